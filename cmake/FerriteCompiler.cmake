@@ -1,0 +1,49 @@
+# Compiler flags of everything in this tree. They are directory options, so that all targets agree,
+# and none of them reaches the users of an installed Ferrite.
+
+function(ferrite_cxx_options)
+  foreach(option IN LISTS ARGN)
+    add_compile_options($<$<COMPILE_LANGUAGE:CXX>:${option}>)
+  endforeach()
+endfunction()
+
+ferrite_cxx_options(-Wall -Wextra -Wpedantic -Wnon-virtual-dtor -Woverloaded-virtual
+                    -Wno-missing-field-initializers -Wno-psabi)
+if(FERRITE_WERROR)
+  ferrite_cxx_options(-Werror)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # Flow analyses that report false positives in inlined standard library and Eigen code.
+    ferrite_cxx_options(-Wno-error=maybe-uninitialized -Wno-error=array-bounds
+                        -Wno-error=stringop-overflow -Wno-error=stringop-overread
+                        -Wno-error=restrict -Wno-error=free-nonheap-object)
+  endif()
+endif()
+
+# No -ffast-math: NaN and infinity are how a loss scaler sees an overflow.
+ferrite_cxx_options(-fno-math-errno)
+
+if(FERRITE_NATIVE)
+  ferrite_cxx_options(-march=native)
+  # A compiler cache keys on the command line, where "native" reads the same on every machine.
+  execute_process(COMMAND ${CMAKE_CXX_COMPILER} -march=native -dM -E -x c++ /dev/null
+                  OUTPUT_VARIABLE native_macros ERROR_QUIET)
+  string(MD5 native_id "${native_macros}")
+  string(SUBSTRING ${native_id} 0 8 native_id)
+  ferrite_cxx_options(-DFERRITE_NATIVE_ISA_${native_id})
+  set(found)
+  foreach(feature IN ITEMS SSE4_2 AVX AVX2 FMA AVX512F ARM_NEON ARM_FEATURE_SVE)
+    if(native_macros MATCHES "#define __${feature}(__)? ")
+      list(APPEND found ${feature})
+    endif()
+  endforeach()
+  list(JOIN found " " found)
+  set(ferrite_isa "native (${found})")
+else()
+  set(ferrite_isa "portable (${CMAKE_SYSTEM_PROCESSOR})")
+endif()
+
+if(FERRITE_SANITIZE)
+  ferrite_cxx_options(-fsanitize=${FERRITE_SANITIZE} -fno-sanitize-recover=all
+                      -fno-omit-frame-pointer -Wno-maybe-uninitialized)
+  add_link_options(-fsanitize=${FERRITE_SANITIZE})
+endif()

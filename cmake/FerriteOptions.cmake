@@ -1,0 +1,47 @@
+# What a user can choose at configure time, and the defaults.
+
+option(FERRITE_NATIVE "Compile for this machine's instruction set (-march=native)" ON)
+option(FERRITE_WERROR "Treat compiler warnings as errors" OFF)
+option(FERRITE_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
+option(FERRITE_EXAMPLES "Build the example programs" ${PROJECT_IS_TOP_LEVEL})
+option(FERRITE_BENCHMARKS "Build the benchmarks" OFF)
+
+set(FERRITE_CUDA AUTO CACHE STRING "Build the CUDA backend: AUTO (where the toolkit is), ON or OFF")
+set(FERRITE_ONEDNN AUTO CACHE STRING "Use oneDNN's convolutions: AUTO (where found), ON or OFF")
+set(FERRITE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them, e.g. address,undefined")
+set_property(CACHE FERRITE_CUDA PROPERTY STRINGS AUTO ON OFF)
+set_property(CACHE FERRITE_ONEDNN PROPERTY STRINGS AUTO ON OFF)
+
+foreach(name IN ITEMS FERRITE_CUDA FERRITE_ONEDNN)
+  string(TOUPPER "${${name}}" value)
+  if(NOT value MATCHES "^(AUTO|ON|OFF)$")
+    message(FATAL_ERROR "${name} is \"${${name}}\"; it must be AUTO, ON or OFF")
+  endif()
+  set(${name} ${value})
+endforeach()
+
+get_property(multi_config GLOBAL PROPERTY GENERATOR_IS_MULTI_CONFIG)
+if(PROJECT_IS_TOP_LEVEL AND NOT multi_config AND NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+if(PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+  set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+  set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+endif()
+
+find_program(FERRITE_CCACHE ccache)
+mark_as_advanced(FERRITE_CCACHE)
+if(FERRITE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${FERRITE_CCACHE})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${FERRITE_CCACHE})
+endif()

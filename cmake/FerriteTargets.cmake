@@ -1,0 +1,38 @@
+# ferrite_library(<folder> [FOLDERS <subfolder>...] [DEPENDS <target>...] [PRIVATE <target>...])
+#
+# Makes the library target ferrite_<folder> (alias ferrite::<folder>) of the sources in the calling
+# folder: all below it, or, given FOLDERS, only those directly in the subfolders named ("." is the
+# folder itself). Sources are globbed, so adding a file needs no edit; a folder that has only
+# headers becomes an interface target. DEPENDS are linked publicly; PRIVATE ones are for the .cpp
+# files alone, and no public header may include them.
+function(ferrite_library name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "FOLDERS;DEPENDS;PRIVATE")
+  set(target ferrite_${name})
+  if(arg_FOLDERS)
+    set(sources)
+    foreach(folder IN LISTS arg_FOLDERS)
+      file(GLOB found CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp)
+      list(APPEND sources ${found})
+      if(FERRITE_HAVE_CUDA)
+        file(GLOB found CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cu)
+        list(APPEND sources ${found})
+      endif()
+    endforeach()
+  else()
+    file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  endif()
+
+  set(scope PUBLIC)
+  if(sources)
+    add_library(${target} STATIC ${sources})
+    target_link_libraries(${target} PRIVATE ${arg_PRIVATE})
+  else()
+    set(scope INTERFACE)
+    add_library(${target} INTERFACE)
+  endif()
+  add_library(ferrite::${name} ALIAS ${target})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
+  target_compile_features(${target} ${scope} cxx_std_20)
+  target_include_directories(${target} ${scope} $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
+  target_link_libraries(${target} ${scope} ${arg_DEPENDS})
+endfunction()
