@@ -70,4 +70,6 @@ if(FERRITE_HAVE_CUDA)
     set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
   endif()
   enable_language(CUDA)
+  # Not by CMAKE_CUDA_STANDARD: CMake 3.25 does not know that nvcc takes C++20.
+  add_compile_options($<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>)
 endif()
