@@ -70,6 +70,8 @@ if(FERRITE_HAVE_CUDA)
     set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
   endif()
   enable_language(CUDA)
-  # Not by CMAKE_CUDA_STANDARD: CMake 3.25 does not know that nvcc takes C++20.
-  add_compile_options($<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>)
+  # CMake 3.25 does not know that nvcc takes C++20, and refuses; later versions set these.
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+  set(CMAKE_CUDA_STANDARD 20)
 endif()
