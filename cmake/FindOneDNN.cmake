@@ -21,10 +21,6 @@ find_package_handle_standard_args(OneDNN REQUIRED_VARS OneDNN_LIBRARY OneDNN_INC
 
 if(OneDNN_FOUND AND NOT TARGET OneDNN::OneDNN)
   add_library(OneDNN::OneDNN UNKNOWN IMPORTED)
-  set_target_properties(OneDNN::OneDNN PROPERTIES IMPORTED_LOCATION ${OneDNN_LIBRARY})
-  # nvcc does not know /usr/include as the system's: given it again, #include_next fails.
-  if(NOT OneDNN_INCLUDE_DIR IN_LIST CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES)
-    set_target_properties(OneDNN::OneDNN PROPERTIES
-      INTERFACE_INCLUDE_DIRECTORIES ${OneDNN_INCLUDE_DIR})
-  endif()
+  set_target_properties(OneDNN::OneDNN PROPERTIES
+    IMPORTED_LOCATION ${OneDNN_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${OneDNN_INCLUDE_DIR})
 endif()
