@@ -74,6 +74,8 @@ if(FERRITE_HAVE_CUDA)
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
   set(CMAKE_CUDA_STANDARD 20)
+  # fmt 9 makes half of its constexpr functions plain ones under nvcc, and then does not compile.
+  add_compile_options($<$<COMPILE_LANGUAGE:CUDA>:-DFMT_USE_CONSTEXPR=1>)
   # Packages name /usr/include; given to nvcc as -isystem it breaks the standard library's
   # #include_next, so CMake must know it as the compiler's own and leave it out.
   list(APPEND CMAKE_CUDA_IMPLICIT_INCLUDE_DIRECTORIES ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES})

@@ -1,0 +1,164 @@
+#include "tests/architecture/include_order.h"
+
+#include <filesystem>
+#include <map>
+#include <regex>
+#include <set>
+
+namespace ferrite::test {
+namespace {
+
+using Names = std::set<std::string, std::less<>>;
+
+// What each folder may include, itself aside. A folder that is missing here may include nothing.
+const std::map<std::string, Names, std::less<>> kMayInclude = {
+    {"core", {}},
+    {"kernels", {"core"}},
+    {"autograd", {"core", "kernels"}},
+    {"ops", {"core", "kernels", "autograd"}},
+    {"nn", {"core", "kernels", "autograd", "ops"}},
+    {"optim", {"core", "kernels", "autograd", "ops", "nn"}},
+    {"parallel", {"core", "kernels", "autograd", "ops", "nn"}},
+    {"data", {"core"}},
+    {"ferrite.h", {"core", "kernels", "autograd", "ops", "nn", "optim", "parallel", "data"}},
+    {"examples",
+     {"core", "kernels", "autograd", "ops", "nn", "optim", "parallel", "data", "ferrite.h"}},
+    {"benchmarks",
+     {"core", "kernels", "autograd", "ops", "nn", "optim", "parallel", "data", "ferrite.h"}},
+};
+
+std::string first_component(std::string_view path) {
+  return std::string(path.substr(0, path.find('/')));
+}
+
+// Blanks out comments, keeping line breaks; string and character literals are left as they are.
+std::string without_comments(std::string_view text) {
+  enum class State { code, line_comment, block_comment, string, character };
+  State state = State::code;
+  std::string out(text);
+  for (size_t i = 0; i < out.size(); ++i) {
+    const char c = out[i];
+    const char next = i + 1 < out.size() ? out[i + 1] : '\0';
+    switch (state) {
+      case State::code:
+        if (c == '/' && (next == '/' || next == '*')) {
+          state = next == '/' ? State::line_comment : State::block_comment;
+          out[i] = out[i + 1] = ' ';
+          ++i;
+        } else if (c == '"') {
+          state = State::string;
+        } else if (c == '\'') {
+          state = State::character;
+        }
+        break;
+      case State::line_comment:
+        if (c == '\n') {
+          state = State::code;
+        } else {
+          out[i] = ' ';
+        }
+        break;
+      case State::block_comment:
+        if (c == '*' && next == '/') {
+          state = State::code;
+          out[i] = out[i + 1] = ' ';
+          ++i;
+        } else if (c != '\n') {
+          out[i] = ' ';
+        }
+        break;
+      case State::string:
+      case State::character:
+        if (c == '\\') {
+          ++i;
+        } else if (c == '\n' || c == (state == State::string ? '"' : '\'')) {
+          // A literal ends with its line: digit separators and raw strings cannot derail the scan.
+          state = State::code;
+        }
+        break;
+    }
+  }
+  return out;
+}
+
+// The path below the repository root that an include names. A path with a folder we know is
+// root-relative; any other quoted one is taken relative to the including file.
+std::string resolve(std::string_view file, std::string_view path, bool quoted) {
+  const std::string head = first_component(path);
+  if (head == "tests" || kMayInclude.contains(head)) return std::string(path);
+  if (!quoted) return "";
+  const auto folder = std::filesystem::path(file).parent_path();
+  return (folder / path).lexically_normal().generic_string();
+}
+
+std::string join(const Names& names) {
+  std::string out;
+  for (const auto& name : names) out += (out.empty() ? "" : ", ") + name;
+  return out.empty() ? "nothing else" : out;
+}
+
+// Why `file` may not include `target`; empty if it may.
+std::string objection(std::string_view file, const std::string& target) {
+  const std::string from = first_component(file);
+  const std::string to = first_component(target);
+  if (from == "tests") return "";
+  if (to == "tests") return "only tests include tests/";
+  if (to == "examples" && from != "examples") return "only tests include examples/";
+  const auto allowed = kMayInclude.find(from);
+  if (allowed == kMayInclude.end()) return "";
+  if (from == "parallel" && is_process_group_file(file)) {
+    if (to == "core" || (to == "parallel" && is_process_group_file(target))) return "";
+    return "process groups stand on core alone";
+  }
+  if (to == from || allowed->second.contains(to)) return "";
+  if (!kMayInclude.contains(to)) return to == ".." ? "the path leaves the repository" : "";
+  return from + " may include " + join(allowed->second);
+}
+
+}  // namespace
+
+std::string IncludeViolation::message() const {
+  return file + ":" + std::to_string(line) + ": includes " + included + ": " + reason;
+}
+
+bool is_process_group_file(std::string_view file) {
+  static const std::regex kGroups(
+      R"(parallel/(.*/)?(process_group|store|rendezvous|ring_all_reduce)[a-z0-9_]*\.[a-z]+)"
+      R"(|parallel/(.*/)?[a-z0-9_]+_group\.[a-z]+)"
+      R"(|parallel/(no_)?(comm|gloo|local|nccl)/.*)");
+  return std::regex_match(file.begin(), file.end(), kGroups);
+}
+
+std::vector<IncludeViolation> check_includes(std::string_view file, std::string_view text) {
+  static const std::regex kInclude(R"(^\s*#\s*include\s*([<"])([^>"]+)[>"].*)");
+  static const std::regex kPrivate(R"((unsupported/)?Eigen/.*|(oneapi/dnnl/)?dnnl.*)");
+
+  std::vector<IncludeViolation> violations;
+  const std::string code = without_comments(text);
+  int number = 0;
+  for (size_t begin = 0; begin < code.size(); ++number) {
+    const size_t end = std::min(code.find('\n', begin), code.size());
+    const std::string line = code.substr(begin, end - begin);
+    begin = end + 1;
+    std::smatch match;
+    if (!std::regex_match(line, match, kInclude)) continue;
+
+    const std::string path = match[2];
+    const std::string owner = first_component(file);
+    if (std::regex_match(path, kPrivate)) {
+      if (owner != "kernels" && owner != "tests" && owner != "benchmarks") {
+        violations.push_back({std::string(file), number + 1, path, "only kernels use it"});
+      }
+      continue;
+    }
+    const std::string target = resolve(file, path, match[1] == "\"");
+    if (target.empty()) continue;
+    const std::string reason = objection(file, target);
+    if (!reason.empty()) {
+      violations.push_back({std::string(file), number + 1, target, reason});
+    }
+  }
+  return violations;
+}
+
+}  // namespace ferrite::test

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ferrite::test {
+
+// One #include that the dependency order forbids.
+struct IncludeViolation {
+  std::string file;      // path of the including file below the repository root
+  int line = 0;          // line of the #include, from 1
+  std::string included;  // the path included, as resolved below the repository root
+  std::string reason;
+
+  std::string message() const;
+};
+
+// Checks the includes of one source file against
+//   core <- kernels <- autograd <- ops <- nn <- {optim, parallel} <- examples,
+// data on core alone, parallel's process groups on core alone, Eigen and oneDNN in kernels alone,
+// and tests/ and examples/ included by nobody else. `file` is its path below the repository root,
+// with forward slashes; `text` is its content. Comments do not count.
+std::vector<IncludeViolation> check_includes(std::string_view file, std::string_view text);
+
+// True for the parts of parallel/ that stand on core alone: process groups, their collectives and
+// their rendezvous, told by file name.
+bool is_process_group_file(std::string_view file);
+
+}  // namespace ferrite::test

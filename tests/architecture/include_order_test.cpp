@@ -1,0 +1,146 @@
+#include "tests/architecture/include_order.h"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+namespace fs = std::filesystem;
+using ferrite::test::check_includes;
+using ferrite::test::is_process_group_file;
+
+namespace {
+
+std::vector<fs::path> source_files(const fs::path& root) {
+  std::vector<fs::path> files;
+  const auto add = [&](const fs::path& path) {
+    const auto extension = path.extension();
+    for (const char* wanted : {".h", ".cpp", ".cu", ".cuh"}) {
+      if (extension == wanted) files.push_back(path);
+    }
+  };
+  for (const char* folder : {"core", "kernels", "autograd", "ops", "nn", "optim", "parallel",
+                             "data", "examples", "benchmarks", "tests"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(root / folder)) add(entry.path());
+  }
+  for (const auto& entry : fs::directory_iterator(root)) add(entry.path());
+  return files;
+}
+
+std::string read(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+bool allows(const std::string& file, const std::string& include) {
+  return check_includes(file, "#include \"" + include + "\"\n").empty();
+}
+
+}  // namespace
+
+TEST_CASE("every include of the source tree follows the dependency order") {
+  const fs::path root = FERRITE_SOURCE_DIR;
+  const auto files = source_files(root);
+  REQUIRE(files.size() >= 3);  // at least this test's own
+  for (const auto& path : files) {
+    const std::string text = read(path);
+    REQUIRE_FALSE(text.empty());
+    for (const auto& violation :
+         check_includes(path.lexically_relative(root).generic_string(), text)) {
+      FAIL_CHECK(violation.message());
+    }
+  }
+}
+
+TEST_CASE("each layer may include the layers under it and none above") {
+  const std::vector<std::string> order = {"core", "kernels", "autograd", "ops", "nn"};
+  for (size_t i = 0; i < order.size(); ++i) {
+    for (size_t j = 0; j < order.size(); ++j) {
+      CAPTURE(order[i]);
+      CAPTURE(order[j]);
+      CHECK(allows(order[i] + "/a.cpp", order[j] + "/b.h") == (j <= i));
+    }
+    for (const std::string top : {"optim", "parallel"}) {
+      CHECK(allows(top + "/a.cpp", order[i] + "/b.h"));
+      CHECK_FALSE(allows(order[i] + "/a.cpp", top + "/b.h"));
+    }
+    CHECK(allows("examples/lenet/main.cpp", order[i] + "/b.h"));
+    CHECK(allows("ferrite.h", order[i] + "/b.h"));
+    CHECK_FALSE(allows(order[i] + "/a.cpp", "data/b.h"));
+    CHECK(allows("data/a.cpp", order[i] + "/b.h") == (i == 0));
+  }
+  CHECK_FALSE(allows("optim/a.cpp", "parallel/b.h"));
+  CHECK_FALSE(allows("parallel/a.cpp", "optim/b.h"));
+  CHECK_FALSE(allows("parallel/a.cpp", "data/b.h"));
+  CHECK_FALSE(allows("optim/a.cpp", "data/b.h"));
+}
+
+TEST_CASE("tests, examples and the umbrella header are for nobody below") {
+  CHECK_FALSE(allows("core/a.cpp", "tests/core/helper.h"));
+  CHECK_FALSE(allows("examples/lenet/main.cpp", "tests/core/helper.h"));
+  CHECK_FALSE(allows("nn/a.cpp", "examples/common/arguments.h"));
+  CHECK_FALSE(allows("ferrite.h", "examples/common/arguments.h"));
+  CHECK_FALSE(allows("nn/a.cpp", "ferrite.h"));
+  CHECK(allows("examples/lenet/main.cpp", "ferrite.h"));
+  CHECK(allows("examples/lenet/main.cpp", "examples/common/arguments.h"));
+  CHECK(allows("tests/nn/a_test.cpp", "examples/common/arguments.h"));
+  CHECK(allows("tests/nn/a_test.cpp", "ferrite.h"));
+  CHECK(allows("tests/core/a_test.cpp", "parallel/b.h"));
+}
+
+TEST_CASE("process groups stand on core alone") {
+  for (const char* file :
+       {"parallel/process_group.cpp", "parallel/process_group_gloo.cpp", "parallel/local_group.h",
+        "parallel/ring_all_reduce.cpp", "parallel/store.cpp", "parallel/nccl/group.cpp",
+        "parallel/no_gloo/group.cpp"}) {
+    CAPTURE(file);
+    CHECK(is_process_group_file(file));
+    CHECK(allows(file, "core/tensor.h"));
+    CHECK(allows(file, "parallel/process_group.h"));
+    CHECK_FALSE(allows(file, "kernels/elementwise.h"));
+    CHECK_FALSE(allows(file, "ops/ops.h"));
+    CHECK_FALSE(allows(file, "parallel/data_parallel.h"));
+  }
+  CHECK_FALSE(is_process_group_file("parallel/data_parallel.cpp"));
+  CHECK_FALSE(is_process_group_file("core/process_group.h"));
+  CHECK(allows("parallel/data_parallel.cpp", "parallel/process_group.h"));
+  CHECK(allows("parallel/data_parallel.cpp", "nn/module.h"));
+}
+
+TEST_CASE("relative paths do not hide a wrong include") {
+  CHECK(allows("nn/layers/conv.cpp", "linear.h"));
+  CHECK(allows("nn/layers/conv.cpp", "../module.h"));
+  CHECK_FALSE(allows("core/tensor.cpp", "../ops/ops.h"));
+  CHECK_FALSE(allows("kernels/cpu/add.cpp", "../../autograd/node.h"));
+  CHECK_FALSE(allows("core/tensor.cpp", "../../elsewhere.h"));
+}
+
+TEST_CASE("angle brackets and odd spacing count, comments and strings do not") {
+  CHECK(check_includes("core/a.h", "#include <nn/module.h>\n").size() == 1);
+  CHECK(check_includes("core/a.h", "  #  include\t\"nn/module.h\"  // why\n").size() == 1);
+  CHECK(check_includes("core/a.h", "#include \"nn/module.h\"").size() == 1);
+  CHECK(check_includes("core/a.h", "// #include \"nn/module.h\"\n").empty());
+  CHECK(check_includes("core/a.h", "/*\n#include \"nn/module.h\"\n*/\n").empty());
+  CHECK(check_includes("core/a.h", "auto s = \"#include <nn/module.h>\";\n").empty());
+  CHECK(check_includes("core/a.h", "auto s = \"/*\";\n#include \"nn/module.h\"\n").size() == 1);
+  CHECK(check_includes("core/a.h", "int n = 1'000;\n#include \"nn/module.h\"\n").size() == 1);
+  CHECK(check_includes("core/a.h", "#include <vector>\n#include <fmt/format.h>\n").empty());
+}
+
+TEST_CASE("Eigen and oneDNN stay inside kernels") {
+  CHECK(allows("kernels/cpu/matmul.cpp", "Eigen/Core"));
+  CHECK(allows("kernels/cpu/onednn/conv.cpp", "dnnl.hpp"));
+  CHECK_FALSE(allows("core/tensor.h", "Eigen/Core"));
+  CHECK_FALSE(allows("nn/linear.cpp", "unsupported/Eigen/CXX11/Tensor"));
+  CHECK_FALSE(allows("ops/conv.cpp", "oneapi/dnnl/dnnl.hpp"));
+}
+
+TEST_CASE("a violation names the file, the line, the include and the rule") {
+  const auto found = check_includes("core/tensor.h", "#pragma once\n\n#include \"nn/module.h\"\n");
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].message() ==
+        "core/tensor.h:3: includes nn/module.h: core may include nothing else");
+}
