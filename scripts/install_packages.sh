@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that Ferrite is built from, and only those that are missing.
+#   scripts/install_packages.sh [extra packages...]
+# Says what it will install before it does; asks apt for nothing when all is there.
+set -euo pipefail
+
+packages=(
+  g++ cmake ninja-build ccache
+  libeigen3-dev libfmt-dev nlohmann-json3-dev zlib1g-dev libpng-dev libjpeg62-turbo-dev
+  libdnnl-dev
+  libcli11-dev doctest-dev
+)
+
+installed() {
+  [[ "$(dpkg-query --show --showformat='${db:Status-Status}' "$1" 2>/dev/null)" == installed ]]
+}
+
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+  echo "This system has no apt. Please install these packages, or what they are called here:" >&2
+  echo "  ${packages[*]} $*" >&2
+  echo "Going on without; CMake will name what it misses." >&2
+  exit 0
+fi
+
+missing=()
+for package in "${packages[@]}" "$@"; do
+  # Ubuntu calls libjpeg's development files otherwise; whatever provides jpeglib.h will do.
+  if [[ $package == libjpeg62-turbo-dev ]] && installed libjpeg-turbo8-dev; then continue; fi
+  installed "$package" || missing+=("$package")
+done
+
+if ((${#missing[@]} == 0)); then
+  echo "Packages: all there, nothing to install."
+  exit 0
+fi
+
+sudo=()
+((EUID == 0)) || sudo=(sudo)
+if ((EUID != 0)) && ! command -v sudo >/dev/null; then
+  echo "Missing packages: ${missing[*]}" >&2
+  echo "Run as root: apt-get install ${missing[*]}" >&2
+  exit 1
+fi
+
+echo "Packages to install with ${sudo[*]:+sudo }apt-get: ${missing[*]}"
+"${sudo[@]}" apt-get update -q
+"${sudo[@]}" env DEBIAN_FRONTEND=noninteractive \
+  apt-get install -q -y --no-install-recommends "${missing[@]}"

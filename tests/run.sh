@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Builds Ferrite and runs its tests:  bash tests/run.sh [preset]
+# Presets: default, cpu, debug, asan, tsan (CMakePresets.json). Installs missing packages first.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+preset=${1:-default}
+jobs=${FERRITE_JOBS:-$(nproc)}
+
+bash scripts/install_packages.sh
+cmake --preset "$preset"
+cmake --build --preset "$preset" --parallel "$jobs"
+ctest --preset "$preset" --output-on-failure --no-tests=error -j2
