@@ -1,0 +1,242 @@
+#include "core/allocator.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+
+#include "core/error.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(address, size) ((void)(address), (void)(size))
+#define ASAN_UNPOISON_MEMORY_REGION(address, size) ((void)(address), (void)(size))
+#endif
+
+namespace ferrite {
+
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+constexpr std::size_t kLargestRequest = std::size_t{1} << 50;
+
+// Size classes: multiples of 64 up to 512, then eight a power of two, so at most an eighth is lost.
+constexpr std::size_t kLinearClasses = 8;
+
+std::size_t class_of(std::size_t bytes) {
+  if (bytes <= kLinearClasses * kAlignment) return bytes == 0 ? 0 : (bytes - 1) / kAlignment;
+  const int log2 = std::bit_width(bytes - 1) - 1;  // 2^log2 <= bytes - 1
+  return kLinearClasses + static_cast<std::size_t>(log2 - 9) * 8 +
+         (((bytes - 1) >> (log2 - 3)) & 7);
+}
+
+std::size_t class_bytes(std::size_t size_class) {
+  if (size_class < kLinearClasses) return (size_class + 1) * kAlignment;
+  const std::size_t k = size_class - kLinearClasses;
+  return (8 + k % 8 + 1) << (9 + k / 8 - 3);
+}
+
+class HostMemory final : public MemorySource {
+ public:
+  void* acquire(std::size_t bytes) noexcept override {
+    const bool huge = bytes >= 2 * kHugePage;
+    void* data = std::aligned_alloc(huge ? kHugePage : kAlignment,
+                                    huge ? (bytes + kHugePage - 1) / kHugePage * kHugePage : bytes);
+    if (data && huge) madvise(data, bytes, MADV_HUGEPAGE);
+    return data;
+  }
+  void release(void* data, std::size_t) noexcept override { std::free(data); }
+};
+
+std::string readable(std::size_t bytes) {
+  constexpr std::array units = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < units.size(); ++unit) value /= 1024;
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.2f} {}", value, units[unit]);
+}
+
+}  // namespace
+
+CachingAllocator::CachingAllocator(Device device, std::unique_ptr<MemorySource> source)
+    : device_(device), source_(std::move(source)), host_lists_(&cached_[0]) {}
+
+CachingAllocator::~CachingAllocator() { release_cached(); }
+
+void* CachingAllocator::take_cached(std::size_t size_class, std::uint32_t stream) {
+  std::vector<FreeList>& lists = stream == 0 ? *host_lists_ : cached_[stream];
+  if (size_class >= lists.size() || lists[size_class].empty()) return nullptr;
+  void* data = lists[size_class].back();
+  lists[size_class].pop_back();
+  return data;
+}
+
+CachingAllocator::Block CachingAllocator::allocate(std::size_t bytes, const Stream& stream) {
+  FERRITE_CHECK(bytes <= kLargestRequest, OutOfMemoryError, "allocate",
+                "{} asked for on {}: more than any machine has", readable(bytes), device_);
+  const std::size_t size_class = class_of(bytes);
+  Block block{.bytes = class_bytes(size_class), .stream = stream.id()};
+  {
+    std::lock_guard lock(mutex_);
+    if (!pending_.empty()) reclaim_pending();
+    ++stats_.allocations;
+    block.data = take_cached(size_class, block.stream);
+    if (!block.data) {
+      ++stats_.system_requests;
+      const auto acquire = [&] {
+        return stats_.reserved + block.bytes <= limit_ ? source_->acquire(block.bytes) : nullptr;
+      };
+      block.data = acquire();
+      if (!block.data) {
+        ++stats_.retries;
+        release_cached();
+        block.data = acquire();
+      }
+      FERRITE_CHECK(block.data, OutOfMemoryError, "allocate",
+                    "out of memory on {}: {} asked for, {} in use, {} reserved{}", device_,
+                    readable(bytes), readable(stats_.allocated), readable(stats_.reserved),
+                    limit_ == SIZE_MAX ? "" : fmt::format(", limit {}", readable(limit_)));
+      stats_.reserved += block.bytes;
+      stats_.max_reserved = std::max(stats_.max_reserved, stats_.reserved);
+    }
+    stats_.allocated += block.bytes;
+    stats_.max_allocated = std::max(stats_.max_allocated, stats_.allocated);
+  }
+  if (poison_) {
+    ASAN_UNPOISON_MEMORY_REGION(block.data, block.bytes);
+    // The block may still be written by earlier work of its stream: poison in stream order.
+    stream.enqueue([block, bytes] {
+      std::memset(block.data, 0xff, bytes);
+      ASAN_POISON_MEMORY_REGION(static_cast<char*>(block.data) + bytes, block.bytes - bytes);
+    });
+  } else {
+    ASAN_UNPOISON_MEMORY_REGION(block.data, bytes);
+  }
+  return block;
+}
+
+void CachingAllocator::cache(const Block& block) {
+  // Queued work may still touch a worker stream's block, which is legal: only the host's is shut.
+  if (block.stream == 0) ASAN_POISON_MEMORY_REGION(block.data, block.bytes);
+  std::vector<FreeList>& lists = block.stream == 0 ? *host_lists_ : cached_[block.stream];
+  const std::size_t size_class = class_of(block.bytes);
+  if (size_class >= lists.size()) lists.resize(size_class + 1);
+  lists[size_class].push_back(block.data);
+}
+
+void CachingAllocator::free(const Block& block, std::span<const Stream> also_used_by) noexcept {
+  std::lock_guard lock(mutex_);
+  stats_.allocated -= block.bytes;
+  Pending pending{.block = block, .events = {}};
+  for (const Stream& stream : also_used_by) {
+    if (stream.query()) continue;
+    pending.events.emplace_back().record(stream);
+  }
+  if (pending.events.empty())
+    cache(block);
+  else
+    pending_.push_back(std::move(pending));
+}
+
+void CachingAllocator::reclaim_pending() {
+  std::erase_if(pending_, [this](Pending& p) {
+    if (!std::ranges::all_of(p.events, &Event::query)) return false;
+    cache(p.block);
+    return true;
+  });
+}
+
+void CachingAllocator::release_cached() {
+  detail::drain(device_);  // cached blocks may still be in use by their stream's queue
+  reclaim_pending();
+  for (auto& [stream, lists] : cached_)
+    for (std::size_t c = 0; c < lists.size(); ++c) {
+      for (void* data : lists[c]) {
+        ASAN_UNPOISON_MEMORY_REGION(data, class_bytes(c));
+        source_->release(data, class_bytes(c));
+        stats_.reserved -= class_bytes(c);
+      }
+      lists[c].clear();
+    }
+}
+
+void CachingAllocator::empty_cache() {
+  std::lock_guard lock(mutex_);
+  release_cached();
+}
+
+MemoryStats CachingAllocator::stats() const {
+  std::lock_guard lock(mutex_);
+  return stats_;
+}
+
+void CachingAllocator::reset_peak_stats() {
+  std::lock_guard lock(mutex_);
+  stats_.max_allocated = stats_.allocated;
+  stats_.max_reserved = stats_.reserved;
+}
+
+void CachingAllocator::set_limit(std::size_t bytes) {
+  std::lock_guard lock(mutex_);
+  limit_ = bytes;
+}
+
+void CachingAllocator::set_poison(bool on) {
+  std::lock_guard lock(mutex_);
+  poison_ = on;
+}
+
+std::string CachingAllocator::summary() const {
+  const MemoryStats s = stats();
+  return fmt::format(
+      "memory of {}\n"
+      "  allocated  {:>12}  (peak {})\n"
+      "  reserved   {:>12}  (peak {})\n"
+      "  requests   {:>12}  ({} from the system, {} retried after giving back the cache)\n",
+      device_, readable(s.allocated), readable(s.max_allocated), readable(s.reserved),
+      readable(s.max_reserved), s.allocations, s.system_requests, s.retries);
+}
+
+namespace {
+
+/// One allocator a CPU device, made on first use. Never destroyed: tensors in static variables may
+/// outlive every other static.
+CachingAllocator& cpu_allocator(int index) {
+  struct Slots {
+    std::array<std::once_flag, Device::kMaxIndex + 2> once;
+    std::array<CachingAllocator*, Device::kMaxIndex + 2> allocators{};
+  };
+  static Slots& slots = *new Slots;
+  const auto slot = static_cast<std::size_t>(index + 1);
+  std::call_once(slots.once[slot], [&] {
+    slots.allocators[slot] =
+        new CachingAllocator(Device(DeviceType::cpu, index), std::make_unique<HostMemory>());
+  });
+  return *slots.allocators[slot];
+}
+
+}  // namespace
+
+CachingAllocator& allocator(const Device& device) {
+  FERRITE_CHECK(device.is_cpu(), DeviceError, "allocator", "this build has no memory on {}",
+                device);
+  static CachingAllocator& host = cpu_allocator(-1);
+  return device.is_host() ? host : cpu_allocator(device.index());
+}
+
+std::size_t memory_allocated(const Device& device) { return allocator(device).stats().allocated; }
+std::size_t max_memory_allocated(const Device& device) {
+  return allocator(device).stats().max_allocated;
+}
+std::size_t memory_reserved(const Device& device) { return allocator(device).stats().reserved; }
+void reset_peak_memory_stats(const Device& device) { allocator(device).reset_peak_stats(); }
+void empty_cache(const Device& device) { allocator(device).empty_cache(); }
+std::string memory_summary(const Device& device) { return allocator(device).summary(); }
+
+}  // namespace ferrite

@@ -1,0 +1,106 @@
+// Caching allocators: one a device, ordered by stream, with statistics.
+//
+// A freed block goes back to the stream it was allocated on and is handed out again to work on
+// that stream only, so freeing never waits. A block that other streams used as well returns once
+// those have passed the point of the free.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/stream.h"
+
+namespace ferrite {
+
+/// Bytes, counted as blocks are handed out (rounded up to their size class).
+struct MemoryStats {
+  std::size_t allocated = 0;      ///< in use now
+  std::size_t max_allocated = 0;  ///< its peak since the last reset
+  std::size_t reserved = 0;       ///< held from the system: in use and cached
+  std::size_t max_reserved = 0;
+  std::uint64_t allocations = 0;      ///< requests served
+  std::uint64_t system_requests = 0;  ///< of these, from the system and not from the cache
+  std::uint64_t retries = 0;          ///< times the cache was given back because memory ran out
+};
+
+/// Where an allocator's memory comes from.
+class MemorySource {
+ public:
+  virtual ~MemorySource() = default;
+  /// Null where there is none left.
+  virtual void* acquire(std::size_t bytes) noexcept = 0;
+  virtual void release(void* data, std::size_t bytes) noexcept = 0;
+};
+
+class CachingAllocator {
+ public:
+  struct Block {
+    void* data = nullptr;
+    std::size_t bytes = 0;  ///< the size class, at least what was asked for
+    std::uint32_t stream = 0;
+  };
+
+  CachingAllocator(Device device, std::unique_ptr<MemorySource> source);
+  ~CachingAllocator();
+  CachingAllocator(const CachingAllocator&) = delete;
+  CachingAllocator& operator=(const CachingAllocator&) = delete;
+
+  /// At least `bytes` aligned to 64, for work on `stream`. Where the system has none left, the
+  /// cache is given back and the request tried once more; then OutOfMemoryError names the bytes
+  /// asked for, the device and what is held.
+  Block allocate(std::size_t bytes, const Stream& stream);
+  /// `also_used_by`: further streams whose queued work touches the block.
+  void free(const Block& block, std::span<const Stream> also_used_by = {}) noexcept;
+
+  /// Gives every cached block back to the system, waiting for streams that still use one.
+  void empty_cache();
+  MemoryStats stats() const;
+  void reset_peak_stats();
+  /// Requests that would take `reserved` past `bytes` fail as if memory had run out.
+  void set_limit(std::size_t bytes);
+  /// Fills every block handed out with 0xff bytes (NaN in all floating types), for tests.
+  void set_poison(bool on);
+  /// A table of the statistics for people.
+  std::string summary() const;
+
+ private:
+  struct Pending {
+    Block block;
+    std::vector<Event> events;
+  };
+  using FreeList = std::vector<void*>;
+
+  void* take_cached(std::size_t size_class, std::uint32_t stream);
+  void reclaim_pending();
+  void release_cached();
+  void cache(const Block& block);
+
+  const Device device_;
+  const std::unique_ptr<MemorySource> source_;
+  mutable std::mutex mutex_;
+  std::unordered_map<std::uint32_t, std::vector<FreeList>> cached_;  // by stream, by size class
+  std::vector<FreeList>* host_lists_;                                // cached_[0], the hot one
+  std::list<Pending> pending_;
+  MemoryStats stats_;
+  std::size_t limit_ = SIZE_MAX;
+  bool poison_ = false;
+};
+
+/// The allocator of `device`; lives until the process ends.
+CachingAllocator& allocator(const Device& device);
+
+std::size_t memory_allocated(const Device& device);
+std::size_t max_memory_allocated(const Device& device);
+std::size_t memory_reserved(const Device& device);
+void reset_peak_memory_stats(const Device& device);
+void empty_cache(const Device& device);
+std::string memory_summary(const Device& device);
+
+}  // namespace ferrite

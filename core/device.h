@@ -1,0 +1,56 @@
+// Where a tensor lives: "cpu", "cpu:0".."cpu:63" (virtual devices with a worker thread each, see
+// core/stream.h), "cuda:0"...
+#pragma once
+
+#include <fmt/core.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace ferrite {
+
+enum class DeviceType : std::uint8_t { cpu, cuda };
+
+class Device {
+ public:
+  static constexpr int kMaxIndex = 63;
+
+  /// The host.
+  constexpr Device() = default;
+  /// `index` -1 is the host for cpu, the current device for cuda.
+  Device(DeviceType type, int index = -1);
+  /// Parses "cpu", "cpu:1", "cuda", "cuda:0"; throws DeviceError naming the accepted forms.
+  Device(std::string_view text);
+  Device(const char* text) : Device(std::string_view(text)) {}
+  Device(const std::string& text) : Device(std::string_view(text)) {}
+
+  DeviceType type() const { return type_; }
+  int index() const { return index_; }
+  bool is_cpu() const { return type_ == DeviceType::cpu; }
+  bool is_cuda() const { return type_ == DeviceType::cuda; }
+  /// The plain host device, where ops run in the calling thread.
+  bool is_host() const { return is_cpu() && index_ < 0; }
+  std::string str() const;
+
+  friend bool operator==(const Device&, const Device&) = default;
+
+ private:
+  DeviceType type_ = DeviceType::cpu;
+  std::int8_t index_ = -1;
+};
+
+namespace cuda {
+/// Whether this build has CUDA and a usable device is present.
+bool is_available();
+int device_count();
+}  // namespace cuda
+
+}  // namespace ferrite
+
+template <>
+struct fmt::formatter<ferrite::Device> {
+  constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }
+  fmt::format_context::iterator format(const ferrite::Device& value,
+                                       fmt::format_context& context) const;
+};

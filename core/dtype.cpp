@@ -1,0 +1,60 @@
+#include "core/dtype.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace ferrite {
+
+namespace {
+
+constexpr std::array<std::string_view, 8> kNames = {"float32", "float16", "bfloat16", "float64",
+                                                    "int64",   "int32",   "uint8",    "bool"};
+
+/// Rank within a category; float16 and bfloat16 share one, and meet in float32.
+int rank(DType dtype) {
+  switch (dtype) {
+    case DType::boolean:
+      return 0;
+    case DType::uint8:
+      return 1;
+    case DType::int32:
+      return 2;
+    case DType::int64:
+      return 3;
+    case DType::float16:
+    case DType::bfloat16:
+      return 4;
+    case DType::float32:
+      return 5;
+    case DType::float64:
+      return 6;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::string_view name(DType dtype) { return kNames[static_cast<std::size_t>(dtype)]; }
+
+DType parse_dtype(std::string_view text) {
+  for (std::size_t i = 0; i < kNames.size(); ++i)
+    if (kNames[i] == text) return static_cast<DType>(i);
+  fail<DTypeError>("parse_dtype",
+                   "unknown type '{}'; expected float32, float16, bfloat16, float64, int64, int32, "
+                   "uint8 or bool",
+                   text);
+}
+
+DType promote(DType a, DType b) {
+  if (a == b) return a;
+  if (rank(a) == rank(b)) return DType::float32;
+  return rank(a) > rank(b) ? a : b;
+}
+
+}  // namespace ferrite
+
+fmt::format_context::iterator fmt::formatter<ferrite::DType>::format(
+    ferrite::DType value, fmt::format_context& context) const {
+  return fmt::format_to(context.out(), "{}", ferrite::name(value));
+}

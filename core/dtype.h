@@ -1,0 +1,148 @@
+// Element types, and the dispatch from a run-time DType to a compile-time type.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "core/error.h"
+#include "core/half.h"
+
+namespace ferrite {
+
+enum class DType : std::uint8_t {
+  float32,
+  float16,
+  bfloat16,
+  float64,
+  int64,
+  int32,
+  uint8,
+  boolean
+};
+
+inline constexpr DType kFloat32 = DType::float32;
+inline constexpr DType kFloat16 = DType::float16;
+inline constexpr DType kBFloat16 = DType::bfloat16;
+inline constexpr DType kFloat64 = DType::float64;
+inline constexpr DType kInt64 = DType::int64;
+inline constexpr DType kInt32 = DType::int32;
+inline constexpr DType kUInt8 = DType::uint8;
+inline constexpr DType kBool = DType::boolean;
+
+/// Bytes of one element.
+constexpr std::size_t itemsize(DType dtype) {
+  constexpr std::size_t sizes[] = {4, 2, 2, 8, 8, 4, 1, 1};
+  return sizes[static_cast<std::size_t>(dtype)];
+}
+
+/// float32, float16, bfloat16 or float64: what can require a gradient.
+constexpr bool is_floating(DType dtype) { return dtype <= DType::float64; }
+constexpr bool is_integral(DType dtype) {
+  return dtype > DType::float64 && dtype != DType::boolean;
+}
+
+/// "float32", ..., "bool".
+std::string_view name(DType dtype);
+/// The inverse of name(); throws DTypeError naming the accepted names.
+DType parse_dtype(std::string_view text);
+
+/// PyTorch's torch.promote_types: the smallest type that holds both, never demoting a float.
+DType promote(DType a, DType b);
+
+namespace detail {
+template <class T>
+struct DTypeOf;
+template <>
+struct DTypeOf<float> {
+  static constexpr DType value = DType::float32;
+};
+template <>
+struct DTypeOf<Half> {
+  static constexpr DType value = DType::float16;
+};
+template <>
+struct DTypeOf<BFloat16> {
+  static constexpr DType value = DType::bfloat16;
+};
+template <>
+struct DTypeOf<double> {
+  static constexpr DType value = DType::float64;
+};
+template <>
+struct DTypeOf<std::int64_t> {
+  static constexpr DType value = DType::int64;
+};
+template <>
+struct DTypeOf<std::int32_t> {
+  static constexpr DType value = DType::int32;
+};
+template <>
+struct DTypeOf<std::uint8_t> {
+  static constexpr DType value = DType::uint8;
+};
+template <>
+struct DTypeOf<bool> {
+  static constexpr DType value = DType::boolean;
+};
+}  // namespace detail
+
+/// The DType of a C++ element type: dtype_of<float> == kFloat32.
+template <class T>
+inline constexpr DType dtype_of = detail::DTypeOf<std::remove_cv_t<T>>::value;
+
+template <class T>
+inline constexpr bool is_half_type = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
+template <class T>
+inline constexpr bool is_floating_type = std::is_floating_point_v<T> || is_half_type<T>;
+
+/// The type arithmetic on T is done in: float for the 16-bit types, T itself for the others.
+template <class T>
+using Compute = std::conditional_t<is_half_type<T>, float, T>;
+
+/// Calls f.operator()<T>() for the type of `dtype`; throws DTypeError tagged with `op` for the
+/// types that are not in `Ts`.
+template <class... Ts, class F>
+decltype(auto) dispatch_types(DType dtype, std::string_view op, F&& f) {
+  using First = std::tuple_element_t<0, std::tuple<Ts...>>;
+  using R = decltype(f.template operator()<First>());
+  if constexpr (std::is_void_v<R>) {
+    const bool known =
+        ((dtype == dtype_of<Ts> ? (f.template operator()<Ts>(), true) : false) || ...);
+    if (!known) fail<DTypeError>(op, "does not work on {}", name(dtype));
+  } else {
+    R result{};
+    const bool known =
+        ((dtype == dtype_of<Ts> ? (result = f.template operator()<Ts>(), true) : false) || ...);
+    if (!known) fail<DTypeError>(op, "does not work on {}", name(dtype));
+    return result;
+  }
+}
+
+/// float32, float64, float16, bfloat16.
+template <class F>
+decltype(auto) dispatch_floating(DType dtype, std::string_view op, F&& f) {
+  return dispatch_types<float, double, Half, BFloat16>(dtype, op, std::forward<F>(f));
+}
+/// Everything but bool.
+template <class F>
+decltype(auto) dispatch_numeric(DType dtype, std::string_view op, F&& f) {
+  return dispatch_types<float, double, Half, BFloat16, std::int64_t, std::int32_t, std::uint8_t>(
+      dtype, op, std::forward<F>(f));
+}
+template <class F>
+decltype(auto) dispatch_all(DType dtype, std::string_view op, F&& f) {
+  return dispatch_types<float, double, Half, BFloat16, std::int64_t, std::int32_t, std::uint8_t,
+                        bool>(dtype, op, std::forward<F>(f));
+}
+
+}  // namespace ferrite
+
+template <>
+struct fmt::formatter<ferrite::DType> {
+  constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }
+  fmt::format_context::iterator format(ferrite::DType value, fmt::format_context& context) const;
+};

@@ -1,0 +1,43 @@
+// A number of a Python-like kind (bool, int or float) as an operand beside tensors.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+
+#include "core/dtype.h"
+
+namespace ferrite {
+
+/// Converts implicitly from any arithmetic type; promotes by category only, as PyTorch's scalars:
+/// int tensor + 1.5 is float32, float16 tensor + 1.5 stays float16.
+class Scalar {
+ public:
+  enum class Kind : std::uint8_t { boolean, integer, floating };
+
+  Scalar(bool v) : kind_(Kind::boolean), i_(v) {}
+  template <std::integral T>
+  requires(!std::same_as<T, bool>) Scalar(T v)
+      : kind_(Kind::integer), i_(static_cast<std::int64_t>(v)) {}
+  template <std::floating_point T>
+  Scalar(T v) : kind_(Kind::floating), f_(static_cast<double>(v)) {}
+
+  Kind kind() const { return kind_; }
+  bool is_floating() const { return kind_ == Kind::floating; }
+
+  template <class T>
+  T to() const {
+    if constexpr (is_half_type<T>)
+      return T(kind_ == Kind::floating ? static_cast<float>(f_) : static_cast<float>(i_));
+    else
+      return kind_ == Kind::floating ? static_cast<T>(f_) : static_cast<T>(i_);
+  }
+
+ private:
+  Kind kind_;
+  union {
+    std::int64_t i_;
+    double f_;
+  };
+};
+
+}  // namespace ferrite

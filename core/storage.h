@@ -1,0 +1,53 @@
+// Storage: the memory behind one or more tensors.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "core/allocator.h"
+#include "core/device.h"
+#include "core/intrusive_ptr.h"
+
+namespace ferrite {
+
+class Storage final : public RefCounted {
+ public:
+  /// `bytes` from the device's caching allocator, on its current stream; contents undefined.
+  static IntrusivePtr<Storage> allocate(std::size_t bytes, const Device& device);
+  /// Memory of somebody else; `deleter` runs when the last tensor lets go.
+  static IntrusivePtr<Storage> wrap(void* data, std::size_t bytes, const Device& device,
+                                    std::function<void()> deleter);
+  ~Storage();
+
+  void* data() const { return block_.data; }
+  std::size_t nbytes() const { return nbytes_; }
+  const Device& device() const { return device_; }
+
+  /// Tells the allocator that queued work of `stream` uses this memory too.
+  void record_stream(const Stream& stream);
+
+  /// Counts in-place changes, so that the tape notices when a saved tensor was overwritten.
+  std::uint32_t version() const { return version_.load(std::memory_order_relaxed); }
+  /// `op` must be a string literal: errors name it.
+  void bump_version(const char* op) {
+    version_.fetch_add(1, std::memory_order_relaxed);
+    last_writer_.store(op, std::memory_order_relaxed);
+  }
+  const char* last_writer() const { return last_writer_.load(std::memory_order_relaxed); }
+
+ private:
+  Storage(const Device& device, std::size_t bytes) : nbytes_(bytes), device_(device) {}
+
+  CachingAllocator::Block block_;
+  std::size_t nbytes_;
+  Device device_;
+  std::atomic<std::uint32_t> version_{0};
+  std::atomic<const char*> last_writer_{""};
+  CachingAllocator* allocator_ = nullptr;  // null: wrapped memory
+  struct Extra;
+  Extra* extra_ = nullptr;  // what few storages need
+};
+
+}  // namespace ferrite

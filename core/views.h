@@ -1,0 +1,44 @@
+// The geometry of views: shapes, strides and offsets alone. ops/views.h puts them on the tape.
+// Dimensions may be negative; errors are IndexError (dimension or index out of range), ShapeError
+// and ValueError, tagged with the view's name.
+#pragma once
+
+#include <optional>
+
+#include "core/tensor.h"
+
+namespace ferrite::geometry {
+
+struct View {
+  Shape shape;
+  Strides strides;
+  std::int64_t offset = 0;  ///< in elements, absolute
+};
+
+View of(const Tensor& t);
+View select(const Tensor& t, std::int64_t dim, std::int64_t index);
+/// Python's rules: negative and out-of-range bounds are clipped; `step` must be above 0.
+View slice(const Tensor& t, std::int64_t dim, std::int64_t start, std::int64_t end,
+           std::int64_t step);
+/// Unlike slice, throws where the range leaves the dimension.
+View narrow(const Tensor& t, std::int64_t dim, std::int64_t start, std::int64_t length);
+View transpose(const Tensor& t, std::int64_t dim0, std::int64_t dim1);
+View permute(const Tensor& t, const Shape& dims);
+/// -1 keeps a size; new leading dimensions are allowed.
+View expand(const Tensor& t, const Shape& shape);
+View squeeze(const Tensor& t);
+View squeeze(const Tensor& t, std::int64_t dim);
+View unsqueeze(const Tensor& t, std::int64_t dim);
+/// A new last dimension holds windows of `size` elements, `step` apart (torch.Tensor.unfold).
+View unfold(const Tensor& t, std::int64_t dim, std::int64_t size, std::int64_t step);
+
+/// `shape` with its -1 replaced; ShapeError where the element counts cannot agree.
+Shape infer_shape(const Shape& shape, std::int64_t numel, std::string_view op);
+/// Nothing where the strides do not allow a view of that (complete) shape.
+std::optional<View> view(const Tensor& t, const Shape& shape);
+
+inline Tensor apply(const Tensor& t, const View& v) {
+  return as_strided(t, v.shape, v.strides, v.offset);
+}
+
+}  // namespace ferrite::geometry
