@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <ostream>
 
 namespace ferrite {
 
@@ -159,8 +158,6 @@ template std::vector<std::int64_t> Tensor::to_vector() const;
 template std::vector<std::int32_t> Tensor::to_vector() const;
 template std::vector<std::uint8_t> Tensor::to_vector() const;
 template std::vector<bool> Tensor::to_vector() const;
-
-std::ostream& operator<<(std::ostream& out, const Tensor& tensor) { return out << tensor.str(); }
 
 Tensor empty(const Shape& shape, const TensorOptions& options) {
   const MemoryFormat format = options.memory_format == MemoryFormat::preserve

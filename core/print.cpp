@@ -1,0 +1,10 @@
+#include <ostream>
+
+#include "core/tensor.h"
+
+namespace ferrite {
+
+// Apart from tensor.cpp, so that a program which prints nothing links core alone.
+std::ostream& operator<<(std::ostream& out, const Tensor& tensor) { return out << tensor.str(); }
+
+}  // namespace ferrite
