@@ -5,6 +5,8 @@
 
 #include <cstdio>
 
+#include "tests/paths.h"
+
 namespace {
 
 unsigned matched = 0;
@@ -30,6 +32,11 @@ struct CountTests : doctest::IReporter {
 REGISTER_LISTENER("count_tests", 1, CountTests);
 
 }  // namespace
+
+namespace ferrite::test {
+std::string source_dir() { return FERRITE_SOURCE_DIR; }
+std::string bin_dir() { return FERRITE_BIN_DIR; }
+}  // namespace ferrite::test
 
 int main(int argc, char** argv) {
   doctest::Context context(argc, argv);

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/paths.h"
+
 namespace fs = std::filesystem;
 using ferrite::test::check_includes;
 using ferrite::test::is_process_group_file;
@@ -42,7 +44,7 @@ bool allows(const std::string& file, const std::string& include) {
 }  // namespace
 
 TEST_CASE("every include of the source tree follows the dependency order") {
-  const fs::path root = FERRITE_SOURCE_DIR;
+  const fs::path root = ferrite::test::source_dir();
   const auto files = source_files(root);
   REQUIRE(files.size() >= 3);  // at least this test's own
   for (const auto& path : files) {

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+namespace ferrite::test {
+
+// Where this build's sources lie, and where it puts its programs; absolute paths. Functions rather
+// than macros, so that test code compiles to the same object in every clone and a compiler cache
+// can share it.
+std::string source_dir();
+std::string bin_dir();
+
+}  // namespace ferrite::test
