@@ -1,0 +1,445 @@
+#include "autograd/engine.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+
+#include "autograd/grad_mode.h"
+#include "autograd/meta.h"
+#include "autograd/record.h"
+#include "kernels/copy.h"
+#include "kernels/elementwise.h"
+
+namespace ferrite::autograd {
+
+namespace {
+
+thread_local Node* running_node = nullptr;
+thread_local bool running_create_graph = false;
+
+/// Whether nobody else can see this tensor's memory, so that it may be overwritten or kept.
+bool is_exclusive(const Tensor& t) {
+  return t.impl()->use_count() == 1 && t.storage()->use_count() == 1 &&
+         (t.is_contiguous() || t.is_contiguous(kChannelsLast));
+}
+
+/// a + b; recorded under create_graph.
+Tensor sum(const Tensor& a, const Tensor& b) {
+  Tensor out = empty_like(a);
+  kernels::binary(current_stream(a.device()), kernels::BinaryOp::add, out, a, b);
+  if (recording(a, b))
+    record(out, "add", {a, b}, [](const Tensor& grad, Needs needs) -> Gradients {
+      return {needs[0] ? grad : Tensor(), needs[1] ? grad : Tensor()};
+    });
+  return out;
+}
+
+/// Adds `grad` to `total`, in place where nobody would notice.
+void add_to(Tensor& total, Tensor grad) {
+  if (!total.defined()) {
+    total = std::move(grad);
+  } else if (!running_create_graph && is_exclusive(total)) {
+    kernels::binary(current_stream(total.device()), kernels::BinaryOp::add, total, total, grad);
+  } else {
+    total = sum(total, grad);
+  }
+}
+
+/// What is known of a node or leaf during one pass.
+struct State {
+  Node* node = nullptr;  // null for leaves
+  Tensor leaf;
+  std::uint32_t waiting = 0;  // edges that have not delivered yet
+  bool needed = true;         // on the way to an input asked for, in grad()
+  Gradients grads;            // one an output
+};
+
+const void* key_of(const Edge& edge) {
+  return edge.node ? static_cast<const void*>(edge.node.get()) : edge.leaf.impl();
+}
+
+/// Open addressing from node or leaf to its State; States stay where they are.
+class StateMap {
+ public:
+  StateMap() : slots_(64) {}
+
+  State* find(const void* key) {
+    for (std::size_t i = hash(key);; ++i) {
+      Slot& slot = slots_[i & (slots_.size() - 1)];
+      if (!slot.key || slot.key == key) return slot.key ? slot.state : nullptr;
+    }
+  }
+  /// The state of `key`, and whether it is new.
+  std::pair<State*, bool> insert(const void* key) {
+    for (std::size_t i = hash(key);; ++i) {
+      Slot& slot = slots_[i & (slots_.size() - 1)];
+      if (slot.key == key) return {slot.state, false};
+      if (slot.key) continue;
+      if (2 * (states_.size() + 1) > slots_.size()) {
+        grow();
+        return insert(key);
+      }
+      slot = {key, &states_.emplace_back()};
+      return {slot.state, true};
+    }
+  }
+  std::deque<State>& states() { return states_; }
+
+ private:
+  struct Slot {
+    const void* key = nullptr;
+    State* state = nullptr;
+  };
+
+  static std::size_t hash(const void* key) {
+    return (reinterpret_cast<std::uintptr_t>(key) * 0x9E3779B97F4A7C15u) >> 20;
+  }
+  void grow() {
+    std::vector<Slot> old = std::move(slots_);
+    slots_.assign(old.size() * 2, {});
+    for (const Slot& slot : old) {
+      if (!slot.key) continue;
+      std::size_t i = hash(slot.key);
+      while (slots_[i & (slots_.size() - 1)].key) ++i;
+      slots_[i & (slots_.size() - 1)] = slot;
+    }
+  }
+
+  std::vector<Slot> slots_;
+  std::deque<State> states_;
+};
+
+/// One backward pass.
+class Pass {
+ public:
+  Pass(bool retain_graph, bool create_graph, bool accumulate)
+      : retain_graph_(retain_graph), create_graph_(create_graph), accumulate_(accumulate) {}
+
+  void add_root(const Edge& edge, const Tensor& gradient) { roots_.emplace_back(edge, gradient); }
+  /// Makes the gradient that reaches `edge` the result `index`; for grad().
+  void capture(const Edge& edge, std::size_t index) {
+    captures_[key_of(edge)].push_back({edge.output, index});
+  }
+  void run();
+  std::vector<Tensor>& captured() { return captured_; }
+
+ private:
+  struct Capture {
+    std::uint32_t output;
+    std::size_t index;
+  };
+  struct Queue {
+    std::vector<State*> heap;  // newest node first
+    std::condition_variable changed;
+  };
+  static bool older(const State* a, const State* b) {
+    return a->node->sequence < b->node->sequence;
+  }
+
+  void discover();
+  void mark_needed();
+  void drain(const Device& device, Queue& queue);
+  void process(State& state);
+  void deliver(const Edge& edge, Tensor grad, const Stream& from);
+  void finish_leaf(State& state);
+  void take_captures(const void* key, const Gradients& grads);
+  void push(State* state);
+
+  const bool retain_graph_, create_graph_, accumulate_;
+  std::vector<std::pair<Edge, Tensor>> roots_;
+  std::unordered_map<const void*, std::vector<Capture>> captures_;
+  std::vector<Tensor> captured_;
+  StateMap states_;
+  std::vector<std::pair<Device, std::unique_ptr<Queue>>> queues_;  // one a device; often just one
+  std::mutex mutex_;             // of states, queues and captures while several threads run
+  std::size_t outstanding_ = 0;  // nodes and leaves not done
+  std::exception_ptr error_;
+};
+
+void Pass::discover() {
+  std::vector<Node*> stack;
+  const auto visit = [&](const Edge& edge) {
+    auto [state, fresh] = states_.insert(key_of(edge));
+    ++state->waiting;
+    if (!fresh) return;
+    ++outstanding_;
+    if (!edge.node) {
+      state->leaf = edge.leaf;
+      state->grads.resize(1);
+      return;
+    }
+    state->node = edge.node.get();
+    state->grads.resize(state->node->outputs);
+    const Device& device = state->node->stream.device();
+    if (std::ranges::none_of(queues_, [&](const auto& q) { return q.first == device; }))
+      queues_.emplace_back(device, std::make_unique<Queue>());
+    stack.push_back(state->node);
+  };
+  for (const auto& [edge, gradient] : roots_) visit(edge);
+  while (!stack.empty()) {
+    Node* node = stack.back();
+    stack.pop_back();
+    for (const Edge& edge : node->edges)
+      if (edge.valid()) visit(edge);
+  }
+}
+
+void Pass::mark_needed() {
+  // Edges lead to older nodes, so going from old to new every target is settled before its users.
+  std::vector<State*> nodes;
+  for (State& state : states_.states()) {
+    const void* key = state.node ? static_cast<const void*>(state.node) : state.leaf.impl();
+    state.needed = captures_.contains(key);
+    if (state.node) nodes.push_back(&state);
+  }
+  std::ranges::sort(nodes, older);
+  for (State* state : nodes)
+    for (const Edge& edge : state->node->edges)
+      if (edge.valid() && states_.find(key_of(edge))->needed) state->needed = true;
+}
+
+void Pass::push(State* state) {
+  const Device& device = state->node->stream.device();
+  for (auto& [d, queue] : queues_)
+    if (d == device) {
+      queue->heap.push_back(state);
+      std::ranges::push_heap(queue->heap, older);
+      if (queues_.size() > 1) queue->changed.notify_one();
+      return;
+    }
+}
+
+void Pass::take_captures(const void* key, const Gradients& grads) {
+  if (captures_.empty()) return;
+  const auto it = captures_.find(key);
+  if (it == captures_.end()) return;
+  for (const Capture& c : it->second) {
+    if (captured_.size() <= c.index) captured_.resize(c.index + 1);
+    captured_[c.index] = grads[c.output];
+  }
+}
+
+void Pass::deliver(const Edge& edge, Tensor grad, const Stream& from) {
+  State& state = *states_.find(key_of(edge));
+  const Stream to = state.node ? state.node->stream : current_stream(state.leaf.device());
+  if (grad.defined() && state.needed) {
+    if (!(to == from) && grad.device() == to.device()) {
+      to.wait(from);
+      grad.storage()->record_stream(to);
+    }
+    StreamGuard guard(to);
+    add_to(state.grads[edge.output], std::move(grad));
+  }
+  if (--state.waiting > 0) return;
+  if (state.node)
+    push(&state);
+  else
+    finish_leaf(state);
+}
+
+void Pass::finish_leaf(State& state) {
+  --outstanding_;
+  Tensor grad = std::move(state.grads[0]);
+  if (!grad.defined() || !state.needed) return;
+  Meta& meta = *meta_of(state.leaf);
+  if (meta.leaf_hooks)
+    for (const auto& hook : meta.leaf_hooks->pre) {
+      Tensor replaced = hook.call(grad);
+      if (!replaced.defined()) continue;
+      FERRITE_CHECK(replaced.shape() == grad.shape(), ShapeError, "register_hook",
+                    "a hook turned a gradient of {} into one of {}", grad.describe(),
+                    replaced.describe());
+      grad = std::move(replaced);
+    }
+  if (!captures_.empty()) {
+    Gradients one(1);
+    one[0] = grad;
+    take_captures(state.leaf.impl(), one);
+  }
+  if (!accumulate_) return;
+  {
+    std::lock_guard lock(meta.mutex);
+    const Stream stream = current_stream(grad.device());
+    if (meta.grad.defined() && create_graph_) {
+      meta.grad = sum(meta.grad, grad);
+    } else if (meta.grad.defined()) {
+      kernels::binary(stream, kernels::BinaryOp::add, meta.grad, meta.grad, grad);
+      meta.grad.storage()->bump_version("backward");
+    } else if (create_graph_ || (is_exclusive(grad) && grad.strides() == state.leaf.strides())) {
+      meta.grad = std::move(grad);
+    } else {
+      meta.grad = empty_like(state.leaf);
+      kernels::copy(stream, meta.grad, grad);
+    }
+  }
+  if (meta.leaf_hooks)
+    for (const auto& hook : meta.leaf_hooks->post) hook.call(state.leaf);
+}
+
+void Pass::process(State& state) {
+  Node& node = *state.node;
+  Gradients grads = std::move(state.grads);
+  Gradients results;
+  const bool any = std::ranges::any_of(grads, &Tensor::defined);
+  StreamGuard guard(node.stream);
+  if (any && state.needed) {
+    Node* outer = std::exchange(running_node, &node);
+    struct Restore {
+      Node* outer;
+      ~Restore() { running_node = outer; }
+    } restore{outer};
+    node.run_hooks(grads);
+    if (!captures_.empty()) {
+      std::unique_lock lock(mutex_);
+      take_captures(&node, grads);
+    }
+    results = node.backward(std::move(grads));
+    FERRITE_CHECK(results.size() == node.edges.size(), AutogradError, node.name,
+                  "its backward returned {} gradients for {} inputs", results.size(),
+                  node.edges.size());
+  } else {
+    results.resize(node.edges.size());
+  }
+  if (!retain_graph_) node.release_saved();
+
+  std::unique_lock lock(mutex_);
+  --outstanding_;
+  for (std::size_t i = 0; i < results.size(); ++i)
+    if (node.edges[i].valid()) deliver(node.edges[i], std::move(results[i]), node.stream);
+  if (outstanding_ == 0 && queues_.size() > 1)
+    for (auto& [device, queue] : queues_) queue->changed.notify_all();
+}
+
+void Pass::drain(const Device& device, Queue& queue) {
+  const bool alone = queues_.size() == 1;
+  GradModeGuard mode(create_graph_);
+  const bool outer = std::exchange(running_create_graph, create_graph_);
+  try {
+    for (;;) {
+      State* state = nullptr;
+      {
+        std::unique_lock lock(mutex_);
+        if (!alone)
+          queue.changed.wait(lock,
+                             [&] { return !queue.heap.empty() || outstanding_ == 0 || error_; });
+        if (queue.heap.empty() || error_) break;
+        std::ranges::pop_heap(queue.heap, older);
+        state = queue.heap.back();
+        queue.heap.pop_back();
+      }
+      process(*state);
+    }
+  } catch (...) {
+    std::lock_guard lock(mutex_);
+    if (!error_) error_ = std::current_exception();
+    for (auto& [d, other] : queues_) other->changed.notify_all();
+  }
+  running_create_graph = outer;
+}
+
+void Pass::run() {
+  discover();
+  if (!accumulate_) mark_needed();
+  {
+    GradModeGuard mode(create_graph_);
+    const bool outer = std::exchange(running_create_graph, create_graph_);
+    for (auto& [edge, gradient] : roots_)
+      deliver(edge, std::move(gradient), current_stream(gradient.device()));
+    running_create_graph = outer;
+  }
+  if (queues_.empty()) return;
+  // One worker a device; the calling thread is the first device's.
+  std::vector<std::thread> workers;
+  for (std::size_t i = 1; i < queues_.size(); ++i)
+    workers.emplace_back([this, i] { drain(queues_[i].first, *queues_[i].second); });
+  drain(queues_[0].first, *queues_[0].second);
+  for (std::thread& worker : workers) worker.join();
+  if (error_) std::rethrow_exception(error_);
+  for (auto& [device, queue] : queues_) {
+    const Stream mine = current_stream(device);
+    for (State& state : states_.states())
+      if (state.node && state.node->stream.device() == device) mine.wait(state.node->stream);
+  }
+}
+
+/// The gradient that backward starts from at `output`.
+Tensor root_gradient(const Tensor& output, const Tensor& given) {
+  FERRITE_CHECK(output.defined() && output.requires_grad(), AutogradError, "backward",
+                "{} does not require a gradient and was not made from tensors that do",
+                output.describe());
+  if (given.defined()) {
+    FERRITE_CHECK(given.shape() == output.shape(), ShapeError, "backward",
+                  "the tensor is {}, its gradient {}", output.describe(), given.describe());
+    FERRITE_CHECK(given.dtype() == output.dtype(), DTypeError, "backward",
+                  "the tensor is {}, its gradient {}", output.describe(), given.describe());
+    FERRITE_CHECK(given.device() == output.device(), DeviceError, "backward",
+                  "the tensor is {}, its gradient {}", output.describe(), given.describe());
+    return given;
+  }
+  FERRITE_CHECK(output.numel() == 1, ShapeError, "backward",
+                "without a gradient argument the tensor must have one element, got {}",
+                output.describe());
+  Tensor one = empty_like(output);
+  kernels::fill(current_stream(output.device()), one, 1);
+  return one;
+}
+
+void check_counts(std::size_t outputs, std::size_t gradients) {
+  FERRITE_CHECK(gradients == 0 || gradients == outputs, ValueError, "backward",
+                "{} gradients for {} tensors", gradients, outputs);
+}
+
+}  // namespace
+
+Node* current_node() { return running_node; }
+
+bool creating_graph() { return running_create_graph; }
+
+void once_differentiable() {
+  FERRITE_CHECK(!running_create_graph, AutogradError,
+                running_node ? running_node->name : "backward",
+                "its gradient cannot be differentiated again (create_graph)");
+}
+
+void backward(std::span<const Tensor> outputs, std::span<const Tensor> gradients, bool retain_graph,
+              bool create_graph) {
+  check_counts(outputs.size(), gradients.size());
+  Pass pass(retain_graph || create_graph, create_graph, true);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    Tensor gradient = root_gradient(outputs[i], gradients.empty() ? Tensor() : gradients[i]);
+    pass.add_root(gradient_edge(outputs[i]), gradient);
+  }
+  pass.run();
+}
+
+std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
+                         std::span<const Tensor> gradients, bool retain_graph, bool create_graph,
+                         bool allow_unused) {
+  check_counts(outputs.size(), gradients.size());
+  Pass pass(retain_graph || create_graph, create_graph, false);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    Tensor gradient = root_gradient(outputs[i], gradients.empty() ? Tensor() : gradients[i]);
+    pass.add_root(gradient_edge(outputs[i]), gradient);
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    FERRITE_CHECK(inputs[i].defined() && inputs[i].requires_grad(), AutogradError, "grad",
+                  "input {} ({}) does not require a gradient", i, inputs[i].describe());
+    pass.capture(gradient_edge(inputs[i]), i);
+  }
+  pass.run();
+  std::vector<Tensor> result = std::move(pass.captured());
+  result.resize(inputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    FERRITE_CHECK(result[i].defined() || allow_unused, AutogradError, "grad",
+                  "the outputs do not depend on input {} ({}); pass allow_unused for an undefined "
+                  "gradient instead",
+                  i, inputs[i].describe());
+  return result;
+}
+
+}  // namespace ferrite::autograd

@@ -1,0 +1,61 @@
+// What the tape keeps on a tensor.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "autograd/node.h"
+
+namespace ferrite::autograd {
+
+struct Meta final : AutogradMeta {
+  bool requires_grad = false;  ///< leaves; others require a gradient because they have a node
+  std::uint32_t output = 0;    ///< which of the node's outputs
+  IntrusivePtr<Node> node;
+
+  // A view of `base` follows its base's history: `base_rebases` is the base's count when the view's
+  // node was made; when the base has moved on, the node is made anew.
+  Tensor base;
+  std::uint32_t base_rebases = 0;
+  std::uint32_t rebases = 0;  ///< in-place changes recorded through views of this tensor or itself
+
+  /// Guards grad: leaves may be reached from several backward passes at once.
+  std::mutex mutex;
+  Tensor grad;
+
+  /// The gradient of a tensor that is not a leaf (retain_grad); its node's hook writes it.
+  struct Retained {
+    std::mutex mutex;
+    Tensor grad;
+  };
+  std::shared_ptr<Retained> retained;
+
+  struct LeafHooks {
+    struct Pre {
+      std::uint64_t id;
+      GradientHook call;
+    };
+    struct Post {
+      std::uint64_t id;
+      std::function<void(const Tensor&)> call;
+    };
+    std::vector<Pre> pre;    // on the final gradient, before it is accumulated
+    std::vector<Post> post;  // after
+  };
+  std::unique_ptr<LeafHooks> leaf_hooks;
+};
+
+/// Null where the tensor has none.
+inline Meta* meta_of(const Tensor& t) { return static_cast<Meta*>(t.impl()->autograd.get()); }
+/// Made where missing.
+Meta& require_meta(const Tensor& t);
+
+/// Where the gradient of `t` goes; invalid where it requires none.
+Edge gradient_edge(const Tensor& t);
+
+/// A new handle on the same memory and geometry, off the tape.
+Tensor alias(const Tensor& t);
+
+}  // namespace ferrite::autograd

@@ -1,0 +1,75 @@
+#include "autograd/node.h"
+
+#include <algorithm>
+#include <atomic>
+
+namespace ferrite::autograd {
+
+namespace {
+
+std::atomic<std::uint64_t> next_sequence{0};
+
+// Nodes whose last handle went while another node of this thread was being deleted.
+thread_local std::vector<Node*>* doomed = nullptr;
+
+}  // namespace
+
+Node::Node(const char* name, const Stream& stream, std::uint32_t outputs)
+    : name(name),
+      sequence(next_sequence.fetch_add(1, std::memory_order_relaxed)),
+      outputs(outputs),
+      stream(stream) {}
+
+std::uint64_t Node::add_hook(std::uint32_t output, GradientHook hook) {
+  if (!hooks_) hooks_ = std::make_unique<std::vector<Hook>>();
+  const std::uint64_t id = next_hook_id();
+  hooks_->push_back({id, output, std::move(hook)});
+  return id;
+}
+
+void Node::remove_hook(std::uint64_t id) {
+  if (hooks_) std::erase_if(*hooks_, [id](const Hook& h) { return h.id == id; });
+}
+
+void Node::run_hooks(Gradients& outputs) const {
+  if (!hooks_) return;
+  for (const Hook& hook : *hooks_) {
+    Tensor& grad = outputs[hook.output];
+    if (!grad.defined()) continue;
+    Tensor replaced = hook.call(grad);
+    if (!replaced.defined()) continue;
+    FERRITE_CHECK(replaced.shape() == grad.shape(), ShapeError, "register_hook",
+                  "a hook on the result of {} turned a gradient of {} into one of {}", name,
+                  grad.describe(), replaced.describe());
+    grad = std::move(replaced);
+  }
+}
+
+void Node::release_last(Node* node) {
+  if (doomed) {
+    doomed->push_back(node);
+    return;
+  }
+  std::vector<Node*> queue{node};
+  doomed = &queue;
+  while (!queue.empty()) {
+    Node* next = queue.back();
+    queue.pop_back();
+    delete next;
+  }
+  doomed = nullptr;
+}
+
+std::uint64_t next_hook_id() {
+  static std::atomic<std::uint64_t> next_id{1};
+  return next_id.fetch_add(1, std::memory_order_relaxed);
+}
+
+void fail_released(const char* name) {
+  fail<AutogradError>(
+      name,
+      "backward runs a second time through a graph whose saved tensors were already "
+      "freed; pass retain_graph = true to the first backward");
+}
+
+}  // namespace ferrite::autograd

@@ -1,0 +1,131 @@
+// How an op puts itself on the tape: after its forward, it hands over a lambda that is its
+// gradient.
+//
+//   Tensor mul(const Tensor& a, const Tensor& b) {
+//     Tensor out = ...;
+//     if (recording(a, b))
+//       record(out, "mul", {a, b},
+//              [a = Saved(a), b = Saved(b)](const Tensor& grad, Needs needs) -> Gradients {
+//                return {needs[0] ? mul(grad, b.get()) : Tensor(),
+//                        needs[1] ? mul(grad, a.get()) : Tensor()};
+//              });
+//     return out;
+//   }
+//
+// A gradient has its input's shape, dtype and device. Gradients written with ops are themselves
+// differentiable (create_graph); one that calls kernels directly says so with
+// `once_differentiable`.
+#pragma once
+
+#include <functional>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <type_traits>
+
+#include "autograd/grad_mode.h"
+#include "autograd/meta.h"
+#include "autograd/saved.h"
+
+namespace ferrite::autograd {
+
+/// Whether an op on these inputs belongs on the tape.
+template <class... Tensors>
+bool recording(const Tensors&... inputs) {
+  return grad_enabled() && ((inputs.defined() && inputs.requires_grad()) || ...);
+}
+bool recording(std::span<const Tensor> inputs);
+
+/// Throws AutogradError under create_graph: call first in a gradient made of kernels.
+void once_differentiable();
+
+namespace detail {
+
+/// A node whose gradient is a lambda: (const Tensor& grad, Needs) for one output, (Gradients&,
+/// Needs) for several; returning Gradients, or a Tensor where there is one input.
+template <class Backward>
+class LambdaNode final : public Node {
+ public:
+  LambdaNode(const char* name, const Stream& stream, std::uint32_t outputs, Backward&& backward)
+      : Node(name, stream, outputs), backward_(std::move(backward)) {}
+
+  Gradients backward(Gradients grads) override {
+    if (!backward_) fail_released(name);
+    if constexpr (std::is_invocable_v<Backward&, const Tensor&, Needs>) {
+      using R = std::invoke_result_t<Backward&, const Tensor&, Needs>;
+      if constexpr (std::is_same_v<R, Tensor>) {
+        Gradients result(1);
+        result[0] = (*backward_)(grads[0], needs());
+        return result;
+      } else {
+        return (*backward_)(grads[0], needs());
+      }
+    } else {
+      return (*backward_)(grads, needs());
+    }
+  }
+  void release_saved() override { backward_.reset(); }
+
+ private:
+  std::optional<Backward> backward_;
+};
+
+using Inputs = std::initializer_list<std::reference_wrapper<const Tensor>>;
+
+void link_inputs(Node& node, Inputs inputs);
+void link_inputs(Node& node, std::span<const Tensor> inputs);
+void link_output(const Tensor& out, IntrusivePtr<Node> node, std::uint32_t output);
+void link_inplace(const Tensor& self, IntrusivePtr<Node> node);
+
+}  // namespace detail
+
+/// Makes `out` the result of a node with these inputs (undefined ones are allowed).
+template <class Backward>
+void record(const Tensor& out, const char* name, detail::Inputs inputs, Backward backward) {
+  auto node = make_intrusive<detail::LambdaNode<Backward>>(name, current_stream(out.device()), 1u,
+                                                           std::move(backward));
+  detail::link_inputs(*node, inputs);
+  detail::link_output(out, std::move(node), 0);
+}
+template <class Backward>
+void record(const Tensor& out, const char* name, std::span<const Tensor> inputs,
+            Backward backward) {
+  auto node = make_intrusive<detail::LambdaNode<Backward>>(name, current_stream(out.device()), 1u,
+                                                           std::move(backward));
+  detail::link_inputs(*node, inputs);
+  detail::link_output(out, std::move(node), 0);
+}
+/// Several outputs: `backward` takes (Gradients&, Needs), undefined gradients counting as zero.
+template <class Backward>
+void record_many(std::span<const Tensor> outs, const char* name, std::span<const Tensor> inputs,
+                 Backward backward) {
+  auto node = make_intrusive<detail::LambdaNode<Backward>>(name, current_stream(outs[0].device()),
+                                                           static_cast<std::uint32_t>(outs.size()),
+                                                           std::move(backward));
+  detail::link_inputs(*node, inputs);
+  for (std::uint32_t i = 0; i < outs.size(); ++i) detail::link_output(outs[i], node, i);
+}
+
+/// Remembers that `out` is a view of `base`, so that in-place changes of either reach the history
+/// of both. View ops call it whenever grad_enabled(), after record().
+void link_view(const Tensor& out, const Tensor& base);
+
+/// Before an in-place op writes `self`: throws AutogradError for a leaf that requires a gradient
+/// (or a view of one) while recording, and ValueError where elements of `self` overlap (expand).
+void check_inplace(const Tensor& self, const char* op);
+/// After it: counts the change. `op` must be a string literal.
+inline void changed_inplace(const Tensor& self, const char* op) {
+  self.storage()->bump_version(op);
+}
+/// Then, if recording(self, others...): `self` becomes the result of a node whose first input is
+/// self as it was. Call after changed_inplace. `backward` as in record().
+template <class Backward>
+void record_inplace(const Tensor& self, const char* name, detail::Inputs inputs,
+                    Backward backward) {
+  auto node = make_intrusive<detail::LambdaNode<Backward>>(name, current_stream(self.device()), 1u,
+                                                           std::move(backward));
+  detail::link_inputs(*node, inputs);
+  detail::link_inplace(self, std::move(node));
+}
+
+}  // namespace ferrite::autograd

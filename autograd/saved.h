@@ -1,0 +1,38 @@
+// Saved: a tensor kept for backward, checked against in-place changes.
+#pragma once
+
+#include "autograd/grad_mode.h"
+#include "autograd/node.h"
+
+namespace ferrite::autograd {
+
+class Saved {
+ public:
+  Saved() = default;
+  /// Keeps an input. Not the tensor itself but its memory and history as they are now, since an
+  /// in-place op may later give the tensor a history that leads back here.
+  Saved(const Tensor& input);
+  /// Keeps the op's own output, without holding on to the node that holds this.
+  static Saved output(const Tensor& out);
+
+  /// The tensor as it was. AutogradError, naming both ops, if it was changed in place since.
+  Tensor get() const {
+    if (!tensor_.defined()) return {};
+    if (tensor_.version() != version_) [[unlikely]]
+      fail_changed();
+    return grad_enabled() ? with_history() : tensor_;
+  }
+  bool defined() const { return tensor_.defined(); }
+
+ private:
+  [[noreturn]] void fail_changed() const;
+  Tensor with_history() const;
+
+  Tensor tensor_;  // a leaf itself, otherwise off the tape
+  IntrusivePtr<Node> node_;
+  std::uint32_t output_number_ = 0;
+  std::uint32_t version_ = 0;
+  bool is_output_ = false;
+};
+
+}  // namespace ferrite::autograd

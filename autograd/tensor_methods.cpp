@@ -1,0 +1,119 @@
+// The members of Tensor that belong to the tape.
+#include "autograd/engine.h"
+#include "autograd/grad_mode.h"
+#include "autograd/meta.h"
+#include "autograd/record.h"
+#include "kernels/copy.h"
+#include "kernels/elementwise.h"
+
+namespace ferrite {
+
+using autograd::Meta;
+using autograd::meta_of;
+using autograd::require_meta;
+
+bool Tensor::requires_grad_slow() const {
+  const Meta& meta = *meta_of(*this);
+  if (meta.requires_grad || meta.node) return true;
+  if (!meta.base.defined()) return false;
+  const Meta* base = meta_of(meta.base);
+  return base && base->rebases != meta.base_rebases && meta.base.requires_grad();
+}
+
+const Tensor& Tensor::set_requires_grad(bool on) const {
+  FERRITE_CHECK(!on || is_floating(dtype()), AutogradError, "set_requires_grad",
+                "only floating-point tensors can require a gradient, this is {}", describe());
+  FERRITE_CHECK(is_leaf(), AutogradError, "set_requires_grad",
+                "only leaves can be changed; this is the result of {} (use detach())",
+                grad_fn_name());
+  if (on || meta_of(*this)) require_meta(*this).requires_grad = on;
+  return *this;
+}
+
+bool Tensor::is_leaf() const {
+  if (!requires_grad()) return true;
+  return !autograd::gradient_edge(*this).node;
+}
+
+Tensor Tensor::grad() const {
+  Meta* meta = meta_of(*this);
+  if (!meta) return {};
+  if (meta->retained) {
+    std::lock_guard lock(meta->retained->mutex);
+    return meta->retained->grad;
+  }
+  std::lock_guard lock(meta->mutex);
+  return meta->grad;
+}
+
+void Tensor::set_grad(const Tensor& grad) const {
+  FERRITE_CHECK(
+      !grad.defined() ||
+          (grad.shape() == shape() && grad.dtype() == dtype() && grad.device() == device()),
+      ShapeError, "set_grad", "expected a gradient like {}, got {}", describe(), grad.describe());
+  Meta& meta = require_meta(*this);
+  std::lock_guard lock(meta.mutex);
+  meta.grad = grad;
+}
+
+std::string Tensor::grad_fn_name() const {
+  if (!requires_grad()) return "";
+  const autograd::Edge edge = autograd::gradient_edge(*this);
+  return edge.node ? edge.node->name : "";
+}
+
+void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_graph) const {
+  autograd::backward({this, 1}, {&gradient, 1}, retain_graph, create_graph);
+}
+
+Tensor Tensor::detach() const { return autograd::alias(*this); }
+
+void Tensor::retain_grad() const {
+  FERRITE_CHECK(requires_grad(), AutogradError, "retain_grad", "the tensor requires no gradient");
+  Meta& meta = require_meta(*this);
+  const autograd::Edge edge = autograd::gradient_edge(*this);
+  if (!edge.node || meta.retained) return;
+  meta.retained = std::make_shared<Meta::Retained>();
+  edge.node->add_hook(edge.output, [retained = meta.retained](const Tensor& grad) {
+    std::lock_guard lock(retained->mutex);
+    Tensor total = empty_like(grad);
+    const Stream stream = current_stream(grad.device());
+    if (retained->grad.defined())
+      kernels::binary(stream, kernels::BinaryOp::add, total, retained->grad, grad);
+    else
+      kernels::copy(stream, total, grad);
+    retained->grad = total;
+    return Tensor();
+  });
+}
+
+TensorHook Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) const {
+  FERRITE_CHECK(requires_grad(), AutogradError, "register_hook", "the tensor requires no gradient");
+  const autograd::Edge edge = autograd::gradient_edge(*this);
+  if (edge.node) {
+    const std::uint64_t id = edge.node->add_hook(edge.output, std::move(hook));
+    return TensorHook([node = edge.node, id] { node->remove_hook(id); });
+  }
+  const std::uint64_t id = autograd::next_hook_id();
+  Meta& meta = require_meta(*this);
+  if (!meta.leaf_hooks) meta.leaf_hooks = std::make_unique<Meta::LeafHooks>();
+  meta.leaf_hooks->pre.push_back({id, std::move(hook)});
+  return TensorHook([leaf = *this, id] {
+    std::erase_if(meta_of(leaf)->leaf_hooks->pre, [id](const auto& h) { return h.id == id; });
+  });
+}
+
+TensorHook Tensor::register_post_accumulate_grad_hook(
+    std::function<void(const Tensor&)> hook) const {
+  FERRITE_CHECK(requires_grad() && is_leaf(), AutogradError, "register_post_accumulate_grad_hook",
+                "only leaves that require a gradient accumulate one");
+  const std::uint64_t id = autograd::next_hook_id();
+  Meta& meta = require_meta(*this);
+  if (!meta.leaf_hooks) meta.leaf_hooks = std::make_unique<Meta::LeafHooks>();
+  meta.leaf_hooks->post.push_back({id, std::move(hook)});
+  return TensorHook([leaf = *this, id] {
+    std::erase_if(meta_of(leaf)->leaf_hooks->post, [id](const auto& h) { return h.id == id; });
+  });
+}
+
+}  // namespace ferrite

@@ -1,0 +1,14 @@
+#include "kernels/copy.h"
+
+#include "kernels/cpu/copy.h"
+
+namespace ferrite::kernels {
+
+void copy(const Stream& stream, const View& out, const View& in) {
+  launch(stream, "copy", [=] { cpu::copy(out, in); });
+}
+void fill(const Stream& stream, const View& out, Scalar value) {
+  launch(stream, "fill", [=] { cpu::fill(out, value); });
+}
+
+}  // namespace ferrite::kernels

@@ -1,0 +1,159 @@
+// Elementwise loops over strided views on the CPU: dimensions are ordered as the first view lies in
+// memory and merged where all views allow it, then cut into chunks for the thread pool.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "core/parallel_for.h"
+#include "kernels/view.h"
+
+namespace ferrite::kernels::cpu {
+
+/// Elements a chunk: enough to outweigh handing it to a thread.
+inline constexpr std::int64_t kElementGrain = 16384;
+
+/// N views of one shape as the fewest dimensions, innermost last.
+template <std::size_t N>
+struct LoopNest {
+  int ndim = 1;
+  std::int64_t numel = 0;
+  std::array<std::int64_t, kMaxDims> sizes{};
+  std::array<std::array<std::int64_t, N>, kMaxDims> strides{};  // in elements
+
+  explicit LoopNest(const std::array<const View*, N>& views) : numel(views[0]->numel) {
+    bool flat = true;
+    for (const View* v : views) flat = flat && v->is_contiguous();
+    if (flat || numel == 0) {
+      sizes[0] = numel;
+      strides[0].fill(1);
+      return;
+    }
+    ndim = 0;
+    for (int d = 0; d < views[0]->ndim; ++d) {
+      if (views[0]->sizes[d] == 1) continue;
+      // Insertion by falling stride of the first view that tells two dimensions apart.
+      std::array<std::int64_t, N> s;
+      for (std::size_t k = 0; k < N; ++k) s[k] = views[k]->strides[d];
+      int at = ndim++;
+      for (; at > 0 && inner_of(strides[at - 1], s); --at) {
+        sizes[at] = sizes[at - 1];
+        strides[at] = strides[at - 1];
+      }
+      sizes[at] = views[0]->sizes[d];
+      strides[at] = s;
+    }
+    if (ndim == 0) {
+      ndim = 1;
+      sizes[0] = 1;
+      strides[0].fill(1);
+    }
+    merge();
+  }
+
+ private:
+  /// Whether a dimension with strides `a` belongs inside one with strides `b`.
+  static bool inner_of(const std::array<std::int64_t, N>& a, const std::array<std::int64_t, N>& b) {
+    for (std::size_t k = 0; k < N; ++k)
+      if (a[k] != b[k]) return a[k] != 0 && b[k] != 0 ? a[k] < b[k] : false;
+    return false;
+  }
+  void merge() {
+    int last = 0;
+    for (int d = 1; d < ndim; ++d) {
+      bool mergeable = true;
+      for (std::size_t k = 0; k < N; ++k)
+        mergeable = mergeable && strides[last][k] == strides[d][k] * sizes[d];
+      if (mergeable) {
+        sizes[last] *= sizes[d];
+        strides[last] = strides[d];
+      } else {
+        ++last;
+        sizes[last] = sizes[d];
+        strides[last] = strides[d];
+      }
+    }
+    ndim = last + 1;
+  }
+};
+
+/// Calls run(offsets, strides, count) for innermost runs: offsets and strides in elements, one a
+/// view. Runs on several threads; every element is visited once.
+template <std::size_t N, class Run>
+void for_each_run(const std::array<const View*, N>& views, Run&& run,
+                  std::int64_t grain = kElementGrain) {
+  const LoopNest<N> nest(views);
+  const int inner = nest.ndim - 1;
+  parallel_for(nest.numel, grain, [&](std::int64_t begin, std::int64_t end) {
+    std::array<std::int64_t, kMaxDims> index{};
+    std::array<std::int64_t, N> offsets{};
+    std::int64_t rest = begin;
+    for (int d = inner; d >= 0; --d) {
+      index[d] = rest % nest.sizes[d];
+      rest /= nest.sizes[d];
+      for (std::size_t k = 0; k < N; ++k) offsets[k] += index[d] * nest.strides[d][k];
+    }
+    while (begin < end) {
+      const std::int64_t count = std::min(nest.sizes[inner] - index[inner], end - begin);
+      run(offsets, nest.strides[inner], count);
+      begin += count;
+      // Step to the start of the next innermost run.
+      for (std::size_t k = 0; k < N; ++k) offsets[k] -= index[inner] * nest.strides[inner][k];
+      index[inner] = 0;
+      for (int d = inner - 1; d >= 0; --d) {
+        for (std::size_t k = 0; k < N; ++k) offsets[k] += nest.strides[d][k];
+        if (++index[d] < nest.sizes[d]) break;
+        for (std::size_t k = 0; k < N; ++k) offsets[k] -= nest.sizes[d] * nest.strides[d][k];
+        index[d] = 0;
+      }
+    }
+  });
+}
+
+/// out[i] = f(a[i]) with values in the Compute types.
+template <class Out, class A, class F>
+void map(const View& out, const View& a, F f) {
+  Out* o = out.as<Out>();
+  const A* x = a.as<A>();
+  for_each_run<2>({&out, &a}, [=](const auto& at, const auto& step, std::int64_t n) {
+    Out* po = o + at[0];
+    const A* pa = x + at[1];
+    if (step[0] == 1 && step[1] == 1) {
+#pragma GCC ivdep
+      for (std::int64_t i = 0; i < n; ++i)
+        po[i] = static_cast<Out>(f(static_cast<Compute<A>>(pa[i])));
+    } else {
+      for (std::int64_t i = 0; i < n; ++i)
+        po[i * step[0]] = static_cast<Out>(f(static_cast<Compute<A>>(pa[i * step[1]])));
+    }
+  });
+}
+
+/// out[i] = f(a[i], b[i]) with values in the Compute types.
+template <class Out, class A, class B, class F>
+void map(const View& out, const View& a, const View& b, F f) {
+  Out* o = out.as<Out>();
+  const A* x = a.as<A>();
+  const B* y = b.as<B>();
+  for_each_run<3>({&out, &a, &b}, [=](const auto& at, const auto& step, std::int64_t n) {
+    Out* po = o + at[0];
+    const A* pa = x + at[1];
+    const B* pb = y + at[2];
+    const auto one = [&](std::int64_t io, std::int64_t ia, std::int64_t ib) {
+      po[io] =
+          static_cast<Out>(f(static_cast<Compute<A>>(pa[ia]), static_cast<Compute<B>>(pb[ib])));
+    };
+    if (step[0] == 1 && step[1] == 1 && step[2] == 1) {
+#pragma GCC ivdep
+      for (std::int64_t i = 0; i < n; ++i) one(i, i, i);
+    } else if (step[0] == 1 && step[1] == 1 && step[2] == 0) {
+#pragma GCC ivdep
+      for (std::int64_t i = 0; i < n; ++i) one(i, i, 0);
+    } else {
+      for (std::int64_t i = 0; i < n; ++i) one(i * step[0], i * step[1], i * step[2]);
+    }
+  });
+}
+
+}  // namespace ferrite::kernels::cpu

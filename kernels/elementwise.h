@@ -1,0 +1,46 @@
+// Elementwise arithmetic. All views of a call have equal sizes (broadcast operands come expanded,
+// with strides of 0) and any strides; `out` may be one of the inputs. 16-bit types compute in
+// float.
+#pragma once
+
+#include "kernels/view.h"
+
+namespace ferrite::kernels {
+
+enum class BinaryOp : std::uint8_t {
+  // out has the inputs' dtype
+  add,
+  sub,
+  mul,
+  div,
+  pow,
+  maximum,
+  minimum,
+  floor_divide,
+  remainder,
+  fmod,
+  atan2,
+  logical_and,
+  logical_or,
+  logical_xor,
+  // out is bool
+  eq,
+  ne,
+  lt,
+  le,
+  gt,
+  ge,
+};
+
+/// out = a op b. `a` and `b` share a dtype. Integer division by zero gives 0 for floor_divide and
+/// remainder. add and mul of bool are or and and, as in PyTorch.
+void binary(const Stream& stream, BinaryOp op, const View& out, const View& a, const View& b);
+/// out = a op b with the scalar converted to the dtype of `a` (its Compute type for 16-bit types).
+void binary(const Stream& stream, BinaryOp op, const View& out, const View& a, Scalar b);
+/// out = a op b with the scalar first.
+void binary(const Stream& stream, BinaryOp op, const View& out, Scalar a, const View& b);
+
+/// out = a + alpha * b, the step of every optimizer and of add(..., alpha).
+void add_scaled(const Stream& stream, const View& out, const View& a, const View& b, Scalar alpha);
+
+}  // namespace ferrite::kernels
