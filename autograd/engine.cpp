@@ -143,7 +143,7 @@ class Pass {
 
   void discover();
   void mark_needed();
-  void drain(const Device& device, Queue& queue);
+  void drain(Queue& queue);
   void process(State& state);
   void deliver(const Edge& edge, Tensor grad, const Stream& from);
   void finish_leaf(State& state);
@@ -315,7 +315,7 @@ void Pass::process(State& state) {
     for (auto& [device, queue] : queues_) queue->changed.notify_all();
 }
 
-void Pass::drain(const Device& device, Queue& queue) {
+void Pass::drain(Queue& queue) {
   const bool alone = queues_.size() == 1;
   GradModeGuard mode(create_graph_);
   const bool outer = std::exchange(running_create_graph, create_graph_);
@@ -356,8 +356,8 @@ void Pass::run() {
   // One worker a device; the calling thread is the first device's.
   std::vector<std::thread> workers;
   for (std::size_t i = 1; i < queues_.size(); ++i)
-    workers.emplace_back([this, i] { drain(queues_[i].first, *queues_[i].second); });
-  drain(queues_[0].first, *queues_[0].second);
+    workers.emplace_back([this, i] { drain(*queues_[i].second); });
+  drain(*queues_[0].second);
   for (std::thread& worker : workers) worker.join();
   if (error_) std::rethrow_exception(error_);
   for (auto& [device, queue] : queues_) {

@@ -20,10 +20,10 @@ enum class BinaryOp : std::uint8_t {
   remainder,
   fmod,
   atan2,
+  // out is bool
   logical_and,
   logical_or,
   logical_xor,
-  // out is bool
   eq,
   ne,
   lt,
@@ -31,6 +31,8 @@ enum class BinaryOp : std::uint8_t {
   gt,
   ge,
 };
+
+constexpr bool gives_bool(BinaryOp op) { return op >= BinaryOp::logical_and; }
 
 /// out = a op b. `a` and `b` share a dtype. Integer division by zero gives 0 for floor_divide and
 /// remainder. add and mul of bool are or and and, as in PyTorch.

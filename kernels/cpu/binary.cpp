@@ -1,185 +1,42 @@
 #include "kernels/cpu/binary.h"
 
-#include <cmath>
-
-#include "kernels/cpu/loops.h"
+#include <algorithm>
 
 namespace ferrite::kernels::cpu {
 
 namespace {
 
-bool is_comparison(BinaryOp op) { return op >= BinaryOp::eq; }
-
-/// Python's floored division: the remainder has the divisor's sign.
+/// A scalar as an operand that every element shares, like `like` in shape. `value` outlives it.
 template <class T>
-T floor_divide(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>) {
-    return std::floor(a / b);
-  } else {
-    if (b == 0) return T(0);
-    if constexpr (std::is_signed_v<T>)
-      if (b == -1) return static_cast<T>(0 - static_cast<std::make_unsigned_t<T>>(a));
-    const T q = static_cast<T>(a / b);
-    return a % b != 0 && ((a < 0) != (b < 0)) ? static_cast<T>(q - 1) : q;
-  }
+View broadcast(const T& value, const View& like) {
+  View v = like;
+  v.data = const_cast<T*>(&value);
+  v.dtype = dtype_of<T>;
+  std::fill_n(v.strides, v.ndim, std::int64_t{0});
+  return v;
 }
 
-template <class T>
-T remainder(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>) {
-    const T r = std::fmod(a, b);
-    return r != 0 && ((r < 0) != (b < 0)) ? r + b : r;
-  } else {
-    if (b == 0) return T(0);
-    if constexpr (std::is_signed_v<T>)
-      if (b == -1) return T(0);
-    const T r = static_cast<T>(a % b);
-    return r != 0 && ((r < 0) != (b < 0)) ? static_cast<T>(r + b) : r;
-  }
-}
-
-template <class T>
-T power(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>) {
-    return std::pow(a, b);
-  } else {
-    if constexpr (std::is_signed_v<T>)
-      if (b < 0) return a == 1 ? T(1) : a == -1 ? (b % 2 ? T(-1) : T(1)) : T(0);
-    // Unsigned products wrap around as two's complement does.
-    using U = std::uint64_t;
-    U result = 1, base = static_cast<U>(a);
-    for (U e = static_cast<U>(b); e; e >>= 1, base *= base)
-      if (e & 1) result *= base;
-    return static_cast<T>(result);
-  }
-}
-
-/// Wrapping integer arithmetic without undefined overflow; plain for floating types.
-template <class T, class F>
-T wrapping(T a, T b, F f) {
-  if constexpr (std::is_floating_point_v<T>)
-    return f(a, b);
-  else
-    return static_cast<T>(f(static_cast<std::uint64_t>(a), static_cast<std::uint64_t>(b)));
-}
-
-/// Calls `body` with the function of `op` on values of type C (the Compute type of T).
-template <class T, class Body>
-void with_function(BinaryOp op, Body&& body) {
-  using C = Compute<T>;
-  constexpr bool floating = std::is_floating_point_v<C>;
-  switch (op) {
-    case BinaryOp::add:
-      if constexpr (std::is_same_v<T, bool>)
-        return body([](C a, C b) { return a || b; });
-      else
-        return body([](C a, C b) { return wrapping(a, b, [](auto x, auto y) { return x + y; }); });
-    case BinaryOp::sub:
-      if constexpr (!std::is_same_v<T, bool>)
-        return body([](C a, C b) { return wrapping(a, b, [](auto x, auto y) { return x - y; }); });
-      break;
-    case BinaryOp::mul:
-      if constexpr (std::is_same_v<T, bool>)
-        return body([](C a, C b) { return a && b; });
-      else
-        return body([](C a, C b) { return wrapping(a, b, [](auto x, auto y) { return x * y; }); });
-    case BinaryOp::div:
-      if constexpr (floating) return body([](C a, C b) { return a / b; });
-      break;
-    case BinaryOp::pow:
-      if constexpr (!std::is_same_v<T, bool>) return body([](C a, C b) { return power(a, b); });
-      break;
-    // A NaN operand gives NaN, as in PyTorch.
-    case BinaryOp::maximum:
-      return body([](C a, C b) { return a > b || a != a ? a : b; });
-    case BinaryOp::minimum:
-      return body([](C a, C b) { return a < b || a != a ? a : b; });
-    case BinaryOp::floor_divide:
-      if constexpr (!std::is_same_v<T, bool>)
-        return body([](C a, C b) { return floor_divide(a, b); });
-      break;
-    case BinaryOp::remainder:
-      if constexpr (!std::is_same_v<T, bool>) return body([](C a, C b) { return remainder(a, b); });
-      break;
-    case BinaryOp::fmod:
-      if constexpr (floating) return body([](C a, C b) { return std::fmod(a, b); });
-      break;
-    case BinaryOp::atan2:
-      if constexpr (floating) return body([](C a, C b) { return std::atan2(a, b); });
-      break;
-    case BinaryOp::logical_and:
-      return body([](C a, C b) { return a != C(0) && b != C(0); });
-    case BinaryOp::logical_or:
-      return body([](C a, C b) { return a != C(0) || b != C(0); });
-    case BinaryOp::logical_xor:
-      return body([](C a, C b) { return (a != C(0)) != (b != C(0)); });
-    case BinaryOp::eq:
-      return body([](C a, C b) { return a == b; });
-    case BinaryOp::ne:
-      return body([](C a, C b) { return a != b; });
-    case BinaryOp::lt:
-      return body([](C a, C b) { return a < b; });
-    case BinaryOp::le:
-      return body([](C a, C b) { return a <= b; });
-    case BinaryOp::gt:
-      return body([](C a, C b) { return a > b; });
-    case BinaryOp::ge:
-      return body([](C a, C b) { return a >= b; });
-  }
-  fail<DTypeError>("binary", "this operation does not work on {}", dtype_of<T>);
+/// Calls body(operand) with `scalar` as an operand beside tensors of `dtype`.
+template <class Body>
+void with_scalar(Scalar scalar, const View& beside, Body&& body) {
+  dispatch_all(beside.dtype, "binary", [&]<class T>() {
+    const Compute<T> value = scalar.to<Compute<T>>();
+    body(broadcast(value, beside));
+  });
 }
 
 }  // namespace
 
 void binary(BinaryOp op, const View& out, const View& a, const View& b) {
-  dispatch_all(a.dtype, "binary", [&]<class T>() {
-    with_function<T>(op, [&](auto f) {
-      if (is_comparison(op))
-        map<bool, T, T>(out, a, b, f);
-      else
-        map<T, T, T>(out, a, b, f);
-    });
-  });
+  gives_bool(op) ? comparison(op, out, a, b) : arithmetic(op, out, a, b);
 }
 
 void binary(BinaryOp op, const View& out, const View& a, Scalar b) {
-  dispatch_all(a.dtype, "binary", [&]<class T>() {
-    const auto y = b.to<Compute<T>>();
-    with_function<T>(op, [&](auto f) {
-      const auto g = [f, y](Compute<T> x) { return f(x, y); };
-      if (is_comparison(op))
-        map<bool, T>(out, a, g);
-      else
-        map<T, T>(out, a, g);
-    });
-  });
+  with_scalar(b, a, [&](const View& scalar) { binary(op, out, a, scalar); });
 }
 
 void binary(BinaryOp op, const View& out, Scalar a, const View& b) {
-  dispatch_all(b.dtype, "binary", [&]<class T>() {
-    const auto x = a.to<Compute<T>>();
-    with_function<T>(op, [&](auto f) {
-      const auto g = [f, x](Compute<T> y) { return f(x, y); };
-      if (is_comparison(op))
-        map<bool, T>(out, b, g);
-      else
-        map<T, T>(out, b, g);
-    });
-  });
-}
-
-void add_scaled(const View& out, const View& a, const View& b, Scalar alpha) {
-  dispatch_all(a.dtype, "add", [&]<class T>() {
-    using C = Compute<T>;
-    const C k = alpha.to<C>();
-    map<T, T, T>(out, a, b, [k](C x, C y) {
-      if constexpr (std::is_same_v<T, bool>)
-        return x || (k && y);
-      else
-        return wrapping(x, static_cast<C>(wrapping(k, y, [](auto p, auto q) { return p * q; })),
-                        [](auto p, auto q) { return p + q; });
-    });
-  });
+  with_scalar(a, b, [&](const View& scalar) { binary(op, out, scalar, b); });
 }
 
 }  // namespace ferrite::kernels::cpu

@@ -150,6 +150,9 @@ void map(const View& out, const View& a, const View& b, F f) {
     } else if (step[0] == 1 && step[1] == 1 && step[2] == 0) {
 #pragma GCC ivdep
       for (std::int64_t i = 0; i < n; ++i) one(i, i, 0);
+    } else if (step[0] == 1 && step[1] == 0 && step[2] == 1) {
+#pragma GCC ivdep
+      for (std::int64_t i = 0; i < n; ++i) one(i, 0, i);
     } else {
       for (std::int64_t i = 0; i < n; ++i) one(i * step[0], i * step[1], i * step[2]);
     }

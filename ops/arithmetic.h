@@ -1,0 +1,48 @@
+// Arithmetic of two operands, with broadcasting and PyTorch's type promotion.
+//
+// Shapes broadcast (ShapeError otherwise), devices must agree (DeviceError). Every function takes a
+// scalar for either tensor. The in-place forms keep the dtype of `self` (DTypeError where the
+// result would be of a higher category) and its shape.
+#pragma once
+
+#include "core/tensor.h"
+
+namespace ferrite {
+
+/// a + alpha * b
+Tensor add(const Tensor& a, const Tensor& b, Scalar alpha = 1);
+Tensor add(const Tensor& a, Scalar b);
+/// a - alpha * b
+Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha = 1);
+Tensor sub(const Tensor& a, Scalar b);
+Tensor sub(Scalar a, const Tensor& b);
+Tensor mul(const Tensor& a, const Tensor& b);
+Tensor mul(const Tensor& a, Scalar b);
+/// True division: integers divide in float32.
+Tensor div(const Tensor& a, const Tensor& b);
+Tensor div(const Tensor& a, Scalar b);
+Tensor div(Scalar a, const Tensor& b);
+
+inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
+inline Tensor operator+(const Tensor& a, Scalar b) { return add(a, b); }
+inline Tensor operator+(Scalar a, const Tensor& b) { return add(b, a); }
+inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
+inline Tensor operator-(const Tensor& a, Scalar b) { return sub(a, b); }
+inline Tensor operator-(Scalar a, const Tensor& b) { return sub(a, b); }
+inline Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
+inline Tensor operator*(const Tensor& a, Scalar b) { return mul(a, b); }
+inline Tensor operator*(Scalar a, const Tensor& b) { return mul(b, a); }
+inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
+inline Tensor operator/(const Tensor& a, Scalar b) { return div(a, b); }
+inline Tensor operator/(Scalar a, const Tensor& b) { return div(a, b); }
+
+inline const Tensor& operator+=(const Tensor& a, const Tensor& b) { return a.add_(b); }
+inline const Tensor& operator-=(const Tensor& a, const Tensor& b) { return a.sub_(b); }
+inline const Tensor& operator*=(const Tensor& a, const Tensor& b) { return a.mul_(b); }
+inline const Tensor& operator/=(const Tensor& a, const Tensor& b) { return a.div_(b); }
+inline const Tensor& operator+=(const Tensor& a, Scalar b) { return a.add_(b); }
+inline const Tensor& operator-=(const Tensor& a, Scalar b) { return a.sub_(b); }
+inline const Tensor& operator*=(const Tensor& a, Scalar b) { return a.mul_(b); }
+inline const Tensor& operator/=(const Tensor& a, Scalar b) { return a.div_(b); }
+
+}  // namespace ferrite

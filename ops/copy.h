@@ -1,0 +1,8 @@
+// Conversions between devices, element types and memory formats; clones. All differentiable, as
+// members of Tensor: to(), cpu(), contiguous(), clone(), copy_().
+//
+// to() returns the tensor itself where nothing changes. A copy between devices waits for the source
+// unless `non_blocking`; then it is ordered on the destination's stream after the source's.
+#pragma once
+
+#include "core/tensor.h"

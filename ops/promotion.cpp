@@ -1,0 +1,61 @@
+#include "ops/promotion.h"
+
+#include "autograd/grad_mode.h"
+#include "core/views.h"
+#include "kernels/copy.h"
+#include "ops/copy.h"
+#include "ops/reduce.h"
+
+namespace ferrite::ops {
+
+namespace {
+
+int category(DType dtype) { return is_floating(dtype) ? 2 : is_integral(dtype) ? 1 : 0; }
+
+}  // namespace
+
+DType result_type(const Tensor& a, const Tensor& b) {
+  if (a.dtype() == b.dtype()) return a.dtype();
+  const bool a_weak = a.dim() == 0 && b.dim() > 0, b_weak = b.dim() == 0 && a.dim() > 0;
+  if (a_weak && category(b.dtype()) >= category(a.dtype())) return b.dtype();
+  if (b_weak && category(a.dtype()) >= category(b.dtype())) return a.dtype();
+  return promote(a.dtype(), b.dtype());
+}
+
+DType result_type(const Tensor& a, Scalar b) {
+  switch (b.kind()) {
+    case Scalar::Kind::floating:
+      return floating_type(a.dtype());
+    case Scalar::Kind::integer:
+      return a.dtype() == kBool ? kInt64 : a.dtype();
+    case Scalar::Kind::boolean:
+      break;
+  }
+  return a.dtype();
+}
+
+void check_same_device(const Tensor& a, const Tensor& b, const char* op) {
+  FERRITE_CHECK(a.defined() && b.defined(), ValueError, op, "an operand is undefined: {} and {}",
+                a.describe(), b.describe());
+  if (a.device() == b.device()) return;
+  const auto is_host_scalar = [](const Tensor& t) { return t.dim() == 0 && t.device().is_host(); };
+  FERRITE_CHECK(is_host_scalar(a) || is_host_scalar(b), DeviceError, op,
+                "the operands are on different devices: {} and {}; move one with to(device)",
+                a.describe(), b.describe());
+}
+
+Tensor operand(const Tensor& t, DType dtype, const Shape& shape, const Device& device) {
+  Tensor out = t;
+  if (t.dtype() != dtype || t.device() != device) {
+    NoGradGuard guard;
+    out = t.to(device, dtype);
+  }
+  if (out.shape() == shape) return out;
+  return geometry::apply(out, geometry::expand(out, shape));
+}
+
+Tensor reduce_to(const Tensor& grad, const Shape& shape, DType dtype, const Device& device) {
+  return sum_to(grad, shape).to(device, dtype);
+}
+
+}  // namespace ferrite::ops

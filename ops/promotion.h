@@ -1,0 +1,39 @@
+// What two operands become before arithmetic: PyTorch's type promotion, and broadcasting.
+#pragma once
+
+#include "core/tensor.h"
+
+namespace ferrite::ops {
+
+/// torch.result_type: tensors with dimensions decide; a 0-dimensional tensor or a scalar only
+/// matters where its category (bool, integer, float) is higher.
+DType result_type(const Tensor& a, const Tensor& b);
+DType result_type(const Tensor& a, Scalar b);
+/// `dtype`, or float32 for integers and bool: what true division and exp work in.
+inline DType floating_type(DType dtype) { return is_floating(dtype) ? dtype : kFloat32; }
+
+/// Throws DeviceError naming both unless the tensors share a device, except that a 0-dimensional
+/// host tensor is welcome anywhere. ValueError for undefined tensors.
+void check_same_device(const Tensor& a, const Tensor& b, const char* op);
+
+/// `t` converted (off the tape) to `dtype`, moved to `device` and expanded to `shape`: an operand
+/// for a kernel. Nothing is copied where nothing changes.
+Tensor operand(const Tensor& t, DType dtype, const Shape& shape, const Device& device);
+
+/// `grad` summed back to the shape of an operand that was broadcast, in that operand's dtype and on
+/// its device. Differentiable.
+Tensor reduce_to(const Tensor& grad, const Shape& shape, DType dtype, const Device& device);
+
+/// What a backward needs to know of an operand it does not save.
+struct Like {
+  Like(const Tensor& t) : shape(t.shape()), dtype(t.dtype()), device(t.device()) {}
+  Tensor reduce(const Tensor& grad) const {
+    if (grad.shape() == shape && grad.dtype() == dtype && grad.device() == device) return grad;
+    return reduce_to(grad, shape, dtype, device);
+  }
+  Shape shape;
+  DType dtype;
+  Device device;
+};
+
+}  // namespace ferrite::ops
