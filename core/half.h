@@ -12,15 +12,14 @@ namespace ferrite {
 
 namespace detail {
 
-/// IEEE 754 binary32 to binary16, round to nearest even; NaN stays NaN, overflow becomes infinity.
-inline std::uint16_t float_to_half_bits(float value) {
-#if defined(__F16C__)
-  return static_cast<std::uint16_t>(_cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT));
-#else
+/// IEEE 754 binary32 to binary16, round to nearest even; overflow becomes infinity, NaN stays a
+/// (quiet) NaN with its sign and upper payload. In integer arithmetic; the same bits as F16C's.
+inline std::uint16_t float_to_half_bits_portable(float value) {
   const std::uint32_t x = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t sign = (x >> 16) & 0x8000u;
   const std::uint32_t magnitude = x & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return static_cast<std::uint16_t>(sign | 0x7e00u);
+  if (magnitude > 0x7f800000u)
+    return static_cast<std::uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
   if (magnitude >= 0x477ff000u) return static_cast<std::uint16_t>(sign | 0x7c00u);
   if (magnitude < 0x38800000u) {
     // Adding 0.5 aligns the subnormal's last bit with float's last bit and rounds for us.
@@ -29,13 +28,9 @@ inline std::uint16_t float_to_half_bits(float value) {
   }
   const std::uint32_t odd = (magnitude >> 13) & 1u;
   return static_cast<std::uint16_t>(sign | ((magnitude - 0x38000000u + 0xfffu + odd) >> 13));
-#endif
 }
 
-inline float half_bits_to_float(std::uint16_t bits) {
-#if defined(__F16C__)
-  return _cvtsh_ss(bits);
-#else
+inline float half_bits_to_float_portable(std::uint16_t bits) {
   const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
   const std::uint32_t magnitude = bits & 0x7fffu;
   if (magnitude >= 0x7c00u) {
@@ -47,6 +42,21 @@ inline float half_bits_to_float(std::uint16_t bits) {
     return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) | sign);
   }
   return std::bit_cast<float>(sign | ((magnitude << 13) + 0x38000000u));
+}
+
+inline std::uint16_t float_to_half_bits(float value) {
+#if defined(__F16C__)
+  return static_cast<std::uint16_t>(_cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT));
+#else
+  return float_to_half_bits_portable(value);
+#endif
+}
+
+inline float half_bits_to_float(std::uint16_t bits) {
+#if defined(__F16C__)
+  return _cvtsh_ss(bits);
+#else
+  return half_bits_to_float_portable(bits);
 #endif
 }
 
