@@ -14,12 +14,17 @@ class Scalar {
  public:
   enum class Kind : std::uint8_t { boolean, integer, floating };
 
-  Scalar(bool v) : kind_(Kind::boolean), i_(v) {}
+  // A template, so that pointers and 16-bit floats do not slip in through a conversion to bool.
+  template <std::same_as<bool> T>
+  Scalar(T v) : kind_(Kind::boolean), i_(v) {}
   template <std::integral T>
   requires(!std::same_as<T, bool>) Scalar(T v)
       : kind_(Kind::integer), i_(static_cast<std::int64_t>(v)) {}
   template <std::floating_point T>
   Scalar(T v) : kind_(Kind::floating), f_(static_cast<double>(v)) {}
+  template <class T>
+  requires is_half_type<T> Scalar(T v)
+      : kind_(Kind::floating), f_(static_cast<double>(static_cast<float>(v))) {}
 
   Kind kind() const { return kind_; }
   bool is_floating() const { return kind_ == Kind::floating; }
