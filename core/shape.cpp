@@ -36,8 +36,12 @@ std::string Shape::str() const { return fmt::format("[{}]", fmt::join(begin(), e
 
 Strides contiguous_strides(const Shape& shape) {
   Strides strides = Shape::filled(shape.size(), 1);
+  bool overflow = false;
   for (int i = shape.size() - 2; i >= 0; --i)
-    strides[i] = strides[i + 1] * std::max<std::int64_t>(shape[i + 1], 1);
+    overflow |= __builtin_mul_overflow(strides[i + 1], std::max<std::int64_t>(shape[i + 1], 1),
+                                       &strides[i]);
+  FERRITE_CHECK(!overflow, ShapeError, "shape", "{} has strides that 64 bits cannot hold",
+                shape.str());
   return strides;
 }
 

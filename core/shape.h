@@ -69,7 +69,7 @@ class Shape {
 
 using Strides = Shape;  ///< in elements, one a dimension
 
-/// Row-major strides of `shape`.
+/// Row-major strides of `shape`; a size of 0 counts as 1. Throws ShapeError where they overflow.
 Strides contiguous_strides(const Shape& shape);
 
 /// Turns -ndim..ndim-1 into 0..ndim-1 (a 0-dimensional tensor accepts -1 and 0); throws IndexError

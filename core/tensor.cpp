@@ -12,9 +12,9 @@ namespace {
 /// Whether `strides` lay `shape` out without gaps when dimensions are visited in `order`, innermost
 /// first. Dimensions of size 1 may have any stride.
 bool is_dense_in_order(const Shape& shape, const Strides& strides, std::span<const int> order) {
+  if (std::ranges::find(shape, 0) != shape.end()) return true;  // no element, no gap
   std::int64_t expected = 1;
   for (int d : order) {
-    if (shape[d] == 0) return true;
     if (shape[d] != 1 && strides[d] != expected) return false;
     expected *= shape[d];
   }
@@ -22,9 +22,9 @@ bool is_dense_in_order(const Shape& shape, const Strides& strides, std::span<con
 }
 
 bool is_row_major(const Shape& shape, const Strides& strides) {
+  if (std::ranges::find(shape, 0) != shape.end()) return true;  // no element, no gap
   std::int64_t expected = 1;
   for (int d = shape.size() - 1; d >= 0; --d) {
-    if (shape[d] == 0) return true;
     if (shape[d] != 1 && strides[d] != expected) return false;
     expected *= shape[d];
   }
@@ -37,9 +37,13 @@ bool is_channels_last(const Shape& shape, const Strides& strides) {
   return shape.size() == 4 && is_dense_in_order(shape, strides, kChannelsLastOrder);
 }
 
+bool any_negative(const Shape& s) {
+  return std::ranges::any_of(s, [](std::int64_t v) { return v < 0; });
+}
+
 void check_shape(const Shape& shape) {
-  for (std::int64_t d : shape)
-    FERRITE_CHECK(d >= 0, ShapeError, "empty", "sizes must be 0 or more, got {}", shape);
+  FERRITE_CHECK(!any_negative(shape), ShapeError, "empty", "sizes must be 0 or more, got {}",
+                shape);
 }
 
 /// Bytes of a dense tensor; ShapeError where they cannot be counted.
@@ -57,14 +61,18 @@ Tensor make(IntrusivePtr<Storage> storage, const Shape& shape, const Strides& st
   return Tensor(make_intrusive<TensorImpl>(std::move(storage), shape, strides, offset, dtype));
 }
 
-/// One past the last element that the geometry reaches, counted from its first.
-std::int64_t extent(const Shape& shape, const Strides& strides) {
-  std::int64_t last = 0;
+/// One past the last element that the geometry reaches, counted from `offset` elements on; 0 where
+/// there is none, INT64_MAX where it cannot be counted. Sizes, strides and offset are 0 or more.
+std::int64_t extent(const Shape& shape, const Strides& strides, std::int64_t offset = 0) {
+  std::int64_t end = offset;
+  bool overflow = __builtin_add_overflow(end, 1, &end);
   for (int d = 0; d < shape.size(); ++d) {
     if (shape[d] == 0) return 0;
-    last += (shape[d] - 1) * strides[d];
+    std::int64_t reach = 0;
+    overflow |= __builtin_mul_overflow(shape[d] - 1, strides[d], &reach);
+    overflow |= __builtin_add_overflow(end, reach, &end);
   }
-  return last + 1;
+  return overflow ? INT64_MAX : end;
 }
 
 /// Calls f(pointer) on every element in row-major order.
@@ -106,9 +114,11 @@ Strides strides_of(const Shape& shape, MemoryFormat format) {
   }
   Strides strides = Shape::filled(4, 1);
   std::int64_t step = 1;
+  bool overflow = false;
   for (int d : kChannelsLastOrder) {
+    FERRITE_CHECK(!overflow, ShapeError, "shape", "{} has strides that 64 bits cannot hold", shape);
     strides[d] = step;
-    step *= std::max<std::int64_t>(shape[d], 1);
+    overflow = __builtin_mul_overflow(step, std::max<std::int64_t>(shape[d], 1), &step);
   }
   return strides;
 }
@@ -171,9 +181,8 @@ Tensor empty_strided(const Shape& shape, const Strides& strides, const TensorOpt
   check_shape(shape);
   FERRITE_CHECK(shape.size() == strides.size(), ShapeError, "empty_strided",
                 "{} has {} sizes, {} has {} strides", shape, shape.size(), strides, strides.size());
-  for (std::int64_t s : strides)
-    FERRITE_CHECK(s >= 0, ValueError, "empty_strided", "strides must be 0 or more, got {}",
-                  strides);
+  FERRITE_CHECK(!any_negative(strides), ValueError, "empty_strided",
+                "strides must be 0 or more, got {}", strides);
   const Shape flat{extent(shape, strides)};
   return make(Storage::allocate(bytes_of(flat, options.dtype), options.device), shape, strides, 0,
               options.dtype);
@@ -210,8 +219,13 @@ template Tensor from_vector(const std::vector<bool>&, const Shape&);
 
 Tensor as_strided(const Tensor& base, const Shape& shape, const Strides& strides,
                   std::int64_t offset) {
-  const auto end = static_cast<std::size_t>(offset + extent(shape, strides)) * base.itemsize();
-  FERRITE_CHECK(offset >= 0 && shape.size() == strides.size() && end <= base.storage()->nbytes(),
+  FERRITE_CHECK(shape.size() == strides.size(), ShapeError, "as_strided",
+                "{} has {} sizes, {} has {} strides", shape, shape.size(), strides, strides.size());
+  FERRITE_CHECK(offset >= 0 && !any_negative(shape) && !any_negative(strides), ShapeError,
+                "as_strided", "shape {}, strides {} and offset {} must all be 0 or more", shape,
+                strides, offset);
+  FERRITE_CHECK(extent(shape, strides, offset) <=
+                    static_cast<std::int64_t>(base.storage()->nbytes() / base.itemsize()),
                 ShapeError, "as_strided",
                 "shape {}, strides {}, offset {} reach outside a storage of {} bytes", shape,
                 strides, offset, base.storage()->nbytes());

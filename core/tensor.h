@@ -94,9 +94,10 @@ class Tensor {
 
   // ---- Its memory. Work queued on the tensor's device may still be writing it: synchronize()
   // first, as item(), to_vector() and printing do.
+  /// Null where the storage holds no bytes.
   void* data_ptr() const {
-    return static_cast<char*>(impl_->storage->data()) +
-           impl_->offset * static_cast<std::int64_t>(itemsize());
+    char* base = static_cast<char*>(impl_->storage->data());
+    return base ? base + impl_->offset * static_cast<std::int64_t>(itemsize()) : nullptr;
   }
   /// Throws DTypeError unless T is the element type.
   template <class T>
@@ -251,8 +252,8 @@ Tensor from_blob(void* data, const Shape& shape, DType dtype, std::function<void
 template <class T>
 Tensor from_vector(const std::vector<T>& values, const Shape& shape);
 
-/// A tensor over the same storage with other geometry, off the tape. Throws ShapeError where an
-/// element would lie outside the storage.
+/// A tensor over the same storage with other geometry, off the tape. Throws ShapeError where a
+/// size, a stride or the offset is negative, or an element would lie outside the storage.
 Tensor as_strided(const Tensor& base, const Shape& shape, const Strides& strides,
                   std::int64_t offset);
 

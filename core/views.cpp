@@ -33,7 +33,7 @@ View slice(const Tensor& t, std::int64_t dim, std::int64_t start, std::int64_t e
   View v = of(t);
   v.offset += start * v.strides[d];
   v.shape[d] = (end - start) / step + ((end - start) % step != 0);
-  v.strides[d] *= step;
+  if (v.shape[d] > 1) v.strides[d] *= step;  // else no stride is taken, and this might overflow
   return v;
 }
 
@@ -125,7 +125,7 @@ View unfold(const Tensor& t, std::int64_t dim, std::int64_t size, std::int64_t s
   v.shape.push_back(size);
   v.strides.push_back(t.strides()[d]);
   v.shape[d] = (t.shape()[d] - size) / step + 1;
-  v.strides[d] *= step;
+  if (v.shape[d] > 1) v.strides[d] *= step;
   return v;
 }
 
