@@ -78,7 +78,7 @@ struct Generators {
 };
 
 Generators& generators() {
-  static Generators instance;
+  static Generators& instance = *new Generators;  // never destroyed: queued work may still draw
   return instance;
 }
 

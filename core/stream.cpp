@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -27,11 +29,17 @@ class InlineStream final : public detail::StreamImpl {
   bool idle() const override { return true; }
 };
 
+thread_local const detail::StreamImpl* running_in = nullptr;  // the worker that this thread is
+
 class WorkerStream final : public detail::StreamImpl {
  public:
   WorkerStream(Device device, std::uint32_t id)
       : StreamImpl(device, id, false), thread_([this] { work(); }) {}
-  ~WorkerStream() override {
+  ~WorkerStream() override { stop(); }
+
+  /// Lets the worker finish what is queued and joins it.
+  void stop() {
+    if (running_in == this || !thread_.joinable()) return;
     {
       std::lock_guard lock(mutex_);
       stop_ = true;
@@ -43,14 +51,17 @@ class WorkerStream final : public detail::StreamImpl {
   void submit(std::function<void()> work) override {
     {
       std::lock_guard lock(mutex_);
-      queue_.push_back(std::move(work));
+      if (!gone_) queue_.push_back(std::exchange(work, nullptr));
     }
-    changed_.notify_all();
+    if (work)
+      work();
+    else
+      changed_.notify_all();
   }
 
   void synchronize() override {
     // Work that waits for its own stream can only mean "what came before me", which has run.
-    if (std::this_thread::get_id() == thread_.get_id()) return;
+    if (running_in == this) return;
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return queue_.empty() && !busy_; });
     if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
@@ -63,10 +74,11 @@ class WorkerStream final : public detail::StreamImpl {
 
  private:
   void work() {
+    running_in = this;
     std::unique_lock lock(mutex_);
     for (;;) {
       changed_.wait(lock, [this] { return stop_ || !queue_.empty(); });
-      if (queue_.empty()) return;
+      if (queue_.empty()) break;
       std::function<void()> task = std::move(queue_.front());
       queue_.pop_front();
       busy_ = true;
@@ -80,68 +92,86 @@ class WorkerStream final : public detail::StreamImpl {
       task = nullptr;
       lock.lock();
       busy_ = false;
-      if (error && !error_) error_ = error;
+      if (error && !error_) error_ = std::move(error);
       if (queue_.empty()) changed_.notify_all();
     }
+    gone_ = true;
   }
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> queue_;
-  bool busy_ = false, stop_ = false;
+  bool busy_ = false, stop_ = false, gone_ = false;
   std::exception_ptr error_;
   std::thread thread_;
 };
 
 constexpr std::size_t kPoolSize = 8;
 
-/// All worker streams; joined when the process ends.
+/// All worker streams.
 class Registry {
  public:
   detail::StreamImpl* default_of(const Device& device) {
-    std::lock_guard lock(mutex_);
     auto& slot = defaults_[static_cast<std::size_t>(device.index())];
-    if (!slot) slot = std::make_unique<WorkerStream>(device, next_id_++);
-    return slot.get();
+    if (WorkerStream* stream = slot.load(std::memory_order_acquire)) [[likely]]
+      return stream;
+    std::lock_guard lock(mutex_);
+    if (!slot.load(std::memory_order_relaxed)) slot.store(add(device), std::memory_order_release);
+    return slot.load(std::memory_order_relaxed);
   }
   detail::StreamImpl* from_pool(const Device& device) {
     std::lock_guard lock(mutex_);
     Pool& pool = pools_[device.index()];
-    auto& slot = pool.streams[pool.next++ % kPoolSize];
-    if (!slot) slot = std::make_unique<WorkerStream>(device, next_id_++);
-    return slot.get();
+    WorkerStream*& slot = pool.streams[pool.next++ % kPoolSize];
+    if (!slot) slot = add(device);
+    return slot;
   }
-  std::vector<detail::StreamImpl*> all_of(const Device& device) {
+  std::vector<WorkerStream*> all_of(const Device& device) {
     std::lock_guard lock(mutex_);
-    std::vector<detail::StreamImpl*> found;
-    if (!device.is_host())
-      if (auto& slot = defaults_[static_cast<std::size_t>(device.index())])
-        found.push_back(slot.get());
-    if (auto it = pools_.find(device.index()); it != pools_.end())
-      for (auto& slot : it->second.streams)
-        if (slot) found.push_back(slot.get());
+    std::vector<WorkerStream*> found;
+    for (auto& stream : streams_)
+      if (stream->device == device) found.push_back(stream.get());
     return found;
+  }
+  void stop() {
+    std::vector<WorkerStream*> all;
+    {
+      std::lock_guard lock(mutex_);
+      for (auto& stream : streams_) all.push_back(stream.get());
+    }
+    for (WorkerStream* stream : all) stream->stop();
   }
 
  private:
   struct Pool {
-    std::array<std::unique_ptr<WorkerStream>, kPoolSize> streams;
+    std::array<WorkerStream*, kPoolSize> streams{};
     std::size_t next = 0;
   };
+
+  WorkerStream* add(const Device& device) {
+    const auto id = static_cast<std::uint32_t>(streams_.size() + 1);
+    return streams_.emplace_back(std::make_unique<WorkerStream>(device, id)).get();
+  }
+
   std::mutex mutex_;
-  std::uint32_t next_id_ = 1;
-  std::array<std::unique_ptr<WorkerStream>, Device::kMaxIndex + 1> defaults_;
+  std::vector<std::unique_ptr<WorkerStream>> streams_;
+  std::array<std::atomic<WorkerStream*>, Device::kMaxIndex + 1> defaults_{};
   std::map<int, Pool> pools_;
 };
 
+/// Never destroyed: tensors in static variables may be freed after everything else. Its threads
+/// are joined when the process ends.
 Registry& registry() {
-  static Registry instance;
+  static Registry& instance = *new Registry;
+  static struct Joiner {
+    ~Joiner() { instance.stop(); }
+  } joiner;
   return instance;
 }
 
 detail::StreamImpl* host_stream() {
-  static InlineStream instance;
-  return &instance;
+  static InlineStream* instance = new InlineStream;  // never destroyed, as the registry
+  return instance;
 }
 
 // Streams set by guards, by device index + 1; null means the default.
@@ -157,15 +187,43 @@ void require_cpu(const Device& device) {
 
 }  // namespace
 
+namespace {
+
+/// One call of Event::record().
+class Mark {
+ public:
+  void pass() {
+    {
+      std::lock_guard lock(mutex_);
+      when_ = Clock::now();
+    }
+    passed_.notify_all();
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    passed_.wait(lock, [this] { return when_.has_value(); });
+  }
+  /// When it was passed, if it was.
+  std::optional<Clock::time_point> when() {
+    std::lock_guard lock(mutex_);
+    return when_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable passed_;
+  std::optional<Clock::time_point> when_;
+};
+
+}  // namespace
+
 struct Event::State {
   std::mutex mutex;
-  std::condition_variable changed;
-  std::uint64_t recorded = 0, reached = 0;  // counts of record() and of those that came to pass
-  Clock::time_point when{};
+  std::shared_ptr<Mark> last;
 
-  void wait_for(std::uint64_t target) {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return reached >= target; });
+  std::shared_ptr<Mark> mark() {
+    std::lock_guard lock(mutex);
+    return last;
   }
 };
 
@@ -177,14 +235,8 @@ Stream Stream::create(const Device& device) {
 }
 
 void Stream::wait(const Event& event) const {
-  auto state = event.state_;
-  std::uint64_t target;
-  {
-    std::lock_guard lock(state->mutex);
-    target = state->recorded;
-    if (state->reached >= target) return;
-  }
-  enqueue([state, target] { state->wait_for(target); });
+  const std::shared_ptr<Mark> mark = event.state_->mark();
+  if (mark && !mark->when()) enqueue([mark] { mark->wait(); });
 }
 
 void Stream::wait(const Stream& other) const {
@@ -197,39 +249,29 @@ void Stream::wait(const Stream& other) const {
 Event::Event() : state_(std::make_shared<State>()) {}
 
 void Event::record(const Stream& stream) {
-  std::uint64_t ticket;
+  auto mark = std::make_shared<Mark>();
   {
     std::lock_guard lock(state_->mutex);
-    ticket = ++state_->recorded;
+    state_->last = mark;
   }
-  stream.enqueue([state = state_, ticket] {
-    {
-      std::lock_guard lock(state->mutex);
-      state->reached = std::max(state->reached, ticket);
-      state->when = Clock::now();
-    }
-    state->changed.notify_all();
-  });
+  stream.enqueue([mark = std::move(mark)] { mark->pass(); });
 }
 
 bool Event::query() const {
-  std::lock_guard lock(state_->mutex);
-  return state_->reached >= state_->recorded;
+  const std::shared_ptr<Mark> mark = state_->mark();
+  return !mark || mark->when();
 }
 
 void Event::synchronize() const {
-  std::uint64_t target;
-  {
-    std::lock_guard lock(state_->mutex);
-    target = state_->recorded;
-  }
-  state_->wait_for(target);
+  if (const std::shared_ptr<Mark> mark = state_->mark()) mark->wait();
 }
 
 double Event::elapsed_ms(const Event& start) const {
-  FERRITE_CHECK(query() && start.query() && state_->recorded && start.state_->recorded, ValueError,
-                "elapsed_ms", "both events must be recorded and done; call synchronize() first");
-  return std::chrono::duration<double, std::milli>(state_->when - start.state_->when).count();
+  const auto first = start.state_->mark(), last = state_->mark();
+  const auto from = first ? first->when() : std::nullopt, to = last ? last->when() : std::nullopt;
+  FERRITE_CHECK(from && to, ValueError, "elapsed_ms",
+                "both events must be recorded and done; call synchronize() first");
+  return std::chrono::duration<double, std::milli>(*to - *from).count();
 }
 
 Stream default_stream(const Device& device) {
@@ -246,16 +288,26 @@ Stream current_stream(const Device& device) {
 
 void synchronize(const Device& device) {
   require_cpu(device);
-  for (detail::StreamImpl* stream : registry().all_of(device)) stream->synchronize();
+  std::exception_ptr error;
+  for (WorkerStream* stream : registry().all_of(device)) {
+    try {
+      stream->synchronize();
+    } catch (...) {
+      if (!error) error = std::current_exception();
+    }
+  }
+  if (error) std::rethrow_exception(error);
 }
 
 void detail::drain(const Device& device) {
-  for (StreamImpl* stream : registry().all_of(device)) {
+  for (WorkerStream* stream : registry().all_of(device)) {
     Event event;
     event.record(Stream(stream));
     event.synchronize();
   }
 }
+
+bool detail::on_worker_thread() { return running_in != nullptr; }
 
 StreamGuard::StreamGuard(const Stream& stream)
     : device_(stream.device()),

@@ -17,7 +17,8 @@ namespace ferrite {
 class Event;
 
 namespace detail {
-/// A queue of work. Streams are pooled and live until the process ends.
+/// A queue of work. Streams are pooled and never destroyed. When the process ends, what is queued
+/// still runs, and what is submitted after that runs in the caller.
 class StreamImpl {
  public:
   StreamImpl(Device device, std::uint32_t id, bool inline_execution)
@@ -69,11 +70,12 @@ class Stream {
   detail::StreamImpl* impl_;
 };
 
-/// A point in a stream's work.
+/// A point in a stream's work. Copies share it; all members may be called from any thread.
 class Event {
  public:
   Event();
-  /// Marks the work queued on `stream` up to here; may be called again.
+  /// Marks the work queued on `stream` up to here; may be called again, on another stream too, and
+  /// leaves those who wait for the earlier mark waiting for that.
   void record(const Stream& stream);
   /// Whether the marked work is done; true where nothing was recorded.
   bool query() const;
@@ -91,12 +93,14 @@ class Event {
 Stream default_stream(const Device& device);
 /// This thread's stream for `device`.
 Stream current_stream(const Device& device);
-/// Waits for every stream of `device`.
+/// Waits for every stream of `device`; then rethrows the first exception that their work threw.
 void synchronize(const Device& device);
 
 namespace detail {
 /// As synchronize(), but leaves exceptions of the work for its owner to collect.
 void drain(const Device& device);
+/// Whether the caller is work on a worker stream: waiting for queues would then wait for itself.
+bool on_worker_thread();
 }  // namespace detail
 
 /// Makes `stream` this thread's current stream for its device until the guard goes.
