@@ -67,7 +67,7 @@ std::string readable(std::size_t bytes) {
 CachingAllocator::CachingAllocator(Device device, std::unique_ptr<MemorySource> source)
     : device_(device), source_(std::move(source)), host_lists_(&cached_[0]) {}
 
-CachingAllocator::~CachingAllocator() { release_cached(); }
+CachingAllocator::~CachingAllocator() { empty_cache(); }
 
 void* CachingAllocator::take_cached(std::size_t size_class, std::uint32_t stream) {
   std::vector<FreeList>& lists = stream == 0 ? *host_lists_ : cached_[stream];
@@ -82,36 +82,31 @@ CachingAllocator::Block CachingAllocator::allocate(std::size_t bytes, const Stre
                 "{} asked for on {}: more than any machine has", readable(bytes), device_);
   const std::size_t size_class = class_of(bytes);
   Block block{.bytes = class_bytes(size_class), .stream = stream.id()};
-  {
-    std::lock_guard lock(mutex_);
-    if (!pending_.empty()) reclaim_pending();
-    ++stats_.allocations;
-    block.data = take_cached(size_class, block.stream);
+  std::unique_lock lock(mutex_);
+  if (!pending_.empty()) reclaim_pending();
+  block.data = take_cached(size_class, block.stream);
+  if (!block.data) {
+    block.data = acquire(block.bytes);
     if (!block.data) {
-      ++stats_.system_requests;
-      const auto acquire = [&] {
-        return stats_.reserved + block.bytes <= limit_ ? source_->acquire(block.bytes) : nullptr;
-      };
-      block.data = acquire();
-      if (!block.data) {
-        ++stats_.retries;
-        release_cached();
-        block.data = acquire();
-      }
-      FERRITE_CHECK(block.data, OutOfMemoryError, "allocate",
-                    "out of memory on {}: {} asked for, {} in use, {} reserved{}", device_,
-                    readable(bytes), readable(stats_.allocated), readable(stats_.reserved),
-                    limit_ == SIZE_MAX ? "" : fmt::format(", limit {}", readable(limit_)));
-      stats_.reserved += block.bytes;
-      stats_.max_reserved = std::max(stats_.max_reserved, stats_.reserved);
+      ++stats_.retries;
+      release_cached(lock);
+      block.data = acquire(block.bytes);
     }
-    stats_.allocated += block.bytes;
-    stats_.max_allocated = std::max(stats_.max_allocated, stats_.allocated);
+    FERRITE_CHECK(block.data, OutOfMemoryError, "allocate",
+                  "out of memory on {}: {} asked for, {} in use, {} reserved{}", device_,
+                  readable(bytes), readable(stats_.allocated), readable(stats_.reserved),
+                  limit_ == SIZE_MAX ? "" : fmt::format(", limit {}", readable(limit_)));
   }
-  if (poison_) {
-    ASAN_UNPOISON_MEMORY_REGION(block.data, block.bytes);
+  ++stats_.allocations;
+  stats_.allocated += block.bytes;
+  stats_.max_allocated = std::max(stats_.max_allocated, stats_.allocated);
+  const bool poison = poison_;
+  lock.unlock();
+
+  if (poison) {
     // The block may still be written by earlier work of its stream: poison in stream order.
     stream.enqueue([block, bytes] {
+      ASAN_UNPOISON_MEMORY_REGION(block.data, block.bytes);
       std::memset(block.data, 0xff, bytes);
       ASAN_POISON_MEMORY_REGION(static_cast<char*>(block.data) + bytes, block.bytes - bytes);
     });
@@ -119,6 +114,16 @@ CachingAllocator::Block CachingAllocator::allocate(std::size_t bytes, const Stre
     ASAN_UNPOISON_MEMORY_REGION(block.data, bytes);
   }
   return block;
+}
+
+void* CachingAllocator::acquire(std::size_t bytes) {
+  if (stats_.reserved > limit_ || bytes > limit_ - stats_.reserved) return nullptr;
+  void* data = source_->acquire(bytes);
+  if (!data) return nullptr;
+  ++stats_.system_requests;
+  stats_.reserved += bytes;
+  stats_.max_reserved = std::max(stats_.max_reserved, stats_.reserved);
+  return data;
 }
 
 void CachingAllocator::cache(const Block& block) {
@@ -152,23 +157,45 @@ void CachingAllocator::reclaim_pending() {
   });
 }
 
-void CachingAllocator::release_cached() {
-  detail::drain(device_);  // cached blocks may still be in use by their stream's queue
-  reclaim_pending();
-  for (auto& [stream, lists] : cached_)
+void CachingAllocator::release_cached(std::unique_lock<std::mutex>& lock) {
+  const bool may_wait = !detail::on_worker_thread();
+  lock.unlock();
+  std::unique_lock turn(release_turn_, std::defer_lock);
+  if (may_wait) turn.lock();
+  lock.lock();
+
+  // Only what is cached by now: what is freed while the lock is open comes with work that nobody
+  // waited for.
+  std::vector<Block> blocks;
+  for (auto& [stream, lists] : cached_) {
+    if (stream != 0 && !may_wait) continue;
     for (std::size_t c = 0; c < lists.size(); ++c) {
-      for (void* data : lists[c]) {
-        ASAN_UNPOISON_MEMORY_REGION(data, class_bytes(c));
-        source_->release(data, class_bytes(c));
-        stats_.reserved -= class_bytes(c);
-      }
+      for (void* data : lists[c])
+        blocks.push_back({.data = data, .bytes = class_bytes(c), .stream = stream});
       lists[c].clear();
     }
+  }
+  if (may_wait) {
+    std::list<Pending> pending;
+    pending.swap(pending_);
+    lock.unlock();
+    detail::drain(device_);
+    for (const Pending& p : pending) {
+      for (const Event& event : p.events) event.synchronize();
+      blocks.push_back(p.block);
+    }
+    lock.lock();
+  }
+  for (const Block& block : blocks) {
+    ASAN_UNPOISON_MEMORY_REGION(block.data, block.bytes);
+    source_->release(block.data, block.bytes);
+    stats_.reserved -= block.bytes;
+  }
 }
 
 void CachingAllocator::empty_cache() {
-  std::lock_guard lock(mutex_);
-  release_cached();
+  std::unique_lock lock(mutex_);
+  release_cached(lock);
 }
 
 MemoryStats CachingAllocator::stats() const {

@@ -59,7 +59,8 @@ class CachingAllocator {
   /// `also_used_by`: further streams whose queued work touches the block.
   void free(const Block& block, std::span<const Stream> also_used_by = {}) noexcept;
 
-  /// Gives every cached block back to the system, waiting for streams that still use one.
+  /// Gives every cached block back to the system, waiting for streams that still use one. Called by
+  /// work on a worker stream, which must not wait for queues, it gives back the host's blocks only.
   void empty_cache();
   MemoryStats stats() const;
   void reset_peak_stats();
@@ -78,13 +79,16 @@ class CachingAllocator {
   using FreeList = std::vector<void*>;
 
   void* take_cached(std::size_t size_class, std::uint32_t stream);
+  void* acquire(std::size_t bytes);
   void reclaim_pending();
-  void release_cached();
+  /// Opens `lock`, on mutex_, while it waits: queued work may itself allocate and free.
+  void release_cached(std::unique_lock<std::mutex>& lock);
   void cache(const Block& block);
 
   const Device device_;
   const std::unique_ptr<MemorySource> source_;
   mutable std::mutex mutex_;
+  std::mutex release_turn_;  // one thread at a time gives the cache back; taken before mutex_
   std::unordered_map<std::uint32_t, std::vector<FreeList>> cached_;  // by stream, by size class
   std::vector<FreeList>* host_lists_;                                // cached_[0], the hot one
   std::list<Pending> pending_;
