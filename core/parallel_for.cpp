@@ -47,25 +47,28 @@ void wait_for_change(const std::atomic<T>& value, T old) {
 thread_local bool inside_loop = false;
 
 struct Job {
-  std::int64_t n = 0, grain = 1;
+  std::int64_t n = 0, grain = 1, chunks = 0;
   detail::ChunkFn fn = nullptr;
   void* body = nullptr;
-  std::atomic<std::int64_t> next{0};
-  std::atomic<int> helpers{0};  // workers that may still touch this job
+  std::atomic<std::int64_t> next{0};  // the first chunk that nobody has taken
+  std::atomic<int> helpers{0};        // workers that may still touch this job
   std::mutex error_mutex;
   std::exception_ptr error;
   Job* link = nullptr;
+
+  bool has_work() const { return next.load(std::memory_order_relaxed) < chunks; }
 
   void run() {
     inside_loop = true;
     try {
       for (;;) {
-        const std::int64_t begin = next.fetch_add(grain, std::memory_order_relaxed);
-        if (begin >= n) break;
-        fn(body, begin, std::min(begin + grain, n));
+        const std::int64_t chunk = next.fetch_add(1, std::memory_order_relaxed);
+        if (chunk >= chunks) break;
+        const std::int64_t begin = chunk * grain;
+        fn(body, begin, begin + std::min(grain, n - begin));
       }
     } catch (...) {
-      next.store(n, std::memory_order_relaxed);
+      next.store(chunks, std::memory_order_relaxed);
       std::lock_guard lock(error_mutex);
       if (!error) error = std::current_exception();
     }
@@ -76,13 +79,14 @@ struct Job {
 class Pool {
  public:
   explicit Pool(int threads) : threads_(threads) {
-    for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { work(); });
+    try {
+      for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { work(); });
+    } catch (...) {  // the system has no more threads
+      stop();
+      throw;
+    }
   }
-  ~Pool() {
-    stop_.store(true, std::memory_order_release);
-    wake();
-    for (std::thread& t : workers_) t.join();
-  }
+  ~Pool() { stop(); }
 
   int threads() const { return threads_; }
 
@@ -108,8 +112,15 @@ class Pool {
   }
 
  private:
+  void stop() {
+    stop_.store(true, std::memory_order_release);
+    wake();
+    for (std::thread& t : workers_) t.join();
+    workers_.clear();
+  }
+
   void wake() {
-    epoch_.fetch_add(1, std::memory_order_release);
+    epoch_.fetch_add(1);
     epoch_.notify_all();
   }
 
@@ -117,7 +128,7 @@ class Pool {
   Job* join_job() {
     std::lock_guard lock(mutex_);
     for (Job* job = jobs_; job; job = job->link)
-      if (job->next.load(std::memory_order_relaxed) < job->n) {
+      if (job->has_work()) {
         job->helpers.fetch_add(1, std::memory_order_relaxed);
         return job;
       }
@@ -127,7 +138,7 @@ class Pool {
   /// Signals through the pool, as the owner may destroy its job once it sees no helper left.
   void leave_job(Job& job) {
     job.helpers.fetch_sub(1, std::memory_order_release);
-    departures_.fetch_add(1, std::memory_order_release);
+    departures_.fetch_add(1);
     departures_.notify_all();
   }
 
@@ -161,43 +172,62 @@ int processors() {
   return std::max(1u, std::thread::hardware_concurrency());
 }
 
-std::shared_mutex& pool_mutex() {
-  static std::shared_mutex mutex;  // shared by loops, exclusive for a change of the pool
-  return mutex;
-}
+/// The pool and who may touch it: shared by loops, exclusive for a change.
+struct PoolSlot {
+  std::shared_mutex mutex;
+  std::unique_ptr<Pool> pool;
+  std::atomic<int> threads;
 
-std::unique_ptr<Pool>& pool() {
-  static std::unique_ptr<Pool> instance = std::make_unique<Pool>(processors());
+  PoolSlot() : pool(std::make_unique<Pool>(processors())), threads(pool->threads()) {}
+
+  void resize(int count) {
+    std::unique_lock lock(mutex);
+    if (pool->threads() == count) return;
+    pool = std::make_unique<Pool>(count);
+    threads = count;
+  }
+};
+
+/// Never destroyed, as queued work may run loops until the very end. When the process ends the
+/// threads are joined, and later loops run in their caller.
+PoolSlot& slot() {
+  static PoolSlot& instance = *new PoolSlot;
+  static struct Joiner {
+    ~Joiner() {
+      if (!inside_loop) instance.resize(1);
+    }
+  } joiner;
   return instance;
 }
 
 }  // namespace
 
-int num_threads() {
-  std::shared_lock lock(pool_mutex());
-  return pool()->threads();
-}
+int num_threads() { return slot().threads.load(std::memory_order_relaxed); }
 
 void set_num_threads(int count) {
   FERRITE_CHECK(count >= 1 && count <= 1024, ValueError, "set_num_threads",
                 "expected 1 to 1024 threads, got {}", count);
   FERRITE_CHECK(!inside_loop, ValueError, "set_num_threads", "called from inside a parallel_for");
-  std::unique_lock lock(pool_mutex());
-  if (pool()->threads() != count) pool() = std::make_unique<Pool>(count);
+  slot().resize(count);
 }
 
 void detail::run_chunks(std::int64_t n, std::int64_t grain, ChunkFn fn, void* body) {
-  if (!inside_loop) {
-    std::shared_lock lock(pool_mutex());
-    if (Pool& threads = *pool(); threads.threads() > 1) {
-      Job job{.n = n, .grain = grain, .fn = fn, .body = body};
-      threads.run(job);
-      if (job.error) std::rethrow_exception(job.error);
-      return;
-    }
+  const std::int64_t chunks = (n - 1) / grain + 1;
+  if (inside_loop) {
+    for (std::int64_t c = 0; c < chunks; ++c)
+      fn(body, c * grain, c * grain + std::min(grain, n - c * grain));
+    return;
   }
-  for (std::int64_t begin = 0; begin < n; begin += grain)
-    fn(body, begin, std::min(begin + grain, n));
+  Job job{.n = n, .grain = grain, .chunks = chunks, .fn = fn, .body = body};
+  {
+    PoolSlot& shared = slot();
+    std::shared_lock lock(shared.mutex);
+    if (shared.pool->threads() > 1)
+      shared.pool->run(job);
+    else
+      job.run();
+  }
+  if (job.error) std::rethrow_exception(job.error);
 }
 
 }  // namespace ferrite

@@ -24,7 +24,8 @@ void run_chunks(std::int64_t n, std::int64_t grain, ChunkFn fn, void* body);
 
 /// Calls body(begin, end) for [0, grain), [grain, 2 grain), ... up to n, several at a time.
 /// Returns when all are done; the first exception is rethrown here and the chunks nobody has
-/// started by then are dropped. A loop inside a loop runs in its own thread alone.
+/// started by then are dropped. A loop inside a loop runs in its own thread alone, unless the outer
+/// one is a single chunk.
 template <class Body>
 void parallel_for(std::int64_t n, std::int64_t grain, Body&& body) {
   if (n <= 0) return;
