@@ -1,10 +1,12 @@
-// The main function of every test program. Beyond doctest's own it fails a run that ran nothing:
-// a filter that matches no test must not look like success.
+// The main function of every test program. Beyond doctest's own it fails a run that ran nothing (a
+// filter that matches no test must not look like success), and it poisons host memory as it is
+// handed out, so that an element that a kernel forgot to write is NaN.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
 #include <cstdio>
 
+#include "core/allocator.h"
 #include "tests/paths.h"
 
 namespace {
@@ -39,6 +41,7 @@ std::string bin_dir() { return FERRITE_BIN_DIR; }
 }  // namespace ferrite::test
 
 int main(int argc, char** argv) {
+  ferrite::allocator(ferrite::Device()).set_poison(true);
   doctest::Context context(argc, argv);
   const int result = context.run();
   if (context.shouldExit()) return result;  // --list-test-cases, --help and the like
