@@ -1,0 +1,100 @@
+#include "core/dtype.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "core/scalar.h"
+#include "tests/core/test_util.h"
+
+using namespace ferrite;
+using ferrite::test::message_of;
+
+namespace {
+
+constexpr std::array kAll = {kFloat32, kFloat16, kBFloat16, kFloat64,
+                             kInt64,   kInt32,   kUInt8,    kBool};
+
+template <class T>
+concept MakesScalar = std::constructible_from<Scalar, T>;
+
+}  // namespace
+
+TEST_CASE("names, sizes and categories of types") {
+  const std::array names = {"float32", "float16", "bfloat16", "float64",
+                            "int64",   "int32",   "uint8",    "bool"};
+  const std::array<std::size_t, 8> sizes = {4, 2, 2, 8, 8, 4, 1, 1};
+  for (std::size_t i = 0; i < kAll.size(); ++i) {
+    CHECK(name(kAll[i]) == names[i]);
+    CHECK(fmt::format("{}", kAll[i]) == names[i]);
+    CHECK(parse_dtype(names[i]) == kAll[i]);
+    CHECK(itemsize(kAll[i]) == sizes[i]);
+    CHECK(is_floating(kAll[i]) == (i < 4));
+    CHECK(is_integral(kAll[i]) == (i >= 4 && i < 7));
+  }
+  CHECK(message_of<DTypeError>([] { parse_dtype("float8"); }) ==
+        "[parse_dtype] unknown type 'float8'; expected float32, float16, bfloat16, float64, int64, "
+        "int32, uint8 or bool");
+  CHECK_THROWS_AS(parse_dtype(""), DTypeError);
+  CHECK_THROWS_AS(parse_dtype("float"), DTypeError);
+}
+
+TEST_CASE("promotion is torch.promote_types") {
+  // Recorded from PyTorch 1.13; rows and columns in the order of kAll.
+  constexpr auto F = kFloat32, H = kFloat16, B = kBFloat16, D = kFloat64;
+  constexpr auto L = kInt64, I = kInt32, U = kUInt8, O = kBool;
+  constexpr DType expected[8][8] = {{F, F, F, D, F, F, F, F}, {F, H, F, D, H, H, H, H},
+                                    {F, F, B, D, B, B, B, B}, {D, D, D, D, D, D, D, D},
+                                    {F, H, B, D, L, L, L, L}, {F, H, B, D, L, I, I, I},
+                                    {F, H, B, D, L, I, U, U}, {F, H, B, D, L, I, U, O}};
+  for (std::size_t a = 0; a < 8; ++a)
+    for (std::size_t b = 0; b < 8; ++b) {
+      CAPTURE(a);
+      CAPTURE(b);
+      CHECK(promote(kAll[a], kAll[b]) == expected[a][b]);
+    }
+}
+
+TEST_CASE("dispatch calls with the type of the DType") {
+  for (DType dtype : kAll) {
+    DType seen = kFloat32;
+    dispatch_all(dtype, "op", [&]<class T>() { seen = dtype_of<T>; });
+    CHECK(seen == dtype);
+    CHECK(dispatch_all(dtype, "op", []<class T>() { return sizeof(T); }) == itemsize(dtype));
+  }
+  CHECK(dispatch_floating(kBFloat16, "op", []<class T>() { return dtype_of<T>; }) == kBFloat16);
+  CHECK(dispatch_numeric(kUInt8, "op", []<class T>() { return dtype_of<T>; }) == kUInt8);
+  CHECK(message_of<DTypeError>([] { dispatch_floating(kInt32, "softmax", []<class T>() {}); }) ==
+        "[softmax] does not work on int32");
+  CHECK(message_of<DTypeError>([] {
+          dispatch_numeric(kBool, "neg", []<class T>() { return 1; });
+        }) == "[neg] does not work on bool");
+  CHECK(std::is_same_v<Compute<Half>, float>);
+  CHECK(std::is_same_v<Compute<BFloat16>, float>);
+  CHECK(std::is_same_v<Compute<double>, double>);
+  CHECK(std::is_same_v<Compute<std::uint8_t>, std::uint8_t>);
+  CHECK(dtype_of<const float> == kFloat32);
+}
+
+TEST_CASE("scalars keep their kind") {
+  CHECK(Scalar(true).kind() == Scalar::Kind::boolean);
+  CHECK(Scalar(3).kind() == Scalar::Kind::integer);
+  CHECK(Scalar('a').kind() == Scalar::Kind::integer);
+  CHECK(Scalar(std::uint8_t{3}).kind() == Scalar::Kind::integer);
+  CHECK(Scalar(3.0f).kind() == Scalar::Kind::floating);
+  CHECK(Scalar(3.0).is_floating());
+  CHECK(Scalar(Half(1.5f)).is_floating());
+  CHECK(Scalar(Half(1.5f)).to<double>() == 1.5);
+  CHECK(Scalar(BFloat16(0.5f)).to<float>() == 0.5f);
+  CHECK(Scalar(2.75).to<std::int64_t>() == 2);
+  CHECK(Scalar(-3).to<float>() == -3.0f);
+  CHECK(Scalar(std::int64_t{1} << 62).to<std::int64_t>() == std::int64_t{1} << 62);
+  CHECK(Scalar(0.5).to<bool>());
+  CHECK_FALSE(Scalar(0.0).to<bool>());
+  CHECK(Scalar(true).to<double>() == 1.0);
+  CHECK(static_cast<float>(Scalar(0.25).to<Half>()) == 0.25f);
+  CHECK(static_cast<float>(Scalar(7).to<BFloat16>()) == 7.0f);
+  CHECK_FALSE(MakesScalar<const char*>);
+  CHECK_FALSE(MakesScalar<void*>);
+  CHECK_FALSE(MakesScalar<std::nullptr_t>);
+}
