@@ -1,0 +1,29 @@
+// Checking gradients against finite differences, for Ferrite's tests and for users' own operations.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace ferrite::autograd {
+
+struct GradcheckOptions {
+  double eps = 1e-6;   ///< step of the central differences
+  double atol = 1e-5;  ///< |analytic - numeric| <= atol + rtol * |numeric|
+  double rtol = 1e-3;
+  /// Also checks the gradient of the gradient (create_graph).
+  bool second_order = false;
+};
+
+using GradcheckFunction = std::function<Tensor(const std::vector<Tensor>&)>;
+
+/// Compares the gradient of `function` (any output shape; checked along a fixed random direction of
+/// it) for every element of every input that requires a gradient. Inputs are float64 tensors of any
+/// strides on a CPU device, without overlapping elements; `function` must be deterministic.
+/// Throws AutogradError naming the input, the element, the analytic and the numeric value where
+/// they disagree; DTypeError for inputs that are not float64. Returns true.
+bool gradcheck(const GradcheckFunction& function, const std::vector<Tensor>& inputs,
+               const GradcheckOptions& options = {});
+
+}  // namespace ferrite::autograd
