@@ -1,0 +1,60 @@
+// StateDict: tensors by name, in the order they were inserted. What modules and optimizers hand to
+// save() and take from load().
+#pragma once
+
+#include <cstddef>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace ferrite {
+
+class StateDict {
+ public:
+  using value_type = std::pair<std::string, Tensor>;
+  using const_iterator = std::vector<value_type>::const_iterator;
+
+  StateDict() = default;
+  /// Throws ValueError where a name occurs twice.
+  StateDict(std::initializer_list<value_type> entries);
+
+  std::size_t size() const { return entries_.size(); }
+  bool empty() const { return entries_.empty(); }
+  const_iterator begin() const { return entries_.begin(); }
+  const_iterator end() const { return entries_.end(); }
+
+  bool contains(std::string_view name) const { return index_of(name) != kMissing; }
+  /// end() where there is none.
+  const_iterator find(std::string_view name) const;
+  /// Throws IndexError naming the closest entry where there is none.
+  const Tensor& at(std::string_view name) const;
+
+  /// Appends; throws ValueError where the name is taken or empty, or the tensor undefined.
+  void insert(std::string name, Tensor tensor);
+  /// Replaces in place, or appends.
+  void insert_or_assign(std::string name, Tensor tensor);
+  /// Appends every entry of `other` as prefix + name.
+  void insert_all(std::string_view prefix, const StateDict& other);
+  /// Whether there was such an entry. Takes time linear in the size.
+  bool erase(std::string_view name);
+  void reserve(std::size_t count);
+
+ private:
+  static constexpr std::size_t kMissing = static_cast<std::size_t>(-1);
+  struct Hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view s) const { return std::hash<std::string_view>()(s); }
+  };
+
+  std::size_t index_of(std::string_view name) const;
+
+  std::vector<value_type> entries_;
+  std::unordered_map<std::string, std::size_t, Hash, std::equal_to<>> index_;
+};
+
+}  // namespace ferrite
