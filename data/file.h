@@ -1,0 +1,96 @@
+// Files as the readers and writers of data/ see them: mapped bytes in, atomic replacement out.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/error.h"
+
+namespace ferrite::data {
+
+using Bytes = std::span<const std::uint8_t>;
+
+/// A regular file mapped read-only; an empty file has empty bytes(). Nobody may shorten the file
+/// while it is mapped (replacing it by rename is fine). IoError, tagged with `op`, where it cannot
+/// be opened or is no regular file.
+class MappedFile {
+ public:
+  MappedFile(const std::filesystem::path& path, std::string_view op);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  Bytes bytes() const { return {data_, size_}; }
+
+ private:
+  const std::uint8_t* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+/// Writes a file that appears under its name complete or not at all: into a temporary file of the
+/// same folder, synced and renamed by commit(). Without commit() the destructor removes the
+/// temporary file and leaves what was there. IoError, tagged with `op`, on any failure.
+class AtomicFile {
+ public:
+  AtomicFile(std::filesystem::path path, std::string_view op);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  void write(const void* data, std::size_t bytes);
+  void write(std::string_view text) { write(text.data(), text.size()); }
+  std::uint64_t written() const { return written_; }
+  void commit();
+
+ private:
+  std::filesystem::path path_, temporary_;
+  std::string op_;
+  int descriptor_ = -1;
+  std::uint64_t written_ = 0;
+};
+
+/// Where in a file a reader is, for its errors: "[op] 'file' at byte 16: text".
+struct Where {
+  std::string_view op;
+  std::string_view file;
+
+  template <class... Args>
+  [[noreturn]] void fail(std::uint64_t offset, fmt::format_string<Args...> format,
+                         Args&&... args) const {
+    ferrite::fail<IoError>(op, "'{}' at byte {}: {}", file, offset,
+                           fmt::format(format, std::forward<Args>(args)...));
+  }
+  template <class... Args>
+  void check(bool condition, std::uint64_t offset, fmt::format_string<Args...> format,
+             Args&&... args) const {
+    if (!condition) [[unlikely]]
+      fail(offset, format, std::forward<Args>(args)...);
+  }
+};
+
+/// An unsigned integer at `p`, of any alignment.
+template <class T>
+T load_little(const std::uint8_t* p) {
+  T value = 0;
+  for (std::size_t i = sizeof(T); i-- > 0;) value = static_cast<T>(value << 8 | p[i]);
+  return value;
+}
+template <>
+inline std::uint8_t load_little(const std::uint8_t* p) {
+  return *p;
+}
+inline std::uint32_t load_big32(const std::uint8_t* p) {
+  return std::uint32_t{p[0]} << 24 | std::uint32_t{p[1]} << 16 | std::uint32_t{p[2]} << 8 | p[3];
+}
+template <class T>
+void append_little(std::string& out, T value) {
+  for (std::size_t i = 0; i < sizeof(T); ++i)
+    out.push_back(static_cast<char>(static_cast<std::uint64_t>(value) >> (8 * i) & 0xff));
+}
+
+}  // namespace ferrite::data
