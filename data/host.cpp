@@ -1,0 +1,58 @@
+#include "data/host.h"
+
+#include "core/stream.h"
+
+namespace ferrite::data {
+
+namespace {
+
+template <class T>
+void gather(const T* source, const Shape& shape, const Strides& strides, int dim, T*& out) {
+  if (dim == shape.size()) {
+    *out++ = *source;
+  } else if (dim == shape.size() - 1) {
+    for (std::int64_t i = 0; i < shape[dim]; ++i) *out++ = source[i * strides[dim]];
+  } else {
+    for (std::int64_t i = 0; i < shape[dim]; ++i)
+      gather(source + i * strides[dim], shape, strides, dim + 1, out);
+  }
+}
+
+template <class T>
+void gather_as(const void* source, const Strides& strides, const Tensor& out) {
+  T* p = static_cast<T*>(out.data_ptr());
+  gather(static_cast<const T*>(source), out.shape(), strides, 0, p);
+}
+
+}  // namespace
+
+Tensor gather_strided(const void* source, const Shape& shape, const Strides& strides, DType dtype) {
+  Tensor out = empty(shape, {.dtype = dtype});
+  if (out.numel() == 0) return out;
+  switch (itemsize(dtype)) {
+    case 1:
+      gather_as<std::uint8_t>(source, strides, out);
+      break;
+    case 2:
+      gather_as<std::uint16_t>(source, strides, out);
+      break;
+    case 4:
+      gather_as<std::uint32_t>(source, strides, out);
+      break;
+    default:
+      gather_as<std::uint64_t>(source, strides, out);
+  }
+  return out;
+}
+
+Tensor host_contiguous(const Tensor& tensor, std::string_view op) {
+  FERRITE_CHECK(tensor.defined(), ValueError, op, "expected a tensor, got an undefined one");
+  FERRITE_CHECK(tensor.device().is_cpu(), DeviceError, op,
+                "expected a tensor on the cpu, got {}; copy it with .cpu() first",
+                tensor.describe());
+  synchronize(tensor.device());
+  if (tensor.is_contiguous()) return tensor;
+  return gather_strided(tensor.data_ptr(), tensor.shape(), tensor.strides(), tensor.dtype());
+}
+
+}  // namespace ferrite::data

@@ -1,0 +1,18 @@
+// Tensors as the bytes that files hold: dense, row-major, on the host.
+#pragma once
+
+#include <string_view>
+
+#include "core/tensor.h"
+
+namespace ferrite::data {
+
+/// `tensor` itself where it is contiguous, else a row-major copy; waits for queued work on its
+/// device. Throws ValueError for undefined tensors and DeviceError for those that the host cannot
+/// read, tagged with `op`.
+Tensor host_contiguous(const Tensor& tensor, std::string_view op);
+
+/// Row-major copy of elements at `source` that lie `strides` (in elements) apart.
+Tensor gather_strided(const void* source, const Shape& shape, const Strides& strides, DType dtype);
+
+}  // namespace ferrite::data
