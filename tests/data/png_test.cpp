@@ -1,0 +1,145 @@
+#include "data/png.h"
+
+#include <cstring>
+
+#include "tests/data/files.h"
+
+namespace ferrite::test {
+namespace {
+
+using data::parse_png;
+using data::PngMode;
+using data::read_png;
+using data::write_png;
+
+std::string chunk(std::string_view type, std::string_view content) {
+  const std::string body = std::string(type) + std::string(content);
+  const auto crc =
+      crc32(0, reinterpret_cast<const Bytef*>(body.data()), static_cast<uInt>(body.size()));
+  return big32(static_cast<std::uint32_t>(content.size())) + body +
+         big32(static_cast<std::uint32_t>(crc));
+}
+
+/// A PNG of these filtered rows, with `extra` chunks in front of the pixels.
+std::string png(std::uint32_t width, std::uint32_t height, int bits, int colour,
+                std::string_view rows, const std::string& extra = "") {
+  std::string packed(compressBound(rows.size()), '\0');
+  uLongf size = packed.size();
+  compress(reinterpret_cast<Bytef*>(packed.data()), &size,
+           reinterpret_cast<const Bytef*>(rows.data()), rows.size());
+  packed.resize(size);
+  const std::string header = big32(width) + big32(height) + static_cast<char>(bits) +
+                             static_cast<char>(colour) + std::string(3, '\0');
+  return "\x89PNG\r\n\x1a\n" + chunk("IHDR", header) + extra + chunk("IDAT", packed) +
+         chunk("IEND", "");
+}
+
+std::vector<std::int64_t> values(const Tensor& t) { return t.to_vector<std::int64_t>(); }
+using Values = std::vector<std::int64_t>;
+
+Tensor parse(const std::string& file, PngMode mode = PngMode::unchanged) {
+  return parse_png(bytes_of(file), "a.png", mode);
+}
+
+const std::string kGray = png(2, 2, 8, 0, std::string("\0\1\2\0\3\xff", 6));
+
+}  // namespace
+
+TEST_CASE("png: gray, RGB, alpha") {
+  CHECK(parse(kGray).shape() == Shape{1, 2, 2});
+  CHECK(values(parse(kGray)) == Values{1, 2, 3, 255});
+  CHECK(values(parse(kGray, PngMode::rgb)) == Values{1, 2, 3, 255, 1, 2, 3, 255, 1, 2, 3, 255});
+  const std::string rgb = png(2, 1, 8, 2, std::string("\0\xff\0\0\1\2\3", 7));
+  CHECK(parse(rgb).shape() == Shape{3, 1, 2});
+  CHECK(values(parse(rgb)) == Values{255, 1, 0, 2, 0, 3});
+  CHECK(values(parse(rgb, PngMode::gray)) == Values{76, 2});
+  const std::string rgba = png(1, 1, 8, 6, std::string("\0\1\2\3\4", 5));
+  CHECK(values(parse(rgba)) == Values{1, 2, 3, 4});
+  CHECK(values(parse(rgba, PngMode::rgb)) == Values{1, 2, 3});
+  const std::string gray_alpha = png(1, 1, 8, 4, std::string("\0\7\x80", 3));
+  CHECK(values(parse(gray_alpha)) == Values{7, 128});
+  CHECK(values(parse(gray_alpha, PngMode::gray)) == Values{7});
+  CHECK(values(parse(gray_alpha, PngMode::rgb)) == Values{7, 7, 7});
+}
+
+TEST_CASE("png: palettes, 1 bit and 16 bits") {
+  const std::string palette = chunk("PLTE", "\1\2\3\4\5\6");
+  const std::string indexed = png(2, 1, 8, 3, std::string("\0\1\0", 3), palette);
+  CHECK(parse(indexed).shape() == Shape{3, 1, 2});
+  CHECK(values(parse(indexed)) == Values{4, 1, 5, 2, 6, 3});
+  const std::string transparent =
+      png(2, 1, 8, 3, std::string("\0\1\0", 3), palette + chunk("tRNS", "\x40"));
+  CHECK(values(parse(transparent)) == Values{4, 1, 5, 2, 6, 3, 255, 64});
+  CHECK(values(parse(transparent, PngMode::rgb)) == Values{4, 1, 5, 2, 6, 3});
+  CHECK(values(parse(png(8, 1, 1, 0, std::string("\0\xa1", 2)))) ==
+        Values{255, 0, 255, 0, 0, 0, 0, 255});
+  CHECK(values(parse(png(2, 1, 16, 0, std::string("\0\xff\xff\x80\x80", 5)))) == Values{255, 128});
+}
+
+TEST_CASE("png: round trip for 1 to 4 channels") {
+  const TempDir dir;
+  for (const std::int64_t channels : {1, 2, 3, 4}) {
+    const Tensor image = empty({channels, 5, 7}, {.dtype = kUInt8});
+    for (std::int64_t i = 0; i < image.numel(); ++i)
+      image.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(i * 13);
+    write_png(image, dir / "a.png");
+    const Tensor back = read_png(dir / "a.png");
+    CHECK(back.shape() == image.shape());
+    CHECK(values(back) == values(image));
+  }
+  write_png(from_vector<std::uint8_t>({1, 2, 3, 4, 5, 6}, {2, 3}), dir / "a.png");
+  CHECK(read_png(dir / "a.png").shape() == Shape{1, 2, 3});
+  CHECK(dir.count() == 1);
+  CHECK_THROWS_AS(write_png(empty({1, 2, 2}), dir / "b.png"), DTypeError);
+  CHECK_THROWS_AS(write_png(empty({5, 2, 2}, {.dtype = kUInt8}), dir / "b.png"), ShapeError);
+  CHECK_THROWS_AS(write_png(empty({1, 0, 2}, {.dtype = kUInt8}), dir / "b.png"), ShapeError);
+  CHECK_THROWS_AS(write_png(empty({2}, {.dtype = kUInt8}), dir / "b.png"), ShapeError);
+}
+
+TEST_CASE("png: a grid of images") {
+  const Tensor images = from_vector<std::uint8_t>({1, 2, 3}, {3, 1, 1, 1});
+  const Tensor grid = data::image_grid(images, 2, 1);
+  CHECK(grid.shape() == Shape{1, 5, 5});
+  CHECK(values(grid) ==
+        Values{0, 0, 0, 0, 0, 0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0});
+  CHECK_THROWS_AS(data::image_grid(images, 0), ValueError);
+  CHECK_THROWS_AS(data::image_grid(empty({1, 1, 1, 1})), ShapeError);
+}
+
+TEST_CASE("png: errors") {
+  const auto refusal = [](const std::string& file) {
+    return message_of<IoError>([&] { parse(file); });
+  };
+  CHECK(contains(refusal("GIF89a.........."), "[read_png] 'a.png' at byte 0"));
+  CHECK(contains(refusal(kGray.substr(0, 40)), "ends early"));
+  // Sixteen million pixels a side in a few bytes.
+  CHECK(contains(refusal(png(16000000, 16000000, 8, 6, "abc")), "more than"));
+  CHECK(contains(refusal(png(100000, 100000, 8, 2, "abc")), "100000 x 100000 pixels"));
+  CHECK_FALSE(refusal(png(0xffffffff, 1, 8, 0, "abc")).empty());
+  CHECK_FALSE(refusal(png(2, 2, 8, 0, std::string("\0\1\2\0\3", 5))).empty());
+  std::string crc = kGray;
+  crc[crc.size() - 14] ^= 1;  // the CRC of the pixels
+  CHECK_FALSE(refusal(crc).empty());
+  CHECK_THROWS_AS(read_png("/no/such/file"), IoError);
+}
+
+TEST_CASE("png: fuzz") {
+  const auto parser = [](data::Bytes b) { parse_png(b, "fuzz"); };
+  fuzz_truncations(kGray, parser);
+  const std::string palette = chunk("PLTE", "\1\2\3\4\5\6") + chunk("tRNS", "\x40");
+  for (const std::string& file : {kGray, png(2, 1, 8, 3, std::string("\0\1\0", 3), palette),
+                                  png(2, 1, 16, 6, std::string("\0", 1) + std::string(16, 'x'))}) {
+    fuzz_flips(file, 3000, parser);
+    // Most flips end at a chunk's CRC: change the header's fields under a right one as well.
+    for (std::size_t at = 16; at < 29; ++at) {
+      for (const int value : {0, 1, 2, 3, 4, 6, 8, 16, 127, 255}) {
+        std::string changed = file;
+        changed[at] = static_cast<char>(value);
+        changed.replace(8, 25, chunk("IHDR", changed.substr(16, 13)));
+        survives(changed, parser);
+      }
+    }
+  }
+}
+
+}  // namespace ferrite::test

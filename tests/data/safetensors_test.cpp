@@ -1,0 +1,179 @@
+#include "data/safetensors.h"
+
+#include <cstring>
+
+#include "core/views.h"
+#include "tests/data/files.h"
+
+namespace ferrite::test {
+namespace {
+
+using data::load_safetensors;
+using data::load_safetensors_metadata;
+using data::parse_safetensors;
+using data::save_safetensors;
+
+std::string file_of(std::string header, std::string_view content) {
+  std::string out;
+  data::append_little(out, static_cast<std::uint64_t>(header.size()));
+  return out + header + std::string(content);
+}
+
+std::string entry(std::string_view name, std::string_view dtype, std::string_view shape,
+                  std::string_view offsets) {
+  return fmt::format(R"("{}":{{"dtype":"{}","shape":{},"data_offsets":{}}})", name, dtype, shape,
+                     offsets);
+}
+
+std::string refusal(const std::string& header, std::string_view content = "") {
+  const std::string file = file_of(header, content);
+  return message_of<IoError>([&] { parse_safetensors(bytes_of(file), "m.safetensors"); });
+}
+
+// As Python's safetensors writes it: {"b": float16 [2], "a": int64 [1, 2]} and metadata.
+const std::string kSmall =
+    file_of("{\"__metadata__\":{\"format\":\"pt\"}," + entry("a", "I64", "[1,2]", "[0,16]") + "," +
+                entry("b", "F16", "[2]", "[16,20]") + "}    ",
+            std::string("\1\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0\0\x3c\0\x40", 20));
+
+}  // namespace
+
+TEST_CASE("safetensors: reads what Python writes") {
+  const StateDict dict = parse_safetensors(bytes_of(kSmall), "");
+  REQUIRE(dict.size() == 2);
+  CHECK(dict.at("a").shape() == Shape{1, 2});
+  CHECK(dict.at("a").to_vector<std::int64_t>() == std::vector<std::int64_t>{1, 2});
+  CHECK(dict.at("b").dtype() == kFloat16);
+  CHECK(dict.at("b").to_vector<float>() == std::vector<float>{1, 2});
+  CHECK(data::parse_safetensors_metadata(bytes_of(kSmall), "").at("format") == "pt");
+}
+
+TEST_CASE("safetensors: every dtype, the order and the metadata make the round trip") {
+  const TempDir dir;
+  StateDict dict;
+  for (const DType dtype :
+       {kUInt8, kFloat32, kBool, kFloat16, kFloat64, kBFloat16, kInt64, kInt32}) {
+    Tensor t = empty({3}, {.dtype = dtype});
+    for (std::size_t i = 0; i < t.nbytes(); ++i)
+      static_cast<std::uint8_t*>(t.data_ptr())[i] =
+          static_cast<std::uint8_t>(dtype == kBool ? i % 2 : 3 * i);
+    dict.insert(fmt::format("layer.{}", dtype), t);
+  }
+  dict.insert("scalar", from_vector<float>({7}, {}));
+  dict.insert("empty", empty({0, 4}));
+  dict.insert("quotes \" \\ \n \xc3\xa9", from_vector<float>({1}, {1}));
+  const data::Metadata metadata{{"epoch", "3"}, {"note", "\"quoted\""}};
+  save_safetensors(dict, dir / "m.safetensors", metadata);
+  CHECK(dir.count() == 1);
+
+  const StateDict back = load_safetensors(dir / "m.safetensors");
+  REQUIRE(back.size() == dict.size());
+  auto original = dict.begin();
+  for (const auto& [name, tensor] : back) {
+    CHECK(name == original->first);
+    CHECK(tensor.dtype() == original->second.dtype());
+    CHECK(tensor.shape() == original->second.shape());
+    CHECK(std::memcmp(tensor.data_ptr(), original->second.data_ptr(), tensor.nbytes()) == 0);
+    ++original;
+  }
+  CHECK(load_safetensors_metadata(dir / "m.safetensors") == metadata);
+}
+
+TEST_CASE("safetensors: tensors are aligned to their elements in the file") {
+  const TempDir dir;
+  save_safetensors({{"x", empty({3}, {.dtype = kUInt8})}, {"y", from_vector<double>({0.5}, {1})}},
+                   dir / "m");
+  const std::string file = read_file(dir / "m");
+  CHECK(data::load_little<std::uint64_t>(bytes_of(file).data()) % 8 == 0);
+  CHECK(contains(file, R"("y":{"dtype":"F64","shape":[1],"data_offsets":[0,8]})"));
+}
+
+TEST_CASE("safetensors: strided tensors are written row-major") {
+  const TempDir dir;
+  const Tensor t = from_vector<float>({0, 1, 2, 3, 4, 5}, {2, 3});
+  const Tensor transposed = geometry::apply(t, geometry::transpose(t, 0, 1));
+  const Tensor row = geometry::apply(t, geometry::select(t, 0, 1));
+  const Tensor expanded = geometry::apply(row, geometry::expand(row, {2, 3}));
+  const Tensor nhwc = empty({1, 2, 2, 2}, {.memory_format = kChannelsLast});
+  for (int i = 0; i < 8; ++i) nhwc.data<float>()[i] = static_cast<float>(i);
+  save({{"t", transposed}, {"row", row}, {"e", expanded}, {"nhwc", nhwc}}, dir / "m.safetensors");
+  const StateDict back = load(dir / "m.safetensors");
+  CHECK(back.at("t").shape() == Shape{3, 2});
+  CHECK(back.at("t").to_vector<float>() == std::vector<float>{0, 3, 1, 4, 2, 5});
+  CHECK(back.at("row").to_vector<float>() == std::vector<float>{3, 4, 5});
+  CHECK(back.at("e").to_vector<float>() == std::vector<float>{3, 4, 5, 3, 4, 5});
+  CHECK(back.at("nhwc").to_vector<float>() == nhwc.to_vector<float>());
+}
+
+TEST_CASE("safetensors: a failed save leaves the last good file") {
+  const TempDir dir;
+  const auto path = dir / "m.safetensors";
+  save({{"a", from_vector<float>({1}, {1})}}, path);
+  CHECK_THROWS_AS(save({{"__metadata__", empty({1})}}, path), ValueError);
+  CHECK_THROWS_AS(save({{"bad \xff name", empty({1})}}, path), ValueError);
+  CHECK_THROWS_AS(save({{"a", empty({1})}}, dir / "no/folder"), IoError);
+  {
+    data::AtomicFile interrupted(path, "test");
+    interrupted.write("half a file");
+    CHECK(dir.count() == 2);
+  }
+  CHECK(dir.count() == 1);
+  CHECK(load(path).at("a").item<float>() == 1);
+  save({{"a", from_vector<float>({2}, {1})}}, path);
+  CHECK(load(path).at("a").item<float>() == 2);
+}
+
+TEST_CASE("safetensors: no tensors") {
+  const TempDir dir;
+  save({}, dir / "m");
+  CHECK(load(dir / "m").empty());
+}
+
+TEST_CASE("safetensors: errors") {
+  const std::string a4 = entry("a", "F32", "[1]", "[0,4]");
+  CHECK(contains(refusal("{"), "[load_safetensors] 'm.safetensors' at byte"));
+  CHECK(contains(refusal("[1]"), "begin with '{'"));
+  CHECK(contains(refusal("{" + a4 + "}", "123"), "truncated"));
+  CHECK(contains(refusal("{" + a4 + "}", "12345"), "followed by other data"));
+  CHECK(contains(refusal("{" + a4 + "," + a4 + "}", "1234"), "'a' twice"));
+  CHECK(contains(refusal("{" + a4 + "," + entry("b", "F32", "[1]", "[0,4]") + "}", "1234"),
+                 "overlap"));
+  CHECK(contains(refusal("{" + a4 + "," + entry("b", "F32", "[1]", "[6,10]") + "}", "1234567890"),
+                 "hole"));
+  CHECK(contains(refusal("{" + entry("a", "F32", "[1]", "[4,8]") + "}", "12345678"), "hole"));
+  CHECK(contains(refusal("{" + entry("a", "F32", "[2]", "[0,4]") + "}", "1234"), "is 8 bytes"));
+  CHECK(contains(refusal("{" + entry("a", "F32", "[1]", "[4,0]") + "}", "1234"), "data_offsets"));
+  CHECK(contains(refusal("{" + entry("a", "I16", "[2]", "[0,4]") + "}", "1234"),
+                 "\"I16\" is not supported"));
+  CHECK(contains(refusal("{" + entry("a", "F32", "[-1]", "[0,4]") + "}", "1234"), "0 or more"));
+  CHECK(contains(refusal("{" + entry("a", "F32", "[1.0]", "[0,4]") + "}", "1234"), "integers"));
+  CHECK(contains(refusal("{" + entry("a", "F32", "[1,1,1,1,1,1,1,1,1]", "[0,4]") + "}", "1234"),
+                 "0 to 8"));
+  CHECK(contains(refusal("{" + entry("a", "F32", "[4294967296,4294967296,2]", "[0,0]") + "}"),
+                 "64 bits"));
+  CHECK(contains(refusal("{" + entry("a", "F64", "[13421772800]", "[0,107374182400]") + "}"),
+                 "truncated"));
+  CHECK(contains(refusal("{" + entry("a", "BOOL", "[1]", "[0,1]") + "}", "\2"), "bool of 0 or 1"));
+  CHECK(contains(refusal("{" + entry("", "U8", "[1]", "[0,1]") + "}", "1"), "name"));
+  CHECK(contains(refusal(R"({"a":3})"), "expected an object"));
+  CHECK(contains(refusal(R"({"__metadata__":{"a":3}})"), "expected text"));
+  CHECK(contains(refusal("{\"\xff\":1}"), "not valid JSON"));
+  std::string claims = file_of("{}", "");
+  claims.replace(0, 8, std::string("\0\0\0\0\x19\0\0\0", 8));  // a header of 100 GiB
+  CHECK(contains(message_of<IoError>([&] { parse_safetensors(bytes_of(claims), ""); }),
+                 "header claims 107374182400"));
+  CHECK_THROWS_AS(load("/no/such/file"), IoError);
+}
+
+TEST_CASE("safetensors: a deeply nested header") {
+  const std::string deep = "{\"a\":" + std::string(100000, '[') + std::string(100000, ']') + "}";
+  CHECK_FALSE(refusal(deep).empty());
+}
+
+TEST_CASE("safetensors: fuzz") {
+  const auto parse = [](data::Bytes b) { parse_safetensors(b, "fuzz"); };
+  fuzz_truncations(kSmall, parse);
+  fuzz_flips(kSmall, 20000, parse);
+}
+
+}  // namespace ferrite::test
