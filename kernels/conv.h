@@ -1,0 +1,44 @@
+// Two-dimensional convolutions: input [N, C, H, W], weight [O, C / groups, KH, KW], out
+// [N, O, OH, OW]. All views of a call share a floating dtype; strides are any, NCHW and NHWC are
+// fast. 16-bit types compute in float.
+#pragma once
+
+#include <array>
+
+#include "kernels/view.h"
+
+namespace ferrite::kernels {
+
+/// Heights first. `padding` is what lies above and to the left; what lies below and to the right
+/// follows from the size of `out`.
+struct ConvParams {
+  std::array<std::int64_t, 2> stride{1, 1};
+  std::array<std::int64_t, 2> padding{0, 0};
+  std::array<std::int64_t, 2> dilation{1, 1};
+  std::int64_t groups = 1;
+};
+
+/// out = input * weight + bias. `bias` is [O], or has null data: none.
+void conv2d(const Stream& stream, const View& out, const View& input, const View& weight,
+            const View& bias, const ConvParams& params);
+/// The gradient by the input, from `grad`, that of out. With a bias [C] added to it, which the
+/// transposed convolution has.
+void conv2d_data(const Stream& stream, const View& grad_input, const View& grad, const View& weight,
+                 const View& bias, const ConvParams& params);
+/// The gradient by the weight, and where it has data that by the bias, from `grad`, that of out.
+void conv2d_weight(const Stream& stream, const View& grad_weight, const View& grad_bias,
+                   const View& input, const View& grad, const ConvParams& params);
+/// out[c] = the sum of grad[:, c, :, :]: the gradient by the bias alone.
+void channel_sum(const Stream& stream, const View& out, const View& grad);
+
+/// Who convolves on the CPU. `automatic` takes oneDNN where it is built in and has a fast kernel;
+/// `own` never does; `onednn` wherever oneDNN takes the shape at all.
+enum class ConvEngine : std::uint8_t { automatic, own, onednn };
+
+/// At first FERRITE_CONV ("automatic", "own" or "onednn"), else automatic.
+ConvEngine conv_engine();
+void set_conv_engine(ConvEngine engine);
+/// Whether this build has oneDNN.
+bool has_onednn();
+
+}  // namespace ferrite::kernels
