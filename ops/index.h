@@ -1,0 +1,67 @@
+// Reading and writing by index, by mask and by position; padding.
+//
+// Indices are int64 (or int32) tensors on the device of the data. An index out of range is an
+// IndexError naming the value, its position and the dimension's size; it is thrown by the kernel,
+// so on a device that works asynchronously it surfaces at the next synchronize(). Negative indices
+// are out of range, as in PyTorch's functions of these names.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace ferrite {
+
+/// out[i][j][k] = x[index[i][j][k]][j][k] for dim 0, and so on. `index` has the dimensions of x
+/// and no larger sizes than x except along `dim`; the result has its shape.
+Tensor gather(const Tensor& x, int dim, const Tensor& index);
+/// x with out[index[i][j][k]][j][k] = source[i][j][k] (for dim 0). Where an index occurs more than
+/// once, the last source element in row-major order is the one that stays.
+Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& source);
+Tensor scatter(const Tensor& x, int dim, const Tensor& index, Scalar value);
+/// As scatter, but adds, in row-major order of the source: the same bits every time.
+Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& source);
+
+/// The slices of `x` along `dim` that the 1-dimensional `index` names.
+Tensor index_select(const Tensor& x, int dim, const Tensor& index);
+/// x with alpha * source added to the slices that `index` names, in the order of `index`.
+Tensor index_add(const Tensor& x, int dim, const Tensor& index, const Tensor& source,
+                 Scalar alpha = 1);
+
+/// x with `value` where the bool `mask` (broadcast to x) is true.
+Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value);
+/// The elements of `x` where `mask` is true (the two broadcast), as one dimension. Waits for the
+/// device, as the size of the result depends on the values.
+Tensor masked_select(const Tensor& x, const Tensor& mask);
+/// int64 [count, x.dim()]: the coordinates of elements that are not 0. Waits for the device.
+Tensor nonzero(const Tensor& x);
+
+enum class PadMode : std::uint8_t { constant, reflect, replicate, circular };
+/// Pads the last dimensions: pairs (before, after) from the last dimension backwards, as
+/// torch.nn.functional.pad. Negative amounts crop (constant only). reflect needs amounts below the
+/// size, circular at most it.
+Tensor pad(const Tensor& x, const std::vector<std::int64_t>& amounts,
+           PadMode mode = PadMode::constant, Scalar value = 0);
+
+/// Reverses the order along the dimensions.
+Tensor flip(const Tensor& x, const Shape& dims);
+/// Shifts along the dimensions, what leaves at the end coming back at the start. Without
+/// dimensions: of the flattened tensor.
+Tensor roll(const Tensor& x, const Shape& shifts, const Shape& dims = {});
+
+/// int64 [..., num_classes] with 1 at the class and 0 elsewhere. Without num_classes it is the
+/// largest class + 1, which waits for the device.
+Tensor one_hot(const Tensor& classes, std::int64_t num_classes = -1);
+
+/// Rows of `weight` [num_embeddings, width]: [..., width]. The gradient of row `padding_idx` (may
+/// be negative) stays zero. Gradients of rows used more than once are added in order of position.
+Tensor embedding(const Tensor& indices, const Tensor& weight,
+                 std::optional<std::int64_t> padding_idx = {});
+
+/// The lower (upper) triangle of the last two dimensions: zero where column > row + diagonal
+/// (column < row + diagonal).
+Tensor tril(const Tensor& x, std::int64_t diagonal = 0);
+Tensor triu(const Tensor& x, std::int64_t diagonal = 0);
+
+}  // namespace ferrite

@@ -1,0 +1,40 @@
+// Joining tensors, and taking them apart.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace ferrite {
+
+/// The tensors one after another along `dim`; all other sizes must agree (ShapeError). Element
+/// types are promoted. Empty 1-dimensional tensors are left out, whatever the other shapes. The
+/// result is channels_last where all tensors are.
+Tensor cat(std::span<const Tensor> tensors, int dim = 0);
+inline Tensor cat(std::initializer_list<Tensor> tensors, int dim = 0) {
+  return cat(std::span(tensors.begin(), tensors.size()), dim);
+}
+
+/// The tensors, all of one shape (ShapeError), along a new dimension `dim`.
+Tensor stack(std::span<const Tensor> tensors, int dim = 0);
+inline Tensor stack(std::initializer_list<Tensor> tensors, int dim = 0) {
+  return stack(std::span(tensors.begin(), tensors.size()), dim);
+}
+
+/// Views of `split_size` along `dim`, the last one smaller where it does not divide.
+std::vector<Tensor> split(const Tensor& x, std::int64_t split_size, int dim = 0);
+/// Views of the given sizes, which add up to the dimension's (ShapeError).
+std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& sizes, int dim = 0);
+/// At most `chunks` views of ceil(size / chunks), the last one smaller: 30 in 4 is 8, 8, 8, 6, and
+/// 5 in 4 is 2, 2, 1 (PyTorch's rule).
+std::vector<Tensor> chunk(const Tensor& x, std::int64_t chunks, int dim = 0);
+/// Views without the dimension, one an index.
+std::vector<Tensor> unbind(const Tensor& x, int dim = 0);
+
+/// A copy of `x` repeated repeats[i] times along dimension i; new dimensions come first.
+Tensor repeat(const Tensor& x, const Shape& repeats);
+/// As repeat, but fewer repeats than dimensions are for the last ones.
+Tensor tile(const Tensor& x, const Shape& repeats);
+
+}  // namespace ferrite

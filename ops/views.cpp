@@ -1,0 +1,282 @@
+#include "ops/views.h"
+
+#include <algorithm>
+
+#include "autograd/record.h"
+#include "core/views.h"
+#include "kernels/copy.h"
+#include "kernels/elementwise.h"
+#include "ops/reduce.h"
+
+namespace ferrite {
+
+using autograd::Needs;
+using autograd::record;
+using autograd::recording;
+
+namespace {
+
+void check_defined(const Tensor& t, const char* op) {
+  FERRITE_CHECK(t.defined(), ValueError, op, "the tensor is undefined");
+}
+
+/// `t` with the geometry `v`, on the tape with `backward` as its gradient.
+template <class Backward>
+Tensor make_view(const Tensor& t, const geometry::View& v, const char* name, Backward backward) {
+  Tensor out = geometry::apply(t, v);
+  if (grad_enabled()) {
+    if (t.requires_grad()) record(out, name, {t}, std::move(backward));
+    autograd::link_view(out, t);
+  }
+  return out;
+}
+
+Tensor zeros_for(const Tensor& grad, const Shape& shape) {
+  const MemoryFormat format =
+      shape.size() == grad.dim() ? grad.suggest_memory_format() : kContiguous;
+  Tensor out =
+      empty(shape, {.dtype = grad.dtype(), .device = grad.device(), .memory_format = format});
+  kernels::fill(current_stream(out.device()), out, 0);
+  return out;
+}
+
+/// The gradient of a view whose elements do not overlap: zeros of `shape` with `grad` in the region
+/// that `view_of` shows. Its own gradient is the view.
+template <class ViewOf>
+Tensor pad_back(const Tensor& grad, const Shape& shape, const char* name, ViewOf view_of) {
+  Tensor out = zeros_for(grad, shape);
+  kernels::copy(current_stream(out.device()), no_grad([&] { return view_of(out); }), grad);
+  if (recording(grad))
+    record(out, name, {grad}, [view_of](const Tensor& g, Needs) { return view_of(g); });
+  return out;
+}
+
+/// The gradient of slice (and of select and narrow): also right for step above 1.
+Tensor slice_back(const Tensor& grad, const Shape& shape, int dim, std::int64_t start,
+                  std::int64_t end, std::int64_t step) {
+  return pad_back(grad, shape, "slice_backward",
+                  [=](const Tensor& g) { return g.slice(dim, start, end, step); });
+}
+
+/// The gradient of unfold: windows are added where they overlap, in a fixed order.
+Tensor unfold_back(const Tensor& grad, const Shape& shape, int dim, std::int64_t size,
+                   std::int64_t step) {
+  if (size <= step)
+    return pad_back(grad, shape, "unfold_backward",
+                    [=](const Tensor& g) { return g.unfold(dim, size, step); });
+  Tensor out = zeros_for(grad, shape);
+  {
+    NoGradGuard guard;
+    const Stream stream = current_stream(out.device());
+    const Tensor windows = out.unfold(dim, size, step);
+    for (std::int64_t k = 0; k < size; ++k) {
+      // Elements of one position in all windows are distinct.
+      const Tensor at = windows.select(-1, k);
+      kernels::binary(stream, kernels::BinaryOp::add, at, at, grad.select(-1, k));
+    }
+  }
+  if (recording(grad))
+    record(out, "unfold_backward", {grad},
+           [=](const Tensor& g, Needs) { return g.unfold(dim, size, step); });
+  return out;
+}
+
+auto reshape_back(const Tensor& t) {
+  return [shape = t.shape()](const Tensor& grad, Needs) { return grad.reshape(shape); };
+}
+
+}  // namespace
+
+// ---- Other sizes for the same elements
+
+Tensor Tensor::view(const Shape& shape) const {
+  check_defined(*this, "view");
+  const Shape full = geometry::infer_shape(shape, numel(), "view");
+  const auto v = geometry::view(*this, full);
+  FERRITE_CHECK(v, ShapeError, "view",
+                "shape {} with strides {} cannot be seen as {} without a copy; use reshape()",
+                this->shape(), strides(), full);
+  return make_view(*this, *v, "view", reshape_back(*this));
+}
+
+Tensor Tensor::reshape(const Shape& shape) const {
+  check_defined(*this, "reshape");
+  const Shape full = geometry::infer_shape(shape, numel(), "reshape");
+  if (const auto v = geometry::view(*this, full))
+    return make_view(*this, *v, "reshape", reshape_back(*this));
+  return contiguous().view(full);
+}
+
+Tensor Tensor::flatten(int start_dim, int end_dim) const {
+  check_defined(*this, "flatten");
+  const int first = normalize_dim(start_dim, dim(), "flatten");
+  const int last = normalize_dim(end_dim, dim(), "flatten");
+  FERRITE_CHECK(first <= last, ValueError, "flatten",
+                "start_dim {} comes after end_dim {} in a tensor of {} dimensions", start_dim,
+                end_dim, dim());
+  if (dim() == 0) return reshape({1});
+  if (first == last) return *this;
+  Shape flat;
+  std::int64_t run = 1;
+  for (int d = 0; d < dim(); ++d) {
+    run = d > first && d <= last ? run * shape()[d] : shape()[d];
+    if (d < first || d >= last) flat.push_back(run);
+  }
+  return reshape(flat);
+}
+
+Tensor Tensor::squeeze() const {
+  check_defined(*this, "squeeze");
+  return make_view(*this, geometry::squeeze(*this), "squeeze", reshape_back(*this));
+}
+
+Tensor Tensor::squeeze(int dim) const {
+  check_defined(*this, "squeeze");
+  return make_view(*this, geometry::squeeze(*this, dim), "squeeze", reshape_back(*this));
+}
+
+Tensor Tensor::unsqueeze(int dim) const {
+  check_defined(*this, "unsqueeze");
+  const int d = normalize_dim(dim, this->dim() + 1, "unsqueeze");
+  return make_view(*this, geometry::unsqueeze(*this, d), "unsqueeze",
+                   [d](const Tensor& grad, Needs) { return grad.squeeze(d); });
+}
+
+Tensor unflatten(const Tensor& x, int dim, const Shape& sizes) {
+  check_defined(x, "unflatten");
+  FERRITE_CHECK(x.dim() > 0, IndexError, "unflatten", "a 0-dimensional tensor has no dimension");
+  const int d = normalize_dim(dim, x.dim(), "unflatten");
+  const Shape inner = geometry::infer_shape(sizes, x.shape()[d], "unflatten");
+  Shape shape;
+  for (int i = 0; i < x.dim(); ++i) {
+    if (i != d) shape.push_back(x.shape()[i]);
+    if (i == d)
+      for (std::int64_t s : inner) shape.push_back(s);
+  }
+  return x.view(shape);
+}
+
+// ---- Another order of dimensions
+
+Tensor Tensor::transpose(int dim0, int dim1) const {
+  check_defined(*this, "transpose");
+  return make_view(*this, geometry::transpose(*this, dim0, dim1), "transpose",
+                   [dim0, dim1](const Tensor& grad, Needs) { return grad.transpose(dim0, dim1); });
+}
+
+Tensor Tensor::t() const {
+  check_defined(*this, "t");
+  FERRITE_CHECK(dim() <= 2, ShapeError, "t", "needs at most 2 dimensions, got {}; use transpose()",
+                shape());
+  if (dim() == 2) return transpose(0, 1);
+  return make_view(*this, geometry::of(*this), "t", [](const Tensor& grad, Needs) { return grad; });
+}
+
+Tensor Tensor::permute(const Shape& dims) const {
+  check_defined(*this, "permute");
+  const geometry::View v = geometry::permute(*this, dims);
+  Shape inverse = dims;
+  for (int i = 0; i < dims.size(); ++i) inverse[normalize_dim(dims[i], dim(), "permute")] = i;
+  return make_view(*this, v, "permute",
+                   [inverse](const Tensor& grad, Needs) { return grad.permute(inverse); });
+}
+
+Tensor movedim(const Tensor& x, const Shape& source, const Shape& destination) {
+  check_defined(x, "movedim");
+  FERRITE_CHECK(source.size() == destination.size(), ShapeError, "movedim",
+                "{} sources for {} destinations", source.size(), destination.size());
+  Shape order = Shape::filled(x.dim(), -1);
+  unsigned moved = 0;
+  for (int i = 0; i < source.size(); ++i) {
+    const int from = normalize_dim(source[i], x.dim(), "movedim");
+    const int to = normalize_dim(destination[i], x.dim(), "movedim");
+    FERRITE_CHECK(!(moved >> from & 1u) && (x.dim() == 0 || order[to] < 0), ValueError, "movedim",
+                  "a dimension appears twice in {} or {}", source, destination);
+    moved |= 1u << from;
+    if (x.dim() > 0) order[to] = from;
+  }
+  int next = 0;
+  for (std::int64_t& d : order) {
+    if (d >= 0) continue;
+    while (moved >> next & 1u) ++next;
+    d = next++;
+  }
+  return x.permute(order);
+}
+
+Tensor movedim(const Tensor& x, int source, int destination) {
+  return movedim(x, Shape{source}, Shape{destination});
+}
+
+// ---- Parts
+
+Tensor Tensor::select(int dim, std::int64_t index) const {
+  check_defined(*this, "select");
+  const geometry::View v = geometry::select(*this, dim, index);
+  const int d = normalize_dim(dim, this->dim(), "select");
+  const std::int64_t at = index < 0 ? index + shape()[d] : index;
+  return make_view(*this, v, "select", [shape = shape(), d, at](const Tensor& grad, Needs) {
+    return slice_back(grad.unsqueeze(d), shape, d, at, at + 1, 1);
+  });
+}
+
+Tensor Tensor::slice(int dim, std::int64_t start, std::int64_t end, std::int64_t step) const {
+  check_defined(*this, "slice");
+  return make_view(*this, geometry::slice(*this, dim, start, end, step), "slice",
+                   [=, shape = shape()](const Tensor& grad, Needs) {
+                     return slice_back(grad, shape, dim, start, end, step);
+                   });
+}
+
+Tensor Tensor::narrow(int dim, std::int64_t start, std::int64_t length) const {
+  check_defined(*this, "narrow");
+  const geometry::View v = geometry::narrow(*this, dim, start, length);
+  const std::int64_t first = start < 0 ? start + size(dim) : start;
+  return make_view(*this, v, "narrow", [=, shape = shape()](const Tensor& grad, Needs) {
+    return slice_back(grad, shape, dim, first, first + length, 1);
+  });
+}
+
+Tensor Tensor::unfold(int dim, std::int64_t size, std::int64_t step) const {
+  check_defined(*this, "unfold");
+  const geometry::View v = geometry::unfold(*this, dim, size, step);
+  const int d = normalize_dim(dim, this->dim(), "unfold");
+  return make_view(*this, v, "unfold", [=, shape = shape()](const Tensor& grad, Needs) {
+    return unfold_back(grad, shape, d, size, step);
+  });
+}
+
+Tensor diagonal(const Tensor& x, std::int64_t offset, int dim1, int dim2) {
+  check_defined(x, "diagonal");
+  const int a = normalize_dim(dim1, x.dim(), "diagonal");
+  const int b = normalize_dim(dim2, x.dim(), "diagonal");
+  FERRITE_CHECK(x.dim() >= 2 && a != b, ValueError, "diagonal",
+                "needs two different dimensions of {}, got {} and {}", x.shape(), dim1, dim2);
+  geometry::View v = geometry::of(x);
+  const std::int64_t rows = x.shape()[a], cols = x.shape()[b];
+  const std::int64_t length = offset >= 0 ? std::min(rows, cols - std::min(offset, cols))
+                                          : std::min(rows + std::max(offset, -rows), cols);
+  if (length > 0) v.offset += offset >= 0 ? offset * v.strides[b] : -offset * v.strides[a];
+  const std::int64_t stride = v.strides[a] + v.strides[b];
+  for (Shape* s : {&v.shape, &v.strides}) {
+    s->erase(std::max(a, b));
+    s->erase(std::min(a, b));
+  }
+  v.shape.push_back(length);
+  v.strides.push_back(stride);
+  return make_view(x, v, "diagonal", [=, shape = x.shape()](const Tensor& grad, Needs) {
+    return pad_back(grad, shape, "diagonal_backward",
+                    [=](const Tensor& g) { return diagonal(g, offset, a, b); });
+  });
+}
+
+// ---- Repetition without memory
+
+Tensor Tensor::expand(const Shape& shape) const {
+  check_defined(*this, "expand");
+  return make_view(
+      *this, geometry::expand(*this, shape), "expand",
+      [shape = this->shape()](const Tensor& grad, Needs) { return sum_to(grad, shape); });
+}
+
+}  // namespace ferrite
