@@ -1,5 +1,14 @@
-// Reductions.
+// Reductions, with PyTorch's names, argument order and treatment of NaN.
+//
+// `dims` lists the dimensions to reduce, negative ones counting from the end; an empty list means
+// all of them. With `keepdim` they stay as size 1. IndexError for a dimension out of range,
+// ValueError for one given twice. Memory formats do not matter to the speed: contiguous and
+// channels-last inputs, and strided views, are reduced where they lie. The same bits come out for
+// every number of threads. 16-bit types accumulate in float32, integers and bool in int64.
 #pragma once
+
+#include <concepts>
+#include <optional>
 
 #include "core/tensor.h"
 
@@ -8,5 +17,77 @@ namespace ferrite {
 /// Sums `t` down to `shape`, undoing a broadcast: leading dimensions go, dimensions of 1 stay.
 /// Differentiable. Returns `t` where it has that shape.
 Tensor sum_to(const Tensor& t, const Shape& shape);
+
+/// The result has `dtype`, by default that of `t`, int64 for integers and bool; values are
+/// converted before they are added up. Differentiable, to any order.
+Tensor sum(const Tensor& t, const Shape& dims = {}, bool keepdim = false,
+           std::optional<DType> dtype = {});
+/// DTypeError for integers and bool without a floating `dtype`. The mean of nothing is NaN.
+Tensor mean(const Tensor& t, const Shape& dims = {}, bool keepdim = false,
+            std::optional<DType> dtype = {});
+// A template, so that sum(t, {}) stays a list of dimensions.
+template <std::same_as<DType> D>
+Tensor sum(const Tensor& t, D dtype) {
+  return sum(t, {}, false, dtype);
+}
+template <std::same_as<DType> D>
+Tensor mean(const Tensor& t, D dtype) {
+  return mean(t, {}, false, dtype);
+}
+
+/// Variance with divisor n - `correction`: 1 is the unbiased one, 0 the plain one (`true` and
+/// `false` read as PyTorch's `unbiased`). NaN or infinity where the divisor is not above 0.
+/// Floating types only.
+Tensor var(const Tensor& t, const Shape& dims = {}, int correction = 1, bool keepdim = false);
+/// Its square root.
+Tensor std(const Tensor& t, const Shape& dims = {}, int correction = 1, bool keepdim = false);
+
+struct ValuesIndices {
+  Tensor values, indices;  ///< indices are int64
+};
+
+/// The largest element, NaN if there is one. ValueError for an empty tensor. The gradient is shared
+/// evenly among equal ones.
+Tensor max(const Tensor& t);
+Tensor min(const Tensor& t);
+/// Along one dimension, with the index of the first of equal ones (of the first NaN), which gets
+/// the gradient.
+ValuesIndices max(const Tensor& t, int dim, bool keepdim = false);
+ValuesIndices min(const Tensor& t, int dim, bool keepdim = false);
+/// Along several dimensions; the gradient is shared evenly among equal ones.
+Tensor amax(const Tensor& t, const Shape& dims = {}, bool keepdim = false);
+Tensor amin(const Tensor& t, const Shape& dims = {}, bool keepdim = false);
+/// int64 indices along `dim`, or into the flattened (row-major) tensor: the first of equal ones,
+/// the first NaN.
+Tensor argmax(const Tensor& t, std::optional<int> dim = {}, bool keepdim = false);
+Tensor argmin(const Tensor& t, std::optional<int> dim = {}, bool keepdim = false);
+
+/// (sum |x|^p)^(1/p); p = infinity is the largest |x|, -infinity the smallest, 0 the number of
+/// nonzeros. The gradient where the norm is 0 is 0. Floating types only.
+Tensor norm(const Tensor& t, double p = 2, const Shape& dims = {}, bool keepdim = false);
+
+/// The result's dtype as sum()'s.
+Tensor prod(const Tensor& t);
+Tensor prod(const Tensor& t, int dim, bool keepdim = false);
+
+/// bool results; NaN counts as true. Any dtype.
+Tensor any(const Tensor& t);
+Tensor any(const Tensor& t, int dim, bool keepdim = false);
+Tensor all(const Tensor& t);
+Tensor all(const Tensor& t, int dim, bool keepdim = false);
+/// int64.
+Tensor count_nonzero(const Tensor& t, const Shape& dims = {});
+
+/// Running sums along `dim`; the result's dtype as sum()'s.
+Tensor cumsum(const Tensor& t, int dim, std::optional<DType> dtype = {});
+
+/// The k largest (smallest) elements along `dim` and where they were, in falling (rising) order;
+/// NaN counts as larger than every number. Of equal elements the first come first. ValueError
+/// unless 0 <= k <= size.
+ValuesIndices topk(const Tensor& t, std::int64_t k, int dim = -1, bool largest = true,
+                   bool sorted = true);
+/// Sorts along `dim`, always stably; NaN counts as larger than every number.
+ValuesIndices sort(const Tensor& t, int dim = -1, bool descending = false);
+Tensor argsort(const Tensor& t, int dim = -1, bool descending = false);
 
 }  // namespace ferrite

@@ -1,0 +1,90 @@
+// Losses. Shapes, reductions and options are PyTorch's (torch.nn.functional); options are small
+// structs for designated initialisers: cross_entropy(logits, target, {.label_smoothing = 0.1}).
+//
+// DTypeError unless predictions are floating; ShapeError where shapes do not fit; DeviceError for
+// mixed devices. 16-bit types compute in float32.
+#pragma once
+
+#include <cstdint>
+
+#include "core/tensor.h"
+
+namespace ferrite {
+
+/// What becomes of the losses of the elements: their mean, their sum, or nothing.
+enum class Reduction : std::uint8_t { mean, sum, none };
+
+struct CrossEntropyOptions {
+  Tensor weight = {};  ///< [C]: one factor a class; the mean is then the weighted one
+  std::int64_t ignore_index = -100;
+  Reduction reduction = Reduction::mean;
+  double label_smoothing = 0;  ///< in [0, 1]
+};
+
+/// The negative log likelihood of `target` under softmax(input, dim 1), with `input` [C], [N, C] or
+/// [N, C, d1, ...]. `target` holds class indices (int64; [], [N] or [N, d1, ...]), or, where it is
+/// floating and shaped as `input`, class probabilities. Targets equal to ignore_index count
+/// nothing; where all are, the mean is NaN. A class index out of range is an IndexError that names
+/// value and position, thrown where the device's work is: on the host at once, elsewhere by the
+/// next synchronisation. ValueError for bad options. Of class indices, one pass forward and one
+/// backward.
+Tensor cross_entropy(const Tensor& input, const Tensor& target,
+                     const CrossEntropyOptions& options = {});
+
+struct NllLossOptions {
+  Tensor weight = {};  ///< [C]
+  std::int64_t ignore_index = -100;
+  Reduction reduction = Reduction::mean;
+};
+/// cross_entropy of class indices where `input` holds log probabilities.
+Tensor nll_loss(const Tensor& input, const Tensor& target, const NllLossOptions& options = {});
+
+// Of two tensors, broadcast against each other.
+
+/// (input - target)^2
+Tensor mse_loss(const Tensor& input, const Tensor& target, Reduction reduction = Reduction::mean);
+/// |input - target|
+Tensor l1_loss(const Tensor& input, const Tensor& target, Reduction reduction = Reduction::mean);
+
+struct SmoothL1LossOptions {
+  Reduction reduction = Reduction::mean;
+  double beta = 1;
+};
+/// With d = |input - target|: d^2 / (2 beta) below beta, d - beta / 2 above; beta >= 0.
+Tensor smooth_l1_loss(const Tensor& input, const Tensor& target,
+                      const SmoothL1LossOptions& options = {});
+
+struct HuberLossOptions {
+  Reduction reduction = Reduction::mean;
+  double delta = 1;
+};
+/// With d = |input - target|: d^2 / 2 below delta, delta (d - delta / 2) above; delta > 0.
+Tensor huber_loss(const Tensor& input, const Tensor& target, const HuberLossOptions& options = {});
+
+struct BceWithLogitsOptions {
+  Tensor weight = {};  ///< broadcasts to the input
+  Reduction reduction = Reduction::mean;
+  Tensor pos_weight = {};  ///< factor of the positive term; broadcasts to the input
+};
+/// Binary cross-entropy of sigmoid(input), without overflow. Shapes must agree.
+Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& target,
+                                        const BceWithLogitsOptions& options = {});
+
+struct BceOptions {
+  Tensor weight = {};  ///< broadcasts to the input
+  Reduction reduction = Reduction::mean;
+};
+/// Of probabilities; logarithms are clamped at -100, as in PyTorch. Shapes must agree. An input
+/// outside [0, 1] is a ValueError, thrown where the device's work is.
+Tensor binary_cross_entropy(const Tensor& input, const Tensor& target,
+                            const BceOptions& options = {});
+
+struct KlDivOptions {
+  /// PyTorch's default; its "batchmean" is Reduction::sum divided by the batch size.
+  Reduction reduction = Reduction::mean;
+  bool log_target = false;  ///< `target` holds log probabilities
+};
+/// target (log(target) - input), with log probabilities in `input`.
+Tensor kl_div(const Tensor& input, const Tensor& target, const KlDivOptions& options = {});
+
+}  // namespace ferrite
