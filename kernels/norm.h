@@ -1,0 +1,67 @@
+// Normalisation in pieces, so that statistics can be combined across devices (SyncBatchNorm) and
+// the affine step fused with what follows.
+//
+// Batch norm sees its input as [outer, channels, inner]: NCHW is [N, C, H * W], NHWC is
+// [N * H * W, C, 1]. Statistics, `weight` and `bias` ([channels]) share a dtype: float32 for 16-bit
+// and float32 inputs, float64 for float64. Any of those called optional may be a View without data.
+// Sums are cut by size alone: the same bits for any number of threads.
+#pragma once
+
+#include "kernels/view.h"
+
+namespace ferrite::kernels {
+
+struct ChannelLayout {
+  std::int64_t outer = 0, channels = 0, inner = 0;
+  /// Values a channel.
+  std::int64_t count() const { return outer * inner; }
+};
+
+/// Each channel's mean and sum of squared deviations from it (M2).
+void channel_stats(const Stream& stream, const ChannelLayout& layout, const View& mean,
+                   const View& m2, const View& in);
+
+/// Statistics of several parts as one (Chan et al. 1979): `means` and `m2s` are [parts, channels],
+/// `counts` [parts]; `count` has one element; all of one dtype.
+void combine_stats(const Stream& stream, const View& mean, const View& m2, const View& count,
+                   const View& means, const View& m2s, const View& counts);
+
+/// invstd = 1 / sqrt(m2 / n + eps); then moves the running statistics (optional, any floating
+/// dtype) by `momentum`. n is `count`'s element where that has data, else `n`.
+void batch_norm_finish(const Stream& stream, const View& invstd, const View& running_mean,
+                       const View& running_var, const View& mean, const View& m2, const View& count,
+                       std::int64_t n, double momentum, double eps);
+
+/// invstd = 1 / sqrt(var + eps).
+void inverse_std(const Stream& stream, const View& invstd, const View& var, double eps);
+
+/// out = (in - mean) * invstd * weight + bias; weight and bias optional.
+void batch_norm_apply(const Stream& stream, const ChannelLayout& layout, const View& out,
+                      const View& in, const View& mean, const View& invstd, const View& weight,
+                      const View& bias);
+
+/// sum_dy = each channel's sum of dy (the bias's gradient); sum_dy_xhat = that of
+/// dy * (in - mean) * invstd (the weight's gradient). Either is optional.
+void batch_norm_backward_reduce(const Stream& stream, const ChannelLayout& layout,
+                                const View& sum_dy, const View& sum_dy_xhat, const View& dy,
+                                const View& in, const View& mean, const View& invstd);
+
+/// dx = weight * invstd * (dy - sum_dy / n - xhat * sum_dy_xhat / n), n as in batch_norm_finish.
+/// Without sums (both without data) the statistics were constants: dx = weight * invstd * dy.
+void batch_norm_backward_apply(const Stream& stream, const ChannelLayout& layout, const View& dx,
+                               const View& dy, const View& in, const View& mean, const View& invstd,
+                               const View& weight, const View& sum_dy, const View& sum_dy_xhat,
+                               const View& count, std::int64_t n);
+
+/// Rows of `width` contiguous elements: out = (in - mean) * rstd * weight + bias, each row with its
+/// own mean and rstd (written, [rows]); weight and bias [width], optional.
+void layer_norm(const Stream& stream, std::int64_t rows, std::int64_t width, const View& out,
+                const View& mean, const View& rstd, const View& in, const View& weight,
+                const View& bias, double eps);
+/// The gradients that have data are computed.
+void layer_norm_backward(const Stream& stream, std::int64_t rows, std::int64_t width,
+                         const View& grad_in, const View& grad_weight, const View& grad_bias,
+                         const View& grad_out, const View& in, const View& mean, const View& rstd,
+                         const View& weight);
+
+}  // namespace ferrite::kernels

@@ -1,0 +1,57 @@
+// Pooling over planes. Tensors are dense, all NCHW or all NHWC as `Pool2d::channels_last` says.
+#pragma once
+
+#include "kernels/view.h"
+
+namespace ferrite::kernels {
+
+/// The windows along one dimension.
+struct PoolAxis {
+  /// Input cells [first, first + dilation * count) in steps of `dilation` that lie inside.
+  struct Window {
+    std::int64_t first;  ///< the first input cell inside
+    std::int64_t skip;   ///< kernel cells before it, in the padding
+    std::int64_t count;  ///< cells inside
+  };
+  Window window(std::int64_t o) const;
+  /// The most cells a window has.
+  std::int64_t widest() const;
+
+  std::int64_t input = 0, output = 0;
+  std::int64_t kernel = 0, stride = 1, padding = 0, dilation = 1;
+  bool adaptive = false;  ///< windows from the two sizes alone; the line above is not used
+};
+
+struct Pool2d {
+  std::int64_t batch = 0, channels = 0;
+  PoolAxis h, w;
+  bool channels_last = false;
+
+  // For means: what a window's sum is divided by. 0: no override.
+  bool count_include_pad = true;
+  std::int64_t divisor_override = 0;
+
+  /// What max_pool2d() keeps for its gradient: the maximum's place in its window, row-major over
+  /// h.widest() x w.widest(), in one byte where that fits.
+  DType code_dtype() const { return h.widest() * w.widest() <= 256 ? kUInt8 : kInt32; }
+};
+
+/// `code` may be a View without data: not wanted.
+void max_pool2d(const Stream& stream, const Pool2d& pool, const View& out, const View& code,
+                const View& in);
+/// Writes all of grad_in.
+void max_pool2d_backward(const Stream& stream, const Pool2d& pool, const View& grad_in,
+                         const View& grad_out, const View& code);
+/// out = the elements of `in` that `code` chose.
+void max_pool2d_gather(const Stream& stream, const Pool2d& pool, const View& out, const View& in,
+                       const View& code);
+/// int64 h * W + w from codes.
+void max_pool2d_indices(const Stream& stream, const Pool2d& pool, const View& indices,
+                        const View& code);
+
+void avg_pool2d(const Stream& stream, const Pool2d& pool, const View& out, const View& in);
+/// Writes all of grad_in.
+void avg_pool2d_backward(const Stream& stream, const Pool2d& pool, const View& grad_in,
+                         const View& grad_out);
+
+}  // namespace ferrite::kernels

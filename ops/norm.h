@@ -1,0 +1,32 @@
+// Normalisation. Statistics and weights are float32 beside 16-bit inputs (weights may be of the
+// input's type too) and of the input's type otherwise; results have the input's type and memory
+// format.
+#pragma once
+
+#include "core/tensor.h"
+
+namespace ferrite {
+
+/// (x - mean) / sqrt(var + eps) * weight + bias for each channel of [N, C], [N, C, L] or
+/// [N, C, H, W] (Ioffe and Szegedy 2015). `weight`, `bias`, `running_mean` and `running_var` have C
+/// elements; the first two, and the last two together, may be undefined.
+///
+/// Training: mean and biased variance of this batch; the running statistics move towards them, in
+/// place, running = (1 - momentum) * running + momentum * batch, with the unbiased variance.
+/// ShapeError for a single value a channel. Otherwise the running statistics are used (ValueError
+/// if there are none: pass training = true).
+Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
+                  const Tensor& weight = {}, const Tensor& bias = {}, bool training = false,
+                  double momentum = 0.1, double eps = 1e-5);
+
+/// Normalises over the last dimensions, which are `normalized_shape` (Ba et al. 2016). `weight` and
+/// `bias` have that shape or are undefined.
+Tensor layer_norm(const Tensor& input, const Shape& normalized_shape, const Tensor& weight = {},
+                  const Tensor& bias = {}, double eps = 1e-5);
+
+/// Normalises each of `num_groups` groups of channels of [N, C, *] (Wu and He 2018). `weight` and
+/// `bias` have C elements or are undefined.
+Tensor group_norm(const Tensor& input, std::int64_t num_groups, const Tensor& weight = {},
+                  const Tensor& bias = {}, double eps = 1e-5);
+
+}  // namespace ferrite
