@@ -1,6 +1,7 @@
 // Storage: the memory behind one or more tensors.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <functional>
@@ -33,6 +34,11 @@ class Storage final : public RefCounted {
   /// `op` must be a string literal: errors name it.
   void bump_version(const char* op) {
     version_.fetch_add(1, std::memory_order_relaxed);
+    last_writer_.store(op, std::memory_order_relaxed);
+  }
+  /// Bumps the version past `other`, so that the two cannot be taken for one another.
+  void advance_version(std::uint32_t other, const char* op) {
+    version_.store(std::max(version(), other) + 1, std::memory_order_relaxed);
     last_writer_.store(op, std::memory_order_relaxed);
   }
   const char* last_writer() const { return last_writer_.load(std::memory_order_relaxed); }

@@ -138,6 +138,22 @@ std::string Tensor::describe() const {
   return fmt::format("{}{} on {}", dtype(), shape(), device());
 }
 
+void Tensor::set_data(const Tensor& source) const {
+  FERRITE_CHECK(defined() && source.defined(), ValueError, "set_data", "the {} is undefined",
+                defined() ? "source" : "tensor");
+  if (is_same(source)) return;
+  const std::uint32_t before = version();
+  const TensorImpl& from = *source.impl_;
+  impl_->storage = from.storage;
+  impl_->shape = from.shape;
+  impl_->strides = from.strides;
+  impl_->offset = from.offset;
+  impl_->numel = from.numel;
+  impl_->dtype = from.dtype;
+  impl_->contiguous = from.contiguous;
+  impl_->storage->advance_version(before, "set_data");
+}
+
 Scalar Tensor::item_scalar() const {
   FERRITE_CHECK(defined() && numel() == 1, ShapeError, "item",
                 "needs a tensor of exactly one element, got {}", describe());

@@ -123,6 +123,11 @@ class Tensor {
   bool is_same(const Tensor& other) const { return impl_ == other.impl_; }
   bool shares_storage(const Tensor& other) const { return storage() == other.storage(); }
   std::uint32_t version() const { return impl_->storage->version(); }
+  /// Gives this tensor the memory, geometry and dtype of `source`, which it then shares. Every
+  /// handle on this tensor sees it; its gradient, hooks and requires_grad stay as they are. For
+  /// leaves: how modules move their parameters without losing the optimizers that hold them.
+  /// Tapes recorded before notice the change as one in place.
+  void set_data(const Tensor& source) const;
 
   /// As PyTorch prints it: values, aligned and summarised, then dtype and device where they are
   /// not the defaults.

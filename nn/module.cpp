@@ -1,0 +1,410 @@
+#include "nn/module.h"
+
+#include <cxxabi.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <ostream>
+#include <unordered_set>
+
+#include "autograd/grad_mode.h"
+#include "core/stream.h"
+#include "kernels/copy.h"
+#include "nn/zero_grad.h"
+
+namespace ferrite::nn {
+
+namespace {
+
+/// Above 0 while clone() copies objects in this thread.
+thread_local int cloning = 0;
+
+struct CloningGuard {
+  CloningGuard() { ++cloning; }
+  ~CloningGuard() { --cloning; }
+};
+
+/// A copy of values and layout, off the tape.
+Tensor deep_copy(const Tensor& t) {
+  Tensor out = empty_like(t);
+  kernels::copy(current_stream(t.device()), out, t);
+  if (t.requires_grad()) out.set_requires_grad();
+  return out;
+}
+
+std::string indent(std::string_view text) {
+  std::string out;
+  for (char c : text) {
+    out += c;
+    if (c == '\n') out += "  ";
+  }
+  return out;
+}
+
+std::string join(const std::vector<std::string>& parts, std::string_view separator) {
+  std::string out;
+  for (const std::string& part : parts) {
+    if (!out.empty()) out += separator;
+    out += part;
+  }
+  return out.empty() ? "none" : out;
+}
+
+std::string path(const std::string& prefix, const std::string& name) {
+  return prefix.empty() ? name : prefix + "." + name;
+}
+
+}  // namespace
+
+// ---- Registry
+
+Module::Module(const Module& other) : training_(other.training_) {
+  FERRITE_CHECK(cloning > 0, Error, "module",
+                "{} was copied; pass modules by reference, or make an independent one with clone()",
+                other.name());
+  registry_.reserve(other.registry_.size());
+  for (const Entry& e : other.registry_)
+    registry_.push_back({.name = e.name,
+                         .kind = e.kind,
+                         .offset = e.offset,
+                         .tensor = e.tensor ? std::make_unique<Tensor>(*e.tensor) : nullptr,
+                         .module = e.module ? e.module->copy() : nullptr});
+}
+
+std::unique_ptr<Module> Module::copy() const {
+  fail("clone", "{} does not derive from nn::Cloneable<{}>, so its type cannot be copied", name(),
+       name());
+}
+
+std::unique_ptr<Module> Module::clone() const {
+  std::unique_ptr<Module> module;
+  {
+    CloningGuard guard;
+    module = copy();
+  }
+  NoGradGuard guard;
+  Memo copies;
+  module->own_tensors(copies);
+  return module;
+}
+
+/// Replaces tensors that a copy shares with its original by copies of their own.
+void Module::own_tensors(Memo& copies) {
+  for (const Entry& e : registry_) {
+    if (e.kind == Kind::module) {
+      module_of(e).own_tensors(copies);
+      continue;
+    }
+    Tensor& tensor = tensor_of(e);
+    if (!tensor.defined()) continue;
+    Tensor& own = copies[tensor.impl()];
+    if (!own.defined()) {
+      own = deep_copy(tensor);
+      copies[own.impl()] = own;  // met again, in a shared module, it stays
+    }
+    tensor = own;
+  }
+}
+
+void Module::check_name(std::string_view name) const {
+  FERRITE_CHECK(!name.empty() && name.find('.') == std::string_view::npos, ValueError, "module",
+                "'{}' is no name for a part of {}: names are not empty and have no dots", name,
+                this->name());
+  for (const Entry& e : registry_)
+    FERRITE_CHECK(e.name != name, ValueError, "module", "{} has a part named '{}' already",
+                  this->name(), name);
+}
+
+std::ptrdiff_t Module::offset_of(const void* member, std::string_view name) const {
+  const auto* p = static_cast<const std::byte*>(member);
+  const std::span<const std::byte> object = memory();
+  FERRITE_CHECK(
+      object.empty() || (p >= object.data() && p < object.data() + object.size()), ValueError,
+      "module",
+      "'{}' is registered by reference but is not a member of {}; give it to the registry "
+      "(register_module(name, std::make_unique<...>), add_parameter, add_buffer)",
+      name, this->name());
+  return p - reinterpret_cast<const std::byte*>(this);
+}
+
+Tensor& Module::tensor_of(const Entry& e) const {
+  if (e.tensor) return *e.tensor;
+  const auto* at = reinterpret_cast<const std::byte*>(this) + e.offset;
+  return *const_cast<Tensor*>(reinterpret_cast<const Tensor*>(at));
+}
+
+Module& Module::module_of(const Entry& e) const {
+  if (e.module) return *e.module;
+  const auto* at = reinterpret_cast<const std::byte*>(this) + e.offset;
+  return *const_cast<Module*>(reinterpret_cast<const Module*>(at));
+}
+
+void Module::register_parameter(std::string name, Tensor& member, bool requires_grad) {
+  check_name(name);
+  const std::ptrdiff_t offset = offset_of(&member, name);
+  if (member.defined()) member.set_requires_grad(requires_grad);
+  registry_.push_back({.name = std::move(name), .kind = Kind::parameter, .offset = offset});
+}
+
+void Module::register_buffer(std::string name, Tensor& member, bool persistent) {
+  check_name(name);
+  const std::ptrdiff_t offset = offset_of(&member, name);
+  registry_.push_back({.name = std::move(name),
+                       .kind = persistent ? Kind::buffer : Kind::temporary_buffer,
+                       .offset = offset});
+}
+
+void Module::register_module(std::string name, Module& member) {
+  check_name(name);
+  const std::ptrdiff_t offset = offset_of(&member, name);
+  registry_.push_back({.name = std::move(name), .kind = Kind::module, .offset = offset});
+}
+
+void Module::add_module(std::string name, std::unique_ptr<Module> module) {
+  check_name(name);
+  FERRITE_CHECK(module != nullptr, ValueError, "module", "the module '{}' of {} is null", name,
+                this->name());
+  registry_.push_back({.name = std::move(name), .kind = Kind::module, .module = std::move(module)});
+}
+
+Tensor& Module::add_parameter(std::string name, Tensor parameter, bool requires_grad) {
+  check_name(name);
+  if (parameter.defined()) parameter.set_requires_grad(requires_grad);
+  registry_.push_back({.name = std::move(name),
+                       .kind = Kind::parameter,
+                       .tensor = std::make_unique<Tensor>(std::move(parameter))});
+  return *registry_.back().tensor;
+}
+
+Tensor& Module::add_buffer(std::string name, Tensor buffer, bool persistent) {
+  check_name(name);
+  registry_.push_back({.name = std::move(name),
+                       .kind = persistent ? Kind::buffer : Kind::temporary_buffer,
+                       .tensor = std::make_unique<Tensor>(std::move(buffer))});
+  return *registry_.back().tensor;
+}
+
+// ---- What it holds
+
+/// Calls f(path, kind, tensor) on all tensors, in PyTorch's order: a module's parameters, its
+/// buffers, then those of its children.
+template <class F>
+void Module::for_each_tensor(const std::string& prefix, F&& f) const {
+  for (bool parameters : {true, false})
+    for (const Entry& e : registry_)
+      if (e.kind != Kind::module && (e.kind == Kind::parameter) == parameters)
+        if (const Tensor& t = tensor_of(e); t.defined()) f(path(prefix, e.name), e.kind, t);
+  for (const Entry& e : registry_)
+    if (e.kind == Kind::module) module_of(e).for_each_tensor(path(prefix, e.name), f);
+}
+
+std::vector<NamedTensor> Module::named_tensors(bool parameters) const {
+  std::vector<NamedTensor> out;
+  std::unordered_set<const TensorImpl*> seen;
+  for_each_tensor("", [&](const std::string& name, Kind kind, const Tensor& t) {
+    if ((kind == Kind::parameter) == parameters && seen.insert(t.impl()).second)
+      out.emplace_back(name, t);
+  });
+  return out;
+}
+
+std::vector<NamedTensor> Module::named_parameters() const { return named_tensors(true); }
+std::vector<NamedTensor> Module::named_buffers() const { return named_tensors(false); }
+
+std::vector<Tensor> Module::parameters() const {
+  std::vector<Tensor> out;
+  for (auto& [name, tensor] : named_parameters()) out.push_back(std::move(tensor));
+  return out;
+}
+
+std::vector<Tensor> Module::buffers() const {
+  std::vector<Tensor> out;
+  for (auto& [name, tensor] : named_buffers()) out.push_back(std::move(tensor));
+  return out;
+}
+
+std::vector<NamedModule> Module::named_children() const {
+  std::vector<NamedModule> out;
+  for (const Entry& e : registry_)
+    if (e.kind == Kind::module) out.emplace_back(e.name, &module_of(e));
+  return out;
+}
+
+std::vector<Module*> Module::children() const {
+  std::vector<Module*> out;
+  for (const auto& [name, module] : named_children()) out.push_back(module);
+  return out;
+}
+
+std::vector<NamedModule> Module::named_modules() const {
+  std::vector<NamedModule> out;
+  std::unordered_set<const Module*> seen;
+  const auto visit = [&](const auto& self, const std::string& prefix, Module& module) -> void {
+    if (!seen.insert(&module).second) return;
+    out.emplace_back(prefix, &module);
+    for (const auto& [name, child] : module.named_children())
+      self(self, path(prefix, name), *child);
+  };
+  visit(visit, "", const_cast<Module&>(*this));
+  return out;
+}
+
+std::vector<Module*> Module::modules() const {
+  std::vector<Module*> out;
+  for (const auto& [name, module] : named_modules()) out.push_back(module);
+  return out;
+}
+
+std::int64_t Module::num_parameters() const {
+  std::int64_t count = 0;
+  for (const Tensor& p : parameters()) count += p.numel();
+  return count;
+}
+
+std::int64_t Module::num_trainable_parameters() const {
+  std::int64_t count = 0;
+  for (const Tensor& p : parameters())
+    if (p.requires_grad()) count += p.numel();
+  return count;
+}
+
+// ---- Saving and loading
+
+StateDict Module::state_dict() const {
+  StateDict dict;
+  for_each_tensor("", [&](const std::string& name, Kind kind, const Tensor& t) {
+    if (kind != Kind::temporary_buffer) dict.insert(name, t.detach());
+  });
+  return dict;
+}
+
+LoadReport Module::load_state_dict(const StateDict& dict, const LoadOptions& options) {
+  StateDict given;
+  for (const auto& [name, tensor] : dict)
+    given.insert(
+        name.starts_with(options.strip_prefix) ? name.substr(options.strip_prefix.size()) : name,
+        tensor);
+  LoadReport report;
+  std::vector<std::string> wrong;
+  const StateDict own = state_dict();
+  for (const auto& [name, tensor] : own) {
+    const auto found = given.find(name);
+    if (found == given.end())
+      report.missing.push_back(name);
+    else if (found->second.shape() != tensor.shape())
+      wrong.push_back(
+          fmt::format("{}: expected {}, got {}", name, tensor.shape(), found->second.shape()));
+  }
+  for (const auto& [name, tensor] : given)
+    if (!own.contains(name)) report.unexpected.push_back(name);
+  FERRITE_CHECK(wrong.empty(), ShapeError, "load_state_dict", "{} does not fit the dict: {}",
+                this->name(), join(wrong, "; "));
+  FERRITE_CHECK(!options.strict || report.complete(), ValueError, "load_state_dict",
+                "{} and the dict hold different names: missing from the dict: {}; unexpected in "
+                "it: {}. With .strict = false what there is of both is loaded",
+                this->name(), join(report.missing, ", "), join(report.unexpected, ", "));
+  NoGradGuard guard;
+  for (const auto& [name, tensor] : own)
+    if (const auto found = given.find(name); found != given.end()) tensor.copy_(found->second);
+  return report;
+}
+
+// ---- What is done to all of it
+
+Module& Module::apply(const std::function<void(Module&)>& f) {
+  std::unordered_set<const Module*> seen;
+  const auto visit = [&](const auto& self, Module& module) -> void {
+    if (!seen.insert(&module).second) return;
+    for (Module* child : module.children()) self(self, *child);
+    f(module);
+  };
+  visit(visit, *this);
+  return *this;
+}
+
+Module& Module::convert(const std::function<Tensor(const Tensor&)>& f) {
+  NoGradGuard guard;
+  const auto replace = [&](const Tensor& t) {
+    if (const Tensor converted = f(t.detach()); !converted.shares_storage(t)) t.set_data(converted);
+  };
+  for_each_tensor("", [&](const std::string&, Kind, const Tensor& t) {
+    replace(t);
+    if (const Tensor grad = t.grad(); grad.defined()) replace(grad);
+  });
+  return *this;
+}
+
+Module& Module::to(const Device& device, bool non_blocking) {
+  return convert([&](const Tensor& t) { return t.to(device, non_blocking); });
+}
+
+Module& Module::to(DType dtype) {
+  FERRITE_CHECK(is_floating(dtype), DTypeError, "to",
+                "modules compute in floating-point types, got {}", dtype);
+  return convert([&](const Tensor& t) { return is_floating(t.dtype()) ? t.to(dtype) : t; });
+}
+
+Module& Module::to(const Device& device, DType dtype) {
+  FERRITE_CHECK(is_floating(dtype), DTypeError, "to",
+                "modules compute in floating-point types, got {}", dtype);
+  return convert(
+      [&](const Tensor& t) { return is_floating(t.dtype()) ? t.to(device, dtype) : t.to(device); });
+}
+
+Module& Module::to(MemoryFormat format) {
+  return convert([&](const Tensor& t) { return t.dim() == 4 ? t.to(format) : t; });
+}
+
+Module& Module::train(bool on) {
+  training_ = on;
+  for (Module* child : children()) child->train(on);
+  return *this;
+}
+
+Module& Module::requires_grad_(bool on) {
+  for (const Tensor& p : parameters()) p.set_requires_grad(on);
+  return *this;
+}
+
+Module& Module::zero_grad(bool set_to_none) {
+  nn::zero_grad(parameters(), set_to_none);
+  return *this;
+}
+
+Tensor Module::forward(const Tensor&) {
+  fail("module", "{} has no forward() of one tensor", name());
+}
+
+// ---- What it looks like
+
+std::string Module::name_of(const std::type_info& type) {
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> text(
+      abi::__cxa_demangle(type.name(), nullptr, nullptr, &status), std::free);
+  std::string name = status == 0 ? text.get() : type.name();
+  name = name.substr(0, name.find('<'));
+  const std::size_t scope = name.rfind("::");
+  return scope == std::string::npos ? name : name.substr(scope + 2);
+}
+
+std::string Module::str() const {
+  std::vector<std::string> lines;
+  const std::string extra = extra_repr();
+  if (!extra.empty()) lines.push_back(indent(extra));
+  const std::vector<NamedModule> children = named_children();
+  if (children.empty() && extra.find('\n') == std::string::npos)
+    return fmt::format("{}({})", name(), extra);
+  for (const auto& [name, child] : children)
+    lines.push_back(fmt::format("({}): {}", name, indent(child->str())));
+  return fmt::format("{}(\n  {}\n)", name(), join(lines, "\n  "));
+}
+
+std::ostream& operator<<(std::ostream& out, const Module& module) {
+  const std::int64_t all = module.num_parameters(), trainable = module.num_trainable_parameters();
+  out << module.str() << "\n" << all << " parameters";
+  if (trainable != all) out << ", " << trainable << " of them trainable";
+  return out;
+}
+
+}  // namespace ferrite::nn
