@@ -1,4 +1,4 @@
-// Reading and writing by index, by mask and by position; padding.
+// Reading and writing by index and by mask.
 //
 // Indices are int64 (or int32) tensors on the device of the data. An index out of range is an
 // IndexError naming the value, its position and the dimension's size; it is thrown by the kernel,
@@ -7,7 +7,6 @@
 #pragma once
 
 #include <optional>
-#include <vector>
 
 #include "core/tensor.h"
 
@@ -17,7 +16,8 @@ namespace ferrite {
 /// and no larger sizes than x except along `dim`; the result has its shape.
 Tensor gather(const Tensor& x, int dim, const Tensor& index);
 /// x with out[index[i][j][k]][j][k] = source[i][j][k] (for dim 0). Where an index occurs more than
-/// once, the last source element in row-major order is the one that stays.
+/// once, the last source element in row-major order is the one that stays; the gradient of `source`
+/// takes all of them to have stayed, as PyTorch's does.
 Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& source);
 Tensor scatter(const Tensor& x, int dim, const Tensor& index, Scalar value);
 /// As scatter, but adds, in row-major order of the source: the same bits every time.
@@ -37,19 +37,6 @@ Tensor masked_select(const Tensor& x, const Tensor& mask);
 /// int64 [count, x.dim()]: the coordinates of elements that are not 0. Waits for the device.
 Tensor nonzero(const Tensor& x);
 
-enum class PadMode : std::uint8_t { constant, reflect, replicate, circular };
-/// Pads the last dimensions: pairs (before, after) from the last dimension backwards, as
-/// torch.nn.functional.pad. Negative amounts crop (constant only). reflect needs amounts below the
-/// size, circular at most it.
-Tensor pad(const Tensor& x, const std::vector<std::int64_t>& amounts,
-           PadMode mode = PadMode::constant, Scalar value = 0);
-
-/// Reverses the order along the dimensions.
-Tensor flip(const Tensor& x, const Shape& dims);
-/// Shifts along the dimensions, what leaves at the end coming back at the start. Without
-/// dimensions: of the flattened tensor.
-Tensor roll(const Tensor& x, const Shape& shifts, const Shape& dims = {});
-
 /// int64 [..., num_classes] with 1 at the class and 0 elsewhere. Without num_classes it is the
 /// largest class + 1, which waits for the device.
 Tensor one_hot(const Tensor& classes, std::int64_t num_classes = -1);
@@ -58,10 +45,5 @@ Tensor one_hot(const Tensor& classes, std::int64_t num_classes = -1);
 /// be negative) stays zero. Gradients of rows used more than once are added in order of position.
 Tensor embedding(const Tensor& indices, const Tensor& weight,
                  std::optional<std::int64_t> padding_idx = {});
-
-/// The lower (upper) triangle of the last two dimensions: zero where column > row + diagonal
-/// (column < row + diagonal).
-Tensor tril(const Tensor& x, std::int64_t diagonal = 0);
-Tensor triu(const Tensor& x, std::int64_t diagonal = 0);
 
 }  // namespace ferrite

@@ -1,0 +1,325 @@
+#include "kernels/cpu/index.h"
+
+#include <atomic>
+#include <cstring>
+
+#include "kernels/cpu/loops.h"
+
+namespace ferrite::kernels::cpu {
+
+namespace {
+
+/// Calls body.operator()<Word>() with a word as large as an element: moving needs no arithmetic.
+template <class Body>
+void dispatch_words(DType dtype, Body&& body) {
+  switch (itemsize(dtype)) {
+    case 1:
+      return body.template operator()<std::uint8_t>();
+    case 2:
+      return body.template operator()<std::uint16_t>();
+    case 4:
+      return body.template operator()<std::uint32_t>();
+    default:
+      return body.template operator()<std::uint64_t>();
+  }
+}
+
+/// Remembers, from any thread, that an index was out of range.
+class RangeCheck {
+ public:
+  explicit RangeCheck(std::int64_t size) : size_(static_cast<std::uint64_t>(size)) {}
+  bool fits(std::int64_t value) {
+    if (static_cast<std::uint64_t>(value) < size_) [[likely]]
+      return true;
+    failed_.store(true, std::memory_order_relaxed);
+    return false;
+  }
+  /// Throws for the first bad value in row-major order, so that the message is always the same.
+  void finish(const char* op, const View& index, int dim) const {
+    if (!failed_.load(std::memory_order_relaxed)) return;
+    for (std::int64_t i = 0; i < index.numel; ++i) {
+      Shape position = Shape::filled(index.ndim, 0);
+      std::int64_t rest = i, offset = 0;
+      for (int d = index.ndim - 1; d >= 0; --d) {
+        position[d] = rest % index.sizes[d];
+        rest /= index.sizes[d];
+        offset += position[d] * index.strides[d];
+      }
+      const std::int64_t value = index.as<std::int64_t>()[offset];
+      if (static_cast<std::uint64_t>(value) >= size_)
+        fail<IndexError>(op, "index {} at position {} is out of range for dimension {} of size {}",
+                         value, position, dim, size_);
+    }
+  }
+
+ private:
+  std::uint64_t size_;
+  std::atomic<bool> failed_{false};
+};
+
+/// `x` with the sizes of `like` and no step along `dim`: the bases that indices count from.
+View bases(const View& x, const View& like, int dim) {
+  View v = x;
+  std::copy_n(like.sizes, like.ndim, v.sizes);
+  v.numel = like.numel;
+  v.strides[dim] = 0;
+  return v;
+}
+
+/// Calls each(base, index offset, source offset) for every element of `index`: elements that differ
+/// in another dimension than `dim` on several threads, those along `dim` in order.
+template <class Each>
+void for_each_in_order(const View& out, const View& index, const View& source, int dim,
+                       Each&& each) {
+  View o = bases(out, index, dim), i = index, s = bases(source, index, dim);
+  const std::int64_t length = index.sizes[dim];
+  const std::int64_t i_step = index.strides[dim], s_step = source.strides[dim];
+  for (View* v : {&o, &i, &s}) v->sizes[dim] = 1, v->numel = index.numel / length;
+  const std::int64_t grain = std::max<std::int64_t>(64, kElementGrain / length);
+  for_each_run<3>(
+      {&o, &i, &s},
+      [&](const auto& at, const auto& step, std::int64_t n) {
+        // The dimension with the smaller steps is the inner loop.
+        if (step[1] <= i_step) {
+          for (std::int64_t k = 0; k < length; ++k)
+            for (std::int64_t j = 0; j < n; ++j)
+              each(at[0] + j * step[0], at[1] + j * step[1] + k * i_step,
+                   at[2] + j * step[2] + k * s_step);
+        } else {
+          for (std::int64_t j = 0; j < n; ++j)
+            for (std::int64_t k = 0; k < length; ++k)
+              each(at[0] + j * step[0], at[1] + j * step[1] + k * i_step,
+                   at[2] + j * step[2] + k * s_step);
+        }
+      },
+      grain);
+}
+
+/// A 1-dimensional index as one of all dimensions of `like`.
+View broadcast_index(const View& index, const View& like, int dim) {
+  View v = like;
+  v.data = index.data;
+  v.dtype = index.dtype;
+  std::fill_n(v.strides, v.ndim, std::int64_t{0});
+  v.strides[dim] = index.strides[0];
+  return v;
+}
+
+}  // namespace
+
+void gather(const char* op, const View& out, const View& x, const View& index, int dim) {
+  if (out.numel == 0) return;
+  RangeCheck check(x.sizes[dim]);
+  const View base = bases(x, index, dim);
+  const std::int64_t x_step = x.strides[dim];
+  const std::int64_t* ids = index.as<std::int64_t>();
+  dispatch_words(out.dtype, [&]<class Word>() {
+    Word* o = out.as<Word>();
+    const Word* from = x.as<Word>();
+    for_each_run<3>({&out, &index, &base},
+                    [&, o, from](const auto& at, const auto& step, std::int64_t n) {
+                      for (std::int64_t i = 0; i < n; ++i) {
+                        const std::int64_t id = ids[at[1] + i * step[1]];
+                        if (check.fits(id))
+                          o[at[0] + i * step[0]] = from[at[2] + i * step[2] + id * x_step];
+                      }
+                    });
+  });
+  check.finish(op, index, dim);
+}
+
+void scatter(const char* op, const View& out, const View& index, const View& source, int dim) {
+  if (index.numel == 0) return;
+  RangeCheck check(out.sizes[dim]);
+  const std::int64_t o_step = out.strides[dim];
+  const std::int64_t* ids = index.as<std::int64_t>();
+  dispatch_words(out.dtype, [&]<class Word>() {
+    Word* o = out.as<Word>();
+    const Word* from = source.as<Word>();
+    for_each_in_order(out, index, source, dim, [&, o, from](auto base, auto i, auto s) {
+      if (check.fits(ids[i])) o[base + ids[i] * o_step] = from[s];
+    });
+  });
+  check.finish(op, index, dim);
+}
+
+void scatter_add(const char* op, const View& out, const View& index, const View& source, int dim) {
+  if (index.numel == 0) return;
+  RangeCheck check(out.sizes[dim]);
+  const std::int64_t o_step = out.strides[dim];
+  const std::int64_t* ids = index.as<std::int64_t>();
+  dispatch_types<float, double, std::int64_t, std::int32_t, std::uint8_t>(
+      out.dtype, op, [&]<class T>() {
+        T* o = out.as<T>();
+        const T* from = source.as<T>();
+        for_each_in_order(out, index, source, dim, [&, o, from](auto base, auto i, auto s) {
+          if (!check.fits(ids[i])) return;
+          T& to = o[base + ids[i] * o_step];
+          to = static_cast<T>(to + from[s]);
+        });
+      });
+  check.finish(op, index, dim);
+}
+
+void index_select(const char* op, const View& out, const View& x, const View& index, int dim) {
+  if (out.numel == 0) return;
+  if (!out.is_contiguous() || !x.is_contiguous()) {
+    // Along an index that all lanes share, gather's check would name a position in the result.
+    RangeCheck check(x.sizes[dim]);
+    for (std::int64_t k = 0; k < index.numel; ++k)
+      check.fits(index.as<std::int64_t>()[k * index.strides[0]]);
+    check.finish(op, index, dim);
+    gather(op, out, x, broadcast_index(index, out, dim), dim);
+    return;
+  }
+  RangeCheck check(x.sizes[dim]);
+  std::int64_t block = static_cast<std::int64_t>(itemsize(out.dtype));
+  for (int d = dim + 1; d < out.ndim; ++d) block *= out.sizes[d];
+  const std::int64_t count = out.sizes[dim];
+  const std::int64_t* ids = index.as<std::int64_t>();
+  dispatch_words(out.dtype, [&]<class Word>() {
+    const std::int64_t words = block / static_cast<std::int64_t>(sizeof(Word));
+    const std::int64_t blocks = out.numel / words;
+    parallel_for(blocks, std::max<std::int64_t>(1, kElementGrain / words),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t b = begin; b < end; ++b) {
+                     const std::int64_t id = ids[b % count * index.strides[0]];
+                     if (!check.fits(id)) continue;
+                     Word* to = out.as<Word>() + b * words;
+                     const Word* from = x.as<Word>() + (b / count * x.sizes[dim] + id) * words;
+                     if (words == 1)
+                       *to = *from;
+                     else
+                       std::memcpy(to, from, static_cast<std::size_t>(block));
+                   }
+                 });
+  });
+  check.finish(op, index, dim);
+}
+
+namespace {
+
+template <class T, class S>
+void add_slices(const View& out, const View& index, const View& source, int dim, T alpha,
+                RangeCheck& check) {
+  View o = bases(out, source, dim), s = bases(source, source, dim);
+  const std::int64_t length = index.numel, i_step = index.strides[0];
+  const std::int64_t o_step = out.strides[dim], s_step = source.strides[dim];
+  for (View* v : {&o, &s}) v->sizes[dim] = 1, v->numel = source.numel / length;
+  const std::int64_t* ids = index.as<std::int64_t>();
+  const std::int64_t grain = std::max<std::int64_t>(64, kElementGrain / length);
+  for_each_run<2>(
+      {&o, &s},
+      [&](const auto& at, const auto& step, std::int64_t n) {
+        for (std::int64_t k = 0; k < length; ++k) {
+          const std::int64_t id = ids[k * i_step];
+          if (!check.fits(id)) continue;
+          T* to = out.as<T>() + at[0] + id * o_step;
+          const S* from = source.as<S>() + at[1] + k * s_step;
+          const auto add = [&](std::int64_t i, std::int64_t j) {
+            to[i] = static_cast<T>(to[i] + alpha * static_cast<T>(from[j]));
+          };
+          if (step[0] == 1 && step[1] == 1) {
+#pragma GCC ivdep
+            for (std::int64_t i = 0; i < n; ++i) add(i, i);
+          } else {
+            for (std::int64_t i = 0; i < n; ++i) add(i * step[0], i * step[1]);
+          }
+        }
+      },
+      grain);
+}
+
+}  // namespace
+
+void index_add(const char* op, const View& out, const View& index, const View& source, int dim,
+               Scalar alpha) {
+  if (source.numel == 0) return;
+  RangeCheck check(out.sizes[dim]);
+  dispatch_types<float, double, std::int64_t, std::int32_t, std::uint8_t>(
+      out.dtype, op, [&]<class T>() {
+        const T a = alpha.to<T>();
+        if constexpr (std::is_same_v<T, float>) {
+          if (source.dtype == kFloat16)
+            return add_slices<float, Half>(out, index, source, dim, a, check);
+          if (source.dtype == kBFloat16)
+            return add_slices<float, BFloat16>(out, index, source, dim, a, check);
+        }
+        add_slices<T, T>(out, index, source, dim, a, check);
+      });
+  check.finish(op, index, dim);
+}
+
+void masked_fill(const View& out, const View& x, const View& mask, Scalar value) {
+  dispatch_all(out.dtype, "masked_fill", [&]<class T>() {
+    const T v = value.to<T>();
+    dispatch_words(out.dtype, [&]<class Word>() {
+      if constexpr (sizeof(Word) == sizeof(T)) {
+        Word word;
+        std::memcpy(&word, &v, sizeof word);
+        map<Word, Word, std::uint8_t>(out, x, mask,
+                                      [word](Word old, std::uint8_t m) { return m ? word : old; });
+      }
+    });
+  });
+}
+
+void count_nonzero(const View& out, const View& x) {
+  std::atomic<std::int64_t> total{0};
+  dispatch_all(x.dtype, "nonzero", [&]<class T>() {
+    for_each_run<1>({&x}, [&](const auto& at, const auto& step, std::int64_t n) {
+      const T* p = x.as<T>() + at[0];
+      std::int64_t count = 0;
+      for (std::int64_t i = 0; i < n; ++i)
+        count += static_cast<Compute<T>>(p[i * step[0]]) != Compute<T>(0);
+      total.fetch_add(count, std::memory_order_relaxed);
+    });
+  });
+  *out.as<std::int64_t>() = total.load();
+}
+
+void nonzero(const View& out, const View& x) {
+  std::int64_t* o = out.as<std::int64_t>();
+  dispatch_all(x.dtype, "nonzero", [&]<class T>() {
+    Shape index = Shape::filled(x.ndim, 0);
+    const T* p = x.as<T>();
+    for (std::int64_t i = 0; i < x.numel; ++i) {
+      if (static_cast<Compute<T>>(*p) != Compute<T>(0))
+        o = std::copy(index.begin(), index.end(), o);
+      for (int d = x.ndim - 1; d >= 0; --d) {
+        p += x.strides[d];
+        if (++index[d] < x.sizes[d]) break;
+        p -= x.strides[d] * x.sizes[d];
+        index[d] = 0;
+      }
+    }
+  });
+}
+
+void triangle(const View& out, const View& x, Triangle part, std::int64_t diagonal) {
+  if (out.numel == 0) return;
+  const std::int64_t rows = x.sizes[x.ndim - 2], cols = x.sizes[x.ndim - 1];
+  const auto size = itemsize(x.dtype);
+  const std::int64_t shift = std::clamp(diagonal, -rows - 1, cols + 1);
+  parallel_for(x.numel / cols, std::max<std::int64_t>(1, kElementGrain / cols),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t r = begin; r < end; ++r) {
+                   char* to = out.as<char>() + static_cast<std::size_t>(r * cols) * size;
+                   const char* from = x.as<char>() + static_cast<std::size_t>(r * cols) * size;
+                   // The first column right of the lower triangle, or of the upper one.
+                   const std::int64_t edge = std::clamp<std::int64_t>(
+                       r % rows + shift + (part == Triangle::lower), 0, cols);
+                   const std::size_t left = static_cast<std::size_t>(edge) * size;
+                   const std::size_t right = static_cast<std::size_t>(cols - edge) * size;
+                   if (part == Triangle::lower) {
+                     std::memcpy(to, from, left);
+                     std::memset(to + left, 0, right);
+                   } else {
+                     std::memset(to, 0, left);
+                     std::memcpy(to + left, from + left, right);
+                   }
+                 }
+               });
+}
+
+}  // namespace ferrite::kernels::cpu

@@ -1,0 +1,394 @@
+#include "ops/index.h"
+
+#include <algorithm>
+
+#include "autograd/record.h"
+#include "core/views.h"
+#include "kernels/copy.h"
+#include "kernels/elementwise.h"
+#include "kernels/index.h"
+#include "ops/arithmetic.h"
+#include "ops/copy.h"
+#include "ops/promotion.h"
+#include "ops/reduce.h"
+#include "ops/views.h"
+
+namespace ferrite {
+
+using autograd::Gradients;
+using autograd::Needs;
+using autograd::record;
+using autograd::recording;
+using autograd::Saved;
+
+namespace {
+
+/// Checks device and dtype of an index and makes it int64.
+Tensor checked_index(const Tensor& index, const Tensor& x, const char* op) {
+  FERRITE_CHECK(x.defined() && index.defined(), ValueError, op, "expected two tensors, got {}, {}",
+                x.describe(), index.describe());
+  FERRITE_CHECK(index.dtype() == kInt64 || index.dtype() == kInt32, DTypeError, op,
+                "expected an index of int64 or int32, got {}", index.describe());
+  FERRITE_CHECK(index.device() == x.device(), DeviceError, op,
+                "the tensor is on {}, the index on {}; move one with to(device)", x.device(),
+                index.device());
+  return index.to(kInt64);
+}
+
+/// A 0-dimensional tensor counts as one of one element.
+Tensor at_least_1d(const Tensor& t) { return t.dim() == 0 ? t.reshape({1}) : t; }
+
+/// Throws unless `index` fits inside `x` in every dimension but `dim` (-1: in all of them).
+void check_fits(const Tensor& index, const Tensor& x, int dim, const char* what, const char* op) {
+  bool fits = index.dim() == x.dim();
+  for (int d = 0; fits && d < x.dim(); ++d) fits = d == dim || index.shape()[d] <= x.shape()[d];
+  FERRITE_CHECK(fits || index.numel() == 0, ShapeError, op,
+                "an index of {} does not fit {} of {}{}", index.shape(), what, x.shape(),
+                dim < 0 ? "" : fmt::format(" outside dimension {}", dim));
+}
+
+void check_like(const Tensor& source, const Tensor& x, const char* op) {
+  FERRITE_CHECK(source.defined(), ValueError, op, "the source is undefined");
+  FERRITE_CHECK(source.dtype() == x.dtype(), DTypeError, op,
+                "the tensor is {}, the source {}; convert one with to(dtype)", x.dtype(),
+                source.dtype());
+  FERRITE_CHECK(source.device() == x.device(), DeviceError, op,
+                "the tensor is on {}, the source on {}; move one with to(device)", x.device(),
+                source.device());
+}
+
+Tensor zeros(const Shape& shape, DType dtype, const Device& device) {
+  Tensor out = empty(shape, {.dtype = dtype, .device = device});
+  kernels::fill(current_stream(device), out, 0);
+  return out;
+}
+
+/// What sums are held in: float32 for the 16-bit types.
+DType sum_type(DType dtype) { return dtype == kFloat16 || dtype == kBFloat16 ? kFloat32 : dtype; }
+
+/// The part of `source` that `index` covers.
+Tensor covered(const Tensor& source, const Tensor& index) {
+  Tensor part = source;
+  for (int d = 0; d < source.dim(); ++d)
+    if (part.shape()[d] != index.shape()[d]) part = part.narrow(d, 0, index.shape()[d]);
+  return part;
+}
+
+/// x (undefined: zeros of `shape`) with the source added by `add`, summed in sum_type.
+template <class Add>
+Tensor accumulate(const Tensor& x, const Shape& shape, DType dtype, const Device& device,
+                  Add&& add) {
+  NoGradGuard guard;
+  const DType wide = sum_type(dtype);
+  Tensor out;
+  if (!x.defined())
+    out = zeros(shape, wide, device);
+  else
+    out = x.dtype() == wide ? x.clone(kContiguous) : x.to(wide);
+  add(out);
+  return out.to(dtype);
+}
+
+}  // namespace
+
+// ---- gather, scatter
+
+namespace {
+
+/// The gradient of gather: zeros with `grad` added where it was read.
+Tensor gather_back(const Tensor& grad, const Shape& shape, int dim, const Tensor& index) {
+  Tensor out = accumulate({}, shape, grad.dtype(), grad.device(), [&](const Tensor& sum) {
+    kernels::scatter_add(current_stream(sum.device()), "gather_backward", sum, index,
+                         grad.to(sum.dtype()), dim);
+  });
+  if (recording(grad))
+    record(out, "gather_backward", {grad}, [dim, index = Saved(index)](const Tensor& g, Needs) {
+      return g.gather(dim, index.get());
+    });
+  return out;
+}
+
+}  // namespace
+
+Tensor Tensor::gather(int dim, const Tensor& index) const {
+  const Tensor ids = checked_index(index, *this, "gather");
+  if (this->dim() == 0 || index.dim() == 0) {
+    FERRITE_CHECK(this->dim() <= 1 && index.dim() <= 1, ShapeError, "gather",
+                  "an index of {} for a tensor of {}", index.shape(), shape());
+    return at_least_1d(*this).gather(dim, at_least_1d(ids)).reshape(index.shape());
+  }
+  const int d = normalize_dim(dim, this->dim(), "gather");
+  check_fits(ids, *this, d, "a tensor", "gather");
+  Tensor out = empty(ids.shape(), {.dtype = dtype(), .device = device()});
+  if (out.numel() > 0) kernels::gather(current_stream(device()), "gather", out, *this, ids, d);
+  if (recording(*this))
+    record(out, "gather", {*this},
+           [d, shape = shape(), ids = Saved(ids)](const Tensor& grad, Needs) {
+             return gather_back(grad, shape, d, ids.get());
+           });
+  return out;
+}
+
+Tensor gather(const Tensor& x, int dim, const Tensor& index) { return x.gather(dim, index); }
+
+Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& source) {
+  const Tensor ids = checked_index(index, x, "scatter");
+  check_like(source, x, "scatter");
+  if (x.dim() == 0)
+    return scatter(x.reshape({1}), dim, at_least_1d(ids), at_least_1d(source)).reshape({});
+  const int d = normalize_dim(dim, x.dim(), "scatter");
+  check_fits(ids, x, d, "a tensor", "scatter");
+  check_fits(ids, source, -1, "a source", "scatter");
+  if (ids.numel() == 0) return x.clone();
+  const Tensor part = covered(source, ids);
+  Tensor out = no_grad([&] { return x.clone(); });
+  kernels::scatter(current_stream(out.device()), "scatter", out, ids, part, d);
+  if (recording(x, part))
+    record(out, "scatter", {x, part},
+           [d, ids = Saved(ids)](const Tensor& grad, Needs needs) -> Gradients {
+             return {needs[0] ? scatter(grad, d, ids.get(), 0) : Tensor(),
+                     needs[1] ? grad.gather(d, ids.get()) : Tensor()};
+           });
+  return out;
+}
+
+Tensor scatter(const Tensor& x, int dim, const Tensor& index, Scalar value) {
+  const Tensor ids = checked_index(index, x, "scatter");
+  if (x.dim() == 0) return scatter(x.reshape({1}), dim, at_least_1d(ids), value).reshape({});
+  const int d = normalize_dim(dim, x.dim(), "scatter");
+  check_fits(ids, x, d, "a tensor", "scatter");
+  Tensor out = no_grad([&] { return x.clone(); });
+  if (ids.numel() > 0) {
+    Tensor one = empty({}, {.dtype = x.dtype(), .device = x.device()});
+    kernels::fill(current_stream(x.device()), one, value);
+    const Tensor source = geometry::apply(one, geometry::expand(one, ids.shape()));
+    kernels::scatter(current_stream(x.device()), "scatter", out, ids, source, d);
+  }
+  if (recording(x))
+    record(out, "scatter", {x}, [d, ids = Saved(ids)](const Tensor& grad, Needs) {
+      return scatter(grad, d, ids.get(), 0);
+    });
+  return out;
+}
+
+Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& source) {
+  const Tensor ids = checked_index(index, x, "scatter_add");
+  check_like(source, x, "scatter_add");
+  if (x.dim() == 0)
+    return scatter_add(x.reshape({1}), dim, at_least_1d(ids), at_least_1d(source)).reshape({});
+  const int d = normalize_dim(dim, x.dim(), "scatter_add");
+  check_fits(ids, x, d, "a tensor", "scatter_add");
+  check_fits(ids, source, -1, "a source", "scatter_add");
+  if (ids.numel() == 0) return x.clone();
+  const Tensor part = covered(source, ids);
+  Tensor out = accumulate(x, x.shape(), x.dtype(), x.device(), [&](const Tensor& sum) {
+    kernels::scatter_add(current_stream(sum.device()), "scatter_add", sum, ids,
+                         part.to(sum.dtype()), d);
+  });
+  if (recording(x, part))
+    record(out, "scatter_add", {x, part},
+           [d, ids = Saved(ids)](const Tensor& grad, Needs needs) -> Gradients {
+             return {grad, needs[1] ? grad.gather(d, ids.get()) : Tensor()};
+           });
+  return out;
+}
+
+// ---- index_select, index_add
+
+namespace {
+
+/// The gradient of index_select: zeros with the slices of `grad` added where they were read.
+Tensor index_select_back(const Tensor& grad, const Shape& shape, int dim, const Tensor& index) {
+  Tensor out = accumulate({}, shape, grad.dtype(), grad.device(), [&](const Tensor& sum) {
+    kernels::index_add(current_stream(sum.device()), "index_select_backward", sum, index, grad, dim,
+                       1);
+  });
+  if (recording(grad))
+    record(out, "index_select_backward", {grad},
+           [dim, index = Saved(index)](const Tensor& g, Needs) {
+             return g.index_select(dim, index.get());
+           });
+  return out;
+}
+
+void check_1d(const Tensor& index, const char* op) {
+  FERRITE_CHECK(index.dim() <= 1, ShapeError, op, "expected an index of 1 dimension, got {}",
+                index.shape());
+}
+
+}  // namespace
+
+Tensor Tensor::index_select(int dim, const Tensor& index) const {
+  const Tensor ids = at_least_1d(checked_index(index, *this, "index_select"));
+  check_1d(index, "index_select");
+  if (this->dim() == 0) {
+    FERRITE_CHECK(ids.numel() == 1, ShapeError, "index_select",
+                  "a 0-dimensional tensor takes an index of 1 element, got {}", ids.numel());
+    return reshape({1}).index_select(dim, ids).reshape({});
+  }
+  const int d = normalize_dim(dim, this->dim(), "index_select");
+  Shape out_shape = shape();
+  out_shape[d] = ids.numel();
+  Tensor out = empty(out_shape, {.dtype = dtype(), .device = device()});
+  if (out.numel() > 0)
+    kernels::index_select(current_stream(device()), "index_select", out, *this, ids, d);
+  if (recording(*this))
+    record(out, "index_select", {*this},
+           [d, shape = shape(), ids = Saved(ids)](const Tensor& grad, Needs) {
+             return index_select_back(grad, shape, d, ids.get());
+           });
+  return out;
+}
+
+Tensor index_select(const Tensor& x, int dim, const Tensor& index) {
+  return x.index_select(dim, index);
+}
+
+Tensor index_add(const Tensor& x, int dim, const Tensor& index, const Tensor& source,
+                 Scalar alpha) {
+  const Tensor ids = at_least_1d(checked_index(index, x, "index_add"));
+  check_1d(index, "index_add");
+  check_like(source, x, "index_add");
+  if (x.dim() == 0)
+    return index_add(x.reshape({1}), dim, ids, at_least_1d(source), alpha).reshape({});
+  const int d = normalize_dim(dim, x.dim(), "index_add");
+  Shape expected = x.shape();
+  expected[d] = ids.numel();
+  const bool one_slice = source.dim() == 0 && expected.numel() == 1;
+  FERRITE_CHECK(source.shape() == expected || one_slice, ShapeError, "index_add",
+                "expected a source of {} for {} indices, got {}", expected, ids.numel(),
+                source.shape());
+  const Tensor part = one_slice ? source.reshape(expected) : source;
+  Tensor out = accumulate(x, x.shape(), x.dtype(), x.device(), [&](const Tensor& sum) {
+    kernels::index_add(current_stream(sum.device()), "index_add", sum, ids, part, d, alpha);
+  });
+  if (recording(x, part))
+    record(out, "index_add", {x, part},
+           [d, ids = Saved(ids), alpha](const Tensor& grad, Needs needs) -> Gradients {
+             return {grad, needs[1] ? grad.index_select(d, ids.get()) * alpha : Tensor()};
+           });
+  return out;
+}
+
+// ---- Masks
+
+namespace {
+
+void check_mask(const Tensor& mask, const Tensor& x, const char* op) {
+  FERRITE_CHECK(x.defined() && mask.defined(), ValueError, op, "expected two tensors, got {}, {}",
+                x.describe(), mask.describe());
+  FERRITE_CHECK(mask.dtype() == kBool, DTypeError, op, "expected a bool mask, got {}",
+                mask.describe());
+  ops::check_same_device(x, mask, op);
+}
+
+}  // namespace
+
+Tensor Tensor::masked_fill(const Tensor& mask, Scalar value) const {
+  check_mask(mask, *this, "masked_fill");
+  const Shape full = broadcast_shapes(shape(), mask.shape(), "masked_fill");
+  if (full != shape()) return expand(full).masked_fill(mask, value);
+  Tensor out = empty_like(*this);
+  kernels::masked_fill(current_stream(device()), out, *this,
+                       ops::operand(mask, kBool, full, device()), value);
+  if (recording(*this))
+    record(out, "masked_fill", {*this}, [mask = Saved(mask)](const Tensor& grad, Needs) {
+      return grad.masked_fill(mask.get(), 0);
+    });
+  return out;
+}
+
+const Tensor& Tensor::masked_fill_(const Tensor& mask, Scalar value) const {
+  check_mask(mask, *this, "masked_fill_");
+  FERRITE_CHECK(broadcast_shapes(shape(), mask.shape(), "masked_fill_") == shape(), ShapeError,
+                "masked_fill_", "a mask of {} is larger than the tensor of {}", mask.shape(),
+                shape());
+  autograd::check_inplace(*this, "masked_fill_");
+  kernels::masked_fill(current_stream(device()), *this, *this,
+                       ops::operand(mask, kBool, shape(), device()), value);
+  autograd::changed_inplace(*this, "masked_fill_");
+  if (recording(*this))
+    autograd::record_inplace(*this, "masked_fill_", {*this},
+                             [mask = Saved(mask)](const Tensor& grad, Needs) {
+                               return grad.masked_fill(mask.get(), 0);
+                             });
+  return *this;
+}
+
+Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value) {
+  return x.masked_fill(mask, value);
+}
+
+Tensor nonzero(const Tensor& x) {
+  FERRITE_CHECK(x.defined(), ValueError, "nonzero", "the tensor is undefined");
+  const Stream stream = current_stream(x.device());
+  Tensor count = empty({}, {.dtype = kInt64, .device = x.device()});
+  kernels::count_nonzero(stream, count, x);
+  Tensor out =
+      empty({count.item<std::int64_t>(), x.dim()}, {.dtype = kInt64, .device = x.device()});
+  kernels::nonzero(stream, out, x);
+  return out;
+}
+
+Tensor masked_select(const Tensor& x, const Tensor& mask) {
+  check_mask(mask, x, "masked_select");
+  const Shape full = broadcast_shapes(x.shape(), mask.shape(), "masked_select");
+  const Tensor positions = nonzero(ops::operand(mask, kBool, full, x.device()).reshape({-1}));
+  return x.expand(full).reshape({full.numel()}).index_select(0, positions.select(1, 0));
+}
+
+// ---- one_hot, embedding
+
+Tensor one_hot(const Tensor& classes, std::int64_t num_classes) {
+  const Tensor ids = checked_index(classes, classes, "one_hot");
+  if (num_classes < 0) {
+    const auto values = ids.to_vector<std::int64_t>();
+    FERRITE_CHECK(!values.empty(), ValueError, "one_hot",
+                  "an empty tensor has no largest class; give num_classes");
+    num_classes = std::ranges::max(values) + 1;
+  }
+  FERRITE_CHECK(num_classes > 0, ValueError, "one_hot", "expected 1 class or more, got {}",
+                num_classes);
+  Shape shape = classes.shape();
+  shape.push_back(num_classes);
+  const Tensor out = zeros(shape, kInt64, classes.device());
+  if (out.numel() == 0) return out;
+  const Tensor at = geometry::apply(ids, geometry::unsqueeze(ids, -1));
+  const Tensor one = empty({}, {.dtype = kInt64, .device = classes.device()});
+  const Stream stream = current_stream(classes.device());
+  kernels::fill(stream, one, 1);
+  kernels::scatter(stream, "one_hot", out, at,
+                   geometry::apply(one, geometry::expand(one, at.shape())), classes.dim());
+  return out;
+}
+
+Tensor embedding(const Tensor& indices, const Tensor& weight,
+                 std::optional<std::int64_t> padding_idx) {
+  const Tensor ids = checked_index(indices, weight, "embedding").reshape({-1});
+  FERRITE_CHECK(weight.dim() == 2, ShapeError, "embedding",
+                "expected a weight of 2 dimensions (num_embeddings, width), got {}",
+                weight.shape());
+  const std::int64_t rows = weight.shape()[0], width = weight.shape()[1];
+  std::int64_t pad = -1;
+  if (padding_idx) {
+    FERRITE_CHECK(*padding_idx >= -rows && *padding_idx < rows, IndexError, "embedding",
+                  "padding_idx {} is out of range for {} embeddings", *padding_idx, rows);
+    pad = *padding_idx < 0 ? *padding_idx + rows : *padding_idx;
+  }
+  Tensor out = no_grad([&] { return weight.index_select(0, ids); });
+  if (recording(weight))
+    record(out, "embedding", {weight},
+           [ids = Saved(ids), pad, shape = weight.shape()](const Tensor& grad, Needs) {
+             const Tensor index = ids.get();
+             if (pad < 0) return index_select_back(grad, shape, 0, index);
+             const Tensor is_pad = empty(index.shape(), {.dtype = kBool, .device = index.device()});
+             kernels::binary(current_stream(index.device()), kernels::BinaryOp::eq, is_pad, index,
+                             Scalar(pad));
+             return index_select_back(grad.masked_fill(is_pad.unsqueeze(1), 0), shape, 0, index);
+           });
+  Shape shape = indices.shape();
+  shape.push_back(width);
+  return out.reshape(shape);
+}
+
+}  // namespace ferrite

@@ -1,0 +1,28 @@
+// Padding, and copies in another order.
+#pragma once
+
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace ferrite {
+
+enum class PadMode : std::uint8_t { constant, reflect, replicate, circular };
+/// Pads the last dimensions: pairs (before, after) from the last dimension backwards, as
+/// torch.nn.functional.pad. Negative amounts crop (constant only). reflect needs amounts below the
+/// size, circular at most it.
+Tensor pad(const Tensor& x, const std::vector<std::int64_t>& amounts,
+           PadMode mode = PadMode::constant, Scalar value = 0);
+
+/// Reverses the order along the dimensions.
+Tensor flip(const Tensor& x, const Shape& dims);
+/// Shifts along the dimensions, what leaves at the end coming back at the start. Without
+/// dimensions: of the flattened tensor.
+Tensor roll(const Tensor& x, const Shape& shifts, const Shape& dims = {});
+
+/// The lower (upper) triangle of the last two dimensions: zero where column > row + diagonal
+/// (column < row + diagonal).
+Tensor tril(const Tensor& x, std::int64_t diagonal = 0);
+Tensor triu(const Tensor& x, std::int64_t diagonal = 0);
+
+}  // namespace ferrite
