@@ -1,0 +1,32 @@
+// Random numbers: element i (in row-major order) of a call is a pure function of the Philox seed,
+// the offset and i. `out` is contiguous; blocks_for() tells how many Philox blocks a call uses.
+#pragma once
+
+#include "core/generator.h"
+#include "kernels/view.h"
+
+namespace ferrite::kernels {
+
+/// Blocks of four words for `numel` elements: one a four, of float64 and integers one a two.
+inline std::uint64_t random_blocks(std::int64_t numel, DType dtype) {
+  const auto n = static_cast<std::uint64_t>(numel);
+  return itemsize(dtype) <= 4 && is_floating(dtype) ? (n + 3) / 4 : (n + 1) / 2;
+}
+
+/// Floating types: uniform in [low, high).
+void uniform(const Stream& stream, const View& out, PhiloxState state, double low, double high);
+/// Floating types: normal, by Box-Muller ("A Note on the Generation of Random Normal Deviates",
+/// 1958).
+void normal(const Stream& stream, const View& out, PhiloxState state, double mean, double std);
+/// Any type: integers uniform in [low, high), from 64 random bits each.
+void random_integers(const Stream& stream, const View& out, PhiloxState state, std::int64_t low,
+                     std::int64_t high);
+/// Any type: 1 with probability `p`, else 0. Uses random_blocks(numel, kFloat32).
+void bernoulli(const Stream& stream, const View& out, PhiloxState state, double p);
+/// 1 with probability p[i]. `p`: contiguous, of dtype of `out` where that is floating, else
+/// float32.
+void bernoulli(const Stream& stream, const View& out, PhiloxState state, const View& p);
+/// int64: 0..n-1 in random order (sorted by random keys). Uses random_blocks(n, kInt64).
+void permutation(const Stream& stream, const View& out, PhiloxState state);
+
+}  // namespace ferrite::kernels
