@@ -1,0 +1,15 @@
+// Sequences and permutations. `out` is contiguous.
+#pragma once
+
+#include "core/generator.h"
+#include "kernels/view.h"
+
+namespace ferrite::kernels {
+
+/// out[i] = start + i * step, computed in the wider of out's dtype and the scalars' kind.
+void arange(const Stream& stream, const View& out, Scalar start, Scalar step);
+/// Evenly spaced from `start` to `end`, both included; computed from the nearer end, so that both
+/// are exact.
+void linspace(const Stream& stream, const View& out, double start, double end);
+
+}  // namespace ferrite::kernels

@@ -1,0 +1,139 @@
+#include "ops/copy.h"
+
+#include <utility>
+
+#include "autograd/record.h"
+#include "core/views.h"
+#include "kernels/copy.h"
+#include "ops/promotion.h"
+
+namespace ferrite {
+
+using autograd::Gradients;
+using autograd::Needs;
+using autograd::record;
+using autograd::recording;
+using ops::Like;
+
+namespace {
+
+void check_defined(const Tensor& t, const char* op) {
+  FERRITE_CHECK(t.defined(), ValueError, op, "the tensor is undefined");
+}
+
+/// Copies values, converting the dtype, between any two devices: on the destination's stream, after
+/// what the source's stream holds.
+void transfer(const Tensor& out, const Tensor& in, bool non_blocking) {
+  const Stream to = current_stream(out.device());
+  if (out.device() == in.device()) return kernels::copy(to, out, in);
+  const Stream from = current_stream(in.device());
+  to.wait(from);
+  kernels::copy(to, out, in);
+  if (!in.device().is_host()) {
+    in.storage()->record_stream(to);
+    from.wait(to);  // the source's later work may change it
+  } else if (non_blocking) {
+    to.enqueue([hold = in.storage()] {});  // host memory may be somebody's own (from_blob)
+  } else {
+    to.synchronize();
+  }
+}
+
+MemoryFormat resolve(MemoryFormat format, const Tensor& like) {
+  return format == MemoryFormat::preserve ? like.suggest_memory_format() : format;
+}
+
+Tensor converted(const Tensor& t, const Device& device, DType dtype, MemoryFormat format,
+                 bool non_blocking) {
+  Tensor out =
+      empty(t.shape(), {.dtype = dtype, .device = device, .memory_format = resolve(format, t)});
+  transfer(out, t, non_blocking);
+  return out;
+}
+
+/// The elements of the storage from the first to the last that `t` covers.
+std::pair<std::int64_t, std::int64_t> covered(const Tensor& t) {
+  std::int64_t last = t.storage_offset();
+  for (int d = 0; d < t.dim(); ++d) last += (t.shape()[d] - 1) * t.strides()[d];
+  return {t.storage_offset(), last};
+}
+
+bool may_overlap(const Tensor& a, const Tensor& b) {
+  if (!a.shares_storage(b) || a.numel() == 0 || b.numel() == 0) return false;
+  if (a.dtype() != b.dtype()) return true;
+  const auto [a_first, a_last] = covered(a);
+  const auto [b_first, b_last] = covered(b);
+  return a_first <= b_last && b_first <= a_last;
+}
+
+}  // namespace
+
+// ---- to
+
+Tensor Tensor::to(const Device& device, DType dtype, bool non_blocking) const {
+  check_defined(*this, "to");
+  if (device == this->device() && dtype == this->dtype()) return *this;
+  Tensor out = converted(*this, device, dtype, MemoryFormat::preserve, non_blocking);
+  // Integers and bool carry no gradient.
+  if (is_floating(dtype) && recording(*this))
+    record(out, "to", {*this}, [like = Like(*this), non_blocking](const Tensor& grad, Needs) {
+      return grad.to(like.device, like.dtype, non_blocking);
+    });
+  return out;
+}
+
+Tensor Tensor::to(const Device& device, bool non_blocking) const {
+  check_defined(*this, "to");
+  return to(device, dtype(), non_blocking);
+}
+
+Tensor Tensor::to(DType dtype) const {
+  check_defined(*this, "to");
+  return to(device(), dtype);
+}
+
+Tensor Tensor::to(MemoryFormat format) const {
+  check_defined(*this, "to");
+  return format == MemoryFormat::preserve ? *this : contiguous(format);
+}
+
+// ---- contiguous, clone
+
+Tensor Tensor::contiguous(MemoryFormat format) const {
+  check_defined(*this, "contiguous");
+  FERRITE_CHECK(format != MemoryFormat::preserve, ValueError, "contiguous",
+                "expected contiguous or channels_last, got preserve");
+  return is_contiguous(format) ? *this : clone(format);
+}
+
+Tensor Tensor::clone(MemoryFormat format) const {
+  check_defined(*this, "clone");
+  Tensor out = converted(*this, device(), dtype(), format, true);
+  if (recording(*this))
+    record(out, "clone", {*this}, [](const Tensor& grad, Needs) { return grad; });
+  return out;
+}
+
+// ---- copy_: nothing of the old values remains, so their gradient is none.
+
+const Tensor& Tensor::copy_(const Tensor& source, bool non_blocking) const {
+  check_defined(*this, "copy_");
+  check_defined(source, "copy_");
+  FERRITE_CHECK(broadcast_shapes(shape(), source.shape(), "copy_") == shape(), ShapeError, "copy_",
+                "a source of {} does not broadcast to {}", source.shape(), shape());
+  autograd::check_inplace(*this, "copy_");
+  if (is_same(source)) return *this;
+  const Tensor from = may_overlap(*this, source) ? no_grad([&] { return source.clone(); }) : source;
+  transfer(*this,
+           from.shape() == shape() ? from : geometry::apply(from, geometry::expand(from, shape())),
+           non_blocking);
+  autograd::changed_inplace(*this, "copy_");
+  if (is_floating(dtype()) && recording(*this, source))
+    autograd::record_inplace(*this, "copy_", {*this, source},
+                             [like = Like(source)](const Tensor& grad, Needs needs) -> Gradients {
+                               return {Tensor(), needs[1] ? like.reduce(grad) : Tensor()};
+                             });
+  return *this;
+}
+
+}  // namespace ferrite
