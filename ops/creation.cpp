@@ -1,0 +1,138 @@
+#include "ops/creation.h"
+
+#include <cmath>
+
+#include "autograd/grad_mode.h"
+#include "autograd/record.h"
+#include "kernels/copy.h"
+#include "kernels/sequence.h"
+#include "ops/copy.h"
+
+namespace ferrite {
+
+// ---- Constants
+
+Tensor full(const Shape& shape, Scalar value, const TensorOptions& options) {
+  Tensor out = empty(shape, options);
+  kernels::fill(current_stream(out.device()), out, value);
+  return out;
+}
+Tensor zeros(const Shape& shape, const TensorOptions& options) { return full(shape, 0, options); }
+Tensor ones(const Shape& shape, const TensorOptions& options) { return full(shape, 1, options); }
+
+Tensor full_like(const Tensor& like, Scalar value) {
+  FERRITE_CHECK(like.defined(), ValueError, "full_like", "the tensor is undefined");
+  Tensor out = empty_like(like);
+  kernels::fill(current_stream(out.device()), out, value);
+  return out;
+}
+Tensor zeros_like(const Tensor& like) { return full_like(like, 0); }
+Tensor ones_like(const Tensor& like) { return full_like(like, 1); }
+
+const Tensor& Tensor::fill_(Scalar value) const {
+  FERRITE_CHECK(defined(), ValueError, "fill_", "the tensor is undefined");
+  autograd::check_inplace(*this, "fill_");
+  kernels::fill(current_stream(device()), *this, value);
+  autograd::changed_inplace(*this, "fill_");
+  if (autograd::recording(*this))
+    autograd::record_inplace(*this, "fill_", {*this},
+                             [](const Tensor&, autograd::Needs) { return Tensor(); });
+  return *this;
+}
+const Tensor& Tensor::zero_() const { return fill_(0); }
+
+// ---- Sequences
+
+namespace {
+
+bool all_integers(Scalar a, Scalar b, Scalar c) {
+  return !a.is_floating() && !b.is_floating() && !c.is_floating();
+}
+
+std::int64_t arange_length(Scalar start, Scalar end, Scalar step) {
+  const double a = start.to<double>(), b = end.to<double>(), s = step.to<double>();
+  FERRITE_CHECK(s != 0, ValueError, "arange", "step must not be 0");
+  FERRITE_CHECK(std::isfinite(a) && std::isfinite(b) && std::isfinite(s), ValueError, "arange",
+                "expected finite bounds and step, got {}, {} and {}", a, b, s);
+  FERRITE_CHECK(a == b || (s > 0) == (b > a), ValueError, "arange",
+                "a step of {} does not lead from {} to {}", s, a, b);
+  if (all_integers(start, end, step)) {
+    // Unsigned differences do not overflow.
+    const auto from = static_cast<std::uint64_t>(start.to<std::int64_t>()),
+               to = static_cast<std::uint64_t>(end.to<std::int64_t>()),
+               by = static_cast<std::uint64_t>(step.to<std::int64_t>());
+    const std::uint64_t distance = s > 0 ? to - from : from - to, stride = s > 0 ? by : 0 - by;
+    return static_cast<std::int64_t>(distance / stride + (distance % stride != 0));
+  }
+  const double length = std::ceil((b - a) / s);
+  FERRITE_CHECK(length < 9e18, ValueError, "arange", "{} to {} by {} has too many elements", a, b,
+                s);
+  return static_cast<std::int64_t>(length);
+}
+
+/// Calls fill(a contiguous tensor), and lays the result out as options ask.
+template <class Fill>
+Tensor made(const Shape& shape, const TensorOptions& options, Fill&& fill) {
+  Tensor out = empty(shape, {.dtype = options.dtype, .device = options.device});
+  fill(current_stream(out.device()), out);
+  return options.memory_format == kChannelsLast ? out.contiguous(kChannelsLast) : out;
+}
+
+}  // namespace
+
+Tensor arange(Scalar start, Scalar end, Scalar step, const TensorOptions& options) {
+  const std::int64_t length = arange_length(start, end, step);
+  return made({length}, options, [&](const Stream& stream, const Tensor& out) {
+    kernels::arange(stream, out, start, step);
+  });
+}
+Tensor arange(Scalar start, Scalar end, Scalar step) {
+  return arange(start, end, step, {.dtype = all_integers(start, end, step) ? kInt64 : kFloat32});
+}
+Tensor arange(Scalar end) { return arange(0, end); }
+Tensor arange(Scalar end, const TensorOptions& options) { return arange(0, end, 1, options); }
+
+Tensor linspace(double start, double end, std::int64_t steps, const TensorOptions& options) {
+  FERRITE_CHECK(steps >= 0, ValueError, "linspace", "expected 0 steps or more, got {}", steps);
+  return made({steps}, options, [&](const Stream& stream, const Tensor& out) {
+    kernels::linspace(stream, out, start, end);
+  });
+}
+
+Tensor eye(std::int64_t n, std::int64_t m, const TensorOptions& options) {
+  FERRITE_CHECK(n >= 0 && m >= 0, ValueError, "eye", "expected sizes of 0 or more, got {} and {}",
+                n, m);
+  Tensor out = zeros({n, m}, options);
+  const Tensor diagonal = as_strided(out, {std::min(n, m)}, {m + 1}, 0);
+  kernels::fill(current_stream(out.device()), diagonal, 1);
+  return out;
+}
+Tensor eye(std::int64_t n, const TensorOptions& options) { return eye(n, n, options); }
+
+// ---- Values from C++
+
+Tensor detail::place(const Tensor& host, const TensorOptions& options) {
+  const Tensor out = host.to(options.device, options.dtype);
+  return options.memory_format == kChannelsLast ? out.contiguous(kChannelsLast) : out;
+}
+
+std::int64_t detail::common_length(std::int64_t first, std::int64_t other) {
+  FERRITE_CHECK(first == other, ShapeError, "tensor",
+                "all rows must have the same length, got {} and {}", first, other);
+  return first;
+}
+
+Tensor tensor(Scalar value, const TensorOptions& options) { return full({}, value, options); }
+Tensor tensor(Scalar value) {
+  switch (value.kind()) {
+    case Scalar::Kind::boolean:
+      return full({}, value, {.dtype = kBool});
+    case Scalar::Kind::integer:
+      return full({}, value, {.dtype = kInt64});
+    case Scalar::Kind::floating:
+      break;
+  }
+  return full({}, value);
+}
+
+}  // namespace ferrite

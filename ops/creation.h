@@ -1,0 +1,133 @@
+// Making tensors: constants, sequences, values from C++, random numbers.
+//
+// Options default to float32 on the host, as {.dtype = kInt64, .device = "cpu:0"} says otherwise.
+// Random functions draw from `generator`, or from the default generator of the device; the same
+// seed gives the same numbers on every device, with any number of threads.
+#pragma once
+
+#include <algorithm>
+#include <initializer_list>
+#include <type_traits>
+#include <vector>
+
+#include "core/generator.h"
+#include "core/tensor.h"
+
+namespace ferrite {
+
+Tensor zeros(const Shape& shape, const TensorOptions& options = {});
+Tensor ones(const Shape& shape, const TensorOptions& options = {});
+Tensor full(const Shape& shape, Scalar value, const TensorOptions& options = {});
+/// Shape, dtype, device and memory format of `like`.
+Tensor zeros_like(const Tensor& like);
+Tensor ones_like(const Tensor& like);
+Tensor full_like(const Tensor& like, Scalar value);
+
+/// start, start + step, ... below `end` (above it for a negative step): ceil((end - start) / step)
+/// elements. int64 where all three are integers, else float32, unless options say otherwise.
+/// ValueError where `step` is 0, leads away from `end` or a bound is not finite.
+Tensor arange(Scalar end);
+Tensor arange(Scalar end, const TensorOptions& options);
+Tensor arange(Scalar start, Scalar end, Scalar step = 1);
+Tensor arange(Scalar start, Scalar end, Scalar step, const TensorOptions& options);
+/// `steps` numbers from `start` to `end`, both included.
+Tensor linspace(double start, double end, std::int64_t steps, const TensorOptions& options = {});
+/// [n, m] with ones on the diagonal; m defaults to n.
+Tensor eye(std::int64_t n, const TensorOptions& options = {});
+Tensor eye(std::int64_t n, std::int64_t m, const TensorOptions& options = {});
+
+/// Uniform in [0, 1).
+Tensor rand(const Shape& shape, const TensorOptions& options = {}, Generator* generator = nullptr);
+/// Mean 0, standard deviation 1.
+Tensor randn(const Shape& shape, const TensorOptions& options = {}, Generator* generator = nullptr);
+Tensor rand_like(const Tensor& like, Generator* generator = nullptr);
+Tensor randn_like(const Tensor& like, Generator* generator = nullptr);
+/// Uniform integers in [low, high), int64 unless options say otherwise; ValueError where the range
+/// is empty or its numbers do not fit the dtype.
+Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape,
+               const TensorOptions& options = {.dtype = kInt64}, Generator* generator = nullptr);
+Tensor randint(std::int64_t high, const Shape& shape,
+               const TensorOptions& options = {.dtype = kInt64}, Generator* generator = nullptr);
+/// 0..n-1 in random order, int64 unless options say otherwise.
+Tensor randperm(std::int64_t n, const TensorOptions& options = {.dtype = kInt64},
+                Generator* generator = nullptr);
+Tensor normal(double mean, double std, const Shape& shape, const TensorOptions& options = {},
+              Generator* generator = nullptr);
+/// 1 with probability p[i], else 0, in the dtype of `p` (floating, in [0, 1]).
+Tensor bernoulli(const Tensor& p, Generator* generator = nullptr);
+
+// In place, any strides; the members of Tensor draw from the default generator.
+const Tensor& uniform_(const Tensor& self, double low, double high, Generator* generator = nullptr);
+const Tensor& normal_(const Tensor& self, double mean, double std, Generator* generator = nullptr);
+const Tensor& bernoulli_(const Tensor& self, double p, Generator* generator = nullptr);
+
+// ---- tensor(...): a tensor of the given values.
+
+namespace detail {
+
+/// The C++ type that values are kept in on their way: bool, int64, float or double.
+template <class T>
+using Literal = std::conditional_t<std::is_same_v<T, bool> || std::is_floating_point_v<T>, T,
+                                   std::conditional_t<is_half_type<T>, float, std::int64_t>>;
+/// The dtype of values where no options are given: double literals become float32, as in Python.
+template <class T>
+inline constexpr DType literal_dtype = std::is_same_v<T, bool>                          ? kBool
+                                       : std::is_floating_point_v<T> || is_half_type<T> ? kFloat32
+                                                                                        : kInt64;
+
+Tensor place(const Tensor& host, const TensorOptions& options);
+std::int64_t common_length(std::int64_t first, std::int64_t other);
+
+template <class T, class Row>
+void copy_row(const Row& row, Literal<T>*& to) {
+  for (const auto& v : row) *to++ = static_cast<Literal<T>>(static_cast<T>(v));
+}
+template <class T, class Values>
+Tensor from_values(const Values& values, const TensorOptions& options) {
+  Tensor host = empty({static_cast<std::int64_t>(values.size())}, {.dtype = dtype_of<Literal<T>>});
+  auto* to = host.template data<Literal<T>>();
+  copy_row<T>(values, to);
+  return place(host, options);
+}
+template <class T, class Rows>
+Tensor from_rows(const Rows& rows, const TensorOptions& options) {
+  std::int64_t columns = rows.size() == 0 ? 0 : static_cast<std::int64_t>(rows.begin()->size());
+  for (const auto& row : rows)
+    columns = common_length(columns, static_cast<std::int64_t>(row.size()));
+  Tensor host =
+      empty({static_cast<std::int64_t>(rows.size()), columns}, {.dtype = dtype_of<Literal<T>>});
+  auto* to = host.template data<Literal<T>>();
+  for (const auto& row : rows) copy_row<T>(row, to);
+  return place(host, options);
+}
+
+}  // namespace detail
+
+/// 0-dimensional.
+Tensor tensor(Scalar value);
+Tensor tensor(Scalar value, const TensorOptions& options);
+/// tensor({1, 2, 3}) is int64, tensor({1.5, 2}) does not compile (mixed types), tensor({1.5, 2.0})
+/// is float32, tensor({true}) is bool; options decide otherwise.
+template <class T>
+Tensor tensor(std::initializer_list<T> values,
+              const TensorOptions& options = {.dtype = detail::literal_dtype<T>}) {
+  return detail::from_values<T>(values, options);
+}
+template <class T>
+Tensor tensor(const std::vector<T>& values,
+              const TensorOptions& options = {.dtype = detail::literal_dtype<T>}) {
+  return detail::from_values<T>(values, options);
+}
+/// Rows of a matrix; ShapeError where they differ in length.
+template <class T>
+Tensor tensor(std::initializer_list<std::initializer_list<T>> rows,
+              const TensorOptions& options = {.dtype = detail::literal_dtype<T>}) {
+  return detail::from_rows<T>(rows, options);
+}
+template <class T>
+Tensor tensor(const std::vector<std::vector<T>>& rows,
+              const TensorOptions& options = {.dtype = detail::literal_dtype<T>}) {
+  return detail::from_rows<T>(rows, options);
+}
+
+}  // namespace ferrite

@@ -1,0 +1,203 @@
+// The random part of ops/creation.h.
+#include "kernels/random.h"
+
+#include <limits>
+
+#include "autograd/grad_mode.h"
+#include "autograd/record.h"
+#include "kernels/copy.h"
+#include "ops/copy.h"
+#include "ops/creation.h"
+
+namespace ferrite {
+
+namespace {
+
+void require_floating(DType dtype, const char* op) {
+  FERRITE_CHECK(is_floating(dtype), DTypeError, op, "expected a floating-point dtype, got {}",
+                dtype);
+}
+void check_uniform(double low, double high, const char* op) {
+  FERRITE_CHECK(low <= high && high - low <= std::numeric_limits<double>::max(), ValueError, op,
+                "expected low <= high, both finite, got {} and {}", low, high);
+}
+void check_normal(double std, const char* op) {
+  FERRITE_CHECK(std >= 0, ValueError, op, "expected a standard deviation of 0 or more, got {}",
+                std);
+}
+void check_probability(double p, const char* op) {
+  FERRITE_CHECK(p >= 0 && p <= 1, ValueError, op, "expected a probability in [0, 1], got {}", p);
+}
+
+PhiloxState take(Generator* generator, const Device& device, std::int64_t numel, DType dtype) {
+  Generator& g = generator ? *generator : default_generator(device);
+  return g.reserve(kernels::random_blocks(numel, dtype));
+}
+
+/// Calls draw(stream, contiguous tensor) for `self`: numbers are by row-major element, whatever the
+/// strides.
+template <class Draw>
+void draw_into(const Tensor& self, Draw&& draw) {
+  const Stream stream = current_stream(self.device());
+  if (self.is_contiguous()) return draw(stream, self);
+  const Tensor row_major = empty(self.shape(), {.dtype = self.dtype(), .device = self.device()});
+  draw(stream, row_major);
+  kernels::copy(stream, self, row_major);
+}
+
+template <class Draw>
+const Tensor& draw_inplace(const Tensor& self, const char* op, Draw&& draw) {
+  autograd::check_inplace(self, op);
+  draw_into(self, draw);
+  autograd::changed_inplace(self, op);
+  if (autograd::recording(self))
+    autograd::record_inplace(self, op, {self},
+                             [](const Tensor&, autograd::Needs) { return Tensor(); });
+  return self;
+}
+
+void draw_uniform(const Tensor& out, double low, double high, Generator* generator) {
+  const PhiloxState state = take(generator, out.device(), out.numel(), out.dtype());
+  draw_into(out, [&](const Stream& stream, const Tensor& t) {
+    kernels::uniform(stream, t, state, low, high);
+  });
+}
+
+void draw_normal(const Tensor& out, double mean, double std, Generator* generator) {
+  const PhiloxState state = take(generator, out.device(), out.numel(), out.dtype());
+  draw_into(out, [&](const Stream& stream, const Tensor& t) {
+    kernels::normal(stream, t, state, mean, std);
+  });
+}
+
+/// Whether a dtype holds every integer of [low, last].
+bool holds(DType dtype, std::int64_t low, std::int64_t last) {
+  switch (dtype) {
+    case DType::uint8:
+      return low >= 0 && last <= 255;
+    case DType::int32:
+      return low >= std::numeric_limits<std::int32_t>::min() &&
+             last <= std::numeric_limits<std::int32_t>::max();
+    case DType::boolean:
+      return low >= 0 && last <= 1;
+    default:
+      return true;
+  }
+}
+
+}  // namespace
+
+Tensor rand(const Shape& shape, const TensorOptions& options, Generator* generator) {
+  require_floating(options.dtype, "rand");
+  Tensor out = empty(shape, options);
+  draw_uniform(out, 0, 1, generator);
+  return out;
+}
+
+Tensor randn(const Shape& shape, const TensorOptions& options, Generator* generator) {
+  require_floating(options.dtype, "randn");
+  Tensor out = empty(shape, options);
+  draw_normal(out, 0, 1, generator);
+  return out;
+}
+
+Tensor rand_like(const Tensor& like, Generator* generator) {
+  require_floating(like.dtype(), "rand_like");
+  Tensor out = empty_like(like);
+  draw_uniform(out, 0, 1, generator);
+  return out;
+}
+
+Tensor randn_like(const Tensor& like, Generator* generator) {
+  require_floating(like.dtype(), "randn_like");
+  Tensor out = empty_like(like);
+  draw_normal(out, 0, 1, generator);
+  return out;
+}
+
+Tensor normal(double mean, double std, const Shape& shape, const TensorOptions& options,
+              Generator* generator) {
+  require_floating(options.dtype, "normal");
+  check_normal(std, "normal");
+  Tensor out = empty(shape, options);
+  draw_normal(out, mean, std, generator);
+  return out;
+}
+
+Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape,
+               const TensorOptions& options, Generator* generator) {
+  FERRITE_CHECK(low < high, ValueError, "randint", "[{}, {}) holds no number", low, high);
+  FERRITE_CHECK(holds(options.dtype, low, high - 1), ValueError, "randint",
+                "{} does not hold the numbers of [{}, {})", options.dtype, low, high);
+  Tensor out = empty(shape, options);
+  const PhiloxState state = take(generator, out.device(), out.numel(), kInt64);
+  draw_into(out, [&](const Stream& stream, const Tensor& t) {
+    kernels::random_integers(stream, t, state, low, high);
+  });
+  return out;
+}
+Tensor randint(std::int64_t high, const Shape& shape, const TensorOptions& options,
+               Generator* generator) {
+  return randint(0, high, shape, options, generator);
+}
+
+Tensor randperm(std::int64_t n, const TensorOptions& options, Generator* generator) {
+  FERRITE_CHECK(n >= 0, ValueError, "randperm", "expected a length of 0 or more, got {}", n);
+  FERRITE_CHECK(options.dtype != kBool && holds(options.dtype, 0, n - 1), ValueError, "randperm",
+                "{} does not hold the numbers below {}", options.dtype, n);
+  const Tensor out = empty({n}, {.dtype = kInt64, .device = options.device});
+  kernels::permutation(current_stream(out.device()), out, take(generator, out.device(), n, kInt64));
+  return out.to(options.dtype);
+}
+
+Tensor bernoulli(const Tensor& p, Generator* generator) {
+  FERRITE_CHECK(p.defined(), ValueError, "bernoulli", "the probabilities are undefined");
+  require_floating(p.dtype(), "bernoulli");
+  NoGradGuard guard;
+  Tensor out = empty_like(p);
+  const Tensor row_major = p.contiguous();
+  const PhiloxState state = take(generator, out.device(), out.numel(), kFloat32);
+  draw_into(out, [&](const Stream& stream, const Tensor& t) {
+    kernels::bernoulli(stream, t, state, row_major);
+  });
+  return out;
+}
+
+// ---- In place
+
+const Tensor& uniform_(const Tensor& self, double low, double high, Generator* generator) {
+  FERRITE_CHECK(self.defined(), ValueError, "uniform_", "the tensor is undefined");
+  require_floating(self.dtype(), "uniform_");
+  check_uniform(low, high, "uniform_");
+  return draw_inplace(self, "uniform_", [&](const Stream&, const Tensor& t) {
+    draw_uniform(t, low, high, generator);
+  });
+}
+
+const Tensor& normal_(const Tensor& self, double mean, double std, Generator* generator) {
+  FERRITE_CHECK(self.defined(), ValueError, "normal_", "the tensor is undefined");
+  require_floating(self.dtype(), "normal_");
+  check_normal(std, "normal_");
+  return draw_inplace(self, "normal_", [&](const Stream&, const Tensor& t) {
+    draw_normal(t, mean, std, generator);
+  });
+}
+
+const Tensor& bernoulli_(const Tensor& self, double p, Generator* generator) {
+  FERRITE_CHECK(self.defined(), ValueError, "bernoulli_", "the tensor is undefined");
+  check_probability(p, "bernoulli_");
+  const PhiloxState state = take(generator, self.device(), self.numel(), kFloat32);
+  return draw_inplace(self, "bernoulli_", [&](const Stream& stream, const Tensor& t) {
+    kernels::bernoulli(stream, t, state, p);
+  });
+}
+
+const Tensor& Tensor::uniform_(double low, double high) const {
+  return ::ferrite::uniform_(*this, low, high);
+}
+const Tensor& Tensor::normal_(double mean, double std) const {
+  return ::ferrite::normal_(*this, mean, std);
+}
+const Tensor& Tensor::bernoulli_(double p) const { return ::ferrite::bernoulli_(*this, p); }
+
+}  // namespace ferrite
