@@ -73,7 +73,8 @@ TEST_CASE("safetensors: every dtype, the order and the metadata make the round t
     CHECK(name == original->first);
     CHECK(tensor.dtype() == original->second.dtype());
     CHECK(tensor.shape() == original->second.shape());
-    CHECK(std::memcmp(tensor.data_ptr(), original->second.data_ptr(), tensor.nbytes()) == 0);
+    CHECK((tensor.nbytes() == 0 ||
+           std::memcmp(tensor.data_ptr(), original->second.data_ptr(), tensor.nbytes()) == 0));
     ++original;
   }
   CHECK(load_safetensors_metadata(dir / "m.safetensors") == metadata);
