@@ -1,0 +1,240 @@
+#include "data/transforms.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numbers>
+
+#include "data/host.h"
+
+namespace ferrite::data {
+
+namespace {
+
+/// Checks that `image` is [C, H, W] of uint8 or float32 on the host, and makes it dense.
+Tensor dense_image(const Tensor& image, std::string_view op) {
+  FERRITE_CHECK(image.defined() && image.dim() == 3, ShapeError, op,
+                "expected an image [C, H, W], got {}", image.describe());
+  FERRITE_CHECK(image.dtype() == kUInt8 || image.dtype() == kFloat32, DTypeError, op,
+                "expected uint8 or float32, got {}", image.describe());
+  return host_contiguous(image, op);
+}
+
+/// Calls f.operator()<T>() for the element type of a dense_image().
+template <class F>
+void dispatch_image(const Tensor& image, std::string_view op, F&& f) {
+  dispatch_types<std::uint8_t, float>(image.dtype(), op, std::forward<F>(f));
+}
+
+double uniform(Generator& random, double low, double high) {
+  return low + (high - low) * random.next_double();
+}
+
+void check_probability(double p, std::string_view op) {
+  FERRITE_CHECK(p >= 0 && p <= 1, ValueError, op, "expected a probability of 0 to 1, got {}", p);
+}
+
+}  // namespace
+
+std::vector<Transform> Transform::parts() const {
+  if (!impl_) return {};
+  if (const auto* composed = dynamic_cast<const Compose*>(impl_.get())) return composed->parts();
+  return {*this};
+}
+
+Compose::Compose(std::vector<Transform> transforms) {
+  for (const Transform& t : transforms)
+    for (Transform& part : t.parts()) parts_.push_back(std::move(part));
+}
+
+Tensor Compose::apply(const Tensor& image, Generator& random) const {
+  Tensor current = image;
+  for (const Transform& t : parts_) current = t(current, random);
+  return current;
+}
+
+bool Compose::pointwise() const { return std::ranges::all_of(parts_, &Transform::pointwise); }
+
+Tensor ToTensor::apply(const Tensor& image, Generator&) const {
+  const Tensor in = dense_image(image, "to_tensor");
+  if (in.dtype() == kFloat32) return in;
+  Tensor out = empty(in.shape());
+  std::transform(in.data<std::uint8_t>(), in.data<std::uint8_t>() + in.numel(), out.data<float>(),
+                 [](std::uint8_t v) { return static_cast<float>(v) / 255.0f; });
+  return out;
+}
+
+Normalize::Normalize(std::vector<double> mean, std::vector<double> std)
+    : mean_(mean.begin(), mean.end()), std_(std.begin(), std.end()) {
+  FERRITE_CHECK(!mean.empty() && mean.size() == std.size(), ValueError, "normalize",
+                "expected as many means as deviations, got {} and {}", mean.size(), std.size());
+  for (const double s : std)
+    FERRITE_CHECK(s > 0 && std::isfinite(s), ValueError, "normalize",
+                  "expected deviations above 0, got {}", s);
+}
+
+Tensor Normalize::apply(const Tensor& image, Generator&) const {
+  const Tensor in = dense_image(image, "normalize");
+  FERRITE_CHECK(in.dtype() == kFloat32, DTypeError, "normalize",
+                "expected float32, got {}; put ToTensor in front", in.describe());
+  const auto channels = static_cast<std::size_t>(in.size(0));
+  FERRITE_CHECK(mean_.size() == 1 || mean_.size() == channels, ShapeError, "normalize",
+                "image has {} channels, mean and std have {}", channels, mean_.size());
+  Tensor out = empty(in.shape());
+  const std::int64_t area = in.size(1) * in.size(2);
+  const float* p = in.data<float>();
+  float* q = out.data<float>();
+  for (std::size_t c = 0; c < channels; ++c, p += area, q += area) {
+    const float mean = mean_[mean_.size() == 1 ? 0 : c], std = std_[std_.size() == 1 ? 0 : c];
+    std::transform(p, p + area, q, [=](float v) { return (v - mean) / std; });
+  }
+  return out;
+}
+
+RandomCrop::RandomCrop(std::int64_t height, std::int64_t width, std::int64_t padding)
+    : height_(height), width_(width), padding_(padding) {
+  FERRITE_CHECK(height > 0 && width > 0 && padding >= 0, ValueError, "random_crop",
+                "expected a size above 0 and a padding of 0 or more, got {} x {} and {}", height,
+                width, padding);
+}
+
+Tensor RandomCrop::apply(const Tensor& image, Generator& random) const {
+  const Tensor in = dense_image(image, "random_crop");
+  const std::int64_t channels = in.size(0), height = in.size(1), width = in.size(2);
+  const std::int64_t free_y = height + 2 * padding_ - height_;
+  const std::int64_t free_x = width + 2 * padding_ - width_;
+  FERRITE_CHECK(free_y >= 0 && free_x >= 0, ShapeError, "random_crop",
+                "an image of {} x {} with padding {} is smaller than the window of {} x {}", height,
+                width, padding_, height_, width_);
+  const auto draw = [&](std::int64_t n) {
+    return static_cast<std::int64_t>(random.next_below(static_cast<std::uint64_t>(n) + 1));
+  };
+  const std::int64_t top = draw(free_y) - padding_, left = draw(free_x) - padding_;
+  // Columns [first, last) of the window lie in the image.
+  const std::int64_t first = std::clamp<std::int64_t>(-left, 0, width_);
+  const std::int64_t last = std::clamp<std::int64_t>(width - left, first, width_);
+  Tensor out = empty({channels, height_, width_}, {.dtype = in.dtype()});
+  const std::size_t item = in.itemsize();
+  const auto bytes = [&](std::int64_t n) { return static_cast<std::size_t>(n) * item; };
+  const auto* p = static_cast<const char*>(in.data_ptr());
+  auto* q = static_cast<char*>(out.data_ptr());
+  for (std::int64_t c = 0; c < channels; ++c)
+    for (std::int64_t y = 0; y < height_; ++y, q += bytes(width_)) {
+      const std::int64_t source = y + top;
+      const bool inside = source >= 0 && source < height && last > first;
+      if (!inside || last - first < width_) std::memset(q, 0, bytes(width_));
+      if (inside)
+        std::memcpy(q + bytes(first), p + bytes((c * height + source) * width + left + first),
+                    bytes(last - first));
+    }
+  return out;
+}
+
+RandomHorizontalFlip::RandomHorizontalFlip(double p) : p_(p) {
+  check_probability(p, "random_horizontal_flip");
+}
+
+Tensor RandomHorizontalFlip::apply(const Tensor& image, Generator& random) const {
+  const Tensor in = dense_image(image, "random_horizontal_flip");
+  if (random.next_double() >= p_) return in;
+  Tensor out = empty(in.shape(), {.dtype = in.dtype()});
+  const std::int64_t rows = in.size(0) * in.size(1), width = in.size(2);
+  dispatch_image(in, "random_horizontal_flip", [&]<class T>() {
+    for (std::int64_t y = 0; y < rows; ++y)
+      std::reverse_copy(in.data<T>() + y * width, in.data<T>() + (y + 1) * width,
+                        out.data<T>() + y * width);
+  });
+  return out;
+}
+
+RandomRotation::RandomRotation(double degrees) : RandomRotation(-degrees, degrees) {}
+
+RandomRotation::RandomRotation(double low, double high) : low_(low), high_(high) {
+  FERRITE_CHECK(std::isfinite(low) && std::isfinite(high) && low <= high, ValueError,
+                "random_rotation", "expected low <= high in degrees, got {} and {}", low, high);
+}
+
+namespace {
+
+/// The image turned by `radians`, in T.
+template <class T>
+void rotate(const Tensor& in, const Tensor& out, double radians) {
+  const std::int64_t channels = in.size(0), height = in.size(1), width = in.size(2);
+  const double cosine = std::cos(radians), sine = std::sin(radians);
+  const double cy = static_cast<double>(height - 1) / 2, cx = static_cast<double>(width - 1) / 2;
+  for (std::int64_t y = 0; y < height; ++y)
+    for (std::int64_t x = 0; x < width; ++x) {
+      const double dy = static_cast<double>(y) - cy, dx = static_cast<double>(x) - cx;
+      const double sy = cy + cosine * dy + sine * dx, sx = cx + cosine * dx - sine * dy;
+      const auto y0 = static_cast<std::int64_t>(std::floor(sy));
+      const auto x0 = static_cast<std::int64_t>(std::floor(sx));
+      const auto fy = static_cast<float>(sy - std::floor(sy));
+      const auto fx = static_cast<float>(sx - std::floor(sx));
+      for (std::int64_t c = 0; c < channels; ++c) {
+        const T* plane = in.data<T>() + c * height * width;
+        const auto at = [&](std::int64_t yy, std::int64_t xx) {
+          const bool inside = yy >= 0 && yy < height && xx >= 0 && xx < width;
+          return inside ? static_cast<float>(plane[yy * width + xx]) : 0.0f;
+        };
+        const float top = at(y0, x0) * (1 - fx) + at(y0, x0 + 1) * fx;
+        const float bottom = at(y0 + 1, x0) * (1 - fx) + at(y0 + 1, x0 + 1) * fx;
+        const float value = top * (1 - fy) + bottom * fy;
+        out.data<T>()[(c * height + y) * width + x] =
+            static_cast<T>(std::is_integral_v<T> ? value + 0.5f : value);
+      }
+    }
+}
+
+}  // namespace
+
+Tensor RandomRotation::apply(const Tensor& image, Generator& random) const {
+  const Tensor in = dense_image(image, "random_rotation");
+  const double radians = uniform(random, low_, high_) * std::numbers::pi / 180;
+  Tensor out = empty(in.shape(), {.dtype = in.dtype()});
+  dispatch_image(in, "random_rotation", [&]<class T>() { rotate<T>(in, out, radians); });
+  return out;
+}
+
+RandomErasing::RandomErasing(const RandomErasingOptions& options) : options_(options) {
+  check_probability(options.p, "random_erasing");
+  const auto& [low, high] = options.scale;
+  FERRITE_CHECK(low >= 0 && low <= high && high <= 1, ValueError, "random_erasing",
+                "expected a scale of 0 <= low <= high <= 1, got {} and {}", low, high);
+  FERRITE_CHECK(options.ratio[0] > 0 && options.ratio[0] <= options.ratio[1], ValueError,
+                "random_erasing", "expected a ratio of 0 < low <= high, got {} and {}",
+                options.ratio[0], options.ratio[1]);
+}
+
+Tensor RandomErasing::apply(const Tensor& image, Generator& random) const {
+  const Tensor in = dense_image(image, "random_erasing");
+  if (random.next_double() >= options_.p) return in;
+  const std::int64_t channels = in.size(0), height = in.size(1), width = in.size(2);
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    const double area =
+        static_cast<double>(height * width) * uniform(random, options_.scale[0], options_.scale[1]);
+    const double ratio =
+        std::exp(uniform(random, std::log(options_.ratio[0]), std::log(options_.ratio[1])));
+    const auto h = static_cast<std::int64_t>(std::lround(std::sqrt(area * ratio)));
+    const auto w = static_cast<std::int64_t>(std::lround(std::sqrt(area / ratio)));
+    if (h >= height || w >= width) continue;
+    const auto top =
+        static_cast<std::int64_t>(random.next_below(static_cast<std::uint64_t>(height - h + 1)));
+    const auto left =
+        static_cast<std::int64_t>(random.next_below(static_cast<std::uint64_t>(width - w + 1)));
+    Tensor out = empty(in.shape(), {.dtype = in.dtype()});
+    std::memcpy(out.data_ptr(), in.data_ptr(), in.nbytes());
+    dispatch_image(in, "random_erasing", [&]<class T>() {
+      const double most = std::is_integral_v<T> ? 255 : std::numeric_limits<float>::max();
+      const double least = std::is_integral_v<T> ? 0 : -most;
+      const auto value = static_cast<T>(std::clamp(options_.value, least, most));
+      for (std::int64_t c = 0; c < channels; ++c)
+        for (std::int64_t y = top; y < top + h; ++y)
+          std::fill_n(out.data<T>() + (c * height + y) * width + left, w, value);
+    });
+    return out;
+  }
+  return in;
+}
+
+}  // namespace ferrite::data

@@ -1,0 +1,159 @@
+// Image transforms, as torchvision has them, on one image [C, H, W] of uint8 or float32 at a time.
+//
+// A random transform draws from the generator it is given, which depends on the loader's seed, the
+// epoch and the sample's index alone: results do not depend on the number of workers.
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <initializer_list>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/generator.h"
+#include "core/tensor.h"
+
+namespace ferrite::data {
+
+/// What a transform implements. Called from several threads at once.
+class TransformBase {
+ public:
+  virtual ~TransformBase() = default;
+  /// A host image [C, H, W] to a new one; the input is not changed.
+  virtual Tensor apply(const Tensor& image, Generator& random) const = 0;
+  /// Whether an output value depends on its channel and its input value alone. Runs of such
+  /// transforms are turned into a table of 256 values a channel.
+  virtual bool pointwise() const { return false; }
+};
+
+/// Any transform, by value: one of those below, a lambda `Tensor(const Tensor&)`, or
+/// `Tensor(const Tensor&, Generator&)`. Default: leaves the image as it is.
+class Transform {
+ public:
+  Transform() = default;
+  template <std::derived_from<TransformBase> T>
+  Transform(T transform) : impl_(std::make_shared<const T>(std::move(transform))) {}
+  template <class F>
+  requires(std::invocable<const F&, const Tensor&> ||
+           std::invocable<const F&, const Tensor&, Generator&>) &&
+      (!std::derived_from<F, TransformBase>)&&(!std::same_as<F, Transform>)Transform(F f)
+      : impl_(std::make_shared<const Function<F>>(std::move(f))) {}
+
+  Tensor operator()(const Tensor& image, Generator& random) const {
+    return impl_ ? impl_->apply(image, random) : image;
+  }
+  Tensor operator()(const Tensor& image) const {
+    Generator random;
+    return (*this)(image, random);
+  }
+  bool pointwise() const { return !impl_ || impl_->pointwise(); }
+  /// The transforms it is composed of; itself where it is a single one.
+  std::vector<Transform> parts() const;
+
+ private:
+  template <class F>
+  struct Function final : TransformBase {
+    explicit Function(F f) : f(std::move(f)) {}
+    Tensor apply(const Tensor& image, Generator& random) const override {
+      if constexpr (std::invocable<const F&, const Tensor&, Generator&>)
+        return f(image, random);
+      else
+        return f(image);
+    }
+    F f;
+  };
+
+  std::shared_ptr<const TransformBase> impl_;
+};
+
+/// One after the other.
+class Compose : public TransformBase {
+ public:
+  Compose(std::vector<Transform> transforms);
+  Compose(std::initializer_list<Transform> transforms)
+      : Compose(std::vector<Transform>(transforms)) {}
+  Tensor apply(const Tensor& image, Generator& random) const override;
+  bool pointwise() const override;
+  const std::vector<Transform>& parts() const { return parts_; }
+
+ private:
+  std::vector<Transform> parts_;
+};
+
+/// uint8 0..255 to float32 [0, 1]; float32 images stay as they are. DTypeError for other types.
+class ToTensor : public TransformBase {
+ public:
+  Tensor apply(const Tensor& image, Generator& random) const override;
+  bool pointwise() const override { return true; }
+};
+
+/// (value - mean[c]) / std[c] of float32 images; one value serves all channels. ValueError for a
+/// deviation that is not above 0 or lists of different lengths, ShapeError where the image has
+/// another number of channels, DTypeError for uint8 (put ToTensor first).
+class Normalize : public TransformBase {
+ public:
+  Normalize(std::vector<double> mean, std::vector<double> std);
+  Normalize(double mean, double std) : Normalize(std::vector{mean}, std::vector{std}) {}
+  Tensor apply(const Tensor& image, Generator& random) const override;
+  bool pointwise() const override { return true; }
+
+ private:
+  std::vector<float> mean_, std_;
+};
+
+/// A random window of `size` x `size` (or `height` x `width`) of the image with `padding` zeros
+/// around it. ShapeError where the padded image is smaller than the window.
+class RandomCrop : public TransformBase {
+ public:
+  explicit RandomCrop(std::int64_t size, std::int64_t padding = 0)
+      : RandomCrop(size, size, padding) {}
+  RandomCrop(std::int64_t height, std::int64_t width, std::int64_t padding);
+  Tensor apply(const Tensor& image, Generator& random) const override;
+
+ private:
+  std::int64_t height_, width_, padding_;
+};
+
+/// Mirrors left and right with probability `p`.
+class RandomHorizontalFlip : public TransformBase {
+ public:
+  explicit RandomHorizontalFlip(double p = 0.5);
+  Tensor apply(const Tensor& image, Generator& random) const override;
+
+ private:
+  double p_;
+};
+
+/// Turns the image about its centre by a uniform angle of -degrees..degrees (counter-clockwise is
+/// positive), or low..high; bilinear, zeros outside, same size.
+class RandomRotation : public TransformBase {
+ public:
+  explicit RandomRotation(double degrees);
+  RandomRotation(double low, double high);
+  Tensor apply(const Tensor& image, Generator& random) const override;
+
+ private:
+  double low_, high_;
+};
+
+struct RandomErasingOptions {
+  double p = 0.5;
+  std::array<double, 2> scale = {0.02, 0.33};  ///< erased part of the area
+  std::array<double, 2> ratio = {0.3, 3.3};    ///< height / width, log-uniform
+  double value = 0;                            ///< clipped to 0..255 in uint8 images
+};
+
+/// With probability p sets a random rectangle to a value (Zhong et al., "Random Erasing Data
+/// Augmentation", 2017).
+class RandomErasing : public TransformBase {
+ public:
+  explicit RandomErasing(const RandomErasingOptions& options = {});
+  Tensor apply(const Tensor& image, Generator& random) const override;
+
+ private:
+  RandomErasingOptions options_;
+};
+
+}  // namespace ferrite::data
