@@ -1,0 +1,56 @@
+// Classified images held in memory as uint8 and converted batch by batch.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+#include "data/transforms.h"
+
+namespace ferrite::data {
+
+/// Base of MNIST, CIFAR10 and the like; also of use on its own. Copies share the images.
+///
+/// Samples are (transform(image), label): the image float32 [C, H, W] unless the transform says
+/// otherwise, the label int64. Where a transform ends in ToTensor and Normalize, these two cost one
+/// table look-up a value, with the same bits.
+class ImageDataset : public Dataset {
+ public:
+  /// `images` uint8 [N, C, H, W], `labels` int64 [N], one name a class. ShapeError, DTypeError;
+  /// ValueError where a label is not below the number of classes.
+  ImageDataset(const Tensor& images, const Tensor& labels, std::vector<std::string> classes,
+               Transform transform = ToTensor());
+
+  std::int64_t size() const override { return images_.size(0); }
+  Sample get(std::int64_t index) const override;
+  Batch get_batch(std::span<const std::int64_t> indices, const Epoch& epoch = {}) const override;
+
+  /// All images, uint8 [N, C, H, W], as they are before the transform.
+  const Tensor& images() const { return images_; }
+  /// int64 [N].
+  const Tensor& labels() const { return labels_; }
+  /// Names by label.
+  const std::vector<std::string>& classes() const { return classes_; }
+
+  /// Replaces the transform; not while a loader runs on this object.
+  void set_transform(const Transform& transform);
+
+ private:
+  Tensor image(std::int64_t index) const;
+  Tensor transformed(std::int64_t index, Generator& random) const;
+  bool table_fits(const Tensor& image) const;
+
+  Tensor images_, labels_;
+  std::vector<std::string> classes_;
+  std::vector<Transform> head_;  // what comes before...
+  Compose tail_{};               // ...the pointwise transforms at the end
+  Tensor table_;                 // the tail's values for 0..255, float32 [C, 1, 256], or undefined
+};
+
+/// Throws IoError, tagged with `op`, unless every label lies in 0..classes-1.
+void check_labels(const Tensor& labels, std::int64_t classes, std::string_view op,
+                  std::string_view file);
+
+}  // namespace ferrite::data

@@ -1,0 +1,31 @@
+// MNIST and Fashion-MNIST: 60,000 training and 10,000 test images of 1x28x28, 10 classes.
+#pragma once
+
+#include <filesystem>
+
+#include "data/image_dataset.h"
+
+namespace ferrite::data {
+
+/// Handwritten digits (LeCun, Cortes, Burges). Looks for the IDX files, with or without .gz, in
+/// root/mnist, root/MNIST/raw, root/MNIST and root. IoError where they are missing (saying what was
+/// looked for and where to get it) or malformed.
+class MNIST : public ImageDataset {
+ public:
+  explicit MNIST(const std::filesystem::path& root, Split split = Split::train,
+                 Transform transform = ToTensor());
+
+  static constexpr double kMean = 0.1307, kStd = 0.3081;  ///< of the training pixels in [0, 1]
+};
+
+/// Zalando's articles (Xiao, Rasul, Vollgraf, 2017). As MNIST, from root/fashion-mnist,
+/// root/FashionMNIST/raw, root/FashionMNIST and root.
+class FashionMNIST : public ImageDataset {
+ public:
+  explicit FashionMNIST(const std::filesystem::path& root, Split split = Split::train,
+                        Transform transform = ToTensor());
+
+  static constexpr double kMean = 0.2860, kStd = 0.3530;
+};
+
+}  // namespace ferrite::data
