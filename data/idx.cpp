@@ -68,9 +68,11 @@ Header read_header(const Where& where, Read&& read) {
     const std::uint32_t size = load_big32(raw.data() + kMagicBytes + 4 * d);
     header.shape.push_back(size);
     has_zero |= size == 0;
-    if (!has_zero) overflow |= __builtin_mul_overflow(bytes, std::uint64_t{size}, &bytes);
+    // A size of 0 counts as 1: the strides of the others must fit in 64 bits nonetheless.
+    overflow |=
+        __builtin_mul_overflow(bytes, std::max(std::uint64_t{size}, std::uint64_t{1}), &bytes);
   }
-  where.check(has_zero || (!overflow && bytes < (std::uint64_t{1} << 62)), kMagicBytes,
+  where.check(!overflow && bytes < (std::uint64_t{1} << 62), kMagicBytes,
               "the header claims sizes {}, more bytes than 64 bits can count", header.shape);
   header.data_bytes = has_zero ? 0 : bytes;
   return header;

@@ -160,14 +160,16 @@ std::string_view header_text(Bytes bytes, std::size_t& data_offset, const Where&
 
 std::uint64_t bytes_of(const Shape& shape, DType dtype, std::size_t offset, const Where& where) {
   std::uint64_t bytes = itemsize(dtype);
-  bool overflow = false;
+  bool overflow = false, has_zero = false;
   for (const std::int64_t d : shape) {
-    if (d == 0) return 0;
-    overflow |= __builtin_mul_overflow(bytes, static_cast<std::uint64_t>(d), &bytes);
+    has_zero |= d == 0;
+    // A size of 0 counts as 1: the strides of the others must fit in 64 bits nonetheless.
+    const std::uint64_t size = d == 0 ? 1 : static_cast<std::uint64_t>(d);
+    overflow |= __builtin_mul_overflow(bytes, size, &bytes);
   }
   where.check(!overflow && bytes < (std::uint64_t{1} << 62), offset,
               "shape {} has more bytes than 64 bits can count", shape);
-  return bytes;
+  return has_zero ? 0 : bytes;
 }
 
 }  // namespace

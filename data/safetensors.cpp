@@ -95,14 +95,17 @@ Entry read_entry(const std::string& name, const Json& value, const Where& where)
   where.check(shape.is_array() && shape.size() <= std::size_t{kMaxDims}, kLengthBytes,
               "tensor '{}': expected a shape of 0 to {} sizes", name, kMaxDims);
   std::uint64_t bytes = itemsize(entry.dtype);
-  bool overflow = false;
+  bool overflow = false, has_zero = false;
   for (const Json& size : shape) {
     const std::uint64_t d = to_count(size, name, where);
-    overflow |= __builtin_mul_overflow(bytes, d, &bytes);
+    has_zero |= d == 0;
+    // A size of 0 counts as 1: the strides of the others must fit in 64 bits nonetheless.
+    overflow |= __builtin_mul_overflow(bytes, std::max(d, std::uint64_t{1}), &bytes);
     entry.shape.push_back(static_cast<std::int64_t>(d));
   }
-  where.check(!overflow, kLengthBytes, "tensor '{}': {} has more bytes than 64 bits can count",
-              name, entry.shape);
+  where.check(!overflow && bytes < (std::uint64_t{1} << 62), kLengthBytes,
+              "tensor '{}': {} has more bytes than 64 bits can count", name, entry.shape);
+  if (has_zero) bytes = 0;
   const Json& offsets = member(value, "data_offsets", name, where);
   where.check(offsets.is_array() && offsets.size() == 2, kLengthBytes,
               "tensor '{}': expected two data_offsets", name);

@@ -26,6 +26,13 @@ class TransformBase {
   /// Whether an output value depends on its channel and its input value alone. Runs of such
   /// transforms are turned into a table of 256 values a channel.
   virtual bool pointwise() const { return false; }
+
+  Tensor operator()(const Tensor& image, Generator& random) const { return apply(image, random); }
+  /// With a generator of the default seed.
+  Tensor operator()(const Tensor& image) const {
+    Generator random;
+    return apply(image, random);
+  }
 };
 
 /// Any transform, by value: one of those below, a lambda `Tensor(const Tensor&)`, or

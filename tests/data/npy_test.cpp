@@ -144,6 +144,7 @@ TEST_CASE("npy: errors") {
   CHECK(contains(refusal(npy(1, dict("<i4", "(1,1,1,1,1,1,1,1,1)"), "1234")), "at most 8"));
   CHECK(contains(refusal(npy(1, dict("<f8", "(9000000000000000000,9000000000000000000)"), "")),
                  "64 bits"));
+  CHECK(contains(refusal(npy(1, dict("<f8", "(0,9000000000000000000,9)"), "")), "64 bits"));
   CHECK(contains(refusal(npy(1, dict("<i4", "(99999999999999999999,)"), "")), "size"));
   CHECK(contains(refusal(npy(1, dict("|b1", "(2,)"), "\1\2")), "bool of 0 or 1"));
   CHECK(contains(refusal(npy(1, "{'descr': '<i4', 'shape': (1,)}", "1234")), "missing"));

@@ -1,0 +1,253 @@
+#include "data/dataloader.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <set>
+#include <thread>
+
+#include "data/synthetic_digits.h"
+
+namespace ferrite::data {
+namespace {
+
+using Indices = std::vector<std::int64_t>;
+
+Tensor counting(std::int64_t n) {
+  Tensor t = empty({n}, {.dtype = kInt64});
+  for (std::int64_t i = 0; i < n; ++i) t.data<std::int64_t>()[i] = i;
+  return t;
+}
+
+TensorDataset numbers(std::int64_t n) { return TensorDataset(counting(n), counting(n)); }
+
+/// The labels of one epoch, with -1 after each batch.
+Indices run_epoch(DataLoader& loader) {
+  Indices all;
+  for (auto& [inputs, labels] : loader) {
+    CHECK(inputs.to_vector<std::int64_t>() == labels.to_vector<std::int64_t>());
+    for (const std::int64_t v : labels.to_vector<std::int64_t>()) all.push_back(v);
+    all.push_back(-1);
+  }
+  return all;
+}
+
+/// Counts what is fetched, and throws at one index.
+struct Watched : Dataset {
+  explicit Watched(std::int64_t n, std::int64_t bad = -1) : n(n), bad(bad) {}
+  std::int64_t size() const override { return n; }
+  Sample get(std::int64_t i) const override {
+    ++fetched;
+    if (i == bad) fail<IoError>("watched", "sample {} is unreadable", i);
+    // Later batches are ready first.
+    std::this_thread::sleep_for(std::chrono::microseconds((i * 7919) % 300));
+    return {from_vector<std::int64_t>({i}, {}), from_vector<std::int64_t>({i}, {})};
+  }
+  std::int64_t n, bad;
+  mutable std::atomic<int> fetched{0};
+};
+
+}  // namespace
+
+TEST_CASE("dataloader: batches in order, the last one partial") {
+  for (const int workers : {0, 1, 3}) {
+    DataLoader loader(numbers(5), {.batch_size = 2, .workers = workers});
+    CHECK(loader.size() == 3);
+    CHECK(run_epoch(loader) == Indices{0, 1, -1, 2, 3, -1, 4, -1});
+    DataLoader drop(numbers(5), {.batch_size = 2, .workers = workers, .drop_last = true});
+    CHECK(drop.size() == 2);
+    CHECK(run_epoch(drop) == Indices{0, 1, -1, 2, 3, -1});
+    DataLoader large(numbers(5), {.batch_size = 100, .workers = workers});
+    CHECK(run_epoch(large) == Indices{0, 1, 2, 3, 4, -1});
+    DataLoader nothing(numbers(0), {.batch_size = 2, .shuffle = true, .workers = workers});
+    CHECK(nothing.size() == 0);
+    CHECK(run_epoch(nothing).empty());
+    CHECK(run_epoch(nothing).empty());
+    DataLoader dropped(numbers(1), {.batch_size = 2, .workers = workers, .drop_last = true});
+    CHECK(run_epoch(dropped).empty());
+  }
+}
+
+TEST_CASE("dataloader: the seed decides, not the number of workers") {
+  std::vector<Indices> epochs;
+  for (const int workers : {0, 1, 2, 5}) {
+    DataLoader loader(std::make_shared<Watched>(101),
+                      {.batch_size = 8, .shuffle = true, .workers = workers, .seed = 7});
+    for (std::size_t e = 0; e < 3; ++e) {
+      CHECK(loader.epoch() == static_cast<std::int64_t>(e));
+      Indices epoch = run_epoch(loader);
+      if (workers == 0)
+        epochs.push_back(epoch);
+      else
+        CHECK(epoch == epochs[e]);
+      std::erase(epoch, -1);
+      std::ranges::sort(epoch);
+      CHECK(epoch == counting(101).to_vector<std::int64_t>());
+    }
+  }
+  CHECK(epochs[0] != epochs[1]);
+  CHECK(epochs[1] != epochs[2]);
+  DataLoader other(numbers(101), {.batch_size = 8, .shuffle = true, .seed = 8});
+  CHECK(run_epoch(other) != epochs[0]);
+  DataLoader later(numbers(101), {.batch_size = 8, .shuffle = true, .seed = 7});
+  later.set_epoch(2);
+  CHECK(run_epoch(later) == epochs[2]);
+  CHECK_THROWS_AS(later.set_epoch(-1), ValueError);
+}
+
+TEST_CASE("dataloader: random transforms do not depend on the number of workers") {
+  const Transform augment = Compose{RandomCrop(28, 3), RandomHorizontalFlip(), RandomRotation(10),
+                                    ToTensor(),        RandomErasing(),        Normalize(0.1, 0.3)};
+  const SyntheticDigits digits(60, 1, augment);
+  std::vector<std::vector<float>> expected;
+  for (const int workers : {0, 1, 4}) {
+    DataLoader loader(digits, {.batch_size = 16, .shuffle = true, .workers = workers, .seed = 3});
+    std::size_t step = 0;
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      for (auto& [images, labels] : loader) {
+        CHECK(images.dtype() == kFloat32);
+        CHECK(images.size(1) == 1);
+        if (workers == 0)
+          expected.push_back(images.to_vector<float>());
+        else
+          CHECK(images.to_vector<float>() == expected[step]);
+        ++step;
+      }
+    }
+    CHECK(step == 8);
+  }
+  // Another epoch, other crops: the same image comes out differently.
+  const Indices first{0};
+  CHECK(digits.get_batch(first, {3, 0}).inputs.to_vector<float>() !=
+        digits.get_batch(first, {3, 1}).inputs.to_vector<float>());
+}
+
+TEST_CASE("dataloader: errors of workers reach the caller in the batch's place") {
+  for (const int workers : {0, 1, 4}) {
+    DataLoader loader(std::make_shared<Watched>(40, 17), {.batch_size = 4, .workers = workers});
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      int batches = 0;
+      std::string text;
+      try {
+        for ([[maybe_unused]] const auto& batch : loader) ++batches;
+      } catch (const IoError& error) {
+        text = error.what();
+      }
+      CHECK(batches == 4);
+      CHECK(text == "[watched] sample 17 is unreadable");
+    }
+  }
+  DataLoader first(std::make_shared<Watched>(4, 0), {.batch_size = 2, .workers = 2});
+  CHECK_THROWS_AS(first.begin(), IoError);
+}
+
+TEST_CASE("dataloader: leaving the loop early, and starting again") {
+  DataLoader loader(std::make_shared<Watched>(1000), {.batch_size = 2, .workers = 3});
+  for (int round = 0; round < 10; ++round) {
+    Indices seen;
+    for (auto& batch : loader) {
+      seen.push_back(batch.labels.data<std::int64_t>()[0]);
+      if (seen.size() == static_cast<std::size_t>(round) + 1) break;
+    }
+    CHECK(seen.back() == 2 * round);
+    CHECK(loader.epoch() == round);
+  }
+}
+
+TEST_CASE("dataloader: workers run ahead by the prefetch alone") {
+  auto watched = std::make_shared<Watched>(1000);
+  DataLoader loader(watched, {.batch_size = 2, .workers = 2, .prefetch = 3});
+  auto it = loader.begin();
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  CHECK(watched->fetched <= 2 * (1 + 2 * 3));
+  ++it;
+  CHECK(it->labels.to_vector<std::int64_t>() == Indices{2, 3});
+}
+
+TEST_CASE("dataloader: the loader may go before its iterator") {
+  auto loader =
+      std::make_unique<DataLoader>(numbers(10), DataLoaderOptions{.batch_size = 4, .workers = 2});
+  auto it = loader->begin();
+  loader.reset();
+  ++it;
+  CHECK(it->labels.to_vector<std::int64_t>() == Indices{4, 5, 6, 7});
+}
+
+TEST_CASE("dataloader: a run that was stopped goes on with the next batch") {
+  for (const int workers : {0, 2}) {
+    const DataLoaderOptions options{
+        .batch_size = 3, .shuffle = true, .workers = workers, .seed = 1};
+    DataLoader whole(numbers(10), options);
+    run_epoch(whole);
+    const Indices expected = run_epoch(whole), after = run_epoch(whole);
+    for (std::size_t stop = 1; stop <= 4; ++stop) {
+      DataLoader loader(numbers(10), options);
+      run_epoch(loader);
+      Indices got;
+      StateDict state;
+      for (auto& batch : loader) {
+        for (const std::int64_t v : batch.labels.to_vector<std::int64_t>()) got.push_back(v);
+        got.push_back(-1);
+        state = loader.state_dict();
+        if (--stop == 0) break;
+      }
+      stop = static_cast<std::size_t>(std::ranges::count(got, -1));
+      DataLoader resumed(numbers(10),
+                         {.batch_size = 3, .shuffle = true, .workers = workers, .seed = 99});
+      resumed.load_state_dict(state);
+      CHECK(resumed.epoch() == 1);
+      const Indices rest = run_epoch(resumed);
+      got.insert(got.end(), rest.begin(), rest.end());
+      CHECK(got == expected);
+      CHECK(run_epoch(resumed) == after);
+    }
+    // Between two epochs the state is at the beginning of the next.
+    DataLoader resumed(numbers(10), options);
+    DataLoader first(numbers(10), options);
+    run_epoch(first);
+    resumed.load_state_dict(first.state_dict());
+    CHECK(run_epoch(resumed) == expected);
+    CHECK_THROWS_AS(DataLoader(numbers(2)).load_state_dict({}), IndexError);
+  }
+}
+
+TEST_CASE("dataloader: a sampler of one's own") {
+  DataLoaderOptions options{.batch_size = 2, .workers = 1};
+  options.sampler = std::make_shared<DistributedSampler>(
+      7, DistributedSamplerOptions{.rank = 1, .world_size = 2, .shuffle = false});
+  DataLoader loader(numbers(7), options);
+  CHECK(loader.size() == 2);
+  CHECK(run_epoch(loader) == Indices{1, 3, -1, 5, 0, -1});
+  options.shuffle = true;
+  CHECK_THROWS_AS(DataLoader(numbers(7), options), ValueError);
+}
+
+TEST_CASE("dataloader: options are checked") {
+  CHECK_THROWS_AS(DataLoader(numbers(1), {.batch_size = 0}), ValueError);
+  CHECK_THROWS_AS(DataLoader(numbers(1), {.workers = -1}), ValueError);
+  CHECK_THROWS_AS(DataLoader(numbers(1), {.prefetch = 0}), ValueError);
+  CHECK_THROWS_AS(DataLoader(std::shared_ptr<const Dataset>()), ValueError);
+  DataLoader pinned(numbers(3), {.pin_memory = true});
+  CHECK(run_epoch(pinned) == Indices{0, -1, 1, -1, 2, -1});
+}
+
+TEST_CASE("dataloader: more than 100,000 images a second, normalised, in one thread") {
+  const SyntheticDigits digits(2000, 1, Compose{ToTensor(), Normalize(0.13, 0.31)});
+  DataLoader loader(digits, {.batch_size = 256, .shuffle = true});
+  double best = 0;
+  for (int round = 0; round < 5; ++round) {
+    const auto start = std::chrono::steady_clock::now();
+    std::int64_t images = 0;
+    for (auto& batch : loader) images += batch.size();
+    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
+    best = std::max(best, static_cast<double>(images) / time.count());
+  }
+  MESSAGE(static_cast<std::int64_t>(best) << " images/s");
+#if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  CHECK(best > 100000);
+#endif
+}
+
+}  // namespace ferrite::data

@@ -1,0 +1,132 @@
+#include "data/sampler.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core/generator.h"
+
+namespace ferrite::data {
+namespace {
+
+using Indices = std::vector<std::int64_t>;
+
+Indices drain(Sampler& sampler) {
+  Indices all;
+  while (const auto i = sampler.next()) all.push_back(*i);
+  return all;
+}
+
+Indices sorted(Indices v) {
+  std::ranges::sort(v);
+  return v;
+}
+
+}  // namespace
+
+TEST_CASE("sampler: sequential") {
+  SequentialSampler sampler(4);
+  CHECK(drain(sampler) == Indices{0, 1, 2, 3});
+  CHECK_FALSE(sampler.next());
+  sampler.set_epoch(1);
+  CHECK(drain(sampler) == Indices{0, 1, 2, 3});
+  SequentialSampler nothing(0);
+  CHECK_FALSE(nothing.next());
+  CHECK_THROWS_AS(SequentialSampler(-1), ValueError);
+}
+
+TEST_CASE("sampler: a permutation every epoch, the same for the same seed") {
+  RandomSampler a(100, {.seed = 5}), b(100, {.seed = 5}), c(100, {.seed = 6});
+  const Indices first = drain(a);
+  CHECK(first == drain(b));
+  CHECK(first != drain(c));
+  CHECK(sorted(first) == SequentialSampler(100).order(0));
+  a.set_epoch(1);
+  const Indices second = drain(a);
+  CHECK(second != first);
+  CHECK(sorted(second) == sorted(first));
+  a.set_epoch(0);
+  CHECK(drain(a) == first);
+}
+
+TEST_CASE("sampler: manual_seed is the default seed") {
+  manual_seed(123);
+  CHECK(RandomSampler(50).order(0) == RandomSampler(50, {.seed = 123}).order(0));
+  manual_seed(Generator::kDefaultSeed);
+}
+
+TEST_CASE("sampler: with replacement") {
+  const RandomSampler sampler(10, {.replacement = true, .num_samples = 1000, .seed = 1});
+  CHECK(sampler.size() == 1000);
+  const Indices order = sampler.order(0);
+  REQUIRE(order.size() == 1000);
+  for (std::int64_t i = 0; i < 10; ++i) {
+    CHECK(std::ranges::count(order, i) > 60);
+    CHECK(std::ranges::count(order, i) < 140);
+  }
+  CHECK_THROWS_AS(RandomSampler(10, {.num_samples = 5}), ValueError);
+  CHECK_THROWS_AS(RandomSampler(0, {.replacement = true, .num_samples = 5}), ValueError);
+  CHECK(RandomSampler(0).order(0).empty());
+}
+
+TEST_CASE("sampler: a position that is saved and found again") {
+  RandomSampler sampler(20, {.seed = 1});
+  sampler.set_epoch(3);
+  for (int i = 0; i < 7; ++i) sampler.next();
+  const StateDict state = sampler.state_dict();
+  const Indices rest = drain(sampler);
+  RandomSampler resumed(20, {.seed = 1});
+  resumed.load_state_dict(state);
+  CHECK(resumed.epoch() == 3);
+  CHECK(resumed.position() == 7);
+  CHECK(drain(resumed) == rest);
+  RandomSampler small(5, {.seed = 1});
+  CHECK_THROWS_AS(small.load_state_dict(state), ValueError);
+  CHECK_THROWS_AS(small.load_state_dict({}), IndexError);
+}
+
+TEST_CASE("sampler: ranks share an epoch") {
+  for (const std::int64_t size : {0, 1, 2, 7, 8}) {
+    for (const bool drop_last : {false, true}) {
+      std::set<std::int64_t> seen;
+      std::size_t total = 0;
+      for (std::int64_t rank = 0; rank < 4; ++rank) {
+        const DistributedSampler sampler(
+            size, {.rank = rank, .world_size = 4, .drop_last = drop_last, .seed = 1});
+        const Indices order = sampler.order(2);
+        CHECK(static_cast<std::int64_t>(order.size()) == sampler.size());
+        CHECK(sampler.size() == (drop_last ? size / 4 : (size + 3) / 4));
+        seen.insert(order.begin(), order.end());
+        total += order.size();
+      }
+      if (!drop_last) CHECK(static_cast<std::int64_t>(seen.size()) == size);
+      if (drop_last) CHECK(seen.size() == total);
+    }
+  }
+  CHECK(DistributedSampler(5, {.rank = 1, .world_size = 2, .shuffle = false}).order(0) ==
+        Indices{1, 3, 0});
+  CHECK_THROWS_AS(DistributedSampler(5, {.rank = 2, .world_size = 2}), ValueError);
+}
+
+TEST_CASE("sampler: batches") {
+  BatchSampler keep(SequentialSampler(5), 2);
+  CHECK(keep.size() == 3);
+  CHECK(keep.next() == Indices{0, 1});
+  const StateDict state = keep.state_dict();
+  CHECK(keep.next() == Indices{2, 3});
+  CHECK(keep.next() == Indices{4});
+  CHECK(keep.next().empty());
+  keep.load_state_dict(state);
+  CHECK(keep.next() == Indices{2, 3});
+  BatchSampler drop(SequentialSampler(5), 2, LastBatch::drop);
+  CHECK(drop.size() == 2);
+  drop.next(), drop.next();
+  CHECK(drop.next().empty());
+  drop.set_epoch(1);
+  CHECK(drop.next() == Indices{0, 1});
+  CHECK_THROWS_AS(BatchSampler(SequentialSampler(5), 0), ValueError);
+  CHECK_THROWS_AS(BatchSampler(std::shared_ptr<Sampler>(), 1), ValueError);
+}
+
+}  // namespace ferrite::data

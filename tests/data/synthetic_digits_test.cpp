@@ -1,0 +1,56 @@
+#include "data/synthetic_digits.h"
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <set>
+
+#include "core/parallel_for.h"
+
+namespace ferrite::data {
+
+TEST_CASE("synthetic_digits: sample i depends on seed and i alone") {
+  const SyntheticDigits few(25, 3), many(500, 3);
+  CHECK(few.images().shape() == Shape{25, 1, 28, 28});
+  CHECK(std::memcmp(few.images().data_ptr(), many.images().data_ptr(), few.images().nbytes()) == 0);
+  CHECK(std::memcmp(few.labels().data_ptr(), many.labels().data_ptr(), few.labels().nbytes()) == 0);
+  const int threads = num_threads();
+  set_num_threads(1);
+  const SyntheticDigits alone(500, 3);
+  set_num_threads(threads);
+  CHECK(std::memcmp(alone.images().data_ptr(), many.images().data_ptr(), many.images().nbytes()) ==
+        0);
+  const SyntheticDigits other(25, 4);
+  CHECK(std::memcmp(few.images().data_ptr(), other.images().data_ptr(), few.images().nbytes()) !=
+        0);
+}
+
+TEST_CASE("synthetic_digits: every ten samples hold every digit") {
+  const SyntheticDigits set(100, 1);
+  CHECK(set.classes().size() == 10);
+  for (std::int64_t ten = 0; ten < 10; ++ten) {
+    std::set<std::int64_t> digits;
+    for (std::int64_t i = 0; i < 10; ++i)
+      digits.insert(set.labels().data<std::int64_t>()[10 * ten + i]);
+    CHECK(digits.size() == 10);
+  }
+}
+
+TEST_CASE("synthetic_digits: each picture has ink, and none is full") {
+  const SyntheticDigits set(300, 2);
+  for (std::int64_t i = 0; i < set.size(); ++i) {
+    int bright = 0;
+    for (std::int64_t k = 0; k < 784; ++k)
+      bright += set.images().data<std::uint8_t>()[i * 784 + k] > 110;
+    CAPTURE(i);
+    CHECK(bright > 12);
+    CHECK(bright < 320);
+  }
+}
+
+TEST_CASE("synthetic_digits: sizes") {
+  CHECK(SyntheticDigits(0).size() == 0);
+  CHECK_THROWS_AS(SyntheticDigits(-1), ValueError);
+}
+
+}  // namespace ferrite::data
