@@ -1,0 +1,72 @@
+#include "kernels/cpu/convert.h"
+
+#include <Eigen/Core>
+
+namespace ferrite::kernels::cpu {
+
+namespace {
+
+template <class E, class T>
+E widen(T x) {
+  if constexpr (is_half_type<T>)
+    return static_cast<E>(static_cast<float>(x));
+  else
+    return static_cast<E>(x);
+}
+
+template <class T, class E>
+T narrow(E x) {
+  if constexpr (std::is_same_v<T, bool>)
+    return x != E(0);
+  else if constexpr (is_half_type<T>)
+    return T(static_cast<float>(x));
+  else
+    return static_cast<T>(x);
+}
+
+}  // namespace
+
+template <class E>
+void load_run(E* dst, const void* src, DType dtype, std::int64_t stride, std::int64_t n) {
+  dispatch_all(dtype, "reduce", [&]<class T>() {
+    const T* x = static_cast<const T*>(src);
+    if (stride == 1) {
+      // The compiler does not vectorise conversions of halves; Eigen does.
+      if constexpr (std::is_same_v<T, Half> && std::is_same_v<E, float>)
+        Eigen::Map<Eigen::ArrayXf>(dst, n) =
+            Eigen::Map<const Eigen::Array<Eigen::half, Eigen::Dynamic, 1>>(
+                reinterpret_cast<const Eigen::half*>(x), n)
+                .template cast<float>();
+      else
+        for (std::int64_t i = 0; i < n; ++i) dst[i] = widen<E>(x[i]);
+    } else {
+      for (std::int64_t i = 0; i < n; ++i) dst[i] = widen<E>(x[i * stride]);
+    }
+  });
+}
+
+template <class E>
+void store_run(void* dst, DType dtype, std::int64_t stride, const E* src, std::int64_t n) {
+  dispatch_all(dtype, "reduce", [&]<class T>() {
+    T* x = static_cast<T*>(dst);
+    if (stride == 1) {
+      if constexpr (std::is_same_v<T, Half> && std::is_same_v<E, float>)
+        Eigen::Map<Eigen::Array<Eigen::half, Eigen::Dynamic, 1>>(reinterpret_cast<Eigen::half*>(x),
+                                                                 n) =
+            Eigen::Map<const Eigen::ArrayXf>(src, n).template cast<Eigen::half>();
+      else
+        for (std::int64_t i = 0; i < n; ++i) x[i] = narrow<T>(src[i]);
+    } else {
+      for (std::int64_t i = 0; i < n; ++i) x[i * stride] = narrow<T>(src[i]);
+    }
+  });
+}
+
+template void load_run(float*, const void*, DType, std::int64_t, std::int64_t);
+template void load_run(double*, const void*, DType, std::int64_t, std::int64_t);
+template void load_run(std::int64_t*, const void*, DType, std::int64_t, std::int64_t);
+template void store_run(void*, DType, std::int64_t, const float*, std::int64_t);
+template void store_run(void*, DType, std::int64_t, const double*, std::int64_t);
+template void store_run(void*, DType, std::int64_t, const std::int64_t*, std::int64_t);
+
+}  // namespace ferrite::kernels::cpu

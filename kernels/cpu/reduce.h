@@ -1,0 +1,16 @@
+#pragma once
+
+#include "kernels/reduce.h"
+
+namespace ferrite::kernels::cpu {
+
+void reduce(ReduceOp op, const View& out, const View& in, double p);
+
+// The parts of reduce(), a translation unit each.
+void reduce_sum(const View& out, const View& in, bool mean);
+void reduce_prod(const View& out, const View& in);
+void reduce_extremum(const View& out, const View& in, bool max);
+void reduce_count(ReduceOp op, const View& out, const View& in);
+void reduce_norm(const View& out, const View& in, double p);
+
+}  // namespace ferrite::kernels::cpu
