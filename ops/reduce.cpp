@@ -1,0 +1,97 @@
+#include "ops/reduce.h"
+
+#include "autograd/record.h"
+#include "kernels/reduce.h"
+#include "ops/arithmetic.h"
+#include "ops/reduced_dims.h"
+
+namespace ferrite {
+
+using autograd::Gradients;
+using autograd::Needs;
+using autograd::record;
+using autograd::recording;
+using kernels::ReduceOp;
+using ops::ReducedDims;
+
+namespace {
+
+/// What kernels::reduce reads: `t` itself where it adds up in `out` anyway.
+Tensor reducible(const Tensor& t, DType out) {
+  const bool widens =
+      is_floating(t.dtype()) ? out == kFloat32 && itemsize(t.dtype()) == 2 : out == kInt64;
+  return widens ? t : ops::converted(t, out);
+}
+
+Tensor add_up(ReduceOp op, const Tensor& t, const ReducedDims& dims, DType dtype) {
+  const Tensor x = reducible(t, dtype);
+  Tensor out = empty(dims.result, {.dtype = dtype, .device = t.device()});
+  kernels::reduce(current_stream(t.device()), op, dims.keepdim_view(out), x);
+  return out;
+}
+
+/// The gradient of what was reduced to `kept` by adding up, for an input of `shape` and `dtype`.
+Tensor spread(const Tensor& grad, const Shape& kept, const Shape& shape, DType dtype) {
+  return grad.to(dtype).reshape(kept).expand(shape);
+}
+
+}  // namespace
+
+Tensor sum(const Tensor& t, const Shape& dims, bool keepdim, std::optional<DType> dtype) {
+  const ReducedDims reduced(t, dims, keepdim, "sum");
+  const DType to = dtype.value_or(is_floating(t.dtype()) ? t.dtype() : kInt64);
+  Tensor out = add_up(ReduceOp::sum, t, reduced, to);
+  if (is_floating(to) && recording(t))
+    record(out, "sum", {t},
+           [kept = reduced.kept, shape = t.shape(), from = t.dtype()](const Tensor& grad, Needs) {
+             return spread(grad, kept, shape, from);
+           });
+  return out;
+}
+
+Tensor mean(const Tensor& t, const Shape& dims, bool keepdim, std::optional<DType> dtype) {
+  const ReducedDims reduced(t, dims, keepdim, "mean");
+  const DType to = dtype.value_or(t.dtype());
+  FERRITE_CHECK(is_floating(to), DTypeError, "mean",
+                "expected a floating type, got {}; give one, as in mean(t, kFloat32)", to);
+  Tensor out = add_up(ReduceOp::mean, t, reduced, to);
+  if (recording(t))
+    record(out, "mean", {t},
+           [kept = reduced.kept, shape = t.shape(), from = t.dtype(), n = reduced.count](
+               const Tensor& grad, Needs) {
+             return spread(div(grad, static_cast<double>(n)), kept, shape, from);
+           });
+  return out;
+}
+
+Tensor sum_to(const Tensor& t, const Shape& shape) {
+  if (t.shape() == shape) return t;
+  ReducedDims reduced(t, {}, true, "sum_to");
+  const int extra = t.dim() - shape.size();
+  bool fits = extra >= 0;
+  for (int d = 0; fits && d < t.dim(); ++d) {
+    const std::int64_t target = d < extra ? 1 : shape[d - extra];
+    fits = target == 1 || target == t.shape()[d];
+    reduced.kept[d] = target;
+  }
+  FERRITE_CHECK(fits, ShapeError, "sum_to", "{} is no broadcast of the shape {}", t.describe(),
+                shape);
+  reduced.result = shape;
+  Tensor out = add_up(ReduceOp::sum, t, reduced, t.dtype());
+  if (recording(t))
+    record(out, "sum_to", {t}, [kept = reduced.kept, from = t.shape()](const Tensor& grad, Needs) {
+      return spread(grad, kept, from, grad.dtype());
+    });
+  return out;
+}
+
+Tensor Tensor::sum() const { return ::ferrite::sum(*this); }
+Tensor Tensor::sum(const Shape& dims, bool keepdim) const {
+  return ::ferrite::sum(*this, dims, keepdim);
+}
+Tensor Tensor::mean() const { return ::ferrite::mean(*this); }
+Tensor Tensor::mean(const Shape& dims, bool keepdim) const {
+  return ::ferrite::mean(*this, dims, keepdim);
+}
+
+}  // namespace ferrite
