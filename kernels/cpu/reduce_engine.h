@@ -53,9 +53,14 @@ class ReduceEngine {
     if (segments == 1) {
       parallel_for(nest_.outputs, grain, [&](std::int64_t begin, std::int64_t end) {
         for_each_piece(nest_.kept, begin, end, [&](auto in, auto out, std::int64_t n) {
-          for (std::int64_t i = 0; i < n; ++i)
-            store(out + i * nest_.kept.inner().out,
-                  row(in + i * nest_.kept.inner().in, 0, nest_.count));
+          Total batch[kColumns];
+          const auto& kept = nest_.kept.inner();
+          for (std::int64_t i = 0; i < n; i += kColumns) {
+            const std::int64_t m = std::min(kColumns, n - i);
+            for (std::int64_t j = 0; j < m; ++j)
+              batch[j] = row(in + (i + j) * kept.in, 0, nest_.count);
+            store(out + i * kept.out, batch, m);
+          }
         });
       });
       return;
