@@ -1,0 +1,251 @@
+#include "ops/pool.h"
+
+#include <algorithm>
+
+#include "autograd/record.h"
+#include "kernels/pool.h"
+
+namespace ferrite {
+
+using autograd::Needs;
+using autograd::record;
+using autograd::recording;
+using kernels::Pool2d;
+using kernels::PoolAxis;
+
+namespace {
+
+/// A pooling of one input, as forward and all its gradients need it.
+struct Plan {
+  Pool2d pool;
+  Shape in, out;
+  MemoryFormat format;
+  const char* op;
+};
+
+std::int64_t output_size(const PoolAxis& a, bool ceil_mode) {
+  const std::int64_t room = a.input + 2 * a.padding - a.dilation * (a.kernel - 1) - 1;
+  if (room < 0) return 0;
+  std::int64_t out = (room + (ceil_mode ? a.stride - 1 : 0)) / a.stride + 1;
+  // No window begins beyond the input.
+  if (ceil_mode && (out - 1) * a.stride >= a.input + a.padding) --out;
+  return out;
+}
+
+PoolAxis sliding(const char* op, std::int64_t input, std::int64_t kernel, std::int64_t stride,
+                 std::int64_t padding, std::int64_t dilation, bool ceil_mode) {
+  FERRITE_CHECK(kernel >= 1 && stride >= 1 && dilation >= 1, ValueError, op,
+                "kernel_size, stride and dilation must be 1 or more, got {}, {} and {}", kernel,
+                stride, dilation);
+  FERRITE_CHECK(padding >= 0 && padding <= kernel / 2, ValueError, op,
+                "padding {} is outside 0 to {}, half the kernel_size {}", padding, kernel / 2,
+                kernel);
+  constexpr std::int64_t kMost = std::int64_t{1} << 31;
+  FERRITE_CHECK(kernel < kMost && stride < kMost && dilation < kMost, ValueError, op,
+                "kernel_size {}, stride {} or dilation {} is not below 2^31", kernel, stride,
+                dilation);
+  PoolAxis a{
+      .input = input, .kernel = kernel, .stride = stride, .padding = padding, .dilation = dilation};
+  a.output = output_size(a, ceil_mode);
+  if (padding > 0 && dilation > 1)
+    for (std::int64_t o = 0; o < a.output; ++o)
+      FERRITE_CHECK(a.window(o).count > 0, ShapeError, op,
+                    "window {} lies in the padding alone: input size {}, kernel_size {}, stride "
+                    "{}, padding {}, dilation {}",
+                    o, input, kernel, stride, padding, dilation);
+  return a;
+}
+
+PoolAxis adaptive(const char* op, std::int64_t input, std::int64_t output) {
+  FERRITE_CHECK(output >= 1, ValueError, op, "output_size must be 1 or more, got {}", output);
+  PoolAxis a{.input = input, .output = output};
+  if (input % output == 0)
+    a.kernel = a.stride = input / output;
+  else
+    a.adaptive = true;
+  return a;
+}
+
+/// `axis(size, dim)` makes the axis of the input's height (dim 0) or width (dim 1).
+template <class Axis>
+Plan make_plan(const char* op, const Tensor& input, Axis&& axis) {
+  FERRITE_CHECK(input.defined(), ValueError, op, "input is undefined");
+  FERRITE_CHECK(is_floating(input.dtype()), DTypeError, op,
+                "works on floating types, got {}; convert it with to()", input.describe());
+  const int n = input.dim();
+  FERRITE_CHECK(n == 3 || n == 4, ShapeError, op,
+                "expects an input of [N, C, H, W] or [C, H, W], got {}", input.describe());
+  Plan plan{.in = input.shape(), .out = input.shape(), .op = op};
+  const Shape& s = plan.in;
+  FERRITE_CHECK(s[n - 3] > 0 && s[n - 2] > 0 && s[n - 1] > 0, ShapeError, op,
+                "expects an input that is empty in its batch at most, got {}", input.describe());
+  plan.format = input.suggest_memory_format();
+  plan.pool.batch = n == 4 ? s[0] : 1;
+  plan.pool.channels = s[n - 3];
+  plan.pool.h = axis(s[n - 2], 0);
+  plan.pool.w = axis(s[n - 1], 1);
+  plan.pool.channels_last = plan.format == kChannelsLast;
+  plan.out[n - 2] = plan.pool.h.output;
+  plan.out[n - 1] = plan.pool.w.output;
+  FERRITE_CHECK(plan.pool.h.output > 0 && plan.pool.w.output > 0, ShapeError, op,
+                "windows of {} x {} do not fit into {}", plan.pool.h.kernel, plan.pool.w.kernel,
+                input.describe());
+  return plan;
+}
+
+template <class Options>
+Plan sliding_plan(const char* op, const Tensor& input, const Options& o, Pair dilation) {
+  return make_plan(op, input, [&](std::int64_t size, int dim) {
+    return dim == 0 ? sliding(op, size, o.kernel_size.h, o.stride.h, o.padding.h, dilation.h,
+                              o.ceil_mode)
+                    : sliding(op, size, o.kernel_size.w, o.stride.w, o.padding.w, dilation.w,
+                              o.ceil_mode);
+  });
+}
+
+Plan adaptive_plan(const char* op, const Tensor& input, Pair size) {
+  return make_plan(op, input, [&](std::int64_t in, int dim) {
+    return adaptive(op, in, dim == 0 ? size.h : size.w);
+  });
+}
+
+/// `t` dense in the plan's format, off the tape; `t` itself where it is so already.
+Tensor dense(const Plan& plan, const Tensor& t) {
+  if (t.is_contiguous(plan.format)) return t;
+  return no_grad([&] { return t.contiguous(plan.format); });
+}
+
+Tensor empty_for(const Plan& plan, const Shape& shape, const Tensor& like) {
+  return empty(shape,
+               {.dtype = like.dtype(), .device = like.device(), .memory_format = plan.format});
+}
+
+// ---- The maximum. Backward scatters to the cells that `code` chose; backward of that gathers from
+// them.
+
+Tensor max_backward(const Plan& plan, const Tensor& grad, const Tensor& code);
+
+Tensor max_gather(const Plan& plan, const Tensor& input, const Tensor& code) {
+  Tensor out = empty_for(plan, plan.out, input);
+  kernels::max_pool2d_gather(current_stream(out.device()), plan.pool, out, dense(plan, input),
+                             code);
+  if (recording(input))
+    record(out, "max_pool2d_gather", {input},
+           [plan, code](const Tensor& grad, Needs) { return max_backward(plan, grad, code); });
+  return out;
+}
+
+Tensor max_backward(const Plan& plan, const Tensor& grad, const Tensor& code) {
+  Tensor out = empty_for(plan, plan.in, grad);
+  kernels::max_pool2d_backward(current_stream(out.device()), plan.pool, out, dense(plan, grad),
+                               code);
+  if (recording(grad))
+    record(out, "max_pool2d_backward", {grad},
+           [plan, code](const Tensor& grad, Needs) { return max_gather(plan, grad, code); });
+  return out;
+}
+
+/// Indices are computed where `indices` is given.
+Tensor max_forward(const Plan& plan, const Tensor& input, Tensor* indices) {
+  const Pool2d& pool = plan.pool;
+  FERRITE_CHECK(pool.h.widest() * pool.w.widest() <= INT32_MAX, ShapeError, plan.op,
+                "windows of {} x {} have more than 2^31 cells", pool.h.widest(), pool.w.widest());
+  const bool records = recording(input);
+  Tensor out = empty_for(plan, plan.out, input), code;
+  if (records || indices)
+    code =
+        empty(plan.out,
+              {.dtype = pool.code_dtype(), .device = input.device(), .memory_format = plan.format});
+  const Stream stream = current_stream(input.device());
+  kernels::max_pool2d(stream, pool, out, code.defined() ? kernels::View(code) : kernels::View(),
+                      dense(plan, input));
+  if (indices) {
+    *indices =
+        empty(plan.out, {.dtype = kInt64, .device = input.device(), .memory_format = plan.format});
+    kernels::max_pool2d_indices(stream, pool, *indices, code);
+  }
+  if (records)
+    record(out, plan.op, {input},
+           [plan, code](const Tensor& grad, Needs) { return max_backward(plan, grad, code); });
+  return out;
+}
+
+// ---- The mean: linear, so that backward's backward is forward.
+
+Tensor avg_backward(const Plan& plan, const Tensor& grad);
+
+Tensor avg_forward(const Plan& plan, const Tensor& input) {
+  Tensor out = empty_for(plan, plan.out, input);
+  kernels::avg_pool2d(current_stream(out.device()), plan.pool, out, dense(plan, input));
+  if (recording(input))
+    record(out, plan.op, {input},
+           [plan](const Tensor& grad, Needs) { return avg_backward(plan, grad); });
+  return out;
+}
+
+Tensor avg_backward(const Plan& plan, const Tensor& grad) {
+  Tensor out = empty_for(plan, plan.in, grad);
+  kernels::avg_pool2d_backward(current_stream(out.device()), plan.pool, out, dense(plan, grad));
+  if (recording(grad))
+    record(out, "avg_pool2d_backward", {grad},
+           [plan](const Tensor& grad, Needs) { return avg_forward(plan, grad); });
+  return out;
+}
+
+}  // namespace
+
+Tensor max_pool2d(const Tensor& input, const MaxPool2dOptions& o) {
+  return max_forward(sliding_plan("max_pool2d", input, o, o.dilation), input, nullptr);
+}
+Tensor max_pool2d(const Tensor& input, Pair kernel_size) {
+  return max_pool2d(input, {.kernel_size = kernel_size});
+}
+Tensor max_pool2d(const Tensor& input, Pair kernel_size, Pair stride, Pair padding, Pair dilation,
+                  bool ceil_mode) {
+  return max_pool2d(input, {.kernel_size = kernel_size,
+                            .stride = stride,
+                            .padding = padding,
+                            .dilation = dilation,
+                            .ceil_mode = ceil_mode});
+}
+std::pair<Tensor, Tensor> max_pool2d_with_indices(const Tensor& input, const MaxPool2dOptions& o) {
+  std::pair<Tensor, Tensor> result;
+  result.first =
+      max_forward(sliding_plan("max_pool2d", input, o, o.dilation), input, &result.second);
+  return result;
+}
+
+Tensor avg_pool2d(const Tensor& input, const AvgPool2dOptions& o) {
+  Plan plan = sliding_plan("avg_pool2d", input, o, 1);
+  FERRITE_CHECK(o.divisor_override != 0, ValueError, plan.op, "divisor_override must not be 0");
+  plan.pool.count_include_pad = o.count_include_pad;
+  plan.pool.divisor_override = o.divisor_override.value_or(0);
+  return avg_forward(plan, input);
+}
+Tensor avg_pool2d(const Tensor& input, Pair kernel_size) {
+  return avg_pool2d(input, {.kernel_size = kernel_size});
+}
+Tensor avg_pool2d(const Tensor& input, Pair kernel_size, Pair stride, Pair padding, bool ceil_mode,
+                  bool count_include_pad, std::optional<std::int64_t> divisor_override) {
+  return avg_pool2d(input, {.kernel_size = kernel_size,
+                            .stride = stride,
+                            .padding = padding,
+                            .ceil_mode = ceil_mode,
+                            .count_include_pad = count_include_pad,
+                            .divisor_override = divisor_override});
+}
+
+Tensor adaptive_avg_pool2d(const Tensor& input, Pair size) {
+  return avg_forward(adaptive_plan("adaptive_avg_pool2d", input, size), input);
+}
+Tensor adaptive_max_pool2d(const Tensor& input, Pair size) {
+  return max_forward(adaptive_plan("adaptive_max_pool2d", input, size), input, nullptr);
+}
+std::pair<Tensor, Tensor> adaptive_max_pool2d_with_indices(const Tensor& input, Pair size) {
+  std::pair<Tensor, Tensor> result;
+  result.first =
+      max_forward(adaptive_plan("adaptive_max_pool2d", input, size), input, &result.second);
+  return result;
+}
+
+}  // namespace ferrite
