@@ -1,0 +1,71 @@
+// Comparisons, choices and the remaining functions of two operands, with broadcasting and PyTorch's
+// type promotion as in ops/arithmetic.h. A scalar may take the place of the second operand.
+#pragma once
+
+#include <optional>
+
+#include "core/tensor.h"
+
+namespace ferrite {
+
+// ---- Comparisons: bool results, off the tape. NaN equals nothing.
+Tensor eq(const Tensor& a, const Tensor& b);
+Tensor eq(const Tensor& a, Scalar b);
+Tensor ne(const Tensor& a, const Tensor& b);
+Tensor ne(const Tensor& a, Scalar b);
+Tensor lt(const Tensor& a, const Tensor& b);
+Tensor lt(const Tensor& a, Scalar b);
+Tensor le(const Tensor& a, const Tensor& b);
+Tensor le(const Tensor& a, Scalar b);
+Tensor gt(const Tensor& a, const Tensor& b);
+Tensor gt(const Tensor& a, Scalar b);
+Tensor ge(const Tensor& a, const Tensor& b);
+Tensor ge(const Tensor& a, Scalar b);
+// Any dtype; what is not 0 is true.
+Tensor logical_and(const Tensor& a, const Tensor& b);
+Tensor logical_or(const Tensor& a, const Tensor& b);
+Tensor logical_xor(const Tensor& a, const Tensor& b);
+
+/// |a - b| <= atol + rtol * |b|, element by element; equal infinities are close, and NaNs where
+/// `equal_nan`. DTypeError where the dtypes differ.
+Tensor isclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8,
+               bool equal_nan = false);
+/// Whether all elements are close. Waits for the device.
+bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8,
+              bool equal_nan = false);
+/// Whether shapes and all values agree (a NaN is unequal to itself). Waits for the device.
+/// DTypeError where the dtypes differ.
+bool equal(const Tensor& a, const Tensor& b);
+
+// ---- Choices
+/// The larger (smaller) of two; NaN if either is. Where they are equal, each gets half the
+/// gradient.
+Tensor maximum(const Tensor& a, const Tensor& b);
+Tensor minimum(const Tensor& a, const Tensor& b);
+/// a where `condition` (bool, or uint8) holds, else b; all three broadcast.
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
+Tensor where(const Tensor& condition, const Tensor& a, Scalar b);
+Tensor where(const Tensor& condition, Scalar a, const Tensor& b);
+/// min(max(x, min), max); either may be missing, not both (ValueError). The gradient is 1 at the
+/// bounds.
+Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max = {});
+Tensor clamp_min(const Tensor& x, Scalar min);
+Tensor clamp_max(const Tensor& x, Scalar max);
+
+// ---- Powers and remainders
+Tensor pow(const Tensor& x, Scalar exponent);
+Tensor pow(const Tensor& x, const Tensor& exponent);
+Tensor pow(Scalar base, const Tensor& exponent);
+/// floor(a / b); no gradient. Integers divided by 0 give 0.
+Tensor floor_divide(const Tensor& a, const Tensor& b);
+Tensor floor_divide(const Tensor& a, Scalar b);
+/// a - b * floor(a / b): the sign of b. The gradient reaches `a`, and `b` where that is a tensor.
+Tensor remainder(const Tensor& a, const Tensor& b);
+Tensor remainder(const Tensor& a, Scalar b);
+/// a - b * trunc(a / b): the sign of a. Floating dtypes, or float32 for integers.
+Tensor fmod(const Tensor& a, const Tensor& b);
+Tensor fmod(const Tensor& a, Scalar b);
+/// The angle of (b, a) in (-pi, pi].
+Tensor atan2(const Tensor& a, const Tensor& b);
+
+}  // namespace ferrite

@@ -1,0 +1,63 @@
+// Functions of one tensor, element by element. The activations are in ops/activation.h.
+//
+// The result has the input's shape, device and memory format. Floating dtypes stay as they are;
+// integers and bool become float32 in the functions that give fractions (exp, sin, sqrt...), as in
+// PyTorch. A function's form that ends in _ changes `self` in place and returns it: DTypeError
+// where an integer tensor cannot hold the result. All gradients are differentiable to any order.
+#pragma once
+
+#include "core/tensor.h"
+
+namespace ferrite {
+
+// Any numeric dtype (bool: DTypeError).
+Tensor neg(const Tensor& x);
+Tensor abs(const Tensor& x);
+/// -1, 0 or 1; 0 for NaN.
+Tensor sign(const Tensor& x);
+Tensor square(const Tensor& x);
+/// Integers stay as they are.
+Tensor floor(const Tensor& x);
+Tensor ceil(const Tensor& x);
+/// Halves go to the even neighbour.
+Tensor round(const Tensor& x);
+Tensor trunc(const Tensor& x);
+
+Tensor exp(const Tensor& x);
+Tensor exp2(const Tensor& x);
+Tensor expm1(const Tensor& x);
+Tensor log(const Tensor& x);
+Tensor log1p(const Tensor& x);
+Tensor log2(const Tensor& x);
+Tensor sqrt(const Tensor& x);
+Tensor rsqrt(const Tensor& x);
+Tensor reciprocal(const Tensor& x);
+Tensor sin(const Tensor& x);
+Tensor cos(const Tensor& x);
+Tensor tan(const Tensor& x);
+Tensor erf(const Tensor& x);
+
+// bool results, off the tape.
+Tensor isnan(const Tensor& x);
+Tensor isinf(const Tensor& x);
+Tensor isfinite(const Tensor& x);
+Tensor logical_not(const Tensor& x);
+
+inline Tensor operator-(const Tensor& x) { return neg(x); }
+
+const Tensor& neg_(const Tensor& self);
+const Tensor& abs_(const Tensor& self);
+const Tensor& square_(const Tensor& self);
+const Tensor& floor_(const Tensor& self);
+const Tensor& ceil_(const Tensor& self);
+const Tensor& round_(const Tensor& self);
+const Tensor& trunc_(const Tensor& self);
+const Tensor& exp_(const Tensor& self);
+const Tensor& log_(const Tensor& self);
+const Tensor& sqrt_(const Tensor& self);
+const Tensor& rsqrt_(const Tensor& self);
+const Tensor& reciprocal_(const Tensor& self);
+const Tensor& sin_(const Tensor& self);
+const Tensor& cos_(const Tensor& self);
+
+}  // namespace ferrite
