@@ -1,0 +1,304 @@
+#include "optim/optimizer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "autograd/grad_mode.h"
+#include "nn/zero_grad.h"
+#include "optim/layout.h"
+
+namespace ferrite::optim {
+
+namespace {
+
+Tensor host_scalar(double value) { return from_vector<double>({value}, Shape()); }
+
+/// Zeros in the layout of `like` (dense).
+Tensor zero_state(const Tensor& like) {
+  Tensor out = empty_like(like);
+  kernels::fill(current_stream(like.device()), out, 0);
+  return out;
+}
+
+template <class T>
+const T* pointer(const Tensor& t) {
+  return t.defined() ? t.data<T>() : nullptr;
+}
+
+void check_control(const Tensor& t, const char* what) {
+  FERRITE_CHECK(!t.defined() || (t.numel() == 1 && t.dtype() == kFloat32), ValueError, "step",
+                "{} must be one float32 number, got {}", what, t.describe());
+}
+
+}  // namespace
+
+// ---- Groups and options
+
+void Optimizer::add_parameters(std::vector<Tensor> parameters) {
+  const std::vector<Tensor> known = this->parameters();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Tensor& p = parameters[i];
+    FERRITE_CHECK(p.defined() && is_floating(p.dtype()) && p.is_leaf(), ValueError, name_,
+                  "parameter {} of the group is {}; only floating-point leaves can be optimized", i,
+                  p.defined() && !p.is_leaf() ? "the result of " + p.grad_fn_name() : p.describe());
+    const auto same = [&p](const Tensor& other) { return other.is_same(p); };
+    FERRITE_CHECK(std::ranges::none_of(known, same) &&
+                      std::none_of(parameters.begin(),
+                                   parameters.begin() + static_cast<std::ptrdiff_t>(i), same),
+                  ValueError, name_, "parameter {} of the group ({}) is in the optimizer already",
+                  i, p.describe());
+  }
+  Group group;
+  group.states.resize(parameters.size());
+  group.parameters = std::move(parameters);
+  groups_.push_back(std::move(group));
+}
+
+const Optimizer::Group& Optimizer::group_at(std::size_t group) const {
+  FERRITE_CHECK(group < groups_.size(), IndexError, name_, "there are {} groups, asked for {}",
+                groups_.size(), group);
+  return groups_[group];
+}
+
+std::vector<Optimizer::Field> Optimizer::fields_of(std::size_t group) const {
+  group_at(group);
+  return const_cast<Optimizer*>(this)->fields(group);
+}
+
+const std::vector<Tensor>& Optimizer::parameters(std::size_t group) const {
+  return group_at(group).parameters;
+}
+
+std::vector<Tensor> Optimizer::parameters() const {
+  std::vector<Tensor> all;
+  for (const Group& g : groups_) all.insert(all.end(), g.parameters.begin(), g.parameters.end());
+  return all;
+}
+
+double Optimizer::lr(std::size_t group) const {
+  return *std::get<double*>(fields_of(group)[0].value);
+}
+
+void Optimizer::set_lr(double lr) {
+  for (std::size_t g = 0; g < groups_.size(); ++g) set_lr(lr, g);
+}
+
+void Optimizer::set_lr(double lr, std::size_t group) {
+  FERRITE_CHECK(lr >= 0, ValueError, name_, "expected a learning rate of 0 or more, got {}", lr);
+  *std::get<double*>(fields_of(group)[0].value) = lr;
+  // At once, and not with the next step, which may be a recorded one that is replayed.
+  for (const auto& [tensor, written] : groups_[group].lr) device_lr(group, tensor.device());
+}
+
+const Tensor& Optimizer::device_lr(std::size_t group, const Device& device) {
+  const double value = lr(group);
+  auto& tensors = groups_[group].lr;
+  auto found = std::ranges::find_if(tensors, [&](auto& t) { return t.first.device() == device; });
+  if (found == tensors.end()) {
+    tensors.emplace_back(empty({}, {.dtype = kFloat64, .device = device}), NAN);
+    found = tensors.end() - 1;
+  }
+  if (found->second != value) {
+    kernels::fill(current_stream(device), found->first, value);
+    found->second = value;
+  }
+  return found->first;
+}
+
+void Optimizer::zero_grad(bool set_to_none) {
+  for (const Group& g : groups_) nn::zero_grad(g.parameters, set_to_none);
+}
+
+// ---- Steps
+
+void Optimizer::step() { step({}, {}); }
+
+void Optimizer::step(const Tensor& inv_scale, const Tensor& found_inf) {
+  check_control(inv_scale, "inv_scale");
+  check_control(found_inf, "found_inf");
+  NoGradGuard guard;
+  for (std::size_t g = 0; g < groups_.size(); ++g) step_group(g, inv_scale, found_inf);
+}
+
+/// State as this group's options need it, like its parameter in dtype, device and layout.
+void Optimizer::prepare_state(std::size_t group, std::size_t i) {
+  const Tensor& p = groups_[group].parameters[i];
+  ParameterState& s = groups_[group].states[i];
+  const Tensor like = is_dense(p) ? p : empty_like(p);
+  if (!s.step.defined()) {
+    s.step = empty({}, {.dtype = kInt64, .device = p.device()});
+    kernels::fill(current_stream(p.device()), s.step, 0);
+  } else {
+    s.step = s.step.to(p.device());
+  }
+  const std::array<bool, kStates> used = states_used(group);
+  for (std::size_t k = 0; k < kStates; ++k) {
+    if (!used[k])
+      s.state[k] = {};
+    else if (!s.state[k].defined())
+      s.state[k] = zero_state(like);
+    else
+      s.state[k] = laid_out_like(s.state[k].to(p.device(), p.dtype()), like);
+  }
+}
+
+void Optimizer::step_group(std::size_t group, const Tensor& inv_scale, const Tensor& found_inf) {
+  struct Batch {
+    Device device;
+    kernels::OptimBatch kernel;
+  };
+  std::vector<Batch> batches;
+  std::vector<Tensor> alive;                         // until all is launched
+  std::vector<std::pair<Tensor, Tensor>> not_dense;  // parameters, and the copies updated instead
+  Group& g = groups_[group];
+  for (std::size_t i = 0; i < g.parameters.size(); ++i) {
+    const Tensor& parameter = g.parameters[i];
+    Tensor grad = parameter.grad();
+    if (!grad.defined()) continue;
+    FERRITE_CHECK(grad.shape() == parameter.shape() && grad.dtype() == parameter.dtype() &&
+                      grad.device() == parameter.device(),
+                  ShapeError, name_, "parameter {} is {}, its gradient {}", i, parameter.describe(),
+                  grad.describe());
+    prepare_state(group, i);
+    const Tensor p = densely(parameter);
+    if (!p.is_same(parameter)) not_dense.emplace_back(parameter, p);
+    grad = laid_out_like(grad, p);
+    alive.push_back(grad);
+    auto batch = std::ranges::find_if(batches, [&](const Batch& b) {
+      return b.device == p.device() && b.kernel.dtype == p.dtype();
+    });
+    if (batch == batches.end()) {
+      batches.push_back({p.device(), {.dtype = p.dtype()}});
+      batch = batches.end() - 1;
+    }
+    const ParameterState& s = g.states[i];
+    kernels::OptimTensor t{.param = p.data_ptr(),
+                           .grad = grad.data_ptr(),
+                           .numel = p.numel(),
+                           .step = s.step.data<std::int64_t>()};
+    for (std::size_t k = 0; k < kStates; ++k)
+      t.state[k] = s.state[k].defined() ? s.state[k].data_ptr() : nullptr;
+    batch->kernel.tensors.push_back(t);
+    parameter.storage()->bump_version(name_);
+  }
+  for (Batch& batch : batches) {
+    const Tensor scale = inv_scale.defined() ? inv_scale.to(batch.device) : Tensor(),
+                 found = found_inf.defined() ? found_inf.to(batch.device) : Tensor();
+    batch.kernel.lr = device_lr(group, batch.device).data<double>();
+    batch.kernel.inv_scale = pointer<float>(scale);
+    batch.kernel.found_inf = pointer<float>(found);
+    update(current_stream(batch.device), group, std::move(batch.kernel));
+  }
+  for (const auto& [parameter, updated] : not_dense)
+    kernels::copy(current_stream(parameter.device()), parameter, updated);
+}
+
+// ---- Checkpoints
+
+StateDict Optimizer::state_dict() const {
+  StateDict dict;
+  std::int64_t index = 0;
+  std::vector<std::vector<std::int64_t>> indices;
+  for (const Group& g : groups_) {
+    indices.emplace_back();
+    for (const ParameterState& s : g.states) {
+      const std::string prefix = fmt::format("state.{}.", index);
+      if (s.step.defined()) dict.insert(prefix + "step", s.step);
+      for (std::size_t k = 0; k < kStates; ++k)
+        if (s.state[k].defined()) dict.insert(prefix + state_names_[k], s.state[k]);
+      indices.back().push_back(index++);
+    }
+  }
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    const std::string prefix = fmt::format("param_groups.{}.", g);
+    for (const Field& f : fields_of(g))
+      dict.insert(prefix + f.name, host_scalar(std::visit(
+                                       [](auto* v) { return static_cast<double>(*v); }, f.value)));
+    dict.insert(prefix + "params",
+                from_vector(indices[g], {static_cast<std::int64_t>(indices[g].size())}));
+  }
+  return dict;
+}
+
+void Optimizer::load_state_dict(const StateDict& dict) {
+  FERRITE_CHECK(!dict.contains(fmt::format("param_groups.{}.params", groups_.size())), ValueError,
+                name_, "the dict holds more than the {} groups of this optimizer", groups_.size());
+  for (bool check_only : {true, false}) {
+    std::size_t first = 0;
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      load_group(dict, g, first, check_only);
+      first += groups_[g].parameters.size();
+    }
+  }
+}
+
+void Optimizer::load_group(const StateDict& dict, std::size_t group, std::size_t first,
+                           bool check_only) {
+  Group& g = groups_[group];
+  const std::string prefix = fmt::format("param_groups.{}.", group);
+  const auto require = [&](const std::string& name) -> const Tensor& {
+    const auto found = dict.find(name);
+    FERRITE_CHECK(found != dict.end(), ValueError, name_, "the dict lacks {}", name);
+    return found->second;
+  };
+  const std::int64_t count = require(prefix + "params").numel();
+  FERRITE_CHECK(count == static_cast<std::int64_t>(g.parameters.size()), ValueError, name_,
+                "group {} has {} parameters, in the dict it has {}", group, g.parameters.size(),
+                count);
+  for (const Field& f : fields(group)) {
+    const double value = require(prefix + f.name).item<double>();
+    if (!check_only)
+      std::visit([&](auto* v) { *v = static_cast<std::remove_pointer_t<decltype(v)>>(value); },
+                 f.value);
+  }
+  for (std::size_t i = 0; i < g.parameters.size(); ++i) {
+    const Tensor& p = g.parameters[i];
+    const std::string state = fmt::format("state.{}.", first + i);
+    ParameterState loaded;
+    for (std::size_t k = 0; k < kStates; ++k) {
+      if (!state_names_[k] || !dict.contains(state + state_names_[k])) continue;
+      const Tensor& source = dict.at(state + state_names_[k]);
+      FERRITE_CHECK(source.shape() == p.shape(), ShapeError, name_, "{}{}: expected {}, got {}",
+                    state, state_names_[k], p.shape(), source.shape());
+      loaded.state[k] = source;
+    }
+    if (dict.contains(state + "step")) loaded.step = dict.at(state + "step");
+    FERRITE_CHECK(!loaded.step.defined() || loaded.step.numel() == 1, ShapeError, name_,
+                  "{}step: expected one number, got {}", state, loaded.step.describe());
+    if (!check_only) take_state(group, i, loaded);
+  }
+  if (!check_only) set_lr(lr(group), group);
+}
+
+/// Writes into the state there is, so that recorded steps keep finding it.
+void Optimizer::take_state(std::size_t group, std::size_t i, const ParameterState& loaded) {
+  NoGradGuard guard;
+  const Tensor& p = groups_[group].parameters[i];
+  ParameterState& own = groups_[group].states[i];
+  bool any = loaded.step.defined();
+  for (const Tensor& t : loaded.state) any = any || t.defined();
+  if (!any) {
+    own = {};
+    return;
+  }
+  prepare_state(group, i);
+  const std::array<bool, kStates> used = states_used(group);
+  const Stream stream = current_stream(p.device());
+  for (std::size_t k = 0; k < kStates; ++k) {
+    if (!used[k]) continue;
+    if (loaded.state[k].defined())
+      kernels::copy(stream, own.state[k], loaded.state[k].to(p.device()));
+    else
+      kernels::fill(stream, own.state[k], 0);
+  }
+  // PyTorch's SGD counts no steps; where it has momentum, one was made.
+  if (loaded.step.defined())
+    kernels::copy(stream, own.step, loaded.step.reshape({}).to(p.device()));
+  else
+    kernels::fill(stream, own.step, 1);
+}
+
+}  // namespace ferrite::optim

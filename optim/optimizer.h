@@ -1,0 +1,142 @@
+// Optimizer: groups of parameters with options of their own, updated in one launch a group.
+//
+// A step reads nothing from the device: the learning rate and the step counts live there, so that a
+// recorded step can be replayed. Parameters without a gradient are skipped, and do not count the
+// step. State has the parameter's dtype, device and layout, and follows it where it was moved.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "core/state_dict.h"
+#include "core/stream.h"
+#include "core/tensor.h"
+#include "kernels/optim.h"
+
+namespace ferrite::optim {
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+  Optimizer(Optimizer&&) = default;
+
+  /// Updates every parameter that has a gradient.
+  void step();
+  /// The same with gradients multiplied by `inv_scale`, and nothing changed where `found_inf` is
+  /// not 0: what a loss scaler asks for. One-element float32 tensors, read on the device; either
+  /// may be undefined.
+  void step(const Tensor& inv_scale, const Tensor& found_inf);
+  /// Fills gradients with zeros, in place; `set_to_none` drops them instead.
+  void zero_grad(bool set_to_none = false);
+
+  std::size_t num_groups() const { return groups_.size(); }
+  const std::vector<Tensor>& parameters(std::size_t group) const;
+  /// Those of all groups.
+  std::vector<Tensor> parameters() const;
+
+  double lr(std::size_t group = 0) const;
+  /// Of every group, or of one; ValueError below 0.
+  void set_lr(double lr);
+  void set_lr(double lr, std::size_t group);
+
+  /// Everything a later run needs to go on, as tensors, named as in PyTorch's dicts:
+  /// "state.<parameter>.exp_avg", "state.<parameter>.step" (int64), "param_groups.<group>.lr" and
+  /// the other options (0-dimensional float64), "param_groups.<group>.params" (int64). Parameters
+  /// are counted through all groups. State shares memory with the optimizer.
+  StateDict state_dict() const;
+  /// Takes over options and state, as copies. ValueError where groups, parameters or names do not
+  /// fit, ShapeError where sizes do not; nothing is changed then.
+  void load_state_dict(const StateDict& dict);
+
+ protected:
+  static constexpr std::size_t kStates = 3;  // of a parameter, at most
+
+  /// An option by name: how options are checkpointed, whatever their struct.
+  struct Field {
+    const char* name;
+    std::variant<double*, bool*> value;
+  };
+
+  /// `name` is a string literal.
+  Optimizer(const char* name, std::array<const char*, kStates> state_names)
+      : name_(name), state_names_(state_names) {}
+
+  /// For derived classes, after the group's options are in place. ValueError where a parameter is
+  /// in the optimizer already, or is no leaf that can have a gradient.
+  void add_parameters(std::vector<Tensor> parameters);
+
+  /// The learning rate first.
+  virtual std::vector<Field> fields(std::size_t group) = 0;
+  virtual void check_options(std::size_t group) const = 0;
+  virtual std::array<bool, kStates> states_used(std::size_t group) const = 0;
+  virtual void update(const Stream& stream, std::size_t group, kernels::OptimBatch batch) = 0;
+
+ private:
+  struct ParameterState {
+    Tensor step;
+    std::array<Tensor, kStates> state;
+  };
+  struct Group {
+    std::vector<Tensor> parameters;
+    std::vector<ParameterState> states;
+    /// The learning rate on each device, and what was last written there.
+    std::vector<std::pair<Tensor, double>> lr;
+  };
+
+  const Tensor& device_lr(std::size_t group, const Device& device);
+  void prepare_state(std::size_t group, std::size_t i);
+  const Group& group_at(std::size_t group) const;
+  std::vector<Field> fields_of(std::size_t group) const;
+  void step_group(std::size_t group, const Tensor& inv_scale, const Tensor& found_inf);
+  void load_group(const StateDict& dict, std::size_t group, std::size_t first, bool check_only);
+
+  void take_state(std::size_t group, std::size_t i, const ParameterState& loaded);
+
+  const char* name_;
+  std::array<const char*, kStates> state_names_;
+  std::vector<Group> groups_;
+};
+
+/// Parameters with options of their own: `SGD({{backbone, {.lr = 0.01}}, {head, {.lr = 0.1}}})`.
+template <class Options>
+struct ParamGroup {
+  std::vector<Tensor> parameters;
+  Options options = {};
+};
+
+/// What optimizers with a struct of options share.
+template <class Options>
+class OptimizerWith : public Optimizer {
+ public:
+  using Group = ParamGroup<Options>;
+
+  void add_param_group(std::vector<Tensor> parameters, const Options& options) {
+    options_.push_back(options);
+    try {
+      check_options(options_.size() - 1);
+      add_parameters(std::move(parameters));
+    } catch (...) {
+      options_.pop_back();
+      throw;
+    }
+  }
+  /// May be changed between steps.
+  Options& options(std::size_t group = 0) { return options_.at(group); }
+  const Options& options(std::size_t group = 0) const { return options_.at(group); }
+
+ protected:
+  using Optimizer::Optimizer;
+  void add_groups(const std::vector<Group>& groups) {
+    for (const Group& g : groups) add_param_group(g.parameters, g.options);
+  }
+
+ private:
+  std::vector<Options> options_;
+};
+
+}  // namespace ferrite::optim
