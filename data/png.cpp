@@ -106,14 +106,14 @@ bool read_rows(Reader& reader, const Geometry& geometry, std::uint8_t* pixels) {
 }
 
 /// Interleaved pixels to planes, with the channels that `mode` asks for.
-Tensor to_planes(const std::uint8_t* pixels, const Geometry& g, PngMode mode) {
+Tensor to_planes(const std::uint8_t* pixels, const Geometry& g, ImageMode mode) {
   const bool colour = g.channels >= 3;
-  const int channels = mode == PngMode::unchanged ? g.channels : mode == PngMode::gray ? 1 : 3;
+  const int channels = mode == ImageMode::unchanged ? g.channels : mode == ImageMode::gray ? 1 : 3;
   const std::size_t area = std::size_t{g.width} * g.height;
   const auto step = static_cast<std::size_t>(g.channels);
   Tensor image = empty({channels, g.height, g.width}, {.dtype = kUInt8});
   auto* out = image.data<std::uint8_t>();
-  if (mode == PngMode::gray && colour) {
+  if (mode == ImageMode::gray && colour) {
     for (std::size_t i = 0; i < area; ++i) {
       const std::uint8_t* p = pixels + i * step;
       out[i] =
@@ -122,7 +122,7 @@ Tensor to_planes(const std::uint8_t* pixels, const Geometry& g, PngMode mode) {
     return image;
   }
   for (int c = 0; c < channels; ++c) {
-    const int source = mode == PngMode::rgb && !colour ? 0 : c;
+    const int source = mode == ImageMode::rgb && !colour ? 0 : c;
     for (std::size_t i = 0; i < area; ++i)
       out[static_cast<std::size_t>(c) * area + i] =
           pixels[i * step + static_cast<std::size_t>(source)];
@@ -153,7 +153,7 @@ bool write_image(Writer& writer, const Image& image) {
 
 }  // namespace
 
-Tensor parse_png(Bytes bytes, std::string_view name, PngMode mode) {
+Tensor parse_png(Bytes bytes, std::string_view name, ImageMode mode) {
   const Where where{"read_png", name};
   where.check(bytes.size() >= kSignatureBytes && png_sig_cmp(bytes.data(), 0, kSignatureBytes) == 0,
               0, "expected a PNG file to begin with \\x89PNG\\r\\n\\x1a\\n");
@@ -173,7 +173,7 @@ Tensor parse_png(Bytes bytes, std::string_view name, PngMode mode) {
   return to_planes(pixels.get(), geometry, mode);
 }
 
-Tensor read_png(const std::filesystem::path& path, PngMode mode) {
+Tensor read_png(const std::filesystem::path& path, ImageMode mode) {
   const MappedFile file(path, "read_png");
   return parse_png(file.bytes(), path.string(), mode);
 }

@@ -6,20 +6,16 @@
 
 #include "core/tensor.h"
 #include "data/file.h"
+#include "data/image_mode.h"
 
 namespace ferrite::data {
-
-/// What read_png turns an image into. `unchanged` keeps the file's channels: 1 gray, 2 gray and
-/// alpha, 3 RGB, 4 RGB and alpha; a palette becomes RGB (or RGBA where it has transparency).
-/// `gray` and `rgb` drop alpha; colours become gray by ITU-R 601 luma, as in Pillow.
-enum class PngMode : std::uint8_t { unchanged, gray, rgb };
 
 /// Reads any PNG (1 to 16 bits, interlaced or not) as uint8 [C, H, W]; 16 bits are scaled to 8,
 /// fewer are expanded; gamma and colour profiles are ignored. Sizes that the file cannot hold are
 /// refused before anything is allocated for them. Throws IoError.
-Tensor read_png(const std::filesystem::path& path, PngMode mode = PngMode::unchanged);
+Tensor read_png(const std::filesystem::path& path, ImageMode mode = ImageMode::unchanged);
 /// The same from memory; `name` is for messages.
-Tensor parse_png(Bytes bytes, std::string_view name, PngMode mode = PngMode::unchanged);
+Tensor parse_png(Bytes bytes, std::string_view name, ImageMode mode = ImageMode::unchanged);
 
 /// Writes a host uint8 tensor [H, W] or [C, H, W] with 1 to 4 channels (gray, gray and alpha, RGB,
 /// RGBA). Replaces `path` atomically. ShapeError, DTypeError, DeviceError, IoError.

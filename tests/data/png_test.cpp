@@ -7,8 +7,8 @@
 namespace ferrite::test {
 namespace {
 
+using data::ImageMode;
 using data::parse_png;
-using data::PngMode;
 using data::read_png;
 using data::write_png;
 
@@ -37,7 +37,7 @@ std::string png(std::uint32_t width, std::uint32_t height, int bits, int colour,
 std::vector<std::int64_t> values(const Tensor& t) { return t.to_vector<std::int64_t>(); }
 using Values = std::vector<std::int64_t>;
 
-Tensor parse(const std::string& file, PngMode mode = PngMode::unchanged) {
+Tensor parse(const std::string& file, ImageMode mode = ImageMode::unchanged) {
   return parse_png(bytes_of(file), "a.png", mode);
 }
 
@@ -48,18 +48,18 @@ const std::string kGray = png(2, 2, 8, 0, std::string("\0\1\2\0\3\xff", 6));
 TEST_CASE("png: gray, RGB, alpha") {
   CHECK(parse(kGray).shape() == Shape{1, 2, 2});
   CHECK(values(parse(kGray)) == Values{1, 2, 3, 255});
-  CHECK(values(parse(kGray, PngMode::rgb)) == Values{1, 2, 3, 255, 1, 2, 3, 255, 1, 2, 3, 255});
+  CHECK(values(parse(kGray, ImageMode::rgb)) == Values{1, 2, 3, 255, 1, 2, 3, 255, 1, 2, 3, 255});
   const std::string rgb = png(2, 1, 8, 2, std::string("\0\xff\0\0\1\2\3", 7));
   CHECK(parse(rgb).shape() == Shape{3, 1, 2});
   CHECK(values(parse(rgb)) == Values{255, 1, 0, 2, 0, 3});
-  CHECK(values(parse(rgb, PngMode::gray)) == Values{76, 2});
+  CHECK(values(parse(rgb, ImageMode::gray)) == Values{76, 2});
   const std::string rgba = png(1, 1, 8, 6, std::string("\0\1\2\3\4", 5));
   CHECK(values(parse(rgba)) == Values{1, 2, 3, 4});
-  CHECK(values(parse(rgba, PngMode::rgb)) == Values{1, 2, 3});
+  CHECK(values(parse(rgba, ImageMode::rgb)) == Values{1, 2, 3});
   const std::string gray_alpha = png(1, 1, 8, 4, std::string("\0\7\x80", 3));
   CHECK(values(parse(gray_alpha)) == Values{7, 128});
-  CHECK(values(parse(gray_alpha, PngMode::gray)) == Values{7});
-  CHECK(values(parse(gray_alpha, PngMode::rgb)) == Values{7, 7, 7});
+  CHECK(values(parse(gray_alpha, ImageMode::gray)) == Values{7});
+  CHECK(values(parse(gray_alpha, ImageMode::rgb)) == Values{7, 7, 7});
 }
 
 TEST_CASE("png: palettes, 1 bit and 16 bits") {
@@ -70,7 +70,7 @@ TEST_CASE("png: palettes, 1 bit and 16 bits") {
   const std::string transparent =
       png(2, 1, 8, 3, std::string("\0\1\0", 3), palette + chunk("tRNS", "\x40"));
   CHECK(values(parse(transparent)) == Values{4, 1, 5, 2, 6, 3, 255, 64});
-  CHECK(values(parse(transparent, PngMode::rgb)) == Values{4, 1, 5, 2, 6, 3});
+  CHECK(values(parse(transparent, ImageMode::rgb)) == Values{4, 1, 5, 2, 6, 3});
   CHECK(values(parse(png(8, 1, 1, 0, std::string("\0\xa1", 2)))) ==
         Values{255, 0, 255, 0, 0, 0, 0, 255});
   CHECK(values(parse(png(2, 1, 16, 0, std::string("\0\xff\xff\x80\x80", 5)))) == Values{255, 128});

@@ -1,0 +1,15 @@
+#include "data/image_io.h"
+
+namespace ferrite::data {
+
+Tensor read_image(const std::filesystem::path& path, ImageMode mode) {
+  const MappedFile file(path, "read_image");
+  const Bytes bytes = file.bytes();
+  const std::string name = path.string();
+  if (bytes.size() >= 2 && bytes[0] == 0x89 && bytes[1] == 'P') return parse_png(bytes, name, mode);
+  if (bytes.size() >= 2 && bytes[0] == 0xff && bytes[1] == 0xd8)
+    return parse_jpeg(bytes, name, mode);
+  Where{"read_image", name}.fail(0, "expected a PNG or a JPEG file");
+}
+
+}  // namespace ferrite::data

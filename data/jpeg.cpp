@@ -1,0 +1,195 @@
+// libjpeg reports errors by longjmp here. A jump never passes a C++ object with a destructor: the
+// functions that call setjmp hold references and plain values alone.
+#include "data/jpeg.h"
+
+// clang-format off: jpeglib.h needs <cstdio> before it
+#include <jpeglib.h>
+
+#include <cstdio>
+// clang-format on
+
+#include <csetjmp>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "data/host.h"
+
+namespace ferrite::data {
+
+namespace {
+
+/// A block of 64 pixels takes more than half a bit, a component each.
+constexpr std::uint64_t kMaxPixelsPerByte = 1024;
+
+struct Errors {
+  jpeg_error_mgr manager = {};  // first: libjpeg knows this part alone
+  std::jmp_buf jump = {};
+  char message[JMSG_LENGTH_MAX] = "";
+
+  void install(j_common_ptr codec) {
+    codec->err = jpeg_std_error(&manager);
+    manager.error_exit = [](j_common_ptr c) {
+      auto* self = reinterpret_cast<Errors*>(c->err);
+      self->manager.format_message(c, self->message);
+      std::longjmp(self->jump, 1);
+    };
+    // Negative levels are warnings: corrupt data that libjpeg would paper over.
+    manager.emit_message = [](j_common_ptr c, int level) {
+      if (level < 0) c->err->error_exit(c);
+    };
+    manager.output_message = [](j_common_ptr) {};
+  }
+};
+
+/// A progressive file of thousands of empty scans would take for ever.
+void check_scans(j_common_ptr codec) {
+  constexpr int kMaxScans = 1000;
+  if (reinterpret_cast<jpeg_decompress_struct*>(codec)->input_scan_number <= kMaxScans) return;
+  auto* errors = reinterpret_cast<Errors*>(codec->err);
+  std::snprintf(errors->message, sizeof errors->message, "more than %d scans", kMaxScans);
+  std::longjmp(errors->jump, 1);
+}
+
+struct Reader {
+  Errors errors;
+  jpeg_decompress_struct codec = {};
+  jpeg_progress_mgr progress = {};
+  ~Reader() { jpeg_destroy_decompress(&codec); }
+};
+
+struct Writer {
+  Errors errors;
+  jpeg_compress_struct codec = {};
+  unsigned char* out = nullptr;
+  unsigned long size = 0;
+  ~Writer() {
+    jpeg_destroy_compress(&codec);
+    std::free(out);
+  }
+};
+
+bool read_header(Reader& reader, Bytes bytes, ImageMode mode) {
+  reader.errors.install(reinterpret_cast<j_common_ptr>(&reader.codec));
+  if (setjmp(reader.errors.jump)) return false;
+  jpeg_create_decompress(&reader.codec);
+  reader.progress.progress_monitor = check_scans;
+  reader.codec.progress = &reader.progress;
+  jpeg_mem_src(&reader.codec, bytes.data(), bytes.size());
+  jpeg_read_header(&reader.codec, TRUE);
+  const bool gray = mode == ImageMode::gray || (mode == ImageMode::unchanged &&
+                                                reader.codec.jpeg_color_space == JCS_GRAYSCALE);
+  reader.codec.out_color_space = gray ? JCS_GRAYSCALE : JCS_RGB;
+  reader.codec.dct_method = JDCT_ISLOW;
+  return true;
+}
+
+/// `pixels` is interleaved and large enough.
+bool read_rows(Reader& reader, std::uint8_t* pixels) {
+  if (setjmp(reader.errors.jump)) return false;
+  jpeg_start_decompress(&reader.codec);
+  const std::size_t row_bytes = std::size_t{reader.codec.output_width} *
+                                static_cast<unsigned>(reader.codec.output_components);
+  while (reader.codec.output_scanline < reader.codec.output_height) {
+    JSAMPROW row = pixels + row_bytes * reader.codec.output_scanline;
+    jpeg_read_scanlines(&reader.codec, &row, 1);
+  }
+  jpeg_finish_decompress(&reader.codec);
+  return true;
+}
+
+struct Image {
+  unsigned width, height;
+  int channels;
+  const std::uint8_t* pixels;  // interleaved
+};
+
+bool write_image(Writer& writer, const Image& image, int quality) {
+  writer.errors.install(reinterpret_cast<j_common_ptr>(&writer.codec));
+  if (setjmp(writer.errors.jump)) return false;
+  jpeg_create_compress(&writer.codec);
+  jpeg_mem_dest(&writer.codec, &writer.out, &writer.size);
+  writer.codec.image_width = image.width;
+  writer.codec.image_height = image.height;
+  writer.codec.input_components = image.channels;
+  writer.codec.in_color_space = image.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+  jpeg_set_defaults(&writer.codec);
+  jpeg_set_quality(&writer.codec, quality, TRUE);
+  jpeg_start_compress(&writer.codec, TRUE);
+  while (writer.codec.next_scanline < image.height) {
+    JSAMPROW row = const_cast<JSAMPROW>(image.pixels) + std::size_t{image.width} *
+                                                            static_cast<unsigned>(image.channels) *
+                                                            writer.codec.next_scanline;
+    jpeg_write_scanlines(&writer.codec, &row, 1);
+  }
+  jpeg_finish_compress(&writer.codec);
+  return true;
+}
+
+}  // namespace
+
+Tensor parse_jpeg(Bytes bytes, std::string_view name, ImageMode mode) {
+  const Where where{"read_jpeg", name};
+  where.check(bytes.size() >= 3 && bytes[0] == 0xff && bytes[1] == 0xd8 && bytes[2] == 0xff, 0,
+              "expected a JPEG file to begin with 0xff 0xd8 0xff");
+  Reader reader;
+  const auto position = [&] {
+    return bytes.size() - (reader.codec.src ? reader.codec.src->bytes_in_buffer : bytes.size());
+  };
+  if (!read_header(reader, bytes, mode)) where.fail(position(), "{}", reader.errors.message);
+  const std::size_t width = reader.codec.image_width, height = reader.codec.image_height;
+  where.check(width * height / kMaxPixelsPerByte <= bytes.size(), position(),
+              "the header claims {} x {} pixels, more than {} bytes can hold", width, height,
+              bytes.size());
+  const std::size_t channels = reader.codec.out_color_space == JCS_GRAYSCALE ? 1 : 3;
+  const std::size_t area = width * height;
+  const std::unique_ptr<std::uint8_t[]> pixels(new std::uint8_t[area * channels]);
+  if (!read_rows(reader, pixels.get())) where.fail(position(), "{}", reader.errors.message);
+  Tensor image = empty({static_cast<std::int64_t>(channels), static_cast<std::int64_t>(height),
+                        static_cast<std::int64_t>(width)},
+                       {.dtype = kUInt8});
+  auto* out = image.data<std::uint8_t>();
+  for (std::size_t c = 0; c < channels; ++c)
+    for (std::size_t i = 0; i < area; ++i) *out++ = pixels[i * channels + c];
+  return image;
+}
+
+Tensor read_jpeg(const std::filesystem::path& path, ImageMode mode) {
+  const MappedFile file(path, "read_jpeg");
+  return parse_jpeg(file.bytes(), path.string(), mode);
+}
+
+void write_jpeg(const Tensor& image, const std::filesystem::path& path, int quality) {
+  const Tensor dense = host_contiguous(image, "write_jpeg");
+  FERRITE_CHECK(dense.dtype() == kUInt8, DTypeError, "write_jpeg",
+                "expected uint8, got {}; scale to 0..255 and convert first", dense.dtype());
+  const bool planes = dense.dim() == 3;
+  const std::int64_t channels = planes ? dense.size(0) : 1;
+  FERRITE_CHECK((planes || dense.dim() == 2) && dense.numel() > 0 &&
+                    (channels == 1 || channels == 3) && dense.size(-1) <= JPEG_MAX_DIMENSION &&
+                    dense.size(-2) <= JPEG_MAX_DIMENSION,
+                ShapeError, "write_jpeg",
+                "expected [H, W], [1, H, W] or [3, H, W] with 1 to {} pixels a side, got {}",
+                JPEG_MAX_DIMENSION, dense.shape());
+  FERRITE_CHECK(quality >= 1 && quality <= 100, ValueError, "write_jpeg",
+                "expected a quality of 1 to 100, got {}", quality);
+  const auto area = static_cast<std::size_t>(dense.size(-1) * dense.size(-2));
+  const auto step = static_cast<std::size_t>(channels);
+  std::vector<std::uint8_t> pixels(area * step);
+  const auto* in = dense.data<std::uint8_t>();
+  for (std::size_t c = 0; c < step; ++c)
+    for (std::size_t i = 0; i < area; ++i) pixels[i * step + c] = *in++;
+  Writer writer;
+  const Image interleaved{static_cast<unsigned>(dense.size(-1)),
+                          static_cast<unsigned>(dense.size(-2)), static_cast<int>(channels),
+                          pixels.data()};
+  if (!write_image(writer, interleaved, quality))
+    fail<IoError>("write_jpeg", "cannot encode '{}': {}", path.string(), writer.errors.message);
+  AtomicFile file(path, "write_jpeg");
+  file.write(writer.out, writer.size);
+  file.commit();
+}
+
+}  // namespace ferrite::data

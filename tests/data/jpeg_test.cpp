@@ -1,0 +1,91 @@
+#include "data/jpeg.h"
+
+#include <cmath>
+
+#include "data/image_io.h"
+#include "tests/data/files.h"
+
+namespace ferrite::test {
+namespace {
+
+using data::ImageMode;
+using data::parse_jpeg;
+using data::read_jpeg;
+using data::write_jpeg;
+
+/// A smooth picture, which survives the compression.
+Tensor picture(std::int64_t channels, std::int64_t height, std::int64_t width) {
+  Tensor image = empty({channels, height, width}, {.dtype = kUInt8});
+  auto* p = image.data<std::uint8_t>();
+  for (std::int64_t c = 0; c < channels; ++c)
+    for (std::int64_t y = 0; y < height; ++y)
+      for (std::int64_t x = 0; x < width; ++x)
+        *p++ = static_cast<std::uint8_t>(60 + 40 * c + 2 * y + x);
+  return image;
+}
+
+double worst(const Tensor& a, const Tensor& b) {
+  REQUIRE(a.shape() == b.shape());
+  double most = 0;
+  for (std::int64_t i = 0; i < a.numel(); ++i)
+    most = std::max(most, std::abs(static_cast<double>(a.data<std::uint8_t>()[i]) -
+                                   static_cast<double>(b.data<std::uint8_t>()[i])));
+  return most;
+}
+
+std::string encoded(const Tensor& image) {
+  const TempDir dir;
+  write_jpeg(image, dir / "a.jpg");
+  CHECK(dir.count() == 1);
+  return read_file(dir / "a.jpg");
+}
+
+}  // namespace
+
+TEST_CASE("jpeg: round trip, nearly") {
+  const TempDir dir;
+  for (const std::int64_t channels : {1, 3}) {
+    const Tensor image = picture(channels, 17, 23);
+    write_jpeg(image, dir / "a.jpg", 100);
+    CHECK(worst(read_jpeg(dir / "a.jpg"), image) <= 4);
+    CHECK(worst(data::read_image(dir / "a.jpg"), image) <= 4);
+  }
+  CHECK(read_jpeg(dir / "a.jpg", ImageMode::gray).shape() == Shape{1, 17, 23});
+  write_jpeg(picture(1, 8, 9), dir / "a.jpg");
+  CHECK(read_jpeg(dir / "a.jpg", ImageMode::rgb).shape() == Shape{3, 8, 9});
+  data::write_png(picture(3, 4, 5), dir / "a.png");
+  CHECK(worst(data::read_image(dir / "a.png"), picture(3, 4, 5)) == 0);
+  write_file(dir / "a.txt", "neither");
+  CHECK_THROWS_AS(data::read_image(dir / "a.txt"), IoError);
+}
+
+TEST_CASE("jpeg: errors") {
+  const TempDir dir;
+  CHECK_THROWS_AS(write_jpeg(empty({1, 2, 2}), dir / "b.jpg"), DTypeError);
+  CHECK_THROWS_AS(write_jpeg(picture(2, 2, 2), dir / "b.jpg"), ShapeError);
+  CHECK_THROWS_AS(write_jpeg(picture(1, 0, 2), dir / "b.jpg"), ShapeError);
+  CHECK_THROWS_AS(write_jpeg(picture(1, 1, 70000), dir / "b.jpg"), ShapeError);
+  CHECK_THROWS_AS(write_jpeg(picture(1, 2, 2), dir / "b.jpg", 0), ValueError);
+  CHECK_THROWS_AS(read_jpeg("/no/such/file"), IoError);
+  const auto refusal = [](const std::string& file) {
+    return message_of<IoError>([&] { parse_jpeg(bytes_of(file), "a.jpg"); });
+  };
+  CHECK(contains(refusal("GIF89a"), "[read_jpeg] 'a.jpg' at byte 0"));
+  std::string huge = encoded(picture(3, 8, 8));
+  const std::size_t frame = huge.find("\xff\xc0");
+  REQUIRE(frame != std::string::npos);
+  huge.replace(frame + 5, 4, "\xff\xdc\xff\xdc");
+  CHECK(contains(refusal(huge), "65500 x 65500 pixels"));
+}
+
+TEST_CASE("jpeg: fuzz") {
+  const std::string file = encoded(picture(3, 9, 11));
+  const auto parse = [](data::Bytes b) { parse_jpeg(b, "fuzz"); };
+  for (std::size_t n = 0; n < file.size(); ++n) {
+    CAPTURE(n);
+    CHECK_FALSE(survives(std::string_view(file).substr(0, n), parse));
+  }
+  fuzz_flips(file, 5000, parse);
+}
+
+}  // namespace ferrite::test
