@@ -2,10 +2,10 @@
 // functions that call setjmp hold references and plain values alone.
 #include "data/jpeg.h"
 
-// clang-format off: jpeglib.h needs <cstdio> before it
-#include <jpeglib.h>
-
+// jpeglib.h needs <cstdio> before it.
+// clang-format off
 #include <cstdio>
+#include <jpeglib.h>
 // clang-format on
 
 #include <csetjmp>

@@ -253,21 +253,21 @@ Metadata load_safetensors_metadata(const std::filesystem::path& path) {
   return parse_safetensors_metadata(file.bytes(), path.string());
 }
 
-void save_safetensors(const StateDict& dict, const std::filesystem::path& path,
+void save_safetensors(const StateDict& tensors, const std::filesystem::path& path,
                       const Metadata& metadata) {
-  std::vector<Tensor> tensors;
-  for (const auto& [name, tensor] : dict) {
+  std::vector<Tensor> dense;
+  for (const auto& [name, tensor] : tensors) {
     FERRITE_CHECK(name != kMetadataKey, ValueError, "save_safetensors",
                   "the name '{}' is reserved; rename the tensor", kMetadataKey);
-    tensors.push_back(host_contiguous(tensor, "save_safetensors"));
+    dense.push_back(host_contiguous(tensor, "save_safetensors"));
   }
-  const std::vector<std::size_t> order = file_order(tensors);
-  const std::string header = header_of(dict, tensors, order, metadata);
+  const std::vector<std::size_t> order = file_order(dense);
+  const std::string header = header_of(tensors, dense, order, metadata);
   std::string length;
   append_little(length, static_cast<std::uint64_t>(header.size()));
   AtomicFile file(path, "save_safetensors");
   file.write(length + header);
-  for (const std::size_t i : order) file.write(tensors[i].data_ptr(), tensors[i].nbytes());
+  for (const std::size_t i : order) file.write(dense[i].data_ptr(), dense[i].nbytes());
   file.commit();
 }
 
