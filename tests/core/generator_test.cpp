@@ -146,7 +146,7 @@ TEST_CASE("draws below a bound") {
     }
     CHECK(plausible(cells));
   }
-  // Without rejection, the thirds of a bound of 3 * 2^62 would be hit 2 : 1 : 1.
+  // Without rejection, the residues modulo 3 below 3 * 2^62 would come 2 : 1 : 1.
   const std::uint64_t huge = std::uint64_t{3} << 62;
   std::vector<std::int64_t> residues(3), thirds(3);
   for (int i = 0; i < 30'000; ++i) {

@@ -117,6 +117,24 @@ TEST_CASE("the first exception is rethrown and ends the loop") {
   CHECK_THROWS_AS(parallel_for(1, 1, [](std::int64_t, std::int64_t) { throw 1; }), int);
 }
 
+TEST_CASE("after an exception other threads start no further chunk") {
+  Threads threads(2);
+  std::atomic<int> arrived{0}, ran{0};
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  CHECK_THROWS_AS(parallel_for(2000, 1,
+                               [&](std::int64_t begin, std::int64_t) {
+                                 ++arrived;
+                                 while (arrived < 2 && std::chrono::steady_clock::now() < deadline)
+                                   std::this_thread::yield();
+                                 if (begin == 0) throw 1;
+                                 std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                                 ++ran;
+                               }),
+                  int);
+  CHECK(arrived >= 2);
+  CHECK(ran < 1000);
+}
+
 TEST_CASE("a loop inside a loop runs in its own thread") {
   Threads threads(4);
   std::atomic<int> total{0}, strangers{0};

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <future>
+#include <memory>
 #include <set>
 #include <thread>
 #include <vector>
@@ -291,6 +292,15 @@ TEST_CASE("what work holds is let go before synchronize returns") {
   a.enqueue([held]() -> void { throw 1; });
   CHECK_THROWS_AS(a.synchronize(), int);
   CHECK(held.use_count() == 1);
+}
+
+TEST_CASE("what work holds may use the stream as it goes") {
+  const Stream a = current_stream(kDevices[0]);
+  std::atomic<bool> ran{false};
+  a.enqueue([last = std::shared_ptr<void>(nullptr,
+                                          [&, a](void*) { a.enqueue([&] { ran = true; }); })] {});
+  a.synchronize();
+  CHECK(ran);
 }
 
 TEST_CASE("many threads submit to one stream") {

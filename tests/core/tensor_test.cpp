@@ -1,7 +1,7 @@
 #include "core/tensor.h"
 
-#include <cmath>
 #include <chrono>
+#include <cmath>
 #include <thread>
 
 #include "core/stream.h"
