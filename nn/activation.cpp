@@ -1,0 +1,38 @@
+#include "nn/activation.h"
+
+#include "nn/repr.h"
+#include "ops/dropout.h"
+#include "ops/softmax.h"
+
+namespace ferrite::nn {
+
+Tensor ReLU::forward(const Tensor& input) { return options_.inplace ? relu_(input) : relu(input); }
+
+Tensor LeakyReLU::forward(const Tensor& input) { return leaky_relu(input, negative_slope_); }
+std::string LeakyReLU::extra_repr() const { return "negative_slope=" + repr(negative_slope_); }
+
+Tensor Sigmoid::forward(const Tensor& input) { return sigmoid(input); }
+
+Tensor Tanh::forward(const Tensor& input) { return tanh(input); }
+
+Tensor SiLU::forward(const Tensor& input) { return silu(input); }
+
+Tensor GELU::forward(const Tensor& input) { return gelu(input, approximate_); }
+std::string GELU::extra_repr() const {
+  return approximate_ == GeluApproximation::none ? "approximate='none'" : "approximate='tanh'";
+}
+
+Tensor Softmax::forward(const Tensor& input) { return softmax(input, dim_); }
+std::string Softmax::extra_repr() const { return fmt::format("dim={}", dim_); }
+
+Tensor LogSoftmax::forward(const Tensor& input) { return log_softmax(input, dim_); }
+std::string LogSoftmax::extra_repr() const { return fmt::format("dim={}", dim_); }
+
+Dropout::Dropout(double p) : p_(p) {
+  FERRITE_CHECK(p >= 0 && p <= 1, ValueError, "Dropout", "expected a probability, got p = {}", p);
+}
+
+Tensor Dropout::forward(const Tensor& input) { return dropout(input, p_, is_training()); }
+std::string Dropout::extra_repr() const { return fmt::format("p={}, inplace=False", repr(p_)); }
+
+}  // namespace ferrite::nn

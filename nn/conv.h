@@ -1,0 +1,63 @@
+// Conv2d and ConvTranspose2d.
+#pragma once
+
+#include <cstdint>
+
+#include "nn/module.h"
+#include "ops/conv.h"
+
+namespace ferrite::nn {
+
+struct Conv2dOptions {
+  Pair stride = 1;
+  Padding padding = 0;
+  Pair dilation = 1;
+  std::int64_t groups = 1;
+  bool bias = true;
+};
+
+/// `Conv2d(1, 6, 5, {.padding = 2})`. Weights start uniform within +-1 / sqrt(fan_in). ValueError
+/// unless the channels divide by the groups.
+class Conv2d : public Cloneable<Conv2d> {
+ public:
+  Conv2d(std::int64_t in_channels, std::int64_t out_channels, Pair kernel_size,
+         const Conv2dOptions& options = {});
+  /// Draws new weights.
+  void reset_parameters();
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+  const Conv2dOptions& options() const { return options_; }
+
+  Tensor weight;  ///< [out_channels, in_channels / groups, *kernel_size]
+  Tensor bias;    ///< [out_channels]; undefined without bias
+
+ private:
+  Conv2dOptions options_;
+};
+
+struct ConvTranspose2dOptions {
+  Pair stride = 1;
+  Pair padding = 0;
+  Pair output_padding = 0;
+  std::int64_t groups = 1;
+  bool bias = true;
+  Pair dilation = 1;
+};
+
+class ConvTranspose2d : public Cloneable<ConvTranspose2d> {
+ public:
+  ConvTranspose2d(std::int64_t in_channels, std::int64_t out_channels, Pair kernel_size,
+                  const ConvTranspose2dOptions& options = {});
+  /// Draws new weights.
+  void reset_parameters();
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+
+  Tensor weight;  ///< [in_channels, out_channels / groups, *kernel_size]
+  Tensor bias;    ///< [out_channels]; undefined without bias
+
+ private:
+  ConvTranspose2dOptions options_;
+};
+
+}  // namespace ferrite::nn

@@ -1,0 +1,56 @@
+// Initialisation of parameters, in place, off the tape, with PyTorch's names, arguments and
+// defaults.
+//
+// Numbers are drawn on the host and copied to where the tensor is: the same seed gives the same
+// weights on every device. `generator` defaults to the host's.
+#pragma once
+
+#include <cstdint>
+
+#include "core/generator.h"
+#include "core/tensor.h"
+
+namespace ferrite::nn::init {
+
+enum class FanMode : std::uint8_t { fan_in, fan_out };
+/// What follows the layer; `linear` stands for convolutions and identity too.
+enum class Nonlinearity : std::uint8_t { linear, sigmoid, tanh, relu, leaky_relu, selu };
+
+struct Fans {
+  std::int64_t in, out;
+};
+/// Of a weight [out, in, *kernel]; ShapeError below 2 dimensions.
+Fans calculate_fans(const Tensor& weight);
+/// The factor by which a nonlinearity shrinks deviations, to be made up for; `negative_slope` is
+/// leaky_relu's.
+double calculate_gain(Nonlinearity nonlinearity, double negative_slope = 0.01);
+
+const Tensor& uniform_(const Tensor& t, double low = 0, double high = 1,
+                       Generator* generator = nullptr);
+const Tensor& normal_(const Tensor& t, double mean = 0, double std = 1,
+                      Generator* generator = nullptr);
+/// Normal numbers outside [low, high] are drawn again (by the inverse of the distribution
+/// function). ValueError unless low < high.
+const Tensor& trunc_normal_(const Tensor& t, double mean = 0, double std = 1, double low = -2,
+                            double high = 2, Generator* generator = nullptr);
+const Tensor& constant_(const Tensor& t, double value);
+const Tensor& zeros_(const Tensor& t);
+const Tensor& ones_(const Tensor& t);
+
+/// Uniform within +-gain sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010).
+const Tensor& xavier_uniform_(const Tensor& t, double gain = 1, Generator* generator = nullptr);
+/// Normal with deviation gain sqrt(2 / (fan_in + fan_out)).
+const Tensor& xavier_normal_(const Tensor& t, double gain = 1, Generator* generator = nullptr);
+/// Uniform within +-gain sqrt(3 / fan) (He et al. 2015); `a` is leaky_relu's slope.
+const Tensor& kaiming_uniform_(const Tensor& t, double a = 0, FanMode mode = FanMode::fan_in,
+                               Nonlinearity nonlinearity = Nonlinearity::leaky_relu,
+                               Generator* generator = nullptr);
+/// Normal with deviation gain / sqrt(fan).
+const Tensor& kaiming_normal_(const Tensor& t, double a = 0, FanMode mode = FanMode::fan_in,
+                              Nonlinearity nonlinearity = Nonlinearity::leaky_relu,
+                              Generator* generator = nullptr);
+/// The rows of [size(0), the rest], or the columns where there are fewer, become orthogonal, of
+/// length `gain` (Saxe et al. 2014). Runs on the host.
+const Tensor& orthogonal_(const Tensor& t, double gain = 1, Generator* generator = nullptr);
+
+}  // namespace ferrite::nn::init

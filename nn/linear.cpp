@@ -1,0 +1,70 @@
+#include "nn/linear.h"
+
+#include <cmath>
+
+#include "nn/init.h"
+#include "nn/repr.h"
+#include "ops/index.h"
+#include "ops/matmul.h"
+
+namespace ferrite::nn {
+
+Linear::Linear(std::int64_t in_features, std::int64_t out_features, const LinearOptions& options)
+    : weight(empty({out_features, in_features})) {
+  if (options.bias) bias = empty({out_features});
+  register_parameter("weight", weight);
+  register_parameter("bias", bias);
+  reset_parameters();
+}
+
+void Linear::reset_parameters() {
+  init::kaiming_uniform_(weight, std::sqrt(5.0));
+  if (!bias.defined()) return;
+  const auto fan_in = static_cast<double>(weight.size(1));
+  const double bound = fan_in > 0 ? 1 / std::sqrt(fan_in) : 0;
+  init::uniform_(bias, -bound, bound);
+}
+
+Tensor Linear::forward(const Tensor& input) { return linear(input, weight, bias); }
+
+std::string Linear::extra_repr() const {
+  return fmt::format("in_features={}, out_features={}, bias={}", weight.size(1), weight.size(0),
+                     repr(bias.defined()));
+}
+
+Embedding::Embedding(std::int64_t num_embeddings, std::int64_t embedding_dim,
+                     const EmbeddingOptions& options)
+    : weight(empty({num_embeddings, embedding_dim})), padding_idx_(options.padding_idx) {
+  if (padding_idx_) {
+    FERRITE_CHECK(*padding_idx_ >= -num_embeddings && *padding_idx_ < num_embeddings, ValueError,
+                  "Embedding", "padding_idx {} is outside of {} embeddings", *padding_idx_,
+                  num_embeddings);
+    if (*padding_idx_ < 0) *padding_idx_ += num_embeddings;
+  }
+  register_parameter("weight", weight);
+  reset_parameters();
+}
+
+void Embedding::reset_parameters() {
+  init::normal_(weight);
+  if (padding_idx_) init::zeros_(weight.detach().select(0, *padding_idx_));
+}
+
+Tensor Embedding::forward(const Tensor& indices) {
+  return embedding(indices, weight, padding_idx_);
+}
+
+std::string Embedding::extra_repr() const {
+  const std::string text = fmt::format("{}, {}", weight.size(0), weight.size(1));
+  return padding_idx_ ? fmt::format("{}, padding_idx={}", text, *padding_idx_) : text;
+}
+
+Tensor Flatten::forward(const Tensor& input) {
+  return input.flatten(options_.start_dim, options_.end_dim);
+}
+
+std::string Flatten::extra_repr() const {
+  return fmt::format("start_dim={}, end_dim={}", options_.start_dim, options_.end_dim);
+}
+
+}  // namespace ferrite::nn

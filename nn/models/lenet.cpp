@@ -1,0 +1,88 @@
+#include "nn/models/lenet.h"
+
+#include <array>
+
+#include "nn/init.h"
+#include "ops/activation.h"
+#include "ops/matmul.h"
+#include "ops/pool.h"
+
+namespace ferrite::nn {
+
+LeNet5::LeNet5(const LeNet5Options& options)
+    : options_(options),
+      conv1_(options.in_channels, 6, 5, {.padding = 2}),
+      conv2_(6, 16, 5),
+      fc1_(16 * 5 * 5, 120),
+      fc2_(120, 84),
+      fc3_(84, options.classes) {
+  register_module("conv1", conv1_);
+  register_module("conv2", conv2_);
+  register_module("fc1", fc1_);
+  register_module("fc2", fc2_);
+  register_module("fc3", fc3_);
+}
+
+Tensor LeNet5::activate(const Tensor& x) const {
+  switch (options_.activation) {
+    case LeNet5Options::Activation::relu:
+      return relu(x);
+    case LeNet5Options::Activation::tanh:
+      return tanh(x);
+    case LeNet5Options::Activation::sigmoid:
+      return sigmoid(x);
+  }
+  return x;
+}
+
+Tensor LeNet5::pool(const Tensor& x) const {
+  return options_.pooling == LeNet5Options::Pooling::max ? max_pool2d(x, 2) : avg_pool2d(x, 2);
+}
+
+Tensor LeNet5::forward(const Tensor& input) {
+  Tensor x = pool(activate(conv1_(input)));
+  x = pool(activate(conv2_(x))).flatten(1);
+  return fc3_(activate(fc2_(activate(fc1_(x)))));
+}
+
+std::vector<Tensor> lenet_parameters(double scale) {
+  std::vector<Tensor> params;
+  for (const Shape& shape : {Shape{20, 1, 3, 3}, Shape{20}, Shape{50, 20, 5, 5}, Shape{50},
+                             Shape{800, 128}, Shape{128}, Shape{128, 10}, Shape{10}}) {
+    const Tensor t = empty(shape);
+    params.push_back((shape.size() > 1 ? init::normal_(t, 0, scale) : init::zeros_(t)));
+    params.back().set_requires_grad();
+  }
+  return params;
+}
+
+Tensor lenet(const Tensor& X, std::span<const Tensor> params) {
+  FERRITE_CHECK(params.size() == 8, ValueError, "lenet",
+                "expected the parameters W1, b1, ... W4, b4, got {} tensors", params.size());
+  const Tensor h1 = avg_pool2d(relu(conv2d(X, params[0], params[1])), 2);
+  const Tensor h2 = avg_pool2d(relu(conv2d(h1, params[2], params[3])), 2);
+  const Tensor h3 = relu(addmm(params[5], h2.flatten(1), params[4]));
+  return addmm(params[7], h3, params[6]);
+}
+
+D2LLeNet::D2LLeNet(double scale) {
+  const std::vector<Tensor> params = lenet_parameters(scale);
+  const std::array<std::pair<const char*, Tensor*>, 8> members = {{{"W1", &W1},
+                                                                   {"b1", &b1},
+                                                                   {"W2", &W2},
+                                                                   {"b2", &b2},
+                                                                   {"W3", &W3},
+                                                                   {"b3", &b3},
+                                                                   {"W4", &W4},
+                                                                   {"b4", &b4}}};
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    *members[i].second = params[i];
+    register_parameter(members[i].first, *members[i].second);
+  }
+}
+
+Tensor D2LLeNet::forward(const Tensor& X) {
+  return lenet(X, std::array{W1, b1, W2, b2, W3, b3, W4, b4});
+}
+
+}  // namespace ferrite::nn

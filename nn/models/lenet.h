@@ -1,0 +1,63 @@
+// LeNet, twice: the classic, and the one of "Dive into Deep Learning"'s chapter on training with
+// several GPUs.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "nn/conv.h"
+#include "nn/linear.h"
+
+namespace ferrite::nn {
+
+struct LeNet5Options {
+  enum class Activation : std::uint8_t { relu, tanh, sigmoid };
+  enum class Pooling : std::uint8_t { max, average };
+
+  std::int64_t classes = 10;
+  std::int64_t in_channels = 1;
+  /// What trains best now. Of 1998 are {.activation = tanh, .pooling = average}.
+  Activation activation = Activation::relu;
+  Pooling pooling = Pooling::max;
+};
+
+/// LeNet-5 (LeCun et al. 1998) for [N, in_channels, 28, 28]: convolutions of 6 (5x5, padded by 2)
+/// and 16 (5x5) channels, each followed by 2x2 pooling, then layers of 120, 84 and `classes`.
+/// Gives logits [N, classes].
+class LeNet5 : public Cloneable<LeNet5> {
+ public:
+  explicit LeNet5(const LeNet5Options& options = {});
+  explicit LeNet5(std::int64_t classes, std::int64_t in_channels = 1)
+      : LeNet5(LeNet5Options{.classes = classes, .in_channels = in_channels}) {}
+  Tensor forward(const Tensor& input) override;
+
+ private:
+  Tensor activate(const Tensor& x) const;
+  Tensor pool(const Tensor& x) const;
+
+  LeNet5Options options_;
+  Conv2d conv1_, conv2_;
+  Linear fc1_, fc2_, fc3_;
+};
+
+/// W1, b1, ... W4, b4 of lenet(): weights from N(0, scale^2), biases zero. W1 [20, 1, 3, 3],
+/// W2 [50, 20, 5, 5], W3 [800, 128], W4 [128, 10]. All require a gradient.
+std::vector<Tensor> lenet_parameters(double scale = 0.01);
+
+/// The network as a function of its parameters (Zhang et al., "Dive into Deep Learning", 13.5):
+/// X [N, 1, 28, 28] to logits [N, 10]. Convolution of 20 channels (3x3), ReLU, 2x2 average pooling,
+/// convolution of 50 channels (5x5), ReLU, 2x2 average pooling, 128 hidden units with ReLU, 10
+/// outputs. ValueError unless there are eight parameters.
+Tensor lenet(const Tensor& X, std::span<const Tensor> params);
+
+/// The same as a module with parameters W1, b1, ... W4, b4.
+class D2LLeNet : public Cloneable<D2LLeNet> {
+ public:
+  explicit D2LLeNet(double scale = 0.01);
+  Tensor forward(const Tensor& X) override;
+
+  Tensor W1, b1, W2, b2, W3, b3, W4, b4;
+};
+
+}  // namespace ferrite::nn

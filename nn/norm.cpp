@@ -1,0 +1,98 @@
+#include "nn/norm.h"
+
+#include "autograd/grad_mode.h"
+#include "nn/init.h"
+#include "nn/repr.h"
+#include "ops/norm.h"
+
+namespace ferrite::nn {
+
+BatchNorm::BatchNorm(std::int64_t num_features, const BatchNormOptions& options)
+    : num_features_(num_features), options_(options) {
+  if (options.affine) {
+    weight = empty({num_features});
+    bias = empty({num_features});
+  }
+  if (options.track_running_stats) {
+    running_mean = empty({num_features});
+    running_var = empty({num_features});
+    num_batches_tracked = empty({}, {.dtype = kInt64});
+  }
+  register_parameter("weight", weight);
+  register_parameter("bias", bias);
+  register_buffer("running_mean", running_mean);
+  register_buffer("running_var", running_var);
+  register_buffer("num_batches_tracked", num_batches_tracked);
+  reset_parameters();
+  reset_running_stats();
+}
+
+void BatchNorm::reset_parameters() {
+  if (!weight.defined()) return;
+  init::ones_(weight);
+  init::zeros_(bias);
+}
+
+void BatchNorm::reset_running_stats() {
+  if (!running_mean.defined()) return;
+  init::zeros_(running_mean);
+  init::ones_(running_var);
+  init::zeros_(num_batches_tracked);
+}
+
+Tensor BatchNorm::forward(const Tensor& input) {
+  check_input(input);
+  const bool tracks = running_mean.defined();
+  double momentum = options_.momentum.value_or(0);
+  if (is_training() && tracks) {
+    no_grad([&] { num_batches_tracked.add_(1); });
+    if (!options_.momentum)
+      momentum = 1 / static_cast<double>(num_batches_tracked.item<std::int64_t>());
+  }
+  return batch_norm(input, running_mean, running_var, weight, bias, is_training() || !tracks,
+                    momentum, options_.eps);
+}
+
+std::string BatchNorm::extra_repr() const {
+  return fmt::format("{}, eps={}, momentum={}, affine={}, track_running_stats={}", num_features_,
+                     repr(options_.eps), options_.momentum ? repr(*options_.momentum) : "None",
+                     repr(options_.affine), repr(options_.track_running_stats));
+}
+
+void BatchNorm1d::check_input(const Tensor& input) const {
+  FERRITE_CHECK(input.defined() && (input.dim() == 2 || input.dim() == 3), ShapeError,
+                "BatchNorm1d", "expected [N, {0}] or [N, {0}, L], got {1}", num_features_,
+                input.describe());
+}
+
+void BatchNorm2d::check_input(const Tensor& input) const {
+  FERRITE_CHECK(input.defined() && input.dim() == 4, ShapeError, "BatchNorm2d",
+                "expected [N, {}, H, W], got {}", num_features_, input.describe());
+}
+
+LayerNorm::LayerNorm(const Shape& normalized_shape, const LayerNormOptions& options)
+    : normalized_shape_(normalized_shape), options_(options) {
+  if (options.elementwise_affine) {
+    weight = empty(normalized_shape);
+    if (options.bias) bias = empty(normalized_shape);
+  }
+  register_parameter("weight", weight);
+  register_parameter("bias", bias);
+  reset_parameters();
+}
+
+void LayerNorm::reset_parameters() {
+  if (weight.defined()) init::ones_(weight);
+  if (bias.defined()) init::zeros_(bias);
+}
+
+Tensor LayerNorm::forward(const Tensor& input) {
+  return layer_norm(input, normalized_shape_, weight, bias, options_.eps);
+}
+
+std::string LayerNorm::extra_repr() const {
+  return fmt::format("{}, eps={}, elementwise_affine={}", repr(normalized_shape_),
+                     repr(options_.eps), repr(options_.elementwise_affine));
+}
+
+}  // namespace ferrite::nn

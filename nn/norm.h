@@ -1,0 +1,90 @@
+// BatchNorm1d, BatchNorm2d, LayerNorm.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "nn/module.h"
+
+namespace ferrite::nn {
+
+struct BatchNormOptions {
+  double eps = 1e-5;
+  /// Weight of a new batch in the running statistics. Without one they are the mean over all
+  /// batches, for which each training step waits for the device to read num_batches_tracked.
+  std::optional<double> momentum = 0.1;
+  bool affine = true;  ///< whether there are a weight and a bias
+  /// Without them evaluation uses the statistics of its batch.
+  bool track_running_stats = true;
+};
+
+/// What BatchNorm1d and BatchNorm2d share: they differ in the inputs they accept.
+class BatchNorm : public Module {
+ public:
+  /// Weight 1, bias 0, mean 0, variance 1.
+  void reset_parameters();
+  void reset_running_stats();
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+  const BatchNormOptions& options() const { return options_; }
+
+  Tensor weight, bias;               ///< [num_features]; undefined unless affine
+  Tensor running_mean, running_var;  ///< [num_features]; undefined unless tracked
+  Tensor num_batches_tracked;        ///< int64, 0-dimensional
+
+ protected:
+  BatchNorm(std::int64_t num_features, const BatchNormOptions& options);
+  /// ShapeError for inputs that the layer does not take.
+  virtual void check_input(const Tensor& input) const = 0;
+
+  std::int64_t num_features_;
+
+ private:
+  BatchNormOptions options_;
+};
+
+/// [N, C] or [N, C, L]
+class BatchNorm1d : public Cloneable<BatchNorm1d, BatchNorm> {
+ public:
+  explicit BatchNorm1d(std::int64_t num_features, const BatchNormOptions& options = {})
+      : Cloneable(num_features, options) {}
+
+ protected:
+  void check_input(const Tensor& input) const override;
+};
+
+/// [N, C, H, W]
+class BatchNorm2d : public Cloneable<BatchNorm2d, BatchNorm> {
+ public:
+  explicit BatchNorm2d(std::int64_t num_features, const BatchNormOptions& options = {})
+      : Cloneable(num_features, options) {}
+
+ protected:
+  void check_input(const Tensor& input) const override;
+};
+
+struct LayerNormOptions {
+  double eps = 1e-5;
+  bool elementwise_affine = true;  ///< whether there are a weight and a bias
+  bool bias = true;
+};
+
+/// Normalises over the last dimensions, which are `normalized_shape`.
+class LayerNorm : public Cloneable<LayerNorm> {
+ public:
+  explicit LayerNorm(const Shape& normalized_shape, const LayerNormOptions& options = {});
+  explicit LayerNorm(std::int64_t normalized_size, const LayerNormOptions& options = {})
+      : LayerNorm(Shape{normalized_size}, options) {}
+  /// Weight 1, bias 0.
+  void reset_parameters();
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+
+  Tensor weight, bias;  ///< [*normalized_shape] or undefined
+
+ private:
+  Shape normalized_shape_;
+  LayerNormOptions options_;
+};
+
+}  // namespace ferrite::nn

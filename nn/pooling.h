@@ -1,0 +1,64 @@
+// MaxPool2d, AvgPool2d, AdaptiveAvgPool2d.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "nn/module.h"
+#include "ops/pool.h"
+
+namespace ferrite::nn {
+
+struct MaxPool2dOptions {
+  [[no_unique_address]] ops::NamedFieldsOnly named_fields_only = {};
+  std::optional<Pair> stride = {};  ///< the kernel's size where it is not given
+  Pair padding = 0;
+  Pair dilation = 1;
+  bool ceil_mode = false;
+};
+
+/// `MaxPool2d(3, {.stride = 2, .padding = 1})`, or in PyTorch's order.
+class MaxPool2d : public Cloneable<MaxPool2d> {
+ public:
+  explicit MaxPool2d(Pair kernel_size, const MaxPool2dOptions& options = {});
+  MaxPool2d(Pair kernel_size, Pair stride, Pair padding = 0)
+      : MaxPool2d(kernel_size, {.stride = stride, .padding = padding}) {}
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+
+ private:
+  ferrite::MaxPool2dOptions options_;
+};
+
+struct AvgPool2dOptions {
+  [[no_unique_address]] ops::NamedFieldsOnly named_fields_only = {};
+  std::optional<Pair> stride = {};  ///< the kernel's size where it is not given
+  Pair padding = 0;
+  bool ceil_mode = false;
+  bool count_include_pad = true;
+  std::optional<std::int64_t> divisor_override = {};
+};
+
+class AvgPool2d : public Cloneable<AvgPool2d> {
+ public:
+  explicit AvgPool2d(Pair kernel_size, const AvgPool2dOptions& options = {});
+  AvgPool2d(Pair kernel_size, Pair stride, Pair padding = 0)
+      : AvgPool2d(kernel_size, {.stride = stride, .padding = padding}) {}
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+
+ private:
+  ferrite::AvgPool2dOptions options_;
+};
+
+class AdaptiveAvgPool2d : public Cloneable<AdaptiveAvgPool2d> {
+ public:
+  explicit AdaptiveAvgPool2d(Pair output_size) : output_size_(output_size) {}
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+
+ private:
+  Pair output_size_;
+};
+
+}  // namespace ferrite::nn

@@ -1,0 +1,38 @@
+// Values as Python writes them, for extra_repr().
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <string>
+
+#include "core/shape.h"
+#include "ops/pair.h"
+
+namespace ferrite::nn {
+
+inline const char* repr(bool value) { return value ? "True" : "False"; }
+
+/// 1.0, 0.1, 1e-05.
+inline std::string repr(double value) {
+  std::string text = fmt::format("{}", value);
+  if (std::isfinite(value) && text.find_first_of(".e") == std::string::npos) text += ".0";
+  return text;
+}
+
+/// (3, 1)
+inline std::string repr(Pair pair) { return fmt::format("({}, {})", pair.h, pair.w); }
+
+/// 3 where both are 3.
+inline std::string repr_short(Pair pair) {
+  return pair.h == pair.w ? fmt::format("{}", pair.h) : repr(pair);
+}
+
+/// (3,), (3, 4)
+inline std::string repr(const Shape& shape) {
+  std::string out = "(";
+  for (int i = 0; i < shape.size(); ++i) out += (i == 0 ? "" : ", ") + fmt::format("{}", shape[i]);
+  return out + (shape.size() == 1 ? ",)" : ")");
+}
+
+}  // namespace ferrite::nn
