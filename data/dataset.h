@@ -43,7 +43,7 @@ class Dataset {
 
   virtual std::int64_t size() const = 0;
   /// Sample `index` of 0..size()-1; IndexError outside. Where there are random transforms, as the
-  /// epoch Epoch{} has it.
+  /// epoch Epoch{} has it. The tensors may share the data set's memory: clone them to change them.
   virtual Sample get(std::int64_t index) const = 0;
   /// Samples at `indices`, at least one, stacked in that order. This one stacks what get() returns;
   /// data sets that can copy a batch at once, or that have random transforms, override it.

@@ -29,7 +29,7 @@ Tensor ramp(std::int64_t channels) {
 }  // namespace
 
 ImageDataset::ImageDataset(const Tensor& images, const Tensor& labels,
-                           std::vector<std::string> classes, Transform transform)
+                           std::vector<std::string> classes, const Transform& transform)
     : images_(host_contiguous(images, "image_dataset")),
       labels_(host_contiguous(labels, "image_dataset")),
       classes_(std::move(classes)) {

@@ -21,7 +21,7 @@ class ImageDataset : public Dataset {
   /// `images` uint8 [N, C, H, W], `labels` int64 [N], one name a class. ShapeError, DTypeError;
   /// ValueError where a label is not below the number of classes.
   ImageDataset(const Tensor& images, const Tensor& labels, std::vector<std::string> classes,
-               Transform transform = ToTensor());
+               const Transform& transform = ToTensor());
 
   std::int64_t size() const override { return images_.size(0); }
   Sample get(std::int64_t index) const override;

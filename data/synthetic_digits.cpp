@@ -98,7 +98,7 @@ std::vector<Stroke> skeleton(int digit, double style) {
 /// Draws random numbers by name of their range.
 class Dice {
  public:
-  explicit Dice(Generator random) : random_(std::move(random)) {}
+  explicit Dice(const Generator& random) : random_(random) {}
   double in(double low, double high) { return low + (high - low) * random_.next_double(); }
   double around(double deviation) {
     return deviation * std::clamp(random_.next_normal(), -2.5, 2.5);

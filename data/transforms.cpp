@@ -43,7 +43,7 @@ std::vector<Transform> Transform::parts() const {
   return {*this};
 }
 
-Compose::Compose(std::vector<Transform> transforms) {
+Compose::Compose(const std::vector<Transform>& transforms) {
   for (const Transform& t : transforms)
     for (Transform& part : t.parts()) parts_.push_back(std::move(part));
 }

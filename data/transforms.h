@@ -21,7 +21,8 @@ namespace ferrite::data {
 class TransformBase {
  public:
   virtual ~TransformBase() = default;
-  /// A host image [C, H, W] to a new one; the input is not changed.
+  /// A host image [C, H, W] to another. It must not write to the input, which may be the data
+  /// set's own memory, but may return it.
   virtual Tensor apply(const Tensor& image, Generator& random) const = 0;
   /// Whether an output value depends on its channel and its input value alone. Runs of such
   /// transforms are turned into a table of 256 values a channel.
@@ -78,7 +79,7 @@ class Transform {
 /// One after the other.
 class Compose : public TransformBase {
  public:
-  Compose(std::vector<Transform> transforms);
+  Compose(const std::vector<Transform>& transforms);
   Compose(std::initializer_list<Transform> transforms)
       : Compose(std::vector<Transform>(transforms)) {}
   Tensor apply(const Tensor& image, Generator& random) const override;
