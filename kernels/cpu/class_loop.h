@@ -1,0 +1,99 @@
+// Loops over a dense view along one dimension, that of the classes: either its elements are
+// neighbours in memory (rows), or those of other positions are (columns). Both are handed on in
+// blocks that fit the first-level cache.
+#pragma once
+
+#include <limits>
+
+#include "core/parallel_for.h"
+#include "kernels/cpu/convert.h"
+#include "kernels/cpu/loops.h"
+#include "kernels/cpu/reduce_nest.h"
+
+namespace ferrite::kernels::cpu {
+
+/// Elements that a block of rows or columns buffers.
+inline constexpr std::int64_t kClassBlock = 1024;
+/// Columns at a time.
+inline constexpr std::int64_t kClassColumns = 128;
+
+/// `like` with one position where `dim` was: what ReduceNest takes for its output.
+inline View one_class(const View& like, int dim) {
+  View v = like;
+  v.sizes[dim] = 1;
+  return v;
+}
+
+/// Positions and classes of a dense view; `positions` (or one_class) gives the `out` offsets.
+struct ClassLoop {
+  ClassLoop(const View& in, const View& positions)
+      : nest(positions, in), classes(nest.count), stride(nest.reduced.inner().in) {}
+
+  /// Whether a position's classes are neighbours. Then so are whole positions.
+  bool rows() const { return stride == 1 || nest.outputs == 1; }
+  /// Positions a chunk of threads takes; the cut depends on the sizes alone.
+  std::int64_t grain() const {
+    return std::max<std::int64_t>(1, kElementGrain / 4 / std::max<std::int64_t>(1, classes));
+  }
+
+  /// Calls body(chunk, in, out, n) for blocks of n rows (of at most kClassBlock elements, or one
+  /// row), or of n <= kClassColumns columns. Chunk counts up in steps of grain().
+  template <class Body>
+  void run(Body&& body) const {
+    const std::int64_t most =
+        rows() ? std::max<std::int64_t>(1, kClassBlock / std::max<std::int64_t>(1, classes))
+               : kClassColumns;
+    const auto& step = nest.kept.inner();
+    parallel_for(nest.outputs, grain(), [&](std::int64_t begin, std::int64_t end) {
+      for_each_piece(nest.kept, begin, end, [&](std::int64_t in, std::int64_t out, std::int64_t n) {
+        for (std::int64_t i = 0; i < n; i += most)
+          body(begin / grain(), in + i * step.in, out + i * step.out, std::min(most, n - i));
+      });
+    });
+  }
+
+  ReduceNest nest;
+  std::int64_t classes, stride;
+};
+
+/// The greater; NaN is left to what follows.
+template <class E>
+E greater(E a, E b) {
+  return b > a ? b : a;
+}
+
+template <class E>
+E largest(const E* x, std::int64_t n) {
+  constexpr std::int64_t kLanes = 32;
+  E best = -std::numeric_limits<E>::infinity();
+  std::int64_t i = 0;
+  if (n >= kLanes) {
+    E lanes[kLanes];
+    std::copy_n(x, kLanes, lanes);
+    for (i = kLanes; i + kLanes <= n; i += kLanes)
+      for (std::int64_t j = 0; j < kLanes; ++j) lanes[j] = greater(lanes[j], x[i + j]);
+    for (std::int64_t j = 0; j < kLanes; ++j) best = greater(best, lanes[j]);
+  }
+  for (; i < n; ++i) best = greater(best, x[i]);
+  return best;
+}
+
+/// Sum of up to some thousand elements, side by side.
+template <class E>
+E sum_of(const E* x, std::int64_t n) {
+  constexpr std::int64_t kLanes = 32;
+  std::int64_t i = 0;
+  E sum = 0;
+  if (n >= kLanes) {
+    E lanes[kLanes] = {};
+    for (; i + kLanes <= n; i += kLanes)
+      for (std::int64_t j = 0; j < kLanes; ++j) lanes[j] += x[i + j];
+    for (std::int64_t half = kLanes / 2; half > 0; half /= 2)
+      for (std::int64_t j = 0; j < half; ++j) lanes[j] += lanes[j + half];
+    sum = lanes[0];
+  }
+  for (; i < n; ++i) sum += x[i];
+  return sum;
+}
+
+}  // namespace ferrite::kernels::cpu

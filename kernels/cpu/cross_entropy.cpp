@@ -1,0 +1,313 @@
+#include "kernels/cpu/cross_entropy.h"
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "kernels/cpu/class_loop.h"
+#include "kernels/cpu/softmax.h"
+
+namespace ferrite::kernels::cpu {
+
+namespace {
+
+[[noreturn]] void fail_class(const CrossEntropyArgs& args, std::int64_t value,
+                             std::int64_t offset) {
+  std::string position;
+  for (int d = 0; d < args.target.ndim; ++d) {
+    if (d == args.dim) continue;
+    const std::int64_t index =
+        args.target.sizes[d] > 1 ? offset / args.target.strides[d] % args.target.sizes[d] : 0;
+    position += (position.empty() ? "" : ", ") + std::to_string(index);
+  }
+  fail<IndexError>(args.log_probabilities ? "nll_loss" : "cross_entropy",
+                   "target {} at position [{}] is out of range for {} classes (ignore_index is {})",
+                   value, position, args.logits.sizes[args.dim], args.ignore_index);
+}
+
+/// Element `offset` of `v` as a double.
+double element(const View& v, std::int64_t offset) {
+  double value;
+  load_run(&value, v.as<char>() + offset * static_cast<std::int64_t>(itemsize(v.dtype)), v.dtype, 1,
+           1);
+  return value;
+}
+void set_element(const View& v, std::int64_t offset, double value) {
+  if (v.data)
+    store_run(v.as<char>() + offset * static_cast<std::int64_t>(itemsize(v.dtype)), v.dtype, 1,
+              &value, 1);
+}
+
+/// What both directions share. E is what they compute in.
+template <class E>
+struct Problem {
+  explicit Problem(const CrossEntropyArgs& a)
+      : args(a),
+        loop(a.logits, a.target),
+        logits(a.logits.data, a.logits.dtype),
+        weight(a.weight.as<const E>()),
+        classes(a.logits.sizes[a.dim]),
+        smooth(a.label_smoothing / static_cast<double>(classes)) {
+    for (std::int64_t c = 0; c < classes; ++c) all_weights += weight_of(c);
+  }
+  double weight_of(std::int64_t c) const { return weight ? static_cast<double>(weight[c]) : 1.0; }
+
+  /// The class at a position, or -1 where it is ignored.
+  std::int64_t target(std::int64_t position) const {
+    const std::int64_t t = args.target.as<std::int64_t>()[position];
+    if (t == args.ignore_index) return -1;
+    if (t < 0 || t >= classes) [[unlikely]]
+      fail_class(args, t, position);
+    return t;
+  }
+  std::int64_t position_step() const { return loop.nest.kept.inner().out; }
+
+  CrossEntropyArgs args;
+  ClassLoop loop;
+  RunReader<E> logits;
+  const E* weight;
+  std::int64_t classes;
+  double smooth;  // a class's share of the smoothed label
+  double all_weights = 0;
+};
+
+template <class E>
+class Forward {
+ public:
+  Forward(const CrossEntropyArgs& args, const CrossEntropyResult& result)
+      : p_(args), result_(result) {
+    const std::int64_t chunks = (p_.loop.nest.outputs - 1) / p_.loop.grain() + 1;
+    partial_.resize(static_cast<std::size_t>(std::max<std::int64_t>(1, chunks)));
+  }
+
+  void run() {
+    p_.loop.run([&](std::int64_t chunk, std::int64_t at, std::int64_t position, std::int64_t n) {
+      Sums& sums = partial_[static_cast<std::size_t>(chunk)];
+      if (p_.args.log_probabilities)
+        picks(sums, at, position, n);
+      else if (!p_.loop.rows())
+        columns(sums, at, position, n);
+      else if (p_.classes <= kClassBlock)
+        short_rows(sums, at, position, n);
+      else
+        long_row(sums, at, position);
+    });
+    Sums total;
+    for (const Sums& s : partial_) total.loss += s.loss, total.weight += s.weight;
+    set_element(result_.sum, 0, total.loss);
+    set_element(result_.mean, 0, total.loss / total.weight);
+    set_element(result_.divisor, 0, total.weight);
+  }
+
+ private:
+  struct Sums {
+    double loss = 0, weight = 0;
+  };
+
+  /// Takes in one position: logits are given relative to their maximum `top`; `sum` is that of
+  /// their exponentials, `weighted` that of the logits times the classes' weights.
+  void emit(Sums& sums, std::int64_t position, std::int64_t t, E top, double sum, double picked,
+            double weighted) const {
+    const double log_sum = std::log(sum);
+    set_element(result_.log_sums, position, static_cast<double>(top) + log_sum);
+    double loss = 0;
+    if (t >= 0) {
+      const double w = p_.weight_of(t);
+      loss = (1 - p_.args.label_smoothing) * w * (log_sum - picked);
+      if (p_.smooth > 0) loss += p_.smooth * (p_.all_weights * log_sum - weighted);
+      sums.loss += loss;
+      sums.weight += w;
+    }
+    set_element(result_.losses, position, loss);
+  }
+
+  double weighted_sum(const E* x, std::int64_t first, std::int64_t n) const {
+    double sum = 0;
+    for (std::int64_t i = 0; i < n; ++i) sum += static_cast<double>(x[i]) * p_.weight_of(first + i);
+    return sum;
+  }
+
+  void short_rows(Sums& sums, std::int64_t at, std::int64_t position, std::int64_t n) const {
+    const std::int64_t c = p_.classes;
+    E buffer[kClassBlock], shifted[kClassBlock], e[kClassBlock], top[kClassBlock];
+    const E* x = p_.logits.read(at, 1, n * c, buffer);
+    for (std::int64_t r = 0; r < n; ++r) {
+      top[r] = largest(x + r * c, c);
+      for (std::int64_t i = 0; i < c; ++i) shifted[r * c + i] = x[r * c + i] - top[r];
+    }
+    exp_run(shifted, e, n * c);
+    for (std::int64_t r = 0; r < n; ++r, position += p_.position_step()) {
+      const std::int64_t t = p_.target(position);
+      const E* row = shifted + r * c;
+      emit(sums, position, t, top[r], static_cast<double>(sum_of(e + r * c, c)),
+           t >= 0 ? static_cast<double>(row[t]) : 0.0,
+           p_.smooth > 0 ? weighted_sum(row, 0, c) : 0.0);
+    }
+  }
+
+  void long_row(Sums& sums, std::int64_t at, std::int64_t position) const {
+    const std::int64_t c = p_.classes, t = p_.target(position);
+    E buffer[kClassBlock], shifted[kClassBlock], e[kClassBlock];
+    E top = -std::numeric_limits<E>::infinity();
+    double sum = 0, picked = 0, weighted = 0;
+    for (std::int64_t i = 0; i < c; i += kClassBlock) {
+      const std::int64_t n = std::min(kClassBlock, c - i);
+      top = greater(top, largest(p_.logits.read(at + i, 1, n, buffer), n));
+    }
+    for (std::int64_t i = 0; i < c; i += kClassBlock) {
+      const std::int64_t n = std::min(kClassBlock, c - i);
+      const E* x = p_.logits.read(at + i, 1, n, buffer);
+      for (std::int64_t j = 0; j < n; ++j) shifted[j] = x[j] - top;
+      exp_run(shifted, e, n);
+      sum += static_cast<double>(sum_of(e, n));
+      if (t >= i && t < i + n) picked = static_cast<double>(shifted[t - i]);
+      if (p_.smooth > 0) weighted += weighted_sum(shifted, i, n);
+    }
+    emit(sums, position, t, top, sum, picked, weighted);
+  }
+
+  void columns(Sums& sums, std::int64_t at, std::int64_t position, std::int64_t n) const {
+    E buffer[kClassColumns], top[kClassColumns], total[kClassColumns] = {}, e[kClassColumns];
+    double picked[kClassColumns] = {}, weighted[kClassColumns] = {};
+    std::int64_t targets[kClassColumns];
+    std::fill_n(top, n, -std::numeric_limits<E>::infinity());
+    for (std::int64_t j = 0; j < n; ++j) targets[j] = p_.target(position + j * p_.position_step());
+    for (std::int64_t c = 0; c < p_.classes; ++c) {
+      const E* x = p_.logits.read(at + c * p_.loop.stride, 1, n, buffer);
+      for (std::int64_t j = 0; j < n; ++j) top[j] = greater(top[j], x[j]);
+    }
+    for (std::int64_t c = 0; c < p_.classes; ++c) {
+      const E* x = p_.logits.read(at + c * p_.loop.stride, 1, n, buffer);
+      for (std::int64_t j = 0; j < n; ++j) {
+        e[j] = x[j] - top[j];
+        if (targets[j] == c) picked[j] = static_cast<double>(e[j]);
+        if (p_.smooth > 0) weighted[j] += static_cast<double>(e[j]) * p_.weight_of(c);
+      }
+      exp_run(e, e, n);
+      for (std::int64_t j = 0; j < n; ++j) total[j] += e[j];
+    }
+    for (std::int64_t j = 0; j < n; ++j)
+      emit(sums, position + j * p_.position_step(), targets[j], top[j],
+           static_cast<double>(total[j]), picked[j], weighted[j]);
+  }
+
+  /// Log probabilities need nothing but the picking.
+  void picks(Sums& sums, std::int64_t at, std::int64_t position, std::int64_t n) const {
+    for (std::int64_t i = 0; i < n; ++i) {
+      const std::int64_t where = position + i * p_.position_step(), t = p_.target(where);
+      const std::int64_t from = at + i * p_.loop.nest.kept.inner().in + t * p_.loop.stride;
+      emit(sums, where, t, E(0), 1.0, t >= 0 ? element(p_.args.logits, from) : 0.0, 0.0);
+    }
+  }
+
+  Problem<E> p_;
+  CrossEntropyResult result_;
+  std::vector<Sums> partial_;
+};
+
+template <class E>
+class Backward {
+ public:
+  Backward(const View& out, const CrossEntropyArgs& args, const View& log_sums, const View& grad,
+           const View& divisor)
+      : p_(args), out_(out), log_sums_(log_sums), grad_(grad) {
+    if (grad.numel == 1) {
+      shared_ = element(grad, 0);
+      if (divisor.data) shared_ /= element(divisor, 0);
+    }
+  }
+
+  void run() const {
+    p_.loop.run([&](auto, std::int64_t at, std::int64_t position, std::int64_t n) {
+      p_.loop.rows() ? rows(at, position, n) : columns(at, position, n);
+    });
+  }
+
+ private:
+  /// What a position contributes: gradient_c = probability * p_c - picked (c == t) - share * w_c.
+  struct Position {
+    std::int64_t t;
+    E high = 0, low = 0;  // log_sum in two parts, as its float32 would be too coarse
+    E probability = 0, picked = 0, share = 0;
+  };
+  Position position(std::int64_t at) const {
+    Position p{p_.target(at)};
+    if (p.t < 0) return p;
+    const double grad = grad_.numel == 1 ? shared_ : element(grad_, at);
+    const double picked = grad * (1 - p_.args.label_smoothing) * p_.weight_of(p.t);
+    p.picked = static_cast<E>(picked);
+    if (p_.args.log_probabilities) return p;
+    const double log_sum = log_sums_.as<double>()[at];
+    p.high = static_cast<E>(log_sum);
+    p.low = static_cast<E>(log_sum - static_cast<double>(p.high));
+    p.share = static_cast<E>(grad * p_.smooth);
+    p.probability = static_cast<E>(picked + grad * p_.smooth * p_.all_weights);
+    return p;
+  }
+
+  void store(std::int64_t at, const E* x, std::int64_t n) const {
+    store_run(out_.as<char>() + at * static_cast<std::int64_t>(itemsize(out_.dtype)), out_.dtype, 1,
+              x, n);
+  }
+
+  /// `n` rows, in pieces of at most a block.
+  void rows(std::int64_t at, std::int64_t where, std::int64_t n) const {
+    const std::int64_t c = p_.classes;
+    E buffer[kClassBlock], e[kClassBlock];
+    Position positions[kClassBlock];
+    for (std::int64_t r = 0; r < n; ++r) positions[r] = position(where + r * p_.position_step());
+    for (std::int64_t first = 0; first < c; first += kClassBlock) {
+      const std::int64_t m = std::min(kClassBlock, c - first);  // c itself where n > 1
+      const E* x = p_.logits.read(at + first, 1, n * m, buffer);
+      for (std::int64_t r = 0; r < n; ++r)
+        for (std::int64_t i = 0; i < m; ++i)
+          e[r * m + i] = (x[r * m + i] - positions[r].high) - positions[r].low;
+      if (!p_.args.log_probabilities) exp_run(e, e, n * m);
+      for (std::int64_t r = 0; r < n; ++r) finish(positions[r], e + r * m, first, m);
+      store(at + first, e, n * m);
+    }
+  }
+  void finish(const Position& p, E* e, std::int64_t first, std::int64_t m) const {
+    if (p.probability == 0)  // ignored, or log probabilities: no NaN of theirs comes through
+      std::fill_n(e, m, E(0));
+    else
+      for (std::int64_t i = 0; i < m; ++i) e[i] *= p.probability;
+    if (p.share != 0)
+      for (std::int64_t i = 0; i < m; ++i)
+        e[i] -= p_.weight ? p.share * p_.weight[first + i] : p.share;
+    if (p.t >= first && p.t < first + m) e[p.t - first] -= p.picked;
+  }
+
+  void columns(std::int64_t at, std::int64_t where, std::int64_t n) const {
+    E buffer[kClassColumns], e[kClassColumns];
+    Position positions[kClassColumns];
+    for (std::int64_t j = 0; j < n; ++j) positions[j] = position(where + j * p_.position_step());
+    for (std::int64_t c = 0; c < p_.classes; ++c, at += p_.loop.stride) {
+      const E* x = p_.logits.read(at, 1, n, buffer);
+      for (std::int64_t j = 0; j < n; ++j) e[j] = (x[j] - positions[j].high) - positions[j].low;
+      if (!p_.args.log_probabilities) exp_run(e, e, n);
+      for (std::int64_t j = 0; j < n; ++j) finish(positions[j], e + j, c, 1);
+      store(at, e, n);
+    }
+  }
+
+  Problem<E> p_;
+  View out_, log_sums_, grad_;
+  double shared_ = 0;
+};
+
+}  // namespace
+
+void cross_entropy(const CrossEntropyArgs& args, const CrossEntropyResult& result) {
+  args.logits.dtype == kFloat64 ? Forward<double>(args, result).run()
+                                : Forward<float>(args, result).run();
+}
+
+void cross_entropy_backward(const View& out, const CrossEntropyArgs& args, const View& log_sums,
+                            const View& grad, const View& divisor) {
+  if (out.numel == 0) return;
+  args.logits.dtype == kFloat64 ? Backward<double>(out, args, log_sums, grad, divisor).run()
+                                : Backward<float>(out, args, log_sums, grad, divisor).run();
+}
+
+}  // namespace ferrite::kernels::cpu

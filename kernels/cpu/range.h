@@ -1,0 +1,9 @@
+#pragma once
+
+#include "kernels/range.h"
+
+namespace ferrite::kernels::cpu {
+
+void check_range(const char* op, const View& in, double low, double high);
+
+}  // namespace ferrite::kernels::cpu

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "kernels/softmax.h"
+
+namespace ferrite::kernels::cpu {
+
+void softmax(SoftmaxKind kind, const View& out, const View& in, int dim);
+void softmax_backward(SoftmaxKind kind, const View& out, const View& grad, const View& y, int dim);
+
+/// y[i] = exp(x[i]); y may be x. Exact at NaN and the infinities; float32 results below the normal
+/// range are 0.
+void exp_run(const float* x, float* y, std::int64_t n);
+void exp_run(const double* x, double* y, std::int64_t n);
+
+}  // namespace ferrite::kernels::cpu

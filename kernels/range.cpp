@@ -1,0 +1,11 @@
+#include "kernels/range.h"
+
+#include "kernels/cpu/range.h"
+
+namespace ferrite::kernels {
+
+void check_range(const Stream& stream, const char* op, const View& in, double low, double high) {
+  launch(stream, op, [=] { cpu::check_range(op, in, low, high); });
+}
+
+}  // namespace ferrite::kernels

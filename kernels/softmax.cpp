@@ -1,0 +1,15 @@
+#include "kernels/softmax.h"
+
+#include "kernels/cpu/softmax.h"
+
+namespace ferrite::kernels {
+
+void softmax(const Stream& stream, SoftmaxKind kind, const View& out, const View& in, int dim) {
+  launch(stream, "softmax", [=] { cpu::softmax(kind, out, in, dim); });
+}
+void softmax_backward(const Stream& stream, SoftmaxKind kind, const View& out, const View& grad,
+                      const View& y, int dim) {
+  launch(stream, "softmax_backward", [=] { cpu::softmax_backward(kind, out, grad, y, dim); });
+}
+
+}  // namespace ferrite::kernels

@@ -1,0 +1,134 @@
+#include "ops/loss.h"
+
+#include "autograd/record.h"
+#include "kernels/range.h"
+#include "ops/activation.h"
+#include "ops/arithmetic.h"
+#include "ops/compare.h"
+#include "ops/promotion.h"
+#include "ops/reduce.h"
+#include "ops/unary.h"
+
+namespace ferrite {
+
+using autograd::Gradients;
+using autograd::Needs;
+using autograd::record;
+using autograd::recording;
+using autograd::Saved;
+
+namespace {
+
+Tensor reduced(const Tensor& losses, Reduction reduction) {
+  switch (reduction) {
+    case Reduction::mean:
+      return mean(losses);
+    case Reduction::sum:
+      return sum(losses);
+    case Reduction::none:
+      break;
+  }
+  return losses;
+}
+
+void check_pair(const Tensor& input, const Tensor& target, const char* op) {
+  ops::check_same_device(input, target, op);
+  FERRITE_CHECK(is_floating(ops::result_type(input, target)), DTypeError, op,
+                "expected floating types, got {} and {}", input.describe(), target.describe());
+}
+void check_same_shape(const Tensor& input, const Tensor& target, const char* op) {
+  check_pair(input, target, op);
+  FERRITE_CHECK(is_floating(input.dtype()) && is_floating(target.dtype()), DTypeError, op,
+                "expected floating types, got {} and {}", input.describe(), target.describe());
+  FERRITE_CHECK(input.shape() == target.shape(), ShapeError, op,
+                "input and target must agree in shape, got {} and {}", input.describe(),
+                target.describe());
+}
+
+Tensor weighted(const Tensor& losses, const Tensor& weight) {
+  return weight.defined() ? losses * weight : losses;
+}
+
+}  // namespace
+
+Tensor mse_loss(const Tensor& input, const Tensor& target, Reduction reduction) {
+  check_pair(input, target, "mse_loss");
+  return reduced(square(input - target), reduction);
+}
+
+Tensor l1_loss(const Tensor& input, const Tensor& target, Reduction reduction) {
+  check_pair(input, target, "l1_loss");
+  return reduced(abs(input - target), reduction);
+}
+
+Tensor smooth_l1_loss(const Tensor& input, const Tensor& target,
+                      const SmoothL1LossOptions& options) {
+  check_pair(input, target, "smooth_l1_loss");
+  FERRITE_CHECK(options.beta >= 0, ValueError, "smooth_l1_loss", "beta must be at least 0, got {}",
+                options.beta);
+  const Tensor d = abs(input - target);
+  if (options.beta == 0) return reduced(d, options.reduction);
+  return reduced(
+      where(lt(d, options.beta), square(d) * (0.5 / options.beta), d - 0.5 * options.beta),
+      options.reduction);
+}
+
+Tensor huber_loss(const Tensor& input, const Tensor& target, const HuberLossOptions& options) {
+  check_pair(input, target, "huber_loss");
+  FERRITE_CHECK(options.delta > 0, ValueError, "huber_loss", "delta must be above 0, got {}",
+                options.delta);
+  const Tensor d = abs(input - target);
+  return reduced(
+      where(le(d, options.delta), square(d) * 0.5, (d - 0.5 * options.delta) * options.delta),
+      options.reduction);
+}
+
+Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& target,
+                                        const BceWithLogitsOptions& options) {
+  check_same_shape(input, target, "binary_cross_entropy_with_logits");
+  // softplus(-x) is -log(sigmoid(x)), and -log(1 - sigmoid(x)) is x more.
+  constexpr double kThreshold = 50;  // from where it is -x to the last bit, in float64 too
+  const Tensor positive = softplus(neg(input), 1, kThreshold);
+  const Tensor factor =
+      options.pos_weight.defined() ? positive * ((options.pos_weight - 1) * target + 1) : positive;
+  return reduced(weighted((1 - target) * input + factor, options.weight), options.reduction);
+}
+
+namespace {
+
+/// The loss of each element; its gradient has no poles at 0 and 1, as in PyTorch.
+Tensor bce_elements(const Tensor& p, const Tensor& target) {
+  constexpr double kLogFloor = -100, kEpsilon = 1e-12;
+  kernels::check_range(current_stream(p.device()), "binary_cross_entropy", p, 0, 1);
+  const auto log_p = [](const Tensor& x) { return clamp_min(log(x), kLogFloor); };
+  const auto log_not_p = [](const Tensor& x) { return clamp_min(log1p(neg(x)), kLogFloor); };
+  const Tensor out = no_grad([&] { return (target - 1) * log_not_p(p) - target * log_p(p); });
+  if (recording(p, target))
+    record(out, "binary_cross_entropy", {p, target},
+           [=, p = Saved(p), target = Saved(target)](const Tensor& grad, Needs needs) -> Gradients {
+             const Tensor x = p.get(), t = target.get();
+             return {needs[0] ? grad * (x - t) / clamp_min((1 - x) * x, kEpsilon) : Tensor(),
+                     needs[1] ? grad * (log_not_p(x) - log_p(x)) : Tensor()};
+           });
+  return out;
+}
+
+}  // namespace
+
+Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const BceOptions& options) {
+  check_same_shape(input, target, "binary_cross_entropy");
+  FERRITE_CHECK(input.dtype() == target.dtype(), DTypeError, "binary_cross_entropy",
+                "input and target must agree in dtype, got {} and {}", input.describe(),
+                target.describe());
+  return reduced(weighted(bce_elements(input, target), options.weight), options.reduction);
+}
+
+Tensor kl_div(const Tensor& input, const Tensor& target, const KlDivOptions& options) {
+  check_pair(input, target, "kl_div");
+  if (options.log_target) return reduced(exp(target) * (target - input), options.reduction);
+  // 0 log(0) is 0.
+  const Tensor log_target = log(where(gt(target, 0), target, 1));
+  return reduced(target * (log_target - input), options.reduction);
+}
+
+}  // namespace ferrite

@@ -1,0 +1,66 @@
+#include "ops/softmax.h"
+
+#include "autograd/record.h"
+#include "kernels/softmax.h"
+#include "ops/arithmetic.h"
+#include "ops/reduce.h"
+#include "ops/reduced_dims.h"
+#include "ops/unary.h"
+
+namespace ferrite {
+
+using autograd::Needs;
+using autograd::record;
+using autograd::recording;
+using autograd::Saved;
+using kernels::SoftmaxKind;
+
+namespace {
+
+/// `t` without gaps in `format`; itself where it is so.
+Tensor dense(const Tensor& t, MemoryFormat format) {
+  return no_grad([&] { return t.contiguous(format); });
+}
+
+Tensor gradient(SoftmaxKind kind, const Tensor& grad, const Tensor& y, int dim) {
+  if (grad_enabled())  // create_graph: by differentiable ops
+    return kind == SoftmaxKind::plain ? y * (grad - sum(grad * y, {dim}, true))
+                                      : grad - exp(y) * sum(grad, {dim}, true);
+  Tensor out = empty_like(y);
+  kernels::softmax_backward(current_stream(y.device()), kind, out,
+                            dense(grad, y.suggest_memory_format()), y, dim);
+  return out;
+}
+
+Tensor compute(SoftmaxKind kind, const char* op, const Tensor& t, int dim,
+               std::optional<DType> dtype) {
+  FERRITE_CHECK(t.defined(), ValueError, op, "the input is undefined");
+  const Tensor input = dtype ? t.to(*dtype) : t;
+  FERRITE_CHECK(is_floating(input.dtype()), DTypeError, op, "expected a floating type, got {}",
+                t.describe());
+  dim = normalize_dim(dim, t.dim(), op);
+  if (t.dim() == 0) return compute(kind, op, input.reshape({1}), 0, {}).reshape({});
+  const Tensor x = dense(input, input.suggest_memory_format());
+  Tensor out = empty_like(x);
+  kernels::softmax(current_stream(x.device()), kind, out, x, dim);
+  if (recording(input))
+    record(out, op, {input}, [kind, y = Saved::output(out), dim](const Tensor& grad, Needs) {
+      return gradient(kind, grad, y.get(), dim);
+    });
+  return out;
+}
+
+}  // namespace
+
+Tensor softmax(const Tensor& t, int dim, std::optional<DType> dtype) {
+  return compute(SoftmaxKind::plain, "softmax", t, dim, dtype);
+}
+
+Tensor log_softmax(const Tensor& t, int dim, std::optional<DType> dtype) {
+  return compute(SoftmaxKind::log, "log_softmax", t, dim, dtype);
+}
+
+Tensor Tensor::softmax(int dim) const { return ::ferrite::softmax(*this, dim); }
+Tensor Tensor::log_softmax(int dim) const { return ::ferrite::log_softmax(*this, dim); }
+
+}  // namespace ferrite
