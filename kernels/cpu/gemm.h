@@ -1,0 +1,284 @@
+// The product of two matrices of floats, on several threads, without a library.
+//
+// After Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008): panels
+// of b are packed for the inner kernel (kernels/cpu/micro.h), which reads a where it lies. The cut
+// into tasks follows from the sizes alone, so that the bits do not depend on the number of threads.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "core/parallel_for.h"
+#include "kernels/cpu/matmul.h"
+#include "kernels/cpu/micro.h"
+#include "kernels/cpu/pack.h"
+
+namespace ferrite::kernels::cpu {
+
+namespace detail {
+
+inline constexpr std::int64_t kDepth = 384;         // of a packed panel
+inline constexpr std::int64_t kTaskColumns = 256;   // at most
+inline constexpr std::int64_t kTaskWork = 1 << 18;  // multiplications worth a thread's while
+inline constexpr std::int64_t kMostTasks = 64;      // by work; more only where columns are many
+inline constexpr std::int64_t kFewRows = 4;         // products that are bound by memory
+inline constexpr std::int64_t kSplitDepth = 4096;   // from here on small results split the depth
+
+/// How a product is cut: results per task.
+struct Tasks {
+  std::int64_t rows, columns, across, count;
+  Tasks(std::int64_t m, std::int64_t n, std::int64_t work)
+      : rows(m), columns(even_share(n, kTaskColumns)) {
+    const std::int64_t wanted = std::clamp<std::int64_t>(work / kTaskWork, 1, kMostTasks);
+    for (;;) {
+      across = (n - 1) / columns + 1;
+      count = across * ((m - 1) / rows + 1);
+      if (count >= wanted) break;
+      if (rows >= 112 && rows * 2 >= columns)
+        rows = (rows + 1) / 2;
+      else if (columns >= 64)
+        columns = (columns / 2 + 31) / 32 * 32;
+      else if (rows >= 56)
+        rows = (rows + 1) / 2;
+      else
+        break;
+    }
+  }
+};
+
+/// Strides at which many rows fall into few sets of a cache.
+template <class T>
+bool conflicts(std::int64_t step) {
+  return step * static_cast<std::int64_t>(sizeof(T)) % 2048 == 0;
+}
+
+/// rows x columns results from (m, n), by one thread.
+template <class S, class Out, class T = Compute<S>>
+void gemm_task(const Matrix<Out>& out, const Matrix<const S>& a, const Matrix<const S>& b,
+               const Epilogue& e) {
+  constexpr std::int64_t lanes = kLanes<T>;
+  const std::int64_t rows = out.rows, columns = out.columns, depth = a.columns;
+  const std::int64_t vectors = (columns + lanes - 1) / lanes;
+  // Panels of two vectors; one of three where there are no more.
+  const std::int64_t panel = vectors == 3 ? 3 : std::min<std::int64_t>(2, vectors);
+  const std::int64_t tile = even_share(rows, max_rows(static_cast<int>(panel)));
+  const std::int64_t block = even_share(depth, kDepth);
+
+  const bool column_bias = e.bias && e.bias_column_step != 0;
+  const bool direct = std::is_same_v<Out, T> && out.column_step == 1 && (!e.bias || column_bias);
+  Scratch<T> own;
+  if (!direct) own = Scratch<T>(rows * columns);
+  T* const c = direct ? reinterpret_cast<T*>(out.data) : own.data();
+  const std::int64_t c_step = direct ? out.row_step : columns;
+
+  Scratch<T> bias;
+  if (direct && e.bias) {
+    bias = Scratch<T>(whole_vectors<T>(columns));
+    for (std::int64_t j = 0; j < columns; ++j)
+      bias.data()[j] = static_cast<T>(static_cast<const S*>(e.bias)[j * e.bias_column_step]);
+  }
+  if (direct && e.beta != 0)
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t j = 0; j < columns; ++j) {
+        T& value = c[i * c_step + j];
+        value *= static_cast<T>(e.beta);
+        if (e.bias) value += bias.data()[j];
+      }
+
+  const bool in_place_a = std::is_same_v<S, T>;
+  const bool apart = in_place_a && a.column_step == 1 && (!conflicts<T>(a.row_step) || rows < 14);
+  const bool adjacent = in_place_a && !apart && a.row_step == 1 && !conflicts<T>(a.column_step);
+  const Scratch<T> packed_b(block * vectors * lanes);
+  Scratch<T> packed_a;
+  if (!apart && !adjacent) packed_a = Scratch<T>(tile * block);
+
+  for (std::int64_t k = 0; k == 0 || k < depth; k += block) {
+    const std::int64_t run = std::min(block, depth - k);
+    for (std::int64_t v = 0; v < vectors; v += panel) {
+      const std::int64_t width = std::min(panel, vectors - v) * lanes;
+      const std::int64_t used = std::min(width, columns - v * lanes);
+      T* to = packed_b.data() + v * lanes * run;
+      copy_matrix(to, width, b.at(k, v * lanes), b.row_step, b.column_step, run, used);
+      if (used < width)
+        for (std::int64_t r = 0; r < run; ++r)
+          std::fill(to + r * width + used, to + (r + 1) * width, T(0));
+      if (e.alpha != 1)
+        for (std::int64_t i = 0; i < run * width; ++i) to[i] *= static_cast<T>(e.alpha);
+    }
+    for (std::int64_t i = 0; i < rows; i += tile) {
+      const std::int64_t height = std::min(tile, rows - i);
+      Micro<T> m{.a = reinterpret_cast<const T*>(a.at(i, k)),
+                 .a_step = apart ? a.row_step : a.column_step,
+                 .run = run,
+                 .c_step = c_step,
+                 .accumulate = k > 0 || (direct && e.beta != 0)};
+      if (!apart && !adjacent) {
+        copy_matrix(packed_a.data(), run, a.at(i, k), a.row_step, a.column_step, height, run);
+        m.a = packed_a.data();
+        m.a_step = run;
+      }
+      for (std::int64_t v = 0; v < vectors; v += panel) {
+        const std::int64_t width = std::min(panel, vectors - v);
+        m.b = packed_b.data() + v * lanes * run;
+        m.b_step = width * lanes;
+        m.c = c + i * c_step + v * lanes;
+        m.columns = std::min(width * lanes, columns - v * lanes);
+        m.bias = direct && e.bias && e.beta == 0 ? bias.data() + v * lanes : nullptr;
+        run_micro(m, static_cast<int>(height), static_cast<int>(width),
+                  adjacent ? Rows::adjacent : Rows::apart);
+      }
+    }
+  }
+  if (direct) return;
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < columns; ++j) {
+      T value = c[i * columns + j];
+      if (e.beta != 0) value += static_cast<T>(e.beta) * static_cast<T>(*out.at(i, j));
+      if (e.bias)
+        value += static_cast<T>(
+            static_cast<const S*>(e.bias)[i * e.bias_row_step + j * e.bias_column_step]);
+      *out.at(i, j) = static_cast<Out>(value);
+    }
+}
+
+/// The part of an epilogue that belongs to results from (row, column) on.
+template <class S>
+Epilogue at(Epilogue e, std::int64_t row, std::int64_t column) {
+  if (e.bias)
+    e.bias = static_cast<const S*>(e.bias) + row * e.bias_row_step + column * e.bias_column_step;
+  return e;
+}
+
+template <class T>
+T dot(const T* a, const T* b, std::int64_t n) {
+  constexpr std::int64_t lanes = kLanes<T>;
+  Vector<T> sums[4] = {};
+  std::int64_t k = 0;
+  for (; k + 4 * lanes <= n; k += 4 * lanes)
+    for (int u = 0; u < 4; ++u) sums[u] += load(a + k + u * lanes) * load(b + k + u * lanes);
+  for (; k < n; k += lanes) {
+    const std::int64_t count = std::min(lanes, n - k);
+    sums[0] += load_partial(a + k, count) * load_partial(b + k, count);
+  }
+  return sum_lanes<T>((sums[0] + sums[1]) + (sums[2] + sums[3]));
+}
+
+/// Few rows: every element of b is read for the few multiplications it takes part in, and packing
+/// it would double the cost.
+template <class T>
+void few_rows(const Matrix<T>& out, const Matrix<const T>& a, const Matrix<const T>& b,
+              const Epilogue& e) {
+  const std::int64_t depth = a.columns;
+  Scratch<T> packed;
+  const T* left = a.data;
+  std::int64_t left_step = a.row_step;
+  if (a.column_step != 1) {
+    packed = Scratch<T>(a.rows * depth);
+    copy_matrix(packed.data(), depth, a.data, a.row_step, a.column_step, a.rows, depth);
+    left = packed.data();
+    left_step = depth;
+  }
+  const std::int64_t grain =
+      std::max<std::int64_t>(64, kTaskWork / std::max<std::int64_t>(1, depth));
+  parallel_for(out.columns, grain / 64 * 64, [&](std::int64_t begin, std::int64_t end) {
+    constexpr std::int64_t width = 4 * kLanes<T>;
+    alignas(kVectorBytes) T result[kFewRows * width];
+    for (std::int64_t j = begin; j < end; j += width) {
+      const std::int64_t count = std::min(width, end - j);
+      if (b.row_step == 1) {
+        for (std::int64_t c = 0; c < count; ++c)
+          for (std::int64_t i = 0; i < a.rows; ++i)
+            result[i * width + c] = dot(left + i * left_step, b.at(0, j + c), depth);
+      } else {
+        Scratch<T> tail;
+        Micro<T> m{.a = left,
+                   .a_step = left_step,
+                   .b = b.at(0, j),
+                   .b_step = b.row_step,
+                   .run = depth,
+                   .c = result,
+                   .c_step = width,
+                   .columns = count};
+        if (count < width) {
+          m.b_step = whole_vectors<T>(count);
+          tail = Scratch<T>(depth * m.b_step);
+          m.b = tail.data();
+          for (std::int64_t k = 0; k < depth; ++k) {
+            T* to = std::copy_n(b.at(k, j), count, tail.data() + k * m.b_step);
+            std::fill(to, tail.data() + (k + 1) * m.b_step, T(0));
+          }
+        }
+        run_micro(m, static_cast<int>(a.rows),
+                  static_cast<int>(whole_vectors<T>(count) / kLanes<T>), Rows::apart);
+      }
+      for (std::int64_t i = 0; i < a.rows; ++i)
+        for (std::int64_t c = 0; c < count; ++c) {
+          T value = result[i * width + c] * static_cast<T>(e.alpha);
+          if (e.beta != 0) value += static_cast<T>(e.beta) * *out.at(i, j + c);
+          if (e.bias)
+            value +=
+                static_cast<const T*>(e.bias)[i * e.bias_row_step + (j + c) * e.bias_column_step];
+          *out.at(i, j + c) = value;
+        }
+    }
+  });
+}
+
+}  // namespace detail
+
+template <class S, class Out>
+void gemm(const Matrix<Out>& out, const Matrix<const S>& a, const Matrix<const S>& b,
+          const Epilogue& e) {
+  using namespace detail;
+  using T = Compute<S>;
+  const std::int64_t m = out.rows, n = out.columns, depth = a.columns;
+  if (m == 0 || n == 0) return;
+  const std::int64_t work = m * n * std::max<std::int64_t>(1, depth);
+
+  // Rows of the result that are contiguous, or few rows rather than few columns.
+  const bool rows_contiguous = out.column_step == 1 || n == 1;
+  const bool few = m <= kFewRows || n <= kFewRows;
+  if (few ? n < m : (!rows_contiguous && out.row_step == 1)) {
+    Epilogue swapped = e;
+    std::swap(swapped.bias_row_step, swapped.bias_column_step);
+    return gemm<S>(out.transposed(), b.transposed(), a.transposed(), swapped);
+  }
+
+  const Tasks tasks(m, n, work);
+  if (depth >= kSplitDepth && tasks.count * kTaskWork * 4 <= work) {
+    const std::int64_t span = even_share(depth, std::max(kSplitDepth / 4, (depth + 15) / 16));
+    const std::int64_t parts = (depth - 1) / span + 1;
+    const Scratch<T> partial(parts * m * n);
+    parallel_for(parts, 1, [&](std::int64_t p, std::int64_t) {
+      const std::int64_t k = p * span, count = std::min(span, depth - k);
+      gemm<S>(Matrix<T>{partial.data() + p * m * n, m, n, n, 1},
+              {a.at(0, k), m, count, a.row_step, a.column_step},
+              {b.at(k, 0), count, n, b.row_step, b.column_step}, {.alpha = e.alpha});
+    });
+    for (std::int64_t i = 0; i < m; ++i)
+      for (std::int64_t j = 0; j < n; ++j) {
+        T value = 0;
+        for (std::int64_t p = 0; p < parts; ++p) value += partial.data()[(p * m + i) * n + j];
+        if (e.beta != 0) value += static_cast<T>(e.beta) * static_cast<T>(*out.at(i, j));
+        if (e.bias)
+          value += static_cast<T>(
+              static_cast<const S*>(e.bias)[i * e.bias_row_step + j * e.bias_column_step]);
+        *out.at(i, j) = static_cast<Out>(value);
+      }
+    return;
+  }
+  if constexpr (std::is_same_v<S, T>)
+    if (m <= kFewRows && (b.row_step == 1 || b.column_step == 1)) return few_rows(out, a, b, e);
+
+  parallel_for(tasks.count, 1, [&](std::int64_t task, std::int64_t) {
+    const std::int64_t i = task / tasks.across * tasks.rows;
+    const std::int64_t j = task % tasks.across * tasks.columns;
+    const std::int64_t rows = std::min(tasks.rows, m - i);
+    const std::int64_t columns = std::min(tasks.columns, n - j);
+    gemm_task<S>(Matrix<Out>{out.at(i, j), rows, columns, out.row_step, out.column_step},
+                 {a.at(i, 0), rows, depth, a.row_step, a.column_step},
+                 {b.at(0, j), depth, columns, b.row_step, b.column_step}, at<S>(e, i, j));
+  });
+}
+
+}  // namespace ferrite::kernels::cpu

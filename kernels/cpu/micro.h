@@ -1,0 +1,59 @@
+// The inner kernel of products and convolutions: a few rows by a few vectors of results, held in
+// registers while the common dimension is walked. Reaches the peak of the machine where its
+// operands are in cache; what calls it decides what they are and in which order they are visited.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/cpu/vector.h"
+
+namespace ferrite::kernels::cpu {
+
+/// How the rows of the left operand lie in memory.
+enum class Rows {
+  apart,     ///< a_step apart, and what is summed over is contiguous within a run
+  adjacent,  ///< contiguous, and what is summed over is a_step apart
+};
+
+/// c[i][j] = start + the sum over s1, s0, k of a(i, k, s0, s1) b(j, k, s0, s1), where start is c
+/// itself (accumulate), else bias[j], else 0. The sum is cut into segments, between which the
+/// operands move by steps of their own: rows of an image, taps of a filter.
+template <class T>
+struct Micro {
+  const T* a = nullptr;
+  std::int64_t a_step = 0;
+  const T* b = nullptr;  ///< rows of whole vectors: what is past `columns` is read, and ignored
+  std::int64_t b_step = 0;
+  std::int64_t run = 0;  ///< length of a segment
+  std::int64_t segments[2] = {1, 1};
+  std::int64_t a_segment[2] = {0, 0};
+  std::int64_t b_segment[2] = {0, 0};
+  T* c = nullptr;
+  std::int64_t c_step = 0;  ///< between rows
+  std::int64_t columns = 0;
+  const T* bias = nullptr;  ///< whole vectors
+  bool accumulate = false;
+};
+
+inline constexpr int kMaxVectors = 4;
+inline constexpr int kMaxRows = 14;
+
+/// Rows of results that fit into registers beside the operands, with `vectors` vectors a row.
+constexpr int max_rows(int vectors) {
+  const int free = kVectorRegisters - 2 - vectors;
+  return std::min(kMaxRows, std::max(1, free / vectors));
+}
+
+/// Computes `rows` (1 to max_rows(vectors)) by `vectors` (1 to kMaxVectors) vectors; `columns` is
+/// more than vectors - 1 vectors and at most `vectors`. For float and double.
+template <class T>
+void run_micro(const Micro<T>& m, int rows, int vectors, Rows layout);
+
+/// `count` rows or columns in equal shares of at most `most`.
+inline std::int64_t even_share(std::int64_t count, std::int64_t most) {
+  const std::int64_t shares = (count + most - 1) / most;
+  return shares > 0 ? (count + shares - 1) / shares : most;
+}
+
+}  // namespace ferrite::kernels::cpu

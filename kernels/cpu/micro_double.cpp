@@ -1,0 +1,3 @@
+#include "kernels/cpu/micro_impl.h"
+
+template void ferrite::kernels::cpu::run_micro(const Micro<double>&, int, int, Rows);

@@ -1,0 +1,161 @@
+// The definition of run_micro, compiled once for float and once for double.
+#pragma once
+
+#include <array>
+#include <utility>
+
+#include "kernels/cpu/micro.h"
+
+namespace ferrite::kernels::cpu {
+
+namespace detail {
+
+/// Independent sums in flight that hide the latency of a fused multiply-add.
+constexpr int unrolled_sums(int results) { return results <= 3 ? 4 : results <= 7 ? 2 : 1; }
+
+template <class T, int R, int V>
+struct Accumulators {
+  Vector<T> at[R][V];
+
+  void clear() {
+#pragma GCC unroll 14
+    for (int i = 0; i < R; ++i)
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) at[i][v] = Vector<T>{};
+  }
+  /// Adds the outer product of row(0), row(1)... and the vectors at b.
+  template <class Row>
+  [[gnu::always_inline]] void add(Row row, const T* b) {
+    Vector<T> right[V];
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) right[v] = load(b + v * kLanes<T>);
+#pragma GCC unroll 14
+    for (int i = 0; i < R; ++i) {
+      const T left = row(i);
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) at[i][v] += left * right[v];
+    }
+  }
+  void add(const Accumulators& other) {
+#pragma GCC unroll 14
+    for (int i = 0; i < R; ++i)
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) at[i][v] += other.at[i][v];
+  }
+  void start(const Micro<T>& m) {
+#pragma GCC unroll 14
+    for (int i = 0; i < R; ++i)
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) {
+        const T* p = m.accumulate ? m.c + i * m.c_step : m.bias;
+        if (!p)
+          at[i][v] = Vector<T>{};
+        else
+          at[i][v] = m.accumulate && v == V - 1
+                         ? load_partial(p + v * kLanes<T>, m.columns - v * kLanes<T>)
+                         : load(p + v * kLanes<T>);
+      }
+  }
+  void finish(const Micro<T>& m) const {
+    const std::int64_t tail = m.columns - (V - 1) * kLanes<T>;
+#pragma GCC unroll 14
+    for (int i = 0; i < R; ++i) {
+      T* c = m.c + i * m.c_step;
+#pragma GCC unroll 4
+      for (int v = 0; v + 1 < V; ++v) store(c + v * kLanes<T>, at[i][v]);
+      if (tail == kLanes<T>)
+        store(c + (V - 1) * kLanes<T>, at[i][V - 1]);
+      else
+        store_partial(c + (V - 1) * kLanes<T>, at[i][V - 1], tail);
+    }
+  }
+};
+
+template <class T, int R, int V>
+void micro_apart(const Micro<T>& m) {
+  Accumulators<T, R, V> sums;
+  sums.start(m);
+  const std::int64_t step = m.a_step, b_step = m.b_step, run = m.run;
+  for (std::int64_t s1 = 0; s1 < m.segments[1]; ++s1) {
+    const T* a = m.a + s1 * m.a_segment[1];
+    const T* b0 = m.b + s1 * m.b_segment[1];
+    for (std::int64_t s0 = 0; s0 < m.segments[0]; ++s0) {
+      // A pointer for three rows: x86 reaches base + step and base + 2 step in one instruction.
+      const T* p[(R + 2) / 3];
+#pragma GCC unroll 5
+      for (int g = 0; g < (R + 2) / 3; ++g) p[g] = a + 3 * g * step;
+      const T* b = b0;
+      for (std::int64_t k = 0; k < run; ++k) {
+        sums.add([&](int i) { return p[i / 3][(i % 3) * step]; }, b);
+#pragma GCC unroll 5
+        for (int g = 0; g < (R + 2) / 3; ++g) ++p[g];
+        b += b_step;
+      }
+      a += m.a_segment[0];
+      b0 += m.b_segment[0];
+    }
+  }
+  sums.finish(m);
+}
+
+template <class T, int R, int V>
+void micro_adjacent(const Micro<T>& m) {
+  constexpr int kSums = unrolled_sums(R * V);
+  Accumulators<T, R, V> sums[kSums];
+  sums[0].start(m);
+#pragma GCC unroll 4
+  for (int u = 1; u < kSums; ++u) sums[u].clear();
+  const std::int64_t step = m.a_step, b_step = m.b_step, run = m.run;
+  for (std::int64_t s1 = 0; s1 < m.segments[1]; ++s1) {
+    const T* a0 = m.a + s1 * m.a_segment[1];
+    const T* b0 = m.b + s1 * m.b_segment[1];
+    for (std::int64_t s0 = 0; s0 < m.segments[0]; ++s0) {
+      const T* a = a0;
+      const T* b = b0;
+      std::int64_t k = 0;
+      for (; k + kSums <= run; k += kSums) {
+#pragma GCC unroll 4
+        for (int u = 0; u < kSums; ++u) {
+          sums[u].add([&](int i) { return a[i]; }, b);
+          a += step;
+          b += b_step;
+        }
+      }
+      if constexpr (kSums > 1)
+        for (; k < run; ++k) {
+          sums[0].add([&](int i) { return a[i]; }, b);
+          a += step;
+          b += b_step;
+        }
+      a0 += m.a_segment[0];
+      b0 += m.b_segment[0];
+    }
+  }
+#pragma GCC unroll 4
+  for (int u = 1; u < kSums; ++u) sums[0].add(sums[u]);
+  sums[0].finish(m);
+}
+
+template <class T>
+using MicroFn = void (*)(const Micro<T>&);
+
+template <class T, int V, int... R>
+constexpr std::array<std::array<MicroFn<T>, kMaxRows>, 2> kernels_of(
+    std::integer_sequence<int, R...>) {
+  return {{{micro_apart<T, std::min(R + 1, max_rows(V)), V>...},
+           {micro_adjacent<T, std::min(R + 1, max_rows(V)), V>...}}};
+}
+
+}  // namespace detail
+
+template <class T>
+void run_micro(const Micro<T>& m, int rows, int vectors, Rows layout) {
+  using Count = std::make_integer_sequence<int, kMaxRows>;
+  static constexpr std::array<std::array<std::array<detail::MicroFn<T>, kMaxRows>, 2>, kMaxVectors>
+      table{detail::kernels_of<T, 1>(Count()), detail::kernels_of<T, 2>(Count()),
+            detail::kernels_of<T, 3>(Count()), detail::kernels_of<T, 4>(Count())};
+  table[static_cast<std::size_t>(vectors - 1)][layout == Rows::apart ? 0 : 1]
+       [static_cast<std::size_t>(rows - 1)](m);
+}
+
+}  // namespace ferrite::kernels::cpu

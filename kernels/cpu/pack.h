@@ -1,0 +1,74 @@
+// Copies of matrices into the layouts that the inner kernels want, and scratch memory for them.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "core/dtype.h"
+#include "core/storage.h"
+#include "kernels/cpu/vector.h"
+
+namespace ferrite::kernels::cpu {
+
+/// Memory for `count` elements of T from the host's cache of blocks, contents undefined.
+template <class T>
+class Scratch {
+ public:
+  Scratch() = default;
+  explicit Scratch(std::int64_t count)
+      : storage_(Storage::allocate(static_cast<std::size_t>(count) * sizeof(T), Device())) {}
+  T* data() const { return static_cast<T*>(storage_->data()); }
+  explicit operator bool() const { return static_cast<bool>(storage_); }
+
+ private:
+  IntrusivePtr<Storage> storage_;
+};
+
+/// Columns rounded up to whole vectors.
+template <class T>
+constexpr std::int64_t whole_vectors(std::int64_t columns) {
+  return (columns + kLanes<T> - 1) / kLanes<T> * kLanes<T>;
+}
+
+/// to[r * to_step + c] = from[r * from_row + c * from_column]; fast where either stride of `from`
+/// is 1, that is for copies and transposes.
+template <class T, class S>
+void copy_matrix(T* to, std::int64_t to_step, const S* from, std::int64_t from_row,
+                 std::int64_t from_column, std::int64_t rows, std::int64_t columns) {
+  if (from_column == 1 || columns == 1) {
+    for (std::int64_t r = 0; r < rows; ++r, to += to_step, from += from_row)
+      for (std::int64_t c = 0; c < columns; ++c) to[c] = static_cast<T>(from[c]);
+    return;
+  }
+  if constexpr (std::is_same_v<T, S>) {
+    if (from_row == 1) {
+      constexpr std::int64_t n = kLanes<T>;
+      for (std::int64_t r = 0; r < rows; r += n)
+        for (std::int64_t c = 0; c < columns; c += n) {
+          const std::int64_t height = std::min(n, rows - r), width = std::min(n, columns - c);
+          Vector<T> block[n];
+          if (height == n && width == n) {
+#pragma GCC unroll 16
+            for (std::int64_t j = 0; j < n; ++j) block[j] = load(from + r + (c + j) * from_column);
+            transpose_lanes<T>(block);
+#pragma GCC unroll 16
+            for (std::int64_t i = 0; i < n; ++i) store(to + (r + i) * to_step + c, block[i]);
+          } else {
+            for (std::int64_t j = 0; j < n; ++j)
+              block[j] =
+                  j < width ? load_partial(from + r + (c + j) * from_column, height) : Vector<T>{};
+            transpose_lanes<T>(block);
+            for (std::int64_t i = 0; i < height; ++i)
+              store_partial(to + (r + i) * to_step + c, block[i], width);
+          }
+        }
+      return;
+    }
+  }
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t c = 0; c < columns; ++c)
+      to[r * to_step + c] = static_cast<T>(from[r * from_row + c * from_column]);
+}
+
+}  // namespace ferrite::kernels::cpu

@@ -1,0 +1,128 @@
+// Vectors as wide as the machine's registers, as GCC and Clang have them in every instruction set.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
+namespace ferrite::kernels::cpu {
+
+#if defined(__AVX512F__)
+inline constexpr int kVectorBytes = 64;
+inline constexpr int kVectorRegisters = 32;
+#elif defined(__AVX__)
+inline constexpr int kVectorBytes = 32;
+inline constexpr int kVectorRegisters = 16;
+#elif defined(__aarch64__)
+inline constexpr int kVectorBytes = 16;
+inline constexpr int kVectorRegisters = 32;
+#else
+inline constexpr int kVectorBytes = 16;
+inline constexpr int kVectorRegisters = 16;
+#endif
+
+namespace detail {
+template <class T>
+struct VectorOf {
+  typedef T type __attribute__((vector_size(kVectorBytes)));
+};
+template <class T>
+struct MaskOf;
+template <>
+struct MaskOf<float> {
+  using type = std::int32_t;
+};
+template <>
+struct MaskOf<double> {
+  using type = std::int64_t;
+};
+}  // namespace detail
+
+/// Lanes of a vector of T (float or double).
+template <class T>
+inline constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(T));
+template <class T>
+using Vector = typename detail::VectorOf<T>::type;
+
+template <class T>
+inline Vector<T> load(const T* p) {
+  Vector<T> v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+template <class T>
+inline void store(T* p, Vector<T> v) {
+  std::memcpy(p, &v, sizeof v);
+}
+
+/// The first `count` lanes, 0 <= count <= kLanes; the others are 0.
+template <class T>
+inline Vector<T> load_partial(const T* p, std::int64_t count) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(T) == 4)
+    return (Vector<T>)_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1), p);
+  else
+    return (Vector<T>)_mm512_maskz_loadu_pd(static_cast<__mmask8>((1u << count) - 1), p);
+#else
+  Vector<T> v{};
+  for (std::int64_t i = 0; i < count; ++i) v[i] = p[i];
+  return v;
+#endif
+}
+template <class T>
+inline void store_partial(T* p, Vector<T> v, std::int64_t count) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(T) == 4)
+    _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << count) - 1), (__m512)v);
+  else
+    _mm512_mask_storeu_pd(p, static_cast<__mmask8>((1u << count) - 1), (__m512d)v);
+#else
+  for (std::int64_t i = 0; i < count; ++i) p[i] = v[i];
+#endif
+}
+
+/// The sum of the lanes, in pairs.
+template <class T>
+inline T sum_lanes(Vector<T> v) {
+  T lanes[kLanes<T>];
+  store(lanes, v);
+  for (int n = kLanes<T> / 2; n > 0; n /= 2)
+    for (int i = 0; i < n; ++i) lanes[i] += lanes[i + n];
+  return lanes[0];
+}
+
+/// rows[i][j] becomes rows[j][i].
+template <class T>
+inline void transpose_lanes(Vector<T> (&rows)[kLanes<T>]) {
+  constexpr int n = kLanes<T>;
+  using Index = typename detail::MaskOf<T>::type;
+  typedef Index Mask __attribute__((vector_size(kVectorBytes)));
+#pragma GCC unroll 4
+  for (int s = 1; s < n; s *= 2) {
+    // Swaps the blocks of s lanes that lie off the diagonal of rows i and i + s.
+    Mask low{}, high{};
+#pragma GCC unroll 16
+    for (int j = 0; j < n; ++j) {
+      low[j] = (j & s) ? n + j - s : j;
+      high[j] = (j & s) ? n + j : j + s;
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < n; ++i) {
+      if (i & s) continue;
+      const Vector<T> x = rows[i], y = rows[i + s];
+#if defined(__clang__)
+      for (int j = 0; j < n; ++j) {
+        rows[i][j] = (j & s) ? y[j - s] : x[j];
+        rows[i + s][j] = (j & s) ? y[j] : x[j + s];
+      }
+#else
+      rows[i] = __builtin_shuffle(x, y, low);
+      rows[i + s] = __builtin_shuffle(x, y, high);
+#endif
+    }
+  }
+}
+
+}  // namespace ferrite::kernels::cpu

@@ -1,0 +1,15 @@
+#include "kernels/matmul.h"
+
+#include "kernels/cpu/matmul.h"
+
+namespace ferrite::kernels {
+
+void matmul(const Stream& stream, const View& out, const View& a, const View& b,
+            const MatmulOptions& options) {
+  launch(stream, "matmul", [=] { cpu::matmul(out, a, b, options); });
+}
+void column_sum(const Stream& stream, const View& out, const View& a) {
+  launch(stream, "column_sum", [=] { cpu::column_sum(out, a); });
+}
+
+}  // namespace ferrite::kernels
