@@ -1,0 +1,260 @@
+#include "ops/matmul.h"
+
+#include <utility>
+
+#include "autograd/record.h"
+#include "kernels/elementwise.h"
+#include "kernels/matmul.h"
+#include "ops/arithmetic.h"
+#include "ops/promotion.h"
+#include "ops/reduce.h"
+
+namespace ferrite {
+
+using autograd::Gradients;
+using autograd::Needs;
+using autograd::record;
+using autograd::recording;
+using autograd::Saved;
+using kernels::MatmulOptions;
+using kernels::View;
+
+namespace {
+
+void check_operands(const Tensor& a, const Tensor& b, const char* op) {
+  FERRITE_CHECK(a.defined() && b.defined(), ValueError, op, "an operand is undefined");
+  FERRITE_CHECK(a.device() == b.device(), DeviceError, op,
+                "the operands are on different devices: {} and {}; move one with to(device)",
+                a.describe(), b.describe());
+  FERRITE_CHECK(a.dtype() == b.dtype(), DTypeError, op,
+                "expected operands of one dtype, got {} and {}; convert one with to(dtype)",
+                a.describe(), b.describe());
+  FERRITE_CHECK(a.dtype() != kUInt8 && a.dtype() != kBool, DTypeError, op,
+                "does not work on {}; convert the operands with to(dtype)", a.dtype());
+}
+
+void check_inner(const Tensor& a, const Tensor& b, const char* op) {
+  const std::int64_t rows = b.size(b.dim() == 1 ? 0 : -2);
+  FERRITE_CHECK(a.size(-1) == rows, ShapeError, op,
+                "{} times {}: the first one's {} columns do not fit the second one's {} rows",
+                a.shape(), b.shape(), a.size(-1), rows);
+}
+
+void check_product(const Tensor& a, const Tensor& b, int dim, const char* op) {
+  check_operands(a, b, op);
+  FERRITE_CHECK(a.dim() == dim && b.dim() == dim, ShapeError, op,
+                "expected two {}-dimensional tensors, got {} and {}", dim, a.shape(), b.shape());
+  check_inner(a, b, op);
+  FERRITE_CHECK(dim == 2 || a.size(0) == b.size(0), ShapeError, op,
+                "the batches of {} and {} differ", a.shape(), b.shape());
+}
+
+View transposed(const Tensor& t) {
+  View v = t;
+  std::swap(v.sizes[v.ndim - 1], v.sizes[v.ndim - 2]);
+  std::swap(v.strides[v.ndim - 1], v.strides[v.ndim - 2]);
+  return v;
+}
+
+/// The product off the tape, as a new tensor of `like`'s dtype and device.
+Tensor product(const Tensor& like, const View& a, const View& b,
+               const MatmulOptions& options = {}) {
+  Shape shape;
+  for (int i = 0; i < a.ndim - 1; ++i) shape.push_back(a.sizes[i]);
+  shape.push_back(b.sizes[b.ndim - 1]);
+  Tensor out = empty(shape, {.dtype = like.dtype(), .device = like.device()});
+  kernels::matmul(current_stream(out.device()), out, a, b, options);
+  return out;
+}
+
+Tensor recorded_product(const Tensor& a, const Tensor& b, const char* op);
+
+/// grad b^T and a^T grad: on the tape only where they are to be differentiated again.
+Tensor times_transposed(const Tensor& grad, const Tensor& b, const char* op) {
+  return grad_enabled() ? recorded_product(grad, b.transpose(-2, -1), op)
+                        : product(grad, grad, transposed(b));
+}
+Tensor transposed_times(const Tensor& a, const Tensor& grad, const char* op) {
+  return grad_enabled() ? recorded_product(a.transpose(-2, -1), grad, op)
+                        : product(grad, transposed(a), grad);
+}
+
+/// The product of two matrices, or of two batches of them.
+Tensor recorded_product(const Tensor& a, const Tensor& b, const char* op) {
+  Tensor out = product(a, a, b);
+  if (recording(a, b))
+    record(
+        out, op, {a, b},
+        [a = Saved(b.requires_grad() ? a : Tensor()), b = Saved(a.requires_grad() ? b : Tensor()),
+         op](const Tensor& grad, Needs needs) -> Gradients {
+          return {needs[0] ? times_transposed(grad, b.get(), op) : Tensor(),
+                  needs[1] ? transposed_times(a.get(), grad, op) : Tensor()};
+        });
+  return out;
+}
+
+Tensor column_sum(const Tensor& grad) {
+  if (grad_enabled()) return sum(grad, {0});
+  Tensor out = empty({grad.size(1)}, {.dtype = grad.dtype(), .device = grad.device()});
+  kernels::column_sum(current_stream(out.device()), out, grad);
+  return out;
+}
+
+Shape leading(const Tensor& t, int dims) {
+  return Shape(std::span(t.shape().begin(), static_cast<std::size_t>(dims)));
+}
+
+}  // namespace
+
+// ---- mm, bmm, mv, dot, outer
+
+Tensor mm(const Tensor& a, const Tensor& b) {
+  check_product(a, b, 2, "mm");
+  return recorded_product(a, b, "mm");
+}
+
+Tensor bmm(const Tensor& a, const Tensor& b) {
+  check_product(a, b, 3, "bmm");
+  return recorded_product(a, b, "bmm");
+}
+
+Tensor mv(const Tensor& a, const Tensor& b) {
+  check_operands(a, b, "mv");
+  FERRITE_CHECK(a.dim() == 2 && b.dim() == 1 && a.size(1) == b.size(0), ShapeError, "mv",
+                "expected [m, k] and [k], got {} and {}", a.shape(), b.shape());
+  return recorded_product(a, b.unsqueeze(1), "mv").squeeze(1);
+}
+
+Tensor dot(const Tensor& a, const Tensor& b) {
+  check_operands(a, b, "dot");
+  FERRITE_CHECK(a.dim() == 1 && b.dim() == 1 && a.size(0) == b.size(0), ShapeError, "dot",
+                "expected two vectors of one size, got {} and {}", a.shape(), b.shape());
+  return recorded_product(a.unsqueeze(0), b.unsqueeze(1), "dot").reshape({});
+}
+
+Tensor outer(const Tensor& a, const Tensor& b) {
+  FERRITE_CHECK(a.defined() && b.defined(), ValueError, "outer", "an operand is undefined");
+  FERRITE_CHECK(a.dim() == 1 && b.dim() == 1, ShapeError, "outer",
+                "expected two vectors, got {} and {}", a.shape(), b.shape());
+  return mul(a.unsqueeze(1), b.unsqueeze(0));
+}
+
+// ---- matmul
+
+Tensor matmul(const Tensor& a, const Tensor& b) {
+  check_operands(a, b, "matmul");
+  FERRITE_CHECK(a.dim() > 0 && b.dim() > 0, ShapeError, "matmul",
+                "expected at least one dimension each, got {} and {}; use mul for scalars",
+                a.shape(), b.shape());
+  check_inner(a, b, "matmul");
+  if (a.dim() == 1 && b.dim() == 1) return dot(a, b);
+  if (a.dim() == 1) return matmul(a.unsqueeze(0), b).squeeze(-2);
+  if (b.dim() == 1) return matmul(a, b.unsqueeze(1)).squeeze(-1);
+  if (a.dim() == 2 && b.dim() == 2) return recorded_product(a, b, "matmul");
+
+  if (b.dim() == 2) {  // one product of all rows
+    Shape shape = leading(a, a.dim() - 1);
+    const Tensor rows = a.reshape({shape.numel(), a.size(-1)});
+    shape.push_back(b.size(-1));
+    return recorded_product(rows, b, "matmul").reshape(shape);
+  }
+  Shape shape = broadcast_shapes(leading(a, a.dim() - 2), leading(b, b.dim() - 2), "matmul");
+  const auto batch_of = [&](const Tensor& t) {
+    Shape expanded = shape;
+    expanded.push_back(t.size(-2));
+    expanded.push_back(t.size(-1));
+    return t.expand(expanded).reshape({shape.numel(), t.size(-2), t.size(-1)});
+  };
+  const Tensor out = recorded_product(batch_of(a), batch_of(b), "matmul");
+  shape.push_back(a.size(-2));
+  shape.push_back(b.size(-1));
+  return out.reshape(shape);
+}
+
+Tensor Tensor::matmul(const Tensor& other) const { return ::ferrite::matmul(*this, other); }
+Tensor Tensor::mm(const Tensor& other) const { return ::ferrite::mm(*this, other); }
+
+// ---- addmm
+
+Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+  check_product(a, b, 2, "addmm");
+  check_operands(input, a, "addmm");
+  const Shape shape{a.size(0), b.size(1)};
+  FERRITE_CHECK(broadcast_shapes(input.shape(), shape, "addmm") == shape, ShapeError, "addmm",
+                "input {} does not broadcast to the product's {}", input.shape(), shape);
+  const double scale = beta.to<double>();
+  const View start = ops::operand(input, a.dtype(), shape, a.device());
+  Tensor out = empty(shape, {.dtype = a.dtype(), .device = a.device()});
+  const Stream stream = current_stream(a.device());
+  MatmulOptions options{.alpha = alpha.to<double>()};
+  if (scale == 1 && start.strides[0] == 0) {  // a row for every row: goes with the product
+    options.bias = start;
+    options.bias.ndim = 1;
+    options.bias.numel = options.bias.sizes[0] = start.sizes[1];
+    options.bias.strides[0] = start.strides[1];
+  } else if (scale != 0) {
+    kernels::binary(stream, kernels::BinaryOp::mul, out, start, beta);
+    options.beta = 1;
+  }
+  kernels::matmul(stream, out, a, b, options);
+  if (recording(input, a, b))
+    record(out, "addmm", {input, a, b},
+           [like = ops::Like(input), a = Saved(b.requires_grad() ? a : Tensor()),
+            b = Saved(a.requires_grad() ? b : Tensor()), beta,
+            alpha](const Tensor& grad, Needs needs) -> Gradients {
+             const auto times = [&](Scalar s) { return s.to<double>() == 1 ? grad : grad * s; };
+             const Tensor scaled = needs[1] || needs[2] ? times(alpha) : Tensor();
+             return {needs[0] ? like.reduce(times(beta)) : Tensor(),
+                     needs[1] ? times_transposed(scaled, b.get(), "addmm") : Tensor(),
+                     needs[2] ? transposed_times(a.get(), scaled, "addmm") : Tensor()};
+           });
+  return out;
+}
+
+// ---- linear
+
+namespace {
+
+void check_linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  check_operands(input, weight, "linear");
+  FERRITE_CHECK(weight.dim() == 2 && input.dim() > 0, ShapeError, "linear",
+                "expected an input [..., in] and a weight [out, in], got {} and {}", input.shape(),
+                weight.shape());
+  FERRITE_CHECK(input.size(-1) == weight.size(1), ShapeError, "linear",
+                "input {} has {} features, weight {} expects {}", input.shape(), input.size(-1),
+                weight.shape(), weight.size(1));
+  if (!bias.defined()) return;
+  check_operands(bias, weight, "linear");
+  FERRITE_CHECK(bias.dim() == 1 && bias.size(0) == weight.size(0), ShapeError, "linear",
+                "expected a bias [{}], got {}", weight.size(0), bias.shape());
+}
+
+}  // namespace
+
+Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  check_linear(input, weight, bias);
+  if (input.dim() != 2) {
+    Shape shape = leading(input, input.dim() - 1);
+    const Tensor rows = input.reshape({shape.numel(), weight.size(1)});
+    shape.push_back(weight.size(0));
+    return linear(rows, weight, bias).reshape(shape);
+  }
+  Tensor out =
+      product(input, input, transposed(weight), {.bias = bias.defined() ? View(bias) : View()});
+  if (recording(input, weight, bias))
+    record(out, "linear", {input, weight, bias},
+           [x = Saved(weight.requires_grad() ? input : Tensor()),
+            w = Saved(input.requires_grad() ? weight : Tensor())](const Tensor& grad,
+                                                                  Needs needs) -> Gradients {
+             const auto by_input = [&] {
+               return grad_enabled() ? recorded_product(grad, w.get(), "linear")
+                                     : product(grad, grad, w.get());
+             };
+             return {needs[0] ? by_input() : Tensor(),
+                     needs[1] ? transposed_times(grad, x.get(), "linear") : Tensor(),
+                     needs[2] ? column_sum(grad) : Tensor()};
+           });
+  return out;
+}
+
+}  // namespace ferrite
