@@ -34,8 +34,8 @@ enum class BinaryOp : std::uint8_t {
 
 constexpr bool gives_bool(BinaryOp op) { return op >= BinaryOp::logical_and; }
 
-/// out = a op b. `a` and `b` share a dtype. Integer division by zero gives 0 for floor_divide and
-/// remainder. add and mul of bool are or and and, as in PyTorch.
+/// out = a op b. `a` and `b` share a dtype. Integer division by zero gives 0 for
+/// floor_divide, remainder and fmod. add and mul of bool are or and and, as in PyTorch.
 void binary(const Stream& stream, BinaryOp op, const View& out, const View& a, const View& b);
 /// out = a op b with the scalar converted to the dtype of `a` (its Compute type for 16-bit types).
 void binary(const Stream& stream, BinaryOp op, const View& out, const View& a, Scalar b);

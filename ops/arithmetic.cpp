@@ -13,34 +13,15 @@ using autograd::recording;
 using autograd::Saved;
 using kernels::BinaryOp;
 using ops::Like;
+using ops::Operands;
 
 namespace {
-
-/// What a kernel of two operands works on.
-struct Operands {
-  Tensor a, b, out;
-};
-
-const Device& device_of(const Tensor& a, const Tensor& b) {
-  return a.dim() == 0 && a.device().is_host() ? b.device() : a.device();
-}
 
 Operands prepare(const Tensor& a, const Tensor& b, const char* op, bool divides = false) {
   ops::check_same_device(a, b, op);
   DType dtype = ops::result_type(a, b);
   if (divides) dtype = ops::floating_type(dtype);
-  if (a.shape() == b.shape() && a.dtype() == dtype && b.dtype() == dtype &&
-      a.device() == b.device())
-    return {a, b, empty_like(a)};
-  const Shape shape = broadcast_shapes(a.shape(), b.shape(), op);
-  const Device& device = device_of(a, b);
-  Operands o{ops::operand(a, dtype, shape, device), ops::operand(b, dtype, shape, device), {}};
-  // The result is laid out as the operand that was not broadcast.
-  const Tensor& model = a.shape() == shape ? a : b;
-  const MemoryFormat format =
-      model.shape() == shape ? model.suggest_memory_format() : MemoryFormat::contiguous;
-  o.out = empty(shape, {.dtype = dtype, .device = device, .memory_format = format});
-  return o;
+  return ops::operands(a, b, dtype, dtype, op);
 }
 
 Tensor compute(BinaryOp op, const Operands& o) {

@@ -53,16 +53,18 @@ Tensor clamp_min(const Tensor& x, Scalar min);
 Tensor clamp_max(const Tensor& x, Scalar max);
 
 // ---- Powers and remainders
+// bool is a DTypeError. ValueError for integers to a negative integer power.
 Tensor pow(const Tensor& x, Scalar exponent);
 Tensor pow(const Tensor& x, const Tensor& exponent);
 Tensor pow(Scalar base, const Tensor& exponent);
-/// floor(a / b); no gradient. Integers divided by 0 give 0.
+// Integers divided by 0 give 0; bool is a DTypeError.
+/// floor(a / b), off the tape.
 Tensor floor_divide(const Tensor& a, const Tensor& b);
 Tensor floor_divide(const Tensor& a, Scalar b);
 /// a - b * floor(a / b): the sign of b. The gradient reaches `a`, and `b` where that is a tensor.
 Tensor remainder(const Tensor& a, const Tensor& b);
 Tensor remainder(const Tensor& a, Scalar b);
-/// a - b * trunc(a / b): the sign of a. Floating dtypes, or float32 for integers.
+/// a - b * trunc(a / b): the sign of a.
 Tensor fmod(const Tensor& a, const Tensor& b);
 Tensor fmod(const Tensor& a, Scalar b);
 /// The angle of (b, a) in (-pi, pi].

@@ -54,6 +54,20 @@ Tensor operand(const Tensor& t, DType dtype, const Shape& shape, const Device& d
   return geometry::apply(out, geometry::expand(out, shape));
 }
 
+Operands operands(const Tensor& a, const Tensor& b, DType dtype, DType out_dtype, const char* op) {
+  check_same_device(a, b, op);
+  if (a.shape() == b.shape() && a.dtype() == dtype && b.dtype() == dtype &&
+      a.device() == b.device() && dtype == out_dtype)
+    return {a, b, empty_like(a)};
+  const Shape shape = broadcast_shapes(a.shape(), b.shape(), op);
+  const Device& device = a.dim() == 0 && a.device().is_host() ? b.device() : a.device();
+  const Tensor& model = a.shape() == shape ? a : b;
+  const MemoryFormat format =
+      model.shape() == shape ? model.suggest_memory_format() : MemoryFormat::contiguous;
+  return {operand(a, dtype, shape, device), operand(b, dtype, shape, device),
+          empty(shape, {.dtype = out_dtype, .device = device, .memory_format = format})};
+}
+
 Tensor reduce_to(const Tensor& grad, const Shape& shape, DType dtype, const Device& device) {
   return sum_to(grad, shape).to(device, dtype);
 }

@@ -20,6 +20,14 @@ void check_same_device(const Tensor& a, const Tensor& b, const char* op);
 /// for a kernel. Nothing is copied where nothing changes.
 Tensor operand(const Tensor& t, DType dtype, const Shape& shape, const Device& device);
 
+/// What a kernel of two operands works on.
+struct Operands {
+  Tensor a, b, out;
+};
+/// Both operands in `dtype`, broadcast, and an empty result of `out_dtype` laid out as the operand
+/// that was not broadcast. Checks devices and shapes.
+Operands operands(const Tensor& a, const Tensor& b, DType dtype, DType out_dtype, const char* op);
+
 /// `grad` summed back to the shape of an operand that was broadcast, in that operand's dtype and on
 /// its device. Differentiable.
 Tensor reduce_to(const Tensor& grad, const Shape& shape, DType dtype, const Device& device);

@@ -35,6 +35,17 @@ T remainder(T a, T b) {
   }
 }
 
+/// C's remainder, with the dividend's sign.
+template <class T>
+T truncated_remainder(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>)
+    return std::fmod(a, b);
+  else if (b == 0 || (std::is_signed_v<T> && b == static_cast<T>(-1)))
+    return T(0);
+  else
+    return static_cast<T>(a % b);
+}
+
 template <class T>
 T power(T a, T b) {
   if constexpr (std::is_floating_point_v<T>) {
@@ -99,7 +110,8 @@ void with_function(BinaryOp op, Body&& body) {
       if constexpr (!std::is_same_v<T, bool>) return body([](C a, C b) { return remainder(a, b); });
       break;
     case BinaryOp::fmod:
-      if constexpr (floating) return body([](C a, C b) { return std::fmod(a, b); });
+      if constexpr (!std::is_same_v<T, bool>)
+        return body([](C a, C b) { return truncated_remainder(a, b); });
       break;
     case BinaryOp::atan2:
       if constexpr (floating) return body([](C a, C b) { return std::atan2(a, b); });

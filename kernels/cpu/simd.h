@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
+#include <numbers>
 #include <unsupported/Eigen/SpecialFunctions>
 
 // Register types carry an alignment that template arguments drop.
@@ -42,6 +44,14 @@ template <class P>
 P less(const P& a, const P& b) {
   return ei::pcmp_lt(a, b);
 }
+template <class P>
+P less_or_equal(const P& a, const P& b) {
+  return ei::pcmp_le(a, b);
+}
+template <class P>
+P abs(const P& x) {
+  return ei::pabs(x);
+}
 /// Lanes of `a` where the mask is set, else of `b`.
 template <class P>
 P select(const P& mask, const P& a, const P& b) {
@@ -66,8 +76,8 @@ P lanewise(const P& x, F f) {
     else                                                                \
       return lanewise(x, [](Lane<P> lane) { return std::name(lane); }); \
   }
-FERRITE_SIMD_FUNCTION(sqrt, HasSqrt, psqrt)
-FERRITE_SIMD_FUNCTION(log, HasLog, plog)
+FERRITE_SIMD_FUNCTION(floor, HasFloor, pfloor)
+FERRITE_SIMD_FUNCTION(ceil, HasCeil, pceil)
 FERRITE_SIMD_FUNCTION(log1p, HasLog1p, plog1p)
 FERRITE_SIMD_FUNCTION(expm1, HasExpm1, pexpm1)
 FERRITE_SIMD_FUNCTION(sin, HasSin, psin)
@@ -75,6 +85,26 @@ FERRITE_SIMD_FUNCTION(cos, HasCos, pcos)
 FERRITE_SIMD_FUNCTION(tanh, HasTanh, ptanh)
 FERRITE_SIMD_FUNCTION(erf, HasErf, perf)
 #undef FERRITE_SIMD_FUNCTION
+
+// Eigen's AVX-512 square root is NaN at infinity; the instruction itself is exact.
+template <class P>
+P sqrt(const P& x) {
+  return lanewise(x, [](Lane<P> lane) { return std::sqrt(lane); });
+}
+
+template <class P>
+P log(const P& x) {
+  using T = Lane<P>;
+  if constexpr (ei::packet_traits<T>::HasLog) {
+    // Eigen takes numbers below the smallest normal one for that.
+    constexpr int kShift = std::numeric_limits<T>::digits;
+    const P tiny = less(x, all<P>(std::numeric_limits<T>::min()));
+    const P scaled = select(tiny, x * all<P>(std::ldexp(1.0, kShift)), x);
+    return ei::plog(scaled) - select(tiny, all<P>(kShift * std::numbers::ln2), all<P>(0));
+  } else {
+    return lanewise(x, [](T lane) { return std::log(lane); });
+  }
+}
 
 template <class P>
 P exp(const P& x) {

@@ -1,0 +1,91 @@
+#include "kernels/cpu/simd.h"
+#include "kernels/cpu/unary.h"
+
+namespace ferrite::kernels::cpu {
+
+namespace {
+
+/// A block function of f, which takes a packet.
+template <class C, class F>
+Block<C> block_of(F) {
+  return [](C* out, const C* in, std::int64_t n, C, C) { simd::transform(out, in, n, F()); };
+}
+
+/// The same of a function of numbers, which the compiler vectorises where it can.
+template <class C, class F>
+Block<C> block_of_numbers(F) {
+  return [](C* out, const C* in, std::int64_t n, C, C) {
+    for (std::int64_t i = 0; i < n; ++i) out[i] = F()(in[i]);
+  };
+}
+
+template <class P>
+P truncate(const P& x) {
+  return simd::select(simd::less(x, simd::all<P>(0)), simd::ceil(x), simd::floor(x));
+}
+
+template <class P>
+P sign(const P& x) {
+  const P zero = simd::all<P>(0);
+  return simd::select(simd::less(zero, x), simd::all<P>(1),
+                      simd::select(simd::less(x, zero), simd::all<P>(-1), zero));
+}
+
+}  // namespace
+
+template <class C>
+Block<C> math_block(UnaryOp op) {
+  switch (op) {
+    case UnaryOp::neg:
+      return block_of<C>([](const auto& x) { return -x; });
+    case UnaryOp::abs:
+      return block_of<C>([](const auto& x) { return simd::abs(x); });
+    case UnaryOp::sign:
+      return block_of<C>([](const auto& x) { return sign(x); });
+    case UnaryOp::square:
+      return block_of<C>([](const auto& x) { return x * x; });
+    case UnaryOp::floor:
+      return block_of<C>([](const auto& x) { return simd::floor(x); });
+    case UnaryOp::ceil:
+      return block_of<C>([](const auto& x) { return simd::ceil(x); });
+    case UnaryOp::round:
+      return block_of_numbers<C>([](C x) { return std::nearbyint(x); });
+    case UnaryOp::trunc:
+      return block_of<C>([](const auto& x) { return truncate(x); });
+    case UnaryOp::exp:
+      return block_of<C>([](const auto& x) { return simd::exp(x); });
+    case UnaryOp::exp2:
+      return block_of_numbers<C>([](C x) { return std::exp2(x); });
+    case UnaryOp::expm1:
+      return block_of<C>([](const auto& x) { return simd::expm1(x); });
+    case UnaryOp::log:
+      return block_of<C>([](const auto& x) { return simd::log(x); });
+    case UnaryOp::log1p:
+      return block_of<C>([](const auto& x) { return simd::log1p(x); });
+    case UnaryOp::log2:
+      return block_of_numbers<C>([](C x) { return std::log2(x); });
+    case UnaryOp::sqrt:
+      return block_of_numbers<C>([](C x) { return std::sqrt(x); });
+    case UnaryOp::rsqrt:
+      return block_of_numbers<C>([](C x) { return C(1) / std::sqrt(x); });
+    case UnaryOp::reciprocal:
+      return block_of<C>([]<class P>(const P& x) { return simd::all<P>(1) / x; });
+    case UnaryOp::sin:
+      return block_of<C>([](const auto& x) { return simd::sin(x); });
+    case UnaryOp::cos:
+      return block_of<C>([](const auto& x) { return simd::cos(x); });
+    case UnaryOp::tan:
+      return block_of_numbers<C>([](C x) { return std::tan(x); });
+    case UnaryOp::erf:
+      return block_of<C>([](const auto& x) { return simd::erf(x); });
+    case UnaryOp::tanh:
+      return block_of<C>([](const auto& x) { return simd::tanh(x); });
+    default:
+      return nullptr;
+  }
+}
+
+template Block<float> math_block(UnaryOp op);
+template Block<double> math_block(UnaryOp op);
+
+}  // namespace ferrite::kernels::cpu

@@ -1,0 +1,11 @@
+#include "kernels/dropout.h"
+
+#include "kernels/cpu/dropout.h"
+
+namespace ferrite::kernels {
+
+void dropout(const Stream& stream, const View& out, const View& in, PhiloxState state, double p) {
+  launch(stream, "dropout", [=] { cpu::dropout(out, in, state, p); });
+}
+
+}  // namespace ferrite::kernels

@@ -1,0 +1,67 @@
+// Functions of one operand, element by element. Views of a call have equal sizes and any strides;
+// `out` may be the input. 16-bit types compute in float.
+#pragma once
+
+#include "kernels/view.h"
+
+namespace ferrite::kernels {
+
+enum class UnaryOp : std::uint8_t {
+  // any numeric dtype
+  neg,
+  abs,
+  sign,
+  square,
+  relu,
+  clamp,  // to [p.a, p.b]
+  // floating dtypes
+  floor,
+  ceil,
+  round,  // half to even
+  trunc,
+  exp,
+  exp2,
+  expm1,
+  log,
+  log1p,
+  log2,
+  sqrt,
+  rsqrt,
+  reciprocal,
+  sin,
+  cos,
+  tan,
+  erf,
+  tanh,
+  sigmoid,
+  leaky_relu,  // slope p.a
+  elu,         // alpha p.a
+  gelu,
+  gelu_tanh,
+  silu,
+  softplus,  // beta p.a, threshold p.b
+};
+
+/// Parameters of those that have some.
+struct UnaryParams {
+  Scalar a = 0, b = 0;
+};
+
+/// out = op(in); both have one dtype.
+void unary(const Stream& stream, UnaryOp op, const View& out, const View& in,
+           const UnaryParams& p = {});
+
+/// out = grad * op'(...) for relu, clamp, sigmoid, tanh, leaky_relu, elu, gelu, gelu_tanh, silu and
+/// softplus. `saved` is the input in forward, but for sigmoid and tanh the output; for relu (and
+/// leaky_relu with a slope of 0 or more) either. One floating dtype.
+void unary_backward(const Stream& stream, UnaryOp op, const View& out, const View& grad,
+                    const View& saved, const UnaryParams& p = {});
+/// The same for hardtanh, which is clamp with a gradient of 0 at the bounds.
+void hardtanh_backward(const Stream& stream, const View& out, const View& grad, const View& saved,
+                       const UnaryParams& p);
+
+enum class Predicate : std::uint8_t { isnan, isinf, isfinite, logical_not };
+/// `out` is bool, `in` of any dtype.
+void predicate(const Stream& stream, Predicate op, const View& out, const View& in);
+
+}  // namespace ferrite::kernels

@@ -1,0 +1,13 @@
+// Choosing between two operands.
+#pragma once
+
+#include "kernels/view.h"
+
+namespace ferrite::kernels {
+
+/// out = condition ? a : b. `condition` is bool; the others share a dtype. Equal sizes, any
+/// strides; `out` may be `a` or `b`.
+void where(const Stream& stream, const View& out, const View& condition, const View& a,
+           const View& b);
+
+}  // namespace ferrite::kernels

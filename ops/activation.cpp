@@ -1,0 +1,192 @@
+#include "ops/activation.h"
+
+#include <numbers>
+
+#include "autograd/engine.h"
+#include "ops/arithmetic.h"
+#include "ops/compare.h"
+#include "ops/unary.h"
+#include "ops/unary_op.h"
+
+namespace ferrite {
+
+using ops::Keeps;
+using ops::Takes;
+using ops::UnaryOp;
+using ops::UnaryParams;
+
+namespace {
+
+/// A gradient in one pass over memory, laid out as what was kept; as `formula`, grad * f'(kept), in
+/// ops where it must be differentiable itself.
+template <class Formula>
+Tensor fused(UnaryOp op, const Tensor& grad, const Tensor& kept, const UnaryParams& p,
+             Formula formula) {
+  if (autograd::creating_graph()) return formula();
+  Tensor out = empty_like(kept);
+  kernels::unary_backward(current_stream(out.device()), op, out, grad, kept, p);
+  return out;
+}
+
+}  // namespace
+
+// ---- relu and its kin
+
+namespace {
+
+const auto relu_gradient = [](const Tensor& grad, const Tensor& out) {
+  return fused(UnaryOp::relu, grad, out, {}, [&] { return where(le(out, 0), 0, grad); });
+};
+
+auto leaky_relu_gradient(double slope) {
+  return [slope](const Tensor& grad, const Tensor& kept) {
+    return fused(UnaryOp::leaky_relu, grad, kept, {slope},
+                 [&] { return where(gt(kept, 0), grad, grad * slope); });
+  };
+}
+
+auto elu_gradient(double alpha) {
+  return [alpha](const Tensor& grad, const Tensor& x) {
+    return fused(UnaryOp::elu, grad, x, {alpha}, [&] {
+      // Held below 0, as the exponential of what is not chosen must stay finite.
+      return where(gt(x, 0), grad, grad * exp(clamp_max(x, 0)) * alpha);
+    });
+  };
+}
+
+auto hardtanh_gradient(double min, double max) {
+  return [=](const Tensor& grad, const Tensor& x) {
+    if (autograd::creating_graph()) return where(logical_or(le(x, min), ge(x, max)), 0, grad);
+    Tensor out = empty_like(x);
+    kernels::hardtanh_backward(current_stream(out.device()), out, grad, x, {min, max});
+    return out;
+  };
+}
+
+void check_bounds(double min, double max, const char* op) {
+  FERRITE_CHECK(min <= max, ValueError, op, "expected min <= max, got {} and {}", min, max);
+}
+
+}  // namespace
+
+Tensor relu(const Tensor& x) {
+  return ops::unary(x, "relu", UnaryOp::relu, Takes::numeric, Keeps::output, relu_gradient);
+}
+const Tensor& relu_(const Tensor& self) {
+  return ops::unary_(self, "relu_", UnaryOp::relu, Takes::numeric, Keeps::output, relu_gradient);
+}
+
+Tensor leaky_relu(const Tensor& x, double slope) {
+  return ops::unary(x, "leaky_relu", UnaryOp::leaky_relu, Takes::floating, Keeps::input,
+                    leaky_relu_gradient(slope), {slope});
+}
+const Tensor& leaky_relu_(const Tensor& self, double slope) {
+  // The output has the input's sign unless the slope turns it round.
+  return ops::unary_(self, "leaky_relu_", UnaryOp::leaky_relu, Takes::floating,
+                     slope >= 0 ? Keeps::output : Keeps::input, leaky_relu_gradient(slope),
+                     {slope});
+}
+
+Tensor elu(const Tensor& x, double alpha) {
+  return ops::unary(x, "elu", UnaryOp::elu, Takes::floating, Keeps::input, elu_gradient(alpha),
+                    {alpha});
+}
+const Tensor& elu_(const Tensor& self, double alpha) {
+  return ops::unary_(self, "elu_", UnaryOp::elu, Takes::floating, Keeps::input, elu_gradient(alpha),
+                     {alpha});
+}
+
+Tensor hardtanh(const Tensor& x, double min, double max) {
+  check_bounds(min, max, "hardtanh");
+  return ops::unary(x, "hardtanh", UnaryOp::clamp, Takes::numeric, Keeps::input,
+                    hardtanh_gradient(min, max), {min, max});
+}
+const Tensor& hardtanh_(const Tensor& self, double min, double max) {
+  check_bounds(min, max, "hardtanh_");
+  // At and beyond the bounds the output lies on them.
+  return ops::unary_(self, "hardtanh_", UnaryOp::clamp, Takes::numeric, Keeps::output,
+                     hardtanh_gradient(min, max), {min, max});
+}
+
+// ---- Smooth ones
+
+namespace {
+
+const auto sigmoid_gradient = [](const Tensor& grad, const Tensor& out) {
+  return fused(UnaryOp::sigmoid, grad, out, {}, [&] { return grad * out * (1 - out); });
+};
+
+const auto tanh_gradient = [](const Tensor& grad, const Tensor& out) {
+  return fused(UnaryOp::tanh, grad, out, {}, [&] { return grad * (1 - square(out)); });
+};
+
+const auto silu_gradient = [](const Tensor& grad, const Tensor& x) {
+  return fused(UnaryOp::silu, grad, x, {}, [&] {
+    const Tensor s = sigmoid(x);
+    return grad * s * (x * (1 - s) + 1);
+  });
+};
+
+const auto gelu_gradient = [](const Tensor& grad, const Tensor& x) {
+  return fused(UnaryOp::gelu, grad, x, {}, [&] {
+    const Tensor cdf = (erf(x * (1 / std::numbers::sqrt2)) + 1) * 0.5;
+    const Tensor density = exp(square(x) * -0.5) * (std::numbers::inv_sqrtpi / std::numbers::sqrt2);
+    return grad * (cdf + x * density);
+  });
+};
+
+const auto gelu_tanh_gradient = [](const Tensor& grad, const Tensor& x) {
+  return fused(UnaryOp::gelu_tanh, grad, x, {}, [&] {
+    constexpr double kScale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi, kCubic = 0.044715;
+    const Tensor t = tanh((x + square(x) * x * kCubic) * kScale);
+    const Tensor slope = (square(x) * (3 * kCubic) + 1) * kScale;
+    return grad * ((t + 1) * 0.5 + x * (1 - square(t)) * slope * 0.5);
+  });
+};
+
+auto softplus_gradient(double beta, double threshold) {
+  return [=](const Tensor& grad, const Tensor& x) {
+    return fused(UnaryOp::softplus, grad, x, {beta, threshold},
+                 [&] { return where(gt(x * beta, threshold), grad, grad * sigmoid(x * beta)); });
+  };
+}
+
+}  // namespace
+
+Tensor sigmoid(const Tensor& x) {
+  return ops::unary(x, "sigmoid", UnaryOp::sigmoid, Takes::floating, Keeps::output,
+                    sigmoid_gradient);
+}
+const Tensor& sigmoid_(const Tensor& self) {
+  return ops::unary_(self, "sigmoid_", UnaryOp::sigmoid, Takes::floating, Keeps::output,
+                     sigmoid_gradient);
+}
+
+Tensor tanh(const Tensor& x) {
+  return ops::unary(x, "tanh", UnaryOp::tanh, Takes::floating, Keeps::output, tanh_gradient);
+}
+const Tensor& tanh_(const Tensor& self) {
+  return ops::unary_(self, "tanh_", UnaryOp::tanh, Takes::floating, Keeps::output, tanh_gradient);
+}
+
+Tensor silu(const Tensor& x) {
+  return ops::unary(x, "silu", UnaryOp::silu, Takes::floating, Keeps::input, silu_gradient);
+}
+const Tensor& silu_(const Tensor& self) {
+  return ops::unary_(self, "silu_", UnaryOp::silu, Takes::floating, Keeps::input, silu_gradient);
+}
+
+Tensor gelu(const Tensor& x, GeluApproximation approximation) {
+  if (approximation == GeluApproximation::tanh)
+    return ops::unary(x, "gelu", UnaryOp::gelu_tanh, Takes::floating, Keeps::input,
+                      gelu_tanh_gradient);
+  return ops::unary(x, "gelu", UnaryOp::gelu, Takes::floating, Keeps::input, gelu_gradient);
+}
+
+Tensor softplus(const Tensor& x, double beta, double threshold) {
+  FERRITE_CHECK(beta != 0, ValueError, "softplus", "beta must not be 0");
+  return ops::unary(x, "softplus", UnaryOp::softplus, Takes::floating, Keeps::input,
+                    softplus_gradient(beta, threshold), {beta, threshold});
+}
+
+}  // namespace ferrite

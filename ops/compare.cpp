@@ -1,0 +1,270 @@
+#include "ops/compare.h"
+
+#include <cmath>
+#include <limits>
+
+#include "autograd/engine.h"
+#include "autograd/record.h"
+#include "kernels/elementwise.h"
+#include "kernels/unary.h"
+#include "kernels/where.h"
+#include "ops/arithmetic.h"
+#include "ops/creation.h"
+#include "ops/promotion.h"
+#include "ops/reduce.h"
+#include "ops/unary.h"
+
+namespace ferrite {
+
+using autograd::Gradients;
+using autograd::Needs;
+using autograd::record;
+using autograd::recording;
+using autograd::Saved;
+using kernels::BinaryOp;
+using ops::Like;
+using ops::Operands;
+
+// ---- Comparisons
+
+namespace {
+
+Tensor compare(BinaryOp op, const Tensor& a, const Tensor& b, const char* name) {
+  ops::check_same_device(a, b, name);
+  const Operands o = ops::operands(a, b, ops::result_type(a, b), kBool, name);
+  kernels::binary(current_stream(o.out.device()), op, o.out, o.a, o.b);
+  return o.out;
+}
+
+Tensor compare(BinaryOp op, const Tensor& a, Scalar b, const char* name) {
+  FERRITE_CHECK(a.defined(), ValueError, name, "the tensor is undefined");
+  const Tensor x = ops::operand(a, ops::result_type(a, b), a.shape(), a.device());
+  Tensor out =
+      empty(x.shape(),
+            {.dtype = kBool, .device = x.device(), .memory_format = x.suggest_memory_format()});
+  kernels::binary(current_stream(out.device()), op, out, x, b);
+  return out;
+}
+
+}  // namespace
+
+Tensor eq(const Tensor& a, const Tensor& b) { return compare(BinaryOp::eq, a, b, "eq"); }
+Tensor eq(const Tensor& a, Scalar b) { return compare(BinaryOp::eq, a, b, "eq"); }
+Tensor ne(const Tensor& a, const Tensor& b) { return compare(BinaryOp::ne, a, b, "ne"); }
+Tensor ne(const Tensor& a, Scalar b) { return compare(BinaryOp::ne, a, b, "ne"); }
+Tensor lt(const Tensor& a, const Tensor& b) { return compare(BinaryOp::lt, a, b, "lt"); }
+Tensor lt(const Tensor& a, Scalar b) { return compare(BinaryOp::lt, a, b, "lt"); }
+Tensor le(const Tensor& a, const Tensor& b) { return compare(BinaryOp::le, a, b, "le"); }
+Tensor le(const Tensor& a, Scalar b) { return compare(BinaryOp::le, a, b, "le"); }
+Tensor gt(const Tensor& a, const Tensor& b) { return compare(BinaryOp::gt, a, b, "gt"); }
+Tensor gt(const Tensor& a, Scalar b) { return compare(BinaryOp::gt, a, b, "gt"); }
+Tensor ge(const Tensor& a, const Tensor& b) { return compare(BinaryOp::ge, a, b, "ge"); }
+Tensor ge(const Tensor& a, Scalar b) { return compare(BinaryOp::ge, a, b, "ge"); }
+Tensor logical_and(const Tensor& a, const Tensor& b) {
+  return compare(BinaryOp::logical_and, a, b, "logical_and");
+}
+Tensor logical_or(const Tensor& a, const Tensor& b) {
+  return compare(BinaryOp::logical_or, a, b, "logical_or");
+}
+Tensor logical_xor(const Tensor& a, const Tensor& b) {
+  return compare(BinaryOp::logical_xor, a, b, "logical_xor");
+}
+
+namespace {
+
+void check_same_dtype(const Tensor& a, const Tensor& b, const char* op) {
+  ops::check_same_device(a, b, op);
+  FERRITE_CHECK(a.dtype() == b.dtype(), DTypeError, op,
+                "expected one dtype, got {} and {}; convert one with to(dtype)", a.describe(),
+                b.describe());
+}
+
+}  // namespace
+
+Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
+  check_same_dtype(a, b, "isclose");
+  FERRITE_CHECK(rtol >= 0 && atol >= 0, ValueError, "isclose",
+                "expected tolerances of 0 or more, got rtol {} and atol {}", rtol, atol);
+  NoGradGuard guard;
+  // Integers, which may differ by more than they can hold, are compared in float64.
+  const DType dtype = is_floating(a.dtype()) ? a.dtype() : kFloat64;
+  const Tensor x = a.to(dtype), y = b.to(dtype);
+  const Tensor error = abs(x - y);
+  Tensor close =
+      logical_or(eq(a, b), logical_and(isfinite(error), le(error, abs(y * rtol) + atol)));
+  if (equal_nan) close = logical_or(close, logical_and(isnan(x), isnan(y)));
+  return close;
+}
+
+bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
+  return all(isclose(a, b, rtol, atol, equal_nan)).item<bool>();
+}
+
+bool equal(const Tensor& a, const Tensor& b) {
+  check_same_dtype(a, b, "equal");
+  return a.shape() == b.shape() && all(eq(a, b)).item<bool>();
+}
+
+// ---- maximum, minimum
+
+namespace {
+
+/// `keeps_other` is where an operand loses: lt for the maximum.
+template <class Loses>
+Tensor extremum(BinaryOp op, const Tensor& a, const Tensor& b, const char* name, Loses loses) {
+  ops::check_same_device(a, b, name);
+  const DType dtype = ops::result_type(a, b);
+  const Operands o = ops::operands(a, b, dtype, dtype, name);
+  kernels::binary(current_stream(o.out.device()), op, o.out, o.a, o.b);
+  if (recording(a, b))
+    record(o.out, name, {a, b},
+           [a = Saved(a), b = Saved(b), la = Like(a), lb = Like(b), loses](
+               const Tensor& grad, Needs needs) -> Gradients {
+             const Tensor x = a.get(), y = b.get();
+             const Tensor shared = where(eq(x, y), grad * 0.5, grad);
+             return {needs[0] ? la.reduce(where(loses(x, y), 0, shared)) : Tensor(),
+                     needs[1] ? lb.reduce(where(loses(y, x), 0, shared)) : Tensor()};
+           });
+  return o.out;
+}
+
+}  // namespace
+
+Tensor maximum(const Tensor& a, const Tensor& b) {
+  return extremum(BinaryOp::maximum, a, b, "maximum",
+                  [](const Tensor& x, const Tensor& y) { return lt(x, y); });
+}
+Tensor minimum(const Tensor& a, const Tensor& b) {
+  return extremum(BinaryOp::minimum, a, b, "minimum",
+                  [](const Tensor& x, const Tensor& y) { return gt(x, y); });
+}
+
+// ---- where
+
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  ops::check_same_device(a, b, "where");
+  ops::check_same_device(condition, a, "where");
+  ops::check_same_device(condition, b, "where");
+  FERRITE_CHECK(condition.dtype() == kBool || condition.dtype() == kUInt8, DTypeError, "where",
+                "expected a condition of bool or uint8, got {}", condition.describe());
+  const Shape shape =
+      broadcast_shapes(condition.shape(), broadcast_shapes(a.shape(), b.shape(), "where"), "where");
+  const auto on_device = [](const Tensor& t) { return t.dim() > 0 || !t.device().is_host(); };
+  const Device& device = on_device(a) ? a.device() : on_device(b) ? b.device() : condition.device();
+  const DType dtype = ops::result_type(a, b);
+  const Tensor& model = a.shape() == shape ? a : b.shape() == shape ? b : condition;
+  const MemoryFormat format =
+      model.shape() == shape ? model.suggest_memory_format() : MemoryFormat::contiguous;
+  Tensor out = empty(shape, {.dtype = dtype, .device = device, .memory_format = format});
+  const Tensor holds = ops::operand(condition, kBool, shape, device);
+  kernels::where(current_stream(device), out, holds, ops::operand(a, dtype, shape, device),
+                 ops::operand(b, dtype, shape, device));
+  if (recording(a, b))
+    record(out, "where", {a, b},
+           [condition = Saved(condition), la = Like(a), lb = Like(b)](const Tensor& grad,
+                                                                      Needs needs) -> Gradients {
+             const Tensor c = condition.get();
+             return {needs[0] ? la.reduce(where(c, grad, 0)) : Tensor(),
+                     needs[1] ? lb.reduce(where(c, 0, grad)) : Tensor()};
+           });
+  return out;
+}
+
+namespace {
+
+Tensor scalar_like(Scalar value, const Tensor& beside) {
+  FERRITE_CHECK(beside.defined(), ValueError, "where", "the tensor is undefined");
+  return full({}, value, {.dtype = ops::result_type(beside, value), .device = beside.device()});
+}
+
+}  // namespace
+
+Tensor where(const Tensor& condition, const Tensor& a, Scalar b) {
+  return where(condition, a, scalar_like(b, a));
+}
+Tensor where(const Tensor& condition, Scalar a, const Tensor& b) {
+  return where(condition, scalar_like(a, b), b);
+}
+
+// ---- clamp
+
+namespace {
+
+/// The bounds in full: what is missing is the end of the dtype's range.
+kernels::UnaryParams clamp_bounds(std::optional<Scalar> min, std::optional<Scalar> max,
+                                  DType dtype) {
+  if (is_floating(dtype))
+    return {min.value_or(-std::numeric_limits<double>::infinity()),
+            max.value_or(std::numeric_limits<double>::infinity())};
+  return dispatch_types<std::int64_t, std::int32_t, std::uint8_t>(
+             dtype, "clamp",
+             [&]<class T>() -> std::optional<kernels::UnaryParams> {
+               return kernels::UnaryParams{min.value_or(std::numeric_limits<T>::lowest()),
+                                           max.value_or(std::numeric_limits<T>::max())};
+             })
+      .value();
+}
+
+DType clamp_dtype(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max,
+                  const char* name) {
+  FERRITE_CHECK(x.defined(), ValueError, name, "the tensor is undefined");
+  FERRITE_CHECK(min || max, ValueError, name, "expected a lower bound, an upper bound or both");
+  FERRITE_CHECK(x.dtype() != kBool, DTypeError, name,
+                "does not work on bool; convert with to(dtype)");
+  const bool floating = (min && min->is_floating()) || (max && max->is_floating());
+  return floating ? ops::floating_type(x.dtype()) : x.dtype();
+}
+
+auto clamp_gradient(std::optional<Scalar> min, std::optional<Scalar> max) {
+  return [=](const Tensor& grad, const Tensor& x) {
+    if (autograd::creating_graph()) {
+      Tensor result = grad;
+      if (min) result = where(lt(x, *min), 0, result);
+      if (max) result = where(gt(x, *max), 0, result);
+      return result;
+    }
+    Tensor out = empty_like(x);
+    kernels::unary_backward(current_stream(out.device()), kernels::UnaryOp::clamp, out, grad, x,
+                            clamp_bounds(min, max, x.dtype()));
+    return out;
+  };
+}
+
+}  // namespace
+
+Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) {
+  const DType dtype = clamp_dtype(x, min, max, "clamp");
+  const Tensor in = ops::operand(x, dtype, x.shape(), x.device());
+  Tensor out = empty_like(in);
+  kernels::unary(current_stream(out.device()), kernels::UnaryOp::clamp, out, in,
+                 clamp_bounds(min, max, dtype));
+  if (recording(x))
+    record(out, "clamp", {x},
+           [x = Saved(x), gradient = clamp_gradient(min, max)](const Tensor& grad, Needs) {
+             return gradient(grad, x.get());
+           });
+  return out;
+}
+Tensor clamp_min(const Tensor& x, Scalar min) { return clamp(x, min, {}); }
+Tensor clamp_max(const Tensor& x, Scalar max) { return clamp(x, {}, max); }
+
+const Tensor& Tensor::clamp_(std::optional<Scalar> min, std::optional<Scalar> max) const {
+  const DType dtype = clamp_dtype(*this, min, max, "clamp_");
+  FERRITE_CHECK(dtype == this->dtype(), DTypeError, "clamp_",
+                "the result is {}, which cannot be stored in place in {}", dtype, this->dtype());
+  autograd::check_inplace(*this, "clamp_");
+  const bool records = recording(*this);
+  const Saved before = records ? Saved(clone()) : Saved();
+  kernels::unary(current_stream(device()), kernels::UnaryOp::clamp, *this, *this,
+                 clamp_bounds(min, max, dtype));
+  autograd::changed_inplace(*this, "clamp_");
+  if (records)
+    autograd::record_inplace(
+        *this, "clamp_", {*this},
+        [before, gradient = clamp_gradient(min, max)](const Tensor& grad, Needs) {
+          return gradient(grad, before.get());
+        });
+  return *this;
+}
+
+}  // namespace ferrite

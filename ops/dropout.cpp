@@ -1,0 +1,63 @@
+#include "ops/dropout.h"
+
+#include "autograd/record.h"
+#include "kernels/dropout.h"
+#include "kernels/random.h"
+#include "ops/arithmetic.h"
+#include "ops/copy.h"
+#include "ops/creation.h"
+
+namespace ferrite {
+
+using autograd::Needs;
+
+namespace {
+
+void check(const Tensor& x, double p, const char* op) {
+  FERRITE_CHECK(x.defined(), ValueError, op, "the tensor is undefined");
+  FERRITE_CHECK(is_floating(x.dtype()), DTypeError, op, "expected a floating-point tensor, got {}",
+                x.describe());
+  FERRITE_CHECK(p >= 0 && p <= 1, ValueError, op, "expected a probability in [0, 1], got {}", p);
+}
+
+Generator& generator_for(const Tensor& x, Generator* generator) {
+  return generator ? *generator : default_generator(x.device());
+}
+
+/// Linear in x, so that the gradient is the same function of the gradient. The layout tells which
+/// element draws which number.
+Tensor drop(const Tensor& x, PhiloxState state, double p, MemoryFormat layout) {
+  const Tensor in = no_grad([&] { return x.contiguous(layout); });
+  Tensor out = empty_like(in, layout);
+  kernels::dropout(current_stream(out.device()), out, in, state, p);
+  if (autograd::recording(x))
+    autograd::record(out, "dropout", {x},
+                     [=](const Tensor& grad, Needs) { return drop(grad, state, p, layout); });
+  return out;
+}
+
+}  // namespace
+
+Tensor dropout(const Tensor& x, double p, bool training, Generator* generator) {
+  check(x, p, "dropout");
+  if (!training || p == 0) return x;
+  if (p == 1) return x * 0;
+  const PhiloxState state =
+      generator_for(x, generator).reserve(kernels::random_blocks(x.numel(), kFloat32));
+  return drop(x, state, p, x.suggest_memory_format());
+}
+
+Tensor dropout2d(const Tensor& x, double p, bool training, Generator* generator) {
+  check(x, p, "dropout2d");
+  FERRITE_CHECK(x.dim() == 3 || x.dim() == 4, ShapeError, "dropout2d",
+                "expected [N, C, L] or [N, C, H, W], got {}", x.shape());
+  if (!training || p == 0) return x;
+  if (p == 1) return x * 0;
+  Shape channels = Shape::filled(x.dim(), 1);
+  channels[0] = x.shape()[0];
+  channels[1] = x.shape()[1];
+  return x *
+         dropout(ones(channels, {.dtype = x.dtype(), .device = x.device()}), p, true, generator);
+}
+
+}  // namespace ferrite

@@ -1,0 +1,197 @@
+// Powers, remainders and angles of ops/compare.h.
+#include <cmath>
+#include <optional>
+
+#include "autograd/record.h"
+#include "kernels/elementwise.h"
+#include "kernels/unary.h"
+#include "ops/arithmetic.h"
+#include "ops/compare.h"
+#include "ops/creation.h"
+#include "ops/promotion.h"
+#include "ops/unary.h"
+
+namespace ferrite {
+
+using autograd::Gradients;
+using autograd::Needs;
+using autograd::record;
+using autograd::recording;
+using autograd::Saved;
+using kernels::BinaryOp;
+using ops::Like;
+using ops::Operands;
+
+namespace {
+
+void reject_bool(DType dtype, const char* op) {
+  FERRITE_CHECK(dtype != kBool, DTypeError, op, "does not work on bool; convert with to(dtype)");
+}
+
+Operands compute(BinaryOp op, const Tensor& a, const Tensor& b, const char* name,
+                 bool floating = false) {
+  ops::check_same_device(a, b, name);
+  DType dtype = ops::result_type(a, b);
+  if (floating) dtype = ops::floating_type(dtype);
+  reject_bool(dtype, name);
+  Operands o = ops::operands(a, b, dtype, dtype, name);
+  kernels::binary(current_stream(o.out.device()), op, o.out, o.a, o.b);
+  return o;
+}
+
+/// `x` in the dtype it has beside `other`.
+Tensor promoted(const Tensor& x, Scalar other, const char* name) {
+  FERRITE_CHECK(x.defined(), ValueError, name, "the tensor is undefined");
+  const DType dtype = ops::result_type(x, other);
+  reject_bool(dtype, name);
+  return ops::operand(x, dtype, x.shape(), x.device());
+}
+
+Tensor compute(BinaryOp op, const Tensor& a, Scalar b, const char* name) {
+  const Tensor x = promoted(a, b, name);
+  Tensor out = empty_like(x);
+  kernels::binary(current_stream(out.device()), op, out, x, b);
+  return out;
+}
+
+}  // namespace
+
+// ---- pow
+
+namespace {
+
+/// The cheap form of a power of floating numbers, if there is one.
+std::optional<kernels::UnaryOp> special_power(double exponent) {
+  if (exponent == 2) return kernels::UnaryOp::square;
+  if (exponent == 0.5) return kernels::UnaryOp::sqrt;
+  if (exponent == -0.5) return kernels::UnaryOp::rsqrt;
+  if (exponent == -1) return kernels::UnaryOp::reciprocal;
+  return {};
+}
+
+Scalar minus_one(Scalar s) {
+  return s.is_floating() ? Scalar(s.to<double>() - 1) : Scalar(s.to<std::int64_t>() - 1);
+}
+
+}  // namespace
+
+Tensor pow(const Tensor& x, Scalar exponent) {
+  const Tensor in = promoted(x, exponent, "pow");
+  const double e = exponent.to<double>();
+  FERRITE_CHECK(is_floating(in.dtype()) || e >= 0, ValueError, "pow",
+                "integers cannot be raised to the negative power {}; convert with to(kFloat32)", e);
+  Tensor out = empty_like(in);
+  const Stream stream = current_stream(out.device());
+  if (const auto special = special_power(e); special && is_floating(in.dtype()))
+    kernels::unary(stream, *special, out, in);
+  else
+    kernels::binary(stream, BinaryOp::pow, out, in, exponent);
+  if (recording(x))
+    record(out, "pow", {x}, [x = Saved(x), exponent](const Tensor& grad, Needs) {
+      if (exponent.to<double>() == 0) return zeros_like(grad);
+      return grad * (pow(x.get(), minus_one(exponent)) * exponent);
+    });
+  return out;
+}
+
+namespace {
+
+// Both gradients are 0 where the formula has 0 * infinity: 0^0 as the exponent of x is 0, and
+// powers of 0, which do not change with an exponent of 0 or more.
+Tensor base_gradient(const Tensor& grad, const Tensor& x, const Tensor& exponent) {
+  return where(eq(exponent, 0), 0, grad * exponent * pow(x, exponent - 1));
+}
+Tensor exponent_gradient(const Tensor& grad, const Tensor& x, const Tensor& exponent,
+                         const Tensor& out) {
+  return where(logical_and(eq(x, 0), ge(exponent, 0)), 0, grad * out * log(x));
+}
+
+}  // namespace
+
+Tensor pow(const Tensor& x, const Tensor& exponent) {
+  const Operands o = compute(BinaryOp::pow, x, exponent, "pow");
+  if (recording(x, exponent))
+    record(o.out, "pow", {x, exponent},
+           [x = Saved(x), exponent = Saved(exponent), out = Saved::output(o.out), lx = Like(x),
+            le = Like(exponent)](const Tensor& grad, Needs needs) -> Gradients {
+             const Tensor b = x.get(), e = exponent.get();
+             return {needs[0] ? lx.reduce(base_gradient(grad, b, e)) : Tensor(),
+                     needs[1] ? le.reduce(exponent_gradient(grad, b, e, out.get())) : Tensor()};
+           });
+  return o.out;
+}
+
+Tensor pow(Scalar base, const Tensor& exponent) {
+  const Tensor e = promoted(exponent, base, "pow");
+  Tensor out = empty_like(e);
+  kernels::binary(current_stream(out.device()), BinaryOp::pow, out, base, e);
+  if (recording(exponent))
+    record(out, "pow", {exponent},
+           [base, e = Saved(exponent), out = Saved::output(out)](const Tensor& grad, Needs) {
+             const double b = base.to<double>();
+             if (b == 0) return where(ge(e.get(), 0), 0, grad * out.get() * std::log(b));
+             return grad * out.get() * std::log(b);
+           });
+  return out;
+}
+
+// ---- floor_divide, remainder, fmod
+
+Tensor floor_divide(const Tensor& a, const Tensor& b) {
+  return compute(BinaryOp::floor_divide, a, b, "floor_divide").out;
+}
+Tensor floor_divide(const Tensor& a, Scalar b) {
+  return compute(BinaryOp::floor_divide, a, b, "floor_divide");
+}
+
+Tensor remainder(const Tensor& a, const Tensor& b) {
+  const Operands o = compute(BinaryOp::remainder, a, b, "remainder");
+  if (recording(a, b))
+    record(o.out, "remainder", {a, b},
+           [a = Saved(a), b = Saved(b), la = Like(a), lb = Like(b)](const Tensor& grad,
+                                                                    Needs needs) -> Gradients {
+             return {needs[0] ? la.reduce(grad) : Tensor(),
+                     needs[1] ? lb.reduce(neg(grad * floor_divide(a.get(), b.get()))) : Tensor()};
+           });
+  return o.out;
+}
+Tensor remainder(const Tensor& a, Scalar b) {
+  Tensor out = compute(BinaryOp::remainder, a, b, "remainder");
+  if (recording(a)) record(out, "remainder", {a}, [](const Tensor& grad, Needs) { return grad; });
+  return out;
+}
+
+Tensor fmod(const Tensor& a, const Tensor& b) {
+  const Operands o = compute(BinaryOp::fmod, a, b, "fmod");
+  if (recording(a, b))
+    record(o.out, "fmod", {a, b},
+           [a = Saved(a), b = Saved(b), la = Like(a), lb = Like(b)](const Tensor& grad,
+                                                                    Needs needs) -> Gradients {
+             return {needs[0] ? la.reduce(grad) : Tensor(),
+                     needs[1] ? lb.reduce(neg(grad * trunc(a.get() / b.get()))) : Tensor()};
+           });
+  return o.out;
+}
+Tensor fmod(const Tensor& a, Scalar b) {
+  Tensor out = compute(BinaryOp::fmod, a, b, "fmod");
+  if (recording(a)) record(out, "fmod", {a}, [](const Tensor& grad, Needs) { return grad; });
+  return out;
+}
+
+// ---- atan2
+
+Tensor atan2(const Tensor& a, const Tensor& b) {
+  const Operands o = compute(BinaryOp::atan2, a, b, "atan2", true);
+  if (recording(a, b))
+    record(o.out, "atan2", {a, b},
+           [a = Saved(a), b = Saved(b), la = Like(a), lb = Like(b)](const Tensor& grad,
+                                                                    Needs needs) -> Gradients {
+             const Tensor y = a.get(), x = b.get();
+             const Tensor scaled = grad / (square(y) + square(x));
+             return {needs[0] ? la.reduce(scaled * x) : Tensor(),
+                     needs[1] ? lb.reduce(neg(scaled * y)) : Tensor()};
+           });
+  return o.out;
+}
+
+}  // namespace ferrite
