@@ -1,20 +1,20 @@
-// What the pooling kernels share: tables of windows, and loops over lanes that the compiler turns
-// into vectors. Lanes are neighbours in memory: channels in NHWC, columns in NCHW.
+// What pooling of any kind shares: which windows there are, and the order in which they are
+// visited. Lanes are neighbours in memory: channels in NHWC, columns in NCHW.
 #pragma once
 
 #include <algorithm>
-#include <type_traits>
+#include <span>
 #include <vector>
 
 #include "core/parallel_for.h"
+#include "kernels/cpu/lanes.h"
 #include "kernels/pool.h"
 
 namespace ferrite::kernels::cpu {
 
-/// Channels or columns a pass, held in registers or the nearest cache.
-inline constexpr int kLanes = 64;
+inline std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-/// Rows of `work` elements each that make a chunk for the thread pool.
+/// How many items of `work` elements each make a chunk for the thread pool.
 inline std::int64_t grain_of(std::int64_t work) {
   return std::max<std::int64_t>(1, 32768 / std::max<std::int64_t>(1, work));
 }
@@ -22,7 +22,7 @@ inline std::int64_t grain_of(std::int64_t work) {
 /// All windows along one dimension.
 inline std::vector<PoolAxis::Window> windows_of(const PoolAxis& axis) {
   std::vector<PoolAxis::Window> windows;
-  windows.reserve(static_cast<std::size_t>(axis.output));
+  windows.reserve(index(axis.output));
   for (std::int64_t o = 0; o < axis.output; ++o) windows.push_back(axis.window(o));
   return windows;
 }
@@ -35,33 +35,177 @@ class Holders {
     std::int64_t place;
   };
 
-  explicit Holders(const PoolAxis& axis) : begin_(static_cast<std::size_t>(axis.input) + 1) {
-    const std::int64_t step = axis.adaptive ? 1 : axis.dilation;
+  explicit Holders(const PoolAxis& axis) : begin_(index(axis.input) + 1) {
     const auto windows = windows_of(axis);
     for (const auto& w : windows)
-      for (std::int64_t k = 0; k < w.count; ++k) ++begin_[index(w.first + k * step) + 1];
+      for (std::int64_t k = 0; k < w.count; ++k) ++begin_[index(w.first + k * axis.dilation) + 1];
     for (std::size_t i = 1; i < begin_.size(); ++i) begin_[i] += begin_[i - 1];
     holders_.resize(begin_.back());
     std::vector<std::size_t> next(begin_.begin(), begin_.end() - 1);
     for (std::int64_t o = 0; o < axis.output; ++o) {
       const auto& w = windows[index(o)];
       for (std::int64_t k = 0; k < w.count; ++k)
-        holders_[next[index(w.first + k * step)]++] = {o, w.skip + k};
+        holders_[next[index(w.first + k * axis.dilation)]++] = {o, w.skip + k};
     }
   }
 
   /// In rising order of output.
   std::span<const Holder> operator[](std::int64_t input) const {
-    return std::span(holders_).subspan(begin_[index(input)],
-                                       begin_[index(input) + 1] - begin_[index(input)]);
+    const std::size_t begin = begin_[index(input)];
+    return std::span(holders_).subspan(begin, begin_[index(input) + 1] - begin);
   }
 
  private:
-  static std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
-
   std::vector<std::size_t> begin_;
   std::vector<Holder> holders_;
 };
+
+/// W windows that lie side by side in the lanes: `cells` is the first lane's cell of window column
+/// 0, `step` the distance from lane to lane.
+template <class T>
+struct WindowRow {
+  const T* cells;
+  std::int64_t rows, row_stride;
+  std::int64_t columns, column_stride;
+  std::int64_t place, place_stride;  ///< of the first cell; from one row of the window to the next
+};
+
+/// NHWC forward: op.reduce<W>(window, step, at, oh, ow) computes the W results from element `at`.
+template <class T, class Op>
+void forward_channels_last(const Pool2d& p, const T* in, const Op& op) {
+  const auto hs = windows_of(p.h), ws = windows_of(p.w);
+  const std::int64_t channels = p.channels, places = p.w.widest();
+  const std::int64_t work = p.w.output * channels * p.h.widest() * places;
+  parallel_for(p.batch * p.h.output, grain_of(work), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const std::int64_t oh = row % p.h.output;
+      const auto& h = hs[index(oh)];
+      const T* image = in + row / p.h.output * p.h.input * p.w.input * channels;
+      for (std::int64_t ow = 0; ow < p.w.output; ++ow) {
+        const auto& w = ws[index(ow)];
+        WindowRow<T> window{image + (h.first * p.w.input + w.first) * channels,
+                            h.count,
+                            p.h.dilation * p.w.input * channels,
+                            w.count,
+                            p.w.dilation * channels,
+                            h.skip * places + w.skip,
+                            places};
+        const T* cells = window.cells;
+        for_blocks(0, channels, [&](std::int64_t c, auto width) {
+          window.cells = cells + c;
+          op.template reduce<width>(window, 1, (row * p.w.output + ow) * channels + c, oh, ow);
+        });
+      }
+    }
+  });
+}
+
+/// NCHW forward: the same, with lanes along the columns whose windows lie inside and are alike.
+template <class T, class Op>
+void forward_contiguous(const Pool2d& p, const T* in, const Op& op) {
+  const auto hs = windows_of(p.h), ws = windows_of(p.w);
+  const std::int64_t places = p.w.widest();
+  const auto whole = [&](const PoolAxis::Window& w) {
+    return !p.w.adaptive && w.skip == 0 && w.count == p.w.kernel;
+  };
+  std::int64_t left = 0, right = p.w.output;
+  while (left < right && !whole(ws[index(left)])) ++left;
+  while (right > left && !whole(ws[index(right - 1)])) --right;
+  const std::int64_t work = p.w.output * p.h.widest() * places;
+  parallel_for(p.batch * p.channels * p.h.output, grain_of(work),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t row = begin; row < end; ++row) {
+                   const std::int64_t oh = row % p.h.output;
+                   const auto& h = hs[index(oh)];
+                   const T* plane = in + row / p.h.output * p.h.input * p.w.input;
+                   const auto one = [&](std::int64_t ow, auto width) {
+                     const auto& w = ws[index(ow)];
+                     const WindowRow<T> window{plane + h.first * p.w.input + w.first,
+                                               h.count,
+                                               p.h.dilation * p.w.input,
+                                               w.count,
+                                               p.w.dilation,
+                                               h.skip * places + w.skip,
+                                               places};
+                     op.template reduce<width>(window, p.w.stride, row * p.w.output + ow, oh, ow);
+                   };
+                   for (std::int64_t ow = 0; ow < left; ++ow)
+                     one(ow, std::integral_constant<int, 1>());
+                   for_blocks(left, right, one);
+                   for (std::int64_t ow = right; ow < p.w.output; ++ow)
+                     one(ow, std::integral_constant<int, 1>());
+                 }
+               });
+}
+
+/// Calls see(cells of W lanes, place) for each cell of a window, and end_row() after each row.
+template <int W, class T, class See, class EndRow>
+void for_each_cell(const WindowRow<T>& w, std::int64_t step, See&& see, EndRow&& end_row) {
+  const auto visit = [&](auto load_lanes) {
+    for (std::int64_t i = 0; i < w.rows; ++i) {
+      const T* cells = w.cells + i * w.row_stride;
+      for (std::int64_t j = 0; j < w.columns; ++j)
+        see(load_lanes(cells + j * w.column_stride), w.place + i * w.place_stride + j);
+      end_row();
+    }
+  };
+  if (W == 1 || step == 1)
+    visit([](const T* q) { return load<W>(q); });
+  else if (step == 2)
+    visit([](const T* q) { return load_even<W>(q); });
+  else
+    visit([step](const T* q) {
+      T lanes[W];
+      for (int l = 0; l < W; ++l) lanes[l] = q[l * step];
+      return load<W>(lanes);
+    });
+}
+
+/// NHWC backward: each input cell sums op.gather<W>(at, place, oh, ow) over the windows that hold
+/// it, `at` being the first of the W results' elements.
+template <class T, class Op>
+void backward_channels_last(const Pool2d& p, T* grad_in, const Op& op) {
+  const Holders hs(p.h), ws(p.w);
+  const std::int64_t channels = p.channels, places = p.w.widest();
+  parallel_for(p.batch * p.h.input, grain_of(2 * p.w.input * channels),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t row = begin; row < end; ++row) {
+                   const std::int64_t outputs = row / p.h.input * p.h.output * p.w.output;
+                   for (std::int64_t iw = 0; iw < p.w.input; ++iw)
+                     for_blocks(0, channels, [&](std::int64_t c, auto width) {
+                       Lanes<Compute<T>, width> sum{};
+                       for (const auto& h : hs[row % p.h.input])
+                         for (const auto& w : ws[iw])
+                           sum += op.template gather<width>(
+                               (outputs + h.output * p.w.output + w.output) * channels + c,
+                               h.place * places + w.place, h.output, w.output);
+                       store<width>(grad_in + (row * p.w.input + iw) * channels + c, sum);
+                     });
+                 }
+               });
+}
+
+/// NCHW backward: op.scatter(plane sums, first result of the plane) adds to each plane in turn.
+template <class T, class Op>
+void backward_contiguous(const Pool2d& p, T* grad_in, const Op& op) {
+  using C = Compute<T>;
+  const std::int64_t cells = p.h.input * p.w.input, outputs = p.h.output * p.w.output;
+  parallel_for(p.batch * p.channels, grain_of(cells), [&](std::int64_t begin, std::int64_t end) {
+    std::vector<C> buffer(is_half_type<T> ? index(cells) : 0);
+    for (std::int64_t plane = begin; plane < end; ++plane) {
+      T* to = grad_in + plane * cells;
+      C* sums = nullptr;
+      if constexpr (is_half_type<T>)
+        sums = buffer.data();
+      else
+        sums = to;
+      std::fill_n(sums, cells, C(0));
+      op.scatter(sums, plane * outputs);
+      if constexpr (is_half_type<T>)
+        for (std::int64_t i = 0; i < cells; ++i) to[i] = static_cast<T>(sums[i]);
+    }
+  });
+}
 
 /// 2 x 2 windows side by side that all lie inside: the case of small networks, worth its own loops.
 inline bool is_halving(const Pool2d& p) {
@@ -72,53 +216,70 @@ inline bool is_halving(const Pool2d& p) {
   return halves(p.h) && halves(p.w);
 }
 
-/// Calls f(first, width) with compile-time widths so that [0, n) is covered. The last block of a
-/// width overlaps the one before it where n is no multiple: f must be able to run twice.
+/// The four cells of W windows.
+template <int W>
+struct Quad {
+  Lanes<float, W> a, b, c, d;  ///< upper left, upper right, lower left, lower right
+};
+
+/// The halving case: calls f(at, cells, load, store) for W results from element `at`, whose cells
+/// begin at element `cells` of the input. load(p) and store(p, quad) move the four of each from and
+/// to memory where p is the address of `cells`. Several threads.
 template <class F>
-void for_blocks(std::int64_t n, F&& f) {
-  const auto cover = [&](auto width) {
-    std::int64_t i = 0;
-    for (; i + width <= n; i += width) f(i, width);
-    if (i < n) f(n - width, width);
-  };
-  if (n >= 16)
-    cover(std::integral_constant<int, 16>());
-  else if (n >= 8)
-    cover(std::integral_constant<int, 8>());
-  else if (n >= 4)
-    cover(std::integral_constant<int, 4>());
-  else
-    cover(std::integral_constant<int, 1>());
-}
-
-/// The halving case: calls row(out, in) for each row of results, in elements: the offset of the
-/// row and of the upper left input cell of its first window. Several threads.
-template <class Row>
-void for_each_halving_row(const Pool2d& p, Row&& row) {
-  const std::int64_t lanes = p.channels_last ? p.channels : 1;
+void for_each_halving(const Pool2d& p, F&& f) {
+  const std::int64_t channels = p.channels_last ? p.channels : 1;
   const std::int64_t planes = p.channels_last ? p.batch : p.batch * p.channels;
-  const std::int64_t in_row = p.w.input * lanes, out_row = p.w.output * lanes;
+  const std::int64_t in_row = p.w.input * channels, out_row = p.w.output * channels;
   parallel_for(planes, grain_of(p.h.input * in_row), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t plane = begin; plane < end; ++plane)
-      for (std::int64_t oh = 0; oh < p.h.output; ++oh)
-        row((plane * p.h.output + oh) * out_row, (plane * p.h.input + 2 * oh) * in_row);
+    for (std::int64_t row = begin * p.h.output; row < end * p.h.output; ++row) {
+      const std::int64_t at = row * out_row;
+      const std::int64_t cells = (row / p.h.output * p.h.input + row % p.h.output * 2) * in_row;
+      if (!p.channels_last) {
+        for_blocks(0, p.w.output, [&](std::int64_t i, auto width) {
+          f(
+              at + i, cells + 2 * i, width,
+              [=](const float* q) {
+                return Quad<width>{load_even<width>(q), load_even<width>(q + 1),
+                                   load_even<width>(q + in_row), load_even<width>(q + in_row + 1)};
+              },
+              [=](float* q, const Quad<width>& v) {
+                store_interleaved<width>(q, v.a, v.b);
+                store_interleaved<width>(q + in_row, v.c, v.d);
+              });
+        });
+        continue;
+      }
+      for (std::int64_t i = 0; i < p.w.output; ++i)
+        for_blocks(0, channels, [&](std::int64_t c, auto width) {
+          f(
+              at + i * channels + c, cells + 2 * i * channels + c, width,
+              [=](const float* q) {
+                return Quad<width>{load<width>(q), load<width>(q + channels),
+                                   load<width>(q + in_row), load<width>(q + in_row + channels)};
+              },
+              [=](float* q, const Quad<width>& v) {
+                store<width>(q, v.a);
+                store<width>(q + channels, v.b);
+                store<width>(q + in_row, v.c);
+                store<width>(q + in_row + channels, v.d);
+              });
+        });
+    }
   });
 }
 
-/// The halving case backward: as for_each_halving_row(), after zeroing the last column and row of
-/// `grad_in` where the sizes are odd.
-template <class T, class Row>
-void for_each_halving_row_backward(const Pool2d& p, T* grad_in, Row&& row) {
-  const std::int64_t lanes = p.channels_last ? p.channels : 1;
-  const std::int64_t in_row = p.w.input * lanes, used = 2 * p.w.output * lanes;
-  for_each_halving_row(p, [&](std::int64_t out, std::int64_t in) {
-    row(out, in);
-    T* top = grad_in + in;
-    std::fill(top + used, top + in_row, T(0));
-    std::fill(top + in_row + used, top + 2 * in_row, T(0));
-    const std::int64_t next = in / in_row + 2;
-    if (p.h.input - next % p.h.input == 1) std::fill(top + 2 * in_row, top + 3 * in_row, T(0));
-  });
+/// The halving case backward: zeros in the last column and row where the sizes are odd.
+inline void zero_unpooled(const Pool2d& p, float* grad_in) {
+  const std::int64_t channels = p.channels_last ? p.channels : 1;
+  const std::int64_t planes = p.channels_last ? p.batch : p.batch * p.channels;
+  const std::int64_t row = p.w.input * channels, used = 2 * p.w.output * channels;
+  for (std::int64_t plane = 0; plane < planes; ++plane) {
+    float* to = grad_in + plane * p.h.input * row;
+    if (used < row)
+      for (std::int64_t h = 0; h < 2 * p.h.output; ++h)
+        std::fill(to + h * row + used, to + (h + 1) * row, 0.0f);
+    std::fill(to + 2 * p.h.output * row, to + p.h.input * row, 0.0f);
+  }
 }
 
 }  // namespace ferrite::kernels::cpu
