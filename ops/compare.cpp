@@ -79,6 +79,8 @@ void check_same_dtype(const Tensor& a, const Tensor& b, const char* op) {
                 b.describe());
 }
 
+bool holds_everywhere(const Tensor& t) { return sum(logical_not(t)).item<std::int64_t>() == 0; }
+
 }  // namespace
 
 Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
@@ -97,12 +99,12 @@ Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool 
 }
 
 bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
-  return all(isclose(a, b, rtol, atol, equal_nan)).item<bool>();
+  return holds_everywhere(isclose(a, b, rtol, atol, equal_nan));
 }
 
 bool equal(const Tensor& a, const Tensor& b) {
   check_same_dtype(a, b, "equal");
-  return a.shape() == b.shape() && all(eq(a, b)).item<bool>();
+  return a.shape() == b.shape() && holds_everywhere(eq(a, b));
 }
 
 // ---- maximum, minimum
