@@ -2,10 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
-#include <cmath>
 #include <functional>
-#include <limits>
 
 #include "autograd/grad_mode.h"
 #include "autograd/gradcheck.h"
@@ -99,9 +98,13 @@ Cells window_cells(const Tensor& x, std::int64_t n, std::int64_t c, std::int64_t
 
 /// A shuffled sequence: no ties, differences of 1.
 Tensor distinct(const Shape& shape, DType dtype = kFloat64) {
-  Generator generator(Device{});
-  generator.set_seed(7);
+  Generator generator(7);
   return randperm(shape.numel(), {.dtype = dtype}, &generator).view(shape);
+}
+
+double largest(const Tensor& t) {
+  const std::vector<double> values = t.to_vector<double>();
+  return *std::max_element(values.begin(), values.end());
 }
 
 }  // namespace
@@ -252,7 +255,7 @@ TEST_CASE("max_pool2d: windows of more than 256 cells") {
     for (double g : x.grad().to_vector<double>()) total += g;
     CHECK(total == 4);
     CHECK(adaptive_max_pool2d(x, 1).to_vector<double>() ==
-          std::vector<double>{x[0][0].max().item<double>(), x[0][1].max().item<double>()});
+          std::vector<double>{largest(x[0][0]), largest(x[0][1])});
   }
 }
 
@@ -285,7 +288,7 @@ TEST_CASE("pooling of one cell") {
   const Tensor x = full({1, 1, 1, 1}, 3.5).set_requires_grad();
   for (const Tensor& y : {max_pool2d(x, 1), avg_pool2d(x, 1), adaptive_avg_pool2d(x, 1),
                           max_pool2d(x, 2, 1, 1), avg_pool2d(x, 2, 2, 1, false, false)})
-    CHECK(y.max().item<float>() == 3.5f);
+    CHECK(largest(y) == 3.5);
   CHECK(adaptive_max_pool2d(x, {2, 3}).to_vector<float>() == std::vector<float>(6, 3.5f));
 }
 
