@@ -1,0 +1,218 @@
+#include "kernels/cpu/order.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "core/parallel_for.h"
+#include "kernels/cpu/convert.h"
+#include "kernels/cpu/loops.h"
+#include "kernels/cpu/reduce_nest.h"
+
+namespace ferrite::kernels::cpu {
+
+namespace {
+
+constexpr std::int64_t kColumns = 128;  // positions at a time
+constexpr std::int64_t kChunk = 1024;   // elements of a row at a time
+
+View with_size(const View& like, int dim, std::int64_t size) {
+  View v = like;
+  v.sizes[dim] = size;
+  return v;
+}
+
+char* at(const View& v, std::int64_t offset) {
+  return v.as<char>() + offset * static_cast<std::int64_t>(itemsize(v.dtype));
+}
+
+/// Positions beside `dim`, in blocks of at most kColumns.
+class Positions {
+ public:
+  Positions(const View& out, const View& in, int dim)
+      : nest_(with_size(out, dim, 1), in), size_(std::max<std::int64_t>(1, in.sizes[dim])) {}
+
+  /// Strides from a position to the next.
+  const ReduceNest::Dim& step() const { return nest_.kept.inner(); }
+
+  /// Calls body(in offset, out offset, n). `cost` is the work of an element.
+  template <class Body>
+  void run(std::int64_t cost, Body&& body) const {
+    const std::int64_t grain = std::max<std::int64_t>(1, kElementGrain / cost / size_);
+    parallel_for(nest_.outputs, grain, [&](std::int64_t begin, std::int64_t end) {
+      for_each_piece(nest_.kept, begin, end,
+                     [&](std::int64_t in, std::int64_t out, std::int64_t n) {
+                       for (std::int64_t i = 0; i < n; i += kColumns)
+                         body(in + i * step().in, out + i * step().out, std::min(kColumns, n - i));
+                     });
+    });
+  }
+
+ private:
+  ReduceNest nest_;
+  std::int64_t size_;
+};
+
+/// Whether x comes before the best so far. The first NaN beats all numbers.
+template <class E>
+bool beats(bool max, E x, E best) {
+  return (max ? x > best : x < best) | ((x != x) & (best == best));
+}
+
+template <class E>
+struct Best {
+  E value;
+  std::int64_t index;
+};
+
+template <class E>
+class ArgExtremum {
+ public:
+  ArgExtremum(Extremum kind, const View& values, const View& indices, const View& in, int dim)
+      : max_(kind == Extremum::max),
+        values_(values),
+        indices_(indices),
+        in_(in.data, in.dtype),
+        size_(in.sizes[dim]),
+        stride_(in.strides[dim]),
+        positions_(indices, in, dim) {}
+
+  void run() const {
+    positions_.run(1, [&](std::int64_t from, std::int64_t to, std::int64_t n) {
+      E best[kColumns];
+      std::int64_t index[kColumns];
+      if (stride_ < positions_.step().in || n == 1) {
+        for (std::int64_t j = 0; j < n; ++j) {
+          const Best<E> b = row(from + j * positions_.step().in);
+          best[j] = b.value, index[j] = b.index;
+        }
+      } else {
+        columns(from, n, best, index);
+      }
+      store_run(at(indices_, to), kInt64, positions_.step().out, index, n);
+      if (values_.data) store_run(at(values_, to), values_.dtype, positions_.step().out, best, n);
+    });
+  }
+
+ private:
+  /// A vectorised pass finds a chunk's extremum; only a better chunk is searched for its place.
+  Best<E> row(std::int64_t from) const {
+    E buffer[kChunk];
+    Best<E> best{*in_.read(from, stride_, 1, buffer), 0};
+    for (std::int64_t i = 0; i < size_ && best.value == best.value; i += kChunk) {
+      const std::int64_t n = std::min(kChunk, size_ - i);
+      const E* x = in_.read(from + i * stride_, stride_, n, buffer);
+      bool better = false;
+      for (std::int64_t j = 0; j < n; ++j) better |= beats(max_, x[j], best.value);
+      if (!better) continue;
+      for (std::int64_t j = 0; j < n; ++j)
+        if (beats(max_, x[j], best.value)) best = {x[j], i + j};
+    }
+    return best;
+  }
+
+  void columns(std::int64_t from, std::int64_t n, E* best, std::int64_t* index) const {
+    E buffer[kColumns];
+    std::copy_n(in_.read(from, positions_.step().in, n, buffer), n, best);
+    std::fill_n(index, n, std::int64_t{0});
+    for (std::int64_t i = 1; i < size_; ++i) {
+      const E* x = in_.read(from + i * stride_, positions_.step().in, n, buffer);
+      for (std::int64_t j = 0; j < n; ++j) {
+        const bool better = beats(max_, x[j], best[j]);
+        best[j] = better ? x[j] : best[j];
+        index[j] = better ? i : index[j];
+      }
+    }
+  }
+
+  bool max_;
+  View values_, indices_;
+  RunReader<E> in_;
+  std::int64_t size_, stride_;
+  Positions positions_;
+};
+
+template <class E>
+void sort_rows(bool descending, const View& values, const View& indices, const View& in, int dim) {
+  const Positions positions(indices, in, dim);
+  const RunReader<E> reader(in.data, in.dtype);
+  const std::int64_t size = in.sizes[dim], wanted = indices.sizes[dim];
+  const std::int64_t out_stride = indices.strides[dim];
+  const auto before = [descending](const Best<E>& a, const Best<E>& b) {
+    const bool a_nan = a.value != a.value, b_nan = b.value != b.value;
+    if (a_nan != b_nan) return descending == a_nan;
+    if (!a_nan && a.value != b.value) return descending ? a.value > b.value : a.value < b.value;
+    return a.index < b.index;
+  };
+  positions.run(16, [&](std::int64_t from, std::int64_t to, std::int64_t n) {
+    std::vector<Best<E>> row(static_cast<std::size_t>(size));
+    std::vector<E> value(row.size());
+    std::vector<std::int64_t> index(row.size());
+    for (std::int64_t j = 0; j < n; ++j, from += positions.step().in, to += positions.step().out) {
+      const E* x = reader.read(from, in.strides[dim], size, value.data());
+      for (std::int64_t i = 0; i < size; ++i) row[static_cast<std::size_t>(i)] = {x[i], i};
+      if (wanted < size / 4)
+        std::partial_sort(row.begin(), row.begin() + wanted, row.end(), before);
+      else
+        std::sort(row.begin(), row.end(), before);
+      for (std::size_t i = 0; i < static_cast<std::size_t>(wanted); ++i)
+        value[i] = row[i].value, index[i] = row[i].index;
+      store_run(at(values, to), values.dtype, out_stride, value.data(), wanted);
+      store_run(at(indices, to), kInt64, out_stride, index.data(), wanted);
+    }
+  });
+}
+
+/// Sums of float32 run in double.
+template <class E>
+void cumsum_rows(const View& out, const View& in, int dim) {
+  using Sum = std::conditional_t<std::is_floating_point_v<E>, double, std::uint64_t>;
+  using Stored = std::conditional_t<std::is_floating_point_v<E>, double, std::int64_t>;
+  const Positions positions(out, in, dim);
+  const RunReader<E> reader(in.data, in.dtype);
+  const std::int64_t size = in.sizes[dim], stride = in.strides[dim], to_stride = out.strides[dim];
+  const auto step = positions.step();
+  positions.run(1, [&](std::int64_t from, std::int64_t to, std::int64_t n) {
+    E buffer[kChunk];
+    Stored results[kChunk];
+    if (stride < step.in || n == 1) {
+      for (std::int64_t j = 0; j < n; ++j) {
+        Sum sum = 0;
+        for (std::int64_t i = 0; i < size; i += kChunk) {
+          const std::int64_t m = std::min(kChunk, size - i);
+          const E* x = reader.read(from + j * step.in + i * stride, stride, m, buffer);
+          for (std::int64_t k = 0; k < m; ++k)
+            results[k] = static_cast<Stored>(sum += static_cast<Sum>(x[k]));
+          store_run(at(out, to + j * step.out + i * to_stride), out.dtype, to_stride, results, m);
+        }
+      }
+      return;
+    }
+    Sum sums[kColumns] = {};
+    for (std::int64_t i = 0; i < size; ++i) {
+      const E* x = reader.read(from + i * stride, step.in, n, buffer);
+      for (std::int64_t j = 0; j < n; ++j)
+        results[j] = static_cast<Stored>(sums[j] += static_cast<Sum>(x[j]));
+      store_run(at(out, to + i * to_stride), out.dtype, step.out, results, n);
+    }
+  });
+}
+
+}  // namespace
+
+void arg_extremum(Extremum kind, const View& values, const View& indices, const View& in, int dim) {
+  if (in.numel == 0) return;
+  dispatch_wide(in.dtype, [&]<class E>() { ArgExtremum<E>(kind, values, indices, in, dim).run(); });
+}
+
+void sort(Extremum first, const View& values, const View& indices, const View& in, int dim) {
+  if (indices.numel == 0) return;
+  dispatch_wide(in.dtype,
+                [&]<class E>() { sort_rows<E>(first == Extremum::max, values, indices, in, dim); });
+}
+
+void cumsum(const View& out, const View& in, int dim) {
+  if (in.numel == 0) return;
+  dispatch_wide(in.dtype, [&]<class E>() { cumsum_rows<E>(out, in, dim); });
+}
+
+}  // namespace ferrite::kernels::cpu

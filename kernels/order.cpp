@@ -1,0 +1,19 @@
+#include "kernels/order.h"
+
+#include "kernels/cpu/order.h"
+
+namespace ferrite::kernels {
+
+void arg_extremum(const Stream& stream, Extremum kind, const View& values, const View& indices,
+                  const View& in, int dim) {
+  launch(stream, "arg_extremum", [=] { cpu::arg_extremum(kind, values, indices, in, dim); });
+}
+void sort(const Stream& stream, Extremum first, const View& values, const View& indices,
+          const View& in, int dim) {
+  launch(stream, "sort", [=] { cpu::sort(first, values, indices, in, dim); });
+}
+void cumsum(const Stream& stream, const View& out, const View& in, int dim) {
+  launch(stream, "cumsum", [=] { cpu::cumsum(out, in, dim); });
+}
+
+}  // namespace ferrite::kernels

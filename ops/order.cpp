@@ -1,0 +1,84 @@
+// Sorting, the k largest and running sums (declared in ops/reduce.h).
+#include "kernels/order.h"
+
+#include "autograd/record.h"
+#include "ops/creation.h"
+#include "ops/index.h"
+#include "ops/rearrange.h"
+#include "ops/reduce.h"
+#include "ops/reduced_dims.h"
+
+namespace ferrite {
+
+using autograd::Needs;
+using autograd::record;
+using autograd::recording;
+using autograd::Saved;
+using kernels::Extremum;
+
+namespace {
+
+/// The first `k` elements along `dim` in the order that starts with the least or the largest.
+ValuesIndices ordered(const char* op, const Tensor& t, std::int64_t k, int dim, Extremum first) {
+  Shape shape = t.shape();
+  shape[dim] = k;
+  ValuesIndices out{empty(shape, {.dtype = t.dtype(), .device = t.device()}),
+                    empty(shape, {.dtype = kInt64, .device = t.device()})};
+  kernels::sort(current_stream(t.device()), first, out.values, out.indices, t, dim);
+  if (recording(t))
+    record(out.values, op, {t},
+           [indices = Saved(out.indices), shape = t.shape(), dim](const Tensor& grad, Needs) {
+             return scatter(zeros(shape, {.dtype = grad.dtype(), .device = grad.device()}), dim,
+                            indices.get(), grad);
+           });
+  return out;
+}
+
+/// A dimension for 0-dimensional tensors, which sort as one element.
+ValuesIndices checked(const char* op, const Tensor& t, std::optional<std::int64_t> k, int dim,
+                      Extremum first) {
+  FERRITE_CHECK(t.defined(), ValueError, op, "the input is undefined");
+  dim = normalize_dim(dim, t.dim(), op);
+  const std::int64_t size = t.dim() ? t.shape()[dim] : 1;
+  const std::int64_t count = k.value_or(size);
+  FERRITE_CHECK(count >= 0 && count <= size, ValueError, op,
+                "expected k from 0 to {}, the size of dimension {}, got {}", size, dim, count);
+  if (t.dim() > 0) return ordered(op, t, count, dim, first);
+  const ValuesIndices out = ordered(op, t.reshape({1}), count, 0, first);
+  return count == 1 ? ValuesIndices{out.values.reshape({}), out.indices.reshape({})} : out;
+}
+
+}  // namespace
+
+ValuesIndices topk(const Tensor& t, std::int64_t k, int dim, bool largest, bool /*sorted*/) {
+  return checked("topk", t, k, dim, largest ? Extremum::max : Extremum::min);
+}
+
+ValuesIndices sort(const Tensor& t, int dim, bool descending) {
+  return checked("sort", t, {}, dim, descending ? Extremum::max : Extremum::min);
+}
+
+Tensor argsort(const Tensor& t, int dim, bool descending) {
+  return no_grad([&] {
+           return checked("argsort", t, {}, dim, descending ? Extremum::max : Extremum::min);
+         })
+      .indices;
+}
+
+Tensor cumsum(const Tensor& t, int dim, std::optional<DType> dtype) {
+  FERRITE_CHECK(t.defined(), ValueError, "cumsum", "the input is undefined");
+  dim = normalize_dim(dim, t.dim(), "cumsum");
+  const DType to = dtype.value_or(is_floating(t.dtype()) ? t.dtype() : kInt64);
+  if (is_floating(to) != is_floating(t.dtype()) || (is_floating(to) && to != t.dtype()))
+    return cumsum(t.to(to), dim, to);
+  if (t.dim() == 0) return cumsum(t.reshape({1}), 0, to).reshape({});
+  Tensor out = empty(t.shape(), {.dtype = to, .device = t.device()});
+  kernels::cumsum(current_stream(t.device()), out, t, dim);
+  if (recording(t))
+    record(out, "cumsum", {t}, [dim](const Tensor& grad, Needs) {
+      return flip(cumsum(flip(grad, {dim}), dim), {dim});
+    });
+  return out;
+}
+
+}  // namespace ferrite
