@@ -28,6 +28,21 @@ bool is_exclusive(const Tensor& t) {
          (t.is_contiguous() || t.is_contiguous(kChannelsLast));
 }
 
+/// Whether keeping `t` keeps no more memory than it needs.
+bool fills_storage(const Tensor& t) { return t.storage()->nbytes() == t.nbytes(); }
+
+/// What this thread is while it works for a pass.
+class PassMode {
+ public:
+  explicit PassMode(bool create_graph)
+      : mode_(create_graph), outer_(std::exchange(running_create_graph, create_graph)) {}
+  ~PassMode() { running_create_graph = outer_; }
+
+ private:
+  GradModeGuard mode_;
+  bool outer_;
+};
+
 /// a + b; recorded under create_graph.
 Tensor sum(const Tensor& a, const Tensor& b) {
   Tensor out = empty_like(a);
@@ -55,8 +70,12 @@ struct State {
   Node* node = nullptr;  // null for leaves
   Tensor leaf;
   std::uint32_t waiting = 0;  // edges that have not delivered yet
-  bool needed = true;         // on the way to an input asked for, in grad()
-  Gradients grads;            // one an output
+  // In grad(): whether something that was asked for lies beyond, or is this.
+  bool needed = true, captured = false, seen = false;
+  Stream stream;    // where its gradient is accumulated
+  Gradients grads;  // one an output
+
+  bool wants_gradient() const { return needed || captured; }
 };
 
 const void* key_of(const Edge& edge) {
@@ -144,9 +163,11 @@ class Pass {
   void discover();
   void mark_needed();
   void drain(Queue& queue);
+  void stop(std::exception_ptr error);
   void process(State& state);
-  void deliver(const Edge& edge, Tensor grad, const Stream& from);
+  State* deliver(const Edge& edge, Tensor grad, const Stream& from);
   void finish_leaf(State& state);
+  Gradients run_node(State& state, Gradients grads);
   void take_captures(const void* key, const Gradients& grads);
   void push(State* state);
 
@@ -170,10 +191,12 @@ void Pass::discover() {
     ++outstanding_;
     if (!edge.node) {
       state->leaf = edge.leaf;
+      state->stream = current_stream(edge.leaf.device());
       state->grads.resize(1);
       return;
     }
     state->node = edge.node.get();
+    state->stream = state->node->stream;
     state->grads.resize(state->node->outputs);
     const Device& device = state->node->stream.device();
     if (std::ranges::none_of(queues_, [&](const auto& q) { return q.first == device; }))
@@ -190,17 +213,36 @@ void Pass::discover() {
 }
 
 void Pass::mark_needed() {
-  // Edges lead to older nodes, so going from old to new every target is settled before its users.
-  std::vector<State*> nodes;
-  for (State& state : states_.states()) {
-    const void* key = state.node ? static_cast<const void*>(state.node) : state.leaf.impl();
-    state.needed = captures_.contains(key);
-    if (state.node) nodes.push_back(&state);
+  // Depth first, so that every target is settled before those that lead to it.
+  struct Visit {
+    State* state;
+    std::size_t next_edge;
+  };
+  std::vector<Visit> stack;
+  const auto enter = [&](State* state) {
+    state->needed = false;
+    state->captured = captures_.contains(state->node ? static_cast<const void*>(state->node)
+                                                     : state->leaf.impl());
+    state->seen = true;
+    if (state->node) stack.push_back({state, 0});
+  };
+  for (State& root : states_.states()) {
+    if (!root.seen) enter(&root);
+    while (!stack.empty()) {
+      Visit& top = stack.back();
+      if (top.next_edge == top.state->node->edges.size()) {
+        State* done = top.state;
+        stack.pop_back();
+        for (const Edge& edge : done->node->edges)
+          if (edge.valid() && states_.find(key_of(edge))->wants_gradient()) done->needed = true;
+        continue;
+      }
+      const Edge& edge = top.state->node->edges[top.next_edge++];
+      if (!edge.valid()) continue;
+      State* target = states_.find(key_of(edge));
+      if (!target->seen) enter(target);
+    }
   }
-  std::ranges::sort(nodes, older);
-  for (State* state : nodes)
-    for (const Edge& edge : state->node->edges)
-      if (edge.valid() && states_.find(key_of(edge))->needed) state->needed = true;
 }
 
 void Pass::push(State* state) {
@@ -215,7 +257,7 @@ void Pass::push(State* state) {
 }
 
 void Pass::take_captures(const void* key, const Gradients& grads) {
-  if (captures_.empty()) return;
+  std::lock_guard lock(mutex_);
   const auto it = captures_.find(key);
   if (it == captures_.end()) return;
   for (const Capture& c : it->second) {
@@ -224,31 +266,47 @@ void Pass::take_captures(const void* key, const Gradients& grads) {
   }
 }
 
-void Pass::deliver(const Edge& edge, Tensor grad, const Stream& from) {
+/// Adds to what `edge` leads to; returns it if it is a leaf whose gradient is now final.
+State* Pass::deliver(const Edge& edge, Tensor grad, const Stream& from) {
   State& state = *states_.find(key_of(edge));
-  const Stream to = state.node ? state.node->stream : current_stream(state.leaf.device());
-  if (grad.defined() && state.needed) {
-    if (!(to == from) && grad.device() == to.device()) {
-      to.wait(from);
-      grad.storage()->record_stream(to);
+  if (grad.defined() && state.wants_gradient()) {
+    // A backward may put its result on another device than its own.
+    const Stream made_on = grad.device() == from.device() ? from : current_stream(grad.device());
+    if (!(state.stream == made_on)) {
+      state.stream.wait(made_on);
+      grad.storage()->record_stream(state.stream);
     }
-    StreamGuard guard(to);
-    add_to(state.grads[edge.output], std::move(grad));
+    Tensor& total = state.grads[edge.output];
+    FERRITE_CHECK(
+        !total.defined() || (total.shape() == grad.shape() && total.dtype() == grad.dtype() &&
+                             total.device() == grad.device()),
+        AutogradError, state.node ? state.node->name : "backward",
+        "gradients of {} and of {} reach one tensor", total.describe(), grad.describe());
+    StreamGuard guard(state.stream);
+    add_to(total, std::move(grad));
   }
-  if (--state.waiting > 0) return;
-  if (state.node)
+  if (--state.waiting > 0) return nullptr;
+  if (state.node) {
     push(&state);
-  else
-    finish_leaf(state);
+    return nullptr;
+  }
+  --outstanding_;
+  return &state;
 }
 
 void Pass::finish_leaf(State& state) {
-  --outstanding_;
   Tensor grad = std::move(state.grads[0]);
-  if (!grad.defined() || !state.needed) return;
-  Meta& meta = *meta_of(state.leaf);
-  if (meta.leaf_hooks)
-    for (const auto& hook : meta.leaf_hooks->pre) {
+  if (!grad.defined() || !state.wants_gradient()) return;
+  const Tensor& leaf = state.leaf;
+  FERRITE_CHECK(grad.shape() == leaf.shape() && grad.dtype() == leaf.dtype() &&
+                    grad.device() == leaf.device(),
+                AutogradError, "backward", "a gradient of {} reaches a leaf of {}", grad.describe(),
+                leaf.describe());
+  StreamGuard guard(state.stream);
+  Meta& meta = *meta_of(leaf);
+  if (meta.leaf_hooks) {
+    const auto hooks = meta.leaf_hooks->pre;  // a hook may remove itself
+    for (const auto& hook : hooks) {
       Tensor replaced = hook.call(grad);
       if (!replaced.defined()) continue;
       FERRITE_CHECK(replaced.shape() == grad.shape(), ShapeError, "register_hook",
@@ -256,69 +314,91 @@ void Pass::finish_leaf(State& state) {
                     replaced.describe());
       grad = std::move(replaced);
     }
-  if (!captures_.empty()) {
+  }
+  if (state.captured) {
     Gradients one(1);
     one[0] = grad;
-    take_captures(state.leaf.impl(), one);
+    take_captures(leaf.impl(), one);
   }
   if (!accumulate_) return;
   {
     std::lock_guard lock(meta.mutex);
-    const Stream stream = current_stream(grad.device());
     if (meta.grad.defined() && create_graph_) {
       meta.grad = sum(meta.grad, grad);
     } else if (meta.grad.defined()) {
-      kernels::binary(stream, kernels::BinaryOp::add, meta.grad, meta.grad, grad);
+      kernels::binary(state.stream, kernels::BinaryOp::add, meta.grad, meta.grad, grad);
       meta.grad.storage()->bump_version("backward");
-    } else if (create_graph_ || (is_exclusive(grad) && grad.strides() == state.leaf.strides())) {
+    } else if (create_graph_ ||
+               (is_exclusive(grad) && grad.strides() == leaf.strides() && fills_storage(grad))) {
       meta.grad = std::move(grad);
     } else {
-      meta.grad = empty_like(state.leaf);
-      kernels::copy(stream, meta.grad, grad);
+      meta.grad = empty_like(leaf);
+      kernels::copy(state.stream, meta.grad, grad);
     }
   }
-  if (meta.leaf_hooks)
-    for (const auto& hook : meta.leaf_hooks->post) hook.call(state.leaf);
+  if (meta.leaf_hooks) {
+    const auto hooks = meta.leaf_hooks->post;
+    for (const auto& hook : hooks) hook.call(leaf);
+  }
+}
+
+Gradients Pass::run_node(State& state, Gradients grads) {
+  Node& node = *state.node;
+  Node* const outer = std::exchange(running_node, &node);
+  const std::uint64_t outer_targets = std::exchange(detail::wanted_edges, ~std::uint64_t{0});
+  struct Restore {
+    Node* node;
+    std::uint64_t targets;
+    ~Restore() { running_node = node, detail::wanted_edges = targets; }
+  } restore{outer, outer_targets};
+  node.run_hooks(grads);
+  if (state.captured) take_captures(&node, grads);
+  if (!state.needed) return Gradients(node.edges.size());
+  if (!accumulate_)
+    for (std::size_t i = 0; i < std::min<std::size_t>(node.edges.size(), 64); ++i)
+      if (node.edges[i].valid() && !states_.find(key_of(node.edges[i]))->wants_gradient())
+        detail::wanted_edges &= ~(std::uint64_t{1} << i);
+  Gradients results = node.backward(std::move(grads));
+  FERRITE_CHECK(results.size() == node.edges.size(), AutogradError, node.name,
+                "its backward returned {} gradients for {} inputs", results.size(),
+                node.edges.size());
+  return results;
 }
 
 void Pass::process(State& state) {
   Node& node = *state.node;
   Gradients grads = std::move(state.grads);
-  Gradients results;
-  const bool any = std::ranges::any_of(grads, &Tensor::defined);
+  Gradients results(node.edges.size());
   StreamGuard guard(node.stream);
-  if (any && state.needed) {
-    Node* outer = std::exchange(running_node, &node);
-    struct Restore {
-      Node* outer;
-      ~Restore() { running_node = outer; }
-    } restore{outer};
-    node.run_hooks(grads);
-    if (!captures_.empty()) {
-      std::unique_lock lock(mutex_);
-      take_captures(&node, grads);
-    }
-    results = node.backward(std::move(grads));
-    FERRITE_CHECK(results.size() == node.edges.size(), AutogradError, node.name,
-                  "its backward returned {} gradients for {} inputs", results.size(),
-                  node.edges.size());
-  } else {
-    results.resize(node.edges.size());
-  }
-  if (!retain_graph_) node.release_saved();
+  if (state.wants_gradient() && std::ranges::any_of(grads, &Tensor::defined))
+    results = run_node(state, std::move(grads));
+  // What this pass had no business in stays for another.
+  if (!retain_graph_ && state.needed) node.release_saved();
 
-  std::unique_lock lock(mutex_);
-  --outstanding_;
-  for (std::size_t i = 0; i < results.size(); ++i)
-    if (node.edges[i].valid()) deliver(node.edges[i], std::move(results[i]), node.stream);
-  if (outstanding_ == 0 && queues_.size() > 1)
-    for (auto& [device, queue] : queues_) queue->changed.notify_all();
+  std::vector<State*> final_leaves;
+  {
+    std::lock_guard lock(mutex_);
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      if (!node.edges[i].valid()) continue;
+      State* leaf = deliver(node.edges[i], std::move(results[i]), node.stream);
+      if (leaf) final_leaves.push_back(leaf);
+    }
+    --outstanding_;
+    if (outstanding_ == 0 && queues_.size() > 1)
+      for (auto& [device, queue] : queues_) queue->changed.notify_all();
+  }
+  for (State* leaf : final_leaves) finish_leaf(*leaf);
+}
+
+void Pass::stop(std::exception_ptr error) {
+  std::lock_guard lock(mutex_);
+  if (!error_) error_ = std::move(error);
+  for (auto& [device, queue] : queues_) queue->changed.notify_all();
 }
 
 void Pass::drain(Queue& queue) {
   const bool alone = queues_.size() == 1;
-  GradModeGuard mode(create_graph_);
-  const bool outer = std::exchange(running_create_graph, create_graph_);
+  const PassMode mode(create_graph_);
   try {
     for (;;) {
       State* state = nullptr;
@@ -335,36 +415,34 @@ void Pass::drain(Queue& queue) {
       process(*state);
     }
   } catch (...) {
-    std::lock_guard lock(mutex_);
-    if (!error_) error_ = std::current_exception();
-    for (auto& [d, other] : queues_) other->changed.notify_all();
+    stop(std::current_exception());
   }
-  running_create_graph = outer;
 }
 
 void Pass::run() {
   discover();
   if (!accumulate_) mark_needed();
   {
-    GradModeGuard mode(create_graph_);
-    const bool outer = std::exchange(running_create_graph, create_graph_);
-    for (auto& [edge, gradient] : roots_)
-      deliver(edge, std::move(gradient), current_stream(gradient.device()));
-    running_create_graph = outer;
+    const PassMode mode(create_graph_);
+    for (auto& [edge, gradient] : roots_) {
+      const Stream made_on = current_stream(gradient.device());
+      if (State* leaf = deliver(edge, std::move(gradient), made_on)) finish_leaf(*leaf);
+    }
   }
   if (queues_.empty()) return;
   // One worker a device; the calling thread is the first device's.
   std::vector<std::thread> workers;
-  for (std::size_t i = 1; i < queues_.size(); ++i)
-    workers.emplace_back([this, i] { drain(*queues_[i].second); });
+  try {
+    for (std::size_t i = 1; i < queues_.size(); ++i)
+      workers.emplace_back([this, i] { drain(*queues_[i].second); });
+  } catch (...) {  // the system has no more threads
+    stop(std::current_exception());
+  }
   drain(*queues_[0].second);
   for (std::thread& worker : workers) worker.join();
   if (error_) std::rethrow_exception(error_);
-  for (auto& [device, queue] : queues_) {
-    const Stream mine = current_stream(device);
-    for (State& state : states_.states())
-      if (state.node && state.node->stream.device() == device) mine.wait(state.node->stream);
-  }
+  for (State& state : states_.states())
+    if (state.node) current_stream(state.stream.device()).wait(state.stream);
 }
 
 /// The gradient that backward starts from at `output`.

@@ -1,5 +1,6 @@
 #include "autograd/meta.h"
 
+#include "autograd/checkpoint.h"
 #include "autograd/record.h"
 #include "autograd/saved.h"
 #include "core/views.h"
@@ -134,10 +135,12 @@ void detail::link_output(const Tensor& out, IntrusivePtr<Node> node, std::uint32
 }
 
 void link_view(const Tensor& out, const Tensor& base) {
-  Meta& base_meta = require_meta(base);
+  // `base` may be shared with other threads: what it keeps is read, never made here.
+  const Meta* base_meta = meta_of(base);
   Meta& meta = require_meta(out);
-  meta.base = base_meta.base.defined() ? base_meta.base : base;
-  meta.base_rebases = meta_of(meta.base)->rebases;
+  meta.base = base_meta && base_meta->base.defined() ? base_meta->base : base;
+  const Meta* root_meta = meta_of(meta.base);
+  meta.base_rebases = root_meta ? root_meta->rebases : 0;
 }
 
 void check_inplace(const Tensor& self, const char* op) {
@@ -167,7 +170,7 @@ void detail::link_inplace(const Tensor& self, IntrusivePtr<Node> node) {
   }
   const Tensor base = meta.base;
   require_scatterable(base, node->name);
-  Meta& base_meta = *meta_of(base);
+  Meta& base_meta = require_meta(base);
   auto through = make_intrusive<ChangedThroughView>(node, alias(base), geometry::of(self));
   through->edges = node->edges;
   through->edges[0] = gradient_edge(base);
@@ -189,6 +192,8 @@ Saved::Saved(const Tensor& input) {
   tensor_ = alias(input);
   node_ = std::move(edge.node);
   output_number_ = edge.output;
+  if (detail::checkpoint_region) [[unlikely]]
+    detail::checkpoint_region->save(*this);
 }
 
 Saved Saved::output(const Tensor& out) {
@@ -196,24 +201,32 @@ Saved Saved::output(const Tensor& out) {
   saved.tensor_ = alias(out);
   saved.version_ = out.version();
   saved.is_output_ = true;
+  if (detail::checkpoint_region) [[unlikely]]
+    detail::checkpoint_region->save(saved);
   return saved;
 }
 
-void Saved::fail_changed() const {
+void Saved::fail_changed(const Tensor& tensor, std::uint32_t version) {
   fail<AutogradError>(current_node() ? current_node()->name : "backward",
                       "needs a tensor of {} as it was in forward, but {} has changed it in place "
-                      "since (version {}, "
-                      "saved at {}); change a clone(), or use the form that returns a new tensor",
-                      tensor_.describe(), tensor_.storage()->last_writer(), tensor_.version(),
-                      version_);
+                      "since (version {}, saved at {}); change a clone(), or use the form that "
+                      "returns a new tensor",
+                      tensor.describe(), tensor.storage()->last_writer(), tensor.version(),
+                      version);
 }
 
-Tensor Saved::with_history() const {
+Tensor Saved::with_history(const Tensor& tensor) const {
   IntrusivePtr<Node> node = is_output_ ? IntrusivePtr<Node>(current_node()) : node_;
-  if (!node) return tensor_;
-  Tensor out = alias(tensor_);
+  if (!node) return tensor;
+  Tensor out = alias(tensor);
   detail::link_output(out, std::move(node), output_number_);
   return out;
+}
+
+Tensor Saved::get_recomputed() const {
+  const Tensor tensor = recomputed_->get();
+  if (tensor.version() != recomputed_->version) fail_changed(tensor, recomputed_->version);
+  return grad_enabled() ? with_history(tensor) : tensor;
 }
 
 }  // namespace ferrite::autograd

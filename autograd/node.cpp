@@ -23,8 +23,14 @@ Node::Node(const char* name, const Stream& stream, std::uint32_t outputs)
 std::uint64_t Node::add_hook(std::uint32_t output, GradientHook hook) {
   if (!hooks_) hooks_ = std::make_unique<std::vector<Hook>>();
   const std::uint64_t id = next_hook_id();
-  hooks_->push_back({id, output, std::move(hook)});
+  const auto observers = std::ranges::find_if(*hooks_, &Hook::observes);
+  hooks_->insert(observers, {id, output, std::move(hook)});
   return id;
+}
+
+void Node::add_observer(std::uint32_t output, GradientHook hook) {
+  if (!hooks_) hooks_ = std::make_unique<std::vector<Hook>>();
+  hooks_->push_back({next_hook_id(), output, std::move(hook), true});
 }
 
 void Node::remove_hook(std::uint64_t id) {
@@ -33,7 +39,8 @@ void Node::remove_hook(std::uint64_t id) {
 
 void Node::run_hooks(Gradients& outputs) const {
   if (!hooks_) return;
-  for (const Hook& hook : *hooks_) {
+  const std::vector<Hook> hooks = *hooks_;  // a hook may remove itself
+  for (const Hook& hook : hooks) {
     Tensor& grad = outputs[hook.output];
     if (!grad.defined()) continue;
     Tensor replaced = hook.call(grad);

@@ -26,21 +26,31 @@ struct Edge {
   bool valid() const { return node || leaf.defined(); }
 };
 
+namespace detail {
+/// A bit an input (the first 64): whether the pass in this thread wants its gradient. grad() does
+/// not want all.
+inline thread_local std::uint64_t wanted_edges = ~std::uint64_t{0};
+}  // namespace detail
+
 /// Which inputs want a gradient: a backward computes no other.
 class Needs {
  public:
-  explicit Needs(const InlineVector<Edge, 3>& edges) : edges_(&edges) {}
-  bool operator[](std::size_t input) const { return (*edges_)[input].valid(); }
+  explicit Needs(const InlineVector<Edge, 3>& edges)
+      : edges_(&edges), wanted_(detail::wanted_edges) {}
+  bool operator[](std::size_t input) const {
+    return (*edges_)[input].valid() && (input >= 64 || (wanted_ >> input & 1u));
+  }
 
  private:
   const InlineVector<Edge, 3>* edges_;
+  std::uint64_t wanted_;
 };
 
 using GradientHook = std::function<Tensor(const Tensor&)>;
 
 class Node : public RefCounted {
  public:
-  /// `name` is a string literal. The sequence number is above that of every node it links to.
+  /// `name` is a string literal. Newer nodes have higher sequence numbers.
   Node(const char* name, const Stream& stream, std::uint32_t outputs = 1);
   virtual ~Node() = default;
 
@@ -51,8 +61,11 @@ class Node : public RefCounted {
 
   Needs needs() const { return Needs(edges); }
 
-  /// Runs on the gradient of output `output` before backward(); returns an id for remove_hook.
+  /// Runs on the gradient of output `output` before backward(), in the order added; returns an id
+  /// for remove_hook.
   std::uint64_t add_hook(std::uint32_t output, GradientHook hook);
+  /// Runs after those hooks and sees what they made of the gradient.
+  void add_observer(std::uint32_t output, GradientHook hook);
   void remove_hook(std::uint64_t id);
   void run_hooks(Gradients& outputs) const;
 
@@ -70,6 +83,7 @@ class Node : public RefCounted {
     std::uint64_t id;
     std::uint32_t output;
     GradientHook call;
+    bool observes = false;
   };
   std::unique_ptr<std::vector<Hook>> hooks_;
 };

@@ -64,7 +64,10 @@ class LambdaNode final : public Node {
       return (*backward_)(grads, needs());
     }
   }
-  void release_saved() override { backward_.reset(); }
+  /// A gradient that holds no memory may run any number of times.
+  void release_saved() override {
+    if constexpr (!std::is_trivially_destructible_v<Backward>) backward_.reset();
+  }
 
  private:
   std::optional<Backward> backward_;

@@ -1,10 +1,19 @@
 // Saved: a tensor kept for backward, checked against in-place changes.
 #pragma once
 
+#include <memory>
+
 #include "autograd/grad_mode.h"
 #include "autograd/node.h"
 
 namespace ferrite::autograd {
+
+namespace detail {
+struct RecomputedTensor;
+class CheckpointRegion;
+/// The checkpointed function that runs in this thread (autograd/checkpoint.h).
+inline thread_local CheckpointRegion* checkpoint_region = nullptr;
+}  // namespace detail
 
 class Saved {
  public:
@@ -17,18 +26,22 @@ class Saved {
 
   /// The tensor as it was. AutogradError, naming both ops, if it was changed in place since.
   Tensor get() const {
-    if (!tensor_.defined()) return {};
+    if (!tensor_.defined()) return recomputed_ ? get_recomputed() : Tensor();
     if (tensor_.version() != version_) [[unlikely]]
-      fail_changed();
-    return grad_enabled() ? with_history() : tensor_;
+      fail_changed(tensor_, version_);
+    return grad_enabled() ? with_history(tensor_) : tensor_;
   }
-  bool defined() const { return tensor_.defined(); }
+  bool defined() const { return tensor_.defined() || recomputed_; }
 
  private:
-  [[noreturn]] void fail_changed() const;
-  Tensor with_history() const;
+  friend class detail::CheckpointRegion;
 
-  Tensor tensor_;  // a leaf itself, otherwise off the tape
+  [[noreturn]] static void fail_changed(const Tensor& tensor, std::uint32_t version);
+  Tensor with_history(const Tensor& tensor) const;
+  Tensor get_recomputed() const;
+
+  Tensor tensor_;                                         // a leaf itself, otherwise off the tape
+  std::shared_ptr<detail::RecomputedTensor> recomputed_;  // instead, inside a checkpoint
   IntrusivePtr<Node> node_;
   std::uint32_t output_number_ = 0;
   std::uint32_t version_ = 0;

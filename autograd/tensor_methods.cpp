@@ -74,7 +74,7 @@ void Tensor::retain_grad() const {
   const autograd::Edge edge = autograd::gradient_edge(*this);
   if (!edge.node || meta.retained) return;
   meta.retained = std::make_shared<Meta::Retained>();
-  edge.node->add_hook(edge.output, [retained = meta.retained](const Tensor& grad) {
+  edge.node->add_observer(edge.output, [retained = meta.retained](const Tensor& grad) {
     std::lock_guard lock(retained->mutex);
     Tensor total = empty_like(grad);
     const Stream stream = current_stream(grad.device());

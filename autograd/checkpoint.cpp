@@ -1,0 +1,92 @@
+#include "autograd/checkpoint.h"
+
+#include <algorithm>
+
+#include "autograd/meta.h"
+
+namespace ferrite::autograd::detail {
+
+RecomputedTensor::RecomputedTensor(std::shared_ptr<CheckpointRegion> region, const Tensor& like)
+    : region(std::move(region)), shape(like.shape()), dtype(like.dtype()) {}
+
+Tensor RecomputedTensor::get() {
+  region->compute(*this);
+  const Stream here = current_stream(value.device());
+  if (!(here == stream)) {
+    here.wait(stream);
+    value.storage()->record_stream(here);
+  }
+  return value;
+}
+
+CheckpointRegion::CheckpointRegion(Function function, const std::vector<Tensor>& inputs)
+    : function_(std::move(function)) {
+  const auto remember = [&](const Device& device) {
+    if (std::ranges::none_of(random_states_, [&](const auto& s) { return s.first == device; }))
+      random_states_.emplace_back(device, default_generator(device).state());
+  };
+  remember(Device());
+  for (const Tensor& input : inputs) {
+    inputs_.emplace_back(input);
+    if (input.defined()) remember(input.device());
+  }
+}
+
+void CheckpointRegion::save(Saved& saved) {
+  if (running_again_) return collect(saved);
+  saved.recomputed_ = std::make_shared<RecomputedTensor>(shared_from_this(), saved.tensor_);
+  tensors_.push_back(saved.recomputed_);
+  saved.tensor_ = Tensor();
+}
+
+void CheckpointRegion::collect(Saved& saved) {
+  const Tensor tensor = std::exchange(saved.tensor_, Tensor());
+  const std::size_t i = collected_++;
+  if (i >= tensors_.size()) return;
+  const std::shared_ptr<RecomputedTensor> target = tensors_[i].lock();
+  if (!target || target->value.defined()) return;
+  FERRITE_CHECK(tensor.shape() == target->shape && tensor.dtype() == target->dtype, AutogradError,
+                "checkpoint",
+                "run again, the function did something else: saved tensor {} is {}, it was {}{}", i,
+                tensor.describe(), target->dtype, target->shape);
+  target->value = tensor;
+  target->stream = current_stream(tensor.device());
+  target->version = tensor.version();
+}
+
+void CheckpointRegion::compute(const RecomputedTensor& wanted) {
+  std::lock_guard lock(mutex_);
+  if (wanted.value.defined()) return;
+  EnableGradGuard grad_mode;
+  std::vector<Tensor> inputs;
+  for (const Saved& input : inputs_) inputs.push_back(input.get());
+
+  struct RandomStates {
+    std::vector<std::pair<Device, PhiloxState>> states;
+    ~RandomStates() {
+      for (const auto& [device, state] : states) default_generator(device).set_state(state);
+    }
+  } restore;
+  for (const auto& [device, state] : random_states_) {
+    restore.states.emplace_back(device, default_generator(device).state());
+    default_generator(device).set_state(state);
+  }
+  collected_ = 0;
+  running_again_ = true;
+  {
+    CheckpointScope scope(*this);
+    try {
+      function_(inputs);
+    } catch (...) {
+      running_again_ = false;
+      throw;
+    }
+  }
+  running_again_ = false;
+  FERRITE_CHECK(collected_ == tensors_.size() && wanted.value.defined(), AutogradError,
+                "checkpoint",
+                "run again, the function did something else: it saved {} tensors, before it was {}",
+                collected_, tensors_.size());
+}
+
+}  // namespace ferrite::autograd::detail

@@ -1,0 +1,108 @@
+// Gradient checkpointing: memory for time (Chen et al., "Training Deep Nets with Sublinear Memory
+// Cost", 2016).
+//
+//   Tensor y = autograd::checkpoint([&](const Tensor& x) { return block(x); }, x);
+//
+// What the operations of the function save for backward is thrown away, and computed once more when
+// backward first asks for any of it. The tape itself is recorded as always, so everything works as
+// without checkpoint: several inputs and results, parameters that the function uses, grad(), hooks,
+// create_graph, checkpoints inside checkpoints.
+//
+// The function runs twice and must do the same both times. Random numbers from the default
+// generators (of the host and of the inputs' devices) come out the same; what it counts or averages
+// (batch norm's running statistics) it does twice. It is kept until backward, so what it refers to
+// must live as long. Tensors that it uses without being given them must not be changed in between.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "autograd/grad_mode.h"
+#include "autograd/saved.h"
+#include "core/generator.h"
+
+namespace ferrite::autograd {
+
+namespace detail {
+
+/// One run of a checkpointed function, and how to run it again.
+class CheckpointRegion : public std::enable_shared_from_this<CheckpointRegion> {
+ public:
+  using Function = std::function<void(const std::vector<Tensor>&)>;
+
+  CheckpointRegion(Function function, const std::vector<Tensor>& inputs);
+
+  /// Takes what an operation of the function saves: to be recomputed, or just recomputed.
+  void save(Saved& saved);
+  /// Runs the function again unless `wanted` is there by now.
+  void compute(const RecomputedTensor& wanted);
+
+ private:
+  void collect(Saved& saved);
+
+  const Function function_;
+  std::vector<Saved> inputs_;
+  std::vector<std::pair<Device, PhiloxState>> random_states_;
+  std::vector<std::weak_ptr<RecomputedTensor>> tensors_;  // in the order they were saved
+  std::mutex mutex_;
+  bool running_again_ = false;
+  std::size_t collected_ = 0;
+};
+
+/// A saved tensor that is not kept. Dies with the last Saved that stands for it.
+struct RecomputedTensor {
+  RecomputedTensor(std::shared_ptr<CheckpointRegion> region, const Tensor& like);
+  Tensor get();
+
+  const std::shared_ptr<CheckpointRegion> region;
+  const Shape shape;
+  const DType dtype;
+  Tensor value;
+  Stream stream;  ///< that `value` was computed on
+  std::uint32_t version = 0;
+};
+
+/// Makes a region this thread's until it goes.
+class CheckpointScope {
+ public:
+  explicit CheckpointScope(CheckpointRegion& region)
+      : outer_(std::exchange(checkpoint_region, &region)) {}
+  ~CheckpointScope() { checkpoint_region = outer_; }
+  CheckpointScope(const CheckpointScope&) = delete;
+  CheckpointScope& operator=(const CheckpointScope&) = delete;
+
+ private:
+  CheckpointRegion* outer_;
+};
+
+template <class F, std::size_t... I>
+decltype(auto) call_with(F& f, const std::vector<Tensor>& inputs, std::index_sequence<I...>) {
+  return f(inputs[I]...);
+}
+
+}  // namespace detail
+
+/// f(inputs), a function of a vector of tensors; it may return anything.
+template <class F>
+auto checkpoint(F f, const std::vector<Tensor>& inputs) {
+  if (!grad_enabled()) return f(inputs);
+  const auto region = std::make_shared<detail::CheckpointRegion>(
+      [f](const std::vector<Tensor>& again) mutable { f(again); }, inputs);
+  detail::CheckpointScope scope(*region);
+  return f(inputs);
+}
+
+/// f(inputs...), a function of tensors.
+template <class F, class... Inputs>
+requires(std::is_same_v<Inputs, Tensor>&&...) auto checkpoint(F f, const Inputs&... inputs) {
+  return checkpoint(
+      [f](const std::vector<Tensor>& list) mutable {
+        return detail::call_with(f, list, std::index_sequence_for<Inputs...>{});
+      },
+      std::vector<Tensor>{inputs...});
+}
+
+}  // namespace ferrite::autograd
