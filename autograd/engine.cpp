@@ -19,7 +19,6 @@ namespace ferrite::autograd {
 
 namespace {
 
-thread_local Node* running_node = nullptr;
 thread_local bool running_create_graph = false;
 
 /// Whether nobody else can see this tensor's memory, so that it may be overwritten or kept.
@@ -344,13 +343,11 @@ void Pass::finish_leaf(State& state) {
 
 Gradients Pass::run_node(State& state, Gradients grads) {
   Node& node = *state.node;
-  Node* const outer = std::exchange(running_node, &node);
-  const std::uint64_t outer_targets = std::exchange(detail::wanted_edges, ~std::uint64_t{0});
+  const CurrentNodeScope scope(&node);
   struct Restore {
-    Node* node;
-    std::uint64_t targets;
-    ~Restore() { running_node = node, detail::wanted_edges = targets; }
-  } restore{outer, outer_targets};
+    std::uint64_t wanted = std::exchange(detail::wanted_edges, ~std::uint64_t{0});
+    ~Restore() { detail::wanted_edges = wanted; }
+  } restore;
   node.run_hooks(grads);
   if (state.captured) take_captures(&node, grads);
   if (!state.needed) return Gradients(node.edges.size());
@@ -474,13 +471,11 @@ void check_counts(std::size_t outputs, std::size_t gradients) {
 
 }  // namespace
 
-Node* current_node() { return running_node; }
-
 bool creating_graph() { return running_create_graph; }
 
 void once_differentiable() {
   FERRITE_CHECK(!running_create_graph, AutogradError,
-                running_node ? running_node->name : "backward",
+                current_node() ? current_node()->name : "backward",
                 "its gradient cannot be differentiated again (create_graph)");
 }
 

@@ -10,67 +10,98 @@ namespace ferrite::autograd {
 
 namespace {
 
-/// A zero tensor with the memory layout of `like`; its elements must not overlap.
-Tensor zeros_laid_out_like(const Tensor& like) {
-  Tensor out =
-      empty_strided(like.shape(), like.strides(), {.dtype = like.dtype(), .device = like.device()});
-  kernels::fill(current_stream(like.device()), out, 0);
-  return out;
-}
+/// A view and what it is a view of.
+struct Region {
+  Tensor base;  // off the tape, for its geometry
+  geometry::View view;
 
-/// The part of `grad`, laid out as the base, that the view covers.
-Tensor region(const Tensor& grad, const geometry::View& view, std::int64_t base_offset) {
-  return as_strided(grad, view.shape, view.strides, view.offset - base_offset);
-}
+  /// The part of `whole`, which lies in memory as the base does, that the view covers.
+  Tensor of(const Tensor& whole) const {
+    return as_strided(whole, view.shape, view.strides,
+                      whole.storage_offset() + view.offset - base.storage_offset());
+  }
+  /// A tensor that lies in memory as the base does.
+  Tensor make_whole() const {
+    return empty_strided(base.shape(), base.strides(),
+                         {.dtype = base.dtype(), .device = base.device()});
+  }
+};
 
 void copy(const Tensor& to, const Tensor& from) {
   kernels::copy(current_stream(to.device()), to, from);
 }
 
+void zero(const Tensor& t) { kernels::fill(current_stream(t.device()), t, 0); }
+
+Tensor spread(const Tensor& part, const Region& region);
+
+/// A copy of what the view covers of `whole`.
+Tensor cut(const Tensor& whole, const Region& region) {
+  Tensor laid_out = whole;
+  if (!(whole.strides() == region.base.strides())) copy(laid_out = region.make_whole(), whole);
+  const Tensor part = region.of(laid_out);
+  Tensor out = empty_like(part);
+  copy(out, part);
+  if (recording(whole))
+    record(out, "view", {whole},
+           [region](const Tensor& grad, Needs) { return spread(grad, region); });
+  return out;
+}
+
+/// Zeros with `part` where the view is.
+Tensor spread(const Tensor& part, const Region& region) {
+  Tensor out = region.make_whole();
+  zero(out);
+  copy(region.of(out), part);
+  if (recording(part))
+    record(out, "view_backward", {part},
+           [region](const Tensor& grad, Needs) { return cut(grad, region); });
+  return out;
+}
+
+/// `whole` with `part` (undefined: zeros) where the view is.
+Tensor replace(const Tensor& whole, const Tensor& part, const Region& region) {
+  Tensor out = region.make_whole();
+  copy(out, whole);
+  part.defined() ? copy(region.of(out), part) : zero(region.of(out));
+  if (recording(whole, part))
+    record(out, "view_backward", {whole, part},
+           [region](const Tensor& grad, Needs needs) -> Gradients {
+             return {needs[0] ? replace(grad, {}, region) : Tensor(),
+                     needs[1] ? cut(grad, region) : Tensor()};
+           });
+  return out;
+}
+
 /// The history of a view whose base was changed in place: gradients flow into the view's region.
 struct ViewOfChangedBase {
-  Tensor base;  // off the tape, for its geometry
-  geometry::View view;
+  Region region;
 
-  Tensor operator()(const Tensor& grad, Needs) const {
-    once_differentiable();
-    Tensor out = zeros_laid_out_like(base);
-    copy(region(out, view, base.storage_offset()), grad);
-    return out;
-  }
+  Tensor operator()(const Tensor& grad, Needs) const { return spread(grad, region); }
 };
 
 /// The history of a base that was changed in place through a view: outside the view gradients pass
 /// as they are, inside they go through the gradient of the in-place op.
 class ChangedThroughView final : public Node {
  public:
-  ChangedThroughView(IntrusivePtr<Node> op, Tensor base, geometry::View view)
-      : Node(op->name, op->stream), op_(std::move(op)), base_(std::move(base)), view_(view) {}
+  ChangedThroughView(IntrusivePtr<Node> op, Region region)
+      : Node(op->name, op->stream), op_(std::move(op)), region_(std::move(region)) {}
 
   Gradients backward(Gradients grads) override {
     if (!op_) fail_released(name);
-    once_differentiable();
-    Tensor whole = zeros_laid_out_like(base_);
-    copy(whole, grads[0]);
-    const Tensor inside = region(whole, view_, base_.storage_offset());
-    Tensor grad = empty_like(inside);
-    copy(grad, inside);
-    Gradients op_grads(1);
-    op_grads[0] = grad;
-    Gradients result = op_->backward(std::move(op_grads));
-    if (result[0].defined())
-      copy(inside, result[0]);
-    else
-      kernels::fill(current_stream(whole.device()), inside, 0);
-    result[0] = needs()[0] ? whole : Tensor();
+    Gradients inside(1);
+    inside[0] = cut(grads[0], region_);
+    // What the op saved of its output has the history of the op, not of the base.
+    const CurrentNodeScope scope(op_.get());
+    Gradients result = op_->backward(std::move(inside));
+    result[0] = needs()[0] ? replace(grads[0], result[0], region_) : Tensor();
     return result;
   }
   void release_saved() override { op_.reset(); }
 
  private:
   IntrusivePtr<Node> op_;
-  Tensor base_;
-  geometry::View view_;
+  Region region_;
 };
 
 /// Bases are made with dense strides; a view of something else cannot be scattered back into it.
@@ -100,7 +131,7 @@ Edge gradient_edge(const Tensor& t) {
     if (Meta* base = meta_of(meta->base); base && base->rebases != meta->base_rebases) {
       auto node = make_intrusive<detail::LambdaNode<ViewOfChangedBase>>(
           "view", current_stream(t.device()), 1u,
-          ViewOfChangedBase{alias(meta->base), geometry::of(t)});
+          ViewOfChangedBase{{alias(meta->base), geometry::of(t)}});
       node->edges.push_back(gradient_edge(meta->base));
       meta->node = std::move(node);
       meta->output = 0;
@@ -171,7 +202,7 @@ void detail::link_inplace(const Tensor& self, IntrusivePtr<Node> node) {
   const Tensor base = meta.base;
   require_scatterable(base, node->name);
   Meta& base_meta = require_meta(base);
-  auto through = make_intrusive<ChangedThroughView>(node, alias(base), geometry::of(self));
+  auto through = make_intrusive<ChangedThroughView>(node, Region{alias(base), geometry::of(self)});
   through->edges = node->edges;
   through->edges[0] = gradient_edge(base);
   base_meta.node = std::move(through);

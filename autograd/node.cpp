@@ -12,6 +12,8 @@ std::atomic<std::uint64_t> next_sequence{0};
 // Nodes whose last handle went while another node of this thread was being deleted.
 thread_local std::vector<Node*>* doomed = nullptr;
 
+thread_local Node* running_node = nullptr;
+
 }  // namespace
 
 Node::Node(const char* name, const Stream& stream, std::uint32_t outputs)
@@ -71,6 +73,11 @@ std::uint64_t next_hook_id() {
   static std::atomic<std::uint64_t> next_id{1};
   return next_id.fetch_add(1, std::memory_order_relaxed);
 }
+
+Node* current_node() { return running_node; }
+
+CurrentNodeScope::CurrentNodeScope(Node* node) : outer_(std::exchange(running_node, node)) {}
+CurrentNodeScope::~CurrentNodeScope() { running_node = outer_; }
 
 void fail_released(const char* name) {
   fail<AutogradError>(

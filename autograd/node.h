@@ -97,4 +97,16 @@ std::uint64_t next_hook_id();
 /// The node whose backward() runs in this thread; null outside.
 Node* current_node();
 
+/// Makes `node` the current one until the scope ends.
+class CurrentNodeScope {
+ public:
+  explicit CurrentNodeScope(Node* node);
+  ~CurrentNodeScope();
+  CurrentNodeScope(const CurrentNodeScope&) = delete;
+  CurrentNodeScope& operator=(const CurrentNodeScope&) = delete;
+
+ private:
+  Node* outer_;
+};
+
 }  // namespace ferrite::autograd

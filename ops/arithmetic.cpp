@@ -203,8 +203,7 @@ const Tensor& Tensor::mul_(const Tensor& other) const {
   const Tensor b = inplace_operand(*this, other, "mul_");
   const bool records = recording(*this, other);
   // The values that the change destroys, where the other operand's gradient needs them.
-  const Tensor before =
-      records && other.requires_grad() ? no_grad([&] { return clone(); }) : Tensor();
+  const Tensor before = records && other.requires_grad() ? clone() : Tensor();
   kernels::binary(current_stream(device()), BinaryOp::mul, *this, *this, b);
   autograd::changed_inplace(*this, "mul_");
   if (records)
@@ -220,8 +219,7 @@ const Tensor& Tensor::mul_(const Tensor& other) const {
 const Tensor& Tensor::div_(const Tensor& other) const {
   const Tensor b = inplace_operand(*this, other, "div_", true);
   const bool records = recording(*this, other);
-  const Tensor before =
-      records && other.requires_grad() ? no_grad([&] { return clone(); }) : Tensor();
+  const Tensor before = records && other.requires_grad() ? clone() : Tensor();
   kernels::binary(current_stream(device()), BinaryOp::div, *this, *this, b);
   autograd::changed_inplace(*this, "div_");
   if (records)

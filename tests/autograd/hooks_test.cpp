@@ -1,0 +1,146 @@
+// Hooks on tensors and leaves, and retain_grad.
+#include <doctest/doctest.h>
+
+#include "autograd/grad_mode.h"
+#include "tests/autograd/util.h"
+
+using namespace ferrite;
+using namespace ferrite::test;
+
+TEST_CASE("a leaf's hook fires once, with the final gradient") {
+  const Tensor x = leaf({2, 3});
+  std::vector<Values> seen;
+  x.register_hook([&](const Tensor& g) {
+    seen.push_back(values(g));
+    return Tensor();
+  });
+  sum(x * x + x * 5).backward();
+  CHECK(seen == std::vector<Values>{{9, 11}});
+  sum(x * 1).backward();
+  CHECK(seen.size() == 2);
+  CHECK(seen[1] == Values{1, 1});
+  CHECK(values(x.grad()) == Values{10, 12});
+}
+
+TEST_CASE("hooks may replace gradients, and be removed") {
+  const Tensor x = leaf({2});
+  const Tensor h = x * 3;
+  TensorHook on_h = h.register_hook([](const Tensor& g) { return g * 10; });
+  TensorHook on_x = x.register_hook([](const Tensor& g) { return g + 1; });
+  sum(h).backward({}, true);
+  CHECK(values(x.grad()) == Values{31});
+  on_h.remove();
+  on_h.remove();
+  on_x.remove();
+  x.set_grad({});
+  sum(h).backward();
+  CHECK(values(x.grad()) == Values{3});
+  CHECK_THROWS_AS(x.detach().register_hook([](const Tensor& g) { return g; }), AutogradError);
+}
+
+TEST_CASE("hooks run in the order they were added; one may remove itself") {
+  const Tensor x = leaf({2});
+  TensorHook first;
+  int calls = 0;
+  first = x.register_hook([&](const Tensor& g) {
+    ++calls;
+    first.remove();
+    return g + 1;
+  });
+  x.register_hook([](const Tensor& g) { return g * 2; });
+  sum(x).backward();
+  CHECK(values(x.grad()) == Values{4});
+  x.set_grad({});
+  sum(x).backward();
+  CHECK(values(x.grad()) == Values{2});
+  CHECK(calls == 1);
+}
+
+TEST_CASE("a hook may not change the gradient's shape") {
+  const Tensor x = leaf({2});
+  const Tensor h = x * 1;
+  h.register_hook([](const Tensor&) { return ones({3}, {.dtype = kFloat64}); });
+  CHECK_THROWS_AS(sum(h).backward(), ShapeError);
+  const Tensor y = leaf({2});
+  y.register_hook([](const Tensor&) { return ones({3}, {.dtype = kFloat64}); });
+  CHECK_THROWS_AS(sum(y).backward(), ShapeError);
+}
+
+TEST_CASE("post-accumulate hooks see the accumulated gradient") {
+  const Tensor x = leaf({2});
+  std::vector<Values> seen;
+  TensorHook hook = x.register_post_accumulate_grad_hook(
+      [&](const Tensor& t) { seen.push_back(values(t.grad())); });
+  sum(x * 3).backward();
+  sum(x * 4).backward();
+  hook.remove();
+  sum(x * 4).backward();
+  CHECK(seen == std::vector<Values>{{3}, {7}});
+  CHECK_THROWS_AS((x * 1).register_post_accumulate_grad_hook([](const Tensor&) {}), AutogradError);
+}
+
+TEST_CASE(
+    "an optimizer in a post-accumulate hook: the leaf may be changed and its gradient freed") {
+  const Tensor x = leaf({1, 2});
+  x.register_post_accumulate_grad_hook([](const Tensor& t) {
+    NoGradGuard guard;
+    t.sub_(t.grad());
+    t.set_grad({});
+  });
+  sum(x * 0.5).backward();
+  CHECK(values(x) == Values{0.5, 1.5});
+  CHECK_FALSE(x.grad().defined());
+}
+
+TEST_CASE("retain_grad keeps an inner gradient, as later hooks leave it") {
+  const Tensor x = leaf({2});
+  const Tensor h = x * 3;
+  h.retain_grad();
+  h.retain_grad();
+  h.register_hook([](const Tensor& g) { return g * 2; });
+  sum(h * h).backward({}, true);
+  CHECK(values(h.grad()) == Values{24});
+  sum(h * h).backward();
+  CHECK(values(h.grad()) == Values{48});
+  x.retain_grad();  // nothing to do on a leaf
+  CHECK(values(x.grad()) == Values{144});
+  CHECK_THROWS_AS(x.detach().retain_grad(), AutogradError);
+}
+
+TEST_CASE("hooks run under grad() too, and no grad() is touched") {
+  const Tensor x = leaf({2});
+  x.register_hook([](const Tensor& g) { return g * 10; });
+  bool accumulated = false;
+  x.register_post_accumulate_grad_hook([&](const Tensor&) { accumulated = true; });
+  CHECK(values(grad_of(x * x, x)) == Values{40});
+  CHECK_FALSE(accumulated);
+  CHECK_FALSE(x.grad().defined());
+}
+
+TEST_CASE("backward inside a hook") {
+  const Tensor x = leaf({2}), other = leaf({5});
+  const Tensor h = x * 3;
+  h.register_hook([&](const Tensor& g) {
+    EnableGradGuard on;
+    sum(other * other).backward();
+    return g * 2;
+  });
+  x.register_hook([&](const Tensor& g) {
+    EnableGradGuard on;
+    const Tensor y = leaf({4});
+    return g + grad_of(y * y, y);
+  });
+  sum(h).backward();
+  CHECK(values(x.grad()) == Values{14});
+  CHECK(values(other.grad()) == Values{10});
+}
+
+TEST_CASE("an exception in a hook reaches the caller") {
+  const Tensor x = leaf({2});
+  TensorHook hook = x.register_hook([](const Tensor&) -> Tensor { throw ValueError("stop"); });
+  CHECK_THROWS_AS(sum(x * x).backward(), ValueError);
+  CHECK_FALSE(x.grad().defined());
+  hook.remove();
+  sum(x * x).backward();
+  CHECK(values(x.grad()) == Values{4});
+}

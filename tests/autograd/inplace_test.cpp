@@ -1,0 +1,159 @@
+// In-place changes: what the tape makes of them, and what it refuses. The values of views are those
+// of PyTorch.
+#include <doctest/doctest.h>
+
+#include "autograd/grad_mode.h"
+#include "autograd/gradcheck.h"
+#include "tests/autograd/util.h"
+
+using namespace ferrite;
+using namespace ferrite::test;
+
+TEST_CASE("leaves that require a gradient cannot be changed while recording") {
+  const Tensor x = leaf({1, 2});
+  CHECK_THROWS_AS(x.add_(1), AutogradError);
+  CHECK_THROWS_AS(x.select(0, 1).mul_(2), AutogradError);
+  CHECK_THROWS_AS(x.zero_(), AutogradError);
+  CHECK(values(x) == Values{1, 2});
+  no_grad([&] { x.add_(1); });
+  CHECK(values(x) == Values{2, 3});
+  CHECK_THROWS_AS(ones({1}).expand({3}).add_(1), ValueError);
+}
+
+TEST_CASE("a saved tensor that was changed in place is an error that names both operations") {
+  const Tensor x = leaf({1, 2}), w = leaf({3, 4});
+  const Tensor h = x * 2;
+  const Tensor y = h * w;  // saves h
+  h.add_(1);
+  CHECK_THROWS_WITH_AS(sum(y).backward(), doctest::Contains("[mul]"), AutogradError);
+  const Tensor h2 = x * 2;
+  const Tensor y2 = h2 * w;
+  h2.add_(1);
+  CHECK_THROWS_WITH_AS(sum(y2).backward(), doctest::Contains("add_"), AutogradError);
+}
+
+TEST_CASE("changes that nothing saved needs are fine") {
+  const Tensor x = leaf({1, 2});
+  const Tensor h = x * 2;
+  const Tensor y = h + 1;  // saves nothing
+  h.mul_(10);
+  sum(y + h).backward();
+  CHECK(values(x.grad()) == Values{22, 22});
+}
+
+TEST_CASE("a change through a view, or of the base, invalidates what either saved") {
+  const Tensor w = leaf({3, 4});
+  const Tensor base = w * 1;
+  const Tensor y = base * w;
+  base.select(0, 0).add_(1);
+  CHECK_THROWS_AS(sum(y).backward(), AutogradError);
+  const Tensor detached_base = w * 1, z = detached_base * w;
+  detached_base.detach().add_(1);
+  CHECK_THROWS_AS(sum(z).backward(), AutogradError);
+}
+
+TEST_CASE("in-place operations on tensors that are not leaves") {
+  const Tensor x = leaf({1, 2}), w = leaf({3, 4});
+  Tensor h = x * 2;
+  h.mul_(w).add_(x).div_(2);
+  CHECK(h.grad_fn_name() == "div_");
+  sum(h).backward();
+  CHECK(values(x.grad()) == Values{3.5, 4.5});
+  CHECK(values(w.grad()) == Values{1, 2});
+}
+
+TEST_CASE("a tensor becomes part of the graph through what is put into it") {
+  const Tensor w = leaf({3, 4});
+  Tensor buffer = zeros({3, 2}, {.dtype = kFloat64});
+  buffer.select(0, 1).add_(w);
+  CHECK(buffer.requires_grad());
+  CHECK_FALSE(buffer.is_leaf());
+  sum(buffer * buffer).backward();
+  CHECK(values(w.grad()) == Values{6, 8});
+}
+
+TEST_CASE("changes through views reach the base's gradient") {
+  // x -> base = 2x; base[1] *= 10; sum(base * [1, 2, 3])
+  const Tensor x = leaf({1, 2, 3});
+  const Tensor base = x * 2;
+  base.select(0, 1).mul_(10);
+  CHECK(values(base) == Values{2, 40, 6});
+  sum(base * from_vector<double>({1, 2, 3}, {3})).backward();
+  CHECK(values(x.grad()) == Values{2, 40, 6});
+}
+
+TEST_CASE("a view made before its base was changed follows it") {
+  const Tensor x = leaf({1, 2, 3});
+  const Tensor base = x * 2;
+  const Tensor view = base.slice(0, 1);
+  base.mul_(x);  // base = 2 x^2
+  sum(view).backward();
+  CHECK(values(x.grad()) == Values{0, 8, 12});
+}
+
+TEST_CASE("overlapping views, changed in turn") {
+  // b = 2x; b[0:2] *= 3; b[1:3] *= 5: gradients 6, 30, 10.
+  const Tensor x = leaf({1, 1, 1});
+  const Tensor b = x * 2;
+  const Tensor left = b.narrow(0, 0, 2), right = b.narrow(0, 1, 2);
+  left.mul_(3);
+  right.mul_(5);
+  CHECK(values(b) == Values{6, 30, 10});
+  CHECK(values(left) == Values{6, 30});
+  sum(left).backward({}, true);
+  CHECK(values(x.grad()) == Values{6, 30, 0});
+  x.set_grad({});
+  sum(b).backward();
+  CHECK(values(x.grad()) == Values{6, 30, 10});
+}
+
+TEST_CASE("views of views, transposed") {
+  Tensor x = from_vector<double>({1, 2, 3, 4, 5, 6}, {2, 3});
+  x.set_requires_grad();
+  const Tensor w = leaf({10, 20});
+  const Tensor base = x * 1;
+  base.t().select(0, 1).mul_(w);  // column 1
+  CHECK(values(base) == Values{1, 20, 3, 4, 100, 6});
+  sum(base * base).backward();
+  CHECK(values(x.grad()) == Values{2, 400, 6, 8, 4000, 12});
+  CHECK(values(w.grad()) == Values{2 * 20 * 2, 2 * 100 * 5});
+}
+
+TEST_CASE("a channels-last base changed through a view") {
+  Tensor x = ones({1, 2, 2, 2}, {.dtype = kFloat64, .memory_format = kChannelsLast});
+  x.set_requires_grad();
+  const Tensor base = x * 1;
+  base.select(1, 0).mul_(3);
+  sum(base).backward();
+  CHECK(values(x.grad()) == Values{3, 3, 3, 3, 1, 1, 1, 1});
+}
+
+TEST_CASE("gradcheck through in-place operations on views, to the second order") {
+  const Tensor a = leaf({0.5, -1, 2}), b = leaf({1.5, 2.5});
+  const auto f = [](const std::vector<Tensor>& in) {
+    const Tensor h = in[0] * in[0];
+    h.slice(0, 1).mul_(in[1]);
+    h.select(0, 0).add_(in[1].select(0, 1));
+    return h * h;
+  };
+  CHECK(autograd::gradcheck(f, {a, b}));
+  CHECK(autograd::gradcheck(f, {a, b}, {.second_order = true}));
+}
+
+TEST_CASE("changing a detached tensor is not recorded, but is counted") {
+  const Tensor x = leaf({1, 2});
+  const Tensor h = x * 2;
+  const auto before = h.version();
+  h.detach().add_(1);
+  CHECK(h.version() == before + 1);
+  CHECK(h.grad_fn_name() == "mul");
+}
+
+TEST_CASE("parts of one split changed in place") {
+  const Tensor x = leaf({1, 2, 3, 4});
+  const Tensor h = x * 1;
+  const Tensor a = h.narrow(0, 0, 2), b = h.narrow(0, 2, 2);
+  a.mul_(b);
+  sum(h).backward();
+  CHECK(values(x.grad()) == Values{3, 4, 2, 3});
+}
