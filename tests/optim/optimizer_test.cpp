@@ -1,0 +1,369 @@
+#include "optim/optimizer.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "autograd/grad_mode.h"
+#include "core/parallel_for.h"
+#include "ops/arithmetic.h"
+#include "ops/creation.h"
+#include "optim/adam.h"
+#include "optim/rmsprop.h"
+#include "optim/sgd.h"
+#include "tests/support/close.h"
+#include "tests/support/golden.h"
+
+using namespace ferrite;
+using test::check_close;
+using test::check_equal;
+
+namespace {
+
+using Make = std::function<std::unique_ptr<optim::Optimizer>(std::vector<Tensor>)>;
+
+struct Case {
+  std::string name;
+  Make make;
+};
+
+template <class O, class Options>
+Make make(const Options& options) {
+  return [options](std::vector<Tensor> p) { return std::make_unique<O>(std::move(p), options); };
+}
+
+/// Every combination of options in tests/golden/record_optim.py.
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (int bits = 0; bits < 32; ++bits) {
+    const bool m = bits & 16, d = bits & 8, w = bits & 4, n = bits & 2, x = bits & 1;
+    if (n && (!m || d)) continue;
+    cases.push_back({fmt::format("sgd{:d}{:d}{:d}{:d}{:d}", m, d, w, n, x),
+                     make<optim::SGD>(optim::SGDOptions{.lr = 0.1,
+                                                        .momentum = 0.9 * m,
+                                                        .dampening = 0.1 * d,
+                                                        .weight_decay = 0.01 * w,
+                                                        .nesterov = n,
+                                                        .maximize = x})});
+  }
+  for (int bits = 0; bits < 8; ++bits) {
+    const bool w = bits & 4, a = bits & 2, x = bits & 1;
+    const std::string suffix = fmt::format("{:d}{:d}{:d}", w, a, x);
+    cases.push_back({"adam" + suffix, make<optim::Adam>(optim::AdamOptions{.lr = 0.05,
+                                                                           .betas = {0.8, 0.95},
+                                                                           .weight_decay = 0.01 * w,
+                                                                           .amsgrad = a,
+                                                                           .maximize = x})});
+    cases.push_back({"adamw" + suffix,
+                     make<optim::AdamW>(optim::AdamWOptions{
+                         .lr = 0.05, .weight_decay = 0.01 * w, .amsgrad = a, .maximize = x})});
+    cases.push_back(
+        {"rmsprop" + suffix, make<optim::RMSprop>(optim::RMSpropOptions{.lr = 0.02,
+                                                                        .alpha = 0.9,
+                                                                        .weight_decay = 0.01 * x,
+                                                                        .momentum = 0.9 * w,
+                                                                        .centered = a})});
+  }
+  return cases;
+}
+
+const test::Golden& golden() {
+  static const test::Golden g("optim");
+  return g;
+}
+
+struct Run {
+  std::vector<Tensor> params;
+  std::unique_ptr<optim::Optimizer> optimizer;
+
+  Run(const Make& make, const Device& device = {}, DType dtype = kFloat64) {
+    for (const char* name : {"start0", "start1"}) {
+      params.push_back(golden().get("input", name).to(device, dtype).clone());
+      params.back().set_requires_grad();
+    }
+    optimizer = make(params);
+  }
+
+  void step(int number) {
+    for (int i = 0; i < 2; ++i) {
+      const Tensor& p = params[static_cast<std::size_t>(i)];
+      const Tensor grads = golden().get("input", fmt::format("grads{}", i));
+      p.set_grad(i == 1 && number == 7 ? Tensor() : grads[number].to(p.device(), p.dtype()));
+    }
+    optimizer->step();
+  }
+  void steps(int from, int to) {
+    for (int i = from; i < to; ++i) step(i);
+  }
+  void check(const std::string& name, double rtol, double atol = 0) const {
+    CAPTURE(name);
+    check_close(params[0], golden().get(name, "p0"), rtol, atol);
+    check_close(params[1], golden().get(name, "p1"), rtol, atol);
+  }
+};
+
+Tensor parameter(const Tensor& values) {
+  values.set_requires_grad();
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("optimizers follow PyTorch through 20 steps, in every combination of options") {
+  for (const Case& c : all_cases()) {
+    Run run(c.make);
+    run.steps(0, 20);
+    run.check(c.name, 1e-12, 1e-14);
+  }
+}
+
+TEST_CASE("float32 and virtual devices") {
+  for (const Case& c : all_cases()) {
+    Run run(c.make, "cpu:1", kFloat32);
+    run.steps(0, 20);
+    // Twenty steps of rounding, relative to what the parameters were made of (about 1).
+    run.check(c.name, 1e-5, 5e-6);
+  }
+}
+
+TEST_CASE("16-bit parameters are updated in float") {
+  for (DType dtype : {kFloat16, kBFloat16})
+    for (const Case& c : all_cases()) {
+      CAPTURE(c.name);
+      Run half(c.make, {}, dtype), reference(c.make);
+      for (std::size_t i = 0; i < 2; ++i)
+        no_grad([&] { reference.params[i].copy_(half.params[i]); });
+      half.step(0);
+      for (std::size_t i = 0; i < 2; ++i)
+        reference.params[i].set_grad(half.params[i].grad().to(kFloat64));
+      reference.optimizer->step();
+      for (std::size_t i = 0; i < 2; ++i)
+        check_close(half.params[i], reference.params[i], test::rounding_of(dtype), 1e-4);
+    }
+}
+
+TEST_CASE("a run resumed from a checkpoint ends with the same bits") {
+  const auto path = std::filesystem::temp_directory_path() / "ferrite_optimizer_test.safetensors";
+  for (const Case& c : all_cases()) {
+    CAPTURE(c.name);
+    Run whole(c.make), first(c.make), second(c.make);
+    whole.optimizer->set_lr(0.03);
+    first.optimizer->set_lr(0.03);
+    whole.steps(0, 20);
+    first.steps(0, 9);
+    save(first.optimizer->state_dict(), path);
+    for (std::size_t i = 0; i < 2; ++i) no_grad([&] { second.params[i].copy_(first.params[i]); });
+    second.optimizer->load_state_dict(load(path));
+    CHECK(second.optimizer->lr() == 0.03);
+    second.steps(9, 20);
+    for (std::size_t i = 0; i < 2; ++i) check_equal(second.params[i], whole.params[i]);
+  }
+  std::filesystem::remove(path);
+}
+
+TEST_CASE("state dicts are named as PyTorch's, and PyTorch's SGD state, without steps, loads") {
+  Run run(make<optim::Adam>(optim::AdamOptions{}));
+  run.step(0);
+  run.step(7);  // without a gradient for the second
+  const StateDict dict = run.optimizer->state_dict();
+  CHECK(dict.at("state.0.step").item<int>() == 2);
+  CHECK(dict.at("state.1.step").item<int>() == 1);
+  CHECK(dict.at("state.0.exp_avg").shape() == Shape{3, 4});
+  CHECK(dict.contains("state.1.exp_avg_sq"));
+  CHECK(!dict.contains("state.0.max_exp_avg_sq"));
+  CHECK(dict.at("param_groups.0.betas.1").item<double>() == 0.999);
+  CHECK(dict.at("param_groups.0.params").to_vector<std::int64_t>() ==
+        std::vector<std::int64_t>{0, 1});
+
+  const Make sgd = make<optim::SGD>(optim::SGDOptions{.lr = 0.1, .momentum = 0.9});
+  Run a(sgd), b(sgd);
+  a.steps(0, 3);
+  StateDict without = a.optimizer->state_dict();
+  for (const char* name : {"state.0.step", "state.1.step"}) REQUIRE(without.erase(name));
+  for (std::size_t i = 0; i < 2; ++i) no_grad([&] { b.params[i].copy_(a.params[i]); });
+  b.optimizer->load_state_dict(without);
+  a.step(3);
+  b.step(3);
+  for (std::size_t i = 0; i < 2; ++i) check_equal(b.params[i], a.params[i]);
+}
+
+TEST_CASE("state dicts that do not fit change nothing") {
+  const Make adam = make<optim::Adam>(optim::AdamOptions{});
+  Run run(adam), other(adam);
+  run.step(0);
+  other.step(0);
+  const auto rejects = [&]<class E>(StateDict dict, const char* message) {
+    dict.insert_or_assign("param_groups.0.lr", tensor(5.0));
+    CHECK_THROWS_WITH_AS(run.optimizer->load_state_dict(dict), doctest::Contains(message), E);
+    CHECK(run.optimizer->lr() == 1e-3);
+  };
+  StateDict dict = other.optimizer->state_dict();
+  dict.insert_or_assign("state.1.exp_avg_sq", zeros({4}));
+  rejects.operator()<ShapeError>(dict, "state.1.exp_avg_sq: expected [5], got [4]");
+  dict = other.optimizer->state_dict();
+  dict.erase("param_groups.0.eps");
+  rejects.operator()<ValueError>(dict, "lacks param_groups.0.eps");
+  dict = other.optimizer->state_dict();
+  dict.insert_or_assign("param_groups.0.params", zeros({3}, {.dtype = kInt64}));
+  rejects.operator()<ValueError>(dict, "2 parameters, in the dict it has 3");
+  dict = other.optimizer->state_dict();
+  dict.insert("param_groups.1.params", zeros({0}, {.dtype = kInt64}));
+  rejects.operator()<ValueError>(dict, "more than the 1 groups");
+}
+
+TEST_CASE("groups have options of their own; the learning rate is settable") {
+  const Tensor a = parameter(ones({2})), b = parameter(ones({2}));
+  optim::SGD sgd({{{a}, {.lr = 0.5}}, {{b}, {.lr = 0.25, .weight_decay = 1}}});
+  const auto step = [&] {
+    a.set_grad(ones({2}));
+    b.set_grad(ones({2}));
+    sgd.step();
+  };
+  step();
+  check_close(a, {0.5, 0.5});
+  check_close(b, {0.5, 0.5});  // 1 - 0.25 (1 + 1)
+  CHECK(sgd.num_groups() == 2);
+  CHECK(sgd.lr(1) == 0.25);
+  sgd.set_lr(0.1, 1);
+  step();
+  check_close(a, {0, 0});
+  check_close(b, {0.35, 0.35});
+  sgd.options(0).lr = 1;
+  step();
+  check_close(a, {-1, -1});
+  sgd.set_lr(0);
+  const Tensor c = parameter(ones({1}));
+  sgd.add_param_group({c}, {.lr = 1});
+  c.set_grad(ones({1}));
+  step();
+  check_close(a, {-1, -1});
+  check_close(c, zeros({1}));
+  CHECK(sgd.parameters().size() == 3);
+  CHECK_THROWS_AS(sgd.lr(3), IndexError);
+  CHECK_THROWS_AS(sgd.set_lr(-1), ValueError);
+}
+
+TEST_CASE("gradients are zeroed in place, or dropped when asked") {
+  const Tensor a = parameter(ones({2})), b = parameter(ones({2}));
+  optim::Adam adam({a, b});
+  a.set_grad(ones({2}));
+  const Tensor grad = a.grad();
+  adam.zero_grad();
+  CHECK(a.grad().is_same(grad));
+  check_close(grad, {0, 0});
+  CHECK(!b.grad().defined());
+  adam.zero_grad(true);
+  CHECK(!a.grad().defined());
+}
+
+TEST_CASE("a loss scaler's factor and overflow flag are read on the device") {
+  for (const Case& c : all_cases()) {
+    CAPTURE(c.name);
+    for (const char* device : {"cpu", "cpu:0"}) {
+      Run plain(c.make, device, kFloat32), scaled(c.make, device, kFloat32);
+      const Tensor inv_scale = full({}, 0.25, {.device = device});
+      for (int n = 0; n < 6; ++n) {
+        // Overflows come first, in the first step already, and leave no trace.
+        if (n % 2 == 0) {
+          for (const Tensor& p : scaled.params) p.set_grad(full_like(p, INFINITY).detach());
+          scaled.optimizer->step(inv_scale, ones({}, {.device = device}));
+        }
+        plain.step(n);
+        for (std::size_t i = 0; i < 2; ++i) scaled.params[i].set_grad(plain.params[i].grad() * 4);
+        scaled.optimizer->step(inv_scale, zeros({1}, {.device = device}));
+      }
+      for (std::size_t i = 0; i < 2; ++i) check_equal(scaled.params[i], plain.params[i]);
+    }
+  }
+}
+
+TEST_CASE("layouts: channels-last, views, gradients laid out otherwise; state follows") {
+  const Make adam = make<optim::Adam>(optim::AdamOptions{.lr = 0.1, .weight_decay = 0.1});
+  const Shape shape{3, 4, 5, 2};
+  manual_seed(1);
+  const Tensor values = randn(shape), grads = randn(shape);
+  const auto run = [&](const Tensor& p, const Tensor& g) {
+    parameter(p);
+    auto optimizer = adam({p});
+    for (int i = 0; i < 3; ++i) {
+      p.set_grad(g);
+      optimizer->step();
+      if (i == 1 && p.is_contiguous()) p.set_data(p.detach().to(kChannelsLast));
+    }
+    return p.detach();
+  };
+  const Tensor expected = parameter(values.clone());
+  auto optimizer = adam({expected});
+  for (int i = 0; i < 3; ++i) {
+    expected.set_grad(grads);
+    optimizer->step();
+  }
+  check_equal(run(values.to(kChannelsLast), grads), expected.detach());
+  check_equal(run(values.clone(), grads.to(kChannelsLast)), expected.detach());
+  const Tensor wide = zeros({3, 4, 5, 4});
+  const Tensor view = wide.slice(3, 0, 4, 2).detach();
+  view.copy_(values);
+  check_equal(run(view, grads), expected.detach());
+  check_close(wide.select(3, 1), zeros({3, 4, 5}));
+}
+
+TEST_CASE("large parameters: the same bits with every number of threads") {
+  const int threads = num_threads();
+  std::vector<Tensor> results;
+  for (int count : {1, 3}) {
+    set_num_threads(count);
+    manual_seed(2);
+    std::vector<Tensor> params;
+    for (std::int64_t n : {70001, 1, 0, 513, 100000}) params.push_back(parameter(randn({n})));
+    optim::AdamW adamw(params);
+    for (const Tensor& p : params) p.set_grad(randn(p.shape()));
+    adamw.step();
+    adamw.step();
+    for (const Tensor& p : params) results.push_back(p.detach());
+  }
+  set_num_threads(threads);
+  for (std::size_t i = 0; i < 5; ++i) check_equal(results[i], results[i + 5]);
+}
+
+TEST_CASE("parameters moved after the first step") {
+  Run moved(make<optim::Adam>(optim::AdamOptions{})),
+      stayed(make<optim::Adam>(optim::AdamOptions{}));
+  moved.step(0);
+  stayed.step(0);
+  for (const Tensor& p : moved.params) p.set_data(p.detach().to("cpu:2"));
+  moved.step(1);
+  stayed.step(1);
+  CHECK(moved.params[0].device() == Device("cpu:2"));
+  for (std::size_t i = 0; i < 2; ++i) check_equal(moved.params[i], stayed.params[i]);
+}
+
+TEST_CASE("bad arguments") {
+  const Tensor p = parameter(ones({2}));
+  CHECK_THROWS_AS(optim::SGD({p}, {.lr = -1}), ValueError);
+  CHECK_THROWS_AS(optim::SGD({p}, {.nesterov = true}), ValueError);
+  CHECK_THROWS_AS(optim::SGD({p}, {.momentum = -1}), ValueError);
+  CHECK_THROWS_AS(optim::Adam({p}, {.betas = {1, 0.9}}), ValueError);
+  CHECK_THROWS_AS(optim::AdamW({p}, {.weight_decay = -1}), ValueError);
+  CHECK_THROWS_AS(optim::RMSprop({p}, {.alpha = -1}), ValueError);
+  CHECK_THROWS_WITH_AS(optim::SGD({p, p}), doctest::Contains("in the optimizer already"),
+                       ValueError);
+  CHECK_THROWS_AS(optim::SGD({p * 2}), ValueError);
+  CHECK_THROWS_AS(optim::SGD({zeros({2}, {.dtype = kInt64})}), ValueError);
+  CHECK_THROWS_AS(optim::SGD({Tensor()}), ValueError);
+  optim::SGD sgd({p});
+  CHECK_THROWS_AS(sgd.add_param_group({p}, {}), ValueError);
+  CHECK(sgd.num_groups() == 1);
+  CHECK_THROWS_AS(sgd.step(ones({2}), {}), ValueError);
+  CHECK_THROWS_AS(sgd.step({}, ones({}, {.dtype = kFloat64})), ValueError);
+}
+
+TEST_CASE("a step counts as a change in place of what the tape saved") {
+  const Tensor p = parameter(full({2}, 3.0));
+  optim::SGD sgd({p});
+  const Tensor out = p * p;
+  p.set_grad(ones({2}));
+  sgd.step();
+  CHECK_THROWS_WITH_AS(out.backward(ones({2})), doctest::Contains("SGD"), AutogradError);
+}
