@@ -69,6 +69,7 @@ struct ReduceNest {
 template <class Body>
 void for_each_piece(const ReduceNest::Dims& list, std::int64_t begin, std::int64_t end,
                     Body&& body) {
+  if (begin >= end) return;
   const int inner = list.n - 1;
   std::array<std::int64_t, kMaxDims> index{};
   std::int64_t rest = begin, in = 0, out = 0;
