@@ -106,8 +106,8 @@ Tensor from_rows(const Rows& rows, const TensorOptions& options) {
 /// 0-dimensional.
 Tensor tensor(Scalar value);
 Tensor tensor(Scalar value, const TensorOptions& options);
-/// tensor({1, 2, 3}) is int64, tensor({1.5, 2}) does not compile (mixed types), tensor({1.5, 2.0})
-/// is float32, tensor({true}) is bool; options decide otherwise.
+/// tensor({1, 2, 3}) is int64, tensor({1.5, 2}) float32, tensor({true}) bool; options decide
+/// otherwise.
 template <class T>
 Tensor tensor(std::initializer_list<T> values,
               const TensorOptions& options = {.dtype = detail::literal_dtype<T>}) {
@@ -128,6 +128,15 @@ template <class T>
 Tensor tensor(const std::vector<std::vector<T>>& rows,
               const TensorOptions& options = {.dtype = detail::literal_dtype<T>}) {
   return detail::from_rows<T>(rows, options);
+}
+
+// Numbers of several types.
+inline Tensor tensor(std::initializer_list<double> values, const TensorOptions& options = {}) {
+  return detail::from_values<double>(values, options);
+}
+inline Tensor tensor(std::initializer_list<std::initializer_list<double>> rows,
+                     const TensorOptions& options = {}) {
+  return detail::from_rows<double>(rows, options);
 }
 
 }  // namespace ferrite

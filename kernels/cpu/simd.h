@@ -109,9 +109,14 @@ P log(const P& x) {
 template <class P>
 P exp(const P& x) {
   if constexpr (ei::packet_traits<Lane<P>>::HasExp) {
-    // Eigen stops at the smallest normal number; below that the result is 0.
-    const P low = all<P>(sizeof(Lane<P>) == 4 ? -87.33654 : -708.39641853226408);
-    return select(less(x, low), all<P>(0), ei::pexp(x));
+    // Eigen ends half a power of two too early at the top; below the smallest normal number the
+    // result is 0.
+    constexpr bool kSingle = sizeof(Lane<P>) == 4;
+    const P low = all<P>(kSingle ? -87.33654 : -708.39641853226408);
+    const P large = less(all<P>(kSingle ? 80 : 700), x);
+    const P factor = select(large, all<P>(6.235149080811617e27), all<P>(1));  // exp(64)
+    const P y = ei::pexp(select(large, x - all<P>(64), x)) * factor;
+    return select(less(x, low), all<P>(0), y);
   } else {
     return lanewise(x, [](Lane<P> lane) { return std::exp(lane); });
   }
