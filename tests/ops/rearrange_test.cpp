@@ -1,0 +1,159 @@
+#include "ops/rearrange.h"
+
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <map>
+
+#include "autograd/gradcheck.h"
+#include "ops/arithmetic.h"
+#include "ops/creation.h"
+#include "ops/reduce.h"
+#include "ops/views.h"
+#include "tests/support/close.h"
+#include "tests/support/golden.h"
+
+using namespace ferrite;
+using namespace ferrite::test;
+
+namespace {
+
+using Function = std::function<Tensor(const Tensor&)>;
+
+std::map<std::string, Function> all_functions() {
+  std::map<std::string, Function> f{
+      {"pad",
+       [](const Tensor& x) {
+         return pad(x, {1, 2, 0, 3}, PadMode::constant, 7.0);
+       }},
+      {"pad_crop",
+       [](const Tensor& x) {
+         return pad(x, {-1, 2, 1, -2, 0, 1});
+       }},
+      {"pad_reflect",
+       [](const Tensor& x) {
+         return pad(x, {4, 2, 3, 1}, PadMode::reflect);
+       }},
+      {"pad_replicate",
+       [](const Tensor& x) {
+         return pad(x, {6, 2, 0, 1}, PadMode::replicate);
+       }},
+      {"pad_circular",
+       [](const Tensor& x) {
+         return pad(x, {5, 2}, PadMode::circular);
+       }},
+      {"flip",
+       [](const Tensor& x) {
+         return flip(x, {0, 2});
+       }},
+      {"roll",
+       [](const Tensor& x) {
+         return roll(x, {1, -2}, {0, 2});
+       }},
+      {"roll_flat", [](const Tensor& x) { return roll(x, {7}); }},
+  };
+  for (int d : {-4, -1, 0, 2, 9}) {
+    f["tril" + std::to_string(d)] = [d](const Tensor& x) { return tril(x, d); };
+    f["triu" + std::to_string(d)] = [d](const Tensor& x) { return triu(x, d); };
+  }
+  return f;
+}
+
+}  // namespace
+
+TEST_CASE("padding, flips, rolls, triangles and their gradients are PyTorch's") {
+  const Golden golden("index");
+  for (const auto& [name, function] : all_functions()) {
+    CAPTURE(name);
+    const Tensor x = golden.get("input", "x").clone();
+    x.set_requires_grad();
+    const Tensor y = function(x);
+    check_equal(y.detach(), golden.get(name, "out"));
+    const Tensor weight = linspace(-1, 2, y.numel(), {.dtype = kFloat64}).reshape(y.shape());
+    sum(y * weight).backward();
+    check_close(x.grad(), golden.get(name, "grad0"), 1e-12, 1e-14);
+  }
+}
+
+TEST_CASE("gradients by finite differences, to the second order") {
+  for (const auto& [name, function] : all_functions()) {
+    CAPTURE(name);
+    const Tensor x = randn({2, 4, 5}, {.dtype = kFloat64});
+    x.set_requires_grad();
+    CHECK(autograd::gradcheck(
+        [&f = function](const std::vector<Tensor>& in) {
+          const Tensor y = f(in[0]);
+          return y * y;
+        },
+        {x}, {.second_order = true}));
+  }
+}
+
+TEST_CASE("strided and channels-last inputs, every element type") {
+  const Tensor x = randint(100, {3, 4, 5});
+  for (const auto& [name, function] : all_functions()) {
+    CAPTURE(name);
+    const Tensor expected = function(x);
+    check_equal(function(x.transpose(0, 2).clone().transpose(0, 2)), expected);
+    for (DType dtype : {kFloat32, kFloat16, kBFloat16, kFloat64, kInt32, kUInt8})
+      check_close(function(x.to(dtype)), expected, 0);
+    check_close(function(x.to(kBool)), function(x.to(kBool).to(kInt64)), name == "pad" ? 10 : 0);
+  }
+  const Tensor nhwc = randn({2, 3, 4, 5}).to(kChannelsLast);
+  CHECK(pad(nhwc, {1, 1, 1, 1}).is_contiguous(kChannelsLast));
+  CHECK(flip(nhwc, {3}).is_contiguous(kChannelsLast));
+  check_equal(pad(nhwc, {1, 1, 1, 1}), pad(nhwc.contiguous(), {1, 1, 1, 1}));
+  check_equal(flip(nhwc, {1, 3}), flip(nhwc.contiguous(), {1, 3}));
+}
+
+TEST_CASE("large inputs") {
+  const std::int64_t n = 100003;
+  const Tensor x = arange(n);
+  const auto backwards = flip(x, {0}).to_vector<std::int64_t>();
+  const auto rolled = roll(x, {-5}).to_vector<std::int64_t>();
+  const auto padded = pad(x, {2, 3}, PadMode::reflect).to_vector<std::int64_t>();
+  bool right = padded[0] == 2 && padded.back() == n - 4;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    right = right && backwards[at] == n - 1 - i && rolled[at] == (i + 5) % n && padded[at + 2] == i;
+  }
+  CHECK(right);
+  const Tensor low = tril(ones({513, 301}), 3);
+  double expected = 0;
+  for (int r = 0; r < 513; ++r) expected += std::min(301, r + 4);
+  CHECK(sum(low).item<double>() == expected);
+}
+
+TEST_CASE("empty and small tensors") {
+  CHECK(pad(zeros({0, 2}), {0, 0, 1, 1}, PadMode::constant, 4).to_vector<double>() ==
+        std::vector<double>(4, 4));
+  CHECK(pad(zeros({2, 2}), {-1, -1}).shape() == Shape{2, 0});
+  CHECK(pad(tensor(3), {}).shape() == Shape{});
+  const Tensor x = arange(3);
+  CHECK_FALSE(pad(x, {}, PadMode::reflect).shares_storage(x));
+  CHECK(flip(tensor(3), {0}).item<int>() == 3);
+  CHECK(flip(zeros({0, 2}), {0, 1}).shape() == Shape{0, 2});
+  CHECK(roll(zeros({0, 2}), {1}, {0}).shape() == Shape{0, 2});
+  CHECK(roll(tensor(3), {2}).item<int>() == 3);
+  CHECK(tril(zeros({0, 3})).shape() == Shape{0, 3});
+  CHECK(triu(zeros({2, 0})).shape() == Shape{2, 0});
+  CHECK(flip(tensor({7}).expand({3}), {0}).to_vector<double>() == std::vector<double>{7, 7, 7});
+}
+
+TEST_CASE("errors") {
+  const Tensor x = zeros({2, 3});
+  CHECK_THROWS_AS(pad(x, {1}), ValueError);
+  CHECK_THROWS_AS(pad(x, {1, 1, 1, 1, 1, 1}), ShapeError);
+  CHECK_THROWS_AS(pad(x, {-2, -2}), ShapeError);
+  CHECK_THROWS_AS(pad(x, {3, 0}, PadMode::reflect), ValueError);
+  CHECK_THROWS_AS(pad(x, {-1, 0}, PadMode::replicate), ValueError);
+  CHECK_THROWS_AS(pad(x, {0, 4}, PadMode::circular), ValueError);
+  CHECK_THROWS_AS(pad(zeros({0}), {1, 1}, PadMode::replicate), ValueError);
+  CHECK_THROWS_AS(flip(x, {2}), IndexError);
+  CHECK_THROWS_AS(flip(x, {0, -2}), ValueError);
+  CHECK_THROWS_AS(roll(x, {1, 2}), ValueError);
+  CHECK_THROWS_AS(roll(x, {1}, {0, 1}), ValueError);
+  CHECK_THROWS_AS(roll(x, {1}, {2}), IndexError);
+  CHECK_THROWS_AS(tril(zeros({3})), ShapeError);
+  CHECK_THROWS_AS(triu(Tensor()), ShapeError);
+}
