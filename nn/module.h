@@ -190,6 +190,9 @@ class Cloneable : public Base {
   using Base::Base;
 
   template <class... Inputs>
+  requires requires(Derived& module, Inputs&&... inputs) {
+    module.forward(std::forward<Inputs>(inputs)...);
+  }
   decltype(auto) operator()(Inputs&&... inputs) {
     return static_cast<Derived&>(*this).forward(std::forward<Inputs>(inputs)...);
   }

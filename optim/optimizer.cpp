@@ -78,6 +78,21 @@ std::vector<Tensor> Optimizer::parameters() const {
   return all;
 }
 
+void Optimizer::replace_parameters(const std::function<Tensor(const Tensor&)>& f) {
+  std::vector<std::vector<Tensor>> replaced;
+  for (const Group& g : groups_) {
+    replaced.emplace_back();
+    for (const Tensor& p : g.parameters) {
+      replaced.back().push_back(f(p));
+      const Tensor& q = replaced.back().back();
+      FERRITE_CHECK(q.defined() && q.shape() == p.shape() && is_floating(q.dtype()) && q.is_leaf(),
+                    ShapeError, name_, "{} cannot take the place of {}", q.describe(),
+                    p.describe());
+    }
+  }
+  for (std::size_t g = 0; g < groups_.size(); ++g) groups_[g].parameters = std::move(replaced[g]);
+}
+
 double Optimizer::lr(std::size_t group) const {
   return *std::get<double*>(fields_of(group)[0].value);
 }

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -38,6 +39,10 @@ class Optimizer {
   const std::vector<Tensor>& parameters(std::size_t group) const;
   /// Those of all groups.
   std::vector<Tensor> parameters() const;
+  /// Puts f(p) in the place of each parameter p, as mixed precision does with master copies.
+  /// ShapeError unless the shape is that of p. The state stays, and takes the new dtype and device
+  /// with the next step.
+  void replace_parameters(const std::function<Tensor(const Tensor&)>& f);
 
   double lr(std::size_t group = 0) const;
   /// Of every group, or of one; ValueError below 0.

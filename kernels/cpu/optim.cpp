@@ -59,12 +59,13 @@ class Gradient {
            double factor, double weight_decay) {
     const T* grad = static_cast<const T*>(t.grad) + at;
     const auto f = static_cast<Compute<T>>(factor), decay = static_cast<Compute<T>>(weight_decay);
-    if (f == 1)
-      for (std::int64_t i = 0; i < n; ++i) values_[i] = grad[i];
-    else
+    if (decay != 0) {
+#pragma GCC ivdep
+      for (std::int64_t i = 0; i < n; ++i) values_[i] = f * grad[i] + decay * param[i];
+    } else {
+#pragma GCC ivdep
       for (std::int64_t i = 0; i < n; ++i) values_[i] = f * grad[i];
-    if (decay != 0)
-      for (std::int64_t i = 0; i < n; ++i) values_[i] += decay * param[i];
+    }
   }
   operator Compute<T>*() { return values_; }
 
@@ -117,14 +118,18 @@ void sgd(const OptimBatch& batch, const SgdArgs& args) {
       Gradient<T> gradient(t, at, n, p, factor, args.weight_decay);
       C* g = gradient;
       if (C* buffer = state) {
-        if (*t.step == 1)
+        if (*t.step == 1) {
           std::copy_n(g, n, buffer);
-        else
+        } else {
+#pragma GCC ivdep
           for (std::int64_t i = 0; i < n; ++i) buffer[i] = momentum * buffer[i] + take * g[i];
-        if (args.nesterov)
+        }
+        if (args.nesterov) {
+#pragma GCC ivdep
           for (std::int64_t i = 0; i < n; ++i) g[i] += momentum * buffer[i];
-        else
+        } else {
           g = buffer;
+        }
       }
 #pragma GCC ivdep
       for (std::int64_t i = 0; i < n; ++i) p[i] -= lr * g[i];

@@ -339,6 +339,24 @@ TEST_CASE("parameters moved after the first step") {
   for (std::size_t i = 0; i < 2; ++i) check_equal(moved.params[i], stayed.params[i]);
 }
 
+TEST_CASE("master copies take the place of parameters") {
+  const Make make_adam = make<optim::Adam>(optim::AdamOptions{.lr = 0.1});
+  Run run(make_adam), stayed(make_adam, {}, kFloat64);
+  run.step(0);
+  stayed.step(0);
+  std::size_t i = 0;
+  run.optimizer->replace_parameters([&](const Tensor& p) {
+    return run.params[i++] = parameter(p.detach().to(kFloat32).clone());
+  });
+  run.steps(1, 4);
+  stayed.steps(1, 4);
+  CHECK(run.optimizer->state_dict().at("state.0.exp_avg").dtype() == kFloat32);
+  for (i = 0; i < 2; ++i) check_close(run.params[i], stayed.params[i], 1e-5, 1e-6);
+  CHECK_THROWS_AS(run.optimizer->replace_parameters([](const Tensor&) { return ones({7}); }),
+                  ShapeError);
+  CHECK(run.optimizer->parameters()[0].is_same(run.params[0]));
+}
+
 TEST_CASE("bad arguments") {
   const Tensor p = parameter(ones({2}));
   CHECK_THROWS_AS(optim::SGD({p}, {.lr = -1}), ValueError);
