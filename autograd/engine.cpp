@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <deque>
 #include <exception>
-#include <map>
 #include <mutex>
 #include <thread>
 #include <unordered_map>
@@ -12,6 +10,7 @@
 #include "autograd/grad_mode.h"
 #include "autograd/meta.h"
 #include "autograd/record.h"
+#include "autograd/state_map.h"
 #include "kernels/copy.h"
 #include "kernels/elementwise.h"
 
@@ -63,74 +62,6 @@ void add_to(Tensor& total, Tensor grad) {
     total = sum(total, grad);
   }
 }
-
-/// What is known of a node or leaf during one pass.
-struct State {
-  Node* node = nullptr;  // null for leaves
-  Tensor leaf;
-  std::uint32_t waiting = 0;  // edges that have not delivered yet
-  // In grad(): whether something that was asked for lies beyond, or is this.
-  bool needed = true, captured = false, seen = false;
-  Stream stream;    // where its gradient is accumulated
-  Gradients grads;  // one an output
-
-  bool wants_gradient() const { return needed || captured; }
-};
-
-const void* key_of(const Edge& edge) {
-  return edge.node ? static_cast<const void*>(edge.node.get()) : edge.leaf.impl();
-}
-
-/// Open addressing from node or leaf to its State; States stay where they are.
-class StateMap {
- public:
-  StateMap() : slots_(64) {}
-
-  State* find(const void* key) {
-    for (std::size_t i = hash(key);; ++i) {
-      Slot& slot = slots_[i & (slots_.size() - 1)];
-      if (!slot.key || slot.key == key) return slot.key ? slot.state : nullptr;
-    }
-  }
-  /// The state of `key`, and whether it is new.
-  std::pair<State*, bool> insert(const void* key) {
-    for (std::size_t i = hash(key);; ++i) {
-      Slot& slot = slots_[i & (slots_.size() - 1)];
-      if (slot.key == key) return {slot.state, false};
-      if (slot.key) continue;
-      if (2 * (states_.size() + 1) > slots_.size()) {
-        grow();
-        return insert(key);
-      }
-      slot = {key, &states_.emplace_back()};
-      return {slot.state, true};
-    }
-  }
-  std::deque<State>& states() { return states_; }
-
- private:
-  struct Slot {
-    const void* key = nullptr;
-    State* state = nullptr;
-  };
-
-  static std::size_t hash(const void* key) {
-    return (reinterpret_cast<std::uintptr_t>(key) * 0x9E3779B97F4A7C15u) >> 20;
-  }
-  void grow() {
-    std::vector<Slot> old = std::move(slots_);
-    slots_.assign(old.size() * 2, {});
-    for (const Slot& slot : old) {
-      if (!slot.key) continue;
-      std::size_t i = hash(slot.key);
-      while (slots_[i & (slots_.size() - 1)].key) ++i;
-      slots_[i & (slots_.size() - 1)] = slot;
-    }
-  }
-
-  std::vector<Slot> slots_;
-  std::deque<State> states_;
-};
 
 /// One backward pass.
 class Pass {

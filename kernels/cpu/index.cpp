@@ -199,6 +199,26 @@ void index_select(const char* op, const View& out, const View& x, const View& in
 
 namespace {
 
+/// Chooses by bits, which becomes vector code where a conditional expression does not.
+template <class Word>
+void fill_words(const View& out, const View& x, const View& mask, Word word) {
+  Word* o = out.as<Word>();
+  const Word* from = x.as<Word>();
+  const std::uint8_t* m = mask.as<std::uint8_t>();
+  for_each_run<3>({&out, &x, &mask}, [=](const auto& at, const auto& step, std::int64_t n) {
+    const auto one = [&](std::int64_t io, std::int64_t ix, std::int64_t im) {
+      const Word keep = static_cast<Word>(static_cast<Word>(m[at[2] + im] != 0) - 1);
+      o[at[0] + io] = static_cast<Word>((from[at[1] + ix] & keep) | (word & ~keep));
+    };
+    if (step[0] == 1 && step[1] == 1 && step[2] == 1) {
+#pragma GCC ivdep
+      for (std::int64_t i = 0; i < n; ++i) one(i, i, i);
+    } else {
+      for (std::int64_t i = 0; i < n; ++i) one(i * step[0], i * step[1], i * step[2]);
+    }
+  });
+}
+
 template <class T, class S>
 void add_slices(const View& out, const View& index, const View& source, int dim, T alpha,
                 RangeCheck& check) {
@@ -257,8 +277,7 @@ void masked_fill(const View& out, const View& x, const View& mask, Scalar value)
       if constexpr (sizeof(Word) == sizeof(T)) {
         Word word;
         std::memcpy(&word, &v, sizeof word);
-        map<Word, Word, std::uint8_t>(out, x, mask,
-                                      [word](Word old, std::uint8_t m) { return m ? word : old; });
+        fill_words<Word>(out, x, mask, word);
       }
     });
   });
@@ -279,14 +298,20 @@ void count_nonzero(const View& out, const View& x) {
 }
 
 void nonzero(const View& out, const View& x) {
+  if (x.numel == 0) return;
+  const int last = x.ndim - 1;
+  const std::int64_t count = last >= 0 ? x.sizes[last] : 1, step = last >= 0 ? x.strides[last] : 0;
   std::int64_t* o = out.as<std::int64_t>();
   dispatch_all(x.dtype, "nonzero", [&]<class T>() {
     Shape index = Shape::filled(x.ndim, 0);
     const T* p = x.as<T>();
-    for (std::int64_t i = 0; i < x.numel; ++i) {
-      if (static_cast<Compute<T>>(*p) != Compute<T>(0))
-        o = std::copy(index.begin(), index.end(), o);
-      for (int d = x.ndim - 1; d >= 0; --d) {
+    for (std::int64_t row = 0; row < x.numel / count; ++row) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        if (static_cast<Compute<T>>(p[i * step]) == Compute<T>(0)) continue;
+        for (int d = 0; d < last; ++d) *o++ = index[d];
+        if (last >= 0) *o++ = i;
+      }
+      for (int d = last - 1; d >= 0; --d) {
         p += x.strides[d];
         if (++index[d] < x.sizes[d]) break;
         p -= x.strides[d] * x.sizes[d];
