@@ -1,6 +1,7 @@
 // Normalisation. Statistics and weights are float32 beside 16-bit inputs (weights may be of the
-// input's type too) and of the input's type otherwise; results have the input's type and memory
-// format.
+// input's type too) and of the input's type otherwise. Results have the input's type; batch_norm
+// keeps its memory format too, the others give contiguous tensors. Gradients are once
+// differentiable, but for group_norm's weight and bias.
 #pragma once
 
 #include "core/tensor.h"

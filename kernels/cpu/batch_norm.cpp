@@ -1,0 +1,229 @@
+#include <cmath>
+
+#include "kernels/cpu/channel_loops.h"
+#include "kernels/cpu/norm.h"
+
+namespace ferrite::kernels::cpu {
+
+namespace {
+
+std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+/// The number of values a channel, which may have been computed on the device.
+double count_of(const View& count, std::int64_t n) {
+  if (!count.data) return static_cast<double>(n);
+  return count.dtype == kFloat64 ? *count.as<double>() : static_cast<double>(*count.as<float>());
+}
+
+/// A channel parameter as lanes need it: `otherwise` where it is absent.
+template <class S>
+std::vector<S> values_of(const View& param, std::int64_t channels, S otherwise) {
+  if (!param.data) return std::vector<S>(index(channels), otherwise);
+  return std::vector<S>(param.as<S>(), param.as<S>() + channels);
+}
+
+/// Mean and M2 of parts with `size(p)`, mean(p) and m2(p).
+struct Moments {
+  double count = 0, mean = 0, m2 = 0;
+
+  template <class Size, class Mean, class M2>
+  Moments(std::int64_t parts, Size&& size, Mean&& part_mean, M2&& part_m2) {
+    for (std::int64_t p = 0; p < parts; ++p) {
+      count += size(p);
+      mean += size(p) * part_mean(p);
+    }
+    if (count == 0) {
+      mean = 0;
+      return;
+    }
+    mean /= count;
+    for (std::int64_t p = 0; p < parts; ++p) {
+      const double d = part_mean(p) - mean;
+      m2 += (size(p) > 0 ? part_m2(p) : 0) + size(p) * d * d;
+    }
+  }
+};
+
+}  // namespace
+
+void channel_stats(const ChannelLayout& layout, const View& mean, const View& m2, const View& in) {
+  dispatch_floating(in.dtype, "batch_norm", [&]<class T>() {
+    using S = Compute<T>;
+    const T* x = in.as<T>();
+    ChannelPieces pieces(layout, 2);
+    pieces.compute<S>([&](const auto& part, auto&& put) {
+      const auto n = part.count();
+      const auto m = part.template sums<1>([&](auto width, std::int64_t at, auto& sums) {
+        sums[0] += load<width>(x + at);
+      })[0] / n;
+      // The second sum corrects the first one's rounding (Chan, Golub and LeVeque 1983).
+      const auto d = part.template sums<2>([&](auto width, std::int64_t at, auto& sums) {
+        const auto v = load<width>(x + at) - m;
+        sums[0] += v;
+        sums[1] += v * v;
+      });
+      put(0, m + d[0] / n);
+      put(1, d[1] - d[0] * d[0] / n);
+    });
+    for (std::int64_t c = 0; c < layout.channels; ++c) {
+      const Moments all(
+          pieces.pieces(), [&](std::int64_t p) { return static_cast<double>(pieces.size(p)); },
+          [&](std::int64_t p) { return pieces.get(0, p, c); },
+          [&](std::int64_t p) { return pieces.get(1, p, c); });
+      mean.as<S>()[c] = static_cast<S>(all.mean);
+      m2.as<S>()[c] = static_cast<S>(all.m2);
+    }
+  });
+}
+
+void combine_stats(const View& mean, const View& m2, const View& count, const View& means,
+                   const View& m2s, const View& counts) {
+  dispatch_types<float, double>(mean.dtype, "batch_norm", [&]<class S>() {
+    const std::int64_t channels = mean.numel, parts = counts.numel;
+    const S* n = counts.as<S>();
+    double total = 0;
+    for (std::int64_t p = 0; p < parts; ++p) total += static_cast<double>(n[p]);
+    *count.as<S>() = static_cast<S>(total);
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const auto of = [&](const View& v, std::int64_t p) {
+        return static_cast<double>(v.as<S>()[p * channels + c]);
+      };
+      const Moments all(
+          parts, [&](std::int64_t p) { return static_cast<double>(n[p]); },
+          [&](std::int64_t p) { return n[p] > 0 ? of(means, p) : 0; },
+          [&](std::int64_t p) { return of(m2s, p); });
+      mean.as<S>()[c] = static_cast<S>(all.mean);
+      m2.as<S>()[c] = static_cast<S>(all.m2);
+    }
+  });
+}
+
+void batch_norm_finish(const View& invstd, const View& running_mean, const View& running_var,
+                       const View& mean, const View& m2, const View& count, std::int64_t n,
+                       double momentum, double eps) {
+  const double values = count_of(count, n);
+  dispatch_types<float, double>(mean.dtype, "batch_norm", [&]<class S>() {
+    for (std::int64_t c = 0; c < mean.numel; ++c) {
+      const double var = values > 0 ? static_cast<double>(m2.as<S>()[c]) / values : 0;
+      invstd.as<S>()[c] = static_cast<S>(1 / std::sqrt(var + eps));
+    }
+    if (!running_mean.data || values == 0) return;
+    dispatch_floating(running_mean.dtype, "batch_norm", [&]<class R>() {
+      const auto move = [&](const View& running, std::int64_t c, double to) {
+        R& r = running.as<R>()[c * running.strides[0]];
+        r = static_cast<R>(static_cast<Compute<R>>(
+            (1 - momentum) * static_cast<double>(static_cast<Compute<R>>(r)) + momentum * to));
+      };
+      for (std::int64_t c = 0; c < mean.numel; ++c) {
+        move(running_mean, c, static_cast<double>(mean.as<S>()[c]));
+        move(running_var, c, static_cast<double>(m2.as<S>()[c]) / (values - 1));
+      }
+    });
+  });
+}
+
+void inverse_std(const View& invstd, const View& var, double eps) {
+  dispatch_types<float, double>(var.dtype, "batch_norm", [&]<class S>() {
+    for (std::int64_t c = 0; c < var.numel; ++c)
+      invstd.as<S>()[c] = static_cast<S>(1 / std::sqrt(static_cast<double>(var.as<S>()[c]) + eps));
+  });
+}
+
+void batch_norm_apply(const ChannelLayout& layout, const View& out, const View& in,
+                      const View& mean, const View& invstd, const View& weight, const View& bias) {
+  dispatch_floating(in.dtype, "batch_norm", [&]<class T>() {
+    using S = Compute<T>;
+    const T* x = in.as<T>();
+    T* y = out.as<T>();
+    const S* means = mean.as<S>();
+    std::vector<S> scales = values_of<S>(weight, layout.channels, 1);
+    for (std::size_t c = 0; c < scales.size(); ++c) scales[c] *= invstd.as<S>()[c];
+    const std::vector<S> shifts = values_of<S>(bias, layout.channels, 0);
+    for_each_channel_run<S>(layout, [&](auto&& param, auto&& loop) {
+      // Subtracted first: a mean far from zero must not cancel against the bias.
+      const auto m = param(means), scale = param(scales.data()), shift = param(shifts.data());
+      loop([&](auto width, std::int64_t at) {
+        store<width>(y + at, (load<width>(x + at) - m) * scale + shift);
+      });
+    });
+  });
+}
+
+void batch_norm_backward_reduce(const ChannelLayout& layout, const View& sum_dy,
+                                const View& sum_dy_xhat, const View& dy, const View& in,
+                                const View& mean, const View& invstd) {
+  dispatch_floating(dy.dtype, "batch_norm", [&]<class T>() {
+    using S = Compute<T>;
+    const T* g = dy.as<T>();
+    const T* x = in.as<T>();
+    const S* means = mean.as<S>();
+    ChannelPieces pieces(layout, 2);
+    pieces.compute<S>([&](const auto& part, auto&& put) {
+      if (!sum_dy_xhat.data) {
+        put(0, part.template sums<1>([&](auto width, std::int64_t at, auto& sums) {
+          sums[0] += load<width>(g + at);
+        })[0]);
+        return;
+      }
+      const auto m = part.param(means);
+      const auto s = part.template sums<2>([&](auto width, std::int64_t at, auto& sums) {
+        const auto d = load<width>(g + at);
+        sums[0] += d;
+        sums[1] += d * (load<width>(x + at) - m);
+      });
+      put(0, s[0]);
+      put(1, s[1]);
+    });
+    for (std::int64_t c = 0; c < layout.channels; ++c) {
+      double sums[2] = {};
+      for (std::int64_t p = 0; p < pieces.pieces(); ++p)
+        for (int k = 0; k < 2; ++k) sums[k] += pieces.get(k, p, c);
+      if (sum_dy.data) sum_dy.as<S>()[c] = static_cast<S>(sums[0]);
+      if (sum_dy_xhat.data)
+        sum_dy_xhat.as<S>()[c] = static_cast<S>(sums[1] * static_cast<double>(invstd.as<S>()[c]));
+    }
+  });
+}
+
+void batch_norm_backward_apply(const ChannelLayout& layout, const View& dx, const View& dy,
+                               const View& in, const View& mean, const View& invstd,
+                               const View& weight, const View& sum_dy, const View& sum_dy_xhat,
+                               const View& count, std::int64_t n) {
+  dispatch_floating(dy.dtype, "batch_norm", [&]<class T>() {
+    using S = Compute<T>;
+    const T* g = dy.as<T>();
+    const T* x = in.as<T>();
+    T* out = dx.as<T>();
+    const S* means = mean.as<S>();
+    // dx = scale * dy - shift - slope * (x - mean)
+    std::vector<S> scales = values_of<S>(weight, layout.channels, 1);
+    for (std::size_t c = 0; c < scales.size(); ++c) scales[c] *= invstd.as<S>()[c];
+    if (!sum_dy.data) {
+      for_each_channel_run<S>(layout, [&](auto&& param, auto&& loop) {
+        const auto scale = param(scales.data());
+        loop([&](auto width, std::int64_t at) {
+          store<width>(out + at, load<width>(g + at) * scale);
+        });
+      });
+      return;
+    }
+    const double values = count_of(count, n);
+    std::vector<S> shifts(scales.size()), slopes(scales.size());
+    for (std::size_t c = 0; c < scales.size(); ++c) {
+      const double scale = static_cast<double>(scales[c]) / values;
+      shifts[c] = static_cast<S>(scale * static_cast<double>(sum_dy.as<S>()[c]));
+      slopes[c] = static_cast<S>(scale * static_cast<double>(sum_dy_xhat.as<S>()[c]) *
+                                 static_cast<double>(invstd.as<S>()[c]));
+    }
+    for_each_channel_run<S>(layout, [&](auto&& param, auto&& loop) {
+      const auto m = param(means), scale = param(scales.data());
+      const auto shift = param(shifts.data()), slope = param(slopes.data());
+      loop([&](auto width, std::int64_t at) {
+        store<width>(out + at,
+                     load<width>(g + at) * scale - shift - (load<width>(x + at) - m) * slope);
+      });
+    });
+  });
+}
+
+}  // namespace ferrite::kernels::cpu

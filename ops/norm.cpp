@@ -1,0 +1,294 @@
+#include "ops/norm.h"
+
+#include "autograd/record.h"
+#include "kernels/norm.h"
+#include "ops/arithmetic.h"
+
+namespace ferrite {
+
+using autograd::Gradients;
+using autograd::Needs;
+using autograd::once_differentiable;
+using autograd::record;
+using autograd::recording;
+using autograd::Saved;
+using kernels::ChannelLayout;
+using kernels::View;
+
+namespace {
+
+/// What statistics and parameters of an input are computed in.
+DType statistics_dtype(DType input) { return input == kFloat64 ? kFloat64 : kFloat32; }
+
+void check_input(const Tensor& input, const char* op) {
+  FERRITE_CHECK(input.defined(), ValueError, op, "input is undefined");
+  FERRITE_CHECK(is_floating(input.dtype()), DTypeError, op,
+                "works on floating types, got {}; convert it with to()", input.describe());
+}
+
+void check_eps(double eps, const char* op) {
+  FERRITE_CHECK(eps >= 0, ValueError, op, "eps must be 0 or more, got {}", eps);
+}
+
+/// `t` may be undefined.
+void check_parameter(const Tensor& t, const Shape& shape, const Tensor& input, const char* name,
+                     const char* op) {
+  if (!t.defined()) return;
+  FERRITE_CHECK(t.shape() == shape, ShapeError, op, "{} is {}, expected shape {} for input {}",
+                name, t.describe(), shape, input.describe());
+  FERRITE_CHECK(t.device() == input.device(), DeviceError, op, "{} is on {}, input on {}", name,
+                t.device(), input.device());
+  FERRITE_CHECK(t.dtype() == input.dtype() || t.dtype() == statistics_dtype(input.dtype()),
+                DTypeError, op, "{} is {}, expected {} for an input of {}", name, t.dtype(),
+                statistics_dtype(input.dtype()), input.dtype());
+}
+
+/// A parameter or gradient as kernels take it, off the tape; itself where nothing changes.
+Tensor dense(const Tensor& t, DType dtype, MemoryFormat format = kContiguous) {
+  if (!t.defined() || (t.dtype() == dtype && t.is_contiguous(format))) return t;
+  return no_grad([&] { return t.to(dtype).contiguous(format); });
+}
+
+View optional(const Tensor& t) { return t.defined() ? View(t) : View(); }
+
+/// A gradient computed with the statistics, in its parameter's dtype.
+Tensor as_dtype(const Tensor& grad, DType dtype) {
+  return grad.defined() && grad.dtype() != dtype ? grad.to(dtype) : grad;
+}
+
+}  // namespace
+
+// ---- Batch norm
+
+namespace {
+
+struct Channels {
+  ChannelLayout layout;
+  MemoryFormat format;
+};
+
+Channels channels_of(const Tensor& input) {
+  const Shape& s = input.shape();
+  std::int64_t inner = 1;
+  for (int d = 2; d < s.size(); ++d) inner *= s[d];
+  if (input.suggest_memory_format() == kChannelsLast)
+    return {{.outer = s[0] * inner, .channels = s[1], .inner = 1}, kChannelsLast};
+  return {{.outer = s[0], .channels = s[1], .inner = inner}, kContiguous};
+}
+
+void check_batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
+                      const Tensor& weight, const Tensor& bias, bool training, double eps) {
+  constexpr const char* op = "batch_norm";
+  check_input(input, op);
+  check_eps(eps, op);
+  FERRITE_CHECK(input.dim() >= 2, ShapeError, op,
+                "expects an input of [N, C], [N, C, L] or [N, C, H, W], got {}", input.describe());
+  const Shape shape{input.size(1)};
+  check_parameter(weight, shape, input, "weight", op);
+  check_parameter(bias, shape, input, "bias", op);
+  check_parameter(running_mean, shape, input, "running_mean", op);
+  check_parameter(running_var, shape, input, "running_var", op);
+  FERRITE_CHECK(running_mean.defined() == running_var.defined(), ValueError, op,
+                "running_mean and running_var must both be there, or neither");
+  FERRITE_CHECK(!running_mean.defined() || running_mean.dtype() == running_var.dtype(), DTypeError,
+                op, "running_mean is {}, running_var {}", running_mean.dtype(),
+                running_var.dtype());
+  FERRITE_CHECK(training || running_mean.defined(), ValueError, op,
+                "needs running_mean and running_var unless training = true");
+}
+
+/// What is subtracted and multiplied with, of each channel.
+struct Statistics {
+  Tensor mean, invstd;
+};
+
+Statistics batch_statistics(const Tensor& x, const ChannelLayout& layout,
+                            const Tensor& running_mean, const Tensor& running_var, double momentum,
+                            double eps) {
+  FERRITE_CHECK(layout.count() != 1, ShapeError, "batch_norm",
+                "cannot train on a single value a channel, got {}; use a larger batch or eval mode",
+                x.describe());
+  const Stream stream = current_stream(x.device());
+  const TensorOptions options{.dtype = statistics_dtype(x.dtype()), .device = x.device()};
+  const Shape shape{layout.channels};
+  Statistics s{empty(shape, options), empty(shape, options)};
+  const Tensor m2 = empty(shape, options);
+  kernels::channel_stats(stream, layout, s.mean, m2, x);
+  kernels::batch_norm_finish(stream, s.invstd, optional(running_mean), optional(running_var),
+                             s.mean, m2, View(), layout.count(), momentum, eps);
+  if (running_mean.defined()) {
+    autograd::changed_inplace(running_mean, "batch_norm");
+    autograd::changed_inplace(running_var, "batch_norm");
+  }
+  return s;
+}
+
+Statistics running_statistics(const Tensor& x, const Tensor& running_mean,
+                              const Tensor& running_var, double eps) {
+  const DType dtype = statistics_dtype(x.dtype());
+  Statistics s{dense(running_mean.detach(), dtype), {}};
+  const Tensor var = dense(running_var, dtype);
+  s.invstd = empty(s.mean.shape(), {.dtype = dtype, .device = x.device()});
+  kernels::inverse_std(current_stream(x.device()), s.invstd, var, eps);
+  return s;
+}
+
+/// The gradients of input, weight and bias: one pass over the data for the sums, one for the input.
+Gradients batch_norm_backward(const Channels& channels, const Tensor& grad, const Tensor& x,
+                              const Tensor& weight, const Statistics& s, bool training,
+                              Needs needs) {
+  once_differentiable();
+  const ChannelLayout& layout = channels.layout;
+  const Stream stream = current_stream(x.device());
+  const Tensor dy = dense(grad, x.dtype(), channels.format);
+  const bool all_sums = training && needs[0];
+  Tensor dx, sum_dy, sum_dy_xhat;
+  if (all_sums || needs[2]) sum_dy = empty_like(s.mean);
+  if (all_sums || needs[1]) sum_dy_xhat = empty_like(s.mean);
+  if (sum_dy.defined() || sum_dy_xhat.defined())
+    kernels::batch_norm_backward_reduce(stream, layout, optional(sum_dy), optional(sum_dy_xhat), dy,
+                                        x, s.mean, s.invstd);
+  if (needs[0]) {
+    dx = empty_like(x);
+    kernels::batch_norm_backward_apply(stream, layout, dx, dy, x, s.mean, s.invstd,
+                                       optional(weight), training ? View(sum_dy) : View(),
+                                       training ? View(sum_dy_xhat) : View(), View(),
+                                       layout.count());
+  }
+  return {dx, needs[1] ? sum_dy_xhat : Tensor(), needs[2] ? sum_dy : Tensor()};
+}
+
+}  // namespace
+
+Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
+                  const Tensor& weight, const Tensor& bias, bool training, double momentum,
+                  double eps) {
+  check_batch_norm(input, running_mean, running_var, weight, bias, training, eps);
+  const Channels channels = channels_of(input);
+  const DType dtype = statistics_dtype(input.dtype());
+  const Tensor x = dense(input, input.dtype(), channels.format);
+  const Tensor w = dense(weight, dtype), b = dense(bias, dtype);
+  const Statistics s =
+      training ? batch_statistics(x, channels.layout, running_mean, running_var, momentum, eps)
+               : running_statistics(x, running_mean, running_var, eps);
+  Tensor out =
+      empty(input.shape(),
+            {.dtype = input.dtype(), .device = input.device(), .memory_format = channels.format});
+  kernels::batch_norm_apply(current_stream(x.device()), channels.layout, out, x, s.mean, s.invstd,
+                            optional(w), optional(b));
+  if (recording(input, weight, bias))
+    record(out, "batch_norm", {input, weight, bias},
+           [x = Saved(x), w = Saved(w), mean = Saved(s.mean), invstd = s.invstd, channels, training,
+            weight_dtype = weight.defined() ? weight.dtype() : dtype,
+            bias_dtype = bias.defined() ? bias.dtype() : dtype](const Tensor& grad,
+                                                                Needs needs) -> Gradients {
+             Gradients g = batch_norm_backward(channels, grad, x.get(), w.get(),
+                                               {mean.get(), invstd}, training, needs);
+             g[1] = as_dtype(g[1], weight_dtype);
+             g[2] = as_dtype(g[2], bias_dtype);
+             return g;
+           });
+  return out;
+}
+
+// ---- Layer norm
+
+namespace {
+
+/// Rows of `width` elements, with the statistics of each.
+struct Rows {
+  std::int64_t count, width;
+  Tensor mean, rstd;
+};
+
+Gradients layer_norm_backward(const Rows& rows, const Tensor& grad, const Tensor& x,
+                              const Tensor& weight, const Shape& normalized_shape, Needs needs) {
+  once_differentiable();
+  const Tensor dy = dense(grad, x.dtype());
+  const TensorOptions options{.dtype = rows.mean.dtype(), .device = x.device()};
+  Gradients g{needs[0] ? empty_like(x) : Tensor(),
+              needs[1] ? empty(normalized_shape, options) : Tensor(),
+              needs[2] ? empty(normalized_shape, options) : Tensor()};
+  kernels::layer_norm_backward(current_stream(x.device()), rows.count, rows.width, optional(g[0]),
+                               optional(g[1]), optional(g[2]), dy, x, rows.mean, rows.rstd,
+                               optional(weight));
+  return g;
+}
+
+}  // namespace
+
+Tensor layer_norm(const Tensor& input, const Shape& normalized_shape, const Tensor& weight,
+                  const Tensor& bias, double eps) {
+  constexpr const char* op = "layer_norm";
+  check_input(input, op);
+  check_eps(eps, op);
+  const int n = normalized_shape.size(), outer = input.dim() - n;
+  bool fits = n >= 1 && outer >= 0;
+  for (int d = 0; fits && d < n; ++d) fits = input.shape()[outer + d] == normalized_shape[d];
+  FERRITE_CHECK(fits, ShapeError, op, "input {} does not end in normalized_shape {}",
+                input.describe(), normalized_shape);
+  check_parameter(weight, normalized_shape, input, "weight", op);
+  check_parameter(bias, normalized_shape, input, "bias", op);
+
+  Rows rows{.count = 1, .width = normalized_shape.numel()};
+  for (int d = 0; d < outer; ++d) rows.count *= input.shape()[d];
+  FERRITE_CHECK(rows.width > 0, ShapeError, op, "normalized_shape {} has no elements",
+                normalized_shape);
+  const DType dtype = statistics_dtype(input.dtype());
+  const Tensor x = dense(input, input.dtype());
+  const Tensor w = dense(weight, dtype), b = dense(bias, dtype);
+  const TensorOptions options{.dtype = dtype, .device = input.device()};
+  rows.mean = empty({rows.count}, options);
+  rows.rstd = empty({rows.count}, options);
+  Tensor out = empty_like(x);
+  kernels::layer_norm(current_stream(x.device()), rows.count, rows.width, out, rows.mean, rows.rstd,
+                      x, optional(w), optional(b), eps);
+  if (recording(input, weight, bias))
+    record(out, op, {input, weight, bias},
+           [x = Saved(x), w = Saved(w), rows, normalized_shape,
+            weight_dtype = weight.defined() ? weight.dtype() : dtype,
+            bias_dtype = bias.defined() ? bias.dtype() : dtype](const Tensor& grad,
+                                                                Needs needs) -> Gradients {
+             Gradients g =
+                 layer_norm_backward(rows, grad, x.get(), w.get(), normalized_shape, needs);
+             g[1] = as_dtype(g[1], weight_dtype);
+             g[2] = as_dtype(g[2], bias_dtype);
+             return g;
+           });
+  return out;
+}
+
+// ---- Group norm: layer norm of each group, then each channel's weight and bias.
+
+Tensor group_norm(const Tensor& input, std::int64_t num_groups, const Tensor& weight,
+                  const Tensor& bias, double eps) {
+  constexpr const char* op = "group_norm";
+  check_input(input, op);
+  check_eps(eps, op);
+  FERRITE_CHECK(input.dim() >= 2, ShapeError, op, "expects an input of [N, C, *], got {}",
+                input.describe());
+  const std::int64_t channels = input.size(1);
+  FERRITE_CHECK(num_groups >= 1, ValueError, op, "num_groups must be 1 or more, got {}",
+                num_groups);
+  FERRITE_CHECK(channels > 0 && channels % num_groups == 0, ShapeError, op,
+                "{} channels cannot be cut into {} equal groups", channels, num_groups);
+  check_parameter(weight, {channels}, input, "weight", op);
+  check_parameter(bias, {channels}, input, "bias", op);
+  std::int64_t width = channels / num_groups;
+  for (int d = 2; d < input.dim(); ++d) width *= input.shape()[d];
+  FERRITE_CHECK(width > 0, ShapeError, op,
+                "expects an input that is empty in its batch at most, "
+                "got {}",
+                input.describe());
+
+  const Tensor groups = input.reshape({input.size(0) * num_groups, width});
+  Tensor out = layer_norm(groups, {width}, {}, {}, eps).view(input.shape());
+  Shape shape = Shape::filled(input.dim(), 1);
+  shape[1] = channels;
+  // Beside float32 parameters 16-bit values become float32 here, and go back at the end.
+  if (weight.defined()) out = out * weight.reshape(shape);
+  if (bias.defined()) out = out + bias.reshape(shape);
+  return out.dtype() == input.dtype() ? out : out.to(input.dtype());
+}
+
+}  // namespace ferrite
