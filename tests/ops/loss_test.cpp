@@ -1,0 +1,143 @@
+#include "ops/loss.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "autograd/gradcheck.h"
+#include "core/stream.h"
+#include "tests/ops/reduce_util.h"
+#include "tests/support/close.h"
+#include "tests/support/golden.h"
+
+using namespace ferrite;
+using namespace ferrite::test;
+using autograd::gradcheck;
+
+namespace {
+
+using Pairwise = std::function<Tensor(const Tensor&, const Tensor&)>;
+constexpr Reduction kReductions[] = {Reduction::mean, Reduction::sum, Reduction::none};
+const char* const kReductionNames[] = {"mean", "sum", "none"};
+
+/// Value and both gradients (the second where it was recorded), in float64 and float32.
+void check_golden(const Golden& golden, const std::string& name, const Tensor& a, const Tensor& b,
+                  const Pairwise& f) {
+  CAPTURE(name);
+  for (DType dtype : {kFloat64, kFloat32}) {
+    const double rtol = dtype == kFloat64 ? 1e-11 : 1e-5, atol = dtype == kFloat64 ? 1e-13 : 1e-6;
+    const Tensor x = a.to(dtype), y = b.to(dtype);
+    check_close(f(x, y), golden.get(name, "out"), rtol, atol);
+    check_close(weighted_gradient([&](const Tensor& t) { return f(t, y); }, x),
+                golden.get(name, "grad0"), rtol, atol);
+    if (golden.has(name, "grad1"))
+      check_close(weighted_gradient([&](const Tensor& t) { return f(x, t); }, y),
+                  golden.get(name, "grad1"), rtol, atol);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("losses of pairs against PyTorch") {
+  const Golden golden("loss");
+  const auto get = [&](const char* name) { return golden.get("pair", name); };
+  const Tensor a = get("a"), b = get("b"), p = get("p"), q = get("q"), logits = get("logits");
+  for (int i = 0; i < 3; ++i) {
+    const Reduction r = kReductions[i];
+    const std::string end = std::string("_") + kReductionNames[i];
+    check_golden(golden, "mse" + end, a, b, [&](auto& s, auto& t) { return mse_loss(s, t, r); });
+    check_golden(golden, "l1" + end, a, b, [&](auto& s, auto& t) { return l1_loss(s, t, r); });
+    check_golden(golden, "smooth" + end, a, b, [&](auto& s, auto& t) {
+      return smooth_l1_loss(s, t, {.reduction = r, .beta = 0.7});
+    });
+    check_golden(golden, "smooth0" + end, get("c"), b, [&](auto& s, auto& t) {
+      return smooth_l1_loss(s, t, {.reduction = r, .beta = 0});
+    });
+    check_golden(golden, "huber" + end, a, b, [&](auto& s, auto& t) {
+      return huber_loss(s, t, {.reduction = r, .delta = 1.3});
+    });
+    check_golden(golden, "bcel" + end, logits, q, [&](auto& s, auto& t) {
+      return binary_cross_entropy_with_logits(s, t,
+                                              {.weight = get("w").to(s.dtype()),
+                                               .reduction = r,
+                                               .pos_weight = get("pos_weight").to(s.dtype())});
+    });
+    check_golden(golden, "bcel_plain" + end, logits, q, [&](auto& s, auto& t) {
+      return binary_cross_entropy_with_logits(s, t, {.reduction = r});
+    });
+    check_golden(golden, "kl" + end, a, q,
+                 [&](auto& s, auto& t) { return kl_div(s, t, {.reduction = r}); });
+    check_golden(golden, "kl_log" + end, a, get("log_q"), [&](auto& s, auto& t) {
+      return kl_div(s, t, {.reduction = r, .log_target = true});
+    });
+    // In float64 only; and PyTorch's 1e-12 is a float32 constant.
+    const auto bce = [&](const Tensor& s) {
+      return binary_cross_entropy(s, q, {.weight = get("w"), .reduction = r});
+    };
+    check_close(bce(p), golden.get("bce" + end, "out"), 1e-11);
+    check_close(weighted_gradient(bce, p), golden.get("bce" + end, "grad0"), 1e-8);
+  }
+}
+
+TEST_CASE("losses of 16-bit types, views and broadcast pairs") {
+  for (DType dtype : {kFloat16, kBFloat16}) {
+    const Tensor x = numbers({4, 6}, dtype), y = numbers({4, 6}, dtype, 2);
+    CHECK(mse_loss(x, y).dtype() == dtype);
+    check_close(mse_loss(x, y), mse_loss(x.to(kFloat64), y.to(kFloat64)), 2 * rounding_of(dtype));
+    check_close(l1_loss(x, y), l1_loss(x.to(kFloat64), y.to(kFloat64)), 2 * rounding_of(dtype));
+  }
+  const Tensor x = numbers({4, 6}), row = numbers({6}, kFloat64, 3);
+  check_close(mse_loss(x, row), mse_loss(x, row.expand({4, 6})));
+  check_close(l1_loss(x.t(), row.unsqueeze(1)), l1_loss(x, row));
+  check_close(mse_loss(empty({0}), empty({0})), {NAN});
+  check_close(mse_loss(empty({0}), empty({0}), Reduction::sum), {0.0});
+  check_close(huber_loss(full({}, 3.0), full({}, 1.0)), {1.5});
+}
+
+TEST_CASE("gradients of the losses of pairs") {
+  const autograd::GradcheckOptions second{.second_order = true};
+  const Tensor x = randn({3, 4}, {.dtype = kFloat64}).set_requires_grad();
+  const Tensor y = randn({3, 4}, {.dtype = kFloat64}).set_requires_grad();
+  const Tensor p = (rand({3, 4}, {.dtype = kFloat64}) * 0.8 + 0.1).detach().set_requires_grad();
+  const Tensor q = (rand({3, 4}, {.dtype = kFloat64}) * 0.8 + 0.1).detach().set_requires_grad();
+  const Tensor w = rand({4}, {.dtype = kFloat64});
+  for (Reduction r : kReductions) {
+    CHECK(gradcheck([&](const auto& in) { return mse_loss(in[0], in[1], r); }, {x, y}, second));
+    CHECK(gradcheck([&](const auto& in) { return l1_loss(in[0], in[1], r); }, {x, y}));
+    CHECK(gradcheck([&](const auto& in) { return smooth_l1_loss(in[0], in[1], {.reduction = r}); },
+                    {x, y}));
+    CHECK(gradcheck([&](const auto& in) { return huber_loss(in[0], in[1], {.reduction = r}); },
+                    {x, y}));
+    CHECK(gradcheck(
+        [&](const auto& in) {
+          return binary_cross_entropy_with_logits(
+              in[0], in[1], {.weight = w, .reduction = r, .pos_weight = w * 2});
+        },
+        {x, q}, second));
+    CHECK(gradcheck(
+        [&](const auto& in) { return binary_cross_entropy(in[0], in[1], {.reduction = r}); },
+        {p, q}, second));
+    CHECK(gradcheck([&](const auto& in) { return kl_div(in[0], in[1], {.reduction = r}); }, {x, q},
+                    second));
+  }
+}
+
+TEST_CASE("bad arguments to the losses of pairs") {
+  const Tensor x = numbers({3, 4}, kFloat32), i = numbers({3, 4}, kInt64);
+  CHECK_THROWS_AS(mse_loss(x, numbers({3}, kFloat32)), ShapeError);
+  CHECK(message_of<DTypeError>([&] { mse_loss(i, i); }) ==
+        "[mse_loss] expected floating types, got int64[3, 4] on cpu and int64[3, 4] on cpu");
+  CHECK_THROWS_AS(l1_loss(x, x.to(Device("cpu:1"))), DeviceError);
+  CHECK_THROWS_AS(kl_div(Tensor(), x), ValueError);
+  CHECK_THROWS_AS(smooth_l1_loss(x, x, {.beta = -1}), ValueError);
+  CHECK_THROWS_AS(huber_loss(x, x, {.delta = 0}), ValueError);
+  CHECK_THROWS_AS(binary_cross_entropy_with_logits(x, numbers({4}, kFloat32)), ShapeError);
+  CHECK_THROWS_AS(binary_cross_entropy(x, x.to(kFloat64)), DTypeError);
+  CHECK(message_of<ValueError>([] { binary_cross_entropy(full({2}, 1.5f), full({2}, 1.0f)); }) ==
+        "[binary_cross_entropy] expected values in [0, 1], got 1.5");
+  const Device device("cpu:1");
+  const Tensor bad = full({2}, -1.0f, {.device = device}),
+               one = full({2}, 1.0f, {.device = device});
+  const Tensor loss = binary_cross_entropy(bad, one);
+  CHECK_THROWS_AS(synchronize(device), ValueError);
+}
