@@ -1,0 +1,101 @@
+#include "kernels/cpu/conv.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <string_view>
+
+#include "core/parallel_for.h"
+#include "kernels/cpu/pack.h"
+
+namespace ferrite::kernels {
+
+namespace {
+
+ConvEngine engine_of_environment() {
+  const char* text = std::getenv("FERRITE_CONV");
+  const std::string_view name = text ? text : "automatic";
+  if (name == "own") return ConvEngine::own;
+  if (name == "onednn") return ConvEngine::onednn;
+  FERRITE_CHECK(name == "automatic", ValueError, "conv2d",
+                "FERRITE_CONV is \"{}\"; it must be automatic, own or onednn", name);
+  return ConvEngine::automatic;
+}
+
+std::atomic<ConvEngine>& engine() {
+  static std::atomic<ConvEngine> instance = engine_of_environment();
+  return instance;
+}
+
+}  // namespace
+
+ConvEngine conv_engine() { return engine().load(std::memory_order_relaxed); }
+void set_conv_engine(ConvEngine value) { engine().store(value, std::memory_order_relaxed); }
+bool has_onednn() { return cpu::onednn::available(); }
+
+namespace cpu {
+
+namespace {
+
+bool asks_onednn() { return conv_engine() == ConvEngine::onednn; }
+
+}  // namespace
+
+void conv2d(const View& out, const View& input, const View& weight, const View& bias,
+            const ConvParams& params) {
+  if (out.numel == 0) return;
+  if (asks_onednn() && onednn::conv2d(out, input, weight, bias, params)) return;
+  own::conv2d(out, input, weight, bias, params);
+}
+
+void conv2d_data(const View& grad_input, const View& grad, const View& weight, const View& bias,
+                 const ConvParams& params) {
+  if (grad_input.numel == 0) return;
+  if (asks_onednn() && onednn::conv2d_data(grad_input, grad, weight, bias, params)) return;
+  own::conv2d_data(grad_input, grad, weight, bias, params);
+}
+
+void conv2d_weight(const View& grad_weight, const View& grad_bias, const View& input,
+                   const View& grad, const ConvParams& params) {
+  if (grad_weight.numel == 0) return;
+  if (asks_onednn() && onednn::conv2d_weight(grad_weight, grad_bias, input, grad, params)) return;
+  own::conv2d_weight(grad_weight, grad_bias, input, grad, params);
+}
+
+void channel_sum(const View& out, const View& grad) {
+  dispatch_floating(out.dtype, "conv2d", [&]<class S>() {
+    using T = Compute<S>;
+    const std::int64_t images = grad.sizes[0], channels = grad.sizes[1];
+    const std::int64_t grain = std::max<std::int64_t>(1, (images + 15) / 16);
+    const std::int64_t parts = images > 0 ? (images - 1) / grain + 1 : 0;
+    const Scratch<T> partial(std::max<std::int64_t>(1, parts) * channels);
+    std::fill_n(partial.data(), parts * channels, T(0));
+    parallel_for(images, grain, [&](std::int64_t begin, std::int64_t end) {
+      T* sums = partial.data() + begin / grain * channels;
+      const Scratch<T> row(channels);
+      for (std::int64_t n = begin; n < end; ++n)
+        for (std::int64_t y = 0; y < grad.sizes[2]; ++y) {
+          const S* from = grad.as<S>() + n * grad.strides[0] + y * grad.strides[2];
+          std::fill_n(row.data(), channels, T(0));
+          if (grad.strides[1] == 1) {
+            for (std::int64_t x = 0; x < grad.sizes[3]; ++x)
+              for (std::int64_t c = 0; c < channels; ++c)
+                row.data()[c] += static_cast<T>(from[x * grad.strides[3] + c]);
+          } else {
+            for (std::int64_t c = 0; c < channels; ++c)
+              for (std::int64_t x = 0; x < grad.sizes[3]; ++x)
+                row.data()[c] += static_cast<T>(from[x * grad.strides[3] + c * grad.strides[1]]);
+          }
+          for (std::int64_t c = 0; c < channels; ++c) sums[c] += row.data()[c];
+        }
+    });
+    for (std::int64_t c = 0; c < channels; ++c) {
+      T sum = 0;
+      for (std::int64_t p = 0; p < parts; ++p) sum += partial.data()[p * channels + c];
+      out.as<S>()[c * out.strides[0]] = static_cast<S>(sum);
+    }
+  });
+}
+
+}  // namespace cpu
+
+}  // namespace ferrite::kernels

@@ -1,0 +1,37 @@
+// The CPU's convolutions: an implementation of our own, and oneDNN's where it is found.
+#pragma once
+
+#include "kernels/conv.h"
+
+namespace ferrite::kernels::cpu {
+
+void conv2d(const View& out, const View& input, const View& weight, const View& bias,
+            const ConvParams& params);
+void conv2d_data(const View& grad_input, const View& grad, const View& weight, const View& bias,
+                 const ConvParams& params);
+void conv2d_weight(const View& grad_weight, const View& grad_bias, const View& input,
+                   const View& grad, const ConvParams& params);
+void channel_sum(const View& out, const View& grad);
+
+/// Ours (kernels/cpu/conv_own.cpp).
+namespace own {
+void conv2d(const View& out, const View& input, const View& weight, const View& bias,
+            const ConvParams& params);
+void conv2d_data(const View& grad_input, const View& grad, const View& weight, const View& bias,
+                 const ConvParams& params);
+void conv2d_weight(const View& grad_weight, const View& grad_bias, const View& input,
+                   const View& grad, const ConvParams& params);
+}  // namespace own
+
+/// oneDNN's (kernels/cpu/onednn): false, and nothing done, where it has no kernel for the views.
+namespace onednn {
+bool available();
+bool conv2d(const View& out, const View& input, const View& weight, const View& bias,
+            const ConvParams& params);
+bool conv2d_data(const View& grad_input, const View& grad, const View& weight, const View& bias,
+                 const ConvParams& params);
+bool conv2d_weight(const View& grad_weight, const View& grad_bias, const View& input,
+                   const View& grad, const ConvParams& params);
+}  // namespace onednn
+
+}  // namespace ferrite::kernels::cpu

@@ -1,0 +1,285 @@
+// Convolution forward, and its gradient by the input, as one procedure: correlations of an image
+// with taps, which the gradient by the input is for each phase of its stride.
+//
+// No column matrix is built: the pixels of an output row lie in equal steps in the input, so the
+// inner kernel reads the rows of its left operand where they are. Input that is padded, or lies in
+// another layout or type, is first copied, an image at a time.
+#pragma once
+
+#include <numeric>
+#include <vector>
+
+#include "kernels/conv.h"
+#include "kernels/cpu/conv_image.h"
+
+namespace ferrite::kernels::cpu {
+
+/// One axis of a correlation: result i, of `count`, lies at out_first + i * out_step and sums, over
+/// t < taps, the input at i * stride + first + t * step times the weight at
+/// kernel_first + t * kernel_step.
+struct Axis {
+  std::int64_t count, taps;
+  std::int64_t stride, first, step;
+  std::int64_t out_first, out_step;
+  std::int64_t kernel_first, kernel_step;
+
+  /// Results from position `begin` of the output on.
+  std::int64_t results_before(std::int64_t begin) const {
+    return std::clamp<std::int64_t>((begin - out_first + out_step - 1) / out_step, 0, count);
+  }
+};
+
+inline Axis forward_axis(std::int64_t out, std::int64_t kernel, std::int64_t stride,
+                         std::int64_t padding, std::int64_t dilation) {
+  return {out, kernel, stride, -padding, dilation, 0, 1, 0, 1};
+}
+
+/// The axes, one a residue of the position by the stride, of the gradient by the input.
+inline std::vector<Axis> backward_axes(std::int64_t in, std::int64_t kernel, std::int64_t stride,
+                                       std::int64_t padding, std::int64_t dilation) {
+  std::vector<Axis> axes;
+  const std::int64_t every = stride / std::gcd(stride, dilation);  // taps that share a residue
+  for (std::int64_t phase = 0; phase < std::min(stride, in); ++phase) {
+    Axis axis{(in - phase - 1) / stride + 1,
+              0,
+              1,
+              0,
+              every * dilation / stride,
+              phase,
+              stride,
+              0,
+              -every};
+    std::int64_t tap = 0;
+    while (tap < std::min(kernel, every) && (phase + padding - tap * dilation) % stride != 0) ++tap;
+    if (tap < std::min(kernel, every)) {
+      axis.taps = (kernel - tap - 1) / every + 1;
+      // Taps in falling order, so that positions rise.
+      axis.kernel_first = tap + (axis.taps - 1) * every;
+      axis.first = (phase + padding - axis.kernel_first * dilation) / stride;
+    }
+    axes.push_back(axis);
+  }
+  return axes;
+}
+
+/// Weights of any strides, as the correlation sees them.
+template <class S>
+struct Filter {
+  const S* data;
+  std::int64_t out_step, in_step, row_step, column_step;
+};
+
+template <class S, class T = Compute<S>>
+class Correlation {
+ public:
+  Correlation(const Images<S>& out, const Images<const S>& in, const Filter<S>& filter,
+              const S* bias, std::int64_t bias_step, std::vector<Axis> rows,
+              std::vector<Axis> columns)
+      : out_(out), in_(in), rows_(std::move(rows)), columns_(std::move(columns)) {
+    panel_ = panel_vectors<T>(out.channels, columns_[0].count) * kLanes<T>;
+    panels_ = (out.channels + panel_ - 1) / panel_;
+    pack_filter(filter);
+    if (bias) {
+      bias_ = Scratch<T>(panels_ * panel_);
+      std::fill_n(bias_.data(), panels_ * panel_, T(0));
+      for (std::int64_t c = 0; c < out.channels; ++c)
+        bias_.data()[c] = static_cast<T>(bias[c * bias_step]);
+    }
+  }
+
+  void run() {
+    // Chunks of whole images, or of rows where images are few. By size only.
+    const std::int64_t images = out_.count, height = out_.height;
+    const std::int64_t grain = images >= 8 ? (images + kChunks - 1) / kChunks * height
+                                           : std::max<std::int64_t>(4, images * height / kChunks);
+    parallel_for(images * height, grain, [&](std::int64_t begin, std::int64_t end) {
+      if (begin % height == 0 && end % height == 0) return run_images(begin / height, end / height);
+      for (std::int64_t at = begin; at < end;) {
+        const std::int64_t image = at / height, top = at % height;
+        const std::int64_t bottom = std::min(height, top + end - at);
+        run_rows(image, 1, top, bottom);
+        at += bottom - top;
+      }
+    });
+  }
+
+ private:
+  static constexpr std::int64_t kChunks = 32;
+  static constexpr std::int64_t kCacheBytes = 384 << 10;  // of weights that stay near a core
+
+  struct Phase {
+    const Axis *rows, *columns;
+    const T* weights;  // panels, each [row taps, column taps, input channels, panel_]
+    std::int64_t depth() const { return rows->taps * columns->taps; }
+  };
+
+  void pack_filter(const Filter<S>& filter);
+  Window window(std::int64_t top, std::int64_t bottom) const;
+  void run_images(std::int64_t begin, std::int64_t end);
+  void run_rows(std::int64_t image, std::int64_t count, std::int64_t top, std::int64_t bottom);
+  void run_phase(const Phase& phase, std::int64_t panel, const Pixels<const T>& in,
+                 const Window& window, const Pixels<T>& out, std::int64_t images, std::int64_t top,
+                 std::int64_t bottom) const;
+
+  Images<S> out_;
+  Images<const S> in_;
+  std::vector<Axis> rows_, columns_;
+  std::vector<Phase> phases_;
+  std::int64_t panel_, panels_;
+  std::int64_t weight_count_ = 0;
+  Scratch<T> weights_, bias_;
+};
+
+template <class S, class T>
+void Correlation<S, T>::pack_filter(const Filter<S>& filter) {
+  const std::int64_t channels = in_.channels;
+  for (const Axis& r : rows_)
+    for (const Axis& c : columns_) weight_count_ += r.taps * c.taps * channels * panels_ * panel_;
+  weights_ = Scratch<T>(weight_count_);
+  T* to = weights_.data();
+  for (const Axis& r : rows_)
+    for (const Axis& c : columns_) {
+      phases_.push_back({&r, &c, to});
+      to += r.taps * c.taps * channels * panels_ * panel_;
+    }
+  const std::int64_t grain = std::max<std::int64_t>(1, 65536 * panels_ / (weight_count_ + 1));
+  parallel_for(panels_, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (const Phase& phase : phases_)
+      for (std::int64_t p = begin; p < end; ++p) {
+        const std::int64_t used = std::min(panel_, out_.channels - p * panel_);
+        T* block = const_cast<T*>(phase.weights) + p * phase.depth() * channels * panel_;
+        for (std::int64_t i = 0; i < phase.rows->taps; ++i)
+          for (std::int64_t j = 0; j < phase.columns->taps; ++j, block += channels * panel_) {
+            const S* from =
+                filter.data + p * panel_ * filter.out_step +
+                (phase.rows->kernel_first + i * phase.rows->kernel_step) * filter.row_step +
+                (phase.columns->kernel_first + j * phase.columns->kernel_step) * filter.column_step;
+            copy_matrix(block, panel_, from, filter.in_step, filter.out_step, channels, used);
+            if (used < panel_)
+              for (std::int64_t c = 0; c < channels; ++c)
+                std::fill(block + c * panel_ + used, block + (c + 1) * panel_, T(0));
+          }
+      }
+  });
+}
+
+/// The part of the input that rows [top, bottom) of the output are made of.
+template <class S, class T>
+Window Correlation<S, T>::window(std::int64_t top, std::int64_t bottom) const {
+  const auto bounds = [](const std::vector<Axis>& axes, std::int64_t from, std::int64_t to) {
+    std::int64_t low = INT64_MAX, high = INT64_MIN;
+    for (const Axis& a : axes) {
+      const std::int64_t begin = a.results_before(from), end = a.results_before(to);
+      if (a.taps == 0 || begin == end) continue;
+      low = std::min(low, begin * a.stride + a.first);
+      high = std::max(high, (end - 1) * a.stride + a.first + (a.taps - 1) * a.step + 1);
+    }
+    return low < high ? std::pair{low, high} : std::pair{std::int64_t{0}, std::int64_t{0}};
+  };
+  const auto [y0, y1] = bounds(rows_, top, bottom);
+  const auto [x0, x1] = bounds(columns_, 0, out_.width);
+  return {y0, x0, y1 - y0, x1 - x0};
+}
+
+/// Whole images, in groups that share the weights while those are in cache.
+template <class S, class T>
+void Correlation<S, T>::run_images(std::int64_t begin, std::int64_t end) {
+  std::int64_t group = 1;
+  if (weight_count_ * static_cast<std::int64_t>(sizeof(T)) > kCacheBytes) {
+    const std::int64_t bytes =
+        (in_.height * in_.width * in_.channels + out_.height * out_.width * out_.channels) *
+        static_cast<std::int64_t>(sizeof(T));
+    group = std::clamp<std::int64_t>((1 << 20) / std::max<std::int64_t>(1, bytes), 1, 8);
+  }
+  for (std::int64_t image = begin; image < end; image += group)
+    run_rows(image, std::min(group, end - image), 0, out_.height);
+}
+
+/// Rows [top, bottom) of `count` images from `image` on.
+template <class S, class T>
+void Correlation<S, T>::run_rows(std::int64_t image, std::int64_t count, std::int64_t top,
+                                 std::int64_t bottom) {
+  const Window window = this->window(top, bottom);
+  Scratch<T> copied;
+  Pixels<const T> in;
+  if (readable<T>(in_, window)) {
+    in = {reinterpret_cast<const T*>(in_.data) + image * in_.image_step +
+              window.top * in_.row_step + window.left * in_.pixel_step,
+          in_.image_step, in_.row_step, in_.pixel_step};
+  } else {
+    const std::int64_t size = window.height * window.width * in_.channels;
+    copied = Scratch<T>(count * size);
+    if (!window.inside(in_)) std::fill_n(copied.data(), count * size, T(0));
+    for (std::int64_t i = 0; i < count; ++i)
+      gather(copied.data() + i * size, in_.channels, in_, image + i, window);
+    in = {copied.data(), size, window.width * in_.channels, in_.channels};
+  }
+
+  Scratch<T> result;
+  Pixels<T> out;
+  const bool direct = std::is_same_v<S, T> && out_.channel_step == 1;
+  if (direct) {
+    out = {reinterpret_cast<T*>(out_.data) + image * out_.image_step + top * out_.row_step,
+           out_.image_step, out_.row_step, out_.pixel_step};
+  } else {
+    const std::int64_t pixel = panels_ * panel_, row = pixel * out_.width;
+    result = Scratch<T>(count * row * (bottom - top));
+    out = {result.data(), row * (bottom - top), row, pixel};
+  }
+
+  for (const Phase& phase : phases_)
+    for (std::int64_t p = 0; p < panels_; ++p)
+      run_phase(phase, p, in, window, out, count, top, bottom);
+  if (!direct)
+    for (std::int64_t i = 0; i < count; ++i)
+      scatter(out_, image + i, top, bottom - top, result.data() + i * out.image_step,
+              out.pixel_step);
+}
+
+template <class S, class T>
+void Correlation<S, T>::run_phase(const Phase& phase, std::int64_t panel, const Pixels<const T>& in,
+                                  const Window& window, const Pixels<T>& out, std::int64_t images,
+                                  std::int64_t top, std::int64_t bottom) const {
+  const Axis &rows = *phase.rows, &columns = *phase.columns;
+  const std::int64_t channels = in_.channels;
+  const std::int64_t begin = rows.results_before(top), end = rows.results_before(bottom);
+  const std::int64_t used = std::min(panel_, out_.channels - panel * panel_);
+  const int vectors = static_cast<int>((used + kLanes<T> - 1) / kLanes<T>);
+  const std::int64_t tile = even_share(columns.count, max_rows(vectors));
+  const bool merged = columns.step * in.pixel_step == channels;  // taps of a row side by side
+
+  Micro<T> m{.a_step = columns.stride * in.pixel_step,
+             .b_step = panel_,
+             .c_step = columns.out_step * out.pixel_step,
+             .columns = used};
+  m.run = merged ? columns.taps * channels : channels;
+  m.segments[0] = merged ? 1 : columns.taps;
+  m.a_segment[0] = columns.step * in.pixel_step;
+  m.b_segment[0] = channels * panel_;
+  m.a_segment[1] = rows.step * in.row_step;
+  m.b_segment[1] = columns.taps * channels * panel_;
+
+  const T* weights = phase.weights + panel * phase.depth() * channels * panel_;
+  const std::int64_t row_bytes = m.b_segment[1] * static_cast<std::int64_t>(sizeof(T));
+  const std::int64_t taps = std::clamp<std::int64_t>(
+      kCacheBytes / std::max<std::int64_t>(1, row_bytes), 1, std::max<std::int64_t>(1, rows.taps));
+  for (std::int64_t tap = 0; tap == 0 || tap < rows.taps; tap += taps) {
+    m.segments[1] = std::min(taps, rows.taps - tap);
+    m.accumulate = tap > 0;
+    m.bias = bias_ ? bias_.data() + panel * panel_ : nullptr;
+    m.b = weights + tap * m.b_segment[1];
+    for (std::int64_t image = 0; image < images; ++image)
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::int64_t y = i * rows.stride + rows.first + tap * rows.step - window.top;
+        for (std::int64_t j = 0; j < columns.count; j += tile) {
+          m.a = in.at(image, y, j * columns.stride + columns.first - window.left);
+          m.c = out.at(image, rows.out_first + i * rows.out_step - top,
+                       columns.out_first + j * columns.out_step) +
+                panel * panel_;
+          run_micro(m, static_cast<int>(std::min(tile, columns.count - j)), vectors, Rows::apart);
+        }
+      }
+  }
+}
+
+}  // namespace ferrite::kernels::cpu

@@ -1,0 +1,122 @@
+// Images as convolutions see them, and their way into and out of the layout that the inner kernel
+// wants: pixel after pixel, the channels of a pixel side by side.
+#pragma once
+
+#include <algorithm>
+
+#include "core/parallel_for.h"
+#include "kernels/cpu/micro.h"
+#include "kernels/cpu/pack.h"
+#include "kernels/view.h"
+
+namespace ferrite::kernels::cpu {
+
+/// A batch of images (or of the channels of one group) of any strides, in elements.
+template <class S>
+struct Images {
+  S* data;
+  std::int64_t count, channels, height, width;
+  std::int64_t image_step, channel_step, row_step, pixel_step;
+
+  Images(const View& v, std::int64_t first_channel, std::int64_t channels)
+      : data(v.as<S>() + first_channel * v.strides[1]),
+        count(v.sizes[0]),
+        channels(channels),
+        height(v.sizes[2]),
+        width(v.sizes[3]),
+        image_step(v.strides[0]),
+        channel_step(channels == 1 ? 1 : v.strides[1]),
+        row_step(v.strides[2]),
+        pixel_step(v.strides[3]) {}
+};
+
+/// Memory of one layout, of which the inner kernel reads or writes pixels.
+template <class T>
+struct Pixels {
+  T* data = nullptr;
+  std::int64_t image_step = 0, row_step = 0, pixel_step = 0;
+
+  T* at(std::int64_t image, std::int64_t row, std::int64_t pixel) const {
+    return data + image * image_step + row * row_step + pixel * pixel_step;
+  }
+};
+
+/// Rows and columns of an image, some of which may lie outside it.
+struct Window {
+  std::int64_t top, left, height, width;
+
+  template <class S>
+  bool inside(const Images<S>& images) const {
+    return top >= 0 && left >= 0 && top + height <= images.height && left + width <= images.width;
+  }
+};
+
+/// Whether the inner kernel can read `window` where it lies.
+template <class T, class S>
+bool readable(const Images<S>& images, const Window& window) {
+  return std::is_same_v<T, S> && images.channel_step == 1 && window.inside(images);
+}
+
+/// Copies `window` of one image to `to`, `pixel_step` elements a pixel. What lies outside the image
+/// is left as it is.
+template <class T, class S>
+void gather(T* to, std::int64_t pixel_step, const Images<S>& from, std::int64_t image,
+            const Window& window) {
+  const std::int64_t top = std::max<std::int64_t>(0, window.top);
+  const std::int64_t bottom = std::min(from.height, window.top + window.height);
+  const std::int64_t left = std::max<std::int64_t>(0, window.left);
+  const std::int64_t width = std::min(from.width, window.left + window.width) - left;
+  if (width <= 0) return;
+  for (std::int64_t y = top; y < bottom; ++y) {
+    T* row = to + ((y - window.top) * window.width + left - window.left) * pixel_step;
+    const S* source =
+        from.data + image * from.image_step + y * from.row_step + left * from.pixel_step;
+    if (from.channel_step == 1 && from.pixel_step == pixel_step && from.channels == pixel_step)
+      copy_matrix(row, 0, source, 0, 1, 1, width * pixel_step);
+    else
+      copy_matrix(row, pixel_step, source, from.pixel_step, from.channel_step, width,
+                  from.channels);
+  }
+}
+
+/// Copies rows [top, top + rows) of whole images from `from` (row_step = width * pixel_step).
+template <class T, class S>
+void scatter(const Images<S>& to, std::int64_t image, std::int64_t top, std::int64_t rows,
+             const T* from, std::int64_t pixel_step) {
+  S* out = to.data + image * to.image_step + top * to.row_step;
+  const bool plane = to.row_step == to.width * to.pixel_step;  // rows follow one another
+  const std::int64_t lines = plane ? 1 : rows, pixels = plane ? rows * to.width : to.width;
+  for (std::int64_t y = 0; y < lines; ++y, out += to.row_step, from += to.width * pixel_step) {
+    if (to.channel_step == 1)
+      copy_matrix(out, to.pixel_step, from, pixel_step, 1, pixels, to.channels);
+    else if (to.pixel_step == 1)
+      copy_matrix(out, to.channel_step, from, 1, pixel_step, to.channels, pixels);
+    else
+      for (std::int64_t x = 0; x < pixels; ++x)
+        for (std::int64_t c = 0; c < to.channels; ++c)
+          out[x * to.pixel_step + c * to.channel_step] = static_cast<S>(from[x * pixel_step + c]);
+  }
+}
+
+/// Vectors a panel of the right operand should have where `columns` results a row are wanted and
+/// rows come `rows` at a time: the fewest cycles by the number of multiplications, of loads, and
+/// the latency of a sum.
+template <class T>
+int panel_vectors(std::int64_t columns, std::int64_t rows) {
+  const std::int64_t vectors = (columns + kLanes<T> - 1) / kLanes<T>;
+  std::int64_t best = 1, best_cost = INT64_MAX;
+  for (std::int64_t n = std::min<std::int64_t>(kMaxVectors, vectors); n >= 1; --n) {
+    const std::int64_t tile = even_share(rows, max_rows(static_cast<int>(n)));
+    const auto cost_of = [&](std::int64_t r, std::int64_t v) {
+      return r > 0 && v > 0 ? std::max({r * v, r + v + 1, std::int64_t{8}}) : 0;
+    };
+    const auto cost_of_panel = [&](std::int64_t v) {
+      return rows / tile * cost_of(tile, v) + cost_of(rows % tile, v);
+    };
+    const std::int64_t cost = vectors / n * cost_of_panel(n) + cost_of_panel(vectors % n);
+    if (cost < best_cost) best_cost = cost, best = n;
+  }
+  return static_cast<int>(best);
+}
+
+}  // namespace ferrite::kernels::cpu

@@ -1,0 +1,56 @@
+// Our convolutions of one element type, group by group.
+#pragma once
+
+#include "kernels/cpu/conv_correlate.h"
+#include "kernels/cpu/conv_weight.h"
+
+namespace ferrite::kernels::cpu {
+
+template <class S>
+void correlate_forward(const View& out, const View& input, const View& weight, const View& bias,
+                       const ConvParams& p) {
+  const std::int64_t outs = out.sizes[1] / p.groups, ins = weight.sizes[1];
+  for (std::int64_t g = 0; g < p.groups; ++g) {
+    const Filter<S> filter{weight.as<S>() + g * outs * weight.strides[0], weight.strides[0],
+                           weight.strides[1], weight.strides[2], weight.strides[3]};
+    Correlation<S>(
+        Images<S>(out, g * outs, outs), Images<const S>(input, g * ins, ins), filter,
+        bias.data ? bias.as<S>() + g * outs * bias.strides[0] : nullptr,
+        bias.data ? bias.strides[0] : 0,
+        {forward_axis(out.sizes[2], weight.sizes[2], p.stride[0], p.padding[0], p.dilation[0])},
+        {forward_axis(out.sizes[3], weight.sizes[3], p.stride[1], p.padding[1], p.dilation[1])})
+        .run();
+  }
+}
+
+template <class S>
+void correlate_backward(const View& grad_input, const View& grad, const View& weight,
+                        const View& bias, const ConvParams& p) {
+  const std::int64_t outs = grad.sizes[1] / p.groups, ins = weight.sizes[1];
+  for (std::int64_t g = 0; g < p.groups; ++g) {
+    const Filter<S> filter{weight.as<S>() + g * outs * weight.strides[0], weight.strides[1],
+                           weight.strides[0], weight.strides[2], weight.strides[3]};
+    Correlation<S>(Images<S>(grad_input, g * ins, ins), Images<const S>(grad, g * outs, outs),
+                   filter, bias.data ? bias.as<S>() + g * ins * bias.strides[0] : nullptr,
+                   bias.data ? bias.strides[0] : 0,
+                   backward_axes(grad_input.sizes[2], weight.sizes[2], p.stride[0], p.padding[0],
+                                 p.dilation[0]),
+                   backward_axes(grad_input.sizes[3], weight.sizes[3], p.stride[1], p.padding[1],
+                                 p.dilation[1]))
+        .run();
+  }
+}
+
+template <class S>
+void weight_gradient(const View& grad_weight, const View& grad_bias, const View& input,
+                     const View& grad, const ConvParams& p) {
+  const std::int64_t outs = grad.sizes[1] / p.groups, ins = grad_weight.sizes[1];
+  for (std::int64_t g = 0; g < p.groups; ++g)
+    WeightGradient<S>(Images<const S>(input, g * ins, ins), Images<const S>(grad, g * outs, outs),
+                      grad_weight.sizes[2], grad_weight.sizes[3], p)
+        .run(grad_weight.as<S>() + g * outs * grad_weight.strides[0], grad_weight.strides,
+             grad_bias.data ? grad_bias.as<S>() + g * outs * grad_bias.strides[0] : nullptr,
+             grad_bias.data ? grad_bias.strides[0] : 0);
+}
+
+}  // namespace ferrite::kernels::cpu

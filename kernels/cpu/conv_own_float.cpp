@@ -1,0 +1,12 @@
+#include "kernels/cpu/conv_own.h"
+
+namespace ferrite::kernels::cpu {
+
+template void correlate_forward<float>(const View&, const View&, const View&, const View&,
+                                       const ConvParams&);
+template void correlate_backward<float>(const View&, const View&, const View&, const View&,
+                                        const ConvParams&);
+template void weight_gradient<float>(const View&, const View&, const View&, const View&,
+                                     const ConvParams&);
+
+}  // namespace ferrite::kernels::cpu

@@ -1,0 +1,15 @@
+// In place of kernels/cpu/onednn where oneDNN is not built in.
+#include "kernels/cpu/conv.h"
+
+namespace ferrite::kernels::cpu::onednn {
+
+bool available() { return false; }
+bool conv2d(const View&, const View&, const View&, const View&, const ConvParams&) { return false; }
+bool conv2d_data(const View&, const View&, const View&, const View&, const ConvParams&) {
+  return false;
+}
+bool conv2d_weight(const View&, const View&, const View&, const View&, const ConvParams&) {
+  return false;
+}
+
+}  // namespace ferrite::kernels::cpu::onednn

@@ -1,0 +1,273 @@
+#include "ops/conv.h"
+
+#include "autograd/record.h"
+#include "kernels/conv.h"
+#include "ops/reduce.h"
+
+namespace ferrite {
+
+using autograd::Gradients;
+using autograd::Needs;
+using autograd::record;
+using autograd::recording;
+using autograd::Saved;
+using kernels::ConvParams;
+using kernels::View;
+
+namespace {
+
+/// A convolution: input * weight = output. Its three operations (forward, by input, by weight) are
+/// linear in each operand, and each is the gradient of the other two.
+struct Problem {
+  const char* op;
+  ConvParams params;
+  Shape input, weight, output;
+};
+
+Tensor by_output(const Problem& p, const Tensor& input, const Tensor& weight, const Tensor& bias);
+Tensor by_input(const Problem& p, const Tensor& grad, const Tensor& weight, const Tensor& bias,
+                MemoryFormat format);
+Tensor by_weight(const Problem& p, const Tensor& input, const Tensor& grad, MemoryFormat format,
+                 Tensor* by_bias = nullptr);
+
+/// PyTorch's rule: channels-last where one of the operands is.
+MemoryFormat format_of(const Tensor& a, const Tensor& b) {
+  return a.suggest_memory_format() == kChannelsLast || b.suggest_memory_format() == kChannelsLast
+             ? kChannelsLast
+             : kContiguous;
+}
+
+Tensor result(const Shape& shape, const Tensor& like, MemoryFormat format) {
+  return empty(shape, {.dtype = like.dtype(), .device = like.device(), .memory_format = format});
+}
+
+View view_of(const Tensor& bias) { return bias.defined() ? View(bias) : View(); }
+
+Tensor channel_sum(const Tensor& grad) {
+  if (grad_enabled()) return sum(grad, {0, 2, 3});
+  Tensor out = empty({grad.size(1)}, {.dtype = grad.dtype(), .device = grad.device()});
+  kernels::channel_sum(current_stream(out.device()), out, grad);
+  return out;
+}
+
+// ---- output = input * weight + bias
+
+Tensor by_output(const Problem& p, const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  Tensor out = result(p.output, input, format_of(input, weight));
+  kernels::conv2d(current_stream(out.device()), out, input, weight, view_of(bias), p.params);
+  if (recording(input, weight, bias))
+    record(out, p.op, {input, weight, bias},
+           [p, x = Saved(weight.requires_grad() ? input : Tensor()),
+            w = Saved(input.requires_grad() ? weight : Tensor()),
+            x_format = input.suggest_memory_format(), w_format = weight.suggest_memory_format()](
+               const Tensor& grad, Needs needs) -> Gradients {
+             Gradients g(3);
+             if (needs[0]) g[0] = by_input(p, grad, w.get(), {}, x_format);
+             const bool together = needs[1] && needs[2] && !grad_enabled();
+             if (needs[1]) g[1] = by_weight(p, x.get(), grad, w_format, together ? &g[2] : nullptr);
+             if (needs[2] && !together) g[2] = channel_sum(grad);
+             return g;
+           });
+  return out;
+}
+
+// ---- input = the gradient by it + bias: also the transposed convolution
+
+Tensor by_input(const Problem& p, const Tensor& grad, const Tensor& weight, const Tensor& bias,
+                MemoryFormat format) {
+  Tensor out = result(p.input, grad, format);
+  kernels::conv2d_data(current_stream(out.device()), out, grad, weight, view_of(bias), p.params);
+  if (recording(grad, weight, bias))
+    record(
+        out, p.op, {grad, weight, bias},
+        [p, y = Saved(weight.requires_grad() ? grad : Tensor()),
+         w = Saved(grad.requires_grad() ? weight : Tensor()),
+         w_format = weight.suggest_memory_format()](const Tensor& grad, Needs needs) -> Gradients {
+          return {needs[0] ? by_output(p, grad, w.get(), {}) : Tensor(),
+                  needs[1] ? by_weight(p, grad, y.get(), w_format) : Tensor(),
+                  needs[2] ? channel_sum(grad) : Tensor()};
+        });
+  return out;
+}
+
+// ---- weight = the gradient by it; off the tape that by the bias comes along
+
+Tensor by_weight(const Problem& p, const Tensor& input, const Tensor& grad, MemoryFormat format,
+                 Tensor* by_bias) {
+  Tensor out = result(p.weight, grad, format);
+  if (by_bias) *by_bias = empty({p.weight[0]}, {.dtype = grad.dtype(), .device = grad.device()});
+  kernels::conv2d_weight(current_stream(out.device()), out, by_bias ? View(*by_bias) : View(),
+                         input, grad, p.params);
+  if (recording(input, grad))
+    record(
+        out, p.op, {input, grad},
+        [p, x = Saved(grad.requires_grad() ? input : Tensor()),
+         y = Saved(input.requires_grad() ? grad : Tensor()),
+         x_format = input.suggest_memory_format()](const Tensor& grad, Needs needs) -> Gradients {
+          return {needs[0] ? by_input(p, y.get(), grad, {}, x_format) : Tensor(),
+                  needs[1] ? by_output(p, x.get(), grad, {}) : Tensor()};
+        });
+  return out;
+}
+
+// ---- Checks
+
+void check_operand(const Tensor& t, const Tensor& input, const char* what, const char* op) {
+  FERRITE_CHECK(t.defined(), ValueError, op, "the {} is undefined", what);
+  FERRITE_CHECK(t.device() == input.device(), DeviceError, op,
+                "the {} is {}, the input {}; move one with to(device)", what, t.describe(),
+                input.describe());
+  FERRITE_CHECK(t.dtype() == input.dtype(), DTypeError, op,
+                "the {} is {}, the input {}; convert one with to(dtype)", what, t.describe(),
+                input.describe());
+}
+
+void check_positive(Pair p, const char* what, const char* op) {
+  FERRITE_CHECK(p.h > 0 && p.w > 0, ValueError, op, "{} must be above 0, got {{{}, {}}}", what, p.h,
+                p.w);
+}
+
+void check_operands(const Tensor& input, const Tensor& weight, const char* op) {
+  FERRITE_CHECK(input.defined(), ValueError, op, "the input is undefined");
+  check_operand(weight, input, "weight", op);
+  FERRITE_CHECK(is_floating(input.dtype()), DTypeError, op,
+                "does not work on {}; convert input and weight with to(dtype)", input.dtype());
+  FERRITE_CHECK(input.dim() == 3 || input.dim() == 4, ShapeError, op,
+                "expected an input [N, C, H, W] or [C, H, W], got {}", input.shape());
+  FERRITE_CHECK(weight.dim() == 4, ShapeError, op, "expected a weight of 4 dimensions, got {}",
+                weight.shape());
+  FERRITE_CHECK(weight.size(2) > 0 && weight.size(3) > 0, ShapeError, op,
+                "the kernel of weight {} is empty", weight.shape());
+}
+
+void check_groups(std::int64_t groups, std::int64_t channels, const char* what, const char* op) {
+  FERRITE_CHECK(groups > 0, ValueError, op, "groups must be above 0, got {}", groups);
+  FERRITE_CHECK(channels % groups == 0, ShapeError, op,
+                "{} channels of the {} do not divide into {} groups", channels, what, groups);
+}
+
+void check_bias(const Tensor& bias, const Tensor& input, std::int64_t channels, const char* op) {
+  if (!bias.defined()) return;
+  check_operand(bias, input, "bias", op);
+  FERRITE_CHECK(bias.dim() == 1 && bias.size(0) == channels, ShapeError, op,
+                "expected a bias [{}], got {}", channels, bias.shape());
+}
+
+/// Positions that a kernel has along an axis of `padded` elements.
+std::int64_t output_size(std::int64_t padded, std::int64_t kernel, std::int64_t stride,
+                         std::int64_t dilation, const Tensor& input, const Tensor& weight,
+                         const char* op) {
+  const std::int64_t extent = dilation * (kernel - 1) + 1;
+  FERRITE_CHECK(padded >= extent, ShapeError, op,
+                "the kernel of weight {} reaches over {} elements, the padded input {} has {}",
+                weight.shape(), extent, input.shape(), padded);
+  return (padded - extent) / stride + 1;
+}
+
+Problem forward_problem(const Tensor& input, const Tensor& weight, const Conv2dOptions& o,
+                        const char* op) {
+  const std::int64_t channels = input.size(1);
+  FERRITE_CHECK(channels == weight.size(1) * o.groups, ShapeError, op,
+                "input has {} channels, weight expects {}", channels, weight.size(1) * o.groups);
+  const std::int64_t kernel[] = {weight.size(2), weight.size(3)};
+  const std::int64_t dilation[] = {o.dilation.h, o.dilation.w};
+  const std::int64_t stride[] = {o.stride.h, o.stride.w};
+  std::int64_t before[] = {o.padding.size.h, o.padding.size.w};
+  Problem p{op, {}, input.shape(), weight.shape(), {input.size(0), weight.size(0)}};
+  for (int i = 0; i < 2; ++i) {
+    std::int64_t both = 2 * before[i];
+    if (o.padding.is_same) {
+      both = dilation[i] * (kernel[i] - 1);
+      before[i] = both / 2;
+    }
+    p.output.push_back(output_size(input.size(2 + i) + both, kernel[i], stride[i], dilation[i],
+                                   input, weight, op));
+  }
+  p.params = {.stride = {stride[0], stride[1]},
+              .padding = {before[0], before[1]},
+              .dilation = {dilation[0], dilation[1]},
+              .groups = o.groups};
+  return p;
+}
+
+}  // namespace
+
+// ---- conv2d, conv1d
+
+Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
+              const Conv2dOptions& o) {
+  constexpr const char* op = "conv2d";
+  check_operands(input, weight, op);
+  check_positive(o.stride, "stride", op);
+  check_positive(o.dilation, "dilation", op);
+  FERRITE_CHECK(o.padding.size.h >= 0 && o.padding.size.w >= 0, ValueError, op,
+                "padding must not be negative, got {{{}, {}}}", o.padding.size.h, o.padding.size.w);
+  FERRITE_CHECK(!o.padding.is_same || o.stride == Pair(1), ValueError, op,
+                "Padding::same needs a stride of 1, got {{{}, {}}}", o.stride.h, o.stride.w);
+  check_groups(o.groups, weight.size(0), "output", op);
+  check_bias(bias, input, weight.size(0), op);
+  if (input.dim() == 3) return conv2d(input.unsqueeze(0), weight, bias, o).squeeze(0);
+  return by_output(forward_problem(input, weight, o, op), input, weight, bias);
+}
+
+Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias,
+              const Conv1dOptions& o) {
+  FERRITE_CHECK(input.defined() && weight.defined(), ValueError, "conv1d",
+                "the input or the weight is undefined");
+  FERRITE_CHECK((input.dim() == 2 || input.dim() == 3) && weight.dim() == 3, ShapeError, "conv1d",
+                "expected an input [N, C, L] or [C, L] and a weight [O, C / groups, K], got {} and "
+                "{}",
+                input.shape(), weight.shape());
+  return conv2d(input.unsqueeze(-2), weight.unsqueeze(-2), bias,
+                {.stride = {1, o.stride},
+                 .padding = {0, o.padding},
+                 .dilation = {1, o.dilation},
+                 .groups = o.groups})
+      .squeeze(-2);
+}
+
+// ---- conv_transpose2d
+
+Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                        const ConvTranspose2dOptions& o) {
+  constexpr const char* op = "conv_transpose2d";
+  check_operands(input, weight, op);
+  check_positive(o.stride, "stride", op);
+  check_positive(o.dilation, "dilation", op);
+  FERRITE_CHECK(o.padding.h >= 0 && o.padding.w >= 0, ValueError, op,
+                "padding must not be negative, got {{{}, {}}}", o.padding.h, o.padding.w);
+  const std::int64_t extra[] = {o.output_padding.h, o.output_padding.w};
+  const std::int64_t stride[] = {o.stride.h, o.stride.w};
+  const std::int64_t dilation[] = {o.dilation.h, o.dilation.w};
+  const std::int64_t padding[] = {o.padding.h, o.padding.w};
+  for (int i = 0; i < 2; ++i)
+    FERRITE_CHECK(extra[i] >= 0 && (extra[i] < stride[i] || extra[i] < dilation[i]), ValueError, op,
+                  "output_padding must be below stride or dilation, got {} with {} and {}",
+                  extra[i], stride[i], dilation[i]);
+  check_groups(o.groups, weight.size(0), "input", op);
+  const std::int64_t channels = weight.size(1) * o.groups;
+  check_bias(bias, input, channels, op);
+  if (input.dim() == 3) return conv_transpose2d(input.unsqueeze(0), weight, bias, o).squeeze(0);
+  FERRITE_CHECK(input.size(1) == weight.size(0), ShapeError, op,
+                "input has {} channels, weight expects {}", input.size(1), weight.size(0));
+
+  Problem p{op,
+            {.stride = {stride[0], stride[1]},
+             .padding = {padding[0], padding[1]},
+             .dilation = {dilation[0], dilation[1]},
+             .groups = o.groups},
+            {input.size(0), channels},
+            weight.shape(),
+            input.shape()};
+  for (int i = 0; i < 2; ++i) {
+    const std::int64_t size = (input.size(2 + i) - 1) * stride[i] - 2 * padding[i] +
+                              dilation[i] * (weight.size(2 + i) - 1) + extra[i] + 1;
+    FERRITE_CHECK(size > 0, ShapeError, op,
+                  "the output's size {} is {}: input {}, weight {}, padding {}", i, size,
+                  input.shape(), weight.shape(), padding[i]);
+    p.input.push_back(size);
+  }
+  return by_input(p, input, weight, bias, format_of(input, weight));
+}
+
+}  // namespace ferrite
