@@ -234,6 +234,7 @@ void Pass::finish_leaf(State& state) {
                 leaf.describe());
   StreamGuard guard(state.stream);
   Meta& meta = *meta_of(leaf);
+  if (!meta.requires_grad) return;  // frozen since forward
   if (meta.leaf_hooks) {
     const auto hooks = meta.leaf_hooks->pre;  // a hook may remove itself
     for (const auto& hook : hooks) {

@@ -6,6 +6,7 @@
 #include "autograd/gradcheck.h"
 #include "autograd/record.h"
 #include "core/allocator.h"
+#include "ops/join.h"
 #include "tests/autograd/util.h"
 
 using namespace ferrite;
@@ -203,6 +204,11 @@ TEST_CASE("freezing: no gradient, and none is computed") {
   (x * w).backward();
   CHECK_FALSE(w.grad().defined());
   CHECK(values(x.grad()) == Values{3});
+  w.set_requires_grad();
+  const Tensor y = x * w;
+  w.set_requires_grad(false);
+  y.backward();
+  CHECK_FALSE(w.grad().defined());
 }
 
 TEST_CASE("a chain of 100,000 operations runs backward and goes away") {
@@ -305,6 +311,18 @@ TEST_CASE("zero-size tensors") {
   const Tensor z = leaf({1, 2});
   sum(z.slice(0, 1, 1)).backward();
   CHECK(values(z.grad()) == Values{0, 0});
+}
+
+TEST_CASE("hooks and gradients of operations with several results") {
+  const Tensor x = leaf({1, 2, 3, 4});
+  const auto parts = split(x * 1.0, {1, 3});
+  parts[1].register_hook([](const Tensor& g) { return g * 10.0; });
+  parts[0].retain_grad();
+  sum(parts[0] * 2.0).backward({}, true);
+  CHECK(values(x.grad()) == Values{2, 0, 0, 0});
+  sum(cat({parts[1], parts[0]})).backward();
+  CHECK(values(x.grad()) == Values{3, 10, 10, 10});
+  CHECK(values(parts[0].grad()) == Values{3});
 }
 
 TEST_CASE("leaf gradients are laid out as the leaf and own their memory") {
