@@ -1,0 +1,33 @@
+// A progress line for loops: redrawn in place on a terminal, a plain line now and then elsewhere.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace examples {
+
+class Progress {
+ public:
+  /// `label` stands in front ("epoch 1/10"), `total` is the number of steps.
+  Progress(std::string label, std::int64_t total);
+
+  /// Whether update() would show something now: ask before computing what it shows.
+  bool due(std::int64_t step) const;
+  /// After `step` of the total: bar, `status` (loss, accuracy...) and the time left.
+  void update(std::int64_t step, const std::string& status);
+  /// Replaces the bar by `line` and ends it.
+  void finish(const std::string& line);
+
+  double seconds() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  std::string label_;
+  std::int64_t total_;
+  bool terminal_;
+  Clock::time_point start_ = Clock::now(), last_ = start_;
+};
+
+}  // namespace examples

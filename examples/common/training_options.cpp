@@ -1,0 +1,64 @@
+#include "examples/common/training_options.h"
+
+#include <CLI/CLI.hpp>
+
+#include <exception>
+#include <iostream>
+
+#include "core/generator.h"
+#include "core/parallel_for.h"
+
+namespace examples {
+
+void add_training_options(CLI::App& app, TrainingOptions& options,
+                          const std::vector<std::string>& models,
+                          const std::vector<std::string>& datasets) {
+  options.model = models.front();
+  options.dataset = datasets.front();
+  const auto positive = CLI::Range(std::int64_t{1}, std::int64_t{1} << 40);
+  app.add_option("--dataset", options.dataset, "what to train on")
+      ->check(CLI::IsMember(datasets))
+      ->capture_default_str();
+  app.add_option("--data", options.data,
+                 "folder that holds the data set (default: $FERRITE_DATA, ./data-sets)");
+  app.add_option("--model", options.model, "network")
+      ->check(CLI::IsMember(models))
+      ->capture_default_str();
+  app.add_option("--epochs", options.epochs, "passes over the training set")->check(positive);
+  app.add_option("--max-steps", options.max_steps, "stop after so many steps (0: no limit)")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--batch-size", options.batch_size, "images a step")->check(positive);
+  app.add_option("--lr", options.lr, "learning rate")->check(CLI::PositiveNumber);
+  app.add_option("--optimizer", options.optimizer, "optimizer")
+      ->check(CLI::IsMember({"sgd", "adam", "adamw", "rmsprop"}));
+  app.add_option("--device", options.device, "auto, cpu, cpu:N, cuda or cuda:N")
+      ->capture_default_str();
+  app.add_option("--threads", options.threads, "threads that compute (0: one a processor)")
+      ->check(CLI::Range(0, 1024));
+  app.add_option("--workers", options.workers, "threads that load data (0: the training thread)")
+      ->check(CLI::Range(0, 256))
+      ->capture_default_str();
+  app.add_option("--seed", options.seed, "seed of weights, shuffling and everything random")
+      ->capture_default_str();
+  app.add_option("--checkpoint-dir", options.checkpoint_dir,
+                 "folder for final.safetensors (made if missing)");
+  app.add_option("--report", options.report, "JSON file for the configuration and every epoch");
+}
+
+ferrite::Device apply(const TrainingOptions& options) {
+  if (options.threads > 0) ferrite::set_num_threads(options.threads);
+  ferrite::manual_seed(options.seed);
+  if (options.device != "auto") return ferrite::Device(options.device);
+  return ferrite::cuda::is_available() ? ferrite::Device("cuda") : ferrite::Device("cpu");
+}
+
+int run(int (*program)(int, char**), int argc, char** argv) {
+  try {
+    return program(argc, argv);
+  } catch (const std::exception& error) {
+    std::cerr << "error: " << error.what() << '\n';
+    return 1;
+  }
+}
+
+}  // namespace examples

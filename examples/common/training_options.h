@@ -1,0 +1,47 @@
+// The options that all training programs share, with the same names and meanings.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/device.h"
+
+namespace CLI {
+class App;
+}
+
+namespace examples {
+
+struct TrainingOptions {
+  std::string dataset = "synthetic-digits";
+  std::string data;  ///< folder of the data set; empty: FERRITE_DATA, else the usual places
+  std::string model;
+  std::optional<std::int64_t> epochs;      ///< unset options take the model's own defaults
+  std::optional<std::int64_t> batch_size;
+  std::optional<double> lr;
+  std::optional<std::string> optimizer;    ///< sgd, adam, adamw, rmsprop
+  std::int64_t max_steps = 0;              ///< 0: no limit
+  std::string device = "auto";
+  int threads = 0;  ///< 0: as the process finds it
+  int workers = 1;
+  std::uint64_t seed = 0;
+  std::string checkpoint_dir;
+  std::string report;
+};
+
+/// Adds the options to a program's command line; `models` and `datasets` are what --model and
+/// --dataset accept, the first being the default.
+void add_training_options(CLI::App& app, TrainingOptions& options,
+                          const std::vector<std::string>& models,
+                          const std::vector<std::string>& datasets);
+
+/// The device that --device names ("auto": CUDA where there is one). Sets the number of threads and
+/// the seed as well.
+ferrite::Device apply(const TrainingOptions& options);
+
+/// Runs `program`; an exception becomes one line on stderr and exit status 1.
+int run(int (*program)(int, char**), int argc, char** argv);
+
+}  // namespace examples
