@@ -1,0 +1,27 @@
+// The networks of this example, and the settings each is trained with unless the user says otherwise.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "examples/common/training_options.h"
+#include "nn/module.h"
+
+namespace examples {
+
+struct Recipe {
+  std::int64_t epochs = 10;
+  std::int64_t batch_size = 128;
+  std::string optimizer = "sgd";
+  double lr = 0.05;
+  double momentum = 0.9;
+  bool cosine = true;  ///< the learning rate falls to zero by half a cosine; else it is constant
+};
+
+/// lenet5: momentum and a cosine schedule. d2l: the settings of the multi-GPU chapter of Dive into
+/// Deep Learning (batch 256, lr 0.2, plain SGD), to meet its published accuracy.
+Recipe recipe_for(const TrainingOptions& options);
+
+std::unique_ptr<ferrite::nn::Module> make_model(const std::string& name);
+
+}  // namespace examples

@@ -1,0 +1,23 @@
+// Weights in a folder, and pictures classified with them.
+#pragma once
+
+#include <string>
+
+#include "core/device.h"
+#include "examples/common/training_options.h"
+#include "examples/lenet/dataset.h"
+#include "nn/module.h"
+
+namespace examples {
+
+/// Writes `final.safetensors` into the checkpoint folder, with what predict() has to know as its
+/// metadata. Returns its path.
+std::string save_weights(const ferrite::nn::Module& model, const TrainingOptions& options,
+                         const Normalization& normalization);
+
+/// Prints the likeliest classes of a PNG. Pictures of other sizes are scaled to 28 x 28; a picture
+/// that is dark on light is inverted, since the networks learn light on dark.
+void predict(const std::string& picture, const std::string& checkpoint_dir,
+             const ferrite::Device& device);
+
+}  // namespace examples
