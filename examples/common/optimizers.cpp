@@ -15,7 +15,8 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const std::string& name,
   if (name == "sgd")
     return std::make_unique<optim::SGD>(parameters,
                                         optim::SGDOptions{.lr = lr, .momentum = momentum});
-  if (name == "adam") return std::make_unique<optim::Adam>(parameters, optim::AdamOptions{.lr = lr});
+  if (name == "adam")
+    return std::make_unique<optim::Adam>(parameters, optim::AdamOptions{.lr = lr});
   if (name == "adamw")
     return std::make_unique<optim::AdamW>(parameters, optim::AdamWOptions{.lr = lr});
   if (name == "rmsprop")

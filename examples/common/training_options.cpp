@@ -1,7 +1,6 @@
 #include "examples/common/training_options.h"
 
 #include <CLI/CLI.hpp>
-
 #include <exception>
 #include <iostream>
 

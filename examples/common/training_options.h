@@ -18,11 +18,11 @@ struct TrainingOptions {
   std::string dataset = "synthetic-digits";
   std::string data;  ///< folder of the data set; empty: FERRITE_DATA, else the usual places
   std::string model;
-  std::optional<std::int64_t> epochs;      ///< unset options take the model's own defaults
+  std::optional<std::int64_t> epochs;  ///< unset options take the model's own defaults
   std::optional<std::int64_t> batch_size;
   std::optional<double> lr;
-  std::optional<std::string> optimizer;    ///< sgd, adam, adamw, rmsprop
-  std::int64_t max_steps = 0;              ///< 0: no limit
+  std::optional<std::string> optimizer;  ///< sgd, adam, adamw, rmsprop
+  std::int64_t max_steps = 0;            ///< 0: no limit
   std::string device = "auto";
   int threads = 0;  ///< 0: as the process finds it
   int workers = 1;

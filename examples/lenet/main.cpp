@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-
 #include <cmath>
 #include <numbers>
 
@@ -32,7 +31,8 @@ struct Metrics {
 class Meter {
  public:
   explicit Meter(const Device& device)
-      : loss_(zeros({}, {.device = device})), correct_(zeros({}, {.dtype = kInt64, .device = device})) {}
+      : loss_(zeros({}, {.device = device})),
+        correct_(zeros({}, {.dtype = kInt64, .device = device})) {}
 
   void add(const Tensor& loss, const Tensor& logits, const Tensor& labels) {
     NoGradGuard guard;
@@ -97,8 +97,8 @@ Metrics train_epoch(Training& run, nn::Module& model, optim::Optimizer& optimize
   const Metrics m = meter.result(progress.seconds());
   FERRITE_CHECK(std::isfinite(m.loss), ValueError, "lenet",
                 "the loss is {} after step {}: lower --lr", m.loss, run.step);
-  progress.finish(fmt::format("{}  train loss {:.4f} accuracy {:.4f}  {:.0f} images/s", label, m.loss,
-                              m.accuracy, m.images_per_second));
+  progress.finish(fmt::format("{}  train loss {:.4f} accuracy {:.4f}  {:.0f} images/s", label,
+                              m.loss, m.accuracy, m.images_per_second));
   return m;
 }
 
@@ -138,13 +138,19 @@ void print_classes(const ClassCounts& counts, const std::vector<std::string>& na
 }
 
 nlohmann::json configuration(const Training& run, const nn::Module& model) {
-  return {{"dataset", run.options.dataset},    {"model", run.options.model},
-          {"epochs", run.recipe.epochs},       {"max_steps", run.options.max_steps},
-          {"batch_size", run.recipe.batch_size}, {"lr", run.recipe.lr},
+  return {{"dataset", run.options.dataset},
+          {"model", run.options.model},
+          {"epochs", run.recipe.epochs},
+          {"max_steps", run.options.max_steps},
+          {"batch_size", run.recipe.batch_size},
+          {"lr", run.recipe.lr},
           {"schedule", run.recipe.cosine ? "cosine" : "constant"},
-          {"optimizer", run.recipe.optimizer}, {"device", run.device.str()},
-          {"threads", num_threads()},          {"workers", run.options.workers},
-          {"seed", run.options.seed},          {"parameters", model.num_parameters()}};
+          {"optimizer", run.recipe.optimizer},
+          {"device", run.device.str()},
+          {"threads", num_threads()},
+          {"workers", run.options.workers},
+          {"seed", run.options.seed},
+          {"parameters", model.num_parameters()}};
 }
 
 void train(Training& run) {

@@ -1,4 +1,5 @@
-// The networks of this example, and the settings each is trained with unless the user says otherwise.
+// The networks of this example, and the settings each is trained with unless the user says
+// otherwise.
 #pragma once
 
 #include <memory>

@@ -1,0 +1,118 @@
+#include "examples/lenet/predict.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "autograd/grad_mode.h"
+#include "core/error.h"
+#include "data/png.h"
+#include "data/safetensors.h"
+#include "examples/lenet/model.h"
+#include "ops/reduce.h"
+#include "ops/softmax.h"
+
+namespace examples {
+
+using ferrite::Tensor;
+namespace data = ferrite::data;
+
+namespace {
+
+constexpr std::int64_t kSide = 28;
+constexpr const char* kFile = "final.safetensors";
+
+/// Mean of the pixels of row or column range [begin, end) x [left, right) with fractional bounds.
+double area_mean(const Tensor& image, double top, double bottom, double left, double right) {
+  const auto* pixels = image.data<std::uint8_t>();
+  const std::int64_t height = image.size(-2), width = image.size(-1);
+  double sum = 0, weight = 0;
+  for (auto y = static_cast<std::int64_t>(top); y < std::min<double>(bottom, height); ++y)
+    for (auto x = static_cast<std::int64_t>(left); x < std::min<double>(right, width); ++x) {
+      const auto overlap = [](double low, double high, std::int64_t i) {
+        return std::min(high, static_cast<double>(i + 1)) - std::max(low, static_cast<double>(i));
+      };
+      const double w = overlap(top, bottom, y) * overlap(left, right, x);
+      sum += w * pixels[y * width + x];
+      weight += w;
+    }
+  return sum / weight;
+}
+
+/// Any gray image as [1, 1, 28, 28] in [0, 1]: its pixels averaged over the area each covers.
+Tensor resized(const Tensor& image) {
+  Tensor out = ferrite::empty({1, 1, kSide, kSide});
+  const double sy = static_cast<double>(image.size(-2)) / kSide;
+  const double sx = static_cast<double>(image.size(-1)) / kSide;
+  auto* values = out.data<float>();
+  for (std::int64_t y = 0; y < kSide; ++y)
+    for (std::int64_t x = 0; x < kSide; ++x)
+      *values++ =
+          static_cast<float>(area_mean(image, y * sy, (y + 1) * sy, x * sx, (x + 1) * sx) / 255);
+  return out;
+}
+
+bool is_dark_on_light(const Tensor& image) {
+  const auto* p = image.data<float>();
+  double border = 0;
+  for (std::int64_t i = 0; i < kSide; ++i)
+    border += p[i] + p[(kSide - 1) * kSide + i] + p[i * kSide] + p[i * kSide + kSide - 1];
+  return border / (4 * kSide) > 0.5;
+}
+
+const std::string& entry(const data::Metadata& metadata, const std::string& key,
+                         const std::string& path) {
+  const auto it = metadata.find(key);
+  FERRITE_CHECK(it != metadata.end(), ferrite::IoError, "predict",
+                "{} has no '{}' in its metadata: it was not written by this program", path, key);
+  return it->second;
+}
+
+}  // namespace
+
+std::string save_weights(const ferrite::nn::Module& model, const TrainingOptions& options,
+                         const Normalization& normalization) {
+  std::filesystem::create_directories(options.checkpoint_dir);
+  const auto path = std::filesystem::path(options.checkpoint_dir) / kFile;
+  ferrite::save(model.state_dict(), path,
+                {{"model", options.model},
+                 {"dataset", options.dataset},
+                 {"mean", fmt::format("{}", normalization.mean)},
+                 {"std", fmt::format("{}", normalization.std)}});
+  return path.string();
+}
+
+void predict(const std::string& picture, const std::string& checkpoint_dir,
+             const ferrite::Device& device) {
+  FERRITE_CHECK(!checkpoint_dir.empty(), ferrite::ValueError, "predict",
+                "--predict needs --checkpoint-dir, the folder that a training run wrote {} into",
+                kFile);
+  const std::string path = (std::filesystem::path(checkpoint_dir) / kFile).string();
+  const data::Metadata metadata = data::load_safetensors_metadata(path);
+  const auto model = make_model(entry(metadata, "model", path));
+  model->load_state_dict(ferrite::load(path));
+  model->to(device).eval();
+  const auto classes = class_names(entry(metadata, "dataset", path));
+  const double mean = std::stod(entry(metadata, "mean", path));
+  const double std = std::stod(entry(metadata, "std", path));
+
+  const Tensor image = data::read_png(picture, data::PngMode::gray);
+  Tensor input = resized(image);
+  if (is_dark_on_light(input)) {
+    fmt::print("{} is dark on light: inverted\n", picture);
+    input = 1 - input;
+  }
+  ferrite::NoGradGuard guard;
+  const Tensor logits = (*model)(((input - mean) / std).to(device));
+  const auto p = logits.softmax(1).to_vector<double>();
+
+  std::vector<std::size_t> order(p.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::ranges::sort(order, [&](std::size_t a, std::size_t b) { return p[a] > p[b]; });
+  fmt::print("{}: {}\n", picture, classes[order[0]]);
+  for (std::size_t i = 0; i < 5; ++i)
+    fmt::print("  {:<14} {:6.2f} %\n", classes[order[i]], 100 * p[order[i]]);
+}
+
+}  // namespace examples
