@@ -1,9 +1,9 @@
 #include "examples/lenet/dataset.h"
 
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 
-#include "core/error.h"
 #include "data/mnist.h"
 #include "data/synthetic_digits.h"
 
@@ -22,14 +22,36 @@ std::filesystem::path root_of(const TrainingOptions& options) {
   return "data-sets";
 }
 
+/// Mean and deviation of all pixels, in [0, 1].
+Normalization measure(const ferrite::Tensor& images) {
+  const auto* pixels = images.data<std::uint8_t>();
+  double sum = 0, squares = 0;
+  for (std::int64_t i = 0; i < images.numel(); ++i) {
+    sum += pixels[i];
+    squares += static_cast<double>(pixels[i]) * pixels[i];
+  }
+  const auto n = static_cast<double>(images.numel());
+  const double mean = sum / n;
+  return {mean / 255, std::sqrt(squares / n - mean * mean) / 255};
+}
+
+/// Both splits, normalized alike.
+template <class D>
+Splits normalized(D train, D test, Normalization n) {
+  const data::Compose transform{data::ToTensor(), data::Normalize(n.mean, n.std)};
+  train.set_transform(transform);
+  test.set_transform(transform);
+  std::vector<std::string> classes = train.classes();
+  return {.train = std::make_shared<D>(std::move(train)),
+          .test = std::make_shared<D>(std::move(test)),
+          .classes = std::move(classes),
+          .normalization = n};
+}
+
 template <class D>
 Splits read(const TrainingOptions& options) {
-  const data::Compose transform{data::ToTensor(), data::Normalize(D::kMean, D::kStd)};
   const std::filesystem::path root = root_of(options);
-  return {.train = std::make_shared<D>(root, data::Split::train, transform),
-          .test = std::make_shared<D>(root, data::Split::test, transform),
-          .classes = class_names(options.dataset),
-          .normalization = {D::kMean, D::kStd}};
+  return normalized(D(root, data::Split::train), D(root, data::Split::test), {D::kMean, D::kStd});
 }
 
 }  // namespace
@@ -37,25 +59,11 @@ Splits read(const TrainingOptions& options) {
 Splits open_dataset(const TrainingOptions& options) {
   if (options.dataset == "mnist") return read<data::MNIST>(options);
   if (options.dataset == "fashion-mnist") return read<data::FashionMNIST>(options);
-  const Normalization n{data::SyntheticDigits::kMean, data::SyntheticDigits::kStd};
-  const data::Compose transform{data::ToTensor(), data::Normalize(n.mean, n.std)};
   // Disjoint by seed: sample i is a function of (seed, i).
-  return {.train =
-              std::make_shared<data::SyntheticDigits>(kSyntheticTrain, 2 * options.seed, transform),
-          .test = std::make_shared<data::SyntheticDigits>(kSyntheticTest, 2 * options.seed + 1,
-                                                          transform),
-          .classes = class_names(options.dataset),
-          .normalization = n};
-}
-
-std::vector<std::string> class_names(const std::string& dataset) {
-  if (dataset == "fashion-mnist")
-    return {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
-            "Sandal",      "Shirt",   "Sneaker",  "Bag",   "Ankle boot"};
-  if (dataset == "mnist" || dataset == "synthetic-digits")
-    return {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
-  ferrite::fail<ferrite::ValueError>(
-      "dataset", "expected synthetic-digits, mnist or fashion-mnist, got '{}'", dataset);
+  data::SyntheticDigits train(kSyntheticTrain, 2 * options.seed);
+  data::SyntheticDigits test(kSyntheticTest, 2 * options.seed + 1);
+  const Normalization n = measure(train.images());
+  return normalized(std::move(train), std::move(test), n);
 }
 
 }  // namespace examples

@@ -23,7 +23,5 @@ struct Splits {
 };
 
 Splits open_dataset(const TrainingOptions& options);
-/// The names of a data set's classes; ValueError for an unknown data set.
-std::vector<std::string> class_names(const std::string& dataset);
 
 }  // namespace examples

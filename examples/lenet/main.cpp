@@ -201,8 +201,7 @@ void train(Training& run) {
   report.set("seconds", total.seconds());
   report.write();
   if (!run.options.checkpoint_dir.empty())
-    fmt::print("\nweights saved in {}\n",
-               examples::save_weights(*model, run.options, data.normalization));
+    fmt::print("\nweights saved in {}\n", examples::save_weights(*model, run.options, data));
 }
 
 int lenet(int argc, char** argv) {

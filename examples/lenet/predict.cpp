@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <sstream>
+#include <vector>
 
 #include "autograd/grad_mode.h"
 #include "core/error.h"
@@ -69,17 +71,25 @@ const std::string& entry(const data::Metadata& metadata, const std::string& key,
   return it->second;
 }
 
+std::vector<std::string> lines(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> result;
+  for (std::string line; std::getline(stream, line);) result.push_back(line);
+  return result;
+}
+
 }  // namespace
 
 std::string save_weights(const ferrite::nn::Module& model, const TrainingOptions& options,
-                         const Normalization& normalization) {
+                         const Splits& data) {
   std::filesystem::create_directories(options.checkpoint_dir);
   const auto path = std::filesystem::path(options.checkpoint_dir) / kFile;
   ferrite::save(model.state_dict(), path,
                 {{"model", options.model},
                  {"dataset", options.dataset},
-                 {"mean", fmt::format("{}", normalization.mean)},
-                 {"std", fmt::format("{}", normalization.std)}});
+                 {"classes", fmt::format("{}", fmt::join(data.classes, "\n"))},
+                 {"mean", fmt::format("{}", data.normalization.mean)},
+                 {"std", fmt::format("{}", data.normalization.std)}});
   return path.string();
 }
 
@@ -93,7 +103,7 @@ void predict(const std::string& picture, const std::string& checkpoint_dir,
   const auto model = make_model(entry(metadata, "model", path));
   model->load_state_dict(ferrite::load(path));
   model->to(device).eval();
-  const auto classes = class_names(entry(metadata, "dataset", path));
+  const auto classes = lines(entry(metadata, "classes", path));
   const double mean = std::stod(entry(metadata, "mean", path));
   const double std = std::stod(entry(metadata, "std", path));
 

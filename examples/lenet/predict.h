@@ -13,7 +13,7 @@ namespace examples {
 /// Writes `final.safetensors` into the checkpoint folder, with what predict() has to know as its
 /// metadata. Returns its path.
 std::string save_weights(const ferrite::nn::Module& model, const TrainingOptions& options,
-                         const Normalization& normalization);
+                         const Splits& data);
 
 /// Prints the likeliest classes of a PNG. Pictures of other sizes are scaled to 28 x 28; a picture
 /// that is dark on light is inverted, since the networks learn light on dark.
