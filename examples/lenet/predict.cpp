@@ -9,10 +9,10 @@
 
 #include "autograd/grad_mode.h"
 #include "core/error.h"
-#include "data/png.h"
+#include "data/image_io.h"
 #include "data/safetensors.h"
 #include "examples/lenet/model.h"
-#include "ops/reduce.h"
+#include "ops/arithmetic.h"
 #include "ops/softmax.h"
 
 namespace examples {
@@ -107,7 +107,7 @@ void predict(const std::string& picture, const std::string& checkpoint_dir,
   const double mean = std::stod(entry(metadata, "mean", path));
   const double std = std::stod(entry(metadata, "std", path));
 
-  const Tensor image = data::read_png(picture, data::PngMode::gray);
+  const Tensor image = data::read_image(picture, data::ImageMode::gray);
   Tensor input = resized(image);
   if (is_dark_on_light(input)) {
     fmt::print("{} is dark on light: inverted\n", picture);
