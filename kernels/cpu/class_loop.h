@@ -33,7 +33,8 @@ struct ClassLoop {
   bool rows() const { return stride == 1 || nest.outputs == 1; }
   /// Positions a chunk of threads takes; the cut depends on the sizes alone.
   std::int64_t grain() const {
-    return std::max<std::int64_t>(1, kElementGrain / 4 / std::max<std::int64_t>(1, classes));
+    return std::max<std::int64_t>(rows() ? 1 : kClassColumns,
+                                  kElementGrain / 4 / std::max<std::int64_t>(1, classes));
   }
 
   /// Calls body(chunk, in, out, n) for blocks of n rows (of at most kClassBlock elements, or one

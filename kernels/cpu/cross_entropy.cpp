@@ -178,13 +178,17 @@ class Forward {
     }
     for (std::int64_t c = 0; c < p_.classes; ++c) {
       const E* x = p_.logits.read(at + c * p_.loop.stride, 1, n, buffer);
-      for (std::int64_t j = 0; j < n; ++j) {
-        e[j] = x[j] - top[j];
-        if (targets[j] == c) picked[j] = static_cast<double>(e[j]);
-        if (p_.smooth > 0) weighted[j] += static_cast<double>(e[j]) * p_.weight_of(c);
-      }
+      for (std::int64_t j = 0; j < n; ++j) e[j] = x[j] - top[j];
+      if (p_.smooth > 0)
+        for (std::int64_t j = 0; j < n; ++j)
+          weighted[j] += static_cast<double>(e[j]) * p_.weight_of(c);
       exp_run(e, e, n);
       for (std::int64_t j = 0; j < n; ++j) total[j] += e[j];
+    }
+    for (std::int64_t j = 0; j < n; ++j) {
+      if (targets[j] < 0) continue;
+      const std::int64_t from = at + targets[j] * p_.loop.stride + j;
+      picked[j] = static_cast<double>(*p_.logits.read(from, 1, 1, buffer) - top[j]);
     }
     for (std::int64_t j = 0; j < n; ++j)
       emit(sums, position + j * p_.position_step(), targets[j], top[j],
@@ -280,13 +284,30 @@ class Backward {
 
   void columns(std::int64_t at, std::int64_t where, std::int64_t n) const {
     E buffer[kClassColumns], e[kClassColumns];
-    Position positions[kClassColumns];
-    for (std::int64_t j = 0; j < n; ++j) positions[j] = position(where + j * p_.position_step());
+    // Side by side, so that the loops vectorise.
+    E high[kClassColumns], low[kClassColumns], probability[kClassColumns], picked[kClassColumns];
+    E share[kClassColumns];
+    std::int32_t target[kClassColumns];
+    for (std::int64_t j = 0; j < n; ++j) {
+      const Position p = position(where + j * p_.position_step());
+      high[j] = p.high, low[j] = p.low, probability[j] = p.probability;
+      picked[j] = p.picked, share[j] = p.share, target[j] = static_cast<std::int32_t>(p.t);
+    }
     for (std::int64_t c = 0; c < p_.classes; ++c, at += p_.loop.stride) {
-      const E* x = p_.logits.read(at, 1, n, buffer);
-      for (std::int64_t j = 0; j < n; ++j) e[j] = (x[j] - positions[j].high) - positions[j].low;
-      if (!p_.args.log_probabilities) exp_run(e, e, n);
-      for (std::int64_t j = 0; j < n; ++j) finish(positions[j], e + j, c, 1);
+      if (p_.args.log_probabilities) {
+        std::fill_n(e, n, E(0));
+      } else {
+        const E* x = p_.logits.read(at, 1, n, buffer);
+        for (std::int64_t j = 0; j < n; ++j) e[j] = (x[j] - high[j]) - low[j];
+        exp_run(e, e, n);
+        for (std::int64_t j = 0; j < n; ++j)
+          e[j] = probability[j] == 0 ? E(0) : e[j] * probability[j];
+      }
+      if (p_.smooth > 0) {
+        const E w = static_cast<E>(p_.weight_of(c));
+        for (std::int64_t j = 0; j < n; ++j) e[j] -= share[j] * w;
+      }
+      for (std::int64_t j = 0; j < n; ++j) e[j] -= target[j] == c ? picked[j] : E(0);
       store(at, e, n);
     }
   }

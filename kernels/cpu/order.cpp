@@ -94,20 +94,42 @@ class ArgExtremum {
   }
 
  private:
-  /// A vectorised pass finds a chunk's extremum; only a better chunk is searched for its place.
   Best<E> row(std::int64_t from) const {
     E buffer[kChunk];
     Best<E> best{*in_.read(from, stride_, 1, buffer), 0};
     for (std::int64_t i = 0; i < size_ && best.value == best.value; i += kChunk) {
       const std::int64_t n = std::min(kChunk, size_ - i);
-      const E* x = in_.read(from + i * stride_, stride_, n, buffer);
-      bool better = false;
-      for (std::int64_t j = 0; j < n; ++j) better |= beats(max_, x[j], best.value);
-      if (!better) continue;
-      for (std::int64_t j = 0; j < n; ++j)
-        if (beats(max_, x[j], best.value)) best = {x[j], i + j};
+      search(in_.read(from + i * stride_, stride_, n, buffer), i, n, best);
     }
     return best;
+  }
+
+  /// A vectorised pass finds the extremum of x, another its place.
+  void search(const E* x, std::int64_t first, std::int64_t n, Best<E>& best) const {
+    constexpr std::int64_t kLanes = 32;
+    if (n < 2 * kLanes) {
+      for (std::int64_t j = 0; j < n; ++j)
+        if (beats(max_, x[j], best.value)) best = {x[j], first + j};
+      return;
+    }
+    const auto better = [this](E a, E b) { return beats(max_, b, a) ? b : a; };
+    E lanes[kLanes];
+    std::copy_n(x, kLanes, lanes);
+    std::int64_t j = kLanes;
+    for (; j + kLanes <= n; j += kLanes)
+      for (std::int64_t k = 0; k < kLanes; ++k) lanes[k] = better(lanes[k], x[j + k]);
+    for (; j < n; ++j) lanes[0] = better(lanes[0], x[j]);
+    for (std::int64_t k = 1; k < kLanes; ++k) lanes[0] = better(lanes[0], lanes[k]);
+    const E value = lanes[0];
+    if (!beats(max_, value, best.value)) return;
+    const auto is_it = [value](E e) { return (e == value) | ((e != e) & (value != value)); };
+    for (j = 0; j + kLanes <= n; j += kLanes) {
+      bool found = false;
+      for (std::int64_t k = 0; k < kLanes; ++k) found |= is_it(x[j + k]);
+      if (found) break;
+    }
+    while (!is_it(x[j])) ++j;
+    best = {value, first + j};
   }
 
   void columns(std::int64_t from, std::int64_t n, E* best, std::int64_t* index) const {

@@ -12,11 +12,14 @@ void exp_run(const float* x, float* y, std::int64_t n) {
   constexpr float kLowest = -87.33654f;
   float block[kClassBlock];
   for (std::int64_t i = 0; i < n; i += kClassBlock) {
-    const std::int64_t m = std::min(kClassBlock, n - i);
-    const std::int64_t padded = (m + 15) / 16 * 16;  // whole packets
-    std::copy_n(x + i, m, block);
-    std::fill(block + m, block + padded, 0.0f);
-    Eigen::Map<Eigen::ArrayXf>(block, padded) = Eigen::Map<Eigen::ArrayXf>(block, padded).exp();
+    const std::int64_t m = std::min(kClassBlock, n - i), whole = m / 16 * 16;
+    Eigen::Map<Eigen::ArrayXf>(block, whole) = Eigen::Map<const Eigen::ArrayXf>(x + i, whole).exp();
+    if (whole < m) {  // the rest as a whole packet, too
+      Eigen::Array<float, 16, 1> rest = Eigen::Array<float, 16, 1>::Zero();
+      std::copy_n(x + i + whole, m - whole, rest.data());
+      rest = rest.exp().eval();
+      std::copy_n(rest.data(), m - whole, block + whole);
+    }
     for (std::int64_t j = 0; j < m; ++j)
       y[i + j] = x[i + j] != x[i + j] ? x[i + j] : x[i + j] < kLowest ? 0.0f : block[j];
   }
@@ -110,35 +113,49 @@ class Softmax {
     });
   }
 
+  /// Narrow columns without gaps are taken several rows at a time, as one wide row; the lanes that
+  /// belong to one column are then folded.
   void columns(std::int64_t at, std::int64_t n) const {
-    E top[kClassColumns], sum[kClassColumns], e[kClassColumns];
-    std::fill_n(top, n, -std::numeric_limits<E>::infinity());
-    std::fill_n(sum, n, E(0));
-    each_class(at, n, [&](auto, const E* x) {
-      for (std::int64_t j = 0; j < n; ++j) top[j] = greater(top[j], x[j]);
+    const std::int64_t wide = loop_.stride == n ? kClassBlock / n : 1, width = wide * n;
+    E top[kClassBlock], sum[kClassBlock], e[kClassBlock];
+    std::fill_n(top, width, -std::numeric_limits<E>::infinity());
+    std::fill_n(sum, width, E(0));
+    each_row(at, n, wide, [&](auto, const E* x, std::int64_t m) {
+      for (std::int64_t j = 0; j < m; ++j) top[j] = greater(top[j], x[j]);
     });
-    each_class(at, n, [&](auto, const E* x) {
-      for (std::int64_t j = 0; j < n; ++j) e[j] = x[j] - top[j];
-      exp_run(e, e, n);
-      for (std::int64_t j = 0; j < n; ++j) sum[j] += e[j];
+    fold(top, n, width, [](E a, E b) { return greater(a, b); });
+    each_row(at, n, wide, [&](auto, const E* x, std::int64_t m) {
+      for (std::int64_t j = 0; j < m; ++j) e[j] = x[j] - top[j];
+      exp_run(e, e, m);
+      for (std::int64_t j = 0; j < m; ++j) sum[j] += e[j];
     });
-    for (std::int64_t j = 0; j < n; ++j) sum[j] = log_ ? std::log(sum[j]) : 1 / sum[j];
-    each_class(at, n, [&](std::int64_t to, const E* x) {
-      for (std::int64_t j = 0; j < n; ++j) e[j] = x[j] - top[j];
+    fold(sum, n, width, [](E a, E b) { return a + b; });
+    for (std::int64_t j = 0; j < width; ++j) sum[j] = log_ ? std::log(sum[j]) : 1 / sum[j];
+    each_row(at, n, wide, [&](std::int64_t to, const E* x, std::int64_t m) {
+      for (std::int64_t j = 0; j < m; ++j) e[j] = x[j] - top[j];
       if (log_) {
-        for (std::int64_t j = 0; j < n; ++j) e[j] -= sum[j];
+        for (std::int64_t j = 0; j < m; ++j) e[j] -= sum[j];
       } else {
-        exp_run(e, e, n);
-        for (std::int64_t j = 0; j < n; ++j) e[j] *= sum[j];
+        exp_run(e, e, m);
+        for (std::int64_t j = 0; j < m; ++j) e[j] *= sum[j];
       }
-      store(to, e, n);
+      store(to, e, m);
     });
   }
+  /// Calls body(offset, x, length) for `wide` rows of n columns at a time.
   template <class Body>
-  void each_class(std::int64_t at, std::int64_t n, Body&& body) const {
-    E buffer[kClassColumns];
-    for (std::int64_t c = 0; c < loop_.classes; ++c, at += loop_.stride)
-      body(at, in_.read(at, 1, n, buffer));
+  void each_row(std::int64_t at, std::int64_t n, std::int64_t wide, Body&& body) const {
+    E buffer[kClassBlock];
+    for (std::int64_t c = 0; c < loop_.classes; c += wide, at += wide * loop_.stride) {
+      const std::int64_t m = std::min(wide, loop_.classes - c) * n;
+      body(at, in_.read(at, 1, m, buffer), m);
+    }
+  }
+  /// Gives every lane the result of its column.
+  template <class F>
+  static void fold(E* lanes, std::int64_t n, std::int64_t width, F f) {
+    for (std::int64_t j = n; j < width; ++j) lanes[j % n] = f(lanes[j % n], lanes[j]);
+    for (std::int64_t j = n; j < width; ++j) lanes[j] = lanes[j % n];
   }
 
   bool log_;
