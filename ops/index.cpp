@@ -211,6 +211,19 @@ Tensor index_select_back(const Tensor& grad, const Shape& shape, int dim, const 
   return out;
 }
 
+void select_slices(const Tensor& out, const Tensor& x, const Tensor& index, int dim) {
+  const Stream stream = current_stream(x.device());
+  if (x.suggest_memory_format() != kChannelsLast)
+    return kernels::index_select(stream, "index_select", out, x, index, dim);
+  // Seen in the order of memory, whole blocks move.
+  const auto in_memory_order = [](const Tensor& t) {
+    return geometry::apply(t, geometry::permute(t, {0, 2, 3, 1}));
+  };
+  constexpr int kPlace[] = {0, 3, 1, 2};
+  kernels::index_select(stream, "index_select", in_memory_order(out), in_memory_order(x), index,
+                        kPlace[dim]);
+}
+
 void check_1d(const Tensor& index, const char* op) {
   FERRITE_CHECK(index.dim() <= 1, ShapeError, op, "expected an index of 1 dimension, got {}",
                 index.shape());
@@ -229,9 +242,9 @@ Tensor Tensor::index_select(int dim, const Tensor& index) const {
   const int d = normalize_dim(dim, this->dim(), "index_select");
   Shape out_shape = shape();
   out_shape[d] = ids.numel();
-  Tensor out = empty(out_shape, {.dtype = dtype(), .device = device()});
-  if (out.numel() > 0)
-    kernels::index_select(current_stream(device()), "index_select", out, *this, ids, d);
+  Tensor out = empty(
+      out_shape, {.dtype = dtype(), .device = device(), .memory_format = suggest_memory_format()});
+  if (out.numel() > 0) select_slices(out, *this, ids, d);
   if (recording(*this))
     record(out, "index_select", {*this},
            [d, shape = shape(), ids = Saved(ids)](const Tensor& grad, Needs) {

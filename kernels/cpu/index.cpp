@@ -35,7 +35,7 @@ class RangeCheck {
     return false;
   }
   /// Throws for the first bad value in row-major order, so that the message is always the same.
-  void finish(const char* op, const View& index, int dim) const {
+  void finish(const char* op, const View& index) const {
     if (!failed_.load(std::memory_order_relaxed)) return;
     for (std::int64_t i = 0; i < index.numel; ++i) {
       Shape position = Shape::filled(index.ndim, 0);
@@ -47,8 +47,8 @@ class RangeCheck {
       }
       const std::int64_t value = index.as<std::int64_t>()[offset];
       if (static_cast<std::uint64_t>(value) >= size_)
-        fail<IndexError>(op, "index {} at position {} is out of range for dimension {} of size {}",
-                         value, position, dim, size_);
+        fail<IndexError>(op, "index {} at position {} is out of range for a dimension of size {}",
+                         value, position, size_);
     }
   }
 
@@ -125,7 +125,7 @@ void gather(const char* op, const View& out, const View& x, const View& index, i
                       }
                     });
   });
-  check.finish(op, index, dim);
+  check.finish(op, index);
 }
 
 void scatter(const char* op, const View& out, const View& index, const View& source, int dim) {
@@ -140,7 +140,7 @@ void scatter(const char* op, const View& out, const View& index, const View& sou
       if (check.fits(ids[i])) o[base + ids[i] * o_step] = from[s];
     });
   });
-  check.finish(op, index, dim);
+  check.finish(op, index);
 }
 
 void scatter_add(const char* op, const View& out, const View& index, const View& source, int dim) {
@@ -158,7 +158,7 @@ void scatter_add(const char* op, const View& out, const View& index, const View&
           to = static_cast<T>(to + from[s]);
         });
       });
-  check.finish(op, index, dim);
+  check.finish(op, index);
 }
 
 void index_select(const char* op, const View& out, const View& x, const View& index, int dim) {
@@ -168,7 +168,7 @@ void index_select(const char* op, const View& out, const View& x, const View& in
     RangeCheck check(x.sizes[dim]);
     for (std::int64_t k = 0; k < index.numel; ++k)
       check.fits(index.as<std::int64_t>()[k * index.strides[0]]);
-    check.finish(op, index, dim);
+    check.finish(op, index);
     gather(op, out, x, broadcast_index(index, out, dim), dim);
     return;
   }
@@ -194,7 +194,7 @@ void index_select(const char* op, const View& out, const View& x, const View& in
                    }
                  });
   });
-  check.finish(op, index, dim);
+  check.finish(op, index);
 }
 
 namespace {
@@ -267,7 +267,7 @@ void index_add(const char* op, const View& out, const View& index, const View& s
         }
         add_slices<T, T>(out, index, source, dim, a, check);
       });
-  check.finish(op, index, dim);
+  check.finish(op, index);
 }
 
 void masked_fill(const View& out, const View& x, const View& mask, Scalar value) {
