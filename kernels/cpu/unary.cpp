@@ -1,6 +1,8 @@
 #include "kernels/cpu/unary.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/loops.h"
@@ -8,6 +10,19 @@
 namespace ferrite::kernels::cpu {
 
 namespace {
+
+/// A bound in T, or the end of T's range beyond which it lies.
+template <class T>
+T saturated(Scalar bound) {
+  using Limits = std::numeric_limits<T>;
+  if (bound.is_floating()) {
+    const double v = bound.to<double>();
+    if (v >= static_cast<double>(Limits::max())) return Limits::max();
+    return v > static_cast<double>(Limits::lowest()) ? static_cast<T>(v) : Limits::lowest();
+  }
+  return static_cast<T>(
+      std::clamp<std::int64_t>(bound.to<std::int64_t>(), Limits::lowest(), Limits::max()));
+}
 
 /// Calls `body` with the function of `op` on integers of type T. Products and negatives wrap
 /// around.
@@ -26,7 +41,7 @@ void with_integer_function(UnaryOp op, const UnaryParams& p, Body&& body) {
     case UnaryOp::relu:
       return body([](T x) { return std::max(x, T(0)); });
     case UnaryOp::clamp: {
-      const T low = p.a.to<T>(), high = p.b.to<T>();
+      const T low = saturated<T>(p.a), high = saturated<T>(p.b);
       return body([=](T x) { return std::min(std::max(x, low), high); });
     }
     default:

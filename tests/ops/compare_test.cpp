@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "autograd/gradcheck.h"
+#include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/copy.h"
 #include "ops/creation.h"
@@ -165,6 +166,9 @@ TEST_CASE("compare: clamp") {
   check_equal(clamp(tensor({-5, 0, 5}), {}, 3), tensor({-5, 0, 3}));
   check_equal(clamp(tensor({0, 9}, {.dtype = kUInt8}), 5), tensor({5, 9}, {.dtype = kUInt8}));
   check_close(clamp(tensor({-5, 0, 5}), -0.5, {}), {-0.5, 0, 5});
+  // Bounds that the dtype does not hold.
+  check_close(clamp(tensor({0, 9, 255}, {.dtype = kUInt8}), -1, 300), {0, 9, 255}, 0);
+  check_close(hardtanh(tensor({0, 9}, {.dtype = kUInt8}), -1, 1e30), {0, 9}, 0);
   check_close(clamp(tensor({-5.0, 5.0}), 3, 1), {1, 1});
   check_equal(clamp(tensor({NAN, -INFINITY}), 0, 1), tensor({NAN, 0.0}));
   const Tensor x = tensor({-5, 5});
