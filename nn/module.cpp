@@ -1,11 +1,7 @@
 #include "nn/module.h"
 
-#include <cxxabi.h>
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cstdlib>
-#include <ostream>
 #include <unordered_set>
 
 #include "autograd/grad_mode.h"
@@ -30,15 +26,6 @@ Tensor deep_copy(const Tensor& t) {
   Tensor out = empty_like(t);
   kernels::copy(current_stream(t.device()), out, t);
   if (t.requires_grad()) out.set_requires_grad();
-  return out;
-}
-
-std::string indent(std::string_view text) {
-  std::string out;
-  for (char c : text) {
-    out += c;
-    if (c == '\n') out += "  ";
-  }
   return out;
 }
 
@@ -374,37 +361,6 @@ Module& Module::zero_grad(bool set_to_none) {
 
 Tensor Module::forward(const Tensor&) {
   fail("module", "{} has no forward() of one tensor", name());
-}
-
-// ---- What it looks like
-
-std::string Module::name_of(const std::type_info& type) {
-  int status = 0;
-  const std::unique_ptr<char, void (*)(void*)> text(
-      abi::__cxa_demangle(type.name(), nullptr, nullptr, &status), std::free);
-  std::string name = status == 0 ? text.get() : type.name();
-  name = name.substr(0, name.find('<'));
-  const std::size_t scope = name.rfind("::");
-  return scope == std::string::npos ? name : name.substr(scope + 2);
-}
-
-std::string Module::str() const {
-  std::vector<std::string> lines;
-  const std::string extra = extra_repr();
-  if (!extra.empty()) lines.push_back(indent(extra));
-  const std::vector<NamedModule> children = named_children();
-  if (children.empty() && extra.find('\n') == std::string::npos)
-    return fmt::format("{}({})", name(), extra);
-  for (const auto& [name, child] : children)
-    lines.push_back(fmt::format("({}): {}", name, indent(child->str())));
-  return fmt::format("{}(\n  {}\n)", name(), join(lines, "\n  "));
-}
-
-std::ostream& operator<<(std::ostream& out, const Module& module) {
-  const std::int64_t all = module.num_parameters(), trainable = module.num_trainable_parameters();
-  out << module.str() << "\n" << all << " parameters";
-  if (trainable != all) out << ", " << trainable << " of them trainable";
-  return out;
 }
 
 }  // namespace ferrite::nn

@@ -1,0 +1,52 @@
+// How a module looks.
+#include <cxxabi.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <ostream>
+
+#include "nn/module.h"
+
+namespace ferrite::nn {
+
+namespace {
+
+std::string indent(std::string_view text) {
+  std::string out;
+  for (char c : text) {
+    out += c;
+    if (c == '\n') out += "  ";
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string Module::name_of(const std::type_info& type) {
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> text(
+      abi::__cxa_demangle(type.name(), nullptr, nullptr, &status), std::free);
+  std::string name = status == 0 ? text.get() : type.name();
+  name = name.substr(0, name.find('<'));
+  const std::size_t scope = name.rfind("::");
+  return scope == std::string::npos ? name : name.substr(scope + 2);
+}
+
+std::string Module::str() const {
+  const std::string extra = extra_repr();
+  const std::vector<NamedModule> children = named_children();
+  if (children.empty() && extra.find('\n') == std::string::npos)
+    return fmt::format("{}({})", name(), extra);
+  std::string lines = extra.empty() ? "" : "\n" + extra;
+  for (const auto& [name, child] : children) lines += fmt::format("\n({}): {}", name, child->str());
+  return fmt::format("{}({}\n)", name(), indent(lines));
+}
+
+std::ostream& operator<<(std::ostream& out, const Module& module) {
+  const std::int64_t all = module.num_parameters(), trainable = module.num_trainable_parameters();
+  out << module.str() << "\n" << all << " parameters";
+  if (trainable != all) out << ", " << trainable << " of them trainable";
+  return out;
+}
+
+}  // namespace ferrite::nn
