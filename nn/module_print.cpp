@@ -27,7 +27,12 @@ std::string Module::name_of(const std::type_info& type) {
   const std::unique_ptr<char, void (*)(void*)> text(
       abi::__cxa_demangle(type.name(), nullptr, nullptr, &status), std::free);
   std::string name = status == 0 ? text.get() : type.name();
-  name = name.substr(0, name.find('<'));
+  if (name.ends_with('>')) {
+    std::size_t at = name.size();
+    for (int depth = 0; at > 0 && (at == name.size() || depth > 0);)
+      depth += name[--at] == '>' ? 1 : name[at] == '<' ? -1 : 0;
+    name.resize(at);
+  }
   const std::size_t scope = name.rfind("::");
   return scope == std::string::npos ? name : name.substr(scope + 2);
 }

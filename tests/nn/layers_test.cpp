@@ -1,0 +1,186 @@
+#include "nn/layers.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "autograd/grad_mode.h"
+#include "nn/models/lenet.h"
+#include "ops/arithmetic.h"
+#include "ops/creation.h"
+#include "ops/loss.h"
+#include "ops/reduce.h"
+#include "tests/support/close.h"
+#include "tests/support/golden.h"
+
+using namespace ferrite;
+using test::check_close;
+
+namespace {
+
+const test::Golden& golden() {
+  static const test::Golden g("nn");
+  return g;
+}
+
+/// Loads the recorded state and checks the output and all gradients.
+template <class M>
+void check(const std::string& name, M&& module) {
+  CAPTURE(name);
+  module.to(kFloat64);
+  StateDict state;
+  for (const auto& [key, t] : module.state_dict())
+    state.insert(key, golden().get(name, "state." + key));
+  REQUIRE(module.load_state_dict(state).complete());
+  const Tensor x = golden().get(name, "x");
+  if (is_floating(x.dtype())) x.set_requires_grad();
+  const Tensor y = [&] {
+    if constexpr (requires { module(x, x); })
+      if (golden().has(name, "more0")) return module(x, golden().get(name, "more0"));
+    return static_cast<nn::Module&>(module)(x);
+  }();
+  check_close(y, golden().get(name, "y"), 1e-11, 1e-12);
+  y.backward(golden().get(name, "dy"));
+  for (const auto& [key, p] : module.named_parameters()) {
+    CAPTURE(key);
+    REQUIRE(p.grad().defined());
+    check_close(p.grad(), golden().get(name, "grad." + key), 1e-10, 1e-11);
+  }
+  if (is_floating(x.dtype())) check_close(x.grad(), golden().get(name, "dx"), 1e-10, 1e-11);
+  for (const auto& [key, b] : module.named_buffers())
+    check_close(b, golden().get(name, "after." + key), 1e-12);
+}
+
+Tensor ramp(const Shape& shape, double phase) {
+  std::vector<double> values(static_cast<std::size_t>(shape.numel()));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = 0.1 * std::sin(static_cast<double>(i) * 0.37 + phase);
+  return from_vector(values, shape);
+}
+
+void check_lenet(const std::string& name, const std::vector<Tensor>& params,
+                 const std::function<Tensor(const Tensor&)>& net) {
+  for (std::size_t i = 0; i < params.size(); ++i)
+    no_grad([&] { params[i].copy_(ramp(params[i].shape(), static_cast<double>(i))); });
+  const Tensor y = net(ramp({2, 1, 28, 28}, 0.5) * 10);
+  check_close(y, golden().get(name, "y"), 1e-10);
+  cross_entropy(y, tensor({3, 7})).backward();
+  std::vector<double> norms;
+  for (const Tensor& p : params) norms.push_back(norm(p.grad()).item<double>());
+  check_close(golden().get(name, "grads"), norms, 1e-9);
+}
+
+}  // namespace
+
+TEST_CASE("linear layers and convolutions") {
+  check("linear", nn::Linear(5, 3));
+  check("linear_nobias", nn::Linear(5, 3, {.bias = false}));
+  check("conv2d", nn::Conv2d(4, 6, {3, 2}, {.stride = 2, .padding = {1, 0}, .groups = 2}));
+  check("conv2d_same",
+        nn::Conv2d(3, 2, 3, {.padding = Padding::same, .dilation = 2, .bias = false}));
+  check(
+      "conv_transpose2d",
+      nn::ConvTranspose2d(4, 6, 3, {.stride = 2, .padding = 1, .output_padding = 1, .groups = 2}));
+  check("embedding", nn::Embedding(6, 3, {.padding_idx = 2}));
+  CHECK_THROWS_AS(nn::Conv2d(3, 4, 3, {.groups = 2}), ValueError);
+  CHECK_THROWS_AS(nn::Embedding(3, 4, {.padding_idx = 3}), ValueError);
+}
+
+TEST_CASE("normalisation") {
+  check("batch_norm2d", nn::BatchNorm2d(3));
+  check("batch_norm2d_cumulative", nn::BatchNorm2d(3, {.momentum = {}}));
+  nn::BatchNorm2d eval(3);
+  eval.eval();
+  check("batch_norm2d_eval", eval);
+  nn::BatchNorm2d plain(3, {.affine = false, .track_running_stats = false});
+  plain.eval();
+  CHECK(plain.state_dict().empty());
+  check("batch_norm2d_plain", plain);
+  check("batch_norm1d", nn::BatchNorm1d(3, {.eps = 1e-3, .momentum = 0.3}));
+  check("layer_norm", nn::LayerNorm({3, 4}));
+  CHECK_THROWS_AS(eval(zeros({2, 3})), ShapeError);
+  CHECK_THROWS_AS(nn::BatchNorm1d(3)(zeros({2, 3, 4, 4})), ShapeError);
+}
+
+TEST_CASE("pooling and activations") {
+  check("max_pool2d", nn::MaxPool2d(3, {.stride = 2, .padding = 1}));
+  check("avg_pool2d", nn::AvgPool2d(2));
+  check("adaptive_avg_pool2d", nn::AdaptiveAvgPool2d({2, 1}));
+  check("relu", nn::ReLU());
+  check("leaky_relu", nn::LeakyReLU(0.2));
+  check("sigmoid", nn::Sigmoid());
+  check("tanh", nn::Tanh());
+  check("gelu", nn::GELU());
+  check("gelu_tanh", nn::GELU(GeluApproximation::tanh));
+  check("silu", nn::SiLU());
+  check("softmax", nn::Softmax(1));
+  check("log_softmax", nn::LogSoftmax(-1));
+  check("flatten", nn::Flatten({.start_dim = 0}));
+  nn::Dropout dropout(0.5);
+  dropout.eval();
+  check("dropout_eval", dropout);
+  CHECK_THROWS_AS(nn::Dropout(1.5), ValueError);
+}
+
+TEST_CASE("dropout drops while training only") {
+  manual_seed(0);
+  nn::Sequential net(nn::Dropout(0.25));
+  const Tensor x = ones({10000});
+  CHECK(net(x).sum().item<double>() == doctest::Approx(10000).epsilon(0.03));
+  CHECK(net(x).max().item<double>() == doctest::Approx(4.0 / 3));
+  net.eval();
+  check_close(net(x), x, 0);
+}
+
+TEST_CASE("containers") {
+  check("sequential",
+        nn::Sequential(nn::Linear(4, 5), nn::Tanh(),
+                       std::make_unique<nn::Sequential>(nn::Linear(5, 2), nn::Softmax(1))));
+  nn::Sequential net;
+  check_close(net(ones({2})), {1, 1});
+  nn::Linear& linear = net.push_back(nn::Linear(2, 3));
+  CHECK(&net[0] == &linear);
+  CHECK(net.size() == 1);
+  CHECK_THROWS_AS(net[1], IndexError);
+}
+
+TEST_CASE("losses") {
+  check("cross_entropy", nn::CrossEntropyLoss({.weight = ones({4}), .label_smoothing = 0.1}));
+  check("nll", nn::NLLLoss());
+  check("mse", nn::MSELoss());
+  check("l1", nn::L1Loss(Reduction::sum));
+  check("smooth_l1", nn::SmoothL1Loss({.beta = 0.5}));
+  check("bce", nn::BCEWithLogitsLoss({.pos_weight = ones({4})}));
+}
+
+TEST_CASE("LeNet-5") {
+  nn::LeNet5 net;
+  net.to(kFloat64);
+  check_lenet("lenet5", net.parameters(), [&](const Tensor& x) { return net(x); });
+  net.to(kChannelsLast);
+  net.zero_grad();
+  check_lenet("lenet5", net.parameters(), [&](const Tensor& x) { return net(x); });
+  using Options = nn::LeNet5Options;
+  nn::LeNet5 classic({.classes = 26,
+                      .in_channels = 3,
+                      .activation = Options::Activation::tanh,
+                      .pooling = Options::Pooling::average});
+  CHECK(classic(zeros({2, 3, 28, 28})).shape() == Shape{2, 26});
+}
+
+TEST_CASE("LeNet of Dive into Deep Learning: as a function and as a module") {
+  manual_seed(5);
+  std::vector<Tensor> params = nn::lenet_parameters();
+  manual_seed(5);
+  nn::D2LLeNet net;
+  REQUIRE(net.parameters().size() == params.size());
+  for (std::size_t i = 0; i < params.size(); ++i)
+    test::check_equal(net.parameters()[i].detach(), params[i].detach());
+  CHECK(net.named_parameters()[6].first == "W4");
+  for (Tensor& p : params) p = p.detach().to(kFloat64).set_requires_grad();
+  check_lenet("d2l", params, [&](const Tensor& x) { return nn::lenet(x, params); });
+  net.to(kFloat64);
+  check_lenet("d2l", net.parameters(), [&](const Tensor& x) { return net(x); });
+  CHECK_THROWS_AS(nn::lenet(zeros({1, 1, 28, 28}), std::span(params).first(7)), ValueError);
+}

@@ -1,0 +1,378 @@
+#include "nn/module.h"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <optional>
+#include <sstream>
+
+#include "data/safetensors.h"
+#include "nn/layers.h"
+#include "nn/models/lenet.h"
+#include "ops/arithmetic.h"
+#include "ops/creation.h"
+#include "optim/sgd.h"
+#include "tests/support/close.h"
+
+using namespace ferrite;
+using test::check_close;
+using test::check_equal;
+
+namespace {
+
+std::vector<std::string> names(const std::vector<nn::NamedTensor>& tensors) {
+  std::vector<std::string> out;
+  for (const auto& [name, t] : tensors) out.push_back(name);
+  return out;
+}
+std::vector<std::string> names(const StateDict& dict) {
+  return names(std::vector<nn::NamedTensor>(dict.begin(), dict.end()));
+}
+using Names = std::vector<std::string>;
+
+/// y = scale x + shift, with a buffer of each kind.
+class Affine : public nn::Cloneable<Affine> {
+ public:
+  explicit Affine(double value = 1) : scale(full({2}, value)), shift(zeros({2})) {
+    calls_ = zeros({}, {.dtype = kInt64});
+    scratch_ = zeros({2});
+    register_buffer("calls", calls_);
+    register_buffer("scratch", scratch_, false);
+    register_parameter("scale", scale);
+    register_parameter("shift", shift);
+    register_parameter("absent", absent_);
+  }
+  Tensor forward(const Tensor& x) override {
+    calls_.add_(1);
+    return x * scale + shift;
+  }
+
+  Tensor scale, shift;
+
+ private:
+  Tensor calls_, scratch_, absent_;
+};
+
+/// Children of every kind: members, an optional one, owned ones, a nested container.
+class Net : public nn::Cloneable<Net> {
+ public:
+  Net() : list_(Affine(3), Affine(4)) {
+    register_module("first", first);
+    register_module("maybe", maybe_.emplace(2));
+    register_module("list", list_);
+    register_module("owned", std::make_unique<Affine>(5));
+    register_module("again", first);
+    add_parameter("extra", ones({3}));
+  }
+  Tensor forward(const Tensor& x) override {
+    return list_[1](list_[0]((*maybe_)(first(x)))) + static_cast<double>(options.size());
+  }
+
+  Affine first;
+  std::vector<int> options = {1, 2};
+
+ private:
+  std::optional<Affine> maybe_;
+  nn::ModuleList list_;
+};
+
+/// Two children with one weight.
+class Tied : public nn::Cloneable<Tied> {
+ public:
+  Tied() : nn::Cloneable<Tied>() {
+    b.scale = a.scale;
+    register_module("a", a);
+    register_module("b", b);
+  }
+  Affine a, b;
+};
+
+class Uncloneable : public nn::Module {};
+
+class Sub : public Affine {};
+
+template <class T>
+struct Generic : nn::Cloneable<Generic<T>> {};
+
+template <class T>
+std::string name_of_local_class() {
+  struct Local : nn::Cloneable<Local> {};
+  return Local().name();
+}
+
+}  // namespace
+
+TEST_CASE("names and order are PyTorch's: parameters, buffers, then children") {
+  Net net;
+  CHECK(names(net.named_parameters()) ==
+        Names{"extra", "first.scale", "first.shift", "maybe.scale", "maybe.shift", "list.0.scale",
+              "list.0.shift", "list.1.scale", "list.1.shift", "owned.scale", "owned.shift"});
+  CHECK(names(net.first.named_buffers()) == Names{"calls", "scratch"});
+  CHECK(names(net.first.state_dict()) == Names{"scale", "shift", "calls"});
+  // A state dict has what is shared under each of its names.
+  CHECK(names(net.state_dict()).back() == "again.calls");
+  CHECK(net.state_dict().size() == 19);
+  Names modules;
+  for (const auto& [name, module] : net.named_modules()) modules.push_back(name);
+  CHECK(modules == Names{"", "first", "maybe", "list", "list.0", "list.1", "owned"});
+  CHECK(net.modules().size() == 7);
+  CHECK(net.children().size() == 5);
+  CHECK(net.parameters().size() == 11);
+  CHECK(net.num_parameters() == 23);
+  net.first.requires_grad_(false);
+  CHECK(net.num_trainable_parameters() == 19);
+  CHECK(!net.state_dict().at("list.0.scale").requires_grad());
+  CHECK(net.state_dict().at("first.scale").shares_storage(net.first.scale));
+}
+
+TEST_CASE("registration refuses what would go wrong") {
+  struct Bad : nn::Cloneable<Bad> {
+    Tensor inside = ones({1});
+    void reg(const std::string& name, Tensor& t) { register_parameter(name, t); }
+    void null() { register_module("m", std::unique_ptr<Affine>()); }
+  } bad;
+  Tensor outside = ones({1});
+  CHECK_THROWS_WITH_AS(bad.reg("w", outside), doctest::Contains("not a member of Bad"), ValueError);
+  CHECK_THROWS_AS(bad.reg("a.b", bad.inside), ValueError);
+  CHECK_THROWS_AS(bad.reg("", bad.inside), ValueError);
+  bad.reg("w", bad.inside);
+  CHECK_THROWS_WITH_AS(bad.reg("w", bad.inside), doctest::Contains("has a part named 'w'"),
+                       ValueError);
+  CHECK_THROWS_AS(bad.null(), ValueError);
+  CHECK_THROWS_WITH_AS(bad(ones({1})), doctest::Contains("Bad has no forward()"), Error);
+}
+
+TEST_CASE("a clone is independent and whole") {
+  Net net;
+  net.first.requires_grad_(false);
+  net.eval();
+  net.first.scale.set_grad(ones({2}));
+  const Tensor x = tensor({1.0, 2.0});
+  const Tensor before = net(x);
+  const std::unique_ptr<Net> copy = net.clone();
+  CHECK(copy->str() == net.str());
+  CHECK(!copy->is_training());
+  CHECK(!copy->first.scale.requires_grad());
+  CHECK(!copy->first.scale.grad().defined());
+  CHECK(copy->num_parameters() == 23);
+  check_equal((*copy)(x), before);
+
+  const StateDict a = net.state_dict(), b = copy->state_dict();
+  REQUIRE(names(a) == names(b));
+  for (const auto& [name, t] : a) CHECK(!b.at(name).shares_storage(t));
+  // Members and the registry are one in the copy as in the original.
+  CHECK(copy->named_parameters()[1].second.is_same(copy->first.scale));
+  CHECK(copy->children()[0] == &copy->first);
+  CHECK(copy->children()[4] == &copy->first);
+  copy->first.scale.fill_(100);
+  copy->options.push_back(3);
+  check_equal(net(x), before);
+  net.first.scale.detach().fill_(0);
+  check_close(copy->first.scale, {100, 100});
+}
+
+TEST_CASE("clones through the base class, of shared parts, and from virtual devices") {
+  Tied tied;
+  CHECK(tied.parameters().size() == 3);
+  tied.to("cpu:0");
+  const std::unique_ptr<nn::Module> copy = static_cast<nn::Module&>(tied).clone();
+  auto& other = dynamic_cast<Tied&>(*copy);
+  CHECK(other.a.scale.is_same(other.b.scale));
+  CHECK(!other.a.scale.is_same(tied.a.scale));
+  CHECK(other.a.scale.device() == Device("cpu:0"));
+  CHECK_THROWS_WITH_AS(Uncloneable().clone(), doctest::Contains("Cloneable<Uncloneable>"), Error);
+  CHECK_THROWS_WITH_AS(Sub().clone(), doctest::Contains("Sub derives from Affine"), Error);
+}
+
+TEST_CASE("modules are moved, but not copied by accident") {
+  CHECK_THROWS_WITH_AS([](const Affine& a) { Affine copy = a; }(Affine()),
+                       doctest::Contains("clone()"), Error);
+  static_assert(!std::is_copy_assignable_v<Affine> && !std::is_move_assignable_v<Affine>);
+  static_assert(!std::is_constructible_v<nn::Sequential, Affine&>);
+  static_assert(std::is_constructible_v<nn::Sequential, Affine>);
+  const auto make = [] {
+    Net net;
+    net.first.scale.detach().fill_(7);
+    return std::make_unique<Net>(std::move(net));
+  };
+  const auto net = make();
+  CHECK(net->named_parameters()[1].second.is_same(net->first.scale));
+  check_close(net->parameters()[1], {7, 7});
+  CHECK(net->children()[0] == &net->first);
+}
+
+TEST_CASE("optimizers built before to() keep working") {
+  for (const char* device : {"cpu", "cpu:1"}) {
+    Affine net;
+    optim::SGD sgd(net.parameters(), {.lr = 0.5, .momentum = 0.9});
+    const auto train = [&](const Tensor& x) {
+      sgd.zero_grad();
+      net(x).backward(ones({2}, {.dtype = x.dtype(), .device = x.device()}));
+      sgd.step();
+    };
+    train(tensor({1.0, 2.0}));
+    const Tensor handle = net.scale;
+    net.to(device, kFloat64);
+    CHECK(net.scale.is_same(handle));
+    CHECK(handle.dtype() == kFloat64);
+    CHECK(handle.grad().dtype() == kFloat64);
+    CHECK(handle.requires_grad());
+    CHECK(net.named_buffers()[0].second.dtype() == kInt64);
+    CHECK(net.named_buffers()[0].second.device() == Device(device));
+    train(tensor({1.0, 2.0}, {.dtype = kFloat64, .device = device}));
+    // 1 - 0.5 g - 0.5 (0.9 g + g)
+    check_close(net.scale, {1 - 1.45, 1 - 2.9}, 1e-7);
+  }
+}
+
+TEST_CASE("to() converts floating tensors, and the layout of 4-dimensional ones") {
+  nn::Conv2d conv(2, 3, 3);
+  const std::vector<double> values = conv.weight.to_vector<double>();
+  conv.to(kChannelsLast);
+  CHECK(conv.weight.is_contiguous(kChannelsLast));
+  CHECK(!conv.weight.is_contiguous());
+  check_close(conv.weight, values, 0);
+  conv.to(kFloat16).to(kFloat32);
+  CHECK(conv.weight.is_contiguous(kChannelsLast));
+  check_close(conv.weight, values, 1e-3, 1e-6);
+  CHECK_THROWS_AS(conv.to(kInt64), DTypeError);
+}
+
+TEST_CASE("a tape recorded before to() notices") {
+  Affine net;
+  const Tensor out = net.scale * net.scale;
+  net.to(kFloat64);
+  CHECK_THROWS_AS(out.backward(ones({2})), AutogradError);
+}
+
+TEST_CASE("load_state_dict: strict, not strict, wrong") {
+  Net net, other;
+  other.first.scale.detach().fill_(9);
+  CHECK(net.load_state_dict(other.state_dict()).complete());
+  check_close(net.first.scale, {9, 9});
+  CHECK(!net.first.scale.shares_storage(other.first.scale));
+  CHECK(net.first.scale.requires_grad());
+
+  StateDict dict = other.state_dict();
+  dict.erase("maybe.scale");
+  dict.insert("surplus", ones({1}));
+  dict.insert_or_assign("extra", full({3}, 8.0));
+  CHECK_THROWS_WITH_AS(net.load_state_dict(dict),
+                       doctest::Contains("missing from the dict: maybe.scale; unexpected in it: "
+                                         "surplus"),
+                       ValueError);
+  check_close(net.parameters()[0], {1, 1, 1});  // nothing half-loaded
+  const nn::LoadReport report = net.load_state_dict(dict, {.strict = false});
+  CHECK(report.missing == Names{"maybe.scale"});
+  CHECK(report.unexpected == Names{"surplus"});
+  check_close(net.parameters()[0], {8, 8, 8});
+
+  dict = other.state_dict();
+  dict.insert_or_assign("owned.shift", ones({2, 1}));
+  for (bool strict : {true, false})
+    CHECK_THROWS_WITH_AS(net.load_state_dict(dict, {.strict = strict}),
+                         doctest::Contains("owned.shift: expected [2], got [2, 1]"), ShapeError);
+  check_close(net.parameters()[0], {8, 8, 8});
+}
+
+TEST_CASE("loading converts dtype and device, strips prefixes, and goes through files") {
+  Net net, other;
+  other.first.scale.detach().fill_(9);
+  StateDict dict;
+  dict.insert_all("module.", other.state_dict());
+  net.to("cpu:1", kFloat64);
+  net.load_state_dict(dict, {.strip_prefix = "module."});
+  check_close(net.first.scale, {9, 9});
+  CHECK(net.first.scale.dtype() == kFloat64);
+
+  const auto path = std::filesystem::temp_directory_path() / "ferrite_module_test.safetensors";
+  save(other.state_dict(), path);
+  Net loaded;
+  loaded.load_state_dict(load(path));
+  std::filesystem::remove(path);
+  const StateDict expected = other.state_dict();
+  for (const auto& [name, t] : loaded.state_dict()) check_equal(t, expected.at(name));
+}
+
+TEST_CASE("apply, train and eval, freezing, zero_grad") {
+  Net net;
+  Names visited;
+  net.apply([&](nn::Module& m) { visited.push_back(m.name()); });
+  CHECK(visited == Names{"Affine", "Affine", "Affine", "Affine", "ModuleList", "Affine", "Net"});
+  net.eval();
+  for (nn::Module* m : net.modules()) CHECK(!m->is_training());
+  net.first.train();
+  CHECK(net.first.is_training());
+  CHECK(!net.is_training());
+  net.train();
+  for (nn::Module* m : net.modules()) CHECK(m->is_training());
+
+  net.first.requires_grad_(false);
+  const Tensor x = ones({2});
+  net(x).backward(ones({2}));
+  CHECK(!net.first.scale.grad().defined());
+  const Tensor grad = net.parameters()[3].grad();
+  REQUIRE(grad.defined());
+  net.zero_grad();
+  check_close(grad, {0, 0});
+  CHECK(net.parameters()[3].grad().is_same(grad));
+  net.zero_grad(true);
+  CHECK(!net.parameters()[3].grad().defined());
+}
+
+TEST_CASE("names of classes are without namespaces and template arguments") {
+  CHECK(Generic<std::vector<int>>().name() == "Generic");
+  CHECK(name_of_local_class<std::vector<int>>() == "Local");
+  CHECK(nn::Linear(1, 1).name() == "Linear");
+}
+
+TEST_CASE("printing is PyTorch's") {
+  nn::LeNet5 net;
+  CHECK(net.str() ==
+        "LeNet5(\n"
+        "  (conv1): Conv2d(1, 6, kernel_size=(5, 5), stride=(1, 1), padding=(2, 2))\n"
+        "  (conv2): Conv2d(6, 16, kernel_size=(5, 5), stride=(1, 1))\n"
+        "  (fc1): Linear(in_features=400, out_features=120, bias=True)\n"
+        "  (fc2): Linear(in_features=120, out_features=84, bias=True)\n"
+        "  (fc3): Linear(in_features=84, out_features=10, bias=True)\n"
+        ")");
+  std::ostringstream out;
+  out << net;
+  CHECK(out.str() == net.str() + "\n61706 parameters");
+  net.children()[4]->requires_grad_(false);
+  out.str("");
+  out << net;
+  CHECK(out.str() == net.str() + "\n61706 parameters, 60856 of them trainable");
+
+  const nn::Sequential all(
+      nn::ConvTranspose2d(4, 6, 3, {.stride = 2, .padding = 1, .output_padding = 1, .groups = 2}),
+      nn::BatchNorm2d(3, {.affine = false, .track_running_stats = false}), nn::LayerNorm(3),
+      nn::MaxPool2d(3, 2, 1), nn::AvgPool2d(2), nn::AdaptiveAvgPool2d(1), nn::Flatten(),
+      nn::Embedding(6, 3, {.padding_idx = 2}), nn::GELU(), nn::ReLU({.inplace = true}),
+      nn::Dropout(), nn::Softmax(1), nn::BatchNorm2d(4),
+      nn::Conv2d(4, 6, {3, 2},
+                 {.stride = 2, .padding = {1, 0}, .dilation = 2, .groups = 2, .bias = false}),
+      nn::LeakyReLU(), nn::Sequential(), nn::ModuleList(nn::Identity(), nn::Linear(2, 3)));
+  CHECK(all.str() == R"(Sequential(
+  (0): ConvTranspose2d(4, 6, kernel_size=(3, 3), stride=(2, 2), padding=(1, 1), output_padding=(1, 1), groups=2)
+  (1): BatchNorm2d(3, eps=1e-05, momentum=0.1, affine=False, track_running_stats=False)
+  (2): LayerNorm((3,), eps=1e-05, elementwise_affine=True)
+  (3): MaxPool2d(kernel_size=3, stride=2, padding=1, dilation=1, ceil_mode=False)
+  (4): AvgPool2d(kernel_size=2, stride=2, padding=0)
+  (5): AdaptiveAvgPool2d(output_size=(1, 1))
+  (6): Flatten(start_dim=1, end_dim=-1)
+  (7): Embedding(6, 3, padding_idx=2)
+  (8): GELU(approximate='none')
+  (9): ReLU(inplace=True)
+  (10): Dropout(p=0.5, inplace=False)
+  (11): Softmax(dim=1)
+  (12): BatchNorm2d(4, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)
+  (13): Conv2d(4, 6, kernel_size=(3, 2), stride=(2, 2), padding=(1, 0), dilation=(2, 2), groups=2, bias=False)
+  (14): LeakyReLU(negative_slope=0.01)
+  (15): Sequential()
+  (16): ModuleList(
+    (0): Identity()
+    (1): Linear(in_features=2, out_features=3, bias=True)
+  )
+))");
+}
