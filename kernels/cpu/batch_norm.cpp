@@ -142,8 +142,9 @@ void batch_norm_apply(const ChannelLayout& layout, const View& out, const View& 
     for_each_channel_run<S>(layout, [&](auto&& param, auto&& loop) {
       // Subtracted first: a mean far from zero must not cancel against the bias.
       const auto m = param(means), scale = param(scales.data()), shift = param(shifts.data());
-      loop([&](auto width, std::int64_t at) {
-        store<width>(y + at, (load<width>(x + at) - m) * scale + shift);
+      loop([&](auto width, std::int64_t at, std::int64_t c) {
+        store<width>(y + at,
+                     (load<width>(x + at) - m(width, c)) * scale(width, c) + shift(width, c));
       });
     });
   });
@@ -201,8 +202,8 @@ void batch_norm_backward_apply(const ChannelLayout& layout, const View& dx, cons
     if (!sum_dy.data) {
       for_each_channel_run<S>(layout, [&](auto&& param, auto&& loop) {
         const auto scale = param(scales.data());
-        loop([&](auto width, std::int64_t at) {
-          store<width>(out + at, load<width>(g + at) * scale);
+        loop([&](auto width, std::int64_t at, std::int64_t c) {
+          store<width>(out + at, load<width>(g + at) * scale(width, c));
         });
       });
       return;
@@ -218,9 +219,9 @@ void batch_norm_backward_apply(const ChannelLayout& layout, const View& dx, cons
     for_each_channel_run<S>(layout, [&](auto&& param, auto&& loop) {
       const auto m = param(means), scale = param(scales.data());
       const auto shift = param(shifts.data()), slope = param(slopes.data());
-      loop([&](auto width, std::int64_t at) {
-        store<width>(out + at,
-                     load<width>(g + at) * scale - shift - (load<width>(x + at) - m) * slope);
+      loop([&](auto width, std::int64_t at, std::int64_t c) {
+        store<width>(out + at, load<width>(g + at) * scale(width, c) - shift(width, c) -
+                                   (load<width>(x + at) - m(width, c)) * slope(width, c));
       });
     });
   });

@@ -145,33 +145,44 @@ class ChannelPieces {
   std::vector<double> values_;
 };
 
-/// Elementwise: body(param, loop) for groups of elements with the same channels; param(p) gives
-/// those channels' parameters, and loop(step) calls step(width, at) until all elements are done.
+/// Elementwise: body(param, loop) for groups of elements; param(p) makes a channel parameter of the
+/// array p, and loop(step) calls step(width, at, c) for all W elements from `at`, for which that
+/// parameter's value is param(width, c).
 template <class S, class Body>
 void for_each_channel_run(const ChannelLayout& layout, Body&& body) {
   const std::int64_t channels = layout.channels, inner = layout.inner;
   if (inner == 1) {
-    // Rows a chunk: the parameters of 16 channels stay in registers while these go by.
-    const std::int64_t rows =
-        std::clamp<std::int64_t>(16384 / std::max<std::int64_t>(channels, 1), 1, 4096);
-    parallel_for(layout.outer, rows, [&](std::int64_t begin, std::int64_t end) {
-      for_blocks(0, channels, [&](std::int64_t c, auto width) {
-        body([&](const S* p) { return load<width>(p + c); },
-             [&](auto&& step) {
-               for (std::int64_t r = begin; r < end; ++r) step(width, r * channels + c);
-             });
+    // Row by row, as memory lies. Several short rows count as one, with the parameters repeated.
+    const std::int64_t some = std::clamp<std::int64_t>(channels, 1, 16384);
+    const std::int64_t tile = channels < 64 ? 128 / some : 1;
+    const auto param = [&](const S* p) {
+      std::vector<S> repeated(static_cast<std::size_t>(tile > 1 ? tile * channels : 0));
+      for (std::size_t i = 0; i < repeated.size(); ++i)
+        repeated[i] = p[i % static_cast<std::size_t>(channels)];
+      return [p, repeated = std::move(repeated)](auto width, std::int64_t c) {
+        return load<width>((repeated.empty() ? p : repeated.data()) + c);
+      };
+    };
+    parallel_for(layout.outer, 16384 / some, [&](std::int64_t begin, std::int64_t end) {
+      body(param, [&](auto&& step) {
+        for (std::int64_t r = begin; r < end; r += tile)
+          for_blocks(0, std::min(tile, end - r) * channels,
+                     [&](std::int64_t c, auto width) { step(width, r * channels + c, c); });
       });
     });
   } else {
     parallel_for(layout.outer * channels, std::max<std::int64_t>(1, 16384 / inner),
                  [&](std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t run = begin; run < end; ++run)
-                     body([&](const S* p) { return p[run % channels]; },
-                          [&](auto&& step) {
-                            for_blocks(0, inner, [&](std::int64_t i, auto width) {
-                              step(width, run * inner + i);
-                            });
-                          });
+                   for (std::int64_t run = begin; run < end; ++run) {
+                     const auto param = [&](const S* p) {
+                       return [v = p[run % channels]](auto, std::int64_t) { return v; };
+                     };
+                     body(param, [&](auto&& step) {
+                       for_blocks(0, inner, [&](std::int64_t i, auto width) {
+                         step(width, run * inner + i, 0);
+                       });
+                     });
+                   }
                  });
   }
 }

@@ -6,8 +6,12 @@
 #include <cstring>
 #include <type_traits>
 #include <utility>
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
 
 #include "core/dtype.h"
+#include "kernels/cpu/half_runs.h"
 
 namespace ferrite::kernels::cpu {
 
@@ -44,13 +48,33 @@ Lanes<To, W> convert(const Lanes<From, W>& v) {
   }
 }
 
+/// The same bits as another type of that size.
+template <class To, class From>
+To bits_as(const From& from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  std::memcpy(&to, &from, sizeof to);
+  return to;
+}
+
 /// p[0] to p[W - 1] in their Compute type.
 template <int W, class T>
 Lanes<Compute<T>, W> load(const T* p) {
   Lanes<Compute<T>, W> v;
-  if constexpr (is_half_type<T> || W == 1) {
-    Compute<T> a[W];
-    for (int l = 0; l < W; ++l) a[l] = static_cast<Compute<T>>(p[l]);
+  if constexpr (W == 1) {
+    v = static_cast<Compute<T>>(*p);
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    Lanes<std::uint16_t, W> bits;
+    std::memcpy(&bits, p, sizeof bits);
+    v = bits_as<Lanes<float, W>>(__builtin_convertvector(bits, Lanes<std::uint32_t, W>) << 16);
+#if defined(__AVX512F__)
+  } else if constexpr (std::is_same_v<T, Half> && W == 16) {
+    v = bits_as<Lanes<float, W>>(
+        _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));
+#endif
+  } else if constexpr (std::is_same_v<T, Half>) {
+    float a[W];
+    widen(a, p, W);
     std::memcpy(&v, a, sizeof v);
   } else {
     std::memcpy(&v, p, sizeof v);
@@ -59,10 +83,25 @@ Lanes<Compute<T>, W> load(const T* p) {
 }
 template <int W, class T>
 void store(T* p, const Lanes<Compute<T>, W>& v) {
-  if constexpr (is_half_type<T>) {
-    Compute<T> a[W];
+  if constexpr (W == 1) {
+    *p = static_cast<T>(v);
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    // As float_to_bfloat16_bits().
+    const auto x = bits_as<Lanes<std::uint32_t, W>>(v);
+    const auto rounded = (x + 0x7fffu + ((x >> 16) & 1u)) >> 16;
+    const auto nan = (x >> 16) | 0x40u;
+    const auto bits = __builtin_convertvector((x & 0x7fffffffu) > 0x7f800000u ? nan : rounded,
+                                              Lanes<std::uint16_t, W>);
+    std::memcpy(p, &bits, sizeof bits);
+#if defined(__AVX512F__)
+  } else if constexpr (std::is_same_v<T, Half> && W == 16) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                        _mm512_cvtps_ph(bits_as<__m512>(v), _MM_FROUND_TO_NEAREST_INT));
+#endif
+  } else if constexpr (std::is_same_v<T, Half>) {
+    float a[W];
     std::memcpy(a, &v, sizeof v);
-    for (int l = 0; l < W; ++l) p[l] = static_cast<T>(a[l]);
+    narrow(p, a, W);
   } else {
     std::memcpy(p, &v, sizeof v);
   }
