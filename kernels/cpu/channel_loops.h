@@ -107,6 +107,7 @@ class ChannelPieces {
   /// body(part, put) for every part of every piece; put(k, value) hands over result k.
   template <class S, class Body>
   void compute(Body&& body) {
+    if (values_.empty()) return;
     if (layout_.inner == 1) {
       const std::int64_t grain = std::max<std::int64_t>(1, 32768 / (piece_ * layout_.channels));
       parallel_for(pieces_, grain, [&](std::int64_t begin, std::int64_t end) {
@@ -121,7 +122,7 @@ class ChannelPieces {
           });
       });
     } else {
-      parallel_for(pieces_ * layout_.channels, std::max<std::int64_t>(1, 32768 / size(0)),
+      parallel_for(pieces_ * layout_.channels, 32768 / size(0),
                    [&](std::int64_t begin, std::int64_t end) {
                      for (std::int64_t i = begin; i < end; ++i) {
                        const std::int64_t c = i / pieces_, b = i % pieces_;

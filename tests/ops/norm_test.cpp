@@ -300,6 +300,9 @@ TEST_CASE("norms of views and of empty batches") {
   CHECK(mean.to_vector<float>() == std::vector<float>(3, 5.0f));
   CHECK(var.to_vector<float>() == std::vector<float>(3, 6.0f));
 
+  CHECK(batch_norm(zeros({2, 0, 3}), {}, {}, {}, {}, true).shape() == Shape{2, 0, 3});
+  CHECK(batch_norm(zeros({2, 0}), zeros({0}), ones({0})).shape() == Shape{2, 0});
+
   const Tensor lw = ones({3}).set_requires_grad();
   layer_norm(zeros({0, 3}), {3}, lw).sum().backward();
   CHECK(lw.grad().to_vector<float>() == std::vector<float>(3, 0.0f));
