@@ -232,7 +232,7 @@ void Correlation<S, T>::run_rows(std::int64_t image, std::int64_t count, std::in
       run_phase(phase, p, in, window, out, count, top, bottom);
   if (!direct)
     for (std::int64_t i = 0; i < count; ++i)
-      scatter(out_, image + i, top, bottom - top, result.data() + i * out.image_step,
+      scatter(out_, image + i, top, bottom - top, result.data() + i * out.image_step, out.row_step,
               out.pixel_step);
 }
 

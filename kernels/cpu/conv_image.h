@@ -79,15 +79,18 @@ void gather(T* to, std::int64_t pixel_step, const Images<S>& from, std::int64_t 
   }
 }
 
-/// Copies rows [top, top + rows) of whole images from `from` (row_step = width * pixel_step).
+/// Copies rows [top, top + rows) of whole images from `from`.
 template <class T, class S>
 void scatter(const Images<S>& to, std::int64_t image, std::int64_t top, std::int64_t rows,
-             const T* from, std::int64_t pixel_step) {
+             const T* from, std::int64_t row_step, std::int64_t pixel_step) {
   S* out = to.data + image * to.image_step + top * to.row_step;
-  const bool plane = to.row_step == to.width * to.pixel_step;  // rows follow one another
+  // Rows that follow one another are one long row.
+  const bool plane = to.row_step == to.width * to.pixel_step && row_step == to.width * pixel_step;
   const std::int64_t lines = plane ? 1 : rows, pixels = plane ? rows * to.width : to.width;
-  for (std::int64_t y = 0; y < lines; ++y, out += to.row_step, from += to.width * pixel_step) {
-    if (to.channel_step == 1)
+  for (std::int64_t y = 0; y < lines; ++y, out += to.row_step, from += row_step) {
+    if (to.channel_step == 1 && to.pixel_step == pixel_step && to.channels == pixel_step)
+      copy_run(out, from, pixels * pixel_step);
+    else if (to.channel_step == 1)
       copy_matrix(out, to.pixel_step, from, pixel_step, 1, pixels, to.channels);
     else if (to.pixel_step == 1)
       copy_matrix(out, to.channel_step, from, 1, pixel_step, to.channels, pixels);

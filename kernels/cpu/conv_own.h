@@ -1,6 +1,7 @@
 // Our convolutions of one element type, group by group.
 #pragma once
 
+#include "kernels/cpu/conv_columns.h"
 #include "kernels/cpu/conv_correlate.h"
 #include "kernels/cpu/conv_weight.h"
 
@@ -27,17 +28,22 @@ template <class S>
 void correlate_backward(const View& grad_input, const View& grad, const View& weight,
                         const View& bias, const ConvParams& p) {
   const std::int64_t outs = grad.sizes[1] / p.groups, ins = weight.sizes[1];
+  const std::int64_t kernel_rows = weight.sizes[2], kernel_columns = weight.sizes[3];
   for (std::int64_t g = 0; g < p.groups; ++g) {
     const Filter<S> filter{weight.as<S>() + g * outs * weight.strides[0], weight.strides[1],
                            weight.strides[0], weight.strides[2], weight.strides[3]};
-    Correlation<S>(Images<S>(grad_input, g * ins, ins), Images<const S>(grad, g * outs, outs),
-                   filter, bias.data ? bias.as<S>() + g * ins * bias.strides[0] : nullptr,
-                   bias.data ? bias.strides[0] : 0,
-                   backward_axes(grad_input.sizes[2], weight.sizes[2], p.stride[0], p.padding[0],
-                                 p.dilation[0]),
-                   backward_axes(grad_input.sizes[3], weight.sizes[3], p.stride[1], p.padding[1],
-                                 p.dilation[1]))
-        .run();
+    const Images<S> to(grad_input, g * ins, ins);
+    const Images<const S> from(grad, g * outs, outs);
+    const S* add = bias.data ? bias.as<S>() + g * ins * bias.strides[0] : nullptr;
+    const std::int64_t add_step = bias.data ? bias.strides[0] : 0;
+    if (ColumnGradient<S>::pays(to, from, kernel_rows * kernel_columns, p))
+      ColumnGradient<S>(to, from, filter, kernel_rows, kernel_columns, add, add_step, p).run();
+    else
+      Correlation<S>(
+          to, from, filter, add, add_step,
+          backward_axes(to.height, kernel_rows, p.stride[0], p.padding[0], p.dilation[0]),
+          backward_axes(to.width, kernel_columns, p.stride[1], p.padding[1], p.dilation[1]))
+          .run();
   }
 }
 

@@ -22,6 +22,7 @@ class WeightGradient {
   static constexpr std::int64_t kPartialBytes = 8 << 20;  // of sums that wait to be added up
   static constexpr std::int64_t kGroupBytes = 256 << 10;  // of images summed up at once
   static constexpr std::int64_t kUnitTiles = 4;
+  static constexpr std::int64_t kFewRows = 10;
 
   /// The pixels of `count` images.
   struct Operands {
@@ -53,7 +54,10 @@ class WeightGradient {
   bool copies_in_, copies_grad_;
   std::int64_t columns_;  // output channels, in whole vectors
   std::int64_t size_;     // sums: [kernel rows, kernel columns, input channels, columns_]
-  bool merged_;           // taps of a row lie side by side: they are rows of one product
+  // A unit of work is a part of the rows of one group of taps: all taps (scattered_), a row of
+  // them (where they lie side by side), or a single one.
+  bool scattered_;
+  std::int64_t group_rows_, group_columns_;
   std::int64_t rows_, panel_, panels_, tile_, blocks_, units_;
 };
 
@@ -74,14 +78,25 @@ WeightGradient<S, T>::WeightGradient(const Images<const S>& in, const Images<con
                    grad.channels % kLanes<T> != 0),
       columns_(whole_vectors<T>(grad.channels)),
       size_(kernel_rows * kernel_columns * in.channels * columns_),
-      merged_(params.dilation[1] == 1 && (copies_in_ || in.pixel_step == in.channels)),
-      rows_(merged_ ? kernel_columns * in.channels : in.channels) {
+      scattered_(false),
+      group_rows_(kernel_rows),
+      group_columns_(kernel_columns),
+      rows_(in.channels) {
+  if (params.dilation[1] == 1 && (copies_in_ || in.pixel_step == in.channels)) {
+    group_columns_ = 1;
+    rows_ *= kernel_columns;
+  }
+  if (rows_ < kFewRows) {
+    scattered_ = true;
+    group_rows_ = group_columns_ = 1;
+    rows_ = kernel_rows * kernel_columns * in.channels;
+  }
   const int vectors = panel_vectors<T>(columns_, rows_);
   panel_ = vectors * kLanes<T>;
   panels_ = (columns_ + panel_ - 1) / panel_;
   tile_ = even_share(rows_, max_rows(vectors));
   blocks_ = (rows_ + kUnitTiles * tile_ - 1) / (kUnitTiles * tile_);
-  units_ = panels_ * kernel_rows_ * (merged_ ? 1 : kernel_columns_) * blocks_;
+  units_ = panels_ * group_rows_ * group_columns_ * blocks_;
 }
 
 template <class S, class T>
@@ -132,10 +147,13 @@ void WeightGradient<S, T>::copy(std::int64_t image, T* in_copy, T* grad_copy) co
     gather(in_copy, in_.channels, in_, image, window_);
   }
   if (copies_grad_) {
-    gather(grad_copy, columns_, grad_, image, Window{0, 0, grad_.height, grad_.width});
-    if (columns_ > grad_.channels)
-      for (std::int64_t p = 0; p < grad_.height * grad_.width; ++p)
-        std::fill(grad_copy + p * columns_ + grad_.channels, grad_copy + (p + 1) * columns_, T(0));
+    const bool plane = grad_.row_step == grad_.width * grad_.pixel_step;
+    const std::int64_t lines = plane ? 1 : grad_.height;
+    const std::int64_t pixels = grad_.height * grad_.width / std::max<std::int64_t>(1, lines);
+    for (std::int64_t y = 0; y < lines; ++y)
+      copy_matrix_padded(grad_copy + y * pixels * columns_, columns_,
+                         grad_.data + image * grad_.image_step + y * grad_.row_step,
+                         grad_.pixel_step, grad_.channel_step, pixels, grad_.channels);
   }
 }
 
@@ -204,10 +222,9 @@ void WeightGradient<S, T>::run_unit(const Operands& o, std::int64_t unit, T* sum
                                     bool accumulate) const {
   const std::int64_t block = unit % blocks_;
   unit /= blocks_;
-  const std::int64_t taps = merged_ ? 1 : kernel_columns_;
-  const std::int64_t tap = unit % taps;
-  unit /= taps;
-  const std::int64_t kernel_row = unit % kernel_rows_, panel = unit / kernel_rows_;
+  const std::int64_t tap = unit % group_columns_;
+  unit /= group_columns_;
+  const std::int64_t kernel_row = unit % group_rows_, panel = unit / group_rows_;
   const std::int64_t used = std::min(panel_, columns_ - panel * panel_);
   Micro<T> m{.a_step = params_.stride[1] * o.in.pixel_step,
              .b = o.grad.data + panel * panel_,
@@ -219,14 +236,29 @@ void WeightGradient<S, T>::run_unit(const Operands& o, std::int64_t unit, T* sum
              .c_step = columns_,
              .columns = used,
              .accumulate = accumulate};
+  const T* a_rows[kMaxRows];
+  T* c_rows[kMaxRows];
   const T* a = o.in.at(0, kernel_row * params_.dilation[0], tap * params_.dilation[1]);
   T* c = sums + (kernel_row * kernel_columns_ + tap) * in_.channels * columns_ + panel * panel_;
   const std::int64_t end = std::min(rows_, (block + 1) * kUnitTiles * tile_);
   for (std::int64_t r = block * kUnitTiles * tile_; r < end; r += tile_) {
-    m.a = a + r;
-    m.c = c + r * columns_;
-    run_micro(m, static_cast<int>(std::min(tile_, end - r)), static_cast<int>(used / kLanes<T>),
-              Rows::adjacent);
+    const std::int64_t count = std::min(tile_, end - r);
+    if (scattered_) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        const std::int64_t at = (r + i) / in_.channels;
+        a_rows[i] = o.in.at(0, at / kernel_columns_ * params_.dilation[0],
+                            at % kernel_columns_ * params_.dilation[1]) +
+                    (r + i) % in_.channels;
+        c_rows[i] = c + (r + i) * columns_;
+      }
+      m.a_rows = a_rows;
+      m.c_rows = c_rows;
+    } else {
+      m.a = a + r;
+      m.c = c + r * columns_;
+    }
+    run_micro(m, static_cast<int>(count), static_cast<int>(used / kLanes<T>),
+              scattered_ ? Rows::scattered : Rows::adjacent);
   }
 }
 

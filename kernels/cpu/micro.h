@@ -12,8 +12,9 @@ namespace ferrite::kernels::cpu {
 
 /// How the rows of the left operand lie in memory.
 enum class Rows {
-  apart,     ///< a_step apart, and what is summed over is contiguous within a run
-  adjacent,  ///< contiguous, and what is summed over is a_step apart
+  apart,      ///< a_step apart, and what is summed over is contiguous within a run
+  adjacent,   ///< contiguous, and what is summed over is a_step apart
+  scattered,  ///< at a_rows[i], and what is summed over is a_step apart; c is at c_rows[i]
 };
 
 /// c[i][j] = start + the sum over s1, s0, k of a(i, k, s0, s1) b(j, k, s0, s1), where start is c
@@ -23,6 +24,7 @@ template <class T>
 struct Micro {
   const T* a = nullptr;
   std::int64_t a_step = 0;
+  const T* const* a_rows = nullptr;
   const T* b = nullptr;  ///< rows of whole vectors: what is past `columns` is read, and ignored
   std::int64_t b_step = 0;
   std::int64_t run = 0;  ///< length of a segment
@@ -31,6 +33,7 @@ struct Micro {
   std::int64_t b_segment[2] = {0, 0};
   T* c = nullptr;
   std::int64_t c_step = 0;  ///< between rows
+  T* const* c_rows = nullptr;
   std::int64_t columns = 0;
   const T* bias = nullptr;  ///< whole vectors
   bool accumulate = false;

@@ -13,9 +13,13 @@ namespace detail {
 /// Independent sums in flight that hide the latency of a fused multiply-add.
 constexpr int unrolled_sums(int results) { return results <= 3 ? 4 : results <= 7 ? 2 : 1; }
 
-template <class T, int R, int V>
+template <class T, int R, int V, bool kScattered = false>
 struct Accumulators {
   Vector<T> at[R][V];
+
+  static T* row_of(const Micro<T>& m, int i) {
+    return kScattered ? m.c_rows[i] : m.c + i * m.c_step;
+  }
 
   void clear() {
 #pragma GCC unroll 14
@@ -47,7 +51,7 @@ struct Accumulators {
     for (int i = 0; i < R; ++i)
 #pragma GCC unroll 4
       for (int v = 0; v < V; ++v) {
-        const T* p = m.accumulate ? m.c + i * m.c_step : m.bias;
+        const T* p = m.accumulate ? row_of(m, i) : m.bias;
         if (!p)
           at[i][v] = Vector<T>{};
         else
@@ -60,7 +64,7 @@ struct Accumulators {
     const std::int64_t tail = m.columns - (V - 1) * kLanes<T>;
 #pragma GCC unroll 14
     for (int i = 0; i < R; ++i) {
-      T* c = m.c + i * m.c_step;
+      T* c = row_of(m, i);
 #pragma GCC unroll 4
       for (int v = 0; v + 1 < V; ++v) store(c + v * kLanes<T>, at[i][v]);
       if (tail == kLanes<T>)
@@ -136,14 +140,41 @@ void micro_adjacent(const Micro<T>& m) {
   sums[0].finish(m);
 }
 
+template <class T, int R, int V>
+void micro_scattered(const Micro<T>& m) {
+  Accumulators<T, R, V, true> sums;
+  sums.start(m);
+  const T* rows[R];
+#pragma GCC unroll 14
+  for (int i = 0; i < R; ++i) rows[i] = m.a_rows[i];
+  const std::int64_t step = m.a_step, b_step = m.b_step, run = m.run;
+  for (std::int64_t s1 = 0; s1 < m.segments[1]; ++s1) {
+    std::int64_t a0 = s1 * m.a_segment[1];
+    const T* b0 = m.b + s1 * m.b_segment[1];
+    for (std::int64_t s0 = 0; s0 < m.segments[0]; ++s0) {
+      const T* b = b0;
+      std::int64_t a = a0;
+      for (std::int64_t k = 0; k < run; ++k) {
+        sums.add([&](int i) { return rows[i][a]; }, b);
+        a += step;
+        b += b_step;
+      }
+      a0 += m.a_segment[0];
+      b0 += m.b_segment[0];
+    }
+  }
+  sums.finish(m);
+}
+
 template <class T>
 using MicroFn = void (*)(const Micro<T>&);
 
 template <class T, int V, int... R>
-constexpr std::array<std::array<MicroFn<T>, kMaxRows>, 2> kernels_of(
+constexpr std::array<std::array<MicroFn<T>, kMaxRows>, 3> kernels_of(
     std::integer_sequence<int, R...>) {
   return {{{micro_apart<T, std::min(R + 1, max_rows(V)), V>...},
-           {micro_adjacent<T, std::min(R + 1, max_rows(V)), V>...}}};
+           {micro_adjacent<T, std::min(R + 1, max_rows(V)), V>...},
+           {micro_scattered<T, std::min(R + 1, max_rows(V)), V>...}}};
 }
 
 }  // namespace detail
@@ -151,10 +182,10 @@ constexpr std::array<std::array<MicroFn<T>, kMaxRows>, 2> kernels_of(
 template <class T>
 void run_micro(const Micro<T>& m, int rows, int vectors, Rows layout) {
   using Count = std::make_integer_sequence<int, kMaxRows>;
-  static constexpr std::array<std::array<std::array<detail::MicroFn<T>, kMaxRows>, 2>, kMaxVectors>
+  static constexpr std::array<std::array<std::array<detail::MicroFn<T>, kMaxRows>, 3>, kMaxVectors>
       table{detail::kernels_of<T, 1>(Count()), detail::kernels_of<T, 2>(Count()),
             detail::kernels_of<T, 3>(Count()), detail::kernels_of<T, 4>(Count())};
-  table[static_cast<std::size_t>(vectors - 1)][layout == Rows::apart ? 0 : 1]
+  table[static_cast<std::size_t>(vectors - 1)][static_cast<std::size_t>(layout)]
        [static_cast<std::size_t>(rows - 1)](m);
 }
 

@@ -31,6 +31,29 @@ constexpr std::int64_t whole_vectors(std::int64_t columns) {
   return (columns + kLanes<T> - 1) / kLanes<T> * kLanes<T>;
 }
 
+template <class T, class S>
+void copy_run(T* to, const S* from, std::int64_t count) {
+  if constexpr (std::is_same_v<T, S>) {
+    constexpr std::int64_t n = kLanes<T>;
+    std::int64_t i = 0;
+    for (; i + n <= count; i += n) store(to + i, load(from + i));
+    if (i < count) store_partial(to + i, load_partial(from + i, count - i), count - i);
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(from[i]);
+  }
+}
+
+/// to[i] += from[i]
+template <class T>
+void add_run(T* to, const T* from, std::int64_t count) {
+  constexpr std::int64_t n = kLanes<T>;
+  std::int64_t i = 0;
+  for (; i + n <= count; i += n) store(to + i, load(to + i) + load(from + i));
+  if (i < count)
+    store_partial(to + i, load_partial(to + i, count - i) + load_partial(from + i, count - i),
+                  count - i);
+}
+
 /// to[r * to_step + c] = from[r * from_row + c * from_column]; fast where either stride of `from`
 /// is 1, that is for copies and transposes.
 template <class T, class S>
@@ -38,7 +61,7 @@ void copy_matrix(T* to, std::int64_t to_step, const S* from, std::int64_t from_r
                  std::int64_t from_column, std::int64_t rows, std::int64_t columns) {
   if (from_column == 1 || columns == 1) {
     for (std::int64_t r = 0; r < rows; ++r, to += to_step, from += from_row)
-      for (std::int64_t c = 0; c < columns; ++c) to[c] = static_cast<T>(from[c]);
+      copy_run(to, from, columns);
     return;
   }
   if constexpr (std::is_same_v<T, S>) {
@@ -69,6 +92,40 @@ void copy_matrix(T* to, std::int64_t to_step, const S* from, std::int64_t from_r
   for (std::int64_t r = 0; r < rows; ++r)
     for (std::int64_t c = 0; c < columns; ++c)
       to[r * to_step + c] = static_cast<T>(from[r * from_row + c * from_column]);
+}
+
+/// copy_matrix with every row of `to` filled up with zeros to whole vectors.
+template <class T, class S>
+void copy_matrix_padded(T* to, std::int64_t to_step, const S* from, std::int64_t from_row,
+                        std::int64_t from_column, std::int64_t rows, std::int64_t columns) {
+  constexpr std::int64_t n = kLanes<T>;
+  if constexpr (std::is_same_v<T, S>) {
+    if (from_column == 1) {
+      for (std::int64_t r = 0; r < rows; ++r, to += to_step, from += from_row) {
+        std::int64_t c = 0;
+        for (; c + n <= columns; c += n) store(to + c, load(from + c));
+        if (c < columns) store(to + c, load_partial(from + c, columns - c));
+      }
+      return;
+    }
+    if (from_row == 1) {
+      for (std::int64_t r = 0; r < rows; r += n)
+        for (std::int64_t c = 0; c < columns; c += n) {
+          const std::int64_t height = std::min(n, rows - r), width = std::min(n, columns - c);
+          Vector<T> block[n];
+          for (std::int64_t j = 0; j < n; ++j)
+            block[j] =
+                j < width ? load_partial(from + r + (c + j) * from_column, height) : Vector<T>{};
+          transpose_lanes<T>(block);
+          for (std::int64_t i = 0; i < height; ++i) store(to + (r + i) * to_step + c, block[i]);
+        }
+      return;
+    }
+  }
+  for (std::int64_t r = 0; r < rows; ++r, to += to_step, from += from_row) {
+    for (std::int64_t c = 0; c < columns; ++c) to[c] = static_cast<T>(from[c * from_column]);
+    std::fill(to + columns, to + (columns + n - 1) / n * n, T(0));
+  }
 }
 
 }  // namespace ferrite::kernels::cpu

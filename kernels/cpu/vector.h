@@ -3,7 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
-#if defined(__AVX512F__)
+#if defined(__AVX2__) || defined(__AVX512F__)
 #include <immintrin.h>
 #endif
 
@@ -57,6 +57,17 @@ inline void store(T* p, Vector<T> v) {
   std::memcpy(p, &v, sizeof v);
 }
 
+#if defined(__AVX2__) && !defined(__AVX512F__)
+namespace detail {
+/// A mask of the first `bytes` bytes.
+inline __m256i mask_of(std::int64_t bytes) {
+  alignas(32) static constexpr std::int64_t kMasks[8] = {-1, -1, -1, -1, 0, 0, 0, 0};
+  return _mm256_loadu_si256(
+      reinterpret_cast<const __m256i*>(reinterpret_cast<const char*>(kMasks + 4) - bytes));
+}
+}  // namespace detail
+#endif
+
 /// The first `count` lanes, 0 <= count <= kLanes; the others are 0.
 template <class T>
 inline Vector<T> load_partial(const T* p, std::int64_t count) {
@@ -65,6 +76,12 @@ inline Vector<T> load_partial(const T* p, std::int64_t count) {
     return (Vector<T>)_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1), p);
   else
     return (Vector<T>)_mm512_maskz_loadu_pd(static_cast<__mmask8>((1u << count) - 1), p);
+#elif defined(__AVX2__)
+  const __m256i mask = detail::mask_of(count * static_cast<std::int64_t>(sizeof(T)));
+  if constexpr (sizeof(T) == 4)
+    return (Vector<T>)_mm256_maskload_ps(p, mask);
+  else
+    return (Vector<T>)_mm256_maskload_pd(p, mask);
 #else
   Vector<T> v{};
   for (std::int64_t i = 0; i < count; ++i) v[i] = p[i];
@@ -78,6 +95,12 @@ inline void store_partial(T* p, Vector<T> v, std::int64_t count) {
     _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << count) - 1), (__m512)v);
   else
     _mm512_mask_storeu_pd(p, static_cast<__mmask8>((1u << count) - 1), (__m512d)v);
+#elif defined(__AVX2__)
+  const __m256i mask = detail::mask_of(count * static_cast<std::int64_t>(sizeof(T)));
+  if constexpr (sizeof(T) == 4)
+    _mm256_maskstore_ps(p, mask, (__m256)v);
+  else
+    _mm256_maskstore_pd(p, mask, (__m256d)v);
 #else
   for (std::int64_t i = 0; i < count; ++i) p[i] = v[i];
 #endif

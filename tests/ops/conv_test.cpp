@@ -144,7 +144,7 @@ std::vector<ConvEngine> engines() {
   return all;
 }
 
-const char* name(ConvEngine e) {
+std::string name(ConvEngine e) {
   return e == ConvEngine::own ? "own" : e == ConvEngine::onednn ? "onednn" : "automatic";
 }
 

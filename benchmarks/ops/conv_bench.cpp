@@ -1,0 +1,107 @@
+// Times the convolutions of LeNet-5, of d2l's LeNet and of ResNet-18: forward, by data, by weights.
+//
+//   bench_ops [--threads 1,2] [--engine automatic] [--only text] [--processor-time]
+//
+// Prints medians in milliseconds and billions of operations a second. conv_bench.py beside this
+// file times PyTorch on the same layers.
+#include <fmt/format.h>
+#include <time.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "core/parallel_for.h"
+#include "kernels/conv.h"
+#include "ops/creation.h"
+
+using namespace ferrite;
+
+namespace {
+
+struct Layer {
+  const char* name;
+  std::int64_t batch, in, size, out, kernel, stride, padding;
+};
+
+constexpr Layer kLayers[] = {
+    {"lenet5.conv1", 256, 1, 28, 6, 5, 1, 2},    {"lenet5.conv2", 256, 6, 14, 16, 5, 1, 0},
+    {"d2l.conv1", 256, 1, 28, 20, 3, 1, 0},      {"d2l.conv2", 256, 20, 13, 50, 5, 1, 0},
+    {"resnet.conv1", 32, 1, 28, 64, 3, 1, 1},    {"resnet.64", 32, 64, 28, 64, 3, 1, 1},
+    {"resnet.64-128", 32, 64, 28, 128, 3, 2, 1}, {"resnet.down", 32, 64, 28, 128, 1, 2, 0},
+    {"resnet.128", 32, 128, 14, 128, 3, 1, 1},   {"resnet.256", 32, 256, 7, 256, 3, 1, 1},
+    {"resnet.512", 32, 512, 4, 512, 3, 1, 1},
+};
+
+bool processor_time = false;
+
+double now() {
+  timespec t;
+  clock_gettime(processor_time ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+/// The median time of a call in seconds, of calls that take about `budget` together.
+template <class F>
+double median_seconds(F&& f, double budget = 0.25) {
+  std::vector<double> times;
+  f();
+  double total = 0;
+  while (times.size() < 5 || total < budget) {
+    const double start = now();
+    f();
+    times.push_back(now() - start);
+    total += times.back();
+  }
+  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2),
+                   times.end());
+  return times[times.size() / 2];
+}
+
+void measure(const Layer& l, MemoryFormat format, int threads) {
+  set_num_threads(threads);
+  const std::int64_t size = (l.size + 2 * l.padding - l.kernel) / l.stride + 1;
+  const auto filled = [](const Shape& shape, MemoryFormat f) {
+    return randn(shape, {.memory_format = f});
+  };
+  // One input channel lies the same way in both formats.
+  const Tensor x = filled({l.batch, l.in, l.size, l.size}, format);
+  const Tensor w = filled({l.out, l.in, l.kernel, l.kernel}, format), b = randn({l.out});
+  const Tensor y = filled({l.batch, l.out, size, size}, format);
+  const Tensor gx = empty_like(x), gw = empty_like(w), gb = empty_like(b);
+  const kernels::ConvParams p{.stride = {l.stride, l.stride}, .padding = {l.padding, l.padding}};
+  const Stream stream;
+  const double work = 2e-9 * static_cast<double>(y.numel() * l.in * l.kernel * l.kernel);
+  const double seconds[] = {
+      median_seconds([&] { kernels::conv2d(stream, y, x, w, b, p); }),
+      l.in == 1 ? 0 : median_seconds([&] { kernels::conv2d_data(stream, gx, y, w, {}, p); }),
+      median_seconds([&] { kernels::conv2d_weight(stream, gw, gb, x, y, p); })};
+  fmt::print("{:<14} {} {}", l.name, format == kChannelsLast ? "nhwc" : "nchw", threads);
+  for (const double s : seconds)
+    fmt::print("  {:>8.3f} ms {:>6.1f}", s * 1e3, s > 0 ? work / s : 0.0);
+  fmt::print("\n");
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Times the convolutions of LeNet and ResNet-18");
+  std::vector<int> threads{1, 2};
+  std::string engine = "automatic", only;
+  app.add_option("--threads", threads)->delimiter(',');
+  app.add_option("--engine", engine)->check(CLI::IsMember({"automatic", "own", "onednn"}));
+  app.add_option("--only", only, "layers whose names contain this");
+  app.add_flag("--processor-time", processor_time,
+               "time on processors instead of on the clock: for one thread on a busy machine");
+  CLI11_PARSE(app, argc, argv);
+  kernels::set_conv_engine(engine == "own"      ? kernels::ConvEngine::own
+                           : engine == "onednn" ? kernels::ConvEngine::onednn
+                                                : kernels::ConvEngine::automatic);
+  fmt::print("layer          format threads  forward ms, GFLOP/s  data  weights\n");
+  for (const Layer& l : kLayers)
+    if (std::string(l.name).find(only) != std::string::npos)
+      for (const int count : threads)
+        for (const MemoryFormat format : {kContiguous, kChannelsLast}) measure(l, format, count);
+}
