@@ -145,9 +145,9 @@ class Module {
   Tensor& add_buffer(std::string name, Tensor buffer, bool persistent = true);
   template <class M>
   M& register_module(std::string name, std::unique_ptr<M> module) {
-    M& reference = *module;
-    add_module(std::move(name), std::move(module));
-    return reference;
+    M* given = module.get();
+    add_module(std::move(name), std::move(module));  // throws where it is null
+    return *given;
   }
 
   /// Cloneable's: copies this object with handles shared, and tells where it lies in memory.
