@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""Compares what operations on one element cost the host: PyTorch from Python, libtorch from C++
+where bench_host_cost_libtorch was built, and Ferrite. One thread; medians over the rounds."""
+
+import argparse
+import pathlib
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+import side_by_side as sbs  # noqa: E402
+
+CASES = {
+    "add": "add, nothing recorded",
+    "add_recorded": "add, recorded",
+    "add_backward": "add, forward and backward",
+    "chain10_backward": "chain of 10, forward and backward",
+    "chain20_backward": "chain of 20, forward and backward",
+}
+KEY = "nanoseconds"
+
+
+def parse():
+    p = argparse.ArgumentParser(description=__doc__,
+                                formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    p.add_argument("--rounds", type=int, default=9, help="measurements of each case and program")
+    p.add_argument("--repeats", type=int, default=20000, help="runs of the case a measurement")
+    sbs.add_options(p, "bench_host_cost")
+    return p.parse_args()
+
+
+def main():
+    args = parse()
+    repeats = ["--repeats", args.repeats]
+    commands = {"PyTorch": [args.python, HERE / "torch_ops.py", *repeats]}
+    libtorch = args.build / "bin" / "bench_host_cost_libtorch"
+    if libtorch.exists():
+        commands["libtorch"] = [libtorch, *repeats]
+    else:
+        print(f"Without libtorch: {libtorch} is not there (Debian's libtorch-dev, then configure "
+              "again).", file=sys.stderr)
+    commands["Ferrite"] = [sbs.ferrite_program(args, "bench_host_cost"), *repeats]
+
+    report = {"machine": sbs.machine(), "results": {}}
+    with sbs.workers(commands) as started:
+        report["programs"] = {n: w.info for n, w in started.items()}
+        for case in CASES:
+            report["results"][case] = sbs.interleave(started, args.rounds, case)
+    sbs.finish(args, report, [table(report)])
+
+
+def table(report):
+    names = list(report["programs"])
+    others = [n for n in names if n != "Ferrite"]
+    rows = []
+    for case, answers in report["results"].items():
+        medians = {n: sbs.median(answers[n], KEY) for n in names}
+        rows.append([CASES[case]] + [f"{medians[n]:,.0f}" for n in names] +
+                    [f"{medians[n] / medians['Ferrite']:.1f}" for n in others])
+    return "Nanoseconds:\n\n" + sbs.markdown(
+        ["one element"] + names + [f"{n} / Ferrite" for n in others], rows)
+
+
+if __name__ == "__main__":
+    main()

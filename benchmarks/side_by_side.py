@@ -1,0 +1,151 @@
+"""What the side-by-side benchmarks share: programs that measure when told to, so that the two sides
+take turns on one machine and meet the same conditions."""
+
+import contextlib
+import json
+import os
+import pathlib
+import platform
+import statistics
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+class Worker:
+    """A program that reads a line, measures, and answers with a line of JSON."""
+
+    def __init__(self, command, threads=1):
+        # Set for both sides alike; each also has its own call.
+        env = dict(os.environ, OMP_NUM_THREADS=str(threads), FERRITE_NUM_THREADS=str(threads))
+        self.command = [str(c) for c in command]
+        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True, env=env)
+        self.info = self.read()
+
+    def read(self):
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{' '.join(self.command)} ended with status "
+                               f"{self.process.wait()}")
+        return json.loads(line)
+
+    def measure(self, request="measure"):
+        self.process.stdin.write(request + "\n")
+        self.process.stdin.flush()
+        return self.read()
+
+    def close(self):
+        self.process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=30)
+            return
+        self.process.kill()
+        self.process.wait()
+
+
+@contextlib.contextmanager
+def workers(commands, threads=1):
+    """{name: Worker} of {name: command}, closed at the end."""
+    started = {}
+    try:
+        for name, command in commands.items():
+            started[name] = Worker(command, threads)
+        yield started
+    finally:
+        for worker in started.values():
+            worker.close()
+
+
+@contextlib.contextmanager
+def busy_core():
+    """A process that keeps one core busy meanwhile."""
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def interleave(started, rounds, request="measure"):
+    """{name: [answers]}: every worker once a round, in an order that turns."""
+    answers = {name: [] for name in started}
+    names = list(started)
+    for i in range(rounds):
+        for name in names[i % len(names):] + names[:i % len(names)]:
+            answers[name].append(started[name].measure(request))
+    return answers
+
+
+def median(answers, key):
+    return statistics.median(a[key] for a in answers)
+
+
+def spread(answers, key):
+    """Half the distance between the quartiles, relative to the median."""
+    values = [a[key] for a in answers]
+    low, middle, high = statistics.quantiles(values, n=4)
+    return (high - low) / 2 / middle
+
+
+def cpu_model():
+    with contextlib.suppress(OSError):
+        fields = dict(line.split(":", 1) for line in
+                      pathlib.Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
+                      if ":" in line)
+        return {k.strip(): v.strip() for k, v in fields.items()}.get("model name", "unknown")
+    return platform.processor() or "unknown"
+
+
+def revision():
+    try:
+        return subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"],
+                              capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def machine():
+    return {
+        "cpu": cpu_model(),
+        "cores": len(os.sched_getaffinity(0)),
+        "system": platform.platform(),
+        "load": os.getloadavg()[0],
+        "ferrite_revision": revision(),
+    }
+
+
+def markdown(header, rows):
+    """A table, the first column left-aligned."""
+    lines = [header, [":--"] + ["--:"] * (len(header) - 1)] + rows
+    return "\n".join("| " + " | ".join(str(c) for c in line) + " |" for line in lines)
+
+
+def add_options(parser, program):
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "default",
+                        help="build folder, configured with -DFERRITE_BENCHMARKS=ON")
+    parser.add_argument("--ferrite", type=pathlib.Path, metavar="PROGRAM",
+                        help=f"Ferrite's side, if not bin/{program} of the build folder")
+    parser.add_argument("--python", default=sys.executable, help="a Python that has PyTorch")
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE",
+                        help="also write everything that was measured here")
+
+
+def ferrite_program(args, program):
+    path = args.ferrite or args.build / "bin" / program
+    if not path.exists():
+        sys.exit(f"{path} is not there: configure with -DFERRITE_BENCHMARKS=ON and build {program}")
+    return path
+
+
+def finish(args, report, tables):
+    """Prints the tables, with what they were measured on; writes the JSON."""
+    versions = ", ".join(dict.fromkeys(f"{i['framework']} {i['version']}"
+                                       for i in report["programs"].values()))
+    m = report["machine"]
+    print(f"{m['cpu']}, {m['cores']} cores; {versions}; Ferrite at {m['ferrite_revision']}\n")
+    print("\n\n".join(tables))
+    if args.json:
+        args.json.write_text(json.dumps(report, indent=2) + "\n")
