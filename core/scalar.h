@@ -33,6 +33,9 @@ class Scalar {
   T to() const {
     if constexpr (is_half_type<T>)
       return T(kind_ == Kind::floating ? static_cast<float>(f_) : static_cast<float>(i_));
+    // Through int64, since C++ leaves a negative double as an unsigned number undefined.
+    else if constexpr (std::integral<T> && !std::same_as<T, bool>)
+      return static_cast<T>(kind_ == Kind::floating ? static_cast<std::int64_t>(f_) : i_);
     else
       return kind_ == Kind::floating ? static_cast<T>(f_) : static_cast<T>(i_);
   }

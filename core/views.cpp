@@ -178,4 +178,27 @@ std::optional<View> view(const Tensor& t, const Shape& shape) {
   return v;
 }
 
+bool may_overlap(const Tensor& a, const Tensor& b) {
+  if (!a.shares_storage(b) || a.numel() == 0 || b.numel() == 0) return false;
+  // Bytes of the storage from the first element to the last.
+  const auto covered = [](const Tensor& t) {
+    std::int64_t last = t.storage_offset();
+    for (int d = 0; d < t.dim(); ++d) last += (t.shape()[d] - 1) * t.strides()[d];
+    const auto size = static_cast<std::int64_t>(t.itemsize());
+    return std::pair(t.storage_offset() * size, (last + 1) * size);
+  };
+  const auto [a_begin, a_end] = covered(a);
+  const auto [b_begin, b_end] = covered(b);
+  return a_begin < b_end && b_begin < a_end;
+}
+
+bool same_elements(const Tensor& a, const Tensor& b) {
+  if (!a.shares_storage(b) || a.storage_offset() != b.storage_offset() || a.dtype() != b.dtype() ||
+      a.shape() != b.shape())
+    return false;
+  for (int d = 0; d < a.dim(); ++d)
+    if (a.shape()[d] > 1 && a.strides()[d] != b.strides()[d]) return false;
+  return true;
+}
+
 }  // namespace ferrite::geometry

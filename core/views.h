@@ -41,4 +41,10 @@ inline Tensor apply(const Tensor& t, const View& v) {
   return as_strided(t, v.shape, v.strides, v.offset);
 }
 
+/// Whether elements of the two may share memory. Errs on the side of true: interleaved views of
+/// one storage count.
+bool may_overlap(const Tensor& a, const Tensor& b);
+/// Whether the two are the same elements in the same order.
+bool same_elements(const Tensor& a, const Tensor& b);
+
 }  // namespace ferrite::geometry

@@ -1,6 +1,8 @@
 #include "ops/arithmetic.h"
 
 #include "autograd/record.h"
+#include "core/views.h"
+#include "kernels/copy.h"
 #include "kernels/elementwise.h"
 #include "ops/promotion.h"
 
@@ -17,6 +19,20 @@ using ops::Operands;
 
 namespace {
 
+void check_defined(const Tensor& t, const char* op) {
+  FERRITE_CHECK(t.defined(), ValueError, op, "the tensor is undefined");
+}
+
+void check_subtracts(DType result, const char* op) {
+  FERRITE_CHECK(result != kBool, DTypeError, op,
+                "bool cannot be subtracted from bool; use logical_xor or ne");
+}
+
+void check_alpha(Scalar alpha, DType result, const char* op) {
+  FERRITE_CHECK(is_floating(result) || !alpha.is_floating(), DTypeError, op,
+                "expected an integer alpha for a result of {}, got {}", result, alpha.to<double>());
+}
+
 Operands prepare(const Tensor& a, const Tensor& b, const char* op, bool divides = false) {
   ops::check_same_device(a, b, op);
   DType dtype = ops::result_type(a, b);
@@ -30,40 +46,39 @@ Tensor compute(BinaryOp op, const Operands& o) {
 }
 
 /// The kernel of a tensor and a scalar, in the promoted dtype.
-Tensor compute(BinaryOp op, const Tensor& a, Scalar b, bool divides = false) {
+Tensor compute(BinaryOp op, const Tensor& a, Scalar b, const char* name, bool divides = false) {
+  check_defined(a, name);
   DType dtype = ops::result_type(a, b);
   if (divides) dtype = ops::floating_type(dtype);
+  if (op == BinaryOp::sub) check_subtracts(dtype, name);
   const Tensor x = ops::operand(a, dtype, a.shape(), a.device());
   Tensor out = empty_like(x);
   kernels::binary(current_stream(out.device()), op, out, x, b);
   return out;
 }
+/// The same with the scalar first.
+Tensor compute(BinaryOp op, Scalar a, const Tensor& b, const char* name, bool divides = false) {
+  check_defined(b, name);
+  DType dtype = ops::result_type(b, a);
+  if (divides) dtype = ops::floating_type(dtype);
+  if (op == BinaryOp::sub) check_subtracts(dtype, name);
+  const Tensor x = ops::operand(b, dtype, b.shape(), b.device());
+  Tensor out = empty_like(x);
+  kernels::binary(current_stream(out.device()), op, out, a, x);
+  return out;
+}
 
 bool is_one(Scalar s) { return s.to<double>() == 1; }
 
-/// The other operand as `self`'s in-place change needs it.
-Tensor inplace_operand(const Tensor& self, const Tensor& other, const char* op,
-                       bool divides = false) {
-  ops::check_same_device(self, other, op);
-  DType result = ops::result_type(self, other);
-  if (divides) result = ops::floating_type(result);
-  FERRITE_CHECK(promote(result, self.dtype()) == self.dtype() ||
-                    (is_floating(result) && is_floating(self.dtype())),
-                DTypeError, op, "the result is {}, which cannot be stored in place in {}", result,
-                self.dtype());
-  FERRITE_CHECK(broadcast_shapes(self.shape(), other.shape(), op) == self.shape(), ShapeError, op,
-                "{} changed in place cannot take the shape it has with {}", self.describe(),
-                other.describe());
-  autograd::check_inplace(self, op);
-  return ops::operand(other, self.dtype(), self.shape(), self.device());
+Scalar negative(Scalar s) {
+  if (s.is_floating()) return -s.to<double>();
+  return static_cast<std::int64_t>(0 - static_cast<std::uint64_t>(s.to<std::int64_t>()));
 }
 
-void inplace_scalar(const Tensor& self, Scalar other, const char* op, bool divides = false) {
-  DType result = ops::result_type(self, other);
-  if (divides) result = ops::floating_type(result);
-  FERRITE_CHECK(result == self.dtype(), DTypeError, op,
-                "the result is {}, which cannot be stored in place in {}", result, self.dtype());
-  autograd::check_inplace(self, op);
+/// out = a + alpha * b
+Tensor add_scaled(const Operands& o, Scalar alpha) {
+  kernels::add_scaled(current_stream(o.out.device()), o.out, o.a, o.b, alpha);
+  return o.out;
 }
 
 }  // namespace
@@ -72,10 +87,8 @@ void inplace_scalar(const Tensor& self, Scalar other, const char* op, bool divid
 
 Tensor add(const Tensor& a, const Tensor& b, Scalar alpha) {
   const Operands o = prepare(a, b, "add");
-  if (is_one(alpha))
-    compute(BinaryOp::add, o);
-  else
-    kernels::add_scaled(current_stream(o.out.device()), o.out, o.a, o.b, alpha);
+  check_alpha(alpha, o.out.dtype(), "add");
+  is_one(alpha) ? compute(BinaryOp::add, o) : add_scaled(o, alpha);
   if (recording(a, b))
     record(o.out, "add", {a, b},
            [la = Like(a), lb = Like(b), alpha](const Tensor& grad, Needs needs) -> Gradients {
@@ -86,38 +99,33 @@ Tensor add(const Tensor& a, const Tensor& b, Scalar alpha) {
 }
 
 Tensor add(const Tensor& a, Scalar b) {
-  Tensor out = compute(BinaryOp::add, a, b);
+  Tensor out = compute(BinaryOp::add, a, b, "add");
   if (recording(a)) record(out, "add", {a}, [](const Tensor& grad, Needs) { return grad; });
   return out;
 }
 
 Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha) {
   const Operands o = prepare(a, b, "sub");
-  FERRITE_CHECK(o.out.dtype() != kBool, DTypeError, "sub",
-                "bool tensors cannot be subtracted; use logical_xor or ne");
-  if (is_one(alpha))
-    compute(BinaryOp::sub, o);
-  else
-    kernels::add_scaled(current_stream(o.out.device()), o.out, o.a, o.b, -alpha.to<double>());
+  check_subtracts(o.out.dtype(), "sub");
+  check_alpha(alpha, o.out.dtype(), "sub");
+  is_one(alpha) ? compute(BinaryOp::sub, o) : add_scaled(o, negative(alpha));
   if (recording(a, b))
     record(o.out, "sub", {a, b},
            [la = Like(a), lb = Like(b), alpha](const Tensor& grad, Needs needs) -> Gradients {
              return {needs[0] ? la.reduce(grad) : Tensor(),
-                     needs[1] ? lb.reduce(mul(grad, -alpha.to<double>())) : Tensor()};
+                     needs[1] ? lb.reduce(mul(grad, negative(alpha))) : Tensor()};
            });
   return o.out;
 }
 
 Tensor sub(const Tensor& a, Scalar b) {
-  Tensor out = compute(BinaryOp::sub, a, b);
+  Tensor out = compute(BinaryOp::sub, a, b, "sub");
   if (recording(a)) record(out, "sub", {a}, [](const Tensor& grad, Needs) { return grad; });
   return out;
 }
 
 Tensor sub(Scalar a, const Tensor& b) {
-  const Tensor x = ops::operand(b, ops::result_type(b, a), b.shape(), b.device());
-  Tensor out = empty_like(x);
-  kernels::binary(current_stream(out.device()), BinaryOp::sub, out, a, x);
+  Tensor out = compute(BinaryOp::sub, a, b, "sub");
   if (recording(b))
     record(out, "rsub", {b}, [](const Tensor& grad, Needs) { return mul(grad, -1); });
   return out;
@@ -140,7 +148,7 @@ Tensor mul(const Tensor& a, const Tensor& b) {
 }
 
 Tensor mul(const Tensor& a, Scalar b) {
-  Tensor out = compute(BinaryOp::mul, a, b);
+  Tensor out = compute(BinaryOp::mul, a, b, "mul");
   if (recording(a))
     record(out, "mul", {a}, [b](const Tensor& grad, Needs) { return mul(grad, b); });
   return out;
@@ -151,8 +159,8 @@ Tensor div(const Tensor& a, const Tensor& b) {
   compute(BinaryOp::div, o);
   if (recording(a, b))
     record(o.out, "div", {a, b},
-           [b = Saved(b), out = Saved::output(o.out), la = Like(a), lb = Like(b)](
-               const Tensor& grad, Needs needs) -> Gradients {
+           [b = Saved(b), out = b.requires_grad() ? Saved::output(o.out) : Saved(), la = Like(a),
+            lb = Like(b)](const Tensor& grad, Needs needs) -> Gradients {
              const Tensor scaled = div(grad, b.get());
              return {needs[0] ? la.reduce(scaled) : Tensor(),
                      needs[1] ? lb.reduce(mul(mul(scaled, out.get()), -1)) : Tensor()};
@@ -161,17 +169,14 @@ Tensor div(const Tensor& a, const Tensor& b) {
 }
 
 Tensor div(const Tensor& a, Scalar b) {
-  Tensor out = compute(BinaryOp::div, a, b, true);
+  Tensor out = compute(BinaryOp::div, a, b, "div", true);
   if (recording(a))
     record(out, "div", {a}, [b](const Tensor& grad, Needs) { return div(grad, b); });
   return out;
 }
 
 Tensor div(Scalar a, const Tensor& b) {
-  const DType dtype = ops::floating_type(ops::result_type(b, a));
-  const Tensor x = ops::operand(b, dtype, b.shape(), b.device());
-  Tensor out = empty_like(x);
-  kernels::binary(current_stream(out.device()), BinaryOp::div, out, a, x);
+  Tensor out = compute(BinaryOp::div, a, b, "div", true);
   if (recording(b))
     record(out, "rdiv", {b}, [b = Saved(b), out = Saved::output(out)](const Tensor& grad, Needs) {
       return mul(div(mul(grad, out.get()), b.get()), -1);
@@ -181,76 +186,151 @@ Tensor div(Scalar a, const Tensor& b) {
 
 // ---- In place. The gradient of `self` as it was comes first.
 
-const Tensor& Tensor::add_(const Tensor& other, Scalar alpha) const {
-  const Tensor b = inplace_operand(*this, other, "add_");
-  kernels::add_scaled(current_stream(device()), *this, *this, b, alpha);
-  autograd::changed_inplace(*this, "add_");
-  if (recording(*this, other))
+namespace {
+
+/// Checks self.op(other), and that the result has a place in `self`; the dtype to compute in.
+DType check_inplace(const Tensor& self, const Tensor& other, const char* op, bool divides = false) {
+  ops::check_same_device(self, other, op);
+  FERRITE_CHECK(self.device() == other.device() || !self.device().is_host(), DeviceError, op,
+                "{} on the host cannot be changed by {}; move one with to(device)", self.describe(),
+                other.describe());
+  DType result = ops::result_type(self, other);
+  if (divides) result = ops::floating_type(result);
+  FERRITE_CHECK(ops::can_store(result, self.dtype()), DTypeError, op,
+                "the result is {}, which cannot be stored in place in {}", result, self.dtype());
+  FERRITE_CHECK(broadcast_shapes(self.shape(), other.shape(), op) == self.shape(), ShapeError, op,
+                "{} changed in place cannot take the shape it has with {}", self.describe(),
+                other.describe());
+  autograd::check_inplace(self, op);
+  return result;
+}
+
+void check_inplace(const Tensor& self, Scalar other, const char* op, bool divides = false) {
+  check_defined(self, op);
+  DType result = ops::result_type(self, other);
+  if (divides) result = ops::floating_type(result);
+  FERRITE_CHECK(ops::can_store(result, self.dtype()), DTypeError, op,
+                "the result is {}, which cannot be stored in place in {}", result, self.dtype());
+  autograd::check_inplace(self, op);
+}
+
+/// self = kernel(self, other), computed in `dtype` and rounded once.
+template <class Kernel>
+void change(const Tensor& self, const Tensor& other, DType dtype, const char* op, Kernel kernel) {
+  const Stream stream = current_stream(self.device());
+  // Element by element the two may be the same, but not shifted or transposed.
+  const bool shifted = geometry::may_overlap(self, other) && !geometry::same_elements(self, other);
+  const Tensor b = ops::operand(shifted ? no_grad([&] { return other.clone(); }) : other, dtype,
+                                self.shape(), self.device());
+  if (dtype == self.dtype()) {
+    kernel(stream, self, b);
+  } else {
+    const Tensor wide = ops::operand(self, dtype, self.shape(), self.device());
+    kernel(stream, wide, b);
+    kernels::copy(stream, self, wide);
+  }
+  autograd::changed_inplace(self, op);
+}
+
+void change(BinaryOp function, const Tensor& self, const Tensor& other, DType dtype,
+            const char* op) {
+  change(self, other, dtype, op, [&](const Stream& stream, const Tensor& a, const Tensor& b) {
+    kernels::binary(stream, function, a, a, b);
+  });
+}
+
+void change(BinaryOp function, const Tensor& self, Scalar other, const char* op) {
+  kernels::binary(current_stream(self.device()), function, self, self, other);
+  autograd::changed_inplace(self, op);
+}
+
+/// self += alpha * other, for add_ and sub_.
+void accumulate(const Tensor& self, const Tensor& other, Scalar alpha, DType dtype,
+                const char* op) {
+  check_alpha(alpha, dtype, op);
+  change(self, other, dtype, op, [&](const Stream& stream, const Tensor& a, const Tensor& b) {
+    kernels::add_scaled(stream, a, a, b, alpha);
+  });
+  if (recording(self, other))
     autograd::record_inplace(
-        *this, "add_", {*this, other},
+        self, op, {self, other},
         [lb = Like(other), alpha](const Tensor& grad, Needs needs) -> Gradients {
-          return {grad, needs[1] ? lb.reduce(is_one(alpha) ? grad : grad * alpha) : Tensor()};
+          return {grad, needs[1] ? lb.reduce(is_one(alpha) ? grad : mul(grad, alpha)) : Tensor()};
         });
+}
+
+/// What the gradients of a product or quotient need of the operands, kept before the change
+/// destroys it.
+struct Before {
+  Before(const Tensor& self, const Tensor& other) : records(recording(self, other)) {
+    if (!records) return;
+    if (other.requires_grad()) a = self.clone();
+    b = geometry::may_overlap(self, other) ? other.clone() : other;
+  }
+  bool records;
+  Tensor a, b;
+};
+
+}  // namespace
+
+const Tensor& Tensor::add_(const Tensor& other, Scalar alpha) const {
+  accumulate(*this, other, alpha, check_inplace(*this, other, "add_"), "add_");
   return *this;
 }
 
 const Tensor& Tensor::sub_(const Tensor& other, Scalar alpha) const {
-  return add_(
-      other, alpha.is_floating() ? Scalar(-alpha.to<double>()) : Scalar(-alpha.to<std::int64_t>()));
+  const DType dtype = check_inplace(*this, other, "sub_");
+  check_subtracts(dtype, "sub_");
+  accumulate(*this, other, negative(alpha), dtype, "sub_");
+  return *this;
 }
 
 const Tensor& Tensor::mul_(const Tensor& other) const {
-  const Tensor b = inplace_operand(*this, other, "mul_");
-  const bool records = recording(*this, other);
-  // The values that the change destroys, where the other operand's gradient needs them.
-  const Tensor before = records && other.requires_grad() ? clone() : Tensor();
-  kernels::binary(current_stream(device()), BinaryOp::mul, *this, *this, b);
-  autograd::changed_inplace(*this, "mul_");
-  if (records)
+  const DType dtype = check_inplace(*this, other, "mul_");
+  const Before before(*this, other);
+  change(BinaryOp::mul, *this, other, dtype, "mul_");
+  if (before.records)
     autograd::record_inplace(*this, "mul_", {*this, other},
-                             [a = Saved(before), b = Saved(other), lb = Like(other)](
-                                 const Tensor& grad, Needs needs) -> Gradients {
-                               return {needs[0] ? grad * b.get() : Tensor(),
+                             [a = Saved(before.a), b = Saved(before.b), la = Like(*this),
+                              lb = Like(other)](const Tensor& grad, Needs needs) -> Gradients {
+                               return {needs[0] ? la.reduce(grad * b.get()) : Tensor(),
                                        needs[1] ? lb.reduce(grad * a.get()) : Tensor()};
                              });
   return *this;
 }
 
 const Tensor& Tensor::div_(const Tensor& other) const {
-  const Tensor b = inplace_operand(*this, other, "div_", true);
-  const bool records = recording(*this, other);
-  const Tensor before = records && other.requires_grad() ? clone() : Tensor();
-  kernels::binary(current_stream(device()), BinaryOp::div, *this, *this, b);
-  autograd::changed_inplace(*this, "div_");
-  if (records)
+  const DType dtype = check_inplace(*this, other, "div_", true);
+  const Before before(*this, other);
+  change(BinaryOp::div, *this, other, dtype, "div_");
+  if (before.records)
     autograd::record_inplace(
         *this, "div_", {*this, other},
-        [a = Saved(before), b = Saved(other), lb = Like(other)](const Tensor& grad,
-                                                                Needs needs) -> Gradients {
+        [a = Saved(before.a), b = Saved(before.b), la = Like(*this), lb = Like(other)](
+            const Tensor& grad, Needs needs) -> Gradients {
           const Tensor scaled = grad / b.get();
-          return {scaled, needs[1] ? lb.reduce(scaled * a.get() / b.get() * -1) : Tensor()};
+          return {needs[0] ? la.reduce(scaled) : Tensor(),
+                  needs[1] ? lb.reduce(scaled * a.get() / b.get() * -1) : Tensor()};
         });
   return *this;
 }
 
 const Tensor& Tensor::add_(Scalar other) const {
-  inplace_scalar(*this, other, "add_");
-  kernels::binary(current_stream(device()), BinaryOp::add, *this, *this, other);
-  autograd::changed_inplace(*this, "add_");
+  check_inplace(*this, other, "add_");
+  change(BinaryOp::add, *this, other, "add_");
   return *this;
 }
 
 const Tensor& Tensor::sub_(Scalar other) const {
-  inplace_scalar(*this, other, "sub_");
-  kernels::binary(current_stream(device()), BinaryOp::sub, *this, *this, other);
-  autograd::changed_inplace(*this, "sub_");
+  check_inplace(*this, other, "sub_");
+  check_subtracts(dtype(), "sub_");
+  change(BinaryOp::sub, *this, other, "sub_");
   return *this;
 }
 
 const Tensor& Tensor::mul_(Scalar other) const {
-  inplace_scalar(*this, other, "mul_");
-  kernels::binary(current_stream(device()), BinaryOp::mul, *this, *this, other);
-  autograd::changed_inplace(*this, "mul_");
+  check_inplace(*this, other, "mul_");
+  change(BinaryOp::mul, *this, other, "mul_");
   if (recording(*this))
     autograd::record_inplace(*this, "mul_", {*this},
                              [other](const Tensor& grad, Needs) { return grad * other; });
@@ -258,9 +338,8 @@ const Tensor& Tensor::mul_(Scalar other) const {
 }
 
 const Tensor& Tensor::div_(Scalar other) const {
-  inplace_scalar(*this, other, "div_", true);
-  kernels::binary(current_stream(device()), BinaryOp::div, *this, *this, other);
-  autograd::changed_inplace(*this, "div_");
+  check_inplace(*this, other, "div_", true);
+  change(BinaryOp::div, *this, other, "div_");
   if (recording(*this))
     autograd::record_inplace(*this, "div_", {*this},
                              [other](const Tensor& grad, Needs) { return grad / other; });

@@ -1,7 +1,5 @@
 #include "ops/copy.h"
 
-#include <utility>
-
 #include "autograd/record.h"
 #include "core/views.h"
 #include "kernels/copy.h"
@@ -49,21 +47,6 @@ Tensor converted(const Tensor& t, const Device& device, DType dtype, MemoryForma
       empty(t.shape(), {.dtype = dtype, .device = device, .memory_format = resolve(format, t)});
   transfer(out, t, non_blocking);
   return out;
-}
-
-/// The elements of the storage from the first to the last that `t` covers.
-std::pair<std::int64_t, std::int64_t> covered(const Tensor& t) {
-  std::int64_t last = t.storage_offset();
-  for (int d = 0; d < t.dim(); ++d) last += (t.shape()[d] - 1) * t.strides()[d];
-  return {t.storage_offset(), last};
-}
-
-bool may_overlap(const Tensor& a, const Tensor& b) {
-  if (!a.shares_storage(b) || a.numel() == 0 || b.numel() == 0) return false;
-  if (a.dtype() != b.dtype()) return true;
-  const auto [a_first, a_last] = covered(a);
-  const auto [b_first, b_last] = covered(b);
-  return a_first <= b_last && b_first <= a_last;
 }
 
 }  // namespace
@@ -123,7 +106,8 @@ const Tensor& Tensor::copy_(const Tensor& source, bool non_blocking) const {
                 "a source of {} does not broadcast to {}", source.shape(), shape());
   autograd::check_inplace(*this, "copy_");
   if (is_same(source)) return *this;
-  const Tensor from = may_overlap(*this, source) ? no_grad([&] { return source.clone(); }) : source;
+  const Tensor from =
+      geometry::may_overlap(*this, source) ? no_grad([&] { return source.clone(); }) : source;
   transfer(*this,
            from.shape() == shape() ? from : geometry::apply(from, geometry::expand(from, shape())),
            non_blocking);

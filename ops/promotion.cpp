@@ -34,6 +34,8 @@ DType result_type(const Tensor& a, Scalar b) {
   return a.dtype();
 }
 
+bool can_store(DType result, DType self) { return category(result) <= category(self); }
+
 void check_same_device(const Tensor& a, const Tensor& b, const char* op) {
   FERRITE_CHECK(a.defined() && b.defined(), ValueError, op, "an operand is undefined: {} and {}",
                 a.describe(), b.describe());
@@ -48,7 +50,11 @@ Tensor operand(const Tensor& t, DType dtype, const Shape& shape, const Device& d
   Tensor out = t;
   if (t.dtype() != dtype || t.device() != device) {
     NoGradGuard guard;
-    out = t.to(device, dtype);
+    if (t.device() != device && t.device().is_host())
+      // Waits for nothing: the copy is of a value that nobody else can change meanwhile.
+      out = t.clone().to(device, dtype, non_blocking);
+    else
+      out = t.to(device, dtype);
   }
   if (out.shape() == shape) return out;
   return geometry::apply(out, geometry::expand(out, shape));

@@ -12,6 +12,9 @@ DType result_type(const Tensor& a, Scalar b);
 /// `dtype`, or float32 for integers and bool: what true division and exp work in.
 inline DType floating_type(DType dtype) { return is_floating(dtype) ? dtype : kFloat32; }
 
+/// Whether a result may be stored in place in `self`: floats not in integers, numbers not in bool.
+bool can_store(DType result, DType self);
+
 /// Throws DeviceError naming both unless the tensors share a device, except that a 0-dimensional
 /// host tensor is welcome anywhere. ValueError for undefined tensors.
 void check_same_device(const Tensor& a, const Tensor& b, const char* op);

@@ -11,7 +11,14 @@ namespace {
 template <class T>
 T floor_divide(T a, T b) {
   if constexpr (std::is_floating_point_v<T>) {
-    return std::floor(a / b);
+    // a / b may round up to an integer that the quotient does not reach: 1 / 0.1 is 9 and a bit.
+    if (b == 0) return a / b;
+    const T rest = std::fmod(a, b);
+    T quotient = (a - rest) / b;
+    if (rest != 0 && (rest < 0) != (b < 0)) quotient -= 1;
+    if (quotient == 0) return std::copysign(T(0), a / b);
+    const T floored = std::floor(quotient);
+    return quotient - floored > T(0.5) ? floored + 1 : floored;
   } else {
     if (b == 0) return T(0);
     if constexpr (std::is_signed_v<T>)

@@ -14,17 +14,17 @@ void copy_words(const View& out, const View& in) {
   map<Word, Word>(out, in, [](Word w) { return w; });
 }
 
-/// A 2-dimensional transpose (NCHW to NHWC and the like) in tiles, so that both sides use whole
-/// cache lines.
+/// Side of the squares that a transpose is cut into, so that both sides use whole cache lines.
+constexpr std::int64_t kTile = 16;
+
+/// At most kTile rows of a 2-dimensional transpose (NCHW to NHWC and the like).
 template <class Word>
 void copy_transposed(Word* out, const Word* in, std::int64_t rows, std::int64_t cols,
                      std::int64_t out_stride, std::int64_t in_stride) {
-  constexpr std::int64_t kTile = 16;
-  for (std::int64_t r = 0; r < rows; r += kTile)
-    for (std::int64_t c = 0; c < cols; c += kTile)
-      for (std::int64_t i = r; i < std::min(r + kTile, rows); ++i)
-        for (std::int64_t j = c; j < std::min(c + kTile, cols); ++j)
-          out[i * out_stride + j] = in[j * in_stride + i];
+  for (std::int64_t c = 0; c < cols; c += kTile)
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t j = c; j < std::min(c + kTile, cols); ++j)
+        out[i * out_stride + j] = in[j * in_stride + i];
 }
 
 /// Whether the call was a batch of transposes, which it then did.
@@ -40,14 +40,17 @@ bool try_transposed(const View& out, const View& in) {
   const std::int64_t batches = d == 3 ? nest.sizes[0] : 1;
   Word* o = out.as<Word>();
   const Word* x = in.as<Word>();
-  parallel_for(batches,
-               std::max<std::int64_t>(1, kElementGrain / std::max<std::int64_t>(1, rows * cols)),
-               [&](std::int64_t begin, std::int64_t end) {
-                 for (std::int64_t b = begin; b < end; ++b)
-                   copy_transposed(o + b * (d == 3 ? nest.strides[0][0] : 0),
-                                   x + b * (d == 3 ? nest.strides[0][1] : 0), rows, cols, outer[0],
-                                   inner[1]);
-               });
+  // A unit of work is a band of rows, as high as a tile, of one transpose.
+  const std::int64_t bands = (rows + kTile - 1) / kTile;
+  const std::int64_t grain = std::max<std::int64_t>(1, kElementGrain / (kTile * cols));
+  parallel_for(batches * bands, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t unit = begin; unit < end; ++unit) {
+      const std::int64_t batch = unit / bands, row = unit % bands * kTile;
+      const std::int64_t to = row * outer[0] + (d == 3 ? batch * nest.strides[0][0] : 0);
+      const std::int64_t from = row + (d == 3 ? batch * nest.strides[0][1] : 0);
+      copy_transposed(o + to, x + from, std::min(kTile, rows - row), cols, outer[0], inner[1]);
+    }
+  });
   return true;
 }
 
@@ -63,10 +66,17 @@ void copy_same(const View& out, const View& in) {
   if (!try_transposed<Word>(out, in)) copy_words<Word>(out, in);
 }
 
+bool is_same(const View& out, const View& in) {
+  if (out.data != in.data || out.dtype != in.dtype) return false;
+  for (int d = 0; d < out.ndim; ++d)
+    if (out.sizes[d] != 1 && out.strides[d] != in.strides[d]) return false;
+  return true;
+}
+
 }  // namespace
 
 void copy(const View& out, const View& in) {
-  if (out.numel == 0 || (out.data == in.data && out.dtype == in.dtype)) return;
+  if (out.numel == 0 || is_same(out, in)) return;
   if (out.dtype == in.dtype) {
     switch (itemsize(out.dtype)) {
       case 1:
