@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cmath>
+#include <iostream>
 #include <numbers>
 
 #include "examples/common/optimizers.h"
@@ -96,7 +97,7 @@ Metrics train_epoch(Training& run, nn::Module& model, optim::Optimizer& optimize
   }
   const Metrics m = meter.result(progress.seconds());
   FERRITE_CHECK(std::isfinite(m.loss), ValueError, "lenet",
-                "the loss is {} after step {}: lower --lr", m.loss, run.step);
+                "the loss is no longer finite after step {}: lower --lr", run.step);
   progress.finish(fmt::format("{}  train loss {:.4f} accuracy {:.4f}  {:.0f} images/s", label,
                               m.loss, m.accuracy, m.images_per_second));
   return m;
@@ -167,9 +168,9 @@ void train(Training& run) {
   model->to(kChannelsLast);
   const auto optimizer = examples::make_optimizer(run.recipe.optimizer, model->parameters(),
                                                   run.recipe.lr, run.recipe.momentum);
-  fmt::print("{}\n{} on {}: {} train and {} test images, {} thread(s)\n", model->str(),
-             run.options.dataset, run.device.str(), data.train->size(), data.test->size(),
-             num_threads());
+  std::cout << *model << '\n';
+  fmt::print("{} on {}: {} train and {} test images, {} thread(s)\n", run.options.dataset,
+             run.device.str(), data.train->size(), data.test->size(), num_threads());
 
   run.total_steps = run.recipe.epochs * static_cast<std::int64_t>(train_loader.size());
   if (run.options.max_steps > 0) run.total_steps = std::min(run.total_steps, run.options.max_steps);
