@@ -271,11 +271,15 @@ void WeightGradient<S, T>::sum_bias(const Operands& o, std::int64_t begin, std::
     for (std::int64_t image = 0; image < o.count; ++image) {
       Vector<T> of_image{};
       for (std::int64_t y = 0; y < grad_.height; ++y) {
-        Vector<T> of_row{};
+        // Four sums, so that an addition need not wait for the one before it.
+        Vector<T> of_row[4] = {};
         const T* from = o.grad.at(image, y, 0) + c;
-        for (std::int64_t x = 0; x < grad_.width; ++x, from += o.grad.pixel_step)
-          of_row += load(from);
-        of_image += of_row;
+        const std::int64_t step = o.grad.pixel_step;
+        std::int64_t x = 0;
+        for (; x + 4 <= grad_.width; x += 4, from += 4 * step)
+          for (int u = 0; u < 4; ++u) of_row[u] += load(from + u * step);
+        for (; x < grad_.width; ++x, from += step) of_row[0] += load(from);
+        of_image += (of_row[0] + of_row[1]) + (of_row[2] + of_row[3]);
       }
       total += of_image;
     }

@@ -18,8 +18,8 @@ enum class Rows {
 };
 
 /// c[i][j] = start + the sum over s1, s0, k of a(i, k, s0, s1) b(j, k, s0, s1), where start is c
-/// itself (accumulate), else bias[j], else 0. The sum is cut into segments, between which the
-/// operands move by steps of their own: rows of an image, taps of a filter.
+/// itself (accumulate), else bias[j], else row_bias[i], else 0. The sum is cut into segments,
+/// between which the operands move by steps of their own: rows of an image, taps of a filter.
 template <class T>
 struct Micro {
   const T* a = nullptr;
@@ -35,7 +35,8 @@ struct Micro {
   std::int64_t c_step = 0;  ///< between rows
   T* const* c_rows = nullptr;
   std::int64_t columns = 0;
-  const T* bias = nullptr;  ///< whole vectors
+  const T* bias = nullptr;      ///< whole vectors, for every row
+  const T* row_bias = nullptr;  ///< or a value for each row
   bool accumulate = false;
 };
 
@@ -52,6 +53,30 @@ constexpr int max_rows(int vectors) {
 /// more than vectors - 1 vectors and at most `vectors`. For float and double.
 template <class T>
 void run_micro(const Micro<T>& m, int rows, int vectors, Rows layout);
+
+/// The other kernel, for both operands contiguous along what is summed over:
+/// c[i * c_row + j * c_column] (+)= the sum over s1, s0, k of a(i, k, s0, s1) b(j, k, s0, s1).
+template <class T>
+struct Dots {
+  const T* a = nullptr;
+  std::int64_t a_step = 0;  ///< between rows
+  const T* const* b = nullptr;
+  std::int64_t run = 0;
+  std::int64_t segments[2] = {1, 1};
+  std::int64_t a_segment[2] = {0, 0};
+  std::int64_t b_segment[2] = {0, 0};
+  T* c = nullptr;
+  std::int64_t c_row = 0, c_column = 0;
+  T* row_sums = nullptr;  ///< with c_row between them: the sums of a(i, ...) alone, if wanted
+  bool accumulate = false;
+};
+
+inline constexpr int kDotRows = kVectorRegisters >= 32 ? 3 : 2;
+inline constexpr int kDotColumns = kVectorRegisters >= 32 ? 9 : 5;
+
+/// Computes `rows` (1 to kDotRows) by `columns` (1 to kDotColumns). For float and double.
+template <class T>
+void run_dots(const Dots<T>& d, int rows, int columns);
 
 /// `count` rows or columns in equal shares of at most `most`.
 inline std::int64_t even_share(std::int64_t count, std::int64_t most) {

@@ -53,7 +53,7 @@ struct Accumulators {
       for (int v = 0; v < V; ++v) {
         const T* p = m.accumulate ? row_of(m, i) : m.bias;
         if (!p)
-          at[i][v] = Vector<T>{};
+          at[i][v] = m.row_bias ? Vector<T>{} + m.row_bias[i] : Vector<T>{};
         else
           at[i][v] = m.accumulate && v == V - 1
                          ? load_partial(p + v * kLanes<T>, m.columns - v * kLanes<T>)
@@ -177,7 +177,71 @@ constexpr std::array<std::array<MicroFn<T>, kMaxRows>, 3> kernels_of(
            {micro_scattered<T, std::min(R + 1, max_rows(V)), V>...}}};
 }
 
+template <class T, int R, int J, bool kRowSums>
+void dots(const Dots<T>& d) {
+  Vector<T> sums[R][J], row_sums[R];
+#pragma GCC unroll 3
+  for (int i = 0; i < R; ++i) {
+    row_sums[i] = Vector<T>{};
+#pragma GCC unroll 9
+    for (int j = 0; j < J; ++j) sums[i][j] = Vector<T>{};
+  }
+  const T* columns[J];
+#pragma GCC unroll 9
+  for (int j = 0; j < J; ++j) columns[j] = d.b[j];
+  const std::int64_t step = d.a_step, run = d.run;
+  for (std::int64_t s1 = 0; s1 < d.segments[1]; ++s1)
+    for (std::int64_t s0 = 0; s0 < d.segments[0]; ++s0) {
+      const T* a = d.a + s1 * d.a_segment[1] + s0 * d.a_segment[0];
+      const std::int64_t b = s1 * d.b_segment[1] + s0 * d.b_segment[0];
+      // Whole and partial vectors alike: rows are short, and a second loop would cost more.
+      for (std::int64_t k = 0; k < run; k += kLanes<T>) {
+        const std::int64_t count = std::min<std::int64_t>(kLanes<T>, run - k);
+        Vector<T> left[R];
+#pragma GCC unroll 3
+        for (int i = 0; i < R; ++i) {
+          left[i] = load_partial(a + k + i * step, count);
+          if constexpr (kRowSums) row_sums[i] += left[i];
+        }
+#pragma GCC unroll 9
+        for (int j = 0; j < J; ++j) {
+          const Vector<T> right = load_partial(columns[j] + b + k, count);
+#pragma GCC unroll 3
+          for (int i = 0; i < R; ++i) sums[i][j] += left[i] * right;
+        }
+      }
+    }
+#pragma GCC unroll 3
+  for (int i = 0; i < R; ++i) {
+    const auto put = [&](T& to, Vector<T> sum) {
+      to = (d.accumulate ? to : T(0)) + sum_lanes<T>(sum);
+    };
+#pragma GCC unroll 9
+    for (int j = 0; j < J; ++j) put(d.c[i * d.c_row + j * d.c_column], sums[i][j]);
+    if constexpr (kRowSums) put(d.row_sums[i * d.c_row], row_sums[i]);
+  }
+}
+
+template <class T>
+using DotsFn = void (*)(const Dots<T>&);
+
+template <class T, int R, bool kRowSums, int... J>
+constexpr std::array<DotsFn<T>, kDotColumns> dots_of(std::integer_sequence<int, J...>) {
+  return {dots<T, R, J + 1, kRowSums>...};
+}
+
 }  // namespace detail
+
+template <class T>
+void run_dots(const Dots<T>& d, int rows, int columns) {
+  using Count = std::make_integer_sequence<int, kDotColumns>;
+  static constexpr std::array<detail::DotsFn<T>, kDotColumns> table[2][3] = {
+      {detail::dots_of<T, 1, false>(Count()), detail::dots_of<T, 2, false>(Count()),
+       detail::dots_of<T, 3, false>(Count())},
+      {detail::dots_of<T, 1, true>(Count()), detail::dots_of<T, 2, true>(Count()),
+       detail::dots_of<T, 3, true>(Count())}};
+  table[d.row_sums ? 1 : 0][rows - 1][static_cast<std::size_t>(columns - 1)](d);
+}
 
 template <class T>
 void run_micro(const Micro<T>& m, int rows, int vectors, Rows layout) {
