@@ -76,7 +76,12 @@ class Correlation {
               const S* bias, std::int64_t bias_step, std::vector<Axis> rows,
               std::vector<Axis> columns)
       : out_(out), in_(in), rows_(std::move(rows)), columns_(std::move(columns)) {
-    panel_ = panel_vectors<T>(out.channels, columns_[0].count) * kLanes<T>;
+    // Short rows are worked off several at a time.
+    const std::int64_t width = columns_[0].count;
+    scattered_ = width < kShortRow && out.channels > kLanes<T> && out.count * out.height > 1;
+    panel_ = panel_vectors<T>(out.channels, scattered_ ? max_rows(2) : width,
+                              rows_[0].taps * columns_[0].taps * in.channels) *
+             kLanes<T>;
     panels_ = (out.channels + panel_ - 1) / panel_;
     pack_filter(filter);
     if (bias) {
@@ -106,6 +111,7 @@ class Correlation {
  private:
   static constexpr std::int64_t kChunks = 32;
   static constexpr std::int64_t kCacheBytes = 384 << 10;  // of weights that stay near a core
+  static constexpr std::int64_t kShortRow = 10;
 
   struct Phase {
     const Axis *rows, *columns;
@@ -125,6 +131,7 @@ class Correlation {
   Images<const S> in_;
   std::vector<Axis> rows_, columns_;
   std::vector<Phase> phases_;
+  bool scattered_;
   std::int64_t panel_, panels_;
   std::int64_t weight_count_ = 0;
   Scratch<T> weights_, bias_;
@@ -268,17 +275,42 @@ void Correlation<S, T>::run_phase(const Phase& phase, std::int64_t panel, const 
     m.accumulate = tap > 0;
     m.bias = bias_ ? bias_.data() + panel * panel_ : nullptr;
     m.b = weights + tap * m.b_segment[1];
+    const auto left = [&](std::int64_t image, std::int64_t i, std::int64_t j) {
+      return in.at(image, i * rows.stride + rows.first + tap * rows.step - window.top,
+                   j * columns.stride + columns.first - window.left);
+    };
+    const auto result = [&](std::int64_t image, std::int64_t i, std::int64_t j) {
+      return out.at(image, rows.out_first + i * rows.out_step - top,
+                    columns.out_first + j * columns.out_step) +
+             panel * panel_;
+    };
+    if (scattered_) {
+      const T* a_rows[kMaxRows];
+      T* c_rows[kMaxRows];
+      m.a_rows = a_rows;
+      m.c_rows = c_rows;
+      m.a_step = 1;
+      int count = 0;
+      const int most = max_rows(vectors);
+      for (std::int64_t image = 0; image < images; ++image)
+        for (std::int64_t i = begin; i < end; ++i)
+          for (std::int64_t j = 0; j < columns.count; ++j) {
+            a_rows[count] = left(image, i, j);
+            c_rows[count] = result(image, i, j);
+            if (++count < most) continue;
+            run_micro(m, count, vectors, Rows::scattered);
+            count = 0;
+          }
+      if (count > 0) run_micro(m, count, vectors, Rows::scattered);
+      continue;
+    }
     for (std::int64_t image = 0; image < images; ++image)
-      for (std::int64_t i = begin; i < end; ++i) {
-        const std::int64_t y = i * rows.stride + rows.first + tap * rows.step - window.top;
+      for (std::int64_t i = begin; i < end; ++i)
         for (std::int64_t j = 0; j < columns.count; j += tile) {
-          m.a = in.at(image, y, j * columns.stride + columns.first - window.left);
-          m.c = out.at(image, rows.out_first + i * rows.out_step - top,
-                       columns.out_first + j * columns.out_step) +
-                panel * panel_;
+          m.a = left(image, i, j);
+          m.c = result(image, i, j);
           run_micro(m, static_cast<int>(std::min(tile, columns.count - j)), vectors, Rows::apart);
         }
-      }
   }
 }
 

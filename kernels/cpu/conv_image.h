@@ -101,17 +101,18 @@ void scatter(const Images<S>& to, std::int64_t image, std::int64_t top, std::int
   }
 }
 
-/// Vectors a panel of the right operand should have where `columns` results a row are wanted and
-/// rows come `rows` at a time: the fewest cycles by the number of multiplications, of loads, and
-/// the latency of a sum.
+/// Vectors a panel of the right operand should have where `columns` results a row are wanted, rows
+/// come `rows` at a time and sums are `depth` long: the fewest cycles by the number of
+/// multiplications, of loads, the latency of a sum, and the way of a panel out of the second cache.
 template <class T>
-int panel_vectors(std::int64_t columns, std::int64_t rows) {
+int panel_vectors(std::int64_t columns, std::int64_t rows, std::int64_t depth) {
   const std::int64_t vectors = (columns + kLanes<T> - 1) / kLanes<T>;
   std::int64_t best = 1, best_cost = INT64_MAX;
   for (std::int64_t n = std::min<std::int64_t>(kMaxVectors, vectors); n >= 1; --n) {
     const std::int64_t tile = even_share(rows, max_rows(static_cast<int>(n)));
+    const std::int64_t far = depth * n * kVectorBytes > (24 << 10) ? 5 : 0;
     const auto cost_of = [&](std::int64_t r, std::int64_t v) {
-      return r > 0 && v > 0 ? std::max({r * v, r + v + 1, std::int64_t{8}}) : 0;
+      return r > 0 && v > 0 ? std::max({r * v, r + v + 1, std::int64_t{8}, far * v}) : 0;
     };
     const auto cost_of_panel = [&](std::int64_t v) {
       return rows / tile * cost_of(tile, v) + cost_of(rows % tile, v);

@@ -21,13 +21,21 @@ class WeightGradient {
   static constexpr std::int64_t kChunks = 16;             // of a batch
   static constexpr std::int64_t kPartialBytes = 8 << 20;  // of sums that wait to be added up
   static constexpr std::int64_t kGroupBytes = 256 << 10;  // of images summed up at once
-  static constexpr std::int64_t kUnitTiles = 4;
+  static constexpr std::int64_t kPanelBytes = 24 << 10;
+  static constexpr std::int64_t kUnitTiles = 8;
   static constexpr std::int64_t kFewRows = 10;
 
   /// The pixels of `count` images.
   struct Operands {
     Pixels<const T> in, grad;
     std::int64_t count;
+
+    Operands part(std::int64_t image, std::int64_t images) const {
+      Operands o{in, grad, images};
+      o.in.data = in.at(image, 0, 0);
+      o.grad.data = grad.at(image, 0, 0);
+      return o;
+    }
   };
 
   std::int64_t in_size() const { return window_.height * window_.width * in_.channels; }
@@ -91,7 +99,7 @@ WeightGradient<S, T>::WeightGradient(const Images<const S>& in, const Images<con
     group_rows_ = group_columns_ = 1;
     rows_ = kernel_rows * kernel_columns * in.channels;
   }
-  const int vectors = panel_vectors<T>(columns_, rows_);
+  const int vectors = panel_vectors<T>(columns_, rows_, grad.height * grad.width);
   panel_ = vectors * kLanes<T>;
   panels_ = (columns_ + panel_ - 1) / panel_;
   tile_ = even_share(rows_, max_rows(vectors));
@@ -205,11 +213,19 @@ void WeightGradient<S, T>::run_split(T* sums, T* bias_sums) const {
            grad ? grad.data() + image * grad_size() : nullptr);
     });
   const Operands o = operands(0, in_.count, in, grad);
+  // So many that a panel of their gradients stays in the first cache.
+  const std::int64_t group = std::max<std::int64_t>(
+      1,
+      kPanelBytes / (grad_.height * grad_.width * panel_ * static_cast<std::int64_t>(sizeof(T))));
   const std::int64_t work =
       in_.count * grad_.height * grad_.width * panel_ * std::min(rows_, kUnitTiles * tile_);
   parallel_for(units_, (1 << 18) / std::max<std::int64_t>(1, work) + 1,
                [&](std::int64_t begin, std::int64_t end) {
-                 for (std::int64_t unit = begin; unit < end; ++unit) run_unit(o, unit, sums, false);
+                 for (std::int64_t unit = begin; unit < end; ++unit) {
+                   for (std::int64_t image = 0; image < o.count; image += group)
+                     run_unit(o.part(image, std::min(group, o.count - image)), unit, sums,
+                              image > 0);
+                 }
                });
   if (bias_sums)
     parallel_for(columns_, 4 * kLanes<T>,
