@@ -10,8 +10,8 @@ namespace examples {
 
 class Report {
  public:
-  /// Writes nothing where `path` is empty.
-  explicit Report(std::string path) : path_(std::move(path)) {}
+  /// Writes nothing where `path` is empty; else makes its folder, or throws IoError at once.
+  explicit Report(std::string path);
 
   void set(const std::string& key, nlohmann::json value) { root_[key] = std::move(value); }
   /// Appends one epoch's figures and writes the file.

@@ -1,13 +1,31 @@
 #include "examples/common/training_options.h"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
+#include <cmath>
 #include <exception>
 #include <iostream>
+#include <system_error>
 
 #include "core/generator.h"
 #include "core/parallel_for.h"
 
 namespace examples {
+
+namespace {
+
+CLI::Validator above_zero() {
+  const auto check = [](const std::string& text) -> std::string {
+    double value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool read = error == std::errc() && end == text.data() + text.size();
+    if (read && value > 0 && std::isfinite(value)) return {};
+    return "expected a number above 0, got '" + text + "'";
+  };
+  return CLI::Validator(check, "NUMBER > 0", "above_zero");
+}
+
+}  // namespace
 
 void add_training_options(CLI::App& app, TrainingOptions& options,
                           const std::vector<std::string>& models,
@@ -27,7 +45,7 @@ void add_training_options(CLI::App& app, TrainingOptions& options,
   app.add_option("--max-steps", options.max_steps, "stop after so many steps (0: no limit)")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--batch-size", options.batch_size, "images a step")->check(positive);
-  app.add_option("--lr", options.lr, "learning rate")->check(CLI::PositiveNumber);
+  app.add_option("--lr", options.lr, "learning rate")->check(above_zero());
   app.add_option("--optimizer", options.optimizer, "optimizer")
       ->check(CLI::IsMember({"sgd", "adam", "adamw", "rmsprop"}));
   app.add_option("--device", options.device, "auto, cpu, cpu:N, cuda or cuda:N")

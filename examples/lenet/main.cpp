@@ -10,6 +10,7 @@
 #include <iostream>
 #include <numbers>
 
+#include "examples/common/folder.h"
 #include "examples/common/optimizers.h"
 #include "examples/common/progress.h"
 #include "examples/common/report.h"
@@ -155,6 +156,9 @@ nlohmann::json configuration(const Training& run, const nn::Module& model) {
 }
 
 void train(Training& run) {
+  examples::Report report(run.options.report);
+  if (!run.options.checkpoint_dir.empty())
+    examples::make_writable_folder(run.options.checkpoint_dir, "--checkpoint-dir");
   const examples::Splits data = examples::open_dataset(run.options);
   const auto batch = run.recipe.batch_size;
   data::DataLoader train_loader(data.train, {.batch_size = batch,
@@ -174,8 +178,8 @@ void train(Training& run) {
 
   run.total_steps = run.recipe.epochs * static_cast<std::int64_t>(train_loader.size());
   if (run.options.max_steps > 0) run.total_steps = std::min(run.total_steps, run.options.max_steps);
-  examples::Report report(run.options.report);
   report.set("configuration", configuration(run, *model));
+  report.write();
 
   const examples::Progress total("", 1);
   Metrics test;

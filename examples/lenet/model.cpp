@@ -1,5 +1,6 @@
 #include "examples/lenet/model.h"
 
+#include "core/error.h"
 #include "nn/models/lenet.h"
 
 namespace examples {
@@ -21,6 +22,8 @@ Recipe recipe_for(const TrainingOptions& options) {
 
 std::unique_ptr<ferrite::nn::Module> make_model(const std::string& name) {
   if (name == "d2l") return std::make_unique<ferrite::nn::D2LLeNet>();
+  FERRITE_CHECK(name == "lenet5", ferrite::ValueError, "model", "expected lenet5 or d2l, got '{}'",
+                name);
   return std::make_unique<ferrite::nn::LeNet5>();
 }
 

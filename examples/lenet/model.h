@@ -23,6 +23,7 @@ struct Recipe {
 /// Deep Learning (batch 256, lr 0.2, plain SGD), to meet its published accuracy.
 Recipe recipe_for(const TrainingOptions& options);
 
+/// ValueError for names that --model does not have.
 std::unique_ptr<ferrite::nn::Module> make_model(const std::string& name);
 
 }  // namespace examples

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <sstream>
+#include <system_error>
 #include <vector>
 
 #include "autograd/grad_mode.h"
@@ -71,6 +73,15 @@ const std::string& entry(const data::Metadata& metadata, const std::string& key,
   return it->second;
 }
 
+double number_of(const data::Metadata& metadata, const std::string& key, const std::string& path) {
+  const std::string& text = entry(metadata, key, path);
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  FERRITE_CHECK(error == std::errc() && end == text.data() + text.size(), ferrite::IoError,
+                "predict", "the '{}' in {} is no number: '{}'", key, path, text);
+  return value;
+}
+
 std::vector<std::string> lines(const std::string& text) {
   std::istringstream stream(text);
   std::vector<std::string> result;
@@ -82,7 +93,6 @@ std::vector<std::string> lines(const std::string& text) {
 
 std::string save_weights(const ferrite::nn::Module& model, const TrainingOptions& options,
                          const Splits& data) {
-  std::filesystem::create_directories(options.checkpoint_dir);
   const auto path = std::filesystem::path(options.checkpoint_dir) / kFile;
   ferrite::save(model.state_dict(), path,
                 {{"model", options.model},
@@ -104,8 +114,8 @@ void predict(const std::string& picture, const std::string& checkpoint_dir,
   model->load_state_dict(ferrite::load(path));
   model->to(device).eval();
   const auto classes = lines(entry(metadata, "classes", path));
-  const double mean = std::stod(entry(metadata, "mean", path));
-  const double std = std::stod(entry(metadata, "std", path));
+  const double mean = number_of(metadata, "mean", path);
+  const double std = number_of(metadata, "std", path);
 
   const Tensor image = data::read_image(picture, data::ImageMode::gray);
   Tensor input = resized(image);
@@ -116,12 +126,14 @@ void predict(const std::string& picture, const std::string& checkpoint_dir,
   ferrite::NoGradGuard guard;
   const Tensor logits = (*model)(((input - mean) / std).to(device));
   const auto p = logits.softmax(1).to_vector<double>();
+  FERRITE_CHECK(p.size() == classes.size(), ferrite::IoError, "predict",
+                "{} names {} classes, its network knows {}", path, classes.size(), p.size());
 
   std::vector<std::size_t> order(p.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::ranges::sort(order, [&](std::size_t a, std::size_t b) { return p[a] > p[b]; });
   fmt::print("{}: {}\n", picture, classes[order[0]]);
-  for (std::size_t i = 0; i < 5; ++i)
+  for (std::size_t i = 0; i < std::min<std::size_t>(5, p.size()); ++i)
     fmt::print("  {:<14} {:6.2f} %\n", classes[order[i]], 100 * p[order[i]]);
 }
 
