@@ -1,6 +1,7 @@
 // All of Ferrite: #include <ferrite.h>
 #pragma once
 
+#include "autograd/checkpoint.h"
 #include "autograd/engine.h"
 #include "autograd/grad_mode.h"
 #include "autograd/gradcheck.h"

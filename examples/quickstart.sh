@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds Ferrite and trains LeNet:
 #   bash examples/quickstart.sh [options of lenet...]
-# Trains on Fashion-MNIST where its files are found ($FERRITE_DATA, ./data-sets, ~/.cache/ferrite,
-# /usr/local/share/ferrite, /usr/share/ferrite), else on digits that the program draws itself.
+# Trains on Fashion-MNIST where a folder fashion-mnist (or torchvision's FashionMNIST) is found in
+# $FERRITE_DATA, ./data-sets, ./data, ~/.cache/ferrite, /usr/local/share/ferrite or
+# /usr/share/ferrite, else on digits that the program draws itself.
 # `build/default/bin/lenet --help` lists the options.
 set -euo pipefail
 here=$PWD
@@ -10,7 +11,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 repository=$PWD
 
 bash scripts/install_packages.sh
-cmake --preset default
+bash scripts/configure.sh default
 cmake --build --preset default --parallel "${FERRITE_JOBS:-$(nproc)}" --target lenet
 lenet=$repository/build/default/bin/lenet
 cd "$here"  # paths in the options are the caller's
@@ -24,15 +25,16 @@ given() {  # given --option arguments...: whether the caller chose it
   return 1
 }
 
-find_fashion_mnist() {
-  local root file=train-images-idx3-ubyte
-  for root in "${FERRITE_DATA:-}" "$PWD/data-sets" "$repository/data-sets" \
+find_fashion_mnist() {  # prints the folder to give to --data
+  local root folder file=train-images-idx3-ubyte
+  for root in "${FERRITE_DATA:-}" "$PWD/data-sets" "$repository/data-sets" "$PWD/data" \
     "${XDG_CACHE_HOME:-${HOME:-/nonexistent}/.cache}/ferrite" \
     /usr/local/share/ferrite /usr/share/ferrite; do
     [[ -n $root ]] || continue
-    [[ -e $root/fashion-mnist/$file || -e $root/fashion-mnist/$file.gz ]] && echo "$root" && return
-    # Files that lie in the root itself are MNIST's or Fashion-MNIST's: the names are the same.
-    [[ -e $root/$file || -e $root/$file.gz ]] && echo "$root" && return
+    # The names of MNIST's files are the same: outside a folder of its name they may be either's.
+    for folder in "$root/fashion-mnist" "$root/FashionMNIST/raw" "$root/FashionMNIST"; do
+      [[ -e $folder/$file || -e $folder/$file.gz ]] && echo "$root" && return
+    done
   done
   return 1
 }

@@ -18,7 +18,7 @@ installed() {
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
   echo "This system has no apt. Please install these packages, or what they are called here:" >&2
   echo "  ${packages[*]} $*" >&2
-  echo "Going on without; CMake will name what it misses." >&2
+  echo "Going on without; CMake will name what it cannot do without." >&2
   exit 0
 fi
 
@@ -35,14 +35,23 @@ if ((${#missing[@]} == 0)); then
 fi
 
 sudo=()
-((EUID == 0)) || sudo=(sudo)
-if ((EUID != 0)) && ! command -v sudo >/dev/null; then
-  echo "Missing packages: ${missing[*]}" >&2
-  echo "Run as root: apt-get install ${missing[*]}" >&2
-  exit 1
+if ((EUID != 0)); then
+  if ! command -v sudo >/dev/null; then
+    echo "Missing packages: ${missing[*]}" >&2
+    echo "Neither root nor sudo here. As root: apt-get install ${missing[*]}" >&2
+    echo "Going on without; CMake will name what it cannot do without." >&2
+    exit 0
+  fi
+  sudo=(sudo)
 fi
 
+failed() {
+  echo "Could not install: ${missing[*]}" >&2
+  echo "apt-get says why above. With these packages installed no network is needed." >&2
+  exit 1
+}
+
 echo "Packages to install with ${sudo[*]:+sudo }apt-get: ${missing[*]}"
-"${sudo[@]}" apt-get update -q
+"${sudo[@]}" apt-get update -q || failed
 "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive \
-  apt-get install -q -y --no-install-recommends "${missing[@]}"
+  apt-get install -q -y --no-install-recommends "${missing[@]}" || failed

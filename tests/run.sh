@@ -8,6 +8,6 @@ preset=${1:-default}
 jobs=${FERRITE_JOBS:-$(nproc)}
 
 bash scripts/install_packages.sh
-cmake --preset "$preset"
+bash scripts/configure.sh "$preset"
 cmake --build --preset "$preset" --parallel "$jobs"
 ctest --preset "$preset" --output-on-failure --no-tests=error -j2

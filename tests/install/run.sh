@@ -5,16 +5,38 @@ set -euo pipefail
 build=$1
 scratch=$2
 shift 2
-source=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/consumer
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 rm -rf "$scratch"
 mkdir -p "$scratch"
+scratch=$(cd "$scratch" && pwd)
 cmake --install "$build" --prefix "$scratch/prefix" >"$scratch/install.log" || {
   cat "$scratch/install.log"
   exit 1
 }
+
+# The README's program, its first block of C++, is compiled and linked as well; and it is short.
+awk '/^```cpp$/ { inside = 1; next } /^```$/ && inside { exit } inside' \
+  "$here/../../README.md" >"$scratch/readme.cpp"
+lines=$(wc -l <"$scratch/readme.cpp")
+if ((lines < 10 || lines > 25)); then
+  echo "expected a program of 10 to 25 lines in README.md, found $lines" >&2
+  exit 1
+fi
+
 # Compiled for any x86-64, warnings as errors: no flag of the libraries' may be needed to use them.
-cmake -S "$source" -B "$scratch/build" -DCMAKE_PREFIX_PATH="$scratch/prefix" \
+cmake -S "$here/consumer" -B "$scratch/build" -DCMAKE_PREFIX_PATH="$scratch/prefix" \
+  -DREADME_PROGRAM="$scratch/readme.cpp" \
   -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" "$@"
 cmake --build "$scratch/build"
 "$scratch/build/consumer"
+
+# Without the data set the README's program has to say what is missing, and where to get it.
+if message=$(cd "$scratch" && ./build/readme 2>&1); then
+  echo "the README's program found a data set in an empty folder" >&2
+  exit 1
+fi
+if [[ $message != *fashion-mnist* ]]; then
+  printf 'the README program failed otherwise than expected:\n%s\n' "$message" >&2
+  exit 1
+fi

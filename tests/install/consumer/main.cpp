@@ -1,13 +1,22 @@
-#include <cstdio>
-#include <vector>
+#include <ferrite.h>
 
-#include "core/generator.h"
-#include "core/tensor.h"
+#include <iostream>
 
+using namespace ferrite;
+
+// A program of a user's: one step of a small network, whose loss has to fall.
 int main() {
-  ferrite::manual_seed(0);
-  const auto tensor = ferrite::from_vector(std::vector<float>{1, 2, 3, 4, 5, 6}, {2, 3});
-  std::printf("%s\n", tensor.describe().c_str());
-  const auto last = ferrite::as_strided(tensor, {1}, {1}, 5).item<float>();
-  return last == 6 ? 0 : 1;
+  manual_seed(0);
+  nn::Sequential model(nn::Linear(3, 8), nn::Tanh(), nn::Linear(8, 1));
+  optim::SGD sgd(model.parameters(), {.lr = 0.1});
+  const Tensor x = randn({16, 3});
+  const Tensor y = x.sum({1}, true);
+
+  const Tensor before = mse_loss(model(x), y);
+  before.backward();
+  sgd.step();
+  const Tensor after = mse_loss(model(x), y);
+  std::cout << model << "\nloss " << before.item<float>() << ", then " << after.item<float>()
+            << '\n';
+  return after.item<float>() < before.item<float>() ? 0 : 1;
 }

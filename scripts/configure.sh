@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Configures build/<preset>:  scripts/configure.sh [preset] [cmake options...]
+# With Ninja where it is installed, else with Make; a folder that is configured already keeps the
+# generator that it has.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+preset=${1:-default}
+shift || true
+
+programs=(cmake)
+[[ -n ${CXX:-} ]] || programs+=(c++)
+for program in "${programs[@]}"; do
+  if ! command -v "$program" >/dev/null; then
+    echo "Ferrite is built with $program, which is not on the PATH." >&2
+    echo "On Debian or Ubuntu: apt-get install g++ cmake" >&2
+    exit 1
+  fi
+done
+
+options=()
+cache=build/$preset/CMakeCache.txt
+if [[ -e $cache ]]; then
+  home=$(sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' "$cache")
+  generator=$(sed -n 's/^CMAKE_GENERATOR:INTERNAL=//p' "$cache")
+  if [[ $(readlink -f "$home") != "$(pwd -P)" ]]; then
+    echo "build/$preset was configured for $home: configuring it anew." >&2
+    options+=(--fresh)
+  elif [[ -n $generator ]]; then
+    options+=(-G "$generator")
+  fi
+fi
+if [[ ${options[0]:-} != -G ]] && ! command -v ninja >/dev/null; then
+  options+=(-G "Unix Makefiles")
+fi
+
+cmake --preset "$preset" "${options[@]}" "$@"
