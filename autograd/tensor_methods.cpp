@@ -21,6 +21,7 @@ bool Tensor::requires_grad_slow() const {
 }
 
 const Tensor& Tensor::set_requires_grad(bool on) const {
+  FERRITE_CHECK(defined(), ValueError, "set_requires_grad", "the tensor is undefined");
   FERRITE_CHECK(!on || is_floating(dtype()), AutogradError, "set_requires_grad",
                 "only floating-point tensors can require a gradient, this is {}", describe());
   FERRITE_CHECK(is_leaf(), AutogradError, "set_requires_grad",
@@ -66,7 +67,10 @@ void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_gra
   autograd::backward({this, 1}, {&gradient, 1}, retain_graph, create_graph);
 }
 
-Tensor Tensor::detach() const { return autograd::alias(*this); }
+Tensor Tensor::detach() const {
+  FERRITE_CHECK(defined(), ValueError, "detach", "the tensor is undefined");
+  return autograd::alias(*this);
+}
 
 void Tensor::retain_grad() const {
   FERRITE_CHECK(requires_grad(), AutogradError, "retain_grad", "the tensor requires no gradient");

@@ -102,6 +102,7 @@ Tensor randn(const Shape& shape, const TensorOptions& options, Generator* genera
 }
 
 Tensor rand_like(const Tensor& like, Generator* generator) {
+  FERRITE_CHECK(like.defined(), ValueError, "rand_like", "the tensor is undefined");
   require_floating(like.dtype(), "rand_like");
   Tensor out = empty_like(like);
   draw_uniform(out, 0, 1, generator);
@@ -109,6 +110,7 @@ Tensor rand_like(const Tensor& like, Generator* generator) {
 }
 
 Tensor randn_like(const Tensor& like, Generator* generator) {
+  FERRITE_CHECK(like.defined(), ValueError, "randn_like", "the tensor is undefined");
   require_floating(like.dtype(), "randn_like");
   Tensor out = empty_like(like);
   draw_normal(out, 0, 1, generator);

@@ -192,7 +192,8 @@ Tensor roll(const Tensor& x, const Shape& shifts, const Shape& dims) {
 namespace {
 
 Tensor triangle(const Tensor& x, kernels::Triangle part, std::int64_t diagonal, const char* op) {
-  FERRITE_CHECK(x.defined() && x.dim() >= 2, ShapeError, op,
+  FERRITE_CHECK(x.defined(), ValueError, op, "the tensor is undefined");
+  FERRITE_CHECK(x.dim() >= 2, ShapeError, op,
                 "expected a tensor of 2 dimensions or more, got {}", x.describe());
   const Tensor dense = no_grad([&] { return x.contiguous(); });
   Tensor out = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});

@@ -65,6 +65,7 @@ Tensor mean(const Tensor& t, const Shape& dims, bool keepdim, std::optional<DTyp
 }
 
 Tensor sum_to(const Tensor& t, const Shape& shape) {
+  FERRITE_CHECK(t.defined(), ValueError, "sum_to", "the input is undefined");
   if (t.shape() == shape) return t;
   ReducedDims reduced(t, {}, true, "sum_to");
   const int extra = t.dim() - shape.size();

@@ -77,3 +77,19 @@ with Recorder("arithmetic") as r:
         p, q = x.to(dtype)[:, None], y.to(dtype)
         r.add(name, x=p, y=q, floor_divide=torch.floor_divide(p, q),
               remainder=torch.remainder(p, q), fmod=torch.fmod(p, q))
+
+    # Gradients, broadcast both ways, and beside scalars.
+    p, q = torch.randn(3, 1, 4, dtype=torch.float64), torch.rand(2, 1, dtype=torch.float64) + 0.5
+    grad = torch.randn(3, 2, 4, dtype=torch.float64)
+    r.add("gradients", p=p, q=q, grad=grad)
+    for name, f in {"add": lambda a, b: torch.add(a, b, alpha=2),
+                    "sub": lambda a, b: torch.sub(a, b, alpha=-3),
+                    "mul": torch.mul, "div": torch.div,
+                    "add_scalar": lambda a, b: (a + 2) + (3 + b),
+                    "sub_scalar": lambda a, b: (a - 2) + (3 - b),
+                    "mul_scalar": lambda a, b: (a * 2) + (3 * b),
+                    "div_scalar": lambda a, b: (a / 2) + (3 / b)}.items():
+        a, b = p.clone().requires_grad_(), q.clone().requires_grad_()
+        y = f(a, b)
+        y.backward(grad)
+        r.add(f"gradient_{name}", out=y, p_grad=a.grad, q_grad=b.grad)

@@ -10,6 +10,8 @@ UNARY = ["neg", "abs", "sign", "square", "floor", "ceil", "round", "trunc", "exp
          "log", "log1p", "log2", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tan", "erf",
          "isnan", "isinf", "isfinite", "logical_not"]
 
+POSITIVE = ["log", "log1p", "log2", "sqrt", "rsqrt", "reciprocal"]
+
 ACTIVATIONS = {
     "relu": F.relu,
     "leaky_relu": lambda x: F.leaky_relu(x, 0.1),
@@ -40,6 +42,15 @@ with Recorder("elementwise") as r:
     for name in UNARY:
         r.add(name, out=getattr(torch, name)(x), integers=getattr(torch, name)(integers))
 
+    # Gradients where the functions are smooth; log and roots see |x|.
+    smooth = torch.randn(24, dtype=torch.float64) * 1.3
+    smooth_grad = torch.randn(24, dtype=torch.float64)
+    r.add("smooth", x=smooth, grad=smooth_grad)
+    for name in UNARY[:-4]:
+        leaf = (smooth.abs() + 0.1 if name in POSITIVE else smooth).clone().requires_grad_()
+        getattr(torch, name)(leaf).backward(smooth_grad)
+        r.add(name, smooth_grad=leaf.grad)
+
     finite = torch.cat([torch.tensor([0.0, -0.5, 1.5, 2.5, 30, -30]), torch.randn(34) * 2])
     grad = torch.randn(finite.shape)
     r.add("activation", x=finite, grad=grad, edge=edge)
@@ -68,5 +79,10 @@ with Recorder("elementwise") as r:
     torch.pow(p, q).backward(g)
     r.add("pow", p=p, q=q, p_grad=p.grad, q_grad=q.grad, ints=torch.pow(i, j.abs()),
           scalar=torch.pow(1.5, q), special=torch.tensor([0.0, 0.0, 2.0]) ** torch.tensor([0.0, 2, 0]))
+    condition = torch.rand(5, 1) > 0.5
+    p, q = torch.randn(5, 4).requires_grad_(), torch.randn(4).requires_grad_()
+    y = torch.where(condition, p, q)
+    y.backward(g.reshape(5, 4))
+    r.add("where", condition=condition, p=p, q=q, out=y, p_grad=p.grad, q_grad=q.grad)
     r.add("arange", out=torch.arange(-1, 2, 0.3), ints=torch.arange(7, -8, -4),
           linspace=torch.linspace(-2, 5, 9))

@@ -28,6 +28,23 @@ def views(x):
     }
 
 
+def joins(x, y):
+    """Joins of [2, 3, 4] tensors, and of their parts."""
+    a, b, c = x.split([1, 0, 3], 2)
+    d, e = y.split(2, 1)
+    return {
+        "cat": torch.cat([x, y, x[:, 1:]], 1),
+        "cat_last": torch.cat([x, y], -1),
+        "stack": torch.stack([x, y, x]),
+        "stack_inner": torch.stack([x, y], -2),
+        "split_sizes": c * a + b.sum(),
+        "split": d * d + e,
+        "chunk": torch.cat(y.chunk(3, -1)[::-1], 2),
+        "unbind": torch.stack([x.unbind(1)[2], y.unbind(1)[0]]),
+        "unflatten": x.unflatten(2, (2, -1)).transpose(1, 2).reshape(y.shape) * y,
+    }
+
+
 def changed_in_place(x, w):
     """A base of 2x, changed through views of views and by itself."""
     base = x * 2
@@ -50,6 +67,16 @@ with Recorder("views") as r:
         weight = torch.linspace(-1, 2, y.numel(), dtype=torch.float64).reshape(y.shape)
         (y * weight).sum().backward()
         r.add(name, out=y, grad=leaf.grad)
+
+    z = torch.randn(2, 3, 4, dtype=torch.float64)
+    r.add("other", x=z)
+    for name in joins(x, z):
+        a, b = x.clone().requires_grad_(), z.clone().requires_grad_()
+        y = joins(a, b)[name]
+        weight = torch.linspace(-1, 2, y.numel(), dtype=torch.float64).reshape(y.shape)
+        (y * weight).sum().backward()
+        grads = {n: t.grad for n, t in {"grad_x": a, "grad_y": b}.items() if t.grad is not None}
+        r.add(f"join_{name}", out=y, **grads)
 
     for sizes in (30, 4), (5, 4), (6, 3), (1, 3), (7, 7):
         parts = torch.arange(sizes[0]).chunk(sizes[1])
