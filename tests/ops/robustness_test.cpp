@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "core/parallel_for.h"
 #include "autograd/engine.h"
+#include "core/parallel_for.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/compare.h"
@@ -122,16 +122,28 @@ const std::vector<Op> kAlongDim = {
     {"log_softmax", [](const Tensor& x) { return log_softmax(x, -1); }},
     {"flip", [](const Tensor& x) { return flip(x, {-1}); }},
     {"roll", [](const Tensor& x) { return roll(x, {1}, {-1}); }},
-    {"pad", [](const Tensor& x) { return pad(x, {1, 2}); }},
-    {"pad reflect", [](const Tensor& x) { return pad(x, {1, 1}, PadMode::reflect); }},
-    {"cat", [](const Tensor& x) { return cat({x, x}, -1); }},
+    {"pad",
+     [](const Tensor& x) {
+       return pad(x, {1, 2});
+     }},
+    {"pad reflect",
+     [](const Tensor& x) {
+       return pad(x, {1, 1}, PadMode::reflect);
+     }},
+    {"cat",
+     [](const Tensor& x) {
+       return cat({x, x}, -1);
+     }},
     {"chunk", [](const Tensor& x) { return chunk(x, 2, -1)[0]; }},
     {"split", [](const Tensor& x) { return split(x, 2, -1)[0]; }},
     {"unbind", [](const Tensor& x) { return unbind(x, -1)[0]; }},
     {"select", [](const Tensor& x) { return x.select(-1, 0); }},
     {"slice", [](const Tensor& x) { return x.slice(-1, 1); }},
     {"narrow", [](const Tensor& x) { return x.narrow(-1, 1, 1); }},
-    {"index_select", [](const Tensor& x) { return index_select(x, -1, tensor({2, 0})); }},
+    {"index_select",
+     [](const Tensor& x) {
+       return index_select(x, -1, tensor({2, 0}));
+     }},
     {"index_add",
      [](const Tensor& x) {
        return index_add(x, -1, tensor({2, 0}), index_select(x, -1, tensor({1, 1})));
@@ -140,9 +152,15 @@ const std::vector<Op> kAlongDim = {
     {"scatter", [](const Tensor& x) { return scatter(x, -1, argsort(x, -1), x * 2); }},
     {"scatter_add", [](const Tensor& x) { return scatter_add(x, -1, argsort(x, -1), x); }},
     {"layer_norm", [](const Tensor& x) { return layer_norm(x, {x.size(-1)}); }},
-    {"matmul", [](const Tensor& x) { return matmul(x, ones({x.size(-1), 2})); }},
+    {"matmul",
+     [](const Tensor& x) {
+       return matmul(x, ones({x.size(-1), 2}));
+     }},
     {"matmul of a vector", [](const Tensor& x) { return matmul(x, ones({x.size(-1)})); }},
-    {"linear", [](const Tensor& x) { return linear(x, ones({2, x.size(-1)}), ones({2})); }},
+    {"linear",
+     [](const Tensor& x) {
+       return linear(x, ones({2, x.size(-1)}), ones({2}));
+     }},
 };
 
 /// Functions with conditions on their shape; here only for what they say of undefined tensors.
@@ -157,16 +175,34 @@ const std::vector<Op> kOthers = {
     {"argsort", [](const Tensor& x) { return argsort(x); }},
     {"topk", [](const Tensor& x) { return topk(x, 1).values; }},
     {"matmul", [](const Tensor& x) { return matmul(x, ones({1})); }},
-    {"mm", [](const Tensor& x) { return mm(ones({1, 1}), x); }},
+    {"mm",
+     [](const Tensor& x) {
+       return mm(ones({1, 1}), x);
+     }},
     {"bmm", [](const Tensor& x) { return bmm(x, x); }},
     {"mv", [](const Tensor& x) { return mv(x, ones({1})); }},
     {"dot", [](const Tensor& x) { return dot(ones({1}), x); }},
     {"outer", [](const Tensor& x) { return outer(ones({1}), x); }},
-    {"addmm", [](const Tensor& x) { return addmm(x, ones({1, 1}), ones({1, 1})); }},
-    {"linear", [](const Tensor& x) { return linear(ones({1, 1}), x); }},
-    {"conv1d", [](const Tensor& x) { return conv1d(x, ones({1, 1, 1})); }},
-    {"conv2d", [](const Tensor& x) { return conv2d(x, ones({1, 1, 1, 1})); }},
-    {"conv2d weight", [](const Tensor& x) { return conv2d(ones({1, 1, 1, 1}), x); }},
+    {"addmm",
+     [](const Tensor& x) {
+       return addmm(x, ones({1, 1}), ones({1, 1}));
+     }},
+    {"linear",
+     [](const Tensor& x) {
+       return linear(ones({1, 1}), x);
+     }},
+    {"conv1d",
+     [](const Tensor& x) {
+       return conv1d(x, ones({1, 1, 1}));
+     }},
+    {"conv2d",
+     [](const Tensor& x) {
+       return conv2d(x, ones({1, 1, 1, 1}));
+     }},
+    {"conv2d weight",
+     [](const Tensor& x) {
+       return conv2d(ones({1, 1, 1, 1}), x);
+     }},
     {"conv_transpose2d", [](const Tensor& x) { return conv_transpose2d(x, x); }},
     {"max_pool2d", [](const Tensor& x) { return max_pool2d(x, 2); }},
     {"avg_pool2d", [](const Tensor& x) { return avg_pool2d(x, 2); }},
@@ -177,10 +213,16 @@ const std::vector<Op> kOthers = {
     {"group_norm", [](const Tensor& x) { return group_norm(x, 1); }},
     {"dropout2d", [](const Tensor& x) { return dropout2d(x); }},
     {"cross_entropy", [](const Tensor& x) { return cross_entropy(x, tensor({0})); }},
-    {"cross_entropy target", [](const Tensor& x) { return cross_entropy(ones({1, 2}), x); }},
+    {"cross_entropy target",
+     [](const Tensor& x) {
+       return cross_entropy(ones({1, 2}), x);
+     }},
     {"nll_loss", [](const Tensor& x) { return nll_loss(x, x); }},
     {"binary_cross_entropy", [](const Tensor& x) { return binary_cross_entropy(x, x); }},
-    {"cat", [](const Tensor& x) { return cat({ones({1}), x}); }},
+    {"cat",
+     [](const Tensor& x) {
+       return cat({ones({1}), x});
+     }},
     {"stack", [](const Tensor& x) { return stack({x}); }},
     {"split", [](const Tensor& x) { return split(x, 1)[0]; }},
     {"chunk", [](const Tensor& x) { return chunk(x, 1)[0]; }},
@@ -196,9 +238,15 @@ const std::vector<Op> kOthers = {
     {"index_add", [](const Tensor& x) { return index_add(x, 0, tensor({0}), x); }},
     {"masked_fill mask", [](const Tensor& x) { return masked_fill(ones({1}), x, 1); }},
     {"one_hot", [](const Tensor& x) { return one_hot(x); }},
-    {"embedding", [](const Tensor& x) { return embedding(x, ones({1, 1})); }},
+    {"embedding",
+     [](const Tensor& x) {
+       return embedding(x, ones({1, 1}));
+     }},
     {"embedding weight", [](const Tensor& x) { return embedding(tensor({0}), x); }},
-    {"pad", [](const Tensor& x) { return pad(x, {1, 1}); }},
+    {"pad",
+     [](const Tensor& x) {
+       return pad(x, {1, 1});
+     }},
     {"tril", [](const Tensor& x) { return tril(x); }},
     {"diagonal", [](const Tensor& x) { return diagonal(x); }},
     {"movedim", [](const Tensor& x) { return movedim(x, 0, 0); }},
@@ -273,8 +321,8 @@ TEST_CASE("eight dimensions give what fewer give") {
   const Tensor flat = randn({24 * 2, 3}, {}, &generator) + 3;
   // Dense, and with every stride its own.
   const Tensor dense = flat.reshape(shape);
-  const Tensor strided = dense.permute({7, 6, 5, 4, 3, 2, 1, 0}).contiguous().permute(
-      {7, 6, 5, 4, 3, 2, 1, 0});
+  const Tensor strided =
+      dense.permute({7, 6, 5, 4, 3, 2, 1, 0}).contiguous().permute({7, 6, 5, 4, 3, 2, 1, 0});
   const auto check = [&](const Op& op) {
     CAPTURE(op.name);
     for (const char* other : {"dropout", "bernoulli", "rand_like", "nonzero"})
