@@ -16,14 +16,15 @@ class ColumnGradient {
                  std::int64_t kernel_rows, std::int64_t kernel_columns, const S* bias,
                  std::int64_t bias_step, const ConvParams& params);
 
-  /// Whether this costs less than a correlation, in multiplications of vectors.
-  static bool pays(const Images<S>& out, const Images<const S>& grad, std::int64_t taps,
-                   const ConvParams& p) {
-    const auto vectors = [](std::int64_t n) { return (n + kLanes<T> - 1) / kLanes<T>; };
-    const std::int64_t correlation = out.height * out.width * taps * grad.channels *
-                                     vectors(out.channels) / (p.stride[0] * p.stride[1]);
-    const std::int64_t columns = vectors(taps * out.channels);
-    return grad.height * grad.width * columns * (grad.channels + 4) < correlation;
+  /// Costs in multiplications of vectors: of this, and of a correlation.
+  static std::int64_t cost(const Images<S>& out, const Images<const S>& grad, std::int64_t taps) {
+    return grad.height * grad.width *
+           (whole_vectors<T>(taps * out.channels) / kLanes<T>)*(grad.channels + 4);
+  }
+  static std::int64_t cost_of_correlation(const Images<S>& out, const Images<const S>& grad,
+                                          std::int64_t taps, const ConvParams& p) {
+    return out.height * out.width * taps * grad.channels *
+           (whole_vectors<T>(out.channels) / kLanes<T>) / (p.stride[0] * p.stride[1]);
   }
 
   void run() const {

@@ -8,6 +8,50 @@
 
 namespace ferrite::kernels::cpu {
 
+/// Weights that lie plane by plane ([O, C, KH, KW]) copied pixel by pixel ([O, KH, KW, C]), from
+/// where they pack in whole vectors.
+template <class S>
+class PixelWeights {
+ public:
+  explicit PixelWeights(const View& weight) : view_(weight) {
+    if constexpr (std::is_same_v<S, Compute<S>>) {
+      const std::int64_t channels = weight.sizes[1], taps = weight.sizes[2] * weight.sizes[3];
+      const std::int64_t* s = weight.strides;
+      if (taps == 1 || channels < kLanes<S> || s[1] != taps || s[2] != weight.sizes[3] || s[3] != 1)
+        return;
+      copied_ = Scratch<S>(weight.numel);
+      const std::int64_t size = channels * taps;
+      parallel_for(weight.sizes[0], std::max<std::int64_t>(1, 65536 / size),
+                   [&](std::int64_t begin, std::int64_t end) {
+                     for (std::int64_t o = begin; o < end; ++o)
+                       copy_matrix(copied_.data() + o * size, channels, weight.as<S>() + o * s[0],
+                                   1, taps, taps, channels);
+                   });
+      view_.data = copied_.data();
+      view_.strides[0] = size;
+      view_.strides[1] = 1;
+      view_.strides[2] = weight.sizes[3] * channels;
+      view_.strides[3] = channels;
+    }
+  }
+  const View& view() const { return view_; }
+
+ private:
+  View view_;
+  Scratch<S> copied_;
+};
+
+/// The filter of a group, from input to output channels.
+template <class S>
+Filter<S> forward_filter(const View& w, std::int64_t first) {
+  return {w.as<S>() + first * w.strides[0], w.strides[0], w.strides[1], w.strides[2], w.strides[3]};
+}
+/// And back.
+template <class S>
+Filter<S> backward_filter(const View& w, std::int64_t first) {
+  return {w.as<S>() + first * w.strides[0], w.strides[1], w.strides[0], w.strides[2], w.strides[3]};
+}
+
 template <class S>
 void correlate_forward(const View& out, const View& input, const View& weight, const View& bias,
                        const ConvParams& p) {
@@ -16,17 +60,19 @@ void correlate_forward(const View& out, const View& input, const View& weight, c
       forward_axis(out.sizes[2], weight.sizes[2], p.stride[0], p.padding[0], p.dilation[0]);
   const Axis columns =
       forward_axis(out.sizes[3], weight.sizes[3], p.stride[1], p.padding[1], p.dilation[1]);
+  const std::int64_t depth = rows.taps * columns.taps * ins;
+  const PixelWeights<S> weights(weight);
   for (std::int64_t g = 0; g < p.groups; ++g) {
-    const Filter<S> filter{weight.as<S>() + g * outs * weight.strides[0], weight.strides[0],
-                           weight.strides[1], weight.strides[2], weight.strides[3]};
+    const Filter<S> filter = forward_filter<S>(weights.view(), g * outs);
     const Images<S> to(out, g * outs, outs);
     const Images<const S> from(input, g * ins, ins);
     const S* add = bias.data ? bias.as<S>() + g * outs * bias.strides[0] : nullptr;
     const std::int64_t add_step = bias.data ? bias.strides[0] : 0;
     if constexpr (std::is_same_v<S, Compute<S>>)
       if (planes::fits<S>(to, from, p.stride[1]) &&
-          planes::pays<S>(to.height, to.width, outs, rows.taps * columns.taps * ins,
-                          ins * from.height * from.width)) {
+          planes::cost<S>(to.height, to.width, outs, depth) <
+              to.height * to.width * depth * whole_vectors<S>(outs) / kLanes<S> +
+                  planes::cost_of_layout(to, from)) {
         PlaneCorrelation<S>(to, from, filter, add, add_step, rows, columns).run();
         continue;
       }
@@ -39,21 +85,32 @@ void correlate_backward(const View& grad_input, const View& grad, const View& we
                         const View& bias, const ConvParams& p) {
   const std::int64_t outs = grad.sizes[1] / p.groups, ins = weight.sizes[1];
   const std::int64_t kernel_rows = weight.sizes[2], kernel_columns = weight.sizes[3];
+  const std::int64_t taps = kernel_rows * kernel_columns;
+  const std::vector<Axis> rows =
+      backward_axes(grad_input.sizes[2], kernel_rows, p.stride[0], p.padding[0], p.dilation[0]);
+  const std::vector<Axis> columns =
+      backward_axes(grad_input.sizes[3], kernel_columns, p.stride[1], p.padding[1], p.dilation[1]);
+  const PixelWeights<S> weights(weight);
   for (std::int64_t g = 0; g < p.groups; ++g) {
-    const Filter<S> filter{weight.as<S>() + g * outs * weight.strides[0], weight.strides[1],
-                           weight.strides[0], weight.strides[2], weight.strides[3]};
+    const Filter<S> filter = backward_filter<S>(weights.view(), g * outs);
     const Images<S> to(grad_input, g * ins, ins);
     const Images<const S> from(grad, g * outs, outs);
     const S* add = bias.data ? bias.as<S>() + g * ins * bias.strides[0] : nullptr;
     const std::int64_t add_step = bias.data ? bias.strides[0] : 0;
-    if (ColumnGradient<S>::pays(to, from, kernel_rows * kernel_columns, p))
-      ColumnGradient<S>(to, from, filter, kernel_rows, kernel_columns, add, add_step, p).run();
+    using Columns = ColumnGradient<S>;
+    const std::int64_t by_columns = Columns::cost(to, from, taps);
+    const std::int64_t by_pixels = Columns::cost_of_correlation(to, from, taps, p);
+    if constexpr (std::is_same_v<S, Compute<S>>)
+      if (p.stride[0] == 1 && planes::fits<S>(to, from, p.stride[1]) &&
+          planes::cost<S>(to.height, to.width, ins, taps * outs) <
+              std::min(by_columns, by_pixels) + planes::cost_of_layout(to, from)) {
+        PlaneCorrelation<S>(to, from, filter, add, add_step, rows[0], columns[0]).run();
+        continue;
+      }
+    if (by_columns < by_pixels)
+      Columns(to, from, filter, kernel_rows, kernel_columns, add, add_step, p).run();
     else
-      Correlation<S>(
-          to, from, filter, add, add_step,
-          backward_axes(to.height, kernel_rows, p.stride[0], p.padding[0], p.dilation[0]),
-          backward_axes(to.width, kernel_columns, p.stride[1], p.padding[1], p.dilation[1]))
-          .run();
+      Correlation<S>(to, from, filter, add, add_step, rows, columns).run();
   }
 }
 
@@ -62,6 +119,7 @@ void weight_gradient(const View& grad_weight, const View& grad_bias, const View&
                      const View& grad, const ConvParams& p) {
   const std::int64_t outs = grad.sizes[1] / p.groups, ins = grad_weight.sizes[1];
   const std::int64_t kernel_rows = grad_weight.sizes[2], kernel_columns = grad_weight.sizes[3];
+  const std::int64_t depth = kernel_rows * kernel_columns * ins;
   for (std::int64_t g = 0; g < p.groups; ++g) {
     const Images<const S> in(input, g * ins, ins), from(grad, g * outs, outs);
     S* to = grad_weight.as<S>() + g * outs * grad_weight.strides[0];
@@ -69,8 +127,9 @@ void weight_gradient(const View& grad_weight, const View& grad_bias, const View&
     const std::int64_t bias_step = grad_bias.data ? grad_bias.strides[0] : 0;
     if constexpr (std::is_same_v<S, Compute<S>>)
       if (in.count > 0 && planes::fits<const S>(from, in, p.stride[1]) &&
-          planes::pays<S>(from.height, from.width, outs, kernel_rows * kernel_columns * ins,
-                          ins * in.height * in.width)) {
+          planes::cost<S>(from.height, from.width, outs, depth) <
+              from.height * from.width * depth * whole_vectors<S>(outs) / kLanes<S> +
+                  planes::cost_of_layout(in, from)) {
         PlaneWeightGradient<S>(in, from, kernel_rows, kernel_columns, p)
             .run(to, grad_weight.strides, bias, bias_step);
         continue;

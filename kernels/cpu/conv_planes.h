@@ -16,13 +16,16 @@ bool fits(const Images<T>& large, const Images<const std::remove_const_t<T>>& sm
          (large.channels == 1 || large.channel_step != 1);
 }
 
-/// Costs in multiplications of vectors; a transposed element takes about as long as two.
+/// Costs, in multiplications of vectors: of `depth` products for each result, and of bringing
+/// results and input into another layout (an element takes about as long as two).
 template <class T>
-bool pays(std::int64_t height, std::int64_t width, std::int64_t channels, std::int64_t depth,
-          std::int64_t input) {
-  const auto vectors = [](std::int64_t n) { return (n + kLanes<T> - 1) / kLanes<T>; };
-  return height * vectors(width) * depth * channels <
-         height * width * depth * vectors(channels) + 2 * (height * width * channels + input);
+std::int64_t cost(std::int64_t height, std::int64_t width, std::int64_t channels,
+                  std::int64_t depth) {
+  return height * ((width + kLanes<T> - 1) / kLanes<T>)*depth * channels;
+}
+template <class A, class B>
+std::int64_t cost_of_layout(const Images<A>& a, const Images<B>& b) {
+  return 2 * (a.height * a.width * a.channels + b.height * b.width * b.channels);
 }
 
 /// `window` of each of an image's planes, one after another, with zeros outside the image.
@@ -60,8 +63,10 @@ class PlaneCorrelation {
       for (std::int64_t c = 0; c < in.channels; ++c)
         for (std::int64_t i = 0; i < rows.taps; ++i)
           for (std::int64_t j = 0; j < columns.taps; ++j, to += width)
-            *to = filter.data[o * filter.out_step + c * filter.in_step + i * filter.row_step +
-                              j * filter.column_step];
+            *to =
+                filter.data[o * filter.out_step + c * filter.in_step +
+                            (rows.kernel_first + i * rows.kernel_step) * filter.row_step +
+                            (columns.kernel_first + j * columns.kernel_step) * filter.column_step];
     }
   }
 
