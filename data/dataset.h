@@ -1,10 +1,12 @@
 // Data sets: numbered samples, fetched one by one or a batch at a time.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/generator.h"
@@ -78,6 +80,11 @@ class Subset : public Dataset {
  public:
   /// IndexError where an index lies outside `dataset`.
   Subset(std::shared_ptr<const Dataset> dataset, std::vector<std::int64_t> indices);
+  /// Copies the data set, as DataLoader does.
+  template <std::derived_from<Dataset> D>
+  Subset(D dataset, std::vector<std::int64_t> indices)
+      : Subset(std::shared_ptr<const Dataset>(std::make_shared<D>(std::move(dataset))),
+               std::move(indices)) {}
 
   std::int64_t size() const override { return static_cast<std::int64_t>(indices_.size()); }
   Sample get(std::int64_t index) const override;

@@ -56,12 +56,12 @@ template class AdamBase<AdamOptions>;
 template class AdamBase<AdamWOptions>;
 
 Adam::Adam(std::vector<Tensor> parameters, const AdamOptions& options) : AdamBase("Adam") {
-  add_param_group(std::move(parameters), options);
+  add_groups({{std::move(parameters), options}});
 }
 Adam::Adam(const std::vector<Group>& groups) : AdamBase("Adam") { add_groups(groups); }
 
 AdamW::AdamW(std::vector<Tensor> parameters, const AdamWOptions& options) : AdamBase("AdamW") {
-  add_param_group(std::move(parameters), options);
+  add_groups({{std::move(parameters), options}});
 }
 AdamW::AdamW(const std::vector<Group>& groups) : AdamBase("AdamW") { add_groups(groups); }
 

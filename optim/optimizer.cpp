@@ -57,6 +57,12 @@ void Optimizer::add_parameters(std::vector<Tensor> parameters) {
   groups_.push_back(std::move(group));
 }
 
+void Optimizer::check_not_empty() const {
+  FERRITE_CHECK(!parameters().empty(), ValueError, name_,
+                "there is nothing to optimize: expected parameters, got none; does the module "
+                "register its own?");
+}
+
 const Optimizer::Group& Optimizer::group_at(std::size_t group) const {
   FERRITE_CHECK(group < groups_.size(), IndexError, name_, "there are {} groups, asked for {}",
                 groups_.size(), group);

@@ -74,6 +74,7 @@ class Optimizer {
   /// For derived classes, after the group's options are in place. ValueError where a parameter is
   /// in the optimizer already, or is no leaf that can have a gradient.
   void add_parameters(std::vector<Tensor> parameters);
+  void check_not_empty() const;
 
   /// The learning rate first.
   virtual std::vector<Field> fields(std::size_t group) = 0;
@@ -136,8 +137,10 @@ class OptimizerWith : public Optimizer {
 
  protected:
   using Optimizer::Optimizer;
+  /// For constructors. ValueError where there is no parameter in any group.
   void add_groups(const std::vector<Group>& groups) {
     for (const Group& g : groups) add_param_group(g.parameters, g.options);
+    check_not_empty();
   }
 
  private:

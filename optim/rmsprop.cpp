@@ -8,7 +8,7 @@ constexpr std::array<const char*, 3> kStateNames = {"square_avg", "momentum_buff
 
 RMSprop::RMSprop(std::vector<Tensor> parameters, const RMSpropOptions& options)
     : OptimizerWith("RMSprop", kStateNames) {
-  add_param_group(std::move(parameters), options);
+  add_groups({{std::move(parameters), options}});
 }
 
 RMSprop::RMSprop(const std::vector<Group>& groups) : OptimizerWith("RMSprop", kStateNames) {

@@ -8,7 +8,7 @@ constexpr std::array<const char*, 3> kStateNames = {"momentum_buffer", nullptr, 
 
 SGD::SGD(std::vector<Tensor> parameters, const SGDOptions& options)
     : OptimizerWith("SGD", kStateNames) {
-  add_param_group(std::move(parameters), options);
+  add_groups({{std::move(parameters), options}});
 }
 
 SGD::SGD(const std::vector<Group>& groups) : OptimizerWith("SGD", kStateNames) {

@@ -1,27 +1,53 @@
 #include "examples/common/progress.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <string_view>
 
 namespace examples {
 
 namespace {
 
-constexpr int kBarWidth = 24;
+constexpr int kBarWidth = 24, kLeastBarWidth = 4;
 constexpr auto kTerminalInterval = std::chrono::milliseconds(100);
 constexpr auto kPlainInterval = std::chrono::seconds(10);
 
-std::string bar(double fraction) {
-  const int eighths = static_cast<int>(fraction * kBarWidth * 8);
+std::string bar(double fraction, int width, BarStyle style) {
+  const int eighths = static_cast<int>(fraction * width * 8);
+  const int full = eighths / 8, part = eighths % 8;
+  const auto spaces = [](int n) { return std::string(static_cast<std::size_t>(n), ' '); };
+  if (style == BarStyle::ascii)
+    return std::string(static_cast<std::size_t>(full), '#') + spaces(width - full);
   constexpr const char* kParts[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
   std::string text;
-  for (int i = 0; i < eighths / 8; ++i) text += "█";
-  text += kParts[eighths % 8];
-  const int drawn = eighths / 8 + (eighths % 8 != 0);
-  return text + std::string(static_cast<std::size_t>(kBarWidth - drawn), ' ');
+  for (int i = 0; i < full; ++i) text += "█";
+  return text + kParts[part] + spaces(width - full - (part != 0));
+}
+
+/// Whether standard output is a terminal that can redraw a line.
+bool redraws() {
+  const char* kind = std::getenv("TERM");
+  return isatty(STDOUT_FILENO) != 0 && kind && *kind && std::string_view(kind) != "dumb";
+}
+
+int terminal_columns() {
+  winsize size{};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+BarStyle terminal_style() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"})
+    if (const char* locale = std::getenv(name); locale && *locale) {
+      const std::string_view text(locale);
+      const bool utf8 = text.find("UTF-8") != text.npos || text.find("utf8") != text.npos;
+      return utf8 ? BarStyle::blocks : BarStyle::ascii;
+    }
+  return BarStyle::ascii;
 }
 
 std::string clock_time(double seconds) {
@@ -32,10 +58,19 @@ std::string clock_time(double seconds) {
 
 }  // namespace
 
+std::string progress_line(const std::string& label, double fraction, const std::string& status,
+                          const std::string& left, int columns, BarStyle style) {
+  fraction = std::clamp(fraction, 0.0, 1.0);
+  std::string text = fmt::format("{:3.0f}% {} {} left", 100 * fraction, status, left);
+  const int rest = columns - static_cast<int>(label.size() + text.size() + 4);
+  if (rest >= kLeastBarWidth)
+    return fmt::format("{} |{}| {}", label, bar(fraction, std::min(rest, kBarWidth), style), text);
+  text = label + " " + text;
+  return text.substr(0, static_cast<std::size_t>(std::max(columns, 0)));
+}
+
 Progress::Progress(std::string label, std::int64_t total)
-    : label_(std::move(label)),
-      total_(std::max<std::int64_t>(total, 1)),
-      terminal_(isatty(STDOUT_FILENO) != 0) {}
+    : label_(std::move(label)), total_(std::max<std::int64_t>(total, 1)), terminal_(redraws()) {}
 
 double Progress::seconds() const {
   return std::chrono::duration<double>(Clock::now() - start_).count();
@@ -50,9 +85,9 @@ void Progress::update(std::int64_t step, const std::string& status) {
   last_ = Clock::now();
   const double fraction = static_cast<double>(std::min(step, total_)) / static_cast<double>(total_);
   const std::string left = clock_time(fraction > 0 ? seconds() * (1 - fraction) / fraction : 0);
-  if (terminal_)
-    fmt::print("\r\033[K{} |{}| {:3.0f}% {} {} left", label_, bar(fraction), 100 * fraction, status,
-               left);
+  if (terminal_)  // one column less than there are: some terminals wrap when the last is written
+    fmt::print("\r\033[K{}", progress_line(label_, fraction, status, left, terminal_columns() - 1,
+                                           terminal_style()));
   else
     fmt::print("{} step {}/{} {} {} left\n", label_, step, total_, status, left);
   std::fflush(stdout);

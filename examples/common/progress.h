@@ -7,6 +7,13 @@
 
 namespace examples {
 
+/// One line of at most `columns` columns: "label |bar| 25% status left". Where it is narrow the bar
+/// gets shorter, then goes; then the end is cut off. `blocks` draws with Unicode's eighths of a
+/// block, which the terminal must know, else with ASCII.
+enum class BarStyle : std::uint8_t { ascii, blocks };
+std::string progress_line(const std::string& label, double fraction, const std::string& status,
+                          const std::string& left, int columns, BarStyle style);
+
 class Progress {
  public:
   /// `label` stands in front ("epoch 1/10"), `total` is the number of steps.

@@ -1,10 +1,13 @@
 #include "examples/common/training_options.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <cmath>
 #include <exception>
 #include <iostream>
+#include <limits>
 #include <system_error>
 
 #include "core/generator.h"
@@ -14,15 +17,28 @@ namespace examples {
 
 namespace {
 
-CLI::Validator above_zero() {
-  const auto check = [](const std::string& text) -> std::string {
-    double value = 0;
+/// A number of the whole text that `good` accepts; `what` says which those are.
+template <class T, class Good>
+CLI::Validator number(const std::string& what, Good good) {
+  const auto check = [=](const std::string& text) -> std::string {
+    T value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     const bool read = error == std::errc() && end == text.data() + text.size();
-    if (read && value > 0 && std::isfinite(value)) return {};
-    return "expected a number above 0, got '" + text + "'";
+    return read && good(value) ? "" : "expected " + what + ", got '" + text + "'";
   };
-  return CLI::Validator(check, "NUMBER > 0", "above_zero");
+  return CLI::Validator(check, "", "number");
+}
+
+CLI::Validator above_zero() {
+  return number<double>("a number above 0", [](double v) { return v > 0 && std::isfinite(v); });
+}
+
+template <class T>
+CLI::Validator whole(T low, T high = std::numeric_limits<T>::max()) {
+  const std::string range = high == std::numeric_limits<T>::max()
+                                ? fmt::format("a whole number of {} or more", low)
+                                : fmt::format("a whole number from {} to {}", low, high);
+  return number<T>(range, [=](T v) { return v >= low && v <= high; });
 }
 
 }  // namespace
@@ -32,7 +48,7 @@ void add_training_options(CLI::App& app, TrainingOptions& options,
                           const std::vector<std::string>& datasets) {
   options.model = models.front();
   options.dataset = datasets.front();
-  const auto positive = CLI::Range(std::int64_t{1}, std::int64_t{1} << 40);
+  const auto positive = whole<std::int64_t>(1);
   app.add_option("--dataset", options.dataset, "what to train on")
       ->check(CLI::IsMember(datasets))
       ->capture_default_str();
@@ -43,7 +59,7 @@ void add_training_options(CLI::App& app, TrainingOptions& options,
       ->capture_default_str();
   app.add_option("--epochs", options.epochs, "passes over the training set")->check(positive);
   app.add_option("--max-steps", options.max_steps, "stop after so many steps (0: no limit)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(whole<std::int64_t>(0));
   app.add_option("--batch-size", options.batch_size, "images a step")->check(positive);
   app.add_option("--lr", options.lr, "learning rate")->check(above_zero());
   app.add_option("--optimizer", options.optimizer, "optimizer")
@@ -51,11 +67,12 @@ void add_training_options(CLI::App& app, TrainingOptions& options,
   app.add_option("--device", options.device, "auto, cpu, cpu:N, cuda or cuda:N")
       ->capture_default_str();
   app.add_option("--threads", options.threads, "threads that compute (0: one a processor)")
-      ->check(CLI::Range(0, 1024));
+      ->check(whole(0, 1024));
   app.add_option("--workers", options.workers, "threads that load data (0: the training thread)")
-      ->check(CLI::Range(0, 256))
+      ->check(whole(0, 256))
       ->capture_default_str();
   app.add_option("--seed", options.seed, "seed of weights, shuffling and everything random")
+      ->check(whole<std::uint64_t>(0))
       ->capture_default_str();
   app.add_option("--checkpoint-dir", options.checkpoint_dir,
                  "folder for final.safetensors (made if missing)");

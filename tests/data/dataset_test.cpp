@@ -3,7 +3,9 @@
 #include <doctest/doctest.h>
 
 #include "core/views.h"
+#include "data/dataloader.h"
 #include "data/image_dataset.h"
+#include "data/synthetic_digits.h"
 
 namespace ferrite::data {
 namespace {
@@ -81,6 +83,14 @@ TEST_CASE("dataset: subsets") {
   CHECK(values(subset.get_batch(Indices{1, 0}).labels) == Values{2, 4});
   CHECK_THROWS_AS(subset.get(2), IndexError);
   CHECK_THROWS_AS(Subset(plain, {5}), IndexError);
+
+  // A data set by value, and a loader over the subset.
+  const SyntheticDigits digits(30, 1);
+  DataLoader loader(Subset(digits, {7, 3, 29}), {.batch_size = 2, .workers = 1});
+  std::vector<Values> batches;
+  for (auto& [images, labels] : loader) batches.push_back(values(labels));
+  const auto label = [&](std::int64_t i) { return values(digits.get(i).label)[0]; };
+  CHECK(batches == std::vector<Values>{{label(7), label(3)}, {label(29)}});
 }
 
 TEST_CASE("dataset: a sample's generator depends on seed, epoch and index") {

@@ -210,7 +210,12 @@ TEST_CASE("lenet refuses wrong options") {
   refuses({"--dataset", "imagenet"}, "synthetic-digits");
   refuses({"--threads", "-1"}, "--threads");
   refuses({"--workers", "100000"}, "--workers");
+  refuses({"--workers", "257"}, "--workers: expected a whole number from 0 to 256, got '257'");
   refuses({"--seed", "x"}, "--seed");
+  refuses({"--seed", "-1"}, "--seed: expected a whole number of 0 or more, got '-1'");
+  refuses({"--seed", "18446744073709551616"}, "--seed");
+  refuses({"--max-steps", "-1"}, "--max-steps: expected a whole number of 0 or more, got '-1'");
+  refuses({"--max-steps", "1e3"}, "--max-steps");
   refuses({"--device", "gpu"}, "cannot read 'gpu'", 1);
   refuses({"--device", "cpu:99"}, "cpu:99", 1);
   const Outcome help = place.run({"--help"});

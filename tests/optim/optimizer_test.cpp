@@ -370,6 +370,16 @@ TEST_CASE("bad arguments") {
   CHECK_THROWS_AS(optim::SGD({p * 2}), ValueError);
   CHECK_THROWS_AS(optim::SGD({zeros({2}, {.dtype = kInt64})}), ValueError);
   CHECK_THROWS_AS(optim::SGD({Tensor()}), ValueError);
+  const std::vector<Tensor> none;
+  CHECK_THROWS_WITH_AS(optim::SGD(none, {.lr = 0.1}), doctest::Contains("nothing to optimize"),
+                       ValueError);
+  CHECK_THROWS_AS(optim::Adam(none, {}), ValueError);
+  CHECK_THROWS_AS(optim::AdamW(none, {}), ValueError);
+  CHECK_THROWS_AS(optim::RMSprop(none, {}), ValueError);
+  CHECK_THROWS_AS(optim::SGD(std::vector<optim::SGD::Group>{}), ValueError);
+  CHECK_THROWS_AS(optim::SGD(std::vector<optim::SGD::Group>{{none, {}}}), ValueError);
+  // One group of several may be empty: what is not to decay, in a network without biases.
+  CHECK(optim::SGD(std::vector<optim::SGD::Group>{{none, {}}, {{p}, {}}}).num_groups() == 2);
   optim::SGD sgd({p});
   CHECK_THROWS_AS(sgd.add_param_group({p}, {}), ValueError);
   CHECK(sgd.num_groups() == 1);

@@ -1,0 +1,59 @@
+#include "examples/common/progress.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+using examples::BarStyle;
+using examples::progress_line;
+
+namespace {
+
+/// Columns that UTF-8 text takes: every character here is one column wide.
+int columns_of(const std::string& text) {
+  int columns = 0;
+  for (const char c : text) columns += (static_cast<unsigned char>(c) & 0xc0) != 0x80;
+  return columns;
+}
+
+const std::string label = "epoch  3/10", left = "0:07";
+const std::string status = "loss 0.1234 accuracy 0.900 12345 images/s";
+
+}  // namespace
+
+TEST_CASE("a progress line is never wider than the terminal") {
+  for (const BarStyle style : {BarStyle::ascii, BarStyle::blocks})
+    for (int columns = 0; columns <= 200; ++columns)
+      for (const double fraction : {0.0, 1e-9, 0.01, 0.333, 0.5, 0.999, 1.0}) {
+        CAPTURE(columns);
+        CAPTURE(fraction);
+        const std::string line = progress_line(label, fraction, status, left, columns, style);
+        CHECK(columns_of(line) <= columns);
+        CHECK(line.find('\n') == line.npos);
+      }
+}
+
+TEST_CASE("a progress line shows what fits: a bar, a shorter one, none, the beginning") {
+  const auto line = [](int columns) {
+    return progress_line(label, 0.5, status, left, columns, BarStyle::ascii);
+  };
+  const std::string text = " 50% loss 0.1234 accuracy 0.900 12345 images/s 0:07 left";
+  CHECK(line(200) == "epoch  3/10 |############            | " + text);
+  CHECK(line(80) == "epoch  3/10 |####     | " + text);
+  CHECK(line(76) == "epoch  3/10 |##   | " + text);
+  CHECK(line(74) == "epoch  3/10 " + text);
+  CHECK(line(20) == "epoch  3/10  50% los");
+  CHECK(line(0).empty());
+}
+
+TEST_CASE("a progress bar of blocks is drawn in eighths") {
+  const auto bar = [](double fraction) {
+    const std::string line = progress_line("x", fraction, "", "", 20, BarStyle::blocks);
+    return line.substr(0, line.rfind('|') + 1);
+  };
+  CHECK(bar(0) == "x |    |");
+  CHECK(bar(1) == "x |████|");
+  CHECK(bar(2) == "x |████|");
+  CHECK(bar(0.5 / 4) == "x |▌   |");
+  CHECK(bar(2.875 / 4) == "x |██▉ |");
+}
