@@ -221,8 +221,8 @@ auto clamp_gradient(std::optional<Scalar> min, std::optional<Scalar> max) {
   return [=](const Tensor& grad, const Tensor& x) {
     if (autograd::creating_graph()) {
       Tensor result = grad;
-      if (min) result = where(lt(x, *min), 0, result);
-      if (max) result = where(gt(x, *max), 0, result);
+      if (min) result = where(ge(x, *min), result, 0);
+      if (max) result = where(le(x, *max), result, 0);
       return result;
     }
     Tensor out = empty_like(x);

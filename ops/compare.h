@@ -47,7 +47,7 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 Tensor where(const Tensor& condition, const Tensor& a, Scalar b);
 Tensor where(const Tensor& condition, Scalar a, const Tensor& b);
 /// min(max(x, min), max); either may be missing, not both (ValueError). The gradient is 1 at the
-/// bounds.
+/// bounds and 0 at NaN.
 Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max = {});
 Tensor clamp_min(const Tensor& x, Scalar min);
 Tensor clamp_max(const Tensor& x, Scalar max);
@@ -57,6 +57,7 @@ Tensor clamp_max(const Tensor& x, Scalar max);
 Tensor pow(const Tensor& x, Scalar exponent);
 Tensor pow(const Tensor& x, const Tensor& exponent);
 Tensor pow(Scalar base, const Tensor& exponent);
+const Tensor& pow_(const Tensor& self, Scalar exponent);
 // Integers divided by 0 give 0; bool is a DTypeError.
 /// floor(a / b), off the tape.
 Tensor floor_divide(const Tensor& a, const Tensor& b);

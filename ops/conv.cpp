@@ -1,5 +1,7 @@
 #include "ops/conv.h"
 
+#include <algorithm>
+
 #include "autograd/record.h"
 #include "kernels/conv.h"
 #include "ops/reduce.h"
@@ -122,9 +124,11 @@ void check_operand(const Tensor& t, const Tensor& input, const char* what, const
                 input.describe());
 }
 
-void check_positive(Pair p, const char* what, const char* op) {
-  FERRITE_CHECK(p.h > 0 && p.w > 0, ValueError, op, "{} must be above 0, got {{{}, {}}}", what, p.h,
-                p.w);
+/// From `least` to 2^31, so that sums and products of them fit int64.
+void check_option(Pair p, std::int64_t least, const char* what, const char* op) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 31;
+  FERRITE_CHECK(std::min(p.h, p.w) >= least && std::max(p.h, p.w) <= kMost, ValueError, op,
+                "{} must lie between {} and 2^31, got {{{}, {}}}", what, least, p.h, p.w);
 }
 
 void check_operands(const Tensor& input, const Tensor& weight, const char* op) {
@@ -198,10 +202,9 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
               const Conv2dOptions& o) {
   constexpr const char* op = "conv2d";
   check_operands(input, weight, op);
-  check_positive(o.stride, "stride", op);
-  check_positive(o.dilation, "dilation", op);
-  FERRITE_CHECK(o.padding.size.h >= 0 && o.padding.size.w >= 0, ValueError, op,
-                "padding must not be negative, got {{{}, {}}}", o.padding.size.h, o.padding.size.w);
+  check_option(o.stride, 1, "stride", op);
+  check_option(o.dilation, 1, "dilation", op);
+  check_option(o.padding.size, 0, "padding", op);
   FERRITE_CHECK(!o.padding.is_same || o.stride == Pair(1), ValueError, op,
                 "Padding::same needs a stride of 1, got {{{}, {}}}", o.stride.h, o.stride.w);
   check_groups(o.groups, weight.size(0), "output", op);
@@ -232,10 +235,9 @@ Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor&
                         const ConvTranspose2dOptions& o) {
   constexpr const char* op = "conv_transpose2d";
   check_operands(input, weight, op);
-  check_positive(o.stride, "stride", op);
-  check_positive(o.dilation, "dilation", op);
-  FERRITE_CHECK(o.padding.h >= 0 && o.padding.w >= 0, ValueError, op,
-                "padding must not be negative, got {{{}, {}}}", o.padding.h, o.padding.w);
+  check_option(o.stride, 1, "stride", op);
+  check_option(o.dilation, 1, "dilation", op);
+  check_option(o.padding, 0, "padding", op);
   const std::int64_t extra[] = {o.output_padding.h, o.output_padding.w};
   const std::int64_t stride[] = {o.stride.h, o.stride.w};
   const std::int64_t dilation[] = {o.dilation.h, o.dilation.w};

@@ -20,14 +20,19 @@ Tensor gather(const Tensor& x, int dim, const Tensor& index);
 /// takes all of them to have stayed, as PyTorch's does.
 Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& source);
 Tensor scatter(const Tensor& x, int dim, const Tensor& index, Scalar value);
+const Tensor& scatter_(const Tensor& self, int dim, const Tensor& index, const Tensor& source);
+const Tensor& scatter_(const Tensor& self, int dim, const Tensor& index, Scalar value);
 /// As scatter, but adds, in row-major order of the source: the same bits every time.
 Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& source);
+const Tensor& scatter_add_(const Tensor& self, int dim, const Tensor& index, const Tensor& source);
 
 /// The slices of `x` along `dim` that the 1-dimensional `index` names.
 Tensor index_select(const Tensor& x, int dim, const Tensor& index);
 /// x with alpha * source added to the slices that `index` names, in the order of `index`.
 Tensor index_add(const Tensor& x, int dim, const Tensor& index, const Tensor& source,
                  Scalar alpha = 1);
+const Tensor& index_add_(const Tensor& self, int dim, const Tensor& index, const Tensor& source,
+                         Scalar alpha = 1);
 
 /// x with `value` where the bool `mask` (broadcast to x) is true.
 Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value);

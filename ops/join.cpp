@@ -214,6 +214,11 @@ Tensor repeat(const Tensor& x, const Shape& repeats) {
     FERRITE_CHECK(r >= 0, ValueError, "repeat", "repeats must be 0 or more, got {}", repeats);
   Shape shape = Shape::filled(repeats.size() - x.dim(), 1);
   for (std::int64_t s : x.shape()) shape.push_back(s);
+  Shape full = shape;
+  for (int d = 0; d < shape.size(); ++d)
+    FERRITE_CHECK(!__builtin_mul_overflow(shape[d], repeats[d], &full[d]), ShapeError, "repeat",
+                  "{} repeats of size {} are more than 64 bits hold", repeats[d], shape[d]);
+  contiguous_strides(full);  // throws where the whole is too large
   Tensor out = x.reshape(shape);
   bool copied = false;
   // Along dimension d, a block of everything from d inwards is repeated as a whole.

@@ -75,23 +75,49 @@ Scalar minus_one(Scalar s) {
 
 }  // namespace
 
+namespace {
+
+/// out = x^exponent, of one dtype; may be in place.
+void raise(const Tensor& out, const Tensor& x, Scalar exponent, const char* op) {
+  const double e = exponent.to<double>();
+  FERRITE_CHECK(is_floating(x.dtype()) || e >= 0, ValueError, op,
+                "integers cannot be raised to the negative power {}; convert with to(kFloat32)", e);
+  const Stream stream = current_stream(out.device());
+  if (const auto special = special_power(e); special && is_floating(x.dtype()))
+    kernels::unary(stream, *special, out, x);
+  else
+    kernels::binary(stream, BinaryOp::pow, out, x, exponent);
+}
+
+auto power_gradient(const Tensor& x, Scalar exponent) {
+  return [x = Saved(x), exponent](const Tensor& grad, Needs) {
+    if (exponent.to<double>() == 0) return zeros_like(grad);
+    return grad * (pow(x.get(), minus_one(exponent)) * exponent);
+  };
+}
+
+}  // namespace
+
 Tensor pow(const Tensor& x, Scalar exponent) {
   const Tensor in = promoted(x, exponent, "pow");
-  const double e = exponent.to<double>();
-  FERRITE_CHECK(is_floating(in.dtype()) || e >= 0, ValueError, "pow",
-                "integers cannot be raised to the negative power {}; convert with to(kFloat32)", e);
   Tensor out = empty_like(in);
-  const Stream stream = current_stream(out.device());
-  if (const auto special = special_power(e); special && is_floating(in.dtype()))
-    kernels::unary(stream, *special, out, in);
-  else
-    kernels::binary(stream, BinaryOp::pow, out, in, exponent);
-  if (recording(x))
-    record(out, "pow", {x}, [x = Saved(x), exponent](const Tensor& grad, Needs) {
-      if (exponent.to<double>() == 0) return zeros_like(grad);
-      return grad * (pow(x.get(), minus_one(exponent)) * exponent);
-    });
+  raise(out, in, exponent, "pow");
+  if (recording(x)) record(out, "pow", {x}, power_gradient(x, exponent));
   return out;
+}
+
+const Tensor& pow_(const Tensor& self, Scalar exponent) {
+  const Tensor in = promoted(self, exponent, "pow_");
+  FERRITE_CHECK(in.dtype() == self.dtype(), DTypeError, "pow_",
+                "the result is {}, which cannot be stored in place in {}", in.dtype(),
+                self.dtype());
+  autograd::check_inplace(self, "pow_");
+  const bool records = recording(self);
+  const Tensor before = records ? self.clone() : Tensor();
+  raise(self, self, exponent, "pow_");
+  autograd::changed_inplace(self, "pow_");
+  if (records) autograd::record_inplace(self, "pow_", {self}, power_gradient(before, exponent));
+  return self;
 }
 
 namespace {

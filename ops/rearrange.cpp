@@ -32,6 +32,10 @@ Amounts parse_amounts(const Tensor& x, const std::vector<std::int64_t>& amounts)
                 "{} pairs of amounts for the {} dimensions of {}", amounts.size() / 2, x.dim(),
                 x.shape());
   Amounts a{Shape::filled(x.dim(), 0), Shape::filled(x.dim(), 0)};
+  constexpr std::int64_t kMost = INT64_MAX / 4;  // sums of a size and two amounts fit
+  for (std::int64_t amount : amounts)
+    FERRITE_CHECK(amount >= -kMost && amount <= kMost, ValueError, "pad",
+                  "an amount of {} is beyond every size", amount);
   for (std::size_t i = 0; i < amounts.size(); i += 2) {
     const int d = x.dim() - 1 - static_cast<int>(i / 2);
     a.before[d] = amounts[i];
@@ -113,11 +117,10 @@ Tensor pad(const Tensor& x, const std::vector<std::int64_t>& amounts, PadMode mo
                   "amounts {} and {} do not suit dimension {} of size {}: they must be 0 or more, "
                   "below the size for reflect and at most the size for circular",
                   a.before[d], a.after[d], d, n);
-    std::vector<std::int64_t> from;
-    for (std::int64_t i = -a.before[d]; i < n + a.after[d]; ++i)
-      from.push_back(source_of(i, n, mode));
-    const auto count = static_cast<std::int64_t>(from.size());
-    out = out.index_select(d, from_vector(from, {count}).to(x.device()));
+    const Tensor from = empty({a.before[d] + n + a.after[d]}, {.dtype = kInt64});
+    std::int64_t* next = from.data<std::int64_t>();
+    for (std::int64_t i = -a.before[d]; i < n + a.after[d]; ++i) *next++ = source_of(i, n, mode);
+    out = out.index_select(d, from.to(x.device()));
   }
   return out.is_same(x) ? x.clone() : out;
 }
@@ -180,7 +183,8 @@ Tensor roll(const Tensor& x, const Shape& shifts, const Shape& dims) {
     out = roll_one(out, shifts[i], normalize_dim(dims[i], x.dim(), "roll"));
   if (recording(x)) {
     Shape back = shifts;
-    for (std::int64_t& s : back) s = -s;
+    for (int i = 0; i < dims.size(); ++i)
+      back[i] = -(shifts[i] % std::max<std::int64_t>(x.size(static_cast<int>(dims[i])), 1));
     record(out, "roll", {x},
            [back, dims](const Tensor& grad, Needs) { return roll(grad, back, dims); });
   }
@@ -193,8 +197,8 @@ namespace {
 
 Tensor triangle(const Tensor& x, kernels::Triangle part, std::int64_t diagonal, const char* op) {
   FERRITE_CHECK(x.defined(), ValueError, op, "the tensor is undefined");
-  FERRITE_CHECK(x.dim() >= 2, ShapeError, op,
-                "expected a tensor of 2 dimensions or more, got {}", x.describe());
+  FERRITE_CHECK(x.dim() >= 2, ShapeError, op, "expected a tensor of 2 dimensions or more, got {}",
+                x.describe());
   const Tensor dense = no_grad([&] { return x.contiguous(); });
   Tensor out = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
   kernels::triangle(current_stream(x.device()), out, dense, part, diagonal);

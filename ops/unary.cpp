@@ -42,6 +42,9 @@ const Tensor& abs_(const Tensor& self) {
 Tensor sign(const Tensor& x) {
   return ops::unary(x, "sign", UnaryOp::sign, Takes::numeric, Keeps::nothing, zero_gradient);
 }
+const Tensor& sign_(const Tensor& self) {
+  return ops::unary_(self, "sign_", UnaryOp::sign, Takes::numeric, Keeps::nothing, zero_gradient);
+}
 
 Tensor square(const Tensor& x) {
   return ops::unary(x, "square", UnaryOp::square, Takes::numeric, Keeps::input, square_gradient);
@@ -98,8 +101,15 @@ const Tensor& exp_(const Tensor& self) {
 Tensor exp2(const Tensor& x) {
   return ops::unary(x, "exp2", UnaryOp::exp2, Takes::floating, Keeps::output, exp2_gradient);
 }
+const Tensor& exp2_(const Tensor& self) {
+  return ops::unary_(self, "exp2_", UnaryOp::exp2, Takes::floating, Keeps::output, exp2_gradient);
+}
 Tensor expm1(const Tensor& x) {
   return ops::unary(x, "expm1", UnaryOp::expm1, Takes::floating, Keeps::output, expm1_gradient);
+}
+const Tensor& expm1_(const Tensor& self) {
+  return ops::unary_(self, "expm1_", UnaryOp::expm1, Takes::floating, Keeps::output,
+                     expm1_gradient);
 }
 Tensor log(const Tensor& x) {
   return ops::unary(x, "log", UnaryOp::log, Takes::floating, Keeps::input, log_gradient);
@@ -110,8 +120,14 @@ const Tensor& log_(const Tensor& self) {
 Tensor log1p(const Tensor& x) {
   return ops::unary(x, "log1p", UnaryOp::log1p, Takes::floating, Keeps::input, log1p_gradient);
 }
+const Tensor& log1p_(const Tensor& self) {
+  return ops::unary_(self, "log1p_", UnaryOp::log1p, Takes::floating, Keeps::input, log1p_gradient);
+}
 Tensor log2(const Tensor& x) {
   return ops::unary(x, "log2", UnaryOp::log2, Takes::floating, Keeps::input, log2_gradient);
+}
+const Tensor& log2_(const Tensor& self) {
+  return ops::unary_(self, "log2_", UnaryOp::log2, Takes::floating, Keeps::input, log2_gradient);
 }
 
 // ---- Roots and reciprocals
@@ -176,8 +192,14 @@ const Tensor& cos_(const Tensor& self) {
 Tensor tan(const Tensor& x) {
   return ops::unary(x, "tan", UnaryOp::tan, Takes::floating, Keeps::output, tan_gradient);
 }
+const Tensor& tan_(const Tensor& self) {
+  return ops::unary_(self, "tan_", UnaryOp::tan, Takes::floating, Keeps::output, tan_gradient);
+}
 Tensor erf(const Tensor& x) {
   return ops::unary(x, "erf", UnaryOp::erf, Takes::floating, Keeps::input, erf_gradient);
+}
+const Tensor& erf_(const Tensor& self) {
+  return ops::unary_(self, "erf_", UnaryOp::erf, Takes::floating, Keeps::input, erf_gradient);
 }
 
 // ---- Predicates

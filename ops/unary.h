@@ -52,12 +52,19 @@ const Tensor& floor_(const Tensor& self);
 const Tensor& ceil_(const Tensor& self);
 const Tensor& round_(const Tensor& self);
 const Tensor& trunc_(const Tensor& self);
+const Tensor& sign_(const Tensor& self);
 const Tensor& exp_(const Tensor& self);
+const Tensor& exp2_(const Tensor& self);
+const Tensor& expm1_(const Tensor& self);
 const Tensor& log_(const Tensor& self);
+const Tensor& log1p_(const Tensor& self);
+const Tensor& log2_(const Tensor& self);
 const Tensor& sqrt_(const Tensor& self);
 const Tensor& rsqrt_(const Tensor& self);
 const Tensor& reciprocal_(const Tensor& self);
 const Tensor& sin_(const Tensor& self);
 const Tensor& cos_(const Tensor& self);
+const Tensor& tan_(const Tensor& self);
+const Tensor& erf_(const Tensor& self);
 
 }  // namespace ferrite

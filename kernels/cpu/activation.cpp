@@ -131,7 +131,10 @@ BackwardBlock<C> backward_block(UnaryOp op) {
       });
     case UnaryOp::clamp:
       return backward_of<C>([](const P& g, const P& x, const P& low, const P& high) {
-        return select(less(x, low), all<P>(0), select(less(high, x), all<P>(0), g));
+        // 0 at NaN, as of PyTorch's clamp (its hardtanh lets the gradient pass there).
+        using simd::less_or_equal;
+        return select(less_or_equal(low, x), select(less_or_equal(x, high), g, all<P>(0)),
+                      all<P>(0));
       });
     case UnaryOp::sigmoid:
       return backward_of<C>(

@@ -161,6 +161,24 @@ TEST_CASE("compare: where") {
   CHECK_THROWS_AS(where(c, Tensor(), 1), ValueError);
 }
 
+TEST_CASE("compare: pow in place") {
+  for (const double e : {2.0, 0.5, 3.0, -1.0, 0.0}) {
+    const Tensor x = abs(numbers({5, 7})) + 0.5;
+    const Tensor y = x.clone().t();
+    CHECK(pow_(y, e).is_same(y));
+    check_equal(y, pow(x.t(), e));
+    CHECK(autograd::gradcheck([e](const auto& in) { return pow_(in[0] * 1, e) * in[0]; },
+                              {(abs(numbers({4}, kFloat64)) + 0.5).set_requires_grad()},
+                              {.second_order = true}));
+  }
+  check_equal(pow_(tensor({2, -3}), 3), tensor({8, -27}));
+  CHECK_THROWS_AS(pow_(tensor({2, 3}), 0.5), DTypeError);
+  CHECK_THROWS_AS(pow_(tensor({2, 3}), -1), ValueError);
+  CHECK_THROWS_AS(pow_(tensor({true}), 2), DTypeError);
+  CHECK_THROWS_AS(pow_(Tensor(), 2), ValueError);
+  CHECK_THROWS_AS(pow_(ones({2}).set_requires_grad(), 2), AutogradError);
+}
+
 TEST_CASE("compare: clamp") {
   check_equal(clamp(tensor({-5, 0, 5}), -1, 3), tensor({-1, 0, 3}));
   check_equal(clamp(tensor({-5, 0, 5}), {}, 3), tensor({-5, 0, 3}));
@@ -177,6 +195,14 @@ TEST_CASE("compare: clamp") {
   CHECK_THROWS_AS(clamp(x, {}, {}), ValueError);
   CHECK_THROWS_AS(clamp(tensor({true}), 0), DTypeError);
   CHECK_THROWS_AS(clamp(Tensor(), 0), ValueError);
+  for (const bool create_graph : {false, true}) {
+    const Tensor nan = tensor({NAN, 1.0, 5.0, INFINITY}).set_requires_grad();
+    sum(clamp(nan, 0, 5)).backward({}, false, create_graph);
+    check_close(nan.grad(), {0, 1, 1, 0}, 0);
+    nan.set_grad({});
+    sum(clamp_min(nan, 2)).backward({}, false, create_graph);
+    check_close(nan.grad(), {0, 0, 1, 1}, 0);
+  }
   const Tensor y = numbers({4, 5}).set_requires_grad();
   CHECK(autograd::gradcheck([](const auto& in) { return clamp(in[0], -1, 1.5); }, {y},
                             {.second_order = true}));

@@ -414,6 +414,12 @@ TEST_CASE("errors") {
   CHECK_THROWS_AS(conv2d(x, fits, {}, {.stride = 0}), ValueError);
   CHECK_THROWS_AS(conv2d(x, fits, {}, {.dilation = {1, 0}}), ValueError);
   CHECK_THROWS_AS(conv2d(x, fits, {}, {.padding = -1}), ValueError);
+  for (const std::int64_t vast : {std::int64_t{1} << 32, std::int64_t{INT64_MAX}}) {
+    CHECK_THROWS_AS(conv2d(x, fits, {}, {.stride = vast}), ValueError);
+    CHECK_THROWS_AS(conv2d(x, fits, {}, {.padding = vast}), ValueError);
+    CHECK_THROWS_AS(conv2d(x, fits, {}, {.dilation = vast}), ValueError);
+    CHECK_THROWS_AS(conv_transpose2d(x, values({3, 6, 3, 3}), {}, {.stride = vast}), ValueError);
+  }
   CHECK_THROWS_AS(conv2d(x, fits, {}, {.groups = 0}), ValueError);
   CHECK_THROWS_AS(conv2d(x, fits, {}, {.stride = 2, .padding = Padding::same}), ValueError);
   CHECK_THROWS_AS(conv2d(x, fits.to(kFloat64)), DTypeError);

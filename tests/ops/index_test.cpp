@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <functional>
+
 #include "autograd/grad_mode.h"
 #include "autograd/gradcheck.h"
 #include "core/parallel_for.h"
@@ -261,6 +263,43 @@ TEST_CASE("an index out of range: named at once on the host, at synchronize() el
   CHECK_THROWS_WITH_AS(synchronize("cpu:0"), doctest::Contains("index 5"), IndexError);
   CHECK(far.index_select(0, tensor({1}).to(Device("cpu:0"))).to_vector<double>() ==
         std::vector<double>{0, 0, 0});
+}
+
+TEST_CASE("scatters and index_add in place") {
+  const Tensor x = randn({3, 4}, {.dtype = kFloat64}), s = randn({2, 4}, {.dtype = kFloat64});
+  const Tensor ids = tensor({{0, 2, 1, 1}, {2, 0, 0, 2}}), rows = tensor({2, 0});
+  using Form = std::function<Tensor(const Tensor&, const Tensor&)>;
+  const std::pair<Form, Form> forms[] = {
+      {[&](const Tensor& a, const Tensor& b) { return scatter_(a, 0, ids, b); },
+       [&](const Tensor& a, const Tensor& b) { return scatter(a, 0, ids, b); }},
+      {[&](const Tensor& a, const Tensor&) { return scatter_(a, 0, ids, 2.5); },
+       [&](const Tensor& a, const Tensor&) { return scatter(a, 0, ids, 2.5); }},
+      {[&](const Tensor& a, const Tensor& b) { return scatter_add_(a, 0, ids, b); },
+       [&](const Tensor& a, const Tensor& b) { return scatter_add(a, 0, ids, b); }},
+      {[&](const Tensor& a, const Tensor& b) { return index_add_(a, 0, rows, b, 3); },
+       [&](const Tensor& a, const Tensor& b) { return index_add(a, 0, rows, b, 3); }},
+  };
+  for (const auto& [inplace, functional] : forms) {
+    const Tensor a = x.clone().set_requires_grad(), b = s.clone().set_requires_grad();
+    const Tensor c = x.clone().set_requires_grad(), d = s.clone().set_requires_grad();
+    const Tensor changed = a * 2, y = inplace(changed, b), expected = functional(c * 2, d);
+    CHECK(y.shape() == expected.shape());
+    check_equal(y.detach(), expected.detach());
+    const Tensor grad = randn(y.shape(), {.dtype = kFloat64});
+    y.backward(grad);
+    expected.backward(grad);
+    check_equal(a.grad(), c.grad());
+    CHECK(b.grad().defined() == d.grad().defined());
+    if (d.grad().defined()) check_equal(b.grad(), d.grad());
+    CHECK_THROWS_AS(inplace(x.clone().set_requires_grad(), s), AutogradError);
+    CHECK_THROWS_AS(inplace(Tensor(), s), ValueError);
+    CHECK_THROWS_AS(inplace(ones({1, 4}, {.dtype = kFloat64}).expand({3, 4}), s), ValueError);
+    // Through a view, and from the tensor's own memory.
+    const Tensor base = x.t().contiguous(), own = x.clone();
+    inplace(base.t(), s);
+    check_equal(base.t(), functional(x, s));
+    check_equal(inplace(own, own.slice(0, 0, 2)), functional(x, x.slice(0, 0, 2)));
+  }
 }
 
 TEST_CASE("errors of indexing") {

@@ -147,6 +147,8 @@ TEST_CASE("repeat and tile: copies, new dimensions, zero times") {
 }
 
 TEST_CASE("errors of joins and parts") {
+  CHECK_THROWS_AS(repeat(ones({3}), {INT64_MAX / 2}), ShapeError);
+  CHECK_THROWS_AS(repeat(ones({3, 3}), {INT64_MAX / 4, INT64_MAX / 4}), ShapeError);
   const Tensor x = zeros({2, 3});
   CHECK_THROWS_AS(cat(std::vector<Tensor>{}), ValueError);
   CHECK_THROWS_AS(cat({x, Tensor()}), ValueError);

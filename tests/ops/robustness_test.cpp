@@ -276,6 +276,8 @@ const std::vector<Op> kOthers = {
     {"fill_", [](const Tensor& x) { return x.fill_(1); }},
     {"zero_", [](const Tensor& x) { return x.zero_(); }},
     {"masked_fill_", [](const Tensor& x) { return x.masked_fill_(tensor({true}), 1); }},
+    {"pow_", [](const Tensor& x) { return pow_(x, 2); }},
+    {"scatter_", [](const Tensor& x) { return scatter_(x, 0, tensor({0}), 1); }},
     {"uniform_", [](const Tensor& x) { return x.uniform_(); }},
     {"normal_", [](const Tensor& x) { return x.normal_(); }},
     {"detach", [](const Tensor& x) { return x.detach(); }},
