@@ -1,13 +1,13 @@
 #include "kernels/cpu/convert.h"
 
-#include <Eigen/Core>
+#include "kernels/cpu/half_runs.h"
 
 namespace ferrite::kernels::cpu {
 
 namespace {
 
 template <class E, class T>
-E widen(T x) {
+E convert_in(T x) {
   if constexpr (is_half_type<T>)
     return static_cast<E>(static_cast<float>(x));
   else
@@ -15,7 +15,7 @@ E widen(T x) {
 }
 
 template <class T, class E>
-T narrow(E x) {
+T convert_out(E x) {
   if constexpr (std::is_same_v<T, bool>)
     return x != E(0);
   else if constexpr (is_half_type<T>)
@@ -24,6 +24,10 @@ T narrow(E x) {
     return static_cast<T>(x);
 }
 
+/// What half_runs.h converts at vector speed.
+template <class T, class E>
+inline constexpr bool kHalfRun = is_half_type<T>&& std::is_same_v<E, float>;
+
 }  // namespace
 
 template <class E>
@@ -31,16 +35,12 @@ void load_run(E* dst, const void* src, DType dtype, std::int64_t stride, std::in
   dispatch_all(dtype, "reduce", [&]<class T>() {
     const T* x = static_cast<const T*>(src);
     if (stride == 1) {
-      // The compiler does not vectorise conversions of halves; Eigen does.
-      if constexpr (std::is_same_v<T, Half> && std::is_same_v<E, float>)
-        Eigen::Map<Eigen::ArrayXf>(dst, n) =
-            Eigen::Map<const Eigen::Array<Eigen::half, Eigen::Dynamic, 1>>(
-                reinterpret_cast<const Eigen::half*>(x), n)
-                .template cast<float>();
+      if constexpr (kHalfRun<T, E>)
+        widen(dst, x, n);
       else
-        for (std::int64_t i = 0; i < n; ++i) dst[i] = widen<E>(x[i]);
+        for (std::int64_t i = 0; i < n; ++i) dst[i] = convert_in<E>(x[i]);
     } else {
-      for (std::int64_t i = 0; i < n; ++i) dst[i] = widen<E>(x[i * stride]);
+      for (std::int64_t i = 0; i < n; ++i) dst[i] = convert_in<E>(x[i * stride]);
     }
   });
 }
@@ -50,14 +50,12 @@ void store_run(void* dst, DType dtype, std::int64_t stride, const E* src, std::i
   dispatch_all(dtype, "reduce", [&]<class T>() {
     T* x = static_cast<T*>(dst);
     if (stride == 1) {
-      if constexpr (std::is_same_v<T, Half> && std::is_same_v<E, float>)
-        Eigen::Map<Eigen::Array<Eigen::half, Eigen::Dynamic, 1>>(reinterpret_cast<Eigen::half*>(x),
-                                                                 n) =
-            Eigen::Map<const Eigen::ArrayXf>(src, n).template cast<Eigen::half>();
+      if constexpr (kHalfRun<T, E>)
+        narrow(x, src, n);
       else
-        for (std::int64_t i = 0; i < n; ++i) x[i] = narrow<T>(src[i]);
+        for (std::int64_t i = 0; i < n; ++i) x[i] = convert_out<T>(src[i]);
     } else {
-      for (std::int64_t i = 0; i < n; ++i) x[i * stride] = narrow<T>(src[i]);
+      for (std::int64_t i = 0; i < n; ++i) x[i * stride] = convert_out<T>(src[i]);
     }
   });
 }

@@ -8,21 +8,9 @@
 
 #include "core/error.h"
 #include "core/tensor.h"
+#include "tests/support/message.h"
 
 namespace ferrite::test {
-
-/// What the E that f() throws says; says so where it throws nothing or something else.
-template <class E, class F>
-std::string message_of(F&& f) {
-  try {
-    f();
-  } catch (const E& e) {
-    return e.what();
-  } catch (const std::exception& e) {
-    return std::string("another exception: ") + e.what();
-  }
-  return "no exception";
-}
 
 /// 0, 1, 2, ... in row-major order.
 template <class T = float>

@@ -15,10 +15,12 @@
 #include "ops/arithmetic.h"
 #include "ops/reduce.h"
 #include "support/close.h"
+#include "tests/support/message.h"
 
 using namespace ferrite;
 using ferrite::test::check_close;
 using ferrite::test::check_equal;
+using ferrite::test::message_of;
 using ferrite::test::rounding_of;
 using kernels::ConvEngine;
 
@@ -180,16 +182,6 @@ void check_case(const Case& k, DType dtype, const std::function<Tensor(const Ten
   check_close(x.grad(), expected.grad_input, rtol, atol);
   check_close(w.grad(), expected.grad_weight, rtol, atol);
   check_close(b.grad(), expected.grad_bias, rtol, atol);
-}
-
-template <class E, class F>
-std::string message_of(F&& f) {
-  try {
-    f();
-  } catch (const E& e) {
-    return e.what();
-  }
-  return "no such exception";
 }
 
 }  // namespace

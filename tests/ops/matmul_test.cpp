@@ -11,10 +11,12 @@
 #include "core/stream.h"
 #include "ops/reduce.h"
 #include "support/close.h"
+#include "tests/support/message.h"
 
 using namespace ferrite;
 using ferrite::test::check_close;
 using ferrite::test::check_equal;
+using ferrite::test::message_of;
 using ferrite::test::rounding_of;
 
 namespace {
@@ -71,16 +73,6 @@ struct Threads {
   ~Threads() { set_num_threads(before); }
   int before = num_threads();
 };
-
-template <class E, class F>
-std::string message_of(F&& f) {
-  try {
-    f();
-  } catch (const E& e) {
-    return e.what();
-  }
-  return "no such exception";
-}
 
 }  // namespace
 

@@ -10,6 +10,7 @@
 #include "ops/arithmetic.h"
 #include "ops/creation.h"
 #include "ops/reduce.h"
+#include "tests/support/message.h"
 
 namespace ferrite::test {
 
@@ -72,19 +73,6 @@ inline Tensor weighted_gradient(const std::function<Tensor(const Tensor&)>& f, c
   for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<double>(i + 1);
   out.backward(from_vector(weights, out.shape()).to(out.dtype()));
   return leaf.grad();
-}
-
-/// What the E that f() throws says; says so where it throws nothing or something else.
-template <class E, class F>
-std::string message_of(F&& f) {
-  try {
-    f();
-  } catch (const E& e) {
-    return e.what();
-  } catch (const std::exception& e) {
-    return std::string("another exception: ") + e.what();
-  }
-  return "no exception";
 }
 
 }  // namespace ferrite::test
