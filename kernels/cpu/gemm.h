@@ -191,12 +191,10 @@ void few_rows(const Matrix<T>& out, const Matrix<const T>& a, const Matrix<const
             result[i * width + c] = dot(left + i * left_step, b.at(0, j + c), depth);
       } else {
         Scratch<T> tail;
-        Micro<T> m{.a = left,
-                   .a_step = left_step,
+        Micro<T> m{.a_step = left_step,
                    .b = b.at(0, j),
                    .b_step = b.row_step,
                    .run = depth,
-                   .c = result,
                    .c_step = width,
                    .columns = count};
         if (count < width) {
@@ -208,8 +206,13 @@ void few_rows(const Matrix<T>& out, const Matrix<const T>& a, const Matrix<const
             std::fill(to, tail.data() + (k + 1) * m.b_step, T(0));
           }
         }
-        run_micro(m, static_cast<int>(a.rows),
-                  static_cast<int>(whole_vectors<T>(count) / kLanes<T>), Rows::apart);
+        const int vectors = static_cast<int>(whole_vectors<T>(count) / kLanes<T>);
+        for (std::int64_t i = 0; i < a.rows; i += max_rows(vectors)) {
+          m.a = left + i * left_step;
+          m.c = result + i * width;
+          run_micro(m, static_cast<int>(std::min<std::int64_t>(max_rows(vectors), a.rows - i)),
+                    vectors, Rows::apart);
+        }
       }
       for (std::int64_t i = 0; i < a.rows; ++i)
         for (std::int64_t c = 0; c < count; ++c) {

@@ -169,12 +169,18 @@ void micro_scattered(const Micro<T>& m) {
 template <class T>
 using MicroFn = void (*)(const Micro<T>&);
 
+/// Null where the results do not fit into registers.
+template <class T, int R, int V, MicroFn<T> kKernel>
+constexpr MicroFn<T> fitting() {
+  return R <= max_rows(V) ? kKernel : nullptr;
+}
+
 template <class T, int V, int... R>
 constexpr std::array<std::array<MicroFn<T>, kMaxRows>, 3> kernels_of(
     std::integer_sequence<int, R...>) {
-  return {{{micro_apart<T, std::min(R + 1, max_rows(V)), V>...},
-           {micro_adjacent<T, std::min(R + 1, max_rows(V)), V>...},
-           {micro_scattered<T, std::min(R + 1, max_rows(V)), V>...}}};
+  return {{{fitting<T, R + 1, V, micro_apart<T, std::min(R + 1, max_rows(V)), V>>()...},
+           {fitting<T, R + 1, V, micro_adjacent<T, std::min(R + 1, max_rows(V)), V>>()...},
+           {fitting<T, R + 1, V, micro_scattered<T, std::min(R + 1, max_rows(V)), V>>()...}}};
 }
 
 template <class T, int R, int J, bool kRowSums>
