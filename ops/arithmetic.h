@@ -1,8 +1,12 @@
 // Arithmetic of two operands, with broadcasting and PyTorch's type promotion.
 //
 // Shapes broadcast (ShapeError otherwise), devices must agree (DeviceError). Every function takes a
-// scalar for either tensor. The in-place forms keep the dtype of `self` (DTypeError where the
-// result would be of a higher category) and its shape.
+// scalar for either tensor. Integers wrap around; bool adds and multiplies as or and and, and is
+// subtracted beside other types only (DTypeError). `alpha` is an integer for integers (DTypeError).
+//
+// The in-place forms keep the dtype of `self` (DTypeError where the result would be of a higher
+// category) and its shape. The other operand may share memory with `self` in any way: it counts as
+// it was before.
 #pragma once
 
 #include "core/tensor.h"
