@@ -123,14 +123,21 @@ Strides strides_of(const Shape& shape, MemoryFormat format) {
   return strides;
 }
 
+void Tensor::fail_undefined(const char* member) {
+  fail<ValueError>(member,
+                   "the tensor is undefined: it was default-constructed, or stands for "
+                   "something that is not there");
+}
+
 bool Tensor::is_contiguous(MemoryFormat format) const {
   if (format == MemoryFormat::channels_last) return is_channels_last(shape(), strides());
-  return impl_->contiguous;
+  return get("is_contiguous").contiguous;
 }
 
 MemoryFormat Tensor::suggest_memory_format() const {
-  return !impl_->contiguous && is_channels_last(shape(), strides()) ? MemoryFormat::channels_last
-                                                                    : MemoryFormat::contiguous;
+  return !get("suggest_memory_format").contiguous && is_channels_last(shape(), strides())
+             ? MemoryFormat::channels_last
+             : MemoryFormat::contiguous;
 }
 
 std::string Tensor::describe() const {
@@ -205,6 +212,7 @@ Tensor empty_strided(const Shape& shape, const Strides& strides, const TensorOpt
 }
 
 Tensor empty_like(const Tensor& like, MemoryFormat format) {
+  FERRITE_CHECK(like.defined(), ValueError, "empty_like", "the tensor is undefined");
   if (format == MemoryFormat::preserve) format = like.suggest_memory_format();
   return empty(like.shape(),
                {.dtype = like.dtype(), .device = like.device(), .memory_format = format});
@@ -235,6 +243,7 @@ template Tensor from_vector(const std::vector<bool>&, const Shape&);
 
 Tensor as_strided(const Tensor& base, const Shape& shape, const Strides& strides,
                   std::int64_t offset) {
+  FERRITE_CHECK(base.defined(), ValueError, "as_strided", "the tensor is undefined");
   FERRITE_CHECK(shape.size() == strides.size(), ShapeError, "as_strided",
                 "{} has {} sizes, {} has {} strides", shape, shape.size(), strides, strides.size());
   FERRITE_CHECK(offset >= 0 && !any_negative(shape) && !any_negative(strides), ShapeError,

@@ -70,22 +70,23 @@ class Tensor {
   Tensor() = default;
   explicit Tensor(IntrusivePtr<TensorImpl> impl) : impl_(std::move(impl)) {}
 
-  // ---- What it is. Undefined tensors have none of this.
+  // ---- What it is. Undefined tensors have none of this: all but defined() and
+  // describe() throw ValueError.
   bool defined() const { return static_cast<bool>(impl_); }
-  const Shape& shape() const { return impl_->shape; }
-  const Strides& strides() const { return impl_->strides; }
-  int dim() const { return impl_->shape.size(); }
+  const Shape& shape() const { return get("shape").shape; }
+  const Strides& strides() const { return get("strides").strides; }
+  int dim() const { return get("dim").shape.size(); }
   /// Negative dimensions count from the end; IndexError outside.
   std::int64_t size(int dim) const { return shape()[normalize_dim(dim, this->dim(), "size")]; }
   std::int64_t stride(int dim) const {
     return strides()[normalize_dim(dim, this->dim(), "stride")];
   }
-  std::int64_t numel() const { return impl_->numel; }
-  DType dtype() const { return impl_->dtype; }
-  const Device& device() const { return impl_->storage->device(); }
+  std::int64_t numel() const { return get("numel").numel; }
+  DType dtype() const { return get("dtype").dtype; }
+  const Device& device() const { return get("device").storage->device(); }
   std::size_t itemsize() const { return ferrite::itemsize(dtype()); }
   std::size_t nbytes() const { return static_cast<std::size_t>(numel()) * itemsize(); }
-  std::int64_t storage_offset() const { return impl_->offset; }
+  std::int64_t storage_offset() const { return get("storage_offset").offset; }
   bool is_contiguous(MemoryFormat format = kContiguous) const;
   /// channels_last where the strides say so and row-major does not fit as well, else contiguous.
   MemoryFormat suggest_memory_format() const;
@@ -96,8 +97,9 @@ class Tensor {
   // first, as item(), to_vector() and printing do.
   /// Null where the storage holds no bytes.
   void* data_ptr() const {
-    char* base = static_cast<char*>(impl_->storage->data());
-    return base ? base + impl_->offset * static_cast<std::int64_t>(itemsize()) : nullptr;
+    const TensorImpl& impl = get("data_ptr");
+    char* base = static_cast<char*>(impl.storage->data());
+    return base ? base + impl.offset * static_cast<std::int64_t>(itemsize()) : nullptr;
   }
   /// Throws DTypeError unless T is the element type.
   template <class T>
@@ -117,12 +119,12 @@ class Tensor {
   template <class T>
   std::vector<T> to_vector() const;
 
-  const IntrusivePtr<Storage>& storage() const { return impl_->storage; }
+  const IntrusivePtr<Storage>& storage() const { return get("storage").storage; }
   TensorImpl* impl() const { return impl_.get(); }
   const IntrusivePtr<TensorImpl>& handle() const { return impl_; }
   bool is_same(const Tensor& other) const { return impl_ == other.impl_; }
   bool shares_storage(const Tensor& other) const { return storage() == other.storage(); }
-  std::uint32_t version() const { return impl_->storage->version(); }
+  std::uint32_t version() const { return get("version").storage->version(); }
   /// Gives this tensor the memory, geometry and dtype of `source`, which it then shares. Every
   /// handle on this tensor sees it; its gradient, hooks and requires_grad stay as they are. For
   /// leaves: how modules move their parameters without losing the optimizers that hold them.
@@ -134,7 +136,7 @@ class Tensor {
   std::string str() const;
 
   // ---- Autograd (autograd/tensor_methods.cpp)
-  bool requires_grad() const { return impl_->autograd && requires_grad_slow(); }
+  bool requires_grad() const { return get("requires_grad").autograd && requires_grad_slow(); }
   /// Leaves only, floating types only (AutogradError). Returns *this.
   const Tensor& set_requires_grad(bool on = true) const;
   bool is_leaf() const;
@@ -237,6 +239,12 @@ class Tensor {
   const Tensor& bernoulli_(double p = 0.5) const;
 
  private:
+  const TensorImpl& get(const char* member) const {
+    if (!impl_) [[unlikely]]
+      fail_undefined(member);
+    return *impl_;
+  }
+  [[noreturn, gnu::cold]] static void fail_undefined(const char* member);
   bool requires_grad_slow() const;
 
   IntrusivePtr<TensorImpl> impl_;
