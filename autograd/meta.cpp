@@ -127,7 +127,7 @@ Edge gradient_edge(const Tensor& t) {
   if (!t.defined()) return {};
   Meta* meta = meta_of(t);
   if (!meta) return {};
-  if (meta->base.defined()) {
+  if (meta->base.defined() && !meta->unrecorded_view) {
     if (Meta* base = meta_of(meta->base); base && base->rebases != meta->base_rebases) {
       auto node = make_intrusive<detail::LambdaNode<ViewOfChangedBase>>(
           "view", current_stream(t.device()), 1u,
@@ -168,8 +168,12 @@ void detail::link_output(const Tensor& out, IntrusivePtr<Node> node, std::uint32
 void link_view(const Tensor& out, const Tensor& base) {
   // `base` may be shared with other threads: what it keeps is read, never made here.
   const Meta* base_meta = meta_of(base);
+  const Tensor& root = base_meta && base_meta->base.defined() ? base_meta->base : base;
+  const bool recorded = grad_enabled() && !(base_meta && base_meta->unrecorded_view);
+  if (!grad_enabled() && (!base_meta || !root.requires_grad())) return;
   Meta& meta = require_meta(out);
-  meta.base = base_meta && base_meta->base.defined() ? base_meta->base : base;
+  meta.base = root;
+  meta.unrecorded_view = !recorded;
   const Meta* root_meta = meta_of(meta.base);
   meta.base_rebases = root_meta ? root_meta->rebases : 0;
 }
@@ -189,6 +193,11 @@ void check_inplace(const Tensor& self, const char* op) {
                 "{} requires a gradient and is a leaf{}: it cannot be changed in place while "
                 "recording; use no_grad, or the form that returns a new tensor",
                 self.describe(), owner == meta ? "" : " (through a view)");
+  FERRITE_CHECK(!meta->unrecorded_view || !meta->base.requires_grad(), AutogradError, op,
+                "{} is a view that was made under no_grad of a tensor that requires a gradient: "
+                "it cannot be changed in place while recording, which would be lost on the tape; "
+                "make the view outside no_grad, change it inside, or use detach()",
+                self.describe());
 }
 
 void detail::link_inplace(const Tensor& self, IntrusivePtr<Node> node) {
@@ -199,6 +208,8 @@ void detail::link_inplace(const Tensor& self, IntrusivePtr<Node> node) {
     ++meta.rebases;
     return;
   }
+  // Its base requires no gradient any more (check_inplace): from here on the two go together.
+  meta.unrecorded_view = false;
   const Tensor base = meta.base;
   require_scatterable(base, node->name);
   Meta& base_meta = require_meta(base);

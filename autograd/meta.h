@@ -19,6 +19,9 @@ struct Meta final : AutogradMeta {
   // node was made; when the base has moved on, the node is made anew.
   Tensor base;
   std::uint32_t base_rebases = 0;
+  /// A view made under no_grad of a tensor that required a gradient: constant, whatever becomes of
+  /// its base.
+  bool unrecorded_view = false;
   std::uint32_t rebases = 0;  ///< in-place changes recorded through views of this tensor or itself
 
   /// Guards grad: leaves may be reached from several backward passes at once.

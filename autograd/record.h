@@ -110,11 +110,13 @@ void record_many(std::span<const Tensor> outs, const char* name, std::span<const
 }
 
 /// Remembers that `out` is a view of `base`, so that in-place changes of either reach the history
-/// of both. View ops call it whenever grad_enabled(), after record().
+/// of both. View ops call it always, after record(); under no_grad, `out` stays off the tape, and
+/// check_inplace refuses to change it while recording where its base requires a gradient.
 void link_view(const Tensor& out, const Tensor& base);
 
-/// Before an in-place op writes `self`: throws AutogradError for a leaf that requires a gradient
-/// (or a view of one) while recording, and ValueError where elements of `self` overlap (expand).
+/// Before an in-place op writes `self`: throws AutogradError while recording for a leaf that
+/// requires a gradient, for a view of one and for a view made under no_grad, and ValueError where
+/// elements of `self` overlap (expand).
 void check_inplace(const Tensor& self, const char* op);
 /// After it: counts the change. `op` must be a string literal.
 inline void changed_inplace(const Tensor& self, const char* op) {

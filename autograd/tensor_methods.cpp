@@ -12,31 +12,47 @@ using autograd::Meta;
 using autograd::meta_of;
 using autograd::require_meta;
 
+namespace {
+
+void check_defined(const Tensor& t, const char* op) {
+  FERRITE_CHECK(t.defined(), ValueError, op, "the tensor is undefined");
+}
+
+}  // namespace
+
 bool Tensor::requires_grad_slow() const {
   const Meta& meta = *meta_of(*this);
   if (meta.requires_grad || meta.node) return true;
-  if (!meta.base.defined()) return false;
+  if (!meta.base.defined() || meta.unrecorded_view) return false;
   const Meta* base = meta_of(meta.base);
   return base && base->rebases != meta.base_rebases && meta.base.requires_grad();
 }
 
 const Tensor& Tensor::set_requires_grad(bool on) const {
-  FERRITE_CHECK(defined(), ValueError, "set_requires_grad", "the tensor is undefined");
+  check_defined(*this, "set_requires_grad");
   FERRITE_CHECK(!on || is_floating(dtype()), AutogradError, "set_requires_grad",
                 "only floating-point tensors can require a gradient, this is {}", describe());
   FERRITE_CHECK(is_leaf(), AutogradError, "set_requires_grad",
                 "only leaves can be changed; this is the result of {} (use detach())",
                 grad_fn_name());
-  if (on || meta_of(*this)) require_meta(*this).requires_grad = on;
+  if (!on && !meta_of(*this)) return *this;
+  Meta& meta = require_meta(*this);
+  meta.requires_grad = on;
+  if (meta.unrecorded_view) {  // from here on a leaf, and nobody's view
+    meta.base = {};
+    meta.unrecorded_view = false;
+  }
   return *this;
 }
 
 bool Tensor::is_leaf() const {
+  check_defined(*this, "is_leaf");
   if (!requires_grad()) return true;
   return !autograd::gradient_edge(*this).node;
 }
 
 Tensor Tensor::grad() const {
+  check_defined(*this, "grad");
   Meta* meta = meta_of(*this);
   if (!meta) return {};
   if (meta->retained) {
@@ -48,6 +64,7 @@ Tensor Tensor::grad() const {
 }
 
 void Tensor::set_grad(const Tensor& grad) const {
+  check_defined(*this, "set_grad");
   FERRITE_CHECK(
       !grad.defined() ||
           (grad.shape() == shape() && grad.dtype() == dtype() && grad.device() == device()),
@@ -58,6 +75,7 @@ void Tensor::set_grad(const Tensor& grad) const {
 }
 
 std::string Tensor::grad_fn_name() const {
+  check_defined(*this, "grad_fn_name");
   if (!requires_grad()) return "";
   const autograd::Edge edge = autograd::gradient_edge(*this);
   return edge.node ? edge.node->name : "";
@@ -68,11 +86,12 @@ void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_gra
 }
 
 Tensor Tensor::detach() const {
-  FERRITE_CHECK(defined(), ValueError, "detach", "the tensor is undefined");
+  check_defined(*this, "detach");
   return autograd::alias(*this);
 }
 
 void Tensor::retain_grad() const {
+  check_defined(*this, "retain_grad");
   FERRITE_CHECK(requires_grad(), AutogradError, "retain_grad", "the tensor requires no gradient");
   Meta& meta = require_meta(*this);
   const autograd::Edge edge = autograd::gradient_edge(*this);
@@ -92,6 +111,7 @@ void Tensor::retain_grad() const {
 }
 
 TensorHook Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) const {
+  check_defined(*this, "register_hook");
   FERRITE_CHECK(requires_grad(), AutogradError, "register_hook", "the tensor requires no gradient");
   const autograd::Edge edge = autograd::gradient_edge(*this);
   if (edge.node) {
@@ -109,6 +129,7 @@ TensorHook Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) cons
 
 TensorHook Tensor::register_post_accumulate_grad_hook(
     std::function<void(const Tensor&)> hook) const {
+  check_defined(*this, "register_post_accumulate_grad_hook");
   FERRITE_CHECK(requires_grad() && is_leaf(), AutogradError, "register_post_accumulate_grad_hook",
                 "only leaves that require a gradient accumulate one");
   const std::uint64_t id = autograd::next_hook_id();

@@ -57,8 +57,8 @@ Tensor zeros(const Shape& shape, const TensorOptions& options) {
 /// Records `parts`, views of `x`; `join` puts their gradients, all of them defined, together.
 template <class Join>
 void record_parts(const Tensor& x, std::span<const Tensor> parts, const char* name, Join join) {
-  if (!grad_enabled() || parts.empty()) return;
-  if (x.requires_grad()) {
+  if (parts.empty()) return;
+  if (recording(x)) {
     std::vector<Shape> shapes;
     for (const Tensor& part : parts) shapes.push_back(part.shape());
     record_many(parts, name, {&x, 1},

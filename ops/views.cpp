@@ -24,10 +24,8 @@ void check_defined(const Tensor& t, const char* op) {
 template <class Backward>
 Tensor make_view(const Tensor& t, const geometry::View& v, const char* name, Backward backward) {
   Tensor out = geometry::apply(t, v);
-  if (grad_enabled()) {
-    if (t.requires_grad()) record(out, name, {t}, std::move(backward));
-    autograd::link_view(out, t);
-  }
+  if (recording(t)) record(out, name, {t}, std::move(backward));
+  autograd::link_view(out, t);
   return out;
 }
 

@@ -4,6 +4,7 @@
 
 #include "autograd/grad_mode.h"
 #include "autograd/gradcheck.h"
+#include "ops/join.h"
 #include "tests/autograd/util.h"
 
 using namespace ferrite;
@@ -156,4 +157,54 @@ TEST_CASE("parts of one split changed in place") {
   a.mul_(b);
   sum(h).backward();
   CHECK(values(x.grad()) == Values{3, 4, 2, 3});
+}
+
+TEST_CASE("a view made under no_grad is not changed in place while recording") {
+  const Tensor x = leaf({1, 2, 3, 4});
+  const Tensor h = x * 1;
+  Tensor view, of_view, part, of_leaf;
+  no_grad([&] {
+    view = h.narrow(0, 1, 2);
+    of_leaf = x.reshape({2, 2});
+    part = split(h, 2)[0];
+  });
+  of_view = view.select(0, 0);
+  for (const Tensor& v : {view, of_view, part, of_leaf}) {
+    CHECK_FALSE(v.requires_grad());
+    CHECK_THROWS_AS(v.mul_(2), AutogradError);
+    CHECK_THROWS_AS(v.add_(1), AutogradError);
+    CHECK_THROWS_AS(v.fill_(1), AutogradError);
+  }
+  CHECK_THROWS_WITH_AS(view.zero_(), doctest::Contains("no_grad"), AutogradError);
+  CHECK(values(h) == Values{1, 2, 3, 4});
+  no_grad([&] { view.mul_(10); });
+  view.detach().add_(1);
+  CHECK(values(h) == Values{1, 21, 31, 4});
+  // It stays a constant when its base changes.
+  h.mul_(2);
+  CHECK_FALSE(view.requires_grad());
+  CHECK_FALSE((view * 1).requires_grad());
+  CHECK(values(view) == Values{42, 62});
+  sum(h).backward();
+  CHECK(values(x.grad()) == Values{2, 2, 2, 2});
+}
+
+TEST_CASE("a view made under no_grad of a tensor off the tape is like any other tensor") {
+  const Tensor w = leaf({3, 4});
+  const Tensor base = zeros({2, 2}, {.dtype = kFloat64});
+  const Tensor view = no_grad([&] { return base.select(0, 0); });
+  view.add_(1);
+  view.add_(w);
+  sum(view * view).backward();
+  CHECK(values(w.grad()) == Values{8, 10});
+
+  const Tensor frozen = leaf({1, 2});
+  const Tensor thawed = no_grad([&] { return frozen.slice(0, 1); });
+  frozen.set_requires_grad(false);
+  thawed.add_(1);
+  CHECK(values(frozen) == Values{1, 3});
+  thawed.set_requires_grad();  // a leaf that shares memory
+  const Tensor out = thawed.reshape({1}) * 3;
+  out.backward();
+  CHECK(values(thawed.grad()) == Values{3});
 }
