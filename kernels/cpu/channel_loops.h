@@ -152,6 +152,7 @@ class ChannelPieces {
 template <class S, class Body>
 void for_each_channel_run(const ChannelLayout& layout, Body&& body) {
   const std::int64_t channels = layout.channels, inner = layout.inner;
+  if (inner == 0 || channels == 0) return;
   if (inner == 1) {
     // Row by row, as memory lies. Several short rows count as one, with the parameters repeated.
     const std::int64_t some = std::clamp<std::int64_t>(channels, 1, 16384);
