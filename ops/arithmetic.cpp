@@ -1,9 +1,8 @@
 #include "ops/arithmetic.h"
 
 #include "autograd/record.h"
-#include "core/views.h"
-#include "kernels/copy.h"
 #include "kernels/elementwise.h"
+#include "ops/inplace.h"
 #include "ops/promotion.h"
 
 namespace ferrite {
@@ -14,6 +13,9 @@ using autograd::record;
 using autograd::recording;
 using autograd::Saved;
 using kernels::BinaryOp;
+using ops::Before;
+using ops::change;
+using ops::inplace_dtype;
 using ops::Like;
 using ops::Operands;
 
@@ -188,23 +190,6 @@ Tensor div(Scalar a, const Tensor& b) {
 
 namespace {
 
-/// Checks self.op(other), and that the result has a place in `self`; the dtype to compute in.
-DType check_inplace(const Tensor& self, const Tensor& other, const char* op, bool divides = false) {
-  ops::check_same_device(self, other, op);
-  FERRITE_CHECK(self.device() == other.device() || !self.device().is_host(), DeviceError, op,
-                "{} on the host cannot be changed by {}; move one with to(device)", self.describe(),
-                other.describe());
-  DType result = ops::result_type(self, other);
-  if (divides) result = ops::floating_type(result);
-  FERRITE_CHECK(ops::can_store(result, self.dtype()), DTypeError, op,
-                "the result is {}, which cannot be stored in place in {}", result, self.dtype());
-  FERRITE_CHECK(broadcast_shapes(self.shape(), other.shape(), op) == self.shape(), ShapeError, op,
-                "{} changed in place cannot take the shape it has with {}", self.describe(),
-                other.describe());
-  autograd::check_inplace(self, op);
-  return result;
-}
-
 void check_inplace(const Tensor& self, Scalar other, const char* op, bool divides = false) {
   check_defined(self, op);
   DType result = ops::result_type(self, other);
@@ -212,31 +197,6 @@ void check_inplace(const Tensor& self, Scalar other, const char* op, bool divide
   FERRITE_CHECK(ops::can_store(result, self.dtype()), DTypeError, op,
                 "the result is {}, which cannot be stored in place in {}", result, self.dtype());
   autograd::check_inplace(self, op);
-}
-
-/// self = kernel(self, other), computed in `dtype` and rounded once.
-template <class Kernel>
-void change(const Tensor& self, const Tensor& other, DType dtype, const char* op, Kernel kernel) {
-  const Stream stream = current_stream(self.device());
-  // Element by element the two may be the same, but not shifted or transposed.
-  const bool shifted = geometry::may_overlap(self, other) && !geometry::same_elements(self, other);
-  const Tensor b = ops::operand(shifted ? no_grad([&] { return other.clone(); }) : other, dtype,
-                                self.shape(), self.device());
-  if (dtype == self.dtype()) {
-    kernel(stream, self, b);
-  } else {
-    const Tensor wide = ops::operand(self, dtype, self.shape(), self.device());
-    kernel(stream, wide, b);
-    kernels::copy(stream, self, wide);
-  }
-  autograd::changed_inplace(self, op);
-}
-
-void change(BinaryOp function, const Tensor& self, const Tensor& other, DType dtype,
-            const char* op) {
-  change(self, other, dtype, op, [&](const Stream& stream, const Tensor& a, const Tensor& b) {
-    kernels::binary(stream, function, a, a, b);
-  });
 }
 
 void change(BinaryOp function, const Tensor& self, Scalar other, const char* op) {
@@ -259,34 +219,22 @@ void accumulate(const Tensor& self, const Tensor& other, Scalar alpha, DType dty
         });
 }
 
-/// What the gradients of a product or quotient need of the operands, kept before the change
-/// destroys it.
-struct Before {
-  Before(const Tensor& self, const Tensor& other) : records(recording(self, other)) {
-    if (!records) return;
-    if (other.requires_grad()) a = self.clone();
-    b = geometry::may_overlap(self, other) ? other.clone() : other;
-  }
-  bool records;
-  Tensor a, b;
-};
-
 }  // namespace
 
 const Tensor& Tensor::add_(const Tensor& other, Scalar alpha) const {
-  accumulate(*this, other, alpha, check_inplace(*this, other, "add_"), "add_");
+  accumulate(*this, other, alpha, inplace_dtype(*this, other, "add_"), "add_");
   return *this;
 }
 
 const Tensor& Tensor::sub_(const Tensor& other, Scalar alpha) const {
-  const DType dtype = check_inplace(*this, other, "sub_");
+  const DType dtype = inplace_dtype(*this, other, "sub_");
   check_subtracts(dtype, "sub_");
   accumulate(*this, other, negative(alpha), dtype, "sub_");
   return *this;
 }
 
 const Tensor& Tensor::mul_(const Tensor& other) const {
-  const DType dtype = check_inplace(*this, other, "mul_");
+  const DType dtype = inplace_dtype(*this, other, "mul_");
   const Before before(*this, other);
   change(BinaryOp::mul, *this, other, dtype, "mul_");
   if (before.records)
@@ -300,7 +248,7 @@ const Tensor& Tensor::mul_(const Tensor& other) const {
 }
 
 const Tensor& Tensor::div_(const Tensor& other) const {
-  const DType dtype = check_inplace(*this, other, "div_", true);
+  const DType dtype = inplace_dtype(*this, other, "div_", true);
   const Before before(*this, other);
   change(BinaryOp::div, *this, other, dtype, "div_");
   if (before.records)

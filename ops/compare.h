@@ -58,6 +58,7 @@ Tensor pow(const Tensor& x, Scalar exponent);
 Tensor pow(const Tensor& x, const Tensor& exponent);
 Tensor pow(Scalar base, const Tensor& exponent);
 const Tensor& pow_(const Tensor& self, Scalar exponent);
+const Tensor& pow_(const Tensor& self, const Tensor& exponent);
 // Integers divided by 0 give 0; bool is a DTypeError.
 /// floor(a / b), off the tape.
 Tensor floor_divide(const Tensor& a, const Tensor& b);

@@ -1,6 +1,7 @@
 #include "ops/dropout.h"
 
 #include "autograd/record.h"
+#include "kernels/copy.h"
 #include "kernels/dropout.h"
 #include "kernels/random.h"
 #include "ops/arithmetic.h"
@@ -45,6 +46,27 @@ Tensor dropout(const Tensor& x, double p, bool training, Generator* generator) {
   const PhiloxState state =
       generator_for(x, generator).reserve(kernels::random_blocks(x.numel(), kFloat32));
   return drop(x, state, p, x.suggest_memory_format());
+}
+
+const Tensor& dropout_(const Tensor& self, double p, bool training, Generator* generator) {
+  check(self, p, "dropout_");
+  autograd::check_inplace(self, "dropout_");
+  if (!training || p == 0) return self;
+  if (p == 1) return self.mul_(0);
+  const PhiloxState state =
+      generator_for(self, generator).reserve(kernels::random_blocks(self.numel(), kFloat32));
+  const MemoryFormat layout = self.suggest_memory_format();
+  const Stream stream = current_stream(self.device());
+  if (self.is_contiguous(layout))
+    kernels::dropout(stream, self, self, state, p);
+  else
+    kernels::copy(stream, self, no_grad([&] { return drop(self, state, p, layout); }));
+  autograd::changed_inplace(self, "dropout_");
+  if (autograd::recording(self))
+    autograd::record_inplace(self, "dropout_", {self}, [=](const Tensor& grad, Needs) {
+      return drop(grad, state, p, layout);
+    });
+  return self;
 }
 
 Tensor dropout2d(const Tensor& x, double p, bool training, Generator* generator) {

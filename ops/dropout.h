@@ -13,6 +13,9 @@ namespace ferrite {
 
 Tensor dropout(const Tensor& x, double p = 0.5, bool training = true,
                Generator* generator = nullptr);
+/// In place; PyTorch's dropout(..., inplace=True).
+const Tensor& dropout_(const Tensor& self, double p = 0.5, bool training = true,
+                       Generator* generator = nullptr);
 /// Zeroes whole channels: x[n, c] of an [N, C, H, W] or [N, C, L] tensor (ShapeError otherwise).
 Tensor dropout2d(const Tensor& x, double p = 0.5, bool training = true,
                  Generator* generator = nullptr);

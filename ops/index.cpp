@@ -7,91 +7,24 @@
 #include "kernels/copy.h"
 #include "kernels/elementwise.h"
 #include "kernels/index.h"
-#include "ops/arithmetic.h"
-#include "ops/copy.h"
+#include "ops/indexing.h"
 #include "ops/promotion.h"
-#include "ops/reduce.h"
 #include "ops/views.h"
 
 namespace ferrite {
 
-using autograd::Gradients;
 using autograd::Needs;
 using autograd::record;
 using autograd::recording;
 using autograd::Saved;
+using ops::accumulate;
+using ops::at_least_1d;
+using ops::check_1d;
+using ops::check_fits;
+using ops::checked_index;
+using ops::zeros;
 
-namespace {
-
-/// Checks device and dtype of an index and makes it int64.
-Tensor checked_index(const Tensor& index, const Tensor& x, const char* op) {
-  FERRITE_CHECK(x.defined() && index.defined(), ValueError, op, "expected two tensors, got {}, {}",
-                x.describe(), index.describe());
-  FERRITE_CHECK(index.dtype() == kInt64 || index.dtype() == kInt32, DTypeError, op,
-                "expected an index of int64 or int32, got {}", index.describe());
-  FERRITE_CHECK(index.device() == x.device(), DeviceError, op,
-                "the tensor is on {}, the index on {}; move one with to(device)", x.device(),
-                index.device());
-  return index.to(kInt64);
-}
-
-/// A 0-dimensional tensor counts as one of one element.
-Tensor at_least_1d(const Tensor& t) { return t.dim() == 0 ? t.reshape({1}) : t; }
-
-/// Throws unless `index` fits inside `x` in every dimension but `dim` (-1: in all of them).
-void check_fits(const Tensor& index, const Tensor& x, int dim, const char* what, const char* op) {
-  bool fits = index.dim() == x.dim();
-  for (int d = 0; fits && d < x.dim(); ++d) fits = d == dim || index.shape()[d] <= x.shape()[d];
-  FERRITE_CHECK(fits || index.numel() == 0, ShapeError, op,
-                "an index of {} does not fit {} of {}{}", index.shape(), what, x.shape(),
-                dim < 0 ? "" : fmt::format(" outside dimension {}", dim));
-}
-
-void check_like(const Tensor& source, const Tensor& x, const char* op) {
-  FERRITE_CHECK(source.defined(), ValueError, op, "the source is undefined");
-  FERRITE_CHECK(source.dtype() == x.dtype(), DTypeError, op,
-                "the tensor is {}, the source {}; convert one with to(dtype)", x.dtype(),
-                source.dtype());
-  FERRITE_CHECK(source.device() == x.device(), DeviceError, op,
-                "the tensor is on {}, the source on {}; move one with to(device)", x.device(),
-                source.device());
-}
-
-Tensor zeros(const Shape& shape, DType dtype, const Device& device) {
-  Tensor out = empty(shape, {.dtype = dtype, .device = device});
-  kernels::fill(current_stream(device), out, 0);
-  return out;
-}
-
-/// What sums are held in: float32 for the 16-bit types.
-DType sum_type(DType dtype) { return dtype == kFloat16 || dtype == kBFloat16 ? kFloat32 : dtype; }
-
-/// The part of `source` that `index` covers.
-Tensor covered(const Tensor& source, const Tensor& index) {
-  Tensor part = source;
-  for (int d = 0; d < source.dim(); ++d)
-    if (part.shape()[d] != index.shape()[d]) part = part.narrow(d, 0, index.shape()[d]);
-  return part;
-}
-
-/// x (undefined: zeros of `shape`) with the source added by `add`, summed in sum_type.
-template <class Add>
-Tensor accumulate(const Tensor& x, const Shape& shape, DType dtype, const Device& device,
-                  Add&& add) {
-  NoGradGuard guard;
-  const DType wide = sum_type(dtype);
-  Tensor out;
-  if (!x.defined())
-    out = zeros(shape, wide, device);
-  else
-    out = x.dtype() == wide ? x.clone(kContiguous) : x.to(wide);
-  add(out);
-  return out.to(dtype);
-}
-
-}  // namespace
-
-// ---- gather, scatter
+// ---- gather
 
 namespace {
 
@@ -131,69 +64,7 @@ Tensor Tensor::gather(int dim, const Tensor& index) const {
 
 Tensor gather(const Tensor& x, int dim, const Tensor& index) { return x.gather(dim, index); }
 
-Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& source) {
-  const Tensor ids = checked_index(index, x, "scatter");
-  check_like(source, x, "scatter");
-  if (x.dim() == 0)
-    return scatter(x.reshape({1}), dim, at_least_1d(ids), at_least_1d(source)).reshape({});
-  const int d = normalize_dim(dim, x.dim(), "scatter");
-  check_fits(ids, x, d, "a tensor", "scatter");
-  check_fits(ids, source, -1, "a source", "scatter");
-  if (ids.numel() == 0) return x.clone();
-  const Tensor part = covered(source, ids);
-  Tensor out = no_grad([&] { return x.clone(); });
-  kernels::scatter(current_stream(out.device()), "scatter", out, ids, part, d);
-  if (recording(x, part))
-    record(out, "scatter", {x, part},
-           [d, ids = Saved(ids)](const Tensor& grad, Needs needs) -> Gradients {
-             return {needs[0] ? scatter(grad, d, ids.get(), 0) : Tensor(),
-                     needs[1] ? grad.gather(d, ids.get()) : Tensor()};
-           });
-  return out;
-}
-
-Tensor scatter(const Tensor& x, int dim, const Tensor& index, Scalar value) {
-  const Tensor ids = checked_index(index, x, "scatter");
-  if (x.dim() == 0) return scatter(x.reshape({1}), dim, at_least_1d(ids), value).reshape({});
-  const int d = normalize_dim(dim, x.dim(), "scatter");
-  check_fits(ids, x, d, "a tensor", "scatter");
-  Tensor out = no_grad([&] { return x.clone(); });
-  if (ids.numel() > 0) {
-    Tensor one = empty({}, {.dtype = x.dtype(), .device = x.device()});
-    kernels::fill(current_stream(x.device()), one, value);
-    const Tensor source = geometry::apply(one, geometry::expand(one, ids.shape()));
-    kernels::scatter(current_stream(x.device()), "scatter", out, ids, source, d);
-  }
-  if (recording(x))
-    record(out, "scatter", {x}, [d, ids = Saved(ids)](const Tensor& grad, Needs) {
-      return scatter(grad, d, ids.get(), 0);
-    });
-  return out;
-}
-
-Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& source) {
-  const Tensor ids = checked_index(index, x, "scatter_add");
-  check_like(source, x, "scatter_add");
-  if (x.dim() == 0)
-    return scatter_add(x.reshape({1}), dim, at_least_1d(ids), at_least_1d(source)).reshape({});
-  const int d = normalize_dim(dim, x.dim(), "scatter_add");
-  check_fits(ids, x, d, "a tensor", "scatter_add");
-  check_fits(ids, source, -1, "a source", "scatter_add");
-  if (ids.numel() == 0) return x.clone();
-  const Tensor part = covered(source, ids);
-  Tensor out = accumulate(x, x.shape(), x.dtype(), x.device(), [&](const Tensor& sum) {
-    kernels::scatter_add(current_stream(sum.device()), "scatter_add", sum, ids,
-                         part.to(sum.dtype()), d);
-  });
-  if (recording(x, part))
-    record(out, "scatter_add", {x, part},
-           [d, ids = Saved(ids)](const Tensor& grad, Needs needs) -> Gradients {
-             return {grad, needs[1] ? grad.gather(d, ids.get()) : Tensor()};
-           });
-  return out;
-}
-
-// ---- index_select, index_add
+// ---- index_select
 
 namespace {
 
@@ -211,22 +82,17 @@ Tensor index_select_back(const Tensor& grad, const Shape& shape, int dim, const 
   return out;
 }
 
-void select_slices(const Tensor& out, const Tensor& x, const Tensor& index, int dim) {
+void select_slices(const Tensor& out, const Tensor& x, const Tensor& index, int dim,
+                   const char* op) {
   const Stream stream = current_stream(x.device());
   if (x.suggest_memory_format() != kChannelsLast)
-    return kernels::index_select(stream, "index_select", out, x, index, dim);
+    return kernels::index_select(stream, op, out, x, index, dim);
   // Seen in the order of memory, whole blocks move.
   const auto in_memory_order = [](const Tensor& t) {
     return geometry::apply(t, geometry::permute(t, {0, 2, 3, 1}));
   };
   constexpr int kPlace[] = {0, 3, 1, 2};
-  kernels::index_select(stream, "index_select", in_memory_order(out), in_memory_order(x), index,
-                        kPlace[dim]);
-}
-
-void check_1d(const Tensor& index, const char* op) {
-  FERRITE_CHECK(index.dim() <= 1, ShapeError, op, "expected an index of 1 dimension, got {}",
-                index.shape());
+  kernels::index_select(stream, op, in_memory_order(out), in_memory_order(x), index, kPlace[dim]);
 }
 
 }  // namespace
@@ -244,7 +110,7 @@ Tensor Tensor::index_select(int dim, const Tensor& index) const {
   out_shape[d] = ids.numel();
   Tensor out = empty(
       out_shape, {.dtype = dtype(), .device = device(), .memory_format = suggest_memory_format()});
-  if (out.numel() > 0) select_slices(out, *this, ids, d);
+  if (out.numel() > 0) select_slices(out, *this, ids, d, "index_select");
   if (recording(*this))
     record(out, "index_select", {*this},
            [d, shape = shape(), ids = Saved(ids)](const Tensor& grad, Needs) {
@@ -257,32 +123,6 @@ Tensor index_select(const Tensor& x, int dim, const Tensor& index) {
   return x.index_select(dim, index);
 }
 
-Tensor index_add(const Tensor& x, int dim, const Tensor& index, const Tensor& source,
-                 Scalar alpha) {
-  const Tensor ids = at_least_1d(checked_index(index, x, "index_add"));
-  check_1d(index, "index_add");
-  check_like(source, x, "index_add");
-  if (x.dim() == 0)
-    return index_add(x.reshape({1}), dim, ids, at_least_1d(source), alpha).reshape({});
-  const int d = normalize_dim(dim, x.dim(), "index_add");
-  Shape expected = x.shape();
-  expected[d] = ids.numel();
-  const bool one_slice = source.dim() == 0 && expected.numel() == 1;
-  FERRITE_CHECK(source.shape() == expected || one_slice, ShapeError, "index_add",
-                "expected a source of {} for {} indices, got {}", expected, ids.numel(),
-                source.shape());
-  const Tensor part = one_slice ? source.reshape(expected) : source;
-  Tensor out = accumulate(x, x.shape(), x.dtype(), x.device(), [&](const Tensor& sum) {
-    kernels::index_add(current_stream(sum.device()), "index_add", sum, ids, part, d, alpha);
-  });
-  if (recording(x, part))
-    record(out, "index_add", {x, part},
-           [d, ids = Saved(ids), alpha](const Tensor& grad, Needs needs) -> Gradients {
-             return {grad, needs[1] ? grad.index_select(d, ids.get()) * alpha : Tensor()};
-           });
-  return out;
-}
-
 // ---- Masks
 
 namespace {
@@ -292,7 +132,9 @@ void check_mask(const Tensor& mask, const Tensor& x, const char* op) {
                 x.describe(), mask.describe());
   FERRITE_CHECK(mask.dtype() == kBool, DTypeError, op, "expected a bool mask, got {}",
                 mask.describe());
-  ops::check_same_device(x, mask, op);
+  FERRITE_CHECK(mask.device() == x.device() || (mask.dim() == 0 && mask.device().is_host()),
+                DeviceError, op, "the tensor is on {}, the mask on {}; move one with to(device)",
+                x.device(), mask.device());
 }
 
 }  // namespace
@@ -388,7 +230,8 @@ Tensor embedding(const Tensor& indices, const Tensor& weight,
                   "padding_idx {} is out of range for {} embeddings", *padding_idx, rows);
     pad = *padding_idx < 0 ? *padding_idx + rows : *padding_idx;
   }
-  Tensor out = no_grad([&] { return weight.index_select(0, ids); });
+  Tensor out = empty({ids.numel(), width}, {.dtype = weight.dtype(), .device = weight.device()});
+  if (out.numel() > 0) select_slices(out, weight, ids, 0, "embedding");
   if (recording(weight))
     record(out, "embedding", {weight},
            [ids = Saved(ids), pad, shape = weight.shape()](const Tensor& grad, Needs) {

@@ -3,7 +3,8 @@
 // Indices are int64 (or int32) tensors on the device of the data. An index out of range is an
 // IndexError naming the value, its position and the dimension's size; it is thrown by the kernel,
 // so on a device that works asynchronously it surfaces at the next synchronize(). Negative indices
-// are out of range, as in PyTorch's functions of these names.
+// are out of range, as in PyTorch's functions of these names. A form that ends in _ changes `self`
+// in place and returns it; a source or an index that shares its memory counts as it was before.
 #pragma once
 
 #include <optional>

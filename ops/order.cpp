@@ -2,6 +2,7 @@
 #include "kernels/order.h"
 
 #include "autograd/record.h"
+#include "kernels/copy.h"
 #include "ops/creation.h"
 #include "ops/index.h"
 #include "ops/rearrange.h"
@@ -65,6 +66,17 @@ Tensor argsort(const Tensor& t, int dim, bool descending) {
       .indices;
 }
 
+namespace {
+
+auto cumsum_gradient(int dim) {
+  return [dim](const Tensor& grad, Needs) {
+    if (grad.dim() == 0) return grad;
+    return flip(cumsum(flip(grad, {dim}), dim), {dim});
+  };
+}
+
+}  // namespace
+
 Tensor cumsum(const Tensor& t, int dim, std::optional<DType> dtype) {
   FERRITE_CHECK(t.defined(), ValueError, "cumsum", "the input is undefined");
   dim = normalize_dim(dim, t.dim(), "cumsum");
@@ -74,11 +86,20 @@ Tensor cumsum(const Tensor& t, int dim, std::optional<DType> dtype) {
   if (t.dim() == 0) return cumsum(t.reshape({1}), 0, to).reshape({});
   Tensor out = empty(t.shape(), {.dtype = to, .device = t.device()});
   kernels::cumsum(current_stream(t.device()), out, t, dim);
-  if (recording(t))
-    record(out, "cumsum", {t}, [dim](const Tensor& grad, Needs) {
-      return flip(cumsum(flip(grad, {dim}), dim), {dim});
-    });
+  if (recording(t)) record(out, "cumsum", {t}, cumsum_gradient(dim));
   return out;
+}
+
+const Tensor& cumsum_(const Tensor& self, int dim) {
+  FERRITE_CHECK(self.defined(), ValueError, "cumsum_", "the tensor is undefined");
+  FERRITE_CHECK(self.dtype() != kBool, DTypeError, "cumsum_",
+                "the result is int64, which cannot be stored in place in bool");
+  dim = normalize_dim(dim, self.dim(), "cumsum_");
+  autograd::check_inplace(self, "cumsum_");
+  kernels::copy(current_stream(self.device()), self, no_grad([&] { return cumsum(self, dim); }));
+  autograd::changed_inplace(self, "cumsum_");
+  if (recording(self)) autograd::record_inplace(self, "cumsum_", {self}, cumsum_gradient(dim));
+  return self;
 }
 
 }  // namespace ferrite

@@ -8,6 +8,7 @@
 #include "ops/arithmetic.h"
 #include "ops/compare.h"
 #include "ops/creation.h"
+#include "ops/inplace.h"
 #include "ops/promotion.h"
 #include "ops/unary.h"
 
@@ -145,6 +146,25 @@ Tensor pow(const Tensor& x, const Tensor& exponent) {
                      needs[1] ? le.reduce(exponent_gradient(grad, b, e, out.get())) : Tensor()};
            });
   return o.out;
+}
+
+const Tensor& pow_(const Tensor& self, const Tensor& exponent) {
+  const DType dtype = ops::inplace_dtype(self, exponent, "pow_");
+  reject_bool(dtype, "pow_");
+  const bool records = recording(self, exponent);
+  const Saved before = records ? Saved(self.clone()) : Saved();
+  const Saved power = records ? Saved(ops::apart(exponent, self)) : Saved();
+  ops::change(BinaryOp::pow, self, exponent, dtype, "pow_");
+  if (records)
+    autograd::record_inplace(
+        self, "pow_", {self, exponent},
+        [before, power, out = Saved::output(self), ls = Like(self), le = Like(exponent)](
+            const Tensor& grad, Needs needs) -> Gradients {
+          const Tensor b = before.get(), p = power.get();
+          return {needs[0] ? ls.reduce(base_gradient(grad, b, p)) : Tensor(),
+                  needs[1] ? le.reduce(exponent_gradient(grad, b, p, out.get())) : Tensor()};
+        });
+  return self;
 }
 
 Tensor pow(Scalar base, const Tensor& exponent) {

@@ -80,6 +80,8 @@ Tensor count_nonzero(const Tensor& t, const Shape& dims = {});
 
 /// Running sums along `dim`; the result's dtype as sum()'s.
 Tensor cumsum(const Tensor& t, int dim, std::optional<DType> dtype = {});
+/// In place, in the dtype of `self` (bool: DTypeError).
+const Tensor& cumsum_(const Tensor& self, int dim);
 
 /// The k largest (smallest) elements along `dim` and where they were, in falling (rising) order;
 /// NaN counts as larger than every number. Of equal elements the first come first. ValueError

@@ -1,0 +1,42 @@
+// What functions that take an index share, for ops/ alone.
+#pragma once
+
+#include "autograd/grad_mode.h"
+#include "core/tensor.h"
+#include "ops/copy.h"
+
+namespace ferrite::ops {
+
+/// Checks device and dtype of an index and makes it int64.
+Tensor checked_index(const Tensor& index, const Tensor& x, const char* op);
+/// Throws unless `index` fits inside `x` in every dimension but `dim` (-1: in all of them).
+void check_fits(const Tensor& index, const Tensor& x, int dim, const char* what, const char* op);
+void check_1d(const Tensor& index, const char* op);
+
+/// A 0-dimensional tensor counts as one of one element.
+inline Tensor at_least_1d(const Tensor& t) { return t.dim() == 0 ? t.reshape({1}) : t; }
+
+Tensor zeros(const Shape& shape, DType dtype, const Device& device);
+
+/// What sums are held in: float32 for the 16-bit types.
+inline DType sum_type(DType dtype) {
+  return dtype == kFloat16 || dtype == kBFloat16 ? kFloat32 : dtype;
+}
+
+/// x (undefined: zeros of `shape`) with the source added by `add`, summed in sum_type; off the
+/// tape.
+template <class Add>
+Tensor accumulate(const Tensor& x, const Shape& shape, DType dtype, const Device& device,
+                  Add&& add) {
+  NoGradGuard guard;
+  const DType wide = sum_type(dtype);
+  Tensor out;
+  if (!x.defined())
+    out = zeros(shape, wide, device);
+  else
+    out = x.dtype() == wide ? x.clone(kContiguous) : x.to(wide);
+  add(out);
+  return out.to(dtype);
+}
+
+}  // namespace ferrite::ops
