@@ -85,6 +85,7 @@ bool holds_everywhere(const Tensor& t) { return sum(logical_not(t)).item<std::in
 
 Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
   check_same_dtype(a, b, "isclose");
+  broadcast_shapes(a.shape(), b.shape(), "isclose");
   FERRITE_CHECK(rtol >= 0 && atol >= 0, ValueError, "isclose",
                 "expected tolerances of 0 or more, got rtol {} and atol {}", rtol, atol);
   NoGradGuard guard;

@@ -198,9 +198,11 @@ Problem forward_problem(const Tensor& input, const Tensor& weight, const Conv2dO
 
 // ---- conv2d, conv1d
 
-Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
-              const Conv2dOptions& o) {
-  constexpr const char* op = "conv2d";
+namespace {
+
+/// conv2d, or conv1d as one.
+Tensor convolve(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                const Conv2dOptions& o, const char* op) {
   check_operands(input, weight, op);
   check_option(o.stride, 1, "stride", op);
   check_option(o.dilation, 1, "dilation", op);
@@ -209,8 +211,15 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
                 "Padding::same needs a stride of 1, got {{{}, {}}}", o.stride.h, o.stride.w);
   check_groups(o.groups, weight.size(0), "output", op);
   check_bias(bias, input, weight.size(0), op);
-  if (input.dim() == 3) return conv2d(input.unsqueeze(0), weight, bias, o).squeeze(0);
+  if (input.dim() == 3) return convolve(input.unsqueeze(0), weight, bias, o, op).squeeze(0);
   return by_output(forward_problem(input, weight, o, op), input, weight, bias);
+}
+
+}  // namespace
+
+Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
+              const Conv2dOptions& o) {
+  return convolve(input, weight, bias, o, "conv2d");
 }
 
 Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias,
@@ -221,11 +230,12 @@ Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias,
                 "expected an input [N, C, L] or [C, L] and a weight [O, C / groups, K], got {} and "
                 "{}",
                 input.shape(), weight.shape());
-  return conv2d(input.unsqueeze(-2), weight.unsqueeze(-2), bias,
-                {.stride = {1, o.stride},
-                 .padding = {0, o.padding},
-                 .dilation = {1, o.dilation},
-                 .groups = o.groups})
+  return convolve(input.unsqueeze(-2), weight.unsqueeze(-2), bias,
+                  {.stride = {1, o.stride},
+                   .padding = {0, o.padding},
+                   .dilation = {1, o.dilation},
+                   .groups = o.groups},
+                  "conv1d")
       .squeeze(-2);
 }
 

@@ -36,6 +36,10 @@ void check_pair(const Tensor& input, const Tensor& target, const char* op) {
   FERRITE_CHECK(is_floating(ops::result_type(input, target)), DTypeError, op,
                 "expected floating types, got {} and {}", input.describe(), target.describe());
 }
+void check_broadcast(const Tensor& input, const Tensor& target, const char* op) {
+  check_pair(input, target, op);
+  broadcast_shapes(input.shape(), target.shape(), op);
+}
 void check_same_shape(const Tensor& input, const Tensor& target, const char* op) {
   check_pair(input, target, op);
   FERRITE_CHECK(is_floating(input.dtype()) && is_floating(target.dtype()), DTypeError, op,
@@ -45,6 +49,15 @@ void check_same_shape(const Tensor& input, const Tensor& target, const char* op)
                 target.describe());
 }
 
+/// `factor` may be undefined.
+void check_factor(const Tensor& factor, const Tensor& input, const char* what, const char* op) {
+  if (!factor.defined()) return;
+  ops::check_same_device(input, factor, op);
+  FERRITE_CHECK(broadcast_shapes(input.shape(), factor.shape(), op) == input.shape(), ShapeError,
+                op, "{} {} does not broadcast to the input {}", what, factor.describe(),
+                input.describe());
+}
+
 Tensor weighted(const Tensor& losses, const Tensor& weight) {
   return weight.defined() ? losses * weight : losses;
 }
@@ -52,18 +65,18 @@ Tensor weighted(const Tensor& losses, const Tensor& weight) {
 }  // namespace
 
 Tensor mse_loss(const Tensor& input, const Tensor& target, Reduction reduction) {
-  check_pair(input, target, "mse_loss");
+  check_broadcast(input, target, "mse_loss");
   return reduced(square(input - target), reduction);
 }
 
 Tensor l1_loss(const Tensor& input, const Tensor& target, Reduction reduction) {
-  check_pair(input, target, "l1_loss");
+  check_broadcast(input, target, "l1_loss");
   return reduced(abs(input - target), reduction);
 }
 
 Tensor smooth_l1_loss(const Tensor& input, const Tensor& target,
                       const SmoothL1LossOptions& options) {
-  check_pair(input, target, "smooth_l1_loss");
+  check_broadcast(input, target, "smooth_l1_loss");
   FERRITE_CHECK(options.beta >= 0, ValueError, "smooth_l1_loss", "beta must be at least 0, got {}",
                 options.beta);
   const Tensor d = abs(input - target);
@@ -74,7 +87,7 @@ Tensor smooth_l1_loss(const Tensor& input, const Tensor& target,
 }
 
 Tensor huber_loss(const Tensor& input, const Tensor& target, const HuberLossOptions& options) {
-  check_pair(input, target, "huber_loss");
+  check_broadcast(input, target, "huber_loss");
   FERRITE_CHECK(options.delta > 0, ValueError, "huber_loss", "delta must be above 0, got {}",
                 options.delta);
   const Tensor d = abs(input - target);
@@ -85,7 +98,10 @@ Tensor huber_loss(const Tensor& input, const Tensor& target, const HuberLossOpti
 
 Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& target,
                                         const BceWithLogitsOptions& options) {
-  check_same_shape(input, target, "binary_cross_entropy_with_logits");
+  constexpr const char* op = "binary_cross_entropy_with_logits";
+  check_same_shape(input, target, op);
+  check_factor(options.weight, input, "weight", op);
+  check_factor(options.pos_weight, input, "pos_weight", op);
   // softplus(-x) is -log(sigmoid(x)), and -log(1 - sigmoid(x)) is x more.
   constexpr double kThreshold = 50;  // from where it is -x to the last bit, in float64 too
   const Tensor positive = softplus(neg(input), 1, kThreshold);
@@ -120,11 +136,12 @@ Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const Bce
   FERRITE_CHECK(input.dtype() == target.dtype(), DTypeError, "binary_cross_entropy",
                 "input and target must agree in dtype, got {} and {}", input.describe(),
                 target.describe());
+  check_factor(options.weight, input, "weight", "binary_cross_entropy");
   return reduced(weighted(bce_elements(input, target), options.weight), options.reduction);
 }
 
 Tensor kl_div(const Tensor& input, const Tensor& target, const KlDivOptions& options) {
-  check_pair(input, target, "kl_div");
+  check_broadcast(input, target, "kl_div");
   if (options.log_target) return reduced(exp(target) * (target - input), options.reduction);
   // 0 log(0) is 0.
   const Tensor log_target = log(where(gt(target, 0), target, 1));

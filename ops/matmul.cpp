@@ -133,7 +133,7 @@ Tensor dot(const Tensor& a, const Tensor& b) {
 }
 
 Tensor outer(const Tensor& a, const Tensor& b) {
-  FERRITE_CHECK(a.defined() && b.defined(), ValueError, "outer", "an operand is undefined");
+  ops::check_same_device(a, b, "outer");
   FERRITE_CHECK(a.dim() == 1 && b.dim() == 1, ShapeError, "outer",
                 "expected two vectors, got {} and {}", a.shape(), b.shape());
   return mul(a.unsqueeze(1), b.unsqueeze(0));

@@ -48,13 +48,13 @@ void check_same_device(const Tensor& a, const Tensor& b, const char* op) {
 
 Tensor operand(const Tensor& t, DType dtype, const Shape& shape, const Device& device) {
   Tensor out = t;
-  if (t.dtype() != dtype || t.device() != device) {
+  if (t.device() != device && t.dim() == 0 && t.device().is_host()) {
+    // Its value goes along with the work: nothing waits, and a later change of it does not matter.
+    out = empty({}, {.dtype = dtype, .device = device});
+    kernels::fill(current_stream(device), out, t.item_scalar());
+  } else if (t.dtype() != dtype || t.device() != device) {
     NoGradGuard guard;
-    if (t.device() != device && t.device().is_host())
-      // Waits for nothing: the copy is of a value that nobody else can change meanwhile.
-      out = t.clone().to(device, dtype, non_blocking);
-    else
-      out = t.to(device, dtype);
+    out = t.to(device, dtype);
   }
   if (out.shape() == shape) return out;
   return geometry::apply(out, geometry::expand(out, shape));

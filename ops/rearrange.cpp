@@ -120,7 +120,7 @@ Tensor pad(const Tensor& x, const std::vector<std::int64_t>& amounts, PadMode mo
     const Tensor from = empty({a.before[d] + n + a.after[d]}, {.dtype = kInt64});
     std::int64_t* next = from.data<std::int64_t>();
     for (std::int64_t i = -a.before[d]; i < n + a.after[d]; ++i) *next++ = source_of(i, n, mode);
-    out = out.index_select(d, from.to(x.device()));
+    out = out.index_select(d, from.to(x.device(), non_blocking));
   }
   return out.is_same(x) ? x.clone() : out;
 }

@@ -1,0 +1,197 @@
+// Every op on the host and on an asynchronous device: the same bits, forward and backward, without
+// waiting for the device, whatever happens to the memory of temporaries while work is queued.
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <set>
+
+#include "autograd/grad_mode.h"
+#include "core/generator.h"
+#include "ops/activation.h"
+#include "ops/arithmetic.h"
+#include "ops/copy.h"
+#include "ops/creation.h"
+#include "ops/index.h"
+#include "ops/loss.h"
+#include "ops/matmul.h"
+#include "ops/reduce.h"
+#include "tests/ops/op_table.h"
+#include "tests/support/close.h"
+
+using namespace ferrite;
+using namespace ferrite::test;
+
+namespace {
+
+const Device kWorker("cpu:1");
+
+/// Memory of the device is NaN until it is written.
+struct Poisoned {
+  Poisoned() { allocator(kWorker).set_poison(true); }
+  ~Poisoned() {
+    synchronize(kWorker);
+    allocator(kWorker).set_poison(false);
+  }
+};
+
+struct Run {
+  std::vector<Tensor> outputs, grads;
+};
+
+/// Inputs of `op`, its numbers leaves where they may be differentiated.
+std::vector<Tensor> make_leaves(const Op& op, DType dtype, const Device& device) {
+  std::vector<Tensor> inputs = make_inputs(op, dtype, device);
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (op.args[i].fill == Fill::real || op.args[i].fill == Fill::positive)
+      inputs[i].set_requires_grad();
+  return inputs;
+}
+
+/// Makes the weights that backward starts from beforehand: their way to the device waits for it.
+Run run(const Op& op, const std::vector<Tensor>& leaves, const Device& device,
+        const std::vector<Tensor>& weights = {}) {
+  manual_seed(1);
+  std::vector<Tensor> inputs = leaves;
+  if (changes_input(op)) inputs[0] = leaves[0].clone();
+  Run r{op.call({inputs, device}), {}};
+  for (std::size_t i = 0; i < r.outputs.size(); ++i) {
+    const Tensor& out = r.outputs[i];
+    if (!out.requires_grad()) continue;
+    const Tensor weight =
+        i < weights.size() ? weights[i] : make_input({out.shape()}, out.dtype(), out.device(), 5);
+    out.backward(weight, true);
+  }
+  for (const Tensor& leaf : leaves) r.grads.push_back(leaf.grad());
+  return r;
+}
+
+void check_same(const Tensor& actual, const Tensor& expected) {
+  REQUIRE(actual.defined() == expected.defined());
+  if (!actual.defined()) return;
+  CHECK(actual.shape() == expected.shape());
+  CHECK(actual.strides() == expected.strides());
+  check_equal(actual, expected);
+}
+
+/// Work at the head of a stream that holds up the rest until open(), or for a few seconds at most.
+class Gate {
+ public:
+  explicit Gate(const Stream& stream) : stream_(stream) {
+    stream.enqueue([this] {
+      std::unique_lock lock(mutex_);
+      timed_out_ = !changed_.wait_for(lock, std::chrono::seconds(20), [this] { return open_; });
+    });
+  }
+  ~Gate() { open(); }
+  /// Whether nobody had to wait for the stream until now.
+  bool open() {
+    {
+      std::lock_guard lock(mutex_);
+      open_ = true;
+    }
+    changed_.notify_all();
+    try {
+      stream_.synchronize();
+    } catch (...) {
+      if (std::uncaught_exceptions() == 0) error_ = std::current_exception();
+    }
+    return !timed_out_;
+  }
+  std::exception_ptr error() const { return error_; }
+
+ private:
+  Stream stream_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool open_ = false, timed_out_ = false;
+  std::exception_ptr error_;
+};
+
+}  // namespace
+
+TEST_CASE("every op has the same bits on cpu and on cpu:1, forward and backward") {
+  const Poisoned poison;
+  for (const Op& op : op_table()) {
+    for (DType dtype : {kFloat32, kFloat16, kFloat64}) {
+      CAPTURE(op.name);
+      CAPTURE(name(dtype));
+      const Run host = run(op, make_leaves(op, dtype, {}), {});
+      const Run worker = run(op, make_leaves(op, dtype, kWorker), kWorker);
+      REQUIRE(host.outputs.size() == worker.outputs.size());
+      for (std::size_t i = 0; i < host.outputs.size(); ++i)
+        check_same(worker.outputs[i], host.outputs[i]);
+      for (std::size_t i = 0; i < host.grads.size(); ++i)
+        check_same(worker.grads[i], host.grads[i]);
+    }
+  }
+}
+
+TEST_CASE("no op waits for its device, but for those that say so") {
+  // They read values, or move them between devices.
+  const std::set<std::string> waiting{"none", "to", "nonzero", "masked_select", "isclose", "equal"};
+  for (const Op& op : op_table()) {
+    if (waiting.contains(op.name)) continue;
+    CAPTURE(op.name);
+    const std::vector<Tensor> leaves = make_leaves(op, kFloat32, kWorker);
+    std::vector<Tensor> weights;
+    for (const Tensor& out : run(op, make_leaves(op, kFloat32, {}), {}).outputs)
+      weights.push_back(make_input({out.shape()}, out.dtype(), kWorker, 5));
+    synchronize(kWorker);
+    Gate gate(current_stream(kWorker));
+    run(op, leaves, kWorker, weights);
+    CHECK(gate.open());
+    CHECK(!gate.error());
+  }
+}
+
+TEST_CASE("temporaries may go while the work that uses them is queued") {
+  const Poisoned poison;
+  const auto train = [](const Device& device) {
+    Tensor x = make_input({{16, 8}}, kFloat32, device),
+           w = make_input({{8, 8}}, kFloat32, device, 1);
+    const Tensor y = make_input({.shape = {16}, .fill = Fill::index, .limit = 8}, kFloat32, device);
+    synchronize(device);
+    w.set_requires_grad();
+    std::optional<Gate> gate;
+    if (!device.is_host()) gate.emplace(current_stream(device));
+    for (int step = 0; step < 100; ++step) {
+      w.set_grad({});
+      Tensor h = x;
+      for (int layer = 0; layer < 3; ++layer) h = relu(matmul(h, w) + 0.1) * 0.5;
+      cross_entropy(h - mean(h, {1}, true), y).backward();
+      no_grad([&] { w.sub_(w.grad() * 0.1); });
+    }
+    return w.detach();
+  };
+  check_equal(train(kWorker), train({}));
+}
+
+TEST_CASE("a number from the host goes along with queued work as it was") {
+  const Tensor x = ones({3}, {.device = kWorker}), scale = tensor(2.0);
+  synchronize(kWorker);
+  Gate gate(current_stream(kWorker));
+  const Tensor y = x * scale;
+  scale.fill_(7);
+  CHECK(gate.open());
+  CHECK(y.to_vector<double>() == std::vector<double>{2, 2, 2});
+}
+
+TEST_CASE("errors of queued kernels surface when the device is synchronised, and once") {
+  const std::vector<double> probabilities{0.5, 1.5};
+  const Tensor p = from_vector(probabilities, {2}).to(kWorker);
+  const Tensor result = binary_cross_entropy(p, zeros_like(p));
+  CHECK_THROWS_WITH_AS(synchronize(kWorker), doctest::Contains("[binary_cross_entropy]"),
+                       ValueError);
+  synchronize(kWorker);
+
+  const Tensor weight = make_input({{4, 2}}, kFloat32, kWorker);
+  weight.set_requires_grad();
+  const Tensor rows = embedding(from_vector<std::int64_t>({1, 4}, {2}).to(kWorker), weight);
+  CHECK_THROWS_WITH_AS(rows.to_vector<float>(), doctest::Contains("[embedding] index 4"),
+                       IndexError);
+  synchronize(kWorker);
+  sum(embedding(from_vector<std::int64_t>({1, 3}, {2}).to(kWorker), weight)).backward();
+  CHECK(weight.grad().to_vector<double>() == std::vector<double>{0, 0, 1, 1, 0, 0, 1, 1});
+}

@@ -1,0 +1,191 @@
+#include "ops/activation.h"
+#include "ops/arithmetic.h"
+#include "ops/compare.h"
+#include "ops/copy.h"
+#include "ops/creation.h"
+#include "ops/dropout.h"
+#include "ops/unary.h"
+#include "tests/ops/op_table.h"
+
+namespace ferrite::test {
+
+namespace {
+
+using Out = std::vector<Tensor>;
+using Unary = Tensor (*)(const Tensor&);
+using UnaryInplace = const Tensor& (*)(const Tensor&);
+using Binary = Tensor (*)(const Tensor&, const Tensor&);
+using BinaryScalar = Tensor (*)(const Tensor&, Scalar);
+
+const Arg kX{{3, 5}, Fill::positive};
+const Arg kReal{{3, 5}};
+const Arg kRow{{5}, Fill::positive};
+
+void add_unary(std::vector<Op>& table) {
+  const auto add = [&](const char* name, Takes what, Unary f) {
+    table.push_back({name, what, {kX}, [f](const Call& c) { return Out{f(c[0])}; }});
+  };
+  const auto add_ = [&](const char* name, Takes what, UnaryInplace f) {
+    table.push_back({name, what, {kX}, [f](const Call& c) { return Out{f(c[0])}; }});
+  };
+  const auto numeric = Takes::numeric, any = Takes::any, floating = Takes::floating;
+  add("neg", numeric, neg), add("abs", numeric, abs), add("sign", numeric, sign);
+  add("square", numeric, square), add("floor", numeric, floor), add("ceil", numeric, ceil);
+  add("round", numeric, round), add("trunc", numeric, trunc), add("exp", any, exp);
+  add("exp2", any, exp2), add("expm1", any, expm1), add("log", any, log);
+  add("log1p", any, log1p), add("log2", any, log2), add("sqrt", any, sqrt);
+  add("rsqrt", any, rsqrt), add("reciprocal", any, reciprocal), add("sin", any, sin);
+  add("cos", any, cos), add("tan", any, tan), add("erf", any, erf);
+  add("isnan", any, isnan), add("isinf", any, isinf), add("isfinite", any, isfinite);
+  add("logical_not", any, logical_not), add("relu", numeric, relu);
+  add("sigmoid", any, sigmoid), add("tanh", any, tanh), add("silu", any, silu);
+  add_("neg_", numeric, neg_), add_("abs_", numeric, abs_), add_("square_", numeric, square_);
+  add_("floor_", numeric, floor_), add_("ceil_", numeric, ceil_);
+  add_("round_", numeric, round_), add_("trunc_", numeric, trunc_);
+  add_("exp_", floating, exp_), add_("log_", floating, log_), add_("sqrt_", floating, sqrt_);
+  add_("rsqrt_", floating, rsqrt_), add_("reciprocal_", floating, reciprocal_);
+  add_("sin_", floating, sin_), add_("cos_", floating, cos_), add_("relu_", numeric, relu_);
+  add_("silu_", floating, silu_), add_("sigmoid_", floating, sigmoid_);
+  add_("tanh_", floating, tanh_);
+}
+
+void add_activations(std::vector<Op>& table) {
+  const auto add = [&](const char* name, Takes what, std::function<Tensor(const Tensor&)> f) {
+    table.push_back({name, what, {kReal}, [f](const Call& c) { return Out{f(c[0])}; }});
+  };
+  using T = const Tensor&;
+  add("leaky_relu", Takes::any, [](T x) { return leaky_relu(x, 0.1); });
+  add("elu", Takes::any, [](T x) { return elu(x); });
+  add("gelu", Takes::any, [](T x) { return gelu(x); });
+  add("gelu", Takes::any, [](T x) { return gelu(x, GeluApproximation::tanh); });
+  add("softplus", Takes::any, [](T x) { return softplus(x); });
+  add("hardtanh", Takes::numeric, [](T x) { return hardtanh(x); });
+  add("hardtanh", Takes::numeric, [](T x) { return relu6(x); });
+  add("leaky_relu_", Takes::floating, [](T x) { return leaky_relu_(x, 0.1); });
+  add("elu_", Takes::floating, [](T x) { return elu_(x); });
+  add("hardtanh_", Takes::numeric, [](T x) { return hardtanh_(x); });
+  add("hardtanh_", Takes::numeric, [](T x) { return relu6_(x); });
+  add("clamp", Takes::numeric, [](T x) { return clamp(x, -1, 1); });
+  add("clamp", Takes::numeric, [](T x) { return clamp_min(x, 0); });
+  add("clamp", Takes::numeric, [](T x) { return clamp_max(x, 0); });
+  add("clamp_", Takes::numeric, [](T x) { return x.clamp_(-1, 1); });
+  add("dropout", Takes::floating, [](T x) { return dropout(x, 0.4); });
+  add("dropout_", Takes::floating, [](T x) { return dropout_(x, 0.4); });
+  add("uniform_", Takes::floating, [](T x) { return x.uniform_(); });
+  add("normal_", Takes::floating, [](T x) { return x.normal_(); });
+  add("bernoulli_", Takes::any, [](T x) { return x.bernoulli_(); });
+  add("fill_", Takes::any, [](T x) { return x.fill_(1); });
+  add("fill_", Takes::any, [](T x) { return x.zero_(); });
+  add("full_like", Takes::any, [](T x) { return full_like(x, 1); });
+  add("full_like", Takes::any, [](T x) { return zeros_like(x); });
+  add("full_like", Takes::any, [](T x) { return ones_like(x); });
+  add("rand_like", Takes::floating, [](T x) { return rand_like(x); });
+  add("randn_like", Takes::floating, [](T x) { return randn_like(x); });
+  table.push_back({"dropout2d", Takes::floating, {{{2, 3, 4}}}, [](const Call& c) {
+                     return Out{dropout2d(c[0], 0.4)};
+                   }});
+  table.push_back({"bernoulli", Takes::floating, {{{3, 5}, Fill::constant}}, [](const Call& c) {
+                     return Out{bernoulli(c[0])};
+                   }});
+}
+
+void add_binary(std::vector<Op>& table) {
+  const auto add = [&](const char* name, Takes what, Binary f) {
+    table.push_back({name, what, {kX, kRow}, [f](const Call& c) { return Out{f(c[0], c[1])}; }});
+  };
+  const auto add_scalar = [&](const char* name, Takes what, BinaryScalar f) {
+    table.push_back({name, what, {kX}, [f](const Call& c) { return Out{f(c[0], 2)}; }});
+  };
+  const auto numeric = Takes::numeric, any = Takes::any;
+  add("mul", any, mul), add("div", any, div), add("maximum", any, maximum);
+  add("minimum", any, minimum), add("eq", any, eq), add("ne", any, ne), add("lt", any, lt);
+  add("le", any, le), add("gt", any, gt), add("ge", any, ge);
+  add("logical_and", any, logical_and), add("logical_or", any, logical_or);
+  add("logical_xor", any, logical_xor), add("pow", numeric, pow), add("atan2", any, atan2);
+  add("floor_divide", numeric, floor_divide), add("remainder", numeric, remainder);
+  add("fmod", numeric, fmod);
+  add_scalar("add", any, ferrite::add), add_scalar("sub", any, sub), add_scalar("mul", any, mul);
+  add_scalar("div", any, div), add_scalar("eq", any, eq), add_scalar("ne", any, ne);
+  add_scalar("lt", any, lt), add_scalar("le", any, le), add_scalar("gt", any, gt);
+  add_scalar("ge", any, ge), add_scalar("pow", any, pow);
+  add_scalar("floor_divide", any, floor_divide);
+  add_scalar("remainder", any, remainder), add_scalar("fmod", any, fmod);
+}
+
+void add_binary_calls(std::vector<Op>& table) {
+  const auto add = [&](const char* name, Takes what,
+                       std::function<Tensor(const Tensor&, const Tensor&)> f) {
+    table.push_back({name, what, {kX, kRow}, [f](const Call& c) { return Out{f(c[0], c[1])}; }});
+  };
+  using T = const Tensor&;
+  const auto numeric = Takes::numeric, any = Takes::any, floating = Takes::floating;
+  add("add", any, [](T a, T b) { return ferrite::add(a, b, 2); });
+  add("sub", numeric, [](T a, T b) { return sub(a, b); });
+  add("isclose", any, [](T a, T b) { return isclose(a, b); });
+  add("isclose", any, [](T a, T b) { return full({}, allclose(a, b)); });
+  add("equal", any, [](T a, T b) { return full({}, equal(a, b)); });
+  add("add_", any, [](T a, T b) { return a.add_(b); });
+  add("sub_", numeric, [](T a, T b) { return a.sub_(b); });
+  add("mul_", any, [](T a, T b) { return a.mul_(b); });
+  add("div_", floating, [](T a, T b) { return a.div_(b); });
+  add("pow_", numeric, [](T a, T b) { return pow_(a, b); });
+
+  const auto add_one = [&](const char* name, Takes what, std::function<Tensor(const Tensor&)> f) {
+    table.push_back({name, what, {kX}, [f](const Call& c) { return Out{f(c[0])}; }});
+  };
+  add_one("sub", any, [](T a) { return 2 - a; });
+  add_one("div", any, [](T a) { return 2 / a; });
+  add_one("pow", any, [](T a) { return pow(2, a); });
+  add_one("add_", numeric, [](T a) { return a.add_(2); });
+  add_one("sub_", numeric, [](T a) { return a.sub_(2); });
+  add_one("mul_", numeric, [](T a) { return a.mul_(2); });
+  add_one("div_", floating, [](T a) { return a.div_(2); });
+  add_one("pow_", numeric, [](T a) { return pow_(a, 3); });
+
+  const Arg condition{{3, 1}, Fill::mask};
+  table.push_back({"where", any, {condition, kX, kRow}, [](const Call& c) {
+                     return Out{where(c[0], c[1], c[2])};
+                   }});
+  table.push_back({"where", any, {condition, kX}, [](const Call& c) {
+                     return Out{where(c[0], c[1], 2), where(c[0], 3, c[1])};
+                   }});
+}
+
+/// Members of Tensor that copy and convert; functions that make tensors from nothing.
+void add_copies(std::vector<Op>& table) {
+  const Arg image{{2, 3, 2, 2}};
+  const auto add = [&](const char* name, std::vector<Arg> args,
+                       std::function<Tensor(const Call&)> f) {
+    table.push_back({name, Takes::any, std::move(args), [f](const Call& c) { return Out{f(c)}; }});
+  };
+  using C = const Call&;
+  add("to", {kX}, [](C c) { return c[0].to(kFloat64); });
+  add("to", {kX}, [](C c) { return c[0].to(Device("cpu:2")); });
+  add("to", {kX}, [](C c) { return c[0].to(Device("cpu:2"), kFloat16, non_blocking); });
+  add("to", {kX}, [](C c) { return c[0].cpu(); });
+  add("to", {image}, [](C c) { return c[0].to(kChannelsLast); });
+  add("contiguous", {image}, [](C c) { return c[0].contiguous(kChannelsLast); });
+  add("clone", {kX}, [](C c) { return c[0].clone(); });
+  add("copy_", {kX, {.shape = {5}, .any_device = true}}, [](C c) { return c[0].copy_(c[1]); });
+  table.push_back({"none", Takes::any, {}, [](const Call& c) {
+                     const TensorOptions f{.device = c.device},
+                         i{.dtype = kInt64, .device = c.device};
+                     return Out{zeros({3}, f),         ones({3}, i),          full({2}, 0.5, f),
+                                arange(1, 5, 2, i),    linspace(0, 1, 4, f),  eye(3, f),
+                                eye(2, 3, i),          rand({5}, f),          randn({5}, f),
+                                normal(1, 2, {5}, f),  randint(1, 9, {6}, i), randperm(7, i),
+                                tensor({1.0, 2.0}, f), tensor(3, i)};
+                   }});
+}
+
+}  // namespace
+
+void add_elementwise_ops(std::vector<Op>& table) {
+  add_unary(table);
+  add_activations(table);
+  add_binary(table);
+  add_binary_calls(table);
+  add_copies(table);
+}
+
+}  // namespace ferrite::test

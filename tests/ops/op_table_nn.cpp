@@ -1,0 +1,118 @@
+#include "ops/conv.h"
+#include "ops/loss.h"
+#include "ops/matmul.h"
+#include "ops/norm.h"
+#include "ops/pool.h"
+#include "ops/softmax.h"
+#include "tests/ops/op_table.h"
+
+namespace ferrite::test {
+
+namespace {
+
+using Out = std::vector<Tensor>;
+using C = const Call&;
+
+Arg optional(const Shape& shape, Fill fill = Fill::positive) {
+  return {.shape = shape, .fill = fill, .optional = true};
+}
+
+struct Adder {
+  std::vector<Op>& table;
+  Takes what;
+
+  void operator()(const char* name, std::vector<Arg> args,
+                  std::function<Tensor(const Call&)> f) const {
+    table.push_back({name, what, std::move(args), [f](const Call& c) { return Out{f(c)}; }});
+  }
+};
+
+void add_products(std::vector<Op>& table) {
+  const Adder add{table, Takes::products};
+  add("matmul", {{{3, 4}}, {{4, 2}}}, [](C c) { return matmul(c[0], c[1]); });
+  add("matmul", {{{2, 3, 4}}, {{4}}}, [](C c) { return c[0].matmul(c[1]); });
+  add("matmul", {{{2, 3, 4}}, {{2, 4, 2}}}, [](C c) { return matmul(c[0], c[1]); });
+  add("mm", {{{3, 4}}, {{4, 2}}}, [](C c) { return mm(c[0], c[1]); });
+  add("bmm", {{{2, 3, 4}}, {{2, 4, 2}}}, [](C c) { return bmm(c[0], c[1]); });
+  add("mv", {{{3, 4}}, {{4}}}, [](C c) { return mv(c[0], c[1]); });
+  add("dot", {{{4}}, {{4}}}, [](C c) { return dot(c[0], c[1]); });
+  add("addmm", {{{2}}, {{3, 4}}, {{4, 2}}}, [](C c) { return addmm(c[0], c[1], c[2], 2, 3); });
+  add("linear", {{{3, 4}}, {{2, 4}}, optional({2})}, [](C c) { return linear(c[0], c[1], c[2]); });
+  Adder{table, Takes::any}("outer", {{{4}}, {{3}}}, [](C c) { return outer(c[0], c[1]); });
+}
+
+void add_convolutions(std::vector<Op>& table) {
+  const Adder add{table, Takes::floating};
+  const Arg image{{2, 4, 5, 6}};
+  add("conv2d", {image, {{3, 4, 3, 3}}, optional({3})},
+      [](C c) { return conv2d(c[0], c[1], c[2], {.stride = 2, .padding = 1}); });
+  add("conv2d", {image, {{4, 1, 3, 3}}, optional({4})},
+      [](C c) { return conv2d(c[0], c[1], c[2], {.padding = Padding::same, .groups = 4}); });
+  add("conv1d", {{{2, 4, 6}}, {{3, 4, 3}}, optional({3})},
+      [](C c) { return conv1d(c[0], c[1], c[2]); });
+  add("conv_transpose2d", {image, {{4, 3, 2, 2}}, optional({3})},
+      [](C c) { return conv_transpose2d(c[0], c[1], c[2], {.stride = 2}); });
+  add("max_pool2d", {image}, [](C c) { return max_pool2d(c[0], 2); });
+  add("avg_pool2d", {image}, [](C c) { return avg_pool2d(c[0], 3, 2, 1); });
+  add("adaptive_avg_pool2d", {image}, [](C c) { return adaptive_avg_pool2d(c[0], 3); });
+  add("adaptive_max_pool2d", {image}, [](C c) { return adaptive_max_pool2d(c[0], {2, 3}); });
+  table.push_back({"max_pool2d", Takes::floating, {image}, [](C c) {
+                     const auto [values, indices] =
+                         max_pool2d_with_indices(c[0], {.kernel_size = 3, .stride = 2});
+                     return Out{values, indices};
+                   }});
+  table.push_back({"adaptive_max_pool2d", Takes::floating, {image}, [](C c) {
+                     const auto [values, indices] = adaptive_max_pool2d_with_indices(c[0], 2);
+                     return Out{values, indices};
+                   }});
+}
+
+void add_norms(std::vector<Op>& table) {
+  const Adder add{table, Takes::floating};
+  const Arg image{{3, 4, 2, 2}};
+  const Arg statistic{.shape = {4}, .fill = Fill::constant};
+  add("batch_norm", {image, statistic, statistic, optional({4}), optional({4})},
+      [](C c) { return batch_norm(c[0], c[1], c[2], c[3], c[4], true); });
+  add("batch_norm", {image, statistic, statistic, optional({4}), optional({4})},
+      [](C c) { return batch_norm(c[0], c[1], c[2], c[3], c[4]); });
+  add("layer_norm", {{{3, 4}}, optional({4}), optional({4})},
+      [](C c) { return layer_norm(c[0], {4}, c[1], c[2]); });
+  add("group_norm", {image, optional({4}), optional({4})},
+      [](C c) { return group_norm(c[0], 2, c[1], c[2]); });
+  add("softmax", {{{3, 4}}}, [](C c) { return softmax(c[0], 1); });
+  add("log_softmax", {{{3, 4}}}, [](C c) { return log_softmax(c[0], 0); });
+}
+
+void add_losses(std::vector<Op>& table) {
+  const Adder add{table, Takes::floating};
+  const Arg x{{3, 4}}, y{{3, 4}}, p{{3, 4}, Fill::positive};
+  const Arg labels{{3}, Fill::index, 4};
+  const Arg classes = optional({4}, Fill::constant);
+  add("cross_entropy", {x, labels, classes},
+      [](C c) { return cross_entropy(c[0], c[1], {.weight = c[2], .label_smoothing = 0.1}); });
+  add("cross_entropy", {x, p, classes}, [](C c) {
+    return cross_entropy(c[0], c[1], {.weight = c[2], .reduction = Reduction::none});
+  });
+  add("nll_loss", {x, labels, classes}, [](C c) { return nll_loss(c[0], c[1], {.weight = c[2]}); });
+  add("mse_loss", {x, y}, [](C c) { return mse_loss(c[0], c[1]); });
+  add("l1_loss", {x, y}, [](C c) { return l1_loss(c[0], c[1], Reduction::sum); });
+  add("smooth_l1_loss", {x, y}, [](C c) { return smooth_l1_loss(c[0], c[1]); });
+  add("huber_loss", {x, y}, [](C c) { return huber_loss(c[0], c[1], {.delta = 0.5}); });
+  add("binary_cross_entropy_with_logits", {x, p, optional({4}), optional({4})}, [](C c) {
+    return binary_cross_entropy_with_logits(c[0], c[1], {.weight = c[2], .pos_weight = c[3]});
+  });
+  add("binary_cross_entropy", {p, p, optional({4})},
+      [](C c) { return binary_cross_entropy(c[0], c[1], {.weight = c[2]}); });
+  add("kl_div", {x, p}, [](C c) { return kl_div(c[0], c[1]); });
+}
+
+}  // namespace
+
+void add_nn_ops(std::vector<Op>& table) {
+  add_products(table);
+  add_convolutions(table);
+  add_norms(table);
+  add_losses(table);
+}
+
+}  // namespace ferrite::test
