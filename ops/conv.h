@@ -35,6 +35,12 @@ struct Conv2dOptions {
 /// The result is [N, O, (H + 2 padding - dilation (KH - 1) - 1) / stride + 1, ...].
 Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
               const Conv2dOptions& options = {});
+/// In PyTorch's order.
+inline Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias, Pair stride,
+                     Padding padding = 0, Pair dilation = 1, std::int64_t groups = 1) {
+  return conv2d(input, weight, bias,
+                {.stride = stride, .padding = padding, .dilation = dilation, .groups = groups});
+}
 
 struct Conv1dOptions {
   std::int64_t stride = 1;
@@ -60,5 +66,16 @@ struct ConvTranspose2dOptions {
 /// [N, O, (H - 1) stride - 2 padding + dilation (KH - 1) + output_padding + 1, ...].
 Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
                         const ConvTranspose2dOptions& options = {});
+/// In PyTorch's order.
+inline Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                               Pair stride, Pair padding = 0, Pair output_padding = 0,
+                               std::int64_t groups = 1, Pair dilation = 1) {
+  return conv_transpose2d(input, weight, bias,
+                          {.stride = stride,
+                           .padding = padding,
+                           .output_padding = output_padding,
+                           .groups = groups,
+                           .dilation = dilation});
+}
 
 }  // namespace ferrite

@@ -242,6 +242,17 @@ TEST_CASE("conv2d: without a bias, without a batch, one operand of another layou
   CHECK(weight.grad().suggest_memory_format() == kContiguous);
 }
 
+TEST_CASE("conv2d and conv_transpose2d: arguments in PyTorch's order") {
+  const Tensor x = values({2, 4, 9, 9}), w = values({6, 2, 3, 3}, kFloat32, 2), b = values({6});
+  check_equal(conv2d(x, w, b, 2, {1, 2}, {2, 1}, 2),
+              conv2d(x, w, b, {.stride = 2, .padding = {1, 2}, .dilation = {2, 1}, .groups = 2}));
+  check_equal(conv2d(x, values({6, 4, 3, 3}), {}, 1, Padding::same),
+              conv2d(x, values({6, 4, 3, 3}), {}, {.padding = Padding::same}));
+  check_equal(conv_transpose2d(x, values({4, 3, 3, 3}), b, 2, 1, 1, 2),
+              conv_transpose2d(x, values({4, 3, 3, 3}), b,
+                               {.stride = 2, .padding = 1, .output_padding = 1, .groups = 2}));
+}
+
 TEST_CASE("conv2d: Padding::same keeps the size") {
   const Tensor x = values({1, 2, 9, 8}, kFloat64), w = values({3, 2, 4, 3}, kFloat64, 2);
   const Tensor out = conv2d(x, w, {}, {.padding = Padding::same, .dilation = {1, 2}});
