@@ -31,7 +31,10 @@ void arange(const View& out, Scalar start, Scalar step) {
       });
     else
       generate<T>(out, [a = start.to<std::int64_t>(), s = step.to<std::int64_t>()](std::int64_t i) {
-        return a + s * i;
+        // Unsigned, as only the sum is sure to fit.
+        return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) +
+                                         static_cast<std::uint64_t>(s) *
+                                             static_cast<std::uint64_t>(i));
       });
   });
 }
