@@ -46,7 +46,9 @@ void add_unary(std::vector<Op>& table) {
   add_("rsqrt_", floating, rsqrt_), add_("reciprocal_", floating, reciprocal_);
   add_("sin_", floating, sin_), add_("cos_", floating, cos_), add_("relu_", numeric, relu_);
   add_("silu_", floating, silu_), add_("sigmoid_", floating, sigmoid_);
-  add_("tanh_", floating, tanh_);
+  add_("tanh_", floating, tanh_), add_("sign_", numeric, sign_), add_("exp2_", floating, exp2_);
+  add_("expm1_", floating, expm1_), add_("log1p_", floating, log1p_);
+  add_("log2_", floating, log2_), add_("tan_", floating, tan_), add_("erf_", floating, erf_);
 }
 
 void add_activations(std::vector<Op>& table) {
