@@ -1,0 +1,45 @@
+// The CUDA runtime as Ferrite's own sources use it: checked calls, the current device, a stream's
+// native handle. For kernels and for programs that launch kernels of their own.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "core/stream.h"
+
+namespace ferrite::cuda {
+
+/// Throws CudaError: the call, the error's name and text, the device, and what to do about it.
+/// Clears the runtime's error state, so that the next call is not blamed for this one. After an
+/// error that the context does not survive, the message says so.
+[[noreturn, gnu::cold]] void fail_call(cudaError_t status, const char* call);
+
+/// Makes `device` the calling thread's current CUDA device until the guard goes. Other devices
+/// than cuda:i are let be.
+class DeviceGuard {
+ public:
+  explicit DeviceGuard(const Device& device);
+  explicit DeviceGuard(int index) { enter(index); }
+  ~DeviceGuard();
+  DeviceGuard(const DeviceGuard&) = delete;
+  DeviceGuard& operator=(const DeviceGuard&) = delete;
+
+ private:
+  void enter(int index);
+  int previous_ = -1;  // -1: nothing to restore
+};
+
+/// The handle of a stream of a CUDA device; DeviceError for other streams.
+cudaStream_t native_stream(const Stream& stream);
+
+/// Whether FERRITE_LAUNCH_BLOCKING=1 asks for a synchronisation after each kernel, so that an error
+/// is thrown by the launch that caused it.
+bool launch_blocking();
+
+}  // namespace ferrite::cuda
+
+/// Runs a CUDA runtime call and throws CudaError, naming it, unless it succeeds.
+#define FERRITE_CUDA_CHECK(call)                                                               \
+  do {                                                                                         \
+    if (const cudaError_t ferrite_status = (call); ferrite_status != cudaSuccess) [[unlikely]] \
+      ::ferrite::cuda::fail_call(ferrite_status, #call);                                       \
+  } while (false)
