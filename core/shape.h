@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
@@ -69,6 +70,15 @@ class Shape {
 
 using Strides = Shape;  ///< in elements, one a dimension
 
+/// A list of dimensions as an argument: {0, 2}, or a plain 1 for {1}.
+class Dims : public Shape {
+ public:
+  using Shape::Shape;
+  Dims(const Shape& dims) : Shape(dims) {}
+  template <std::integral T>
+  requires(!std::same_as<T, bool>) Dims(T dim) : Shape{static_cast<std::int64_t>(dim)} {}
+};
+
 /// Row-major strides of `shape`; a size of 0 counts as 1. Throws ShapeError where they overflow.
 Strides contiguous_strides(const Shape& shape);
 
@@ -87,3 +97,5 @@ struct fmt::formatter<ferrite::Shape> {
   fmt::format_context::iterator format(const ferrite::Shape& value,
                                        fmt::format_context& context) const;
 };
+template <>
+struct fmt::formatter<ferrite::Dims> : fmt::formatter<ferrite::Shape> {};

@@ -176,7 +176,7 @@ class Tensor {
   Tensor flatten(int start_dim = 0, int end_dim = -1) const;
   Tensor transpose(int dim0, int dim1) const;
   Tensor t() const;
-  Tensor permute(const Shape& dims) const;
+  Tensor permute(const Dims& dims) const;
   Tensor select(int dim, std::int64_t index) const;
   Tensor operator[](std::int64_t index) const { return select(0, index); }
   Tensor slice(int dim, std::int64_t start, std::int64_t end = INT64_MAX,
@@ -206,9 +206,9 @@ class Tensor {
   Tensor relu() const;
   Tensor clamp(std::optional<Scalar> min, std::optional<Scalar> max = {}) const;
   Tensor sum() const;
-  Tensor sum(const Shape& dims, bool keepdim = false) const;
+  Tensor sum(const Dims& dims, bool keepdim = false) const;
   Tensor mean() const;
-  Tensor mean(const Shape& dims, bool keepdim = false) const;
+  Tensor mean(const Dims& dims, bool keepdim = false) const;
   Tensor max() const;
   Tensor min() const;
   Tensor argmax(std::optional<int> dim = {}, bool keepdim = false) const;

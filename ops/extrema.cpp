@@ -23,7 +23,7 @@ using ops::ReducedDims;
 namespace {
 
 /// Over several dimensions, the gradient shared evenly among the elements that are `out`.
-Tensor extremum(ReduceOp op, const char* name, const Tensor& t, const Shape& dims, bool keepdim) {
+Tensor extremum(ReduceOp op, const char* name, const Tensor& t, const Dims& dims, bool keepdim) {
   const ReducedDims reduced(t, dims, keepdim, name);
   FERRITE_CHECK(reduced.count > 0, ValueError, name, "{} has no elements to choose from",
                 t.describe());
@@ -91,10 +91,10 @@ Tensor arg(Extremum kind, const char* name, const Tensor& t, std::optional<int> 
 
 Tensor max(const Tensor& t) { return extremum(ReduceOp::max, "max", t, {}, false); }
 Tensor min(const Tensor& t) { return extremum(ReduceOp::min, "min", t, {}, false); }
-Tensor amax(const Tensor& t, const Shape& dims, bool keepdim) {
+Tensor amax(const Tensor& t, const Dims& dims, bool keepdim) {
   return extremum(ReduceOp::max, "amax", t, dims, keepdim);
 }
-Tensor amin(const Tensor& t, const Shape& dims, bool keepdim) {
+Tensor amin(const Tensor& t, const Dims& dims, bool keepdim) {
   return extremum(ReduceOp::min, "amin", t, dims, keepdim);
 }
 ValuesIndices max(const Tensor& t, int dim, bool keepdim) {

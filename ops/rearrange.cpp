@@ -127,7 +127,7 @@ Tensor pad(const Tensor& x, const std::vector<std::int64_t>& amounts, PadMode mo
 
 // ---- flip, roll
 
-Tensor flip(const Tensor& x, const Shape& dims) {
+Tensor flip(const Tensor& x, const Dims& dims) {
   FERRITE_CHECK(x.defined(), ValueError, "flip", "the tensor is undefined");
   // Kernels may be given negative strides, which tensors do not have.
   kernels::View backwards = x;
@@ -168,7 +168,7 @@ Tensor roll_one(const Tensor& x, std::int64_t shift, int dim) {
 
 }  // namespace
 
-Tensor roll(const Tensor& x, const Shape& shifts, const Shape& dims) {
+Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims) {
   FERRITE_CHECK(x.defined(), ValueError, "roll", "the tensor is undefined");
   if (dims.empty()) {
     FERRITE_CHECK(shifts.size() == 1, ValueError, "roll",

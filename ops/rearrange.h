@@ -15,10 +15,10 @@ Tensor pad(const Tensor& x, const std::vector<std::int64_t>& amounts,
            PadMode mode = PadMode::constant, Scalar value = 0);
 
 /// Reverses the order along the dimensions.
-Tensor flip(const Tensor& x, const Shape& dims);
+Tensor flip(const Tensor& x, const Dims& dims);
 /// Shifts along the dimensions, what leaves at the end coming back at the start. Without
 /// dimensions: of the flattened tensor.
-Tensor roll(const Tensor& x, const Shape& shifts, const Shape& dims = {});
+Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims = {});
 
 /// The lower (upper) triangle of the last two dimensions: zero where column > row + diagonal
 /// (column < row + diagonal).

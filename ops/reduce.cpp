@@ -37,7 +37,7 @@ Tensor spread(const Tensor& grad, const Shape& kept, const Shape& shape, DType d
 
 }  // namespace
 
-Tensor sum(const Tensor& t, const Shape& dims, bool keepdim, std::optional<DType> dtype) {
+Tensor sum(const Tensor& t, const Dims& dims, bool keepdim, std::optional<DType> dtype) {
   const ReducedDims reduced(t, dims, keepdim, "sum");
   const DType to = dtype.value_or(is_floating(t.dtype()) ? t.dtype() : kInt64);
   Tensor out = add_up(ReduceOp::sum, t, reduced, to);
@@ -49,7 +49,7 @@ Tensor sum(const Tensor& t, const Shape& dims, bool keepdim, std::optional<DType
   return out;
 }
 
-Tensor mean(const Tensor& t, const Shape& dims, bool keepdim, std::optional<DType> dtype) {
+Tensor mean(const Tensor& t, const Dims& dims, bool keepdim, std::optional<DType> dtype) {
   const ReducedDims reduced(t, dims, keepdim, "mean");
   const DType to = dtype.value_or(t.dtype());
   FERRITE_CHECK(is_floating(to), DTypeError, "mean",
@@ -87,11 +87,11 @@ Tensor sum_to(const Tensor& t, const Shape& shape) {
 }
 
 Tensor Tensor::sum() const { return ::ferrite::sum(*this); }
-Tensor Tensor::sum(const Shape& dims, bool keepdim) const {
+Tensor Tensor::sum(const Dims& dims, bool keepdim) const {
   return ::ferrite::sum(*this, dims, keepdim);
 }
 Tensor Tensor::mean() const { return ::ferrite::mean(*this); }
-Tensor Tensor::mean(const Shape& dims, bool keepdim) const {
+Tensor Tensor::mean(const Dims& dims, bool keepdim) const {
   return ::ferrite::mean(*this, dims, keepdim);
 }
 

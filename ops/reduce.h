@@ -20,10 +20,10 @@ Tensor sum_to(const Tensor& t, const Shape& shape);
 
 /// The result has `dtype`, by default that of `t`, int64 for integers and bool; values are
 /// converted before they are added up. Differentiable, to any order.
-Tensor sum(const Tensor& t, const Shape& dims = {}, bool keepdim = false,
+Tensor sum(const Tensor& t, const Dims& dims = {}, bool keepdim = false,
            std::optional<DType> dtype = {});
 /// DTypeError for integers and bool without a floating `dtype`. The mean of nothing is NaN.
-Tensor mean(const Tensor& t, const Shape& dims = {}, bool keepdim = false,
+Tensor mean(const Tensor& t, const Dims& dims = {}, bool keepdim = false,
             std::optional<DType> dtype = {});
 // A template, so that sum(t, {}) stays a list of dimensions.
 template <std::same_as<DType> D>
@@ -38,9 +38,9 @@ Tensor mean(const Tensor& t, D dtype) {
 /// Variance with divisor n - `correction`: 1 is the unbiased one, 0 the plain one (`true` and
 /// `false` read as PyTorch's `unbiased`). NaN or infinity where the divisor is not above 0.
 /// Floating types only.
-Tensor var(const Tensor& t, const Shape& dims = {}, int correction = 1, bool keepdim = false);
+Tensor var(const Tensor& t, const Dims& dims = {}, int correction = 1, bool keepdim = false);
 /// Its square root.
-Tensor std(const Tensor& t, const Shape& dims = {}, int correction = 1, bool keepdim = false);
+Tensor std(const Tensor& t, const Dims& dims = {}, int correction = 1, bool keepdim = false);
 
 struct ValuesIndices {
   Tensor values, indices;  ///< indices are int64
@@ -55,8 +55,8 @@ Tensor min(const Tensor& t);
 ValuesIndices max(const Tensor& t, int dim, bool keepdim = false);
 ValuesIndices min(const Tensor& t, int dim, bool keepdim = false);
 /// Along several dimensions; the gradient is shared evenly among equal ones.
-Tensor amax(const Tensor& t, const Shape& dims = {}, bool keepdim = false);
-Tensor amin(const Tensor& t, const Shape& dims = {}, bool keepdim = false);
+Tensor amax(const Tensor& t, const Dims& dims = {}, bool keepdim = false);
+Tensor amin(const Tensor& t, const Dims& dims = {}, bool keepdim = false);
 /// int64 indices along `dim`, or into the flattened (row-major) tensor: the first of equal ones,
 /// the first NaN.
 Tensor argmax(const Tensor& t, std::optional<int> dim = {}, bool keepdim = false);
@@ -64,7 +64,7 @@ Tensor argmin(const Tensor& t, std::optional<int> dim = {}, bool keepdim = false
 
 /// (sum |x|^p)^(1/p); p = infinity is the largest |x|, -infinity the smallest, 0 the number of
 /// nonzeros. The gradient where the norm is 0 is 0. Floating types only.
-Tensor norm(const Tensor& t, double p = 2, const Shape& dims = {}, bool keepdim = false);
+Tensor norm(const Tensor& t, double p = 2, const Dims& dims = {}, bool keepdim = false);
 
 /// The result's dtype as sum()'s.
 Tensor prod(const Tensor& t);
@@ -76,7 +76,7 @@ Tensor any(const Tensor& t, int dim, bool keepdim = false);
 Tensor all(const Tensor& t);
 Tensor all(const Tensor& t, int dim, bool keepdim = false);
 /// int64.
-Tensor count_nonzero(const Tensor& t, const Shape& dims = {});
+Tensor count_nonzero(const Tensor& t, const Dims& dims = {});
 
 /// Running sums along `dim`; the result's dtype as sum()'s.
 Tensor cumsum(const Tensor& t, int dim, std::optional<DType> dtype = {});

@@ -8,7 +8,7 @@ namespace ferrite::ops {
 
 struct ReducedDims {
   /// `dims` as users give it: negative ones allowed, none means all. IndexError, ValueError.
-  ReducedDims(const Tensor& t, const Shape& dims, bool keepdim, const char* op) {
+  ReducedDims(const Tensor& t, const Dims& dims, bool keepdim, const char* op) {
     FERRITE_CHECK(t.defined(), ValueError, op, "the input is undefined");
     const int ndim = t.dim();
     bool gone[kMaxDims] = {};

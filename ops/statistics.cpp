@@ -52,7 +52,7 @@ Tensor variance_gradient(const Tensor& scale, const Tensor& x, const ReducedDims
 
 }  // namespace
 
-Tensor var(const Tensor& t, const Shape& dims, int correction, bool keepdim) {
+Tensor var(const Tensor& t, const Dims& dims, int correction, bool keepdim) {
   check_floating(t, "var");
   const ReducedDims reduced(t, dims, keepdim, "var");
   Tensor out = ops::converted(variance(t, reduced, correction), t.dtype());
@@ -63,7 +63,7 @@ Tensor var(const Tensor& t, const Shape& dims, int correction, bool keepdim) {
   return out;
 }
 
-Tensor std(const Tensor& t, const Shape& dims, int correction, bool keepdim) {
+Tensor std(const Tensor& t, const Dims& dims, int correction, bool keepdim) {
   check_floating(t, "std");
   const ReducedDims reduced(t, dims, keepdim, "std");
   Tensor out = no_grad([&] { return sqrt(variance(t, reduced, correction)).to(t.dtype()); });
@@ -107,7 +107,7 @@ Tensor norm_gradient(const Tensor& grad, const Tensor& x, const Tensor& n, const
 
 }  // namespace
 
-Tensor norm(const Tensor& t, double p, const Shape& dims, bool keepdim) {
+Tensor norm(const Tensor& t, double p, const Dims& dims, bool keepdim) {
   check_floating(t, "norm");
   FERRITE_CHECK(!std::isnan(p), ValueError, "norm", "p must be a number, got {}", p);
   const ReducedDims reduced(t, dims, keepdim, "norm");
@@ -138,7 +138,7 @@ Tensor product_of_others(const Tensor& x, const Shape& kept) {
   return where(zero, where(eq(zeros, 1), product, 0), where(eq(zeros, 0), product / filled, 0));
 }
 
-Tensor product(const Tensor& t, const Shape& dims, bool keepdim) {
+Tensor product(const Tensor& t, const Dims& dims, bool keepdim) {
   const ReducedDims reduced(t, dims, keepdim, "prod");
   const DType dtype = is_floating(t.dtype()) ? t.dtype() : kInt64;
   Tensor out = empty(reduced.result, {.dtype = dtype, .device = t.device()});
@@ -152,7 +152,7 @@ Tensor product(const Tensor& t, const Shape& dims, bool keepdim) {
 }
 
 /// A count, or a question answered by one.
-Tensor counted(ReduceOp op, const char* name, const Tensor& t, const Shape& dims, bool keepdim) {
+Tensor counted(ReduceOp op, const char* name, const Tensor& t, const Dims& dims, bool keepdim) {
   const ReducedDims reduced(t, dims, keepdim, name);
   Tensor out = empty(reduced.result, {.dtype = op == ReduceOp::count_nonzero ? kInt64 : kBool,
                                       .device = t.device()});
@@ -173,7 +173,7 @@ Tensor all(const Tensor& t) { return counted(ReduceOp::all, "all", t, {}, false)
 Tensor all(const Tensor& t, int dim, bool keepdim) {
   return counted(ReduceOp::all, "all", t, {dim}, keepdim);
 }
-Tensor count_nonzero(const Tensor& t, const Shape& dims) {
+Tensor count_nonzero(const Tensor& t, const Dims& dims) {
   return counted(ReduceOp::count_nonzero, "count_nonzero", t, dims, false);
 }
 

@@ -170,7 +170,7 @@ Tensor Tensor::t() const {
   return make_view(*this, geometry::of(*this), "t", [](const Tensor& grad, Needs) { return grad; });
 }
 
-Tensor Tensor::permute(const Shape& dims) const {
+Tensor Tensor::permute(const Dims& dims) const {
   check_defined(*this, "permute");
   const geometry::View v = geometry::permute(*this, dims);
   Shape inverse = dims;

@@ -16,7 +16,7 @@ inline Tensor flatten(const Tensor& x, int start_dim = 0, int end_dim = -1) {
   return x.flatten(start_dim, end_dim);
 }
 inline Tensor transpose(const Tensor& x, int dim0, int dim1) { return x.transpose(dim0, dim1); }
-inline Tensor permute(const Tensor& x, const Shape& dims) { return x.permute(dims); }
+inline Tensor permute(const Tensor& x, const Dims& dims) { return x.permute(dims); }
 inline Tensor select(const Tensor& x, int dim, std::int64_t index) { return x.select(dim, index); }
 inline Tensor narrow(const Tensor& x, int dim, std::int64_t start, std::int64_t length) {
   return x.narrow(dim, start, length);

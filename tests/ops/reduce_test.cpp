@@ -154,6 +154,13 @@ TEST_CASE("the method forms") {
   check_close(t.mean({0}), mean(t, {0}));
 }
 
+TEST_CASE("one dimension as a plain number") {
+  const Tensor x = numbers({3, 4, 5}, kFloat32);
+  check_equal(x.sum(1), x.sum({1}));
+  check_equal(sum(x, -1, true), sum(x, {-1}, true));
+  check_equal(mean(x, 0), mean(x, {0}));
+}
+
 TEST_CASE("bad arguments to sum and mean") {
   const Tensor t = numbers({3, 4}, kFloat32);
   CHECK_THROWS_AS(sum(t, {2}), IndexError);
