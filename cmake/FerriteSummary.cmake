@@ -9,7 +9,7 @@ macro(ferrite_on_off variable reason)
 endmacro()
 ferrite_on_off(FERRITE_HAVE_CUDA "${ferrite_cuda_reason}")
 ferrite_on_off(FERRITE_HAVE_ONEDNN "${ferrite_onednn_reason}")
-if(FERRITE_HAVE_CUDA)
+if(FERRITE_HAVE_CUDA AND NOT FERRITE_CUDA_EMULATOR)
   string(APPEND FERRITE_HAVE_CUDA_text ", architectures ${CMAKE_CUDA_ARCHITECTURES}")
 endif()
 

@@ -11,12 +11,7 @@
 #include <vector>
 
 #include "core/device.h"
-
-#if defined(__CUDACC__)
-#define FERRITE_HOST_DEVICE __host__ __device__
-#else
-#define FERRITE_HOST_DEVICE
-#endif
+#include "core/host_device.h"
 
 namespace ferrite {
 

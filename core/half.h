@@ -4,9 +4,11 @@
 
 #include <bit>
 #include <cstdint>
-#if defined(__F16C__)
+#if defined(__F16C__) && !defined(__CUDACC__)
 #include <immintrin.h>
 #endif
+
+#include "core/host_device.h"
 
 namespace ferrite {
 
@@ -44,26 +46,48 @@ inline float half_bits_to_float_portable(std::uint16_t bits) {
   return std::bit_cast<float>(sign | ((magnitude << 13) + 0x38000000u));
 }
 
-inline std::uint16_t float_to_half_bits(float value) {
-#if defined(__F16C__)
+FERRITE_HOST_DEVICE inline std::uint16_t float_to_half_bits(float value) {
+#if defined(__CUDA_ARCH__)
+  std::uint16_t bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+#elif defined(__F16C__) && !defined(__CUDACC__)
   return static_cast<std::uint16_t>(_cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT));
 #else
   return float_to_half_bits_portable(value);
 #endif
 }
 
-inline float half_bits_to_float(std::uint16_t bits) {
-#if defined(__F16C__)
+FERRITE_HOST_DEVICE inline float half_bits_to_float(std::uint16_t bits) {
+#if defined(__CUDA_ARCH__)
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+  return value;
+#elif defined(__F16C__) && !defined(__CUDACC__)
   return _cvtsh_ss(bits);
 #else
   return half_bits_to_float_portable(bits);
 #endif
 }
 
-inline std::uint16_t float_to_bfloat16_bits(float value) {
+FERRITE_HOST_DEVICE inline std::uint16_t float_to_bfloat16_bits(float value) {
+#if defined(__CUDA_ARCH__)
+  std::uint16_t bits;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+#else
   const std::uint32_t x = std::bit_cast<std::uint32_t>(value);
   if ((x & 0x7fffffffu) > 0x7f800000u) return static_cast<std::uint16_t>((x >> 16) | 0x40u);
   return static_cast<std::uint16_t>((x + 0x7fffu + ((x >> 16) & 1u)) >> 16);
+#endif
+}
+
+FERRITE_HOST_DEVICE inline float bfloat16_bits_to_float(std::uint16_t bits) {
+#if defined(__CUDA_ARCH__)
+  return __uint_as_float(static_cast<std::uint32_t>(bits) << 16);
+#else
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+#endif
 }
 
 }  // namespace detail
@@ -73,8 +97,8 @@ struct Half {
   std::uint16_t bits;
 
   Half() = default;
-  Half(float value) : bits(detail::float_to_half_bits(value)) {}
-  operator float() const { return detail::half_bits_to_float(bits); }
+  FERRITE_HOST_DEVICE Half(float value) : bits(detail::float_to_half_bits(value)) {}
+  FERRITE_HOST_DEVICE operator float() const { return detail::half_bits_to_float(bits); }
 };
 
 /// The upper 16 bits of a binary32.
@@ -82,8 +106,8 @@ struct BFloat16 {
   std::uint16_t bits;
 
   BFloat16() = default;
-  BFloat16(float value) : bits(detail::float_to_bfloat16_bits(value)) {}
-  operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+  FERRITE_HOST_DEVICE BFloat16(float value) : bits(detail::float_to_bfloat16_bits(value)) {}
+  FERRITE_HOST_DEVICE operator float() const { return detail::bfloat16_bits_to_float(bits); }
 };
 
 }  // namespace ferrite

@@ -1,12 +1,16 @@
 #include "kernels/where.h"
 
 #include "kernels/cpu/where.h"
+#include "kernels/cuda/where.h"
+#include "kernels/launch.h"
 
 namespace ferrite::kernels {
 
 void where(const Stream& stream, const View& out, const View& condition, const View& a,
            const View& b) {
-  launch(stream, "where", [=] { cpu::where(out, condition, a, b); });
+  launch(
+      stream, "where", [=] { cpu::where(out, condition, a, b); },
+      [&] { cuda::where(stream, out, condition, a, b); });
 }
 
 }  // namespace ferrite::kernels

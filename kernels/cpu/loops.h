@@ -1,5 +1,5 @@
-// Elementwise loops over strided views on the CPU: dimensions are ordered as the first view lies in
-// memory and merged where all views allow it, then cut into chunks for the thread pool.
+// Elementwise loops over strided views on the CPU: a loop nest (kernels/loop_nest.h) cut into
+// chunks for the thread pool.
 #pragma once
 
 #include <algorithm>
@@ -7,76 +7,12 @@
 #include <cstdint>
 
 #include "core/parallel_for.h"
-#include "kernels/view.h"
+#include "kernels/loop_nest.h"
 
 namespace ferrite::kernels::cpu {
 
 /// Elements a chunk: enough to outweigh handing it to a thread.
 inline constexpr std::int64_t kElementGrain = 16384;
-
-/// N views of one shape as the fewest dimensions, innermost last.
-template <std::size_t N>
-struct LoopNest {
-  int ndim = 1;
-  std::int64_t numel = 0;
-  std::array<std::int64_t, kMaxDims> sizes{};
-  std::array<std::array<std::int64_t, N>, kMaxDims> strides{};  // in elements
-
-  explicit LoopNest(const std::array<const View*, N>& views) : numel(views[0]->numel) {
-    bool flat = true;
-    for (const View* v : views) flat = flat && v->is_contiguous();
-    if (flat || numel == 0) {
-      sizes[0] = numel;
-      strides[0].fill(1);
-      return;
-    }
-    ndim = 0;
-    for (int d = 0; d < views[0]->ndim; ++d) {
-      if (views[0]->sizes[d] == 1) continue;
-      // Insertion by falling stride of the first view that tells two dimensions apart.
-      std::array<std::int64_t, N> s;
-      for (std::size_t k = 0; k < N; ++k) s[k] = views[k]->strides[d];
-      int at = ndim++;
-      for (; at > 0 && inner_of(strides[at - 1], s); --at) {
-        sizes[at] = sizes[at - 1];
-        strides[at] = strides[at - 1];
-      }
-      sizes[at] = views[0]->sizes[d];
-      strides[at] = s;
-    }
-    if (ndim == 0) {
-      ndim = 1;
-      sizes[0] = 1;
-      strides[0].fill(1);
-    }
-    merge();
-  }
-
- private:
-  /// Whether a dimension with strides `a` belongs inside one with strides `b`.
-  static bool inner_of(const std::array<std::int64_t, N>& a, const std::array<std::int64_t, N>& b) {
-    for (std::size_t k = 0; k < N; ++k)
-      if (a[k] != b[k]) return a[k] != 0 && b[k] != 0 ? a[k] < b[k] : false;
-    return false;
-  }
-  void merge() {
-    int last = 0;
-    for (int d = 1; d < ndim; ++d) {
-      bool mergeable = true;
-      for (std::size_t k = 0; k < N; ++k)
-        mergeable = mergeable && strides[last][k] == strides[d][k] * sizes[d];
-      if (mergeable) {
-        sizes[last] *= sizes[d];
-        strides[last] = strides[d];
-      } else {
-        ++last;
-        sizes[last] = sizes[d];
-        strides[last] = strides[d];
-      }
-    }
-    ndim = last + 1;
-  }
-};
 
 /// Calls run(offsets, strides, count) for innermost runs: offsets and strides in elements, one a
 /// view. Runs on several threads; every element is visited once.

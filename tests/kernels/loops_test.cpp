@@ -10,8 +10,8 @@
 
 using namespace ferrite;
 using namespace ferrite::test;
+using kernels::LoopNest;
 using kernels::View;
-using kernels::cpu::LoopNest;
 
 namespace {
 

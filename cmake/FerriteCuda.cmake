@@ -1,0 +1,74 @@
+# The CUDA backend: compiled by nvcc where there is a toolkit (no GPU is needed to build), or by the
+# host's compiler against the emulator in tests/emulator, which runs kernels on the CPU.
+#
+# Defines FERRITE_HAVE_CUDA, FERRITE_CUDA_EMULATOR and FERRITE_CUDA_RUNTIME, the target that CUDA
+# sources link.
+
+set(FERRITE_HAVE_CUDA OFF)
+set(FERRITE_CUDA_EMULATOR OFF)
+set(FERRITE_CUDA_RUNTIME "")
+
+if(FERRITE_CUDA STREQUAL "OFF")
+  set(ferrite_cuda_reason "FERRITE_CUDA=OFF")
+else()
+  find_package(CUDAToolkit QUIET)
+  file(GLOB ferrite_cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/core/cuda/*.cpp)
+  if(CUDAToolkit_FOUND AND NOT ferrite_cuda_sources)
+    set(ferrite_cuda_reason "toolkit ${CUDAToolkit_VERSION} found, no CUDA sources in this tree")
+  elseif(CUDAToolkit_FOUND)
+    set(FERRITE_HAVE_CUDA ON)
+    set(ferrite_cuda_reason "toolkit ${CUDAToolkit_VERSION}")
+  else()
+    set(ferrite_cuda_reason "toolkit not found")
+    if(NOT FERRITE_CUDA STREQUAL "AUTO")
+      message(FATAL_ERROR "FERRITE_CUDA=${FERRITE_CUDA} needs the CUDA toolkit (the emulator only its "
+                          "headers), which was not found. Install it, or set CUDAToolkit_ROOT to "
+                          "where it is")
+    endif()
+  endif()
+endif()
+
+if(FERRITE_CUDA STREQUAL "EMULATOR")
+  set(FERRITE_CUDA_EMULATOR ON)
+  set(FERRITE_CUDA_RUNTIME ferrite_emulator)
+  set(ferrite_cuda_reason "emulator, headers of ${CUDAToolkit_VERSION}")
+elseif(FERRITE_HAVE_CUDA)
+  set(FERRITE_CUDA_RUNTIME CUDA::cudart_static)
+  if(NOT DEFINED CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+    set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
+  endif()
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    # One architecture keeps builds short: that of the GPU here, or 90 where there is none.
+    set(architecture 90)
+    execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
+                    OUTPUT_VARIABLE found RESULT_VARIABLE failed ERROR_QUIET)
+    if(failed EQUAL 0 AND found MATCHES "^([0-9]+)\\.([0-9]+)")
+      set(architecture ${CMAKE_MATCH_1}${CMAKE_MATCH_2})
+    endif()
+    set(CMAKE_CUDA_ARCHITECTURES ${architecture} CACHE STRING "GPU architectures to compile for")
+  endif()
+  enable_language(CUDA)
+  # CMake 3.25 does not know that nvcc takes C++20, and refuses; later versions set these.
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+  set(CMAKE_CUDA_STANDARD 20)
+  # fmt 9 makes half of its constexpr functions plain ones under nvcc, and then does not compile.
+  add_compile_options($<$<COMPILE_LANGUAGE:CUDA>:-DFMT_USE_CONSTEXPR=1>)
+  add_compile_options($<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
+  add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Xcompiler -Wall,-Wextra>")
+  # Packages name /usr/include; given to nvcc as -isystem it breaks the standard library's
+  # #include_next, so CMake must know it as the compiler's own and leave it out.
+  list(APPEND CMAKE_CUDA_IMPLICIT_INCLUDE_DIRECTORIES ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES})
+endif()
+
+# Compiles .cu files of the calling folder for the emulator: as C++, with what the options ask for.
+function(ferrite_emulate)
+  set(options -xc++ -Wno-unknown-pragmas)
+  if(FERRITE_EMULATOR_RACE)
+    list(APPEND options -fsanitize=thread)
+  endif()
+  if(FERRITE_COVERAGE)
+    list(APPEND options --coverage)
+  endif()
+  set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "${options}")
+endfunction()

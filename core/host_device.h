@@ -1,0 +1,8 @@
+// Marks functions that kernels call as well as the host.
+#pragma once
+
+#if defined(__CUDACC__)
+#define FERRITE_HOST_DEVICE __host__ __device__
+#else
+#define FERRITE_HOST_DEVICE
+#endif

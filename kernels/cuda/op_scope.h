@@ -1,0 +1,21 @@
+// What surrounds every op on a CUDA device.
+#pragma once
+
+#include "core/stream.h"
+
+namespace ferrite::kernels::cuda {
+
+/// Makes the stream's device current and, where profiling is on, opens an NVTX range named `op`.
+class OpScope {
+ public:
+  OpScope(const Stream& stream, const char* op);
+  ~OpScope();
+  OpScope(const OpScope&) = delete;
+  OpScope& operator=(const OpScope&) = delete;
+
+ private:
+  int previous_device_ = -1;  // -1: it was current already
+  bool range_ = false;
+};
+
+}  // namespace ferrite::kernels::cuda

@@ -1,0 +1,11 @@
+#pragma once
+
+#include "core/stream.h"
+#include "kernels/view.h"
+
+namespace ferrite::kernels::cuda {
+
+void where(const Stream& stream, const View& out, const View& condition, const View& a,
+           const View& b);
+
+}  // namespace ferrite::kernels::cuda
