@@ -30,7 +30,7 @@ endif()
 
 if(FERRITE_CUDA STREQUAL "EMULATOR")
   set(FERRITE_CUDA_EMULATOR ON)
-  set(FERRITE_CUDA_RUNTIME ferrite_emulator)
+  set(FERRITE_CUDA_RUNTIME $<BUILD_INTERFACE:ferrite_emulator>)  # not installed
   set(ferrite_cuda_reason "emulator, headers of ${CUDAToolkit_VERSION}")
 elseif(FERRITE_HAVE_CUDA)
   set(FERRITE_CUDA_RUNTIME CUDA::cudart_static)

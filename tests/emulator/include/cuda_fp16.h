@@ -1,0 +1,7 @@
+// NVIDIA's header, and what it hides from host compilers.
+#pragma once
+#pragma GCC system_header
+
+#include_next <cuda_fp16.h>
+
+#include "emulator/half.h"

@@ -1,0 +1,28 @@
+// Stands before NVIDIA's header of this name on the include path of a host compiler: the same
+// declarations, and the language of device code on top.
+#pragma once
+#pragma GCC system_header  // for #include_next, which pedantic compilers warn of
+
+#ifdef __CUDACC__
+#error "the emulator's cuda_runtime.h is for host compilers: keep it off nvcc's include path"
+#endif
+#define FERRITE_EMULATOR 1
+
+#include_next <cuda_runtime.h>
+
+#undef __shared__
+#undef __launch_bounds__
+#undef __cluster_dims__
+#undef __grid_constant__
+#define __shared__ static
+#define __launch_bounds__(...)
+#define __cluster_dims__(...)
+#define __grid_constant__
+
+#include "emulator/arithmetic.h"
+#include "emulator/atomics.h"
+#include "emulator/block.h"
+#include "emulator/launch.h"
+#include "emulator/mma.h"
+#include "emulator/runtime_templates.h"
+#include "emulator/warp.h"

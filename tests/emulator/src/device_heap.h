@@ -1,0 +1,58 @@
+// Where in a device's address range allocations lie.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "memory.h"
+
+namespace emulator {
+
+class DeviceHeap {
+ public:
+  static constexpr std::size_t kGranule = 512;  // cudaMalloc aligns to 256 at least
+  static constexpr std::size_t kGuard = 64;     // behind each allocation, at least
+
+  void open(std::uintptr_t base, int device);
+
+  Allocation* allocate(std::size_t bytes);
+  Allocation* find(std::uintptr_t address);
+  void release(Allocation& allocation);
+
+  std::size_t live_bytes() const { return live_bytes_; }
+  std::size_t live_count() const { return live_count_; }
+  /// Whatever has been used of the range; nothing beyond it is mapped.
+  std::size_t extent() const { return committed_; }
+  std::uintptr_t base() const { return base_; }
+
+  template <class F>
+  void for_each_live(F f) {
+    for (auto& [address, allocation] : allocations_)
+      if (allocation.live) f(allocation);
+  }
+
+  /// True where the bytes behind the allocation are as they were made.
+  bool guard_is_intact(const Allocation& allocation) const;
+
+ private:
+  std::uintptr_t take(std::size_t footprint);
+  bool commit(std::uintptr_t end);
+  void give_back(std::uintptr_t address, std::size_t footprint);
+  void drain_quarantine(std::size_t bytes_left);
+
+  std::uintptr_t base_ = 0, top_ = 0;
+  int device_ = 0;
+  std::size_t committed_ = 0;
+  std::size_t live_bytes_ = 0, live_count_ = 0;
+  std::map<std::uintptr_t, Allocation> allocations_;  // live and quarantined
+  std::deque<std::uintptr_t> quarantine_;
+  std::size_t quarantine_bytes_ = 0;
+  std::map<std::uintptr_t, std::size_t> free_by_address_;
+  std::set<std::pair<std::size_t, std::uintptr_t>> free_by_size_;
+};
+
+}  // namespace emulator

@@ -1,0 +1,166 @@
+// Allocation of device and host memory.
+#include <cstring>
+
+#include "memory.h"
+#include "runtime.h"
+#include "stream.h"
+
+using namespace emulator;
+
+namespace {
+
+cudaError_t allocate(void** pointer, std::size_t bytes) {
+  if (!pointer) return cudaErrorInvalidValue;
+  *pointer = nullptr;
+  if (bytes == 0) return cudaSuccess;
+  *pointer = allocate_device(current_device(), bytes);
+  return *pointer ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
+cudaError_t release_host(const char* name, void* pointer) {
+  return api(name, [&](HeldLock& lock) {
+    if (!pointer) return cudaSuccess;
+    wait_for_device(current_device(), lock);
+    return free_host(pointer) ? cudaSuccess : cudaErrorInvalidValue;
+  });
+}
+
+int device_of(const void* pointer) {
+  const Allocation* const a = find_live(pointer);
+  return a ? a->device : current_device();
+}
+
+}  // namespace
+
+extern "C" {
+
+cudaError_t cudaMalloc(void** pointer, size_t bytes) {
+  return api("cudaMalloc", [&](HeldLock&) { return allocate(pointer, bytes); });
+}
+
+cudaError_t cudaFree(void* pointer) {
+  return api("cudaFree", [&](HeldLock& lock) {
+    if (!pointer) return cudaSuccess;
+    wait_for_device(device_of(pointer), lock);
+    return free_device(pointer) || free_host(pointer) ? cudaSuccess : cudaErrorInvalidValue;
+  });
+}
+
+cudaError_t cudaMallocAsync(void** pointer, size_t bytes, cudaStream_t stream) {
+  return api("cudaMallocAsync", [&](HeldLock&) {
+    if (!resolve(stream)) return cudaErrorInvalidResourceHandle;
+    return allocate(pointer, bytes);
+  });
+}
+
+cudaError_t cudaFreeAsync(void* pointer, cudaStream_t handle) {
+  return api("cudaFreeAsync", [&](HeldLock&) {
+    const StreamPtr stream = resolve(handle);
+    if (!stream) return cudaErrorInvalidResourceHandle;
+    const Allocation* const a = find_live(pointer);
+    if (!a || a->kind != Allocation::Kind::device) return cudaErrorInvalidValue;
+    auto operation = std::make_shared<Operation>();
+    operation->kind = Operation::Kind::memory;
+    operation->run = [pointer] { free_device(pointer); };
+    enqueue(stream, std::move(operation));
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned flags) {
+  return api("cudaHostAlloc", [&](HeldLock&) {
+    if (!pointer) return cudaErrorInvalidValue;
+    *pointer = nullptr;
+    constexpr unsigned kKnown =
+        cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined;
+    if (flags & ~kKnown) return cudaErrorInvalidValue;
+    if (bytes == 0) return cudaSuccess;
+    *pointer = allocate_host(bytes, current_device(), Allocation::Kind::pinned, flags);
+    return *pointer ? cudaSuccess : cudaErrorMemoryAllocation;
+  });
+}
+
+cudaError_t cudaMallocHost(void** pointer, size_t bytes) {
+  return cudaHostAlloc(pointer, bytes, cudaHostAllocDefault);
+}
+
+cudaError_t cudaFreeHost(void* pointer) { return release_host("cudaFreeHost", pointer); }
+
+cudaError_t cudaMallocManaged(void** pointer, size_t bytes, unsigned flags) {
+  return api("cudaMallocManaged", [&](HeldLock&) {
+    if (!pointer || bytes == 0) return cudaErrorInvalidValue;
+    *pointer = allocate_host(bytes, current_device(), Allocation::Kind::managed, flags);
+    return *pointer ? cudaSuccess : cudaErrorMemoryAllocation;
+  });
+}
+
+cudaError_t cudaHostRegister(void* pointer, size_t bytes, unsigned flags) {
+  return api("cudaHostRegister", [&](HeldLock&) {
+    if (!pointer || bytes == 0 || in_device_range(pointer)) return cudaErrorInvalidValue;
+    return register_host(pointer, bytes, current_device(), flags)
+               ? cudaSuccess
+               : cudaErrorHostMemoryAlreadyRegistered;
+  });
+}
+
+cudaError_t cudaHostUnregister(void* pointer) {
+  return api("cudaHostUnregister", [&](HeldLock& lock) {
+    wait_for_device(current_device(), lock);
+    return unregister_host(pointer) ? cudaSuccess : cudaErrorHostMemoryNotRegistered;
+  });
+}
+
+cudaError_t cudaHostGetDevicePointer(void** device_pointer, void* pointer, unsigned flags) {
+  return api("cudaHostGetDevicePointer", [&](HeldLock&) {
+    if (!device_pointer || flags || !find_host(pointer)) return cudaErrorInvalidValue;
+    *device_pointer = pointer;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaHostGetFlags(unsigned* flags, void* pointer) {
+  return api("cudaHostGetFlags", [&](HeldLock&) {
+    const Allocation* const a = find_host(pointer);
+    if (!flags || !a) return cudaErrorInvalidValue;
+    *flags = a->flags;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  return api("cudaMemGetInfo", [&](HeldLock&) {
+    const int device = current_device();
+    const std::size_t all = memory_total(device), used = live_bytes(device);
+    if (free) *free = used < all ? all - used : 0;
+    if (total) *total = all;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
+  return api("cudaPointerGetAttributes", [&](HeldLock&) {
+    if (!attributes) return cudaErrorInvalidValue;
+    *attributes = {};
+    attributes->device = -2;  // what the driver says of memory that it does not know
+    attributes->type = cudaMemoryTypeUnregistered;
+    attributes->hostPointer = const_cast<void*>(pointer);
+    const Allocation* const a = find_live(pointer);
+    if (!a) return cudaSuccess;
+    attributes->device = a->device;
+    attributes->devicePointer = const_cast<void*>(pointer);
+    switch (a->kind) {
+      case Allocation::Kind::device:
+        attributes->type = cudaMemoryTypeDevice;
+        attributes->hostPointer = nullptr;
+        break;
+      case Allocation::Kind::managed:
+        attributes->type = cudaMemoryTypeManaged;
+        break;
+      default:
+        attributes->type = cudaMemoryTypeHost;
+    }
+    return cudaSuccess;
+  });
+}
+
+}  // extern "C"

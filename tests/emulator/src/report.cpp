@@ -1,0 +1,148 @@
+#include "report.h"
+
+#include <dlfcn.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+#include "emulator.h"
+#include "emulator/block.h"
+#include "memory.h"
+#include "sanitizer.h"
+#include "scheduler.h"
+
+namespace emulator {
+
+namespace {
+
+std::atomic<int> finding_count{0};
+
+void end_with_findings() {
+  check_all_guards();
+  if (finding_count == 0) return;
+  std::fflush(stdout);
+  std::fprintf(stderr, "emulator: %d findings\n", finding_count.load());
+  std::fflush(stderr);
+  std::_Exit(66);
+}
+
+void on_fault(int signal, siginfo_t* info, void*) {
+  static std::atomic_flag again = ATOMIC_FLAG_INIT;
+  if (!again.test_and_set()) {
+    const void* const address = info->si_addr;
+    if (running_here()) {
+      std::fprintf(stderr, "emulator: the kernel touched address %p, where nothing is\n", address);
+      print_kernel_place(stderr);
+    } else if (in_device_range(address)) {
+      std::fprintf(stderr, "emulator: host code touched device memory at %p\n", address);
+    }
+    describe_address(stderr, address);
+    std::fflush(stderr);
+  }
+  struct sigaction plain = {};
+  plain.sa_handler = SIG_DFL;
+  sigaction(signal, &plain, nullptr);
+  raise(signal);
+}
+
+void on_sanitizer_report(const char*) {
+  const void* const address = __asan_get_report_address ? __asan_get_report_address() : nullptr;
+  if (running_here()) print_kernel_place(stderr);
+  describe_address(stderr, address);
+}
+
+}  // namespace
+
+void count_finding() { ++finding_count; }
+int findings() { return finding_count; }
+
+void explain_faults() {
+  std::atexit(end_with_findings);
+  if (__asan_set_error_report_callback) {
+    __asan_set_error_report_callback(on_sanitizer_report);
+    return;  // it has a handler of its own, which calls the above
+  }
+  struct sigaction action = {};
+  action.sa_sigaction = on_fault;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESETHAND;
+  static char stack[64 << 10];
+  stack_t alternate = {};
+  alternate.ss_sp = stack;
+  alternate.ss_size = sizeof stack;
+  sigaltstack(&alternate, nullptr);
+  for (const int signal : {SIGSEGV, SIGBUS}) sigaction(signal, &action, nullptr);
+}
+
+void print_kernel_place(std::FILE* out) {
+  const Launch* const launch = running_launch();
+  if (!launch) return;
+  std::fprintf(out,
+               "emulator: in kernel %s<<<(%u,%u,%u), (%u,%u,%u), %zu>>> launched at %s:%d, block "
+               "(%u,%u,%u), thread (%u,%u,%u)\n",
+               launch->name, launch->grid.x, launch->grid.y, launch->grid.z, launch->block.x,
+               launch->block.y, launch->block.z, launch->shared_bytes, launch->file, launch->line,
+               blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z);
+}
+
+void print_source(std::FILE* out, const void* pc) {
+  Dl_info info;
+  if (!pc || !dladdr(pc, &info) || !info.dli_fname) {
+    std::fprintf(out, "an unknown place\n");
+    return;
+  }
+  // The return address is one instruction past the call.
+  const auto offset = static_cast<std::size_t>(static_cast<const char*>(pc) -
+                                               static_cast<const char*>(info.dli_fbase)) -
+                      1;
+  char command[1024];
+  std::snprintf(command, sizeof command, "addr2line -s -C -f -i -e '%s' %#zx 2>/dev/null",
+                info.dli_fname, offset);
+  std::FILE* const pipe = popen(command, "r");
+  char function[512], place[512];
+  bool found = false;
+  // Innermost first: the first frame outside of the emulator's headers is the kernel's.
+  while (pipe && !found && std::fgets(function, sizeof function, pipe) &&
+         std::fgets(place, sizeof place, pipe)) {
+    function[std::strcspn(function, "\n")] = 0;
+    place[std::strcspn(place, " \n")] = 0;
+    const char* const inner[] = {"atomics.h:",  "warp.h:", "arithmetic.h:", "half.h:",
+                                 "bfloat16.h:", "mma.h:",  "block.h:",      "??:"};
+    found = true;
+    for (const char* name : inner) found = found && std::strncmp(place, name, std::strlen(name));
+  }
+  if (pipe) pclose(pipe);
+  if (found)
+    std::fprintf(out, "%s in %s\n", place, function);
+  else
+    std::fprintf(out, "%s+%#zx\n", info.dli_fname, offset);
+}
+
+namespace {
+[[noreturn]] void fatal_va(const char* file, int line, const char* format, va_list arguments) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "emulator: %s:%d: ", file, line);
+  std::vfprintf(stderr, format, arguments);
+  std::fputc('\n', stderr);
+  if (running_here()) print_kernel_place(stderr);
+  std::fflush(stderr);
+  std::abort();
+}
+}  // namespace
+
+void fatal(const char* file, int line, const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  fatal_va(file, line, format, arguments);
+}
+
+void fail(const char* file, int line, const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  fatal_va(file, line, format, arguments);
+}
+
+}  // namespace emulator

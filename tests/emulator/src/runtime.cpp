@@ -1,0 +1,94 @@
+#include "runtime.h"
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "emulator.h"
+#include "memory.h"
+#include "report.h"
+#include "scheduler.h"
+
+namespace emulator {
+
+std::mutex runtime_mutex;
+std::condition_variable work_done;
+
+namespace {
+
+thread_local int device_now = 0;
+thread_local cudaError_t last_error = cudaSuccess;
+
+cudaError_t sticky[kMaxDevices] = {};
+
+struct Failure {
+  std::string name;
+  cudaError_t error;
+  int skip;
+};
+std::vector<Failure>& failures = *new std::vector<Failure>;
+std::atomic<bool> failures_wanted{false};
+
+cudaError_t wanted_failure(const char* name) {
+  const Lock lock;
+  for (std::size_t i = 0; i < failures.size(); ++i) {
+    if (failures[i].name != name || failures[i].skip-- > 0) continue;
+    const cudaError_t error = failures[i].error;
+    failures.erase(failures.begin() + static_cast<std::ptrdiff_t>(i));
+    failures_wanted = !failures.empty();
+    return error;
+  }
+  return cudaSuccess;
+}
+
+[[maybe_unused]] const bool started = (reseed(), explain_faults(), true);
+
+}  // namespace
+
+int current_device() { return device_now; }
+void set_current_device(int device) { device_now = device; }
+cudaError_t sticky_error(int device) { return sticky[device]; }
+void set_sticky_error(int device, cudaError_t error) { sticky[device] = error; }
+
+cudaError_t remember(cudaError_t error) {
+  if (error != cudaSuccess) last_error = error;
+  return error;
+}
+cudaError_t last_error_of_thread() { return last_error; }
+void clear_error() { last_error = cudaSuccess; }
+
+cudaError_t begin_call(const char* name) {
+  if (running_here()) fatal(name, 0, "a runtime function called from inside a kernel");
+  if (failures_wanted)
+    if (const cudaError_t error = wanted_failure(name); error != cudaSuccess) return error;
+  return sticky[device_now];
+}
+
+Settings settings() {
+  const Lock lock;
+  return current_settings;
+}
+void set_order(Order order, std::uint64_t seed) {
+  const Lock lock;
+  current_settings.order = order;
+  current_settings.seed = seed;
+  reseed();
+}
+void set_devices(int count) {
+  const Lock lock;
+  if (count >= 1 && count <= kMaxDevices) current_settings.devices = count;
+}
+void fail_next(const char* name, cudaError_t error, int skip) {
+  const Lock lock;
+  failures.push_back({name, error, skip});
+  failures_wanted = true;
+}
+void reset() {
+  const Lock lock;
+  for (cudaError_t& error : sticky) error = cudaSuccess;
+  last_error = cudaSuccess;
+  failures.clear();
+  failures_wanted = false;
+}
+
+}  // namespace emulator

@@ -1,0 +1,26 @@
+// Runs the blocks of a kernel, one after another, each thread of a block as a fiber where it must.
+#pragma once
+
+#include "emulator.h"
+#include "emulator/block.h"
+#include "emulator/launch.h"
+
+namespace emulator {
+
+/// Runs all blocks; returns cudaSuccess, or what a thread trapped with.
+cudaError_t run_grid(const Launch& launch, int device, void (*run)(const void*), const void* self);
+
+/// The launch that runs, or null.
+const Launch* running_launch();
+int running_device();
+
+/// Whether the calling operating system thread is inside a kernel.
+bool running_here();
+
+/// Random bits of the order of threads, from the settings' seed.
+std::uint32_t random_bits();
+void reseed();
+
+extern Counters counts;
+
+}  // namespace emulator

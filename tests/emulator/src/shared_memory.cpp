@@ -1,0 +1,92 @@
+#include "shared_memory.h"
+
+#include <cstring>
+
+#include "emulator/block.h"
+#include "report.h"
+#include "sanitizer.h"
+#include "scheduler.h"
+#include "settings.h"
+
+namespace emulator {
+
+namespace {
+
+constexpr std::size_t kRedZone = 32;
+constexpr unsigned char kPoison = 0xff;  // NaN in every floating-point type
+constexpr int kMaxArrays = 256;
+
+struct Array {
+  std::size_t offset, bytes;
+};
+Array arrays[kMaxArrays];
+int array_count = 0;
+std::size_t used = 0;         // of the arena, red zones and all
+std::size_t array_bytes = 0;  // without them
+std::size_t dynamic_size = 0;
+void* dynamic_start = nullptr;
+
+void* take(std::size_t bytes, std::size_t alignment) {
+  std::size_t offset = (used + kRedZone + alignment - 1) / alignment * alignment;
+  // Aligned as asked and no better, so that a wider access than the type allows is misaligned.
+  if (alignment < 128 && offset / alignment % 2 == 0) offset += alignment;
+  const std::size_t end = offset + bytes;
+  if (end + kRedZone > shared_arena_bytes || array_count == kMaxArrays) return nullptr;
+  arrays[array_count++] = {offset, bytes};
+  array_bytes += bytes;
+  permit(shared_arena + used, end + kRedZone - used);
+  std::memset(shared_arena + used, kPoison, end + kRedZone - used);
+  forbid(shared_arena + used, offset - used);
+  forbid(shared_arena + end, kRedZone);
+  used = end;
+  return shared_arena + offset;
+}
+
+}  // namespace
+
+alignas(4096) unsigned char shared_arena[320 << 10];
+const std::size_t shared_arena_bytes = sizeof shared_arena;
+unsigned long long launch_serial = 0;
+
+void begin_shared_launch(std::size_t dynamic_bytes) {
+  ++launch_serial;
+  array_count = 0;
+  used = array_bytes = 0;
+  dynamic_size = dynamic_bytes;
+  dynamic_start = dynamic_bytes ? take(dynamic_bytes, 128) : nullptr;
+}
+
+void begin_shared_block() {
+  if (!current_settings.poison) return;
+  for (int i = 0; i < array_count; ++i)
+    std::memset(shared_arena + arrays[i].offset, kPoison, arrays[i].bytes);
+}
+
+void end_shared_block() {
+  for (int i = 0; i < array_count; ++i) {
+    const std::size_t end = arrays[i].offset + arrays[i].bytes;
+    const unsigned char* const zone = shared_arena + end;
+    for (std::size_t k = 0; k < kRedZone && end + k < used + kRedZone; ++k) {
+      if (i + 1 < array_count && end + k >= arrays[i + 1].offset) break;
+      if (zone[k] != kPoison)
+        fatal(running_launch()->file, running_launch()->line,
+              "the kernel wrote past a shared array of %zu bytes, at byte %zu", arrays[i].bytes,
+              arrays[i].bytes + k);
+    }
+  }
+}
+
+void* dynamic_shared() { return dynamic_start; }
+std::size_t dynamic_shared_bytes() { return dynamic_size; }
+
+void* static_shared(std::size_t bytes, std::size_t alignment) {
+  void* const array = take(bytes, alignment);
+  if (!array || array_bytes - dynamic_size > kStaticSharedLimit || array_bytes > kSharedLimit)
+    fatal(running_launch()->file, running_launch()->line,
+          "the kernel has %zu bytes of static and %zu of dynamic shared memory, more than a block "
+          "can have",
+          array_bytes - dynamic_size, dynamic_size);
+  return array;
+}
+
+}  // namespace emulator

@@ -1,0 +1,224 @@
+#include "stream.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <unordered_map>
+
+#include "host_worker.h"
+#include "report.h"
+
+namespace emulator {
+
+namespace {
+
+struct Streams {
+  std::unordered_map<CUstream_st*, StreamPtr> by_handle;
+  std::vector<StreamPtr> working;  // destroyed, but not done
+  StreamPtr defaults[kMaxDevices];
+  std::unordered_map<CUevent_st*, std::shared_ptr<CUevent_st>> events;
+  unsigned long long next_id = 1;
+};
+/// Never destroyed: statics of others use it later.
+Streams& streams() {
+  static Streams& the = *new Streams;
+  return the;
+}
+
+StreamPtr make_stream(int device, unsigned flags, int priority) {
+  auto stream = std::make_shared<CUstream_st>();
+  stream->device = device;
+  stream->flags = flags;
+  stream->priority = priority;
+  stream->id = streams().next_id++;
+  return stream;
+}
+
+StreamPtr default_stream(int device) {
+  StreamPtr& stream = streams().defaults[device];
+  if (!stream) {
+    stream = make_stream(device, cudaStreamDefault, 0);
+    stream->is_default = true;
+  }
+  return stream;
+}
+
+StreamPtr per_thread_stream(int device) {
+  static thread_local StreamPtr own[kMaxDevices];
+  if (!own[device]) own[device] = create_stream(device, cudaStreamDefault, 0);
+  return own[device];
+}
+
+template <class F>
+void for_each_stream(int device, F f) {
+  Streams& s = streams();
+  for (const auto& [handle, stream] : s.by_handle)
+    if (stream->device == device) f(stream);
+  for (const StreamPtr& stream : s.working)
+    if (stream->device == device) f(stream);
+  if (s.defaults[device]) f(s.defaults[device]);
+}
+
+void finish_task(CUstream_st& stream) {
+  ++stream.done;
+  stream.busy = false;
+  if (stream.idle()) std::erase_if(streams().working, [](const StreamPtr& s) { return s->idle(); });
+  work_done.notify_all();
+}
+
+enum class Patience { wait, leave };
+
+bool run_until(const Ticket& ticket, Patience patience, HeldLock& lock);
+
+/// Runs the stream's next task, or returns false if that would have to wait for a host function
+/// and `patience` is to leave.
+bool run_one(const StreamPtr& stream, Patience patience, HeldLock& lock) {
+  if (stream->busy) {
+    if (stream->runner == std::this_thread::get_id())
+      fatal("cudaLaunchHostFunc", 0, "a host function waits for its own stream");
+    if (patience == Patience::leave) return false;
+    work_done.wait(lock);
+    return true;
+  }
+  stream->busy = true;
+  stream->runner = std::this_thread::get_id();
+  for (const Ticket& ticket : stream->queue.front().after)
+    if (!run_until(ticket, patience, lock)) {
+      stream->busy = false;
+      return false;
+    }
+  const bool host = stream->queue.front().operation->kind == Operation::Kind::host;
+  if (host && patience == Patience::leave) {
+    stream->busy = false;
+    host_worker_take(stream);
+    return false;
+  }
+  const Task task = std::move(stream->queue.front());
+  stream->queue.pop_front();
+  if (host) {
+    lock.unlock();
+    task.operation->run();
+    lock.lock();
+  } else if (task.operation->run) {
+    task.operation->run();
+  }
+  finish_task(*stream);
+  return true;
+}
+
+bool run_until(const Ticket& ticket, Patience patience, HeldLock& lock) {
+  while (ticket.stream->done < ticket.number)
+    if (!run_one(ticket.stream, patience, lock)) return false;
+  return true;
+}
+
+}  // namespace
+
+StreamPtr resolve(cudaStream_t handle) {
+  if (handle == nullptr || handle == cudaStreamLegacy) return default_stream(current_device());
+  if (handle == cudaStreamPerThread) return per_thread_stream(current_device());
+  const auto it = streams().by_handle.find(handle);
+  return it == streams().by_handle.end() ? nullptr : it->second;
+}
+
+StreamPtr create_stream(int device, unsigned flags, int priority) {
+  StreamPtr stream = make_stream(device, flags, priority);
+  streams().by_handle[stream.get()] = stream;
+  return stream;
+}
+
+void destroy_stream(const StreamPtr& stream) {
+  if (!stream->idle()) streams().working.push_back(stream);
+  streams().by_handle.erase(stream.get());
+}
+
+std::shared_ptr<CUevent_st> resolve(cudaEvent_t handle) {
+  const auto it = streams().events.find(handle);
+  return it == streams().events.end() ? nullptr : it->second;
+}
+
+cudaEvent_t create_event(int device, unsigned flags) {
+  auto event = std::make_shared<CUevent_st>();
+  event->device = device;
+  event->flags = flags;
+  streams().events[event.get()] = event;
+  return event.get();
+}
+
+void destroy_event(cudaEvent_t event) { streams().events.erase(event); }
+
+std::vector<Ticket> implicit_dependencies(const CUstream_st& stream) {
+  std::vector<Ticket> after;
+  if (stream.is_default) {
+    for_each_stream(stream.device, [&](const StreamPtr& other) {
+      if (!other->is_default && other->blocking() && !other->idle())
+        after.push_back({other, other->issued});
+    });
+  } else if (stream.blocking()) {
+    const StreamPtr& other = streams().defaults[stream.device];
+    if (other && !other->idle()) after.push_back({other, other->issued});
+  }
+  return after;
+}
+
+bool can_run_now(const CUstream_st& stream) {
+  if (current_settings.deferred || !stream.idle()) return false;
+  if (stream.is_default) return implicit_dependencies(stream).empty();
+  const StreamPtr& other = streams().defaults[stream.device];
+  return !stream.blocking() || !other || other->idle();
+}
+
+Ticket enqueue(const StreamPtr& stream, OperationPtr operation, std::vector<Ticket> after) {
+  const bool host = operation->kind == Operation::Kind::host;
+  for (Ticket& ticket : implicit_dependencies(*stream)) after.push_back(std::move(ticket));
+  stream->queue.push_back({std::move(after), std::move(operation)});
+  const Ticket ticket{stream, ++stream->issued};
+  if (!current_settings.deferred) {
+    HeldLock lock(runtime_mutex, std::adopt_lock);
+    run_until(ticket, Patience::leave, lock);
+    lock.release();
+  } else if (host) {
+    host_worker_take_later(stream);
+  }
+  return ticket;
+}
+
+void wait_for(const Ticket& ticket, HeldLock& lock) { run_until(ticket, Patience::wait, lock); }
+
+void wait_for_stream(const StreamPtr& stream, HeldLock& lock) {
+  for (const Ticket& ticket : implicit_dependencies(*stream)) wait_for(ticket, lock);
+  wait_for({stream, stream->issued}, lock);
+}
+
+void wait_for_device(int device, HeldLock& lock) {
+  std::vector<Ticket> all;
+  for_each_stream(device, [&](const StreamPtr& stream) {
+    if (!stream->idle()) all.push_back({stream, stream->issued});
+  });
+  for (const Ticket& ticket : all) wait_for(ticket, lock);
+}
+
+void advance_all(HeldLock& lock) {
+  if (current_settings.deferred) return;
+  std::vector<StreamPtr> unfinished;
+  for (int device = 0; device < kMaxDevices; ++device)
+    for_each_stream(device, [&](const StreamPtr& stream) {
+      if (!stream->queue.empty()) unfinished.push_back(stream);
+    });
+  for (const StreamPtr& stream : unfinished)
+    run_until({stream, stream->issued}, Patience::leave, lock);
+}
+
+void nudge(const StreamPtr& stream, HeldLock& lock) {
+  if (stream->idle() || stream->busy) return;
+  run_one(stream, Patience::leave, lock);
+}
+
+void discard_work(int device) {
+  for_each_stream(device, [](const StreamPtr& stream) {
+    stream->queue.clear();
+    stream->done = stream->issued;
+  });
+  work_done.notify_all();
+}
+
+}  // namespace emulator

@@ -1,0 +1,114 @@
+// Streams: queues of operations, run by whoever waits for them, or at once.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "runtime.h"
+
+struct CUstream_st;
+
+namespace emulator {
+
+class Capture;
+
+/// A place in a stream: reached when `number` of its operations are done.
+struct Ticket {
+  std::shared_ptr<CUstream_st> stream;
+  std::uint64_t number = 0;
+};
+
+/// Something that a stream does; shared with the graphs that replay it.
+struct Operation {
+  enum class Kind { kernel, copy, set, host, event, empty, memory };
+  Kind kind = Kind::empty;
+  std::function<void()> run;  // under the lock, save for host functions
+};
+using OperationPtr = std::shared_ptr<const Operation>;
+
+struct Task {
+  std::vector<Ticket> after;  // of other streams
+  OperationPtr operation;
+};
+
+}  // namespace emulator
+
+struct CUstream_st : std::enable_shared_from_this<CUstream_st> {
+  int device = 0;
+  unsigned flags = 0;
+  int priority = 0;
+  unsigned long long id = 0;
+  bool is_default = false;
+
+  std::uint64_t issued = 0, done = 0;
+  std::deque<emulator::Task> queue;
+  bool busy = false;  // somebody runs its first task
+  bool in_host_function = false;
+  std::thread::id runner;  // who
+  std::shared_ptr<emulator::Capture> capture;
+
+  bool idle() const { return issued == done; }
+  bool blocking() const { return !(flags & cudaStreamNonBlocking); }
+};
+
+/// An event: the place in a stream where it was last recorded.
+struct CUevent_st {
+  struct Record {
+    emulator::Ticket ticket;
+    std::chrono::steady_clock::time_point time;
+    bool reached() const { return ticket.stream->done >= ticket.number; }
+  };
+  int device = 0;
+  unsigned flags = 0;
+  std::shared_ptr<Record> record;
+  std::shared_ptr<emulator::Capture> capture;  // recorded inside of this one,
+  std::vector<int> capture_nodes;              // behind these nodes
+};
+
+namespace emulator {
+
+using HeldLock = std::unique_lock<std::mutex>;
+using StreamPtr = std::shared_ptr<CUstream_st>;
+
+/// The stream of a handle (0 and the legacy handle: the current device's default stream; the
+/// per-thread handle: that thread's), or null for a handle that is none.
+StreamPtr resolve(cudaStream_t handle);
+StreamPtr create_stream(int device, unsigned flags, int priority);
+void destroy_stream(const StreamPtr& stream);
+
+/// The event of a handle, or null.
+std::shared_ptr<CUevent_st> resolve(cudaEvent_t handle);
+cudaEvent_t create_event(int device, unsigned flags);
+void destroy_event(cudaEvent_t event);
+
+/// Adds a task to a stream and, unless streams are deferred, runs what can run. `after` are places
+/// in other streams to be reached first.
+Ticket enqueue(const StreamPtr& stream, OperationPtr operation, std::vector<Ticket> after = {});
+
+/// What an operation on `stream` would wait for by the rules of the legacy default stream.
+std::vector<Ticket> implicit_dependencies(const CUstream_st& stream);
+
+/// Whether an operation on `stream` could run this moment, without a place in its queue.
+bool can_run_now(const CUstream_st& stream);
+
+/// Runs the stream up to a place, and all that this takes.
+void wait_for(const Ticket& ticket, HeldLock& lock);
+void wait_for_stream(const StreamPtr& stream, HeldLock& lock);
+void wait_for_device(int device, HeldLock& lock);
+
+/// Runs what can run without waiting, unless streams are deferred.
+void advance_all(HeldLock& lock);
+
+/// For polls: runs one task of a deferred stream.
+void nudge(const StreamPtr& stream, HeldLock& lock);
+
+/// Forgets all that is queued on a device.
+void discard_work(int device);
+
+}  // namespace emulator
