@@ -16,6 +16,10 @@ endforeach()
 if(EXISTS ${PROJECT_SOURCE_DIR}/ferrite.h)
   install(FILES ferrite.h DESTINATION ${ferrite_include})
 endif()
+# The kit that users' kernels are tested with as well (docs/kernels.md).
+install(FILES tests/kit/kernel_case.h tests/kit/doctest_context.h
+        DESTINATION ${ferrite_include}/tests/kit)
+list(APPEND ferrite_targets ferrite_test_kit)
 install(TARGETS ${ferrite_targets} EXPORT ferrite-targets INCLUDES DESTINATION ${ferrite_include})
 install(EXPORT ferrite-targets NAMESPACE ferrite:: DESTINATION ${ferrite_package})
 

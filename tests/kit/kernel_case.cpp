@@ -1,50 +1,26 @@
 #include "tests/kit/kernel_case.h"
 
-#include <doctest/doctest.h>
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
+#include "core/stream.h"
 #include "kernels/copy.h"
-#include "tests/support/close.h"
+#include "ops/copy.h"
+#include "tests/kit/memory.h"
 
 namespace ferrite::kit {
 
 namespace {
 
-constexpr std::int64_t kGuardBytes = 256;  // on either side, and what buffers are aligned to
-
-/// The distance from the first to one past the last element.
-std::int64_t span_of(const Shape& shape, const Strides& strides) {
-  std::int64_t span = 1;
-  for (int d = 0; d < shape.size(); ++d) {
-    if (shape[d] == 0) return 0;
-    span += (shape[d] - 1) * strides[d];
-  }
-  return span;
-}
-
-std::vector<unsigned char> bytes_of(const Tensor& host) {
-  std::vector<unsigned char> bytes(host.nbytes());
-  if (!bytes.empty()) std::memcpy(bytes.data(), host.data_ptr(), bytes.size());
-  return bytes;
-}
-
-/// Calls f(offset from the first element) on every element.
-template <class F>
-void for_each_offset(const Tensor& t, F&& f) {
-  for (std::int64_t i = 0; i < t.numel(); ++i) {
-    std::int64_t rest = i, offset = 0;
-    for (int d = t.dim() - 1; d >= 0; --d) {
-      offset += rest % t.shape()[d] * t.strides()[d];
-      rest /= t.shape()[d];
-    }
-    f(offset);
-  }
-}
+#if !defined(FERRITE_KIT_EMULATED)
+#error "the build tells the kit whether CUDA devices are emulated"
+#endif
+/// Whether memory of CUDA devices is memory of the host.
+constexpr bool kHostMemory = FERRITE_KIT_EMULATED != 0;
 
 /// On the host, row-major, converted.
 Tensor to_host(const Tensor& t, DType dtype) {
@@ -56,22 +32,22 @@ Tensor to_host(const Tensor& t, DType dtype) {
 
 }  // namespace
 
-std::vector<Device> test_devices() {
-  std::vector<Device> devices = {Device("cpu")};
-  if (cuda::is_available()) devices.emplace_back("cuda:0");
-  return devices;
-}
-
 kernels::View Side::operator()(const Operand& operand) const {
   if (operand.number < 0) return {};
-  const auto& held = owner_.operands_.at(static_cast<std::size_t>(operand.number));
-  return reference_ ? held.reference : held.tested;
+  return reference_ ? owner_.held(operand).reference : owner_.held(operand).tested;
 }
 
 DType Side::dtype(DType dtype) const { return reference_ ? owner_.reference_dtype(dtype) : dtype; }
 
 KernelCase::KernelCase(const Device& device, std::uint64_t seed)
     : device_(device), seed_(seed), random_(seed) {}
+
+const KernelCase::Held& KernelCase::held(const Operand& operand) const {
+  FERRITE_CHECK(operand.number >= 0 && operand.number < static_cast<int>(operands_.size()),
+                ValueError, "kit", "operand {} is none of the {} of this case", operand.number,
+                operands_.size());
+  return operands_[static_cast<std::size_t>(operand.number)];
+}
 
 DType KernelCase::reference_dtype(DType dtype) const {
   return is_floating(dtype) && !same_dtypes_ ? kFloat64 : dtype;
@@ -122,17 +98,34 @@ Strides KernelCase::draw_strides(const Shape& shape, Layout layout) {
   return strides;
 }
 
+double KernelCase::special_value(DType dtype) {
+  const double smallest = dtype == kFloat16    ? 0x1p-24
+                          : dtype == kBFloat16 ? 0x1p-133
+                          : dtype == kFloat32  ? 0x1p-149
+                                               : 0x1p-1074;
+  const double values[] = {NAN, INFINITY, -INFINITY, 0.0, -0.0, smallest};
+  return values[integer(0, 5)];
+}
+
 Tensor KernelCase::values(const Shape& shape, DType dtype, const OperandOptions& options) {
   Tensor values = empty(shape, {.dtype = is_floating(dtype) ? kFloat64 : kInt64});
+  const double lowest = dtype == kUInt8 ? std::max(options.low, 0.0) : options.low;
   for (std::int64_t i = 0; i < values.numel(); ++i) {
+    const bool special = options.special > 0 && random_.next_double() < options.special;
     if (is_floating(dtype))
-      values.data<double>()[i] = options.low + (options.high - options.low) * random_.next_double();
+      values.data<double>()[i] =
+          special ? special_value(dtype)
+                  : options.low + (options.high - options.low) * random_.next_double();
+    else if (dtype == kBool)
+      values.data<std::int64_t>()[i] = integer(0, 1);
+    else if (special)
+      values.data<std::int64_t>()[i] = dtype == kUInt8 ? pick<std::int64_t>({0, 255})
+                                       : dtype == kInt32
+                                           ? pick<std::int64_t>({INT32_MIN, INT32_MAX})
+                                           : pick<std::int64_t>({INT64_MIN, INT64_MAX});
     else
       values.data<std::int64_t>()[i] =
-          dtype == kBool ? integer(0, 1)
-                         : integer(static_cast<std::int64_t>(
-                                       dtype == kUInt8 ? std::max(options.low, 0.0) : options.low),
-                                   static_cast<std::int64_t>(options.high));
+          integer(static_cast<std::int64_t>(lowest), static_cast<std::int64_t>(options.high));
   }
   return values;
 }
@@ -145,6 +138,8 @@ Operand KernelCase::add(Role role, const Shape& shape, DType dtype, const Tensor
                                 Layout::gaps, Layout::expanded};
     options.layout = drawn[integer(0, kinds)];
   }
+  FERRITE_CHECK(role == Role::input || options.layout != Layout::expanded, ValueError, "kit",
+                "elements of an output that is expanded overlap");
   if (options.misalignment < 0) options.misalignment = coin() ? 0 : static_cast<int>(integer(0, 7));
   const Strides strides = draw_strides(shape, options.layout);
   const std::int64_t guard = kGuardBytes / static_cast<std::int64_t>(ferrite::itemsize(dtype));
@@ -155,25 +150,21 @@ Operand KernelCase::add(Role role, const Shape& shape, DType dtype, const Tensor
   held.role = role;
   held.options = options;
   held.before = empty(flat, {.dtype = dtype});
-  std::memset(held.before.data_ptr(), 0xff, held.before.nbytes());
+  std::memset(held.before.data_ptr(), poison_byte(dtype), held.before.nbytes());
   const Tensor image = as_strided(held.before, shape, strides, first);
-  const DType wide = reference_dtype(dtype);
-  if (values.defined() && values.numel() > 0) {
-    // Expanded elements are written several times; the last one counts, for the reference too.
-    kernels::copy(Stream(), image, values);
-  }
-  held.buffer = held.before.to(device_);
-  if (held.buffer.storage() == held.before.storage()) {
-    held.buffer = empty(flat, {.dtype = dtype});
-    std::memcpy(held.buffer.data_ptr(), held.before.data_ptr(), held.before.nbytes());
-  }
+  // Expanded elements are written several times; the last one counts, for the reference too.
+  if (values.defined() && values.numel() > 0) kernels::copy(Stream(), image, values);
+
+  held.buffer = empty(flat, {.dtype = dtype, .device = device_});
+  held.buffer.copy_(held.before);
   held.tested = as_strided(held.buffer, shape, strides, first);
+  const DType wide = reference_dtype(dtype);
   held.reference = empty_strided(shape, role == Role::output ? contiguous_strides(shape) : strides,
                                  {.dtype = wide});
-  if (role == Role::output)
-    std::memset(held.reference.data_ptr(), 0xff, held.reference.nbytes());
-  else
-    kernels::copy(Stream(), held.reference, image);
+  if (held.reference.storage()->nbytes() > 0)
+    std::memset(held.reference.storage()->data(), poison_byte(dtype),
+                held.reference.storage()->nbytes());
+  if (role != Role::output) kernels::copy(Stream(), held.reference, image);
   operands_.push_back(std::move(held));
   return {static_cast<int>(operands_.size()) - 1};
 }
@@ -194,77 +185,49 @@ Operand KernelCase::inout(const Tensor& values, DType dtype, const OperandOption
   return add(Role::inout, values.shape(), dtype, values, options);
 }
 
-void KernelCase::run(const Kernel& kernel, const Kernel& reference) {
-  kernel(current_stream(device_), Side(*this, false));
-  current_stream(device_).synchronize();
-  (reference ? reference : kernel)(Stream(), Side(*this, true));
-  for (std::size_t i = 0; i < operands_.size(); ++i)
-    check_surroundings(operands_[i], static_cast<int>(i));
-}
-
-void KernelCase::check_surroundings(const Held& held, int number) const {
-  std::vector<unsigned char> now = bytes_of(held.buffer.to(Device("cpu")));
-  const std::vector<unsigned char> before = bytes_of(held.before);
-  const std::size_t item = held.before.itemsize();
-  const auto first = static_cast<std::int64_t>(held.tested.storage_offset());
-  if (held.role != Role::input)
-    for_each_offset(held.tested, [&](std::int64_t offset) {
-      const auto at = static_cast<std::ptrdiff_t>(static_cast<std::size_t>(first + offset) * item);
-      std::copy_n(before.begin() + at, item, now.begin() + at);
-    });
-  const auto [mine, theirs] = std::mismatch(now.begin(), now.end(), before.begin());
-  if (mine == now.end()) return;
-  const auto at = (mine - now.begin()) / static_cast<std::ptrdiff_t>(item) - first;
-  FAIL_CHECK(fmt::format(
-      "operand {} was changed {}, {} elements from its first", number,
-      held.role == Role::input ? "although it is an input" : "outside of its elements", at));
-}
-
 Tensor KernelCase::result(const Operand& operand) const {
-  const Held& held = operands_.at(static_cast<std::size_t>(operand.number));
-  return to_host(held.tested, held.tested.dtype());
+  const Held& h = held(operand);
+  return to_host(h.tested, h.tested.dtype());
 }
 
 Tensor KernelCase::expected(const Operand& operand) const {
-  const Held& held = operands_.at(static_cast<std::size_t>(operand.number));
-  return to_host(held.reference, held.reference.dtype());
+  const Held& h = held(operand);
+  return to_host(h.reference, h.reference.dtype());
 }
 
-void KernelCase::check(const Operand& output, const Tolerance& tolerance) {
-  check_values(output, expected(output).to_vector<double>(), tolerance);
+void KernelCase::run(const Kernel& kernel, const Kernel& reference) {
+  for (const Held& h : operands_)
+    FERRITE_CHECK(reinterpret_cast<std::uintptr_t>(h.buffer.data_ptr()) % 64 == 0, ValueError,
+                  "kit", "memory of {} is not aligned", device_);
+  const bool twice = std::getenv("FERRITE_KIT_REPEAT") != nullptr;
+  std::vector<Tensor> start;
+  if (twice)
+    for (const Held& h : operands_) start.push_back(h.buffer.clone());
+  run_tested(kernel);
+  if (twice) check_repeats(kernel, start);
+  (reference ? reference : kernel)(Stream(), Side(*this, true));
+  for (const Held& h : operands_) check_surroundings(h);
 }
 
-void KernelCase::check_values(const Operand& output, const std::vector<double>& expected,
-                              const Tolerance& tolerance) {
-  const Tensor got = result(output);
-  double rtol = tolerance.rtol;
-  if (rtol < 0) rtol = same_dtypes_ ? 0 : test::rounding_of(got.dtype());
-  const std::string text = test::difference(got, expected, rtol, tolerance.atol);
-  if (!text.empty()) FAIL_CHECK(fmt::format("operand {}: {}", output.number, text));
-}
-
-std::string KernelCase::describe() const {
-  constexpr const char* roles[] = {"in", "out", "inout"};
-  std::string text = fmt::format("on {}, FERRITE_KIT_SEED={}:", device_, seed_);
-  for (std::size_t i = 0; i < operands_.size(); ++i) {
-    const Held& held = operands_[i];
-    text += fmt::format("\n  operand {}: {} {} {}, strides {}, misaligned by {}", i,
-                        roles[static_cast<int>(held.role)], held.tested.dtype(),
-                        held.tested.shape(), held.tested.strides(), held.options.misalignment);
-  }
-  return text;
-}
-
-void for_each_case(const char* name, int count, const std::function<void(KernelCase&)>& body) {
-  std::uint64_t first = 0;
-  if (const char* text = std::getenv("FERRITE_KIT_SEED")) first = std::strtoull(text, nullptr, 10);
-  for (const Device& device : test_devices()) {
-    for (int i = 0; i < count; ++i) {
-      KernelCase c(device, first + static_cast<std::uint64_t>(i));
-      INFO(name, " ", c.describe());
-      body(c);
+void KernelCase::run_tested(const Kernel& kernel) {
+  // Operands were made on the default stream; some cases run on another.
+  current_stream(device_).synchronize();
+  const bool other = device_.is_cuda() && seed_ % 2 == 1;
+  const Stream stream = other ? Stream::create(device_) : current_stream(device_);
+  const StreamGuard guard(stream);
+  std::vector<Unreadable> guards;
+  if (kHostMemory || device_.is_cpu())
+    for (const Held& h : operands_) {
+      const std::size_t item = h.buffer.itemsize();
+      const auto first = static_cast<std::size_t>(h.tested.storage_offset()) * item;
+      const auto size =
+          static_cast<std::size_t>(span_of(h.tested.shape(), h.tested.strides())) * item;
+      const auto* data = static_cast<const char*>(h.buffer.data_ptr());
+      guards.emplace_back(data, first);
+      guards.emplace_back(data + first + size, h.buffer.nbytes() - first - size);
     }
-  }
+  kernel(stream, Side(*this, false));
+  stream.synchronize();
 }
 
 }  // namespace ferrite::kit

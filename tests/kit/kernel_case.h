@@ -3,7 +3,7 @@
 // A case draws shapes, layouts, alignments and values from a seed, runs a kernel on the device
 // under test, runs it again on the host in float64 (or takes expected values), and compares.
 // Outputs start as NaN; every operand lies between guard zones; afterwards inputs, guards and the
-// gaps of strided outputs must be as they were. docs/kernel-testing.md shows a whole test.
+// gaps of strided outputs must be as they were. docs/kernels.md shows a whole test.
 //
 //   kit::for_each_case("where", 40, [](kit::KernelCase& c) {
 //     const DType dtype = c.pick({kFloat32, kFloat16, kInt64});
@@ -15,10 +15,21 @@
 //     });
 //     c.check(out);
 //   });
+//
+// The kit needs no test framework: what it finds it throws as kit::Failure, which any framework
+// takes for a failed test. For a framework's own checks within a case, running_case() says which it
+// is; tests/kit/doctest_context.h prints that for doctest.
+//
+// Read from the environment:
+//   FERRITE_KIT_SEED=12      start at this seed
+//   FERRITE_KIT_CASES=1      run so many cases, whatever the test says
+//   FERRITE_KIT_DEVICE=cuda  test on this device alone
+//   FERRITE_KIT_REPEAT=1     run each kernel a second time; its outputs must have the same bits
 #pragma once
 
 #include <functional>
 #include <initializer_list>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -28,17 +39,25 @@
 
 namespace ferrite::kit {
 
+/// What the kit found wrong, with what reproduces it.
+class Failure : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 /// The devices under test: the host, and cuda:0 where there is one (emulated or real).
 std::vector<Device> test_devices();
 
-/// How an operand lies in memory. `any` draws one.
+/// How an operand lies in memory. `any` draws one: for outputs none that overlaps itself.
 enum class Layout { any, contiguous, channels_last, permuted, gaps, expanded };
 
 struct OperandOptions {
   Layout layout = Layout::contiguous;
-  /// Elements between a 256-byte boundary and the first one; -1 draws from 0..7.
+  /// Elements between a 64-byte boundary and the first one; -1 draws one of 0..7, mostly 0.
   int misalignment = -1;
   double low = -2, high = 2;  ///< inputs: values, uniform; integers in [low, high]
+  /// Inputs: how much of it is NaN, infinities, zeros of either sign and the smallest number, or
+  /// the extreme integers.
+  double special = 0;
 };
 
 /// An operand of a case.
@@ -46,7 +65,8 @@ struct Operand {
   int number = -1;
 };
 
-/// Where the kernel runs just now: turns operands into views.
+/// Where the kernel runs just now: turns operands into views. One that was never added (Operand())
+/// becomes a view without data.
 class KernelCase;
 class Side {
  public:
@@ -62,6 +82,8 @@ class Side {
   bool reference_;
 };
 
+/// |got - expected| <= atol + rtol * |expected|; equal infinities agree, and any two NaN. A result
+/// that the output's dtype cannot hold may be infinite.
 struct Tolerance {
   double rtol = -1;  ///< below 0: what rounding once to the output's dtype costs
   double atol = 0;
@@ -90,7 +112,7 @@ class KernelCase {
   Operand input(const Shape& shape, DType dtype, const OperandOptions& options = {});
   /// With given values, on the host (rounded to `dtype`).
   Operand input(const Tensor& values, DType dtype, const OperandOptions& options = {});
-  /// Starts as NaN, or all bits set.
+  /// Starts as NaN, or as integers of bytes 0xa5.
   Operand output(const Shape& shape, DType dtype, const OperandOptions& options = {});
   /// Read and written.
   Operand inout(const Shape& shape, DType dtype, const OperandOptions& options = {});
@@ -101,15 +123,19 @@ class KernelCase {
   void same_dtypes() { same_dtypes_ = true; }
 
   using Kernel = std::function<void(const Stream&, const Side&)>;
-  /// Runs `kernel` on the device under test and, unless `reference` is given, on the host as the
-  /// reference; else that. Then checks guards, gaps and inputs.
+  /// Runs `kernel` on the device under test (on its default stream or another) and, unless
+  /// `reference` is given, on the host as the reference; else that. Then checks guards, gaps and
+  /// inputs.
   void run(const Kernel& kernel, const Kernel& reference = {});
 
-  /// Fails the test unless `output` agrees with the reference.
+  /// Fails the case unless `output` agrees with the reference.
   void check(const Operand& output, const Tolerance& tolerance = {});
   /// The same against row-major `expected` values.
   void check_values(const Operand& output, const std::vector<double>& expected,
                     const Tolerance& tolerance = {});
+  /// Fails the case with a reason of the test's own. Within for_each_case the case goes on, and is
+  /// reported with all that was found in it; elsewhere this throws Failure.
+  void fail(const std::string& problem) const;
 
   /// What the kernel left in an operand, and what the reference did, on the host.
   Tensor result(const Operand& operand) const;
@@ -120,6 +146,7 @@ class KernelCase {
 
  private:
   friend class Side;
+  friend class CaseRun;
   enum class Role { input, output, inout };
   struct Held {
     Role role;
@@ -132,9 +159,16 @@ class KernelCase {
 
   Operand add(Role role, const Shape& shape, DType dtype, const Tensor& values,
               OperandOptions options);
+  const Held& held(const Operand& operand) const;
+  std::string describe(const Held& held) const;
   Tensor values(const Shape& shape, DType dtype, const OperandOptions& options);
+  double special_value(DType dtype);
   Strides draw_strides(const Shape& shape, Layout layout);
-  void check_surroundings(const Held& held, int number) const;
+  void run_tested(const Kernel& kernel);
+  void check_repeats(const Kernel& kernel, const std::vector<Tensor>& start);
+  void check_surroundings(const Held& held) const;
+  void compare(const Operand& output, const std::vector<long double>& expected,
+               const std::vector<bool>& expected_unwritten, const Tolerance& tolerance) const;
   DType reference_dtype(DType dtype) const;
 
   Device device_;
@@ -142,10 +176,16 @@ class KernelCase {
   Generator random_;
   bool same_dtypes_ = false;
   std::vector<Held> operands_;
+  std::vector<std::string>* problems_ = nullptr;  // null: they are thrown
 };
 
-/// Runs `body` for `count` seeds on every device under test. FERRITE_KIT_SEED starts elsewhere;
-/// a failure names seed and device.
+/// Runs `body` for `count` seeds on every device under test. Then, if cases failed, throws Failure:
+/// how many, what the first few found, and how to run one of them alone. A case fails by what the
+/// kit finds and by what `body` throws.
 void for_each_case(const char* name, int count, const std::function<void(KernelCase&)>& body);
+
+/// Name, device, seed and operands of the case that for_each_case runs just now on this thread; ""
+/// outside.
+std::string running_case();
 
 }  // namespace ferrite::kit

@@ -1,0 +1,114 @@
+// Running many cases, and telling what came of them.
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+
+#include "tests/kit/kernel_case.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+namespace ferrite::kit {
+
+namespace {
+
+constexpr std::size_t kReported = 3;  // failed cases that are told in full
+
+std::optional<std::uint64_t> number_from(const char* variable) {
+  const char* text = std::getenv(variable);
+  if (!text) return {};
+  char* end = nullptr;
+  errno = 0;
+  const unsigned long long value = std::strtoull(text, &end, 10);
+  FERRITE_CHECK(end != text && *end == '\0' && errno == 0 && *text != '-', ValueError, "kit",
+                "{}={}: expected a number", variable, text);
+  return value;
+}
+
+struct Running {
+  const char* name = nullptr;
+  const KernelCase* c = nullptr;
+};
+thread_local Running running;
+
+}  // namespace
+
+/// One case of for_each_case while it runs.
+class CaseRun {
+ public:
+  CaseRun(const char* name, const Device& device, std::uint64_t seed) : case_(device, seed) {
+    case_.problems_ = &problems_;
+    running = {name, &case_};
+  }
+  ~CaseRun() { running = {}; }
+  CaseRun(const CaseRun&) = delete;
+  CaseRun& operator=(const CaseRun&) = delete;
+
+  /// What is wrong; "" where all is well.
+  std::string operator()(const std::function<void(KernelCase&)>& body) {
+    try {
+      body(case_);
+    } catch (const std::exception& e) {
+      problems_.push_back(fmt::format("an exception: {}", e.what()));
+    }
+    if (problems_.empty()) return "";
+    std::string text = case_.describe();
+    for (const std::string& problem : problems_) text += "\n  * " + problem;
+    return text;
+  }
+
+ private:
+  KernelCase case_;
+  std::vector<std::string> problems_;
+};
+
+std::vector<Device> test_devices() {
+  if (const char* device = std::getenv("FERRITE_KIT_DEVICE")) return {Device(device)};
+  std::vector<Device> devices = {Device("cpu")};
+  if (cuda::is_available()) {
+    devices.emplace_back("cuda:0");
+  } else {
+    [[maybe_unused]] static const bool said = [] {
+      std::fputs("kernels are tested on the host only: there is no CUDA device\n", stderr);
+      return true;
+    }();
+  }
+  return devices;
+}
+
+std::string running_case() {
+  if (!running.c) return "";
+  return fmt::format("{} {}", running.name, running.c->describe());
+}
+
+void for_each_case(const char* name, int count, const std::function<void(KernelCase&)>& body) {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_set_death_callback([] { std::fprintf(stderr, "in %s\n", running_case().c_str()); });
+#endif
+  const std::uint64_t first = number_from("FERRITE_KIT_SEED").value_or(0);
+  const std::uint64_t cases =
+      number_from("FERRITE_KIT_CASES").value_or(static_cast<std::uint64_t>(count));
+  std::string report;
+  for (const Device& device : test_devices()) {
+    std::uint64_t failed = 0, example = 0;
+    std::string texts;
+    for (std::uint64_t i = 0; i < cases; ++i) {
+      const std::string text = CaseRun(name, device, first + i)(body);
+      if (text.empty()) continue;
+      if (failed++ == 0) example = first + i;
+      if (failed <= kReported) texts += "\n" + text;
+    }
+    if (failed > 0)
+      report += fmt::format(
+          "{}{}: {} of {} cases on {} failed; FERRITE_KIT_SEED={} FERRITE_KIT_CASES=1 "
+          "FERRITE_KIT_DEVICE={} runs the first of them alone{}",
+          report.empty() ? "" : "\n", name, failed, cases, device, example, device, texts);
+  }
+  if (!report.empty()) throw Failure(report);
+}
+
+}  // namespace ferrite::kit
