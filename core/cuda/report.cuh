@@ -30,10 +30,9 @@ __device__ inline bool claim(DeviceReport* report, ReportKind kind, const char* 
 
 /// "index VALUE at position [..] is out of range for a dimension of size SIZE": element `linear`,
 /// in row-major order, of an index of `sizes`.
-static __device__ __noinline__ void report_index(DeviceReport* report, const char* op,
-                                                 std::int64_t value, std::int64_t size,
-                                                 std::int64_t linear, int ndim,
-                                                 const std::int64_t* sizes) {
+[[maybe_unused]] static __device__ __attribute__((noinline)) void report_index(
+    DeviceReport* report, const char* op, std::int64_t value, std::int64_t size,
+    std::int64_t linear, int ndim, const std::int64_t* sizes) {
   if (!detail::claim(report, ReportKind::index_out_of_range, op)) return;
   report->integers[0] = value;
   report->integers[1] = size;
@@ -44,10 +43,9 @@ static __device__ __noinline__ void report_index(DeviceReport* report, const cha
 /// "target VALUE at position [..] is out of range for CLASSES classes (ignore_index is ..)":
 /// element `linear`, in row-major order, of a target of `sizes` (without the dimension of the
 /// classes).
-static __device__ __noinline__ void report_class(DeviceReport* report, const char* op,
-                                                 std::int64_t value, std::int64_t classes,
-                                                 std::int64_t ignore_index, std::int64_t linear,
-                                                 int ndim, const std::int64_t* sizes) {
+[[maybe_unused]] static __device__ __attribute__((noinline)) void report_class(
+    DeviceReport* report, const char* op, std::int64_t value, std::int64_t classes,
+    std::int64_t ignore_index, std::int64_t linear, int ndim, const std::int64_t* sizes) {
   if (!detail::claim(report, ReportKind::class_out_of_range, op)) return;
   report->integers[0] = value;
   report->integers[1] = classes;
@@ -59,8 +57,8 @@ static __device__ __noinline__ void report_class(DeviceReport* report, const cha
 /// "expected values in [LOW, HIGH], got VALUE". T is float or double: what the value was compared
 /// as, and is printed as.
 template <class T>
-static __device__ __noinline__ void report_value(DeviceReport* report, const char* op, double low,
-                                                 double high, T value) {
+[[maybe_unused]] static __device__ __attribute__((noinline)) void report_value(
+    DeviceReport* report, const char* op, double low, double high, T value) {
   if (!detail::claim(report, ReportKind::value_out_of_range, op)) return;
   report->integers[0] = sizeof(T) == sizeof(float);
   report->numbers[0] = low;
