@@ -17,6 +17,7 @@ struct Copy {
   unsigned char* to;
   std::size_t bytes;
   unsigned char data[16];
+  const void* pc;  // of the kernel, where it was issued
 };
 
 /// One thread's copies in the order of issue, and how many of them each committed group has.
@@ -31,7 +32,7 @@ std::vector<Pending>& pending = *new std::vector<Pending>(BlockState::kMaxThread
 
 void finish(Pending& p, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
-    race_write(p.copies[i].to, p.copies[i].bytes, __builtin_return_address(0));
+    race_write(p.copies[i].to, p.copies[i].bytes, p.copies[i].pc);
     std::memcpy(p.copies[i].to, p.copies[i].data, p.copies[i].bytes);
   }
   p.copies.erase(p.copies.begin(), p.copies.begin() + static_cast<std::ptrdiff_t>(count));
@@ -49,11 +50,11 @@ void async_copy(void* shared, const void* global, std::size_t bytes, std::size_t
           global, shared);
   in_use = true;
   Pending& p = pending[thread_rank()];
-  Copy copy{static_cast<unsigned char*>(shared), bytes, {}};
+  Copy copy{static_cast<unsigned char*>(shared), bytes, {}, __builtin_return_address(0)};
   std::memcpy(copy.data, global, source_bytes < bytes ? source_bytes : bytes);
   p.copies.push_back(copy);
   ++p.open;
-  race_write(shared, bytes, __builtin_return_address(0));
+  race_write(shared, bytes, copy.pc);
   if (current_settings.poison) std::memset(shared, 0xff, bytes);
 }
 

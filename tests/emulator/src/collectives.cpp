@@ -100,7 +100,7 @@ void warp_collective(WarpRequest& request, bool orders_memory) {
   request.execute(lanes, request.mask);
   block.waiting[w] &= ~others;
   block.set_ready(w, others);
-  if (orders_memory) race_warp_barrier(w, request.mask);
+  if (orders_memory) race_warp_barrier(w);
 }
 
 void thread_fence() { race_fence(); }

@@ -3,7 +3,9 @@
 #include <memory>
 #include <vector>
 
+#include "graph.h"
 #include "memory.h"
+#include "race.h"
 #include "runtime.h"
 #include "stream.h"
 
@@ -52,11 +54,11 @@ cudaError_t check_direction(cudaMemcpyKind kind, const Place& to, const Place& f
 
 void copy_rows(const Region& to, const Region& from) {
   const DeviceAccess access;
-  if (to.pitch == to.width && from.pitch == from.width) {
-    std::memmove(to.start, from.start, to.width * to.height);
-    return;
+  for (std::size_t i = 0; i < to.height; ++i) {
+    race_range(from.row(i), from.width, false);
+    race_range(to.row(i), to.width, true);
+    std::memmove(to.row(i), from.row(i), to.width);
   }
-  for (std::size_t i = 0; i < to.height; ++i) std::memmove(to.row(i), from.row(i), to.width);
 }
 
 enum class Return { when_queued, when_done };
@@ -66,6 +68,9 @@ cudaError_t copy(const char* name, Region to, Region from, cudaMemcpyKind kind, 
   return api(name, [&](HeldLock& lock) {
     const StreamPtr stream = resolve(handle);
     if (!stream) return cudaErrorInvalidResourceHandle;
+    if (when == Return::when_done)
+      for (const cudaError_t e : {check_use(*stream), check_unsafe()})
+        if (e != cudaSuccess) return e;
     if (to.width == 0 || to.height == 0) return cudaSuccess;
     if (!to.start || !from.start || to.pitch < to.width || from.pitch < from.width)
       return cudaErrorInvalidValue;
@@ -74,6 +79,7 @@ cudaError_t copy(const char* name, Region to, Region from, cudaMemcpyKind kind, 
     if (const cudaError_t e = check_direction(kind, target, source); e != cudaSuccess) return e;
     auto operation = std::make_shared<Operation>();
     operation->kind = Operation::Kind::copy;
+    operation->name = name;
     // Pageable memory goes through a staging buffer: the source may be changed when the call
     // returns, and a copy to it is over by then.
     const bool pageable_source = !source.device && !source.page_locked;
@@ -87,7 +93,10 @@ cudaError_t copy(const char* name, Region to, Region from, cudaMemcpyKind kind, 
     } else {
       operation->run = [to, from] { copy_rows(to, from); };
     }
-    const Ticket ticket = enqueue(stream, std::move(operation));
+    Ticket ticket;
+    if (const cudaError_t e = issue(stream, std::move(operation), &ticket); e != cudaSuccess)
+      return e;
+    if (stream->capture) return cudaSuccess;
     if (when == Return::when_done || pageable_target) wait_for(ticket, lock);
     return sticky_error(stream->device);
   });
@@ -103,18 +112,34 @@ cudaError_t fill(const char* name, Region region, int value, cudaStream_t handle
       return cudaErrorInvalidValue;
     auto operation = std::make_shared<Operation>();
     operation->kind = Operation::Kind::set;
+    operation->name = name;
     operation->run = [region, value] {
       const DeviceAccess access;
-      for (std::size_t i = 0; i < region.height; ++i)
+      for (std::size_t i = 0; i < region.height; ++i) {
         std::memset(region.row(i), value, region.width);
+        race_range(region.row(i), region.width, true);
+      }
     };
-    enqueue(stream, std::move(operation));
-    return cudaSuccess;
+    return issue(stream, std::move(operation));
   });
 }
 
 Region range(const void* start, std::size_t bytes) {
   return {const_cast<void*>(start), bytes, bytes, 1};
+}
+
+cudaError_t copy_peer(const char* name, void* to, int to_device, const void* from, int from_device,
+                      std::size_t bytes, cudaStream_t stream, Return when) {
+  {
+    const Lock lock;
+    for (const int device : {to_device, from_device})
+      if (device < 0 || device >= current_settings.devices) return remember(cudaErrorInvalidDevice);
+    const Allocation *target = find_live(to), *source = find_live(from);
+    if (bytes &&
+        (!target || !source || target->device != to_device || source->device != from_device))
+      return remember(cudaErrorInvalidValue);
+  }
+  return copy(name, range(to, bytes), range(from, bytes), cudaMemcpyDeviceToDevice, stream, when);
 }
 
 }  // namespace
@@ -146,14 +171,15 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
               {const_cast<void*>(from), from_pitch, width, height}, kind, stream,
               Return::when_queued);
 }
-cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t bytes,
-                                cudaStream_t stream) {
-  return copy("cudaMemcpyPeerAsync", range(to, bytes), range(from, bytes), cudaMemcpyDeviceToDevice,
-              stream, Return::when_queued);
+cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device,
+                                size_t bytes, cudaStream_t stream) {
+  return copy_peer("cudaMemcpyPeerAsync", to, to_device, from, from_device, bytes, stream,
+                   Return::when_queued);
 }
-cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, size_t bytes) {
-  return copy("cudaMemcpyPeer", range(to, bytes), range(from, bytes), cudaMemcpyDeviceToDevice,
-              nullptr, Return::when_done);
+cudaError_t cudaMemcpyPeer(void* to, int to_device, const void* from, int from_device,
+                           size_t bytes) {
+  return copy_peer("cudaMemcpyPeer", to, to_device, from, from_device, bytes, nullptr,
+                   Return::when_done);
 }
 
 cudaError_t cudaMemset(void* start, int value, size_t bytes) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "race.h"
 #include "sanitizer.h"
 
 namespace emulator {
@@ -69,6 +70,7 @@ Allocation* DeviceHeap::allocate(std::size_t bytes) {
   std::memset(bytes_at(address + bytes), kPoison, footprint - bytes);
   if (current_settings.poison) std::memset(bytes_at(address), kPoison, bytes);
   forbid(bytes_at(address + bytes), footprint - bytes);
+  race_forget(bytes_at(address), footprint);
   Allocation& a = allocations_[address];
   a = {address, bytes, device_, Allocation::Kind::device, true, ++serial, 0, footprint};
   live_bytes_ += bytes;

@@ -12,13 +12,13 @@ namespace emulator {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLater{20};
 
 struct Item {
   StreamPtr stream;
-  std::uint64_t upto;
-  Clock::time_point when;
+  Ticket upto;
+  SteadyClock::time_point when;
 };
 
 struct Worker {
@@ -30,7 +30,7 @@ struct Worker {
   void run() {
     HeldLock lock(runtime_mutex);
     while (!stop) {
-      const auto now = Clock::now();
+      const auto now = SteadyClock::now();
       const auto next = std::min_element(items.begin(), items.end(),
                                          [](auto& a, auto& b) { return a.when < b.when; });
       if (next == items.end()) {
@@ -41,7 +41,7 @@ struct Worker {
         const Item item = *next;
         items.erase(next);
         running = true;
-        wait_for({item.stream, item.upto}, lock);
+        run_to(item.upto, lock);
         advance_all(lock);
         running = false;
       }
@@ -70,16 +70,16 @@ void stop_worker() {
   w.thread.join();
 }
 
-void take(const StreamPtr& stream, Clock::time_point when) {
+void take(const StreamPtr& stream, SteadyClock::time_point when) {
   Worker& w = worker();
   for (Item& item : w.items) {
     if (item.stream != stream) continue;
-    item.upto = stream->issued;
+    item.upto = end_of(stream);
     item.when = std::min(item.when, when);
     w.wake.notify_all();
     return;
   }
-  w.items.push_back({stream, stream->issued, when});
+  w.items.push_back({stream, end_of(stream), when});
   if (!w.thread.joinable()) {
     w.thread = std::thread([&w] { w.run(); });
     std::atexit(stop_worker);
@@ -89,7 +89,7 @@ void take(const StreamPtr& stream, Clock::time_point when) {
 
 }  // namespace
 
-void host_worker_take(const StreamPtr& stream) { take(stream, Clock::now()); }
-void host_worker_take_later(const StreamPtr& stream) { take(stream, Clock::now() + kLater); }
+void host_worker_take(const StreamPtr& stream) { take(stream, SteadyClock::now()); }
+void host_worker_take_later(const StreamPtr& stream) { take(stream, SteadyClock::now() + kLater); }
 
 }  // namespace emulator

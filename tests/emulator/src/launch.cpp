@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <unordered_map>
 
+#include "graph.h"
 #include "memory.h"
 #include "report.h"
 #include "runtime.h"
@@ -83,17 +84,22 @@ cudaError_t submit(const Launch& launch, cudaStream_t handle, const BoundKernel&
     if (const cudaError_t error = check_configuration(launch); error != cudaSuccess) return error;
     const int device = stream->device;
     check_pointers(launch, kernel, device);
+    if (const cudaError_t error = check_use(*stream); error != cudaSuccess) return error;
     if (can_run_now(*stream)) {
+      begin_running_now(*stream, launch.name, launch.file, launch.line);
       run_kernel(launch, device, kernel.run, kernel.self);
+      end_running_now(*stream);
       return cudaSuccess;  // what a trap leaves behind, later calls find
     }
     auto operation = std::make_shared<Operation>();
     operation->kind = Operation::Kind::kernel;
+    operation->name = launch.name;
+    operation->file = launch.file;
+    operation->line = launch.line;
     operation->run = [launch, device, run = kernel.run, kept = kernel.keep(kernel.self)] {
       if (sticky_error(device) == cudaSuccess) run_kernel(launch, device, run, kept.get());
     };
-    enqueue(stream, std::move(operation));
-    return cudaSuccess;
+    return issue(stream, std::move(operation));
   });
 }
 

@@ -1,6 +1,7 @@
 // Allocation of device and host memory.
 #include <cstring>
 
+#include "graph.h"
 #include "memory.h"
 #include "runtime.h"
 #include "stream.h"
@@ -8,6 +9,15 @@
 using namespace emulator;
 
 namespace {
+
+/// A call that no graph would contain: not while a capture forbids it.
+template <class Body>
+cudaError_t unsafe_api(const char* name, Body body) {
+  return api(name, [&](HeldLock& lock) {
+    if (const cudaError_t error = check_unsafe(); error != cudaSuccess) return error;
+    return body(lock);
+  });
+}
 
 cudaError_t allocate(void** pointer, std::size_t bytes) {
   if (!pointer) return cudaErrorInvalidValue;
@@ -18,7 +28,7 @@ cudaError_t allocate(void** pointer, std::size_t bytes) {
 }
 
 cudaError_t release_host(const char* name, void* pointer) {
-  return api(name, [&](HeldLock& lock) {
+  return unsafe_api(name, [&](HeldLock& lock) {
     if (!pointer) return cudaSuccess;
     wait_for_device(current_device(), lock);
     return free_host(pointer) ? cudaSuccess : cudaErrorInvalidValue;
@@ -35,11 +45,11 @@ int device_of(const void* pointer) {
 extern "C" {
 
 cudaError_t cudaMalloc(void** pointer, size_t bytes) {
-  return api("cudaMalloc", [&](HeldLock&) { return allocate(pointer, bytes); });
+  return unsafe_api("cudaMalloc", [&](HeldLock&) { return allocate(pointer, bytes); });
 }
 
 cudaError_t cudaFree(void* pointer) {
-  return api("cudaFree", [&](HeldLock& lock) {
+  return unsafe_api("cudaFree", [&](HeldLock& lock) {
     if (!pointer) return cudaSuccess;
     wait_for_device(device_of(pointer), lock);
     return free_device(pointer) || free_host(pointer) ? cudaSuccess : cudaErrorInvalidValue;
@@ -48,7 +58,9 @@ cudaError_t cudaFree(void* pointer) {
 
 cudaError_t cudaMallocAsync(void** pointer, size_t bytes, cudaStream_t stream) {
   return api("cudaMallocAsync", [&](HeldLock&) {
-    if (!resolve(stream)) return cudaErrorInvalidResourceHandle;
+    const StreamPtr on = resolve(stream);
+    if (!on) return cudaErrorInvalidResourceHandle;
+    if (on->capture) return cudaErrorStreamCaptureUnsupported;  // graphs own no memory here
     return allocate(pointer, bytes);
   });
 }
@@ -61,14 +73,15 @@ cudaError_t cudaFreeAsync(void* pointer, cudaStream_t handle) {
     if (!a || a->kind != Allocation::Kind::device) return cudaErrorInvalidValue;
     auto operation = std::make_shared<Operation>();
     operation->kind = Operation::Kind::memory;
+    operation->name = "cudaFreeAsync";
     operation->run = [pointer] { free_device(pointer); };
-    enqueue(stream, std::move(operation));
-    return cudaSuccess;
+    if (stream->capture) return cudaErrorStreamCaptureUnsupported;
+    return issue(stream, std::move(operation));
   });
 }
 
 cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned flags) {
-  return api("cudaHostAlloc", [&](HeldLock&) {
+  return unsafe_api("cudaHostAlloc", [&](HeldLock&) {
     if (!pointer) return cudaErrorInvalidValue;
     *pointer = nullptr;
     constexpr unsigned kKnown =
@@ -87,7 +100,7 @@ cudaError_t cudaMallocHost(void** pointer, size_t bytes) {
 cudaError_t cudaFreeHost(void* pointer) { return release_host("cudaFreeHost", pointer); }
 
 cudaError_t cudaMallocManaged(void** pointer, size_t bytes, unsigned flags) {
-  return api("cudaMallocManaged", [&](HeldLock&) {
+  return unsafe_api("cudaMallocManaged", [&](HeldLock&) {
     if (!pointer || bytes == 0) return cudaErrorInvalidValue;
     *pointer = allocate_host(bytes, current_device(), Allocation::Kind::managed, flags);
     return *pointer ? cudaSuccess : cudaErrorMemoryAllocation;
@@ -95,7 +108,7 @@ cudaError_t cudaMallocManaged(void** pointer, size_t bytes, unsigned flags) {
 }
 
 cudaError_t cudaHostRegister(void* pointer, size_t bytes, unsigned flags) {
-  return api("cudaHostRegister", [&](HeldLock&) {
+  return unsafe_api("cudaHostRegister", [&](HeldLock&) {
     if (!pointer || bytes == 0 || in_device_range(pointer)) return cudaErrorInvalidValue;
     return register_host(pointer, bytes, current_device(), flags)
                ? cudaSuccess
@@ -104,7 +117,7 @@ cudaError_t cudaHostRegister(void* pointer, size_t bytes, unsigned flags) {
 }
 
 cudaError_t cudaHostUnregister(void* pointer) {
-  return api("cudaHostUnregister", [&](HeldLock& lock) {
+  return unsafe_api("cudaHostUnregister", [&](HeldLock& lock) {
     wait_for_device(current_device(), lock);
     return unregister_host(pointer) ? cudaSuccess : cudaErrorHostMemoryNotRegistered;
   });

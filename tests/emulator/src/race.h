@@ -1,28 +1,49 @@
-// The race detector's view of a launch. In builds without it these do nothing.
+// The race detector. Kernels are compiled with -fsanitize=thread, whose calls are answered here
+// (tsan_abi.cpp) instead of by ThreadSanitizer, because only the emulator knows what orders the
+// threads of a kernel: barriers, warps, blocks, streams. In builds without it these do nothing.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "clock.h"
+
 namespace emulator {
 
 #ifdef FERRITE_EMULATOR_RACE
-void race_launch_started(std::uint64_t blocks);
-void race_launch_ended();
+/// The operation that runs from now on. `file` may be null.
+void race_work_started(const WorkId& id, const char* name, const char* file, int line);
+
+void race_launch_started();
 void race_block_started(std::uint64_t rank);
 void race_barrier();
-void race_warp_barrier(int warp, unsigned mask);
+void race_warp_barrier(int warp);
 void race_fence();
-/// A write by the running thread that no instrumented code makes.
-void race_write(const void* address, std::size_t bytes, const void* pc);
+
+enum class AccessKind : unsigned char { plain, atomic };
+
+/// An access by the running thread; nothing happens outside of kernels.
+void race_access(const void* address, std::size_t bytes, bool write, AccessKind kind,
+                 const void* pc);
+inline void race_write(const void* address, std::size_t bytes, const void* pc) {
+  race_access(address, bytes, true, AccessKind::plain, pc);
+}
+
+/// A copy's or a fill's access to a range of device memory.
+void race_range(const void* address, std::size_t bytes, bool write);
+
+/// The bytes belong to a new allocation: what was done with them before is forgotten.
+void race_forget(const void* address, std::size_t bytes);
 #else
-inline void race_launch_started(std::uint64_t) {}
-inline void race_launch_ended() {}
+inline void race_work_started(const WorkId&, const char*, const char*, int) {}
+inline void race_launch_started() {}
 inline void race_block_started(std::uint64_t) {}
 inline void race_barrier() {}
-inline void race_warp_barrier(int, unsigned) {}
+inline void race_warp_barrier(int) {}
 inline void race_fence() {}
 inline void race_write(const void*, std::size_t, const void*) {}
+inline void race_range(const void*, std::size_t, bool) {}
+inline void race_forget(const void*, std::size_t) {}
 #endif
 
 }  // namespace emulator

@@ -88,6 +88,16 @@ void print_kernel_place(std::FILE* out) {
                blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z);
 }
 
+namespace {
+/// Whether "file:line" is in a header of the emulator or of NVIDIA, which kernels call.
+bool is_inner(const char* place) {
+  for (const char* name : {"atomics.h:", "warp.h:", "arithmetic.h:", "half.h:", "bfloat16.h:",
+                           "mma.h:", "block.h:", "cuda_fp16.h", "cuda_bf16.h", "??:"})
+    if (!std::strncmp(place, name, std::strlen(name))) return true;
+  return false;
+}
+}  // namespace
+
 void print_source(std::FILE* out, const void* pc) {
   Dl_info info;
   if (!pc || !dladdr(pc, &info) || !info.dli_fname) {
@@ -102,21 +112,21 @@ void print_source(std::FILE* out, const void* pc) {
   std::snprintf(command, sizeof command, "addr2line -s -C -f -i -e '%s' %#zx 2>/dev/null",
                 info.dli_fname, offset);
   std::FILE* const pipe = popen(command, "r");
-  char function[512], place[512];
+  char function[512], place[512], fallback[1100] = "";
   bool found = false;
   // Innermost first: the first frame outside of the emulator's headers is the kernel's.
   while (pipe && !found && std::fgets(function, sizeof function, pipe) &&
          std::fgets(place, sizeof place, pipe)) {
     function[std::strcspn(function, "\n")] = 0;
     place[std::strcspn(place, " \n")] = 0;
-    const char* const inner[] = {"atomics.h:",  "warp.h:", "arithmetic.h:", "half.h:",
-                                 "bfloat16.h:", "mma.h:",  "block.h:",      "??:"};
-    found = true;
-    for (const char* name : inner) found = found && std::strncmp(place, name, std::strlen(name));
+    if (found = !is_inner(place); !found && !*fallback)
+      std::snprintf(fallback, sizeof fallback, "%s in %s", place, function);
   }
   if (pipe) pclose(pipe);
   if (found)
     std::fprintf(out, "%s in %s\n", place, function);
+  else if (*fallback)
+    std::fprintf(out, "%s\n", fallback);
   else
     std::fprintf(out, "%s+%#zx\n", info.dli_fname, offset);
 }
@@ -137,6 +147,13 @@ void fatal(const char* file, int line, const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
   fatal_va(file, line, format, arguments);
+}
+
+void report_misaligned(const void* address, std::size_t bytes, bool write, const void* pc) {
+  std::fprintf(stderr, "emulator: misaligned %s of %zu bytes at %p, at ", write ? "write" : "read",
+               bytes, address);
+  print_source(stderr, pc);
+  fatal(running_launch()->file, running_launch()->line, "the kernel made a misaligned access");
 }
 
 void fail(const char* file, int line, const char* format, ...) {

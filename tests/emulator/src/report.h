@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdarg>
+#include <cstddef>
 #include <cstdio>
 
 namespace emulator {
@@ -15,6 +16,10 @@ void print_source(std::FILE* out, const void* pc);
 /// Prints the finding and where the kernel is, then ends the program.
 [[noreturn]] void fatal(const char* file, int line, const char* format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/// The running kernel's access is not aligned to its size.
+[[noreturn]] void report_misaligned(const void* address, std::size_t bytes, bool write,
+                                    const void* pc);
 
 /// Counts a finding after which the program goes on; it will end with exit code 66.
 void count_finding();

@@ -25,12 +25,12 @@ namespace emulator {
 
 Counters counts;
 BlockState block;
+constinit thread_local bool inside_kernel = false;
 
 namespace {
 
 const Launch* launch_running = nullptr;
 int device_running = 0;
-thread_local bool here = false;  // this operating system thread runs the kernel
 
 Fiber* fiber_now = nullptr;
 Fiber* fiber_of_launch = nullptr;  // the operating system thread's own stack
@@ -185,7 +185,7 @@ cudaError_t run_grid(const Launch& launch, int device, void (*run)(const void*),
   fiber_of_launch = fiber_now = &os_thread;
   launch_running = &launch;
   device_running = device;
-  here = true;
+  inside_kernel = true;
   ++counts.launches;
   gridDim = launch.grid;
   blockDim = launch.block;
@@ -193,18 +193,17 @@ cudaError_t run_grid(const Launch& launch, int device, void (*run)(const void*),
   block.configure(launch.block, run, self);
   const std::uint64_t blocks =
       static_cast<std::uint64_t>(launch.grid.x) * launch.grid.y * launch.grid.z;
-  race_launch_started(blocks);
+  race_launch_started();
   const BlockOrder order(blocks);
   for (std::uint64_t i = 0; i < blocks && block.error == cudaSuccess; ++i) run_block(order(i));
   if (block.error != cudaSuccess) abandon_threads();
-  race_launch_ended();
-  here = false;
+  inside_kernel = false;
   launch_running = nullptr;
   return block.error;
 }
 
 void trap(cudaError_t error, const char* file, int line) {
-  if (!here) fatal(file, line, "__trap outside of a kernel");
+  if (!inside_kernel) fatal(file, line, "__trap outside of a kernel");
   std::fprintf(stderr, "emulator: %s:%d: the kernel trapped\n", file, line);
   print_kernel_place(stderr);
   block.error = error;
@@ -234,7 +233,6 @@ void yield_thread() {
 
 const Launch* running_launch() { return launch_running; }
 int running_device() { return device_running; }
-bool running_here() { return here; }
 Counters counters() { return counts; }
 
 std::uint32_t random_bits() {  // xorshift64*, Vigna 2016

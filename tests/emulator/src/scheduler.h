@@ -15,7 +15,8 @@ const Launch* running_launch();
 int running_device();
 
 /// Whether the calling operating system thread is inside a kernel.
-bool running_here();
+extern constinit thread_local bool inside_kernel;
+inline bool running_here() { return inside_kernel; }
 
 /// Random bits of the order of threads, from the settings' seed.
 std::uint32_t random_bits();

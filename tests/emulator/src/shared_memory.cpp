@@ -76,6 +76,30 @@ void end_shared_block() {
   }
 }
 
+void check_shared_bounds(std::uintptr_t address, std::size_t bytes, bool write, const void* pc) {
+  const std::size_t offset = address - reinterpret_cast<std::uintptr_t>(shared_arena);
+  for (int i = 0; i < array_count; ++i)
+    if (offset >= arrays[i].offset && offset + bytes <= arrays[i].offset + arrays[i].bytes) return;
+  std::fprintf(stderr, "emulator: %s of %zu bytes", write ? "write" : "read", bytes);
+  describe_shared(stderr, address);
+  std::fprintf(stderr, "  at ");
+  print_source(stderr, pc);
+  fatal(running_launch()->file, running_launch()->line,
+        "the kernel touched shared memory outside of its arrays");
+}
+
+void describe_shared(std::FILE* out, std::uintptr_t address) {
+  const std::size_t offset = address - reinterpret_cast<std::uintptr_t>(shared_arena);
+  const Array* below = nullptr;
+  for (int i = 0; i < array_count; ++i)
+    if (arrays[i].offset <= offset) below = &arrays[i];
+  if (below)
+    std::fprintf(out, ", on shared memory at byte %zu of an array of %zu bytes\n",
+                 offset - below->offset, below->bytes);
+  else
+    std::fprintf(out, ", on shared memory\n");
+}
+
 void* dynamic_shared() { return dynamic_start; }
 std::size_t dynamic_shared_bytes() { return dynamic_size; }
 

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <cstdio>
 
 namespace emulator {
 
@@ -15,5 +17,11 @@ extern const std::size_t shared_arena_bytes;
 void begin_shared_launch(std::size_t dynamic_bytes);
 void begin_shared_block();
 void end_shared_block();  // checks the red zones
+
+/// Says so if the running kernel's access is not within one array.
+void check_shared_bounds(std::uintptr_t address, std::size_t bytes, bool write, const void* pc);
+
+/// " on shared memory, at byte 12 of an array of 64" and the like.
+void describe_shared(std::FILE* out, std::uintptr_t address);
 
 }  // namespace emulator

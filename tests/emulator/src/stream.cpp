@@ -4,7 +4,9 @@
 #include <cstdlib>
 #include <unordered_map>
 
+#include "graph.h"
 #include "host_worker.h"
+#include "race.h"
 #include "report.h"
 
 namespace emulator {
@@ -58,8 +60,30 @@ void for_each_stream(int device, F f) {
   if (s.defaults[device]) f(s.defaults[device]);
 }
 
+// What all host threads together have waited for: how they tell each other, nobody sees.
+ClockPtr& host_clock() {
+  static ClockPtr& the = *new ClockPtr(std::make_shared<Clock>());
+  return the;
+}
+
+void join(ClockPtr& clock, const Ticket& ticket) {
+  Clock other = ticket.clock ? *ticket.clock : Clock();
+  if (ticket.stream) other.reach(ticket.stream->id, ticket.number);
+  if (clock && clock->covers(other)) return;
+  if (clock) other.join(*clock);
+  clock = std::make_shared<const Clock>(std::move(other));
+}
+
+/// Gives the stream's next operation its number and its place in time.
+WorkId next_id(CUstream_st& stream) {
+  const std::uint64_t number = ++stream.issued;
+  if (!kRaces) return {};
+  join(stream.clock, {nullptr, 0, host_clock()});
+  return {stream.id, number, stream.clock};
+}
+
 void finish_task(CUstream_st& stream) {
-  ++stream.done;
+  if (!stream.idle()) ++stream.done;  // else all was discarded meanwhile
   stream.busy = false;
   if (stream.idle()) std::erase_if(streams().working, [](const StreamPtr& s) { return s->idle(); });
   work_done.notify_all();
@@ -98,15 +122,16 @@ bool run_one(const StreamPtr& stream, Patience patience, HeldLock& lock) {
     lock.unlock();
     task.operation->run();
     lock.lock();
-  } else if (task.operation->run) {
-    task.operation->run();
+  } else if (const Operation& operation = *task.operation; operation.run) {
+    race_work_started(task.id, operation.name, operation.file, operation.line);
+    operation.run();
   }
   finish_task(*stream);
   return true;
 }
 
 bool run_until(const Ticket& ticket, Patience patience, HeldLock& lock) {
-  while (ticket.stream->done < ticket.number)
+  while (!ticket.reached())
     if (!run_one(ticket.stream, patience, lock)) return false;
   return true;
 }
@@ -150,28 +175,57 @@ std::vector<Ticket> implicit_dependencies(const CUstream_st& stream) {
   std::vector<Ticket> after;
   if (stream.is_default) {
     for_each_stream(stream.device, [&](const StreamPtr& other) {
-      if (!other->is_default && other->blocking() && !other->idle())
-        after.push_back({other, other->issued});
+      if (!other->is_default && other->blocking() && !other->idle()) after.push_back(end_of(other));
     });
   } else if (stream.blocking()) {
     const StreamPtr& other = streams().defaults[stream.device];
-    if (other && !other->idle()) after.push_back({other, other->issued});
+    if (other && !other->idle()) after.push_back(end_of(other));
   }
   return after;
 }
 
 bool can_run_now(const CUstream_st& stream) {
-  if (current_settings.deferred || !stream.idle()) return false;
+  if (current_settings.deferred || !stream.idle() || stream.capture) return false;
   if (stream.is_default) return implicit_dependencies(stream).empty();
   const StreamPtr& other = streams().defaults[stream.device];
   return !stream.blocking() || !other || other->idle();
 }
 
+void begin_running_now(CUstream_st& stream, const char* name, const char* file, int line) {
+  const WorkId id = next_id(stream);
+  stream.busy = true;
+  stream.runner = std::this_thread::get_id();
+  race_work_started(id, name, file, line);
+}
+void end_running_now(CUstream_st& stream) { finish_task(stream); }
+
+bool Ticket::reached() const { return stream->done >= number; }
+
+Ticket end_of(const StreamPtr& stream) { return {stream, stream->issued, stream->clock}; }
+
+void order_after(CUstream_st& stream, const Ticket& ticket) {
+  if (kRaces) join(stream.clock, ticket);
+}
+
+cudaError_t issue(const StreamPtr& stream, OperationPtr operation, Ticket* ticket) {
+  if (const cudaError_t error = check_use(*stream); error != cudaSuccess) return error;
+  if (stream->capture) {
+    capture_operation(*stream, std::move(operation));
+    if (ticket) *ticket = {stream, 0, nullptr};
+    return cudaSuccess;
+  }
+  const Ticket place = enqueue(stream, std::move(operation));
+  if (ticket) *ticket = place;
+  return cudaSuccess;
+}
+
 Ticket enqueue(const StreamPtr& stream, OperationPtr operation, std::vector<Ticket> after) {
   const bool host = operation->kind == Operation::Kind::host;
   for (Ticket& ticket : implicit_dependencies(*stream)) after.push_back(std::move(ticket));
-  stream->queue.push_back({std::move(after), std::move(operation)});
-  const Ticket ticket{stream, ++stream->issued};
+  for (const Ticket& ticket : after) order_after(*stream, ticket);
+  WorkId id = next_id(*stream);
+  stream->queue.push_back({std::move(after), std::move(operation), std::move(id)});
+  const Ticket ticket = end_of(stream);
   if (!current_settings.deferred) {
     HeldLock lock(runtime_mutex, std::adopt_lock);
     run_until(ticket, Patience::leave, lock);
@@ -182,18 +236,25 @@ Ticket enqueue(const StreamPtr& stream, OperationPtr operation, std::vector<Tick
   return ticket;
 }
 
-void wait_for(const Ticket& ticket, HeldLock& lock) { run_until(ticket, Patience::wait, lock); }
+void host_saw(const Ticket& ticket) {
+  if (kRaces) join(host_clock(), ticket);
+}
+
+void run_to(const Ticket& ticket, HeldLock& lock) { run_until(ticket, Patience::wait, lock); }
+
+void wait_for(const Ticket& ticket, HeldLock& lock) {
+  run_to(ticket, lock);
+  host_saw(ticket);
+}
 
 void wait_for_stream(const StreamPtr& stream, HeldLock& lock) {
   for (const Ticket& ticket : implicit_dependencies(*stream)) wait_for(ticket, lock);
-  wait_for({stream, stream->issued}, lock);
+  wait_for(end_of(stream), lock);
 }
 
 void wait_for_device(int device, HeldLock& lock) {
   std::vector<Ticket> all;
-  for_each_stream(device, [&](const StreamPtr& stream) {
-    if (!stream->idle()) all.push_back({stream, stream->issued});
-  });
+  for_each_stream(device, [&](const StreamPtr& stream) { all.push_back(end_of(stream)); });
   for (const Ticket& ticket : all) wait_for(ticket, lock);
 }
 
@@ -204,8 +265,7 @@ void advance_all(HeldLock& lock) {
     for_each_stream(device, [&](const StreamPtr& stream) {
       if (!stream->queue.empty()) unfinished.push_back(stream);
     });
-  for (const StreamPtr& stream : unfinished)
-    run_until({stream, stream->issued}, Patience::leave, lock);
+  for (const StreamPtr& stream : unfinished) run_until(end_of(stream), Patience::leave, lock);
 }
 
 void nudge(const StreamPtr& stream, HeldLock& lock) {
@@ -214,6 +274,7 @@ void nudge(const StreamPtr& stream, HeldLock& lock) {
 }
 
 void discard_work(int device) {
+  discard_captures(device);
   for_each_stream(device, [](const StreamPtr& stream) {
     stream->queue.clear();
     stream->done = stream->issued;

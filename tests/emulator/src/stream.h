@@ -10,9 +10,11 @@
 #include <thread>
 #include <vector>
 
+#include "clock.h"
 #include "runtime.h"
 
 struct CUstream_st;
+struct CUgraphNode_st;
 
 namespace emulator {
 
@@ -22,6 +24,9 @@ class Capture;
 struct Ticket {
   std::shared_ptr<CUstream_st> stream;
   std::uint64_t number = 0;
+  ClockPtr clock;  // what else is over by then
+
+  bool reached() const;
 };
 
 /// Something that a stream does; shared with the graphs that replay it.
@@ -29,12 +34,17 @@ struct Operation {
   enum class Kind { kernel, copy, set, host, event, empty, memory };
   Kind kind = Kind::empty;
   std::function<void()> run;  // under the lock, save for host functions
+  // For reports; a kernel has a place in the source.
+  const char* name = "";
+  const char* file = nullptr;
+  int line = 0;
 };
 using OperationPtr = std::shared_ptr<const Operation>;
 
 struct Task {
   std::vector<Ticket> after;  // of other streams
   OperationPtr operation;
+  WorkId id;
 };
 
 }  // namespace emulator
@@ -48,10 +58,12 @@ struct CUstream_st : std::enable_shared_from_this<CUstream_st> {
 
   std::uint64_t issued = 0, done = 0;
   std::deque<emulator::Task> queue;
-  bool busy = false;  // somebody runs its first task
-  bool in_host_function = false;
-  std::thread::id runner;  // who
+  bool busy = false;         // somebody runs its first task
+  std::thread::id runner;    // who
+  emulator::ClockPtr clock;  // what its next operation comes after
+
   std::shared_ptr<emulator::Capture> capture;
+  std::vector<CUgraphNode_st*> capture_tail;  // what the next captured operation depends on
 
   bool idle() const { return issued == done; }
   bool blocking() const { return !(flags & cudaStreamNonBlocking); }
@@ -62,13 +74,12 @@ struct CUevent_st {
   struct Record {
     emulator::Ticket ticket;
     std::chrono::steady_clock::time_point time;
-    bool reached() const { return ticket.stream->done >= ticket.number; }
   };
   int device = 0;
   unsigned flags = 0;
-  std::shared_ptr<Record> record;
-  std::shared_ptr<emulator::Capture> capture;  // recorded inside of this one,
-  std::vector<int> capture_nodes;              // behind these nodes
+  std::shared_ptr<Record> record;              // null until then
+  std::shared_ptr<emulator::Capture> capture;  // what it was recorded in, if in one,
+  std::vector<CUgraphNode_st*> capture_tail;   // and behind which nodes
 };
 
 namespace emulator {
@@ -87,23 +98,41 @@ std::shared_ptr<CUevent_st> resolve(cudaEvent_t handle);
 cudaEvent_t create_event(int device, unsigned flags);
 void destroy_event(cudaEvent_t event);
 
-/// Adds a task to a stream and, unless streams are deferred, runs what can run. `after` are places
-/// in other streams to be reached first.
+/// Puts an operation on a stream, to be run or captured. The ticket is where a run one is done.
+cudaError_t issue(const StreamPtr& stream, OperationPtr operation, Ticket* ticket = nullptr);
+
+/// Adds an operation to a stream that does not capture and, unless streams are deferred, runs what
+/// can run. `after` are places in other streams to be reached first.
 Ticket enqueue(const StreamPtr& stream, OperationPtr operation, std::vector<Ticket> after = {});
+
+/// The place behind all that was put on the stream.
+Ticket end_of(const StreamPtr& stream);
+
+/// What is put on the stream from now on comes after the ticket, which has been reached.
+void order_after(CUstream_st& stream, const Ticket& ticket);
 
 /// What an operation on `stream` would wait for by the rules of the legacy default stream.
 std::vector<Ticket> implicit_dependencies(const CUstream_st& stream);
 
-/// Whether an operation on `stream` could run this moment, without a place in its queue.
+/// Whether an operation on `stream` could run this moment, without a place in its queue; if so,
+/// between these two.
 bool can_run_now(const CUstream_st& stream);
+void begin_running_now(CUstream_st& stream, const char* name, const char* file, int line);
+void end_running_now(CUstream_st& stream);
 
-/// Runs the stream up to a place, and all that this takes.
+/// The host's: runs the stream up to a place, and all that this takes.
 void wait_for(const Ticket& ticket, HeldLock& lock);
 void wait_for_stream(const StreamPtr& stream, HeldLock& lock);
 void wait_for_device(int device, HeldLock& lock);
 
+/// The same for the emulator's own ends: the host has not waited.
+void run_to(const Ticket& ticket, HeldLock& lock);
+
 /// Runs what can run without waiting, unless streams are deferred.
 void advance_all(HeldLock& lock);
+
+/// The host has seen that the ticket is reached.
+void host_saw(const Ticket& ticket);
 
 /// For polls: runs one task of a deferred stream.
 void nudge(const StreamPtr& stream, HeldLock& lock);

@@ -1,6 +1,8 @@
 // Streams and events.
+#include <algorithm>
 #include <memory>
 
+#include "graph.h"
 #include "runtime.h"
 #include "stream.h"
 
@@ -29,6 +31,12 @@ cudaError_t with_event(const char* name, cudaEvent_t handle, Body body) {
   });
 }
 
+/// The host asks for an event of a graph, which is recorded whenever that is launched.
+cudaError_t captured(const CUevent_st& event) {
+  event.capture->invalid = true;
+  return cudaErrorCapturedEvent;
+}
+
 }  // namespace
 
 extern "C" {
@@ -50,6 +58,7 @@ cudaError_t cudaStreamCreate(cudaStream_t* stream) {
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
   return with_stream("cudaStreamDestroy", handle, [](const StreamPtr& stream, HeldLock&) {
     if (stream->is_default) return cudaErrorInvalidResourceHandle;
+    if (stream->capture) stream->capture->invalid = true;
     destroy_stream(stream);
     return cudaSuccess;
   });
@@ -57,6 +66,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle) {
 
 cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   return with_stream("cudaStreamSynchronize", handle, [](const StreamPtr& stream, HeldLock& lock) {
+    if (const cudaError_t error = check_wait(*stream); error != cudaSuccess) return error;
     wait_for_stream(stream, lock);
     return sticky_error(stream->device);
   });
@@ -64,7 +74,11 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
 
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
   return with_stream("cudaStreamQuery", handle, [](const StreamPtr& stream, HeldLock& lock) {
-    if (stream->idle()) return sticky_error(stream->device);
+    if (const cudaError_t error = check_wait(*stream); error != cudaSuccess) return error;
+    if (stream->idle()) {
+      host_saw(end_of(stream));
+      return sticky_error(stream->device);
+    }
     nudge(stream, lock);
     return cudaErrorNotReady;
   });
@@ -74,8 +88,14 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event_handle, u
   return with_stream("cudaStreamWaitEvent", handle, [&](const StreamPtr& stream, HeldLock&) {
     const auto event = resolve(event_handle);
     if (!event) return cudaErrorInvalidResourceHandle;
-    if (event->record && !event->record->reached())
-      enqueue(stream, empty_operation(), {event->record->ticket});
+    if (const cudaError_t error = check_use(*stream); error != cudaSuccess) return error;
+    if (stream->capture || event->capture) return capture_wait(stream, *event);
+    if (!event->record) return cudaSuccess;
+    const Ticket& ticket = event->record->ticket;
+    if (ticket.reached())
+      order_after(*stream, ticket);
+    else
+      enqueue(stream, empty_operation(), {ticket});
     return cudaSuccess;
   });
 }
@@ -86,8 +106,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void*
     auto operation = std::make_shared<Operation>();
     operation->kind = Operation::Kind::host;
     operation->run = [function, data] { function(data); };
-    enqueue(stream, std::move(operation));
-    return cudaSuccess;
+    return issue(stream, std::move(operation));
   });
 }
 
@@ -98,8 +117,8 @@ cudaError_t cudaStreamAddCallback(cudaStream_t handle, cudaStreamCallback_t call
     auto operation = std::make_shared<Operation>();
     operation->kind = Operation::Kind::host;
     operation->run = [=] { callback(handle, cudaSuccess, data); };
-    enqueue(stream, std::move(operation));
-    return cudaSuccess;
+    if (stream->capture) return cudaErrorStreamCaptureUnsupported;
+    return issue(stream, std::move(operation));
   });
 }
 
@@ -130,6 +149,7 @@ cudaError_t cudaStreamGetId(cudaStream_t handle, unsigned long long* id) {
 
 cudaError_t cudaDeviceSynchronize() {
   return api("cudaDeviceSynchronize", [](HeldLock& lock) {
+    if (const cudaError_t error = check_wait(current_device()); error != cudaSuccess) return error;
     wait_for_device(current_device(), lock);
     return sticky_error(current_device());
   });
@@ -159,14 +179,22 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t handle, cudaStream_t stream_han
   return with_event("cudaEventRecord", handle, [&](CUevent_st& event, HeldLock&) {
     const StreamPtr stream = resolve(stream_handle);
     if (!stream || stream->device != event.device) return cudaErrorInvalidResourceHandle;
+    if (const cudaError_t error = check_use(*stream); error != cudaSuccess) return error;
+    event.capture = stream->capture;
+    event.capture_tail = stream->capture_tail;
+    event.record = nullptr;
+    if (stream->capture) return cudaSuccess;
     auto record = std::make_shared<CUevent_st::Record>();
-    auto operation = std::make_shared<Operation>();
-    operation->kind = Operation::Kind::event;
-    operation->run = [record] { record->time = std::chrono::steady_clock::now(); };
-    // Known before it runs: running it may let others look at the event.
-    record->ticket = {stream, stream->issued + 1};
-    event.record = record;
-    enqueue(stream, std::move(operation));
+    if (can_run_now(*stream)) {
+      record->ticket = end_of(stream);
+      record->time = std::chrono::steady_clock::now();
+    } else {
+      auto operation = std::make_shared<Operation>();
+      operation->kind = Operation::Kind::event;
+      operation->run = [record] { record->time = std::chrono::steady_clock::now(); };
+      record->ticket = enqueue(stream, std::move(operation));
+    }
+    event.record = std::move(record);
     return cudaSuccess;
   });
 }
@@ -176,6 +204,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 
 cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
   return with_event("cudaEventSynchronize", handle, [](CUevent_st& event, HeldLock& lock) {
+    if (event.capture) return captured(event);
+    if (const cudaError_t error = check_unsafe(); error != cudaSuccess) return error;
     if (event.record) {
       const Ticket ticket = event.record->ticket;  // the event may be recorded anew meanwhile
       wait_for(ticket, lock);
@@ -186,9 +216,15 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
 
 cudaError_t cudaEventQuery(cudaEvent_t handle) {
   return with_event("cudaEventQuery", handle, [](CUevent_st& event, HeldLock& lock) {
-    if (!event.record || event.record->reached()) return sticky_error(event.device);
-    const StreamPtr stream = event.record->ticket.stream;
-    nudge(stream, lock);
+    if (event.capture) return captured(event);
+    if (const cudaError_t error = check_unsafe(); error != cudaSuccess) return error;
+    if (!event.record) return sticky_error(event.device);
+    const Ticket ticket = event.record->ticket;
+    if (ticket.reached()) {
+      host_saw(ticket);
+      return sticky_error(event.device);
+    }
+    nudge(ticket.stream, lock);
     return cudaErrorNotReady;
   });
 }
@@ -197,10 +233,13 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEve
   return with_event("cudaEventElapsedTime", start, [&](CUevent_st& first, HeldLock&) {
     const auto second = resolve(end);
     if (!milliseconds) return cudaErrorInvalidValue;
+    if (first.capture) return captured(first);
+    if (second && second->capture) return captured(*second);
     if (!second || !first.record || !second->record) return cudaErrorInvalidResourceHandle;
     if ((first.flags | second->flags) & cudaEventDisableTiming)
       return cudaErrorInvalidResourceHandle;
-    if (!first.record->reached() || !second->record->reached()) return cudaErrorNotReady;
+    if (!first.record->ticket.reached() || !second->record->ticket.reached())
+      return cudaErrorNotReady;
     *milliseconds =
         std::chrono::duration<float, std::milli>(second->record->time - first.record->time).count();
     return cudaSuccess;

@@ -11,10 +11,10 @@
 #include <limits>
 
 // ---- loads and stores with cache hints
-#define EMULATOR_LOAD(name)   \
-  template <class T>          \
-  inline T name(const T* p) { \
-    return *p;                \
+#define EMULATOR_LOAD(name)                                  \
+  template <class T>                                         \
+  __attribute__((always_inline)) inline T name(const T* p) { \
+    return *p;                                               \
   }
 EMULATOR_LOAD(__ldg)
 EMULATOR_LOAD(__ldca)
@@ -23,10 +23,10 @@ EMULATOR_LOAD(__ldcs)
 EMULATOR_LOAD(__ldlu)
 EMULATOR_LOAD(__ldcv)
 #undef EMULATOR_LOAD
-#define EMULATOR_STORE(name)        \
-  template <class T>                \
-  inline void name(T* p, T value) { \
-    *p = value;                     \
+#define EMULATOR_STORE(name)                                       \
+  template <class T>                                               \
+  __attribute__((always_inline)) inline void name(T* p, T value) { \
+    *p = value;                                                    \
   }
 EMULATOR_STORE(__stwb)
 EMULATOR_STORE(__stcg)

@@ -7,11 +7,14 @@
 #include <cstring>
 #include <type_traits>
 
+/// Inlined in every build, so that a report finds the line of the kernel.
+#define EMULATOR_INLINE __attribute__((always_inline)) inline
+
 namespace emulator {
 
 /// Replaces *p by f(*p) and returns what was there; T has 2, 4 or 8 bytes.
 template <class T, class F>
-T atomic_update(T* p, F f) {
+EMULATOR_INLINE T atomic_update(T* p, F f) {
   using Bits = std::conditional_t<sizeof(T) == 2, std::uint16_t,
                                   std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>;
   static_assert(sizeof(T) == sizeof(Bits));
@@ -32,11 +35,11 @@ T atomic_update(T* p, F f) {
 }  // namespace emulator
 
 #define EMULATOR_ATOMIC(name, T, new_value)                                             \
-  inline T name(T* address, T value) {                                                  \
+  EMULATOR_INLINE T name(T* address, T value) {                                         \
     return emulator::atomic_update(address, [value](T old) -> T { return new_value; }); \
   }                                                                                     \
-  inline T name##_block(T* address, T value) { return name(address, value); }           \
-  inline T name##_system(T* address, T value) { return name(address, value); }
+  EMULATOR_INLINE T name##_block(T* address, T value) { return name(address, value); }  \
+  EMULATOR_INLINE T name##_system(T* address, T value) { return name(address, value); }
 #define EMULATOR_ATOMIC_INTEGER(T)                                \
   EMULATOR_ATOMIC(atomicAdd, T, old + value)                      \
   EMULATOR_ATOMIC(atomicSub, T, old - value)                      \
@@ -47,10 +50,10 @@ T atomic_update(T* p, F f) {
   EMULATOR_ATOMIC(atomicOr, T, old | value)                       \
   EMULATOR_ATOMIC(atomicXor, T, old ^ value)
 // Signed sums wrap on the device.
-inline int atomicAdd(int* address, int value) {
+EMULATOR_INLINE int atomicAdd(int* address, int value) {
   return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
-inline int atomicSub(int* address, int value) {
+EMULATOR_INLINE int atomicSub(int* address, int value) {
   return __atomic_fetch_sub(address, value, __ATOMIC_RELAXED);
 }
 EMULATOR_ATOMIC(atomicExch, int, (static_cast<void>(old), value))
@@ -72,7 +75,7 @@ EMULATOR_ATOMIC(atomicDec, unsigned, (old == 0u || old > value) ? value : old - 
 #undef EMULATOR_ATOMIC
 
 #define EMULATOR_ATOMIC_CAS(T)                                                     \
-  inline T atomicCAS(T* address, T compare, T value) {                             \
+  EMULATOR_INLINE T atomicCAS(T* address, T compare, T value) {                    \
     __atomic_compare_exchange_n(address, &compare, value, false, __ATOMIC_RELAXED, \
                                 __ATOMIC_RELAXED);                                 \
     return compare;                                                                \

@@ -52,15 +52,15 @@ inline int __bfloat162int_rd(__nv_bfloat16 h) {
   return static_cast<int>(std::floor(__bfloat162float(h)));
 }
 
-inline __nv_bfloat16 atomicAdd(__nv_bfloat16* address, __nv_bfloat16 value) {
+EMULATOR_INLINE __nv_bfloat16 atomicAdd(__nv_bfloat16* address, __nv_bfloat16 value) {
   return emulator::atomic_update(address,
                                  [value](__nv_bfloat16 old) { return __hadd(old, value); });
 }
-inline __nv_bfloat162 atomicAdd(__nv_bfloat162* address, __nv_bfloat162 value) {
+EMULATOR_INLINE __nv_bfloat162 atomicAdd(__nv_bfloat162* address, __nv_bfloat162 value) {
   return emulator::atomic_update(address,
                                  [value](__nv_bfloat162 old) { return __hadd2(old, value); });
 }
-inline unsigned short atomicCAS(__nv_bfloat16* address, unsigned short compare,
-                                unsigned short value) {
+EMULATOR_INLINE unsigned short atomicCAS(__nv_bfloat16* address, unsigned short compare,
+                                         unsigned short value) {
   return atomicCAS(reinterpret_cast<unsigned short*>(address), compare, value);
 }

@@ -45,12 +45,13 @@ EMULATOR_HALF_FUNCTION(rint, std::nearbyint(x))
 inline int __half2int_rn(__half h) { return static_cast<int>(std::nearbyint(__half2float(h))); }
 inline int __half2int_rd(__half h) { return static_cast<int>(std::floor(__half2float(h))); }
 
-inline __half atomicAdd(__half* address, __half value) {
+EMULATOR_INLINE __half atomicAdd(__half* address, __half value) {
   return emulator::atomic_update(address, [value](__half old) { return __hadd(old, value); });
 }
-inline __half2 atomicAdd(__half2* address, __half2 value) {
+EMULATOR_INLINE __half2 atomicAdd(__half2* address, __half2 value) {
   return emulator::atomic_update(address, [value](__half2 old) { return __hadd2(old, value); });
 }
-inline unsigned short atomicCAS(__half* address, unsigned short compare, unsigned short value) {
+EMULATOR_INLINE unsigned short atomicCAS(__half* address, unsigned short compare,
+                                         unsigned short value) {
   return atomicCAS(reinterpret_cast<unsigned short*>(address), compare, value);
 }

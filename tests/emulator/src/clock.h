@@ -1,0 +1,56 @@
+// Vector clocks over streams: which operations of other streams an operation comes after. Kept
+// only where races are looked for.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace emulator {
+
+#ifdef FERRITE_EMULATOR_RACE
+inline constexpr bool kRaces = true;
+#else
+inline constexpr bool kRaces = false;
+#endif
+
+class Clock {
+ public:
+  /// The number of the last operation of `stream` that is known to be over, 0 for none.
+  std::uint64_t operator[](std::uint64_t stream) const {
+    for (const auto& [id, number] : entries_)
+      if (id == stream) return number;
+    return 0;
+  }
+  void reach(std::uint64_t stream, std::uint64_t number) {
+    for (auto& [id, known] : entries_)
+      if (id == stream) {
+        if (known < number) known = number;
+        return;
+      }
+    entries_.emplace_back(stream, number);
+  }
+  void join(const Clock& other) {
+    for (const auto& [id, number] : other.entries_) reach(id, number);
+  }
+  /// Whether joining `other` would change nothing.
+  bool covers(const Clock& other) const {
+    for (const auto& [id, number] : other.entries_)
+      if ((*this)[id] < number) return false;
+    return true;
+  }
+
+ private:
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> entries_;
+};
+
+using ClockPtr = std::shared_ptr<const Clock>;
+
+/// An operation as the race detector sees it: its place, and what it comes after.
+struct WorkId {
+  std::uint64_t stream = 0, number = 0;
+  ClockPtr clock;
+};
+
+}  // namespace emulator
