@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "core/cuda_backend.h"
 #include "core/error.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -24,7 +25,6 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
-constexpr std::size_t kLargestRequest = std::size_t{1} << 50;
 
 // Size classes: multiples of 64 up to 512, then eight a power of two, so at most an eighth is lost.
 constexpr std::size_t kLinearClasses = 8;
@@ -54,7 +54,9 @@ class HostMemory final : public MemorySource {
   void release(void* data, std::size_t) noexcept override { std::free(data); }
 };
 
-std::string readable(std::size_t bytes) {
+}  // namespace
+
+std::string detail::readable_bytes(std::size_t bytes) {
   constexpr std::array units = {"B", "KiB", "MiB", "GiB", "TiB"};
   double value = static_cast<double>(bytes);
   std::size_t unit = 0;
@@ -62,10 +64,24 @@ std::string readable(std::size_t bytes) {
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.2f} {}", value, units[unit]);
 }
 
-}  // namespace
+std::string detail::summarise(std::string_view of, const MemoryStats& s) {
+  return fmt::format(
+      "memory of {}\n"
+      "  allocated  {:>12}  (peak {})\n"
+      "  reserved   {:>12}  (peak {})\n"
+      "  requests   {:>12}  ({} from the system, {} retried after giving back the cache)\n",
+      of, readable_bytes(s.allocated), readable_bytes(s.max_allocated), readable_bytes(s.reserved),
+      readable_bytes(s.max_reserved), s.allocations, s.system_requests, s.retries);
+}
 
-CachingAllocator::CachingAllocator(Device device, std::unique_ptr<MemorySource> source)
-    : device_(device), source_(std::move(source)), host_lists_(&cached_[0]) {}
+using detail::readable_bytes;
+
+CachingAllocator::CachingAllocator(Device device, std::unique_ptr<MemorySource> source,
+                                   std::string of)
+    : device_(device),
+      of_(of.empty() ? device.str() : std::move(of)),
+      source_(std::move(source)),
+      host_lists_(&cached_[0]) {}
 
 CachingAllocator::~CachingAllocator() { empty_cache(); }
 
@@ -77,9 +93,9 @@ void* CachingAllocator::take_cached(std::size_t size_class, std::uint32_t stream
   return data;
 }
 
-CachingAllocator::Block CachingAllocator::allocate(std::size_t bytes, const Stream& stream) {
-  FERRITE_CHECK(bytes <= kLargestRequest, OutOfMemoryError, "allocate",
-                "{} asked for on {}: more than any machine has", readable(bytes), device_);
+Allocator::Block CachingAllocator::allocate(std::size_t bytes, const Stream& stream) {
+  FERRITE_CHECK(bytes <= detail::kLargestRequest, OutOfMemoryError, "allocate",
+                "{} asked for on {}: more than any machine has", readable_bytes(bytes), of_);
   const std::size_t size_class = class_of(bytes);
   Block block{.bytes = class_bytes(size_class), .stream = stream.id()};
   std::unique_lock lock(mutex_);
@@ -93,9 +109,10 @@ CachingAllocator::Block CachingAllocator::allocate(std::size_t bytes, const Stre
       block.data = acquire(block.bytes);
     }
     FERRITE_CHECK(block.data, OutOfMemoryError, "allocate",
-                  "out of memory on {}: {} asked for, {} in use, {} reserved{}", device_,
-                  readable(bytes), readable(stats_.allocated), readable(stats_.reserved),
-                  limit_ == SIZE_MAX ? "" : fmt::format(", limit {}", readable(limit_)));
+                  "out of memory on {}: {} asked for, {} in use, {} reserved{}", of_,
+                  readable_bytes(bytes), readable_bytes(stats_.allocated),
+                  readable_bytes(stats_.reserved),
+                  limit_ == SIZE_MAX ? "" : fmt::format(", limit {}", readable_bytes(limit_)));
   }
   ++stats_.allocations;
   stats_.allocated += block.bytes;
@@ -143,15 +160,15 @@ void CachingAllocator::free(const Block& block, std::span<const Stream> also_use
     if (stream.query()) continue;
     pending.events.emplace_back().record(stream);
   }
-  if (pending.events.empty())
-    cache(block);
-  else
-    pending_.push_back(std::move(pending));
+  if (pending.events.empty()) return cache(block);
+  stats_.pending += block.bytes;
+  pending_.push_back(std::move(pending));
 }
 
 void CachingAllocator::reclaim_pending() {
   std::erase_if(pending_, [this](Pending& p) {
     if (!std::ranges::all_of(p.events, &Event::query)) return false;
+    stats_.pending -= p.block.bytes;
     cache(p.block);
     return true;
   });
@@ -178,6 +195,7 @@ void CachingAllocator::release_cached(std::unique_lock<std::mutex>& lock) {
   if (may_wait) {
     std::list<Pending> pending;
     pending.swap(pending_);
+    for (const Pending& p : pending) stats_.pending -= p.block.bytes;
     lock.unlock();
     detail::drain(device_);
     for (const Pending& p : pending) {
@@ -219,16 +237,7 @@ void CachingAllocator::set_poison(bool on) {
   poison_ = on;
 }
 
-std::string CachingAllocator::summary() const {
-  const MemoryStats s = stats();
-  return fmt::format(
-      "memory of {}\n"
-      "  allocated  {:>12}  (peak {})\n"
-      "  reserved   {:>12}  (peak {})\n"
-      "  requests   {:>12}  ({} from the system, {} retried after giving back the cache)\n",
-      device_, readable(s.allocated), readable(s.max_allocated), readable(s.reserved),
-      readable(s.max_reserved), s.allocations, s.system_requests, s.retries);
-}
+std::string CachingAllocator::summary() const { return detail::summarise(of_, stats()); }
 
 namespace {
 
@@ -250,12 +259,14 @@ CachingAllocator& cpu_allocator(int index) {
 
 }  // namespace
 
-CachingAllocator& allocator(const Device& device) {
-  FERRITE_CHECK(device.is_cpu(), DeviceError, "allocator", "this build has no memory on {}",
-                device);
+Allocator& allocator(const Device& device) {
   static CachingAllocator& host = cpu_allocator(-1);
-  return device.is_host() ? host : cpu_allocator(device.index());
+  if (device.is_host()) [[likely]]
+    return host;
+  return device.is_cuda() ? detail::cuda::allocator(device.index()) : cpu_allocator(device.index());
 }
+
+Allocator& pinned_allocator() { return detail::cuda::pinned_allocator(); }
 
 std::size_t memory_allocated(const Device& device) { return allocator(device).stats().allocated; }
 std::size_t max_memory_allocated(const Device& device) {

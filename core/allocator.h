@@ -3,6 +3,9 @@
 // A freed block goes back to the stream it was allocated on and is handed out again to work on
 // that stream only, so freeing never waits. A block that other streams used as well returns once
 // those have passed the point of the free.
+//
+// CachingAllocator serves the CPU's devices and page-locked memory from lists of size classes;
+// core/cuda/device_allocator.h serves CUDA devices from large segments that are split and merged.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +15,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -25,6 +29,7 @@ struct MemoryStats {
   std::size_t max_allocated = 0;  ///< its peak since the last reset
   std::size_t reserved = 0;       ///< held from the system: in use and cached
   std::size_t max_reserved = 0;
+  std::size_t pending = 0;            ///< freed, but other streams have not passed the free yet
   std::uint64_t allocations = 0;      ///< requests served
   std::uint64_t system_requests = 0;  ///< of these, from the system and not from the cache
   std::uint64_t retries = 0;          ///< times the cache was given back because memory ran out
@@ -39,37 +44,64 @@ class MemorySource {
   virtual void release(void* data, std::size_t bytes) noexcept = 0;
 };
 
-class CachingAllocator {
+class Allocator {
  public:
   struct Block {
     void* data = nullptr;
-    std::size_t bytes = 0;  ///< the size class, at least what was asked for
+    std::size_t bytes = 0;  ///< at least what was asked for
     std::uint32_t stream = 0;
+    void* handle = nullptr;  ///< the allocator's own
   };
 
-  CachingAllocator(Device device, std::unique_ptr<MemorySource> source);
-  ~CachingAllocator();
-  CachingAllocator(const CachingAllocator&) = delete;
-  CachingAllocator& operator=(const CachingAllocator&) = delete;
+  Allocator() = default;
+  virtual ~Allocator() = default;
+  Allocator(const Allocator&) = delete;
+  Allocator& operator=(const Allocator&) = delete;
 
   /// At least `bytes` aligned to 64, for work on `stream`. Where the system has none left, the
   /// cache is given back and the request tried once more; then OutOfMemoryError names the bytes
   /// asked for, the device and what is held.
-  Block allocate(std::size_t bytes, const Stream& stream);
+  virtual Block allocate(std::size_t bytes, const Stream& stream) = 0;
   /// `also_used_by`: further streams whose queued work touches the block.
-  void free(const Block& block, std::span<const Stream> also_used_by = {}) noexcept;
+  virtual void free(const Block& block, std::span<const Stream> also_used_by) noexcept = 0;
+  void free(const Block& block) noexcept { free(block, {}); }
 
   /// Gives every cached block back to the system, waiting for streams that still use one. Called by
   /// work on a worker stream, which must not wait for queues, it gives back the host's blocks only.
-  void empty_cache();
-  MemoryStats stats() const;
-  void reset_peak_stats();
+  virtual void empty_cache() = 0;
+  virtual MemoryStats stats() const = 0;
+  virtual void reset_peak_stats() = 0;
   /// Requests that would take `reserved` past `bytes` fail as if memory had run out.
-  void set_limit(std::size_t bytes);
+  virtual void set_limit(std::size_t bytes) = 0;
   /// Fills every block handed out with 0xff bytes (NaN in all floating types), for tests.
-  void set_poison(bool on);
+  virtual void set_poison(bool on) = 0;
   /// A table of the statistics for people.
-  std::string summary() const;
+  virtual std::string summary() const = 0;
+};
+
+namespace detail {
+/// "1.50 MiB".
+std::string readable_bytes(std::size_t bytes);
+/// What all allocators' summaries say.
+std::string summarise(std::string_view of, const MemoryStats& stats);
+inline constexpr std::size_t kLargestRequest = std::size_t{1} << 50;
+}  // namespace detail
+
+class CachingAllocator final : public Allocator {
+ public:
+  /// `of`: whose memory it is, for messages: "cpu:0".
+  CachingAllocator(Device device, std::unique_ptr<MemorySource> source, std::string of = {});
+  ~CachingAllocator() override;
+
+  using Allocator::free;
+  Block allocate(std::size_t bytes, const Stream& stream) override;
+  void free(const Block& block, std::span<const Stream> also_used_by) noexcept override;
+  void empty_cache() override;
+  MemoryStats stats() const override;
+  void reset_peak_stats() override;
+  void set_limit(std::size_t bytes) override;
+  void set_poison(bool on) override;
+  std::string summary() const override;
 
  private:
   struct Pending {
@@ -86,6 +118,7 @@ class CachingAllocator {
   void cache(const Block& block);
 
   const Device device_;
+  const std::string of_;
   const std::unique_ptr<MemorySource> source_;
   mutable std::mutex mutex_;
   std::mutex release_turn_;  // one thread at a time gives the cache back; taken before mutex_
@@ -98,7 +131,10 @@ class CachingAllocator {
 };
 
 /// The allocator of `device`; lives until the process ends.
-CachingAllocator& allocator(const Device& device);
+Allocator& allocator(const Device& device);
+/// That of page-locked host memory, which CUDA devices copy from and to while the host goes on;
+/// DeviceError where there is no CUDA device.
+Allocator& pinned_allocator();
 
 std::size_t memory_allocated(const Device& device);
 std::size_t max_memory_allocated(const Device& device);

@@ -4,6 +4,7 @@
 
 #include <charconv>
 
+#include "core/cuda_backend.h"
 #include "core/error.h"
 
 namespace ferrite {
@@ -19,7 +20,7 @@ Device::Device(DeviceType type, int index) : type_(type), index_(static_cast<std
                 "index {} is out of range; {}", index, kForms);
   FERRITE_CHECK(!is_cuda() || cuda::is_available(), DeviceError, "device",
                 "cuda was asked for, but no CUDA device is available; use \"cpu\"");
-  if (is_cuda() && index < 0) index_ = 0;
+  if (is_cuda() && index < 0) index_ = static_cast<std::int8_t>(detail::cuda::current_device());
   FERRITE_CHECK(!is_cuda() || index_ < cuda::device_count(), DeviceError, "device",
                 "cuda:{} was asked for, but there are {} CUDA devices", index,
                 cuda::device_count());

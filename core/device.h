@@ -41,7 +41,7 @@ class Device {
 };
 
 namespace cuda {
-/// Whether this build has CUDA and a usable device is present.
+/// Whether this build has CUDA and a usable device is present. More in core/cuda.h.
 bool is_available();
 int device_count();
 }  // namespace cuda

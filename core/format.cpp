@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/host_copy.h"
 #include "core/tensor.h"
 
 namespace ferrite {
@@ -152,7 +153,7 @@ std::string Tensor::str() const {
   constexpr std::string_view prefix = "tensor(";
   std::string out(prefix);
   if (!defined()) return out.append("undefined)");
-  current_stream(device()).synchronize();
+  const Tensor host = detail::readable_on_host(*this);
 
   std::vector<std::string> suffixes;
   if (!device().is_host()) suffixes.push_back(fmt::format("device='{}'", device()));
@@ -163,7 +164,7 @@ std::string Tensor::str() const {
       suffixes.push_back(fmt::format("size=({})", fmt::join(shape().begin(), shape().end(), ", ")));
     show_dtype = dtype() != kFloat32;  // no value shows it
   } else {
-    out.append(Printer(*this).print(prefix.size()));
+    out.append(Printer(host).print(prefix.size()));
   }
   if (show_dtype) suffixes.push_back(fmt::format("dtype={}", dtype()));
 

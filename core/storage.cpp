@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <mutex>
 
+#include "core/deferred.h"
+#include "core/error.h"
+
 namespace ferrite {
 
 struct Storage::Extra {
@@ -20,6 +23,17 @@ IntrusivePtr<Storage> Storage::allocate(std::size_t bytes, const Device& device)
   return storage;
 }
 
+IntrusivePtr<Storage> Storage::allocate_pinned(std::size_t bytes) {
+  IntrusivePtr<Storage> storage(new Storage(Device(), bytes));
+  storage->allocator_ = &pinned_allocator();
+  if (bytes > 0) storage->block_ = storage->allocator_->allocate(bytes, Stream());
+  return storage;
+}
+
+bool Storage::is_pinned() const {
+  return allocator_ && device_.is_host() && allocator_ != &allocator(device_);
+}
+
 IntrusivePtr<Storage> Storage::wrap(void* data, std::size_t bytes, const Device& device,
                                     std::function<void()> deleter) {
   IntrusivePtr<Storage> storage(new Storage(device, bytes));
@@ -35,13 +49,21 @@ Storage::~Storage() {
     else
       allocator_->free(block_);
   } else if (extra_ && extra_->deleter) {
-    extra_->deleter();
+    std::vector<std::shared_ptr<detail::Mark>> marks;
+    try {
+      if (device_.is_cuda()) record_stream(current_stream(device_));
+      for (const Stream& stream : extra_->also_used_by)
+        if (!stream.query()) marks.push_back(stream.impl()->record(detail::Timing::none));
+    } catch (const CudaError&) {  // the device is lost: nothing runs there any more
+    }
+    detail::after(std::move(marks), std::move(extra_->deleter));
   }
   delete extra_;
 }
 
 void Storage::record_stream(const Stream& stream) {
-  if (!allocator_ || stream.id() == block_.stream) return;
+  // The host's own stream runs in the caller, and is never behind.
+  if (stream.id() == 0 || (allocator_ && stream.id() == block_.stream)) return;
   static std::mutex creation;
   {
     std::lock_guard lock(creation);

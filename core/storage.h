@@ -17,7 +17,11 @@ class Storage final : public RefCounted {
  public:
   /// `bytes` from the device's caching allocator, on its current stream; contents undefined.
   static IntrusivePtr<Storage> allocate(std::size_t bytes, const Device& device);
-  /// Memory of somebody else; `deleter` runs when the last tensor lets go.
+  /// Page-locked memory of the host; DeviceError where there is no CUDA device.
+  static IntrusivePtr<Storage> allocate_pinned(std::size_t bytes);
+  /// Memory of somebody else. `deleter` runs when the last tensor has let go and the streams that
+  /// use the memory have passed that point: those recorded and, on a CUDA device, the one that is
+  /// current then. Where that is not yet so, it runs while a later call waits for a stream.
   static IntrusivePtr<Storage> wrap(void* data, std::size_t bytes, const Device& device,
                                     std::function<void()> deleter);
   ~Storage();
@@ -25,6 +29,7 @@ class Storage final : public RefCounted {
   void* data() const { return block_.data; }
   std::size_t nbytes() const { return nbytes_; }
   const Device& device() const { return device_; }
+  bool is_pinned() const;
 
   /// Tells the allocator that queued work of `stream` uses this memory too.
   void record_stream(const Stream& stream);
@@ -46,12 +51,12 @@ class Storage final : public RefCounted {
  private:
   Storage(const Device& device, std::size_t bytes) : nbytes_(bytes), device_(device) {}
 
-  CachingAllocator::Block block_;
+  Allocator::Block block_;
   std::size_t nbytes_;
   Device device_;
   std::atomic<std::uint32_t> version_{0};
   std::atomic<const char*> last_writer_{""};
-  CachingAllocator* allocator_ = nullptr;  // null: wrapped memory
+  Allocator* allocator_ = nullptr;  // null: wrapped memory
   struct Extra;
   Extra* extra_ = nullptr;  // what few storages need
 };

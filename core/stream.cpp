@@ -13,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "core/cuda_backend.h"
+#include "core/deferred.h"
 #include "core/error.h"
 
 namespace ferrite {
@@ -20,6 +22,41 @@ namespace ferrite {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using detail::Mark;
+using detail::Timing;
+
+/// A mark that a thread of this process passes.
+class HostMark final : public Mark {
+ public:
+  void pass() {
+    {
+      std::lock_guard lock(mutex_);
+      when_ = Clock::now();
+    }
+    passed_.notify_all();
+  }
+  bool passed() override { return when().has_value(); }
+  void wait() override {
+    std::unique_lock lock(mutex_);
+    passed_.wait(lock, [this] { return when_.has_value(); });
+  }
+  std::optional<double> milliseconds_since(Mark& start) override {
+    auto* first = dynamic_cast<HostMark*>(&start);
+    const auto from = first ? first->when() : std::nullopt, to = when();
+    if (!from || !to) return std::nullopt;
+    return std::chrono::duration<double, std::milli>(*to - *from).count();
+  }
+
+ private:
+  std::optional<Clock::time_point> when() {
+    std::lock_guard lock(mutex_);
+    return when_;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable passed_;
+  std::optional<Clock::time_point> when_;
+};
 
 class InlineStream final : public detail::StreamImpl {
  public:
@@ -27,9 +64,15 @@ class InlineStream final : public detail::StreamImpl {
   void submit(std::function<void()> work) override { work(); }
   void synchronize() override {}
   bool idle() const override { return true; }
+  std::shared_ptr<Mark> record(Timing) override {
+    auto mark = std::make_shared<HostMark>();
+    mark->pass();
+    return mark;
+  }
+  void wait(const std::shared_ptr<Mark>& mark) override { mark->wait(); }
 };
 
-thread_local const detail::StreamImpl* running_in = nullptr;  // the worker that this thread is
+thread_local const detail::StreamImpl* running = nullptr;  // whose work this thread runs
 
 class WorkerStream final : public detail::StreamImpl {
  public:
@@ -39,7 +82,7 @@ class WorkerStream final : public detail::StreamImpl {
 
   /// Lets the worker finish what is queued and joins it.
   void stop() {
-    if (running_in == this || !thread_.joinable()) return;
+    if (running == this || !thread_.joinable()) return;
     {
       std::lock_guard lock(mutex_);
       stop_ = true;
@@ -61,10 +104,13 @@ class WorkerStream final : public detail::StreamImpl {
 
   void synchronize() override {
     // Work that waits for its own stream can only mean "what came before me", which has run.
-    if (running_in == this) return;
+    if (running == this) return;
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return queue_.empty() && !busy_; });
-    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+    std::exception_ptr error = std::exchange(error_, nullptr);
+    lock.unlock();
+    detail::run_passed();
+    if (error) std::rethrow_exception(std::move(error));
   }
 
   bool idle() const override {
@@ -72,9 +118,18 @@ class WorkerStream final : public detail::StreamImpl {
     return queue_.empty() && !busy_;
   }
 
+  std::shared_ptr<Mark> record(Timing) override {
+    auto mark = std::make_shared<HostMark>();
+    submit([mark] { mark->pass(); });
+    return mark;
+  }
+  void wait(const std::shared_ptr<Mark>& mark) override {
+    if (!mark->passed()) submit([mark] { mark->wait(); });
+  }
+
  private:
   void work() {
-    running_in = this;
+    running = this;
     std::unique_lock lock(mutex_);
     for (;;) {
       changed_.wait(lock, [this] { return stop_ || !queue_.empty(); });
@@ -149,8 +204,8 @@ class Registry {
   };
 
   WorkerStream* add(const Device& device) {
-    const auto id = static_cast<std::uint32_t>(streams_.size() + 1);
-    return streams_.emplace_back(std::make_unique<WorkerStream>(device, id)).get();
+    return streams_.emplace_back(std::make_unique<WorkerStream>(device, detail::next_stream_id()))
+        .get();
   }
 
   std::mutex mutex_;
@@ -174,46 +229,14 @@ detail::StreamImpl* host_stream() {
   return instance;
 }
 
-// Streams set by guards, by device index + 1; null means the default.
-thread_local std::array<detail::StreamImpl*, Device::kMaxIndex + 2> guarded{};
+// Streams set by guards, by device index + 1, those of CUDA devices after those of the CPU; null
+// means the default.
+constexpr std::size_t kSlots = Device::kMaxIndex + 2;
+thread_local std::array<detail::StreamImpl*, 2 * kSlots> guarded{};
 
 detail::StreamImpl*& guarded_slot(const Device& device) {
-  return guarded[static_cast<std::size_t>(device.index() + 1)];
+  return guarded[static_cast<std::size_t>(device.index() + 1) + (device.is_cuda() ? kSlots : 0)];
 }
-
-void require_cpu(const Device& device) {
-  FERRITE_CHECK(device.is_cpu(), DeviceError, "stream", "this build has no streams for {}", device);
-}
-
-}  // namespace
-
-namespace {
-
-/// One call of Event::record().
-class Mark {
- public:
-  void pass() {
-    {
-      std::lock_guard lock(mutex_);
-      when_ = Clock::now();
-    }
-    passed_.notify_all();
-  }
-  void wait() {
-    std::unique_lock lock(mutex_);
-    passed_.wait(lock, [this] { return when_.has_value(); });
-  }
-  /// When it was passed, if it was.
-  std::optional<Clock::time_point> when() {
-    std::lock_guard lock(mutex_);
-    return when_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable passed_;
-  std::optional<Clock::time_point> when_;
-};
 
 }  // namespace
 
@@ -229,37 +252,33 @@ struct Event::State {
 
 Stream::Stream() : impl_(host_stream()) {}
 
-Stream Stream::create(const Device& device) {
-  require_cpu(device);
+Stream Stream::create(const Device& device, StreamPriority priority) {
+  if (device.is_cuda()) return Stream(detail::cuda::pooled_stream(device.index(), priority));
   return Stream(registry().from_pool(device));
 }
 
 void Stream::wait(const Event& event) const {
-  const std::shared_ptr<Mark> mark = event.state_->mark();
-  if (mark && !mark->when()) enqueue([mark] { mark->wait(); });
+  if (const std::shared_ptr<Mark> mark = event.state_->mark()) impl_->wait(mark);
 }
 
 void Stream::wait(const Stream& other) const {
-  if (other == *this || other.query()) return;
-  Event event;
-  event.record(other);
-  wait(event);
+  if (other == *this) return;
+  // A CUDA stream may be under capture, where asking is an error and waiting becomes an edge.
+  if (other.device().is_cpu() && other.query()) return;
+  impl_->wait(other.impl_->record(Timing::none));
 }
 
 Event::Event() : state_(std::make_shared<State>()) {}
 
 void Event::record(const Stream& stream) {
-  auto mark = std::make_shared<Mark>();
-  {
-    std::lock_guard lock(state_->mutex);
-    state_->last = mark;
-  }
-  stream.enqueue([mark = std::move(mark)] { mark->pass(); });
+  std::shared_ptr<Mark> mark = stream.impl()->record(Timing::wanted);
+  std::lock_guard lock(state_->mutex);
+  state_->last = std::move(mark);
 }
 
 bool Event::query() const {
   const std::shared_ptr<Mark> mark = state_->mark();
-  return !mark || mark->when();
+  return !mark || mark->passed();
 }
 
 void Event::synchronize() const {
@@ -268,26 +287,25 @@ void Event::synchronize() const {
 
 double Event::elapsed_ms(const Event& start) const {
   const auto first = start.state_->mark(), last = state_->mark();
-  const auto from = first ? first->when() : std::nullopt, to = last ? last->when() : std::nullopt;
-  FERRITE_CHECK(from && to, ValueError, "elapsed_ms",
+  const auto elapsed = first && last ? last->milliseconds_since(*first) : std::nullopt;
+  FERRITE_CHECK(elapsed, ValueError, "elapsed_ms",
                 "both events must be recorded and done; call synchronize() first");
-  return std::chrono::duration<double, std::milli>(*to - *from).count();
+  return *elapsed;
 }
 
 Stream default_stream(const Device& device) {
   if (device.is_host()) return Stream();
-  require_cpu(device);
+  if (device.is_cuda()) return Stream(detail::cuda::default_stream(device.index()));
   return Stream(registry().default_of(device));
 }
 
 Stream current_stream(const Device& device) {
-  require_cpu(device);
   if (detail::StreamImpl* stream = guarded_slot(device)) return Stream(stream);
   return default_stream(device);
 }
 
 void synchronize(const Device& device) {
-  require_cpu(device);
+  if (device.is_cuda()) return detail::cuda::synchronize(device.index());
   std::exception_ptr error;
   for (WorkerStream* stream : registry().all_of(device)) {
     try {
@@ -300,14 +318,21 @@ void synchronize(const Device& device) {
 }
 
 void detail::drain(const Device& device) {
-  for (WorkerStream* stream : registry().all_of(device)) {
-    Event event;
-    event.record(Stream(stream));
-    event.synchronize();
-  }
+  if (device.is_cuda()) return detail::cuda::drain(device.index());
+  for (WorkerStream* stream : registry().all_of(device)) stream->record(Timing::none)->wait();
 }
 
-bool detail::on_worker_thread() { return running_in != nullptr; }
+std::uint32_t detail::next_stream_id() {
+  static std::atomic<std::uint32_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+bool detail::on_worker_thread() { return running != nullptr; }
+bool detail::running_in(const StreamImpl* stream) { return running == stream; }
+
+detail::RunningIn::RunningIn(const StreamImpl* stream)
+    : previous_(std::exchange(running, stream)) {}
+detail::RunningIn::~RunningIn() { running = previous_; }
 
 StreamGuard::StreamGuard(const Stream& stream)
     : device_(stream.device()),

@@ -1,13 +1,15 @@
 // Streams and events: one vocabulary for ordering work on every device.
 //
 // The host device "cpu" runs work in the calling thread, at once. Each virtual device "cpu:i", and
-// each stream made by Stream::create, has a worker thread: work is queued and runs in order, as on
-// a GPU, and what it throws is rethrown by the next synchronize().
+// each stream made by Stream::create for the host, has a worker thread: work is queued and runs in
+// order, as on a GPU, and what it throws is rethrown by the next synchronize(). A stream of
+// "cuda:i" is a CUDA stream (core/cuda/stream.h).
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "core/device.h"
@@ -16,9 +18,26 @@ namespace ferrite {
 
 class Event;
 
+/// High: where the device can choose, work of this stream goes first. Worker threads cannot.
+enum class StreamPriority : std::uint8_t { normal, high };
+
 namespace detail {
+/// A point in a stream's work.
+class Mark {
+ public:
+  virtual ~Mark() = default;
+  /// Whether the work up to here is done.
+  virtual bool passed() = 0;
+  /// Blocks the calling thread until it is.
+  virtual void wait() = 0;
+  /// From `start` to here; nothing where the two cannot be compared or one has not passed.
+  virtual std::optional<double> milliseconds_since(Mark& start) = 0;
+};
+
+enum class Timing : std::uint8_t { none, wanted };
+
 /// A queue of work. Streams are pooled and never destroyed. When the process ends, what is queued
-/// still runs, and what is submitted after that runs in the caller.
+/// on a worker still runs, and what is submitted after that runs in the caller.
 class StreamImpl {
  public:
   StreamImpl(Device device, std::uint32_t id, bool inline_execution)
@@ -28,6 +47,10 @@ class StreamImpl {
   virtual void synchronize() = 0;
   /// Whether everything submitted has run.
   virtual bool idle() const = 0;
+  /// Marks the work submitted up to here.
+  virtual std::shared_ptr<Mark> record(Timing timing) = 0;
+  /// What is submitted from here on runs after `mark`.
+  virtual void wait(const std::shared_ptr<Mark>& mark) = 0;
 
   const Device device;
   const std::uint32_t id;  ///< unique in the process; 0 is the host's inline stream
@@ -40,13 +63,16 @@ class Stream {
  public:
   /// The host's inline stream.
   Stream();
-  /// A stream of its own for `device`, from a pool of eight a device, handed out in turn.
-  static Stream create(const Device& device);
+  /// A stream of its own for `device`, from a pool of eight a device and priority, handed out in
+  /// turn.
+  static Stream create(const Device& device, StreamPriority priority = StreamPriority::normal);
 
   const Device& device() const { return impl_->device; }
   std::uint32_t id() const { return impl_->id; }
 
-  /// Runs `work` on this stream: at once where the stream is inline, else queued.
+  /// Runs `work` on this stream: at once where the stream is inline, else queued. On a CUDA stream
+  /// it runs in a thread of the driver's and must not use CUDA, and it cannot become part of a
+  /// graph (CudaError during capture).
   template <class F>
   void enqueue(F&& work) const {
     if (impl_->runs_inline) [[likely]]
@@ -54,11 +80,14 @@ class Stream {
     else
       impl_->submit(std::function<void()>(std::forward<F>(work)));
   }
-  /// Blocks until all work is done; rethrows the first exception the work threw.
+  /// Blocks until all work is done; rethrows the first exception the work threw. On a CUDA stream
+  /// that includes what kernels reported (IndexError, ValueError) and failed with (CudaError).
   void synchronize() const { impl_->synchronize(); }
   bool query() const { return impl_->idle(); }
 
-  /// What comes later on this stream starts after `event`, or after what `other` holds now.
+  /// What comes later on this stream starts after `event`, or after what `other` holds now. The
+  /// host's inline stream, and a CUDA stream that is to wait for a worker thread, hold up the
+  /// caller until then: nothing else could start their work later.
   void wait(const Event& event) const;
   void wait(const Stream& other) const;
 
@@ -80,7 +109,8 @@ class Event {
   /// Whether the marked work is done; true where nothing was recorded.
   bool query() const;
   void synchronize() const;
-  /// Milliseconds from `start` to this event; both must be done (ValueError).
+  /// Milliseconds from `start` to this event; both must be done, and both on workers or on one CUDA
+  /// device (ValueError).
   double elapsed_ms(const Event& start) const;
 
  private:
@@ -97,10 +127,25 @@ Stream current_stream(const Device& device);
 void synchronize(const Device& device);
 
 namespace detail {
+/// For the streams of backends: ids are unique in the process.
+std::uint32_t next_stream_id();
 /// As synchronize(), but leaves exceptions of the work for its owner to collect.
 void drain(const Device& device);
-/// Whether the caller is work on a worker stream: waiting for queues would then wait for itself.
+/// Whether the caller is work on a stream: waiting for queues would then wait for itself.
 bool on_worker_thread();
+/// Whether the caller runs as `stream`'s own work.
+bool running_in(const StreamImpl* stream);
+/// Says, for as long as it lives, that this thread runs work of `stream`.
+class RunningIn {
+ public:
+  explicit RunningIn(const StreamImpl* stream);
+  ~RunningIn();
+  RunningIn(const RunningIn&) = delete;
+  RunningIn& operator=(const RunningIn&) = delete;
+
+ private:
+  const StreamImpl* previous_;
+};
 }  // namespace detail
 
 /// Makes `stream` this thread's current stream for its device until the guard goes.

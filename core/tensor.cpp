@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/host_copy.h"
+
 namespace ferrite {
 
 namespace {
@@ -59,6 +61,14 @@ std::size_t bytes_of(const Shape& shape, DType dtype) {
 Tensor make(IntrusivePtr<Storage> storage, const Shape& shape, const Strides& strides,
             std::int64_t offset, DType dtype) {
   return Tensor(make_intrusive<TensorImpl>(std::move(storage), shape, strides, offset, dtype));
+}
+
+IntrusivePtr<Storage> allocate(std::size_t bytes, const TensorOptions& options) {
+  if (!options.pinned) [[likely]]
+    return Storage::allocate(bytes, options.device);
+  FERRITE_CHECK(options.device.is_host(), ValueError, "empty",
+                "only memory of the host can be pinned, not that of {}", options.device);
+  return Storage::allocate_pinned(bytes);
 }
 
 /// One past the last element that the geometry reaches, counted from `offset` elements on; 0 where
@@ -164,22 +174,23 @@ void Tensor::set_data(const Tensor& source) const {
 Scalar Tensor::item_scalar() const {
   FERRITE_CHECK(defined() && numel() == 1, ShapeError, "item",
                 "needs a tensor of exactly one element, got {}", describe());
-  current_stream(device()).synchronize();
-  return dispatch_all(dtype(), "item",
-                      [&]<class T>() -> std::optional<Scalar> {
-                        return Scalar(static_cast<Compute<T>>(*static_cast<const T*>(data_ptr())));
-                      })
+  const Tensor host = detail::readable_on_host(*this);
+  return dispatch_all(
+             dtype(), "item",
+             [&]<class T>() -> std::optional<Scalar> {
+               return Scalar(static_cast<Compute<T>>(*static_cast<const T*>(host.data_ptr())));
+             })
       .value();
 }
 
 template <class T>
 std::vector<T> Tensor::to_vector() const {
   FERRITE_CHECK(defined(), ValueError, "to_vector", "the tensor is undefined");
-  current_stream(device()).synchronize();
+  const Tensor host = detail::readable_on_host(*this);
   std::vector<T> values;
   values.reserve(static_cast<std::size_t>(numel()));
   dispatch_all(dtype(), "to_vector", [&]<class S>() {
-    for_each_element<S>(*this,
+    for_each_element<S>(host,
                         [&](S v) { values.push_back(static_cast<T>(static_cast<Compute<S>>(v))); });
   });
   return values;
@@ -196,8 +207,8 @@ Tensor empty(const Shape& shape, const TensorOptions& options) {
   const MemoryFormat format = options.memory_format == MemoryFormat::preserve
                                   ? MemoryFormat::contiguous
                                   : options.memory_format;
-  auto storage = Storage::allocate(bytes_of(shape, options.dtype), options.device);
-  return make(std::move(storage), shape, strides_of(shape, format), 0, options.dtype);
+  return make(allocate(bytes_of(shape, options.dtype), options), shape, strides_of(shape, format),
+              0, options.dtype);
 }
 
 Tensor empty_strided(const Shape& shape, const Strides& strides, const TensorOptions& options) {
@@ -207,8 +218,7 @@ Tensor empty_strided(const Shape& shape, const Strides& strides, const TensorOpt
   FERRITE_CHECK(!any_negative(strides), ValueError, "empty_strided",
                 "strides must be 0 or more, got {}", strides);
   const Shape flat{extent(shape, strides)};
-  return make(Storage::allocate(bytes_of(flat, options.dtype), options.device), shape, strides, 0,
-              options.dtype);
+  return make(allocate(bytes_of(flat, options.dtype), options), shape, strides, 0, options.dtype);
 }
 
 Tensor empty_like(const Tensor& like, MemoryFormat format) {
@@ -219,7 +229,12 @@ Tensor empty_like(const Tensor& like, MemoryFormat format) {
 }
 
 Tensor from_blob(void* data, const Shape& shape, DType dtype, std::function<void()> deleter) {
-  auto storage = Storage::wrap(data, bytes_of(shape, dtype), Device(), std::move(deleter));
+  return from_blob(data, shape, dtype, Device(), std::move(deleter));
+}
+
+Tensor from_blob(void* data, const Shape& shape, DType dtype, const Device& device,
+                 std::function<void()> deleter) {
+  auto storage = Storage::wrap(data, bytes_of(shape, dtype), device, std::move(deleter));
   return make(std::move(storage), shape, contiguous_strides(shape), 0, dtype);
 }
 

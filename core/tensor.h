@@ -37,6 +37,7 @@ struct TensorOptions {
   DType dtype = kFloat32;
   Device device = {};
   MemoryFormat memory_format = kContiguous;
+  bool pinned = false;  ///< page-locked memory, for the host alone
 };
 
 /// What the tape keeps on a tensor; defined in autograd/. core/ only stores and destroys it.
@@ -87,6 +88,9 @@ class Tensor {
   std::size_t itemsize() const { return ferrite::itemsize(dtype()); }
   std::size_t nbytes() const { return static_cast<std::size_t>(numel()) * itemsize(); }
   std::int64_t storage_offset() const { return get("storage_offset").offset; }
+  /// Whether the memory is page-locked, so that CUDA devices copy from and to it while the host
+  /// goes on.
+  bool is_pinned() const { return get("is_pinned").storage->is_pinned(); }
   bool is_contiguous(MemoryFormat format = kContiguous) const;
   /// channels_last where the strides say so and row-major does not fit as well, else contiguous.
   MemoryFormat suggest_memory_format() const;
@@ -159,11 +163,18 @@ class Tensor {
   TensorHook register_post_accumulate_grad_hook(std::function<void(const Tensor&)> hook) const;
 
   // ---- Copies and conversions (ops/copy.h), differentiable
+  /// A copy between a CUDA device and the host that is `non_blocking` may be under way on return:
+  /// from pinned memory, which must then not change until the device's stream has passed, or to the
+  /// host, where the result is in pinned memory and may be read after synchronize().
   Tensor to(const Device& device, bool non_blocking = false) const;
   Tensor to(DType dtype) const;
   Tensor to(MemoryFormat format) const;
   Tensor to(const Device& device, DType dtype, bool non_blocking = false) const;
   Tensor cpu() const { return to(Device()); }
+  Tensor cuda() const { return to(Device(DeviceType::cuda)); }
+  /// A copy in page-locked memory; the tensor itself where it is in such memory already.
+  /// DeviceError where it is not on the host, or there is no CUDA device.
+  Tensor pin_memory() const;
   Tensor contiguous(MemoryFormat format = kContiguous) const;
   Tensor clone(MemoryFormat format = MemoryFormat::preserve) const;
   const Tensor& copy_(const Tensor& source, bool non_blocking = false) const;
@@ -261,6 +272,9 @@ Tensor empty_strided(const Shape& shape, const Strides& strides, const TensorOpt
 Tensor empty_like(const Tensor& like, MemoryFormat format = MemoryFormat::preserve);
 /// Wraps `data` without copying; `deleter` runs when the last tensor lets go.
 Tensor from_blob(void* data, const Shape& shape, DType dtype, std::function<void()> deleter = {});
+/// The same for memory of `device`; see Storage::wrap for when `deleter` runs.
+Tensor from_blob(void* data, const Shape& shape, DType dtype, const Device& device,
+                 std::function<void()> deleter = {});
 /// Copies `values` (row-major) into a new tensor on the host; ShapeError unless the counts agree.
 template <class T>
 Tensor from_vector(const std::vector<T>& values, const Shape& shape);

@@ -1,5 +1,6 @@
 #include "data/host.h"
 
+#include "core/host_copy.h"
 #include "core/stream.h"
 
 namespace ferrite::data {
@@ -47,12 +48,10 @@ Tensor gather_strided(const void* source, const Shape& shape, const Strides& str
 
 Tensor host_contiguous(const Tensor& tensor, std::string_view op) {
   FERRITE_CHECK(tensor.defined(), ValueError, op, "expected a tensor, got an undefined one");
-  FERRITE_CHECK(tensor.device().is_cpu(), DeviceError, op,
-                "expected a tensor on the cpu, got {}; copy it with .cpu() first",
-                tensor.describe());
   synchronize(tensor.device());
-  if (tensor.is_contiguous()) return tensor;
-  return gather_strided(tensor.data_ptr(), tensor.shape(), tensor.strides(), tensor.dtype());
+  const Tensor host = ferrite::detail::readable_on_host(tensor);
+  if (host.is_contiguous()) return host;
+  return gather_strided(host.data_ptr(), host.shape(), host.strides(), host.dtype());
 }
 
 }  // namespace ferrite::data

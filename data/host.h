@@ -7,9 +7,8 @@
 
 namespace ferrite::data {
 
-/// `tensor` itself where it is contiguous, else a row-major copy; waits for queued work on its
-/// device. Throws ValueError for undefined tensors and DeviceError for those that the host cannot
-/// read, tagged with `op`.
+/// `tensor` itself where it is contiguous and the host can read it, else a row-major copy; waits
+/// for queued work on its device. Throws ValueError for undefined tensors, tagged with `op`.
 Tensor host_contiguous(const Tensor& tensor, std::string_view op);
 
 /// Row-major copy of elements at `source` that lie `strides` (in elements) apart.

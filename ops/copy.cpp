@@ -2,8 +2,8 @@
 
 #include "autograd/record.h"
 #include "core/views.h"
-#include "kernels/copy.h"
 #include "ops/promotion.h"
+#include "ops/transfer.h"
 
 namespace ferrite {
 
@@ -12,29 +12,12 @@ using autograd::Needs;
 using autograd::record;
 using autograd::recording;
 using ops::Like;
+using ops::transfer;
 
 namespace {
 
 void check_defined(const Tensor& t, const char* op) {
   FERRITE_CHECK(t.defined(), ValueError, op, "the tensor is undefined");
-}
-
-/// Copies values, converting the dtype, between any two devices: on the destination's stream, after
-/// what the source's stream holds.
-void transfer(const Tensor& out, const Tensor& in, bool non_blocking) {
-  const Stream to = current_stream(out.device());
-  if (out.device() == in.device()) return kernels::copy(to, out, in);
-  const Stream from = current_stream(in.device());
-  to.wait(from);
-  kernels::copy(to, out, in);
-  if (!in.device().is_host()) {
-    in.storage()->record_stream(to);
-    from.wait(to);  // the source's later work may change it
-  } else if (non_blocking) {
-    to.enqueue([hold = in.storage()] {});  // host memory may be somebody's own (from_blob)
-  } else {
-    to.synchronize();
-  }
 }
 
 MemoryFormat resolve(MemoryFormat format, const Tensor& like) {
@@ -44,7 +27,10 @@ MemoryFormat resolve(MemoryFormat format, const Tensor& like) {
 Tensor converted(const Tensor& t, const Device& device, DType dtype, MemoryFormat format,
                  bool non_blocking) {
   Tensor out =
-      empty(t.shape(), {.dtype = dtype, .device = device, .memory_format = resolve(format, t)});
+      empty(t.shape(), {.dtype = dtype,
+                        .device = device,
+                        .memory_format = resolve(format, t),
+                        .pinned = non_blocking && t.device().is_cuda() && device.is_host()});
   transfer(out, t, non_blocking);
   return out;
 }
@@ -78,6 +64,20 @@ Tensor Tensor::to(DType dtype) const {
 Tensor Tensor::to(MemoryFormat format) const {
   check_defined(*this, "to");
   return format == MemoryFormat::preserve ? *this : contiguous(format);
+}
+
+Tensor Tensor::pin_memory() const {
+  check_defined(*this, "pin_memory");
+  FERRITE_CHECK(device().is_cpu(), DeviceError, "pin_memory",
+                "only memory of the host can be pinned, got {}", describe());
+  if (is_pinned()) return *this;
+  Tensor out = empty(
+      shape(),
+      {.dtype = dtype(), .memory_format = resolve(MemoryFormat::preserve, *this), .pinned = true});
+  transfer(out, *this, false);
+  if (recording(*this))
+    record(out, "pin_memory", {*this}, [](const Tensor& grad, Needs) { return grad; });
+  return out;
 }
 
 // ---- contiguous, clone

@@ -1,12 +1,13 @@
 // The main function of every test program. Beyond doctest's own it fails a run that ran nothing (a
-// filter that matches no test must not look like success), and it poisons host memory as it is
-// handed out, so that an element that a kernel forgot to write is NaN.
+// filter that matches no test must not look like success), and it poisons memory as it is handed
+// out, so that an element that a kernel forgot to write is NaN.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
 #include <cstdio>
 
 #include "core/allocator.h"
+#include "core/device.h"
 #include "tests/paths.h"
 
 namespace {
@@ -41,7 +42,10 @@ std::string bin_dir() { return FERRITE_BIN_DIR; }
 }  // namespace ferrite::test
 
 int main(int argc, char** argv) {
-  ferrite::allocator(ferrite::Device()).set_poison(true);
+  using namespace ferrite;
+  allocator(Device()).set_poison(true);
+  for (int i = 0; i < cuda::device_count(); ++i)
+    allocator(Device(DeviceType::cuda, i)).set_poison(true);
   doctest::Context context(argc, argv);
   const int result = context.run();
   if (context.shouldExit()) return result;  // --list-test-cases, --help and the like

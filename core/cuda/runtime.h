@@ -8,9 +8,9 @@
 
 namespace ferrite::cuda {
 
-/// Throws CudaError: the call, the error's name and text, the device, and what to do about it.
-/// Clears the runtime's error state, so that the next call is not blamed for this one. After an
-/// error that the context does not survive, the message says so.
+/// Throws CudaError, or OutOfMemoryError where that is it: the call, the error's name and text, the
+/// device, and what to do about it. Clears the runtime's error state, so that the next call is not
+/// blamed for this one. After an error that the context does not survive, the message says so.
 [[noreturn, gnu::cold]] void fail_call(cudaError_t status, const char* call);
 
 /// Makes `device` the calling thread's current CUDA device until the guard goes. Other devices

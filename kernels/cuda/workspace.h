@@ -24,8 +24,8 @@ class Workspace {
   }
 
  private:
-  CachingAllocator& allocator_;
-  CachingAllocator::Block block_;
+  Allocator& allocator_;
+  Allocator::Block block_;
 };
 
 }  // namespace ferrite::kernels::cuda

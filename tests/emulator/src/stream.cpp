@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <unordered_map>
 
+#include "emulator.h"
 #include "graph.h"
 #include "host_worker.h"
 #include "race.h"
@@ -266,6 +267,12 @@ void advance_all(HeldLock& lock) {
       if (!stream->queue.empty()) unfinished.push_back(stream);
     });
   for (const StreamPtr& stream : unfinished) run_until(end_of(stream), Patience::leave, lock);
+}
+
+void set_deferred(bool deferred) {
+  HeldLock lock(runtime_mutex);
+  current_settings.deferred = deferred;
+  advance_all(lock);
 }
 
 void nudge(const StreamPtr& stream, HeldLock& lock) {

@@ -1,0 +1,46 @@
+#include "core/cuda.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <string_view>
+
+#include "core/allocator.h"
+
+namespace ferrite::cuda {
+
+std::string describe() {
+  const Versions v = versions();
+  std::string text = fmt::format("CUDA runtime {}, driver {}, cuDNN {}, NCCL {}\n", v.runtime,
+                                 v.driver, v.cudnn, v.nccl);
+  const int count = device_count();
+  if (count == 0) return text + fmt::format("no CUDA device: {}\n", why_unavailable());
+  const auto bytes = [](std::size_t n) { return ferrite::detail::readable_bytes(n); };
+  for (int i = 0; i < count; ++i) {
+    const DeviceProperties& p = properties(i);
+    text += fmt::format(
+        "cuda:{}  {}, compute capability {}.{}\n"
+        "  memory         {}, {} bit bus, L2 cache {}{}\n"
+        "  multiprocessors {} of {} threads, {} registers, {} shared memory\n"
+        "  a block        {} threads in warps of {}, {} shared memory ({} where asked for)\n",
+        i, p.name, p.major, p.minor, bytes(p.total_memory), p.memory_bus_bits, bytes(p.l2_cache),
+        p.integrated ? ", shared with the host" : "", p.multiprocessors,
+        p.max_threads_per_multiprocessor, p.registers_per_multiprocessor,
+        bytes(p.shared_memory_per_multiprocessor), p.max_threads_per_block, p.warp_size,
+        bytes(p.shared_memory_per_block), bytes(p.max_shared_memory_per_block));
+    std::string peers;
+    for (int j = 0; j < count; ++j)
+      if (j != i && can_access_peer(i, j)) peers += fmt::format(" cuda:{}", j);
+    if (count > 1) text += fmt::format("  peer access   {}\n", peers.empty() ? " none" : peers);
+  }
+  return text;
+}
+
+std::atomic<bool> detail::profiling{[] {
+  const char* value = std::getenv("FERRITE_NVTX");
+  return value && std::string_view(value) != "" && std::string_view(value) != "0";
+}()};
+
+void set_profiling(bool on) { detail::profiling.store(on, std::memory_order_relaxed); }
+
+}  // namespace ferrite::cuda

@@ -1,0 +1,156 @@
+#include "core/cuda/context.h"
+
+#include <atomic>
+#include <cstring>
+
+#include "core/cuda/runtime.h"
+#include "core/error.h"
+
+namespace ferrite::cuda::detail {
+
+// ---- EventPool
+
+cudaEvent_t EventPool::take(Timing timing) {
+  {
+    std::lock_guard lock(mutex_);
+    auto& free = free_[static_cast<std::size_t>(timing)];
+    if (!free.empty()) {
+      cudaEvent_t event = free.back();
+      free.pop_back();
+      return event;
+    }
+  }
+  const DeviceGuard guard(device_);
+  const CaptureRelaxed relaxed;
+  cudaEvent_t event = nullptr;
+  FERRITE_CUDA_CHECK(cudaEventCreateWithFlags(
+      &event, timing == Timing::wanted ? cudaEventDefault : cudaEventDisableTiming));
+  return event;
+}
+
+void EventPool::give_back(cudaEvent_t event, Timing timing) noexcept {
+  std::lock_guard lock(mutex_);
+  free_[static_cast<std::size_t>(timing)].push_back(event);
+}
+
+// ---- Context
+
+Context::Context(int device) : device_(device), events_(device) {
+  const DeviceGuard guard(device);
+  const CaptureRelaxed relaxed;
+  void* slots = nullptr;
+  FERRITE_CUDA_CHECK(cudaHostAlloc(&slots, kSlots * sizeof(DeviceReport),
+                                   cudaHostAllocPortable | cudaHostAllocMapped));
+  std::memset(slots, 0, kSlots * sizeof(DeviceReport));
+  reports_ = static_cast<DeviceReport*>(slots);
+  default_ = add(cudaStreamDefault, StreamPriority::normal);
+}
+
+CudaStream* Context::add(unsigned flags, StreamPriority priority) {
+  const DeviceGuard guard(device_);
+  const CaptureRelaxed relaxed;
+  int least = 0, greatest = 0;
+  FERRITE_CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+  cudaStream_t native = nullptr;
+  FERRITE_CUDA_CHECK(cudaStreamCreateWithPriority(
+      &native, flags, priority == StreamPriority::high ? greatest : least));
+  return streams_
+      .emplace_back(std::make_unique<CudaStream>(Device(DeviceType::cuda, device_), native,
+                                                 reports_ + streams_.size()))
+      .get();
+}
+
+CudaStream& Context::pooled_stream(StreamPriority priority) {
+  std::lock_guard lock(mutex_);
+  Pool& pool = pools_[static_cast<std::size_t>(priority)];
+  CudaStream*& slot = pool.streams[pool.next++ % kPoolSize];
+  if (!slot) slot = add(cudaStreamNonBlocking, priority);
+  return *slot;
+}
+
+std::vector<CudaStream*> Context::streams() {
+  std::lock_guard lock(mutex_);
+  std::vector<CudaStream*> all;
+  for (const auto& stream : streams_) all.push_back(stream.get());
+  return all;
+}
+
+namespace {
+
+struct Contexts {
+  std::array<std::atomic<Context*>, Device::kMaxIndex + 1> by_device{};
+  std::mutex mutex;
+};
+
+Contexts& contexts() {
+  static Contexts& instance = *new Contexts;  // never destroyed: static tensors may still be freed
+  return instance;
+}
+
+}  // namespace
+
+Context& context(int device) {
+  auto& slot = contexts().by_device[static_cast<std::size_t>(device)];
+  if (Context* existing = slot.load(std::memory_order_acquire)) [[likely]]
+    return *existing;
+  std::lock_guard lock(contexts().mutex);
+  if (Context* existing = slot.load(std::memory_order_relaxed)) return *existing;
+  auto* made = new Context(device);
+  slot.store(made, std::memory_order_release);
+  return *made;
+}
+
+// ---- The current device
+
+namespace {
+
+std::array<std::atomic<bool>, Device::kMaxIndex + 1> used{};  // devices made current so far
+
+/// A device to be current again that the runtime has not been told of, and what was current for the
+/// runtime then: should that have changed since, the program has chosen anew.
+struct Untold {
+  int device = -1;
+  int instead = -1;
+};
+thread_local Untold untold;
+
+}  // namespace
+
+int intended_device() {
+  int now = 0;
+  FERRITE_CUDA_CHECK(cudaGetDevice(&now));
+  return untold.device >= 0 && untold.instead == now ? untold.device : now;
+}
+
+int go_to(int device) {
+  int now = 0;
+  FERRITE_CUDA_CHECK(cudaGetDevice(&now));
+  const int intended = untold.device >= 0 && untold.instead == now ? untold.device : now;
+  // Even where it is current already: a thread starts on device 0 without having used it.
+  auto& known = used[static_cast<std::size_t>(device)];
+  if (now != device || !known.load(std::memory_order_relaxed)) {
+    FERRITE_CUDA_CHECK(cudaSetDevice(device));
+    known.store(true, std::memory_order_relaxed);
+  }
+  untold = {};
+  return intended;
+}
+
+void return_to(int device) noexcept {
+  int now = 0;
+  untold = {};
+  if (used[static_cast<std::size_t>(device)].load(std::memory_order_relaxed))
+    cudaSetDevice(device);
+  else if (cudaGetDevice(&now) == cudaSuccess)
+    untold = {.device = device, .instead = now};
+}
+
+int any_device() {
+  const int intended = intended_device();
+  if (used[static_cast<std::size_t>(intended)].load(std::memory_order_relaxed)) return intended;
+  for (std::size_t i = 0; i < used.size(); ++i)
+    if (used[i].load(std::memory_order_relaxed)) return static_cast<int>(i);
+  return intended;
+}
+
+}  // namespace ferrite::cuda::detail

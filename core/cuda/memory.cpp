@@ -1,0 +1,101 @@
+// Page-locked host memory, and copies of bytes between devices.
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <bitset>
+#include <memory>
+#include <mutex>
+
+#include "core/cuda.h"
+#include "core/cuda/context.h"
+#include "core/cuda/runtime.h"
+#include "core/cuda_backend.h"
+#include "core/error.h"
+
+namespace ferrite::detail::cuda {
+
+namespace {
+
+using ferrite::cuda::DeviceGuard;
+using ferrite::cuda::detail::CaptureRelaxed;
+
+class PinnedMemory final : public MemorySource {
+ public:
+  void* acquire(std::size_t bytes) noexcept override {
+    void* data = nullptr;
+    // Portable: every device may copy from it at full speed.
+    const bool done = try_call(
+        [&] { return cudaHostAlloc(&data, (bytes + 4095) / 4096 * 4096, cudaHostAllocPortable); });
+    return done ? data : nullptr;
+  }
+  void release(void* data, std::size_t) noexcept override {
+    try_call([&] { return cudaFreeHost(data); });
+  }
+
+ private:
+  template <class F>
+  static bool try_call(F&& call) noexcept {
+    try {
+      const DeviceGuard guard(ferrite::cuda::detail::any_device());
+      const CaptureRelaxed relaxed;
+      if (call() == cudaSuccess) return true;
+      cudaGetLastError();
+    } catch (const Error&) {  // the device is lost
+    }
+    return false;
+  }
+};
+
+/// Lets `device` reach the memory of `peer` where the hardware can; once a pair.
+void enable_peer_access(int device, int peer) {
+  constexpr std::size_t kDevices = Device::kMaxIndex + 1;
+  static std::mutex mutex;
+  static std::array<std::bitset<kDevices>, kDevices> asked;
+  std::lock_guard lock(mutex);
+  const auto d = static_cast<std::size_t>(device), p = static_cast<std::size_t>(peer);
+  if (asked[d][p]) return;
+  if (ferrite::cuda::can_access_peer(device, peer)) {
+    const DeviceGuard guard(device);
+    const CaptureRelaxed relaxed;
+    const cudaError_t status = cudaDeviceEnablePeerAccess(peer, 0);
+    if (status == cudaErrorPeerAccessAlreadyEnabled)
+      cudaGetLastError();
+    else if (status != cudaSuccess)
+      ferrite::cuda::fail_call(status, "cudaDeviceEnablePeerAccess");
+  }
+  asked[d][p] = true;
+}
+
+}  // namespace
+
+Allocator& pinned_allocator() {
+  FERRITE_CHECK(ferrite::cuda::is_available(), DeviceError, "pin_memory",
+                "page-locked memory needs a CUDA device, and there is none: {}",
+                ferrite::cuda::why_unavailable());
+  static CachingAllocator& instance =  // never destroyed, as the devices' own
+      *new CachingAllocator(Device(), std::make_unique<PinnedMemory>(), "pinned host memory");
+  return instance;
+}
+
+void copy_bytes(const Stream& stream, void* to, const Device& to_device, const void* from,
+                const Device& from_device, std::size_t bytes) {
+  if (bytes == 0) return;
+  const DeviceGuard guard(stream.device());
+  const cudaStream_t native = ferrite::cuda::native_stream(stream);
+  if (to_device.is_cuda() && from_device.is_cuda()) {
+    if (to_device == from_device) {
+      FERRITE_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, native));
+      return;
+    }
+    // Without peer access the driver goes through host memory.
+    enable_peer_access(to_device.index(), from_device.index());
+    enable_peer_access(from_device.index(), to_device.index());
+    FERRITE_CUDA_CHECK(
+        cudaMemcpyPeerAsync(to, to_device.index(), from, from_device.index(), bytes, native));
+    return;
+  }
+  const auto kind = to_device.is_cuda() ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost;
+  FERRITE_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, kind, native));
+}
+
+}  // namespace ferrite::detail::cuda

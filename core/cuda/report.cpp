@@ -1,0 +1,46 @@
+#include "core/cuda/report.h"
+
+#include <atomic>
+
+#include "core/error.h"
+#include "core/shape.h"
+
+namespace ferrite::cuda {
+
+namespace {
+
+/// "[1, 2]" from `count`, position[count].
+Shape position_at(const long long* count) {
+  Shape position;
+  for (long long d = 0; d < *count; ++d) position.push_back(count[1 + d]);
+  return position;
+}
+
+}  // namespace
+
+void throw_report(DeviceReport& slot) {
+  std::atomic_ref<int> claimed(slot.claimed);
+  if (claimed.load(std::memory_order_acquire) == 0) return;
+  const DeviceReport report = slot;
+  claimed.store(0, std::memory_order_release);
+  const auto* integers = report.integers;
+  const auto* numbers = report.numbers;
+  switch (report.kind) {
+    case ReportKind::index_out_of_range:
+      fail<IndexError>(report.op,
+                       "index {} at position {} is out of range for a dimension of size {}",
+                       integers[0], position_at(integers + 2), integers[1]);
+    case ReportKind::class_out_of_range:
+      fail<IndexError>(
+          report.op, "target {} at position {} is out of range for {} classes (ignore_index is {})",
+          integers[0], position_at(integers + 3), integers[1], integers[2]);
+    case ReportKind::value_out_of_range:
+      if (integers[0])
+        fail<ValueError>(report.op, "expected values in [{}, {}], got {}", numbers[0], numbers[1],
+                         static_cast<float>(numbers[2]));
+      fail<ValueError>(report.op, "expected values in [{}, {}], got {}", numbers[0], numbers[1],
+                       numbers[2]);
+  }
+}
+
+}  // namespace ferrite::cuda

@@ -1,0 +1,213 @@
+#include "core/cuda/stream.h"
+
+#include <utility>
+
+#include "core/cuda/context.h"
+#include "core/cuda/runtime.h"
+#include "core/cuda_backend.h"
+#include "core/deferred.h"
+#include "core/error.h"
+
+namespace ferrite::cuda {
+
+namespace detail {
+
+namespace {
+
+/// An event of a CUDA stream.
+class CudaMark final : public Mark {
+ public:
+  CudaMark(const CudaStream& stream, Timing timing)
+      : device_(stream.device.index()),
+        timing_(timing),
+        event_(context(device_).events().take(timing)) {
+    const DeviceGuard guard(device_);
+    const cudaError_t status = cudaEventRecord(event_, stream.native());
+    if (status == cudaSuccess) return;
+    context(device_).events().give_back(event_, timing_);
+    fail_call(status, "cudaEventRecord");
+  }
+  ~CudaMark() override { context(device_).events().give_back(event_, timing_); }
+
+  cudaEvent_t event() const { return event_; }
+
+  bool passed() override {
+    const DeviceGuard guard(device_);
+    const CaptureRelaxed relaxed;
+    const cudaError_t status = cudaEventQuery(event_);
+    if (status == cudaSuccess) return true;
+    cudaGetLastError();
+    // On a device that is lost nothing runs any more, and those who free must not wait for it.
+    return status != cudaErrorNotReady && status != cudaErrorCapturedEvent;
+  }
+
+  void wait() override {
+    const DeviceGuard guard(device_);
+    FERRITE_CUDA_CHECK(cudaEventSynchronize(event_));
+  }
+
+  std::optional<double> milliseconds_since(Mark& start) override {
+    auto* first = dynamic_cast<CudaMark*>(&start);
+    float elapsed = 0;
+    if (!first || first->device_ != device_) return std::nullopt;
+    if (cudaEventElapsedTime(&elapsed, first->event_, event_) == cudaSuccess) return elapsed;
+    cudaGetLastError();
+    return std::nullopt;
+  }
+
+ private:
+  const int device_;
+  const Timing timing_;
+  const cudaEvent_t event_;
+};
+
+}  // namespace
+
+struct CudaStream::Task {
+  CudaStream& stream;
+  std::function<void()> work;
+};
+
+CudaStream::CudaStream(Device device, cudaStream_t native, DeviceReport* report)
+    : StreamImpl(device, ferrite::detail::next_stream_id(), false),
+      native_(native),
+      report_(report) {}
+
+CudaStream::~CudaStream() = default;  // the handle is the driver's to destroy as the process ends
+
+bool CudaStream::is_capturing() const {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  FERRITE_CUDA_CHECK(cudaStreamIsCapturing(native_, &status));
+  return status != cudaStreamCaptureStatusNone;
+}
+
+void CudaStream::run(void* task) {
+  std::unique_ptr<Task> mine(static_cast<Task*>(task));
+  CudaStream& stream = mine->stream;
+  std::exception_ptr error;
+  try {
+    const ferrite::detail::RunningIn scope(&stream);
+    mine->work();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  std::lock_guard lock(stream.mutex_);
+  if (error && !stream.error_) stream.error_ = std::move(error);
+  stream.finished_.push_back(std::move(mine));
+}
+
+void CudaStream::submit(std::function<void()> work) {
+  let_go_of_finished();
+  const DeviceGuard guard(device);
+  FERRITE_CHECK(!is_capturing(), CudaError, "enqueue",
+                "a function of the host cannot become part of a graph that is being captured");
+  auto task = std::make_unique<Task>(Task{*this, std::move(work)});
+  FERRITE_CUDA_CHECK(cudaLaunchHostFunc(native_, &CudaStream::run, task.get()));
+  task.release();  // its own from here on; run() takes it
+}
+
+void CudaStream::let_go_of_finished() {
+  std::vector<std::unique_ptr<Task>> finished;
+  std::lock_guard lock(mutex_);
+  finished.swap(finished_);
+}
+
+void CudaStream::synchronize() {
+  // Work that waits for its own stream can only mean "what came before me", which has run.
+  if (ferrite::detail::running_in(this)) return;
+  const DeviceGuard guard(device);
+  FERRITE_CHECK(!is_capturing(), CudaError, "synchronize",
+                "the stream is being captured into a graph: its work has not begun, and its values "
+                "cannot be read; do this before the capture or after a replay");
+  FERRITE_CUDA_CHECK(cudaStreamSynchronize(native_));
+  let_go_of_finished();
+  ferrite::detail::run_passed();
+  throw_errors();
+}
+
+void CudaStream::throw_errors() {
+  std::exception_ptr error;
+  {
+    std::lock_guard lock(mutex_);
+    error = std::exchange(error_, nullptr);
+  }
+  if (error) std::rethrow_exception(std::move(error));
+  throw_report(*report_);
+}
+
+bool CudaStream::idle() const {
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  if (cudaStreamIsCapturing(native_, &capture) == cudaSuccess &&
+      capture != cudaStreamCaptureStatusNone)
+    return false;
+  const cudaError_t status = cudaStreamQuery(native_);
+  if (status == cudaSuccess) return true;
+  cudaGetLastError();
+  return status != cudaErrorNotReady;  // a device that is lost has nothing more to do
+}
+
+std::shared_ptr<Mark> CudaStream::record(Timing timing) {
+  return std::make_shared<CudaMark>(*this, timing);
+}
+
+void CudaStream::wait(const std::shared_ptr<Mark>& mark) {
+  // For a worker's mark the caller is held up. A function on the stream could wait instead, but all
+  // such functions share one thread of the driver: one that waits would stop those of the other
+  // streams, for which the worker may in turn be waiting.
+  auto* event = dynamic_cast<CudaMark*>(mark.get());
+  if (!event) return mark->wait();
+  const DeviceGuard guard(device);
+  FERRITE_CUDA_CHECK(cudaStreamWaitEvent(native_, event->event(), 0));
+}
+
+CudaStream& cuda_stream(const Stream& stream) {
+  FERRITE_CHECK(stream.device().is_cuda(), DeviceError, "stream",
+                "expected a stream of a CUDA device, got one of {}", stream.device());
+  return static_cast<CudaStream&>(*stream.impl());
+}
+
+}  // namespace detail
+
+cudaStream_t native_stream(const Stream& stream) { return detail::cuda_stream(stream).native(); }
+
+DeviceReport* report_slot(const Stream& stream) { return detail::cuda_stream(stream).report(); }
+
+}  // namespace ferrite::cuda
+
+// ---- core/cuda_backend.h
+
+namespace ferrite::detail::cuda {
+
+using ferrite::cuda::detail::context;
+using ferrite::cuda::detail::CudaStream;
+
+StreamImpl* default_stream(int device) { return &context(device).default_stream(); }
+
+StreamImpl* pooled_stream(int device, StreamPriority priority) {
+  return &context(device).pooled_stream(priority);
+}
+
+void drain(int device) {
+  const ferrite::cuda::DeviceGuard guard(device);
+  FERRITE_CUDA_CHECK(cudaDeviceSynchronize());
+}
+
+void synchronize(int device) {
+  drain(device);
+  std::exception_ptr error;
+  for (CudaStream* stream : context(device).streams()) {
+    try {
+      stream->throw_errors();
+    } catch (...) {
+      if (!error) error = std::current_exception();
+    }
+  }
+  run_passed();
+  if (error) std::rethrow_exception(error);
+}
+
+bool is_capturing(const Stream& stream) {
+  return ferrite::cuda::detail::cuda_stream(stream).is_capturing();
+}
+
+}  // namespace ferrite::detail::cuda

@@ -1,0 +1,37 @@
+// What core/ asks of CUDA: defined in core/cuda/, and in core/no_cuda/, where a cuda device cannot
+// be named in the first place, so that none of it is reached.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/allocator.h"
+#include "core/stream.h"
+
+namespace ferrite::detail::cuda {
+
+/// Streams of cuda:`device`.
+StreamImpl* default_stream(int device);
+StreamImpl* pooled_stream(int device, StreamPriority priority);
+/// Waits for all that the device has to do, then throws what its work threw or reported.
+void synchronize(int device);
+/// As synchronize(), but leaves errors for their owner to collect.
+void drain(int device);
+
+/// The index that Device("cuda") stands for in this thread.
+int current_device();
+
+Allocator& allocator(int device);
+/// Page-locked host memory; DeviceError where there is no CUDA device.
+Allocator& pinned_allocator();
+
+/// Queues a copy of `bytes` bytes on `stream`, a stream of a CUDA device, between two devices of
+/// which one is a CUDA device. The memory on both sides must stay until it is done. Host memory
+/// that is not page-locked may hold up the caller.
+void copy_bytes(const Stream& stream, void* to, const Device& to_device, const void* from,
+                const Device& from_device, std::size_t bytes);
+
+/// Whether `stream`, of a CUDA device, is being captured into a graph.
+bool is_capturing(const Stream& stream);
+
+}  // namespace ferrite::detail::cuda

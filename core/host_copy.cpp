@@ -1,0 +1,24 @@
+#include "core/host_copy.h"
+
+#include "core/cuda_backend.h"
+#include "core/stream.h"
+
+namespace ferrite::detail {
+
+Tensor readable_on_host(const Tensor& t) {
+  const Stream stream = current_stream(t.device());
+  if (t.device().is_cpu()) {
+    stream.synchronize();
+    return t;
+  }
+  constexpr std::size_t kLargestPinned = std::size_t{16} << 20;
+  std::int64_t reach = t.numel() > 0;
+  for (int d = 0; d < t.dim() && reach > 0; ++d) reach += (t.shape()[d] - 1) * t.strides()[d];
+  const auto bytes = static_cast<std::size_t>(reach) * t.itemsize();
+  const Tensor flat = empty({reach}, {.dtype = t.dtype(), .pinned = bytes <= kLargestPinned});
+  cuda::copy_bytes(stream, flat.data_ptr(), flat.device(), t.data_ptr(), t.device(), bytes);
+  stream.synchronize();
+  return as_strided(flat, t.shape(), t.strides(), 0);
+}
+
+}  // namespace ferrite::detail

@@ -1,0 +1,28 @@
+// core/cuda_backend.h for builds without CUDA: no cuda device can be named there, so most of this
+// is never reached.
+#include "core/cuda_backend.h"
+#include "core/error.h"
+
+namespace ferrite::detail::cuda {
+
+namespace {
+
+[[noreturn]] void fail_absent(const char* op) {
+  fail<DeviceError>(op, "this build of Ferrite has no CUDA");
+}
+
+}  // namespace
+
+StreamImpl* default_stream(int) { fail_absent("stream"); }
+StreamImpl* pooled_stream(int, StreamPriority) { fail_absent("stream"); }
+void synchronize(int) { fail_absent("synchronize"); }
+void drain(int) { fail_absent("synchronize"); }
+int current_device() { fail_absent("device"); }
+Allocator& allocator(int) { fail_absent("allocator"); }
+Allocator& pinned_allocator() { fail_absent("pin_memory"); }
+void copy_bytes(const Stream&, void*, const Device&, const void*, const Device&, std::size_t) {
+  fail_absent("copy");
+}
+bool is_capturing(const Stream&) { return false; }
+
+}  // namespace ferrite::detail::cuda

@@ -1,0 +1,143 @@
+#include "ops/transfer.h"
+
+#include "core/cuda_backend.h"
+#include "core/stream.h"
+#include "kernels/copy.h"
+
+namespace ferrite::ops {
+
+namespace {
+
+constexpr std::size_t kLargestStaged = std::size_t{32} << 20;  // through pinned memory
+
+bool is_dense(const Tensor& t, MemoryFormat format) { return t.is_contiguous(format); }
+
+/// The layout that both sides of the crossing have: that of `out` where it is dense.
+MemoryFormat crossing_format(const Tensor& out) { return out.suggest_memory_format(); }
+
+/// The dtype that makes the run of bytes shorter; among equals `otherwise`.
+DType crossing_dtype(const Tensor& out, const Tensor& in, DType otherwise) {
+  if (out.itemsize() == in.itemsize()) return otherwise;
+  return out.itemsize() < in.itemsize() ? out.dtype() : in.dtype();
+}
+
+/// `t` itself where it is dense and of `dtype`, else undefined.
+Tensor as_it_is(const Tensor& t, DType dtype, MemoryFormat format) {
+  return t.dtype() == dtype && is_dense(t, format) ? t : Tensor();
+}
+
+/// `t` as one dense run, packed in a temporary on its own device and stream if it is not one.
+Tensor packed(const Tensor& t, DType dtype, MemoryFormat format) {
+  if (Tensor same = as_it_is(t, dtype, format); same.defined()) return same;
+  Tensor run = empty(t.shape(), {.dtype = dtype, .device = t.device(), .memory_format = format});
+  kernels::copy(current_stream(t.device()), run, t);
+  return run;
+}
+
+void cross(const Stream& stream, const Tensor& to, const Tensor& from) {
+  ferrite::detail::cuda::copy_bytes(stream, to.data_ptr(), to.device(), from.data_ptr(),
+                                    from.device(), from.nbytes());
+}
+
+void check_not_captured(const Stream& stream, const char* what) {
+  FERRITE_CHECK(!ferrite::detail::cuda::is_capturing(stream), CudaError, "copy",
+                "{} cannot become part of a graph that is being captured; copy before the capture, "
+                "or between pinned memory and the device with non_blocking",
+                what);
+}
+
+void host_to_device(const Tensor& out, const Tensor& in, bool non_blocking) {
+  const Stream from = current_stream(in.device()), to = current_stream(out.device());
+  const DType dtype = crossing_dtype(out, in, in.dtype());
+  const MemoryFormat format = crossing_format(out);
+  Tensor run = as_it_is(in, dtype, format);
+  if (!run.defined() || !run.is_pinned()) {
+    check_not_captured(to, "a copy from memory that is not pinned or not dense");
+    const std::size_t bytes = static_cast<std::size_t>(in.numel()) * itemsize(dtype);
+    if (bytes <= kLargestStaged) {
+      run = empty(in.shape(), {.dtype = dtype, .memory_format = format, .pinned = true});
+      kernels::copy(from, run, in);
+      run.storage()->record_stream(from);
+    } else if (!run.defined()) {
+      run = packed(in, dtype, format);
+    }
+  }
+  Tensor landed = as_it_is(out, dtype, format);
+  if (!landed.defined())
+    landed = empty(out.shape(), {.dtype = dtype, .device = out.device(), .memory_format = format});
+  to.wait(from);
+  cross(to, landed, run);
+  run.storage()->record_stream(to);
+  if (!landed.is_same(out)) kernels::copy(to, out, landed);
+  if (!run.shares_storage(in)) return;
+  if (!in.device().is_host())
+    from.wait(to);  // the source's later work may change it
+  else if (!non_blocking)
+    to.synchronize();
+}
+
+void device_to_host(const Tensor& out, const Tensor& in, bool non_blocking) {
+  const Stream from = current_stream(in.device()), to = current_stream(out.device());
+  // The host cannot convert what it does not wait for.
+  const DType dtype = non_blocking ? out.dtype() : crossing_dtype(out, in, out.dtype());
+  const MemoryFormat format = crossing_format(out);
+  Tensor landed = as_it_is(out, dtype, format);
+  const bool blocks = out.device().is_host() && !(non_blocking && landed.defined());
+  if (blocks) check_not_captured(from, "a copy to the host that waits");
+  const Tensor run = packed(in, dtype, format);
+  if (!landed.defined()) {
+    const bool pinned = run.nbytes() <= kLargestStaged;
+    landed = empty(out.shape(), {.dtype = dtype, .memory_format = format, .pinned = pinned});
+  }
+  from.wait(to);  // the memory of `out` may be in use by what is queued there
+  cross(from, landed, run);
+  landed.storage()->record_stream(from);
+  if (blocks)
+    from.synchronize();
+  else
+    to.wait(from);
+  if (landed.is_same(out)) return;
+  kernels::copy(to, out, landed);
+  landed.storage()->record_stream(to);
+}
+
+void device_to_device(const Tensor& out, const Tensor& in) {
+  const Stream from = current_stream(in.device()), to = current_stream(out.device());
+  const DType dtype = crossing_dtype(out, in, out.dtype());
+  const MemoryFormat format = crossing_format(out);
+  const Tensor run = packed(in, dtype, format);
+  Tensor landed = as_it_is(out, dtype, format);
+  if (!landed.defined())
+    landed = empty(out.shape(), {.dtype = dtype, .device = out.device(), .memory_format = format});
+  to.wait(from);
+  cross(to, landed, run);
+  run.storage()->record_stream(to);
+  if (run.shares_storage(in)) from.wait(to);  // the source's later work may change it
+  if (!landed.is_same(out)) kernels::copy(to, out, landed);
+}
+
+/// Between the host and its virtual devices, on the destination's stream.
+void host_to_host(const Tensor& out, const Tensor& in, bool non_blocking) {
+  const Stream to = current_stream(out.device()), from = current_stream(in.device());
+  to.wait(from);
+  kernels::copy(to, out, in);
+  in.storage()->record_stream(to);
+  if (!in.device().is_host())
+    from.wait(to);  // the source's later work may change it
+  else if (!non_blocking)
+    to.synchronize();
+}
+
+}  // namespace
+
+void transfer(const Tensor& out, const Tensor& in, bool non_blocking) {
+  const Device &to = out.device(), &from = in.device();
+  if (to == from) return kernels::copy(current_stream(to), out, in);
+  if (out.numel() == 0) return;
+  if (to.is_cuda() && from.is_cuda()) return device_to_device(out, in);
+  if (to.is_cuda()) return host_to_device(out, in, non_blocking);
+  if (from.is_cuda()) return device_to_host(out, in, non_blocking);
+  host_to_host(out, in, non_blocking);
+}
+
+}  // namespace ferrite::ops

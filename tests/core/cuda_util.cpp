@@ -1,0 +1,139 @@
+#include "tests/core/cuda_util.h"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+#include "core/cuda.h"
+#include "core/error.h"
+
+#if FERRITE_HAVE_CUDA
+#include <cuda_runtime.h>
+
+#include "core/cuda/runtime.h"
+#endif
+#if defined(FERRITE_EMULATOR)
+#include <emulator.h>
+#endif
+
+namespace ferrite::test {
+
+bool has_cuda(int count) {
+  if (cuda::device_count() >= count) return true;
+  MESSAGE("skipped: needs ", count, " CUDA devices, there are ", cuda::device_count(),
+          cuda::is_available() ? "" : " (" + cuda::why_unavailable() + ")");
+  return false;
+}
+
+struct CudaGate::State {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool open = false;
+};
+
+CudaGate::CudaGate(const Stream& stream) : state_(std::make_shared<State>()) {
+  stream.enqueue([state = state_] {
+    std::unique_lock lock(state->mutex);
+    state->changed.wait_for(lock, std::chrono::seconds(20), [&] { return state->open; });
+  });
+}
+
+void CudaGate::open() {
+  {
+    std::lock_guard lock(state_->mutex);
+    state_->open = true;
+  }
+  state_->changed.notify_all();
+}
+
+#if defined(FERRITE_EMULATOR)
+
+bool is_emulated() { return true; }
+
+DeferredStreams::DeferredStreams() { emulator::set_deferred(true); }
+DeferredStreams::~DeferredStreams() { emulator::set_deferred(false); }
+
+SmallDevice::SmallDevice(int device, std::size_t bytes) : device_(device) {
+  emulator::set_memory(device, bytes);
+}
+SmallDevice::~SmallDevice() { emulator::set_memory(device_, emulator::settings().memory); }
+
+void fail_next_call(const char* name, Failure failure) {
+  emulator::fail_next(name, failure == Failure::out_of_memory     ? cudaErrorMemoryAllocation
+                            : failure == Failure::illegal_address ? cudaErrorIllegalAddress
+                                                                  : cudaErrorNotSupported);
+}
+
+#else
+
+bool is_emulated() {
+  MESSAGE("skipped: needs the emulator");
+  return false;
+}
+
+DeferredStreams::DeferredStreams() = default;
+DeferredStreams::~DeferredStreams() = default;
+SmallDevice::SmallDevice(int device, std::size_t) : device_(device) {}
+SmallDevice::~SmallDevice() = default;
+void fail_next_call(const char*, Failure) {}
+
+#endif
+
+#if FERRITE_HAVE_CUDA
+
+void fill_bytes(const Stream& stream, void* data, int value, std::size_t bytes) {
+  const cuda::DeviceGuard guard(stream.device());
+  FERRITE_CUDA_CHECK(cudaMemsetAsync(data, value, bytes, cuda::native_stream(stream)));
+}
+
+Graph::Graph(const Stream& stream, const std::function<void()>& body) {
+  const cuda::DeviceGuard guard(stream.device());
+  const cudaStream_t native = cuda::native_stream(stream);
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  FERRITE_CUDA_CHECK(cudaStreamBeginCapture(native, cudaStreamCaptureModeGlobal));
+  try {
+    body();
+  } catch (...) {
+    cudaStreamEndCapture(native, &graph);
+    cudaGetLastError();
+    if (graph) cudaGraphDestroy(graph);
+    throw;
+  }
+  FERRITE_CUDA_CHECK(cudaStreamEndCapture(native, &graph));
+  FERRITE_CUDA_CHECK(cudaGraphInstantiate(&executable, graph, 0));
+  FERRITE_CUDA_CHECK(cudaGraphDestroy(graph));
+  executable_ = executable;
+}
+Graph::~Graph() {
+  if (executable_) cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(executable_));
+}
+void Graph::replay(const Stream& stream) const {
+  const cuda::DeviceGuard guard(stream.device());
+  FERRITE_CUDA_CHECK(
+      cudaGraphLaunch(static_cast<cudaGraphExec_t>(executable_), cuda::native_stream(stream)));
+}
+
+std::vector<unsigned char> read_bytes(const void* data, std::size_t bytes) {
+  std::vector<unsigned char> host(bytes);
+  FERRITE_CUDA_CHECK(cudaDeviceSynchronize());
+  FERRITE_CUDA_CHECK(cudaMemcpy(host.data(), data, bytes, cudaMemcpyDeviceToHost));
+  return host;
+}
+
+#else
+
+namespace {
+[[noreturn]] void fail_absent() { fail<DeviceError>("test", "this build has no CUDA"); }
+}  // namespace
+
+void fill_bytes(const Stream&, void*, int, std::size_t) { fail_absent(); }
+Graph::Graph(const Stream&, const std::function<void()>&) { fail_absent(); }
+Graph::~Graph() = default;
+void Graph::replay(const Stream&) const { fail_absent(); }
+std::vector<unsigned char> read_bytes(const void*, std::size_t) { fail_absent(); }
+
+#endif
+
+}  // namespace ferrite::test

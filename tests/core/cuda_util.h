@@ -1,0 +1,80 @@
+// What the tests of CUDA devices share. They run on the emulator and on GPUs; where there is no
+// device they say so and pass. What only the emulator can do (deferred streams, calls that fail,
+// small devices) they skip on a GPU, saying so too.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "core/stream.h"
+
+namespace ferrite::test {
+
+/// Whether there are `count` CUDA devices; prints why not.
+bool has_cuda(int count = 1);
+/// Whether they are emulated; prints what is skipped where they are not.
+bool is_emulated();
+
+/// While it lives, emulated streams do nothing until somebody waits for them.
+class DeferredStreams {
+ public:
+  DeferredStreams();
+  ~DeferredStreams();
+};
+
+/// While it lives, emulated device `device` has `bytes` of memory.
+class SmallDevice {
+ public:
+  SmallDevice(int device, std::size_t bytes);
+  ~SmallDevice();
+
+ private:
+  int device_;
+};
+
+enum class Failure { out_of_memory, illegal_address, not_supported };
+/// The next call of the emulated runtime function `name` fails.
+void fail_next_call(const char* name, Failure failure);
+
+/// Bytes of the device's memory through the device, in stream order; for tests without kernels.
+void fill_bytes(const Stream& stream, void* data, int value, std::size_t bytes);
+
+/// What `body` puts on `stream`, as a graph.
+class Graph {
+ public:
+  Graph(const Stream& stream, const std::function<void()>& body);
+  ~Graph();
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  void replay(const Stream& stream) const;
+
+ private:
+  void* executable_ = nullptr;
+};
+
+/// Holds a CUDA stream up until it is opened.
+class CudaGate {
+ public:
+  explicit CudaGate(const Stream& stream);
+  ~CudaGate() { open(); }
+  void open();
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+/// Bytes of device memory, copied to the host by the runtime itself.
+std::vector<unsigned char> read_bytes(const void* data, std::size_t bytes);
+
+}  // namespace ferrite::test
+
+/// Ends the test case where there are not `count` CUDA devices.
+#define REQUIRE_CUDA(count) \
+  if (!::ferrite::test::has_cuda(count)) return
+#define REQUIRE_EMULATOR() \
+  if (!::ferrite::test::has_cuda() || !::ferrite::test::is_emulated()) return
