@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Runs the tests of CUDA code on the emulator (tests/emulator/README.md): under the address and
+# undefined-behaviour sanitizers in two orders of threads, under the race detector, and in three
+# random orders, after which the coverage of kernels/cuda is printed and must be 90 % or more.
+#   bash tests/emulate.sh [asan|race|orders...]
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+jobs=${FERRITE_JOBS:-$(nproc)}
+
+build() {
+  bash scripts/configure.sh "$1"
+  cmake --build --preset "$1" --parallel "$jobs" --target cuda_tests
+}
+
+# run <preset> [setting=value...]
+run() {
+  local preset=$1
+  shift
+  printf '\n--- %s %s\n' "$preset" "$*"
+  env "$@" ctest --preset "$preset" --label-regex '^cuda$' --output-on-failure --no-tests=error -j2
+}
+
+bash scripts/install_packages.sh
+(($#)) || set -- asan race orders
+for kind in "$@"; do
+  case $kind in
+    asan)
+      build emulator-asan
+      run emulator-asan FERRITE_EMULATOR_ORDER=ascending
+      run emulator-asan FERRITE_EMULATOR_ORDER=descending
+      ;;
+    race)
+      build emulator-race
+      run emulator-race
+      ;;
+    orders)
+      build emulator-coverage
+      for seed in 1 2 3; do
+        run emulator-coverage FERRITE_EMULATOR_ORDER=random FERRITE_EMULATOR_SEED=$seed
+      done
+      ;;
+    *)
+      echo "unknown kind '$kind': expected asan, race or orders" >&2
+      exit 1
+      ;;
+  esac
+done
