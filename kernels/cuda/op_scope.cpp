@@ -4,7 +4,7 @@
 
 namespace ferrite::kernels::cuda {
 
-OpScope::OpScope(const Stream& stream, const char*) {
+OpScope::OpScope(const Stream& stream, const char* op) : range_(op) {
   int current = 0;
   FERRITE_CUDA_CHECK(cudaGetDevice(&current));
   if (current == stream.device().index()) return;

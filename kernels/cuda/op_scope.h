@@ -1,6 +1,7 @@
 // What surrounds every op on a CUDA device.
 #pragma once
 
+#include "core/cuda.h"
 #include "core/stream.h"
 
 namespace ferrite::kernels::cuda {
@@ -15,7 +16,7 @@ class OpScope {
 
  private:
   int previous_device_ = -1;  // -1: it was current already
-  bool range_ = false;
+  ferrite::cuda::NvtxRange range_;
 };
 
 }  // namespace ferrite::kernels::cuda
