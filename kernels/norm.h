@@ -35,23 +35,45 @@ void batch_norm_finish(const Stream& stream, const View& invstd, const View& run
 /// invstd = 1 / sqrt(var + eps).
 void inverse_std(const Stream& stream, const View& invstd, const View& var, double eps);
 
-/// out = (in - mean) * invstd * weight + bias; weight and bias optional.
+/// What follows batch norm in the same pass over the data.
+enum class NormActivation { none, relu };
+
+/// out = f((in - mean) * invstd * weight + bias + residual), f as `activation` says; weight, bias
+/// and residual (laid out as `in`, of its dtype) optional. Rounded once, at the end.
 void batch_norm_apply(const Stream& stream, const ChannelLayout& layout, const View& out,
                       const View& in, const View& mean, const View& invstd, const View& weight,
-                      const View& bias);
+                      const View& bias, const View& residual = {},
+                      NormActivation activation = NormActivation::none);
+
+/// How a gradient finds where a ReLU that batch_norm_apply() ran let it pass: where the result is
+/// above 0 or NaN.
+struct ReluMask {
+  enum class From {
+    nothing,  ///< there was no ReLU
+    input,    ///< the result is computed again, to the same bits, from `in`, `weight` and `bias`:
+              ///< one operand less to read; for results without a residual
+    output    ///< read from `out`
+  };
+  From from = From::nothing;
+  View weight, bias;  ///< From::input: as in batch_norm_apply
+  View out;           ///< From::output
+};
 
 /// sum_dy = each channel's sum of dy (the bias's gradient); sum_dy_xhat = that of
-/// dy * (in - mean) * invstd (the weight's gradient). Either is optional.
+/// dy * (in - mean) * invstd (the weight's gradient). Either is optional. dy is 0 where `mask` does
+/// not let it pass; `passed` (optional, may be dy) is what became of it, the residual's gradient.
 void batch_norm_backward_reduce(const Stream& stream, const ChannelLayout& layout,
                                 const View& sum_dy, const View& sum_dy_xhat, const View& dy,
-                                const View& in, const View& mean, const View& invstd);
+                                const View& in, const View& mean, const View& invstd,
+                                const ReluMask& mask = {}, const View& passed = {});
 
 /// dx = weight * invstd * (dy - sum_dy / n - xhat * sum_dy_xhat / n), n as in batch_norm_finish.
 /// Without sums (both without data) the statistics were constants: dx = weight * invstd * dy.
+/// dy is 0 where `mask` does not let it pass.
 void batch_norm_backward_apply(const Stream& stream, const ChannelLayout& layout, const View& dx,
                                const View& dy, const View& in, const View& mean, const View& invstd,
                                const View& weight, const View& sum_dy, const View& sum_dy_xhat,
-                               const View& count, std::int64_t n);
+                               const View& count, std::int64_t n, const ReluMask& mask = {});
 
 /// Rows of `width` contiguous elements: out = (in - mean) * rstd * weight + bias, each row with its
 /// own mean and rstd (written, [rows]); weight and bias [width], optional.

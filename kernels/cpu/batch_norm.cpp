@@ -22,6 +22,52 @@ std::vector<S> values_of(const View& param, std::int64_t channels, S otherwise) 
   return std::vector<S>(param.as<S>(), param.as<S>() + channels);
 }
 
+/// weight * invstd.
+template <class S>
+std::vector<S> scales_of(const View& weight, const View& invstd, std::int64_t channels) {
+  std::vector<S> scales = values_of<S>(weight, channels, 1);
+  for (std::size_t c = 0; c < scales.size(); ++c) scales[c] *= invstd.as<S>()[c];
+  return scales;
+}
+
+/// The affine step, to the same bits forward and backward. `deviation` is in - mean: subtracted
+/// first, as a mean far from zero must not cancel against the bias.
+template <class V, class P>
+auto affine(const V& deviation, const P& scale, const P& shift) {
+  return deviation * scale + shift;
+}
+
+/// The gradient behind a ReLU, at W elements.
+template <class T>
+struct Gate {
+  using S = Compute<T>;
+  ReluMask::From from;
+  const T* out;
+
+  explicit Gate(const ReluMask& mask) : from(mask.from), out(mask.out.as<T>()) {}
+
+  template <int W, class P>
+  Lanes<S, W> operator()(std::int64_t at, const Lanes<S, W>& g, const Lanes<S, W>& deviation,
+                         const P& scale, const P& shift) const {
+    if (from == ReluMask::From::nothing) return g;
+    if (from == ReluMask::From::output) return pass<W>(g, load<W>(out + at));
+    const Lanes<S, W> result = affine(deviation, scale, shift);
+    if constexpr (std::is_same_v<T, S>) {
+      return pass<W>(g, result);
+    } else {
+      T rounded[W];  // a small result may have become 0
+      store<W>(rounded, result);
+      return pass<W>(g, load<W>(rounded));
+    }
+  }
+
+ private:
+  template <int W>
+  static Lanes<S, W> pass(const Lanes<S, W>& g, const Lanes<S, W>& result) {
+    return result <= 0 ? Lanes<S, W>{} : g;
+  }
+};
+
 /// Mean and M2 of parts with `size(p)`, mean(p) and m2(p).
 struct Moments {
   double count = 0, mean = 0, m2 = 0;
@@ -130,21 +176,25 @@ void inverse_std(const View& invstd, const View& var, double eps) {
 }
 
 void batch_norm_apply(const ChannelLayout& layout, const View& out, const View& in,
-                      const View& mean, const View& invstd, const View& weight, const View& bias) {
+                      const View& mean, const View& invstd, const View& weight, const View& bias,
+                      const View& residual, NormActivation activation) {
   dispatch_floating(in.dtype, "batch_norm", [&]<class T>() {
     using S = Compute<T>;
     const T* x = in.as<T>();
+    const T* r = residual.as<T>();
     T* y = out.as<T>();
     const S* means = mean.as<S>();
-    std::vector<S> scales = values_of<S>(weight, layout.channels, 1);
-    for (std::size_t c = 0; c < scales.size(); ++c) scales[c] *= invstd.as<S>()[c];
+    const bool relu = activation == NormActivation::relu;
+    const std::vector<S> scales = scales_of<S>(weight, invstd, layout.channels);
     const std::vector<S> shifts = values_of<S>(bias, layout.channels, 0);
     for_each_channel_run<S>(layout, [&](auto&& param, auto&& loop) {
-      // Subtracted first: a mean far from zero must not cancel against the bias.
       const auto m = param(means), scale = param(scales.data()), shift = param(shifts.data());
       loop([&](auto width, std::int64_t at, std::int64_t c) {
-        store<width>(y + at,
-                     (load<width>(x + at) - m(width, c)) * scale(width, c) + shift(width, c));
+        Lanes<S, width> v =
+            affine(load<width>(x + at) - m(width, c), scale(width, c), shift(width, c));
+        if (r) v += load<width>(r + at);
+        if (relu) v = v < 0 ? Lanes<S, width>{} : v;
+        store<width>(y + at, v);
       });
     });
   });
@@ -152,25 +202,34 @@ void batch_norm_apply(const ChannelLayout& layout, const View& out, const View& 
 
 void batch_norm_backward_reduce(const ChannelLayout& layout, const View& sum_dy,
                                 const View& sum_dy_xhat, const View& dy, const View& in,
-                                const View& mean, const View& invstd) {
+                                const View& mean, const View& invstd, const ReluMask& mask,
+                                const View& passed) {
   dispatch_floating(dy.dtype, "batch_norm", [&]<class T>() {
     using S = Compute<T>;
     const T* g = dy.as<T>();
     const T* x = in.as<T>();
+    T* kept = passed.as<T>();
     const S* means = mean.as<S>();
+    const Gate<T> gate(mask);
+    const std::vector<S> scales = scales_of<S>(mask.weight, invstd, layout.channels);
+    const std::vector<S> shifts = values_of<S>(mask.bias, layout.channels, 0);
     ChannelPieces pieces(layout, 2);
     pieces.compute<S>([&](const auto& part, auto&& put) {
-      if (!sum_dy_xhat.data) {
+      if (!sum_dy_xhat.data && mask.from == ReluMask::From::nothing && !kept) {
         put(0, part.template sums<1>([&](auto width, std::int64_t at, auto& sums) {
           sums[0] += load<width>(g + at);
         })[0]);
         return;
       }
       const auto m = part.param(means);
+      const auto scale = part.param(scales.data()), shift = part.param(shifts.data());
       const auto s = part.template sums<2>([&](auto width, std::int64_t at, auto& sums) {
-        const auto d = load<width>(g + at);
+        const Lanes<S, width> deviation = load<width>(x + at) - m;
+        const auto d =
+            gate.template operator()<width>(at, load<width>(g + at), deviation, scale, shift);
+        if (kept) store<width>(kept + at, d);
         sums[0] += d;
-        sums[1] += d * (load<width>(x + at) - m);
+        sums[1] += d * deviation;
       });
       put(0, s[0]);
       put(1, s[1]);
@@ -189,17 +248,17 @@ void batch_norm_backward_reduce(const ChannelLayout& layout, const View& sum_dy,
 void batch_norm_backward_apply(const ChannelLayout& layout, const View& dx, const View& dy,
                                const View& in, const View& mean, const View& invstd,
                                const View& weight, const View& sum_dy, const View& sum_dy_xhat,
-                               const View& count, std::int64_t n) {
+                               const View& count, std::int64_t n, const ReluMask& mask) {
   dispatch_floating(dy.dtype, "batch_norm", [&]<class T>() {
     using S = Compute<T>;
     const T* g = dy.as<T>();
     const T* x = in.as<T>();
     T* out = dx.as<T>();
     const S* means = mean.as<S>();
+    const Gate<T> gate(mask);
     // dx = scale * dy - shift - slope * (x - mean)
-    std::vector<S> scales = values_of<S>(weight, layout.channels, 1);
-    for (std::size_t c = 0; c < scales.size(); ++c) scales[c] *= invstd.as<S>()[c];
-    if (!sum_dy.data) {
+    const std::vector<S> scales = scales_of<S>(weight, invstd, layout.channels);
+    if (!sum_dy.data && mask.from == ReluMask::From::nothing) {
       for_each_channel_run<S>(layout, [&](auto&& param, auto&& loop) {
         const auto scale = param(scales.data());
         loop([&](auto width, std::int64_t at, std::int64_t c) {
@@ -208,20 +267,25 @@ void batch_norm_backward_apply(const ChannelLayout& layout, const View& dx, cons
       });
       return;
     }
-    const double values = count_of(count, n);
     std::vector<S> shifts(scales.size()), slopes(scales.size());
-    for (std::size_t c = 0; c < scales.size(); ++c) {
-      const double scale = static_cast<double>(scales[c]) / values;
-      shifts[c] = static_cast<S>(scale * static_cast<double>(sum_dy.as<S>()[c]));
-      slopes[c] = static_cast<S>(scale * static_cast<double>(sum_dy_xhat.as<S>()[c]) *
-                                 static_cast<double>(invstd.as<S>()[c]));
+    if (sum_dy.data) {
+      const double values = count_of(count, n);
+      for (std::size_t c = 0; c < scales.size(); ++c) {
+        const double scale = static_cast<double>(scales[c]) / values;
+        shifts[c] = static_cast<S>(scale * static_cast<double>(sum_dy.as<S>()[c]));
+        slopes[c] = static_cast<S>(scale * static_cast<double>(sum_dy_xhat.as<S>()[c]) *
+                                   static_cast<double>(invstd.as<S>()[c]));
+      }
     }
+    const std::vector<S> biases = values_of<S>(mask.bias, layout.channels, 0);
     for_each_channel_run<S>(layout, [&](auto&& param, auto&& loop) {
-      const auto m = param(means), scale = param(scales.data());
+      const auto m = param(means), scale = param(scales.data()), bias = param(biases.data());
       const auto shift = param(shifts.data()), slope = param(slopes.data());
       loop([&](auto width, std::int64_t at, std::int64_t c) {
-        store<width>(out + at, load<width>(g + at) * scale(width, c) - shift(width, c) -
-                                   (load<width>(x + at) - m(width, c)) * slope(width, c));
+        const Lanes<S, width> deviation = load<width>(x + at) - m(width, c);
+        const auto d = gate.template operator()<width>(at, load<width>(g + at), deviation,
+                                                       scale(width, c), bias(width, c));
+        store<width>(out + at, d * scale(width, c) - shift(width, c) - deviation * slope(width, c));
       });
     });
   });

@@ -12,14 +12,16 @@ void batch_norm_finish(const View& invstd, const View& running_mean, const View&
                        double momentum, double eps);
 void inverse_std(const View& invstd, const View& var, double eps);
 void batch_norm_apply(const ChannelLayout& layout, const View& out, const View& in,
-                      const View& mean, const View& invstd, const View& weight, const View& bias);
+                      const View& mean, const View& invstd, const View& weight, const View& bias,
+                      const View& residual, NormActivation activation);
 void batch_norm_backward_reduce(const ChannelLayout& layout, const View& sum_dy,
                                 const View& sum_dy_xhat, const View& dy, const View& in,
-                                const View& mean, const View& invstd);
+                                const View& mean, const View& invstd, const ReluMask& mask,
+                                const View& passed);
 void batch_norm_backward_apply(const ChannelLayout& layout, const View& dx, const View& dy,
                                const View& in, const View& mean, const View& invstd,
                                const View& weight, const View& sum_dy, const View& sum_dy_xhat,
-                               const View& count, std::int64_t n);
+                               const View& count, std::int64_t n, const ReluMask& mask);
 void layer_norm(std::int64_t rows, std::int64_t width, const View& out, const View& mean,
                 const View& rstd, const View& in, const View& weight, const View& bias, double eps);
 void layer_norm_backward(std::int64_t rows, std::int64_t width, const View& grad_in,

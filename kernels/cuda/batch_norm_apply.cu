@@ -1,0 +1,265 @@
+#include "kernels/cuda/channel_matrix.cuh"
+#include "kernels/cuda/norm.h"
+#include "kernels/cuda/relu_mask.cuh"
+
+namespace ferrite::kernels::cuda {
+
+namespace {
+
+template <class T>
+struct Apply {
+  using Scalar = Compute<T>;
+  static constexpr int kUnroll = 4;
+  const T *in, *residual;
+  T* out;
+  const Scalar *mean, *invstd, *weight, *bias;
+  bool relu;
+
+  template <int V>
+  struct Loaded {
+    Pack<T, V> in, residual;
+  };
+  template <int W>
+  struct Params {
+    Scalar mean[W], scale[W], shift[W];
+  };
+  template <int W>
+  __device__ Params<W> params(const ChannelsAt<W>& channels) const {
+    Params<W> p;
+    Scalar inverse[W];
+    channels.get(p.mean, mean);
+    channels.get(inverse, invstd);
+    channels.get(p.scale, weight, Scalar(1));
+    channels.get(p.shift, bias);
+#pragma unroll
+    for (int w = 0; w < W; ++w) p.scale[w] *= inverse[w];
+    return p;
+  }
+  template <int V>
+  __device__ Loaded<V> load(std::int64_t at) const {
+    Loaded<V> loaded{};
+    loaded.in = load_pack<V>(in + at);
+    if (residual != nullptr) loaded.residual = load_pack<V>(residual + at);
+    return loaded;
+  }
+  template <int V, int W>
+  __device__ void finish(std::int64_t at, const Loaded<V>& loaded, const Params<W>& p) const {
+    Pack<T, V> result;
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      const Scalar d = static_cast<Scalar>(loaded.in.v[v]) - p.mean[v % W];
+      Scalar y = affine(d, p.scale[v % W], p.shift[v % W]);
+      if (residual != nullptr) y += static_cast<Scalar>(loaded.residual.v[v]);
+      result.v[v] = static_cast<T>(relu ? cuda::relu(y) : y);
+    }
+    store_pack<V>(out + at, result);
+  }
+};
+
+/// dx = scale * dy - shift - slope * (in - mean), dy as the mask lets it pass.
+template <class T>
+struct BackwardApply {
+  using Scalar = Compute<T>;
+  static constexpr int kUnroll = 2;
+  const T *dy, *in, *out;
+  T* dx;
+  const Scalar *mean, *invstd, *weight, *bias, *sum_dy, *sum_dy_xhat, *count;
+  Scalar n;
+  ReluMask::From mask;
+  bool reads_in;
+
+  template <int V>
+  struct Loaded {
+    Pack<T, V> dy, in, out;
+  };
+  template <int W>
+  struct Params {
+    Scalar mean[W], scale[W], shift[W], slope[W], bias[W];
+  };
+  template <int W>
+  __device__ Params<W> params(const ChannelsAt<W>& channels) const {
+    Params<W> p{};
+    Scalar inverse[W];
+    channels.get(p.mean, mean);
+    channels.get(inverse, invstd);
+    channels.get(p.scale, weight, Scalar(1));
+#pragma unroll
+    for (int w = 0; w < W; ++w) p.scale[w] *= inverse[w];
+    if (mask == ReluMask::From::input) channels.get(p.bias, bias);
+    if (sum_dy == nullptr) return p;
+    channels.get(p.shift, sum_dy);
+    channels.get(p.slope, sum_dy_xhat);
+    const Scalar each = Scalar(1) / (count != nullptr ? *count : n);
+#pragma unroll
+    for (int w = 0; w < W; ++w) {
+      p.shift[w] *= p.scale[w] * each;
+      p.slope[w] *= p.scale[w] * each * inverse[w];
+    }
+    return p;
+  }
+  template <int V>
+  __device__ Loaded<V> load(std::int64_t at) const {
+    Loaded<V> loaded{};
+    loaded.dy = load_pack<V>(dy + at);
+    if (reads_in) loaded.in = load_pack<V>(in + at);
+    if (mask == ReluMask::From::output) loaded.out = load_pack<V>(out + at);
+    return loaded;
+  }
+  template <int V, int W>
+  __device__ void finish(std::int64_t at, const Loaded<V>& loaded, const Params<W>& p) const {
+    Pack<T, V> result;
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      const int w = v % W;
+      Scalar g = static_cast<Scalar>(loaded.dy.v[v]);
+      const Scalar d = static_cast<Scalar>(loaded.in.v[v]) - p.mean[w];
+      if (mask == ReluMask::From::input)
+        g = pass(g, static_cast<T>(affine(d, p.scale[w], p.bias[w])));
+      else if (mask == ReluMask::From::output)
+        g = pass(g, loaded.out.v[v]);
+      Scalar result_of = g * p.scale[w];
+      if (sum_dy != nullptr) result_of = result_of - p.shift[w] - d * p.slope[w];
+      result.v[v] = static_cast<T>(result_of);
+    }
+    store_pack<V>(dx + at, result);
+  }
+};
+
+template <class F, int V>
+__global__ void __launch_bounds__(kTileThreads, kTileBlocks)
+    map_rows(F f, Tiles tiles, ChannelOf channel) {
+  const unsigned across = blockIdx.x % tiles.across, block = blockIdx.x / tiles.across;
+  const unsigned down = threadIdx.x / tiles.width;
+  const std::int64_t pack =
+      static_cast<std::int64_t>(across) * tiles.width + (threadIdx.x - down * tiles.width);
+  if (down >= tiles.height || pack >= tiles.packs) return;
+  const std::int64_t begin = block * tiles.rows_per_block + down;
+  const std::int64_t end = min(block * tiles.rows_per_block + tiles.rows_per_block, tiles.rows);
+
+  std::uint32_t at_channel = channel.row(static_cast<std::uint32_t>(begin));
+  const std::uint32_t channels = channel.channels.value(), step = tiles.height % channels;
+  typename F::template Loaded<V> loaded[F::kUnroll];
+  typename F::template Params<1> params[F::kUnroll];
+#pragma unroll
+  for (int u = 0; u < F::kUnroll; ++u) {
+    const std::int64_t row = begin + u * static_cast<std::int64_t>(tiles.height);
+    if (row < end) {
+      loaded[u] = f.template load<V>((row * tiles.packs + pack) * V);
+      params[u] = f.params(ChannelsAt<1>{{at_channel}, false});
+    }
+    at_channel += step;
+    if (at_channel >= channels) at_channel -= channels;
+  }
+#pragma unroll
+  for (int u = 0; u < F::kUnroll; ++u) {
+    const std::int64_t row = begin + u * static_cast<std::int64_t>(tiles.height);
+    if (row < end) f.template finish<V>((row * tiles.packs + pack) * V, loaded[u], params[u]);
+  }
+}
+
+template <class F, int V>
+__global__ void __launch_bounds__(kTileThreads, kTileBlocks)
+    map_columns(F f, Tiles tiles, ChannelOf channel) {
+  const unsigned across = blockIdx.x % tiles.across, block = blockIdx.x / tiles.across;
+  const unsigned down = threadIdx.x / tiles.width;
+  const std::int64_t pack =
+      static_cast<std::int64_t>(across) * tiles.width + (threadIdx.x - down * tiles.width);
+  if (down >= tiles.height || pack >= tiles.packs) return;
+  const std::int64_t begin = block * tiles.rows_per_block + down;
+  const std::int64_t end = min(block * tiles.rows_per_block + tiles.rows_per_block, tiles.rows);
+  const std::int64_t height = tiles.height;
+  const auto params =
+      f.params(channels_of_columns<V>(channel, static_cast<std::uint32_t>(pack * V)));
+
+  for (std::int64_t first = begin; first < end; first += F::kUnroll * height) {
+    typename F::template Loaded<V> loaded[F::kUnroll];
+#pragma unroll
+    for (int u = 0; u < F::kUnroll; ++u)
+      if (first + u * height < end)
+        loaded[u] = f.template load<V>(((first + u * height) * tiles.packs + pack) * V);
+#pragma unroll
+    for (int u = 0; u < F::kUnroll; ++u)
+      if (first + u * height < end)
+        f.template finish<V>(((first + u * height) * tiles.packs + pack) * V, loaded[u], params);
+  }
+}
+
+/// f over all elements: f.load() of several packs, then f.finish() of each with its channels'
+/// f.params().
+template <class F, int kPack>
+void map_channels(const Stream& stream, const char* name, const F& f, const ChannelLayout& layout,
+                  std::size_t itemsize, bool aligned, bool params_aligned) {
+  if (layout.channels == 0 || layout.count() == 0) return;
+  const ChannelMatrix m = channel_matrix(layout, itemsize, kPack, aligned, 1);
+  check_channels(layout, m);
+  Tiles tiles(m, m.rows < kTileUnroll ? kTileThreads : kTileThreads / kTileUnroll);
+  // Columns keep their parameters in registers: worth it for many rows.
+  const std::int64_t per_thread = m.rows * tiles.packs / (2048 * kTileThreads);
+  tiles.cut(m.by_rows ? F::kUnroll
+                      : std::clamp<std::int64_t>(per_thread / kTileUnroll * kTileUnroll,
+                                                 kTileUnroll, 4 * kTileUnroll));
+  const ChannelOf channel = channel_of(layout, m, params_aligned);
+  const auto run = [&]<int V>() {
+    launch({name, stream, tiles.blocks(), kTileThreads},
+           m.by_rows ? map_rows<F, V> : map_columns<F, V>, f, tiles, channel);
+  };
+  if (m.pack == kPack)
+    run.template operator()<kPack>();
+  else
+    run.template operator()<1>();
+}
+
+}  // namespace
+
+void batch_norm_apply(const Stream& stream, const ChannelLayout& layout, const View& out,
+                      const View& in, const View& mean, const View& invstd, const View& weight,
+                      const View& bias, const View& residual, NormActivation activation) {
+  dispatch_floating(in.dtype, "batch_norm", [&]<class T>() {
+    using S = Compute<T>;
+    constexpr int kPack = pack_size<T>();
+    const Apply<T> f{.in = in.as<T>(),
+                     .residual = residual.as<T>(),
+                     .out = out.as<T>(),
+                     .mean = mean.as<S>(),
+                     .invstd = invstd.as<S>(),
+                     .weight = weight.as<S>(),
+                     .bias = bias.as<S>(),
+                     .relu = activation == NormActivation::relu};
+    map_channels<Apply<T>, kPack>(
+        stream, "batch_norm_apply", f, layout, sizeof(T),
+        is_aligned(f.in, kPack) && is_aligned(f.residual, kPack) && is_aligned(f.out, kPack),
+        params_aligned(f.mean, f.invstd, f.weight, f.bias));
+  });
+}
+
+void batch_norm_backward_apply(const Stream& stream, const ChannelLayout& layout, const View& dx,
+                               const View& dy, const View& in, const View& mean, const View& invstd,
+                               const View& weight, const View& sum_dy, const View& sum_dy_xhat,
+                               const View& count, std::int64_t n, const ReluMask& mask) {
+  dispatch_floating(dy.dtype, "batch_norm", [&]<class T>() {
+    using S = Compute<T>;
+    constexpr int kPack = pack_size<T>();
+    const BackwardApply<T> f{
+        .dy = dy.as<T>(),
+        .in = in.as<T>(),
+        .out = mask.out.as<T>(),
+        .dx = dx.as<T>(),
+        .mean = mean.as<S>(),
+        .invstd = invstd.as<S>(),
+        .weight = weight.as<S>(),
+        .bias = mask.bias.as<S>(),
+        .sum_dy = sum_dy.as<S>(),
+        .sum_dy_xhat = sum_dy_xhat.as<S>(),
+        .count = count.as<S>(),
+        .n = static_cast<S>(n),
+        .mask = mask.from,
+        .reads_in = sum_dy.data != nullptr || mask.from == ReluMask::From::input};
+    map_channels<BackwardApply<T>, kPack>(
+        stream, "batch_norm_backward_apply", f, layout, sizeof(T),
+        is_aligned(f.dy, kPack) && is_aligned(f.in, kPack) && is_aligned(f.out, kPack) &&
+            is_aligned(f.dx, kPack),
+        params_aligned(f.mean, f.invstd, f.weight, f.bias, f.sum_dy, f.sum_dy_xhat));
+  });
+}
+
+}  // namespace ferrite::kernels::cuda

@@ -1,0 +1,354 @@
+#include "kernels/cuda/channel_reduce.cuh"
+#include "kernels/cuda/norm.h"
+#include "kernels/cuda/relu_mask.cuh"
+
+namespace ferrite::kernels::cuda {
+
+namespace {
+
+struct NoParams {};
+
+/// Mean and squared deviations (M2) by sums of differences from a value close to the mean, the mean
+/// of what comes first: no digit is lost to a mean far from zero, and nothing is divided a value.
+/// Parts are merged as in Chan, Golub and LeVeque, "Algorithms for Computing the Sample Variance"
+/// (1983), which is Welford's update for parts instead of values.
+template <class S, int W>
+struct Moments {
+  S count;
+  S origin[W];  // the mean is origin + offset
+  S offset[W];  // until settle(): the sum of differences from the origin
+  S m2[W];      // until settle(): the sum of their squares
+
+  __device__ void clear() {
+    count = 0;
+#pragma unroll
+    for (int w = 0; w < W; ++w) origin[w] = offset[w] = m2[w] = 0;
+  }
+  template <int N, int V>
+  __device__ void add(const S (&values)[N][V]) {
+    if (count == S(0)) {
+#pragma unroll
+      for (int n = 0; n < N; ++n)
+#pragma unroll
+        for (int v = 0; v < V; ++v) origin[v % W] += values[n][v];
+#pragma unroll
+      for (int w = 0; w < W; ++w) origin[w] *= S(W) / S(N * V);
+    }
+    count += S(N * V / W);
+#pragma unroll
+    for (int n = 0; n < N; ++n)
+#pragma unroll
+      for (int v = 0; v < V; ++v) {
+        const S d = values[n][v] - origin[v % W];
+        offset[v % W] += d;
+        m2[v % W] += d * d;
+      }
+  }
+  __device__ void settle() {
+    if (count == S(0)) return;
+    const S each = S(1) / count;
+#pragma unroll
+    for (int w = 0; w < W; ++w) {
+      const S sum = offset[w];
+      offset[w] = sum * each;
+      m2[w] -= sum * offset[w];
+      if (m2[w] < S(0)) m2[w] = 0;
+    }
+  }
+  __device__ void merge(const Moments& b) {
+    if (b.count == S(0)) return;
+    const S n = count + b.count, part = b.count / n;
+#pragma unroll
+    for (int w = 0; w < W; ++w) {
+      if (count == S(0)) origin[w] = b.origin[w];
+      const S d = (b.origin[w] - origin[w]) + (b.offset[w] - offset[w]);
+      offset[w] += d * part;
+      m2[w] += b.m2[w] + d * d * (count * part);
+    }
+    count = n;
+  }
+  __device__ S result(int k, int w) const { return k == 0 ? origin[w] + offset[w] : m2[w]; }
+};
+
+template <class T>
+struct ValueMoments {
+  using Scalar = Compute<T>;
+  static constexpr std::size_t kItemsize = sizeof(T);
+  static constexpr int kUnroll = 4;
+  const T* in;
+
+  template <int V>
+  using Loaded = Pack<T, V>;
+  template <int W>
+  using State = Moments<Scalar, W>;
+
+  template <int W>
+  __device__ NoParams params(const ChannelsAt<W>&) const {
+    return {};
+  }
+  template <int V>
+  __device__ Loaded<V> load(std::int64_t at, std::int64_t) const {
+    return load_pack<V>(in + at);
+  }
+  template <int V, int W, int N>
+  __device__ void add(Moments<Scalar, W>& state, NoParams, const Pack<T, V> (&loaded)[N]) const {
+    Scalar values[N][V];
+#pragma unroll
+    for (int n = 0; n < N; ++n)
+#pragma unroll
+      for (int v = 0; v < V; ++v) values[n][v] = static_cast<Scalar>(loaded[n].v[v]);
+    state.add(values);
+  }
+};
+
+/// The sums of dy and of dy * (in - mean), where the mask lets dy pass.
+template <class T>
+struct GradientSums {
+  using Scalar = Compute<T>;
+  static constexpr std::size_t kItemsize = sizeof(T);
+  static constexpr int kUnroll = 2;
+  const T *dy, *in, *out;
+  T* passed;
+  const Scalar *mean, *invstd, *weight, *bias;
+  ReluMask::From mask;
+  bool reads_in;
+
+  template <int V>
+  struct Loaded {
+    Pack<T, V> dy, in, out;
+    std::int64_t at;
+  };
+  template <int W>
+  struct Params {
+    Scalar mean[W], scale[W], shift[W];
+  };
+  template <int W>
+  using State = SumsState<Scalar, W>;
+
+  template <int W>
+  __device__ Params<W> params(const ChannelsAt<W>& channels) const {
+    Params<W> p{};
+    channels.get(p.mean, mean);
+    if (mask == ReluMask::From::input) {
+      Scalar inverse[W];
+      channels.get(inverse, invstd);
+      channels.get(p.scale, weight, Scalar(1));
+      channels.get(p.shift, bias);
+#pragma unroll
+      for (int w = 0; w < W; ++w) p.scale[w] *= inverse[w];
+    }
+    return p;
+  }
+  template <int V>
+  __device__ Loaded<V> load(std::int64_t at, std::int64_t) const {
+    Loaded<V> loaded{};
+    loaded.dy = load_pack<V>(dy + at);
+    if (reads_in) loaded.in = load_pack<V>(in + at);
+    if (mask == ReluMask::From::output) loaded.out = load_pack<V>(out + at);
+    loaded.at = at;
+    return loaded;
+  }
+  template <int V, int W, int N>
+  __device__ void add(SumsState<Scalar, W>& state, const Params<W>& p,
+                      const Loaded<V> (&loaded)[N]) const {
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+      Pack<T, V> kept;
+#pragma unroll
+      for (int v = 0; v < V; ++v) {
+        const int w = v % W;
+        Scalar g = static_cast<Scalar>(loaded[n].dy.v[v]);
+        const Scalar d = static_cast<Scalar>(loaded[n].in.v[v]) - p.mean[w];
+        if (mask == ReluMask::From::input)
+          g = pass(g, static_cast<T>(affine(d, p.scale[w], p.shift[w])));
+        else if (mask == ReluMask::From::output)
+          g = pass(g, loaded[n].out.v[v]);
+        kept.v[v] = static_cast<T>(g);
+        state.sum[0][w] += g;
+        state.sum[1][w] += g * d;
+      }
+      if (passed != nullptr) store_pack<V>(passed + loaded[n].at, kept);
+    }
+  }
+};
+
+// ---- The second stage: one slice of a block's threads a channel, in double.
+
+template <class S>
+__global__ void __launch_bounds__(kMergeThreads)
+    merge_moments(Partials<S> partials, std::int64_t channels, unsigned together, double count,
+                  S* mean, S* m2) {
+  const std::int64_t channel =
+      static_cast<std::int64_t>(blockIdx.x) * together + threadIdx.x % together;
+  const unsigned slice = threadIdx.x / together, slices = kMergeThreads / together;
+  const std::int64_t n = channel < channels ? partials.count() : 0;
+  double sum = 0, squares = 0;
+  for (std::int64_t q = slice; q < n; q += slices) {
+    const auto place = partials.place(q, channel);
+    sum += place.values * partials.get(0, place);
+  }
+  const double all = count > 0 ? sum_slices(sum, together) / count : 0;
+  for (std::int64_t q = slice; q < n; q += slices) {
+    const auto place = partials.place(q, channel);
+    const double d = partials.get(0, place) - all;
+    squares += partials.get(1, place) + place.values * d * d;
+  }
+  squares = sum_slices(squares, together);
+  if (slice == 0 && channel < channels) {
+    mean[channel] = static_cast<S>(all);
+    m2[channel] = static_cast<S>(squares);
+  }
+}
+
+// ---- What batch norm does with a few numbers a channel: a thread a channel, in double.
+
+constexpr int kFewThreads = 128;
+
+__device__ std::int64_t thread_channel() {
+  return static_cast<std::int64_t>(blockIdx.x) * kFewThreads + threadIdx.x;
+}
+
+/// As the CPU kernel does: the mean of means first, then deviations from it.
+template <class S>
+__global__ void combine(std::int64_t channels, std::int64_t parts, const S* means, const S* m2s,
+                        const S* counts, S* mean, S* m2, S* count) {
+  const std::int64_t c = thread_channel();
+  double total = 0;
+  for (std::int64_t p = 0; p < parts; ++p) total += static_cast<double>(counts[p]);
+  if (c == 0) *count = static_cast<S>(total);
+  if (c >= channels) return;
+  double all = 0, squares = 0;
+  if (total != 0) {
+    for (std::int64_t p = 0; p < parts; ++p)
+      if (counts[p] > 0)
+        all += static_cast<double>(counts[p]) * static_cast<double>(means[p * channels + c]);
+    all /= total;
+    for (std::int64_t p = 0; p < parts; ++p) {
+      const double n = static_cast<double>(counts[p]);
+      if (!(n > 0)) continue;
+      const double d = static_cast<double>(means[p * channels + c]) - all;
+      squares += static_cast<double>(m2s[p * channels + c]) + n * d * d;
+    }
+  }
+  mean[c] = static_cast<S>(all);
+  m2[c] = static_cast<S>(squares);
+}
+
+/// A running statistic, of any stride.
+template <class R>
+struct Running {
+  R* data;
+  std::int64_t stride;
+
+  __device__ void move(std::int64_t c, double momentum, double to) const {
+    R& r = data[c * stride];
+    r = static_cast<R>(static_cast<Compute<R>>(
+        (1 - momentum) * static_cast<double>(static_cast<Compute<R>>(r)) + momentum * to));
+  }
+};
+
+template <class S, class R>
+__global__ void finish(std::int64_t channels, const S* mean, const S* m2, const S* count, double n,
+                       double momentum, double eps, S* invstd, Running<R> running_mean,
+                       Running<R> running_var) {
+  const std::int64_t c = thread_channel();
+  if (c >= channels) return;
+  const double values = count != nullptr ? static_cast<double>(*count) : n;
+  const double squares = static_cast<double>(m2[c]);
+  const double var = values > 0 ? squares / values : 0;
+  invstd[c] = static_cast<S>(1 / sqrt(var + eps));
+  if (running_mean.data == nullptr || values == 0) return;
+  running_mean.move(c, momentum, static_cast<double>(mean[c]));
+  running_var.move(c, momentum, squares / (values - 1));
+}
+
+template <class S>
+__global__ void inverse(std::int64_t channels, const S* var, double eps, S* invstd) {
+  const std::int64_t c = thread_channel();
+  if (c < channels) invstd[c] = static_cast<S>(1 / sqrt(static_cast<double>(var[c]) + eps));
+}
+
+}  // namespace
+
+void channel_stats(const Stream& stream, const ChannelLayout& layout, const View& mean,
+                   const View& m2, const View& in) {
+  dispatch_floating(in.dtype, "batch_norm", [&]<class T>() {
+    using S = Compute<T>;
+    constexpr int kPack = pack_size<T>();
+    const T* x = in.as<T>();
+    const auto merge = [&](const Partials<S>& partials) {
+      const unsigned together = merged_channels(partials.count());
+      launch({"channel_stats_merge", stream, blocks_for(layout.channels, together), kMergeThreads},
+             merge_moments<S>, partials, layout.channels, together,
+             static_cast<double>(layout.count()), mean.as<S>(), m2.as<S>());
+    };
+    reduce_channels<ValueMoments<T>, kPack>(stream, "channel_stats", ValueMoments<T>{x}, layout,
+                                            is_aligned(x, kPack), true, merge);
+  });
+}
+
+void batch_norm_backward_reduce(const Stream& stream, const ChannelLayout& layout,
+                                const View& sum_dy, const View& sum_dy_xhat, const View& dy,
+                                const View& in, const View& mean, const View& invstd,
+                                const ReluMask& mask, const View& passed) {
+  dispatch_floating(dy.dtype, "batch_norm", [&]<class T>() {
+    using S = Compute<T>;
+    constexpr int kPack = pack_size<T>();
+    const GradientSums<T> sums{
+        .dy = dy.as<T>(),
+        .in = in.as<T>(),
+        .out = mask.out.as<T>(),
+        .passed = passed.as<T>(),
+        .mean = mean.as<S>(),
+        .invstd = invstd.as<S>(),
+        .weight = mask.weight.as<S>(),
+        .bias = mask.bias.as<S>(),
+        .mask = mask.from,
+        .reads_in = sum_dy_xhat.data != nullptr || mask.from == ReluMask::From::input};
+    const bool aligned = is_aligned(sums.dy, kPack) && is_aligned(sums.in, kPack) &&
+                         is_aligned(sums.out, kPack) && is_aligned(sums.passed, kPack);
+    const auto merge = [&](const Partials<S>& partials) {
+      merge_sums(stream, "batch_norm_backward_merge", partials, layout.channels, sum_dy.as<S>(),
+                 sum_dy_xhat.as<S>(), sums.invstd);
+    };
+    reduce_channels<GradientSums<T>, kPack>(
+        stream, "batch_norm_backward_reduce", sums, layout, aligned,
+        params_aligned(sums.mean, sums.invstd, sums.weight, sums.bias), merge);
+  });
+}
+
+void combine_stats(const Stream& stream, const View& mean, const View& m2, const View& count,
+                   const View& means, const View& m2s, const View& counts) {
+  dispatch_types<float, double>(mean.dtype, "batch_norm", [&]<class S>() {
+    // One block at least, for the count.
+    const unsigned blocks = std::max(1u, blocks_for(mean.numel, kFewThreads));
+    launch({"combine_stats", stream, blocks, kFewThreads}, combine<S>, mean.numel, counts.numel,
+           means.as<S>(), m2s.as<S>(), counts.as<S>(), mean.as<S>(), m2.as<S>(), count.as<S>());
+  });
+}
+
+void batch_norm_finish(const Stream& stream, const View& invstd, const View& running_mean,
+                       const View& running_var, const View& mean, const View& m2, const View& count,
+                       std::int64_t n, double momentum, double eps) {
+  dispatch_types<float, double>(mean.dtype, "batch_norm", [&]<class S>() {
+    const DType running = running_mean.data ? running_mean.dtype : dtype_of<S>;
+    dispatch_floating(running, "batch_norm", [&]<class R>() {
+      const auto strided = [](const View& v) {
+        return Running<R>{v.as<R>(), v.data ? v.strides[0] : 0};
+      };
+      launch({"batch_norm_finish", stream, blocks_for(mean.numel, kFewThreads), kFewThreads},
+             finish<S, R>, mean.numel, mean.as<S>(), m2.as<S>(), count.as<S>(),
+             static_cast<double>(n), momentum, eps, invstd.as<S>(), strided(running_mean),
+             strided(running_var));
+    });
+  });
+}
+
+void inverse_std(const Stream& stream, const View& invstd, const View& var, double eps) {
+  dispatch_types<float, double>(var.dtype, "batch_norm", [&]<class S>() {
+    launch({"inverse_std", stream, blocks_for(var.numel, kFewThreads), kFewThreads}, inverse<S>,
+           var.numel, var.as<S>(), eps, invstd.as<S>());
+  });
+}
+
+}  // namespace ferrite::kernels::cuda

@@ -1,0 +1,347 @@
+// Two results for each channel of a ChannelMatrix, in two stages whose order depends on sizes
+// alone: blocks leave a partial result for each piece of a column (reduce_columns) or channel
+// (reduce_runs), which merge_partials() then takes together in double.
+//
+// What is summed is a reduction R over operands that lie alike:
+//   R::Scalar           what it computes in
+//   R::kUnroll          packs that a thread has in flight, a divisor of kTileUnroll
+//   R::Loaded<V>        V neighbouring elements of each operand; load<V>(at, row) reads them
+//   R::Params<W>        what it needs of W channels; params(ChannelsAt<W>) reads them
+//   R::State<W>         W running results of Scalars alone: clear() first, settle() once all is
+//                       added, merge(later State), result(k, w) for k = 0, 1
+//   add(state, params, loaded[N])    adds N packs, to one channel where W is 1
+#pragma once
+
+#include <cstring>
+
+#include "kernels/cuda/block.cuh"
+#include "kernels/cuda/channel_matrix.cuh"
+#include "kernels/cuda/workspace.h"
+
+namespace ferrite::kernels::cuda {
+
+/// Where partial results lie, [2, pieces, columns], and which are a channel's.
+template <class S>
+struct Partials {
+  S* data = nullptr;
+  std::int64_t pieces = 0, columns = 0;
+  Divisor per_channel{1};     // of a piece
+  Divisor group{1};           // neighbouring columns of one channel
+  std::int64_t image = 0;     // columns
+  double full = 0, last = 0;  // values in a partial result of any piece, and of the last one
+
+  __host__ __device__ std::int64_t count() const { return pieces * per_channel.value(); }
+  /// The partial result `q` of `channel`.
+  struct Place {
+    std::int64_t at;
+    double values;
+  };
+  __device__ Place place(std::int64_t q, std::int64_t channel) const {
+    auto piece = static_cast<std::uint32_t>(q);
+    std::uint32_t joined = per_channel.split(piece);
+    const std::uint32_t inside = group.split(joined);
+    return {piece * columns + joined * image + channel * group.value() + inside,
+            piece + 1 == pieces ? last : full};
+  }
+  __device__ double get(int k, const Place& place) const {
+    return static_cast<double>(data[k * pieces * columns + place.at]);
+  }
+};
+
+/// The State of two plain sums.
+template <class S, int W>
+struct SumsState {
+  S sum[2][W];
+
+  __device__ void clear() {
+#pragma unroll
+    for (int w = 0; w < W; ++w) sum[0][w] = sum[1][w] = 0;
+  }
+  __device__ void settle() {}
+  __device__ void merge(const SumsState& b) {
+#pragma unroll
+    for (int w = 0; w < W; ++w) {
+      sum[0][w] += b.sum[0][w];
+      sum[1][w] += b.sum[1][w];
+    }
+  }
+  __device__ S result(int k, int w) const { return sum[k][w]; }
+};
+
+namespace detail {
+
+/// Packs that are U steps apart, of which the first few exist: `at(u)` and `row(u)` say where.
+template <int V, int U, class R, class State, class Params, class Where>
+__device__ __forceinline__ void add_some(const R& r, State& state, const Params& params, int some,
+                                         const Where& where) {
+  using Loaded = typename R::template Loaded<V>;
+  Loaded loaded[U];
+#pragma unroll
+  for (int u = 0; u < U; ++u)
+    if (u < some) loaded[u] = where(u);
+  if (some >= U) {
+    r.template add<V>(state, params, loaded);
+    return;
+  }
+#pragma unroll
+  for (int u = 0; u < U; ++u) {
+    if (u < some) {
+      const Loaded one[1] = {loaded[u]};
+      r.template add<V>(state, params, one);
+    }
+  }
+}
+
+template <class R, int V>
+__global__ void __launch_bounds__(kTileThreads, kTileBlocks)
+    reduce_columns(R r, Tiles tiles, ChannelOf channel, typename R::Scalar* partial) {
+  using S = typename R::Scalar;
+  using State = typename R::template State<V>;
+  constexpr int kWords = sizeof(State) / sizeof(S);
+  FERRITE_SHARED(shared, S[kWords][kTileThreads]);
+
+  const unsigned across = blockIdx.x % tiles.across, piece = blockIdx.x / tiles.across;
+  const unsigned down = threadIdx.x / tiles.width;
+  const std::int64_t pack =
+      static_cast<std::int64_t>(across) * tiles.width + (threadIdx.x - down * tiles.width);
+  const std::int64_t columns = tiles.packs * V, column = pack * V;
+  State state;
+  state.clear();
+  if (down < tiles.height && pack < tiles.packs) {
+    const auto params =
+        r.params(channels_of_columns<V>(channel, static_cast<std::uint32_t>(column)));
+    const std::int64_t begin = piece * tiles.rows_per_block;
+    const std::int64_t end = min(begin + tiles.rows_per_block, tiles.rows);
+    const std::int64_t step = tiles.height;
+    for (std::int64_t row = begin + down; row < end; row += R::kUnroll * step) {
+      const int some = row + (R::kUnroll - 1) * step < end
+                           ? R::kUnroll
+                           : static_cast<int>((end - row + step - 1) / step);
+      add_some<V, R::kUnroll>(r, state, params, some, [&](int u) {
+        return r.template load<V>((row + u * step) * columns + column, row + u * step);
+      });
+    }
+    state.settle();
+  }
+
+  // The rows of threads, the lower half with the upper one until one is left.
+  const auto put = [&] {
+    S words[kWords];
+    memcpy(words, &state, sizeof(State));
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) shared[i][threadIdx.x] = words[i];
+  };
+  put();
+  for (unsigned rows = tiles.height; rows > 1;) {
+    const unsigned half = (rows + 1) / 2;
+    __syncthreads();
+    if (down + half < rows) {
+      S words[kWords];
+#pragma unroll
+      for (int i = 0; i < kWords; ++i) words[i] = shared[i][threadIdx.x + half * tiles.width];
+      State later;
+      memcpy(&later, words, sizeof(State));
+      state.merge(later);
+      put();
+    }
+    rows = half;
+  }
+  if (down != 0 || pack >= tiles.packs) return;
+#pragma unroll
+  for (int k = 0; k < 2; ++k) {
+    S* const to = partial + (static_cast<std::int64_t>(k) * tiles.down + piece) * columns + column;
+#pragma unroll
+    for (int i = 0; i < V; ++i) to[i] = state.result(k, i);
+  }
+}
+
+/// How the packs of one channel are cut and walked.
+struct Runs {
+  std::int64_t inner = 0;  // elements
+  std::uint32_t packs = 0, packs_per_piece = 0, pieces = 0, channels = 0;
+  Divisor run{1};                               // packs
+  std::uint32_t step_runs = 0, step_packs = 0;  // kTileThreads packs further
+};
+
+template <class R, int V>
+__global__ void __launch_bounds__(kTileThreads, kTileBlocks)
+    reduce_runs(R r, Runs runs, typename R::Scalar* partial) {
+  using State = typename R::template State<1>;
+  const std::uint32_t channel = blockIdx.x % runs.channels, piece = blockIdx.x / runs.channels;
+  const std::uint32_t begin = piece * runs.packs_per_piece;
+  const std::uint32_t end = min(begin + runs.packs_per_piece, runs.packs);
+  const auto params = r.params(ChannelsAt<1>{{channel}, false});
+
+  State state, nothing;
+  state.clear();
+  nothing.clear();
+  std::uint32_t outer = begin + threadIdx.x;
+  std::uint32_t pack = runs.run.split(outer);
+  for (std::uint32_t q = begin + threadIdx.x; q < end; q += R::kUnroll * kTileThreads) {
+    const int some = static_cast<int>(
+        min((end - q + kTileThreads - 1) / kTileThreads, static_cast<std::uint32_t>(R::kUnroll)));
+    add_some<V, R::kUnroll>(r, state, params, some, [&](int) {
+      const std::int64_t row = static_cast<std::int64_t>(outer) * runs.channels + channel;
+      const std::int64_t at = row * runs.inner + static_cast<std::int64_t>(pack) * V;
+      outer += runs.step_runs;
+      pack += runs.step_packs;
+      if (pack >= runs.run.value()) {
+        pack -= runs.run.value();
+        ++outer;
+      }
+      return r.template load<V>(at, row);
+    });
+  }
+  state.settle();
+  state = block_reduce<kTileThreads>(state, nothing, [](State a, const State& b) {
+    a.merge(b);
+    return a;
+  });
+  if (threadIdx.x != 0) return;
+#pragma unroll
+  for (int k = 0; k < 2; ++k)
+    partial[(static_cast<std::int64_t>(k) * runs.pieces + piece) * runs.channels + channel] =
+        state.result(k, 0);
+}
+
+}  // namespace detail
+
+/// The first stage by columns; then finish(Partials), which launches the second.
+template <class R, int V, class Finish>
+void reduce_columns(const Stream& stream, const char* name, const R& r, const ChannelMatrix& m,
+                    const ChannelLayout& layout, bool params_aligned, const Finish& finish) {
+  using S = typename R::Scalar;
+  Tiles tiles(m, kWarp);
+  // Long enough columns that partial results are few beside the data, short enough for many blocks.
+  const std::int64_t per_thread = m.rows * tiles.packs / (1024 * kTileThreads);
+  tiles.cut(std::clamp<std::int64_t>(per_thread / kTileUnroll * kTileUnroll, kTileUnroll,
+                                     8 * kTileUnroll));
+  const std::int64_t pieces = tiles.down;
+  const Workspace memory(stream, 2 * static_cast<std::size_t>(pieces * m.columns) * sizeof(S));
+  const Partials<S> partials{
+      .data = memory.as<S>(),
+      .pieces = pieces,
+      .columns = m.columns,
+      .per_channel = Divisor(static_cast<std::uint32_t>(m.joined * layout.inner)),
+      .group = Divisor(static_cast<std::uint32_t>(layout.inner)),
+      .image = layout.channels * layout.inner,
+      .full = static_cast<double>(tiles.rows_per_block),
+      .last = static_cast<double>(m.rows - (pieces - 1) * tiles.rows_per_block)};
+  launch({name, stream, tiles.blocks(), kTileThreads}, detail::reduce_columns<R, V>, r, tiles,
+         channel_of(layout, m, params_aligned), partials.data);
+  finish(partials);
+}
+
+/// The same by rows.
+template <class R, int V, class Finish>
+void reduce_runs(const Stream& stream, const char* name, const R& r, const ChannelMatrix& m,
+                 const ChannelLayout& layout, const Finish& finish) {
+  using S = typename R::Scalar;
+  const std::int64_t run = m.packs(), packs = layout.outer * run;
+  constexpr std::int64_t kLeast = kTileUnroll * kTileThreads;
+  const std::int64_t wanted =
+      std::clamp(packs * layout.channels / 1024 / kLeast * kLeast, kLeast, 8 * kLeast);
+  const std::int64_t pieces = (packs + wanted - 1) / wanted;
+  detail::Runs runs{.inner = layout.inner,
+                    .packs = static_cast<std::uint32_t>(packs),
+                    .packs_per_piece = static_cast<std::uint32_t>((packs + pieces - 1) / pieces),
+                    .pieces = 0,
+                    .channels = static_cast<std::uint32_t>(layout.channels),
+                    .run = Divisor(static_cast<std::uint32_t>(run)),
+                    .step_runs = static_cast<std::uint32_t>(kTileThreads / run),
+                    .step_packs = static_cast<std::uint32_t>(kTileThreads % run)};
+  runs.pieces = (runs.packs + runs.packs_per_piece - 1) / runs.packs_per_piece;
+  const Workspace memory(stream,
+                         2 * sizeof(S) * runs.pieces * static_cast<std::size_t>(layout.channels));
+  const Partials<S> partials{
+      .data = memory.as<S>(),
+      .pieces = runs.pieces,
+      .columns = layout.channels,
+      .image = layout.channels,
+      .full = static_cast<double>(runs.packs_per_piece) * V,
+      .last = static_cast<double>(runs.packs - (runs.pieces - 1) * runs.packs_per_piece) * V};
+  launch({name, stream, runs.pieces * runs.channels, kTileThreads}, detail::reduce_runs<R, V>, r,
+         runs, partials.data);
+  finish(partials);
+}
+
+/// The first stage in the form that suits the layout; without elements there are no partials.
+template <class R, int V, class Finish>
+void reduce_channels(const Stream& stream, const char* name, const R& r,
+                     const ChannelLayout& layout, bool aligned, bool params_aligned,
+                     const Finish& finish) {
+  if (layout.channels == 0) return;
+  if (layout.count() == 0) return finish(Partials<typename R::Scalar>());
+  const ChannelMatrix m = channel_matrix(layout, R::kItemsize, V, aligned, 8);
+  check_channels(layout, m);
+  if (m.by_rows)
+    return m.pack == V ? reduce_runs<R, V>(stream, name, r, m, layout, finish)
+                       : reduce_runs<R, 1>(stream, name, r, m, layout, finish);
+  return m.pack == V ? reduce_columns<R, V>(stream, name, r, m, layout, params_aligned, finish)
+                     : reduce_columns<R, 1>(stream, name, r, m, layout, params_aligned, finish);
+}
+
+// ---- The second stage
+
+inline constexpr int kMergeThreads = 256;
+
+/// How many channels a block of the second stage takes: a power of 2.
+inline unsigned merged_channels(std::int64_t partials) {
+  unsigned channels = 1;
+  while (channels < kWarp && static_cast<std::int64_t>(channels) * 2 * partials <= kMergeThreads)
+    channels *= 2;
+  return channels;
+}
+
+/// Sums over the threads of a block that have the same number modulo `channels`, in each of them.
+__device__ inline double sum_slices(double value, unsigned channels) {
+  FERRITE_SHARED(shared, double[kMergeThreads]);
+  __syncthreads();  // an earlier call's reads
+  shared[threadIdx.x] = value;
+  for (unsigned half = kMergeThreads / 2; half >= channels; half /= 2) {
+    __syncthreads();
+    if (threadIdx.x < half) shared[threadIdx.x] += shared[threadIdx.x + half];
+  }
+  __syncthreads();
+  return shared[threadIdx.x % channels];
+}
+
+namespace detail {
+
+template <class S>
+__global__ void __launch_bounds__(kMergeThreads)
+    merge_sums(Partials<S> partials, std::int64_t channels, unsigned together, S* first, S* second,
+               const S* factor) {
+  const std::int64_t channel =
+      static_cast<std::int64_t>(blockIdx.x) * together + threadIdx.x % together;
+  const unsigned slice = threadIdx.x / together, slices = kMergeThreads / together;
+  const std::int64_t n = channel < channels ? partials.count() : 0;
+  double sums[2] = {};
+  for (std::int64_t q = slice; q < n; q += slices) {
+    const auto place = partials.place(q, channel);
+    sums[0] += partials.get(0, place);
+    sums[1] += partials.get(1, place);
+  }
+  sums[0] = sum_slices(sums[0], together);
+  sums[1] = sum_slices(sums[1], together);
+  if (slice != 0 || channel >= channels) return;
+  if (first != nullptr) first[channel] = static_cast<S>(sums[0]);
+  if (second == nullptr) return;
+  if (factor != nullptr) sums[1] *= static_cast<double>(factor[channel]);
+  second[channel] = static_cast<S>(sums[1]);
+}
+
+}  // namespace detail
+
+/// The second stage of plain sums; the second of each channel is multiplied by `factor`. Every
+/// pointer may be null.
+template <class S>
+void merge_sums(const Stream& stream, const char* name, const Partials<S>& partials,
+                std::int64_t channels, S* first, S* second, const S* factor) {
+  if (first == nullptr && second == nullptr) return;
+  const unsigned together = merged_channels(partials.count());
+  launch({name, stream, blocks_for(channels, together), kMergeThreads}, detail::merge_sums<S>,
+         partials, channels, together, first, second, factor);
+}
+
+}  // namespace ferrite::kernels::cuda

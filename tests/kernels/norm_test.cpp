@@ -1,0 +1,375 @@
+#include "kernels/norm.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/kit/kernel_case.h"
+#include "tests/support/close.h"
+
+using namespace ferrite;
+using kernels::ChannelLayout;
+using kernels::NormActivation;
+using kernels::ReluMask;
+using kernels::View;
+using kit::KernelCase;
+using kit::Operand;
+
+namespace {
+
+DType draw_dtype(KernelCase& c) { return c.pick({kFloat32, kFloat16, kBFloat16, kFloat64}); }
+
+/// What statistics and parameters are computed in.
+DType statistics(DType dtype) { return dtype == kFloat64 ? kFloat64 : kFloat32; }
+
+/// Sums in float32 of a few thousand values of the size of `scale`; the result's own rounding.
+kit::Tolerance tolerance(DType dtype, double scale) {
+  return {.rtol = test::rounding_of(dtype), .atol = (dtype == kFloat64 ? 1e-13 : 3e-6) * scale};
+}
+
+/// NHWC with channel counts of all kinds, and NCHW with planes that are whole packs, short, odd or
+/// of several pieces.
+ChannelLayout draw_layout(KernelCase& c) {
+  switch (c.integer(0, 6)) {
+    case 0:  // NHWC in packs
+      return {.outer = c.integer(1, 300), .channels = 8 * c.integer(1, 12), .inner = 1};
+    case 1:  // any number of channels; rows joined where 8 divides the outer size
+      return {.outer = c.coin() ? 8 * c.integer(1, 30) : c.integer(1, 99),
+              .channels = c.size(40, 1),
+              .inner = 1};
+    case 2:  // more channels than a tile is wide
+      return {.outer = c.integer(1, 20), .channels = c.integer(250, 600), .inner = 1};
+    case 3:  // planes of whole packs
+      return {.outer = c.integer(1, 9), .channels = c.integer(1, 9), .inner = 8 * c.integer(8, 60)};
+    case 4:  // short planes, many images: by columns
+      return {
+          .outer = 8 * c.integer(8, 12), .channels = c.integer(1, 8), .inner = c.integer(2, 20)};
+    case 5:  // planes of odd sizes
+      return {.outer = c.integer(1, 7), .channels = c.integer(1, 9), .inner = c.integer(2, 99)};
+    default:  // several pieces a channel
+      return {.outer = 3, .channels = 2, .inner = c.coin() ? 8 * 701 : 4099};
+  }
+}
+
+Shape shape_of(const ChannelLayout& layout) {
+  return {layout.outer, layout.channels, layout.inner};
+}
+
+/// Parameters of the channels; sometimes absent, or off the 16-byte boundary.
+Operand parameter(KernelCase& c, const ChannelLayout& layout, DType dtype, double low,
+                  double high) {
+  return c.input({layout.channels}, statistics(dtype), {.low = low, .high = high});
+}
+Operand optional_parameter(KernelCase& c, const ChannelLayout& layout, DType dtype) {
+  return c.coin() ? parameter(c, layout, dtype, -2, 2) : Operand();
+}
+
+}  // namespace
+
+TEST_CASE("channel_stats") {
+  kit::for_each_case("channel_stats", 120, [](KernelCase& c) {
+    const DType dtype = draw_dtype(c);
+    const ChannelLayout layout = draw_layout(c);
+    const Operand in = c.input(shape_of(layout), dtype, {.low = -1, .high = 3});
+    const Operand mean = c.output({layout.channels}, statistics(dtype));
+    const Operand m2 = c.output({layout.channels}, statistics(dtype));
+    c.run([&](const Stream& stream, const kit::Side& at) {
+      kernels::channel_stats(stream, layout, at(mean), at(m2), at(in));
+    });
+    c.check(mean, tolerance(statistics(dtype), 1));
+    c.check(m2, tolerance(statistics(dtype), 1));
+  });
+}
+
+TEST_CASE("channel_stats keeps the variance of values far from zero") {
+  // mean / std is 5e4: float32 sums of squares would keep no digit. What is left is the rounding of
+  // partial means, 6e-5 beside a standard deviation of 0.02, each a small part of all deviations.
+  kit::for_each_case("channel_stats far from zero", 12, [](KernelCase& c) {
+    const ChannelLayout layout = c.coin() ? ChannelLayout{.outer = 4001, .channels = 5, .inner = 1}
+                                          : ChannelLayout{.outer = 3, .channels = 5, .inner = 2048};
+    const Operand in = c.input(shape_of(layout), kFloat32, {.low = 999.96, .high = 1000.04});
+    const Operand mean = c.output({layout.channels}, kFloat32);
+    const Operand m2 = c.output({layout.channels}, kFloat32);
+    c.run([&](const Stream& stream, const kit::Side& at) {
+      kernels::channel_stats(stream, layout, at(mean), at(m2), at(in));
+    });
+    c.check(mean, {.rtol = 1e-7});
+    c.check(m2, {.rtol = 1e-4});
+  });
+}
+
+TEST_CASE("channel_stats of equal values are exact, and of nothing 0") {
+  kit::for_each_case("channel_stats of equal values", 24, [](KernelCase& c) {
+    ChannelLayout layout = draw_layout(c);
+    const double value = c.pick({0.1, -3.7, 1e4});
+    if (c.integer(0, 3) == 0) layout.outer = 0;
+    const Operand in = c.input(shape_of(layout), kFloat32, {.low = value, .high = value});
+    const Operand mean = c.output({layout.channels}, kFloat32);
+    const Operand m2 = c.output({layout.channels}, kFloat32);
+    c.run([&](const Stream& stream, const kit::Side& at) {
+      kernels::channel_stats(stream, layout, at(mean), at(m2), at(in));
+    });
+    c.check(mean, {.rtol = 3e-7});
+    // Rounding the origin costs an ulp of the value each.
+    c.check(m2, {.rtol = 0, .atol = 1e-13 * value * value * static_cast<double>(layout.count())});
+  });
+}
+
+TEST_CASE("combine_stats and batch_norm_finish, with counts on the device") {
+  kit::for_each_case("combine_stats", 40, [](KernelCase& c) {
+    const DType dtype = c.pick({kFloat32, kFloat64});
+    const DType running = c.pick({kFloat32, kFloat16, kBFloat16, kFloat64});
+    const std::int64_t channels = c.size(300), parts = c.integer(1, 5);
+    const bool counted = c.coin(), tracked = c.coin(), empty_batch = c.integer(0, 7) == 0;
+    const Operand means = c.input({parts, channels}, dtype);
+    const Operand m2s = c.input({parts, channels}, dtype, {.low = 0, .high = 9});
+    Tensor sizes = empty({parts}, {.dtype = kFloat64});
+    for (std::int64_t p = 0; p < parts; ++p)
+      sizes.data<double>()[p] = static_cast<double>(empty_batch ? 0 : c.integer(p > 0 ? 0 : 2, 9));
+    const Operand counts = c.input(sizes, dtype);
+    const Operand mean = c.output({channels}, dtype), m2 = c.output({channels}, dtype);
+    const Operand count = c.output({1}, dtype), invstd = c.output({channels}, dtype);
+    const kit::OperandOptions gaps{.layout = kit::Layout::gaps, .low = 0, .high = 2};
+    const Operand running_mean = tracked ? c.inout({channels}, running, gaps) : Operand();
+    const Operand running_var = tracked ? c.inout({channels}, running, gaps) : Operand();
+    c.run([&](const Stream& stream, const kit::Side& at) {
+      kernels::combine_stats(stream, at(mean), at(m2), at(count), at(means), at(m2s), at(counts));
+      kernels::batch_norm_finish(stream, at(invstd), at(running_mean), at(running_var), at(mean),
+                                 at(m2), counted ? at(count) : View(), 12, 0.1, 1e-5);
+    });
+    c.check(mean, tolerance(dtype, 1));
+    c.check(m2, tolerance(dtype, 1));
+    c.check(count, {.rtol = 0});
+    c.check(invstd, tolerance(dtype, 1));
+    // Of float32 statistics a float64 running one keeps float32's errors.
+    kit::Tolerance moved = tolerance(running, 1);
+    moved.rtol = std::max(moved.rtol, test::rounding_of(dtype));
+    moved.atol = std::max(moved.atol, tolerance(dtype, 1).atol);
+    if (tracked) c.check(running_mean, moved);
+    if (tracked) c.check(running_var, moved);
+  });
+}
+
+TEST_CASE("inverse_std") {
+  kit::for_each_case("inverse_std", 12, [](KernelCase& c) {
+    const DType dtype = c.pick({kFloat32, kFloat64});
+    const std::int64_t channels = c.size(300);
+    const Operand var = c.input({channels}, dtype, {.low = 0, .high = 3});
+    const Operand invstd = c.output({channels}, dtype);
+    c.run([&](const Stream& stream, const kit::Side& at) {
+      kernels::inverse_std(stream, at(invstd), at(var), 1e-3);
+    });
+    c.check(invstd);
+  });
+}
+
+TEST_CASE("batch_norm_apply, with residual and ReLU") {
+  kit::for_each_case("batch_norm_apply", 160, [](KernelCase& c) {
+    const DType dtype = draw_dtype(c);
+    ChannelLayout layout = draw_layout(c);
+    if (c.integer(0, 19) == 0) layout.outer = 0;
+    const Operand in = c.input(shape_of(layout), dtype);
+    const Operand mean = parameter(c, layout, dtype, -1, 1);
+    const Operand invstd = parameter(c, layout, dtype, 0.2, 2);
+    const Operand weight = optional_parameter(c, layout, dtype);
+    const Operand bias = optional_parameter(c, layout, dtype);
+    const Operand residual = c.coin() ? c.input(shape_of(layout), dtype) : Operand();
+    const NormActivation activation = c.coin() ? NormActivation::relu : NormActivation::none;
+    const Operand out = c.output(shape_of(layout), dtype);
+    c.run([&](const Stream& stream, const kit::Side& at) {
+      kernels::batch_norm_apply(stream, layout, at(out), at(in), at(mean), at(invstd), at(weight),
+                                at(bias), at(residual), activation);
+    });
+    c.check(out, tolerance(dtype, 1));
+  });
+}
+
+TEST_CASE("batch_norm_apply in place; NaN and infinities pass a ReLU as they are") {
+  kit::for_each_case("batch_norm_apply in place", 16, [](KernelCase& c) {
+    const ChannelLayout layout{.outer = 4, .channels = 3, .inner = c.pick({1, 5, 64})};
+    Tensor values = empty(shape_of(layout), {.dtype = kFloat64});
+    constexpr double special[] = {NAN, INFINITY, -INFINITY, -0.0, 0.0, 1.5, -1.5};
+    for (std::int64_t i = 0; i < values.numel(); ++i)
+      values.data<double>()[i] = special[c.integer(0, 6)];
+    const Operand in = c.inout(values, draw_dtype(c));
+    const DType dtype = c.result(in).dtype();
+    const Operand mean = parameter(c, layout, dtype, 0, 0);
+    const Operand invstd = parameter(c, layout, dtype, 1, 1);
+    c.run([&](const Stream& stream, const kit::Side& at) {
+      kernels::batch_norm_apply(stream, layout, at(in), at(in), at(mean), at(invstd), View(),
+                                View(), View(), NormActivation::relu);
+    });
+    c.check(in, {.rtol = 0});
+  });
+}
+
+TEST_CASE("batch_norm_backward_reduce") {
+  kit::for_each_case("batch_norm_backward_reduce", 120, [](KernelCase& c) {
+    const DType dtype = draw_dtype(c);
+    ChannelLayout layout = draw_layout(c);
+    if (c.integer(0, 19) == 0) layout.outer = 0;
+    const Operand in = c.input(shape_of(layout), dtype), dy = c.input(shape_of(layout), dtype);
+    const Operand mean = parameter(c, layout, dtype, -1, 1);
+    const Operand invstd = parameter(c, layout, dtype, 0.2, 2);
+    const bool masked = c.coin();
+    const Operand out = masked ? c.input(shape_of(layout), dtype) : Operand();
+    const bool wants_dy = c.integer(0, 3) > 0, wants_xhat = c.integer(0, 3) > 0;
+    const Operand sum_dy = wants_dy ? c.output({layout.channels}, statistics(dtype)) : Operand();
+    const Operand sum_dy_xhat =
+        wants_xhat ? c.output({layout.channels}, statistics(dtype)) : Operand();
+    const Operand passed = masked && c.coin() ? c.output(shape_of(layout), dtype) : Operand();
+    c.run([&](const Stream& stream, const kit::Side& at) {
+      const ReluMask mask{.from = masked ? ReluMask::From::output : ReluMask::From::nothing,
+                          .weight = {},
+                          .bias = {},
+                          .out = at(out)};
+      kernels::batch_norm_backward_reduce(stream, layout, at(sum_dy), at(sum_dy_xhat), at(dy),
+                                          at(in), at(mean), at(invstd), mask, at(passed));
+    });
+    const double scale = 1 + std::sqrt(static_cast<double>(layout.count()));
+    if (wants_dy) c.check(sum_dy, tolerance(statistics(dtype), scale));
+    if (wants_xhat) c.check(sum_dy_xhat, tolerance(statistics(dtype), 4 * scale));
+    if (passed.number >= 0) c.check(passed, {.rtol = 0});
+  });
+}
+
+TEST_CASE("batch_norm_backward_apply") {
+  kit::for_each_case("batch_norm_backward_apply", 160, [](KernelCase& c) {
+    const DType dtype = draw_dtype(c);
+    ChannelLayout layout = draw_layout(c);
+    if (c.integer(0, 19) == 0) layout.outer = 0;
+    const Operand in = c.input(shape_of(layout), dtype), dy = c.input(shape_of(layout), dtype);
+    const Operand mean = parameter(c, layout, dtype, -1, 1);
+    const Operand invstd = parameter(c, layout, dtype, 0.2, 2);
+    const Operand weight = optional_parameter(c, layout, dtype);
+    const bool training = c.coin(), masked = c.coin(), counted = c.coin();
+    const Operand out = masked ? c.input(shape_of(layout), dtype) : Operand();
+    const Operand sum_dy = training ? parameter(c, layout, dtype, -9, 9) : Operand();
+    const Operand sum_dy_xhat = training ? parameter(c, layout, dtype, -9, 9) : Operand();
+    Tensor n = empty({1}, {.dtype = kFloat64});
+    *n.data<double>() = 37;
+    const Operand count = counted ? c.input(n, statistics(dtype)) : Operand();
+    const Operand dx = c.output(shape_of(layout), dtype);
+    c.run([&](const Stream& stream, const kit::Side& at) {
+      const ReluMask mask{.from = masked ? ReluMask::From::output : ReluMask::From::nothing,
+                          .weight = {},
+                          .bias = {},
+                          .out = at(out)};
+      kernels::batch_norm_backward_apply(stream, layout, at(dx), at(dy), at(in), at(mean),
+                                         at(invstd), at(weight), at(sum_dy), at(sum_dy_xhat),
+                                         at(count), layout.count(), mask);
+    });
+    c.check(dx, tolerance(dtype, 4));
+  });
+}
+
+TEST_CASE("a ReLU mask computed from the input is that of the output, bit for bit") {
+  kit::for_each_case("relu mask from input", 80, [](KernelCase& c) {
+    const DType dtype = draw_dtype(c);
+    const ChannelLayout layout = draw_layout(c);
+    // Results around 0, also such as a 16-bit type rounds to 0.
+    const double small = c.pick({1.0, 1e-3, 1e-8});
+    const Operand in = c.input(shape_of(layout), dtype, {.low = -small, .high = small});
+    const Operand dy = c.input(shape_of(layout), dtype, {.low = 1, .high = 2});
+    const Operand mean = parameter(c, layout, dtype, -small / 9, small / 9);
+    const Operand invstd = parameter(c, layout, dtype, 0.2, 2);
+    const Operand weight = optional_parameter(c, layout, dtype);
+    const Operand bias = c.coin() ? parameter(c, layout, dtype, -small / 9, small / 9) : Operand();
+    const Operand out = c.output(shape_of(layout), dtype);
+    const Operand passed = c.output(shape_of(layout), dtype);
+    const Operand dx = c.output(shape_of(layout), dtype);
+    const Operand dx_passed = c.output(shape_of(layout), dtype);
+    const Operand sums = c.output({layout.channels}, statistics(dtype));
+    const Operand sums_passed = c.output({layout.channels}, statistics(dtype));
+    c.run([&](const Stream& stream, const kit::Side& at) {
+      const ReluMask mask{
+          .from = ReluMask::From::input, .weight = at(weight), .bias = at(bias), .out = {}};
+      kernels::batch_norm_apply(stream, layout, at(out), at(in), at(mean), at(invstd), at(weight),
+                                at(bias), View(), NormActivation::relu);
+      kernels::batch_norm_backward_reduce(stream, layout, View(), at(sums), at(dy), at(in),
+                                          at(mean), at(invstd), mask, at(passed));
+      kernels::batch_norm_backward_apply(stream, layout, at(dx), at(dy), at(in), at(mean),
+                                         at(invstd), at(weight), View(), View(), View(),
+                                         layout.count(), mask);
+      // The same of what has passed.
+      kernels::batch_norm_backward_reduce(stream, layout, View(), at(sums_passed), at(passed),
+                                          at(in), at(mean), at(invstd));
+      kernels::batch_norm_backward_apply(stream, layout, at(dx_passed), at(passed), at(in),
+                                         at(mean), at(invstd), at(weight), View(), View(), View(),
+                                         layout.count());
+    });
+    const std::vector<double> y = c.result(out).to_vector<double>();
+    std::vector<double> expected = c.result(dy).to_vector<double>();
+    for (std::size_t i = 0; i < y.size(); ++i)
+      if (y[i] <= 0) expected[i] = 0;
+    c.check_values(passed, expected, {.rtol = 0});
+    c.check_values(dx, c.result(dx_passed).to_vector<double>(), {.rtol = 0});
+    // Alignment may choose another order of summation.
+    c.check_values(
+        sums, c.result(sums_passed).to_vector<double>(),
+        tolerance(statistics(dtype), 4 * std::sqrt(static_cast<double>(layout.count()))));
+  });
+}
+
+namespace {
+
+/// Rows of a few lanes, of a warp, of a block, and too long for its registers.
+std::int64_t draw_width(KernelCase& c) {
+  switch (c.integer(0, 4)) {
+    case 0:
+      return c.size(40, 1);
+    case 1:
+      return 8 * c.integer(1, 130);
+    case 2:
+      return c.integer(100, 700);
+    case 3:
+      return 8 * c.integer(1040, 1100);
+    default:
+      return c.integer(1030, 1200);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("layer_norm") {
+  kit::for_each_case("layer_norm", 80, [](KernelCase& c) {
+    const DType dtype = draw_dtype(c);
+    const std::int64_t width = draw_width(c), rows = c.size(width > 700 ? 4 : 40);
+    const Operand in = c.input({rows, width}, dtype, {.low = -1, .high = 3});
+    const Operand weight = c.coin() ? c.input({width}, statistics(dtype)) : Operand();
+    const Operand bias = c.coin() ? c.input({width}, statistics(dtype)) : Operand();
+    const Operand out = c.output({rows, width}, dtype);
+    const Operand mean = c.output({rows}, statistics(dtype));
+    const Operand rstd = c.output({rows}, statistics(dtype));
+    c.run([&](const Stream& stream, const kit::Side& at) {
+      kernels::layer_norm(stream, rows, width, at(out), at(mean), at(rstd), at(in), at(weight),
+                          at(bias), 1e-2);
+    });
+    c.check(mean, tolerance(statistics(dtype), 1));
+    c.check(rstd, tolerance(statistics(dtype), 1));
+    c.check(out, tolerance(dtype, 4));
+  });
+}
+
+TEST_CASE("layer_norm_backward") {
+  kit::for_each_case("layer_norm_backward", 80, [](KernelCase& c) {
+    const DType dtype = draw_dtype(c);
+    const std::int64_t width = draw_width(c), rows = c.size(width > 700 ? 4 : 300);
+    const Operand in = c.input({rows, width}, dtype), dy = c.input({rows, width}, dtype);
+    const Operand mean = c.input({rows}, statistics(dtype), {.low = -1, .high = 1});
+    const Operand rstd = c.input({rows}, statistics(dtype), {.low = 0.2, .high = 2});
+    const Operand weight = c.coin() ? c.input({width}, statistics(dtype)) : Operand();
+    const Operand dx = c.integer(0, 3) > 0 ? c.output({rows, width}, dtype) : Operand();
+    const Operand dw = c.coin() ? c.output({width}, statistics(dtype)) : Operand();
+    const Operand db = c.coin() ? c.output({width}, statistics(dtype)) : Operand();
+    c.run([&](const Stream& stream, const kit::Side& at) {
+      kernels::layer_norm_backward(stream, rows, width, at(dx), at(dw), at(db), at(dy), at(in),
+                                   at(mean), at(rstd), at(weight));
+    });
+    const double scale = 1 + std::sqrt(static_cast<double>(rows));
+    if (dx.number >= 0) c.check(dx, tolerance(dtype, 16));
+    if (dw.number >= 0) c.check(dw, tolerance(statistics(dtype), 4 * scale));
+    if (db.number >= 0) c.check(db, tolerance(statistics(dtype), scale));
+  });
+}
