@@ -69,8 +69,10 @@ void CudaGate::open() {
 
 bool is_emulated() { return true; }
 
-DeferredStreams::DeferredStreams() { emulator::set_deferred(true); }
-DeferredStreams::~DeferredStreams() { emulator::set_deferred(false); }
+DeferredStreams::DeferredStreams() : before_(emulator::settings().deferred) {
+  emulator::set_deferred(true);
+}
+DeferredStreams::~DeferredStreams() { emulator::set_deferred(before_); }
 
 SmallDevice::SmallDevice(int device, std::size_t bytes) : device_(device) {
   emulator::set_memory(device, bytes);
@@ -88,7 +90,7 @@ bool is_emulated() {
   return false;
 }
 
-DeferredStreams::DeferredStreams() = default;
+DeferredStreams::DeferredStreams() { before_ = false; }
 DeferredStreams::~DeferredStreams() = default;
 SmallDevice::SmallDevice(int device, std::size_t) : device_(device) {}
 SmallDevice::~SmallDevice() = default;

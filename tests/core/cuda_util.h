@@ -25,6 +25,9 @@ class DeferredStreams {
  public:
   DeferredStreams();
   ~DeferredStreams();
+
+ private:
+  bool before_ = false;
 };
 
 /// While it lives, emulated device `device` has `bytes` of memory.
