@@ -8,7 +8,7 @@
 #include "core/parallel_for.h"
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/loops.h"
-#include "kernels/cpu/reduce_nest.h"
+#include "kernels/reduce_nest.h"
 
 namespace ferrite::kernels::cpu {
 

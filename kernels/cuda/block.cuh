@@ -24,12 +24,11 @@ __device__ __forceinline__ T shuffle_xor(T value, int lane_bits) {
   return value;
 }
 
-/// Every lane's `value` combined, in every lane, in an order that depends on nothing. All 32 lanes
-/// must call it.
+/// The values of each `lanes` neighbouring threads combined (a power of two, at most 32), in every
+/// one of them, in an order that depends on nothing. All 32 lanes of the warp must call it.
 template <class T, class Combine>
-__device__ __forceinline__ T warp_reduce(T value, const Combine& combine) {
-#pragma unroll
-  for (int bits = kWarp / 2; bits > 0; bits /= 2) {
+__device__ __forceinline__ T group_reduce(T value, int lanes, const Combine& combine) {
+  for (int bits = lanes / 2; bits > 0; bits /= 2) {
     const T other = shuffle_xor(value, bits);
     // The lower lane's value first, so that both compute the same bits.
     value =
@@ -38,20 +37,54 @@ __device__ __forceinline__ T warp_reduce(T value, const Combine& combine) {
   return value;
 }
 
+/// The same for a whole warp.
+template <class T, class Combine>
+__device__ __forceinline__ T warp_reduce(T value, const Combine& combine) {
+  return group_reduce(value, kWarp, combine);
+}
+
+namespace detail {
+
+template <class T, class Combine>
+__device__ __forceinline__ T reduce_warps(T value, int warps, const T& identity,
+                                          const Combine& combine) {
+  FERRITE_SHARED(partial, T[kWarp]);
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  value = warp_reduce(value, combine);
+  __syncthreads();  // an earlier call's reads
+  if (lane == 0) partial[threadIdx.x / kWarp] = value;
+  __syncthreads();
+  return warp_reduce(lane < warps ? partial[lane] : identity, combine);
+}
+
+}  // namespace detail
+
 /// Every thread's `value` combined, in every thread, always in the same order. Blocks are one-
 /// dimensional, of `Threads` threads, a multiple of 32; all must call it. `identity` is neutral.
 template <int Threads, class T, class Combine>
 __device__ __forceinline__ T block_reduce(T value, const T& identity, const Combine& combine) {
   static_assert(Threads % kWarp == 0 && Threads <= 1024);
-  constexpr int kWarps = Threads / kWarp;
-  value = warp_reduce(value, combine);
-  if constexpr (kWarps > 1) {
-    FERRITE_SHARED(partial, T[kWarps]);
-    const int lane = static_cast<int>(threadIdx.x) % kWarp;
-    __syncthreads();  // an earlier call's reads
-    if (lane == 0) partial[threadIdx.x / kWarp] = value;
+  if constexpr (Threads == kWarp)
+    return warp_reduce(value, combine);
+  else
+    return detail::reduce_warps(value, Threads / kWarp, identity, combine);
+}
+/// The same for blocks whose size is known at run time only.
+template <class T, class Combine>
+__device__ __forceinline__ T block_reduce(T value, const T& identity, const Combine& combine) {
+  return detail::reduce_warps(value, static_cast<int>(blockDim.x) / kWarp, identity, combine);
+}
+
+/// The values of threads that are `width` (a power of two) apart combined, in the first `width`
+/// threads, always in the same order; all threads call it. `tile` is [Threads], a power of two, of
+/// shared memory.
+template <int Threads, class T, class Combine>
+__device__ __forceinline__ T column_reduce(T value, T* tile, int width, const Combine& combine) {
+  const int thread = static_cast<int>(threadIdx.x);
+  tile[thread] = value;
+  for (int half = Threads / 2; half >= width; half /= 2) {
     __syncthreads();
-    value = warp_reduce(lane < kWarps ? partial[lane] : identity, combine);
+    if (thread < half) tile[thread] = value = combine(value, tile[thread + half]);
   }
   return value;
 }

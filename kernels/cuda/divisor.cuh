@@ -1,9 +1,9 @@
 // Division by a number that the whole launch shares.
 #pragma once
 
-#include <cuda_runtime.h>
-
 #include <cstdint>
+
+#include "core/host_device.h"
 
 namespace ferrite::kernels::cuda {
 
@@ -19,7 +19,7 @@ class Divisor {
         static_cast<std::uint32_t>(power * ((std::uint64_t{1} << shift_) - divisor) / divisor + 1);
   }
 
-  __host__ __device__ std::uint32_t quotient(std::uint32_t n) const {
+  FERRITE_HOST_DEVICE std::uint32_t quotient(std::uint32_t n) const {
 #if defined(__CUDA_ARCH__)
     const std::uint32_t high = __umulhi(n, factor_);
 #else
@@ -28,15 +28,40 @@ class Divisor {
     return (high + n) >> shift_;
   }
   /// Replaces `n` by its quotient and returns the remainder.
-  __host__ __device__ std::uint32_t split(std::uint32_t& n) const {
+  FERRITE_HOST_DEVICE std::uint32_t split(std::uint32_t& n) const {
     const std::uint32_t q = quotient(n), rest = n - q * divisor_;
     n = q;
     return rest;
   }
-  __host__ __device__ std::uint32_t value() const { return divisor_; }
+  FERRITE_HOST_DEVICE std::uint32_t value() const { return divisor_; }
 
  private:
   std::uint32_t divisor_ = 1, factor_ = 1, shift_ = 0;
+};
+
+/// The same for dividends and divisors below 2^62.
+class WideDivisor {
+ public:
+  WideDivisor() = default;
+  explicit WideDivisor(std::uint64_t divisor) {
+    while ((std::uint64_t{1} << shift_) < divisor) ++shift_;
+    factor_ = static_cast<std::uint64_t>(
+        (static_cast<Twice>((std::uint64_t{1} << shift_) - divisor) << 64) / divisor + 1);
+  }
+
+  FERRITE_HOST_DEVICE std::uint64_t quotient(std::uint64_t n) const {
+#if defined(__CUDA_ARCH__)
+    const std::uint64_t high = __umul64hi(n, factor_);
+#else
+    const auto high = static_cast<std::uint64_t>((static_cast<Twice>(n) * factor_) >> 64);
+#endif
+    return (high + n) >> shift_;
+  }
+
+ private:
+  __extension__ typedef unsigned __int128 Twice;
+  std::uint64_t factor_ = 1;
+  std::uint32_t shift_ = 0;
 };
 
 }  // namespace ferrite::kernels::cuda

@@ -8,7 +8,7 @@
 
 #include "kernels/view.h"
 
-namespace ferrite::kernels::cpu {
+namespace ferrite::kernels {
 
 struct ReduceNest {
   struct Dim {
@@ -97,4 +97,4 @@ void for_each_piece(const ReduceNest::Dims& list, std::int64_t begin, std::int64
   }
 }
 
-}  // namespace ferrite::kernels::cpu
+}  // namespace ferrite::kernels

@@ -1,0 +1,32 @@
+// How a reduction is spread over threads and blocks. It follows from the problem's sizes alone, so
+// that every GPU adds up in the same order.
+#pragma once
+
+#include <cstdint>
+
+namespace ferrite::kernels::cuda {
+
+inline constexpr int kReduceThreads = 256;
+
+/// Packs a thread has in flight. A pack is several neighbours in memory, or one element.
+constexpr int reduce_unroll(int pack) { return pack == 1 ? 8 : 4; }
+
+/// A block works on `outputs` outputs (or packs of them) with `lanes` threads each, both powers of
+/// two; each output's elements are cut into `splits` segments.
+struct ReducePlan {
+  int lanes = 1;
+  int outputs = kReduceThreads;
+  std::int64_t segment = 1;  ///< elements, or packs of them, of a split
+  int splits = 1;
+  unsigned blocks = 1;  ///< that cover all outputs
+};
+
+/// The elements of an output are neighbours: `units` packs each. `lanes` is at most a warp or the
+/// whole block.
+ReducePlan plan_rows(std::int64_t outputs, std::int64_t units, int unroll);
+/// The outputs are neighbours, `outputs` packs; `count` elements each.
+ReducePlan plan_columns(std::int64_t outputs, std::int64_t count, int unroll);
+/// Joins `splits` results of each output. Only lanes, outputs and blocks are set.
+ReducePlan plan_partials(std::int64_t outputs, int splits);
+
+}  // namespace ferrite::kernels::cuda

@@ -1,0 +1,80 @@
+#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/reduce.h"
+
+namespace ferrite::kernels::cuda {
+
+namespace {
+
+/// Integers wrap around, as in PyTorch, without undefined overflow.
+template <class T>
+__device__ __forceinline__ T plus(T a, T b) {
+  if constexpr (std::is_integral_v<T>)
+    return static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+  else
+    return a + b;
+}
+template <class T>
+__device__ __forceinline__ T times(T a, T b) {
+  if constexpr (std::is_integral_v<T>)
+    return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+  else
+    return a * b;
+}
+
+template <class E>
+struct Sum {
+  using Elem = E;
+  using Lane = E;
+  using Total = TotalOf<E>;
+  Elements out;
+  Total divisor = 1;
+  __device__ Lane lane() const { return 0; }
+  __device__ Total total() const { return 0; }
+  __device__ Lane step(Lane a, Elem x, std::int64_t) const { return plus(a, x); }
+  __device__ Lane combine(Lane a, Lane b) const { return plus(a, b); }
+  template <class V>
+  __device__ Total join(Total a, V b) const {
+    return plus(a, static_cast<Total>(b));
+  }
+  __device__ void store(std::int64_t at, Total a) const {
+    if constexpr (std::is_floating_point_v<Total>) a /= divisor;
+    out.set(at, a);
+  }
+};
+
+/// float32 multiplies in double, so that intermediate products neither overflow nor vanish.
+template <class E>
+struct Prod {
+  using Elem = E;
+  using Lane = TotalOf<E>;
+  using Total = Lane;
+  Elements out;
+  __device__ Lane lane() const { return 1; }
+  __device__ Total total() const { return 1; }
+  __device__ Lane step(Lane a, Elem x, std::int64_t) const {
+    return times(a, static_cast<Lane>(x));
+  }
+  __device__ Lane combine(Lane a, Lane b) const { return times(a, b); }
+  __device__ Total join(Total a, Total b) const { return times(a, b); }
+  __device__ void store(std::int64_t at, Total a) const { out.set(at, a); }
+};
+
+}  // namespace
+
+void reduce_sum(const Stream& stream, const View& out, const View& in, bool mean) {
+  dispatch_reduced(in.dtype, [&]<class T, class E>() {
+    Sum<E> sum{out};
+    if (mean)
+      sum.divisor = static_cast<typename Sum<E>::Total>(out.numel ? in.numel / out.numel : 1);
+    run_reduction<T>(stream, "sum", sum, out, in);
+  });
+}
+
+void reduce_prod(const Stream& stream, const View& out, const View& in) {
+  dispatch_reduced(in.dtype, [&]<class T, class E>() {
+    run_reduction<T, Packs::never>(stream, "prod", Prod<E>{out}, out, in);
+  });
+}
+
+}  // namespace ferrite::kernels::cuda

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "core/stream.h"
+#include "kernels/softmax.h"
+
+namespace ferrite::kernels::cuda {
+
+void softmax(const Stream& stream, SoftmaxKind kind, const View& out, const View& in, int dim);
+void softmax_backward(const Stream& stream, SoftmaxKind kind, const View& out, const View& grad,
+                      const View& y, int dim);
+
+}  // namespace ferrite::kernels::cuda
