@@ -16,8 +16,8 @@ bool are_deterministic_algorithms_enabled() { return enabled.load(std::memory_or
 
 void alert_not_deterministic(const char* op, const Device& device) {
   FERRITE_CHECK(!are_deterministic_algorithms_enabled(), Error, op,
-                "has no deterministic algorithm on {}; run it there before "
-                "use_deterministic_algorithms(true) or after (false), or on the cpu",
+                "has no deterministic algorithm on {}; run it on the cpu, or allow it with "
+                "use_deterministic_algorithms(false)",
                 device);
 }
 

@@ -6,23 +6,11 @@
 
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/loops.h"
+#include "kernels/saturate.h"
 
 namespace ferrite::kernels::cpu {
 
 namespace {
-
-/// A bound in T, or the end of T's range beyond which it lies.
-template <class T>
-T saturated(Scalar bound) {
-  using Limits = std::numeric_limits<T>;
-  if (bound.is_floating()) {
-    const double v = bound.to<double>();
-    if (v >= static_cast<double>(Limits::max())) return Limits::max();
-    return v > static_cast<double>(Limits::lowest()) ? static_cast<T>(v) : Limits::lowest();
-  }
-  return static_cast<T>(
-      std::clamp<std::int64_t>(bound.to<std::int64_t>(), Limits::lowest(), Limits::max()));
-}
 
 /// Calls `body` with the function of `op` on integers of type T. Products and negatives wrap
 /// around.

@@ -1,11 +1,11 @@
 // map(): out[i] = f(in0[i], in1[i], ...) over views of equal sizes.
 //
-// Operands that lie alike in memory, and single values among them, take the fast path: 16-byte
-// loads and stores, several in flight a thread. All others are walked element by element.
+// Where the operands' innermost dimensions lie alike, or repeat one value (a bias along rows or
+// channels), a thread handles packs of 16 bytes and finds its place once a pack; else it goes
+// element by element. Either way it has several loads in flight.
 #pragma once
 
 #include <array>
-#include <tuple>
 #include <utility>
 
 #include "core/dtype.h"
@@ -16,121 +16,193 @@
 namespace ferrite::kernels::cuda {
 
 inline constexpr int kMapThreads = 256;
-inline constexpr int kMapUnroll = 2;  // packs, or elements of the strided form, a thread
 
 namespace detail {
 
-/// Whether each operand steps through memory; one that does not is a single value.
-template <int N>
-struct Steps {
-  bool moves[N];
-};
+/// Packs or elements a thread: functors that name a type Heavy need their registers for themselves.
+template <class F>
+constexpr int map_unroll(int pack) {
+  if constexpr (requires { typename F::Heavy; })
+    return pack > 1 ? 1 : 2;
+  else
+    return pack > 1 ? 2 : 4;
+}
 
+// A std::tuple of what nvcc compiles in a tenth of the time.
+template <std::size_t K, class T>
+struct Leaf {
+  T value;
+};
+template <class Indices, class... T>
+struct Leaves;
+template <std::size_t... K, class... T>
+struct Leaves<std::index_sequence<K...>, T...> : Leaf<K, T>... {};
+template <std::size_t K, class T>
+__device__ __forceinline__ T& leaf(Leaf<K, T>& l) {
+  return l.value;
+}
+
+/// The first `count` elements of a pack at `p + at`, or V times the one there.
 template <int V, class T>
-__device__ __forceinline__ Pack<T, V> load_or_splat(const T* p, std::int64_t at, bool moves) {
-  if (moves) return load_pack<V>(p + at);
-  Pack<T, V> all;
+__device__ __forceinline__ void load_operand(Pack<T, V>& to, const T* p, std::int64_t at,
+                                             bool moves, int count) {
+  if (V > 1 && moves) {
+    if (count == V) {
+      to = load_pack<V>(p + at);
+    } else {
 #pragma unroll
-  for (int i = 0; i < V; ++i) all.v[i] = *p;
-  return all;
+      for (int i = 0; i < V; ++i) to.v[i] = i < count ? p[at + i] : T{};
+    }
+  } else {
+    const T x = p ? p[at] : T{};
+#pragma unroll
+    for (int i = 0; i < V; ++i) to.v[i] = x;
+  }
+}
+
+/// The first `count` elements of a pack.
+template <int V, class T>
+__device__ __forceinline__ void store_some(T* to, const Pack<T, V>& pack, int count) {
+  if (count == V) {
+    store_pack<V>(to, pack);
+  } else {
+#pragma unroll
+    for (int i = 0; i < V; ++i)
+      if (i < count) to[i] = pack.v[i];
+  }
+}
+
+template <int V, class F, class Out, class... In>
+__device__ __forceinline__ Pack<Out, V> apply(const F& f, const Pack<In, V>&... in) {
+  Pack<Out, V> out{};
+  if constexpr (requires { typename F::Packs; }) {
+    f.template packs<V>(out, in...);
+  } else {
+#pragma unroll
+    for (int i = 0; i < V; ++i)
+      out.v[i] = static_cast<Out>(f(static_cast<Compute<In>>(in.v[i])...));
+  }
+  return out;
 }
 
 template <int V, class F, class Out, class... In, std::size_t... K>
-__device__ __forceinline__ void map_packs(std::int64_t first, std::int64_t n, const F& f, Out* out,
-                                          const Steps<sizeof...(In)>& steps,
-                                          std::index_sequence<K...>, const In*... in) {
-  std::tuple<Pack<In, V>...> values[kMapUnroll];
+__device__ __forceinline__ void map_thread(const StridedLoop<1 + sizeof...(In)>& loop,
+                                           std::uint32_t tail, unsigned moves, const F& f, Out* out,
+                                           std::index_sequence<K...> operands, const In*... in) {
+  constexpr int kUnroll = map_unroll<F>(V);
+  const std::uint32_t first = blockIdx.x * (kMapThreads * kUnroll) + threadIdx.x;
+  [[maybe_unused]] Leaves<decltype(operands), Pack<In, V>...> values[kUnroll]{};
+  std::int64_t to[kUnroll];
+  int count[kUnroll];
 #pragma unroll
-  for (int u = 0; u < kMapUnroll; ++u) {
-    const std::int64_t at = first + static_cast<std::int64_t>(u) * kMapThreads * V;
-    if (at + V <= n) values[u] = {load_or_splat<V>(in, at, steps.moves[K])...};
+  for (int u = 0; u < kUnroll; ++u) {
+    const std::uint32_t i = first + u * kMapThreads;
+    count[u] = i < loop.numel ? V : i == loop.numel ? static_cast<int>(tail) : 0;
+    if (count[u] == 0) continue;
+    const auto offsets = loop.offsets(i);
+    to[u] = offsets.at[0];
+    (load_operand<V>(leaf<K>(values[u]), in, offsets.at[K + 1], (moves >> K & 1) != 0, count[u]),
+     ...);
   }
 #pragma unroll
-  for (int u = 0; u < kMapUnroll; ++u) {
-    const std::int64_t at = first + static_cast<std::int64_t>(u) * kMapThreads * V;
-    if (at + V <= n) {
-      Pack<Out, V> result;
-#pragma unroll
-      for (int i = 0; i < V; ++i)
-        result.v[i] = static_cast<Out>(f(static_cast<Compute<In>>(std::get<K>(values[u]).v[i])...));
-      store_pack<V>(out + at, result);
-    } else {
-      for (std::int64_t i = at; i < n; ++i)
-        out[i] = static_cast<Out>(f(static_cast<Compute<In>>(in[steps.moves[K] ? i : 0])...));
-    }
+  for (int u = 0; u < kUnroll; ++u) {
+    if (count[u] == 0) continue;
+    store_some<V>(out + to[u], apply<V, F, Out, In...>(f, leaf<K>(values[u])...), count[u]);
   }
 }
 
 template <int V, class F, class Out, class... In>
 __global__ void __launch_bounds__(kMapThreads)
-    map_contiguous(std::int64_t n, F f, Out* out, Steps<sizeof...(In)> steps, const In*... in) {
-  const std::int64_t first =
-      (static_cast<std::int64_t>(blockIdx.x) * kMapThreads * kMapUnroll + threadIdx.x) * V;
-  map_packs<V>(first, n, f, out, steps, std::index_sequence_for<In...>(), in...);
+    map_kernel(const __grid_constant__ StridedLoop<1 + sizeof...(In)> loop, std::uint32_t tail,
+               unsigned moves, F f, Out* out, const In*... in) {
+  map_thread<V>(loop, tail, moves, f, out, std::index_sequence_for<In...>(), in...);
 }
 
-template <class F, class Out, class... In, std::size_t... K>
-__device__ __forceinline__ void map_element(const Offsets<1 + sizeof...(In)>& o, const F& f,
-                                            Out* out, std::index_sequence<K...>, const In*... in) {
-  out[o.at[0]] = static_cast<Out>(f(static_cast<Compute<In>>(in[o.at[K + 1]])...));
-}
-
-template <class F, class Out, class... In>
-__global__ void __launch_bounds__(kMapThreads)
-    map_strided(StridedLoop<1 + sizeof...(In)> loop, F f, Out* out, const In*... in) {
-  std::uint32_t i = blockIdx.x * (kMapThreads * kMapUnroll) + threadIdx.x;
-#pragma unroll
-  for (int u = 0; u < kMapUnroll; ++u, i += kMapThreads)
-    if (i < loop.numel)
-      map_element(loop.offsets(i), f, out, std::index_sequence_for<In...>(), in...);
-}
-
-/// Whether the nest is one run in which every operand moves by one element or not at all.
+/// How map() walks its operands.
 template <std::size_t N>
-bool is_one_run(const LoopNest<N>& nest) {
-  if (nest.ndim != 1 || nest.strides[0][0] != 1) return false;
-  for (std::int64_t s : nest.strides[0])
-    if (s != 0 && s != 1) return false;
-  return true;
+struct MapPlan {
+  LoopNest<N> nest;  // of packs, where `packed`
+  bool packed = false;
+  std::uint32_t tail = 0;  // elements after the last pack; only of nests of one dimension
+  unsigned moves = 0;      // bit k: input k steps through memory along the innermost dimension
+
+  [[gnu::noinline]] MapPlan(const std::array<const View*, N>& views, int pack) : nest(views) {
+    if (nest.numel == 0) return;
+    const int inner = nest.ndim - 1;
+    for (std::size_t k = 1; k < N; ++k)
+      if (!views[k]->data)
+        for (int d = 0; d < nest.ndim; ++d) nest.strides[d][k] = 0;
+    packed = pack > 1 && nest.strides[inner][0] == 1 &&
+             (inner == 0 ? nest.sizes[0] >= pack : nest.sizes[inner] % pack == 0);
+    for (std::size_t k = 0; k < N && packed; ++k) {
+      if (k > 0 && nest.strides[inner][k] == 0) continue;
+      packed = nest.strides[inner][k] == 1 && is_pack_aligned(*views[k], pack);
+      for (int d = 0; d < inner; ++d) packed = packed && nest.strides[d][k] % pack == 0;
+    }
+    if (!packed) return;
+    tail = static_cast<std::uint32_t>(nest.sizes[inner] % pack);
+    nest.sizes[inner] /= pack;
+    nest.numel /= pack;
+    for (std::size_t k = 0; k < N; ++k) {
+      if (k > 0 && nest.strides[inner][k] == 1) moves |= 1U << (k - 1);
+      nest.strides[inner][k] *= pack;
+    }
+  }
+
+ private:
+  static bool is_pack_aligned(const View& view, int pack) {
+    return reinterpret_cast<std::uintptr_t>(view.data) %
+               (itemsize(view.dtype) * static_cast<std::size_t>(pack)) ==
+           0;
+  }
+};
+
+/// Calls f(StridedLoop, tail) for pieces that cover the plan; threads are one a pack or element,
+/// and one more where there is a tail.
+template <std::size_t N, class F>
+void for_each_piece(const MapPlan<N>& plan, F&& f) {
+  std::int64_t done = 0;
+  for_each_loop(plan.nest, [&](const StridedLoop<static_cast<int>(N)>& loop) {
+    done += loop.numel;
+    f(loop, done == plan.nest.numel ? plan.tail : 0);
+  });
+}
+
+template <int V, class Out, class... In, class F, std::size_t N, class... Views>
+void launch_map(const Stream& stream, const char* name, const F& f, const MapPlan<N>& plan,
+                const View& out, const Views&... in) {
+  for_each_piece(plan, [&](const auto& loop, std::uint32_t tail) {
+    launch({name, stream, blocks_for(loop.numel + (tail > 0), kMapThreads * map_unroll<F>(V)),
+            kMapThreads},
+           map_kernel<V, F, Out, In...>, loop, tail, plan.moves, f, out.as<Out>(),
+           static_cast<const In*>(in.template as<In>())...);
+  });
 }
 
 }  // namespace detail
 
 /// out[i] = f(in[i]...), with the values and the result of `f` in the Compute types. `f` is a
-/// functor whose operator() is `__device__`. `out` may be one of the inputs. `name` is the
-/// kernel's, for messages.
-template <class Out, class... In, class F, class... Views>
-void map(const Stream& stream, const char* name, F f, const View& out, const Views&... in) {
+/// functor whose operator() is `__device__`; or it names a type Packs and has a member
+/// packs<V>(Pack<Out, V>& out, const Pack<In, V>&... in) that handles V elements, for what is
+/// decided once for all of them. `out` may be one of the inputs. An input without data is there for
+/// `f` to ignore: it gets zeros. `name` is the kernel's, for messages. `single` is what handles
+/// operands element by element, if that is to be another functor of the same meaning (one for many
+/// of `f`, which keeps kernels few).
+template <class Out, class... In, class F, class G, class... Views>
+void map_or(const Stream& stream, const char* name, const F& f, const G& single, const View& out,
+            const Views&... in) {
   static_assert(sizeof...(In) == sizeof...(Views));
-  constexpr std::size_t kOperands = 1 + sizeof...(In);
-  const LoopNest<kOperands> nest({&out, &in...});
-  if (nest.numel == 0) return;
-  Out* const to = out.as<Out>();
+  constexpr int kPack = pack_size<Out, In...>();
+  const detail::MapPlan<1 + sizeof...(In)> plan({&out, &in...}, kPack);
+  if (plan.packed)
+    detail::launch_map<kPack, Out, In...>(stream, name, f, plan, out, in...);
+  else
+    detail::launch_map<1, Out, In...>(stream, name, single, plan, out, in...);
+}
 
-  if (detail::is_one_run(nest)) {
-    detail::Steps<sizeof...(In)> steps;
-    for (std::size_t k = 0; k < sizeof...(In); ++k) steps.moves[k] = nest.strides[0][k + 1] == 1;
-    constexpr int kPack = pack_size<Out, In...>();
-    std::size_t operand = 0;
-    const bool aligned =
-        is_aligned(to, kPack) &&
-        (... && (!steps.moves[operand++] || is_aligned(in.template as<In>(), kPack)));
-    const auto run = [&]<int V>() {
-      launch({name, stream, blocks_for(nest.numel, kMapThreads * kMapUnroll * V), kMapThreads},
-             detail::map_contiguous<V, F, Out, In...>, nest.numel, f, to, steps,
-             static_cast<const In*>(in.template as<In>())...);
-    };
-    if (aligned)
-      run.template operator()<kPack>();
-    else
-      run.template operator()<1>();
-    return;
-  }
-  for_each_loop(nest, [&](const StridedLoop<static_cast<int>(kOperands)>& loop) {
-    launch({name, stream, blocks_for(loop.numel, kMapThreads * kMapUnroll), kMapThreads},
-           detail::map_strided<F, Out, In...>, loop, f, to,
-           static_cast<const In*>(in.template as<In>())...);
-  });
+template <class Out, class... In, class F, class... Views>
+void map(const Stream& stream, const char* name, const F& f, const View& out, const Views&... in) {
+  map_or<Out, In...>(stream, name, f, f, out, in...);
 }
 
 }  // namespace ferrite::kernels::cuda

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
+#include <type_traits>
 
 #include "kernels/cuda/divisor.cuh"
 #include "kernels/loop_nest.h"
@@ -18,66 +20,108 @@ struct Offsets {
   std::int64_t at[N];
 };
 
-/// A loop nest of fewer than 2^31 elements as a kernel takes it, by value.
+/// A loop nest of fewer than 2^31 elements as a kernel takes it, by value; best as
+/// `const __grid_constant__ StridedLoop<N> loop`, which is read where it lies.
 template <int N>
 struct StridedLoop {
   int ndim = 0;
   std::uint32_t numel = 0;
   Divisor sizes[kMaxDims];  // innermost first
-  std::int64_t strides[kMaxDims][N];
+  std::int32_t strides[kMaxDims][N];
   std::int64_t base[N];
 
   __device__ Offsets<N> offsets(std::uint32_t element) const {
     Offsets<N> result;
 #pragma unroll
     for (int k = 0; k < N; ++k) result.at[k] = base[k];
+    // No division by the outermost size: what is left is below it.
+    const int outermost = ndim - 1;
+#pragma unroll 1
+    for (int d = 0; d < outermost; ++d) {
+      const std::uint32_t index = sizes[d].split(element);
 #pragma unroll
-    for (int d = 0; d < kMaxDims; ++d) {
-      if (d == ndim) break;
-      const std::int64_t index = sizes[d].split(element);
-#pragma unroll
-      for (int k = 0; k < N; ++k) result.at[k] += index * strides[d][k];
+      for (int k = 0; k < N; ++k) result.at[k] += product(index, strides[d][k]);
     }
+#pragma unroll
+    for (int k = 0; k < N; ++k) result.at[k] += product(element, strides[outermost][k]);
     return result;
+  }
+
+ private:
+  static __device__ std::int64_t product(std::uint32_t index, std::int32_t stride) {
+    return static_cast<std::int64_t>(static_cast<std::int32_t>(index)) * stride;
   }
 };
 
 /// The most elements a StridedLoop has.
-inline constexpr std::int64_t kMaxLoopElements = (std::int64_t{1} << 31) - 1;
+inline constexpr std::int64_t kMaxLoopElements = std::numeric_limits<std::int32_t>::max();
+
+namespace detail {
+
+/// Whether a StridedLoop can hold the dimension's strides.
+template <std::size_t N>
+bool strides_fit(const std::array<std::int64_t, N>& strides) {
+  constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max();
+  return std::all_of(strides.begin(), strides.end(),
+                     [](std::int64_t s) { return s >= -kMax && s <= kMax; });
+}
+
+/// What for_each_loop() is for each F: one body for all of them keeps compilation short.
+template <std::size_t N>
+[[gnu::noinline]] void visit_loops(const LoopNest<N>& nest,
+                                   void (*f)(void*, const StridedLoop<static_cast<int>(N)>&),
+                                   void* context) {
+  if (nest.numel == 0) return;
+  // Each dimension is looped over by the kernel, or cut into pieces of `step` for it, or walked
+  // here (a step of 0). Strides that do not fit are of few, far apart places.
+  std::array<std::int64_t, kMaxDims> step{}, index{};
+  std::int64_t elements = 1;
+  for (int d = nest.ndim - 1; d >= 0; --d) {
+    if (!detail::strides_fit(nest.strides[d])) continue;
+    step[d] = std::min(nest.sizes[d], kMaxLoopElements / elements);
+    elements *= std::max<std::int64_t>(step[d], 1);
+    if (step[d] < nest.sizes[d]) elements = kMaxLoopElements + 1;  // the rest is walked
+  }
+  for (;;) {
+    StridedLoop<static_cast<int>(N)> loop;
+    loop.numel = 1;
+    for (std::size_t k = 0; k < N; ++k) loop.base[k] = 0;
+    for (int d = nest.ndim - 1; d >= 0; --d) {
+      for (std::size_t k = 0; k < N; ++k) loop.base[k] += index[d] * nest.strides[d][k];
+      if (step[d] == 0) continue;
+      const auto count = static_cast<std::uint32_t>(std::min(step[d], nest.sizes[d] - index[d]));
+      loop.sizes[loop.ndim] = Divisor(count);
+      for (std::size_t k = 0; k < N; ++k)
+        loop.strides[loop.ndim][k] = static_cast<std::int32_t>(nest.strides[d][k]);
+      loop.numel *= count;
+      ++loop.ndim;
+    }
+    if (loop.ndim == 0) {
+      loop.ndim = 1;
+      for (std::size_t k = 0; k < N; ++k) loop.strides[0][k] = 0;
+    }
+    f(context, loop);
+    int d = nest.ndim - 1;
+    for (; d >= 0; --d) {
+      index[d] += std::max<std::int64_t>(step[d], 1);
+      if (index[d] < nest.sizes[d]) break;
+      index[d] = 0;
+    }
+    if (d < 0) return;
+  }
+}
+
+}  // namespace detail
 
 /// Calls f(StridedLoop) for pieces that together cover the nest: one, unless it is very large.
 template <std::size_t N, class F>
 void for_each_loop(const LoopNest<N>& nest, F&& f) {
-  if (nest.numel == 0) return;
-  // Dimensions from `inner` on fit into a loop; the one before is cut, the ones before that walked.
-  int inner = nest.ndim;
-  std::int64_t elements = 1;
-  while (inner > 0 && nest.sizes[inner - 1] <= kMaxLoopElements / elements)
-    elements *= nest.sizes[--inner];
-  const std::int64_t cut = inner > 0 ? nest.sizes[inner - 1] : 1;
-  const std::int64_t step = kMaxLoopElements / elements;
-  std::array<std::int64_t, kMaxDims> index{};
-  for (;;) {
-    for (std::int64_t first = 0; first < cut; first += step) {
-      StridedLoop<static_cast<int>(N)> loop;
-      const std::int64_t count = std::min(step, cut - first);
-      loop.numel = static_cast<std::uint32_t>(elements * count);
-      for (int d = nest.ndim - 1; d >= std::max(inner - 1, 0); --d) {
-        const std::int64_t size = d == inner - 1 ? count : nest.sizes[d];
-        loop.sizes[loop.ndim] = Divisor(static_cast<std::uint32_t>(size));
-        for (std::size_t k = 0; k < N; ++k) loop.strides[loop.ndim][k] = nest.strides[d][k];
-        ++loop.ndim;
-      }
-      for (std::size_t k = 0; k < N; ++k) {
-        loop.base[k] = inner > 0 ? first * nest.strides[inner - 1][k] : 0;
-        for (int d = 0; d < inner - 1; ++d) loop.base[k] += index[d] * nest.strides[d][k];
-      }
-      f(loop);
-    }
-    int d = inner - 2;
-    for (; d >= 0 && ++index[d] == nest.sizes[d]; --d) index[d] = 0;
-    if (d < 0) return;
-  }
+  detail::visit_loops<N>(
+      nest,
+      [](void* context, const StridedLoop<static_cast<int>(N)>& loop) {
+        (*static_cast<std::remove_reference_t<F>*>(context))(loop);
+      },
+      &f);
 }
 
 }  // namespace ferrite::kernels::cuda

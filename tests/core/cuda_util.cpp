@@ -19,6 +19,24 @@
 
 namespace ferrite::test {
 
+#if FERRITE_HAVE_CUDA
+namespace {
+
+cudaError_t error_of(Failure failure) {
+  switch (failure) {
+    case Failure::out_of_memory:
+      return cudaErrorMemoryAllocation;
+    case Failure::illegal_address:
+      return cudaErrorIllegalAddress;
+    case Failure::not_supported:
+      break;
+  }
+  return cudaErrorNotSupported;
+}
+
+}  // namespace
+#endif
+
 bool has_cuda(int count) {
   if (cuda::device_count() >= count) return true;
   MESSAGE("skipped: needs ", count, " CUDA devices, there are ", cuda::device_count(),
@@ -51,8 +69,10 @@ void CudaGate::open() {
 
 bool is_emulated() { return true; }
 
-DeferredStreams::DeferredStreams() { emulator::set_deferred(true); }
-DeferredStreams::~DeferredStreams() { emulator::set_deferred(false); }
+DeferredStreams::DeferredStreams() : before_(emulator::settings().deferred) {
+  emulator::set_deferred(true);
+}
+DeferredStreams::~DeferredStreams() { emulator::set_deferred(before_); }
 
 SmallDevice::SmallDevice(int device, std::size_t bytes) : device_(device) {
   emulator::set_memory(device, bytes);
@@ -60,9 +80,7 @@ SmallDevice::SmallDevice(int device, std::size_t bytes) : device_(device) {
 SmallDevice::~SmallDevice() { emulator::set_memory(device_, emulator::settings().memory); }
 
 void fail_next_call(const char* name, Failure failure) {
-  emulator::fail_next(name, failure == Failure::out_of_memory     ? cudaErrorMemoryAllocation
-                            : failure == Failure::illegal_address ? cudaErrorIllegalAddress
-                                                                  : cudaErrorNotSupported);
+  emulator::fail_next(name, error_of(failure));
 }
 
 #else
@@ -72,7 +90,7 @@ bool is_emulated() {
   return false;
 }
 
-DeferredStreams::DeferredStreams() = default;
+DeferredStreams::DeferredStreams() { before_ = false; }
 DeferredStreams::~DeferredStreams() = default;
 SmallDevice::SmallDevice(int device, std::size_t) : device_(device) {}
 SmallDevice::~SmallDevice() = default;
@@ -81,6 +99,17 @@ void fail_next_call(const char*, Failure) {}
 #endif
 
 #if FERRITE_HAVE_CUDA
+
+void check_failed_call(Failure failure) {
+  const auto launch_rocket = [&] { return error_of(failure); };
+  FERRITE_CUDA_CHECK(launch_rocket());
+}
+
+void* native_handle(const Stream& stream) { return cuda::native_stream(stream); }
+
+void enqueue_report(const Stream& stream, const cuda::DeviceReport& report) {
+  stream.enqueue([slot = cuda::report_slot(stream), report] { *slot = report; });
+}
 
 void fill_bytes(const Stream& stream, void* data, int value, std::size_t bytes) {
   const cuda::DeviceGuard guard(stream.device());
@@ -128,6 +157,9 @@ namespace {
 [[noreturn]] void fail_absent() { fail<DeviceError>("test", "this build has no CUDA"); }
 }  // namespace
 
+void check_failed_call(Failure) { fail_absent(); }
+void* native_handle(const Stream&) { fail_absent(); }
+void enqueue_report(const Stream&, const cuda::DeviceReport&) { fail_absent(); }
 void fill_bytes(const Stream&, void*, int, std::size_t) { fail_absent(); }
 Graph::Graph(const Stream&, const std::function<void()>&) { fail_absent(); }
 Graph::~Graph() = default;

@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/cuda/report.h"
 #include "core/stream.h"
 
 namespace ferrite::test {
@@ -24,6 +25,9 @@ class DeferredStreams {
  public:
   DeferredStreams();
   ~DeferredStreams();
+
+ private:
+  bool before_ = false;
 };
 
 /// While it lives, emulated device `device` has `bytes` of memory.
@@ -39,6 +43,8 @@ class SmallDevice {
 enum class Failure { out_of_memory, illegal_address, not_supported };
 /// The next call of the emulated runtime function `name` fails.
 void fail_next_call(const char* name, Failure failure);
+/// What FERRITE_CUDA_CHECK does where a call fails so.
+void check_failed_call(Failure failure);
 
 /// Bytes of the device's memory through the device, in stream order; for tests without kernels.
 void fill_bytes(const Stream& stream, void* data, int value, std::size_t bytes);
@@ -67,6 +73,12 @@ class CudaGate {
   struct State;
   std::shared_ptr<State> state_;
 };
+
+/// The native handle of a stream; DeviceError for one of the CPU.
+void* native_handle(const Stream& stream);
+
+/// Puts on `stream` a kernel that reports a bad value, or what passes for one without kernels.
+void enqueue_report(const Stream& stream, const cuda::DeviceReport& report);
 
 /// Bytes of device memory, copied to the host by the runtime itself.
 std::vector<unsigned char> read_bytes(const void* data, std::size_t bytes);

@@ -8,6 +8,7 @@
 #include "core/parallel_for.h"
 #include "core/views.h"
 #include "tests/kernels/layouts.h"
+#include "tests/kit/kernel_case.h"
 #include "tests/support/close.h"
 
 using namespace ferrite;
@@ -268,4 +269,73 @@ TEST_CASE("fill converts its value") {
   CHECK(filled(kFloat16, 1e10) == INFINITY);
   CHECK(filled(kFloat32, true) == 1);
   CHECK(std::isnan(filled(kBFloat16, NAN)));
+}
+
+// ---- On every device
+
+namespace {
+
+using kit::KernelCase;
+using kit::Layout;
+using kit::Operand;
+
+DType any_dtype(KernelCase& c) {
+  return c.pick({kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kUInt8, kBool});
+}
+
+/// Copies `shape` between layouts; the host's copy is the reference, bit by bit.
+void check_copy(KernelCase& c, const Shape& shape, DType from, DType to, Layout in_layout,
+                Layout out_layout) {
+  c.same_dtypes();
+  const Operand in = c.input(shape, from, {.layout = in_layout, .low = -300, .high = 300});
+  const Operand out = c.output(shape, to, {.layout = out_layout});
+  c.run([&](const Stream& stream, const kit::Side& at) { kernels::copy(stream, at(out), at(in)); });
+  c.check(out);
+}
+
+}  // namespace
+
+TEST_CASE("copies between any layouts and dtypes") {
+  kit::for_each_case("copy", 300, [](KernelCase& c) {
+    const DType to = any_dtype(c), from = c.coin() ? to : any_dtype(c);
+    check_copy(c, c.shape(), from, to, Layout::any, Layout::any);
+  });
+}
+
+TEST_CASE("copies of long runs") {
+  kit::for_each_case("long copy", 60, [](KernelCase& c) {
+    const DType to = any_dtype(c), from = c.coin() ? to : any_dtype(c);
+    check_copy(c, {c.integer(3000, 20000)}, from, to, Layout::contiguous, Layout::contiguous);
+  });
+}
+
+TEST_CASE("copies between NCHW and NHWC, and of transposed matrices") {
+  kit::for_each_case("transpose", 90, [](KernelCase& c) {
+    const DType to = any_dtype(c), from = c.integer(0, 2) > 0 ? to : any_dtype(c);
+    const Shape images{c.integer(1, 3), c.pick({2, 3, 4, 17, 40, 64}), c.integer(1, 20),
+                       c.integer(1, 20)};
+    const Shape matrices{c.integer(1, 2), c.size(300, 1), c.integer(1, 60)};
+    if (c.coin()) {
+      const bool back = c.coin();
+      check_copy(c, images, from, to, back ? Layout::channels_last : Layout::contiguous,
+                 back ? Layout::contiguous : Layout::channels_last);
+    } else {
+      check_copy(c, matrices, from, to, c.pick({Layout::permuted, Layout::gaps}),
+                 c.pick({Layout::permuted, Layout::contiguous}));
+    }
+  });
+}
+
+TEST_CASE("fills of any layout and dtype") {
+  kit::for_each_case("fill", 120, [](KernelCase& c) {
+    const DType dtype = any_dtype(c);
+    const Shape shape = c.coin() ? c.shape() : Shape{c.integer(3000, 20000)};
+    const Operand out = c.output(shape, dtype, {.layout = Layout::any});
+    const Scalar value = dtype == kBool       ? Scalar(c.coin())
+                         : is_floating(dtype) ? Scalar(-1.25)
+                                              : Scalar(std::int64_t{77});
+    c.run(
+        [&](const Stream& stream, const kit::Side& at) { kernels::fill(stream, at(out), value); });
+    c.check(out, {.rtol = 0});
+  });
 }

@@ -50,9 +50,7 @@ Elements elements_of(const Tensor& t, const unsigned char* base) {
   for_each_offset(t, [&](std::int64_t offset) {
     const unsigned char* at = base + offset * static_cast<std::int64_t>(item);
     all.values.push_back(value_of(t.dtype(), at));
-    all.unwritten.push_back(item > 1 && std::all_of(at, at + item, [&](unsigned char byte) {
-                              return byte == poison_byte(t.dtype());
-                            }));
+    all.unwritten.push_back(item > 1 && is_poison(at, t.dtype()));
   });
   return all;
 }

@@ -150,7 +150,7 @@ Operand KernelCase::add(Role role, const Shape& shape, DType dtype, const Tensor
   held.role = role;
   held.options = options;
   held.before = empty(flat, {.dtype = dtype});
-  std::memset(held.before.data_ptr(), poison_byte(dtype), held.before.nbytes());
+  poison(held.before.data_ptr(), held.before.nbytes(), dtype);
   const Tensor image = as_strided(held.before, shape, strides, first);
   // Expanded elements are written several times; the last one counts, for the reference too.
   if (values.defined() && values.numel() > 0) kernels::copy(Stream(), image, values);
@@ -162,8 +162,7 @@ Operand KernelCase::add(Role role, const Shape& shape, DType dtype, const Tensor
   held.reference = empty_strided(shape, role == Role::output ? contiguous_strides(shape) : strides,
                                  {.dtype = wide});
   if (held.reference.storage()->nbytes() > 0)
-    std::memset(held.reference.storage()->data(), poison_byte(dtype),
-                held.reference.storage()->nbytes());
+    poison(held.reference.storage()->data(), held.reference.storage()->nbytes(), wide);
   if (role != Role::output) kernels::copy(Stream(), held.reference, image);
   operands_.push_back(std::move(held));
   return {static_cast<int>(operands_.size()) - 1};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
 #include "core/tensor.h"
 
@@ -14,8 +15,32 @@ namespace ferrite::kit {
 /// On either side of an operand; more than the threads of a block reach with 16-byte accesses.
 inline constexpr std::int64_t kGuardBytes = 4096;
 
-/// What memory holds before a kernel runs: NaN, or integers that nobody computes.
-constexpr unsigned char poison_byte(DType dtype) { return is_floating(dtype) ? 0xff : 0xa5; }
+/// What an element holds before a kernel runs: a NaN that arithmetic never gives (it signals, and
+/// the host's functions give NaN of ones alone), or an integer that nobody computes.
+constexpr std::uint64_t poison_of(DType dtype) {
+  switch (dtype) {
+    case kFloat32:
+      return 0xffa5a5a5;
+    case kFloat16:
+      return 0xfda5;
+    case kBFloat16:
+      return 0xffa5;
+    case kFloat64:
+      return 0xfff5a5a5a5a5a5a5;
+    default:
+      return 0xa5a5a5a5a5a5a5a5;
+  }
+}
+/// Poisons whole elements, from the lowest address on.
+inline void poison(void* data, std::size_t bytes, DType dtype) {
+  const std::uint64_t pattern = poison_of(dtype);
+  for (std::size_t at = 0; at < bytes; at += itemsize(dtype))
+    std::memcpy(static_cast<unsigned char*>(data) + at, &pattern, itemsize(dtype));
+}
+inline bool is_poison(const void* element, DType dtype) {
+  const std::uint64_t pattern = poison_of(dtype);
+  return std::memcmp(element, &pattern, itemsize(dtype)) == 0;
+}
 
 /// The distance from the first to one past the last element; 0 where there are none.
 inline std::int64_t span_of(const Shape& shape, const Strides& strides) {

@@ -1,0 +1,200 @@
+// Activations and their gradients.
+#include <cmath>
+#include <numbers>
+
+#include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/unary.h"
+
+namespace ferrite::kernels::cuda {
+
+namespace {
+
+constexpr double kGeluScale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;  // sqrt(2 / pi)
+constexpr double kGeluCubic = 0.044715;
+
+template <class C>
+__device__ __forceinline__ C sigmoid(C x) {
+  return C(1) / (C(1) + std::exp(-x));
+}
+
+/// The normal distribution function.
+template <class C>
+__device__ __forceinline__ C normal_cdf(C x) {
+  return C(0.5) * (C(1) + std::erf(x * C(1 / std::numbers::sqrt2)));
+}
+
+template <class C>
+__device__ __forceinline__ C gelu_tanh_argument(C x) {
+  return C(kGeluScale) * (x + C(kGeluCubic) * x * x * x);
+}
+
+template <class T>
+struct Activation {
+  using Packs = void;
+  using Heavy = void;
+  using C = Compute<T>;
+  UnaryOp op;
+  C a, b;
+
+  template <int V>
+  __device__ __forceinline__ void packs(Pack<T, V>& out, const Pack<T, V>& in) const {
+    const auto apply = [&](auto f) {
+#pragma unroll
+      for (int i = 0; i < V; ++i) out.v[i] = static_cast<T>(f(static_cast<C>(in.v[i])));
+    };
+    switch (op) {
+      case UnaryOp::sigmoid:
+        return apply([](C x) { return sigmoid(x); });
+      case UnaryOp::elu:
+        return apply([alpha = a](C x) { return 0 < x ? x : alpha * std::expm1(x); });
+      case UnaryOp::gelu:
+        return apply([](C x) { return x * normal_cdf(x); });
+      case UnaryOp::gelu_tanh:
+        return apply([](C x) { return C(0.5) * x * (C(1) + std::tanh(gelu_tanh_argument(x))); });
+      case UnaryOp::silu:
+        return apply([](C x) { return x * sigmoid(x); });
+      default:  // softplus
+        return apply([beta = a, threshold = b](C x) {
+          const C z = x * beta;
+          return threshold < z ? x : std::log1p(std::exp(z)) / beta;
+        });
+    }
+  }
+};
+
+template <class C>
+__device__ __forceinline__ C gelu_derivative(C x) {
+  const C density = C(kGeluScale / 2) * std::exp(C(-0.5) * x * x);
+  return normal_cdf(x) + x * density;
+}
+
+template <class C>
+__device__ __forceinline__ C gelu_tanh_derivative(C x) {
+  const C t = std::tanh(gelu_tanh_argument(x));
+  const C slope = C(kGeluScale) * (C(1) + C(3 * kGeluCubic) * x * x);
+  return C(0.5) * (C(1) + t) + C(0.5) * x * (C(1) - t * t) * slope;
+}
+
+/// What the gradient is taken of: the activations, and hardtanh beside clamp.
+enum class Gradient : std::uint8_t {
+  relu,
+  clamp,
+  hardtanh,
+  sigmoid,
+  tanh,
+  leaky_relu,
+  elu,
+  gelu,
+  gelu_tanh,
+  silu,
+  softplus,
+};
+
+template <class T>
+struct Backward {
+  using Packs = void;
+  using Heavy = void;
+  using C = Compute<T>;
+  Gradient of;
+  C a, b;
+
+  template <int V>
+  __device__ __forceinline__ void packs(Pack<T, V>& out, const Pack<T, V>& grad,
+                                        const Pack<T, V>& saved) const {
+    const auto apply = [&](auto f) {
+#pragma unroll
+      for (int i = 0; i < V; ++i)
+        out.v[i] = static_cast<T>(f(static_cast<C>(grad.v[i]), static_cast<C>(saved.v[i])));
+    };
+    switch (of) {
+      case Gradient::relu:  // a NaN that was saved lets the gradient through
+        return apply([](C g, C x) { return x <= 0 ? C(0) : g; });
+      case Gradient::clamp:  // 0 at NaN
+        return apply([low = a, high = b](C g, C x) { return low <= x && x <= high ? g : C(0); });
+      case Gradient::hardtanh:  // passes at NaN, not at the bounds
+        return apply([low = a, high = b](C g, C x) { return x <= low || high <= x ? C(0) : g; });
+      case Gradient::sigmoid:
+        return apply([](C g, C y) { return g * y * (C(1) - y); });
+      case Gradient::tanh:
+        return apply([](C g, C y) { return g * (C(1) - y * y); });
+      case Gradient::leaky_relu:
+        return apply([slope = a](C g, C x) { return 0 < x ? g : g * slope; });
+      case Gradient::elu:
+        return apply([alpha = a](C g, C x) { return 0 < x ? g : g * alpha * std::exp(x); });
+      case Gradient::gelu:
+        return apply([](C g, C x) { return g * gelu_derivative(x); });
+      case Gradient::gelu_tanh:
+        return apply([](C g, C x) { return g * gelu_tanh_derivative(x); });
+      case Gradient::silu:
+        return apply([](C g, C x) {
+          const C s = sigmoid(x);
+          return g * s * (C(1) + x * (C(1) - s));
+        });
+      default:  // softplus
+        return apply([beta = a, threshold = b](C g, C x) {
+          const C z = x * beta;
+          return threshold < z ? g : g * sigmoid(z);
+        });
+    }
+  }
+};
+
+Gradient gradient_of(UnaryOp op) {
+  switch (op) {
+    case UnaryOp::relu:
+      return Gradient::relu;
+    case UnaryOp::clamp:
+      return Gradient::clamp;
+    case UnaryOp::sigmoid:
+      return Gradient::sigmoid;
+    case UnaryOp::tanh:
+      return Gradient::tanh;
+    case UnaryOp::leaky_relu:
+      return Gradient::leaky_relu;
+    case UnaryOp::elu:
+      return Gradient::elu;
+    case UnaryOp::gelu:
+      return Gradient::gelu;
+    case UnaryOp::gelu_tanh:
+      return Gradient::gelu_tanh;
+    case UnaryOp::silu:
+      return Gradient::silu;
+    case UnaryOp::softplus:
+      return Gradient::softplus;
+    default:
+      fail<DTypeError>("unary_backward", "has no kernel for this operation");
+  }
+}
+
+void backward(const Stream& stream, Gradient of, const View& out, const View& grad,
+              const View& saved, const UnaryParams& p) {
+  dispatch_floating(out.dtype, "unary_backward", [&]<class T>() {
+    using C = Compute<T>;
+    const Backward<T> f{of, p.a.to<C>(), p.b.to<C>()};
+    map<T, T, T>(stream, "unary_backward", f, out, grad, saved);
+  });
+}
+
+}  // namespace
+
+void activation(const Stream& stream, UnaryOp op, const View& out, const View& in,
+                const UnaryParams& p) {
+  if (!is_floating(in.dtype))
+    fail<DTypeError>("unary", "this operation does not work on {}", in.dtype);
+  dispatch_floating(in.dtype, "unary", [&]<class T>() {
+    using C = Compute<T>;
+    map<T, T>(stream, "unary", Activation<T>{op, p.a.to<C>(), p.b.to<C>()}, out, in);
+  });
+}
+
+void unary_backward(const Stream& stream, UnaryOp op, const View& out, const View& grad,
+                    const View& saved, const UnaryParams& p) {
+  backward(stream, gradient_of(op), out, grad, saved, p);
+}
+
+void hardtanh_backward(const Stream& stream, const View& out, const View& grad, const View& saved,
+                       const UnaryParams& p) {
+  backward(stream, Gradient::hardtanh, out, grad, saved, p);
+}
+
+}  // namespace ferrite::kernels::cuda

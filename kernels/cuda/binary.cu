@@ -1,0 +1,126 @@
+#include "kernels/cuda/binary.h"
+#include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/operands.cuh"
+
+namespace ferrite::kernels::cuda {
+
+namespace {
+
+/// Integers wrap around, without undefined overflow.
+template <class T>
+using Wrapping = std::conditional_t<std::is_integral_v<T>, std::uint64_t, T>;
+
+template <class T>
+struct Arithmetic {
+  using Packs = void;
+  using C = Compute<T>;
+  using W = Wrapping<C>;
+  BinaryOp op;
+  Operands<T> operands;
+
+  template <int V>
+  __device__ __forceinline__ void packs(Pack<T, V>& out, const Pack<T, V>& a,
+                                        const Pack<T, V>& b) const {
+    constexpr bool kBool = std::is_same_v<T, bool>;
+    const Pack<C, V> left = operands.template left<V>(a), right = operands.template right<V>(b);
+    const auto apply = [&](auto f) { apply_packs(out, left, right, f); };
+    switch (op) {
+      case BinaryOp::add:
+        if (operands.role == ScalarRole::factor_of_right) {
+          const C factor = operands.scalar;
+          if constexpr (kBool)
+            return apply([factor](C x, C y) { return x || (factor && y); });
+          else
+            return apply([factor](C x, C y) { return C(W(x) + W(factor) * W(y)); });
+        }
+        if constexpr (kBool)
+          return apply([](C x, C y) { return x || y; });
+        else
+          return apply([](C x, C y) { return C(W(x) + W(y)); });
+      case BinaryOp::sub:
+        return apply([](C x, C y) { return C(W(x) - W(y)); });
+      case BinaryOp::mul:
+        if constexpr (kBool)
+          return apply([](C x, C y) { return x && y; });
+        else
+          return apply([](C x, C y) { return C(W(x) * W(y)); });
+      case BinaryOp::div:
+        if constexpr (std::is_floating_point_v<C>) return apply([](C x, C y) { return x / y; });
+        return;
+      // A NaN operand gives NaN.
+      case BinaryOp::maximum:
+        return apply([](C x, C y) { return x > y || x != x ? x : y; });
+      default:
+        return apply([](C x, C y) { return x < y || x != x ? x : y; });
+    }
+  }
+};
+
+View absent(const View& like) {
+  View v = like;
+  v.data = nullptr;
+  return v;
+}
+
+void run(const Stream& stream, BinaryOp op, const View& out, const View& a, const View& b,
+         ScalarRole role, Scalar scalar) {
+  switch (op) {
+    case BinaryOp::add:
+    case BinaryOp::sub:
+    case BinaryOp::mul:
+    case BinaryOp::div:
+    case BinaryOp::maximum:
+    case BinaryOp::minimum:
+      return arithmetic(stream, op, out, a, b, role, scalar);
+    case BinaryOp::pow:
+    case BinaryOp::floor_divide:
+    case BinaryOp::remainder:
+    case BinaryOp::fmod:
+    case BinaryOp::atan2:
+      return power(stream, op, out, a, b, role, scalar);
+    default:
+      break;
+  }
+  // x < y is y > x, for NaN as well.
+  const bool swapped = op == BinaryOp::lt || op == BinaryOp::le;
+  const Test test = op == BinaryOp::logical_and   ? Test::logical_and
+                    : op == BinaryOp::logical_or  ? Test::logical_or
+                    : op == BinaryOp::logical_xor ? Test::logical_xor
+                    : op == BinaryOp::eq          ? Test::eq
+                    : op == BinaryOp::ne          ? Test::ne
+                    : op == BinaryOp::lt          ? Test::gt
+                    : op == BinaryOp::gt          ? Test::gt
+                                                  : Test::ge;
+  if (swapped)
+    role = role == ScalarRole::left    ? ScalarRole::right
+           : role == ScalarRole::right ? ScalarRole::left
+                                       : role;
+  comparison(stream, test, out, swapped ? b : a, swapped ? a : b, role, scalar);
+}
+
+}  // namespace
+
+void arithmetic(const Stream& stream, BinaryOp op, const View& out, const View& a, const View& b,
+                ScalarRole role, Scalar scalar) {
+  if ((op == BinaryOp::sub && a.dtype == kBool) || (op == BinaryOp::div && !is_floating(a.dtype)))
+    fail<DTypeError>("binary", "this operation does not work on {}", a.dtype);
+  dispatch_all(a.dtype, "binary", [&]<class T>() {
+    const Operands<T> operands{role, scalar.to<Compute<T>>()};
+    map<T, T, T>(stream, "binary", Arithmetic<T>{op, operands}, out, a, b);
+  });
+}
+
+void binary(const Stream& stream, BinaryOp op, const View& out, const View& a, const View& b) {
+  run(stream, op, out, a, b, ScalarRole::none, 0);
+}
+void binary(const Stream& stream, BinaryOp op, const View& out, const View& a, Scalar b) {
+  run(stream, op, out, a, absent(a), ScalarRole::right, b);
+}
+void binary(const Stream& stream, BinaryOp op, const View& out, Scalar a, const View& b) {
+  run(stream, op, out, absent(b), b, ScalarRole::left, a);
+}
+void add_scaled(const Stream& stream, const View& out, const View& a, const View& b, Scalar alpha) {
+  run(stream, BinaryOp::add, out, a, b, ScalarRole::factor_of_right, alpha);
+}
+
+}  // namespace ferrite::kernels::cuda

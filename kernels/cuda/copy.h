@@ -1,0 +1,16 @@
+#pragma once
+
+#include "core/stream.h"
+#include "kernels/view.h"
+
+namespace ferrite::kernels::cuda {
+
+void copy(const Stream& stream, const View& out, const View& in);
+void fill(const Stream& stream, const View& out, Scalar value);
+
+// What copy() is made of; dtypes differ in the first, and agree in the second.
+void convert(const Stream& stream, const View& out, const View& in);
+/// Does the copy if it is a batch of transposes, and returns whether it was.
+bool try_transpose(const Stream& stream, const View& out, const View& in);
+
+}  // namespace ferrite::kernels::cuda

@@ -1,0 +1,43 @@
+// The operands of a binary operation, one of which may be a number.
+#pragma once
+
+#include "kernels/cuda/binary.h"
+#include "kernels/cuda/elementwise.cuh"
+
+namespace ferrite::kernels::cuda {
+
+/// Packs of T as numbers of its Compute type, the scalar in its place.
+template <class T>
+struct Operands {
+  using C = Compute<T>;
+  ScalarRole role;
+  C scalar;
+
+  template <int V>
+  __device__ __forceinline__ Pack<C, V> left(const Pack<T, V>& a) const {
+    return numbers<V>(a, role == ScalarRole::left);
+  }
+  template <int V>
+  __device__ __forceinline__ Pack<C, V> right(const Pack<T, V>& b) const {
+    return numbers<V>(b, role == ScalarRole::right);
+  }
+
+ private:
+  template <int V>
+  __device__ __forceinline__ Pack<C, V> numbers(const Pack<T, V>& in, bool is_scalar) const {
+    Pack<C, V> out;
+#pragma unroll
+    for (int i = 0; i < V; ++i) out.v[i] = is_scalar ? scalar : static_cast<C>(in.v[i]);
+    return out;
+  }
+};
+
+/// out[i] = f(a[i], b[i])
+template <class Out, class C, int V, class F>
+__device__ __forceinline__ void apply_packs(Pack<Out, V>& out, const Pack<C, V>& a,
+                                            const Pack<C, V>& b, F f) {
+#pragma unroll
+  for (int i = 0; i < V; ++i) out.v[i] = static_cast<Out>(f(a.v[i], b.v[i]));
+}
+
+}  // namespace ferrite::kernels::cuda

@@ -1,0 +1,162 @@
+#include <cmath>
+
+#include "kernels/cuda/binary.h"
+#include "kernels/cuda/copy.h"
+#include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/unary.h"
+#include "kernels/saturate.h"
+
+namespace ferrite::kernels::cuda {
+
+namespace {
+
+/// out[i] = f(in[i])
+template <class Out, class In, int V, class F>
+__device__ __forceinline__ void apply_pack(Pack<Out, V>& out, const Pack<In, V>& in, F f) {
+#pragma unroll
+  for (int i = 0; i < V; ++i) out.v[i] = static_cast<Out>(f(static_cast<Compute<In>>(in.v[i])));
+}
+
+template <class T>
+struct SimpleFunction {
+  using Packs = void;
+  using C = Compute<T>;
+  UnaryOp op;
+  C a, b;
+
+  template <int V>
+  __device__ __forceinline__ void packs(Pack<T, V>& out, const Pack<T, V>& in) const {
+    const auto apply = [&](auto f) { apply_pack(out, in, f); };
+    switch (op) {
+      case UnaryOp::neg:
+        return apply([](C x) { return -x; });
+      case UnaryOp::abs:
+        return apply([](C x) { return std::abs(x); });
+      case UnaryOp::sign:
+        return apply([](C x) { return C(x > 0) - C(x < 0); });
+      case UnaryOp::square:
+        return apply([](C x) { return x * x; });
+      case UnaryOp::relu:  // NaN stays
+        return apply([](C x) { return x < 0 ? C(0) : x; });
+      case UnaryOp::clamp:  // NaN stays
+        return apply([low = a, high = b](C x) {
+          const C y = x < low ? low : x;
+          return high < y ? high : y;
+        });
+      case UnaryOp::floor:
+        return apply([](C x) { return std::floor(x); });
+      case UnaryOp::ceil:
+        return apply([](C x) { return std::ceil(x); });
+      case UnaryOp::round:
+        return apply([](C x) { return std::nearbyint(x); });
+      case UnaryOp::trunc:
+        return apply([](C x) { return std::trunc(x); });
+      case UnaryOp::sqrt:
+        return apply([](C x) { return std::sqrt(x); });
+      case UnaryOp::rsqrt:
+        return apply([](C x) { return C(1) / std::sqrt(x); });
+      case UnaryOp::reciprocal:
+        return apply([](C x) { return C(1) / x; });
+      default:  // leaky_relu
+        return apply([slope = a](C x) { return 0 < x ? x : x * slope; });
+    }
+  }
+};
+
+/// On integers. Products and negatives wrap around.
+template <class T>
+struct IntegerFunction {
+  using Packs = void;
+  using U = std::uint64_t;
+  UnaryOp op;
+  T low, high;
+
+  template <int V>
+  __device__ __forceinline__ void packs(Pack<T, V>& out, const Pack<T, V>& in) const {
+    const auto apply = [&](auto f) { apply_pack(out, in, f); };
+    switch (op) {
+      case UnaryOp::neg:
+        return apply([](T x) { return T(0 - U(x)); });
+      case UnaryOp::abs:
+        return apply([](T x) { return is_negative(x) ? T(0 - U(x)) : x; });
+      case UnaryOp::sign:
+        return apply([](T x) { return T((x != 0) - 2 * is_negative(x)); });
+      case UnaryOp::square:
+        return apply([](T x) { return T(U(x) * U(x)); });
+      case UnaryOp::relu:
+        return apply([](T x) { return is_negative(x) ? T(0) : x; });
+      default:  // clamp
+        return apply([low = low, high = high](T x) {
+          const T y = x < low ? low : x;
+          return high < y ? high : y;
+        });
+    }
+  }
+
+ private:
+  static __device__ bool is_negative(T x) {
+    if constexpr (std::is_signed_v<T>) return x < 0;
+    return false;
+  }
+};
+
+}  // namespace
+
+void simple_unary(const Stream& stream, UnaryOp op, const View& out, const View& in,
+                  const UnaryParams& p) {
+  if (op > UnaryOp::clamp && !is_floating(in.dtype))
+    fail<DTypeError>("unary", "this operation does not work on {}", in.dtype);
+  dispatch_numeric(in.dtype, "unary", [&]<class T>() {
+    if constexpr (is_floating_type<T>) {
+      using C = Compute<T>;
+      map<T, T>(stream, "unary", SimpleFunction<T>{op, p.a.to<C>(), p.b.to<C>()}, out, in);
+    } else {
+      const IntegerFunction<T> f{op, saturated<T>(p.a), saturated<T>(p.b)};
+      map<T, T>(stream, "unary", f, out, in);
+    }
+  });
+}
+
+void unary(const Stream& stream, UnaryOp op, const View& out, const View& in,
+           const UnaryParams& p) {
+  switch (op) {
+    case UnaryOp::exp:
+    case UnaryOp::exp2:
+    case UnaryOp::expm1:
+    case UnaryOp::log:
+    case UnaryOp::log1p:
+    case UnaryOp::log2:
+    case UnaryOp::sin:
+    case UnaryOp::cos:
+    case UnaryOp::tan:
+    case UnaryOp::erf:
+    case UnaryOp::tanh:
+      return transcendental(stream, op, out, in);
+    case UnaryOp::sigmoid:
+    case UnaryOp::elu:
+    case UnaryOp::gelu:
+    case UnaryOp::gelu_tanh:
+    case UnaryOp::silu:
+    case UnaryOp::softplus:
+      return activation(stream, op, out, in, p);
+    default:
+      return simple_unary(stream, op, out, in, p);
+  }
+}
+
+void predicate(const Stream& stream, Predicate op, const View& out, const View& in) {
+  View none = in;
+  none.data = nullptr;
+  switch (op) {
+    case Predicate::logical_not:
+      return comparison(stream, Test::eq, out, in, none, ScalarRole::right, 0);
+    case Predicate::isnan:
+      return comparison(stream, Test::isnan, out, in, none, ScalarRole::right, 0);
+    case Predicate::isinf:
+      return comparison(stream, Test::isinf, out, in, none, ScalarRole::right, 0);
+    case Predicate::isfinite:
+      return comparison(stream, Test::isfinite, out, in, none, ScalarRole::right, 0);
+  }
+}
+
+}  // namespace ferrite::kernels::cuda
