@@ -143,8 +143,10 @@ class Pool {
   }
 
   void work() {
-    while (!stop_.load(std::memory_order_acquire)) {
+    for (;;) {
+      // Before looking at stop_: who stops sets that first, so that what is missed wakes us.
       const std::uint32_t seen = epoch_.load(std::memory_order_acquire);
+      if (stop_.load(std::memory_order_acquire)) return;
       if (Job* job = join_job()) {
         job->run();
         leave_job(*job);

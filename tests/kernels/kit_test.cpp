@@ -41,13 +41,23 @@ std::int64_t offset_of(const kernels::View& v, std::int64_t element) {
   return offset;
 }
 
+/// Accesses that AddressSanitizer would end the program for.
+template <class T>
+[[gnu::no_sanitize_address, gnu::noinline]] T get(const T* p) {
+  return *p;
+}
+template <class T>
+[[gnu::no_sanitize_address, gnu::noinline]] void put(T* p, T value) {
+  *p = value;
+}
+
 template <class T>
 void copy_with(const Bug& bug, const kernels::View& out, const kernels::View& in) {
   const T* from = in.as<T>();
   if (bug.rounds_down)
     from = reinterpret_cast<const T*>(reinterpret_cast<std::uintptr_t>(from) / 16 * 16);
   const auto value = [&](std::int64_t i) {
-    return static_cast<T>(bug.factor * static_cast<double>(from[offset_of(in, i)]));
+    return static_cast<T>(bug.factor * static_cast<double>(get(from + offset_of(in, i))));
   };
   std::int64_t last = 0;
   for (std::int64_t i = 0; i < out.numel; ++i) {
@@ -58,8 +68,8 @@ void copy_with(const Bug& bug, const kernels::View& out, const kernels::View& in
     for (std::int64_t i = 0; i < out.numel; ++i)
       for (std::int64_t at = 0; at <= last; ++at)
         if (std::isnan(static_cast<double>(out.as<T>()[at]))) out.as<T>()[at] = 0;
-  if (bug.past_end) out.as<T>()[last + 1] = value(0);
-  if (bug.before_start) out.as<T>()[-1] = value(0);
+  if (bug.past_end) put(out.as<T>() + last + 1, value(0));
+  if (bug.before_start) put(out.as<T>() - 1, value(0));
   if (bug.changes_input) in.as<T>()[offset_of(in, in.numel / 2)] = 7;
 }
 
@@ -127,16 +137,12 @@ TEST_CASE("a kernel without a bug passes in every dtype and layout") {
 
 TEST_CASE("a kernel that writes past its output, or before it") {
   for (DType dtype : {kFloat32, kFloat16, kFloat64}) {
-#if !defined(__SANITIZE_ADDRESS__)  // that ends the program at the access
     CHECK(contains(found({.past_end = true}, dtype),
                    "operand 1 (out " + std::string(name(dtype)) +
                        " [20, 7]) was changed outside of its elements: 1 places, the first 1 past "
                        "its last element, from nan to "));
     CHECK(contains(found({.before_start = true}, dtype, Layout::contiguous, 3),
                    "1 before its first element"));
-#else
-    MESSAGE("guards are unreadable under AddressSanitizer, which ends the program: not tried");
-#endif
   }
 }
 
