@@ -1,28 +1,40 @@
 #include "kernels/index.h"
 
 #include "kernels/cpu/index.h"
+#include "kernels/cuda/index.h"
+#include "kernels/launch.h"
 
 namespace ferrite::kernels {
 
 void gather(const Stream& stream, const char* op, const View& out, const View& x, const View& index,
             int dim) {
-  launch(stream, op, [=] { cpu::gather(op, out, x, index, dim); });
+  launch(
+      stream, op, [=] { cpu::gather(op, out, x, index, dim); },
+      [&] { cuda::gather(stream, op, out, x, index, dim); });
 }
 void scatter(const Stream& stream, const char* op, const View& out, const View& index,
              const View& source, int dim) {
-  launch(stream, op, [=] { cpu::scatter(op, out, index, source, dim); });
+  launch(
+      stream, op, [=] { cpu::scatter(op, out, index, source, dim); },
+      [&] { cuda::scatter(stream, op, out, index, source, dim); });
 }
 void scatter_add(const Stream& stream, const char* op, const View& out, const View& index,
                  const View& source, int dim) {
-  launch(stream, op, [=] { cpu::scatter_add(op, out, index, source, dim); });
+  launch(
+      stream, op, [=] { cpu::scatter_add(op, out, index, source, dim); },
+      [&] { cuda::scatter_add(stream, op, out, index, source, dim); });
 }
 void index_select(const Stream& stream, const char* op, const View& out, const View& x,
                   const View& index, int dim) {
-  launch(stream, op, [=] { cpu::index_select(op, out, x, index, dim); });
+  launch(
+      stream, op, [=] { cpu::index_select(op, out, x, index, dim); },
+      [&] { cuda::index_select(stream, op, out, x, index, dim); });
 }
 void index_add(const Stream& stream, const char* op, const View& out, const View& index,
                const View& source, int dim, Scalar alpha) {
-  launch(stream, op, [=] { cpu::index_add(op, out, index, source, dim, alpha); });
+  launch(
+      stream, op, [=] { cpu::index_add(op, out, index, source, dim, alpha); },
+      [&] { cuda::index_add(stream, op, out, index, source, dim, alpha); });
 }
 void masked_fill(const Stream& stream, const View& out, const View& x, const View& mask,
                  Scalar value) {

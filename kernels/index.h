@@ -1,6 +1,8 @@
 // Reading and writing by index. `index` is int64; a value out of range is an IndexError tagged with
 // `op` naming it, its position and the dimension's size, and then what was written is unspecified.
-// Where several values meet in one place they do so in row-major order, whatever the thread count.
+// Where several values meet in one place they do so in row-major order, whatever the thread count
+// and on every device: what stays, and every bit of a sum, is the same each time. (CUDA kernels use
+// atomics for sums of integers alone, and else sort by destination or walk in order.)
 #pragma once
 
 #include "kernels/view.h"

@@ -1,0 +1,21 @@
+// Sorting by key, for kernels that put what has one destination side by side.
+#pragma once
+
+#include <cstdint>
+
+#include "core/stream.h"
+
+namespace ferrite::kernels::cuda {
+
+/// Two arrays on the device.
+struct KeyValues {
+  std::uint64_t* keys;
+  std::int64_t* values;
+};
+
+/// Sorts `count` pairs by their keys, all below 2^bits, leaving those of equal keys in order.
+/// The result lies in `pairs` or in `scratch`, whichever is returned; both are written to.
+KeyValues sort_pairs(const Stream& stream, const KeyValues& pairs, const KeyValues& scratch,
+                     std::int64_t count, int bits);
+
+}  // namespace ferrite::kernels::cuda
