@@ -1,35 +1,63 @@
 #include "kernels/optim.h"
 
 #include "kernels/cpu/optim.h"
+#include "kernels/cuda/optim.h"
+#include "kernels/launch.h"
 
 namespace ferrite::kernels {
 
-void sgd(const Stream& stream, OptimBatch batch, const SgdArgs& args) {
-  launch(stream, "sgd", [batch = std::move(batch), args] { cpu::sgd(batch, args); });
+void sgd(const Stream& stream, const OptimBatch& batch, const SgdArgs& args) {
+  launch(
+      stream, "sgd", [=] { cpu::sgd(batch, args); }, [&] { cuda::sgd(stream, batch, args); });
 }
-void adam(const Stream& stream, OptimBatch batch, const AdamArgs& args) {
-  launch(stream, "adam", [batch = std::move(batch), args] { cpu::adam(batch, args); });
+void adam(const Stream& stream, const OptimBatch& batch, const AdamArgs& args) {
+  launch(
+      stream, "adam", [=] { cpu::adam(batch, args); }, [&] { cuda::adam(stream, batch, args); });
 }
-void rmsprop(const Stream& stream, OptimBatch batch, const RmspropArgs& args) {
-  launch(stream, "rmsprop", [batch = std::move(batch), args] { cpu::rmsprop(batch, args); });
+void rmsprop(const Stream& stream, const OptimBatch& batch, const RmspropArgs& args) {
+  launch(
+      stream, "rmsprop", [=] { cpu::rmsprop(batch, args); },
+      [&] { cuda::rmsprop(stream, batch, args); });
 }
 
-void sum_of_powers(const Stream& stream, FlatTensors tensors, double p, const View& out) {
-  launch(stream, "clip_grad_norm_",
-         [tensors = std::move(tensors), p, out] { cpu::sum_of_powers(tensors, p, out); });
+void zero_all(const Stream& stream, const FlatTensors& tensors) {
+  launch(
+      stream, "zero_all", [=] { cpu::zero_all(tensors); },
+      [&] { cuda::zero_all(stream, tensors); });
 }
-void clip_scale(const Stream& stream, std::vector<const double*> sums, double p, double max_norm,
-                const View& norm, const View& scale) {
-  launch(stream, "clip_grad_norm_",
-         [=, sums = std::move(sums)] { cpu::clip_scale(sums, p, max_norm, norm, scale); });
+void scale_all(const Stream& stream, const FlatTensors& tensors, const View& scale) {
+  launch(
+      stream, "scale_all", [=] { cpu::scale_all(tensors, scale); },
+      [&] { cuda::scale_all(stream, tensors, scale); });
 }
-void scale_all(const Stream& stream, FlatTensors tensors, const View& scale) {
-  launch(stream, "clip_grad_norm_",
-         [tensors = std::move(tensors), scale] { cpu::scale_all(tensors, scale); });
+void clamp_all(const Stream& stream, const FlatTensors& tensors, double limit) {
+  launch(
+      stream, "clamp_all", [=] { cpu::clamp_all(tensors, limit); },
+      [&] { cuda::clamp_all(stream, tensors, limit); });
 }
-void clamp_all(const Stream& stream, FlatTensors tensors, double limit) {
-  launch(stream, "clip_grad_value_",
-         [tensors = std::move(tensors), limit] { cpu::clamp_all(tensors, limit); });
+void unscale_all(const Stream& stream, const FlatTensors& to, const FlatTensors& from,
+                 const float* inv_scale, float* found_inf) {
+  launch(
+      stream, "unscale_all", [=] { cpu::unscale_all(to, from, inv_scale, found_inf); },
+      [&] { cuda::unscale_all(stream, to, from, inv_scale, found_inf); });
+}
+
+void sum_of_powers(const Stream& stream, const FlatTensors& tensors, double p, const View& out) {
+  launch(
+      stream, "sum_of_powers", [=] { cpu::sum_of_powers(tensors, p, out); },
+      [&] { cuda::sum_of_powers(stream, tensors, p, out); });
+}
+void norms(const Stream& stream, const FlatTensors& tensors, double p, const View& each,
+           const View& all) {
+  launch(
+      stream, "norms", [=] { cpu::norms(tensors, p, each, all); },
+      [&] { cuda::norms(stream, tensors, p, each, all); });
+}
+void clip_scale(const Stream& stream, const std::vector<const double*>& sums, double p,
+                double max_norm, const View& norm, const View& scale) {
+  launch(
+      stream, "clip_scale", [=] { cpu::clip_scale(sums, p, max_norm, norm, scale); },
+      [&] { cuda::clip_scale(stream, sums, p, max_norm, norm, scale); });
 }
 
 }  // namespace ferrite::kernels

@@ -55,10 +55,23 @@ class Opened {
 template <class T>
 class Gradient {
  public:
-  Gradient(const OptimTensor& t, std::int64_t at, std::int64_t n, const Compute<T>* param,
-           double factor, double weight_decay) {
-    const T* grad = static_cast<const T*>(t.grad) + at;
+  Gradient(const OptimBatch& batch, const OptimTensor& t, std::int64_t at, std::int64_t n,
+           const Compute<T>* param, double factor, double weight_decay) {
     const auto f = static_cast<Compute<T>>(factor), decay = static_cast<Compute<T>>(weight_decay);
+    const DType dtype = batch.grad_dtype.value_or(dtype_of<T>);
+    if (dtype == kFloat16)
+      take(static_cast<const Half*>(t.grad) + at, n, param, f, decay);
+    else if (dtype == kBFloat16)
+      take(static_cast<const BFloat16*>(t.grad) + at, n, param, f, decay);
+    else
+      take(static_cast<const T*>(t.grad) + at, n, param, f, decay);
+  }
+  operator Compute<T>*() { return values_; }
+
+ private:
+  template <class G>
+  void take(const G* grad, std::int64_t n, const Compute<T>* param, Compute<T> f,
+            Compute<T> decay) {
     if (decay != 0) {
 #pragma GCC ivdep
       for (std::int64_t i = 0; i < n; ++i) values_[i] = f * grad[i] + decay * param[i];
@@ -67,11 +80,17 @@ class Gradient {
       for (std::int64_t i = 0; i < n; ++i) values_[i] = f * grad[i];
     }
   }
-  operator Compute<T>*() { return values_; }
 
- private:
   Compute<T> values_[kBlock];
 };
+
+void write_copy(const OptimBatch& batch, const OptimTensor& t, std::int64_t at, std::int64_t n) {
+  const float* param = static_cast<const float*>(t.param) + at;
+  dispatch_types<Half, BFloat16>(batch.copy_dtype, "optimizer", [&]<class H>() {
+    H* copy = static_cast<H*>(t.copy) + at;
+    for (std::int64_t i = 0; i < n; ++i) copy[i] = param[i];
+  });
+}
 
 /// Calls block(tensor, first element, count) for blocks of all tensors, on several threads, after
 /// counting the step; nothing where an overflow was found.
@@ -92,6 +111,7 @@ void update(const OptimBatch& batch, Block&& block) {
       for (std::int64_t at = begin - (ends[i] - t.numel); begin < last;) {
         const std::int64_t n = std::min(kBlock, last - begin);
         block(t, at, n);
+        if (t.copy) write_copy(batch, t, at, n);
         at += n;
         begin += n;
       }
@@ -115,7 +135,7 @@ void sgd(const OptimBatch& batch, const SgdArgs& args) {
     update(batch, [&](const OptimTensor& t, std::int64_t at, std::int64_t n) {
       Opened<T> param(t.param, at, n), state(t.state[0], at, n);
       C* p = param;
-      Gradient<T> gradient(t, at, n, p, factor, args.weight_decay);
+      Gradient<T> gradient(batch, t, at, n, p, factor, args.weight_decay);
       C* g = gradient;
       if (C* buffer = state) {
         if (*t.step == 1) {
@@ -151,7 +171,7 @@ void adam(const OptimBatch& batch, const AdamArgs& args) {
       Opened<T> param(t.param, at, n), first(t.state[0], at, n), second(t.state[1], at, n),
           maximum(t.state[2], at, n);
       C *p = param, *m = first, *v = second, *divisor = v;
-      Gradient<T> gradient(t, at, n, p, factor, args.decoupled ? 0 : args.weight_decay);
+      Gradient<T> gradient(batch, t, at, n, p, factor, args.decoupled ? 0 : args.weight_decay);
       const C* g = gradient;
       if (args.decoupled && args.weight_decay != 0) {
         const C keep = static_cast<C>(1 - lr * args.weight_decay);
@@ -186,7 +206,7 @@ void rmsprop(const OptimBatch& batch, const RmspropArgs& args) {
       Opened<T> param(t.param, at, n), square(t.state[0], at, n), momenta(t.state[1], at, n),
           mean(t.state[2], at, n);
       C *p = param, *s = square, *buffer = momenta, *average = mean;
-      Gradient<T> gradient(t, at, n, p, factor, args.weight_decay);
+      Gradient<T> gradient(batch, t, at, n, p, factor, args.weight_decay);
       C* g = gradient;
 #pragma GCC ivdep
       for (std::int64_t i = 0; i < n; ++i) s[i] = alpha * s[i] + take * g[i] * g[i];

@@ -8,10 +8,15 @@ void sgd(const OptimBatch& batch, const SgdArgs& args);
 void adam(const OptimBatch& batch, const AdamArgs& args);
 void rmsprop(const OptimBatch& batch, const RmspropArgs& args);
 
-void sum_of_powers(const FlatTensors& tensors, double p, const View& out);
-void clip_scale(const std::vector<const double*>& sums, double p, double max_norm, const View& norm,
-                const View& scale);
+void zero_all(const FlatTensors& tensors);
 void scale_all(const FlatTensors& tensors, const View& scale);
 void clamp_all(const FlatTensors& tensors, double limit);
+void unscale_all(const FlatTensors& to, const FlatTensors& from, const float* inv_scale,
+                 float* found_inf);
+
+void sum_of_powers(const FlatTensors& tensors, double p, const View& out);
+void norms(const FlatTensors& tensors, double p, const View& each, const View& all);
+void clip_scale(const std::vector<const double*>& sums, double p, double max_norm, const View& norm,
+                const View& scale);
 
 }  // namespace ferrite::kernels::cpu

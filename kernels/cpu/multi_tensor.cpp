@@ -1,0 +1,204 @@
+// Kernels over many arrays at once: clearing, scaling, clamping, unscaling, norms.
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+
+#include "core/parallel_for.h"
+#include "kernels/cpu/optim.h"
+
+namespace ferrite::kernels::cpu {
+
+namespace {
+
+constexpr std::int64_t kGrain = 32768;
+constexpr int kLanes = 16;
+
+/// A part of an array, small enough for one thread.
+struct Piece {
+  std::size_t array;
+  std::int64_t begin, count;
+};
+
+/// The arrays cut by size alone, in order.
+std::vector<Piece> cut(const FlatTensors& tensors) {
+  std::vector<Piece> pieces;
+  for (std::size_t i = 0; i < tensors.arrays.size(); ++i)
+    for (std::int64_t at = 0; at < tensors.arrays[i].numel; at += kGrain)
+      pieces.push_back({i, at, std::min(kGrain, tensors.arrays[i].numel - at)});
+  return pieces;
+}
+
+/// Calls each(number of the piece, piece), on several threads.
+template <class Each>
+void for_each_piece(const std::vector<Piece>& pieces, Each&& each) {
+  const auto count = static_cast<std::int64_t>(pieces.size());
+  // Small arrays go to a thread several at a time.
+  std::int64_t total = 0;
+  for (const Piece& p : pieces) total += p.count;
+  const std::int64_t grain =
+      std::max<std::int64_t>(1, count * kGrain / std::max<std::int64_t>(1, total) / 2);
+  parallel_for(count, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
+      each(i, pieces[i]);
+  });
+}
+
+template <class T>
+T* start_of(const FlatTensors& tensors, const Piece& piece) {
+  return static_cast<T*>(tensors.arrays[piece.array].data) + piece.begin;
+}
+
+/// x = f(x).
+template <class T, class F>
+void transform_all(const FlatTensors& tensors, F f) {
+  for_each_piece(cut(tensors), [&](std::size_t, const Piece& piece) {
+    T* x = start_of<T>(tensors, piece);
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < piece.count; ++i)
+      x[i] = static_cast<T>(f(static_cast<Compute<T>>(x[i])));
+  });
+}
+
+template <class To, class From>
+void unscale(const FlatTensors& to, const FlatTensors& from, Compute<From> factor,
+             float* found_inf) {
+  std::atomic<bool> found{false};
+  for_each_piece(cut(from), [&](std::size_t, const Piece& piece) {
+    const From* x = start_of<From>(from, piece);
+    To* o = start_of<To>(to, piece);
+    Compute<From> zeros = 0;  // NaN as soon as one element is not finite
+    for (std::int64_t i = 0; i < piece.count; ++i) {
+      const auto value = static_cast<Compute<From>>(x[i]);
+      zeros += value * 0;
+      o[i] = static_cast<To>(static_cast<Compute<To>>(value * factor));
+    }
+    if (zeros != 0) found.store(true, std::memory_order_relaxed);
+  });
+  if (found_inf && found.load()) *found_inf = 1;
+}
+
+// ---- Norms
+
+double larger(double a, double b) { return a > b || a != a ? a : b; }
+
+/// Independent sums side by side, which vectorise without reordering any of them.
+template <class T, class F, class Combine>
+double in_lanes(const T* x, std::int64_t n, F f, Combine combine) {
+  double lane[kLanes] = {};
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (int k = 0; k < kLanes; ++k)
+      lane[k] = combine(lane[k], f(static_cast<double>(static_cast<Compute<T>>(x[i + k]))));
+  for (int k = 0; i < n; ++i, ++k)
+    lane[k] = combine(lane[k], f(static_cast<double>(static_cast<Compute<T>>(x[i]))));
+  double result = 0;
+  for (double v : lane) result = combine(result, v);
+  return result;
+}
+
+template <class T>
+double power_sum(const T* x, std::int64_t n, double p) {
+  if (p == 2)
+    return in_lanes(
+        x, n, [](double v) { return v * v; }, std::plus<>());
+  if (p == 1)
+    return in_lanes(
+        x, n, [](double v) { return std::abs(v); }, std::plus<>());
+  if (std::isinf(p))
+    return in_lanes(
+        x, n, [](double v) { return std::abs(v); }, larger);
+  return in_lanes(
+      x, n, [p](double v) { return std::pow(std::abs(v), p); }, std::plus<>());
+}
+
+double joined(double a, double b, double p) { return std::isinf(p) ? larger(a, b) : a + b; }
+
+double root(double sum, double p) {
+  return std::isinf(p) || p == 1 ? sum : p == 2 ? std::sqrt(sum) : std::pow(sum, 1 / p);
+}
+
+/// Of each array.
+std::vector<double> power_sums(const FlatTensors& tensors, double p) {
+  const std::vector<Piece> pieces = cut(tensors);
+  std::vector<double> partial(pieces.size()), sums(tensors.arrays.size());
+  dispatch_floating(tensors.dtype, "norm", [&]<class T>() {
+    for_each_piece(pieces, [&](std::size_t i, const Piece& piece) {
+      partial[i] = power_sum(start_of<const T>(tensors, piece), piece.count, p);
+    });
+  });
+  for (std::size_t i = 0; i < pieces.size(); ++i)
+    sums[pieces[i].array] = joined(sums[pieces[i].array], partial[i], p);
+  return sums;
+}
+
+double total_of(const std::vector<double>& sums, double p) {
+  double total = 0;
+  for (double s : sums) total = joined(total, s, p);
+  return total;
+}
+
+}  // namespace
+
+void zero_all(const FlatTensors& tensors) {
+  const std::size_t size = itemsize(tensors.dtype);
+  for_each_piece(cut(tensors), [&](std::size_t, const Piece& piece) {
+    std::memset(static_cast<char*>(tensors.arrays[piece.array].data) +
+                    static_cast<std::size_t>(piece.begin) * size,
+                0, static_cast<std::size_t>(piece.count) * size);
+  });
+}
+
+void scale_all(const FlatTensors& tensors, const View& scale) {
+  const double factor = *scale.as<double>();
+  if (factor == 1) return;
+  dispatch_floating(tensors.dtype, "scale_all", [&]<class T>() {
+    const auto f = static_cast<Compute<T>>(factor);
+    transform_all<T>(tensors, [f](Compute<T> x) { return x * f; });
+  });
+}
+
+void clamp_all(const FlatTensors& tensors, double limit) {
+  dispatch_floating(tensors.dtype, "clamp_all", [&]<class T>() {
+    const auto l = static_cast<Compute<T>>(limit);
+    transform_all<T>(tensors, [l](Compute<T> x) { return x > l ? l : x < -l ? -l : x; });
+  });
+}
+
+void unscale_all(const FlatTensors& to, const FlatTensors& from, const float* inv_scale,
+                 float* found_inf) {
+  const float factor = inv_scale ? *inv_scale : 1;
+  if (to.dtype == from.dtype)
+    return dispatch_floating(to.dtype, "unscale_all",
+                             [&]<class T>() { unscale<T, T>(to, from, factor, found_inf); });
+  if (to.dtype == kFloat32)
+    return dispatch_types<Half, BFloat16>(from.dtype, "unscale_all", [&]<class T>() {
+      unscale<float, T>(to, from, factor, found_inf);
+    });
+  dispatch_types<float>(from.dtype, "unscale_all", [&]<class From>() {
+    dispatch_types<Half, BFloat16>(
+        to.dtype, "unscale_all", [&]<class T>() { unscale<T, From>(to, from, factor, found_inf); });
+  });
+}
+
+void sum_of_powers(const FlatTensors& tensors, double p, const View& out) {
+  *out.as<double>() = total_of(power_sums(tensors, p), p);
+}
+
+void norms(const FlatTensors& tensors, double p, const View& each, const View& all) {
+  const std::vector<double> sums = power_sums(tensors, p);
+  for (std::size_t i = 0; i < sums.size(); ++i) each.as<double>()[i] = root(sums[i], p);
+  if (all.data) *all.as<double>() = root(total_of(sums, p), p);
+}
+
+void clip_scale(const std::vector<const double*>& sums, double p, double max_norm, const View& norm,
+                const View& scale) {
+  double total = 0;
+  for (const double* s : sums) total = joined(total, *s, p);
+  const double value = root(total, p);
+  *norm.as<double>() = value;
+  const double factor = max_norm / (value + 1e-6);
+  *scale.as<double>() = factor > 1 ? 1 : factor;  // NaN stays, as in PyTorch
+}
+
+}  // namespace ferrite::kernels::cpu

@@ -1,0 +1,74 @@
+// Many arrays in one launch: each block works on a chunk of one of them.
+//
+// The list of arrays travels by value among the kernel's arguments, so that nothing has to be
+// copied to the device and a recorded launch carries it along.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "kernels/cuda/launch.cuh"
+
+namespace ferrite::kernels::cuda {
+
+/// At most N arrays, described by entries with a member `numel`.
+template <class Entry, int N>
+struct ArrayList {
+  static constexpr int kMax = N;
+
+  int count = 0;
+  unsigned blocks = 0;  ///< of all arrays
+  unsigned first_block[N];
+  Entry entries[N];
+
+  /// The array that `block` works on: the last one that starts there or before, since empty arrays
+  /// have no blocks.
+  __device__ __forceinline__ int array_of(unsigned block) const {
+    int low = 0, high = count - 1;
+    while (low < high) {
+      const int middle = (low + high + 1) / 2;
+      if (first_block[middle] <= block)
+        low = middle;
+      else
+        high = middle - 1;
+    }
+    return low;
+  }
+};
+
+/// The bytes of arguments that a kernel may have, less what it has besides the list.
+constexpr std::size_t kListBytes = 3968;
+template <class Entry>
+inline constexpr int kListCapacity = static_cast<int>((kListBytes - 8) /
+                                                      (sizeof(Entry) + sizeof(unsigned)));
+
+template <class Entry>
+using ArrayListFor = ArrayList<Entry, kListCapacity<Entry>>;
+
+/// Cuts arrays into chunks of `chunk` elements and calls launch(list, number of the list's first
+/// array) for as many lists as it takes; launch must start `list.blocks` blocks. entry(i) is the
+/// i-th of `count`.
+template <class Entry, class MakeEntry, class Launch>
+void for_each_list(std::size_t count, std::int64_t chunk, MakeEntry&& entry, Launch&& launch) {
+  ArrayListFor<Entry> list;
+  std::size_t first = 0;
+  const auto flush = [&] {
+    if (list.count > 0) launch(std::as_const(list), first);
+    first += static_cast<std::size_t>(list.count);
+    list.count = 0;
+    list.blocks = 0;
+  };
+  for (std::size_t i = 0; i < count; ++i) {
+    const Entry e = entry(i);
+    const std::int64_t blocks = (e.numel + chunk - 1) / chunk;
+    if (list.count == list.kMax || list.blocks + blocks > INT32_MAX) flush();
+    list.entries[list.count] = e;
+    list.first_block[list.count] = list.blocks;
+    list.blocks += static_cast<unsigned>(blocks);
+    ++list.count;
+  }
+  flush();
+}
+
+}  // namespace ferrite::kernels::cuda

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "kernels/optim.h"
+
+namespace ferrite::kernels::cuda {
+
+void sgd(const Stream& stream, const OptimBatch& batch, const SgdArgs& args);
+void adam(const Stream& stream, const OptimBatch& batch, const AdamArgs& args);
+void rmsprop(const Stream& stream, const OptimBatch& batch, const RmspropArgs& args);
+
+void zero_all(const Stream& stream, const FlatTensors& tensors);
+void scale_all(const Stream& stream, const FlatTensors& tensors, const View& scale);
+void clamp_all(const Stream& stream, const FlatTensors& tensors, double limit);
+void unscale_all(const Stream& stream, const FlatTensors& to, const FlatTensors& from,
+                 const float* inv_scale, float* found_inf);
+
+void sum_of_powers(const Stream& stream, const FlatTensors& tensors, double p, const View& out);
+void norms(const Stream& stream, const FlatTensors& tensors, double p, const View& each,
+           const View& all);
+void clip_scale(const Stream& stream, const std::vector<const double*>& sums, double p,
+                double max_norm, const View& norm, const View& scale);
+
+}  // namespace ferrite::kernels::cuda
