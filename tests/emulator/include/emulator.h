@@ -58,6 +58,9 @@ LiveMemory live_memory(int device);
 void poison(const void* address, std::size_t bytes);
 void unpoison(const void* address, std::size_t bytes);
 
+/// Whether this build looks for races.
+bool has_race_detector();
+
 /// What has been found so far that does not end the program at once (races, damaged guards); where
 /// it is not 0 the program ends with exit code 66.
 int findings();

@@ -85,12 +85,12 @@ Allocation* DeviceHeap::find(std::uintptr_t address) {
   return address - it->first < it->second.footprint ? &it->second : nullptr;
 }
 
-bool DeviceHeap::guard_is_intact(const Allocation& a) const {
-  const unsigned char* const end = bytes_at(a.address + a.bytes);
-  const std::size_t length = a.footprint - a.bytes;
-  for (std::size_t i = 0; i < length; ++i)
-    if (end[i] != kPoison) return false;
-  return true;
+bool DeviceHeap::is_intact(const Allocation& a) const {
+  // Large blocks went back to the system, and read as zeros.
+  const bool whole = !a.live && a.bytes < kLarge && current_settings.poison;
+  const unsigned char* const start = bytes_at(whole ? a.address : a.address + a.bytes);
+  const unsigned char* const end = bytes_at(a.address + a.footprint);
+  return std::all_of(start, end, [](unsigned char byte) { return byte == kPoison; });
 }
 
 void DeviceHeap::release(Allocation& a) {
@@ -112,7 +112,9 @@ void DeviceHeap::drain_quarantine(std::size_t bytes_left) {
   while (quarantine_bytes_ > bytes_left) {
     const std::uintptr_t address = quarantine_.front();
     quarantine_.pop_front();
-    const std::size_t footprint = allocations_[address].footprint;
+    const Allocation& freed = allocations_[address];
+    check_intact(*this, freed);
+    const std::size_t footprint = freed.footprint;
     quarantine_bytes_ -= footprint;
     allocations_.erase(address);
     give_back(address, footprint);

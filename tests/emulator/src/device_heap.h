@@ -35,8 +35,13 @@ class DeviceHeap {
       if (allocation.live) f(allocation);
   }
 
-  /// True where the bytes behind the allocation are as they were made.
-  bool guard_is_intact(const Allocation& allocation) const;
+  /// False where something wrote behind the end of a live allocation, or into a freed one.
+  bool is_intact(const Allocation& allocation) const;
+
+  template <class F>
+  void for_each(F f) {
+    for (auto& [address, allocation] : allocations_) f(allocation);
+  }
 
  private:
   std::uintptr_t take(std::size_t footprint);
@@ -54,5 +59,8 @@ class DeviceHeap {
   std::map<std::uintptr_t, std::size_t> free_by_address_;
   std::set<std::pair<std::size_t, std::uintptr_t>> free_by_size_;
 };
+
+/// Reports an allocation that is not intact.
+void check_intact(const DeviceHeap& heap, const Allocation& allocation);
 
 }  // namespace emulator

@@ -51,20 +51,19 @@ void protect_all(int protection) {
     if (heap.extent()) mprotect(reinterpret_cast<void*>(heap.base()), heap.extent(), protection);
 }
 
-void check_guard(const DeviceHeap& heap, const Allocation& a) {
-  if (heap.guard_is_intact(a)) return;
-  std::fprintf(stderr,
-               "emulator: something wrote behind the end of allocation #%llu of %zu bytes on "
-               "device %d\n",
-               static_cast<unsigned long long>(a.serial), a.bytes, a.device);
-  count_finding();
-}
-
 DeviceHeap& heap_of(const void* address) {
   return memory().heaps[(reinterpret_cast<std::uintptr_t>(address) - device_base) / kDeviceRange];
 }
 
 }  // namespace
+
+void check_intact(const DeviceHeap& heap, const Allocation& a) {
+  if (heap.is_intact(a)) return;
+  std::fprintf(stderr, "emulator: something wrote %s allocation #%llu of %zu bytes on device %d\n",
+               a.live ? "behind the end of" : "into the freed",
+               static_cast<unsigned long long>(a.serial), a.bytes, a.device);
+  count_finding();
+}
 
 DeviceAccess::DeviceAccess() {
   if (current_settings.protect && memory().accesses++ == 0) protect_all(PROT_READ | PROT_WRITE);
@@ -88,7 +87,7 @@ bool free_device(void* address) {
   Allocation* const a = heap.find(reinterpret_cast<std::uintptr_t>(address));
   if (!a || !a->live || a->address != reinterpret_cast<std::uintptr_t>(address)) return false;
   const DeviceAccess access;
-  check_guard(heap, *a);
+  check_intact(heap, *a);
   heap.release(*a);
   return true;
 }
@@ -181,7 +180,7 @@ void unpoison(const void* address, std::size_t bytes) {
 void check_all_guards() {
   const DeviceAccess access;
   for (DeviceHeap& heap : memory().heaps)
-    heap.for_each_live([&](const Allocation& a) { check_guard(heap, a); });
+    heap.for_each([&](const Allocation& a) { check_intact(heap, a); });
 }
 
 void describe_address(std::FILE* out, const void* address) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "clock.h"
 #include "emulator.h"
 #include "memory.h"
 #include "report.h"
@@ -63,6 +64,8 @@ cudaError_t begin_call(const char* name) {
     if (const cudaError_t error = wanted_failure(name); error != cudaSuccess) return error;
   return sticky[device_now];
 }
+
+bool has_race_detector() { return kRaces; }
 
 Settings settings() {
   const Lock lock;

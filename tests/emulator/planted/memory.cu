@@ -1,0 +1,137 @@
+// Accesses outside of memory, to freed, misaligned, unset or foreign memory.
+#include "planted.h"
+
+using namespace planted;
+
+namespace {
+
+__global__ void write_ones(float* x, int n) {
+  const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (i < n) x[i] = 1.0f;
+}
+
+__global__ void copy_one(const float* from, float* to, int i) { *to = from[i]; }
+
+__global__ void write_wide(float* x) {
+  *reinterpret_cast<float4*>(x + 1) = make_float4(1, 2, 3, 4);
+}
+
+template <class Tile>
+__device__ void shift(Tile& tile, float* x, int by) {
+  tile[threadIdx.x + static_cast<unsigned>(by)] = 1.0f;
+  __syncthreads();
+  x[threadIdx.x] = tile[threadIdx.x];
+}
+__global__ void write_shared(float* x, int by) {
+  SHARED(tile, float[64]);
+  float* const start = tile;
+  shift(start, x, by);
+}
+__global__ void write_dynamic_shared(float* x, int by) {
+  DYNAMIC_SHARED(tile, float);
+  shift(tile, x, by);
+}
+__global__ void read_shared(float* x, int at) {
+  SHARED(tile, float[64]);
+  tile[threadIdx.x] = 1.0f;
+  __syncthreads();
+  const float* const start = tile;
+  x[threadIdx.x] = start[at];
+}
+__global__ void sum_shared(float* x) {
+  SHARED(tile, float[64]);
+  if (threadIdx.x < 63) tile[threadIdx.x] = 1.0f;  // one too few
+  __syncthreads();
+  float sum = 0;
+  for (float v : tile) sum += v;
+  if (threadIdx.x == 0) *x = sum;
+}
+__global__ void add_to(float* x) { x[threadIdx.x] += 1.0f; }
+
+}  // namespace
+
+PLANTED(writes_behind_the_end) {
+  const Array<float> x(100);
+  launch({1, 128}, "write_ones", write_ones, x.get(), 101);
+  return x.value() == 1.0f;
+}
+PLANTED(reads_behind_the_end) {
+  const Array<float> x(counting(100)), y(1);
+  launch({1, 1}, "copy_one", copy_one, x.get(), y.get(), 100);
+  return y.value() >= 0;
+}
+PLANTED(reads_far_behind_the_end) {
+  const Array<float> x(counting(100)), y(1);
+  launch({1, 1}, "copy_one", copy_one, x.get(), y.get(), 100'000);
+  return y.value() >= 0;
+}
+PLANTED(reads_what_was_freed) {
+  const Array<float> y(1);
+  const float* gone;
+  {
+    const Array<float> x(counting(100));
+    gone = x.get();
+  }
+  launch({1, 1}, "copy_one", copy_one, gone, y.get(), 5);
+  return y.value() == 5;
+}
+PLANTED(writes_what_was_freed) {
+  float* gone;
+  {
+    const Array<float> x(counting(100));
+    gone = x.get();
+  }
+  launch({1, 32}, "write_ones", write_ones, gone, 32);
+  check(cudaDeviceSynchronize());
+  return true;
+}
+PLANTED(writes_misaligned_vector) {
+  const Array<float> x(16);
+  launch({1, 1}, "write_wide", write_wide, x.get());
+  return x.values()[1] == 1;
+}
+PLANTED(writes_behind_shared_array) {
+  const Array<float> x(64);
+  launch({1, 64}, "write_shared", write_shared, x.get(), 1);
+  return true;
+}
+PLANTED(writes_behind_dynamic_shared) {
+  const Array<float> x(64);
+  launch({1, 64, 64 * sizeof(float)}, "write_dynamic_shared", write_dynamic_shared, x.get(), 1);
+  return true;
+}
+PLANTED(reads_behind_shared_array) {
+  const Array<float> x(64);
+  launch({1, 64}, "read_shared", read_shared, x.get(), 64);
+  return x.value() >= 0;
+}
+PLANTED(reads_unset_shared_memory) {
+  const Array<float> x(1);
+  launch({1, 64}, "sum_shared", sum_shared, x.get());
+  return x.value() == 64;
+}
+PLANTED(reads_unset_device_memory) {
+  const Array<float> x(32);
+  launch({1, 32}, "add_to", add_to, x.get());
+  return x.value() == 1;
+}
+PLANTED(writes_through_null) {
+  launch({1, 32}, "write_ones", write_ones, static_cast<float*>(nullptr), 32);
+  return true;
+}
+PLANTED(kernel_gets_host_memory) {
+  std::vector<float> host(32);
+  launch({1, 32}, "write_ones", write_ones, host.data(), 32);
+  return true;
+}
+PLANTED(kernel_gets_memory_of_another_device) {
+  const Array<float> x(32);
+  check(cudaSetDevice(1));
+  launch({1, 32}, "write_ones", write_ones, x.get(), 32);
+  return true;
+}
+PLANTED(host_touches_device_memory) {
+  const Array<float> x(32);
+  x.get()[3] = 1;
+  return true;
+}

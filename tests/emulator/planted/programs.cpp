@@ -1,0 +1,10 @@
+#include "planted.h"
+
+namespace planted {
+
+std::vector<Program>& programs() {
+  static std::vector<Program> all;
+  return all;
+}
+
+}  // namespace planted
