@@ -43,7 +43,7 @@ const Bug kBugs[] = {
     {"reads_behind_shared_array", kResult, "use-after-poison", "touched shared memory"},
     {"reads_unset_shared_memory", kResult, kResult, kResult},
     {"reads_unset_device_memory", kResult, kResult, kResult},
-    {"writes_through_null", "touched address", "in kernel write_ones", "touched address"},
+    {"writes_through_null", "touched address", "null pointer", "touched address"},
     {"kernel_gets_host_memory", "host memory that no device", "host memory that no device",
      "host memory that no device"},
     {"kernel_gets_memory_of_another_device", "no peer access", "no peer access", "no peer access"},
@@ -63,7 +63,7 @@ const Bug kBugs[] = {
      "more than a block"},
     // warps.cu
     {"warp_reverse_without_syncwarp", kResult, kResult, "RACE"},
-    {"shuffle_names_returned_lanes", "have returned", "have returned", "have returned"},
+    {"shuffle_names_returned_lanes", "returned", "returned", "returned"},
     {"lane_returns_while_others_wait", "returned", "returned", "returned"},
     {"shuffle_mask_without_itself", "not in its own mask", "not in its own mask",
      "not in its own mask"},
@@ -161,7 +161,7 @@ TEST_CASE("correct programs are right in every order, and nothing is found") {
   orders.push_back({});
   orders.push_back({{"FERRITE_EMULATOR_ORDER", "descending"}});
   orders.push_back({{"FERRITE_EMULATOR_DEFER", "1"}, {"FERRITE_EMULATOR_PROTECT", "1"}});
-  for (const char* name : kRight) {
+  for (const std::string name : kRight) {
     CAPTURE(name);
     for (const Environment& order : orders) {
       const Outcome outcome = run_planted(name, order);

@@ -12,8 +12,9 @@ __global__ void write_ones(float* x, int n) {
 
 __global__ void copy_one(const float* from, float* to, int i) { *to = from[i]; }
 
-__global__ void write_wide(float* x) {
-  *reinterpret_cast<float4*>(x + 1) = make_float4(1, 2, 3, 4);
+__global__ void copy_wide(const float* from, float* to) {
+  reinterpret_cast<float4*>(to + 1)[threadIdx.x] =
+      reinterpret_cast<const float4*>(from)[threadIdx.x];
 }
 
 template <class Tile>
@@ -86,9 +87,9 @@ PLANTED(writes_what_was_freed) {
   return true;
 }
 PLANTED(writes_misaligned_vector) {
-  const Array<float> x(16);
-  launch({1, 1}, "write_wide", write_wide, x.get());
-  return x.values()[1] == 1;
+  const Array<float> x(counting(16)), y(20);
+  launch({1, 4}, "copy_wide", copy_wide, x.get(), y.get());
+  return y.values()[1] == 0;
 }
 PLANTED(writes_behind_shared_array) {
   const Array<float> x(64);

@@ -69,7 +69,7 @@ __global__ void every_operation(unsigned* wrong) {
   else
     expect(13, __reduce_add_sync(0xffff0000u, 1u) == 16);
   __syncwarp();
-  expect(14, __activemask() == kAll);
+  expect(14, __activemask() >> lane & 1);
 }
 
 __global__ void half_arithmetic(__half* h, __nv_bfloat16* b, float* wrong) {
@@ -86,7 +86,7 @@ __global__ void half_arithmetic(__half* h, __nv_bfloat16* b, float* wrong) {
 
 template <bool bug>
 __global__ void copy_asynchronously(const float* x, float* y) {
-  SHARED(tile, float[2][128]);
+  SHARED_ALIGNED(16, tile, float[2][128]);
   const unsigned t = threadIdx.x;
   for (unsigned stage = 0; stage < 2; ++stage) {
     ::emulator::async_copy(&tile[stage][4 * t], x + 128 * stage + 4 * t, 16, 16);

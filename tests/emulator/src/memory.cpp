@@ -69,7 +69,10 @@ DeviceAccess::DeviceAccess() {
   if (current_settings.protect && memory().accesses++ == 0) protect_all(PROT_READ | PROT_WRITE);
 }
 DeviceAccess::~DeviceAccess() {
-  if (current_settings.protect && --memory().accesses == 0) protect_all(PROT_NONE);
+  if (current_settings.protect && --memory().accesses == 0) {
+    protect_all(PROT_NONE);
+    explain_faults();
+  }
 }
 
 void* allocate_device(int device, std::size_t bytes) {

@@ -30,23 +30,31 @@ void end_with_findings() {
   std::_Exit(66);
 }
 
+struct sigaction before[NSIG];  // whoever handled the signal before
+
+/// Says what was touched, then leaves the signal to whoever handled it before.
 void on_fault(int signal, siginfo_t* info, void*) {
-  static std::atomic_flag again = ATOMIC_FLAG_INIT;
-  if (!again.test_and_set()) {
-    const void* const address = info->si_addr;
-    if (running_here()) {
-      std::fprintf(stderr, "emulator: the kernel touched address %p, where nothing is\n", address);
-      print_kernel_place(stderr);
-    } else if (in_device_range(address)) {
-      std::fprintf(stderr, "emulator: host code touched device memory at %p\n", address);
-    }
-    describe_address(stderr, address);
-    std::fflush(stderr);
-  }
+  static volatile sig_atomic_t entered = 0;
   struct sigaction plain = {};
   plain.sa_handler = SIG_DFL;
-  sigaction(signal, &plain, nullptr);
-  raise(signal);
+  // The handler before may in turn leave it to this one.
+  sigaction(signal, entered ? &plain : &before[signal], nullptr);
+  if (entered) {
+    raise(signal);
+    return;
+  }
+  entered = 1;
+  // Raised anew by another handler: the address is lost.
+  const void* const address = info->si_code > 0 ? info->si_addr : nullptr;
+  if (running_here()) {
+    std::fprintf(stderr, "emulator: the kernel touched address %p, where nothing is\n", address);
+    print_kernel_place(stderr);
+  } else if (in_device_range(address)) {
+    std::fprintf(stderr, "emulator: host code touched device memory at %p\n", address);
+  }
+  describe_address(stderr, address);
+  std::fflush(stderr);
+  if (info->si_code <= 0) raise(signal);
 }
 
 void on_sanitizer_report(const char*) {
@@ -57,24 +65,41 @@ void on_sanitizer_report(const char*) {
 
 }  // namespace
 
+// Called by the undefined-behaviour sanitizer, where the program has one, before its report.
+extern "C" void __ubsan_on_report() {
+  if (running_here()) print_kernel_place(stderr);
+}
+
 void count_finding() { ++finding_count; }
 int findings() { return finding_count; }
 
-void explain_faults() {
+void explain_findings() {
   std::atexit(end_with_findings);
-  if (__asan_set_error_report_callback) {
+  if (__asan_set_error_report_callback)
     __asan_set_error_report_callback(on_sanitizer_report);
-    return;  // it has a handler of its own, which calls the above
-  }
-  struct sigaction action = {};
-  action.sa_sigaction = on_fault;
-  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESETHAND;
+  else
+    explain_faults();
+}
+
+void explain_faults() {
   static char stack[64 << 10];
   stack_t alternate = {};
-  alternate.ss_sp = stack;
-  alternate.ss_size = sizeof stack;
-  sigaltstack(&alternate, nullptr);
-  for (const int signal : {SIGSEGV, SIGBUS}) sigaction(signal, &action, nullptr);
+  if (sigaltstack(nullptr, &alternate) == 0 && (alternate.ss_flags & SS_DISABLE)) {
+    alternate = {};
+    alternate.ss_sp = stack;
+    alternate.ss_size = sizeof stack;
+    sigaltstack(&alternate, nullptr);
+  }
+  for (const int signal : {SIGSEGV, SIGBUS}) {
+    struct sigaction now = {};
+    sigaction(signal, nullptr, &now);
+    if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_fault) continue;
+    before[signal] = now;
+    now = {};
+    now.sa_sigaction = on_fault;
+    now.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigaction(signal, &now, nullptr);
+  }
 }
 
 void print_kernel_place(std::FILE* out) {

@@ -24,7 +24,10 @@ void print_source(std::FILE* out, const void* pc);
 /// Counts a finding after which the program goes on; it will end with exit code 66.
 void count_finding();
 
-/// Installs what explains a segmentation fault in a kernel or in device memory.
+/// Installs what ends a program with findings, and what explains faults.
+void explain_findings();
+
+/// Installs the latter again, in front of handlers that others have installed meanwhile.
 void explain_faults();
 
 }  // namespace emulator

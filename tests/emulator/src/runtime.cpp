@@ -42,7 +42,7 @@ cudaError_t wanted_failure(const char* name) {
   return cudaSuccess;
 }
 
-[[maybe_unused]] const bool started = (reseed(), explain_faults(), true);
+[[maybe_unused]] const bool started = (reseed(), explain_findings(), true);
 
 }  // namespace
 
