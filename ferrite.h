@@ -6,6 +6,8 @@
 #include "autograd/grad_mode.h"
 #include "autograd/gradcheck.h"
 #include "core/allocator.h"
+#include "core/cuda.h"
+#include "core/deterministic.h"
 #include "core/generator.h"
 #include "core/parallel_for.h"
 #include "core/state_dict.h"

@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "data/host.h"
+
 namespace ferrite::data {
 
 struct DataLoader::Progress {
@@ -46,6 +48,7 @@ class DataLoader::Run {
   const std::int64_t batch_size_, start_, count_;
   const Epoch epoch_;
   const std::uint64_t id_;
+  const bool pin_memory_;
 
   std::mutex mutex_;
   std::condition_variable space_, ready_;
@@ -65,7 +68,8 @@ DataLoader::Run::Run(std::shared_ptr<const Dataset> dataset, const DataLoaderOpt
       count_(count_batches(static_cast<std::int64_t>(order_.size()) - start_, batch_size_,
                            options.drop_last ? LastBatch::drop : LastBatch::keep)),
       epoch_{*options.seed, progress_->epoch},
-      id_(++progress_->run) {
+      id_(++progress_->run),
+      pin_memory_(options.pin_memory && cuda::is_available()) {
   const auto threads = static_cast<std::size_t>(std::min<std::int64_t>(options.workers, count_));
   slots_.resize(threads * static_cast<std::size_t>(options.prefetch));
   try {
@@ -95,7 +99,9 @@ std::span<const std::int64_t> DataLoader::Run::indices(std::int64_t batch) const
 }
 
 Batch DataLoader::Run::prepare(std::int64_t batch) const {
-  return dataset_->get_batch(indices(batch), epoch_);
+  Batch result = dataset_->get_batch(indices(batch), epoch_);
+  if (pin_memory_) result = {pinned(result.inputs), pinned(result.labels)};
+  return result;
 }
 
 void DataLoader::Run::work() {

@@ -27,7 +27,8 @@ struct DataLoaderOptions {
   int prefetch = 2;        ///< batches a worker may be ahead of the caller
   /// Of the shuffle and the random transforms; default: default_seed() at construction.
   std::optional<std::uint64_t> seed = {};
-  /// Accepted everywhere; batches are in ordinary memory where there is no CUDA.
+  /// Batches come in page-locked memory, from which .to(device, non_blocking) copies while the host
+  /// goes on; in ordinary memory where there is no CUDA device.
   bool pin_memory = false;
   /// Replaces shuffle, e.g. a DistributedSampler.
   std::shared_ptr<const Sampler> sampler = nullptr;

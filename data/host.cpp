@@ -1,5 +1,7 @@
 #include "data/host.h"
 
+#include <cstring>
+
 #include "core/host_copy.h"
 #include "core/stream.h"
 
@@ -52,6 +54,14 @@ Tensor host_contiguous(const Tensor& tensor, std::string_view op) {
   const Tensor host = ferrite::detail::readable_on_host(tensor);
   if (host.is_contiguous()) return host;
   return gather_strided(host.data_ptr(), host.shape(), host.strides(), host.dtype());
+}
+
+Tensor pinned(const Tensor& tensor) {
+  if (!tensor.defined() || (tensor.is_pinned() && tensor.is_contiguous())) return tensor;
+  const Tensor source = host_contiguous(tensor, "pin_memory");
+  Tensor out = empty(source.shape(), {.dtype = source.dtype(), .pinned = true});
+  if (source.nbytes() > 0) std::memcpy(out.data_ptr(), source.data_ptr(), source.nbytes());
+  return out;
 }
 
 }  // namespace ferrite::data

@@ -11,6 +11,11 @@ namespace ferrite::data {
 /// for queued work on its device. Throws ValueError for undefined tensors, tagged with `op`.
 Tensor host_contiguous(const Tensor& tensor, std::string_view op);
 
+/// A row-major copy of `tensor` in page-locked memory; the tensor itself where it is undefined, or
+/// in such memory already. Waits for queued work on its device. DeviceError where there is no CUDA
+/// device.
+Tensor pinned(const Tensor& tensor);
+
 /// Row-major copy of elements at `source` that lie `strides` (in elements) apart.
 Tensor gather_strided(const void* source, const Shape& shape, const Strides& strides, DType dtype);
 

@@ -94,7 +94,7 @@ void device_to_host(const Tensor& out, const Tensor& in, bool non_blocking) {
   landed.storage()->record_stream(from);
   if (blocks)
     from.synchronize();
-  else
+  else if (!out.device().is_host())
     to.wait(from);
   if (landed.is_same(out)) return;
   kernels::copy(to, out, landed);

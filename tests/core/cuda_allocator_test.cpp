@@ -7,8 +7,8 @@
 #include "core/allocator.h"
 #include "core/cuda.h"
 #include "core/storage.h"
-#include "tests/core/cuda_util.h"
 #include "tests/core/test_util.h"
+#include "tests/support/cuda.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

@@ -3,8 +3,8 @@
 #include "core/cuda.h"
 #include "core/device.h"
 #include "core/generator.h"
-#include "tests/core/cuda_util.h"
 #include "tests/core/test_util.h"
+#include "tests/support/cuda.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

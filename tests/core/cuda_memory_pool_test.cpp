@@ -7,8 +7,8 @@
 #include "core/cuda/memory_pool.h"
 #include "core/cuda_backend.h"
 #include "core/tensor.h"
-#include "tests/core/cuda_util.h"
 #include "tests/core/test_util.h"
+#include "tests/support/cuda.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

@@ -231,6 +231,13 @@ TEST_CASE("dataloader: options are checked") {
   CHECK_THROWS_AS(DataLoader(std::shared_ptr<const Dataset>()), ValueError);
   DataLoader pinned(numbers(3), {.pin_memory = true});
   CHECK(run_epoch(pinned) == Indices{0, -1, 1, -1, 2, -1});
+  for (const int workers : {0, 2}) {
+    DataLoader loader(numbers(3), {.workers = workers, .pin_memory = true});
+    for (const Batch& batch : loader) {
+      CHECK(batch.inputs.is_pinned() == cuda::is_available());
+      CHECK(batch.labels.is_pinned() == cuda::is_available());
+    }
+  }
 }
 
 TEST_CASE("dataloader: more than 100,000 images a second, normalised, in one thread") {

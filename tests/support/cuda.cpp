@@ -1,4 +1,4 @@
-#include "tests/core/cuda_util.h"
+#include "tests/support/cuda.h"
 
 #include <atomic>
 #include <chrono>

@@ -1,0 +1,14 @@
+// What Ferrite sees of this machine: versions, CUDA devices and their memory, CPU threads. The first
+// thing to send with a question.
+#include <ferrite.h>
+
+#include <iostream>
+
+int main() {
+  using namespace ferrite;
+  std::cout << cuda::describe() << "cpu  " << num_threads() << " threads\n";
+  for (int i = 0; i < cuda::device_count(); ++i) {
+    const Device device(DeviceType::cuda, i);
+    std::cout << memory_summary(device);
+  }
+}
