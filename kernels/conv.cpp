@@ -1,21 +1,29 @@
 #include "kernels/conv.h"
 
 #include "kernels/cpu/conv.h"
+#include "kernels/cuda/conv.h"
+#include "kernels/launch.h"
 
 namespace ferrite::kernels {
 
 void conv2d(const Stream& stream, const View& out, const View& input, const View& weight,
             const View& bias, const ConvParams& params) {
-  launch(stream, "conv2d", [=] { cpu::conv2d(out, input, weight, bias, params); });
+  launch(
+      stream, "conv2d", [=] { cpu::conv2d(out, input, weight, bias, params); },
+      [&] { cuda::conv2d(stream, out, input, weight, bias, params); });
 }
 void conv2d_data(const Stream& stream, const View& grad_input, const View& grad, const View& weight,
                  const View& bias, const ConvParams& params) {
-  launch(stream, "conv2d_data", [=] { cpu::conv2d_data(grad_input, grad, weight, bias, params); });
+  launch(
+      stream, "conv2d_data", [=] { cpu::conv2d_data(grad_input, grad, weight, bias, params); },
+      [&] { cuda::conv2d_data(stream, grad_input, grad, weight, bias, params); });
 }
 void conv2d_weight(const Stream& stream, const View& grad_weight, const View& grad_bias,
                    const View& input, const View& grad, const ConvParams& params) {
-  launch(stream, "conv2d_weight",
-         [=] { cpu::conv2d_weight(grad_weight, grad_bias, input, grad, params); });
+  launch(
+      stream, "conv2d_weight",
+      [=] { cpu::conv2d_weight(grad_weight, grad_bias, input, grad, params); },
+      [&] { cuda::conv2d_weight(stream, grad_weight, grad_bias, input, grad, params); });
 }
 void channel_sum(const Stream& stream, const View& out, const View& grad) {
   launch(stream, "channel_sum", [=] { cpu::channel_sum(out, grad); });

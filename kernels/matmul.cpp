@@ -1,12 +1,16 @@
 #include "kernels/matmul.h"
 
 #include "kernels/cpu/matmul.h"
+#include "kernels/cuda/matmul.h"
+#include "kernels/launch.h"
 
 namespace ferrite::kernels {
 
 void matmul(const Stream& stream, const View& out, const View& a, const View& b,
             const MatmulOptions& options) {
-  launch(stream, "matmul", [=] { cpu::matmul(out, a, b, options); });
+  launch(
+      stream, "matmul", [=] { cpu::matmul(out, a, b, options); },
+      [&] { cuda::matmul(stream, out, a, b, options); });
 }
 void column_sum(const Stream& stream, const View& out, const View& a) {
   launch(stream, "column_sum", [=] { cpu::column_sum(out, a); });

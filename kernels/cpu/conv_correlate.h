@@ -6,61 +6,13 @@
 // another layout or type, is first copied, an image at a time.
 #pragma once
 
-#include <numeric>
 #include <vector>
 
 #include "kernels/conv.h"
+#include "kernels/conv_axis.h"
 #include "kernels/cpu/conv_image.h"
 
 namespace ferrite::kernels::cpu {
-
-/// One axis of a correlation: result i, of `count`, lies at out_first + i * out_step and sums, over
-/// t < taps, the input at i * stride + first + t * step times the weight at
-/// kernel_first + t * kernel_step.
-struct Axis {
-  std::int64_t count, taps;
-  std::int64_t stride, first, step;
-  std::int64_t out_first, out_step;
-  std::int64_t kernel_first, kernel_step;
-
-  /// Results from position `begin` of the output on.
-  std::int64_t results_before(std::int64_t begin) const {
-    return std::clamp<std::int64_t>((begin - out_first + out_step - 1) / out_step, 0, count);
-  }
-};
-
-inline Axis forward_axis(std::int64_t out, std::int64_t kernel, std::int64_t stride,
-                         std::int64_t padding, std::int64_t dilation) {
-  return {out, kernel, stride, -padding, dilation, 0, 1, 0, 1};
-}
-
-/// The axes, one a residue of the position by the stride, of the gradient by the input.
-inline std::vector<Axis> backward_axes(std::int64_t in, std::int64_t kernel, std::int64_t stride,
-                                       std::int64_t padding, std::int64_t dilation) {
-  std::vector<Axis> axes;
-  const std::int64_t every = stride / std::gcd(stride, dilation);  // taps that share a residue
-  for (std::int64_t phase = 0; phase < std::min(stride, in); ++phase) {
-    Axis axis{(in - phase - 1) / stride + 1,
-              0,
-              1,
-              0,
-              every * dilation / stride,
-              phase,
-              stride,
-              0,
-              -every};
-    std::int64_t tap = 0;
-    while (tap < std::min(kernel, every) && (phase + padding - tap * dilation) % stride != 0) ++tap;
-    if (tap < std::min(kernel, every)) {
-      axis.taps = (kernel - tap - 1) / every + 1;
-      // Taps in falling order, so that positions rise.
-      axis.kernel_first = tap + (axis.taps - 1) * every;
-      axis.first = (phase + padding - axis.kernel_first * dilation) / stride;
-    }
-    axes.push_back(axis);
-  }
-  return axes;
-}
 
 /// Weights of any strides, as the correlation sees them.
 template <class S>

@@ -1,0 +1,55 @@
+// Copies from global to shared memory that go on while a thread computes (cp.async).
+#pragma once
+
+#include "kernels/cuda/launch.cuh"
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#error "products and convolutions need sm_80 or later: set CMAKE_CUDA_ARCHITECTURES"
+#endif
+
+namespace ferrite::kernels::cuda {
+
+/// to[0..N) = from[0..N), or 0 where not `valid`; then `from` is not read and may be anything.
+/// `to` is in shared memory; both are aligned to N elements, of 4, 8 or 16 bytes together. The
+/// values are there after async_wait() of the thread that asked for them; for others, after a
+/// barrier that follows.
+template <int N, class T>
+__device__ __forceinline__ void async_copy(T* to, const T* from, bool valid) {
+  constexpr int kBytes = N * static_cast<int>(sizeof(T));
+  static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);
+#if defined(FERRITE_EMULATOR)
+  emulator::async_copy(to, from, kBytes, valid ? kBytes : 0);
+#elif defined(__CUDA_ARCH__)
+  const auto shared = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  const int bytes = valid ? kBytes : 0;
+  if constexpr (kBytes == 16)  // past the first-level cache
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from),
+                 "r"(bytes)
+                 : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared), "l"(from),
+                 "n"(kBytes), "r"(bytes)
+                 : "memory");
+#endif
+}
+
+/// Closes a group of this thread's copies; groups finish in their order.
+__device__ __forceinline__ void async_commit() {
+#if defined(FERRITE_EMULATOR)
+  emulator::async_commit();
+#elif defined(__CUDA_ARCH__)
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+/// Waits until at most the last `Pending` of this thread's groups are in flight.
+template <int Pending>
+__device__ __forceinline__ void async_wait() {
+#if defined(FERRITE_EMULATOR)
+  emulator::async_wait(Pending);
+#elif defined(__CUDA_ARCH__)
+  asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+#endif
+}
+
+}  // namespace ferrite::kernels::cuda

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "kernels/cuda/conv_plan.h"
+
+namespace ferrite::kernels::cuda::own {
+
+/// Elements of `to`, all channels, that one launch of these may have.
+inline constexpr std::int64_t kMaxDirect = (std::int64_t{1} << 31) - 1;
+
+/// As in conv_types.h, for any floating dtype.
+void direct_correlation(const Stream& stream, const ConvLaunch& launch, const View& kernel,
+                        const View& bias);
+void direct_weight_gradient(const Stream& stream, const ConvLaunch& launch, const View& grad_kernel,
+                            bool accumulate);
+
+}  // namespace ferrite::kernels::cuda::own

@@ -1,0 +1,189 @@
+// Convolutions of 16-bit types on tensor cores.
+#pragma once
+
+#include "kernels/cuda/conv_tile_launch.cuh"
+#include "kernels/cuda/mma_matrix.cuh"
+
+namespace ferrite::kernels::cuda {
+
+/// Fills slices with the elements at row(r) + depth(k) of `Points`, or with 0 where they are not
+/// inside. `whole_chunks`: chunks of channels lie side by side, aligned; others are gathered.
+template <class S, class Points, bool AlongDepth, int Rows, int Depth, int Threads>
+class ChunkLoader {
+  using Share = ChunkShare<Rows, Depth, Threads, AlongDepth>;
+
+ public:
+  __device__ ChunkLoader(const S* data, const Points& points, bool whole_chunks,
+                         std::uint32_t first_row, std::uint32_t rows, std::uint32_t begin,
+                         std::uint32_t end)
+      : data_(data),
+        points_(points),
+        whole_chunks_(whole_chunks),
+        row_(first_row + (AlongDepth ? Share::line() : Share::chunk() * kChunk)),
+        rows_(rows),
+        k_(begin + (AlongDepth ? Share::chunk() * kChunk : Share::line())),
+        end_(end) {
+    // Rows past the last give results that nobody stores: any (whole chunk) will do.
+    const std::uint32_t last = AlongDepth ? rows - 1 : (rows - 1) / kChunk * kChunk;
+#pragma unroll
+    for (int i = 0; i < kPoints; ++i)
+      at_[i] = points.row(std::min(row_ + i * Share::kLineJump, last));
+  }
+
+  /// Copies the next slice.
+  __device__ __forceinline__ void fetch(S* slice) {
+    if (whole_chunks_)
+      copy_chunks(slice);
+    else
+      gather(slice);
+    k_ += Depth;
+  }
+
+ private:
+  static constexpr int kPoints = AlongDepth ? Share::kEach : 1;
+
+  static __device__ S* chunk_of(S* slice, int i) {
+    return slice + Share::Layout::at(static_cast<int>(Share::line()) + i * Share::kLineJump,
+                                     static_cast<int>(Share::chunk()));
+  }
+
+  __device__ __forceinline__ void copy_chunks(S* slice) const {
+    auto depth = points_.depth(k_);
+#pragma unroll
+    for (int i = 0; i < Share::kEach; ++i) {
+      if (!Share::any()) break;
+      std::uint32_t k = k_;
+      if (!AlongDepth && i > 0) depth = points_.depth(k += i * Share::kLineJump);
+      const auto& row = at_[AlongDepth ? i : 0];
+      async_copy<kChunk>(chunk_of(slice, i), data_ + Points::offset(row, depth),
+                         k < end_ && points_.inside(row, depth));
+    }
+  }
+
+  __device__ __forceinline__ void gather(S* slice) const {
+    // Loops, not straight code: it is the arithmetic of the other way that needs the registers.
+#pragma unroll 1
+    for (int i = 0; i < Share::kEach; ++i) {
+      if (!Share::any()) break;
+      const std::uint32_t line = i * Share::kLineJump;
+      std::uint64_t words[2] = {};
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+#pragma unroll 1
+        for (int j = 0; j < kChunk / 2; ++j) {
+          const std::uint32_t in_chunk = half * (kChunk / 2) + j;
+          const std::uint32_t row = std::min(row_ + (AlongDepth ? line : in_chunk), rows_ - 1);
+          const std::uint32_t k = k_ + (AlongDepth ? in_chunk : line);
+          const auto at = points_.row(row), depth = points_.depth(k);
+          if (k < end_ && points_.inside(at, depth))
+            words[half] |= std::uint64_t{data_[Points::offset(at, depth)].bits} << 16 * j;
+        }
+      Pack<S, kChunk> values;
+      memcpy(&values, words, sizeof(values));
+      store_pack<kChunk>(chunk_of(slice, i), values);
+    }
+  }
+
+  const S* data_;
+  Points points_;
+  bool whole_chunks_;
+  std::uint32_t row_, rows_, k_, end_;
+  typename Points::Point at_[kPoints];
+};
+
+struct ChunkLoaders {
+  template <class S, class Points, bool AlongDepth, int Rows, int Depth, int Threads>
+  using Loader = ChunkLoader<S, Points, AlongDepth, Rows, Depth, Threads>;
+};
+
+namespace own {
+
+/// Whether the channels of a group of images, or of the filter, come in whole, aligned chunks.
+inline bool in_chunks(const void* data, std::int64_t channels, std::int64_t channel_step,
+                      std::initializer_list<std::int64_t> other_steps) {
+  bool whole = reinterpret_cast<std::uintptr_t>(data) % kPackBytes == 0 && channel_step == 1 &&
+               channels % kChunk == 0;
+  for (const std::int64_t step : other_steps) whole = whole && step % kChunk == 0;
+  return whole;
+}
+inline bool from_in_chunks(const ConvLaunch& launch) {
+  const ConvGeometry& g = launch.g;
+  return g.channels_last && in_chunks(launch.from, g.channels.value(), g.from_channel_step,
+                                      {g.from_image_step, g.rows.from_step, g.columns.from_step});
+}
+inline bool to_in_chunks(const ConvLaunch& launch) {
+  const ConvGeometry& g = launch.g;
+  return in_chunks(launch.to, g.outs, g.to_channel_step,
+                   {g.to_image_step, g.rows.to_step, g.columns.to_step});
+}
+inline bool kernel_in_chunks(const ConvLaunch& launch, const void* kernel) {
+  const ConvGeometry& g = launch.g;
+  return g.channels_last &&
+         in_chunks(kernel, g.channels.value(), g.kernel_channel_step,
+                   {g.kernel_out_step, g.rows.kernel_step, g.columns.kernel_step,
+                    g.rows.phases[0].kernel_first, g.columns.phases[0].kernel_first});
+}
+
+template <class Tile, class S>
+void run_mma_correlation(const Stream& stream, const char* name, const ConvWork<S, float>& work) {
+  using Filter = ConvOperand<S, ConvSide::filter, true, ChunkLoaders>;
+  using Images = ConvOperand<S, ConvSide::positions, true, ChunkLoaders>;
+  using Out = TileOutput<S, float, PositionMap>;
+  const TileSizes sizes = work.sizes();
+  launch_tiles<Tile>(
+      stream, name, tile_mma<Tile, Filter, Images, Out>,
+      Filter{work.kernel, work.launch.g, kernel_in_chunks(work.launch, work.kernel)},
+      Images{static_cast<const S*>(work.launch.from), work.launch.g, from_in_chunks(work.launch)},
+      work.output(Tile::kRun), sizes,
+      plan_parts(tiles_of<Tile>(sizes) * sizes.batches, sizes.depth));
+}
+
+/// to = from * kernel + bias.
+template <class S>
+void mma_correlation(const Stream& stream, const ConvLaunch& launch, const View& kernel,
+                     const View& bias) {
+  using Many = MmaTile<S, 128, 128, 64, 32, 2>;
+  using Some = MmaTile<S, 64, 128, 64, 32, 3>;
+  using Few = MmaTile<S, 16, 128, 16, 32, 4>;
+  const ConvWork<S, float> work{launch, kernel.as<S>(), bias.as<S>(), bias.strides[0]};
+  const TileSizes sizes = work.sizes();
+  if (sizes.rows <= Few::kRows)
+    run_mma_correlation<Few>(stream, "half_correlation_few", work);
+  else if (sizes.rows <= Some::kRows || tiles_of<Many>(sizes) * sizes.batches < kEnoughBlocks / 2)
+    run_mma_correlation<Some>(stream, "half_correlation_some", work);
+  else
+    run_mma_correlation<Many>(stream, "half_correlation", work);
+}
+
+template <class Tile, class S>
+void run_mma_weight_gradient(const Stream& stream, const char* name, const ConvLaunch& launch,
+                             S* grad_kernel, bool accumulate) {
+  using Channels = ConvOperand<S, ConvSide::channels, false, ChunkLoaders>;
+  using Images = ConvOperand<S, ConvSide::taps, false, ChunkLoaders>;
+  using Out = TileOutput<S, float, TapMap>;
+  const TileSizes sizes{launch.g.outs, launch.taps, launch.positions, launch.batches};
+  Out out{grad_kernel, {launch.g}, {}};
+  out.epilogue.beta = accumulate ? 1 : 0;
+  launch_tiles<Tile>(stream, name, tile_mma<Tile, Channels, Images, Out>,
+                     Channels{static_cast<const S*>(launch.to), launch.g, to_in_chunks(launch)},
+                     Images{static_cast<const S*>(launch.from), launch.g, from_in_chunks(launch)},
+                     out, sizes, plan_parts(tiles_of<Tile>(sizes) * sizes.batches, sizes.depth));
+}
+
+/// The gradient by the kernel.
+template <class S>
+void mma_weight_gradient(const Stream& stream, const ConvLaunch& launch, const View& grad_kernel,
+                         bool accumulate) {
+  using Many = MmaTile<S, 128, 128, 64, 32, 2>;
+  using Some = MmaTile<S, 64, 64, 32, 32, 4>;
+  if (launch.g.outs > Some::kRows && launch.taps > Some::kColumns)
+    run_mma_weight_gradient<Many>(stream, "half_weight_gradient", launch, grad_kernel.as<S>(),
+                                  accumulate);
+  else
+    run_mma_weight_gradient<Some>(stream, "half_weight_gradient_some", launch, grad_kernel.as<S>(),
+                                  accumulate);
+}
+
+}  // namespace own
+
+}  // namespace ferrite::kernels::cuda

@@ -1,0 +1,34 @@
+// From the views of a convolution to the correlations that make it up.
+#pragma once
+
+#include "kernels/conv.h"
+#include "kernels/cuda/conv_geometry.h"
+#include "kernels/cuda/store_order.h"
+#include "kernels/view.h"
+
+namespace ferrite::kernels::cuda::own {
+
+/// A launch's worth of correlations: a range of images, all groups, some phases.
+struct ConvLaunch {
+  ConvGeometry g;
+  void *to, *from;         // their first element here
+  std::int64_t batches;    // groups and phases
+  std::int64_t positions;  // the most that a phase has
+  std::int64_t taps;       // the same
+};
+
+inline constexpr std::int64_t kMostPositions = (std::int64_t{1} << 31) - 1;
+
+/// The launches of out = input * weight, of up to `most_positions` each.
+std::vector<ConvLaunch> forward_launches(const View& out, const View& input, const View& weight,
+                                         const ConvParams& params,
+                                         std::int64_t most_positions = kMostPositions);
+/// Of the gradient by the input: `to` is grad_input.
+std::vector<ConvLaunch> backward_launches(const View& grad_input, const View& grad,
+                                          const View& weight, const ConvParams& params,
+                                          std::int64_t most_positions = kMostPositions);
+
+/// How results are stored, `run` at a time where they are packed; rows are channels.
+StoreOrder store_order(const ConvLaunch& launch, std::size_t itemsize, int run);
+
+}  // namespace ferrite::kernels::cuda::own

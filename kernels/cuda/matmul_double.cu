@@ -1,0 +1,23 @@
+#include "kernels/cuda/matmul_tiles.cuh"
+
+namespace ferrite::kernels::cuda::own {
+
+namespace {
+
+using Square = Tile<double, 64, 64, 32, 32, 8, 4, 3>;
+using Flat = Tile<double, 16, 128, 16, 32, 4, 4, 4>;  // few rows
+
+}  // namespace
+
+void double_product(const Stream& stream, const View& out, const View& a, const View& b,
+                    const MatmulOptions& options) {
+  MatrixProduct<double, double> product(out, a, b, options);
+  if (product.out.columns < product.out.rows && product.out.columns <= Flat::kRows)
+    product.transpose();
+  if (product.out.rows <= Flat::kRows)
+    run_tiles<Flat>(stream, "double_product_flat", product);
+  else
+    run_tiles<Square>(stream, "double_product", product);
+}
+
+}  // namespace ferrite::kernels::cuda::own

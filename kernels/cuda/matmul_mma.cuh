@@ -1,0 +1,54 @@
+// Products of 16-bit matrices on tensor cores.
+#pragma once
+
+#include "kernels/cuda/matmul_tiles.cuh"
+#include "kernels/cuda/mma_matrix.cuh"
+
+namespace ferrite::kernels::cuda::own {
+
+template <class Tile, bool RowsAlong, bool ColumnsAlong, class S>
+void run_mma(const Stream& stream, const char* name, const MatrixProduct<S, float>& product) {
+  using A = MatrixChunks<S, Tile::kRows, Tile::kDepth, Tile::kThreads, RowsAlong>;
+  using B = MatrixChunks<S, Tile::kColumns, Tile::kDepth, Tile::kThreads, ColumnsAlong>;
+  using Out = TileOutput<S, float, MatrixMap>;
+  const TileSizes sizes = product.sizes();
+  const MatrixView &a = product.a, &b = product.b;
+  launch_tiles<Tile>(
+      stream, name, tile_mma<Tile, A, B, Out>,
+      A{static_cast<const S*>(a.data), a.rows, a.columns, a.batch_step, a.row_step, a.column_step},
+      B{static_cast<const S*>(b.data), b.columns, b.rows, b.batch_step, b.column_step, b.row_step},
+      product.output(Tile::kRun), sizes,
+      plan_parts(tiles_of<Tile>(sizes) * sizes.batches, sizes.depth));
+}
+
+/// By the layouts of the operands.
+template <class Tile, class S>
+void run_mma(const Stream& stream, const char* name, const MatrixProduct<S, float>& product) {
+  const bool rows_along = product.a.row_step != 1, columns_along = product.b.column_step != 1;
+  if (rows_along)
+    columns_along ? run_mma<Tile, true, true>(stream, name, product)
+                  : run_mma<Tile, true, false>(stream, name, product);
+  else
+    columns_along ? run_mma<Tile, false, true>(stream, name, product)
+                  : run_mma<Tile, false, false>(stream, name, product);
+}
+
+template <class S>
+void mma_product(const Stream& stream, const View& out, const View& a, const View& b,
+                 const MatmulOptions& options) {
+  using Large = MmaTile<S, 128, 128, 64, 32, 2>;
+  using Small = MmaTile<S, 64, 64, 32, 32, 4>;
+  using Flat = MmaTile<S, 16, 128, 16, 32, 4>;  // few rows
+  MatrixProduct<S, float> product(out, a, b, options);
+  if (product.out.columns < product.out.rows && product.out.columns <= Flat::kRows)
+    product.transpose();
+  const TileSizes sizes = product.sizes();
+  if (sizes.rows <= Flat::kRows)
+    run_mma<Flat>(stream, "half_product_flat", product);
+  else if (tiles_of<Large>(sizes) * sizes.batches >= kEnoughBlocks / 2)
+    run_mma<Large>(stream, "half_product", product);
+  else
+    run_mma<Small>(stream, "half_product_small", product);
+}
+
+}  // namespace ferrite::kernels::cuda::own

@@ -1,0 +1,184 @@
+#include "kernels/conv.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/kit/doctest_context.h"
+#include "tests/kit/kernel_case.h"
+
+using namespace ferrite;
+using kernels::ConvParams;
+using kit::KernelCase;
+using kit::Layout;
+using kit::Operand;
+using kit::OperandOptions;
+
+namespace {
+
+/// A convolution: sizes of input [n, c, h, w], weight [o, c / groups, kh, kw] and out.
+struct Problem {
+  std::int64_t n, c, h, w, o, kh, kw;
+  ConvParams p;
+
+  std::int64_t extent(int d) const {
+    const auto i = static_cast<std::size_t>(d);
+    const std::int64_t size = d ? w : h, kernel = d ? kw : kh;
+    return (size + 2 * p.padding[i] - p.dilation[i] * (kernel - 1) - 1) / p.stride[i] + 1;
+  }
+  Shape input() const { return {n, c, h, w}; }
+  Shape weight() const { return {o, c / p.groups, kh, kw}; }
+  Shape out() const { return {n, o, extent(0), extent(1)}; }
+  /// Terms of a sum, of each direction.
+  std::int64_t forward_depth() const { return c / p.groups * kh * kw; }
+  std::int64_t backward_depth() const { return o / p.groups * kh * kw; }
+  std::int64_t weight_depth() const { return n * extent(0) * extent(1); }
+};
+
+/// Strides, paddings, dilations and a kernel that fit, for images of about `size` pixels a side.
+Problem draw(KernelCase& c, std::int64_t n, std::int64_t channels, std::int64_t outs,
+             std::int64_t groups, std::int64_t size) {
+  Problem k{n, channels, 0, 0, outs, c.integer(1, 4), c.integer(1, 4), {}};
+  k.p.groups = groups;
+  for (std::size_t i = 0; i < 2; ++i) {
+    k.p.stride[i] = c.pick<std::int64_t>({1, 1, 2, 3, 5});
+    k.p.padding[i] = c.integer(0, 2);
+    k.p.dilation[i] = c.pick<std::int64_t>({1, 1, 2, 3});
+    const std::int64_t reach = k.p.dilation[i] * ((i ? k.kw : k.kh) - 1) + 1;
+    (i ? k.w : k.h) = std::max<std::int64_t>(reach - 2 * k.p.padding[i], 1) + c.integer(0, size);
+  }
+  return k;
+}
+
+OperandOptions drawn(Layout layout) { return {.layout = layout, .low = -1, .high = 1}; }
+
+/// Sums of `depth` terms below 1 that are rounded one after the other in float (in double), before
+/// the result is rounded to its type.
+kit::Tolerance tolerance(DType dtype, std::int64_t depth) {
+  return {.atol = static_cast<double>(depth + 4) * (dtype == kFloat64 ? 1e-16 : 6e-8)};
+}
+
+/// Each of the three kernels on operands of one layout, or of any.
+void check_all(KernelCase& c, DType dtype, const Problem& k, Layout layout) {
+  const bool biased = c.coin();
+  const OperandOptions options = drawn(layout);
+  const Operand weight = c.input(k.weight(), dtype, options);
+  switch (c.integer(0, 2)) {
+    case 0: {
+      const Operand input = c.input(k.input(), dtype, options);
+      const Operand bias = biased ? c.input({k.o}, dtype, drawn(Layout::any)) : Operand();
+      const Operand out = c.output(k.out(), dtype, options);
+      c.run([&](const Stream& stream, const kit::Side& at) {
+        kernels::conv2d(stream, at(out), at(input), at(weight), at(bias), k.p);
+      });
+      return c.check(out, tolerance(dtype, k.forward_depth()));
+    }
+    case 1: {
+      const Operand grad = c.input(k.out(), dtype, options);
+      const Operand bias = biased ? c.input({k.c}, dtype, drawn(Layout::any)) : Operand();
+      const Operand grad_input = c.output(k.input(), dtype, options);
+      c.run([&](const Stream& stream, const kit::Side& at) {
+        kernels::conv2d_data(stream, at(grad_input), at(grad), at(weight), at(bias), k.p);
+      });
+      return c.check(grad_input, tolerance(dtype, k.backward_depth()));
+    }
+    default: {
+      const Operand input = c.input(k.input(), dtype, options);
+      const Operand grad = c.input(k.out(), dtype, options);
+      const Operand grad_weight = c.output(k.weight(), dtype, options);
+      const Operand grad_bias =
+          biased && c.device().is_cpu() ? c.output({k.o}, dtype, drawn(Layout::any)) : Operand();
+      c.run([&](const Stream& stream, const kit::Side& at) {
+        kernels::conv2d_weight(stream, at(grad_weight), at(grad_bias), at(input), at(grad), k.p);
+      });
+      c.check(grad_weight, tolerance(dtype, k.weight_depth()));
+      if (grad_bias.number >= 0) c.check(grad_bias, tolerance(dtype, k.weight_depth()));
+    }
+  }
+}
+
+DType draw_dtype(KernelCase& c) { return c.pick({kFloat32, kFloat16, kBFloat16, kFloat64}); }
+Layout draw_layout(KernelCase& c) {
+  return c.pick({Layout::contiguous, Layout::channels_last, Layout::any});
+}
+
+}  // namespace
+
+TEST_CASE("convolutions and their gradients, of every dtype and layout") {
+  kit::for_each_case("conv", 150, [](KernelCase& c) {
+    const std::int64_t groups = c.pick<std::int64_t>({1, 1, 2});
+    const Problem k = draw(c, c.integer(1, 3), groups * c.integer(1, 12),
+                           groups * c.integer(groups > 1 ? 5 : 1, 20), groups, 8);
+    check_all(c, draw_dtype(c), k, draw_layout(c));
+  });
+}
+
+TEST_CASE("convolutions of many groups") {
+  kit::for_each_case("depthwise conv", 72, [](KernelCase& c) {
+    const std::int64_t groups = c.pick<std::int64_t>({2, 7, 40});
+    const std::int64_t ins = c.pick<std::int64_t>({1, 1, 2}),
+                       outs = c.pick<std::int64_t>({1, 1, 3});
+    const Problem k = draw(c, c.integer(1, 3), groups * ins, groups * outs, groups, 8);
+    check_all(c, draw_dtype(c), k, draw_layout(c));
+  });
+}
+
+TEST_CASE("convolutions of many channels") {
+  kit::for_each_case("wide conv", 48, [](KernelCase& c) {
+    const Problem k = draw(c, c.integer(1, 2), 8 * c.integer(1, 12), 8 * c.integer(1, 24), 1, 4);
+    check_all(c, draw_dtype(c), k, draw_layout(c));
+  });
+}
+
+TEST_CASE("convolutions of many images, whose weights' gradients are summed in parts") {
+  kit::for_each_case("deep conv", 24, [](KernelCase& c) {
+    Problem k = draw(c, c.integer(20, 40), c.integer(1, 8), c.integer(1, 8), 1, 10);
+    if (c.coin()) k.o = k.p.groups = k.c;
+    check_all(c, draw_dtype(c), k, draw_layout(c));
+  });
+}
+
+TEST_CASE("convolutions large enough for the largest tiles") {
+  kit::for_each_case("large conv", 6, [](KernelCase& c) {
+    Problem k{2, 2, 92, 92, 65, 1, 2, {}};
+    k.p.padding = {0, 1};
+    const bool data = c.coin();
+    if (data) std::swap(k.c, k.o);
+    const DType dtype = c.pick({kFloat32, kFloat16, kBFloat16});
+    const Layout layout = c.pick({Layout::contiguous, Layout::channels_last});
+    const Operand weight = c.input(k.weight(), dtype, drawn(layout));
+    const Operand from = c.input(data ? k.out() : k.input(), dtype, drawn(layout));
+    const Operand to = c.output(data ? k.input() : k.out(), dtype, drawn(layout));
+    c.run([&](const Stream& stream, const kit::Side& at) {
+      if (data)
+        kernels::conv2d_data(stream, at(to), at(from), at(weight), {}, k.p);
+      else
+        kernels::conv2d(stream, at(to), at(from), at(weight), {}, k.p);
+    });
+    c.check(to, tolerance(dtype, 4));
+  });
+}
+
+TEST_CASE("a larger input than the convolution reads, whose gradient is the bias there") {
+  kit::for_each_case("output padding", 12, [](KernelCase& c) {
+    Problem k = draw(c, 2, 6, 9, c.pick<std::int64_t>({1, 3}), 5);
+    k.p.stride = {3, 2};
+    const Shape grad_shape = k.out();
+    k.h += 2;
+    const DType dtype = draw_dtype(c);
+    const Operand grad = c.input(grad_shape, dtype, drawn(Layout::any));
+    const Operand weight = c.input(k.weight(), dtype, drawn(Layout::any));
+    const Operand bias = c.input({k.c}, dtype);
+    const Operand grad_input = c.output(k.input(), dtype, drawn(Layout::any));
+    c.run([&](const Stream& stream, const kit::Side& at) {
+      kernels::conv2d_data(stream, at(grad_input), at(grad), at(weight), at(bias), k.p);
+    });
+    c.check(grad_input, tolerance(dtype, k.backward_depth()));
+  });
+}
+
+TEST_CASE("convolutions of no images, and of no channels") {
+  kit::for_each_case("empty conv", 16, [](KernelCase& c) {
+    Problem k = draw(c, 2, 3, 5, 1, 4);
+    c.coin() ? k.n = 0 : k.c = 0;
+    check_all(c, draw_dtype(c), k, Layout::contiguous);
+  });
+}
