@@ -112,10 +112,12 @@ __global__ void __launch_bounds__(kReduceThreads)
 
   const auto combine = [&](const Lane& a, const Lane& b) { return r.combine(a, b); };
   if (task.rows) {
-    if (valid && blockIdx.y + 1 == gridDim.y && lane < task.tail) {
-      const std::int64_t i = task.units * V + lane;
-      lanes[0] = r.step(lanes[0], static_cast<typename R::Elem>(in[at.in + i]), i);
-    }
+    // A short row may have fewer lanes than elements after its last pack.
+    if (valid && blockIdx.y + 1 == gridDim.y)
+      for (int t = lane; t < task.tail; t += task.lanes) {
+        const std::int64_t i = task.units * V + t;
+        lanes[0] = r.step(lanes[0], static_cast<typename R::Elem>(in[at.in + i]), i);
+      }
     Lane value = lanes[0];
 #pragma unroll
     for (int v = 1; v < V; ++v) value = r.combine(value, lanes[v]);

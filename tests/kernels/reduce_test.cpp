@@ -136,6 +136,13 @@ TEST_CASE("long reductions are cut and joined") {
   });
 }
 
+TEST_CASE("short rows have fewer lanes than elements after their last pack") {
+  kit::for_each_case("short rows", 64, [](KernelCase& c) {
+    const DType dtype = c.pick({kFloat32, kFloat16, kInt32, kUInt8});
+    check_reduction(c, ReduceOp::sum, dtype, {c.integer(1, 40)}, {1}, Layout::contiguous);
+  });
+}
+
 TEST_CASE("float32 sums of many elements stay accurate") {
   kit::for_each_case("reduce accuracy", 2, [](KernelCase& c) {
     const std::int64_t n = 1000000;
