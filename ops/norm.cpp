@@ -13,6 +13,8 @@ using autograd::record;
 using autograd::recording;
 using autograd::Saved;
 using kernels::ChannelLayout;
+using kernels::NormActivation;
+using kernels::ReluMask;
 using kernels::View;
 
 namespace {
@@ -58,7 +60,7 @@ Tensor as_dtype(const Tensor& grad, DType dtype) {
 
 }  // namespace
 
-// ---- Batch norm
+// ---- Batch norm, alone or with a ReLU behind it, to which a residual may have been added
 
 namespace {
 
@@ -76,25 +78,45 @@ Channels channels_of(const Tensor& input) {
   return {{.outer = s[0], .channels = s[1], .inner = inner}, kContiguous};
 }
 
-void check_batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
-                      const Tensor& weight, const Tensor& bias, bool training, double eps) {
-  constexpr const char* op = "batch_norm";
+/// The arguments of all forms.
+struct BatchNorm {
+  const char* op;
+  NormActivation activation;
+  const Tensor &input, &running_mean, &running_var, &weight, &bias;
+  bool training;
+  double momentum, eps;
+};
+
+void check_batch_norm(const BatchNorm& args) {
+  const Tensor& input = args.input;
+  const char* const op = args.op;
   check_input(input, op);
-  check_eps(eps, op);
+  check_eps(args.eps, op);
   FERRITE_CHECK(input.dim() >= 2, ShapeError, op,
                 "expects an input of [N, C], [N, C, L] or [N, C, H, W], got {}", input.describe());
   const Shape shape{input.size(1)};
-  check_parameter(weight, shape, input, "weight", op);
-  check_parameter(bias, shape, input, "bias", op);
-  check_parameter(running_mean, shape, input, "running_mean", op);
-  check_parameter(running_var, shape, input, "running_var", op);
-  FERRITE_CHECK(running_mean.defined() == running_var.defined(), ValueError, op,
+  check_parameter(args.weight, shape, input, "weight", op);
+  check_parameter(args.bias, shape, input, "bias", op);
+  check_parameter(args.running_mean, shape, input, "running_mean", op);
+  check_parameter(args.running_var, shape, input, "running_var", op);
+  const Tensor &mean = args.running_mean, &var = args.running_var;
+  FERRITE_CHECK(mean.defined() == var.defined(), ValueError, op,
                 "running_mean and running_var must both be there, or neither");
-  FERRITE_CHECK(!running_mean.defined() || running_mean.dtype() == running_var.dtype(), DTypeError,
-                op, "running_mean is {}, running_var {}", running_mean.dtype(),
-                running_var.dtype());
-  FERRITE_CHECK(training || running_mean.defined(), ValueError, op,
+  FERRITE_CHECK(!mean.defined() || mean.dtype() == var.dtype(), DTypeError, op,
+                "running_mean is {}, running_var {}", mean.dtype(), var.dtype());
+  FERRITE_CHECK(args.training || mean.defined(), ValueError, op,
                 "needs running_mean and running_var unless training = true");
+}
+
+void check_residual(const Tensor& residual, const Tensor& input, const char* op) {
+  FERRITE_CHECK(residual.defined(), ValueError, op, "residual is undefined");
+  FERRITE_CHECK(residual.shape() == input.shape(), ShapeError, op,
+                "residual is {}, expected the shape of input {}", residual.describe(),
+                input.describe());
+  FERRITE_CHECK(residual.dtype() == input.dtype(), DTypeError, op, "residual is {}, input {}",
+                residual.dtype(), input.dtype());
+  FERRITE_CHECK(residual.device() == input.device(), DeviceError, op,
+                "residual is on {}, input on {}", residual.device(), input.device());
 }
 
 /// What is subtracted and multiplied with, of each channel.
@@ -102,10 +124,8 @@ struct Statistics {
   Tensor mean, invstd;
 };
 
-Statistics batch_statistics(const Tensor& x, const ChannelLayout& layout,
-                            const Tensor& running_mean, const Tensor& running_var, double momentum,
-                            double eps) {
-  FERRITE_CHECK(layout.count() != 1, ShapeError, "batch_norm",
+Statistics batch_statistics(const BatchNorm& args, const Tensor& x, const ChannelLayout& layout) {
+  FERRITE_CHECK(layout.count() != 1, ShapeError, args.op,
                 "cannot train on a single value a channel, got {}; use a larger batch or eval mode",
                 x.describe());
   const Stream stream = current_stream(x.device());
@@ -114,48 +134,101 @@ Statistics batch_statistics(const Tensor& x, const ChannelLayout& layout,
   Statistics s{empty(shape, options), empty(shape, options)};
   const Tensor m2 = empty(shape, options);
   kernels::channel_stats(stream, layout, s.mean, m2, x);
-  kernels::batch_norm_finish(stream, s.invstd, optional(running_mean), optional(running_var),
-                             s.mean, m2, View(), layout.count(), momentum, eps);
-  if (running_mean.defined()) {
-    autograd::changed_inplace(running_mean, "batch_norm");
-    autograd::changed_inplace(running_var, "batch_norm");
+  kernels::batch_norm_finish(stream, s.invstd, optional(args.running_mean),
+                             optional(args.running_var), s.mean, m2, View(), layout.count(),
+                             args.momentum, args.eps);
+  if (args.running_mean.defined()) {
+    autograd::changed_inplace(args.running_mean, args.op);
+    autograd::changed_inplace(args.running_var, args.op);
   }
   return s;
 }
 
-Statistics running_statistics(const Tensor& x, const Tensor& running_mean,
-                              const Tensor& running_var, double eps) {
+Statistics running_statistics(const BatchNorm& args, const Tensor& x) {
   const DType dtype = statistics_dtype(x.dtype());
-  Statistics s{dense(running_mean.detach(), dtype), {}};
-  const Tensor var = dense(running_var, dtype);
+  Statistics s{dense(args.running_mean.detach(), dtype), {}};
+  const Tensor var = dense(args.running_var, dtype);
   s.invstd = empty(s.mean.shape(), {.dtype = dtype, .device = x.device()});
-  kernels::inverse_std(current_stream(x.device()), s.invstd, var, eps);
+  kernels::inverse_std(current_stream(x.device()), s.invstd, var, args.eps);
   return s;
 }
 
-/// The gradients of input, weight and bias: one pass over the data for the sums, one for the input.
+/// The gradients of input, weight, bias and, if needed, residual: one pass over the data for the
+/// sums and what the ReLU passes on to the residual, one for the input.
 Gradients batch_norm_backward(const Channels& channels, const Tensor& grad, const Tensor& x,
                               const Tensor& weight, const Statistics& s, bool training,
-                              Needs needs) {
+                              ReluMask mask, Needs needs, bool needs_residual) {
   once_differentiable();
   const ChannelLayout& layout = channels.layout;
   const Stream stream = current_stream(x.device());
-  const Tensor dy = dense(grad, x.dtype(), channels.format);
+  Tensor dy = dense(grad, x.dtype(), channels.format);
   const bool all_sums = training && needs[0];
-  Tensor dx, sum_dy, sum_dy_xhat;
+  Tensor dx, sum_dy, sum_dy_xhat, passed;
   if (all_sums || needs[2]) sum_dy = empty_like(s.mean);
   if (all_sums || needs[1]) sum_dy_xhat = empty_like(s.mean);
-  if (sum_dy.defined() || sum_dy_xhat.defined())
+  if (needs_residual) passed = empty_like(x);
+  if (sum_dy.defined() || sum_dy_xhat.defined() || passed.defined())
     kernels::batch_norm_backward_reduce(stream, layout, optional(sum_dy), optional(sum_dy_xhat), dy,
-                                        x, s.mean, s.invstd);
+                                        x, s.mean, s.invstd, mask, optional(passed));
+  if (passed.defined()) {
+    dy = passed;
+    mask.from = ReluMask::From::nothing;
+  }
   if (needs[0]) {
     dx = empty_like(x);
     kernels::batch_norm_backward_apply(stream, layout, dx, dy, x, s.mean, s.invstd,
                                        optional(weight), training ? View(sum_dy) : View(),
                                        training ? View(sum_dy_xhat) : View(), View(),
-                                       layout.count());
+                                       layout.count(), mask);
   }
-  return {dx, needs[1] ? sum_dy_xhat : Tensor(), needs[2] ? sum_dy : Tensor()};
+  Gradients g{dx, needs[1] ? sum_dy_xhat : Tensor(), needs[2] ? sum_dy : Tensor()};
+  if (passed.defined()) g.push_back(passed);
+  return g;
+}
+
+Tensor batch_norm(const BatchNorm& args, const Tensor& residual) {
+  const Tensor &input = args.input, &weight = args.weight, &bias = args.bias;
+  const Channels channels = channels_of(input);
+  const DType dtype = statistics_dtype(input.dtype());
+  const Tensor x = dense(input, input.dtype(), channels.format);
+  const Tensor added = dense(residual, input.dtype(), channels.format);
+  const Tensor w = dense(weight, dtype), b = dense(bias, dtype);
+  const Statistics s =
+      args.training ? batch_statistics(args, x, channels.layout) : running_statistics(args, x);
+  Tensor out =
+      empty(input.shape(),
+            {.dtype = input.dtype(), .device = input.device(), .memory_format = channels.format});
+  kernels::batch_norm_apply(current_stream(x.device()), channels.layout, out, x, s.mean, s.invstd,
+                            optional(w), optional(b), optional(added), args.activation);
+  if (!recording(input, weight, bias, residual)) return out;
+
+  const bool relu = args.activation == NormActivation::relu;
+  const ReluMask::From from = !relu                ? ReluMask::From::nothing
+                              : residual.defined() ? ReluMask::From::output
+                                                   : ReluMask::From::input;
+  auto backward = [x = Saved(x), w = Saved(w), mean = Saved(s.mean), invstd = s.invstd, channels,
+                   from, kept_bias = from == ReluMask::From::input ? Saved(b) : Saved(),
+                   kept_out = from == ReluMask::From::output ? Saved::output(out) : Saved(),
+                   training = args.training,
+                   weight_dtype = weight.defined() ? weight.dtype() : dtype,
+                   bias_dtype = bias.defined() ? bias.dtype() : dtype](const Tensor& grad,
+                                                                       Needs needs) -> Gradients {
+    const Tensor weight = w.get(), bias = kept_bias.get(), out = kept_out.get();
+    const ReluMask mask{
+        .from = from, .weight = optional(weight), .bias = optional(bias), .out = optional(out)};
+    const bool has_residual = from == ReluMask::From::output;
+    Gradients g = batch_norm_backward(channels, grad, x.get(), weight, {mean.get(), invstd},
+                                      training, mask, needs, has_residual && needs[3]);
+    if (has_residual && !needs[3]) g.push_back(Tensor());
+    g[1] = as_dtype(g[1], weight_dtype);
+    g[2] = as_dtype(g[2], bias_dtype);
+    return g;
+  };
+  if (residual.defined())
+    record(out, args.op, {input, weight, bias, residual}, std::move(backward));
+  else
+    record(out, args.op, {input, weight, bias}, std::move(backward));
+  return out;
 }
 
 }  // namespace
@@ -163,32 +236,48 @@ Gradients batch_norm_backward(const Channels& channels, const Tensor& grad, cons
 Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
                   const Tensor& weight, const Tensor& bias, bool training, double momentum,
                   double eps) {
-  check_batch_norm(input, running_mean, running_var, weight, bias, training, eps);
-  const Channels channels = channels_of(input);
-  const DType dtype = statistics_dtype(input.dtype());
-  const Tensor x = dense(input, input.dtype(), channels.format);
-  const Tensor w = dense(weight, dtype), b = dense(bias, dtype);
-  const Statistics s =
-      training ? batch_statistics(x, channels.layout, running_mean, running_var, momentum, eps)
-               : running_statistics(x, running_mean, running_var, eps);
-  Tensor out =
-      empty(input.shape(),
-            {.dtype = input.dtype(), .device = input.device(), .memory_format = channels.format});
-  kernels::batch_norm_apply(current_stream(x.device()), channels.layout, out, x, s.mean, s.invstd,
-                            optional(w), optional(b));
-  if (recording(input, weight, bias))
-    record(out, "batch_norm", {input, weight, bias},
-           [x = Saved(x), w = Saved(w), mean = Saved(s.mean), invstd = s.invstd, channels, training,
-            weight_dtype = weight.defined() ? weight.dtype() : dtype,
-            bias_dtype = bias.defined() ? bias.dtype() : dtype](const Tensor& grad,
-                                                                Needs needs) -> Gradients {
-             Gradients g = batch_norm_backward(channels, grad, x.get(), w.get(),
-                                               {mean.get(), invstd}, training, needs);
-             g[1] = as_dtype(g[1], weight_dtype);
-             g[2] = as_dtype(g[2], bias_dtype);
-             return g;
-           });
-  return out;
+  const BatchNorm args{"batch_norm", NormActivation::none,
+                       input,        running_mean,
+                       running_var,  weight,
+                       bias,         training,
+                       momentum,     eps};
+  check_batch_norm(args);
+  return batch_norm(args, Tensor());
+}
+
+Tensor batch_norm_relu(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
+                       const Tensor& weight, const Tensor& bias, bool training, double momentum,
+                       double eps) {
+  const BatchNorm args{"batch_norm_relu",
+                       NormActivation::relu,
+                       input,
+                       running_mean,
+                       running_var,
+                       weight,
+                       bias,
+                       training,
+                       momentum,
+                       eps};
+  check_batch_norm(args);
+  return batch_norm(args, Tensor());
+}
+
+Tensor batch_norm_add_relu(const Tensor& input, const Tensor& residual, const Tensor& running_mean,
+                           const Tensor& running_var, const Tensor& weight, const Tensor& bias,
+                           bool training, double momentum, double eps) {
+  const BatchNorm args{"batch_norm_add_relu",
+                       NormActivation::relu,
+                       input,
+                       running_mean,
+                       running_var,
+                       weight,
+                       bias,
+                       training,
+                       momentum,
+                       eps};
+  check_batch_norm(args);
+  check_residual(residual, input, args.op);
+  return batch_norm(args, residual);
 }
 
 // ---- Layer norm

@@ -20,6 +20,19 @@ Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor&
                   const Tensor& weight = {}, const Tensor& bias = {}, bool training = false,
                   double momentum = 0.1, double eps = 1e-5);
 
+/// relu(batch_norm(...)) and relu(batch_norm(...) + residual) in the passes over the data that
+/// batch_norm makes: what a residual network is built of. The arguments, running statistics and
+/// gradients are batch_norm's and relu's; `residual` has the shape, dtype and device of `input`.
+/// The sum is rounded to the input's type once, after the ReLU. The first keeps no output for its
+/// gradient: it finds from the input again where the ReLU let it pass.
+Tensor batch_norm_relu(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
+                       const Tensor& weight = {}, const Tensor& bias = {}, bool training = false,
+                       double momentum = 0.1, double eps = 1e-5);
+Tensor batch_norm_add_relu(const Tensor& input, const Tensor& residual, const Tensor& running_mean,
+                           const Tensor& running_var, const Tensor& weight = {},
+                           const Tensor& bias = {}, bool training = false, double momentum = 0.1,
+                           double eps = 1e-5);
+
 /// Normalises over the last dimensions, which are `normalized_shape` (Ba et al. 2016). `weight` and
 /// `bias` have that shape or are undefined.
 Tensor layer_norm(const Tensor& input, const Shape& normalized_shape, const Tensor& weight = {},

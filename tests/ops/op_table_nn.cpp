@@ -77,6 +77,12 @@ void add_norms(std::vector<Op>& table) {
       [](C c) { return batch_norm(c[0], c[1], c[2], c[3], c[4], true); });
   add("batch_norm", {image, statistic, statistic, optional({4}), optional({4})},
       [](C c) { return batch_norm(c[0], c[1], c[2], c[3], c[4]); });
+  for (const bool training : {true, false}) {
+    add("batch_norm_relu", {image, statistic, statistic, optional({4}), optional({4})},
+        [=](C c) { return batch_norm_relu(c[0], c[1], c[2], c[3], c[4], training); });
+    add("batch_norm_add_relu", {image, image, statistic, statistic, optional({4}), optional({4})},
+        [=](C c) { return batch_norm_add_relu(c[0], c[1], c[2], c[3], c[4], c[5], training); });
+  }
   add("layer_norm", {{{3, 4}}, optional({4}), optional({4})},
       [](C c) { return layer_norm(c[0], {4}, c[1], c[2]); });
   add("group_norm", {image, optional({4}), optional({4})},

@@ -1,0 +1,184 @@
+// Batch norm with what follows it in the same pass. What it is alone: norm_test.cpp.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "autograd/gradcheck.h"
+#include "ops/activation.h"
+#include "ops/arithmetic.h"
+#include "ops/creation.h"
+#include "ops/norm.h"
+#include "tests/support/close.h"
+
+using namespace ferrite;
+using test::check_close;
+using test::check_equal;
+
+namespace {
+
+Tensor noise(const Shape& shape, DType dtype = kFloat64) {
+  Generator generator(3);
+  return randn(shape, {.dtype = dtype}, &generator);
+}
+
+bool check_gradient(const autograd::GradcheckFunction& f, const std::vector<Tensor>& inputs) {
+  for (const Tensor& t : inputs) t.set_requires_grad();
+  return autograd::gradcheck(f, inputs);
+}
+
+/// One of the fused forms, and the ops that it stands for.
+struct Fused {
+  bool residual;
+
+  Tensor operator()(const std::vector<Tensor>& in, const Tensor& mean, const Tensor& var,
+                    bool training) const {
+    return residual ? batch_norm_add_relu(in[0], in[3], mean, var, in[1], in[2], training)
+                    : batch_norm_relu(in[0], mean, var, in[1], in[2], training);
+  }
+  Tensor apart(const std::vector<Tensor>& in, const Tensor& mean, const Tensor& var,
+               bool training) const {
+    const Tensor normed = batch_norm(in[0], mean, var, in[1], in[2], training);
+    return relu(residual ? normed + in[3] : normed);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("batch_norm_relu and batch_norm_add_relu are batch_norm, add and relu") {
+  for (const Shape& shape : std::vector<Shape>{{9, 4}, {5, 6, 11}, {4, 20, 9, 7}, {3, 6, 40, 40}})
+    for (const bool residual : {false, true})
+      for (const bool training : {true, false})
+        for (const bool affine : {true, false})
+          for (DType dtype : {kFloat32, kFloat64, kFloat16})
+            for (MemoryFormat format : {kContiguous, kChannelsLast}) {
+              if (shape.size() != 4 && format == kChannelsLast) continue;
+              CAPTURE(shape);
+              CAPTURE(residual);
+              CAPTURE(training);
+              CAPTURE(dtype);
+              const Fused fused{residual};
+              const Shape channels{shape[1]};
+              const DType stored = dtype == kFloat64 ? kFloat64 : kFloat32;
+              const auto leaf = [](const Tensor& t) { return t.detach().set_requires_grad(); };
+              const Tensor x = noise(shape).to(dtype).contiguous(format);
+              const Tensor added = (noise(shape) * -0.7 + 0.1).to(dtype);
+              const Tensor w = affine ? noise(channels).to(stored) : Tensor();
+              const Tensor b = affine ? (noise(channels) * 0.5).to(stored) : Tensor();
+              const auto inputs = [&] {
+                std::vector<Tensor> in = {leaf(x), affine ? leaf(w) : w, affine ? leaf(b) : b};
+                if (residual) in.push_back(leaf(added));
+                return in;
+              };
+              const std::vector<Tensor> in = inputs(), apart = inputs();
+              const auto statistic = [&](double value) {
+                return full(channels, value, {.dtype = stored});
+              };
+              const Tensor mean = statistic(0.2), var = statistic(1.5);
+              const Tensor mean_apart = statistic(0.2), var_apart = statistic(1.5);
+
+              const Tensor out = fused(in, mean, var, training);
+              const Tensor expected = fused.apart(apart, mean_apart, var_apart, training);
+              CHECK(out.dtype() == dtype);
+              CHECK(out.is_contiguous(format));
+              // With a residual, one rounding takes the place of two.
+              const double rtol = residual ? 2 * test::rounding_of(dtype) : 0;
+              check_close(out, expected, rtol, residual && dtype == kFloat16 ? 2e-3 : 0);
+              check_equal(mean, mean_apart);
+              check_equal(var, var_apart);
+
+              if (residual && dtype == kFloat16) continue;  // the masks differ close to 0
+              const Tensor grad = noise(shape).to(dtype);
+              out.backward(grad);
+              expected.backward(grad);
+              for (std::size_t i = 0; i < in.size(); ++i) {
+                if (!in[i].defined()) continue;
+                CHECK(in[i].grad().dtype() == in[i].dtype());
+                check_close(in[i].grad(), apart[i].grad(), test::rounding_of(in[i].dtype()), 1e-5);
+              }
+            }
+}
+
+TEST_CASE("fused batch norms: gradients by gradcheck") {
+  const Tensor mean = noise({3}), var = rand({3}, {.dtype = kFloat64}) + 0.5;
+  for (const Shape& shape : std::vector<Shape>{{5, 3}, {2, 3, 4}, {2, 3, 2, 3}})
+    for (MemoryFormat format : {kContiguous, kChannelsLast})
+      for (const bool training : {true, false})
+        for (const bool residual : {true, false}) {
+          if (shape.size() != 4 && format == kChannelsLast) continue;
+          CAPTURE(shape);
+          CAPTURE(training);
+          CAPTURE(residual);
+          const Fused fused{residual};
+          std::vector<Tensor> in = {noise(shape).contiguous(format), noise({3}), noise({3}) * 0.5};
+          if (residual) in.push_back(noise(shape).contiguous(format) * -0.7 + 0.1);
+          for (Tensor& t : in) t = t.detach();
+          CHECK(check_gradient(
+              [&](const std::vector<Tensor>& in) {
+                return fused(in, mean.clone(), var.clone(), training);
+              },
+              in));
+        }
+}
+
+TEST_CASE("fused batch norms compute only the gradients that are needed") {
+  const Tensor values[] = {noise({4, 3, 5}), noise({3}), noise({3}) * 0.5, noise({4, 3, 5}) * -0.7};
+  for (const bool training : {true, false})
+    for (const bool residual : {true, false})
+      for (std::size_t wanted = 1; wanted < (residual ? 16 : 8); ++wanted) {
+        CAPTURE(training);
+        CAPTURE(residual);
+        CAPTURE(wanted);
+        const auto run = [&](std::size_t which) {
+          std::vector<Tensor> in;
+          for (std::size_t i = 0; i < (residual ? 4 : 3); ++i) {
+            in.push_back(values[i].clone());
+            if (which >> i & 1) in[i].set_requires_grad();
+          }
+          const Tensor mean = zeros({3}, {.dtype = kFloat64}), var = ones({3}, {.dtype = kFloat64});
+          const Tensor y = Fused{residual}(in, mean, var, training);
+          y.backward(noise(y.shape()));
+          return in;
+        };
+        const std::vector<Tensor> some = run(wanted), all = run(15);
+        for (std::size_t i = 0; i < some.size(); ++i) {
+          CHECK(some[i].grad().defined() == ((wanted >> i & 1) == 1));
+          if (some[i].grad().defined()) check_close(some[i].grad(), all[i].grad(), 1e-12, 1e-14);
+        }
+      }
+}
+
+TEST_CASE("fused batch norms: empty batches, infinities, changes in place and bad residuals") {
+  const Tensor none = zeros({0, 3, 2, 2}).set_requires_grad();
+  const Tensor w = ones({3}).set_requires_grad();
+  batch_norm_add_relu(none, none, {}, {}, w, {}, true).sum().backward();
+  CHECK(none.grad().shape() == none.shape());
+  CHECK(w.grad().to_vector<float>() == std::vector<float>(3, 0.0f));
+
+  // As of relu: a NaN stays, and lets the gradient pass.
+  const Tensor special = tensor({NAN, -INFINITY, INFINITY, -1.0, 0.0, 2.0}).reshape({6, 1});
+  const Tensor mean = zeros({1}), var = ones({1});
+  for (const bool residual : {false, true}) {
+    const Tensor x = special.to(kFloat32).detach().set_requires_grad();
+    const Tensor zero = zeros({6, 1});
+    const Tensor y = residual ? batch_norm_add_relu(x, zero, mean, var, {}, {}, false, 0.1, 0)
+                              : batch_norm_relu(x, mean, var, {}, {}, false, 0.1, 0);
+    check_close(y, std::vector<double>{NAN, 0, INFINITY, 0, 0, 2}, 0);
+    y.backward(ones({6, 1}));
+    check_close(x.grad(), std::vector<double>{1, 0, 1, 0, 0, 1}, 0);
+  }
+
+  const Tensor x = noise({4, 3}, kFloat32).set_requires_grad(), residual = ones({4, 3});
+  const Tensor out = batch_norm_add_relu(x, residual, {}, {}, {}, {}, true);
+  out.detach().add_(1.0);
+  CHECK_THROWS_AS(out.sum().backward(), AutogradError);
+
+  CHECK_THROWS_AS(batch_norm_add_relu(x, Tensor(), {}, {}, {}, {}, true), ValueError);
+  CHECK_THROWS_AS(batch_norm_add_relu(x, ones({3}), {}, {}, {}, {}, true), ShapeError);
+  CHECK_THROWS_AS(batch_norm_add_relu(x, residual.to(kFloat64), {}, {}, {}, {}, true), DTypeError);
+  CHECK_THROWS_AS(batch_norm_add_relu(x, residual.to(Device("cpu:0")), {}, {}, {}, {}, true),
+                  DeviceError);
+  CHECK_THROWS_AS(batch_norm_relu(x, {}, {}), ValueError);
+  CHECK_THROWS_WITH(batch_norm_relu(ones({1, 3}), {}, {}, {}, {}, true),
+                    "[batch_norm_relu] cannot train on a single value a channel, got float32[1, 3] "
+                    "on cpu; use a larger batch or eval mode");
+}
