@@ -37,7 +37,7 @@ for kind in "$@"; do
     orders)
       build emulator-coverage
       for seed in 1 2 3; do
-        run emulator-coverage FERRITE_EMULATOR_ORDER=random FERRITE_EMULATOR_SEED=$seed
+        run emulator-coverage FERRITE_EMULATOR_ORDER=shuffled FERRITE_EMULATOR_SEED=$seed
       done
       ;;
     *)
