@@ -67,21 +67,6 @@ std::array<View, N> in_large_words(const std::array<const View*, N>& views) {
   }
 }
 
-/// Calls f.operator()<Word>() for a type of the size of `dtype`.
-template <class F>
-void dispatch_words(DType dtype, F&& f) {
-  switch (itemsize(dtype)) {
-    case 1:
-      return f.template operator()<std::uint8_t>();
-    case 2:
-      return f.template operator()<std::uint16_t>();
-    case 4:
-      return f.template operator()<std::uint32_t>();
-    default:
-      return f.template operator()<std::uint64_t>();
-  }
-}
-
 }  // namespace
 
 void copy(const Stream& stream, const View& out, const View& in) {

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "core/dtype.h"
+
 namespace ferrite::kernels::cuda {
 
 template <class T, int N>
@@ -18,6 +20,17 @@ __device__ __forceinline__ Pack<T, N> load_pack(const T* p) {
 template <int N, class T>
 __device__ __forceinline__ void store_pack(T* p, const Pack<T, N>& values) {
   *reinterpret_cast<Pack<T, N>*>(p) = values;
+}
+
+/// The elements of a pack that lie in a run of `n`, the first of them at `at`: by one store where
+/// `aligned` says that packs may be used.
+template <int N, class T>
+__device__ __forceinline__ void store_run(T* p, std::int64_t at, std::int64_t n,
+                                          const Pack<T, N>& values, bool aligned) {
+  if (aligned && at + N <= n) return store_pack<N>(p + at, values);
+#pragma unroll
+  for (int i = 0; i < N; ++i)
+    if (at + i < n) p[at + i] = values.v[i];
 }
 
 /// The widest load that a thread can do, in bytes.
@@ -36,6 +49,22 @@ template <class T>
 bool is_aligned(const T* p, int elements) {
   return reinterpret_cast<std::uintptr_t>(p) % (sizeof(T) * static_cast<std::size_t>(elements)) ==
          0;
+}
+
+/// Calls f.operator()<Word>() for the unsigned type of `dtype`'s size: to move elements, what they
+/// mean does not matter.
+template <class F>
+void dispatch_words(DType dtype, F&& f) {
+  switch (itemsize(dtype)) {
+    case 1:
+      return f.template operator()<std::uint8_t>();
+    case 2:
+      return f.template operator()<std::uint16_t>();
+    case 4:
+      return f.template operator()<std::uint32_t>();
+    default:
+      return f.template operator()<std::uint64_t>();
+  }
 }
 
 }  // namespace ferrite::kernels::cuda

@@ -156,16 +156,7 @@ bool try_transpose(const Stream& stream, const View& out, const View& in) {
     if (out.dtype != in.dtype)
       return dispatch_all(out.dtype, "copy",
                           [&]<class Out>() { run.template operator()<Out, true>(); });
-    switch (size) {
-      case 1:
-        return run.template operator()<std::uint8_t, false>();
-      case 2:
-        return run.template operator()<std::uint16_t, false>();
-      case 4:
-        return run.template operator()<std::uint32_t, false>();
-      default:
-        return run.template operator()<std::uint64_t, false>();
-    }
+    dispatch_words(out.dtype, [&]<class Word>() { run.template operator()<Word, false>(); });
   });
   return true;
 }
