@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numbers>
 #include <utility>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "kernels/cpu/loops.h"
 #include "kernels/cpu/philox.h"
 #include "kernels/cpu/simd.h"
+#include "kernels/uniform_range.h"
 
 namespace ferrite::kernels::cpu {
 
@@ -66,29 +66,15 @@ void fill_floating(const View& out, PhiloxState state, Transform transform, Fini
   });
 }
 
-/// A value of T just below `high`.
-template <class T, class C>
-C below(C high) {
-  if constexpr (is_half_type<T>) {
-    T t(high);
-    if (static_cast<float>(t) < high) return static_cast<float>(t);
-    t.bits = static_cast<std::uint16_t>(high > 0 ? t.bits - 1 : high < 0 ? t.bits + 1 : 0x8001);
-    return static_cast<float>(t);
-  } else {
-    return std::nextafter(high, -std::numeric_limits<C>::infinity());
-  }
-}
-
 }  // namespace
 
 void uniform(const View& out, PhiloxState state, double low, double high) {
   dispatch_floating(out.dtype, "uniform", [&]<class T>() {
     using C = Compute<T>;
-    const C a = static_cast<C>(low), span = static_cast<C>(high - low);
-    // Rounding must not reach the upper bound, which is excluded.
-    const C top = std::max(a, below<T>(static_cast<C>(high)));
+    const UniformRange<T> range(low, high);
     fill_floating<T>(
-        out, state, [](C*) {}, [=](C u) { return std::min(a + u * span, top); });
+        out, state, [](C*) {},
+        [=](C u) { return std::min(range.low + u * range.span, range.top); });
   });
 }
 

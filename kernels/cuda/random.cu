@@ -1,0 +1,220 @@
+#include <cmath>
+#include <numbers>
+
+#include "kernels/cuda/convert.cuh"
+#include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/random.h"
+#include "kernels/uniform_range.h"
+
+namespace ferrite::kernels::cuda {
+
+namespace {
+
+constexpr int kThreads = 256;
+
+/// Every thread has a Philox block, and the elements that are drawn from it.
+template <int V>
+unsigned grid_for(std::int64_t n) {
+  return blocks_for(n, std::int64_t{kThreads} * V);
+}
+__device__ std::int64_t thread_number() {
+  return static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+}
+__device__ PhiloxBlock block_of(const PhiloxState& state, std::int64_t number) {
+  return philox(state.seed, state.offset + static_cast<std::uint64_t>(number));
+}
+
+/// Numbers of a Philox block: four floats or two doubles.
+template <class C>
+inline constexpr int kNumbers = sizeof(C) == 4 ? 4 : 2;
+
+__device__ void uniform_numbers(const PhiloxBlock& block, float (&u)[4]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) u[i] = philox_uniform(block.v[i]);
+}
+__device__ void uniform_numbers(const PhiloxBlock& block, double (&u)[2]) {
+  u[0] = philox_uniform(block.v[0], block.v[1]);
+  u[1] = philox_uniform(block.v[2], block.v[3]);
+}
+
+template <class T>
+struct ToRange {
+  UniformRange<T> range;
+
+  template <class C, int N>
+  __device__ void operator()(C (&u)[N]) const {
+#pragma unroll
+    for (C& x : u) {
+      x = range.low + x * range.span;
+      x = x < range.top ? x : range.top;
+    }
+  }
+};
+
+/// Box and Muller's, pair by pair.
+template <class C>
+struct ToNormal {
+  C mean, std;
+
+  template <int N>
+  __device__ void operator()(C (&u)[N]) const {
+#pragma unroll
+    for (int i = 0; i < N; i += 2) {
+      // 1 - u lies in (0, 1]: its logarithm is finite.
+      const C radius = std::sqrt(C(-2) * std::log(C(1) - u[i]));
+      const C angle = C(2 * std::numbers::pi) * u[i + 1];
+      u[i] = mean + std * (radius * std::cos(angle));
+      u[i + 1] = mean + std * (radius * std::sin(angle));
+    }
+  }
+};
+
+template <class T, class F>
+__global__ void __launch_bounds__(kThreads)
+    floating_kernel(T* out, std::int64_t n, bool aligned, PhiloxState state, F transform) {
+  using C = Compute<T>;
+  constexpr int kCount = kNumbers<C>;
+  const std::int64_t number = thread_number();
+  if (number * kCount >= n) return;
+  C u[kCount];
+  uniform_numbers(block_of(state, number), u);
+  transform(u);
+  Pack<T, kCount> pack;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) pack.v[i] = static_cast<T>(u[i]);
+  store_run(out, number * kCount, n, pack, aligned);
+}
+
+template <class T, class F>
+void fill_floating(const Stream& stream, const char* name, const View& out, PhiloxState state,
+                   const F& transform) {
+  constexpr int kCount = kNumbers<Compute<T>>;
+  T* const to = out.as<T>();
+  launch({name, stream, grid_for<kCount>(out.numel), kThreads}, floating_kernel<T, F>, to,
+         out.numel, is_aligned(to, kCount), state, transform);
+}
+
+template <class T>
+__device__ void store_integers(void* out, std::int64_t at, std::int64_t n,
+                               const std::int64_t (&values)[2]) {
+  const Pack<T, 2> pack = {convert_element<T>(values[0]), convert_element<T>(values[1])};
+  store_run(static_cast<T*>(out), at, n, pack, false);
+}
+
+__global__ void __launch_bounds__(kThreads)
+    integers_kernel(void* out, DType dtype, std::int64_t n, PhiloxState state, std::uint64_t low,
+                    std::uint64_t range) {
+  const std::int64_t number = thread_number(), at = 2 * number;
+  if (at >= n) return;
+  const PhiloxBlock block = block_of(state, number);
+  std::int64_t values[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const std::uint64_t bits =
+        static_cast<std::uint64_t>(block.v[2 * i]) << 32 | block.v[2 * i + 1];
+    values[i] = static_cast<std::int64_t>(low + __umul64hi(bits, range));
+  }
+  switch (dtype) {
+    case DType::float32:
+      return store_integers<float>(out, at, n, values);
+    case DType::float16:
+      return store_integers<Half>(out, at, n, values);
+    case DType::bfloat16:
+      return store_integers<BFloat16>(out, at, n, values);
+    case DType::float64:
+      return store_integers<double>(out, at, n, values);
+    case DType::int64:
+      return store_integers<std::int64_t>(out, at, n, values);
+    case DType::int32:
+      return store_integers<std::int32_t>(out, at, n, values);
+    case DType::uint8:
+      return store_integers<std::uint8_t>(out, at, n, values);
+    case DType::boolean:
+      return store_integers<bool>(out, at, n, values);
+  }
+}
+
+/// Writes the bits of `one`, or 0. `p` null: the probability is `same` for all.
+template <class Word, class P>
+__global__ void __launch_bounds__(kThreads)
+    bernoulli_kernel(Word* out, std::int64_t n, bool aligned, PhiloxState state, const P* p,
+                     float same, Word one) {
+  const std::int64_t number = thread_number(), at = 4 * number;
+  if (at >= n) return;
+  const PhiloxBlock block = block_of(state, number);
+  Pack<Word, 4> pack;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float limit = p && at + i < n ? static_cast<float>(p[at + i]) : same;
+    pack.v[i] = philox_uniform(block.v[i]) < limit ? one : Word(0);
+  }
+  store_run(out, at, n, pack, aligned);
+}
+
+template <class Word, class P>
+void draw(const Stream& stream, const View& out, PhiloxState state, const P* p, float same) {
+  std::uint64_t one = 0;
+  dispatch_all(out.dtype, "bernoulli", [&]<class T>() {
+    const T value = static_cast<T>(true);
+    std::memcpy(&one, &value, sizeof(T));
+  });
+  Word* const to = out.as<Word>();
+  launch({"bernoulli", stream, grid_for<4>(out.numel), kThreads}, bernoulli_kernel<Word, P>, to,
+         out.numel, is_aligned(to, 4), state, p, same, static_cast<Word>(one));
+}
+
+/// Calls f.operator()<Word, P>() with a type of the size of `dtype` and that of its probabilities.
+template <class F>
+void dispatch_bernoulli(DType dtype, F&& f) {
+  switch (dtype) {
+    case kFloat16:
+      return f.template operator()<std::uint16_t, Half>();
+    case kBFloat16:
+      return f.template operator()<std::uint16_t, BFloat16>();
+    case kFloat64:
+      return f.template operator()<std::uint64_t, double>();
+    case kInt64:
+      return f.template operator()<std::uint64_t, float>();
+    case kFloat32:
+    case kInt32:
+      return f.template operator()<std::uint32_t, float>();
+    default:
+      return f.template operator()<std::uint8_t, float>();
+  }
+}
+
+}  // namespace
+
+void uniform(const Stream& stream, const View& out, PhiloxState state, double low, double high) {
+  dispatch_floating(out.dtype, "uniform", [&]<class T>() {
+    fill_floating<T>(stream, "uniform", out, state, ToRange<T>{UniformRange<T>(low, high)});
+  });
+}
+
+void normal(const Stream& stream, const View& out, PhiloxState state, double mean, double std) {
+  dispatch_floating(out.dtype, "normal", [&]<class T>() {
+    using C = Compute<T>;
+    fill_floating<T>(stream, "normal", out, state,
+                     ToNormal<C>{static_cast<C>(mean), static_cast<C>(std)});
+  });
+}
+
+void random_integers(const Stream& stream, const View& out, PhiloxState state, std::int64_t low,
+                     std::int64_t high) {
+  const auto first = static_cast<std::uint64_t>(low);
+  launch({"randint", stream, grid_for<2>(out.numel), kThreads}, integers_kernel, out.data,
+         out.dtype, out.numel, state, first, static_cast<std::uint64_t>(high) - first);
+}
+
+void bernoulli(const Stream& stream, const View& out, PhiloxState state, double p) {
+  dispatch_bernoulli(out.dtype, [&]<class Word, class P>() {
+    draw<Word, P>(stream, out, state, nullptr, static_cast<float>(p));
+  });
+}
+
+void bernoulli(const Stream& stream, const View& out, PhiloxState state, const View& p) {
+  dispatch_bernoulli(
+      out.dtype, [&]<class Word, class P>() { draw<Word, P>(stream, out, state, p.as<P>(), 0); });
+}
+
+}  // namespace ferrite::kernels::cuda
