@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/index.h"
 #include "kernels/cuda/index.h"
+#include "kernels/cuda/mask.h"
 #include "kernels/launch.h"
 
 namespace ferrite::kernels {
@@ -38,7 +39,9 @@ void index_add(const Stream& stream, const char* op, const View& out, const View
 }
 void masked_fill(const Stream& stream, const View& out, const View& x, const View& mask,
                  Scalar value) {
-  launch(stream, "masked_fill", [=] { cpu::masked_fill(out, x, mask, value); });
+  launch(
+      stream, "masked_fill", [=] { cpu::masked_fill(out, x, mask, value); },
+      [&] { cuda::masked_fill(stream, out, x, mask, value); });
 }
 void count_nonzero(const Stream& stream, const View& out, const View& x) {
   launch(stream, "nonzero", [=] { cpu::count_nonzero(out, x); });
@@ -48,7 +51,9 @@ void nonzero(const Stream& stream, const View& out, const View& x) {
 }
 void triangle(const Stream& stream, const View& out, const View& x, Triangle part,
               std::int64_t diagonal) {
-  launch(stream, "triangle", [=] { cpu::triangle(out, x, part, diagonal); });
+  launch(
+      stream, "triangle", [=] { cpu::triangle(out, x, part, diagonal); },
+      [&] { cuda::triangle(stream, out, x, part, diagonal); });
 }
 
 }  // namespace ferrite::kernels
