@@ -144,7 +144,7 @@ TEST_CASE("events carry a capture to other streams and back") {
   CHECK(status == cudaStreamCaptureStatusNone);
   for (std::uint64_t seed = 1; seed < 6; ++seed) {
     emulator::set_order(emulator::Order::shuffled, seed);
-    OK(cudaMemset(sum.get(), 0, sizeof(int)));
+    OK(cudaMemsetAsync(sum.get(), 0, sizeof(int), second));
     graph.launch(second);
     OK(cudaStreamSynchronize(second));
     CHECK(sum.value() == 6);
@@ -170,7 +170,7 @@ TEST_CASE("nodes without a dependency run in any order") {
   int seen[2] = {};
   emulator::set_order(emulator::Order::shuffled, 3);
   for (int i = 0; i < 20; ++i) {
-    OK(cudaMemset(x.get(), 0, sizeof(int)));
+    OK(cudaMemsetAsync(x.get(), 0, sizeof(int), first));
     graph.launch(first);
     OK(cudaStreamSynchronize(first));
     ++seen[y.value()];

@@ -122,6 +122,7 @@ TEST_CASE("counters count") {
   const Ints x(1);
   const emulator::Counters before = emulator::counters();
   OK(run(nullptr, 3, 64, trap_at, 100u));  // has a barrier
+  OK(cudaDeviceSynchronize());
   const emulator::Counters after = emulator::counters();
   CHECK(after.launches - before.launches == 1);
   CHECK(after.blocks - before.blocks == 3);
@@ -134,6 +135,7 @@ TEST_CASE("a kernel without barriers needs no stacks") {
   const Ints x(1);
   const emulator::Counters before = emulator::counters();
   OK(run(nullptr, 10, 1000, set_to, x.get(), 1));
+  OK(cudaDeviceSynchronize());
   // To each block's stack and back.
   CHECK(emulator::counters().switches - before.switches == 20);
 }

@@ -137,8 +137,15 @@ TEST_CASE("poisoned parts come back as NaN") {
   float* x = nullptr;
   OK(cudaMalloc(&x, 256));
   OK(cudaMemset(x, 0, 256));
-  emulator::poison(x + 16, 64);
-  emulator::unpoison(x + 16, 64);
+  SUBCASE("at once") {
+    OK(cudaDeviceSynchronize());
+    emulator::poison(x + 16, 64);
+    emulator::unpoison(x + 16, 64);
+  }
+  SUBCASE("in the order of a stream") {
+    emulator::poison(nullptr, x + 16, 64);
+    emulator::unpoison(nullptr, x + 16, 64);
+  }
   std::vector<float> host(64);
   OK(cudaMemcpy(host.data(), x, 256, cudaMemcpyDeviceToHost));
   CHECK(host[15] == 0);

@@ -58,6 +58,12 @@ LiveMemory live_memory(int device);
 void poison(const void* address, std::size_t bytes);
 void unpoison(const void* address, std::size_t bytes);
 
+/// The same when the stream gets there, as the use of the memory is ordered by the stream. While it
+/// captures, the first does nothing (a graph uses its memory at every launch), and the second is
+/// done at once.
+void poison(cudaStream_t stream, const void* address, std::size_t bytes);
+void unpoison(cudaStream_t stream, const void* address, std::size_t bytes);
+
 /// Whether this build looks for races.
 bool has_race_detector();
 

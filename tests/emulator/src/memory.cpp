@@ -169,15 +169,23 @@ LiveMemory live_memory(int device) {
   return {heap.live_count(), heap.live_bytes()};
 }
 
-void poison(const void* address, std::size_t bytes) {
+void forbid_device(const void* address, std::size_t bytes) {
   if (in_device_range(address)) forbid(address, bytes);
 }
-void unpoison(const void* address, std::size_t bytes) {
+void permit_device(const void* address, std::size_t bytes) {
   if (!in_device_range(address)) return;
-  const Lock lock;
   permit(address, bytes);
   const DeviceAccess access;
   if (current_settings.poison) std::memset(const_cast<void*>(address), 0xff, bytes);
+}
+
+void poison(const void* address, std::size_t bytes) {
+  const Lock lock;
+  forbid_device(address, bytes);
+}
+void unpoison(const void* address, std::size_t bytes) {
+  const Lock lock;
+  permit_device(address, bytes);
 }
 
 void check_all_guards() {

@@ -74,6 +74,10 @@ class DeviceAccess {
 /// Reports writes behind the ends of live allocations.
 void check_all_guards();
 
+// emulator::poison and unpoison under the lock.
+void forbid_device(const void* address, std::size_t bytes);
+void permit_device(const void* address, std::size_t bytes);
+
 /// Says which allocation an address belongs to, or which is the nearest.
 void describe_address(std::FILE* out, const void* address);
 

@@ -3,6 +3,7 @@
 
 #include "graph.h"
 #include "memory.h"
+#include "race.h"
 #include "runtime.h"
 #include "stream.h"
 
@@ -35,12 +36,45 @@ cudaError_t release_host(const char* name, void* pointer) {
   });
 }
 
+/// Does `change` to the memory when the stream gets there.
+void change_in_order(cudaStream_t handle, const void* address, std::size_t bytes, const char* name,
+                     void (*change)(const void*, std::size_t)) {
+  const Lock lock;
+  const StreamPtr stream = resolve(handle);
+  if (!stream) return;
+  if (stream->capture) {
+    if (change == permit_device) change(address, bytes);
+    return;
+  }
+  auto operation = std::make_shared<Operation>();
+  operation->kind = Operation::Kind::memory;
+  operation->name = name;
+  operation->run = [=] {
+    change(address, bytes);
+    race_range(address, bytes, true);
+  };
+  enqueue(stream, std::move(operation));
+}
+
 int device_of(const void* pointer) {
   const Allocation* const a = find_live(pointer);
   return a ? a->device : current_device();
 }
 
 }  // namespace
+
+namespace emulator {
+
+void poison(cudaStream_t stream, const void* address, std::size_t bytes) {
+  change_in_order(stream, address, bytes, "the allocator, to which the memory was given back",
+                  forbid_device);
+}
+void unpoison(cudaStream_t stream, const void* address, std::size_t bytes) {
+  change_in_order(stream, address, bytes, "the allocator, which hands the memory out",
+                  permit_device);
+}
+
+}  // namespace emulator
 
 extern "C" {
 

@@ -185,7 +185,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t handle, cudaStream_t stream_han
     event.record = nullptr;
     if (stream->capture) return cudaSuccess;
     auto record = std::make_shared<CUevent_st::Record>();
-    if (can_run_now(*stream)) {
+    if (stream->idle() && implicit_dependencies(*stream).empty()) {
       record->ticket = end_of(stream);
       record->time = std::chrono::steady_clock::now();
     } else {
