@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/conv.h"
 #include "kernels/cuda/conv.h"
+#include "kernels/cuda/reduce.h"
 #include "kernels/launch.h"
 
 namespace ferrite::kernels {
@@ -26,7 +27,9 @@ void conv2d_weight(const Stream& stream, const View& grad_weight, const View& gr
       [&] { cuda::conv2d_weight(stream, grad_weight, grad_bias, input, grad, params); });
 }
 void channel_sum(const Stream& stream, const View& out, const View& grad) {
-  launch(stream, "channel_sum", [=] { cpu::channel_sum(out, grad); });
+  launch(
+      stream, "channel_sum", [=] { cpu::channel_sum(out, grad); },
+      [&] { cuda::channel_sum(stream, out, grad); });
 }
 
 }  // namespace ferrite::kernels

@@ -3,6 +3,7 @@
 #include "kernels/cpu/index.h"
 #include "kernels/cuda/index.h"
 #include "kernels/cuda/mask.h"
+#include "kernels/cuda/nonzero.h"
 #include "kernels/launch.h"
 
 namespace ferrite::kernels {
@@ -44,10 +45,13 @@ void masked_fill(const Stream& stream, const View& out, const View& x, const Vie
       [&] { cuda::masked_fill(stream, out, x, mask, value); });
 }
 void count_nonzero(const Stream& stream, const View& out, const View& x) {
-  launch(stream, "nonzero", [=] { cpu::count_nonzero(out, x); });
+  launch(
+      stream, "nonzero", [=] { cpu::count_nonzero(out, x); },
+      [&] { cuda::count_nonzero(stream, out, x); });
 }
 void nonzero(const Stream& stream, const View& out, const View& x) {
-  launch(stream, "nonzero", [=] { cpu::nonzero(out, x); });
+  launch(
+      stream, "nonzero", [=] { cpu::nonzero(out, x); }, [&] { cuda::nonzero(stream, out, x); });
 }
 void triangle(const Stream& stream, const View& out, const View& x, Triangle part,
               std::int64_t diagonal) {

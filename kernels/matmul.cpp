@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/matmul.h"
 #include "kernels/cuda/matmul.h"
+#include "kernels/cuda/reduce.h"
 #include "kernels/launch.h"
 
 namespace ferrite::kernels {
@@ -13,7 +14,9 @@ void matmul(const Stream& stream, const View& out, const View& a, const View& b,
       [&] { cuda::matmul(stream, out, a, b, options); });
 }
 void column_sum(const Stream& stream, const View& out, const View& a) {
-  launch(stream, "column_sum", [=] { cpu::column_sum(out, a); });
+  launch(
+      stream, "column_sum", [=] { cpu::column_sum(out, a); },
+      [&] { cuda::column_sum(stream, out, a); });
 }
 
 }  // namespace ferrite::kernels

@@ -24,6 +24,18 @@ __device__ __forceinline__ T shuffle_xor(T value, int lane_bits) {
   return value;
 }
 
+/// `value` of the lane `distance` before; in the first lanes their own.
+template <class T>
+__device__ __forceinline__ T shuffle_up(T value, unsigned distance) {
+  static_assert(sizeof(T) % 4 == 0);
+  unsigned words[sizeof(T) / 4];
+  memcpy(words, &value, sizeof(T));
+#pragma unroll
+  for (unsigned& word : words) word = __shfl_up_sync(kAllLanes, word, distance);
+  memcpy(&value, words, sizeof(T));
+  return value;
+}
+
 /// The values of each `lanes` neighbouring threads combined (a power of two, at most 32), in every
 /// one of them, in an order that depends on nothing. All 32 lanes of the warp must call it.
 template <class T, class Combine>
@@ -87,6 +99,36 @@ __device__ __forceinline__ T column_reduce(T value, T* tile, int width, const Co
     if (thread < half) tile[thread] = value = combine(value, tile[thread + half]);
   }
   return value;
+}
+
+/// The values of the threads before this one combined, `identity` in the first; `total` becomes
+/// that of all. Always in the same order; all threads call it.
+template <int Threads, class T, class Combine>
+__device__ __forceinline__ T block_scan(T value, const T& identity, const Combine& combine,
+                                        T& total) {
+  static_assert(Threads % kWarp == 0 && Threads <= 1024);
+  constexpr int kWarps = Threads / kWarp;
+  FERRITE_SHARED(totals, T[kWarps]);
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+#pragma unroll
+  for (int step = 1; step < kWarp; step *= 2) {
+    const T before = shuffle_up(value, step);
+    if (lane >= step) value = combine(before, value);
+  }
+  __syncthreads();  // an earlier call's reads
+  if (lane == kWarp - 1) totals[warp] = value;
+  __syncthreads();
+  T own = shuffle_up(value, 1);
+  if (lane == 0) own = identity;
+  total = identity;
+  T before = identity;
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) {
+    if (w == warp) before = total;
+    total = combine(total, totals[w]);
+  }
+  return combine(before, own);
 }
 
 struct Add {

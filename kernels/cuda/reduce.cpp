@@ -2,6 +2,21 @@
 
 namespace ferrite::kernels::cuda {
 
+namespace {
+
+/// `out`, which has dimension `dim` of `in` alone, with all of them.
+View spread(const View& out, const View& in, int dim) {
+  View v = out;
+  v.ndim = in.ndim;
+  for (int d = 0; d < in.ndim; ++d) {
+    v.sizes[d] = d == dim ? out.sizes[0] : 1;
+    v.strides[d] = d == dim ? out.strides[0] : 0;
+  }
+  return v;
+}
+
+}  // namespace
+
 void reduce(const Stream& stream, ReduceOp op, const View& out, const View& in, double p) {
   switch (op) {
     case ReduceOp::sum:
@@ -19,6 +34,13 @@ void reduce(const Stream& stream, ReduceOp op, const View& out, const View& in, 
     case ReduceOp::all:
       return reduce_count(stream, op, out, in);
   }
+}
+
+void column_sum(const Stream& stream, const View& out, const View& a) {
+  reduce_sum(stream, spread(out, a, 1), a, false);
+}
+void channel_sum(const Stream& stream, const View& out, const View& grad) {
+  reduce_sum(stream, spread(out, grad, 1), grad, false);
 }
 
 }  // namespace ferrite::kernels::cuda

@@ -40,44 +40,34 @@ struct ReduceTask {
   bool rows;
 };
 
-/// Takes in packs number `first`, first + step, ... of the segment, below its `size`; `offset`
-/// gives where they lie.
-template <int V, int Unroll, class R, class T, class Offset>
-__device__ __forceinline__ void fold(const R& r, typename R::Lane (&lanes)[V], const T* in,
-                                     int first, int size, int step, std::int64_t index,
-                                     int index_step, int index_next, const Offset& offset) {
-  for (; first < size; first += step * Unroll) {
-    Pack<T, V> x[Unroll];
-#pragma unroll
-    for (int u = 0; u < Unroll; ++u)
-      if (first + u * step < size) x[u] = load_pack<V>(in + offset(first + u * step));
-#pragma unroll
-    for (int u = 0; u < Unroll; ++u)
-      if (first + u * step < size) {
-        const std::int64_t i = index + std::int64_t{first + u * step} * index_step;
-#pragma unroll
-        for (int v = 0; v < V; ++v)
-          lanes[v] = r.step(lanes[v], static_cast<typename R::Elem>(x[u].v[v]), i + v * index_next);
-      }
-  }
-}
-
 /// Takes in this block's segment from unit `lane` on.
 template <int V, class R, class T>
 __device__ __forceinline__ void fold_segment(const R& r, typename R::Lane (&lanes)[V], const T* in,
                                              const ReduceTask& task, int lane) {
+  constexpr int kUnroll = reduce_unroll(V);
   const std::int64_t begin = blockIdx.y * task.segment;
   const std::int64_t left = task.units - begin;
   const int size = static_cast<int>(left < task.segment ? left : task.segment);
+  const bool flat = task.reduced.is_flat();
+  const std::int64_t stride = task.reduced.in_step();
   // Numbers of elements: a row's pack holds V, a column's one of each output.
   const int step = task.rows ? V : 1, next = task.rows ? 1 : 0;
-  if (task.reduced.is_flat()) {
-    const std::int64_t stride = task.reduced.in_step();
-    fold<V, reduce_unroll(V)>(r, lanes, in + begin * stride, lane, size, task.lanes, begin * step,
-                              step, next, [=](int i) { return i * stride; });
-  } else {
-    fold<V, reduce_unroll(V) / 2>(r, lanes, in, lane, size, task.lanes, begin * step, step, next,
-                                  [&](int i) { return task.reduced.offsets(begin + i).in; });
+  for (int first = lane; first < size; first += task.lanes * kUnroll) {
+    Pack<T, V> x[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const std::int64_t i = begin + first + u * task.lanes;
+      if (first + u * task.lanes < size)
+        x[u] = load_pack<V>(in + (flat ? i * stride : task.reduced.offsets(i).in));
+    }
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const std::int64_t i = (begin + first + u * task.lanes) * step;
+      if (first + u * task.lanes >= size) break;
+#pragma unroll
+      for (int v = 0; v < V; ++v)
+        lanes[v] = r.step(lanes[v], static_cast<typename R::Elem>(x[u].v[v]), i + v * next);
+    }
   }
 }
 

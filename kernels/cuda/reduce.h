@@ -7,6 +7,11 @@ namespace ferrite::kernels::cuda {
 
 void reduce(const Stream& stream, ReduceOp op, const View& out, const View& in, double p);
 
+/// out[n] = the sum of a[:, n].
+void column_sum(const Stream& stream, const View& out, const View& a);
+/// out[c] = the sum of grad[:, c, :, :].
+void channel_sum(const Stream& stream, const View& out, const View& grad);
+
 // ---- One a source
 
 void reduce_sum(const Stream& stream, const View& out, const View& in, bool mean);

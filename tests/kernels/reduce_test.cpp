@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/conv.h"
+#include "kernels/matmul.h"
 #include "tests/kit/kernel_case.h"
 
 using namespace ferrite;
@@ -196,6 +198,23 @@ TEST_CASE("integer sums and products wrap around") {
     const auto op = c.pick({ReduceOp::sum, ReduceOp::prod});
     c.run([&](const Stream& stream, const kit::Side& at) {
       kernels::reduce(stream, op, at(out), at(in));
+    });
+    c.check(out);
+  });
+}
+
+TEST_CASE("sums over rows and over images") {
+  kit::for_each_case("column_sum", 40, [](KernelCase& c) {
+    const DType dtype = c.pick({kFloat32, kFloat16, kBFloat16, kFloat64});
+    const kit::OperandOptions options{.layout = Layout::any, .low = 0.5, .high = 2};
+    const bool images = c.coin();
+    Shape shape{c.size(60), c.size(40)};
+    if (images) shape = {c.integer(0, 5), c.size(33), c.integer(1, 9), c.integer(1, 9)};
+    const Operand in = c.input(shape, dtype, options);
+    const Operand out = c.output({shape[1]}, dtype, {.layout = Layout::any});
+    c.run([&](const Stream& stream, const kit::Side& at) {
+      images ? kernels::channel_sum(stream, at(out), at(in))
+             : kernels::column_sum(stream, at(out), at(in));
     });
     c.check(out);
   });

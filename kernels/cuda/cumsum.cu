@@ -1,0 +1,184 @@
+// Running sums. Long rows are cut into segments: one kernel sums each up, one adds up the sums of
+// those before it, one scans each segment from there on. Short ones need the last kernel only.
+#include <algorithm>
+
+#include "kernels/cuda/block.cuh"
+#include "kernels/cuda/order.h"
+#include "kernels/cuda/reduce.cuh"
+
+namespace ferrite::kernels::cuda {
+
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kItems = 8;  // elements of a thread
+constexpr int kTile = kThreads * kItems;
+
+/// Sums of float32 run in double; integers wrap around.
+template <class T>
+using SumOf = std::conditional_t<is_floating_type<T>, double, std::uint64_t>;
+template <class T>
+using ResultOf = std::conditional_t<is_floating_type<T>, T, std::int64_t>;
+
+template <class T>
+struct Scan {
+  const T* in;
+  ResultOf<T>* out;
+  ReduceDims positions;
+  std::int64_t count;  // of positions
+  std::int64_t size, in_step, out_step;
+  std::int64_t segments, length;
+  /// [segments, positions]: the sum of each, later of those before it. Null: there is one.
+  SumOf<T>* sums;
+  bool sums_only;
+
+  __device__ std::int64_t end_of(std::int64_t segment) const {
+    const std::int64_t end = (segment + 1) * length;
+    return end < size ? end : size;
+  }
+  __device__ SumOf<T> load(std::int64_t at) const {
+    return static_cast<SumOf<T>>(static_cast<Compute<T>>(in[at]));
+  }
+  __device__ void store(std::int64_t at, SumOf<T> sum) const {
+    if constexpr (is_half_type<T>)
+      out[at] = T(static_cast<float>(sum));
+    else
+      out[at] = static_cast<ResultOf<T>>(sum);
+  }
+};
+
+/// A block a segment of a position whose elements are neighbours.
+template <class T>
+__global__ void __launch_bounds__(kThreads) scan_rows(Scan<T> s) {
+  using Sum = SumOf<T>;
+  // Threads take neighbouring elements: a word between their shares avoids bank conflicts.
+  FERRITE_SHARED(tile, Sum[kTile + kThreads]);
+  const auto slot = [](int i) { return i + i / kItems; };
+  const std::int64_t position = blockIdx.x / s.segments, segment = blockIdx.x % s.segments;
+  const ReduceDims::Offsets at = s.positions.offsets(position);
+  const std::int64_t end = s.end_of(segment);
+  Sum* const own = s.sums ? s.sums + segment * s.count + position : nullptr;
+  Sum carry = own && !s.sums_only ? *own : Sum(0);
+  const int thread = static_cast<int>(threadIdx.x);
+  for (std::int64_t first = segment * s.length; first < end; first += kTile) {
+    const int n = static_cast<int>(end - first < kTile ? end - first : kTile);
+#pragma unroll
+    for (int k = 0; k < kItems; ++k) {
+      const int i = k * kThreads + thread;
+      tile[slot(i)] = i < n ? s.load(at.in + (first + i) * s.in_step) : Sum(0);
+    }
+    __syncthreads();
+    Sum sum = 0;
+#pragma unroll
+    for (int k = 0; k < kItems; ++k) {
+      const int i = slot(thread * kItems + k);
+      tile[i] = sum += tile[i];
+    }
+    Sum total;
+    const Sum before = carry + block_scan<kThreads>(sum, Sum(0), Add(), total);
+#pragma unroll
+    for (int k = 0; k < kItems; ++k) tile[slot(thread * kItems + k)] += before;
+    carry += total;
+    __syncthreads();
+    if (!s.sums_only) {
+#pragma unroll
+      for (int k = 0; k < kItems; ++k) {
+        const int i = k * kThreads + thread;
+        if (i < n) s.store(at.out + (first + i) * s.out_step, tile[slot(i)]);
+      }
+    }
+    __syncthreads();
+  }
+  if (s.sums_only && thread == 0) *own = carry;
+}
+
+/// A thread a segment of a position; neighbouring threads have neighbouring positions.
+template <class T>
+__global__ void __launch_bounds__(kThreads) scan_columns(Scan<T> s) {
+  using Sum = SumOf<T>;
+  const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i >= s.count * s.segments) return;
+  const std::int64_t segment = i / s.count;
+  const ReduceDims::Offsets at = s.positions.offsets(i % s.count);
+  const std::int64_t end = s.end_of(segment);
+  Sum sum = s.sums && !s.sums_only ? s.sums[i] : Sum(0);
+  for (std::int64_t first = segment * s.length; first < end; first += 4) {
+    Sum x[4];
+#pragma unroll
+    for (int u = 0; u < 4; ++u)
+      x[u] = first + u < end ? s.load(at.in + (first + u) * s.in_step) : Sum(0);
+#pragma unroll
+    for (int u = 0; u < 4; ++u) {
+      sum += x[u];
+      if (!s.sums_only && first + u < end) s.store(at.out + (first + u) * s.out_step, sum);
+    }
+  }
+  if (s.sums_only) s.sums[i] = sum;
+}
+
+/// Turns sums [segments, positions] into those of the segments before each; a block a position.
+template <class Sum>
+__global__ void __launch_bounds__(kThreads) scan_sums(Sum* sums, std::int64_t segments) {
+  const std::int64_t position = blockIdx.x, positions = gridDim.x;
+  Sum carry = 0;
+  for (std::int64_t first = 0; first < segments; first += kThreads) {
+    const std::int64_t s = first + threadIdx.x;
+    Sum* const sum = sums + s * positions + position;
+    Sum total;
+    const Sum before = block_scan<kThreads>(s < segments ? *sum : Sum(0), Sum(0), Add(), total);
+    if (s < segments) *sum = carry + before;
+    carry += total;
+  }
+}
+
+template <class T>
+void run(const Stream& stream, const View& out, const View& in, int dim) {
+  using Sum = SumOf<T>;
+  View place = out;  // one element a position
+  place.sizes[dim] = 1;
+  const ReduceNest nest(place, in);
+  const std::int64_t size = in.sizes[dim], count = nest.outputs;
+  const bool rows = size > 64 && (count == 1 || in.strides[dim] < nest.kept.inner().in);
+
+  // As many segments as keep the device busy, each long enough to be worth it.
+  const std::int64_t wanted = rows ? 1024 : 65536, shortest = rows ? 2 * kTile : 64;
+  const std::int64_t most = std::clamp<std::int64_t>((wanted + count - 1) / count, 1,
+                                                     std::max<std::int64_t>(1, size / shortest));
+  const std::int64_t length = (size + most - 1) / most;
+  Scan<T> scan{.in = in.as<const T>(),
+               .out = out.as<ResultOf<T>>(),
+               .positions = ReduceDims(nest.kept),
+               .count = count,
+               .size = size,
+               .in_step = in.strides[dim],
+               .out_step = out.strides[dim],
+               .segments = (size + length - 1) / length,
+               .length = length,
+               .sums = nullptr,
+               .sums_only = false};
+  const std::int64_t tasks = count * scan.segments;
+  const auto scan_all = [&] {
+    if (rows)
+      launch({"cumsum", stream, static_cast<unsigned>(tasks), kThreads}, scan_rows<T>, scan);
+    else
+      launch({"cumsum", stream, blocks_for(tasks, kThreads), kThreads}, scan_columns<T>, scan);
+  };
+  if (scan.segments == 1) return scan_all();
+  const Workspace sums(stream, static_cast<std::size_t>(tasks) * sizeof(Sum));
+  scan.sums = sums.as<Sum>();
+  scan.sums_only = true;
+  scan_all();
+  launch({"cumsum of sums", stream, static_cast<unsigned>(count), kThreads}, scan_sums<Sum>,
+         scan.sums, scan.segments);
+  scan.sums_only = false;
+  scan_all();
+}
+
+}  // namespace
+
+void cumsum(const Stream& stream, const View& out, const View& in, int dim) {
+  if (in.numel == 0) return;
+  dispatch_reduced(in.dtype, [&]<class T, class E>() { run<T>(stream, out, in, dim); });
+}
+
+}  // namespace ferrite::kernels::cuda
