@@ -1,8 +1,12 @@
 #include "kernels/cuda/conv.h"
 
+#include <optional>
+
+#include "kernels/copy.h"
 #include "kernels/cuda/conv_direct.h"
 #include "kernels/cuda/conv_types.h"
 #include "kernels/cuda/own.h"
+#include "kernels/cuda/workspace.h"
 
 namespace ferrite::kernels::cuda {
 
@@ -28,9 +32,31 @@ bool goes_direct(std::int64_t outs, const ConvParams& params) {
   return params.groups > 1 && outs / params.groups <= 4;
 }
 
-std::int64_t most_positions(bool direct, std::int64_t channels) {
-  return direct ? kMaxDirect / channels : kMostPositions;
-}
+/// A 16-bit operand as tensor cores are fed best: where its channels (dimension `inner`, `channels`
+/// a group) come in chunks, but not in memory, a copy in which they do.
+class Chunked {
+ public:
+  Chunked(const Stream& stream, const View& v, int inner, std::int64_t channels) : view_(v) {
+    if (itemsize(v.dtype) != 2 || v.numel == 0 || channels % kChannelChunk != 0 ||
+        in_chunks(v, inner, channels))
+      return;
+    copy_.emplace(stream, static_cast<std::size_t>(v.numel) * itemsize(v.dtype));
+    view_.data = copy_->as<void>();
+    std::int64_t step = view_.sizes[inner];
+    view_.strides[inner] = 1;
+    for (int d = v.ndim - 1; d >= 0; --d)
+      if (d != inner) {
+        view_.strides[d] = step;
+        step *= view_.sizes[d];
+      }
+    copy(stream, view_, v);
+  }
+  const View& view() const { return view_; }
+
+ private:
+  View view_;
+  std::optional<Workspace> copy_;
+};
 
 void correlate(const Stream& stream, const std::vector<ConvLaunch>& launches, const View& kernel,
                const View& bias, bool direct) {
@@ -53,32 +79,44 @@ void correlate(const Stream& stream, const std::vector<ConvLaunch>& launches, co
 void conv2d(const Stream& stream, const View& out, const View& input, const View& weight,
             const View& bias, const ConvParams& params) {
   if (out.numel == 0) return;
-  const bool direct = goes_direct(out.sizes[1], params);
-  correlate(stream,
-            forward_launches(out, input, weight, params, most_positions(direct, out.sizes[1])),
-            weight, bias, direct);
+  const std::int64_t outs = out.sizes[1], ins = weight.sizes[1];
+  if (goes_direct(outs, params))
+    return correlate(stream, forward_launches(out, input, weight, params, kMaxDirect / outs),
+                     weight, bias, true);
+  const Chunked from(stream, input, 1, ins), kernel(stream, weight, 1, ins);
+  correlate(stream, forward_launches(out, from.view(), kernel.view(), params), kernel.view(), bias,
+            false);
 }
 
 void conv2d_data(const Stream& stream, const View& grad_input, const View& grad, const View& weight,
                  const View& bias, const ConvParams& params) {
   if (grad_input.numel == 0) return;
-  const bool direct = goes_direct(grad_input.sizes[1], params);
-  correlate(stream,
-            backward_launches(grad_input, grad, weight, params,
-                              most_positions(direct, grad_input.sizes[1])),
-            weight, bias, direct);
+  const std::int64_t ins = grad_input.sizes[1], outs = grad.sizes[1] / params.groups;
+  if (goes_direct(ins, params))
+    return correlate(stream, backward_launches(grad_input, grad, weight, params, kMaxDirect / ins),
+                     weight, bias, true);
+  const Chunked from(stream, grad, 1, outs), kernel(stream, weight, 0, outs);
+  correlate(stream, backward_launches(grad_input, from.view(), kernel.view(), params),
+            kernel.view(), bias, false);
 }
 
 void conv2d_weight(const Stream& stream, const View& grad_weight, const View& grad_bias,
                    const View& input, const View& grad, const ConvParams& params) {
   if (grad_weight.numel == 0) return;
   if (grad_bias.data) channel_sum(stream, grad_bias, grad);
-  const bool direct = goes_direct(grad.sizes[1], params);
-  bool accumulate = false;
-  for (const ConvLaunch& launch : forward_launches(grad, input, grad_weight, params)) {
-    if (direct)
+  if (goes_direct(grad.sizes[1], params)) {
+    bool accumulate = false;
+    for (const ConvLaunch& launch : forward_launches(grad, input, grad_weight, params)) {
       direct_weight_gradient(stream, launch, grad_weight, accumulate);
-    else if (grad.dtype == kFloat32)
+      accumulate = true;
+    }
+    return;
+  }
+  const Chunked from(stream, input, 1, grad_weight.sizes[1]);
+  const Chunked to(stream, grad, 1, grad.sizes[1] / params.groups);
+  bool accumulate = false;
+  for (const ConvLaunch& launch : forward_launches(to.view(), from.view(), grad_weight, params)) {
+    if (grad.dtype == kFloat32)
       float_weight_gradient(stream, launch, grad_weight, accumulate);
     else if (grad.dtype == kFloat64)
       double_weight_gradient(stream, launch, grad_weight, accumulate);

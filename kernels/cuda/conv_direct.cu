@@ -198,8 +198,7 @@ void direct_weight_gradient(const Stream& stream, const ConvLaunch& launch, cons
     tiles.columns = static_cast<std::uint32_t>(launch.taps);
     TileOutput<S, T, TapMap> out{grad_kernel.as<S>(), {g}, {}};
     out.epilogue.beta = accumulate ? 1 : 0;
-    cuda::launch({"sum_parts", stream, blocks_for(pairs * taps, kSumThreads), kSumThreads},
-                 sum_parts<T, TileOutput<S, T, TapMap>>, out, tiles, count, Divisor(tiles.columns));
+    launch_sum_parts<T>(stream, out, tiles, parts.count);
   });
 }
 

@@ -98,32 +98,6 @@ struct ChunkLoaders {
 
 namespace own {
 
-/// Whether the channels of a group of images, or of the filter, come in whole, aligned chunks.
-inline bool in_chunks(const void* data, std::int64_t channels, std::int64_t channel_step,
-                      std::initializer_list<std::int64_t> other_steps) {
-  bool whole = reinterpret_cast<std::uintptr_t>(data) % kPackBytes == 0 && channel_step == 1 &&
-               channels % kChunk == 0;
-  for (const std::int64_t step : other_steps) whole = whole && step % kChunk == 0;
-  return whole;
-}
-inline bool from_in_chunks(const ConvLaunch& launch) {
-  const ConvGeometry& g = launch.g;
-  return g.channels_last && in_chunks(launch.from, g.channels.value(), g.from_channel_step,
-                                      {g.from_image_step, g.rows.from_step, g.columns.from_step});
-}
-inline bool to_in_chunks(const ConvLaunch& launch) {
-  const ConvGeometry& g = launch.g;
-  return in_chunks(launch.to, g.outs, g.to_channel_step,
-                   {g.to_image_step, g.rows.to_step, g.columns.to_step});
-}
-inline bool kernel_in_chunks(const ConvLaunch& launch, const void* kernel) {
-  const ConvGeometry& g = launch.g;
-  return g.channels_last &&
-         in_chunks(kernel, g.channels.value(), g.kernel_channel_step,
-                   {g.kernel_out_step, g.rows.kernel_step, g.columns.kernel_step,
-                    g.rows.phases[0].kernel_first, g.columns.phases[0].kernel_first});
-}
-
 template <class Tile, class S>
 void run_mma_correlation(const Stream& stream, const char* name, const ConvWork<S, float>& work) {
   using Filter = ConvOperand<S, ConvSide::filter, true, ChunkLoaders>;
@@ -132,8 +106,8 @@ void run_mma_correlation(const Stream& stream, const char* name, const ConvWork<
   const TileSizes sizes = work.sizes();
   launch_tiles<Tile>(
       stream, name, tile_mma<Tile, Filter, Images, Out>,
-      Filter{work.kernel, work.launch.g, kernel_in_chunks(work.launch, work.kernel)},
-      Images{static_cast<const S*>(work.launch.from), work.launch.g, from_in_chunks(work.launch)},
+      Filter{work.kernel, work.launch.g, work.launch.kernel_chunks},
+      Images{static_cast<const S*>(work.launch.from), work.launch.g, work.launch.from_chunks},
       work.output(Tile::kRun), sizes,
       plan_parts(tiles_of<Tile>(sizes) * sizes.batches, sizes.depth));
 }
@@ -165,9 +139,9 @@ void run_mma_weight_gradient(const Stream& stream, const char* name, const ConvL
   Out out{grad_kernel, {launch.g}, {}};
   out.epilogue.beta = accumulate ? 1 : 0;
   launch_tiles<Tile>(stream, name, tile_mma<Tile, Channels, Images, Out>,
-                     Channels{static_cast<const S*>(launch.to), launch.g, to_in_chunks(launch)},
-                     Images{static_cast<const S*>(launch.from), launch.g, from_in_chunks(launch)},
-                     out, sizes, plan_parts(tiles_of<Tile>(sizes) * sizes.batches, sizes.depth));
+                     Channels{static_cast<const S*>(launch.to), launch.g, launch.to_chunks},
+                     Images{static_cast<const S*>(launch.from), launch.g, launch.from_chunks}, out,
+                     sizes, plan_parts(tiles_of<Tile>(sizes) * sizes.batches, sizes.depth));
 }
 
 /// The gradient by the kernel.

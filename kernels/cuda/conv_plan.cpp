@@ -64,6 +64,8 @@ std::vector<ConvLaunch> launches(const View& to, const View& from, const View& k
   g.kernel_channel_step = kernel.strides[kernel_from];
   g.kernel_group_step = kernel.sizes[0] / groups * kernel.strides[0];
 
+  const bool from_chunks = g.channels_last && in_chunks(from, 1, ins);
+  const bool kernel_chunks = g.channels_last && in_chunks(kernel, kernel_from, ins);
   std::vector<ConvLaunch> result;
   const auto add = [&](std::size_t row_phase, std::size_t column_phase) {
     const Most y(rows, row_phase), x(columns, column_phase);
@@ -88,7 +90,8 @@ std::vector<ConvLaunch> launches(const View& to, const View& from, const View& k
         return static_cast<char*>(v.data) +
                image * v.strides[0] * static_cast<std::int64_t>(itemsize(v.dtype));
       };
-      result.push_back({g, at(to), at(from), groups * y.phases * x.phases, images * pixels, taps});
+      result.push_back({g, at(to), at(from), groups * y.phases * x.phases, images * pixels, taps,
+                        in_chunks(to, 1, outs), from_chunks, kernel_chunks});
       image += images;
     } while (pixels > 0 && image < to.sizes[0]);
   };
@@ -98,6 +101,14 @@ std::vector<ConvLaunch> launches(const View& to, const View& from, const View& k
 }
 
 }  // namespace
+
+bool in_chunks(const View& v, int d, std::int64_t channels) {
+  bool whole = v.strides[d] == 1 && channels > 0 && channels % kChannelChunk == 0 &&
+               reinterpret_cast<std::uintptr_t>(v.data) % (kChannelChunk * itemsize(v.dtype)) == 0;
+  for (int other = 0; other < v.ndim; ++other)
+    if (other != d && v.sizes[other] > 1) whole = whole && v.strides[other] % kChannelChunk == 0;
+  return whole;
+}
 
 std::vector<ConvLaunch> forward_launches(const View& out, const View& input, const View& weight,
                                          const ConvParams& p, std::int64_t most_positions) {

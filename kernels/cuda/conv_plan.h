@@ -15,7 +15,16 @@ struct ConvLaunch {
   std::int64_t batches;    // groups and phases
   std::int64_t positions;  // the most that a phase has
   std::int64_t taps;       // the same
+  // Whether the channels that a group has come in chunks; for the kernel, those of `from`.
+  bool to_chunks, from_chunks, kernel_chunks;
 };
+
+/// Channels that tensor cores' operands are copied by.
+inline constexpr std::int64_t kChannelChunk = 8;
+
+/// Whether dimension `d` of `v` lies densely, and in whole, aligned chunks for each group of
+/// `channels` of it: what the tensor cores are fed from without a detour.
+bool in_chunks(const View& v, int d, std::int64_t channels);
 
 inline constexpr std::int64_t kMostPositions = (std::int64_t{1} << 31) - 1;
 

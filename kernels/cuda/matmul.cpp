@@ -1,5 +1,7 @@
 #include "kernels/cuda/matmul.h"
 
+#include <algorithm>
+
 #include "kernels/cuda/matmul_types.h"
 #include "kernels/cuda/own.h"
 
@@ -13,6 +15,13 @@ void matmul(const Stream& stream, const View& out, const View& a, const View& b,
 void own::matmul(const Stream& stream, const View& out, const View& a, const View& b,
                  const MatmulOptions& options) {
   if (out.numel == 0) return;
+  const std::int64_t rows = out.sizes[out.ndim - 2], columns = out.sizes[out.ndim - 1];
+  const std::int64_t depth = a.sizes[a.ndim - 1];
+  FERRITE_CHECK(std::max({rows, columns, depth}) < std::int64_t{1} << 31, ValueError, "matmul",
+                "expected sizes below 2^31 on a CUDA device, got [{}, {}] by [{}, {}]", rows, depth,
+                depth, columns);
+  if ((rows == 1 || columns == 1) && is_floating(out.dtype))
+    return vector_product(stream, out, a, b, options);
   switch (out.dtype) {
     case kFloat32:
       return float_product(stream, out, a, b, options);

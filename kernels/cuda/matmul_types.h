@@ -15,5 +15,8 @@ void bfloat16_product(const Stream& stream, const View& out, const View& a, cons
                       const MatmulOptions& options);
 void integer_product(const Stream& stream, const View& out, const View& a, const View& b,
                      const MatmulOptions& options);
+/// Of one row or one column, floating.
+void vector_product(const Stream& stream, const View& out, const View& a, const View& b,
+                    const MatmulOptions& options);
 
 }  // namespace ferrite::kernels::cuda::own

@@ -22,10 +22,11 @@ struct DepthParts {
 /// Blocks that keep a large GPU busy.
 inline constexpr std::int64_t kEnoughBlocks = 256;
 
-/// Parts such that there are about kEnoughBlocks `blocks` in all, none of less than `min_step`,
-/// itself a multiple of the depth of any tile's slices.
-inline DepthParts plan_parts(std::int64_t blocks, std::int64_t depth, std::int64_t min_step = 256) {
-  const std::int64_t wanted = blocks * 2 <= kEnoughBlocks ? kEnoughBlocks / blocks : 1;
+/// Parts such that there are about `enough` of `blocks` in all, none with less depth than
+/// `min_step`. Steps are multiples of the depth of any tile's slices.
+inline DepthParts plan_parts(std::int64_t blocks, std::int64_t depth, std::int64_t min_step = 256,
+                             std::int64_t enough = kEnoughBlocks) {
+  const std::int64_t wanted = blocks * 2 <= enough ? enough / blocks : 1;
   const std::int64_t parts = std::clamp<std::int64_t>(depth / min_step, 1, wanted);
   if (parts == 1) return {1, std::max<std::int64_t>(depth, 1)};
   constexpr std::int64_t kMultiple = 64;
@@ -39,36 +40,55 @@ std::int64_t tiles_of(const TileSizes& sizes) {
 }
 
 inline constexpr int kSumThreads = 256;
+inline constexpr int kSumResults = kWarp;  // a block
 
-/// Sums the parts of results in their order, and stores them.
+/// Sums the parts of results in an order that depends on nothing, and stores them. The lanes of a
+/// warp have neighbouring results, its warps share their parts.
 template <class T, class Out>
 __global__ void __launch_bounds__(kSumThreads)
     sum_parts(Out out, TileGrid<T> grid, std::uint32_t parts, Divisor columns) {
-  const std::uint32_t at = blockIdx.x * kSumThreads + threadIdx.x;
+  constexpr int kWarps = kSumThreads / kWarp;
+  const std::uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const std::uint32_t batch = grid.first_batch + blockIdx.y;
-  std::uint32_t row = at;
+  std::uint32_t row = blockIdx.x * kSumResults + lane;
   const std::uint32_t column = columns.split(row);
-  if (row >= out.rows(batch) || column >= out.columns(batch)) return;
-  const std::int64_t part_step = std::int64_t{grid.batches} * grid.rows * grid.columns;
-  const T* from = grid.partial_row(0, batch, row) + column;
+  const bool any = row < out.rows(batch) && column < out.columns(batch);
   Pack<T, 1> sum{};
+  if (any) {
+    const std::int64_t part_step = std::int64_t{grid.batches} * grid.rows * grid.columns;
+    const T* from = grid.partial_row(0, batch, row) + column + warp * part_step;
 #pragma unroll 4
-  for (std::uint32_t part = 0; part < parts; ++part, from += part_step) sum.v[0] += *from;
+    for (std::uint32_t part = warp; part < parts; part += kWarps, from += kWarps * part_step)
+      sum.v[0] += *from;
+  }
+  FERRITE_SHARED(shared, T[kWarps][kWarp]);
+  shared[warp][lane] = sum.v[0];
+  __syncthreads();
+  if (warp > 0 || !any) return;
+#pragma unroll
+  for (int w = 1; w < kWarps; ++w) sum.v[0] += shared[w][lane];
   out.template store<1, Along::columns>(batch, row, column, sum);
 }
 
-/// out = a b for every product of the batch. `kernel` is a tile_product of Tile, or takes the same.
-template <class Tile, class A, class B, class Out>
-void launch_tiles(const Stream& stream, const char* name,
-                  void (*kernel)(A, B, Out, TileGrid<typename Tile::T>), const A& a, const B& b,
-                  const Out& out, const TileSizes& sizes, const DepthParts& parts) {
-  using T = typename Tile::T;
+/// Launches sum_parts for what `grid` says is in its partial sums.
+template <class T, class Out>
+void launch_sum_parts(const Stream& stream, const Out& out, const TileGrid<T>& grid,
+                      std::int64_t parts) {
+  launch({"sum_parts", stream,
+          dim3(blocks_for(std::int64_t{grid.rows} * grid.columns, kSumResults), grid.batches),
+          kSumThreads},
+         sum_parts<T, Out>, out, grid, static_cast<std::uint32_t>(parts), Divisor(grid.columns));
+}
+
+/// Calls launch_products(grid) for as many products of a batch at a time as a grid may have; `grid`
+/// has the sizes and, where the depth is cut, room for partial sums, which are summed afterwards.
+template <class T, class Out, class Launch>
+void launch_in_parts(const Stream& stream, const Out& out, const TileSizes& sizes,
+                     const DepthParts& parts, const Launch& launch_products) {
   constexpr std::int64_t kMaxBatches = 65535;
   for (std::int64_t first = 0; first < sizes.batches; first += kMaxBatches) {
     const std::int64_t batches = std::min(kMaxBatches, sizes.batches - first);
     TileGrid<T> grid{};
-    grid.row_tiles = blocks_for(sizes.rows, Tile::kRows);
-    grid.column_tiles = blocks_for(sizes.columns, Tile::kColumns);
     grid.first_batch = static_cast<std::uint32_t>(first);
     grid.batches = static_cast<std::uint32_t>(batches);
     grid.depth_step = static_cast<std::uint32_t>(parts.step);
@@ -80,17 +100,26 @@ void launch_tiles(const Stream& stream, const char* name,
                                                                    sizes.rows * sizes.columns));
       grid.partial = partial->template as<T>();
     }
-    const auto y = static_cast<unsigned>(batches);
-    launch({name, stream,
-            dim3(grid.row_tiles * grid.column_tiles, y, static_cast<unsigned>(parts.count)),
-            Tile::kThreads, Tile::kSharedBytes},
-           kernel, a, b, out, grid);
-    if (parts.count > 1)
-      launch({"sum_parts", stream, dim3(blocks_for(sizes.rows * sizes.columns, kSumThreads), y),
-              kSumThreads},
-             sum_parts<T, Out>, out, grid, static_cast<std::uint32_t>(parts.count),
-             Divisor(grid.columns));
+    launch_products(grid);
+    if (parts.count > 1) launch_sum_parts<T>(stream, out, grid, parts.count);
   }
+}
+
+/// out = a b for every product of the batch. `kernel` is a tile_product or tile_mma of Tile.
+template <class Tile, class A, class B, class Out>
+void launch_tiles(const Stream& stream, const char* name,
+                  void (*kernel)(A, B, Out, TileGrid<typename Tile::T>), const A& a, const B& b,
+                  const Out& out, const TileSizes& sizes, const DepthParts& parts) {
+  using T = typename Tile::T;
+  launch_in_parts<T>(stream, out, sizes, parts, [&](TileGrid<T> grid) {
+    grid.row_tiles = blocks_for(sizes.rows, Tile::kRows);
+    grid.column_tiles = blocks_for(sizes.columns, Tile::kColumns);
+    launch(
+        {name, stream,
+         dim3(grid.row_tiles * grid.column_tiles, grid.batches, static_cast<unsigned>(parts.count)),
+         Tile::kThreads, Tile::kSharedBytes},
+        kernel, a, b, out, grid);
+  });
 }
 
 }  // namespace ferrite::kernels::cuda

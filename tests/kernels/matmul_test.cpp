@@ -73,6 +73,31 @@ TEST_CASE("products of vectors and of few rows or columns") {
   });
 }
 
+TEST_CASE("products of matrices and vectors that lie densely, in parts as well") {
+  kit::for_each_case("matmul of vectors", 40, [](KernelCase& c) {
+    const std::int64_t batch = c.pick<std::int64_t>({0, 0, 3}),
+                       many = c.pick<std::int64_t>({1, 3, 50});
+    const std::int64_t k = c.coin() ? 8 * c.integer(1, 30) : c.integer(1, 9000);
+    const DType dtype = c.pick({kFloat32, kFloat16, kBFloat16, kFloat64});
+    const kit::OperandOptions dense{.misalignment = 0, .low = -1, .high = 1};
+    const bool left = c.coin(), transposed = c.coin();
+    const Sizes s{batch, left ? 1 : many, k, left ? many : 1};
+    const Operand a = c.input(s.shape(s.m, k), dtype, dense);
+    const Operand b = transposed ? c.input(s.shape(s.n, k), dtype, dense)
+                                 : c.input(s.shape(k, s.n), dtype, dense);
+    const Operand out = c.output(s.shape(s.m, s.n), dtype);
+    c.run([&](const Stream& stream, const kit::Side& at) {
+      kernels::View right = at(b);
+      if (transposed) {
+        std::swap(right.sizes[right.ndim - 1], right.sizes[right.ndim - 2]);
+        std::swap(right.strides[right.ndim - 1], right.strides[right.ndim - 2]);
+      }
+      kernels::matmul(stream, at(out), at(a), right);
+    });
+    c.check(out, tolerance(dtype, k));
+  });
+}
+
 TEST_CASE("long sums of few results, in parts") {
   kit::for_each_case("deep matmul", 30, [](KernelCase& c) {
     const Sizes s{c.pick<std::int64_t>({0, 2}), c.integer(1, 40), c.integer(500, 3000),
