@@ -6,7 +6,7 @@
 namespace ferrite::kernels::cuda {
 
 /// An element of an image as the sum of two points: one of a position and one of a tap.
-struct ImagePoint {
+struct alignas(16) ImagePoint {
   std::int64_t offset;
   int y, x;
 };

@@ -178,7 +178,7 @@ void direct_weight_gradient(const Stream& stream, const ConvLaunch& launch, cons
   sums.pairs = Divisor(static_cast<std::uint32_t>(pairs));
   const dim3 grid(blocks_for(pairs, across ? kWarp : 1), blocks_for(taps, kTaps));
   const DepthParts parts =
-      plan_parts(std::int64_t{grid.x} * grid.y, launch.positions, across ? 512 : 4096);
+      plan_parts(std::int64_t{grid.x} * grid.y, launch.positions, across ? 512 : 4096, 1024);
   sums.step = static_cast<std::uint32_t>(parts.step);
   dispatch_floating(grad_kernel.dtype, "conv2d", [&]<class S>() {
     using T = Compute<S>;

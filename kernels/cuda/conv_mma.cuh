@@ -13,6 +13,7 @@ class ChunkLoader {
   using Share = ChunkShare<Rows, Depth, Threads, AlongDepth>;
 
  public:
+  static constexpr bool kPlans = false;
   __device__ ChunkLoader(const S* data, const Points& points, bool whole_chunks,
                          std::uint32_t first_row, std::uint32_t rows, std::uint32_t begin,
                          std::uint32_t end)
@@ -108,8 +109,7 @@ void run_mma_correlation(const Stream& stream, const char* name, const ConvWork<
       stream, name, tile_mma<Tile, Filter, Images, Out>,
       Filter{work.kernel, work.launch.g, work.launch.kernel_chunks},
       Images{static_cast<const S*>(work.launch.from), work.launch.g, work.launch.from_chunks},
-      work.output(Tile::kRun), sizes,
-      plan_parts(tiles_of<Tile>(sizes) * sizes.batches, sizes.depth));
+      work.output(Tile::kRun), sizes, plan_parts<Tile>(sizes));
 }
 
 /// to = from * kernel + bias.
@@ -141,7 +141,7 @@ void run_mma_weight_gradient(const Stream& stream, const char* name, const ConvL
   launch_tiles<Tile>(stream, name, tile_mma<Tile, Channels, Images, Out>,
                      Channels{static_cast<const S*>(launch.to), launch.g, launch.to_chunks},
                      Images{static_cast<const S*>(launch.from), launch.g, launch.from_chunks}, out,
-                     sizes, plan_parts(tiles_of<Tile>(sizes) * sizes.batches, sizes.depth));
+                     sizes, plan_parts<Tile>(sizes));
 }
 
 /// The gradient by the kernel.

@@ -32,11 +32,11 @@ void run_correlation(const Stream& stream, const char* name, const ConvWork<T, T
   using Filter = ConvOperand<T, ConvSide::filter, true>;
   using Images = ConvOperand<T, ConvSide::positions, ChannelsLast>;
   const TileSizes sizes = work.sizes();
-  launch_tiles<Tile>(
-      stream, name, tile_product<Tile, Filter, Images, TileOutput<T, T, PositionMap>>,
-      Filter{work.kernel, work.launch.g},
-      Images{static_cast<const T*>(work.launch.from), work.launch.g}, work.output(Tile::kRun),
-      sizes, plan_parts(tiles_of<Tile>(sizes) * sizes.batches, sizes.depth));
+  launch_tiles<Tile>(stream, name,
+                     tile_product<Tile, Filter, Images, TileOutput<T, T, PositionMap>>,
+                     Filter{work.kernel, work.launch.g},
+                     Images{static_cast<const T*>(work.launch.from), work.launch.g},
+                     work.output(Tile::kRun), sizes, plan_parts<Tile>(sizes));
 }
 
 /// The sums of a part of the images for the gradient by the filter.
@@ -51,7 +51,7 @@ void run_weight_gradient(const Stream& stream, const char* name, const ConvLaunc
   launch_tiles<Tile>(stream, name, tile_product<Tile, Channels, Images, TileOutput<T, T, TapMap>>,
                      Channels{static_cast<const T*>(launch.to), launch.g},
                      Images{static_cast<const T*>(launch.from), launch.g}, out, sizes,
-                     plan_parts(tiles_of<Tile>(sizes) * sizes.batches, sizes.depth));
+                     plan_parts<Tile>(sizes));
 }
 
 }  // namespace ferrite::kernels::cuda::own

@@ -8,55 +8,72 @@
 namespace ferrite::kernels::cuda {
 
 /// Fills slices with the elements at row(r) + depth(k) of `Points`, or with 0 where they are not
-/// inside. A thread copies along the depth (`AlongDepth`), which costs it one depth() a slice, or
-/// along the rows, with one row() in all.
+/// inside. A thread copies along the depth (`AlongDepth`), for which it finds one depth() a slice,
+/// or along the rows, with one row() in all; then a few threads find the depths for all of them.
 template <class T, class Points, bool AlongDepth, int Rows, int Depth, int Threads>
 class PointLoader {
   static_assert(Rows * Depth % Threads == 0 && Threads % (AlongDepth ? Depth : Rows) == 0);
   static constexpr int kEach = Rows * Depth / Threads;
   static constexpr int kJump = Threads / (AlongDepth ? Depth : Rows);
+  using Point = typename Points::Point;
+  using Plans = Point[kTileStages][Depth];
 
  public:
+  static constexpr bool kPlans = !AlongDepth;
+
   __device__ PointLoader(const T* data, const Points& points, bool, std::uint32_t first_row,
                          std::uint32_t rows, std::uint32_t begin, std::uint32_t end)
-      : data_(data), points_(points), end_(end) {
-    const std::uint32_t thread = threadIdx.x;
-    const std::uint32_t row = AlongDepth ? thread / Depth : thread % Rows;
-    const std::uint32_t k = AlongDepth ? thread % Depth : thread / Rows;
-    to_ = k * tile_pitch<T>(Rows) + row;
-    k_ = begin + k;
+      : data_(data), points_(points), k_(begin + in_slice()), end_(end) {
+    const std::uint32_t row = AlongDepth ? threadIdx.x / Depth : threadIdx.x % Rows;
+    to_ = in_slice() * tile_pitch<T>(Rows) + row;
     // Rows past the last give results that nobody stores: any will do.
 #pragma unroll
     for (int i = 0; i < (AlongDepth ? kEach : 1); ++i)
       rows_[i] = points.row(std::min(first_row + row + i * kJump, rows - 1));
   }
 
-  /// Copies the next slice.
+  __device__ __forceinline__ void plan(int ahead) {
+    const std::uint32_t thread = threadIdx.x, first = k_ - in_slice() + ahead * Depth;
+    if (thread < Depth) plans()[stage(first)][thread] = points_.depth(first + thread);
+  }
+
   __device__ __forceinline__ void fetch(T* slice) {
     T* const to = slice + to_;
     if constexpr (AlongDepth) {
-      const auto depth = points_.depth(k_);
+      const Point depth = points_.depth(k_);
 #pragma unroll
       for (int i = 0; i < kEach; ++i)
         async_copy<1>(to + i * kJump, data_ + Points::offset(rows_[i], depth),
                       k_ < end_ && points_.inside(rows_[i], depth));
     } else {
+      const Point* const depths = plans()[stage(k_)] + in_slice();
 #pragma unroll
       for (int i = 0; i < kEach; ++i) {
-        const std::uint32_t k = k_ + i * kJump;
-        const auto depth = points_.depth(k);
+        const Point depth = depths[i * kJump];
         async_copy<1>(to + i * kJump * tile_pitch<T>(Rows), data_ + Points::offset(rows_[0], depth),
-                      k < end_ && points_.inside(rows_[0], depth));
+                      k_ + i * kJump < end_ && points_.inside(rows_[0], depth));
       }
     }
     k_ += Depth;
   }
 
  private:
+  /// The thread's first depth in a slice.
+  static __device__ std::uint32_t in_slice() {
+    return AlongDepth ? threadIdx.x % Depth : threadIdx.x / Rows;
+  }
+  /// The depths of the slices that there is room for.
+  static __device__ Plans& plans() {
+    FERRITE_SHARED_ALIGNED(16, plans, Plans);
+    return plans;
+  }
+  /// Where those of a depth's slice are. Ranges of the depth begin at whole rounds.
+  static __device__ std::uint32_t stage(std::uint32_t k) { return k / Depth % kTileStages; }
+
   const T* data_;
   Points points_;
-  std::uint32_t to_, k_, end_;
-  typename Points::Point rows_[AlongDepth ? kEach : 1];
+  std::uint32_t k_, end_, to_;
+  Point rows_[AlongDepth ? kEach : 1];
 };
 
 /// Points of images: rows are positions and the depth is taps, for results at positions ...

@@ -17,8 +17,7 @@ void run_mma(const Stream& stream, const char* name, const MatrixProduct<S, floa
       stream, name, tile_mma<Tile, A, B, Out>,
       A{static_cast<const S*>(a.data), a.rows, a.columns, a.batch_step, a.row_step, a.column_step},
       B{static_cast<const S*>(b.data), b.columns, b.rows, b.batch_step, b.column_step, b.row_step},
-      product.output(Tile::kRun), sizes,
-      plan_parts(tiles_of<Tile>(sizes) * sizes.batches, sizes.depth));
+      product.output(Tile::kRun), sizes, plan_parts<Tile>(sizes));
 }
 
 /// By the layouts of the operands.

@@ -98,7 +98,7 @@ void run_tiles(const Stream& stream, const char* name, const MatrixProduct<T, T>
   auto b = row_operand<T, Tile::kColumns, Tile>(product.b.transposed());
   auto out = product.output(Tile::kRun);
   launch_tiles<Tile>(stream, name, tile_product<Tile, decltype(a), decltype(b), decltype(out)>, a,
-                     b, out, sizes, plan_parts(tiles_of<Tile>(sizes) * sizes.batches, sizes.depth));
+                     b, out, sizes, plan_parts<Tile>(sizes));
 }
 
 }  // namespace ferrite::kernels::cuda::own

@@ -56,6 +56,7 @@ struct MatrixChunks {
 
   class Loader {
    public:
+    static constexpr bool kPlans = false;
     __device__ Loader(const MatrixChunks& m, std::uint32_t batch, std::uint32_t first_row,
                       std::uint32_t begin, std::uint32_t end)
         : m_(m),

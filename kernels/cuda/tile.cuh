@@ -24,6 +24,9 @@
 
 namespace ferrite::kernels::cuda {
 
+/// Slices that there is room for.
+inline constexpr int kTileStages = 4;
+
 /// A block's tile: its product, first row and column, and range of the depth. Tiles go in bands of
 /// a few rows, so that blocks that run at the same time share what they read.
 struct TilePlace {
@@ -49,30 +52,34 @@ template <class Tile, class S, class LoadRows, class LoadColumns, class Multiply
 __device__ __forceinline__ void for_each_slice(S* shared, std::uint32_t begin, std::uint32_t end,
                                                LoadRows& load_rows, LoadColumns& load_columns,
                                                Multiply&& multiply) {
-  constexpr int kStages = Tile::kStages;
-  const int slices = end > begin ? static_cast<int>((end - begin - 1) / Tile::kDepth + 1) : 0;
+  constexpr unsigned kStages = Tile::kStages;
+  const unsigned slices = end > begin ? (end - begin - 1) / Tile::kDepth + 1 : 0;
+  const auto plan = [&](int ahead) {
+    if constexpr (LoadRows::kPlans) load_rows.plan(ahead);
+    if constexpr (LoadColumns::kPlans) load_columns.plan(ahead);
+  };
+  const auto fetch = [&](S* stage) {
+    load_rows.fetch(stage);
+    load_columns.fetch(stage + Tile::kColumnsAt);
+  };
+  if constexpr (LoadRows::kPlans || LoadColumns::kPlans) {
+    for (int s = 0; s < Tile::kStages; ++s) plan(s);
+    __syncthreads();
+  }
 #pragma unroll
-  for (int s = 0; s < kStages - 1; ++s) {
-    S* const stage = shared + s * Tile::kStageElements;
-    if (s < slices) {
-      load_rows.fetch(stage);
-      load_columns.fetch(stage + Tile::kColumnsAt);
-    }
+  for (unsigned s = 0; s < kStages - 1; ++s) {
+    if (s < slices) fetch(shared + s * Tile::kStageElements);
     async_commit();
   }
-  int reading = 0, writing = kStages - 1;
-  for (int slice = 0; slice < slices; ++slice) {
+  for (unsigned slice = 0; slice < slices; ++slice) {
     async_wait<kStages - 2>();
     __syncthreads();  // this slice is there, and everybody is through with the one before
     if (slice + kStages - 1 < slices) {
-      S* const stage = shared + writing * Tile::kStageElements;
-      load_rows.fetch(stage);
-      load_columns.fetch(stage + Tile::kColumnsAt);
+      fetch(shared + (slice + kStages - 1) % kStages * Tile::kStageElements);
+      plan(0);
     }
     async_commit();
-    multiply(shared + reading * Tile::kStageElements);
-    writing = reading;
-    reading = reading + 1 == kStages ? 0 : reading + 1;
+    multiply(shared + slice % kStages * Tile::kStageElements);
   }
 }
 

@@ -19,13 +19,13 @@ struct DepthParts {
   std::int64_t count = 1, step;
 };
 
-/// Blocks that keep a large GPU busy.
+/// Blocks of 256 threads that keep a large GPU busy.
 inline constexpr std::int64_t kEnoughBlocks = 256;
 
 /// Parts such that there are about `enough` of `blocks` in all, none with less depth than
 /// `min_step`. Steps are multiples of the depth of any tile's slices.
-inline DepthParts plan_parts(std::int64_t blocks, std::int64_t depth, std::int64_t min_step = 256,
-                             std::int64_t enough = kEnoughBlocks) {
+inline DepthParts plan_parts(std::int64_t blocks, std::int64_t depth, std::int64_t min_step,
+                             std::int64_t enough) {
   const std::int64_t wanted = blocks * 2 <= enough ? enough / blocks : 1;
   const std::int64_t parts = std::clamp<std::int64_t>(depth / min_step, 1, wanted);
   if (parts == 1) return {1, std::max<std::int64_t>(depth, 1)};
@@ -37,6 +37,12 @@ inline DepthParts plan_parts(std::int64_t blocks, std::int64_t depth, std::int64
 template <class Tile>
 std::int64_t tiles_of(const TileSizes& sizes) {
   return ((sizes.rows - 1) / Tile::kRows + 1) * ((sizes.columns - 1) / Tile::kColumns + 1);
+}
+
+template <class Tile>
+DepthParts plan_parts(const TileSizes& sizes) {
+  return plan_parts(tiles_of<Tile>(sizes) * sizes.batches, sizes.depth, 256,
+                    kEnoughBlocks * 256 / Tile::kThreads);
 }
 
 inline constexpr int kSumThreads = 256;

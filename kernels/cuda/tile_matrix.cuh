@@ -48,6 +48,7 @@ struct MatrixOperand {
 
   class Loader {
    public:
+    static constexpr bool kPlans = false;
     __device__ Loader(const MatrixOperand& m, std::uint32_t batch, std::uint32_t first_row,
                       std::uint32_t begin, std::uint32_t end)
         : m_(m), end_(end) {

@@ -32,7 +32,7 @@ template <class S, int Rows, int Columns, int WarpRows, int WarpColumns, int Blo
 struct MmaTile {
   using Element = S;
   using T = float;
-  static constexpr int kRows = Rows, kColumns = Columns, kDepth = 32, kStages = 4;
+  static constexpr int kRows = Rows, kColumns = Columns, kDepth = 32, kStages = kTileStages;
   static constexpr int kWarpRows = WarpRows, kWarpColumns = WarpColumns;
   static constexpr int kWarpsAcross = Columns / WarpColumns;
   static constexpr int kThreads = Rows / WarpRows * kWarpsAcross * kWarp;

@@ -18,7 +18,7 @@ template <class Value, int Rows, int Columns, int WarpRows, int WarpColumns, int
 struct Tile {
   using Element = Value;
   using T = Value;
-  static constexpr int kRows = Rows, kColumns = Columns, kDepth = 8, kStages = 4;
+  static constexpr int kRows = Rows, kColumns = Columns, kDepth = 8, kStages = kTileStages;
   static constexpr int kWarpRows = WarpRows, kWarpColumns = WarpColumns;
   static constexpr int kThreadRows = ThreadRows, kThreadColumns = ThreadColumns;
   static constexpr int kLaneRows = WarpRows / ThreadRows;
