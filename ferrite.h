@@ -29,6 +29,7 @@
 #include "nn/module.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
+#include "ops/augment.h"
 #include "ops/compare.h"
 #include "ops/conv.h"
 #include "ops/copy.h"
