@@ -7,6 +7,7 @@
 #include "autograd/record.h"
 #include "core/views.h"
 #include "kernels/copy.h"
+#include "kernels/join.h"
 #include "ops/copy.h"
 #include "ops/views.h"
 
@@ -41,6 +42,24 @@ TensorOptions common_options(std::span<const Tensor> tensors, const char* op) {
 
 /// cat leaves out tensors of shape [0].
 bool is_skipped(const Tensor& t) { return t.dim() == 1 && t.numel() == 0; }
+
+/// Whether `tensors`, those of them that are not empty, lie densely and in dtype and order as
+/// `out`, which they then are joined into in one pass: as many rows as lie before dimension `dim`.
+bool join_rows(const Tensor& out, MemoryFormat format, std::span<const Tensor> tensors, int dim) {
+  for (const Tensor& t : tensors)
+    if (t.numel() > 0 && (t.dtype() != out.dtype() || !t.is_contiguous(format))) return false;
+  if (out.numel() == 0) return true;
+  constexpr int kPlace[] = {0, 3, 1, 2};  // of a dimension, channels last
+  std::int64_t rows = 1;
+  for (int i = 0; i < out.dim(); ++i)
+    if (format == kChannelsLast ? kPlace[i] < kPlace[dim] : i < dim) rows *= out.shape()[i];
+  std::vector<kernels::JoinPart> parts;
+  for (const Tensor& t : tensors)
+    if (t.numel() > 0)
+      parts.push_back({t.data_ptr(), static_cast<std::int64_t>(t.nbytes()) / rows});
+  kernels::join(current_stream(out.device()), out.data_ptr(), rows, parts);
+  return true;
+}
 
 std::vector<DType> dtypes_of(std::span<const Tensor> tensors) {
   std::vector<DType> dtypes;
@@ -103,14 +122,14 @@ Tensor cat(std::span<const Tensor> tensors, int dim) {
   }
   if (shape.size() != 4) options.memory_format = kContiguous;
   Tensor out = empty(shape, options);
-  const Stream stream = current_stream(out.device());
   std::vector<std::int64_t> sizes;
-  std::int64_t start = 0;
-  for (const Tensor& t : tensors) {
-    sizes.push_back(is_skipped(t) ? 0 : t.shape()[d]);
-    if (sizes.back() > 0)
-      kernels::copy(stream, geometry::apply(out, geometry::narrow(out, d, start, sizes.back())), t);
-    start += sizes.back();
+  for (const Tensor& t : tensors) sizes.push_back(is_skipped(t) ? 0 : t.shape()[d]);
+  if (!join_rows(out, options.memory_format, tensors, d)) {
+    std::int64_t start = 0;
+    for (std::size_t i = 0; i < tensors.size(); start += sizes[i++])
+      if (sizes[i] > 0)
+        kernels::copy(current_stream(out.device()),
+                      geometry::apply(out, geometry::narrow(out, d, start, sizes[i])), tensors[i]);
   }
   if (recording(tensors))
     record(out, "cat", tensors,
@@ -135,11 +154,11 @@ Tensor stack(std::span<const Tensor> tensors, int dim) {
   const int d = normalize_dim(dim, shape.size() + 1, "stack");
   shape.insert(d, static_cast<std::int64_t>(tensors.size()));
   Tensor out = empty(shape, options);
-  const Stream stream = current_stream(out.device());
-  for (std::size_t i = 0; i < tensors.size(); ++i)
-    kernels::copy(stream,
-                  geometry::apply(out, geometry::select(out, d, static_cast<std::int64_t>(i))),
-                  tensors[i]);
+  if (!join_rows(out, kContiguous, tensors, d))
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      kernels::copy(current_stream(out.device()),
+                    geometry::apply(out, geometry::select(out, d, static_cast<std::int64_t>(i))),
+                    tensors[i]);
   if (recording(tensors))
     record(out, "stack", tensors,
            [dtypes = dtypes_of(tensors), d](const Tensor& grad, Needs needs) {

@@ -1,14 +1,13 @@
 #include "ops/rearrange.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "autograd/record.h"
 #include "core/views.h"
 #include "kernels/copy.h"
 #include "kernels/index.h"
+#include "kernels/pad.h"
 #include "ops/copy.h"
-#include "ops/index.h"
 
 namespace ferrite {
 
@@ -47,56 +46,68 @@ Amounts parse_amounts(const Tensor& x, const std::vector<std::int64_t>& amounts)
   return a;
 }
 
-/// `x` without what negative amounts take away.
-Tensor crop(const Tensor& x, Amounts& a) {
-  Tensor out = x;
-  for (int d = 0; d < x.dim(); ++d) {
-    const std::int64_t first = std::min(-std::min<std::int64_t>(a.before[d], 0), x.shape()[d]);
-    const std::int64_t last = x.shape()[d] + std::min<std::int64_t>(a.after[d], 0);
-    if (first == 0 && last == x.shape()[d]) continue;
-    out = out.narrow(d, first, std::max<std::int64_t>(last - first, 0));
-  }
-  return out;
-}
-
-Tensor pad_constant(const Tensor& whole, Amounts a, Scalar value) {
-  const Tensor x = crop(whole, a);
-  Shape shape = whole.shape();
+Tensor padded(const Tensor& x, const Amounts& a, PadMode mode, Scalar value) {
+  Shape shape = x.shape();
   for (int d = 0; d < x.dim(); ++d) shape[d] += a.before[d] + a.after[d];
-  Tensor out = empty(
-      shape, {.dtype = x.dtype(),
-              .device = x.device(),
-              .memory_format = shape.size() == 4 ? whole.suggest_memory_format() : kContiguous});
-  const Stream stream = current_stream(out.device());
-  kernels::fill(stream, out, value);
-  geometry::View inside = geometry::of(out);
-  inside.shape = x.shape();
-  if (x.numel() > 0) {
-    for (int d = 0; d < x.dim(); ++d)
-      inside.offset += std::max<std::int64_t>(a.before[d], 0) * inside.strides[d];
-    kernels::copy(stream, geometry::apply(out, inside), x);
-  }
-  if (recording(x))
-    record(out, "pad", {x}, [a, shape = x.shape()](const Tensor& grad, Needs) {
-      Tensor g = grad;
-      for (int d = 0; d < shape.size(); ++d)
-        if (g.shape()[d] != shape[d])
-          g = g.narrow(d, std::max<std::int64_t>(a.before[d], 0), shape[d]);
-      return g;
-    });
+  Tensor out =
+      empty(shape, {.dtype = x.dtype(),
+                    .device = x.device(),
+                    .memory_format = shape.size() == 4 ? x.suggest_memory_format() : kContiguous});
+  kernels::pad(current_stream(out.device()), out, x, a.before, mode, value);
   return out;
 }
 
-/// Where position `i` of a padded dimension reads in one of size `n`; `i` counts from -before.
-std::int64_t source_of(std::int64_t i, std::int64_t n, PadMode mode) {
-  switch (mode) {
-    case PadMode::reflect:
-      return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i;
-    case PadMode::circular:
-      return i < 0 ? i + n : i >= n ? i - n : i;
-    default:
-      return std::clamp<std::int64_t>(i, 0, n - 1);
+/// Takes away what was padded: a view where nothing was cropped, else the padding turned round.
+Tensor unpadded(const Tensor& grad, const Amounts& a) {
+  const bool crops = std::ranges::any_of(a.before, [](std::int64_t n) { return n < 0; }) ||
+                     std::ranges::any_of(a.after, [](std::int64_t n) { return n < 0; });
+  if (crops) {
+    std::vector<std::int64_t> back;
+    for (int d = grad.dim() - 1; d >= 0; --d) {
+      back.push_back(-a.before[d]);
+      back.push_back(-a.after[d]);
+    }
+    return pad(grad, back);
   }
+  Tensor out = grad;
+  for (int d = 0; d < grad.dim(); ++d)
+    if (a.before[d] + a.after[d] > 0)
+      out = out.narrow(d, a.before[d], grad.shape()[d] - a.before[d] - a.after[d]);
+  return out;
+}
+
+Tensor pad_constant(const Tensor& x, const Amounts& a, Scalar value) {
+  Tensor out = padded(x, a, PadMode::constant, value);
+  if (recording(x))
+    record(out, "pad", {x}, [a](const Tensor& grad, Needs) { return unpadded(grad, a); });
+  return out;
+}
+
+Tensor pad_with_own(const Tensor& x, const Amounts& a, PadMode mode);
+
+/// The gradient of pad_with_own: one dimension after the other, the elements that read the same
+/// one are added.
+Tensor fold(const Tensor& grad, const Amounts& a, PadMode mode) {
+  Tensor out = grad;
+  for (int d = 0; d < grad.dim(); ++d) {
+    if (a.before[d] + a.after[d] == 0) continue;
+    Shape shape = out.shape();
+    shape[d] -= a.before[d] + a.after[d];
+    const Tensor folded = empty(shape, {.dtype = grad.dtype(), .device = grad.device()});
+    kernels::pad_backward(current_stream(grad.device()), folded, out, d, a.before[d], mode);
+    out = folded;
+  }
+  if (recording(grad))
+    record(out, "pad_backward", {grad},
+           [a, mode](const Tensor& g, Needs) { return pad_with_own(g, a, mode); });
+  return out;
+}
+
+Tensor pad_with_own(const Tensor& x, const Amounts& a, PadMode mode) {
+  Tensor out = padded(x, a, mode, 0);
+  if (recording(x))
+    record(out, "pad", {x}, [a, mode](const Tensor& grad, Needs) { return fold(grad, a, mode); });
+  return out;
 }
 
 }  // namespace
@@ -104,10 +115,11 @@ std::int64_t source_of(std::int64_t i, std::int64_t n, PadMode mode) {
 Tensor pad(const Tensor& x, const std::vector<std::int64_t>& amounts, PadMode mode, Scalar value) {
   const Amounts a = parse_amounts(x, amounts);
   if (mode == PadMode::constant) return pad_constant(x, a, value);
-  Tensor out = x;
+  bool pads = false;
   for (int d = 0; d < x.dim(); ++d) {
     const std::int64_t n = x.shape()[d];
     if (a.before[d] == 0 && a.after[d] == 0) continue;
+    pads = true;
     const std::int64_t most = mode == PadMode::reflect    ? n - 1
                               : mode == PadMode::circular ? n
                                                           : INT64_MAX;
@@ -117,12 +129,8 @@ Tensor pad(const Tensor& x, const std::vector<std::int64_t>& amounts, PadMode mo
                   "amounts {} and {} do not suit dimension {} of size {}: they must be 0 or more, "
                   "below the size for reflect and at most the size for circular",
                   a.before[d], a.after[d], d, n);
-    const Tensor from = empty({a.before[d] + n + a.after[d]}, {.dtype = kInt64});
-    std::int64_t* next = from.data<std::int64_t>();
-    for (std::int64_t i = -a.before[d]; i < n + a.after[d]; ++i) *next++ = source_of(i, n, mode);
-    out = out.index_select(d, from.to(x.device(), non_blocking));
   }
-  return out.is_same(x) ? x.clone() : out;
+  return pads ? pad_with_own(x, a, mode) : x.clone();
 }
 
 // ---- flip, roll
@@ -150,24 +158,6 @@ Tensor flip(const Tensor& x, const Dims& dims) {
   return out;
 }
 
-namespace {
-
-Tensor roll_one(const Tensor& x, std::int64_t shift, int dim) {
-  const std::int64_t n = x.shape()[dim];
-  Tensor out = empty_like(x);
-  if (n == 0) return out;
-  const std::int64_t head = (shift % n + n) % n;  // how much of the end comes first
-  const Stream stream = current_stream(x.device());
-  const auto part = [dim](const Tensor& t, std::int64_t start, std::int64_t length) {
-    return geometry::apply(t, geometry::narrow(t, dim, start, length));
-  };
-  kernels::copy(stream, part(out, 0, head), part(x, n - head, head));
-  kernels::copy(stream, part(out, head, n - head), part(x, 0, n - head));
-  return out;
-}
-
-}  // namespace
-
 Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims) {
   FERRITE_CHECK(x.defined(), ValueError, "roll", "the tensor is undefined");
   if (dims.empty()) {
@@ -178,9 +168,14 @@ Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims) {
   FERRITE_CHECK(shifts.size() == dims.size(), ValueError, "roll", "{} shifts for {} dimensions",
                 shifts.size(), dims.size());
   FERRITE_CHECK(x.dim() > 0, IndexError, "roll", "a 0-dimensional tensor has no dimension");
-  Tensor out = x;
-  for (int i = 0; i < dims.size(); ++i)
-    out = roll_one(out, shifts[i], normalize_dim(dims[i], x.dim(), "roll"));
+  Shape total = Shape::filled(x.dim(), 0);  // from 0 to size - 1
+  for (int i = 0; i < dims.size(); ++i) {
+    const int d = normalize_dim(dims[i], x.dim(), "roll");
+    const std::int64_t n = std::max<std::int64_t>(x.shape()[d], 1);
+    total[d] = (total[d] + (shifts[i] % n + n) % n) % n;
+  }
+  Tensor out = empty_like(x);
+  kernels::pad(current_stream(x.device()), out, x, total, PadMode::circular, 0);
   if (recording(x)) {
     Shape back = shifts;
     for (int i = 0; i < dims.size(); ++i)

@@ -4,10 +4,11 @@
 #include <vector>
 
 #include "core/tensor.h"
+#include "kernels/pad.h"
 
 namespace ferrite {
 
-enum class PadMode : std::uint8_t { constant, reflect, replicate, circular };
+using kernels::PadMode;  // constant, reflect, replicate, circular
 /// Pads the last dimensions: pairs (before, after) from the last dimension backwards, as
 /// torch.nn.functional.pad. Negative amounts crop (constant only). reflect needs amounts below the
 /// size, circular at most it.

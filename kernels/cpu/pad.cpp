@@ -1,0 +1,117 @@
+#include "kernels/cpu/pad.h"
+
+#include "kernels/cpu/loops.h"
+#include "kernels/pad_plan.h"
+
+namespace ferrite::kernels::cpu {
+
+namespace {
+
+template <class Word>
+void fill_run(Word* out, std::int64_t step, std::int64_t n, Word value) {
+  if (step == 1)
+    std::fill_n(out, n, value);
+  else
+    for (std::int64_t i = 0; i < n; ++i) out[i * step] = value;
+}
+
+template <class Word>
+void copy_run(Word* out, std::int64_t out_step, const Word* x, std::int64_t x_step,
+              std::int64_t n) {
+  if (out_step == 1 && x_step == 1)
+    std::copy_n(x, n, out);
+  else
+    for (std::int64_t i = 0; i < n; ++i) out[i * out_step] = x[i * x_step];
+}
+
+/// A row: what lies inside at once, and the edges on their own.
+template <class Word>
+void pad_row(Word* out, const Word* x, const PadDim& dim, PadMode mode, Word value) {
+  const std::int64_t first = std::clamp<std::int64_t>(dim.before, 0, dim.size);
+  const std::int64_t last = std::clamp(dim.before + dim.x_size, first, dim.size);
+  if (first < last)
+    copy_run(out + first * dim.out_stride, dim.out_stride, x + (first - dim.before) * dim.x_stride,
+             dim.x_stride, last - first);
+  if (mode == PadMode::constant) {
+    fill_run(out, dim.out_stride, first, value);
+    fill_run(out + last * dim.out_stride, dim.out_stride, dim.size - last, value);
+    return;
+  }
+  const auto edge = [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      out[i * dim.out_stride] = x[pad_source(i - dim.before, dim.x_size, mode) * dim.x_stride];
+  };
+  edge(0, first);
+  edge(last, dim.size);
+}
+
+template <class Word>
+void pad_words(const View& out, const View& x, const PadPlan& plan, PadMode mode, Word value) {
+  const PadDim& inner = plan.dims[plan.ndim - 1];
+  const std::int64_t rows = plan.numel() / inner.size;
+  const std::int64_t grain = std::max<std::int64_t>(1, kElementGrain / inner.size);
+  parallel_for(rows, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      Word* to = out.as<Word>();
+      const Word* from = x.as<Word>();
+      bool inside = true;
+      std::int64_t rest = row;
+      for (int d = plan.ndim - 2; d >= 0; --d) {
+        const PadDim& dim = plan.dims[d];
+        const std::int64_t i = rest % dim.size;
+        rest /= dim.size;
+        const std::int64_t p = pad_source(i - dim.before, dim.x_size, mode);
+        inside = inside && p >= 0 && p < dim.x_size;
+        to += i * dim.out_stride;
+        if (inside) from += p * dim.x_stride;
+      }
+      if (inside)
+        pad_row(to, from, inner, mode, value);
+      else
+        fill_run(to, inner.out_stride, inner.size, value);
+    }
+  });
+}
+
+}  // namespace
+
+void pad(const View& out, const View& x, const Shape& before, PadMode mode, Scalar value) {
+  if (out.numel == 0) return;
+  const PadPlan plan(out, x, before);
+  const std::uint64_t bits = element_bits(out.dtype, value);
+  switch (itemsize(out.dtype)) {
+    case 1:
+      return pad_words(out, x, plan, mode, static_cast<std::uint8_t>(bits));
+    case 2:
+      return pad_words(out, x, plan, mode, static_cast<std::uint16_t>(bits));
+    case 4:
+      return pad_words(out, x, plan, mode, static_cast<std::uint32_t>(bits));
+    default:
+      return pad_words(out, x, plan, mode, bits);
+  }
+}
+
+void pad_backward(const View& grad_x, const View& grad, int dim, std::int64_t before,
+                  PadMode mode) {
+  View base = grad, number = grad_x;
+  std::copy_n(grad_x.sizes, grad_x.ndim, base.sizes);
+  base.numel = grad_x.numel;
+  base.strides[dim] = 0;
+  std::fill_n(number.strides, number.ndim, std::int64_t{0});
+  number.strides[dim] = 1;
+  const std::int64_t n = grad_x.sizes[dim], size = grad.sizes[dim], g_step = grad.strides[dim];
+  dispatch_floating(grad.dtype, "pad_backward", [&]<class T>() {
+    for_each_run<3>({&grad_x, &base, &number},
+                    [&](const auto& at, const auto& step, std::int64_t count) {
+                      for (std::int64_t i = 0; i < count; ++i) {
+                        const T* g = grad.as<T>() + at[1] + i * step[1] + before * g_step;
+                        Compute<T> sum = 0;
+                        for_each_reader(at[2] + i * step[2], n, before, size, mode,
+                                        [&](std::int64_t p) { sum += g[p * g_step]; });
+                        grad_x.as<T>()[at[0] + i * step[0]] = static_cast<T>(sum);
+                      }
+                    });
+  });
+}
+
+}  // namespace ferrite::kernels::cpu

@@ -1,0 +1,92 @@
+#include "kernels/cuda/divisor.cuh"
+#include "kernels/cuda/join.h"
+#include "kernels/cuda/multi_tensor.cuh"
+#include "kernels/cuda/pack.cuh"
+
+namespace ferrite::kernels::cuda {
+
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kUnroll = 4;
+constexpr std::int64_t kChunk = 4096;  // words a block
+
+/// In words.
+struct Part {
+  const void* data;
+  std::int64_t numel;  ///< of all rows
+  std::int64_t width;  ///< of a row
+  std::int64_t start;  ///< in a row of the result
+  Divisor by_width;    ///< where the width is at most kMostDivided
+};
+using Parts = ArrayListFor<Part>;
+constexpr std::int64_t kMostDivided = std::int64_t{1} << 30;
+
+template <class Word>
+__global__ void __launch_bounds__(kThreads) join_rows(Parts list, Word* out, std::int64_t step) {
+  const Part& part = list.entries[list.array_of(blockIdx.x)];
+  const std::int64_t begin = (blockIdx.x - list.first_block[list.array_of(blockIdx.x)]) * kChunk;
+  const std::int64_t row = begin / part.width, column = begin - row * part.width;
+  const Word* const from = static_cast<const Word*>(part.data) + begin;
+  Word* const to = out + row * step + part.start;
+  const int count = static_cast<int>(part.numel - begin < kChunk ? part.numel - begin : kChunk);
+  for (int first = static_cast<int>(threadIdx.x); first < count; first += kThreads * kUnroll) {
+    Word words[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u)
+      if (first + u * kThreads < count) words[u] = from[first + u * kThreads];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      if (first + u * kThreads >= count) break;
+      // Rows further on, and the place there. A row wider than a chunk ends at most once.
+      const std::int64_t at = column + first + u * kThreads;
+      std::int64_t rows = at >= part.width;
+      if (part.width <= kMostDivided) rows = part.by_width.quotient(static_cast<std::uint32_t>(at));
+      to[at + rows * (step - part.width)] = words[u];
+    }
+  }
+}
+
+template <class Word>
+void join_as(const Stream& stream, void* out, std::int64_t rows,
+             const std::vector<JoinPart>& parts) {
+  constexpr auto kBytes = static_cast<std::int64_t>(sizeof(Word));
+  std::int64_t step = 0, start = 0;
+  for (const JoinPart& part : parts) step += part.bytes / kBytes;
+  for_each_list<Part>(
+      parts.size(), kChunk,
+      [&](std::size_t i) {
+        const std::int64_t width = parts[i].bytes / kBytes;
+        const Part part{
+            parts[i].data, rows * width, width, start,
+            Divisor(static_cast<std::uint32_t>(width > 0 && width <= kMostDivided ? width : 1))};
+        start += width;
+        return part;
+      },
+      [&](const Parts& list, std::size_t) {
+        launch({"join", stream, list.blocks, kThreads}, join_rows<Word>, list,
+               static_cast<Word*>(out), step);
+      });
+}
+
+/// Whether everything starts and ends at multiples of `bytes`.
+bool fits(const void* out, const std::vector<JoinPart>& parts, std::int64_t bytes) {
+  const auto aligned = [bytes](const void* p) {
+    return reinterpret_cast<std::uintptr_t>(p) % static_cast<std::uintptr_t>(bytes) == 0;
+  };
+  bool fits = aligned(out);
+  for (const JoinPart& part : parts)
+    fits = fits && part.bytes % bytes == 0 && (part.bytes == 0 || aligned(part.data));
+  return fits;
+}
+
+}  // namespace
+
+void join(const Stream& stream, void* out, std::int64_t rows, const std::vector<JoinPart>& parts) {
+  if (fits(out, parts, 16)) return join_as<uint4>(stream, out, rows, parts);
+  if (fits(out, parts, 4)) return join_as<std::uint32_t>(stream, out, rows, parts);
+  if (fits(out, parts, 2)) return join_as<std::uint16_t>(stream, out, rows, parts);
+  join_as<std::uint8_t>(stream, out, rows, parts);
+}
+
+}  // namespace ferrite::kernels::cuda
