@@ -2,8 +2,11 @@
 #include <numbers>
 
 #include "kernels/cuda/convert.cuh"
+#include "kernels/cuda/copy.h"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/random.h"
+#include "kernels/cuda/sort_pairs.h"
+#include "kernels/cuda/workspace.h"
 #include "kernels/uniform_range.h"
 
 namespace ferrite::kernels::cuda {
@@ -22,6 +25,11 @@ __device__ std::int64_t thread_number() {
 }
 __device__ PhiloxBlock block_of(const PhiloxState& state, std::int64_t number) {
   return philox(state.seed, state.offset + static_cast<std::uint64_t>(number));
+}
+
+/// Two words as 64 random bits.
+__device__ std::uint64_t word_pair(const PhiloxBlock& block, int i) {
+  return static_cast<std::uint64_t>(block.v[2 * i]) << 32 | block.v[2 * i + 1];
 }
 
 /// Numbers of a Philox block: four floats or two doubles.
@@ -110,9 +118,7 @@ __global__ void __launch_bounds__(kThreads)
   std::int64_t values[2];
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    const std::uint64_t bits =
-        static_cast<std::uint64_t>(block.v[2 * i]) << 32 | block.v[2 * i + 1];
-    values[i] = static_cast<std::int64_t>(low + __umul64hi(bits, range));
+    values[i] = static_cast<std::int64_t>(low + __umul64hi(word_pair(block, i), range));
   }
   switch (dtype) {
     case DType::float32:
@@ -183,6 +189,20 @@ void dispatch_bernoulli(DType dtype, F&& f) {
   }
 }
 
+/// Two keys from every Philox block, and the elements' numbers.
+__global__ void __launch_bounds__(kThreads)
+    draw_keys(KeyValues pairs, std::int64_t n, PhiloxState state) {
+  const std::int64_t number = thread_number(), at = 2 * number;
+  if (at >= n) return;
+  const PhiloxBlock block = block_of(state, number);
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    if (at + i >= n) break;
+    pairs.keys[at + i] = word_pair(block, i);
+    pairs.values[at + i] = at + i;
+  }
+}
+
 }  // namespace
 
 void uniform(const Stream& stream, const View& out, PhiloxState state, double low, double high) {
@@ -215,6 +235,20 @@ void bernoulli(const Stream& stream, const View& out, PhiloxState state, double 
 void bernoulli(const Stream& stream, const View& out, PhiloxState state, const View& p) {
   dispatch_bernoulli(
       out.dtype, [&]<class Word, class P>() { draw<Word, P>(stream, out, state, p.as<P>(), 0); });
+}
+
+void permutation(const Stream& stream, const View& out, PhiloxState state) {
+  // The order of random keys, which the host sorts the same way.
+  const std::int64_t n = out.numel;
+  if (n == 0) return;
+  const Workspace workspace(stream, static_cast<std::size_t>(n) * 4 * sizeof(std::uint64_t));
+  auto* const keys = workspace.as<std::uint64_t>();
+  auto* const values = reinterpret_cast<std::int64_t*>(keys + 2 * n);
+  const KeyValues pairs{keys, values}, scratch{keys + n, values + n};
+  launch({"draw_keys", stream, grid_for<2>(n), kThreads}, draw_keys, pairs, n, state);
+  View sorted = out;
+  sorted.data = sort_pairs(stream, pairs, scratch, n, 64).values;
+  copy(stream, out, sorted);
 }
 
 }  // namespace ferrite::kernels::cuda

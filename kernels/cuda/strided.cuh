@@ -9,8 +9,16 @@
 #include <limits>
 #include <type_traits>
 
+#include "core/host_device.h"
 #include "kernels/cuda/divisor.cuh"
 #include "kernels/loop_nest.h"
+
+// Before a loop: that a kernel's code need not hold it several times over.
+#if defined(__CUDA_ARCH__)
+#define FERRITE_ROLLED _Pragma("unroll 1")
+#else
+#define FERRITE_ROLLED
+#endif
 
 namespace ferrite::kernels::cuda {
 
@@ -30,25 +38,22 @@ struct StridedLoop {
   std::int32_t strides[kMaxDims][N];
   std::int64_t base[N];
 
-  __device__ Offsets<N> offsets(std::uint32_t element) const {
+  FERRITE_HOST_DEVICE Offsets<N> offsets(std::uint32_t element) const {
     Offsets<N> result;
-#pragma unroll
     for (int k = 0; k < N; ++k) result.at[k] = base[k];
     // No division by the outermost size: what is left is below it.
     const int outermost = ndim - 1;
-#pragma unroll 1
+    FERRITE_ROLLED
     for (int d = 0; d < outermost; ++d) {
       const std::uint32_t index = sizes[d].split(element);
-#pragma unroll
       for (int k = 0; k < N; ++k) result.at[k] += product(index, strides[d][k]);
     }
-#pragma unroll
     for (int k = 0; k < N; ++k) result.at[k] += product(element, strides[outermost][k]);
     return result;
   }
 
  private:
-  static __device__ std::int64_t product(std::uint32_t index, std::int32_t stride) {
+  static FERRITE_HOST_DEVICE std::int64_t product(std::uint32_t index, std::int32_t stride) {
     return static_cast<std::int64_t>(static_cast<std::int32_t>(index)) * stride;
   }
 };

@@ -53,7 +53,8 @@ __global__ void __launch_bounds__(kTileThreads)
                      DType in_dtype) {
   constexpr int kElements = tile_elements(sizeof(Out));
   constexpr int kSteps = kElements / kTileThreads;
-  constexpr int kLoads = kConverts || sizeof(Out) == 8 ? 4 : 8;  // in flight a thread
+  // In flight a thread.
+  constexpr int kLoads = kConverts || sizeof(Out) == 8 ? 4 : sizeof(Out) == 4 ? 8 : 16;
   FERRITE_SHARED(tile, Out[kElements + kElements / 8]);
   std::uint32_t block = blockIdx.x;
   const std::int64_t row0 = static_cast<std::int64_t>(t.row_tiles.split(block)) << t.tile.log_rows;

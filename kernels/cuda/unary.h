@@ -12,12 +12,7 @@ void hardtanh_backward(const Stream& stream, const View& out, const View& grad, 
                        const UnaryParams& p);
 void predicate(const Stream& stream, Predicate op, const View& out, const View& in);
 
-// The parts of unary(), a source each.
-/// What a few instructions do.
-void simple_unary(const Stream& stream, UnaryOp op, const View& out, const View& in,
-                  const UnaryParams& p);
-/// Exponentials, logarithms, trigonometry.
-void transcendental(const Stream& stream, UnaryOp op, const View& out, const View& in);
+/// The part of unary() that is activation.cu's.
 void activation(const Stream& stream, UnaryOp op, const View& out, const View& in,
                 const UnaryParams& p);
 
