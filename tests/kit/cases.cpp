@@ -1,12 +1,18 @@
 // Running many cases, and telling what came of them.
 #include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <optional>
 
 #include "tests/kit/kernel_case.h"
+#include "tests/kit/memory.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
@@ -35,7 +41,48 @@ struct Running {
 };
 thread_local Running running;
 
+// ---- Crashes: of kernels on the host, and what an emulator ends the program for.
+
+char last_words[4096] = "";
+
+void say_last_words() {
+  if (!last_words[0]) return;
+  const char before[] = "in ";
+  [[maybe_unused]] ssize_t ignored = ::write(STDERR_FILENO, before, sizeof before - 1);
+  ignored = ::write(STDERR_FILENO, last_words, std::strlen(last_words));
+  last_words[0] = 0;
+}
+
+struct sigaction previous_abort;
+
+/// Then leaves the signal to who handled it before.
+void on_abort(int signal) {
+  say_last_words();
+  ::sigaction(signal, &previous_abort, nullptr);
+  std::raise(signal);
+}
+
+void watch_for_crashes() {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_set_death_callback(say_last_words);
+#endif
+  struct sigaction now {};
+  if (::sigaction(SIGABRT, nullptr, &now) != 0 || now.sa_handler == on_abort) return;
+  previous_abort = now;
+  struct sigaction mine {};
+  mine.sa_handler = on_abort;
+  mine.sa_flags = SA_ONSTACK;
+  ::sigaction(SIGABRT, &mine, nullptr);
+}
+
 }  // namespace
+
+void set_last_words(const std::string& text) {
+  const std::size_t size = std::min(text.size(), sizeof last_words - 2);
+  std::memcpy(last_words, text.data(), size);
+  last_words[size] = size > 0 ? '\n' : '\0';
+  last_words[size + 1] = 0;
+}
 
 /// One case of for_each_case while it runs.
 class CaseRun {
@@ -44,7 +91,10 @@ class CaseRun {
     case_.problems_ = &problems_;
     running = {name, &case_};
   }
-  ~CaseRun() { running = {}; }
+  ~CaseRun() {
+    running = {};
+    set_last_words("");
+  }
   CaseRun(const CaseRun&) = delete;
   CaseRun& operator=(const CaseRun&) = delete;
 
@@ -86,9 +136,7 @@ std::string running_case() {
 }
 
 void for_each_case(const char* name, int count, const std::function<void(KernelCase&)>& body) {
-#if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_set_death_callback([] { std::fprintf(stderr, "in %s\n", running_case().c_str()); });
-#endif
+  watch_for_crashes();
   const std::uint64_t first = number_from("FERRITE_KIT_SEED").value_or(0);
   const std::uint64_t cases =
       number_from("FERRITE_KIT_CASES").value_or(static_cast<std::uint64_t>(count));

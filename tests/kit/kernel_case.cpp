@@ -225,6 +225,7 @@ void KernelCase::run_tested(const Kernel& kernel) {
       guards.emplace_back(data, first);
       guards.emplace_back(data + first + size, h.buffer.nbytes() - first - size);
     }
+  if (problems_) set_last_words(running_case());
   kernel(stream, Side(*this, false));
   stream.synchronize();
 }

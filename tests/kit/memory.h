@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <string>
 
 #include "core/tensor.h"
 
@@ -11,6 +12,9 @@
 #endif
 
 namespace ferrite::kit {
+
+/// What is said of the running case should the program crash now (cases.cpp); "" for nothing.
+void set_last_words(const std::string& text);
 
 /// On either side of an operand; more than the threads of a block reach with 16-byte accesses.
 inline constexpr std::int64_t kGuardBytes = 4096;
