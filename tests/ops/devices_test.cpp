@@ -2,13 +2,10 @@
 // waiting for the device, whatever happens to the memory of temporaries while work is queued.
 #include <doctest/doctest.h>
 
-#include <chrono>
-#include <condition_variable>
-#include <mutex>
+#include <optional>
 #include <set>
 
 #include "autograd/grad_mode.h"
-#include "core/generator.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/copy.h"
@@ -17,6 +14,7 @@
 #include "ops/loss.h"
 #include "ops/matmul.h"
 #include "ops/reduce.h"
+#include "tests/ops/op_run.h"
 #include "tests/ops/op_table.h"
 #include "tests/support/close.h"
 
@@ -27,46 +25,6 @@ namespace {
 
 const Device kWorker("cpu:1");
 
-/// Memory of the device is NaN until it is written.
-struct Poisoned {
-  Poisoned() { allocator(kWorker).set_poison(true); }
-  ~Poisoned() {
-    synchronize(kWorker);
-    allocator(kWorker).set_poison(false);
-  }
-};
-
-struct Run {
-  std::vector<Tensor> outputs, grads;
-};
-
-/// Inputs of `op`, its numbers leaves where they may be differentiated.
-std::vector<Tensor> make_leaves(const Op& op, DType dtype, const Device& device) {
-  std::vector<Tensor> inputs = make_inputs(op, dtype, device);
-  for (std::size_t i = 0; i < inputs.size(); ++i)
-    if (op.args[i].fill == Fill::real || op.args[i].fill == Fill::positive)
-      inputs[i].set_requires_grad();
-  return inputs;
-}
-
-/// Makes the weights that backward starts from beforehand: their way to the device waits for it.
-Run run(const Op& op, const std::vector<Tensor>& leaves, const Device& device,
-        const std::vector<Tensor>& weights = {}) {
-  manual_seed(1);
-  std::vector<Tensor> inputs = leaves;
-  if (changes_input(op)) inputs[0] = leaves[0].clone();
-  Run r{op.call({inputs, device}), {}};
-  for (std::size_t i = 0; i < r.outputs.size(); ++i) {
-    const Tensor& out = r.outputs[i];
-    if (!out.requires_grad()) continue;
-    const Tensor weight =
-        i < weights.size() ? weights[i] : make_input({out.shape()}, out.dtype(), out.device(), 5);
-    out.backward(weight, true);
-  }
-  for (const Tensor& leaf : leaves) r.grads.push_back(leaf.grad());
-  return r;
-}
-
 void check_same(const Tensor& actual, const Tensor& expected) {
   REQUIRE(actual.defined() == expected.defined());
   if (!actual.defined()) return;
@@ -75,50 +33,16 @@ void check_same(const Tensor& actual, const Tensor& expected) {
   check_equal(actual, expected);
 }
 
-/// Work at the head of a stream that holds up the rest until open(), or for a few seconds at most.
-class Gate {
- public:
-  explicit Gate(const Stream& stream) : stream_(stream) {
-    stream.enqueue([this] {
-      std::unique_lock lock(mutex_);
-      timed_out_ = !changed_.wait_for(lock, std::chrono::seconds(20), [this] { return open_; });
-    });
-  }
-  ~Gate() { open(); }
-  /// Whether nobody had to wait for the stream until now.
-  bool open() {
-    {
-      std::lock_guard lock(mutex_);
-      open_ = true;
-    }
-    changed_.notify_all();
-    try {
-      stream_.synchronize();
-    } catch (...) {
-      if (std::uncaught_exceptions() == 0) error_ = std::current_exception();
-    }
-    return !timed_out_;
-  }
-  std::exception_ptr error() const { return error_; }
-
- private:
-  Stream stream_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool open_ = false, timed_out_ = false;
-  std::exception_ptr error_;
-};
-
 }  // namespace
 
 TEST_CASE("every op has the same bits on cpu and on cpu:1, forward and backward") {
-  const Poisoned poison;
+  const Poisoned poison(kWorker);
   for (const Op& op : op_table()) {
     for (DType dtype : {kFloat32, kFloat16, kFloat64}) {
       CAPTURE(op.name);
       CAPTURE(name(dtype));
-      const Run host = run(op, make_leaves(op, dtype, {}), {});
-      const Run worker = run(op, make_leaves(op, dtype, kWorker), kWorker);
+      const OpRun host = run_op(op, make_leaves(op, dtype, {}), {});
+      const OpRun worker = run_op(op, make_leaves(op, dtype, kWorker), kWorker);
       REQUIRE(host.outputs.size() == worker.outputs.size());
       for (std::size_t i = 0; i < host.outputs.size(); ++i)
         check_same(worker.outputs[i], host.outputs[i]);
@@ -136,18 +60,18 @@ TEST_CASE("no op waits for its device, but for those that say so") {
     CAPTURE(op.name);
     const std::vector<Tensor> leaves = make_leaves(op, kFloat32, kWorker);
     std::vector<Tensor> weights;
-    for (const Tensor& out : run(op, make_leaves(op, kFloat32, {}), {}).outputs)
-      weights.push_back(make_input({out.shape()}, out.dtype(), kWorker, 5));
+    for (const Tensor& out : run_op(op, make_leaves(op, kFloat32, {}), {}).outputs)
+      weights.push_back(make_weight(out, kWorker));
     synchronize(kWorker);
     Gate gate(current_stream(kWorker));
-    run(op, leaves, kWorker, weights);
+    run_op(op, leaves, kWorker, weights);
     CHECK(gate.open());
     CHECK(!gate.error());
   }
 }
 
 TEST_CASE("temporaries may go while the work that uses them is queued") {
-  const Poisoned poison;
+  const Poisoned poison(kWorker);
   const auto train = [](const Device& device) {
     Tensor x = make_input({{16, 8}}, kFloat32, device),
            w = make_input({{8, 8}}, kFloat32, device, 1);

@@ -1,0 +1,70 @@
+#include "tests/ops/op_run.h"
+
+#include <chrono>
+
+#include "core/allocator.h"
+#include "core/generator.h"
+#include "ops/copy.h"
+
+namespace ferrite::test {
+
+Poisoned::Poisoned(const Device& device) : device_(device) { allocator(device).set_poison(true); }
+
+Poisoned::~Poisoned() {
+  synchronize(device_);
+  allocator(device_).set_poison(false);
+}
+
+std::vector<Tensor> as_leaves(const Op& op, std::vector<Tensor> inputs) {
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if ((op.args[i].fill == Fill::real || op.args[i].fill == Fill::positive) &&
+        is_floating(inputs[i].dtype()))
+      inputs[i].set_requires_grad();
+  return inputs;
+}
+
+std::vector<Tensor> make_leaves(const Op& op, DType dtype, const Device& device) {
+  return as_leaves(op, make_inputs(op, dtype, device));
+}
+
+Tensor make_weight(const Tensor& out, const Device& device) {
+  return make_input({out.shape()}, out.dtype(), device, 5);
+}
+
+OpRun run_op(const Op& op, const std::vector<Tensor>& leaves, const Device& device,
+             const std::vector<Tensor>& weights) {
+  manual_seed(1);
+  std::vector<Tensor> inputs = leaves;
+  if (changes_input(op)) inputs[0] = leaves[0].clone();
+  OpRun r{op.call({inputs, device}), {}};
+  for (std::size_t i = 0; i < r.outputs.size(); ++i) {
+    const Tensor& out = r.outputs[i];
+    if (!out.requires_grad()) continue;
+    out.backward(i < weights.size() ? weights[i] : make_weight(out, out.device()), true);
+  }
+  for (const Tensor& leaf : leaves) r.grads.push_back(leaf.grad());
+  return r;
+}
+
+Gate::Gate(const Stream& stream) : stream_(stream) {
+  stream.enqueue([this] {
+    std::unique_lock lock(mutex_);
+    timed_out_ = !changed_.wait_for(lock, std::chrono::seconds(20), [this] { return open_; });
+  });
+}
+
+bool Gate::open() {
+  {
+    std::lock_guard lock(mutex_);
+    open_ = true;
+  }
+  changed_.notify_all();
+  try {
+    stream_.synchronize();
+  } catch (...) {
+    if (std::uncaught_exceptions() == 0) error_ = std::current_exception();
+  }
+  return !timed_out_;
+}
+
+}  // namespace ferrite::test

@@ -1,0 +1,60 @@
+// Running an op of the table forward and backward, for tests that compare devices.
+#pragma once
+
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <vector>
+
+#include "core/stream.h"
+#include "tests/ops/op_table.h"
+
+namespace ferrite::test {
+
+/// Memory of the device is NaN until it is written.
+class Poisoned {
+ public:
+  explicit Poisoned(const Device& device);
+  ~Poisoned();
+  Poisoned(const Poisoned&) = delete;
+  Poisoned& operator=(const Poisoned&) = delete;
+
+ private:
+  Device device_;
+};
+
+struct OpRun {
+  std::vector<Tensor> outputs, grads;
+};
+
+/// Makes those of `inputs` leaves that may be differentiated.
+std::vector<Tensor> as_leaves(const Op& op, std::vector<Tensor> inputs);
+/// Inputs of `op`, its numbers leaves where they may be differentiated.
+std::vector<Tensor> make_leaves(const Op& op, DType dtype, const Device& device);
+
+/// What backward starts from, for outputs as `out`.
+Tensor make_weight(const Tensor& out, const Device& device);
+
+/// Seeds all devices, calls the op, and runs backward through all of its outputs. Give `weights` to
+/// keep them from being made, and moved to the device, meanwhile: that would wait for it.
+OpRun run_op(const Op& op, const std::vector<Tensor>& leaves, const Device& device,
+             const std::vector<Tensor>& weights = {});
+
+/// Work at the head of a stream that holds up the rest until open(), or for a few seconds at most.
+class Gate {
+ public:
+  explicit Gate(const Stream& stream);
+  ~Gate() { open(); }
+  /// Whether nobody had to wait for the stream until now.
+  bool open();
+  std::exception_ptr error() const { return error_; }
+
+ private:
+  Stream stream_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool open_ = false, timed_out_ = false;
+  std::exception_ptr error_;
+};
+
+}  // namespace ferrite::test
