@@ -12,6 +12,8 @@ set(FERRITE_ONEDNN AUTO CACHE STRING "Use oneDNN's convolutions: AUTO (where fou
 set(FERRITE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them, e.g. address,undefined")
 option(FERRITE_EMULATOR_RACE "Look for data races in kernels (FERRITE_CUDA=EMULATOR)" OFF)
 option(FERRITE_COVERAGE "Count the lines of kernels that run (FERRITE_CUDA=EMULATOR)" OFF)
+set(FERRITE_EXTRA_PROJECTS "" CACHE STRING
+    "Folders of other projects to build along, e.g. users' kernels to be run on the emulator")
 set_property(CACHE FERRITE_CUDA PROPERTY STRINGS AUTO ON OFF EMULATOR)
 set_property(CACHE FERRITE_ONEDNN PROPERTY STRINGS AUTO ON OFF)
 

@@ -19,8 +19,9 @@ struct IncludeViolation {
 // Checks the includes of one source file against
 //   core <- kernels <- autograd <- ops <- nn <- {optim, parallel} <- examples,
 // data on core alone, parallel's process groups on core alone, Eigen and oneDNN in kernels alone,
-// and tests/ and examples/ included by nobody else. `file` is its path below the repository root,
-// with forward slashes; `text` is its content. Comments do not count.
+// and tests/ and examples/ included by nobody else, but for tests/kit/, which examples use too.
+// `file` is its path below the repository root, with forward slashes; `text` is its content.
+// Comments do not count.
 std::vector<IncludeViolation> check_includes(std::string_view file, std::string_view text);
 
 // True for the parts of parallel/ that stand on core alone: process groups, their collectives and

@@ -83,6 +83,8 @@ TEST_CASE("each layer may include the layers under it and none above") {
 TEST_CASE("tests, examples and the umbrella header are for nobody below") {
   CHECK_FALSE(allows("core/a.cpp", "tests/core/helper.h"));
   CHECK_FALSE(allows("examples/lenet/main.cpp", "tests/core/helper.h"));
+  CHECK(allows("examples/custom_kernel/swiglu_test.cpp", "tests/kit/kernel_case.h"));
+  CHECK_FALSE(allows("nn/a.cpp", "tests/kit/kernel_case.h"));
   CHECK_FALSE(allows("nn/a.cpp", "examples/common/arguments.h"));
   CHECK_FALSE(allows("ferrite.h", "examples/common/arguments.h"));
   CHECK_FALSE(allows("nn/a.cpp", "ferrite.h"));

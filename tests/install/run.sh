@@ -31,6 +31,13 @@ cmake -S "$here/consumer" -B "$scratch/build" -DCMAKE_PREFIX_PATH="$scratch/pref
 cmake --build "$scratch/build"
 "$scratch/build/consumer"
 
+# The example of a user's own kernel as a project of its own, with its test.
+cmake -S "$here/../../examples/custom_kernel" -B "$scratch/kernel" \
+  -DCMAKE_PREFIX_PATH="$scratch/prefix" \
+  -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" "$@"
+cmake --build "$scratch/kernel"
+"$scratch/kernel/custom_kernel_test"
+
 # Without the data set the README's program has to say what is missing, and where to get it.
 if message=$(cd "$scratch" && ./build/readme 2>&1); then
   echo "the README's program found a data set in an empty folder" >&2
