@@ -1,0 +1,65 @@
+// The table of ops, from which other tests take all ops there are, has them all.
+#include "tests/ops/op_table.h"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <set>
+#include <string>
+
+#include "tests/paths.h"
+
+using namespace ferrite;
+
+namespace {
+
+std::string read(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// `text` without what is not for users.
+std::string without_details(std::string text) {
+  const std::string last = "}  // namespace detail";
+  for (std::size_t begin; (begin = text.find("namespace detail {")) != std::string::npos;)
+    text.erase(begin, text.find(last, begin) + last.size() - begin);
+  return text;
+}
+
+std::set<std::string> names_in(const std::string& text, const std::regex& pattern) {
+  std::set<std::string> names;
+  for (std::sregex_iterator it(text.begin(), text.end(), pattern), end; it != end; ++it)
+    names.insert((*it)[1]);
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("every function of ferrite.h that gives tensors is called by the table") {
+  // Functions of ops/*.h at the start of a line that return tensors; ferrite.h says which headers
+  // are for users.
+  const std::regex header("#include \"(ops/[a-z_]+\\.h)\"");
+  const std::regex function(
+      "\n(?:const )?(?:Tensor&?|std::vector<Tensor>|ValuesIndices|std::pair<Tensor, Tensor>) "
+      "([a-z_0-9]+)\\(");
+  const std::filesystem::path root = test::source_dir();
+  std::string table;
+  for (const auto& entry : std::filesystem::directory_iterator(root / "tests/ops"))
+    if (entry.path().filename().string().starts_with("op_table_") &&
+        entry.path().filename() != "op_table_test.cpp")
+      table += read(entry.path());
+  const std::set<std::string> called = names_in(table, std::regex("\\b([a-z_0-9]+)\\b"));
+
+  // Takes bytes and gives floats, unlike the rest: augment_test.cpp.
+  const std::set<std::string> apart{"augment"};
+  std::size_t functions = 0;
+  for (const std::string& name : names_in(read(root / "ferrite.h"), header))
+    for (const std::string& op : names_in(without_details(read(root / name)), function)) {
+      ++functions;
+      CHECK_MESSAGE((called.contains(op) || apart.contains(op)), name << ": " << op);
+    }
+  CHECK(functions > 150);
+}
