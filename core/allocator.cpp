@@ -155,19 +155,31 @@ void CachingAllocator::cache(const Block& block) {
 void CachingAllocator::free(const Block& block, std::span<const Stream> also_used_by) noexcept {
   std::lock_guard lock(mutex_);
   stats_.allocated -= block.bytes;
-  Pending pending{.block = block, .events = {}};
-  for (const Stream& stream : also_used_by) {
-    if (stream.query()) continue;
-    pending.events.emplace_back().record(stream);
+  if (also_used_by.empty())
+    cache(block);
+  else
+    retire(block, also_used_by);
+}
+
+void CachingAllocator::retire(const Block& block, std::span<const Stream> also_used_by) {
+  Pending pending{.block = block, .marks = {}};
+  try {
+    for (const Stream& stream : also_used_by) {
+      // A graph under capture will use the block at every replay: nobody may ever have it again.
+      if (stream.device().is_cuda() && detail::cuda::is_capturing(stream)) return;
+      if (!stream.query()) pending.marks.push_back(stream.impl()->record(detail::Timing::none));
+    }
+  } catch (const CudaError&) {  // the device is lost: nothing runs there any more
   }
-  if (pending.events.empty()) return cache(block);
+  if (pending.marks.empty()) return cache(block);
   stats_.pending += block.bytes;
   pending_.push_back(std::move(pending));
 }
 
 void CachingAllocator::reclaim_pending() {
   std::erase_if(pending_, [this](Pending& p) {
-    if (!std::ranges::all_of(p.events, &Event::query)) return false;
+    if (!std::ranges::all_of(p.marks, [](const auto& mark) { return mark->passed(); }))
+      return false;
     stats_.pending -= p.block.bytes;
     cache(p.block);
     return true;
@@ -199,7 +211,7 @@ void CachingAllocator::release_cached(std::unique_lock<std::mutex>& lock) {
     lock.unlock();
     detail::drain(device_);
     for (const Pending& p : pending) {
-      for (const Event& event : p.events) event.synchronize();
+      for (const auto& mark : p.marks) mark->wait();
       blocks.push_back(p.block);
     }
     lock.lock();

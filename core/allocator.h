@@ -106,7 +106,7 @@ class CachingAllocator final : public Allocator {
  private:
   struct Pending {
     Block block;
-    std::vector<Event> events;
+    std::vector<std::shared_ptr<detail::Mark>> marks;
   };
   using FreeList = std::vector<void*>;
 
@@ -116,6 +116,7 @@ class CachingAllocator final : public Allocator {
   /// Opens `lock`, on mutex_, while it waits: queued work may itself allocate and free.
   void release_cached(std::unique_lock<std::mutex>& lock);
   void cache(const Block& block);
+  void retire(const Block& block, std::span<const Stream> also_used_by);
 
   const Device device_;
   const std::string of_;

@@ -11,6 +11,10 @@ Tensor readable_on_host(const Tensor& t) {
     stream.synchronize();
     return t;
   }
+  // Before anything of it becomes part of the graph.
+  FERRITE_CHECK(!cuda::is_capturing(stream), CudaError, "synchronize",
+                "values cannot be read while their stream is being captured into a graph: its work "
+                "has not begun; read them before the capture or after a replay");
   constexpr std::size_t kLargestPinned = std::size_t{16} << 20;
   std::int64_t reach = t.numel() > 0;
   for (int d = 0; d < t.dim() && reach > 0; ++d) reach += (t.shape()[d] - 1) * t.strides()[d];

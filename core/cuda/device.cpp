@@ -31,7 +31,12 @@ const Found& found() {
     if (status != cudaSuccess) {
       cudaGetLastError();
       f.count = 0;
-      f.why_not = fmt::format("{} ({})", cudaGetErrorName(status), cudaGetErrorString(status));
+      int driver = 0;
+      f.why_not =
+          status == cudaErrorInsufficientDriver && cudaDriverGetVersion(&driver) == cudaSuccess &&
+                  driver == 0
+              ? "no NVIDIA driver is installed"
+              : fmt::format("{} ({})", cudaGetErrorName(status), cudaGetErrorString(status));
     } else if (f.count == 0) {
       f.why_not = "the driver has none to offer";
     }

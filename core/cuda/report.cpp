@@ -19,10 +19,15 @@ Shape position_at(const long long* count) {
 }  // namespace
 
 void throw_report(DeviceReport& slot) {
-  std::atomic_ref<int> claimed(slot.claimed);
-  if (claimed.load(std::memory_order_acquire) == 0) return;
+  std::atomic_ref<int> state(slot.state);
+  if (state.load(std::memory_order_relaxed) == DeviceReport::kFree) [[likely]]
+    return;
+  // One thread of the host takes it; one that is still being written is for the next who waits.
+  int complete = DeviceReport::kComplete;
+  if (!state.compare_exchange_strong(complete, DeviceReport::kClaimed, std::memory_order_acquire))
+    return;
   const DeviceReport report = slot;
-  claimed.store(0, std::memory_order_release);
+  state.store(DeviceReport::kFree, std::memory_order_release);
   const auto* integers = report.integers;
   const auto* numbers = report.numbers;
   switch (report.kind) {

@@ -20,10 +20,17 @@ __device__ inline void write_position(long long* position, std::int64_t linear, 
 }
 
 __device__ inline bool claim(DeviceReport* report, ReportKind kind, const char* op) {
-  if (atomicCAS(&report->claimed, 0, 1) != 0) return false;
+  if (atomicCAS(&report->state, DeviceReport::kFree, DeviceReport::kClaimed) != DeviceReport::kFree)
+    return false;
   report->kind = kind;
   report->op = op;
   return true;
+}
+
+/// The host, which may look at any time, sees all of a report or nothing.
+__device__ inline void complete(DeviceReport* report) {
+  __threadfence_system();
+  atomicExch(&report->state, DeviceReport::kComplete);
 }
 
 }  // namespace detail
@@ -38,6 +45,7 @@ __device__ inline bool claim(DeviceReport* report, ReportKind kind, const char* 
   report->integers[1] = size;
   report->integers[2] = ndim;
   detail::write_position(report->integers + 3, linear, ndim, sizes);
+  detail::complete(report);
 }
 
 /// "target VALUE at position [..] is out of range for CLASSES classes (ignore_index is ..)":
@@ -52,6 +60,7 @@ __device__ inline bool claim(DeviceReport* report, ReportKind kind, const char* 
   report->integers[2] = ignore_index;
   report->integers[3] = ndim;
   detail::write_position(report->integers + 4, linear, ndim, sizes);
+  detail::complete(report);
 }
 
 /// "expected values in [LOW, HIGH], got VALUE". T is float or double: what the value was compared
@@ -64,6 +73,7 @@ template <class T>
   report->numbers[0] = low;
   report->numbers[1] = high;
   report->numbers[2] = static_cast<double>(value);
+  detail::complete(report);
 }
 
 }  // namespace ferrite::cuda

@@ -22,7 +22,8 @@ enum class ReportKind : int {
 };
 
 struct DeviceReport {
-  int claimed;  ///< 0: free
+  static constexpr int kFree = 0, kClaimed = 1, kComplete = 2;
+  int state;  ///< claimed while its thread writes the rest, then complete
   ReportKind kind;
   const char* op;  ///< a host literal, which the device only carries
   long long integers[12];

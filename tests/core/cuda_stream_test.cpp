@@ -24,7 +24,7 @@ Tensor filled(const Stream& stream, int byte, std::int64_t bytes = 256) {
 }
 
 cuda::DeviceReport bad_index(const char* op) {
-  return {.claimed = 1,
+  return {.state = cuda::DeviceReport::kComplete,
           .kind = cuda::ReportKind::index_out_of_range,
           .op = op,
           .integers = {9, 4, 2, 1, 0},
@@ -236,7 +236,7 @@ TEST_CASE("bad values that kernels report are thrown by whoever waits, in the CP
   CHECK(message_of<IndexError>([&] { one.str(); }) == expected);
   CHECK(one.item<int>() == 1);
 
-  enqueue_report(stream, {.claimed = 1,
+  enqueue_report(stream, {.state = cuda::DeviceReport::kComplete,
                           .kind = cuda::ReportKind::class_out_of_range,
                           .op = "cross_entropy",
                           .integers = {-7, 10, -100, 1, 3},
@@ -245,7 +245,7 @@ TEST_CASE("bad values that kernels report are thrown by whoever waits, in the CP
         "[cross_entropy] target -7 at position [3] is out of range for 10 classes (ignore_index is "
         "-100)");
   for (const bool is_float : {true, false}) {
-    enqueue_report(stream, {.claimed = 1,
+    enqueue_report(stream, {.state = cuda::DeviceReport::kComplete,
                             .kind = cuda::ReportKind::value_out_of_range,
                             .op = "bernoulli",
                             .integers = {is_float},
@@ -254,6 +254,13 @@ TEST_CASE("bad values that kernels report are thrown by whoever waits, in the CP
           (is_float ? "[bernoulli] expected values in [0, 1], got 1.1"
                     : "[bernoulli] expected values in [0, 1], got 1.100000023841858"));
   }
+  // One that a kernel is still writing waits for the next who looks.
+  cuda::DeviceReport unfinished = bad_index("gather");
+  unfinished.state = cuda::DeviceReport::kClaimed;
+  enqueue_report(stream, unfinished);
+  stream.synchronize();
+  enqueue_report(stream, bad_index("gather"));
+  CHECK_THROWS_AS(stream.synchronize(), IndexError);
   // One stream's report is nobody else's.
   enqueue_report(stream, bad_index("gather"));
   current_stream(Device()).synchronize();
@@ -291,6 +298,10 @@ TEST_CASE("a stream under capture refuses what a graph cannot hold, and says so"
           }).find("[synchronize] the stream is") == 0);
     CHECK(message_of<CudaError>([&] { stream.enqueue([] {}); }).find("[enqueue] a function of") ==
           0);
+    Event event;
+    event.record(stream);
+    CHECK_FALSE(event.query());
+    CHECK_THROWS_AS(event.synchronize(), CudaError);
     fill_bytes(stream, t.data_ptr(), 2, 128);
     side.wait(stream);
     fill_bytes(side, static_cast<char*>(t.data_ptr()) + 128, 3, 128);

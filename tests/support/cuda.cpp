@@ -79,6 +79,9 @@ SmallDevice::SmallDevice(int device, std::size_t bytes) : device_(device) {
 }
 SmallDevice::~SmallDevice() { emulator::set_memory(device_, emulator::settings().memory); }
 
+NoPeerAccess::NoPeerAccess() { emulator::set_peer_access(false); }
+NoPeerAccess::~NoPeerAccess() { emulator::set_peer_access(true); }
+
 void fail_next_call(const char* name, Failure failure) {
   emulator::fail_next(name, error_of(failure));
 }
@@ -94,6 +97,8 @@ DeferredStreams::DeferredStreams() { before_ = false; }
 DeferredStreams::~DeferredStreams() = default;
 SmallDevice::SmallDevice(int device, std::size_t) : device_(device) {}
 SmallDevice::~SmallDevice() = default;
+NoPeerAccess::NoPeerAccess() = default;
+NoPeerAccess::~NoPeerAccess() = default;
 void fail_next_call(const char*, Failure) {}
 
 #endif

@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "core/cuda/report.h"
+#include "core/cuda_backend.h"
 #include "core/stream.h"
+#include "core/tensor.h"
 
 namespace ferrite::test {
 
@@ -38,6 +40,13 @@ class SmallDevice {
 
  private:
   int device_;
+};
+
+/// While it lives, emulated devices cannot reach each other's memory.
+class NoPeerAccess {
+ public:
+  NoPeerAccess();
+  ~NoPeerAccess();
 };
 
 enum class Failure { out_of_memory, illegal_address, not_supported };
@@ -79,6 +88,18 @@ void* native_handle(const Stream& stream);
 
 /// Puts on `stream` a kernel that reports a bad value, or what passes for one without kernels.
 void enqueue_report(const Stream& stream, const cuda::DeviceReport& report);
+
+/// A dense tensor of `device` with these values, made without kernels.
+template <class T>
+Tensor on_device(const std::vector<T>& values, const Shape& shape, const Device& device) {
+  const Tensor host = from_vector(values, shape);
+  if (device.is_cpu()) return host;
+  const Tensor t = empty(shape, {.dtype = host.dtype(), .device = device});
+  const Stream stream = current_stream(device);
+  detail::cuda::copy_bytes(stream, t.data_ptr(), device, host.data_ptr(), Device(), host.nbytes());
+  stream.synchronize();
+  return t;
+}
 
 /// Bytes of device memory, copied to the host by the runtime itself.
 std::vector<unsigned char> read_bytes(const void* data, std::size_t bytes);
