@@ -87,6 +87,7 @@ CudaStream::CudaStream(Device device, cudaStream_t native, DeviceReport* report)
 CudaStream::~CudaStream() = default;  // the handle is the driver's to destroy as the process ends
 
 bool CudaStream::is_capturing() const {
+  const DeviceGuard guard(device);
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   FERRITE_CUDA_CHECK(cudaStreamIsCapturing(native_, &status));
   return status != cudaStreamCaptureStatusNone;
@@ -147,14 +148,16 @@ void CudaStream::throw_errors() {
 }
 
 bool CudaStream::idle() const {
-  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-  if (cudaStreamIsCapturing(native_, &capture) == cudaSuccess &&
-      capture != cudaStreamCaptureStatusNone)
-    return false;
-  const cudaError_t status = cudaStreamQuery(native_);
-  if (status == cudaSuccess) return true;
-  cudaGetLastError();
-  return status != cudaErrorNotReady;  // a device that is lost has nothing more to do
+  try {
+    if (is_capturing()) return false;
+    const DeviceGuard guard(device);
+    const cudaError_t status = cudaStreamQuery(native_);
+    if (status == cudaSuccess) return true;
+    cudaGetLastError();
+    return status != cudaErrorNotReady;
+  } catch (const CudaError&) {
+    return true;  // a device that is lost has nothing more to do
+  }
 }
 
 std::shared_ptr<Mark> CudaStream::record(Timing timing) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/cuda/runtime.h"
+#include "core/cuda_backend.h"
 
 namespace ferrite::kernels::cuda {
 
@@ -34,7 +35,8 @@ void allow_shared_memory(const LaunchConfig& config, const void* kernel) {
 void after_launch(const LaunchConfig& config, cudaError_t error) {
   if (error != cudaSuccess) [[unlikely]]
     fail_launch(config, error, "launch of");
-  if (ferrite::cuda::launch_blocking()) [[unlikely]] {
+  if (ferrite::cuda::launch_blocking() && !ferrite::detail::cuda::is_capturing(config.stream))
+      [[unlikely]] {
     const cudaError_t after = cudaStreamSynchronize(native(config.stream));
     if (after != cudaSuccess) fail_launch(config, after, "wait (FERRITE_LAUNCH_BLOCKING) for");
   }

@@ -262,6 +262,36 @@ TEST_CASE("blocks are poisoned where tests ask for it, in the order of their str
   f.memory.free(b);
 }
 
+TEST_CASE("sanitizers see blocks of the cache as what they are") {
+  REQUIRE_EMULATOR();
+  if (!sees_forbidden_memory()) return;
+  Fixture f;
+  const auto a = f.get(1000), b = f.get(512);
+  const char *first = static_cast<const char*>(a.data), *second = static_cast<const char*>(b.data);
+  CHECK_FALSE(is_forbidden(first));
+  CHECK_FALSE(is_forbidden(first + 999));
+  CHECK(is_forbidden(first + 1000));  // behind the block, in memory that the cache holds
+  CHECK_FALSE(is_forbidden(second + 511));
+  CHECK(is_forbidden(second + 512));
+  f.memory.free(a);
+  CHECK(is_forbidden(first));
+  CHECK_FALSE(is_forbidden(second));
+  const auto again = f.get(500);
+  CHECK(again.data == a.data);
+  CHECK_FALSE(is_forbidden(first + 499));
+  CHECK(is_forbidden(first + 500));
+  {
+    // What is queued may use the block up to where it was freed.
+    const DeferredStreams deferred;
+    fill_bytes(f.stream, again.data, 1, 500);
+    f.memory.free(again);
+    CHECK_FALSE(is_forbidden(first));
+    f.stream.synchronize();
+    CHECK(is_forbidden(first));
+  }
+  f.memory.free(b);
+}
+
 TEST_CASE("random requests neither overlap nor leak, and fragmentation ends with them") {
   REQUIRE_CUDA(1);
   Fixture f;

@@ -44,6 +44,18 @@ bool has_cuda(int count) {
   return false;
 }
 
+// Defined where AddressSanitizer is.
+extern "C" [[gnu::weak]] int __asan_address_is_poisoned(const volatile void* address);
+
+bool sees_forbidden_memory() {
+  if (is_emulated() && __asan_address_is_poisoned) return true;
+  MESSAGE("skipped: needs AddressSanitizer");
+  return false;
+}
+bool is_forbidden(const void* data) {
+  return __asan_address_is_poisoned && __asan_address_is_poisoned(data) != 0;
+}
+
 struct CudaGate::State {
   std::mutex mutex;
   std::condition_variable changed;

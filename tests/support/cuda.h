@@ -83,6 +83,11 @@ class CudaGate {
   std::shared_ptr<State> state_;
 };
 
+/// Whether this build can tell what may not be touched: the emulator with AddressSanitizer.
+bool sees_forbidden_memory();
+/// Whether the byte of device memory at `data` may not be touched.
+bool is_forbidden(const void* data);
+
 /// The native handle of a stream; DeviceError for one of the CPU.
 void* native_handle(const Stream& stream);
 
