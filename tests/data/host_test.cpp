@@ -4,7 +4,6 @@
 #include "data/safetensors.h"
 #include "tests/data/files.h"
 #include "tests/support/cuda.h"
-#include "tests/support/message.h"
 
 using namespace ferrite;
 using namespace ferrite::test;
