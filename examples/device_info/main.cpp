@@ -1,5 +1,5 @@
-// What Ferrite sees of this machine: versions, CUDA devices and their memory, CPU threads. The first
-// thing to send with a question.
+// What Ferrite sees of this machine: versions, CUDA devices and their memory, CPU threads. The
+// first thing to send with a question.
 #include <ferrite.h>
 
 #include <iostream>
