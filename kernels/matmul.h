@@ -15,7 +15,7 @@ struct MatmulOptions {
 /// but uint8 and bool) and any strides: a transpose is a swap of strides. With three dimensions the
 /// first is a batch, in which a and b may have a stride of 0. 16-bit types accumulate in float;
 /// integers wrap around, and their alpha and beta are truncated. `out` must not overlap the inputs.
-/// Where k is 0 the product is 0.
+/// Where k is 0 the product is 0. On a CUDA device m, n and k are below 2^31.
 void matmul(const Stream& stream, const View& out, const View& a, const View& b,
             const MatmulOptions& options = {});
 

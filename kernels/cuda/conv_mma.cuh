@@ -62,26 +62,24 @@ class ChunkLoader {
   }
 
   __device__ __forceinline__ void gather(S* slice) const {
-    // Loops, not straight code: it is the arithmetic of the other way that needs the registers.
-#pragma unroll 1
-    for (int i = 0; i < Share::kEach; ++i) {
-      if (!Share::any()) break;
-      const std::uint32_t line = i * Share::kLineJump;
-      std::uint64_t words[2] = {};
+    if (!Share::any()) return;
+    typename Points::Point lines[Share::kEach];
 #pragma unroll
-      for (int half = 0; half < 2; ++half)
-#pragma unroll 1
-        for (int j = 0; j < kChunk / 2; ++j) {
-          const std::uint32_t in_chunk = half * (kChunk / 2) + j;
-          const std::uint32_t row = std::min(row_ + (AlongDepth ? line : in_chunk), rows_ - 1);
-          const std::uint32_t k = k_ + (AlongDepth ? in_chunk : line);
-          const auto at = points_.row(row), depth = points_.depth(k);
-          if (k < end_ && points_.inside(at, depth))
-            words[half] |= std::uint64_t{data_[Points::offset(at, depth)].bits} << 16 * j;
-        }
-      Pack<S, kChunk> values;
-      memcpy(&values, words, sizeof(values));
-      store_pack<kChunk>(chunk_of(slice, i), values);
+    for (int i = 0; i < Share::kEach; ++i)
+      lines[i] = AlongDepth ? at_[AlongDepth ? i : 0] : points_.depth(k_ + i * Share::kLineJump);
+#pragma unroll 2
+    for (int j = 0; j < kChunk; ++j) {
+      const auto column =
+          AlongDepth ? points_.depth(k_ + j) : points_.row(std::min(row_ + j, rows_ - 1));
+      std::uint16_t bits[Share::kEach];
+#pragma unroll
+      for (int i = 0; i < Share::kEach; ++i) {
+        const auto &row = AlongDepth ? lines[i] : column, &depth = AlongDepth ? column : lines[i];
+        const bool any = k_ + (AlongDepth ? j : i * Share::kLineJump) < end_;
+        bits[i] = any && points_.inside(row, depth) ? data_[Points::offset(row, depth)].bits : 0;
+      }
+#pragma unroll
+      for (int i = 0; i < Share::kEach; ++i) chunk_of(slice, i)[j].bits = bits[i];
     }
   }
 
