@@ -58,6 +58,10 @@ elseif(FERRITE_HAVE_CUDA)
   list(APPEND CMAKE_CUDA_IMPLICIT_INCLUDE_DIRECTORIES ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES})
 endif()
 
+if(FERRITE_COVERAGE)
+  add_link_options(--coverage)
+endif()
+
 # Compiles .cu files of the calling folder for the emulator: as C++, with what the options ask for. -O1
 # takes half of -O3's time to compile, and kernels of tests are small.
 function(ferrite_emulate)
