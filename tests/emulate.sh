@@ -39,6 +39,7 @@ for kind in "$@"; do
       for seed in 1 2 3; do
         run emulator-coverage FERRITE_EMULATOR_ORDER=shuffled FERRITE_EMULATOR_SEED=$seed
       done
+      bash scripts/kernel_coverage.sh --report
       ;;
     *)
       echo "unknown kind '$kind': expected asan, race or orders" >&2
