@@ -1,7 +1,10 @@
 // The kit finds what it is there to find: kernels with a bug planted in them, on the host.
 #include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
@@ -373,6 +376,35 @@ TEST_CASE("a report counts failed cases, tells the first of them and how to run 
   const Setting seed("FERRITE_KIT_SEED", "5"), cases("FERRITE_KIT_CASES", "1");
   text = message_of<kit::Failure>([&] { kit::for_each_case("thirds", 12, body); });
   CHECK(contains(text, "thirds: 1 of 1 cases on cpu failed; FERRITE_KIT_SEED=5 "));
+}
+
+TEST_CASE("a kernel that ends the program: the case is said last") {
+  const DefaultCases settings;
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    std::signal(SIGABRT, SIG_DFL);
+    dup2(ends[1], STDERR_FILENO);
+    kit::for_each_case("aborts", 3, [](KernelCase& c) {
+      c.output({4}, kFloat32);
+      c.run([&](const Stream&, const Side&) {
+        if (contains(kit::running_case(), "SEED=1:")) std::abort();
+      });
+    });
+    _exit(0);
+  }
+  close(ends[1]);
+  std::string text;
+  char buffer[4096];
+  for (ssize_t got; (got = read(ends[0], buffer, sizeof buffer)) > 0;)
+    text.append(buffer, static_cast<std::size_t>(got));
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK(WIFSIGNALED(status));
+  CHECK(contains(text, "in aborts on cpu, FERRITE_KIT_SEED=1:\n  operand 0 (out float32 [4])"));
 }
 
 TEST_CASE("settings that are no numbers are refused") {
