@@ -82,6 +82,7 @@ const Bug kBugs[] = {
     {"kernels_in_two_streams_without_wait", kDeferred, kDeferred, "RACE"},
     {"copy_in_another_stream_without_wait", kDeferred, kDeferred, "RACE"},
     {"buffer_reuse_without_wait", kDeferred, kDeferred, "RACE"},
+    {"branches_of_graph_without_join", kResult, kResult, "RACE"},
     {"host_read_without_wait", kDeferred, kDeferred, kDeferred},
     {"host_function_waits_for_its_stream", "waits for its own stream", "waits for its own stream",
      "waits for its own stream"},
@@ -106,6 +107,8 @@ const char* const kRight[] = {
     "kernels_in_two_streams",
     "copy_in_another_stream",
     "buffer_reuse",
+    "branches_of_graph",
+    "default_stream_in_order",
     "host_read",
 };
 

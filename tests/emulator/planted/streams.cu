@@ -89,6 +89,38 @@ bool run_host_read() {
   return right;
 }
 
+/// A fork and a join of two streams within a graph; the bug leaves out the join's half that the
+/// last kernel needs.
+template <bool bug>
+bool run_graph() {
+  const Streams streams;
+  const Array<float> x(32), y(32), z(32);
+  cudaEvent_t join;
+  check(cudaEventCreate(&join));
+  check(cudaStreamBeginCapture(streams[0], cudaStreamCaptureModeGlobal));
+  streams.wait();
+  launch({1, 32, 0, streams[1]}, "fill", fill, x.get(), 3.0f);
+  check(cudaEventRecord(join, streams[1]));
+  if (!bug) check(cudaStreamWaitEvent(streams[0], join, 0));
+  launch({1, 32, 0, streams[0]}, "twice", twice, x.get(), y.get());
+  if (bug) check(cudaStreamWaitEvent(streams[0], join, 0));
+  cudaGraph_t graph;
+  cudaGraphExec_t executable;
+  check(cudaStreamEndCapture(streams[0], &graph));
+  check(cudaGraphInstantiate(&executable, graph, 0));
+  bool right = true;
+  for (int i = 0; i < 10; ++i) {
+    check(cudaMemsetAsync(x.get(), 0, 32 * sizeof(float), streams[0]));
+    check(cudaGraphLaunch(executable, streams[0]));
+    check(cudaStreamSynchronize(streams[0]));
+    right = right && y.value() == 6;
+  }
+  check(cudaGraphExecDestroy(executable));
+  check(cudaGraphDestroy(graph));
+  check(cudaEventDestroy(join));
+  return right;
+}
+
 void wait_for_itself(void* stream) {
   static_cast<void>(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)));
 }
@@ -101,6 +133,21 @@ PLANTED(copy_in_another_stream) { return run_copy_and_kernel<false>(); }
 PLANTED(copy_in_another_stream_without_wait) { return run_copy_and_kernel<true>(); }
 PLANTED(buffer_reuse) { return run_reuse<false>(); }
 PLANTED(buffer_reuse_without_wait) { return run_reuse<true>(); }
+PLANTED(branches_of_graph) { return run_graph<false>(); }
+PLANTED(branches_of_graph_without_join) { return run_graph<true>(); }
+PLANTED(default_stream_in_order) {
+  cudaStream_t blocking;
+  check(cudaStreamCreate(&blocking));
+  const Array<float> x(32), y(32);
+  for (int i = 0; i < 3; ++i) {
+    launch({1, 32, 0, blocking}, "fill", fill, x.get(), 3.0f);
+    launch({1, 32}, "twice", twice, x.get(), y.get());
+    launch({1, 32, 0, blocking}, "fill", fill, y.get(), 7.0f);
+  }
+  const bool right = y.value() == 7;  // cudaMemcpy is on the default stream
+  check(cudaStreamDestroy(blocking));
+  return right;
+}
 PLANTED(host_read) { return run_host_read<false>(); }
 PLANTED(host_read_without_wait) { return run_host_read<true>(); }
 PLANTED(host_function_waits_for_its_stream) {

@@ -47,10 +47,24 @@ class Clock {
 
 using ClockPtr = std::shared_ptr<const Clock>;
 
+/// The place of an operation in a launch of a graph.
+struct GraphPlace {
+  std::uint64_t launch = 0;  // 0: in none
+  std::size_t node = 0;
+  std::shared_ptr<const std::vector<bool>> ancestors;  // the nodes that come before it
+};
+
 /// An operation as the race detector sees it: its place, and what it comes after.
 struct WorkId {
   std::uint64_t stream = 0, number = 0;
   ClockPtr clock;
+  GraphPlace graph;
+
+  bool comes_after(const WorkId& other) const {
+    if (graph.launch && graph.launch == other.graph.launch)
+      return (*graph.ancestors)[other.graph.node];
+    return stream == other.stream || (clock && (*clock)[other.stream] >= other.number);
+  }
 };
 
 }  // namespace emulator

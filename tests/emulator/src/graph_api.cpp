@@ -13,7 +13,25 @@ struct CUgraphExec_st {
     std::vector<std::size_t> after;
   };
   std::vector<Node> nodes;
+  std::vector<std::shared_ptr<const std::vector<bool>>> before;  // ancestors(), once asked for
+
+  /// Of each node, what comes before it; for the race detector.
+  std::vector<std::shared_ptr<const std::vector<bool>>> ancestors() const;
 };
+
+std::vector<std::shared_ptr<const std::vector<bool>>> CUgraphExec_st::ancestors() const {
+  std::vector<std::shared_ptr<const std::vector<bool>>> all;
+  for (const Node& node : nodes) {
+    auto mine = std::make_shared<std::vector<bool>>(nodes.size());
+    for (const std::size_t before : node.after) {
+      (*mine)[before] = true;
+      for (std::size_t i = 0; i < nodes.size(); ++i)
+        if ((*all[before])[i]) (*mine)[i] = true;
+    }
+    all.push_back(std::move(mine));
+  }
+  return all;
+}
 
 using namespace emulator;
 
@@ -133,7 +151,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable_graph, cudaGraph_t 
                                  unsigned long long) {
   return api("cudaGraphInstantiate", [&](HeldLock&) {
     if (!executable_graph || !graph) return cudaErrorInvalidValue;
-    *executable_graph = new CUgraphExec_st{executable(*graph)};
+    *executable_graph = new CUgraphExec_st{executable(*graph), {}};
     return cudaSuccess;
   });
 }
@@ -156,6 +174,7 @@ cudaError_t cudaGraphExecUpdate(cudaGraphExec_t executable_graph, cudaGraph_t gr
     result->result = same ? cudaGraphExecUpdateSuccess : cudaGraphExecUpdateErrorTopologyChanged;
     if (!same) return cudaErrorGraphExecUpdateFailure;
     executable_graph->nodes = std::move(nodes);
+    executable_graph->before.clear();
     return cudaSuccess;
   });
 }
@@ -181,8 +200,13 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable_graph, cudaStream_t handl
     if (!stream) return cudaErrorInvalidResourceHandle;
     if (const cudaError_t error = check_use(*stream); error != cudaSuccess) return error;
     if (!stream->capture) {
+      static std::uint64_t launches = 0;
+      ++launches;
+      if (kRaces && executable_graph->before.empty())
+        executable_graph->before = executable_graph->ancestors();
       for (const std::size_t i : order_of(*executable_graph))
-        enqueue(stream, executable_graph->nodes[i].operation);
+        enqueue(stream, executable_graph->nodes[i].operation, {},
+                kRaces ? GraphPlace{launches, i, executable_graph->before[i]} : GraphPlace{});
       return cudaSuccess;
     }
     // A graph within a graph: its nodes, behind what the stream has captured.

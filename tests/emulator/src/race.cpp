@@ -83,17 +83,11 @@ void synchronize_through(std::uintptr_t address, bool write) {
       fence_now;
 }
 
-bool comes_after(const Access& old) {
-  const WorkId& then = work[old.work].id;
-  return then.stream == work[work_now].id.stream ||
-         (work[work_now].id.clock && (*work[work_now].id.clock)[then.stream] >= then.number);
-}
-
 /// Whether two accesses to the same bytes, of which one writes, are in no order.
 bool conflict(const Access& old, const Access& now, bool shared) {
   if (old.work == 0 || !(old.bytes & now.bytes)) return false;
   if ((old.flags & now.flags) & Access::kAtomic) return false;
-  if (old.work != now.work) return !shared && !comes_after(old);
+  if (old.work != now.work) return !shared && !work[work_now].id.comes_after(work[old.work].id);
   if (old.block != now.block) return !shared && !visible_through_fence(old);
   if (old.epoch < now.epoch) return false;
   const bool same_warp = old.thread / 32 == now.thread / 32;
@@ -284,7 +278,9 @@ void race_access(const void* address, std::size_t bytes, bool write, AccessKind 
 }
 
 void race_range(const void* address, std::size_t bytes, bool write) {
-  if (!in_device_range(address) || bytes == 0) return;
+  // What is remembered takes sixteen times the memory: large buffers are left to kernels.
+  constexpr std::size_t kMostBytes = 8 << 20;
+  if (!in_device_range(address) || bytes == 0 || bytes > kMostBytes) return;
   const auto at = reinterpret_cast<std::uintptr_t>(address);
   Access now = {};
   now.work = work_now;

@@ -80,7 +80,7 @@ WorkId next_id(CUstream_st& stream) {
   const std::uint64_t number = ++stream.issued;
   if (!kRaces) return {};
   join(stream.clock, {nullptr, 0, host_clock()});
-  return {stream.id, number, stream.clock};
+  return {stream.id, number, stream.clock, {}};
 }
 
 void finish_task(CUstream_st& stream) {
@@ -172,17 +172,31 @@ cudaEvent_t create_event(int device, unsigned flags) {
 
 void destroy_event(cudaEvent_t event) { streams().events.erase(event); }
 
-std::vector<Ticket> implicit_dependencies(const CUstream_st& stream) {
-  std::vector<Ticket> after;
+namespace {
+/// Calls f for the streams that the legacy default stream's rules put in an order with `stream`.
+template <class F>
+void for_each_related(const CUstream_st& stream, F f) {
   if (stream.is_default) {
     for_each_stream(stream.device, [&](const StreamPtr& other) {
-      if (!other->is_default && other->blocking() && !other->idle()) after.push_back(end_of(other));
+      if (!other->is_default && other->blocking()) f(other);
     });
   } else if (stream.blocking()) {
-    const StreamPtr& other = streams().defaults[stream.device];
-    if (other && !other->idle()) after.push_back(end_of(other));
+    if (const StreamPtr& other = streams().defaults[stream.device]) f(other);
   }
+}
+}  // namespace
+
+std::vector<Ticket> implicit_dependencies(const CUstream_st& stream) {
+  std::vector<Ticket> after;
+  for_each_related(stream, [&](const StreamPtr& other) {
+    if (!other->idle()) after.push_back(end_of(other));
+  });
   return after;
+}
+
+void order_implicitly(CUstream_st& stream) {
+  if (kRaces)
+    for_each_related(stream, [&](const StreamPtr& other) { order_after(stream, end_of(other)); });
 }
 
 bool can_run_now(const CUstream_st& stream) {
@@ -193,6 +207,7 @@ bool can_run_now(const CUstream_st& stream) {
 }
 
 void begin_running_now(CUstream_st& stream, const char* name, const char* file, int line) {
+  order_implicitly(stream);
   const WorkId id = next_id(stream);
   stream.busy = true;
   stream.runner = std::this_thread::get_id();
@@ -220,11 +235,14 @@ cudaError_t issue(const StreamPtr& stream, OperationPtr operation, Ticket* ticke
   return cudaSuccess;
 }
 
-Ticket enqueue(const StreamPtr& stream, OperationPtr operation, std::vector<Ticket> after) {
+Ticket enqueue(const StreamPtr& stream, OperationPtr operation, std::vector<Ticket> after,
+               GraphPlace place) {
   const bool host = operation->kind == Operation::Kind::host;
   for (Ticket& ticket : implicit_dependencies(*stream)) after.push_back(std::move(ticket));
   for (const Ticket& ticket : after) order_after(*stream, ticket);
+  order_implicitly(*stream);
   WorkId id = next_id(*stream);
+  id.graph = std::move(place);
   stream->queue.push_back({std::move(after), std::move(operation), std::move(id)});
   const Ticket ticket = end_of(stream);
   if (!current_settings.deferred) {

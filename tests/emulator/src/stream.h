@@ -103,7 +103,8 @@ cudaError_t issue(const StreamPtr& stream, OperationPtr operation, Ticket* ticke
 
 /// Adds an operation to a stream that does not capture and, unless streams are deferred, runs what
 /// can run. `after` are places in other streams to be reached first.
-Ticket enqueue(const StreamPtr& stream, OperationPtr operation, std::vector<Ticket> after = {});
+Ticket enqueue(const StreamPtr& stream, OperationPtr operation, std::vector<Ticket> after = {},
+               GraphPlace place = {});
 
 /// The place behind all that was put on the stream.
 Ticket end_of(const StreamPtr& stream);
@@ -113,6 +114,8 @@ void order_after(CUstream_st& stream, const Ticket& ticket);
 
 /// What an operation on `stream` would wait for by the rules of the legacy default stream.
 std::vector<Ticket> implicit_dependencies(const CUstream_st& stream);
+/// The same for the race detector, which must know of what is over, too.
+void order_implicitly(CUstream_st& stream);
 
 /// Whether an operation on `stream` could run this moment, without a place in its queue; if so,
 /// between these two.

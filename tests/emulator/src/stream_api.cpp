@@ -186,6 +186,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t handle, cudaStream_t stream_han
     if (stream->capture) return cudaSuccess;
     auto record = std::make_shared<CUevent_st::Record>();
     if (stream->idle() && implicit_dependencies(*stream).empty()) {
+      order_implicitly(*stream);
       record->ticket = end_of(stream);
       record->time = std::chrono::steady_clock::now();
     } else {
