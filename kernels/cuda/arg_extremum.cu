@@ -8,7 +8,7 @@ namespace {
 
 template <class E>
 struct ArgExtremum {
-  struct Best {
+  struct alignas(16) Best {
     E value;
     std::int64_t index;  // below 0: none yet
   };

@@ -91,7 +91,7 @@ struct Problem {
   }
 };
 
-struct Sums {
+struct alignas(16) Sums {
   double loss, weight;
 };
 
@@ -115,7 +115,7 @@ struct Results {
 
 /// What a thread, then all lanes of a position know of it.
 template <class E>
-struct Scan {
+struct alignas(16) Scan {
   OnlineSum<E> sum;
   double weighted;  // the sum of the logits times their weights, where labels are smoothed
 };

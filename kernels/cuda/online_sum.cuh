@@ -10,7 +10,7 @@ namespace ferrite::kernels::cuda {
 
 /// The largest element so far and the sum of exp(x - largest). NaN shows in the sum.
 template <class E>
-struct OnlineSum {
+struct alignas(2 * sizeof(E)) OnlineSum {
   E top = -std::numeric_limits<E>::infinity();
   E sum = 0;
 

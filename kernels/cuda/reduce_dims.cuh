@@ -14,7 +14,7 @@ namespace ferrite::kernels::cuda {
 /// offsets in the input and the output.
 class ReduceDims {
  public:
-  struct Offsets {
+  struct alignas(16) Offsets {
     std::int64_t in, out;
   };
 

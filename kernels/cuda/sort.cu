@@ -31,7 +31,7 @@ struct Narrow {
   __device__ bool operator<(const Narrow& other) const { return word < other.word; }
 };
 
-struct Wide {
+struct alignas(16) Wide {
   static constexpr int kTile = 1024;
   std::uint64_t key;
   std::int64_t position;
