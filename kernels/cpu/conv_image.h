@@ -37,7 +37,8 @@ struct Pixels {
   std::int64_t image_step = 0, row_step = 0, pixel_step = 0;
 
   T* at(std::int64_t image, std::int64_t row, std::int64_t pixel) const {
-    return data + image * image_step + row * row_step + pixel * pixel_step;
+    // The memory of an empty tensor has no address to count from.
+    return data ? data + image * image_step + row * row_step + pixel * pixel_step : nullptr;
   }
 };
 

@@ -54,8 +54,10 @@ DType KernelCase::reference_dtype(DType dtype) const {
 }
 
 std::int64_t KernelCase::integer(std::int64_t low, std::int64_t high) {
-  return low +
-         static_cast<std::int64_t>(random_.next_below(static_cast<std::uint64_t>(high - low + 1)));
+  // Unsigned, since the range may be wider than int64 is.
+  const auto first = static_cast<std::uint64_t>(low);
+  return static_cast<std::int64_t>(
+      first + random_.next_below(static_cast<std::uint64_t>(high) - first + 1));
 }
 
 std::int64_t KernelCase::size(std::int64_t max, std::int64_t min) {
