@@ -1,0 +1,23 @@
+#include "kernels/cuda/vendor/cudnn.h"
+#include "kernels/vendor.h"
+
+namespace ferrite {
+
+bool cudnn::is_available() { return false; }
+std::string cudnn::version() { return ""; }
+
+namespace kernels::cuda::vendor {
+
+bool conv2d(const Stream&, const View&, const View&, const View&, const View&, const ConvParams&) {
+  return false;
+}
+bool conv2d_data(const Stream&, const View&, const View&, const View&, const ConvParams&) {
+  return false;
+}
+bool conv2d_weight(const Stream&, const View&, const View&, const View&, const ConvParams&) {
+  return false;
+}
+
+}  // namespace kernels::cuda::vendor
+
+}  // namespace ferrite

@@ -1,0 +1,43 @@
+// The vendor's libraries that may make products and convolutions on CUDA devices: whether they are
+// there, and how they are to be used. Settings hold for the whole process and for calls made after
+// them. Without a library our own kernels serve.
+#pragma once
+
+#include <string>
+
+namespace ferrite::cublas {
+
+/// Whether this build has cuBLASLt.
+bool is_available();
+/// "13.0.2"; "" where it is not there.
+std::string version();
+/// Off: our own kernels make all products. On at first, unless FERRITE_CUBLAS=0.
+void set_enabled(bool on);
+bool is_enabled();
+/// Whether float32 products may round their inputs to TF32 (10 bits) for the tensor cores. Off at
+/// first, as in PyTorch.
+void set_allow_tf32(bool on);
+bool allow_tf32();
+
+}  // namespace ferrite::cublas
+
+namespace ferrite::cudnn {
+
+/// Whether this build has cuDNN and its frontend, and the library can be loaded.
+bool is_available();
+std::string version();
+/// Off: our own kernels convolve. On at first, unless FERRITE_CUDNN=0.
+void set_enabled(bool on);
+bool is_enabled();
+/// On: the first convolution of each kind times all plans and keeps the fastest. Off at first: the
+/// library's heuristic chooses.
+void set_benchmark(bool on);
+bool benchmark();
+/// On: only plans that give the same bits on every run; use_deterministic_algorithms() implies it.
+void set_deterministic(bool on);
+bool deterministic();
+/// Whether float32 convolutions may round their inputs to TF32. On at first, as in PyTorch.
+void set_allow_tf32(bool on);
+bool allow_tf32();
+
+}  // namespace ferrite::cudnn
