@@ -1,68 +1,129 @@
-# cuBLAS, cuDNN, NCCL and cuDNN's frontend headers, wherever they are: a prefix that the user names
-# (FERRITE_CUDA_PREFIX), the toolkit, the distribution's packages, or Python wheels (nvidia-* in
-# site-packages, as PyTorch brings them). Each is optional; the summary says what serves without it.
+# cuBLASLt, cuDNN and NCCL, wherever they are: a prefix that the user names (FERRITE_CUDA_PREFIX), the
+# toolkit, the distribution's packages, or Python wheels (nvidia-* in site-packages, as PyTorch brings
+# them: without the .so links that linkers look for). Each is optional; the summary says what is
+# missing and how to get it.
+#
+# Defines FERRITE_HAVE_CUBLASLT and the target FerriteCuda::cublasLt, which is linked;
+# FERRITE_HAVE_CUDNN and FERRITE_CUDNN_INCLUDE, of which only the headers are used to build (the
+# library is loaded by the first convolution, and looked for in FERRITE_CUDNN_FOLDER first); and
+# FERRITE_HAVE_NCCL, FERRITE_NCCL_INCLUDE and FERRITE_NCCL_LIBRARY.
 
-set(FERRITE_CUDA_PREFIX "" CACHE PATH
-    "Where to look for cuDNN, NCCL and cudnn-frontend first: a folder with include/ and lib/")
+set(FERRITE_CUDA_PREFIX "" CACHE STRING
+    "Folders to look for cuBLASLt, cuDNN and NCCL in first: with include/ and lib/, or site-packages")
 
 # The site-packages folders of the python3 on the PATH.
 function(ferrite_site_packages result)
-  execute_process(
-    COMMAND python3 -c "import site, sys
-print(';'.join(p for p in site.getsitepackages() + [site.getusersitepackages()] + sys.path if p))"
-    OUTPUT_VARIABLE folders OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE failed ERROR_QUIET)
-  if(NOT failed EQUAL 0)
-    set(folders)
+  set(folders)
+  find_program(FERRITE_PYTHON3 python3)
+  mark_as_advanced(FERRITE_PYTHON3)
+  if(FERRITE_PYTHON3)
+    execute_process(
+      COMMAND ${FERRITE_PYTHON3} -c "import site, sys
+paths = site.getsitepackages() + [site.getusersitepackages()] + sys.path
+print(';'.join(p for p in paths if p.endswith('-packages')))"
+      OUTPUT_VARIABLE folders OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    list(REMOVE_DUPLICATES folders)
   endif()
-  list(REMOVE_DUPLICATES folders)
   set(${result} ${folders} PARENT_SCOPE)
 endfunction()
 
-# ferrite_cuda_library(<name> HEADER <file> LIBRARY <names...> WHEELS <folders in site-packages...>)
+# The version that a header's macros give, as "<major>.<minor>.<patch>"; "" where they are not there.
+function(ferrite_header_version result header prefix)
+  set(version)
+  if(EXISTS ${header})
+    foreach(part IN LISTS ARGN)
+      file(STRINGS ${header} line REGEX "^#define ${prefix}${part} +[0-9]+" LIMIT_COUNT 1)
+      string(REGEX REPLACE "^#define [A-Z_]+ +([0-9]+).*" "\\1" number "${line}")
+      list(APPEND version ${number})
+    endforeach()
+  endif()
+  list(JOIN version "." version)
+  set(${result} "${version}" PARENT_SCOPE)
+endfunction()
+
+# ferrite_find_cuda_library(<name> HEADER <file> LIBRARY <names...> WHEELS <folders below nvidia/...>)
 #
-# Sets FERRITE_<name>_INCLUDE, FERRITE_<name>_LIBRARY (cached) and FERRITE_HAVE_<name>, and defines
-# the target ferrite_<name>. A header without LIBRARY is a header-only library.
-function(ferrite_cuda_library name)
+# Sets FERRITE_<name>_INCLUDE and FERRITE_<name>_LIBRARY (cached).
+function(ferrite_find_cuda_library name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "HEADER" "LIBRARY;WHEELS")
-  set(roots)
-  foreach(site IN LISTS ferrite_sites)
-    foreach(wheel IN LISTS arg_WHEELS)
-      list(APPEND roots ${site}/${wheel})
+  set(first ${FERRITE_CUDA_PREFIX})
+  set(last)
+  foreach(wheel IN LISTS arg_WHEELS)
+    foreach(prefix IN LISTS FERRITE_CUDA_PREFIX)
+      list(APPEND first ${prefix}/nvidia/${wheel})
+    endforeach()
+    foreach(site IN LISTS ferrite_sites)
+      list(APPEND last ${site}/nvidia/${wheel})
     endforeach()
   endforeach()
   find_path(FERRITE_${name}_INCLUDE ${arg_HEADER}
-            HINTS ${FERRITE_CUDA_PREFIX}/include ${CUDAToolkit_INCLUDE_DIRS}
-            PATHS ${roots} PATH_SUFFIXES include)
-  set(found ${FERRITE_${name}_INCLUDE})
-  if(arg_LIBRARY)
-    find_library(FERRITE_${name}_LIBRARY NAMES ${arg_LIBRARY}
-                 HINTS ${FERRITE_CUDA_PREFIX}/lib ${FERRITE_CUDA_PREFIX}/lib64 ${CUDAToolkit_LIBRARY_DIR}
-                 PATHS ${roots} PATH_SUFFIXES lib lib64)
-    mark_as_advanced(FERRITE_${name}_LIBRARY)
-    set(found ${FERRITE_${name}_LIBRARY})
-  endif()
-  mark_as_advanced(FERRITE_${name}_INCLUDE)
-  if(NOT found OR NOT FERRITE_${name}_INCLUDE)
-    set(FERRITE_HAVE_${name} OFF PARENT_SCOPE)
-    return()
-  endif()
-  set(FERRITE_HAVE_${name} ON PARENT_SCOPE)
-  if(arg_LIBRARY)
-    add_library(ferrite_${name} UNKNOWN IMPORTED GLOBAL)
-    set_target_properties(ferrite_${name} PROPERTIES IMPORTED_LOCATION ${FERRITE_${name}_LIBRARY})
-  else()
-    add_library(ferrite_${name} INTERFACE IMPORTED GLOBAL)
-  endif()
-  if(NOT FERRITE_${name}_INCLUDE IN_LIST CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES)
-    set_target_properties(ferrite_${name} PROPERTIES
-      INTERFACE_INCLUDE_DIRECTORIES ${FERRITE_${name}_INCLUDE})
-  endif()
+            HINTS ${first} ${CUDAToolkit_INCLUDE_DIRS} PATHS ${last} PATH_SUFFIXES include)
+  find_library(FERRITE_${name}_LIBRARY NAMES ${arg_LIBRARY}
+               HINTS ${first} ${CUDAToolkit_LIBRARY_DIR} PATHS ${last} PATH_SUFFIXES lib lib64)
+  mark_as_advanced(FERRITE_${name}_INCLUDE FERRITE_${name}_LIBRARY)
 endfunction()
 
+# Sets FERRITE_HAVE_<name> and ferrite_<name>_reason; an error where the option FERRITE_<name> is ON
+# and `problem` is not empty.
+macro(ferrite_decide_cuda_library name problem found)
+  if("${FERRITE_${name}}" STREQUAL "OFF")
+    set(FERRITE_HAVE_${name} OFF)
+    set(ferrite_${name}_reason "FERRITE_${name}=OFF")
+  elseif("${problem}" STREQUAL "")
+    set(FERRITE_HAVE_${name} ON)
+    set(ferrite_${name}_reason "${found}")
+  else()
+    set(FERRITE_HAVE_${name} OFF)
+    set(ferrite_${name}_reason "${problem}")
+    if("${FERRITE_${name}}" STREQUAL "ON")
+      message(FATAL_ERROR "FERRITE_${name}=ON, but: ${problem}")
+    endif()
+  endif()
+endmacro()
+
+if(NOT FERRITE_HAVE_CUDA OR FERRITE_CUDA_EMULATOR)
+  foreach(name IN ITEMS CUBLASLT CUDNN NCCL)
+    ferrite_decide_cuda_library(${name} "no GPUs are built for" "")
+  endforeach()
+  return()
+endif()
+
 ferrite_site_packages(ferrite_sites)
-ferrite_cuda_library(CUBLASLT HEADER cublasLt.h LIBRARY cublasLt libcublasLt.so.13 libcublasLt.so.12
-                     WHEELS nvidia/cublas nvidia/cu13)
-ferrite_cuda_library(CUDNN HEADER cudnn.h LIBRARY cudnn libcudnn.so.9
-                     WHEELS nvidia/cudnn nvidia/cu13)
-ferrite_cuda_library(NCCL HEADER nccl.h LIBRARY nccl libnccl.so.2 WHEELS nvidia/nccl nvidia/cu13)
-ferrite_cuda_library(CUDNN_FRONTEND HEADER cudnn_frontend.h WHEELS . cudnn nvidia/cudnn_frontend)
+set(major ${CUDAToolkit_VERSION_MAJOR})
+
+ferrite_find_cuda_library(CUBLASLT HEADER cublasLt.h
+  LIBRARY libcublasLt.so.${major} cublasLt WHEELS cublas cu${major})
+set(problem "")
+if(NOT FERRITE_CUBLASLT_INCLUDE OR NOT FERRITE_CUBLASLT_LIBRARY)
+  set(problem "not found, own products serve; apt-get install libcublas-dev-${major}-${CUDAToolkit_VERSION_MINOR} or pip install nvidia-cublas, and FERRITE_CUDA_PREFIX says where")
+endif()
+ferrite_header_version(version "${FERRITE_CUBLASLT_INCLUDE}/cublas_api.h" CUBLAS_VER_ MAJOR MINOR PATCH)
+ferrite_decide_cuda_library(CUBLASLT "${problem}" "${version}, ${FERRITE_CUBLASLT_LIBRARY}")
+if(FERRITE_HAVE_CUBLASLT)
+  add_library(FerriteCuda::cublasLt SHARED IMPORTED GLOBAL)
+  set_target_properties(FerriteCuda::cublasLt PROPERTIES
+    IMPORTED_LOCATION ${FERRITE_CUBLASLT_LIBRARY}
+    INTERFACE_INCLUDE_DIRECTORIES ${FERRITE_CUBLASLT_INCLUDE})
+endif()
+
+ferrite_find_cuda_library(CUDNN HEADER cudnn_graph.h LIBRARY libcudnn.so.9 cudnn WHEELS cudnn cu${major})
+set(problem "")
+if(NOT FERRITE_CUDNN_INCLUDE)
+  set(problem "version 9 not found, own convolutions serve; apt-get install libcudnn9-dev-cuda-${major} or pip install nvidia-cudnn-cu${major}, and FERRITE_CUDA_PREFIX says where")
+endif()
+ferrite_header_version(version "${FERRITE_CUDNN_INCLUDE}/cudnn_version.h" CUDNN_ MAJOR MINOR PATCHLEVEL)
+if(FERRITE_CUDNN_LIBRARY)
+  get_filename_component(FERRITE_CUDNN_FOLDER ${FERRITE_CUDNN_LIBRARY} DIRECTORY)
+  ferrite_decide_cuda_library(CUDNN "${problem}" "${version}, ${FERRITE_CUDNN_LIBRARY}")
+else()
+  set(FERRITE_CUDNN_FOLDER "")
+  ferrite_decide_cuda_library(CUDNN "${problem}" "${version}, headers alone: libcudnn.so.9 is looked for at run time")
+endif()
+
+ferrite_find_cuda_library(NCCL HEADER nccl.h LIBRARY libnccl.so.2 nccl WHEELS nccl cu${major})
+set(problem "")
+if(NOT FERRITE_NCCL_INCLUDE OR NOT FERRITE_NCCL_LIBRARY)
+  set(problem "not found; apt-get install libnccl-dev or pip install nvidia-nccl-cu${major}, and FERRITE_CUDA_PREFIX says where")
+endif()
+ferrite_header_version(version "${FERRITE_NCCL_INCLUDE}/nccl.h" NCCL_ MAJOR MINOR PATCH)
+ferrite_decide_cuda_library(NCCL "${problem}" "${version}, ${FERRITE_NCCL_LIBRARY}")

@@ -42,3 +42,4 @@ else()
 endif()
 
 include(FerriteCuda)
+include(FerriteCudaLibraries)
