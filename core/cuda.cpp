@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <string_view>
 
 #include "core/allocator.h"
+#include "core/error.h"
 
 namespace ferrite::cuda {
 
@@ -35,6 +37,28 @@ std::string describe() {
   }
   return text;
 }
+
+// ---- Waiting
+
+namespace {
+std::atomic<SyncDebugMode> waiting{SyncDebugMode::off};
+std::atomic<std::uint64_t> waits{0};
+}  // namespace
+
+void set_sync_debug_mode(SyncDebugMode mode) { waiting.store(mode, std::memory_order_relaxed); }
+SyncDebugMode sync_debug_mode() { return waiting.load(std::memory_order_relaxed); }
+std::uint64_t synchronizations() { return waits.load(std::memory_order_relaxed); }
+
+void detail::about_to_wait(const char* op) {
+  const SyncDebugMode mode = sync_debug_mode();
+  FERRITE_CHECK(mode != SyncDebugMode::error, CudaError, op,
+                "the host would wait for a CUDA device here, which set_sync_debug_mode forbids");
+  waits.fetch_add(1, std::memory_order_relaxed);
+  if (mode == SyncDebugMode::warn)
+    fmt::print(stderr, "[{}] the host waits for a CUDA device\n", op);
+}
+
+// ---- Profiling
 
 std::atomic<bool> detail::profiling{[] {
   const char* value = std::getenv("FERRITE_NVTX");

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "core/device.h"
@@ -60,6 +61,21 @@ std::string why_unavailable();
 /// All of the above for people, a block of lines: versions, then every device; where there is none,
 /// why.
 std::string describe();
+
+// ---- Waiting
+
+/// What happens where the host is about to wait for a CUDA device, which a training step should
+/// not do (torch.cuda.set_sync_debug_mode): nothing, a line on stderr, or a CudaError.
+enum class SyncDebugMode : std::uint8_t { off, warn, error };
+void set_sync_debug_mode(SyncDebugMode mode);
+SyncDebugMode sync_debug_mode();
+/// Times that the host has waited for a CUDA device so far.
+std::uint64_t synchronizations();
+
+namespace detail {
+/// Counts a wait of the host, before it; `op` is who waits.
+void about_to_wait(const char* op);
+}  // namespace detail
 
 // ---- Profiling
 

@@ -4,8 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "core/allocator.h"
+#include "core/generator.h"
 #include "core/stream.h"
 
 namespace ferrite::detail::cuda {
@@ -33,5 +35,10 @@ void copy_bytes(const Stream& stream, void* to, const Device& to_device, const v
 
 /// Whether `stream`, of a CUDA device, is being captured into a graph.
 bool is_capturing(const Stream& stream);
+/// What Generator::reserve() answers where `stream` is being captured by a cuda::Graph; nothing
+/// where it is not captured. CudaError for captures that another began: all replays would draw the
+/// same numbers.
+std::optional<PhiloxState> captured_draw(const Stream& stream, Generator& generator,
+                                         std::uint64_t blocks);
 
 }  // namespace ferrite::detail::cuda

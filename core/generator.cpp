@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "core/cuda_backend.h"
 #include "core/error.h"
 
 namespace ferrite {
@@ -33,6 +34,12 @@ PhiloxState Generator::reserve(std::uint64_t blocks) {
   const PhiloxState taken = state_;
   state_.offset += blocks;
   return taken;
+}
+
+PhiloxState Generator::reserve(std::uint64_t blocks, const Stream& stream) {
+  if (stream.device().is_cuda())
+    if (const auto captured = detail::cuda::captured_draw(stream, *this, blocks)) return *captured;
+  return reserve(blocks);
 }
 
 std::uint64_t Generator::next_u64() {

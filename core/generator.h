@@ -15,6 +15,8 @@
 
 namespace ferrite {
 
+class Stream;
+
 struct PhiloxBlock {
   std::uint32_t v[4];
 };
@@ -50,6 +52,14 @@ FERRITE_HOST_DEVICE inline double philox_uniform(std::uint32_t high, std::uint32
 struct PhiloxState {
   std::uint64_t seed = 0;
   std::uint64_t offset = 0;
+  /// Of draws that are part of a CUDA graph: memory of the device that holds, at each replay, the
+  /// seed and what `offset` is to be added to. Null otherwise.
+  const PhiloxState* base = nullptr;
+
+  /// For kernels, on the device: the state to draw with.
+  FERRITE_HOST_DEVICE PhiloxState resolved() const {
+    return base ? PhiloxState{base->seed, base->offset + offset} : *this;
+  }
 };
 
 /// A stream of random numbers; safe to share between threads.
@@ -68,6 +78,9 @@ class Generator {
 
   /// Takes the next `blocks` blocks of four numbers for a kernel.
   PhiloxState reserve(std::uint64_t blocks);
+  /// The same for a kernel on `stream`. Where that is being captured by a cuda::Graph, which then
+  /// keeps a pointer to this generator, the blocks are taken by each replay, and not now.
+  PhiloxState reserve(std::uint64_t blocks, const Stream& stream);
 
   // Host-side draws, one block each.
   std::uint64_t next_u64();

@@ -74,7 +74,7 @@ Tensor augment(const Tensor& images, const AugmentOptions& options, bool trainin
   PhiloxState state;
   if (training) {
     Generator& g = generator ? *generator : default_generator(x.device());
-    state = g.reserve(static_cast<std::uint64_t>(x.shape()[0]));
+    state = g.reserve(static_cast<std::uint64_t>(x.shape()[0]), current_stream(x.device()));
   }
   Tensor out =
       empty({x.shape()[0], x.shape()[1], height, width},

@@ -21,8 +21,9 @@ void check(const Tensor& x, double p, const char* op) {
   FERRITE_CHECK(p >= 0 && p <= 1, ValueError, op, "expected a probability in [0, 1], got {}", p);
 }
 
-Generator& generator_for(const Tensor& x, Generator* generator) {
-  return generator ? *generator : default_generator(x.device());
+PhiloxState draw_for(const Tensor& x, Generator* generator) {
+  Generator& g = generator ? *generator : default_generator(x.device());
+  return g.reserve(kernels::random_blocks(x.numel(), kFloat32), current_stream(x.device()));
 }
 
 /// Linear in x, so that the gradient is the same function of the gradient. The layout tells which
@@ -43,8 +44,7 @@ Tensor dropout(const Tensor& x, double p, bool training, Generator* generator) {
   check(x, p, "dropout");
   if (!training || p == 0) return x;
   if (p == 1) return x * 0;
-  const PhiloxState state =
-      generator_for(x, generator).reserve(kernels::random_blocks(x.numel(), kFloat32));
+  const PhiloxState state = draw_for(x, generator);
   return drop(x, state, p, x.suggest_memory_format());
 }
 
@@ -53,8 +53,7 @@ const Tensor& dropout_(const Tensor& self, double p, bool training, Generator* g
   autograd::check_inplace(self, "dropout_");
   if (!training || p == 0) return self;
   if (p == 1) return self.mul_(0);
-  const PhiloxState state =
-      generator_for(self, generator).reserve(kernels::random_blocks(self.numel(), kFloat32));
+  const PhiloxState state = draw_for(self, generator);
   const MemoryFormat layout = self.suggest_memory_format();
   const Stream stream = current_stream(self.device());
   if (self.is_contiguous(layout))

@@ -31,7 +31,7 @@ void check_probability(double p, const char* op) {
 
 PhiloxState take(Generator* generator, const Device& device, std::int64_t numel, DType dtype) {
   Generator& g = generator ? *generator : default_generator(device);
-  return g.reserve(kernels::random_blocks(numel, dtype));
+  return g.reserve(kernels::random_blocks(numel, dtype), current_stream(device));
 }
 
 /// Calls draw(stream, contiguous tensor) for `self`: numbers are by row-major element, whatever the

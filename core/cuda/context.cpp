@@ -68,6 +68,13 @@ CudaStream& Context::pooled_stream(StreamPriority priority) {
   return *slot;
 }
 
+std::pair<CudaStream*, std::unique_lock<std::mutex>> Context::capture_stream() {
+  std::unique_lock turn(capture_turn_);
+  std::lock_guard lock(mutex_);
+  if (!capture_) capture_ = add(cudaStreamNonBlocking, StreamPriority::normal);
+  return {capture_, std::move(turn)};
+}
+
 std::vector<CudaStream*> Context::streams() {
   std::lock_guard lock(mutex_);
   std::vector<CudaStream*> all;

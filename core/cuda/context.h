@@ -6,6 +6,7 @@
 #include <array>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "core/cuda/stream.h"
@@ -46,13 +47,16 @@ class Context {
   int device() const { return device_; }
   CudaStream& default_stream() { return *default_; }
   CudaStream& pooled_stream(StreamPriority priority);
+  /// For captures alone: what others put on a stream while it is captured would become part of the
+  /// graph. Its user holds the lock.
+  std::pair<CudaStream*, std::unique_lock<std::mutex>> capture_stream();
   /// Those made so far.
   std::vector<CudaStream*> streams();
   EventPool& events() { return events_; }
 
  private:
   static constexpr std::size_t kPoolSize = 8;
-  static constexpr std::size_t kSlots = 2 * kPoolSize + 1;
+  static constexpr std::size_t kSlots = 2 * kPoolSize + 2;
   struct Pool {
     std::array<CudaStream*, kPoolSize> streams{};
     std::size_t next = 0;
@@ -67,6 +71,8 @@ class Context {
   std::vector<std::unique_ptr<CudaStream>> streams_;
   std::array<Pool, 2> pools_;  // by priority
   CudaStream* default_ = nullptr;
+  CudaStream* capture_ = nullptr;
+  std::mutex capture_turn_;
 };
 
 Context& context(int device);

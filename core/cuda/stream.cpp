@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "core/cuda.h"
 #include "core/cuda/context.h"
 #include "core/cuda/runtime.h"
 #include "core/cuda_backend.h"
@@ -53,6 +54,7 @@ class CudaMark final : public Mark {
                   "the event is part of a graph that was captured, which does not run when it is "
                   "recorded; wait for the stream of a replay");
     const DeviceGuard guard(device_);
+    about_to_wait("synchronize");
     FERRITE_CUDA_CHECK(cudaEventSynchronize(event_));
   }
 
@@ -93,6 +95,14 @@ bool CudaStream::is_capturing() const {
   return status != cudaStreamCaptureStatusNone;
 }
 
+unsigned long long CudaStream::capture_id() const {
+  const DeviceGuard guard(device);
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  unsigned long long id = 0;
+  FERRITE_CUDA_CHECK(cudaStreamGetCaptureInfo(native_, &status, &id));
+  return status == cudaStreamCaptureStatusActive ? id : 0;
+}
+
 void CudaStream::run(void* task) {
   std::unique_ptr<Task> mine(static_cast<Task*>(task));
   CudaStream& stream = mine->stream;
@@ -131,6 +141,7 @@ void CudaStream::synchronize() {
   FERRITE_CHECK(!is_capturing(), CudaError, "synchronize",
                 "the stream is being captured into a graph: its work has not begun, and its values "
                 "cannot be read; do this before the capture or after a replay");
+  about_to_wait("synchronize");
   FERRITE_CUDA_CHECK(cudaStreamSynchronize(native_));
   let_go_of_finished();
   ferrite::detail::run_passed();
@@ -203,6 +214,7 @@ StreamImpl* pooled_stream(int device, StreamPriority priority) {
 
 void drain(int device) {
   const ferrite::cuda::DeviceGuard guard(device);
+  ferrite::cuda::detail::about_to_wait("synchronize");
   FERRITE_CUDA_CHECK(cudaDeviceSynchronize());
 }
 

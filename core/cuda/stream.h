@@ -35,8 +35,12 @@ class CudaStream final : public ferrite::detail::StreamImpl {
   void wait(const std::shared_ptr<Mark>& mark) override;
 
   cudaStream_t native() const { return native_; }
-  DeviceReport* report() const { return report_; }
+  DeviceReport* report() const { return reports_to_; }
+  /// What kernels on this stream report goes to the slot of `stream`, whose users wait for it.
+  void report_to(const CudaStream& stream) { reports_to_ = stream.report_; }
   bool is_capturing() const;
+  /// The id of the capture that this stream is part of; 0 where it is part of none.
+  unsigned long long capture_id() const;
   /// Throws what kernels reported and functions threw; for those who have waited for the stream.
   void throw_errors();
 
@@ -47,6 +51,7 @@ class CudaStream final : public ferrite::detail::StreamImpl {
 
   const cudaStream_t native_;
   DeviceReport* const report_;
+  DeviceReport* reports_to_ = report_;
   std::mutex mutex_;
   // Destroyed by those who submit and synchronize: what a function holds may need CUDA to go.
   std::vector<std::unique_ptr<Task>> finished_;

@@ -24,5 +24,6 @@ void copy_bytes(const Stream&, void*, const Device&, const void*, const Device&,
   fail_absent("copy");
 }
 bool is_capturing(const Stream&) { return false; }
+std::optional<PhiloxState> captured_draw(const Stream&, Generator&, std::uint64_t) { return {}; }
 
 }  // namespace ferrite::detail::cuda

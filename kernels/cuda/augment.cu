@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(kThreads)
                 std::int64_t padding, bool random, float flip, Place* places) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= images) return;
-  const ImageWindow window = image_window(state, i, tops, lefts, random, flip);
+  const ImageWindow window = image_window(state.resolved(), i, tops, lefts, random, flip);
   places[i] = {static_cast<int>(window.top - padding), static_cast<int>(window.left - padding),
                window.mirrored};
 }

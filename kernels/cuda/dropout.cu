@@ -25,6 +25,7 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const std::int64_t at = thread * kCount;
   if (at >= n) return;
+  const PhiloxState from = state.resolved();
   Pack<T, kCount> pack{};
   if (aligned && at + kCount <= n) {
     pack = load_pack<kCount>(in + at);
@@ -36,7 +37,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
   for (int b = 0; b < kBlocks; ++b) {
     const PhiloxBlock block =
-        philox(state.seed, state.offset + static_cast<std::uint64_t>(thread * kBlocks + b));
+        philox(from.seed, from.offset + static_cast<std::uint64_t>(thread * kBlocks + b));
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       T& x = pack.v[4 * b + i];

@@ -24,7 +24,8 @@ __device__ std::int64_t thread_number() {
   return static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
 }
 __device__ PhiloxBlock block_of(const PhiloxState& state, std::int64_t number) {
-  return philox(state.seed, state.offset + static_cast<std::uint64_t>(number));
+  const PhiloxState from = state.resolved();
+  return philox(from.seed, from.offset + static_cast<std::uint64_t>(number));
 }
 
 /// Two words as 64 random bits.

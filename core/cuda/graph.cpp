@@ -1,0 +1,237 @@
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "core/cuda.h"
+#include "core/cuda/context.h"
+#include "core/cuda/memory_pool.h"
+#include "core/cuda/runtime.h"
+#include "core/cuda_backend.h"
+#include "core/cuda_graph.h"
+#include "core/error.h"
+
+namespace ferrite::cuda {
+
+namespace {
+
+using detail::CudaStream;
+
+/// A generator that a graph draws from: its state at a replay is written to `base`, from which the
+/// graph's kernels read it.
+class GraphGenerator {
+ public:
+  GraphGenerator(Generator& generator, const Stream& stream)
+      : generator_(generator),
+        allocator_(allocator(stream.device())),
+        base_(allocator_.allocate(sizeof(PhiloxState), stream)) {}
+  ~GraphGenerator() { allocator_.free(base_); }
+  GraphGenerator(const GraphGenerator&) = delete;
+  GraphGenerator& operator=(const GraphGenerator&) = delete;
+
+  bool is_of(const Generator& generator) const { return &generator == &generator_; }
+
+  PhiloxState draw(std::uint64_t blocks) {
+    const std::uint64_t offset = std::exchange(blocks_, blocks_ + blocks);
+    return {.seed = 0, .offset = offset, .base = static_cast<const PhiloxState*>(base_.data)};
+  }
+
+  /// Takes what a replay draws, and puts the copy of where it begins on `stream`.
+  void begin_replay(const Stream& stream) const {
+    Allocator& pinned = pinned_allocator();
+    const Allocator::Block staged = pinned.allocate(sizeof(PhiloxState), Stream());
+    *static_cast<PhiloxState*>(staged.data) = generator_.reserve(blocks_);
+    ferrite::detail::cuda::copy_bytes(stream, base_.data, stream.device(), staged.data, Device(),
+                                      sizeof(PhiloxState));
+    pinned.free(staged, {&stream, 1});
+  }
+
+ private:
+  Generator& generator_;
+  Allocator& allocator_;
+  const Allocator::Block base_;
+  std::uint64_t blocks_ = 0;
+};
+
+/// What is kept of a capture while it goes on.
+struct Capture {
+  const Stream stream;
+  const unsigned long long id;
+  std::vector<std::unique_ptr<GraphGenerator>>& generators;
+};
+
+/// The captures that go on.
+struct Captures {
+  std::mutex mutex;
+  std::vector<Capture*> underway;
+};
+Captures& captures() {
+  static Captures& instance = *new Captures;
+  return instance;
+}
+
+/// Makes a capture known for as long as it goes on.
+class Underway {
+ public:
+  explicit Underway(Capture& capture) : capture_(&capture) {
+    std::lock_guard lock(captures().mutex);
+    captures().underway.push_back(capture_);
+  }
+  ~Underway() {
+    std::lock_guard lock(captures().mutex);
+    std::erase(captures().underway, capture_);
+  }
+  Underway(const Underway&) = delete;
+  Underway& operator=(const Underway&) = delete;
+
+ private:
+  Capture* const capture_;
+};
+
+class NativeGraph {
+ public:
+  NativeGraph() = default;
+  ~NativeGraph() {
+    if (graph) cudaGraphDestroy(graph);
+  }
+  NativeGraph(const NativeGraph&) = delete;
+  NativeGraph& operator=(const NativeGraph&) = delete;
+
+  cudaGraph_t graph = nullptr;
+};
+
+}  // namespace
+
+struct Graph::Impl {
+  Impl(const Device& device, std::shared_ptr<MemoryPool> shared)
+      : device(device), pool(shared ? std::move(shared) : std::make_shared<MemoryPool>(device)) {}
+  ~Impl() {
+    if (!executable) return;
+    try {
+      const DeviceGuard guard(device);
+      const detail::CaptureRelaxed relaxed;
+      cudaGraphExecDestroy(executable);  // after the replays that run
+    } catch (const Error&) {             // the device is lost
+    }
+  }
+
+  void record(CudaStream& side, const std::function<void()>& work);
+  void instantiate(const NativeGraph& captured);
+
+  const Device device;
+  const std::shared_ptr<MemoryPool> pool;
+  std::vector<std::unique_ptr<GraphGenerator>> generators;
+  cudaGraphExec_t executable = nullptr;
+  std::size_t nodes = 0;
+};
+
+Graph::Graph(const Device& device, const Graph* share) {
+  FERRITE_CHECK(device.is_cuda(), DeviceError, "graph", "expected a CUDA device, got {}", device);
+  FERRITE_CHECK(!share || share->device() == device, DeviceError, "graph",
+                "a graph of {} cannot share the pool of one of {}", device, share->device());
+  impl_ = std::make_unique<Impl>(device, share ? share->impl_->pool : nullptr);
+}
+Graph::~Graph() = default;
+Graph::Graph(Graph&&) noexcept = default;
+Graph& Graph::operator=(Graph&&) noexcept = default;
+
+const Device& Graph::device() const { return impl_->device; }
+bool Graph::is_captured() const { return impl_->executable != nullptr; }
+std::size_t Graph::num_nodes() const { return impl_->nodes; }
+std::size_t Graph::pool_reserved() const { return impl_->pool->reserved(); }
+
+void Graph::capture(const std::function<void()>& work) {
+  FERRITE_CHECK(!is_captured(), ValueError, "graph",
+                "the graph was captured already; make a new one");
+  const Stream current = current_stream(impl_->device);
+  FERRITE_CHECK(!ferrite::detail::cuda::is_capturing(current), CudaError, "graph",
+                "the current stream of {} is being captured already; captures do not nest",
+                impl_->device);
+  const DeviceGuard guard(impl_->device);
+  const auto [side, turn] = detail::context(impl_->device.index()).capture_stream();
+  side->report_to(detail::cuda_stream(current));
+  try {
+    impl_->record(*side, work);
+  } catch (...) {
+    impl_->generators.clear();
+    throw;
+  }
+}
+
+void Graph::Impl::record(CudaStream& side, const std::function<void()>& work) {
+  const Stream stream(&side);
+  unsigned long long id = 0;
+  // Other streams become part of the capture by waiting for this one. While allocations are asked
+  // about, all of this device's are: those that a capture has nothing to do with say 0.
+  const PoolGuard pooled(*pool, [&](const Stream& s) {
+    return s == stream || (id && detail::cuda_stream(s).capture_id() == id);
+  });
+  // Other threads go on using the device meanwhile.
+  FERRITE_CUDA_CHECK(cudaStreamBeginCapture(side.native(), cudaStreamCaptureModeThreadLocal));
+  NativeGraph captured;
+  std::exception_ptr error;
+  try {
+    id = side.capture_id();
+    Capture capture{stream, id, generators};
+    const Underway underway(capture);
+    const StreamGuard use(stream);
+    work();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  const cudaError_t status = cudaStreamEndCapture(side.native(), &captured.graph);
+  if (status != cudaSuccess) cudaGetLastError();
+  if (error) std::rethrow_exception(error);
+  if (status != cudaSuccess) fail_call(status, "cudaStreamEndCapture");
+  instantiate(captured);
+}
+
+void Graph::Impl::instantiate(const NativeGraph& captured) {
+  const detail::CaptureRelaxed relaxed;
+  FERRITE_CUDA_CHECK(cudaGraphGetNodes(captured.graph, nullptr, &nodes));
+  FERRITE_CUDA_CHECK(cudaGraphInstantiate(&executable, captured.graph, 0));
+}
+
+void Graph::replay() {
+  FERRITE_CHECK(is_captured(), ValueError, "graph", "nothing was captured: call capture() first");
+  const NvtxRange range("graph");
+  const DeviceGuard guard(impl_->device);
+  const Stream stream = current_stream(impl_->device);
+  for (const auto& generator : impl_->generators) generator->begin_replay(stream);
+  FERRITE_CUDA_CHECK(cudaGraphLaunch(impl_->executable, native_stream(stream)));
+}
+
+}  // namespace ferrite::cuda
+
+// ---- core/cuda_backend.h
+
+namespace ferrite::detail::cuda {
+
+std::optional<PhiloxState> captured_draw(const Stream& stream, Generator& generator,
+                                         std::uint64_t blocks) {
+  using namespace ferrite::cuda;
+  const unsigned long long id = ferrite::cuda::detail::cuda_stream(stream).capture_id();
+  if (id == 0) return {};
+  std::lock_guard lock(captures().mutex);
+  for (Capture* capture : captures().underway) {
+    if (capture->id != id) continue;
+    auto& known = capture->generators;
+    auto found = std::ranges::find_if(known, [&](const auto& g) { return g->is_of(generator); });
+    if (found == known.end()) {
+      known.push_back(std::make_unique<GraphGenerator>(generator, capture->stream));
+      found = known.end() - 1;
+    }
+    return (*found)->draw(blocks);
+  }
+  fail<CudaError>(
+      "random",
+      "the stream is being captured by calls of the CUDA runtime, and all replays would "
+      "draw the same numbers; capture with cuda::Graph");
+}
+
+}  // namespace ferrite::detail::cuda
