@@ -1,0 +1,296 @@
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <tuple>
+
+#include "autograd/grad_mode.h"
+#include "core/cuda.h"
+#include "core/cuda_graph.h"
+#include "core/generator.h"
+#include "nn/layers.h"
+#include "ops/activation.h"
+#include "ops/arithmetic.h"
+#include "ops/copy.h"
+#include "ops/creation.h"
+#include "ops/dropout.h"
+#include "ops/index.h"
+#include "ops/loss.h"
+#include "ops/reduce.h"
+#include "optim/adam.h"
+#include "optim/clip.h"
+#include "optim/graphed_step.h"
+#include "optim/sgd.h"
+#include "tests/support/close.h"
+#include "tests/support/cuda.h"
+#include "tests/support/message.h"
+
+using namespace ferrite;
+using test::check_equal;
+
+namespace {
+
+const Device kDevice("cuda:0");
+
+/// A little of all that a step is made of: convolution, batch norm, dropout, a head.
+struct Net : nn::Cloneable<Net> {
+  Net() {
+    register_module("conv", conv);
+    register_module("norm", norm);
+    register_module("drop", drop);
+    register_module("fc", fc);
+  }
+  Tensor forward(const Tensor& x) override { return fc(drop(relu(norm(conv(x)))).flatten(1)); }
+  nn::Conv2d conv{1, 2, 3};
+  nn::BatchNorm2d norm{2};
+  nn::Dropout drop{0.25};
+  nn::Linear fc{2 * 4 * 4, 3};
+};
+
+struct Batch {
+  Tensor images, labels;
+};
+Batch batch(std::int64_t n, std::uint64_t seed) {
+  Generator generator(seed);
+  return {randn({n, 1, 6, 6}, {}, &generator), randint(0, 3, {n}, {.dtype = kInt64}, &generator)};
+}
+
+using MakeOptimizer = std::function<std::unique_ptr<optim::Optimizer>(std::vector<Tensor>)>;
+const MakeOptimizer kSgd = [](std::vector<Tensor> p) -> std::unique_ptr<optim::Optimizer> {
+  return std::make_unique<optim::SGD>(std::move(p), optim::SGDOptions{.lr = 0.1, .momentum = 0.9});
+};
+const MakeOptimizer kAdam = [](std::vector<Tensor> p) -> std::unique_ptr<optim::Optimizer> {
+  return std::make_unique<optim::AdamW>(std::move(p), optim::AdamWOptions{.lr = 0.01});
+};
+
+/// A model, its optimizer and what one step of them does.
+struct Run {
+  explicit Run(const MakeOptimizer& make = kSgd) {
+    manual_seed(7);
+    net.to(kDevice);
+    optimizer = make(net.parameters());
+  }
+  Tensor step(const Tensor& images, const Tensor& labels) {
+    Tensor loss = cross_entropy(net(images), labels);
+    optimizer->zero_grad();
+    loss.backward();
+    optim::clip_grad_norm_(net.parameters(), 1.0);
+    optimizer->step();
+    return loss;
+  }
+  auto graphed(cuda::GraphedStepOptions options = {}) {
+    return cuda::GraphedStep(
+        net, [this](const Tensor& x, const Tensor& y) { return step(x, y); }, std::move(options));
+  }
+
+  Net net;
+  std::unique_ptr<optim::Optimizer> optimizer;
+};
+
+/// Losses of steps, one after another.
+using Losses = std::vector<float>;
+float on_host(const Tensor& loss) { return loss.item<float>(); }
+
+/// Ten steps in which batch size, mode and learning rate change, by `call`.
+template <class Call>
+Losses train(Run& run, Call&& call) {
+  Losses losses;
+  for (std::uint64_t i = 0; i < 10; ++i) {
+    const Batch b = batch(i % 5 == 4 ? 3 : 4, i);
+    if (i == 6) run.optimizer->set_lr(0.02);
+    if (i == 8) run.net.norm.eval();
+    losses.push_back(on_host(call(b.images.to(kDevice), b.labels.to(kDevice))));
+  }
+  return losses;
+}
+
+Losses train_eagerly(const MakeOptimizer& make, StateDict& after) {
+  Run run(make);
+  const Losses losses =
+      train(run, [&](const Tensor& x, const Tensor& y) { return run.step(x, y).detach(); });
+  after = run.net.state_dict();
+  return losses;
+}
+
+}  // namespace
+
+TEST_CASE("a graphed step gives the bits of the eager one: losses, weights, buffers") {
+  REQUIRE_CUDA(1);
+  for (const MakeOptimizer& make : {kSgd, kAdam}) {
+    StateDict expected;
+    const Losses losses = train_eagerly(make, expected);
+    Run run(make);
+    auto step = run.graphed({.warmup = 1});
+    CHECK(train(run, step) == losses);
+    CHECK(step.stats().eager == 3);  // the first batch, the first small one, the first in eval
+    CHECK(step.stats().captures == 3);
+    CHECK(step.stats().replayed == 7);
+    for (const auto& [name, value] : run.net.state_dict()) {
+      CAPTURE(name);
+      check_equal(value.cpu(), expected.at(name).cpu());
+    }
+  }
+}
+
+TEST_CASE("random numbers go on where eager steps and other draws left them") {
+  REQUIRE_CUDA(1);
+  nn::Linear model(1, 1);
+  model.to(kDevice);
+  const auto draw = [](const Tensor& x) { return dropout(x, 0.5) + rand_like(x); };
+  const Tensor x = ones({50}, {.device = kDevice});
+  std::vector<Tensor> expected, got;
+  const auto run = [&](std::vector<Tensor>& results, auto&& call) {
+    manual_seed(11);
+    for (int i = 0; i < 4; ++i) {
+      results.push_back(call(x).cpu());
+      results.push_back(rand({3}, {.device = kDevice}).cpu());
+    }
+    manual_seed(12);
+    results.push_back(call(x).cpu());
+  };
+  run(expected, draw);
+  cuda::GraphedStep step(model, draw, {.warmup = 1});
+  run(got, step);
+  CHECK(step.stats().replayed == 4);
+  for (std::size_t i = 0; i < expected.size(); ++i) check_equal(got[i], expected[i]);
+}
+
+TEST_CASE("gradients that were dropped, replaced or moved between steps are looked after") {
+  REQUIRE_CUDA(1);
+  nn::Linear model(2, 1, {.bias = false});
+  model.to(kDevice);
+  cuda::GraphedStep step(model, [&](const Tensor& x) { model(x).sum().backward(); }, {.warmup = 1});
+  const Tensor x = from_vector<float>({1, 2}, {1, 2}).to(kDevice);
+  const Tensor& weight = model.weight;
+  const auto grad = [&] { return weight.grad().cpu().to_vector<float>(); };
+  for (int i = 0; i < 3; ++i) step(x);
+  CHECK(grad() == std::vector<float>{3, 6});
+  model.zero_grad(true);
+  step(x);
+  CHECK(grad() == std::vector<float>{1, 2});
+  weight.set_grad(from_vector<float>({10, 20}, {1, 2}).to(kDevice));
+  step(x);
+  CHECK(grad() == std::vector<float>{11, 22});
+  CHECK(step.stats().captures == 1);
+
+  model.to(kFloat64);
+  model.to(kFloat32);  // other memory
+  model.zero_grad();
+  step(x);
+  CHECK(step.stats().eager == 2);
+  step(x);
+  CHECK(step.stats().captures == 2);
+  CHECK(grad() == std::vector<float>{2, 4});
+}
+
+TEST_CASE("a step that drops its gradients makes them anew in each replay") {
+  REQUIRE_CUDA(1);
+  nn::Linear model(2, 1, {.bias = false});
+  model.to(kDevice);
+  cuda::GraphedStep step(model,
+                         [&](const Tensor& x) {
+                           model.zero_grad(true);
+                           model(x).sum().backward();
+                         },
+                         {.warmup = 1});
+  for (float i = 1; i < 5; ++i) {
+    step(from_vector<float>({i, 2 * i}, {1, 2}));
+    CHECK(model.weight.grad().cpu().to_vector<float>() == std::vector<float>{i, 2 * i});
+  }
+}
+
+TEST_CASE("results are copies, unless asked for as they are; of any form") {
+  REQUIRE_CUDA(1);
+  nn::Linear model(1, 1);
+  model.to(kDevice);
+  const auto both = [](const Tensor& x) { return std::tuple(x + 1, x * 2); };
+  for (const bool fixed : {false, true}) {
+    cuda::GraphedStep step(model, both, {.warmup = 1, .static_outputs = fixed});
+    std::vector<Tensor> sums;
+    for (float i = 0; i < 4; ++i) {
+      const auto [sum, product] = step(full({2}, i, {.device = kDevice}));
+      CHECK(product.cpu().to_vector<float>() == std::vector<float>(2, 2 * i));
+      sums.push_back(sum);
+    }
+    CHECK(sums[2].cpu().to_vector<float>()[0] == (fixed ? 4 : 3));
+    CHECK(sums[2].shares_storage(sums[3]) == fixed);
+  }
+  cuda::GraphedStep many(model, [](const Tensor& x) { return std::vector{x, x + 1, x + 2}; });
+  for (int i = 0; i < 5; ++i) CHECK(many(ones({}))[2].item<float>() == 3);
+}
+
+TEST_CASE("what cannot be captured is named, and leaves gradients and the device usable") {
+  REQUIRE_CUDA(1);
+  nn::Linear model(2, 1, {.bias = false});
+  model.to(kDevice);
+  const std::pair<const char*, std::function<void(const Tensor&)>> bad[] = {
+      {"item", [](const Tensor& x) { x.sum().item<float>(); }},
+      {"copy", [](const Tensor& x) { x.cpu(); }},
+      {"synchronize", [](const Tensor&) { synchronize(kDevice); }},
+  };
+  const Tensor x = ones({1, 2}, {.device = kDevice});
+  for (const auto& [op, f] : bad) {
+    CAPTURE(op);
+    model.zero_grad();
+    cuda::GraphedStep step(model,
+                           [&](const Tensor& in) {
+                             model(in).sum().backward();
+                             f(in);
+                           },
+                           {.warmup = 1});
+    step(x);
+    const Tensor before = model.weight.grad();
+    const std::string message = test::message_of<CudaError>([&] { step(x); });
+    CHECK(message.find(std::string("[") + op) == 0);
+    CHECK(message.find("captured") != std::string::npos);
+    CHECK(model.weight.grad().is_same(before));
+    CHECK(before.cpu().to_vector<float>() == std::vector<float>{1, 1});
+    CHECK((x + 1).sum().item<float>() == 4);
+  }
+  cuda::GraphedStep step(model, [&](const Tensor& in) { return model(in); });
+  CHECK_THROWS_AS(step(ones({1, 2}, {.device = kDevice}).set_requires_grad()), ValueError);
+}
+
+TEST_CASE("bad values in a replay are reported to those who wait for its stream") {
+  REQUIRE_CUDA(1);
+  nn::Linear model(1, 1);
+  model.to(kDevice);
+  const Tensor table = zeros({4, 1}, {.device = kDevice});
+  cuda::GraphedStep step(model, [&](const Tensor& i) { return table.index_select(0, i); },
+                         {.warmup = 1});
+  for (int i = 0; i < 3; ++i) step(from_vector<std::int64_t>({3}, {1}));
+  current_stream(kDevice).synchronize();
+  step(from_vector<std::int64_t>({4}, {1}));
+  CHECK_THROWS_AS(current_stream(kDevice).synchronize(), IndexError);
+}
+
+TEST_CASE("without a CUDA device every step is eager") {
+  nn::Linear model(2, 1);
+  cuda::GraphedStep step(model, [&](const Tensor& x) { return model(x).sum(); }, {.warmup = 1});
+  for (int i = 0; i < 5; ++i)
+    CHECK(step(ones({1, 2})).item<float>() == model(ones({1, 2})).sum().item<float>());
+  CHECK(step.stats().eager == 5);
+  CHECK(step.stats().captures == 0);
+  CHECK_THROWS_AS(cuda::Graph(Device("cpu")), DeviceError);
+}
+
+TEST_CASE("replays neither wait nor take memory, and graphs give theirs back") {
+  REQUIRE_CUDA(1);
+  synchronize(kDevice);
+  const std::size_t before = memory_allocated(kDevice);
+  {
+    Run run;
+    auto step = run.graphed({.warmup = 1});
+    const Batch b = batch(4, 1);
+    const Tensor x = b.images.to(kDevice), y = b.labels.to(kDevice);
+    Tensor loss;
+    for (int i = 0; i < 3; ++i) loss = step(x, y);
+    const std::size_t allocated = memory_allocated(kDevice), reserved = memory_reserved(kDevice);
+    const auto waits = cuda::synchronizations();
+    for (int i = 0; i < 20; ++i) loss = step(x, y);
+    CHECK(cuda::synchronizations() == waits);
+    CHECK(memory_allocated(kDevice) == allocated);
+    CHECK(memory_reserved(kDevice) == reserved);
+    CHECK(step.pool_reserved() > 0);
+  }
+  CHECK(memory_allocated(kDevice) == before);
+}
