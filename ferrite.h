@@ -27,6 +27,7 @@
 #include "nn/init.h"
 #include "nn/layers.h"
 #include "nn/models/lenet.h"
+#include "nn/models/resnet.h"
 #include "nn/module.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"

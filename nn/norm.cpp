@@ -40,7 +40,7 @@ void BatchNorm::reset_running_stats() {
   init::zeros_(num_batches_tracked);
 }
 
-Tensor BatchNorm::forward(const Tensor& input) {
+BatchNorm::Mode BatchNorm::begin(const Tensor& input) {
   check_input(input);
   const bool tracks = running_mean.defined();
   double momentum = options_.momentum.value_or(0);
@@ -49,8 +49,25 @@ Tensor BatchNorm::forward(const Tensor& input) {
     if (!options_.momentum)
       momentum = 1 / static_cast<double>(num_batches_tracked.item<std::int64_t>());
   }
-  return batch_norm(input, running_mean, running_var, weight, bias, is_training() || !tracks,
-                    momentum, options_.eps);
+  return {.training = is_training() || !tracks, .momentum = momentum};
+}
+
+Tensor BatchNorm::forward(const Tensor& input) {
+  const auto [training, momentum] = begin(input);
+  return batch_norm(input, running_mean, running_var, weight, bias, training, momentum,
+                    options_.eps);
+}
+
+Tensor BatchNorm::forward_relu(const Tensor& input) {
+  const auto [training, momentum] = begin(input);
+  return batch_norm_relu(input, running_mean, running_var, weight, bias, training, momentum,
+                         options_.eps);
+}
+
+Tensor BatchNorm::forward_add_relu(const Tensor& input, const Tensor& residual) {
+  const auto [training, momentum] = begin(input);
+  return batch_norm_add_relu(input, residual, running_mean, running_var, weight, bias, training,
+                             momentum, options_.eps);
 }
 
 std::string BatchNorm::extra_repr() const {

@@ -25,6 +25,9 @@ class BatchNorm : public Module {
   void reset_parameters();
   void reset_running_stats();
   Tensor forward(const Tensor& input) override;
+  /// relu(forward(input)) and relu(forward(input) + residual), fused (ops/norm.h).
+  Tensor forward_relu(const Tensor& input);
+  Tensor forward_add_relu(const Tensor& input, const Tensor& residual);
   std::string extra_repr() const override;
   const BatchNormOptions& options() const { return options_; }
 
@@ -40,6 +43,13 @@ class BatchNorm : public Module {
   std::int64_t num_features_;
 
  private:
+  struct Mode {
+    bool training;  // with statistics of the batch
+    double momentum;
+  };
+  /// What every forward begins with: checks the input and counts the batch.
+  Mode begin(const Tensor& input);
+
   BatchNormOptions options_;
 };
 

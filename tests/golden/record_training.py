@@ -1,31 +1,14 @@
 """Twenty training steps of both LeNets, from weights and images that a formula gives.
 
-tests/nn/training_test.cpp makes the same ones: keep hash32, uniform and batch in step with it.
+tests/nn/training_test.cpp makes the same ones: keep batch in step with it.
 """
-
-import math
 
 import torch
 import torch.nn.functional as F
 
-from recorder import Recorder
+from recorder import Recorder, hash32, uniform
 
 STEPS, BATCH, CLASSES = 20, 16, 10
-MASK = 0xFFFFFFFF
-
-
-def hash32(seed, n):
-    """32 random bits for each of 0..n-1 (the finalizer lowbias32 of C. Wellons)."""
-    x = (torch.arange(n) + seed * 0x9E3779B9) & MASK
-    x = ((x ^ (x >> 16)) * 0x7FEB352D) & MASK
-    x = ((x ^ (x >> 15)) * 0x846CA68B) & MASK
-    return x ^ (x >> 16)
-
-
-def uniform(seed, shape, fan_in, dtype):
-    """float32 numbers in [-k, k), k = sqrt(3 / fan_in)."""
-    u = (hash32(seed, math.prod(shape)) >> 8).float() * 2.0**-23 - 1
-    return (u * torch.tensor(math.sqrt(3 / fan_in))).reshape(shape).to(dtype)
 
 
 def batch(step, dtype):

@@ -13,6 +13,7 @@ any Python that has PyTorch; each seeds itself, so that a run changes nothing bu
 """
 
 import json
+import math
 import pathlib
 import struct
 
@@ -28,6 +29,21 @@ DTYPES = {
     torch.uint8: "U8",
     torch.bool: "BOOL",
 }
+
+
+def hash32(seed, n):
+    """32 random bits for each of 0..n-1 (the finalizer lowbias32 of C. Wellons), which
+    tests/support/hash.h makes too."""
+    x = (torch.arange(n) + seed * 0x9E3779B9) & 0xFFFFFFFF
+    x = ((x ^ (x >> 16)) * 0x7FEB352D) & 0xFFFFFFFF
+    x = ((x ^ (x >> 15)) * 0x846CA68B) & 0xFFFFFFFF
+    return x ^ (x >> 16)
+
+
+def uniform(seed, shape, fan_in, dtype):
+    """float32 numbers in [-k, k), k = sqrt(3 / fan_in): of variance 1 / fan_in."""
+    u = (hash32(seed, math.prod(shape)) >> 8).float() * 2.0**-23 - 1
+    return (u * torch.tensor(math.sqrt(3 / fan_in))).reshape(shape).to(dtype)
 
 
 class Recorder:

@@ -15,6 +15,7 @@
 #include "optim/sgd.h"
 #include "tests/support/close.h"
 #include "tests/support/golden.h"
+#include "tests/support/hash.h"
 
 using namespace ferrite;
 using namespace ferrite::test;
@@ -22,23 +23,6 @@ using namespace ferrite::test;
 namespace {
 
 constexpr std::int64_t kSteps = 20, kBatch = 16, kClasses = 10;
-
-/// Number i of the random bits that belong to `seed`.
-std::uint32_t hash32(std::uint32_t seed, std::int64_t i) {
-  std::uint32_t x = static_cast<std::uint32_t>(i) + seed * 0x9E3779B9u;
-  x = (x ^ x >> 16) * 0x7FEB352Du;
-  x = (x ^ x >> 15) * 0x846CA68Bu;
-  return x ^ x >> 16;
-}
-
-void set_uniform(const Tensor& parameter, std::uint32_t seed, std::int64_t fan_in) {
-  const auto k = static_cast<float>(std::sqrt(3.0 / static_cast<double>(fan_in)));
-  std::vector<float> values;
-  for (std::int64_t i = 0; i < parameter.numel(); ++i)
-    values.push_back((static_cast<float>(hash32(seed, i) >> 8) * 0x1p-23F - 1) * k);
-  NoGradGuard guard;
-  parameter.copy_(from_vector(values, parameter.shape()));
-}
 
 struct Batch {
   Tensor images, labels;

@@ -1,0 +1,112 @@
+// Residual networks (He, Zhang, Ren and Sun 2016, "Deep Residual Learning for Image Recognition"),
+// with torchvision's parameter names ("layer1.0.conv1.weight") and initialisation, so that weights
+// travel both ways. Blocks run as fused operations (ops/norm.h) and keep the input's memory format.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "nn/containers.h"
+#include "nn/conv.h"
+#include "nn/linear.h"
+#include "nn/norm.h"
+
+namespace ferrite::nn {
+
+/// What comes before the first stage.
+enum class ResNetStem : std::uint8_t {
+  standard,  ///< torchvision's, for 224 x 224: convolution 7x7 of stride 2, max pooling 3x3 of 2
+  small,     ///< that of "Dive into Deep Learning", for 28 x 28 or 32 x 32: convolution 3x3
+};
+
+enum class ResNetBlock : std::uint8_t { basic, bottleneck };
+
+struct ResNetOptions {
+  std::int64_t classes = 1000;
+  std::int64_t in_channels = 3;
+  ResNetStem stem = ResNetStem::standard;
+  /// Blocks start as the identity: the weight of each one's last norm is 0 (Goyal et al. 2017).
+  bool zero_init_residual = false;
+  /// Channels of the first stage; each stage has twice those of the one before.
+  std::int64_t width = 64;
+};
+
+/// relu(x + bn2(conv2(relu(bn1(conv1(x)))))) with 3x3 convolutions, of which the first has the
+/// stride. Where the shape changes x passes a 1x1 convolution and a norm, `downsample`.
+class BasicBlock : public Cloneable<BasicBlock> {
+ public:
+  static constexpr std::int64_t kExpansion = 1;
+
+  BasicBlock(std::int64_t in_channels, std::int64_t channels, std::int64_t stride = 1,
+             bool zero_init_residual = false);
+  Tensor forward(const Tensor& input) override;
+
+ private:
+  Conv2d conv1_;
+  BatchNorm2d bn1_;
+  Conv2d conv2_;
+  BatchNorm2d bn2_;
+  Sequential downsample_;  // empty where the shape stays
+};
+
+/// The same of three convolutions: 1x1 to `channels`, 3x3 with the stride, 1x1 to 4 `channels`.
+class Bottleneck : public Cloneable<Bottleneck> {
+ public:
+  static constexpr std::int64_t kExpansion = 4;
+
+  Bottleneck(std::int64_t in_channels, std::int64_t channels, std::int64_t stride = 1,
+             bool zero_init_residual = false);
+  Tensor forward(const Tensor& input) override;
+
+ private:
+  Conv2d conv1_;
+  BatchNorm2d bn1_;
+  Conv2d conv2_;
+  BatchNorm2d bn2_;
+  Conv2d conv3_;
+  BatchNorm2d bn3_;
+  Sequential downsample_;  // empty where the shape stays
+};
+
+/// [N, in_channels, H, W] to logits [N, classes]: the stem, four stages of `blocks`, the last three
+/// of which halve height and width, the mean over what is left of those, a linear layer. Of any
+/// size. ValueError for sizes below 1.
+class ResNet : public Cloneable<ResNet> {
+ public:
+  ResNet(ResNetBlock block, const std::array<std::int64_t, 4>& blocks,
+         const ResNetOptions& options = {});
+  Tensor forward(const Tensor& input) override;
+
+ private:
+  ResNetOptions options_;
+  Conv2d conv1_;
+  BatchNorm2d bn1_;
+  Sequential layer1_, layer2_, layer3_, layer4_;
+  Linear fc_;
+};
+
+/// 11,689,512 parameters for 1000 classes.
+class ResNet18 : public Cloneable<ResNet18, ResNet> {
+ public:
+  explicit ResNet18(const ResNetOptions& options = {});
+  explicit ResNet18(std::int64_t classes, std::int64_t in_channels = 3)
+      : ResNet18(ResNetOptions{.classes = classes, .in_channels = in_channels}) {}
+};
+
+/// 21,797,672 parameters for 1000 classes.
+class ResNet34 : public Cloneable<ResNet34, ResNet> {
+ public:
+  explicit ResNet34(const ResNetOptions& options = {});
+  explicit ResNet34(std::int64_t classes, std::int64_t in_channels = 3)
+      : ResNet34(ResNetOptions{.classes = classes, .in_channels = in_channels}) {}
+};
+
+/// 25,557,032 parameters for 1000 classes.
+class ResNet50 : public Cloneable<ResNet50, ResNet> {
+ public:
+  explicit ResNet50(const ResNetOptions& options = {});
+  explicit ResNet50(std::int64_t classes, std::int64_t in_channels = 3)
+      : ResNet50(ResNetOptions{.classes = classes, .in_channels = in_channels}) {}
+};
+
+}  // namespace ferrite::nn

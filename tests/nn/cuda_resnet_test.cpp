@@ -1,0 +1,57 @@
+// Residual networks on cuda:0, emulated or real, beside the host.
+#include <doctest/doctest.h>
+
+#include <array>
+
+#include "nn/models/resnet.h"
+#include "ops/loss.h"
+#include "tests/nn/resnet_support.h"
+#include "tests/support/close.h"
+#include "tests/support/cuda.h"
+#include "tests/support/hash.h"
+
+using namespace ferrite;
+using namespace ferrite::test;
+
+namespace {
+
+void check_device(nn::ResNetBlock block, const nn::ResNetOptions& options, const Shape& input,
+                  MemoryFormat format) {
+  CAPTURE(static_cast<int>(block));
+  CAPTURE(static_cast<int>(format));
+  nn::ResNet host(block, {1, 1, 1, 1}, options);
+  fill(host);
+  host.to(format);
+  const auto device = host.clone();
+  device->to(Device("cuda:0"));
+  const Tensor x = hash_uniform(input, 1000, 1).contiguous(format);
+  const Tensor target = labels(input[0], options.classes);
+  const Tensor expected = host(x), y = (*device)(x.to(Device("cuda:0")));
+  CHECK(y.device() == Device("cuda:0"));
+  check_close(y, expected, 1e-4, 1e-5);
+  cross_entropy(expected, target).backward();
+  cross_entropy(y, target.to(Device("cuda:0"))).backward();
+  const auto ours = device->named_parameters(), theirs = host.named_parameters();
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    CAPTURE(ours[i].first);
+    REQUIRE(ours[i].second.grad().defined());
+    check_close(ours[i].second.grad(), theirs[i].second.grad(), 1e-3, 2e-5);
+  }
+  const auto buffers = device->buffers(), others = host.buffers();
+  for (std::size_t i = 0; i < buffers.size(); ++i) check_close(buffers[i], others[i], 1e-4, 1e-5);
+  device->eval();
+  host.eval();
+  check_close((*device)(x.to(Device("cuda:0"))), host(x), 1e-4, 1e-5);
+}
+
+}  // namespace
+
+TEST_CASE("residual networks on a device") {
+  REQUIRE_CUDA(1);
+  for (MemoryFormat format : {kContiguous, kChannelsLast}) {
+    check_device(nn::ResNetBlock::basic, {.classes = 5, .width = 2}, {2, 3, 32, 33}, format);
+    check_device(nn::ResNetBlock::bottleneck,
+                 {.classes = 4, .in_channels = 1, .stem = nn::ResNetStem::small, .width = 2},
+                 {3, 1, 9, 8}, format);
+  }
+}

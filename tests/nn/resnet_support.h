@@ -1,0 +1,23 @@
+// What the tests of residual networks share.
+#pragma once
+
+#include <string_view>
+
+#include "core/tensor.h"
+#include "nn/models/resnet.h"
+
+namespace ferrite::test {
+
+/// The weights and running statistics of tests/golden/record_resnet.py.
+void fill(nn::Module& net);
+
+/// The labels of its images.
+Tensor labels(std::int64_t count, std::int64_t classes);
+
+/// The child of that name; null where there is none.
+nn::Module* child(const nn::Module& module, std::string_view name);
+
+/// What `net` computes, by its layers one after the other, none fused.
+Tensor composed(nn::ResNet& net, const Tensor& x);
+
+}  // namespace ferrite::test
