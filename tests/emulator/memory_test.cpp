@@ -184,4 +184,48 @@ TEST_CASE("copies of rows") {
         cudaMemcpy2D(x.get(), 16, host.data(), 20, 8, 4, cudaMemcpyHostToDevice));
 }
 
+TEST_CASE("calls by which the host waits are counted") {
+  const TestStream stream;
+  const TestEvent event;
+  const Ints x(4);
+  int pageable[4] = {}, *pinned = nullptr, *more = nullptr;
+  OK(cudaMallocHost(&pinned, x.bytes()));
+  const auto counted = [](auto body) {
+    const emulator::HostWaits before = emulator::host_waits();
+    body();
+    const emulator::HostWaits after = emulator::host_waits();
+    return emulator::HostWaits{after.synchronizations - before.synchronizations,
+                               after.copies - before.copies, after.allocations - before.allocations,
+                               after.frees - before.frees};
+  };
+  using Waits = emulator::HostWaits;
+  CHECK(counted([&] {
+          OK(run(stream, 1, 1, set_to, x.get(), 5));
+          OK(cudaMemcpyAsync(pinned, x.get(), x.bytes(), cudaMemcpyDeviceToHost, stream));
+          OK(cudaMemcpyAsync(x.get(), pinned, x.bytes(), cudaMemcpyHostToDevice, stream));
+          OK(cudaMemsetAsync(x.get(), 0, x.bytes(), stream));
+          OK(cudaEventRecord(event, stream));
+          OK(cudaStreamWaitEvent(stream, event, 0));
+          static_cast<void>(cudaEventQuery(event));
+          static_cast<void>(cudaStreamQuery(stream));
+        }) == Waits());
+  CHECK(counted([&] {
+          OK(cudaStreamSynchronize(stream));
+          OK(cudaEventSynchronize(event));
+          OK(cudaDeviceSynchronize());
+        }) == Waits{.synchronizations = 3});
+  CHECK(counted([&] {
+          OK(cudaMemcpy(pinned, x.get(), x.bytes(), cudaMemcpyDeviceToHost));
+          OK(cudaMemcpyAsync(pageable, x.get(), x.bytes(), cudaMemcpyDeviceToHost, stream));
+          OK(cudaMemcpyAsync(x.get(), pageable, x.bytes(), cudaMemcpyHostToDevice, stream));
+        }) == Waits{.copies = 3});
+  CHECK(counted([&] {
+          OK(cudaMalloc(&more, 4));
+          OK(cudaFree(more));
+          OK(cudaHostRegister(pageable, sizeof pageable, 0));
+          OK(cudaHostUnregister(pageable));
+          OK(cudaFreeHost(pinned));
+        }) == Waits{.allocations = 2, .frees = 3});
+}
+
 }  // namespace emulator_test

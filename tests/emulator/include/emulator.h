@@ -47,6 +47,17 @@ struct Counters {
 };
 Counters counters();
 
+/// Calls so far by which the host waits for a device, or may wait, whether they succeeded or not.
+struct HostWaits {
+  std::uint64_t synchronizations = 0;  // of a device, a stream or an event
+  std::uint64_t copies = 0;            // cudaMemcpy and its like; also those on a stream whose host
+                                       // memory is pageable
+  std::uint64_t allocations = 0;       // of device, page-locked and managed memory, and registering
+  std::uint64_t frees = 0;
+  friend bool operator==(const HostWaits&, const HostWaits&) = default;
+};
+HostWaits host_waits();
+
 /// Device allocations that are live, and their bytes.
 struct LiveMemory {
   std::size_t allocations = 0, bytes = 0;

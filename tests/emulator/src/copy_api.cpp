@@ -84,6 +84,7 @@ cudaError_t copy(const char* name, Region to, Region from, cudaMemcpyKind kind, 
     // returns, and a copy to it is over by then.
     const bool pageable_source = !source.device && !source.page_locked;
     const bool pageable_target = !target.device && !target.page_locked;
+    if (when == Return::when_done || pageable_source || pageable_target) ++waits_so_far.copies;
     if (pageable_source && !pageable_target && !can_run_now(*stream) &&
         when == Return::when_queued) {
       auto staged = std::make_shared<std::vector<char>>(from.width * from.height);

@@ -13,8 +13,9 @@ namespace {
 
 /// A call that no graph would contain: not while a capture forbids it.
 template <class Body>
-cudaError_t unsafe_api(const char* name, Body body) {
+cudaError_t unsafe_api(const char* name, std::uint64_t HostWaits::*counted, Body body) {
   return api(name, [&](HeldLock& lock) {
+    ++(waits_so_far.*counted);
     if (const cudaError_t error = check_unsafe(); error != cudaSuccess) return error;
     return body(lock);
   });
@@ -29,7 +30,7 @@ cudaError_t allocate(void** pointer, std::size_t bytes) {
 }
 
 cudaError_t release_host(const char* name, void* pointer) {
-  return unsafe_api(name, [&](HeldLock& lock) {
+  return unsafe_api(name, &HostWaits::frees, [&](HeldLock& lock) {
     if (!pointer) return cudaSuccess;
     wait_for_device(current_device(), lock);
     return free_host(pointer) ? cudaSuccess : cudaErrorInvalidValue;
@@ -79,11 +80,12 @@ void unpoison(cudaStream_t stream, const void* address, std::size_t bytes) {
 extern "C" {
 
 cudaError_t cudaMalloc(void** pointer, size_t bytes) {
-  return unsafe_api("cudaMalloc", [&](HeldLock&) { return allocate(pointer, bytes); });
+  return unsafe_api("cudaMalloc", &HostWaits::allocations,
+                    [&](HeldLock&) { return allocate(pointer, bytes); });
 }
 
 cudaError_t cudaFree(void* pointer) {
-  return unsafe_api("cudaFree", [&](HeldLock& lock) {
+  return unsafe_api("cudaFree", &HostWaits::frees, [&](HeldLock& lock) {
     if (!pointer) return cudaSuccess;
     wait_for_device(device_of(pointer), lock);
     return free_device(pointer) || free_host(pointer) ? cudaSuccess : cudaErrorInvalidValue;
@@ -115,7 +117,7 @@ cudaError_t cudaFreeAsync(void* pointer, cudaStream_t handle) {
 }
 
 cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned flags) {
-  return unsafe_api("cudaHostAlloc", [&](HeldLock&) {
+  return unsafe_api("cudaHostAlloc", &HostWaits::allocations, [&](HeldLock&) {
     if (!pointer) return cudaErrorInvalidValue;
     *pointer = nullptr;
     constexpr unsigned kKnown =
@@ -134,7 +136,7 @@ cudaError_t cudaMallocHost(void** pointer, size_t bytes) {
 cudaError_t cudaFreeHost(void* pointer) { return release_host("cudaFreeHost", pointer); }
 
 cudaError_t cudaMallocManaged(void** pointer, size_t bytes, unsigned flags) {
-  return unsafe_api("cudaMallocManaged", [&](HeldLock&) {
+  return unsafe_api("cudaMallocManaged", &HostWaits::allocations, [&](HeldLock&) {
     if (!pointer || bytes == 0) return cudaErrorInvalidValue;
     *pointer = allocate_host(bytes, current_device(), Allocation::Kind::managed, flags);
     return *pointer ? cudaSuccess : cudaErrorMemoryAllocation;
@@ -142,7 +144,7 @@ cudaError_t cudaMallocManaged(void** pointer, size_t bytes, unsigned flags) {
 }
 
 cudaError_t cudaHostRegister(void* pointer, size_t bytes, unsigned flags) {
-  return unsafe_api("cudaHostRegister", [&](HeldLock&) {
+  return unsafe_api("cudaHostRegister", &HostWaits::allocations, [&](HeldLock&) {
     if (!pointer || bytes == 0 || in_device_range(pointer)) return cudaErrorInvalidValue;
     return register_host(pointer, bytes, current_device(), flags)
                ? cudaSuccess
@@ -151,7 +153,7 @@ cudaError_t cudaHostRegister(void* pointer, size_t bytes, unsigned flags) {
 }
 
 cudaError_t cudaHostUnregister(void* pointer) {
-  return unsafe_api("cudaHostUnregister", [&](HeldLock& lock) {
+  return unsafe_api("cudaHostUnregister", &HostWaits::frees, [&](HeldLock& lock) {
     wait_for_device(current_device(), lock);
     return unregister_host(pointer) ? cudaSuccess : cudaErrorHostMemoryNotRegistered;
   });

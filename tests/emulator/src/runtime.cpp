@@ -14,6 +14,7 @@ namespace emulator {
 
 std::mutex runtime_mutex;
 std::condition_variable work_done;
+HostWaits waits_so_far;
 
 namespace {
 
@@ -66,6 +67,11 @@ cudaError_t begin_call(const char* name) {
 }
 
 bool has_race_detector() { return kRaces; }
+
+HostWaits host_waits() {
+  const Lock lock;
+  return waits_so_far;
+}
 
 Settings settings() {
   const Lock lock;

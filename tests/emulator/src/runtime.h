@@ -37,6 +37,9 @@ cudaError_t remember(cudaError_t error);
 cudaError_t last_error_of_thread();
 void clear_error();
 
+/// What host_waits() says; under the lock.
+extern HostWaits waits_so_far;
+
 /// What stands between the user and the body of the runtime function `name`: errors asked for by
 /// fail_next, sticky errors of the device, calls from inside a kernel.
 cudaError_t begin_call(const char* name);

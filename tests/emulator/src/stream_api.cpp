@@ -66,6 +66,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle) {
 
 cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   return with_stream("cudaStreamSynchronize", handle, [](const StreamPtr& stream, HeldLock& lock) {
+    ++waits_so_far.synchronizations;
     if (const cudaError_t error = check_wait(*stream); error != cudaSuccess) return error;
     wait_for_stream(stream, lock);
     return sticky_error(stream->device);
@@ -149,6 +150,7 @@ cudaError_t cudaStreamGetId(cudaStream_t handle, unsigned long long* id) {
 
 cudaError_t cudaDeviceSynchronize() {
   return api("cudaDeviceSynchronize", [](HeldLock& lock) {
+    ++waits_so_far.synchronizations;
     if (const cudaError_t error = check_wait(current_device()); error != cudaSuccess) return error;
     wait_for_device(current_device(), lock);
     return sticky_error(current_device());
@@ -205,6 +207,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 
 cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
   return with_event("cudaEventSynchronize", handle, [](CUevent_st& event, HeldLock& lock) {
+    ++waits_so_far.synchronizations;
     if (event.capture) return captured(event);
     if (const cudaError_t error = check_unsafe(); error != cudaSuccess) return error;
     if (event.record) {
