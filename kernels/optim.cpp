@@ -41,6 +41,18 @@ void unscale_all(const Stream& stream, const FlatTensors& to, const FlatTensors&
       stream, "unscale_all", [=] { cpu::unscale_all(to, from, inv_scale, found_inf); },
       [&] { cuda::unscale_all(stream, to, from, inv_scale, found_inf); });
 }
+void check_finite(const Stream& stream, const FlatTensors& tensors, float* found_inf) {
+  launch(
+      stream, "check_finite", [=] { cpu::check_finite(tensors, found_inf); },
+      [&] { cuda::check_finite(stream, tensors, found_inf); });
+}
+
+void update_scale(const Stream& stream, const LossScale& scale,
+                  const std::vector<float*>& found_inf, const UpdateScaleArgs& args) {
+  launch(
+      stream, "update_scale", [=] { cpu::update_scale(scale, found_inf, args); },
+      [&] { cuda::update_scale(stream, scale, found_inf, args); });
+}
 
 void sum_of_powers(const Stream& stream, const FlatTensors& tensors, double p, const View& out) {
   launch(

@@ -79,6 +79,28 @@ void clamp_all(const Stream& stream, const FlatTensors& tensors, double limit);
 /// same. What a loss scaler does to gradients, and how master weights are made.
 void unscale_all(const Stream& stream, const FlatTensors& to, const FlatTensors& from,
                  const float* inv_scale, float* found_inf);
+/// The check alone: `found_inf` becomes 1 where an element is infinite or NaN, and stays what it
+/// was else.
+void check_finite(const Stream& stream, const FlatTensors& tensors, float* found_inf);
+
+// ---- Loss scales
+
+/// A loss scale and what it changes by, a number each.
+struct LossScale {
+  float* scale;
+  float* inv_scale;              ///< 1 / scale
+  std::int64_t* growth_tracker;  ///< updates without overflow since the scale last changed
+  std::int64_t* overflows;       ///< updates with overflow, ever
+};
+struct UpdateScaleArgs {
+  double growth_factor, backoff_factor;
+  std::int64_t growth_interval;
+};
+/// Where one of the flags `found_inf` is not 0, scale *= backoff_factor and the tracker starts
+/// anew; else the tracker counts and, with every growth_interval-th time, scale *= growth_factor
+/// unless that is infinite. The flags are 0 afterwards, ready for the next step.
+void update_scale(const Stream& stream, const LossScale& scale,
+                  const std::vector<float*>& found_inf, const UpdateScaleArgs& args);
 
 // ---- Norms
 

@@ -60,6 +60,12 @@ void transform_all(const FlatTensors& tensors, F f) {
   });
 }
 
+/// In arithmetic that vectorises.
+template <class C>
+bool is_finite(C x) {
+  return x - x == 0;
+}
+
 template <class To, class From>
 void unscale(const FlatTensors& to, const FlatTensors& from, Compute<From> factor,
              float* found_inf) {
@@ -67,13 +73,13 @@ void unscale(const FlatTensors& to, const FlatTensors& from, Compute<From> facto
   for_each_piece(cut(from), [&](std::size_t, const Piece& piece) {
     const From* x = start_of<From>(from, piece);
     To* o = start_of<To>(to, piece);
-    Compute<From> zeros = 0;  // NaN as soon as one element is not finite
+    int bad = 0;
     for (std::int64_t i = 0; i < piece.count; ++i) {
       const auto value = static_cast<Compute<From>>(x[i]);
-      zeros += value * 0;
+      bad |= !is_finite(value);
       o[i] = static_cast<To>(static_cast<Compute<To>>(value * factor));
     }
-    if (zeros != 0) found.store(true, std::memory_order_relaxed);
+    if (bad) found.store(true, std::memory_order_relaxed);
   });
   if (found_inf && found.load()) *found_inf = 1;
 }
@@ -178,6 +184,20 @@ void unscale_all(const FlatTensors& to, const FlatTensors& from, const float* in
   dispatch_types<float>(from.dtype, "unscale_all", [&]<class From>() {
     dispatch_types<Half, BFloat16>(
         to.dtype, "unscale_all", [&]<class T>() { unscale<T, From>(to, from, factor, found_inf); });
+  });
+}
+
+void check_finite(const FlatTensors& tensors, float* found_inf) {
+  dispatch_floating(tensors.dtype, "check_finite", [&]<class T>() {
+    std::atomic<bool> found{false};
+    for_each_piece(cut(tensors), [&](std::size_t, const Piece& piece) {
+      const T* x = start_of<const T>(tensors, piece);
+      int bad = 0;
+      for (std::int64_t i = 0; i < piece.count; ++i)
+        bad |= !is_finite(static_cast<Compute<T>>(x[i]));
+      if (bad) found.store(true, std::memory_order_relaxed);
+    });
+    if (found.load()) *found_inf = 1;
   });
 }
 

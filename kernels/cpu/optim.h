@@ -13,6 +13,10 @@ void scale_all(const FlatTensors& tensors, const View& scale);
 void clamp_all(const FlatTensors& tensors, double limit);
 void unscale_all(const FlatTensors& to, const FlatTensors& from, const float* inv_scale,
                  float* found_inf);
+void check_finite(const FlatTensors& tensors, float* found_inf);
+
+void update_scale(const LossScale& scale, const std::vector<float*>& found_inf,
+                  const UpdateScaleArgs& args);
 
 void sum_of_powers(const FlatTensors& tensors, double p, const View& out);
 void norms(const FlatTensors& tensors, double p, const View& each, const View& all);

@@ -174,6 +174,36 @@ __global__ void __launch_bounds__(kThreads)
     atomicExch(found_inf, 1.0f);
 }
 
+// ---- Checking
+
+template <class T>
+struct SumZeros {
+  Compute<T>& zeros;  ///< NaN as soon as an element is not finite
+
+  template <int V>
+  __device__ __forceinline__ void operator()(std::int64_t, const Pack<T, V>& values) const {
+#pragma unroll
+    for (int i = 0; i < V; ++i) zeros += static_cast<Compute<T>>(values.v[i]) * 0;
+  }
+};
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) check_arrays(Arrays list, float* found_inf) {
+  const int array = list.array_of(blockIdx.x);
+  const T* data = static_cast<const T*>(list.entries[array].data);
+  const Chunk chunk = chunk_of(list, array);
+  Compute<T> zeros = 0;
+  const SumZeros<T> sum{zeros};
+  constexpr int kPack = pack_size<T>();
+  std::int64_t done = chunk.begin;
+  if (is_pack_aligned(data)) {
+    done = chunk.end - chunk.end % kPack;
+    for_each_pack<kPack, 4>(data, chunk.begin, done, sum);
+  }
+  for_each_pack<1, 4>(data, done, chunk.end, sum);
+  if (__any_sync(kAllLanes, zeros != 0) && threadIdx.x % kWarp == 0) atomicExch(found_inf, 1.0f);
+}
+
 // ---- Norms
 
 enum class Power { one, two, infinite, other };
@@ -400,6 +430,14 @@ void unscale_all(const Stream& stream, const FlatTensors& to, const FlatTensors&
   dispatch_types<float>(from.dtype, "unscale_all", [&]<class From>() {
     dispatch_types<Half, BFloat16>(to.dtype, "unscale_all",
                                    [&]<class T>() { run.template operator()<T, From>(); });
+  });
+}
+
+void check_finite(const Stream& stream, const FlatTensors& tensors, float* found_inf) {
+  dispatch_floating(tensors.dtype, "check_finite", [&]<class T>() {
+    for_each_arrays(tensors, [&](const Arrays& list, std::size_t) {
+      launch({"check_finite", stream, list.blocks, kThreads}, check_arrays<T>, list, found_inf);
+    });
   });
 }
 

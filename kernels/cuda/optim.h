@@ -13,6 +13,10 @@ void scale_all(const Stream& stream, const FlatTensors& tensors, const View& sca
 void clamp_all(const Stream& stream, const FlatTensors& tensors, double limit);
 void unscale_all(const Stream& stream, const FlatTensors& to, const FlatTensors& from,
                  const float* inv_scale, float* found_inf);
+void check_finite(const Stream& stream, const FlatTensors& tensors, float* found_inf);
+
+void update_scale(const Stream& stream, const LossScale& scale,
+                  const std::vector<float*>& found_inf, const UpdateScaleArgs& args);
 
 void sum_of_powers(const Stream& stream, const FlatTensors& tensors, double p, const View& out);
 void norms(const Stream& stream, const FlatTensors& tensors, double p, const View& each,

@@ -1,0 +1,25 @@
+// How a loss scale changes, in the arithmetic that does it on every device.
+#pragma once
+
+#include <cmath>
+
+#include "core/host_device.h"
+#include "kernels/optim.h"
+
+namespace ferrite::kernels {
+
+FERRITE_HOST_DEVICE inline void advance(const LossScale& s, bool overflow,
+                                        const UpdateScaleArgs& args) {
+  if (overflow) {
+    ++*s.overflows;
+    *s.scale = static_cast<float>(*s.scale * args.backoff_factor);
+    *s.growth_tracker = 0;
+  } else if (++*s.growth_tracker >= args.growth_interval) {
+    const auto grown = static_cast<float>(*s.scale * args.growth_factor);
+    if (std::isfinite(grown)) *s.scale = grown;
+    *s.growth_tracker = 0;
+  }
+  *s.inv_scale = static_cast<float>(1 / static_cast<double>(*s.scale));
+}
+
+}  // namespace ferrite::kernels
