@@ -50,6 +50,7 @@
 #include "ops/views.h"
 #include "optim/adam.h"
 #include "optim/clip.h"
+#include "optim/grad_scaler.h"
 #include "optim/graphed_step.h"
 #include "optim/optimizer.h"
 #include "optim/rmsprop.h"

@@ -1,55 +1,16 @@
 #include "optim/clip.h"
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "autograd/grad_mode.h"
+#include "core/stream.h"
 #include "kernels/optim.h"
-#include "optim/layout.h"
+#include "optim/gradients.h"
 
 namespace ferrite::optim {
 
 namespace {
-
-/// The gradients of parameters as dense arrays, one batch a device and dtype.
-class Gradients {
- public:
-  struct Batch {
-    Device device;
-    kernels::FlatTensors arrays;
-  };
-
-  explicit Gradients(std::span<const Tensor> parameters) {
-    for (const Tensor& parameter : parameters) {
-      const Tensor grad = parameter.grad();
-      if (!grad.defined()) continue;
-      const Tensor dense = densely(grad);
-      grads_.emplace_back(grad, dense);
-      auto batch = std::ranges::find_if(batches_, [&](const Batch& b) {
-        return b.device == grad.device() && b.arrays.dtype == grad.dtype();
-      });
-      if (batch == batches_.end()) {
-        batches_.push_back({grad.device(), {.arrays = {}, .dtype = grad.dtype()}});
-        batch = batches_.end() - 1;
-      }
-      batch->arrays.arrays.push_back({dense.data_ptr(), dense.numel()});
-    }
-  }
-  const std::vector<Batch>& batches() const { return batches_; }
-
-  /// After the arrays were changed.
-  void write_back(const char* op) const {
-    for (const auto& [grad, dense] : grads_) {
-      if (!dense.is_same(grad)) kernels::copy(current_stream(grad.device()), grad, dense);
-      grad.storage()->bump_version(op);
-    }
-  }
-
- private:
-  std::vector<Batch> batches_;
-  std::vector<std::pair<Tensor, Tensor>> grads_;
-};
 
 Tensor number_on(const Device& device) { return empty({}, {.dtype = kFloat64, .device = device}); }
 

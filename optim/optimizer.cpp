@@ -8,6 +8,7 @@
 
 #include "autograd/grad_mode.h"
 #include "nn/zero_grad.h"
+#include "optim/capture.h"
 #include "optim/layout.h"
 
 namespace ferrite::optim {
@@ -16,10 +17,9 @@ namespace {
 
 Tensor host_scalar(double value) { return from_vector<double>({value}, Shape()); }
 
-/// Zeros in the layout of `like` (dense).
-Tensor zero_state(const Tensor& like) {
-  Tensor out = empty_like(like);
-  kernels::fill(current_stream(like.device()), out, 0);
+Tensor filled_with_zeros(const Shape& shape, const TensorOptions& options) {
+  const Tensor out = empty(shape, options);
+  kernels::fill(current_stream(options.device), out, 0);
   return out;
 }
 
@@ -109,9 +109,19 @@ void Optimizer::set_lr(double lr) {
 
 void Optimizer::set_lr(double lr, std::size_t group) {
   FERRITE_CHECK(lr >= 0, ValueError, name_, "expected a learning rate of 0 or more, got {}", lr);
-  *std::get<double*>(fields_of(group)[0].value) = lr;
+  double& value = *std::get<double*>(fields_of(group)[0].value);
+  for (const auto& [tensor, written] : groups_[group].lr)
+    if (written != lr) refuse_new_lr(tensor.device(), lr);
+  value = lr;
   // At once, and not with the next step, which may be a recorded one that is replayed.
   for (const auto& [tensor, written] : groups_[group].lr) device_lr(group, tensor.device());
+}
+
+void Optimizer::refuse_new_lr(const Device& device, double lr) const {
+  FERRITE_CHECK(!is_capturing(device), CudaError, name_,
+                "the learning rate would become {} while the step is captured into a graph, and "
+                "again with each replay; set it outside of the captured step",
+                lr);
 }
 
 const Tensor& Optimizer::device_lr(std::size_t group, const Device& device) {
@@ -119,10 +129,12 @@ const Tensor& Optimizer::device_lr(std::size_t group, const Device& device) {
   auto& tensors = groups_[group].lr;
   auto found = std::ranges::find_if(tensors, [&](auto& t) { return t.first.device() == device; });
   if (found == tensors.end()) {
+    refuse_new_state(device, name_, "the learning rate's place on the device");
     tensors.emplace_back(empty({}, {.dtype = kFloat64, .device = device}), NAN);
     found = tensors.end() - 1;
   }
   if (found->second != value) {
+    refuse_new_lr(device, value);
     kernels::fill(current_stream(device), found->first, value);
     found->second = value;
   }
@@ -144,37 +156,55 @@ void Optimizer::step(const Tensor& inv_scale, const Tensor& found_inf) {
   for (std::size_t g = 0; g < groups_.size(); ++g) step_group(g, inv_scale, found_inf);
 }
 
-/// State as this group's options need it, like its parameter in dtype, device and layout.
-void Optimizer::prepare_state(std::size_t group, std::size_t i) {
+/// State as this group's options need it, like its parameter in dtype, device and layout. What they
+/// need no more stays: recorded steps may still write it.
+void Optimizer::prepare_state(std::size_t group, std::size_t i, const StatesUsed& used) {
   const Tensor& p = groups_[group].parameters[i];
   ParameterState& s = groups_[group].states[i];
-  const Tensor like = is_dense(p) ? p : empty_like(p);
-  if (!s.step.defined()) {
-    s.step = empty({}, {.dtype = kInt64, .device = p.device()});
-    kernels::fill(current_stream(p.device()), s.step, 0);
-  } else {
+  const MemoryFormat format = p.suggest_memory_format();
+  const auto fits = [&](std::size_t k) {
+    const Tensor& t = s.state[k];
+    return !used[k] || (t.defined() && t.dtype() == p.dtype() && t.device() == p.device() &&
+                        t.is_contiguous(format));
+  };
+  if (s.step.defined() && s.step.device() == p.device() && fits(0) && fits(1) && fits(2)) [[likely]]
+    return;
+  refuse_new_state(p.device(), name_, "state of a parameter");
+  if (s.step.defined())
     s.step = s.step.to(p.device());
-  }
-  const std::array<bool, kStates> used = states_used(group);
+  else
+    s.step = filled_with_zeros({}, {.dtype = kInt64, .device = p.device()});
+  const TensorOptions options{.dtype = p.dtype(), .device = p.device(), .memory_format = format};
   for (std::size_t k = 0; k < kStates; ++k) {
-    if (!used[k])
-      s.state[k] = {};
-    else if (!s.state[k].defined())
-      s.state[k] = zero_state(like);
+    if (fits(k)) continue;
+    if (s.state[k].defined())
+      s.state[k] = s.state[k].to(p.device(), p.dtype()).contiguous(format);
     else
-      s.state[k] = laid_out_like(s.state[k].to(p.device(), p.dtype()), like);
+      s.state[k] = filled_with_zeros(p.shape(), options);
   }
 }
 
+/// The parameters of a group that are on one device and have one dtype.
+struct Optimizer::Batch {
+  Device device;
+  kernels::OptimBatch kernel;
+};
+
+Optimizer::Batch& Optimizer::batch_for(std::vector<Batch>& batches, const Tensor& p,
+                                       std::size_t capacity) {
+  for (Batch& b : batches)
+    if (b.kernel.dtype == p.dtype() && b.device == p.device()) return b;
+  batches.push_back({p.device(), {.dtype = p.dtype()}});
+  batches.back().kernel.tensors.reserve(capacity);
+  return batches.back();
+}
+
 void Optimizer::step_group(std::size_t group, const Tensor& inv_scale, const Tensor& found_inf) {
-  struct Batch {
-    Device device;
-    kernels::OptimBatch kernel;
-  };
   std::vector<Batch> batches;
   std::vector<Tensor> alive;                         // until all is launched
   std::vector<std::pair<Tensor, Tensor>> not_dense;  // parameters, and the copies updated instead
   Group& g = groups_[group];
+  const StatesUsed used = states_used(group);
   for (std::size_t i = 0; i < g.parameters.size(); ++i) {
     const Tensor& parameter = g.parameters[i];
     Tensor grad = parameter.grad();
@@ -183,26 +213,20 @@ void Optimizer::step_group(std::size_t group, const Tensor& inv_scale, const Ten
                       grad.device() == parameter.device(),
                   ShapeError, name_, "parameter {} is {}, its gradient {}", i, parameter.describe(),
                   grad.describe());
-    prepare_state(group, i);
-    const Tensor p = densely(parameter);
-    if (!p.is_same(parameter)) not_dense.emplace_back(parameter, p);
-    grad = laid_out_like(grad, p);
-    alive.push_back(grad);
-    auto batch = std::ranges::find_if(batches, [&](const Batch& b) {
-      return b.device == p.device() && b.kernel.dtype == p.dtype();
-    });
-    if (batch == batches.end()) {
-      batches.push_back({p.device(), {.dtype = p.dtype()}});
-      batch = batches.end() - 1;
-    }
+    prepare_state(group, i, used);
+    const bool dense = is_dense(parameter);
+    if (!dense) not_dense.emplace_back(parameter, densely(parameter));
+    const Tensor& p = dense ? parameter : not_dense.back().second;
+    if (!same_layout(grad, p)) alive.push_back(grad = laid_out_like(grad, p));
     const ParameterState& s = g.states[i];
-    kernels::OptimTensor t{.param = p.data_ptr(),
-                           .grad = grad.data_ptr(),
-                           .numel = p.numel(),
-                           .step = s.step.data<std::int64_t>()};
+    kernels::OptimTensor& t =
+        batch_for(batches, p, g.parameters.size()).kernel.tensors.emplace_back();
+    t.param = p.data_ptr();
+    t.grad = grad.data_ptr();
+    t.numel = p.numel();
+    t.step = s.step.data<std::int64_t>();
     for (std::size_t k = 0; k < kStates; ++k)
-      t.state[k] = s.state[k].defined() ? s.state[k].data_ptr() : nullptr;
-    batch->kernel.tensors.push_back(t);
+      if (used[k]) t.state[k] = s.state[k].data_ptr();
     parameter.storage()->bump_version(name_);
   }
   for (Batch& batch : batches) {
@@ -301,13 +325,14 @@ void Optimizer::take_state(std::size_t group, std::size_t i, const ParameterStat
   ParameterState& own = groups_[group].states[i];
   bool any = loaded.step.defined();
   for (const Tensor& t : loaded.state) any = any || t.defined();
-  if (!any) {
-    own = {};
+  const Stream stream = current_stream(p.device());
+  if (!any) {  // as before the first step
+    for (const Tensor* t : {&own.step, &own.state[0], &own.state[1], &own.state[2]})
+      if (t->defined()) kernels::fill(current_stream(t->device()), *t, 0);
     return;
   }
-  prepare_state(group, i);
-  const std::array<bool, kStates> used = states_used(group);
-  const Stream stream = current_stream(p.device());
+  const StatesUsed used = states_used(group);
+  prepare_state(group, i, used);
   for (std::size_t k = 0; k < kStates; ++k) {
     if (!used[k]) continue;
     if (loaded.state[k].defined())

@@ -1,8 +1,12 @@
 // Optimizer: groups of parameters with options of their own, updated in one launch a group.
 //
 // A step reads nothing from the device: the learning rate and the step counts live there, so that a
-// recorded step can be replayed. Parameters without a gradient are skipped, and do not count the
+// captured step can be replayed. Parameters without a gradient are skipped, and do not count the
 // step. State has the parameter's dtype, device and layout, and follows it where it was moved.
+//
+// A step that is captured into a graph keeps what it was captured with: which parameters have
+// gradients, and the options but the learning rate, which set_lr() changes between replays. State
+// is made by the first step: run one eagerly before the capture (CudaError else).
 #pragma once
 
 #include <array>
@@ -29,8 +33,8 @@ class Optimizer {
   /// Updates every parameter that has a gradient.
   void step();
   /// The same with gradients multiplied by `inv_scale`, and nothing changed where `found_inf` is
-  /// not 0: what a loss scaler asks for. One-element float32 tensors, read on the device; either
-  /// may be undefined.
+  /// not 0: what a loss scaler asks for. One-element float32 tensors, read on the device (copied
+  /// there first where they are elsewhere); either may be undefined.
   void step(const Tensor& inv_scale, const Tensor& found_inf);
   /// Fills gradients with zeros, in place; `set_to_none` drops them instead.
   void zero_grad(bool set_to_none = false);
@@ -45,7 +49,8 @@ class Optimizer {
   void replace_parameters(const std::function<Tensor(const Tensor&)>& f);
 
   double lr(std::size_t group = 0) const;
-  /// Of every group, or of one; ValueError below 0.
+  /// Of every group, or of one, on the device too; ValueError below 0. CudaError where that changes
+  /// it while a step is captured.
   void set_lr(double lr);
   void set_lr(double lr, std::size_t group);
 
@@ -60,6 +65,7 @@ class Optimizer {
 
  protected:
   static constexpr std::size_t kStates = 3;  // of a parameter, at most
+  using StatesUsed = std::array<bool, kStates>;
 
   /// An option by name: how options are checkpointed, whatever their struct.
   struct Field {
@@ -79,7 +85,7 @@ class Optimizer {
   /// The learning rate first.
   virtual std::vector<Field> fields(std::size_t group) = 0;
   virtual void check_options(std::size_t group) const = 0;
-  virtual std::array<bool, kStates> states_used(std::size_t group) const = 0;
+  virtual StatesUsed states_used(std::size_t group) const = 0;
   virtual void update(const Stream& stream, std::size_t group, kernels::OptimBatch batch) = 0;
 
  private:
@@ -94,8 +100,12 @@ class Optimizer {
     std::vector<std::pair<Tensor, double>> lr;
   };
 
+  struct Batch;
+
+  void refuse_new_lr(const Device& device, double lr) const;
   const Tensor& device_lr(std::size_t group, const Device& device);
-  void prepare_state(std::size_t group, std::size_t i);
+  void prepare_state(std::size_t group, std::size_t i, const StatesUsed& used);
+  static Batch& batch_for(std::vector<Batch>& batches, const Tensor& p, std::size_t capacity);
   const Group& group_at(std::size_t group) const;
   std::vector<Field> fields_of(std::size_t group) const;
   void step_group(std::size_t group, const Tensor& inv_scale, const Tensor& found_inf);

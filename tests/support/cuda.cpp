@@ -98,6 +98,11 @@ void fail_next_call(const char* name, Failure failure) {
   emulator::fail_next(name, error_of(failure));
 }
 
+HostWaits host_waits() {
+  const emulator::HostWaits w = emulator::host_waits();
+  return {w.synchronizations, w.copies, w.allocations, w.frees};
+}
+
 #else
 
 bool is_emulated() {
@@ -112,6 +117,7 @@ SmallDevice::~SmallDevice() = default;
 NoPeerAccess::NoPeerAccess() = default;
 NoPeerAccess::~NoPeerAccess() = default;
 void fail_next_call(const char*, Failure) {}
+HostWaits host_waits() { return {}; }
 
 #endif
 

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -54,6 +55,13 @@ enum class Failure { out_of_memory, illegal_address, not_supported };
 void fail_next_call(const char* name, Failure failure);
 /// What FERRITE_CUDA_CHECK does where a call fails so.
 void check_failed_call(Failure failure);
+
+/// Calls of the emulated runtime so far by which the host waits, or may (emulator.h); all 0 on a
+/// GPU.
+struct HostWaits {
+  std::uint64_t synchronizations = 0, copies = 0, allocations = 0, frees = 0;
+};
+HostWaits host_waits();
 
 /// Bytes of the device's memory through the device, in stream order; for tests without kernels.
 void fill_bytes(const Stream& stream, void* data, int value, std::size_t bytes);

@@ -1,0 +1,23 @@
+// What a step must not do while it is captured into a graph.
+#pragma once
+
+#include "core/cuda_backend.h"
+#include "core/error.h"
+#include "core/stream.h"
+
+namespace ferrite::optim {
+
+inline bool is_capturing(const Device& device) {
+  return device.is_cuda() && detail::cuda::is_capturing(current_stream(device));
+}
+
+/// CudaError where the device's current stream is being captured: state that is made then would be
+/// made anew, and lose its values, with each replay.
+inline void refuse_new_state(const Device& device, const char* op, const char* what) {
+  FERRITE_CHECK(!is_capturing(device), CudaError, op,
+                "{} would be made while the step is captured into a graph, and be reset by each "
+                "replay; run one step eagerly before the capture",
+                what);
+}
+
+}  // namespace ferrite::optim

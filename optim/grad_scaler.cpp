@@ -1,0 +1,292 @@
+#include "optim/grad_scaler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "autograd/grad_mode.h"
+#include "kernels/copy.h"
+#include "kernels/optim.h"
+#include "ops/arithmetic.h"
+#include "ops/creation.h"
+#include "optim/capture.h"
+#include "optim/gradients.h"
+
+namespace ferrite::optim {
+
+namespace {
+
+void check_options(const GradScalerOptions& o) {
+  FERRITE_CHECK(o.init_scale > 0 && std::isfinite(o.init_scale), ValueError, "GradScaler",
+                "expected a finite scale above 0, got {}", o.init_scale);
+  FERRITE_CHECK(o.growth_factor > 1, ValueError, "GradScaler",
+                "expected a growth_factor above 1, got {}", o.growth_factor);
+  FERRITE_CHECK(o.backoff_factor > 0 && o.backoff_factor < 1, ValueError, "GradScaler",
+                "expected a backoff_factor between 0 and 1, got {}", o.backoff_factor);
+  FERRITE_CHECK(o.growth_interval > 0, ValueError, "GradScaler",
+                "expected a growth_interval of 1 or more, got {}", o.growth_interval);
+}
+
+template <class T>
+Tensor host_scalar(T value) {
+  return from_vector<T>({value}, Shape());
+}
+
+void fill(const Tensor& t, Scalar value) {
+  kernels::fill(current_stream(t.device()), t, value);
+  t.storage()->bump_version("GradScaler");
+}
+
+/// Of the scale as float32 holds it.
+double inverse(double scale) { return 1 / static_cast<double>(static_cast<float>(scale)); }
+
+}  // namespace
+
+GradScaler::GradScaler(const GradScalerOptions& options) : options_(options) {
+  if (options.enabled) check_options(options);
+}
+
+void GradScaler::set_growth_factor(double value) {
+  GradScalerOptions changed = options_;
+  changed.growth_factor = value;
+  check_options(changed);
+  options_ = changed;
+}
+void GradScaler::set_backoff_factor(double value) {
+  GradScalerOptions changed = options_;
+  changed.backoff_factor = value;
+  check_options(changed);
+  options_ = changed;
+}
+void GradScaler::set_growth_interval(std::int64_t value) {
+  GradScalerOptions changed = options_;
+  changed.growth_interval = value;
+  check_options(changed);
+  options_ = changed;
+}
+
+// ---- The scale
+
+void GradScaler::make_state(const Device& device) {
+  refuse_new_state(device, "GradScaler", "the loss scale");
+  const auto number = [&](DType dtype) { return empty({}, {.dtype = dtype, .device = device}); };
+  scale_ = number(kFloat32);
+  inv_scale_ = number(kFloat32);
+  growth_tracker_ = number(kInt64);
+  overflows_ = number(kInt64);
+  set_scale(options_.init_scale, init_growth_tracker_, init_overflows_);
+}
+
+/// Into the tensors that there are, where recorded steps find it.
+void GradScaler::set_scale(double scale, std::int64_t growth_tracker, std::int64_t overflows) {
+  fill(scale_, scale);
+  fill(inv_scale_, inverse(scale));
+  fill(growth_tracker_, growth_tracker);
+  fill(overflows_, overflows);
+}
+
+void GradScaler::check_used(const char* op) const {
+  FERRITE_CHECK(scale_.defined(), ValueError, op,
+                "there is no scale yet: expected a loss to have gone through scale() before");
+}
+
+Tensor GradScaler::scale(const Tensor& outputs) {
+  if (!options_.enabled) return outputs;
+  FERRITE_CHECK(outputs.defined() && is_floating(outputs.dtype()), ValueError, "scale",
+                "expected floating-point outputs, got {}", outputs.describe());
+  if (!scale_.defined()) make_state(outputs.device());
+  // The scale itself is more than float16 holds.
+  const bool half = outputs.dtype() == kFloat16 || outputs.dtype() == kBFloat16;
+  return (half ? outputs.to(kFloat32) : outputs).mul(scale_.to(outputs.device()));
+}
+
+std::vector<Tensor> GradScaler::scale(std::span<const Tensor> outputs) {
+  std::vector<Tensor> scaled;
+  for (const Tensor& t : outputs) scaled.push_back(scale(t));
+  return scaled;
+}
+
+double GradScaler::get_scale() const {
+  if (!options_.enabled) return 1;
+  return scale_.defined() ? scale_.item<double>() : options_.init_scale;
+}
+
+// ---- A step
+
+GradScaler::PerOptimizer& GradScaler::state_of(const Optimizer& optimizer) {
+  auto found = std::ranges::find(optimizers_, &optimizer, &PerOptimizer::optimizer);
+  if (found == optimizers_.end()) {
+    optimizers_.push_back({.optimizer = &optimizer, .found_inf = {}});
+    found = optimizers_.end() - 1;
+  }
+  // A capture that failed between unscale_() and update() has done nothing.
+  if (found->captured && !is_capturing(scale_.device())) enter(*found, Stage::ready);
+  return *found;
+}
+
+void GradScaler::enter(PerOptimizer& state, Stage stage) const {
+  state.stage = stage;
+  state.captured = stage != Stage::ready && is_capturing(scale_.device());
+}
+
+float* GradScaler::flag_on(PerOptimizer& state, const Device& device) {
+  auto flag = std::ranges::find(state.found_inf, device, &Tensor::device);
+  if (flag == state.found_inf.end()) {
+    refuse_new_state(device, "GradScaler", "the overflow flag of an optimizer");
+    const Tensor made = empty({}, {.dtype = kFloat32, .device = device});
+    fill(made, 0);
+    state.found_inf.push_back(made);
+    flag = state.found_inf.end() - 1;
+  }
+  return flag->data<float>();
+}
+
+void GradScaler::look_for_overflow(PerOptimizer& state, const Optimizer& optimizer, bool unscale) {
+  NoGradGuard guard;
+  Gradients gradients;
+  for (std::size_t g = 0; g < optimizer.num_groups(); ++g) gradients.add(optimizer.parameters(g));
+  FERRITE_CHECK(!gradients.batches().empty(), ValueError, unscale ? "unscale_" : "step",
+                "no parameter of the optimizer has a gradient: expected a backward() before");
+  for (const auto& [device, arrays] : gradients.batches()) {
+    const Stream stream = current_stream(device);
+    float* const found = flag_on(state, device);
+    if (unscale)
+      kernels::unscale_all(stream, arrays, arrays, inv_scale_.to(device).data<float>(), found);
+    else
+      kernels::check_finite(stream, arrays, found);
+  }
+  if (unscale) gradients.write_back("unscale_");
+}
+
+void GradScaler::unscale_(Optimizer& optimizer) {
+  if (!options_.enabled) return;
+  check_used("unscale_");
+  PerOptimizer& state = state_of(optimizer);
+  FERRITE_CHECK(state.stage != Stage::unscaled, ValueError, "unscale_",
+                "unscale_() was called for this optimizer already since the last update()");
+  FERRITE_CHECK(state.stage != Stage::stepped, ValueError, "unscale_",
+                "unscale_() comes before step(), and update() after that");
+  look_for_overflow(state, optimizer, true);
+  enter(state, Stage::unscaled);
+}
+
+void GradScaler::step(Optimizer& optimizer) {
+  if (!options_.enabled) return optimizer.step();
+  check_used("step");
+  PerOptimizer& state = state_of(optimizer);
+  FERRITE_CHECK(state.stage != Stage::stepped, ValueError, "step",
+                "step() was called for this optimizer already since the last update()");
+  const bool unscaled = state.stage == Stage::unscaled;
+  if (!unscaled) look_for_overflow(state, optimizer, false);
+  // What one device found holds the others back too.
+  Tensor found = state.found_inf[0];
+  for (std::size_t i = 1; i < state.found_inf.size(); ++i)
+    found = found.add(state.found_inf[i].to(found.device()));
+  optimizer.step(unscaled ? Tensor() : inv_scale_.to(found.device()), found);
+  enter(state, Stage::stepped);
+}
+
+/// Without looking at what was found.
+void GradScaler::end_step() {
+  for (PerOptimizer& state : optimizers_) {
+    if (state.stage != Stage::ready)
+      for (const Tensor& found : state.found_inf) fill(found, 0);
+    enter(state, Stage::ready);
+  }
+}
+
+void GradScaler::update() {
+  if (!options_.enabled) return;
+  check_used("update");
+  NoGradGuard guard;
+  std::vector<float*> flags;
+  std::vector<Tensor> elsewhere, copies;
+  for (const PerOptimizer& state : optimizers_) {
+    if (state.stage == Stage::ready) continue;
+    for (const Tensor& found : state.found_inf) {
+      const bool here = found.device() == scale_.device();
+      if (!here) elsewhere.push_back(found);
+      flags.push_back(
+          (here ? found : copies.emplace_back(found.to(scale_.device()))).data<float>());
+    }
+  }
+  FERRITE_CHECK(!flags.empty(), ValueError, "update",
+                "nothing was looked for since the last update(): expected a step() or unscale_()");
+  kernels::update_scale(current_stream(scale_.device()),
+                        {.scale = scale_.data<float>(),
+                         .inv_scale = inv_scale_.data<float>(),
+                         .growth_tracker = growth_tracker_.data<std::int64_t>(),
+                         .overflows = overflows_.data<std::int64_t>()},
+                        flags,
+                        {.growth_factor = options_.growth_factor,
+                         .backoff_factor = options_.backoff_factor,
+                         .growth_interval = options_.growth_interval});
+  for (const Tensor* t : {&scale_, &inv_scale_, &growth_tracker_, &overflows_})
+    t->storage()->bump_version("GradScaler");
+  for (const Tensor& found : elsewhere) fill(found, 0);
+  for (PerOptimizer& state : optimizers_) enter(state, Stage::ready);
+}
+
+void GradScaler::update(double new_scale) {
+  if (!options_.enabled) return;
+  FERRITE_CHECK(new_scale > 0 && std::isfinite(new_scale), ValueError, "update",
+                "expected a finite scale above 0, got {}", new_scale);
+  check_used("update");
+  fill(scale_, new_scale);
+  fill(inv_scale_, inverse(new_scale));
+  end_step();
+}
+
+void GradScaler::update(const Tensor& new_scale) {
+  if (!options_.enabled) return;
+  FERRITE_CHECK(new_scale.defined() && new_scale.numel() == 1 && is_floating(new_scale.dtype()),
+                ValueError, "update", "expected one floating-point number, got {}",
+                new_scale.describe());
+  check_used("update");
+  NoGradGuard guard;
+  scale_.copy_(new_scale.reshape({}));
+  inv_scale_.copy_(full({}, 1.0, {.dtype = kFloat64, .device = scale_.device()}) /
+                   scale_.to(kFloat64));
+  end_step();
+}
+
+// ---- Checkpoints
+
+StateDict GradScaler::state_dict() const {
+  StateDict dict;
+  if (!options_.enabled) return dict;
+  const bool used = scale_.defined();
+  dict.insert("scale", used ? scale_ : host_scalar(static_cast<float>(options_.init_scale)));
+  dict.insert("growth_factor", host_scalar(options_.growth_factor));
+  dict.insert("backoff_factor", host_scalar(options_.backoff_factor));
+  dict.insert("growth_interval", host_scalar(options_.growth_interval));
+  dict.insert("_growth_tracker", used ? growth_tracker_ : host_scalar(init_growth_tracker_));
+  dict.insert("_overflows", used ? overflows_ : host_scalar(init_overflows_));
+  return dict;
+}
+
+void GradScaler::load_state_dict(const StateDict& dict) {
+  if (!options_.enabled) return;
+  const auto entry = [&](const char* name) -> const Tensor& {
+    const auto found = dict.find(name);
+    FERRITE_CHECK(found != dict.end(), ValueError, "GradScaler", "the dict lacks {}{}", name,
+                  dict.empty() ? "; is it that of a scaler that was disabled?" : "");
+    FERRITE_CHECK(found->second.numel() == 1, ValueError, "GradScaler",
+                  "{}: expected one number, got {}", name, found->second.describe());
+    return found->second;
+  };
+  GradScalerOptions loaded = options_;
+  loaded.init_scale = entry("scale").item<double>();
+  loaded.growth_factor = entry("growth_factor").item<double>();
+  loaded.backoff_factor = entry("backoff_factor").item<double>();
+  loaded.growth_interval = entry("growth_interval").item<std::int64_t>();
+  const auto tracker = entry("_growth_tracker").item<std::int64_t>();
+  const auto overflows = dict.contains("_overflows") ? entry("_overflows").item<std::int64_t>() : 0;
+  check_options(loaded);
+  options_ = loaded;
+  init_growth_tracker_ = tracker;
+  init_overflows_ = overflows;
+  if (scale_.defined()) set_scale(loaded.init_scale, tracker, overflows);
+}
+
+}  // namespace ferrite::optim

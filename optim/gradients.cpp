@@ -1,0 +1,35 @@
+#include "optim/gradients.h"
+
+#include <algorithm>
+
+#include "optim/layout.h"
+
+namespace ferrite::optim {
+
+void Gradients::add(std::span<const Tensor> parameters) {
+  grads_.reserve(grads_.size() + parameters.size());
+  for (const Tensor& parameter : parameters) {
+    Tensor grad = parameter.grad();
+    if (!grad.defined()) continue;
+    Tensor dense = densely(grad);
+    auto batch = std::ranges::find_if(batches_, [&](const Batch& b) {
+      return b.arrays.dtype == dense.dtype() && b.device == dense.device();
+    });
+    if (batch == batches_.end()) {
+      batches_.push_back({dense.device(), {.arrays = {}, .dtype = dense.dtype()}});
+      batch = batches_.end() - 1;
+      batch->arrays.arrays.reserve(parameters.size());
+    }
+    batch->arrays.arrays.push_back({dense.data_ptr(), dense.numel()});
+    grads_.emplace_back(std::move(grad), std::move(dense));
+  }
+}
+
+void Gradients::write_back(const char* op) const {
+  for (const auto& [grad, dense] : grads_) {
+    if (!dense.is_same(grad)) kernels::copy(current_stream(grad.device()), grad, dense);
+    grad.storage()->bump_version(op);
+  }
+}
+
+}  // namespace ferrite::optim

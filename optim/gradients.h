@@ -1,0 +1,35 @@
+// The gradients of parameters as arrays for kernels that work on many at once.
+#pragma once
+
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/tensor.h"
+#include "kernels/optim.h"
+
+namespace ferrite::optim {
+
+/// Dense arrays, a batch a device and dtype; gradients that are not dense are copied. Parameters
+/// without a gradient are left out. The arrays live as long as this does.
+class Gradients {
+ public:
+  struct Batch {
+    Device device;
+    kernels::FlatTensors arrays;
+  };
+
+  Gradients() = default;
+  explicit Gradients(std::span<const Tensor> parameters) { add(parameters); }
+
+  void add(std::span<const Tensor> parameters);
+  const std::vector<Batch>& batches() const { return batches_; }
+  /// For those who changed the arrays; `op`, a string literal, is what errors of the tape name.
+  void write_back(const char* op) const;
+
+ private:
+  std::vector<Batch> batches_;
+  std::vector<std::pair<Tensor, Tensor>> grads_;  // and the dense arrays, mostly themselves
+};
+
+}  // namespace ferrite::optim

@@ -1,0 +1,37 @@
+// Every optimizer, for tests that run with each.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "optim/adam.h"
+#include "optim/rmsprop.h"
+#include "optim/sgd.h"
+
+namespace ferrite::test {
+
+struct NamedOptimizer {
+  std::string name;
+  std::function<std::unique_ptr<optim::Optimizer>(std::vector<Tensor>)> make;
+};
+
+/// With momentum and weight decay, and state of every kind.
+inline std::vector<NamedOptimizer> all_optimizers() {
+  const auto make = []<class O, class Options>(const Options& options) {
+    return [options](std::vector<Tensor> p) -> std::unique_ptr<optim::Optimizer> {
+      return std::make_unique<O>(std::move(p), options);
+    };
+  };
+  return {
+      {"SGD", make.operator()<optim::SGD>(
+                  optim::SGDOptions{.lr = 0.05, .momentum = 0.9, .weight_decay = 1e-3})},
+      {"Adam", make.operator()<optim::Adam>(optim::AdamOptions{.lr = 0.01, .amsgrad = true})},
+      {"AdamW", make.operator()<optim::AdamW>(optim::AdamWOptions{.lr = 0.01})},
+      {"RMSprop", make.operator()<optim::RMSprop>(
+                      optim::RMSpropOptions{.lr = 0.005, .momentum = 0.5, .centered = true})},
+  };
+}
+
+}  // namespace ferrite::test
