@@ -8,15 +8,18 @@
 #include <thread>
 #include <vector>
 
+#include "core/cuda_backend.h"
+#include "data/device_feed.h"
 #include "data/host.h"
 
 namespace ferrite::data {
 
 struct DataLoader::Progress {
   std::int64_t epoch = 0;
-  std::int64_t position = 0;  // samples of it handed out
-  bool fresh = true;          // begin() shall start at epoch and position, not at the next epoch
-  std::uint64_t run = 0;      // counts begin(): only the newest run reports
+  std::int64_t position = 0;     // samples of it handed out
+  bool fresh = true;             // begin() shall start at epoch and position, not at the next epoch
+  std::uint64_t run = 0;         // counts begin(): only the newest run reports
+  std::optional<Stream> copies;  // that batches for a device are copied on
 };
 
 /// One epoch: the batches still to come, and the threads that prepare them.
@@ -37,8 +40,11 @@ class DataLoader::Run {
   };
 
   std::span<const std::int64_t> indices(std::int64_t batch) const;
-  Batch prepare(std::int64_t batch) const;
-  Batch take(std::int64_t batch);
+  Slot prepare(std::int64_t batch) const;
+  bool is_ready();
+  Slot take();
+  Batch take_to_device();
+  void look_ahead(const Batch& current);
   void work();
   void stop();
 
@@ -49,11 +55,17 @@ class DataLoader::Run {
   const Epoch epoch_;
   const std::uint64_t id_;
   const bool pin_memory_;
+  const Device device_;
+
+  // The caller's own: workers touch none of these.
+  std::int64_t out_ = 0;       // batches that the caller got
+  std::optional<Slot> ahead_;  // the batch after those, where it was taken already
+  std::optional<DeviceFeed> feed_;
 
   std::mutex mutex_;
   std::condition_variable space_, ready_;
-  std::vector<Slot> slots_;             // batch b lies in slot b modulo their number
-  std::int64_t started_ = 0, out_ = 0;  // batches that workers took, and that the caller got
+  std::vector<Slot> slots_;               // batch b lies in slot b modulo their number
+  std::int64_t started_ = 0, taken_ = 0;  // batches that workers began, and that were taken
   bool stopping_ = false;
   std::vector<std::thread> workers_;
 };
@@ -69,7 +81,9 @@ DataLoader::Run::Run(std::shared_ptr<const Dataset> dataset, const DataLoaderOpt
                            options.drop_last ? LastBatch::drop : LastBatch::keep)),
       epoch_{*options.seed, progress_->epoch},
       id_(++progress_->run),
-      pin_memory_(options.pin_memory && cuda::is_available()) {
+      pin_memory_(options.pin_memory && cuda::is_available()),
+      device_(options.device) {
+  if (progress_->copies) feed_.emplace(*progress_->copies);
   const auto threads = static_cast<std::size_t>(std::min<std::int64_t>(options.workers, count_));
   slots_.resize(threads * static_cast<std::size_t>(options.prefetch));
   try {
@@ -98,58 +112,99 @@ std::span<const std::int64_t> DataLoader::Run::indices(std::int64_t batch) const
   return std::span(order_).subspan(begin, length);
 }
 
-Batch DataLoader::Run::prepare(std::int64_t batch) const {
-  Batch result = dataset_->get_batch(indices(batch), epoch_);
-  if (pin_memory_) result = {pinned(result.inputs), pinned(result.labels)};
-  return result;
+DataLoader::Run::Slot DataLoader::Run::prepare(std::int64_t batch) const {
+  Slot slot{.ready = true};
+  try {
+    slot.batch = dataset_->get_batch(indices(batch), epoch_);
+    if (!device_.is_host())
+      slot.batch = staged(slot.batch, device_);
+    else if (pin_memory_)
+      slot.batch = {pinned(slot.batch.inputs), pinned(slot.batch.labels)};
+  } catch (...) {
+    slot.error = std::current_exception();
+  }
+  return slot;
 }
 
 void DataLoader::Run::work() {
   const auto slots = static_cast<std::int64_t>(slots_.size());
   std::unique_lock lock(mutex_);
   for (;;) {
-    space_.wait(lock, [&] { return stopping_ || started_ == count_ || started_ < out_ + slots; });
+    space_.wait(lock, [&] { return stopping_ || started_ == count_ || started_ < taken_ + slots; });
     if (stopping_ || started_ == count_) return;
     const std::int64_t batch = started_++;
     lock.unlock();
-    Slot result;
-    try {
-      result.batch = prepare(batch);
-    } catch (...) {
-      result.error = std::current_exception();
-    }
-    result.ready = true;
+    Slot result = prepare(batch);
     lock.lock();
     slots_[static_cast<std::size_t>(batch % slots)] = std::move(result);
     ready_.notify_one();
   }
 }
 
-Batch DataLoader::Run::take(std::int64_t batch) {
-  if (slots_.empty()) return prepare(batch);
+/// Whether take() would return at once, or prepare the batch itself.
+bool DataLoader::Run::is_ready() {
+  if (slots_.empty()) return true;
+  std::lock_guard lock(mutex_);
+  return slots_[static_cast<std::size_t>(taken_) % slots_.size()].ready;
+}
+
+/// The next batch that was not taken yet, or what preparing it threw.
+DataLoader::Run::Slot DataLoader::Run::take() {
+  if (slots_.empty()) return prepare(taken_++);
   std::unique_lock lock(mutex_);
-  Slot& slot = slots_[static_cast<std::size_t>(batch) % slots_.size()];
+  Slot& slot = slots_[static_cast<std::size_t>(taken_) % slots_.size()];
   ready_.wait(lock, [&] { return slot.ready; });
   Slot result = std::exchange(slot, {});
-  out_ = batch + 1;
+  ++taken_;
   lock.unlock();
   space_.notify_one();
-  if (result.error) std::rethrow_exception(std::move(result.error));
-  return std::move(result.batch);
+  return result;
+}
+
+/// The next batch on the device, and behind it as much of the one after it as can be had now.
+Batch DataLoader::Run::take_to_device() {
+  FERRITE_CHECK(!device_.is_cuda() || !ferrite::detail::cuda::is_capturing(current_stream(device_)),
+                CudaError, "data_loader",
+                "a batch cannot be fetched while its device's stream is being captured into a "
+                "graph; fetch it before, and capture what is done with it");
+  Slot slot = ahead_ ? *std::exchange(ahead_, std::nullopt) : take();
+  if (slot.error) std::rethrow_exception(std::move(slot.error));
+  if (!feed_->has_sent()) feed_->send(slot.batch);
+  Batch batch = feed_->receive();
+  if (taken_ < count_) look_ahead(batch);
+  return batch;
+}
+
+/// Queues the copy of the batch after `current` where it is prepared, else sets memory aside for
+/// it. Where there is no memory all that waits until the batch is needed.
+void DataLoader::Run::look_ahead(const Batch& current) {
+  try {
+    if (!is_ready()) return feed_->reserve(current);
+    ahead_ = take();
+    if (ahead_->error) return;
+    feed_->send(ahead_->batch);
+    ahead_->batch = {};  // its memory returns once it is copied
+  } catch (const OutOfMemoryError&) {
+  }
 }
 
 std::optional<Batch> DataLoader::Run::next() {
-  // Workers write neither out_ nor progress_.
   if (out_ == count_) {
     if (progress_->run == id_) *progress_ = {.epoch = epoch_.number + 1, .run = id_};
     return {};
   }
-  const std::int64_t batch = out_;
-  Batch result = take(batch);
-  if (slots_.empty()) out_ = batch + 1;
+  Batch result;
+  if (feed_) {
+    result = take_to_device();
+  } else {
+    Slot slot = take();
+    if (slot.error) std::rethrow_exception(std::move(slot.error));
+    result = std::move(slot.batch);
+  }
+  ++out_;
   if (progress_->run == id_)
     progress_->position =
-        std::min(start_ + (batch + 1) * batch_size_, static_cast<std::int64_t>(order_.size()));
+        std::min(start_ + out_ * batch_size_, static_cast<std::int64_t>(order_.size()));
   return result;
 }
 
@@ -202,6 +257,8 @@ DataLoader::Iterator DataLoader::begin() {
     progress_->position = 0;
   }
   progress_->fresh = false;
+  if (!options_.device.is_host() && !progress_->copies)
+    progress_->copies = Stream::create(options_.device);
   return Iterator(
       std::make_shared<Run>(dataset_, options_, sampler_->order(progress_->epoch), progress_));
 }

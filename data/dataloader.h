@@ -30,6 +30,12 @@ struct DataLoaderOptions {
   /// Batches come in page-locked memory, from which .to(device, non_blocking) copies while the host
   /// goes on; in ordinary memory where there is no CUDA device.
   bool pin_memory = false;
+  /// Where batches arrive: the host, or a device that they are copied to, row-major, on a stream of
+  /// the loader's own, each while the device works on the one before. Workers prepare them in
+  /// page-locked memory; without workers the calling thread prepares one batch ahead. The current
+  /// stream waits for the copy, the host for nothing; two batches are in the device's memory. What
+  /// a data set returns on that device already is handed on.
+  Device device = {};
   /// Replaces shuffle, e.g. a DistributedSampler.
   std::shared_ptr<const Sampler> sampler = nullptr;
 };

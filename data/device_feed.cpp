@@ -1,0 +1,99 @@
+#include "data/device_feed.h"
+
+#include <cstring>
+#include <utility>
+
+#include "core/cuda_backend.h"
+#include "data/host.h"
+
+namespace ferrite::data {
+
+using ferrite::detail::Timing;
+
+namespace {
+
+bool is_on(const Device& device, const Tensor& t) { return t.defined() && t.device() == device; }
+
+Tensor staged(const Tensor& t, const Device& device) {
+  if (!t.defined() || is_on(device, t)) return t;
+  return device.is_cuda() ? pinned(t) : host_contiguous(t, "data_loader");
+}
+
+Tensor memory_for(const Tensor& t, const Device& device) {
+  return t.defined() ? empty(t.shape(), {.dtype = t.dtype(), .device = device}) : t;
+}
+
+bool fits(const Tensor& memory, const Tensor& t) {
+  if (!t.defined() || !memory.defined()) return t.defined() == memory.defined();
+  return memory.dtype() == t.dtype() && memory.shape() == t.shape();
+}
+
+void record(const Batch& batch, const Stream& stream) {
+  for (const Tensor* t : {&batch.inputs, &batch.labels})
+    if (t->defined()) t->storage()->record_stream(stream);
+}
+
+}  // namespace
+
+Batch staged(const Batch& batch, const Device& device) {
+  return {staged(batch.inputs, device), staged(batch.labels, device)};
+}
+
+DeviceFeed::~DeviceFeed() {
+  if (sent_) record(sent_->batch, stream_);
+}
+
+DeviceFeed::Landing DeviceFeed::allot(const Batch& like) const {
+  const Device& device = stream_.device();
+  Batch memory{memory_for(like.inputs, device), memory_for(like.labels, device)};
+  return {std::move(memory), current_stream(device).impl()->record(Timing::none)};
+}
+
+void DeviceFeed::reserve(const Batch& like) { reserved_ = allot(like); }
+
+/// Where `t` is on the device already, it takes the place of the memory for it.
+void DeviceFeed::copy(Tensor& to, const Tensor& from) const {
+  if (!from.defined() || is_on(stream_.device(), from)) {
+    to = from;
+    return;
+  }
+  if (from.nbytes() == 0) return;
+  // Before the copy is queued: nothing may fail between that and the record.
+  from.storage()->record_stream(stream_);
+  const std::size_t bytes = from.nbytes();
+  if (to.device().is_cuda())
+    ferrite::detail::cuda::copy_bytes(stream_, to.data_ptr(), to.device(), from.data_ptr(),
+                                      from.device(), bytes);
+  else
+    stream_.enqueue([target = to.data_ptr(), source = from.data_ptr(), bytes] {
+      std::memcpy(target, source, bytes);
+    });
+}
+
+void DeviceFeed::send(const Batch& batch) {
+  std::optional<Landing> landing = std::exchange(reserved_, std::nullopt);
+  if (!landing || !fits(landing->batch.inputs, batch.inputs) ||
+      !fits(landing->batch.labels, batch.labels))
+    landing = allot(batch);
+  stream_.impl()->wait(landing->over);
+  try {
+    copy(landing->batch.inputs, batch.inputs);
+    copy(landing->batch.labels, batch.labels);
+    landing->over = stream_.impl()->record(Timing::none);
+  } catch (...) {
+    record(landing->batch, stream_);  // the first copy may be under way
+    throw;
+  }
+  sent_ = std::move(landing);
+}
+
+Batch DeviceFeed::receive() {
+  const Stream current = current_stream(stream_.device());
+  current.impl()->wait(sent_->over);
+  record(sent_->batch, current);
+  Batch batch = std::move(sent_->batch);
+  sent_.reset();
+  return batch;
+}
+
+}  // namespace ferrite::data
