@@ -49,12 +49,15 @@ void set_sync_debug_mode(SyncDebugMode mode) { waiting.store(mode, std::memory_o
 SyncDebugMode sync_debug_mode() { return waiting.load(std::memory_order_relaxed); }
 std::uint64_t synchronizations() { return waits.load(std::memory_order_relaxed); }
 
-void detail::about_to_wait(const char* op) {
-  const SyncDebugMode mode = sync_debug_mode();
-  FERRITE_CHECK(mode != SyncDebugMode::error, CudaError, op,
+void detail::check_may_wait(std::string_view op) {
+  FERRITE_CHECK(sync_debug_mode() != SyncDebugMode::error, CudaError, op,
                 "the host would wait for a CUDA device here, which set_sync_debug_mode forbids");
+}
+
+void detail::about_to_wait(std::string_view op) {
+  check_may_wait(op);
   waits.fetch_add(1, std::memory_order_relaxed);
-  if (mode == SyncDebugMode::warn)
+  if (sync_debug_mode() == SyncDebugMode::warn)
     fmt::print(stderr, "[{}] the host waits for a CUDA device\n", op);
 }
 

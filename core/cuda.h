@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "core/device.h"
 
@@ -73,8 +74,10 @@ SyncDebugMode sync_debug_mode();
 std::uint64_t synchronizations();
 
 namespace detail {
-/// Counts a wait of the host, before it; `op` is who waits.
-void about_to_wait(const char* op);
+/// CudaError where the mode forbids waiting; `op` is who wants to.
+void check_may_wait(std::string_view op);
+/// The same, and counts the wait that follows.
+void about_to_wait(std::string_view op);
 }  // namespace detail
 
 // ---- Profiling

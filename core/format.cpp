@@ -153,7 +153,7 @@ std::string Tensor::str() const {
   constexpr std::string_view prefix = "tensor(";
   std::string out(prefix);
   if (!defined()) return out.append("undefined)");
-  const Tensor host = detail::readable_on_host(*this);
+  const Tensor host = detail::readable_on_host(*this, "print");
 
   std::vector<std::string> suffixes;
   if (!device().is_host()) suffixes.push_back(fmt::format("device='{}'", device()));

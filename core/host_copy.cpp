@@ -1,20 +1,22 @@
 #include "core/host_copy.h"
 
+#include "core/cuda.h"
 #include "core/cuda_backend.h"
 #include "core/stream.h"
 
 namespace ferrite::detail {
 
-Tensor readable_on_host(const Tensor& t) {
+Tensor readable_on_host(const Tensor& t, std::string_view op) {
   const Stream stream = current_stream(t.device());
   if (t.device().is_cpu()) {
     stream.synchronize();
     return t;
   }
   // Before anything of it becomes part of the graph.
-  FERRITE_CHECK(!cuda::is_capturing(stream), CudaError, "synchronize",
+  FERRITE_CHECK(!cuda::is_capturing(stream), CudaError, op,
                 "values cannot be read while their stream is being captured into a graph: its work "
                 "has not begun; read them before the capture or after a replay");
+  ferrite::cuda::detail::check_may_wait(op);
   constexpr std::size_t kLargestPinned = std::size_t{16} << 20;
   std::int64_t reach = t.numel() > 0;
   for (int d = 0; d < t.dim() && reach > 0; ++d) reach += (t.shape()[d] - 1) * t.strides()[d];

@@ -174,7 +174,7 @@ void Tensor::set_data(const Tensor& source) const {
 Scalar Tensor::item_scalar() const {
   FERRITE_CHECK(defined() && numel() == 1, ShapeError, "item",
                 "needs a tensor of exactly one element, got {}", describe());
-  const Tensor host = detail::readable_on_host(*this);
+  const Tensor host = detail::readable_on_host(*this, "item");
   return dispatch_all(
              dtype(), "item",
              [&]<class T>() -> std::optional<Scalar> {
@@ -186,7 +186,7 @@ Scalar Tensor::item_scalar() const {
 template <class T>
 std::vector<T> Tensor::to_vector() const {
   FERRITE_CHECK(defined(), ValueError, "to_vector", "the tensor is undefined");
-  const Tensor host = detail::readable_on_host(*this);
+  const Tensor host = detail::readable_on_host(*this, "to_vector");
   std::vector<T> values;
   values.reserve(static_cast<std::size_t>(numel()));
   dispatch_all(dtype(), "to_vector", [&]<class S>() {

@@ -26,6 +26,7 @@ using detail::CudaStream;
 /// graph's kernels read it.
 class GraphGenerator {
  public:
+  /// `stream`: one that is not captured, lest what the allocator does there become part of replays.
   GraphGenerator(Generator& generator, const Stream& stream)
       : generator_(generator),
         allocator_(allocator(stream.device())),
@@ -60,7 +61,7 @@ class GraphGenerator {
 
 /// What is kept of a capture while it goes on.
 struct Capture {
-  const Stream stream;
+  const Stream outside;  // on which replays are expected
   const unsigned long long id;
   std::vector<std::unique_ptr<GraphGenerator>>& generators;
 };
@@ -120,7 +121,7 @@ struct Graph::Impl {
     }
   }
 
-  void record(CudaStream& side, const std::function<void()>& work);
+  void record(CudaStream& side, const Stream& outside, const std::function<void()>& work);
   void instantiate(const NativeGraph& captured);
 
   const Device device;
@@ -156,14 +157,15 @@ void Graph::capture(const std::function<void()>& work) {
   const auto [side, turn] = detail::context(impl_->device.index()).capture_stream();
   side->report_to(detail::cuda_stream(current));
   try {
-    impl_->record(*side, work);
+    impl_->record(*side, current, work);
   } catch (...) {
     impl_->generators.clear();
     throw;
   }
 }
 
-void Graph::Impl::record(CudaStream& side, const std::function<void()>& work) {
+void Graph::Impl::record(CudaStream& side, const Stream& outside,
+                         const std::function<void()>& work) {
   const Stream stream(&side);
   unsigned long long id = 0;
   // Other streams become part of the capture by waiting for this one. While allocations are asked
@@ -177,7 +179,7 @@ void Graph::Impl::record(CudaStream& side, const std::function<void()>& work) {
   std::exception_ptr error;
   try {
     id = side.capture_id();
-    Capture capture{stream, id, generators};
+    Capture capture{outside, id, generators};
     const Underway underway(capture);
     const StreamGuard use(stream);
     work();
@@ -223,7 +225,7 @@ std::optional<PhiloxState> captured_draw(const Stream& stream, Generator& genera
     auto& known = capture->generators;
     auto found = std::ranges::find_if(known, [&](const auto& g) { return g->is_of(generator); });
     if (found == known.end()) {
-      known.push_back(std::make_unique<GraphGenerator>(generator, capture->stream));
+      known.push_back(std::make_unique<GraphGenerator>(generator, capture->outside));
       found = known.end() - 1;
     }
     return (*found)->draw(blocks);

@@ -1,5 +1,6 @@
 #include "core/cuda/stream.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/cuda.h"
@@ -219,6 +220,12 @@ void drain(int device) {
 }
 
 void synchronize(int device) {
+  FERRITE_CHECK(
+      std::ranges::none_of(context(device).streams(), &CudaStream::is_capturing), CudaError,
+      "synchronize",
+      "a stream of cuda:{} is being captured into a graph, so that its work has not begun; do this "
+      "before the capture or after a replay",
+      device);
   drain(device);
   std::exception_ptr error;
   for (CudaStream* stream : context(device).streams()) {
