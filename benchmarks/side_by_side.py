@@ -2,15 +2,22 @@
 take turns on one machine and meet the same conditions."""
 
 import contextlib
+import datetime
 import json
 import os
 import pathlib
 import platform
+import shlex
 import statistics
 import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+class Lost(RuntimeError):
+    """A program that ended without an answer; the last thing that it said on stderr."""
 
 
 class Worker:
@@ -20,24 +27,35 @@ class Worker:
         # Set for both sides alike; each also has its own call.
         env = dict(os.environ, OMP_NUM_THREADS=str(threads), FERRITE_NUM_THREADS=str(threads))
         self.command = [str(c) for c in command]
-        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True, env=env)
+        self.errors = tempfile.TemporaryFile()
+        try:
+            self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE,
+                                            stdout=subprocess.PIPE, stderr=self.errors, text=True,
+                                            env=env)
+        except OSError as error:
+            raise Lost(str(error)) from error
         self.info = self.read()
 
     def read(self):
         line = self.process.stdout.readline()
         if not line:
-            raise RuntimeError(f"{' '.join(self.command)} ended with status "
-                               f"{self.process.wait()}")
+            status = self.process.wait()
+            self.errors.seek(0)
+            text = self.errors.read().decode(errors="replace")
+            print(f"{shlex.join(self.command)}\n{text}", file=sys.stderr)
+            said = [t.strip() for t in text.splitlines() if t.strip()]
+            raise Lost(f"ended with status {status}" + (f": {said[-1]}" if said else ""))
         return json.loads(line)
 
     def measure(self, request="measure"):
-        self.process.stdin.write(request + "\n")
-        self.process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # then there is nothing to read either
+            self.process.stdin.write(request + "\n")
+            self.process.stdin.flush()
         return self.read()
 
     def close(self):
-        self.process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout=30)
             return
@@ -46,16 +64,29 @@ class Worker:
 
 
 @contextlib.contextmanager
-def workers(commands, threads=1):
-    """{name: Worker} of {name: command}, closed at the end."""
+def workers(commands, threads=1, lost=None):
+    """{name: Worker} of {name: command}, closed at the end. One that does not start ends
+    everything, or is left out and goes to `lost`, {name: reason}, where that is given."""
     started = {}
     try:
         for name, command in commands.items():
-            started[name] = Worker(command, threads)
+            try:
+                started[name] = Worker(command, threads)
+            except Lost as error:
+                if lost is None:
+                    raise
+                lost[name] = str(error)
         yield started
     finally:
         for worker in started.values():
             worker.close()
+
+
+def probe(command):
+    """What a program says of itself when it is asked by --probe; raises Lost."""
+    worker = Worker([*command, "--probe"])
+    worker.close()
+    return worker.info
 
 
 @contextlib.contextmanager
@@ -69,13 +100,21 @@ def busy_core():
         process.wait()
 
 
-def interleave(started, rounds, request="measure"):
-    """{name: [answers]}: every worker once a round, in an order that turns."""
+def interleave(started, rounds, request="measure", lost=None):
+    """{name: [answers]}: every worker once a round, in an order that turns. One that ends goes as
+    with workers()."""
     answers = {name: [] for name in started}
-    names = list(started)
     for i in range(rounds):
-        for name in names[i % len(names):] + names[:i % len(names)]:
-            answers[name].append(started[name].measure(request))
+        names = list(answers)
+        turn = i % len(names) if names else 0
+        for name in names[turn:] + names[:turn]:
+            try:
+                answers[name].append(started[name].measure(request))
+            except Lost as error:
+                if lost is None:
+                    raise
+                lost[name] = str(error)
+                del answers[name]
     return answers
 
 
@@ -114,6 +153,8 @@ def machine():
         "system": platform.platform(),
         "load": os.getloadavg()[0],
         "ferrite_revision": revision(),
+        "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+        "command": shlex.join(sys.argv),
     }
 
 
@@ -140,12 +181,20 @@ def ferrite_program(args, program):
     return path
 
 
+def write_json(args, report):
+    if args.json:
+        args.json.write_text(json.dumps(report, indent=2) + "\n")
+
+
 def finish(args, report, tables):
     """Prints the tables, with what they were measured on; writes the JSON."""
     versions = ", ".join(dict.fromkeys(f"{i['framework']} {i['version']}"
                                        for i in report["programs"].values()))
+    devices = ", ".join(dict.fromkeys(i["device"] for i in report["programs"].values()
+                                      if i.get("device")))
     m = report["machine"]
-    print(f"{m['cpu']}, {m['cores']} cores; {versions}; Ferrite at {m['ferrite_revision']}\n")
+    print((f"{devices}; " if devices else "") +
+          f"{m['cpu']}, {m['cores']} cores; {versions}; Ferrite at {m['ferrite_revision']}; "
+          f"{m['date']}\n")
     print("\n\n".join(tables))
-    if args.json:
-        args.json.write_text(json.dumps(report, indent=2) + "\n")
+    write_json(args, report)

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Compares what operations on one element cost the host: PyTorch from Python, libtorch from C++
-where bench_host_cost_libtorch was built, and Ferrite. One thread; medians over the rounds."""
+where bench_host_cost_libtorch was built, and Ferrite. One thread; medians over the rounds. On a CUDA
+device that is the cost of queueing them: in runs short enough for the device's queue, between which
+the device catches up while no time is taken. What cannot run here is listed with the reason."""
 
 import argparse
 import pathlib
@@ -24,6 +26,7 @@ KEY = "nanoseconds"
 def parse():
     p = argparse.ArgumentParser(description=__doc__,
                                 formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    p.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1 ...")
     p.add_argument("--rounds", type=int, default=9, help="measurements of each case and program")
     p.add_argument("--repeats", type=int, default=20000, help="runs of the case a measurement")
     sbs.add_options(p, "bench_host_cost")
@@ -32,22 +35,27 @@ def parse():
 
 def main():
     args = parse()
-    repeats = ["--repeats", args.repeats]
-    commands = {"PyTorch": [args.python, HERE / "torch_ops.py", *repeats]}
+    common = ["--device", args.device, "--repeats", args.repeats]
+    commands = {"PyTorch": [args.python, HERE / "torch_ops.py", *common]}
+    not_run = {}
     libtorch = args.build / "bin" / "bench_host_cost_libtorch"
     if libtorch.exists():
-        commands["libtorch"] = [libtorch, *repeats]
+        commands["libtorch"] = [libtorch, *common]
     else:
-        print(f"Without libtorch: {libtorch} is not there (Debian's libtorch-dev, then configure "
-              "again).", file=sys.stderr)
-    commands["Ferrite"] = [sbs.ferrite_program(args, "bench_host_cost"), *repeats]
+        not_run["libtorch"] = (f"{libtorch} is not there (Debian's libtorch-dev, or CMAKE_PREFIX_PATH "
+                               "with a PyTorch's folder; then configure again)")
+    commands["Ferrite"] = [sbs.ferrite_program(args, "bench_host_cost"), *common]
 
-    report = {"machine": sbs.machine(), "results": {}}
-    with sbs.workers(commands) as started:
+    report = {"machine": sbs.machine(), "device": args.device, "results": {}, "not_run": not_run}
+    with sbs.workers(commands, lost=not_run) as started:
+        if "Ferrite" not in started:
+            sys.exit(f"Ferrite's side {not_run['Ferrite']}")
         report["programs"] = {n: w.info for n, w in started.items()}
         for case in CASES:
             report["results"][case] = sbs.interleave(started, args.rounds, case)
-    sbs.finish(args, report, [table(report)])
+    sbs.finish(args, report, [table(report)] + (
+        ["Not run:\n\n" + "\n".join(f"- {n}: {reason}" for n, reason in not_run.items())]
+        if not_run else []))
 
 
 def table(report):

@@ -1,0 +1,98 @@
+"""The networks of torch_training.py, as PyTorch's users write them."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class LeNet5(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 6, 5, padding=2)
+        self.conv2 = nn.Conv2d(6, 16, 5)
+        self.fc1 = nn.Linear(400, 120)
+        self.fc2 = nn.Linear(120, 84)
+        self.fc3 = nn.Linear(84, 10)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.conv1(x)), 2)
+        x = F.max_pool2d(F.relu(self.conv2(x)), 2)
+        x = torch.flatten(x, 1)
+        return self.fc3(F.relu(self.fc2(F.relu(self.fc1(x)))))
+
+
+class D2LLeNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+
+        def parameter(*shape):
+            return nn.Parameter(torch.randn(shape) * 0.01 if len(shape) > 1 else
+                                torch.zeros(shape))
+
+        self.W1, self.b1 = parameter(20, 1, 3, 3), parameter(20)
+        self.W2, self.b2 = parameter(50, 20, 5, 5), parameter(50)
+        self.W3, self.b3 = parameter(800, 128), parameter(128)
+        self.W4, self.b4 = parameter(128, 10), parameter(10)
+
+    def forward(self, x):
+        x = F.avg_pool2d(F.relu(F.conv2d(x, self.W1, self.b1)), 2)
+        x = F.avg_pool2d(F.relu(F.conv2d(x, self.W2, self.b2)), 2)
+        x = F.relu(torch.addmm(self.b3, torch.flatten(x, 1), self.W3))
+        return torch.addmm(self.b4, x, self.W4)
+
+
+def conv(inputs, outputs, kernel, stride=1):
+    layer = nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
+    nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+    return layer
+
+
+class BasicBlock(nn.Module):
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.conv1 = conv(inputs, outputs, 3, stride)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = conv(outputs, outputs, 3)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.relu = nn.ReLU(inplace=True)
+        self.downsample = None
+        if stride != 1 or inputs != outputs:
+            self.downsample = nn.Sequential(conv(inputs, outputs, 1, stride),
+                                            nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        out = self.relu(self.bn1(self.conv1(x)))
+        out = self.bn2(self.conv2(out))
+        out += x if self.downsample is None else self.downsample(x)
+        return self.relu(out)
+
+
+class ResNet18(nn.Module):
+    """In torchvision's form, or with the stem for small images."""
+
+    def __init__(self, classes, in_channels, small):
+        super().__init__()
+        self.conv1 = conv(in_channels, 64, 3) if small else conv(in_channels, 64, 7, 2)
+        self.bn1 = nn.BatchNorm2d(64)
+        self.relu = nn.ReLU(inplace=True)
+        self.pool = nn.Identity() if small else nn.MaxPool2d(3, 2, 1)
+        inputs = 64
+        for i in range(4):
+            outputs = 64 << i
+            self.add_module(f"layer{i + 1}", nn.Sequential(
+                BasicBlock(inputs, outputs, 1 if i == 0 else 2), BasicBlock(outputs, outputs, 1)))
+            inputs = outputs
+        self.fc = nn.Linear(512, classes)
+
+    def forward(self, x):
+        x = self.pool(self.relu(self.bn1(self.conv1(x))))
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        return self.fc(torch.flatten(F.adaptive_avg_pool2d(x, 1), 1))
+
+
+def make(name, channels, size, classes):
+    if name == "lenet5":
+        return LeNet5()
+    if name == "d2l":
+        return D2LLeNet()
+    return ResNet18(classes, channels, small=size < 100)

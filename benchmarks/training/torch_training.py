@@ -1,0 +1,268 @@
+#!/usr/bin/env python3
+"""Trains on batches held in memory and says how fast: PyTorch's side of compare.py.
+
+Every line on stdin starts one measurement and is answered by a line of JSON.
+"""
+
+import argparse
+import contextlib
+import json
+import pathlib
+import sys
+import time
+
+MODELS = {  # channels, size, classes of the images
+    "lenet5": (1, 28, 10),
+    "d2l": (1, 28, 10),
+    "resnet18-28": (1, 28, 10),
+    "resnet18-32": (3, 32, 10),
+    "resnet18-224": (3, 224, 1000),
+}
+EXECUTIONS = ("eager", "graph", "compile-reduce-overhead", "compile-max-autotune")
+
+
+def parse(argv=None):
+    p = argparse.ArgumentParser(description=__doc__,
+                                formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    p.add_argument("--model", choices=MODELS, default="lenet5")
+    p.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1 ...")
+    p.add_argument("--layout", choices=("contiguous", "channels_last"), default="contiguous",
+                   help="NCHW or NHWC")
+    p.add_argument("--precision", choices=("float32", "tf32", "amp"), default="float32",
+                   help="tf32: products and convolutions of float32 may use it; amp: autocast")
+    p.add_argument("--amp-dtype", choices=("float16", "bfloat16"),
+                   help="float16 on cuda, with a loss scale; bfloat16 on the CPU")
+    p.add_argument("--execution", choices=EXECUTIONS, default="eager",
+                   help="op by op, the whole step as one CUDA graph, or torch.compile of network "
+                        "and loss in a mode of its own")
+    p.add_argument("--no-cudnn-benchmark", dest="cudnn_benchmark", action="store_false",
+                   help="do not try out convolutions' plans")
+    p.add_argument("--batch", type=int, default=64, help="images a step")
+    p.add_argument("--steps", type=int, default=0,
+                   help="steps a measurement; 0: as many as take --seconds")
+    p.add_argument("--seconds", type=float, default=0.5, help="that a measurement should take")
+    p.add_argument("--warmup", type=int, default=10, help="steps before the first measurement")
+    p.add_argument("--batches", type=int, default=4, help="batches held in memory, used in turn")
+    p.add_argument("--threads", type=int, default=1, help="of the CPU")
+    p.add_argument("--lr", type=float, default=0.05)
+    p.add_argument("--momentum", type=float, default=0.9)
+    p.add_argument("--probe", action="store_true",
+                   help="only say what this program is, and what it lacks here")
+    return p.parse_args(argv)
+
+
+args = parse()  # before torch, so that --help needs none
+
+import torch  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+import torch_models  # noqa: E402
+
+DEVICE = torch.device(args.device)
+CUDA = DEVICE.type == "cuda"
+
+
+def hash32(seed, first, count):
+    """32 random bits for each of first..first+count-1 (the finalizer lowbias32 of C. Wellons)."""
+    x = (torch.arange(first, first + count) + seed * 0x9E3779B9) & 0xFFFFFFFF
+    x = ((x ^ (x >> 16)) * 0x7FEB352D) & 0xFFFFFFFF
+    x = ((x ^ (x >> 15)) * 0x846CA68B) & 0xFFFFFFFF
+    return x ^ (x >> 16)
+
+
+def make_batch(number):
+    """A pattern for each class, and noise, by the formula that task.cpp has too."""
+    channels, size, classes = MODELS[args.model]
+    pixels = channels * size * size
+    labels = hash32(1000 + number, 0, args.batch) % classes
+    images = torch.empty(args.batch, pixels)
+    for n, label in enumerate(labels.tolist()):
+        pattern = hash32(100_000 + label, 0, pixels) >> 8
+        noise = hash32(2000 + number, n * pixels, pixels) >> 8
+        images[n] = ((pattern + noise).double() * 2.0**-23 - 2).float()
+    return images.reshape(args.batch, channels, size, size), labels
+
+
+class Trainer:
+    def __init__(self):
+        torch.manual_seed(0)
+        layout = (torch.channels_last if args.layout == "channels_last" else
+                  torch.contiguous_format)
+        self.batches = [(images.contiguous(memory_format=layout).to(DEVICE), labels.to(DEVICE))
+                        for images, labels in map(make_batch, range(args.batches))]
+        self.model = torch_models.make(args.model, *MODELS[args.model])
+        self.model = self.model.to(DEVICE).to(memory_format=layout)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=args.lr,
+                                         momentum=args.momentum)
+        name = args.amp_dtype or ("float16" if CUDA else "bfloat16")
+        self.amp_dtype = getattr(torch, name) if args.precision == "amp" else None
+        self.scaler = None
+        if self.amp_dtype is torch.float16 and CUDA:
+            self.scaler = (torch.amp.GradScaler("cuda") if hasattr(torch.amp, "GradScaler") else
+                           torch.cuda.amp.GradScaler())
+        self.criterion = self.network_and_loss
+        if args.execution.startswith("compile-"):
+            self.criterion = torch.compile(self.network_and_loss,
+                                           mode=args.execution.removeprefix("compile-"))
+        self.graph = None
+        self.next = 0
+
+    def network_and_loss(self, images, labels):
+        return F.cross_entropy(self.model(images), labels)
+
+    def forward_backward(self, images, labels):
+        with (torch.autocast(DEVICE.type, dtype=self.amp_dtype) if self.amp_dtype else
+              contextlib.nullcontext()):
+            loss = self.criterion(images, labels)
+        (self.scaler.scale(loss) if self.scaler else loss).backward()
+        return loss
+
+    def update(self):
+        if self.scaler:
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        else:
+            self.optimizer.step()
+
+    def step(self, images, labels):
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = self.forward_backward(images, labels)
+        self.update()
+        return loss
+
+    def capture(self):
+        """The step as one graph; with a loss scale forward and backward only, as PyTorch's scaler
+        reads from the device whether a step is to be skipped."""
+        self.inputs = [torch.empty_like(t).copy_(t) for t in self.batches[0]]
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                self.step(*self.inputs)
+        torch.cuda.current_stream().wait_stream(side)
+        self.graph = torch.cuda.CUDAGraph()
+        self.optimizer.zero_grad(set_to_none=True)
+        with torch.cuda.graph(self.graph):
+            self.loss = self.forward_backward(*self.inputs)
+            if not self.scaler:
+                self.update()
+
+    def replay(self, images, labels):
+        self.inputs[0].copy_(images)
+        self.inputs[1].copy_(labels)
+        self.graph.replay()
+        if self.scaler:
+            self.update()
+        return self.loss
+
+    def run(self, steps):
+        step = self.replay if self.graph else self.step
+        begin = getattr(getattr(torch, "compiler", None), "cudagraph_mark_step_begin",
+                        lambda: None) if args.execution.startswith("compile-") else lambda: None
+        for _ in range(steps):
+            begin()
+            loss = step(*self.batches[self.next % len(self.batches)])
+            self.next += 1
+        return loss
+
+
+def synchronize():
+    if CUDA:
+        torch.cuda.synchronize(DEVICE)
+
+
+def timed(trainer, steps):
+    """Seconds, and the loss of the last step."""
+    synchronize()
+    start = time.perf_counter()
+    loss = trainer.run(steps)
+    synchronize()
+    return time.perf_counter() - start, loss.item()
+
+
+def choose_steps(trainer):
+    """As many as take --seconds, where they are not given."""
+    if args.steps:
+        return args.steps
+    steps = 1
+    while True:
+        elapsed, _ = timed(trainer, steps)
+        if elapsed > args.seconds / 4:
+            return max(1, round(steps * args.seconds / elapsed))
+        steps *= 2
+
+
+def reset_peak_memory():
+    if CUDA:
+        torch.cuda.reset_peak_memory_stats(DEVICE)
+    else:
+        with contextlib.suppress(OSError):  # the mark of the highest resident size
+            pathlib.Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_memory():
+    """As trainer.h has it."""
+    if CUDA:
+        return {"peak_bytes": torch.cuda.max_memory_allocated(DEVICE),
+                "reserved_bytes": torch.cuda.max_memory_reserved(DEVICE)}
+    status = dict(line.split(":", 1) for line in
+                  pathlib.Path("/proc/self/status").read_text().splitlines() if ":" in line)
+    return {"peak_bytes": int(status.get("VmHWM", "0 kB").split()[0]) * 1024}
+
+
+def emit(**values):
+    print(json.dumps(values), flush=True)
+
+
+def describe():
+    info = {"framework": "PyTorch", "version": torch.__version__,
+            "python": sys.version.split()[0]}
+    if CUDA and torch.cuda.is_available():
+        info.update(device=torch.cuda.get_device_name(DEVICE), cuda=torch.version.cuda,
+                    cudnn=torch.backends.cudnn.version())
+    return info
+
+
+def lacks():
+    reasons = {}
+    if not torch.cuda.is_available():
+        reasons["cuda"] = (f"PyTorch {torch.__version__} sees no CUDA device" if
+                           torch.version.cuda else
+                           f"PyTorch {torch.__version__} was built without CUDA")
+    if not hasattr(torch, "compile"):
+        reasons["compile"] = f"PyTorch {torch.__version__} has no torch.compile"
+    return reasons
+
+
+def main():
+    if args.probe:
+        emit(**describe(), lacks=lacks())
+        return
+    torch.set_num_threads(args.threads)
+    torch.backends.cuda.matmul.allow_tf32 = args.precision == "tf32"
+    torch.backends.cudnn.allow_tf32 = args.precision == "tf32"
+    torch.backends.cudnn.benchmark = args.cudnn_benchmark
+    if CUDA:
+        torch.cuda.set_device(DEVICE)
+    trainer = Trainer()
+    trainer.run(2)  # what the libraries try out to choose a plan is none of the step's memory
+    synchronize()
+    reset_peak_memory()
+    if args.execution == "graph":
+        trainer.capture()
+    trainer.run(max(args.warmup, 1))
+    synchronize()
+    steps = choose_steps(trainer)
+    emit(**describe(), ready=True, model=args.model, layout=args.layout, precision=args.precision,
+         amp_dtype=str(trainer.amp_dtype).removeprefix("torch.") if trainer.amp_dtype else None,
+         execution=args.execution, cudnn_benchmark=args.cudnn_benchmark, batch=args.batch,
+         threads=torch.get_num_threads(), steps=steps)
+    for _ in sys.stdin:
+        trainer.run(2)  # wakes the threads, fills the caches
+        seconds, loss = timed(trainer, steps)
+        emit(images_per_second=steps * args.batch / seconds, seconds=seconds, steps=steps,
+             loss=loss, memory=peak_memory())
+
+
+if __name__ == "__main__":
+    main()
