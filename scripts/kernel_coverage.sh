@@ -1,22 +1,30 @@
 #!/usr/bin/env bash
 # Line coverage of kernels/cuda by the kernel tests, run on the emulator:
-#   scripts/kernel_coverage.sh [--report] [--missing] [test options...]
+#   scripts/kernel_coverage.sh [--missing] [test options...]
+#   scripts/kernel_coverage.sh [--missing] --report BUILD
 # Builds the preset emulator-coverage and runs test_kernels; with --report it does neither, and takes
-# what earlier runs have left. Then prints the coverage of each file and of all together, with
-# --missing the lines that never ran too, and fails under 90 %.
+# what earlier runs have left in a build folder with FERRITE_COVERAGE=ON. Then prints the coverage of
+# each file and of all together, with --missing the lines that never ran too; fails under 90 %.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 least=90
 build=build/emulator-coverage
-objects=$build/kernels/CMakeFiles/ferrite_kernels.dir/cuda
 jobs=${FERRITE_JOBS:-$(nproc)}
 report=
 missing=
 while [[ ${1:-} == --report || ${1:-} == --missing ]]; do
-  declare "${1#--}=$1"
+  case $1 in
+    --missing) missing=$1 ;;
+    --report)
+      report=$1
+      shift
+      build=${1:?--report needs a build folder}
+      ;;
+  esac
   shift
 done
+objects=$build/kernels/CMakeFiles/ferrite_kernels.dir/cuda
 
 if [[ -z $report ]]; then
   bash scripts/configure.sh emulator-coverage >/dev/null
