@@ -1,10 +1,13 @@
 // Residual networks on cuda:0, emulated or real, beside the host.
 #include <doctest/doctest.h>
 
-#include <array>
+#include <cstdint>
+#include <vector>
 
 #include "nn/models/resnet.h"
 #include "ops/loss.h"
+#include "optim/graphed_step.h"
+#include "optim/sgd.h"
 #include "tests/nn/resnet_support.h"
 #include "tests/support/close.h"
 #include "tests/support/cuda.h"
@@ -44,6 +47,39 @@ void check_device(nn::ResNetBlock block, const nn::ResNetOptions& options, const
   check_close((*device)(x.to(Device("cuda:0"))), host(x), 1e-4, 1e-5);
 }
 
+/// What a run of training steps ends with, to be compared bit by bit.
+struct Outcome {
+  std::vector<float> losses;
+  std::vector<std::vector<float>> state;  // weights and running statistics
+  std::int64_t replayed;
+};
+
+Outcome train(int warmup) {
+  const Device device("cuda:0");
+  nn::ResNet net(nn::ResNetBlock::basic, {1, 1, 1, 1},
+                 {.classes = 3, .stem = nn::ResNetStem::small, .width = 2});
+  fill(net);
+  net.to(device);
+  optim::SGD sgd(net.parameters(), {.lr = 0.1, .momentum = 0.9});
+  cuda::GraphedStep step(net,
+                         [&](const Tensor& images, const Tensor& target) {
+                           const Tensor loss = cross_entropy(net(images), target);
+                           sgd.zero_grad();
+                           loss.backward();
+                           sgd.step();
+                           return loss;
+                         },
+                         {.warmup = warmup});
+  Outcome outcome;
+  for (std::uint32_t i = 0; i < 6; ++i) {
+    const Tensor x = hash_uniform({4, 3, 8, 8}, 1000 + i, 1);
+    outcome.losses.push_back(step(x.to(device), labels(4, 3).to(device)).item<float>());
+  }
+  for (const auto& [name, t] : net.state_dict()) outcome.state.push_back(t.to_vector<float>());
+  outcome.replayed = step.stats().replayed;
+  return outcome;
+}
+
 }  // namespace
 
 TEST_CASE("residual networks on a device") {
@@ -54,4 +90,15 @@ TEST_CASE("residual networks on a device") {
                  {.classes = 4, .in_channels = 1, .stem = nn::ResNetStem::small, .width = 2},
                  {3, 1, 9, 8}, format);
   }
+}
+
+TEST_CASE(
+    "graphed steps of a residual network give the eager steps' bits, running statistics too") {
+  REQUIRE_CUDA(1);
+  const Outcome eager = train(100), graphed = train(2);
+  CHECK(eager.replayed == 0);
+  CHECK(graphed.replayed == 4);
+  CHECK(graphed.losses == eager.losses);
+  CHECK(graphed.state == eager.state);
+  CHECK(eager.losses.back() < eager.losses.front());
 }
