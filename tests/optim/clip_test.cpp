@@ -7,6 +7,7 @@
 
 #include "core/parallel_for.h"
 #include "ops/creation.h"
+#include "tests/optim/optimizers.h"
 #include "tests/support/close.h"
 #include "tests/support/golden.h"
 
@@ -30,7 +31,7 @@ TEST_CASE("clip_grad_norm_ is PyTorch's") {
   const Tensor grads[] = {golden.get("input", "grads0")[0], golden.get("input", "grads1")[0]};
   for (double norm_type : {1.0, 2.0, 3.0, double(INFINITY)})
     for (DType dtype : {kFloat64, kFloat32, kFloat16, kBFloat16})
-      for (const char* device : {"cpu", "cpu:1"}) {
+      for (const Device& device : test::optim_devices()) {
         const std::string name =
             std::isinf(norm_type) ? "clipinf" : fmt::format("clip{:.1f}", norm_type);
         CAPTURE(name);

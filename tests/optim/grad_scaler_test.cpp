@@ -22,12 +22,6 @@ using test::check_equal;
 
 namespace {
 
-std::vector<Device> devices() {
-  std::vector<Device> all = {"cpu", "cpu:1"};
-  if (cuda::is_available()) all.emplace_back("cuda:0");
-  return all;
-}
-
 Tensor parameter(const std::vector<double>& values, const Device& device = {},
                  DType dtype = kFloat32) {
   const Tensor p =
@@ -63,7 +57,7 @@ constexpr double kInf = INFINITY;
 }  // namespace
 
 TEST_CASE("scale multiplies a loss and its gradients; 16-bit losses become float32") {
-  for (const Device& device : devices())
+  for (const Device& device : test::optim_devices())
     for (const DType dtype : {kFloat64, kFloat32, kFloat16, kBFloat16}) {
       CAPTURE(device.str());
       GradScaler scaler({.init_scale = 1024});
@@ -87,7 +81,7 @@ TEST_CASE("scale multiplies a loss and its gradients; 16-bit losses become float
 }
 
 TEST_CASE("the scale grows after the interval and backs off on infinities and NaN") {
-  for (const Device& device : devices()) {
+  for (const Device& device : test::optim_devices()) {
     CAPTURE(device.str());
     GradScaler scaler({.init_scale = 4, .growth_factor = 3, .growth_interval = 2});
     Toy toy(device);
@@ -113,7 +107,7 @@ TEST_CASE("the scale grows after the interval and backs off on infinities and Na
 }
 
 TEST_CASE("a scale that would be infinite does not grow") {
-  for (const Device& device : devices()) {
+  for (const Device& device : test::optim_devices()) {
     GradScaler scaler({.init_scale = 0x1p127, .growth_interval = 1});
     Toy toy(device);
     one_step(scaler, toy, {0, 0});
@@ -122,7 +116,7 @@ TEST_CASE("a scale that would be infinite does not grow") {
 }
 
 TEST_CASE("scaled steps are the plain ones, and overflows leave no trace, in every optimizer") {
-  for (const Device& device : devices())
+  for (const Device& device : test::optim_devices())
     for (const auto& [name, make] : test::all_optimizers())
       for (const DType dtype : {kFloat32, kFloat16, kBFloat16})
         for (const bool unscales : {false, true}) {
@@ -164,7 +158,7 @@ TEST_CASE("scaled steps are the plain ones, and overflows leave no trace, in eve
 }
 
 TEST_CASE("gradients are clipped between unscale_ and step") {
-  for (const Device& device : devices())
+  for (const Device& device : test::optim_devices())
     for (const DType dtype : {kFloat64, kFloat32, kFloat16, kBFloat16}) {
       CAPTURE(device.str());
       Toy toy(device, dtype);
@@ -190,7 +184,7 @@ TEST_CASE("gradients are clipped between unscale_ and step") {
 }
 
 TEST_CASE("float16 gradients that would vanish unscaled still move what step() alone updates") {
-  for (const Device& device : devices()) {
+  for (const Device& device : test::optim_devices()) {
     const Tensor p = parameter({0, 0}, device, kFloat16), q = parameter({0, 0}, device, kFloat16);
     optim::SGD a({p}, {.lr = 0x1p20}), b({q}, {.lr = 0x1p20});
     GradScaler scaler;
@@ -205,7 +199,7 @@ TEST_CASE("float16 gradients that would vanish unscaled still move what step() a
 }
 
 TEST_CASE("gradients that are not dense, in several groups") {
-  for (const Device& device : devices()) {
+  for (const Device& device : test::optim_devices()) {
     const Tensor p = zeros({2, 3}).to(device), q = zeros({2}).to(device);
     for (const Tensor& t : {p, q}) t.set_requires_grad();
     optim::SGD sgd(std::vector<optim::SGD::Group>{{{p}, {.lr = 1}}, {{q}, {.lr = 0.5}}});
@@ -235,7 +229,7 @@ TEST_CASE("gradients that are not dense, in several groups") {
 }
 
 TEST_CASE("several optimizers: each is skipped by what it found, the scale by what any did") {
-  for (const Device& device : devices()) {
+  for (const Device& device : test::optim_devices()) {
     Toy good(device), bad(device);
     GradScaler scaler({.init_scale = 4, .growth_interval = 2});
     use(scaler, device);
@@ -338,7 +332,7 @@ TEST_CASE("options out of range") {
 }
 
 TEST_CASE("update takes a new scale, in numbers and tensors") {
-  for (const Device& device : devices()) {
+  for (const Device& device : test::optim_devices()) {
     Toy toy(device);
     GradScaler scaler({.init_scale = 4, .growth_interval = 2});
     use(scaler, device);
@@ -367,7 +361,7 @@ TEST_CASE("update takes a new scale, in numbers and tensors") {
 
 TEST_CASE("a scaler resumed from a checkpoint goes on where the other was") {
   const auto path = std::filesystem::temp_directory_path() / "ferrite_grad_scaler_test.safetensors";
-  for (const Device& device : devices())
+  for (const Device& device : test::optim_devices())
     for (const bool used : {false, true}) {
       CAPTURE(device.str());
       Toy toy(device), other(device);

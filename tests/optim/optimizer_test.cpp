@@ -13,6 +13,7 @@
 #include "optim/adam.h"
 #include "optim/rmsprop.h"
 #include "optim/sgd.h"
+#include "tests/optim/optimizers.h"
 #include "tests/support/close.h"
 #include "tests/support/golden.h"
 
@@ -119,13 +120,15 @@ TEST_CASE("optimizers follow PyTorch through 20 steps, in every combination of o
   }
 }
 
-TEST_CASE("float32 and virtual devices") {
-  for (const Case& c : all_cases()) {
-    Run run(c.make, "cpu:1", kFloat32);
-    run.steps(0, 20);
-    // Twenty steps of rounding, relative to what the parameters were made of (about 1).
-    run.check(c.name, 1e-5, 5e-6);
-  }
+TEST_CASE("float32, on every kind of device") {
+  for (const Device& device : test::optim_devices())
+    for (const Case& c : all_cases()) {
+      CAPTURE(device.str());
+      Run run(c.make, device, kFloat32);
+      run.steps(0, 20);
+      // Twenty steps of rounding, relative to what the parameters were made of (about 1).
+      run.check(c.name, 1e-5, 5e-6);
+    }
 }
 
 TEST_CASE("16-bit parameters are updated in float") {
@@ -211,6 +214,29 @@ TEST_CASE("state dicts that do not fit change nothing") {
   dict = other.optimizer->state_dict();
   dict.insert("param_groups.1.params", zeros({0}, {.dtype = kInt64}));
   rejects.operator()<ValueError>(dict, "more than the 1 groups");
+}
+
+TEST_CASE("loading writes into the state there is, and a dict without resets it") {
+  for (const auto& [name, make] : test::all_optimizers()) {
+    CAPTURE(name);
+    const Tensor p = parameter(ones({3})), q = parameter(ones({3}));
+    const auto used = make({p}), fresh = make({q});
+    const StateDict empty = fresh->state_dict();
+    const auto step = [](const Tensor& t, optim::Optimizer& optimizer) {
+      t.set_grad(tensor({1.0F, -2.0F, 0.5F}));
+      optimizer.step();
+    };
+    step(p, *used);
+    step(p, *used);
+    const StateDict before = used->state_dict();
+    used->load_state_dict(empty);
+    for (const auto& [key, value] : used->state_dict())
+      if (key.starts_with("state.")) CHECK(value.shares_storage(before.at(key)));
+    no_grad([&] { p.copy_(q); });
+    step(p, *used);
+    step(q, *fresh);
+    check_equal(p.detach(), q.detach());
+  }
 }
 
 TEST_CASE("groups have options of their own; the learning rate is settable") {

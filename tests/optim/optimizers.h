@@ -6,11 +6,19 @@
 #include <string>
 #include <vector>
 
+#include "core/cuda.h"
 #include "optim/adam.h"
 #include "optim/rmsprop.h"
 #include "optim/sgd.h"
 
 namespace ferrite::test {
+
+/// The host, a virtual device and, where there is one, cuda:0.
+inline std::vector<Device> optim_devices() {
+  std::vector<Device> devices = {"cpu", "cpu:1"};
+  if (cuda::is_available()) devices.emplace_back("cuda:0");
+  return devices;
+}
 
 struct NamedOptimizer {
   std::string name;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <vector>
 
 #include "core/cuda/report.h"
@@ -60,6 +61,11 @@ void check_failed_call(Failure failure);
 /// GPU.
 struct HostWaits {
   std::uint64_t synchronizations = 0, copies = 0, allocations = 0, frees = 0;
+  friend bool operator==(const HostWaits&, const HostWaits&) = default;
+  friend std::ostream& operator<<(std::ostream& out, const HostWaits& w) {
+    return out << w.synchronizations << " synchronizations, " << w.copies << " copies, "
+               << w.allocations << " allocations, " << w.frees << " frees";
+  }
 };
 HostWaits host_waits();
 
