@@ -8,6 +8,7 @@
 #include "core/allocator.h"
 #include "core/cuda.h"
 #include "core/cuda_graph.h"
+#include "core/cuda_utilization.h"
 #include "core/deterministic.h"
 #include "core/generator.h"
 #include "core/parallel_for.h"
