@@ -10,6 +10,7 @@
 #include <limits>
 #include <system_error>
 
+#include "core/error.h"
 #include "core/generator.h"
 #include "core/parallel_for.h"
 
@@ -64,8 +65,11 @@ void add_training_options(CLI::App& app, TrainingOptions& options,
   app.add_option("--lr", options.lr, "learning rate")->check(above_zero());
   app.add_option("--optimizer", options.optimizer, "optimizer")
       ->check(CLI::IsMember({"sgd", "adam", "adamw", "rmsprop"}));
-  app.add_option("--device", options.device, "auto, cpu, cpu:N, cuda or cuda:N")
+  app.add_option("--device", options.device,
+                 "auto (cuda where there is a CUDA device), cpu, cpu:N, cuda or cuda:N")
       ->capture_default_str();
+  app.add_flag("--graph", options.graph,
+               "record the training step as a CUDA graph and launch it as one (needs cuda)");
   app.add_option("--threads", options.threads, "threads that compute (0: one a processor)")
       ->check(whole(0, 1024));
   app.add_option("--workers", options.workers, "threads that load data (0: the training thread)")
@@ -82,8 +86,13 @@ void add_training_options(CLI::App& app, TrainingOptions& options,
 ferrite::Device apply(const TrainingOptions& options) {
   if (options.threads > 0) ferrite::set_num_threads(options.threads);
   ferrite::manual_seed(options.seed);
-  if (options.device != "auto") return ferrite::Device(options.device);
-  return ferrite::cuda::is_available() ? ferrite::Device("cuda") : ferrite::Device("cpu");
+  const bool choose = options.device == "auto";
+  const ferrite::Device device =
+      choose ? (ferrite::cuda::is_available() ? "cuda" : "cpu") : options.device;
+  FERRITE_CHECK(!options.graph || device.is_cuda(), ferrite::ValueError, "--graph",
+                "graphs are of CUDA devices: expected --device cuda or cuda:N, got {}{}", device,
+                choose ? ", as there is no CUDA device" : "");
+  return device;
 }
 
 int run(int (*program)(int, char**), int argc, char** argv) {

@@ -24,7 +24,8 @@ struct TrainingOptions {
   std::optional<std::string> optimizer;  ///< sgd, adam, adamw, rmsprop
   std::int64_t max_steps = 0;            ///< 0: no limit
   std::string device = "auto";
-  int threads = 0;  ///< 0: as the process finds it
+  bool graph = false;  ///< steps are launched as CUDA graphs
+  int threads = 0;     ///< 0: as the process finds it
   int workers = 1;
   std::uint64_t seed = 0;
   std::string checkpoint_dir;
@@ -38,7 +39,7 @@ void add_training_options(CLI::App& app, TrainingOptions& options,
                           const std::vector<std::string>& datasets);
 
 /// The device that --device names ("auto": CUDA where there is one). Sets the number of threads and
-/// the seed as well.
+/// the seed as well. ValueError where --graph is asked for of another device than a CUDA one.
 ferrite::Device apply(const TrainingOptions& options);
 
 /// Runs `program`; an exception becomes one line on stderr and exit status 1.

@@ -1,15 +1,15 @@
 // Trains LeNet on small gray images, evaluates it, saves its weights, and classifies pictures with
 // them:
 //   lenet --dataset fashion-mnist --data DIR --checkpoint-dir runs/lenet
+//   lenet --device cuda --graph
 //   lenet --predict shirt.png --checkpoint-dir runs/lenet
 #include <ferrite.h>
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <cmath>
 #include <iostream>
-#include <numbers>
 
+#include "examples/common/device_use.h"
 #include "examples/common/folder.h"
 #include "examples/common/optimizers.h"
 #include "examples/common/progress.h"
@@ -18,120 +18,13 @@
 #include "examples/lenet/dataset.h"
 #include "examples/lenet/model.h"
 #include "examples/lenet/predict.h"
+#include "examples/lenet/training.h"
 
 namespace {
 
 using namespace ferrite;
 
-/// What a pass over a data set found.
-struct Metrics {
-  double loss = 0, accuracy = 0, images_per_second = 0;
-  std::int64_t images = 0;
-};
-
-/// Sums on the device, so that a training step never waits for them.
-class Meter {
- public:
-  explicit Meter(const Device& device)
-      : loss_(zeros({}, {.device = device})),
-        correct_(zeros({}, {.dtype = kInt64, .device = device})) {}
-
-  void add(const Tensor& loss, const Tensor& logits, const Tensor& labels) {
-    NoGradGuard guard;
-    loss_ += loss * logits.size(0);
-    correct_ += logits.argmax(1).eq(labels).sum();
-    images_ += logits.size(0);
-  }
-  Metrics result(double seconds) const {
-    const auto n = static_cast<double>(std::max<std::int64_t>(images_, 1));
-    return {loss_.item<double>() / n, correct_.item<double>() / n,
-            static_cast<double>(images_) / seconds, images_};
-  }
-
- private:
-  Tensor loss_, correct_;
-  std::int64_t images_ = 0;
-};
-
-struct Training {
-  examples::TrainingOptions options;
-  examples::Recipe recipe;
-  Device device;
-  std::int64_t step = 0, total_steps = 0;
-
-  bool finished() const { return step >= total_steps; }
-
-  /// Constant, or half a cosine from the recipe's learning rate to zero.
-  double learning_rate() const {
-    if (!recipe.cosine) return recipe.lr;
-    const double progress = static_cast<double>(step) / static_cast<double>(total_steps);
-    return 0.5 * recipe.lr * (1 + std::cos(std::numbers::pi * progress));
-  }
-};
-
-Metrics train_epoch(Training& run, nn::Module& model, optim::Optimizer& optimizer,
-                    data::DataLoader& loader, const std::string& label) {
-  const auto steps = std::min(static_cast<std::int64_t>(loader.size()), run.total_steps - run.step);
-  examples::Progress progress(label, steps);
-  Meter meter(run.device);
-  model.train();
-  std::int64_t done = 0;
-  for (auto& [images, labels] : loader) {
-    const Tensor x = images.to(run.device, non_blocking);
-    const Tensor y = labels.to(run.device, non_blocking);
-
-    const Tensor logits = model(x);
-    const Tensor loss = cross_entropy(logits, y);
-    optimizer.zero_grad();
-    loss.backward();
-    optimizer.set_lr(run.learning_rate());
-    optimizer.step();
-
-    meter.add(loss.detach(), logits.detach(), y);
-    ++run.step;
-    if (++done == steps) break;
-    if (progress.due(done)) {
-      const Metrics m = meter.result(progress.seconds());
-      progress.update(done, fmt::format("loss {:.4f} accuracy {:.3f} {:.0f} images/s", m.loss,
-                                        m.accuracy, m.images_per_second));
-    }
-  }
-  const Metrics m = meter.result(progress.seconds());
-  FERRITE_CHECK(std::isfinite(m.loss), ValueError, "lenet",
-                "the loss is no longer finite after step {}: lower --lr", run.step);
-  progress.finish(fmt::format("{}  train loss {:.4f} accuracy {:.4f}  {:.0f} images/s", label,
-                              m.loss, m.accuracy, m.images_per_second));
-  return m;
-}
-
-/// Accuracy by class, on the side of the usual metrics.
-struct ClassCounts {
-  std::vector<std::int64_t> correct, total;
-};
-
-Metrics evaluate(nn::Module& model, data::DataLoader& loader, const Device& device,
-                 ClassCounts* counts = nullptr) {
-  NoGradGuard guard;
-  model.eval();
-  Meter meter(device);
-  const examples::Progress timer("", 1);
-  for (auto& [images, labels] : loader) {
-    const Tensor y = labels.to(device);
-    const Tensor logits = model(images.to(device));
-    meter.add(cross_entropy(logits, y), logits, y);
-    if (!counts) continue;
-    const auto predicted = logits.argmax(1).to_vector<std::int64_t>();
-    const auto expected = labels.to_vector<std::int64_t>();
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-      const auto c = static_cast<std::size_t>(expected[i]);
-      ++counts->total[c];
-      counts->correct[c] += predicted[i] == expected[i];
-    }
-  }
-  return meter.result(timer.seconds());
-}
-
-void print_classes(const ClassCounts& counts, const std::vector<std::string>& names) {
+void print_classes(const examples::ClassCounts& counts, const std::vector<std::string>& names) {
   fmt::print("\n  {:<14} {:>7} {:>9}\n", "class", "images", "accuracy");
   for (std::size_t c = 0; c < names.size(); ++c)
     fmt::print("  {:<14} {:>7} {:>9.4f}\n", names[c], counts.total[c],
@@ -139,7 +32,14 @@ void print_classes(const ClassCounts& counts, const std::vector<std::string>& na
                    static_cast<double>(std::max<std::int64_t>(counts.total[c], 1)));
 }
 
-nlohmann::json configuration(const Training& run, const nn::Module& model) {
+/// What the command line and the machine say of a run.
+struct Run {
+  examples::TrainingOptions options;
+  examples::Recipe recipe;
+  Device device;
+};
+
+nlohmann::json configuration(const Run& run, const nn::Module& model) {
   return {{"dataset", run.options.dataset},
           {"model", run.options.model},
           {"epochs", run.recipe.epochs},
@@ -149,23 +49,62 @@ nlohmann::json configuration(const Training& run, const nn::Module& model) {
           {"schedule", run.recipe.cosine ? "cosine" : "constant"},
           {"optimizer", run.recipe.optimizer},
           {"device", run.device.str()},
+          {"graph", run.options.graph},
           {"threads", num_threads()},
           {"workers", run.options.workers},
           {"seed", run.options.seed},
           {"parameters", model.num_parameters()}};
 }
 
-void train(Training& run) {
+nlohmann::json epoch_report(std::int64_t epoch, const examples::Trainer& trainer,
+                            const examples::Metrics& train, const examples::Metrics& test,
+                            const Device& device) {
+  nlohmann::json report = {{"epoch", epoch},
+                           {"step", trainer.steps()},
+                           {"train_loss", examples::number(train.loss)},
+                           {"train_accuracy", train.accuracy},
+                           {"images_per_second", train.images_per_second},
+                           {"test_loss", examples::number(test.loss)},
+                           {"test_accuracy", test.accuracy}};
+  if (device.is_cuda()) report["device"] = examples::device_use_report(device);
+  return report;
+}
+
+/// The epochs of a run; gives the last test accuracy.
+double train_epochs(const Run& run, nn::Module& model, examples::Trainer& trainer,
+                    data::DataLoader& train_loader, data::DataLoader& test_loader,
+                    examples::ClassCounts& counts, examples::Report& report) {
+  examples::Metrics test;
+  for (std::int64_t epoch = 1; !trainer.finished(); ++epoch) {
+    const std::string label = fmt::format("epoch {:>2}/{}", epoch, run.recipe.epochs);
+    const examples::Metrics m = trainer.epoch(train_loader, label);
+    test = examples::evaluate(model, test_loader, trainer.finished() ? &counts : nullptr);
+    fmt::print("{:<{}}  test  loss {:.4f} accuracy {:.4f}\n", "", label.size(), test.loss,
+               test.accuracy);
+    report.add_epoch(epoch_report(epoch, trainer, m, test, run.device));
+  }
+  if (const cuda::GraphedStepStats* stats = trainer.graph_stats()) {
+    fmt::print("\ngraph: {} steps launched as one, {} before it was recorded or of other shapes\n",
+               stats->replayed, stats->eager);
+    report.set(
+        "graph",
+        {{"replayed", stats->replayed}, {"eager", stats->eager}, {"captures", stats->captures}});
+  }
+  return test.accuracy;
+}
+
+void train(const Run& run) {
   examples::Report report(run.options.report);
   if (!run.options.checkpoint_dir.empty())
     examples::make_writable_folder(run.options.checkpoint_dir, "--checkpoint-dir");
   const examples::Splits data = examples::open_dataset(run.options);
-  const auto batch = run.recipe.batch_size;
-  data::DataLoader train_loader(data.train, {.batch_size = batch,
+  data::DataLoader train_loader(data.train, {.batch_size = run.recipe.batch_size,
                                              .shuffle = true,
                                              .workers = run.options.workers,
-                                             .seed = run.options.seed});
-  data::DataLoader test_loader(data.test, {.batch_size = 1000, .workers = run.options.workers});
+                                             .seed = run.options.seed,
+                                             .device = run.device});
+  data::DataLoader test_loader(
+      data.test, {.batch_size = 1000, .workers = run.options.workers, .device = run.device});
 
   const auto model = examples::make_model(run.options.model);
   model->to(run.device);
@@ -176,33 +115,22 @@ void train(Training& run) {
   fmt::print("{} on {}: {} train and {} test images, {} thread(s)\n", run.options.dataset,
              run.device.str(), data.train->size(), data.test->size(), num_threads());
 
-  run.total_steps = run.recipe.epochs * static_cast<std::int64_t>(train_loader.size());
-  if (run.options.max_steps > 0) run.total_steps = std::min(run.total_steps, run.options.max_steps);
+  std::int64_t steps = run.recipe.epochs * train_loader.size();
+  if (run.options.max_steps > 0) steps = std::min(steps, run.options.max_steps);
+  examples::Trainer trainer(*model, *optimizer,
+                            {.lr = run.recipe.lr, .cosine = run.recipe.cosine, .steps = steps},
+                            run.device, run.options.graph);
   report.set("configuration", configuration(run, *model));
   report.write();
 
   const examples::Progress total("", 1);
-  Metrics test;
-  ClassCounts counts{std::vector<std::int64_t>(data.classes.size()),
-                     std::vector<std::int64_t>(data.classes.size())};
-  for (std::int64_t epoch = 1; !run.finished(); ++epoch) {
-    const std::string label = fmt::format("epoch {:>2}/{}", epoch, run.recipe.epochs);
-    const Metrics m = train_epoch(run, *model, *optimizer, train_loader, label);
-    test = evaluate(*model, test_loader, run.device, run.finished() ? &counts : nullptr);
-    fmt::print("{:<{}}  test  loss {:.4f} accuracy {:.4f}\n", "", label.size(), test.loss,
-               test.accuracy);
-    report.add_epoch({{"epoch", epoch},
-                      {"step", run.step},
-                      {"train_loss", examples::number(m.loss)},
-                      {"train_accuracy", m.accuracy},
-                      {"images_per_second", m.images_per_second},
-                      {"test_loss", examples::number(test.loss)},
-                      {"test_accuracy", test.accuracy}});
-  }
-  fmt::print("\ntest accuracy {:.4f} after {} steps in {:.1f} s\n", test.accuracy, run.step,
+  examples::ClassCounts counts(data.classes.size());
+  const double accuracy =
+      train_epochs(run, *model, trainer, train_loader, test_loader, counts, report);
+  fmt::print("\ntest accuracy {:.4f} after {} steps in {:.1f} s\n", accuracy, trainer.steps(),
              total.seconds());
   print_classes(counts, data.classes);
-  report.set("test_accuracy", test.accuracy);
+  report.set("test_accuracy", accuracy);
   report.set("seconds", total.seconds());
   report.write();
   if (!run.options.checkpoint_dir.empty())
@@ -211,7 +139,7 @@ void train(Training& run) {
 
 int lenet(int argc, char** argv) {
   CLI::App app("Trains LeNet on small gray images, and classifies pictures with its weights.");
-  Training run;
+  Run run;
   std::string picture;
   examples::add_training_options(app, run.options, {"lenet5", "d2l"},
                                  {"synthetic-digits", "mnist", "fashion-mnist"});

@@ -1,85 +1,11 @@
 // The program examples/lenet, run as its users run it.
-#include <cmath>
-#include <nlohmann/json.hpp>
+#include "tests/examples/lenet.h"
 
 #include "data/png.h"
 #include "data/safetensors.h"
-#include "data/synthetic_digits.h"
-#include "tests/examples/process.h"
 
 using namespace ferrite;
 using namespace ferrite::test;
-using nlohmann::json;
-
-namespace {
-
-using Arguments = std::vector<std::string>;
-
-/// A folder with a data set in MNIST's format, small enough for many runs.
-class Workplace : public TempDir {
- public:
-  Workplace() {
-    write_split("train", 96, 1);
-    write_split("t10k", 32, 2);
-  }
-
-  Outcome run(Arguments arguments) const { return run_program("lenet", arguments, path()); }
-  /// With the small data set, in batches of 16.
-  Outcome train(Arguments arguments) const {
-    arguments.insert(arguments.begin(),
-                     {"--dataset", "mnist", "--data", path().string(), "--batch-size", "16"});
-    return run(arguments);
-  }
-  json report(const std::string& name = "report.json") const {
-    return json::parse(read_file(*this / name));
-  }
-
- private:
-  void write_split(const std::string& prefix, std::int64_t n, std::uint64_t seed) {
-    const data::SyntheticDigits digits(n, seed);
-    const auto count = big32(static_cast<std::uint32_t>(n));
-    std::string labels;
-    for (std::int64_t i = 0; i < n; ++i)
-      labels.push_back(static_cast<char>(digits.labels().data<std::int64_t>()[i]));
-    const std::string pixels(static_cast<const char*>(digits.images().data_ptr()),
-                             static_cast<std::size_t>(digits.images().numel()));
-    write_file(*this / (prefix + "-images-idx3-ubyte"),
-               std::string("\0\0\x08\3", 4) + count + big32(28) + big32(28) + pixels);
-    write_file(*this / (prefix + "-labels-idx1-ubyte"),
-               std::string("\0\0\x08\1", 4) + count + labels);
-  }
-};
-
-/// What must not depend on the machine: all of a report but times, threads and workers.
-json timeless(json report) {
-  report.erase("seconds");
-  for (const char* key : {"threads", "workers", "device"}) report["configuration"].erase(key);
-  for (json& epoch : report["epochs"]) epoch.erase("images_per_second");
-  return report;
-}
-
-/// Ended by itself with `code` (-1: any but 0) and one line on stderr that contains `text`.
-void check_refused(const Outcome& outcome, const std::string& text, int code = 1) {
-  INFO(outcome.err);
-  CHECK(outcome.code != 0);
-  CHECK(outcome.code < 128);
-  if (code >= 0) CHECK(outcome.code == code);
-  CHECK(contains(outcome.err, text));
-  const std::size_t first = outcome.err.find('\n');
-  REQUIRE(first != std::string::npos);
-  CHECK(first < 500);
-  // CLI11 adds a line of its own, nobody else does.
-  const std::string rest = outcome.err.substr(first + 1);
-  CHECK((rest.empty() || rest == "Run with --help for more information.\n"));
-}
-
-void check_fine(const Outcome& outcome) {
-  INFO(outcome.out, outcome.err);
-  CHECK(outcome.code == 0);
-  CHECK(outcome.err.empty());
-}
-
-}  // namespace
 
 TEST_CASE("lenet trains on synthetic digits, reports, saves, and predicts") {
   const Workplace place;
@@ -218,9 +144,16 @@ TEST_CASE("lenet refuses wrong options") {
   refuses({"--max-steps", "1e3"}, "--max-steps");
   refuses({"--device", "gpu"}, "cannot read 'gpu'", 1);
   refuses({"--device", "cpu:99"}, "cpu:99", 1);
+  const std::string missing = "cuda:" + std::to_string(cuda::device_count());
+  refuses({"--device", missing},
+          cuda::is_available() ? missing + " was asked for" : "no CUDA device is available", 1);
+  refuses({"--device", "cpu", "--graph"},
+          "[--graph] graphs are of CUDA devices: expected --device cuda or cuda:N, got cpu", 1);
+  if (!cuda::is_available())
+    refuses({"--device", "auto", "--graph"}, "got cpu, as there is no CUDA device", 1);
   const Outcome help = place.run({"--help"});
   check_fine(help);
-  for (const char* option : {"--dataset", "--predict", "--report", "--checkpoint-dir"})
+  for (const char* option : {"--dataset", "--predict", "--report", "--checkpoint-dir", "--graph"})
     CHECK(contains(help.out, option));
 }
 

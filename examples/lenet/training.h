@@ -1,0 +1,89 @@
+// Training and evaluation, an epoch at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/tensor.h"
+#include "data/dataloader.h"
+#include "examples/common/progress.h"
+#include "nn/module.h"
+#include "optim/graphed_step.h"
+#include "optim/optimizer.h"
+
+namespace examples {
+
+/// What a pass over a data set found.
+struct Metrics {
+  double loss = 0, accuracy = 0, images_per_second = 0;
+};
+
+/// Sums over batches, kept on the device, so that no training step waits for them.
+class Meter {
+ public:
+  explicit Meter(const ferrite::Device& device);
+
+  void add(const ferrite::Tensor& loss, const ferrite::Tensor& logits,
+           const ferrite::Tensor& labels);
+  /// Means over so many images, and how long they took; waits for the device.
+  Metrics result(std::int64_t images, const Progress& timer) const;
+  void reset();
+
+ private:
+  ferrite::Tensor loss_, correct_;
+};
+
+/// The learning rate: constant, or half a cosine to zero over all steps.
+struct Schedule {
+  double lr = 0;
+  bool cosine = false;
+  std::int64_t steps = 0;
+
+  double at(std::int64_t step) const;
+};
+
+/// Takes the steps of a training run.
+class Trainer {
+ public:
+  /// `graph`: each step is one launch of a CUDA graph, once the first have run.
+  Trainer(ferrite::nn::Module& model, ferrite::optim::Optimizer& optimizer, Schedule schedule,
+          const ferrite::Device& device, bool graph);
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  /// One pass, or what is left of the schedule's steps. ValueError where the loss is not finite.
+  Metrics epoch(ferrite::data::DataLoader& loader, const std::string& label);
+  std::int64_t steps() const { return steps_; }
+  bool finished() const { return steps_ >= schedule_.steps; }
+  /// How often the graph was launched and how often not; null without one.
+  const ferrite::cuda::GraphedStepStats* graph_stats() const;
+
+ private:
+  using Step = std::function<void(const ferrite::Tensor&, const ferrite::Tensor&)>;
+
+  std::string with_use(std::string text) const;
+
+  ferrite::nn::Module& model_;
+  ferrite::optim::Optimizer& optimizer_;
+  const Schedule schedule_;
+  const ferrite::Device device_;
+  Meter meter_;
+  Step step_;
+  std::unique_ptr<ferrite::cuda::GraphedStep<Step>> graphed_;
+  std::int64_t steps_ = 0;
+};
+
+/// Accuracy by class, on the side of the usual metrics.
+struct ClassCounts {
+  explicit ClassCounts(std::size_t classes) : correct(classes), total(classes) {}
+  std::vector<std::int64_t> correct, total;
+};
+
+/// `loader` must bring its batches to the model's device.
+Metrics evaluate(ferrite::nn::Module& model, ferrite::data::DataLoader& loader,
+                 ClassCounts* counts = nullptr);
+
+}  // namespace examples

@@ -1,0 +1,90 @@
+// Running the program examples/lenet on data small enough for many runs.
+#pragma once
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/cuda.h"
+#include "data/synthetic_digits.h"
+#include "tests/examples/process.h"
+
+namespace ferrite::test {
+
+using nlohmann::json;
+using Arguments = std::vector<std::string>;
+
+/// A folder with a data set in MNIST's format, small enough for many runs.
+class Workplace : public TempDir {
+ public:
+  Workplace() {
+    write_split("train", 96, 1);
+    write_split("t10k", 32, 2);
+  }
+
+  /// On the host, unless another device is named.
+  Outcome run(Arguments arguments) const {
+    if (std::ranges::find(arguments, "--device") == arguments.end())
+      arguments.insert(arguments.begin(), {"--device", "cpu"});
+    return run_program("lenet", arguments, path());
+  }
+  /// With the small data set, in batches of 16.
+  Outcome train(Arguments arguments) const {
+    arguments.insert(arguments.begin(),
+                     {"--dataset", "mnist", "--data", path().string(), "--batch-size", "16"});
+    return run(arguments);
+  }
+  json report(const std::string& name = "report.json") const {
+    return json::parse(read_file(*this / name));
+  }
+
+ private:
+  void write_split(const std::string& prefix, std::int64_t n, std::uint64_t seed) {
+    const data::SyntheticDigits digits(n, seed);
+    const auto count = big32(static_cast<std::uint32_t>(n));
+    std::string labels;
+    for (std::int64_t i = 0; i < n; ++i)
+      labels.push_back(static_cast<char>(digits.labels().data<std::int64_t>()[i]));
+    const std::string pixels(static_cast<const char*>(digits.images().data_ptr()),
+                             static_cast<std::size_t>(digits.images().numel()));
+    write_file(*this / (prefix + "-images-idx3-ubyte"),
+               std::string("\0\0\x08\3", 4) + count + big32(28) + big32(28) + pixels);
+    write_file(*this / (prefix + "-labels-idx1-ubyte"),
+               std::string("\0\0\x08\1", 4) + count + labels);
+  }
+};
+
+/// What must not depend on the machine: all of a report but times, threads, workers and what is
+/// said of the device.
+inline json timeless(json report) {
+  for (const char* key : {"seconds", "graph"}) report.erase(key);
+  for (const char* key : {"threads", "workers", "device", "graph"})
+    report["configuration"].erase(key);
+  for (json& epoch : report["epochs"])
+    for (const char* key : {"images_per_second", "device"}) epoch.erase(key);
+  return report;
+}
+
+/// Ended by itself with `code` (-1: any but 0) and one line on stderr that contains `text`.
+inline void check_refused(const Outcome& outcome, const std::string& text, int code = 1) {
+  INFO(outcome.err);
+  CHECK(outcome.code != 0);
+  CHECK(outcome.code < 128);
+  if (code >= 0) CHECK(outcome.code == code);
+  CHECK(contains(outcome.err, text));
+  const std::size_t first = outcome.err.find('\n');
+  REQUIRE(first != std::string::npos);
+  CHECK(first < 500);
+  // CLI11 adds a line of its own, nobody else does.
+  const std::string rest = outcome.err.substr(first + 1);
+  CHECK((rest.empty() || rest == "Run with --help for more information.\n"));
+}
+
+inline void check_fine(const Outcome& outcome) {
+  INFO(outcome.out, outcome.err);
+  CHECK(outcome.code == 0);
+  CHECK(outcome.err.empty());
+}
+
+}  // namespace ferrite::test
