@@ -24,7 +24,7 @@ struct Signature {
     bool operator==(const Input&) const = default;
   };
   Device device;
-  bool records = true;  // gradients
+  bool records = true;      // gradients
   std::vector<bool> modes;  // of the modules: training; of the tensors: requires_grad
   std::vector<Input> inputs;
 
