@@ -9,6 +9,9 @@ namespace ferrite::kernels {
 
 void matmul(const Stream& stream, const View& out, const View& a, const View& b,
             const MatmulOptions& options) {
+  FERRITE_CHECK(
+      is_floating(out.dtype) || (options.activation == Activation::none && !options.row_sums.data),
+      DTypeError, "matmul", "activations and sums of rows are for floats, not {}", out.dtype);
   launch(
       stream, "matmul", [=] { cpu::matmul(out, a, b, options); },
       [&] { cuda::matmul(stream, out, a, b, options); });

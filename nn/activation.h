@@ -51,6 +51,7 @@ class GELU : public Cloneable<GELU> {
       : approximate_(approximate) {}
   Tensor forward(const Tensor& input) override;
   std::string extra_repr() const override;
+  GeluApproximation approximate() const { return approximate_; }
 
  private:
   GeluApproximation approximate_;

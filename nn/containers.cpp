@@ -1,5 +1,9 @@
 #include "nn/containers.h"
 
+#include "nn/activation.h"
+#include "nn/linear.h"
+#include "ops/matmul.h"
+
 namespace ferrite::nn {
 
 Module& ModuleContainer::operator[](std::size_t index) const {
@@ -8,9 +12,38 @@ Module& ModuleContainer::operator[](std::size_t index) const {
   return *children()[index];
 }
 
+namespace {
+
+/// `module` as an M, or null where it is something else, be it derived from M.
+template <class M>
+M* exactly(Module& module) {
+  return typeid(module) == typeid(M) ? static_cast<M*>(&module) : nullptr;
+}
+
+/// Two modules by one op; undefined where there is none.
+Tensor run_fused(Module& first, Module& second, const Tensor& x) {
+  if (const Linear* linear = exactly<Linear>(first)) {
+    if (exactly<ReLU>(second)) return linear_relu(x, linear->weight, linear->bias);
+    if (const GELU* gelu = exactly<GELU>(second))
+      return linear_gelu(x, linear->weight, linear->bias, gelu->approximate());
+  }
+  return {};
+}
+
+}  // namespace
+
 Tensor Sequential::forward(const Tensor& input) {
   Tensor x = input;
-  for (Module* module : children()) x = (*module)(x);
+  const std::vector<Module*> modules = children();
+  for (std::size_t i = 0; i < modules.size(); ++i) {
+    if (i + 1 < modules.size())
+      if (Tensor y = run_fused(*modules[i], *modules[i + 1], x); y.defined()) {
+        x = std::move(y);
+        ++i;
+        continue;
+      }
+    x = (*modules[i])(x);
+  }
   return x;
 }
 

@@ -3,6 +3,7 @@
 #include <numbers>
 
 #include "autograd/engine.h"
+#include "ops/activation_gradient.h"
 #include "ops/arithmetic.h"
 #include "ops/compare.h"
 #include "ops/unary.h"
@@ -32,11 +33,11 @@ Tensor fused(UnaryOp op, const Tensor& grad, const Tensor& kept, const UnaryPara
 
 // ---- relu and its kin
 
-namespace {
-
-const auto relu_gradient = [](const Tensor& grad, const Tensor& out) {
+Tensor ops::relu_gradient(const Tensor& grad, const Tensor& out) {
   return fused(UnaryOp::relu, grad, out, {}, [&] { return where(le(out, 0), 0, grad); });
-};
+}
+
+namespace {
 
 auto leaky_relu_gradient(double slope) {
   return [slope](const Tensor& grad, const Tensor& kept) {
@@ -70,10 +71,11 @@ void check_bounds(double min, double max, const char* op) {
 }  // namespace
 
 Tensor relu(const Tensor& x) {
-  return ops::unary(x, "relu", UnaryOp::relu, Takes::numeric, Keeps::output, relu_gradient);
+  return ops::unary(x, "relu", UnaryOp::relu, Takes::numeric, Keeps::output, ops::relu_gradient);
 }
 const Tensor& relu_(const Tensor& self) {
-  return ops::unary_(self, "relu_", UnaryOp::relu, Takes::numeric, Keeps::output, relu_gradient);
+  return ops::unary_(self, "relu_", UnaryOp::relu, Takes::numeric, Keeps::output,
+                     ops::relu_gradient);
 }
 
 Tensor leaky_relu(const Tensor& x, double slope) {
@@ -127,23 +129,6 @@ const auto silu_gradient = [](const Tensor& grad, const Tensor& x) {
   });
 };
 
-const auto gelu_gradient = [](const Tensor& grad, const Tensor& x) {
-  return fused(UnaryOp::gelu, grad, x, {}, [&] {
-    const Tensor cdf = (erf(x * (1 / std::numbers::sqrt2)) + 1) * 0.5;
-    const Tensor density = exp(square(x) * -0.5) * (std::numbers::inv_sqrtpi / std::numbers::sqrt2);
-    return grad * (cdf + x * density);
-  });
-};
-
-const auto gelu_tanh_gradient = [](const Tensor& grad, const Tensor& x) {
-  return fused(UnaryOp::gelu_tanh, grad, x, {}, [&] {
-    constexpr double kScale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi, kCubic = 0.044715;
-    const Tensor t = tanh((x + square(x) * x * kCubic) * kScale);
-    const Tensor slope = (square(x) * (3 * kCubic) + 1) * kScale;
-    return grad * ((t + 1) * 0.5 + x * (1 - square(t)) * slope * 0.5);
-  });
-};
-
 auto softplus_gradient(double beta, double threshold) {
   return [=](const Tensor& grad, const Tensor& x) {
     return fused(UnaryOp::softplus, grad, x, {beta, threshold},
@@ -176,11 +161,37 @@ const Tensor& silu_(const Tensor& self) {
   return ops::unary_(self, "silu_", UnaryOp::silu, Takes::floating, Keeps::input, silu_gradient);
 }
 
+namespace {
+
+Tensor gelu_erf_gradient(const Tensor& grad, const Tensor& x) {
+  return fused(UnaryOp::gelu, grad, x, {}, [&] {
+    const Tensor cdf = (erf(x * (1 / std::numbers::sqrt2)) + 1) * 0.5;
+    const Tensor density = exp(square(x) * -0.5) * (std::numbers::inv_sqrtpi / std::numbers::sqrt2);
+    return grad * (cdf + x * density);
+  });
+}
+
+Tensor gelu_tanh_gradient(const Tensor& grad, const Tensor& x) {
+  return fused(UnaryOp::gelu_tanh, grad, x, {}, [&] {
+    constexpr double kScale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi, kCubic = 0.044715;
+    const Tensor t = tanh((x + square(x) * x * kCubic) * kScale);
+    const Tensor slope = (square(x) * (3 * kCubic) + 1) * kScale;
+    return grad * ((t + 1) * 0.5 + x * (1 - square(t)) * slope * 0.5);
+  });
+}
+
+}  // namespace
+
+Tensor ops::gelu_gradient(const Tensor& grad, const Tensor& x, GeluApproximation approximation) {
+  return approximation == GeluApproximation::tanh ? gelu_tanh_gradient(grad, x)
+                                                  : gelu_erf_gradient(grad, x);
+}
+
 Tensor gelu(const Tensor& x, GeluApproximation approximation) {
   if (approximation == GeluApproximation::tanh)
     return ops::unary(x, "gelu", UnaryOp::gelu_tanh, Takes::floating, Keeps::input,
                       gelu_tanh_gradient);
-  return ops::unary(x, "gelu", UnaryOp::gelu, Takes::floating, Keeps::input, gelu_gradient);
+  return ops::unary(x, "gelu", UnaryOp::gelu, Takes::floating, Keeps::input, gelu_erf_gradient);
 }
 
 Tensor softplus(const Tensor& x, double beta, double threshold) {

@@ -5,6 +5,7 @@
 #include "autograd/record.h"
 #include "kernels/elementwise.h"
 #include "kernels/matmul.h"
+#include "ops/activation_gradient.h"
 #include "ops/arithmetic.h"
 #include "ops/promotion.h"
 #include "ops/reduce.h"
@@ -16,7 +17,9 @@ using autograd::Needs;
 using autograd::record;
 using autograd::recording;
 using autograd::Saved;
+using kernels::Activation;
 using kernels::MatmulOptions;
+using kernels::transposed;
 using kernels::View;
 
 namespace {
@@ -47,13 +50,6 @@ void check_product(const Tensor& a, const Tensor& b, int dim, const char* op) {
   check_inner(a, b, op);
   FERRITE_CHECK(dim == 2 || a.size(0) == b.size(0), ShapeError, op,
                 "the batches of {} and {} differ", a.shape(), b.shape());
-}
-
-View transposed(const Tensor& t) {
-  View v = t;
-  std::swap(v.sizes[v.ndim - 1], v.sizes[v.ndim - 2]);
-  std::swap(v.strides[v.ndim - 1], v.strides[v.ndim - 2]);
-  return v;
 }
 
 /// The product off the tape, as a new tensor of `like`'s dtype and device.
@@ -215,44 +211,108 @@ Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta,
 
 namespace {
 
-void check_linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
-  check_operands(input, weight, "linear");
-  FERRITE_CHECK(weight.dim() == 2 && input.dim() > 0, ShapeError, "linear",
+void check_linear(const Tensor& input, const Tensor& weight, const Tensor& bias, const char* op) {
+  check_operands(input, weight, op);
+  FERRITE_CHECK(weight.dim() == 2 && input.dim() > 0, ShapeError, op,
                 "expected an input [..., in] and a weight [out, in], got {} and {}", input.shape(),
                 weight.shape());
-  FERRITE_CHECK(input.size(-1) == weight.size(1), ShapeError, "linear",
+  FERRITE_CHECK(input.size(-1) == weight.size(1), ShapeError, op,
                 "input {} has {} features, weight {} expects {}", input.shape(), input.size(-1),
                 weight.shape(), weight.size(1));
   if (!bias.defined()) return;
-  check_operands(bias, weight, "linear");
-  FERRITE_CHECK(bias.dim() == 1 && bias.size(0) == weight.size(0), ShapeError, "linear",
+  check_operands(bias, weight, op);
+  FERRITE_CHECK(bias.dim() == 1 && bias.size(0) == weight.size(0), ShapeError, op,
                 "expected a bias [{}], got {}", weight.size(0), bias.shape());
+}
+
+View optional_view(const Tensor& t) { return t.defined() ? View(t) : View(); }
+
+/// Calls f(rows) with the input as a matrix, and gives the result the input's leading dimensions.
+template <class F>
+Tensor in_rows(const Tensor& input, const Tensor& weight, F f) {
+  Shape shape = leading(input, input.dim() - 1);
+  const Tensor rows = input.reshape({shape.numel(), weight.size(1)});
+  shape.push_back(weight.size(0));
+  return f(rows).reshape(shape);
+}
+
+/// The gradients of input, weight and bias from that of the product: the bias's beside the
+/// weight's, which reads the same.
+Gradients linear_gradients(const Tensor& grad, const Saved& input, const Saved& weight, Needs needs,
+                           const char* op) {
+  Gradients result(3);
+  if (needs[0])
+    result[0] = grad_enabled() ? recorded_product(grad, weight.get(), op)
+                               : product(grad, grad, weight.get());
+  if (needs[1] && needs[2] && !grad_enabled()) {
+    result[2] = empty({grad.size(1)}, {.dtype = grad.dtype(), .device = grad.device()});
+    result[1] = product(grad, transposed(grad), input.get(), {.row_sums = result[2]});
+    return result;
+  }
+  if (needs[1]) result[1] = transposed_times(grad, input.get(), op);
+  if (needs[2]) result[2] = column_sum(grad);
+  return result;
 }
 
 }  // namespace
 
 Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
-  check_linear(input, weight, bias);
-  if (input.dim() != 2) {
-    Shape shape = leading(input, input.dim() - 1);
-    const Tensor rows = input.reshape({shape.numel(), weight.size(1)});
-    shape.push_back(weight.size(0));
-    return linear(rows, weight, bias).reshape(shape);
-  }
-  Tensor out =
-      product(input, input, transposed(weight), {.bias = bias.defined() ? View(bias) : View()});
+  check_linear(input, weight, bias, "linear");
+  if (input.dim() != 2)
+    return in_rows(input, weight, [&](const Tensor& rows) { return linear(rows, weight, bias); });
+  Tensor out = product(input, input, transposed(weight), {.bias = optional_view(bias)});
   if (recording(input, weight, bias))
     record(out, "linear", {input, weight, bias},
            [x = Saved(weight.requires_grad() ? input : Tensor()),
-            w = Saved(input.requires_grad() ? weight : Tensor())](const Tensor& grad,
-                                                                  Needs needs) -> Gradients {
-             const auto by_input = [&] {
-               return grad_enabled() ? recorded_product(grad, w.get(), "linear")
-                                     : product(grad, grad, w.get());
-             };
-             return {needs[0] ? by_input() : Tensor(),
-                     needs[1] ? transposed_times(grad, x.get(), "linear") : Tensor(),
-                     needs[2] ? column_sum(grad) : Tensor()};
+            w = Saved(input.requires_grad() ? weight : Tensor())](const Tensor& grad, Needs needs)
+               -> Gradients { return linear_gradients(grad, x, w, needs, "linear"); });
+  return out;
+}
+
+Tensor linear_relu(const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  check_linear(input, weight, bias, "linear_relu");
+  if (!is_floating(input.dtype())) return relu(linear(input, weight, bias));
+  if (input.dim() != 2)
+    return in_rows(input, weight,
+                   [&](const Tensor& rows) { return linear_relu(rows, weight, bias); });
+  Tensor out = product(input, input, transposed(weight),
+                       {.bias = optional_view(bias), .activation = Activation::relu});
+  if (recording(input, weight, bias))
+    record(out, "linear_relu", {input, weight, bias},
+           [x = Saved(weight.requires_grad() ? input : Tensor()),
+            w = Saved(input.requires_grad() ? weight : Tensor()),
+            y = Saved::output(out)](const Tensor& grad, Needs needs) -> Gradients {
+             return linear_gradients(ops::relu_gradient(grad, y.get()), x, w, needs, "linear_relu");
+           });
+  return out;
+}
+
+Tensor linear_gelu(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                   GeluApproximation approximation) {
+  check_linear(input, weight, bias, "linear_gelu");
+  if (!is_floating(input.dtype())) return gelu(linear(input, weight, bias), approximation);
+  if (input.dim() != 2)
+    return in_rows(input, weight, [&](const Tensor& rows) {
+      return linear_gelu(rows, weight, bias, approximation);
+    });
+  const bool records = recording(input, weight, bias);
+  const Tensor before = records ? empty({input.size(0), weight.size(0)},
+                                        {.dtype = input.dtype(), .device = input.device()})
+                                : Tensor();
+  Tensor out =
+      product(input, input, transposed(weight),
+              {.bias = optional_view(bias),
+               .activation = approximation == GeluApproximation::tanh ? Activation::gelu_tanh
+                                                                      : Activation::gelu,
+               .before_activation = optional_view(before)});
+  if (records)
+    record(out, "linear_gelu", {input, weight, bias},
+           [x = Saved(input), w = Saved(weight), b = Saved(bias), before = Saved(before),
+            approximation](const Tensor& grad, Needs needs) -> Gradients {
+             // To be differentiated again, the sum itself must be on the tape.
+             const Tensor total = grad_enabled() ? linear(x.get(), w.get(), b.get()) : before.get();
+             return linear_gradients(ops::gelu_gradient(grad, total, approximation), x, w, needs,
+                                     "linear_gelu");
            });
   return out;
 }

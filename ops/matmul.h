@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/tensor.h"
+#include "ops/activation.h"
 
 namespace ferrite {
 
@@ -25,5 +26,10 @@ Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta 
              Scalar alpha = 1);
 /// input weight^T + bias: input [..., in], weight [out, in], bias [out] or undefined.
 Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias = {});
+/// relu(linear(...)) and gelu(linear(...)), the activation applied to the product on its way to
+/// memory.
+Tensor linear_relu(const Tensor& input, const Tensor& weight, const Tensor& bias = {});
+Tensor linear_gelu(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
+                   GeluApproximation approximation = GeluApproximation::none);
 
 }  // namespace ferrite

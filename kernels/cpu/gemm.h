@@ -12,6 +12,7 @@
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/micro.h"
 #include "kernels/cpu/pack.h"
+#include "kernels/cpu/unary.h"
 
 namespace ferrite::kernels::cpu {
 
@@ -50,6 +51,34 @@ struct Tasks {
 template <class T>
 bool conflicts(std::int64_t step) {
   return step * static_cast<std::int64_t>(sizeof(T)) % 2048 == 0;
+}
+
+/// Applies the activation to `n` values that are the results from (i, j) on.
+template <class Out, class T>
+void activate_row(T* row, std::int64_t n, const Matrix<Out>& out, std::int64_t i, std::int64_t j,
+                  const Epilogue& e) {
+  if (e.before_activation) {
+    auto* to =
+        reinterpret_cast<Out*>(reinterpret_cast<std::byte*>(out.at(i, j)) + e.before_activation);
+    for (std::int64_t c = 0; c < n; ++c) to[c * out.column_step] = static_cast<Out>(row[c]);
+  }
+  activation_block<T>(unary_op(e.activation))(row, row, n, T(0), T(0));
+}
+
+/// Does what follows the multiplication by alpha to `n` sums, and stores the results from (i, j)
+/// on.
+template <class S, class Out, class T>
+void store_row(T* row, std::int64_t n, const Matrix<Out>& out, std::int64_t i, std::int64_t j,
+               const Epilogue& e) {
+  if (e.beta != 0)
+    for (std::int64_t c = 0; c < n; ++c)
+      row[c] += static_cast<T>(e.beta) * static_cast<T>(*out.at(i, j + c));
+  if (e.bias) {
+    const S* bias = static_cast<const S*>(e.bias) + i * e.bias_row_step + j * e.bias_column_step;
+    for (std::int64_t c = 0; c < n; ++c) row[c] += static_cast<T>(bias[c * e.bias_column_step]);
+  }
+  if (e.activation != Activation::none) activate_row(row, n, out, i, j, e);
+  for (std::int64_t c = 0; c < n; ++c) *out.at(i, j + c) = static_cast<Out>(row[c]);
 }
 
 /// rows x columns results from (m, n), by one thread.
@@ -129,16 +158,11 @@ void gemm_task(const Matrix<Out>& out, const Matrix<const S>& a, const Matrix<co
       }
     }
   }
-  if (direct) return;
   for (std::int64_t i = 0; i < rows; ++i)
-    for (std::int64_t j = 0; j < columns; ++j) {
-      T value = c[i * columns + j];
-      if (e.beta != 0) value += static_cast<T>(e.beta) * static_cast<T>(*out.at(i, j));
-      if (e.bias)
-        value += static_cast<T>(
-            static_cast<const S*>(e.bias)[i * e.bias_row_step + j * e.bias_column_step]);
-      *out.at(i, j) = static_cast<Out>(value);
-    }
+    if (!direct)
+      store_row<S>(c + i * columns, columns, out, i, 0, e);
+    else if (e.activation != Activation::none)
+      activate_row(c + i * c_step, columns, out, i, 0, e);
 }
 
 /// The part of an epilogue that belongs to results from (row, column) on.
@@ -214,15 +238,11 @@ void few_rows(const Matrix<T>& out, const Matrix<const T>& a, const Matrix<const
                     vectors, Rows::apart);
         }
       }
-      for (std::int64_t i = 0; i < a.rows; ++i)
-        for (std::int64_t c = 0; c < count; ++c) {
-          T value = result[i * width + c] * static_cast<T>(e.alpha);
-          if (e.beta != 0) value += static_cast<T>(e.beta) * *out.at(i, j + c);
-          if (e.bias)
-            value +=
-                static_cast<const T*>(e.bias)[i * e.bias_row_step + (j + c) * e.bias_column_step];
-          *out.at(i, j + c) = value;
-        }
+      for (std::int64_t i = 0; i < a.rows; ++i) {
+        T* row = result + i * width;
+        for (std::int64_t c = 0; c < count; ++c) row[c] *= static_cast<T>(e.alpha);
+        store_row<T>(row, count, out, i, j, e);
+      }
     }
   });
 }
@@ -256,18 +276,14 @@ void gemm(const Matrix<Out>& out, const Matrix<const S>& a, const Matrix<const S
       const std::int64_t k = p * span, count = std::min(span, depth - k);
       gemm<S>(Matrix<T>{partial.data() + p * m * n, m, n, n, 1},
               {a.at(0, k), m, count, a.row_step, a.column_step},
-              {b.at(k, 0), count, n, b.row_step, b.column_step}, {.alpha = e.alpha});
+              {b.at(k, 0), count, n, b.row_step, b.column_step}, Epilogue(e.alpha));
     });
-    for (std::int64_t i = 0; i < m; ++i)
-      for (std::int64_t j = 0; j < n; ++j) {
-        T value = 0;
-        for (std::int64_t p = 0; p < parts; ++p) value += partial.data()[(p * m + i) * n + j];
-        if (e.beta != 0) value += static_cast<T>(e.beta) * static_cast<T>(*out.at(i, j));
-        if (e.bias)
-          value += static_cast<T>(
-              static_cast<const S*>(e.bias)[i * e.bias_row_step + j * e.bias_column_step]);
-        *out.at(i, j) = static_cast<Out>(value);
-      }
+    for (std::int64_t i = 0; i < m; ++i) {
+      T* row = partial.data() + i * n;
+      for (std::int64_t p = 1; p < parts; ++p)
+        for (std::int64_t j = 0; j < n; ++j) row[j] += partial.data()[(p * m + i) * n + j];
+      store_row<S>(row, n, out, i, 0, e);
+    }
     return;
   }
   if constexpr (std::is_same_v<S, T>)

@@ -58,6 +58,7 @@ void sum_rows(T* sums, const View& a, std::int64_t begin, std::int64_t end) {
 }  // namespace
 
 void matmul(const View& out, const View& a, const View& b, const MatmulOptions& options) {
+  if (options.row_sums.data) column_sum(options.row_sums, transposed(a));
   if (out.numel == 0) return;
   switch (out.dtype) {
     case kFloat32:

@@ -20,11 +20,28 @@ struct Matrix {
   Matrix transposed() const { return {data, columns, rows, column_step, row_step}; }
 };
 
-/// What follows a product: alpha * product + beta * out + bias.
+/// What follows a product: activation(alpha * product + beta * out + bias).
 struct Epilogue {
   double alpha = 1, beta = 0;
   const void* bias = nullptr;  ///< of the inputs' type
   std::int64_t bias_row_step = 0, bias_column_step = 0;
+  Activation activation = Activation::none;
+  /// From a result to where its value before the activation goes, in bytes; 0: nowhere. Both lie
+  /// alike, so that this holds for every part of the result.
+  std::intptr_t before_activation = 0;
+
+  Epilogue() = default;
+  explicit Epilogue(double alpha) : alpha(alpha) {}
+  Epilogue(const View& out, const MatmulOptions& options)
+      : alpha(options.alpha), beta(options.beta), activation(options.activation) {
+    if (options.bias.data) {
+      bias = options.bias.data;
+      bias_column_step = options.bias.strides[0];
+    }
+    if (options.before_activation.data)
+      before_activation = reinterpret_cast<std::intptr_t>(options.before_activation.data) -
+                          reinterpret_cast<std::intptr_t>(out.data);
+  }
 };
 
 void float_product(const View& out, const View& a, const View& b, const MatmulOptions& options);

@@ -4,11 +4,7 @@ namespace ferrite::kernels::cpu {
 
 void float_product(const View& out, const View& a, const View& b, const MatmulOptions& options) {
   for_each_product<float>(out, a, b, [&](const auto& c, const auto& x, const auto& y) {
-    gemm<float>(c, x, y,
-                {.alpha = options.alpha,
-                 .beta = options.beta,
-                 .bias = options.bias.data,
-                 .bias_column_step = options.bias.data ? options.bias.strides[0] : 0});
+    gemm<float>(c, x, y, Epilogue(out, options));
   });
 }
 

@@ -5,11 +5,7 @@ namespace ferrite::kernels::cpu {
 void half_product(const View& out, const View& a, const View& b, const MatmulOptions& options) {
   dispatch_types<Half, BFloat16>(out.dtype, "matmul", [&]<class S>() {
     for_each_product<S>(out, a, b, [&](const auto& c, const auto& x, const auto& y) {
-      gemm<S>(c, x, y,
-              {.alpha = options.alpha,
-               .beta = options.beta,
-               .bias = options.bias.data,
-               .bias_column_step = options.bias.data ? options.bias.strides[0] : 0});
+      gemm<S>(c, x, y, Epilogue(out, options));
     });
   });
 }

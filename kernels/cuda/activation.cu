@@ -1,7 +1,5 @@
 // Activations and their gradients.
-#include <cmath>
-#include <numbers>
-
+#include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/unary.h"
 
@@ -9,27 +7,13 @@ namespace ferrite::kernels::cuda {
 
 namespace {
 
-constexpr double kGeluScale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;  // sqrt(2 / pi)
-constexpr double kGeluCubic = 0.044715;
-
 template <class C>
 __device__ __forceinline__ C sigmoid(C x) {
   return C(1) / (C(1) + std::exp(-x));
 }
 
-/// The normal distribution function.
-template <class C>
-__device__ __forceinline__ C normal_cdf(C x) {
-  return C(0.5) * (C(1) + std::erf(x * C(1 / std::numbers::sqrt2)));
-}
-
-template <class C>
-__device__ __forceinline__ C gelu_tanh_argument(C x) {
-  return C(kGeluScale) * (x + C(kGeluCubic) * x * x * x);
-}
-
 template <class T>
-struct Activation {
+struct Forward {
   using Packs = void;
   using Heavy = void;
   using C = Compute<T>;
@@ -48,9 +32,9 @@ struct Activation {
       case UnaryOp::elu:
         return apply([alpha = a](C x) { return 0 < x ? x : alpha * std::expm1(x); });
       case UnaryOp::gelu:
-        return apply([](C x) { return x * normal_cdf(x); });
+        return apply([](C x) { return gelu(x); });
       case UnaryOp::gelu_tanh:
-        return apply([](C x) { return C(0.5) * x * (C(1) + std::tanh(gelu_tanh_argument(x))); });
+        return apply([](C x) { return gelu_tanh(x); });
       case UnaryOp::silu:
         return apply([](C x) { return x * sigmoid(x); });
       default:  // softplus
@@ -183,7 +167,7 @@ void activation(const Stream& stream, UnaryOp op, const View& out, const View& i
     fail<DTypeError>("unary", "this operation does not work on {}", in.dtype);
   dispatch_floating(in.dtype, "unary", [&]<class T>() {
     using C = Compute<T>;
-    map<T, T>(stream, "unary", Activation<T>{op, p.a.to<C>(), p.b.to<C>()}, out, in);
+    map<T, T>(stream, "unary", Forward<T>{op, p.a.to<C>(), p.b.to<C>()}, out, in);
   });
 }
 

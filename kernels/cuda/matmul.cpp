@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/matmul_types.h"
 #include "kernels/cuda/own.h"
+#include "kernels/cuda/reduce.h"
 
 namespace ferrite::kernels::cuda {
 
@@ -14,6 +15,7 @@ void matmul(const Stream& stream, const View& out, const View& a, const View& b,
 
 void own::matmul(const Stream& stream, const View& out, const View& a, const View& b,
                  const MatmulOptions& options) {
+  if (options.row_sums.data) cuda::column_sum(stream, options.row_sums, transposed(a));
   if (out.numel == 0) return;
   const std::int64_t rows = out.sizes[out.ndim - 2], columns = out.sizes[out.ndim - 1];
   const std::int64_t depth = a.sizes[a.ndim - 1];

@@ -32,7 +32,7 @@ struct MatrixView {
   }
 };
 
-/// out = alpha a b + beta out + bias as kernels read it, computed in T.
+/// out = activation(alpha a b + beta out + bias) as kernels read it, computed in T.
 template <class S, class T>
 struct MatrixProduct {
   MatrixView out, a, b;
@@ -46,6 +46,8 @@ struct MatrixProduct {
       epilogue.bias = options.bias.as<S>();
       epilogue.bias_column_step = options.bias.strides[0];
     }
+    epilogue.activation = options.activation;
+    epilogue.before_activation = options.before_activation.as<S>();
   }
 
   TileSizes sizes() const { return {out.rows, out.columns, a.columns, out.batch}; }
@@ -70,6 +72,7 @@ struct MatrixProduct {
     const bool rows = o.order.along == Along::rows;
     o.order.packed = (rows ? out.row_step : out.column_step) == 1 &&
                      whole(rows ? out.rows : out.columns) && is_aligned(o.data, run) &&
+                     is_aligned(epilogue.before_activation, run) &&
                      whole(rows ? out.column_step : out.row_step) && whole(out.batch_step);
     return o;
   }

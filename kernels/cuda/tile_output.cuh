@@ -2,19 +2,23 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
+#include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/divisor.cuh"
 #include "kernels/cuda/pack.cuh"
 #include "kernels/cuda/store_order.h"
 
 namespace ferrite::kernels::cuda {
 
-/// What follows a product: alpha * product + beta * out + bias.
+/// What follows a product: activation(alpha * product + beta * out + bias).
 template <class S, class T>
 struct Epilogue {
   T alpha = 1, beta = 0;
   const S* bias = nullptr;
   std::int64_t bias_group_step = 0, bias_row_step = 0, bias_column_step = 0;
+  Activation activation = Activation::none;
+  S* before_activation = nullptr;  // gets what the activation is of, at the result's offsets
 };
 
 /// Results of type S at the places that a Map gives to (batch, row, column). A Map has rows(batch),
@@ -33,8 +37,9 @@ struct TileOutput {
   template <int N, Along along>
   __device__ __forceinline__ void store(std::uint32_t batch, std::uint32_t row,
                                         std::uint32_t column, const Pack<T, N>& sums) const {
-    S* const to = data + map.offset(batch, row, column);
-    Pack<S, N> values;
+    const std::int64_t at = map.offset(batch, row, column);
+    S* const to = data + at;
+    Pack<T, N> results;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       T value = sums.v[i] * epilogue.alpha;
@@ -46,8 +51,22 @@ struct TileOutput {
             epilogue.bias[map.group(batch) * epilogue.bias_group_step + r * epilogue.bias_row_step +
                           c * epilogue.bias_column_step]);
       }
-      values.v[i] = static_cast<S>(value);
+      results.v[i] = value;
     }
+    if constexpr (std::is_floating_point_v<T>)
+      if (epilogue.activation != Activation::none) {
+        if (epilogue.before_activation) store_rounded(epilogue.before_activation + at, results);
+        activate(epilogue.activation, results);
+      }
+    store_rounded(to, results);
+  }
+
+ private:
+  template <int N>
+  static __device__ __forceinline__ void store_rounded(S* to, const Pack<T, N>& results) {
+    Pack<S, N> values;
+#pragma unroll
+    for (int i = 0; i < N; ++i) values.v[i] = static_cast<S>(results.v[i]);
     store_pack<N>(to, values);
   }
 };

@@ -35,6 +35,12 @@ Tensor LeNet5::activate(const Tensor& x) const {
   return x;
 }
 
+Tensor LeNet5::hidden(Linear& layer, const Tensor& x) const {
+  if (options_.activation == LeNet5Options::Activation::relu)
+    return linear_relu(x, layer.weight, layer.bias);
+  return activate(layer(x));
+}
+
 Tensor LeNet5::pool(const Tensor& x) const {
   return options_.pooling == LeNet5Options::Pooling::max ? max_pool2d(x, 2) : avg_pool2d(x, 2);
 }
@@ -42,7 +48,7 @@ Tensor LeNet5::pool(const Tensor& x) const {
 Tensor LeNet5::forward(const Tensor& input) {
   Tensor x = pool(activate(conv1_(input)));
   x = pool(activate(conv2_(x))).flatten(1);
-  return fc3_(activate(fc2_(activate(fc1_(x)))));
+  return fc3_(hidden(fc2_, hidden(fc1_, x)));
 }
 
 std::vector<Tensor> lenet_parameters(double scale) {

@@ -34,6 +34,7 @@ class LeNet5 : public Cloneable<LeNet5> {
 
  private:
   Tensor activate(const Tensor& x) const;
+  Tensor hidden(Linear& layer, const Tensor& x) const;
   Tensor pool(const Tensor& x) const;
 
   LeNet5Options options_;

@@ -145,6 +145,45 @@ TEST_CASE("containers") {
   CHECK_THROWS_AS(net[1], IndexError);
 }
 
+namespace {
+
+/// Not exactly a Linear: runs its own forward.
+class Doubled : public nn::Cloneable<Doubled, nn::Linear> {
+ public:
+  using Cloneable::Cloneable;
+  Tensor forward(const Tensor& input) override { return nn::Linear::forward(input) * 2; }
+};
+
+}  // namespace
+
+TEST_CASE("a container runs a layer with its activation, to the same results") {
+  const auto check_fused = [](nn::Sequential&& net) {
+    CAPTURE(net.str());
+    net.to(kFloat64);
+    const Tensor x = ramp({7, 4}, 0.3).set_requires_grad(), same = ramp({7, 4}, 0.3);
+    same.set_requires_grad();
+    const Tensor fused = net(x);
+    Tensor apart = same;
+    for (nn::Module* module : net.children()) apart = (*module)(apart);
+    check_close(fused, apart, 1e-14, 1e-15);
+    const Tensor weights = ramp(fused.shape(), 1);
+    fused.backward(weights);
+    std::vector<Tensor> grads;
+    for (const Tensor& p : net.parameters()) grads.push_back(p.grad());
+    net.zero_grad(true);
+    apart.backward(weights);
+    check_close(x.grad(), same.grad(), 1e-13, 1e-15);
+    for (std::size_t i = 0; i < grads.size(); ++i)
+      check_close(grads[i], net.parameters()[i].grad(), 1e-13, 1e-15);
+  };
+  check_fused(nn::Sequential(nn::Linear(4, 9), nn::ReLU(), nn::Linear(9, 3)));
+  check_fused(nn::Sequential(nn::Linear(4, 9, {.bias = false}), nn::ReLU({.inplace = true})));
+  check_fused(nn::Sequential(nn::Linear(4, 9), nn::GELU(), nn::Linear(9, 3), nn::ReLU()));
+  check_fused(nn::Sequential(nn::Linear(4, 3), nn::GELU(GeluApproximation::tanh)));
+  check_fused(nn::Sequential(nn::ReLU(), nn::Linear(4, 3), nn::Sigmoid()));
+  check_fused(nn::Sequential(Doubled(4, 3), nn::ReLU()));
+}
+
 TEST_CASE("losses") {
   check("cross_entropy", nn::CrossEntropyLoss({.weight = ones({4}), .label_smoothing = 0.1}));
   check("nll", nn::NLLLoss());

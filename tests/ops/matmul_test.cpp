@@ -219,6 +219,74 @@ TEST_CASE("linear: bias, ranks, dtypes") {
   CHECK(linear(empty({0, 3}), w, bias).shape() == Shape{0, 4});
 }
 
+TEST_CASE("linear with an activation is the activation of linear") {
+  const auto exact = GeluApproximation::none, tanh = GeluApproximation::tanh;
+  for (const DType dtype : {kFloat32, kFloat64, kFloat16, kBFloat16, kInt64})
+    for (const std::int64_t rows : {0, 1, 3, 37}) {
+      CAPTURE(rows);
+      const Tensor x = values({rows, 50}, dtype), w = values({20, 50}, dtype, 2),
+                   bias = values({20}, dtype, 3);
+      for (const Tensor& b : {bias, Tensor()}) {
+        // Rounding a sum and then its maximum with 0 is the same as the other way round.
+        check_equal(linear_relu(x, w, b), relu(linear(x, w, b)));
+        for (const auto kind : {exact, tanh}) {
+          const Tensor fused = linear_gelu(x, w, b, kind), apart = gelu(linear(x, w, b), kind);
+          CHECK(fused.dtype() == apart.dtype());
+          const double rounding = is_floating(dtype) ? rounding_of(dtype) : 0;
+          check_close(fused, apart, rounding, rounding);
+        }
+      }
+    }
+  const Tensor w = values({4, 3}), bias = values({4});
+  CHECK(linear_relu(values({3}), w, bias).shape() == Shape{4});
+  CHECK(linear_gelu(values({2, 5, 3}), w, bias).shape() == Shape{2, 5, 4});
+}
+
+TEST_CASE("gradients of linear with an activation") {
+  const auto leaf = [](const Shape& shape, std::uint64_t seed) {
+    return values(shape, kFloat64, seed).set_requires_grad();
+  };
+  using Inputs = std::vector<Tensor>;
+  const autograd::GradcheckOptions twice{.second_order = true};
+  const std::vector<Tensor> inputs = {leaf({5, 4}, 1), leaf({3, 4}, 2), leaf({3}, 3)};
+  CHECK(autograd::gradcheck([](const Inputs& t) { return linear_relu(t[0], t[1], t[2]); }, inputs,
+                            twice));
+  CHECK(autograd::gradcheck([](const Inputs& t) { return linear_gelu(t[0], t[1], t[2]); }, inputs,
+                            twice));
+  CHECK(autograd::gradcheck(
+      [](const Inputs& t) { return linear_gelu(t[0], t[1], t[2], GeluApproximation::tanh); },
+      inputs, twice));
+  CHECK(autograd::gradcheck([](const Inputs& t) { return linear_gelu(t[0], t[1]); },
+                            {leaf({2, 3, 4}, 1), leaf({3, 4}, 2)}, twice));
+}
+
+TEST_CASE("gradients of linear with an activation, one input at a time") {
+  const auto grads = [](const auto& f, unsigned wanted) {
+    const std::vector<Tensor> in = {values({9, 5}), values({6, 5}, kFloat32, 2), values({6})};
+    for (unsigned i = 0; i < 3; ++i)
+      if (wanted >> i & 1) in[i].set_requires_grad();
+    f(in).backward(values({9, 6}, kFloat32, 4));
+    std::vector<Tensor> result;
+    for (const Tensor& t : in) result.push_back(t.grad());
+    return result;
+  };
+  using Inputs = std::vector<Tensor>;
+  for (unsigned wanted = 1; wanted < 8; ++wanted) {
+    CAPTURE(wanted);
+    const auto check = [&](const auto& fused, const auto& apart) {
+      const std::vector<Tensor> got = grads(fused, wanted), expected = grads(apart, wanted);
+      for (std::size_t i = 0; i < 3; ++i) {
+        REQUIRE(got[i].defined() == expected[i].defined());
+        if (got[i].defined()) check_close(got[i], expected[i], 1e-6, 1e-6);
+      }
+    };
+    check([](const Inputs& t) { return linear_relu(t[0], t[1], t[2]); },
+          [](const Inputs& t) { return relu(linear(t[0], t[1], t[2])); });
+    check([](const Inputs& t) { return linear_gelu(t[0], t[1], t[2]); },
+          [](const Inputs& t) { return gelu(linear(t[0], t[1], t[2])); });
+  }
+}
+
 TEST_CASE("gradients") {
   const auto leaf = [](const Shape& shape, std::uint64_t seed) {
     return values(shape, kFloat64, seed).set_requires_grad();
@@ -289,4 +357,6 @@ TEST_CASE("errors") {
   CHECK_THROWS_AS(mm(a, values({3, 2}).to("cpu:1")), DeviceError);
   CHECK_THROWS_AS(mm(Tensor(), a), ValueError);
   CHECK_THROWS_AS(linear(a, Tensor()), ValueError);
+  CHECK_THROWS_AS(linear_relu(a, values({4, 2})), ShapeError);
+  CHECK_THROWS_AS(linear_gelu(a, values({4, 3}), values({3})), ShapeError);
 }

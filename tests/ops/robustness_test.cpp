@@ -161,6 +161,14 @@ const std::vector<Op> kAlongDim = {
      [](const Tensor& x) {
        return linear(x, ones({2, x.size(-1)}), ones({2}));
      }},
+    {"linear_relu",
+     [](const Tensor& x) {
+       return linear_relu(x, ones({2, x.size(-1)}), ones({2}));
+     }},
+    {"linear_gelu",
+     [](const Tensor& x) {
+       return linear_gelu(x, ones({2, x.size(-1)}), ones({2}));
+     }},
 };
 
 /// Functions with conditions on their shape; here only for what they say of undefined tensors.

@@ -1,0 +1,54 @@
+// Activations by value, for kernels that apply them on the way.
+#pragma once
+
+#include <cmath>
+#include <numbers>
+
+#include "kernels/activation.h"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/pack.cuh"
+
+namespace ferrite::kernels::cuda {
+
+inline constexpr double kGeluScale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;  // sqrt(2/pi)
+inline constexpr double kGeluCubic = 0.044715;
+
+/// The normal distribution function.
+template <class C>
+__device__ __forceinline__ C normal_cdf(C x) {
+  return C(0.5) * (C(1) + std::erf(x * C(1 / std::numbers::sqrt2)));
+}
+
+template <class C>
+__device__ __forceinline__ C gelu_tanh_argument(C x) {
+  return C(kGeluScale) * (x + C(kGeluCubic) * x * x * x);
+}
+
+template <class C>
+__device__ __forceinline__ C gelu(C x) {
+  return x * normal_cdf(x);
+}
+
+template <class C>
+__device__ __forceinline__ C gelu_tanh(C x) {
+  return C(0.5) * x * (C(1) + std::tanh(gelu_tanh_argument(x)));
+}
+
+/// Applies an activation other than `none` to a pack.
+template <int N, class C>
+__device__ __forceinline__ void activate(Activation activation, Pack<C, N>& x) {
+  const auto apply = [&](auto f) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) x.v[i] = f(x.v[i]);
+  };
+  switch (activation) {
+    case Activation::gelu:
+      return apply([](C v) { return gelu(v); });
+    case Activation::gelu_tanh:
+      return apply([](C v) { return gelu_tanh(v); });
+    default:  // relu: NaN stays
+      return apply([](C v) { return v < C(0) ? C(0) : v; });
+  }
+}
+
+}  // namespace ferrite::kernels::cuda
