@@ -26,6 +26,7 @@ std::atomic<bool>& cudnn_switch() {
 }
 
 std::atomic<bool> product_tf32 = false;
+std::atomic<bool> measure_products = false;
 std::atomic<bool> convolution_tf32 = true;
 std::atomic<bool> measure_plans = false;
 std::atomic<bool> same_bits = false;
@@ -36,6 +37,8 @@ void cublas::set_enabled(bool on) { cublas_switch() = on; }
 bool cublas::is_enabled() { return cublas_switch(); }
 void cublas::set_allow_tf32(bool on) { product_tf32 = on; }
 bool cublas::allow_tf32() { return product_tf32; }
+void cublas::set_benchmark(bool on) { measure_products = on; }
+bool cublas::benchmark() { return measure_products; }
 
 void cudnn::set_enabled(bool on) { cudnn_switch() = on; }
 bool cudnn::is_enabled() { return cudnn_switch(); }

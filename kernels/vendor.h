@@ -18,6 +18,11 @@ bool is_enabled();
 /// first, as in PyTorch.
 void set_allow_tf32(bool on);
 bool allow_tf32();
+/// On: the first product of each kind times several plans and keeps the fastest, for which the host
+/// waits; not while a graph is captured, nor under use_deterministic_algorithms(). Off at first:
+/// the library's heuristic chooses.
+void set_benchmark(bool on);
+bool benchmark();
 
 }  // namespace ferrite::cublas
 

@@ -5,12 +5,13 @@
 #include "kernels/cuda/matmul_types.h"
 #include "kernels/cuda/own.h"
 #include "kernels/cuda/reduce.h"
+#include "kernels/cuda/vendor/cublaslt.h"
 
 namespace ferrite::kernels::cuda {
 
 void matmul(const Stream& stream, const View& out, const View& a, const View& b,
             const MatmulOptions& options) {
-  own::matmul(stream, out, a, b, options);
+  if (!vendor::matmul(stream, out, a, b, options)) own::matmul(stream, out, a, b, options);
 }
 
 void own::matmul(const Stream& stream, const View& out, const View& a, const View& b,
