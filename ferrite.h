@@ -25,6 +25,7 @@
 #include "data/sampler.h"
 #include "data/synthetic_digits.h"
 #include "data/transforms.h"
+#include "kernels/vendor.h"
 #include "nn/init.h"
 #include "nn/layers.h"
 #include "nn/models/lenet.h"
