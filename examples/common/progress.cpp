@@ -59,9 +59,11 @@ std::string clock_time(double seconds) {
 }  // namespace
 
 std::string progress_line(const std::string& label, double fraction, const std::string& status,
-                          const std::string& left, int columns, BarStyle style) {
+                          const std::string& left, int columns, BarStyle style,
+                          const std::string& detail) {
   fraction = std::clamp(fraction, 0.0, 1.0);
-  std::string text = fmt::format("{:3.0f}% {} {} left", 100 * fraction, status, left);
+  std::string text = fmt::format("{:3.0f}% {} {} left{}{}", 100 * fraction, status, left,
+                                 detail.empty() ? "" : "  ", detail);
   const int rest = columns - static_cast<int>(label.size() + text.size() + 4);
   if (rest >= kLeastBarWidth)
     return fmt::format("{} |{}| {}", label, bar(fraction, std::min(rest, kBarWidth), style), text);
@@ -81,15 +83,16 @@ bool Progress::due(std::int64_t step) const {
   return terminal_ ? since >= kTerminalInterval || step == total_ : since >= kPlainInterval;
 }
 
-void Progress::update(std::int64_t step, const std::string& status) {
+void Progress::update(std::int64_t step, const std::string& status, const std::string& detail) {
   last_ = Clock::now();
   const double fraction = static_cast<double>(std::min(step, total_)) / static_cast<double>(total_);
   const std::string left = clock_time(fraction > 0 ? seconds() * (1 - fraction) / fraction : 0);
   if (terminal_)  // one column less than there are: some terminals wrap when the last is written
     fmt::print("\r\033[K{}", progress_line(label_, fraction, status, left, terminal_columns() - 1,
-                                           terminal_style()));
+                                           terminal_style(), detail));
   else
-    fmt::print("{} step {}/{} {} {} left\n", label_, step, total_, status, left);
+    fmt::print("{} step {}/{} {} {} left{}{}\n", label_, step, total_, status, left,
+               detail.empty() ? "" : "  ", detail);
   std::fflush(stdout);
 }
 

@@ -7,12 +7,13 @@
 
 namespace examples {
 
-/// One line of at most `columns` columns: "label |bar| 25% status left". Where it is narrow the bar
-/// gets shorter, then goes; then the end is cut off. `blocks` draws with Unicode's eighths of a
-/// block, which the terminal must know, else with ASCII.
+/// One line of at most `columns` columns: "label |bar| 25% status left  detail". Where it is narrow
+/// the bar gets shorter, then goes; then the end is cut off. `blocks` draws with Unicode's eighths
+/// of a block, which the terminal must know, else with ASCII.
 enum class BarStyle : std::uint8_t { ascii, blocks };
 std::string progress_line(const std::string& label, double fraction, const std::string& status,
-                          const std::string& left, int columns, BarStyle style);
+                          const std::string& left, int columns, BarStyle style,
+                          const std::string& detail = "");
 
 class Progress {
  public:
@@ -21,8 +22,9 @@ class Progress {
 
   /// Whether update() would show something now: ask before computing what it shows.
   bool due(std::int64_t step) const;
-  /// After `step` of the total: bar, `status` (loss, accuracy...) and the time left.
-  void update(std::int64_t step, const std::string& status);
+  /// After `step` of the total: bar, `status` (loss, accuracy...), the time left, and `detail`,
+  /// which a narrow terminal loses first.
+  void update(std::int64_t step, const std::string& status, const std::string& detail = "");
   /// Replaces the bar by `line` and ends it.
   void finish(const std::string& line);
 

@@ -84,8 +84,9 @@ double train_epochs(const Run& run, nn::Module& model, examples::Trainer& traine
     report.add_epoch(epoch_report(epoch, trainer, m, test, run.device));
   }
   if (const cuda::GraphedStepStats* stats = trainer.graph_stats()) {
-    fmt::print("\ngraph: {} steps launched as one, {} before it was recorded or of other shapes\n",
-               stats->replayed, stats->eager);
+    fmt::print(
+        "\ngraph: launched for {} steps; {} ran without it, to warm up or with other shapes\n",
+        stats->replayed, stats->eager);
     report.set(
         "graph",
         {{"replayed", stats->replayed}, {"eager", stats->eager}, {"captures", stats->captures}});

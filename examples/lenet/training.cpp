@@ -66,11 +66,6 @@ const cuda::GraphedStepStats* Trainer::graph_stats() const {
   return graphed_ ? &graphed_->stats() : nullptr;
 }
 
-std::string Trainer::with_use(std::string text) const {
-  const std::string use = device_use(device_);
-  return use.empty() ? text : text + "  " + use;
-}
-
 Metrics Trainer::epoch(data::DataLoader& loader, const std::string& label) {
   const auto steps = std::min(loader.size(), schedule_.steps - steps_);
   Progress progress(label, steps);
@@ -89,15 +84,19 @@ Metrics Trainer::epoch(data::DataLoader& loader, const std::string& label) {
     if (++done == steps) break;
     if (progress.due(done)) {
       const Metrics m = meter_.result(seen, progress);
-      progress.update(done, with_use(fmt::format("loss {:.4f} accuracy {:.3f} {:.0f} images/s",
-                                                 m.loss, m.accuracy, m.images_per_second)));
+      progress.update(done,
+                      fmt::format("loss {:.4f} accuracy {:.3f} {:.0f} images/s", m.loss, m.accuracy,
+                                  m.images_per_second),
+                      device_use(device_));
     }
   }
   const Metrics m = meter_.result(seen, progress);
   FERRITE_CHECK(std::isfinite(m.loss), ValueError, "lenet",
                 "the loss is no longer finite after step {}: lower --lr", steps_);
-  progress.finish(with_use(fmt::format("{}  train loss {:.4f} accuracy {:.4f}  {:.0f} images/s",
-                                       label, m.loss, m.accuracy, m.images_per_second)));
+  const std::string use = device_use(device_);
+  progress.finish(fmt::format("{}  train loss {:.4f} accuracy {:.4f}  {:.0f} images/s{}{}", label,
+                              m.loss, m.accuracy, m.images_per_second, use.empty() ? "" : "  ",
+                              use));
   return m;
 }
 

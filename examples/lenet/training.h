@@ -64,8 +64,6 @@ class Trainer {
  private:
   using Step = std::function<void(const ferrite::Tensor&, const ferrite::Tensor&)>;
 
-  std::string with_use(std::string text) const;
-
   ferrite::nn::Module& model_;
   ferrite::optim::Optimizer& optimizer_;
   const Schedule schedule_;

@@ -46,6 +46,16 @@ TEST_CASE("a progress line shows what fits: a bar, a shorter one, none, the begi
   CHECK(line(0).empty());
 }
 
+TEST_CASE("a progress line ends with the detail, which goes first where it is narrow") {
+  const auto line = [](int columns) {
+    return progress_line(label, 0.5, status, left, columns, BarStyle::ascii, "31 MiB busy 87%");
+  };
+  const std::string text = " 50% loss 0.1234 accuracy 0.900 12345 images/s 0:07 left";
+  CHECK(line(200) == "epoch  3/10 |############            | " + text + "  31 MiB busy 87%");
+  CHECK(line(76) == "epoch  3/10 " + text + "  31 MiB");
+  CHECK(line(60) == ("epoch  3/10 " + text).substr(0, 60));
+}
+
 TEST_CASE("a progress bar of blocks is drawn in eighths") {
   const auto bar = [](double fraction) {
     const std::string line = progress_line("x", fraction, "", "", 20, BarStyle::blocks);
