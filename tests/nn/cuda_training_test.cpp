@@ -15,6 +15,7 @@
 #include "nn/layers.h"
 #include "nn/models/lenet.h"
 #include "ops/activation.h"
+#include "ops/arithmetic.h"
 #include "ops/creation.h"
 #include "ops/loss.h"
 #include "optim/graphed_step.h"
@@ -31,20 +32,23 @@ namespace {
 struct Trainer {
   Trainer(std::unique_ptr<nn::Module> net, const Device& device, MemoryFormat format = kContiguous,
           double lr = 0.05)
-      : model(std::move(net)) {
+      : model(std::move(net)), correct(zeros({}, {.dtype = kInt64, .device = device})) {
     model->to(device).to(format);
     sgd = std::make_unique<optim::SGD>(model->parameters(),
                                        optim::SGDOptions{.lr = lr, .momentum = 0.9});
   }
   Tensor step(const Tensor& images, const Tensor& labels) {
-    const Tensor loss = cross_entropy((*model)(images), labels);
+    const Tensor logits = (*model)(images);
+    const Tensor loss = cross_entropy(logits, labels);
     sgd->zero_grad();
     loss.backward();
     sgd->step();
+    correct += logits.detach().argmax(1).eq(labels).sum();
     return loss.detach();
   }
 
   std::unique_ptr<nn::Module> model;
+  Tensor correct;  // predictions so far, a sum that no step waits for
   std::unique_ptr<optim::SGD> sgd;
 };
 
@@ -57,6 +61,7 @@ struct Setup {
 
 struct Outcome {
   std::vector<double> losses;
+  std::int64_t correct = 0;
   std::vector<Tensor> weights;  // on the host
 };
 
@@ -87,6 +92,7 @@ Outcome train_lenet(const Setup& setup) {
   if (setup.graph) CHECK(graphed.stats().replayed == 4);
   Outcome outcome;
   for (const Tensor& loss : losses) outcome.losses.push_back(loss.item<double>());
+  outcome.correct = trainer.correct.item<std::int64_t>();
   for (const Tensor& p : trainer.model->parameters()) outcome.weights.push_back(p.detach().cpu());
   return outcome;
 }
@@ -136,6 +142,7 @@ TEST_CASE("LeNet trains on a CUDA device to the CPU's losses and weights, withou
         CAPTURE(i);
         CHECK(std::abs(got.losses[i] - expected.losses[i]) < 2e-5);
       }
+      CHECK(got.correct == expected.correct);
       CHECK(std::abs(got.losses[0] - got.losses[5]) > 1e-3);  // it does learn
       for (std::size_t i = 0; i < got.weights.size(); ++i) {
         CAPTURE(i);
@@ -151,6 +158,7 @@ TEST_CASE("LeNet as a graph takes the eager course to the last bit") {
   graphed.graph = true;
   const Outcome expected = train_lenet(setup), got = train_lenet(graphed);
   CHECK(got.losses == expected.losses);
+  CHECK(got.correct == expected.correct);
   for (std::size_t i = 0; i < got.weights.size(); ++i)
     check_equal(got.weights[i], expected.weights[i]);
 }
