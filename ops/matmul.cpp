@@ -172,17 +172,21 @@ Tensor Tensor::mm(const Tensor& other) const { return ::ferrite::mm(*this, other
 
 // ---- addmm
 
-Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
-  check_product(a, b, 2, "addmm");
-  check_operands(input, a, "addmm");
+namespace {
+
+/// The result off the tape.
+Tensor added_product(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta,
+                     Scalar alpha, Activation activation, const char* op) {
+  check_product(a, b, 2, op);
+  check_operands(input, a, op);
   const Shape shape{a.size(0), b.size(1)};
-  FERRITE_CHECK(broadcast_shapes(input.shape(), shape, "addmm") == shape, ShapeError, "addmm",
+  FERRITE_CHECK(broadcast_shapes(input.shape(), shape, op) == shape, ShapeError, op,
                 "input {} does not broadcast to the product's {}", input.shape(), shape);
   const double scale = beta.to<double>();
   const View start = ops::operand(input, a.dtype(), shape, a.device());
   Tensor out = empty(shape, {.dtype = a.dtype(), .device = a.device()});
   const Stream stream = current_stream(a.device());
-  MatmulOptions options{.alpha = alpha.to<double>()};
+  MatmulOptions options{.alpha = alpha.to<double>(), .activation = activation};
   if (scale == 1 && start.strides[0] == 0) {  // a row for every row: goes with the product
     options.bias = start;
     options.bias.ndim = 1;
@@ -193,16 +197,59 @@ Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta,
     options.beta = 1;
   }
   kernels::matmul(stream, out, a, b, options);
+  return out;
+}
+
+/// The gradients of input, a and b from that of beta * input + alpha * (a b). That of a row that
+/// was added to every row comes beside that of b, which reads the same.
+Gradients added_product_gradients(const Tensor& grad, const ops::Like& input, const Saved& a,
+                                  const Saved& b, Scalar beta, Scalar alpha, Needs needs,
+                                  const char* op) {
+  const auto times = [&](Scalar s) { return s.to<double>() == 1 ? grad : grad * s; };
+  const Tensor scaled = needs[1] || needs[2] ? times(alpha) : Tensor();
+  Gradients result(3);
+  if (needs[1]) result[1] = times_transposed(scaled, b.get(), op);
+  const bool plain = beta.to<double>() == 1 && alpha.to<double>() == 1;
+  if (needs[0] && needs[2] && plain && input.shape == Shape{grad.size(1)} && !grad_enabled()) {
+    const TensorOptions like{.dtype = grad.dtype(), .device = grad.device()};
+    const Tensor left = a.get();
+    result[0] = empty(input.shape, like);
+    result[2] = empty({left.size(1), grad.size(1)}, like);
+    kernels::matmul(current_stream(grad.device()), transposed(result[2]), transposed(grad), left,
+                    {.row_sums = result[0]});
+    return result;
+  }
+  if (needs[0]) result[0] = input.reduce(times(beta));
+  if (needs[2]) result[2] = transposed_times(a.get(), scaled, op);
+  return result;
+}
+
+}  // namespace
+
+Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+  Tensor out = added_product(input, a, b, beta, alpha, Activation::none, "addmm");
   if (recording(input, a, b))
     record(out, "addmm", {input, a, b},
            [like = ops::Like(input), a = Saved(b.requires_grad() ? a : Tensor()),
             b = Saved(a.requires_grad() ? b : Tensor()), beta,
             alpha](const Tensor& grad, Needs needs) -> Gradients {
-             const auto times = [&](Scalar s) { return s.to<double>() == 1 ? grad : grad * s; };
-             const Tensor scaled = needs[1] || needs[2] ? times(alpha) : Tensor();
-             return {needs[0] ? like.reduce(times(beta)) : Tensor(),
-                     needs[1] ? times_transposed(scaled, b.get(), "addmm") : Tensor(),
-                     needs[2] ? transposed_times(a.get(), scaled, "addmm") : Tensor()};
+             return added_product_gradients(grad, like, a, b, beta, alpha, needs, "addmm");
+           });
+  return out;
+}
+
+Tensor addmm_relu(const Tensor& input, const Tensor& a, const Tensor& b) {
+  const bool floating = a.defined() && is_floating(a.dtype());
+  Tensor out = added_product(input, a, b, 1, 1, floating ? Activation::relu : Activation::none,
+                             "addmm_relu");
+  if (!floating) return relu(out);
+  if (recording(input, a, b))
+    record(out, "addmm_relu", {input, a, b},
+           [like = ops::Like(input), a = Saved(b.requires_grad() ? a : Tensor()),
+            b = Saved(a.requires_grad() ? b : Tensor()),
+            y = Saved::output(out)](const Tensor& grad, Needs needs) -> Gradients {
+             return added_product_gradients(ops::relu_gradient(grad, y.get()), like, a, b, 1, 1,
+                                            needs, "addmm_relu");
            });
   return out;
 }

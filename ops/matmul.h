@@ -24,10 +24,11 @@ Tensor outer(const Tensor& a, const Tensor& b);
 /// beta of 0 ignores the input's values.
 Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta = 1,
              Scalar alpha = 1);
+/// relu(addmm(input, a, b)), the activation applied to the product on its way to memory.
+Tensor addmm_relu(const Tensor& input, const Tensor& a, const Tensor& b);
 /// input weight^T + bias: input [..., in], weight [out, in], bias [out] or undefined.
 Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias = {});
-/// relu(linear(...)) and gelu(linear(...)), the activation applied to the product on its way to
-/// memory.
+/// relu(linear(...)) and gelu(linear(...)) in the same way.
 Tensor linear_relu(const Tensor& input, const Tensor& weight, const Tensor& bias = {});
 Tensor linear_gelu(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
                    GeluApproximation approximation = GeluApproximation::none);

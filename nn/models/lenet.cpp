@@ -67,7 +67,7 @@ Tensor lenet(const Tensor& X, std::span<const Tensor> params) {
                 "expected the parameters W1, b1, ... W4, b4, got {} tensors", params.size());
   const Tensor h1 = avg_pool2d(relu(conv2d(X, params[0], params[1])), 2);
   const Tensor h2 = avg_pool2d(relu(conv2d(h1, params[2], params[3])), 2);
-  const Tensor h3 = relu(addmm(params[5], h2.flatten(1), params[4]));
+  const Tensor h3 = addmm_relu(params[5], h2.flatten(1), params[4]);
   return addmm(params[7], h3, params[6]);
 }
 

@@ -9,6 +9,7 @@
 #include "core/generator.h"
 #include "core/parallel_for.h"
 #include "core/stream.h"
+#include "ops/arithmetic.h"
 #include "ops/reduce.h"
 #include "support/close.h"
 #include "tests/support/message.h"
@@ -237,6 +238,14 @@ TEST_CASE("linear with an activation is the activation of linear") {
         }
       }
     }
+  for (const DType dtype : {kFloat32, kFloat64, kFloat16, kBFloat16, kInt64}) {
+    const Tensor a = values({9, 30}, dtype), b = values({30, 7}, dtype, 2);
+    for (const Shape& shape : {Shape{7}, Shape{1}, Shape{1, 7}, Shape{9, 1}, Shape{9, 7}}) {
+      const Tensor input = values(shape, dtype, 3);
+      const double rounding = is_floating(dtype) ? rounding_of(dtype) : 0;
+      check_close(addmm_relu(input, a, b), relu(addmm(input, a, b)), rounding, rounding);
+    }
+  }
   const Tensor w = values({4, 3}), bias = values({4});
   CHECK(linear_relu(values({3}), w, bias).shape() == Shape{4});
   CHECK(linear_gelu(values({2, 5, 3}), w, bias).shape() == Shape{2, 5, 4});
@@ -256,6 +265,9 @@ TEST_CASE("gradients of linear with an activation") {
   CHECK(autograd::gradcheck(
       [](const Inputs& t) { return linear_gelu(t[0], t[1], t[2], GeluApproximation::tanh); },
       inputs, twice));
+  const std::vector<Tensor> added = {leaf({3}, 1), leaf({5, 4}, 2), leaf({4, 3}, 3)};
+  CHECK(autograd::gradcheck([](const Inputs& t) { return addmm_relu(t[0], t[1], t[2]); }, added,
+                            twice));
   CHECK(autograd::gradcheck([](const Inputs& t) { return linear_gelu(t[0], t[1]); },
                             {leaf({2, 3, 4}, 1), leaf({3, 4}, 2)}, twice));
 }
@@ -284,6 +296,10 @@ TEST_CASE("gradients of linear with an activation, one input at a time") {
           [](const Inputs& t) { return relu(linear(t[0], t[1], t[2])); });
     check([](const Inputs& t) { return linear_gelu(t[0], t[1], t[2]); },
           [](const Inputs& t) { return gelu(linear(t[0], t[1], t[2])); });
+    check([](const Inputs& t) { return addmm_relu(t[2], t[0], t[1].t()); },
+          [](const Inputs& t) { return relu(mm(t[0], t[1].t()) + t[2]); });
+    check([](const Inputs& t) { return addmm(t[2], t[0], t[1].t()); },
+          [](const Inputs& t) { return mm(t[0], t[1].t()) + t[2]; });
   }
 }
 

@@ -37,6 +37,7 @@ void add_products(std::vector<Op>& table) {
   add("mv", {{{3, 4}}, {{4}}}, [](C c) { return mv(c[0], c[1]); });
   add("dot", {{{4}}, {{4}}}, [](C c) { return dot(c[0], c[1]); });
   add("addmm", {{{2}}, {{3, 4}}, {{4, 2}}}, [](C c) { return addmm(c[0], c[1], c[2], 2, 3); });
+  add("addmm_relu", {{{2}}, {{3, 4}}, {{4, 2}}}, [](C c) { return addmm_relu(c[0], c[1], c[2]); });
   add("linear", {{{3, 4}}, {{2, 4}}, optional({2})}, [](C c) { return linear(c[0], c[1], c[2]); });
   add("linear_relu", {{{3, 4}}, {{2, 4}}, optional({2})},
       [](C c) { return linear_relu(c[0], c[1], c[2]); });
