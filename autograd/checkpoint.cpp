@@ -3,8 +3,34 @@
 #include <algorithm>
 
 #include "autograd/meta.h"
+#include "core/cuda_backend.h"
 
 namespace ferrite::autograd::detail {
+
+namespace {
+
+/// Where the default generator of `device` is: within the capture, where its current stream is
+/// being captured into a graph, which alone knows what it will have drawn.
+PhiloxState random_state(const Device& device) {
+  Generator& generator = default_generator(device);
+  if (device.is_cuda())
+    if (const auto captured =
+            ferrite::detail::cuda::captured_draw(current_stream(device), generator, 0))
+      return *captured;
+  return generator.state();
+}
+
+void set_random_state(const Device& device, const PhiloxState& state) {
+  Generator& generator = default_generator(device);
+  if (device.is_cuda()) {
+    const Stream stream = current_stream(device);
+    if (state.base || ferrite::detail::cuda::is_capturing(stream))
+      return ferrite::detail::cuda::captured_seek(stream, generator, state);
+  }
+  generator.set_state(state);
+}
+
+}  // namespace
 
 RecomputedTensor::RecomputedTensor(std::shared_ptr<CheckpointRegion> region, const Tensor& like)
     : region(std::move(region)), shape(like.shape()), dtype(like.dtype()) {}
@@ -23,7 +49,7 @@ CheckpointRegion::CheckpointRegion(Function function, const std::vector<Tensor>&
     : function_(std::move(function)) {
   const auto remember = [&](const Device& device) {
     if (std::ranges::none_of(random_states_, [&](const auto& s) { return s.first == device; }))
-      random_states_.emplace_back(device, default_generator(device).state());
+      random_states_.emplace_back(device, random_state(device));
   };
   remember(Device());
   for (const Tensor& input : inputs) {
@@ -64,12 +90,13 @@ void CheckpointRegion::compute(const RecomputedTensor& wanted) {
   struct RandomStates {
     std::vector<std::pair<Device, PhiloxState>> states;
     ~RandomStates() {
-      for (const auto& [device, state] : states) default_generator(device).set_state(state);
+      for (const auto& [device, state] : states) set_random_state(device, state);
     }
   } restore;
   for (const auto& [device, state] : random_states_) {
-    restore.states.emplace_back(device, default_generator(device).state());
-    default_generator(device).set_state(state);
+    const PhiloxState now = random_state(device);
+    set_random_state(device, state);
+    restore.states.emplace_back(device, now);
   }
   collected_ = 0;
   running_again_ = true;

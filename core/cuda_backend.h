@@ -40,5 +40,8 @@ bool is_capturing(const Stream& stream);
 /// same numbers.
 std::optional<PhiloxState> captured_draw(const Stream& stream, Generator& generator,
                                          std::uint64_t blocks);
+/// Has what the graph draws from `generator` go on from `state`, an earlier captured_draw() of the
+/// same capture; CudaError where it is of another, or of none.
+void captured_seek(const Stream& stream, Generator& generator, const PhiloxState& state);
 
 }  // namespace ferrite::detail::cuda

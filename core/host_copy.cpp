@@ -6,17 +6,23 @@
 
 namespace ferrite::detail {
 
+void check_may_read(const Device& device, std::string_view op) {
+  if (!device.is_cuda()) return;
+  FERRITE_CHECK(!cuda::is_capturing(current_stream(device)), CudaError, op,
+                "reads values of {} on the host, which cannot be done while its stream is being "
+                "captured into a graph: the work has not begun. Do it before the capture or after "
+                "a replay",
+                device);
+  ferrite::cuda::detail::check_may_wait(op);
+}
+
 Tensor readable_on_host(const Tensor& t, std::string_view op) {
   const Stream stream = current_stream(t.device());
   if (t.device().is_cpu()) {
     stream.synchronize();
     return t;
   }
-  // Before anything of it becomes part of the graph.
-  FERRITE_CHECK(!cuda::is_capturing(stream), CudaError, op,
-                "values cannot be read while their stream is being captured into a graph: its work "
-                "has not begun; read them before the capture or after a replay");
-  ferrite::cuda::detail::check_may_wait(op);
+  check_may_read(t.device(), op);
   constexpr std::size_t kLargestPinned = std::size_t{16} << 20;
   std::int64_t reach = t.numel() > 0;
   for (int d = 0; d < t.dim() && reach > 0; ++d) reach += (t.shape()[d] - 1) * t.strides()[d];

@@ -50,6 +50,7 @@ Tensor gather_strided(const void* source, const Shape& shape, const Strides& str
 
 Tensor host_contiguous(const Tensor& tensor, std::string_view op) {
   FERRITE_CHECK(tensor.defined(), ValueError, op, "expected a tensor, got an undefined one");
+  ferrite::detail::check_may_read(tensor.device(), op);
   synchronize(tensor.device());
   const Tensor host = ferrite::detail::readable_on_host(tensor, op);
   if (host.is_contiguous()) return host;

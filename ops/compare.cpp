@@ -5,6 +5,7 @@
 
 #include "autograd/engine.h"
 #include "autograd/record.h"
+#include "core/host_copy.h"
 #include "kernels/elementwise.h"
 #include "kernels/unary.h"
 #include "kernels/where.h"
@@ -81,30 +82,54 @@ void check_same_dtype(const Tensor& a, const Tensor& b, const char* op) {
 
 bool holds_everywhere(const Tensor& t) { return sum(logical_not(t)).item<std::int64_t>() == 0; }
 
-}  // namespace
+/// Before the comparison becomes part of a graph that could not be asked for its answer.
+void check_answers(const Tensor& a, const Tensor& b, const char* op) {
+  for (const Tensor& t : {a, b})
+    if (t.defined()) ferrite::detail::check_may_read(t.device(), op);
+}
 
-Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
-  check_same_dtype(a, b, "isclose");
-  broadcast_shapes(a.shape(), b.shape(), "isclose");
-  FERRITE_CHECK(rtol >= 0 && atol >= 0, ValueError, "isclose",
-                "expected tolerances of 0 or more, got rtol {} and atol {}", rtol, atol);
+struct Closeness {
+  double rtol, atol;
+  bool equal_nan;
+};
+
+void check_comparable(const Tensor& a, const Tensor& b, const Closeness& how, const char* op) {
+  check_same_dtype(a, b, op);
+  broadcast_shapes(a.shape(), b.shape(), op);
+  FERRITE_CHECK(how.rtol >= 0 && how.atol >= 0, ValueError, op,
+                "expected tolerances of 0 or more, got rtol {} and atol {}", how.rtol, how.atol);
+}
+
+Tensor compare_closely(const Tensor& a, const Tensor& b, const Closeness& how) {
   NoGradGuard guard;
   // Integers, which may differ by more than they can hold, are compared in float64.
   const DType dtype = is_floating(a.dtype()) ? a.dtype() : kFloat64;
   const Tensor x = a.to(dtype), y = b.to(dtype);
   const Tensor error = abs(x - y);
   Tensor close =
-      logical_or(eq(a, b), logical_and(isfinite(error), le(error, abs(y * rtol) + atol)));
-  if (equal_nan) close = logical_or(close, logical_and(isnan(x), isnan(y)));
+      logical_or(eq(a, b), logical_and(isfinite(error), le(error, abs(y * how.rtol) + how.atol)));
+  if (how.equal_nan) close = logical_or(close, logical_and(isnan(x), isnan(y)));
   return close;
 }
 
+}  // namespace
+
+Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
+  const Closeness how{rtol, atol, equal_nan};
+  check_comparable(a, b, how, "isclose");
+  return compare_closely(a, b, how);
+}
+
 bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
-  return holds_everywhere(isclose(a, b, rtol, atol, equal_nan));
+  const Closeness how{rtol, atol, equal_nan};
+  check_comparable(a, b, how, "allclose");
+  check_answers(a, b, "allclose");
+  return holds_everywhere(compare_closely(a, b, how));
 }
 
 bool equal(const Tensor& a, const Tensor& b) {
   check_same_dtype(a, b, "equal");
+  check_answers(a, b, "equal");
   return a.shape() == b.shape() && holds_everywhere(eq(a, b));
 }
 

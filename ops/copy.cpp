@@ -25,13 +25,13 @@ MemoryFormat resolve(MemoryFormat format, const Tensor& like) {
 }
 
 Tensor converted(const Tensor& t, const Device& device, DType dtype, MemoryFormat format,
-                 bool non_blocking) {
+                 bool non_blocking, const char* op) {
   Tensor out =
       empty(t.shape(), {.dtype = dtype,
                         .device = device,
                         .memory_format = resolve(format, t),
                         .pinned = non_blocking && t.device().is_cuda() && device.is_host()});
-  transfer(out, t, non_blocking);
+  transfer(out, t, non_blocking, op);
   return out;
 }
 
@@ -42,7 +42,7 @@ Tensor converted(const Tensor& t, const Device& device, DType dtype, MemoryForma
 Tensor Tensor::to(const Device& device, DType dtype, bool non_blocking) const {
   check_defined(*this, "to");
   if (device == this->device() && dtype == this->dtype()) return *this;
-  Tensor out = converted(*this, device, dtype, MemoryFormat::preserve, non_blocking);
+  Tensor out = converted(*this, device, dtype, MemoryFormat::preserve, non_blocking, "to");
   // Integers and bool carry no gradient.
   if (is_floating(dtype) && recording(*this))
     record(out, "to", {*this}, [like = Like(*this), non_blocking](const Tensor& grad, Needs) {
@@ -74,7 +74,7 @@ Tensor Tensor::pin_memory() const {
   Tensor out = empty(
       shape(),
       {.dtype = dtype(), .memory_format = resolve(MemoryFormat::preserve, *this), .pinned = true});
-  transfer(out, *this, false);
+  transfer(out, *this, false, "pin_memory");
   if (recording(*this))
     record(out, "pin_memory", {*this}, [](const Tensor& grad, Needs) { return grad; });
   return out;
@@ -91,7 +91,7 @@ Tensor Tensor::contiguous(MemoryFormat format) const {
 
 Tensor Tensor::clone(MemoryFormat format) const {
   check_defined(*this, "clone");
-  Tensor out = converted(*this, device(), dtype(), format, true);
+  Tensor out = converted(*this, device(), dtype(), format, true, "clone");
   if (recording(*this))
     record(out, "clone", {*this}, [](const Tensor& grad, Needs) { return grad; });
   return out;
@@ -110,7 +110,7 @@ const Tensor& Tensor::copy_(const Tensor& source, bool non_blocking) const {
       geometry::may_overlap(*this, source) ? no_grad([&] { return source.clone(); }) : source;
   transfer(*this,
            from.shape() == shape() ? from : geometry::apply(from, geometry::expand(from, shape())),
-           non_blocking);
+           non_blocking, "copy_");
   autograd::changed_inplace(*this, "copy_");
   if (is_floating(dtype()) && recording(*this, source))
     autograd::record_inplace(*this, "copy_", {*this, source},

@@ -7,6 +7,7 @@
 #include "kernels/copy.h"
 #include "kernels/sequence.h"
 #include "ops/copy.h"
+#include "ops/transfer.h"
 
 namespace ferrite {
 
@@ -112,7 +113,11 @@ Tensor eye(std::int64_t n, const TensorOptions& options) { return eye(n, n, opti
 // ---- Values from C++
 
 Tensor detail::place(const Tensor& host, const TensorOptions& options) {
-  const Tensor out = host.to(options.device, options.dtype);
+  Tensor out = host;
+  if (host.device() != options.device || host.dtype() != options.dtype) {
+    out = empty(host.shape(), {.dtype = options.dtype, .device = options.device});
+    ops::transfer(out, host, false, "tensor");
+  }
   return options.memory_format == kChannelsLast ? out.contiguous(kChannelsLast) : out;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/record.h"
+#include "core/host_copy.h"
 #include "core/views.h"
 #include "kernels/copy.h"
 #include "kernels/elementwise.h"
@@ -176,6 +177,7 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value) {
 
 Tensor nonzero(const Tensor& x) {
   FERRITE_CHECK(x.defined(), ValueError, "nonzero", "the tensor is undefined");
+  ferrite::detail::check_may_read(x.device(), "nonzero");
   const Stream stream = current_stream(x.device());
   Tensor count = empty({}, {.dtype = kInt64, .device = x.device()});
   kernels::count_nonzero(stream, count, x);
@@ -187,6 +189,7 @@ Tensor nonzero(const Tensor& x) {
 
 Tensor masked_select(const Tensor& x, const Tensor& mask) {
   check_mask(mask, x, "masked_select");
+  ferrite::detail::check_may_read(x.device(), "masked_select");
   const Shape full = broadcast_shapes(x.shape(), mask.shape(), "masked_select");
   const Tensor positions = nonzero(ops::operand(mask, kBool, full, x.device()).reshape({-1}));
   return x.expand(full).reshape({full.numel()}).index_select(0, positions.select(1, 0));
@@ -197,10 +200,13 @@ Tensor masked_select(const Tensor& x, const Tensor& mask) {
 Tensor one_hot(const Tensor& classes, std::int64_t num_classes) {
   const Tensor ids = checked_index(classes, classes, "one_hot");
   if (num_classes < 0) {
+    ferrite::detail::check_may_read(ids.device(), "one_hot");
     const auto values = ids.to_vector<std::int64_t>();
     FERRITE_CHECK(!values.empty(), ValueError, "one_hot",
                   "an empty tensor has no largest class; give num_classes");
-    num_classes = std::ranges::max(values) + 1;
+    const std::int64_t largest = std::ranges::max(values);
+    FERRITE_CHECK(largest < INT64_MAX, IndexError, "one_hot", "class {} is too large", largest);
+    num_classes = largest + 1;
   }
   FERRITE_CHECK(num_classes > 0, ValueError, "one_hot", "expected 1 class or more, got {}",
                 num_classes);

@@ -1,5 +1,6 @@
 #include "ops/transfer.h"
 
+#include "core/cuda.h"
 #include "core/cuda_backend.h"
 #include "core/stream.h"
 #include "kernels/copy.h"
@@ -39,20 +40,34 @@ void cross(const Stream& stream, const Tensor& to, const Tensor& from) {
                                     from.device(), from.nbytes());
 }
 
-void check_not_captured(const Stream& stream, const char* what) {
-  FERRITE_CHECK(!ferrite::detail::cuda::is_capturing(stream), CudaError, "copy",
+bool is_captured(const Stream& stream) {
+  return stream.device().is_cuda() && ferrite::detail::cuda::is_capturing(stream);
+}
+
+void check_not_captured(const Stream& stream, const char* op, const char* what) {
+  FERRITE_CHECK(!is_captured(stream), CudaError, op,
                 "{} cannot become part of a graph that is being captured; copy before the capture, "
                 "or between pinned memory and the device with non_blocking",
                 what);
 }
 
-void host_to_device(const Tensor& out, const Tensor& in, bool non_blocking) {
+/// Of two devices that a graph cannot both have: it would be replayed without the other's work.
+void check_one_graph(const Stream& from, const Stream& to, const char* op) {
+  if (is_captured(from) == is_captured(to)) return;
+  FERRITE_CHECK(from.device().is_host() || to.device().is_host(), CudaError, op,
+                "a copy from {} to {} cannot become part of a graph of one of them that is being "
+                "captured; copy before the capture or after a replay",
+                from.device(), to.device());
+}
+
+void host_to_device(const Tensor& out, const Tensor& in, bool non_blocking, const char* op) {
   const Stream from = current_stream(in.device()), to = current_stream(out.device());
   const DType dtype = crossing_dtype(out, in, in.dtype());
   const MemoryFormat format = crossing_format(out);
   Tensor run = as_it_is(in, dtype, format);
+  if (!non_blocking) check_not_captured(to, op, "a copy from the host that waits");
   if (!run.defined() || !run.is_pinned()) {
-    check_not_captured(to, "a copy from memory that is not pinned or not dense");
+    check_not_captured(to, op, "a copy from memory that is not pinned or not dense");
     const std::size_t bytes = static_cast<std::size_t>(in.numel()) * itemsize(dtype);
     if (bytes <= kLargestStaged) {
       run = empty(in.shape(), {.dtype = dtype, .memory_format = format, .pinned = true});
@@ -76,14 +91,19 @@ void host_to_device(const Tensor& out, const Tensor& in, bool non_blocking) {
     to.synchronize();
 }
 
-void device_to_host(const Tensor& out, const Tensor& in, bool non_blocking) {
+void device_to_host(const Tensor& out, const Tensor& in, bool non_blocking, const char* op) {
   const Stream from = current_stream(in.device()), to = current_stream(out.device());
   // The host cannot convert what it does not wait for.
   const DType dtype = non_blocking ? out.dtype() : crossing_dtype(out, in, out.dtype());
   const MemoryFormat format = crossing_format(out);
   Tensor landed = as_it_is(out, dtype, format);
   const bool blocks = out.device().is_host() && !(non_blocking && landed.defined());
-  if (blocks) check_not_captured(from, "a copy to the host that waits");
+  if (blocks) {
+    check_not_captured(from, op, "a copy to the host that waits");
+    ferrite::cuda::detail::check_may_wait(op);
+  } else if (landed.defined() && !landed.is_pinned()) {
+    check_not_captured(from, op, "a copy to memory that is not pinned");
+  }
   const Tensor run = packed(in, dtype, format);
   if (!landed.defined()) {
     const bool pinned = run.nbytes() <= kLargestStaged;
@@ -130,13 +150,14 @@ void host_to_host(const Tensor& out, const Tensor& in, bool non_blocking) {
 
 }  // namespace
 
-void transfer(const Tensor& out, const Tensor& in, bool non_blocking) {
+void transfer(const Tensor& out, const Tensor& in, bool non_blocking, const char* op) {
   const Device &to = out.device(), &from = in.device();
   if (to == from) return kernels::copy(current_stream(to), out, in);
   if (out.numel() == 0) return;
+  check_one_graph(current_stream(from), current_stream(to), op);
   if (to.is_cuda() && from.is_cuda()) return device_to_device(out, in);
-  if (to.is_cuda()) return host_to_device(out, in, non_blocking);
-  if (from.is_cuda()) return device_to_host(out, in, non_blocking);
+  if (to.is_cuda()) return host_to_device(out, in, non_blocking, op);
+  if (from.is_cuda()) return device_to_host(out, in, non_blocking, op);
   host_to_host(out, in, non_blocking);
 }
 

@@ -13,6 +13,10 @@ namespace ferrite::ops {
 /// shorter. Host memory that is not pinned goes through pinned memory where it is not too large, so
 /// that neither side waits for the other; the caller waits only where the device reads his own
 /// memory or he is about to read the device's.
-void transfer(const Tensor& out, const Tensor& in, bool non_blocking);
+///
+/// CudaError, tagged with `op`, where a CUDA device's stream is being captured into a graph that
+/// cannot hold the copy: all but those within the device, and between it and dense pinned memory of
+/// the host where nobody waits.
+void transfer(const Tensor& out, const Tensor& in, bool non_blocking, const char* op);
 
 }  // namespace ferrite::ops

@@ -38,8 +38,15 @@ class GraphGenerator {
   bool is_of(const Generator& generator) const { return &generator == &generator_; }
 
   PhiloxState draw(std::uint64_t blocks) {
-    const std::uint64_t offset = std::exchange(blocks_, blocks_ + blocks);
+    const std::uint64_t offset = std::exchange(next_, next_ + blocks);
+    blocks_ = std::max(blocks_, next_);
     return {.seed = 0, .offset = offset, .base = static_cast<const PhiloxState*>(base_.data)};
+  }
+  /// Whether `state` was drawn here, from where the next draw then goes on.
+  bool seek(const PhiloxState& state) {
+    if (state.base != base_.data) return false;
+    next_ = state.offset;
+    return true;
   }
 
   /// Takes what a replay draws, and puts the copy of where it begins on `stream`.
@@ -56,7 +63,7 @@ class GraphGenerator {
   Generator& generator_;
   Allocator& allocator_;
   const Allocator::Block base_;
-  std::uint64_t blocks_ = 0;
+  std::uint64_t next_ = 0, blocks_ = 0;  // what a replay takes, blocks_, goes up to the furthest
 };
 
 /// What is kept of a capture while it goes on.
@@ -213,6 +220,19 @@ void Graph::replay() {
 // ---- core/cuda_backend.h
 
 namespace ferrite::detail::cuda {
+
+void captured_seek(const Stream& stream, Generator& generator, const PhiloxState& state) {
+  using namespace ferrite::cuda;
+  const unsigned long long id = ferrite::cuda::detail::cuda_stream(stream).capture_id();
+  std::lock_guard lock(captures().mutex);
+  for (Capture* capture : captures().underway)
+    for (const auto& known : capture->generators)
+      if (capture->id == id && known->is_of(generator) && known->seek(state)) return;
+  fail<CudaError>("random",
+                  "what was captured into a graph is to draw again the random numbers of work "
+                  "outside of it, or the other way round; have both in one capture (forward as "
+                  "well as backward)");
+}
 
 std::optional<PhiloxState> captured_draw(const Stream& stream, Generator& generator,
                                          std::uint64_t blocks) {

@@ -33,6 +33,7 @@ class CudaMark final : public Mark {
   ~CudaMark() override { context(device_).events().give_back(event_, timing_); }
 
   cudaEvent_t event() const { return event_; }
+  bool is_captured() const { return captured_; }
 
   /// Those who free memory ask this, and must neither throw nor wait for a device that is lost,
   /// where nothing runs any more.
@@ -183,6 +184,10 @@ void CudaStream::wait(const std::shared_ptr<Mark>& mark) {
   auto* event = dynamic_cast<CudaMark*>(mark.get());
   if (!event) return mark->wait();
   const DeviceGuard guard(device);
+  // The runtime would give the whole capture up.
+  FERRITE_CHECK(event->is_captured() || !is_capturing(), CudaError, "wait",
+                "the stream is being captured into a graph, which cannot wait for work outside of "
+                "it; have that in the capture too (forward as well as backward), or done before");
   FERRITE_CUDA_CHECK(cudaStreamWaitEvent(native_, event->event(), 0));
 }
 

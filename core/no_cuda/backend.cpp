@@ -24,6 +24,7 @@ void copy_bytes(const Stream&, void*, const Device&, const void*, const Device&,
   fail_absent("copy");
 }
 bool is_capturing(const Stream&) { return false; }
+void captured_seek(const Stream&, Generator&, const PhiloxState&) {}
 std::optional<PhiloxState> captured_draw(const Stream&, Generator&, std::uint64_t) { return {}; }
 
 }  // namespace ferrite::detail::cuda

@@ -35,7 +35,7 @@ TEST_CASE("values of a CUDA tensor are read in its order, whatever the strides")
   for (std::size_t i = 0; i < views(t).size(); ++i) {
     const Tensor view = views(t)[i], expected = views(host)[i];
     CHECK(view.to_vector<double>() == expected.to_vector<double>());
-    const Tensor copy = detail::readable_on_host(view);
+    const Tensor copy = detail::readable_on_host(view, "test");
     CHECK(copy.device() == Device());
     CHECK(copy.strides() == view.strides());
     CHECK(copy.to_vector<double>() == expected.to_vector<double>());
@@ -44,7 +44,7 @@ TEST_CASE("values of a CUDA tensor are read in its order, whatever the strides")
   CHECK(scalar.item<int>() == 17);
   CHECK(as_strided(t, {4}, {0}, 5).to_vector<int>() == std::vector<int>(4, 5));
   CHECK_THROWS_AS(t.item<float>(), ShapeError);
-  CHECK(detail::readable_on_host(host).is_same(host));
+  CHECK(detail::readable_on_host(host, "test").is_same(host));
 }
 
 TEST_CASE("elements of every dtype") {

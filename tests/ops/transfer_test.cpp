@@ -257,12 +257,12 @@ TEST_CASE("what a captured copy may read") {
     there.copy_(pinned, non_blocking);
     CHECK(message_of<CudaError>([&] {
             there.copy_(pageable, non_blocking);
-          }).find("[copy] a copy from memory that is not pinned") == 0);
+          }).find("[copy_] a copy from memory that is not pinned") == 0);
     CHECK_THROWS_AS(there.select(0, 0).item<float>(), CudaError);
     CHECK_THROWS_AS(there.to_vector<float>(), CudaError);
     CHECK(message_of<CudaError>([&] {
             pageable.copy_(there);
-          }).find("[copy] a copy to the host that waits") == 0);
+          }).find("[copy_] a copy to the host that waits") == 0);
     result.copy_(there, non_blocking);
   });
   for (const int value : {2, 3}) {

@@ -223,7 +223,7 @@ TEST_CASE("what cannot be captured is named, and leaves gradients and the device
   model.to(kDevice);
   const std::pair<std::string, std::function<void(const Tensor&)>> bad[] = {
       {"item", [](const Tensor& x) { x.sum().item<float>(); }},
-      {"copy", [](const Tensor& x) { x.cpu(); }},
+      {"to", [](const Tensor& x) { x.cpu(); }},
       {"synchronize", [](const Tensor&) { synchronize(kDevice); }},
   };
   const Tensor x = ones({1, 2}, {.device = kDevice});
