@@ -3,6 +3,8 @@
 #include "autograd/grad_mode.h"
 #include "nn/init.h"
 #include "nn/repr.h"
+#include "ops/arithmetic.h"
+#include "ops/creation.h"
 #include "ops/norm.h"
 
 namespace ferrite::nn {
@@ -43,31 +45,41 @@ void BatchNorm::reset_running_stats() {
 BatchNorm::Mode BatchNorm::begin(const Tensor& input) {
   check_input(input);
   const bool tracks = running_mean.defined();
-  double momentum = options_.momentum.value_or(0);
+  Mode mode{is_training() || !tracks, options_.momentum.value_or(1), running_mean, running_var};
   if (is_training() && tracks) {
     no_grad([&] { num_batches_tracked.add_(1); });
+    // The batch's own statistics; how much they weigh is known to the device alone.
     if (!options_.momentum)
-      momentum = 1 / static_cast<double>(num_batches_tracked.item<std::int64_t>());
+      mode.mean = zeros_like(running_mean), mode.var = zeros_like(running_var);
   }
-  return {.training = is_training() || !tracks, .momentum = momentum};
+  return mode;
+}
+
+Tensor BatchNorm::finish(const Mode& mode, Tensor out) {
+  if (!mode.mean.is_same(running_mean))
+    no_grad([&] {
+      running_mean.add_((mode.mean - running_mean) / num_batches_tracked);
+      running_var.add_((mode.var - running_var) / num_batches_tracked);
+    });
+  return out;
 }
 
 Tensor BatchNorm::forward(const Tensor& input) {
-  const auto [training, momentum] = begin(input);
-  return batch_norm(input, running_mean, running_var, weight, bias, training, momentum,
-                    options_.eps);
+  const Mode m = begin(input);
+  return finish(
+      m, batch_norm(input, m.mean, m.var, weight, bias, m.training, m.momentum, options_.eps));
 }
 
 Tensor BatchNorm::forward_relu(const Tensor& input) {
-  const auto [training, momentum] = begin(input);
-  return batch_norm_relu(input, running_mean, running_var, weight, bias, training, momentum,
-                         options_.eps);
+  const Mode m = begin(input);
+  return finish(
+      m, batch_norm_relu(input, m.mean, m.var, weight, bias, m.training, m.momentum, options_.eps));
 }
 
 Tensor BatchNorm::forward_add_relu(const Tensor& input, const Tensor& residual) {
-  const auto [training, momentum] = begin(input);
-  return batch_norm_add_relu(input, residual, running_mean, running_var, weight, bias, training,
-                             momentum, options_.eps);
+  const Mode m = begin(input);
+  return finish(m, batch_norm_add_relu(input, residual, m.mean, m.var, weight, bias, m.training,
+                                       m.momentum, options_.eps));
 }
 
 std::string BatchNorm::extra_repr() const {

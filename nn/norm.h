@@ -11,7 +11,7 @@ namespace ferrite::nn {
 struct BatchNormOptions {
   double eps = 1e-5;
   /// Weight of a new batch in the running statistics. Without one they are the mean over all
-  /// batches, for which each training step waits for the device to read num_batches_tracked.
+  /// batches.
   std::optional<double> momentum = 0.1;
   bool affine = true;  ///< whether there are a weight and a bias
   /// Without them evaluation uses the statistics of its batch.
@@ -43,12 +43,16 @@ class BatchNorm : public Module {
   std::int64_t num_features_;
 
  private:
+  /// How a batch is normalised: where the running statistics are, or those of the batch are to go.
   struct Mode {
-    bool training;  // with statistics of the batch
+    bool training;
     double momentum;
+    Tensor mean, var;
   };
   /// What every forward begins with: checks the input and counts the batch.
   Mode begin(const Tensor& input);
+  /// What it ends with: the mean over all batches takes those of this batch in.
+  Tensor finish(const Mode& mode, Tensor out);
 
   BatchNormOptions options_;
 };
