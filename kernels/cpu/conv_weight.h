@@ -120,7 +120,8 @@ void WeightGradient<S, T>::run(S* out, const std::int64_t* strides, S* bias,
   const std::int64_t parts = split ? 1 : chunks;
   const Scratch<T> sums(parts * size_), bias_sums(parts * columns_);
   std::fill_n(bias_sums.data(), parts * columns_, T(0));
-  if (images == 0) {
+  // A transposed convolution has results where its input, `grad` here, has no rows or columns.
+  if (images == 0 || grad_.height * grad_.width == 0) {
     std::fill_n(sums.data(), size_, T(0));
   } else if (split) {
     run_split(sums.data(), bias ? bias_sums.data() : nullptr);
