@@ -3,9 +3,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <climits>
-#include <cmath>
 #include <regex>
 #include <set>
 #include <string>
@@ -17,7 +15,7 @@
 #include "tests/ops/op_run.h"
 #include "tests/ops/op_table.h"
 #include "tests/ops/outcome.h"
-#include "tests/support/close.h"
+#include "tests/support/cuda.h"
 
 using namespace ferrite;
 using namespace ferrite::test;
@@ -25,12 +23,6 @@ using namespace ferrite::test;
 namespace {
 
 const char* const kCuda = "cuda:0";
-
-/// Whether there is a CUDA device; says so where there is none.
-bool has_cuda() {
-  if (!cuda::is_available()) MESSAGE("skipped: there is no CUDA device");
-  return cuda::is_available();
-}
 
 /// The same values, laid out otherwise.
 enum class Lie { contiguous, gaps, transposed, channels_last };
@@ -76,41 +68,6 @@ std::string as_on_host(std::string text) {
 }
 bool is_missing(const std::string& result) {
   return result.find("has no kernel for") != std::string::npos;
-}
-
-/// "" where `actual`, from the device, is what `expected`, from the host, is. Both round their
-/// results to the dtype, and cancellation may show what was rounded within: hence the absolute
-/// part.
-std::string compare(const Tensor& actual, const Tensor& expected) {
-  if (actual.defined() != expected.defined())
-    return actual.defined() ? "is defined" : "is undefined";
-  if (!actual.defined()) return "";
-  // A copy from one device to another fills gaps, where a tensor that stays is handed on.
-  const bool handed_on = actual.device() == expected.device();
-  if (actual.dtype() != expected.dtype() || actual.shape() != expected.shape() ||
-      (actual.strides() != expected.strides() && !handed_on))
-    return fmt::format("got {} of strides {}, expected {} of strides {}", actual.describe(),
-                       actual.strides(), expected.describe(), expected.strides());
-  const std::vector<double> values = expected.to_vector<double>();
-  double largest = 0;
-  for (double v : values)
-    if (std::isfinite(v)) largest = std::max(largest, std::abs(v));
-  const double rounding = rounding_of(expected.dtype());
-  return difference(actual, values, 2 * rounding, rounding * largest);
-}
-
-/// "" where two runs gave the same.
-std::string compare(const OpRun& actual, const OpRun& expected) {
-  std::string text;
-  const auto add = [&](const char* what, std::size_t i, const Tensor& a, const Tensor& e) {
-    const std::string difference = compare(a, e);
-    if (!difference.empty()) text += fmt::format("\n{} {}: {}", what, i, difference);
-  };
-  for (std::size_t i = 0; i < expected.outputs.size(); ++i)
-    add("output", i, actual.outputs.at(i), expected.outputs[i]);
-  for (std::size_t i = 0; i < expected.grads.size(); ++i)
-    add("gradient of input", i, actual.grads.at(i), expected.grads[i]);
-  return text;
 }
 
 /// Runs the op on the host and on the device, whose copies of `inputs` are laid out alike, and
@@ -172,10 +129,8 @@ TEST_CASE("every op on a CUDA device: channels-last inputs") {
 TEST_CASE("no op waits for its CUDA device, but for those that say so") {
   if (!has_cuda()) return;
   const Device device(kCuda);
-  // They read values, or move them between devices.
-  const std::set<std::string> waiting{"none", "to", "nonzero", "masked_select", "isclose", "equal"};
   for (const Op& op : op_table()) {
-    if (waiting.contains(op.name)) continue;
+    if (op.on_host) continue;
     CAPTURE(op.name);
     const std::vector<Tensor> leaves = make_leaves(op, kFloat32, device);
     std::vector<Tensor> weights;

@@ -1,10 +1,15 @@
 #include "tests/ops/op_run.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "core/allocator.h"
 #include "core/generator.h"
 #include "ops/copy.h"
+#include "tests/support/close.h"
 
 namespace ferrite::test {
 
@@ -34,6 +39,11 @@ Tensor make_weight(const Tensor& out, const Device& device) {
 OpRun run_op(const Op& op, const std::vector<Tensor>& leaves, const Device& device,
              const std::vector<Tensor>& weights) {
   manual_seed(1);
+  return run_unseeded(op, leaves, device, weights);
+}
+
+OpRun run_unseeded(const Op& op, const std::vector<Tensor>& leaves, const Device& device,
+                   const std::vector<Tensor>& weights) {
   std::vector<Tensor> inputs = leaves;
   if (changes_input(op)) inputs[0] = leaves[0].clone();
   OpRun r{op.call({inputs, device}), {}};
@@ -44,6 +54,36 @@ OpRun run_op(const Op& op, const std::vector<Tensor>& leaves, const Device& devi
   }
   for (const Tensor& leaf : leaves) r.grads.push_back(leaf.grad());
   return r;
+}
+
+std::string compare(const Tensor& actual, const Tensor& expected, double factor, double largest) {
+  if (actual.defined() != expected.defined())
+    return actual.defined() ? "is defined" : "is undefined";
+  if (!actual.defined()) return "";
+  // A copy from one device to another fills gaps, where a tensor that stays is handed on.
+  const bool handed_on = actual.device() == expected.device();
+  if (actual.dtype() != expected.dtype() || actual.shape() != expected.shape() ||
+      (actual.strides() != expected.strides() && !handed_on))
+    return fmt::format("got {} of strides {}, expected {} of strides {}", actual.describe(),
+                       actual.strides(), expected.describe(), expected.strides());
+  const std::vector<double> values = expected.to_vector<double>();
+  for (double v : values)
+    if (std::isfinite(v)) largest = std::max(largest, std::abs(v));
+  const double rounding = rounding_of(expected.dtype());
+  return difference(actual, values, 2 * factor * rounding, factor * rounding * largest);
+}
+
+std::string compare(const OpRun& actual, const OpRun& expected, double factor, double largest) {
+  std::string text;
+  const auto add = [&](const char* what, std::size_t i, const Tensor& a, const Tensor& e) {
+    const std::string difference = compare(a, e, factor, largest);
+    if (!difference.empty()) text += fmt::format("\n{} {}: {}", what, i, difference);
+  };
+  for (std::size_t i = 0; i < expected.outputs.size(); ++i)
+    add("output", i, actual.outputs.at(i), expected.outputs[i]);
+  for (std::size_t i = 0; i < expected.grads.size(); ++i)
+    add("gradient of input", i, actual.grads.at(i), expected.grads[i]);
+  return text;
 }
 
 Gate::Gate(const Stream& stream) : stream_(stream) {

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "core/stream.h"
@@ -39,6 +40,19 @@ Tensor make_weight(const Tensor& out, const Device& device);
 /// keep them from being made, and moved to the device, meanwhile: that would wait for it.
 OpRun run_op(const Op& op, const std::vector<Tensor>& leaves, const Device& device,
              const std::vector<Tensor>& weights = {});
+/// The same without seeding.
+OpRun run_unseeded(const Op& op, const std::vector<Tensor>& leaves, const Device& device,
+                   const std::vector<Tensor>& weights = {});
+
+/// "" where `actual`, from one device, is what `expected`, from another, is, strides included. Both
+/// round their results to the dtype, and cancellation may show what was rounded within: hence
+/// `factor` times the dtype's rounding, also of the largest element, or of `largest` where numbers
+/// of that size went into them; a factor of 0 asks for equal values.
+std::string compare(const Tensor& actual, const Tensor& expected, double factor = 1,
+                    double largest = 0);
+/// The same for all outputs and gradients of two runs, which are named.
+std::string compare(const OpRun& actual, const OpRun& expected, double factor = 1,
+                    double largest = 0);
 
 /// Work at the head of a stream that holds up the rest until open(), or for a few seconds at most.
 class Gate {

@@ -43,6 +43,7 @@ Tensor make_input(const Arg& arg, DType dtype, const Device& device, int seed) {
         break;
     }
   }
+  if (arg.wide && is_floating(dtype) && itemsize(dtype) == 2) dtype = kFloat32;
   const DType to = arg.fill == Fill::index ? kInt64 : arg.fill == Fill::mask ? kBool : dtype;
   // uint8 cannot hold what is below 0.
   if (to == kUInt8)
@@ -50,10 +51,10 @@ Tensor make_input(const Arg& arg, DType dtype, const Device& device, int seed) {
   return from_vector(values, arg.shape).to(device, to);
 }
 
-std::vector<Tensor> make_inputs(const Op& op, DType dtype, const Device& device) {
+std::vector<Tensor> make_inputs(const Op& op, DType dtype, const Device& device, int seed) {
   std::vector<Tensor> inputs;
   for (const Arg& arg : op.args)
-    inputs.push_back(make_input(arg, dtype, device, static_cast<int>(inputs.size())));
+    inputs.push_back(make_input(arg, dtype, device, static_cast<int>(inputs.size()) + 11 * seed));
   return inputs;
 }
 
@@ -65,6 +66,8 @@ const std::vector<Op>& op_table() {
     add_reductions(t);
     add_index_ops(t);
     add_nn_ops(t);
+    add_methods(t);
+    add_options(t);
     return t;
   }();
   return table;

@@ -124,8 +124,10 @@ void add_binary_calls(std::vector<Op>& table) {
   add("add", any, [](T a, T b) { return ferrite::add(a, b, 2); });
   add("sub", numeric, [](T a, T b) { return sub(a, b); });
   add("isclose", any, [](T a, T b) { return isclose(a, b); });
-  add("isclose", any, [](T a, T b) { return full({}, allclose(a, b)); });
+  add("allclose", any, [](T a, T b) { return full({}, allclose(a, b)); });
+  table.back().on_host = true;
   add("equal", any, [](T a, T b) { return full({}, equal(a, b)); });
+  table.back().on_host = true;
   add("add_", any, [](T a, T b) { return a.add_(b); });
   add("sub_", numeric, [](T a, T b) { return a.sub_(b); });
   add("mul_", any, [](T a, T b) { return a.mul_(b); });
@@ -160,11 +162,15 @@ void add_copies(std::vector<Op>& table) {
                        std::function<Tensor(const Call&)> f) {
     table.push_back({name, Takes::any, std::move(args), [f](const Call& c) { return Out{f(c)}; }});
   };
+  const auto add_move = [&](std::function<Tensor(const Call&)> f) {
+    add("to", {kX}, std::move(f));
+    table.back().on_host = true;
+  };
   using C = const Call&;
   add("to", {kX}, [](C c) { return c[0].to(kFloat64); });
-  add("to", {kX}, [](C c) { return c[0].to(Device("cpu:2")); });
-  add("to", {kX}, [](C c) { return c[0].to(Device("cpu:2"), kFloat16, non_blocking); });
-  add("to", {kX}, [](C c) { return c[0].cpu(); });
+  add_move([](C c) { return c[0].to(Device("cpu:2")); });
+  add_move([](C c) { return c[0].to(Device("cpu:2"), kFloat16, non_blocking); });
+  add_move([](C c) { return c[0].cpu(); });
   add("to", {image}, [](C c) { return c[0].to(kChannelsLast); });
   add("contiguous", {image}, [](C c) { return c[0].contiguous(kChannelsLast); });
   add("clone", {kX}, [](C c) { return c[0].clone(); });
@@ -172,12 +178,17 @@ void add_copies(std::vector<Op>& table) {
   table.push_back({"none", Takes::any, {}, [](const Call& c) {
                      const TensorOptions f{.device = c.device},
                          i{.dtype = kInt64, .device = c.device};
-                     return Out{zeros({3}, f),         ones({3}, i),          full({2}, 0.5, f),
-                                arange(1, 5, 2, i),    linspace(0, 1, 4, f),  eye(3, f),
-                                eye(2, 3, i),          rand({5}, f),          randn({5}, f),
-                                normal(1, 2, {5}, f),  randint(1, 9, {6}, i), randperm(7, i),
-                                tensor({1.0, 2.0}, f), tensor(3, i)};
+                     return Out{zeros({3}, f),        ones({3}, i),          full({2}, 0.5, f),
+                                arange(1, 5, 2, i),   linspace(0, 1, 4, f),  eye(3, f),
+                                eye(2, 3, i),         rand({5}, f),          randn({5}, f),
+                                normal(1, 2, {5}, f), randint(1, 9, {6}, i), randperm(7, i),
+                                tensor(3, i)};
                    }});
+  table.push_back({"tensor", Takes::any, {}, [](const Call& c) {
+                     return Out{tensor({1.0, 2.0}, {.device = c.device}),
+                                tensor({1, 2}, {.dtype = kFloat64, .device = c.device})};
+                   }});
+  table.back().on_host = true;
 }
 
 }  // namespace

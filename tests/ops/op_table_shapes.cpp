@@ -143,7 +143,9 @@ void add_index_ops(std::vector<Op>& table) {
   add("masked_fill", any, {x, mask}, [](C c) { return masked_fill(c[0], c[1], 1); });
   add("masked_fill_", any, {x, mask}, [](C c) { return c[0].masked_fill_(c[1], 1); });
   add("masked_select", any, {x, mask}, [](C c) { return masked_select(c[0], c[1]); });
+  table.back().on_host = true;
   add("nonzero", any, {x}, [](C c) { return nonzero(c[0]); });
+  table.back().on_host = true;
   add("one_hot", any, {list}, [](C c) { return one_hot(c[0], 4); });
   add("embedding", any, {list, x}, [](C c) { return embedding(c[0], c[1], 1); });
 }

@@ -29,6 +29,16 @@ std::string without_details(std::string text) {
   return text;
 }
 
+std::string read_table() {
+  std::string table;
+  const auto folder = std::filesystem::path(test::source_dir()) / "tests/ops";
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (entry.path().filename().string().starts_with("op_table_") &&
+        entry.path().filename() != "op_table_test.cpp")
+      table += read(entry.path());
+  return table;
+}
+
 std::set<std::string> names_in(const std::string& text, const std::regex& pattern) {
   std::set<std::string> names;
   for (std::sregex_iterator it(text.begin(), text.end(), pattern), end; it != end; ++it)
@@ -43,15 +53,11 @@ TEST_CASE("every function of ferrite.h that gives tensors is called by the table
   // are for users.
   const std::regex header("#include \"(ops/[a-z_]+\\.h)\"");
   const std::regex function(
-      "\n(?:const )?(?:Tensor&?|std::vector<Tensor>|ValuesIndices|std::pair<Tensor, Tensor>) "
+      "\n(?:inline )?(?:const )?"
+      "(?:Tensor&?|std::vector<Tensor>|ValuesIndices|std::pair<Tensor, Tensor>|bool) "
       "([a-z_0-9]+)\\(");
   const std::filesystem::path root = test::source_dir();
-  std::string table;
-  for (const auto& entry : std::filesystem::directory_iterator(root / "tests/ops"))
-    if (entry.path().filename().string().starts_with("op_table_") &&
-        entry.path().filename() != "op_table_test.cpp")
-      table += read(entry.path());
-  const std::set<std::string> called = names_in(table, std::regex("\\b([a-z_0-9]+)\\b"));
+  const std::set<std::string> called = names_in(read_table(), std::regex("\\b([a-z_0-9]+)\\b"));
 
   // Takes bytes and gives floats, unlike the rest: augment_test.cpp.
   const std::set<std::string> apart{"augment"};
@@ -62,4 +68,19 @@ TEST_CASE("every function of ferrite.h that gives tensors is called by the table
       CHECK_MESSAGE((called.contains(op) || apart.contains(op)), name << ": " << op);
     }
   CHECK(functions > 150);
+}
+
+TEST_CASE("every member of Tensor that gives a tensor is called by the table") {
+  const std::string header = read(std::filesystem::path(test::source_dir()) / "core/tensor.h");
+  const std::size_t begin = header.find("// ---- Copies and conversions"),
+                    end = header.find(" private:", begin);
+  REQUIRE(end < header.size());
+  const std::set<std::string> members = names_in(
+      header.substr(begin, end - begin), std::regex("\n  (?:const )?Tensor&? ([a-z_0-9]+)\\("));
+  const std::set<std::string> called = names_in(read_table(), std::regex("\\.([a-z_0-9]+)\\("));
+  // They go to other devices than the table's: transfer_test.cpp.
+  const std::set<std::string> apart{"cuda", "pin_memory"};
+  for (const std::string& name : members)
+    CHECK_MESSAGE((called.contains(name) || apart.contains(name)), name);
+  CHECK(members.size() > 50);
 }

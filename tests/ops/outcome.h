@@ -25,6 +25,8 @@ std::string outcome(F&& f) {
     return std::string("ValueError: ") + e.what();
   } catch (const AutogradError& e) {
     return std::string("AutogradError: ") + e.what();
+  } catch (const CudaError& e) {
+    return std::string("CudaError: ") + e.what();
   } catch (const Error& e) {
     return std::string("Error: ") + e.what();
   } catch (const std::exception& e) {

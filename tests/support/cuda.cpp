@@ -91,8 +91,20 @@ SmallDevice::SmallDevice(int device, std::size_t bytes) : device_(device) {
 }
 SmallDevice::~SmallDevice() { emulator::set_memory(device_, emulator::settings().memory); }
 
+LostDevice::LostDevice(int device) { emulator::lose(device); }
+LostDevice::~LostDevice() { emulator::reset(); }
+
 NoPeerAccess::NoPeerAccess() { emulator::set_peer_access(false); }
 NoPeerAccess::~NoPeerAccess() { emulator::set_peer_access(true); }
+
+ShuffledThreads::ShuffledThreads(std::uint64_t seed)
+    : order_before_(static_cast<int>(emulator::settings().order)),
+      seed_before_(emulator::settings().seed) {
+  emulator::set_order(emulator::Order::shuffled, seed);
+}
+ShuffledThreads::~ShuffledThreads() {
+  emulator::set_order(static_cast<emulator::Order>(order_before_), seed_before_);
+}
 
 void fail_next_call(const char* name, Failure failure) {
   emulator::fail_next(name, error_of(failure));
@@ -114,8 +126,12 @@ DeferredStreams::DeferredStreams() { before_ = false; }
 DeferredStreams::~DeferredStreams() = default;
 SmallDevice::SmallDevice(int device, std::size_t) : device_(device) {}
 SmallDevice::~SmallDevice() = default;
+LostDevice::LostDevice(int) {}
+LostDevice::~LostDevice() = default;
 NoPeerAccess::NoPeerAccess() = default;
 NoPeerAccess::~NoPeerAccess() = default;
+ShuffledThreads::ShuffledThreads(std::uint64_t seed) { seed_before_ = seed; }
+ShuffledThreads::~ShuffledThreads() { order_before_ = 0; }
 void fail_next_call(const char*, Failure) {}
 HostWaits host_waits() { return {}; }
 

@@ -44,11 +44,30 @@ class SmallDevice {
   int device_;
 };
 
+/// While it lives, all calls on emulated device `device` fail, as after a kernel that trapped.
+class LostDevice {
+ public:
+  explicit LostDevice(int device);
+  ~LostDevice();
+};
+
 /// While it lives, emulated devices cannot reach each other's memory.
 class NoPeerAccess {
  public:
   NoPeerAccess();
   ~NoPeerAccess();
+};
+
+/// While it lives, emulated devices run threads, blocks and independent nodes of graphs in an order
+/// of `seed`'s.
+class ShuffledThreads {
+ public:
+  explicit ShuffledThreads(std::uint64_t seed);
+  ~ShuffledThreads();
+
+ private:
+  int order_before_ = 0;
+  std::uint64_t seed_before_ = 0;
 };
 
 enum class Failure { out_of_memory, illegal_address, not_supported };

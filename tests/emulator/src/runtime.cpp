@@ -92,6 +92,10 @@ void fail_next(const char* name, cudaError_t error, int skip) {
   failures.push_back({name, error, skip});
   failures_wanted = true;
 }
+void lose(int device) {
+  const Lock lock;
+  if (device >= 0 && device < kMaxDevices) set_sticky_error(device, cudaErrorLaunchFailure);
+}
 void reset() {
   const Lock lock;
   for (cudaError_t& error : sticky) error = cudaSuccess;

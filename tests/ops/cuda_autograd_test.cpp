@@ -1,0 +1,227 @@
+// Gradients on cuda:0, emulated or real, beyond one backward pass: of gradients, by finite
+// differences, and their bits under deterministic algorithms.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "autograd/engine.h"
+#include "autograd/grad_mode.h"
+#include "autograd/gradcheck.h"
+#include "core/deterministic.h"
+#include "core/generator.h"
+#include "ops/activation.h"
+#include "ops/arithmetic.h"
+#include "ops/compare.h"
+#include "ops/conv.h"
+#include "ops/copy.h"
+#include "ops/creation.h"
+#include "ops/index.h"
+#include "ops/loss.h"
+#include "ops/matmul.h"
+#include "ops/norm.h"
+#include "ops/pool.h"
+#include "ops/reduce.h"
+#include "ops/softmax.h"
+#include "ops/unary.h"
+#include "tests/ops/op_run.h"
+#include "tests/ops/op_table.h"
+#include "tests/ops/outcome.h"
+#include "tests/support/cuda.h"
+
+using namespace ferrite;
+using namespace ferrite::test;
+
+namespace {
+
+const char* const kCuda = "cuda:0";
+
+/// The gradients, and then those of their squares, as far as either can be had.
+OpRun run_twice_differentiated(const Op& op, const Device& device) {
+  const std::vector<Tensor> leaves = make_leaves(op, kFloat64, device);
+  manual_seed(1);
+  std::vector<Tensor> inputs = leaves;
+  if (changes_input(op)) inputs[0] = leaves[0].clone();
+  OpRun r{op.call({inputs, device}), {}};
+  std::vector<Tensor> wanted;
+  for (const Tensor& leaf : leaves)
+    if (leaf.requires_grad()) wanted.push_back(leaf);
+  for (const Tensor& out : r.outputs) {
+    if (!out.requires_grad() || wanted.empty()) continue;
+    const Tensor weight = make_weight(out, out.device());
+    const std::vector<Tensor> first =
+        autograd::grad({&out, 1}, wanted, {&weight, 1}, true, true, /*allow_unused=*/true);
+    Tensor total;
+    for (const Tensor& g : first) {
+      r.grads.push_back(g.defined() ? g.detach() : g);
+      if (!g.defined() || !g.requires_grad()) continue;
+      const Tensor squares = sum(g * g);
+      total = total.defined() ? total + squares : squares;
+    }
+    if (!total.defined()) continue;
+    for (const Tensor& g :
+         autograd::grad({&total, 1}, wanted, {}, true, false, /*allow_unused=*/true))
+      r.grads.push_back(g);
+  }
+  synchronize(device);
+  return r;
+}
+
+/// An op over enough numbers for many blocks, which may meet in any order.
+struct Sum {
+  const char* name;
+  std::function<Tensor(const std::vector<Tensor>&)> call;
+  std::vector<Arg> args;
+};
+
+const std::vector<Sum>& sums() {
+  static const std::vector<Sum> table{
+      {"sum", [](const auto& in) { return sum(in[0] * in[0]); }, {{{70000}}}},
+      {"sum of columns", [](const auto& in) { return sum(in[0], {0}); }, {{{3000, 20}}}},
+      {"softmax", [](const auto& in) { return softmax(in[0], 0); }, {{{3000, 5}}}},
+      {"batch_norm",
+       [](const auto& in) { return batch_norm(in[0], {}, {}, in[1], in[2], true); },
+       {{{8, 3, 20, 20}}, {{3}}, {{3}}}},
+      {"layer_norm",
+       [](const auto& in) { return layer_norm(in[0], {16}, in[1], in[2]); },
+       {{{2000, 16}}, {{16}}, {{16}}}},
+      {"conv2d",
+       [](const auto& in) { return conv2d(in[0], in[1], in[2], {.padding = 1}); },
+       {{{6, 3, 16, 16}}, {{4, 3, 3, 3}}, {{4}}}},
+      {"linear",
+       [](const auto& in) { return linear(in[0], in[1], in[2]); },
+       {{{500, 9}}, {{7, 9}}, {{7}}}},
+      {"embedding",
+       [](const auto& in) { return embedding(in[0], in[1]); },
+       {{{3000}, Fill::index, 5}, {{5, 4}}}},
+      {"scatter_add",
+       [](const auto& in) { return scatter_add(in[0], 0, in[1], in[2]); },
+       {{{7, 2}}, {{3000, 2}, Fill::index, 7}, {{3000, 2}}}},
+      {"index_add",
+       [](const auto& in) { return index_add(in[0], 0, in[1], in[2]); },
+       {{{7, 2}}, {{3000}, Fill::index, 7}, {{3000, 2}}}},
+      {"cross_entropy",
+       [](const auto& in) { return cross_entropy(in[0], in[1]); },
+       {{{3000, 5}}, {{3000}, Fill::index, 5}}},
+      {"max_pool2d", [](const auto& in) { return max_pool2d(in[0], 3, 1); }, {{{4, 3, 20, 20}}}},
+  };
+  return table;
+}
+
+class Deterministic {
+ public:
+  Deterministic() { use_deterministic_algorithms(true); }
+  ~Deterministic() { use_deterministic_algorithms(false); }
+};
+
+}  // namespace
+
+TEST_CASE("gradients of gradients on a CUDA device") {
+  REQUIRE_CUDA(1);
+  const Poisoned poison{Device(kCuda)};
+  int twice = 0;
+  for (const Op& op : op_table()) {
+    if (!takes(op.takes, kFloat64)) continue;
+    OpRun host, device;
+    const std::string on_host = outcome([&] { host = run_twice_differentiated(op, {}); });
+    const std::string on_device =
+        outcome([&] { device = run_twice_differentiated(op, Device(kCuda)); });
+    CHECK_MESSAGE(on_device.empty() == on_host.empty(),
+                  op.name << ": " << on_device << ", on the host: " << on_host);
+    if (!on_host.empty() || !on_device.empty()) continue;
+    CHECK_MESSAGE(device.grads.size() == host.grads.size(), op.name);
+    // Squares of gradients, differentiated, are rounded a few times more; some are 0 but for that.
+    const std::string text = compare(device, host, 10, 1);
+    CHECK_MESSAGE(text.empty(), op.name << text);
+    twice += host.grads.size() > 1;
+  }
+  CHECK(twice > 100);
+}
+
+TEST_CASE("finite differences on a CUDA device agree with the tape") {
+  REQUIRE_CUDA(1);
+  const Device device(kCuda);
+  struct Case {
+    const char* name;
+    autograd::GradcheckFunction function;
+    std::vector<Shape> shapes;
+    bool second_order;
+  };
+  using In = const std::vector<Tensor>&;
+  const std::vector<Case> cases{
+      {"arithmetic", [](In x) { return x[0] * x[1] / (x[1] * x[1] + 1); }, {{3, 4}, {4}}, true},
+      {"tanh", [](In x) { return tanh(x[0]); }, {{5}}, true},
+      {"matmul", [](In x) { return matmul(x[0], x[1]); }, {{2, 3}, {3, 2}}, true},
+      {"conv2d",
+       [](In x) { return conv2d(x[0], x[1], x[2], {.stride = 2, .padding = 1}); },
+       {{1, 2, 4, 3}, {2, 2, 3, 2}, {2}},
+       false},
+      {"avg_pool2d", [](In x) { return avg_pool2d(x[0], 2); }, {{1, 2, 4, 4}}, false},
+      {"batch_norm",
+       [](In x) { return batch_norm(x[0], {}, {}, x[1], x[2], true); },
+       {{3, 2, 2}, {2}, {2}},
+       false},
+      {"log_softmax", [](In x) { return log_softmax(x[0], 1); }, {{3, 4}}, true},
+      {"mse_loss", [](In x) { return mse_loss(x[0], x[1]); }, {{6}, {6}}, true},
+  };
+  for (const Case& c : cases) {
+    std::vector<Tensor> inputs;
+    for (const Shape& shape : c.shapes) {
+      inputs.push_back(make_input({shape}, kFloat64, device, static_cast<int>(inputs.size())));
+      inputs.back().set_requires_grad();
+    }
+    const std::string result =
+        outcome([&] { autograd::gradcheck(c.function, inputs, {.second_order = c.second_order}); });
+    CHECK_MESSAGE(result.empty(), c.name << ": " << result);
+  }
+
+  // A gradient that is wrong is seen there too, also through strides.
+  const Tensor x = make_input({{2, 3}}, kFloat64, device).transpose(0, 1).detach();
+  x.set_requires_grad();
+  CHECK(autograd::gradcheck([](In in) { return exp(in[0]); }, {x}));
+  CHECK_THROWS_WITH_AS(autograd::gradcheck([](In in) { return exp(in[0]) + in[0].detach(); }, {x}),
+                       doctest::Contains("input 0, element 0"), AutogradError);
+}
+
+TEST_CASE("every op has a deterministic algorithm on CUDA devices, whatever the order of threads") {
+  REQUIRE_CUDA(1);
+  const Device device(kCuda);
+  const Deterministic deterministic;
+  for (const DType dtype : {kFloat32, kFloat16})
+    for (const Op& op : op_table()) {
+      if (!takes(op.takes, dtype)) continue;
+      OpRun runs[2];
+      std::uint64_t seed = 1;
+      const std::string result = outcome([&] {
+        for (OpRun& run : runs) {
+          const ShuffledThreads shuffled(seed++);
+          run = run_op(op, make_leaves(op, dtype, device), device);
+          synchronize(device);
+        }
+      });
+      CHECK_MESSAGE(result.empty(), op.name << ": " << result);
+      const std::string text = compare(runs[1], runs[0], 0);
+      CHECK_MESSAGE(text.empty(), op.name << " of " << name(dtype) << text);
+    }
+}
+
+TEST_CASE("sums over many blocks have the same bits, whatever the order of threads") {
+  REQUIRE_CUDA(1);
+  const Device device(kCuda);
+  for (const bool deterministic : {false, true})
+    for (const Sum& s : sums()) {
+      use_deterministic_algorithms(deterministic);
+      OpRun runs[2];
+      std::uint64_t seed = 1;
+      for (OpRun& run : runs) {
+        const ShuffledThreads shuffled(seed++);
+        const Op op{s.name, Takes::floating, s.args, {}};
+        const std::vector<Tensor> leaves = make_leaves(op, kFloat32, device);
+        run.outputs.push_back(s.call(leaves));
+        sum(run.outputs[0] * run.outputs[0]).backward();
+        for (const Tensor& leaf : leaves) run.grads.push_back(leaf.grad());
+        synchronize(device);
+      }
+      use_deterministic_algorithms(false);
+      const std::string text = compare(runs[1], runs[0], 0);
+      CHECK_MESSAGE(text.empty(), s.name << text);
+    }
+}

@@ -1,0 +1,114 @@
+// Ops as members of Tensor and as operators, which call the functions.
+#include "ops/arithmetic.h"
+#include "ops/creation.h"
+#include "ops/unary.h"
+#include "tests/ops/op_table.h"
+
+namespace ferrite::test {
+
+namespace {
+
+using Out = std::vector<Tensor>;
+using C = const Call&;
+
+struct Adder {
+  std::vector<Op>& table;
+  std::vector<Arg> args;
+
+  void operator()(const char* name, Takes what, std::function<Tensor(const Call&)> f) const {
+    table.push_back({name, what, args, [f](const Call& c) { return Out{f(c)}; }});
+  }
+};
+
+const auto any = Takes::any, numeric = Takes::numeric, floating = Takes::floating;
+
+void add_unary(std::vector<Op>& table) {
+  const Adder add{table, {{{3, 5}, Fill::positive}}};
+  add("neg", numeric, [](C c) { return c[0].neg(); });
+  add("abs", numeric, [](C c) { return c[0].abs(); });
+  add("exp", any, [](C c) { return c[0].exp(); });
+  add("log", any, [](C c) { return c[0].log(); });
+  add("sqrt", any, [](C c) { return c[0].sqrt(); });
+  add("pow", any, [](C c) { return c[0].pow(3); });
+  add("tanh", any, [](C c) { return c[0].tanh(); });
+  add("sigmoid", any, [](C c) { return c[0].sigmoid(); });
+  add("relu", numeric, [](C c) { return c[0].relu(); });
+  add("relu_", numeric, [](C c) { return c[0].relu_(); });
+  add("clamp", numeric, [](C c) { return c[0].clamp(0, 1); });
+  add("neg", numeric, [](C c) { return -c[0]; });
+}
+
+void add_binary(std::vector<Op>& table) {
+  const Adder add{table, {{{3, 5}, Fill::positive}, {{5}, Fill::positive}}};
+  add("add", any, [](C c) { return c[0].add(c[1], 2); });
+  add("sub", numeric, [](C c) { return c[0].sub(c[1], 2); });
+  add("mul", any, [](C c) { return c[0].mul(c[1]); });
+  add("div", any, [](C c) { return c[0].div(c[1]); });
+  add("eq", any, [](C c) { return c[0].eq(c[1]); });
+  add("ne", any, [](C c) { return c[0].ne(c[1]); });
+  add("add", any, [](C c) { return c[0] + c[1]; });
+  add("sub", numeric, [](C c) { return c[0] - c[1]; });
+  add("mul", any, [](C c) { return c[0] * c[1]; });
+  add("div", any, [](C c) { return c[0] / c[1]; });
+  add("add_", any, [](C c) { return c[0] += c[1]; });
+  add("sub_", numeric, [](C c) { return c[0] -= c[1]; });
+  add("mul_", any, [](C c) { return c[0] *= c[1]; });
+  add("div_", floating, [](C c) { return c[0] /= c[1]; });
+
+  const Adder with_number{table, {{{3, 5}, Fill::positive}}};
+  with_number("add", any, [](C c) { return 2 + c[0]; });
+  with_number("mul", any, [](C c) { return 2 * c[0]; });
+  with_number("mul_", numeric, [](C c) { return c[0] *= 2; });
+  with_number("div_", floating, [](C c) { return c[0] /= 2; });
+  // A number of the host goes along with the work.
+  with_number("mul", any, [](C c) { return c[0] * tensor(2.0); });
+}
+
+void add_sums(std::vector<Op>& table) {
+  const Adder add{table, {{{2, 3, 4}, Fill::positive}}};
+  add("sum", any, [](C c) { return c[0].sum(); });
+  add("sum", any, [](C c) { return c[0].sum({1, 2}); });
+  add("mean", floating, [](C c) { return c[0].mean(); });
+  add("mean", floating, [](C c) { return c[0].mean({0}, true); });
+  add("max", any, [](C c) { return c[0].max(); });
+  add("min", any, [](C c) { return c[0].min(); });
+  add("argmax", any, [](C c) { return c[0].argmax(0); });
+  add("argmin", any, [](C c) { return c[0].argmin(); });
+  add("softmax", floating, [](C c) { return c[0].softmax(1); });
+  add("log_softmax", floating, [](C c) { return c[0].log_softmax(2); });
+}
+
+void add_products_and_indices(std::vector<Op>& table) {
+  const Adder product{table, {{{3, 4}}, {{4, 2}}}};
+  product("mm", Takes::products, [](C c) { return c[0].mm(c[1]); });
+  const Adder masked{table, {{{4, 5}}, {{4, 1}, Fill::mask}}};
+  masked("masked_fill", any, [](C c) { return c[0].masked_fill(c[1], 2); });
+  const Adder gathered{table, {{{4, 5}}, {{2, 5}, Fill::index, 4}}};
+  gathered("gather", any, [](C c) { return c[0].gather(0, c[1]); });
+  const Adder selected{table, {{{4, 5}}, {{2}, Fill::index, 4}}};
+  selected("index_select", any, [](C c) { return c[0].index_select(0, c[1]); });
+}
+
+/// Those that the other tables have in their function form.
+void add_views(std::vector<Op>& table) {
+  const Adder add{table, {{{2, 3, 4}}}};
+  add("flatten", any, [](C c) { return c[0].flatten(1); });
+  add("transpose", any, [](C c) { return c[0].transpose(1, 2); });
+  add("permute", any, [](C c) { return c[0].permute({1, 2, 0}); });
+  add("select", any, [](C c) { return c[0].select(2, -1); });
+  add("narrow", any, [](C c) { return c[0].narrow(2, 0, 3); });
+  add("squeeze", any, [](C c) { return c[0].squeeze(); });
+  add("unsqueeze", any, [](C c) { return c[0].unsqueeze(-1); });
+}
+
+}  // namespace
+
+void add_methods(std::vector<Op>& table) {
+  add_unary(table);
+  add_binary(table);
+  add_sums(table);
+  add_products_and_indices(table);
+  add_views(table);
+}
+
+}  // namespace ferrite::test
