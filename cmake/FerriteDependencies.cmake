@@ -1,5 +1,10 @@
 # Everything that is found and not built. A missing package is an error that says what to install.
 
+# Last of all in what scripts/gather_packages.sh has gathered.
+set(FERRITE_PREFIX ${PROJECT_SOURCE_DIR}/third_party/gathered CACHE PATH
+    "A folder of headers and libraries for what is found nowhere else")
+list(APPEND CMAKE_SYSTEM_PREFIX_PATH ${FERRITE_PREFIX})
+
 # ferrite_require(<package> <debian package> [find_package arguments...])
 macro(ferrite_require package debian)
   find_package(${package} ${ARGN} QUIET)

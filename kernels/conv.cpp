@@ -1,6 +1,7 @@
 #include "kernels/conv.h"
 
 #include "kernels/cpu/conv.h"
+#include "kernels/cuda/channels.h"
 #include "kernels/cuda/conv.h"
 #include "kernels/cuda/reduce.h"
 #include "kernels/launch.h"
@@ -30,6 +31,12 @@ void channel_sum(const Stream& stream, const View& out, const View& grad) {
   launch(
       stream, "channel_sum", [=] { cpu::channel_sum(out, grad); },
       [&] { cuda::channel_sum(stream, out, grad); });
+}
+
+void add_channels(const Stream& stream, const View& out, const View& bias, Activation activation) {
+  launch(
+      stream, "add_channels", [=] { cpu::add_channels(out, bias, activation); },
+      [&] { cuda::add_channels(stream, out, bias, activation); });
 }
 
 }  // namespace ferrite::kernels

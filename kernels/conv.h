@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "kernels/activation.h"
 #include "kernels/view.h"
 
 namespace ferrite::kernels {
@@ -16,9 +17,11 @@ struct ConvParams {
   std::array<std::int64_t, 2> padding{0, 0};
   std::array<std::int64_t, 2> dilation{1, 1};
   std::int64_t groups = 1;
+  /// What conv2d does to its sums, `none` or `relu`; the other passes are those without it.
+  Activation activation = Activation::none;
 };
 
-/// out = input * weight + bias. `bias` is [O], or has null data: none.
+/// out = activation(input * weight + bias). `bias` is [O], or has null data: none.
 void conv2d(const Stream& stream, const View& out, const View& input, const View& weight,
             const View& bias, const ConvParams& params);
 /// The gradient by the input, from `grad`, that of out. With a bias [C] added to it, which the
@@ -30,6 +33,10 @@ void conv2d_weight(const Stream& stream, const View& grad_weight, const View& gr
                    const View& input, const View& grad, const ConvParams& params);
 /// out[c] = the sum of grad[:, c, :, :]: the gradient by the bias alone.
 void channel_sum(const Stream& stream, const View& out, const View& grad);
+
+/// out = activation(out + bias), for out [N, C, H, W] and a bias [C] or none (null data): what
+/// follows a convolution by who does not do it. `none` or `relu`.
+void add_channels(const Stream& stream, const View& out, const View& bias, Activation activation);
 
 /// Who convolves on the CPU. `automatic` takes oneDNN where it is built in and has a fast kernel;
 /// `own` never does; `onednn` wherever oneDNN takes the shape at all.

@@ -25,11 +25,16 @@ std::atomic<bool>& cudnn_switch() {
   return on;
 }
 
+std::atomic<bool>& convolution_tf32() {
+  static std::atomic<bool> on = unless_zero("FERRITE_TF32");
+  return on;
+}
+
 std::atomic<bool> product_tf32 = false;
 std::atomic<bool> measure_products = false;
-std::atomic<bool> convolution_tf32 = true;
 std::atomic<bool> measure_plans = false;
 std::atomic<bool> same_bits = false;
+std::atomic<std::int64_t> most_workspace = std::int64_t{1} << 30;
 
 }  // namespace
 
@@ -46,7 +51,9 @@ void cudnn::set_benchmark(bool on) { measure_plans = on; }
 bool cudnn::benchmark() { return measure_plans; }
 void cudnn::set_deterministic(bool on) { same_bits = on; }
 bool cudnn::deterministic() { return same_bits || are_deterministic_algorithms_enabled(); }
-void cudnn::set_allow_tf32(bool on) { convolution_tf32 = on; }
-bool cudnn::allow_tf32() { return convolution_tf32; }
+void cudnn::set_allow_tf32(bool on) { convolution_tf32() = on; }
+bool cudnn::allow_tf32() { return convolution_tf32(); }
+void cudnn::set_workspace_limit(std::int64_t bytes) { most_workspace = bytes; }
+std::int64_t cudnn::workspace_limit() { return most_workspace; }
 
 }  // namespace ferrite

@@ -3,6 +3,7 @@
 // them. Without a library our own kernels serve.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace ferrite::cublas {
@@ -28,21 +29,26 @@ bool benchmark();
 
 namespace ferrite::cudnn {
 
-/// Whether this build has cuDNN and its frontend, and the library can be loaded.
+/// Whether this build has cuDNN, and the library can be loaded.
 bool is_available();
+/// "9.8.0"; "" where it is not there.
 std::string version();
 /// Off: our own kernels convolve. On at first, unless FERRITE_CUDNN=0.
 void set_enabled(bool on);
 bool is_enabled();
-/// On: the first convolution of each kind times all plans and keeps the fastest. Off at first: the
-/// library's heuristic chooses.
+/// On: the first convolution of each kind times several plans and keeps the fastest, for which the
+/// host waits; not while a graph is captured. Off at first: the library's heuristic chooses.
 void set_benchmark(bool on);
 bool benchmark();
 /// On: only plans that give the same bits on every run; use_deterministic_algorithms() implies it.
 void set_deterministic(bool on);
 bool deterministic();
-/// Whether float32 convolutions may round their inputs to TF32. On at first, as in PyTorch.
+/// Whether float32 convolutions may round their inputs to TF32. On at first, as in PyTorch, unless
+/// FERRITE_TF32=0.
 void set_allow_tf32(bool on);
 bool allow_tf32();
+/// The most scratch memory that a convolution may ask for, in bytes; at first 1 GiB.
+void set_workspace_limit(std::int64_t bytes);
+std::int64_t workspace_limit();
 
 }  // namespace ferrite::cudnn

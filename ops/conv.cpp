@@ -4,6 +4,7 @@
 
 #include "autograd/record.h"
 #include "kernels/conv.h"
+#include "ops/activation_gradient.h"
 #include "ops/reduce.h"
 
 namespace ferrite {
@@ -13,6 +14,7 @@ using autograd::Needs;
 using autograd::record;
 using autograd::recording;
 using autograd::Saved;
+using kernels::Activation;
 using kernels::ConvParams;
 using kernels::View;
 
@@ -26,7 +28,8 @@ struct Problem {
   Shape input, weight, output;
 };
 
-Tensor by_output(const Problem& p, const Tensor& input, const Tensor& weight, const Tensor& bias);
+Tensor by_output(const Problem& p, const Tensor& input, const Tensor& weight, const Tensor& bias,
+                 Activation activation = Activation::none);
 Tensor by_input(const Problem& p, const Tensor& grad, const Tensor& weight, const Tensor& bias,
                 MemoryFormat format);
 Tensor by_weight(const Problem& p, const Tensor& input, const Tensor& grad, MemoryFormat format,
@@ -52,17 +55,23 @@ Tensor channel_sum(const Tensor& grad) {
   return out;
 }
 
-// ---- output = input * weight + bias
+// ---- output = activation(input * weight + bias)
 
-Tensor by_output(const Problem& p, const Tensor& input, const Tensor& weight, const Tensor& bias) {
+Tensor by_output(const Problem& p, const Tensor& input, const Tensor& weight, const Tensor& bias,
+                 Activation activation) {
   Tensor out = result(p.output, input, format_of(input, weight));
-  kernels::conv2d(current_stream(out.device()), out, input, weight, view_of(bias), p.params);
+  ConvParams params = p.params;
+  params.activation = activation;
+  kernels::conv2d(current_stream(out.device()), out, input, weight, view_of(bias), params);
   if (recording(input, weight, bias))
     record(out, p.op, {input, weight, bias},
            [p, x = Saved(weight.requires_grad() ? input : Tensor()),
             w = Saved(input.requires_grad() ? weight : Tensor()),
-            x_format = input.suggest_memory_format(), w_format = weight.suggest_memory_format()](
-               const Tensor& grad, Needs needs) -> Gradients {
+            y = activation == Activation::relu ? Saved::output(out) : Saved(Tensor()),
+            x_format = input.suggest_memory_format(), w_format = weight.suggest_memory_format(),
+            activation](const Tensor& grad_out, Needs needs) -> Gradients {
+             const Tensor grad =
+                 activation == Activation::relu ? ops::relu_gradient(grad_out, y.get()) : grad_out;
              Gradients g(3);
              if (needs[0]) g[0] = by_input(p, grad, w.get(), {}, x_format);
              const bool together = needs[1] && needs[2] && !grad_enabled();
@@ -202,7 +211,7 @@ namespace {
 
 /// conv2d, or conv1d as one.
 Tensor convolve(const Tensor& input, const Tensor& weight, const Tensor& bias,
-                const Conv2dOptions& o, const char* op) {
+                const Conv2dOptions& o, const char* op, Activation activation = Activation::none) {
   check_operands(input, weight, op);
   check_option(o.stride, 1, "stride", op);
   check_option(o.dilation, 1, "dilation", op);
@@ -211,8 +220,9 @@ Tensor convolve(const Tensor& input, const Tensor& weight, const Tensor& bias,
                 "Padding::same needs a stride of 1, got {{{}, {}}}", o.stride.h, o.stride.w);
   check_groups(o.groups, weight.size(0), "output", op);
   check_bias(bias, input, weight.size(0), op);
-  if (input.dim() == 3) return convolve(input.unsqueeze(0), weight, bias, o, op).squeeze(0);
-  return by_output(forward_problem(input, weight, o, op), input, weight, bias);
+  if (input.dim() == 3)
+    return convolve(input.unsqueeze(0), weight, bias, o, op, activation).squeeze(0);
+  return by_output(forward_problem(input, weight, o, op), input, weight, bias, activation);
 }
 
 }  // namespace
@@ -220,6 +230,11 @@ Tensor convolve(const Tensor& input, const Tensor& weight, const Tensor& bias,
 Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
               const Conv2dOptions& o) {
   return convolve(input, weight, bias, o, "conv2d");
+}
+
+Tensor conv2d_relu(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                   const Conv2dOptions& o) {
+  return convolve(input, weight, bias, o, "conv2d_relu", Activation::relu);
 }
 
 Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias,

@@ -42,6 +42,10 @@ inline Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bi
                 {.stride = stride, .padding = padding, .dilation = dilation, .groups = groups});
 }
 
+/// relu(conv2d(...)), the sums rectified on their way to memory.
+Tensor conv2d_relu(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
+                   const Conv2dOptions& options = {});
+
 struct Conv1dOptions {
   std::int64_t stride = 1;
   std::int64_t padding = 0;

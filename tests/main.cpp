@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdio>
+#include <cstdlib>
 
 #include "core/allocator.h"
 #include "core/device.h"
@@ -42,6 +43,8 @@ std::string bin_dir() { return FERRITE_BIN_DIR; }
 }  // namespace ferrite::test
 
 int main(int argc, char** argv) {
+  // Results are compared with references in float64 (kernels/vendor.h).
+  setenv("FERRITE_TF32", "0", /*overwrite=*/0);
   using namespace ferrite;
   allocator(Device()).set_poison(true);
   for (int i = 0; i < cuda::device_count(); ++i)

@@ -14,6 +14,13 @@
 #include "core/cuda_backend.h"
 #include "core/error.h"
 
+namespace ferrite::cudnn {
+
+/// Of the kernels (kernels/vendor.h), in programs that convolve; others have no cuDNN.
+[[gnu::weak]] std::string version();
+
+}  // namespace ferrite::cudnn
+
 namespace ferrite::cuda {
 
 namespace {
@@ -143,9 +150,9 @@ Versions versions() {
              .driver = cuda_version(driver),
              .cudnn = "not built in",
              .nccl = "not built in"};
-  if (auto* cudnn = find_function<std::size_t()>("cudnnGetVersion")) {
-    const std::size_t n = cudnn();  // 9.1.2 is 90102
-    v.cudnn = fmt::format("{}.{}.{}", n / 10000, n / 100 % 100, n % 100);
+  if (cudnn::version) {
+    v.cudnn = cudnn::version();
+    if (v.cudnn.empty()) v.cudnn = "not there";
   }
   if (auto* nccl = find_function<int(int*)>("ncclGetVersion")) {
     int n = 0;  // 2.9.1 and later: 20901

@@ -112,6 +112,28 @@ void channel_sum(const View& out, const View& grad) {
   });
 }
 
+void add_channels(const View& out, const View& bias, Activation activation) {
+  const std::int64_t channels = out.sizes[1], width = out.sizes[3];
+  dispatch_floating(out.dtype, "conv2d", [&]<class S>() {
+    using T = Compute<S>;
+    parallel_for(
+        out.sizes[0] * channels * out.sizes[2], 64, [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t row = begin; row < end; ++row) {
+            const std::int64_t y = row % out.sizes[2], c = row / out.sizes[2] % channels;
+            const std::int64_t n = row / out.sizes[2] / channels;
+            const T add = bias.data ? static_cast<T>(bias.as<S>()[c * bias.strides[0]]) : T(0);
+            S* const line =
+                out.as<S>() + n * out.strides[0] + c * out.strides[1] + y * out.strides[2];
+            for (std::int64_t x = 0; x < width; ++x) {
+              const T sum = static_cast<T>(line[x * out.strides[3]]) + add;
+              line[x * out.strides[3]] =
+                  static_cast<S>(activation == Activation::relu && sum < T(0) ? T(0) : sum);
+            }
+          }
+        });
+  });
+}
+
 }  // namespace cpu
 
 }  // namespace ferrite::kernels

@@ -12,6 +12,7 @@ void conv2d_data(const View& grad_input, const View& grad, const View& weight, c
 void conv2d_weight(const View& grad_weight, const View& grad_bias, const View& input,
                    const View& grad, const ConvParams& params);
 void channel_sum(const View& out, const View& grad);
+void add_channels(const View& out, const View& bias, Activation activation);
 
 /// Ours (kernels/cpu/conv_own.cpp).
 namespace own {

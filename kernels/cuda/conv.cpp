@@ -3,23 +3,38 @@
 #include <optional>
 
 #include "kernels/copy.h"
+#include "kernels/cuda/channels.h"
 #include "kernels/cuda/conv_direct.h"
 #include "kernels/cuda/conv_types.h"
 #include "kernels/cuda/own.h"
+#include "kernels/cuda/vendor/cudnn.h"
 #include "kernels/cuda/workspace.h"
 
 namespace ferrite::kernels::cuda {
 
 void conv2d(const Stream& stream, const View& out, const View& input, const View& weight,
             const View& bias, const ConvParams& params) {
+  using vendor::ConvEpilogue;
+  if (vendor::conv2d(stream, out, input, weight, bias, params, ConvEpilogue::fused)) return;
+  const bool plain = !bias.data && params.activation == Activation::none;
+  if (!plain && vendor::conv2d(stream, out, input, weight, bias, params, ConvEpilogue::none))
+    return cuda::add_channels(stream, out, bias, params.activation);
   own::conv2d(stream, out, input, weight, bias, params);
 }
 void conv2d_data(const Stream& stream, const View& grad_input, const View& grad, const View& weight,
                  const View& bias, const ConvParams& params) {
+  if (vendor::conv2d_data(stream, grad_input, grad, weight, params)) {
+    if (bias.data) cuda::add_channels(stream, grad_input, bias, Activation::none);
+    return;
+  }
   own::conv2d_data(stream, grad_input, grad, weight, bias, params);
 }
 void conv2d_weight(const Stream& stream, const View& grad_weight, const View& grad_bias,
                    const View& input, const View& grad, const ConvParams& params) {
+  if (vendor::conv2d_weight(stream, grad_weight, input, grad, params)) {
+    if (grad_bias.data) channel_sum(stream, grad_bias, grad);
+    return;
+  }
   own::conv2d_weight(stream, grad_weight, grad_bias, input, grad, params);
 }
 

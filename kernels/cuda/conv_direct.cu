@@ -25,7 +25,8 @@ struct DirectOrder {
 template <class S, class T = Compute<S>>
 __global__ void __launch_bounds__(kThreads)
     direct_correlation(ConvGeometry g, const __grid_constant__ DirectOrder order, S* to,
-                       const S* from, const S* kernel, const S* bias, std::int64_t bias_step) {
+                       const S* from, const S* kernel, const S* bias, std::int64_t bias_step,
+                       bool relu) {
   const Correlation c(g, blockIdx.y);  // group 0
   const Divisor& runs = order.runs[blockIdx.y % g.column_phases];
   std::uint32_t rest = blockIdx.x * kThreads + threadIdx.x;
@@ -67,8 +68,10 @@ __global__ void __launch_bounds__(kThreads)
         y * g.rows.to_step + c.column.to_first;
 #pragma unroll
   for (int i = 0; i < kRun; ++i)
-    if (x + i < static_cast<int>(c.column.count.value()))
-      to[(x + i) * g.columns.to_step] = static_cast<S>(sum[i] + add);
+    if (x + i < static_cast<int>(c.column.count.value())) {
+      const T value = sum[i] + add;
+      to[(x + i) * g.columns.to_step] = static_cast<S>(relu && value < T(0) ? T(0) : value);
+    }
 }
 
 constexpr int kTaps = 9;  // weights a thread at a time
@@ -162,7 +165,8 @@ void direct_correlation(const Stream& stream, const ConvLaunch& launch, const Vi
         {"direct_correlation", stream, dim3(blocks_for(threads, kThreads), phases), kThreads},
         direct_correlation<S>, g, order, static_cast<S*>(launch.to),
         static_cast<const S*>(launch.from), static_cast<const S*>(kernel.as<S>()),
-        static_cast<const S*>(bias.as<S>()), bias.data ? bias.strides[0] : 0);
+        static_cast<const S*>(bias.as<S>()), bias.data ? bias.strides[0] : 0,
+        launch.activation == Activation::relu);
   });
 }
 

@@ -117,7 +117,10 @@ std::vector<ConvLaunch> forward_launches(const View& out, const View& input, con
     return std::vector<Axis>{forward_axis(out.sizes[2 + d], weight.sizes[2 + d], p.stride[i],
                                           p.padding[i], p.dilation[i])};
   };
-  return launches(out, input, weight, 0, 1, axis(0), axis(1), p.groups, most_positions);
+  std::vector<ConvLaunch> all =
+      launches(out, input, weight, 0, 1, axis(0), axis(1), p.groups, most_positions);
+  for (ConvLaunch& launch : all) launch.activation = p.activation;
+  return all;
 }
 
 std::vector<ConvLaunch> backward_launches(const View& grad_input, const View& grad,

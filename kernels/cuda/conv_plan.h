@@ -17,6 +17,7 @@ struct ConvLaunch {
   std::int64_t taps;       // the same
   // Whether the channels that a group has come in chunks; for the kernel, those of `from`.
   bool to_chunks, from_chunks, kernel_chunks;
+  Activation activation = Activation::none;  // of the results
 };
 
 /// Channels that tensor cores' operands are copied by.

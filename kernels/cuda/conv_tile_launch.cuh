@@ -21,6 +21,7 @@ struct ConvWork {
     out.epilogue.bias = bias;
     out.epilogue.bias_row_step = bias_step;
     out.epilogue.bias_group_step = launch.g.outs * bias_step;
+    out.epilogue.activation = launch.activation;
     out.order = store_order(launch, sizeof(S), run);
     return out;
   }

@@ -2,10 +2,12 @@
 
 #include <doctest/doctest.h>
 
+#include "kernels/vendor.h"
 #include "tests/kit/doctest_context.h"
 #include "tests/kit/kernel_case.h"
 
 using namespace ferrite;
+using kernels::Activation;
 using kernels::ConvParams;
 using kit::KernelCase;
 using kit::Layout;
@@ -13,6 +15,12 @@ using kit::Operand;
 using kit::OperandOptions;
 
 namespace {
+
+/// Here our own kernels are tested; cuda_cudnn_test.cpp has the library's.
+const bool own_kernels = [] {
+  cudnn::set_enabled(false);
+  return true;
+}();
 
 /// A convolution: sizes of input [n, c, h, w], weight [o, c / groups, kh, kw] and out.
 struct Problem {
@@ -66,8 +74,10 @@ void check_all(KernelCase& c, DType dtype, const Problem& k, Layout layout) {
       const Operand input = c.input(k.input(), dtype, options);
       const Operand bias = biased ? c.input({k.o}, dtype, drawn(Layout::any)) : Operand();
       const Operand out = c.output(k.out(), dtype, options);
+      ConvParams params = k.p;
+      params.activation = c.pick({Activation::none, Activation::relu});
       c.run([&](const Stream& stream, const kit::Side& at) {
-        kernels::conv2d(stream, at(out), at(input), at(weight), at(bias), k.p);
+        kernels::conv2d(stream, at(out), at(input), at(weight), at(bias), params);
       });
       return c.check(out, tolerance(dtype, k.forward_depth()));
     }
@@ -179,5 +189,19 @@ TEST_CASE("convolutions of no images, and of no channels") {
     Problem k = draw(c, 2, 3, 5, 1, 4);
     c.coin() ? k.n = 0 : k.c = 0;
     check_all(c, draw_dtype(c), k, Layout::contiguous);
+  });
+}
+
+TEST_CASE("a bias and ReLU after the fact") {
+  kit::for_each_case("add_channels", 48, [](KernelCase& c) {
+    const DType dtype = draw_dtype(c);
+    const Shape shape{c.integer(0, 3), c.integer(1, 20), c.integer(1, 6), c.integer(1, 40)};
+    const Operand out = c.inout(shape, dtype, {.layout = draw_layout(c), .special = 0.1});
+    const Operand bias = c.coin() ? c.input({shape[1]}, dtype, drawn(Layout::any)) : Operand();
+    const Activation activation = c.pick({Activation::none, Activation::relu});
+    c.run([&](const Stream& stream, const kit::Side& at) {
+      kernels::add_channels(stream, at(out), at(bias), activation);
+    });
+    c.check(out);
   });
 }

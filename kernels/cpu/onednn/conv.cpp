@@ -71,6 +71,7 @@ struct Problem {
   std::int64_t batch, in, height, width, out, out_height, out_width, kernel_height, kernel_width;
   ConvParams params;
   bool input_last, output_last, bias;
+  bool relu = false;
 
   auto key() const {
     return std::array{static_cast<std::int64_t>(kind),
@@ -92,7 +93,8 @@ struct Problem {
                       params.groups,
                       std::int64_t{input_last},
                       std::int64_t{output_last},
-                      std::int64_t{bias}};
+                      std::int64_t{bias},
+                      std::int64_t{relu}};
   }
   std::int64_t input_size() const { return in * height * width; }
   std::int64_t output_size() const { return out * out_height * out_width; }
@@ -162,6 +164,11 @@ std::unique_ptr<Primitive> make(const Problem& p) {
                             after(1, p.width, p.kernel_width, p.out_width)};
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (p.relu) {
+    dnnl::post_ops after_sum;
+    after_sum.append_eltwise(1, dnnl::algorithm::eltwise_relu, 0, 0);
+    attr.set_post_ops(after_sum);
+  }
   constexpr auto direct = dnnl::algorithm::convolution_direct;
   const auto usable = [](const auto& desc) {
     return std::string_view(desc.impl_info_str()).find("ref") == std::string_view::npos;
@@ -295,8 +302,9 @@ bool available() { return true; }
 
 bool conv2d(const View& out, const View& input, const View& weight, const View& bias,
             const ConvParams& params) {
-  const auto p = problem(Kind::forward, input, weight, out, bias.data != nullptr, params);
+  auto p = problem(Kind::forward, input, weight, out, bias.data != nullptr, params);
   if (!p || !contiguous(bias)) return false;
+  p->relu = params.activation == Activation::relu;
   const Chunks chunks(input.sizes[0], kMostChunks);
   const Primitives primitives(*p, input.sizes[0], chunks);
   if (!primitives) return false;

@@ -1,14 +1,19 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
-#include <map>
+#include <limits>
+#include <memory>
 #include <mutex>
+#include <optional>
 
 #include "core/cuda/runtime.h"
 #include "core/cuda_backend.h"
 #include "core/error.h"
+#include "kernels/copy.h"
 #include "kernels/cuda/vendor/cudnn.h"
 #include "kernels/cuda/vendor/cudnn/plan.h"
+#include "kernels/cuda/vendor/plan_cache.h"
 #include "kernels/cuda/workspace.h"
 #include "kernels/vendor.h"
 
@@ -16,133 +21,278 @@ namespace ferrite::kernels::cuda::vendor {
 
 namespace {
 
-/// The handle and the plans of one device.
-class Library {
- public:
-  /// That of a device; never destroyed, since the driver may be gone by then.
-  static Library& of(const Device& device) {
-    static std::array<std::once_flag, Device::kMaxIndex + 1>& once =
-        *new std::array<std::once_flag, Device::kMaxIndex + 1>;
-    static std::array<Library*, Device::kMaxIndex + 1> all{};
-    const auto slot = static_cast<std::size_t>(device.index());
-    std::call_once(once[slot], [&] { all[slot] = new Library; });
-    return *all[slot];
-  }
+constexpr std::size_t kPlans = 2000;        // of a device
+constexpr std::size_t kPlansMeasured = 12;  // of a problem
+constexpr int kRunsMeasured = 3;
 
-  /// Runs the problem; false where there is no plan for it.
-  bool run(const Stream& stream, const ConvProblem& problem, const ConvPlan::Pointers& pointers) {
-    std::lock_guard lock(mutex_);
-    const cudnnStatus_t status = cudnnSetStream(handle_, ferrite::cuda::native_stream(stream));
-    FERRITE_CHECK(status == CUDNN_STATUS_SUCCESS, CudaError, "conv2d",
-                  "cuDNN does not take the stream: {}", cudnnGetErrorString(status));
-    const auto [at, fresh] = plans_.try_emplace(problem);
-    std::unique_ptr<ConvPlan>& plan = at->second;
-    if (fresh) {
-      plan = ConvPlan::make(handle_, problem);
-      if (plan && problem.measured) {
-        const Workspace workspace(stream, plan->measuring_workspace_bytes());
-        plan->measure(handle_, pointers, workspace.as<void>());
-      }
-    }
-    if (!plan) return false;
-    const Workspace workspace(stream, plan->workspace_bytes());
-    plan->run(handle_, pointers, workspace.as<void>());
-    return true;
+/// Times work on a stream, for which the host waits.
+class Stopwatch {
+ public:
+  explicit Stopwatch(const Stream& stream) : stream_(ferrite::cuda::native_stream(stream)) {
+    FERRITE_CUDA_CHECK(cudaEventCreate(&begin_));
+    FERRITE_CUDA_CHECK(cudaEventCreate(&end_));
+  }
+  ~Stopwatch() {
+    cudaEventDestroy(begin_);
+    cudaEventDestroy(end_);
+  }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+  template <class F>
+  float milliseconds(F&& work) {
+    FERRITE_CUDA_CHECK(cudaEventRecord(begin_, stream_));
+    work();
+    FERRITE_CUDA_CHECK(cudaEventRecord(end_, stream_));
+    FERRITE_CUDA_CHECK(cudaEventSynchronize(end_));
+    float time = 0;
+    FERRITE_CUDA_CHECK(cudaEventElapsedTime(&time, begin_, end_));
+    return time;
   }
 
  private:
-  Library() {
-    const cudnnStatus_t status = cudnnCreate(&handle_);
-    FERRITE_CHECK(status == CUDNN_STATUS_SUCCESS, CudaError, "conv2d",
-                  "cuDNN could not be started: {}; FERRITE_CUDNN=0 does without it",
-                  cudnnGetErrorString(status));
-  }
-
-  std::mutex mutex_;
-  cudnnHandle_t handle_ = nullptr;
-  std::map<ConvProblem, std::unique_ptr<ConvPlan>> plans_;
+  cudaStream_t stream_;
+  cudaEvent_t begin_ = nullptr, end_ = nullptr;
 };
 
-ConvProblem::Operand operand(const View& v) {
-  ConvProblem::Operand o;
-  for (std::size_t d = 0; d < 4; ++d) {
-    o.sizes[d] = v.sizes[d];
-    o.strides[d] = v.strides[d];
-  }
-  const auto address = reinterpret_cast<std::uintptr_t>(v.data);
-  o.alignment = address % 16 == 0 ? 16 : static_cast<std::uint32_t>(address & (~address + 1));
-  return o;
-}
+/// What is known of a problem: a plan, or that there is none.
+struct Known {
+  std::optional<ConvPlan> plan;
+  bool is_measured = false;
+  bool is_captured = false;
+};
 
-/// Whether cuDNN is to be asked at all: dense operands of one layout, nothing empty.
-bool takes(const View& input, const View& weight, const View& out) {
-  if (!cudnn::is_enabled() || !cudnn::is_available()) return false;
-  if (input.numel == 0 || weight.numel == 0 || out.numel == 0) return false;
-  for (const View* v : {&input, &weight, &out})
-    for (int d = 0; d < 4; ++d)
-      if (v->sizes[d] > 1 && v->strides[d] == 0) return false;
+/// The handle and the plans of one device. One thread at a time.
+class Library {
+ public:
+  /// Null where cuDNN is not there. Never destroyed, since the driver may be gone by then.
+  static Library* of(const Device& device) {
+    const Cudnn* const cudnn = cudnn_library();
+    if (!cudnn) return nullptr;
+    static auto& once = *new std::array<std::once_flag, Device::kMaxIndex + 1>;
+    static std::array<Library*, Device::kMaxIndex + 1> all{};
+    const auto slot = static_cast<std::size_t>(device.index());
+    std::call_once(once[slot], [&] {
+      const ferrite::cuda::DeviceGuard guard(device);
+      all[slot] = new Library(*cudnn);
+    });
+    return all[slot];
+  }
+
+  std::mutex& mutex() { return mutex_; }
+
+  /// What is known of a problem, once it was asked for. With the lock held, as the rest.
+  std::shared_ptr<Known> find(const ConvProblem& problem) {
+    std::shared_ptr<Known> known = known_.find(problem);
+    if (!known) {
+      known = std::make_shared<Known>();
+      try {
+        const ConvPlans plans({cudnn_, handle_}, problem);
+        for (std::size_t i = 0; i < plans.size() && !known->plan; ++i) known->plan = plans.make(i);
+      } catch (const NotSupported&) {  // there is none
+      }
+      known_.insert(problem, known);
+    }
+    return known;
+  }
+
+  void run(const Stream& stream, Known& known, const ConvPlan::Pointers& pointers) {
+    use(stream);
+    const Workspace workspace(stream, known.plan->workspace_bytes());
+    known.plan->run(handle_, pointers, workspace.as<void>());
+  }
+
+  /// Keeps the fastest of the plans for a problem that has one, measured on these operands, of
+  /// which it overwrites the computed one.
+  void measure(const Stream& stream, const ConvProblem& problem, Known& known,
+               const ConvPlan::Pointers& pointers) {
+    use(stream);
+    known.is_measured = true;
+    const ConvPlans plans({cudnn_, handle_}, problem);
+    Stopwatch stopwatch(stream);
+    float best = std::numeric_limits<float>::infinity();
+    for (std::size_t i = 0, measured = 0; i < plans.size() && measured < kPlansMeasured; ++i) {
+      std::optional<ConvPlan> plan = plans.make(i);
+      if (!plan) continue;
+      try {
+        const Workspace workspace(stream, plan->workspace_bytes());
+        const auto run = [&] { plan->run(handle_, pointers, workspace.as<void>()); };
+        run();
+        float time = best;
+        for (int k = 0; k < kRunsMeasured; ++k) time = std::min(time, stopwatch.milliseconds(run));
+        ++measured;
+        if (time >= best) continue;
+        best = time;
+        known.plan = std::move(plan);
+      } catch (const OutOfMemoryError&) {  // of its workspace: it is not to be the one
+      }
+    }
+  }
+
+  /// A recorded graph refers to what its plans have loaded, so they stay as they are.
+  void keep(std::shared_ptr<Known> known) {
+    if (known->is_captured) return;
+    known->is_captured = true;
+    captured_.push_back(std::move(known));
+  }
+
+ private:
+  explicit Library(const Cudnn& cudnn) : cudnn_(cudnn) {
+    const cudnnStatus_t status = cudnn.create(&handle_);
+    FERRITE_CHECK(status == CUDNN_STATUS_SUCCESS, CudaError, "conv2d",
+                  "cuDNN could not be started: {}: {}; FERRITE_CUDNN=0 does without it",
+                  cudnn.error_string(status), cudnn.last_error());
+  }
+
+  void use(const Stream& stream) {
+    const cudaStream_t native = ferrite::cuda::native_stream(stream);
+    if (has_stream_ && native == stream_) return;
+    const cudnnStatus_t status = cudnn_.set_stream(handle_, native);
+    FERRITE_CHECK(status == CUDNN_STATUS_SUCCESS, CudaError, "conv2d",
+                  "cuDNN does not take the stream: {}", cudnn_.error_string(status));
+    stream_ = native;
+    has_stream_ = true;
+  }
+
+  const Cudnn& cudnn_;
+  std::mutex mutex_;
+  cudnnHandle_t handle_ = nullptr;
+  cudaStream_t stream_ = nullptr;
+  bool has_stream_ = false;
+  PlanCache<ConvProblem, Known> known_{kPlans};
+  std::vector<std::shared_ptr<Known>> captured_;
+};
+
+/// An operand as it lies in the problem's layout: itself, or a copy.
+class Laid {
+ public:
+  Laid(const Stream& stream, const View& v, const ConvProblem& problem,
+       const ConvProblem::Operand& operand)
+      : stream_(stream), original_(v), view_(v) {
+    if (lies_in(v, problem.layout)) return;
+    copy_.emplace(stream, static_cast<std::size_t>(v.numel) * itemsize(v.dtype));
+    view_.data = copy_->as<void>();
+    std::ranges::copy(problem.strides(operand), view_.strides);
+  }
+  /// Before the convolution, of what it reads.
+  void* read() const {
+    if (copy_) copy(stream_, view_, original_);
+    return view_.data;
+  }
+  /// After it, of what it has computed.
+  void write_back() const {
+    if (copy_) copy(stream_, original_, view_);
+  }
+  void* data() const { return view_.data; }
+
+ private:
+  const Stream& stream_;
+  View original_, view_;
+  std::optional<Workspace> copy_;
+};
+
+bool run(const Stream& stream, ConvProblem problem, const View& input, const View& weight,
+         const View& out, const void* bias) {
+  problem.tf32 = problem.dtype == kFloat32 && cudnn::allow_tf32();
+  problem.deterministic = cudnn::deterministic();
+  problem.workspace_limit = cudnn::workspace_limit();
+  Library* const library = Library::of(stream.device());
+  if (!library) return false;
+  std::lock_guard lock(library->mutex());
+  const std::shared_ptr<Known> known = library->find(problem);
+  if (!known->plan) return false;
+
+  const Laid in(stream, input, problem, problem.input),
+      filter(stream, weight, problem, problem.weight), result(stream, out, problem, problem.out);
+  const Laid& computed = problem.pass == ConvPass::forward ? result
+                         : problem.pass == ConvPass::data  ? in
+                                                           : filter;
+  for (const Laid* operand : {&in, &filter, &result})
+    if (operand != &computed) operand->read();
+  const ConvPlan::Pointers pointers{in.data(), filter.data(), result.data(), bias};
+  const bool capturing = ferrite::detail::cuda::is_capturing(stream);
+  // Timing waits for the device, which a capture does not allow.
+  if (capturing)
+    library->keep(known);
+  else if (cudnn::benchmark() && !known->is_measured && !known->is_captured)
+    library->measure(stream, problem, *known, pointers);
+  library->run(stream, *known, pointers);
+  computed.write_back();
   return true;
 }
 
-ConvProblem problem_of(const Stream& stream, Pass pass, const View& input, const View& weight,
-                       const View& out, const ConvParams& params) {
-  ConvProblem p;
-  p.pass = pass;
-  p.dtype = input.dtype;
-  p.tf32 = cudnn::allow_tf32();
-  p.deterministic = cudnn::deterministic();
-  // Timing waits for the device, which a capture does not allow.
-  p.measured = cudnn::benchmark() && !ferrite::detail::cuda::is_capturing(stream);
-  p.input = operand(input);
-  p.weight = operand(weight);
-  p.out = operand(out);
-  p.stride = params.stride;
-  p.dilation = params.dilation;
-  p.before = params.padding;
-  for (std::size_t d = 0; d < 2; ++d) {
-    const int dim = static_cast<int>(d) + 2;
-    const std::int64_t reach =
-        (out.sizes[dim] - 1) * params.stride[d] + (weight.sizes[dim] - 1) * params.dilation[d] + 1;
-    p.after[d] = std::max<std::int64_t>(reach - input.sizes[dim] - params.padding[d], 0);
-  }
-  return p;
+bool is_mine(const View& input, const View& weight, const View& out, const ConvParams& params) {
+  return cudnn::is_enabled() && is_for_library(input, weight, out, params);
 }
 
 }  // namespace
 
 bool conv2d(const Stream& stream, const View& out, const View& input, const View& weight,
-            const View& bias, const ConvParams& params) {
-  if (!takes(input, weight, out) || (bias.data && bias.strides[0] != 1)) return false;
-  ConvProblem problem = problem_of(stream, Pass::forward, input, weight, out, params);
-  problem.has_bias = bias.data != nullptr;
-  return Library::of(stream.device())
-      .run(stream, problem, {input.data, weight.data, out.data, bias.data});
+            const View& bias, const ConvParams& params, ConvEpilogue epilogue) {
+  if (!is_mine(input, weight, out, params)) return false;
+  ConvProblem problem = problem_of(ConvPass::forward, input, weight, out, params);
+  if (epilogue == ConvEpilogue::fused) {
+    if (bias.data && bias.strides[0] != 1 && bias.sizes[0] != 1) return false;
+    problem.has_bias = bias.data != nullptr;
+    problem.has_relu = params.activation == Activation::relu;
+  }
+  return run(stream, problem, input, weight, out, problem.has_bias ? bias.data : nullptr);
 }
 
 bool conv2d_data(const Stream& stream, const View& grad_input, const View& grad, const View& weight,
                  const ConvParams& params) {
-  if (!takes(grad_input, weight, grad)) return false;
-  return Library::of(stream.device())
-      .run(stream, problem_of(stream, Pass::data, grad_input, weight, grad, params),
-           {grad_input.data, weight.data, grad.data, nullptr});
+  if (!is_mine(grad_input, weight, grad, params)) return false;
+  return run(stream, problem_of(ConvPass::data, grad_input, weight, grad, params), grad_input,
+             weight, grad, nullptr);
 }
 
 bool conv2d_weight(const Stream& stream, const View& grad_weight, const View& input,
                    const View& grad, const ConvParams& params) {
-  if (!takes(input, grad_weight, grad)) return false;
-  return Library::of(stream.device())
-      .run(stream, problem_of(stream, Pass::weight, input, grad_weight, grad, params),
-           {input.data, grad_weight.data, grad.data, nullptr});
+  if (!is_mine(input, grad_weight, grad, params)) return false;
+  return run(stream, problem_of(ConvPass::weight, input, grad_weight, grad, params), input,
+             grad_weight, grad, nullptr);
+}
+
+ConvPlanReport report_plans(const ConvProblem& problem, const std::string& device,
+                            std::size_t most) {
+  ConvPlanReport report;
+#if CUDNN_VERSION >= 90800
+  const Cudnn* const cudnn = cudnn_library();
+  if (!cudnn || cudnn->get_version() < 90800) {
+    report.why_not = cudnn ? "cuDNN before 9.8" : why_not_loaded();
+    return report;
+  }
+  try {
+    Descriptor properties(*cudnn, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+    properties
+        .set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+             std::span<const char>(device))
+        .finalize();
+    report.asked = true;
+    const ConvPlans plans({*cudnn, nullptr, &properties}, problem);
+    report.offered = plans.size();
+    for (std::size_t i = 0; i < std::min(plans.size(), most); ++i)
+      if (plans.make(i)) ++report.usable;
+    report.why_not = plans.why_not();
+  } catch (const NotSupported& refusal) {
+    report.why_not = refusal.why;
+  }
+#else
+  report.why_not = "built with a cuDNN before 9.8";
+#endif
+  return report;
 }
 
 }  // namespace ferrite::kernels::cuda::vendor
 
 namespace ferrite {
 
-bool cudnn::is_available() { return true; }
+bool cudnn::is_available() { return kernels::cuda::vendor::cudnn_library() != nullptr; }
 
 std::string cudnn::version() {
-  const std::size_t v = cudnnGetVersion();
+  const auto* const library = kernels::cuda::vendor::cudnn_library();
+  if (!library) return "";
+  const std::size_t v = library->get_version();  // 9.1.2 is 90102
   return fmt::format("{}.{}.{}", v / 10000, v / 100 % 100, v % 100);
 }
 

@@ -1,60 +1,71 @@
-// A convolution as cuDNN runs it: a graph of one or two nodes, built once for a problem.
+// A convolution as cuDNN runs it: a graph of one to three operations, and the engine that computes
+// them. One plan serves all calls with the same problem.
 #pragma once
 
-#include <cudnn.h>
-
 #include <array>
-#include <compare>
-#include <cstdint>
 #include <memory>
+#include <optional>
+#include <vector>
 
-#include "kernels/conv.h"
+#include "kernels/conv_problem.h"
+#include "kernels/cuda/vendor/cudnn/descriptor.h"
 
 namespace ferrite::kernels::cuda::vendor {
 
-enum class Pass : std::uint8_t { forward, data, weight };
-
-/// Everything that a plan depends on. `input`, `weight` and `out` name the convolution's operands
-/// in every pass; which of them is computed says the pass.
-struct ConvProblem {
-  struct Operand {
-    std::array<std::int64_t, 4> sizes{}, strides{};
-    std::uint32_t alignment = 0;
-    auto operator<=>(const Operand&) const = default;
-  };
-  Pass pass = Pass::forward;
-  DType dtype = kFloat32;
-  bool has_bias = false;
-  bool tf32 = true, deterministic = false, measured = false;
-  Operand input, weight, out;
-  std::array<std::int64_t, 2> stride{}, dilation{}, before{}, after{};  // padding
-
-  auto operator<=>(const ConvProblem&) const = default;
+/// Whom plans are made for: the device of a handle, or, without one, a device of these properties.
+struct PlanTarget {
+  const Cudnn& cudnn;
+  cudnnHandle_t handle = nullptr;
+  const Descriptor* properties = nullptr;
 };
 
-/// The graph itself is plan.cpp's secret: the frontend's headers take half a minute to compile.
 class ConvPlan {
  public:
-  ~ConvPlan();
-  ConvPlan(const ConvPlan&) = delete;
-  ConvPlan& operator=(const ConvPlan&) = delete;
-  /// Null where cuDNN has no plan for the problem.
-  static std::unique_ptr<ConvPlan> make(cudnnHandle_t handle, const ConvProblem& problem);
-
   struct Pointers {
-    void *input, *weight, *out, *bias;
+    const void *input, *weight, *out, *bias;  // of which cuDNN writes the computed one
+    bool operator==(const Pointers&) const = default;
   };
-  std::size_t workspace_bytes() const;
-  /// Times all plans on these operands, of which it overwrites the computed one, and keeps the
-  /// fastest. Waits for the device.
-  void measure(cudnnHandle_t handle, const Pointers& pointers, void* workspace);
-  std::size_t measuring_workspace_bytes() const;
-  void run(cudnnHandle_t handle, const Pointers& pointers, void* workspace) const;
+
+  std::size_t workspace_bytes() const { return workspace_bytes_; }
+  /// Puts the convolution on the handle's stream.
+  void run(cudnnHandle_t handle, const Pointers& pointers, void* workspace);
 
  private:
-  struct Impl;
-  explicit ConvPlan(std::unique_ptr<Impl> impl);
-  const std::unique_ptr<Impl> impl_;
+  friend class ConvPlans;
+  ConvPlan(Descriptor plan, std::size_t workspace_bytes, bool has_bias)
+      : plan_(std::move(plan)), workspace_bytes_(workspace_bytes), has_bias_(has_bias) {}
+
+  Descriptor plan_;
+  std::size_t workspace_bytes_;
+  bool has_bias_;
+  // The operands of the last call: a training step brings the same ones again and again.
+  std::optional<Descriptor> operands_;
+  Pointers pointers_{};
+  void* workspace_ = nullptr;
+};
+
+/// The plans that cuDNN has for a problem, the one first that its heuristic prefers.
+class ConvPlans {
+ public:
+  /// Throws NotSupported where the graph itself is refused.
+  ConvPlans(const PlanTarget& target, const ConvProblem& problem);
+
+  std::size_t size() const { return configurations_.size(); }
+  /// Makes one of them ready; nothing where it cannot be, or needs too much workspace.
+  std::optional<ConvPlan> make(std::size_t index) const;
+  /// Why the last one could not be made.
+  const std::string& why_not() const { return why_not_; }
+
+ private:
+  std::vector<Descriptor> configurations_of(cudnnBackendHeurMode_t mode) const;
+
+  PlanTarget target_;
+  std::int64_t workspace_limit_;
+  bool has_bias_;
+  std::vector<Descriptor> parts_;  // what the graph is made of
+  Descriptor graph_;
+  std::vector<Descriptor> configurations_;
+  mutable std::string why_not_;
 };
 
 }  // namespace ferrite::kernels::cuda::vendor

@@ -8,7 +8,8 @@ std::string cudnn::version() { return ""; }
 
 namespace kernels::cuda::vendor {
 
-bool conv2d(const Stream&, const View&, const View&, const View&, const View&, const ConvParams&) {
+bool conv2d(const Stream&, const View&, const View&, const View&, const View&, const ConvParams&,
+            ConvEpilogue) {
   return false;
 }
 bool conv2d_data(const Stream&, const View&, const View&, const View&, const ConvParams&) {
@@ -16,6 +17,9 @@ bool conv2d_data(const Stream&, const View&, const View&, const View&, const Con
 }
 bool conv2d_weight(const Stream&, const View&, const View&, const View&, const ConvParams&) {
   return false;
+}
+ConvPlanReport report_plans(const ConvProblem&, const std::string&, std::size_t) {
+  return {.why_not = "built without cuDNN"};
 }
 
 }  // namespace kernels::cuda::vendor

@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# Gathers what Ferrite is built from into one folder that can be carried to a machine without root or
+# network, a GPU host say:
+#   scripts/gather_packages.sh [folder]        # third_party/gathered, which git ignores and CMake finds
+# Headers and libraries are taken from Debian's or Ubuntu's packages (no root is needed), CMake and
+# Ninja from PyPI. Not gathered: oneDNN and Gloo, which are large and optional, and NVIDIA's, which a
+# GPU host has, if only as Python packages (docs/gpu_host.md).
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+folder=${1:-third_party/gathered}
+most_mib=64
+packages=(
+  libeigen3-dev libfmt-dev nlohmann-json3-dev libcli11-dev doctest-dev
+  zlib1g-dev libpng-dev libjpeg62-turbo-dev libbenchmark-dev
+)
+
+for program in apt-get apt-cache dpkg-deb; do
+  command -v "$program" >/dev/null || {
+    echo "$program is not here: run this on Debian or Ubuntu and carry $folder over." >&2
+    exit 1
+  }
+done
+if ! apt-cache show libfmt-dev >/dev/null 2>&1; then
+  echo "apt knows of no packages; as root: apt-get update" >&2
+  exit 1
+fi
+# Ubuntu calls libjpeg's development files otherwise.
+apt-cache show libjpeg62-turbo-dev >/dev/null 2>&1 ||
+  packages=("${packages[@]/libjpeg62-turbo-dev/libjpeg-turbo8-dev}")
+# The package files of fmt and benchmark name their shared libraries.
+mapfile -t shared < <(apt-cache depends libfmt-dev libbenchmark-dev |
+  sed -n 's/^ *Depends: \(lib\(fmt\|benchmark\)[^ ]*\)$/\1/p' | sort -u)
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+mkdir "$scratch/deb" "$scratch/root"
+echo "Downloading ${packages[*]} ${shared[*]}"
+(cd "$scratch/deb" && apt-get -q -o APT::Sandbox::User=root download "${packages[@]}" "${shared[@]}" \
+  >"$scratch/download.log" 2>&1) || {
+  cat "$scratch/download.log" >&2
+  exit 1
+}
+for package in "$scratch"/deb/*.deb; do dpkg-deb -x "$package" "$scratch/root"; done
+
+# Links become what they point to, so that the folder may be copied in any way; links to libraries of
+# packages that are not here go, and the static ones beside them are taken.
+root=$scratch/root/usr
+rm -rf "$root/share/doc" "$root/share/man" "$root/bin" "$root"/include/eigen3/unsupported
+find "$root" -type l | while read -r link; do
+  target=$(readlink -e "$link") || target=
+  rm "$link"
+  [[ $target != "$scratch"/* ]] || cp -r "$target" "$link"
+done
+
+# CMake 3.25 or later, which older distributions do not have, and Ninja.
+mkdir "$scratch/pip"
+if python3 -m pip download -q --no-deps -d "$scratch/pip" 'cmake==3.27.*' ninja 2>"$scratch/pip.log"; then
+  for wheel in "$scratch"/pip/*.whl; do
+    python3 -m zipfile -e "$wheel" "$scratch/wheels"
+  done
+  mkdir -p "$root/tools"
+  for part in cmake/data/bin/cmake cmake/data/bin/ctest ninja/data/bin/ninja bin/ninja; do
+    found=$(find "$scratch/wheels" -path "*/$part" -type f | head -1)
+    [[ -z $found ]] || install -D -m 755 "$found" "$root/tools/bin/$(basename "$part")"
+  done
+  for scripts in "$scratch"/wheels/*.data/scripts; do
+    [[ ! -f $scripts/ninja ]] || install -D -m 755 "$scripts/ninja" "$root/tools/bin/ninja"
+  done
+  share=$(find "$scratch/wheels" -path '*/cmake/data/share/cmake-*' -prune -type d | head -1)
+  if [[ -n $share ]]; then
+    mkdir -p "$root/tools/share/$(basename "$share")"
+    cp -r "$share/Modules" "$share/Templates" "$root/tools/share/$(basename "$share")/"
+  fi
+else
+  echo "CMake and Ninja could not be had from PyPI and are left out: the host must have CMake 3.25." >&2
+  tail -1 "$scratch/pip.log" >&2
+fi
+
+rm -rf "$folder"
+mkdir -p "$(dirname "$folder")"
+cp -r "$root" "$folder"
+mib=$(($(du -sk --apparent-size "$folder" | cut -f1) / 1024))
+echo "$folder: $mib MiB"
+if ((mib >= most_mib)); then
+  echo "That is more than the $most_mib MiB that it is to have." >&2
+  exit 1
+fi

@@ -1,0 +1,143 @@
+#include "kernels/conv_problem.h"
+
+#include <doctest/doctest.h>
+
+#include "ops/creation.h"
+
+using namespace ferrite;
+using kernels::ConvLayout;
+using kernels::ConvParams;
+using kernels::ConvPass;
+using kernels::ConvProblem;
+using kernels::View;
+
+namespace {
+
+/// Tensors of a convolution, of which only the geometry matters.
+struct Operands {
+  Tensor input, weight, out;
+  ConvParams params;
+
+  bool for_library() const { return kernels::is_for_library(input, weight, out, params); }
+  ConvProblem problem() const {
+    return kernels::problem_of(ConvPass::forward, input, weight, out, params);
+  }
+};
+
+Operands operands(DType dtype = kFloat32, MemoryFormat format = kContiguous) {
+  const TensorOptions o{.dtype = dtype, .memory_format = format};
+  return {empty({2, 6, 9, 8}, o), empty({4, 6, 3, 3}, o), empty({2, 4, 7, 6}, o), {}};
+}
+
+using Four = std::array<std::int64_t, 4>;
+
+}  // namespace
+
+TEST_CASE("a library is asked for dense floats and 16-bit types") {
+  for (const DType dtype : {kFloat32, kFloat16, kBFloat16}) {
+    CHECK(operands(dtype).for_library());
+    CHECK(operands(dtype, kChannelsLast).for_library());
+  }
+  CHECK_FALSE(operands(kFloat64).for_library());
+  Operands none = operands();
+  none.input = empty({0, 6, 9, 8});
+  none.out = empty({0, 4, 7, 6});
+  CHECK_FALSE(none.for_library());
+}
+
+TEST_CASE("depthwise convolutions go to a library only where channels lie side by side") {
+  for (const MemoryFormat format : {kContiguous, kChannelsLast}) {
+    Operands k = operands(kFloat16, format);
+    k.params.groups = 6;
+    k.weight = empty({12, 1, 3, 3}, {.dtype = kFloat16, .memory_format = format});
+    k.out = empty({2, 12, 7, 6}, {.dtype = kFloat16, .memory_format = format});
+    CHECK(k.for_library() == (format == kChannelsLast));
+  }
+}
+
+TEST_CASE("strides are those of the layout, for dimensions of one element as well") {
+  const ConvProblem first = operands().problem();
+  CHECK(first.layout == ConvLayout::channels_first);
+  CHECK(first.strides(first.input) == Four{432, 72, 8, 1});
+  CHECK(first.strides(first.weight) == Four{54, 9, 3, 1});
+  const ConvProblem last = operands(kFloat32, kChannelsLast).problem();
+  CHECK(last.layout == ConvLayout::channels_last);
+  CHECK(last.strides(last.input) == Four{432, 1, 48, 6});
+  CHECK(last.strides(last.out) == Four{168, 1, 24, 4});
+
+  // One channel lies both ways.
+  const Tensor gray = empty({2, 1, 9, 8});
+  CHECK(kernels::lies_in(gray, ConvLayout::channels_first));
+  CHECK(kernels::lies_in(gray, ConvLayout::channels_last));
+  const Tensor gaps = empty({2, 6, 9, 16}).slice(3, 0, INT64_MAX, 2);
+  CHECK_FALSE(kernels::lies_in(gaps, ConvLayout::channels_first));
+  CHECK_FALSE(kernels::lies_in(gaps, ConvLayout::channels_last));
+}
+
+TEST_CASE("the layout is the one for which the least has to be copied") {
+  Operands k = operands(kFloat32, kChannelsLast);
+  k.weight = empty({4, 6, 3, 3});
+  CHECK(k.problem().layout == ConvLayout::channels_last);
+  k.input = empty({2, 6, 9, 8});
+  CHECK(k.problem().layout == ConvLayout::channels_first);
+  // Where either will do tensor cores decide.
+  for (const DType dtype : {kFloat32, kBFloat16}) {
+    const Tensor pixel = empty({4, 5, 1, 1}, {.dtype = dtype});
+    CHECK((kernels::layout_of(pixel, pixel, pixel) == ConvLayout::channels_last) ==
+          (dtype == kBFloat16));
+  }
+}
+
+TEST_CASE("padding behind the input reaches as far as the last position") {
+  struct Case {
+    std::int64_t size, kernel, stride, padding, dilation, after;
+  };
+  // Even kernels padded by 1 with stride 2 read no row behind; "same" of an even kernel reads two.
+  for (const auto& [size, kernel, stride, padding, dilation, after] : {Case{8, 3, 1, 1, 1, 1},
+                                                                       {8, 4, 2, 1, 1, 1},
+                                                                       {8, 3, 2, 1, 1, 0},
+                                                                       {9, 2, 2, 0, 1, 0},
+                                                                       {8, 3, 1, 2, 2, 2},
+                                                                       {5, 1, 3, 2, 1, 0}}) {
+    const std::int64_t positions = (size + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1;
+    Operands k{empty({1, 2, size, size}),
+               empty({3, 2, kernel, kernel}),
+               empty({1, 3, positions, positions}),
+               {.stride = {stride, stride},
+                .padding = {padding, padding},
+                .dilation = {dilation, dilation}}};
+    CAPTURE(size);
+    CAPTURE(kernel);
+    CAPTURE(stride);
+    REQUIRE(k.for_library());
+    CHECK(k.problem().after == std::array<std::int64_t, 2>{after, after});
+  }
+  // An output that a library would not compute from the padding: rows that no kernel reaches.
+  Operands k = operands();
+  k.input = empty({2, 6, 12, 8});
+  CHECK_FALSE(k.for_library());
+}
+
+TEST_CASE("a plan depends on what it was made for, and on the alignment of what is not copied") {
+  const Operands k = operands();
+  CHECK(k.problem() == k.problem());
+  Operands other = k;
+  other.params.stride = {2, 1};
+  CHECK(other.problem() != k.problem());
+  CHECK(operands(kFloat16).problem() != operands(kBFloat16).problem());
+
+  const Tensor store = empty({2 * 6 * 9 * 8 + 1});
+  other = k;
+  other.input = store.narrow(0, 1, 2 * 6 * 9 * 8).view({2, 6, 9, 8});
+  CHECK(k.problem().input.alignment == 16);
+  CHECK(other.problem().input.alignment == 4);
+  CHECK(other.problem() != k.problem());
+  // A copy is aligned.
+  other.input = store.narrow(0, 1, 2 * 6 * 9 * 8).view({2, 9, 8, 6}).permute({0, 3, 1, 2});
+  CHECK(other.problem().layout == ConvLayout::channels_last);
+  other.out = empty({2, 4, 7, 6});
+  other.weight = empty({400, 6, 3, 3});
+  other.out = empty({2, 400, 7, 6});
+  CHECK(other.problem().layout == ConvLayout::channels_first);
+  CHECK(other.problem().input.alignment == 16);
+}

@@ -1,0 +1,144 @@
+// cuDNN answers what it has for a device that is described to it, so that what we ask it for is
+// tested without one.
+#include <doctest/doctest.h>
+
+#include "kernels/cuda/vendor/cudnn.h"
+#include "kernels/vendor.h"
+
+using namespace ferrite;
+using kernels::ConvLayout;
+using kernels::ConvPass;
+using kernels::ConvProblem;
+using kernels::cuda::vendor::ConvPlanReport;
+using kernels::cuda::vendor::report_plans;
+
+namespace {
+
+/// A GPU with compute capability 9.0, as cuDNN describes one.
+const char* const kHopper = R"({
+  "deviceVer": 900, "driverVer": 13000, "cudaDeviceId": 0, "deviceName": "Hopper",
+  "multiProcessorCount": 132, "totalGlobalMem": 150000000000, "l2CacheSize": 62914560,
+  "smClockRateKHz": 1980000, "memClockRateKHz": 3201000, "pciDeviceId": 0,
+  "warpSize": 32, "regsPerBlock": 65536, "maxRegistersPerSM": 65536,
+  "maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64],
+  "maxThreadsPerBlock": 1024, "maxThreadsPerSM": 2048, "maxCtasPerSM": 32,
+  "maxSharedMemoryPerBlock": 49152, "maxSharedMemoryPerBlockOptin": 232448,
+  "reservedSharedMemoryPerBlock": 1024, "isTccDriver": 0, "supportCoopLaunch": 1})";
+
+struct Sizes {
+  const char* name;
+  std::int64_t n, c, size, o, kernel, stride = 1, padding = 0, dilation = 1, groups = 1;
+};
+
+const Sizes kLeNet1{"LeNet's first", 256, 1, 28, 6, 5, 1, 2};
+const Sizes kLeNet2{"LeNet's second", 256, 6, 14, 16, 5};
+const Sizes kStem{"ResNet's stem", 32, 3, 224, 64, 7, 2, 3};
+const Sizes kBlock{"ResNet's block", 32, 64, 56, 64, 3, 1, 1};
+const Sizes kShortcut{"ResNet's shortcut", 32, 64, 56, 128, 1, 2};
+const Sizes kDilated{"dilated", 8, 16, 20, 24, 3, 1, 2, 2};
+const Sizes kGroups{"groups", 8, 32, 20, 32, 3, 1, 1, 1, 4};
+
+ConvProblem problem(const Sizes& s, ConvPass pass, DType dtype, ConvLayout layout) {
+  ConvProblem p;
+  p.pass = pass;
+  p.dtype = dtype;
+  p.layout = layout;
+  p.workspace_limit = std::int64_t{1} << 30;
+  const std::int64_t extent = s.dilation * (s.kernel - 1) + 1;
+  const std::int64_t out = (s.size + 2 * s.padding - extent) / s.stride + 1;
+  p.input.sizes = {s.n, s.c, s.size, s.size};
+  p.weight.sizes = {s.o, s.c / s.groups, s.kernel, s.kernel};
+  p.out.sizes = {s.n, s.o, out, out};
+  p.stride = {s.stride, s.stride};
+  p.dilation = {s.dilation, s.dilation};
+  p.before = {s.padding, s.padding};
+  const std::int64_t after = (out - 1) * s.stride + extent - s.size - s.padding;
+  p.after = {std::max<std::int64_t>(after, 0), std::max<std::int64_t>(after, 0)};
+  return p;
+}
+
+bool can_ask() {
+  const ConvPlanReport report = report_plans(
+      problem(kBlock, ConvPass::forward, kFloat16, ConvLayout::channels_last), kHopper);
+  if (!report.asked) MESSAGE("skipped: cuDNN cannot be asked: ", report.why_not);
+  return report.asked;
+}
+
+ConvPlanReport ask(const ConvProblem& p) { return report_plans(p, kHopper); }
+
+constexpr ConvPass kPasses[] = {ConvPass::forward, ConvPass::data, ConvPass::weight};
+constexpr ConvLayout kLayouts[] = {ConvLayout::channels_first, ConvLayout::channels_last};
+
+}  // namespace
+
+TEST_CASE("cuDNN has plans for every pass, dtype and layout") {
+  if (!can_ask()) return;
+  for (const Sizes& s : {kLeNet1, kLeNet2, kStem, kBlock, kShortcut, kDilated, kGroups})
+    for (const ConvPass pass : kPasses)
+      for (const DType dtype : {kFloat32, kFloat16, kBFloat16})
+        for (const ConvLayout layout : kLayouts) {
+          ConvProblem p = problem(s, pass, dtype, layout);
+          p.tf32 = dtype == kFloat32;
+          const ConvPlanReport report = ask(p);
+          INFO(s.name, ", pass ", static_cast<int>(pass), ", ", ferrite::name(dtype), ", layout ",
+               static_cast<int>(layout), ": ", report.why_not);
+          CHECK(report.usable == 1);
+        }
+}
+
+TEST_CASE("cuDNN has plans with bias and ReLU in them") {
+  if (!can_ask()) return;
+  for (const Sizes& s : {kLeNet1, kLeNet2, kStem, kBlock})
+    for (const DType dtype : {kFloat32, kFloat16, kBFloat16})
+      for (const ConvLayout layout : kLayouts)
+        for (const int which : {1, 2, 3}) {
+          ConvProblem p = problem(s, ConvPass::forward, dtype, layout);
+          p.has_bias = (which & 1) != 0;
+          p.has_relu = (which & 2) != 0;
+          const ConvPlanReport report = ask(p);
+          INFO(s.name, ", ", ferrite::name(dtype), ", layout ", static_cast<int>(layout), ", ",
+               which, ": ", report.why_not);
+          CHECK(report.usable == 1);
+        }
+}
+
+TEST_CASE("settings leave fewer plans, and some") {
+  if (!can_ask()) return;
+  for (const ConvPass pass : kPasses)
+    for (const ConvLayout layout : kLayouts) {
+      CAPTURE(static_cast<int>(pass));
+      CAPTURE(static_cast<int>(layout));
+      ConvProblem p = problem(kBlock, pass, kFloat32, layout);
+      const std::size_t all = ask(p).offered;
+      p.tf32 = false;
+      const ConvPlanReport exact = ask(p);
+      CHECK(exact.usable == 1);
+      CHECK(exact.offered < all);
+      p.tf32 = true;
+      p.deterministic = true;
+      const ConvPlanReport same_bits = ask(p);
+      CHECK(same_bits.usable == 1);
+      CHECK(same_bits.offered <= all);
+      if (pass == ConvPass::weight) CHECK(same_bits.offered < all);
+    }
+  ConvProblem p = problem(kBlock, ConvPass::forward, kFloat32, ConvLayout::channels_first);
+  const std::size_t offered = ask(p).offered;
+  p.workspace_limit = -1;
+  const ConvPlanReport none = report_plans(p, kHopper, offered);
+  CHECK(none.usable == 0);
+  CHECK(none.why_not.find("workspace") != std::string::npos);
+}
+
+TEST_CASE("what cuDNN does not take is refused, and not thrown") {
+  if (!can_ask()) return;
+  ConvProblem p = problem(kBlock, ConvPass::forward, kFloat16, ConvLayout::channels_last);
+  p.out.sizes[2] += 1;
+  const ConvPlanReport report = ask(p);
+  CHECK(report.usable == 0);
+  CHECK(report.why_not.find("CUDNN_STATUS") != std::string::npos);
+}
+
+TEST_CASE("cuDNN's version is known where it can be loaded") {
+  CHECK(cudnn::version().empty() == !cudnn::is_available());
+  if (cudnn::is_available()) CHECK(cudnn::version().starts_with("9."));
+}
