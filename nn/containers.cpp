@@ -1,6 +1,7 @@
 #include "nn/containers.h"
 
 #include "nn/activation.h"
+#include "nn/conv.h"
 #include "nn/linear.h"
 #include "ops/matmul.h"
 
@@ -27,6 +28,8 @@ Tensor run_fused(Module& first, Module& second, const Tensor& x) {
     if (const GELU* gelu = exactly<GELU>(second))
       return linear_gelu(x, linear->weight, linear->bias, gelu->approximate());
   }
+  if (const Conv2d* conv = exactly<Conv2d>(first); conv && exactly<ReLU>(second))
+    return conv->forward_relu(x);
   return {};
 }
 

@@ -51,12 +51,17 @@ Conv2d::Conv2d(std::int64_t in_channels, std::int64_t out_channels, Pair kernel_
 
 void Conv2d::reset_parameters() { reset(weight, bias); }
 
-Tensor Conv2d::forward(const Tensor& input) {
-  return conv2d(input, weight, bias,
-                {.stride = options_.stride,
-                 .padding = options_.padding,
-                 .dilation = options_.dilation,
-                 .groups = options_.groups});
+Tensor Conv2d::forward(const Tensor& input) { return conv2d(input, weight, bias, op_options()); }
+
+Tensor Conv2d::forward_relu(const Tensor& input) const {
+  return conv2d_relu(input, weight, bias, op_options());
+}
+
+ferrite::Conv2dOptions Conv2d::op_options() const {
+  return {.stride = options_.stride,
+          .padding = options_.padding,
+          .dilation = options_.dilation,
+          .groups = options_.groups};
 }
 
 std::string Conv2d::extra_repr() const {

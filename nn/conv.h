@@ -25,6 +25,8 @@ class Conv2d : public Cloneable<Conv2d> {
   /// Draws new weights.
   void reset_parameters();
   Tensor forward(const Tensor& input) override;
+  /// relu(forward(input)) as one op.
+  Tensor forward_relu(const Tensor& input) const;
   std::string extra_repr() const override;
   const Conv2dOptions& options() const { return options_; }
 
@@ -32,6 +34,8 @@ class Conv2d : public Cloneable<Conv2d> {
   Tensor bias;    ///< [out_channels]; undefined without bias
 
  private:
+  ferrite::Conv2dOptions op_options() const;
+
   Conv2dOptions options_;
 };
 

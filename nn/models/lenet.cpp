@@ -41,13 +41,18 @@ Tensor LeNet5::hidden(Linear& layer, const Tensor& x) const {
   return activate(layer(x));
 }
 
+Tensor LeNet5::hidden(Conv2d& layer, const Tensor& x) const {
+  if (options_.activation == LeNet5Options::Activation::relu) return layer.forward_relu(x);
+  return activate(layer(x));
+}
+
 Tensor LeNet5::pool(const Tensor& x) const {
   return options_.pooling == LeNet5Options::Pooling::max ? max_pool2d(x, 2) : avg_pool2d(x, 2);
 }
 
 Tensor LeNet5::forward(const Tensor& input) {
-  Tensor x = pool(activate(conv1_(input)));
-  x = pool(activate(conv2_(x))).flatten(1);
+  Tensor x = pool(hidden(conv1_, input));
+  x = pool(hidden(conv2_, x)).flatten(1);
   return fc3_(hidden(fc2_, hidden(fc1_, x)));
 }
 
@@ -65,8 +70,8 @@ std::vector<Tensor> lenet_parameters(double scale) {
 Tensor lenet(const Tensor& X, std::span<const Tensor> params) {
   FERRITE_CHECK(params.size() == 8, ValueError, "lenet",
                 "expected the parameters W1, b1, ... W4, b4, got {} tensors", params.size());
-  const Tensor h1 = avg_pool2d(relu(conv2d(X, params[0], params[1])), 2);
-  const Tensor h2 = avg_pool2d(relu(conv2d(h1, params[2], params[3])), 2);
+  const Tensor h1 = avg_pool2d(conv2d_relu(X, params[0], params[1]), 2);
+  const Tensor h2 = avg_pool2d(conv2d_relu(h1, params[2], params[3]), 2);
   const Tensor h3 = addmm_relu(params[5], h2.flatten(1), params[4]);
   return addmm(params[7], h3, params[6]);
 }

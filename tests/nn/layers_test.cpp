@@ -154,6 +154,14 @@ class Doubled : public nn::Cloneable<Doubled, nn::Linear> {
   Tensor forward(const Tensor& input) override { return nn::Linear::forward(input) * 2; }
 };
 
+/// Rows as images of one channel.
+class Image : public nn::Cloneable<Image> {
+ public:
+  Tensor forward(const Tensor& input) override {
+    return input.reshape({1, 1, input.size(0), input.size(1)});
+  }
+};
+
 }  // namespace
 
 TEST_CASE("a container runs a layer with its activation, to the same results") {
@@ -182,6 +190,9 @@ TEST_CASE("a container runs a layer with its activation, to the same results") {
   check_fused(nn::Sequential(nn::Linear(4, 3), nn::GELU(GeluApproximation::tanh)));
   check_fused(nn::Sequential(nn::ReLU(), nn::Linear(4, 3), nn::Sigmoid()));
   check_fused(nn::Sequential(Doubled(4, 3), nn::ReLU()));
+  check_fused(nn::Sequential(Image(), nn::Conv2d(1, 5, {2, 1}, {.stride = {2, 1}, .padding = 1}),
+                             nn::ReLU(), nn::Conv2d(5, 4, 1, {.groups = 1, .bias = false}),
+                             nn::ReLU({.inplace = true}), nn::Flatten()));
 }
 
 TEST_CASE("losses") {
