@@ -13,7 +13,8 @@
 # others from running; the table at the end says which did, and so does the exit status.
 #
 # In the environment: LIMIT_<part>, a part's seconds; JOBS, processes of the build; CMAKE_OPTIONS,
-# more options for cmake; CASES, test cases a kernel under compute-sanitizer.
+# more options for cmake; CASES, test cases a kernel under compute-sanitizer; KERNELS, HOST_COST and
+# TRAINING, more options for those benchmarks.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
@@ -45,12 +46,14 @@ has_torch() { python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev
 
 # Runs all of its commands, each with its arguments in one word, and fails where one failed.
 each() {
-  local failed=0 command
+  local failed=0 command status
   for command in "$@"; do
     echo "+ $command"
-    bash -c "$command" || { failed=1; echo "failed ($?): $command"; }
+    bash -c "$command"
+    status=$?
+    ((status == 0)) || { failed=1; echo "failed ($status): $command"; }
   done
-  return $failed
+  return "$failed"
 }
 
 part_info() {
@@ -86,7 +89,7 @@ part_sanitize() {
   for tool in memcheck racecheck synccheck initcheck; do
     commands+=("FERRITE_CUDNN=0 FERRITE_CUBLAS=0 FERRITE_KIT_DEVICE=cuda:0 \
 FERRITE_KIT_CASES=${CASES:-4} $sanitizer --tool $tool --error-exitcode 9 \
-$build/bin/test_kernels >$out/$tool.log 2>&1; s=\$?; tail -3 $out/$tool.log; exit \$s")
+$build/bin/test_kernels -sfe=*cuda_cudnn*,*cublas* >$out/$tool.log 2>&1; s=\$?; tail -3 $out/$tool.log; exit \$s")
   done
   each "${commands[@]}"
 }
@@ -96,7 +99,7 @@ part_kernels() {
     "FERRITE_CUDNN=0 FERRITE_CUBLAS=0 $build/bin/bench_kernels --device cuda:0 \
 --only 'conv|linear|matmul|bmm' --json $out/kernels_own.json")
   if has_torch; then
-    commands+=("benchmarks/kernels/compare.py --build $build --json $out/kernels_torch.json")
+    commands+=("benchmarks/kernels/compare.py --build $build --json $out/kernels_torch.json ${KERNELS:-}")
   else
     echo "python3 has no PyTorch with CUDA: no comparison"
   fi
@@ -105,12 +108,12 @@ part_kernels() {
 
 part_host_cost() {
   has_torch || { echo "python3 has no PyTorch with CUDA"; return 1; }
-  each "benchmarks/host_cost/compare.py --build $build --device cuda --json $out/host_cost.json"
+  each "benchmarks/host_cost/compare.py --build $build --device cuda --json $out/host_cost.json ${HOST_COST:-}"
 }
 
 part_training() {
   has_torch || { echo "python3 has no PyTorch with CUDA"; return 1; }
-  each "benchmarks/training/compare.py --build $build --device cuda --json $out/training.json"
+  each "benchmarks/training/compare.py --build $build --device cuda --json $out/training.json ${TRAINING:-}"
 }
 
 parts=("$@")
@@ -125,7 +128,7 @@ done
 # A part is a process group of its own, which a limit ends as a whole.
 failed=0
 summary=()
-export build out jobs CASES CMAKE_OPTIONS
+export build out jobs CASES CMAKE_OPTIONS KERNELS HOST_COST TRAINING
 export -f each has_torch
 for part in "${parts[@]}"; do
   variable=LIMIT_$part

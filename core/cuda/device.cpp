@@ -150,10 +150,8 @@ Versions versions() {
              .driver = cuda_version(driver),
              .cudnn = "not built in",
              .nccl = "not built in"};
-  if (cudnn::version) {
-    v.cudnn = cudnn::version();
-    if (v.cudnn.empty()) v.cudnn = "not there";
-  }
+  if (cudnn::version)
+    if (std::string version = cudnn::version(); !version.empty()) v.cudnn = std::move(version);
   if (auto* nccl = find_function<int(int*)>("ncclGetVersion")) {
     int n = 0;  // 2.9.1 and later: 20901
     if (nccl(&n) == 0) v.nccl = fmt::format("{}.{}.{}", n / 10000, n / 100 % 100, n % 100);

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 
+#include "core/cuda/context.h"
 #include "core/cuda/runtime.h"
 #include "core/cuda_backend.h"
 #include "core/error.h"
@@ -24,36 +25,6 @@ namespace {
 constexpr std::size_t kPlans = 2000;        // of a device
 constexpr std::size_t kPlansMeasured = 12;  // of a problem
 constexpr int kRunsMeasured = 3;
-
-/// Times work on a stream, for which the host waits.
-class Stopwatch {
- public:
-  explicit Stopwatch(const Stream& stream) : stream_(ferrite::cuda::native_stream(stream)) {
-    FERRITE_CUDA_CHECK(cudaEventCreate(&begin_));
-    FERRITE_CUDA_CHECK(cudaEventCreate(&end_));
-  }
-  ~Stopwatch() {
-    cudaEventDestroy(begin_);
-    cudaEventDestroy(end_);
-  }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
-  template <class F>
-  float milliseconds(F&& work) {
-    FERRITE_CUDA_CHECK(cudaEventRecord(begin_, stream_));
-    work();
-    FERRITE_CUDA_CHECK(cudaEventRecord(end_, stream_));
-    FERRITE_CUDA_CHECK(cudaEventSynchronize(end_));
-    float time = 0;
-    FERRITE_CUDA_CHECK(cudaEventElapsedTime(&time, begin_, end_));
-    return time;
-  }
-
- private:
-  cudaStream_t stream_;
-  cudaEvent_t begin_ = nullptr, end_ = nullptr;
-};
 
 /// What is known of a problem: a plan, or that there is none.
 struct Known {
@@ -74,6 +45,7 @@ class Library {
     const auto slot = static_cast<std::size_t>(device.index());
     std::call_once(once[slot], [&] {
       const ferrite::cuda::DeviceGuard guard(device);
+      const ferrite::cuda::detail::CaptureRelaxed relaxed;
       all[slot] = new Library(*cudnn);
     });
     return all[slot];
@@ -86,6 +58,8 @@ class Library {
     std::shared_ptr<Known> known = known_.find(problem);
     if (!known) {
       known = std::make_shared<Known>();
+      // Loads kernels, which is no part of a graph that is being captured.
+      const ferrite::cuda::detail::CaptureRelaxed relaxed;
       try {
         const ConvPlans plans({cudnn_, handle_}, problem);
         for (std::size_t i = 0; i < plans.size() && !known->plan; ++i) known->plan = plans.make(i);
@@ -96,10 +70,12 @@ class Library {
     return known;
   }
 
-  void run(const Stream& stream, Known& known, const ConvPlan::Pointers& pointers) {
+  bool run(const Stream& stream, Known& known, const ConvPlan::Pointers& pointers) {
     use(stream);
     const Workspace workspace(stream, known.plan->workspace_bytes());
-    known.plan->run(handle_, pointers, workspace.as<void>());
+    if (known.plan->run(handle_, pointers, workspace.as<void>())) return true;
+    known.plan.reset();
+    return false;
   }
 
   /// Keeps the fastest of the plans for a problem that has one, measured on these operands, of
@@ -109,17 +85,20 @@ class Library {
     use(stream);
     known.is_measured = true;
     const ConvPlans plans({cudnn_, handle_}, problem);
-    Stopwatch stopwatch(stream);
-    float best = std::numeric_limits<float>::infinity();
+    Event begin, end;
+    double best = std::numeric_limits<double>::infinity();
     for (std::size_t i = 0, measured = 0; i < plans.size() && measured < kPlansMeasured; ++i) {
       std::optional<ConvPlan> plan = plans.make(i);
       if (!plan) continue;
       try {
         const Workspace workspace(stream, plan->workspace_bytes());
-        const auto run = [&] { plan->run(handle_, pointers, workspace.as<void>()); };
-        run();
-        float time = best;
-        for (int k = 0; k < kRunsMeasured; ++k) time = std::min(time, stopwatch.milliseconds(run));
+        const auto run = [&] { return plan->run(handle_, pointers, workspace.as<void>()); };
+        if (!run()) continue;
+        begin.record(stream);
+        for (int k = 0; k < kRunsMeasured; ++k) run();
+        end.record(stream);
+        end.synchronize();
+        const double time = end.elapsed_ms(begin);
         ++measured;
         if (time >= best) continue;
         best = time;
@@ -216,7 +195,7 @@ bool run(const Stream& stream, ConvProblem problem, const View& input, const Vie
     library->keep(known);
   else if (cudnn::benchmark() && !known->is_measured && !known->is_captured)
     library->measure(stream, problem, *known, pointers);
-  library->run(stream, *known, pointers);
+  if (!library->run(stream, *known, pointers)) return false;
   computed.write_back();
   return true;
 }

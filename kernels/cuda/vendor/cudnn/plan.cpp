@@ -250,7 +250,7 @@ std::optional<ConvPlan> ConvPlans::make(std::size_t index) const {
   }
 }
 
-void ConvPlan::run(cudnnHandle_t handle, const Pointers& p, void* workspace) {
+bool ConvPlan::run(cudnnHandle_t handle, const Pointers& p, void* workspace) {
   const Cudnn& cudnn = plan_.cudnn();
   if (!operands_ || !(p == pointers_) || workspace != workspace_) {
     const std::int64_t names[] = {kInput, kWeight, kOut, kBias};
@@ -272,8 +272,10 @@ void ConvPlan::run(cudnnHandle_t handle, const Pointers& p, void* workspace) {
     workspace_ = workspace;
   }
   const cudnnStatus_t status = cudnn.execute(handle, plan_.raw(), operands_->raw());
+  if (CUDNN_STATUS_CATEGORY(static_cast<int>(status)) == CUDNN_STATUS_NOT_SUPPORTED) return false;
   FERRITE_CHECK(status == CUDNN_STATUS_SUCCESS, CudaError, "conv2d", "cuDNN failed: {}: {}",
                 cudnn.error_string(status), cudnn.last_error());
+  return true;
 }
 
 }  // namespace ferrite::kernels::cuda::vendor

@@ -27,8 +27,8 @@ class ConvPlan {
   };
 
   std::size_t workspace_bytes() const { return workspace_bytes_; }
-  /// Puts the convolution on the handle's stream.
-  void run(cudnnHandle_t handle, const Pointers& pointers, void* workspace);
+  /// Puts the convolution on the handle's stream; false where cuDNN refuses it after all.
+  bool run(cudnnHandle_t handle, const Pointers& pointers, void* workspace);
 
  private:
   friend class ConvPlans;
