@@ -2,6 +2,7 @@
 // tested without one.
 #include <doctest/doctest.h>
 
+#include "core/cuda.h"
 #include "kernels/cuda/vendor/cudnn.h"
 #include "kernels/vendor.h"
 
@@ -141,4 +142,5 @@ TEST_CASE("what cuDNN does not take is refused, and not thrown") {
 TEST_CASE("cuDNN's version is known where it can be loaded") {
   CHECK(cudnn::version().empty() == !cudnn::is_available());
   if (cudnn::is_available()) CHECK(cudnn::version().starts_with("9."));
+  CHECK(cuda::versions().cudnn == (cudnn::is_available() ? cudnn::version() : "not built in"));
 }
