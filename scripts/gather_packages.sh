@@ -53,6 +53,11 @@ find "$root" -type l | while read -r link; do
   [[ $target != "$scratch"/* ]] || cp -r "$target" "$link"
 done
 
+# Only the system's compiler looks into the folders of an architecture by itself.
+for own in "$root"/include/*-linux-gnu*; do
+  [[ ! -d $own ]] || { cp -r "$own/." "$root/include/" && rm -r "$own"; }
+done
+
 # CMake 3.25 or later, which older distributions do not have, and Ninja.
 mkdir "$scratch/pip"
 if python3 -m pip download -q --no-deps -d "$scratch/pip" 'cmake==3.27.*' ninja 2>"$scratch/pip.log"; then
