@@ -3,10 +3,9 @@
 # them: without the .so links that linkers look for). Each is optional; the summary says what is
 # missing and how to get it.
 #
-# Defines FERRITE_HAVE_CUBLASLT and the target FerriteCuda::cublasLt, which is linked;
-# FERRITE_HAVE_CUDNN and FERRITE_CUDNN_INCLUDE, of which only the headers are used to build (the
-# library is loaded by the first convolution, and looked for in FERRITE_CUDNN_FOLDER first); and
-# FERRITE_HAVE_NCCL, FERRITE_NCCL_INCLUDE and FERRITE_NCCL_LIBRARY.
+# Defines for cuBLASLt and cuDNN FERRITE_HAVE_<name>, FERRITE_<name>_INCLUDE, since headers are all that
+# the build needs, and FERRITE_<name>_FOLDER, where the library is looked for first when a program
+# asks for it; for NCCL FERRITE_HAVE_NCCL, FERRITE_NCCL_INCLUDE and FERRITE_NCCL_LIBRARY.
 
 set(FERRITE_CUDA_PREFIX "" CACHE STRING
     "Folders to look for cuBLASLt, cuDNN and NCCL in first: with include/ and lib/, or site-packages")
@@ -43,7 +42,8 @@ endfunction()
 
 # ferrite_find_cuda_library(<name> HEADER <file> LIBRARY <names...> WHEELS <folders below nvidia/...>)
 #
-# Sets FERRITE_<name>_INCLUDE and FERRITE_<name>_LIBRARY (cached).
+# Sets FERRITE_<name>_INCLUDE and FERRITE_<name>_LIBRARY (cached), FERRITE_<name>_FOLDER, and `where`
+# for people.
 function(ferrite_find_cuda_library name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "HEADER" "LIBRARY;WHEELS")
   set(first ${FERRITE_CUDA_PREFIX})
@@ -61,6 +61,14 @@ function(ferrite_find_cuda_library name)
   find_library(FERRITE_${name}_LIBRARY NAMES ${arg_LIBRARY}
                HINTS ${first} ${CUDAToolkit_LIBRARY_DIR} PATHS ${last} PATH_SUFFIXES lib lib64)
   mark_as_advanced(FERRITE_${name}_INCLUDE FERRITE_${name}_LIBRARY)
+  set(where "headers alone: the library is looked for at run time")
+  set(FERRITE_${name}_FOLDER "" PARENT_SCOPE)
+  if(FERRITE_${name}_LIBRARY)
+    set(where ${FERRITE_${name}_LIBRARY})
+    get_filename_component(folder ${where} DIRECTORY)
+    set(FERRITE_${name}_FOLDER ${folder} PARENT_SCOPE)
+  endif()
+  set(where ${where} PARENT_SCOPE)
 endfunction()
 
 # Sets FERRITE_HAVE_<name> and ferrite_<name>_reason; an error where the option FERRITE_<name> is ON
@@ -94,17 +102,11 @@ set(major ${CUDAToolkit_VERSION_MAJOR})
 ferrite_find_cuda_library(CUBLASLT HEADER cublasLt.h
   LIBRARY libcublasLt.so.${major} cublasLt WHEELS cublas cu${major})
 set(problem "")
-if(NOT FERRITE_CUBLASLT_INCLUDE OR NOT FERRITE_CUBLASLT_LIBRARY)
+if(NOT FERRITE_CUBLASLT_INCLUDE)
   set(problem "not found, own products serve; apt-get install libcublas-dev-${major}-${CUDAToolkit_VERSION_MINOR} or pip install nvidia-cublas, and FERRITE_CUDA_PREFIX says where")
 endif()
 ferrite_header_version(version "${FERRITE_CUBLASLT_INCLUDE}/cublas_api.h" CUBLAS_VER_ MAJOR MINOR PATCH)
-ferrite_decide_cuda_library(CUBLASLT "${problem}" "${version}, ${FERRITE_CUBLASLT_LIBRARY}")
-if(FERRITE_HAVE_CUBLASLT)
-  add_library(FerriteCuda::cublasLt SHARED IMPORTED GLOBAL)
-  set_target_properties(FerriteCuda::cublasLt PROPERTIES
-    IMPORTED_LOCATION ${FERRITE_CUBLASLT_LIBRARY}
-    INTERFACE_INCLUDE_DIRECTORIES ${FERRITE_CUBLASLT_INCLUDE})
-endif()
+ferrite_decide_cuda_library(CUBLASLT "${problem}" "${version}, ${where}")
 
 ferrite_find_cuda_library(CUDNN HEADER cudnn_graph.h LIBRARY libcudnn.so.9 cudnn WHEELS cudnn cu${major})
 set(problem "")
@@ -112,13 +114,7 @@ if(NOT FERRITE_CUDNN_INCLUDE)
   set(problem "version 9 not found, own convolutions serve; apt-get install libcudnn9-dev-cuda-${major} or pip install nvidia-cudnn-cu${major}, and FERRITE_CUDA_PREFIX says where")
 endif()
 ferrite_header_version(version "${FERRITE_CUDNN_INCLUDE}/cudnn_version.h" CUDNN_ MAJOR MINOR PATCHLEVEL)
-if(FERRITE_CUDNN_LIBRARY)
-  get_filename_component(FERRITE_CUDNN_FOLDER ${FERRITE_CUDNN_LIBRARY} DIRECTORY)
-  ferrite_decide_cuda_library(CUDNN "${problem}" "${version}, ${FERRITE_CUDNN_LIBRARY}")
-else()
-  set(FERRITE_CUDNN_FOLDER "")
-  ferrite_decide_cuda_library(CUDNN "${problem}" "${version}, headers alone: libcudnn.so.9 is looked for at run time")
-endif()
+ferrite_decide_cuda_library(CUDNN "${problem}" "${version}, ${where}")
 
 ferrite_find_cuda_library(NCCL HEADER nccl.h LIBRARY libnccl.so.2 nccl WHEELS nccl cu${major})
 set(problem "")
@@ -126,4 +122,4 @@ if(NOT FERRITE_NCCL_INCLUDE OR NOT FERRITE_NCCL_LIBRARY)
   set(problem "not found; apt-get install libnccl-dev or pip install nvidia-nccl-cu${major}, and FERRITE_CUDA_PREFIX says where")
 endif()
 ferrite_header_version(version "${FERRITE_NCCL_INCLUDE}/nccl.h" NCCL_ MAJOR MINOR PATCH)
-ferrite_decide_cuda_library(NCCL "${problem}" "${version}, ${FERRITE_NCCL_LIBRARY}")
+ferrite_decide_cuda_library(NCCL "${problem}" "${version}, ${where}")

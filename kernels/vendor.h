@@ -8,7 +8,7 @@
 
 namespace ferrite::cublas {
 
-/// Whether this build has cuBLASLt.
+/// Whether this build has cuBLASLt, and the library can be loaded.
 bool is_available();
 /// "13.0.2"; "" where it is not there.
 std::string version();

@@ -206,3 +206,11 @@ TEST_CASE("products from several threads at once") {
   for (std::thread& thread : threads) thread.join();
   CHECK(wrong == 0);
 }
+
+TEST_CASE("cuBLASLt's version is known where it can be loaded") {
+  CHECK(cublas::version().empty() == !cublas::is_available());
+  if (cublas::is_available())
+    CHECK(cublas::version().find('.') != std::string::npos);
+  else
+    MESSAGE("this build has no cuBLASLt, or it cannot be loaded");
+}

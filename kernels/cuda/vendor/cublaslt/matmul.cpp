@@ -25,7 +25,7 @@ class Library {
  public:
   Library() {
     const ferrite::cuda::detail::CaptureRelaxed relaxed;
-    CUBLAS_CHECK(cublasLtCreate(&handle_));
+    CUBLAS_CHECK(cublaslt().create(&handle_));
   }
 
   /// False where cuBLASLt does not take the problem.
@@ -104,7 +104,7 @@ bool in_steps(const Stream& stream, const View& out, const View& a, const View& 
 
 bool matmul(const Stream& stream, const View& out, const View& a, const View& b,
             const MatmulOptions& options) {
-  if (!cublas::is_enabled()) return false;
+  if (!cublas::is_enabled() || !has_cublaslt()) return false;
   const MatmulSettings settings = current_settings();
   return fused(stream, out, a, b, options, settings) ||
          in_steps(stream, out, a, b, options, settings);
@@ -114,10 +114,11 @@ bool matmul(const Stream& stream, const View& out, const View& a, const View& b,
 
 namespace ferrite {
 
-bool cublas::is_available() { return true; }
+bool cublas::is_available() { return kernels::cuda::vendor::has_cublaslt(); }
 
 std::string cublas::version() {
-  const std::size_t v = cublasLtGetVersion();
+  if (!is_available()) return "";
+  const std::size_t v = kernels::cuda::vendor::cublaslt().get_version();
   return fmt::format("{}.{}.{}", v / 10000, v / 100 % 100, v % 100);
 }
 

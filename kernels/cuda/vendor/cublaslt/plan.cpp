@@ -65,7 +65,7 @@ cublasLtEpilogue_t native(MatmulEpilogue epilogue) {
 template <class T>
 void set(cublasLtMatmulDescOpaque_t& product, cublasLtMatmulDescAttributes_t which,
          const T& value) {
-  CUBLAS_CHECK(cublasLtMatmulDescSetAttribute(&product, which, &value, sizeof value));
+  CUBLAS_CHECK(cublaslt().set_product(&product, which, &value, sizeof value));
 }
 
 /// Whether a call was turned down before anything was put on the stream.
@@ -80,14 +80,14 @@ void check_cublas(cublasStatus_t status, const char* call) {
   if (status != CUBLAS_STATUS_SUCCESS) [[unlikely]]
     fail<CudaError>("matmul",
                     "{} failed: {} ({}); FERRITE_CUBLAS=0 makes products without cuBLASLt", call,
-                    cublasLtGetStatusName(status), cublasLtGetStatusString(status));
+                    cublaslt().status_name(status), cublaslt().status_string(status));
 }
 
 MatmulPlan::MatmulPlan(cublasLtHandle_t handle, const MatmulProblem& problem,
                        const MatmulArguments& example)
     : problem_(problem) {
   const Types types = types_of(problem);
-  CUBLAS_CHECK(cublasLtMatmulDescInit(&product_, types.compute, types.scale));
+  CUBLAS_CHECK(cublaslt().init_product(&product_, sizeof product_, types.compute, types.scale));
   const auto operation = [](const ColumnMatrix& m) {
     return m.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
   };
@@ -102,14 +102,14 @@ MatmulPlan::MatmulPlan(cublasLtHandle_t handle, const MatmulProblem& problem,
 
 cublasLtMatrixLayoutOpaque_t MatmulPlan::layout(const ColumnMatrix& matrix) const {
   cublasLtMatrixLayoutOpaque_t made{};
-  CUBLAS_CHECK(cublasLtMatrixLayoutInit(
-      &made, types_of(problem_).data, static_cast<std::uint64_t>(matrix.rows),
-      static_cast<std::uint64_t>(matrix.columns), matrix.leading));
+  CUBLAS_CHECK(cublaslt().init_layout(&made, sizeof made, types_of(problem_).data,
+                                      static_cast<std::uint64_t>(matrix.rows),
+                                      static_cast<std::uint64_t>(matrix.columns), matrix.leading));
   const auto count = static_cast<std::int32_t>(problem_.batch);
-  CUBLAS_CHECK(cublasLtMatrixLayoutSetAttribute(&made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
-                                                sizeof count));
-  CUBLAS_CHECK(cublasLtMatrixLayoutSetAttribute(&made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-                                                &matrix.batch_stride, sizeof matrix.batch_stride));
+  CUBLAS_CHECK(
+      cublaslt().set_layout(&made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count));
+  CUBLAS_CHECK(cublaslt().set_layout(&made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                     &matrix.batch_stride, sizeof matrix.batch_stride));
   return made;
 }
 
@@ -126,9 +126,9 @@ cublasLtMatmulDescOpaque_t MatmulPlan::product(const MatmulArguments& arguments)
 
 void MatmulPlan::find_candidates(cublasLtHandle_t handle, const MatmulArguments& example) {
   cublasLtMatmulPreferenceOpaque_t preference{};
-  CUBLAS_CHECK(cublasLtMatmulPreferenceInit(&preference));
+  CUBLAS_CHECK(cublaslt().init_preference(&preference, sizeof preference));
   const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t which, const auto& value) {
-    CUBLAS_CHECK(cublasLtMatmulPreferenceSetAttribute(&preference, which, &value, sizeof value));
+    CUBLAS_CHECK(cublaslt().set_preference(&preference, which, &value, sizeof value));
   };
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
   // Parts of a sum stay in the type that it is computed in, so that results are rounded once; and
@@ -143,9 +143,9 @@ void MatmulPlan::find_candidates(cublasLtHandle_t handle, const MatmulArguments&
   std::array<Candidate, kCandidates> found{};
   int count = 0;
   cublasLtMatmulDescOpaque_t described = product(example);
-  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-      handle, &described, &left_, &right_, &out_, &out_, &preference,
-      problem_.settings.measured ? kCandidates : 1, found.data(), &count);
+  const cublasStatus_t status =
+      cublaslt().get_heuristic(handle, &described, &left_, &right_, &out_, &out_, &preference,
+                               problem_.settings.measured ? kCandidates : 1, found.data(), &count);
   if (status != CUBLAS_STATUS_SUCCESS) {
     if (!is_refusal(status)) check_cublas(status, "cublasLtMatmulAlgoGetHeuristic");
     return;
@@ -161,12 +161,12 @@ cublasStatus_t MatmulPlan::run(cublasLtHandle_t handle, const Stream& stream,
   const bool wide = problem_.dtype == kFloat64;  // the scales are of the type that sums are
   cublasLtMatmulDescOpaque_t described = product(arguments);
   cublasLtMatrixLayoutOpaque_t left = left_, right = right_, out = out_;
-  return cublasLtMatmul(handle, &described,
-                        wide ? static_cast<const void*>(&arguments.alpha) : &alpha, arguments.left,
-                        &left, arguments.right, &right,
-                        wide ? static_cast<const void*>(&arguments.beta) : &beta, arguments.out,
-                        &out, arguments.out, &out, &candidate.algo, workspace,
-                        candidate.workspaceSize, ferrite::cuda::native_stream(stream));
+  return cublaslt().matmul(handle, &described,
+                           wide ? static_cast<const void*>(&arguments.alpha) : &alpha,
+                           arguments.left, &left, arguments.right, &right,
+                           wide ? static_cast<const void*>(&arguments.beta) : &beta, arguments.out,
+                           &out, arguments.out, &out, &candidate.algo, workspace,
+                           candidate.workspaceSize, ferrite::cuda::native_stream(stream));
 }
 
 bool MatmulPlan::run(cublasLtHandle_t handle, const Stream& stream,

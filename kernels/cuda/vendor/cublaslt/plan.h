@@ -1,12 +1,11 @@
 // A product as cuBLASLt makes it: descriptors and an algorithm, chosen once for a problem.
 #pragma once
 
-#include <cublasLt.h>
-
 #include <atomic>
 #include <vector>
 
 #include "core/stream.h"
+#include "kernels/cuda/vendor/cublaslt/library.h"
 #include "kernels/cuda/vendor/matmul_problem.h"
 
 namespace ferrite::kernels::cuda::vendor {
