@@ -81,6 +81,7 @@ void check_replays(const Op& op, DType dtype) {
 
 void check_all(DType dtype) {
   REQUIRE_CUDA(1);
+  const Deterministic deterministic;
   for (const Op& op : op_table()) {
     if (op.on_host || !takes(op.takes, dtype)) continue;
     const std::string result = outcome([&] { check_replays(op, dtype); });
@@ -206,6 +207,31 @@ TEST_CASE("copies between pinned memory and the device are part of a graph") {
     synchronize(device);
     CHECK(out.to_vector<double>() == std::vector<double>(4, 3 * value));
     CHECK(made.to_vector<double>() == std::vector<double>(4, 3 * value));
+  }
+}
+
+TEST_CASE(
+    "bad indices that a replay meets are the eager op's errors, and the next replay is well") {
+  REQUIRE_CUDA(1);
+  const Device device(kCuda);
+  for (const Op& op : op_table()) {
+    if (op.on_host) continue;
+    for (std::size_t i = 0; i < op.args.size(); ++i) {
+      if (op.args[i].fill != Fill::index) continue;
+      const std::vector<Tensor> inputs = make_inputs(op, kFloat32, device);
+      const Tensor good = inputs[i].clone();
+      op.call({inputs, device});
+      cuda::Graph graph(device);
+      std::vector<Tensor> results;
+      graph.capture([&] { results = op.call({inputs, device}); });
+      inputs[i].select(0, 1).fill_(op.args[i].limit);
+      graph.replay();
+      const std::string late = outcome([&] { synchronize(device); });
+      CHECK_MESSAGE(is_error(late, "IndexError", op.name), op.name << ": " << late);
+      inputs[i].copy_(good);
+      graph.replay();
+      CHECK(outcome([&] { synchronize(device); }).empty());
+    }
   }
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/deterministic.h"
 #include "core/stream.h"
 #include "tests/ops/op_table.h"
 
@@ -22,6 +23,15 @@ class Poisoned {
 
  private:
   Device device_;
+};
+
+/// Deterministic algorithms, as long as it lives.
+class Deterministic {
+ public:
+  explicit Deterministic(bool on = true) { use_deterministic_algorithms(on); }
+  ~Deterministic() { use_deterministic_algorithms(false); }
+  Deterministic(const Deterministic&) = delete;
+  Deterministic& operator=(const Deterministic&) = delete;
 };
 
 struct OpRun {
