@@ -29,7 +29,8 @@ using test::check_equal;
 
 namespace {
 
-const Device kDevice("cuda:0");
+/// Named where there is one only.
+Device gpu() { return Device("cuda:0"); }
 
 /// A little of all that a step is made of: convolution, batch norm, dropout, a head.
 struct Net : nn::Cloneable<Net> {
@@ -65,7 +66,7 @@ const MakeOptimizer kAdam = [](std::vector<Tensor> p) -> std::unique_ptr<optim::
 /// A model, its optimizer and what one step of them does.
 struct Run {
   explicit Run(const MakeOptimizer& make = kSgd) {
-    net.to(kDevice);
+    net.to(gpu());
     optimizer = make(net.parameters());
   }
   Tensor step(const Tensor& images, const Tensor& labels) {
@@ -97,7 +98,7 @@ Losses train(Run& run, Call&& call) {
     const Batch b = batch(i % 5 == 4 ? 3 : 4, i);
     if (i == 6) run.optimizer->set_lr(0.02);
     if (i == 8) run.net.norm.eval();
-    losses.push_back(on_host(call(b.images.to(kDevice), b.labels.to(kDevice))));
+    losses.push_back(on_host(call(b.images.to(gpu()), b.labels.to(gpu()))));
   }
   return losses;
 }
@@ -133,15 +134,15 @@ TEST_CASE("a graphed step gives the bits of the eager one: losses, weights, buff
 TEST_CASE("random numbers go on where eager steps and other draws left them") {
   REQUIRE_CUDA(1);
   nn::Linear model(1, 1);
-  model.to(kDevice);
+  model.to(gpu());
   const auto draw = [](const Tensor& x) { return dropout(x, 0.5) + rand_like(x); };
-  const Tensor x = ones({50}, {.device = kDevice});
+  const Tensor x = ones({50}, {.device = gpu()});
   std::vector<Tensor> expected, got;
   const auto run = [&](std::vector<Tensor>& results, auto&& call) {
     manual_seed(11);
     for (int i = 0; i < 4; ++i) {
       results.push_back(call(x).cpu());
-      results.push_back(rand({3}, {.device = kDevice}).cpu());
+      results.push_back(rand({3}, {.device = gpu()}).cpu());
     }
     manual_seed(12);
     results.push_back(call(x).cpu());
@@ -156,9 +157,9 @@ TEST_CASE("random numbers go on where eager steps and other draws left them") {
 TEST_CASE("gradients that were dropped, replaced or moved between steps are looked after") {
   REQUIRE_CUDA(1);
   nn::Linear model(2, 1, {.bias = false});
-  model.to(kDevice);
+  model.to(gpu());
   cuda::GraphedStep step(model, [&](const Tensor& x) { model(x).sum().backward(); }, {.warmup = 1});
-  const Tensor x = from_vector<float>({1, 2}, {1, 2}).to(kDevice);
+  const Tensor x = from_vector<float>({1, 2}, {1, 2}).to(gpu());
   const Tensor& weight = model.weight;
   const auto grad = [&] { return weight.grad().cpu().to_vector<float>(); };
   for (int i = 0; i < 3; ++i) step(x);
@@ -166,7 +167,7 @@ TEST_CASE("gradients that were dropped, replaced or moved between steps are look
   model.zero_grad(true);
   step(x);
   CHECK(grad() == std::vector<float>{1, 2});
-  weight.set_grad(from_vector<float>({10, 20}, {1, 2}).to(kDevice));
+  weight.set_grad(from_vector<float>({10, 20}, {1, 2}).to(gpu()));
   step(x);
   CHECK(grad() == std::vector<float>{11, 22});
   CHECK(step.stats().captures == 1);
@@ -184,7 +185,7 @@ TEST_CASE("gradients that were dropped, replaced or moved between steps are look
 TEST_CASE("a step that drops its gradients makes them anew in each replay") {
   REQUIRE_CUDA(1);
   nn::Linear model(2, 1, {.bias = false});
-  model.to(kDevice);
+  model.to(gpu());
   cuda::GraphedStep step(model,
                          [&](const Tensor& x) {
                            model.zero_grad(true);
@@ -200,13 +201,13 @@ TEST_CASE("a step that drops its gradients makes them anew in each replay") {
 TEST_CASE("results are copies, unless asked for as they are; of any form") {
   REQUIRE_CUDA(1);
   nn::Linear model(1, 1);
-  model.to(kDevice);
+  model.to(gpu());
   const auto both = [](const Tensor& x) { return std::tuple(x + 1, x * 2); };
   for (const bool fixed : {false, true}) {
     cuda::GraphedStep step(model, both, {.warmup = 1, .static_outputs = fixed});
     std::vector<Tensor> sums;
     for (float i = 0; i < 4; ++i) {
-      const auto [sum, product] = step(full({2}, i, {.device = kDevice}));
+      const auto [sum, product] = step(full({2}, i, {.device = gpu()}));
       CHECK(product.cpu().to_vector<float>() == std::vector<float>(2, 2 * i));
       sums.push_back(sum);
     }
@@ -220,13 +221,13 @@ TEST_CASE("results are copies, unless asked for as they are; of any form") {
 TEST_CASE("what cannot be captured is named, and leaves gradients and the device usable") {
   REQUIRE_CUDA(1);
   nn::Linear model(2, 1, {.bias = false});
-  model.to(kDevice);
+  model.to(gpu());
   const std::pair<std::string, std::function<void(const Tensor&)>> bad[] = {
       {"item", [](const Tensor& x) { x.sum().item<float>(); }},
       {"to", [](const Tensor& x) { x.cpu(); }},
-      {"synchronize", [](const Tensor&) { synchronize(kDevice); }},
+      {"synchronize", [](const Tensor&) { synchronize(gpu()); }},
   };
-  const Tensor x = ones({1, 2}, {.device = kDevice});
+  const Tensor x = ones({1, 2}, {.device = gpu()});
   for (const auto& [op, f] : bad) {
     CAPTURE(op);
     model.zero_grad();
@@ -247,20 +248,20 @@ TEST_CASE("what cannot be captured is named, and leaves gradients and the device
     CHECK((x + 1).sum().item<float>() == 4);
   }
   cuda::GraphedStep step(model, [&](const Tensor& in) { return model(in); });
-  CHECK_THROWS_AS(step(ones({1, 2}, {.device = kDevice}).set_requires_grad()), ValueError);
+  CHECK_THROWS_AS(step(ones({1, 2}, {.device = gpu()}).set_requires_grad()), ValueError);
 }
 
 TEST_CASE("bad values in a replay are reported to those who wait for its stream") {
   REQUIRE_CUDA(1);
   nn::Linear model(1, 1);
-  model.to(kDevice);
-  const Tensor table = zeros({4, 1}, {.device = kDevice});
+  model.to(gpu());
+  const Tensor table = zeros({4, 1}, {.device = gpu()});
   cuda::GraphedStep step(model, [&](const Tensor& i) { return table.index_select(0, i); },
                          {.warmup = 1});
   for (int i = 0; i < 3; ++i) step(from_vector<std::int64_t>({3}, {1}));
-  current_stream(kDevice).synchronize();
+  current_stream(gpu()).synchronize();
   step(from_vector<std::int64_t>({4}, {1}));
-  CHECK_THROWS_AS(current_stream(kDevice).synchronize(), IndexError);
+  CHECK_THROWS_AS(current_stream(gpu()).synchronize(), IndexError);
 }
 
 TEST_CASE("without a CUDA device every step is eager") {
@@ -275,22 +276,22 @@ TEST_CASE("without a CUDA device every step is eager") {
 
 TEST_CASE("replays neither wait nor take memory, and graphs give theirs back") {
   REQUIRE_CUDA(1);
-  synchronize(kDevice);
-  const std::size_t before = memory_allocated(kDevice);
+  synchronize(gpu());
+  const std::size_t before = memory_allocated(gpu());
   {
     Run run;
     auto step = run.graphed({.warmup = 1});
     const Batch b = batch(4, 1);
-    const Tensor x = b.images.to(kDevice), y = b.labels.to(kDevice);
+    const Tensor x = b.images.to(gpu()), y = b.labels.to(gpu());
     Tensor loss;
     for (int i = 0; i < 3; ++i) loss = step(x, y);
-    const std::size_t allocated = memory_allocated(kDevice), reserved = memory_reserved(kDevice);
+    const std::size_t allocated = memory_allocated(gpu()), reserved = memory_reserved(gpu());
     const auto waits = cuda::synchronizations();
     for (int i = 0; i < 20; ++i) loss = step(x, y);
     CHECK(cuda::synchronizations() == waits);
-    CHECK(memory_allocated(kDevice) == allocated);
-    CHECK(memory_reserved(kDevice) == reserved);
+    CHECK(memory_allocated(gpu()) == allocated);
+    CHECK(memory_reserved(gpu()) == reserved);
     CHECK(step.pool_reserved() > 0);
   }
-  CHECK(memory_allocated(kDevice) == before);
+  CHECK(memory_allocated(gpu()) == before);
 }

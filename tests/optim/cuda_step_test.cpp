@@ -32,7 +32,8 @@ using test::check_equal;
 
 namespace {
 
-const Device kDevice("cuda:0");
+/// Named where there is one only.
+Device gpu() { return Device("cuda:0"); }
 constexpr std::int64_t kBatch = 6, kClasses = 3;
 
 struct Net : nn::Cloneable<Net> {
@@ -125,12 +126,12 @@ TEST_CASE("nothing in a training step waits for the device or asks the driver fo
   const std::vector<Batch> batches = pinned_batches(4);
   for (const auto& [name, make] : test::all_optimizers()) {
     CAPTURE(name);
-    Training training(make, kDevice);
+    Training training(make, gpu());
     training.clips_values = true;
     for (const Batch& b : batches) training.step(b);
     const auto waits = cuda::synchronizations();
     const test::HostWaits calls = test::host_waits();
-    const std::size_t allocated = memory_allocated(kDevice), reserved = memory_reserved(kDevice);
+    const std::size_t allocated = memory_allocated(gpu()), reserved = memory_reserved(gpu());
     {
       const SyncErrors forbidden;
       for (int i = 0; i < 3; ++i) {
@@ -140,8 +141,8 @@ TEST_CASE("nothing in a training step waits for the device or asks the driver fo
     }
     CHECK(cuda::synchronizations() == waits);
     CHECK(test::host_waits() == calls);
-    CHECK(memory_allocated(kDevice) == allocated);
-    CHECK(memory_reserved(kDevice) == reserved);
+    CHECK(memory_allocated(gpu()) == allocated);
+    CHECK(memory_reserved(gpu()) == reserved);
     CHECK(training.loss_sum.item<double>() > 0);
     CHECK(cuda::synchronizations() > waits);  // it does count
   }
@@ -152,19 +153,19 @@ TEST_CASE("nor does one that overflows, or steps that follow each other on other
   Batch bad = pinned_batches(1)[0];
   const Batch good{bad.images.clone().pin_memory(), bad.labels};
   bad.images.fill_(INFINITY);
-  Training training(test::all_optimizers()[1].make, kDevice);
+  Training training(test::all_optimizers()[1].make, gpu());
   training.net.norm.eval();  // what is infinite stays out of the running statistics
   training.step(good);
   const Tensor weight = training.net.fc.weight.detach().clone();
   const auto waits = cuda::synchronizations();
-  const Stream other = Stream::create(kDevice);
+  const Stream other = Stream::create(gpu());
   {
     const SyncErrors forbidden;
     training.step(bad);
-    other.wait(current_stream(kDevice));
+    other.wait(current_stream(gpu()));
     const StreamGuard guard(other);
     training.step(bad);
-    default_stream(kDevice).wait(other);
+    default_stream(gpu()).wait(other);
   }
   CHECK(cuda::synchronizations() == waits);
   check_equal(training.net.fc.weight.detach(), weight);
@@ -180,7 +181,7 @@ TEST_CASE("the same steps on the host and on the device, with each optimizer") {
   REQUIRE_CUDA(1);
   for (const auto& [name, make] : test::all_optimizers()) {
     CAPTURE(name);
-    Training host(make, Device()), device(make, kDevice);
+    Training host(make, Device()), device(make, gpu());
     std::vector<Tensor> losses;
     double first = 0, last = 0;
     for (std::uint64_t s = 0; s < 20; ++s) {
@@ -214,7 +215,7 @@ TEST_CASE("graphed steps with a loss scaler give the eager ones' bits, overflows
   }
   for (const auto& [name, make] : test::all_optimizers()) {
     CAPTURE(name);
-    Training eager(make, kDevice), graphed(make, kDevice);
+    Training eager(make, gpu()), graphed(make, gpu());
     cuda::GraphedStep step(graphed.net,
                            [&](const Tensor& x, const Tensor& y) { return graphed.step(x, y); },
                            {.warmup = 2});
@@ -223,7 +224,7 @@ TEST_CASE("graphed steps with a loss scaler give the eager ones' bits, overflows
       CAPTURE(i);
       if (i == 7)
         for (Training* t : {&eager, &graphed}) t->optimizer->set_lr(0.001);
-      const Tensor x = batches[i].images.to(kDevice), y = batches[i].labels.to(kDevice);
+      const Tensor x = batches[i].images.to(gpu()), y = batches[i].labels.to(gpu());
       const float a = eager.step(x, y).item<float>(), b = step(x, y).item<float>();
       CHECK((a == b || (std::isnan(a) && std::isnan(b))));
     }
@@ -254,11 +255,11 @@ TEST_CASE("graphed steps with a loss scaler give the eager ones' bits, overflows
 
 TEST_CASE("state that a capture would make, and learning rates it would keep, are refused") {
   REQUIRE_CUDA(1);
-  const Tensor p = ones({2}, {.device = kDevice});
+  const Tensor p = ones({2}, {.device = gpu()});
   p.set_requires_grad();
-  p.set_grad(ones({2}, {.device = kDevice}));
+  p.set_grad(ones({2}, {.device = gpu()}));
   const auto refused = [&](const std::function<void()>& work) {
-    cuda::Graph graph(kDevice);
+    cuda::Graph graph(gpu());
     return test::message_of<CudaError>([&] { graph.capture(work); });
   };
   const auto contains = [](const std::string& text, const char* part) {
@@ -274,7 +275,7 @@ TEST_CASE("state that a capture would make, and learning rates it would keep, ar
     contains(refused([&] { optimizer->set_lr(0.5); }), "set it outside of the captured step");
     CHECK(optimizer->lr() == lr);
     const Tensor before = p.detach().clone();
-    cuda::Graph graph(kDevice);
+    cuda::Graph graph(gpu());
     graph.capture([&] {
       optimizer->set_lr(lr);  // as it is
       optimizer->step();
@@ -294,7 +295,7 @@ TEST_CASE("state that a capture would make, and learning rates it would keep, ar
   contains(refused([&] { plain.step(); }), "run one step eagerly before the capture");
   plain.step();
   optim::GradScaler scaler({.init_scale = 4});
-  const Tensor loss = ones({}, {.device = kDevice});
+  const Tensor loss = ones({}, {.device = gpu()});
   contains(refused([&] { scaler.scale(loss); }), "the loss scale would be made");
   scaler.scale(loss);
   contains(refused([&] { scaler.step(plain); }), "the overflow flag of an optimizer would be made");
