@@ -152,12 +152,17 @@ void return_to(int device) noexcept {
     untold = {.device = device, .instead = now};
 }
 
-int any_device() {
+std::vector<int> devices_for_any_call() {
+  const auto is_used = [](int device) {
+    return used[static_cast<std::size_t>(device)].load(std::memory_order_relaxed);
+  };
   const int intended = intended_device();
-  if (used[static_cast<std::size_t>(intended)].load(std::memory_order_relaxed)) return intended;
-  for (std::size_t i = 0; i < used.size(); ++i)
-    if (used[i].load(std::memory_order_relaxed)) return static_cast<int>(i);
-  return intended;
+  std::vector<int> devices;
+  if (is_used(intended)) devices.push_back(intended);
+  for (int i = 0; i <= Device::kMaxIndex; ++i)
+    if (i != intended && is_used(i)) devices.push_back(i);
+  if (devices.empty()) devices.push_back(intended);
+  return devices;
 }
 
 }  // namespace ferrite::cuda::detail

@@ -83,7 +83,8 @@ int intended_device();
 /// Makes `device` current; returns the one that was intended until now.
 int go_to(int device);
 void return_to(int device) noexcept;
-/// A device that the process uses already, else the intended one: for calls that need any device.
-int any_device();
+/// For calls that need any device, the best first: those that the process uses already, else the
+/// intended one. Several, as one may be lost.
+std::vector<int> devices_for_any_call();
 
 }  // namespace ferrite::cuda::detail

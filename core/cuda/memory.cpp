@@ -36,13 +36,26 @@ class PinnedMemory final : public MemorySource {
   template <class F>
   static bool try_call(F&& call) noexcept {
     try {
-      const DeviceGuard guard(ferrite::cuda::detail::any_device());
-      const CaptureRelaxed relaxed;
-      if (call() == cudaSuccess) return true;
-      cudaGetLastError();
-    } catch (const Error&) {  // the device is lost
+      for (const int device : ferrite::cuda::detail::devices_for_any_call()) {
+        const cudaError_t status = call_on(device, call);
+        if (status == cudaSuccess) return true;
+        if (status == cudaErrorMemoryAllocation) return false;
+      }
+    } catch (const std::exception&) {
     }
     return false;
+  }
+  template <class F>
+  static cudaError_t call_on(int device, F& call) {
+    try {
+      const DeviceGuard guard(device);
+      const CaptureRelaxed relaxed;
+      const cudaError_t status = call();
+      if (status != cudaSuccess) cudaGetLastError();
+      return status;
+    } catch (const CudaError&) {  // the device is lost
+      return cudaErrorUnknown;
+    }
   }
 };
 
