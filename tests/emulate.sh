@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # Runs the tests of CUDA code on the emulator (tests/emulator/README.md): under the address and
-# undefined-behaviour sanitizers with the threads in descending and in a random order
+# undefined-behaviour sanitizers with the threads in descending and in three random orders
 # (`tests/run.sh emulator-asan` runs the ascending one), after which the coverage of kernels/cuda is
-# printed and must be 90 % or more; then under the race detector. FERRITE_EMULATOR_SEED chooses the
-# random order.
+# printed and must be 90 % or more; then under the race detector.
 #   bash tests/emulate.sh [asan|race...]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -32,8 +31,9 @@ for kind in "$@"; do
     asan)
       build emulator-asan
       run emulator-asan FERRITE_EMULATOR_ORDER=descending
-      run emulator-asan FERRITE_EMULATOR_ORDER=shuffled \
-        FERRITE_EMULATOR_SEED="${FERRITE_EMULATOR_SEED:-1}"
+      for seed in 1 2 3; do
+        run emulator-asan FERRITE_EMULATOR_ORDER=shuffled FERRITE_EMULATOR_SEED=$seed
+      done
       bash scripts/kernel_coverage.sh --report build/emulator-asan
       ;;
     race)
