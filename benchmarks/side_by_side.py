@@ -82,6 +82,14 @@ def workers(commands, threads=1, lost=None):
             worker.close()
 
 
+def run(main):
+    """A script's main(), ended by a line where a program that it needs has ended."""
+    try:
+        main()
+    except Lost as error:
+        sys.exit(f"{pathlib.Path(sys.argv[0]).name}: a program that it measures {error}")
+
+
 def probe(command):
     """What a program says of itself when it is asked by --probe; raises Lost."""
     worker = Worker([*command, "--probe"])

@@ -71,4 +71,4 @@ def table(report):
 
 
 if __name__ == "__main__":
-    main()
+    sbs.run(main)

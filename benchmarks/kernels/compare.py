@@ -122,4 +122,4 @@ def rate(result, what):
 
 
 if __name__ == "__main__":
-    main()
+    sbs.run(main)
