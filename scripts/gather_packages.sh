@@ -34,18 +34,18 @@ mapfile -t shared < <(apt-cache depends libfmt-dev libbenchmark-dev |
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-mkdir "$scratch/deb" "$scratch/root"
+mkdir "$scratch/deb" "$scratch/tree"
 echo "Downloading ${packages[*]} ${shared[*]}"
 (cd "$scratch/deb" && apt-get -q -o APT::Sandbox::User=root download "${packages[@]}" "${shared[@]}" \
   >"$scratch/download.log" 2>&1) || {
   cat "$scratch/download.log" >&2
   exit 1
 }
-for package in "$scratch"/deb/*.deb; do dpkg-deb -x "$package" "$scratch/root"; done
+for package in "$scratch"/deb/*.deb; do dpkg-deb -x "$package" "$scratch/tree"; done
 
 # Links become what they point to, so that the folder may be copied in any way; links to libraries of
 # packages that are not here go, and the static ones beside them are taken.
-root=$scratch/root/usr
+root=$scratch/tree/usr
 rm -rf "$root/share/doc" "$root/share/man" "$root/bin" "$root"/include/eigen3/unsupported
 find "$root" -type l | while read -r link; do
   target=$(readlink -e "$link") || target=
