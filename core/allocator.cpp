@@ -166,7 +166,7 @@ void CachingAllocator::retire(const Block& block, std::span<const Stream> also_u
   try {
     for (const Stream& stream : also_used_by) {
       // A graph under capture will use the block at every replay: nobody may ever have it again.
-      if (stream.device().is_cuda() && detail::cuda::is_capturing(stream)) return;
+      if (detail::cuda::is_capturing(stream)) return;
       if (!stream.query()) pending.marks.push_back(stream.impl()->record(detail::Timing::none));
     }
   } catch (const CudaError&) {  // the device is lost: nothing runs there any more

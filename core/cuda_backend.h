@@ -33,7 +33,7 @@ Allocator& pinned_allocator();
 void copy_bytes(const Stream& stream, void* to, const Device& to_device, const void* from,
                 const Device& from_device, std::size_t bytes);
 
-/// Whether `stream`, of a CUDA device, is being captured into a graph.
+/// Whether `stream` is being captured into a graph, which only those of CUDA devices can be.
 bool is_capturing(const Stream& stream);
 /// What Generator::reserve() answers where `stream` is being captured by a cuda::Graph; nothing
 /// where it is not captured. CudaError for captures that another began: all replays would draw the

@@ -163,8 +163,8 @@ DataLoader::Run::Slot DataLoader::Run::take() {
 
 /// The next batch on the device, and behind it as much of the one after it as can be had now.
 Batch DataLoader::Run::take_to_device() {
-  FERRITE_CHECK(!device_.is_cuda() || !ferrite::detail::cuda::is_capturing(current_stream(device_)),
-                CudaError, "data_loader",
+  FERRITE_CHECK(!ferrite::detail::cuda::is_capturing(current_stream(device_)), CudaError,
+                "data_loader",
                 "a batch cannot be fetched while its device's stream is being captured into a "
                 "graph; fetch it before, and capture what is done with it");
   Slot slot = ahead_ ? *std::exchange(ahead_, std::nullopt) : take();

@@ -7,6 +7,8 @@
 
 namespace ferrite::ops {
 
+using ferrite::detail::cuda::is_capturing;
+
 namespace {
 
 constexpr std::size_t kLargestStaged = std::size_t{32} << 20;  // through pinned memory
@@ -40,12 +42,8 @@ void cross(const Stream& stream, const Tensor& to, const Tensor& from) {
                                     from.device(), from.nbytes());
 }
 
-bool is_captured(const Stream& stream) {
-  return stream.device().is_cuda() && ferrite::detail::cuda::is_capturing(stream);
-}
-
 void check_not_captured(const Stream& stream, const char* op, const char* what) {
-  FERRITE_CHECK(!is_captured(stream), CudaError, op,
+  FERRITE_CHECK(!is_capturing(stream), CudaError, op,
                 "{} cannot become part of a graph that is being captured; copy before the capture, "
                 "or between pinned memory and the device with non_blocking",
                 what);
@@ -53,7 +51,7 @@ void check_not_captured(const Stream& stream, const char* op, const char* what) 
 
 /// Of two devices that a graph cannot both have: it would be replayed without the other's work.
 void check_one_graph(const Stream& from, const Stream& to, const char* op) {
-  if (is_captured(from) == is_captured(to)) return;
+  if (is_capturing(from) == is_capturing(to)) return;
   FERRITE_CHECK(from.device().is_host() || to.device().is_host(), CudaError, op,
                 "a copy from {} to {} cannot become part of a graph of one of them that is being "
                 "captured; copy before the capture or after a replay",

@@ -40,10 +40,6 @@ constexpr std::array<std::size_t, 2> segment_sizes(std::size_t bytes) {
   return {bytes <= kMediumSegment / 2 ? kMediumSegment : least, least};
 }
 
-bool is_capturing(const Stream& stream) {
-  return stream.device().is_cuda() && cuda_stream(stream).is_capturing();
-}
-
 }  // namespace
 
 DeviceAllocator::DeviceAllocator(int device) : device_(DeviceType::cuda, device) {
@@ -161,7 +157,7 @@ void DeviceAllocator::free(const Block& block, std::span<const Stream> also_used
 void DeviceAllocator::retire(Chunk* chunk, std::span<const Stream> also_used_by) {
   Pending pending{.chunk = chunk, .marks = {}};
   try {
-    if (std::ranges::any_of(also_used_by, is_capturing)) {
+    if (std::ranges::any_of(also_used_by, ferrite::detail::cuda::is_capturing)) {
       deferred_.push_back({chunk, {also_used_by.begin(), also_used_by.end()}});
       return;
     }

@@ -1,7 +1,6 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <atomic>
 #include <exception>
 #include <mutex>
 #include <optional>

@@ -245,7 +245,7 @@ void synchronize(int device) {
 }
 
 bool is_capturing(const Stream& stream) {
-  return ferrite::cuda::detail::cuda_stream(stream).is_capturing();
+  return stream.device().is_cuda() && ferrite::cuda::detail::cuda_stream(stream).is_capturing();
 }
 
 }  // namespace ferrite::detail::cuda
