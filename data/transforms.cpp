@@ -7,12 +7,18 @@
 #include <numbers>
 
 #include "data/host.h"
+#include "data/image_tensor.h"
 
 namespace ferrite::data {
 
 namespace {
 
-/// Checks that `image` is [C, H, W] of uint8 or float32 on the host, and makes it dense.
+void check_probability(double p, std::string_view op) {
+  FERRITE_CHECK(p >= 0 && p <= 1, ValueError, op, "expected a probability of 0 to 1, got {}", p);
+}
+
+}  // namespace
+
 Tensor dense_image(const Tensor& image, std::string_view op) {
   FERRITE_CHECK(image.defined() && image.dim() == 3, ShapeError, op,
                 "expected an image [C, H, W], got {}", image.describe());
@@ -21,21 +27,28 @@ Tensor dense_image(const Tensor& image, std::string_view op) {
   return host_contiguous(image, op);
 }
 
-/// Calls f.operator()<T>() for the element type of a dense_image().
-template <class F>
-void dispatch_image(const Tensor& image, std::string_view op, F&& f) {
-  dispatch_types<std::uint8_t, float>(image.dtype(), op, std::forward<F>(f));
+Tensor window_of(const Tensor& image, const Window& window) {
+  const std::int64_t channels = image.size(0), height = image.size(1), width = image.size(2);
+  // Columns [first, last) of the window lie in the image.
+  const std::int64_t first = std::clamp<std::int64_t>(-window.left, 0, window.width);
+  const std::int64_t last = std::clamp<std::int64_t>(width - window.left, first, window.width);
+  Tensor out = empty({channels, window.height, window.width}, {.dtype = image.dtype()});
+  const std::size_t item = image.itemsize();
+  const auto bytes = [&](std::int64_t n) { return static_cast<std::size_t>(n) * item; };
+  const auto* p = static_cast<const char*>(image.data_ptr());
+  auto* q = static_cast<char*>(out.data_ptr());
+  for (std::int64_t c = 0; c < channels; ++c)
+    for (std::int64_t y = 0; y < window.height; ++y, q += bytes(window.width)) {
+      const std::int64_t source = y + window.top;
+      const bool inside = source >= 0 && source < height && last > first;
+      if (!inside || last - first < window.width) std::memset(q, 0, bytes(window.width));
+      if (inside)
+        std::memcpy(q + bytes(first),
+                    p + bytes((c * height + source) * width + window.left + first),
+                    bytes(last - first));
+    }
+  return out;
 }
-
-double uniform(Generator& random, double low, double high) {
-  return low + (high - low) * random.next_double();
-}
-
-void check_probability(double p, std::string_view op) {
-  FERRITE_CHECK(p >= 0 && p <= 1, ValueError, op, "expected a probability of 0 to 1, got {}", p);
-}
-
-}  // namespace
 
 std::vector<Transform> Transform::parts() const {
   if (!impl_) return {};
@@ -101,34 +114,14 @@ RandomCrop::RandomCrop(std::int64_t height, std::int64_t width, std::int64_t pad
 
 Tensor RandomCrop::apply(const Tensor& image, Generator& random) const {
   const Tensor in = dense_image(image, "random_crop");
-  const std::int64_t channels = in.size(0), height = in.size(1), width = in.size(2);
+  const std::int64_t height = in.size(1), width = in.size(2);
   const std::int64_t free_y = height + 2 * padding_ - height_;
   const std::int64_t free_x = width + 2 * padding_ - width_;
   FERRITE_CHECK(free_y >= 0 && free_x >= 0, ShapeError, "random_crop",
                 "an image of {} x {} with padding {} is smaller than the window of {} x {}", height,
                 width, padding_, height_, width_);
-  const auto draw = [&](std::int64_t n) {
-    return static_cast<std::int64_t>(random.next_below(static_cast<std::uint64_t>(n) + 1));
-  };
-  const std::int64_t top = draw(free_y) - padding_, left = draw(free_x) - padding_;
-  // Columns [first, last) of the window lie in the image.
-  const std::int64_t first = std::clamp<std::int64_t>(-left, 0, width_);
-  const std::int64_t last = std::clamp<std::int64_t>(width - left, first, width_);
-  Tensor out = empty({channels, height_, width_}, {.dtype = in.dtype()});
-  const std::size_t item = in.itemsize();
-  const auto bytes = [&](std::int64_t n) { return static_cast<std::size_t>(n) * item; };
-  const auto* p = static_cast<const char*>(in.data_ptr());
-  auto* q = static_cast<char*>(out.data_ptr());
-  for (std::int64_t c = 0; c < channels; ++c)
-    for (std::int64_t y = 0; y < height_; ++y, q += bytes(width_)) {
-      const std::int64_t source = y + top;
-      const bool inside = source >= 0 && source < height && last > first;
-      if (!inside || last - first < width_) std::memset(q, 0, bytes(width_));
-      if (inside)
-        std::memcpy(q + bytes(first), p + bytes((c * height + source) * width + left + first),
-                    bytes(last - first));
-    }
-  return out;
+  const std::int64_t top = up_to(random, free_y), left = up_to(random, free_x);
+  return window_of(in, {top - padding_, left - padding_, height_, width_});
 }
 
 RandomHorizontalFlip::RandomHorizontalFlip(double p) : p_(p) {
@@ -218,10 +211,7 @@ Tensor RandomErasing::apply(const Tensor& image, Generator& random) const {
     const auto h = static_cast<std::int64_t>(std::lround(std::sqrt(area * ratio)));
     const auto w = static_cast<std::int64_t>(std::lround(std::sqrt(area / ratio)));
     if (h >= height || w >= width) continue;
-    const auto top =
-        static_cast<std::int64_t>(random.next_below(static_cast<std::uint64_t>(height - h + 1)));
-    const auto left =
-        static_cast<std::int64_t>(random.next_below(static_cast<std::uint64_t>(width - w + 1)));
+    const std::int64_t top = up_to(random, height - h), left = up_to(random, width - w);
     Tensor out = empty(in.shape(), {.dtype = in.dtype()});
     std::memcpy(out.data_ptr(), in.data_ptr(), in.nbytes());
     dispatch_image(in, "random_erasing", [&]<class T>() {

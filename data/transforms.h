@@ -111,6 +111,53 @@ class Normalize : public TransformBase {
   std::vector<float> mean_, std_;
 };
 
+/// Scales the image to `height` x `width`, or to `size` along its shorter side with the other one
+/// in proportion, rounded down; as Pillow does it, and torchvision with it: bilinear, where it gets
+/// smaller over as many pixels as one of the result covers (antialiasing). uint8 images become the
+/// same bits as with Pillow; float32 ones are not rounded. ValueError for a size below 1.
+class Resize : public TransformBase {
+ public:
+  explicit Resize(std::int64_t size);
+  Resize(std::int64_t height, std::int64_t width);
+  Tensor apply(const Tensor& image, Generator& random) const override;
+
+ private:
+  std::int64_t height_, width_;  // width_ 0: height_ is that of the shorter side
+};
+
+/// The middle `size` x `size` (or `height` x `width`) of the image, with zeros around it where it
+/// is smaller.
+class CenterCrop : public TransformBase {
+ public:
+  explicit CenterCrop(std::int64_t size) : CenterCrop(size, size) {}
+  CenterCrop(std::int64_t height, std::int64_t width);
+  Tensor apply(const Tensor& image, Generator& random) const override;
+
+ private:
+  std::int64_t height_, width_;
+};
+
+struct RandomResizedCropOptions {
+  std::array<double, 2> scale = {0.08, 1};         ///< part of the area
+  std::array<double, 2> ratio = {3. / 4, 4. / 3};  ///< width / height, log-uniform
+};
+
+/// A random part of the image, scaled to `size` x `size` (or `height` x `width`) as Resize does
+/// (Szegedy et al., "Going Deeper with Convolutions", 2014). Where ten tries give none that lies
+/// within the image, the largest middle part of an allowed ratio.
+class RandomResizedCrop : public TransformBase {
+ public:
+  explicit RandomResizedCrop(std::int64_t size, const RandomResizedCropOptions& options = {})
+      : RandomResizedCrop(size, size, options) {}
+  RandomResizedCrop(std::int64_t height, std::int64_t width,
+                    const RandomResizedCropOptions& options = {});
+  Tensor apply(const Tensor& image, Generator& random) const override;
+
+ private:
+  std::int64_t height_, width_;
+  RandomResizedCropOptions options_;
+};
+
 /// A random window of `size` x `size` (or `height` x `width`) of the image with `padding` zeros
 /// around it. ShapeError where the padded image is smaller than the window.
 class RandomCrop : public TransformBase {

@@ -1,0 +1,40 @@
+// What transforms share: images as they take them.
+#pragma once
+
+#include <string_view>
+#include <utility>
+
+#include "core/generator.h"
+#include "core/tensor.h"
+
+namespace ferrite::data {
+
+/// `image` made dense. ShapeError unless it is [C, H, W], DTypeError unless of uint8 or float32,
+/// DeviceError unless on the host.
+Tensor dense_image(const Tensor& image, std::string_view op);
+
+/// Calls f.operator()<T>() for the element type of a dense_image().
+template <class F>
+void dispatch_image(const Tensor& image, std::string_view op, F&& f) {
+  dispatch_types<std::uint8_t, float>(image.dtype(), op, std::forward<F>(f));
+}
+
+/// A rectangle of pixels; it may reach beyond an image.
+struct Window {
+  std::int64_t top = 0, left = 0, height = 0, width = 0;
+};
+
+/// The window of a dense image, with zeros outside of it.
+Tensor window_of(const Tensor& image, const Window& window);
+
+/// A number of [low, high).
+inline double uniform(Generator& random, double low, double high) {
+  return low + (high - low) * random.next_double();
+}
+
+/// A whole number of 0..last.
+inline std::int64_t up_to(Generator& random, std::int64_t last) {
+  return static_cast<std::int64_t>(random.next_below(static_cast<std::uint64_t>(last) + 1));
+}
+
+}  // namespace ferrite::data
