@@ -18,6 +18,7 @@
 #include "data/cifar10.h"
 #include "data/dataloader.h"
 #include "data/idx.h"
+#include "data/image_folder.h"
 #include "data/image_io.h"
 #include "data/mnist.h"
 #include "data/npy.h"

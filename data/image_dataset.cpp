@@ -1,32 +1,11 @@
 #include "data/image_dataset.h"
 
 #include <algorithm>
-#include <cstring>
-#include <numeric>
 
 #include "core/views.h"
 #include "data/host.h"
 
 namespace ferrite::data {
-
-namespace {
-
-void look_up(const std::uint8_t* in, const float* table, std::int64_t channels, std::int64_t area,
-             float* out) {
-  for (std::int64_t c = 0; c < channels; ++c, table += 256)
-    for (std::int64_t i = 0; i < area; ++i) *out++ = table[*in++];
-}
-
-/// An image of 256 pixels, one of each value, in every channel.
-Tensor ramp(std::int64_t channels) {
-  Tensor image = empty({channels, 1, 256}, {.dtype = kUInt8});
-  for (std::int64_t c = 0; c < channels; ++c)
-    std::iota(image.data<std::uint8_t>() + c * 256, image.data<std::uint8_t>() + (c + 1) * 256,
-              std::uint8_t{0});
-  return image;
-}
-
-}  // namespace
 
 ImageDataset::ImageDataset(const Tensor& images, const Tensor& labels,
                            std::vector<std::string> classes, const Transform& transform)
@@ -49,66 +28,31 @@ ImageDataset::ImageDataset(const Tensor& images, const Tensor& labels,
 }
 
 void ImageDataset::set_transform(const Transform& transform) {
-  std::vector<Transform> parts = transform.parts();
-  auto split = parts.end();
-  while (split != parts.begin() && std::prev(split)->pointwise()) --split;
-  const Compose tail(std::vector<Transform>(split, parts.end()));
-  parts.erase(split, parts.end());
-  Tensor table;
-  if (!tail.parts().empty()) {
-    Generator unused;
-    try {
-      table = tail.apply(ramp(images_.size(1)), unused);
-    } catch (const Error&) {
-      // What comes before may change the number of channels or the type; else the error is real.
-      if (parts.empty()) throw;
-    }
-  }
-  if (table.defined() && (table.dtype() != kFloat32 || !table.is_contiguous())) table = {};
-  head_ = std::move(parts);
-  tail_ = tail;
-  table_ = table;
-}
-
-bool ImageDataset::table_fits(const Tensor& image) const {
-  return table_.defined() && image.dtype() == kUInt8 && image.dim() == 3 &&
-         image.size(0) == table_.size(0);
+  transform_ = PreparedTransform(transform, images_.size(1));
 }
 
 Tensor ImageDataset::image(std::int64_t index) const {
   return geometry::apply(images_, geometry::select(images_, 0, index));
 }
 
-Tensor ImageDataset::transformed(std::int64_t index, Generator& random) const {
-  Tensor current = image(index);
-  for (const Transform& t : head_) current = t(current, random);
-  if (!table_fits(current)) return tail_.apply(current, random);
-  current = host_contiguous(current, "image_dataset");
-  Tensor out = empty(current.shape());
-  look_up(current.data<std::uint8_t>(), table_.data<float>(), current.size(0),
-          current.size(1) * current.size(2), out.data<float>());
-  return out;
-}
-
 Sample ImageDataset::get(std::int64_t index) const {
   check_index(index, size(), "image_dataset");
   Generator random = Epoch{}.generator(index);
-  return {transformed(index, random),
+  return {transform_(image(index), random),
           geometry::apply(labels_, geometry::select(labels_, 0, index))};
 }
 
 Batch ImageDataset::get_batch(std::span<const std::int64_t> indices, const Epoch& epoch) const {
   Tensor labels = gather_rows(labels_, indices);  // checks the indices
-  if (head_.empty() && tail_.parts().empty()) return {gather_rows(images_, indices), labels};
-  if (head_.empty() && table_.defined()) {
+  if (transform_.is_identity()) return {gather_rows(images_, indices), labels};
+  if (transform_.is_table()) {
     const std::int64_t channels = images_.size(1), area = images_.size(2) * images_.size(3);
     Shape shape = images_.shape();
     shape[0] = static_cast<std::int64_t>(indices.size());
     Tensor out = empty(shape);
     float* to = out.data<float>();
     for (const std::int64_t i : indices) {
-      look_up(images_.data<std::uint8_t>() + i * channels * area, table_.data<float>(), channels,
-              area, to);
+      transform_.look_up(images_.data<std::uint8_t>() + i * channels * area, area, to);
       to += channels * area;
     }
     return {out, labels};
@@ -117,7 +61,7 @@ Batch ImageDataset::get_batch(std::span<const std::int64_t> indices, const Epoch
   images.reserve(indices.size());
   for (const std::int64_t i : indices) {
     Generator random = epoch.generator(i);
-    images.push_back(transformed(i, random));
+    images.push_back(transform_(image(i), random));
   }
   return {stack(images), labels};
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/dataset.h"
+#include "data/prepared_transform.h"
 #include "data/transforms.h"
 
 namespace ferrite::data {
@@ -39,14 +40,10 @@ class ImageDataset : public Dataset {
 
  private:
   Tensor image(std::int64_t index) const;
-  Tensor transformed(std::int64_t index, Generator& random) const;
-  bool table_fits(const Tensor& image) const;
 
   Tensor images_, labels_;
   std::vector<std::string> classes_;
-  std::vector<Transform> head_;  // what comes before...
-  Compose tail_{};               // ...the pointwise transforms at the end
-  Tensor table_;                 // the tail's values for 0..255, float32 [C, 1, 256], or undefined
+  PreparedTransform transform_;
 };
 
 /// Throws IoError, tagged with `op`, unless every label lies in 0..classes-1.

@@ -1,0 +1,167 @@
+#include "data/image_folder.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <mutex>
+#include <system_error>
+
+#include "data/image_io.h"
+
+namespace ferrite::data {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view kOp = "image_folder";
+/// Folders within folders: deeper ones are links in a circle, which the system gives up after 40.
+constexpr int kDeepest = 32;
+
+bool is_image(const fs::path& path) {
+  std::string end = path.extension().string();
+  for (char& c : end)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return end == ".png" || end == ".jpg" || end == ".jpeg";
+}
+
+struct Listing {
+  std::vector<fs::path> folders, files;
+};
+
+/// What lies directly in a folder, links followed.
+Listing list(const fs::path& folder) {
+  Listing listing;
+  std::error_code error;
+  fs::directory_iterator entry(folder, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    std::error_code broken;  // a link to nothing is neither
+    const fs::file_type type = entry->status(broken).type();
+    if (type == fs::file_type::directory) listing.folders.push_back(entry->path());
+    if (type == fs::file_type::regular) listing.files.push_back(entry->path());
+  }
+  FERRITE_CHECK(!error, IoError, kOp, "cannot read the folder '{}': {}", folder.string(),
+                error.message());
+  return listing;
+}
+
+void add_images(const fs::path& folder, int depth, std::vector<fs::path>& images) {
+  FERRITE_CHECK(depth < kDeepest, IoError, kOp,
+                "'{}' lies {} folders deep; does a link lead back to a folder above it?",
+                folder.string(), depth);
+  const Listing listing = list(folder);
+  std::ranges::copy_if(listing.files, std::back_inserter(images), is_image);
+  for (const fs::path& below : listing.folders) add_images(below, depth + 1, images);
+}
+
+/// The images of a class, by folder, then by name, compared as strings of bytes.
+std::vector<fs::path> images_below(const fs::path& folder) {
+  std::vector<fs::path> images;
+  add_images(folder, 0, images);
+  std::ranges::sort(images, {}, [](const fs::path& p) {
+    return std::pair(p.parent_path().string(), p.filename().string());
+  });
+  return images;
+}
+
+Tensor label_tensor(std::span<const std::int64_t> labels, const Shape& shape) {
+  return from_vector(std::vector<std::int64_t>(labels.begin(), labels.end()), shape);
+}
+
+}  // namespace
+
+/// Decoded images by index; the first to come stay.
+struct ImageFolder::Cache {
+  Cache(std::size_t images, std::size_t bytes) : decoded(images), bytes_left(bytes) {}
+
+  Tensor find(std::size_t index) {
+    const std::lock_guard lock(mutex);
+    return decoded[index];
+  }
+  void keep(std::size_t index, const Tensor& image) {
+    const std::lock_guard lock(mutex);
+    if (decoded[index].defined() || image.nbytes() > bytes_left) return;
+    bytes_left -= image.nbytes();
+    decoded[index] = image;
+  }
+
+  std::mutex mutex;
+  std::vector<Tensor> decoded;
+  std::size_t bytes_left;
+};
+
+ImageFolder::ImageFolder(const fs::path& root, const ImageFolderOptions& options)
+    : mode_(options.mode) {
+  FERRITE_CHECK(mode_ != ImageMode::unchanged, ValueError, kOp,
+                "expected the mode rgb or gray, so that all images have the same channels");
+  std::error_code ignored;
+  FERRITE_CHECK(fs::is_directory(root, ignored), IoError, kOp, "there is no folder '{}'",
+                root.string());
+  std::vector<fs::path> folders = list(root).folders;
+  FERRITE_CHECK(!folders.empty(), IoError, kOp,
+                "found no classes in '{}': expected a folder of images for each", root.string());
+  std::ranges::sort(folders, {}, [](const fs::path& p) { return p.filename().string(); });
+
+  auto samples = std::make_shared<std::vector<File>>();
+  std::vector<std::string> without;
+  for (const fs::path& folder : folders) {
+    const auto label = static_cast<std::int64_t>(classes_.size());
+    classes_.push_back(folder.filename().string());
+    class_to_idx_.emplace(classes_.back(), label);
+    const std::vector<fs::path> images = images_below(folder);
+    if (images.empty()) without.push_back(classes_.back());
+    for (const fs::path& path : images) samples->push_back({path, label});
+  }
+  FERRITE_CHECK(options.allow_empty || without.empty(), IoError, kOp,
+                "found no images for the class{} {} in '{}': expected files that end in .png, "
+                ".jpg or .jpeg",
+                without.size() == 1 ? "" : "es", fmt::join(without, ", "), root.string());
+  if (options.cache_bytes > 0)
+    cache_ = std::make_shared<Cache>(samples->size(), options.cache_bytes);
+  samples_ = std::move(samples);
+  set_transform(options.transform);
+}
+
+void ImageFolder::set_transform(const Transform& transform) {
+  transform_ = PreparedTransform(transform, mode_ == ImageMode::gray ? 1 : 3);
+}
+
+Tensor ImageFolder::image(std::int64_t index) const {
+  check_index(index, size(), kOp);
+  const auto i = static_cast<std::size_t>(index);
+  Tensor image = cache_ ? cache_->find(i) : Tensor();
+  if (image.defined()) return image;
+  image = read_image((*samples_)[i].path, mode_);
+  if (cache_) cache_->keep(i, image);
+  return image;
+}
+
+Tensor ImageFolder::transformed(std::int64_t index, Generator& random) const {
+  return transform_(image(index), random);
+}
+
+Sample ImageFolder::get(std::int64_t index) const {
+  Generator random = Epoch{}.generator(index);
+  Tensor image = transformed(index, random);
+  return {image, label_tensor({&(*samples_)[static_cast<std::size_t>(index)].label, 1}, Shape())};
+}
+
+Batch ImageFolder::get_batch(std::span<const std::int64_t> indices, const Epoch& epoch) const {
+  std::vector<Tensor> images;
+  std::vector<std::int64_t> labels;
+  for (const std::int64_t i : indices) {
+    Generator random = epoch.generator(i);
+    images.push_back(transformed(i, random));
+    labels.push_back((*samples_)[static_cast<std::size_t>(i)].label);
+    FERRITE_CHECK(images.back().shape() == images[0].shape(), ShapeError, kOp,
+                  "'{}' is {}, '{}' is {}: images of a batch need one size; put Resize or "
+                  "RandomResizedCrop into the transform",
+                  (*samples_)[static_cast<std::size_t>(indices[0])].path.string(),
+                  images[0].shape(), (*samples_)[static_cast<std::size_t>(i)].path.string(),
+                  images.back().shape());
+  }
+  const auto n = static_cast<std::int64_t>(labels.size());
+  return {stack(images), label_tensor(labels, {n})};
+}
+
+}  // namespace ferrite::data

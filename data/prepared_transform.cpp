@@ -1,0 +1,60 @@
+#include "data/prepared_transform.h"
+
+#include <numeric>
+
+#include "data/host.h"
+
+namespace ferrite::data {
+
+namespace {
+
+/// An image of 256 pixels, one of each value, in every channel.
+Tensor ramp(std::int64_t channels) {
+  Tensor image = empty({channels, 1, 256}, {.dtype = kUInt8});
+  for (std::int64_t c = 0; c < channels; ++c)
+    std::iota(image.data<std::uint8_t>() + c * 256, image.data<std::uint8_t>() + (c + 1) * 256,
+              std::uint8_t{0});
+  return image;
+}
+
+}  // namespace
+
+PreparedTransform::PreparedTransform(const Transform& transform, std::int64_t channels)
+    : head_(transform.parts()) {
+  auto split = head_.end();
+  while (split != head_.begin() && std::prev(split)->pointwise()) --split;
+  tail_ = Compose(std::vector<Transform>(split, head_.end()));
+  head_.erase(split, head_.end());
+  if (tail_.parts().empty()) return;
+  Generator unused;
+  try {
+    table_ = tail_.apply(ramp(channels), unused);
+  } catch (const Error&) {
+    // What comes before may change the number of channels or the type; else the error is real.
+    if (head_.empty()) throw;
+  }
+  if (table_.defined() && (table_.dtype() != kFloat32 || !table_.is_contiguous())) table_ = {};
+}
+
+bool PreparedTransform::table_fits(const Tensor& image) const {
+  return table_.defined() && image.dtype() == kUInt8 && image.dim() == 3 &&
+         image.size(0) == table_.size(0);
+}
+
+void PreparedTransform::look_up(const std::uint8_t* image, std::int64_t area, float* out) const {
+  const auto* table = table_.data<float>();
+  for (std::int64_t c = 0; c < table_.size(0); ++c, table += 256)
+    for (std::int64_t i = 0; i < area; ++i) *out++ = table[*image++];
+}
+
+Tensor PreparedTransform::operator()(const Tensor& image, Generator& random) const {
+  Tensor current = image;
+  for (const Transform& t : head_) current = t(current, random);
+  if (!table_fits(current)) return tail_.apply(current, random);
+  current = host_contiguous(current, "transform");
+  Tensor out = empty(current.shape());
+  look_up(current.data<std::uint8_t>(), current.size(1) * current.size(2), out.data<float>());
+  return out;
+}
+
+}  // namespace ferrite::data
