@@ -1,6 +1,7 @@
 #include "data/file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <utility>
 
 namespace ferrite::data {
 
@@ -16,6 +18,23 @@ namespace {
 [[noreturn]] void fail_errno(std::string_view op, std::string_view what,
                              const std::filesystem::path& path, int error) {
   fail<IoError>(op, "cannot {} '{}': {}", what, path.string(), std::strerror(error));
+}
+
+constexpr std::string_view kTemporary = ".tmp";
+constexpr std::string_view kLock = ".lock";
+
+/// "x.safetensors.123.0.tmp": a name that AtomicFile gives.
+bool is_temporary(std::string name) {
+  if (!name.ends_with(kTemporary)) return false;
+  name.resize(name.size() - kTemporary.size());
+  for (int part = 0; part < 2; ++part) {
+    const std::size_t dot = name.rfind('.');
+    if (dot == std::string::npos || dot + 1 == name.size() ||
+        name.find_first_not_of("0123456789", dot + 1) != std::string::npos)
+      return false;
+    name.resize(dot);
+  }
+  return !name.empty();
 }
 
 struct Descriptor {
@@ -27,7 +46,7 @@ struct Descriptor {
 
 }  // namespace
 
-MappedFile::MappedFile(const std::filesystem::path& path, std::string_view op) {
+MappedFile::MappedFile(const std::filesystem::path& path, std::string_view op, Mapping mapping) {
   // O_NONBLOCK: opening a named pipe must not wait for a writer.
   const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.fd < 0) fail_errno(op, "open", path, errno);
@@ -37,7 +56,8 @@ MappedFile::MappedFile(const std::filesystem::path& path, std::string_view op) {
                 path.string(), S_ISDIR(info.st_mode) ? "a directory" : "not a file");
   size_ = static_cast<std::size_t>(info.st_size);
   if (size_ == 0) return;
-  void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.fd, 0);
+  const int access = mapping == Mapping::copy_on_write ? PROT_READ | PROT_WRITE : PROT_READ;
+  void* mapped = ::mmap(nullptr, size_, access, MAP_PRIVATE, file.fd, 0);
   if (mapped == MAP_FAILED) fail_errno(op, "map", path, errno);
   data_ = static_cast<const std::uint8_t*>(mapped);
 }
@@ -51,7 +71,7 @@ AtomicFile::AtomicFile(std::filesystem::path path, std::string_view op)
   static std::atomic<unsigned> count{0};
   for (;;) {
     temporary_ = path_;
-    temporary_ += fmt::format(".{}.{}.tmp", ::getpid(), count++);
+    temporary_ += fmt::format(".{}.{}{}", ::getpid(), count++, kTemporary);
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor_ >= 0) return;
     if (errno != EEXIST) fail_errno(op_, "create", temporary_, errno);
@@ -62,6 +82,20 @@ AtomicFile::~AtomicFile() {
   if (descriptor_ < 0) return;
   ::close(descriptor_);
   ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::overwrite(std::uint64_t offset, std::string_view text) {
+  FERRITE_CHECK(offset <= written_ && text.size() <= written_ - offset, ValueError, op_,
+                "expected at most {} bytes, got {} at {}", written_, text.size(), offset);
+  while (!text.empty()) {
+    const ssize_t n = ::pwrite(descriptor_, text.data(), text.size(), static_cast<::off_t>(offset));
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      fail_errno(op_, "write", temporary_, errno);
+    }
+    text.remove_prefix(static_cast<std::size_t>(n));
+    offset += static_cast<std::uint64_t>(n);
+  }
 }
 
 void AtomicFile::write(const void* data, std::size_t bytes) {
@@ -91,6 +125,39 @@ void AtomicFile::commit() {
   const Descriptor directory{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
   if (directory.fd >= 0 && ::fsync(directory.fd) != 0 && errno != EINVAL && errno != EROFS)
     fail_errno(op_, "sync", folder, errno);
+}
+
+FolderLock::FolderLock(const std::filesystem::path& folder, std::string_view op) {
+  const std::filesystem::path path = folder / kLock;
+  Descriptor file{::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)};
+  if (file.fd < 0) fail_errno(op, "create", path, errno);
+  char owner[32] = {};
+  if (::flock(file.fd, LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) {
+      if (::pread(file.fd, owner, sizeof owner - 1, 0) < 0) owner[0] = '\0';
+      fail<IoError>(op, "'{}' is being written to by {}; one writer a folder: give each its own",
+                    folder.string(), owner[0] ? owner : "another process");
+    }
+    if (errno != ENOLCK && errno != EOPNOTSUPP && errno != EINVAL)
+      fail_errno(op, "lock", path, errno);
+  }
+  const std::string text = fmt::format("process {}", ::getpid());
+  // For the message above alone: what fails here (a full disk) matters to nobody.
+  if (::ftruncate(file.fd, 0) == 0) [[maybe_unused]]
+    const ssize_t n = ::pwrite(file.fd, text.data(), text.size(), 0);
+  descriptor_ = std::exchange(file.fd, -1);
+}
+
+FolderLock::~FolderLock() { ::close(descriptor_); }
+
+void remove_temporary_files(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  for (std::filesystem::directory_iterator entry(folder, ignored), end; !ignored && entry != end;
+       entry.increment(ignored)) {
+    std::error_code failed;
+    if (is_temporary(entry->path().filename().string()))
+      std::filesystem::remove(entry->path(), failed);
+  }
 }
 
 }  // namespace ferrite::data

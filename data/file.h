@@ -15,12 +15,16 @@ namespace ferrite::data {
 
 using Bytes = std::span<const std::uint8_t>;
 
-/// A regular file mapped read-only; an empty file has empty bytes(). Nobody may shorten the file
-/// while it is mapped (replacing it by rename is fine). IoError, tagged with `op`, where it cannot
-/// be opened or is no regular file.
+/// What a mapping is for. Pages that are written to become the process's own; the file stays.
+enum class Mapping : std::uint8_t { read_only, copy_on_write };
+
+/// A regular file in memory, page by page as it is looked at; an empty file has empty bytes().
+/// Nobody may shorten the file while it is mapped (replacing it by rename, or removing it, is
+/// fine). IoError, tagged with `op`, where it cannot be opened or is no regular file.
 class MappedFile {
  public:
-  MappedFile(const std::filesystem::path& path, std::string_view op);
+  MappedFile(const std::filesystem::path& path, std::string_view op,
+             Mapping mapping = Mapping::read_only);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
@@ -44,6 +48,8 @@ class AtomicFile {
 
   void write(const void* data, std::size_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
+  /// Replaces bytes that were written already.
+  void overwrite(std::uint64_t offset, std::string_view text);
   std::uint64_t written() const { return written_; }
   void commit();
 
@@ -53,6 +59,24 @@ class AtomicFile {
   int descriptor_ = -1;
   std::uint64_t written_ = 0;
 };
+
+/// Keeps a folder to one writer, a process or one of its objects, for as long as it lives; the
+/// kernel lets go where a process is killed. IoError, tagged with `op`, names the process that
+/// holds it. File systems that know no locks are not guarded.
+class FolderLock {
+ public:
+  FolderLock(const std::filesystem::path& folder, std::string_view op);
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  int descriptor_ = -1;
+};
+
+/// Removes what AtomicFiles of processes that were killed left in `folder`. To be called by its
+/// only writer, who is not writing.
+void remove_temporary_files(const std::filesystem::path& folder);
 
 /// Where in a file a reader is, for its errors: "[op] 'file' at byte 16: text".
 struct Where {

@@ -32,6 +32,10 @@ void gather_as(const void* source, const Strides& strides, const Tensor& out) {
 Tensor gather_strided(const void* source, const Shape& shape, const Strides& strides, DType dtype) {
   Tensor out = empty(shape, {.dtype = dtype});
   if (out.numel() == 0) return out;
+  if (strides == out.strides()) {
+    std::memcpy(out.data_ptr(), source, out.nbytes());
+    return out;
+  }
   switch (itemsize(dtype)) {
     case 1:
       gather_as<std::uint8_t>(source, strides, out);

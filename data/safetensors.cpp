@@ -1,274 +1,260 @@
 #include "data/safetensors.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <cstring>
 #include <numeric>
-#include <set>
-#include <vector>
+#include <optional>
 
+#include "core/cuda_backend.h"
+#include "core/host_copy.h"
+#include "core/stream.h"
 #include "data/host.h"
+#include "data/host_transfer.h"
+#include "data/safetensors_writer.h"
 
 namespace ferrite::data {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+constexpr const char* kLoad = "load_safetensors";
+constexpr const char* kSave = "save_safetensors";
 
-constexpr std::string_view kMetadataKey = "__metadata__";
-constexpr std::size_t kLengthBytes = 8;
-constexpr std::uint64_t kMaxHeader = 100'000'000;  // the reference implementation's limit
+Bytes bytes_of(const SafetensorsEntry& entry, Bytes file, std::uint64_t data_offset) {
+  return file.subspan(data_offset + entry.begin, entry.nbytes());
+}
 
-struct TypeName {
-  std::string_view name;
-  DType dtype;
-};
-constexpr TypeName kTypes[] = {{"F32", kFloat32}, {"F16", kFloat16}, {"BF16", kBFloat16},
-                               {"F64", kFloat64}, {"I64", kInt64},   {"I32", kInt32},
-                               {"U8", kUInt8},    {"BOOL", kBool}};
+void check_bools(const SafetensorsEntry& entry, Bytes bytes, std::uint64_t offset,
+                 const Where& where) {
+  if (entry.dtype != kBool) return;
+  const auto bad = std::ranges::find_if(bytes, [](std::uint8_t v) { return v > 1; });
+  where.check(bad == bytes.end(), offset + static_cast<std::uint64_t>(bad - bytes.begin()),
+              "tensor '{}': expected a bool of 0 or 1", entry.name);
+}
 
-struct Entry {
-  std::string name;
-  DType dtype;
-  Shape shape;
-  std::uint64_t begin, end;  // in the data part
-};
-
-struct Header {
-  std::vector<Entry> entries;
-  Metadata metadata;
-  std::uint64_t data_offset = 0;
-};
-
-/// The header's JSON. The parser itself would let the last of equal names win.
-Json parse_json(std::string_view text, const Where& where) {
-  std::vector<std::set<std::string>> names;
-  const auto check_names = [&](int, Json::parse_event_t event, Json& value) {
-    if (event == Json::parse_event_t::object_start) {
-      names.emplace_back();
-    } else if (event == Json::parse_event_t::object_end) {
-      names.pop_back();
-    } else if (event == Json::parse_event_t::key) {
-      const auto& name = value.get_ref<const std::string&>();
-      where.check(names.back().insert(name).second, kLengthBytes,
-                  "expected each name once in the header, got '{}' twice", name);
-    }
-    return true;
-  };
-  try {
-    return Json::parse(text.begin(), text.end(), check_names);
-  } catch (const Json::parse_error& error) {
-    where.fail(kLengthBytes + error.byte, "the header is not valid JSON: {}", error.what());
-  } catch (const Json::exception& error) {
-    where.fail(kLengthBytes, "the header is not valid JSON: {}", error.what());
+void check_data(const SafetensorsEntry& entry, Bytes bytes, std::uint64_t offset,
+                Checksums checksums, const Where& where) {
+  if (entry.checksum && checksums == Checksums::compare) {
+    const std::uint32_t crc = parallel_crc32_of(bytes);
+    where.check(crc == *entry.checksum, offset,
+                "tensor '{}' is damaged: its {} bytes have the CRC-32 {:08x}, the header says "
+                "{:08x}. To load it nonetheless set .checksums = false",
+                entry.name, bytes.size(), crc, *entry.checksum);
   }
+  check_bools(entry, bytes, offset, where);
 }
 
-/// A member of the JSON object, or an error that names tensor and key.
-const Json& member(const Json& object, const char* key, const std::string& name,
-                   const Where& where) {
-  const auto found = object.find(key);
-  where.check(found != object.end(), kLengthBytes, "tensor '{}' has no '{}'", name, key);
-  return *found;
-}
-
-std::uint64_t to_count(const Json& value, const std::string& name, const Where& where) {
-  where.check(value.is_number_unsigned() && value.get<std::uint64_t>() <= INT64_MAX, kLengthBytes,
-              "tensor '{}': sizes and offsets must be integers of 0 or more", name);
-  return value.get<std::uint64_t>();
-}
-
-Entry read_entry(const std::string& name, const Json& value, const Where& where) {
-  where.check(value.is_object() && value.size() == 3, kLengthBytes,
-              "tensor '{}': expected an object of dtype, shape and data_offsets", name);
-  Entry entry{.name = name, .dtype = kFloat32, .shape = {}, .begin = 0, .end = 0};
-  const Json& dtype = member(value, "dtype", name, where);
-  const auto type =
-      dtype.is_string()
-          ? std::ranges::find(kTypes, dtype.get_ref<const std::string&>(), &TypeName::name)
-          : std::end(kTypes);
-  where.check(type != std::end(kTypes), kLengthBytes,
-              "tensor '{}': dtype {} is not supported; expected F32, F16, BF16, F64, I64, I32, U8 "
-              "or BOOL",
-              name, dtype.dump(-1, ' ', true, Json::error_handler_t::replace));
-  entry.dtype = type->dtype;
-  const Json& shape = member(value, "shape", name, where);
-  where.check(shape.is_array() && shape.size() <= std::size_t{kMaxDims}, kLengthBytes,
-              "tensor '{}': expected a shape of 0 to {} sizes", name, kMaxDims);
-  std::uint64_t bytes = itemsize(entry.dtype);
-  bool overflow = false, has_zero = false;
-  for (const Json& size : shape) {
-    const std::uint64_t d = to_count(size, name, where);
-    has_zero |= d == 0;
-    // A size of 0 counts as 1: the strides of the others must fit in 64 bits nonetheless.
-    overflow |= __builtin_mul_overflow(bytes, std::max(d, std::uint64_t{1}), &bytes);
-    entry.shape.push_back(static_cast<std::int64_t>(d));
-  }
-  where.check(!overflow && bytes < (std::uint64_t{1} << 62), kLengthBytes,
-              "tensor '{}': {} has more bytes than 64 bits can count", name, entry.shape);
-  if (has_zero) bytes = 0;
-  const Json& offsets = member(value, "data_offsets", name, where);
-  where.check(offsets.is_array() && offsets.size() == 2, kLengthBytes,
-              "tensor '{}': expected two data_offsets", name);
-  entry.begin = to_count(offsets[0], name, where), entry.end = to_count(offsets[1], name, where);
-  where.check(entry.begin <= entry.end && entry.end - entry.begin == bytes, kLengthBytes,
-              "tensor '{}': {} of {} is {} bytes, but its data_offsets are {} and {}", name,
-              entry.dtype, entry.shape, bytes, entry.begin, entry.end);
-  return entry;
-}
-
-Metadata read_metadata(const Json& value, const Where& where) {
-  where.check(value.is_object(), kLengthBytes, "expected __metadata__ to be an object");
-  Metadata metadata;
-  for (const auto& [key, text] : value.items()) {
-    where.check(text.is_string(), kLengthBytes, "expected text for '{}' in __metadata__", key);
-    metadata.emplace(key, text.get_ref<const std::string&>());
-  }
-  return metadata;
-}
-
-/// The tensors must follow each other without holes and end with the file.
-void check_layout(const Header& header, std::uint64_t data_bytes, const Where& where) {
-  std::vector<const Entry*> order;
-  for (const Entry& e : header.entries) order.push_back(&e);
-  std::ranges::sort(order, {}, [](const Entry* e) { return std::pair(e->begin, e->end); });
-  std::uint64_t expected = 0;
-  for (const Entry* e : order) {
-    where.check(e->begin == expected, header.data_offset + std::min(e->begin, expected),
-                "tensor '{}' begins at {} of the data; expected {}: the tensors {}", e->name,
-                e->begin, expected, e->begin < expected ? "overlap" : "leave a hole");
-    expected = e->end;
-  }
-  where.check(expected == data_bytes, header.data_offset + std::min(expected, data_bytes),
-              "the header describes {} bytes of tensors, the file holds {}; it is {}", expected,
-              data_bytes, data_bytes < expected ? "truncated" : "followed by other data");
-}
-
-Header read_header(Bytes bytes, const Where& where) {
-  where.check(bytes.size() >= kLengthBytes, bytes.size(),
-              "expected 8 bytes of header length, got {}", bytes.size());
-  const auto length = load_little<std::uint64_t>(bytes.data());
-  const std::uint64_t rest = bytes.size() - kLengthBytes;
-  where.check(length <= rest && length <= kMaxHeader, 0,
-              "the header claims {} bytes; expected at most {}: the file is truncated or no "
-              "safetensors file",
-              length, std::min(rest, kMaxHeader));
-  Header header;
-  header.data_offset = kLengthBytes + length;
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + kLengthBytes, length);
-  where.check(text.starts_with('{'), kLengthBytes, "expected the header to begin with '{{'");
-  const Json json = parse_json(text, where);
-  for (const auto& [name, value] : json.items()) {
-    if (name == kMetadataKey)
-      header.metadata = read_metadata(value, where);
-    else
-      header.entries.push_back(read_entry(name, value, where));
-    where.check(!name.empty(), kLengthBytes, "expected a name for each tensor, got ''");
-  }
-  check_layout(header, bytes.size() - header.data_offset, where);
-  return header;
-}
-
-Tensor copy_out(const Entry& entry, const std::uint8_t* data, std::uint64_t offset,
-                const Where& where) {
-  const std::uint64_t bytes = entry.end - entry.begin;
-  if (entry.dtype == kBool) {
-    const auto bad = std::find_if(data, data + bytes, [](std::uint8_t v) { return v > 1; });
-    where.check(bad == data + bytes, offset + static_cast<std::uint64_t>(bad - data),
-                "tensor '{}': expected a bool of 0 or 1", entry.name);
-  }
-  Tensor tensor = empty(entry.shape, {.dtype = entry.dtype});
-  if (bytes > 0) std::memcpy(tensor.data_ptr(), data, bytes);
+/// Copies to `device`; complete once `transfer` is finished.
+Tensor copy_to(const Device& device, const SafetensorsEntry& entry, Bytes bytes,
+               HostTransfer& transfer) {
+  FERRITE_CHECK(!ferrite::detail::cuda::is_capturing(current_stream(device)), CudaError, kLoad,
+                "the stream of {} is being captured into a graph; load before the capture", device);
+  const Tensor tensor = empty(entry.shape, {.dtype = entry.dtype, .device = device});
+  transfer.write(tensor, bytes.data());
   return tensor;
 }
 
-// ---- Writing
-
-/// Positions of the entries in the file: larger elements first, else the order of the dict.
-std::vector<std::size_t> file_order(const std::vector<Tensor>& tensors) {
-  std::vector<std::size_t> order(tensors.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, std::ranges::greater(),
-                           [&](std::size_t i) { return tensors[i].itemsize(); });
-  return order;
-}
-
-std::string header_of(const StateDict& dict, const std::vector<Tensor>& tensors,
-                      const std::vector<std::size_t>& order, const Metadata& metadata) {
-  std::vector<std::uint64_t> begins(tensors.size());
-  std::uint64_t offset = 0;
-  for (const std::size_t i : order) {
-    begins[i] = offset;
-    offset += tensors[i].nbytes();
-  }
-  std::string text = "{";
-  const auto quote = [](const std::string& s) { return Json(s).dump(); };
-  try {
-    if (!metadata.empty()) text += fmt::format("\"{}\":{}", kMetadataKey, Json(metadata).dump());
-    std::size_t i = 0;
-    for (const auto& [name, unused] : dict) {
-      const Tensor& t = tensors[i];
-      const auto type = std::ranges::find(kTypes, t.dtype(), &TypeName::dtype);
-      std::string shape = t.shape().str();
-      std::erase(shape, ' ');
-      text += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":{},\"data_offsets\":[{},{}]}}",
-                          text.size() > 1 ? "," : "", quote(name), type->name, shape, begins[i],
-                          begins[i] + t.nbytes());
-      ++i;
-    }
-  } catch (const Json::exception& error) {
-    fail<ValueError>("save_safetensors", "expected names and metadata in UTF-8: {}", error.what());
-  }
-  text += '}';
-  text.append((8 - text.size() % 8) % 8, ' ');
-  FERRITE_CHECK(text.size() <= kMaxHeader, ValueError, "save_safetensors",
-                "the header would have {} bytes; expected at most {}", text.size(), kMaxHeader);
-  return text;
+bool is_aligned(const void* p, DType dtype) {
+  return reinterpret_cast<std::uintptr_t>(p) % itemsize(dtype) == 0;
 }
 
 }  // namespace
 
+// ---- Reading
+
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path, LoadOptions options)
+    : path_(path),
+      options_(std::move(options)),
+      file_(std::make_shared<MappedFile>(
+          path, kLoad, options_.mmap ? Mapping::copy_on_write : Mapping::read_only)),
+      header_(
+          read_safetensors_header(file_->bytes(), Where{kLoad, path.native()},
+                                  options_.checksums ? Checksums::compare : Checksums::ignore)) {
+  by_name_.reserve(header_.entries.size());
+  for (const SafetensorsEntry& e : header_.entries) by_name_.emplace(e.name, &e);
+}
+
+std::vector<std::string> SafetensorsFile::names() const {
+  std::vector<std::string> names;
+  for (const SafetensorsEntry& e : header_.entries) names.push_back(e.name);
+  return names;
+}
+
+bool SafetensorsFile::contains(std::string_view name) const { return by_name_.contains(name); }
+
+const SafetensorsEntry& SafetensorsFile::entry(std::string_view name) const {
+  const auto found = by_name_.find(name);
+  FERRITE_CHECK(found != by_name_.end(), IndexError, kLoad, "'{}' has no tensor '{}'",
+                path_.native(), name);
+  return *found->second;
+}
+
+TensorInfo SafetensorsFile::info(std::string_view name) const {
+  const SafetensorsEntry& e = entry(name);
+  return {.dtype = e.dtype, .shape = e.shape, .nbytes = e.nbytes(), .device = e.device};
+}
+
+bool SafetensorsFile::is_wanted(const SafetensorsEntry& entry) const {
+  return entry.name.starts_with(options_.only_prefix);
+}
+
+void SafetensorsFile::verify(const SafetensorsEntry& entry) const {
+  check_data(entry, bytes_of(entry, file_->bytes(), header_.data_offset),
+             header_.data_offset + entry.begin,
+             options_.checksums ? Checksums::compare : Checksums::ignore,
+             Where{kLoad, path_.native()});
+}
+
+void SafetensorsFile::verify() const {
+  for (const SafetensorsEntry& e : header_.entries) verify(e);
+}
+
+Tensor SafetensorsFile::read(const SafetensorsEntry& entry, HostTransfer& transfer) const {
+  const Device device = options_.map_location.target(entry.name, entry.device);
+  const Bytes bytes = bytes_of(entry, file_->bytes(), header_.data_offset);
+  if (!options_.mmap || !device.is_host() || bytes.empty() ||
+      !is_aligned(bytes.data(), entry.dtype))
+    return copy_to(device, entry, bytes, transfer);
+  // The mapping is this process's own copy of what is written to.
+  return from_blob(const_cast<std::uint8_t*>(bytes.data()), entry.shape, entry.dtype,
+                   [keep = file_] {});
+}
+
+Tensor SafetensorsFile::get(std::string_view name) const {
+  const SafetensorsEntry& e = entry(name);
+  verify(e);
+  HostTransfer transfer;
+  Tensor tensor = read(e, transfer);
+  transfer.finish();
+  return tensor;
+}
+
+StateDict SafetensorsFile::load() const {
+  const std::string& strip = options_.strip_prefix;
+  for (const SafetensorsEntry& e : header_.entries)
+    if (is_wanted(e)) verify(e);
+  StateDict tensors;
+  tensors.reserve(header_.entries.size());
+  HostTransfer transfer;
+  for (const SafetensorsEntry& e : header_.entries) {
+    if (!is_wanted(e)) continue;
+    std::string name = e.name.starts_with(strip) ? e.name.substr(strip.size()) : e.name;
+    tensors.insert(std::move(name), read(e, transfer));
+  }
+  transfer.finish();
+  return tensors;
+}
+
+StateDict load_safetensors(const std::filesystem::path& path, const LoadOptions& options) {
+  return SafetensorsFile(path, options).load();
+}
+
+Metadata load_safetensors_metadata(const std::filesystem::path& path) {
+  return SafetensorsFile(path).metadata();
+}
+
 StateDict parse_safetensors(Bytes bytes, std::string_view name) {
-  const Where where{"load_safetensors", name};
-  const Header header = read_header(bytes, where);
+  const Where where{kLoad, name};
+  const SafetensorsHeader header = read_safetensors_header(bytes, where, Checksums::compare);
+  const auto data_of = [&](const SafetensorsEntry& e) {
+    return bytes_of(e, bytes, header.data_offset);
+  };
+  for (const SafetensorsEntry& e : header.entries)
+    check_data(e, data_of(e), header.data_offset + e.begin, Checksums::compare, where);
   StateDict tensors;
   tensors.reserve(header.entries.size());
-  for (const Entry& entry : header.entries) {
-    const std::uint64_t offset = header.data_offset + entry.begin;
-    tensors.insert(entry.name, copy_out(entry, bytes.data() + offset, offset, where));
-  }
+  HostTransfer transfer;
+  for (const SafetensorsEntry& e : header.entries)
+    tensors.insert(e.name, copy_to(Device(), e, data_of(e), transfer));
+  transfer.finish();
   return tensors;
 }
 
 Metadata parse_safetensors_metadata(Bytes bytes, std::string_view name) {
-  return read_header(bytes, Where{"load_safetensors", name}).metadata;
+  return read_safetensors_header(bytes, Where{kLoad, name}, Checksums::compare).metadata;
 }
 
-StateDict load_safetensors(const std::filesystem::path& path) {
-  const MappedFile file(path, "load_safetensors");
-  return parse_safetensors(file.bytes(), path.string());
+// ---- Writing
+
+namespace {
+
+/// Gives each entry its place: larger elements first, else the order of the dict.
+std::vector<std::size_t> place(std::vector<SafetensorsEntry>& entries) {
+  std::vector<std::size_t> order(entries.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::ranges::greater(),
+                           [&](std::size_t i) { return itemsize(entries[i].dtype); });
+  std::uint64_t offset = 0;
+  for (const std::size_t i : order) {
+    const std::uint64_t bytes = entries[i].end;
+    entries[i].begin = offset;
+    entries[i].end = offset += bytes;
+  }
+  return order;
 }
 
-Metadata load_safetensors_metadata(const std::filesystem::path& path) {
-  const MappedFile file(path, "load_safetensors");
-  return parse_safetensors_metadata(file.bytes(), path.string());
+/// In pieces that are still in the cache when they are written.
+void write_summed(AtomicFile& file, Bytes bytes, std::optional<std::uint32_t>& checksum) {
+  constexpr std::size_t kPiece = std::size_t{1} << 18;
+  if (!checksum) return file.write(bytes.data(), bytes.size());
+  for (std::size_t at = 0; at < bytes.size(); at += kPiece) {
+    const Bytes piece = bytes.subspan(at, std::min(kPiece, bytes.size() - at));
+    checksum = crc32_of(piece, *checksum);
+    file.write(piece.data(), piece.size());
+  }
+}
+
+/// `tensor` row-major; on the host unless it is dense on its CUDA device already.
+Tensor dense(const Tensor& tensor) {
+  if (tensor.is_contiguous()) return tensor;
+  const Tensor host =
+      tensor.device().is_cuda() ? ferrite::detail::readable_on_host(tensor, kSave) : tensor;
+  return gather_strided(host.data_ptr(), host.shape(), host.strides(), host.dtype());
+}
+
+}  // namespace
+
+void write_safetensors(const StateDict& tensors, const std::vector<std::string>& devices,
+                       const std::filesystem::path& path, const Metadata& metadata,
+                       const SaveOptions& options) {
+  std::vector<SafetensorsEntry> entries;
+  entries.reserve(tensors.size());
+  for (const auto& [name, tensor] : tensors)
+    entries.push_back({.name = name,
+                       .dtype = tensor.dtype(),
+                       .shape = tensor.shape(),
+                       .end = tensor.nbytes(),
+                       .device = devices[entries.size()],
+                       .checksum = options.checksums ? std::optional(0u) : std::nullopt});
+  const std::vector<std::size_t> order = place(entries);
+  const std::string header = write_safetensors_header(entries, metadata);
+  AtomicFile file(path, kSave);
+  file.write(header);
+  HostTransfer transfer;
+  for (const std::size_t i : order) {
+    std::optional<std::uint32_t>& checksum = entries[i].checksum;
+    transfer.read(dense((tensors.begin() + static_cast<std::ptrdiff_t>(i))->second),
+                  [&](const void* data, std::size_t bytes) {
+                    write_summed(file, {static_cast<const std::uint8_t*>(data), bytes}, checksum);
+                  });
+  }
+  // Now that the checksums are known.
+  if (options.checksums) file.overwrite(0, write_safetensors_header(entries, metadata));
+  file.commit();
 }
 
 void save_safetensors(const StateDict& tensors, const std::filesystem::path& path,
-                      const Metadata& metadata) {
-  std::vector<Tensor> dense;
+                      const Metadata& metadata, const SaveOptions& options) {
+  std::vector<std::string> devices;
+  std::vector<Device> waited_for;
   for (const auto& [name, tensor] : tensors) {
-    FERRITE_CHECK(name != kMetadataKey, ValueError, "save_safetensors",
-                  "the name '{}' is reserved; rename the tensor", kMetadataKey);
-    dense.push_back(host_contiguous(tensor, "save_safetensors"));
+    const Device& device = tensor.device();
+    devices.push_back(device.str());
+    if (std::ranges::find(waited_for, device) != waited_for.end()) continue;
+    ferrite::detail::check_may_read(device, kSave);
+    synchronize(device);
+    waited_for.push_back(device);
   }
-  const std::vector<std::size_t> order = file_order(dense);
-  const std::string header = header_of(tensors, dense, order, metadata);
-  std::string length;
-  append_little(length, static_cast<std::uint64_t>(header.size()));
-  AtomicFile file(path, "save_safetensors");
-  file.write(length + header);
-  for (const std::size_t i : order) file.write(dense[i].data_ptr(), dense[i].nbytes());
-  file.commit();
+  write_safetensors(tensors, devices, path, metadata, options);
 }
 
 }  // namespace ferrite::data
@@ -276,10 +262,12 @@ void save_safetensors(const StateDict& tensors, const std::filesystem::path& pat
 namespace ferrite {
 
 void save(const StateDict& state_dict, const std::filesystem::path& path,
-          const data::Metadata& metadata) {
-  data::save_safetensors(state_dict, path, metadata);
+          const data::Metadata& metadata, const data::SaveOptions& options) {
+  data::save_safetensors(state_dict, path, metadata, options);
 }
 
-StateDict load(const std::filesystem::path& path) { return data::load_safetensors(path); }
+StateDict load(const std::filesystem::path& path, const data::LoadOptions& options) {
+  return data::load_safetensors(path, options);
+}
 
 }  // namespace ferrite

@@ -1,37 +1,113 @@
 // safetensors, the format of checkpoints: 8 bytes of header length, a JSON header that gives each
 // tensor's dtype, shape and place, then the elements, little endian and row-major.
 // https://huggingface.co/docs/safetensors
+//
+// Files are read through a mapping: the header is read and checked, a tensor's bytes are touched
+// when it is asked for. docs/checkpoints.md has the names and metadata that checkpoints use.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
-#include <map>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <vector>
 
 #include "core/state_dict.h"
 #include "data/file.h"
+#include "data/map_location.h"
+#include "data/safetensors_header.h"
 
 namespace ferrite {
 
 namespace data {
 
-/// Free text beside the tensors.
-using Metadata = std::map<std::string, std::string>;
+class HostTransfer;
+
+struct SaveOptions {
+  /// A CRC-32 of every tensor and of the header, in the metadata.
+  bool checksums = true;
+};
+
+struct LoadOptions {
+  /// The device of the tensors; default: the host.
+  MapLocation map_location = {};
+  /// Only the tensors whose names begin so; nothing else of the data is read.
+  std::string only_prefix = {};
+  /// Taken off the names that begin with it.
+  std::string strip_prefix = {};
+  /// Tensors on the host are views of the mapped file, which are read when they are used and keep
+  /// the mapping alive: loading takes no memory and next to no time. Writing to them changes memory
+  /// alone. Until they are gone nobody may shorten the file or write into it; replacing or removing
+  /// it is fine.
+  bool mmap = false;
+  /// Whether checksums are compared, where the file has them, before anything is loaded. With
+  /// `mmap` that reads all of it once.
+  bool checksums = true;
+};
+
+/// A tensor in a file.
+struct TensorInfo {
+  DType dtype = kFloat32;
+  Shape shape = {};
+  std::size_t nbytes = 0;
+  std::string device = "cpu";  ///< it was saved on; that of files of other programs is cpu
+};
+
+/// An open safetensors file. Its const members may be called from several threads.
+class SafetensorsFile {
+ public:
+  /// Maps the file and checks the header against its length, as all that reads safetensors here:
+  /// types F32, F16, BF16, F64, I64, I32, U8, BOOL; the tensors must cover the data exactly,
+  /// without overlaps or holes. IoError with the byte offset.
+  explicit SafetensorsFile(const std::filesystem::path& path, LoadOptions options = {});
+  SafetensorsFile(SafetensorsFile&&) = default;
+
+  /// In the header's order, of all tensors.
+  std::vector<std::string> names() const;
+  bool contains(std::string_view name) const;
+  /// IndexError where there is no such tensor.
+  TensorInfo info(std::string_view name) const;
+  /// What save() was given.
+  const Metadata& metadata() const { return header_.metadata; }
+  const std::filesystem::path& path() const { return path_; }
+
+  /// One tensor, by its name in the file; IndexError, and what load() throws.
+  Tensor get(std::string_view name) const;
+  /// The tensors that the options ask for, under the names they ask for. All that can be wrong with
+  /// a file (IoError, with the tensor's name) is found before memory is asked for; DeviceError
+  /// names the tensor whose device is not there.
+  StateDict load() const;
+  /// Compares the checksum of every tensor that has one; IoError. load() has done so.
+  void verify() const;
+
+ private:
+  bool is_wanted(const SafetensorsEntry& entry) const;
+  const SafetensorsEntry& entry(std::string_view name) const;
+  void verify(const SafetensorsEntry& entry) const;
+  Tensor read(const SafetensorsEntry& entry, HostTransfer& transfer) const;
+
+  std::filesystem::path path_;
+  LoadOptions options_;
+  std::shared_ptr<const MappedFile> file_;
+  SafetensorsHeader header_;
+  std::unordered_map<std::string_view, const SafetensorsEntry*> by_name_;
+};
 
 /// Writes the tensors, row-major whatever their strides, in the order of the dict, larger element
-/// types first in the file so that each is aligned. Replaces `path` atomically: temporary file,
-/// sync, rename, sync of the folder. DeviceError for tensors that are not on the host; ValueError
-/// for the reserved name "__metadata__" and for text that is not UTF-8; IoError.
+/// types first in the file so that each is aligned. Those of CUDA devices are copied piece by piece
+/// through a small page-locked buffer, strided ones one tensor at a time; their devices are noted.
+/// Replaces `path` atomically: temporary file, sync, rename, sync of the folder. Waits for the
+/// tensors' devices. ValueError for the reserved name "__metadata__", metadata keys that begin with
+/// "ferrite." and text that is not UTF-8; IoError.
 void save_safetensors(const StateDict& tensors, const std::filesystem::path& path,
-                      const Metadata& metadata = {});
+                      const Metadata& metadata = {}, const SaveOptions& options = {});
 
-/// Reads all tensors into host memory, in the header's order. Types: F32, F16, BF16, F64, I64,
-/// I32, U8, BOOL. The header is checked against the file, and the tensors must cover the data
-/// exactly, without overlaps or holes, before anything is allocated. Throws IoError with the byte
-/// offset.
-StateDict load_safetensors(const std::filesystem::path& path);
+/// Reads tensors, in the header's order: SafetensorsFile(path, options).load().
+StateDict load_safetensors(const std::filesystem::path& path, const LoadOptions& options = {});
 Metadata load_safetensors_metadata(const std::filesystem::path& path);
-/// The same from memory; `name` is for messages.
+/// The same from memory, as copies on the host; `name` is for messages.
 StateDict parse_safetensors(Bytes bytes, std::string_view name);
 Metadata parse_safetensors_metadata(Bytes bytes, std::string_view name);
 
@@ -39,8 +115,10 @@ Metadata parse_safetensors_metadata(Bytes bytes, std::string_view name);
 
 /// Writes a state dict as safetensors (data::save_safetensors).
 void save(const StateDict& state_dict, const std::filesystem::path& path,
-          const data::Metadata& metadata = {});
-/// Reads a state dict that save(), or Python's safetensors, wrote (data::load_safetensors).
-StateDict load(const std::filesystem::path& path);
+          const data::Metadata& metadata = {}, const data::SaveOptions& options = {});
+/// Reads a state dict that save(), or Python's safetensors, wrote (data::load_safetensors):
+///   model.load_state_dict(load("resnet18.safetensors"));
+///   load("run.safetensors", {.map_location = "cuda:1", .only_prefix = "model."});
+StateDict load(const std::filesystem::path& path, const data::LoadOptions& options = {});
 
 }  // namespace ferrite
