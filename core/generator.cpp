@@ -1,5 +1,6 @@
 #include "core/generator.h"
 
+#include <charconv>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -9,6 +10,7 @@
 
 #include "core/cuda_backend.h"
 #include "core/error.h"
+#include "core/generator_state.h"
 
 namespace ferrite {
 
@@ -104,6 +106,82 @@ void manual_seed(std::uint64_t seed) {
   std::lock_guard lock(all.mutex);
   all.seed = seed;
   for (auto& [device, generator] : all.by_device) generator->manual_seed(seed);
+}
+
+// ---- Checkpoints
+
+namespace {
+
+using DeviceKey = std::pair<DeviceType, int>;
+
+std::string name_of(const DeviceKey& key) {
+  const std::string type = key.first == DeviceType::cuda ? "cuda" : "cpu";
+  return key.second < 0 ? type : fmt::format("{}:{}", type, key.second);
+}
+
+/// The inverse, for devices that need not be there.
+DeviceKey device_named(std::string_view name) {
+  const std::size_t colon = name.find(':');
+  const std::string_view type = name.substr(0, colon);
+  int index = -1;
+  bool good = type == "cpu" || (type == "cuda" && colon != std::string_view::npos);
+  if (good && colon != std::string_view::npos) {
+    const std::string_view digits = name.substr(colon + 1);
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
+    good = error == std::errc() && end == digits.data() + digits.size() && index >= 0 &&
+           index <= Device::kMaxIndex;
+  }
+  FERRITE_CHECK(good, ValueError, "load_generator_state_dict",
+                "expected the name of a device, got '{}'", name);
+  return {type == "cuda" ? DeviceType::cuda : DeviceType::cpu, index};
+}
+
+std::vector<std::int64_t> numbers(const Tensor& t, std::string_view name, std::int64_t count) {
+  FERRITE_CHECK(t.dtype() == kInt64 && t.numel() == count, ValueError, "load_generator_state_dict",
+                "'{}': expected {} int64 numbers, got {}", name, count, t.describe());
+  return t.to_vector<std::int64_t>();
+}
+
+constexpr const char* kSeed = "seed";
+
+}  // namespace
+
+StateDict generator_state_dict() {
+  Generators& all = generators();
+  std::lock_guard lock(all.mutex);
+  StateDict dict{{kSeed, from_vector<std::int64_t>({static_cast<std::int64_t>(all.seed)}, {})}};
+  for (const auto& [device, generator] : all.by_device) {
+    const PhiloxState state = generator->state();
+    dict.insert(
+        name_of(device),
+        from_vector<std::int64_t>(
+            {static_cast<std::int64_t>(state.seed), static_cast<std::int64_t>(state.offset)}, {2}));
+  }
+  return dict;
+}
+
+void load_generator_state_dict(const StateDict& state) {
+  std::map<DeviceKey, PhiloxState> loaded;
+  for (const auto& [name, tensor] : state) {
+    if (name == kSeed) continue;
+    const std::vector<std::int64_t> v = numbers(tensor, name, 2);
+    loaded[device_named(name)] = {static_cast<std::uint64_t>(v[0]),
+                                  static_cast<std::uint64_t>(v[1])};
+  }
+  FERRITE_CHECK(state.contains(kSeed), ValueError, "load_generator_state_dict",
+                "expected the entry '{}'", kSeed);
+  const auto seed = static_cast<std::uint64_t>(numbers(state.at(kSeed), kSeed, 1)[0]);
+
+  Generators& all = generators();
+  std::lock_guard lock(all.mutex);
+  all.seed = seed;
+  for (auto& [device, generator] : all.by_device)
+    if (!loaded.contains(device)) generator->manual_seed(seed);
+  for (const auto& [device, philox] : loaded) {
+    auto& slot = all.by_device[device];
+    if (!slot) slot = std::make_unique<Generator>(seed);
+    slot->set_state(philox);
+  }
 }
 
 }  // namespace ferrite

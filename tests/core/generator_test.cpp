@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/generator_state.h"
 #include "tests/core/test_util.h"
 
 using namespace ferrite;
@@ -217,4 +218,33 @@ TEST_CASE("threads that share a generator draw different blocks") {
   for (const auto& d : drawn) all.insert(d.begin(), d.end());
   CHECK(all.size() == kThreads * kDraws);
   CHECK(g.state().offset == kThreads * kDraws);
+}
+
+TEST_CASE("the default generators' state makes the round trip, unused ones included") {
+  manual_seed(5);
+  Generator &host = default_generator(Device()), &other = default_generator(Device("cpu:1"));
+  host.reserve(3);
+  const StateDict state = generator_state_dict();
+  const std::uint64_t next_host = host.next_u64(), next_other = other.next_u64();
+  default_generator(Device("cpu:7")).next_u64();  // not in the state, unless another test used it
+  manual_seed(6);
+  load_generator_state_dict(state);
+  CHECK(host.next_u64() == next_host);
+  CHECK(other.next_u64() == next_other);
+  CHECK(default_generator(Device("cpu:9")).seed() == 5);
+  CHECK(default_generator(Device("cpu:7")).seed() == 5);
+
+  // All or nothing; devices that are not here are no error.
+  const Tensor numbers = from_vector<std::int64_t>({1, 2}, {2});
+  const Tensor seed = from_vector<std::int64_t>({8}, {});
+  for (const char* name : {"gpu", "cpu:", "cpu:-1", "cuda", "cuda:64", "cpu:1x"})
+    CHECK_THROWS_AS(load_generator_state_dict({{"seed", seed}, {"cpu", numbers}, {name, numbers}}),
+                    ValueError);
+  CHECK_THROWS_AS(load_generator_state_dict({{"cpu", numbers}}), ValueError);
+  CHECK_THROWS_AS(load_generator_state_dict({{"seed", seed}, {"cpu", seed}}), ValueError);
+  CHECK(host.seed() == 5);
+  load_generator_state_dict({{"seed", seed}, {"cuda:63", numbers}});
+  CHECK(host.seed() == 8);
+  CHECK(host.state().offset == 0);
+  manual_seed(Generator::kDefaultSeed);
 }

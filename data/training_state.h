@@ -1,0 +1,202 @@
+// What a training run consists of, under the names it has in a checkpoint.
+//
+//   data::TrainingState state;
+//   state.add("model", model).add("optimizer", sgd).add("scheduler", scheduler).add("loader",
+//   loader); state.add_generators(); state.add_value("epoch", epoch);
+//   data::save_checkpoint("run.safetensors", state);
+//   data::load_checkpoint("run.safetensors", state);
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "core/generator.h"
+#include "core/state_dict.h"
+#include "data/safetensors.h"
+
+namespace ferrite::data {
+
+/// Modules, optimizers, schedulers, scalers, loaders, samplers, and types of your own.
+/// load_state_dict must throw before it changes anything.
+template <class T>
+concept Stateful = requires(T& part, const StateDict& state) {
+  { part.state_dict() } -> std::convertible_to<StateDict>;
+  part.load_state_dict(state);
+};
+
+/// What a checkpoint keeps as text, in the metadata. Floating-point numbers come back to the bit.
+template <class T>
+concept StateValue = std::integral<T> || std::floating_point<T> || std::same_as<T, std::string>;
+
+namespace state_value {
+std::string value_text(std::int64_t value);
+std::string value_text(std::uint64_t value);
+std::string value_text(double value);
+template <StateValue T>
+std::string to_text(const T& value) {
+  if constexpr (std::same_as<T, std::string>)
+    return value;
+  else if constexpr (std::same_as<T, bool>)
+    return value ? "true" : "false";
+  else if constexpr (std::floating_point<T>)
+    return value_text(static_cast<double>(value));
+  else if constexpr (std::signed_integral<T>)
+    return value_text(static_cast<std::int64_t>(value));
+  else
+    return value_text(static_cast<std::uint64_t>(value));
+}
+
+// ValueError, naming the value, where `text` is none of the type or does not fit.
+std::int64_t to_signed(std::string_view name, std::string_view text, std::int64_t low,
+                       std::int64_t high);
+std::uint64_t to_unsigned(std::string_view name, std::string_view text, std::uint64_t high);
+double to_floating(std::string_view name, std::string_view text);
+bool to_bool(std::string_view name, std::string_view text);
+template <StateValue T>
+T from_text(std::string_view name, const std::string& text) {
+  if constexpr (std::same_as<T, std::string>)
+    return text;
+  else if constexpr (std::same_as<T, bool>)
+    return to_bool(name, text);
+  else if constexpr (std::floating_point<T>)
+    return static_cast<T>(to_floating(name, text));
+  else if constexpr (std::signed_integral<T>)
+    return static_cast<T>(
+        to_signed(name, text, std::numeric_limits<T>::min(), std::numeric_limits<T>::max()));
+  else
+    return static_cast<T>(to_unsigned(name, text, std::numeric_limits<T>::max()));
+}
+}  // namespace state_value
+
+struct ResumeOptions {
+  /// Whether a part or value that only the checkpoint or only the state has is a ValueError; else
+  /// it is left as it is and reported.
+  bool strict = true;
+  /// Whether checksums are compared.
+  bool checksums = true;
+  /// CheckpointManager::resume() only: where the newest checkpoint is damaged the one before it is
+  /// taken, and the report says so.
+  bool fall_back = false;
+  /// CheckpointManager::resume() only: this step's checkpoint instead of the newest.
+  std::optional<std::int64_t> step = {};
+};
+
+struct ResumeReport {
+  std::filesystem::path path;
+  std::int64_t step = 0;  ///< 0 where the file does not say
+  std::optional<double> metric = {};
+  std::vector<std::string> restored;    ///< names of parts and values
+  std::vector<std::string> missing;     ///< the state has them, the file does not
+  std::vector<std::string> unexpected;  ///< the other way round
+  std::vector<std::string> skipped;     ///< damaged checkpoints, with what is wrong with each
+  std::size_t tensors = 0, bytes = 0;   ///< restored
+  /// For people, a line each.
+  std::string str() const;
+};
+
+class TrainingState {
+ public:
+  /// Binds a part under a name: its tensors are saved as "<name>.<tensor>". Parts are restored in
+  /// the order they were added, and must live as long as this. ValueError for names that are taken,
+  /// empty or hold a dot.
+  template <Stateful T>
+  TrainingState& add(std::string name, T& part) {
+    return add_part(
+        std::move(name), [&part] { return StateDict(part.state_dict()); },
+        [&part](const StateDict& state) { part.load_state_dict(state); });
+  }
+  TrainingState& add(std::string name, Generator& generator);
+  /// The default generators of all devices, as the part "generators".
+  TrainingState& add_generators();
+
+  /// Binds a variable: a counter, a best metric. ValueError for names that are taken, or that
+  /// checkpoints use themselves ("step", "metric", "parts", "format", "ferrite...").
+  template <StateValue T>
+  TrainingState& add_value(std::string name, T& variable) {
+    return bind_value(
+        name, [&variable] { return state_value::to_text(variable); },
+        [name, &variable](const std::string& text) -> std::function<void()> {
+          return [&variable, value = state_value::from_text<T>(name, text)] { variable = value; };
+        });
+  }
+  /// A value to be saved, as the configuration of the run; get() tells it again after a resume.
+  template <class T>
+  TrainingState& set(std::string name, const T& value) {
+    if constexpr (std::convertible_to<const T&, std::string_view>)
+      return set_text(std::move(name), std::string(std::string_view(value)));
+    else
+      return set_text(std::move(name), state_value::to_text(value));
+  }
+  /// IndexError where there is no such value, ValueError where it is no T.
+  template <StateValue T>
+  T get(std::string_view name) const {
+    return state_value::from_text<T>(name, text_of(name));
+  }
+  bool contains(std::string_view name) const;
+
+  /// All tensors, sharing memory with the parts, and all values.
+  StateDict tensors() const;
+  Metadata values() const;
+  std::vector<std::string> part_names() const;
+
+  /// Restores everything from an open checkpoint, or throws and leaves everything as it was: the
+  /// file is checked as a whole before the first part is touched, and where a part refuses what is
+  /// for it the parts before it go back to what they were (which takes a copy of the state on the
+  /// host while this runs). ValueError for parts and values that are on one side only, and what the
+  /// parts throw, with the part's name; IoError.
+  ResumeReport restore(const SafetensorsFile& file, const ResumeOptions& options = {});
+
+ private:
+  struct Part {
+    std::string name;
+    std::function<StateDict()> save;
+    std::function<void(const StateDict&)> load;
+  };
+  /// A value: read() and parse() where it is bound to a variable, else its text.
+  struct Value {
+    std::string name;
+    std::function<std::string()> read;
+    std::function<std::function<void()>(const std::string&)> parse;
+    std::string text;
+  };
+
+  TrainingState& add_part(std::string name, std::function<StateDict()> save,
+                          std::function<void(const StateDict&)> load);
+  TrainingState& bind_value(std::string name, std::function<std::string()> read,
+                            std::function<std::function<void()>(const std::string&)> parse);
+  TrainingState& set_text(std::string name, std::string text);
+  const std::string& text_of(std::string_view name) const;
+  const Value* find_value(std::string_view name) const;
+  void compare_names(const SafetensorsFile& file, const std::vector<std::string>& parts_in_file,
+                     const ResumeOptions& options, ResumeReport& report) const;
+  void load_parts(const std::vector<std::pair<const Part*, StateDict>>& dicts,
+                  const std::filesystem::path& path) const;
+
+  std::vector<Part> parts_;
+  std::vector<Value> values_;
+};
+
+/// Writes one checkpoint: the tensors, the values, and the step. Waits for the devices.
+void save_checkpoint(const std::filesystem::path& path, const TrainingState& state,
+                     std::int64_t step = 0, std::optional<double> metric = {});
+/// TrainingState::restore() from a file.
+ResumeReport load_checkpoint(const std::filesystem::path& path, TrainingState& state,
+                             const ResumeOptions& options = {});
+
+/// The metadata of a checkpoint: what the state says, and what is said here.
+Metadata checkpoint_metadata(const TrainingState& state, std::int64_t step,
+                             std::optional<double> metric);
+/// What that says of the step; nothing where it does not.
+std::optional<std::int64_t> step_of(const Metadata& metadata);
+std::optional<double> metric_of(const Metadata& metadata);
+
+}  // namespace ferrite::data

@@ -1,0 +1,460 @@
+#include "data/checkpoint.h"
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <limits>
+
+#include "data/dataloader.h"
+#include "tests/data/files.h"
+
+namespace ferrite::test {
+namespace {
+
+using data::CheckpointManager;
+using data::TrainingState;
+
+Tensor numbers(const std::vector<float>& values) {
+  return from_vector(values, {static_cast<std::int64_t>(values.size())});
+}
+
+/// A part as modules are: tensors by name, all or nothing.
+struct Part {
+  StateDict tensors;
+  int loads = 0;
+
+  explicit Part(StateDict dict) : tensors(std::move(dict)) {}
+  StateDict state_dict() const { return tensors; }
+  void load_state_dict(const StateDict& state) {
+    for (const auto& [name, tensor] : tensors)
+      FERRITE_CHECK(state.at(name).shape() == tensor.shape(), ShapeError, "part",
+                    "{}: expected {}, got {}", name, tensor.shape(), state.at(name).shape());
+    for (const auto& [name, tensor] : tensors)
+      std::memcpy(tensor.data_ptr(), state.at(name).data_ptr(), tensor.nbytes());
+    ++loads;
+  }
+  std::vector<float> values(const char* name) const { return tensors.at(name).to_vector<float>(); }
+};
+
+std::vector<std::string> names_in(const TempDir& dir) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(dir.path()))
+    if (const std::string name = entry.path().filename().string(); name != ".lock")
+      names.push_back(name);
+  std::ranges::sort(names);
+  return names;
+}
+
+std::vector<std::int64_t> steps_in(const CheckpointManager& manager) {
+  std::vector<std::int64_t> steps;
+  for (const data::CheckpointInfo& info : manager.list()) steps.push_back(info.step);
+  return steps;
+}
+
+void flip_last_byte(const std::filesystem::path& path) {
+  std::string bytes = read_file(path);
+  bytes.back() ^= 1;
+  write_file(path, bytes);
+}
+
+}  // namespace
+
+TEST_CASE("training state: parts, generators and values make the round trip") {
+  const TempDir dir;
+  Part model({{"weight", numbers({1, 2, 3})}, {"bias", numbers({4})}});
+  Part nothing({});
+  Generator augment(3);
+  augment.next_u64();
+  int epoch = 3;
+  std::int64_t tokens = std::numeric_limits<std::int64_t>::min();
+  std::uint64_t mask = std::numeric_limits<std::uint64_t>::max();
+  double best = 0.1 + 0.2;
+  float rate = 1e-7F;
+  bool warm = true;
+  std::string tag = "a\n\"b\"";
+  const auto bind = [&](TrainingState& state) {
+    state.add("model", model).add("nothing", nothing).add("augment", augment).add_generators();
+    state.add_value("epoch", epoch).add_value("tokens", tokens).add_value("mask", mask);
+    state.add_value("best", best).add_value("rate", rate).add_value("warm", warm);
+    state.add_value("tag", tag);
+  };
+  TrainingState state;
+  bind(state);
+  state.set("lr", 0.1).set("layers", 18).set("config", "{\"a\": 1}").set("layers", 34);
+  data::save_checkpoint(dir / "c", state, 1234, 0.75);
+
+  const data::Metadata metadata = data::load_safetensors_metadata(dir / "c");
+  CHECK(metadata.at("step") == "1234");
+  CHECK(metadata.at("epoch") == "3");
+  CHECK(metadata.at("layers") == "34");
+  CHECK(metadata.at("parts") == "model,nothing,augment,generators");
+  CHECK(load(dir / "c", {.only_prefix = "model.", .strip_prefix = "model."}).size() == 2);
+
+  const std::uint64_t next = augment.next_u64();
+  const std::uint64_t next_default = default_generator(Device()).next_u64();
+  model.tensors.at("weight").data<float>()[1] = 99;
+  epoch = 0, tokens = 0, mask = 0, best = 0, rate = 0, warm = false, tag = "";
+  augment.manual_seed(77);
+  TrainingState again;
+  bind(again);
+  again.set("layers", 50).set("mine", "stays");
+  const data::ResumeReport report = data::load_checkpoint(dir / "c", again);
+  CHECK(model.values("weight") == std::vector<float>{1, 2, 3});
+  CHECK(augment.next_u64() == next);
+  CHECK(default_generator(Device()).next_u64() == next_default);
+  CHECK(epoch == 3);
+  CHECK(tokens == std::numeric_limits<std::int64_t>::min());
+  CHECK(mask == std::numeric_limits<std::uint64_t>::max());
+  CHECK(best == 0.1 + 0.2);
+  CHECK(rate == 1e-7F);
+  CHECK(warm);
+  CHECK(tag == "a\n\"b\"");
+  CHECK(again.get<double>("lr") == 0.1);
+  CHECK(again.get<int>("layers") == 34);
+  CHECK(again.get<std::string>("config") == "{\"a\": 1}");
+  CHECK(again.get<std::string>("mine") == "stays");
+  CHECK(report.step == 1234);
+  CHECK(report.metric == 0.75);
+  CHECK(report.restored.size() == 4 + 7);
+  CHECK(contains(report.str(), "step 1234, metric 0.75"));
+  CHECK(contains(report.str(), "model, nothing"));
+}
+
+TEST_CASE("training state: names") {
+  Part part({});
+  int value = 0;
+  TrainingState state;
+  state.add("model", part).add_value("epoch", value).set("text", "x");
+  for (const char* name : {"", "model", "a.b", "a,b"})
+    CHECK_THROWS_AS(state.add(name, part), ValueError);
+  for (const char* name : {"", "step", "metric", "parts", "format", "ferrite.x", "epoch"}) {
+    CHECK_THROWS_AS(state.add_value(name, value), ValueError);
+    CHECK_THROWS_AS(state.set(name, 1), ValueError);
+  }
+  CHECK(state.contains("epoch"));
+  CHECK_FALSE(state.contains("model"));
+  CHECK_THROWS_AS(state.get<int>("absent"), IndexError);
+  CHECK_THROWS_AS(state.get<int>("epoch"), ValueError);
+  CHECK_THROWS_AS(state.get<int>("text"), ValueError);
+  state.set("large", 300).set("negative", -1);
+  CHECK_THROWS_AS(state.get<std::uint8_t>("large"), ValueError);
+  CHECK_THROWS_AS(state.get<unsigned>("negative"), ValueError);
+  CHECK_THROWS_AS(state.get<bool>("large"), ValueError);
+}
+
+TEST_CASE("training state: everything is restored or nothing") {
+  const TempDir dir;
+  {
+    Part model({{"weight", numbers({1, 2})}}), optimizer({{"momentum", numbers({3, 4})}});
+    int epoch = 5;
+    TrainingState state;
+    state.add("model", model).add("optimizer", optimizer).add_value("epoch", epoch);
+    data::save_checkpoint(dir / "c", state);
+  }
+  Part model({{"weight", numbers({-1, -2})}});
+  int epoch = 0;
+  const auto expect_nothing = [&] {
+    CHECK(model.values("weight") == std::vector<float>{-1, -2});
+    CHECK(epoch == 0);
+  };
+  SUBCASE("a later part does not fit") {
+    Part optimizer({{"momentum", numbers({-3, -4, -5})}});
+    TrainingState state;
+    state.add("model", model).add("optimizer", optimizer).add_value("epoch", epoch);
+    const auto text = message_of<ShapeError>([&] { data::load_checkpoint(dir / "c", state); });
+    CHECK(contains(text, "part 'optimizer' of '"));
+    CHECK(contains(text, "momentum: expected [3], got [2]"));
+    CHECK(model.loads == 2);  // there and back
+    expect_nothing();
+  }
+  SUBCASE("a value does not fit") {
+    Part optimizer({{"momentum", numbers({-3, -4})}});
+    bool as_bool = false;
+    TrainingState state;
+    state.add("model", model).add("optimizer", optimizer).add_value("epoch", as_bool);
+    CHECK_THROWS_AS(data::load_checkpoint(dir / "c", state), ValueError);
+    CHECK(model.loads == 0);
+  }
+  SUBCASE("a byte of the last tensor is damaged") {
+    flip_last_byte(dir / "c");
+    Part optimizer({{"momentum", numbers({-3, -4})}});
+    TrainingState state;
+    state.add("model", model).add("optimizer", optimizer).add_value("epoch", epoch);
+    CHECK(contains(message_of<IoError>([&] { data::load_checkpoint(dir / "c", state); }),
+                   "'optimizer.momentum' is damaged"));
+    CHECK(model.loads == 0);
+    expect_nothing();
+    data::load_checkpoint(dir / "c", state, {.checksums = false});
+    CHECK(epoch == 5);
+  }
+  SUBCASE("parts and values that only one side has") {
+    Part scaler({{"scale", numbers({-6})}});
+    bool late = false;
+    TrainingState state;
+    state.add("model", model).add("scaler", scaler).add_value("late", late);
+    const auto text = message_of<ValueError>([&] { data::load_checkpoint(dir / "c", state); });
+    CHECK(contains(text, "missing from the file: scaler, late"));
+    CHECK(contains(text, "unexpected in it: optimizer"));
+    expect_nothing();
+    const data::ResumeReport report = data::load_checkpoint(dir / "c", state, {.strict = false});
+    CHECK(report.restored == std::vector<std::string>{"model"});
+    CHECK(report.missing == std::vector<std::string>{"scaler", "late"});
+    CHECK(report.unexpected == std::vector<std::string>{"optimizer"});
+    CHECK(contains(report.str(), "not in the file: scaler, late"));
+    CHECK(model.values("weight") == std::vector<float>{1, 2});
+    CHECK(scaler.values("scale") == std::vector<float>{-6});
+  }
+}
+
+TEST_CASE("checkpoints: the newest and the best are kept") {
+  for (const bool background : {true, false}) {
+    CAPTURE(background);
+    const TempDir dir;
+    Part model({{"weight", numbers({0})}});
+    TrainingState state;
+    state.add("model", model);
+    CheckpointManager manager(dir / "new/folder",
+                              {.keep = 2, .keep_best = 1, .background = background});
+    CHECK_FALSE(manager.latest());
+    CHECK_FALSE(manager.best());
+    CHECK_FALSE(manager.resume(state));
+    const double metrics[] = {0.1, 0.9, 0.2, std::numeric_limits<double>::quiet_NaN(), 0.9, 0.3};
+    for (int i = 0; i < 6; ++i) {
+      model.tensors.at("weight").data<float>()[0] = static_cast<float>(i);
+      manager.save(10 * i, state, metrics[i]);
+      // The snapshot is this step's, whatever happens while it is being written.
+      model.tensors.at("weight").data<float>()[0] = -1;
+    }
+    manager.wait();
+    CHECK(steps_in(manager) == std::vector<std::int64_t>{40, 50});
+    CHECK(manager.best()->step == 40);
+    CHECK(manager.latest()->path.filename() == "step_00000050.safetensors");
+    manager.save(60, state);
+    manager.save(70, state);
+    manager.wait();
+    CHECK(steps_in(manager) == std::vector<std::int64_t>{40, 60, 70});
+    const auto report = manager.resume(state, {.step = 40});
+    CHECK(report->metric == 0.9);
+    CHECK(model.values("weight") == std::vector<float>{4});
+    CHECK_THROWS_AS(manager.resume(state, {.step = 41}), ValueError);
+
+    // A run that goes on from an older one must say what becomes of the newer.
+    CHECK(contains(message_of<ValueError>([&] { manager.save(45, state); }), "later step than 45"));
+    manager.discard_after(40);
+    manager.save(45, state);
+    manager.wait();
+    CHECK(steps_in(manager) == std::vector<std::int64_t>{40, 45});
+    CHECK_THROWS_AS(manager.save(-1, state), ValueError);
+  }
+  CHECK_THROWS_AS(CheckpointManager(".", {.keep = -1}), ValueError);
+}
+
+TEST_CASE("checkpoints: the lowest metric, and all of them") {
+  const TempDir dir;
+  Part model({{"weight", numbers({0})}});
+  TrainingState state;
+  state.add("model", model);
+  CheckpointManager losses(dir.path(), {.keep = 1, .keep_best = 2, .mode = data::MetricMode::min});
+  const double metrics[] = {3, 1, 2, 5, 4};
+  for (int i = 0; i < 5; ++i) losses.save(i, state, metrics[i]);
+  losses.wait();
+  CHECK(steps_in(losses) == std::vector<std::int64_t>{1, 2, 4});
+  CHECK(losses.best()->step == 1);
+
+  CheckpointManager all(dir / "all", {.keep = 0});
+  for (int i = 0; i < 5; ++i) all.save(123'456'789 + i, state);
+  all.wait();
+  CHECK(all.list().size() == 5);
+  CHECK(all.latest()->step == 123'456'793);
+}
+
+TEST_CASE("checkpoints: a damaged one is refused, or passed over where that is asked for") {
+  const TempDir dir;
+  Part model({{"weight", numbers({0, 0})}});
+  TrainingState state;
+  state.add("model", model);
+  {
+    CheckpointManager manager(dir.path());
+    for (int step = 1; step <= 3; ++step) {
+      model.tensors.at("weight").data<float>()[0] = static_cast<float>(step);
+      manager.save(step, state);
+    }
+  }
+  CheckpointManager manager(dir.path(), {.keep = 2});
+  flip_last_byte(manager.path_of(3));
+  write_file(manager.path_of(4), read_file(manager.path_of(2)).substr(0, 100));
+  write_file(dir / "step_12x.safetensors", "of somebody else");
+  CHECK(contains(message_of<IoError>([&] { manager.latest(); }), "newest checkpoint is damaged"));
+  CHECK(contains(manager.list().back().error, "truncated"));
+  CHECK(contains(message_of<IoError>([&] { manager.resume(state); }), ".fall_back = true"));
+  CHECK(model.loads == 0);
+  const auto report = manager.resume(state, {.fall_back = true});
+  CHECK(report->step == 2);
+  CHECK(model.values("weight") == std::vector<float>{2, 0});
+  CHECK(report->skipped.size() == 2);
+  CHECK(contains(report->str(), "skipped: "));
+  // The next ones are put aside, and do not count.
+  manager.save(3, state);
+  manager.save(4, state);
+  manager.wait();
+  CHECK(names_in(dir) ==
+        std::vector<std::string>{"step_00000003.safetensors", "step_00000003.safetensors.damaged",
+                                 "step_00000004.safetensors", "step_00000004.safetensors.damaged",
+                                 "step_12x.safetensors"});
+  for (const int step : {3, 4}) flip_last_byte(manager.path_of(step));
+  CHECK(contains(message_of<IoError>([&] { manager.resume(state, {.fall_back = true}); }),
+                 "all checkpoints"));
+}
+
+TEST_CASE("checkpoints: one writer a folder, who clears up after those that were killed") {
+  const TempDir dir;
+  Part model({{"weight", numbers({1})}});
+  TrainingState state;
+  state.add("model", model);
+  const std::string left = "step_00000007.safetensors.123.0.tmp";
+  write_file(dir / left, "half a file");
+  write_file(dir / "notes.tmp", "");
+  write_file(dir / "notes.1.x.tmp", "");
+  CheckpointManager reader(dir.path());
+  CHECK(std::filesystem::exists(dir / left));  // who only reads leaves it
+  {
+    CheckpointManager writer(dir.path());
+    writer.save(1, state);
+    CHECK_FALSE(std::filesystem::exists(dir / left));
+    CHECK(contains(message_of<IoError>([&] { reader.save(2, state); }),
+                   fmt::format("written to by process {}", ::getpid())));
+    writer.wait();
+    CHECK(reader.resume(state)->step == 1);
+  }
+  reader.save(2, state);
+  reader.wait();
+  CHECK(names_in(dir) == std::vector<std::string>{"notes.1.x.tmp", "notes.tmp",
+                                                  "step_00000001.safetensors",
+                                                  "step_00000002.safetensors"});
+}
+
+TEST_CASE("checkpoints: a background job's error surfaces once, and not from the destructor") {
+  data::BackgroundJob job;
+  int runs = 0;
+  job.start([&] { ++runs; });
+  job.start([&] { fail<IoError>("job", "failed"); });
+  CHECK_THROWS_AS(job.start([&] { ++runs; }), IoError);
+  CHECK(runs == 1);
+  job.wait();
+  job.start([&] { ++runs; });
+  job.wait();
+  CHECK(runs == 2);
+}
+
+namespace {
+
+/// Runs `f` in a process of its own; its exit status, or 128 + signal.
+template <class F>
+int in_child(F&& f) {
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    alarm(60);
+    int code = 99;
+    try {
+      code = f();
+    } catch (...) {
+    }
+    _exit(code);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+void limit_files(std::size_t bytes) {
+  const rlimit none{0, 0}, files{bytes, bytes};
+  setrlimit(RLIMIT_CORE, &none);
+  setrlimit(RLIMIT_FSIZE, &files);
+}
+
+}  // namespace
+
+TEST_CASE("checkpoints: a disk that is full, or a kill in mid-write, leaves the previous one") {
+  const TempDir dir;
+  Part model({{"weight", empty({20'000})}, {"bias", numbers({1})}});
+  std::ranges::fill_n(model.tensors.at("weight").data<float>(), 20'000, 1.0F);
+  TrainingState state;
+  state.add("model", model);
+  CheckpointManager(dir.path()).save(1, state);
+  const std::string good = read_file(dir / "step_00000001.safetensors");
+  std::ranges::fill_n(model.tensors.at("weight").data<float>(), 20'000, 2.0F);
+
+  // The kernel ends a process, or its write, at exactly this many bytes of a file.
+  for (const std::size_t limit :
+       {std::size_t{0}, std::size_t{5}, std::size_t{300}, good.size() / 2, good.size() - 1}) {
+    CAPTURE(limit);
+    const auto save_limited = [&](bool survive, bool background) {
+      signal(SIGXFSZ, survive ? SIG_IGN : SIG_DFL);
+      CheckpointManager manager(dir.path(), {.keep = 1, .background = background});
+      limit_files(limit);
+      try {
+        manager.save(2, state);
+        manager.wait();
+        return 1;
+      } catch (const IoError&) {
+        // The next one fails alike; none goes missing in silence.
+        try {
+          manager.save(3, state);
+          manager.wait();
+        } catch (const IoError&) {
+          return 0;
+        }
+      }
+      return 2;
+    };
+    CHECK(in_child([&] { return save_limited(true, false); }) == 0);
+    CHECK(in_child([&] { return save_limited(true, true); }) == 0);
+    CHECK(names_in(dir) == std::vector<std::string>{"step_00000001.safetensors"});
+    CHECK(in_child([&] { return save_limited(false, true); }) == 128 + SIGXFSZ);
+    CHECK(read_file(dir / "step_00000001.safetensors") == good);
+
+    Part loaded({{"weight", empty({20'000})}, {"bias", numbers({0})}});
+    TrainingState resumed;
+    resumed.add("model", loaded);
+    CHECK(CheckpointManager(dir.path()).resume(resumed)->step == 1);
+    CHECK(loaded.values("weight") == std::vector<float>(20'000, 1.0F));
+  }
+  CheckpointManager manager(dir.path(), {.keep = 1});
+  manager.save(2, state);
+  manager.wait();
+  CHECK(names_in(dir) == std::vector<std::string>{"step_00000002.safetensors"});
+}
+
+TEST_CASE("checkpoints: a loader's position is part of them") {
+  const TempDir dir;
+  std::vector<std::int64_t> labels(10);
+  for (std::size_t i = 0; i < 10; ++i) labels[i] = static_cast<std::int64_t>(i);
+  const data::TensorDataset dataset(from_vector<float>(std::vector<float>(10), {10, 1}),
+                                    from_vector(labels, {10}));
+  const auto make = [&] {
+    return data::DataLoader(dataset, {.batch_size = 2, .shuffle = true, .workers = 2, .seed = 4});
+  };
+  data::DataLoader loader = make(), other = make();
+  TrainingState state, again;
+  state.add("loader", loader);
+  again.add("loader", other);
+  CheckpointManager manager(dir.path());
+  std::vector<std::int64_t> rest, resumed;
+  int step = 0;
+  for (auto& [inputs, targets] : loader) {
+    if (++step == 2) manager.save(step, state);
+    if (step > 2)
+      for (const auto v : targets.to_vector<std::int64_t>()) rest.push_back(v);
+  }
+  manager.wait();
+  manager.resume(again);
+  for (auto& [inputs, targets] : other)
+    for (const auto v : targets.to_vector<std::int64_t>()) resumed.push_back(v);
+  CHECK(rest.size() == 6);
+  CHECK(resumed == rest);
+}
+
+}  // namespace ferrite::test
