@@ -12,7 +12,6 @@
 #include "examples/common/device_use.h"
 #include "examples/common/folder.h"
 #include "examples/common/optimizers.h"
-#include "examples/common/progress.h"
 #include "examples/common/report.h"
 #include "examples/common/training_options.h"
 #include "examples/lenet/dataset.h"
@@ -23,14 +22,6 @@
 namespace {
 
 using namespace ferrite;
-
-void print_classes(const examples::ClassCounts& counts, const std::vector<std::string>& names) {
-  fmt::print("\n  {:<14} {:>7} {:>9}\n", "class", "images", "accuracy");
-  for (std::size_t c = 0; c < names.size(); ++c)
-    fmt::print("  {:<14} {:>7} {:>9.4f}\n", names[c], counts.total[c],
-               static_cast<double>(counts.correct[c]) /
-                   static_cast<double>(std::max<std::int64_t>(counts.total[c], 1)));
-}
 
 /// What the command line and the machine say of a run.
 struct Run {
@@ -73,12 +64,12 @@ nlohmann::json epoch_report(std::int64_t epoch, const examples::Trainer& trainer
 /// The epochs of a run; gives the last test accuracy.
 double train_epochs(const Run& run, nn::Module& model, examples::Trainer& trainer,
                     data::DataLoader& train_loader, data::DataLoader& test_loader,
-                    examples::ClassCounts& counts, examples::Report& report) {
+                    metrics::ConfusionMatrix& confusion, examples::Report& report) {
   examples::Metrics test;
   for (std::int64_t epoch = 1; !trainer.finished(); ++epoch) {
     const std::string label = fmt::format("epoch {:>2}/{}", epoch, run.recipe.epochs);
     const examples::Metrics m = trainer.epoch(train_loader, label);
-    test = examples::evaluate(model, test_loader, trainer.finished() ? &counts : nullptr);
+    test = examples::evaluate(model, test_loader, trainer.finished() ? &confusion : nullptr);
     fmt::print("{:<{}}  test  loss {:.4f} accuracy {:.4f}\n", "", label.size(), test.loss,
                test.accuracy);
     report.add_epoch(epoch_report(epoch, trainer, m, test, run.device));
@@ -124,13 +115,13 @@ void train(const Run& run) {
   report.set("configuration", configuration(run, *model));
   report.write();
 
-  const examples::Progress total("", 1);
-  examples::ClassCounts counts(data.classes.size());
+  const metrics::Timer total;
+  metrics::ConfusionMatrix confusion(static_cast<std::int64_t>(data.classes.size()), run.device);
   const double accuracy =
-      train_epochs(run, *model, trainer, train_loader, test_loader, counts, report);
+      train_epochs(run, *model, trainer, train_loader, test_loader, confusion, report);
   fmt::print("\ntest accuracy {:.4f} after {} steps in {:.1f} s\n", accuracy, trainer.steps(),
              total.seconds());
-  print_classes(counts, data.classes);
+  fmt::print("\n{}", confusion.value().report(data.classes));
   report.set("test_accuracy", accuracy);
   report.set("seconds", total.seconds());
   report.write();

@@ -12,28 +12,22 @@ namespace examples {
 
 using namespace ferrite;
 
-// ---- Meter
+// ---- Meters
 
-Meter::Meter(const Device& device)
-    : loss_(zeros({}, {.device = device})),
-      correct_(zeros({}, {.dtype = kInt64, .device = device})) {}
-
-void Meter::add(const Tensor& loss, const Tensor& logits, const Tensor& labels) {
-  NoGradGuard guard;
-  loss_ += loss * logits.size(0);
-  correct_ += logits.argmax(1).eq(labels).sum();
+void Meters::update(const Tensor& loss_of_batch, const Tensor& logits, const Tensor& labels) {
+  loss.update(loss_of_batch, logits.size(0));
+  accuracy.update(logits, labels);
 }
 
-Metrics Meter::result(std::int64_t images, const Progress& timer) const {
-  const auto n = static_cast<double>(std::max<std::int64_t>(images, 1));
-  const double loss = loss_.item<double>() / n, accuracy = correct_.item<double>() / n;
+Metrics Meters::result(std::int64_t images, const metrics::Timer& timer) const {
+  const double mean_loss = loss.value().avg(), right = accuracy.value();
   // Only now has the device done all that was queued.
-  return {loss, accuracy, static_cast<double>(images) / timer.seconds()};
+  return {mean_loss, right, static_cast<double>(images) / timer.seconds()};
 }
 
-void Meter::reset() {
-  loss_.zero_();
-  correct_.zero_();
+void Meters::reset() {
+  loss.reset();
+  accuracy.reset();
 }
 
 // ---- Trainer
@@ -50,14 +44,14 @@ Trainer::Trainer(nn::Module& model, optim::Optimizer& optimizer, Schedule schedu
       optimizer_(optimizer),
       schedule_(schedule),
       device_(device),
-      meter_(device),
+      meters_(device),
       step_([this](const Tensor& images, const Tensor& labels) {
         const Tensor logits = model_(images);
         const Tensor loss = cross_entropy(logits, labels);
         optimizer_.zero_grad();
         loss.backward();
         optimizer_.step();
-        meter_.add(loss.detach(), logits.detach(), labels);
+        meters_.update(loss, logits, labels);
       }) {
   if (graph) graphed_ = std::make_unique<cuda::GraphedStep<Step>>(model, step_);
 }
@@ -68,9 +62,10 @@ const cuda::GraphedStepStats* Trainer::graph_stats() const {
 
 Metrics Trainer::epoch(data::DataLoader& loader, const std::string& label) {
   const auto steps = std::min(loader.size(), schedule_.steps - steps_);
-  Progress progress(label, steps);
+  metrics::ProgressBar progress(label, steps);
+  const metrics::Timer timer;
   model_.train();
-  meter_.reset();
+  meters_.reset();
   std::int64_t done = 0, seen = 0;
   // Nothing in the loop waits for the device but the line of progress, where one is due.
   for (auto& [images, labels] : loader) {
@@ -83,14 +78,14 @@ Metrics Trainer::epoch(data::DataLoader& loader, const std::string& label) {
     ++steps_;
     if (++done == steps) break;
     if (progress.due(done)) {
-      const Metrics m = meter_.result(seen, progress);
+      const Metrics m = meters_.result(seen, timer);
       progress.update(done,
                       fmt::format("loss {:.4f} accuracy {:.3f} {:.0f} images/s", m.loss, m.accuracy,
                                   m.images_per_second),
                       device_use(device_));
     }
   }
-  const Metrics m = meter_.result(seen, progress);
+  const Metrics m = meters_.result(seen, timer);
   FERRITE_CHECK(std::isfinite(m.loss), ValueError, "lenet",
                 "the loss is no longer finite after step {}: lower --lr", steps_);
   const std::string use = device_use(device_);
@@ -102,26 +97,19 @@ Metrics Trainer::epoch(data::DataLoader& loader, const std::string& label) {
 
 // ---- Evaluation
 
-Metrics evaluate(nn::Module& model, data::DataLoader& loader, ClassCounts* counts) {
+Metrics evaluate(nn::Module& model, data::DataLoader& loader, metrics::ConfusionMatrix* confusion) {
   NoGradGuard guard;
   model.eval();
-  Meter meter(loader.options().device);
-  const Progress timer("", 1);
+  Meters meters(loader.options().device);
+  const metrics::Timer timer;
   std::int64_t seen = 0;
   for (auto& [images, labels] : loader) {
     const Tensor logits = model(images);
-    meter.add(cross_entropy(logits, labels), logits, labels);
+    meters.update(cross_entropy(logits, labels), logits, labels);
+    if (confusion) confusion->update(logits, labels);
     seen += labels.numel();
-    if (!counts) continue;
-    const auto predicted = logits.argmax(1).to_vector<std::int64_t>();
-    const auto expected = labels.to_vector<std::int64_t>();
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-      const auto c = static_cast<std::size_t>(expected[i]);
-      ++counts->total[c];
-      counts->correct[c] += predicted[i] == expected[i];
-    }
   }
-  return meter.result(seen, timer);
+  return meters.result(seen, timer);
 }
 
 }  // namespace examples

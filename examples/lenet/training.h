@@ -5,11 +5,13 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "core/tensor.h"
 #include "data/dataloader.h"
-#include "examples/common/progress.h"
+#include "metrics/accuracy.h"
+#include "metrics/average_meter.h"
+#include "metrics/confusion_matrix.h"
+#include "metrics/timer.h"
 #include "nn/module.h"
 #include "optim/graphed_step.h"
 #include "optim/optimizer.h"
@@ -22,18 +24,17 @@ struct Metrics {
 };
 
 /// Sums over batches, kept on the device, so that no training step waits for them.
-class Meter {
- public:
-  explicit Meter(const ferrite::Device& device);
+struct Meters {
+  explicit Meters(const ferrite::Device& device) : loss(device), accuracy(device) {}
 
-  void add(const ferrite::Tensor& loss, const ferrite::Tensor& logits,
-           const ferrite::Tensor& labels);
-  /// Means over so many images, and how long they took; waits for the device.
-  Metrics result(std::int64_t images, const Progress& timer) const;
+  void update(const ferrite::Tensor& loss, const ferrite::Tensor& logits,
+              const ferrite::Tensor& labels);
+  /// Means, and how long so many images took; waits for the device.
+  Metrics result(std::int64_t images, const ferrite::metrics::Timer& timer) const;
   void reset();
 
- private:
-  ferrite::Tensor loss_, correct_;
+  ferrite::metrics::DeviceAverageMeter loss;
+  ferrite::metrics::Accuracy accuracy;
 };
 
 /// The learning rate: constant, or half a cosine to zero over all steps.
@@ -68,20 +69,14 @@ class Trainer {
   ferrite::optim::Optimizer& optimizer_;
   const Schedule schedule_;
   const ferrite::Device device_;
-  Meter meter_;
+  Meters meters_;
   Step step_;
   std::unique_ptr<ferrite::cuda::GraphedStep<Step>> graphed_;
   std::int64_t steps_ = 0;
 };
 
-/// Accuracy by class, on the side of the usual metrics.
-struct ClassCounts {
-  explicit ClassCounts(std::size_t classes) : correct(classes), total(classes) {}
-  std::vector<std::int64_t> correct, total;
-};
-
 /// `loader` must bring its batches to the model's device.
 Metrics evaluate(ferrite::nn::Module& model, ferrite::data::DataLoader& loader,
-                 ClassCounts* counts = nullptr);
+                 ferrite::metrics::ConfusionMatrix* confusion = nullptr);
 
 }  // namespace examples

@@ -20,11 +20,15 @@ const std::map<std::string, Names, std::less<>> kMayInclude = {
     {"optim", {"core", "kernels", "autograd", "ops", "nn"}},
     {"parallel", {"core", "kernels", "autograd", "ops", "nn"}},
     {"data", {"core"}},
-    {"ferrite.h", {"core", "kernels", "autograd", "ops", "nn", "optim", "parallel", "data"}},
+    {"metrics", {"core", "kernels", "autograd", "ops", "data"}},
+    {"ferrite.h",
+     {"core", "kernels", "autograd", "ops", "nn", "optim", "parallel", "data", "metrics"}},
     {"examples",
-     {"core", "kernels", "autograd", "ops", "nn", "optim", "parallel", "data", "ferrite.h"}},
+     {"core", "kernels", "autograd", "ops", "nn", "optim", "parallel", "data", "metrics",
+      "ferrite.h"}},
     {"benchmarks",
-     {"core", "kernels", "autograd", "ops", "nn", "optim", "parallel", "data", "ferrite.h"}},
+     {"core", "kernels", "autograd", "ops", "nn", "optim", "parallel", "data", "metrics",
+      "ferrite.h"}},
 };
 
 std::string first_component(std::string_view path) {

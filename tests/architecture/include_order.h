@@ -18,8 +18,9 @@ struct IncludeViolation {
 
 // Checks the includes of one source file against
 //   core <- kernels <- autograd <- ops <- nn <- {optim, parallel} <- examples,
-// data on core alone, parallel's process groups on core alone, Eigen and oneDNN in kernels alone,
-// and tests/ and examples/ included by nobody else, but for tests/kit/, which examples use too.
+// data on core alone, metrics on ops and data, parallel's process groups on core alone, Eigen and
+// oneDNN in kernels alone, and tests/ and examples/ included by nobody else, but for tests/kit/,
+// which examples use too.
 // `file` is its path below the repository root, with forward slashes; `text` is its content.
 // Comments do not count.
 std::vector<IncludeViolation> check_includes(std::string_view file, std::string_view text);

@@ -25,7 +25,7 @@ std::vector<fs::path> source_files(const fs::path& root) {
     }
   };
   for (const char* folder : {"core", "kernels", "autograd", "ops", "nn", "optim", "parallel",
-                             "data", "examples", "benchmarks", "tests"}) {
+                             "data", "metrics", "examples", "benchmarks", "tests"}) {
     for (const auto& entry : fs::recursive_directory_iterator(root / folder)) add(entry.path());
   }
   for (const auto& entry : fs::directory_iterator(root)) add(entry.path());
@@ -73,11 +73,16 @@ TEST_CASE("each layer may include the layers under it and none above") {
     CHECK(allows("ferrite.h", order[i] + "/b.h"));
     CHECK_FALSE(allows(order[i] + "/a.cpp", "data/b.h"));
     CHECK(allows("data/a.cpp", order[i] + "/b.h") == (i == 0));
+    CHECK(allows("metrics/a.cpp", order[i] + "/b.h") == (order[i] != "nn"));
+    CHECK_FALSE(allows(order[i] + "/a.cpp", "metrics/b.h"));
   }
   CHECK_FALSE(allows("optim/a.cpp", "parallel/b.h"));
   CHECK_FALSE(allows("parallel/a.cpp", "optim/b.h"));
   CHECK_FALSE(allows("parallel/a.cpp", "data/b.h"));
   CHECK_FALSE(allows("optim/a.cpp", "data/b.h"));
+  CHECK(allows("metrics/a.cpp", "data/b.h"));
+  for (const char* other : {"data", "optim", "parallel"})
+    CHECK_FALSE(allows(std::string(other) + "/a.cpp", "metrics/b.h"));
 }
 
 TEST_CASE("tests, examples and the umbrella header are for nobody below") {

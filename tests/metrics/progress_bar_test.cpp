@@ -1,11 +1,11 @@
-#include "examples/common/progress.h"
+#include "metrics/progress_bar.h"
 
 #include <doctest/doctest.h>
 
 #include <string>
 
-using examples::BarStyle;
-using examples::progress_line;
+using ferrite::metrics::BarStyle;
+using ferrite::metrics::progress_line;
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "examples/common/progress.h"
+#include "metrics/progress_bar.h"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <string_view>
 
-namespace examples {
+namespace ferrite::metrics {
 
 namespace {
 
@@ -50,12 +50,6 @@ BarStyle terminal_style() {
   return BarStyle::ascii;
 }
 
-std::string clock_time(double seconds) {
-  const auto s = static_cast<std::int64_t>(seconds + 0.5);
-  return s < 3600 ? fmt::format("{}:{:02}", s / 60, s % 60)
-                  : fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
-}
-
 }  // namespace
 
 std::string progress_line(const std::string& label, double fraction, const std::string& status,
@@ -71,22 +65,18 @@ std::string progress_line(const std::string& label, double fraction, const std::
   return text.substr(0, static_cast<std::size_t>(std::max(columns, 0)));
 }
 
-Progress::Progress(std::string label, std::int64_t total)
+ProgressBar::ProgressBar(std::string label, std::int64_t total)
     : label_(std::move(label)), total_(std::max<std::int64_t>(total, 1)), terminal_(redraws()) {}
 
-double Progress::seconds() const {
-  return std::chrono::duration<double>(Clock::now() - start_).count();
-}
-
-bool Progress::due(std::int64_t step) const {
+bool ProgressBar::due(std::int64_t step) const {
   const auto since = Clock::now() - last_;
   return terminal_ ? since >= kTerminalInterval || step == total_ : since >= kPlainInterval;
 }
 
-void Progress::update(std::int64_t step, const std::string& status, const std::string& detail) {
+void ProgressBar::update(std::int64_t step, const std::string& status, const std::string& detail) {
   last_ = Clock::now();
   const double fraction = static_cast<double>(std::min(step, total_)) / static_cast<double>(total_);
-  const std::string left = clock_time(fraction > 0 ? seconds() * (1 - fraction) / fraction : 0);
+  const std::string left = format_eta(step, total_, seconds());
   if (terminal_)  // one column less than there are: some terminals wrap when the last is written
     fmt::print("\r\033[K{}", progress_line(label_, fraction, status, left, terminal_columns() - 1,
                                            terminal_style(), detail));
@@ -96,9 +86,9 @@ void Progress::update(std::int64_t step, const std::string& status, const std::s
   std::fflush(stdout);
 }
 
-void Progress::finish(const std::string& line) {
+void ProgressBar::finish(const std::string& line) {
   fmt::print("{}{}\n", terminal_ ? "\r\033[K" : "", line);
   std::fflush(stdout);
 }
 
-}  // namespace examples
+}  // namespace ferrite::metrics

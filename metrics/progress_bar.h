@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <string>
 
-namespace examples {
+#include "metrics/timer.h"
+
+namespace ferrite::metrics {
 
 /// One line of at most `columns` columns: "label |bar| 25% status left  detail". Where it is narrow
 /// the bar gets shorter, then goes; then the end is cut off. `blocks` draws with Unicode's eighths
@@ -15,10 +17,10 @@ std::string progress_line(const std::string& label, double fraction, const std::
                           const std::string& left, int columns, BarStyle style,
                           const std::string& detail = "");
 
-class Progress {
+class ProgressBar {
  public:
   /// `label` stands in front ("epoch 1/10"), `total` is the number of steps.
-  Progress(std::string label, std::int64_t total);
+  ProgressBar(std::string label, std::int64_t total);
 
   /// Whether update() would show something now: ask before computing what it shows.
   bool due(std::int64_t step) const;
@@ -28,7 +30,8 @@ class Progress {
   /// Replaces the bar by `line` and ends it.
   void finish(const std::string& line);
 
-  double seconds() const;
+  /// Since the start.
+  double seconds() const { return timer_.seconds(); }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -36,7 +39,8 @@ class Progress {
   std::string label_;
   std::int64_t total_;
   bool terminal_;
-  Clock::time_point start_ = Clock::now(), last_ = start_;
+  Timer timer_;
+  Clock::time_point last_ = Clock::now();
 };
 
-}  // namespace examples
+}  // namespace ferrite::metrics
