@@ -1,29 +1,8 @@
 #include "core/state_dict.h"
 
-#include <algorithm>
-#include <numeric>
+#include "core/closest.h"
 
 namespace ferrite {
-
-namespace {
-
-/// Levenshtein distance.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t substitute = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({substitute, diagonal + 1, row[j] + 1});
-    }
-  }
-  return row.back();
-}
-
-}  // namespace
 
 StateDict::StateDict(std::initializer_list<value_type> entries) {
   reserve(entries.size());
@@ -44,10 +23,10 @@ const Tensor& StateDict::at(std::string_view name) const {
   const std::size_t i = index_of(name);
   if (i != kMissing) return entries_[i].second;
   if (empty()) fail<IndexError>("state_dict", "no entry '{}': the state dict is empty", name);
-  const auto closest = std::ranges::min_element(
-      entries_, {}, [&](const value_type& e) { return edit_distance(name, e.first); });
+  std::vector<std::string> names;
+  for (const value_type& e : entries_) names.push_back(e.first);
   fail<IndexError>("state_dict", "no entry '{}' among {}; the closest name is '{}'", name, size(),
-                   closest->first);
+                   closest_names(name, std::move(names)).front());
 }
 
 void StateDict::insert(std::string name, Tensor tensor) {

@@ -21,14 +21,15 @@ M* exactly(Module& module) {
   return typeid(module) == typeid(M) ? static_cast<M*>(&module) : nullptr;
 }
 
-/// Two modules by one op; undefined where there is none.
+/// Two modules by one op; undefined where there is none, or hooks want to see both.
 Tensor run_fused(Module& first, Module& second, const Tensor& x) {
+  if (first.has_hooks() || second.has_hooks()) return {};
   if (const Linear* linear = exactly<Linear>(first)) {
     if (exactly<ReLU>(second)) return linear_relu(x, linear->weight, linear->bias);
     if (const GELU* gelu = exactly<GELU>(second))
       return linear_gelu(x, linear->weight, linear->bias, gelu->approximate());
   }
-  if (const Conv2d* conv = exactly<Conv2d>(first); conv && exactly<ReLU>(second))
+  if (Conv2d* conv = exactly<Conv2d>(first); conv && exactly<ReLU>(second))
     return conv->forward_relu(x);
   return {};
 }

@@ -4,6 +4,7 @@
 
 #include "nn/init.h"
 #include "nn/repr.h"
+#include "ops/activation.h"
 
 namespace ferrite::nn {
 
@@ -53,8 +54,14 @@ void Conv2d::reset_parameters() { reset(weight, bias); }
 
 Tensor Conv2d::forward(const Tensor& input) { return conv2d(input, weight, bias, op_options()); }
 
-Tensor Conv2d::forward_relu(const Tensor& input) const {
+Tensor Conv2d::forward_relu(const Tensor& input) {
+  if (has_hooks()) return relu((*this)(input));
   return conv2d_relu(input, weight, bias, op_options());
+}
+
+std::optional<std::int64_t> Conv2d::multiply_adds(std::span<const Tensor>,
+                                                  std::span<const Tensor> outputs) const {
+  return outputs[0].numel() * (weight.numel() / weight.size(0));
 }
 
 ferrite::Conv2dOptions Conv2d::op_options() const {
@@ -90,6 +97,11 @@ Tensor ConvTranspose2d::forward(const Tensor& input) {
                            .output_padding = options_.output_padding,
                            .groups = options_.groups,
                            .dilation = options_.dilation});
+}
+
+std::optional<std::int64_t> ConvTranspose2d::multiply_adds(std::span<const Tensor> inputs,
+                                                           std::span<const Tensor>) const {
+  return inputs[0].numel() * (weight.numel() / weight.size(0));
 }
 
 std::string ConvTranspose2d::extra_repr() const {

@@ -25,9 +25,12 @@ class Conv2d : public Cloneable<Conv2d> {
   /// Draws new weights.
   void reset_parameters();
   Tensor forward(const Tensor& input) override;
-  /// relu(forward(input)) as one op.
-  Tensor forward_relu(const Tensor& input) const;
+  /// relu(forward(input)) as one op; where the module has hooks, which see the convolution's own
+  /// output, as two.
+  Tensor forward_relu(const Tensor& input);
   std::string extra_repr() const override;
+  std::optional<std::int64_t> multiply_adds(std::span<const Tensor> inputs,
+                                            std::span<const Tensor> outputs) const override;
   const Conv2dOptions& options() const { return options_; }
 
   Tensor weight;  ///< [out_channels, in_channels / groups, *kernel_size]
@@ -56,6 +59,8 @@ class ConvTranspose2d : public Cloneable<ConvTranspose2d> {
   void reset_parameters();
   Tensor forward(const Tensor& input) override;
   std::string extra_repr() const override;
+  std::optional<std::int64_t> multiply_adds(std::span<const Tensor> inputs,
+                                            std::span<const Tensor> outputs) const override;
 
   Tensor weight;  ///< [in_channels, out_channels / groups, *kernel_size]
   Tensor bias;    ///< [out_channels]; undefined without bias

@@ -32,6 +32,11 @@ std::string Linear::extra_repr() const {
                      repr(bias.defined()));
 }
 
+std::optional<std::int64_t> Linear::multiply_adds(std::span<const Tensor>,
+                                                  std::span<const Tensor> outputs) const {
+  return outputs[0].numel() * weight.size(1);
+}
+
 Embedding::Embedding(std::int64_t num_embeddings, std::int64_t embedding_dim,
                      const EmbeddingOptions& options)
     : weight(empty({num_embeddings, embedding_dim})), padding_idx_(options.padding_idx) {

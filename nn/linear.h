@@ -20,6 +20,8 @@ class Linear : public Cloneable<Linear> {
   void reset_parameters();
   Tensor forward(const Tensor& input) override;
   std::string extra_repr() const override;
+  std::optional<std::int64_t> multiply_adds(std::span<const Tensor> inputs,
+                                            std::span<const Tensor> outputs) const override;
 
   Tensor weight;  ///< [out_features, in_features]
   Tensor bias;    ///< [out_features]; undefined without bias
@@ -39,6 +41,10 @@ class Embedding : public Cloneable<Embedding> {
   void reset_parameters();
   Tensor forward(const Tensor& indices) override;
   std::string extra_repr() const override;
+  std::optional<std::int64_t> multiply_adds(std::span<const Tensor>,
+                                            std::span<const Tensor>) const override {
+    return 0;
+  }
 
   Tensor weight;  ///< [num_embeddings, embedding_dim]
 

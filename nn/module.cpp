@@ -1,10 +1,10 @@
 #include "nn/module.h"
 
-#include <fmt/format.h>
-
+#include <algorithm>
 #include <unordered_set>
 
 #include "autograd/grad_mode.h"
+#include "core/closest.h"
 #include "core/stream.h"
 #include "kernels/copy.h"
 #include "nn/zero_grad.h"
@@ -27,15 +27,6 @@ Tensor deep_copy(const Tensor& t) {
   kernels::copy(current_stream(t.device()), out, t);
   if (t.requires_grad()) out.set_requires_grad();
   return out;
-}
-
-std::string join(const std::vector<std::string>& parts, std::string_view separator) {
-  std::string out;
-  for (const std::string& part : parts) {
-    if (!out.empty()) out += separator;
-    out += part;
-  }
-  return out.empty() ? "none" : out;
 }
 
 std::string path(const std::string& prefix, const std::string& name) {
@@ -176,8 +167,7 @@ Tensor& Module::add_buffer(std::string name, Tensor buffer, bool persistent) {
 
 /// Calls f(path, kind, tensor) on all tensors, in PyTorch's order: a module's parameters, its
 /// buffers, then those of its children.
-template <class F>
-void Module::for_each_tensor(const std::string& prefix, F&& f) const {
+void Module::for_each_tensor(const std::string& prefix, const Visitor& f) const {
   for (bool parameters : {true, false})
     for (const Entry& e : registry_)
       if (e.kind != Kind::module && (e.kind == Kind::parameter) == parameters)
@@ -243,6 +233,23 @@ std::vector<Module*> Module::modules() const {
   return out;
 }
 
+Module& Module::get_submodule(std::string_view path) const {
+  Module* module = const_cast<Module*>(this);
+  for (std::string_view rest = path; module && !rest.empty();) {
+    const std::size_t dot = std::min(rest.find('.'), rest.size());
+    const std::string_view name = rest.substr(0, dot);
+    rest.remove_prefix(std::min(dot + 1, rest.size()));
+    const std::vector<NamedModule> children = module->named_children();
+    const auto child = std::ranges::find(children, name, &NamedModule::first);
+    module = child == children.end() ? nullptr : child->second;
+  }
+  if (module) return *module;
+  std::vector<std::string> paths;
+  for (const auto& [name, m] : named_modules()) paths.push_back(name);
+  fail<IndexError>("module", "{} has no module '{}'; the closest is '{}'", name(), path,
+                   closest_names(path, std::move(paths)).front());
+}
+
 std::int64_t Module::num_parameters() const {
   std::int64_t count = 0;
   for (const Tensor& p : parameters()) count += p.numel();
@@ -254,47 +261,6 @@ std::int64_t Module::num_trainable_parameters() const {
   for (const Tensor& p : parameters())
     if (p.requires_grad()) count += p.numel();
   return count;
-}
-
-// ---- Saving and loading
-
-StateDict Module::state_dict() const {
-  StateDict dict;
-  for_each_tensor("", [&](const std::string& name, Kind kind, const Tensor& t) {
-    if (kind != Kind::temporary_buffer) dict.insert(name, t.detach());
-  });
-  return dict;
-}
-
-LoadReport Module::load_state_dict(const StateDict& dict, const LoadOptions& options) {
-  StateDict given;
-  for (const auto& [name, tensor] : dict)
-    given.insert(
-        name.starts_with(options.strip_prefix) ? name.substr(options.strip_prefix.size()) : name,
-        tensor);
-  LoadReport report;
-  std::vector<std::string> wrong;
-  const StateDict own = state_dict();
-  for (const auto& [name, tensor] : own) {
-    const auto found = given.find(name);
-    if (found == given.end())
-      report.missing.push_back(name);
-    else if (found->second.shape() != tensor.shape())
-      wrong.push_back(
-          fmt::format("{}: expected {}, got {}", name, tensor.shape(), found->second.shape()));
-  }
-  for (const auto& [name, tensor] : given)
-    if (!own.contains(name)) report.unexpected.push_back(name);
-  FERRITE_CHECK(wrong.empty(), ShapeError, "load_state_dict", "{} does not fit the dict: {}",
-                this->name(), join(wrong, "; "));
-  FERRITE_CHECK(!options.strict || report.complete(), ValueError, "load_state_dict",
-                "{} and the dict hold different names: missing from the dict: {}; unexpected in "
-                "it: {}. With .strict = false what there is of both is loaded",
-                this->name(), join(report.missing, ", "), join(report.unexpected, ", "));
-  NoGradGuard guard;
-  for (const auto& [name, tensor] : own)
-    if (const auto found = given.find(name); found != given.end()) tensor.copy_(found->second);
-  return report;
 }
 
 // ---- What is done to all of it
@@ -349,11 +315,6 @@ Module& Module::train(bool on) {
   return *this;
 }
 
-Module& Module::requires_grad_(bool on) {
-  for (const Tensor& p : parameters()) p.set_requires_grad(on);
-  return *this;
-}
-
 Module& Module::zero_grad(bool set_to_none) {
   nn::zero_grad(parameters(), set_to_none);
   return *this;
@@ -361,6 +322,14 @@ Module& Module::zero_grad(bool set_to_none) {
 
 Tensor Module::forward(const Tensor&) {
   fail("module", "{} has no forward() of one tensor", name());
+}
+
+std::optional<std::int64_t> Module::multiply_adds(std::span<const Tensor>,
+                                                  std::span<const Tensor>) const {
+  for (const Entry& e : registry_)
+    if (e.kind == Kind::parameter)
+      if (const Tensor& t = tensor_of(e); t.defined() && t.dim() > 1) return {};
+  return 0;
 }
 
 }  // namespace ferrite::nn

@@ -20,10 +20,13 @@
 // (the elements of lists) is given to the registry, which then owns it.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <iosfwd>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,6 +37,7 @@
 
 #include "core/state_dict.h"
 #include "core/tensor.h"
+#include "nn/hooks.h"
 
 namespace ferrite::nn {
 
@@ -47,12 +51,26 @@ struct LoadOptions {
   bool strict = true;
   /// Taken off the names in the dict that begin with it: "module." for what DataParallel saved.
   std::string strip_prefix = {};
+  /// Put before the names that do not begin with it, after stripping: "module." to load into a
+  /// wrapped model what was saved without the wrapper, "backbone." to load into a part.
+  std::string add_prefix = {};
+  /// Whether tensors of another shape keep their values and are reported, as in fine-tuning with
+  /// another number of classes; else they are a ShapeError.
+  bool skip_mismatched = false;
 };
 
-/// Names the module has and the dict lacks, and the other way round.
+/// What loading found: names as the module has them, those of the dict after prefixes were changed.
 struct LoadReport {
-  std::vector<std::string> missing, unexpected;
-  bool complete() const { return missing.empty() && unexpected.empty(); }
+  struct Mismatch {
+    std::string name;
+    Shape expected, got;
+  };
+  std::size_t loaded = 0;                        ///< tensors
+  std::vector<std::string> missing, unexpected;  ///< of the module alone, of the dict alone
+  std::vector<Mismatch> mismatched;  ///< in both, of different shapes, left as they were
+  bool complete() const { return missing.empty() && unexpected.empty() && mismatched.empty(); }
+  /// "loaded 120 tensors; 1 missing from the dict: fc.bias; ...".
+  std::string str() const;
 };
 
 class Module {
@@ -63,7 +81,36 @@ class Module {
   /// What the module computes. The default throws: modules of several inputs have forms of their
   /// own.
   virtual Tensor forward(const Tensor& input);
-  Tensor operator()(const Tensor& input) { return forward(input); }
+  /// forward() with the hooks around it.
+  Tensor operator()(const Tensor& input) {
+    if (has_hooks()) [[unlikely]]
+      return forward_with_hooks(input);
+    return forward(input);
+  }
+
+  // ---- Forward hooks. They run where the module is called, as PyTorch's: `net(x)`, not
+  // `net.forward(x)`. What runs layers as one op (Sequential, the models) runs those that have
+  // hooks one by one. Hooks belong to this object: they are moved with it, and clone() leaves them.
+  /// `f` runs before every forward(), after the hooks registered before it. It is a ForwardPreHook
+  /// (nn/hooks.h), or sees the first input alone, f(Module&, const Tensor& input), and returns
+  /// nothing or the tensor to take its place. Inputs that are not tensors are not shown.
+  ModuleHook register_forward_pre_hook(ForwardPreHook f);
+  template <std::invocable<Module&, const Tensor&> F>
+  ModuleHook register_forward_pre_hook(F f) {
+    return register_forward_pre_hook(
+        detail::pre_hook_of_one(detail::returning_tensor(std::move(f))));
+  }
+  /// `f` runs after every forward(). It is a ForwardHook (nn/hooks.h), or sees the first input and
+  /// output alone, f(Module&, const Tensor& input, const Tensor& output), and returns nothing or
+  /// the tensor to take the output's place. Outputs are the tensors in the result: itself, those of
+  /// a pair, tuple, vector or optional, those of a struct of up to four tensors and nothing else.
+  ModuleHook register_forward_hook(ForwardHook f);
+  template <std::invocable<Module&, const Tensor&, const Tensor&> F>
+  ModuleHook register_forward_hook(F f) {
+    return register_forward_hook(detail::hook_of_one(detail::returning_tensor(std::move(f))));
+  }
+  /// Of this module, not of those below it.
+  bool has_hooks() const { return hooks_ && !hooks_->empty(); }
 
   // ---- What it holds. Names are paths: "layer1.0.conv1.weight". A tensor or module registered in
   // several places appears once, under its first name; undefined tensors do not appear.
@@ -76,13 +123,16 @@ class Module {
   /// This module under the name "", then all below it, parents first.
   std::vector<NamedModule> named_modules() const;
   std::vector<Module*> modules() const;
+  /// The module of that path, "layer1.0.bn1"; "" is this one. IndexError names the closest path
+  /// where there is none.
+  Module& get_submodule(std::string_view path) const;
   std::int64_t num_parameters() const;
   /// Of those that require a gradient.
   std::int64_t num_trainable_parameters() const;
 
   /// Parameters and persistent buffers, off the tape, sharing memory with the module; under every
-  /// name they have.
-  StateDict state_dict() const;
+  /// name they have, behind `prefix`.
+  StateDict state_dict(std::string_view prefix = {}) const;
   /// Copies the dict's values into the module's tensors, in place, converting dtype and device.
   /// ShapeError names the tensor, with what was expected and what was got. Where anything is wrong
   /// nothing is copied.
@@ -107,8 +157,17 @@ class Module {
   Module& eval() { return train(false); }
   bool is_training() const { return training_; }
 
-  /// Freezes the parameters, or frees them.
+  /// Freezes the parameters, or frees them. A frozen parameter gets no gradient, and the one that
+  /// it has is dropped, so that optimizers leave it alone (momentum and weight decay too). Freezing
+  /// does not touch buffers: a batch norm in training goes on updating its running statistics, and
+  /// normalises by those of the batch, until it is in eval() mode, which train() of a parent ends.
   Module& requires_grad_(bool on = true);
+  /// The same for parameters by name: `pattern` is "*.bias", "layer1" or several with commas
+  /// between, "conv1, bn1, layer?.*.bn*". "*" is any text, dots included, and "?" any character;
+  /// the name of a submodule stands for all below it. Returns how many tensors matched. ValueError,
+  /// with the closest names, where any of the patterns matches none; then nothing is changed.
+  std::int64_t requires_grad_(bool on, std::string_view pattern);
+  Module& requires_grad_(const char*) = delete;
   /// Fills gradients with zeros, in place; `set_to_none` drops them instead.
   Module& zero_grad(bool set_to_none = false);
 
@@ -126,6 +185,11 @@ class Module {
   virtual std::string extra_repr() const { return {}; }
   /// The tree as PyTorch prints it. `<<` adds a line that counts the parameters.
   std::string str() const;
+  /// Multiply-adds of a forward() from these inputs to these outputs, for nn::summary; those of
+  /// modules below are not among them. Layers that are products override it. The default is 0, or
+  /// not known where the module itself has a parameter of two or more dimensions.
+  virtual std::optional<std::int64_t> multiply_adds(std::span<const Tensor> inputs,
+                                                    std::span<const Tensor> outputs) const;
 
  protected:
   Module() = default;
@@ -154,6 +218,8 @@ class Module {
   virtual std::unique_ptr<Module> copy() const;
   virtual std::span<const std::byte> memory() const { return {}; }
 
+  const detail::Hooks& hooks() const { return *hooks_; }
+
  private:
   enum class Kind : std::uint8_t { parameter, buffer, temporary_buffer, module };
   struct Entry {
@@ -171,19 +237,23 @@ class Module {
   Tensor& tensor_of(const Entry& entry) const;
   Module& module_of(const Entry& entry) const;
   void own_tensors(Memo& copies);
-  template <class F>
-  void for_each_tensor(const std::string& prefix, F&& f) const;
+  Tensor forward_with_hooks(const Tensor& input);
+  const std::shared_ptr<detail::Hooks>& own_hooks();
+  using Visitor = std::function<void(const std::string& path, Kind kind, const Tensor& tensor)>;
+  void for_each_tensor(const std::string& prefix, const Visitor& f) const;
   std::vector<NamedTensor> named_tensors(bool parameters) const;
   Module& convert(const std::function<Tensor(const Tensor&)>& f);
 
   std::vector<Entry> registry_;
+  std::shared_ptr<detail::Hooks> hooks_;  // null until there is one; handles know it too
   bool training_ = true;
 };
 
 std::ostream& operator<<(std::ostream& out, const Module& module);
 
-/// Base of modules that can be cloned: `class Net : public Cloneable<Net>`; of one that derives
-/// from another module: `class Net18 : public Cloneable<Net18, Net>`.
+/// Base of modules that can be cloned, and called with whatever their forward() takes:
+/// `class Net : public Cloneable<Net>`; of one that derives from another module:
+/// `class Net18 : public Cloneable<Net18, Net>`.
 template <class Derived, class Base = Module>
 class Cloneable : public Base {
  public:
@@ -193,8 +263,14 @@ class Cloneable : public Base {
   requires requires(Derived& module, Inputs&&... inputs) {
     module.forward(std::forward<Inputs>(inputs)...);
   }
-  decltype(auto) operator()(Inputs&&... inputs) {
-    return static_cast<Derived&>(*this).forward(std::forward<Inputs>(inputs)...);
+  auto operator()(Inputs&&... inputs) {
+    Derived& self = static_cast<Derived&>(*this);
+    if (Module::has_hooks()) [[unlikely]]
+      return detail::call_hooked(
+          Module::hooks(), self,
+          [&](auto&&... x) { return self.forward(std::forward<decltype(x)>(x)...); },
+          std::forward<Inputs>(inputs)...);
+    return self.forward(std::forward<Inputs>(inputs)...);
   }
   std::unique_ptr<Derived> clone() const {
     return std::unique_ptr<Derived>(static_cast<Derived*>(Module::clone().release()));

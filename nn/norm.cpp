@@ -3,6 +3,7 @@
 #include "autograd/grad_mode.h"
 #include "nn/init.h"
 #include "nn/repr.h"
+#include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/creation.h"
 #include "ops/norm.h"
@@ -71,12 +72,14 @@ Tensor BatchNorm::forward(const Tensor& input) {
 }
 
 Tensor BatchNorm::forward_relu(const Tensor& input) {
+  if (has_hooks()) return relu((*this)(input));
   const Mode m = begin(input);
   return finish(
       m, batch_norm_relu(input, m.mean, m.var, weight, bias, m.training, m.momentum, options_.eps));
 }
 
 Tensor BatchNorm::forward_add_relu(const Tensor& input, const Tensor& residual) {
+  if (has_hooks()) return relu((*this)(input) + residual);
   const Mode m = begin(input);
   return finish(m, batch_norm_add_relu(input, residual, m.mean, m.var, weight, bias, m.training,
                                        m.momentum, options_.eps));

@@ -25,7 +25,8 @@ class BatchNorm : public Module {
   void reset_parameters();
   void reset_running_stats();
   Tensor forward(const Tensor& input) override;
-  /// relu(forward(input)) and relu(forward(input) + residual), fused (ops/norm.h).
+  /// relu(forward(input)) and relu(forward(input) + residual), fused (ops/norm.h); where the module
+  /// has hooks, which see the norm's own output, not fused.
   Tensor forward_relu(const Tensor& input);
   Tensor forward_add_relu(const Tensor& input, const Tensor& residual);
   std::string extra_repr() const override;
@@ -93,6 +94,10 @@ class LayerNorm : public Cloneable<LayerNorm> {
   void reset_parameters();
   Tensor forward(const Tensor& input) override;
   std::string extra_repr() const override;
+  std::optional<std::int64_t> multiply_adds(std::span<const Tensor>,
+                                            std::span<const Tensor>) const override {
+    return 0;
+  }
 
   Tensor weight, bias;  ///< [*normalized_shape] or undefined
 

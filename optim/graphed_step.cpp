@@ -144,6 +144,7 @@ bool StepGraphs::Impl::may_capture(const Entry& entry) const {
 
 std::vector<Tensor> StepGraphs::run(std::span<const Tensor> inputs, const Step& step) {
   Impl& my = *impl_;
+  if (std::ranges::any_of(my.modules, &nn::Module::has_hooks)) return my.eager(inputs, step);
   Entry& entry = my.entry_for(my.signature_of(inputs));
   if (entry.graph) {
     bool moved = false;

@@ -23,6 +23,7 @@
 // - numbers of the host are those of the capture, the options of an optimizer and settings such as
 //   deterministic algorithms among them. Learning rates are not: set_lr() between steps is seen.
 //   reset() captures anew where others were changed;
+// - forward hooks would see the capture alone: while a module has any, steps run eagerly;
 // - tensors that it changes must exist before: parameters and buffers of the model, optimizer
 //   state (made by the eager steps), sums. Those that it holds, parameters that were moved and
 //   gradients that were dropped or replaced between the steps are looked after.

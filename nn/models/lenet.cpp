@@ -36,7 +36,7 @@ Tensor LeNet5::activate(const Tensor& x) const {
 }
 
 Tensor LeNet5::hidden(Linear& layer, const Tensor& x) const {
-  if (options_.activation == LeNet5Options::Activation::relu)
+  if (options_.activation == LeNet5Options::Activation::relu && !layer.has_hooks())
     return linear_relu(x, layer.weight, layer.bias);
   return activate(layer(x));
 }
@@ -94,6 +94,12 @@ D2LLeNet::D2LLeNet(double scale) {
 
 Tensor D2LLeNet::forward(const Tensor& X) {
   return lenet(X, std::array{W1, b1, W2, b2, W3, b3, W4, b4});
+}
+
+std::optional<std::int64_t> D2LLeNet::multiply_adds(std::span<const Tensor> inputs,
+                                                    std::span<const Tensor>) const {
+  // Outputs of 26 x 26 and 9 x 9 for each filter, and each weight of the linear layers once.
+  return inputs[0].size(0) * (26 * 26 * W1.numel() + 9 * 9 * W2.numel() + W3.numel() + W4.numel());
 }
 
 }  // namespace ferrite::nn

@@ -273,6 +273,70 @@ TEST_CASE("load_state_dict: strict, not strict, wrong") {
     CHECK_THROWS_WITH_AS(net.load_state_dict(dict, {.strict = strict}),
                          doctest::Contains("owned.shift: expected [2], got [2, 1]"), ShapeError);
   check_close(net.parameters()[0], {8, 8, 8});
+
+  dict.erase("again.shift");
+  dict.insert("odd", ones({1}));
+  const nn::LoadReport skipped =
+      net.load_state_dict(dict, {.strict = false, .skip_mismatched = true});
+  CHECK(!skipped.complete());
+  CHECK(skipped.loaded == 17);
+  REQUIRE(skipped.mismatched.size() == 1);
+  CHECK(skipped.mismatched[0].name == "owned.shift");
+  CHECK(skipped.mismatched[0].got == Shape{2, 1});
+  CHECK(skipped.str() ==
+        "loaded 17 tensors; 1 missing from the dict: again.shift; 1 unexpected in the dict: odd; 1 "
+        "of another shape: owned.shift: expected [2], got [2, 1]");
+  check_close(net.parameters()[0], {1, 1, 1});
+  // Names stay strict unless they are told not to be.
+  CHECK_THROWS_AS(net.load_state_dict(dict, {.skip_mismatched = true}), ValueError);
+  dict = other.state_dict();
+  dict.insert_or_assign("owned.shift", ones({2, 1}));
+  CHECK(net.load_state_dict(dict, {.skip_mismatched = true}).missing.empty());
+  CHECK(net.load_state_dict(other.state_dict()).str() == "loaded 19 tensors");
+
+  StateDict many;
+  for (int i = 0; i < 15; ++i) many.insert("x" + std::to_string(i), ones({1}));
+  CHECK_THROWS_WITH_AS(net.load_state_dict(many), doctest::Contains("x10, x11 and 3 more"),
+                       ValueError);
+}
+
+TEST_CASE("prefixes of wrapped models, both ways") {
+  Affine net, other(5);
+  const StateDict plain = other.state_dict(), wrapped = other.state_dict("module.");
+  CHECK(names(wrapped) == Names{"module.scale", "module.shift", "module.calls"});
+  const auto check = [&](const StateDict& dict, const nn::LoadOptions& options) {
+    net.scale.detach().fill_(0);
+    net.load_state_dict(dict, options);
+    check_close(net.scale, {5, 5});
+  };
+  // Whether they are there or not.
+  for (const StateDict& dict : {plain, wrapped}) check(dict, {.strip_prefix = "module."});
+  CHECK_THROWS_WITH_AS(net.load_state_dict(wrapped),
+                       doctest::Contains("load it with .strip_prefix = \"module.\""), ValueError);
+
+  struct Wrapper : nn::Cloneable<Wrapper> {
+    Wrapper() { register_module("module", module); }
+    Affine module;
+  } outer;
+  for (const StateDict& dict : {plain, wrapped}) {
+    outer.module.scale.detach().fill_(0);
+    CHECK(outer.load_state_dict(dict, {.add_prefix = "module."}).complete());
+    check_close(outer.module.scale, {5, 5});
+  }
+  CHECK_THROWS_WITH_AS(outer.load_state_dict(plain),
+                       doctest::Contains("load with .add_prefix = \"module.\""), ValueError);
+  CHECK(outer
+            .load_state_dict(other.state_dict("encoder."),
+                             {.strip_prefix = "encoder.", .add_prefix = "module."})
+            .complete());
+
+  StateDict both = wrapped;
+  both.insert("scale", ones({2}));
+  CHECK_THROWS_WITH_AS(net.load_state_dict(both, {.strip_prefix = "module."}),
+                       doctest::Contains("'scale' becomes 'scale', which is another's name"),
+                       ValueError);
+  CHECK_THROWS_WITH_AS(net.load_state_dict(wrapped, {.strip_prefix = "module.scale"}),
+                       doctest::Contains("which is no name"), ValueError);
 }
 
 TEST_CASE("loading converts dtype and device, strips prefixes, and goes through files") {

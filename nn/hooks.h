@@ -1,0 +1,173 @@
+// Forward hooks of modules: what they are, and how a call passes through them.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <ranges>
+#include <span>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace ferrite::nn {
+
+class Module;
+
+/// Runs before forward() and may put other tensors in the places of its inputs.
+using ForwardPreHook = std::function<void(Module& module, std::span<Tensor> inputs)>;
+/// Runs after forward(), sees what the pre-hooks made of the inputs, and may put other tensors in
+/// the places of the outputs.
+using ForwardHook =
+    std::function<void(Module& module, std::span<const Tensor> inputs, std::span<Tensor> outputs)>;
+
+/// Removes its hook when told to, be the module gone by then; letting the handle go keeps the hook.
+class ModuleHook {
+ public:
+  ModuleHook() = default;
+  explicit ModuleHook(std::function<void()> remove) : remove_(std::move(remove)) {}
+  void remove() {
+    if (remove_) std::exchange(remove_, nullptr)();
+  }
+
+ private:
+  std::function<void()> remove_;
+};
+
+namespace detail {
+
+/// The hooks of a module, in the order in which they run.
+struct Hooks {
+  template <class Hook>
+  using List = std::vector<std::pair<std::uint64_t, Hook>>;
+
+  bool empty() const { return before.empty() && after.empty(); }
+  void run_before(Module& module, std::span<Tensor> inputs) const;
+  void run_after(Module& module, std::span<const Tensor> inputs, std::span<Tensor> outputs) const;
+
+  List<ForwardPreHook> before;
+  List<ForwardHook> after;
+  std::uint64_t next_id = 0;
+};
+
+/// The forms of hooks that see one tensor in and one out, as most modules have.
+ForwardPreHook pre_hook_of_one(std::function<Tensor(Module&, const Tensor&)> hook);
+ForwardHook hook_of_one(std::function<Tensor(Module&, const Tensor&, const Tensor&)> hook);
+
+/// A hook that may return nothing as one that returns the undefined tensor.
+template <class F>
+auto returning_tensor(F hook) {
+  return [hook = std::move(hook)](auto&... arguments) mutable -> Tensor {
+    if constexpr (std::is_void_v<decltype(hook(arguments...))>) {
+      hook(arguments...);
+      return {};
+    } else {
+      return hook(arguments...);
+    }
+  };
+}
+
+template <class T>
+inline constexpr bool is_tensor = std::is_same_v<std::remove_cvref_t<T>, Tensor>;
+
+/// Whether T has as many fields as there are Fs, or more, and they take them.
+template <class T, class... Fs>
+concept TakesFields = requires(Fs... fields) {
+  T{{fields}...};
+};
+
+/// A struct of one to four tensors and nothing else, such as an LSTM's output and states.
+template <class T>
+concept TensorStruct = std::is_aggregate_v<T> &&
+    ((sizeof(T) == 1 * sizeof(Tensor) && TakesFields<T, Tensor>) ||
+     (sizeof(T) == 2 * sizeof(Tensor) && TakesFields<T, Tensor, Tensor>) ||
+     (sizeof(T) == 3 * sizeof(Tensor) && TakesFields<T, Tensor, Tensor, Tensor>) ||
+     (sizeof(T) == 4 * sizeof(Tensor) && TakesFields<T, Tensor, Tensor, Tensor, Tensor>));
+
+template <TensorStruct T, class F>
+void for_each_field(T& value, const F& f) {
+  constexpr std::size_t kFields = sizeof(T) / sizeof(Tensor);
+  if constexpr (kFields == 1) {
+    auto& [a] = value;
+    f(a);
+  } else if constexpr (kFields == 2) {
+    auto& [a, b] = value;
+    f(a), f(b);
+  } else if constexpr (kFields == 3) {
+    auto& [a, b, c] = value;
+    f(a), f(b), f(c);
+  } else {
+    auto& [a, b, c, d] = value;
+    f(a), f(b), f(c), f(d);
+  }
+}
+
+/// Calls f(tensor) on the defined tensors in a result: a tensor, a struct of tensors, an optional,
+/// pair, tuple or range of them or of such. There are none in others.
+template <class T, class F>
+void for_each_tensor(T& value, F& f) {
+  if constexpr (is_tensor<T>) {
+    if (value.defined()) f(value);
+  } else if constexpr (requires { value.has_value(), *value; }) {
+    if (value.has_value()) for_each_tensor(*value, f);
+  } else if constexpr (TensorStruct<T>) {
+    for_each_field(value, [&](Tensor& field) { for_each_tensor(field, f); });
+  } else if constexpr (requires { std::tuple_size<T>::value; }) {
+    std::apply([&](auto&... parts) { (for_each_tensor(parts, f), ...); }, value);
+  } else if constexpr (std::ranges::forward_range<T>) {
+    if constexpr (std::is_class_v<std::ranges::range_value_t<T>>)
+      for (auto&& part : value) for_each_tensor(part, f);
+  }
+}
+
+/// Number I of a call's arguments, or the tensor that now has its place.
+template <std::size_t I, class... Inputs>
+decltype(auto) argument(std::tuple<Inputs&&...>& given, std::span<Tensor> tensors) {
+  using Input = std::tuple_element_t<I, std::tuple<Inputs...>>;
+  if constexpr (is_tensor<Input>) {
+    constexpr std::array<bool, sizeof...(Inputs)> kind = {is_tensor<Inputs>...};
+    std::size_t before = 0;
+    for (std::size_t i = 0; i < I; ++i) before += kind[i];
+    return static_cast<Input&&>(tensors[before]);
+  } else {
+    return static_cast<Input&&>(std::get<I>(given));
+  }
+}
+
+/// forward(inputs...) with the hooks around it. They see those inputs that are tensors, and of the
+/// result what for_each_tensor finds.
+template <class F, class... Inputs>
+auto call_hooked(const Hooks& hooks, Module& module, F&& forward, Inputs&&... inputs) {
+  std::vector<Tensor> seen;
+  const auto see = [&]([[maybe_unused]] auto& input) {
+    if constexpr (is_tensor<decltype(input)>) seen.push_back(input);
+  };
+  (see(inputs), ...);
+  hooks.run_before(module, seen);
+  [[maybe_unused]] std::tuple<Inputs&&...> given(std::forward<Inputs>(inputs)...);
+  const auto run = [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return forward(argument<I, Inputs...>(given, seen)...);
+  };
+  if constexpr (std::is_void_v<decltype(run(std::index_sequence_for<Inputs...>()))>) {
+    run(std::index_sequence_for<Inputs...>());
+    hooks.run_after(module, seen, {});
+  } else {
+    auto result = run(std::index_sequence_for<Inputs...>());
+    std::vector<Tensor> outputs;
+    const auto collect = [&](const Tensor& t) { outputs.push_back(t); };
+    for_each_tensor(result, collect);
+    hooks.run_after(module, seen, outputs);
+    auto replace = [next = outputs.begin()](Tensor& t) mutable { t = *next++; };
+    for_each_tensor(result, replace);
+    return result;
+  }
+}
+
+}  // namespace detail
+
+}  // namespace ferrite::nn

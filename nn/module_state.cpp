@@ -1,0 +1,117 @@
+// Saving and loading: modules and state dicts.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "autograd/grad_mode.h"
+#include "nn/module.h"
+
+namespace ferrite::nn {
+
+namespace {
+
+/// The first of them; how many more there are; "none".
+std::string list(const std::vector<std::string>& parts, std::string_view separator = ", ") {
+  constexpr std::size_t kShown = 12;
+  std::string out;
+  for (std::size_t i = 0; i < std::min(parts.size(), kShown); ++i)
+    out += (i > 0 ? std::string(separator) : "") + parts[i];
+  if (parts.size() > kShown) out += fmt::format(" and {} more", parts.size() - kShown);
+  return out.empty() ? "none" : out;
+}
+
+std::vector<std::string> describe(const std::vector<LoadReport::Mismatch>& mismatched) {
+  std::vector<std::string> lines;
+  for (const auto& m : mismatched)
+    lines.push_back(fmt::format("{}: expected {}, got {}", m.name, m.expected, m.got));
+  return lines;
+}
+
+std::string rename(const std::string& name, const LoadOptions& options) {
+  std::string_view rest = name;
+  if (rest.starts_with(options.strip_prefix)) rest.remove_prefix(options.strip_prefix.size());
+  return rest.starts_with(options.add_prefix) ? std::string(rest)
+                                              : options.add_prefix + std::string(rest);
+}
+
+/// What to write where all names differ by the wrapper's prefix alone; else "".
+std::string prefix_hint(const LoadReport& report) {
+  const auto all_begin = [](const std::vector<std::string>& names) {
+    return !names.empty() &&
+           std::ranges::all_of(names, [](const auto& n) { return n.starts_with("module."); });
+  };
+  if (all_begin(report.unexpected) && !all_begin(report.missing))
+    return ". The dict is that of a wrapped model: load it with .strip_prefix = \"module.\"";
+  if (all_begin(report.missing) && !all_begin(report.unexpected))
+    return ". The module is a wrapped model: load with .add_prefix = \"module.\"";
+  return "";
+}
+
+/// The dict under the module's names.
+StateDict renamed(const StateDict& dict, const LoadOptions& options) {
+  StateDict out;
+  out.reserve(dict.size());
+  for (const auto& [name, tensor] : dict) {
+    const std::string own = rename(name, options);
+    FERRITE_CHECK(!own.empty() && !out.contains(own), ValueError, "load_state_dict",
+                  "with its prefix changed '{}' becomes '{}', which is {}", name, own,
+                  own.empty() ? "no name" : "another's name");
+    out.insert(own, tensor);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string LoadReport::str() const {
+  std::string out = fmt::format("loaded {} tensor{}", loaded, loaded == 1 ? "" : "s");
+  const auto add = [&](const char* what, const std::vector<std::string>& names,
+                       std::string_view separator) {
+    if (!names.empty())
+      out += fmt::format("; {} {}: {}", names.size(), what, list(names, separator));
+  };
+  add("missing from the dict", missing, ", ");
+  add("unexpected in the dict", unexpected, ", ");
+  add("of another shape", describe(mismatched), ", ");
+  return out;
+}
+
+StateDict Module::state_dict(std::string_view prefix) const {
+  StateDict dict;
+  for_each_tensor("", [&](const std::string& name, Kind kind, const Tensor& t) {
+    if (kind != Kind::temporary_buffer) dict.insert(std::string(prefix) + name, t.detach());
+  });
+  return dict;
+}
+
+LoadReport Module::load_state_dict(const StateDict& dict, const LoadOptions& options) {
+  const StateDict given = renamed(dict, options), own = state_dict();
+  LoadReport report;
+  std::vector<std::pair<Tensor, Tensor>> copies;  // to, from
+  for (const auto& [name, tensor] : own) {
+    const auto found = given.find(name);
+    if (found == given.end())
+      report.missing.push_back(name);
+    else if (found->second.shape() != tensor.shape())
+      report.mismatched.push_back({name, tensor.shape(), found->second.shape()});
+    else
+      copies.emplace_back(tensor, found->second);
+  }
+  for (const auto& [name, tensor] : given)
+    if (!own.contains(name)) report.unexpected.push_back(name);
+  FERRITE_CHECK(
+      options.skip_mismatched || report.mismatched.empty(), ShapeError, "load_state_dict",
+      "{} does not fit the dict: {}. With .skip_mismatched = true these keep their values",
+      this->name(), list(describe(report.mismatched), "; "));
+  FERRITE_CHECK(!options.strict || (report.missing.empty() && report.unexpected.empty()),
+                ValueError, "load_state_dict",
+                "{} and the dict hold different names: missing from the dict: {}; unexpected in "
+                "it: {}. With .strict = false what there is of both is loaded{}",
+                this->name(), list(report.missing), list(report.unexpected), prefix_hint(report));
+  NoGradGuard guard;
+  for (const auto& [to, from] : copies) to.copy_(from);
+  report.loaded = copies.size();
+  return report;
+}
+
+}  // namespace ferrite::nn
