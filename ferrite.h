@@ -41,6 +41,7 @@
 #include "nn/models/lenet.h"
 #include "nn/models/resnet.h"
 #include "nn/module.h"
+#include "nn/summary.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/augment.h"
