@@ -19,6 +19,14 @@ void rmsprop(const Stream& stream, const OptimBatch& batch, const RmspropArgs& a
       stream, "rmsprop", [=] { cpu::rmsprop(batch, args); },
       [&] { cuda::rmsprop(stream, batch, args); });
 }
+void lars(const Stream& stream, const OptimBatch& batch, const LarsArgs& args) {
+  launch(
+      stream, "lars", [=] { cpu::lars(batch, args); }, [&] { cuda::lars(stream, batch, args); });
+}
+void lamb(const Stream& stream, const OptimBatch& batch, const LambArgs& args) {
+  launch(
+      stream, "lamb", [=] { cpu::lamb(batch, args); }, [&] { cuda::lamb(stream, batch, args); });
+}
 
 void zero_all(const Stream& stream, const FlatTensors& tensors) {
   launch(
@@ -47,6 +55,19 @@ void check_finite(const Stream& stream, const FlatTensors& tensors, float* found
       [&] { cuda::check_finite(stream, tensors, found_inf); });
 }
 
+void average_weight(const Stream& stream, std::int64_t* count, const View& weight,
+                    const AverageArgs& args) {
+  launch(
+      stream, "average_weight", [=] { cpu::average_weight(count, weight, args); },
+      [&] { cuda::average_weight(stream, count, weight, args); });
+}
+void average_all(const Stream& stream, const FlatTensors& averages, const FlatTensors& values,
+                 const View& weight) {
+  launch(
+      stream, "average_all", [=] { cpu::average_all(averages, values, weight); },
+      [&] { cuda::average_all(stream, averages, values, weight); });
+}
+
 void update_scale(const Stream& stream, const LossScale& scale,
                   const std::vector<float*>& found_inf, const UpdateScaleArgs& args) {
   launch(
@@ -66,10 +87,10 @@ void norms(const Stream& stream, const FlatTensors& tensors, double p, const Vie
       [&] { cuda::norms(stream, tensors, p, each, all); });
 }
 void clip_scale(const Stream& stream, const std::vector<const double*>& sums, double p,
-                double max_norm, const View& norm, const View& scale) {
+                double max_norm, const View& norm, const View& scale, bool check) {
   launch(
-      stream, "clip_scale", [=] { cpu::clip_scale(sums, p, max_norm, norm, scale); },
-      [&] { cuda::clip_scale(stream, sums, p, max_norm, norm, scale); });
+      stream, "clip_scale", [=] { cpu::clip_scale(sums, p, max_norm, norm, scale, check); },
+      [&] { cuda::clip_scale(stream, sums, p, max_norm, norm, scale, check); });
 }
 
 }  // namespace ferrite::kernels

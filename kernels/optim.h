@@ -21,6 +21,8 @@ struct OptimTensor {
   /// Beside float32 parameters: the same in 16 bits, written in the same pass (the weights of a
   /// model whose master weights `param` are). Null: none.
   void* copy = nullptr;
+  /// LARS and LAMB: whether it has a trust ratio and weight decay.
+  bool adapts = true;
 };
 
 struct OptimBatch {
@@ -29,6 +31,7 @@ struct OptimBatch {
   std::optional<DType> grad_dtype = {};  ///< float16 or bfloat16 beside float32; unset: dtype
   DType copy_dtype = kFloat16;           ///< float16 or bfloat16
   const double* lr = nullptr;
+  const double* momentum = nullptr;  ///< or beta1; null: that of the arguments
   const float* inv_scale = nullptr;  ///< factor of the gradients; null: 1
   const float* found_inf = nullptr;  ///< where it is not 0 nothing changes; null: 0
 };
@@ -37,7 +40,7 @@ struct SgdArgs {
   double momentum, dampening, weight_decay;
   bool nesterov, maximize;
 };
-/// state: momentum buffer (null where momentum is 0).
+/// state: momentum buffer (null where there is no momentum).
 void sgd(const Stream& stream, const OptimBatch& batch, const SgdArgs& args);
 
 struct AdamArgs {
@@ -52,8 +55,29 @@ struct RmspropArgs {
   double alpha, eps, weight_decay, momentum;
   bool centered, maximize;
 };
-/// state: mean square, momentum buffer (null where momentum is 0), mean (null unless centered).
+/// state: mean square, momentum buffer (null where there is no momentum), mean (null unless
+/// centered).
 void rmsprop(const Stream& stream, const OptimBatch& batch, const RmspropArgs& args);
+
+/// SGD of gradients that are scaled, a factor a parameter w:
+/// trust_coefficient |w| / (|g| + weight_decay |w| + eps), and 1 where |w| or |g| is 0. Norms are
+/// Euclidean, summed in float64, always in the same order.
+struct LarsArgs {
+  double momentum, dampening, weight_decay, trust_coefficient, eps;
+  bool trust_clip;  ///< LARC: a factor of at most lr is taken in the place of lr
+  bool nesterov, maximize;
+};
+/// state: momentum buffer (null where there is no momentum).
+void lars(const Stream& stream, const OptimBatch& batch, const LarsArgs& args);
+
+/// w -= lr * ratio * u with Adam's u = m / (sqrt(v) + eps) + weight_decay w and the ratio
+/// |w| / |u|, or 1 where one of them is 0, between the bounds.
+struct LambArgs {
+  double beta1, beta2, eps, weight_decay, min_trust_ratio, max_trust_ratio;
+  bool bias_correction, maximize;
+};
+/// state: first moment, second moment.
+void lamb(const Stream& stream, const OptimBatch& batch, const LambArgs& args);
 
 // ---- Many arrays in one pass
 
@@ -83,6 +107,25 @@ void unscale_all(const Stream& stream, const FlatTensors& to, const FlatTensors&
 /// was else.
 void check_finite(const Stream& stream, const FlatTensors& tensors, float* found_inf);
 
+// ---- Averages of weights
+
+/// How much a new value weighs in an average of those before.
+struct AverageArgs {
+  /// Of an exponential average; negative: all values weigh the same.
+  double decay = -1;
+  /// The decay of the n-th update is at most 1 - (1 + n / warmup_gamma)^-warmup_power.
+  bool warmup = false;
+  double warmup_gamma = 1, warmup_power = 2.0 / 3;
+};
+/// weight (float64, one element) = that of the next value; `count`, of those so far, counts it. The
+/// first one weighs 1.
+void average_weight(const Stream& stream, std::int64_t* count, const View& weight,
+                    const AverageArgs& args);
+/// average += weight * (value - average), array by array; a copy where the weight is 1. The dtypes
+/// are equal, or one is float32 and the other has 16 bits.
+void average_all(const Stream& stream, const FlatTensors& averages, const FlatTensors& values,
+                 const View& weight);
+
 // ---- Loss scales
 
 /// A loss scale and what it changes by, a number each.
@@ -111,9 +154,12 @@ void sum_of_powers(const Stream& stream, const FlatTensors& tensors, double p, c
 /// `all` (float64, one element, may be absent) = that of all arrays as one.
 void norms(const Stream& stream, const FlatTensors& tensors, double p, const View& each,
            const View& all);
+/// What a norm that is not finite is reported as.
+inline constexpr const char* kNormOp = "total_norm of the gradients";
 /// norm = sums^(1/p) of the added (or largest) `sums`; scale = min(1, max_norm / (norm + 1e-6)).
-/// All float64 of one element.
+/// All float64 of one element. With `check` a norm that is not finite has a scale of 1, and is
+/// reported: ValueError, from devices when their stream is waited for.
 void clip_scale(const Stream& stream, const std::vector<const double*>& sums, double p,
-                double max_norm, const View& norm, const View& scale);
+                double max_norm, const View& norm, const View& scale, bool check = false);
 
 }  // namespace ferrite::kernels

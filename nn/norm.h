@@ -31,6 +31,7 @@ class BatchNorm : public Module {
   Tensor forward_add_relu(const Tensor& input, const Tensor& residual);
   std::string extra_repr() const override;
   const BatchNormOptions& options() const { return options_; }
+  void set_momentum(std::optional<double> momentum) { options_.momentum = momentum; }
 
   Tensor weight, bias;               ///< [num_features]; undefined unless affine
   Tensor running_mean, running_var;  ///< [num_features]; undefined unless tracked

@@ -37,6 +37,7 @@ class AdamBase : public OptimizerWith<Options> {
  private:
   std::vector<Optimizer::Field> fields(std::size_t group) override;
   void check_options(std::size_t group) const override;
+  double* momentum_option(std::size_t group) override { return &this->options(group).betas.first; }
   std::array<bool, Optimizer::kStates> states_used(std::size_t group) const override;
   void update(const Stream& stream, std::size_t group, kernels::OptimBatch batch) override;
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "autograd/grad_mode.h"
 #include "nn/zero_grad.h"
@@ -109,36 +110,79 @@ void Optimizer::set_lr(double lr) {
 
 void Optimizer::set_lr(double lr, std::size_t group) {
   FERRITE_CHECK(lr >= 0, ValueError, name_, "expected a learning rate of 0 or more, got {}", lr);
-  double& value = *std::get<double*>(fields_of(group)[0].value);
-  for (const auto& [tensor, written] : groups_[group].lr)
-    if (written != lr) refuse_new_lr(tensor.device(), lr);
-  value = lr;
-  // At once, and not with the next step, which may be a recorded one that is replayed.
-  for (const auto& [tensor, written] : groups_[group].lr) device_lr(group, tensor.device());
+  double& option = *std::get<double*>(fields_of(group)[0].value);
+  change(groups_[group].lr, option, lr);
 }
 
-void Optimizer::refuse_new_lr(const Device& device, double lr) const {
+std::optional<double> Optimizer::initial_lr(std::size_t group) const {
+  return group_at(group).initial_lr;
+}
+
+void Optimizer::set_initial_lr(double lr, std::size_t group) {
+  group_at(group);
+  groups_[group].initial_lr = lr;
+}
+
+bool Optimizer::has_momentum() const {
+  return !groups_.empty() && const_cast<Optimizer*>(this)->momentum_option(0);
+}
+
+double& Optimizer::momentum_at(std::size_t group) const {
+  group_at(group);
+  double* const option = const_cast<Optimizer*>(this)->momentum_option(group);
+  FERRITE_CHECK(option, ValueError, name_, "has no momentum");
+  return *option;
+}
+
+double Optimizer::momentum(std::size_t group) const { return momentum_at(group); }
+
+void Optimizer::set_momentum(double momentum) {
+  for (std::size_t g = 0; g < groups_.size(); ++g) set_momentum(momentum, g);
+}
+
+void Optimizer::set_momentum(double momentum, std::size_t group) {
+  double& option = momentum_at(group);
+  const double before = std::exchange(option, momentum);
+  try {
+    check_options(group);
+  } catch (...) {
+    option = before;
+    throw;
+  }
+  option = before;
+  change(groups_[group].momentum, option, momentum);
+}
+
+void Optimizer::refuse_change(const Device& device, const char* what, double value) const {
   FERRITE_CHECK(!is_capturing(device), CudaError, name_,
-                "the learning rate would become {} while the step is captured into a graph, and "
-                "again with each replay; set it outside of the captured step",
-                lr);
+                "the {} would become {} while the step is captured into a graph, and again with "
+                "each replay; set it outside of the captured step",
+                what, value);
 }
 
-const Tensor& Optimizer::device_lr(std::size_t group, const Device& device) {
-  const double value = lr(group);
-  auto& tensors = groups_[group].lr;
-  auto found = std::ranges::find_if(tensors, [&](auto& t) { return t.first.device() == device; });
-  if (found == tensors.end()) {
-    refuse_new_state(device, name_, "the learning rate's place on the device");
-    tensors.emplace_back(empty({}, {.dtype = kFloat64, .device = device}), NAN);
-    found = tensors.end() - 1;
+/// At once, and not with the next step, which may be a recorded one that is replayed.
+void Optimizer::change(OnDevices& copies, double& option, double value) const {
+  for (const auto& [tensor, written] : copies.values)
+    if (written != value) refuse_change(tensor.device(), copies.name, value);
+  option = value;
+  for (const auto& [tensor, written] : copies.values) on_device(copies, value, tensor.device());
+}
+
+/// Where kernels find the option, with the value it is to have.
+const double* Optimizer::on_device(OnDevices& copies, double value, const Device& device) const {
+  auto found =
+      std::ranges::find_if(copies.values, [&](auto& t) { return t.first.device() == device; });
+  if (found == copies.values.end()) {
+    refuse_new_state(device, name_, "the place of an option on the device");
+    copies.values.emplace_back(empty({}, {.dtype = kFloat64, .device = device}), NAN);
+    found = copies.values.end() - 1;
   }
   if (found->second != value) {
-    refuse_new_lr(device, value);
+    refuse_change(device, copies.name, value);
     kernels::fill(current_stream(device), found->first, value);
     found->second = value;
   }
-  return found->first;
+  return found->first.data<double>();
 }
 
 void Optimizer::zero_grad(bool set_to_none) {
@@ -224,15 +268,18 @@ void Optimizer::step_group(std::size_t group, const Tensor& inv_scale, const Ten
     t.param = p.data_ptr();
     t.grad = grad.data_ptr();
     t.numel = p.numel();
+    t.adapts = p.dim() > 1;
     t.step = s.step.data<std::int64_t>();
     for (std::size_t k = 0; k < kStates; ++k)
       if (used[k]) t.state[k] = s.state[k].data_ptr();
     parameter.storage()->bump_version(name_);
   }
+  const double* const momentum = momentum_option(group);
   for (Batch& batch : batches) {
     const Tensor scale = inv_scale.defined() ? inv_scale.to(batch.device) : Tensor(),
                  found = found_inf.defined() ? found_inf.to(batch.device) : Tensor();
-    batch.kernel.lr = device_lr(group, batch.device).data<double>();
+    batch.kernel.lr = on_device(g.lr, lr(group), batch.device);
+    if (momentum) batch.kernel.momentum = on_device(g.momentum, *momentum, batch.device);
     batch.kernel.inv_scale = pointer<float>(scale);
     batch.kernel.found_inf = pointer<float>(found);
     update(current_stream(batch.device), group, std::move(batch.kernel));
@@ -262,6 +309,8 @@ StateDict Optimizer::state_dict() const {
     for (const Field& f : fields_of(g))
       dict.insert(prefix + f.name, host_scalar(std::visit(
                                        [](auto* v) { return static_cast<double>(*v); }, f.value)));
+    if (groups_[g].initial_lr)
+      dict.insert(prefix + "initial_lr", host_scalar(*groups_[g].initial_lr));
     dict.insert(prefix + "params",
                 from_vector(indices[g], {static_cast<std::int64_t>(indices[g].size())}));
   }
@@ -299,6 +348,10 @@ void Optimizer::load_group(const StateDict& dict, std::size_t group, std::size_t
       std::visit([&](auto* v) { *v = static_cast<std::remove_pointer_t<decltype(v)>>(value); },
                  f.value);
   }
+  if (const auto found = dict.find(prefix + "initial_lr"); found != dict.end()) {
+    const double value = found->second.item<double>();
+    if (!check_only) g.initial_lr = value;
+  }
   for (std::size_t i = 0; i < g.parameters.size(); ++i) {
     const Tensor& p = g.parameters[i];
     const std::string state = fmt::format("state.{}.", first + i);
@@ -315,7 +368,9 @@ void Optimizer::load_group(const StateDict& dict, std::size_t group, std::size_t
                   "{}step: expected one number, got {}", state, loaded.step.describe());
     if (!check_only) take_state(group, i, loaded);
   }
-  if (!check_only) set_lr(lr(group), group);
+  if (check_only) return;
+  set_lr(lr(group), group);
+  if (double* const option = momentum_option(group)) change(g.momentum, *option, *option);
 }
 
 /// Writes into the state there is, so that recorded steps keep finding it.

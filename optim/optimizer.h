@@ -1,17 +1,20 @@
 // Optimizer: groups of parameters with options of their own, updated in one launch a group.
 //
-// A step reads nothing from the device: the learning rate and the step counts live there, so that a
-// captured step can be replayed. Parameters without a gradient are skipped, and do not count the
-// step. State has the parameter's dtype, device and layout, and follows it where it was moved.
+// A step reads nothing from the device: the learning rate, the momentum and the step counts live
+// there, so that a captured step can be replayed. Parameters without a gradient are skipped, and do
+// not count the step. State has the parameter's dtype, device and layout, and follows it where it
+// was moved.
 //
 // A step that is captured into a graph keeps what it was captured with: which parameters have
-// gradients, and the options but the learning rate, which set_lr() changes between replays. State
-// is made by the first step: run one eagerly before the capture (CudaError else).
+// gradients, and the options but the learning rate and the momentum, which set_lr() and
+// set_momentum() change between replays. State is made by the first step: run one eagerly before
+// the capture (CudaError else).
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -53,10 +56,23 @@ class Optimizer {
   /// it while a step is captured.
   void set_lr(double lr);
   void set_lr(double lr, std::size_t group);
+  /// What schedules of lr start from: the lr that a group had when its first scheduler was made.
+  std::optional<double> initial_lr(std::size_t group = 0) const;
+  void set_initial_lr(double lr, std::size_t group);
+
+  /// Whether there is what schedules cycle as momentum: an option of that name, or the first of
+  /// Adam's betas.
+  bool has_momentum() const;
+  /// ValueError where there is none, and for values that the constructor refuses; CudaError as
+  /// set_lr(). A step that is captured with a momentum of 0 keeps none.
+  double momentum(std::size_t group = 0) const;
+  void set_momentum(double momentum);
+  void set_momentum(double momentum, std::size_t group);
 
   /// Everything a later run needs to go on, as tensors, named as in PyTorch's dicts:
-  /// "state.<parameter>.exp_avg", "state.<parameter>.step" (int64), "param_groups.<group>.lr" and
-  /// the other options (0-dimensional float64), "param_groups.<group>.params" (int64). Parameters
+  /// "state.<parameter>.exp_avg", "state.<parameter>.step" (int64), "param_groups.<group>.lr",
+  /// "initial_lr" and the other options (0-dimensional float64), "param_groups.<group>.params"
+  /// (int64). Parameters
   /// are counted through all groups. State shares memory with the optimizer.
   StateDict state_dict() const;
   /// Takes over options and state, as copies. ValueError where groups, parameters or names do not
@@ -85,6 +101,8 @@ class Optimizer {
   /// The learning rate first.
   virtual std::vector<Field> fields(std::size_t group) = 0;
   virtual void check_options(std::size_t group) const = 0;
+  /// That momentum() is; null: none.
+  virtual double* momentum_option(std::size_t) { return nullptr; }
   virtual StatesUsed states_used(std::size_t group) const = 0;
   virtual void update(const Stream& stream, std::size_t group, kernels::OptimBatch batch) = 0;
 
@@ -93,17 +111,24 @@ class Optimizer {
     Tensor step;
     std::array<Tensor, kStates> state;
   };
+  /// An option on each device, and what was last written there.
+  struct OnDevices {
+    const char* name;  // for messages
+    std::vector<std::pair<Tensor, double>> values = {};
+  };
   struct Group {
     std::vector<Tensor> parameters;
     std::vector<ParameterState> states;
-    /// The learning rate on each device, and what was last written there.
-    std::vector<std::pair<Tensor, double>> lr;
+    OnDevices lr{"learning rate"}, momentum{"momentum"};
+    std::optional<double> initial_lr = {};
   };
 
   struct Batch;
 
-  void refuse_new_lr(const Device& device, double lr) const;
-  const Tensor& device_lr(std::size_t group, const Device& device);
+  void refuse_change(const Device& device, const char* what, double value) const;
+  void change(OnDevices& copies, double& option, double value) const;
+  const double* on_device(OnDevices& copies, double value, const Device& device) const;
+  double& momentum_at(std::size_t group) const;
   void prepare_state(std::size_t group, std::size_t i, const StatesUsed& used);
   static Batch& batch_for(std::vector<Batch>& batches, const Tensor& p, std::size_t capacity);
   const Group& group_at(std::size_t group) const;

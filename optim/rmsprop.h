@@ -23,6 +23,7 @@ class RMSprop final : public OptimizerWith<RMSpropOptions> {
  private:
   std::vector<Field> fields(std::size_t group) override;
   void check_options(std::size_t group) const override;
+  double* momentum_option(std::size_t group) override { return &options(group).momentum; }
   std::array<bool, kStates> states_used(std::size_t group) const override;
   void update(const Stream& stream, std::size_t group, kernels::OptimBatch batch) override;
 };

@@ -1,53 +1,17 @@
 // Kernels over many arrays at once: clearing, scaling, clamping, unscaling, norms.
 #include <algorithm>
 #include <atomic>
+#include <cfloat>
 #include <cmath>
 #include <cstring>
 
-#include "core/parallel_for.h"
-#include "kernels/cpu/optim.h"
+#include "kernels/cpu/pieces.h"
 
 namespace ferrite::kernels::cpu {
 
 namespace {
 
-constexpr std::int64_t kGrain = 32768;
 constexpr int kLanes = 16;
-
-/// A part of an array, small enough for one thread.
-struct Piece {
-  std::size_t array;
-  std::int64_t begin, count;
-};
-
-/// The arrays cut by size alone, in order.
-std::vector<Piece> cut(const FlatTensors& tensors) {
-  std::vector<Piece> pieces;
-  for (std::size_t i = 0; i < tensors.arrays.size(); ++i)
-    for (std::int64_t at = 0; at < tensors.arrays[i].numel; at += kGrain)
-      pieces.push_back({i, at, std::min(kGrain, tensors.arrays[i].numel - at)});
-  return pieces;
-}
-
-/// Calls each(number of the piece, piece), on several threads.
-template <class Each>
-void for_each_piece(const std::vector<Piece>& pieces, Each&& each) {
-  const auto count = static_cast<std::int64_t>(pieces.size());
-  // Small arrays go to a thread several at a time.
-  std::int64_t total = 0;
-  for (const Piece& p : pieces) total += p.count;
-  const std::int64_t grain =
-      std::max<std::int64_t>(1, count * kGrain / std::max<std::int64_t>(1, total) / 2);
-  parallel_for(count, grain, [&](std::int64_t begin, std::int64_t end) {
-    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
-      each(i, pieces[i]);
-  });
-}
-
-template <class T>
-T* start_of(const FlatTensors& tensors, const Piece& piece) {
-  return static_cast<T*>(tensors.arrays[piece.array].data) + piece.begin;
-}
 
 /// x = f(x).
 template <class T, class F>
@@ -212,13 +176,15 @@ void norms(const FlatTensors& tensors, double p, const View& each, const View& a
 }
 
 void clip_scale(const std::vector<const double*>& sums, double p, double max_norm, const View& norm,
-                const View& scale) {
+                const View& scale, bool check) {
   double total = 0;
   for (const double* s : sums) total = joined(total, *s, p);
   const double value = root(total, p);
   *norm.as<double>() = value;
   const double factor = max_norm / (value + 1e-6);
-  *scale.as<double>() = factor > 1 ? 1 : factor;  // NaN stays, as in PyTorch
+  const bool bad = check && !is_finite(value);
+  *scale.as<double>() = factor > 1 || bad ? 1 : factor;  // NaN stays, as in PyTorch
+  FERRITE_CHECK(!bad, ValueError, kNormOp, "expected values in [0, {}], got {}", DBL_MAX, value);
 }
 
 }  // namespace ferrite::kernels::cpu

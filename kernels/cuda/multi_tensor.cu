@@ -1,4 +1,7 @@
 // Kernels over many arrays at once: clearing, scaling, clamping, unscaling, norms.
+#include <cfloat>
+
+#include "core/cuda/report.cuh"
 #include "core/dtype.h"
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/multi_tensor.cuh"
@@ -359,9 +362,15 @@ struct Sums {
   int count;
 };
 
+/// Where a norm that is not finite is reported, if anywhere, and as what.
+struct FiniteCheck {
+  ferrite::cuda::DeviceReport* report;
+  const char* op;
+};
+
 /// One thread. Goes on from `norm`, which holds a sum still, unless `starts`; finishes if `ends`.
 __global__ void scale_of_sums(Sums sums, Power power, double p, double max_norm, bool starts,
-                              bool ends, double* norm, double* scale) {
+                              bool ends, double* norm, double* scale, FiniteCheck check) {
   const Join join{power == Power::infinite};
   double total = starts ? 0 : *norm;
   for (int i = 0; i < sums.count; ++i) total = join(total, *sums.values[i]);
@@ -371,7 +380,9 @@ __global__ void scale_of_sums(Sums sums, Power power, double p, double max_norm,
   }
   *norm = root(total, power, p);
   const double factor = max_norm / (*norm + 1e-6);
-  *scale = factor > 1 ? 1 : factor;
+  const bool bad = check.report && !(*norm - *norm == 0);
+  *scale = factor > 1 || bad ? 1 : factor;
+  if (bad) ferrite::cuda::report_value(check.report, check.op, 0, DBL_MAX, *norm);
 }
 
 }  // namespace
@@ -451,7 +462,8 @@ void norms(const Stream& stream, const FlatTensors& tensors, double p, const Vie
 }
 
 void clip_scale(const Stream& stream, const std::vector<const double*>& sums, double p,
-                double max_norm, const View& norm, const View& scale) {
+                double max_norm, const View& norm, const View& scale, bool check) {
+  const FiniteCheck finite{check ? ferrite::cuda::report_slot(stream) : nullptr, kNormOp};
   std::size_t at = 0;
   do {
     Sums some;
@@ -460,7 +472,7 @@ void clip_scale(const Stream& stream, const std::vector<const double*>& sums, do
     const bool starts = at == 0;
     at += static_cast<std::size_t>(some.count);
     launch({"clip_scale", stream, 1, 1}, scale_of_sums, some, power_of(p), p, max_norm, starts,
-           at == sums.size(), norm.as<double>(), scale.as<double>());
+           at == sums.size(), norm.as<double>(), scale.as<double>(), finite);
   } while (at < sums.size());
 }
 

@@ -4,51 +4,14 @@
 
 #include <cmath>
 
-#include "ops/creation.h"
-#include "tests/kit/kernel_case.h"
+#include "tests/kernels/arrays.h"
 #include "tests/support/close.h"
 
 using namespace ferrite;
-using kernels::FlatTensors;
+using namespace ferrite::test;
 using kernels::OptimBatch;
-using kit::KernelCase;
-using kit::Operand;
-using kit::Side;
 
 namespace {
-
-// Sizes about the kernels' packs and chunks; in a few cases more arrays than one launch takes.
-std::vector<std::int64_t> draw_sizes(KernelCase& c) {
-  std::vector<std::int64_t> sizes;
-  if (c.integer(0, 9) == 0) {
-    for (std::int64_t n = c.integer(60, 210); n > 0; --n) sizes.push_back(c.integer(0, 9));
-  } else {
-    for (std::int64_t n = c.integer(1, 4); n > 0; --n)
-      sizes.push_back(c.coin() ? c.size(9000) : c.pick({0, 1, 3, 4095, 4096, 4097, 8191, 8193}));
-  }
-  return sizes;
-}
-
-Tensor numbers(const std::vector<double>& values, const Device& device) {
-  return from_vector(values, {static_cast<std::int64_t>(values.size())}).to(device);
-}
-
-/// What float16 loses where it is subnormal.
-constexpr double kHalfStep = 3e-8;
-
-/// One number that kernels read, near them.
-struct Control {
-  Tensor tested, host;
-  Control(KernelCase& c, double value, DType dtype)
-      : tested(full({}, value, {.dtype = dtype}).to(c.device())),
-        host(full({}, value, {.dtype = dtype})) {
-    synchronize(c.device());  // the kit runs kernels on streams of its own
-  }
-  template <class T>
-  T* at(const Side& side) const {
-    return (side.is_reference() ? host : tested).data<T>();
-  }
-};
 
 // ---- Steps
 
@@ -110,12 +73,13 @@ struct StepCase {
     return b;
   }
 
-  void check() {
+  /// `step_loss` is what parameters lose besides.
+  void check(double step_loss) {
     // Sums of terms of either sign lose what they lose to the terms' size, about 4 here.
     const kit::Tolerance tolerance{.rtol = 2 * test::rounding_of(dtype),
                                    .atol = 4 * (dtype == kFloat64 ? 1e-14 : 1e-6)};
     for (const Parameter& p : parameters) {
-      c.check(p.param, tolerance);
+      c.check(p.param, {.rtol = tolerance.rtol, .atol = tolerance.atol + step_loss});
       c.check(p.step, {.rtol = 0});
       for (const Operand& state : p.state)
         if (state.number >= 0) c.check(state, tolerance);
@@ -127,10 +91,10 @@ struct StepCase {
 
 /// Runs one step, some of the time scaled.
 template <class Step>
-void run_step(StepCase& s, Step&& step) {
+void run_step(StepCase& s, Step&& step, double step_loss = 0) {
   const bool scaled = s.c.coin();
   s.c.run([&](const Stream& stream, const Side& at) { step(stream, s.batch(at, scaled)); });
-  s.check();
+  s.check(step_loss);
 }
 
 constexpr StateRange kUnused{false, 0, 0};
@@ -185,13 +149,104 @@ TEST_CASE("rmsprop over arrays of all sizes, types and alignments") {
   });
 }
 
+TEST_CASE("lars over arrays of all sizes, types and alignments") {
+  kit::for_each_case("lars", 60, [](KernelCase& c) {
+    const bool momentum = c.coin();
+    const kernels::LarsArgs args{.momentum = momentum ? 0.9 : 0,
+                                 .dampening = c.coin() ? 0.1 : 0,
+                                 .weight_decay = c.coin() ? 0.01 : 0,
+                                 .trust_coefficient = c.coin() ? 0.5 : 0.05,
+                                 .eps = 1e-8,
+                                 .trust_clip = c.coin(),
+                                 .nesterov = momentum && c.coin(),
+                                 .maximize = c.coin()};
+    StepCase s(c, {{momentum, -1, 1}, kUnused, kUnused});
+    const bool adapts = c.integer(0, 3) != 0;
+    run_step(s, [&](const Stream& stream, OptimBatch batch) {
+      for (std::size_t i = 0; i < batch.tensors.size(); ++i)
+        batch.tensors[i].adapts = adapts || i % 2 == 0;
+      kernels::lars(stream, batch, args);
+    });
+  });
+}
+
+TEST_CASE("lamb over arrays of all sizes, types and alignments") {
+  kit::for_each_case("lamb", 60, [](KernelCase& c) {
+    const kernels::LambArgs args{.beta1 = 0.9,
+                                 .beta2 = 0.99,
+                                 .eps = 1e-3,
+                                 .weight_decay = c.coin() ? 0.01 : 0,
+                                 .min_trust_ratio = c.coin() ? 0.3 : 0,
+                                 .max_trust_ratio = c.coin() ? 0.6 : double(INFINITY),
+                                 .bias_correction = c.coin(),
+                                 .maximize = c.coin()};
+    StepCase s(c, {{true, -1, 1}, {true, 0.25, 1}, kUnused});
+    const bool adapts = c.integer(0, 3) != 0;
+    // Steps of up to 0.5 are made of moments as they are stored.
+    run_step(
+        s,
+        [&](const Stream& stream, OptimBatch batch) {
+          for (std::size_t i = 0; i < batch.tensors.size(); ++i)
+            batch.tensors[i].adapts = adapts || i % 2 == 0;
+          kernels::lamb(stream, batch, args);
+        },
+        itemsize(s.dtype) == 2 ? test::rounding_of(s.dtype) / 2 : 0);
+  });
+}
+
+TEST_CASE("momentum that lies on the device takes the place of the argument") {
+  for (const Device& device : kit::test_devices()) {
+    const Stream stream = current_stream(device);
+    const auto near = [&](const std::vector<double>& values) { return numbers(values, device); };
+    const Tensor param = near({1, 2, 3, 4}), grad = near({4, 3, 2, 1}), lr = near({0.5}),
+                 momentum = near({0.25});
+    const auto run = [&](bool on_device, auto&& kernel) {
+      const Tensor p = param.clone(), first = grad.clone(), second = grad.clone(),
+                   step = ones({}, {.dtype = kInt64}).to(device);
+      OptimBatch batch{.dtype = kFloat64, .lr = lr.data<double>()};
+      if (on_device) batch.momentum = momentum.data<double>();
+      batch.tensors.push_back({.param = p.data_ptr(),
+                               .grad = grad.data_ptr(),
+                               .state = {first.data_ptr(), second.data_ptr()},
+                               .numel = 4,
+                               .step = step.data<std::int64_t>()});
+      kernel(batch, on_device ? 0.75 : 0.25);
+      return p;
+    };
+    const auto check = [&](auto&& kernel) {
+      const Tensor p = run(true, kernel);
+      test::check_equal(p, run(false, kernel));
+      CHECK(p.to_vector<double>() != param.to_vector<double>());
+    };
+    check([&](const OptimBatch& b, double m) { kernels::sgd(stream, b, {.momentum = m}); });
+    check([&](const OptimBatch& b, double m) {
+      kernels::adam(stream, b, {.beta1 = m, .beta2 = 0.5});
+    });
+    check([&](const OptimBatch& b, double m) {
+      kernels::rmsprop(stream, b, {.alpha = 0.5, .momentum = m});
+    });
+    check([&](const OptimBatch& b, double m) {
+      kernels::lars(stream, b, {.momentum = m, .trust_coefficient = 0.5});
+    });
+    check([&](const OptimBatch& b, double m) {
+      kernels::lamb(stream, b,
+                    {.beta1 = m, .beta2 = 0.5, .max_trust_ratio = 9, .bias_correction = true});
+    });
+  }
+}
+
 TEST_CASE("where an overflow was found a step changes nothing") {
-  kit::for_each_case("overflow", 6, [](KernelCase& c) {
+  kit::for_each_case("overflow", 9, [](KernelCase& c) {
     StepCase s(c, {{true, -1, 1}, {true, 0.25, 1}, kUnused}, c.coin() ? 1 : NAN);
+    const int kind = static_cast<int>(c.integer(0, 2));
     // The reference does nothing at all.
     c.run(
         [&](const Stream& stream, const Side& at) {
-          kernels::adam(stream, s.batch(at, true), {0.9, 0.99, 1e-3, 0.01, false, false, false});
+          OptimBatch batch = s.batch(at, true);
+          if (kind == 0) kernels::adam(stream, batch, {0.9, 0.99, 1e-3, 0.01, false, false, false});
+          if (kind == 1) kernels::lamb(stream, batch, {0.9, 0.99, 1e-3, 0.01, 0, 9, true, false});
+          for (auto& t : batch.tensors) t.state[1] = nullptr;
+          if (kind == 2) kernels::lars(stream, batch, {.momentum = 0.9, .trust_coefficient = 1});
         },
         [](const Stream&, const Side&) {});
     for (const Parameter& p : s.parameters) {
@@ -222,171 +277,5 @@ TEST_CASE("adam's largest second moment keeps NaN; a step of no parameters is on
     kernels::adam(stream, batch, args);
     test::check_close(largest, {2, NAN, NAN});
     test::check_close(param, {1, NAN, NAN});
-  }
-}
-
-// ---- Many arrays in one pass
-
-namespace {
-
-struct FlatCase {
-  std::vector<Operand> operands;
-  std::vector<std::int64_t> sizes;
-  DType dtype;
-
-  FlatTensors at(const Side& side) const {
-    FlatTensors tensors{.arrays = {}, .dtype = side.dtype(dtype)};
-    for (std::size_t i = 0; i < operands.size(); ++i)
-      tensors.arrays.push_back({side(operands[i]).data, sizes[i]});
-    return tensors;
-  }
-  void check(KernelCase& c, const kit::Tolerance& tolerance = {}) const {
-    for (const Operand& operand : operands) c.check(operand, tolerance);
-  }
-};
-
-template <class Make>
-FlatCase flat(const std::vector<std::int64_t>& sizes, DType dtype, Make&& make) {
-  FlatCase f{{}, sizes, dtype};
-  for (const std::int64_t numel : sizes) f.operands.push_back(make(Shape{numel}, dtype));
-  return f;
-}
-FlatCase flat_inout(KernelCase& c, DType dtype) {
-  return flat(draw_sizes(c), dtype,
-              [&](const Shape& shape, DType type) { return c.inout(shape, type); });
-}
-FlatCase flat_input(KernelCase& c, DType dtype, double low = -2) {
-  return flat(draw_sizes(c), dtype,
-              [&](const Shape& shape, DType type) { return c.input(shape, type, {.low = low}); });
-}
-
-}  // namespace
-
-TEST_CASE("arrays are cleared, scaled and clamped") {
-  kit::for_each_case("zero_all", 25, [](KernelCase& c) {
-    const FlatCase f = flat_inout(c, c.pick({kFloat32, kFloat16, kFloat64, kInt64, kUInt8, kBool}));
-    c.run([&](const Stream& stream, const Side& at) { kernels::zero_all(stream, f.at(at)); });
-    for (std::size_t i = 0; i < f.operands.size(); ++i)
-      c.check_values(f.operands[i], std::vector<double>(static_cast<std::size_t>(f.sizes[i])));
-  });
-  kit::for_each_case("scale_all", 25, [](KernelCase& c) {
-    const FlatCase f = flat_inout(c, c.pick({kFloat32, kFloat16, kBFloat16, kFloat64}));
-    const Control factor(c, c.pick({1.0, 0.3}), kFloat64);
-    c.run([&](const Stream& stream, const Side& at) {
-      kernels::scale_all(stream, f.at(at), at.is_reference() ? factor.host : factor.tested);
-    });
-    f.check(c, {.atol = kHalfStep});
-  });
-  kit::for_each_case("clamp_all", 25, [](KernelCase& c) {
-    const FlatCase f = flat_inout(c, c.pick({kFloat32, kFloat16, kBFloat16, kFloat64}));
-    c.run(
-        [&](const Stream& stream, const Side& at) { kernels::clamp_all(stream, f.at(at), 0.75); });
-    f.check(c, {.rtol = 0});
-  });
-}
-
-TEST_CASE("arrays are unscaled between types, and what is not finite is found") {
-  kit::for_each_case("unscale_all", 60, [](KernelCase& c) {
-    const DType from_dtype = c.pick({kFloat32, kFloat16, kBFloat16, kFloat64});
-    const DType to_dtype = from_dtype == kFloat64   ? kFloat64
-                           : from_dtype == kFloat32 ? c.pick({kFloat32, kFloat16, kBFloat16})
-                                                    : c.pick({kFloat32, from_dtype});
-    const FlatCase from = flat_input(c, from_dtype);
-    const FlatCase to = flat(from.sizes, to_dtype, [&](const Shape& shape, DType dtype) {
-      return c.output(shape, dtype);
-    });
-    const Control inv_scale(c, 0.3, kFloat32), found_inf(c, 0, kFloat32);
-    const bool scales = c.coin();
-    c.run([&](const Stream& stream, const Side& at) {
-      kernels::unscale_all(stream, to.at(at), from.at(at),
-                           scales ? inv_scale.at<float>(at) : nullptr, found_inf.at<float>(at));
-    });
-    to.check(c, {.atol = kHalfStep});
-    CHECK(found_inf.tested.item<double>() == 0);
-  });
-  for (const Device& device : kit::test_devices())
-    for (const double bad : {double(NAN), double(INFINITY), -double(INFINITY)})
-      for (const std::int64_t at : {0, 5000, 8192, 19999}) {
-        const Tensor x = ones({20000}), found = zeros({}).to(device);
-        x.data<float>()[at] = static_cast<float>(bad);
-        const Tensor y = x.to(device);
-        const FlatTensors arrays{.arrays = {{y.data_ptr(), y.numel()}}};
-        kernels::unscale_all(current_stream(device), arrays, arrays, nullptr, nullptr);
-        CHECK(found.item<double>() == 0);
-        kernels::unscale_all(current_stream(device), arrays, arrays, nullptr, found.data<float>());
-        CHECK(found.item<double>() == 1);
-        test::check_equal(y.to(Device("cpu")), x);
-      }
-}
-
-// ---- Norms
-
-TEST_CASE("sums of powers and norms, of each array and of all") {
-  kit::for_each_case("norms", 60, [](KernelCase& c) {
-    const FlatCase f = flat_input(c, c.pick({kFloat32, kFloat16, kBFloat16, kFloat64}));
-    const double p = c.pick({2.0, 1.0, 3.0, double(INFINITY)});
-    const auto count = static_cast<std::int64_t>(f.sizes.size());
-    const Operand each = c.output({count}, kFloat64), all = c.output({}, kFloat64),
-                  sum = c.output({}, kFloat64);
-    const bool with_all = c.coin();
-    c.run([&](const Stream& stream, const Side& at) {
-      kernels::norms(stream, f.at(at), p, at(each), with_all ? at(all) : kernels::View());
-      kernels::sum_of_powers(stream, f.at(at), p, at(sum));
-    });
-    // Sums of up to 40,000 terms in float64.
-    c.check(each, {.rtol = 1e-13});
-    c.check(sum, {.rtol = 1e-13});
-    if (with_all) c.check(all, {.rtol = 1e-13});
-  });
-}
-
-TEST_CASE("a norm has the same bits wherever its array lies") {
-  for (const Device& device : kit::test_devices()) {
-    manual_seed(2);
-    const Tensor values = randn({20001});
-    double bits[2];
-    for (int shift : {0, 1}) {
-      const Tensor host = zeros({20002});
-      host.narrow(0, shift, 20001).copy_(values);
-      const Tensor buffer = host.to(device), x = buffer.narrow(0, shift, 20001);
-      const Tensor out = zeros({}, {.dtype = kFloat64}).to(device);
-      kernels::sum_of_powers(current_stream(device), {.arrays = {{x.data_ptr(), x.numel()}}}, 2,
-                             out);
-      bits[shift] = out.item<double>();
-    }
-    CHECK(bits[0] == bits[1]);
-  }
-}
-
-TEST_CASE("NaN in a norm, and the scale that clips it") {
-  for (const Device& device : kit::test_devices()) {
-    const Stream stream = current_stream(device);
-    const Tensor x = tensor({3.F, float(NAN), 4.F, float(INFINITY)}).to(device);
-    const auto number = [&] { return zeros({}, {.dtype = kFloat64}).to(device); };
-    for (const double p : {1.0, 2.0, double(INFINITY)}) {
-      const Tensor sum = number();
-      kernels::sum_of_powers(stream, {.arrays = {{x.data_ptr(), 4}}}, p, sum);
-      CHECK(std::isnan(sum.item<double>()));
-    }
-    const auto clipped = [&](const std::vector<double>& sums, double p, double max_norm) {
-      const Tensor all = numbers(sums, device), norm = number(), scale = number();
-      std::vector<const double*> pointers;
-      for (std::size_t i = 0; i < sums.size(); ++i) pointers.push_back(all.data<double>() + i);
-      kernels::clip_scale(stream, pointers, p, max_norm, norm, scale);
-      return std::vector<double>{norm.item<double>(), scale.item<double>()};
-    };
-    const std::vector<double> many(300, 0.03);  // more than one launch takes; adds up to 9
-    for (const auto& [sums, p, norm] : {std::tuple{std::vector<double>{9, 16}, 2.0, 5.0},
-                                        {{9, 16}, 1.0, 25.0},
-                                        {{9, 16}, double(INFINITY), 16.0},
-                                        {{1, 7}, 3.0, 2.0},
-                                        {{}, 2.0, 0.0},
-                                        {many, 2.0, 3.0}}) {
-      const auto got = clipped(sums, p, 1.5);
-      CHECK(got[0] == doctest::Approx(norm).epsilon(1e-12));
-      CHECK(got[1] == doctest::Approx(std::min(1.0, 1.5 / (norm + 1e-6))).epsilon(1e-12));
-    }
-    CHECK(clipped({4}, 2, 7)[1] == 1);
-    CHECK(std::isnan(clipped({NAN}, 2, 7)[1]));
   }
 }

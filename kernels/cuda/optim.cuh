@@ -1,0 +1,210 @@
+// Optimizer steps over many parameters at once (after Apex's multi_tensor_apply): a small kernel
+// counts the steps and works out what depends on them, then each block of the next updates a chunk
+// of one parameter in a single pass over its arrays, by a rule for one element.
+#pragma once
+
+#include <type_traits>
+
+#include "core/dtype.h"
+#include "kernels/cuda/multi_tensor.cuh"
+#include "kernels/cuda/optim.h"
+#include "kernels/cuda/pack.cuh"
+
+namespace ferrite::kernels::cuda::steps {
+
+constexpr int kThreads = 256;
+constexpr std::int64_t kChunk = 4096;  // elements a block
+constexpr int kStates = 3;
+
+/// Base of rules. They have a type `Factors`, what a parameter's update needs beside its elements,
+/// and `operator()(factors, p, g, state)`, one element's update in the type that is computed with:
+/// `state` holds those of the element's states that are in use; `g` is its gradient, unscaled and
+/// with weight decay. `finish()`, if there is one, is called by all threads of a block at the end.
+template <class F>
+struct Pass {
+  using Factors = F;
+  static constexpr bool kReadsGrad = true, kWritesParam = true, kWritesState = true;
+};
+
+struct StepCounter {
+  std::int64_t* step;
+  std::int64_t numel;  ///< 1: one chunk each
+  bool adapts;
+};
+using StepCounters = ArrayListFor<StepCounter>;
+
+/// Calls launch(counters, number of the first) for as many lists as it takes.
+template <class Launch>
+void for_each_counters(const OptimBatch& batch, Launch&& launch) {
+  for_each_list<StepCounter>(
+      batch.tensors.size(), 1,
+      [&](std::size_t i) {
+        return StepCounter{batch.tensors[i].step, 1, batch.tensors[i].adapts};
+      },
+      launch);
+}
+
+struct Arrays {
+  void* param;
+  const void* grad;
+  void* state[kStates];
+  void* copy;
+  std::int64_t numel;
+};
+using ArraysList = ArrayListFor<Arrays>;
+
+/// What the update reads on the device, and how it makes of a gradient what the rule is given.
+template <class C, class Factors>
+struct Control {
+  const Factors* factors;  ///< an array each
+  const float* inv_scale;
+  const float* found_inf;
+  C decay;  ///< through the gradient; 0: none
+  bool maximize;
+  DType copy_dtype;
+};
+
+template <class T, class Rule>
+using ControlOf = Control<Compute<T>, typename Rule::Factors>;
+
+template <int V, class T>
+__device__ __forceinline__ Pack<T, V> load_from(const void* array, std::int64_t at) {
+  return load_pack<V>(static_cast<const T*>(array) + at);
+}
+template <int V, class T>
+__device__ __forceinline__ void store_to(void* array, std::int64_t at, const Pack<T, V>& values) {
+  store_pack<V>(static_cast<T*>(array) + at, values);
+}
+template <int V, class H>
+__device__ __forceinline__ void store_rounded(void* array, std::int64_t at,
+                                              const Pack<float, V>& values) {
+  Pack<H, V> rounded;
+#pragma unroll
+  for (int i = 0; i < V; ++i) rounded.v[i] = values.v[i];
+  store_to<V>(array, at, rounded);
+}
+
+/// Updates a chunk's elements [begin, end): U packs of V elements a thread at a time.
+template <int V, int U, class T, class G, class Rule>
+__device__ __forceinline__ void update_chunk(const Arrays& arrays,
+                                             const ControlOf<T, Rule>& control, Rule& rule,
+                                             const typename Rule::Factors& factors,
+                                             std::int64_t begin, std::int64_t end) {
+  using C = Compute<T>;
+  C scale = control.inv_scale ? static_cast<C>(*control.inv_scale) : C(1);
+  if (control.maximize) scale = -scale;
+  for (std::int64_t first = begin + threadIdx.x * V; first < end; first += kThreads * V * U) {
+    Pack<T, V> param[U], state[U][kStates];
+    Pack<G, V> grad[U];
+#pragma unroll
+    for (int u = 0; u < U; ++u) {
+      const std::int64_t at = first + u * kThreads * V;
+      if (at >= end) break;
+      param[u] = load_from<V, T>(arrays.param, at);
+      if constexpr (Rule::kReadsGrad) grad[u] = load_from<V, G>(arrays.grad, at);
+#pragma unroll
+      for (int k = 0; k < kStates; ++k)
+        if (arrays.state[k]) state[u][k] = load_from<V, T>(arrays.state[k], at);
+    }
+#pragma unroll
+    for (int u = 0; u < U; ++u) {
+      const std::int64_t at = first + u * kThreads * V;
+      if (at >= end) break;
+#pragma unroll
+      for (int i = 0; i < V; ++i) {
+        C p = param[u].v[i], g = 0;
+        C s[kStates] = {};
+        if constexpr (Rule::kReadsGrad) {
+          g = scale * static_cast<C>(grad[u].v[i]);
+          if (control.decay != 0) g += control.decay * p;
+        }
+#pragma unroll
+        for (int k = 0; k < kStates; ++k)
+          if (arrays.state[k]) s[k] = state[u][k].v[i];
+        rule(factors, p, g, s);
+        param[u].v[i] = static_cast<T>(p);
+#pragma unroll
+        for (int k = 0; k < kStates; ++k) state[u][k].v[i] = static_cast<T>(s[k]);
+      }
+      if constexpr (Rule::kWritesState) {
+#pragma unroll
+        for (int k = 0; k < kStates; ++k)
+          if (arrays.state[k]) store_to<V>(arrays.state[k], at, state[u][k]);
+      }
+      if constexpr (Rule::kWritesParam) store_to<V>(arrays.param, at, param[u]);
+      if constexpr (Rule::kWritesParam && std::is_same_v<T, float>) {
+        if (arrays.copy && control.copy_dtype == kFloat16)
+          store_rounded<V, Half>(arrays.copy, at, param[u]);
+        else if (arrays.copy)
+          store_rounded<V, BFloat16>(arrays.copy, at, param[u]);
+      }
+    }
+  }
+}
+
+template <class T, class G, class Rule>
+__global__ void __launch_bounds__(kThreads)
+    update_arrays(ArraysList list, ControlOf<T, Rule> control, Rule rule) {
+  if (control.found_inf && *control.found_inf != 0) return;
+  const int number = list.array_of(blockIdx.x);
+  const Arrays& arrays = list.entries[number];
+  const typename Rule::Factors factors = control.factors[number];
+  const std::int64_t begin = (blockIdx.x - list.first_block[number]) * kChunk;
+  const std::int64_t end = begin + kChunk < arrays.numel ? begin + kChunk : arrays.numel;
+  constexpr int kPack = pack_size<T, G>();
+  std::uintptr_t bits = reinterpret_cast<std::uintptr_t>(arrays.param) |
+                        reinterpret_cast<std::uintptr_t>(arrays.grad) |
+                        reinterpret_cast<std::uintptr_t>(arrays.copy);
+#pragma unroll
+  for (const void* state : arrays.state) bits |= reinterpret_cast<std::uintptr_t>(state);
+  std::int64_t done = begin;
+  if (bits % kPackBytes == 0) {
+    done = end - end % kPack;
+    update_chunk<kPack, kPack == 8 ? 1 : 2, T, G>(arrays, control, rule, factors, begin, done);
+  }
+  update_chunk<1, 4, T, G>(arrays, control, rule, factors, done, end);
+  if constexpr (requires { rule.finish(); }) rule.finish();
+}
+
+struct Nothing {
+  void operator()(const ArraysList&, std::size_t) const {}
+};
+
+/// Launches the pass, a list of arrays at a time; after(list, number of its first array) launches
+/// what comes behind each. `decay` goes through the gradient.
+template <class T, class G, class Rule, class After = Nothing>
+void for_each_update(const Stream& stream, const char* name, const OptimBatch& batch,
+                     const typename Rule::Factors* factors, double decay, bool maximize,
+                     const Rule& rule, const After& after = {}) {
+  for_each_list<Arrays>(
+      batch.tensors.size(), kChunk,
+      [&](std::size_t i) {
+        const OptimTensor& t = batch.tensors[i];
+        return Arrays{t.param, t.grad, {t.state[0], t.state[1], t.state[2]}, t.copy, t.numel};
+      },
+      [&](const ArraysList& list, std::size_t first) {
+        const ControlOf<T, Rule> control{factors + first, batch.inv_scale,
+                                         batch.found_inf, static_cast<Compute<T>>(decay),
+                                         maximize,        batch.copy_dtype};
+        launch({name, stream, list.blocks, kThreads}, update_arrays<T, G, Rule>, list, control,
+               rule);
+        after(list, first);
+      });
+}
+
+/// Calls body.operator()<T, G>() for the types of parameters and gradients.
+template <class Body>
+void dispatch(const OptimBatch& batch, const char* op, Body&& body) {
+  dispatch_floating(batch.dtype, op, [&]<class T>() {
+    if (batch.grad_dtype.value_or(batch.dtype) == batch.dtype)
+      return body.template operator()<T, T>();
+    if constexpr (std::is_same_v<T, float>)
+      dispatch_types<Half, BFloat16>(*batch.grad_dtype, op,
+                                     [&]<class G>() { body.template operator()<T, G>(); });
+    else
+      fail<DTypeError>(op, "does not work on {} parameters with {} gradients", name(batch.dtype),
+                       name(*batch.grad_dtype));
+  });
+}
+
+}  // namespace ferrite::kernels::cuda::steps
