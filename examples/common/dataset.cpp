@@ -1,4 +1,4 @@
-#include "examples/lenet/dataset.h"
+#include "examples/common/dataset.h"
 
 #include <cmath>
 #include <cstdlib>

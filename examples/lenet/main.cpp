@@ -9,12 +9,12 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
+#include "examples/common/dataset.h"
 #include "examples/common/device_use.h"
 #include "examples/common/folder.h"
 #include "examples/common/optimizers.h"
 #include "examples/common/report.h"
 #include "examples/common/training_options.h"
-#include "examples/lenet/dataset.h"
 #include "examples/lenet/model.h"
 #include "examples/lenet/predict.h"
 #include "examples/lenet/training.h"

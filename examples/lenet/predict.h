@@ -4,8 +4,8 @@
 #include <string>
 
 #include "core/device.h"
+#include "examples/common/dataset.h"
 #include "examples/common/training_options.h"
-#include "examples/lenet/dataset.h"
 #include "nn/module.h"
 
 namespace examples {
