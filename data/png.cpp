@@ -178,7 +178,7 @@ Tensor read_png(const std::filesystem::path& path, ImageMode mode) {
   return parse_png(file.bytes(), path.string(), mode);
 }
 
-void write_png(const Tensor& image, const std::filesystem::path& path) {
+std::string encode_png(const Tensor& image) {
   const Tensor dense = host_contiguous(image, "write_png");
   FERRITE_CHECK(dense.dtype() == kUInt8, DTypeError, "write_png",
                 "expected uint8, got {}; scale to 0..255 and convert first", dense.dtype());
@@ -207,9 +207,15 @@ void write_png(const Tensor& image, const std::filesystem::path& path) {
   const bool written = write_image(
       writer, {static_cast<png_uint_32>(width), static_cast<png_uint_32>(height),
                kTypes[channels - 1], static_cast<std::size_t>(width) * channels, pixels.data()});
-  if (!written) fail<IoError>("write_png", "cannot encode '{}': {}", path.string(), writer.message);
+  if (!written)
+    fail<IoError>("write_png", "cannot encode {}: {}", dense.describe(), writer.message);
+  return std::move(writer.out);
+}
+
+void write_png(const Tensor& image, const std::filesystem::path& path) {
+  const std::string bytes = encode_png(image);
   AtomicFile file(path, "write_png");
-  file.write(writer.out);
+  file.write(bytes);
   file.commit();
 }
 

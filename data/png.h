@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <string_view>
 
 #include "core/tensor.h"
@@ -20,6 +21,8 @@ Tensor parse_png(Bytes bytes, std::string_view name, ImageMode mode = ImageMode:
 /// Writes a host uint8 tensor [H, W] or [C, H, W] with 1 to 4 channels (gray, gray and alpha, RGB,
 /// RGBA). Replaces `path` atomically. ShapeError, DTypeError, DeviceError, IoError.
 void write_png(const Tensor& image, const std::filesystem::path& path);
+/// The bytes of such a file.
+std::string encode_png(const Tensor& image);
 
 /// Tiles uint8 images [N, C, H, W] into one [C, H', W'], `columns` a row, `padding` black pixels
 /// between them.

@@ -1,0 +1,72 @@
+// Learning curves as an SVG picture, which browsers show and papers take.
+//
+//   metrics::Curves curves("LeNet-5 on Fashion-MNIST");
+//   curves.panel("loss", metrics::Scale::log).add("train", epochs, train_loss);
+//   curves.panel("accuracy").add("train", epochs, train).add("test", epochs, test);
+//   curves.write("runs/a/curves.svg");
+#pragma once
+
+#include <deque>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "metrics/logger.h"
+#include "metrics/ticks.h"
+
+namespace ferrite::metrics {
+
+struct CurvesOptions {
+  std::string x_label = "epoch";
+  int width = 760;         ///< in pixels, 320 or more (ValueError)
+  int panel_height = 220;  ///< of a panel's axes, 80 or more
+};
+
+/// One above the other, panels with an axis of their own each share their x axis. The same data
+/// give the same bytes. Colours follow the reader's light or dark mode. Text may be any UTF-8.
+class Curves {
+ public:
+  class Panel {
+   public:
+    /// A point for each x and y (ShapeError where their counts differ), drawn in the order of x.
+    /// NaN, infinities, and in a logarithmic panel what is not above 0, leave gaps. Panels that
+    /// have a series of the same name draw it in the same colour.
+    Panel& add(std::string name, std::vector<double> x, std::vector<double> y);
+    Panel& add(std::string name, const LoggedSeries& series);
+
+   private:
+    friend class Curves;
+    friend class CurvesPainter;
+    struct Series {
+      std::string name;
+      std::vector<double> x, y;
+    };
+    Panel(std::string label, Scale scale) : label_(std::move(label)), scale_(scale) {}
+
+    std::string label_;
+    Scale scale_;
+    std::vector<Series> series_;
+  };
+
+  explicit Curves(std::string title, const CurvesOptions& options = {});
+
+  /// A panel below those there are; the reference stays valid.
+  Panel& panel(std::string label, Scale scale = Scale::linear);
+
+  std::string svg() const;
+  /// Replaces the file atomically; IoError.
+  void write(const std::filesystem::path& path) const;
+
+ private:
+  friend class CurvesPainter;
+
+  std::string title_;
+  CurvesOptions options_;
+  std::deque<Panel> panels_;
+};
+
+/// Text as XML has it: & < > " ' escaped, characters that XML does not allow and bytes that are no
+/// UTF-8 replaced by U+FFFD.
+std::string xml_escaped(std::string_view text);
+
+}  // namespace ferrite::metrics

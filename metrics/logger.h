@@ -1,0 +1,134 @@
+// Figures of a run in files that spreadsheets and scripts read: a row an epoch, or every so many
+// steps.
+//
+//   metrics::CsvLogger log("runs/a/log.csv", {.resume_step = step});   // without: from the start
+//   log.log(step, {{"epoch", epoch}, {"train/loss", loss}, {"lr", lr}});
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <initializer_list>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "metrics/append_file.h"
+#include "metrics/timer.h"
+
+namespace ferrite::metrics {
+
+/// A whole number, a number, yes or no, or text. NaN and infinities are "nan", "inf" and "-inf" in
+/// CSV files, which NumPy and pandas read; in JSON, which has no such numbers, the strings "NaN",
+/// "Infinity" and "-Infinity", as protobuf writes them and Python's float() reads them.
+class LogValue {
+ public:
+  template <class T>
+  requires std::is_arithmetic_v<T> LogValue(T value) {
+    if constexpr (std::is_same_v<T, bool> || std::is_floating_point_v<T>)
+      value_ = static_cast<std::conditional_t<std::is_same_v<T, bool>, bool, double>>(value);
+    else
+      value_ = static_cast<std::int64_t>(value);
+  }
+  LogValue(std::string value) : value_(std::move(value)) {}
+  LogValue(const char* value) : value_(std::string(value)) {}
+
+  const std::variant<bool, std::int64_t, double, std::string>& get() const { return value_; }
+
+ private:
+  std::variant<bool, std::int64_t, double, std::string> value_;
+};
+
+using LogRow = std::vector<std::pair<std::string, LogValue>>;
+
+struct LoggerOptions {
+  /// The run is resumed after this step: the file goes on after the rows up to it, and those of
+  /// later steps, which will be computed again, are dropped. Without it a file that is there is
+  /// replaced.
+  std::optional<std::int64_t> resume_step = {};
+  /// Rows that may wait in memory until they are written, and for how long: a row is written by the
+  /// log() that finds one of the two reached. At 1 a killed process loses none.
+  std::int64_t flush_rows = 1;
+  double flush_seconds = 10;
+  bool sync = false;  ///< each write waits for the disk, so that a power failure loses none either
+};
+
+/// What the loggers share. All members may be called from several threads.
+class Logger {
+ public:
+  virtual ~Logger() = default;
+
+  /// ValueError where a name is empty, occurs twice or is "step"; IoError.
+  void log(std::int64_t step, const LogRow& row);
+  /// Writes what waits. The destructor does so too, and cannot report what fails.
+  void flush();
+  const std::filesystem::path& path() const { return path_; }
+
+ protected:
+  Logger(std::filesystem::path path, const LoggerOptions& options, std::string op);
+  Logger(const Logger&) = delete;
+  Logger& operator=(const Logger&) = delete;
+
+  /// The row as text, with the end of its line; may rewrite the file before, for which it calls
+  /// write_out().
+  virtual std::string line(std::int64_t step, const LogRow& row) = 0;
+  void write_out();
+  /// Opens the file, of which `kept` is what stays; all of it where that is nothing.
+  void open(const std::optional<std::string>& kept, Existing existing);
+  void close_quietly();
+
+  const std::filesystem::path path_;
+  const LoggerOptions options_;
+  const std::string op_;
+
+ private:
+  std::mutex mutex_;
+  std::optional<AppendFile> file_;
+  std::string waiting_;
+  std::int64_t waiting_rows_ = 0;
+  Timer since_write_;
+};
+
+/// A table (RFC 4180, lines end with \n): the head names the columns, "step" first. A column that
+/// appears later is added at the right, for which the file is rewritten (atomically); rows that
+/// lack a column leave it empty.
+class CsvLogger : public Logger {
+ public:
+  /// ValueError for options out of range; IoError where the folder cannot be made, or a file to go
+  /// on with is no such table.
+  explicit CsvLogger(const std::filesystem::path& path, const LoggerOptions& options = {});
+  ~CsvLogger() override { close_quietly(); }
+
+  const std::vector<std::string>& columns() const { return columns_; }
+
+ private:
+  std::string line(std::int64_t step, const LogRow& row) override;
+
+  std::vector<std::string> columns_{"step"};
+};
+
+/// A JSON object a line (https://jsonlines.org): {"step":7,"epoch":1,"train/loss":0.25}.
+class JsonLinesLogger : public Logger {
+ public:
+  explicit JsonLinesLogger(const std::filesystem::path& path, const LoggerOptions& options = {});
+  ~JsonLinesLogger() override { close_quietly(); }
+
+ private:
+  std::string line(std::int64_t step, const LogRow& row) override;
+};
+
+/// A column of a log: only the rows that have a number in it.
+struct LoggedSeries {
+  std::vector<double> steps, values;
+};
+
+/// The columns of numbers of a file that either logger wrote, told by content; what curves are
+/// drawn from after a run was resumed. A last line that was cut off is left out. IoError.
+std::map<std::string, LoggedSeries> read_log(const std::filesystem::path& path);
+
+}  // namespace ferrite::metrics

@@ -1,0 +1,91 @@
+// SummaryWriter, with the names and meanings of torch.utils.tensorboard: scalars, histograms,
+// images, text and hyperparameters in files that TensorBoard shows.
+//
+//   metrics::SummaryWriter writer("runs/resnet18", {.purge_step = resumed_at});
+//   writer.add_scalar("Loss/train", loss, step);
+//   writer.add_histogram("conv1.weight", model.conv1.weight, step);
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/tensor.h"
+#include "metrics/event_file.h"
+#include "metrics/logger.h"
+
+namespace ferrite::metrics {
+
+struct SummaryWriterOptions {
+  std::string comment = "";  ///< of the folder that is chosen where none is given
+  /// A run that is resumed begins again with this step: TensorBoard then hides what earlier files
+  /// of the folder have from this step on.
+  std::optional<std::int64_t> purge_step = {};
+  /// Events that may wait in memory, and for how many seconds; looked at when one is added.
+  std::int64_t max_queue = 10;
+  double flush_secs = 120;
+  std::string filename_suffix = "";
+};
+
+/// Every member may be called from several threads at once. Tensors of any device and floating or
+/// integer type are copied to the host, for which the caller waits. `walltime` is in seconds since
+/// 1970, now by default. IoError where writing fails.
+class SummaryWriter {
+ public:
+  using Walltime = std::optional<double>;
+
+  /// An empty `log_dir` is runs/<date>_<time>_<host><comment>. ValueError for options out of range.
+  explicit SummaryWriter(const std::filesystem::path& log_dir = {},
+                         const SummaryWriterOptions& options = {});
+  SummaryWriter(const SummaryWriter&) = delete;
+  SummaryWriter& operator=(const SummaryWriter&) = delete;
+
+  const std::filesystem::path& log_dir() const { return log_dir_; }
+
+  /// Stored as float32, as TensorBoard has it.
+  void add_scalar(std::string_view tag, double value, std::int64_t step, Walltime walltime = {});
+  /// Several curves in one chart: each is written as a run of its own, in a folder
+  /// <log_dir>/<main_tag>_<tag>, with / as _.
+  void add_scalars(std::string_view main_tag, const std::map<std::string, double>& values,
+                   std::int64_t step, Walltime walltime = {});
+  /// How `values` are distributed, over buckets that grow by a tenth on either side of 0. Values
+  /// that are not finite are left out. ValueError for an empty tensor.
+  void add_histogram(std::string_view tag, const Tensor& values, std::int64_t step,
+                     Walltime walltime = {});
+  /// An image of 1 to 4 channels, uint8, or floating in [0, 1]; what lies outside is cut off.
+  /// `dataformats` names its dimensions: "CHW", "HWC" or "HW". ShapeError, ValueError.
+  void add_image(std::string_view tag, const Tensor& image, std::int64_t step,
+                 std::string_view dataformats = "CHW", Walltime walltime = {});
+  /// Several as a grid, eight a row: "NCHW" or "NHWC".
+  void add_images(std::string_view tag, const Tensor& images, std::int64_t step,
+                  std::string_view dataformats = "NCHW", Walltime walltime = {});
+  /// Markdown.
+  void add_text(std::string_view tag, std::string_view text, std::int64_t step,
+                Walltime walltime = {});
+  /// What a run was given and what came out of it, for the table of runs: a run of its own, in the
+  /// folder <log_dir>/<run_name>, by default the time.
+  void add_hparams(const LogRow& hparams, const std::map<std::string, double>& metrics,
+                   std::string run_name = "", Walltime walltime = {});
+
+  /// Writes what waits, here and in the runs of add_scalars.
+  void flush();
+  /// The same, for the name's sake; more may be added after it.
+  void close() { flush(); }
+
+ private:
+  void add(const ProtoMessage& value, std::int64_t step, Walltime walltime);
+  EventFile& run(const std::string& name);
+
+  std::filesystem::path log_dir_;
+  SummaryWriterOptions options_;
+  std::unique_ptr<EventFile> file_;
+  std::mutex mutex_;
+  std::map<std::string, std::unique_ptr<EventFile>> runs_;
+};
+
+}  // namespace ferrite::metrics

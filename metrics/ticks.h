@@ -1,0 +1,39 @@
+// Where an axis has its marks, and what stands there.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ferrite::metrics {
+
+/// log: decades take equal space; only for what is above 0.
+enum class Scale : std::uint8_t { linear, log };
+
+struct Tick {
+  double value;
+  std::string label;
+};
+
+struct Axis {
+  Scale scale = Scale::linear;
+  double low = 0, high = 1;
+  std::vector<Tick> ticks;  ///< rising, within [low, high]
+
+  /// 0 at `low`, 1 at `high`.
+  double position(double value) const;
+};
+
+/// `whole`: ticks are whole numbers. `round`: the ends are ticks.
+struct AxisOptions {
+  Scale scale = Scale::linear;
+  int ticks = 5;  ///< about so many
+  bool whole = false;
+  bool round = false;
+};
+
+/// An axis for finite values of `low` to `high` (above 0 where it is logarithmic), with ticks at 1,
+/// 2 or 5 times powers of ten. Equal bounds get some space around them.
+Axis make_axis(double low, double high, const AxisOptions& options = {});
+
+}  // namespace ferrite::metrics
