@@ -68,6 +68,7 @@
 #include "optim/clip.h"
 #include "optim/grad_scaler.h"
 #include "optim/graphed_step.h"
+#include "optim/lr_scheduler.h"
 #include "optim/optimizer.h"
 #include "optim/rmsprop.h"
 #include "optim/sgd.h"

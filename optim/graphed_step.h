@@ -21,8 +21,9 @@
 // - nothing in it may wait for the device or read from it: item(), printing, copies to ordinary
 //   memory. Such a call throws CudaError, naming the op, when the step is captured;
 // - numbers of the host are those of the capture, the options of an optimizer and settings such as
-//   deterministic algorithms among them. Learning rates are not: set_lr() between steps is seen.
-//   reset() captures anew where others were changed;
+//   deterministic algorithms among them. Learning rates and momenta are not: set_lr(),
+//   set_momentum() and schedulers between steps are seen. reset() captures anew where others were
+//   changed;
 // - forward hooks would see the capture alone: while a module has any, steps run eagerly;
 // - tensors that it changes must exist before: parameters and buffers of the model, optimizer
 //   state (made by the eager steps), sums. Those that it holds, parameters that were moved and
