@@ -6,7 +6,7 @@
 // Layer (type)             Output shape         Parameters  Trainable    Multiply-adds
 // ResNet18                 [1, 1000]                    --  yes                     --
 // ├─conv1 (Conv2d)         [1, 64, 112, 112]         9,408  yes            118,013,952
-// ├─bn1 (BatchNorm2d)      [1, 64, 112, 112]           128  yes                      0
+// ├─bn1 (BatchNorm2d)      [1, 64, 112, 112]           128  yes                     --
 // ...
 #pragma once
 

@@ -8,6 +8,7 @@
 #include "ops/loss.h"
 #include "optim/graphed_step.h"
 #include "optim/sgd.h"
+#include "tests/nn/resnet18.h"
 #include "tests/nn/resnet_support.h"
 #include "tests/support/close.h"
 #include "tests/support/cuda.h"
@@ -81,6 +82,11 @@ Outcome train(int warmup) {
 }
 
 }  // namespace
+
+TEST_CASE("ResNet-18 from PyTorch's weights on a device") {
+  REQUIRE_CUDA(1);
+  check_resnet18_step(Device("cuda:0"), kChannelsLast);
+}
 
 TEST_CASE("residual networks on a device") {
   REQUIRE_CUDA(1);
