@@ -12,7 +12,6 @@
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/creation.h"
-#include "ops/matmul.h"
 #include "optim/sgd.h"
 #include "tests/nn/layer_table.h"
 #include "tests/support/close.h"
@@ -193,18 +192,26 @@ TEST_CASE("hooks may remove themselves and add others; handles outlive modules")
 }
 
 TEST_CASE("what runs fused runs one by one where there are hooks") {
-  nn::Sequential net(nn::Linear(4, 5), nn::ReLU(), nn::Linear(5, 3), nn::GELU());
-  const Tensor x = make_values({2, 4}, kFloat32, {});
-  const Tensor expected = net(x);
-  for (std::size_t i = 0; i < 4; ++i) {
-    Tensor seen;
-    auto hook = net[i].register_forward_hook(
-        [&](nn::Module&, const Tensor&, const Tensor& y) { seen = y; });
-    check_close(net(x), expected, 1e-5, 1e-6);
-    REQUIRE(seen.defined());
-    if (i == 0) check_close(seen, linear(x, net[0].parameters()[0], net[0].parameters()[1]), 1e-5);
-    hook.remove();
-  }
+  const auto check = [](nn::Sequential net, const Tensor& x) {
+    const Tensor expected = net(x);
+    for (std::size_t i = 0; i < net.size(); ++i) {
+      CAPTURE(i);
+      Tensor before, after;
+      auto hook = net[i].register_forward_hook([&](nn::Module&, const Tensor& in, const Tensor& y) {
+        before = in;
+        after = y;
+      });
+      check_close(net(x), expected, 1e-5, 1e-6);
+      hook.remove();
+      REQUIRE(after.defined());
+      check_close(net[i](before), after, 1e-5, 1e-6);
+    }
+  };
+  check(nn::Sequential(nn::Linear(4, 5), nn::ReLU(), nn::Linear(5, 3), nn::GELU()),
+        make_values({2, 4}, kFloat32, {}));
+  check(nn::Sequential(nn::Conv2d(2, 3, 3), nn::BatchNorm2d(3), nn::ReLU(), nn::Conv2d(3, 2, 1),
+                       nn::ReLU(), nn::BatchNorm2d(2), nn::ReLU()),
+        make_values({2, 2, 5, 5}, kFloat32, {}));
 
   nn::BasicBlock block(3, 4, 2);
   const Tensor image = make_values({2, 3, 6, 6}, kFloat32, {});
