@@ -4,6 +4,7 @@
 // when the kernel runs, so that a recorded launch can be replayed. 16-bit types compute in float.
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -138,10 +139,12 @@ struct LossScale {
 struct UpdateScaleArgs {
   double growth_factor, backoff_factor;
   std::int64_t growth_interval;
+  double min_scale = 0, max_scale = std::numeric_limits<double>::infinity();
 };
-/// Where one of the flags `found_inf` is not 0, scale *= backoff_factor and the tracker starts
-/// anew; else the tracker counts and, with every growth_interval-th time, scale *= growth_factor
-/// unless that is infinite. The flags are 0 afterwards, ready for the next step.
+/// Where one of the flags `found_inf` is not 0, scale *= backoff_factor, but not below min_scale,
+/// and the tracker starts anew; else the tracker counts and, with every growth_interval-th time,
+/// scale *= growth_factor, but not above max_scale, unless that is infinite. The flags are 0
+/// afterwards, ready for the next step.
 void update_scale(const Stream& stream, const LossScale& scale,
                   const std::vector<float*>& found_inf, const UpdateScaleArgs& args);
 

@@ -25,6 +25,8 @@ void check_options(const GradScalerOptions& o) {
                 "expected a backoff_factor between 0 and 1, got {}", o.backoff_factor);
   FERRITE_CHECK(o.growth_interval > 0, ValueError, "GradScaler",
                 "expected a growth_interval of 1 or more, got {}", o.growth_interval);
+  FERRITE_CHECK(o.min_scale >= 0 && o.min_scale <= o.max_scale, ValueError, "GradScaler",
+                "expected 0 <= min_scale <= max_scale, got {} and {}", o.min_scale, o.max_scale);
 }
 
 template <class T>
@@ -141,21 +143,64 @@ float* GradScaler::flag_on(PerOptimizer& state, const Device& device) {
   return flag->data<float>();
 }
 
-void GradScaler::look_for_overflow(PerOptimizer& state, const Optimizer& optimizer, bool unscale) {
-  NoGradGuard guard;
-  Gradients gradients;
-  for (std::size_t g = 0; g < optimizer.num_groups(); ++g) gradients.add(optimizer.parameters(g));
-  FERRITE_CHECK(!gradients.batches().empty(), ValueError, unscale ? "unscale_" : "step",
+namespace {
+
+void check_gradients(bool any, const char* op) {
+  FERRITE_CHECK(any, ValueError, op,
                 "no parameter of the optimizer has a gradient: expected a backward() before");
-  for (const auto& [device, arrays] : gradients.batches()) {
-    const Stream stream = current_stream(device);
-    float* const found = flag_on(state, device);
-    if (unscale)
-      kernels::unscale_all(stream, arrays, arrays, inv_scale_.to(device).data<float>(), found);
-    else
-      kernels::check_finite(stream, arrays, found);
+}
+
+/// Gradients of 16 bits, and those of the masters that they become.
+struct UnscaledInto {
+  Device device;
+  kernels::FlatTensors from, to;
+};
+
+std::vector<UnscaledInto> batches_of(const std::vector<Optimizer::MasterGradient>& gradients) {
+  std::vector<UnscaledInto> batches;
+  for (const auto& [from, to] : gradients) {
+    auto batch = std::ranges::find_if(batches, [&](const UnscaledInto& b) {
+      return b.device == from.device() && b.from.dtype == from.dtype();
+    });
+    if (batch == batches.end()) {
+      batches.push_back({from.device(), {.arrays = {}, .dtype = from.dtype()}, {}});
+      batch = batches.end() - 1;
+    }
+    batch->from.arrays.push_back({from.data_ptr(), from.numel()});
+    batch->to.arrays.push_back({to.data_ptr(), to.numel()});
   }
-  if (unscale) gradients.write_back("unscale_");
+  return batches;
+}
+
+}  // namespace
+
+void GradScaler::unscale(PerOptimizer& state, Optimizer& optimizer) {
+  NoGradGuard guard;
+  const std::vector<Tensor> parameters = optimizer.parameters(),
+                            updated = optimizer.master_parameters();
+  std::vector<Tensor> without_master;
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    if (updated[i].is_same(parameters[i])) without_master.push_back(parameters[i]);
+  const Gradients own(without_master);
+  const std::vector<Optimizer::MasterGradient> of_masters = optimizer.make_master_gradients();
+  check_gradients(!own.batches().empty() || !of_masters.empty(), "unscale_");
+  const auto run = [&](const Device& device, const kernels::FlatTensors& to,
+                       const kernels::FlatTensors& from) {
+    kernels::unscale_all(current_stream(device), to, from, inv_scale_.to(device).data<float>(),
+                         options_.dynamic ? flag_on(state, device) : nullptr);
+  };
+  for (const auto& [device, arrays] : own.batches()) run(device, arrays, arrays);
+  own.write_back("unscale_");
+  for (const UnscaledInto& batch : batches_of(of_masters)) run(batch.device, batch.to, batch.from);
+  for (const auto& [from, to] : of_masters) to.storage()->bump_version("unscale_");
+}
+
+void GradScaler::look_for_overflow(PerOptimizer& state, const Optimizer& optimizer) {
+  NoGradGuard guard;
+  const Gradients gradients(optimizer.parameters());
+  check_gradients(!gradients.batches().empty(), "step");
+  for (const auto& [device, arrays] : gradients.batches())
+    kernels::check_finite(current_stream(device), arrays, flag_on(state, device));
 }
 
 void GradScaler::unscale_(Optimizer& optimizer) {
@@ -166,8 +211,16 @@ void GradScaler::unscale_(Optimizer& optimizer) {
                 "unscale_() was called for this optimizer already since the last update()");
   FERRITE_CHECK(state.stage != Stage::stepped, ValueError, "unscale_",
                 "unscale_() comes before step(), and update() after that");
-  look_for_overflow(state, optimizer, true);
+  unscale(state, optimizer);
   enter(state, Stage::unscaled);
+}
+
+/// What one device found holds the others back too. Undefined where nothing was looked for.
+Tensor GradScaler::found_inf(const PerOptimizer& state) {
+  Tensor found;
+  for (const Tensor& t : state.found_inf)
+    found = found.defined() ? found.add(t.to(found.device())) : t;
+  return found;
 }
 
 void GradScaler::step(Optimizer& optimizer) {
@@ -177,12 +230,13 @@ void GradScaler::step(Optimizer& optimizer) {
   FERRITE_CHECK(state.stage != Stage::stepped, ValueError, "step",
                 "step() was called for this optimizer already since the last update()");
   const bool unscaled = state.stage == Stage::unscaled;
-  if (!unscaled) look_for_overflow(state, optimizer, false);
-  // What one device found holds the others back too.
-  Tensor found = state.found_inf[0];
-  for (std::size_t i = 1; i < state.found_inf.size(); ++i)
-    found = found.add(state.found_inf[i].to(found.device()));
-  optimizer.step(unscaled ? Tensor() : inv_scale_.to(found.device()), found);
+  if (!unscaled) {
+    optimizer.drop_master_gradients();
+    if (options_.dynamic) look_for_overflow(state, optimizer);
+  }
+  const Tensor found = found_inf(state);
+  const Device& device = found.defined() ? found.device() : inv_scale_.device();
+  optimizer.step(unscaled ? Tensor() : inv_scale_.to(device), found);
   enter(state, Stage::stepped);
 }
 
@@ -198,6 +252,7 @@ void GradScaler::end_step() {
 void GradScaler::update() {
   if (!options_.enabled) return;
   check_used("update");
+  if (!options_.dynamic) return end_step();
   NoGradGuard guard;
   std::vector<float*> flags;
   std::vector<Tensor> elsewhere, copies;
@@ -220,7 +275,9 @@ void GradScaler::update() {
                         flags,
                         {.growth_factor = options_.growth_factor,
                          .backoff_factor = options_.backoff_factor,
-                         .growth_interval = options_.growth_interval});
+                         .growth_interval = options_.growth_interval,
+                         .min_scale = options_.min_scale,
+                         .max_scale = options_.max_scale});
   for (const Tensor* t : {&scale_, &inv_scale_, &growth_tracker_, &overflows_})
     t->storage()->bump_version("GradScaler");
   for (const Tensor& found : elsewhere) fill(found, 0);

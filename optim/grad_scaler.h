@@ -19,6 +19,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -28,12 +29,20 @@
 
 namespace ferrite::optim {
 
+namespace amp {
+class Amp;
+}
+
 struct GradScalerOptions {
   double init_scale = 65536;
   double growth_factor = 2;             ///< above 1
   double backoff_factor = 0.5;          ///< between 0 and 1
   std::int64_t growth_interval = 2000;  ///< steps in a row without overflow until the scale grows
   bool enabled = true;  ///< else scale() gives back its argument, step() steps, and that is all
+  /// Else the scale stays what it is: nothing is looked for in gradients, and no step is skipped.
+  bool dynamic = true;
+  /// What overflows and growth leave the scale between.
+  double min_scale = 0, max_scale = std::numeric_limits<double>::infinity();
 };
 
 class GradScaler {
@@ -50,7 +59,9 @@ class GradScaler {
 
   /// Divides the gradients of the optimizer's parameters by the scale, in place and in one pass,
   /// and notes whether one is infinite or NaN. Once a step, when all gradients of the step have
-  /// been accumulated (ValueError). Float16 gradients may become 0: step() alone keeps them.
+  /// been accumulated (ValueError). Float16 gradients may become 0: step() alone keeps them, as do
+  /// master weights (Optimizer::use_master_weights), which get the result as a float32 gradient of
+  /// their own while that of the parameter stays.
   void unscale_(Optimizer& optimizer);
   /// optimizer.step() unless a gradient is infinite or NaN: then parameters, state and step counts
   /// stay as they are. Without an unscale_() before, gradients are checked, and are unscaled in
@@ -72,6 +83,7 @@ class GradScaler {
   const Tensor& overflows() const { return overflows_; }
 
   bool is_enabled() const { return options_.enabled; }
+  bool is_dynamic() const { return options_.dynamic; }
   double get_growth_factor() const { return options_.growth_factor; }
   double get_backoff_factor() const { return options_.backoff_factor; }
   std::int64_t get_growth_interval() const { return options_.growth_interval; }
@@ -88,6 +100,8 @@ class GradScaler {
   void load_state_dict(const StateDict& dict);
 
  private:
+  friend class amp::Amp;  // adds up gradients of several scales
+
   enum class Stage : std::uint8_t { ready, unscaled, stepped };
   struct PerOptimizer {
     const Optimizer* optimizer;
@@ -101,7 +115,9 @@ class GradScaler {
   void check_used(const char* op) const;
   void make_state(const Device& device);
   void set_scale(double scale, std::int64_t growth_tracker, std::int64_t overflows);
-  void look_for_overflow(PerOptimizer& state, const Optimizer& optimizer, bool unscale);
+  void unscale(PerOptimizer& state, Optimizer& optimizer);
+  void look_for_overflow(PerOptimizer& state, const Optimizer& optimizer);
+  static Tensor found_inf(const PerOptimizer& state);
   float* flag_on(PerOptimizer& state, const Device& device);
   void end_step();
 

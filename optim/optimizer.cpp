@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -97,7 +98,10 @@ void Optimizer::replace_parameters(const std::function<Tensor(const Tensor&)>& f
                     p.describe());
     }
   }
-  for (std::size_t g = 0; g < groups_.size(); ++g) groups_[g].parameters = std::move(replaced[g]);
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    groups_[g].parameters = std::move(replaced[g]);
+    for (ParameterState& s : groups_[g].states) s.master = s.master_grad = Tensor();
+  }
 }
 
 double Optimizer::lr(std::size_t group) const {
@@ -187,6 +191,7 @@ const double* Optimizer::on_device(OnDevices& copies, double value, const Device
 
 void Optimizer::zero_grad(bool set_to_none) {
   for (const Group& g : groups_) nn::zero_grad(g.parameters, set_to_none);
+  drop_master_gradients();
 }
 
 // ---- Steps
@@ -198,13 +203,15 @@ void Optimizer::step(const Tensor& inv_scale, const Tensor& found_inf) {
   check_control(found_inf, "found_inf");
   NoGradGuard guard;
   for (std::size_t g = 0; g < groups_.size(); ++g) step_group(g, inv_scale, found_inf);
+  drop_master_gradients();
 }
 
-/// State as this group's options need it, like its parameter in dtype, device and layout. What they
-/// need no more stays: recorded steps may still write it.
+/// State as this group's options need it, like what steps update in dtype, device and layout. What
+/// they need no more stays: recorded steps may still write it.
 void Optimizer::prepare_state(std::size_t group, std::size_t i, const StatesUsed& used) {
-  const Tensor& p = groups_[group].parameters[i];
+  prepare_master(group, i);
   ParameterState& s = groups_[group].states[i];
+  const Tensor& p = s.master.defined() ? s.master : groups_[group].parameters[i];
   const MemoryFormat format = p.suggest_memory_format();
   const auto fits = [&](std::size_t k) {
     const Tensor& t = s.state[k];
@@ -228,17 +235,24 @@ void Optimizer::prepare_state(std::size_t group, std::size_t i, const StatesUsed
   }
 }
 
-/// The parameters of a group that are on one device and have one dtype.
+/// The parameters of a group that are on one device, with dtypes that go together.
 struct Optimizer::Batch {
   Device device;
   kernels::OptimBatch kernel;
 };
 
-Optimizer::Batch& Optimizer::batch_for(std::vector<Batch>& batches, const Tensor& p,
+Optimizer::Batch& Optimizer::batch_for(std::vector<Batch>& batches, const Tensor& updated,
+                                       const Tensor& grad, const Tensor& copy,
                                        std::size_t capacity) {
+  const DType dtype = updated.dtype();
+  const auto grad_dtype = grad.dtype() == dtype ? std::nullopt : std::optional(grad.dtype());
+  const DType copy_dtype = copy.defined() ? copy.dtype() : kFloat16;
   for (Batch& b : batches)
-    if (b.kernel.dtype == p.dtype() && b.device == p.device()) return b;
-  batches.push_back({p.device(), {.dtype = p.dtype()}});
+    if (b.kernel.dtype == dtype && b.kernel.grad_dtype == grad_dtype &&
+        b.kernel.copy_dtype == copy_dtype && b.device == updated.device())
+      return b;
+  batches.push_back(
+      {updated.device(), {.dtype = dtype, .grad_dtype = grad_dtype, .copy_dtype = copy_dtype}});
   batches.back().kernel.tensors.reserve(capacity);
   return batches.back();
 }
@@ -246,11 +260,12 @@ Optimizer::Batch& Optimizer::batch_for(std::vector<Batch>& batches, const Tensor
 void Optimizer::step_group(std::size_t group, const Tensor& inv_scale, const Tensor& found_inf) {
   std::vector<Batch> batches;
   std::vector<Tensor> alive;                         // until all is launched
-  std::vector<std::pair<Tensor, Tensor>> not_dense;  // parameters, and the copies updated instead
+  std::vector<std::pair<Tensor, Tensor>> not_dense;  // parameters, and what is updated instead
   Group& g = groups_[group];
   const StatesUsed used = states_used(group);
   for (std::size_t i = 0; i < g.parameters.size(); ++i) {
     const Tensor& parameter = g.parameters[i];
+    const Tensor& master = g.states[i].master;
     Tensor grad = parameter.grad();
     if (!grad.defined()) continue;
     FERRITE_CHECK(grad.shape() == parameter.shape() && grad.dtype() == parameter.dtype() &&
@@ -259,12 +274,14 @@ void Optimizer::step_group(std::size_t group, const Tensor& inv_scale, const Ten
                   grad.describe());
     prepare_state(group, i, used);
     const bool dense = is_dense(parameter);
-    if (!dense) not_dense.emplace_back(parameter, densely(parameter));
-    const Tensor& p = dense ? parameter : not_dense.back().second;
+    const Tensor p = master.defined() ? master : dense ? parameter : densely(parameter);
+    if (!dense) not_dense.emplace_back(parameter, p);
+    if (master.defined() && master.grad().defined()) grad = master.grad();
     if (!same_layout(grad, p)) alive.push_back(grad = laid_out_like(grad, p));
+    const Tensor copy = master.defined() && dense ? parameter : Tensor();
     const ParameterState& s = g.states[i];
     kernels::OptimTensor& t =
-        batch_for(batches, p, g.parameters.size()).kernel.tensors.emplace_back();
+        batch_for(batches, p, grad, copy, g.parameters.size()).kernel.tensors.emplace_back();
     t.param = p.data_ptr();
     t.grad = grad.data_ptr();
     t.numel = p.numel();
@@ -272,7 +289,9 @@ void Optimizer::step_group(std::size_t group, const Tensor& inv_scale, const Ten
     t.step = s.step.data<std::int64_t>();
     for (std::size_t k = 0; k < kStates; ++k)
       if (used[k]) t.state[k] = s.state[k].data_ptr();
+    if (copy.defined()) t.copy = copy.data_ptr();
     parameter.storage()->bump_version(name_);
+    if (master.defined()) master.storage()->bump_version(name_);
   }
   const double* const momentum = momentum_option(group);
   for (Batch& batch : batches) {
@@ -301,6 +320,7 @@ StateDict Optimizer::state_dict() const {
       if (s.step.defined()) dict.insert(prefix + "step", s.step);
       for (std::size_t k = 0; k < kStates; ++k)
         if (s.state[k].defined()) dict.insert(prefix + state_names_[k], s.state[k]);
+      if (s.master.defined()) dict.insert(prefix + "master", s.master);
       indices.back().push_back(index++);
     }
   }
@@ -356,13 +376,14 @@ void Optimizer::load_group(const StateDict& dict, std::size_t group, std::size_t
     const Tensor& p = g.parameters[i];
     const std::string state = fmt::format("state.{}.", first + i);
     ParameterState loaded;
-    for (std::size_t k = 0; k < kStates; ++k) {
-      if (!state_names_[k] || !dict.contains(state + state_names_[k])) continue;
-      const Tensor& source = dict.at(state + state_names_[k]);
-      FERRITE_CHECK(source.shape() == p.shape(), ShapeError, name_, "{}{}: expected {}, got {}",
-                    state, state_names_[k], p.shape(), source.shape());
-      loaded.state[k] = source;
-    }
+    const auto take = [&](const char* name, Tensor& to) {
+      if (!name || !dict.contains(state + name)) return;
+      to = dict.at(state + name);
+      FERRITE_CHECK(to.shape() == p.shape(), ShapeError, name_, "{}{}: expected {}, got {}", state,
+                    name, p.shape(), to.shape());
+    };
+    for (std::size_t k = 0; k < kStates; ++k) take(state_names_[k], loaded.state[k]);
+    take("master", loaded.master);
     if (dict.contains(state + "step")) loaded.step = dict.at(state + "step");
     FERRITE_CHECK(!loaded.step.defined() || loaded.step.numel() == 1, ShapeError, name_,
                   "{}step: expected one number, got {}", state, loaded.step.describe());
@@ -378,6 +399,7 @@ void Optimizer::take_state(std::size_t group, std::size_t i, const ParameterStat
   NoGradGuard guard;
   const Tensor& p = groups_[group].parameters[i];
   ParameterState& own = groups_[group].states[i];
+  take_master(group, i, loaded.master);
   bool any = loaded.step.defined();
   for (const Tensor& t : loaded.state) any = any || t.defined();
   const Stream stream = current_stream(p.device());

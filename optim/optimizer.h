@@ -5,6 +5,9 @@
 // not count the step. State has the parameter's dtype, device and layout, and follows it where it
 // was moved.
 //
+// Of 16-bit parameters there may be float32 master weights (use_master_weights), which then are
+// what steps update, with float32 state.
+//
 // A step that is captured into a graph keeps what it was captured with: which parameters have
 // gradients, and the options but the learning rate and the momentum, which set_lr() and
 // set_momentum() change between replays. State is made by the first step: run one eagerly before
@@ -39,7 +42,8 @@ class Optimizer {
   /// not 0: what a loss scaler asks for. One-element float32 tensors, read on the device (copied
   /// there first where they are elsewhere); either may be undefined.
   void step(const Tensor& inv_scale, const Tensor& found_inf);
-  /// Fills gradients with zeros, in place; `set_to_none` drops them instead.
+  /// Fills gradients with zeros, in place; `set_to_none` drops them instead. Those of master
+  /// weights are dropped.
   void zero_grad(bool set_to_none = false);
 
   std::size_t num_groups() const { return groups_.size(); }
@@ -50,6 +54,26 @@ class Optimizer {
   /// ShapeError unless the shape is that of p. The state stays, and takes the new dtype and device
   /// with the next step.
   void replace_parameters(const std::function<Tensor(const Tensor&)>& f);
+
+  // ---- Master weights (Micikevicius et al. 2018, "Mixed Precision Training")
+  /// Gives the float16 and bfloat16 parameters there are now float32 copies of their values, which
+  /// steps update in their place; parameters take the rounded result in the same pass over memory.
+  /// A step reads a parameter's own gradient, unless its master has one.
+  void use_master_weights();
+  bool has_master_weights() const;
+  /// parameters(), with the master in the place of a parameter that has one.
+  std::vector<Tensor> master_parameters() const;
+  /// Masters take the values of the parameters: for those who changed these other than by steps, as
+  /// load_state_dict() of the model does. load_state_dict() here brings the masters along.
+  void reset_master_weights();
+  struct MasterGradient {
+    Tensor from;  ///< the parameter's gradient, or a dense copy of it
+    Tensor to;    ///< the master's, float32, of the same layout
+  };
+  /// For loss scalers: gives every master whose parameter has a gradient one of its own, with
+  /// whatever is in it. The next step uses it, and drops it.
+  std::vector<MasterGradient> make_master_gradients();
+  void drop_master_gradients();
 
   double lr(std::size_t group = 0) const;
   /// Of every group, or of one, on the device too; ValueError below 0. CudaError where that changes
@@ -70,13 +94,14 @@ class Optimizer {
   void set_momentum(double momentum, std::size_t group);
 
   /// Everything a later run needs to go on, as tensors, named as in PyTorch's dicts:
-  /// "state.<parameter>.exp_avg", "state.<parameter>.step" (int64), "param_groups.<group>.lr",
-  /// "initial_lr" and the other options (0-dimensional float64), "param_groups.<group>.params"
-  /// (int64). Parameters
-  /// are counted through all groups. State shares memory with the optimizer.
+  /// "state.<parameter>.exp_avg", "state.<parameter>.step" (int64), "state.<parameter>.master"
+  /// where there are master weights, "param_groups.<group>.lr", "initial_lr" and the other options
+  /// (0-dimensional float64), "param_groups.<group>.params" (int64). Parameters are counted through
+  /// all groups. State shares memory with the optimizer.
   StateDict state_dict() const;
-  /// Takes over options and state, as copies. ValueError where groups, parameters or names do not
-  /// fit, ShapeError where sizes do not; nothing is changed then.
+  /// Takes over options and state, as copies. Parameters with a master take the values of those in
+  /// the dict; where it has none the masters take theirs. ValueError where groups, parameters or
+  /// names do not fit, ShapeError where sizes do not; nothing is changed then.
   void load_state_dict(const StateDict& dict);
 
  protected:
@@ -110,6 +135,8 @@ class Optimizer {
   struct ParameterState {
     Tensor step;
     std::array<Tensor, kStates> state;
+    Tensor master;       // undefined where there is none
+    Tensor master_grad;  // memory of the master's gradient, whether it has one or not
   };
   /// An option on each device, and what was last written there.
   struct OnDevices {
@@ -129,14 +156,17 @@ class Optimizer {
   void change(OnDevices& copies, double& option, double value) const;
   const double* on_device(OnDevices& copies, double value, const Device& device) const;
   double& momentum_at(std::size_t group) const;
+  void prepare_master(std::size_t group, std::size_t i);
   void prepare_state(std::size_t group, std::size_t i, const StatesUsed& used);
-  static Batch& batch_for(std::vector<Batch>& batches, const Tensor& p, std::size_t capacity);
+  static Batch& batch_for(std::vector<Batch>& batches, const Tensor& updated, const Tensor& grad,
+                          const Tensor& copy, std::size_t capacity);
   const Group& group_at(std::size_t group) const;
   std::vector<Field> fields_of(std::size_t group) const;
   void step_group(std::size_t group, const Tensor& inv_scale, const Tensor& found_inf);
   void load_group(const StateDict& dict, std::size_t group, std::size_t first, bool check_only);
 
   void take_state(std::size_t group, std::size_t i, const ParameterState& loaded);
+  void take_master(std::size_t group, std::size_t i, const Tensor& loaded);
 
   const char* name_;
   std::array<const char*, kStates> state_names_;
