@@ -48,6 +48,7 @@
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/augment.h"
+#include "ops/autocast.h"
 #include "ops/compare.h"
 #include "ops/conv.h"
 #include "ops/copy.h"

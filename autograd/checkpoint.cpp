@@ -46,7 +46,7 @@ Tensor RecomputedTensor::get() {
 }
 
 CheckpointRegion::CheckpointRegion(Function function, const std::vector<Tensor>& inputs)
-    : function_(std::move(function)) {
+    : function_(std::move(function)), autocast_(autocast_state()) {
   const auto remember = [&](const Device& device) {
     if (std::ranges::none_of(random_states_, [&](const auto& s) { return s.first == device; }))
       random_states_.emplace_back(device, random_state(device));
@@ -84,6 +84,8 @@ void CheckpointRegion::compute(const RecomputedTensor& wanted) {
   std::lock_guard lock(mutex_);
   if (wanted.value.defined()) return;
   EnableGradGuard grad_mode;
+  const IntrusivePtr<AutocastState> autocast = autocast_ ? autocast_->renewed() : nullptr;
+  const AutocastScope autocast_scope(autocast.get());
   std::vector<Tensor> inputs;
   for (const Saved& input : inputs_) inputs.push_back(input.get());
 

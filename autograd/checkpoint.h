@@ -9,9 +9,10 @@
 // create_graph, checkpoints inside checkpoints.
 //
 // The function runs twice and must do the same both times. Random numbers from the default
-// generators (of the host and of the inputs' devices) come out the same; what it counts or averages
-// (batch norm's running statistics) it does twice. It is kept until backward, so what it refers to
-// must live as long. Tensors that it uses without being given them must not be changed in between.
+// generators (of the host and of the inputs' devices) come out the same, and autocast is as it was;
+// what it counts or averages (batch norm's running statistics) it does twice. It is kept until
+// backward, so what it refers to must live as long. Tensors that it uses without being given them
+// must not be changed in between.
 #pragma once
 
 #include <functional>
@@ -20,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/autocast.h"
 #include "autograd/grad_mode.h"
 #include "autograd/saved.h"
 #include "core/generator.h"
@@ -44,6 +46,7 @@ class CheckpointRegion : public std::enable_shared_from_this<CheckpointRegion> {
   void collect(Saved& saved);
 
   const Function function_;
+  const IntrusivePtr<AutocastState> autocast_;
   std::vector<Saved> inputs_;
   std::vector<std::pair<Device, PhiloxState>> random_states_;
   std::vector<std::weak_ptr<RecomputedTensor>> tensors_;  // in the order they were saved

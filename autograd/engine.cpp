@@ -7,6 +7,7 @@
 #include <thread>
 #include <unordered_map>
 
+#include "autograd/autocast.h"
 #include "autograd/grad_mode.h"
 #include "autograd/meta.h"
 #include "autograd/record.h"
@@ -38,6 +39,7 @@ class PassMode {
 
  private:
   GradModeGuard mode_;
+  AutocastScope autocast_off_{nullptr};  // gradients have the dtypes that were recorded
   bool outer_;
 };
 

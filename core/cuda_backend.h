@@ -35,6 +35,8 @@ void copy_bytes(const Stream& stream, void* to, const Device& to_device, const v
 
 /// Whether `stream` is being captured into a graph, which only those of CUDA devices can be.
 bool is_capturing(const Stream& stream);
+/// Which capture that is, a number that no other one has; 0 where the stream is not captured.
+std::uint64_t capture_id(const Stream& stream);
 /// What Generator::reserve() answers where `stream` is being captured by a cuda::Graph; nothing
 /// where it is not captured. CudaError for captures that another began: all replays would draw the
 /// same numbers.

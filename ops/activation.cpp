@@ -5,6 +5,7 @@
 #include "autograd/engine.h"
 #include "ops/activation_gradient.h"
 #include "ops/arithmetic.h"
+#include "ops/autocast.h"
 #include "ops/compare.h"
 #include "ops/unary.h"
 #include "ops/unary_op.h"
@@ -195,6 +196,8 @@ Tensor gelu(const Tensor& x, GeluApproximation approximation) {
 }
 
 Tensor softplus(const Tensor& x, double beta, double threshold) {
+  if (const auto cast = ops::autocast(AutocastOp::softplus, x))
+    return softplus(*cast, beta, threshold);
   FERRITE_CHECK(beta != 0, ValueError, "softplus", "beta must not be 0");
   return ops::unary(x, "softplus", UnaryOp::softplus, Takes::floating, Keeps::input,
                     softplus_gradient(beta, threshold), {beta, threshold});

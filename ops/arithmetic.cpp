@@ -2,6 +2,7 @@
 
 #include "autograd/record.h"
 #include "kernels/elementwise.h"
+#include "ops/autocast.h"
 #include "ops/inplace.h"
 #include "ops/promotion.h"
 
@@ -178,6 +179,7 @@ Tensor div(const Tensor& a, Scalar b) {
 }
 
 Tensor div(Scalar a, const Tensor& b) {
+  if (const auto cast = ops::autocast(AutocastOp::reciprocal, b)) return div(a, *cast);
   Tensor out = compute(BinaryOp::div, a, b, "div", true);
   if (recording(b))
     record(out, "rdiv", {b}, [b = Saved(b), out = Saved::output(out)](const Tensor& grad, Needs) {

@@ -10,6 +10,7 @@
 #include "kernels/unary.h"
 #include "kernels/where.h"
 #include "ops/arithmetic.h"
+#include "ops/autocast.h"
 #include "ops/creation.h"
 #include "ops/promotion.h"
 #include "ops/reduce.h"
@@ -170,6 +171,10 @@ Tensor minimum(const Tensor& a, const Tensor& b) {
 // ---- where
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  if (const auto cast = ops::autocast(AutocastOp::where, a, b)) {
+    const auto& [x, y] = *cast;
+    return where(condition, x, y);
+  }
   ops::check_same_device(a, b, "where");
   ops::check_same_device(condition, a, "where");
   ops::check_same_device(condition, b, "where");

@@ -5,6 +5,7 @@
 #include "autograd/record.h"
 #include "kernels/conv.h"
 #include "ops/activation_gradient.h"
+#include "ops/autocast.h"
 #include "ops/reduce.h"
 
 namespace ferrite {
@@ -229,16 +230,28 @@ Tensor convolve(const Tensor& input, const Tensor& weight, const Tensor& bias,
 
 Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
               const Conv2dOptions& o) {
+  if (const auto cast = ops::autocast(AutocastOp::conv, input, weight, bias)) {
+    const auto& [x, w, b] = *cast;
+    return conv2d(x, w, b, o);
+  }
   return convolve(input, weight, bias, o, "conv2d");
 }
 
 Tensor conv2d_relu(const Tensor& input, const Tensor& weight, const Tensor& bias,
                    const Conv2dOptions& o) {
+  if (const auto cast = ops::autocast(AutocastOp::conv, input, weight, bias)) {
+    const auto& [x, w, b] = *cast;
+    return conv2d_relu(x, w, b, o);
+  }
   return convolve(input, weight, bias, o, "conv2d_relu", Activation::relu);
 }
 
 Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias,
               const Conv1dOptions& o) {
+  if (const auto cast = ops::autocast(AutocastOp::conv, input, weight, bias)) {
+    const auto& [x, w, b] = *cast;
+    return conv1d(x, w, b, o);
+  }
   FERRITE_CHECK(input.defined() && weight.defined(), ValueError, "conv1d",
                 "the input or the weight is undefined");
   FERRITE_CHECK((input.dim() == 2 || input.dim() == 3) && weight.dim() == 3, ShapeError, "conv1d",
@@ -258,6 +271,10 @@ Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias,
 
 Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
                         const ConvTranspose2dOptions& o) {
+  if (const auto cast = ops::autocast(AutocastOp::conv_transpose, input, weight, bias)) {
+    const auto& [x, w, b] = *cast;
+    return conv_transpose2d(x, w, b, o);
+  }
   constexpr const char* op = "conv_transpose2d";
   check_operands(input, weight, op);
   check_option(o.stride, 1, "stride", op);

@@ -2,6 +2,7 @@
 
 #include "autograd/record.h"
 #include "ops/arithmetic.h"
+#include "ops/autocast.h"
 #include "ops/compare.h"
 #include "ops/creation.h"
 #include "ops/index.h"
@@ -199,6 +200,10 @@ void check_input(const Tensor& input, const Tensor& target, const char* op) {
 
 Tensor cross_entropy(const Tensor& input, const Tensor& target,
                      const CrossEntropyOptions& options) {
+  if (const auto cast = ops::autocast(AutocastOp::cross_entropy, input, target)) {
+    const auto& [x, y] = *cast;
+    return cross_entropy(x, y, options);
+  }
   check_input(input, target, "cross_entropy");
   FERRITE_CHECK(options.label_smoothing >= 0 && options.label_smoothing <= 1, ValueError,
                 "cross_entropy", "label_smoothing must be in [0, 1], got {}",
@@ -220,6 +225,8 @@ Tensor cross_entropy(const Tensor& input, const Tensor& target,
 }
 
 Tensor nll_loss(const Tensor& input, const Tensor& target, const NllLossOptions& options) {
+  if (const auto cast = ops::autocast(AutocastOp::nll_loss, input))
+    return nll_loss(*cast, target, options);
   check_input(input, target, "nll_loss");
   FERRITE_CHECK(is_integral(target.dtype()), DTypeError, "nll_loss",
                 "target must hold int64 classes, got {}", target.describe());

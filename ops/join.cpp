@@ -8,6 +8,7 @@
 #include "core/views.h"
 #include "kernels/copy.h"
 #include "kernels/join.h"
+#include "ops/autocast.h"
 #include "ops/copy.h"
 #include "ops/views.h"
 
@@ -103,6 +104,7 @@ std::int64_t check_splits(const Tensor& x, int dim, const char* op) {
 // ---- Joining
 
 Tensor cat(std::span<const Tensor> tensors, int dim) {
+  if (const auto cast = ops::autocast(AutocastOp::cat, tensors)) return cat(*cast, dim);
   TensorOptions options = common_options(tensors, "cat");
   const auto model = std::ranges::find_if_not(tensors, is_skipped);
   if (model == tensors.end()) return empty({0}, options);
@@ -145,6 +147,7 @@ Tensor cat(std::span<const Tensor> tensors, int dim) {
 }
 
 Tensor stack(std::span<const Tensor> tensors, int dim) {
+  if (const auto cast = ops::autocast(AutocastOp::stack, tensors)) return stack(*cast, dim);
   TensorOptions options = common_options(tensors, "stack");
   options.memory_format = kContiguous;
   Shape shape = tensors[0].shape();

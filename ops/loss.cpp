@@ -4,6 +4,7 @@
 #include "kernels/range.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
+#include "ops/autocast.h"
 #include "ops/compare.h"
 #include "ops/promotion.h"
 #include "ops/reduce.h"
@@ -65,17 +66,29 @@ Tensor weighted(const Tensor& losses, const Tensor& weight) {
 }  // namespace
 
 Tensor mse_loss(const Tensor& input, const Tensor& target, Reduction reduction) {
+  if (const auto cast = ops::autocast(AutocastOp::mse_loss, input, target)) {
+    const auto& [x, y] = *cast;
+    return mse_loss(x, y, reduction);
+  }
   check_broadcast(input, target, "mse_loss");
   return reduced(square(input - target), reduction);
 }
 
 Tensor l1_loss(const Tensor& input, const Tensor& target, Reduction reduction) {
+  if (const auto cast = ops::autocast(AutocastOp::l1_loss, input, target)) {
+    const auto& [x, y] = *cast;
+    return l1_loss(x, y, reduction);
+  }
   check_broadcast(input, target, "l1_loss");
   return reduced(abs(input - target), reduction);
 }
 
 Tensor smooth_l1_loss(const Tensor& input, const Tensor& target,
                       const SmoothL1LossOptions& options) {
+  if (const auto cast = ops::autocast(AutocastOp::smooth_l1_loss, input, target)) {
+    const auto& [x, y] = *cast;
+    return smooth_l1_loss(x, y, options);
+  }
   check_broadcast(input, target, "smooth_l1_loss");
   FERRITE_CHECK(options.beta >= 0, ValueError, "smooth_l1_loss", "beta must be at least 0, got {}",
                 options.beta);
@@ -87,6 +100,10 @@ Tensor smooth_l1_loss(const Tensor& input, const Tensor& target,
 }
 
 Tensor huber_loss(const Tensor& input, const Tensor& target, const HuberLossOptions& options) {
+  if (const auto cast = ops::autocast(AutocastOp::huber_loss, input, target)) {
+    const auto& [x, y] = *cast;
+    return huber_loss(x, y, options);
+  }
   check_broadcast(input, target, "huber_loss");
   FERRITE_CHECK(options.delta > 0, ValueError, "huber_loss", "delta must be above 0, got {}",
                 options.delta);
@@ -98,6 +115,11 @@ Tensor huber_loss(const Tensor& input, const Tensor& target, const HuberLossOpti
 
 Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& target,
                                         const BceWithLogitsOptions& options) {
+  if (const auto cast =
+          ops::autocast(AutocastOp::binary_cross_entropy_with_logits, input, target)) {
+    const auto& [x, y] = *cast;
+    return binary_cross_entropy_with_logits(x, y, options);
+  }
   constexpr const char* op = "binary_cross_entropy_with_logits";
   check_same_shape(input, target, op);
   check_factor(options.weight, input, "weight", op);
@@ -132,6 +154,10 @@ Tensor bce_elements(const Tensor& p, const Tensor& target) {
 }  // namespace
 
 Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const BceOptions& options) {
+  if (const auto cast = ops::autocast(AutocastOp::binary_cross_entropy, input, target)) {
+    const auto& [x, y] = *cast;
+    return binary_cross_entropy(x, y, options);
+  }
   check_same_shape(input, target, "binary_cross_entropy");
   FERRITE_CHECK(input.dtype() == target.dtype(), DTypeError, "binary_cross_entropy",
                 "input and target must agree in dtype, got {} and {}", input.describe(),
@@ -141,6 +167,10 @@ Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const Bce
 }
 
 Tensor kl_div(const Tensor& input, const Tensor& target, const KlDivOptions& options) {
+  if (const auto cast = ops::autocast(AutocastOp::kl_div, input, target)) {
+    const auto& [x, y] = *cast;
+    return kl_div(x, y, options);
+  }
   check_broadcast(input, target, "kl_div");
   if (options.log_target) return reduced(exp(target) * (target - input), options.reduction);
   // 0 log(0) is 0.

@@ -7,6 +7,7 @@
 #include "kernels/matmul.h"
 #include "ops/activation_gradient.h"
 #include "ops/arithmetic.h"
+#include "ops/autocast.h"
 #include "ops/promotion.h"
 #include "ops/reduce.h"
 
@@ -105,16 +106,28 @@ Shape leading(const Tensor& t, int dims) {
 // ---- mm, bmm, mv, dot, outer
 
 Tensor mm(const Tensor& a, const Tensor& b) {
+  if (const auto cast = ops::autocast(AutocastOp::matmul, a, b)) {
+    const auto& [x, y] = *cast;
+    return mm(x, y);
+  }
   check_product(a, b, 2, "mm");
   return recorded_product(a, b, "mm");
 }
 
 Tensor bmm(const Tensor& a, const Tensor& b) {
+  if (const auto cast = ops::autocast(AutocastOp::matmul, a, b)) {
+    const auto& [x, y] = *cast;
+    return bmm(x, y);
+  }
   check_product(a, b, 3, "bmm");
   return recorded_product(a, b, "bmm");
 }
 
 Tensor mv(const Tensor& a, const Tensor& b) {
+  if (const auto cast = ops::autocast(AutocastOp::matmul, a, b)) {
+    const auto& [x, y] = *cast;
+    return mv(x, y);
+  }
   check_operands(a, b, "mv");
   FERRITE_CHECK(a.dim() == 2 && b.dim() == 1 && a.size(1) == b.size(0), ShapeError, "mv",
                 "expected [m, k] and [k], got {} and {}", a.shape(), b.shape());
@@ -122,6 +135,10 @@ Tensor mv(const Tensor& a, const Tensor& b) {
 }
 
 Tensor dot(const Tensor& a, const Tensor& b) {
+  if (const auto cast = ops::autocast(AutocastOp::dot, a, b)) {
+    const auto& [x, y] = *cast;
+    return dot(x, y);
+  }
   check_operands(a, b, "dot");
   FERRITE_CHECK(a.dim() == 1 && b.dim() == 1 && a.size(0) == b.size(0), ShapeError, "dot",
                 "expected two vectors of one size, got {} and {}", a.shape(), b.shape());
@@ -138,6 +155,10 @@ Tensor outer(const Tensor& a, const Tensor& b) {
 // ---- matmul
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
+  if (const auto cast = ops::autocast(AutocastOp::matmul, a, b)) {
+    const auto& [x, y] = *cast;
+    return matmul(x, y);
+  }
   check_operands(a, b, "matmul");
   FERRITE_CHECK(a.dim() > 0 && b.dim() > 0, ShapeError, "matmul",
                 "expected at least one dimension each, got {} and {}; use mul for scalars",
@@ -227,6 +248,10 @@ Gradients added_product_gradients(const Tensor& grad, const ops::Like& input, co
 }  // namespace
 
 Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+  if (const auto cast = ops::autocast(AutocastOp::addmm, input, a, b)) {
+    const auto& [start, x, y] = *cast;
+    return addmm(start, x, y, beta, alpha);
+  }
   Tensor out = added_product(input, a, b, beta, alpha, Activation::none, "addmm");
   if (recording(input, a, b))
     record(out, "addmm", {input, a, b},
@@ -239,6 +264,10 @@ Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta,
 }
 
 Tensor addmm_relu(const Tensor& input, const Tensor& a, const Tensor& b) {
+  if (const auto cast = ops::autocast(AutocastOp::addmm, input, a, b)) {
+    const auto& [start, x, y] = *cast;
+    return addmm_relu(start, x, y);
+  }
   const bool floating = a.defined() && is_floating(a.dtype());
   Tensor out = added_product(input, a, b, 1, 1, floating ? Activation::relu : Activation::none,
                              "addmm_relu");
@@ -304,6 +333,10 @@ Gradients linear_gradients(const Tensor& grad, const Saved& input, const Saved& 
 }  // namespace
 
 Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  if (const auto cast = ops::autocast(AutocastOp::linear, input, weight, bias)) {
+    const auto& [x, w, b] = *cast;
+    return linear(x, w, b);
+  }
   check_linear(input, weight, bias, "linear");
   if (input.dim() != 2)
     return in_rows(input, weight, [&](const Tensor& rows) { return linear(rows, weight, bias); });
@@ -317,6 +350,10 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
 }
 
 Tensor linear_relu(const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  if (const auto cast = ops::autocast(AutocastOp::linear, input, weight, bias)) {
+    const auto& [x, w, b] = *cast;
+    return linear_relu(x, w, b);
+  }
   check_linear(input, weight, bias, "linear_relu");
   if (!is_floating(input.dtype())) return relu(linear(input, weight, bias));
   if (input.dim() != 2)
@@ -336,6 +373,10 @@ Tensor linear_relu(const Tensor& input, const Tensor& weight, const Tensor& bias
 
 Tensor linear_gelu(const Tensor& input, const Tensor& weight, const Tensor& bias,
                    GeluApproximation approximation) {
+  if (const auto cast = ops::autocast(AutocastOp::linear, input, weight, bias)) {
+    const auto& [x, w, b] = *cast;
+    return linear_gelu(x, w, b, approximation);
+  }
   check_linear(input, weight, bias, "linear_gelu");
   if (!is_floating(input.dtype())) return gelu(linear(input, weight, bias), approximation);
   if (input.dim() != 2)

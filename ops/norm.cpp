@@ -3,6 +3,7 @@
 #include "autograd/record.h"
 #include "kernels/norm.h"
 #include "ops/arithmetic.h"
+#include "ops/autocast.h"
 
 namespace ferrite {
 
@@ -236,6 +237,8 @@ Tensor batch_norm(const BatchNorm& args, const Tensor& residual) {
 Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
                   const Tensor& weight, const Tensor& bias, bool training, double momentum,
                   double eps) {
+  if (const auto x = ops::autocast(AutocastOp::batch_norm, input))
+    return batch_norm(*x, running_mean, running_var, weight, bias, training, momentum, eps);
   const BatchNorm args{"batch_norm", NormActivation::none,
                        input,        running_mean,
                        running_var,  weight,
@@ -248,6 +251,8 @@ Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor&
 Tensor batch_norm_relu(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
                        const Tensor& weight, const Tensor& bias, bool training, double momentum,
                        double eps) {
+  if (const auto x = ops::autocast(AutocastOp::batch_norm, input))
+    return batch_norm_relu(*x, running_mean, running_var, weight, bias, training, momentum, eps);
   const BatchNorm args{"batch_norm_relu",
                        NormActivation::relu,
                        input,
@@ -265,6 +270,11 @@ Tensor batch_norm_relu(const Tensor& input, const Tensor& running_mean, const Te
 Tensor batch_norm_add_relu(const Tensor& input, const Tensor& residual, const Tensor& running_mean,
                            const Tensor& running_var, const Tensor& weight, const Tensor& bias,
                            bool training, double momentum, double eps) {
+  if (const auto cast = ops::autocast(AutocastOp::batch_norm, input, residual)) {
+    const auto& [x, r] = *cast;
+    return batch_norm_add_relu(x, r, running_mean, running_var, weight, bias, training, momentum,
+                               eps);
+  }
   const BatchNorm args{"batch_norm_add_relu",
                        NormActivation::relu,
                        input,
@@ -308,6 +318,10 @@ Gradients layer_norm_backward(const Rows& rows, const Tensor& grad, const Tensor
 
 Tensor layer_norm(const Tensor& input, const Shape& normalized_shape, const Tensor& weight,
                   const Tensor& bias, double eps) {
+  if (const auto cast = ops::autocast(AutocastOp::layer_norm, input, weight, bias)) {
+    const auto& [x, w, b] = *cast;
+    return layer_norm(x, normalized_shape, w, b, eps);
+  }
   constexpr const char* op = "layer_norm";
   check_input(input, op);
   check_eps(eps, op);
@@ -351,6 +365,10 @@ Tensor layer_norm(const Tensor& input, const Shape& normalized_shape, const Tens
 
 Tensor group_norm(const Tensor& input, std::int64_t num_groups, const Tensor& weight,
                   const Tensor& bias, double eps) {
+  if (const auto cast = ops::autocast(AutocastOp::group_norm, input, weight, bias)) {
+    const auto& [x, w, b] = *cast;
+    return group_norm(x, num_groups, w, b, eps);
+  }
   constexpr const char* op = "group_norm";
   check_input(input, op);
   check_eps(eps, op);

@@ -3,6 +3,7 @@
 
 #include "autograd/record.h"
 #include "kernels/copy.h"
+#include "ops/autocast.h"
 #include "ops/creation.h"
 #include "ops/index.h"
 #include "ops/rearrange.h"
@@ -78,6 +79,7 @@ auto cumsum_gradient(int dim) {
 }  // namespace
 
 Tensor cumsum(const Tensor& t, int dim, std::optional<DType> dtype) {
+  if (!dtype) dtype = ops::autocast_target(AutocastOp::cumsum, t);
   FERRITE_CHECK(t.defined(), ValueError, "cumsum", "the input is undefined");
   dim = normalize_dim(dim, t.dim(), "cumsum");
   const DType to = dtype.value_or(is_floating(t.dtype()) ? t.dtype() : kInt64);

@@ -6,6 +6,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/unary.h"
 #include "ops/arithmetic.h"
+#include "ops/autocast.h"
 #include "ops/compare.h"
 #include "ops/creation.h"
 #include "ops/inplace.h"
@@ -100,6 +101,7 @@ auto power_gradient(const Tensor& x, Scalar exponent) {
 }  // namespace
 
 Tensor pow(const Tensor& x, Scalar exponent) {
+  if (const auto cast = ops::autocast(AutocastOp::pow, x)) return pow(*cast, exponent);
   const Tensor in = promoted(x, exponent, "pow");
   Tensor out = empty_like(in);
   raise(out, in, exponent, "pow");
@@ -136,6 +138,10 @@ Tensor exponent_gradient(const Tensor& grad, const Tensor& x, const Tensor& expo
 }  // namespace
 
 Tensor pow(const Tensor& x, const Tensor& exponent) {
+  if (const auto cast = ops::autocast(AutocastOp::pow, x, exponent)) {
+    const auto& [b, e] = *cast;
+    return pow(b, e);
+  }
   const Operands o = compute(BinaryOp::pow, x, exponent, "pow");
   if (recording(x, exponent))
     record(o.out, "pow", {x, exponent},
@@ -168,6 +174,7 @@ const Tensor& pow_(const Tensor& self, const Tensor& exponent) {
 }
 
 Tensor pow(Scalar base, const Tensor& exponent) {
+  if (const auto cast = ops::autocast(AutocastOp::pow, exponent)) return pow(base, *cast);
   const Tensor e = promoted(exponent, base, "pow");
   Tensor out = empty_like(e);
   kernels::binary(current_stream(out.device()), BinaryOp::pow, out, base, e);

@@ -3,6 +3,7 @@
 #include "autograd/record.h"
 #include "kernels/reduce.h"
 #include "ops/arithmetic.h"
+#include "ops/autocast.h"
 #include "ops/reduced_dims.h"
 
 namespace ferrite {
@@ -38,6 +39,7 @@ Tensor spread(const Tensor& grad, const Shape& kept, const Shape& shape, DType d
 }  // namespace
 
 Tensor sum(const Tensor& t, const Dims& dims, bool keepdim, std::optional<DType> dtype) {
+  if (!dtype) dtype = ops::autocast_target(AutocastOp::sum, t);
   const ReducedDims reduced(t, dims, keepdim, "sum");
   const DType to = dtype.value_or(is_floating(t.dtype()) ? t.dtype() : kInt64);
   Tensor out = add_up(ReduceOp::sum, t, reduced, to);

@@ -4,6 +4,7 @@
 #include "kernels/copy.h"
 #include "kernels/index.h"
 #include "ops/arithmetic.h"
+#include "ops/autocast.h"
 #include "ops/index.h"
 #include "ops/indexing.h"
 #include "ops/inplace.h"
@@ -86,6 +87,10 @@ auto scatter_value_gradient(int dim, const Tensor& ids) {
 }  // namespace
 
 Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& source) {
+  if (const auto cast = ops::autocast(AutocastOp::scatter, x, source)) {
+    const auto& [to, from] = *cast;
+    return scatter(to, dim, index, from);
+  }
   const Tensor ids = checked_index(index, x, "scatter");
   check_like(source, x, "scatter");
   if (x.dim() == 0)
@@ -171,6 +176,10 @@ auto scatter_adder(const char* op, const Tensor& ids, const Tensor& part, int di
 }  // namespace
 
 Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& source) {
+  if (const auto cast = ops::autocast(AutocastOp::scatter, x, source)) {
+    const auto& [to, from] = *cast;
+    return scatter_add(to, dim, index, from);
+  }
   const Tensor ids = checked_index(index, x, "scatter_add");
   check_like(source, x, "scatter_add");
   check_addable(x, "scatter_add");
@@ -254,6 +263,10 @@ Tensor checked_addition(const Tensor& x, const Tensor& index, const Tensor& sour
 
 Tensor index_add(const Tensor& x, int dim, const Tensor& index, const Tensor& source,
                  Scalar alpha) {
+  if (const auto cast = ops::autocast(AutocastOp::scatter, x, source)) {
+    const auto& [to, from] = *cast;
+    return index_add(to, dim, index, from, alpha);
+  }
   const Tensor ids = checked_addition(x, index, source, "index_add");
   if (x.dim() == 0)
     return index_add(x.reshape({1}), dim, ids, at_least_1d(source), alpha).reshape({});

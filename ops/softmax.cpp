@@ -3,6 +3,7 @@
 #include "autograd/record.h"
 #include "kernels/softmax.h"
 #include "ops/arithmetic.h"
+#include "ops/autocast.h"
 #include "ops/reduce.h"
 #include "ops/reduced_dims.h"
 #include "ops/unary.h"
@@ -53,10 +54,12 @@ Tensor compute(SoftmaxKind kind, const char* op, const Tensor& t, int dim,
 }  // namespace
 
 Tensor softmax(const Tensor& t, int dim, std::optional<DType> dtype) {
+  if (!dtype) dtype = ops::autocast_target(AutocastOp::softmax, t);
   return compute(SoftmaxKind::plain, "softmax", t, dim, dtype);
 }
 
 Tensor log_softmax(const Tensor& t, int dim, std::optional<DType> dtype) {
+  if (!dtype) dtype = ops::autocast_target(AutocastOp::log_softmax, t);
   return compute(SoftmaxKind::log, "log_softmax", t, dim, dtype);
 }
 

@@ -4,6 +4,7 @@
 #include "autograd/record.h"
 #include "kernels/reduce.h"
 #include "ops/arithmetic.h"
+#include "ops/autocast.h"
 #include "ops/compare.h"
 #include "ops/reduce.h"
 #include "ops/reduced_dims.h"
@@ -108,6 +109,7 @@ Tensor norm_gradient(const Tensor& grad, const Tensor& x, const Tensor& n, const
 }  // namespace
 
 Tensor norm(const Tensor& t, double p, const Dims& dims, bool keepdim) {
+  if (const auto cast = ops::autocast(AutocastOp::norm, t)) return norm(*cast, p, dims, keepdim);
   check_floating(t, "norm");
   FERRITE_CHECK(!std::isnan(p), ValueError, "norm", "p must be a number, got {}", p);
   const ReducedDims reduced(t, dims, keepdim, "norm");
@@ -162,8 +164,14 @@ Tensor counted(ReduceOp op, const char* name, const Tensor& t, const Dims& dims,
 
 }  // namespace
 
-Tensor prod(const Tensor& t) { return product(t, {}, false); }
-Tensor prod(const Tensor& t, int dim, bool keepdim) { return product(t, {dim}, keepdim); }
+Tensor prod(const Tensor& t) {
+  if (const auto cast = ops::autocast(AutocastOp::prod, t)) return prod(*cast);
+  return product(t, {}, false);
+}
+Tensor prod(const Tensor& t, int dim, bool keepdim) {
+  if (const auto cast = ops::autocast(AutocastOp::prod, t)) return prod(*cast, dim, keepdim);
+  return product(t, {dim}, keepdim);
+}
 
 Tensor any(const Tensor& t) { return counted(ReduceOp::any, "any", t, {}, false); }
 Tensor any(const Tensor& t, int dim, bool keepdim) {

@@ -4,6 +4,7 @@
 
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
+#include "ops/autocast.h"
 #include "ops/creation.h"
 #include "ops/unary_op.h"
 
@@ -93,18 +94,21 @@ const auto log2_gradient = [](const Tensor& grad, const Tensor& x) {
 }  // namespace
 
 Tensor exp(const Tensor& x) {
+  if (const auto cast = ops::autocast(AutocastOp::exp, x)) return exp(*cast);
   return ops::unary(x, "exp", UnaryOp::exp, Takes::floating, Keeps::output, exp_gradient);
 }
 const Tensor& exp_(const Tensor& self) {
   return ops::unary_(self, "exp_", UnaryOp::exp, Takes::floating, Keeps::output, exp_gradient);
 }
 Tensor exp2(const Tensor& x) {
+  if (const auto cast = ops::autocast(AutocastOp::exp, x)) return exp2(*cast);
   return ops::unary(x, "exp2", UnaryOp::exp2, Takes::floating, Keeps::output, exp2_gradient);
 }
 const Tensor& exp2_(const Tensor& self) {
   return ops::unary_(self, "exp2_", UnaryOp::exp2, Takes::floating, Keeps::output, exp2_gradient);
 }
 Tensor expm1(const Tensor& x) {
+  if (const auto cast = ops::autocast(AutocastOp::exp, x)) return expm1(*cast);
   return ops::unary(x, "expm1", UnaryOp::expm1, Takes::floating, Keeps::output, expm1_gradient);
 }
 const Tensor& expm1_(const Tensor& self) {
@@ -112,18 +116,21 @@ const Tensor& expm1_(const Tensor& self) {
                      expm1_gradient);
 }
 Tensor log(const Tensor& x) {
+  if (const auto cast = ops::autocast(AutocastOp::log, x)) return log(*cast);
   return ops::unary(x, "log", UnaryOp::log, Takes::floating, Keeps::input, log_gradient);
 }
 const Tensor& log_(const Tensor& self) {
   return ops::unary_(self, "log_", UnaryOp::log, Takes::floating, Keeps::input, log_gradient);
 }
 Tensor log1p(const Tensor& x) {
+  if (const auto cast = ops::autocast(AutocastOp::log, x)) return log1p(*cast);
   return ops::unary(x, "log1p", UnaryOp::log1p, Takes::floating, Keeps::input, log1p_gradient);
 }
 const Tensor& log1p_(const Tensor& self) {
   return ops::unary_(self, "log1p_", UnaryOp::log1p, Takes::floating, Keeps::input, log1p_gradient);
 }
 Tensor log2(const Tensor& x) {
+  if (const auto cast = ops::autocast(AutocastOp::log, x)) return log2(*cast);
   return ops::unary(x, "log2", UnaryOp::log2, Takes::floating, Keeps::input, log2_gradient);
 }
 const Tensor& log2_(const Tensor& self) {
@@ -149,6 +156,7 @@ const Tensor& sqrt_(const Tensor& self) {
   return ops::unary_(self, "sqrt_", UnaryOp::sqrt, Takes::floating, Keeps::output, sqrt_gradient);
 }
 Tensor rsqrt(const Tensor& x) {
+  if (const auto cast = ops::autocast(AutocastOp::rsqrt, x)) return rsqrt(*cast);
   return ops::unary(x, "rsqrt", UnaryOp::rsqrt, Takes::floating, Keeps::output, rsqrt_gradient);
 }
 const Tensor& rsqrt_(const Tensor& self) {
@@ -156,6 +164,7 @@ const Tensor& rsqrt_(const Tensor& self) {
                      rsqrt_gradient);
 }
 Tensor reciprocal(const Tensor& x) {
+  if (const auto cast = ops::autocast(AutocastOp::reciprocal, x)) return reciprocal(*cast);
   return ops::unary(x, "reciprocal", UnaryOp::reciprocal, Takes::floating, Keeps::output,
                     reciprocal_gradient);
 }
@@ -190,6 +199,7 @@ const Tensor& cos_(const Tensor& self) {
   return ops::unary_(self, "cos_", UnaryOp::cos, Takes::floating, Keeps::input, cos_gradient);
 }
 Tensor tan(const Tensor& x) {
+  if (const auto cast = ops::autocast(AutocastOp::tan, x)) return tan(*cast);
   return ops::unary(x, "tan", UnaryOp::tan, Takes::floating, Keeps::output, tan_gradient);
 }
 const Tensor& tan_(const Tensor& self) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "autograd/autocast.h"
 #include "autograd/grad_mode.h"
 #include "core/cuda_graph.h"
 #include "core/error.h"
@@ -15,6 +16,15 @@ namespace ferrite::cuda::detail {
 
 namespace {
 
+/// The autocast region that a step is called in, if any.
+struct Region {
+  IntrusivePtr<autograd::AutocastState> state;
+  bool operator==(const Region& other) const {
+    if (!state || !other.state) return !state && !other.state;
+    return state->same_settings(*other.state);
+  }
+};
+
 /// What a graph is for.
 struct Signature {
   struct Input {
@@ -24,7 +34,8 @@ struct Signature {
     bool operator==(const Input&) const = default;
   };
   Device device;
-  bool records = true;      // gradients
+  bool records = true;  // gradients
+  Region autocast;
   std::vector<bool> modes;  // of the modules: training; of the tensors: requires_grad
   std::vector<Input> inputs;
 
@@ -111,6 +122,8 @@ Signature StepGraphs::Impl::signature_of(std::span<const Tensor> inputs) const {
   Signature s;
   s.device = tensors[0].device();
   s.records = grad_enabled();
+  if (const autograd::AutocastState* region = autograd::autocast_state())
+    s.autocast.state = region->renewed();
   for (const nn::Module* module : modules) s.modes.push_back(module->is_training());
   for (const Tensor& t : tensors) s.modes.push_back(t.requires_grad());
   for (const Tensor& t : inputs) {
@@ -189,6 +202,10 @@ void StepGraphs::Impl::capture(Entry& entry, const Step& step) {
   for (const Tensor& t : tensors)
     known.push_back({.memory = t.detach(), .grad_before = t.grad(), .grad_after = {}});
   Graph graph(device, pool);
+  // What is converted in the graph is for the graph alone.
+  const auto& outside = entry.signature.autocast.state;
+  const auto inside = outside ? outside->renewed() : nullptr;
+  const autograd::AutocastScope autocast(inside.get());
   try {
     graph.capture([&] {
       out = step(in);

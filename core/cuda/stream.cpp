@@ -248,4 +248,8 @@ bool is_capturing(const Stream& stream) {
   return stream.device().is_cuda() && ferrite::cuda::detail::cuda_stream(stream).is_capturing();
 }
 
+std::uint64_t capture_id(const Stream& stream) {
+  return stream.device().is_cuda() ? ferrite::cuda::detail::cuda_stream(stream).capture_id() : 0;
+}
+
 }  // namespace ferrite::detail::cuda

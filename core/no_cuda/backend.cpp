@@ -24,6 +24,7 @@ void copy_bytes(const Stream&, void*, const Device&, const void*, const Device&,
   fail_absent("copy");
 }
 bool is_capturing(const Stream&) { return false; }
+std::uint64_t capture_id(const Stream&) { return 0; }
 void captured_seek(const Stream&, Generator&, const PhiloxState&) {}
 std::optional<PhiloxState> captured_draw(const Stream&, Generator&, std::uint64_t) { return {}; }
 
