@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <ranges>
 #include <span>
@@ -26,6 +27,10 @@ using ForwardPreHook = std::function<void(Module& module, std::span<Tensor> inpu
 using ForwardHook =
     std::function<void(Module& module, std::span<const Tensor> inputs, std::span<Tensor> outputs)>;
 
+/// Runs before all of these; what it returns goes when forward() and the hooks after it are done,
+/// or when any of them has thrown: for what holds in a call, as a guard.
+using ForwardScope = std::function<std::shared_ptr<void>()>;
+
 /// Removes its hook when told to, be the module gone by then; letting the handle go keeps the hook.
 class ModuleHook {
  public:
@@ -41,15 +46,32 @@ class ModuleHook {
 
 namespace detail {
 
+/// What the scopes of a call returned; the last goes first.
+class OpenScopes {
+ public:
+  OpenScopes() = default;
+  ~OpenScopes() {
+    while (!open_.empty()) open_.pop_back();
+  }
+  OpenScopes(const OpenScopes&) = delete;
+  OpenScopes& operator=(const OpenScopes&) = delete;
+  void add(std::shared_ptr<void> scope) { open_.push_back(std::move(scope)); }
+
+ private:
+  std::vector<std::shared_ptr<void>> open_;
+};
+
 /// The hooks of a module, in the order in which they run.
 struct Hooks {
   template <class Hook>
   using List = std::vector<std::pair<std::uint64_t, Hook>>;
 
-  bool empty() const { return before.empty() && after.empty(); }
+  bool empty() const { return scopes.empty() && before.empty() && after.empty(); }
+  void enter(OpenScopes& open) const;
   void run_before(Module& module, std::span<Tensor> inputs) const;
   void run_after(Module& module, std::span<const Tensor> inputs, std::span<Tensor> outputs) const;
 
+  List<ForwardScope> scopes;
   List<ForwardPreHook> before;
   List<ForwardHook> after;
   std::uint64_t next_id = 0;
@@ -143,6 +165,8 @@ decltype(auto) argument(std::tuple<Inputs&&...>& given, std::span<Tensor> tensor
 /// result what for_each_tensor finds.
 template <class F, class... Inputs>
 auto call_hooked(const Hooks& hooks, Module& module, F&& forward, Inputs&&... inputs) {
+  OpenScopes open;
+  hooks.enter(open);
   std::vector<Tensor> seen;
   const auto see = [&]([[maybe_unused]] auto& input) {
     if constexpr (is_tensor<decltype(input)>) seen.push_back(input);

@@ -109,6 +109,9 @@ class Module {
   ModuleHook register_forward_hook(F f) {
     return register_forward_hook(detail::hook_of_one(detail::returning_tensor(std::move(f))));
   }
+  /// What `f` returns (nn/hooks.h) lasts as long as a call, hooks included: a guard of autocast, of
+  /// a profiler's range.
+  ModuleHook register_forward_scope(ForwardScope f);
   /// Of this module, not of those below it.
   bool has_hooks() const { return hooks_ && !hooks_->empty(); }
 

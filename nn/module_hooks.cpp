@@ -10,6 +10,11 @@ namespace detail {
 // Lists are copied before they run: a hook may remove itself, or register others, which run from
 // the next call on.
 
+void Hooks::enter(OpenScopes& open) const {
+  const List<ForwardScope> hooks = scopes;
+  for (const auto& [id, hook] : hooks) open.add(hook());
+}
+
 void Hooks::run_before(Module& module, std::span<Tensor> inputs) const {
   const List<ForwardPreHook> hooks = before;
   for (const auto& [id, hook] : hooks) hook(module, inputs);
@@ -81,6 +86,11 @@ ModuleHook Module::register_forward_pre_hook(ForwardPreHook f) {
 ModuleHook Module::register_forward_hook(ForwardHook f) {
   FERRITE_CHECK(f, ValueError, "module", "the hook given to {} is empty", name());
   return detail::add(own_hooks(), &detail::Hooks::after, std::move(f));
+}
+
+ModuleHook Module::register_forward_scope(ForwardScope f) {
+  FERRITE_CHECK(f, ValueError, "module", "the scope given to {} is empty", name());
+  return detail::add(own_hooks(), &detail::Hooks::scopes, std::move(f));
 }
 
 Tensor Module::forward_with_hooks(const Tensor& input) {

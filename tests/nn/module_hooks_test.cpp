@@ -323,3 +323,33 @@ TEST_CASE("optimizers leave alone what is frozen between steps; norms go on unle
   step();
   CHECK(values("0.weight") != weight);
 }
+
+TEST_CASE("a scope lasts as long as the call: hooks included, errors too") {
+  Double model;
+  std::vector<std::string> events;
+  const auto scope = [&](const std::string& name) {
+    return model.register_forward_scope([&events, name] {
+      events.push_back("open " + name);
+      return std::shared_ptr<void>(nullptr,
+                                   [&events, name](void*) { events.push_back("close " + name); });
+    });
+  };
+  nn::ModuleHook first = scope("a");
+  scope("b");
+  model.register_forward_pre_hook([&](nn::Module&, const Tensor& x) {
+    events.push_back("before");
+    if (x.numel() == 0) throw ValueError("empty");
+  });
+  model.register_forward_hook(
+      [&](nn::Module&, const Tensor&, const Tensor&) { events.push_back("after"); });
+  model(ones({1}));
+  CHECK(events ==
+        std::vector<std::string>{"open a", "open b", "before", "after", "close b", "close a"});
+  events.clear();
+  CHECK_THROWS_AS(model(ones({0})), ValueError);
+  CHECK(events == std::vector<std::string>{"open a", "open b", "before", "close b", "close a"});
+  first.remove();
+  events.clear();
+  model(ones({1}));
+  CHECK(events.front() == "open b");
+}
