@@ -1,6 +1,8 @@
 #include "kernels/conv.h"
 
+#include "kernels/conv_problem.h"
 #include "kernels/cpu/conv.h"
+#include "kernels/cpu/norm.h"
 #include "kernels/cuda/channels.h"
 #include "kernels/cuda/conv.h"
 #include "kernels/cuda/reduce.h"
@@ -13,6 +15,17 @@ void conv2d(const Stream& stream, const View& out, const View& input, const View
   launch(
       stream, "conv2d", [=] { cpu::conv2d(out, input, weight, bias, params); },
       [&] { cuda::conv2d(stream, out, input, weight, bias, params); });
+}
+void conv2d_stats(const Stream& stream, const View& out, const View& mean, const View& m2,
+                  const View& input, const View& weight, const View& bias,
+                  const ConvParams& params) {
+  launch(
+      stream, "conv2d",
+      [=] {
+        cpu::conv2d(out, input, weight, bias, params);
+        cpu::channel_stats(channel_layout(out), mean, m2, out);
+      },
+      [&] { cuda::conv2d_stats(stream, out, mean, m2, input, weight, bias, params); });
 }
 void conv2d_data(const Stream& stream, const View& grad_input, const View& grad, const View& weight,
                  const View& bias, const ConvParams& params) {

@@ -24,6 +24,13 @@ struct ConvParams {
 /// out = activation(input * weight + bias). `bias` is [O], or has null data: none.
 void conv2d(const Stream& stream, const View& out, const View& input, const View& weight,
             const View& bias, const ConvParams& params);
+/// conv2d(), and of each channel of `out` the mean and M2 that channel_stats() of kernels/norm.h
+/// gives: `mean` and `m2` [O] as there, `out` dense, NCHW or NHWC. For a batch norm behind the
+/// convolution, which then does not read `out` to get them; where a library has none of this, two
+/// kernels do it.
+void conv2d_stats(const Stream& stream, const View& out, const View& mean, const View& m2,
+                  const View& input, const View& weight, const View& bias,
+                  const ConvParams& params);
 /// The gradient by the input, from `grad`, that of out. With a bias [C] added to it, which the
 /// transposed convolution has.
 void conv2d_data(const Stream& stream, const View& grad_input, const View& grad, const View& weight,

@@ -55,6 +55,13 @@ bool lies_in(const View& v, ConvLayout layout) {
   return true;
 }
 
+ChannelLayout channel_layout(const View& v) {
+  const std::int64_t positions = v.sizes[2] * v.sizes[3];
+  if (lies_in(v, ConvLayout::channels_first))
+    return {.outer = v.sizes[0], .channels = v.sizes[1], .inner = positions};
+  return {.outer = v.sizes[0] * positions, .channels = v.sizes[1], .inner = 1};
+}
+
 ConvLayout layout_of(const View& input, const View& weight, const View& out) {
   const auto copied = [&](ConvLayout layout) {
     std::int64_t elements = 0;

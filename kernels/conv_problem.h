@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "kernels/conv.h"
+#include "kernels/norm.h"
 
 namespace ferrite::kernels {
 
@@ -28,6 +29,7 @@ struct ConvProblem {
   ConvLayout layout = ConvLayout::channels_first;
   DType dtype = kFloat32;
   bool has_bias = false, has_relu = false;
+  bool has_stats = false;  // each channel's sum and sum of squares too
   bool tf32 = true, deterministic = false;
   std::int64_t workspace_limit = 0;  // in bytes
   Operand input, weight, out;
@@ -41,6 +43,9 @@ struct ConvProblem {
 /// Whether an operand lies in `layout`, densely: its strides are the layout's, but for dimensions
 /// of one element.
 bool lies_in(const View& v, ConvLayout layout);
+
+/// `v`, [N, C, H, W] in one of these layouts, as batch norm takes it.
+ChannelLayout channel_layout(const View& v);
 
 /// The layout in which the fewest elements have to be copied: channels-last where there is no
 /// difference and tensor cores read 16-bit types, else channels-first.

@@ -12,6 +12,11 @@ void channel_stats(const Stream& stream, const ChannelLayout& layout, const View
       stream, "batch_norm", [=] { cpu::channel_stats(layout, mean, m2, in); },
       [&] { cuda::channel_stats(stream, layout, mean, m2, in); });
 }
+void stats_of_sums(const Stream& stream, const View& mean, const View& m2, std::int64_t n) {
+  launch(
+      stream, "batch_norm", [=] { cpu::stats_of_sums(mean, m2, n); },
+      [&] { cuda::stats_of_sums(stream, mean, m2, n); });
+}
 void combine_stats(const Stream& stream, const View& mean, const View& m2, const View& count,
                    const View& means, const View& m2s, const View& counts) {
   launch(

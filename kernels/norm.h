@@ -21,6 +21,11 @@ struct ChannelLayout {
 void channel_stats(const Stream& stream, const ChannelLayout& layout, const View& mean,
                    const View& m2, const View& in);
 
+/// What channel_stats() gives, in the place of each channel's sum (`mean`) and sum of squares
+/// (`m2`) of `n` values. Digits of M2 are lost where the mean is far from zero: as many as mean^2 /
+/// variance has.
+void stats_of_sums(const Stream& stream, const View& mean, const View& m2, std::int64_t n);
+
 /// Statistics of several parts as one (Chan et al. 1979): `means` and `m2s` are [parts, channels],
 /// `counts` [parts]; `count` has one element; all of one dtype.
 void combine_stats(const Stream& stream, const View& mean, const View& m2, const View& count,

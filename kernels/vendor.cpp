@@ -34,6 +34,7 @@ std::atomic<bool> product_tf32 = false;
 std::atomic<bool> measure_products = false;
 std::atomic<bool> measure_plans = false;
 std::atomic<bool> same_bits = false;
+std::atomic<bool> sums_with_convolutions = true;
 std::atomic<std::int64_t> most_workspace = std::int64_t{1} << 30;
 
 }  // namespace
@@ -51,6 +52,8 @@ void cudnn::set_benchmark(bool on) { measure_plans = on; }
 bool cudnn::benchmark() { return measure_plans; }
 void cudnn::set_deterministic(bool on) { same_bits = on; }
 bool cudnn::deterministic() { return same_bits || are_deterministic_algorithms_enabled(); }
+void cudnn::set_fused_statistics(bool on) { sums_with_convolutions = on; }
+bool cudnn::fused_statistics() { return sums_with_convolutions; }
 void cudnn::set_allow_tf32(bool on) { convolution_tf32() = on; }
 bool cudnn::allow_tf32() { return convolution_tf32(); }
 void cudnn::set_workspace_limit(std::int64_t bytes) { most_workspace = bytes; }

@@ -43,6 +43,12 @@ bool benchmark();
 /// On: only plans that give the same bits on every run; use_deterministic_algorithms() implies it.
 void set_deterministic(bool on);
 bool deterministic();
+/// Whether a convolution before a batch norm in training adds up its result's channels as it writes
+/// them, where cuDNN has that for a 16-bit type: 9.19 has for float16, channels-last, in packs of 8
+/// channels. The variance is the mean of squares minus the square of the mean, which loses digits
+/// where the mean is far from zero. On at first.
+void set_fused_statistics(bool on);
+bool fused_statistics();
 /// Whether float32 convolutions may round their inputs to TF32. On at first, as in PyTorch, unless
 /// FERRITE_TF32=0.
 void set_allow_tf32(bool on);

@@ -1,8 +1,11 @@
 #include "nn/containers.h"
 
+#include <span>
+
 #include "nn/activation.h"
 #include "nn/conv.h"
 #include "nn/linear.h"
+#include "nn/norm.h"
 #include "ops/matmul.h"
 
 namespace ferrite::nn {
@@ -21,16 +24,32 @@ M* exactly(Module& module) {
   return typeid(module) == typeid(M) ? static_cast<M*>(&module) : nullptr;
 }
 
-/// Two modules by one op; undefined where there is none, or hooks want to see both.
-Tensor run_fused(Module& first, Module& second, const Tensor& x) {
+/// What one op made of some modules at the beginning of a list.
+struct Fused {
+  Tensor out;
+  std::size_t modules = 0;  // 0: there is no such op, or hooks want to see what is between
+};
+
+Fused run_fused(std::span<Module* const> modules, const Tensor& x) {
+  if (modules.size() < 2) return {};
+  Module &first = *modules[0], &second = *modules[1];
   if (first.has_hooks() || second.has_hooks()) return {};
+  const bool relu_next = exactly<ReLU>(second);
   if (const Linear* linear = exactly<Linear>(first)) {
-    if (exactly<ReLU>(second)) return linear_relu(x, linear->weight, linear->bias);
+    if (relu_next) return {linear_relu(x, linear->weight, linear->bias), 2};
     if (const GELU* gelu = exactly<GELU>(second))
-      return linear_gelu(x, linear->weight, linear->bias, gelu->approximate());
+      return {linear_gelu(x, linear->weight, linear->bias, gelu->approximate()), 2};
   }
-  if (Conv2d* conv = exactly<Conv2d>(first); conv && exactly<ReLU>(second))
-    return conv->forward_relu(x);
+  if (BatchNorm2d* norm = exactly<BatchNorm2d>(first); norm && relu_next)
+    return {norm->forward_relu(x), 2};
+  if (Conv2d* conv = exactly<Conv2d>(first)) {
+    if (relu_next) return {conv->forward_relu(x), 2};
+    if (BatchNorm2d* norm = exactly<BatchNorm2d>(second); norm && x.dim() == 4) {
+      if (modules.size() > 2 && exactly<ReLU>(*modules[2]) && !modules[2]->has_hooks())
+        return {norm->forward_relu(*conv, x), 3};
+      return {norm->forward(*conv, x), 2};
+    }
+  }
   return {};
 }
 
@@ -39,14 +58,11 @@ Tensor run_fused(Module& first, Module& second, const Tensor& x) {
 Tensor Sequential::forward(const Tensor& input) {
   Tensor x = input;
   const std::vector<Module*> modules = children();
-  for (std::size_t i = 0; i < modules.size(); ++i) {
-    if (i + 1 < modules.size())
-      if (Tensor y = run_fused(*modules[i], *modules[i + 1], x); y.defined()) {
-        x = std::move(y);
-        ++i;
-        continue;
-      }
-    x = (*modules[i])(x);
+  for (std::span<Module* const> rest(modules); !rest.empty();) {
+    Fused fused = run_fused(rest, x);
+    if (fused.modules == 0) fused = {(*rest[0])(x), 1};
+    x = std::move(fused.out);
+    rest = rest.subspan(fused.modules);
   }
   return x;
 }

@@ -59,6 +59,11 @@ Tensor Conv2d::forward_relu(const Tensor& input) {
   return conv2d_relu(input, weight, bias, op_options());
 }
 
+ConvStatistics Conv2d::forward_statistics(const Tensor& input) {
+  if (has_hooks()) return {(*this)(input), {}};
+  return conv2d_statistics(input, weight, bias, op_options());
+}
+
 std::optional<std::int64_t> Conv2d::multiply_adds(std::span<const Tensor>,
                                                   std::span<const Tensor> outputs) const {
   return outputs[0].numel() * (weight.numel() / weight.size(0));

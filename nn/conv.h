@@ -28,6 +28,9 @@ class Conv2d : public Cloneable<Conv2d> {
   /// relu(forward(input)) as one op; where the module has hooks, which see the convolution's own
   /// output, as two.
   Tensor forward_relu(const Tensor& input);
+  /// forward(input) with its channels' statistics (conv2d_statistics); without them where the
+  /// module has hooks, which may change the output.
+  ConvStatistics forward_statistics(const Tensor& input);
   std::string extra_repr() const override;
   std::optional<std::int64_t> multiply_adds(std::span<const Tensor> inputs,
                                             std::span<const Tensor> outputs) const override;

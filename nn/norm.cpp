@@ -1,6 +1,7 @@
 #include "nn/norm.h"
 
 #include "autograd/grad_mode.h"
+#include "nn/conv.h"
 #include "nn/init.h"
 #include "nn/repr.h"
 #include "ops/activation.h"
@@ -46,7 +47,7 @@ void BatchNorm::reset_running_stats() {
 BatchNorm::Mode BatchNorm::begin(const Tensor& input) {
   check_input(input);
   const bool tracks = running_mean.defined();
-  Mode mode{is_training() || !tracks, options_.momentum.value_or(1), running_mean, running_var};
+  Mode mode{uses_batch(), options_.momentum.value_or(1), running_mean, running_var};
   if (is_training() && tracks) {
     no_grad([&] { num_batches_tracked.add_(1); });
     // The batch's own statistics; how much they weigh is known to the device alone.
@@ -65,24 +66,54 @@ Tensor BatchNorm::finish(const Mode& mode, Tensor out) {
   return out;
 }
 
-Tensor BatchNorm::forward(const Tensor& input) {
+Tensor BatchNorm::run(const Tensor& input, Then then, const Tensor& residual,
+                      const ChannelStatistics& known) {
   const Mode m = begin(input);
-  return finish(
-      m, batch_norm(input, m.mean, m.var, weight, bias, m.training, m.momentum, options_.eps));
+  const auto with = [&](auto op, const auto&... inputs) {
+    return finish(
+        m, op(inputs..., m.mean, m.var, weight, bias, m.training, m.momentum, options_.eps, known));
+  };
+  switch (then) {
+    case Then::relu:
+      return with(batch_norm_relu, input);
+    case Then::add_relu:
+      return with(batch_norm_add_relu, input, residual);
+    default:
+      return with(batch_norm, input);
+  }
 }
 
-Tensor BatchNorm::forward_relu(const Tensor& input) {
-  if (has_hooks()) return relu((*this)(input));
-  const Mode m = begin(input);
-  return finish(
-      m, batch_norm_relu(input, m.mean, m.var, weight, bias, m.training, m.momentum, options_.eps));
+Tensor BatchNorm::forward(const Tensor& input) { return run(input, Then::nothing, {}); }
+
+Tensor BatchNorm::fused(const Tensor& input, Then then, const Tensor& residual,
+                        const ChannelStatistics& known) {
+  if (!has_hooks()) return run(input, then, residual, known);
+  const Tensor out = (*this)(input);
+  if (then == Then::nothing) return out;
+  return relu(then == Then::relu ? out : out + residual);
 }
 
+Tensor BatchNorm::forward_relu(const Tensor& input) { return fused(input, Then::relu, {}); }
 Tensor BatchNorm::forward_add_relu(const Tensor& input, const Tensor& residual) {
-  if (has_hooks()) return relu((*this)(input) + residual);
-  const Mode m = begin(input);
-  return finish(m, batch_norm_add_relu(input, residual, m.mean, m.var, weight, bias, m.training,
-                                       m.momentum, options_.eps));
+  return fused(input, Then::add_relu, residual);
+}
+
+ConvStatistics BatchNorm::convolved(Conv2d& conv, const Tensor& input) const {
+  if (uses_batch()) return conv.forward_statistics(input);
+  return {conv(input), {}};
+}
+
+Tensor BatchNorm::forward(Conv2d& conv, const Tensor& input) {
+  const auto [x, statistics] = convolved(conv, input);
+  return fused(x, Then::nothing, {}, statistics);
+}
+Tensor BatchNorm::forward_relu(Conv2d& conv, const Tensor& input) {
+  const auto [x, statistics] = convolved(conv, input);
+  return fused(x, Then::relu, {}, statistics);
+}
+Tensor BatchNorm::forward_add_relu(Conv2d& conv, const Tensor& input, const Tensor& residual) {
+  const auto [x, statistics] = convolved(conv, input);
+  return fused(x, Then::add_relu, residual, statistics);
 }
 
 std::string BatchNorm::extra_repr() const {

@@ -5,8 +5,15 @@
 #include <optional>
 
 #include "nn/module.h"
+#include "ops/channel_statistics.h"
+
+namespace ferrite {
+struct ConvStatistics;
+}
 
 namespace ferrite::nn {
+
+class Conv2d;
 
 struct BatchNormOptions {
   double eps = 1e-5;
@@ -29,6 +36,11 @@ class BatchNorm : public Module {
   /// has hooks, which see the norm's own output, not fused.
   Tensor forward_relu(const Tensor& input);
   Tensor forward_add_relu(const Tensor& input, const Tensor& residual);
+  /// The same of conv(input), which finds the statistics of a training batch as it runs
+  /// (conv2d_statistics).
+  Tensor forward(Conv2d& conv, const Tensor& input);
+  Tensor forward_relu(Conv2d& conv, const Tensor& input);
+  Tensor forward_add_relu(Conv2d& conv, const Tensor& input, const Tensor& residual);
   std::string extra_repr() const override;
   const BatchNormOptions& options() const { return options_; }
   void set_momentum(std::optional<double> momentum) { options_.momentum = momentum; }
@@ -51,9 +63,19 @@ class BatchNorm : public Module {
     double momentum;
     Tensor mean, var;
   };
-  /// What every forward begins with: checks the input and counts the batch.
+  enum class Then : std::uint8_t { nothing, relu, add_relu };
+  bool uses_batch() const { return is_training() || !running_mean.defined(); }
+  /// conv(input), with statistics where they are of use.
+  ConvStatistics convolved(Conv2d& conv, const Tensor& input) const;
+  /// What all forms of forward() do.
+  Tensor run(const Tensor& input, Then then, const Tensor& residual,
+             const ChannelStatistics& known = {});
+  /// run(), or the steps one by one where hooks want to see the norm's own output.
+  Tensor fused(const Tensor& input, Then then, const Tensor& residual,
+               const ChannelStatistics& known = {});
+  /// It begins with this: checks the input and counts the batch,
   Mode begin(const Tensor& input);
-  /// What it ends with: the mean over all batches takes those of this batch in.
+  /// and ends with this: the mean over all batches takes those of this batch in.
   Tensor finish(const Mode& mode, Tensor out);
 
   BatchNormOptions options_;

@@ -30,7 +30,7 @@ struct Problem {
 };
 
 Tensor by_output(const Problem& p, const Tensor& input, const Tensor& weight, const Tensor& bias,
-                 Activation activation = Activation::none);
+                 Activation activation = Activation::none, ChannelStatistics* statistics = nullptr);
 Tensor by_input(const Problem& p, const Tensor& grad, const Tensor& weight, const Tensor& bias,
                 MemoryFormat format);
 Tensor by_weight(const Problem& p, const Tensor& input, const Tensor& grad, MemoryFormat format,
@@ -59,11 +59,20 @@ Tensor channel_sum(const Tensor& grad) {
 // ---- output = activation(input * weight + bias)
 
 Tensor by_output(const Problem& p, const Tensor& input, const Tensor& weight, const Tensor& bias,
-                 Activation activation) {
+                 Activation activation, ChannelStatistics* statistics) {
   Tensor out = result(p.output, input, format_of(input, weight));
   ConvParams params = p.params;
   params.activation = activation;
-  kernels::conv2d(current_stream(out.device()), out, input, weight, view_of(bias), params);
+  const Stream stream = current_stream(out.device());
+  if (statistics) {
+    const TensorOptions options{.dtype = out.dtype() == kFloat64 ? kFloat64 : kFloat32,
+                                .device = out.device()};
+    *statistics = {empty({out.size(1)}, options), empty({out.size(1)}, options)};
+    kernels::conv2d_stats(stream, out, statistics->mean, statistics->m2, input, weight,
+                          view_of(bias), params);
+  } else {
+    kernels::conv2d(stream, out, input, weight, view_of(bias), params);
+  }
   if (recording(input, weight, bias))
     record(out, p.op, {input, weight, bias},
            [p, x = Saved(weight.requires_grad() ? input : Tensor()),
@@ -212,7 +221,8 @@ namespace {
 
 /// conv2d, or conv1d as one.
 Tensor convolve(const Tensor& input, const Tensor& weight, const Tensor& bias,
-                const Conv2dOptions& o, const char* op, Activation activation = Activation::none) {
+                const Conv2dOptions& o, const char* op, Activation activation = Activation::none,
+                ChannelStatistics* statistics = nullptr) {
   check_operands(input, weight, op);
   check_option(o.stride, 1, "stride", op);
   check_option(o.dilation, 1, "dilation", op);
@@ -223,7 +233,8 @@ Tensor convolve(const Tensor& input, const Tensor& weight, const Tensor& bias,
   check_bias(bias, input, weight.size(0), op);
   if (input.dim() == 3)
     return convolve(input.unsqueeze(0), weight, bias, o, op, activation).squeeze(0);
-  return by_output(forward_problem(input, weight, o, op), input, weight, bias, activation);
+  return by_output(forward_problem(input, weight, o, op), input, weight, bias, activation,
+                   statistics);
 }
 
 }  // namespace
@@ -244,6 +255,20 @@ Tensor conv2d_relu(const Tensor& input, const Tensor& weight, const Tensor& bias
     return conv2d_relu(x, w, b, o);
   }
   return convolve(input, weight, bias, o, "conv2d_relu", Activation::relu);
+}
+
+ConvStatistics conv2d_statistics(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                                 const Conv2dOptions& o) {
+  constexpr const char* op = "conv2d_statistics";
+  FERRITE_CHECK(!input.defined() || input.dim() == 4, ShapeError, op,
+                "expected an input [N, C, H, W], got {}", input.shape());
+  if (const auto cast = ops::autocast(AutocastOp::conv, input, weight, bias)) {
+    const auto& [x, w, b] = *cast;
+    return conv2d_statistics(x, w, b, o);
+  }
+  ConvStatistics result;
+  result.output = convolve(input, weight, bias, o, op, Activation::none, &result.statistics);
+  return result;
 }
 
 Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias,

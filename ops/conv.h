@@ -5,6 +5,7 @@
 #pragma once
 
 #include "core/tensor.h"
+#include "ops/channel_statistics.h"
 #include "ops/pair.h"
 
 namespace ferrite {
@@ -45,6 +46,16 @@ inline Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bi
 /// relu(conv2d(...)), the sums rectified on their way to memory.
 Tensor conv2d_relu(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
                    const Conv2dOptions& options = {});
+
+struct ConvStatistics {
+  Tensor output;
+  ChannelStatistics statistics;
+};
+/// conv2d(), for an input [N, C, H, W], and the statistics of its output, for a batch_norm in
+/// training behind it: where cuDNN can it adds them up as it writes the output
+/// (cudnn::set_fused_statistics), which the batch norm then need not read for them.
+ConvStatistics conv2d_statistics(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
+                                 const Conv2dOptions& options = {});
 
 struct Conv1dOptions {
   std::int64_t stride = 1;

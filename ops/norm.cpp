@@ -86,6 +86,7 @@ struct BatchNorm {
   const Tensor &input, &running_mean, &running_var, &weight, &bias;
   bool training;
   double momentum, eps;
+  const ChannelStatistics& known;
 };
 
 void check_batch_norm(const BatchNorm& args) {
@@ -107,6 +108,14 @@ void check_batch_norm(const BatchNorm& args) {
                 "running_mean is {}, running_var {}", mean.dtype(), var.dtype());
   FERRITE_CHECK(args.training || mean.defined(), ValueError, op,
                 "needs running_mean and running_var unless training = true");
+  if (!args.known.defined()) return;
+  for (const Tensor* t : {&args.known.mean, &args.known.m2}) {
+    FERRITE_CHECK(t->defined(), ValueError, op, "statistics need both mean and m2");
+    check_parameter(*t, shape, input, "a known statistic", op);
+    FERRITE_CHECK(t->dtype() == statistics_dtype(input.dtype()) && t->is_contiguous(), DTypeError,
+                  op, "expected contiguous statistics of {}, got {}",
+                  statistics_dtype(input.dtype()), t->describe());
+  }
 }
 
 void check_residual(const Tensor& residual, const Tensor& input, const char* op) {
@@ -132,11 +141,14 @@ Statistics batch_statistics(const BatchNorm& args, const Tensor& x, const Channe
   const Stream stream = current_stream(x.device());
   const TensorOptions options{.dtype = statistics_dtype(x.dtype()), .device = x.device()};
   const Shape shape{layout.channels};
-  Statistics s{empty(shape, options), empty(shape, options)};
-  const Tensor m2 = empty(shape, options);
-  kernels::channel_stats(stream, layout, s.mean, m2, x);
+  ChannelStatistics known = args.known;
+  if (!known.defined()) {
+    known = {empty(shape, options), empty(shape, options)};
+    kernels::channel_stats(stream, layout, known.mean, known.m2, x);
+  }
+  Statistics s{known.mean, empty(shape, options)};
   kernels::batch_norm_finish(stream, s.invstd, optional(args.running_mean),
-                             optional(args.running_var), s.mean, m2, View(), layout.count(),
+                             optional(args.running_var), s.mean, known.m2, View(), layout.count(),
                              args.momentum, args.eps);
   if (args.running_mean.defined()) {
     autograd::changed_inplace(args.running_mean, args.op);
@@ -236,23 +248,26 @@ Tensor batch_norm(const BatchNorm& args, const Tensor& residual) {
 
 Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
                   const Tensor& weight, const Tensor& bias, bool training, double momentum,
-                  double eps) {
+                  double eps, const ChannelStatistics& statistics) {
   if (const auto x = ops::autocast(AutocastOp::batch_norm, input))
-    return batch_norm(*x, running_mean, running_var, weight, bias, training, momentum, eps);
+    return batch_norm(*x, running_mean, running_var, weight, bias, training, momentum, eps,
+                      statistics);
   const BatchNorm args{"batch_norm", NormActivation::none,
                        input,        running_mean,
                        running_var,  weight,
                        bias,         training,
-                       momentum,     eps};
+                       momentum,     eps,
+                       statistics};
   check_batch_norm(args);
   return batch_norm(args, Tensor());
 }
 
 Tensor batch_norm_relu(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
                        const Tensor& weight, const Tensor& bias, bool training, double momentum,
-                       double eps) {
+                       double eps, const ChannelStatistics& statistics) {
   if (const auto x = ops::autocast(AutocastOp::batch_norm, input))
-    return batch_norm_relu(*x, running_mean, running_var, weight, bias, training, momentum, eps);
+    return batch_norm_relu(*x, running_mean, running_var, weight, bias, training, momentum, eps,
+                           statistics);
   const BatchNorm args{"batch_norm_relu",
                        NormActivation::relu,
                        input,
@@ -262,18 +277,20 @@ Tensor batch_norm_relu(const Tensor& input, const Tensor& running_mean, const Te
                        bias,
                        training,
                        momentum,
-                       eps};
+                       eps,
+                       statistics};
   check_batch_norm(args);
   return batch_norm(args, Tensor());
 }
 
 Tensor batch_norm_add_relu(const Tensor& input, const Tensor& residual, const Tensor& running_mean,
                            const Tensor& running_var, const Tensor& weight, const Tensor& bias,
-                           bool training, double momentum, double eps) {
+                           bool training, double momentum, double eps,
+                           const ChannelStatistics& statistics) {
   if (const auto cast = ops::autocast(AutocastOp::batch_norm, input, residual)) {
     const auto& [x, r] = *cast;
     return batch_norm_add_relu(x, r, running_mean, running_var, weight, bias, training, momentum,
-                               eps);
+                               eps, statistics);
   }
   const BatchNorm args{"batch_norm_add_relu",
                        NormActivation::relu,
@@ -284,7 +301,8 @@ Tensor batch_norm_add_relu(const Tensor& input, const Tensor& residual, const Te
                        bias,
                        training,
                        momentum,
-                       eps};
+                       eps,
+                       statistics};
   check_batch_norm(args);
   check_residual(residual, input, args.op);
   return batch_norm(args, residual);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "core/tensor.h"
+#include "ops/channel_statistics.h"
 
 namespace ferrite {
 
@@ -15,10 +16,12 @@ namespace ferrite {
 /// Training: mean and biased variance of this batch; the running statistics move towards them, in
 /// place, running = (1 - momentum) * running + momentum * batch, with the unbiased variance.
 /// ShapeError for a single value a channel. Otherwise the running statistics are used (ValueError
-/// if there are none: pass training = true).
+/// if there are none: pass training = true). `statistics`, where defined, are those of `input`
+/// (conv2d_statistics), which training then need not look for.
 Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
                   const Tensor& weight = {}, const Tensor& bias = {}, bool training = false,
-                  double momentum = 0.1, double eps = 1e-5);
+                  double momentum = 0.1, double eps = 1e-5,
+                  const ChannelStatistics& statistics = {});
 
 /// relu(batch_norm(...)) and relu(batch_norm(...) + residual) in the passes over the data that
 /// batch_norm makes: what a residual network is built of. The arguments, running statistics and
@@ -27,11 +30,12 @@ Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor&
 /// gradient: it finds from the input again where the ReLU let it pass.
 Tensor batch_norm_relu(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
                        const Tensor& weight = {}, const Tensor& bias = {}, bool training = false,
-                       double momentum = 0.1, double eps = 1e-5);
+                       double momentum = 0.1, double eps = 1e-5,
+                       const ChannelStatistics& statistics = {});
 Tensor batch_norm_add_relu(const Tensor& input, const Tensor& residual, const Tensor& running_mean,
                            const Tensor& running_var, const Tensor& weight = {},
                            const Tensor& bias = {}, bool training = false, double momentum = 0.1,
-                           double eps = 1e-5);
+                           double eps = 1e-5, const ChannelStatistics& statistics = {});
 
 /// Normalises over the last dimensions, which are `normalized_shape` (Ba et al. 2016). `weight` and
 /// `bias` have that shape or are undefined.

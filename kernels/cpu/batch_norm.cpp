@@ -150,6 +150,18 @@ void combine_stats(const View& mean, const View& m2, const View& count, const Vi
   });
 }
 
+void stats_of_sums(const View& mean, const View& m2, std::int64_t n) {
+  dispatch_types<float, double>(mean.dtype, "batch_norm", [&]<class S>() {
+    for (std::int64_t c = 0; c < mean.numel; ++c) {
+      const double sum = static_cast<double>(mean.as<S>()[c]);
+      const double average = n > 0 ? sum / static_cast<double>(n) : 0;
+      const double deviations = static_cast<double>(m2.as<S>()[c]) - sum * average;
+      mean.as<S>()[c] = static_cast<S>(average);
+      m2.as<S>()[c] = static_cast<S>(deviations < 0 ? 0 : deviations);  // NaN stays
+    }
+  });
+}
+
 void batch_norm_finish(const View& invstd, const View& running_mean, const View& running_var,
                        const View& mean, const View& m2, const View& count, std::int64_t n,
                        double momentum, double eps) {

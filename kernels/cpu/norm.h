@@ -5,6 +5,7 @@
 namespace ferrite::kernels::cpu {
 
 void channel_stats(const ChannelLayout& layout, const View& mean, const View& m2, const View& in);
+void stats_of_sums(const View& mean, const View& m2, std::int64_t n);
 void combine_stats(const View& mean, const View& m2, const View& count, const View& means,
                    const View& m2s, const View& counts);
 void batch_norm_finish(const View& invstd, const View& running_mean, const View& running_var,

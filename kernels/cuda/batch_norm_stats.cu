@@ -208,6 +208,17 @@ __device__ std::int64_t thread_channel() {
   return static_cast<std::int64_t>(blockIdx.x) * kFewThreads + threadIdx.x;
 }
 
+template <class S>
+__global__ void of_sums(std::int64_t channels, double count, S* mean, S* m2) {
+  const std::int64_t c = thread_channel();
+  if (c >= channels) return;
+  const double sum = static_cast<double>(mean[c]);
+  const double average = count > 0 ? sum / count : 0;
+  const double deviations = static_cast<double>(m2[c]) - sum * average;
+  mean[c] = static_cast<S>(average);
+  m2[c] = static_cast<S>(deviations < 0 ? 0 : deviations);  // NaN stays
+}
+
 /// As the CPU kernel does: the mean of means first, then deviations from it.
 template <class S>
 __global__ void combine(std::int64_t channels, std::int64_t parts, const S* means, const S* m2s,
@@ -314,6 +325,13 @@ void batch_norm_backward_reduce(const Stream& stream, const ChannelLayout& layou
     reduce_channels<GradientSums<T>, kPack>(
         stream, "batch_norm_backward_reduce", sums, layout, aligned,
         params_aligned(sums.mean, sums.invstd, sums.weight, sums.bias), merge);
+  });
+}
+
+void stats_of_sums(const Stream& stream, const View& mean, const View& m2, std::int64_t n) {
+  dispatch_types<float, double>(mean.dtype, "batch_norm", [&]<class S>() {
+    launch({"stats_of_sums", stream, blocks_for(mean.numel, kFewThreads), kFewThreads}, of_sums<S>,
+           mean.numel, static_cast<double>(n), mean.as<S>(), m2.as<S>());
   });
 }
 

@@ -2,10 +2,12 @@
 
 #include <optional>
 
+#include "kernels/conv_problem.h"
 #include "kernels/copy.h"
 #include "kernels/cuda/channels.h"
 #include "kernels/cuda/conv_direct.h"
 #include "kernels/cuda/conv_types.h"
+#include "kernels/cuda/norm.h"
 #include "kernels/cuda/own.h"
 #include "kernels/cuda/vendor/cudnn.h"
 #include "kernels/cuda/workspace.h"
@@ -20,6 +22,16 @@ void conv2d(const Stream& stream, const View& out, const View& input, const View
   if (!plain && vendor::conv2d(stream, out, input, weight, bias, params, ConvEpilogue::none))
     return cuda::add_channels(stream, out, bias, params.activation);
   own::conv2d(stream, out, input, weight, bias, params);
+}
+void conv2d_stats(const Stream& stream, const View& out, const View& mean, const View& m2,
+                  const View& input, const View& weight, const View& bias,
+                  const ConvParams& params) {
+  const ChannelLayout layout = channel_layout(out);
+  const bool plain = !bias.data && params.activation == Activation::none;
+  if (plain && vendor::conv2d_sums(stream, out, mean, m2, input, weight, params))
+    return cuda::stats_of_sums(stream, mean, m2, layout.count());
+  cuda::conv2d(stream, out, input, weight, bias, params);
+  cuda::channel_stats(stream, layout, mean, m2, out);
 }
 void conv2d_data(const Stream& stream, const View& grad_input, const View& grad, const View& weight,
                  const View& bias, const ConvParams& params) {

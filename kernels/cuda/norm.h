@@ -6,6 +6,7 @@ namespace ferrite::kernels::cuda {
 
 void channel_stats(const Stream& stream, const ChannelLayout& layout, const View& mean,
                    const View& m2, const View& in);
+void stats_of_sums(const Stream& stream, const View& mean, const View& m2, std::int64_t n);
 void combine_stats(const Stream& stream, const View& mean, const View& m2, const View& count,
                    const View& means, const View& m2s, const View& counts);
 void batch_norm_finish(const Stream& stream, const View& invstd, const View& running_mean,

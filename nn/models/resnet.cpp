@@ -85,8 +85,8 @@ BasicBlock::BasicBlock(std::int64_t in_channels, std::int64_t channels, std::int
 }
 
 Tensor BasicBlock::forward(const Tensor& input) {
-  const Tensor out = conv2_(bn1_.forward_relu(conv1_(input)));
-  return bn2_.forward_add_relu(out, downsample_.empty() ? input : downsample_(input));
+  const Tensor residual = downsample_.empty() ? input : downsample_(input);
+  return bn2_.forward_add_relu(conv2_, bn1_.forward_relu(conv1_, input), residual);
 }
 
 Bottleneck::Bottleneck(std::int64_t in_channels, std::int64_t channels, std::int64_t stride,
@@ -108,8 +108,9 @@ Bottleneck::Bottleneck(std::int64_t in_channels, std::int64_t channels, std::int
 }
 
 Tensor Bottleneck::forward(const Tensor& input) {
-  const Tensor out = conv3_(bn2_.forward_relu(conv2_(bn1_.forward_relu(conv1_(input)))));
-  return bn3_.forward_add_relu(out, downsample_.empty() ? input : downsample_(input));
+  const Tensor residual = downsample_.empty() ? input : downsample_(input);
+  const Tensor out = bn2_.forward_relu(conv2_, bn1_.forward_relu(conv1_, input));
+  return bn3_.forward_add_relu(conv3_, out, residual);
 }
 
 ResNet::ResNet(ResNetBlock block, const std::array<std::int64_t, 4>& blocks,
@@ -134,7 +135,7 @@ ResNet::ResNet(ResNetBlock block, const std::array<std::int64_t, 4>& blocks,
 }
 
 Tensor ResNet::forward(const Tensor& input) {
-  Tensor x = bn1_.forward_relu(conv1_(input));
+  Tensor x = bn1_.forward_relu(conv1_, input);
   if (options_.stem == ResNetStem::standard) x = max_pool2d(x, 3, 2, 1);
   x = layer4_(layer3_(layer2_(layer1_(x))));
   return fc_(adaptive_avg_pool2d(x, 1).flatten(1));

@@ -5,6 +5,7 @@
 #include "kernels/vendor.h"
 #include "tests/kit/doctest_context.h"
 #include "tests/kit/kernel_case.h"
+#include "tests/support/close.h"
 
 using namespace ferrite;
 using kernels::Activation;
@@ -189,6 +190,32 @@ TEST_CASE("convolutions of no images, and of no channels") {
     Problem k = draw(c, 2, 3, 5, 1, 4);
     c.coin() ? k.n = 0 : k.c = 0;
     check_all(c, draw_dtype(c), k, Layout::contiguous);
+  });
+}
+
+TEST_CASE("convolutions with the statistics of their channels") {
+  kit::for_each_case("conv2d_stats", 60, [](KernelCase& c) {
+    const DType dtype = draw_dtype(c), statistics = dtype == kFloat64 ? kFloat64 : kFloat32;
+    const Problem k = draw(c, c.integer(1, 4), 2 * c.integer(1, 5), 2 * c.integer(1, 9),
+                           c.pick<std::int64_t>({1, 1, 2}), 7);
+    const OperandOptions any = drawn(Layout::any);
+    const Operand input = c.input(k.input(), dtype, any);
+    const Operand weight = c.input(k.weight(), dtype, any);
+    const Operand bias = c.coin() ? c.input({k.o}, dtype, any) : Operand();
+    const Operand out =
+        c.output(k.out(), dtype, {.layout = c.pick({Layout::contiguous, Layout::channels_last})});
+    const Operand mean = c.output({k.o}, statistics), m2 = c.output({k.o}, statistics);
+    c.run([&](const Stream& stream, const kit::Side& at) {
+      kernels::conv2d_stats(stream, at(out), at(mean), at(m2), at(input), at(weight), at(bias),
+                            k.p);
+    });
+    c.check(out, tolerance(dtype, k.forward_depth()));
+    // Of what was rounded to `dtype`.
+    const auto values = static_cast<double>(k.weight_depth()),
+               depth = static_cast<double>(k.forward_depth());
+    const double rounding = test::rounding_of(dtype) * (depth + 4);
+    c.check(mean, {.rtol = 1e-5, .atol = rounding});
+    c.check(m2, {.rtol = 1e-5, .atol = values * rounding * (depth + 2)});
   });
 }
 

@@ -8,9 +8,11 @@
 #include "core/cuda.h"
 #include "kernels/conv.h"
 #include "kernels/cuda/vendor/cudnn.h"
+#include "kernels/norm.h"
 #include "kernels/vendor.h"
 #include "tests/kit/doctest_context.h"
 #include "tests/kit/kernel_case.h"
+#include "tests/support/close.h"
 #include "tests/support/cuda.h"
 
 using namespace ferrite;
@@ -167,6 +169,41 @@ TEST_CASE("cuDNN's convolutions, the fastest plan of several") {
   if (!has_cudnn()) return;
   const Settings settings(false, true);
   check_passes("cudnn benchmark", 60, false);
+}
+
+TEST_CASE("cuDNN's convolutions with the sums of their channels") {
+  if (!has_cudnn()) return;
+  const Settings settings(true);
+  Tally counts;
+  kit::for_each_case("cudnn sums", 80, [&](KernelCase& c) {
+    const DType dtype = c.pick({kFloat32, kFloat16, kBFloat16});
+    const Layout layout = c.pick({Layout::contiguous, Layout::channels_last});
+    const kit::OperandOptions options{.layout = layout, .low = -1, .high = 1};
+    const Problem k = draw(c);
+    const Operand input = c.input(k.input(), dtype, options);
+    const Operand weight = c.input(k.weight(), dtype, options);
+    const Operand out = c.output(k.out(), dtype, options);
+    const Operand mean = c.output({k.o}, kFloat32), m2 = c.output({k.o}, kFloat32);
+    c.run([&](const Stream& stream, const kit::Side& at) {
+      if (stream.device().is_cuda()) {
+        ++counts.asked;
+        if (vendor::conv2d_sums(stream, at(out), at(mean), at(m2), at(input), at(weight), k.p)) {
+          ++counts.taken;
+          return kernels::stats_of_sums(stream, at(mean), at(m2), k.n * k.extent(0) * k.extent(1));
+        }
+      }
+      kernels::conv2d_stats(stream, at(out), at(mean), at(m2), at(input), at(weight), {}, k.p);
+    });
+    const std::int64_t depth = k.c / k.p.groups * k.kernel * k.kernel;
+    const kit::Tolerance close = tolerance(depth, true);
+    c.check(out, close);
+    const double rounding = close.atol + 2 * test::rounding_of(dtype) * std::sqrt(depth);
+    c.check(mean, {.rtol = 1e-3, .atol = rounding});
+    const auto values = static_cast<double>(k.n * k.extent(0) * k.extent(1));
+    c.check(m2, {.rtol = 1e-2, .atol = values * rounding * std::sqrt(static_cast<double>(depth))});
+  });
+  INFO(counts.taken, " of ", counts.asked, " taken");
+  CHECK((counts.asked == 0 || counts.taken > 0));
 }
 
 TEST_CASE("cuDNN's convolutions, deterministic: the same bits every time") {

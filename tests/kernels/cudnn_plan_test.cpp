@@ -103,6 +103,25 @@ TEST_CASE("cuDNN has plans with a bias in them, and with ReLU behind it") {
         }
 }
 
+TEST_CASE("cuDNN has plans that add up the channels of the result: of float16, channels-last") {
+  if (!can_ask()) return;
+  for (const Sizes& s : {kBlock, kShortcut, kStem})
+    for (const DType dtype : {kFloat16, kBFloat16, kFloat32})
+      for (const ConvLayout layout : kLayouts)
+        for (const bool deterministic : {false, true}) {
+          ConvProblem p = problem(s, ConvPass::forward, dtype, layout);
+          p.has_stats = true;
+          p.deterministic = deterministic;
+          const ConvPlanReport report = ask(p);
+          INFO(s.name, ", ", ferrite::name(dtype), ", layout ", static_cast<int>(layout), ": ",
+               report.why_not);
+          // Its engines take channels in packs of 8.
+          const bool has_engines =
+              dtype == kFloat16 && layout == ConvLayout::channels_last && s.c % 8 == 0;
+          CHECK(report.usable >= (has_engines ? 1 : 0));
+        }
+}
+
 TEST_CASE("settings leave fewer plans, and some") {
   if (!can_ask()) return;
   for (const ConvPass pass : kPasses)

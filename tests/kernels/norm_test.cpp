@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <vector>
 
 #include "tests/kit/kernel_case.h"
 #include "tests/support/close.h"
@@ -148,6 +150,38 @@ TEST_CASE("combine_stats and batch_norm_finish, with counts on the device") {
     moved.atol = std::max(moved.atol, tolerance(dtype, 1).atol);
     if (tracked) c.check(running_mean, moved);
     if (tracked) c.check(running_var, moved);
+  });
+}
+
+TEST_CASE("stats_of_sums") {
+  kit::for_each_case("stats_of_sums", 24, [](KernelCase& c) {
+    const DType dtype = c.pick({kFloat32, kFloat64});
+    const std::int64_t channels = c.size(300), n = c.pick<std::int64_t>({0, 1, 7, 5000});
+    std::vector<float> sums, squares;
+    for (std::int64_t i = 0; i < channels; ++i) {
+      const float mean = static_cast<float>(c.integer(-8, 8)) / 4,
+                  variance = static_cast<float>(c.integer(0, 8)) / 2;
+      sums.push_back(static_cast<float>(n) * mean);
+      squares.push_back(static_cast<float>(n) * (mean * mean + variance));
+    }
+    // Where rounding makes a square's sum too small, no variance is below 0; what overflowed stays.
+    if (channels > 1 && n > 0) squares[0] = std::abs(sums[0]) / 2 - 1;
+    if (channels > 1) squares[1] = std::numeric_limits<float>::quiet_NaN();
+    const Operand mean = c.inout(from_vector(sums, {channels}), dtype);
+    const Operand m2 = c.inout(from_vector(squares, {channels}), dtype);
+    c.run([&](const Stream& stream, const kit::Side& at) {
+      kernels::stats_of_sums(stream, at(mean), at(m2), n);
+    });
+    c.check(mean);
+    c.check(m2, {.rtol = test::rounding_of(dtype), .atol = 1e-4});
+    std::vector<double> means, deviations;
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      means.push_back(n > 0 ? sums[i] / static_cast<double>(n) : 0);
+      deviations.push_back(squares[i] - sums[i] * means[i]);
+      if (deviations[i] < 0) deviations[i] = 0;
+    }
+    c.check_values(mean, means);
+    c.check_values(m2, deviations, {.rtol = test::rounding_of(dtype), .atol = 1e-4});
   });
 }
 

@@ -170,19 +170,24 @@ TEST_CASE("a container runs a layer with its activation, to the same results") {
     net.to(kFloat64);
     const Tensor x = ramp({7, 4}, 0.3).set_requires_grad(), same = ramp({7, 4}, 0.3);
     same.set_requires_grad();
+    const std::unique_ptr<nn::Sequential> copy = net.clone();
     const Tensor fused = net(x);
     Tensor apart = same;
-    for (nn::Module* module : net.children()) apart = (*module)(apart);
+    for (nn::Module* module : copy->children()) apart = (*module)(apart);
     check_close(fused, apart, 1e-14, 1e-15);
+    for (std::size_t i = 0; i < net.buffers().size(); ++i)
+      check_close(net.buffers()[i], copy->buffers()[i], 1e-14, 1e-15);
     const Tensor weights = ramp(fused.shape(), 1);
     fused.backward(weights);
-    std::vector<Tensor> grads;
-    for (const Tensor& p : net.parameters()) grads.push_back(p.grad());
-    net.zero_grad(true);
     apart.backward(weights);
     check_close(x.grad(), same.grad(), 1e-13, 1e-15);
-    for (std::size_t i = 0; i < grads.size(); ++i)
-      check_close(grads[i], net.parameters()[i].grad(), 1e-13, 1e-15);
+    for (std::size_t i = 0; i < net.parameters().size(); ++i)
+      check_close(net.parameters()[i].grad(), copy->parameters()[i].grad(), 1e-13, 1e-15);
+    net.eval();
+    copy->eval();
+    apart = same;
+    for (nn::Module* module : copy->children()) apart = (*module)(apart);
+    check_close(net(x), apart, 1e-14, 1e-15);
   };
   check_fused(nn::Sequential(nn::Linear(4, 9), nn::ReLU(), nn::Linear(9, 3)));
   check_fused(nn::Sequential(nn::Linear(4, 9, {.bias = false}), nn::ReLU({.inplace = true})));
@@ -193,6 +198,12 @@ TEST_CASE("a container runs a layer with its activation, to the same results") {
   check_fused(nn::Sequential(Image(), nn::Conv2d(1, 5, {2, 1}, {.stride = {2, 1}, .padding = 1}),
                              nn::ReLU(), nn::Conv2d(5, 4, 1, {.groups = 1, .bias = false}),
                              nn::ReLU({.inplace = true}), nn::Flatten()));
+  check_fused(nn::Sequential(Image(), nn::BatchNorm2d(1), nn::ReLU(), nn::Conv2d(1, 3, 2),
+                             nn::BatchNorm2d(3), nn::ReLU({.inplace = true}),
+                             nn::Conv2d(3, 2, 2, {.bias = false}),
+                             nn::BatchNorm2d(2, {.momentum = std::nullopt}), nn::Tanh()));
+  check_fused(nn::Sequential(Image(), nn::Conv2d(1, 3, 2, {.padding = 1}),
+                             nn::BatchNorm2d(3, {.track_running_stats = false})));
 }
 
 TEST_CASE("losses") {

@@ -6,6 +6,7 @@
 #include "autograd/gradcheck.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
+#include "ops/conv.h"
 #include "ops/creation.h"
 #include "ops/norm.h"
 #include "tests/support/close.h"
@@ -118,6 +119,57 @@ TEST_CASE("fused batch norms: gradients by gradcheck") {
               },
               in));
         }
+}
+
+TEST_CASE("a convolution hands its statistics to the batch norm behind it") {
+  for (const DType dtype : {kFloat32, kFloat64, kFloat16})
+    for (const MemoryFormat format : {kContiguous, kChannelsLast})
+      for (const bool biased : {false, true}) {
+        CAPTURE(dtype);
+        CAPTURE(biased);
+        const DType stored = dtype == kFloat64 ? kFloat64 : kFloat32;
+        const Conv2dOptions options{.stride = 2, .padding = 1};
+        const auto leaves = [&] {
+          std::vector<Tensor> in = {noise({3, 4, 7, 6}).to(dtype).contiguous(format),
+                                    noise({5, 4, 3, 3}).to(dtype), noise({5}).to(dtype),
+                                    noise({5}).to(stored)};
+          for (Tensor& t : in) t = t.detach().set_requires_grad();
+          return in;
+        };
+        const std::vector<Tensor> in = leaves(), apart = leaves();
+        const auto bias = [&](const std::vector<Tensor>& of) { return biased ? of[2] : Tensor(); };
+        const Tensor mean = zeros({5}, {.dtype = stored}), same_mean = mean.clone();
+        const Tensor var = ones({5}, {.dtype = stored}), same_var = var.clone();
+
+        const auto [y, statistics] = conv2d_statistics(in[0], in[1], bias(in), options);
+        CHECK(statistics.mean.dtype() == stored);
+        CHECK(!statistics.m2.requires_grad());
+        const Tensor out = batch_norm_relu(y, mean, var, in[3], {}, true, 0.1, 1e-5, statistics);
+        const Tensor expected = batch_norm_relu(conv2d(apart[0], apart[1], bias(apart), options),
+                                                same_mean, same_var, apart[3], {}, true);
+        check_equal(out, expected);
+        check_equal(mean, same_mean);
+        check_equal(var, same_var);
+        const Tensor grad = noise(out.shape()).to(dtype);
+        out.backward(grad);
+        expected.backward(grad);
+        for (std::size_t i = 0; i < in.size(); ++i)
+          if (i != 2 || biased) check_equal(in[i].grad(), apart[i].grad());
+      }
+}
+
+TEST_CASE("known statistics that are not the input's are refused") {
+  const Tensor x = noise({2, 3, 4, 4}, kFloat32);
+  const Tensor good = zeros({3});
+  const auto norm = [&](const Tensor& mean, const Tensor& m2) {
+    return batch_norm(x, {}, {}, {}, {}, true, 0.1, 1e-5, {mean, m2});
+  };
+  CHECK_NOTHROW(norm(good, ones({3})));
+  CHECK_THROWS_AS(norm(good, {}), ValueError);
+  CHECK_THROWS_AS(norm(good, zeros({4})), ShapeError);
+  CHECK_THROWS_AS(norm(zeros({3}, {.dtype = kFloat64}), good), DTypeError);
+  CHECK_THROWS_AS(norm(zeros({3, 2}).select(1, 0), good), DTypeError);
+  CHECK_THROWS_AS(conv2d_statistics(x.select(0, 0), noise({2, 3, 1, 1}, kFloat32)), ShapeError);
 }
 
 TEST_CASE("fused batch norms compute only the gradients that are needed") {

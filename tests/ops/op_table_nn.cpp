@@ -92,6 +92,12 @@ void add_norms(std::vector<Op>& table) {
     add("batch_norm_add_relu", {image, image, statistic, statistic, optional({4}), optional({4})},
         [=](C c) { return batch_norm_add_relu(c[0], c[1], c[2], c[3], c[4], c[5], training); });
   }
+  table.push_back(
+      {"conv2d_statistics", Takes::floating, {image, {{3, 4, 1, 1}}, optional({3})}, [](C c) {
+         const auto [y, statistics] = conv2d_statistics(c[0], c[1], c[2]);
+         const Tensor out = batch_norm(y, {}, {}, {}, {}, true, 0.1, 1e-5, statistics);
+         return Out{y, out};
+       }});
   add("layer_norm", {{{3, 4}}, optional({4}), optional({4})},
       [](C c) { return layer_norm(c[0], {4}, c[1], c[2]); });
   add("group_norm", {image, optional({4}), optional({4})},

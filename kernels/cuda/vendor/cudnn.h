@@ -16,6 +16,10 @@ namespace ferrite::kernels::cuda::vendor {
 enum class ConvEpilogue : std::uint8_t { fused, none };
 bool conv2d(const Stream& stream, const View& out, const View& input, const View& weight,
             const View& bias, const ConvParams& params, ConvEpilogue epilogue);
+/// Without bias and activation, with the sum and the sum of squares of each channel of `out`, both
+/// [O], dense float32.
+bool conv2d_sums(const Stream& stream, const View& out, const View& sum, const View& squares,
+                 const View& input, const View& weight, const ConvParams& params);
 /// Without a bias: the caller adds it.
 bool conv2d_data(const Stream& stream, const View& grad_input, const View& grad, const View& weight,
                  const ConvParams& params);

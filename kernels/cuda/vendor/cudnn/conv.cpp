@@ -171,7 +171,7 @@ class Laid {
 };
 
 bool run(const Stream& stream, ConvProblem problem, const View& input, const View& weight,
-         const View& out, const void* bias) {
+         const View& out, const ConvPlan::Extras& extras = {}) {
   problem.tf32 = problem.dtype == kFloat32 && cudnn::allow_tf32();
   problem.deterministic = cudnn::deterministic();
   problem.workspace_limit = cudnn::workspace_limit();
@@ -188,7 +188,7 @@ bool run(const Stream& stream, ConvProblem problem, const View& input, const Vie
                                                            : filter;
   for (const Laid* operand : {&in, &filter, &result})
     if (operand != &computed) operand->read();
-  const ConvPlan::Pointers pointers{in.data(), filter.data(), result.data(), bias};
+  const ConvPlan::Pointers pointers{in.data(), filter.data(), result.data(), extras};
   const bool capturing = ferrite::detail::cuda::is_capturing(stream);
   // Timing waits for the device, which a capture does not allow.
   if (capturing)
@@ -215,21 +215,32 @@ bool conv2d(const Stream& stream, const View& out, const View& input, const View
     problem.has_bias = bias.data != nullptr;
     problem.has_relu = params.activation == Activation::relu;
   }
-  return run(stream, problem, input, weight, out, problem.has_bias ? bias.data : nullptr);
+  return run(stream, problem, input, weight, out, {.bias = problem.has_bias ? bias.data : nullptr});
+}
+
+bool conv2d_sums(const Stream& stream, const View& out, const View& sum, const View& squares,
+                 const View& input, const View& weight, const ConvParams& params) {
+  // A variance from sums of squares has the digits that 16-bit types can use, no more.
+  if (itemsize(input.dtype) != 2 || !cudnn::fused_statistics() ||
+      !is_mine(input, weight, out, params))
+    return false;
+  ConvProblem problem = problem_of(ConvPass::forward, input, weight, out, params);
+  problem.has_stats = true;
+  return run(stream, problem, input, weight, out, {.sum = sum.data, .squares = squares.data});
 }
 
 bool conv2d_data(const Stream& stream, const View& grad_input, const View& grad, const View& weight,
                  const ConvParams& params) {
   if (!is_mine(grad_input, weight, grad, params)) return false;
   return run(stream, problem_of(ConvPass::data, grad_input, weight, grad, params), grad_input,
-             weight, grad, nullptr);
+             weight, grad);
 }
 
 bool conv2d_weight(const Stream& stream, const View& grad_weight, const View& input,
                    const View& grad, const ConvParams& params) {
   if (!is_mine(input, grad_weight, grad, params)) return false;
   return run(stream, problem_of(ConvPass::weight, input, grad_weight, grad, params), input,
-             grad_weight, grad, nullptr);
+             grad_weight, grad);
 }
 
 ConvPlanReport report_plans(const ConvProblem& problem, const std::string& device,

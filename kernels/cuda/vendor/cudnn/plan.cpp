@@ -10,7 +10,8 @@ namespace ferrite::kernels::cuda::vendor {
 namespace {
 
 // The operands' names in the graph.
-constexpr std::int64_t kInput = 1, kWeight = 2, kOut = 3, kBias = 4, kFirstVirtual = 10;
+constexpr std::int64_t kInput = 1, kWeight = 2, kOut = 3, kBias = 4, kSum = 5, kSquares = 6,
+                       kFirstVirtual = 10;
 
 cudnnDataType_t data_type(DType dtype) {
   switch (dtype) {
@@ -78,10 +79,11 @@ class Builder {
     std::vector<cudnnBackendDescriptor_t> all{convolution(*last)};
     if (p_.has_bias) {
       const Descriptor& sum = result();
-      all.push_back(pointwise(CUDNN_POINTWISE_ADD, *last, &bias(), sum));
+      all.push_back(pointwise(CUDNN_POINTWISE_ADD, *last, &per_channel(kBias, p_.dtype), sum));
       last = &sum;
     }
     if (p_.has_relu) all.push_back(pointwise(CUDNN_POINTWISE_RELU_FWD, *last, nullptr, result()));
+    if (p_.has_stats) all.push_back(sums(*last));
     return all;
   }
 
@@ -107,10 +109,11 @@ class Builder {
   const Descriptor& between(std::int64_t name) {
     return tensor(name, CUDNN_DATA_FLOAT, p_.out.sizes, p_.strides(p_.out), 16, true);
   }
-  const Descriptor& bias() {
+  /// One value for each channel of the output.
+  const Descriptor& per_channel(std::int64_t name, DType dtype) {
     const std::int64_t channels = p_.out.sizes[1];
-    return tensor(kBias, data_type(p_.dtype), {1, channels, 1, 1},
-                  {channels, 1, channels, channels}, static_cast<std::int64_t>(itemsize(p_.dtype)));
+    return tensor(name, data_type(dtype), {1, channels, 1, 1}, {channels, 1, channels, channels},
+                  static_cast<std::int64_t>(itemsize(dtype)));
   }
 
   const Descriptor& geometry() {
@@ -156,6 +159,17 @@ class Builder {
     return operation.finalize().raw();
   }
 
+  cudnnBackendDescriptor_t sums(const Descriptor& of) {
+    return make(CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR)
+        .set(CUDNN_ATTR_OPERATION_GENSTATS_MODE, CUDNN_TYPE_GENSTATS_MODE, CUDNN_GENSTATS_SUM_SQSUM)
+        .set(CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT)
+        .set(CUDNN_ATTR_OPERATION_GENSTATS_XDESC, of)
+        .set(CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, per_channel(kSum, kFloat32))
+        .set(CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, per_channel(kSquares, kFloat32))
+        .finalize()
+        .raw();
+  }
+
   const Cudnn& cudnn_;
   const ConvProblem& p_;
   std::vector<Descriptor>& kept_;
@@ -190,7 +204,6 @@ bool is_allowed(const Descriptor& configuration, const ConvProblem& p) {
 ConvPlans::ConvPlans(const PlanTarget& target, const ConvProblem& problem)
     : target_(target),
       workspace_limit_(problem.workspace_limit),
-      has_bias_(problem.has_bias),
       graph_(target.cudnn, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR) {
   const std::vector<cudnnBackendDescriptor_t> operations =
       Builder(target.cudnn, problem, parts_).operations();
@@ -243,7 +256,7 @@ std::optional<ConvPlan> ConvPlans::make(std::size_t index) const {
       why_not_ = "needs " + std::to_string(bytes) + " bytes of workspace";
       return std::nullopt;
     }
-    return ConvPlan(std::move(plan), static_cast<std::size_t>(bytes), has_bias_);
+    return ConvPlan(std::move(plan), static_cast<std::size_t>(bytes));
   } catch (const NotSupported& refusal) {
     why_not_ = refusal.why;
     return std::nullopt;
@@ -253,15 +266,27 @@ std::optional<ConvPlan> ConvPlans::make(std::size_t index) const {
 bool ConvPlan::run(cudnnHandle_t handle, const Pointers& p, void* workspace) {
   const Cudnn& cudnn = plan_.cudnn();
   if (!operands_ || !(p == pointers_) || workspace != workspace_) {
-    const std::int64_t names[] = {kInput, kWeight, kOut, kBias};
-    const void* const pointers[] = {p.input, p.weight, p.out, p.bias};
-    const std::size_t count = has_bias_ ? 4 : 3;
+    std::vector<std::int64_t> names;
+    std::vector<const void*> pointers;
+    const auto add = [&](std::int64_t name, const void* pointer) {
+      if (!pointer) return;
+      names.push_back(name);
+      pointers.push_back(pointer);
+    };
+    add(kInput, p.input);
+    add(kWeight, p.weight);
+    add(kOut, p.out);
+    add(kBias, p.extras.bias);
+    add(kSum, p.extras.sum);
+    add(kSquares, p.extras.squares);
     operands_.reset();
     try {
       Descriptor operands(cudnn, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-      operands.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, std::span(names, count))
+      operands
+          .set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64,
+               std::span<const std::int64_t>(names))
           .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
-               std::span(pointers, count))
+               std::span<const void* const>(pointers))
           .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace)
           .finalize();
       operands_ = std::move(operands);

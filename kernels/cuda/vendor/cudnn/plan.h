@@ -21,8 +21,14 @@ struct PlanTarget {
 
 class ConvPlan {
  public:
+  /// Operands that only some problems have.
+  struct Extras {
+    const void *bias = nullptr, *sum = nullptr, *squares = nullptr;
+    bool operator==(const Extras&) const = default;
+  };
   struct Pointers {
-    const void *input, *weight, *out, *bias;  // of which cuDNN writes the computed one
+    const void *input, *weight, *out;  // of which cuDNN writes the computed one
+    Extras extras;                     // null but for what the problem has
     bool operator==(const Pointers&) const = default;
   };
 
@@ -32,12 +38,11 @@ class ConvPlan {
 
  private:
   friend class ConvPlans;
-  ConvPlan(Descriptor plan, std::size_t workspace_bytes, bool has_bias)
-      : plan_(std::move(plan)), workspace_bytes_(workspace_bytes), has_bias_(has_bias) {}
+  ConvPlan(Descriptor plan, std::size_t workspace_bytes)
+      : plan_(std::move(plan)), workspace_bytes_(workspace_bytes) {}
 
   Descriptor plan_;
   std::size_t workspace_bytes_;
-  bool has_bias_;
   // The operands of the last call: a training step brings the same ones again and again.
   std::optional<Descriptor> operands_;
   Pointers pointers_{};
@@ -61,7 +66,6 @@ class ConvPlans {
 
   PlanTarget target_;
   std::int64_t workspace_limit_;
-  bool has_bias_;
   std::vector<Descriptor> parts_;  // what the graph is made of
   Descriptor graph_;
   std::vector<Descriptor> configurations_;

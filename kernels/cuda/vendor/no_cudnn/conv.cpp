@@ -12,6 +12,10 @@ bool conv2d(const Stream&, const View&, const View&, const View&, const View&, c
             ConvEpilogue) {
   return false;
 }
+bool conv2d_sums(const Stream&, const View&, const View&, const View&, const View&, const View&,
+                 const ConvParams&) {
+  return false;
+}
 bool conv2d_data(const Stream&, const View&, const View&, const View&, const ConvParams&) {
   return false;
 }
