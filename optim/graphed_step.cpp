@@ -125,6 +125,7 @@ Signature StepGraphs::Impl::signature_of(std::span<const Tensor> inputs) const {
   if (const autograd::AutocastState* region = autograd::autocast_state())
     s.autocast.state = region->renewed();
   for (const nn::Module* module : modules) s.modes.push_back(module->is_training());
+  for (const nn::Module* module : modules) s.modes.push_back(module->has_hooks());
   for (const Tensor& t : tensors) s.modes.push_back(t.requires_grad());
   for (const Tensor& t : inputs) {
     FERRITE_CHECK(!t.requires_grad(), ValueError, "graphed_step",
@@ -157,7 +158,6 @@ bool StepGraphs::Impl::may_capture(const Entry& entry) const {
 
 std::vector<Tensor> StepGraphs::run(std::span<const Tensor> inputs, const Step& step) {
   Impl& my = *impl_;
-  if (std::ranges::any_of(my.modules, &nn::Module::has_hooks)) return my.eager(inputs, step);
   Entry& entry = my.entry_for(my.signature_of(inputs));
   if (entry.graph) {
     bool moved = false;

@@ -11,11 +11,12 @@
 //   for (auto& [images, labels] : loader) meter.add(step(images, labels));
 //
 // Inputs are known by their signature: shapes, dtypes, memory formats, whether gradients are
-// recorded, the autocast region, which modules are in training, and which parameters are frozen.
-// The first calls of a signature run the function as it stands; the next one captures it
-// (core/cuda_graph.h) and replays that, as do all that follow. Signatures seen less often (the
-// last, smaller batch of an epoch) keep running eagerly. Each call is one step and gives the bits
-// that the function itself would give, random numbers included, where the ops are deterministic.
+// recorded, the autocast region, which modules are in training, which have hooks, and which
+// parameters are frozen. The first calls of a signature run the function as it stands; the next one
+// captures it (core/cuda_graph.h) and replays that, as do all that follow. Signatures seen less
+// often (the last, smaller batch of an epoch) keep running eagerly. Each call is one step and gives
+// the bits that the function itself would give, random numbers included, where the ops are
+// deterministic.
 //
 // Of the function only what it puts on the device is repeated. So
 // - nothing in it may wait for the device or read from it: item(), printing, copies to ordinary
@@ -24,7 +25,6 @@
 //   deterministic algorithms among them. Learning rates and momenta are not: set_lr(),
 //   set_momentum() and schedulers between steps are seen. reset() captures anew where others were
 //   changed;
-// - forward hooks would see the capture alone: while a module has any, steps run eagerly;
 // - tensors that it changes must exist before: parameters and buffers of the model, optimizer
 //   state (made by the eager steps), sums. Those that it holds, parameters that were moved and
 //   gradients that were dropped or replaced between the steps are looked after.
