@@ -177,18 +177,18 @@ void CheckpointManager::save(std::int64_t step, const TrainingState& state,
     remove_old(step);
     return;
   }
-  HostSnapshot snapshot(kOp);
+  const auto snapshot = std::make_shared<HostSnapshot>(kOp);
   StateDict copies;
   copies.reserve(tensors.size());
   std::vector<std::string> devices;
   for (const auto& [name, tensor] : tensors) {
-    copies.insert(name, snapshot.add(tensor));
+    copies.insert(name, snapshot->add(tensor));
     devices.push_back(tensor.device().str());
   }
-  snapshot.seal();
-  job_.start([this, step, path, metadata = std::move(metadata), snapshot = std::move(snapshot),
+  snapshot->seal();
+  job_.start([this, step, path, metadata = std::move(metadata), snapshot,
               copies = std::move(copies), devices = std::move(devices)] {
-    snapshot.wait();
+    snapshot->wait();
     write_safetensors(copies, devices, path, metadata, {.checksums = options_.checksums});
     remove_old(step);
   });

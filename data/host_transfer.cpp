@@ -1,12 +1,10 @@
 #include "data/host_transfer.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <optional>
-#include <thread>
 
-#include "core/cuda.h"
+#include "core/background_waits.h"
 #include "core/cuda_backend.h"
 #include "core/error.h"
 #include "data/host.h"
@@ -114,9 +112,8 @@ Tensor HostSnapshot::add(const Tensor& tensor) {
   const Tensor flat = empty({reach}, {.dtype = tensor.dtype(), .pinned = device.is_cuda()});
   if (reach > 0) {
     const std::size_t bytes = flat.nbytes();
-    note(streams_, stream);
     // First: nothing may fail between the copy and these.
-    flat.storage()->record_stream(stream);
+    under_way_.push_back({flat, stream});
     tensor.storage()->record_stream(stream);
     if (device.is_cuda())
       cuda_backend::copy_bytes(stream, flat.data_ptr(), Device(), tensor.data_ptr(), device, bytes);
@@ -129,17 +126,20 @@ Tensor HostSnapshot::add(const Tensor& tensor) {
 }
 
 void HostSnapshot::seal() {
-  for (const Stream& stream : std::exchange(streams_, {}))
-    marks_.push_back(stream.impl()->record(Timing::none));
+  std::vector<Stream> streams;
+  for (const Copy& copy : under_way_) note(streams, copy.stream);
+  for (const Stream& stream : streams) marks_.push_back(stream.impl()->record(Timing::none));
 }
 
-void HostSnapshot::wait() const {
-  for (const auto& mark : marks_) {
-    // Where waiting is counted or forbidden, that is for those who train.
-    while (cuda::sync_debug_mode() != cuda::SyncDebugMode::off && !mark->passed())
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    if (!mark->passed()) mark->wait();
-  }
+void HostSnapshot::wait() {
+  const cuda::BackgroundWaits scope;
+  for (const auto& mark : marks_) mark->wait();
+  // Freed from here on, the memory need not ask the streams, which may be in a capture by then.
+  under_way_.clear();
+}
+
+HostSnapshot::~HostSnapshot() {
+  for (const Copy& copy : under_way_) copy.memory.storage()->record_stream(copy.stream);
 }
 
 }  // namespace ferrite::data

@@ -50,16 +50,26 @@ class HostTransfer {
 class HostSnapshot {
  public:
   explicit HostSnapshot(std::string_view op) : op_(op) {}
+  /// Copies that are under way keep their memory.
+  ~HostSnapshot();
+  HostSnapshot(const HostSnapshot&) = delete;
+  HostSnapshot& operator=(const HostSnapshot&) = delete;
 
   Tensor add(const Tensor& tensor);
   /// After all are added.
   void seal();
-  /// From any thread. Not a wait that cuda::SyncDebugMode is about: the training goes on.
-  void wait() const;
+  /// From any thread, whose waits are then nobody's training step (cuda::BackgroundWaits). Throws
+  /// what the device failed with.
+  void wait();
 
  private:
+  struct Copy {
+    Tensor memory;
+    Stream stream;
+  };
+
   std::string op_;
-  std::vector<Stream> streams_;
+  std::vector<Copy> under_way_;
   std::vector<std::shared_ptr<ferrite::detail::Mark>> marks_;
 };
 
