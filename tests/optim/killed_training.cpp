@@ -22,6 +22,7 @@
 #include "ops/loss.h"
 #include "optim/clip.h"
 #include "optim/grad_scaler.h"
+#include "optim/lr_cycles.h"
 #include "optim/sgd.h"
 #include "tests/data/files.h"
 
@@ -60,19 +61,6 @@ data::ImageDataset dataset() {
                         data::Normalize(0.5, 0.25)}};
 }
 
-/// As schedulers are.
-struct StepDecay {
-  optim::SGD& sgd;
-  std::int64_t epoch = 0;
-  void step() {
-    if (++epoch % 9 == 0) sgd.set_lr(sgd.lr() * 0.8);
-  }
-  StateDict state_dict() const { return {{"last_epoch", from_vector<std::int64_t>({epoch}, {})}}; }
-  void load_state_dict(const StateDict& state) {
-    epoch = state.at("last_epoch").item<std::int64_t>();
-  }
-};
-
 /// Trains up to `steps` steps with checkpoints in `folder`, where it first resumes; calls
 /// after_step() after each. The end's state lies in "final.safetensors".
 void train(const fs::path& folder, const Device& device, int steps,
@@ -81,7 +69,7 @@ void train(const fs::path& folder, const Device& device, int steps,
   Net net;
   net.to(device);
   optim::SGD sgd(net.parameters(), {.lr = 0.05, .momentum = 0.9, .weight_decay = 1e-3});
-  StepDecay scheduler{sgd};
+  optim::OneCycleLR scheduler(sgd, {.max_lr = 0.1, .total_steps = steps});
   optim::GradScaler scaler({.init_scale = 1024, .growth_interval = 4});
   data::DataLoader loader(dataset(), {.batch_size = kBatch, .shuffle = true, .workers = 2});
   int step = 0;
