@@ -11,6 +11,7 @@
 #include "nn/init.h"
 #include "nn/layers.h"
 #include "nn/models/lenet.h"
+#include "nn/summary.h"
 #include "ops/arithmetic.h"
 #include "ops/copy.h"
 #include "ops/creation.h"
@@ -222,4 +223,15 @@ TEST_CASE("hooks on a CUDA device see final gradients, and change them") {
   const Tensor before = w.grad().clone();
   sum(w).backward();
   check_close(w.grad(), before + 1, 1e-6);
+}
+
+TEST_CASE("a summary runs where the model is, and draws no numbers that stay drawn") {
+  REQUIRE_CUDA(1);
+  nn::Sequential net = make_net();
+  const std::string on_host = nn::summary(net, {3, 2, 4, 4}).str();
+  net.to(kCuda());
+  default_generator(kCuda()).manual_seed(4);
+  CHECK(nn::summary(net, {3, 2, 4, 4}).str() == on_host);
+  CHECK(default_generator(kCuda()).state().offset == 0);
+  CHECK(net.is_training());
 }
