@@ -28,11 +28,27 @@ std::string Softmax::extra_repr() const { return fmt::format("dim={}", dim_); }
 Tensor LogSoftmax::forward(const Tensor& input) { return log_softmax(input, dim_); }
 std::string LogSoftmax::extra_repr() const { return fmt::format("dim={}", dim_); }
 
-Dropout::Dropout(double p) : p_(p) {
-  FERRITE_CHECK(p >= 0 && p <= 1, ValueError, "Dropout", "expected a probability, got p = {}", p);
+namespace {
+
+double checked_probability(double p, const char* layer) {
+  FERRITE_CHECK(p >= 0 && p <= 1, ValueError, layer, "expected a probability, got p = {}", p);
+  return p;
 }
 
+std::string dropout_repr(double p) { return fmt::format("p={}, inplace=False", repr(p)); }
+
+}  // namespace
+
+Dropout::Dropout(double p) : p_(checked_probability(p, "Dropout")) {}
 Tensor Dropout::forward(const Tensor& input) { return dropout(input, p_, is_training()); }
-std::string Dropout::extra_repr() const { return fmt::format("p={}, inplace=False", repr(p_)); }
+std::string Dropout::extra_repr() const { return dropout_repr(p_); }
+
+Dropout1d::Dropout1d(double p) : p_(checked_probability(p, "Dropout1d")) {}
+Tensor Dropout1d::forward(const Tensor& input) { return dropout1d(input, p_, is_training()); }
+std::string Dropout1d::extra_repr() const { return dropout_repr(p_); }
+
+Dropout2d::Dropout2d(double p) : p_(checked_probability(p, "Dropout2d")) {}
+Tensor Dropout2d::forward(const Tensor& input) { return dropout2d(input, p_, is_training()); }
+std::string Dropout2d::extra_repr() const { return dropout_repr(p_); }
 
 }  // namespace ferrite::nn

@@ -1,4 +1,4 @@
-// Activations as modules, and Dropout.
+// Activations as modules, and Dropout, Dropout1d, Dropout2d.
 #pragma once
 
 #include "nn/module.h"
@@ -82,6 +82,28 @@ class LogSoftmax : public Cloneable<LogSoftmax> {
 class Dropout : public Cloneable<Dropout> {
  public:
   explicit Dropout(double p = 0.5);
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+
+ private:
+  double p_;
+};
+
+/// The same with whole channels: of [N, C, L], or [C, L].
+class Dropout1d : public Cloneable<Dropout1d> {
+ public:
+  explicit Dropout1d(double p = 0.5);
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+
+ private:
+  double p_;
+};
+
+/// Of [N, C, H, W], or [N, C, L].
+class Dropout2d : public Cloneable<Dropout2d> {
+ public:
+  explicit Dropout2d(double p = 0.5);
   Tensor forward(const Tensor& input) override;
   std::string extra_repr() const override;
 

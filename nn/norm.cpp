@@ -158,4 +158,36 @@ std::string LayerNorm::extra_repr() const {
                      repr(options_.eps), repr(options_.elementwise_affine));
 }
 
+GroupNorm::GroupNorm(std::int64_t num_groups, std::int64_t num_channels,
+                     const GroupNormOptions& options)
+    : num_groups_(num_groups), num_channels_(num_channels), options_(options) {
+  FERRITE_CHECK(num_groups >= 1 && num_channels >= 1 && num_channels % num_groups == 0, ValueError,
+                "GroupNorm", "{} channels cannot be cut into {} equal groups", num_channels,
+                num_groups);
+  if (options.affine) {
+    weight = empty({num_channels});
+    bias = empty({num_channels});
+  }
+  register_parameter("weight", weight);
+  register_parameter("bias", bias);
+  reset_parameters();
+}
+
+void GroupNorm::reset_parameters() {
+  if (!weight.defined()) return;
+  init::ones_(weight);
+  init::zeros_(bias);
+}
+
+Tensor GroupNorm::forward(const Tensor& input) {
+  FERRITE_CHECK(input.defined() && input.dim() >= 2 && input.size(1) == num_channels_, ShapeError,
+                "GroupNorm", "expected [N, {}, *], got {}", num_channels_, input.describe());
+  return group_norm(input, num_groups_, weight, bias, options_.eps);
+}
+
+std::string GroupNorm::extra_repr() const {
+  return fmt::format("{}, {}, eps={}, affine={}", num_groups_, num_channels_, repr(options_.eps),
+                     repr(options_.affine));
+}
+
 }  // namespace ferrite::nn

@@ -1,4 +1,4 @@
-// BatchNorm1d, BatchNorm2d, LayerNorm.
+// BatchNorm1d, BatchNorm2d, LayerNorm, GroupNorm.
 #pragma once
 
 #include <cstdint>
@@ -127,6 +127,29 @@ class LayerNorm : public Cloneable<LayerNorm> {
  private:
   Shape normalized_shape_;
   LayerNormOptions options_;
+};
+
+struct GroupNormOptions {
+  double eps = 1e-5;
+  bool affine = true;  ///< whether there are a weight and a bias
+};
+
+/// Normalises each of `num_groups` groups of the channels of [N, C, *]. ValueError unless they are
+/// of one size.
+class GroupNorm : public Cloneable<GroupNorm> {
+ public:
+  GroupNorm(std::int64_t num_groups, std::int64_t num_channels,
+            const GroupNormOptions& options = {});
+  /// Weight 1, bias 0.
+  void reset_parameters();
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+
+  Tensor weight, bias;  ///< [num_channels]; undefined unless affine
+
+ private:
+  std::int64_t num_groups_, num_channels_;
+  GroupNormOptions options_;
 };
 
 }  // namespace ferrite::nn

@@ -68,17 +68,38 @@ const Tensor& dropout_(const Tensor& self, double p, bool training, Generator* g
   return self;
 }
 
+namespace {
+
+/// The first `features` dimensions are what is dropped or kept as a whole.
+Tensor drop_features(const Tensor& x, int features, double p, bool training, Generator* generator) {
+  if (!training || p == 0) return x;
+  if (p == 1) return x * 0;
+  Shape shape = Shape::filled(x.dim(), 1);
+  for (int d = 0; d < features; ++d) shape[d] = x.shape()[d];
+  return x * dropout(ones(shape, {.dtype = x.dtype(), .device = x.device()}), p, true, generator);
+}
+
+}  // namespace
+
+Tensor feature_dropout(const Tensor& x, double p, bool training, Generator* generator) {
+  check(x, p, "feature_dropout");
+  FERRITE_CHECK(x.dim() >= 2, ShapeError, "feature_dropout", "expected [N, C, *], got {}",
+                x.shape());
+  return drop_features(x, 2, p, training, generator);
+}
+
+Tensor dropout1d(const Tensor& x, double p, bool training, Generator* generator) {
+  check(x, p, "dropout1d");
+  FERRITE_CHECK(x.dim() == 2 || x.dim() == 3, ShapeError, "dropout1d",
+                "expected [N, C, L] or [C, L], got {}", x.shape());
+  return drop_features(x, x.dim() - 1, p, training, generator);
+}
+
 Tensor dropout2d(const Tensor& x, double p, bool training, Generator* generator) {
   check(x, p, "dropout2d");
   FERRITE_CHECK(x.dim() == 3 || x.dim() == 4, ShapeError, "dropout2d",
                 "expected [N, C, L] or [N, C, H, W], got {}", x.shape());
-  if (!training || p == 0) return x;
-  if (p == 1) return x * 0;
-  Shape channels = Shape::filled(x.dim(), 1);
-  channels[0] = x.shape()[0];
-  channels[1] = x.shape()[1];
-  return x *
-         dropout(ones(channels, {.dtype = x.dtype(), .device = x.device()}), p, true, generator);
+  return drop_features(x, 2, p, training, generator);
 }
 
 }  // namespace ferrite

@@ -16,7 +16,15 @@ Tensor dropout(const Tensor& x, double p = 0.5, bool training = true,
 /// In place; PyTorch's dropout(..., inplace=True).
 const Tensor& dropout_(const Tensor& self, double p = 0.5, bool training = true,
                        Generator* generator = nullptr);
-/// Zeroes whole channels: x[n, c] of an [N, C, H, W] or [N, C, L] tensor (ShapeError otherwise).
+
+/// Zeroes whole channels (Tompson et al., 2015): x[n, c] of an [N, C, *] tensor. ShapeError for
+/// other inputs, as for those that the forms of one layout do not take.
+Tensor feature_dropout(const Tensor& x, double p = 0.5, bool training = true,
+                       Generator* generator = nullptr);
+/// Of [N, C, L], or [C, L].
+Tensor dropout1d(const Tensor& x, double p = 0.5, bool training = true,
+                 Generator* generator = nullptr);
+/// Of [N, C, H, W], or [N, C, L].
 Tensor dropout2d(const Tensor& x, double p = 0.5, bool training = true,
                  Generator* generator = nullptr);
 

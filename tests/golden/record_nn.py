@@ -109,3 +109,7 @@ with Recorder("nn") as r:
     nn.functional.cross_entropy(y, torch.tensor([3, 7])).backward()
     r.add("d2l", y=y, grads=torch.stack([p.grad.norm() for p in params]))
 
+    record(r, "group_norm", nn.GroupNorm(2, 6), torch.randn(3, 6, 2, 3, **f64))
+    norm = nn.GroupNorm(3, 6, eps=0.1, affine=False)
+    record(r, "group_norm_plain", norm, torch.randn(3, 6, 2, **f64))
+

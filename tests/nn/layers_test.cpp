@@ -99,6 +99,14 @@ TEST_CASE("normalisation") {
   check("batch_norm2d_plain", plain);
   check("batch_norm1d", nn::BatchNorm1d(3, {.eps = 1e-3, .momentum = 0.3}));
   check("layer_norm", nn::LayerNorm({3, 4}));
+  check("group_norm", nn::GroupNorm(2, 6));
+  nn::GroupNorm bare(3, 6, {.eps = 0.1, .affine = false});
+  CHECK(bare.state_dict().empty());
+  check("group_norm_plain", bare);
+  CHECK(bare.str() == "GroupNorm(3, 6, eps=0.1, affine=False)");
+  CHECK_THROWS_AS(nn::GroupNorm(4, 6), ValueError);
+  CHECK_THROWS_AS(nn::GroupNorm(0, 6), ValueError);
+  CHECK_THROWS_AS(bare(zeros({2, 9, 3})), ShapeError);
   CHECK_THROWS_AS(eval(zeros({2, 3})), ShapeError);
   CHECK_THROWS_AS(nn::BatchNorm1d(3)(zeros({2, 3, 4, 4})), ShapeError);
 }
@@ -121,6 +129,26 @@ TEST_CASE("pooling and activations") {
   dropout.eval();
   check("dropout_eval", dropout);
   CHECK_THROWS_AS(nn::Dropout(1.5), ValueError);
+}
+
+TEST_CASE("channels are dropped as a whole, while training only") {
+  manual_seed(0);
+  const auto check_channels = [](nn::Module&& dropout, const Shape& shape, std::int64_t inner) {
+    const Tensor y = dropout(ones(shape)).reshape({-1, inner});
+    check_close(y.sum({1}), y.select(1, 0) * static_cast<double>(inner), 1e-6);
+    const double kept = y.select(1, 0).mean().item<double>();
+    CHECK(kept == doctest::Approx(1).epsilon(0.1));
+    CHECK(kept != 1);
+    dropout.eval();
+    check_close(dropout(ones(shape)), ones(shape), 0);
+  };
+  check_channels(nn::Dropout2d(0.25), {50, 20, 3, 2}, 6);
+  check_channels(nn::Dropout1d(0.25), {50, 20, 4}, 4);
+  check_channels(nn::Dropout1d(0.25), {1000, 4}, 4);
+  CHECK(nn::Dropout2d().str() == "Dropout2d(p=0.5, inplace=False)");
+  CHECK_THROWS_AS(nn::Dropout1d(-1), ValueError);
+  CHECK_THROWS_AS(nn::Dropout2d(2), ValueError);
+  CHECK_THROWS_AS(nn::Dropout1d()(ones({1, 2, 3, 4})), ShapeError);
 }
 
 TEST_CASE("dropout drops while training only") {

@@ -115,3 +115,32 @@ TEST_CASE("dropout2d: whole channels") {
   CHECK_THROWS_AS(dropout2d(ones({2, 3}), 0.5), ShapeError);
   CHECK_THROWS_AS(dropout2d(ones({2, 3, 4, 5}), 2), ValueError);
 }
+
+TEST_CASE("feature_dropout and dropout1d: the channels that dropout of one number each drops") {
+  const auto dropped = [](const Shape& shape, const Shape& channels, auto f) {
+    Generator a(3), b(3);
+    const Tensor x = ones(shape).set_requires_grad();
+    const Tensor y = f(x, &a);
+    check_equal(y, dropout(ones(channels), 0.4, true, &b).expand(shape));
+    sum(y).backward();
+    check_equal(x.grad(), y);
+  };
+  const auto features = [](const Tensor& x, Generator* g) {
+    return feature_dropout(x, 0.4, true, g);
+  };
+  const auto one_d = [](const Tensor& x, Generator* g) { return dropout1d(x, 0.4, true, g); };
+  dropped({3, 4, 2, 2, 3}, {3, 4, 1, 1, 1}, features);
+  dropped({3, 4}, {3, 4}, features);
+  dropped({3, 4, 5}, {3, 4, 1}, one_d);
+  dropped({6, 5}, {6, 1}, one_d);
+  const Tensor x = ones({2, 3, 4});
+  CHECK(feature_dropout(x, 0).is_same(x));
+  CHECK(dropout1d(x, 0.5, false).is_same(x));
+  check_equal(feature_dropout(x, 1), zeros({2, 3, 4}));
+  CHECK(dropout1d(zeros({0, 3})).shape() == Shape{0, 3});
+  CHECK_THROWS_AS(feature_dropout(ones({3})), ShapeError);
+  CHECK_THROWS_AS(feature_dropout(x, NAN), ValueError);
+  CHECK_THROWS_AS(dropout1d(ones({3})), ShapeError);
+  CHECK_THROWS_AS(dropout1d(ones({1, 2, 3, 4})), ShapeError);
+  CHECK_THROWS_AS(dropout1d(arange(4)), DTypeError);
+}

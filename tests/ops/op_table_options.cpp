@@ -141,6 +141,9 @@ void add_rest(std::vector<Op>& table) {
   floats("dropout", {x}, [](C c) { return dropout(c[0], 1); });
   floats("dropout", {image}, [](C c) { return dropout(c[0], 0.2); });
   floats("dropout2d", {image}, [](C c) { return dropout2d(c[0]); });
+  floats("dropout1d", {{{2, 3, 4}}}, [](C c) { return dropout1d(c[0], 0.4); });
+  floats("dropout1d", {x}, [](C c) { return dropout1d(c[0], 0.4); });
+  floats("feature_dropout", {{{2, 3, 2, 1, 2}}}, [](C c) { return feature_dropout(c[0], 0.4); });
   floats("uniform_", {x}, [](C c) { return uniform_(c[0], -1, 3); });
   floats("normal_", {x}, [](C c) { return normal_(c[0], 1, 0.5); });
   add("softplus", {x}, [](C c) { return softplus(c[0], 2, 1); });
