@@ -62,6 +62,7 @@
 #include "ops/pool.h"
 #include "ops/rearrange.h"
 #include "ops/reduce.h"
+#include "ops/resize.h"
 #include "ops/softmax.h"
 #include "ops/unary.h"
 #include "ops/views.h"

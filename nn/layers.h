@@ -8,3 +8,4 @@
 #include "nn/loss.h"
 #include "nn/norm.h"
 #include "nn/pooling.h"
+#include "nn/upsample.h"

@@ -3,6 +3,7 @@
 #include "ops/matmul.h"
 #include "ops/norm.h"
 #include "ops/pool.h"
+#include "ops/resize.h"
 #include "ops/softmax.h"
 #include "tests/ops/op_table.h"
 
@@ -67,6 +68,10 @@ void add_convolutions(std::vector<Op>& table) {
   add("avg_pool2d", {image}, [](C c) { return avg_pool2d(c[0], 3, 2, 1); });
   add("adaptive_avg_pool2d", {image}, [](C c) { return adaptive_avg_pool2d(c[0], 3); });
   add("adaptive_max_pool2d", {image}, [](C c) { return adaptive_max_pool2d(c[0], {2, 3}); });
+  add("interpolate", {image}, [](C c) { return interpolate(c[0], {.scale_factor = 2}); });
+  add("interpolate", {image}, [](C c) {
+    return interpolate(c[0], {.size = {9, 4}, .mode = InterpolateMode::bilinear});
+  });
   table.push_back({"max_pool2d", Takes::floating, {image}, [](C c) {
                      const auto [values, indices] =
                          max_pool2d_with_indices(c[0], {.kernel_size = 3, .stride = 2});

@@ -10,6 +10,7 @@
 #include "ops/pool.h"
 #include "ops/rearrange.h"
 #include "ops/reduce.h"
+#include "ops/resize.h"
 #include "ops/softmax.h"
 #include "ops/views.h"
 #include "tests/ops/op_table.h"
@@ -64,6 +65,13 @@ void add_windows(std::vector<Op>& table) {
     return avg_pool2d(c[0], {.kernel_size = {2, 3}, .divisor_override = 5});
   });
   add("adaptive_avg_pool2d", {image}, [](C c) { return adaptive_avg_pool2d(c[0], 1); });
+  add("interpolate", {image}, [](C c) { return interpolate(c[0], {.size = {3, 11}}); });
+  for (const bool corners : {false, true})
+    add("interpolate", {image}, [=](C c) {
+      return interpolate(c[0], {.scale_factor = {1.7, 0.6},
+                                .mode = InterpolateMode::bilinear,
+                                .align_corners = corners});
+    });
 }
 
 void add_norms(std::vector<Op>& table) {

@@ -1,0 +1,258 @@
+#include <algorithm>
+
+#include "core/error.h"
+#include "kernels/cuda/block.cuh"
+#include "kernels/cuda/divisor.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/pack.cuh"
+#include "kernels/cuda/resize.h"
+
+namespace ferrite::kernels::cuda {
+
+namespace {
+
+constexpr int kThreads = 256;
+/// Images that a thread handles where it does not handle a pack of channels: what lies where is the
+/// same in all of them.
+constexpr int kImages = 4;
+/// Results a cell, on average, from which on the threads of a warp share it.
+constexpr std::int64_t kSharedResults = 64;
+
+/// Images as [image, row, column, channel]; NCHW is that with an image for a plane.
+struct Images {
+  ResizeAxis h, w;
+  std::int64_t channels;
+  std::uint32_t count;
+  Divisor packs, columns, rows;  // of the items' numbers
+
+  /// Where a thread's elements are.
+  struct At {
+    std::uint32_t image;
+    std::int32_t row, column;
+    std::int64_t channel;
+  };
+  template <int V, int P>
+  __device__ At split(std::uint32_t item) const {
+    At a;
+    a.channel = static_cast<std::int64_t>(packs.split(item)) * V;
+    a.column = static_cast<std::int32_t>(columns.split(item));
+    a.row = static_cast<std::int32_t>(rows.split(item));
+    a.image = item * P;
+    return a;
+  }
+  __device__ std::int64_t cell(const At& a, std::int32_t row, std::int32_t column) const {
+    return at(a, row, column, h.input, w.input);
+  }
+  __device__ std::int64_t result(const At& a, std::int32_t row, std::int32_t column) const {
+    return at(a, row, column, h.output, w.output);
+  }
+  /// From one image to the next.
+  __device__ std::int64_t cells() const { return h.input * (w.input * channels); }
+  __device__ std::int64_t results() const { return h.output * (w.output * channels); }
+
+ private:
+  __device__ std::int64_t at(const At& a, std::int32_t row, std::int32_t column,
+                             std::int32_t height, std::int32_t width) const {
+    return ((static_cast<std::int64_t>(a.image) * height + row) * width + column) * channels +
+           a.channel;
+  }
+};
+
+template <class C>
+__device__ __forceinline__ C mix(C a, C b, C weight) {
+  return weight == 0 ? a : (1 - weight) * a + weight * b;
+}
+
+template <class T, InterpolateMode kMode, int V, int P>
+__global__ void __launch_bounds__(kThreads)
+    resize_kernel(const __grid_constant__ Images g, std::uint32_t items, const T* in, T* out) {
+  using C = Compute<T>;
+  const std::uint32_t item = blockIdx.x * kThreads + threadIdx.x;
+  if (item >= items) return;
+  const Images::At a = g.split<V, P>(item);
+  const ResizeAxis::Source h = g.h.source<kMode>(a.row), w = g.w.source<kMode>(a.column);
+  const std::int64_t corners[4] = {g.cell(a, h.first, w.first), g.cell(a, h.first, w.second),
+                                   g.cell(a, h.second, w.first), g.cell(a, h.second, w.second)};
+  constexpr int kCorners = kMode == InterpolateMode::nearest ? 1 : 4;
+  Pack<T, V> cells[P][kCorners]{};
+#pragma unroll
+  for (int p = 0; p < P; ++p)
+#pragma unroll
+    for (int k = 0; k < kCorners; ++k)
+      if (a.image + p < g.count) cells[p][k] = load_pack<V>(in + p * g.cells() + corners[k]);
+  const std::int64_t to = g.result(a, a.row, a.column);
+#pragma unroll
+  for (int p = 0; p < P; ++p) {
+    Pack<T, V> result = cells[p][0];
+    if constexpr (kCorners == 4) {
+      const C right = static_cast<C>(w.weight), down = static_cast<C>(h.weight);
+#pragma unroll
+      for (int v = 0; v < V; ++v) {
+        const auto cell = [&](int k) { return static_cast<C>(cells[p][k].v[v]); };
+        result.v[v] =
+            static_cast<T>(mix(mix(cell(0), cell(1), right), mix(cell(2), cell(3), right), down));
+      }
+    }
+    if (a.image + p < g.count) store_pack<V>(out + p * g.results() + to, result);
+  }
+}
+
+/// Each input cell adds up the gradients of its results.
+template <class T, InterpolateMode kMode, int V, int P>
+__global__ void __launch_bounds__(kThreads)
+    resize_backward_kernel(const __grid_constant__ Images g, std::uint32_t items, const T* grad_out,
+                           T* grad_in) {
+  using C = Compute<T>;
+  const std::uint32_t item = blockIdx.x * kThreads + threadIdx.x;
+  if (item >= items) return;
+  const Images::At a = g.split<V, P>(item);
+  const ResizeAxis::Results rows = g.h.results<kMode>(a.row);
+  const ResizeAxis::Results columns = g.w.results<kMode>(a.column);
+  C sums[P][V] = {};
+  for (std::int32_t i = rows.begin; i < rows.end; ++i) {
+    const C down = static_cast<C>(g.h.share<kMode>(a.row, i));
+    if (down == 0) continue;
+    for (std::int32_t j = columns.begin; j < columns.end; ++j) {
+      const C share = down * static_cast<C>(g.w.share<kMode>(a.column, j));
+      if (share == 0) continue;
+      const T* const from = grad_out + g.result(a, i, j);
+#pragma unroll
+      for (int p = 0; p < P; ++p) {
+        if (a.image + p >= g.count) continue;
+        const Pack<T, V> some = load_pack<V>(from + p * g.results());
+#pragma unroll
+        for (int v = 0; v < V; ++v) sums[p][v] += share * static_cast<C>(some.v[v]);
+      }
+    }
+  }
+  const std::int64_t to = g.cell(a, a.row, a.column);
+#pragma unroll
+  for (int p = 0; p < P; ++p) {
+    Pack<T, V> result;
+#pragma unroll
+    for (int v = 0; v < V; ++v) result.v[v] = static_cast<T>(sums[p][v]);
+    if (a.image + p < g.count) store_pack<V>(grad_in + p * g.cells() + to, result);
+  }
+}
+
+/// The same for cells of many results, a warp each.
+template <class T, InterpolateMode kMode>
+__global__ void __launch_bounds__(kThreads)
+    resize_backward_shared(const __grid_constant__ Images g, std::uint32_t items, const T* grad_out,
+                           T* grad_in) {
+  using C = Compute<T>;
+  const std::uint32_t item = (blockIdx.x * kThreads + threadIdx.x) / kWarp;
+  const Images::At a = g.split<1, 1>(min(item, items - 1));
+  const ResizeAxis::Results rows = g.h.results<kMode>(a.row);
+  const ResizeAxis::Results columns = g.w.results<kMode>(a.column);
+  const auto lane = static_cast<std::int32_t>(threadIdx.x % kWarp);
+  C sum = 0;
+  for (std::int32_t i = rows.begin; i < rows.end; ++i) {
+    const C down = static_cast<C>(g.h.share<kMode>(a.row, i));
+    if (down == 0) continue;
+    for (std::int32_t j = columns.begin + lane; j < columns.end; j += kWarp) {
+      const C share = down * static_cast<C>(g.w.share<kMode>(a.column, j));
+      if (share != 0) sum += share * static_cast<C>(grad_out[g.result(a, i, j)]);
+    }
+  }
+  sum = warp_reduce(sum, Add());
+  if (lane == 0 && item < items) grad_in[g.cell(a, a.row, a.column)] = static_cast<T>(sum);
+}
+
+/// Calls f(first image, images, items) for so many images at a time that a launch has fewer than
+/// `most` items: `rows` x `columns` x packs for each group of `together` images.
+template <class F>
+void for_each_launch(const Resize2d& r, const Images& images, std::int64_t together,
+                     std::int64_t most, F&& f) {
+  const std::int64_t count = r.channels_last ? r.batch : r.batch * r.channels;
+  const std::int64_t items = static_cast<std::int64_t>(images.rows.value()) *
+                             images.columns.value() * images.packs.value();
+  FERRITE_CHECK(items <= most, ShapeError, "interpolate",
+                "expects images of at most {} elements, got {}", most, items);
+  const std::int64_t step = most / items * together;
+  for (std::int64_t first = 0; first < count; first += step) {
+    const std::int64_t some = std::min(step, count - first);
+    f(first, static_cast<std::uint32_t>(some),
+      static_cast<std::uint32_t>((some + together - 1) / together * items));
+  }
+}
+
+Images images_of(const Resize2d& r, int pack, std::int32_t rows, std::int32_t columns) {
+  const std::int64_t channels = r.channels_last ? r.channels : 1;
+  return {.h = r.h,
+          .w = r.w,
+          .channels = channels,
+          .count = 0,
+          .packs = Divisor(static_cast<std::uint32_t>(channels / pack)),
+          .columns = Divisor(static_cast<std::uint32_t>(columns)),
+          .rows = Divisor(static_cast<std::uint32_t>(rows))};
+}
+
+template <class F>
+void dispatch_mode(InterpolateMode mode, F&& f) {
+  if (mode == InterpolateMode::nearest)
+    f.template operator()<InterpolateMode::nearest>();
+  else
+    f.template operator()<InterpolateMode::bilinear>();
+}
+
+}  // namespace
+
+void resize2d(const Stream& stream, const Resize2d& r, const View& out, const View& in) {
+  if (out.numel == 0) return;
+  dispatch_floating(in.dtype, "interpolate", [&]<class T>() {
+    dispatch_mode(r.mode, [&]<InterpolateMode kMode>() {
+      constexpr int V = pack_size<T>();
+      const T* const x = in.as<T>();
+      T* const y = out.as<T>();
+      const auto run = [&](auto kernel, int pack, int together) {
+        Images g = images_of(r, pack, r.h.output, r.w.output);
+        const std::int64_t cells = g.channels * r.h.input * r.w.input;
+        const std::int64_t results = g.channels * r.h.output * r.w.output;
+        for_each_launch(r, g, together, INT32_MAX,
+                        [&](std::int64_t first, std::uint32_t count, std::uint32_t items) {
+                          g.count = count;
+                          launch({"interpolate", stream, blocks_for(items, kThreads), kThreads},
+                                 kernel, g, items, x + first * cells, y + first * results);
+                        });
+      };
+      if (r.channels_last && r.channels % V == 0 && is_aligned(x, V) && is_aligned(y, V))
+        run(resize_kernel<T, kMode, V, 1>, V, 1);
+      else
+        run(resize_kernel<T, kMode, 1, kImages>, 1, kImages);
+    });
+  });
+}
+
+void resize2d_backward(const Stream& stream, const Resize2d& r, const View& grad_in,
+                       const View& grad_out) {
+  if (grad_in.numel == 0) return;
+  dispatch_floating(grad_in.dtype, "interpolate", [&]<class T>() {
+    dispatch_mode(r.mode, [&]<InterpolateMode kMode>() {
+      constexpr int V = pack_size<T>();
+      T* const dx = grad_in.as<T>();
+      const T* const dy = grad_out.as<T>();
+      const auto run = [&](auto kernel, int pack, int together, int threads) {
+        Images g = images_of(r, pack, r.h.input, r.w.input);
+        const std::int64_t cells = g.channels * r.h.input * r.w.input;
+        const std::int64_t results = g.channels * r.h.output * r.w.output;
+        for_each_launch(r, g, together, INT32_MAX / threads,
+                        [&](std::int64_t first, std::uint32_t count, std::uint32_t items) {
+                          g.count = count;
+                          launch({"interpolate_backward", stream,
+                                  blocks_for(std::int64_t{items} * threads, kThreads), kThreads},
+                                 kernel, g, items, dy + first * results, dx + first * cells);
+                        });
+      };
+      const std::int64_t cells = std::int64_t{r.h.input} * r.w.input;
+      if (!r.channels_last && std::int64_t{r.h.output} * r.w.output >= kSharedResults * cells)
+        run(resize_backward_shared<T, kMode>, 1, 1, kWarp);
+      else if (r.channels_last && r.channels % V == 0 && is_aligned(dx, V) && is_aligned(dy, V))
+        run(resize_backward_kernel<T, kMode, V, 1>, V, 1, 1);
+      else
+        run(resize_backward_kernel<T, kMode, 1, kImages>, 1, kImages, 1);
+    });
+  });
+}
+
+}  // namespace ferrite::kernels::cuda

@@ -1,0 +1,46 @@
+// Resampling of images.
+#pragma once
+
+#include <optional>
+
+#include "core/tensor.h"
+#include "kernels/resize.h"
+#include "ops/pair.h"
+#include "ops/pool.h"
+
+namespace ferrite {
+
+using kernels::InterpolateMode;  // nearest, bilinear
+
+/// Factors for heights and widths; one number counts for both.
+struct ScaleFactor {
+  constexpr ScaleFactor(double both) : h(both), w(both) {}
+  constexpr ScaleFactor(double height, double width) : h(height), w(width) {}
+
+  double h, w;
+
+  friend bool operator==(const ScaleFactor&, const ScaleFactor&) = default;
+};
+
+struct InterpolateOptions {
+  [[no_unique_address]] ops::NamedFieldsOnly named_fields_only = {};
+  // One of these two; 0 is "not given". Factors give sizes of floor(input * factor).
+  Pair size = 0;
+  ScaleFactor scale_factor = 0;
+  InterpolateMode mode = InterpolateMode::nearest;
+  /// bilinear: whether the corner cells' centres stay where they are, rather than the corners of
+  /// the image. false where it is not given.
+  std::optional<bool> align_corners = {};
+  /// Positions follow from the two sizes, not from the factors as they were given.
+  bool recompute_scale_factor = false;
+};
+
+/// [N, C, H, W] at another size: `interpolate(x, {.size = {224, 224}})`, or
+/// `interpolate(x, {.scale_factor = 2, .mode = InterpolateMode::bilinear, .align_corners =
+/// false})`. The values are torch.nn.functional.interpolate's, without antialiasing. Keeps the
+/// memory format. Floating types (DTypeError); ShapeError for other ranks, for empty channels or
+/// planes and for sizes below 1; ValueError for options that contradict each other. Differentiable
+/// to any order; the gradient is computed in a fixed order.
+Tensor interpolate(const Tensor& input, const InterpolateOptions& options);
+
+}  // namespace ferrite
