@@ -8,4 +8,5 @@
 #include "nn/loss.h"
 #include "nn/norm.h"
 #include "nn/pooling.h"
+#include "nn/recurrent.h"
 #include "nn/upsample.h"

@@ -89,6 +89,10 @@ std::vector<Layer> layers() {
       {"Dropout", maker<Dropout>(0.3), image},
       {"Dropout1d", maker<Dropout1d>(0.4), {3, 4, 7}},
       {"Dropout2d", maker<Dropout2d>(0.4), image},
+      {"LSTM", maker<LSTM>(4, 3, RNNOptions{.num_layers = 2, .dropout = 0.3}), {5, 2, 4}},
+      {"GRU", maker<GRU>(4, 3, RNNOptions{.batch_first = true, .bidirectional = true}), {2, 5, 4}},
+      {"LSTMCell", maker<LSTMCell>(4, 3), rows},
+      {"GRUCell", maker<GRUCell>(4, 3, RNNCellOptions{.bias = false}), rows},
       {"Sequential",
        [] {
          return std::make_unique<Sequential>(Linear(4, 6), ReLU({.inplace = true}), Dropout(0.2),

@@ -1,0 +1,273 @@
+#include "nn/recurrent.h"
+
+#include <cmath>
+#include <span>
+
+#include "nn/init.h"
+#include "nn/repr.h"
+#include "ops/activation.h"
+#include "ops/arithmetic.h"
+#include "ops/creation.h"
+#include "ops/dropout.h"
+#include "ops/join.h"
+#include "ops/matmul.h"
+
+namespace ferrite::nn {
+
+namespace {
+
+void draw(std::span<const Tensor> parameters, std::int64_t hidden_size) {
+  const double bound = hidden_size > 0 ? 1 / std::sqrt(static_cast<double>(hidden_size)) : 0;
+  for (const Tensor& p : parameters) init::uniform_(p, -bound, bound);
+}
+
+/// Every row of the result goes through every weight once.
+std::int64_t products(const Module& module, const Tensor& output, std::int64_t width) {
+  std::int64_t weights = 0;
+  for (const Tensor& p : module.parameters())
+    if (p.dim() == 2) weights += p.numel();
+  return output.numel() / width * weights;
+}
+
+// ---- One step. Both biases of an LSTM are added to the input's part at once; a GRU's reset gate
+// comes between them.
+
+Tensor lstm_project(const Tensor& input, const RNNWeights& w) {
+  return linear(input, w.weight_ih, w.bias_ih.defined() ? w.bias_ih + w.bias_hh : Tensor());
+}
+
+LSTMState lstm_step(const Tensor& projected, const RNNWeights& w, const LSTMState& s) {
+  const std::vector<Tensor> gates = chunk(addmm(projected, s.h, w.weight_hh.t()), 4, 1);
+  const Tensor c = sigmoid(gates[1]) * s.c + sigmoid(gates[0]) * tanh(gates[2]);
+  return {sigmoid(gates[3]) * tanh(c), c};
+}
+
+Tensor gru_project(const Tensor& input, const RNNWeights& w) {
+  return linear(input, w.weight_ih, w.bias_ih);
+}
+
+Tensor gru_step(const Tensor& projected, const RNNWeights& w, const Tensor& h) {
+  const std::int64_t n = h.size(1);
+  const std::vector<Tensor> x = split(projected, {2 * n, n}, 1);
+  const std::vector<Tensor> y = split(linear(h, w.weight_hh, w.bias_hh), {2 * n, n}, 1);
+  const std::vector<Tensor> gates = chunk(sigmoid(x[0] + y[0]), 2, 1);
+  const Tensor fresh = tanh(x[1] + gates[0] * y[1]);
+  return fresh + gates[1] * (h - fresh);
+}
+
+}  // namespace
+
+// ---- Layers
+
+RNNBase::RNNBase(const char* name, int gates, int states, std::int64_t input_size,
+                 std::int64_t hidden_size, const RNNOptions& options)
+    : states_(states), input_size_(input_size), hidden_size_(hidden_size), options_(options) {
+  FERRITE_CHECK(input_size >= 1 && hidden_size >= 1, ValueError, name,
+                "expected an input_size and a hidden_size above 0, got {} and {}", input_size,
+                hidden_size);
+  FERRITE_CHECK(options.num_layers >= 1, ValueError, name, "expected one layer or more, got {}",
+                options.num_layers);
+  FERRITE_CHECK(options.dropout >= 0 && options.dropout <= 1, ValueError, name,
+                "dropout: expected a probability, got {}", options.dropout);
+  const std::int64_t rows = gates * hidden_size;
+  for (std::int64_t layer = 0; layer < options.num_layers; ++layer) {
+    const std::int64_t width = layer == 0 ? input_size : directions() * hidden_size;
+    for (const char* direction : {"", "_reverse"}) {
+      if (*direction && !options.bidirectional) continue;
+      const auto add = [&](const char* part, const Shape& shape) {
+        add_parameter(fmt::format("{}_l{}{}", part, layer, direction), empty(shape));
+      };
+      add("weight_ih", {rows, width});
+      add("weight_hh", {rows, hidden_size});
+      if (!options.bias) continue;
+      add("bias_ih", {rows});
+      add("bias_hh", {rows});
+    }
+  }
+  reset_parameters();
+}
+
+void RNNBase::reset_parameters() { draw(parameters(), hidden_size_); }
+
+RNNWeights RNNBase::weights(std::span<const Tensor> parameters, std::int64_t layer,
+                            std::int64_t direction) const {
+  const std::int64_t each = options_.bias ? 4 : 2;
+  const auto at = static_cast<std::size_t>((layer * directions() + direction) * each);
+  return {parameters[at], parameters[at + 1], options_.bias ? parameters[at + 2] : Tensor(),
+          options_.bias ? parameters[at + 3] : Tensor()};
+}
+
+std::vector<Tensor> RNNBase::initial_states(const Tensor& state, const Tensor& x,
+                                            bool batched) const {
+  const std::int64_t count = options_.num_layers * directions();
+  const Shape shape{count, x.size(1), hidden_size_};
+  if (!state.defined())
+    return std::vector<Tensor>(
+        static_cast<std::size_t>(count),
+        zeros({shape[1], shape[2]}, {.dtype = x.dtype(), .device = x.device()}));
+  const Shape given = batched ? shape : Shape{shape[0], shape[2]};
+  FERRITE_CHECK(state.shape() == given, ShapeError, name(),
+                "expected an initial state of shape {}, got {}", given, state.describe());
+  return unbind(batched ? state : state.unsqueeze(1), 0);
+}
+
+RNNBase::Result RNNBase::run(const Tensor& input, const States& initial) {
+  FERRITE_CHECK(input.defined() && (input.dim() == 2 || input.dim() == 3), ShapeError, name(),
+                "expected a sequence of {0}, or [T, {1}], got {2}",
+                options_.batch_first ? fmt::format("[N, T, {}]", input_size_)
+                                     : fmt::format("[T, N, {}]", input_size_),
+                input_size_, input.describe());
+  FERRITE_CHECK(input.size(-1) == input_size_, ShapeError, name(),
+                "expected inputs of size {}, got {}", input_size_, input.describe());
+  const bool batched = input.dim() == 3, turned = batched && options_.batch_first;
+  Tensor x = !batched ? input.unsqueeze(1) : turned ? input.transpose(0, 1) : input;
+  const auto steps = static_cast<std::size_t>(x.size(0));
+  FERRITE_CHECK(steps > 0, ShapeError, name(), "expected a sequence of one step or more, got {}",
+                input.describe());
+  std::vector<Tensor> state[2], last[2];
+  for (int k = 0; k < states_; ++k)
+    state[k] = initial_states(initial[static_cast<std::size_t>(k)], x, batched);
+
+  const std::vector<Tensor> all = parameters();
+  std::size_t at = 0;  // layer and direction
+  for (std::int64_t layer = 0; layer < options_.num_layers; ++layer) {
+    std::vector<Tensor> outputs;
+    for (std::int64_t direction = 0; direction < directions(); ++direction, ++at) {
+      const RNNWeights w = weights(all, layer, direction);
+      const std::vector<Tensor> projected = unbind(project(x, w), 0);
+      States s;
+      for (int k = 0; k < states_; ++k) s[static_cast<std::size_t>(k)] = state[k][at];
+      std::vector<Tensor> hidden(steps);
+      for (std::size_t i = 0; i < steps; ++i) {
+        const std::size_t t = direction == 0 ? i : steps - 1 - i;
+        step(projected[t], w, s);
+        hidden[t] = s[0];
+      }
+      outputs.push_back(stack(hidden, 0));
+      for (int k = 0; k < states_; ++k) last[k].push_back(s[static_cast<std::size_t>(k)]);
+    }
+    x = outputs.size() == 1 ? outputs[0] : cat(outputs, 2);
+    if (layer + 1 < options_.num_layers) x = dropout(x, options_.dropout, is_training());
+  }
+
+  Result result{!batched ? x.squeeze(1) : turned ? x.transpose(0, 1) : x, {}};
+  for (int k = 0; k < states_; ++k) {
+    const Tensor states = stack(last[k], 0);
+    result.last[static_cast<std::size_t>(k)] = batched ? states : states.squeeze(1);
+  }
+  return result;
+}
+
+std::optional<std::int64_t> RNNBase::multiply_adds(std::span<const Tensor>,
+                                                   std::span<const Tensor> outputs) const {
+  return products(*this, outputs[0], directions() * hidden_size_);
+}
+
+std::string RNNBase::extra_repr() const {
+  std::string text = fmt::format("{}, {}", input_size_, hidden_size_);
+  if (options_.num_layers != 1) text += fmt::format(", num_layers={}", options_.num_layers);
+  if (!options_.bias) text += ", bias=False";
+  if (options_.batch_first) text += ", batch_first=True";
+  if (options_.dropout != 0) text += ", dropout=" + repr(options_.dropout);
+  if (options_.bidirectional) text += ", bidirectional=True";
+  return text;
+}
+
+LSTM::LSTM(std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& options)
+    : Cloneable("LSTM", 4, 2, input_size, hidden_size, options) {}
+
+Tensor LSTM::forward(const Tensor& input) { return run(input, {}).output; }
+
+LSTMOutput LSTM::forward(const Tensor& input, const LSTMState& state) {
+  const Result r = run(input, {state.h, state.c});
+  return {r.output, r.last[0], r.last[1]};
+}
+
+Tensor LSTM::project(const Tensor& input, const RNNWeights& w) const {
+  return lstm_project(input, w);
+}
+
+void LSTM::step(const Tensor& projected, const RNNWeights& w, States& s) const {
+  const LSTMState next = lstm_step(projected, w, {s[0], s[1]});
+  s = {next.h, next.c};
+}
+
+GRU::GRU(std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& options)
+    : Cloneable("GRU", 3, 1, input_size, hidden_size, options) {}
+
+Tensor GRU::forward(const Tensor& input) { return run(input, {}).output; }
+
+GRUOutput GRU::forward(const Tensor& input, const Tensor& h_0) {
+  const Result r = run(input, {h_0});
+  return {r.output, r.last[0]};
+}
+
+Tensor GRU::project(const Tensor& input, const RNNWeights& w) const {
+  return gru_project(input, w);
+}
+
+void GRU::step(const Tensor& projected, const RNNWeights& w, States& s) const {
+  s[0] = gru_step(projected, w, s[0]);
+}
+
+// ---- Cells
+
+RNNCellBase::RNNCellBase(int gates, std::int64_t input_size, std::int64_t hidden_size,
+                         const RNNCellOptions& options)
+    : weight_ih(empty({gates * hidden_size, input_size})),
+      weight_hh(empty({gates * hidden_size, hidden_size})) {
+  if (options.bias) {
+    bias_ih = empty({gates * hidden_size});
+    bias_hh = empty({gates * hidden_size});
+  }
+  register_parameter("weight_ih", weight_ih);
+  register_parameter("weight_hh", weight_hh);
+  register_parameter("bias_ih", bias_ih);
+  register_parameter("bias_hh", bias_hh);
+  reset_parameters();
+}
+
+void RNNCellBase::reset_parameters() { draw(parameters(), weight_hh.size(1)); }
+
+void RNNCellBase::check_input(const Tensor& input) const {
+  FERRITE_CHECK(input.defined() && input.dim() == 2 && input.size(1) == weight_ih.size(1),
+                ShapeError, name(), "expected [N, {}], got {}", weight_ih.size(1),
+                input.describe());
+}
+
+Tensor RNNCellBase::checked_state(const Tensor& state, const Tensor& input) const {
+  const Shape shape{input.size(0), weight_hh.size(1)};
+  if (!state.defined()) return zeros(shape, {.dtype = input.dtype(), .device = input.device()});
+  FERRITE_CHECK(state.shape() == shape, ShapeError, name(), "expected a state of shape {}, got {}",
+                shape, state.describe());
+  return state;
+}
+
+std::optional<std::int64_t> RNNCellBase::multiply_adds(std::span<const Tensor>,
+                                                       std::span<const Tensor> outputs) const {
+  return products(*this, outputs[0], weight_hh.size(1));
+}
+
+std::string RNNCellBase::extra_repr() const {
+  return fmt::format("{}, {}{}", weight_ih.size(1), weight_hh.size(1),
+                     bias_ih.defined() ? "" : ", bias=False");
+}
+
+LSTMCell::LSTMCell(std::int64_t input_size, std::int64_t hidden_size, const RNNCellOptions& options)
+    : Cloneable(4, input_size, hidden_size, options) {}
+
+LSTMState LSTMCell::forward(const Tensor& input, const LSTMState& state) {
+  check_input(input);
+  return lstm_step(lstm_project(input, weights()), weights(),
+                   {checked_state(state.h, input), checked_state(state.c, input)});
+}
+
+GRUCell::GRUCell(std::int64_t input_size, std::int64_t hidden_size, const RNNCellOptions& options)
+    : Cloneable(3, input_size, hidden_size, options) {}
+
+Tensor GRUCell::forward(const Tensor& input, const Tensor& h) {
+  check_input(input);
+  return gru_step(gru_project(input, weights()), weights(), checked_state(h, input));
+}
+
+}  // namespace ferrite::nn

@@ -1,0 +1,168 @@
+// Recurrent layers, LSTM and GRU, and single steps of them, LSTMCell and GRUCell. Composed of ops:
+// one product for the input of all steps, then a loop over the steps.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "nn/module.h"
+
+namespace ferrite::nn {
+
+struct RNNOptions {
+  std::int64_t num_layers = 1;  ///< each after the first reads the output of the one before
+  bool bias = true;
+  bool batch_first = false;    ///< sequences are [N, T, *] rather than [T, N, *]; states are not
+  double dropout = 0;          ///< of the output of every layer but the last
+  bool bidirectional = false;  ///< a second set of weights reads each sequence from its end
+};
+
+/// The weights of one layer in one direction: [gates * hidden_size, input size], [gates *
+/// hidden_size, hidden_size] and two of [gates * hidden_size], undefined without bias.
+struct RNNWeights {
+  Tensor weight_ih, weight_hh, bias_ih, bias_hh;
+};
+
+/// What LSTM and GRU share. Sequences are [T, N, input_size], or [T, input_size] without a batch;
+/// outputs [T, N, D * hidden_size], D being 2 where bidirectional, else 1; states [D * num_layers,
+/// N, hidden_size], those of a layer's two directions side by side. ShapeError for other inputs.
+///
+/// Parameters are named as PyTorch's: weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0 and, for
+/// the other direction, weight_ih_l0_reverse...
+class RNNBase : public Module {
+ public:
+  /// Uniform within +-1 / sqrt(hidden_size).
+  void reset_parameters();
+  std::string extra_repr() const override;
+  std::optional<std::int64_t> multiply_adds(std::span<const Tensor> inputs,
+                                            std::span<const Tensor> outputs) const override;
+  const RNNOptions& options() const { return options_; }
+
+ protected:
+  /// h, and c for an LSTM.
+  using States = std::array<Tensor, 2>;
+  struct Result {
+    Tensor output;
+    States last;
+  };
+
+  RNNBase(const char* name, int gates, int states, std::int64_t input_size,
+          std::int64_t hidden_size, const RNNOptions& options);
+  /// Undefined initial states are zeros.
+  Result run(const Tensor& input, const States& initial);
+
+  /// The part of a step that the input makes, for all steps.
+  virtual Tensor project(const Tensor& input, const RNNWeights& weights) const = 0;
+  /// Moves the states on by one step, of which `projected` is the input's part.
+  virtual void step(const Tensor& projected, const RNNWeights& weights, States& states) const = 0;
+
+ private:
+  std::int64_t directions() const { return options_.bidirectional ? 2 : 1; }
+  RNNWeights weights(std::span<const Tensor> parameters, std::int64_t layer,
+                     std::int64_t direction) const;
+  std::vector<Tensor> initial_states(const Tensor& state, const Tensor& x, bool batched) const;
+
+  int states_;
+  std::int64_t input_size_, hidden_size_;
+  RNNOptions options_;
+};
+
+struct LSTMState {
+  Tensor h, c;
+};
+
+struct LSTMOutput {
+  Tensor output, h_n, c_n;
+};
+
+/// Long short-term memory (Hochreiter and Schmidhuber 1997), with PyTorch's order of gates: input,
+/// forget, cell, output. `auto [output, h_n, c_n] = lstm(x)`, or `lstm(x, {h_0, c_0})`. Among other
+/// layers, as in a Sequential, it gives its output alone.
+class LSTM : public Cloneable<LSTM, RNNBase> {
+ public:
+  LSTM(std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& options = {});
+  Tensor forward(const Tensor& input) override;
+  LSTMOutput forward(const Tensor& input, const LSTMState& state);
+  LSTMOutput operator()(const Tensor& input, const LSTMState& state = {}) {
+    return Cloneable::operator()(input, state);
+  }
+
+ protected:
+  Tensor project(const Tensor& input, const RNNWeights& weights) const override;
+  void step(const Tensor& projected, const RNNWeights& weights, States& states) const override;
+};
+
+struct GRUOutput {
+  Tensor output, h_n;
+};
+
+/// Gated recurrent units (Cho et al. 2014), with PyTorch's order of gates: reset, update, new.
+/// `auto [output, h_n] = gru(x)`, or `gru(x, h_0)`; otherwise as LSTM.
+class GRU : public Cloneable<GRU, RNNBase> {
+ public:
+  GRU(std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& options = {});
+  Tensor forward(const Tensor& input) override;
+  GRUOutput forward(const Tensor& input, const Tensor& h_0);
+  GRUOutput operator()(const Tensor& input, const Tensor& h_0 = {}) {
+    return Cloneable::operator()(input, h_0);
+  }
+
+ protected:
+  Tensor project(const Tensor& input, const RNNWeights& weights) const override;
+  void step(const Tensor& projected, const RNNWeights& weights, States& states) const override;
+};
+
+// ---- Single steps
+
+struct RNNCellOptions {
+  bool bias = true;
+};
+
+/// What the cells share: inputs of [N, input_size], states of [N, hidden_size], zeros where they
+/// are undefined.
+class RNNCellBase : public Module {
+ public:
+  /// Uniform within +-1 / sqrt(hidden_size).
+  void reset_parameters();
+  std::string extra_repr() const override;
+  std::optional<std::int64_t> multiply_adds(std::span<const Tensor> inputs,
+                                            std::span<const Tensor> outputs) const override;
+
+  // As those of a layer's direction.
+  Tensor weight_ih, weight_hh, bias_ih, bias_hh;
+
+ protected:
+  RNNCellBase(int gates, std::int64_t input_size, std::int64_t hidden_size,
+              const RNNCellOptions& options);
+  RNNWeights weights() const { return {weight_ih, weight_hh, bias_ih, bias_hh}; }
+  void check_input(const Tensor& input) const;
+  /// `state`, or zeros beside `input`.
+  Tensor checked_state(const Tensor& state, const Tensor& input) const;
+};
+
+/// `auto [h, c] = cell(x, {h, c})`. Of the input alone: the new h from a state of zeros.
+class LSTMCell : public Cloneable<LSTMCell, RNNCellBase> {
+ public:
+  LSTMCell(std::int64_t input_size, std::int64_t hidden_size, const RNNCellOptions& options = {});
+  Tensor forward(const Tensor& input) override { return forward(input, {}).h; }
+  LSTMState forward(const Tensor& input, const LSTMState& state);
+  LSTMState operator()(const Tensor& input, const LSTMState& state = {}) {
+    return Cloneable::operator()(input, state);
+  }
+};
+
+/// `h = cell(x, h)`.
+class GRUCell : public Cloneable<GRUCell, RNNCellBase> {
+ public:
+  GRUCell(std::int64_t input_size, std::int64_t hidden_size, const RNNCellOptions& options = {});
+  Tensor forward(const Tensor& input) override { return forward(input, {}); }
+  Tensor forward(const Tensor& input, const Tensor& h);
+  Tensor operator()(const Tensor& input, const Tensor& h = {}) {
+    return Cloneable::operator()(input, h);
+  }
+};
+
+}  // namespace ferrite::nn

@@ -1,0 +1,243 @@
+#include "nn/recurrent.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "nn/containers.h"
+#include "nn/linear.h"
+#include "ops/arithmetic.h"
+#include "ops/autocast.h"
+#include "ops/creation.h"
+#include "ops/loss.h"
+#include "ops/reduce.h"
+#include "optim/adam.h"
+#include "tests/nn/layer_table.h"
+#include "tests/support/close.h"
+#include "tests/support/golden.h"
+
+using namespace ferrite;
+using test::check_close;
+using test::check_equal;
+
+namespace {
+
+const test::Golden& golden() {
+  static const test::Golden g("sequence");
+  return g;
+}
+
+Tensor leaf(const std::string& name, const std::string& key) {
+  if (!golden().has(name, key)) return {};
+  return golden().get(name, key).clone().set_requires_grad();
+}
+
+void load(const std::string& name, nn::Module& module) {
+  module.to(kFloat64);
+  StateDict state;
+  for (const auto& [key, t] : module.state_dict())
+    state.insert(key, golden().get(name, "state." + key));
+  REQUIRE(module.load_state_dict(state).complete());
+}
+
+using Named = std::vector<std::pair<std::string, Tensor>>;
+
+/// Outputs and, from the recorded gradients of them, those of the parameters and of `inputs`.
+void check_recorded(const std::string& name, const nn::Module& module, const Named& outputs,
+                    const Named& inputs) {
+  Tensor loss = zeros({}, {.dtype = kFloat64});
+  for (const auto& [key, y] : outputs) {
+    CAPTURE(key);
+    check_close(y, golden().get(name, key), 1e-11, 1e-12);
+    loss = loss + sum(y * golden().get(name, "d_" + key));
+  }
+  loss.backward();
+  for (const auto& [key, p] : module.named_parameters()) {
+    CAPTURE(key);
+    check_close(p.grad(), golden().get(name, "grad." + key), 1e-10, 1e-11);
+  }
+  for (const auto& [key, x] : inputs) {
+    CAPTURE(key);
+    if (x.defined()) check_close(x.grad(), golden().get(name, "grad_" + key), 1e-10, 1e-11);
+  }
+}
+
+void check(const std::string& name, nn::LSTM&& lstm) {
+  CAPTURE(name);
+  lstm.eval();
+  load(name, lstm);
+  const Tensor x = leaf(name, "x"), h_0 = leaf(name, "h_0"), c_0 = leaf(name, "c_0");
+  const auto [output, h_n, c_n] = lstm(x, {h_0, c_0});
+  check_recorded(name, lstm, {{"output", output}, {"h_n", h_n}, {"c_n", c_n}},
+                 {{"x", x}, {"h_0", h_0}, {"c_0", c_0}});
+}
+
+void check(const std::string& name, nn::GRU&& gru) {
+  CAPTURE(name);
+  gru.eval();
+  load(name, gru);
+  const Tensor x = leaf(name, "x"), h_0 = leaf(name, "h_0");
+  const auto [output, h_n] = gru(x, h_0);
+  check_recorded(name, gru, {{"output", output}, {"h_n", h_n}}, {{"x", x}, {"h_0", h_0}});
+}
+
+const nn::RNNOptions kDeep{
+    .num_layers = 2, .batch_first = true, .dropout = 0.3, .bidirectional = true};
+
+std::string names(const nn::Module& module) {
+  std::string text;
+  for (const auto& [name, p] : module.named_parameters()) text += name + " ";
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("LSTM and GRU: outputs, states and gradients are PyTorch's") {
+  check("lstm", nn::LSTM(3, 4));
+  check("lstm_deep", nn::LSTM(3, 4, kDeep));
+  check("lstm_bare", nn::LSTM(3, 4, {.bias = false}));
+  check("gru", nn::GRU(3, 4));
+  check("gru_deep", nn::GRU(3, 4, kDeep));
+  check("gru_bare", nn::GRU(3, 4, {.bias = false}));
+}
+
+TEST_CASE("LSTMCell and GRUCell are PyTorch's, and a step of their layers") {
+  nn::LSTMCell lstm(3, 4);
+  load("lstm_cell", lstm);
+  const Tensor x = leaf("lstm_cell", "x"), h = leaf("lstm_cell", "h"), c = leaf("lstm_cell", "c");
+  const auto [h_1, c_1] = lstm(x, {h, c});
+  check_recorded("lstm_cell", lstm, {{"h_1", h_1}, {"c_1", c_1}}, {{"x", x}, {"h", h}, {"c", c}});
+  nn::GRUCell gru(3, 4, {.bias = false});
+  load("gru_cell", gru);
+  const Tensor y = leaf("gru_cell", "x"), g = leaf("gru_cell", "h");
+  check_recorded("gru_cell", gru, {{"h_1", gru(y, g)}}, {{"x", y}, {"h", g}});
+
+  nn::LSTM layer(3, 4);
+  layer.to(kFloat64);
+  for (const auto& [name, p] : layer.named_parameters())
+    p.detach().copy_(lstm.state_dict().at(name.substr(0, name.size() - 3)));
+  check_equal(layer(x.unsqueeze(0)).h_n.select(0, 0), lstm(x).h);
+  check_equal(static_cast<nn::Module&>(lstm)(x), lstm(x).h);
+  CHECK(names(gru) == "weight_ih weight_hh ");
+  CHECK(lstm.str() == "LSTMCell(3, 4)");
+  CHECK(gru.str() == "GRUCell(3, 4, bias=False)");
+  CHECK_THROWS_AS(lstm(ones({2, 4}, {.dtype = kFloat64})), ShapeError);
+  CHECK_THROWS_AS(gru(y, x), ShapeError);
+}
+
+TEST_CASE("recurrent layers: names, initial weights, text, clones") {
+  const nn::LSTM lstm(3, 4, kDeep);
+  CHECK(names(lstm) ==
+        "weight_ih_l0 weight_hh_l0 bias_ih_l0 bias_hh_l0 weight_ih_l0_reverse "
+        "weight_hh_l0_reverse bias_ih_l0_reverse bias_hh_l0_reverse weight_ih_l1 weight_hh_l1 "
+        "bias_ih_l1 bias_hh_l1 weight_ih_l1_reverse weight_hh_l1_reverse bias_ih_l1_reverse "
+        "bias_hh_l1_reverse ");
+  CHECK(lstm.str() ==
+        "LSTM(3, 4, num_layers=2, batch_first=True, dropout=0.3, bidirectional=True)");
+  CHECK(nn::GRU(5, 6, {.bias = false}).str() == "GRU(5, 6, bias=False)");
+  for (const Tensor& p : nn::GRU(30, 25).parameters()) {
+    CHECK(p.detach().abs().max().item<double>() <= 0.2);
+    CHECK(p.detach().abs().max().item<double>() > 0.18);
+    CHECK(std::abs(p.detach().mean().item<double>()) < 0.05);
+  }
+
+  const Tensor x = test::make_values({2, 5, 3}, kFloat32, {});
+  nn::LSTM original(3, 4, {.batch_first = true});
+  const std::unique_ptr<nn::LSTM> copy = original.clone();
+  check_equal((*copy)(x).output, original(x).output);
+  original.parameters()[1].detach().zero_();
+  CHECK(copy->parameters()[1].detach().abs().max().item<double>() > 0);
+  nn::Sequential net(std::move(*copy), nn::Linear(4, 2));
+  CHECK(net(x).shape() == Shape{2, 5, 2});
+}
+
+TEST_CASE("recurrent layers count their products, and hooks see all outputs") {
+  nn::LSTM lstm(3, 4, kDeep);
+  int outputs_seen = 0;
+  lstm.register_forward_hook(
+      [&](nn::Module& module, std::span<const Tensor> inputs, std::span<Tensor> outputs) {
+        outputs_seen = static_cast<int>(outputs.size());
+        // 10 rows, and of each direction 16 rows of weights: layers of 3 and 8 inputs, 4 states.
+        CHECK(module.multiply_adds(inputs, outputs) == 10 * 2 * 16 * (3 + 4 + 8 + 4));
+      });
+  const auto [output, h_n, c_n] = lstm(ones({2, 5, 3}));
+  CHECK(outputs_seen == 3);
+  const Tensor rows[] = {ones({2, 3}), ones({2, 4})};
+  CHECK(nn::GRUCell(3, 4).multiply_adds({rows, 1}, {rows + 1, 1}) == 2 * 12 * (3 + 4));
+}
+
+TEST_CASE("LSTM and GRU under autocast") {
+  const auto check_mixed = [](auto&& layer) {
+    const Tensor x = test::make_values({5, 2, 3}, kFloat32, {});
+    const Tensor full = layer(x).output;
+    const AutocastGuard guard({.dtype = kBFloat16});
+    check_close(layer(x).output, full, 0.03, 0.03);
+    const Tensor y = layer(x.to(kBFloat16)).output;
+    check_close(y, full, 0.03, 0.03);
+    y.sum().backward();
+    for (const Tensor& p : layer.parameters()) CHECK(p.grad().dtype() == kFloat32);
+  };
+  check_mixed(nn::LSTM(3, 4, {.num_layers = 2}));
+  check_mixed(nn::GRU(3, 4, {.bidirectional = true}));
+}
+
+TEST_CASE("recurrent layers drop between layers, while training only") {
+  manual_seed(1);
+  nn::GRU gru(3, 40, {.num_layers = 2, .dropout = 0.5});
+  const Tensor x = test::make_values({4, 2, 3}, kFloat32, {});
+  const Tensor first = gru(x).output.detach(), second = gru(x).output.detach();
+  CHECK((first - second).abs().max().item<double>() > 1e-3);
+  gru.eval();
+  check_equal(gru(x).output, gru(x).output);
+}
+
+TEST_CASE("recurrent layers refuse what they cannot read") {
+  nn::LSTM lstm(3, 4, {.num_layers = 2});
+  const Tensor x = ones({5, 2, 3});
+  CHECK_THROWS_WITH_AS(lstm(ones({5, 2, 4})),
+                       "[LSTM] expected inputs of size 3, got float32[5, 2, 4] on cpu", ShapeError);
+  CHECK_THROWS_AS(lstm(ones({3})), ShapeError);
+  CHECK_THROWS_AS(lstm(ones({0, 2, 3})), ShapeError);
+  CHECK_THROWS_AS(lstm(Tensor()), ShapeError);
+  CHECK_THROWS_AS(lstm(x, {ones({1, 2, 4}), ones({2, 2, 4})}), ShapeError);
+  CHECK_THROWS_AS(lstm(x, {ones({2, 2, 4}), ones({2, 4})}), ShapeError);
+  CHECK_THROWS_AS(lstm(ones({5, 3}), {ones({2, 1, 4}), {}}), ShapeError);
+  CHECK_THROWS_AS(nn::LSTM(0, 4), ValueError);
+  CHECK_THROWS_AS(nn::LSTM(3, 4, {.num_layers = 0}), ValueError);
+  CHECK_THROWS_AS(nn::GRU(3, 4, {.dropout = 1.5}), ValueError);
+  CHECK(lstm(ones({5, 0, 3})).h_n.shape() == Shape{2, 0, 4});
+}
+
+namespace {
+
+/// The loss at the end of learning to say, at the end of a sequence of random bits, whether the
+/// first of them was 1.
+template <class Recurrent>
+double learn_to_remember() {
+  constexpr std::int64_t kSteps = 6, kBatch = 32;
+  manual_seed(2);
+  Recurrent layer(1, 12);
+  nn::Linear head(12, 2);
+  std::vector<Tensor> parameters = layer.parameters();
+  for (const Tensor& p : head.parameters()) parameters.push_back(p);
+  optim::Adam adam(parameters, {.lr = 0.02});
+  double last = 0;
+  for (int step = 0; step < 120; ++step) {
+    const Tensor bits = randint(2, {kSteps, kBatch, 1});
+    const Tensor output = layer(bits.to(kFloat32) * 2 - 1).output;
+    const Tensor loss = cross_entropy(head(output.select(0, -1)), bits.select(0, 0).reshape({-1}));
+    adam.zero_grad();
+    loss.backward();
+    adam.step();
+    last = loss.item<double>();
+  }
+  return last;
+}
+
+}  // namespace
+
+TEST_CASE("LSTM and GRU learn to remember") {
+  CHECK(learn_to_remember<nn::LSTM>() < 0.1);  // by chance: 0.69
+  CHECK(learn_to_remember<nn::GRU>() < 0.1);
+}
