@@ -47,6 +47,7 @@
 #include "nn/summary.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
+#include "ops/attention.h"
 #include "ops/augment.h"
 #include "ops/autocast.h"
 #include "ops/compare.h"

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "nn/activation.h"
+#include "nn/attention.h"
 #include "nn/containers.h"
 #include "nn/conv.h"
 #include "nn/linear.h"

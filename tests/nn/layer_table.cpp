@@ -93,6 +93,9 @@ std::vector<Layer> layers() {
       {"GRU", maker<GRU>(4, 3, RNNOptions{.batch_first = true, .bidirectional = true}), {2, 5, 4}},
       {"LSTMCell", maker<LSTMCell>(4, 3), rows},
       {"GRUCell", maker<GRUCell>(4, 3, RNNCellOptions{.bias = false}), rows},
+      {"MultiheadAttention",
+       maker<MultiheadAttention>(4, 2, MultiheadAttentionOptions{.dropout = 0.2}),
+       {5, 2, 4}},
       {"Sequential",
        [] {
          return std::make_unique<Sequential>(Linear(4, 6), ReLU({.inplace = true}), Dropout(0.2),

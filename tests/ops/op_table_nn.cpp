@@ -1,3 +1,4 @@
+#include "ops/attention.h"
 #include "ops/conv.h"
 #include "ops/loss.h"
 #include "ops/matmul.h"
@@ -134,6 +135,20 @@ void add_losses(std::vector<Op>& table) {
   add("kl_div", {x, p}, [](C c) { return kl_div(c[0], c[1]); });
 }
 
+void add_attention(std::vector<Op>& table) {
+  const Adder add{table, Takes::floating};
+  const Arg query{{2, 3, 4}}, key{{2, 5, 4}}, value{{2, 5, 3}};
+  const char* const name = "scaled_dot_product_attention";
+  add(name, {query, key, value},
+      [](C c) { return scaled_dot_product_attention(c[0], c[1], c[2], {.is_causal = true}); });
+  add(name, {query, key, value, optional({3, 5}, Fill::constant)}, [](C c) {
+    return scaled_dot_product_attention(c[0], c[1], c[2], {.attn_mask = c[3], .scale = 0.7});
+  });
+  add(name, {query, {{1, 5, 4}}, {{5, 3}}, optional({2, 3, 5}, Fill::mask)}, [](C c) {
+    return scaled_dot_product_attention(c[0], c[1], c[2], {.attn_mask = c[3], .dropout_p = 0.2});
+  });
+}
+
 }  // namespace
 
 void add_nn_ops(std::vector<Op>& table) {
@@ -141,6 +156,7 @@ void add_nn_ops(std::vector<Op>& table) {
   add_convolutions(table);
   add_norms(table);
   add_losses(table);
+  add_attention(table);
 }
 
 }  // namespace ferrite::test

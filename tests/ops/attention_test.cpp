@@ -1,0 +1,158 @@
+#include "ops/attention.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "autograd/gradcheck.h"
+#include "ops/arithmetic.h"
+#include "ops/autocast.h"
+#include "ops/compare.h"
+#include "ops/creation.h"
+#include "ops/index.h"
+#include "ops/rearrange.h"
+#include "ops/unary.h"
+#include "tests/support/close.h"
+
+using namespace ferrite;
+using test::check_close;
+using test::check_equal;
+
+namespace {
+
+using Options = ScaledDotProductAttentionOptions;
+
+Tensor noise(const Shape& shape, DType dtype = kFloat64) {
+  static Generator generator(5);
+  return randn(shape, {.dtype = dtype}, &generator);
+}
+
+/// By the definition, for query [L, E], key [S, E], value [S, V]; `may(i, j)`: whether query i
+/// looks at key j.
+template <class May>
+std::vector<double> expected(const Tensor& q, const Tensor& k, const Tensor& v, double scale,
+                             May&& may) {
+  std::vector<double> out;
+  const auto a = q.to_vector<double>(), b = k.to_vector<double>(), c = v.to_vector<double>();
+  const auto length = static_cast<std::size_t>(q.size(0)),
+             width = static_cast<std::size_t>(q.size(1));
+  const auto keys = static_cast<std::size_t>(k.size(0)),
+             values = static_cast<std::size_t>(v.size(1));
+  for (std::size_t i = 0; i < length; ++i) {
+    std::vector<double> weights(keys), mixed(values);
+    double total = 0;
+    for (std::size_t j = 0; j < keys; ++j) {
+      double product = 0;
+      for (std::size_t e = 0; e < width; ++e) product += a[i * width + e] * b[j * width + e];
+      weights[j] = may(i, j) ? std::exp(scale * product) : 0;
+      total += weights[j];
+    }
+    for (std::size_t j = 0; j < keys; ++j)
+      for (std::size_t e = 0; e < values; ++e) mixed[e] += weights[j] / total * c[j * values + e];
+    out.insert(out.end(), mixed.begin(), mixed.end());
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("scaled_dot_product_attention by its definition, masked in every way") {
+  const Tensor q = noise({5, 3}), k = noise({7, 3}), v = noise({7, 2});
+  const double scale = 1 / std::sqrt(3.0);
+  const auto all = [](std::size_t, std::size_t) { return true; };
+  const auto past = [](std::size_t i, std::size_t j) { return j <= i; };
+  const auto attend = [&](const Options& o = {}) {
+    return scaled_dot_product_attention(q, k, v, o);
+  };
+  check_close(attend(), expected(q, k, v, scale, all), 1e-12, 1e-13);
+  check_close(attend({.scale = 0.3}), expected(q, k, v, 0.3, all), 1e-12, 1e-13);
+  check_close(attend({.is_causal = true}), expected(q, k, v, scale, past), 1e-12, 1e-13);
+  const Tensor lower = tril(ones({5, 7}, {.dtype = kBool}));
+  check_close(attend({.attn_mask = lower}), expected(q, k, v, scale, past), 1e-12, 1e-13);
+  const Tensor added = masked_fill(zeros({5, 7}, {.dtype = kFloat64}), logical_not(lower),
+                                   -std::numeric_limits<double>::infinity());
+  check_equal(attend({.attn_mask = added}), attend({.attn_mask = lower}));
+  const auto some = [](std::size_t, std::size_t j) { return j < 4; };
+  check_close(attend({.attn_mask = lt(arange(7), 4)}), expected(q, k, v, scale, some), 1e-12,
+              1e-13);
+  // What no query looks at may be anything; what may look at nothing is nothing.
+  CHECK(std::isnan(attend({.attn_mask = zeros({7}, {.dtype = kBool})})[0][0].item<double>()));
+
+  for (const DType dtype : {kFloat32, kFloat16, kBFloat16}) {
+    const double rounding = test::rounding_of(dtype);
+    const Tensor a = q.to(dtype), b = k.to(dtype), c = v.to(dtype);
+    const Tensor y = scaled_dot_product_attention(a, b, c, {.is_causal = true});
+    CHECK(y.dtype() == dtype);
+    // Queries, products and weights are rounded to the type.
+    check_close(y, expected(a, b, c, scale, past), 4 * rounding, 4 * rounding);
+  }
+}
+
+TEST_CASE("scaled_dot_product_attention: batches broadcast, gradients, dropout") {
+  const Tensor q = noise({2, 1, 4, 3}), k = noise({3, 5, 3}), v = noise({2, 3, 5, 2});
+  const Tensor y = scaled_dot_product_attention(q, k, v);
+  CHECK(y.shape() == Shape{2, 3, 4, 2});
+  check_close(y[1][2], scaled_dot_product_attention(q[1][0], k[2], v[1][2]), 1e-13, 1e-14);
+  const Tensor mask = noise({3, 1, 5});
+  for (const Options& options : {Options{}, Options{.attn_mask = mask}, Options{.is_causal = true}})
+    CHECK(autograd::gradcheck(
+        [&](const std::vector<Tensor>& in) {
+          return scaled_dot_product_attention(in[0], in[1], in[2], options);
+        },
+        {q.clone().set_requires_grad(), k.clone().set_requires_grad(),
+         v.clone().set_requires_grad()},
+        {.second_order = true}));
+  const Tensor learned = mask.clone().set_requires_grad();
+  CHECK(autograd::gradcheck(
+      [&](const std::vector<Tensor>& in) {
+        return scaled_dot_product_attention(q, k, v, {.attn_mask = in[0]});
+      },
+      {learned}));
+
+  // Weights of 1 / 1000 each: dropped at the rate asked for, and the others scaled.
+  manual_seed(1);
+  const Tensor flat = zeros({1000, 1}), ones_of = ones({1000, 1});
+  const Tensor dropped = scaled_dot_product_attention(flat, flat, ones_of, {.dropout_p = 0.25});
+  CHECK(dropped.mean().item<double>() == doctest::Approx(1).epsilon(0.01));
+  CHECK(dropped.max().item<double>() > 1.02);
+}
+
+TEST_CASE("scaled_dot_product_attention under autocast: products in 16 bits") {
+  const Tensor q = noise({4, 3}, kFloat32).set_requires_grad(), k = noise({5, 3}, kFloat32),
+               v = noise({5, 2}, kFloat32), mask = noise({4, 5}, kFloat32);
+  const Tensor full = scaled_dot_product_attention(q, k, v, {.attn_mask = mask});
+  const AutocastGuard guard({.dtype = kBFloat16});
+  const Tensor y = scaled_dot_product_attention(q, k.to(kBFloat16), v, {.attn_mask = mask});
+  CHECK(y.dtype() == kBFloat16);
+  check_close(y, full, 0.03, 0.03);
+  y.sum().backward();
+  CHECK(q.grad().dtype() == kFloat32);
+}
+
+TEST_CASE("scaled_dot_product_attention: empty sizes and errors") {
+  const auto shape = [](const Shape& q, const Shape& k, const Shape& v) {
+    return scaled_dot_product_attention(ones(q), ones(k), ones(v)).shape();
+  };
+  CHECK(shape({0, 4, 3}, {0, 5, 3}, {0, 5, 2}) == Shape{0, 4, 2});
+  CHECK(shape({2, 0, 3}, {2, 5, 3}, {2, 5, 2}) == Shape{2, 0, 2});
+  CHECK(shape({4, 3}, {0, 3}, {0, 2}) == Shape{4, 2});
+  CHECK(shape({4, 0}, {5, 0}, {5, 2}) == Shape{4, 2});
+  CHECK(shape({1, 1}, {1, 1}, {1, 1}) == Shape{1, 1});
+
+  const Tensor q = ones({4, 3}), k = ones({5, 3}), v = ones({5, 2});
+  const auto attend = scaled_dot_product_attention;
+  CHECK_THROWS_AS(attend(Tensor(), k, v, {}), ValueError);
+  CHECK_THROWS_AS(attend(ones({3}), k, v, {}), ShapeError);
+  CHECK_THROWS_AS(attend(q, ones({5, 4}), v, {}), ShapeError);
+  CHECK_THROWS_AS(attend(q, k, ones({4, 2}), {}), ShapeError);
+  CHECK_THROWS_AS(attend(ones({2, 4, 3}), ones({3, 5, 3}), v, {}), ShapeError);
+  CHECK_THROWS_AS(attend(q, k.to(kFloat64), v, {}), DTypeError);
+  CHECK_THROWS_AS(attend(q.to(kInt64), k.to(kInt64), v.to(kInt64), {}), DTypeError);
+  CHECK_THROWS_AS(attend(q, k, v, {.attn_mask = ones({4, 4})}), ShapeError);
+  CHECK_THROWS_AS(attend(q, k, v, {.attn_mask = ones({2, 4, 5})}), ShapeError);
+  CHECK_THROWS_AS(attend(q, k, v, {.attn_mask = ones({4, 5}, {.dtype = kInt64})}), DTypeError);
+  CHECK_THROWS_AS(attend(q, k, v, {.attn_mask = ones({4, 5}), .is_causal = true}), ValueError);
+  CHECK_THROWS_AS(attend(q, k, v, {.dropout_p = -0.5}), ValueError);
+  CHECK_THROWS_AS(attend(q, k.to(Device("cpu:0")), v, {}), DeviceError);
+}
