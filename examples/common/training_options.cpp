@@ -81,6 +81,12 @@ void add_training_options(CLI::App& app, TrainingOptions& options,
   app.add_option("--checkpoint-dir", options.checkpoint_dir,
                  "folder for final.safetensors (made if missing)");
   app.add_option("--report", options.report, "JSON file for the configuration and every epoch");
+  app.add_option("--curves", options.curves,
+                 "SVG file for loss and accuracy by epoch (default: beside the report, else in the "
+                 "checkpoint folder)");
+  app.add_option("--log", options.log,
+                 "table of the epochs: CSV, or JSON lines where the name ends in .jsonl");
+  app.add_option("--tensorboard", options.tensorboard, "folder for TensorBoard's event files");
 }
 
 ferrite::Device apply(const TrainingOptions& options) {

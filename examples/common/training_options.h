@@ -30,6 +30,9 @@ struct TrainingOptions {
   std::uint64_t seed = 0;
   std::string checkpoint_dir;
   std::string report;
+  std::string curves;  ///< empty: beside the report, else in the checkpoint folder
+  std::string log;
+  std::string tensorboard;
 };
 
 /// Adds the options to a program's command line; `models` and `datasets` are what --model and

@@ -86,7 +86,7 @@ double train_epochs(const Run& run, nn::Module& model, examples::Trainer& traine
 }
 
 void train(const Run& run) {
-  examples::Report report(run.options.report);
+  examples::Report report(examples::report_files(run.options));
   if (!run.options.checkpoint_dir.empty())
     examples::make_writable_folder(run.options.checkpoint_dir, "--checkpoint-dir");
   const examples::Splits data = examples::open_dataset(run.options);
@@ -125,6 +125,7 @@ void train(const Run& run) {
   report.set("test_accuracy", accuracy);
   report.set("seconds", total.seconds());
   report.write();
+  if (!report.files().curves.empty()) fmt::print("\ncurves in {}\n", report.files().curves);
   if (!run.options.checkpoint_dir.empty())
     fmt::print("\nweights saved in {}\n", examples::save_weights(*model, run.options, data));
 }

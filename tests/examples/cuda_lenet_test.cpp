@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "data/png.h"
-#include "tests/examples/lenet.h"
+#include "tests/examples/workplace.h"
 #include "tests/support/cuda.h"
 
 using namespace ferrite;

@@ -1,17 +1,32 @@
 // The program examples/lenet, run as its users run it.
-#include "tests/examples/lenet.h"
-
 #include "data/png.h"
 #include "data/safetensors.h"
+#include "metrics/logger.h"
+#include "tests/examples/workplace.h"
 
 using namespace ferrite;
 using namespace ferrite::test;
+
+namespace {
+
+/// Names and bytes of a file's tensors, wherever they were saved from.
+std::string tensors_of(const std::filesystem::path& path) {
+  std::string all;
+  for (const auto& [name, tensor] : load(path)) {
+    const Tensor host = tensor.cpu();
+    all += name + std::string(static_cast<const char*>(host.data_ptr()), host.nbytes());
+  }
+  return all;
+}
+
+}  // namespace
 
 TEST_CASE("lenet trains on synthetic digits, reports, saves, and predicts") {
   const Workplace place;
   const Outcome trained =
       place.run({"--max-steps", "30", "--batch-size", "64", "--report", "runs/a/report.json",
-                 "--checkpoint-dir", "runs/a", "--lr", "0.1", "--seed", "3"});
+                 "--checkpoint-dir", "runs/a", "--lr", "0.1", "--seed", "3", "--log",
+                 "runs/b/log.csv", "--tensorboard", "runs/a/events"});
   check_fine(trained);
   CHECK(contains(trained.out, "(conv1): Conv2d(1, 6, kernel_size=(5, 5)"));
   CHECK(contains(trained.out, "weights saved in runs/a/final.safetensors"));
@@ -46,6 +61,15 @@ TEST_CASE("lenet trains on synthetic digits, reports, saves, and predicts") {
   CHECK(epoch.at("images_per_second") > 0);
   CHECK(report.at("test_accuracy") == epoch["test_accuracy"]);
   CHECK(report.at("seconds") > 0);
+
+  CHECK(contains(trained.out, "curves in runs/a/report.svg"));
+  const std::string curves = read_file(place / "runs/a/report.svg");
+  CHECK(contains(curves, "lenet5 on synthetic-digits"));
+  CHECK(contains(curves, ">accuracy</text>"));
+  const auto log = metrics::read_log(place / "runs/b/log.csv");
+  CHECK(log.at("test_loss").steps == std::vector<double>{30});
+  CHECK(log.at("test_loss").values[0] == epoch["test_loss"].get<double>());
+  CHECK(std::distance(std::filesystem::directory_iterator(place / "runs/a/events"), {}) == 1);
 
   const auto weights = place / "runs/a/final.safetensors";
   const StateDict state = load(weights);
@@ -85,7 +109,7 @@ TEST_CASE("lenet with the same seed gives the same losses to the last bit") {
       return place.report();
     };
     const json first = report_of({"--seed", "5"});
-    const std::string weights = read_file(place / "final.safetensors");
+    const std::string weights = tensors_of(place / "final.safetensors");
     REQUIRE(first.at("epochs").size() == 2);
     CHECK(first["epochs"][1].at("step") == 12);
     for (const Arguments& more : {Arguments{},
@@ -97,7 +121,7 @@ TEST_CASE("lenet with the same seed gives the same losses to the last bit") {
       arguments.insert(arguments.end(), more.begin(), more.end());
       CAPTURE(arguments.back());
       CHECK(timeless(report_of(arguments)) == timeless(first));
-      CHECK(read_file(place / "final.safetensors") == weights);
+      CHECK(tensors_of(place / "final.safetensors") == weights);
     }
     CHECK(timeless(report_of({"--seed", "6"})) != timeless(first));
   }
@@ -153,7 +177,8 @@ TEST_CASE("lenet refuses wrong options") {
     refuses({"--device", "auto", "--graph"}, "got cpu, as there is no CUDA device", 1);
   const Outcome help = place.run({"--help"});
   check_fine(help);
-  for (const char* option : {"--dataset", "--predict", "--report", "--checkpoint-dir", "--graph"})
+  for (const char* option : {"--dataset", "--predict", "--report", "--checkpoint-dir", "--graph",
+                             "--curves", "--log", "--tensorboard"})
     CHECK(contains(help.out, option));
 }
 
@@ -171,6 +196,8 @@ TEST_CASE("lenet refuses folders and files it cannot use, before it trains") {
     CHECK(checkpoint.out.empty());
     const Outcome report = place.train({"--report", folder + "/report.json"});
     check_refused(report, "[--report]");
+    for (const std::string option : {"--curves", "--log", "--tensorboard"})
+      check_refused(place.train({option, folder + "/x"}), "[" + option + "]");
     CHECK(report.out.empty());
   }
   std::filesystem::create_directory(place / "folder.json");
