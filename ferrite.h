@@ -68,6 +68,7 @@
 #include "ops/unary.h"
 #include "ops/views.h"
 #include "optim/adam.h"
+#include "optim/amp/amp.h"
 #include "optim/clip.h"
 #include "optim/grad_scaler.h"
 #include "optim/graphed_step.h"

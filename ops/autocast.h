@@ -31,7 +31,7 @@ enum class AutocastOp : std::uint8_t {
   conv,
   conv_transpose,
   linear,
-  matmul,  ///< and mm, bmm, mv
+  matmul,  ///< and mm, bmm, mv, scaled_dot_product_attention
   addmm,
   // float32
   pow,

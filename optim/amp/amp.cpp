@@ -1,0 +1,220 @@
+#include "optim/amp/amp.h"
+
+#include <fmt/format.h>
+
+#include <iostream>
+#include <unordered_map>
+
+#include "autograd/grad_mode.h"
+#include "ops/copy.h"
+#include "optim/amp/models.h"
+#include "optim/amp/state.h"
+
+namespace ferrite::optim::amp {
+
+Amp::Amp(std::shared_ptr<State> state) : state_(std::move(state)) {}
+Amp::Amp(Amp&&) noexcept = default;
+Amp& Amp::operator=(Amp&&) noexcept = default;
+Amp::~Amp() = default;
+
+const Properties& Amp::properties() const { return state_->properties; }
+
+AutocastGuard Amp::autocast() const {
+  if (!properties().autocast) return AutocastGuard(std::nullopt);
+  return AutocastGuard({.dtype = properties().dtype});
+}
+
+// ---- A step
+
+Tensor Amp::scale(const Tensor& loss, std::size_t loss_id) { return state_->scale(loss, loss_id); }
+
+std::vector<Tensor> Amp::master_parameters() {
+  std::vector<Tensor> all;
+  for (const State::PerOptimizer& o : state_->optimizers)
+    for (Tensor& p : master_parameters(*o.optimizer)) all.push_back(std::move(p));
+  return all;
+}
+
+std::vector<Tensor> Amp::master_parameters(Optimizer& optimizer) {
+  State::PerOptimizer& o = state_->find(optimizer, "master_parameters");
+  if (state_->has_gradients(o) && !o.unscaled) state_->unscale(o);
+  return optimizer.master_parameters();
+}
+
+void Amp::unscale_(Optimizer& optimizer) {
+  State::PerOptimizer& o = state_->find(optimizer, "unscale_");
+  if (!state_->scales) return;
+  FERRITE_CHECK(!o.unscaled, ValueError, "unscale_",
+                "the gradients of this optimizer have been unscaled already since its last step");
+  state_->unscale(o);
+}
+
+void Amp::step(Optimizer& optimizer) { state_->step(state_->find(optimizer, "step")); }
+
+void Amp::update() { state_->update(); }
+
+void Amp::zero_grad(bool set_to_none) {
+  for (State::PerOptimizer& o : state_->optimizers) {
+    o.optimizer->zero_grad(set_to_none);
+    state_->forget(o);
+  }
+}
+
+// ---- What the scales are
+
+namespace {
+
+void check_loss(std::size_t loss_id, std::size_t losses, const char* op) {
+  FERRITE_CHECK(loss_id < losses, ValueError, op, "loss {} of {}", loss_id, losses);
+}
+
+}  // namespace
+
+double Amp::loss_scale(std::size_t loss_id) const {
+  check_loss(loss_id, state_->scalers.size(), "loss_scale");
+  return state_->scalers[loss_id].get_scale();
+}
+
+Tensor Amp::overflows(std::size_t loss_id) const {
+  check_loss(loss_id, state_->scalers.size(), "overflows");
+  return state_->scalers[loss_id].state_dict().at("_overflows");
+}
+
+std::string Amp::overflow_message() {
+  std::string text;
+  for (std::size_t i = 0; i < state_->scalers.size(); ++i) {
+    const auto now = overflows(i).item<std::int64_t>();
+    const std::int64_t steps = now - std::exchange(state_->reported[i], now);
+    if (steps > 0)
+      text += fmt::format("{}Gradient overflow: skipped {}, loss scaler {} reduced its scale to {}",
+                          text.empty() ? "" : "\n",
+                          steps == 1 ? "a step" : fmt::format("{} steps", steps), i, loss_scale(i));
+  }
+  return text;
+}
+
+// ---- Checkpoints
+
+namespace {
+
+struct Entry {
+  const char* ours;
+  const char* scalers;
+};
+constexpr Entry kEntries[] = {
+    {"loss_scale", "scale"}, {"unskipped", "_growth_tracker"}, {"overflows", "_overflows"}};
+
+}  // namespace
+
+StateDict Amp::state_dict() const {
+  StateDict dict;
+  for (std::size_t i = 0; i < state_->scalers.size(); ++i) {
+    const StateDict own = state_->scalers[i].state_dict();
+    for (const auto& [ours, scalers] : kEntries)
+      dict.insert(fmt::format("loss_scaler{}.{}", i, ours), own.at(scalers));
+  }
+  return dict;
+}
+
+void Amp::load_state_dict(const StateDict& dict) {
+  std::vector<GradScaler>& scalers = state_->scalers;
+  FERRITE_CHECK(!dict.contains(fmt::format("loss_scaler{}.loss_scale", scalers.size())), ValueError,
+                "amp", "the dict is of more than {} losses", scalers.size());
+  std::vector<StateDict> loaded;
+  for (std::size_t i = 0; i < scalers.size(); ++i) {
+    StateDict own;
+    for (const auto& [name, tensor] : scalers[i].state_dict()) {
+      const auto entry = std::ranges::find(kEntries, std::string_view(name), [](const Entry& e) {
+        return std::string_view(e.scalers);
+      });
+      if (entry == std::end(kEntries)) {
+        own.insert(name, tensor);
+        continue;
+      }
+      const auto found = dict.find(fmt::format("loss_scaler{}.{}", i, entry->ours));
+      const bool required = entry->ours != std::string_view("overflows");
+      FERRITE_CHECK(found != dict.end() || !required, ValueError, "amp",
+                    "the dict lacks loss_scaler{}.{}", i, entry->ours);
+      if (found != dict.end()) own.insert(name, found->second);
+    }
+    loaded.push_back(std::move(own));
+  }
+  for (std::size_t i = 0; i < scalers.size(); ++i) {
+    if (!scalers[i].is_dynamic()) continue;
+    scalers[i].load_state_dict(loaded[i]);
+    state_->reported[i] = overflows(i).item<std::int64_t>();
+  }
+}
+
+StateDict Amp::model_state_dict(const nn::Module& model) const {
+  std::unordered_map<const void*, Tensor> masters;
+  for (const State::PerOptimizer& o : state_->optimizers) {
+    const std::vector<Tensor> parameters = o.optimizer->parameters(),
+                              updated = o.optimizer->master_parameters();
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+      if (parameters[i].numel() > 0) masters[parameters[i].data_ptr()] = updated[i];
+  }
+  NoGradGuard guard;
+  StateDict dict;
+  for (const auto& [name, tensor] : model.state_dict()) {
+    const bool half = tensor.dtype() == kFloat16 || tensor.dtype() == kBFloat16;
+    const auto master = masters.find(tensor.data_ptr());
+    dict.insert(name, !half                     ? tensor
+                      : master == masters.end() ? tensor.to(kFloat32)
+                                                : master->second.detach().to(kFloat32));
+  }
+  return dict;
+}
+
+// ---- initialize
+
+namespace {
+
+template <class T>
+void check_distinct(const std::vector<T*>& all, const char* what) {
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    FERRITE_CHECK(all[i], ValueError, "amp", "{} {} is null", what, i);
+    for (std::size_t j = 0; j < i; ++j)
+      FERRITE_CHECK(all[i] != all[j], ValueError, "amp", "{} {} is {} {} again", what, i, what, j);
+  }
+}
+
+void check_weights(const nn::Module& model) {
+  for (const auto& [name, p] : model.named_parameters())
+    FERRITE_CHECK(p.dtype() != kFloat16 && p.dtype() != kBFloat16, ValueError, "amp",
+                  "{} is {}; expected float32 weights, which initialize() converts as the level "
+                  "wants",
+                  name, p.describe());
+}
+
+}  // namespace
+
+Amp initialize(const std::vector<nn::Module*>& models, const std::vector<Optimizer*>& optimizers,
+               const Options& options) {
+  const Properties properties = properties_of(options);
+  check_distinct(models, "model");
+  check_distinct(optimizers, "optimizer");
+  for (const nn::Module* model : models) check_weights(*model);
+  const auto state = std::make_shared<Amp::State>(properties, options);
+  for (nn::Module* model : models) {
+    if (properties.cast_model_type)
+      convert(*model, *properties.cast_model_type, properties.keep_batchnorm_fp32.value_or(false));
+    if (properties.enabled) wrap_forward(*model, properties, options.cast_model_outputs);
+  }
+  for (Optimizer* optimizer : optimizers) {
+    if (properties.master_weights) optimizer->use_master_weights();
+    state->add(*optimizer);
+  }
+  if (options.verbosity > 0) std::cout << properties.str() << std::flush;
+  return Amp(state);
+}
+
+Amp initialize(nn::Module& model, Optimizer& optimizer, const Options& options) {
+  return initialize(std::vector{&model}, std::vector{&optimizer}, options);
+}
+
+Amp initialize(nn::Module& model, Optimizer& optimizer, OptLevel level) {
+  return initialize(model, optimizer, Options{.opt_level = level});
+}
+
+}  // namespace ferrite::optim::amp

@@ -1,0 +1,203 @@
+#include "optim/amp/state.h"
+
+#include <algorithm>
+
+#include "autograd/meta.h"
+#include "autograd/record.h"
+#include "nn/zero_grad.h"
+#include "ops/arithmetic.h"
+#include "ops/copy.h"
+#include "optim/capture.h"
+
+namespace ferrite::optim::amp {
+
+using autograd::Needs;
+
+namespace {
+
+GradScalerOptions scaler_options(const Properties& p, const Options& o) {
+  GradScalerOptions options{.init_scale = p.loss_scale.value(),
+                            .dynamic = p.loss_scale.is_dynamic()};
+  if (!options.dynamic) return options;
+  options.min_scale = o.min_loss_scale;
+  options.max_scale = o.max_loss_scale;
+  options.init_scale = std::clamp(options.init_scale, o.min_loss_scale, o.max_loss_scale);
+  return options;
+}
+
+}  // namespace
+
+Amp::State::State(const Properties& p, const Options& options)
+    : properties(p), scales(p.master_weights || p.loss_scale != LossScale(1.0)) {
+  for (std::size_t i = 0; i < options.num_losses; ++i)
+    scalers.emplace_back(scaler_options(p, options));
+  reported.resize(options.num_losses);
+}
+
+Amp::State::~State() {
+  for (TensorHook& hook : hooks_) hook.remove();
+}
+
+void Amp::State::add(Optimizer& optimizer) {
+  const std::size_t index = optimizers.size();
+  optimizers.push_back({.optimizer = &optimizer});
+  if (!scales) return;
+  for (const Tensor& p : optimizer.parameters()) {
+    const bool frozen = !p.requires_grad();
+    if (frozen) p.set_requires_grad();  // hooks stay when it is frozen again, and freed once more
+    hooks_.push_back(
+        p.register_post_accumulate_grad_hook([state = weak_from_this(), index](const Tensor&) {
+          if (const auto amp = state.lock()) amp->gradient_arrived(index);
+        }));
+    if (frozen) p.set_requires_grad(false);
+  }
+}
+
+Amp::State::PerOptimizer& Amp::State::find(const Optimizer& optimizer, const char* op) {
+  const auto found = std::ranges::find(optimizers, &optimizer, &PerOptimizer::optimizer);
+  FERRITE_CHECK(found != optimizers.end(), ValueError, op,
+                "the optimizer is none of the {} that initialize() was given", optimizers.size());
+  return *found;
+}
+
+GradScaler& Amp::State::ready_scaler(std::size_t loss_id, const Device& device) {
+  GradScaler& scaler = scalers[loss_id];
+  if (!scaler.scale_.defined()) scaler.make_state(device);
+  return scaler;
+}
+
+bool Amp::State::has_stepped(const GradScaler& scaler) const {
+  return std::ranges::any_of(scaler.optimizers_,
+                             [](const auto& o) { return o.stage == Stage::stepped; });
+}
+
+// ---- Backward
+
+Tensor Amp::State::scale(const Tensor& loss, std::size_t loss_id) {
+  FERRITE_CHECK(loss_id < scalers.size(), ValueError, "scale",
+                "loss {} of {}; initialize() takes their number", loss_id, scalers.size());
+  if (!scales || properties.loss_scale == LossScale(1.0)) return loss;
+  // An optimizer has not stepped with the others, whose step ends here.
+  if (has_stepped(scalers[loss_id]) &&
+      std::ranges::none_of(optimizers, [](const PerOptimizer& o) { return o.unscaled; }))
+    update();
+  const Tensor scaled = scalers[loss_id].scale(loss);
+  if (!autograd::recording(scaled)) return scaled;
+  Tensor out = autograd::alias(scaled);
+  autograd::record(out, "amp_scale", {scaled},
+                   [state = weak_from_this(), loss_id](const Tensor& grad, Needs) {
+                     if (const auto amp = state.lock()) amp->begin_backward(loss_id);
+                     return grad;
+                   });
+  return out;
+}
+
+void Amp::State::begin_backward(std::size_t loss_id) {
+  const std::lock_guard lock(mutex_);
+  current_loss_ = loss_id;
+  for (PerOptimizer& o : optimizers)
+    if (o.pending && *o.pending != loss_id && !o.unscaled) put_aside(o);
+}
+
+void Amp::State::gradient_arrived(std::size_t optimizer) {
+  const std::lock_guard lock(mutex_);
+  PerOptimizer& o = optimizers[optimizer];
+  if (o.unscaled) forget(o);  // the step they were unscaled for was not taken
+  o.pending = current_loss_;
+}
+
+// ---- Unscaling
+
+void Amp::State::unscale_with(PerOptimizer& o, std::size_t loss_id) {
+  GradScaler& scaler = ready_scaler(loss_id, o.optimizer->parameters()[0].device());
+  GradScaler::PerOptimizer& seen = scaler.state_of(*o.optimizer);
+  scaler.unscale(seen, *o.optimizer);
+  scaler.enter(seen, Stage::unscaled);
+  if (std::ranges::find(o.looked_at, loss_id) == o.looked_at.end()) o.looked_at.push_back(loss_id);
+}
+
+/// Makes room for gradients of another scale.
+void Amp::State::put_aside(PerOptimizer& o) {
+  NoGradGuard guard;
+  unscale_with(o, *o.pending);
+  const std::vector<Tensor> updated = o.optimizer->master_parameters();
+  o.aside.resize(updated.size());
+  for (std::size_t i = 0; i < updated.size(); ++i) {
+    const Tensor grad = updated[i].grad();
+    if (!grad.defined()) continue;
+    const bool fresh = !o.aside[i].defined();
+    if (fresh) {
+      refuse_new_state(grad.device(), "amp", "a place for gradients of another loss");
+      o.aside[i] = empty_like(grad);
+    }
+    if (fresh || !o.has_aside)
+      o.aside[i].copy_(grad);
+    else
+      o.aside[i].add_(grad);
+  }
+  o.has_aside = true;
+  nn::zero_grad(o.optimizer->parameters(), false);
+  o.optimizer->drop_master_gradients();
+  o.pending.reset();
+}
+
+void Amp::State::add_aside(PerOptimizer& o) {
+  NoGradGuard guard;
+  const std::vector<Tensor> updated = o.optimizer->master_parameters();
+  for (std::size_t i = 0; i < std::min(updated.size(), o.aside.size()); ++i)
+    if (const Tensor grad = updated[i].grad(); grad.defined() && o.aside[i].defined())
+      grad.add_(o.aside[i]);
+}
+
+void Amp::State::unscale(PerOptimizer& o) {
+  unscale_with(o, o.pending.value_or(current_loss_));
+  if (o.has_aside) add_aside(o);
+  o.unscaled = true;
+}
+
+// ---- Steps
+
+void Amp::State::step(PerOptimizer& o) {
+  Optimizer& optimizer = *o.optimizer;
+  if (!scales) return optimizer.step();
+  if (!o.unscaled && !o.has_aside) {
+    // Unscaled as the update reads them.
+    ready_scaler(o.pending.value_or(current_loss_), optimizer.parameters()[0].device())
+        .step(optimizer);
+  } else {
+    if (!o.unscaled) unscale(o);
+    Tensor found;
+    for (std::size_t id : o.looked_at) {
+      const Tensor one = GradScaler::found_inf(scalers[id].state_of(optimizer));
+      if (one.defined()) found = found.defined() ? found.add(one.to(found.device())) : one;
+    }
+    optimizer.step({}, found);
+    for (std::size_t id : o.looked_at)
+      scalers[id].enter(scalers[id].state_of(optimizer), Stage::stepped);
+  }
+  o.pending.reset();
+  o.unscaled = o.has_aside = false;
+  o.looked_at.clear();
+  if (std::ranges::none_of(optimizers, [&](const PerOptimizer& other) {
+        return has_gradients(other) || other.unscaled;
+      }))
+    update();
+}
+
+void Amp::State::update() {
+  for (GradScaler& scaler : scalers)
+    if (std::ranges::any_of(scaler.optimizers_,
+                            [](const auto& o) { return o.stage != Stage::ready; }))
+      scaler.update();
+}
+
+/// What the step would have needed to know. Overflows that were found stay so until the next.
+void Amp::State::forget(PerOptimizer& o) {
+  for (std::size_t id : o.looked_at)
+    scalers[id].enter(scalers[id].state_of(*o.optimizer), Stage::ready);
+  o.looked_at.clear();
+  o.pending.reset();
+  o.unscaled = o.has_aside = false;
+}
+
+}  // namespace ferrite::optim::amp

@@ -1,0 +1,68 @@
+// What an Amp consists of: a scaler a loss, and what has become of each optimizer's gradients since
+// its last step.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "autograd/engine.h"
+#include "core/tensor.h"
+#include "optim/amp/amp.h"
+#include "optim/grad_scaler.h"
+
+namespace ferrite::optim::amp {
+
+struct Amp::State : std::enable_shared_from_this<State> {
+  using Stage = GradScaler::Stage;
+
+  /// An optimizer whose parameters' gradients may be scaled by one loss's scale, beside what came
+  /// from other losses before, unscaled, and was put aside.
+  struct PerOptimizer {
+    Optimizer* optimizer;
+    std::optional<std::size_t> pending = {};  // the loss whose scale gradients carry
+    bool unscaled = false;                    // pending or not, they carry none any more
+    std::vector<std::size_t> looked_at = {};  // losses whose scalers have seen gradients
+    bool has_aside = false;
+    std::vector<Tensor> aside = {};  // one a parameter, undefined where nothing came
+  };
+
+  State(const Properties& properties, const Options& options);
+  ~State();
+
+  void add(Optimizer& optimizer);
+  PerOptimizer& find(const Optimizer& optimizer, const char* op);
+
+  Tensor scale(const Tensor& loss, std::size_t loss_id);
+  /// What backward() of a scaled loss begins with.
+  void begin_backward(std::size_t loss_id);
+  /// What it ends with, for each parameter.
+  void gradient_arrived(std::size_t optimizer);
+
+  void unscale(PerOptimizer& o);
+  bool has_gradients(const PerOptimizer& o) const { return o.pending || o.has_aside; }
+  void step(PerOptimizer& o);
+  void update();
+  void forget(PerOptimizer& o);
+
+  const Properties properties;
+  /// Whether there is anything to be done about scales, and masters' gradients.
+  const bool scales;
+  std::vector<GradScaler> scalers;
+  std::vector<std::int64_t> reported;  // overflows, by message
+  std::vector<PerOptimizer> optimizers;
+
+ private:
+  GradScaler& ready_scaler(std::size_t loss_id, const Device& device);
+  void unscale_with(PerOptimizer& o, std::size_t loss_id);
+  void put_aside(PerOptimizer& o);
+  void add_aside(PerOptimizer& o);
+  bool has_stepped(const GradScaler& scaler) const;
+
+  std::mutex mutex_;  // gradients may arrive on several devices at once
+  std::size_t current_loss_ = 0;
+  std::vector<TensorHook> hooks_;
+};
+
+}  // namespace ferrite::optim::amp
