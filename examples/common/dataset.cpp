@@ -4,19 +4,22 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "data/cifar10.h"
+#include "data/image_folder.h"
 #include "data/mnist.h"
 #include "data/synthetic_digits.h"
 
 namespace examples {
 
 namespace data = ferrite::data;
+namespace fs = std::filesystem;
 
 namespace {
 
 constexpr std::int64_t kSyntheticTrain = 20000, kSyntheticTest = 4000;
 
 /// --data, else FERRITE_DATA, else the folder that is there by convention.
-std::filesystem::path root_of(const TrainingOptions& options) {
+fs::path root_of(const TrainingOptions& options) {
   if (!options.data.empty()) return options.data;
   if (const char* root = std::getenv("FERRITE_DATA"); root && *root) return root;
   return "data-sets";
@@ -32,15 +35,27 @@ Normalization measure(const ferrite::Tensor& images) {
   }
   const auto n = static_cast<double>(images.numel());
   const double mean = sum / n;
-  return {mean / 255, std::sqrt(squares / n - mean * mean) / 255};
+  return {{mean / 255}, {std::sqrt(squares / n - mean * mean) / 255}};
 }
 
-/// Both splits, normalized alike.
+enum class Mirror : std::uint8_t { never, half };
+
+/// What varies images of side `size`; nothing where that is not asked for.
+data::Transform variation(const ImageOptions& options, std::int64_t size, std::int64_t padding,
+                          Mirror mirror) {
+  if (!options.augment) return {};
+  const data::RandomCrop crop(size, padding);
+  if (mirror == Mirror::never) return crop;
+  return data::Compose{crop, data::RandomHorizontalFlip()};
+}
+
+/// Both splits, normalized alike, that for training varied before.
 template <class D>
-Splits normalized(D train, D test, Normalization n) {
-  const data::Compose transform{data::ToTensor(), data::Normalize(n.mean, n.std)};
-  train.set_transform(transform);
-  test.set_transform(transform);
+Splits normalized(D train, D test, const Normalization& n, const data::Transform& train_first = {},
+                  const data::Transform& test_first = {}) {
+  const data::Compose normalize{data::ToTensor(), data::Normalize(n.mean, n.std)};
+  train.set_transform(data::Compose{train_first, normalize});
+  test.set_transform(data::Compose{test_first, normalize});
   std::vector<std::string> classes = train.classes();
   return {.train = std::make_shared<D>(std::move(train)),
           .test = std::make_shared<D>(std::move(test)),
@@ -49,21 +64,53 @@ Splits normalized(D train, D test, Normalization n) {
 }
 
 template <class D>
-Splits read(const TrainingOptions& options) {
-  const std::filesystem::path root = root_of(options);
-  return normalized(D(root, data::Split::train), D(root, data::Split::test), {D::kMean, D::kStd});
+Splits read(const TrainingOptions& options, const Normalization& n, const data::Transform& varied) {
+  const fs::path root = root_of(options);
+  return normalized(D(root, data::Split::train), D(root, data::Split::test), n, varied);
+}
+
+/// ImageNet's layout and its figures.
+Splits read_folders(const TrainingOptions& options, const ImageOptions& images) {
+  const fs::path root = root_of(options);
+  const data::ImageFolderOptions folder{.mode = images.gray ? data::ImageMode::gray
+                                                            : data::ImageMode::rgb};
+  std::error_code ignored;
+  data::ImageFolder train(root / "train", folder);
+  data::ImageFolder test(fs::is_directory(root / "val", ignored) ? root / "val" : root / "test",
+                         folder);
+  FERRITE_CHECK(train.classes() == test.classes(), ferrite::IoError, "--data",
+                "the folders for training and for testing in '{}' have different classes",
+                root.string());
+  const Normalization n = images.gray ? Normalization{{0.449}, {0.226}}
+                                      : Normalization{{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};
+  const std::int64_t size = images.image_size;
+  const data::Compose middle{data::Resize(size * 8 / 7), data::CenterCrop(size)};
+  const data::Compose varied{data::RandomResizedCrop(size), data::RandomHorizontalFlip()};
+  return normalized(std::move(train), std::move(test), n,
+                    images.augment ? data::Transform(varied) : data::Transform(middle), middle);
 }
 
 }  // namespace
 
-Splits open_dataset(const TrainingOptions& options) {
-  if (options.dataset == "mnist") return read<data::MNIST>(options);
-  if (options.dataset == "fashion-mnist") return read<data::FashionMNIST>(options);
+Splits open_dataset(const TrainingOptions& options, const ImageOptions& images) {
+  using data::CIFAR10, data::FashionMNIST, data::MNIST;
+  const data::Transform digits = variation(images, 28, 2, Mirror::never);
+  if (options.dataset == "mnist")
+    return read<MNIST>(options, {{MNIST::kMean}, {MNIST::kStd}}, digits);
+  if (options.dataset == "fashion-mnist")
+    return read<FashionMNIST>(options, {{FashionMNIST::kMean}, {FashionMNIST::kStd}},
+                              variation(images, 28, 4, Mirror::half));
+  if (options.dataset == "cifar10")
+    return read<CIFAR10>(options,
+                         {{CIFAR10::kMean.begin(), CIFAR10::kMean.end()},
+                          {CIFAR10::kStd.begin(), CIFAR10::kStd.end()}},
+                         variation(images, 32, 4, Mirror::half));
+  if (options.dataset == "image-folder") return read_folders(options, images);
   // Disjoint by seed: sample i is a function of (seed, i).
   data::SyntheticDigits train(kSyntheticTrain, 2 * options.seed);
   data::SyntheticDigits test(kSyntheticTest, 2 * options.seed + 1);
   const Normalization n = measure(train.images());
-  return normalized(std::move(train), std::move(test), n);
+  return normalized(std::move(train), std::move(test), n, digits);
 }
 
 }  // namespace examples

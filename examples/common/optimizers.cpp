@@ -9,18 +9,27 @@ namespace examples {
 
 namespace optim = ferrite::optim;
 
+namespace {
+
+template <class O, class Options>
+std::unique_ptr<optim::Optimizer> make(const std::vector<ferrite::Tensor>& parameters,
+                                       const OptimizerSettings& settings, Options options = {}) {
+  options.lr = settings.lr;
+  options.weight_decay = settings.weight_decay.value_or(options.weight_decay);
+  return std::make_unique<O>(parameters, options);
+}
+
+}  // namespace
+
 std::unique_ptr<optim::Optimizer> make_optimizer(const std::string& name,
                                                  const std::vector<ferrite::Tensor>& parameters,
-                                                 double lr, double momentum) {
+                                                 const OptimizerSettings& settings) {
   if (name == "sgd")
-    return std::make_unique<optim::SGD>(parameters,
-                                        optim::SGDOptions{.lr = lr, .momentum = momentum});
-  if (name == "adam")
-    return std::make_unique<optim::Adam>(parameters, optim::AdamOptions{.lr = lr});
-  if (name == "adamw")
-    return std::make_unique<optim::AdamW>(parameters, optim::AdamWOptions{.lr = lr});
-  if (name == "rmsprop")
-    return std::make_unique<optim::RMSprop>(parameters, optim::RMSpropOptions{.lr = lr});
+    return make<optim::SGD, optim::SGDOptions>(parameters, settings,
+                                               {.momentum = settings.momentum});
+  if (name == "adam") return make<optim::Adam, optim::AdamOptions>(parameters, settings);
+  if (name == "adamw") return make<optim::AdamW, optim::AdamWOptions>(parameters, settings);
+  if (name == "rmsprop") return make<optim::RMSprop, optim::RMSpropOptions>(parameters, settings);
   ferrite::fail<ferrite::ValueError>("optimizer", "expected sgd, adam, adamw or rmsprop, got '{}'",
                                      name);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,9 +10,16 @@
 
 namespace examples {
 
-/// sgd (with `momentum`), adam, adamw or rmsprop.
+struct OptimizerSettings {
+  double lr;
+  double momentum = 0;  ///< of sgd
+  /// Unset: each optimizer's own default.
+  std::optional<double> weight_decay = {};
+};
+
+/// sgd, adam, adamw or rmsprop.
 std::unique_ptr<ferrite::optim::Optimizer> make_optimizer(
-    const std::string& name, const std::vector<ferrite::Tensor>& parameters, double lr,
-    double momentum);
+    const std::string& name, const std::vector<ferrite::Tensor>& parameters,
+    const OptimizerSettings& settings);
 
 }  // namespace examples

@@ -3,46 +3,15 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <charconv>
-#include <cmath>
 #include <exception>
 #include <iostream>
-#include <limits>
-#include <system_error>
 
 #include "core/error.h"
 #include "core/generator.h"
 #include "core/parallel_for.h"
+#include "examples/common/validators.h"
 
 namespace examples {
-
-namespace {
-
-/// A number of the whole text that `good` accepts; `what` says which those are.
-template <class T, class Good>
-CLI::Validator number(const std::string& what, Good good) {
-  const auto check = [=](const std::string& text) -> std::string {
-    T value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    const bool read = error == std::errc() && end == text.data() + text.size();
-    return read && good(value) ? "" : "expected " + what + ", got '" + text + "'";
-  };
-  return CLI::Validator(check, "", "number");
-}
-
-CLI::Validator above_zero() {
-  return number<double>("a number above 0", [](double v) { return v > 0 && std::isfinite(v); });
-}
-
-template <class T>
-CLI::Validator whole(T low, T high = std::numeric_limits<T>::max()) {
-  const std::string range = high == std::numeric_limits<T>::max()
-                                ? fmt::format("a whole number of {} or more", low)
-                                : fmt::format("a whole number from {} to {}", low, high);
-  return number<T>(range, [=](T v) { return v >= low && v <= high; });
-}
-
-}  // namespace
 
 void add_training_options(CLI::App& app, TrainingOptions& options,
                           const std::vector<std::string>& models,

@@ -101,8 +101,9 @@ void train(const Run& run) {
   const auto model = examples::make_model(run.options.model);
   model->to(run.device);
   model->to(kChannelsLast);
-  const auto optimizer = examples::make_optimizer(run.recipe.optimizer, model->parameters(),
-                                                  run.recipe.lr, run.recipe.momentum);
+  const auto optimizer =
+      examples::make_optimizer(run.recipe.optimizer, model->parameters(),
+                               {.lr = run.recipe.lr, .momentum = run.recipe.momentum});
   std::cout << *model << '\n';
   fmt::print("{} on {}: {} train and {} test images, {} thread(s)\n", run.options.dataset,
              run.device.str(), data.train->size(), data.test->size(), num_threads());

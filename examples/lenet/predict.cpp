@@ -98,8 +98,8 @@ std::string save_weights(const ferrite::nn::Module& model, const TrainingOptions
                 {{"model", options.model},
                  {"dataset", options.dataset},
                  {"classes", fmt::format("{}", fmt::join(data.classes, "\n"))},
-                 {"mean", fmt::format("{}", data.normalization.mean)},
-                 {"std", fmt::format("{}", data.normalization.std)}});
+                 {"mean", fmt::format("{}", data.normalization.mean[0])},
+                 {"std", fmt::format("{}", data.normalization.std[0])}});
   return path.string();
 }
 

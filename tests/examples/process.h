@@ -22,8 +22,9 @@ struct Outcome {
   std::string out, err;
 };
 
-/// Runs <bin>/<program> with these arguments in `folder`, and waits for it.
-inline Outcome run_program(const std::string& program, const std::vector<std::string>& arguments,
+/// Starts <bin>/<program> with these arguments in `folder`, where .stdout and .stderr take what it
+/// prints.
+inline pid_t start_program(const std::string& program, const std::vector<std::string>& arguments,
                            const std::filesystem::path& folder) {
   const std::string path = bin_dir() + "/" + program;
   REQUIRE_MESSAGE(std::filesystem::exists(path), path, " is missing: build it first");
@@ -41,6 +42,13 @@ inline Outcome run_program(const std::string& program, const std::vector<std::st
       execv(path.c_str(), argv.data());
     _exit(127);
   }
+  return child;
+}
+
+/// Runs <bin>/<program> with these arguments in `folder`, and waits for it.
+inline Outcome run_program(const std::string& program, const std::vector<std::string>& arguments,
+                           const std::filesystem::path& folder) {
+  const pid_t child = start_program(program, arguments, folder);
   int status = 0;
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(250);
   for (;;) {
@@ -54,8 +62,8 @@ inline Outcome run_program(const std::string& program, const std::vector<std::st
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_file(out),
-          read_file(err)};
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+          read_file(folder / ".stdout"), read_file(folder / ".stderr")};
 }
 
 }  // namespace ferrite::test

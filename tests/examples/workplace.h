@@ -1,4 +1,4 @@
-// Running the program examples/lenet on data small enough for many runs.
+// Running training programs on data small enough for many runs.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ using Arguments = std::vector<std::string>;
 /// A folder with a data set in MNIST's format, small enough for many runs.
 class Workplace : public TempDir {
  public:
-  Workplace() {
+  explicit Workplace(std::string program = "lenet") : program_(std::move(program)) {
     write_split("train", 96, 1);
     write_split("t10k", 32, 2);
   }
@@ -27,7 +27,7 @@ class Workplace : public TempDir {
   Outcome run(Arguments arguments) const {
     if (std::ranges::find(arguments, "--device") == arguments.end())
       arguments.insert(arguments.begin(), {"--device", "cpu"});
-    return run_program("lenet", arguments, path());
+    return run_program(program_, arguments, path());
   }
   /// With the small data set, in batches of 16.
   Outcome train(Arguments arguments) const {
@@ -53,6 +53,8 @@ class Workplace : public TempDir {
     write_file(*this / (prefix + "-labels-idx1-ubyte"),
                std::string("\0\0\x08\1", 4) + count + labels);
   }
+
+  std::string program_;
 };
 
 /// What must not depend on the machine: all of a report but times, threads, workers and what is

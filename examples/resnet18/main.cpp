@@ -1,0 +1,206 @@
+// Trains ResNet-18, 34 or 50 on images:
+//   resnet18 --dataset fashion-mnist --data DIR
+//   resnet18 --checkpoint-dir runs/a --save-every 500        (and --resume, to go on)
+//   resnet18 --dataset image-folder --data DIR --model resnet50 --warmup-epochs 5
+//   resnet18 --device cuda --graph --channels-last
+#include <ferrite.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <iostream>
+#include <optional>
+
+#include "examples/common/dataset.h"
+#include "examples/common/device_use.h"
+#include "examples/common/folder.h"
+#include "examples/common/optimizers.h"
+#include "examples/common/report.h"
+#include "examples/resnet18/model.h"
+#include "examples/resnet18/options.h"
+#include "examples/resnet18/training.h"
+
+namespace {
+
+using namespace ferrite;
+
+/// A training run and what it reads and writes.
+class Run {
+ public:
+  Run(const examples::Options& options, const Device& device);
+  void train();
+
+ private:
+  void resume();
+  void save(std::optional<double> test_accuracy = {});
+  void one_epoch();
+  void finish(double seconds);
+  nlohmann::json configuration() const;
+
+  const examples::Options& options_;
+  const Device device_;
+  examples::Report report_;
+  examples::Splits data_;
+  data::DataLoader train_loader_, test_loader_;
+  std::unique_ptr<nn::Module> model_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  std::optional<examples::Trainer> trainer_;
+  metrics::ConfusionMatrix confusion_;
+
+  // What is in a checkpoint beside the trainer's parts.
+  std::int64_t epoch_ = 1;
+  std::string configuration_, history_;
+  data::TrainingState state_;
+  std::optional<data::CheckpointManager> checkpoints_;
+};
+
+data::DataLoaderOptions loading(const examples::Options& options, const Device& device) {
+  return {.batch_size = *options.batch_size,
+          .workers = options.workers,
+          .seed = options.seed,
+          .device = device};
+}
+
+data::DataLoaderOptions training_order(data::DataLoaderOptions loading, std::int64_t accumulate) {
+  loading.batch_size *= accumulate;
+  loading.shuffle = true;
+  return loading;
+}
+
+Run::Run(const examples::Options& options, const Device& device)
+    : options_(options),
+      device_(device),
+      report_(examples::report_files(options)),
+      data_(examples::open_dataset(options, options.images)),
+      train_loader_(data_.train, training_order(loading(options, device), options.accumulate)),
+      test_loader_(data_.test, loading(options, device)),
+      confusion_(static_cast<std::int64_t>(data_.classes.size()), device) {
+  model_ = examples::make_model(options, data_.train->get(0).input.size(0),
+                                static_cast<std::int64_t>(data_.classes.size()));
+  if (!options.freeze.empty()) model_->requires_grad_(false, options.freeze);
+  model_->to(device);
+  if (options.channels_last) model_->to(kChannelsLast);
+  optimizer_ = examples::make_optimizer(
+      *options.optimizer, examples::trainable(*model_),
+      {.lr = *options.lr, .momentum = options.momentum, .weight_decay = options.weight_decay});
+  trainer_.emplace(examples::Training{*model_, *optimizer_, device}, options, train_loader_.size());
+
+  configuration_ = examples::configuration(options).dump();
+  state_.add("model", *model_).add("optimizer", *optimizer_).add("loader", train_loader_);
+  state_.add_generators();
+  trainer_->add_to(state_);
+  state_.add_value("epoch", epoch_).add_value("history", history_);
+  state_.add_value("configuration", configuration_);
+}
+
+nlohmann::json Run::configuration() const {
+  nlohmann::json all = examples::configuration(options_);
+  all.update({{"device", device_.str()},
+              {"threads", num_threads()},
+              {"workers", options_.workers},
+              {"parameters", model_->num_parameters()},
+              {"trainable_parameters", model_->num_trainable_parameters()}});
+  return all;
+}
+
+/// Goes on from the newest checkpoint, if there is one and that is asked for.
+void Run::resume() {
+  checkpoints_.emplace(options_.checkpoint_dir,
+                       data::CheckpointOptions{.keep = options_.keep, .keep_best = 1});
+  FERRITE_CHECK(
+      options_.resume || checkpoints_->list().empty(), ValueError, "--checkpoint-dir",
+      "there are checkpoints in '{}' already: --resume goes on from them; a new run needs "
+      "another folder",
+      options_.checkpoint_dir);
+  if (!options_.resume) return;
+  for (const data::CheckpointInfo& checkpoint : checkpoints_->list())
+    if (checkpoint.error.empty())
+      examples::check_same_configuration(
+          examples::configuration(options_),
+          data::load_safetensors_metadata(checkpoint.path)["configuration"]);
+  const auto report = checkpoints_->resume(state_, {.fall_back = true});
+  if (!report) return;
+  if (!history_.empty()) report_.set_epochs(nlohmann::json::parse(history_));
+  fmt::print("{}\n", report->str());
+}
+
+void Run::save(std::optional<double> test_accuracy) {
+  if (checkpoints_) checkpoints_->save(trainer_->steps(), state_, test_accuracy);
+}
+
+void Run::one_epoch() {
+  const examples::Metrics train = trainer_->epoch(epoch_, train_loader_, [this] {
+    if (options_.save_every > 0 && trainer_->steps() % options_.save_every == 0) save();
+  });
+  const bool last = epoch_ == trainer_->last_epoch();
+  const examples::Metrics test =
+      examples::evaluate(*model_, test_loader_, last ? &confusion_ : nullptr);
+  fmt::print("{:<{}}  test  loss {:.4f} accuracy {:.4f}\n", "",
+             examples::epoch_label(epoch_, options_).size(), test.loss, test.accuracy);
+  nlohmann::json row = {{"epoch", epoch_},
+                        {"step", trainer_->steps()},
+                        {"lr", optimizer_->lr()},
+                        {"train_loss", examples::number(train.loss)},
+                        {"train_accuracy", train.accuracy},
+                        {"images_per_second", train.images_per_second},
+                        {"skipped", trainer_->skipped().steps},
+                        {"test_loss", examples::number(test.loss)},
+                        {"test_accuracy", test.accuracy}};
+  if (device_.is_cuda()) row["device"] = examples::device_use_report(device_);
+  report_.add_epoch(row);
+  history_ = report_.epochs().dump();
+  ++epoch_;
+  save(test.accuracy);
+}
+
+void Run::train() {
+  if (!options_.checkpoint_dir.empty()) {
+    examples::make_writable_folder(options_.checkpoint_dir, "--checkpoint-dir");
+    resume();
+  }
+  std::cout << *model_ << '\n';
+  fmt::print("{} on {}: {} train and {} test images of {} classes, {} thread(s)\n",
+             options_.dataset, device_.str(), data_.train->size(), data_.test->size(),
+             data_.classes.size(), num_threads());
+  report_.set("configuration", configuration());
+  report_.write();
+  const metrics::Timer total;
+  while (epoch_ <= trainer_->last_epoch()) one_epoch();
+  if (checkpoints_) checkpoints_->wait();
+  finish(total.seconds());
+}
+
+void Run::finish(double seconds) {
+  const double accuracy = report_.epochs().back().at("test_accuracy");
+  fmt::print("\ntest accuracy {:.4f} after {} steps in {}\n", accuracy, trainer_->steps(),
+             metrics::format_duration(seconds));
+  const metrics::ConfusionCounts counts = confusion_.value();
+  if (counts.total() > 0) fmt::print("\n{}", counts.str(data_.classes));
+  if (const cuda::GraphedStepStats* stats = trainer_->graph_stats()) {
+    fmt::print(
+        "\ngraph: launched for {} steps; {} ran without it, to warm up or with other shapes\n",
+        stats->replayed, stats->eager);
+    report_.set(
+        "graph",
+        {{"replayed", stats->replayed}, {"eager", stats->eager}, {"captures", stats->captures}});
+  }
+  report_.set("test_accuracy", accuracy);
+  report_.set("seconds", seconds);
+  report_.write();
+  if (!report_.files().curves.empty()) fmt::print("\ncurves in {}\n", report_.files().curves);
+  if (options_.checkpoint_dir.empty()) return;
+  const auto path = std::filesystem::path(options_.checkpoint_dir) / "final.safetensors";
+  ferrite::save(model_->state_dict(), path, {{"configuration", configuration_}});
+  fmt::print("\nweights saved in {}\n", path.string());
+}
+
+int resnet18(int argc, char** argv) {
+  std::optional<int> exit_code;
+  const examples::Options options = examples::parse_options(argc, argv, exit_code);
+  if (exit_code) return *exit_code;
+  Run(options, examples::apply(options)).train();
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return examples::run(resnet18, argc, argv); }

@@ -1,0 +1,154 @@
+#include "examples/resnet18/options.h"
+
+#include <CLI/CLI.hpp>
+
+#include "core/error.h"
+#include "examples/common/validators.h"
+
+namespace examples {
+
+namespace {
+
+/// What the options before leave open.
+void fill_in(Options& o) {
+  const bool digits = o.dataset == "mnist" || o.dataset == "synthetic-digits";
+  if (!o.optimizer) o.optimizer = "sgd";
+  if (!o.lr) o.lr = *o.optimizer == "sgd" ? 0.1 : 1e-3;
+  if (!o.batch_size) o.batch_size = 128;
+  if (!o.epochs) o.epochs = digits ? 5 : o.dataset == "image-folder" ? 90 : 30;
+  if (o.stem == "auto")
+    o.stem = o.dataset == "image-folder" && o.images.image_size > 64 ? "standard" : "small";
+}
+
+void check(const Options& o) {
+  const auto needs_folder = [&](bool given, const char* option) {
+    FERRITE_CHECK(!given || !o.checkpoint_dir.empty(), ferrite::ValueError, option,
+                  "needs --checkpoint-dir, the folder of the checkpoints");
+  };
+  needs_folder(o.resume, "--resume");
+  needs_folder(o.save_every > 0, "--save-every");
+  FERRITE_CHECK(o.dataset != "image-folder" || !o.data.empty(), ferrite::ValueError,
+                "--dataset image-folder", "needs --data, the folder that holds train/ and val/");
+}
+
+void add_network(CLI::App& app, Options& o) {
+  app.add_option("--stem", o.stem, "standard (7x7, pooling), small (3x3), or by the images: auto")
+      ->check(CLI::IsMember({"auto", "standard", "small"}))
+      ->capture_default_str();
+  app.add_option("--width", o.width, "channels of the first stage")
+      ->check(whole<std::int64_t>(1, 1024))
+      ->capture_default_str();
+  app.add_flag("--channels-last", o.channels_last, "weights and images in the NHWC layout");
+  app.add_option("--freeze", o.freeze,
+                 "parameters that are not trained, as \"conv1,layer1,*.bn?.*\"; norms that are "
+                 "frozen whole keep their running statistics too");
+  app.add_flag("--augment,!--no-augment", o.images.augment,
+               "vary the training images at random (default: yes)");
+  app.add_option("--image-size", o.images.image_size, "of image folders: height and width")
+      ->check(whole<std::int64_t>(1, 4096))
+      ->capture_default_str();
+  app.add_flag("--gray", o.images.gray, "of image folders: one channel, not three");
+}
+
+void add_training(CLI::App& app, Options& o) {
+  app.add_option("--schedule", o.schedule,
+                 "learning rate after the warm-up: cosine (to 0), step (a tenth after each third "
+                 "of the epochs) or constant")
+      ->check(CLI::IsMember({"cosine", "step", "constant"}))
+      ->capture_default_str();
+  app.add_option("--warmup-epochs", o.warmup_epochs,
+                 "epochs over which the learning rate rises to its value, in steps; may be 0.5")
+      ->check(at_least(0));
+  app.add_option("--momentum", o.momentum, "of sgd")->check(between(0, 1))->capture_default_str();
+  app.add_option("--weight-decay", o.weight_decay, "weight decay")
+      ->check(at_least(0))
+      ->capture_default_str();
+  app.add_option("--label-smoothing", o.label_smoothing, "label smoothing")->check(between(0, 1));
+  app.add_option("--max-grad-norm", o.max_grad_norm, "clip gradients to this norm (0: do not)")
+      ->check(at_least(0));
+  app.add_option("--accumulate", o.accumulate,
+                 "batches whose gradients are added up for one step of the optimizer")
+      ->check(whole<std::int64_t>(1))
+      ->capture_default_str();
+  app.add_option("--max-loss-factor", o.max_loss_factor,
+                 "skip steps whose loss is above so many times its running mean (0: only those "
+                 "whose loss is not finite)")
+      ->check(at_least(0))
+      ->capture_default_str();
+}
+
+void add_checkpoints(CLI::App& app, Options& o) {
+  app.add_flag("--resume", o.resume,
+               "go on from the newest checkpoint in --checkpoint-dir, if there is one");
+  app.add_option("--save-every", o.save_every,
+                 "save a checkpoint every so many steps too, not after each epoch alone")
+      ->check(whole<std::int64_t>(1));
+  app.add_option("--keep", o.keep, "checkpoints to keep beside the best (0: all)")
+      ->check(whole<int>(0))
+      ->capture_default_str();
+  app.add_option("--print-freq", o.print_freq, "show progress every so many steps")
+      ->check(whole<std::int64_t>(1))
+      ->capture_default_str();
+}
+
+}  // namespace
+
+Options parse_options(int argc, char** argv, std::optional<int>& exit_code) {
+  Options options;
+  CLI::App app("Trains ResNets on images.");
+  add_training_options(app, options, {"resnet18", "resnet34", "resnet50"},
+                       {"synthetic-digits", "mnist", "fashion-mnist", "cifar10", "image-folder"});
+  add_network(app, options);
+  add_training(app, options);
+  add_checkpoints(app, options);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    exit_code = app.exit(error);
+    return options;
+  }
+  fill_in(options);
+  check(options);
+  return options;
+}
+
+nlohmann::json configuration(const Options& o) {
+  return {{"dataset", o.dataset},
+          {"augment", o.images.augment},
+          {"image_size",
+           o.dataset == "image-folder" ? nlohmann::json(o.images.image_size) : nlohmann::json()},
+          {"model", o.model},
+          {"stem", o.stem},
+          {"width", o.width},
+          {"freeze", o.freeze},
+          {"epochs", *o.epochs},
+          {"max_steps", o.max_steps},
+          {"batch_size", *o.batch_size},
+          {"accumulate", o.accumulate},
+          {"optimizer", *o.optimizer},
+          {"lr", *o.lr},
+          {"momentum", o.momentum},
+          {"weight_decay", o.weight_decay},
+          {"schedule", o.schedule},
+          {"warmup_epochs", o.warmup_epochs},
+          {"label_smoothing", o.label_smoothing},
+          {"max_grad_norm", o.max_grad_norm},
+          {"max_loss_factor", o.max_loss_factor},
+          {"channels_last", o.channels_last},
+          {"seed", o.seed}};
+}
+
+void check_same_configuration(const nlohmann::json& mine, const std::string& text) {
+  const nlohmann::json saved = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  FERRITE_CHECK(saved.is_object(), ferrite::ValueError, "--resume",
+                "the checkpoint is not of this program");
+  std::string different;
+  for (const auto& [key, value] : mine.items())
+    if (!saved.contains(key) || saved[key] != value)
+      different += fmt::format("{}{} {} there, {} here", different.empty() ? "" : "; ", key,
+                               saved.contains(key) ? saved[key].dump() : "absent", value.dump());
+  FERRITE_CHECK(different.empty(), ferrite::ValueError, "--resume",
+                "the checkpoint is of a run with other options: {}", different);
+}
+
+}  // namespace examples

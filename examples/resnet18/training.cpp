@@ -1,0 +1,184 @@
+#include "examples/resnet18/training.h"
+
+#include <ferrite.h>
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "examples/common/device_use.h"
+#include "examples/resnet18/model.h"
+
+namespace examples {
+
+using namespace ferrite;
+
+namespace {
+
+/// Skipped steps in a row after which a run gives up.
+constexpr std::int64_t kHopeless = 200;
+
+/// --schedule and --warmup-epochs, in steps.
+std::unique_ptr<optim::LRScheduler> make_scheduler(optim::Optimizer& optimizer,
+                                                   const Options& options, std::int64_t total_steps,
+                                                   std::int64_t warmup_steps) {
+  const std::int64_t rest = std::max<std::int64_t>(total_steps - warmup_steps, 1);
+  std::shared_ptr<optim::LRScheduler> after;  // none: constant
+  if (options.schedule == "cosine")
+    after = std::make_shared<optim::CosineAnnealingLR>(
+        optimizer, optim::CosineAnnealingLROptions{.T_max = rest});
+  if (options.schedule == "step")
+    after = std::make_shared<optim::StepLR>(optimizer,
+                                            optim::StepLROptions{.step_size = (rest + 2) / 3});
+  return std::make_unique<optim::WarmupLR>(optimizer, after,
+                                           optim::WarmupLROptions{.warmup_steps = warmup_steps});
+}
+
+}  // namespace
+
+std::string epoch_label(std::int64_t epoch, const Options& options) {
+  return fmt::format("epoch {:>2}/{}", epoch, *options.epochs);
+}
+
+Trainer::Trainer(Training training, const Options& options, std::int64_t steps_an_epoch)
+    : training_(std::move(training)),
+      options_(options),
+      steps_an_epoch_(steps_an_epoch),
+      total_steps_(options.max_steps > 0
+                       ? std::min(options.max_steps, *options.epochs * steps_an_epoch)
+                       : *options.epochs * steps_an_epoch),
+      warmup_steps_(std::llround(options.warmup_epochs * static_cast<double>(steps_an_epoch))),
+      scheduler_(make_scheduler(training_.optimizer, options, total_steps_, warmup_steps_)),
+      guard_(training_.model, training_.device, options.max_loss_factor),
+      loss_(training_.device),
+      accuracy_(training_.device),
+      step_([this](const Tensor& images, const Tensor& labels) { step(images, labels); }) {
+  if (options.graph) graphed_ = std::make_unique<cuda::GraphedStep<Step>>(training_.model, step_);
+}
+
+const cuda::GraphedStepStats* Trainer::graph_stats() const {
+  return graphed_ ? &graphed_->stats() : nullptr;
+}
+
+std::int64_t Trainer::last_epoch() const {
+  return (total_steps_ + steps_an_epoch_ - 1) / steps_an_epoch_;
+}
+
+void Trainer::add_to(data::TrainingState& state) {
+  state.add("scheduler", *scheduler_)
+      .add("guard", guard_)
+      .add("loss", loss_)
+      .add("accuracy", accuracy_);
+  state.add_value("steps", steps_).add_value("skipped", skipped_);
+}
+
+/// Forward and backward of a part of a step; the gradients of parts add up to those of the whole.
+Tensor Trainer::forward_backward(const Tensor& images, const Tensor& labels) {
+  const Tensor logits = training_.model(options_.channels_last ? images.to(kChannelsLast) : images);
+  const Tensor loss = cross_entropy(logits, labels, {.label_smoothing = options_.label_smoothing});
+  accuracy_.update(logits.detach(), labels);
+  return loss;
+}
+
+/// What a captured step repeats: nothing in here may wait for the device.
+void Trainer::step(const Tensor& images, const Tensor& labels) {
+  const std::int64_t n = images.size(0);
+  guard_.begin();
+  training_.optimizer.zero_grad();
+  Tensor mean;
+  for (std::int64_t at = 0; at < n; at += *options_.batch_size) {
+    const std::int64_t count = std::min(*options_.batch_size, n - at);
+    Tensor loss = forward_backward(images.narrow(0, at, count), labels.narrow(0, at, count));
+    if (count < n) loss = loss * (static_cast<double>(count) / static_cast<double>(n));
+    loss.backward();
+    mean = mean.defined() ? mean + loss.detach() : loss.detach();
+  }
+  const Tensor bad = guard_.check(mean);
+  if (options_.max_grad_norm > 0)
+    optim::clip_grad_norm_(training_.optimizer.parameters(), options_.max_grad_norm);
+  training_.optimizer.step({}, bad);
+  guard_.end(bad);
+  // A skipped step counts as the running mean.
+  loss_.update(where(gt(bad, 0), guard_.mean(), mean), n);
+}
+
+void Trainer::report_skipped(const std::string& label) {
+  const LossGuard::Skipped now = guard_.skipped();
+  if (now.steps > skipped_)
+    fmt::print(
+        "{}: {} step(s) skipped up to step {}: the last loss of these was {:.4g}, the "
+        "running mean is {:.4g}\n",
+        label, now.steps - skipped_, steps_, now.loss, now.mean);
+  skipped_ = now.steps;
+  FERRITE_CHECK(now.in_a_row < kHopeless, ValueError, "resnet18",
+                "the last {} steps were skipped, as their loss had exploded: lower --lr, or use "
+                "--warmup-epochs or --max-grad-norm",
+                now.in_a_row);
+}
+
+Metrics Trainer::epoch(std::int64_t epoch, data::DataLoader& loader,
+                       const std::function<void()>& after_step) {
+  const std::string label = epoch_label(epoch, options_);
+  const std::int64_t before = (epoch - 1) * steps_an_epoch_;  // of this epoch's first step
+  metrics::ProgressBar bar(label, std::min(steps_an_epoch_, total_steps_ - before));
+  set_training(training_.model);
+  if (steps_ == before) {  // else it is resumed in the middle
+    loss_.reset();
+    accuracy_.reset();
+  }
+  metrics::Throughput speed;
+  const auto one_step = [&](const data::Batch& batch) {
+    if (graphed_)
+      (*graphed_)(batch.inputs, batch.labels);
+    else
+      step_(batch.inputs, batch.labels);
+    scheduler_->step();
+    ++steps_;
+    speed.update(batch.size());
+    after_step();
+    if ((steps_ - before) % options_.print_freq == 0) show(bar, label, steps_ - before, speed);
+  };
+  if (!finished())
+    for (const data::Batch& batch : loader) {
+      one_step(batch);
+      if (steps_ == total_steps_ && steps_ - before < steps_an_epoch_) break;
+    }
+  const Metrics m{loss_.value().avg(), accuracy_.value(), speed.rate()};
+  report_skipped(label);
+  const std::string use = device_use(training_.device);
+  bar.finish(fmt::format("{}  train loss {:.4f} accuracy {:.4f}  lr {:.2e}  {:.0f} images/s{}{}",
+                         label, m.loss, m.accuracy, training_.optimizer.lr(), m.images_per_second,
+                         use.empty() ? "" : "  ", use));
+  return m;
+}
+
+/// The line of progress; it waits for the device, as nothing else in an epoch does.
+void Trainer::show(metrics::ProgressBar& bar, const std::string& label, std::int64_t done,
+                   const metrics::Throughput& speed) {
+  const metrics::AverageMeter loss = loss_.value();
+  report_skipped(label);
+  bar.update(
+      done,
+      fmt::format("loss {:.4f} ({:.4f}) accuracy {:.3f} lr {:.2e} {:.0f} images/s", loss.val(),
+                  loss.avg(), accuracy_.value(), training_.optimizer.lr(), speed.recent()),
+      device_use(training_.device));
+}
+
+Metrics evaluate(nn::Module& model, data::DataLoader& loader, metrics::ConfusionMatrix* confusion) {
+  const NoGradGuard guard;
+  model.eval();
+  const Device device = loader.options().device;
+  metrics::DeviceAverageMeter loss(device);
+  metrics::Accuracy accuracy(device);
+  metrics::Throughput speed;
+  for (auto& [images, labels] : loader) {
+    const Tensor logits = model(images);
+    loss.update(cross_entropy(logits, labels), labels.numel());
+    accuracy.update(logits, labels);
+    if (confusion) confusion->update(logits, labels);
+    speed.update(labels.numel());
+  }
+  const double mean = loss.value().avg();
+  return {mean, accuracy.value(), speed.rate()};
+}
+
+}  // namespace examples

@@ -1,0 +1,89 @@
+// Training and evaluation.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "core/tensor.h"
+#include "data/dataloader.h"
+#include "data/training_state.h"
+#include "examples/common/loss_guard.h"
+#include "examples/resnet18/options.h"
+#include "metrics/accuracy.h"
+#include "metrics/average_meter.h"
+#include "metrics/confusion_matrix.h"
+#include "metrics/progress_bar.h"
+#include "metrics/timer.h"
+#include "nn/module.h"
+#include "optim/graphed_step.h"
+#include "optim/lr_scheduler.h"
+#include "optim/optimizer.h"
+
+namespace examples {
+
+/// What a pass over a data set found.
+struct Metrics {
+  double loss = 0, accuracy = 0, images_per_second = 0;
+};
+
+/// "epoch  3/30"
+std::string epoch_label(std::int64_t epoch, const Options& options);
+
+/// What is trained, and by what.
+struct Training {
+  ferrite::nn::Module& model;
+  ferrite::optim::Optimizer& optimizer;
+  const ferrite::Device device;
+};
+
+/// Takes the steps of a training run. Nothing in one waits for the device; every --print-freq steps
+/// the line of progress does.
+class Trainer {
+ public:
+  Trainer(Training training, const Options& options, std::int64_t steps_an_epoch);
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  /// What is left of an epoch (the first is 1). `after_step` is called after each step.
+  /// ValueError where so many steps in a row had to be skipped that no more can be hoped for.
+  Metrics epoch(std::int64_t epoch, ferrite::data::DataLoader& loader,
+                const std::function<void()>& after_step);
+  /// Adds what a later run needs to go on, but for the model, the optimizer and the loader.
+  void add_to(ferrite::data::TrainingState& state);
+  std::int64_t steps() const { return steps_; }
+  /// The number of the epoch that has the last step.
+  std::int64_t last_epoch() const;
+  bool finished() const { return steps_ >= total_steps_; }
+  /// Steps that were skipped so far. Waits for the device.
+  LossGuard::Skipped skipped() const { return guard_.skipped(); }
+  /// How often the graph was launched and how often not; null without one.
+  const ferrite::cuda::GraphedStepStats* graph_stats() const;
+
+ private:
+  using Step = std::function<void(const ferrite::Tensor&, const ferrite::Tensor&)>;
+
+  void step(const ferrite::Tensor& images, const ferrite::Tensor& labels);
+  ferrite::Tensor forward_backward(const ferrite::Tensor& images, const ferrite::Tensor& labels);
+  void show(ferrite::metrics::ProgressBar& bar, const std::string& label, std::int64_t done,
+            const ferrite::metrics::Throughput& speed);
+  void report_skipped(const std::string& label);
+
+  Training training_;
+  const Options& options_;
+  const std::int64_t steps_an_epoch_, total_steps_, warmup_steps_;
+  std::int64_t steps_ = 0, skipped_ = 0;
+  std::unique_ptr<ferrite::optim::LRScheduler> scheduler_;  // steps with the optimizer
+  LossGuard guard_;
+  ferrite::metrics::DeviceAverageMeter loss_;
+  ferrite::metrics::Accuracy accuracy_;
+  Step step_;
+  std::unique_ptr<ferrite::cuda::GraphedStep<Step>> graphed_;
+};
+
+/// `loader` must bring its batches to the model's device. `confusion` may be null.
+Metrics evaluate(ferrite::nn::Module& model, ferrite::data::DataLoader& loader,
+                 ferrite::metrics::ConfusionMatrix* confusion = nullptr);
+
+}  // namespace examples

@@ -1,0 +1,236 @@
+// The program examples/resnet18, run as its users run it.
+#include "tests/examples/resnet18.h"
+
+#include <cmath>
+
+using namespace ferrite;
+using namespace ferrite::test;
+
+TEST_CASE("resnet18 trains, evaluates and reports") {
+  const ResNetPlace place;
+  const Outcome trained = place.train({"--epochs", "6", "--lr", "0.05", "--report", "report.json",
+                                       "--print-freq", "2", "--warmup-epochs", "0.5"});
+  check_fine(trained);
+  CHECK(contains(trained.out, "(layer4): Sequential("));
+  CHECK(contains(trained.out, "image-folder on cpu: 48 train and 15 test images of 3 classes"));
+  CHECK(contains(trained.out, " step 2/6 loss "));
+  CHECK(contains(trained.out, "lr "));
+  const json report = place.report();
+  const json configuration = report.at("configuration");
+  for (const auto& [key, value] : std::map<std::string, json>{{"dataset", "image-folder"},
+                                                              {"model", "resnet18"},
+                                                              {"width", 4},
+                                                              {"stem", "small"},
+                                                              {"batch_size", 8},
+                                                              {"optimizer", "sgd"},
+                                                              {"schedule", "cosine"},
+                                                              {"warmup_epochs", 0.5},
+                                                              {"device", "cpu"}}) {
+    CAPTURE(key);
+    CHECK(configuration.at(key) == value);
+  }
+  CHECK(configuration.at("trainable_parameters") == configuration.at("parameters"));
+  REQUIRE(report.at("epochs").size() == 6);
+  const json first = report["epochs"][0], last = report["epochs"][5];
+  CHECK(last.at("step") == 36);
+  CHECK(last.at("skipped") == 0);
+  CHECK(last.at("train_loss") < first.at("train_loss"));
+  CHECK(last["train_loss"] < 0.8);
+  CHECK(last.at("train_accuracy") > 0.6);
+  CHECK(report.at("test_accuracy") == last.at("test_accuracy"));
+}
+
+TEST_CASE("resnet18 trains every network, with every optimizer and schedule") {
+  const ResNetPlace place;
+  for (const Arguments& arguments :
+       {Arguments{"--model", "resnet34", "--optimizer", "adamw"},
+        {"--model", "resnet50", "--optimizer", "adam", "--channels-last"},
+        {"--stem", "standard", "--optimizer", "rmsprop", "--schedule", "constant"},
+        {"--schedule", "step", "--no-augment", "--label-smoothing", "0.1"}}) {
+    CAPTURE(arguments[1]);
+    Arguments all = arguments;
+    all.insert(all.end(), {"--max-steps", "3", "--report", "report.json"});
+    check_fine(place.train(all));
+    const json report = place.report();
+    REQUIRE(report.at("epochs").size() == 1);
+    CHECK(report["epochs"][0].at("step") == 3);
+    CHECK(report["epochs"][0].at("skipped") == 0);
+    CHECK(std::isfinite(report["epochs"][0].at("train_loss").get<double>()));
+    CHECK(report["configuration"].at("channels_last") == (arguments.back() == "--channels-last"));
+  }
+}
+
+TEST_CASE("resnet18 with the same seed gives the same losses to the last bit") {
+  const ResNetPlace place;
+  const auto report_of = [&](const Arguments& more) {
+    Arguments arguments = {"--epochs", "2", "--max-steps", "9", "--report", "report.json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    check_fine(place.train(arguments));
+    return timeless(place.report());
+  };
+  const json first = report_of({"--seed", "5"});
+  REQUIRE(first.at("epochs").size() == 2);
+  CHECK(report_of({"--seed", "5", "--threads", "2", "--workers", "3", "--print-freq", "1"}) ==
+        first);
+  CHECK(report_of({"--seed", "5", "--workers", "0"}) == first);
+  CHECK(report_of({"--seed", "6"}) != first);
+}
+
+TEST_CASE("resnet18 --accumulate gives the losses of batches so much larger") {
+  const ResNetPlace place;
+  const auto losses = [&](const Arguments& more) {
+    // Norms that keep their statistics: those of a batch would depend on its size. 48 images make
+    // a last batch of half the size, in parts of 5, 5 and 2.
+    Arguments arguments = {"--max-steps",        "6",        "--lr",       "0.003", "--freeze",
+                           "*bn?,*downsample.1", "--report", "report.json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    check_fine(place.train(arguments));
+    const json report = place.report();
+    CHECK(report["configuration"].at("trainable_parameters") <
+          report["configuration"].at("parameters"));
+    std::vector<double> values;
+    for (const json& epoch : report.at("epochs"))
+      for (const char* key : {"train_loss", "test_loss"}) values.push_back(epoch.at(key));
+    return values;
+  };
+  const auto expected = losses({"--batch-size", "15"});
+  const auto got = losses({"--batch-size", "5", "--accumulate", "3"});
+  REQUIRE(expected.size() == 4);
+  REQUIRE(got.size() == 4);
+  for (std::size_t i = 0; i < 4; ++i) CHECK(got[i] == doctest::Approx(expected[i]).epsilon(1e-4));
+  // And these are not the losses of small steps.
+  CHECK(losses({"--batch-size", "5"})[0] != doctest::Approx(expected[0]).epsilon(1e-3));
+}
+
+TEST_CASE("resnet18 skips steps whose loss has exploded, and says so") {
+  const ResNetPlace place;
+  const Outcome trained = place.train({"--lr", "1e30", "--max-steps", "12", "--print-freq", "4",
+                                       "--schedule", "constant", "--report", "report.json"});
+  check_fine(trained);
+  CHECK(contains(trained.out, " step(s) skipped up to step 4: the last loss of these was "));
+  const json report = place.report();
+  CHECK(report["epochs"].back().at("skipped") > 8);
+  // Clipping and a warm-up that are short enough keep it on its way.
+  check_fine(
+      place.train({"--max-grad-norm", "0.5", "--max-steps", "6", "--report", "report.json"}));
+  CHECK(place.report()["epochs"].back().at("skipped") == 0);
+  check_refused(place.train({"--lr", "1e30", "--epochs", "50"}), "steps were skipped");
+}
+
+TEST_CASE("resnet18 refuses wrong options and data") {
+  const ResNetPlace place;
+  const auto refuses = [&](const Arguments& arguments, const std::string& text, int code = -1) {
+    CAPTURE(arguments.back());
+    check_refused(place.run(arguments), text, code);
+  };
+  refuses({"--nosuch"}, "--nosuch");
+  refuses({"--model", "vgg"}, "resnet18,resnet34,resnet50");
+  refuses({"--width", "0"}, "--width: expected a whole number from 1 to 1024, got '0'");
+  refuses({"--warmup-epochs", "-1"}, "--warmup-epochs: expected a number of 0 or more, got '-1'");
+  refuses({"--label-smoothing", "1"},
+          "--label-smoothing: expected a number of 0 or more and below 1");
+  refuses({"--max-grad-norm", "x"}, "--max-grad-norm");
+  refuses({"--accumulate", "0"}, "--accumulate: expected a whole number of 1 or more, got '0'");
+  refuses({"--print-freq", "0"}, "--print-freq");
+  refuses({"--schedule", "none"}, "cosine");
+  refuses({"--device", "cpu", "--graph"}, "[--graph] graphs are of CUDA devices", 1);
+  refuses({"--dataset", "image-folder"}, "needs --data", 1);
+  refuses({"--dataset", "image-folder", "--data", "nosuch"}, "there is no folder 'nosuch/train'",
+          1);
+  refuses({"--dataset", "cifar10", "--data", "nosuch"}, "cifar-10-batches-bin", 1);
+  check_refused(place.train({"--freeze", "nosuch*"}), "nosuch", 1);
+  std::filesystem::create_directories(place / "val" / "class3");
+  check_refused(place.train({}), "no images for the class class3", 1);
+  data::write_png(empty({4, 4}, {.dtype = kUInt8}), place / "val" / "class3" / "a.png");
+  check_refused(place.train({}), "different classes", 1);
+  std::filesystem::remove_all(place / "val" / "class3");
+  write_file(place / "val" / "class0" / "broken.png", "no picture");
+  check_refused(place.train({"--max-steps", "1"}), "broken.png", 1);
+}
+
+TEST_CASE("resnet18 killed at random steps, twenty times over, ends with the same weights") {
+  const ResNetPlace place;
+  const auto arguments = [](const std::string& folder) {
+    return Arguments{"--epochs",
+                     "14",
+                     "--save-every",
+                     "2",
+                     "--print-freq",
+                     "1",
+                     "--workers",
+                     "3",
+                     "--warmup-epochs",
+                     "1",
+                     "--max-grad-norm",
+                     "5",
+                     "--seed",
+                     "3",
+                     "--resume",
+                     "--keep",
+                     "2",
+                     "--report",
+                     folder + ".json",
+                     "--checkpoint-dir",
+                     folder};
+  };
+  check_fine(place.train(arguments("whole")));
+  Generator random(11);
+  int kills = 0, resumed = 0;
+  for (; kills < 20; ++kills) {
+    const pid_t child = place.start(arguments("killed"));
+    // So many steps from where it began, and a moment more.
+    const auto steps = static_cast<std::ptrdiff_t>(1 + random.next_below(5));
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    std::string printed;
+    const auto done = [&] {
+      std::ptrdiff_t lines = 0;
+      for (std::size_t at = printed.find(" step "); at != printed.npos;
+           at = printed.find(" step ", at + 1))
+        ++lines;
+      return lines;
+    };
+    while (done() < steps && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      printed = read_file(place / ".stdout");
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(random.next_below(3000)));
+    kill(child, SIGKILL);
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    REQUIRE(WIFSIGNALED(status));  // it had not come to its end
+    resumed += contains(printed, "resumed");
+  }
+  const Outcome last = place.train(arguments("killed"));
+  check_fine(last);
+  CHECK(resumed >= 15);
+  CHECK(read_file(place / "killed" / "final.safetensors") ==
+        read_file(place / "whole" / "final.safetensors"));
+  CHECK(timeless(place.report("killed.json")) == timeless(place.report("whole.json")));
+}
+
+TEST_CASE("resnet18 --resume: what there is to go on from") {
+  const ResNetPlace place;
+  const Arguments folder = {"--checkpoint-dir", "ck", "--max-steps", "8"};
+  const auto with = [&](const Arguments& more) {
+    Arguments all = folder;
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  // Without checkpoints it begins; a run that is over is not run again.
+  check_fine(place.train(with({"--resume", "--keep", "1", "--save-every", "1"})));
+  std::size_t checkpoints = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(place / "ck"))
+    checkpoints += entry.path().filename().string().starts_with("step_");
+  CHECK(checkpoints <= 2);  // the newest and the best
+  const Outcome again = place.train(with({"--resume"}));
+  check_fine(again);
+  CHECK_FALSE(contains(again.out, "epoch  1/"));
+  CHECK(contains(again.out, "after 8 steps"));
+
+  check_refused(place.train(folder), "--resume goes on from them", 1);
+  check_refused(place.train(with({"--resume", "--lr", "0.2"})), "lr 0.1 there, 0.2 here", 1);
+  check_refused(place.train(with({"--resume", "--width", "6"})), "width 4 there, 6 here", 1);
+  check_refused(place.run({"--resume"}), "--checkpoint-dir", 1);
+  check_refused(place.run({"--save-every", "5"}), "--checkpoint-dir", 1);
+  check_refused(place.run({"--checkpoint-dir", "ck", "--save-every", "0"}), "--save-every", -1);
+}
