@@ -4,6 +4,7 @@
 #include "kernels/norm.h"
 #include "ops/arithmetic.h"
 #include "ops/autocast.h"
+#include "ops/creation.h"
 
 namespace ferrite {
 
@@ -379,7 +380,8 @@ Tensor layer_norm(const Tensor& input, const Shape& normalized_shape, const Tens
   return out;
 }
 
-// ---- Group norm: layer norm of each group, then each channel's weight and bias.
+// ---- Group norm: layer norm of each group, then each channel's weight and bias, which is a batch
+// norm of given statistics.
 
 Tensor group_norm(const Tensor& input, std::int64_t num_groups, const Tensor& weight,
                   const Tensor& bias, double eps) {
@@ -407,13 +409,13 @@ Tensor group_norm(const Tensor& input, std::int64_t num_groups, const Tensor& we
                 input.describe());
 
   const Tensor groups = input.reshape({input.size(0) * num_groups, width});
-  Tensor out = layer_norm(groups, {width}, {}, {}, eps).view(input.shape());
-  Shape shape = Shape::filled(input.dim(), 1);
-  shape[1] = channels;
-  // Beside float32 parameters 16-bit values become float32 here, and go back at the end.
-  if (weight.defined()) out = out * weight.reshape(shape);
-  if (bias.defined()) out = out + bias.reshape(shape);
-  return out.dtype() == input.dtype() ? out : out.to(input.dtype());
+  const Tensor out = layer_norm(groups, {width}, {}, {}, eps)
+                         .view(input.shape())
+                         .contiguous(input.suggest_memory_format());
+  if (!weight.defined() && !bias.defined()) return out;
+  const TensorOptions options{.dtype = statistics_dtype(input.dtype()), .device = input.device()};
+  return batch_norm(out, zeros({channels}, options), ones({channels}, options), weight, bias,
+                    /*training=*/false, /*momentum=*/0, /*eps=*/0);
 }
 
 }  // namespace ferrite

@@ -1,7 +1,7 @@
 // Normalisation. Statistics and weights are float32 beside 16-bit inputs (weights may be of the
-// input's type too) and of the input's type otherwise. Results have the input's type; batch_norm
-// keeps its memory format too, the others give contiguous tensors. Gradients are once
-// differentiable, but for group_norm's weight and bias.
+// input's type too) and of the input's type otherwise. Results have the input's type; those
+// of batch_norm and group_norm its memory format too, layer_norm gives contiguous tensors.
+// Gradients are once differentiable.
 #pragma once
 
 #include "core/tensor.h"

@@ -264,8 +264,9 @@ TEST_CASE("norms in the 16-bit types have float32 statistics") {
         check_close(layer_norm(h, {7}), layer_norm(x64, {7}), rtol, 1e-5);
         const Tensor groups = group_norm(h, 4, hw, hb);
         CHECK(groups.dtype() == dtype);
-        // Normalised, scaled and shifted: three roundings.
-        check_close(groups, group_norm(x64, 4, w64, b64), 3 * rtol, 3 * rtol);
+        CHECK(groups.is_contiguous(format));
+        // Normalised; scaled and shifted: two roundings.
+        check_close(groups, group_norm(x64, 4, w64, b64), 2 * rtol, 2 * rtol);
       }
 }
 
