@@ -259,8 +259,9 @@ void TrainingState::load_parts(const std::vector<std::pair<const Part*, StateDic
     }
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
-    for (auto it = before.rbegin(); it != before.rend(); ++it) try {
-        it->first->load(it->second);
+    for (const auto& [part, dict] : before)  // in the same order: parts may build on others
+      try {
+        part->load(dict);
       } catch (const Error&) {  // one that refuses its own state; the first error says more
       }
     std::rethrow_exception(error);
