@@ -14,29 +14,44 @@ namespace {
 
 Tensor number_on(const Device& device) { return empty({}, {.dtype = kFloat64, .device = device}); }
 
-}  // namespace
+struct Norm {
+  Tensor norm, scale;
+};
 
-Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm, double norm_type) {
-  FERRITE_CHECK(norm_type > 0, ValueError, "clip_grad_norm_",
-                "expected a norm_type above 0, got {}", norm_type);
-  NoGradGuard guard;
-  const Gradients gradients(parameters);
-  const Device device = gradients.batches().empty() ? Device() : gradients.batches()[0].device;
+/// The norm of all arrays, and what clips it to `max_norm`, on the device of the first.
+Norm norm_of(const Gradients& arrays, double max_norm, double norm_type, bool check,
+             const char* op) {
+  FERRITE_CHECK(norm_type > 0, ValueError, op, "expected a norm_type above 0, got {}", norm_type);
+  const Device device = arrays.batches().empty() ? Device() : arrays.batches()[0].device;
   std::vector<Tensor> sums;
   std::vector<const double*> pointers;
-  for (const auto& batch : gradients.batches()) {
+  for (const auto& batch : arrays.batches()) {
     const Tensor sum = number_on(batch.device);
     kernels::sum_of_powers(current_stream(batch.device), batch.arrays, norm_type, sum);
     sums.push_back(sum.to(device));
     pointers.push_back(sums.back().data<double>());
   }
-  const Tensor norm = number_on(device), scale = number_on(device);
-  kernels::clip_scale(current_stream(device), std::move(pointers), norm_type, max_norm, norm,
-                      scale);
+  Norm result{number_on(device), number_on(device)};
+  kernels::clip_scale(current_stream(device), std::move(pointers), norm_type, max_norm, result.norm,
+                      result.scale, check);
+  return result;
+}
+
+void scale(const Gradients& gradients, const Tensor& scale, const char* op) {
   for (const auto& batch : gradients.batches())
     kernels::scale_all(current_stream(batch.device), batch.arrays, scale.to(batch.device));
-  gradients.write_back("clip_grad_norm_");
-  return norm;
+  gradients.write_back(op);
+}
+
+}  // namespace
+
+Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm, double norm_type,
+                       bool error_if_nonfinite) {
+  NoGradGuard guard;
+  const Gradients gradients(parameters);
+  const Norm found = norm_of(gradients, max_norm, norm_type, error_if_nonfinite, "clip_grad_norm_");
+  scale(gradients, found.scale, "clip_grad_norm_");
+  return found.norm;
 }
 
 void clip_grad_value_(std::span<const Tensor> parameters, double clip_value) {
@@ -47,6 +62,27 @@ void clip_grad_value_(std::span<const Tensor> parameters, double clip_value) {
   for (const auto& batch : gradients.batches())
     kernels::clamp_all(current_stream(batch.device), batch.arrays, clip_value);
   gradients.write_back("clip_grad_value_");
+}
+
+Tensor get_total_norm(std::span<const Tensor> tensors, double norm_type, bool error_if_nonfinite) {
+  NoGradGuard guard;
+  Gradients arrays;
+  arrays.add_arrays(tensors);
+  return norm_of(arrays, 1, norm_type, error_if_nonfinite, "get_total_norm").norm;
+}
+
+void clip_grads_with_norm_(std::span<const Tensor> parameters, double max_norm,
+                           const Tensor& total_norm) {
+  FERRITE_CHECK(total_norm.defined() && total_norm.numel() == 1 && total_norm.dtype() == kFloat64,
+                ValueError, "clip_grads_with_norm_", "expected one float64 number, got {}",
+                total_norm.describe());
+  NoGradGuard guard;
+  const Gradients gradients(parameters);
+  const Device& device = total_norm.device();
+  const Tensor norm = number_on(device), factor = number_on(device);
+  kernels::clip_scale(current_stream(device), {total_norm.data<double>()}, 1, max_norm, norm,
+                      factor);
+  scale(gradients, factor, "clip_grads_with_norm_");
 }
 
 }  // namespace ferrite::optim

@@ -1,5 +1,6 @@
 // Gradient clipping, in place; nothing is read from the device. Parameters without a gradient are
-// skipped.
+// skipped. Groups of parameters that are to have limits of their own take a call each:
+// clip_grad_norm_(optimizer.parameters(group), ...).
 #pragma once
 
 #include <span>
@@ -12,9 +13,24 @@ namespace ferrite::optim {
 /// `norm` is that of all of them as one vector: (sum |g|^norm_type)^(1 / norm_type), or the largest
 /// |g| where norm_type is infinite. Returns the norm before: one float64 number on the device of
 /// the first gradient. ValueError unless norm_type > 0.
-Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm, double norm_type = 2);
+///
+/// With `error_if_nonfinite` gradients whose norm is infinite or NaN stay as they are, and a
+/// ValueError tells: on the host at once, from other devices without waiting for them, when their
+/// stream is next waited for (item(), synchronize(), printing).
+Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm, double norm_type = 2,
+                       bool error_if_nonfinite = false);
 
 /// torch.nn.utils.clip_grad_value_: clamps every element to [-clip_value, clip_value].
 void clip_grad_value_(std::span<const Tensor> parameters, double clip_value);
+
+/// torch.nn.utils.get_total_norm: the norm of `tensors` (gradients, parameters) as one vector.
+/// Undefined tensors are skipped.
+Tensor get_total_norm(std::span<const Tensor> tensors, double norm_type = 2,
+                      bool error_if_nonfinite = false);
+
+/// torch.nn.utils.clip_grads_with_norm_: clips by a norm that is known already, one float64 number:
+/// of gradients that lie on several processes, say.
+void clip_grads_with_norm_(std::span<const Tensor> parameters, double max_norm,
+                           const Tensor& total_norm);
 
 }  // namespace ferrite::optim

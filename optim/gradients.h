@@ -23,11 +23,15 @@ class Gradients {
   explicit Gradients(std::span<const Tensor> parameters) { add(parameters); }
 
   void add(std::span<const Tensor> parameters);
+  /// The tensors themselves, and not their gradients.
+  void add_arrays(std::span<const Tensor> tensors);
   const std::vector<Batch>& batches() const { return batches_; }
   /// For those who changed the arrays; `op`, a string literal, is what errors of the tape name.
   void write_back(const char* op) const;
 
  private:
+  void add_array(Tensor tensor, std::size_t capacity);
+
   std::vector<Batch> batches_;
   std::vector<std::pair<Tensor, Tensor>> grads_;  // and the dense arrays, mostly themselves
 };

@@ -75,6 +75,49 @@ TEST_CASE("no gradients, not-finite gradients, layouts") {
   check_close(r.grad(), p.grad(), 1e-6);
 }
 
+TEST_CASE("norms that are not finite: an error, and gradients as they were") {
+  for (const Device& device : test::optim_devices())
+    for (double bad : {double(NAN), double(INFINITY)}) {
+      CAPTURE(device.str());
+      const Tensor p = with_grad(tensor({3.0, bad}).to(device));
+      const auto clip = [&](bool error) {
+        optim::clip_grad_norm_({&p, 1}, 1, 2, error);
+        synchronize(device);
+      };
+      CHECK_THROWS_WITH_AS(clip(true), doctest::Contains("total_norm of the gradients"),
+                           ValueError);
+      check_equal(p.grad().cpu(), tensor({3.F, static_cast<float>(bad)}));
+      const auto norm = [&] {
+        const Tensor grad = p.grad();
+        return optim::get_total_norm({&grad, 1}, INFINITY, true).item<double>();
+      };
+      CHECK_THROWS_AS(norm(), ValueError);
+      CHECK_NOTHROW(clip(false));
+      p.set_grad(tensor({3.0, -4.0}).to(device));
+      CHECK_NOTHROW(clip(true));
+      check_close(p.grad(), {0.6, -0.8});
+    }
+}
+
+TEST_CASE("a norm by itself, and clipping by one that is known") {
+  for (const Device& device : test::optim_devices()) {
+    const Tensor a = with_grad(tensor({3.0, 0.0}).to(device)),
+                 b = with_grad(tensor({4.0}, {.dtype = kFloat64}));
+    const Tensor params[] = {a, b}, grads[] = {a.grad(), Tensor(), b.grad()};
+    const Tensor norm = optim::get_total_norm(grads);
+    CHECK(norm.device() == device);
+    CHECK(norm.item<double>() == 5);
+    CHECK(optim::get_total_norm(grads, 1).item<double>() == 7);
+    optim::clip_grads_with_norm_(params, 7, norm);
+    check_close(a.grad(), {3, 0}, 0);
+    optim::clip_grads_with_norm_(params, 1, norm);
+    check_close(a.grad(), {0.6, 0}, 1e-6);
+    check_close(b.grad(), {0.8}, 1e-6);
+    CHECK(norm.item<double>() == 5);
+  }
+  CHECK(optim::get_total_norm({}).item<double>() == 0);
+}
+
 TEST_CASE("the norm has the same bits with every number of threads") {
   manual_seed(4);
   const Tensor p = with_grad(randn({300001}));
@@ -103,4 +146,7 @@ TEST_CASE("clip_grad_value_") {
 TEST_CASE("bad arguments") {
   CHECK_THROWS_AS(optim::clip_grad_norm_({}, 1, 0), ValueError);
   CHECK_THROWS_AS(optim::clip_grad_value_({}, -1), ValueError);
+  CHECK_THROWS_AS(optim::get_total_norm({}, -2), ValueError);
+  CHECK_THROWS_AS(optim::clip_grads_with_norm_({}, 1, tensor(1.F)), ValueError);
+  CHECK_THROWS_AS(optim::clip_grads_with_norm_({}, 1, Tensor()), ValueError);
 }
