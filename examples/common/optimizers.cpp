@@ -2,6 +2,8 @@
 
 #include "core/error.h"
 #include "optim/adam.h"
+#include "optim/lamb.h"
+#include "optim/lars.h"
 #include "optim/rmsprop.h"
 #include "optim/sgd.h"
 
@@ -30,8 +32,12 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const std::string& name,
   if (name == "adam") return make<optim::Adam, optim::AdamOptions>(parameters, settings);
   if (name == "adamw") return make<optim::AdamW, optim::AdamWOptions>(parameters, settings);
   if (name == "rmsprop") return make<optim::RMSprop, optim::RMSpropOptions>(parameters, settings);
-  ferrite::fail<ferrite::ValueError>("optimizer", "expected sgd, adam, adamw or rmsprop, got '{}'",
-                                     name);
+  if (name == "lars")
+    return make<optim::LARS, optim::LARSOptions>(parameters, settings,
+                                                 {.momentum = settings.momentum});
+  if (name == "lamb") return make<optim::LAMB, optim::LAMBOptions>(parameters, settings);
+  ferrite::fail<ferrite::ValueError>(
+      "optimizer", "expected sgd, adam, adamw, rmsprop, lars or lamb, got '{}'", name);
 }
 
 }  // namespace examples

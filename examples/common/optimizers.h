@@ -12,12 +12,12 @@ namespace examples {
 
 struct OptimizerSettings {
   double lr;
-  double momentum = 0;  ///< of sgd
+  double momentum = 0;  ///< of sgd and lars
   /// Unset: each optimizer's own default.
   std::optional<double> weight_decay = {};
 };
 
-/// sgd, adam, adamw or rmsprop.
+/// sgd, adam, adamw, rmsprop, lars or lamb.
 std::unique_ptr<ferrite::optim::Optimizer> make_optimizer(
     const std::string& name, const std::vector<ferrite::Tensor>& parameters,
     const OptimizerSettings& settings);

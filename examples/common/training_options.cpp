@@ -33,7 +33,7 @@ void add_training_options(CLI::App& app, TrainingOptions& options,
   app.add_option("--batch-size", options.batch_size, "images a step")->check(positive);
   app.add_option("--lr", options.lr, "learning rate")->check(above_zero());
   app.add_option("--optimizer", options.optimizer, "optimizer")
-      ->check(CLI::IsMember({"sgd", "adam", "adamw", "rmsprop"}));
+      ->check(CLI::IsMember({"sgd", "adam", "adamw", "rmsprop", "lars", "lamb"}));
   app.add_option("--device", options.device,
                  "auto (cuda where there is a CUDA device), cpu, cpu:N, cuda or cuda:N")
       ->capture_default_str();

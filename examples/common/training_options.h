@@ -21,7 +21,7 @@ struct TrainingOptions {
   std::optional<std::int64_t> epochs;  ///< unset options take the model's own defaults
   std::optional<std::int64_t> batch_size;
   std::optional<double> lr;
-  std::optional<std::string> optimizer;  ///< sgd, adam, adamw, rmsprop
+  std::optional<std::string> optimizer;  ///< sgd, adam, adamw, rmsprop, lars, lamb
   std::int64_t max_steps = 0;            ///< 0: no limit
   std::string device = "auto";
   bool graph = false;  ///< steps are launched as CUDA graphs

@@ -1,0 +1,42 @@
+// LARS (You, Gitman and Ginsburg 2017, arXiv 1708.03888): SGD whose gradients are scaled, a factor
+// a parameter w, to
+//   trust_coefficient |w| / (|g| + weight_decay |w| + eps) * (g + weight_decay w),
+// so that large batches can have large learning rates. The factor is 1 where |w| or |g| is 0.
+// Momentum is SGD's, with the learning rate outside of it. Norms and factors are worked out on the
+// device, and always in the same order.
+#pragma once
+
+#include "optim/optimizer.h"
+
+namespace ferrite::optim {
+
+struct LARSOptions {
+  double lr = 0.1;
+  double momentum = 0.9;
+  double dampening = 0;
+  double weight_decay = 0;
+  double trust_coefficient = 1e-3;
+  double eps = 1e-8;
+  /// Parameters of fewer than two dimensions (biases, weights of norms) have neither weight decay
+  /// nor a factor of their own.
+  bool exclude_bias_and_norm = true;
+  /// As LARC: the factor is the learning rate, and no larger than lr.
+  bool trust_clip = false;
+  bool nesterov = false;  ///< needs momentum and no dampening (ValueError)
+  bool maximize = false;
+};
+
+class LARS final : public OptimizerWith<LARSOptions> {
+ public:
+  LARS(std::vector<Tensor> parameters, const LARSOptions& options = {});
+  explicit LARS(const std::vector<Group>& groups);
+
+ private:
+  std::vector<Field> fields(std::size_t group) override;
+  void check_options(std::size_t group) const override;
+  double* momentum_option(std::size_t group) override { return &options(group).momentum; }
+  std::array<bool, kStates> states_used(std::size_t group) const override;
+  void update(const Stream& stream, std::size_t group, kernels::OptimBatch batch) override;
+};
+
+}  // namespace ferrite::optim
