@@ -215,6 +215,11 @@ void GradScaler::unscale_(Optimizer& optimizer) {
   enter(state, Stage::unscaled);
 }
 
+Tensor GradScaler::either(const Tensor& found, const Tensor& skip) {
+  if (!found.defined() || !skip.defined()) return found.defined() ? found : skip;
+  return found.add(skip.to(found.device()));
+}
+
 /// What one device found holds the others back too. Undefined where nothing was looked for.
 Tensor GradScaler::found_inf(const PerOptimizer& state) {
   Tensor found;
@@ -223,8 +228,8 @@ Tensor GradScaler::found_inf(const PerOptimizer& state) {
   return found;
 }
 
-void GradScaler::step(Optimizer& optimizer) {
-  if (!options_.enabled) return optimizer.step();
+void GradScaler::step(Optimizer& optimizer, const Tensor& skip) {
+  if (!options_.enabled) return optimizer.step({}, skip);
   check_used("step");
   PerOptimizer& state = state_of(optimizer);
   FERRITE_CHECK(state.stage != Stage::stepped, ValueError, "step",
@@ -234,7 +239,7 @@ void GradScaler::step(Optimizer& optimizer) {
     optimizer.drop_master_gradients();
     if (options_.dynamic) look_for_overflow(state, optimizer);
   }
-  const Tensor found = found_inf(state);
+  const Tensor found = either(found_inf(state), skip);
   const Device& device = found.defined() ? found.device() : inv_scale_.device();
   optimizer.step(unscaled ? Tensor() : inv_scale_.to(device), found);
   enter(state, Stage::stepped);

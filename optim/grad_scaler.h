@@ -67,7 +67,9 @@ class GradScaler {
   /// stay as they are. Without an unscale_() before, gradients are checked, and are unscaled in
   /// float32 as the optimizer reads them; they themselves stay scaled. ValueError the second time
   /// before an update(), and where there are no gradients.
-  void step(Optimizer& optimizer);
+  /// Where `skip` (one float32 number on the device, or undefined) is not 0 the step is skipped
+  /// too, and counts as no overflow.
+  void step(Optimizer& optimizer, const Tensor& skip = {});
   /// Ends the step of all optimizers: changes the scale by what was found since the last update().
   /// ValueError where nothing was looked for.
   void update();
@@ -118,6 +120,8 @@ class GradScaler {
   void unscale(PerOptimizer& state, Optimizer& optimizer);
   void look_for_overflow(PerOptimizer& state, const Optimizer& optimizer);
   static Tensor found_inf(const PerOptimizer& state);
+  /// A flag that is set where one of the two is; either may be undefined.
+  static Tensor either(const Tensor& found, const Tensor& skip);
   float* flag_on(PerOptimizer& state, const Device& device);
   void end_step();
 

@@ -49,7 +49,9 @@ void Amp::unscale_(Optimizer& optimizer) {
   state_->unscale(o);
 }
 
-void Amp::step(Optimizer& optimizer) { state_->step(state_->find(optimizer, "step")); }
+void Amp::step(Optimizer& optimizer, const Tensor& skip) {
+  state_->step(state_->find(optimizer, "step"), skip);
+}
 
 void Amp::update() { state_->update(); }
 

@@ -57,7 +57,9 @@ class Amp {
   /// optimizer.step(), skipped on the device where a gradient is infinite or NaN and the scale is
   /// dynamic. Once all optimizers that have got gradients have stepped, scales change by what was
   /// found. ValueError for an optimizer that initialize() was not given.
-  void step(Optimizer& optimizer);
+  /// Where `skip` (one float32 number on the device, or undefined) is not 0 the step is skipped
+  /// too, and counts as no overflow: a loss that has exploded, say.
+  void step(Optimizer& optimizer, const Tensor& skip = {});
   /// Has the scales change now, where not all optimizers will step: a scale(), too, does so where
   /// one has. Nothing where nothing was looked for.
   void update();

@@ -157,13 +157,13 @@ void Amp::State::unscale(PerOptimizer& o) {
 
 // ---- Steps
 
-void Amp::State::step(PerOptimizer& o) {
+void Amp::State::step(PerOptimizer& o, const Tensor& skip) {
   Optimizer& optimizer = *o.optimizer;
-  if (!scales) return optimizer.step();
+  if (!scales) return optimizer.step({}, skip);
   if (!o.unscaled && !o.has_aside) {
     // Unscaled as the update reads them.
     ready_scaler(o.pending.value_or(current_loss_), optimizer.parameters()[0].device())
-        .step(optimizer);
+        .step(optimizer, skip);
   } else {
     if (!o.unscaled) unscale(o);
     Tensor found;
@@ -171,7 +171,7 @@ void Amp::State::step(PerOptimizer& o) {
       const Tensor one = GradScaler::found_inf(scalers[id].state_of(optimizer));
       if (one.defined()) found = found.defined() ? found.add(one.to(found.device())) : one;
     }
-    optimizer.step({}, found);
+    optimizer.step({}, GradScaler::either(found, skip));
     for (std::size_t id : o.looked_at)
       scalers[id].enter(scalers[id].state_of(optimizer), Stage::stepped);
   }

@@ -42,7 +42,7 @@ struct Amp::State : std::enable_shared_from_this<State> {
 
   void unscale(PerOptimizer& o);
   bool has_gradients(const PerOptimizer& o) const { return o.pending || o.has_aside; }
-  void step(PerOptimizer& o);
+  void step(PerOptimizer& o, const Tensor& skip);
   void update();
   void forget(PerOptimizer& o);
 

@@ -432,3 +432,31 @@ TEST_CASE("a scaler that is disabled leaves everything as it is") {
   CHECK(scaler.state_dict().empty());
   scaler.load_state_dict({});
 }
+
+TEST_CASE("a step is skipped where the caller says so, which is no overflow") {
+  for (const Device& device : test::optim_devices())
+    for (const bool enabled : {true, false})
+      for (const bool dynamic : {true, false})
+        for (const bool unscaled : {true, false}) {
+          GradScaler scaler({.init_scale = 4, .enabled = enabled, .dynamic = dynamic});
+          Toy toy(device);
+          const double scale = enabled ? 4 : 1;
+          const auto step = [&](double grad, double skip) {
+            use(scaler, device);
+            set_grad(toy.p, {grad * scale, 0});
+            if (unscaled) scaler.unscale_(toy.sgd);
+            scaler.step(toy.sgd, full({}, skip, {.device = device}));
+            scaler.update();
+          };
+          step(3, 1);
+          check_close(toy.p, {0, 0}, 0);
+          step(3, 0);
+          check_close(toy.p, {-3, 0}, 0);
+          CHECK(scaler.get_scale() == scale);
+          if (enabled && dynamic) {
+            step(kInf, 0);
+            check_close(toy.p, {-3, 0}, 0);
+            CHECK(scaler.get_scale() == 2);
+          }
+        }
+}
