@@ -2,7 +2,7 @@
 //   resnet18 --dataset fashion-mnist --data DIR
 //   resnet18 --checkpoint-dir runs/a --save-every 500        (and --resume, to go on)
 //   resnet18 --dataset image-folder --data DIR --model resnet50 --warmup-epochs 5
-//   resnet18 --device cuda --graph --channels-last
+//   resnet18 --device cuda --graph --channels-last --opt-level O2
 #include <ferrite.h>
 #include <fmt/format.h>
 
@@ -43,6 +43,7 @@ class Run {
   data::DataLoader train_loader_, test_loader_;
   std::unique_ptr<nn::Module> model_;
   std::unique_ptr<optim::Optimizer> optimizer_;
+  std::optional<optim::amp::Amp> amp_;
   std::optional<examples::Trainer> trainer_;
   metrics::ConfusionMatrix confusion_;
 
@@ -82,7 +83,9 @@ Run::Run(const examples::Options& options, const Device& device)
   optimizer_ = examples::make_optimizer(
       *options.optimizer, examples::trainable(*model_),
       {.lr = *options.lr, .momentum = options.momentum, .weight_decay = options.weight_decay});
-  trainer_.emplace(examples::Training{*model_, *optimizer_, device}, options, train_loader_.size());
+  amp_.emplace(optim::amp::initialize(*model_, *optimizer_, examples::precision(options)));
+  trainer_.emplace(examples::Training{*model_, *optimizer_, *amp_, device}, options,
+                   train_loader_.size());
 
   configuration_ = examples::configuration(options).dump();
   state_.add("model", *model_).add("optimizer", *optimizer_).add("loader", train_loader_);
@@ -134,8 +137,8 @@ void Run::one_epoch() {
   const bool last = epoch_ == trainer_->last_epoch();
   const examples::Metrics test =
       examples::evaluate(*model_, test_loader_, last ? &confusion_ : nullptr);
-  fmt::print("{:<{}}  test  loss {:.4f} accuracy {:.4f}\n", "",
-             examples::epoch_label(epoch_, options_).size(), test.loss, test.accuracy);
+  const std::size_t indent = examples::epoch_label(epoch_, options_).size();
+  fmt::print("{:<{}}  test  loss {:.4f} accuracy {:.4f}\n", "", indent, test.loss, test.accuracy);
   nlohmann::json row = {{"epoch", epoch_},
                         {"step", trainer_->steps()},
                         {"lr", optimizer_->lr()},
@@ -189,7 +192,7 @@ void Run::finish(double seconds) {
   if (!report_.files().curves.empty()) fmt::print("\ncurves in {}\n", report_.files().curves);
   if (options_.checkpoint_dir.empty()) return;
   const auto path = std::filesystem::path(options_.checkpoint_dir) / "final.safetensors";
-  ferrite::save(model_->state_dict(), path, {{"configuration", configuration_}});
+  ferrite::save(amp_->model_state_dict(*model_), path, {{"configuration", configuration_}});
   fmt::print("\nweights saved in {}\n", path.string());
 }
 

@@ -32,6 +32,14 @@ std::vector<Tensor> trainable(const nn::Module& model) {
   return parameters;
 }
 
+optim::amp::Options precision(const Options& options) {
+  optim::amp::Options amp{.opt_level = optim::amp::opt_level(options.opt_level),
+                          .dtype = options.half == "bfloat16" ? kBFloat16 : kFloat16,
+                          .keep_batchnorm_fp32 = options.keep_batchnorm_fp32};
+  if (!options.loss_scale.empty()) amp.loss_scale = optim::amp::LossScale(options.loss_scale);
+  return amp;
+}
+
 void set_training(nn::Module& model) {
   model.train();
   for (nn::Module* module : model.modules()) {

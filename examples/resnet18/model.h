@@ -1,4 +1,4 @@
-// --model, --stem, --width and --freeze.
+// The network, what of it is trained, and in which precision.
 #pragma once
 
 #include <memory>
@@ -6,6 +6,7 @@
 
 #include "examples/resnet18/options.h"
 #include "nn/module.h"
+#include "optim/amp/options.h"
 
 namespace examples {
 
@@ -15,6 +16,9 @@ std::unique_ptr<ferrite::nn::Module> make_model(const Options& options, std::int
 
 /// The parameters that are not frozen. ValueError where all are.
 std::vector<ferrite::Tensor> trainable(const ferrite::nn::Module& model);
+
+/// --opt-level, --half, --keep-batchnorm-fp32 and --loss-scale. ValueError.
+ferrite::optim::amp::Options precision(const Options& options);
 
 /// Puts the model into training, but norms whose parameters are all frozen: those go on normalising
 /// by their running statistics, which stay as they are.

@@ -77,6 +77,22 @@ void add_training(CLI::App& app, Options& o) {
       ->capture_default_str();
 }
 
+void add_precision(CLI::App& app, Options& o) {
+  app.add_option("--opt-level", o.opt_level,
+                 "mixed precision as Apex has it: O0 float32, O1 by operation, O2 a 16-bit model "
+                 "with float32 master weights, O3 16 bits throughout")
+      ->check(CLI::IsMember({"O0", "O1", "O2", "O3"}))
+      ->capture_default_str();
+  app.add_option("--half", o.half, "the 16 bits")
+      ->check(CLI::IsMember({"float16", "bfloat16"}))
+      ->capture_default_str();
+  app.add_option("--keep-batchnorm-fp32", o.keep_batchnorm_fp32,
+                 "true or false, in the place of what the level says")
+      ->check(CLI::IsMember({"true", "false"}));
+  app.add_option("--loss-scale", o.loss_scale,
+                 "a number or \"dynamic\", in the place of what the level says");
+}
+
 void add_checkpoints(CLI::App& app, Options& o) {
   app.add_flag("--resume", o.resume,
                "go on from the newest checkpoint in --checkpoint-dir, if there is one");
@@ -100,6 +116,7 @@ Options parse_options(int argc, char** argv, std::optional<int>& exit_code) {
                        {"synthetic-digits", "mnist", "fashion-mnist", "cifar10", "image-folder"});
   add_network(app, options);
   add_training(app, options);
+  add_precision(app, options);
   add_checkpoints(app, options);
   try {
     app.parse(argc, argv);
@@ -134,6 +151,11 @@ nlohmann::json configuration(const Options& o) {
           {"label_smoothing", o.label_smoothing},
           {"max_grad_norm", o.max_grad_norm},
           {"max_loss_factor", o.max_loss_factor},
+          {"opt_level", o.opt_level},
+          {"half", o.half},
+          {"keep_batchnorm_fp32",
+           o.keep_batchnorm_fp32 ? nlohmann::json(*o.keep_batchnorm_fp32) : nlohmann::json()},
+          {"loss_scale", o.loss_scale},
           {"channels_last", o.channels_last},
           {"seed", o.seed}};
 }

@@ -27,6 +27,12 @@ struct Options : TrainingOptions {
   std::int64_t accumulate = 1;
   double max_loss_factor = 10;  ///< 0: only a loss that is not finite is skipped
 
+  // ---- Mixed precision
+  std::string opt_level = "O0";
+  std::string half = "float16";
+  std::optional<bool> keep_batchnorm_fp32;
+  std::string loss_scale;  ///< a number or "dynamic"; empty: as the level has it
+
   // ---- Checkpoints and messages
   bool resume = false;
   std::int64_t save_every = 0;  ///< steps; 0: after each epoch only

@@ -65,6 +65,7 @@ std::int64_t Trainer::last_epoch() const {
 
 void Trainer::add_to(data::TrainingState& state) {
   state.add("scheduler", *scheduler_)
+      .add("amp", training_.amp)
       .add("guard", guard_)
       .add("loss", loss_)
       .add("accuracy", accuracy_);
@@ -83,25 +84,27 @@ Tensor Trainer::forward_backward(const Tensor& images, const Tensor& labels) {
 void Trainer::step(const Tensor& images, const Tensor& labels) {
   const std::int64_t n = images.size(0);
   guard_.begin();
-  training_.optimizer.zero_grad();
+  training_.amp.zero_grad();
   Tensor mean;
   for (std::int64_t at = 0; at < n; at += *options_.batch_size) {
     const std::int64_t count = std::min(*options_.batch_size, n - at);
     Tensor loss = forward_backward(images.narrow(0, at, count), labels.narrow(0, at, count));
     if (count < n) loss = loss * (static_cast<double>(count) / static_cast<double>(n));
-    loss.backward();
+    training_.amp.scale(loss).backward();
     mean = mean.defined() ? mean + loss.detach() : loss.detach();
   }
   const Tensor bad = guard_.check(mean);
   if (options_.max_grad_norm > 0)
-    optim::clip_grad_norm_(training_.optimizer.parameters(), options_.max_grad_norm);
-  training_.optimizer.step({}, bad);
+    optim::clip_grad_norm_(training_.amp.master_parameters(), options_.max_grad_norm);
+  training_.amp.step(training_.optimizer, bad);
   guard_.end(bad);
   // A skipped step counts as the running mean.
   loss_.update(where(gt(bad, 0), guard_.mean(), mean), n);
 }
 
 void Trainer::report_skipped(const std::string& label) {
+  if (const std::string overflows = training_.amp.overflow_message(); !overflows.empty())
+    fmt::print("{}: {}\n", label, overflows);
   const LossGuard::Skipped now = guard_.skipped();
   if (now.steps > skipped_)
     fmt::print(

@@ -17,6 +17,7 @@
 #include "metrics/progress_bar.h"
 #include "metrics/timer.h"
 #include "nn/module.h"
+#include "optim/amp/amp.h"
 #include "optim/graphed_step.h"
 #include "optim/lr_scheduler.h"
 #include "optim/optimizer.h"
@@ -35,6 +36,7 @@ std::string epoch_label(std::int64_t epoch, const Options& options);
 struct Training {
   ferrite::nn::Module& model;
   ferrite::optim::Optimizer& optimizer;
+  ferrite::optim::amp::Amp& amp;
   const ferrite::Device device;
 };
 

@@ -42,8 +42,8 @@ TEST_CASE("resnet18 trains on a CUDA device to the CPU's losses") {
 TEST_CASE("resnet18 --graph gives the eager losses to the last bit, and resumes to them") {
   REQUIRE_CUDA(1);
   const ResNetPlace place;
-  const Arguments common = {"--device",     "cuda:0", "--max-grad-norm", "1",
-                            "--accumulate", "2",      "--batch-size",    "6"};
+  const Arguments common = {"--device",     "cuda:0", "--max-grad-norm", "1", "--accumulate", "2",
+                            "--batch-size", "6",      "--opt-level",     "O2"};
   const auto with = [&](const Arguments& more) {
     Arguments all = common;
     all.insert(all.end(), more.begin(), more.end());

@@ -102,6 +102,40 @@ TEST_CASE("resnet18 --accumulate gives the losses of batches so much larger") {
   CHECK(losses({"--batch-size", "5"})[0] != doctest::Approx(expected[0]).epsilon(1e-3));
 }
 
+TEST_CASE("resnet18 at every opt level, resumed in the middle to the same bits") {
+  const ResNetPlace place;
+  double reference = 0;
+  for (const Arguments& level :
+       {Arguments{"--opt-level", "O0"},
+        {"--opt-level", "O1"},
+        {"--opt-level", "O2"},
+        {"--opt-level", "O2", "--half", "bfloat16"},
+        {"--opt-level", "O2", "--loss-scale", "128"},
+        {"--opt-level", "O3", "--keep-batchnorm-fp32", "true", "--loss-scale", "dynamic"}}) {
+    CAPTURE(level[1]);
+    const auto with = [&](Arguments more) {
+      more.insert(more.end(), level.begin(), level.end());
+      more.insert(more.end(), {"--max-steps", "14", "--lr", "0.01", "--report", "report.json",
+                               "--max-grad-norm", "5"});
+      return more;
+    };
+    check_fine(place.train(with({})));
+    const json whole = place.report();
+    // Of the first steps; later ones differ more, as so small a network is chaotic.
+    const double loss = whole["epochs"][0].at("train_loss");
+    if (reference == 0) reference = loss;
+    CHECK(std::abs(loss - reference) < 0.25);
+    check_fine(place.train(with({"--checkpoint-dir", "ck", "--save-every", "1", "--keep", "0"})));
+    for (const int step : {9, 10, 11, 12, 13, 14})
+      std::filesystem::remove(place / fmt::format("ck/step_{:08}.safetensors", step));
+    const std::string weights = read_file(place / "ck/final.safetensors");
+    check_fine(place.train(with({"--checkpoint-dir", "ck", "--resume", "--keep", "0"})));
+    CHECK(timeless(place.report()) == timeless(whole));
+    CHECK(read_file(place / "ck/final.safetensors") == weights);
+    std::filesystem::remove_all(place / "ck");
+  }
+}
+
 TEST_CASE("resnet18 skips steps whose loss has exploded, and says so") {
   const ResNetPlace place;
   const Outcome trained = place.train({"--lr", "1e30", "--max-steps", "12", "--print-freq", "4",
@@ -133,6 +167,9 @@ TEST_CASE("resnet18 refuses wrong options and data") {
   refuses({"--accumulate", "0"}, "--accumulate: expected a whole number of 1 or more, got '0'");
   refuses({"--print-freq", "0"}, "--print-freq");
   refuses({"--schedule", "none"}, "cosine");
+  refuses({"--opt-level", "O4"}, "O3");
+  refuses({"--loss-scale", "much"}, "much", 1);
+  refuses({"--keep-batchnorm-fp32", "maybe"}, "--keep-batchnorm-fp32");
   refuses({"--device", "cpu", "--graph"}, "[--graph] graphs are of CUDA devices", 1);
   refuses({"--dataset", "image-folder"}, "needs --data", 1);
   refuses({"--dataset", "image-folder", "--data", "nosuch"}, "there is no folder 'nosuch/train'",
@@ -165,6 +202,8 @@ TEST_CASE("resnet18 killed at random steps, twenty times over, ends with the sam
                      "5",
                      "--seed",
                      "3",
+                     "--opt-level",
+                     "O2",
                      "--resume",
                      "--keep",
                      "2",
