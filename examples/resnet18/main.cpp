@@ -2,7 +2,7 @@
 //   resnet18 --dataset fashion-mnist --data DIR
 //   resnet18 --checkpoint-dir runs/a --save-every 500        (and --resume, to go on)
 //   resnet18 --dataset image-folder --data DIR --model resnet50 --warmup-epochs 5
-//   resnet18 --device cuda --graph --channels-last --opt-level O2
+//   resnet18 --device cuda --graph --channels-last --opt-level O2 --ema 0.999
 #include <ferrite.h>
 #include <fmt/format.h>
 
@@ -44,6 +44,7 @@ class Run {
   std::unique_ptr<nn::Module> model_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::optional<optim::amp::Amp> amp_;
+  std::unique_ptr<optim::AveragedModel> ema_;  // null without --ema
   std::optional<examples::Trainer> trainer_;
   metrics::ConfusionMatrix confusion_;
 
@@ -84,7 +85,10 @@ Run::Run(const examples::Options& options, const Device& device)
       *options.optimizer, examples::trainable(*model_),
       {.lr = *options.lr, .momentum = options.momentum, .weight_decay = options.weight_decay});
   amp_.emplace(optim::amp::initialize(*model_, *optimizer_, examples::precision(options)));
-  trainer_.emplace(examples::Training{*model_, *optimizer_, *amp_, device}, options,
+  if (options.ema > 0)
+    ema_ = std::make_unique<optim::AveragedModel>(
+        *model_, optim::AveragedModelOptions{.decay = options.ema, .warmup = true});
+  trainer_.emplace(examples::Training{*model_, *optimizer_, *amp_, ema_.get(), device}, options,
                    train_loader_.size());
 
   configuration_ = examples::configuration(options).dump();
@@ -148,6 +152,14 @@ void Run::one_epoch() {
                         {"skipped", trainer_->skipped().steps},
                         {"test_loss", examples::number(test.loss)},
                         {"test_accuracy", test.accuracy}};
+  if (ema_) {
+    const optim::AveragedWeights averaged(*model_, *ema_);
+    const examples::Metrics ema = examples::evaluate(*model_, test_loader_);
+    fmt::print("{:<{}}  with averaged weights: loss {:.4f} accuracy {:.4f}\n", "", indent, ema.loss,
+               ema.accuracy);
+    row["ema_loss"] = examples::number(ema.loss);
+    row["ema_accuracy"] = ema.accuracy;
+  }
   if (device_.is_cuda()) row["device"] = examples::device_use_report(device_);
   report_.add_epoch(row);
   history_ = report_.epochs().dump();
@@ -191,9 +203,14 @@ void Run::finish(double seconds) {
   report_.write();
   if (!report_.files().curves.empty()) fmt::print("\ncurves in {}\n", report_.files().curves);
   if (options_.checkpoint_dir.empty()) return;
-  const auto path = std::filesystem::path(options_.checkpoint_dir) / "final.safetensors";
-  ferrite::save(amp_->model_state_dict(*model_), path, {{"configuration", configuration_}});
-  fmt::print("\nweights saved in {}\n", path.string());
+  const auto write = [&](const char* name, const StateDict& weights) {
+    const auto path = std::filesystem::path(options_.checkpoint_dir) / name;
+    ferrite::save(weights, path, {{"configuration", configuration_}});
+    fmt::print("weights saved in {}\n", path.string());
+  };
+  fmt::print("\n");
+  write("final.safetensors", amp_->model_state_dict(*model_));
+  if (ema_) write("final_ema.safetensors", ema_->module().state_dict());
 }
 
 int resnet18(int argc, char** argv) {

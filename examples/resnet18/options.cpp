@@ -70,6 +70,10 @@ void add_training(CLI::App& app, Options& o) {
                  "batches whose gradients are added up for one step of the optimizer")
       ->check(whole<std::int64_t>(1))
       ->capture_default_str();
+  app.add_option("--ema", o.ema,
+                 "evaluate an exponential moving average of the weights too, of this decay, as "
+                 "0.999 (0: none)")
+      ->check(between(0, 1));
   app.add_option("--max-loss-factor", o.max_loss_factor,
                  "skip steps whose loss is above so many times its running mean (0: only those "
                  "whose loss is not finite)")
@@ -151,6 +155,7 @@ nlohmann::json configuration(const Options& o) {
           {"label_smoothing", o.label_smoothing},
           {"max_grad_norm", o.max_grad_norm},
           {"max_loss_factor", o.max_loss_factor},
+          {"ema", o.ema},
           {"opt_level", o.opt_level},
           {"half", o.half},
           {"keep_batchnorm_fp32",

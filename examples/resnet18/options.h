@@ -25,6 +25,7 @@ struct Options : TrainingOptions {
   double label_smoothing = 0;
   double max_grad_norm = 0;  ///< 0: gradients are not clipped
   std::int64_t accumulate = 1;
+  double ema = 0;               ///< decay of the averaged weights; 0: there are none
   double max_loss_factor = 10;  ///< 0: only a loss that is not finite is skipped
 
   // ---- Mixed precision

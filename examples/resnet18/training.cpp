@@ -69,6 +69,7 @@ void Trainer::add_to(data::TrainingState& state) {
       .add("guard", guard_)
       .add("loss", loss_)
       .add("accuracy", accuracy_);
+  if (training_.ema) state.add("ema", *training_.ema);
   state.add_value("steps", steps_).add_value("skipped", skipped_);
 }
 
@@ -78,6 +79,17 @@ Tensor Trainer::forward_backward(const Tensor& images, const Tensor& labels) {
   const Tensor loss = cross_entropy(logits, labels, {.label_smoothing = options_.label_smoothing});
   accuracy_.update(logits.detach(), labels);
   return loss;
+}
+
+/// The model's parameters, with the float32 master in the place of one that has one.
+std::vector<Tensor> Trainer::master_weights() const {
+  const std::vector<Tensor> trained = training_.optimizer.parameters();
+  const std::vector<Tensor> masters = training_.optimizer.master_parameters();
+  std::vector<Tensor> weights = training_.model.parameters();
+  std::size_t i = 0;  // the trained ones come in the order of the model
+  for (Tensor& weight : weights)
+    if (i < trained.size() && weight.is_same(trained[i])) weight = masters[i++];
+  return weights;
 }
 
 /// What a captured step repeats: nothing in here may wait for the device.
@@ -98,6 +110,7 @@ void Trainer::step(const Tensor& images, const Tensor& labels) {
     optim::clip_grad_norm_(training_.amp.master_parameters(), options_.max_grad_norm);
   training_.amp.step(training_.optimizer, bad);
   guard_.end(bad);
+  if (training_.ema) training_.ema->update_parameters(training_.model, master_weights());
   // A skipped step counts as the running mean.
   loss_.update(where(gt(bad, 0), guard_.mean(), mean), n);
 }

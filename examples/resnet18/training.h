@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/tensor.h"
 #include "data/dataloader.h"
@@ -18,6 +19,7 @@
 #include "metrics/timer.h"
 #include "nn/module.h"
 #include "optim/amp/amp.h"
+#include "optim/averaged_model.h"
 #include "optim/graphed_step.h"
 #include "optim/lr_scheduler.h"
 #include "optim/optimizer.h"
@@ -32,11 +34,12 @@ struct Metrics {
 /// "epoch  3/30"
 std::string epoch_label(std::int64_t epoch, const Options& options);
 
-/// What is trained, and by what.
+/// What is trained, and by what. `ema` may be null.
 struct Training {
   ferrite::nn::Module& model;
   ferrite::optim::Optimizer& optimizer;
   ferrite::optim::amp::Amp& amp;
+  ferrite::optim::AveragedModel* ema;
   const ferrite::Device device;
 };
 
@@ -71,6 +74,7 @@ class Trainer {
   void show(ferrite::metrics::ProgressBar& bar, const std::string& label, std::int64_t done,
             const ferrite::metrics::Throughput& speed);
   void report_skipped(const std::string& label);
+  std::vector<ferrite::Tensor> master_weights() const;
 
   Training training_;
   const Options& options_;

@@ -115,8 +115,8 @@ TEST_CASE("resnet18 at every opt level, resumed in the middle to the same bits")
     CAPTURE(level[1]);
     const auto with = [&](Arguments more) {
       more.insert(more.end(), level.begin(), level.end());
-      more.insert(more.end(), {"--max-steps", "14", "--lr", "0.01", "--report", "report.json",
-                               "--max-grad-norm", "5"});
+      more.insert(more.end(), {"--ema", "0.9", "--max-steps", "14", "--lr", "0.01", "--report",
+                               "report.json", "--max-grad-norm", "5"});
       return more;
     };
     check_fine(place.train(with({})));
@@ -129,9 +129,13 @@ TEST_CASE("resnet18 at every opt level, resumed in the middle to the same bits")
     for (const int step : {9, 10, 11, 12, 13, 14})
       std::filesystem::remove(place / fmt::format("ck/step_{:08}.safetensors", step));
     const std::string weights = read_file(place / "ck/final.safetensors");
+    const std::string averages = read_file(place / "ck/final_ema.safetensors");
     check_fine(place.train(with({"--checkpoint-dir", "ck", "--resume", "--keep", "0"})));
     CHECK(timeless(place.report()) == timeless(whole));
     CHECK(read_file(place / "ck/final.safetensors") == weights);
+    CHECK(read_file(place / "ck/final_ema.safetensors") == averages);
+    CHECK(averages != weights);
+    CHECK(whole["epochs"].back().at("ema_loss").get<double>() > 0);
     std::filesystem::remove_all(place / "ck");
   }
 }
@@ -168,6 +172,7 @@ TEST_CASE("resnet18 refuses wrong options and data") {
   refuses({"--print-freq", "0"}, "--print-freq");
   refuses({"--schedule", "none"}, "cosine");
   refuses({"--opt-level", "O4"}, "O3");
+  refuses({"--ema", "1"}, "--ema: expected a number of 0 or more and below 1, got '1'");
   refuses({"--loss-scale", "much"}, "much", 1);
   refuses({"--keep-batchnorm-fp32", "maybe"}, "--keep-batchnorm-fp32");
   refuses({"--device", "cpu", "--graph"}, "[--graph] graphs are of CUDA devices", 1);
