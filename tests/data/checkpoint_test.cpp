@@ -375,7 +375,8 @@ int save_limited(const TempDir& dir, std::size_t limit, bool survive, bool backg
     const int none = open("/dev/null", O_WRONLY);  // which takes any number of bytes
     dup2(none, STDOUT_FILENO);
     dup2(none, STDERR_FILENO);
-    // A sanitizer's runtime writes a file of its own as it starts; the test sets what it wants then.
+    // A sanitizer's runtime writes a file of its own as it starts; the test sets what it wants
+    // then.
     signal(SIGXFSZ, SIG_IGN);
     const rlimit no_core{0, 0}, files{limit, limit};
     setrlimit(RLIMIT_CORE, &no_core);

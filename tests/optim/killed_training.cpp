@@ -20,8 +20,8 @@
 #include "ops/arithmetic.h"
 #include "ops/copy.h"
 #include "ops/loss.h"
+#include "optim/amp/amp.h"
 #include "optim/clip.h"
-#include "optim/grad_scaler.h"
 #include "optim/lr_cycles.h"
 #include "optim/sgd.h"
 #include "tests/data/files.h"
@@ -70,13 +70,13 @@ void train(const fs::path& folder, const Device& device, int steps,
   net.to(device);
   optim::SGD sgd(net.parameters(), {.lr = 0.05, .momentum = 0.9, .weight_decay = 1e-3});
   optim::OneCycleLR scheduler(sgd, {.max_lr = 0.1, .total_steps = steps});
-  optim::GradScaler scaler({.init_scale = 1024, .growth_interval = 4});
+  optim::amp::Amp amp = optim::amp::initialize(net, sgd, optim::amp::O2);
   data::DataLoader loader(dataset(), {.batch_size = kBatch, .shuffle = true, .workers = 2});
   int step = 0;
   double seen = 0;
 
   data::TrainingState state;
-  state.add("model", net).add("optimizer", sgd).add("scheduler", scheduler).add("scaler", scaler);
+  state.add("model", net).add("optimizer", sgd).add("scheduler", scheduler).add("amp", amp);
   state.add("loader", loader).add_generators();
   state.add_value("steps_done", step).add_value("seen", seen);
   data::CheckpointManager checkpoints(folder, {.keep = 2});
@@ -86,11 +86,9 @@ void train(const fs::path& folder, const Device& device, int steps,
       const Tensor loss = cross_entropy(net(images.to(device)), labels.to(device));
       sgd.zero_grad();
       // Once in a while the scaled loss overflows, and the step is skipped.
-      scaler.scale(step % 13 == 5 ? loss * 1e38 : loss).backward();
-      scaler.unscale_(sgd);
-      optim::clip_grad_norm_(sgd.parameters(), 1.0);
-      scaler.step(sgd);
-      scaler.update();
+      amp.scale(step % 13 == 5 ? loss * 1e38 : loss).backward();
+      optim::clip_grad_norm_(amp.master_parameters(), 1.0);
+      amp.step(sgd);
       scheduler.step();
       seen += 0.1 * static_cast<double>(images.size(0));
       ++step;
@@ -219,7 +217,7 @@ void check_killed_training(const Device& device, int steps, int kills) {
       read_file(killed / "final.safetensors") == read_file(straight / "final.safetensors");
   CHECK(same);
   const StateDict end = load(killed / "final.safetensors");
-  CHECK(end.at("scaler._overflows").item<int>() == (steps + 7) / 13);
+  CHECK(end.at("amp.loss_scaler0.overflows").item<int>() >= (steps + 7) / 13);
   CHECK(end.at("loader.epoch").item<int>() > 0);
 }
 

@@ -41,9 +41,8 @@ inline std::vector<NamedOptimizer> all_optimizers() {
       {"AdamW", make.operator()<optim::AdamW>(optim::AdamWOptions{.lr = 0.01})},
       {"RMSprop", make.operator()<optim::RMSprop>(
                       optim::RMSpropOptions{.lr = 0.005, .momentum = 0.5, .centered = true})},
-      {"LARS",
-       make.operator()<optim::LARS>(optim::LARSOptions{
-           .lr = 0.1, .weight_decay = 1e-3, .trust_coefficient = 0.1, .nesterov = true})},
+      {"LARS", make.operator()<optim::LARS>(optim::LARSOptions{
+                   .lr = 0.1, .weight_decay = 1e-3, .trust_coefficient = 0.1, .nesterov = true})},
       {"LAMB", make.operator()<optim::LAMB>(optim::LAMBOptions{.lr = 0.01})},
   };
 }
