@@ -5,7 +5,24 @@
 #include "autograd/meta.h"
 #include "core/cuda_backend.h"
 
-namespace ferrite::autograd::detail {
+namespace ferrite::autograd {
+
+namespace {
+
+thread_local int recomputations = 0;
+
+struct Recomputation {
+  Recomputation() { ++recomputations; }
+  ~Recomputation() { --recomputations; }
+  Recomputation(const Recomputation&) = delete;
+  Recomputation& operator=(const Recomputation&) = delete;
+};
+
+}  // namespace
+
+bool is_recomputing() { return recomputations > 0; }
+
+namespace detail {
 
 namespace {
 
@@ -104,6 +121,7 @@ void CheckpointRegion::compute(const RecomputedTensor& wanted) {
   running_again_ = true;
   {
     CheckpointScope scope(*this);
+    const Recomputation recomputation;
     try {
       function_(inputs);
     } catch (...) {
@@ -118,4 +136,6 @@ void CheckpointRegion::compute(const RecomputedTensor& wanted) {
                 collected_, tensors_.size());
 }
 
-}  // namespace ferrite::autograd::detail
+}  // namespace detail
+
+}  // namespace ferrite::autograd

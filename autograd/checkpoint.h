@@ -10,9 +10,9 @@
 //
 // The function runs twice and must do the same both times. Random numbers from the default
 // generators (of the host and of the inputs' devices) come out the same, and autocast is as it was;
-// what it counts or averages (batch norm's running statistics) it does twice. It is kept until
-// backward, so what it refers to must live as long. Tensors that it uses without being given them
-// must not be changed in between.
+// what counts or averages asks is_recomputing() not to do so twice, as batch norms do for their
+// running statistics. It is kept until backward, so what it refers to must live as long. Tensors
+// that it uses without being given them must not be changed in between.
 #pragma once
 
 #include <functional>
@@ -27,6 +27,9 @@
 #include "core/generator.h"
 
 namespace ferrite::autograd {
+
+/// Whether this thread runs a checkpointed function again, for its backward.
+bool is_recomputing();
 
 namespace detail {
 

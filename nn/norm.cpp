@@ -1,5 +1,6 @@
 #include "nn/norm.h"
 
+#include "autograd/checkpoint.h"
 #include "autograd/grad_mode.h"
 #include "nn/conv.h"
 #include "nn/init.h"
@@ -46,8 +47,10 @@ void BatchNorm::reset_running_stats() {
 
 BatchNorm::Mode BatchNorm::begin(const Tensor& input) {
   check_input(input);
-  const bool tracks = running_mean.defined();
+  // What a checkpoint computes again has been counted.
+  const bool tracks = running_mean.defined() && !(is_training() && autograd::is_recomputing());
   Mode mode{uses_batch(), options_.momentum.value_or(1), running_mean, running_var};
+  if (!tracks) mode.mean = mode.var = Tensor();
   if (is_training() && tracks) {
     no_grad([&] { num_batches_tracked.add_(1); });
     // The batch's own statistics; how much they weigh is known to the device alone.
@@ -58,7 +61,7 @@ BatchNorm::Mode BatchNorm::begin(const Tensor& input) {
 }
 
 Tensor BatchNorm::finish(const Mode& mode, Tensor out) {
-  if (!mode.mean.is_same(running_mean))
+  if (mode.mean.defined() && !mode.mean.is_same(running_mean))
     no_grad([&] {
       running_mean.add_((mode.mean - running_mean) / num_batches_tracked);
       running_var.add_((mode.var - running_var) / num_batches_tracked);

@@ -86,8 +86,12 @@ void add_options(CLI::App& app, Options& options, bool& probe) {
   choice("--model", options.model, models, "network and images");
   app.add_option("--device", options.device, "cpu, cuda or cuda:1 ...")->capture_default_str();
   choice("--layout", options.layout, {"contiguous", "channels_last"}, "NCHW or NHWC");
-  choice("--precision", options.precision, {"float32", "tf32"},
-         "tf32: products and convolutions of float32 may use it");
+  choice("--precision", options.precision, {"float32", "tf32", "amp"},
+         "tf32: products and convolutions of float32 may use it; amp: autocast, opt level O1");
+  choice("--amp-dtype", options.amp_dtype, {"", "float16", "bfloat16"},
+         "of amp; by default float16, on the CPU bfloat16");
+  app.add_flag("--checkpoint", options.checkpoint,
+               "ResNet: blocks keep only their inputs, and are computed again in backward");
   choice("--execution", options.execution, {"eager", "graph"},
          "op by op, or the whole step as one CUDA graph");
   app.add_flag("--cudnn-benchmark,!--no-cudnn-benchmark", options.cudnn_benchmark,

@@ -39,14 +39,15 @@ const Task& task(const std::string& name) {
   return *found;
 }
 
-std::unique_ptr<nn::Module> make_model(const Task& task) {
+std::unique_ptr<nn::Module> make_model(const Task& task, bool checkpoint) {
   manual_seed(0);
   if (task.name == "lenet5") return std::make_unique<nn::LeNet5>();
   if (task.name == "d2l") return std::make_unique<nn::D2LLeNet>();
-  return std::make_unique<nn::ResNet18>(nn::ResNetOptions{
-      .classes = task.classes,
-      .in_channels = task.channels,
-      .stem = task.size > 100 ? nn::ResNetStem::standard : nn::ResNetStem::small});
+  return std::make_unique<nn::ResNet18>(
+      nn::ResNetOptions{.classes = task.classes,
+                        .in_channels = task.channels,
+                        .stem = task.size > 100 ? nn::ResNetStem::standard : nn::ResNetStem::small,
+                        .checkpoint_blocks = checkpoint});
 }
 
 Batch make_batch(const Task& task, std::int64_t number, std::int64_t size) {

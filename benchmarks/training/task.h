@@ -22,7 +22,7 @@ const std::vector<Task>& tasks();
 const Task& task(const std::string& name);
 
 /// A network on the host.
-std::unique_ptr<nn::Module> make_model(const Task& task);
+std::unique_ptr<nn::Module> make_model(const Task& task, bool checkpoint = false);
 
 struct Batch {
   Tensor images, labels;

@@ -25,9 +25,17 @@ std::vector<Batch> make_batches(const Options& options, const Device& device) {
 }
 
 std::unique_ptr<nn::Module> prepare_model(const Options& options, const Device& device) {
-  std::unique_ptr<nn::Module> model = make_model(task(options.model));
+  std::unique_ptr<nn::Module> model = make_model(task(options.model), options.checkpoint);
   model->to(device).to(options.format());
   return model;
+}
+
+/// Autocast and, for float16, a dynamic loss scale, as PyTorch's side has them; else nothing.
+optim::amp::Options precision(const Options& options, const Device& device) {
+  const bool half = options.amp_dtype.empty() ? device.is_cuda() : options.amp_dtype == "float16";
+  return {.opt_level = optim::amp::O1,
+          .dtype = half ? kFloat16 : kBFloat16,
+          .enabled = options.precision == "amp"};
 }
 
 /// A line of /proc/self/status, in bytes; 0 where there is none.
@@ -45,11 +53,12 @@ Trainer::Trainer(const Options& options)
       batches_(make_batches(options, device_)),
       model_(prepare_model(options, device_)),
       sgd_(model_->parameters(), {.lr = options.lr, .momentum = options.momentum}),
+      amp_(optim::amp::initialize(*model_, sgd_, precision(options, device_))),
       step_([this](const Tensor& images, const Tensor& labels) {
         const Tensor loss = cross_entropy((*model_)(images), labels);
         sgd_.zero_grad(/*set_to_none=*/true);
-        loss.backward();
-        sgd_.step();
+        amp_.scale(loss).backward();
+        amp_.step(sgd_);
         return loss.detach();
       }) {
   if (options.execution == "graph")
@@ -90,7 +99,7 @@ nlohmann::json describe(const Device& device) {
 }
 
 nlohmann::json lacks() {
-  nlohmann::json reasons = {{"amp", "Ferrite has no mixed precision"}};
+  nlohmann::json reasons = nlohmann::json::object();
   if (const std::string why = cuda::why_unavailable(); !why.empty()) reasons["cuda"] = why;
   return reasons;
 }

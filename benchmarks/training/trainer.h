@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "benchmarks/training/task.h"
+#include "optim/amp/amp.h"
 #include "optim/graphed_step.h"
 #include "optim/sgd.h"
 
@@ -21,6 +22,8 @@ struct Options {
   std::string layout = "channels_last";
   std::string precision = "float32";
   std::string execution = "eager";
+  std::string amp_dtype;    ///< of precision amp; empty: float16, bfloat16 on the CPU
+  bool checkpoint = false;  ///< ResNet's blocks keep only their inputs for backward
   bool cudnn_benchmark = true;
   std::int64_t batch = 64, steps = 0, warmup = 10, batches = 4;
   double seconds = 0.5;
@@ -53,6 +56,7 @@ class Trainer {
   std::vector<Batch> batches_;
   std::unique_ptr<nn::Module> model_;
   optim::SGD sgd_;
+  optim::amp::Amp amp_;
   Step step_;
   std::optional<cuda::GraphedStep<Step>> graphed_;
   Tensor loss_;
@@ -63,7 +67,7 @@ class Trainer {
 void apply(const Options& options);
 /// Versions, and what they run on.
 nlohmann::json describe(const Device& device);
-/// What this program cannot do here, with the reason: "cuda", "graph", "amp".
+/// What this program cannot do here, with the reason: "cuda", "graph".
 nlohmann::json lacks();
 
 /// From here on peaks are counted.

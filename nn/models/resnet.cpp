@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "autograd/checkpoint.h"
 #include "nn/init.h"
 #include "ops/pool.h"
 
@@ -134,10 +135,17 @@ ResNet::ResNet(ResNetBlock block, const std::array<std::int64_t, 4>& blocks,
   register_module("fc", fc_);
 }
 
+Tensor ResNet::run_stage(Sequential& stage, Tensor x) const {
+  if (!options_.checkpoint_blocks || stage.has_hooks()) return stage(x);
+  for (Module* block : stage.children())
+    x = autograd::checkpoint([block](const Tensor& in) { return (*block)(in); }, x);
+  return x;
+}
+
 Tensor ResNet::forward(const Tensor& input) {
   Tensor x = bn1_.forward_relu(conv1_, input);
   if (options_.stem == ResNetStem::standard) x = max_pool2d(x, 3, 2, 1);
-  x = layer4_(layer3_(layer2_(layer1_(x))));
+  for (Sequential* stage : {&layer1_, &layer2_, &layer3_, &layer4_}) x = run_stage(*stage, x);
   return fc_(adaptive_avg_pool2d(x, 1).flatten(1));
 }
 

@@ -29,6 +29,9 @@ struct ResNetOptions {
   bool zero_init_residual = false;
   /// Channels of the first stage; each stage has twice those of the one before.
   std::int64_t width = 64;
+  /// Of each block only the input is kept for backward, which computes the rest again: less memory
+  /// for more time (autograd/checkpoint.h).
+  bool checkpoint_blocks = false;
 };
 
 /// relu(x + bn2(conv2(relu(bn1(conv1(x)))))) with 3x3 convolutions, of which the first has the
@@ -78,6 +81,8 @@ class ResNet : public Cloneable<ResNet> {
   Tensor forward(const Tensor& input) override;
 
  private:
+  Tensor run_stage(Sequential& stage, Tensor x) const;
+
   ResNetOptions options_;
   Conv2d conv1_;
   BatchNorm2d bn1_;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "autograd/grad_mode.h"
+#include "core/allocator.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/creation.h"
@@ -232,6 +233,40 @@ TEST_CASE("logits come out of images of every size, and gradients reach every pa
   check(net50, {2, 3, 224, 224}, 12);
   check(net50, {1, 3, 97, 65}, 12);
   CHECK_THROWS_AS(net18(zeros({2, 3, 28, 28})), ShapeError);
+}
+
+TEST_CASE("blocks that are computed again in backward: the same step, and less memory") {
+  for (const ResNetBlock block : {ResNetBlock::basic, ResNetBlock::bottleneck})
+    for (const bool cumulative : {false, true}) {
+      manual_seed(5);
+      nn::ResNetOptions options{
+          .classes = 5, .in_channels = 2, .stem = ResNetStem::small, .width = 4};
+      nn::ResNet plain(block, {2, 1, 1, 1}, options);
+      options.checkpoint_blocks = true;
+      nn::ResNet checkpointed(block, {2, 1, 1, 1}, options);
+      checkpointed.load_state_dict(plain.state_dict());
+      if (cumulative)  // running statistics that are the mean over all batches
+        for (nn::ResNet* net : {&plain, &checkpointed})
+          for (nn::Module* module : net->modules())
+            if (auto* norm = dynamic_cast<nn::BatchNorm*>(module)) norm->set_momentum(std::nullopt);
+      const Tensor images = randn({3, 2, 12, 12});
+      const Tensor labels = from_vector(std::vector<std::int64_t>{0, 4, 2}, {3});
+      std::size_t kept[2];
+      int i = 0;
+      for (nn::ResNet* net : {&plain, &checkpointed})
+        for (int step = 0; step < 2; ++step) {
+          net->zero_grad();
+          const std::size_t before = memory_allocated(Device());
+          const Tensor loss = cross_entropy((*net)(images), labels);
+          if (step == 1) kept[i++] = memory_allocated(Device()) - before;
+          loss.backward();
+        }
+      CHECK(kept[1] * 2 < kept[0]);
+      for (std::size_t p = 0; p < plain.parameters().size(); ++p)
+        check_equal(checkpointed.parameters()[p].grad(), plain.parameters()[p].grad());
+      for (std::size_t b = 0; b < plain.buffers().size(); ++b)
+        check_equal(checkpointed.buffers()[b], plain.buffers()[b]);
+    }
 }
 
 TEST_CASE("channels-last goes through without copies back") {
