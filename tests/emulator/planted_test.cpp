@@ -43,7 +43,7 @@ const Bug kBugs[] = {
     {"reads_behind_shared_array", kResult, "use-after-poison", "touched shared memory"},
     {"reads_unset_shared_memory", kResult, kResult, kResult},
     {"reads_unset_device_memory", kResult, kResult, kResult},
-    {"writes_through_null", "touched address", "zero page", "touched address"},
+    {"writes_through_null", "touched address", "AddressSanitizer: SEGV", "touched address"},
     {"kernel_gets_host_memory", "host memory that no device", "host memory that no device",
      "host memory that no device"},
     {"kernel_gets_memory_of_another_device", "no peer access", "no peer access", "no peer access"},
