@@ -46,5 +46,22 @@ else()
   endif()
 endif()
 
+# Gloo: process groups of the CPU.
+set(FERRITE_HAVE_GLOO OFF)
+if(FERRITE_GLOO STREQUAL "OFF")
+  set(ferrite_gloo_reason "FERRITE_GLOO=OFF")
+else()
+  find_package(Gloo CONFIG QUIET)
+  if(TARGET gloo)
+    set(FERRITE_HAVE_GLOO ON)
+    set(ferrite_gloo_reason "${Gloo_DIR}")
+  elseif(FERRITE_GLOO STREQUAL "ON")
+    message(FATAL_ERROR "FERRITE_GLOO=ON, but Gloo was not found. "
+                        "On Debian or Ubuntu: apt-get install libgloo-dev")
+  else()
+    set(ferrite_gloo_reason "not found")
+  endif()
+endif()
+
 include(FerriteCuda)
 include(FerriteCudaLibraries)

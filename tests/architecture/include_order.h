@@ -18,15 +18,14 @@ struct IncludeViolation {
 
 // Checks the includes of one source file against
 //   core <- kernels <- autograd <- ops <- nn <- {optim, parallel} <- examples,
-// data on core alone, metrics on ops and data, parallel's process groups on core alone, Eigen and
-// oneDNN in kernels alone, and tests/ and examples/ included by nobody else, but for tests/kit/,
-// which examples use too.
-// `file` is its path below the repository root, with forward slashes; `text` is its content.
-// Comments do not count.
+// data on core alone, metrics on ops and data, parallel's process groups on core and kernels, Eigen
+// and oneDNN in kernels alone, and tests/ and examples/ included by nobody else, but for
+// tests/kit/, which examples use too. `file` is its path below the repository root, with forward
+// slashes; `text` is its content. Comments do not count.
 std::vector<IncludeViolation> check_includes(std::string_view file, std::string_view text);
 
-// True for the parts of parallel/ that stand on core alone: process groups, their collectives and
-// their rendezvous, told by file name.
+// True for the part of parallel/ that stands on core and kernels alone: process groups, their
+// collectives and their rendezvous, parallel/comm/.
 bool is_process_group_file(std::string_view file);
 
 }  // namespace ferrite::test

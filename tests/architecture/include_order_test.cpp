@@ -100,22 +100,20 @@ TEST_CASE("tests, examples and the umbrella header are for nobody below") {
   CHECK(allows("tests/core/a_test.cpp", "parallel/b.h"));
 }
 
-TEST_CASE("process groups stand on core alone") {
-  for (const char* file :
-       {"parallel/process_group.cpp", "parallel/process_group_gloo.cpp", "parallel/local_group.h",
-        "parallel/ring_all_reduce.cpp", "parallel/store.cpp", "parallel/nccl/group.cpp",
-        "parallel/no_gloo/group.cpp"}) {
+TEST_CASE("process groups stand on core and kernels alone") {
+  for (const char* file : {"parallel/comm/process_group.cpp", "parallel/comm/gloo/group.h",
+                           "parallel/comm/no_nccl/group.cpp"}) {
     CAPTURE(file);
     CHECK(is_process_group_file(file));
     CHECK(allows(file, "core/tensor.h"));
-    CHECK(allows(file, "parallel/process_group.h"));
-    CHECK_FALSE(allows(file, "kernels/elementwise.h"));
+    CHECK(allows(file, "kernels/elementwise.h"));  // reductions are arithmetic
+    CHECK(allows(file, "parallel/comm/process_group.h"));
     CHECK_FALSE(allows(file, "ops/ops.h"));
     CHECK_FALSE(allows(file, "parallel/data_parallel.h"));
   }
   CHECK_FALSE(is_process_group_file("parallel/data_parallel.cpp"));
   CHECK_FALSE(is_process_group_file("core/process_group.h"));
-  CHECK(allows("parallel/data_parallel.cpp", "parallel/process_group.h"));
+  CHECK(allows("parallel/data_parallel.cpp", "parallel/comm/process_group.h"));
   CHECK(allows("parallel/data_parallel.cpp", "nn/module.h"));
 }
 

@@ -1,0 +1,31 @@
+// What a backend of process groups is made from, and the backends there are.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "parallel/comm/monitor.h"
+#include "parallel/comm/process_group.h"
+#include "parallel/comm/store.h"
+
+namespace ferrite::parallel {
+
+struct GroupContext {
+  std::string name;  ///< the same on all ranks, of no other group of the job
+  int rank = 0, size = 1;
+  std::vector<int> job_ranks;  ///< the rank in the job of each rank: what errors call it
+  Milliseconds timeout{};
+  std::shared_ptr<Store> store;      ///< whose keys are this group's alone
+  std::shared_ptr<Monitor> monitor;  ///< of the job
+  std::optional<Device> device;      ///< InitOptions::device
+};
+
+/// Error where the library was not built with Gloo, or with NCCL.
+std::shared_ptr<ProcessGroup> make_gloo_group(const GroupContext& context);
+std::shared_ptr<ProcessGroup> make_nccl_group(const GroupContext& context);
+bool has_gloo();
+bool has_nccl();
+
+}  // namespace ferrite::parallel

@@ -1,0 +1,173 @@
+// Process groups: ranks, and the collectives among them.
+//
+//   parallel::init_process_group("gloo");             // who am I: RANK, WORLD_SIZE, MASTER_ADDR...
+//   parallel::all_reduce(gradient, ReduceOp::avg);    // blocking, on the default group
+//   Work work = group.all_reduce(gradient);           // or asynchronous, on any group
+//   ...
+//   work.wait();
+//
+// Backends: `nccl` for CUDA devices; `gloo` for processes that meet over TCP, tensors of the host
+// or of CUDA devices, staged through the host; `local` for ranks that are threads of one process
+// (parallel/comm/local/local_group.h).
+//
+// Every rank of a group must call the same operations in the same order. A rank that is lost,
+// silent beyond the timeout, or calls something else ends in a DistributedError on every other
+// rank, which names the rank and the operation; the group then is aborted: its other operations,
+// under way or to come, fail at once with the same reason. Nothing waits longer than the group's
+// timeout.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/tensor.h"
+#include "parallel/comm/reduce_op.h"
+#include "parallel/comm/work.h"
+
+namespace ferrite::parallel {
+
+using Milliseconds = std::chrono::milliseconds;
+
+/// One rank's view of a group. Operations may be called from any thread, one at a time.
+///
+/// Tensors are dense in memory (contiguous, or channels-last; ValueError else: call contiguous())
+/// and of float16, bfloat16, float32, float64, int64, int32 or uint8 (DTypeError); shapes, dtypes
+/// and roots must agree on all ranks. Nothing is recorded on the tape. Empty tensors are allowed,
+/// and so are groups of one rank.
+class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
+ public:
+  virtual ~ProcessGroup() = default;
+  ProcessGroup(const ProcessGroup&) = delete;
+  ProcessGroup& operator=(const ProcessGroup&) = delete;
+
+  int rank() const { return rank_; }  ///< in this group
+  int size() const { return size_; }
+  /// "nccl", "gloo" or "local".
+  std::string_view backend() const { return backend_; }
+  /// "default", "default/1" for what was made of it; in messages.
+  const std::string& name() const { return name_; }
+  Milliseconds timeout() const { return timeout_; }
+
+  /// Every rank gets the reduction of all ranks' tensors, in place, the same bits everywhere.
+  [[nodiscard]] Work all_reduce(const Tensor& tensor, ReduceOp op = ReduceOp::sum);
+  /// Every rank gets root's values.
+  [[nodiscard]] Work broadcast(const Tensor& tensor, int root = 0);
+  /// Root gets the reduction, in place; what the others' tensors hold afterwards is undefined.
+  [[nodiscard]] Work reduce(const Tensor& tensor, int root = 0, ReduceOp op = ReduceOp::sum);
+  /// `out` gets every rank's `in` one after the other: out.numel() == size() * in.numel()
+  /// (ShapeError), `in` of one shape on all ranks. torch's all_gather_into_tensor.
+  [[nodiscard]] Work all_gather(const Tensor& out, const Tensor& in);
+  /// `out` gets this rank's part of the reduction of all `in`: in.numel() == size() * out.numel().
+  /// torch's reduce_scatter_tensor.
+  [[nodiscard]] Work reduce_scatter(const Tensor& out, const Tensor& in,
+                                    ReduceOp op = ReduceOp::sum);
+  /// To and from one other rank, in the order of the calls for that pair. Sends may complete before
+  /// they are received. ValueError for one's own rank.
+  [[nodiscard]] Work send(const Tensor& tensor, int to);
+  [[nodiscard]] Work recv(const Tensor& tensor, int from);
+  /// Done when every rank has called it.
+  [[nodiscard]] Work barrier();
+  /// all_reduce by Ferrite's own ring on send and recv (parallel/comm/ring_all_reduce.h), rather
+  /// than by what the backend brings.
+  [[nodiscard]] Work ring_all_reduce(const Tensor& tensor, ReduceOp op = ReduceOp::sum);
+
+  /// A group of some of this group's ranks, in the order given, with a name and resources of its
+  /// own. Every rank of this group calls it, in the same order; those that are not in it get null.
+  std::shared_ptr<ProcessGroup> new_group(const std::vector<int>& ranks,
+                                          std::optional<Milliseconds> timeout = {});
+
+  /// Ends operations under way and refuses others, with this reason. Any thread, any number of
+  /// times: the first reason stays. Never waits for other ranks.
+  void abort(std::string_view reason);
+  bool is_aborted() const;
+
+ protected:
+  ProcessGroup(std::string backend, std::string name, int rank, int size, Milliseconds timeout);
+
+  // What backends implement. Arguments have been checked, and the group is not aborted.
+  virtual Work do_all_reduce(const Tensor& tensor, ReduceOp op) = 0;
+  virtual Work do_broadcast(const Tensor& tensor, int root) = 0;
+  virtual Work do_reduce(const Tensor& tensor, int root, ReduceOp op) = 0;
+  virtual Work do_all_gather(const Tensor& out, const Tensor& in) = 0;
+  virtual Work do_reduce_scatter(const Tensor& out, const Tensor& in, ReduceOp op) = 0;
+  virtual Work do_send(const Tensor& tensor, int to) = 0;
+  virtual Work do_recv(const Tensor& tensor, int from) = 0;
+  virtual Work do_barrier() = 0;
+  virtual Work do_ring_all_reduce(const Tensor& tensor, ReduceOp op) = 0;
+  virtual std::shared_ptr<ProcessGroup> do_new_group(const std::vector<int>& ranks, int rank,
+                                                     const std::string& name,
+                                                     Milliseconds timeout) = 0;
+  /// Called once, by whoever aborts first.
+  virtual void do_abort(const std::string& reason) = 0;
+
+  /// Throws DistributedError with the reason where the group is aborted.
+  void check_alive(const char* op) const;
+
+ private:
+  struct State;
+  const std::string backend_, name_;
+  const int rank_, size_;
+  const Milliseconds timeout_;
+  const std::shared_ptr<State> state_;
+};
+
+struct InitOptions {
+  /// "env://" (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, or what mpirun and srun set),
+  /// "file:///shared/path" or "tcp://host:port"; the last two take rank and world_size from here,
+  /// or from the environment where these are not given (parallel/comm/rendezvous.h).
+  std::string init_method = "env://";
+  std::optional<int> rank = {}, world_size = {};
+  /// The longest that an operation may take, waiting for other ranks included.
+  Milliseconds timeout = std::chrono::minutes(10);
+  /// Of nccl: the device of this rank; default: cuda:LOCAL_RANK.
+  std::optional<Device> device = {};
+};
+
+/// Makes the process's default group, once all ranks have come. "gloo", "nccl", or "" for nccl
+/// where there are CUDA devices and NCCL, else gloo. ValueError where there is one already or the
+/// environment does not say what is needed; DistributedError where ranks do not come in time.
+std::shared_ptr<ProcessGroup> init_process_group(std::string_view backend = "",
+                                                 const InitOptions& options = {});
+/// Says goodbye to the other ranks and lets go of the default group. Without it a process that ends
+/// is taken for one that was lost while others still work. Does nothing where there is no group.
+void destroy_process_group();
+bool is_initialized();
+/// The default group: this thread's where it is a rank of a local group, else the process's.
+/// ValueError where there is none.
+const std::shared_ptr<ProcessGroup>& default_group();
+/// Rank and size of the default group; 0 and 1 where there is none, so that programs run alone too.
+int get_rank();
+int get_world_size();
+/// LOCAL_RANK, or what mpirun and srun call it; 0 where nobody says.
+int get_local_rank();
+
+/// Makes `group` this thread's default group as long as it lives.
+class DefaultGroupScope {
+ public:
+  explicit DefaultGroupScope(std::shared_ptr<ProcessGroup> group);
+  ~DefaultGroupScope();
+  DefaultGroupScope(const DefaultGroupScope&) = delete;
+  DefaultGroupScope& operator=(const DefaultGroupScope&) = delete;
+
+ private:
+  std::shared_ptr<ProcessGroup> previous_;
+};
+
+// ---- Blocking forms on the default group, as torch.distributed's.
+void all_reduce(const Tensor& tensor, ReduceOp op = ReduceOp::sum);
+void broadcast(const Tensor& tensor, int root = 0);
+void reduce(const Tensor& tensor, int root = 0, ReduceOp op = ReduceOp::sum);
+void all_gather(const Tensor& out, const Tensor& in);
+void reduce_scatter(const Tensor& out, const Tensor& in, ReduceOp op = ReduceOp::sum);
+void send(const Tensor& tensor, int to);
+void recv(const Tensor& tensor, int from);
+void barrier();
+
+}  // namespace ferrite::parallel

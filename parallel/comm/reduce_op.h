@@ -1,0 +1,17 @@
+// What reductions across ranks compute.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace ferrite::parallel {
+
+/// As torch.distributed.ReduceOp. `avg` is the sum divided by the number of ranks, for floating
+/// types alone; integers wrap around. 16-bit types are added in float32 and rounded once, at the
+/// end.
+enum class ReduceOp : std::uint8_t { sum, avg, product, min, max };
+
+/// "sum", for messages.
+std::string_view name(ReduceOp op);
+
+}  // namespace ferrite::parallel
