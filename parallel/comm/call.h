@@ -1,0 +1,56 @@
+// Call: what a rank asked a group to do, for those who do it and for messages.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "core/tensor.h"
+#include "parallel/comm/reduce_op.h"
+
+namespace ferrite::parallel {
+
+enum class Collective : std::uint8_t {
+  all_reduce,
+  broadcast,
+  reduce,
+  all_gather,
+  reduce_scatter,
+  send,
+  recv,
+  barrier,
+  ring_all_reduce
+};
+
+/// "all_reduce", a literal.
+const char* name(Collective kind);
+
+struct Call {
+  Collective kind = Collective::barrier;
+  ReduceOp op = ReduceOp::sum;  ///< of those that reduce
+  int peer = 0;                 ///< the root; the other rank of send and recv
+  Tensor out;                   ///< what is written; undefined for send and barrier
+  Tensor in;  ///< what is read; undefined for those that work in place, for recv and barrier
+};
+
+/// What must agree between ranks, in a form that is cheap to compare and to send: all that
+/// describe() says.
+struct Signature {
+  static constexpr int kSizes = 8;
+  Collective kind = Collective::barrier;
+  ReduceOp op = ReduceOp::sum;
+  DType dtype = kFloat32;
+  std::uint8_t dims = 0;
+  std::int32_t peer = 0;
+  std::uint64_t sequence = 0;  ///< of the call in its group
+  /// Of `in` where all ranks' are of one shape, of `out` where that is, else of `out`.
+  std::int64_t sizes[kSizes] = {};
+  friend bool operator==(const Signature&, const Signature&) = default;
+};
+Signature signature(const Call& call, std::uint64_t sequence);
+
+/// "all_reduce(sum) of float32[2, 3]", "broadcast from rank 1 of uint8[7]".
+std::string describe(const Signature& signature);
+std::string describe(const Call& call);
+
+}  // namespace ferrite::parallel

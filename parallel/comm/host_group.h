@@ -1,0 +1,74 @@
+// HostGroup: the common part of groups that communicate from the host: a worker thread for the
+// collectives, another for send and recv over links, staging of CUDA tensors, deadlines, and the
+// Monitor that learns of every operation. A backend implements run().
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "parallel/comm/backend.h"
+#include "parallel/comm/host_worker.h"
+#include "parallel/comm/link.h"
+#include "parallel/comm/process_group.h"
+
+namespace ferrite::parallel {
+
+class PeerTransfers;
+
+class HostGroup : public ProcessGroup, private HostOperations {
+ public:
+  ~HostGroup() override;
+
+ protected:
+  struct Options {
+    Staging staging = Staging::host;
+    Waiters waiters = Waiters::wait;
+  };
+  /// `links` carry send and recv, and nothing else may use them; null where size is 1. Watches the
+  /// monitor, if there is one.
+  HostGroup(std::string backend, const GroupContext& context, std::unique_ptr<LinkMesh> links,
+            const Options& options);
+
+  /// Runs a collective (never send or recv) to its end, in one thread at a time. Arguments are
+  /// checked, and reduce and the like have this rank's values in `out`. Throws DistributedError
+  /// once the call's Interrupt says so, or where the connection fails.
+  void run(const HostCall& call) override = 0;
+  /// The group is aborted: ends the waits of run() that do not look at their Interrupt. Any thread,
+  /// once, perhaps while run() runs.
+  virtual void cancel() {}
+  /// To be called first in destructors of derived classes: lets operations end, joins threads.
+  void stop();
+
+  const GroupContext& context() const { return context_; }
+
+  Work do_all_reduce(const Tensor& tensor, ReduceOp op) override;
+  Work do_broadcast(const Tensor& tensor, int root) override;
+  Work do_reduce(const Tensor& tensor, int root, ReduceOp op) override;
+  Work do_all_gather(const Tensor& out, const Tensor& in) override;
+  Work do_reduce_scatter(const Tensor& out, const Tensor& in, ReduceOp op) override;
+  Work do_send(const Tensor& tensor, int to) override;
+  Work do_recv(const Tensor& tensor, int from) override;
+  Work do_barrier() override;
+  Work do_ring_all_reduce(const Tensor& tensor, ReduceOp op) override;
+  void do_abort(const std::string& reason) override;
+
+ private:
+  Work submit(Call call);
+  std::string failed(const Call& call, std::uint64_t sequence, const std::string& error) override;
+
+  const GroupContext context_;
+  std::atomic<std::uint64_t> sequence_{0};
+  std::unique_ptr<HostWorker> worker_;
+  std::unique_ptr<PeerTransfers> transfers_;
+};
+
+/// Compares what this rank calls with what its neighbours in the ring call, over `links`, which
+/// must be idle: DistributedError naming the rank before this one, and both calls, where they
+/// differ. For run(), before a collective whose backend would take a mismatch for data. One small
+/// message to each neighbour.
+void check_same_call(LinkMesh& links, const GroupContext& context, const HostCall& call);
+
+}  // namespace ferrite::parallel
