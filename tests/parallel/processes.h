@@ -1,0 +1,127 @@
+// Ranks as processes: a named function of this test program run as rank 0, 1, ... of a job, each in
+// a process of its own that is the test program started anew, so that threads and sanitizers work
+// in it as they do here.
+//
+//   RANK_FUNCTION(sums_agree) {        // at namespace scope of any test file
+//     auto group = parallel::init_process_group("gloo", rank_init_options());
+//     CHECK(...);                      // doctest's checks work: one that fails fails the rank
+//   }
+//   TEST_CASE("sums agree between processes") { check_processes("sums_agree", 3); }
+//
+// Tests that kill ranks start them with RankProcesses and look at what became of each.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "parallel/comm/process_group.h"
+
+namespace ferrite::test {
+
+/// Defines a function that processes run: `RANK_FUNCTION(name) { ... }`.
+#define RANK_FUNCTION(name)                                                                  \
+  static void rank_function_##name();                                                        \
+  static const ferrite::test::RankFunction rank_function_entry_##name{#name,                 \
+                                                                      rank_function_##name}; \
+  static void rank_function_##name()
+
+struct RankFunction {
+  RankFunction(const char* name, void (*function)());
+};
+
+/// True under a sanitizer, where everything takes ten times as long.
+bool sanitized();
+
+struct ProcessOptions {
+  /// Added to what every rank sees, beside RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE,
+  /// MASTER_ADDR and MASTER_PORT (an unused port of loopback). What other launchers set is taken
+  /// away; TMPDIR is an empty folder of this job, removed with it.
+  std::map<std::string, std::string> environment = {};
+  /// When whatever still runs is killed.
+  std::chrono::milliseconds deadline = std::chrono::seconds(60);
+  /// Arguments of the test program, such as doctest's, beside those that choose the function.
+  std::vector<std::string> arguments = {};
+};
+
+struct RankResult {
+  int code = -1;           ///< exit status where it ended by itself, else -1
+  int signal = 0;          ///< what ended it, else 0
+  bool timed_out = false;  ///< killed at the deadline
+  std::string output;      ///< of both streams
+  bool ok() const { return code == 0; }
+  /// "exit status 1", "killed by signal 9", "still running at the deadline".
+  std::string describe() const;
+};
+
+class RankProcesses {
+ public:
+  RankProcesses(std::string_view function, int ranks, const ProcessOptions& options = {});
+  /// Kills what runs, and reaps it.
+  ~RankProcesses();
+  RankProcesses(const RankProcesses&) = delete;
+  RankProcesses& operator=(const RankProcesses&) = delete;
+
+  int size() const;
+  pid_t pid(int rank) const;
+  bool running(int rank) const;
+  /// What it has printed so far.
+  const std::string& output(int rank) const;
+
+  /// SIGKILL, SIGSTOP, SIGCONT, ...; nothing where the rank has ended.
+  void signal(int rank, int number);
+  /// Has the network drop whatever comes for this rank from now on (every TCP socket it has): the
+  /// others hear nothing any more, and no connection is closed. The rank itself goes on.
+  void cut_off(int rank);
+
+  /// Waits until `rank` has printed `text`; false where it ended, or the deadline came, before.
+  bool wait_for_output(int rank, std::string_view text);
+  /// Waits for `time`, reading what the ranks print.
+  void wait_for(std::chrono::microseconds time);
+  /// Waits until all ranks but these have ended. False where the deadline came: they were killed.
+  bool wait_all_but(const std::vector<int>& ranks);
+  bool wait_all() { return wait_all_but({}); }
+  /// Of a rank that has ended.
+  const RankResult& result(int rank) const;
+
+  /// Kills and reaps what is left, and looks for what the job left behind: processes that it
+  /// started, entries of /dev/shm, files in its TMPDIR. "" where there is nothing. A rank that ends
+  /// properly says itself what it leaves open (open_files()).
+  std::string finish();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Runs `function` as `ranks` processes and waits for them; fails the test with a rank's output
+/// where one does not end with status 0, or something is left behind.
+std::vector<RankResult> check_processes(std::string_view function, int ranks,
+                                        const ProcessOptions& options = {});
+
+// ---- For rank functions.
+
+/// This process as one of the job: `file://` in the job's own folder, which needs no port, rank
+/// and size; with a short timeout.
+parallel::InitOptions rank_init_options(
+    std::chrono::milliseconds timeout = std::chrono::seconds(20));
+int rank_of_process();
+int ranks_of_job();
+/// A number or a text that the test passed in `ProcessOptions::environment`.
+std::string environment_or(const char* name, std::string_view otherwise);
+/// Prints a line at once, in one piece: what wait_for_output() waits for.
+void say(std::string_view text);
+
+/// "socket:[...]", "/dev/shm/...", ...: what each open file descriptor of this process is.
+std::map<int, std::string> open_files();
+/// How many threads this process has.
+int thread_count();
+
+}  // namespace ferrite::test
