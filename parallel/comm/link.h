@@ -1,6 +1,10 @@
 // Link: a two-way, ordered stream of bytes between this rank and one other, which never blocks:
 // what send, recv and the ring of host memory are made of. Between processes of one host it goes
 // through shared memory, between threads of one process through memory, else over TCP.
+//
+// Environment, for tests and benchmarks: FERRITE_LINK=tcp or shm has processes use that alone;
+// FERRITE_LINK_DELAY_US and FERRITE_LINK_GBPS (10^9 bytes a second) play a network that has such a
+// latency and such a bandwidth in each direction of each link.
 #pragma once
 
 #include <atomic>
@@ -17,19 +21,44 @@ namespace ferrite::parallel {
 struct GroupContext;
 
 /// To be used by one thread at a time. DistributedError from all members where the other end has
-/// gone.
+/// gone; what it sent before can still be received.
 class Link {
  public:
+  using Time = std::chrono::steady_clock::time_point;
+
   virtual ~Link() = default;
 
   /// Takes what there is room for from the beginning of `bytes`; returns how much, 0 where none.
   virtual std::size_t try_send(std::span<const std::byte> bytes) = 0;
   /// What has arrived and was not consumed, in place, as far as it is in one piece; may be empty.
+  /// It grows as more arrives, to 64 bytes at least.
   virtual std::span<const std::byte> received() = 0;
   virtual void consume(std::size_t bytes) = 0;
+  /// Moves what has arrived to the beginning of `bytes`; returns how much, 0 where nothing.
+  virtual std::size_t try_recv(std::span<std::byte> bytes);
 
   /// "memory", "shared memory" or "tcp".
   virtual std::string_view kind() const = 0;
+
+  // What wait_any() is made of.
+
+  /// What a thread waits for: room for bytes to send, or more than `have` received bytes.
+  struct Wish {
+    bool send = false, recv = false;
+    std::size_t have = 0;
+  };
+  /// What poll(2) is to look at on the link's behalf, and when to ask again at the latest.
+  struct Sleep {
+    int fd = -1;
+    short events = 0;
+    Time until = Time::max();
+  };
+  /// Whether the wish has come true, as far as that is known without a system call.
+  virtual bool ready(const Wish& wish) = 0;
+  /// From here on the other end wakes who polls; then ready() is to be asked once more.
+  virtual Sleep arm(const Wish& wish) = 0;
+  /// Ends that; with what poll(2) has found.
+  virtual void disarm(short events) = 0;
 };
 
 /// What ends a wait that would not end by itself.
@@ -44,7 +73,8 @@ struct Interrupt {
 /// All links of one rank of a group.
 class LinkMesh {
  public:
-  virtual ~LinkMesh() = default;
+  virtual ~LinkMesh() = default;  ///< closes
+  /// Never blocks: the link connects when it is first used. ValueError for no other rank.
   virtual Link& to(int rank) = 0;
   /// Any thread: has both ends of every link fail from now on.
   virtual void close() = 0;
@@ -58,5 +88,12 @@ std::vector<std::unique_ptr<LinkMesh>> make_memory_links(int ranks);
 /// Blocking; they sleep where nothing moves for a while.
 void send(Link& link, std::span<const std::byte> bytes, const Interrupt& interrupt);
 void recv(Link& link, std::span<std::byte> bytes, const Interrupt& interrupt);
+
+struct Wait {
+  Link* link = nullptr;
+  Link::Wish wish;
+};
+/// Returns when one of the wishes may have come true: looks a few times, then sleeps.
+void wait_any(std::span<const Wait> waits, const Interrupt& interrupt);
 
 }  // namespace ferrite::parallel

@@ -1,0 +1,87 @@
+#include "kernels/cpu/combine.h"
+
+#include <type_traits>
+
+#include "kernels/cpu/lanes.h"
+
+namespace ferrite::kernels::cpu {
+
+namespace {
+
+/// What T is added and multiplied as: integers wrap around.
+template <class T>
+struct WrappingOf {
+  using type = T;
+};
+template <class T>
+requires std::is_integral_v<T>
+struct WrappingOf<T> {
+  using type = std::make_unsigned_t<T>;
+};
+
+template <Combine op, class C, int W>
+Lanes<C, W> reduce(const Lanes<C, W>& a, const Lanes<C, W>& b) {
+  if constexpr (op == Combine::sum || op == Combine::product) {
+    using Wide = Lanes<typename WrappingOf<C>::type, W>;
+    const Wide x = bits_as<Wide>(a), y = bits_as<Wide>(b);
+    if constexpr (op == Combine::sum)
+      return bits_as<Lanes<C, W>>(static_cast<Wide>(x + y));
+    else
+      return bits_as<Lanes<C, W>>(static_cast<Wide>(x * y));
+  } else if constexpr (op == Combine::min) {
+    return ((a < b) | (a != a)) ? a : b;
+  } else {
+    return ((a > b) | (a != a)) ? a : b;
+  }
+}
+
+template <Combine op, class Out, class A, class B>
+void run(const View& out, const View& a, const View& b, [[maybe_unused]] double scale) {
+  using C = Compute<B>;
+  constexpr int kWidth = 16;
+  Out* const o = out.as<Out>();
+  const A* const x = a.as<A>();
+  const B* const y = b.as<B>();
+  const std::int64_t n = out.numel;
+  const auto block = [&](std::int64_t i, auto width) {
+    constexpr int kW = width;
+    Lanes<C, kW> v = reduce<op, C, kW>(load<kW>(x + i), load<kW>(y + i));
+    if constexpr (std::is_floating_point_v<C>) v = v * static_cast<C>(scale);
+    store<kW>(o + i, v);
+  };
+  std::int64_t i = 0;
+  for (; i + kWidth <= n; i += kWidth) block(i, std::integral_constant<int, kWidth>());
+  for (; i < n; ++i) block(i, std::integral_constant<int, 1>());
+}
+
+template <class Out, class A, class B>
+void run(Combine op, const View& out, const View& a, const View& b, double scale) {
+  switch (op) {
+    case Combine::sum:
+      return run<Combine::sum, Out, A, B>(out, a, b, scale);
+    case Combine::product:
+      return run<Combine::product, Out, A, B>(out, a, b, scale);
+    case Combine::min:
+      return run<Combine::min, Out, A, B>(out, a, b, scale);
+    case Combine::max:
+      return run<Combine::max, Out, A, B>(out, a, b, scale);
+  }
+}
+
+}  // namespace
+
+void combine(Combine op, const View& out, const View& a, const View& b, double scale) {
+  if (out.dtype == b.dtype && a.dtype == b.dtype)
+    return dispatch_numeric(b.dtype, "combine",
+                            [&]<class T>() { run<T, T, T>(op, out, a, b, scale); });
+  dispatch_types<Half, BFloat16>(b.dtype, "combine", [&]<class T>() {
+    if (out.dtype != kFloat32)
+      run<T, float, T>(op, out, a, b, scale);
+    else if (a.dtype != kFloat32)
+      run<float, T, T>(op, out, a, b, scale);
+    else
+      run<float, float, T>(op, out, a, b, scale);
+  });
+}
+
+}  // namespace ferrite::kernels::cpu
