@@ -27,12 +27,14 @@ void channel_stats(const Stream& stream, const ChannelLayout& layout, const View
 void stats_of_sums(const Stream& stream, const View& mean, const View& m2, std::int64_t n);
 
 /// Statistics of several parts as one (Chan et al. 1979): `means` and `m2s` are [parts, channels],
-/// `counts` [parts]; `count` has one element; all of one dtype.
+/// `counts` [parts], the parts at any stride; `count` has one element; all of one dtype. Parts
+/// without values may hold anything.
 void combine_stats(const Stream& stream, const View& mean, const View& m2, const View& count,
                    const View& means, const View& m2s, const View& counts);
 
 /// invstd = 1 / sqrt(m2 / n + eps); then moves the running statistics (optional, any floating
-/// dtype) by `momentum`. n is `count`'s element where that has data, else `n`.
+/// dtype) by `momentum`, but not by the statistics of less than two values. n is `count`'s element
+/// where that has data, else `n`.
 void batch_norm_finish(const Stream& stream, const View& invstd, const View& running_mean,
                        const View& running_var, const View& mean, const View& m2, const View& count,
                        std::int64_t n, double momentum, double eps);

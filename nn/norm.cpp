@@ -51,6 +51,7 @@ BatchNorm::Mode BatchNorm::begin(const Tensor& input) {
   const bool tracks = running_mean.defined() && !(is_training() && autograd::is_recomputing());
   Mode mode{uses_batch(), options_.momentum.value_or(1), running_mean, running_var};
   if (!tracks) mode.mean = mode.var = Tensor();
+  if (is_training() && batch_parts_) mode.parts = batch_parts_();
   if (is_training() && tracks) {
     no_grad([&] { num_batches_tracked.add_(1); });
     // The batch's own statistics; how much they weigh is known to the device alone.
@@ -73,8 +74,8 @@ Tensor BatchNorm::run(const Tensor& input, Then then, const Tensor& residual,
                       const ChannelStatistics& known) {
   const Mode m = begin(input);
   const auto with = [&](auto op, const auto&... inputs) {
-    return finish(
-        m, op(inputs..., m.mean, m.var, weight, bias, m.training, m.momentum, options_.eps, known));
+    return finish(m, op(inputs..., m.mean, m.var, weight, bias, m.training, m.momentum,
+                        options_.eps, known, m.parts));
   };
   switch (then) {
     case Then::relu:
@@ -118,6 +119,8 @@ Tensor BatchNorm::forward_add_relu(Conv2d& conv, const Tensor& input, const Tens
   const auto [x, statistics] = convolved(conv, input);
   return fused(x, Then::add_relu, residual, statistics);
 }
+
+std::string BatchNorm::name() const { return is_synchronized() ? "SyncBatchNorm" : Module::name(); }
 
 std::string BatchNorm::extra_repr() const {
   return fmt::format("{}, eps={}, momentum={}, affine={}, track_running_stats={}", num_features_,

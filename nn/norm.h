@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 
 #include "nn/module.h"
@@ -44,6 +46,13 @@ class BatchNorm : public Module {
   std::string extra_repr() const override;
   const BatchNormOptions& options() const { return options_; }
   void set_momentum(std::optional<double> momentum) { options_.momentum = momentum; }
+  /// Has training batches be parts of larger ones, whose statistics are used: the module prints as
+  /// SyncBatchNorm (parallel/sync_batch_norm.h). Asked in each forward() in training; null from it
+  /// where the batch is whole. Copied by clone(). An empty function ends it.
+  using BatchPartsSource = std::function<std::shared_ptr<BatchParts>()>;
+  void set_batch_parts(BatchPartsSource source) { batch_parts_ = std::move(source); }
+  bool is_synchronized() const { return batch_parts_ != nullptr; }
+  std::string name() const override;
 
   Tensor weight, bias;               ///< [num_features]; undefined unless affine
   Tensor running_mean, running_var;  ///< [num_features]; undefined unless tracked
@@ -62,6 +71,7 @@ class BatchNorm : public Module {
     bool training;
     double momentum;
     Tensor mean, var;
+    std::shared_ptr<BatchParts> parts = {};  // null: the batch is whole
   };
   enum class Then : std::uint8_t { nothing, relu, add_relu };
   bool uses_batch() const { return is_training() || !running_mean.defined(); }
@@ -79,6 +89,7 @@ class BatchNorm : public Module {
   Tensor finish(const Mode& mode, Tensor out);
 
   BatchNormOptions options_;
+  BatchPartsSource batch_parts_;
 };
 
 /// [N, C] or [N, C, L]

@@ -1,5 +1,8 @@
-// What a batch norm needs to know of its input, where the op before it has found it out.
+// What a batch norm needs to know of its input, where the op before it has found it out, or where
+// the input is only a part of the batch.
 #pragma once
+
+#include <memory>
 
 #include "core/tensor.h"
 
@@ -11,6 +14,20 @@ namespace ferrite {
 struct ChannelStatistics {
   Tensor mean, m2;
   bool defined() const { return mean.defined(); }
+};
+
+/// A batch that lies in parts, of any sizes, with several processes (or threads), which run the
+/// same ops together: what batch_norm needs to normalise by the statistics of the whole
+/// (parallel/sync_batch_norm.h). Called once in forward, by gather(), and once in backward, by
+/// sum(), possibly in another thread. The tensors are contiguous, on the input's device; work is
+/// ordered with the current stream.
+class BatchParts {
+ public:
+  virtual ~BatchParts() = default;
+  /// [n] of this part; returns [parts, n], in the same order everywhere.
+  virtual Tensor gather(const Tensor& of_this_part) = 0;
+  /// Adds up those of all parts, in place.
+  virtual void sum(const Tensor& of_this_part) = 0;
 };
 
 }  // namespace ferrite

@@ -1,6 +1,7 @@
 #include "ops/norm.h"
 
 #include "autograd/record.h"
+#include "kernels/copy.h"
 #include "kernels/norm.h"
 #include "ops/arithmetic.h"
 #include "ops/autocast.h"
@@ -88,6 +89,7 @@ struct BatchNorm {
   bool training;
   double momentum, eps;
   const ChannelStatistics& known;
+  const std::shared_ptr<BatchParts>& parts;
 };
 
 void check_batch_norm(const BatchNorm& args) {
@@ -133,24 +135,68 @@ void check_residual(const Tensor& residual, const Tensor& input, const char* op)
 /// What is subtracted and multiplied with, of each channel.
 struct Statistics {
   Tensor mean, invstd;
+  Tensor count = {};  ///< [1], values a channel of all parts; undefined where there is one part
 };
 
+/// This batch's, or this part's.
+struct OwnStatistics {
+  Tensor packed;  // [2C + 1] where there are other parts: both of these, and room for a count
+  ChannelStatistics of_channels;
+};
+
+OwnStatistics own_statistics(const BatchNorm& args, const Tensor& x, const ChannelLayout& layout) {
+  const std::int64_t channels = layout.channels;
+  const TensorOptions options{.dtype = statistics_dtype(x.dtype()), .device = x.device()};
+  const ChannelStatistics& known = args.known;
+  OwnStatistics own;
+  if (args.parts) {
+    own.packed = empty({2 * channels + 1}, options);
+    own.of_channels = {own.packed.narrow(0, 0, channels), own.packed.narrow(0, channels, channels)};
+  } else if (known.defined()) {
+    return {{}, known};
+  } else {
+    own.of_channels = {empty({channels}, options), empty({channels}, options)};
+  }
+  const auto& [mean, m2] = own.of_channels;
+  const Stream stream = current_stream(x.device());
+  if (known.defined()) {
+    kernels::copy(stream, mean, known.mean);
+    kernels::copy(stream, m2, known.m2);
+  } else {
+    kernels::channel_stats(stream, layout, mean, m2, x);
+  }
+  return own;
+}
+
+/// Those of all parts, from one exchange of mean, M2 and count.
+ChannelStatistics combine(BatchParts& parts, const OwnStatistics& own, std::int64_t own_count,
+                          const Tensor& count) {
+  const std::int64_t channels = own.of_channels.mean.numel();
+  const Stream stream = current_stream(count.device());
+  kernels::fill(stream, own.packed.narrow(0, 2 * channels, 1), static_cast<double>(own_count));
+  const Tensor all = parts.gather(own.packed);
+  const ChannelStatistics whole{empty_like(own.of_channels.mean), empty_like(own.of_channels.m2)};
+  kernels::combine_stats(stream, whole.mean, whole.m2, count, all.narrow(1, 0, channels),
+                         all.narrow(1, channels, channels), all.select(1, 2 * channels));
+  return whole;
+}
+
 Statistics batch_statistics(const BatchNorm& args, const Tensor& x, const ChannelLayout& layout) {
-  FERRITE_CHECK(layout.count() != 1, ShapeError, args.op,
+  FERRITE_CHECK(args.parts || layout.count() != 1, ShapeError, args.op,
                 "cannot train on a single value a channel, got {}; use a larger batch or eval mode",
                 x.describe());
-  const Stream stream = current_stream(x.device());
-  const TensorOptions options{.dtype = statistics_dtype(x.dtype()), .device = x.device()};
-  const Shape shape{layout.channels};
-  ChannelStatistics known = args.known;
-  if (!known.defined()) {
-    known = {empty(shape, options), empty(shape, options)};
-    kernels::channel_stats(stream, layout, known.mean, known.m2, x);
+  const NoGradGuard guard;
+  const OwnStatistics own = own_statistics(args, x, layout);
+  ChannelStatistics whole = own.of_channels;
+  Statistics s{whole.mean, empty_like(whole.mean)};
+  if (args.parts) {
+    s.count = empty({1}, {.dtype = whole.mean.dtype(), .device = x.device()});
+    whole = combine(*args.parts, own, layout.count(), s.count);
+    s.mean = whole.mean;
   }
-  Statistics s{known.mean, empty(shape, options)};
-  kernels::batch_norm_finish(stream, s.invstd, optional(args.running_mean),
-                             optional(args.running_var), s.mean, known.m2, View(), layout.count(),
-                             args.momentum, args.eps);
+  kernels::batch_norm_finish(current_stream(x.device()), s.invstd, optional(args.running_mean),
+                             optional(args.running_var), s.mean, whole.m2, optional(s.count),
+                             layout.count(), args.momentum, args.eps);
   if (args.running_mean.defined()) {
     autograd::changed_inplace(args.running_mean, args.op);
     autograd::changed_inplace(args.running_var, args.op);
@@ -167,11 +213,23 @@ Statistics running_statistics(const BatchNorm& args, const Tensor& x) {
   return s;
 }
 
+/// Both sums over all parts, from one exchange.
+std::pair<Tensor, Tensor> sums_of_parts(BatchParts& parts, const Tensor& sum_dy,
+                                        const Tensor& sum_dy_xhat) {
+  const std::int64_t channels = sum_dy.numel();
+  const Tensor packed = empty({2, channels}, {.dtype = sum_dy.dtype(), .device = sum_dy.device()});
+  const Stream stream = current_stream(packed.device());
+  kernels::copy(stream, packed[0], sum_dy);
+  kernels::copy(stream, packed[1], sum_dy_xhat);
+  parts.sum(packed);
+  return {packed[0], packed[1]};
+}
+
 /// The gradients of input, weight, bias and, if needed, residual: one pass over the data for the
 /// sums and what the ReLU passes on to the residual, one for the input.
 Gradients batch_norm_backward(const Channels& channels, const Tensor& grad, const Tensor& x,
                               const Tensor& weight, const Statistics& s, bool training,
-                              ReluMask mask, Needs needs, bool needs_residual) {
+                              BatchParts* parts, ReluMask mask, Needs needs, bool needs_residual) {
   once_differentiable();
   const ChannelLayout& layout = channels.layout;
   const Stream stream = current_stream(x.device());
@@ -190,9 +248,13 @@ Gradients batch_norm_backward(const Channels& channels, const Tensor& grad, cons
   }
   if (needs[0]) {
     dx = empty_like(x);
+    // The weight's and the bias's gradients stay sums of this part.
+    const auto [all_dy, all_dy_xhat] = training && parts
+                                           ? sums_of_parts(*parts, sum_dy, sum_dy_xhat)
+                                           : std::pair(sum_dy, sum_dy_xhat);
     kernels::batch_norm_backward_apply(stream, layout, dx, dy, x, s.mean, s.invstd,
-                                       optional(weight), training ? View(sum_dy) : View(),
-                                       training ? View(sum_dy_xhat) : View(), View(),
+                                       optional(weight), training ? View(all_dy) : View(),
+                                       training ? View(all_dy_xhat) : View(), optional(s.count),
                                        layout.count(), mask);
   }
   Gradients g{dx, needs[1] ? sum_dy_xhat : Tensor(), needs[2] ? sum_dy : Tensor()};
@@ -220,8 +282,9 @@ Tensor batch_norm(const BatchNorm& args, const Tensor& residual) {
   const ReluMask::From from = !relu                ? ReluMask::From::nothing
                               : residual.defined() ? ReluMask::From::output
                                                    : ReluMask::From::input;
-  auto backward = [x = Saved(x), w = Saved(w), mean = Saved(s.mean), invstd = s.invstd, channels,
-                   from, kept_bias = from == ReluMask::From::input ? Saved(b) : Saved(),
+  auto backward = [x = Saved(x), w = Saved(w), mean = Saved(s.mean), invstd = s.invstd,
+                   count = s.count, parts = args.parts, channels, from,
+                   kept_bias = from == ReluMask::From::input ? Saved(b) : Saved(),
                    kept_out = from == ReluMask::From::output ? Saved::output(out) : Saved(),
                    training = args.training,
                    weight_dtype = weight.defined() ? weight.dtype() : dtype,
@@ -231,8 +294,8 @@ Tensor batch_norm(const BatchNorm& args, const Tensor& residual) {
     const ReluMask mask{
         .from = from, .weight = optional(weight), .bias = optional(bias), .out = optional(out)};
     const bool has_residual = from == ReluMask::From::output;
-    Gradients g = batch_norm_backward(channels, grad, x.get(), weight, {mean.get(), invstd},
-                                      training, mask, needs, has_residual && needs[3]);
+    Gradients g = batch_norm_backward(channels, grad, x.get(), weight, {mean.get(), invstd, count},
+                                      training, parts.get(), mask, needs, has_residual && needs[3]);
     if (has_residual && !needs[3]) g.push_back(Tensor());
     g[1] = as_dtype(g[1], weight_dtype);
     g[2] = as_dtype(g[2], bias_dtype);
@@ -249,26 +312,28 @@ Tensor batch_norm(const BatchNorm& args, const Tensor& residual) {
 
 Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
                   const Tensor& weight, const Tensor& bias, bool training, double momentum,
-                  double eps, const ChannelStatistics& statistics) {
+                  double eps, const ChannelStatistics& statistics,
+                  const std::shared_ptr<BatchParts>& parts) {
   if (const auto x = ops::autocast(AutocastOp::batch_norm, input))
     return batch_norm(*x, running_mean, running_var, weight, bias, training, momentum, eps,
-                      statistics);
+                      statistics, parts);
   const BatchNorm args{"batch_norm", NormActivation::none,
                        input,        running_mean,
                        running_var,  weight,
                        bias,         training,
                        momentum,     eps,
-                       statistics};
+                       statistics,   parts};
   check_batch_norm(args);
   return batch_norm(args, Tensor());
 }
 
 Tensor batch_norm_relu(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
                        const Tensor& weight, const Tensor& bias, bool training, double momentum,
-                       double eps, const ChannelStatistics& statistics) {
+                       double eps, const ChannelStatistics& statistics,
+                       const std::shared_ptr<BatchParts>& parts) {
   if (const auto x = ops::autocast(AutocastOp::batch_norm, input))
     return batch_norm_relu(*x, running_mean, running_var, weight, bias, training, momentum, eps,
-                           statistics);
+                           statistics, parts);
   const BatchNorm args{"batch_norm_relu",
                        NormActivation::relu,
                        input,
@@ -279,7 +344,8 @@ Tensor batch_norm_relu(const Tensor& input, const Tensor& running_mean, const Te
                        training,
                        momentum,
                        eps,
-                       statistics};
+                       statistics,
+                       parts};
   check_batch_norm(args);
   return batch_norm(args, Tensor());
 }
@@ -287,11 +353,12 @@ Tensor batch_norm_relu(const Tensor& input, const Tensor& running_mean, const Te
 Tensor batch_norm_add_relu(const Tensor& input, const Tensor& residual, const Tensor& running_mean,
                            const Tensor& running_var, const Tensor& weight, const Tensor& bias,
                            bool training, double momentum, double eps,
-                           const ChannelStatistics& statistics) {
+                           const ChannelStatistics& statistics,
+                           const std::shared_ptr<BatchParts>& parts) {
   if (const auto cast = ops::autocast(AutocastOp::batch_norm, input, residual)) {
     const auto& [x, r] = *cast;
     return batch_norm_add_relu(x, r, running_mean, running_var, weight, bias, training, momentum,
-                               eps, statistics);
+                               eps, statistics, parts);
   }
   const BatchNorm args{"batch_norm_add_relu",
                        NormActivation::relu,
@@ -303,7 +370,8 @@ Tensor batch_norm_add_relu(const Tensor& input, const Tensor& residual, const Te
                        training,
                        momentum,
                        eps,
-                       statistics};
+                       statistics,
+                       parts};
   check_batch_norm(args);
   check_residual(residual, input, args.op);
   return batch_norm(args, residual);

@@ -18,10 +18,14 @@ namespace ferrite {
 /// ShapeError for a single value a channel. Otherwise the running statistics are used (ValueError
 /// if there are none: pass training = true). `statistics`, where defined, are those of `input`
 /// (conv2d_statistics), which training then need not look for.
+///
+/// `parts`, where given: `input` is one part of the batch, perhaps an empty one, and training uses
+/// the statistics of all parts together. The gradients of weight and bias are this part's share.
 Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
                   const Tensor& weight = {}, const Tensor& bias = {}, bool training = false,
                   double momentum = 0.1, double eps = 1e-5,
-                  const ChannelStatistics& statistics = {});
+                  const ChannelStatistics& statistics = {},
+                  const std::shared_ptr<BatchParts>& parts = {});
 
 /// relu(batch_norm(...)) and relu(batch_norm(...) + residual) in the passes over the data that
 /// batch_norm makes: what a residual network is built of. The arguments, running statistics and
@@ -31,11 +35,13 @@ Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor&
 Tensor batch_norm_relu(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
                        const Tensor& weight = {}, const Tensor& bias = {}, bool training = false,
                        double momentum = 0.1, double eps = 1e-5,
-                       const ChannelStatistics& statistics = {});
+                       const ChannelStatistics& statistics = {},
+                       const std::shared_ptr<BatchParts>& parts = {});
 Tensor batch_norm_add_relu(const Tensor& input, const Tensor& residual, const Tensor& running_mean,
                            const Tensor& running_var, const Tensor& weight = {},
                            const Tensor& bias = {}, bool training = false, double momentum = 0.1,
-                           double eps = 1e-5, const ChannelStatistics& statistics = {});
+                           double eps = 1e-5, const ChannelStatistics& statistics = {},
+                           const std::shared_ptr<BatchParts>& parts = {});
 
 /// Normalises over the last dimensions, which are `normalized_shape` (Ba et al. 2016). `weight` and
 /// `bias` have that shape or are undefined.

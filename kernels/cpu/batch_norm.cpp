@@ -132,17 +132,18 @@ void combine_stats(const View& mean, const View& m2, const View& count, const Vi
                    const View& m2s, const View& counts) {
   dispatch_types<float, double>(mean.dtype, "batch_norm", [&]<class S>() {
     const std::int64_t channels = mean.numel, parts = counts.numel;
-    const S* n = counts.as<S>();
+    const auto n = [&](std::int64_t p) {
+      return static_cast<double>(counts.as<S>()[p * counts.strides[0]]);
+    };
     double total = 0;
-    for (std::int64_t p = 0; p < parts; ++p) total += static_cast<double>(n[p]);
+    for (std::int64_t p = 0; p < parts; ++p) total += n(p);
     *count.as<S>() = static_cast<S>(total);
     for (std::int64_t c = 0; c < channels; ++c) {
       const auto of = [&](const View& v, std::int64_t p) {
-        return static_cast<double>(v.as<S>()[p * channels + c]);
+        return static_cast<double>(v.as<S>()[p * v.strides[0] + c]);
       };
       const Moments all(
-          parts, [&](std::int64_t p) { return static_cast<double>(n[p]); },
-          [&](std::int64_t p) { return n[p] > 0 ? of(means, p) : 0; },
+          parts, n, [&](std::int64_t p) { return n(p) > 0 ? of(means, p) : 0; },
           [&](std::int64_t p) { return of(m2s, p); });
       mean.as<S>()[c] = static_cast<S>(all.mean);
       m2.as<S>()[c] = static_cast<S>(all.m2);
@@ -171,7 +172,7 @@ void batch_norm_finish(const View& invstd, const View& running_mean, const View&
       const double var = values > 0 ? static_cast<double>(m2.as<S>()[c]) / values : 0;
       invstd.as<S>()[c] = static_cast<S>(1 / std::sqrt(var + eps));
     }
-    if (!running_mean.data || values == 0) return;
+    if (!running_mean.data || values <= 1) return;
     dispatch_floating(running_mean.dtype, "batch_norm", [&]<class R>() {
       const auto move = [&](const View& running, std::int64_t c, double to) {
         R& r = running.as<R>()[c * running.strides[0]];

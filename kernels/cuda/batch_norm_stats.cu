@@ -219,26 +219,36 @@ __global__ void of_sums(std::int64_t channels, double count, S* mean, S* m2) {
   m2[c] = static_cast<S>(deviations < 0 ? 0 : deviations);  // NaN stays
 }
 
+/// A statistic of each part, at any distance.
+template <class S>
+struct Parts {
+  const S* data;
+  std::int64_t stride;
+
+  __device__ double get(std::int64_t part, std::int64_t c = 0) const {
+    return static_cast<double>(data[part * stride + c]);
+  }
+};
+
 /// As the CPU kernel does: the mean of means first, then deviations from it.
 template <class S>
-__global__ void combine(std::int64_t channels, std::int64_t parts, const S* means, const S* m2s,
-                        const S* counts, S* mean, S* m2, S* count) {
+__global__ void combine(std::int64_t channels, std::int64_t parts, Parts<S> means, Parts<S> m2s,
+                        Parts<S> counts, S* mean, S* m2, S* count) {
   const std::int64_t c = thread_channel();
   double total = 0;
-  for (std::int64_t p = 0; p < parts; ++p) total += static_cast<double>(counts[p]);
+  for (std::int64_t p = 0; p < parts; ++p) total += counts.get(p);
   if (c == 0) *count = static_cast<S>(total);
   if (c >= channels) return;
   double all = 0, squares = 0;
   if (total != 0) {
     for (std::int64_t p = 0; p < parts; ++p)
-      if (counts[p] > 0)
-        all += static_cast<double>(counts[p]) * static_cast<double>(means[p * channels + c]);
+      if (counts.get(p) > 0) all += counts.get(p) * means.get(p, c);
     all /= total;
     for (std::int64_t p = 0; p < parts; ++p) {
-      const double n = static_cast<double>(counts[p]);
+      const double n = counts.get(p);
       if (!(n > 0)) continue;
-      const double d = static_cast<double>(means[p * channels + c]) - all;
-      squares += static_cast<double>(m2s[p * channels + c]) + n * d * d;
+      const double d = means.get(p, c) - all;
+      squares += m2s.get(p, c) + n * d * d;
     }
   }
   mean[c] = static_cast<S>(all);
@@ -268,7 +278,7 @@ __global__ void finish(std::int64_t channels, const S* mean, const S* m2, const 
   const double squares = static_cast<double>(m2[c]);
   const double var = values > 0 ? squares / values : 0;
   invstd[c] = static_cast<S>(1 / sqrt(var + eps));
-  if (running_mean.data == nullptr || values == 0) return;
+  if (running_mean.data == nullptr || values <= 1) return;
   running_mean.move(c, momentum, static_cast<double>(mean[c]));
   running_var.move(c, momentum, squares / (values - 1));
 }
@@ -340,8 +350,9 @@ void combine_stats(const Stream& stream, const View& mean, const View& m2, const
   dispatch_types<float, double>(mean.dtype, "batch_norm", [&]<class S>() {
     // One block at least, for the count.
     const unsigned blocks = std::max(1u, blocks_for(mean.numel, kFewThreads));
+    const auto parts = [](const View& v) { return Parts<S>{v.as<S>(), v.strides[0]}; };
     launch({"combine_stats", stream, blocks, kFewThreads}, combine<S>, mean.numel, counts.numel,
-           means.as<S>(), m2s.as<S>(), counts.as<S>(), mean.as<S>(), m2.as<S>(), count.as<S>());
+           parts(means), parts(m2s), parts(counts), mean.as<S>(), m2.as<S>(), count.as<S>());
   });
 }
 
