@@ -25,6 +25,9 @@ class Store {
   virtual bool check(const std::vector<std::string>& keys) = 0;
   /// Whether it was there.
   virtual bool erase(const std::string& key) = 0;
+  /// The numeric address of this host by which it reaches the server, which is where other ranks
+  /// can reach this one: what transports bind to. "" where the store is not reached over a network.
+  virtual std::string local_host() const { return ""; }
 };
 
 /// Keys of `store` behind a prefix: what a sub-group, or one start of a job, keeps for itself.
@@ -36,6 +39,7 @@ class PrefixStore final : public Store {
   std::int64_t add(const std::string& key, std::int64_t amount) override;
   bool check(const std::vector<std::string>& keys) override;
   bool erase(const std::string& key) override;
+  std::string local_host() const override { return store_->local_host(); }
 
  private:
   std::string prefix_;
