@@ -30,17 +30,26 @@ bool is_exclusive(const Tensor& t) {
 /// Whether keeping `t` keeps no more memory than it needs.
 bool fills_storage(const Tensor& t) { return t.storage()->nbytes() == t.nbytes(); }
 
+class Pass;
+thread_local Pass* running_pass = nullptr;
+
 /// What this thread is while it works for a pass.
 class PassMode {
  public:
-  explicit PassMode(bool create_graph)
-      : mode_(create_graph), outer_(std::exchange(running_create_graph, create_graph)) {}
-  ~PassMode() { running_create_graph = outer_; }
+  PassMode(Pass& pass, bool create_graph)
+      : mode_(create_graph),
+        outer_create_graph_(std::exchange(running_create_graph, create_graph)),
+        outer_pass_(std::exchange(running_pass, &pass)) {}
+  ~PassMode() {
+    running_create_graph = outer_create_graph_;
+    running_pass = outer_pass_;
+  }
 
  private:
   GradModeGuard mode_;
   AutocastScope autocast_off_{nullptr};  // gradients have the dtypes that were recorded
-  bool outer_;
+  bool outer_create_graph_;
+  Pass* outer_pass_;
 };
 
 /// a + b; recorded under create_graph.
@@ -77,6 +86,13 @@ class Pass {
     captures_[key_of(edge)].push_back({edge.output, index});
   }
   void run();
+  void at_end(std::function<void()> f) {
+    std::lock_guard lock(mutex_);
+    callbacks_.push_back(std::move(f));
+  }
+  bool accumulates() const { return accumulate_; }
+  /// While it runs.
+  bool leads_to(const Tensor& leaf) { return states_.find(leaf.impl()) != nullptr; }
   std::vector<Tensor>& captured() { return captured_; }
 
  private:
@@ -102,6 +118,7 @@ class Pass {
   Gradients run_node(State& state, Gradients grads);
   void take_captures(const void* key, const Gradients& grads);
   void push(State* state);
+  void run_queues();
 
   const bool retain_graph_, create_graph_, accumulate_;
   std::vector<std::pair<Edge, Tensor>> roots_;
@@ -112,6 +129,7 @@ class Pass {
   std::mutex mutex_;             // of states, queues and captures while several threads run
   std::size_t outstanding_ = 0;  // nodes and leaves not done
   std::exception_ptr error_;
+  std::vector<std::function<void()>> callbacks_;
 };
 
 void Pass::discover() {
@@ -329,7 +347,7 @@ void Pass::stop(std::exception_ptr error) {
 
 void Pass::drain(Queue& queue) {
   const bool alone = queues_.size() == 1;
-  const PassMode mode(create_graph_);
+  const PassMode mode(*this, create_graph_);
   try {
     for (;;) {
       State* state = nullptr;
@@ -354,13 +372,21 @@ void Pass::run() {
   discover();
   if (!accumulate_) mark_needed();
   {
-    const PassMode mode(create_graph_);
+    const PassMode mode(*this, create_graph_);
     for (auto& [edge, gradient] : roots_) {
       const Stream made_on = current_stream(gradient.device());
       if (State* leaf = deliver(edge, std::move(gradient), made_on)) finish_leaf(*leaf);
     }
   }
-  if (queues_.empty()) return;
+  if (!queues_.empty()) run_queues();
+  for (std::size_t i = 0; i < callbacks_.size(); ++i) {
+    const PassMode mode(*this, create_graph_);  // a callback may queue another
+    const std::function<void()> callback = std::move(callbacks_[i]);
+    callback();
+  }
+}
+
+void Pass::run_queues() {
   // One worker a device; the calling thread is the first device's.
   std::vector<std::thread> workers;
   try {
@@ -406,6 +432,16 @@ void check_counts(std::size_t outputs, std::size_t gradients) {
 }  // namespace
 
 bool creating_graph() { return running_create_graph; }
+
+bool accumulates() { return running_pass && running_pass->accumulates(); }
+
+bool accumulates_into(const Tensor& leaf) { return accumulates() && running_pass->leads_to(leaf); }
+
+void queue_callback(std::function<void()> f) {
+  FERRITE_CHECK(running_pass, AutogradError, "queue_callback",
+                "no backward pass runs in this thread");
+  running_pass->at_end(std::move(f));
+}
 
 void once_differentiable() {
   FERRITE_CHECK(!running_create_graph, AutogradError,

@@ -28,6 +28,17 @@ namespace autograd {
 /// Whether the backward pass that runs in this thread was asked to record itself.
 bool creating_graph();
 
+/// Whether the backward pass that runs in this thread adds to grad() of leaves: backward(), and not
+/// grad(); and whether it leads to this leaf.
+bool accumulates();
+bool accumulates_into(const Tensor& leaf);
+
+/// For hooks: `f` is called once by the thread that called backward() or grad(), when the innermost
+/// pass that runs in this thread is complete and that thread's current streams wait for all of its
+/// work; in the order of these calls, and not at all where the pass fails. What it throws comes out
+/// of backward(). AutogradError outside a pass.
+void queue_callback(std::function<void()> f);
+
 /// Accumulates into grad() of every leaf that `outputs` depend on. `gradients`: one an output of
 /// the same shape, dtype and device; undefined (or an empty list) means 1 for one-element outputs.
 /// AutogradError where an output requires no gradient or the graph was released.

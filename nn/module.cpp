@@ -30,7 +30,7 @@ Tensor deep_copy(const Tensor& t) {
 }
 
 std::string path(const std::string& prefix, const std::string& name) {
-  return prefix.empty() ? name : prefix + "." + name;
+  return prefix.empty() ? name : name.empty() ? prefix : prefix + "." + name;
 }
 
 }  // namespace
@@ -41,6 +41,9 @@ Module::Module(const Module& other) : training_(other.training_) {
   FERRITE_CHECK(cloning > 0, Error, "module",
                 "{} was copied; pass modules by reference, or make an independent one with clone()",
                 other.name());
+  FERRITE_CHECK(!other.wrapped(), Error, "clone",
+                "{} wraps a {} that is not its own; clone that, and wrap the clone", other.name(),
+                other.wrapped()->name());
   registry_.reserve(other.registry_.size());
   for (const Entry& e : other.registry_)
     registry_.push_back({.name = e.name,
@@ -114,6 +117,7 @@ Tensor& Module::tensor_of(const Entry& e) const {
 
 Module& Module::module_of(const Entry& e) const {
   if (e.module) return *e.module;
+  if (e.wrapped) return *e.wrapped;
   const auto* at = reinterpret_cast<const std::byte*>(this) + e.offset;
   return *const_cast<Module*>(reinterpret_cast<const Module*>(at));
 }
@@ -144,6 +148,19 @@ void Module::add_module(std::string name, std::unique_ptr<Module> module) {
   FERRITE_CHECK(module != nullptr, ValueError, "module", "the module '{}' of {} is null", name,
                 this->name());
   registry_.push_back({.name = std::move(name), .kind = Kind::module, .module = std::move(module)});
+}
+
+Module* Module::wrapped() const {
+  for (const Entry& e : registry_)
+    if (e.wrapped) return e.wrapped;
+  return nullptr;
+}
+
+void Module::wrap_module(Module& module) {
+  FERRITE_CHECK(&module != this, ValueError, "module", "{} cannot wrap itself", name());
+  FERRITE_CHECK(!wrapped(), ValueError, "module", "{} wraps a {} already", name(),
+                wrapped()->name());
+  registry_.push_back({.name = "", .kind = Kind::module, .wrapped = &module});
 }
 
 Tensor& Module::add_parameter(std::string name, Tensor parameter, bool requires_grad) {
@@ -238,10 +255,14 @@ Module& Module::get_submodule(std::string_view path) const {
   for (std::string_view rest = path; module && !rest.empty();) {
     const std::size_t dot = std::min(rest.find('.'), rest.size());
     const std::string_view name = rest.substr(0, dot);
-    rest.remove_prefix(std::min(dot + 1, rest.size()));
     const std::vector<NamedModule> children = module->named_children();
     const auto child = std::ranges::find(children, name, &NamedModule::first);
-    module = child == children.end() ? nullptr : child->second;
+    if (child == children.end()) {
+      module = module->wrapped();
+      continue;
+    }
+    module = child->second;
+    rest.remove_prefix(std::min(dot + 1, rest.size()));
   }
   if (module) return *module;
   std::vector<std::string> paths;

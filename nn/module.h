@@ -126,8 +126,8 @@ class Module {
   /// This module under the name "", then all below it, parents first.
   std::vector<NamedModule> named_modules() const;
   std::vector<Module*> modules() const;
-  /// The module of that path, "layer1.0.bn1"; "" is this one. IndexError names the closest path
-  /// where there is none.
+  /// The module of that path, "layer1.0.bn1"; "" is this one; paths in a wrapper are those in what
+  /// it wraps. IndexError names the closest path where there is none.
   Module& get_submodule(std::string_view path) const;
   std::int64_t num_parameters() const;
   /// Of those that require a gradient.
@@ -216,6 +216,12 @@ class Module {
     add_module(std::move(name), std::move(module));  // throws where it is null
     return *given;
   }
+  /// Makes this module a wrapper: `module`, which is another's and must live longer, is its child
+  /// without a name. Its parameters, buffers and modules have in the wrapper the names that they
+  /// have in it, "fc.weight"; and load_state_dict() takes names with "module." before them too, as
+  /// PyTorch's wrappers save them. A wrapper is not cloned, as what it wraps would be shared
+  /// (Error). ValueError where it wraps one already, or itself.
+  void wrap_module(Module& module);
 
   /// Cloneable's: copies this object with handles shared, and tells where it lies in memory.
   virtual std::unique_ptr<Module> copy() const;
@@ -231,6 +237,7 @@ class Module {
     std::ptrdiff_t offset = 0;  // of a member, from this
     std::unique_ptr<Tensor> tensor = {};
     std::unique_ptr<Module> module = {};
+    Module* wrapped = nullptr;  // not owned, and the name is empty
   };
   using Memo = std::unordered_map<const TensorImpl*, Tensor>;
 
@@ -239,6 +246,7 @@ class Module {
   std::ptrdiff_t offset_of(const void* member, std::string_view name) const;
   Tensor& tensor_of(const Entry& entry) const;
   Module& module_of(const Entry& entry) const;
+  Module* wrapped() const;
   void own_tensors(Memo& copies);
   Tensor forward_with_hooks(const Tensor& input);
   const std::shared_ptr<detail::Hooks>& own_hooks();

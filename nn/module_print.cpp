@@ -43,7 +43,8 @@ std::string Module::str() const {
   if (children.empty() && extra.find('\n') == std::string::npos)
     return fmt::format("{}({})", name(), extra);
   std::string lines = extra.empty() ? "" : "\n" + extra;
-  for (const auto& [name, child] : children) lines += fmt::format("\n({}): {}", name, child->str());
+  for (const auto& [name, child] : children)
+    lines += fmt::format("\n({}): {}", name.empty() ? "module" : name, child->str());
   return fmt::format("{}({}\n)", name(), indent(lines));
 }
 

@@ -34,12 +34,21 @@ std::string rename(const std::string& name, const LoadOptions& options) {
                                               : options.add_prefix + std::string(rest);
 }
 
+constexpr std::string_view kWrapperPrefix = "module.";
+
+bool all_begin(const std::vector<std::string>& names) {
+  return !names.empty() &&
+         std::ranges::all_of(names, [](const auto& n) { return n.starts_with(kWrapperPrefix); });
+}
+
+/// Whether all names of `dict`, and not all of `own`, are those of a wrapper's state.
+bool is_wrapped(const StateDict& dict, const StateDict& own) {
+  const auto begins = [](const auto& entry) { return entry.first.starts_with(kWrapperPrefix); };
+  return std::ranges::all_of(dict, begins) && !std::ranges::all_of(own, begins);
+}
+
 /// What to write where all names differ by the wrapper's prefix alone; else "".
 std::string prefix_hint(const LoadReport& report) {
-  const auto all_begin = [](const std::vector<std::string>& names) {
-    return !names.empty() &&
-           std::ranges::all_of(names, [](const auto& n) { return n.starts_with("module."); });
-  };
   if (all_begin(report.unexpected) && !all_begin(report.missing))
     return ". The dict is that of a wrapped model: load it with .strip_prefix = \"module.\"";
   if (all_begin(report.missing) && !all_begin(report.unexpected))
@@ -85,7 +94,11 @@ StateDict Module::state_dict(std::string_view prefix) const {
 }
 
 LoadReport Module::load_state_dict(const StateDict& dict, const LoadOptions& options) {
-  const StateDict given = renamed(dict, options), own = state_dict();
+  const StateDict own = state_dict();
+  LoadOptions prefixes = options;
+  if (wrapped() && options.strip_prefix.empty() && is_wrapped(dict, own))
+    prefixes.strip_prefix = kWrapperPrefix;
+  const StateDict given = renamed(dict, prefixes);
   LoadReport report;
   std::vector<std::pair<Tensor, Tensor>> copies;  // to, from
   for (const auto& [name, tensor] : own) {

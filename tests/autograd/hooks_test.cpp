@@ -144,3 +144,75 @@ TEST_CASE("an exception in a hook reaches the caller") {
   sum(x * x).backward();
   CHECK(values(x.grad()) == Values{4});
 }
+
+TEST_CASE("queue_callback: at the end of the pass, in order, once") {
+  Tensor x = ones({2}), y = ones({2});
+  for (const Tensor& t : {x, y}) t.set_requires_grad();
+  CHECK_THROWS_WITH_AS(autograd::queue_callback([] {}), doctest::Contains("no backward pass"),
+                       AutogradError);
+  std::vector<std::string> calls;
+  const auto note = [&](const char* what) {
+    calls.push_back(std::string(what) + (x.grad().defined() && y.grad().defined() ? "" : " early"));
+  };
+  TensorHook hook = x.register_post_accumulate_grad_hook([&](const Tensor&) {
+    autograd::queue_callback([&] {
+      note("first");
+      CHECK_FALSE(grad_enabled());
+      // A pass in a callback has its own; a callback may add another.
+      Tensor z = ones({});
+      {
+        EnableGradGuard guard;
+        z.set_requires_grad();
+        TensorHook inner = z.register_post_accumulate_grad_hook(
+            [&](const Tensor&) { autograd::queue_callback([&] { note("inner"); }); });
+        (z * 2).backward();
+      }
+      autograd::queue_callback([&] { note("last"); });
+    });
+    autograd::queue_callback([&] { note("second"); });
+  });
+  const auto run = [&] { (x * 2 + y * y).sum().backward(); };
+  run();
+  CHECK(calls == std::vector<std::string>{"first", "inner", "second", "last"});
+  hook.remove();
+  run();
+  CHECK(calls.size() == 4);
+
+  // A root that is itself a leaf; a failed pass; a failed callback.
+  hook = x.register_post_accumulate_grad_hook(
+      [&](const Tensor&) { autograd::queue_callback([&] { note("root"); }); });
+  x.backward(ones({2}));
+  CHECK(calls.back() == "root");
+  CHECK(calls.size() == 5);
+  TensorHook failing = x.register_hook([](const Tensor&) -> Tensor { fail("test", "no"); });
+  CHECK_THROWS_WITH_AS(run(), doctest::Contains("no"), Error);
+  CHECK(calls.size() == 5);
+  failing.remove();
+  hook.remove();
+  hook = x.register_post_accumulate_grad_hook(
+      [&](const Tensor&) { autograd::queue_callback([] { fail<ValueError>("test", "late"); }); });
+  CHECK_THROWS_WITH_AS(run(), doctest::Contains("late"), ValueError);
+  CHECK_THROWS_AS(autograd::queue_callback([] {}), AutogradError);
+}
+
+TEST_CASE("what a pass adds to is known while it runs") {
+  Tensor x = ones({2}), y = ones({2}), other = ones({2});
+  for (const Tensor& t : {x, y, other}) t.set_requires_grad();
+  CHECK_FALSE(autograd::accumulates());
+  CHECK_FALSE(autograd::accumulates_into(x));
+  const Tensor loss = (x * y).sum();
+  bool accumulates = false;
+  std::vector<bool> into;
+  loss.register_hook([&](const Tensor&) {
+    accumulates = autograd::accumulates();
+    into.clear();
+    for (const Tensor& t : {x, y, other}) into.push_back(autograd::accumulates_into(t));
+    return Tensor();
+  });
+  (loss * 2).backward({}, true);
+  CHECK(accumulates);
+  CHECK(into == std::vector<bool>{true, true, false});
+  autograd::grad({{loss * 2}}, {{x}});
+  CHECK_FALSE(accumulates);
+  CHECK(into == std::vector<bool>{false, false, false});
+}

@@ -87,6 +87,17 @@ class Tied : public nn::Cloneable<Tied> {
   Affine a, b;
 };
 
+/// Refers to a module that is not its own, as what trains a model on several devices does.
+class Wrapper : public nn::Cloneable<Wrapper> {
+ public:
+  explicit Wrapper(nn::Module& module) : wrapped_(module) { wrap_module(module); }
+  Tensor forward(const Tensor& x) override { return wrapped_(x); }
+  using nn::Module::wrap_module;
+
+ private:
+  nn::Module& wrapped_;
+};
+
 class Uncloneable : public nn::Module {};
 
 class Sub : public Affine {};
@@ -337,6 +348,61 @@ TEST_CASE("prefixes of wrapped models, both ways") {
                        ValueError);
   CHECK_THROWS_WITH_AS(net.load_state_dict(wrapped, {.strip_prefix = "module.scale"}),
                        doctest::Contains("which is no name"), ValueError);
+}
+
+TEST_CASE("a wrapper has the parameters, buffers, modules and names of what it wraps") {
+  Net net;
+  Wrapper wrapper(net);
+  CHECK(names(wrapper.named_parameters()) == names(net.named_parameters()));
+  CHECK(names(wrapper.named_buffers()) == names(net.named_buffers()));
+  CHECK(names(wrapper.state_dict()) == names(net.state_dict()));
+  CHECK(wrapper.parameters()[0].impl() == net.parameters()[0].impl());
+  CHECK(wrapper.num_parameters() == net.num_parameters());
+  CHECK(wrapper.modules().size() == net.modules().size() + 1);
+  CHECK(&wrapper.get_submodule("") == &wrapper);
+  CHECK(&wrapper.get_submodule("list.1") == &net.get_submodule("list.1"));
+  CHECK_THROWS_WITH_AS(wrapper.get_submodule("lost.1"), doctest::Contains("'list.1'"), IndexError);
+  CHECK(wrapper.str() ==
+        "Wrapper(\n  (module): Net(\n    (first): Affine()\n    (maybe): Affine()\n"
+        "    (list): ModuleList(\n      (0): Affine()\n      (1): Affine()\n    )\n"
+        "    (owned): Affine()\n    (again): Affine()\n  )\n)");
+  check_equal(wrapper(ones({2})), net(ones({2})));
+
+  wrapper.eval();
+  CHECK_FALSE(net.first.is_training());
+  CHECK(wrapper.requires_grad_(false, "list.0") == 2);
+  CHECK_FALSE(net.get_submodule("list.0").parameters()[0].requires_grad());
+  wrapper.to(kFloat64);
+  CHECK(net.first.scale.dtype() == kFloat64);
+  CHECK_THROWS_WITH_AS(wrapper.clone(), doctest::Contains("wraps a Net that is not its own"),
+                       Error);
+  CHECK_THROWS_WITH_AS(wrapper.wrap_module(net), doctest::Contains("wraps a Net already"),
+                       ValueError);
+
+  // One around another, and moved.
+  Wrapper moved = std::move(wrapper), outer(static_cast<nn::Module&>(moved));
+  CHECK(names(outer.state_dict()) == names(net.state_dict()));
+  CHECK_THROWS_WITH_AS(outer.wrap_module(outer), doctest::Contains("cannot wrap itself"),
+                       ValueError);
+
+  // Names with and without PyTorch's prefix are its own.
+  Net other;
+  other.first.scale.detach().fill_(7);
+  for (const char* prefix : {"", "module."}) {
+    net.first.scale.detach().fill_(0);
+    CHECK(outer.load_state_dict(other.state_dict(prefix)).complete());
+    check_close(net.first.scale.to(kFloat32), {7, 7});
+  }
+  StateDict mixed = other.state_dict("module.");
+  mixed.insert("first.scale", ones({2}));
+  CHECK_THROWS_AS(outer.load_state_dict(mixed), ValueError);
+  // Where what is wrapped has a child of that name there is nothing to strip.
+  struct Holder : nn::Cloneable<Holder> {
+    Holder() { register_module("module", affine); }
+    Affine affine;
+  } holder;
+  CHECK(Wrapper(holder).load_state_dict(Affine(3).state_dict("module.")).complete());
+  check_close(holder.affine.scale, {3, 3});
 }
 
 TEST_CASE("loading converts dtype and device, strips prefixes, and goes through files") {
