@@ -1,0 +1,75 @@
+// Communication hooks of DistributedDataParallel: what is done with a bucket of gradients in place
+// of an all-reduce.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "core/tensor.h"
+#include "parallel/comm/process_group.h"
+
+namespace ferrite::parallel {
+
+/// A bucket whose gradients are all there, as hooks see it.
+class GradBucket {
+ public:
+  GradBucket(ProcessGroup& group, std::size_t index, std::size_t count, const Tensor& buffer,
+             std::span<const Tensor> gradients, std::span<const Tensor> parameters,
+             std::vector<Tensor>& scratch)
+      : group_(group),
+        index_(index),
+        count_(count),
+        buffer_(buffer),
+        gradients_(gradients),
+        parameters_(parameters),
+        scratch_(scratch) {}
+
+  ProcessGroup& group() const { return group_; }
+  std::size_t index() const { return index_; }
+  bool is_last() const { return index_ + 1 == count_; }
+  /// All gradients in one dimension, which the hook changes in place. There are zeros between them,
+  /// where the next begins at a multiple of 64 bytes.
+  const Tensor& buffer() const { return buffer_; }
+  /// Views of it, one a parameter.
+  std::span<const Tensor> gradients() const { return gradients_; }
+  std::span<const Tensor> parameters() const { return parameters_; }
+  /// A tensor like buffer() in another dtype, kept from step to step.
+  const Tensor& scratch(DType dtype) const;
+
+ private:
+  ProcessGroup& group_;
+  const std::size_t index_, count_;
+  const Tensor buffer_;
+  const std::span<const Tensor> gradients_, parameters_;
+  std::vector<Tensor>& scratch_;
+};
+
+/// What a hook has begun.
+struct CommWork {
+  /// Waited for at the end of backward; undefined where there is nothing to wait for.
+  Work work = {};
+  /// Runs then, to put the result into the bucket's buffer(); may be empty.
+  std::function<void()> finish = {};
+};
+
+/// Called on every rank in the same order, during backward; must call the same operations on all
+/// ranks. It divides by the number of ranks itself.
+using CommHook = std::function<CommWork(GradBucket&)>;
+
+/// PyTorch's default_hooks.
+namespace comm_hooks {
+
+/// The average, as without a hook.
+CommWork allreduce(GradBucket& bucket);
+/// Gradients travel as float16 (values beyond 65504 become infinite) or bfloat16, are added in
+/// float32 and rounded once more.
+CommWork fp16_compress(GradBucket& bucket);
+CommWork bf16_compress(GradBucket& bucket);
+/// Leaves gradients as they are: for measurements of what communication costs.
+CommWork noop(GradBucket& bucket);
+
+}  // namespace comm_hooks
+
+}  // namespace ferrite::parallel
