@@ -11,7 +11,8 @@ set(ferrite_targets ferrite_ferrite)
 foreach(library IN LISTS FERRITE_LIBRARIES)
   list(APPEND ferrite_targets ferrite_${library})
   install(DIRECTORY ${library} DESTINATION ${ferrite_include}
-          FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh")
+          FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh"
+          PATTERN launcher EXCLUDE)  # a program's
 endforeach()
 if(EXISTS ${PROJECT_SOURCE_DIR}/ferrite.h)
   install(FILES ferrite.h DESTINATION ${ferrite_include})

@@ -1,0 +1,245 @@
+#include "parallel/launcher/agent.h"
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include "core/error.h"
+#include "parallel/launcher/host.h"
+#include "parallel/launcher/report.h"
+
+namespace ferrite::launcher {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::chrono::steady_clock::duration duration(double seconds) {
+  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+      std::chrono::duration<double>(seconds));
+}
+
+/// The parent of a process, 0 where that cannot be known.
+pid_t parent_of(pid_t pid) {
+  std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  std::getline(in, text, '\0');
+  const std::size_t end = text.rfind(')');  // of the name, which may hold anything
+  if (end == std::string::npos || end + 4 >= text.size()) return 0;
+  pid_t parent = 0;
+  std::from_chars(text.data() + end + 4, text.data() + text.size(), parent);
+  return parent;
+}
+
+std::set<pid_t> children() {
+  std::set<pid_t> found;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    const std::string name = entry.path().filename().string();
+    pid_t pid = 0;
+    const auto [end, bad] = std::from_chars(name.data(), name.data() + name.size(), pid);
+    if (bad == std::errc() && end == name.data() + name.size() && parent_of(pid) == getpid())
+      found.insert(pid);
+  }
+  return found;
+}
+
+/// torchrun's --tee without --log-dir, which writes to a folder of its own.
+void choose_log_dir(Options& options) {
+  if (!options.log_dir.empty()) {
+    if (!options.tee.any() && !options.redirects.any())
+      options.tee = StreamChoice::all(Streams::both);
+    return;
+  }
+  if (!options.tee.any() && !options.redirects.any()) return;
+  const char* folder = std::getenv("TMPDIR");
+  std::string name = fmt::format("{}/ferrite_run_XXXXXX", folder ? folder : "/tmp");
+  FERRITE_CHECK(mkdtemp(name.data()) != nullptr, IoError, "ferrite-run", "cannot make {}", name);
+  options.log_dir = name;
+}
+
+}  // namespace
+
+Agent::Agent(Options options) : options_(std::move(options)) {
+  inherited_ = children();
+  inherited_.insert(guard_.pid());
+  // Whatever workers leave behind becomes a child of this process.
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+int Agent::run() {
+  file_ = find_program(options_.command.front());
+  choose_log_dir(options_);
+  if (!options_.log_dir.empty()) {
+    std::error_code error;
+    std::filesystem::create_directories(options_.log_dir, error);
+    FERRITE_CHECK(!error, IoError, "ferrite-run", "cannot make the folder {}: {}", options_.log_dir,
+                  error.message());
+    say(fmt::format("output of the ranks is kept in {}", options_.log_dir));
+  }
+  nodes_ = make_nodes(options_);
+  int code = 0;
+  for (int number = 0;; ++number) {
+    const Round round = wait_for_round(number);
+    if (interrupted_) {
+      code = 128 + interrupted_;
+      break;
+    }
+    const Verdict verdict = run_workers(round);
+    code = verdict.code;
+    if (verdict.kind != Verdict::Kind::restart) break;
+    say(restart_text(verdict, options_));
+    const auto until = Clock::now() + duration(verdict.wait);
+    while (!interrupted_ && Clock::now() < until) pump(until);
+    if (interrupted_) {
+      code = 128 + interrupted_;
+      break;
+    }
+  }
+  drain_consoles();
+  nodes_->finish(5s);
+  return code;
+}
+
+Round Agent::wait_for_round(int number) {
+  nodes_->ready(number);
+  for (;;) {
+    if (auto round = nodes_->round(); round || interrupted_) return round.value_or(Round{});
+    pump(Clock::now() + 1s);
+  }
+}
+
+Verdict Agent::run_workers(const Round& round) {
+  bool told = false;
+  try {
+    workers_ = std::make_unique<LocalWorkers>(options_, round, file_, guard_, out_, err_);
+  } catch (const Error& error) {
+    nodes_->failed({.node = round.node, .host = host_name(), .what = error.what(), .final = true});
+    told = true;
+  }
+  std::optional<Verdict> verdict;
+  while (!(verdict = nodes_->verdict())) {
+    if (workers_) tell_nodes(told, round);
+    // Those that ended because of a failure need not wait until all nodes know of it.
+    if (workers_ && workers_->first_failure()) stop_workers();
+    if ((verdict = nodes_->verdict())) break;
+    pump(Clock::now() + 1s);
+    if (interrupted_ && workers_) stop_workers();
+  }
+  if (workers_) stop_workers();
+  if (verdict->first) say(failure_text(*verdict->first, workers_.get(), round));
+  workers_.reset();
+  return *verdict;
+}
+
+void Agent::tell_nodes(bool& told, const Round& round) {
+  if (told) return;
+  if (auto failure = workers_->first_failure()) {
+    failure->final = interrupted_ != 0;
+    nodes_->failed(*failure);
+    told = true;
+  } else if (workers_->succeeded()) {
+    nodes_->succeeded();
+    told = true;
+  }
+  (void)round;
+}
+
+/// Ends all workers and what they have started; nothing is left of them afterwards. Where a signal
+/// has been passed on they get their time to follow it, else SIGTERM first.
+void Agent::stop_workers() {
+  if (!interrupted_) {
+    workers_->expect_endings();
+    workers_->send(SIGTERM);
+  }
+  const auto grace = Clock::now() + duration(options_.grace_period);
+  const auto hopeless = grace + 10s;
+  bool killing = false;
+  std::set<pid_t> told;
+  for (;;) {
+    const std::set<pid_t> rest = workers_->ended() ? strays() : std::set<pid_t>();
+    const bool gone = workers_->gone();
+    if (gone && rest.empty()) break;
+    if (Clock::now() > hopeless) {
+      say("some processes cannot be killed, and are left behind");
+      break;
+    }
+    if (!killing && (kill_ || Clock::now() >= grace)) {
+      killing = true;
+      workers_->expect_endings();
+      if (!workers_->ended()) say("workers that are still there are killed");
+    }
+    if (killing) workers_->send(SIGKILL);
+    for (const pid_t pid : rest)
+      if (killing || told.insert(pid).second) kill(pid, killing ? SIGKILL : SIGTERM);
+    pump(std::min(Clock::now() + 10ms, std::max(grace, Clock::now() + 1ms)));
+  }
+  workers_->finish_output();
+}
+
+/// What workers started in sessions of their own, and left.
+std::set<pid_t> Agent::strays() const {
+  std::set<pid_t> found = children();
+  std::erase_if(found, [&](pid_t pid) { return inherited_.contains(pid); });
+  return found;
+}
+
+void Agent::pump(Clock::time_point deadline) {
+  std::vector<pollfd> fds = {{.fd = signals_.fd(), .events = POLLIN, .revents = 0}};
+  if (nodes_ && nodes_->fd() >= 0) fds.push_back({.fd = nodes_->fd(), .events = POLLIN});
+  for (const Console* console : {&out_, &err_})
+    if (console->pending()) fds.push_back({.fd = console->fd(), .events = POLLOUT});
+  if (workers_) workers_->add_to(fds);
+  const auto wait = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+  poll(fds.data(), fds.size(), static_cast<int>(std::clamp<std::int64_t>(wait.count(), 0, 60'000)));
+  take_signals();
+  if (workers_) workers_->read_output();
+  out_.flush();
+  err_.flush();
+}
+
+void Agent::take_signals() {
+  for (const int signal : signals_.take()) {
+    if (signal == SIGCHLD) continue;
+    if (asks_for_end(signal)) {
+      kill_ = interrupted_ != 0;
+      if (!interrupted_)
+        say(fmt::format("{}: {}", signal_name(signal),
+                        workers_ ? "passed on to the workers; once more kills them" : "ending"));
+      interrupted_ = signal;
+    }
+    if (workers_) workers_->send(signal);
+  }
+  reap();
+}
+
+void Agent::reap() {
+  int status = 0;
+  for (pid_t pid = 0; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
+    if (workers_) workers_->reaped(pid, status);
+  if (workers_) workers_->end_batch();
+}
+
+void Agent::say(std::string_view text) {
+  for (;;) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    err_.write(fmt::format("[ferrite-run] {}\n", text.substr(0, end)));
+    if (end == text.size()) break;
+    text.remove_prefix(end + 1);
+  }
+  err_.flush();
+}
+
+/// Until all is written, unless whoever reads does not go on and signals tell to end.
+void Agent::drain_consoles() {
+  while ((out_.pending() || err_.pending()) && !kill_) pump(Clock::now() + 1s);
+}
+
+}  // namespace ferrite::launcher

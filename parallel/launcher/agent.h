@@ -1,0 +1,56 @@
+// Agent: one node's part of a job. It starts the workers, passes on what they print and the signals
+// that it gets, and has them started again where one fails.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "parallel/launcher/guard.h"
+#include "parallel/launcher/local_workers.h"
+#include "parallel/launcher/nodes.h"
+#include "parallel/launcher/options.h"
+#include "parallel/launcher/output.h"
+#include "parallel/launcher/signals.h"
+
+namespace ferrite::launcher {
+
+class Agent {
+ public:
+  /// Blocks signals and makes the guard: to be called in the main thread, before there are others.
+  explicit Agent(Options options);
+  /// Runs the job; what the launcher is to exit with. Errors of ferrite for what cannot be started.
+  int run();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  /// Waits for anything to happen, at most until `deadline`, and deals with it.
+  void pump(Clock::time_point deadline);
+  void take_signals();
+  void reap();
+
+  Round wait_for_round(int number);
+  Verdict run_workers(const Round& round);
+  void tell_nodes(bool& told, const Round& round);
+  void stop_workers();
+  std::set<pid_t> strays() const;
+  void say(std::string_view text);
+  void drain_consoles();
+
+  Options options_;
+  SignalFd signals_;
+  Guard guard_;
+  std::set<pid_t> inherited_;
+  Console out_{1}, err_{2};
+  std::string file_;
+  std::unique_ptr<Nodes> nodes_;
+  std::unique_ptr<LocalWorkers> workers_;
+  int interrupted_ = 0;  ///< the signal that asked for the end
+  bool kill_ = false;    ///< it was sent twice
+};
+
+}  // namespace ferrite::launcher

@@ -1,0 +1,16 @@
+// The environment of workers.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "parallel/launcher/nodes.h"
+#include "parallel/launcher/options.h"
+
+namespace ferrite::launcher {
+
+/// That of this process with torchrun's variables and Ferrite's own, as "NAME=value".
+std::vector<std::string> worker_environment(const Options& options, const Round& round,
+                                            int local_rank);
+
+}  // namespace ferrite::launcher

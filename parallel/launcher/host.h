@@ -1,0 +1,34 @@
+// What the launcher asks of the machine it runs on.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+
+namespace ferrite::launcher {
+
+/// Processors that this process may run on, at least 1.
+int usable_processors();
+std::string host_name();
+/// 32 hex digits, from the system's source of random numbers.
+std::string random_token();
+/// A TCP port that nobody listens on just now.
+int free_port();
+/// Whether connections to `host` come to this machine.
+bool is_this_machine(const std::string& host);
+
+/// A program that is not there or is not to be executed, with the status that shells give it.
+struct CannotStart : Error {
+  CannotStart(const std::string& message, int status) : Error(message), code(status) {}
+  int code;
+};
+
+/// The file that the name of a program stands for: itself where it holds a slash, else the first on
+/// the PATH. CannotStart where there is none (127), or where it is not to be executed (126).
+std::string find_program(const std::string& name);
+
+/// "SIGKILL", or "signal 77".
+std::string signal_name(int signal);
+
+}  // namespace ferrite::launcher

@@ -1,0 +1,33 @@
+// ferrite-run: starts, watches and restarts the workers of a distributed program.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "parallel/launcher/agent.h"
+#include "parallel/launcher/host.h"
+#include "parallel/launcher/options.h"
+
+int main(int argc, char** argv) {
+  using namespace ferrite;
+  using namespace ferrite::launcher;
+  try {
+    const Options options = parse_options({argv + 1, argv + argc});
+    if (options.help) {
+      std::fputs(help_text().c_str(), stdout);
+      return 0;
+    }
+    return Agent(options).run();
+  } catch (const CannotStart& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return error.code;
+  } catch (const ValueError& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,35 @@
+// What agents write into their store, as JSON.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "parallel/launcher/nodes.h"
+
+namespace ferrite::launcher {
+
+/// A node that is ready for a round.
+struct NodeEntry {
+  std::string host;
+  int workers = 1;
+};
+/// What all nodes start from.
+struct Plan {
+  std::vector<int> first_ranks;  ///< by node
+  int world_size = 1;
+  std::string master_addr;
+  int master_port = 0;
+};
+
+std::string to_json(const NodeEntry& entry);
+std::string to_json(const Plan& plan);
+std::string to_json(const RankReport& report);
+std::string to_json(const Verdict& verdict);
+
+/// DistributedError where the text is none of those.
+NodeEntry node_entry_of(const std::string& text);
+Plan plan_of(const std::string& text);
+RankReport report_of(const std::string& text);
+Verdict verdict_of(const std::string& text);
+
+}  // namespace ferrite::launcher

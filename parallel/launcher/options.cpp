@@ -1,0 +1,369 @@
+#include "parallel/launcher/options.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+#include <limits>
+
+#include "core/cuda.h"
+#include "core/error.h"
+#include "parallel/launcher/host.h"
+
+namespace ferrite::launcher {
+namespace {
+
+constexpr const char* kOp = "ferrite-run";
+
+template <class T>
+T number(std::string_view option, std::string_view text, T low, T high, std::string_view what) {
+  T value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  FERRITE_CHECK(
+      error == std::errc() && end == text.data() + text.size() && value >= low && value <= high,
+      ValueError, kOp, "{} expects {}, got '{}'", option, what, text);
+  return value;
+}
+
+int whole(std::string_view option, std::string_view text, int low) {
+  return number<int>(option, text, low, 1'000'000,
+                     fmt::format("a whole number of {} or more", low));
+}
+
+int port(std::string_view option, std::string_view text) {
+  return number<int>(option, text, 0, 65535, "a port from 0 (any that is free) to 65535");
+}
+
+double seconds(std::string_view option, std::string_view text, double low) {
+  // A year: what is above is a mistake, and does not fit the clocks.
+  return number<double>(option, text, low, 3.2e7, fmt::format("seconds, {} or more", low));
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (std::size_t begin = 0;;) {
+    const std::size_t end = text.find(separator, begin);
+    parts.push_back(text.substr(begin, end - begin));
+    if (end == std::string_view::npos) return parts;
+    begin = end + 1;
+  }
+}
+
+Streams streams(std::string_view option, std::string_view text) {
+  return static_cast<Streams>(number<int>(
+      option, text, 0, 3, "0 (none), 1 (stdout), 2 (stderr), 3 (both) or RANK:N,RANK:N"));
+}
+
+int processes(std::string_view option, std::string_view text) {
+  if (text == "cpu") return usable_processors();
+  const int gpus = text == "gpu" || text == "auto" ? cuda::device_count() : 0;
+  if (text == "auto") return gpus > 0 ? gpus : usable_processors();
+  if (text == "gpu") {
+    FERRITE_CHECK(gpus > 0, ValueError, kOp, "{}=gpu, but there is no GPU: {}", option,
+                  cuda::why_unavailable());
+    return gpus;
+  }
+  return number<int>(option, text, 1, 65536, "a whole number of 1 or more, cpu, gpu or auto");
+}
+
+int nodes(std::string_view option, std::string_view text) {
+  const auto range = split(text, ':');
+  FERRITE_CHECK(range.size() == 1 || (range.size() == 2 && range[0] == range[1]), ValueError, kOp,
+                "{} expects the number of nodes; a job's nodes do not change, so that '{}' cannot "
+                "be had",
+                option, text);
+  return whole(option, range[0], 1);
+}
+
+struct Option {
+  const char* name;
+  const char* value;  ///< what help calls its value; "" for a flag
+  const char* help;
+  std::function<void(Options&, std::string_view option, std::string_view text)> set;
+};
+
+#define FERRITE_SET [](Options & o, std::string_view n, std::string_view t)
+const std::vector<Option>& table() {
+  static const std::vector<Option> options = {
+      {"--nproc-per-node", "N", "workers on this node: a number, cpu, gpu or auto (1)",
+       FERRITE_SET{o.nproc_per_node = processes(n, t);
+}
+}  // namespace
+, {"--nnodes", "N", "nodes of the job (1)", FERRITE_SET{o.nnodes = nodes(n, t);
+}  // namespace ferrite::launcher
+}
+, {"--node-rank", "R", "this node's number, from 0", FERRITE_SET{o.node_rank = whole(n, t, 0);
+}
+}
+, {"--master-addr", "HOST", "where node 0 is (127.0.0.1 for one node)",
+   FERRITE_SET{(void)n, o.master_addr = t;
+}
+}
+, {"--master-port", "PORT", "where its agent listens (one node: any that is free; else 29500)",
+   FERRITE_SET{o.master_port = port(n, t);
+}
+}
+, {"--standalone", "", "one node, on any port that is free",
+   FERRITE_SET{(void)n, (void)t, o.standalone = true;
+}
+}
+, {"--rdzv-endpoint", "HOST[:PORT]",
+   "the same as --master-addr and --master-port; without --node-rank the agent that can listen "
+   "there is node 0, and the others are numbered as they come",
+   FERRITE_SET{(void)n, o.rdzv_endpoint = t;
+}
+}
+, {"--rdzv-id", "TEXT", "a name of the job, the same on all nodes (none)",
+   FERRITE_SET{(void)n, o.run_id = t;
+}
+}
+, {"--rdzv-timeout", "S", "for all nodes to come (600)",
+   FERRITE_SET{o.rdzv_timeout = seconds(n, t, 0.1);
+}
+}
+, {"--max-restarts", "K", "how often the workers may be started again after a failure (0)",
+   FERRITE_SET{o.max_restarts = whole(n, t, 0);
+}
+}
+, {"--restart-backoff", "S", "wait before the first restart, doubled with each (1)",
+   FERRITE_SET{o.restart_backoff = seconds(n, t, 0);
+}
+}
+, {"--restart-backoff-max", "S", "the longest wait (60)",
+   FERRITE_SET{o.restart_backoff_max = seconds(n, t, 0);
+}
+}
+, {"--restart-reset", "S", "workers that ran that long give all restarts back (3600)",
+   FERRITE_SET{o.restart_reset = seconds(n, t, 0);
+}
+}
+, {"--heartbeat-timeout", "S",
+   "ranks of process groups, and nodes, that are silent longer are taken for hung (60; 0: never)",
+   FERRITE_SET{o.heartbeat_timeout = seconds(n, t, 0);
+}
+}
+, {"--monitor-interval", "S", "between looks at heartbeats and at other nodes (0.1)",
+   FERRITE_SET{o.monitor_interval = seconds(n, t, 0.001);
+}
+}
+, {"--grace-period", "S", "from a signal to the workers until they are killed (30)",
+   FERRITE_SET{o.grace_period = seconds(n, t, 0);
+}
+}
+, {"--log-dir", "DIR", "DIR/restart_<k>/rank_<r>.out and .err get what workers print",
+   FERRITE_SET{(void)n, o.log_dir = t;
+}
+}
+, {"--tee", "N",
+   "streams to the console and to files: 0, 1 (stdout), 2 (stderr), 3, or by local "
+   "rank 0:3,1:2 (3 with --log-dir)",
+   FERRITE_SET{o.tee = StreamChoice::parse(n, t);
+}
+}
+, {"--redirects", "N", "streams to files alone, counted as for --tee (0)",
+   FERRITE_SET{o.redirects = StreamChoice::parse(n, t);
+}
+}
+, {"--local-ranks-filter", "R,R", "local ranks that the console shows (all)",
+   FERRITE_SET{o.local_ranks_filter.emplace();
+for (const std::string_view rank : split(t, ','))
+  o.local_ranks_filter->push_back(whole(n, rank, 0));
+}
+}
+, {"--no-prefix", "", "lines on the console without '[rank 0] '",
+   FERRITE_SET{(void)n, (void)t, o.prefix = false;
+}
+}
+, {"--no-python", "", "of torchrun; programs are always started as they are",
+   FERRITE_SET{(void)o, (void)n, (void)t;
+}
+}
+, {"--help", "", "this text", FERRITE_SET{(void)n, (void)t, o.help = true;
+}
+}
+,
+}
+;
+return options;
+}
+#undef FERRITE_SET
+
+const Option& find(std::string_view given) {
+  std::string name(given);
+  std::replace(name.begin(), name.end(), '_', '-');
+  if (name == "-t") name = "--tee";
+  if (name == "-r") name = "--redirects";
+  if (name == "-h") name = "--help";
+  for (const Option& option : table())
+    if (name == option.name) return option;
+  fail<ValueError>(
+      kOp,
+      "there is no option {} (ferrite-run --help lists them; the program's own options "
+      "come after its name)",
+      given);
+}
+
+/// torchrun's PET_NNODES and the like.
+void from_environment(Options& options) {
+  for (const Option& option : table()) {
+    std::string name = "PET";
+    for (const char* c = option.name + 1; *c; ++c)
+      name += *c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(*c)));
+    const char* text = std::getenv(name.c_str());
+    if (!text || std::string_view(option.name) == "--help") continue;
+    if (*option.value || (*text && std::string_view(text) != "0")) option.set(options, name, text);
+  }
+}
+
+void check(const Options& o) {
+  FERRITE_CHECK(!o.command.empty(), ValueError, kOp,
+                "expected a program to start: ferrite-run [options] program [its arguments]");
+  FERRITE_CHECK(!o.standalone || o.nnodes == 1, ValueError, kOp,
+                "--standalone is for one node, but --nnodes={}", o.nnodes);
+  FERRITE_CHECK(!o.standalone || o.rdzv_endpoint.empty(), ValueError, kOp,
+                "--standalone and --rdzv-endpoint exclude each other");
+  FERRITE_CHECK(o.rdzv_endpoint.empty() || (o.master_addr.empty() && !o.master_port), ValueError,
+                kOp, "--rdzv-endpoint and --master-addr or --master-port exclude each other");
+  FERRITE_CHECK(o.node() < o.nnodes, ValueError, kOp,
+                "--node-rank={} with --nnodes={}: nodes are numbered from 0", o.node(), o.nnodes);
+  FERRITE_CHECK(o.nnodes == 1 || o.node_rank || !o.rdzv_endpoint.empty(), ValueError, kOp,
+                "--nnodes={} needs --node-rank, this node's number from 0, or --rdzv-endpoint",
+                o.nnodes);
+  FERRITE_CHECK(o.nnodes == 1 || !o.master_addr.empty() || !o.rdzv_endpoint.empty(), ValueError,
+                kOp, "--nnodes={} needs --master-addr, where node 0 is, or --rdzv-endpoint",
+                o.nnodes);
+  FERRITE_CHECK(o.nnodes == 1 || o.master_port != 0, ValueError, kOp,
+                "--nnodes={} needs a --master-port that other nodes know, not 0", o.nnodes);
+  FERRITE_CHECK(o.restart_backoff <= o.restart_backoff_max, ValueError, kOp,
+                "--restart-backoff={} is above --restart-backoff-max={}", o.restart_backoff,
+                o.restart_backoff_max);
+}
+
+}  // namespace
+
+StreamChoice StreamChoice::parse(std::string_view option, std::string_view text) {
+  StreamChoice choice;
+  if (text.find(':') == std::string_view::npos) {
+    choice.everywhere_ = streams(option, text);
+    return choice;
+  }
+  for (const std::string_view part : split(text, ',')) {
+    const auto pair = split(part, ':');
+    FERRITE_CHECK(pair.size() == 2, ValueError, kOp, "{} expects RANK:N,RANK:N, got '{}'", option,
+                  text);
+    choice.by_rank_.emplace_back(whole(option, pair[0], 0), streams(option, pair[1]));
+  }
+  return choice;
+}
+
+StreamChoice StreamChoice::all(Streams streams) {
+  StreamChoice choice;
+  choice.everywhere_ = streams;
+  return choice;
+}
+
+Streams StreamChoice::of(int local_rank) const {
+  for (const auto& [rank, streams] : by_rank_)
+    if (rank == local_rank) return streams;
+  return everywhere_;
+}
+
+bool StreamChoice::any() const {
+  return everywhere_ != Streams::none ||
+         std::ranges::any_of(by_rank_, [](const auto& r) { return r.second != Streams::none; });
+}
+
+Endpoint parse_endpoint(std::string_view option, std::string_view text) {
+  Endpoint endpoint;
+  std::string_view rest;
+  if (text.starts_with('[')) {
+    const std::size_t end = text.find(']');
+    FERRITE_CHECK(end != std::string_view::npos, ValueError, kOp,
+                  "{} expects HOST or HOST:PORT, got '{}'", option, text);
+    endpoint.host = text.substr(1, end - 1);
+    rest = text.substr(end + 1);
+  } else {
+    const std::size_t colon = text.find(':');
+    endpoint.host = text.substr(0, colon);
+    if (colon != std::string_view::npos) rest = text.substr(colon);
+  }
+  FERRITE_CHECK(!endpoint.host.empty() && (rest.empty() || rest.starts_with(':')), ValueError, kOp,
+                "{} expects HOST or HOST:PORT, got '{}'", option, text);
+  if (!rest.empty()) endpoint.port = port(option, rest.substr(1));
+  return endpoint;
+}
+
+Options parse_options(const std::vector<std::string>& arguments) {
+  Options options;
+  from_environment(options);
+  std::size_t i = 0;
+  for (; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (argument == "--") {
+      ++i;
+      break;
+    }
+    if (argument.size() < 2 || argument[0] != '-') break;
+    const std::size_t equals = argument.starts_with("--") ? argument.find('=') : std::string::npos;
+    const std::string name = argument.substr(0, equals);
+    // "-t3" as well as "-t 3".
+    const bool glued = !argument.starts_with("--") && argument.size() > 2;
+    const Option& option = find(glued ? std::string_view(argument).substr(0, 2) : name);
+    if (!*option.value) {
+      FERRITE_CHECK(equals == std::string::npos && !glued, ValueError, kOp,
+                    "{} takes no value, got '{}'", option.name, argument);
+      option.set(options, option.name, "");
+      if (options.help) return options;
+      continue;
+    }
+    std::string value;
+    if (glued) {
+      value = argument.substr(2);
+    } else if (equals != std::string::npos) {
+      value = argument.substr(equals + 1);
+    } else {
+      FERRITE_CHECK(i + 1 < arguments.size(), ValueError, kOp, "{} expects a value ({})",
+                    option.name, option.help);
+      value = arguments[++i];
+    }
+    FERRITE_CHECK(!value.empty(), ValueError, kOp, "{} expects a value, got an empty one",
+                  option.name);
+    option.set(options, option.name, value);
+  }
+  options.command.assign(arguments.begin() + static_cast<std::ptrdiff_t>(i), arguments.end());
+  if (!options.rdzv_endpoint.empty()) parse_endpoint("--rdzv-endpoint", options.rdzv_endpoint);
+  check(options);
+  return options;
+}
+
+std::string help_text() {
+  std::string text =
+      "ferrite-run [options] program [its arguments]\n\n"
+      "Starts a program once a worker, with RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and the "
+      "like\n"
+      "in its environment; watches the workers, and starts them again where one fails.\n"
+      "Options may be written with - or _, and take their values as --name=VALUE or --name "
+      "VALUE.\n\n";
+  constexpr std::size_t kColumn = 30, kWidth = 96;
+  for (const Option& option : table()) {
+    std::string line = fmt::format("  {} {}", option.name, option.value);
+    line.resize(std::max(line.size() + 1, kColumn), ' ');
+    for (const std::string_view word : split(option.help, ' ')) {
+      if (line.size() + word.size() > kWidth) {
+        text += line + "\n";
+        line.assign(kColumn, ' ');
+      }
+      line += word;
+      line += ' ';
+    }
+    line.pop_back();
+    text += line + "\n";
+  }
+  return text +
+         "\nThe status is 0 where all workers end with 0, else that of the first one that failed: "
+         "128 "
+         "+ N\nwhere signal N ended it. docs/launcher.md tells the rest.\n";
+}
+
+}  // namespace ferrite::launcher

@@ -1,0 +1,40 @@
+#include "parallel/launcher/single_node.h"
+
+#include <random>
+
+#include "parallel/launcher/host.h"
+
+namespace ferrite::launcher {
+
+Verdict decide(RestartPolicy& policy, const RankReport& report,
+               std::chrono::duration<double> lived) {
+  Verdict verdict{.kind = Verdict::Kind::stop, .first = report, .code = report.code};
+  if (report.final) return verdict;
+  if (const auto wait = policy.after(lived)) {
+    verdict.kind = Verdict::Kind::restart;
+    verdict.wait = wait->count();
+    verdict.restarts_used = policy.used();
+  }
+  return verdict;
+}
+
+SingleNode::SingleNode(const Options& options)
+    : options_(options), policy_(options, std::random_device()()) {
+  round_.token = random_token();
+  round_.world_size = options.nproc_per_node;
+  round_.master_addr = options.master_addr.empty() ? "127.0.0.1" : options.master_addr;
+}
+
+void SingleNode::ready(int round) {
+  round_.number = round;
+  round_.master_port = options_.master_port.value_or(0);
+  if (round_.master_port == 0) round_.master_port = free_port();
+  verdict_.reset();
+  started_ = Clock::now();
+}
+
+void SingleNode::failed(const RankReport& report) {
+  verdict_ = decide(policy_, report, Clock::now() - started_);
+}
+
+}  // namespace ferrite::launcher

@@ -1,0 +1,36 @@
+// The only node of a job: it agrees with itself.
+#pragma once
+
+#include <chrono>
+#include <memory>
+
+#include "parallel/launcher/nodes.h"
+#include "parallel/launcher/restart_policy.h"
+
+namespace ferrite::launcher {
+
+class SingleNode final : public Nodes {
+ public:
+  explicit SingleNode(const Options& options);
+  void ready(int round) override;
+  std::optional<Round> round() override { return round_; }
+  void succeeded() override { verdict_ = Verdict{}; }
+  void failed(const RankReport& report) override;
+  std::optional<Verdict> verdict() override { return verdict_; }
+  int fd() const override { return -1; }
+  void finish(std::chrono::milliseconds) override {}
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Options options_;
+  RestartPolicy policy_;
+  Round round_;
+  std::optional<Verdict> verdict_;
+  Clock::time_point started_{};
+};
+
+/// What becomes of a round after `report`.
+Verdict decide(RestartPolicy& policy, const RankReport& report,
+               std::chrono::duration<double> lived);
+
+}  // namespace ferrite::launcher

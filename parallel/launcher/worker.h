@@ -1,0 +1,72 @@
+// WorkerProcess: a program that was started, in a process group of its own, with pipes in the place
+// of its stdout and stderr.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ferrite::launcher {
+
+/// Owns a file descriptor.
+class Fd {
+ public:
+  Fd() = default;
+  explicit Fd(int fd) : fd_(fd) {}
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Fd& operator=(Fd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Fd() { reset(); }
+  void reset();
+  int get() const { return fd_; }
+  bool valid() const { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+/// How a process ended.
+struct Ending {
+  int status = 0;  ///< as waitpid() gives it
+  std::chrono::system_clock::time_point at{};
+
+  bool good() const { return status == 0; }
+  bool by_signal() const;
+  /// The exit status, 128 + signal for one that a signal ended.
+  int code() const;
+  /// "was killed by SIGKILL", "exited with status 3".
+  std::string str() const;
+};
+
+class WorkerProcess {
+ public:
+  /// `environment` is all of it, "NAME=value". IoError where the program cannot be started. Called
+  /// by the main thread alone: the worker dies with the thread that started it.
+  WorkerProcess(const std::string& file, const std::vector<std::string>& argv,
+                const std::vector<std::string>& environment);
+
+  pid_t pid() const { return pid_; }  ///< and its process group
+  int out() const { return out_.get(); }
+  int err() const { return err_.get(); }
+  std::chrono::system_clock::time_point started() const { return started_; }
+
+  /// To the group; it is continued where it was stopped, so that it sees the signal.
+  void send(int signal) const;
+  /// Whether any process of the group is there.
+  bool group_exists() const;
+
+  std::optional<Ending> ending;  ///< set by who reaped it
+
+ private:
+  pid_t pid_ = -1;
+  Fd out_, err_;
+  std::chrono::system_clock::time_point started_;
+};
+
+}  // namespace ferrite::launcher
