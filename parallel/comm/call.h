@@ -29,22 +29,22 @@ struct Call {
   Collective kind = Collective::barrier;
   ReduceOp op = ReduceOp::sum;  ///< of those that reduce
   int peer = 0;                 ///< the root; the other rank of send and recv
-  Tensor out;                   ///< what is written; undefined for send and barrier
-  Tensor in;  ///< what is read; undefined for those that work in place, for recv and barrier
+  Tensor out = {};              ///< what is written; undefined for send and barrier
+  Tensor in = {};  ///< what is read; undefined for those that work in place, for recv and barrier
 };
 
 /// What must agree between ranks, in a form that is cheap to compare and to send: all that
 /// describe() says.
 struct Signature {
-  static constexpr int kSizes = 8;
   Collective kind = Collective::barrier;
   ReduceOp op = ReduceOp::sum;
   DType dtype = kFloat32;
   std::uint8_t dims = 0;
+  bool channels_last = false;
   std::int32_t peer = 0;
   std::uint64_t sequence = 0;  ///< of the call in its group
-  /// Of `in` where all ranks' are of one shape, of `out` where that is, else of `out`.
-  std::int64_t sizes[kSizes] = {};
+  /// Of `in` where the call has one, else of `out`; zeros behind the first `dims`.
+  std::int64_t sizes[kMaxDims] = {};
   friend bool operator==(const Signature&, const Signature&) = default;
 };
 Signature signature(const Call& call, std::uint64_t sequence);

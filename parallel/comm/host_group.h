@@ -39,10 +39,15 @@ class HostGroup : public ProcessGroup, private HostOperations {
   /// The group is aborted: ends the waits of run() that do not look at their Interrupt. Any thread,
   /// once, perhaps while run() runs.
   virtual void cancel() {}
+  /// Names who is to blame, aborts the group and tells the monitor. The tensors of the call are
+  /// kept until it returns.
+  std::string failed(const Call& call, std::uint64_t sequence, const std::string& error) override;
   /// To be called first in destructors of derived classes: lets operations end, joins threads.
   void stop();
 
   const GroupContext& context() const { return context_; }
+  /// This rank in the job: what errors call it.
+  int job_rank() const { return context_.job_ranks[static_cast<std::size_t>(rank())]; }
 
   Work do_all_reduce(const Tensor& tensor, ReduceOp op) override;
   Work do_broadcast(const Tensor& tensor, int root) override;
@@ -57,12 +62,13 @@ class HostGroup : public ProcessGroup, private HostOperations {
 
  private:
   Work submit(Call call);
-  std::string failed(const Call& call, std::uint64_t sequence, const std::string& error) override;
-
+  void begun(const Call& call, std::uint64_t sequence) override;
+  void ended(const Call& call, std::uint64_t sequence) override;
   const GroupContext context_;
   std::atomic<std::uint64_t> sequence_{0};
   std::unique_ptr<HostWorker> worker_;
   std::unique_ptr<PeerTransfers> transfers_;
+  bool stopped_ = false;
 };
 
 /// Compares what this rank calls with what its neighbours in the ring call, over `links`, which

@@ -48,7 +48,10 @@ class HostOperations {
   virtual ~HostOperations() = default;
   /// Runs an operation to its end. What it throws fails the operation.
   virtual void run(const HostCall& call) = 0;
-  /// The operation has failed for `error`: what to say of it. Aborts the group.
+  /// Around run(), staging included; ended() only where the operation did not fail.
+  virtual void begun(const Call&, std::uint64_t /*sequence*/) {}
+  virtual void ended(const Call&, std::uint64_t /*sequence*/) {}
+  /// The operation has failed for `error`: aborts the group, and returns what wait() is to say.
   virtual std::string failed(const Call& call, std::uint64_t sequence,
                              const std::string& error) = 0;
 };

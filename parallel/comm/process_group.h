@@ -101,6 +101,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   virtual Work do_recv(const Tensor& tensor, int from) = 0;
   virtual Work do_barrier() = 0;
   virtual Work do_ring_all_reduce(const Tensor& tensor, ReduceOp op) = 0;
+  /// On the ranks that are in the group, as `rank` of it.
   virtual std::shared_ptr<ProcessGroup> do_new_group(const std::vector<int>& ranks, int rank,
                                                      const std::string& name,
                                                      Milliseconds timeout) = 0;
@@ -109,6 +110,8 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
 
   /// Throws DistributedError with the reason where the group is aborted.
   void check_alive(const char* op) const;
+  /// "" where the group is not aborted.
+  std::string abort_reason() const;
 
  private:
   struct State;

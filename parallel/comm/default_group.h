@@ -1,0 +1,14 @@
+// Where the process's default group is kept, for init_process_group().
+#pragma once
+
+#include <memory>
+
+#include "parallel/comm/process_group.h"
+
+namespace ferrite::parallel::detail {
+
+/// Puts `group`, which may be null, in the place of the process's default group, which it returns.
+std::shared_ptr<ProcessGroup> exchange_process_group(std::shared_ptr<ProcessGroup> group);
+bool has_process_group();
+
+}  // namespace ferrite::parallel::detail

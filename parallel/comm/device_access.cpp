@@ -1,0 +1,84 @@
+#include "parallel/comm/device_access.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "core/background_waits.h"
+#include "core/cuda_backend.h"
+#include "core/error.h"
+
+namespace ferrite::parallel {
+
+QueuedWork::QueuedWork(const Device& device, const char* op) {
+  if (device.is_host()) return;
+  const Stream stream = current_stream(device);
+  FERRITE_CHECK(!ferrite::detail::cuda::is_capturing(stream), CudaError, op,
+                "the stream of {} is being captured into a graph, and groups that work in the host "
+                "cannot become part of one: use nccl, or call it outside of the capture",
+                device);
+  // Work of the stream that calls an operation itself can only mean what came before.
+  if (ferrite::detail::running_in(stream.impl()) || (device.is_cpu() && stream.query())) return;
+  mark_ = stream.impl()->record(ferrite::detail::Timing::none);
+}
+
+void QueuedWork::wait(const Interrupt& interrupt) const {
+  Backoff backoff;
+  while (!done()) {
+    interrupt.check();
+    backoff.pause();
+  }
+}
+
+StagedTensor::StagedTensor(const Tensor& tensor) {
+  if (!tensor.defined() || tensor.numel() == 0) return;
+  if (tensor.device().is_cpu()) {
+    direct_ = tensor.data_ptr();
+    return;
+  }
+  tensor_ = tensor;
+  staged_ = empty({static_cast<std::int64_t>(tensor.nbytes())}, {.dtype = kUInt8, .pinned = true});
+}
+
+void StagedTensor::copy(Direction direction, const Interrupt& interrupt) const {
+  if (!staged_.defined()) return;
+  const Device host, device = tensor_.device();
+  const std::size_t bytes = tensor_.nbytes();
+  // The stream's waiting is that of those who communicate, not that of the training step.
+  const ferrite::cuda::BackgroundWaits scope;
+  const Stream stream = Stream::create(device, StreamPriority::high);
+  if (direction == Direction::to_host)
+    ferrite::detail::cuda::copy_bytes(stream, staged_.data_ptr(), host, tensor_.data_ptr(), device,
+                                      bytes);
+  else
+    ferrite::detail::cuda::copy_bytes(stream, tensor_.data_ptr(), device, staged_.data_ptr(), host,
+                                      bytes);
+  const std::shared_ptr<ferrite::detail::Mark> mark =
+      stream.impl()->record(ferrite::detail::Timing::none);
+  Backoff backoff;
+  while (!mark->passed()) {
+    interrupt.check();
+    backoff.pause();
+  }
+}
+
+void StagedTensor::fetch(const Interrupt& interrupt) const { copy(Direction::to_host, interrupt); }
+void StagedTensor::put_back(const Interrupt& interrupt) const {
+  copy(Direction::to_device, interrupt);
+}
+
+void Backoff::pause() {
+  ++turns_;
+  if (turns_ < kSpins) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+  } else if (turns_ < kSpins + kYields) {
+    std::this_thread::yield();
+  } else {
+    const int late = std::min(turns_ - kSpins - kYields, 20);
+    std::this_thread::sleep_for(std::chrono::microseconds(50 * (1 + late)));
+  }
+}
+
+}  // namespace ferrite::parallel

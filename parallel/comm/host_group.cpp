@@ -1,0 +1,127 @@
+#include "parallel/comm/host_group.h"
+
+#include <fmt/format.h>
+
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "core/error.h"
+#include "parallel/comm/peer_transfers.h"
+
+namespace ferrite::parallel {
+
+HostGroup::HostGroup(std::string backend, const GroupContext& context,
+                     std::unique_ptr<LinkMesh> links, const Options& options)
+    : ProcessGroup(std::move(backend), context.name, context.rank, context.size, context.timeout),
+      context_(context),
+      worker_(std::make_unique<HostWorker>(
+          static_cast<HostOperations&>(*this),
+          HostWorker::Options{context.timeout, options.staging, options.waiters})) {
+  if (links)
+    transfers_ = std::make_unique<PeerTransfers>(std::move(links), rank(), size(), timeout(),
+                                                 static_cast<HostOperations&>(*this));
+  if (context_.monitor)
+    context_.monitor->watch(name(), [this](const std::string& reason) { abort(reason); });
+}
+
+HostGroup::~HostGroup() { stop(); }
+
+void HostGroup::stop() {
+  if (std::exchange(stopped_, true)) return;
+  worker_->stop();
+  if (transfers_) transfers_->stop();
+  if (context_.monitor) context_.monitor->unwatch(name());
+}
+
+// ---- Operations
+
+Work HostGroup::submit(Call call) {
+  const std::uint64_t sequence = sequence_.fetch_add(1, std::memory_order_relaxed) + 1;
+  return worker_->submit(std::move(call), sequence);
+}
+
+Work HostGroup::do_all_reduce(const Tensor& tensor, ReduceOp op) {
+  return submit({.kind = Collective::all_reduce, .op = op, .out = tensor});
+}
+Work HostGroup::do_broadcast(const Tensor& tensor, int root) {
+  return submit({.kind = Collective::broadcast, .peer = root, .out = tensor});
+}
+Work HostGroup::do_reduce(const Tensor& tensor, int root, ReduceOp op) {
+  return submit({.kind = Collective::reduce, .op = op, .peer = root, .out = tensor});
+}
+Work HostGroup::do_all_gather(const Tensor& out, const Tensor& in) {
+  return submit({.kind = Collective::all_gather, .out = out, .in = in});
+}
+Work HostGroup::do_reduce_scatter(const Tensor& out, const Tensor& in, ReduceOp op) {
+  return submit({.kind = Collective::reduce_scatter, .op = op, .out = out, .in = in});
+}
+Work HostGroup::do_send(const Tensor& tensor, int to) {
+  return transfers_->submit({.kind = Collective::send, .peer = to, .in = tensor});
+}
+Work HostGroup::do_recv(const Tensor& tensor, int from) {
+  return transfers_->submit({.kind = Collective::recv, .peer = from, .out = tensor});
+}
+Work HostGroup::do_barrier() { return submit({.kind = Collective::barrier}); }
+Work HostGroup::do_ring_all_reduce(const Tensor& tensor, ReduceOp op) {
+  return submit({.kind = Collective::ring_all_reduce, .op = op, .out = tensor});
+}
+
+void HostGroup::begun(const Call& call, std::uint64_t sequence) {
+  if (context_.monitor) context_.monitor->begin(name(), sequence, describe(call));
+}
+
+void HostGroup::ended(const Call&, std::uint64_t sequence) {
+  if (context_.monitor) context_.monitor->end(name(), sequence);
+}
+
+// ---- Failures
+
+namespace {
+
+/// Without the tag in front: there will be another.
+std::string_view untagged(std::string_view error) {
+  const std::size_t end = error.starts_with('[') ? error.find("] ") : std::string_view::npos;
+  return end == std::string_view::npos ? error : error.substr(end + 2);
+}
+
+}  // namespace
+
+std::string HostGroup::failed(const Call& call, std::uint64_t sequence, const std::string& error) {
+  const char* const op = parallel::name(call.kind);
+  if (is_aborted()) return fmt::format("[{}] group {} was aborted: {}", op, name(), abort_reason());
+  const bool pairwise = call.kind == Collective::send || call.kind == Collective::recv;
+  const std::string blamed =
+      context_.monitor && !pairwise ? context_.monitor->blame(name(), sequence) : "";
+  const std::string what = call.in.defined() || call.out.defined() ? describe(call) : op;
+  const std::string reason =
+      fmt::format("{} (number {} of group {}) failed on rank {}: {}{}{}", what, sequence, name(),
+                  job_rank(), untagged(error), blamed.empty() ? "" : "; ", blamed);
+  abort(reason);
+  if (context_.monitor) context_.monitor->report_failure(name(), reason);
+  // Another may have been first.
+  return fmt::format("[{}] {}", op, abort_reason());
+}
+
+void HostGroup::do_abort(const std::string& reason) {
+  worker_->abort(reason);
+  if (transfers_) transfers_->abort(reason);
+  cancel();
+}
+
+void check_same_call(LinkMesh& links, const GroupContext& context, const HostCall& call) {
+  if (context.size == 1) return;
+  const Signature mine = signature(call.call, call.sequence);
+  const int before = (context.rank + context.size - 1) % context.size;
+  Signature theirs;
+  send(links.to((context.rank + 1) % context.size), std::as_bytes(std::span(&mine, 1)),
+       call.interrupt);
+  recv(links.to(before), std::as_writable_bytes(std::span(&theirs, 1)), call.interrupt);
+  FERRITE_CHECK(mine == theirs, DistributedError, name(mine.kind),
+                "the ranks disagree: as number {}, rank {} called {}, and rank {} {}",
+                mine.sequence, context.job_ranks[static_cast<std::size_t>(before)],
+                describe(theirs), context.job_ranks[static_cast<std::size_t>(context.rank)],
+                describe(mine));
+}
+
+}  // namespace ferrite::parallel

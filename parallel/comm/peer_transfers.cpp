@@ -1,0 +1,282 @@
+#include "parallel/comm/peer_transfers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "core/error.h"
+#include "parallel/comm/device_access.h"
+
+namespace ferrite::parallel {
+
+namespace {
+using Clock = std::chrono::steady_clock;
+}
+
+/// What a Work may outlive.
+struct PeerTransfers::Shared {
+  std::mutex mutex;
+  std::condition_variable ended, submitted;
+  std::vector<std::shared_ptr<Transfer>> fresh;  // what the thread has not seen
+  std::vector<std::uint64_t> sent, received;     // how many, by peer
+  std::size_t open = 0;                          // neither ended nor failed
+  bool stopping = false;
+  std::string reason;
+  std::atomic<bool> aborted{false};
+};
+
+class PeerTransfers::Transfer final : public detail::WorkState {
+ public:
+  Transfer(std::shared_ptr<Shared> shared, Call call)
+      : shared(std::move(shared)), call(std::move(call)) {
+    before = QueuedWork(tensor().device(), name(this->call.kind));
+  }
+
+  const Tensor& tensor() const { return call.in.defined() ? call.in : call.out; }
+  bool done() override { return done_.load(std::memory_order_acquire); }
+  void wait() override {
+    Backoff backoff;
+    while (!done() && !backoff.patient()) backoff.pause();
+    if (!done()) {
+      std::unique_lock lock(shared->mutex);
+      shared->ended.wait(lock, [this] { return done(); });
+    }
+    if (!error.empty()) throw DistributedError(error);
+  }
+  std::optional<std::pair<Clock::time_point, Clock::time_point>> ran() override {
+    if (!done() || !error.empty()) return std::nullopt;
+    return std::pair(began, ended);
+  }
+  void finish(std::string why = "") {
+    {
+      std::lock_guard lock(shared->mutex);
+      error = std::move(why);
+      ended = Clock::now();
+      done_.store(true, std::memory_order_release);
+      --shared->open;
+    }
+    shared->ended.notify_all();
+    call.in = call.out = Tensor();
+    memory = {};
+    before = {};
+  }
+
+  enum class Stage : std::uint8_t { waiting, header, payload };
+
+  const std::shared_ptr<Shared> shared;
+  Call call;
+  std::uint64_t number = 0;
+  QueuedWork before;
+  // The thread's own.
+  Stage stage = Stage::waiting;
+  StagedTensor memory;
+  Signature header;
+  std::size_t moved = 0, bytes = 0;  // of the payload
+  Clock::time_point deadline;
+  // Written before done_ is.
+  std::string error;
+  Clock::time_point began, ended;
+  std::atomic<bool> done_{false};
+};
+
+PeerTransfers::PeerTransfers(std::unique_ptr<LinkMesh> links, int rank, int size,
+                             std::chrono::milliseconds timeout, HostOperations& owner)
+    : rank_(rank),
+      timeout_(timeout),
+      owner_(owner),
+      links_(std::move(links)),
+      shared_(std::make_shared<Shared>()),
+      sends_(static_cast<std::size_t>(size)),
+      recvs_(static_cast<std::size_t>(size)) {
+  shared_->sent.resize(static_cast<std::size_t>(size));
+  shared_->received.resize(static_cast<std::size_t>(size));
+}
+
+PeerTransfers::~PeerTransfers() { stop(); }
+
+Work PeerTransfers::submit(Call call) {
+  const auto peer = static_cast<std::size_t>(call.peer);
+  const bool sends = call.kind == Collective::send;
+  auto transfer = std::make_shared<Transfer>(shared_, std::move(call));
+  {
+    std::lock_guard lock(shared_->mutex);
+    const char* const op = name(transfer->call.kind);
+    FERRITE_CHECK(!shared_->aborted, DistributedError, op, "the group was aborted: {}",
+                  shared_->reason);
+    FERRITE_CHECK(!shared_->stopping, DistributedError, op, "the group is gone");
+    transfer->number = ++(sends ? shared_->sent : shared_->received)[peer];
+    shared_->fresh.push_back(transfer);
+    ++shared_->open;
+    if (!thread_.joinable()) thread_ = std::thread([this] { serve(); });
+  }
+  shared_->submitted.notify_one();
+  return Work(std::move(transfer));
+}
+
+void PeerTransfers::abort(const std::string& reason) {
+  {
+    std::lock_guard lock(shared_->mutex);
+    if (shared_->aborted) return;
+    shared_->reason = reason;
+    shared_->aborted = true;
+  }
+  shared_->submitted.notify_one();  // the thread fails them all
+  links_->close();
+}
+
+void PeerTransfers::stop() {
+  std::thread thread;
+  {
+    std::lock_guard lock(shared_->mutex);
+    shared_->stopping = true;
+    thread = std::move(thread_);
+  }
+  shared_->submitted.notify_one();
+  if (thread.joinable()) thread.join();
+}
+
+void PeerTransfers::serve() {
+  Backoff backoff;
+  for (;;) {
+    {
+      std::unique_lock lock(shared_->mutex);
+      Shared& s = *shared_;
+      s.submitted.wait(lock, [&] { return s.open > 0 || s.stopping; });
+      if (s.open == 0) return;
+      if (!s.fresh.empty()) backoff.reset();
+      for (auto& transfer : std::exchange(s.fresh, {})) {
+        const auto peer = static_cast<std::size_t>(transfer->call.peer);
+        const bool sends = transfer->call.kind == Collective::send;
+        (sends ? sends_ : recvs_)[peer].push_back(std::move(transfer));
+      }
+    }
+    if (shared_->aborted)
+      fail_all(shared_->reason);
+    else if (advance_all())
+      backoff.reset();
+    else
+      backoff.pause();
+  }
+}
+
+/// Whether anything moved.
+bool PeerTransfers::advance_all() {
+  bool moved = false;
+  for (int peer = 0; peer < static_cast<int>(sends_.size()); ++peer) {
+    moved |= advance_first(sends_, peer);
+    moved |= advance_first(recvs_, peer);
+  }
+  return moved;
+}
+
+bool PeerTransfers::advance_first(std::vector<Queue>& queues, int peer) {
+  Queue& queue = queues[static_cast<std::size_t>(peer)];
+  if (queue.empty()) return false;
+  const std::shared_ptr<Transfer> transfer = queue.front();
+  std::string error;
+  bool moved = true;
+  try {
+    moved = advance(*transfer, peer);
+    if (transfer->stage == Transfer::Stage::payload && transfer->moved == transfer->bytes) {
+      const Interrupt interrupt{name(transfer->call.kind), shared_->aborted, transfer->deadline};
+      if (transfer->call.kind == Collective::recv) transfer->memory.put_back(interrupt);
+      queue.pop_front();
+      transfer->finish();
+    }
+  } catch (const std::exception& e) {
+    error = *e.what() ? e.what() : "failed";
+  }
+  if (error.empty()) return moved;
+  queue.pop_front();
+  error = owner_.failed(transfer->call, transfer->number, error);
+  transfer->finish(std::move(error));
+  return true;
+}
+
+bool PeerTransfers::advance(Transfer& t, int peer) {
+  using Stage = Transfer::Stage;
+  if (t.deadline == Clock::time_point()) {
+    t.began = Clock::now();
+    t.deadline = t.began + timeout_;
+  }
+  const Interrupt interrupt{name(t.call.kind), shared_->aborted, t.deadline};
+  if (t.stage == Stage::waiting) {
+    if (t.before.done()) {
+      t.header = signature(t.call, t.number);
+      t.memory = StagedTensor(t.tensor());
+      t.bytes = t.tensor().nbytes();
+      if (t.call.kind == Collective::send) t.memory.fetch(interrupt);
+      t.stage = Stage::header;
+    }
+  }
+  const bool moved = t.stage != Stage::waiting &&
+                     (t.call.kind == Collective::send ? advance_send(t, links_->to(peer))
+                                                      : advance_recv(t, links_->to(peer)));
+  if (!moved && Clock::now() > t.deadline)
+    fail<DistributedError>(
+        name(t.call.kind), "rank {} did not {} it within {} ms ({} of {} bytes have passed)", peer,
+        t.call.kind == Collective::send ? "take" : "send", timeout_.count(), t.moved, t.bytes);
+  return moved;
+}
+
+bool PeerTransfers::advance_send(Transfer& t, Link& link) {
+  const auto* payload = static_cast<const std::byte*>(t.memory.data());
+  const auto header = std::as_bytes(std::span(&t.header, 1));
+  if (t.stage == Transfer::Stage::header) {
+    const std::size_t sent = link.try_send(header.subspan(t.moved));
+    t.moved += sent;
+    if (t.moved < header.size()) return sent > 0;
+    t.stage = Transfer::Stage::payload;
+    t.moved = 0;
+    return true;
+  }
+  const std::size_t sent = link.try_send(std::span(payload + t.moved, t.bytes - t.moved));
+  t.moved += sent;
+  return sent > 0;
+}
+
+bool PeerTransfers::advance_recv(Transfer& t, Link& link) {
+  const std::span<const std::byte> arrived = link.received();
+  if (arrived.empty()) return false;
+  if (t.stage == Transfer::Stage::header) {
+    Signature& sent = t.header;  // what we expect, until all of it has come
+    if (t.moved == 0) sent = {};
+    const std::size_t n = std::min(arrived.size(), sizeof(sent) - t.moved);
+    std::memcpy(reinterpret_cast<std::byte*>(&sent) + t.moved, arrived.data(), n);
+    link.consume(n);
+    t.moved += n;
+    if (t.moved < sizeof(sent)) return true;
+    const Signature mine = signature(t.call, t.number);
+    Signature expected = mine;
+    expected.kind = Collective::send;
+    expected.peer = rank_;
+    FERRITE_CHECK(sent == expected, DistributedError, "recv",
+                  "the ranks disagree: rank {} called {} (its number {} to this rank), and this "
+                  "rank {}",
+                  t.call.peer, describe(sent), sent.sequence, describe(mine));
+    t.stage = Transfer::Stage::payload;
+    t.moved = 0;
+    return true;
+  }
+  const std::size_t n = std::min(arrived.size(), t.bytes - t.moved);
+  std::memcpy(static_cast<std::byte*>(t.memory.data()) + t.moved, arrived.data(), n);
+  link.consume(n);
+  t.moved += n;
+  return true;
+}
+
+void PeerTransfers::fail_all(const std::string& reason) {
+  for (auto* queues : {&sends_, &recvs_}) {
+    for (Queue& queue : *queues) {
+      for (; !queue.empty(); queue.pop_front()) {
+        const char* const op = name(queue.front()->call.kind);
+        queue.front()->finish(fmt::format("[{}] the group was aborted: {}", op, reason));
+      }
+    }
+  }
+}
+
+}  // namespace ferrite::parallel

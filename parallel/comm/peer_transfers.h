@@ -1,0 +1,61 @@
+// PeerTransfers: send and recv over links: any number of them under way at once, so that ranks may
+// exchange in whatever order they call.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "parallel/comm/host_worker.h"
+#include "parallel/comm/link.h"
+#include "parallel/comm/work.h"
+
+namespace ferrite::parallel {
+
+class PeerTransfers {
+ public:
+  /// Of `owner` only failed() is called; a number counts the transfers of a pair of ranks in one
+  /// direction.
+  PeerTransfers(std::unique_ptr<LinkMesh> links, int rank, int size,
+                std::chrono::milliseconds timeout, HostOperations& owner);
+  ~PeerTransfers();
+  PeerTransfers(const PeerTransfers&) = delete;
+  PeerTransfers& operator=(const PeerTransfers&) = delete;
+
+  /// `call` is send or recv.
+  Work submit(Call call);
+  void abort(const std::string& reason);
+  /// Lets what is under way end, and joins the thread.
+  void stop();
+
+ private:
+  class Transfer;
+  struct Shared;
+  /// Of one peer and direction: only the first is under way.
+  using Queue = std::deque<std::shared_ptr<Transfer>>;
+
+  void serve();
+  bool advance_all();
+  bool advance(Transfer& transfer, int peer);
+  bool advance_send(Transfer& transfer, Link& link);
+  bool advance_recv(Transfer& transfer, Link& link);
+  bool advance_first(std::vector<Queue>& queues, int peer);
+  void fail_all(const std::string& reason);
+
+  const int rank_;
+  const std::chrono::milliseconds timeout_;
+  HostOperations& owner_;
+  const std::unique_ptr<LinkMesh> links_;
+  const std::shared_ptr<Shared> shared_;
+  std::vector<Queue> sends_, recvs_;  // the thread's own
+  std::thread thread_;                // under the mutex of shared_
+};
+
+}  // namespace ferrite::parallel

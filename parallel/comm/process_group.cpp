@@ -1,0 +1,217 @@
+#include "parallel/comm/process_group.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "core/error.h"
+#include "core/views.h"
+
+namespace ferrite::parallel {
+
+struct ProcessGroup::State {
+  std::atomic<bool> aborted{false};
+  std::mutex mutex;
+  std::string reason;          // under the mutex
+  std::atomic<int> groups{0};  // made of this one
+};
+
+namespace {
+
+void check_tensor(const Tensor& t, const char* op, const char* which = "the tensor") {
+  FERRITE_CHECK(t.defined(), ValueError, op, "{} is undefined", which);
+  FERRITE_CHECK(t.dtype() != kBool, DTypeError, op,
+                "expected float16, bfloat16, float32, float64, int64, int32 or uint8, got {}",
+                t.describe());
+  FERRITE_CHECK(t.is_contiguous() || t.is_contiguous(kChannelsLast), ValueError, op,
+                "{} of shape {} must be dense in memory (contiguous or channels-last); call "
+                "contiguous() and copy the result back",
+                which, t.shape());
+}
+
+void check_op(const Tensor& t, ReduceOp reduce, const char* op) {
+  FERRITE_CHECK(reduce != ReduceOp::avg || is_floating(t.dtype()), DTypeError, op,
+                "averages are of floating types, got {}", t.describe());
+}
+
+void check_rank(int rank, int size, const char* op, const char* which) {
+  FERRITE_CHECK(rank >= 0 && rank < size, ValueError, op,
+                "{} must be a rank of the group, 0 to {}, got {}", which, size - 1, rank);
+}
+
+/// `whole` holds `size` times `part`.
+void check_parts(const Tensor& whole, const Tensor& part, int size, const char* op,
+                 const char* whole_name, const char* part_name) {
+  FERRITE_CHECK(whole.dtype() == part.dtype(), DTypeError, op,
+                "expected one dtype, got {} for {} and {} for {}", whole.dtype(), whole_name,
+                part.dtype(), part_name);
+  FERRITE_CHECK(whole.device() == part.device(), DeviceError, op,
+                "expected one device, got {} on {} and {} on {}", whole_name, whole.device(),
+                part_name, part.device());
+  FERRITE_CHECK(whole.numel() == size * part.numel(), ShapeError, op,
+                "{} must hold {} times (once a rank) what {} holds: expected {} elements, got {}",
+                whole_name, size, part_name, size * part.numel(), whole.numel());
+  const auto both = [&](MemoryFormat format) {
+    return whole.is_contiguous(format) && part.is_contiguous(format);
+  };
+  FERRITE_CHECK(both(kContiguous) || both(kChannelsLast), ValueError, op,
+                "{} and {} must both be contiguous, or both channels-last", whole_name, part_name);
+}
+
+/// In place means: `part` is this rank's part of `whole`.
+void check_apart(const Tensor& whole, const Tensor& part, int rank, const char* op) {
+  if (!whole.shares_storage(part) || part.numel() == 0) return;
+  const std::int64_t begin = whole.storage_offset() + rank * part.numel();
+  FERRITE_CHECK(part.storage_offset() == begin || !geometry::may_overlap(whole, part), ValueError,
+                op,
+                "input and output overlap, and the smaller one is not this rank's part (number "
+                "{}) of the larger",
+                rank);
+}
+
+void changed(const Tensor& t, const char* op) { t.storage()->bump_version(op); }
+
+}  // namespace
+
+ProcessGroup::ProcessGroup(std::string backend, std::string name, int rank, int size,
+                           Milliseconds timeout)
+    : backend_(std::move(backend)),
+      name_(std::move(name)),
+      rank_(rank),
+      size_(size),
+      timeout_(timeout),
+      state_(std::make_shared<State>()) {
+  FERRITE_CHECK(size_ >= 1, ValueError, "process_group", "expected one rank or more, got {}",
+                size_);
+  check_rank(rank_, size_, "process_group", "rank");
+  FERRITE_CHECK(timeout_ > Milliseconds(0), ValueError, "process_group",
+                "the timeout must be positive, got {} ms", timeout_.count());
+}
+
+// ---- Operations
+
+Work ProcessGroup::all_reduce(const Tensor& tensor, ReduceOp op) {
+  check_tensor(tensor, "all_reduce");
+  check_op(tensor, op, "all_reduce");
+  check_alive("all_reduce");
+  changed(tensor, "all_reduce");
+  return do_all_reduce(tensor, op);
+}
+
+Work ProcessGroup::broadcast(const Tensor& tensor, int root) {
+  check_tensor(tensor, "broadcast");
+  check_rank(root, size_, "broadcast", "root");
+  check_alive("broadcast");
+  if (root != rank_) changed(tensor, "broadcast");
+  return do_broadcast(tensor, root);
+}
+
+Work ProcessGroup::reduce(const Tensor& tensor, int root, ReduceOp op) {
+  check_tensor(tensor, "reduce");
+  check_op(tensor, op, "reduce");
+  check_rank(root, size_, "reduce", "root");
+  check_alive("reduce");
+  changed(tensor, "reduce");
+  return do_reduce(tensor, root, op);
+}
+
+Work ProcessGroup::all_gather(const Tensor& out, const Tensor& in) {
+  check_tensor(out, "all_gather", "out");
+  check_tensor(in, "all_gather", "in");
+  check_parts(out, in, size_, "all_gather", "out", "in");
+  check_apart(out, in, rank_, "all_gather");
+  check_alive("all_gather");
+  changed(out, "all_gather");
+  return do_all_gather(out, in);
+}
+
+Work ProcessGroup::reduce_scatter(const Tensor& out, const Tensor& in, ReduceOp op) {
+  check_tensor(out, "reduce_scatter", "out");
+  check_tensor(in, "reduce_scatter", "in");
+  check_op(in, op, "reduce_scatter");
+  check_parts(in, out, size_, "reduce_scatter", "in", "out");
+  check_apart(in, out, rank_, "reduce_scatter");
+  check_alive("reduce_scatter");
+  changed(out, "reduce_scatter");
+  return do_reduce_scatter(out, in, op);
+}
+
+Work ProcessGroup::send(const Tensor& tensor, int to) {
+  check_tensor(tensor, "send");
+  check_rank(to, size_, "send", "to");
+  FERRITE_CHECK(to != rank_, ValueError, "send", "rank {} cannot send to itself", rank_);
+  check_alive("send");
+  return do_send(tensor, to);
+}
+
+Work ProcessGroup::recv(const Tensor& tensor, int from) {
+  check_tensor(tensor, "recv");
+  check_rank(from, size_, "recv", "from");
+  FERRITE_CHECK(from != rank_, ValueError, "recv", "rank {} cannot receive from itself", rank_);
+  check_alive("recv");
+  changed(tensor, "recv");
+  return do_recv(tensor, from);
+}
+
+Work ProcessGroup::barrier() {
+  check_alive("barrier");
+  return do_barrier();
+}
+
+Work ProcessGroup::ring_all_reduce(const Tensor& tensor, ReduceOp op) {
+  check_tensor(tensor, "ring_all_reduce");
+  check_op(tensor, op, "ring_all_reduce");
+  check_alive("ring_all_reduce");
+  changed(tensor, "ring_all_reduce");
+  return do_ring_all_reduce(tensor, op);
+}
+
+// ---- Sub-groups, and the end
+
+std::shared_ptr<ProcessGroup> ProcessGroup::new_group(const std::vector<int>& ranks,
+                                                      std::optional<Milliseconds> timeout) {
+  FERRITE_CHECK(!ranks.empty(), ValueError, "new_group", "expected one rank or more, got none");
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    check_rank(ranks[i], size_, "new_group", "each of the ranks");
+    FERRITE_CHECK(std::count(ranks.begin(), ranks.end(), ranks[i]) == 1, ValueError, "new_group",
+                  "rank {} is given twice", ranks[i]);
+  }
+  FERRITE_CHECK(!timeout || *timeout > Milliseconds(0), ValueError, "new_group",
+                "the timeout must be positive, got {} ms", timeout->count());
+  check_alive("new_group");
+  // All ranks count, those that are not in the group too: names stay in step.
+  const std::string name = fmt::format("{}/{}", name_, ++state_->groups);
+  const auto mine = std::find(ranks.begin(), ranks.end(), rank_);
+  if (mine == ranks.end()) return nullptr;
+  return do_new_group(ranks, static_cast<int>(mine - ranks.begin()), name,
+                      timeout.value_or(timeout_));
+}
+
+void ProcessGroup::abort(std::string_view reason) {
+  {
+    std::lock_guard lock(state_->mutex);
+    if (state_->aborted.load(std::memory_order_relaxed)) return;
+    state_->reason = reason;
+    state_->aborted.store(true, std::memory_order_release);
+  }
+  do_abort(std::string(reason));
+}
+
+bool ProcessGroup::is_aborted() const { return state_->aborted.load(std::memory_order_acquire); }
+
+void ProcessGroup::check_alive(const char* op) const {
+  if (!is_aborted()) [[likely]]
+    return;
+  fail<DistributedError>(op, "group {} was aborted: {}", name_, abort_reason());
+}
+
+std::string ProcessGroup::abort_reason() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->reason;
+}
+
+}  // namespace ferrite::parallel
