@@ -75,6 +75,7 @@
 #include "optim/graphed_step.h"
 #include "optim/lamb.h"
 #include "optim/lars.h"
+#include "optim/lr_scaling.h"
 #include "optim/lr_scheduler.h"
 #include "optim/optimizer.h"
 #include "optim/rmsprop.h"

@@ -94,22 +94,25 @@ std::vector<std::int64_t> RandomSampler::order(std::int64_t epoch) const {
 // ---- DistributedSampler
 
 DistributedSampler::DistributedSampler(std::int64_t size, const DistributedSamplerOptions& options)
-    : size_(size), options_(options), seed_(options.seed ? *options.seed : default_seed()) {
+    : size_(size), options_(options) {
   check_size(size, "distributed_sampler");
   FERRITE_CHECK(options.world_size > 0 && options.rank >= 0 && options.rank < options.world_size,
                 ValueError, "distributed_sampler",
                 "expected a rank of 0 to world_size - 1, got rank {} of {}", options.rank,
                 options.world_size);
+  FERRITE_CHECK(options.pad || !options.drop_last, ValueError, "distributed_sampler",
+                "expected .drop_last = true or .pad = false, not both");
 }
 
 std::int64_t DistributedSampler::size() const {
-  const std::int64_t whole = size_ / options_.world_size;
-  return !options_.drop_last && size_ % options_.world_size > 0 ? whole + 1 : whole;
+  const std::int64_t whole = size_ / options_.world_size, left = size_ % options_.world_size;
+  if (options_.drop_last) return whole;
+  return whole + (left > (options_.pad ? 0 : options_.rank) ? 1 : 0);
 }
 
 std::vector<std::int64_t> DistributedSampler::order(std::int64_t epoch) const {
   const std::vector<std::int64_t> all =
-      options_.shuffle ? epoch_generator(seed_, epoch).permutation(size_) : counting(size_);
+      options_.shuffle ? epoch_generator(options_.seed, epoch).permutation(size_) : counting(size_);
   std::vector<std::int64_t> mine(static_cast<std::size_t>(size()));
   auto at = static_cast<std::size_t>(options_.rank);
   for (std::int64_t& index : mine) {

@@ -80,11 +80,19 @@ struct DistributedSamplerOptions {
   bool shuffle = true;
   /// Drop the end that does not divide by world_size, instead of repeating the beginning.
   bool drop_last = false;
-  std::optional<std::uint64_t> seed;  ///< the same on every rank; default: default_seed()
+  /// Of the order, and the same on every rank: it is not that of manual_seed(), which ranks may
+  /// give each its own.
+  std::uint64_t seed = 0;
+  /// Repeat the beginning where the size does not divide by world_size. Without it some ranks have
+  /// one index less (or none) and none comes twice: for evaluation, where a padded sample would
+  /// count twice (parallel/evaluation.h gathers either).
+  bool pad = true;
 };
 
-/// The share of one of several processes: every world_size-th index of one common order, the same
-/// number on every rank.
+/// The share of one of several processes, torch.utils.data.DistributedSampler's: every
+/// world_size-th index of one common order, from `rank` on, the same number on every rank. The
+/// order is a function of seed and epoch, which a DataLoader counts by itself (set_epoch).
+/// ValueError for a rank outside, and for drop_last together with pad = false.
 class DistributedSampler : public Sampler {
  public:
   DistributedSampler(std::int64_t size, const DistributedSamplerOptions& options);
@@ -94,7 +102,6 @@ class DistributedSampler : public Sampler {
  private:
   std::int64_t size_;
   DistributedSamplerOptions options_;
-  std::uint64_t seed_;
 };
 
 enum class LastBatch : std::uint8_t { keep, drop };

@@ -106,7 +106,46 @@ TEST_CASE("sampler: ranks share an epoch") {
   }
   CHECK(DistributedSampler(5, {.rank = 1, .world_size = 2, .shuffle = false}).order(0) ==
         Indices{1, 3, 0});
+  // More ranks than indices: the beginning comes again and again.
+  CHECK(DistributedSampler(2, {.rank = 4, .world_size = 5, .shuffle = false}).order(0) ==
+        Indices{0});
+  CHECK(DistributedSampler(1, {.rank = 3, .world_size = 4, .drop_last = true}).size() == 0);
+  CHECK(DistributedSampler(0, {.world_size = 2}).order(0).empty());
   CHECK_THROWS_AS(DistributedSampler(5, {.rank = 2, .world_size = 2}), ValueError);
+  CHECK_THROWS_AS(DistributedSampler(5, {.rank = -1, .world_size = 2}), ValueError);
+  CHECK_THROWS_AS(DistributedSampler(5, {.drop_last = true, .pad = false}), ValueError);
+}
+
+TEST_CASE("sampler: ranks share an order whatever their own seeds; epochs differ") {
+  const auto order_of = [](std::int64_t rank, std::uint64_t seed, std::int64_t epoch) {
+    return DistributedSampler(9, {.rank = rank, .world_size = 3, .seed = seed}).order(epoch);
+  };
+  std::set<std::int64_t> seen;
+  for (std::int64_t rank = 0; rank < 3; ++rank) {
+    manual_seed(static_cast<std::uint64_t>(100 + rank));
+    DistributedSampler sampler(9, {.rank = rank, .world_size = 3});
+    sampler.set_epoch(4);
+    while (const auto index = sampler.next()) seen.insert(*index);
+  }
+  CHECK(seen.size() == 9);
+  CHECK(order_of(0, 0, 0) != order_of(0, 0, 1));
+  CHECK(order_of(0, 0, 0) != order_of(0, 1, 0));
+}
+
+TEST_CASE("sampler: without padding every index comes once") {
+  for (const bool shuffle : {false, true})
+    for (const std::int64_t size : {0, 1, 3, 4, 10, 11, 12}) {
+      Indices all;
+      for (std::int64_t rank = 0; rank < 4; ++rank) {
+        const DistributedSampler sampler(
+            size, {.rank = rank, .world_size = 4, .shuffle = shuffle, .pad = false});
+        const Indices order = sampler.order(1);
+        CHECK(static_cast<std::int64_t>(order.size()) == sampler.size());
+        all.insert(all.end(), order.begin(), order.end());
+      }
+      std::sort(all.begin(), all.end());
+      CHECK(all == SequentialSampler(size).order(0));
+    }
 }
 
 TEST_CASE("sampler: batches") {
