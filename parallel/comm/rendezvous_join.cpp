@@ -1,0 +1,163 @@
+#include "parallel/comm/rendezvous_join.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <vector>
+
+#include "core/error.h"
+
+namespace ferrite::parallel {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr const char* kOp = "rendezvous";
+constexpr std::string_view kComplete = "complete";
+
+milliseconds left(Deadline deadline) {
+  return std::max(std::chrono::ceil<milliseconds>(deadline - Clock::now()), milliseconds(0));
+}
+
+/// "rank 3", "ranks 1, 2, 5", "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 40 others".
+std::string ranks_text(const std::vector<int>& ranks) {
+  constexpr std::size_t most = 8;
+  std::string out = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < std::min(ranks.size(), most); ++i) {
+    out += (i ? ", " : "") + std::to_string(ranks[i]);
+  }
+  if (ranks.size() > most) out += fmt::format(" and {} others", ranks.size() - most);
+  return out;
+}
+
+class Start {
+ public:
+  Start(std::shared_ptr<TcpStore> store, const JoinOptions& options, Deadline deadline,
+        std::string prefix)
+      : store_(std::move(store)),
+        options_(options),
+        place_(options.place),
+        deadline_(deadline),
+        prefix_(std::move(prefix)),
+        all_(key("all")) {}
+
+  bool is_complete() {
+    if (!store_->check({all_})) return false;
+    const std::string outcome = store_->get(all_, milliseconds(0));
+    if (outcome != kComplete) fail<DistributedError>(kOp, "{}", outcome);
+    return true;
+  }
+
+  Joined run() {
+    say_who_we_are();
+    agree_on_size();
+    Joined out{prefix_, watch()};
+    if (store_->add(key("count"), 1) == place_.world_size) store_->set(all_, kComplete);
+    const std::string outcome = wait_for_all();
+    out.monitor->unwatch(std::string(kOp));
+    if (outcome != kComplete) fail<DistributedError>(kOp, "{}", outcome);
+    return out;
+  }
+
+ private:
+  std::string key(std::string_view name) const { return fmt::format("{}/{}", prefix_, name); }
+  std::string key(std::string_view name, int rank) const {
+    return fmt::format("{}/{}/{}", prefix_, name, rank);
+  }
+
+  /// All ranks hear it that wait.
+  [[noreturn]] void fail_for_all(const std::string& reason) {
+    store_->set(all_, reason);
+    fail<DistributedError>(kOp, "{}", reason);
+  }
+
+  void say_who_we_are() {
+    const std::string who = fmt::format("{}, process {}", host_name(), getpid());
+    const std::int64_t others = store_->add(key("here", place_.rank), 1) - 1;
+    if (others > 0) {
+      std::string first = "another one";
+      if (store_->check({key("who", place_.rank)})) {
+        first = store_->get(key("who", place_.rank), milliseconds(0));
+      }
+      fail_for_all(fmt::format("two processes say that they are rank {}: {}, and {}", place_.rank,
+                               first, who));
+    }
+    store_->set(key("who", place_.rank), who);
+  }
+
+  /// Rank 0's word is what counts.
+  void agree_on_size() {
+    if (place_.rank == 0) store_->set(key("size"), std::to_string(place_.world_size));
+    std::string text;
+    try {
+      text = store_->get(key("size"), left(deadline_));
+    } catch (const DistributedError&) {
+      if (store_->lost()) throw;
+      wait_for_all();
+      fail<DistributedError>(kOp, "rank 0 has not come");
+    }
+    int size = 0;
+    std::from_chars(text.data(), text.data() + text.size(), size);
+    if (size != place_.world_size) {
+      fail_for_all(fmt::format(
+          "the ranks do not agree on the number of processes: rank 0 says {}, rank {} says {}",
+          size, place_.rank, place_.world_size));
+    }
+  }
+
+  /// From now on a rank that is lost is noticed.
+  std::shared_ptr<TcpMonitor> watch() {
+    auto monitor =
+        std::make_shared<TcpMonitor>(store_->address(), options_.token,
+                                     TcpMonitorOptions{prefix_, place_.rank, place_.world_size,
+                                                       options_.timeout, options_.owner});
+    monitor->watch(std::string(kOp), [store = store_, all = all_](const std::string& reason) {
+      try {
+        if (!store->check({all})) store->set(all, reason);
+      } catch (const Error&) {
+        // Then the server is what was lost, and whoever waits for it knows.
+      }
+    });
+    return monitor;
+  }
+
+  std::string wait_for_all() {
+    try {
+      return store_->get(all_, left(deadline_));
+    } catch (const DistributedError&) {
+      if (store_->lost()) throw;
+    }
+    std::vector<int> absent;
+    for (int rank = 0; rank < place_.world_size; ++rank) {
+      if (!store_->check({key("who", rank)})) absent.push_back(rank);
+    }
+    fail_for_all(fmt::format(
+        "{} of {} ranks have come in time; {} {} not. Have they been started, with the same "
+        "MASTER_ADDR and MASTER_PORT (or file), and have they failed before they got here?",
+        static_cast<std::size_t>(place_.world_size) - absent.size(), place_.world_size,
+        ranks_text(absent), absent.size() == 1 ? "has" : "have"));
+  }
+
+  const std::shared_ptr<TcpStore> store_;
+  const JoinOptions& options_;
+  const Place place_;
+  const Deadline deadline_;
+  const std::string prefix_, all_;
+};
+
+}  // namespace
+
+std::optional<Joined> join(const std::shared_ptr<TcpStore>& store, const JoinOptions& options,
+                           Deadline deadline) {
+  for (int again = 0;; ++again) {
+    Start start(store, options, deadline, fmt::format("start/{}.{}", restart_count(), again));
+    if (!start.is_complete()) return start.run();
+    if (!options.of_many_starts) return std::nullopt;
+  }
+}
+
+}  // namespace ferrite::parallel

@@ -1,0 +1,55 @@
+// The server of the ranks' store and of their heartbeats.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "parallel/comm/socket.h"
+
+namespace ferrite::parallel {
+
+struct TcpStoreServerOptions {
+  /// Where to listen, and nowhere else: this host's name or address. "0.0.0.0" for all.
+  std::string host = "localhost";
+  std::uint16_t port = 0;  ///< 0: any free one
+  /// What clients must present; up to 256 bytes. It is compared in constant time, but travels over
+  /// the network as it is, and nothing is encrypted or signed: a token that is secret
+  /// (FERRITE_TOKEN, or what a rendezvous by file makes) keeps out those who can reach the port,
+  /// other users of the host included, but not those who can read or change the network's traffic.
+  /// One that is a job's number keeps out other jobs, by mistake, and nobody who means harm.
+  std::string token;
+  /// Clients that have not presented it by then are dropped, and so are those that stop in the
+  /// middle of a message for as long.
+  std::chrono::milliseconds handshake_timeout = std::chrono::seconds(10);
+  std::size_t max_clients = 16384;
+  std::size_t max_strangers = 256;  ///< clients that have not yet presented the token
+  std::size_t max_bytes = std::size_t{256} << 20;  ///< of all keys and values
+};
+
+/// Serves in a thread of its own, from construction to destruction. What clients send is checked;
+/// one that breaks the protocol is dropped, and the others do not notice.
+class TcpStoreServer {
+ public:
+  /// std::system_error as listen_at(); ValueError for a token that is too long.
+  explicit TcpStoreServer(TcpStoreServerOptions options);
+  /// Tells the ranks that it ends, so that they do not take it for lost.
+  ~TcpStoreServer();
+  TcpStoreServer(const TcpStoreServer&) = delete;
+  TcpStoreServer& operator=(const TcpStoreServer&) = delete;
+
+  /// The host as it was given and the port that it has.
+  const Address& address() const;
+  /// Waits until no client has a heartbeat any more (all ranks have left or were lost), at most so
+  /// long; whether it is so.
+  bool wait_until_left(std::chrono::milliseconds timeout);
+  std::size_t clients() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ferrite::parallel

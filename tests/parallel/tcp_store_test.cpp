@@ -1,0 +1,370 @@
+// The store over TCP: what clients agree on, and what strangers cannot do to it.
+#include "parallel/comm/tcp_store.h"
+
+#include <doctest/doctest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "core/error.h"
+#include "parallel/comm/socket.h"
+#include "parallel/comm/store_protocol.h"
+#include "parallel/comm/store_table.h"
+#include "parallel/comm/tcp_store_server.h"
+
+namespace ferrite::parallel {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+using protocol::Command;
+using protocol::Writer;
+
+TcpStoreServerOptions with_token(std::string token) {
+  TcpStoreServerOptions options;
+  options.token = std::move(token);
+  return options;
+}
+
+std::string message_of(const auto& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+bool contains(const std::string& text, std::string_view part) {
+  INFO(text);
+  const bool found = text.find(part) != std::string::npos;
+  CHECK(found);
+  return found;
+}
+
+bool eventually(const auto& condition) {
+  const auto deadline = Clock::now() + 20s;
+  while (!condition()) {
+    if (Clock::now() > deadline) return false;
+    std::this_thread::sleep_for(5ms);
+  }
+  return true;
+}
+
+TEST_CASE("a store sets, gets, adds, checks and erases") {
+  TcpStoreServer server(with_token("secret"));
+  TcpStore a(server.address(), "secret", 5s), b(server.address(), "secret", 5s);
+  a.set("key", "value");
+  CHECK(b.get("key", 0ms) == "value");
+  b.set("key", std::string("\0binary\xff", 8));
+  CHECK(a.get("key", 1s) == std::string("\0binary\xff", 8));
+  a.set("empty", "");
+  CHECK(b.get("empty", 0ms).empty());
+  CHECK(b.check({"key", "empty"}));
+  CHECK(b.check({}));
+  CHECK_FALSE(b.check({"key", "other"}));
+  CHECK(b.missing({"x", "key", "y"}) == std::vector<std::string>{"x", "y"});
+  CHECK(a.add("n", 5) == 5);
+  CHECK(b.add("n", -7) == -2);
+  CHECK(a.get("n", 0ms) == "-2");
+  CHECK(contains(message_of([&] { a.add("key", 1); }), "no number"));
+  CHECK(a.erase("key"));
+  CHECK_FALSE(a.erase("key"));
+  CHECK_FALSE(b.check({"key"}));
+  CHECK(a.local_host() == (server.address().host == "localhost" ? a.local_host() : ""));
+  CHECK((a.local_host() == "127.0.0.1" || a.local_host() == "::1"));
+
+  const auto shared = std::make_shared<TcpStore>(server.address(), "secret", 5s);
+  PrefixStore group("group", std::make_shared<PrefixStore>("job", shared));
+  group.set("k", "v");
+  CHECK(a.get("job/group/k", 0ms) == "v");
+  CHECK(group.get("k", 0ms) == "v");
+  CHECK(group.add("n", 1) == 1);
+  CHECK(group.check({"k", "n"}));
+  CHECK(group.erase("k"));
+  CHECK_FALSE(a.check({"job/group/k"}));
+  CHECK(group.local_host() == a.local_host());
+}
+
+TEST_CASE("a store takes values up to its limits, and names what is too large") {
+  TcpStoreServerOptions options;
+  options.max_bytes = 40 << 20;
+  TcpStoreServer server(options);
+  TcpStore store(server.address(), "", 20s);
+  std::string large(protocol::kMaxValue, 'x');
+  large[12345] = '\0';
+  store.set("large", large);
+  CHECK(store.get("large", 5s) == large);
+  store.set("large", large);  // in its own place
+  store.set("second", large);
+  CHECK(contains(message_of([&] { store.set("third", large); }), "no room"));
+  CHECK(store.erase("second"));
+  store.set("third", large);
+  CHECK_THROWS_AS(store.set("k", large + "x"), ValueError);
+  CHECK_THROWS_AS(store.set(std::string(protocol::kMaxKey + 1, 'k'), ""), ValueError);
+  const std::string longest(protocol::kMaxKey, 'k');
+  store.set(longest, "v");
+  CHECK(store.get(longest, 0ms) == "v");
+  CHECK_THROWS_AS(TcpStoreServer(with_token(std::string(257, 't'))), ValueError);
+}
+
+TEST_CASE("who waits for a key gets it when it is there, and hears when it does not come") {
+  TcpStoreServer server({});
+  TcpStore store(server.address(), "", 10s);
+  // Several threads wait on one connection, for keys that come in another order.
+  std::vector<std::thread> threads;
+  std::atomic<int> right = 0;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&, i] {
+      const std::string key = "key" + std::to_string(i);
+      right += store.get(key, 20s) == key + "'s";
+    });
+  }
+  for (int i = 7; i >= 0; --i) {
+    const std::string key = "key" + std::to_string(i);
+    store.set(key, key + "'s");
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(right == 8);
+
+  const auto begin = Clock::now();
+  const std::string error = message_of([&] { store.get("never", 50ms); });
+  CHECK(Clock::now() - begin >= 50ms);
+  CHECK(contains(error, "\"never\""));
+  CHECK(contains(error, server.address().text()));
+  CHECK_THROWS_AS(store.get("never", 0ms), DistributedError);
+  store.set("never", "still works");
+  CHECK(store.get("never", 0ms) == "still works");
+}
+
+TEST_CASE("sums of many clients and threads are each seen once") {
+  TcpStoreServer server({});
+  constexpr int clients = 4, threads_each = 3, rounds = 50;
+  std::vector<std::unique_ptr<TcpStore>> stores;
+  for (int i = 0; i < clients; ++i) {
+    stores.push_back(std::make_unique<TcpStore>(server.address(), "", 20s));
+  }
+  std::vector<std::atomic<int>> seen(clients * threads_each * rounds + 1);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < clients * threads_each; ++i) {
+    threads.emplace_back([&, i] {
+      for (int round = 0; round < rounds; ++round) ++seen[stores[i % clients]->add("n", 1)];
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (std::size_t i = 1; i < seen.size(); ++i) CHECK(seen[i] == 1);
+}
+
+TEST_CASE("once the server is lost every call says so, and nobody waits") {
+  auto server = std::make_unique<TcpStoreServer>(TcpStoreServerOptions{});
+  const Address address = server->address();
+  TcpStore store(address, "", 20s);
+  std::string error;
+  std::thread waiter([&] { error = message_of([&] { store.get("k", 60s); }); });
+  CHECK(eventually([&] { return server->clients() == 1; }));
+  const auto begin = Clock::now();
+  server.reset();
+  waiter.join();
+  CHECK(Clock::now() - begin < 15s);
+  CHECK(contains(error, "get of \"k\""));
+  CHECK(contains(error, address.text() + " was lost"));
+  CHECK(contains(message_of([&] { store.set("k", "v"); }), "was lost"));
+  CHECK(contains(message_of([&] { store.add("k", 1); }), "was lost"));
+  CHECK(contains(message_of([&] { store.check({"k"}); }), "was lost"));
+  CHECK(store.lost());
+  CHECK(contains(message_of([&] { TcpStore(address, "", 100ms); }), "nobody answers"));
+}
+
+TEST_CASE("who has no token does not get in") {
+  TcpStoreServer server(with_token("right"));
+  for (const char* token : {"", "r", "righ", "right ", "wrong"}) {
+    const Connection connection = greet(server.address(), token, Clock::now() + 10s);
+    CHECK(connection.greeting == Greeting::refused);
+    CHECK(contains(connection.detail, "another job"));
+  }
+  CHECK(greet(server.address(), "right", Clock::now() + 10s).greeting == Greeting::accepted);
+  CHECK(protocol::equal_tokens("", ""));
+  CHECK_FALSE(protocol::equal_tokens(std::string_view("\0", 1), ""));
+}
+
+TEST_CASE("a server listens at its own address alone, and says what is in its way") {
+  TcpStoreServerOptions options;
+  options.host = "127.0.0.1";
+  TcpStoreServer server(options);
+  std::string error;
+  // The whole of 127/8 is this host's, but only one of its addresses is listened at.
+  CHECK_FALSE(connect_to({"127.0.0.2", server.address().port}, Clock::now() + 5s, error).valid());
+  options.port = server.address().port;
+  int code = 0;
+  try {
+    TcpStoreServer another(options);
+  } catch (const std::system_error& caught) {
+    code = caught.code().value();
+  }
+  CHECK(code == EADDRINUSE);
+  options.host = "192.0.2.1";  // of documents, nobody's
+  code = 0;
+  try {
+    TcpStoreServer another(options);
+  } catch (const std::system_error& caught) {
+    code = caught.code().value();
+  }
+  CHECK(code == EADDRNOTAVAIL);
+  options.host = "no-such-host.invalid";
+  CHECK_THROWS_AS(TcpStoreServer{options}, DistributedError);
+}
+
+// ---- Strangers
+
+std::string hello(std::string_view token, std::uint32_t version = protocol::kVersion) {
+  std::string out(protocol::kMagic);
+  for (int i = 0; i < 4; ++i) out.push_back(static_cast<char>(version >> (8 * i)));
+  for (int i = 0; i < 2; ++i) out.push_back(static_cast<char>(token.size() >> (8 * i)));
+  return out.append(token);
+}
+
+Fd dial(const TcpStoreServer& server) {
+  std::string error;
+  Fd fd = connect_to(server.address(), Clock::now() + 10s, error);
+  INFO(error);
+  REQUIRE(fd.valid());
+  return fd;
+}
+
+/// Whether the server hangs up, whatever it says before.
+bool is_dropped(const Fd& fd) {
+  const auto deadline = Clock::now() + 20s;
+  char buffer[4096];
+  for (;;) {
+    if (!wait_ready(fd.get(), POLLIN, deadline)) return false;
+    const ssize_t got = recv(fd.get(), buffer, sizeof buffer, 0);
+    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return true;
+  }
+}
+
+TEST_CASE("strangers who say nothing, half of something or nonsense are dropped") {
+  TcpStoreServerOptions options = with_token("token");
+  options.handshake_timeout = 200ms;
+  TcpStoreServer server(options);
+  TcpStore friendly(server.address(), "token", 10s);
+  friendly.set("k", "v");
+
+  std::vector<Fd> strangers;
+  const auto say = [&](std::string_view text) {
+    strangers.push_back(dial(server));
+    send_all(strangers.back(), text, Clock::now() + 5s);
+  };
+  say("");
+  say("FERR");
+  say(hello("token").substr(0, 16));
+  say("GET / HTTP/1.1\r\n\r\n");
+  say(std::string(100000, '\0'));
+  say(hello("token", 99));
+  say(hello("wrong"));
+  const std::string greeting = hello("token");
+  say(greeting + std::string("\xff\xff\xff\xff", 4));             // a message of 4 GiB
+  say(greeting + std::string("\0\0\0\0", 4));                     // an empty one
+  say(greeting + std::string("\1\0\0\0\x63", 5));                 // an unknown command
+  say(greeting + std::string("\6\0\0\0\1\0", 6));                 // half a message
+  say(greeting + Writer(Command::set).number(1u).take());         // a set of nothing
+  say(greeting + Writer(Command::beat).number(1000000u).take());  // reports that are not there
+  say(greeting + Writer(Command::missing).number(1u).number(0xffffffffu).take());
+  for (std::size_t i = 0; i < strangers.size(); ++i) {
+    CAPTURE(i);
+    CHECK(is_dropped(strangers[i]));
+  }
+  // Who has said all it had to is let be.
+  std::this_thread::sleep_for(options.handshake_timeout);
+  CHECK(friendly.get("k", 0ms) == "v");
+  CHECK(eventually([&] { return server.clients() == 1; }));
+}
+
+TEST_CASE("there are no more clients and strangers than there may be") {
+  TcpStoreServerOptions options;
+  options.max_clients = 2;
+  options.max_strangers = 4;
+  TcpStoreServer server(options);
+  TcpStore a(server.address(), "", 10s), b(server.address(), "", 10s);
+  CHECK(greet(server.address(), "", Clock::now() + 10s).greeting == Greeting::full);
+  std::vector<Fd> strangers;
+  for (int i = 0; i < 4; ++i) strangers.push_back(dial(server));
+  CHECK(eventually([&] { return server.clients() == 6; }));
+  CHECK(is_dropped(dial(server)));
+  a.set("k", "v");
+  CHECK(b.get("k", 0ms) == "v");
+}
+
+TEST_CASE("a client that goes while it waits, or does not read, harms nobody") {
+  TcpStoreServer server({});
+  TcpStore store(server.address(), "", 20s);
+  store.set("large", std::string(protocol::kMaxValue, 'x'));
+  {
+    const Fd waiter = dial(server);
+    std::string asking =
+        hello("") + Writer(Command::get).number(7u).text("k").number(std::uint64_t{60000}).take();
+    REQUIRE(send_all(waiter, asking, Clock::now() + 5s));
+    const Fd greedy = dial(server);
+    asking = hello("");
+    for (int i = 0; i < 50; ++i) {
+      asking += Writer(Command::get).number(7u).text("large").number(std::uint64_t{0}).take();
+    }
+    REQUIRE(send_all(greedy, asking, Clock::now() + 5s));
+    CHECK(eventually([&] { return server.clients() == 2; }));  // the greedy one is dropped
+  }
+  CHECK(eventually([&] { return server.clients() == 1; }));
+  store.set("k", "v");
+  CHECK(store.get("k", 0ms) == "v");
+}
+
+TEST_CASE("whatever clients send, the server lives and keeps what it has") {
+  TcpStoreServerOptions options;
+  options.handshake_timeout = 200ms;
+  options.max_bytes = 4 << 20;
+  TcpStoreServer server(options);
+  TcpStore friendly(server.address(), "", 20s);
+  friendly.set("kept", "whole");
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    CAPTURE(seed);
+    std::mt19937 random(seed);
+    const auto below = [&](unsigned n) { return static_cast<std::uint32_t>(random() % n); };
+    std::string bytes = hello("");
+    // Messages that are almost right, some bytes of which then are not.
+    for (unsigned i = below(6); i > 0; --i) {
+      const auto command = static_cast<Command>(below(2) ? below(7) : 31 + below(7));
+      Writer message(command);
+      for (unsigned k = below(5); k > 0; --k) {
+        if (below(2)) {
+          message.number(below(4) ? below(5) : static_cast<std::uint32_t>(random()));
+        } else if (below(2)) {
+          message.number(std::uint64_t{random()} << below(33));
+        } else {
+          message.text(std::string(below(40), static_cast<char>('a' + below(3))));
+        }
+      }
+      bytes += message.take();
+    }
+    for (unsigned i = below(4); i > 0; --i) {
+      bytes[below(static_cast<unsigned>(bytes.size()))] = static_cast<char>(random());
+    }
+    bytes.resize(bytes.size() - below(4) % bytes.size());
+    const Fd stranger = dial(server);
+    send_all(stranger, bytes, Clock::now() + 5s);
+    if (seed % 3 == 0) shutdown(stranger.get(), SHUT_WR);
+    if (seed % 20 == 0) CHECK(friendly.get("kept", 1s) == "whole");
+  }
+  CHECK(friendly.get("kept", 1s) == "whole");
+  CHECK(eventually([&] { return server.clients() == 1; }));
+}
+
+}  // namespace
+}  // namespace ferrite::parallel
