@@ -3,9 +3,8 @@
 # them: without the .so links that linkers look for). Each is optional; the summary says what is
 # missing and how to get it.
 #
-# Defines for cuBLASLt and cuDNN FERRITE_HAVE_<name>, FERRITE_<name>_INCLUDE, since headers are all that
-# the build needs, and FERRITE_<name>_FOLDER, where the library is looked for first when a program
-# asks for it; for NCCL FERRITE_HAVE_NCCL, FERRITE_NCCL_INCLUDE and FERRITE_NCCL_LIBRARY.
+# Defines for each FERRITE_HAVE_<name>, FERRITE_<name>_INCLUDE, since headers are all that the build
+# needs, and FERRITE_<name>_FOLDER, where the library is looked for first when a program asks for it.
 
 set(FERRITE_CUDA_PREFIX "" CACHE STRING
     "Folders to look for cuBLASLt, cuDNN and NCCL in first: with include/ and lib/, or site-packages")
@@ -90,9 +89,10 @@ macro(ferrite_decide_cuda_library name problem found)
 endmacro()
 
 if(NOT FERRITE_HAVE_CUDA OR FERRITE_CUDA_EMULATOR)
-  foreach(name IN ITEMS CUBLASLT CUDNN NCCL)
+  foreach(name IN ITEMS CUBLASLT CUDNN)
     ferrite_decide_cuda_library(${name} "no GPUs are built for" "")
   endforeach()
+  ferrite_decide_cuda_library(NCCL "no GPUs are built for" "")
   return()
 endif()
 
@@ -118,8 +118,10 @@ ferrite_decide_cuda_library(CUDNN "${problem}" "${version}, ${where}")
 
 ferrite_find_cuda_library(NCCL HEADER nccl.h LIBRARY libnccl.so.2 nccl WHEELS nccl cu${major})
 set(problem "")
-if(NOT FERRITE_NCCL_INCLUDE OR NOT FERRITE_NCCL_LIBRARY)
-  set(problem "not found; apt-get install libnccl-dev or pip install nvidia-nccl-cu${major}, and FERRITE_CUDA_PREFIX says where")
-endif()
 ferrite_header_version(version "${FERRITE_NCCL_INCLUDE}/nccl.h" NCCL_ MAJOR MINOR PATCH)
+if(NOT FERRITE_NCCL_INCLUDE)
+  set(problem "not found, there are no nccl process groups; apt-get install libnccl-dev or pip install nvidia-nccl-cu${major}, and FERRITE_CUDA_PREFIX says where")
+elseif(version VERSION_LESS 2.18)
+  set(problem "${version} in ${FERRITE_NCCL_INCLUDE} is older than 2.18, there are no nccl process groups")
+endif()
 ferrite_decide_cuda_library(NCCL "${problem}" "${version}, ${where}")

@@ -11,6 +11,7 @@ set(FERRITE_CUDA AUTO CACHE STRING
 set(FERRITE_ONEDNN AUTO CACHE STRING "Use oneDNN's convolutions: AUTO (where found), ON or OFF")
 set(FERRITE_CUBLASLT AUTO CACHE STRING "Use cuBLASLt's products: AUTO (where found), ON or OFF")
 set(FERRITE_CUDNN AUTO CACHE STRING "Use cuDNN's convolutions: AUTO (where found), ON or OFF")
+set(FERRITE_NCCL AUTO CACHE STRING "Build the nccl process groups: AUTO (where found), ON or OFF")
 set(FERRITE_GLOO AUTO CACHE STRING "Build the gloo process groups: AUTO (where found), ON or OFF")
 set(FERRITE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them, e.g. address,undefined")
 option(FERRITE_EMULATOR_RACE "Look for data races in kernels (FERRITE_CUDA=EMULATOR)" OFF)
@@ -18,9 +19,11 @@ option(FERRITE_COVERAGE "Count the lines of kernels that run (FERRITE_CUDA=EMULA
 set(FERRITE_EXTRA_PROJECTS "" CACHE STRING
     "Folders of other projects to build along, e.g. users' kernels to be run on the emulator")
 set_property(CACHE FERRITE_CUDA PROPERTY STRINGS AUTO ON OFF EMULATOR)
-set_property(CACHE FERRITE_ONEDNN FERRITE_CUBLASLT FERRITE_CUDNN FERRITE_GLOO PROPERTY STRINGS AUTO ON OFF)
+set_property(CACHE FERRITE_ONEDNN FERRITE_CUBLASLT FERRITE_CUDNN FERRITE_NCCL FERRITE_GLOO
+             PROPERTY STRINGS AUTO ON OFF)
 
-foreach(name IN ITEMS FERRITE_CUDA FERRITE_ONEDNN FERRITE_CUBLASLT FERRITE_CUDNN FERRITE_GLOO)
+foreach(name IN ITEMS FERRITE_CUDA FERRITE_ONEDNN FERRITE_CUBLASLT FERRITE_CUDNN FERRITE_NCCL
+             FERRITE_GLOO)
   string(TOUPPER "${${name}}" value)
   get_property(allowed CACHE ${name} PROPERTY STRINGS)
   if(NOT value IN_LIST allowed)

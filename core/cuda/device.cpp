@@ -1,6 +1,5 @@
 // core/cuda.h for builds with CUDA.
 #include <cuda_runtime_api.h>
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <nvtx3/nvToolsExt.h>
 
@@ -20,6 +19,13 @@ namespace ferrite::cudnn {
 [[gnu::weak]] std::string version();
 
 }  // namespace ferrite::cudnn
+
+namespace ferrite::nccl {
+
+/// Of the process groups (parallel/comm/nccl/), in programs that have them.
+[[gnu::weak]] std::string version();
+
+}  // namespace ferrite::nccl
 
 namespace ferrite::cuda {
 
@@ -95,12 +101,6 @@ std::string cuda_version(int version) {
   return version == 0 ? "none" : fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
-/// A function of a library that is part of this process, or null.
-template <class F>
-F* find_function(const char* name) {
-  return reinterpret_cast<F*>(dlsym(RTLD_DEFAULT, name));
-}
-
 }  // namespace
 
 bool is_available() { return found().count > 0; }
@@ -152,10 +152,8 @@ Versions versions() {
              .nccl = "not built in"};
   if (cudnn::version)
     if (std::string version = cudnn::version(); !version.empty()) v.cudnn = std::move(version);
-  if (auto* nccl = find_function<int(int*)>("ncclGetVersion")) {
-    int n = 0;  // 2.9.1 and later: 20901
-    if (nccl(&n) == 0) v.nccl = fmt::format("{}.{}.{}", n / 10000, n / 100 % 100, n % 100);
-  }
+  if (nccl::version)
+    if (std::string version = nccl::version(); !version.empty()) v.nccl = std::move(version);
   return v;
 }
 

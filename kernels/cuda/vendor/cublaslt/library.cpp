@@ -1,14 +1,14 @@
 #include "kernels/cuda/vendor/cublaslt/library.h"
 
-#include "kernels/cuda/vendor/shared_library.h"
+#include "core/cuda/shared_library.h"
 
 namespace ferrite::kernels::cuda::vendor {
 
 namespace {
 
 struct Loaded {
-  SharedLibrary library{FERRITE_CUBLASLT_FOLDER,
-                        "libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR)};
+  ferrite::cuda::SharedLibrary library{FERRITE_CUBLASLT_FOLDER,
+                                       "libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR)};
   CublasLt functions;
 
   Loaded() {

@@ -1,13 +1,13 @@
 #include "kernels/cuda/vendor/cudnn/library.h"
 
-#include "kernels/cuda/vendor/shared_library.h"
+#include "core/cuda/shared_library.h"
 
 namespace ferrite::kernels::cuda::vendor {
 
 namespace {
 
 struct Loaded {
-  SharedLibrary library{FERRITE_CUDNN_FOLDER, "libcudnn.so.9"};
+  ferrite::cuda::SharedLibrary library{FERRITE_CUDNN_FOLDER, "libcudnn.so.9"};
   Cudnn functions;
 
   Loaded() {

@@ -1,12 +1,12 @@
-// A vendor's library, loaded when it is first asked for: programs start where it is not, and do not
-// pay for it (cuBLASLt takes a tenth of a second) where they do not use it. For library.cpp.
+// A library of a vendor, loaded when it is first asked for: programs start where it is not, and do
+// not pay for it (cuBLASLt takes a tenth of a second) where they do not use it.
 #pragma once
 
 #include <dlfcn.h>
 
 #include <string>
 
-namespace ferrite::kernels::cuda::vendor {
+namespace ferrite::cuda {
 
 class SharedLibrary {
  public:
@@ -36,4 +36,4 @@ class SharedLibrary {
   void* handle_ = nullptr;
 };
 
-}  // namespace ferrite::kernels::cuda::vendor
+}  // namespace ferrite::cuda

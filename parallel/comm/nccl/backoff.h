@@ -1,0 +1,27 @@
+// How the host waits for what only polling tells.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+namespace ferrite::parallel::nccl {
+
+/// A few tries at once, for what takes microseconds; then sleeps of up to a millisecond.
+class Backoff {
+ public:
+  void pause() {
+    if (++tries_ < 100) {
+      std::this_thread::yield();
+      return;
+    }
+    std::this_thread::sleep_for(sleep_);
+    sleep_ = std::min(2 * sleep_, std::chrono::microseconds(1000));
+  }
+
+ private:
+  int tries_ = 0;
+  std::chrono::microseconds sleep_{20};
+};
+
+}  // namespace ferrite::parallel::nccl

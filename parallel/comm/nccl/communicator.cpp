@@ -1,0 +1,106 @@
+#include "parallel/comm/nccl/communicator.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "core/cuda/context.h"
+#include "core/error.h"
+#include "parallel/comm/nccl/backoff.h"
+
+namespace ferrite::parallel::nccl {
+
+namespace {
+
+bool is_over(Deadline deadline) { return std::chrono::steady_clock::now() >= deadline; }
+
+constexpr std::string_view kAdvice = "NCCL_DEBUG=INFO has NCCL say more";
+
+}  // namespace
+
+std::string Communicator::describe(ncclResult_t result, ncclComm_t communicator) const {
+  const char* const last = library_.last_error(communicator);
+  return fmt::format("NCCL: {}{}{}; {}", library_.error_string(result), last && *last ? ": " : "",
+                     last ? last : "", kAdvice);
+}
+
+ncclResult_t Communicator::poll() {
+  ncclResult_t result = ncclSuccess;
+  const ncclResult_t status = library_.async_error(communicator_, &result);
+  return status == ncclSuccess ? result : status;
+}
+
+void Communicator::connect(const ncclUniqueId& id, int rank, int size, Deadline deadline) {
+  constexpr std::string_view kOp = "init_process_group";
+  {
+    const std::lock_guard lock(mutex_);
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    const ncclResult_t result = library_.init_rank_config(&communicator_, size, id, rank, &config);
+    FERRITE_CHECK(result == ncclSuccess || result == ncclInProgress, DistributedError, kOp, "{}",
+                  describe(result, nullptr));
+  }
+  try {
+    call(kOp, deadline, [](const Library&, ncclComm_t) { return ncclInProgress; });
+  } catch (const Error&) {
+    abort();
+    throw;
+  }
+}
+
+void Communicator::call(std::string_view op, Deadline deadline,
+                        const std::function<ncclResult_t(const Library&, ncclComm_t)>& f) {
+  Backoff backoff;
+  for (bool first = true;; first = false) {
+    {
+      const std::lock_guard lock(mutex_);
+      failure_.check(op);
+      FERRITE_CHECK(communicator_, DistributedError, op, "the communicator was aborted");
+      const ncclResult_t result = first ? f(library_, communicator_) : poll();
+      if (result == ncclSuccess) return;
+      FERRITE_CHECK(result == ncclInProgress, DistributedError, op, "{}",
+                    describe(result, communicator_));
+    }
+    FERRITE_CHECK(!is_over(deadline), DistributedError, op,
+                  "NCCL has not connected to all ranks in time; {}, and NCCL_SOCKET_IFNAME tells "
+                  "it which network to use",
+                  kAdvice);
+    backoff.pause();
+  }
+}
+
+std::string Communicator::async_error() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock || !communicator_) return "";
+  const ncclResult_t result = poll();
+  return result == ncclSuccess || result == ncclInProgress ? "" : describe(result, communicator_);
+}
+
+void Communicator::finish(Deadline deadline) {
+  Backoff backoff;
+  for (bool first = true;; first = false) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!communicator_) return;
+      const ncclResult_t result = first ? library_.finalize(communicator_) : poll();
+      if (result == ncclSuccess) {
+        library_.destroy(std::exchange(communicator_, nullptr));
+        return;
+      }
+      if (result != ncclInProgress) break;
+    }
+    if (is_over(deadline) || failure_.is_set()) break;
+    backoff.pause();
+  }
+  abort();
+}
+
+void Communicator::abort() {
+  const std::lock_guard lock(mutex_);
+  if (!communicator_) return;
+  // It frees memory, which a capture that another thread makes would not survive.
+  const cuda::detail::CaptureRelaxed relaxed;
+  library_.abort(std::exchange(communicator_, nullptr));
+}
+
+}  // namespace ferrite::parallel::nccl

@@ -1,0 +1,45 @@
+// Why a group can no longer be used: what its operations, its watchdog and the monitor share.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "core/error.h"
+
+namespace ferrite::parallel::nccl {
+
+/// All members may be called from any thread.
+class Failure {
+ public:
+  enum class From { here, others };
+
+  /// Whether this was the first one, which stays. `from`: others know of it already.
+  bool set(std::string_view reason, From from = From::here) {
+    std::lock_guard lock(mutex_);
+    if (is_set()) return false;
+    reason_ = reason;
+    from_ = from;
+    set_.store(true, std::memory_order_release);
+    return true;
+  }
+
+  bool is_set() const { return set_.load(std::memory_order_acquire); }
+  /// Once it is set:
+  const std::string& reason() const { return reason_; }
+  From from() const { return from_; }
+
+  /// DistributedError where it is set.
+  void check(std::string_view op) const {
+    FERRITE_CHECK(!is_set(), DistributedError, op, "{}", reason());
+  }
+
+ private:
+  std::atomic<bool> set_{false};
+  std::mutex mutex_;
+  std::string reason_;
+  From from_ = From::here;
+};
+
+}  // namespace ferrite::parallel::nccl

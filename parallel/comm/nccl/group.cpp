@@ -1,0 +1,250 @@
+#include "parallel/comm/nccl/group.h"
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include <exception>
+#include <utility>
+
+#include "core/cuda.h"
+#include "core/cuda/runtime.h"
+#include "core/cuda_backend.h"
+#include "core/error.h"
+#include "parallel/comm/nccl/meet.h"
+#include "parallel/comm/nccl/ring.h"
+#include "parallel/comm/nccl/types.h"
+
+namespace ferrite::parallel {
+
+namespace nccl {
+
+namespace {
+
+/// How long those wait who let go of a group, for ranks that are not done with it.
+constexpr Milliseconds kFarewell = std::chrono::seconds(10);
+
+}  // namespace
+
+NcclGroup::NcclGroup(const GroupContext& context, const Library& library, const Device& device)
+    : ProcessGroup("nccl", context.name, context.rank, context.size, context.timeout),
+      context_(context),
+      device_(device),
+      library_(library),
+      stream_(Stream::create(device, StreamPriority::high)),
+      side_(Stream::create(device, StreamPriority::high)),
+      failure_(std::make_shared<Failure>()),
+      communicator_(library, *failure_),
+      watchdog_(context_, device_, communicator_, failure_,
+                [this](const std::string& reason) { abort(reason); }) {}
+
+NcclGroup::~NcclGroup() {
+  watchdog_.stop();
+  try {
+    const cuda::DeviceGuard guard(device_);
+    communicator_.finish(Clock::now() + std::min(timeout(), kFarewell));
+  } catch (const Error&) {  // the device is lost
+  }
+}
+
+void NcclGroup::connect() {
+  const Deadline deadline = Clock::now() + timeout();
+  const cuda::DeviceGuard guard(device_);
+  const ncclUniqueId id = meet(context_, library_, device_, deadline);
+  communicator_.connect(id, rank(), size(), deadline);
+  const StreamGuard use(stream_);
+  token_ = empty({1}, {.dtype = kInt32, .device = device_});
+  FERRITE_CUDA_CHECK(
+      cudaMemsetAsync(token_.data_ptr(), 0, token_.nbytes(), cuda::native_stream(stream_)));
+}
+
+// ---- One operation
+
+/// Events of the device become times of the host by one that both know. Their clocks drift apart,
+/// so every now and then it is taken anew.
+void NcclGroup::note_time() {
+  const auto now = Clock::now();
+  if ((base_ && now - base_->time < std::chrono::seconds(10)) || !stream_.query()) return;
+  auto mark = stream_.impl()->record(Timing::wanted);
+  base_ = std::make_shared<const Base>(Base{std::move(mark), Clock::now()});
+}
+
+Work NcclGroup::run(const Call& call, const std::function<void()>& calls, Waiting waiting) {
+  const char* const op = parallel::name(call.kind);
+  for (const Tensor* t : {&call.out, &call.in})
+    FERRITE_CHECK(!t->defined() || t->device() == device_, DeviceError, op,
+                  "expected tensors on {}, the device of this rank of group {}, got {}", device_,
+                  name(), t->describe());
+  const std::lock_guard turn(turn_);
+  const cuda::NvtxRange range(op);
+  const cuda::DeviceGuard guard(device_);
+  const Stream current = current_stream(device_);
+  auto operation = std::make_shared<Operation>();
+  operation->sequence = ++sequence_;
+  operation->op = op;
+  operation->what = describe(call);
+  operation->captured = ferrite::detail::cuda::is_capturing(current);
+  if (!operation->captured) {
+    if (context_.monitor) context_.monitor->begin(name(), operation->sequence, operation->what);
+    note_time();
+    operation->base = base_;
+  }
+  stream_.wait(current);
+  if (!operation->captured) operation->begin = stream_.impl()->record(Timing::wanted);
+  try {
+    calls();
+  } catch (const DistributedError& error) {
+    give_up(*operation, error.what());
+  }
+  operation->end = stream_.impl()->record(operation->captured ? Timing::none : Timing::wanted);
+  for (const Tensor* t : {&call.out, &call.in})
+    if (t->defined()) t->storage()->record_stream(stream_);
+  if (!operation->captured) watchdog_.add(operation);
+  return Work(std::make_shared<OperationWork>(device_, std::move(operation), failure_, waiting));
+}
+
+Work NcclGroup::run(const Call& call, std::int64_t numel, const Request& wanted, Waiting waiting) {
+  return run(
+      call,
+      [&] {
+        if (numel > 0) request(parallel::name(call.kind), wanted);
+      },
+      waiting);
+}
+
+void NcclGroup::request(const char* op, const Request& wanted) {
+  const cudaStream_t native = cuda::native_stream(stream_);
+  communicator_.call(op, Clock::now() + timeout(),
+                     [&](const Library& library, ncclComm_t communicator) {
+                       return wanted(library, communicator, native);
+                     });
+}
+
+void NcclGroup::give_up(const Operation& operation, const std::string& error) {
+  if (!failure_->is_set())
+    failure_->set(fmt::format("{} ({})", watchdog_.blame(operation, "could not begin"), error));
+  abort(failure_->reason());
+  failure_->check(operation.op);
+  std::terminate();  // it is set
+}
+
+void NcclGroup::do_abort(const std::string& reason) {
+  failure_->set(reason);
+  watchdog_.wake();
+}
+
+// ---- What there is
+
+Work NcclGroup::do_all_reduce(const Tensor& tensor, ReduceOp op) {
+  return run({.kind = Collective::all_reduce, .op = op, .out = tensor}, tensor.numel(),
+             [&](const Library& nccl, ncclComm_t communicator, cudaStream_t stream) {
+               return nccl.all_reduce(
+                   tensor.data_ptr(), tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()),
+                   data_type(tensor.dtype()), reduction(op), communicator, stream);
+             });
+}
+
+Work NcclGroup::do_broadcast(const Tensor& tensor, int root) {
+  return run({.kind = Collective::broadcast, .peer = root, .out = tensor}, tensor.numel(),
+             [&](const Library& nccl, ncclComm_t communicator, cudaStream_t stream) {
+               return nccl.broadcast(tensor.data_ptr(), tensor.data_ptr(),
+                                     static_cast<std::size_t>(tensor.numel()),
+                                     data_type(tensor.dtype()), root, communicator, stream);
+             });
+}
+
+Work NcclGroup::do_reduce(const Tensor& tensor, int root, ReduceOp op) {
+  return run({.kind = Collective::reduce, .op = op, .peer = root, .out = tensor}, tensor.numel(),
+             [&](const Library& nccl, ncclComm_t communicator, cudaStream_t stream) {
+               return nccl.reduce(
+                   tensor.data_ptr(), tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()),
+                   data_type(tensor.dtype()), reduction(op), root, communicator, stream);
+             });
+}
+
+Work NcclGroup::do_all_gather(const Tensor& out, const Tensor& in) {
+  return run({.kind = Collective::all_gather, .out = out, .in = in}, in.numel(),
+             [&](const Library& nccl, ncclComm_t communicator, cudaStream_t stream) {
+               return nccl.all_gather(in.data_ptr(), out.data_ptr(),
+                                      static_cast<std::size_t>(in.numel()), data_type(in.dtype()),
+                                      communicator, stream);
+             });
+}
+
+Work NcclGroup::do_reduce_scatter(const Tensor& out, const Tensor& in, ReduceOp op) {
+  return run({.kind = Collective::reduce_scatter, .op = op, .out = out, .in = in}, out.numel(),
+             [&](const Library& nccl, ncclComm_t communicator, cudaStream_t stream) {
+               return nccl.reduce_scatter(
+                   in.data_ptr(), out.data_ptr(), static_cast<std::size_t>(out.numel()),
+                   data_type(in.dtype()), reduction(op), communicator, stream);
+             });
+}
+
+Work NcclGroup::do_send(const Tensor& tensor, int to) {
+  return run({.kind = Collective::send, .peer = to, .in = tensor}, tensor.numel(),
+             [&](const Library& nccl, ncclComm_t communicator, cudaStream_t stream) {
+               return nccl.send(tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()),
+                                data_type(tensor.dtype()), to, communicator, stream);
+             });
+}
+
+Work NcclGroup::do_recv(const Tensor& tensor, int from) {
+  return run({.kind = Collective::recv, .peer = from, .out = tensor}, tensor.numel(),
+             [&](const Library& nccl, ncclComm_t communicator, cudaStream_t stream) {
+               return nccl.recv(tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()),
+                                data_type(tensor.dtype()), from, communicator, stream);
+             });
+}
+
+Work NcclGroup::do_barrier() {
+  return run(
+      {.kind = Collective::barrier}, token_.numel(),
+      [&](const Library& nccl, ncclComm_t communicator, cudaStream_t stream) {
+        return nccl.all_reduce(token_.data_ptr(), token_.data_ptr(), 1, ncclInt32, ncclSum,
+                               communicator, stream);
+      },
+      Waiting::host);
+}
+
+Work NcclGroup::do_ring_all_reduce(const Tensor& tensor, ReduceOp op) {
+  const Call call{.kind = Collective::ring_all_reduce, .op = op, .out = tensor};
+  return run(call, [&] {
+    nccl::ring_all_reduce(
+        tensor, op, {.rank = rank(), .size = size(), .stream = stream_, .side = side_},
+        [&](const Request& exchange) { request(parallel::name(call.kind), exchange); });
+  });
+}
+
+std::shared_ptr<ProcessGroup> NcclGroup::do_new_group(const std::vector<int>& ranks, int rank,
+                                                      const std::string& name,
+                                                      Milliseconds timeout) {
+  GroupContext context{.name = name,
+                       .rank = rank,
+                       .size = static_cast<int>(ranks.size()),
+                       .job_ranks = {},
+                       .timeout = timeout,
+                       .store = std::make_shared<PrefixStore>(name + "/", context_.store),
+                       .monitor = context_.monitor,
+                       .device = device_};
+  for (const int r : ranks) {
+    const auto i = static_cast<std::size_t>(r);
+    context.job_ranks.push_back(i < context_.job_ranks.size() ? context_.job_ranks[i] : r);
+  }
+  return make_nccl_group(context);
+}
+
+}  // namespace nccl
+
+std::shared_ptr<ProcessGroup> make_nccl_group(const GroupContext& context) {
+  const nccl::Library* const library = nccl::library();
+  FERRITE_CHECK(
+      library, Error, "init_process_group",
+      "the backend nccl needs NCCL, which cannot be used: {}. Install it (apt-get install "
+      "libnccl2, or pip install nvidia-nccl-cu13) where the system's loader finds it "
+      "(LD_LIBRARY_PATH); or use the backend \"gloo\"",
+      nccl::why_not());
+  auto group = std::make_shared<nccl::NcclGroup>(context, *library, nccl::choose_device(context));
+  group->connect();
+  return group;
+}
+
+}  // namespace ferrite::parallel

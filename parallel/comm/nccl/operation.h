@@ -1,0 +1,66 @@
+// One operation that was put on a group's stream, and the handle on it.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/device.h"
+#include "core/stream.h"
+#include "parallel/comm/nccl/failure.h"
+#include "parallel/comm/work.h"
+
+namespace ferrite::parallel::nccl {
+
+using Clock = std::chrono::steady_clock;
+using ferrite::detail::Mark;
+using ferrite::detail::Timing;
+
+/// A mark of the stream, and when the host had it: what times on the device are counted from.
+struct Base {
+  std::shared_ptr<Mark> mark;
+  Clock::time_point time;
+};
+
+struct Operation {
+  std::uint64_t sequence = 0;  ///< 1 for the first of its group
+  const char* op = "";         ///< "all_reduce"
+  std::string what;            ///< "all_reduce of float32[1024]"
+  bool captured = false;       ///< part of a graph: nobody can ask how far it is
+  std::shared_ptr<Mark> begin,
+      end;  // of the group's stream; `begin` only where not captured
+  std::shared_ptr<const Base> base;
+  std::atomic<bool> ended{false};         // well, as the watchdog has seen
+  std::optional<Clock::time_point> seen;  // the watchdog's: when it saw it begin
+};
+
+enum class Waiting { device, host };
+
+class OperationWork final : public detail::WorkState {
+ public:
+  /// `waiting`: where wait() waits.
+  OperationWork(const Device& device, std::shared_ptr<Operation> operation,
+                std::shared_ptr<const Failure> failure, Waiting waiting)
+      : device_(device),
+        operation_(std::move(operation)),
+        failure_(std::move(failure)),
+        waiting_(waiting) {}
+
+  bool done() override;
+  void wait() override;
+  void synchronize() override;
+  std::optional<std::pair<Clock::time_point, Clock::time_point>> ran() override;
+
+ private:
+  bool failed() const { return failure_->is_set() && !operation_->ended; }
+
+  const Device device_;
+  const std::shared_ptr<Operation> operation_;
+  const std::shared_ptr<const Failure> failure_;
+  const Waiting waiting_;
+};
+
+}  // namespace ferrite::parallel::nccl

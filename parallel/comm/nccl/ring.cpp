@@ -1,0 +1,193 @@
+#include "parallel/comm/nccl/ring.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kernels/combine.h"
+#include "parallel/comm/nccl/types.h"
+
+namespace ferrite::parallel::nccl {
+
+namespace {
+
+using ferrite::detail::Timing;
+using kernels::Combine;
+using kernels::View;
+using Marked = std::shared_ptr<ferrite::detail::Mark>;
+
+/// Elements of memory, one after the other.
+struct Range {
+  std::byte* data = nullptr;
+  std::int64_t numel = 0;
+  DType dtype = kFloat32;
+
+  Range part(std::int64_t begin, std::int64_t end) const {
+    return {data + static_cast<std::size_t>(begin) * itemsize(dtype), end - begin, dtype};
+  }
+  /// Number `i` of `count` parts that differ by an element at most.
+  Range part_of(std::int64_t i, std::int64_t count) const {
+    return part(numel * i / count, numel * (i + 1) / count);
+  }
+  View view() const {
+    View v;
+    v.data = data;
+    v.numel = numel;
+    v.ndim = 1;
+    v.dtype = dtype;
+    v.sizes[0] = numel;
+    v.strides[0] = 1;
+    return v;
+  }
+};
+
+Range all_of(const Tensor& t) {
+  return {static_cast<std::byte*>(t.data_ptr()), t.numel(), t.dtype()};
+}
+
+Combine combination(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::product:
+      return Combine::product;
+    case ReduceOp::min:
+      return Combine::min;
+    case ReduceOp::max:
+      return Combine::max;
+    case ReduceOp::sum:
+    case ReduceOp::avg:
+      break;
+  }
+  return Combine::sum;
+}
+
+// Larger ones hide less of their additions, smaller ones cost NCCL's latency more often.
+constexpr std::int64_t kPieceBytes = std::int64_t{2} << 20;
+constexpr std::int64_t kMostPieces = 8;
+// Pieces that have arrived and are not added yet.
+constexpr std::int64_t kMostSlots = 3;
+
+class Ring {
+ public:
+  Ring(const Tensor& tensor, ReduceOp op, const RingPlace& place, const Exchange& exchange)
+      : place_(place),
+        exchange_(exchange),
+        op_(combination(op)),
+        scale_(op == ReduceOp::avg ? 1.0 / place.size : 1.0),
+        all_(all_of(tensor)) {
+    const bool is_half = tensor.dtype() == kFloat16 || tensor.dtype() == kBFloat16;
+    partial_type_ = is_half && op_ == Combine::sum ? kFloat32 : tensor.dtype();
+    // All ranks must come to the same numbers, whatever the sizes of their own parts.
+    largest_ = (all_.numel + place_.size - 1) / place_.size;
+    const std::int64_t bytes = largest_ * static_cast<std::int64_t>(itemsize(partial_type_));
+    pieces_ = std::clamp(bytes / kPieceBytes, std::int64_t{1}, kMostPieces);
+    // Room for each piece at its largest.
+    room_ = (largest_ + pieces_ - 1) / pieces_;
+    slots_ = std::min(pieces_, kMostSlots);
+    arrived_ = buffer(tensor.device(), slots_);
+    if (partial_type_ != tensor.dtype()) partial_ = buffer(tensor.device(), pieces_);
+  }
+
+  void run() {
+    // Memory that others used on the current stream is free for both from here on.
+    place_.side.wait(place_.stream);
+    added_.resize(static_cast<std::size_t>(pieces_));
+    freed_.resize(static_cast<std::size_t>(slots_));
+    for (int step = 0; step + 1 < place_.size; ++step)
+      for (std::int64_t k = 0; k < pieces_; ++k) reduce(step, k);
+    for (int step = 0; step + 1 < place_.size; ++step)
+      for (std::int64_t k = 0; k < pieces_; ++k) gather(step, k);
+  }
+
+ private:
+  Tensor buffer(const Device& device, std::int64_t pieces) const {
+    Tensor t = empty({room_ * pieces}, {.dtype = partial_type_, .device = device});
+    t.storage()->record_stream(place_.stream);
+    t.storage()->record_stream(place_.side);
+    return t;
+  }
+
+  /// Piece k of the part that is `behind` ranks before this one.
+  Range piece(int behind, std::int64_t k) const {
+    const int part = ((place_.rank - behind) % place_.size + place_.size) % place_.size;
+    return all_.part_of(part, place_.size).part_of(k, pieces_);
+  }
+  /// Room number `i` of a buffer, for elements of a type no larger than its own.
+  Range room(const Tensor& buffer, std::int64_t i, std::int64_t numel, DType dtype) const {
+    Range r = all_of(buffer).part(i * room_, i * room_ + numel);
+    r.dtype = dtype;
+    return r;
+  }
+
+  /// Of the reduce-scatter: sends what was added last, receives the part before, adds this rank's.
+  void reduce(int step, std::int64_t k) {
+    const bool first = step == 0, last = step + 2 == place_.size;
+    const bool in_place = !partial_.defined();
+    const Range own = piece(step + 1, k), before = piece(step, k);
+    const std::int64_t slot = (step * pieces_ + k) % slots_;
+    // What one rank alone has put in is of its own type.
+    const Range arrived = room(arrived_, slot, own.numel, first ? all_.dtype : partial_type_);
+    wait_for(added_, k);
+    wait_for(freed_, slot);
+    transfer(first || in_place ? before : room(partial_, k, before.numel, partial_type_), arrived);
+    place_.side.wait(place_.stream);
+    const Range sum = last || in_place ? own : room(partial_, k, own.numel, partial_type_);
+    kernels::combine(place_.side, op_, sum.view(), arrived.view(), own.view(), last ? scale_ : 1.0);
+    const Marked mark = place_.side.impl()->record(Timing::none);
+    added_[static_cast<std::size_t>(k)] = freed_[static_cast<std::size_t>(slot)] = mark;
+  }
+
+  /// Of the all-gather: passes on what is complete.
+  void gather(int step, std::int64_t k) {
+    if (step == 0) wait_for(added_, k);
+    transfer(piece(step - 1, k), piece(step, k));
+  }
+
+  void wait_for(std::vector<Marked>& marks, std::int64_t i) const {
+    Marked& mark = marks[static_cast<std::size_t>(i)];
+    if (mark) place_.stream.impl()->wait(mark);
+    mark.reset();
+  }
+
+  void transfer(const Range& sent, const Range& received) {
+    if (sent.numel == 0 && received.numel == 0) return;
+    const int next = (place_.rank + 1) % place_.size;
+    const int previous = (place_.rank + place_.size - 1) % place_.size;
+    exchange_([&](const Library& nccl, ncclComm_t communicator, cudaStream_t stream) {
+      const auto bad = [](ncclResult_t r) { return r != ncclSuccess && r != ncclInProgress; };
+      ncclResult_t result = nccl.group_start();
+      if (bad(result)) return result;
+      if (sent.numel > 0)
+        result = nccl.send(sent.data, static_cast<std::size_t>(sent.numel), data_type(sent.dtype),
+                           next, communicator, stream);
+      if (received.numel > 0 && !bad(result))
+        result = nccl.recv(received.data, static_cast<std::size_t>(received.numel),
+                           data_type(received.dtype), previous, communicator, stream);
+      const ncclResult_t end = nccl.group_end();
+      return bad(result) ? result : end;
+    });
+  }
+
+  const RingPlace& place_;
+  const Exchange& exchange_;
+  const Combine op_;
+  const double scale_;
+  const Range all_;
+  DType partial_type_ = kFloat32;
+  std::int64_t largest_ = 0, pieces_ = 1, slots_ = 1, room_ = 0;
+  Tensor arrived_;             // what the neighbour sent: a slot for each of a few pieces
+  Tensor partial_;             // sums that are not of the tensor's type
+  std::vector<Marked> added_;  // of each piece's last sum
+  std::vector<Marked> freed_;  // of the last sum that read each slot
+};
+
+}  // namespace
+
+void ring_all_reduce(const Tensor& tensor, ReduceOp op, const RingPlace& place,
+                     const Exchange& exchange) {
+  if (place.size == 1 || tensor.numel() == 0) return;
+  Ring(tensor, op, place, exchange).run();
+}
+
+}  // namespace ferrite::parallel::nccl
