@@ -36,6 +36,9 @@ bool any_ready(std::span<const Wait> waits) {
 }
 
 bool comes_true_soon(std::span<const Wait> waits) {
+  if (std::any_of(waits.begin(), waits.end(),
+                  [](const Wait& wait) { return !wait.link->worth_looking(); }))
+    return any_ready(waits);
   const Clock::time_point start = Clock::now();
   while (true) {
     for (int i = 0; i < 16; ++i) {

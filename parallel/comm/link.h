@@ -3,8 +3,8 @@
 // through shared memory, between threads of one process through memory, else over TCP.
 //
 // Environment, for tests and benchmarks: FERRITE_LINK=tcp or shm has processes use that alone;
-// FERRITE_LINK_DELAY_US and FERRITE_LINK_GBPS (10^9 bytes a second) play a network that has such a
-// latency and such a bandwidth in each direction of each link.
+// FERRITE_LINK_DELAY_US and FERRITE_LINK_GBPS play a network of that latency and of so many 10^9
+// bytes a second, in each direction of each link.
 #pragma once
 
 #include <atomic>
@@ -39,6 +39,8 @@ class Link {
 
   /// "memory", "shared memory" or "tcp".
   virtual std::string_view kind() const = 0;
+  /// Any thread: has both ends fail from now on.
+  virtual void close() = 0;
 
   // What wait_any() is made of.
 
@@ -55,6 +57,8 @@ class Link {
   };
   /// Whether the wish has come true, as far as that is known without a system call.
   virtual bool ready(const Wish& wish) = 0;
+  /// Whether ready() can come true by itself.
+  virtual bool worth_looking() const { return true; }
   /// From here on the other end wakes who polls; then ready() is to be asked once more.
   virtual Sleep arm(const Wish& wish) = 0;
   /// Ends that; with what poll(2) has found.
@@ -80,8 +84,9 @@ class LinkMesh {
   virtual void close() = 0;
 };
 
-/// Of processes, which call it together.
-std::unique_ptr<LinkMesh> connect_links(const GroupContext& context);
+/// Of processes, which call it together. Meshes of one group have different names.
+std::unique_ptr<LinkMesh> connect_links(const GroupContext& context,
+                                        std::string_view name = "links");
 /// Of threads of this process, one mesh a rank.
 std::vector<std::unique_ptr<LinkMesh>> make_memory_links(int ranks);
 

@@ -1,6 +1,5 @@
 // Links between threads.
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <array>
 #include <map>
@@ -9,6 +8,7 @@
 
 #include "core/error.h"
 #include "parallel/comm/link.h"
+#include "parallel/comm/link_delay.h"
 #include "parallel/comm/link_ring.h"
 
 namespace ferrite::parallel {
@@ -33,8 +33,8 @@ class Exchange {
       FERRITE_CHECK(
           socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, sockets.data()) == 0,
           DistributedError, "link", "the system has no more sockets");
-      mine = std::make_unique<RingLink>(memory, 0, sockets[0], rank(to), "memory");
-      auto other = std::make_unique<RingLink>(memory, 1, sockets[1], rank(from), "memory");
+      mine = std::make_unique<RingLink>(memory, 0, Fd(sockets[0]), rank(to), "memory");
+      auto other = std::make_unique<RingLink>(memory, 1, Fd(sockets[1]), rank(from), "memory");
       if (!gone_[static_cast<std::size_t>(to)]) halves_[{to, from}] = std::move(other);
     }
     return mine;
@@ -67,9 +67,9 @@ class MemoryMesh final : public LinkMesh {
     FERRITE_CHECK(rank >= 0 && rank < static_cast<int>(links_.size()) && rank != rank_, ValueError,
                   "link", "expected another rank of {}, got {}", links_.size(), rank);
     const std::lock_guard lock(mutex_);
-    std::unique_ptr<RingLink>& link = links_[static_cast<std::size_t>(rank)];
+    std::unique_ptr<Link>& link = links_[static_cast<std::size_t>(rank)];
     if (!link) {
-      link = exchange_->link(rank_, rank);
+      link = with_delay(exchange_->link(rank_, rank));
       if (closed_) link->close();
     }
     return *link;
@@ -88,7 +88,7 @@ class MemoryMesh final : public LinkMesh {
   const int rank_;
   std::mutex mutex_;
   bool closed_ = false;
-  std::vector<std::unique_ptr<RingLink>> links_;
+  std::vector<std::unique_ptr<Link>> links_;
 };
 
 }  // namespace

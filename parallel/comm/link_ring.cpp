@@ -41,38 +41,32 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 }  // namespace
 
 std::shared_ptr<RingMemory> RingMemory::create() {
-  const int fd = memfd_create("ferrite link", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (fd < 0) fail_system("the system has no memory to share");
-  const std::shared_ptr<RingMemory> memory(new RingMemory(fd));
+  Fd fd(memfd_create("ferrite link", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd.valid()) fail_system("the system has no memory to share");
   // Reserved now: memory that is missing later would be a SIGBUS.
-  if (const int error = posix_fallocate(fd, 0, kFileBytes)) {
+  if (const int error = posix_fallocate(fd.get(), 0, kFileBytes)) {
     errno = error;
     fail_system("the system has no memory to share");
   }
-  if (fcntl(fd, F_ADD_SEALS, kSeals) < 0) fail_system("sealing shared memory failed");
+  if (fcntl(fd.get(), F_ADD_SEALS, kSeals) < 0) fail_system("sealing shared memory failed");
+  const std::shared_ptr<RingMemory> memory(new RingMemory(std::move(fd)));
   memory->map();
   return memory;
 }
 
-std::shared_ptr<RingMemory> RingMemory::open(int fd) {
-  const std::shared_ptr<RingMemory> memory(new RingMemory(fd));
+std::shared_ptr<RingMemory> RingMemory::open(Fd fd) {
   struct stat status {};
-  const int seals = fcntl(fd, F_GET_SEALS);
-  FERRITE_CHECK(fstat(fd, &status) == 0 && status.st_size == static_cast<off_t>(kFileBytes) &&
+  const int seals = fcntl(fd.get(), F_GET_SEALS);
+  FERRITE_CHECK(fstat(fd.get(), &status) == 0 && status.st_size == static_cast<off_t>(kFileBytes) &&
                     seals >= 0 && (seals & kSeals) == kSeals,
                 DistributedError, "link", "expected shared memory of a link, got something else");
+  const std::shared_ptr<RingMemory> memory(new RingMemory(std::move(fd)));
   memory->map();
   return memory;
 }
 
 RingMemory::~RingMemory() {
   if (base_) munmap(base_, kMappedBytes);
-  close_fd();
-}
-
-void RingMemory::close_fd() {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = -1;
 }
 
 void RingMemory::map() {
@@ -81,7 +75,7 @@ void RingMemory::map() {
   if (reserved == MAP_FAILED) fail_system("mapping shared memory failed");
   base_ = static_cast<std::byte*>(reserved);
   const auto place = [&](std::size_t at, std::size_t from, std::size_t size) {
-    if (mmap(base_ + at, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd_,
+    if (mmap(base_ + at, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd_.get(),
              static_cast<off_t>(from)) == MAP_FAILED)
       fail_system("mapping shared memory failed");
   };
@@ -99,27 +93,24 @@ std::byte* RingMemory::bytes(int which) const {
   return base_ + kControl + static_cast<std::size_t>(which) * 2 * kCapacity;
 }
 
-RingLink::RingLink(std::shared_ptr<RingMemory> memory, int end, int socket, std::string peer,
+RingLink::RingLink(std::shared_ptr<RingMemory> memory, int end, Fd socket, std::string peer,
                    std::string_view kind)
     : memory_(std::move(memory)),
       out_(memory_->direction(end)),
       in_(memory_->direction(1 - end)),
       out_bytes_(memory_->bytes(end)),
       in_bytes_(memory_->bytes(1 - end)),
-      socket_(socket),
+      socket_(std::move(socket)),
       peer_(std::move(peer)),
       kind_(kind) {}
 
-RingLink::~RingLink() {
-  close();
-  ::close(socket_);
-}
+RingLink::~RingLink() { RingLink::close(); }
 
 void RingLink::close() {
   closed_.store(true, std::memory_order_release);
   out_.closed.store(1, std::memory_order_release);
   in_.closed.store(1, std::memory_order_release);
-  shutdown(socket_, SHUT_RDWR);  // wakes both ends
+  shutdown(socket_.get(), SHUT_RDWR);  // wakes both ends
 }
 
 bool RingLink::is_over() const {
@@ -197,7 +188,7 @@ Link::Sleep RingLink::arm(const Wish& wish) {
   armed_recv_ = wish.recv;
   if (armed_send_) out_.sender_sleeps.store(1, std::memory_order_seq_cst);
   if (armed_recv_) in_.receiver_sleeps.store(1, std::memory_order_seq_cst);
-  return {.fd = socket_, .events = POLLIN};
+  return {.fd = socket_.get(), .events = POLLIN};
 }
 
 void RingLink::disarm(short events) {
@@ -206,14 +197,14 @@ void RingLink::disarm(short events) {
   armed_send_ = armed_recv_ = false;
   if (events == 0) return;
   std::array<char, 64> bells;
-  const ssize_t n = ::recv(socket_, bells.data(), bells.size(), MSG_DONTWAIT);
+  const ssize_t n = ::recv(socket_.get(), bells.data(), bells.size(), MSG_DONTWAIT);
   if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) peer_gone_ = true;
 }
 
 void RingLink::ring_bell() const {
   const char bell = 0;
   // Where there is no room for it, others have not been heard yet.
-  (void)!::send(socket_, &bell, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+  (void)!::send(socket_.get(), &bell, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 }  // namespace ferrite::parallel

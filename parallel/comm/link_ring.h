@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "parallel/comm/link.h"
+#include "parallel/comm/socket.h"
 
 namespace ferrite::parallel {
 
@@ -32,21 +33,21 @@ class RingMemory {
   static std::shared_ptr<RingMemory> create();
   /// Takes over a descriptor that another process created; DistributedError unless it is one of
   /// these.
-  static std::shared_ptr<RingMemory> open(int fd);
+  static std::shared_ptr<RingMemory> open(Fd fd);
   ~RingMemory();
   RingMemory(const RingMemory&) = delete;
   RingMemory& operator=(const RingMemory&) = delete;
 
-  int fd() const { return fd_; }
-  void close_fd();  ///< the mapping stays
+  int fd() const { return fd_.get(); }
+  void close_fd() { fd_.reset(); }  ///< the mapping stays
   Direction& direction(int which) const;
   std::byte* bytes(int which) const;
 
  private:
-  explicit RingMemory(int fd) : fd_(fd) {}
+  explicit RingMemory(Fd fd) : fd_(std::move(fd)) {}
   void map();
 
-  int fd_ = -1;
+  Fd fd_;
   std::byte* base_ = nullptr;
 };
 
@@ -54,9 +55,9 @@ class RingMemory {
 /// that the other process has died.
 class RingLink final : public Link {
  public:
-  /// End 0 writes to direction 0. Takes over `socket`, connected and non-blocking; `peer` is for
-  /// messages: "rank 3".
-  RingLink(std::shared_ptr<RingMemory> memory, int end, int socket, std::string peer,
+  /// End 0 writes to direction 0. `socket` is connected and non-blocking; `peer` is for messages:
+  /// "rank 3".
+  RingLink(std::shared_ptr<RingMemory> memory, int end, Fd socket, std::string peer,
            std::string_view kind);
   ~RingLink() override;
   RingLink(const RingLink&) = delete;
@@ -69,9 +70,7 @@ class RingLink final : public Link {
   bool ready(const Wish& wish) override;
   Sleep arm(const Wish& wish) override;
   void disarm(short events) override;
-
-  /// Any thread.
-  void close();
+  void close() override;
 
  private:
   bool is_over() const;
@@ -85,7 +84,7 @@ class RingLink final : public Link {
   RingMemory::Direction& in_;
   std::byte* const out_bytes_;
   const std::byte* const in_bytes_;
-  const int socket_;
+  const Fd socket_;
   const std::string peer_;
   const std::string_view kind_;
   std::uint64_t written_ = 0, read_by_peer_ = 0;  // of out_

@@ -1,0 +1,369 @@
+#include "parallel/comm/link.h"
+
+#include <doctest/doctest.h>
+#include <poll.h>
+#include <signal.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "core/error.h"
+#include "core/generator.h"
+#include "parallel/comm/backend.h"
+#include "parallel/comm/link_card.h"
+#include "parallel/comm/link_door.h"
+#include "parallel/comm/ring_all_reduce.h"
+#include "tests/parallel/folder_store.h"
+#include "tests/parallel/processes.h"
+#include "tests/parallel/reduction_reference.h"
+
+using namespace ferrite;
+using namespace ferrite::parallel;
+using namespace ferrite::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+using Bytes = std::vector<std::byte>;
+using Clock = std::chrono::steady_clock;
+
+const std::atomic<bool> kNever = false;
+
+Interrupt within(std::chrono::milliseconds time) { return {"test", kNever, Clock::now() + time}; }
+
+Bytes random_bytes(std::size_t n, std::uint64_t seed) {
+  Generator random(seed);
+  Bytes bytes(n);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.next_below(256));
+  return bytes;
+}
+
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+  ~Variable() { unsetenv(name_); }
+
+ private:
+  const char* name_;
+};
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const DistributedError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+/// Both ends send at once, in pieces of every size, more than fits into any buffer.
+void exchange(Link& link, int end, std::uint64_t seed) {
+  const std::size_t size = 1'500'000;
+  const Bytes mine = random_bytes(size, 2 * seed + end),
+              theirs = random_bytes(size, 2 * seed + !end);
+  Generator random(seed + 77 * end);
+  Bytes got;
+  std::size_t sent = 0;
+  const Interrupt interrupt = within(60s);
+  while (sent < size || got.size() < size) {
+    bool moved = false;
+    if (sent < size) {
+      const std::size_t piece = std::min(size - sent, random.next_below(200'000) + 1);
+      const std::size_t n = link.try_send({mine.data() + sent, piece});
+      sent += n;
+      moved = n > 0;
+    }
+    if (got.size() < size) {
+      if (random.next_below(2) == 0) {
+        const auto there = link.received();
+        const std::size_t n = std::min(there.size(), random.next_below(300'000) + 1);
+        got.insert(got.end(), there.begin(), there.begin() + static_cast<std::ptrdiff_t>(n));
+        link.consume(n);
+        moved |= n > 0;
+      } else {
+        Bytes piece(std::min(size - got.size(), random.next_below(100'000) + 1));
+        const std::size_t n = link.try_recv(piece);
+        got.insert(got.end(), piece.begin(), piece.begin() + static_cast<std::ptrdiff_t>(n));
+        moved |= n > 0;
+      }
+    }
+    if (moved) continue;
+    const Wait wait{&link, {.send = sent < size, .recv = got.size() < size}};
+    wait_any({&wait, 1}, interrupt);
+  }
+  if (got != theirs) throw std::runtime_error("other bytes than were sent");
+}
+
+GroupContext context_of_process() {
+  GroupContext context;
+  context.name = "test";
+  context.rank = rank_of_process();
+  context.size = ranks_of_job();
+  context.timeout = 30s;
+  context.store = std::make_shared<FolderStore>(environment_or("STORE", ""));
+  return context;
+}
+
+void reduce(LinkMesh& links, std::int64_t n, DType dtype, std::uint64_t seed,
+            std::chrono::milliseconds timeout = 60s) {
+  const int ranks = ranks_of_job();
+  const ReduceOp op = is_floating(dtype) ? ReduceOp::avg : ReduceOp::sum;
+  Bytes data = values_of(dtype, rank_of_process(), n, seed);
+  ring_all_reduce(links, rank_of_process(), ranks, data.data(), n, dtype, op, within(timeout));
+  REQUIRE(difference(data, dtype, op, ranks, seed) == "");
+}
+
+const auto kTransports = {"tcp", "shm"};
+
+}  // namespace
+
+TEST_CASE("links through memory carry every byte in order, both ways at once") {
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    const auto meshes = make_memory_links(3);
+    std::string problem;
+    std::thread other([&] { problem = error_of([&] { exchange(meshes[2]->to(0), 1, seed); }); });
+    CHECK(error_of([&] { exchange(meshes[0]->to(2), 0, seed); }) == "");
+    other.join();
+    CHECK(problem == "");
+    CHECK(meshes[0]->to(2).kind() == "memory");
+    CHECK_THROWS_AS(meshes[0]->to(0), ValueError);
+    CHECK_THROWS_AS(meshes[0]->to(3), ValueError);
+  }
+}
+
+TEST_CASE("what was sent before a link was closed is received, and then that it was") {
+  const auto files = open_files().size();
+  for (const bool by_destructor : {false, true}) {
+    auto meshes = make_memory_links(2);
+    const Bytes bytes = random_bytes(1000, 1);
+    Bytes got(1000);
+    send(meshes[0]->to(1), bytes, within(10s));
+    if (by_destructor)
+      meshes[0].reset();
+    else
+      meshes[0]->close();
+    recv(meshes[1]->to(0), got, within(10s));
+    CHECK((got == bytes));
+    CHECK(error_of([&] { recv(meshes[1]->to(0), got, within(10s)); }).find("rank 0 has closed") !=
+          std::string::npos);
+    CHECK(error_of([&] { send(meshes[1]->to(0), bytes, within(10s)); }) != "");
+    if (!by_destructor)
+      CHECK(error_of([&] { recv(meshes[0]->to(1), got, within(10s)); }).find("was closed") !=
+            std::string::npos);
+  }
+  CHECK(open_files().size() == files);
+}
+
+TEST_CASE("closing wakes who sleeps, and a deadline ends a wait") {
+  const auto meshes = make_memory_links(2);
+  Bytes got(10);
+  CHECK(error_of([&] { recv(meshes[1]->to(0), got, within(20ms)); }).find("in time") !=
+        std::string::npos);
+  for (const int closer : {0, 1}) {
+    const auto pair = make_memory_links(2);
+    std::atomic<bool> waiting = false;
+    std::string problem;
+    std::thread sleeper([&] {
+      problem = error_of([&] {
+        waiting = true;
+        recv(pair[0]->to(1), got, within(60s));
+      });
+    });
+    while (!waiting) std::this_thread::yield();
+    pair[static_cast<std::size_t>(closer)]->close();
+    sleeper.join();
+    CHECK(problem != "");
+  }
+}
+
+TEST_CASE("links play a network of a given latency and bandwidth") {
+  CHECK_THROWS_AS((Variable("FERRITE_LINK_GBPS", "fast"), make_memory_links(2)[0]->to(1)),
+                  ValueError);
+  const Variable delay("FERRITE_LINK_DELAY_US", "20000"), rate("FERRITE_LINK_GBPS", "0.02");
+  const auto meshes = make_memory_links(2);
+  const Bytes bytes = random_bytes(1'000'000, 1);  // 50 ms
+  std::thread sender([&] { send(meshes[0]->to(1), bytes, within(60s)); });
+  Bytes got(bytes.size());
+  const Clock::time_point start = Clock::now();
+  recv(meshes[1]->to(0), {got.data(), 1}, within(60s));
+  CHECK((Clock::now() - start) > 19ms);
+  recv(meshes[1]->to(0), {got.data() + 1, got.size() - 1}, within(60s));
+  CHECK((Clock::now() - start) > 60ms);
+  sender.join();
+  CHECK((got == bytes));
+}
+
+TEST_CASE("a rank's card is read as it was written, and nothing else is") {
+  LinkCard card;
+  card.token = random_token();
+  card.tcp = {"::1", 4711};
+  const LinkCard read = LinkCard::parse(card.text());
+  CHECK((read.token == card.token && read.tcp.host == "::1" && read.tcp.port == 4711));
+  CHECK((read.host.empty() && read.unix_name.empty()));
+  for (const std::string& text : {std::string(), std::string("ferrite-link-1 00 ::1 1 - -"),
+                                  "x" + card.text(), card.text().substr(0, 50)})
+    CHECK_THROWS_AS(LinkCard::parse(text), DistributedError);
+}
+
+TEST_CASE("strangers are not let in") {
+  LinkDoor door("127.0.0.1", true, 16);
+  LinkCard friendly;
+  friendly.token = random_token();
+  door.admit({door.card(), friendly});
+  Hello hello;
+  hello.from = 1;
+  hello.to_token = door.card().token;
+  hello.from_token = friendly.token;
+  const auto arrives = [&](const Hello& said, bool local, std::size_t bytes = sizeof(Hello)) {
+    std::string error;
+    const Fd socket = local ? connect_to_unix(door.card().unix_name)
+                            : connect_to(door.card().tcp, Clock::now() + 10s, error);
+    REQUIRE(socket.valid());
+    REQUIRE(send_all(socket, {reinterpret_cast<const char*>(&said), bytes}, Clock::now() + 10s));
+    const Clock::time_point end = Clock::now() + 10s;
+    while (Clock::now() < end) {
+      if (door.take(1)) return true;
+      if (wait_ready(socket.get(), POLLIN, Clock::now() + 1ms)) return false;  // shown out
+      if (bytes < sizeof said) return false;
+    }
+    return false;
+  };
+  for (const bool local : {false, true}) {
+    CHECK(arrives(hello, local));
+    CHECK_FALSE(arrives(hello, local, 20));
+    Hello wrong = hello;
+    wrong.to_token[3] ^= 1;
+    CHECK_FALSE(arrives(wrong, local));
+    wrong = hello;
+    wrong.from_token[15] ^= 1;
+    CHECK_FALSE(arrives(wrong, local));
+    for (const std::int32_t from : {-1, 2, 0}) {
+      wrong = hello;
+      wrong.from = from;
+      CHECK_FALSE(arrives(wrong, local));
+    }
+    wrong = hello;
+    wrong.magic = 0;
+    CHECK_FALSE(arrives(wrong, local));
+    CHECK(arrives(hello, local));
+  }
+}
+
+RANK_FUNCTION(links_reduce) {
+  const auto files = open_files().size();
+  const std::string wanted = environment_or("FERRITE_LINK", "");
+  if (wanted == "mixed") {  // rank 1 can be reached by tcp alone
+    if (rank_of_process() == 1)
+      setenv("FERRITE_LINK", "tcp", 1);
+    else
+      unsetenv("FERRITE_LINK");
+  }
+  {
+    const auto links = connect_links(context_of_process());
+    const auto other = connect_links(context_of_process(), "other");
+    const int peer = (rank_of_process() + 1) % ranks_of_job();
+    if (wanted != "mixed")
+      CHECK(links->to(peer).kind() == (wanted == "tcp" ? "tcp" : "shared memory"));
+    std::uint64_t seed = 0;
+    for (const DType dtype : kReducedTypes)
+      for (const std::int64_t n : {1, 3, 1000, 5001, 70001}) reduce(*links, n, dtype, ++seed);
+    reduce(*other, 1'000'003, kFloat32, 99);
+    if (ranks_of_job() == 2)
+      for (const std::uint64_t round : {1, 2}) exchange(links->to(peer), rank_of_process(), round);
+  }
+  CHECK(open_files().size() == files);
+}
+
+TEST_CASE("processes reduce over shared memory, over tcp and over a mixture") {
+  for (const char* transport : {"tcp", "shm", "mixed"})
+    for (const int ranks : {2, 3}) {
+      const StoreFolder folder;
+      check_processes("links_reduce", ranks,
+                      {{{"FERRITE_LINK", transport}, {"STORE", folder.path()}}});
+    }
+}
+
+RANK_FUNCTION(links_reduce_until_one_is_lost) {
+  const auto links = connect_links(context_of_process());
+  const std::int64_t n = std::stoll(environment_or("ELEMENTS", "0"));
+  const auto timeout = std::chrono::milliseconds(std::stoi(environment_or("TIMEOUT_MS", "0")));
+  const bool leaves = rank_of_process() == std::stoi(environment_or("LEAVES", "-1"));
+  for (std::uint64_t round = 0;; ++round) {
+    try {
+      if (leaves && round == 5) return;
+      reduce(*links, n, kFloat32, round, timeout);
+    } catch (const DistributedError& e) {
+      say(std::string("lost: ") + e.what());
+      return;
+    }
+    if (round == 2) say("under way");
+  }
+}
+
+TEST_CASE("a rank that is killed, stops or leaves ends the others' operations") {
+  Generator random(7);
+  for (const char* transport : kTransports)
+    for (const std::int64_t n : {100, 400'000})
+      for (const char* how : {"killed", "stopped", "left"}) {
+        CAPTURE(std::string(transport));
+        CAPTURE(n);
+        CAPTURE(std::string(how));
+        const int ranks = static_cast<int>(2 + random.next_below(2));
+        const int lost = static_cast<int>(random.next_below(static_cast<std::uint64_t>(ranks)));
+        const bool stopped = how == std::string("stopped"), left = how == std::string("left");
+        const StoreFolder folder;
+        RankProcesses job("links_reduce_until_one_is_lost", ranks,
+                          {{{"FERRITE_LINK", transport},
+                            {"STORE", folder.path()},
+                            {"ELEMENTS", std::to_string(n)},
+                            {"TIMEOUT_MS", stopped ? "1500" : "120000"},
+                            {"LEAVES", left ? std::to_string(lost) : "-1"}}});
+        if (!left) {
+          REQUIRE(job.wait_for_output(lost, "under way"));
+          job.wait_for(std::chrono::microseconds(random.next_below(20'000)));
+          job.signal(lost, stopped ? SIGSTOP : SIGKILL);
+        }
+        CHECK(job.wait_all_but({lost}));
+        for (int rank = 0; rank < ranks; ++rank) {
+          if (rank == lost) continue;
+          CAPTURE(job.output(rank));
+          CHECK(job.result(rank).ok());
+          CHECK(job.output(rank).find("lost: ") != std::string::npos);
+        }
+        CHECK(job.finish() == "");
+      }
+}
+
+RANK_FUNCTION(links_wait_for_one_that_never_connects) {
+  const auto links = connect_links(context_of_process());
+  const int waits = std::stoi(environment_or("WAITS", "0"));
+  say("ready");
+  if (rank_of_process() != waits)
+    while (true) std::this_thread::sleep_for(1s);
+  Bytes got(1);
+  const std::string error = error_of([&] { recv(links->to(1 - waits), got, within(120s)); });
+  say("lost: " + error);
+}
+
+TEST_CASE("a process that is killed before its link has connected is missed, too") {
+  for (const char* transport : kTransports)
+    for (const int waits : {0, 1}) {
+      const StoreFolder folder;
+      RankProcesses job("links_wait_for_one_that_never_connects", 2,
+                        {{{"FERRITE_LINK", transport},
+                          {"STORE", folder.path()},
+                          {"WAITS", std::to_string(waits)}}});
+      REQUIRE(job.wait_for_output(0, "ready"));
+      REQUIRE(job.wait_for_output(1, "ready"));
+      job.wait_for(20ms);
+      job.signal(1 - waits, SIGKILL);
+      CHECK(job.wait_all_but({1 - waits}));
+      CHECK(job.output(waits).find("lost: [link] rank " + std::to_string(1 - waits)) !=
+            std::string::npos);
+      CHECK(job.finish() == "");
+    }
+}
