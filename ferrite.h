@@ -80,3 +80,4 @@
 #include "optim/optimizer.h"
 #include "optim/rmsprop.h"
 #include "optim/sgd.h"
+#include "parallel/sync_batch_norm.h"
