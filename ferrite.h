@@ -80,4 +80,5 @@
 #include "optim/optimizer.h"
 #include "optim/rmsprop.h"
 #include "optim/sgd.h"
+#include "parallel/evaluation.h"
 #include "parallel/sync_batch_norm.h"
