@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "ops/creation.h"
 #include "ops/join.h"
+#include "parallel/comm/job_environment.h"
 
 namespace ferrite::parallel {
 
@@ -148,7 +149,7 @@ StateDict reduced_meter(const StateDict& state, const std::shared_ptr<ProcessGro
   const char* const sum = state.contains("sum") ? "sum" : "total";
   const Tensor both = stack({state.at(sum).to(kFloat64), state.at("count").to(kFloat64)}, 0);
   // NCCL reduces on devices alone, and has chosen this one unless it was told another.
-  const int device = cuda::device_count() > 1 ? get_local_rank() : 0;
+  const int device = cuda::device_count() > 1 ? local_rank() : 0;
   const Tensor there =
       group->backend() == "nccl" ? both.to(Device(DeviceType::cuda, device)) : both;
   all_reduce_sums(there, group);
