@@ -236,6 +236,19 @@ TimePoint MonitorTable::tick(Run& run, TimePoint now) {
   return next;
 }
 
+std::vector<PresentRank> MonitorTable::present_ranks(TimePoint now) const {
+  std::vector<PresentRank> found;
+  for (const auto& [name, run] : runs_)
+    for (std::size_t rank = 0; rank < run.ranks.size(); ++rank) {
+      const Rank& state = run.ranks[rank];
+      if (state.state != State::present) continue;
+      found.push_back({static_cast<int>(rank), state.who,
+                       std::chrono::duration<double>(now - state.heard).count(),
+                       last_operation(state, "", now)});
+    }
+  return found;
+}
+
 void MonitorTable::forgive(Duration pause) {
   for (auto& [name, run] : runs_) {
     for (Rank& rank : run.ranks) rank.heard += pause;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "parallel/comm/store_table.h"
+#include "parallel/comm/tcp_store_server.h"
 
 namespace ferrite::parallel {
 
@@ -32,6 +33,7 @@ class MonitorTable {
 
   /// Ranks that are neither lost nor gone.
   std::size_t present() const { return rank_of_client_.size(); }
+  std::vector<PresentRank> present_ranks(TimePoint now) const;
 
  private:
   using Duration = std::chrono::steady_clock::duration;

@@ -88,6 +88,11 @@ class TcpStoreServer::Impl {
   const Address& address() const { return address_; }
   std::size_t clients() const { return client_count_; }
 
+  std::vector<PresentRank> present() const {
+    const std::lock_guard lock(left_mutex_);
+    return ranks_;
+  }
+
   bool wait_until_left(std::chrono::milliseconds timeout) {
     std::unique_lock lock(left_mutex_);
     return left_.wait_for(lock, timeout, [this] { return present_ == 0; });
@@ -134,9 +139,10 @@ class TcpStoreServer::Impl {
 
   std::atomic<bool> stopping_ = false;
   std::atomic<std::size_t> client_count_ = 0;
-  std::mutex left_mutex_;
+  mutable std::mutex left_mutex_;
   std::condition_variable left_;
   std::size_t present_ = 0;
+  std::vector<PresentRank> ranks_;
   std::thread thread_;
 };
 
@@ -163,6 +169,9 @@ void TcpStoreServer::Impl::serve() {
     if (now_ - last_sweep >= kSweep) {
       sweep(now_);
       last_sweep = now_;
+      std::vector<PresentRank> ranks = monitor_.present_ranks(now_);
+      const std::lock_guard lock(left_mutex_);
+      ranks_ = std::move(ranks);
     }
     drop_doomed();
     client_count_ = clients_.size();
@@ -372,5 +381,6 @@ bool TcpStoreServer::wait_until_left(std::chrono::milliseconds timeout) {
   return impl_->wait_until_left(timeout);
 }
 std::size_t TcpStoreServer::clients() const { return impl_->clients(); }
+std::vector<PresentRank> TcpStoreServer::present() const { return impl_->present(); }
 
 }  // namespace ferrite::parallel

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "parallel/comm/socket.h"
 
@@ -29,6 +30,14 @@ struct TcpStoreServerOptions {
   std::size_t max_bytes = std::size_t{256} << 20;  ///< of all keys and values
 };
 
+/// A rank that has a heartbeat.
+struct PresentRank {
+  int rank = 0;
+  std::string who;    ///< "host, process 123"
+  double silent = 0;  ///< seconds since it was last heard of
+  std::string doing;  ///< "its last operation is all_reduce number 57, begun 3.1 s ago"
+};
+
 /// Serves in a thread of its own, from construction to destruction. What clients send is checked;
 /// one that breaks the protocol is dropped, and the others do not notice.
 class TcpStoreServer {
@@ -46,6 +55,8 @@ class TcpStoreServer {
   /// long; whether it is so.
   bool wait_until_left(std::chrono::milliseconds timeout);
   std::size_t clients() const;
+  /// As of a quarter of a second ago, at most.
+  std::vector<PresentRank> present() const;
 
  private:
   class Impl;

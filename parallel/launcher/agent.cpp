@@ -86,8 +86,9 @@ int Agent::run() {
   }
   nodes_ = make_nodes(options_);
   int code = 0;
-  for (int number = 0;; ++number) {
-    const Round round = wait_for_round(number);
+  for (int next = 0;;) {
+    const Round round = wait_for_round(next);
+    next = round.number + 1;
     if (interrupted_) {
       code = 128 + interrupted_;
       break;
@@ -146,10 +147,16 @@ void Agent::tell_nodes(bool& told, const Round& round) {
     nodes_->failed(*failure);
     told = true;
   } else if (workers_->succeeded()) {
-    nodes_->succeeded();
+    if (interrupted_ && round.nnodes > 1)  // the others are to end, too
+      nodes_->failed({.node = round.node,
+                      .host = host_name(),
+                      .code = 0,
+                      .what = fmt::format("was told to end by {}", signal_name(interrupted_)),
+                      .final = true});
+    else
+      nodes_->succeeded();
     told = true;
   }
-  (void)round;
 }
 
 /// Ends all workers and what they have started; nothing is left of them afterwards. Where a signal

@@ -5,7 +5,6 @@
 #include <netinet/in.h>
 #include <sched.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,6 +18,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "parallel/comm/rendezvous_file.h"
 
 namespace ferrite::launcher {
 namespace {
@@ -62,18 +62,10 @@ int usable_processors() {
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
-}
-
-std::string random_token() {
-  std::array<unsigned char, 16> bytes{};
-  FERRITE_CHECK(getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()),
-                Error, kOp, "the system gives no random numbers: {}", std::strerror(errno));
-  std::string token;
-  for (const unsigned char byte : bytes) token += fmt::format("{:02x}", byte);
-  return token;
+std::string job_token(const Options& options) {
+  const char* given = std::getenv("FERRITE_TOKEN");
+  if (given && *given) return given;
+  return options.nnodes == 1 ? parallel::random_token() : "ferrite-run " + options.run_id;
 }
 
 int free_port() {

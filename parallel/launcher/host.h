@@ -5,14 +5,17 @@
 #include <vector>
 
 #include "core/error.h"
+#include "parallel/comm/socket.h"
+#include "parallel/launcher/options.h"
 
 namespace ferrite::launcher {
 
 /// Processors that this process may run on, at least 1.
 int usable_processors();
-std::string host_name();
-/// 32 hex digits, from the system's source of random numbers.
-std::string random_token();
+using parallel::host_name;
+/// What whoever joins the job must present: FERRITE_TOKEN; else for one node a random one, for
+/// several the name of the job, which keeps out others' mistakes and nobody who means harm.
+std::string job_token(const Options& options);
 /// A TCP port that nobody listens on just now.
 int free_port();
 /// Whether connections to `host` come to this machine.

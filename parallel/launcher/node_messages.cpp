@@ -20,7 +20,7 @@ json json_of(const RankReport& r) {
           {"pid", r.pid},     {"code", r.code},
           {"what", r.what},   {"at", r.at},
           {"after", r.after}, {"tail", r.tail},
-          {"final", r.final}};
+          {"note", r.note},   {"final", r.final}};
 }
 
 RankReport report_from(const json& j) {
@@ -34,6 +34,7 @@ RankReport report_from(const json& j) {
           .at = j.at("at"),
           .after = j.at("after"),
           .tail = j.at("tail"),
+          .note = j.at("note"),
           .final = j.at("final")};
 }
 

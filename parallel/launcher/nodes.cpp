@@ -1,12 +1,12 @@
 #include "parallel/launcher/nodes.h"
 
-#include "parallel/launcher/host.h"
-#include "parallel/launcher/restart_policy.h"
+#include "parallel/launcher/several_nodes.h"
 #include "parallel/launcher/single_node.h"
 
 namespace ferrite::launcher {
 
 std::unique_ptr<Nodes> make_nodes(const Options& options) {
+  if (options.nnodes > 1) return std::make_unique<SeveralNodes>(options);
   return std::make_unique<SingleNode>(options);
 }
 

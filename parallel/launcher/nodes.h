@@ -23,6 +23,7 @@ struct RankReport {
   double at = 0;       ///< seconds since 1970, by the node's clock
   double after = 0;    ///< seconds since it was started
   std::string tail;    ///< the last lines of its stderr
+  std::string note;    ///< what else is known: "" or a line
   bool final = false;  ///< starting again would not help, or is not wanted
 };
 

@@ -37,19 +37,26 @@ std::string last_line(std::string_view text) {
 
 std::string failure_text(const RankReport& first, const LocalWorkers* workers, const Round& round) {
   std::string text;
-  if (first.rank >= 0)
+  if (first.rank < 0)
+    text = fmt::format("node {} ({}): {}", first.node, first.host, first.what);
+  else if (first.pid == 0)  // told by its heartbeat alone
+    text = fmt::format("rank {} ({}) {}", first.rank, first.host, first.what);
+  else
     text = fmt::format(
         "rank {} (node {}, {}, local rank {}, process {}) {} at {}, {:.1f} s after "
         "its start",
         first.rank, first.node, first.host, first.local_rank, first.pid, first.what,
         local_time(first.at), first.after);
-  else
-    text = fmt::format("node {} ({}): {}", first.node, first.host, first.what);
-  if (!first.tail.empty()) text += "\nlast lines of its stderr:" + indented(first.tail, "  ");
+  std::string tail = first.tail;
+  const int local = first.rank - round.first_rank;
+  const bool here = workers && local >= 0 && local < workers->size();
+  if (first.pid == 0 && here) tail = workers->report(local).tail;
+  if (!tail.empty()) text += "\nlast lines of its stderr:" + indented(tail, "  ");
+  if (!first.note.empty()) text += "\n" + first.note;
   std::string others;
   for (int i = 0; workers && i < workers->size(); ++i) {
     const RankReport other = workers->report(i);
-    if (other.rank == first.rank) continue;
+    if (other.rank == first.rank && first.pid != 0) continue;
     others += fmt::format("\n  rank {} {}", other.rank, other.what);
     if (other.code != 0 && other.code < 128 && !other.tail.empty())
       others += fmt::format(": {}", last_line(other.tail));

@@ -3,6 +3,7 @@
 #include <random>
 
 #include "parallel/launcher/host.h"
+#include "parallel/launcher/rank_watch.h"
 
 namespace ferrite::launcher {
 
@@ -20,9 +21,12 @@ Verdict decide(RestartPolicy& policy, const RankReport& report,
 
 SingleNode::SingleNode(const Options& options)
     : options_(options), policy_(options, std::random_device()()) {
-  round_.token = random_token();
+  round_.token = job_token(options);
   round_.world_size = options.nproc_per_node;
   round_.master_addr = options.master_addr.empty() ? "127.0.0.1" : options.master_addr;
+  server_ = std::make_unique<parallel::TcpStoreServer>(
+      parallel::TcpStoreServerOptions{.host = "127.0.0.1", .token = round_.token});
+  round_.store = server_->address().text();
 }
 
 void SingleNode::ready(int round) {
@@ -34,7 +38,15 @@ void SingleNode::ready(int round) {
 }
 
 void SingleNode::failed(const RankReport& report) {
-  verdict_ = decide(policy_, report, Clock::now() - started_);
+  RankReport noted = report;
+  noted.note = silent_ranks(*server_, report.rank);
+  verdict_ = decide(policy_, noted, Clock::now() - started_);
+}
+
+std::optional<Verdict> SingleNode::verdict() {
+  if (!verdict_ && options_.heartbeat_timeout > 0)
+    if (const auto hung = hung_rank(*server_, options_.heartbeat_timeout)) failed(*hung);
+  return verdict_;
 }
 
 }  // namespace ferrite::launcher

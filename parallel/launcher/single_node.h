@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 
+#include "parallel/comm/tcp_store_server.h"
 #include "parallel/launcher/nodes.h"
 #include "parallel/launcher/restart_policy.h"
 
@@ -16,7 +17,7 @@ class SingleNode final : public Nodes {
   std::optional<Round> round() override { return round_; }
   void succeeded() override { verdict_ = Verdict{}; }
   void failed(const RankReport& report) override;
-  std::optional<Verdict> verdict() override { return verdict_; }
+  std::optional<Verdict> verdict() override;
   int fd() const override { return -1; }
   void finish(std::chrono::milliseconds) override {}
 
@@ -25,6 +26,7 @@ class SingleNode final : public Nodes {
   Options options_;
   RestartPolicy policy_;
   Round round_;
+  std::unique_ptr<parallel::TcpStoreServer> server_;
   std::optional<Verdict> verdict_;
   Clock::time_point started_{};
 };

@@ -66,10 +66,6 @@ struct Start {
 
 }  // namespace
 
-void Fd::reset() {
-  if (fd_ >= 0) close(std::exchange(fd_, -1));
-}
-
 bool Ending::by_signal() const { return WIFSIGNALED(status); }
 
 int Ending::code() const { return by_signal() ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }

@@ -1,0 +1,19 @@
+// What the heartbeats of process groups (parallel/comm/monitor.h) tell the launcher, whose agent of
+// node 0 serves them.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "parallel/comm/tcp_store_server.h"
+#include "parallel/launcher/nodes.h"
+
+namespace ferrite::launcher {
+
+/// The rank that has been silent longest, where that is longer than `timeout` seconds.
+std::optional<RankReport> hung_rank(const parallel::TcpStoreServer& server, double timeout);
+/// A line on the ranks but `except` that have been silent for some seconds: one that failed may
+/// have waited for them. "" where there are none.
+std::string silent_ranks(const parallel::TcpStoreServer& server, int except);
+
+}  // namespace ferrite::launcher

@@ -1,0 +1,208 @@
+// ferrite-run on several nodes, which are agents on this machine, and its look at heartbeats.
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+
+#include "parallel/comm/rendezvous.h"
+#include "parallel/launcher/host.h"
+#include "tests/parallel/launched.h"
+#include "tests/parallel/processes.h"
+
+using namespace ferrite;
+using namespace ferrite::test;
+
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+/// Where agents of a job meet.
+struct Place {
+  std::string port = std::to_string(launcher::free_port());
+
+  /// An agent of a job of two nodes; `extra` before the script's shell.
+  std::unique_ptr<Launched> agent(int node, const Arguments& extra, const std::string& script,
+                                  const Launched::Environment& environment = {}) const {
+    Arguments arguments = {"--nnodes=2", "--node-rank=" + std::to_string(node),
+                           "--master-addr=127.0.0.1", "--master-port=" + port,
+                           "--monitor-interval=0.02"};
+    arguments.insert(arguments.end(), extra.begin(), extra.end());
+    return std::make_unique<Launched>(with_script(arguments, script), environment);
+  }
+};
+
+std::string seconds(double plain) { return std::to_string(sanitized() ? 5 * plain : plain); }
+
+/// This test program as a worker that runs a rank function.
+Arguments rank_program() {
+  return {std::filesystem::read_symlink("/proc/self/exe").string(),
+          "--test-case=(a rank's process)", "--no-skip", "--no-version", "--no-intro"};
+}
+
+}  // namespace
+
+TEST_CASE("two nodes number their ranks, fail and restart together") {
+  const Place place;
+  const std::string script =
+      "echo $RANK/$WORLD_SIZE local $LOCAL_RANK/$LOCAL_WORLD_SIZE node $GROUP_RANK start "
+      "$FERRITE_RESTART_COUNT; echo at $MASTER_ADDR:$MASTER_PORT $FERRITE_STORE >&2; "
+      "if [ $FERRITE_RESTART_COUNT = 0 ]; then "
+      "if [ $RANK = 2 ]; then echo cause >&2; exit 9; fi; exec sleep 1000; fi";
+  const auto second = place.agent(1, {"--nproc-per-node=1", "--max-restarts=1"}, script);
+  const auto first = place.agent(0, {"--nproc-per-node=2", "--max-restarts=1"}, script);
+  CHECK(first->wait() == 0);
+  CHECK(second->wait() == 0);
+  CHECK(contains(first->out(), "[rank 1] 1/3 local 1/2 node 0 start 1\n"));
+  CHECK(contains(second->out(), "[rank 2] 2/3 local 0/1 node 1 start 0\n"));
+  CHECK(contains(second->out(), "[rank 2] 2/3 local 0/1 node 1 start 1\n"));
+  CHECK(contains(first->err(), " 127.0.0.1:" + place.port + "\n"));
+  for (const auto* agent : {first.get(), second.get()}) {
+    INFO(agent->err());
+    CHECK(contains(agent->err(), "[ferrite-run] rank 2 (node 1, "));
+    CHECK(contains(agent->err(), "exited with status 9"));
+    CHECK(contains(agent->err(), "[ferrite-run]   cause\n"));
+    CHECK(contains(agent->err(), "restart 1 of 1"));
+    CHECK(agent->descendants().empty());
+  }
+  // And the status of the first that failed is everybody's.
+  const Place other;
+  const auto a = other.agent(0, {}, "exec sleep 1000");
+  const auto b = other.agent(1, {}, "kill -ABRT $$");
+  CHECK(a->wait() == 128 + SIGABRT);
+  CHECK(b->wait() == 128 + SIGABRT);
+}
+
+TEST_CASE("agents without a node rank are numbered as they come") {
+  const std::string port = std::to_string(launcher::free_port());
+  const Arguments options = {"--nnodes=3", "--rdzv_endpoint=localhost:" + port, "--rdzv-id=job",
+                             "--monitor-interval=0.02"};
+  std::vector<std::unique_ptr<Launched>> agents;
+  for (int i = 0; i < 3; ++i)
+    agents.push_back(std::make_unique<Launched>(with_script(options, "echo I am $RANK")));
+  std::string all;
+  for (const auto& agent : agents) {
+    CHECK(agent->wait() == 0);
+    all += agent->out();
+  }
+  for (const char* rank : {"I am 0", "I am 1", "I am 2"}) CHECK(contains(all, rank));
+}
+
+TEST_CASE("nodes that do not come, come twice or are strangers") {
+  {
+    const Place place;
+    const auto first = place.agent(0, {"--rdzv-timeout=0.5"}, "echo started");
+    CHECK(first->wait() == 1);
+    CHECK(contains(first->err(), "1 of 2 nodes have not come within"));
+    CHECK(contains(first->err(), ": 1\n"));
+    CHECK(first->out().empty());
+  }
+  {
+    const Place place;
+    const auto second = place.agent(1, {"--rdzv-timeout=0.5"}, "echo started");
+    CHECK(second->wait() == 1);
+    CHECK(contains(second->err(), "the agent of node 0 is not to be reached"));
+  }
+  const Place place;
+  const std::string until_told = "echo ready; trap 'exit 0' TERM; while :; do sleep 0.05; done";
+  const auto first = place.agent(0, {}, until_told);
+  const auto second = place.agent(1, {}, until_told);
+  CHECK(second->wait_for_output("ready"));
+  const auto twice = place.agent(1, {"--rdzv-timeout=0.5"}, "echo started");
+  CHECK(twice->wait() == 1);
+  CHECK(contains(twice->err(), "there is a node 1 already"));
+  const auto stranger =
+      place.agent(1, {"--rdzv-timeout=0.5"}, "echo started", {{"FERRITE_TOKEN", "guessed"}});
+  CHECK(stranger->wait() == 1);
+  CHECK(contains(stranger->err(), "not to be reached"));
+  // A signal to one ends the job on both.
+  second->signal(SIGTERM);
+  CHECK(second->wait() == 0);
+  CHECK(first->wait() == 0);
+  CHECK(contains(first->err(), "was told to end by SIGTERM"));
+  for (const auto* agent : {first.get(), second.get()}) CHECK(agent->descendants().empty());
+}
+
+TEST_CASE("a node whose agent dies is noticed, and another one takes its place") {
+  const Place place;
+  const std::string script =
+      "echo start $FERRITE_RESTART_COUNT; if [ $FERRITE_RESTART_COUNT = 0 ]; then exec sleep 1000; "
+      "fi";
+  const Arguments options = {"--max-restarts=1", "--heartbeat-timeout=" + seconds(1)};
+  const auto first = place.agent(0, options, script);
+  const auto second = place.agent(1, options, script);
+  CHECK(second->wait_for_output("start 0"));
+  CHECK(first->wait_for_output("start 0"));
+  second->signal(SIGKILL);
+  CHECK(second->wait() == 128 + SIGKILL);
+  CHECK(second->nothing_left());
+  const auto again = place.agent(1, options, script);
+  CHECK(first->wait() == 0);
+  CHECK(again->wait() == 0);
+  CHECK(contains(first->err(), "its agent has not been heard of for"));
+  CHECK(contains(again->out(), "[rank 1] start 1\n"));
+}
+
+TEST_CASE("without node 0's agent the others end") {
+  const Place place;
+  const auto first = place.agent(0, {"--max-restarts=5"}, "echo ready; exec sleep 1000");
+  const auto second = place.agent(1, {"--max-restarts=5"}, "echo ready; exec sleep 1000");
+  CHECK(first->wait_for_output("ready"));
+  CHECK(second->wait_for_output("ready"));
+  first->signal(SIGKILL);
+  CHECK(first->wait() == 128 + SIGKILL);
+  CHECK(second->wait() == 1);
+  INFO(second->err());
+  CHECK(contains(second->err(), "127.0.0.1:" + place.port));
+  CHECK(second->descendants().empty());
+  CHECK(first->nothing_left());
+}
+
+RANK_FUNCTION(meet_and_stop_once) {
+  const auto meeting = parallel::rendezvous({.timeout = std::chrono::seconds(60)});
+  const bool first = environment_or("FERRITE_RESTART_COUNT", "") == "0";
+  CHECK(meeting->place().world_size == 2);
+  say("met");
+  if (first && rank_of_process() == 1) raise(SIGSTOP);
+  if (first) meeting->store()->get("never", std::chrono::seconds(60));
+  say("done");
+}
+
+TEST_CASE("a rank that stops answering is named, and the job started again") {
+  Arguments arguments = {"--nproc-per-node=2", "--max-restarts=1", "--monitor-interval=0.02",
+                         "--heartbeat-timeout=" + seconds(2)};
+  for (const std::string& a : rank_program()) arguments.push_back(a);
+  const LaunchResult run =
+      launch(arguments, {{"FERRITE_TEST_RANK_FUNCTION", "meet_and_stop_once"}});
+  INFO(run.out, run.err);
+  CHECK(run.code == 0);
+  CHECK(contains(run.err, "[ferrite-run] rank 1 ("));
+  CHECK(contains(run.err, "has not answered for"));
+  CHECK(contains(run.err, "restart 1 of 1"));
+  CHECK(occurrences(run.out, "] done") == 2);
+  arguments[1] = "--max-restarts=0";
+  CHECK(launch(arguments, {{"FERRITE_TEST_RANK_FUNCTION", "meet_and_stop_once"}}).code == 124);
+}
+
+RANK_FUNCTION(meet_and_lose_one) {
+  const auto meeting = parallel::rendezvous({.timeout = std::chrono::seconds(60)});
+  if (rank_of_process() == 1) raise(SIGKILL);
+  std::atomic<bool> lost = false;
+  meeting->monitor()->watch("group", [&](const std::string&) { lost = true; });
+  while (!lost) usleep(1000);
+  _exit(3);
+}
+
+TEST_CASE("a rank that was killed goes before those that fail for want of it") {
+  for (int i = 0; i < 5; ++i) {
+    Arguments arguments = {"--nproc-per-node=3"};
+    for (const std::string& a : rank_program()) arguments.push_back(a);
+    const LaunchResult run =
+        launch(arguments, {{"FERRITE_TEST_RANK_FUNCTION", "meet_and_lose_one"}});
+    INFO(run.err);
+    CHECK(run.code == 128 + SIGKILL);
+    CHECK(contains(run.err, "[ferrite-run] rank 1 ("));
+  }
+}
