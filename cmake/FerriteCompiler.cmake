@@ -42,6 +42,15 @@ else()
   set(ferrite_isa "portable (${CMAKE_SYSTEM_PROCESSOR})")
 endif()
 
+# For the calling folder: compile fast, as what it computes is little. Undefined behaviour is looked for
+# in the library; in code that only uses it the checks would take a quarter of the time.
+function(ferrite_unoptimized)
+  ferrite_cxx_options(-O0)
+  if(FERRITE_SANITIZE MATCHES "undefined")
+    ferrite_cxx_options(-fno-sanitize=undefined)
+  endif()
+endfunction()
+
 if(FERRITE_SANITIZE)
   ferrite_cxx_options(-fsanitize=${FERRITE_SANITIZE} -fno-sanitize-recover=all
                       -fno-omit-frame-pointer -Wno-maybe-uninitialized)
