@@ -68,17 +68,16 @@ void StagedTensor::put_back(const Interrupt& interrupt) const {
 }
 
 void Backoff::pause() {
-  ++turns_;
-  if (turns_ < kSpins) {
+  if (++turns_ <= kSpins) {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
 #endif
-  } else if (turns_ < kSpins + kYields) {
-    std::this_thread::yield();
-  } else {
-    const int late = std::min(turns_ - kSpins - kYields, 20);
-    std::this_thread::sleep_for(std::chrono::microseconds(50 * (1 + late)));
+    return;
   }
+  const int late = std::min(turns_ - kSpins, 20);
+  std::this_thread::sleep_for(std::chrono::microseconds(50 * late));
 }
 
 }  // namespace ferrite::parallel

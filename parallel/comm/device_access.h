@@ -48,17 +48,18 @@ class StagedTensor {
   void* direct_ = nullptr;  // where the tensor's own memory is the host's
 };
 
-/// Waits for what another thread does: spins for some microseconds, then gives its processor away,
-/// then sleeps for ever longer, up to a millisecond.
+/// Waits for what another thread does: spins for some microseconds, then sleeps for ever longer, up
+/// to a millisecond. It never yields: on a busy machine that costs a time slice of somebody who
+/// computes, where one who sleeps is run as soon as it is woken.
 class Backoff {
  public:
   void pause();
   void reset() { turns_ = 0; }
   /// Whether pause() would sleep: time to wait for a notification, where there is one.
-  bool patient() const { return turns_ >= kSpins + kYields; }
+  bool patient() const { return turns_ >= kSpins; }
 
  private:
-  static constexpr int kSpins = 256, kYields = 32;
+  static constexpr int kSpins = 256;
   int turns_ = 0;
 };
 

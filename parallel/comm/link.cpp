@@ -1,7 +1,6 @@
 #include "parallel/comm/link.h"
 
 #include <poll.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <array>
@@ -16,9 +15,9 @@ using Clock = std::chrono::steady_clock;
 namespace {
 
 // A rank whose neighbour is at work has not long to wait; one that shares its core with the
-// neighbour waits for as long as it looks.
+// neighbour waits for as long as it looks, and then sleeps at once: to yield instead would cost a
+// time slice of whoever else computes on a busy machine.
 constexpr auto kSpin = std::chrono::microseconds(10);
-constexpr auto kYield = std::chrono::microseconds(50);
 // How soon a flag that another thread sets is noticed, where it closes no link.
 constexpr auto kNap = std::chrono::milliseconds(50);
 
@@ -46,8 +45,7 @@ bool comes_true_soon(std::span<const Wait> waits) {
       relax();
     }
     const auto waited = Clock::now() - start;
-    if (waited > kYield) return false;
-    if (waited > kSpin) sched_yield();
+    if (waited > kSpin) return false;
   }
 }
 
