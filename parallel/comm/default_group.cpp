@@ -47,12 +47,6 @@ std::shared_ptr<ProcessGroup> detail::exchange_process_group(std::shared_ptr<Pro
   return std::exchange(p.group, std::move(group));
 }
 
-bool detail::has_process_group() {
-  Process& p = process();
-  std::lock_guard lock(p.mutex);
-  return p.group != nullptr;
-}
-
 bool is_initialized() { return find_group() != nullptr; }
 
 const std::shared_ptr<ProcessGroup>& default_group() {

@@ -9,6 +9,5 @@ namespace ferrite::parallel::detail {
 
 /// Puts `group`, which may be null, in the place of the process's default group, which it returns.
 std::shared_ptr<ProcessGroup> exchange_process_group(std::shared_ptr<ProcessGroup> group);
-bool has_process_group();
 
 }  // namespace ferrite::parallel::detail
