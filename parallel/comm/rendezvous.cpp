@@ -116,19 +116,19 @@ std::unique_ptr<TcpStoreServer> serve(const StorePlace& at, const Place& place,
   options.token = token;
   deadline = std::min(deadline, Clock::now() + kPortPatience);
   Pause pause;
-  for (;;) {
+  for (bool again = true;;) {
     for (const std::uint16_t port : at.ports) {
       options.port = port;
       try {
         return std::make_unique<TcpStoreServer>(options);
       } catch (const std::system_error& error) {
-        const bool last = port == at.ports.back() && Clock::now() + kPortPatience / 100 > deadline;
+        const bool last = !again && port == at.ports.back();
         if (error.code().value() != EADDRINUSE || last) {
           fail_to_listen({options.host, port}, at.port_source, error);
         }
       }
     }
-    pause.wait(deadline);
+    again = pause.wait(deadline);
   }
 }
 
@@ -247,7 +247,7 @@ class JoinedRendezvous final : public Rendezvous {
         store_(std::make_shared<PrefixStore>(met.joined.prefix + "/job", std::move(met.store))),
         tcp_monitor_(std::move(met.joined.monitor)),
         monitor_(tcp_monitor_) {}
-  ~JoinedRendezvous() override { leave(std::chrono::seconds(10)); }
+  ~JoinedRendezvous() override { leave(std::chrono::seconds(2)); }
 
   const Place& place() const override { return place_; }
   const std::shared_ptr<Store>& store() const override { return store_; }

@@ -26,7 +26,7 @@ namespace ferrite::parallel {
 /// A process's membership in a job that has come together. To be kept as long as it takes part.
 class Rendezvous {
  public:
-  virtual ~Rendezvous() = default;  ///< leaves
+  virtual ~Rendezvous() = default;  ///< leaves, with a linger of 2 s
   virtual const Place& place() const = 0;
   /// Whose keys are those of this start of the job.
   virtual const std::shared_ptr<Store>& store() const = 0;

@@ -56,6 +56,7 @@ class Start {
     say_who_we_are();
     agree_on_size();
     Joined out{prefix_, watch()};
+    store_->set(key("in", place_.rank), "");
     if (store_->add(key("count"), 1) == place_.world_size) store_->set(all_, kComplete);
     const std::string outcome = wait_for_all();
     out.monitor->unwatch(std::string(kOp));
@@ -79,10 +80,7 @@ class Start {
     const std::string who = fmt::format("{}, process {}", host_name(), getpid());
     const std::int64_t others = store_->add(key("here", place_.rank), 1) - 1;
     if (others > 0) {
-      std::string first = "another one";
-      if (store_->check({key("who", place_.rank)})) {
-        first = store_->get(key("who", place_.rank), milliseconds(0));
-      }
+      const std::string first = store_->get(key("who", place_.rank), left(deadline_));
       fail_for_all(fmt::format("two processes say that they are rank {}: {}, and {}", place_.rank,
                                first, who));
     }
@@ -131,15 +129,26 @@ class Start {
     } catch (const DistributedError&) {
       if (store_->lost()) throw;
     }
-    std::vector<int> absent;
-    for (int rank = 0; rank < place_.world_size; ++rank) {
-      if (!store_->check({key("who", rank)})) absent.push_back(rank);
+    const std::vector<int> absent = missing("who");
+    if (absent.empty()) {
+      // Rank 0 is needed to get further; the others may have been stopped where they are.
+      fail_for_all(fmt::format("all ranks have come, but {} did not get further in time",
+                               ranks_text(missing("in"))));
     }
     fail_for_all(fmt::format(
         "{} of {} ranks have come in time; {} {} not. Have they been started, with the same "
         "MASTER_ADDR and MASTER_PORT (or file), and have they failed before they got here?",
         static_cast<std::size_t>(place_.world_size) - absent.size(), place_.world_size,
         ranks_text(absent), absent.size() == 1 ? "has" : "have"));
+  }
+
+  /// Ranks that have not set this key of theirs.
+  std::vector<int> missing(std::string_view name) {
+    std::vector<int> out;
+    for (int rank = 0; rank < place_.world_size; ++rank) {
+      if (!store_->check({key(name, rank)})) out.push_back(rank);
+    }
+    return out;
   }
 
   const std::shared_ptr<TcpStore> store_;

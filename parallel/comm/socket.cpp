@@ -158,9 +158,14 @@ Address local_address(const Fd& fd) {
 
 Fd connect_to(const Address& address, Deadline deadline, std::string& error) {
   const Resolved found = resolve(address, false, error);
-  for (const addrinfo* to = found.get(); to; to = to->ai_next) {
+  int left = 0;
+  for (const addrinfo* to = found.get(); to; to = to->ai_next) ++left;
+  for (const addrinfo* to = found.get(); to; to = to->ai_next, --left) {
+    // An address that swallows what is sent to it must leave time for the next.
+    const auto now = Clock::now();
+    const Deadline share = now + (std::max(deadline, now) - now) / left;
     Fd fd(socket(to->ai_family, to->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, to->ai_protocol));
-    const int status = fd.valid() ? finish_connect(fd.get(), *to, deadline) : errno;
+    const int status = fd.valid() ? finish_connect(fd.get(), *to, share) : errno;
     if (status == 0 && !is_connected_to_itself(fd.get())) {
       set_no_delay(fd.get());
       return fd;

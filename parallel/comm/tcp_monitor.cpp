@@ -128,11 +128,7 @@ TcpMonitor::Impl::Impl(const Address& server, std::string_view token, TcpMonitor
     : options_(std::move(options)),
       server_(server),
       interval_(heartbeat_interval(options_.timeout)),
-      fd_([&] {
-        Connection connection = greet(server, token, Clock::now() + options_.timeout);
-        FERRITE_CHECK(connection.fd.valid(), DistributedError, "monitor", "{}", connection.detail);
-        return std::move(connection.fd);
-      }()),
+      fd_(greet_until_accepted(server, token, options_.timeout).fd),
       waker_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   FERRITE_CHECK(waker_.valid(), DistributedError, "monitor", "no eventfd");
   join();

@@ -88,6 +88,20 @@ Connection greet(const Address& address, std::string_view token, Deadline deadli
   return connection;
 }
 
+Connection greet_until_accepted(const Address& address, std::string_view token,
+                                milliseconds timeout) {
+  const Deadline deadline = after(timeout);
+  milliseconds pause{10};
+  for (;;) {
+    Connection connection = greet(address, token, deadline);
+    if (connection.greeting == Greeting::accepted) return connection;
+    FERRITE_CHECK(Clock::now() + pause < deadline, DistributedError, "store",
+                  "there is no store after {:.1f} s: {}", seconds(timeout), connection.detail);
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, milliseconds(250));
+  }
+}
+
 // ---- One connection, many requests under way: of the threads that wait, one reads for all.
 
 class TcpStore::Impl {
@@ -247,24 +261,10 @@ void check_sizes(const char* op, const std::string& key, std::string_view value 
                 value.size(), key);
 }
 
-Connection connect_again_and_again(const Address& address, std::string_view token,
-                                   milliseconds timeout) {
-  const Deadline deadline = after(timeout);
-  milliseconds pause{10};
-  for (;;) {
-    Connection connection = greet(address, token, deadline);
-    if (connection.greeting == Greeting::accepted) return connection;
-    FERRITE_CHECK(Clock::now() + pause < deadline, DistributedError, "store",
-                  "there is no store after {:.1f} s: {}", seconds(timeout), connection.detail);
-    std::this_thread::sleep_for(pause);
-    pause = std::min(2 * pause, milliseconds(250));
-  }
-}
-
 }  // namespace
 
 TcpStore::TcpStore(const Address& address, std::string_view token, milliseconds timeout)
-    : TcpStore(connect_again_and_again(address, token, timeout), address, timeout) {}
+    : TcpStore(greet_until_accepted(address, token, timeout), address, timeout) {}
 
 TcpStore::TcpStore(Connection connection, const Address& address, milliseconds timeout)
     : impl_(std::make_unique<Impl>(std::move(connection), address, timeout)) {}

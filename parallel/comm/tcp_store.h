@@ -31,6 +31,9 @@ struct Connection {
 
 /// One attempt, over by `deadline`.
 Connection greet(const Address& address, std::string_view token, Deadline deadline);
+/// As many as it takes; DistributedError, with what came of the last one, after `timeout`.
+Connection greet_until_accepted(const Address& address, std::string_view token,
+                                std::chrono::milliseconds timeout);
 
 /// Keys are up to 4 KiB and values up to 16 MiB (ValueError for more). Any thread may wait for a
 /// key while others go on. Every call is over by a deadline: that of get() is its argument, that of

@@ -26,7 +26,7 @@ struct TcpStoreServerOptions {
   /// middle of a message for as long.
   std::chrono::milliseconds handshake_timeout = std::chrono::seconds(10);
   std::size_t max_clients = 16384;
-  std::size_t max_strangers = 256;  ///< clients that have not yet presented the token
+  std::size_t max_strangers = 1024;  ///< clients that have not yet presented the token
   std::size_t max_bytes = std::size_t{256} << 20;  ///< of all keys and values
 };
 

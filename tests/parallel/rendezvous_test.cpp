@@ -8,10 +8,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -19,101 +19,24 @@
 #include "parallel/comm/job_environment.h"
 #include "parallel/comm/rendezvous_file.h"
 #include "parallel/comm/socket.h"
+#include "parallel/comm/store_protocol.h"
 #include "parallel/comm/tcp_store.h"
 #include "parallel/comm/tcp_store_server.h"
+#include "tests/parallel/launcher_environment.h"
 
 namespace ferrite::parallel {
 namespace {
 
+using test::contains;
+using test::LauncherEnvironment;
+
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
-
-bool contains(const std::string& text, std::string_view part) {
-  INFO(text);
-  INFO(part);
-  const bool found = text.find(part) != std::string::npos;
-  CHECK(found);
-  return found;
-}
-
-/// Every variable that rendezvous looks at is what is said here, or not set, as long as it lives.
-class Environment {
- public:
-  explicit Environment(const std::map<std::string, std::string>& set) {
-    for (const char* name : {"RANK",
-                             "WORLD_SIZE",
-                             "LOCAL_RANK",
-                             "LOCAL_WORLD_SIZE",
-                             "MASTER_ADDR",
-                             "MASTER_PORT",
-                             "OMPI_COMM_WORLD_RANK",
-                             "OMPI_COMM_WORLD_SIZE",
-                             "OMPI_COMM_WORLD_LOCAL_RANK",
-                             "OMPI_COMM_WORLD_LOCAL_SIZE",
-                             "PMI_RANK",
-                             "PMI_SIZE",
-                             "MPI_LOCALRANKID",
-                             "MPI_LOCALNRANKS",
-                             "PMIX_NAMESPACE",
-                             "OMPI_MCA_orte_ess_jobid",
-                             "OMPI_MCA_ess_base_jobid",
-                             "SLURM_PROCID",
-                             "SLURM_LOCALID",
-                             "SLURM_NTASKS",
-                             "SLURM_STEP_NUM_TASKS",
-                             "SLURM_STEP_NUM_NODES",
-                             "SLURM_NNODES",
-                             "SLURM_JOB_NUM_NODES",
-                             "SLURM_STEP_NODELIST",
-                             "SLURM_JOB_NODELIST",
-                             "SLURM_NODELIST",
-                             "SLURM_JOB_ID",
-                             "SLURM_JOBID",
-                             "SLURM_STEP_ID",
-                             "SLURM_STEPID",
-                             "TORCHELASTIC_USE_AGENT_STORE",
-                             "TORCHELASTIC_RUN_ID",
-                             "TORCHELASTIC_RESTART_COUNT",
-                             "FERRITE_RESTART_COUNT",
-                             "FERRITE_STORE",
-                             "FERRITE_TOKEN",
-                             "FERRITE_BIND_ADDR"}) {
-      const char* value = std::getenv(name);
-      before_[name] = value ? std::optional<std::string>(value) : std::nullopt;
-      unsetenv(name);
-    }
-    for (const auto& [name, value] : set) {
-      REQUIRE(before_.count(name));
-      setenv(name.c_str(), value.c_str(), 1);
-    }
-  }
-  ~Environment() {
-    for (const auto& [name, value] : before_) {
-      if (value) {
-        setenv(name.c_str(), value->c_str(), 1);
-      } else {
-        unsetenv(name.c_str());
-      }
-    }
-  }
-
- private:
-  std::map<std::string, std::optional<std::string>> before_;
-};
 
 std::string error_of(const auto& f) {
   try {
     f();
   } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
-std::string value_error_of(const auto& f) {
-  try {
-    f();
-  } catch (const ValueError& error) {
     return error.what();
   }
   return "";
@@ -180,7 +103,7 @@ class Folder {
 TEST_CASE("ranks meet by file, and the file goes with them") {
   Folder folder;
   for (int world_size : {1, 2, 5}) {
-    Environment none({});
+    LauncherEnvironment none({});
     auto outcomes = meet(ranks(world_size, "file://" + folder.file()));
     check_together(outcomes);
     const auto mode = std::filesystem::status(folder.file()).permissions();
@@ -192,7 +115,8 @@ TEST_CASE("ranks meet by file, and the file goes with them") {
 }
 
 TEST_CASE("ranks meet by tcp and by env, again and again") {
-  Environment env({{"MASTER_ADDR", "localhost"}, {"MASTER_PORT", std::to_string(free_port())}});
+  LauncherEnvironment env(
+      {{"MASTER_ADDR", "localhost"}, {"MASTER_PORT", std::to_string(free_port())}});
   const std::string tcp = "tcp://localhost:" + std::to_string(free_port());
   for (const std::string& method : {std::string("env://"), tcp, std::string("env://"), tcp}) {
     auto outcomes = meet(ranks(3, method));
@@ -202,7 +126,7 @@ TEST_CASE("ranks meet by tcp and by env, again and again") {
 }
 
 TEST_CASE("the ranks that do not come are named, by all that have") {
-  Environment none({});
+  LauncherEnvironment none({});
   Folder folder;
   auto options = ranks(5, "file://" + folder.file(), 1500ms);
   options.erase(options.begin() + 3);
@@ -222,7 +146,7 @@ TEST_CASE("the ranks that do not come are named, by all that have") {
 }
 
 TEST_CASE("two ranks of one number, and worlds of two sizes, are errors on all ranks") {
-  Environment none({});
+  LauncherEnvironment none({});
   Folder folder;
   auto options = ranks(3, "file://" + folder.file());
   options[2].rank = 1;
@@ -235,6 +159,149 @@ TEST_CASE("two ranks of one number, and worlds of two sizes, are errors on all r
   for (const Outcome& outcome : meet(options)) {
     CHECK(contains(outcome.error, "rank 0 says 3, rank 2 says 4"));
   }
+}
+
+// ---- What may be in the way
+
+TEST_CASE("where torchrun's agent listens, ranks find each other at the ports after it") {
+  // The agent, and a stranger at the next port, which says nothing.
+  Fd agent, stranger;
+  std::uint16_t port = 0;
+  for (int i = 0; i < 100 && !stranger.valid(); ++i) {
+    agent = listen_at({"localhost", 0});
+    port = local_address(agent).port;
+    if (port > 60000) continue;
+    try {
+      stranger = listen_at({"localhost", static_cast<std::uint16_t>(port + 1)});
+    } catch (const std::system_error&) {
+      // Somebody else's: another pair.
+    }
+  }
+  REQUIRE(stranger.valid());
+  LauncherEnvironment env({{"MASTER_ADDR", "localhost"},
+                           {"MASTER_PORT", std::to_string(port)},
+                           {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
+  auto outcomes = meet(ranks(2, "env://"));
+  check_together(outcomes);
+  leave(outcomes);
+}
+
+TEST_CASE("a port that is taken is an error that names it") {
+  const Fd taken = listen_at({"localhost", 0});
+  LauncherEnvironment env(
+      {{"MASTER_ADDR", "localhost"}, {"MASTER_PORT", std::to_string(local_address(taken).port)}});
+  const std::string error =
+      error_of([] { rendezvous({.rank = 0, .world_size = 1, .timeout = 300ms}); });
+  CHECK(contains(error, std::to_string(local_address(taken).port)));
+  CHECK(contains(error, "is taken"));
+}
+
+TEST_CASE("what earlier jobs left, or still have, is not taken for this one") {
+  LauncherEnvironment none({});
+  Folder folder;
+  SUBCASE("a file of one that is dead") {
+    const RendezvousFile stale(folder.file(),
+                               {{"localhost", free_port()}, "x", "start 0", host_name()});
+    auto outcomes = meet(ranks(3, "file://" + folder.file()));
+    check_together(outcomes);
+    leave(outcomes);
+  }
+  SUBCASE("half a file, and nonsense") {
+    for (const char* text :
+         {"", "ferrite rendezvous 1\nlocalhost:1\n", "nonsense\n\n\n\n\n\nend\n"}) {
+      std::ofstream(folder.file()) << text;
+      CHECK_FALSE(read_rendezvous_note(folder.file()));
+      auto outcomes = meet(ranks(2, "file://" + folder.file()));
+      check_together(outcomes);
+      leave(outcomes);
+    }
+  }
+  SUBCASE("a job that is complete and has not ended") {
+    auto earlier = meet(ranks(2, "file://" + folder.file()));
+    check_together(earlier);
+    auto options = ranks(2, "file://" + folder.file());
+    Outcome late;
+    // Its file says where the earlier job is, until rank 0 comes.
+    std::thread rank_1([&] { late.error = error_of([&] { late.met = rendezvous(options[1]); }); });
+    std::this_thread::sleep_for(50ms);
+    Outcome first{rendezvous(options[0]), ""};
+    rank_1.join();
+    CHECK(late.error == "");
+    leave(earlier);
+    REQUIRE(late.met);
+    CHECK(std::filesystem::exists(folder.file()));
+    std::thread leaving([&] { late.met.reset(); });
+    first.met.reset();
+    leaving.join();
+  }
+  SUBCASE("another start of the job, at the same port") {
+    setenv("MASTER_ADDR", "localhost", 1);
+    setenv("MASTER_PORT", std::to_string(free_port()).c_str(), 1);
+    setenv("FERRITE_RESTART_COUNT", "0", 1);
+    auto earlier = meet(ranks(2, "env://"));
+    check_together(earlier);
+    setenv("FERRITE_RESTART_COUNT", "1", 1);
+    std::vector<Outcome> outcomes;
+    std::thread next([&] { outcomes = meet(ranks(2, "env://")); });
+    std::this_thread::sleep_for(50ms);
+    leave(earlier);
+    next.join();
+    check_together(outcomes);
+    leave(outcomes);
+  }
+}
+
+TEST_CASE("a launcher's store serves start after start, each with keys of its own") {
+  TcpStoreServerOptions serving;
+  serving.token = "secret";
+  TcpStoreServer server(serving);
+  LauncherEnvironment env(
+      {{"FERRITE_STORE", server.address().text()}, {"FERRITE_TOKEN", "secret"}});
+  for (int start = 0; start < 2; ++start) {
+    setenv("FERRITE_RESTART_COUNT", std::to_string(start).c_str(), 1);
+    for (int again = 0; again < 2; ++again) {
+      auto outcomes = meet(ranks(2, "env://"));
+      check_together(outcomes);  // counts from 1 again
+      leave(outcomes);
+    }
+  }
+  CHECK(server.wait_until_left(10s));
+  setenv("FERRITE_TOKEN", "other", 1);
+  CHECK(contains(error_of([] { rendezvous({.rank = 0, .world_size = 1, .timeout = 200ms}); }),
+                 "belongs to another job"));
+}
+
+TEST_CASE("a rank that is lost while others are waited for is named at once") {
+  LauncherEnvironment none({});
+  Folder folder;
+  auto options = ranks(3, "file://" + folder.file(), 30s);
+  options.pop_back();
+  // Rank 1 comes as a process would that dies: it joins the monitor, and its connection ends.
+  std::string error;
+  std::thread rank_0([&] { error = error_of([&] { rendezvous(options[0]); }); });
+  std::optional<RendezvousNote> note;
+  while (!(note = read_rendezvous_note(folder.file()))) std::this_thread::yield();
+  Connection connection = greet(note->address, note->token, Clock::now() + 10s);
+  REQUIRE(connection.fd.valid());
+  const auto begin = Clock::now();
+  TcpStore store(note->address, note->token, 10s);
+  store.get("start/0.0/in/0", 10s);
+  REQUIRE(send_all(connection.fd,
+                   protocol::Writer(protocol::Command::join)
+                       .text("start/0.0")
+                       .number(1u)
+                       .number(3u)
+                       .number(30000u)
+                       .number(500u)
+                       .text("there, process 1")
+                       .take(),
+                   Clock::now() + 10s));
+  char reply[5];
+  REQUIRE(recv_all(connection.fd, reply, sizeof reply, Clock::now() + 10s));
+  connection.fd.reset();
+  rank_0.join();
+  CHECK(contains(error, "rank 1 was lost: its process (there, process 1)"));
+  CHECK(Clock::now() - begin < 20s);
 }
 
 }  // namespace

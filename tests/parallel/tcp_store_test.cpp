@@ -21,10 +21,12 @@
 #include "parallel/comm/store_protocol.h"
 #include "parallel/comm/store_table.h"
 #include "parallel/comm/tcp_store_server.h"
+#include "tests/parallel/launcher_environment.h"
 
 namespace ferrite::parallel {
 namespace {
 
+using test::contains;
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 using protocol::Command;
@@ -43,13 +45,6 @@ std::string message_of(const auto& f) {
     return error.what();
   }
   return "";
-}
-
-bool contains(const std::string& text, std::string_view part) {
-  INFO(text);
-  const bool found = text.find(part) != std::string::npos;
-  CHECK(found);
-  return found;
 }
 
 bool eventually(const auto& condition) {

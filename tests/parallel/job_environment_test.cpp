@@ -1,0 +1,241 @@
+// What launchers say of a job, and what is missing.
+#include "parallel/comm/job_environment.h"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "parallel/comm/rendezvous.h"
+#include "parallel/comm/rendezvous_file.h"
+#include "parallel/comm/socket.h"
+#include "tests/parallel/launcher_environment.h"
+
+namespace ferrite::parallel {
+namespace {
+
+using test::contains;
+using test::LauncherEnvironment;
+using namespace std::chrono_literals;
+
+std::string value_error_of(const auto& f) {
+  try {
+    f();
+  } catch (const ValueError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::uint16_t free_port() { return local_address(listen_at({"localhost", 0})).port; }
+
+struct Launcher {
+  const char* name;
+  std::map<std::string, std::string> variables;
+  Place place;
+  const char* host;  ///< null: an error
+  int port;          ///< 0: made of the job's name
+};
+
+TEST_CASE("every launcher's variables are understood") {
+  for (const Launcher& launcher : std::vector<Launcher>{
+           {"torchrun",
+            {{"RANK", "3"},
+             {"WORLD_SIZE", "8"},
+             {"LOCAL_RANK", "1"},
+             {"LOCAL_WORLD_SIZE", "2"},
+             {"MASTER_ADDR", "node0"},
+             {"MASTER_PORT", "29500"},
+             {"SLURM_PROCID", "0"},
+             {"SLURM_NTASKS", "1"}},
+            {3, 8, 1, 2},
+            "node0",
+            29500},
+           {"torchrun, whose agent listens at the port",
+            {{"RANK", "0"},
+             {"WORLD_SIZE", "1"},
+             {"MASTER_ADDR", "h"},
+             {"MASTER_PORT", "29500"},
+             {"TORCHELASTIC_USE_AGENT_STORE", "True"}},
+            {0, 1, 0, 0},
+            "h",
+            29501},
+           {"torchrun, whose agent does not",
+            {{"RANK", "0"},
+             {"WORLD_SIZE", "1"},
+             {"MASTER_ADDR", "h"},
+             {"MASTER_PORT", "29500"},
+             {"TORCHELASTIC_USE_AGENT_STORE", "False"}},
+            {0, 1, 0, 0},
+            "h",
+            29500},
+           {"mpirun on one host",
+            {{"OMPI_COMM_WORLD_RANK", "2"},
+             {"OMPI_COMM_WORLD_SIZE", "4"},
+             {"OMPI_COMM_WORLD_LOCAL_RANK", "2"},
+             {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
+             {"PMIX_NAMESPACE", "prterun-7"}},
+            {2, 4, 2, 4},
+            "localhost",
+            0},
+           {"mpirun on two hosts",
+            {{"OMPI_COMM_WORLD_RANK", "2"},
+             {"OMPI_COMM_WORLD_SIZE", "4"},
+             {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+             {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+             {"PMIX_NAMESPACE", "prterun-7"}},
+            {2, 4, 0, 2},
+            nullptr,
+            0},
+           {"mpirun within SLURM",
+            {{"OMPI_COMM_WORLD_RANK", "2"},
+             {"OMPI_COMM_WORLD_SIZE", "4"},
+             {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+             {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+             {"SLURM_JOB_ID", "99"},
+             {"SLURM_JOB_NODELIST", "gpu[3-4]"},
+             {"SLURM_NNODES", "2"},
+             {"SLURM_PROCID", "0"},
+             {"SLURM_NTASKS", "2"}},
+            {2, 4, 0, 2},
+            "gpu3",
+            0},
+           {"MPICH",
+            {{"PMI_RANK", "1"},
+             {"PMI_SIZE", "2"},
+             {"MPI_LOCALRANKID", "1"},
+             {"MPI_LOCALNRANKS", "2"},
+             {"MASTER_PORT", "4000"}},
+            {1, 2, 1, 2},
+            "localhost",
+            4000},
+           {"srun",
+            {{"SLURM_PROCID", "5"},
+             {"SLURM_NTASKS", "8"},
+             {"SLURM_LOCALID", "1"},
+             {"SLURM_STEP_NUM_TASKS", "6"},
+             {"SLURM_NNODES", "3"},
+             {"SLURM_JOB_ID", "1234"},
+             {"SLURM_STEP_ID", "1"},
+             {"SLURM_JOB_NODELIST", "other"},
+             {"SLURM_STEP_NODELIST", "node[07-08,12]"}},
+            {5, 6, 1, 0},
+            "node07",
+            0},
+           {"srun on one node",
+            {{"SLURM_PROCID", "1"},
+             {"SLURM_NTASKS", "2"},
+             {"SLURM_NNODES", "1"},
+             {"SLURM_JOB_ID", "1234"},
+             {"SLURM_JOB_NODELIST", "node07"}},
+            {1, 2, 0, 0},
+            "localhost",
+            0},
+           {"ferrite-run",
+            {{"RANK", "1"},
+             {"WORLD_SIZE", "2"},
+             {"FERRITE_STORE", "10.0.0.1:41000"},
+             {"MASTER_ADDR", "x"},
+             {"MASTER_PORT", "1"}},
+            {1, 2, 0, 0},
+            "10.0.0.1",
+            41000},
+       }) {
+    CAPTURE(launcher.name);
+    LauncherEnvironment env(launcher.variables);
+    const Place place = place_in_job();
+    CHECK(place.rank == launcher.place.rank);
+    CHECK(place.world_size == launcher.place.world_size);
+    CHECK(place.local_rank == launcher.place.local_rank);
+    CHECK(local_rank() == launcher.place.local_rank);
+    CHECK(place.local_world_size == launcher.place.local_world_size);
+    if (!launcher.host) {
+      CHECK(contains(value_error_of([&] { store_place(place); }), "MASTER_ADDR is not set"));
+      continue;
+    }
+    const StorePlace at = store_place(place);
+    CHECK(at.host == launcher.host);
+    CHECK(at.served_by_launcher == (launcher.variables.count("FERRITE_STORE") > 0));
+    if (launcher.port) {
+      CHECK(at.ports[0] == launcher.port);
+    } else {
+      CHECK(at.ports.size() > 4);
+      CHECK(at.ports[0] >= 20000);
+      CHECK(at.ports.back() < 32768);
+      CHECK(at.ports == store_place(place).ports);
+    }
+  }
+}
+
+TEST_CASE("what is missing, or cannot be, is said with who would set it") {
+  using Variables = std::map<std::string, std::string>;
+  const auto error_in = [](const Variables& variables) {
+    LauncherEnvironment env(variables);
+    return value_error_of([] { rendezvous({.timeout = 1s}); });
+  };
+  CHECK(contains(error_in({}), "RANK is not set: start the program by ferrite-run, torchrun"));
+  CHECK(contains(error_in({{"RANK", "0"}}), "WORLD_SIZE is not set"));
+  CHECK(contains(error_in({{"RANK", ""}}), "RANK is not set"));
+  CHECK(contains(error_in({{"RANK", "x"}, {"WORLD_SIZE", "2"}}), "RANK to be a number"));
+  CHECK(contains(error_in({{"RANK", "-1"}, {"WORLD_SIZE", "2"}}), "RANK to be a number"));
+  CHECK(contains(error_in({{"RANK", "2"}, {"WORLD_SIZE", "2"}}), "from 0 to 1"));
+  CHECK(contains(error_in({{"RANK", "0"}, {"WORLD_SIZE", "2"}}), "MASTER_ADDR is not set"));
+  CHECK(contains(error_in({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "localhost"}}),
+                 "MASTER_PORT is not set"));
+  const Variables two_hosts{{"RANK", "0"},        {"WORLD_SIZE", "4"},
+                            {"LOCAL_RANK", "0"},  {"LOCAL_WORLD_SIZE", "2"},
+                            {"MASTER_PORT", "1"}, {"MASTER_ADDR", "localhost"}};
+  CHECK(contains(error_in(two_hosts), "the job has several hosts, but localhost is an address of"));
+  Variables strange = two_hosts;
+  strange["MASTER_PORT"] = std::to_string(free_port());
+  strange["MASTER_ADDR"] = "192.0.2.1";  // of documents, nobody's
+  CHECK(contains(error_in(strange), "no address of rank 0's host"));
+  strange["MASTER_PORT"] = "65536";
+  CHECK(contains(error_in(strange), "from 1 to 65535"));
+  strange["FERRITE_STORE"] = "nonsense";
+  CHECK(contains(error_in(strange), "FERRITE_STORE to be host:port"));
+  strange["FERRITE_STORE"] = "::1:80";
+  CHECK(contains(error_in(strange), "FERRITE_STORE to be host:port"));
+  LauncherEnvironment none({});
+  for (const char* method :
+       {"http://x", "tcp://", "tcp://host", "tcp://host:x", "file://relative"}) {
+    CHECK(value_error_of([&] {
+            rendezvous({.init_method = method, .rank = 0, .world_size = 1, .timeout = 1s});
+          }) != "");
+  }
+  CHECK_THROWS_AS(
+      rendezvous({.init_method = "file:///no/such/folder/x", .rank = 0, .world_size = 1}), IoError);
+}
+
+TEST_CASE("node lists, addresses and tokens") {
+  CHECK(first_node("node07") == "node07");
+  CHECK(first_node("a,b") == "a");
+  CHECK(first_node("node[07-09,12],login1") == "node07");
+  CHECK(first_node("rack[2-3]node[001,5]-ib") == "rack2node001-ib");
+  CHECK(first_node("") == "");
+  CHECK(parse_address("h:1", "x").text() == "h:1");
+  CHECK(parse_address("[::1]:29500", "x").host == "::1");
+  CHECK(parse_address("[::1]:29500", "x").text() == "[::1]:29500");
+  CHECK(is_loopback("127.0.0.9"));
+  CHECK(is_loopback("localhost"));
+  CHECK_FALSE(is_loopback("192.0.2.1"));
+  CHECK(random_token() != random_token());
+  {
+    LauncherEnvironment env({{"SLURM_JOB_ID", "12"}, {"SLURM_STEP_ID", "3"}});
+    CHECK(job_token() == "12.3");
+  }
+  LauncherEnvironment env(
+      {{"FERRITE_TOKEN", "secret"}, {"SLURM_JOB_ID", "12"}, {"TORCHELASTIC_RESTART_COUNT", "4"}});
+  CHECK(job_token() == "secret");
+  CHECK(restart_count() == 4);
+  setenv("FERRITE_TOKEN", std::string(300, 'x').c_str(), 1);
+  CHECK_THROWS_AS(job_token(), ValueError);
+}
+
+}  // namespace
+}  // namespace ferrite::parallel

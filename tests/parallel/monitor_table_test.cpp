@@ -1,0 +1,274 @@
+// What the store's server knows of ranks: who is found to be lost, stopped or late, what is said of
+// it, and to whom; with a clock of the test's own.
+#include "parallel/comm/monitor_table.h"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "parallel/comm/store_protocol.h"
+#include "tests/parallel/launcher_environment.h"
+
+namespace ferrite::parallel {
+namespace {
+
+using test::contains;
+using namespace std::chrono_literals;
+using protocol::Answer;
+using protocol::Command;
+using protocol::Reader;
+using protocol::Writer;
+
+class TableJob {
+ public:
+  explicit TableJob(int ranks, std::chrono::milliseconds timeout = 8s)
+      : table_([this](ClientId client, std::string message) {
+          const Reader whole(std::string_view(message).substr(4));
+          Reader reader = whole;
+          const auto answer = reader.number<Answer>();
+          if (answer == Answer::lost) told[client].push_back(std::string(reader.text(99999)));
+          if (answer == Answer::failed) {
+            std::string group(reader.text(99999));
+            told[client].push_back(group + ": " + std::string(reader.text(99999)));
+          }
+          if (answer == Answer::report) ++asked[client];
+          if (answer == Answer::blamed) {
+            reader.number<std::uint32_t>();
+            blamed[client].push_back(std::string(reader.text(99999)));
+          }
+        }) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      CHECK(say(rank, Writer(Command::join)
+                          .text("run")
+                          .number(static_cast<std::uint32_t>(rank))
+                          .number(static_cast<std::uint32_t>(ranks))
+                          .number(static_cast<std::uint32_t>(timeout.count()))
+                          .number(500u)
+                          .text("host")));
+      beat(rank);
+    }
+  }
+
+  bool say(int rank, Writer message) {
+    const std::string bytes = message.take();
+    Reader reader(std::string_view(bytes).substr(4));
+    const auto command = reader.number<Command>();
+    return table_.handle(client(rank), command, reader, now);
+  }
+  bool beat(int rank) { return say(rank, Writer(Command::beat).number(0u)); }
+  bool report(int rank, const std::string& group, std::uint64_t sequence, const std::string& op,
+              bool running, std::chrono::microseconds age = 0s) {
+    return say(rank, Writer(Command::beat)
+                         .number(1u)
+                         .text(group)
+                         .number(std::uint8_t{1})
+                         .number(sequence)
+                         .text(op)
+                         .number(static_cast<std::uint8_t>(running))
+                         .number(static_cast<std::uint64_t>(age.count())));
+  }
+  bool fail(int rank, const std::string& group, const std::string& reason) {
+    return say(rank, Writer(Command::failure).text(group).text(reason));
+  }
+  /// What is answered within the time that others have to report.
+  std::string blame(int rank, std::uint64_t sequence, const std::vector<int>& answering,
+                    const std::string& group = "default") {
+    say(rank, Writer(Command::blame).number(1u).text(group).number(sequence));
+    pass(10ms);
+    for (const int other : answering) beat(other);
+    for (int i = 0; i < 30 && blamed[client(rank)].empty(); ++i) pass(10ms);
+    REQUIRE(blamed[client(rank)].size() == 1);
+    std::string out = blamed[client(rank)][0];
+    blamed.clear();
+    return out;
+  }
+  void pass(std::chrono::milliseconds time) {
+    now += time;
+    table_.tick(now);
+  }
+  void vanish(int rank) { table_.disconnected(client(rank), now); }
+  MonitorTable& table() { return table_; }
+  static ClientId client(int rank) { return static_cast<ClientId>(100 + rank); }
+  const std::vector<std::string>& heard(int rank) { return told[client(rank)]; }
+
+  TimePoint now = TimePoint() + 1h;
+  std::map<ClientId, std::vector<std::string>> told, blamed;
+  std::map<ClientId, int> asked;
+
+ private:
+  MonitorTable table_;
+};
+
+const std::string kSum = "all_reduce(sum) of float32[1024]";
+
+TEST_CASE("a rank that ends without a goodbye is lost at once, and all hear it") {
+  TableJob job(3);
+  job.report(2, "default", 57, kSum, true, 200ms);
+  job.vanish(2);
+  for (int rank : {0, 1}) {
+    REQUIRE(job.heard(rank).size() == 1);
+    CHECK(contains(job.heard(rank)[0], "rank 2 was lost: its process (host) ended"));
+    CHECK(contains(job.heard(rank)[0], kSum + " number 57 of group default, begun 0.2 s ago"));
+  }
+  CHECK(job.blame(0, 57, {}) == job.heard(0)[0]);
+  // Those who fall after it are not to blame.
+  job.vanish(1);
+  CHECK(job.heard(0).size() == 1);
+  CHECK(contains(job.blame(0, 57, {}), "rank 2 was lost"));
+  CHECK(job.table().present() == 1);
+}
+
+TEST_CASE("a rank that says goodbye is not lost, and is blamed only where it is waited for") {
+  TableJob job(3);
+  for (int rank = 0; rank < 3; ++rank) job.report(rank, "default", 7, kSum, false);
+  job.report(0, "default", 8, "barrier", true);
+  job.pass(1s);
+  CHECK(job.say(1, Writer(Command::leave)));
+  job.vanish(1);
+  job.pass(2s);
+  CHECK(job.heard(0).empty());
+  job.report(2, "default", 8, "barrier", true);
+  const std::string words = job.blame(0, 8, {0, 2});
+  CHECK(contains(words, "rank 1 has left the job 2.0 s ago: its last operation is " + kSum +
+                            " number 7, ended 3.0 s ago"));
+  CHECK(job.blame(0, 7, {0, 2}).empty());
+  CHECK_FALSE(job.beat(1));
+}
+
+TEST_CASE("a rank that is silent is named, and lost after the timeout") {
+  TableJob job(3, 8s);
+  for (int rank = 0; rank < 3; ++rank) job.report(rank, "default", 3, kSum, rank != 2);
+  job.pass(3s);
+  job.beat(0);
+  job.beat(1);
+  const std::string words = job.blame(0, 3, {0, 1});
+  CHECK(contains(words, "rank 2 (host) has stopped answering 3."));
+  CHECK(contains(words, "number 3 of group default, ended 3."));
+  CHECK(job.asked[TableJob::client(1)] == 1);
+  for (int i = 0; i < 10; ++i) {
+    job.pass(500ms);
+    job.beat(0);
+    job.beat(1);
+  }
+  REQUIRE(job.heard(0).size() == 1);
+  CHECK(contains(job.heard(0)[0], "rank 2 (host) has stopped answering 8."));
+  // It hears so itself, should it come back.
+  CHECK(job.heard(2).size() == 1);
+}
+
+TEST_CASE("nobody was silent while the server itself was stopped") {
+  TableJob job(2, 8s);
+  job.now += 1h;
+  job.table().forgive(1h);
+  job.pass(1ms);
+  CHECK(job.heard(0).empty());
+  job.pass(9s);
+  CHECK(job.heard(0).size() == 1);
+}
+
+TEST_CASE("ranks that have not begun the operation are named, with what they do instead") {
+  TableJob job(12);
+  for (int rank = 0; rank < 12; ++rank) job.report(rank, "default", 5, kSum, false);
+  job.pass(4s);
+  for (int rank = 0; rank < 12; ++rank) {
+    if (rank != 3) job.report(rank, "default", 6, "broadcast from rank 0 of uint8[3]", true);
+  }
+  job.report(3, "default/1", 2, "barrier", true);
+  job.pass(100ms);
+  std::vector<int> all = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+  CHECK(contains(job.blame(0, 6, all),
+                 "rank 3 has not begun it: its last operation is " + kSum +
+                     " number 5, ended 4.1 s ago, and it is in barrier number 2 of group "
+                     "default/1 since 0.1 s"));
+  // Of many some are named.
+  CHECK(contains(job.blame(0, 7, all), "rank 7 has not begun it"));
+  CHECK(contains(job.blame(0, 7, all), "; nor have 4 others"));
+  // Of another group only those that are in it count.
+  job.report(4, "default/1", 3, "barrier", true);
+  CHECK(contains(job.blame(4, 3, all, "default/1"), "rank 3 has not begun it"));
+  CHECK(job.blame(4, 3, all, "default/1").find("rank 0") == std::string::npos);
+}
+
+TEST_CASE("ranks that have begun something else are told apart from those that agree") {
+  TableJob job(3);
+  job.report(0, "default", 6, kSum, true);
+  job.report(1, "default", 6, "broadcast from rank 0 of uint8[3]", true);
+  job.report(2, "default", 6, kSum, true);
+  const std::string words = job.blame(0, 6, {0, 1, 2});
+  CHECK(contains(words,
+                 "rank 1 has begun broadcast from rank 0 of uint8[3] as number 6, not " + kSum));
+  CHECK(words.find("rank 2") == std::string::npos);
+  job.report(1, "default", 6, kSum, true);
+  CHECK(job.blame(0, 6, {0, 1, 2}).empty());
+}
+
+TEST_CASE("a failure is told to the others of the run, and a loss that explains it goes before") {
+  TableJob job(3);
+  job.fail(1, "default", "no reason");
+  CHECK(job.heard(0).empty());
+  job.pass(300ms);
+  CHECK(job.heard(0) == std::vector<std::string>{"default: no reason"});
+  CHECK(job.heard(1).empty());
+  CHECK(job.heard(2) == job.heard(0));
+  job.fail(2, "default", "another");
+  job.pass(300ms);
+  CHECK(job.heard(0).size() == 1);
+  // Who falls because of it is not the cause.
+  job.vanish(1);
+  REQUIRE(job.heard(0).size() == 2);
+  CHECK(contains(job.heard(0)[1], "rank 1 was lost"));
+  CHECK(contains(job.heard(0)[1], "after rank 1 had reported: no reason"));
+
+  TableJob other(3);
+  other.fail(1, "default", "connection closed");
+  other.pass(100ms);
+  other.vanish(2);
+  other.pass(300ms);
+  REQUIRE(other.heard(0).size() == 1);
+  CHECK(contains(other.heard(0)[0], "rank 2 was lost"));
+  CHECK(other.heard(0)[0].find("connection closed") == std::string::npos);
+}
+
+TEST_CASE("a question waits a moment for the news that answers it") {
+  TableJob job(3);
+  for (int rank = 0; rank < 3; ++rank) job.report(rank, "default", 1, kSum, true);
+  job.say(0, Writer(Command::blame).number(1u).text("default").number(std::uint64_t{1}));
+  job.pass(50ms);
+  CHECK(job.blamed.empty());
+  job.vanish(2);
+  job.pass(1ms);
+  REQUIRE(job.blamed[TableJob::client(0)].size() == 1);
+  CHECK(contains(job.blamed[TableJob::client(0)][0], "rank 2 was lost"));
+}
+
+TEST_CASE("what does not fit is refused") {
+  TableJob job(2);
+  const auto join = [](const char* run, std::uint32_t rank, std::uint32_t size) {
+    return Writer(Command::join)
+        .text(run)
+        .number(rank)
+        .number(size)
+        .number(8000u)
+        .number(500u)
+        .text("x");
+  };
+  Writer twice = join("run", 0, 2), large = join("run", 2, 3), outside = join("new", 2, 2),
+         huge = join("new", 0, 1u << 30), fresh = join("new", 1, 2);
+  CHECK_FALSE(job.say(0, twice));
+  CHECK_FALSE(job.say(50, large));
+  CHECK_FALSE(job.say(51, outside));
+  CHECK_FALSE(job.say(52, huge));
+  CHECK_FALSE(job.beat(53));  // that never joined
+  CHECK(job.say(54, fresh));
+  job.vanish(54);  // of another run: nobody here cares
+  CHECK(job.heard(0).empty());
+  CHECK(job.table().present() == 2);
+}
+
+}  // namespace
+}  // namespace ferrite::parallel
