@@ -17,8 +17,8 @@ namespace ferrite::parallel {
 /// ring is mapped twice in a row, so that whatever lies in it lies in one piece.
 class RingMemory {
  public:
-  /// Bytes of each ring: together they fit into a core's second cache.
-  static constexpr std::size_t kCapacity = std::size_t{256} << 10;
+  /// Bytes of each ring: some hundred microseconds of bytes, in a core's second cache.
+  static constexpr std::size_t kCapacity = std::size_t{512} << 10;
 
   /// What the ends tell each other; all zero at first.
   struct Direction {
