@@ -124,6 +124,7 @@ void HostWorker::Core::run_next(std::unique_lock<std::mutex>& lock) {
   running_ = work;
   const Clock::time_point began = Clock::now();
   deadline_ = began + options_.timeout;
+  changed_.notify_all();  // those who wait mind the deadline from here on
   lock.unlock();
   std::string error = execute(*work);
   lock.lock();
