@@ -24,6 +24,33 @@ TEST_CASE("local groups on CUDA devices, each rank on its own") {
       kPatient);
 }
 
+TEST_CASE("local groups of ranks that share a CUDA device, and whose devices reach no other") {
+  REQUIRE_EMULATOR();
+  const test::NoPeerAccess none;
+  run_ranks(
+      4,
+      [](ProcessGroup& group) {
+        const Device device(DeviceType::cuda, group.rank() % 2);
+        for (const DType dtype : {kFloat32, kBFloat16}) {
+          const Tensor t = full({3001}, group.rank() + 1, {.dtype = dtype, .device = device});
+          group.all_reduce(t, ReduceOp::avg).wait();
+          CHECK(t.to_vector<double>() == std::vector<double>(3001, 2.5));
+        }
+      },
+      kPatient);
+}
+
+TEST_CASE("local groups of the host, a virtual device and a CUDA device together") {
+  REQUIRE_CUDA(1);
+  run_ranks(
+      3,
+      [](ProcessGroup& group) {
+        const Device devices[] = {Device(), Device("cpu:1"), Device("cuda:0")};
+        test::check_collectives(group, devices[group.rank()], {.large = 3'001});
+      },
+      kPatient);
+}
+
 TEST_CASE("work starts after what the stream of its CUDA device holds") {
   REQUIRE_CUDA(2);
   run_ranks(

@@ -20,17 +20,14 @@ Hub::Hub(std::vector<int> names) : names_(std::move(names)), listeners_(names_.s
 
 // ---- Meetings
 
-void Hub::begin(int rank, const HostCall& call) {
+void Hub::begin(int rank, const Brought& bring, const Interrupt& interrupt) {
   Seat& mine = seat(rank);
-  Brought& bring = mine.brought[++mine.operations % 2];
-  bring.signature = signature(call.call, call.sequence);
-  bring.out = call.out;
-  bring.in = call.in;
-  bring.source = call.call.in.defined() ? call.in : call.out;
+  mine.brought[++mine.operations % 2] = bring;
+  const Signature& call = bring.signature;
   mine.called.store(
-      (std::uint64_t{static_cast<std::uint8_t>(call.call.kind)} << kKindShift) | call.sequence,
+      (std::uint64_t{static_cast<std::uint8_t>(call.kind)} << kKindShift) | call.sequence,
       std::memory_order_relaxed);
-  meet(rank, call.interrupt);
+  meet(rank, interrupt);
   const auto called = [&](int r) -> const Signature& { return brought(rank, r).signature; };
   for (int r = 1; r < size(); ++r) {
     if (called(r) == called(0)) [[likely]]
@@ -39,12 +36,18 @@ void Hub::begin(int rank, const HostCall& call) {
     int like_first = 0;
     for (int s = 0; s < size(); ++s) like_first += called(s) == called(0);
     const int odd = 2 * like_first < size() ? 0 : r, other = odd == 0 ? r : 0;
-    fail<DistributedError>(name(bring.signature.kind),
-                           "the ranks disagree: as number {}, rank {} called {}, and rank {} {}",
-                           call.sequence, names_[static_cast<std::size_t>(odd)],
-                           describe(called(odd)), names_[static_cast<std::size_t>(other)],
-                           describe(called(other)));
+    fail<DistributedError>(
+        name(call.kind), "the ranks disagree: as number {}, rank {} called {}, and rank {} {}",
+        call.sequence, names_[static_cast<std::size_t>(odd)], describe(called(odd)),
+        names_[static_cast<std::size_t>(other)], describe(called(other)));
   }
+}
+
+void Hub::bring_instead(int rank, const Place& source, const Place& out) {
+  Seat& mine = seat(rank);
+  Brought& bring = mine.brought[mine.operations % 2];
+  bring.source = source;
+  bring.out = out;
 }
 
 bool Hub::all_came(std::uint64_t meeting) {

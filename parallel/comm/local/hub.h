@@ -13,6 +13,7 @@
 
 #include "parallel/comm/host_worker.h"
 #include "parallel/comm/link.h"
+#include "parallel/comm/local/engine.h"
 #include "parallel/comm/process_group.h"
 
 namespace ferrite::parallel::local {
@@ -20,10 +21,9 @@ namespace ferrite::parallel::local {
 /// What a rank brings to an operation.
 struct Brought {
   Signature signature;
-  void* out = nullptr;
-  const void* in = nullptr;
-  /// What it reduces or gives: its `in`, or `out` where it works in place.
-  const void* source = nullptr;
+  Device device;  ///< of its tensors
+  /// What it reduces or gives, its `in`, or `out` where it works in place; and what it writes.
+  Place source, out;
 };
 
 /// A rank, for the others to look at.
@@ -47,9 +47,11 @@ class Hub {
 
   int size() const { return static_cast<int>(seats_.size()); }
 
-  /// Brings `call` and waits for all others. DistributedError where they called something else.
+  /// Brings something and waits for all others. DistributedError where they called something else.
   /// From here on this rank may read what the others brought, until end().
-  void begin(int rank, const HostCall& call);
+  void begin(int rank, const Brought& bring, const Interrupt& interrupt);
+  /// Has the others read elsewhere, from the next meeting on.
+  void bring_instead(int rank, const Place& source, const Place& out);
   /// Waits until all have come here.
   void meet(int rank, const Interrupt& interrupt);
   /// This rank reads no more; it has left the operation, well or not.

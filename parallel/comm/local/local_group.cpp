@@ -6,22 +6,26 @@
 #include <array>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <mutex>
 #include <numeric>
 #include <thread>
 #include <utility>
 
 #include "core/error.h"
+#include "parallel/comm/device_access.h"
 #include "parallel/comm/host_group.h"
+#include "parallel/comm/local/engine.h"
 #include "parallel/comm/local/hub.h"
-#include "parallel/comm/local/reduce.h"
 #include "parallel/comm/ring_all_reduce.h"
 
 namespace ferrite::parallel {
 
 namespace {
 
+using local::Engine;
 using local::Hub;
+using local::Place;
 
 /// Tensors up to this are reduced by every rank alone: one meeting less.
 constexpr std::size_t kSmallBytes = 8192;
@@ -30,9 +34,10 @@ class LocalGroup final : public HostGroup {
  public:
   LocalGroup(std::shared_ptr<Hub> hub, const GroupContext& context)
       : HostGroup("local", context, context.size > 1 ? hub->take_links(context.rank) : nullptr,
-                  {.staging = Staging::host, .waiters = Waiters::help}),
+                  {.staging = Staging::none, .waiters = Waiters::help}),
         hub_(std::move(hub)),
-        sources_(static_cast<std::size_t>(size())) {
+        sources_(static_cast<std::size_t>(size())),
+        host_(local::make_host_engine()) {
     hub_->listen(rank(), [this](const std::string& reason) { abort(reason); });
   }
   ~LocalGroup() override {
@@ -61,35 +66,112 @@ class LocalGroup final : public HostGroup {
     return std::make_shared<LocalGroup>(hub_->subgroup(name, ranks), next);
   }
 
+  void choose_engine(const HostCall& call);
+  void move(const HostCall& call);
   void all_reduce(const HostCall& call);
   void broadcast(const HostCall& call);
   void reduce(const HostCall& call);
   void all_gather(const HostCall& call);
   void reduce_scatter(const HostCall& call);
+  void reduce_own_part(const HostCall& call);
+  void collect_part(const Tensor& t, int from);
 
-  /// All ranks' `in`, or `out` of those that work in place, from `offset` bytes on.
-  std::span<const void* const> sources(std::size_t offset);
+  /// The part of `t` that rank r reduces: its first element and the one behind its last.
+  std::int64_t part_begin(const Tensor& t, int r) const {
+    return std::min(r * ((t.numel() + size() - 1) / size()), t.numel());
+  }
+  /// All ranks' sources from `offset` bytes on.
+  std::span<const Place> sources(std::size_t offset);
   const local::Brought& brought(int of) const { return hub_->brought(rank(), of); }
-  void meet(const HostCall& call) { hub_->meet(rank(), call.interrupt); }
+  std::byte* out() const { return static_cast<std::byte*>(out_); }
+  /// Waits until all have done what they were asked for up to here.
+  void meet(const HostCall& call) {
+    engine_->finish(call.interrupt);
+    hub_->meet(rank(), call.interrupt);
+  }
 
   const std::shared_ptr<Hub> hub_;
-  std::vector<const void*> sources_;  // so that no call allocates
+  std::vector<Place> sources_;  // so that no call allocates
+  const std::unique_ptr<Engine> host_;
+  std::map<int, std::unique_ptr<Engine>> devices_;  // by index, made when they are needed
+  // Of the operation that runs.
+  Engine* engine_ = nullptr;
+  void* out_ = nullptr;
+  StagedTensor staged_in_, staged_out_;  // where it fails they stay, for those who still read
   alignas(64) std::array<std::byte, kSmallBytes> small_;
 };
 
-std::span<const void* const> LocalGroup::sources(std::size_t offset) {
+Place at(const Place& place, std::size_t offset) {
+  return {static_cast<const std::byte*>(place.data) + offset, place.device};
+}
+
+std::span<const Place> LocalGroup::sources(std::size_t offset) {
   for (int r = 0; r < size(); ++r)
-    sources_[static_cast<std::size_t>(r)] =
-        static_cast<const std::byte*>(brought(r).source) + offset;
+    sources_[static_cast<std::size_t>(r)] = at(brought(r).source, offset);
   return sources_;
 }
 
 void LocalGroup::run(const HostCall& call) {
-  const struct End {
+  struct End {
     LocalGroup& group;
-    ~End() { group.hub_->end(group.rank()); }
+    ~End() {
+      if (group.engine_) group.engine_->drain();
+      group.hub_->end(group.rank());
+    }
   } end{*this};
-  if (size() > 1) hub_->begin(rank(), call);
+  engine_ = nullptr;
+  const Call& what = call.call;
+  const Tensor& first = what.in.defined() ? what.in : what.out;
+  local::Brought bring;
+  bring.signature = signature(what, call.sequence);
+  if (first.defined()) {
+    bring.device = first.device();
+    bring.source = {first.data_ptr(), bring.device};
+    bring.out = {what.out.data_ptr(), bring.device};
+  }
+  hub_->begin(rank(), bring, call.interrupt);
+  if (first.defined() && first.numel() > 0) {
+    choose_engine(call);
+    move(call);
+    engine_->finish(call.interrupt);
+    staged_out_.put_back(call.interrupt);
+  }
+  staged_in_ = staged_out_ = {};
+}
+
+/// CUDA devices reduce what lies on CUDA devices alone; else the host does, and what is not its own
+/// is brought to it.
+void LocalGroup::choose_engine(const HostCall& call) {
+  const Call& what = call.call;
+  const local::Brought& mine = brought(rank());
+  engine_ = host_.get();
+  out_ = const_cast<void*>(mine.out.data);
+  bool any = false, all = true;
+  for (int r = 0; r < size(); ++r) {
+    const bool is_cuda = brought(r).device.is_cuda();
+    any |= is_cuda;
+    all &= is_cuda;
+  }
+  if (!any) return;
+  if (all && what.kind != Collective::ring_all_reduce) {
+    auto& engine = devices_[mine.device.index()];
+    if (!engine) engine = local::make_device_engine(mine.device);
+    engine_ = engine.get();
+    return;
+  }
+  if (mine.device.is_cuda()) {
+    staged_in_ = StagedTensor(what.in);
+    staged_out_ = StagedTensor(what.out);
+    staged_in_.fetch(call.interrupt);
+    if (!what.in.defined()) staged_out_.fetch(call.interrupt);
+    out_ = staged_out_.data();
+    hub_->bring_instead(rank(), {what.in.defined() ? staged_in_.data() : out_}, {out_});
+  }
+  hub_->meet(rank(), call.interrupt);
+}
+
+void LocalGroup::move(const HostCall& call) {
+  const Tensor& t = call.call.out;
   switch (call.call.kind) {
     case Collective::all_reduce:
       return all_reduce(call);
@@ -103,9 +185,8 @@ void LocalGroup::run(const HostCall& call) {
       return reduce_scatter(call);
     case Collective::ring_all_reduce:
       if (size() > 1)
-        parallel::ring_all_reduce(hub_->ring(rank()), rank(), size(), call.out,
-                                  call.call.out.numel(), call.call.out.dtype(), call.call.op,
-                                  call.interrupt);
+        parallel::ring_all_reduce(hub_->ring(rank()), rank(), size(), out_, t.numel(), t.dtype(),
+                                  call.call.op, call.interrupt);
       return;
     case Collective::barrier:
     case Collective::send:
@@ -114,83 +195,66 @@ void LocalGroup::run(const HostCall& call) {
   }
 }
 
+/// Each rank reduces a part, in all ranks' order, into its own memory.
+void LocalGroup::reduce_own_part(const HostCall& call) {
+  const Tensor& t = call.call.out;
+  const std::int64_t begin = part_begin(t, rank());
+  const std::size_t offset = static_cast<std::size_t>(begin) * t.itemsize();
+  engine_->reduce(out() + offset, sources(offset), part_begin(t, rank() + 1) - begin, t.dtype(),
+                  call.call.op);
+  meet(call);
+}
+
+/// Gets the part that `from` has reduced.
+void LocalGroup::collect_part(const Tensor& t, int from) {
+  const std::size_t begin = static_cast<std::size_t>(part_begin(t, from)) * t.itemsize(),
+                    end = static_cast<std::size_t>(part_begin(t, from + 1)) * t.itemsize();
+  engine_->copy(out() + begin, at(brought(from).out, begin), end - begin);
+}
+
 void LocalGroup::all_reduce(const HostCall& call) {
   const Tensor& t = call.call.out;
-  if (size() == 1 || t.numel() == 0) return;
-  if (t.nbytes() <= kSmallBytes) {
-    local::reduce(small_.data(), sources(0), t.numel(), t.dtype(), call.call.op);
+  if (size() == 1) return;
+  if (engine_ == host_.get() && t.nbytes() <= kSmallBytes) {
+    host_->reduce(small_.data(), sources(0), t.numel(), t.dtype(), call.call.op);
     meet(call);  // all have read what is overwritten now
-    std::memcpy(call.out, small_.data(), t.nbytes());
+    std::memcpy(out_, small_.data(), t.nbytes());
     return;
   }
-  // Each reduces a part, in all ranks' order, and gets the others' parts from those.
-  const std::int64_t part = (t.numel() + size() - 1) / size();
-  const auto begin = [&](int r) { return std::min(r * part, t.numel()); };
-  const auto offset = [&](int r) { return static_cast<std::size_t>(begin(r)) * t.itemsize(); };
-  auto* out = static_cast<std::byte*>(call.out);
-  local::reduce(out + offset(rank()), sources(offset(rank())), begin(rank() + 1) - begin(rank()),
-                t.dtype(), call.call.op);
-  meet(call);
-  for (int i = 1; i < size(); ++i) {
-    const int from = (rank() + i) % size();  // not all from one at once
-    const std::size_t at = offset(from);
-    std::memcpy(out + at, static_cast<const std::byte*>(brought(from).out) + at,
-                offset(from + 1) - at);
-  }
+  reduce_own_part(call);
+  for (int i = 1; i < size(); ++i) collect_part(t, (rank() + i) % size());  // not all from one
   meet(call);
 }
 
 void LocalGroup::broadcast(const HostCall& call) {
-  const Tensor& t = call.call.out;
-  if (size() == 1 || t.numel() == 0) return;
   const int root = call.call.peer;
-  if (rank() != root) std::memcpy(call.out, brought(root).out, t.nbytes());
+  if (size() == 1) return;
+  if (rank() != root) engine_->copy(out_, brought(root).out, call.call.out.nbytes());
   meet(call);
 }
 
 void LocalGroup::reduce(const HostCall& call) {
-  const Tensor& t = call.call.out;
-  if (size() == 1 || t.numel() == 0) return;
-  const int root = call.call.peer;
-  // Each reduces a part in its own memory, which the root then collects.
-  const std::int64_t part = (t.numel() + size() - 1) / size();
-  const auto begin = [&](int r) { return std::min(r * part, t.numel()); };
-  const auto offset = [&](int r) { return static_cast<std::size_t>(begin(r)) * t.itemsize(); };
-  auto* out = static_cast<std::byte*>(call.out);
-  local::reduce(out + offset(rank()), sources(offset(rank())), begin(rank() + 1) - begin(rank()),
-                t.dtype(), call.call.op);
-  meet(call);
-  if (rank() == root) {
-    for (int r = 0; r < size(); ++r) {
-      if (r == root) continue;
-      std::memcpy(out + offset(r), static_cast<const std::byte*>(brought(r).out) + offset(r),
-                  offset(r + 1) - offset(r));
-    }
-  }
+  if (size() == 1) return;
+  reduce_own_part(call);
+  for (int r = 0; rank() == call.call.peer && r < size(); ++r)
+    if (r != rank()) collect_part(call.call.out, r);
   meet(call);
 }
 
 void LocalGroup::all_gather(const HostCall& call) {
   const std::size_t bytes = call.call.in.nbytes();
-  if (bytes == 0) return;
   for (int i = 0; i < size(); ++i) {
     const int from = (rank() + i) % size();
-    auto* to = static_cast<std::byte*>(call.out) + static_cast<std::size_t>(from) * bytes;
-    const void* source = size() == 1 ? call.in : brought(from).in;
-    if (to != source) std::memcpy(to, source, bytes);
+    engine_->copy(out() + static_cast<std::size_t>(from) * bytes, brought(from).source, bytes);
   }
   if (size() > 1) meet(call);
 }
 
 void LocalGroup::reduce_scatter(const HostCall& call) {
   const Tensor& t = call.call.out;
-  if (t.numel() == 0) return;
-  if (size() == 1) {
-    if (call.out != call.in) std::memcpy(call.out, call.in, t.nbytes());
-    return;
-  }
-  local::reduce(call.out, sources(static_cast<std::size_t>(rank()) * t.nbytes()), t.numel(),
-                t.dtype(), call.call.op);
+  if (size() == 1) return engine_->copy(out_, brought(0).source, t.nbytes());
+  engine_->reduce(out_, sources(static_cast<std::size_t>(rank()) * t.nbytes()), t.numel(),
+                  t.dtype(), call.call.op);
   meet(call);
 }
 
