@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <thread>
 #include <vector>
 
 #include "core/error.h"
@@ -18,6 +19,10 @@ using std::chrono::milliseconds;
 
 constexpr const char* kOp = "rendezvous";
 constexpr std::string_view kComplete = "complete";
+/// How long rank 0 serves on after a failure.
+constexpr std::chrono::seconds kLinger{3};
+/// How much longer than rank 0 the others wait.
+constexpr milliseconds kPatience{500};
 
 milliseconds left(Deadline deadline) {
   return std::max(std::chrono::ceil<milliseconds>(deadline - Clock::now()), milliseconds(0));
@@ -45,6 +50,18 @@ class Start {
         prefix_(std::move(prefix)),
         all_(key("all")) {}
 
+  /// Whatever goes wrong, all ranks hear the same.
+  std::optional<Joined> run_or_tell() {
+    try {
+      if (is_complete()) return std::nullopt;
+      return run();
+    } catch (const DistributedError&) {
+      if (!store_->lost()) tell_the_late();
+      throw;
+    }
+  }
+
+ private:
   bool is_complete() {
     if (!store_->check({all_})) return false;
     const std::string outcome = store_->get(all_, milliseconds(0));
@@ -64,7 +81,25 @@ class Start {
     return out;
   }
 
- private:
+  /// With rank 0 the store goes: who has not yet heard, or comes later, would look for it in vain.
+  void tell_the_late() {
+    try {
+      store_->set(key("told", place_.rank), "");
+      if (place_.rank != 0 || options_.of_many_starts) return;
+      const Deadline end = Clock::now() + kLinger;
+      while (Clock::now() < end) {
+        std::vector<int> untold = missing("told");
+        if (Clock::now() >= deadline_) {
+          for (const int rank : missing("who")) std::erase(untold, rank);
+        }
+        if (untold.empty()) return;
+        std::this_thread::sleep_for(milliseconds(20));
+      }
+    } catch (const DistributedError&) {
+      // What went wrong first counts.
+    }
+  }
+
   std::string key(std::string_view name) const { return fmt::format("{}/{}", prefix_, name); }
   std::string key(std::string_view name, int rank) const {
     return fmt::format("{}/{}/{}", prefix_, name, rank);
@@ -73,6 +108,8 @@ class Start {
   /// All ranks hear it that wait.
   [[noreturn]] void fail_for_all(const std::string& reason) {
     store_->set(all_, reason);
+    // There may be some that wait for rank 0's word.
+    if (!store_->check({key("size")})) store_->set(key("size"), "");
     fail<DistributedError>(kOp, "{}", reason);
   }
 
@@ -98,6 +135,7 @@ class Start {
       wait_for_all();
       fail<DistributedError>(kOp, "rank 0 has not come");
     }
+    if (text.empty()) is_complete();  // throws
     int size = 0;
     std::from_chars(text.data(), text.data() + text.size(), size);
     if (size != place_.world_size) {
@@ -125,7 +163,8 @@ class Start {
 
   std::string wait_for_all() {
     try {
-      return store_->get(all_, left(deadline_));
+      // The others wait for what rank 0 says when the time has come.
+      return store_->get(all_, left(deadline_) + (place_.rank == 0 ? milliseconds(0) : kPatience));
     } catch (const DistributedError&) {
       if (store_->lost()) throw;
     }
@@ -164,8 +203,8 @@ std::optional<Joined> join(const std::shared_ptr<TcpStore>& store, const JoinOpt
                            Deadline deadline) {
   for (int again = 0;; ++again) {
     Start start(store, options, deadline, fmt::format("start/{}.{}", restart_count(), again));
-    if (!start.is_complete()) return start.run();
-    if (!options.of_many_starts) return std::nullopt;
+    std::optional<Joined> joined = start.run_or_tell();
+    if (joined || !options.of_many_starts) return joined;
   }
 }
 

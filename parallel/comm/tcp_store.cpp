@@ -141,10 +141,10 @@ class TcpStore::Impl {
   const Fd fd_;
   const Address address_;
   const milliseconds timeout_;
-  std::timed_mutex sending_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool reading_ = false;  ///< by one of the threads that wait
+  bool sending_ = false;  ///< by one of the threads
+  bool reading_ = false;  ///< by one of those that wait
   bool lost_ = false;
   std::uint32_t next_id_ = 0;
   std::string in_;
@@ -177,13 +177,19 @@ TcpStore::Impl::Reply TcpStore::Impl::request(Command command, milliseconds time
 
 void TcpStore::Impl::send(const std::string& message, Deadline deadline, const char* op,
                           const std::string& asked) {
-  const std::unique_lock turn(sending_, deadline);
-  if (turn.owns_lock() && send_all(fd_, message, deadline)) return;
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  if (!changed_.wait_until(lock, deadline, [this] { return !sending_ || lost_; }) || lost_) {
+    fail_lost(op, asked);
+  }
+  sending_ = true;
+  lock.unlock();
+  const bool sent = send_all(fd_, message, deadline);
+  lock.lock();
+  sending_ = false;
   // Half a message may be under way: nothing can follow it.
-  if (turn.owns_lock()) lost_ = true;
+  if (!sent) lost_ = true;
   changed_.notify_all();
-  fail_lost(op, asked);
+  if (!sent) fail_lost(op, asked);
 }
 
 TcpStore::Impl::Reply TcpStore::Impl::wait_for(std::uint32_t id, Deadline deadline,
