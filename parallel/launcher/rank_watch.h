@@ -1,5 +1,8 @@
 // What the heartbeats of process groups (parallel/comm/monitor.h) tell the launcher, whose agent of
 // node 0 serves them.
+//
+// `lived`: how long there have been these workers, in seconds. Who has been silent longer is of an
+// earlier start, as what the server tells is a moment old.
 #pragma once
 
 #include <optional>
@@ -11,9 +14,10 @@
 namespace ferrite::launcher {
 
 /// The rank that has been silent longest, where that is longer than `timeout` seconds.
-std::optional<RankReport> hung_rank(const parallel::TcpStoreServer& server, double timeout);
+std::optional<RankReport> hung_rank(const parallel::TcpStoreServer& server, double timeout,
+                                    double lived);
 /// A line on the ranks but `except` that have been silent for some seconds: one that failed may
 /// have waited for them. "" where there are none.
-std::string silent_ranks(const parallel::TcpStoreServer& server, int except);
+std::string silent_ranks(const parallel::TcpStoreServer& server, int except, double lived);
 
 }  // namespace ferrite::launcher

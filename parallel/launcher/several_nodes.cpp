@@ -408,7 +408,7 @@ Verdict SeveralNodes::settle(int round, const RankReport& first) {
     pause();
   } while (Clock::now() < until && !stop_);
   chosen.final = final;
-  chosen.note = silent_ranks(*server_, chosen.rank);
+  chosen.note = silent_ranks(*server_, chosen.rank, std::chrono::duration<double>(lived).count());
   return decide(policy_, chosen, lived);
 }
 
@@ -430,7 +430,9 @@ void SeveralNodes::check_beats(int round) {
                      .host = entries_[static_cast<std::size_t>(node)].host,
                      .what = fmt::format("its agent has not been heard of for {:.1f} s", silent)});
   }
-  if (auto hung = hung_rank(*server_, options_.heartbeat_timeout)) report(*hung);
+  if (auto hung = hung_rank(*server_, options_.heartbeat_timeout,
+                            std::chrono::duration<double>(now - round_began_).count()))
+    report(*hung);
 }
 
 void SeveralNodes::beat() { store_->add(node_key("agents/beat", node_), 1); }

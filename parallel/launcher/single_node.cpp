@@ -39,13 +39,17 @@ void SingleNode::ready(int round) {
 
 void SingleNode::failed(const RankReport& report) {
   RankReport noted = report;
-  noted.note = silent_ranks(*server_, report.rank);
-  verdict_ = decide(policy_, noted, Clock::now() - started_);
+  noted.note = silent_ranks(*server_, report.rank, lived());
+  verdict_ = decide(policy_, noted, std::chrono::duration<double>(lived()));
+}
+
+double SingleNode::lived() const {
+  return std::chrono::duration<double>(Clock::now() - started_).count();
 }
 
 std::optional<Verdict> SingleNode::verdict() {
   if (!verdict_ && options_.heartbeat_timeout > 0)
-    if (const auto hung = hung_rank(*server_, options_.heartbeat_timeout)) failed(*hung);
+    if (const auto hung = hung_rank(*server_, options_.heartbeat_timeout, lived())) failed(*hung);
   return verdict_;
 }
 

@@ -23,6 +23,8 @@ class SingleNode final : public Nodes {
 
  private:
   using Clock = std::chrono::steady_clock;
+  double lived() const;  ///< seconds since the round began
+
   Options options_;
   RestartPolicy policy_;
   Round round_;
