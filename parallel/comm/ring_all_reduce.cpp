@@ -16,9 +16,10 @@ using kernels::View;
 
 // What one rank sends at a time: it, and what arrives meanwhile, stay in a core's second cache.
 constexpr std::int64_t kSegmentBytes = std::int64_t{64} << 10;
-// Below this, what counts is how often ranks wait for each other, not the bytes.
-constexpr std::size_t kDirectBytes = std::size_t{4} << 10;
-constexpr int kDirectRanks = 8;
+// Where a rank sends no more than this to all others together, what counts is how often ranks wait
+// for each other: once, where each has all values, and 2 (n - 1) times in the ring.
+constexpr std::int64_t kDirectBytes = std::int64_t{96} << 10;
+constexpr int kDirectRanks = 32;
 
 Combine combine_of(ReduceOp op) {
   switch (op) {
@@ -334,7 +335,7 @@ void ring_all_reduce(LinkMesh& links, int rank, int size, void* data, std::int64
                             .op = combine_of(op),
                             .scale = op == ReduceOp::avg ? 1.0 / size : 1,
                             .wide = half && op != ReduceOp::min && op != ReduceOp::max};
-  if (size <= kDirectRanks && static_cast<std::size_t>(numel) * itemsize(dtype) <= kDirectBytes)
+  if (size <= kDirectRanks && numel * reduction.item() * (size - 1) <= kDirectBytes)
     Direct(links, rank, size, reduction).run(interrupt);
   else
     Ring(links, rank, size, reduction).run(interrupt);

@@ -57,21 +57,24 @@ void check_reduces(int ranks, std::int64_t n, DType dtype, ReduceOp op) {
 }  // namespace
 
 TEST_CASE("ring_all_reduce of every dtype and operation") {
-  for (const int ranks : {2, 3, 5})
+  for (const int ranks : {3, 5})
     for (const DType dtype : test::kReducedTypes)
       for (const ReduceOp op : test::kReduceOps) {
         if (op == ReduceOp::avg && !is_floating(dtype)) continue;
-        check_reduces(ranks, 17, dtype, op);    // at once
-        check_reduces(ranks, 9001, dtype, op);  // by the ring
+        check_reduces(ranks, 17, dtype, op);  // at once
+        // By the ring.
+        const auto item = static_cast<std::int64_t>(itemsize(dtype));
+        check_reduces(ranks, 100'001 / item / (ranks - 1), dtype, op);
       }
 }
 
 TEST_CASE("ring_all_reduce of any number of elements, among any number of ranks") {
   for (const int ranks : {1, 2, 3, 4, 9})
-    for (const std::int64_t n :
-         {std::int64_t{0}, std::int64_t{1}, std::int64_t{ranks - 1}, std::int64_t{ranks},
-          std::int64_t{1023}, std::int64_t{1025}, std::int64_t{40961}})
+    for (const std::int64_t n : {std::int64_t{0}, std::int64_t{1}, std::int64_t{ranks - 1},
+                                 std::int64_t{ranks}, std::int64_t{1023}, std::int64_t{40961}})
       check_reduces(ranks, n, kFloat32, ReduceOp::avg);
+  for (const std::int64_t n : {1, 32, 33, 34, 1000})  // by the ring, however few
+    check_reduces(33, n, kFloat32, ReduceOp::sum);
 }
 
 TEST_CASE("ring_all_reduce of several blocks") {
@@ -83,7 +86,7 @@ TEST_CASE("ring_all_reduce of several blocks") {
 
 TEST_CASE("ring_all_reduce adds 16-bit values in float32") {
   // In float16 every single addition to 2048 would be lost.
-  for (const std::int64_t n : {5, 5000}) {
+  for (const std::int64_t n : {5, 20'000}) {
     const auto errors = run_threads(5, [&](int rank, LinkMesh& links) {
       std::vector<Half> data(static_cast<std::size_t>(n), Half(rank == 0 ? 2048.0f : 0.5f));
       ring_all_reduce(links, rank, 5, data.data(), n, kFloat16, ReduceOp::sum,
