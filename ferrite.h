@@ -80,5 +80,8 @@
 #include "optim/optimizer.h"
 #include "optim/rmsprop.h"
 #include "optim/sgd.h"
+#include "parallel/comm/local/local_group.h"
+#include "parallel/comm/process_group.h"
+#include "parallel/comm/rendezvous.h"
 #include "parallel/evaluation.h"
 #include "parallel/sync_batch_norm.h"

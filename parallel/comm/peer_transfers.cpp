@@ -1,8 +1,12 @@
 #include "parallel/comm/peer_transfers.h"
 
 #include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <span>
 #include <utility>
@@ -26,6 +30,9 @@ struct PeerTransfers::Shared {
   bool stopping = false;
   std::string reason;
   std::atomic<bool> aborted{false};
+  // What the thread has to look at changes the first; who changes it wakes one that sleeps.
+  std::atomic<std::uint64_t> news{0};
+  std::atomic<bool> asleep{false};
 };
 
 class PeerTransfers::Transfer final : public detail::WorkState {
@@ -89,13 +96,19 @@ PeerTransfers::PeerTransfers(std::unique_ptr<LinkMesh> links, int rank, int size
       owner_(owner),
       links_(std::move(links)),
       shared_(std::make_shared<Shared>()),
+      wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       sends_(static_cast<std::size_t>(size)),
       recvs_(static_cast<std::size_t>(size)) {
+  FERRITE_CHECK(wake_fd_ >= 0, DistributedError, "process_group",
+                "the system has no more file descriptors");
   shared_->sent.resize(static_cast<std::size_t>(size));
   shared_->received.resize(static_cast<std::size_t>(size));
 }
 
-PeerTransfers::~PeerTransfers() { stop(); }
+PeerTransfers::~PeerTransfers() {
+  stop();
+  close(wake_fd_);
+}
 
 Work PeerTransfers::submit(Call call) {
   const auto peer = static_cast<std::size_t>(call.peer);
@@ -112,7 +125,7 @@ Work PeerTransfers::submit(Call call) {
     ++shared_->open;
     if (!thread_.joinable()) thread_ = std::thread([this] { serve(); });
   }
-  shared_->submitted.notify_one();
+  wake();
   return Work(std::move(transfer));
 }
 
@@ -123,7 +136,7 @@ void PeerTransfers::abort(const std::string& reason) {
     shared_->reason = reason;
     shared_->aborted = true;
   }
-  shared_->submitted.notify_one();  // the thread fails them all
+  wake();  // the thread fails them all
   links_->close();
 }
 
@@ -134,13 +147,22 @@ void PeerTransfers::stop() {
     shared_->stopping = true;
     thread = std::move(thread_);
   }
-  shared_->submitted.notify_one();
+  wake();
   if (thread.joinable()) thread.join();
+}
+
+void PeerTransfers::wake() {
+  shared_->news.fetch_add(1, std::memory_order_seq_cst);
+  shared_->submitted.notify_one();
+  if (!shared_->asleep.load(std::memory_order_seq_cst)) return;
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto written = write(wake_fd_, &one, sizeof(one));  // full is as good
 }
 
 void PeerTransfers::serve() {
   Backoff backoff;
   for (;;) {
+    const std::uint64_t seen = shared_->news.load(std::memory_order_seq_cst);
     {
       std::unique_lock lock(shared_->mutex);
       Shared& s = *shared_;
@@ -157,9 +179,61 @@ void PeerTransfers::serve() {
       fail_all(shared_->reason);
     else if (advance_all())
       backoff.reset();
-    else
+    else if (!backoff.patient())
       backoff.pause();
+    else
+      sleep(seen);
   }
+}
+
+/// Until a link can move something, or there is something new.
+void PeerTransfers::sleep(std::uint64_t seen) {
+  auto until = Clock::now() + std::chrono::milliseconds(500);
+  const std::vector<Wait> waits = wishes(until);
+  std::vector<pollfd> fds = {{wake_fd_, POLLIN, 0}};
+  shared_->asleep.store(true, std::memory_order_seq_cst);
+  bool ready = shared_->news.load(std::memory_order_seq_cst) != seen;
+  for (const Wait& wait : waits) {
+    const Link::Sleep sleep = wait.link->arm(wait.wish);
+    fds.push_back({sleep.fd, sleep.events, 0});
+    until = std::min(until, sleep.until);
+  }
+  try {
+    for (const Wait& wait : waits) ready |= wait.link->ready(wait.wish);
+  } catch (const Error&) {  // the other end has gone; who uses the link next says so
+    ready = true;
+  }
+  const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(until - Clock::now());
+  if (!ready && left.count() > 0) {
+    const timespec time{left.count() / 1'000'000'000, left.count() % 1'000'000'000};
+    if (ppoll(fds.data(), fds.size(), &time, nullptr) <= 0)
+      for (pollfd& fd : fds) fd.revents = 0;
+  }
+  for (std::size_t i = 0; i < waits.size(); ++i) waits[i].link->disarm(fds[i + 1].revents);
+  shared_->asleep.store(false, std::memory_order_seq_cst);
+  std::uint64_t count = 0;
+  if (fds[0].revents == 0) return;
+  [[maybe_unused]] const auto drained = read(wake_fd_, &count, sizeof(count));
+}
+
+/// What the first of each queue waits for; brings `until` forward to where they must be looked at.
+std::vector<Wait> PeerTransfers::wishes(Clock::time_point& until) {
+  std::vector<Wait> waits;
+  for (int peer = 0; peer < static_cast<int>(sends_.size()); ++peer) {
+    Link::Wish wish;
+    for (const auto* queues : {&sends_, &recvs_}) {
+      const Queue& queue = (*queues)[static_cast<std::size_t>(peer)];
+      if (queue.empty()) continue;
+      const Transfer& first = *queue.front();
+      until = std::min(until, first.deadline);
+      if (first.stage == Transfer::Stage::waiting)  // for its device, which tells nobody
+        until = std::min(until, Clock::now() + std::chrono::microseconds(200));
+      else
+        (queues == &sends_ ? wish.send : wish.recv) = true;
+    }
+    if (wish.send || wish.recv) waits.push_back({&links_->to(peer), wish});
+  }
+  return waits;
 }
 
 /// Whether anything moved.

@@ -42,6 +42,9 @@ class PeerTransfers {
   using Queue = std::deque<std::shared_ptr<Transfer>>;
 
   void serve();
+  void wake();
+  void sleep(std::uint64_t seen);
+  std::vector<Wait> wishes(std::chrono::steady_clock::time_point& until);
   bool advance_all();
   bool advance(Transfer& transfer, int peer);
   bool advance_send(Transfer& transfer, Link& link);
@@ -54,6 +57,7 @@ class PeerTransfers {
   HostOperations& owner_;
   const std::unique_ptr<LinkMesh> links_;
   const std::shared_ptr<Shared> shared_;
+  const int wake_fd_;                 // an eventfd
   std::vector<Queue> sends_, recvs_;  // the thread's own
   std::thread thread_;                // under the mutex of shared_
 };
