@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -114,9 +115,26 @@ void check_same_call(LinkMesh& links, const GroupContext& context, const HostCal
   const Signature mine = signature(call.call, call.sequence);
   const int before = (context.rank + context.size - 1) % context.size;
   Signature theirs;
-  send(links.to((context.rank + 1) % context.size), std::as_bytes(std::span(&mine, 1)),
-       call.interrupt);
-  recv(links.to(before), std::as_writable_bytes(std::span(&theirs, 1)), call.interrupt);
+  Link& right = links.to((context.rank + 1) % context.size);
+  Link& left = links.to(before);
+  // Both at once: a link connects when its two ends use it.
+  auto unsent = std::as_bytes(std::span(&mine, 1));
+  auto missing = std::as_writable_bytes(std::span(&theirs, 1));
+  while (!unsent.empty() || !missing.empty()) {
+    const std::size_t sent = unsent.empty() ? 0 : right.try_send(unsent);
+    const std::size_t got = missing.empty() ? 0 : left.try_recv(missing);
+    unsent = unsent.subspan(sent);
+    missing = missing.subspan(got);
+    if (sent > 0 || got > 0) continue;
+    std::array<Wait, 2> waits;
+    std::size_t count = 0;
+    if (!missing.empty()) waits[count++] = {&left, {.recv = true}};
+    if (!unsent.empty() && count > 0 && &left == &right)
+      waits[0].wish.send = true;
+    else if (!unsent.empty())
+      waits[count++] = {&right, {.send = true}};
+    wait_any({waits.data(), count}, call.interrupt);
+  }
   FERRITE_CHECK(mine == theirs, DistributedError, name(mine.kind),
                 "the ranks disagree: as number {}, rank {} called {}, and rank {} {}",
                 mine.sequence, context.job_ranks[static_cast<std::size_t>(before)],

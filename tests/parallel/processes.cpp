@@ -91,7 +91,8 @@ std::vector<pid_t> processes_of(const std::string& job) {
   return found;
 }
 
-// Runs in the rank's process. System calls alone.
+// Runs in the rank's process. System calls alone. What comes is dropped, and so slow a pace lets
+// one more packet out and then none for a long time.
 void drop_all_packets(int) {
   const int error = errno;
   sock_filter drop = {BPF_RET | BPF_K, 0, 0, 0};
@@ -103,8 +104,10 @@ void drop_all_packets(int) {
     int domain = 0;
     socklen_t length = sizeof domain;
     if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length) != 0) continue;
-    if (domain == AF_INET || domain == AF_INET6)
-      setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
+    if (domain != AF_INET && domain != AF_INET6) continue;
+    const unsigned bytes_per_second = 1;
+    setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
+    setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &bytes_per_second, sizeof bytes_per_second);
   }
   errno = error;
 }
@@ -387,12 +390,14 @@ std::vector<RankResult> check_processes(std::string_view function, int ranks,
 
 parallel::InitOptions rank_init_options(std::chrono::milliseconds timeout) {
   parallel::InitOptions options;
-  options.init_method = "file://" + environment_or(kFolder, "") + "/rendezvous";
+  options.init_method = "file://" + job_folder() + "/rendezvous";
   options.rank = rank_of_process();
   options.world_size = ranks_of_job();
   options.timeout = timeout;
   return options;
 }
+
+std::string job_folder() { return environment_or(kFolder, "."); }
 
 int rank_of_process() { return std::stoi(environment_or("RANK", "0")); }
 int ranks_of_job() { return std::stoi(environment_or("WORLD_SIZE", "1")); }

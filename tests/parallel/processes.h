@@ -77,8 +77,8 @@ class RankProcesses {
 
   /// SIGKILL, SIGSTOP, SIGCONT, ...; nothing where the rank has ended.
   void signal(int rank, int number);
-  /// Has the network drop whatever comes for this rank from now on (every TCP socket it has): the
-  /// others hear nothing any more, and no connection is closed. The rank itself goes on.
+  /// Has the network lose whatever comes for this rank, and from it, on every TCP socket that it
+  /// has: nobody hears anything any more, and no connection is closed. The rank itself goes on.
   void cut_off(int rank);
 
   /// Waits until `rank` has printed `text`; false where it ended, or the deadline came, before.
@@ -112,6 +112,8 @@ std::vector<RankResult> check_processes(std::string_view function, int ranks,
 /// and size; with a short timeout.
 parallel::InitOptions rank_init_options(
     std::chrono::milliseconds timeout = std::chrono::seconds(20));
+/// A folder of the job's own, which goes with it; not its TMPDIR.
+std::string job_folder();
 int rank_of_process();
 int ranks_of_job();
 /// A number or a text that the test passed in `ProcessOptions::environment`.

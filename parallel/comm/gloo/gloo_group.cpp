@@ -1,0 +1,380 @@
+// Groups of processes, by Gloo, and by Ferrite's own ring where that is faster.
+#include <fmt/format.h>
+#include <gloo/allgather.h>
+#include <gloo/allreduce.h>
+#include <gloo/alltoall.h>
+#include <gloo/barrier.h>
+#include <gloo/broadcast.h>
+#include <gloo/reduce.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "core/half.h"
+#include "kernels/combine.h"
+#include "parallel/comm/backend.h"
+#include "parallel/comm/gloo/gloo_mesh.h"
+#include "parallel/comm/host_group.h"
+#include "parallel/comm/ring_all_reduce.h"
+
+namespace ferrite::parallel {
+
+namespace {
+
+using kernels::Combine;
+
+// ---- Reductions
+
+Combine combine_of(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum:
+    case ReduceOp::avg:
+      return Combine::sum;
+    case ReduceOp::product:
+      return Combine::product;
+    case ReduceOp::min:
+      return Combine::min;
+    case ReduceOp::max:
+      return Combine::max;
+  }
+  return Combine::sum;
+}
+
+kernels::View view(const void* data, std::int64_t numel, DType dtype) {
+  kernels::View view;
+  view.data = const_cast<void*>(data);
+  view.numel = view.sizes[0] = numel;
+  view.ndim = 1;
+  view.strides[0] = 1;
+  view.dtype = dtype;
+  return view;
+}
+
+/// 16-bit values are added and multiplied as float32, and rounded once all have been.
+bool is_wide(DType dtype, ReduceOp op) {
+  return itemsize(dtype) == 2 && op != ReduceOp::min && op != ReduceOp::max;
+}
+
+void widen(float* out, const void* in, std::int64_t n, DType dtype) {
+  dispatch_types<Half, BFloat16>(dtype, "gloo", [&]<class T>() {
+    const T* const values = static_cast<const T*>(in);
+    for (std::int64_t i = 0; i < n; ++i) out[i] = static_cast<float>(values[i]);
+  });
+}
+
+void narrow(void* out, const float* in, std::int64_t n, DType dtype, float scale) {
+  dispatch_types<Half, BFloat16>(dtype, "gloo", [&]<class T>() {
+    T* const values = static_cast<T*>(out);
+    for (std::int64_t i = 0; i < n; ++i) values[i] = T(in[i] * scale);
+  });
+}
+
+void scale_values(void* data, std::int64_t n, DType dtype, double scale) {
+  dispatch_types<float, double>(dtype, "gloo", [&]<class T>() {
+    T* const values = static_cast<T*>(data);
+    for (std::int64_t i = 0; i < n; ++i) values[i] *= static_cast<T>(scale);
+  });
+}
+
+/// Calls f with a type of this many bytes: all that Gloo needs to know of elements.
+template <class F>
+void with_size(std::size_t bytes, F&& f) {
+  switch (bytes) {
+    case 1:
+      return f(std::uint8_t());
+    case 2:
+      return f(std::uint16_t());
+    case 4:
+      return f(std::uint32_t());
+    default:
+      return f(std::uint64_t());
+  }
+}
+
+auto reduction(ReduceOp op, DType dtype) {
+  return [op = combine_of(op), dtype](void* out, const void* a, const void* b, std::size_t count) {
+    const auto n = static_cast<std::int64_t>(count);
+    kernels::combine(Stream(), op, view(out, n, dtype), view(a, n, dtype), view(b, n, dtype));
+  };
+}
+
+// ---- Which all-reduce
+
+constexpr const char* kVariable = "FERRITE_GLOO_ALL_REDUCE";
+
+/// "auto", "gloo" or "ring".
+std::string wanted_all_reduce() {
+  const char* const given = std::getenv(kVariable);
+  const std::string wanted = given != nullptr && *given != '\0' ? given : "auto";
+  FERRITE_CHECK(wanted == "auto" || wanted == "gloo" || wanted == "ring", ValueError, "gloo",
+                "{} must be auto, gloo or ring, got {}", kVariable, wanted);
+  return wanted;
+}
+
+/// What the ranks have told each other: how each all-reduces if it may choose, and how it must.
+bool agree_on_ring(const GroupContext& context, const std::vector<std::string>& notes) {
+  const auto wanted = [](const std::string& note) { return note.substr(0, note.find(' ')); };
+  bool shared_memory = true;
+  for (std::size_t r = 0; r < notes.size(); ++r) {
+    FERRITE_CHECK(wanted(notes[r]) == wanted(notes[0]), ValueError, "gloo",
+                  "{} must be the same on all ranks: it is {} on rank {}, and {} on rank {}",
+                  kVariable, wanted(notes[0]), context.job_ranks[0], wanted(notes[r]),
+                  context.job_ranks[r]);
+    shared_memory &= notes[r].ends_with(" shared");
+  }
+  return wanted(notes[0]) == "ring" || (wanted(notes[0]) == "auto" && shared_memory);
+}
+
+bool all_in_shared_memory(LinkMesh& links, int rank, int size) {
+  for (int r = 0; r < size; ++r)
+    if (r != rank && links.to(r).kind() != "shared memory") return false;
+  return true;
+}
+
+/// A connection that the other end has closed must not end this process, and Gloo does not ask for
+/// that as it writes. A program that handles SIGPIPE, or ignores it, keeps its ways.
+void ignore_broken_pipes() {
+  struct sigaction now {};
+  if (sigaction(SIGPIPE, nullptr, &now) != 0 || (now.sa_flags & SA_SIGINFO) != 0 ||
+      now.sa_handler != SIG_DFL)
+    return;
+  struct sigaction ignored {};
+  ignored.sa_handler = SIG_IGN;
+  sigaction(SIGPIPE, &ignored, nullptr);
+}
+
+// ---- The group
+
+/// What a group of more than one rank is connected by.
+struct Connections {
+  std::unique_ptr<LinkMesh> peers;  // of send and recv
+  std::unique_ptr<LinkMesh> ring;   // of the ring, and of what is compared before each collective
+  std::shared_ptr<GlooMesh> gloo;
+  bool use_ring = false;
+};
+
+class GlooGroup final : public HostGroup {
+ public:
+  GlooGroup(const GroupContext& context, Connections connections)
+      : HostGroup("gloo", context, std::move(connections.peers),
+                  // Whoever waits may run the ring, which saves the way to another thread.
+                  {.staging = Staging::host,
+                   .waiters = connections.use_ring ? Waiters::help : Waiters::wait}),
+        ring_(std::move(connections.ring)),
+        gloo_(std::move(connections.gloo)),
+        use_ring_(connections.use_ring) {
+    if (is_aborted()) cancel();  // while we were not whole
+  }
+  ~GlooGroup() override { stop(); }
+
+ private:
+  void run(const HostCall& call) override;
+  void cancel() override;
+  std::shared_ptr<ProcessGroup> do_new_group(const std::vector<int>& ranks, int rank,
+                                             const std::string& name,
+                                             Milliseconds timeout) override;
+
+  void run_alone(const HostCall& call);
+  void run_by_gloo(const HostCall& call);
+  template <class F>
+  void reduce_by(const HostCall& call, bool is_root, F&& run);
+  void all_reduce(const HostCall& call);
+  void broadcast(const HostCall& call);
+  void reduce(const HostCall& call);
+  void all_gather(const HostCall& call);
+  void reduce_scatter(const HostCall& call);
+  void barrier(const HostCall& call);
+  double scale(ReduceOp op) const { return op == ReduceOp::avg ? 1.0 / size() : 1; }
+
+  const std::unique_ptr<LinkMesh> ring_;
+  const std::shared_ptr<GlooMesh> gloo_;
+  const bool use_ring_;
+};
+
+void GlooGroup::run(const HostCall& call) {
+  if (size() == 1) return run_alone(call);
+  check_same_call(*ring_, context(), call);
+  const Call& what = call.call;
+  const bool is_barrier = what.kind == Collective::barrier;
+  if (!is_barrier && what.out.numel() == 0 && (!what.in.defined() || what.in.numel() == 0)) return;
+  if (what.kind == Collective::ring_all_reduce ||
+      (use_ring_ && what.kind == Collective::all_reduce)) {
+    parallel::ring_all_reduce(*ring_, rank(), size(), call.out, what.out.numel(), what.out.dtype(),
+                              what.op, call.interrupt);
+  } else if (use_ring_ && is_barrier) {
+    std::uint8_t nothing = 0;
+    parallel::ring_all_reduce(*ring_, rank(), size(), &nothing, 1, kUInt8, ReduceOp::sum,
+                              call.interrupt);
+  } else {
+    run_by_gloo(call);
+  }
+}
+
+void GlooGroup::run_alone(const HostCall& call) {
+  const Call& what = call.call;
+  if (what.in.defined() && what.out.numel() > 0) std::memcpy(call.out, call.in, what.out.nbytes());
+}
+
+void GlooGroup::run_by_gloo(const HostCall& call) {
+  const GlooMesh::Operation operation(*gloo_, call.interrupt);
+  switch (call.call.kind) {
+    case Collective::all_reduce:
+      return all_reduce(call);
+    case Collective::broadcast:
+      return broadcast(call);
+    case Collective::reduce:
+      return reduce(call);
+    case Collective::all_gather:
+      return all_gather(call);
+    case Collective::reduce_scatter:
+      return reduce_scatter(call);
+    default:
+      return barrier(call);
+  }
+}
+
+void GlooGroup::cancel() {
+  if (ring_) ring_->close();
+  if (gloo_) gloo_->cancel();
+}
+
+std::shared_ptr<ProcessGroup> GlooGroup::do_new_group(const std::vector<int>& ranks, int rank,
+                                                      const std::string& name,
+                                                      Milliseconds timeout) {
+  GroupContext group = context();
+  group.name = name;
+  group.rank = rank;
+  group.size = static_cast<int>(ranks.size());
+  group.job_ranks.clear();
+  for (const int r : ranks)
+    group.job_ranks.push_back(context().job_ranks[static_cast<std::size_t>(r)]);
+  group.timeout = timeout;
+  if (group.store) group.store = std::make_shared<PrefixStore>(name + "/", group.store);
+  return make_gloo_group(group);
+}
+
+// ---- Collectives
+
+/// Has `run(values, numel, dtype)` reduce a call's values, in place, as what they are added as.
+template <class F>
+void GlooGroup::reduce_by(const HostCall& call, bool is_root, F&& run) {
+  const Tensor& tensor = call.call.out;
+  const ReduceOp op = call.call.op;
+  const std::int64_t n = tensor.numel();
+  if (is_wide(tensor.dtype(), op)) {
+    const Tensor sums = empty({n}, {.dtype = kFloat32});
+    widen(sums.data<float>(), call.out, n, tensor.dtype());
+    run(sums.data<float>(), n, kFloat32);
+    if (is_root)
+      narrow(call.out, sums.data<float>(), n, tensor.dtype(), static_cast<float>(scale(op)));
+    return;
+  }
+  run(call.out, n, tensor.dtype());
+  if (is_root && op == ReduceOp::avg) scale_values(call.out, n, tensor.dtype(), scale(op));
+}
+
+void GlooGroup::all_reduce(const HostCall& call) {
+  reduce_by(call, true, [&](void* values, std::int64_t n, DType dtype) {
+    gloo::AllreduceOptions options(gloo_);
+    options.setReduceFunction(reduction(call.call.op, dtype));
+    with_size(itemsize(dtype), [&](auto element) {
+      options.setOutput(static_cast<decltype(element)*>(values), static_cast<std::size_t>(n));
+    });
+    gloo::allreduce(options);
+  });
+}
+
+void GlooGroup::reduce(const HostCall& call) {
+  reduce_by(call, rank() == call.call.peer, [&](void* values, std::int64_t n, DType dtype) {
+    gloo::ReduceOptions options(gloo_);
+    options.setReduceFunction(reduction(call.call.op, dtype));
+    options.setRoot(call.call.peer);
+    with_size(itemsize(dtype), [&](auto element) {
+      options.setOutput(static_cast<decltype(element)*>(values), static_cast<std::size_t>(n));
+    });
+    gloo::reduce(options);
+  });
+}
+
+void GlooGroup::broadcast(const HostCall& call) {
+  gloo::BroadcastOptions options(gloo_);
+  options.setRoot(call.call.peer);
+  options.setOutput(static_cast<std::uint8_t*>(call.out), call.call.out.nbytes());
+  gloo::broadcast(options);
+}
+
+void GlooGroup::all_gather(const HostCall& call) {
+  gloo::AllgatherOptions options(gloo_);
+  options.setInput(static_cast<std::uint8_t*>(const_cast<void*>(call.in)), call.call.in.nbytes());
+  options.setOutput(static_cast<std::uint8_t*>(call.out), call.call.out.nbytes());
+  gloo::allgather(options);
+}
+
+/// Gloo has none but of the old kind. Each rank gets all ranks' values of its part, which moves as
+/// many bytes as the best would, and reduces them in the order of the ranks.
+void GlooGroup::reduce_scatter(const HostCall& call) {
+  const Tensor& tensor = call.call.out;
+  const ReduceOp op = call.call.op;
+  const DType dtype = tensor.dtype();
+  const std::int64_t n = tensor.numel();
+  const std::size_t bytes = tensor.nbytes();
+  const Tensor parts = empty({n * size()}, {.dtype = dtype});
+  auto* const received = static_cast<std::uint8_t*>(parts.data_ptr());
+  gloo::AlltoallOptions options(gloo_);
+  const std::size_t all = bytes * static_cast<std::size_t>(size());
+  options.setInput(static_cast<std::uint8_t*>(const_cast<void*>(call.in)), all);
+  options.setOutput(received, all);
+  gloo::alltoall(options);
+
+  const DType partial = is_wide(dtype, op) ? kFloat32 : dtype;
+  const Tensor sums = partial == dtype ? tensor : empty({n}, {.dtype = partial});
+  void* const kept = partial == dtype ? call.out : sums.data_ptr();
+  const void* a = received;
+  DType type = dtype;
+  for (int r = 1; r < size(); ++r) {
+    const bool complete = r + 1 == size();
+    void* const out = complete ? call.out : kept;
+    const DType out_type = complete ? dtype : partial;
+    kernels::combine(Stream(), combine_of(op), view(out, n, out_type), view(a, n, type),
+                     view(received + bytes * static_cast<std::size_t>(r), n, dtype),
+                     complete ? scale(op) : 1);
+    a = out;
+    type = out_type;
+  }
+}
+
+void GlooGroup::barrier(const HostCall&) {
+  gloo::BarrierOptions options(gloo_);
+  gloo::barrier(options);
+}
+
+}  // namespace
+
+// ---- Making one
+
+bool has_gloo() { return true; }
+
+std::shared_ptr<ProcessGroup> make_gloo_group(const GroupContext& context) {
+  const std::string wanted = wanted_all_reduce();
+  Connections connections;
+  if (context.size > 1) {
+    ignore_broken_pipes();
+    connections.peers = connect_links(context, "peers");
+    connections.ring = connect_links(context, "ring");
+    const bool shared = all_in_shared_memory(*connections.ring, context.rank, context.size);
+    std::vector<std::string> notes;
+    connections.gloo = GlooMesh::connect(context, wanted + (shared ? " shared" : " tcp"), notes);
+    connections.use_ring = agree_on_ring(context, notes);
+  }
+  return std::make_shared<GlooGroup>(context, std::move(connections));
+}
+
+}  // namespace ferrite::parallel
