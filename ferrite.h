@@ -83,5 +83,6 @@
 #include "parallel/comm/local/local_group.h"
 #include "parallel/comm/process_group.h"
 #include "parallel/comm/rendezvous.h"
+#include "parallel/distributed_data_parallel.h"
 #include "parallel/evaluation.h"
 #include "parallel/sync_batch_norm.h"

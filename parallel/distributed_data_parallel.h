@@ -44,8 +44,8 @@ struct DDPOptions {
   /// Buckets are closed once they hold that many megabytes (2^20 bytes); the one that is ready
   /// first may be smaller, for communication to begin early. At least one parameter a bucket.
   double bucket_cap_mb = 25, first_bucket_mb = 1;
-  /// Whether all ranks get rank 0's buffers (running statistics) before a forward() that follows
-  /// one whose gradients were averaged.
+  /// Whether all ranks get rank 0's buffers (running statistics) before the first forward() that
+  /// follows a pass whose gradients were averaged, evaluation included: all ranks must call it.
   bool broadcast_buffers = true;
   /// Whether parameters may get no gradient in a pass, other ones on each rank. They count as zero
   /// where another rank has a gradient, and what no rank used keeps the gradient it has. Costs a

@@ -1,0 +1,40 @@
+// Many tensors communicated as few.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "core/tensor.h"
+#include "parallel/comm/process_group.h"
+
+namespace ferrite::parallel {
+
+/// Tensors packed into flat ones, a dtype, a device and `max_bytes` each (or one larger tensor).
+/// Keeps the flat tensors from call to call, for tensors that are broadcast each step.
+class CoalescedTensors {
+ public:
+  explicit CoalescedTensors(std::vector<Tensor> tensors,
+                            std::size_t max_bytes = std::size_t{256} << 20);
+
+  bool empty() const { return tensors_.empty(); }
+  /// All ranks get root's values, in place. Any strides; bool tensors travel as bytes.
+  void broadcast(ProcessGroup& group, int root = 0);
+
+ private:
+  struct Part {
+    Tensor flat;
+    std::vector<Tensor> tensors, views;
+  };
+  void pack();
+  bool fits() const;
+
+  std::vector<Tensor> tensors_;
+  std::size_t max_bytes_;
+  std::vector<Part> parts_;
+};
+
+/// The blocking form for once.
+void broadcast_coalesced(ProcessGroup& group, std::span<const Tensor> tensors, int root = 0);
+
+}  // namespace ferrite::parallel
