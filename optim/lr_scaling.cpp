@@ -6,6 +6,14 @@
 
 namespace ferrite::optim {
 
+LRScaling lr_scaling(std::string_view text) {
+  if (text == "none") return LRScaling::none;
+  if (text == "linear") return LRScaling::linear;
+  FERRITE_CHECK(text == "sqrt", ValueError, "lr_scaling", "expected none, linear or sqrt, got '{}'",
+                text);
+  return LRScaling::sqrt;
+}
+
 double scale_lr(double base_lr, std::int64_t base_batch, std::int64_t global_batch,
                 LRScaling rule) {
   FERRITE_CHECK(base_batch >= 1 && global_batch >= 1, ValueError, "scale_lr",

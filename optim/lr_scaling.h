@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace ferrite::optim {
 
@@ -14,6 +15,8 @@ enum class LRScaling : std::uint8_t {
   sqrt,    ///< by sqrt(k), which keeps the variance of a step's gradient (Krizhevsky 2014, "One
          ///< weird trick for parallelizing convolutional neural networks"); the usual one for Adam
 };
+/// "none", "linear" or "sqrt", as programs take it; ValueError for others.
+LRScaling lr_scaling(std::string_view text);
 
 /// The learning rate for `global_batch`, the samples of a step on all ranks together (a rank's
 /// batch * accumulated batches * world size), of one that is right for `base_batch`. Where a batch
