@@ -46,13 +46,14 @@ Reducer::JoinFlags Reducer::exchange(bool active, bool sync, bool buffers) {
   }
   active_ranks_ = static_cast<int>(std::ranges::count(flags.active, 1));
   if (active_ranks_ > 0) active_ = flags.active;
-  FERRITE_CHECK(
-      !join_->throw_on_early_termination || active_ranks_ == 0 || active_ranks_ == group_->size(),
-      DistributedError, "ddp",
-      "rank {} has no more inputs, while {} of {} ranks have, and "
-      "throw_on_early_termination was given",
-      static_cast<int>(std::ranges::find(flags.active, 0) - flags.active.begin()), active_ranks_,
-      group_->size());
+  if (join_->throw_on_early_termination && active_ranks_ > 0 && active_ranks_ < group_->size()) {
+    join_.reset();  // the others know
+    fail<DistributedError>("ddp",
+                           "rank {} has no more inputs, while {} of {} ranks have, and "
+                           "throw_on_early_termination was given",
+                           std::ranges::find(flags.active, 0) - flags.active.begin(), active_ranks_,
+                           group_->size());
+  }
   return flags;
 }
 
