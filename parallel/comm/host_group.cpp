@@ -106,8 +106,9 @@ std::string HostGroup::failed(const Call& call, std::uint64_t sequence, const st
 
 void HostGroup::do_abort(const std::string& reason) {
   worker_->abort(reason);
-  if (transfers_) transfers_->abort(reason);
   cancel();
+  // Last: others who find their links closed should know why by then.
+  if (transfers_) transfers_->abort(reason);
 }
 
 void check_same_call(LinkMesh& links, const GroupContext& context, const HostCall& call) {

@@ -1,6 +1,7 @@
 #include "parallel/comm/local/local_group.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <atomic>
 #include <mutex>
@@ -167,6 +168,40 @@ TEST_CASE("what a rank throws ends all others and is rethrown") {
                            kPatient),
                        "lost my way", std::out_of_range);
   CHECK(told == 3);
+}
+
+TEST_CASE("a rank that is lost at any moment leaves nobody waiting") {
+  for (int lost_after = 0; lost_after < 30; ++lost_after) {
+    CAPTURE(lost_after);
+    const int lost = lost_after % 3;
+    std::atomic<int> told = 0;
+    const auto rank = [&](ProcessGroup& group) {
+      const int next = (group.rank() + 1) % 3, before = (group.rank() + 2) % 3;
+      for (int i = 0;; ++i) {
+        if (group.rank() == lost && i == lost_after) throw std::runtime_error("lost");
+        const Tensor small = zeros({7}), large = zeros({30'000}), from = zeros({9'000});
+        const Work first = group.all_reduce(large), second = group.broadcast(small, i % 3);
+        if (group.rank() == lost && i + 1 == lost_after && i % 2 == 0)
+          throw std::runtime_error("lost");
+        const Work sent = group.send(large.narrow(0, 0, 9'000), next);
+        const Work received = group.recv(from, before);
+        second.wait();
+        received.wait();
+        sent.wait();
+        first.wait();
+      }
+    };
+    const auto watched = [&](ProcessGroup& group) {
+      try {
+        rank(group);
+      } catch (const DistributedError& e) {
+        told += contains(e.what(), fmt::format("rank {}", lost));
+        throw;
+      }
+    };
+    CHECK_THROWS_WITH_AS(run_ranks(3, watched, kPatient), "lost", std::runtime_error);
+    CHECK(told == 2);
+  }
 }
 
 TEST_CASE("abort ends what is under way and refuses what comes, with the first reason") {

@@ -1,8 +1,11 @@
 #include "parallel/comm/process_group.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <filesystem>
 #include <functional>
 #include <mutex>
 #include <stdexcept>
@@ -12,7 +15,9 @@
 
 #include "core/error.h"
 #include "ops/creation.h"
+#include "parallel/comm/backend.h"
 #include "parallel/comm/host_group.h"
+#include "parallel/comm/local/local_group.h"
 
 using namespace ferrite;
 using namespace ferrite::parallel;
@@ -226,4 +231,43 @@ TEST_CASE("neighbours compare what they call") {
         "float32[4], and rank 4 all_reduce(sum) of float32[3]");
   CHECK(errors[1].empty());
   CHECK_FALSE(errors[2].empty());
+}
+
+TEST_CASE("the process's default group is made once, and let go of") {
+  CHECK_THROWS_WITH_AS(init_process_group("local"), Contains("run_ranks"), ValueError);
+  CHECK_THROWS_WITH_AS(init_process_group("mpi"), Contains("\"gloo\""), ValueError);
+  CHECK_THROWS_AS(init_process_group("gloo", {.timeout = Milliseconds(0)}), ValueError);
+  CHECK_FALSE(is_initialized());
+  destroy_process_group();
+  if (!has_gloo()) {
+    MESSAGE("skipped: there is no Gloo");
+    return;
+  }
+  const std::filesystem::path file =
+      std::filesystem::temp_directory_path() / fmt::format("ferrite_groups_{}", getpid());
+  const InitOptions alone{.init_method = "file://" + file.string(),
+                          .rank = 0,
+                          .world_size = 1,
+                          .timeout = std::chrono::seconds(60)};
+  for (int start = 0; start < 2; ++start) {
+    const auto group = init_process_group("gloo", alone);
+    CHECK((is_initialized() && default_group() == group && get_world_size() == 1));
+    CHECK_THROWS_WITH_AS(init_process_group("gloo", alone), Contains("already"), ValueError);
+    std::thread([&] {  // all threads see it, but those that are ranks of another
+      CHECK(default_group() == group);
+      const auto local = make_local_groups(1)[0];
+      const DefaultGroupScope scope(local);
+      CHECK(default_group() == local);
+    })
+        .join();
+    const Tensor t = full({3}, 2);
+    all_reduce(t, ReduceOp::avg);
+    CHECK(t.to_vector<int>() == std::vector<int>{2, 2, 2});
+    CHECK(group->new_group({0})->size() == 1);
+    destroy_process_group();
+    CHECK_FALSE(is_initialized());
+    CHECK_THROWS_WITH_AS((void)group->barrier(), Contains("destroy_process_group"),
+                         DistributedError);
+  }
+  std::filesystem::remove(file);
 }

@@ -139,7 +139,11 @@ void Hub::leave(int rank) {
 }
 
 void Hub::abort(int rank, const std::string& reason) {
-  if (told_.exchange(true)) return;
+  {
+    std::lock_guard lock(mutex_);
+    if (told_.exchange(true)) return;
+    reason_ = reason;
+  }
   {
     std::lock_guard lock(listeners_mutex_);
     for (int r = 0; r < size(); ++r)
@@ -149,6 +153,11 @@ void Hub::abort(int rank, const std::string& reason) {
   aborted_ = true;
   { const std::lock_guard lock(mutex_); }
   came_.notify_all();
+}
+
+std::string Hub::abort_reason() {
+  std::lock_guard lock(mutex_);
+  return reason_;
 }
 
 void Hub::listen(int rank, std::function<void(const std::string&)> f) {

@@ -68,6 +68,8 @@ class Hub {
   void leave(int rank);
   /// Tells those who listen but `rank`, then ends all waits; once.
   void abort(int rank, const std::string& reason);
+  /// Why; "" before.
+  std::string abort_reason();
   /// Adds, or with null takes away, who hears of an abort.
   void listen(int rank, std::function<void(const std::string& reason)> f);
 
@@ -97,6 +99,7 @@ class Hub {
   std::atomic<bool> told_{false}, aborted_{false};
   std::atomic<int> sleepers_{0};
   std::mutex mutex_;  // also of what follows
+  std::string reason_;
   std::condition_variable came_;
   std::vector<std::unique_ptr<LinkMesh>> ring_, links_;
   std::map<std::string, Subgroup> subgroups_;

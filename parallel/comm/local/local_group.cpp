@@ -50,6 +50,8 @@ class LocalGroup final : public HostGroup {
   void run(const HostCall& call) override;
   void cancel() override { hub_->abort(rank(), abort_reason()); }
   std::string failed(const Call& call, std::uint64_t sequence, const std::string& error) override {
+    // Others close their links as they are told, which we may notice before we are.
+    if (const std::string known = hub_->abort_reason(); !known.empty()) abort(known);
     std::string said = HostGroup::failed(call, sequence, error);
     hub_->wait_for_readers(rank());  // the tensors are the caller's again
     return said;
