@@ -1,0 +1,82 @@
+// Trains a small convolutional network on digits, on as many processes as there are GPUs, or on
+// CPUs: the program of many tutorials on distributed data parallelism. It starts the processes of
+// its node itself:
+//   ddp -g 4                                             4 GPUs (or CPU processes) of this host
+//   ddp -n 2 -g 8 -nr 0 --master-addr 10.1.1.5           on the first of two nodes,
+//   ddp -n 2 -g 8 -nr 1 --master-addr 10.1.1.5           and on the second
+// or is started by a launcher, without those options:
+//   ferrite-run --nproc-per-node 4 ddp
+//   torchrun --no-python --nproc-per-node 4 ddp
+//   mpirun -np 4 ddp
+//   srun --ntasks-per-node 4 ddp
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "examples/common/ranks.h"
+#include "examples/common/validators.h"
+#include "examples/ddp/node.h"
+#include "examples/ddp/training.h"
+
+namespace {
+
+using namespace ferrite;
+
+void add_options(CLI::App& app, examples::Options& options) {
+  examples::add_training_options(app, options, {"convnet"},
+                                 {"synthetic-digits", "mnist", "fashion-mnist"});
+  app.get_option("--batch-size")->description("images a step of each process");
+  auto& node = options.node;
+  const auto positive = examples::whole(1);
+  app.add_option("-n,--nodes", node.nodes, "how many nodes take part")->check(positive);
+  app.add_option("-g,--gpus", node.processes, "processes of each node: GPUs, where there are any")
+      ->check(positive);
+  app.add_option("--nr", node.node_rank, "which of the nodes this is, from 0; also -nr")
+      ->check(examples::whole(0));
+  app.add_option("--master-addr", node.master_addr,
+                 "of several nodes: address of the one with -nr 0 (default: $MASTER_ADDR)");
+  app.add_option("--master-port", node.master_port,
+                 "a port there that is free (default: $MASTER_PORT, 29500)")
+      ->check(examples::whole(1, 65535));
+  app.add_option("--backend", options.backend, "nccl or gloo (default: by the device)")
+      ->check(CLI::IsMember({"nccl", "gloo"}));
+  app.add_flag("--sync-bn", options.sync_bn, "normalise by the statistics of all processes");
+  app.add_option("--scale-lr", options.scale_lr,
+                 "have the learning rate grow with the number of processes: none, linear or sqrt")
+      ->check(CLI::IsMember({"none", "linear", "sqrt"}))
+      ->capture_default_str();
+}
+
+int ddp(int argc, char** argv) {
+  CLI::App app("Trains a network on digits, on several processes.");
+  examples::Options options;
+  add_options(app, options);
+  // Options of one letter are all that CLI11 takes after one dash.
+  std::vector<std::string> arguments;
+  for (int i = argc - 1; i > 0; --i) {
+    const std::string argument = argv[i];
+    arguments.push_back(argument.starts_with("-nr") ? "-" + argument : argument);
+  }
+  try {
+    app.parse(arguments);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error);
+  }
+  if (!options.epochs) options.epochs = 2;
+  if (!options.batch_size) options.batch_size = 100;
+  if (!options.lr) options.lr = 0.01;
+  if (!options.optimizer) options.optimizer = "sgd";
+
+  if (const std::optional<int> status = examples::start_node(options.node, argv)) return *status;
+  options.device = examples::device_of_rank(options.device).str();
+  const Device device = examples::apply(options);
+  const examples::ProcessGroupScope group(options.backend, device);
+  examples::train(options, device);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return examples::run(ddp, argc, argv); }

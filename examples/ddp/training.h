@@ -1,0 +1,22 @@
+// What each rank of the example does.
+#pragma once
+
+#include <string>
+
+#include "core/device.h"
+#include "examples/common/training_options.h"
+#include "examples/ddp/node.h"
+
+namespace examples {
+
+struct Options : TrainingOptions {
+  NodeOptions node;
+  std::string backend;            ///< nccl or gloo; empty: by the device
+  bool sync_bn = false;           ///< norms by the statistics of all ranks
+  std::string scale_lr = "none";  ///< with the number of processes: none, linear or sqrt
+};
+
+/// Trains and evaluates, together with the other ranks of the default group. Rank 0 reports.
+void train(const Options& options, const ferrite::Device& device);
+
+}  // namespace examples
