@@ -5,6 +5,7 @@
 #
 # Defines for each FERRITE_HAVE_<name>, FERRITE_<name>_INCLUDE, since headers are all that the build
 # needs, and FERRITE_<name>_FOLDER, where the library is looked for first when a program asks for it.
+# The emulator brings an NCCL of its own, headers too.
 
 set(FERRITE_CUDA_PREFIX "" CACHE STRING
     "Folders to look for cuBLASLt, cuDNN and NCCL in first: with include/ and lib/, or site-packages")
@@ -92,7 +93,11 @@ if(NOT FERRITE_HAVE_CUDA OR FERRITE_CUDA_EMULATOR)
   foreach(name IN ITEMS CUBLASLT CUDNN)
     ferrite_decide_cuda_library(${name} "no GPUs are built for" "")
   endforeach()
-  ferrite_decide_cuda_library(NCCL "no GPUs are built for" "")
+  set(problem "")
+  if(NOT FERRITE_CUDA_EMULATOR)
+    set(problem "no GPUs are built for")
+  endif()
+  ferrite_decide_cuda_library(NCCL "${problem}" "the emulator's")
   return()
 endif()
 

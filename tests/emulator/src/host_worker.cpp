@@ -38,12 +38,16 @@ struct Worker {
       } else if (next->when > now) {
         wake.wait_until(lock, next->when);
       } else {
-        const Item item = *next;
+        Item item = *next;
         items.erase(next);
         running = true;
-        run_to(item.upto, lock);
+        const bool done = !item.stream || run_as_worker(item.upto, lock);
         advance_all(lock);
         running = false;
+        if (!done) {  // somebody else runs it, or it waits for another one
+          item.when = SteadyClock::now() + kLater;
+          items.push_back(std::move(item));
+        }
       }
     }
   }
@@ -74,12 +78,12 @@ void take(const StreamPtr& stream, SteadyClock::time_point when) {
   Worker& w = worker();
   for (Item& item : w.items) {
     if (item.stream != stream) continue;
-    item.upto = end_of(stream);
+    if (stream) item.upto = end_of(stream);
     item.when = std::min(item.when, when);
     w.wake.notify_all();
     return;
   }
-  w.items.push_back({stream, end_of(stream), when});
+  w.items.push_back({stream, stream ? end_of(stream) : Ticket(), when});
   if (!w.thread.joinable()) {
     w.thread = std::thread([&w] { w.run(); });
     std::atexit(stop_worker);
@@ -91,5 +95,7 @@ void take(const StreamPtr& stream, SteadyClock::time_point when) {
 
 void host_worker_take(const StreamPtr& stream) { take(stream, SteadyClock::now()); }
 void host_worker_take_later(const StreamPtr& stream) { take(stream, SteadyClock::now() + kLater); }
+
+void host_worker_advance() { take(nullptr, SteadyClock::now()); }
 
 }  // namespace emulator

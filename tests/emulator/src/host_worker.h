@@ -14,4 +14,7 @@ void host_worker_take(const std::shared_ptr<CUstream_st>& stream);
 /// The same after a while, should nobody have waited for the stream before.
 void host_worker_take_later(const std::shared_ptr<CUstream_st>& stream);
 
+/// Has it run all that can run, unless streams are deferred.
+void host_worker_advance();
+
 }  // namespace emulator

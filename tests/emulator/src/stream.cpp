@@ -90,17 +90,19 @@ void finish_task(CUstream_st& stream) {
   work_done.notify_all();
 }
 
-enum class Patience { wait, leave };
+/// Of those who run streams: they wait, or leave what takes waiting or a host function, or, as the
+/// thread of host functions, run these.
+enum class Patience { wait, leave, worker };
 
 bool run_until(const Ticket& ticket, Patience patience, HeldLock& lock);
 
-/// Runs the stream's next task, or returns false if that would have to wait for a host function
-/// and `patience` is to leave.
+/// Runs the stream's next task, or returns false if that would have to wait for something and
+/// `patience` is not to.
 bool run_one(const StreamPtr& stream, Patience patience, HeldLock& lock) {
   if (stream->busy) {
     if (stream->runner == std::this_thread::get_id())
       fatal("cudaLaunchHostFunc", 0, "a host function waits for its own stream");
-    if (patience == Patience::leave) return false;
+    if (patience != Patience::wait) return false;
     work_done.wait(lock);
     return true;
   }
@@ -111,6 +113,12 @@ bool run_one(const StreamPtr& stream, Patience patience, HeldLock& lock) {
       stream->busy = false;
       return false;
     }
+  if (const auto& ready = stream->queue.front().operation->ready; ready && !ready()) {
+    stream->busy = false;
+    if (patience != Patience::wait) return false;
+    work_done.wait(lock);
+    return true;
+  }
   const bool host = stream->queue.front().operation->kind == Operation::Kind::host;
   if (host && patience == Patience::leave) {
     stream->busy = false;
@@ -237,7 +245,7 @@ cudaError_t issue(const StreamPtr& stream, OperationPtr operation, Ticket* ticke
 
 Ticket enqueue(const StreamPtr& stream, OperationPtr operation, std::vector<Ticket> after,
                GraphPlace place) {
-  const bool host = operation->kind == Operation::Kind::host;
+  const bool for_worker = operation->kind == Operation::Kind::host || operation->ready;
   for (Ticket& ticket : implicit_dependencies(*stream)) after.push_back(std::move(ticket));
   for (const Ticket& ticket : after) order_after(*stream, ticket);
   order_implicitly(*stream);
@@ -249,7 +257,7 @@ Ticket enqueue(const StreamPtr& stream, OperationPtr operation, std::vector<Tick
     HeldLock lock(runtime_mutex, std::adopt_lock);
     run_until(ticket, Patience::leave, lock);
     lock.release();
-  } else if (host) {
+  } else if (for_worker) {
     host_worker_take_later(stream);
   }
   return ticket;
@@ -260,6 +268,9 @@ void host_saw(const Ticket& ticket) {
 }
 
 void run_to(const Ticket& ticket, HeldLock& lock) { run_until(ticket, Patience::wait, lock); }
+bool run_as_worker(const Ticket& ticket, HeldLock& lock) {
+  return run_until(ticket, Patience::worker, lock);
+}
 
 void wait_for(const Ticket& ticket, HeldLock& lock) {
   run_to(ticket, lock);

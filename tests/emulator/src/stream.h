@@ -34,6 +34,9 @@ struct Operation {
   enum class Kind { kernel, copy, set, host, event, empty, memory };
   Kind kind = Kind::empty;
   std::function<void()> run;  // under the lock, save for host functions
+  // Where it waits for other streams in a way that these do not know of: asked, under the lock,
+  // whenever all before it is done. Who makes it true calls host_worker_advance().
+  std::function<bool()> ready;
   // For reports; a kernel has a place in the source.
   const char* name = "";
   const char* file = nullptr;
@@ -130,6 +133,9 @@ void wait_for_device(int device, HeldLock& lock);
 
 /// The same for the emulator's own ends: the host has not waited.
 void run_to(const Ticket& ticket, HeldLock& lock);
+
+/// The host worker's: runs the stream up to a place, and returns false where it would have to wait.
+bool run_as_worker(const Ticket& ticket, HeldLock& lock);
 
 /// Runs what can run without waiting, unless streams are deferred.
 void advance_all(HeldLock& lock);
