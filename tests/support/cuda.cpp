@@ -15,6 +15,7 @@
 #endif
 #if defined(FERRITE_EMULATOR)
 #include <emulator.h>
+#include <emulator/nccl.h>
 #endif
 
 namespace ferrite::test {
@@ -115,6 +116,13 @@ HostWaits host_waits() {
   return {w.synchronizations, w.copies, w.allocations, w.frees};
 }
 
+bool has_nccl_processes() {
+  MESSAGE("skipped: the emulator's NCCL is for ranks of one process");
+  return false;
+}
+void plant_nccl_error(int device) { emulator::plant_nccl_error(device, ncclRemoteError); }
+int live_nccl_communicators() { return emulator::live_nccl_communicators(); }
+
 #else
 
 bool is_emulated() {
@@ -134,6 +142,9 @@ ShuffledThreads::ShuffledThreads(std::uint64_t seed) { seed_before_ = seed; }
 ShuffledThreads::~ShuffledThreads() { order_before_ = 0; }
 void fail_next_call(const char*, Failure) {}
 HostWaits host_waits() { return {}; }
+bool has_nccl_processes() { return true; }
+void plant_nccl_error(int) {}
+int live_nccl_communicators() { return 0; }
 
 #endif
 

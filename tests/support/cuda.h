@@ -88,6 +88,14 @@ struct HostWaits {
 };
 HostWaits host_waits();
 
+/// Whether NCCL's ranks can be processes, which the emulator's cannot; prints what is skipped where
+/// they cannot.
+bool has_nccl_processes();
+/// The emulator's NCCL finds an error of the communicators that `device` has, behind their backs.
+void plant_nccl_error(int device);
+/// Communicators of the emulator's NCCL that nobody has let go of; 0 on a GPU.
+int live_nccl_communicators();
+
 /// Bytes of the device's memory through the device, in stream order; for tests without kernels.
 void fill_bytes(const Stream& stream, void* data, int value, std::size_t bytes);
 

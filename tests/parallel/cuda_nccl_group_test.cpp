@@ -1,0 +1,537 @@
+// Groups on NCCL: ranks that are threads, each with a device of its own, on the emulator and on
+// hosts with several GPUs; and ranks that are processes, which may share a GPU.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/cuda.h"
+#include "core/cuda_graph.h"
+#include "core/error.h"
+#include "ops/arithmetic.h"
+#include "ops/creation.h"
+#include "parallel/comm/backend.h"
+#include "tests/parallel/collectives.h"
+#include "tests/parallel/processes.h"
+#include "tests/support/cuda.h"
+#include "tests/support/message.h"
+
+using namespace ferrite;
+using namespace ferrite::parallel;
+using namespace std::chrono_literals;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+bool can_use_nccl(int devices) {
+  if (!test::has_cuda(devices)) return false;
+  if (has_nccl()) return true;
+  MESSAGE("skipped: needs NCCL");
+  return false;
+}
+
+Device device_of(int rank) { return Device(DeviceType::cuda, rank); }
+
+class MemoryStore final : public Store {
+ public:
+  void set(const std::string& key, std::string_view value) override {
+    const std::lock_guard lock(mutex_);
+    values_[key] = value;
+    changed_.notify_all();
+  }
+  std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_for(lock, timeout, [&] { return values_.contains(key); }))
+      fail<DistributedError>("store", "{} has not come", key);
+    return values_[key];
+  }
+  std::int64_t add(const std::string& key, std::int64_t amount) override {
+    const std::lock_guard lock(mutex_);
+    return numbers_[key] += amount;
+  }
+  bool check(const std::vector<std::string>& keys) override {
+    const std::lock_guard lock(mutex_);
+    return std::ranges::all_of(keys, [&](const auto& key) { return values_.contains(key); });
+  }
+  bool erase(const std::string& key) override {
+    const std::lock_guard lock(mutex_);
+    return values_.erase(key) > 0;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, std::string> values_;
+  std::map<std::string, std::int64_t> numbers_;
+};
+
+/// What the monitors of all ranks share.
+struct Board {
+  std::mutex mutex;
+  std::map<std::pair<int, std::string>, std::function<void(const std::string&)>> watchers;
+  std::map<int, std::vector<std::string>> begun;
+  std::map<int, std::uint64_t> ended;
+};
+
+class BoardMonitor final : public Monitor {
+ public:
+  BoardMonitor(int rank, std::shared_ptr<Board> board) : rank_(rank), board_(std::move(board)) {}
+  void begin(const std::string&, std::uint64_t, std::string_view op) override {
+    const std::lock_guard lock(board_->mutex);
+    board_->begun[rank_].emplace_back(op);
+  }
+  void end(const std::string&, std::uint64_t sequence) override {
+    const std::lock_guard lock(board_->mutex);
+    board_->ended[rank_] = sequence;
+  }
+  void report_failure(const std::string& group, std::string_view reason) override {
+    const std::lock_guard lock(board_->mutex);
+    for (const auto& [key, watcher] : board_->watchers)
+      if (key.first != rank_ && key.second == group) watcher(std::string(reason));
+  }
+  void watch(const std::string& group, std::function<void(const std::string&)> f) override {
+    const std::lock_guard lock(board_->mutex);
+    board_->watchers[{rank_, group}] = std::move(f);
+  }
+  void unwatch(const std::string& group) override {
+    const std::lock_guard lock(board_->mutex);
+    board_->watchers.erase({rank_, group});
+  }
+  std::string blame(const std::string&, std::uint64_t) override { return "rank 1 went fishing"; }
+
+ private:
+  const int rank_;
+  const std::shared_ptr<Board> board_;
+};
+
+/// The ranks of a job, each a thread.
+struct Job {
+  std::shared_ptr<Store> store = std::make_shared<MemoryStore>();
+  std::shared_ptr<Board> board = std::make_shared<Board>();
+
+  GroupContext context(int rank, int size, Milliseconds timeout = 100s) const {
+    GroupContext c{.name = "test",
+                   .rank = rank,
+                   .size = size,
+                   .job_ranks = {},
+                   .timeout = timeout,
+                   .store = store,
+                   .monitor = std::make_shared<BoardMonitor>(rank, board),
+                   .device = device_of(rank)};
+    for (int r = 0; r < size; ++r) c.job_ranks.push_back(r);
+    return c;
+  }
+
+  void run(int size, const std::function<void(ProcessGroup&)>& f, Milliseconds timeout = 100s) {
+    std::vector<std::thread> threads;
+    std::mutex mutex;
+    std::exception_ptr error;
+    for (int rank = 0; rank < size; ++rank)
+      threads.emplace_back([&, rank] {
+        try {
+          const auto group = make_nccl_group(context(rank, size, timeout));
+          f(*group);
+        } catch (...) {
+          const std::lock_guard lock(mutex);
+          if (!error) error = std::current_exception();
+        }
+      });
+    for (std::thread& thread : threads) thread.join();
+    CHECK(test::live_nccl_communicators() == 0);
+    if (error) std::rethrow_exception(error);
+  }
+};
+
+/// Runs `f` and returns what it says as it fails.
+std::string failure_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const DistributedError& error) {
+    return error.what();
+  }
+  return "nothing failed";
+}
+
+}  // namespace
+
+TEST_CASE("NCCL is loaded without a driver, and tells its version") {
+  const std::string version = cuda::versions().nccl;
+  if (has_nccl()) {
+    CHECK(version.starts_with("2."));
+  } else {
+    MESSAGE("skipped: no NCCL");
+    CHECK_THROWS_WITH_AS((void)make_nccl_group({}), doctest::Contains("nvidia-nccl"), Error);
+  }
+}
+
+TEST_CASE("without a device nccl says what to use instead") {
+  if (cuda::is_available() || !has_nccl()) return;
+  CHECK_THROWS_WITH_AS((void)make_nccl_group({}), doctest::Contains("gloo"), DeviceError);
+}
+
+TEST_CASE("all collectives on NCCL") {
+  for (const int ranks : {1, 2, 4}) {
+    if (!can_use_nccl(ranks)) return;
+    CAPTURE(ranks);
+    Job().run(ranks, [](ProcessGroup& group) {
+      test::check_collectives(group, device_of(group.rank()), {.large = 3'001, .send_recv = false});
+    });
+  }
+}
+
+TEST_CASE("three ranks sum, average in a ring and exchange tensors on NCCL") {
+  if (!can_use_nccl(3)) return;
+  Job().run(3, [](ProcessGroup& group) {
+    const int rank = group.rank();
+    const Device device = device_of(rank);
+    for (const std::int64_t n : {1, 2, 1000}) {
+      const Tensor t = full({n}, rank + 1, {.dtype = kFloat16, .device = device});
+      group.ring_all_reduce(t, ReduceOp::avg).wait();
+      CHECK(t.to_vector<double>() == std::vector<double>(static_cast<std::size_t>(n), 2));
+    }
+    // Around, the first rank sending first and the others receiving.
+    const Tensor mine = full({500}, rank, {.device = device});
+    const Tensor got = zeros({500}, {.device = device});
+    if (rank == 0) group.send(mine, 1).wait();
+    group.recv(got, (rank + 2) % 3).wait();
+    if (rank != 0) group.send(mine, (rank + 1) % 3).wait();
+    CHECK(got.to_vector<int>() == std::vector<int>(500, (rank + 2) % 3));
+  });
+}
+
+TEST_CASE("large rings go in pieces") {
+  if (!can_use_nccl(3)) return;
+  Job().run(3, [](ProcessGroup& group) {
+    const std::int64_t n = (std::int64_t{3} << 20) + 7;  // two pieces a rank
+    for (const DType dtype : {kFloat32, kBFloat16}) {
+      const Tensor t =
+          full({n}, group.rank() + 1, {.dtype = dtype, .device = device_of(group.rank())});
+      group.ring_all_reduce(t).wait();
+      const std::vector<float> values = t.to_vector<float>();
+      CHECK(std::ranges::count(values, 6.0f) == n);
+    }
+  });
+}
+
+TEST_CASE("tensors of other devices are refused") {
+  if (!can_use_nccl(2)) return;
+  Job().run(2, [](ProcessGroup& group) {
+    CHECK_THROWS_WITH_AS((void)group.all_reduce(zeros({2})), doctest::Contains("the device of"),
+                         DeviceError);
+    const Tensor other = zeros({2}, {.device = device_of(1 - group.rank())});
+    CHECK_THROWS_AS((void)group.all_reduce(other), DeviceError);
+    CHECK_FALSE(group.is_aborted());
+    group.barrier().wait();
+  });
+}
+
+TEST_CASE("a rank that never comes to an NCCL group is named, wherever it is missed") {
+  if (!can_use_nccl(2)) return;
+  for (const int rank : {0, 1}) {
+    Job job;
+    const auto began = Clock::now();
+    const std::string said =
+        failure_of([&] { (void)make_nccl_group(job.context(rank, 2, 700ms)); });
+    CHECK_MESSAGE(said.find(rank == 0 ? "rank 1 has not come" : "nccl/id") != std::string::npos,
+                  said);
+    CHECK(Clock::now() - began < 60s);
+  }
+  CHECK(test::live_nccl_communicators() == 0);
+}
+
+TEST_CASE("two ranks on one GPU are told of NCCL_HOSTID") {
+  if (!can_use_nccl(1)) return;
+  Job job;
+  std::vector<std::thread> threads;
+  std::vector<std::string> said(2);
+  for (int rank = 0; rank < 2; ++rank)
+    threads.emplace_back([&, rank] {
+      GroupContext context = job.context(rank, 2, 20s);
+      context.device = Device("cuda:0");
+      said[static_cast<std::size_t>(rank)] = failure_of([&] { (void)make_nccl_group(context); });
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& text : said) {
+    CHECK_MESSAGE(text.find("ranks 0 and 1 both have GPU") != std::string::npos, text);
+    CHECK_MESSAGE(text.find("NCCL_HOSTID") != std::string::npos, text);
+  }
+}
+
+TEST_CASE("the devices that ranks are given") {
+  if (!can_use_nccl(1)) return;
+  Job job;
+  GroupContext context = job.context(0, 1);
+  context.device = Device("cpu");
+  CHECK_THROWS_WITH_AS((void)make_nccl_group(context), doctest::Contains("cuda:0"), DeviceError);
+  context.device.reset();  // the local rank's
+  CHECK(make_nccl_group(context)->size() == 1);
+}
+
+TEST_CASE("an operation that another rank does not call ends in time, on both") {
+  if (!can_use_nccl(2)) return;
+  Job job;
+  job.run(
+      2,
+      [&](ProcessGroup& group) {
+        const Device device = device_of(group.rank());
+        const Tensor t = ones({5}, {.device = device});
+        group.all_reduce(t).synchronize();
+        const auto began = Clock::now();
+        if (group.rank() == 1) {
+          // Told by the other one.
+          while (!group.is_aborted() && Clock::now() - began < 60s)
+            std::this_thread::sleep_for(1ms);
+          CHECK(group.is_aborted());
+        } else {
+          const Work work = group.all_reduce(t);
+          const std::string said = failure_of([&] { work.synchronize(); });
+          CHECK_MESSAGE(said.find("all_reduce(sum) of float32[5], number 2") != std::string::npos,
+                        said);
+          CHECK_MESSAGE(said.find("rank 1 went fishing") != std::string::npos, said);
+          CHECK_THROWS_AS(work.wait(), DistributedError);
+          CHECK(work.is_completed());
+          CHECK_FALSE(work.ran());
+        }
+        CHECK(Clock::now() - began < 60s);
+        const std::string later = failure_of([&] { (void)group.barrier(); });
+        CHECK_MESSAGE(later.find("went fishing") != std::string::npos, later);
+        // The device is as good as before.
+        current_stream(device).synchronize();
+        CHECK(ones({3}, {.device = device}).to_vector<int>() == std::vector<int>(3, 1));
+      },
+      700ms);
+  CHECK(job.board->begun[0].back() == "all_reduce(sum) of float32[5]");
+  CHECK(job.board->ended[0] == 1);
+}
+
+TEST_CASE("errors that NCCL finds by itself end what is under way") {
+  if (!can_use_nccl(2) || !test::is_emulated()) return;
+  Job().run(2, [](ProcessGroup& group) {
+    const Device device = device_of(group.rank());
+    const Tensor t = ones({5}, {.device = device});
+    if (group.rank() == 0) {
+      const Work work = group.all_reduce(t);
+      test::plant_nccl_error(0);
+      const std::string said = failure_of([&] { work.synchronize(); });
+      CHECK_MESSAGE(said.find("remote process exited") != std::string::npos, said);
+      CHECK_MESSAGE(said.find("all_reduce") != std::string::npos, said);
+    } else {
+      const auto began = Clock::now();
+      while (!group.is_aborted() && Clock::now() - began < 60s) std::this_thread::sleep_for(1ms);
+    }
+    CHECK(group.is_aborted());
+  });
+}
+
+TEST_CASE("calls that NCCL refuses abort the group") {
+  if (!can_use_nccl(1) || !test::is_emulated()) return;
+  Job().run(1, [](ProcessGroup& group) {
+    test::fail_next_call("ncclBroadcast", test::Failure::not_supported);
+    const std::string said =
+        failure_of([&] { (void)group.broadcast(ones({2}, {.device = device_of(0)})); });
+    CHECK_MESSAGE(said.find("unhandled cuda error") != std::string::npos, said);
+    CHECK_MESSAGE(said.find("broadcast from rank 0 of float32[2]") != std::string::npos, said);
+    CHECK(group.is_aborted());
+  });
+}
+
+TEST_CASE("abort ends what waits on the device") {
+  if (!can_use_nccl(2)) return;
+  Job().run(2, [](ProcessGroup& group) {
+    if (group.rank() == 1) {
+      const auto began = Clock::now();
+      while (!group.is_aborted() && Clock::now() - began < 60s) std::this_thread::sleep_for(1ms);
+      return;
+    }
+    const Device device = device_of(0);
+    const Tensor t = ones({5}, {.device = device});
+    const Work work = group.all_reduce(t);
+    work.wait();
+    CHECK_FALSE(work.is_completed());
+    group.abort("enough");
+    group.abort("too late");
+    const std::string said = failure_of([&] { work.synchronize(); });
+    CHECK_MESSAGE(said.find("enough") != std::string::npos, said);
+    current_stream(device).synchronize();
+  });
+}
+
+TEST_CASE("operations are ordered with the work of other streams, and the host does not wait") {
+  if (!can_use_nccl(2)) return;
+  const test::DeferredStreams deferred;
+  Job().run(2, [](ProcessGroup& group) {
+    const Device device = device_of(group.rank());
+    const Tensor warm = ones({4096}, {.device = device});
+    group.all_reduce(warm).synchronize();
+    synchronize(device);
+    {
+      const cuda::SyncDebugMode before = cuda::sync_debug_mode();
+      const Tensor t = zeros({4096}, {.device = device});
+      t.add_(group.rank() + 1);
+      const Work first = group.all_reduce(t);
+      // Memory that is let go of while the operation has yet to begin.
+      { const Work dropped = group.all_reduce(full({4096}, 7, {.device = device})); }
+      const Tensor other = full({4096}, -1, {.device = device});
+      first.wait();
+      t.mul_(2);
+      const Work second = group.all_reduce(t);
+      second.wait();
+      t.add_(1);
+      CHECK(cuda::sync_debug_mode() == before);
+      CHECK(t.to_vector<int>() == std::vector<int>(4096, 13));
+      CHECK(other.to_vector<int>() == std::vector<int>(4096, -1));
+      if (const auto times = first.ran()) {
+        const auto later = second.ran();
+        CHECK(times->first <= times->second);
+        CHECK((later && times->second <= later->second));
+      }
+    }
+  });
+}
+
+TEST_CASE("a step that reduces waits for nothing in the host") {
+  if (!can_use_nccl(2) || !test::is_emulated()) return;
+  std::atomic<std::uint64_t> waits{0};
+  Job().run(2, [&](ProcessGroup& group) {
+    const Tensor t = ones({100}, {.device = device_of(group.rank())});
+    group.all_reduce(t).synchronize();
+    group.barrier().wait();
+    const auto before = test::host_waits().synchronizations;
+    for (int i = 0; i < 5; ++i) {
+      group.all_reduce(t, ReduceOp::max).wait();
+      t.add_(1);
+    }
+    waits += test::host_waits().synchronizations - before;
+    group.barrier().wait();
+    CHECK(t.to_vector<int>() == std::vector<int>(100, 7));
+  });
+  CHECK(waits == 0);
+}
+
+TEST_CASE("collectives are captured into graphs and replayed") {
+  if (!can_use_nccl(2)) return;
+  Job().run(2, [](ProcessGroup& group) {
+    const Device device = device_of(group.rank());
+    const Tensor in = zeros({300}, {.device = device}), ring = zeros({300}, {.device = device});
+    const auto step = [&] {
+      Tensor doubled = in * 2;
+      const Work work = group.all_reduce(doubled);
+      ring.copy_(in);
+      work.wait();
+      in.copy_(doubled);
+      group.ring_all_reduce(ring, ReduceOp::avg).wait();
+    };
+    step();  // connections are made outside of captures
+    synchronize(device);
+    cuda::Graph graph(device);
+    Work captured;
+    graph.capture([&] {
+      step();
+      captured = group.all_reduce(ring);
+      CHECK_THROWS_AS(captured.synchronize(), CudaError);
+      captured.wait();
+    });
+    CHECK(captured.is_completed());
+    CHECK_THROWS_WITH_AS(captured.wait(), doctest::Contains("captured"), CudaError);
+    for (int replay = 0; replay < 3; ++replay) {
+      in.fill_(replay + group.rank());
+      graph.replay();
+      CHECK(in.to_vector<int>() == std::vector<int>(300, 2 * (2 * replay + 1)));
+      CHECK(ring.to_vector<int>() == std::vector<int>(300, 2 * replay + 1));
+    }
+    // And between replays.
+    group.all_reduce(in, ReduceOp::min).wait();
+    CHECK(in.to_vector<int>() == std::vector<int>(300, 10));
+  });
+}
+
+TEST_CASE("what was begun outside of a capture cannot be waited for in it") {
+  if (!can_use_nccl(1)) return;
+  Job().run(1, [](ProcessGroup& group) {
+    const Device device = device_of(0);
+    const Tensor t = ones({3}, {.device = device});
+    const Work work = group.all_reduce(t);
+    cuda::Graph graph(device);
+    graph.capture([&] {
+      t.add_(1);
+      CHECK_THROWS_AS(work.wait(), CudaError);
+    });
+  });
+}
+
+// ---- Ranks that are processes; they may share a GPU if they pass for different hosts.
+
+namespace {
+
+bool can_run_processes() { return can_use_nccl(1) && test::has_nccl_processes(); }
+
+/// One GPU for each rank where there are enough, else the first for all.
+std::shared_ptr<ProcessGroup> join_processes(std::chrono::milliseconds timeout = 60s) {
+  const int rank = test::rank_of_process();
+  const bool share = cuda::device_count() < test::ranks_of_job();
+  if (share) setenv("NCCL_HOSTID", ("rank" + std::to_string(rank)).c_str(), 1);
+  InitOptions options = test::rank_init_options(timeout);
+  options.device = device_of(share ? 0 : rank);
+  return init_process_group("nccl", options);
+}
+
+test::ProcessOptions process_options() {
+  return {.environment = {{"NCCL_NET", "Socket"}, {"NCCL_SOCKET_IFNAME", "lo"}}, .deadline = 200s};
+}
+
+}  // namespace
+
+RANK_FUNCTION(nccl_collectives) {
+  const auto group = join_processes();
+  const Device device =
+      cuda::device_count() < group->size() ? device_of(0) : device_of(group->rank());
+  test::check_collectives(*group, device, {.large = 40'001, .send_recv = false});
+  cuda::Graph graph(device);
+  const Tensor t = ones({1000}, {.device = device});
+  graph.capture([&] { group->all_reduce(t, ReduceOp::avg).wait(); });
+  t.fill_(group->rank());
+  graph.replay();
+  CHECK(t.to_vector<double>() == std::vector<double>(1000, (group->size() - 1) / 2.0));
+  destroy_process_group();
+}
+
+TEST_CASE("all collectives on NCCL between processes") {
+  if (!can_run_processes()) return;
+  for (const int ranks : {2, 4})
+    test::check_processes("nccl_collectives", ranks, process_options());
+}
+
+RANK_FUNCTION(nccl_rank_is_killed) {
+  const auto group = join_processes(5s);
+  const Device device =
+      cuda::device_count() < group->size() ? device_of(0) : device_of(group->rank());
+  const Tensor t = ones({1000}, {.device = device});
+  group->all_reduce(t).synchronize();
+  test::say("ready");
+  const std::string said = failure_of([&] {
+    for (;;) group->all_reduce(t, ReduceOp::max).synchronize();
+  });
+  CHECK_MESSAGE(said.find("rank 1") != std::string::npos, said);
+  CHECK_MESSAGE(said.find("all_reduce") != std::string::npos, said);
+}
+
+TEST_CASE("a process that is killed ends the NCCL operations of the others") {
+  if (!can_run_processes()) return;
+  test::RankProcesses ranks("nccl_rank_is_killed", 2, process_options());
+  REQUIRE(ranks.wait_for_output(0, "ready"));
+  REQUIRE(ranks.wait_for_output(1, "ready"));
+  ranks.signal(1, 9);
+  CHECK(ranks.wait_all());
+  CHECK_MESSAGE(ranks.result(0).ok(), ranks.output(0));
+}
