@@ -48,9 +48,9 @@ Arguments whole(Arguments more, const std::string& batch_size) {
 }  // namespace
 
 TEST_CASE("ddp: processes on parts of a batch end with the weights of one on the whole") {
+  REQUIRE_GLOO();
   const Workplace place("ddp");
   const auto train = [&](const std::string& name, Arguments more, const std::string& batch_size) {
-    REQUIRE_GLOO();
     more = whole(std::move(more), batch_size);
     more.insert(more.end(), {"--dataset", "mnist", "--data", place.path().string(), "--report",
                              name + ".json", "--checkpoint-dir", name});
@@ -93,12 +93,12 @@ TEST_CASE("ddp: three ranks with a rest of the test images, without --sync-bn") 
 }
 
 TEST_CASE("ddp: two nodes, each of which starts its own process") {
+  REQUIRE_GLOO();
   const Workplace place("ddp");
   // As if they were two hosts.
   setenv("FERRITE_BIND_ADDR", "127.0.0.1", 1);
   const std::string port = std::to_string(free_port());
   const auto node = [&](const char* rank) {
-    REQUIRE_GLOO();
     return Arguments{"--device",
                      "cpu",
                      "--dataset",
