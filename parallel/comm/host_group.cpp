@@ -20,8 +20,8 @@ HostGroup::HostGroup(std::string backend, const GroupContext& context,
           static_cast<HostOperations&>(*this),
           HostWorker::Options{context.timeout, options.staging, options.waiters})) {
   if (links)
-    transfers_ = std::make_unique<PeerTransfers>(std::move(links), rank(), size(), timeout(),
-                                                 static_cast<HostOperations&>(*this));
+    transfers_ = std::make_unique<PeerTransfers>(std::move(links), rank(), context.job_ranks,
+                                                 timeout(), static_cast<HostOperations&>(*this));
   if (context_.monitor)
     context_.monitor->watch(name(), [this](const std::string& reason) { abort(reason); });
 }

@@ -89,20 +89,21 @@ class PeerTransfers::Transfer final : public detail::WorkState {
   std::atomic<bool> done_{false};
 };
 
-PeerTransfers::PeerTransfers(std::unique_ptr<LinkMesh> links, int rank, int size,
+PeerTransfers::PeerTransfers(std::unique_ptr<LinkMesh> links, int rank, std::vector<int> names,
                              std::chrono::milliseconds timeout, HostOperations& owner)
     : rank_(rank),
+      names_(std::move(names)),
       timeout_(timeout),
       owner_(owner),
       links_(std::move(links)),
       shared_(std::make_shared<Shared>()),
       wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      sends_(static_cast<std::size_t>(size)),
-      recvs_(static_cast<std::size_t>(size)) {
+      sends_(names_.size()),
+      recvs_(names_.size()) {
   FERRITE_CHECK(wake_fd_ >= 0, DistributedError, "process_group",
                 "the system has no more file descriptors");
-  shared_->sent.resize(static_cast<std::size_t>(size));
-  shared_->received.resize(static_cast<std::size_t>(size));
+  shared_->sent.resize(names_.size());
+  shared_->received.resize(names_.size());
 }
 
 PeerTransfers::~PeerTransfers() {
@@ -290,9 +291,10 @@ bool PeerTransfers::advance(Transfer& t, int peer) {
                      (t.call.kind == Collective::send ? advance_send(t, links_->to(peer))
                                                       : advance_recv(t, links_->to(peer)));
   if (!moved && Clock::now() > t.deadline)
-    fail<DistributedError>(
-        name(t.call.kind), "rank {} did not {} it within {} ms ({} of {} bytes have passed)", peer,
-        t.call.kind == Collective::send ? "take" : "send", timeout_.count(), t.moved, t.bytes);
+    fail<DistributedError>(name(t.call.kind),
+                           "rank {} did not {} it within {} ms ({} of {} bytes have passed)",
+                           name_of(peer), t.call.kind == Collective::send ? "take" : "send",
+                           timeout_.count(), t.moved, t.bytes);
   return moved;
 }
 
@@ -330,7 +332,7 @@ bool PeerTransfers::advance_recv(Transfer& t, Link& link) {
     FERRITE_CHECK(sent == expected, DistributedError, "recv",
                   "the ranks disagree: rank {} called {} (its number {} to this rank), and this "
                   "rank {}",
-                  t.call.peer, describe(sent), sent.sequence, describe(mine));
+                  name_of(t.call.peer), describe(sent), sent.sequence, describe(mine));
     t.stage = Transfer::Stage::payload;
     t.moved = 0;
     return true;

@@ -22,8 +22,8 @@ namespace ferrite::parallel {
 class PeerTransfers {
  public:
   /// Of `owner` only failed() is called; a number counts the transfers of a pair of ranks in one
-  /// direction.
-  PeerTransfers(std::unique_ptr<LinkMesh> links, int rank, int size,
+  /// direction. `names`: what errors call each rank.
+  PeerTransfers(std::unique_ptr<LinkMesh> links, int rank, std::vector<int> names,
                 std::chrono::milliseconds timeout, HostOperations& owner);
   ~PeerTransfers();
   PeerTransfers(const PeerTransfers&) = delete;
@@ -52,7 +52,10 @@ class PeerTransfers {
   bool advance_first(std::vector<Queue>& queues, int peer);
   void fail_all(const std::string& reason);
 
+  int name_of(int rank) const { return names_[static_cast<std::size_t>(rank)]; }
+
   const int rank_;
+  const std::vector<int> names_;
   const std::chrono::milliseconds timeout_;
   HostOperations& owner_;
   const std::unique_ptr<LinkMesh> links_;

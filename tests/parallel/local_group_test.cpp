@@ -132,6 +132,21 @@ TEST_CASE("a rank that does not come is named, with what it last called") {
                   error);
 }
 
+TEST_CASE("sub-groups call their ranks what the job calls them") {
+  const auto errors =
+      errors_of(3, {.timeout = std::chrono::milliseconds(300)}, [&](ProcessGroup& group) {
+        const auto pair = group.new_group({2, 1});
+        if (!pair) return;
+        if (group.rank() == 1) pair->recv(zeros({3}), 0).wait();
+        while (!pair->is_aborted()) std::this_thread::yield();
+        pair->barrier().wait();
+      });
+  for (const int r : {1, 2})
+    CHECK_MESSAGE((contains(errors[std::size_t(r)], "group local/1) failed on rank 1") &&
+                   contains(errors[std::size_t(r)], "rank 2 did not send it within 300 ms")),
+                  errors[std::size_t(r)]);
+}
+
 TEST_CASE("a rank that has gone is named at once") {
   const auto errors = errors_of(3, kPatient, [&](ProcessGroup& group) {
     if (group.rank() != 1) group.all_reduce(zeros({5})).wait();
