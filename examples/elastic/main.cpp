@@ -1,0 +1,196 @@
+// Trains LeNet with several processes, any of which may be killed at any time: the launcher starts
+// all of them again, they go on from the last snapshot, and end with the weights, to the bit, of a
+// run that nobody disturbed.
+//   ferrite-run --standalone --nproc-per-node=2 --max-restarts=10 elastic
+//   ferrite-run --standalone --nproc-per-node=2 --max-restarts=100 elastic --kill-every 200
+#include <ferrite.h>
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <numbers>
+#include <optional>
+#include <random>
+
+#include "examples/common/dataset.h"
+#include "examples/common/folder.h"
+#include "examples/elastic/options.h"
+
+namespace {
+
+using namespace ferrite;
+
+/// Each rank its share of one order; to evaluate, of the data set as it lies, nothing twice.
+data::DataLoader loader_of(const std::shared_ptr<data::Dataset>& dataset, bool training,
+                           const examples::Options& options, const Device& device) {
+  return data::DataLoader(
+      dataset, {.batch_size = *options.batch_size,
+                .workers = options.workers,
+                .seed = options.seed,
+                .device = device,
+                .sampler = std::make_shared<data::DistributedSampler>(
+                    dataset->size(),
+                    data::DistributedSamplerOptions{.rank = parallel::get_rank(),
+                                                    .world_size = parallel::get_world_size(),
+                                                    .shuffle = training,
+                                                    .seed = options.seed,
+                                                    .pad = training})});
+}
+
+class Run {
+ public:
+  Run(const examples::Options& options, const Device& device);
+  void train();
+
+ private:
+  void resume();
+  void settle();
+  void save();
+  void one_epoch();
+  void step(const Tensor& images, const Tensor& labels);
+  void evaluate();
+
+  const examples::Options& options_;
+  const bool first_ = parallel::get_rank() == 0;  // it prints, and writes snapshots
+  const Device device_;
+  examples::Splits data_;
+  data::DataLoader train_loader_, test_loader_;
+  nn::LeNet5 model_;
+  std::optional<parallel::DistributedDataParallel<nn::LeNet5>> ddp_;
+  std::optional<optim::SGD> sgd_;
+
+  // What a snapshot keeps, beside the model, the optimizer and the place in the data.
+  std::int64_t steps_ = 0;
+  std::int64_t total_steps_;
+  data::TrainingState state_;
+  data::CheckpointManager checkpoints_;
+
+  std::mt19937_64 fate_{std::random_device()()};  // of --kill-every
+};
+
+Run::Run(const examples::Options& options, const Device& device)
+    : options_(options),
+      device_(device),
+      data_(examples::open_dataset(options)),
+      train_loader_(loader_of(data_.train, true, options, device)),
+      test_loader_(loader_of(data_.test, false, options, device)),
+      total_steps_(*options.epochs * train_loader_.size()),
+      checkpoints_(options.checkpoint_dir, {.keep = options.keep}) {
+  if (options.max_steps > 0) total_steps_ = std::min(total_steps_, options.max_steps);
+  model_.to(device);
+  ddp_.emplace(model_);
+  sgd_.emplace(ddp_->parameters(), optim::SGDOptions{.lr = *options.lr, .momentum = 0.9});
+  state_.add("model", model_).add("optimizer", *sgd_).add("loader", train_loader_);
+  state_.add_value("steps", steps_);
+}
+
+/// Rank 0 finds the newest snapshot that is whole, and all take that one.
+void Run::resume() {
+  std::int64_t step = -1;
+  if (first_) {
+    if (const auto report = checkpoints_.resume(state_, {.fall_back = true})) {
+      step = report->step;
+      fmt::print("{}\n", report->str());
+    }
+  }
+  const Tensor agreed = tensor({step}).to(device_);
+  parallel::broadcast(agreed);
+  step = agreed.item<std::int64_t>();
+  if (!first_ && step >= 0) checkpoints_.resume(state_, {.step = step});
+  // What rank 0 writes from now on may replace what others still read.
+  parallel::barrier();
+}
+
+/// DDP lays gradients out in the order in which the first backward pass brings them, and on where
+/// they lie it depends how sums of three and more ranks are rounded. After a pass that is not used
+/// all steps are alike, the first after a restart too.
+void Run::settle() {
+  const Tensor image = data_.train->get(0).input.unsqueeze(0).to(device_);
+  const Tensor label = zeros({1}, {.dtype = DType::int64, .device = device_});
+  cross_entropy((*ddp_)(image), label).backward();
+  sgd_->zero_grad();
+}
+
+void Run::save() {
+  if (first_) checkpoints_.save(steps_, state_);
+}
+
+void Run::step(const Tensor& images, const Tensor& labels) {
+  const double progress = static_cast<double>(steps_) / static_cast<double>(total_steps_);
+  sgd_->set_lr(0.5 * *options_.lr * (1 + std::cos(std::numbers::pi * progress)));
+  const Tensor loss = cross_entropy((*ddp_)(images), labels);
+  sgd_->zero_grad();
+  loss.backward();
+  sgd_->step();
+  ++steps_;
+  if (first_ && (steps_ % options_.print_freq == 0 || steps_ == total_steps_)) {
+    fmt::print("step {}/{} loss {:.4f}\n", steps_, total_steps_, loss.item<float>());
+    std::fflush(stdout);
+  }
+}
+
+void Run::one_epoch() {
+  const std::int64_t chances = options_.kill_every * parallel::get_world_size();
+  for (auto& [images, labels] : train_loader_) {
+    step(images, labels);
+    if (steps_ % options_.save_every == 0) save();
+    if (chances > 0 && fate_() % static_cast<std::uint64_t>(chances) == 0) raise(SIGKILL);
+    if (steps_ == total_steps_) return;
+  }
+}
+
+void Run::evaluate() {
+  const NoGradGuard guard;
+  model_.eval();
+  metrics::Accuracy accuracy(device_);
+  metrics::DeviceAverageMeter mean_loss(device_);
+  for (auto& [images, labels] : test_loader_) {
+    const Tensor logits = model_(images);
+    accuracy.update(logits, labels);
+    mean_loss.update(cross_entropy(logits, labels), labels.numel());
+  }
+  parallel::all_reduce_metrics(accuracy, mean_loss);
+  if (first_)
+    fmt::print("test loss {:.4f} accuracy {:.4f} after {} steps\n", mean_loss.value().avg(),
+               accuracy.value(), steps_);
+}
+
+void Run::train() {
+  resume();
+  settle();
+  if (first_)
+    fmt::print("{} on {} ranks with {}: {} train and {} test images, steps {} to {}\n",
+               options_.dataset, parallel::get_world_size(), parallel::default_group()->backend(),
+               data_.train->size(), data_.test->size(), steps_, total_steps_);
+  std::fflush(stdout);
+  while (steps_ < total_steps_) one_epoch();
+  evaluate();
+  if (!first_) return;
+  // A run that is killed after its last step takes that one again.
+  const auto path = std::filesystem::path(options_.checkpoint_dir) / "final.safetensors";
+  ferrite::save(model_.state_dict(), path);
+  checkpoints_.wait();
+  fmt::print("weights saved in {}\n", path.string());
+}
+
+int elastic(int argc, char** argv) {
+  int exit_code = 0;
+  const auto options = examples::parse_options(argc, argv, exit_code);
+  if (!options) return exit_code;
+  Device device = examples::apply(*options);
+  if (device.is_cuda()) device = Device(DeviceType::cuda, parallel::get_local_rank());
+  examples::make_writable_folder(options->checkpoint_dir, "--checkpoint-dir");
+  parallel::init_process_group(device.is_cuda() ? "" : "gloo",
+                               {.timeout = std::chrono::minutes(2), .device = device});
+  Run(*options, device).train();
+  parallel::destroy_process_group();
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return examples::run(elastic, argc, argv); }

@@ -1,0 +1,21 @@
+// The command line of this example.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "examples/common/training_options.h"
+
+namespace examples {
+
+struct Options : TrainingOptions {
+  std::int64_t save_every = 50;
+  int keep = 2;
+  std::int64_t print_freq = 50;
+  std::int64_t kill_every = 0;
+};
+
+/// Nothing where the program is to end, with `exit_code`.
+std::optional<Options> parse_options(int argc, char** argv, int& exit_code);
+
+}  // namespace examples

@@ -1,0 +1,121 @@
+// examples/elastic: training that survives the death of its ranks.
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/examples/workplace.h"
+#include "tests/parallel/launched.h"
+
+using namespace ferrite::test;
+
+namespace {
+
+/// SplitMix64 (Steele, Lea and Flood 2014).
+struct Random {
+  std::uint64_t state;
+  std::uint64_t below(std::uint64_t bound) {
+    std::uint64_t z = (state += 0x9e3779b97f4a7c15ULL);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+    return (z ^ (z >> 31)) % bound;
+  }
+};
+
+/// 48 steps of a small batch on three ranks, a snapshot every third.
+class Elastic {
+ public:
+  Arguments arguments(const std::string& run, const Arguments& launcher) const {
+    Arguments all = {"--nproc-per-node=3", "--monitor-interval=0.02"};
+    all.insert(all.end(), launcher.begin(), launcher.end());
+    const Arguments program = {ferrite::test::bin_dir() + "/elastic",
+                               "--dataset",
+                               "mnist",
+                               "--data",
+                               data_.path().string(),
+                               "--batch-size",
+                               "4",
+                               "--epochs",
+                               "6",
+                               "--device",
+                               "cpu",
+                               "--save-every",
+                               "3",
+                               "--print-freq",
+                               "1",
+                               "--checkpoint-dir",
+                               (data_ / run).string()};
+    all.insert(all.end(), program.begin(), program.end());
+    return all;
+  }
+  std::string weights(const std::string& run) const {
+    return read_file(data_ / run / "final.safetensors");
+  }
+
+ private:
+  Workplace data_{"elastic"};
+};
+
+/// The process of a rank, 0 where there is none just now.
+pid_t process_of(const Launched& run, std::uint64_t rank) {
+  const std::string mine = '\0' + ("RANK=" + std::to_string(rank)) + '\0';
+  for (const pid_t pid : run.descendants()) {
+    const auto folder = std::filesystem::path("/proc") / std::to_string(pid);
+    if (contains('\0' + read_file(folder / "environ"), mine)) return pid;
+  }
+  return 0;
+}
+
+/// Waits until so many more steps were taken than when it was called; false where the run ends.
+bool wait_for_steps(const Launched& run, std::uint64_t more) {
+  return run.wait_for_output("\n[rank 0] step ",
+                             occurrences(run.out(), "\n[rank 0] step ") + static_cast<int>(more));
+}
+
+}  // namespace
+
+TEST_CASE("ranks are killed and stopped at random, and the weights are those of a run left alone") {
+  const Elastic elastic;
+  const LaunchResult alone = launch(elastic.arguments("alone", {}));
+  INFO(alone.out, alone.err);
+  REQUIRE(alone.code == 0);
+  CHECK(contains(alone.out, "[rank 0] step 48/48 loss "));
+  CHECK(contains(alone.out, "after 48 steps"));
+  const std::string expected = elastic.weights("alone");
+  REQUIRE(expected.size() > 100'000);
+
+  Random random{20261122};
+  for (int i = 0; i < 3; ++i) {
+    const std::string name = "killed" + std::to_string(i);
+    Launched run(elastic.arguments(name, {"--max-restarts=20", "--heartbeat-timeout=20"}));
+    int kills = 0;
+    while (kills < 4 && wait_for_steps(run, random.below(10) + 1)) {
+      usleep(static_cast<useconds_t>(random.below(20'000)));
+      const pid_t victim = process_of(run, random.below(3));
+      if (victim == 0 || kill(victim, SIGKILL) != 0) continue;
+      ++kills;
+      run.wait_for_output("restart " + std::to_string(kills) + " of 20");
+    }
+    CHECK(run.wait() == 0);
+    INFO(run.out(), run.err());
+    CHECK(kills >= 3);
+    CHECK(elastic.weights(name) == expected);
+    CHECK(contains(run.err(), "was ended by SIGKILL"));
+    CHECK(run.descendants().empty());
+  }
+
+  // A rank that is stopped holds the others up until it is noticed.
+  Launched run(elastic.arguments("stopped", {"--max-restarts=3", "--heartbeat-timeout=5"}));
+  REQUIRE(wait_for_steps(run, 10));
+  const pid_t victim = process_of(run, 1);
+  REQUIRE(victim != 0);
+  REQUIRE(kill(victim, SIGSTOP) == 0);
+  CHECK(run.wait() == 0);
+  INFO(run.out(), run.err());
+  CHECK(contains(run.err(), "[ferrite-run] rank 1 ("));
+  CHECK(contains(run.err(), "has not answered for"));
+  CHECK(elastic.weights("stopped") == expected);
+}
