@@ -3,6 +3,7 @@
 //   resnet18 --checkpoint-dir runs/a --save-every 500        (and --resume, to go on)
 //   resnet18 --dataset image-folder --data DIR --model resnet50 --warmup-epochs 5
 //   resnet18 --device cuda --graph --channels-last --opt-level O2 --ema 0.999
+//   ferrite-run --nproc-per-node 4 resnet18 --ddp --sync-bn --scale-lr linear --warmup-epochs 5
 #include <ferrite.h>
 #include <fmt/format.h>
 
@@ -14,6 +15,7 @@
 #include "examples/common/device_use.h"
 #include "examples/common/folder.h"
 #include "examples/common/optimizers.h"
+#include "examples/common/ranks.h"
 #include "examples/common/report.h"
 #include "examples/resnet18/model.h"
 #include "examples/resnet18/options.h"
@@ -31,20 +33,25 @@ class Run {
 
  private:
   void resume();
+  void check_resumed_together() const;
   void save(std::optional<double> test_accuracy = {});
   void one_epoch();
   void finish(double seconds);
+  void write_weights() const;
+  examples::Metrics evaluate(metrics::ConfusionMatrix* confusion = nullptr);
   nlohmann::json configuration() const;
 
   const examples::Options& options_;
   const Device device_;
+  const bool writes_ = parallel::get_rank() == 0;  // this rank alone
   examples::Report report_;
   examples::Splits data_;
   data::DataLoader train_loader_, test_loader_;
   std::unique_ptr<nn::Module> model_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::optional<optim::amp::Amp> amp_;
-  std::unique_ptr<optim::AveragedModel> ema_;  // null without --ema
+  std::unique_ptr<optim::AveragedModel> ema_;                 // null without --ema
+  std::unique_ptr<parallel::DistributedDataParallel<>> ddp_;  // null without --ddp
   std::optional<examples::Trainer> trainer_;
   metrics::ConfusionMatrix confusion_;
 
@@ -62,34 +69,62 @@ data::DataLoaderOptions loading(const examples::Options& options, const Device& 
           .device = device};
 }
 
-data::DataLoaderOptions training_order(data::DataLoaderOptions loading, std::int64_t accumulate) {
-  loading.batch_size *= accumulate;
-  loading.shuffle = true;
-  return loading;
+/// Every rank a share: of training images as many as the others, of those for tests each once.
+std::shared_ptr<const data::Sampler> share_of(const data::Dataset& set, data::Split split,
+                                              std::uint64_t seed) {
+  const bool training = split == data::Split::train;
+  return std::make_shared<data::DistributedSampler>(
+      set.size(), data::DistributedSamplerOptions{.rank = parallel::get_rank(),
+                                                  .world_size = parallel::get_world_size(),
+                                                  .shuffle = training,
+                                                  .seed = seed,
+                                                  .pad = training});
+}
+
+data::DataLoader make_loader(const std::shared_ptr<data::Dataset>& set, data::Split split,
+                             const examples::Options& options, const Device& device) {
+  data::DataLoaderOptions loader = loading(options, device);
+  if (split == data::Split::train) loader.batch_size *= options.accumulate;
+  if (options.ddp)
+    loader.sampler = share_of(*set, split, options.seed);
+  else
+    loader.shuffle = split == data::Split::train;
+  return data::DataLoader(set, loader);
+}
+
+double learning_rate(const examples::Options& o) {
+  return optim::scale_lr(*o.lr, o.base_batch_size,
+                         *o.batch_size * o.accumulate * parallel::get_world_size(),
+                         optim::lr_scaling(o.scale_lr));
 }
 
 Run::Run(const examples::Options& options, const Device& device)
     : options_(options),
       device_(device),
-      report_(examples::report_files(options)),
+      report_(writes_ ? examples::report_files(options) : examples::ReportFiles{}),
       data_(examples::open_dataset(options, options.images)),
-      train_loader_(data_.train, training_order(loading(options, device), options.accumulate)),
-      test_loader_(data_.test, loading(options, device)),
+      train_loader_(make_loader(data_.train, data::Split::train, options, device)),
+      test_loader_(make_loader(data_.test, data::Split::test, options, device)),
       confusion_(static_cast<std::int64_t>(data_.classes.size()), device) {
   model_ = examples::make_model(options, data_.train->get(0).input.size(0),
                                 static_cast<std::int64_t>(data_.classes.size()));
   if (!options.freeze.empty()) model_->requires_grad_(false, options.freeze);
   model_->to(device);
   if (options.channels_last) model_->to(kChannelsLast);
-  optimizer_ = examples::make_optimizer(
-      *options.optimizer, examples::trainable(*model_),
-      {.lr = *options.lr, .momentum = options.momentum, .weight_decay = options.weight_decay});
+  optimizer_ = examples::make_optimizer(*options.optimizer, examples::trainable(*model_),
+                                        {.lr = learning_rate(options),
+                                         .momentum = options.momentum,
+                                         .weight_decay = options.weight_decay});
   amp_.emplace(optim::amp::initialize(*model_, *optimizer_, examples::precision(options)));
   if (options.ema > 0)
     ema_ = std::make_unique<optim::AveragedModel>(
         *model_, optim::AveragedModelOptions{.decay = options.ema, .warmup = true});
-  trainer_.emplace(examples::Training{*model_, *optimizer_, *amp_, ema_.get(), device}, options,
-                   train_loader_.size());
+  if (options.sync_bn) parallel::convert_sync_batchnorm(*model_);
+  if (options.ddp)
+    ddp_ = std::make_unique<parallel::DistributedDataParallel<>>(
+        *model_, parallel::DDPOptions{.static_graph = options.graph});
+  trainer_.emplace(examples::Training{*model_, *optimizer_, *amp_, ema_.get(), ddp_.get(), device},
+                   options, train_loader_.size());
 
   configuration_ = examples::configuration(options).dump();
   state_.add("model", *model_).add("optimizer", *optimizer_).add("loader", train_loader_);
@@ -125,13 +160,35 @@ void Run::resume() {
           examples::configuration(options_),
           data::load_safetensors_metadata(checkpoint.path)["configuration"]);
   const auto report = checkpoints_->resume(state_, {.fall_back = true});
+  check_resumed_together();
   if (!report) return;
+  trainer_->after_load();
   if (!history_.empty()) report_.set_epochs(nlohmann::json::parse(history_));
   fmt::print("{}\n", report->str());
 }
 
+/// The folder may be one that other nodes do not see.
+void Run::check_resumed_together() const {
+  const Tensor steps = tensor(trainer_->steps(), {.dtype = kInt64, .device = device_}).reshape({1});
+  const std::vector<std::int64_t> all =
+      parallel::all_gather_uneven(steps).to_vector<std::int64_t>();
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    FERRITE_CHECK(all[rank] == all[0], ValueError, "--resume",
+                  "rank 0 goes on from step {}, rank {} from step {}: --checkpoint-dir must be a "
+                  "folder that all ranks share",
+                  all[0], rank, all[rank]);
+}
+
 void Run::save(std::optional<double> test_accuracy) {
-  if (checkpoints_) checkpoints_->save(trainer_->steps(), state_, test_accuracy);
+  if (!checkpoints_) return;
+  trainer_->before_save();
+  if (writes_) checkpoints_->save(trainer_->steps(), state_, test_accuracy);
+}
+
+/// Without --sync-bn each rank has running statistics of its own: those of rank 0 count.
+examples::Metrics Run::evaluate(metrics::ConfusionMatrix* confusion) {
+  if (ddp_) examples::share_buffers(*model_);
+  return examples::evaluate(*model_, test_loader_, confusion);
 }
 
 void Run::one_epoch() {
@@ -139,8 +196,7 @@ void Run::one_epoch() {
     if (options_.save_every > 0 && trainer_->steps() % options_.save_every == 0) save();
   });
   const bool last = epoch_ == trainer_->last_epoch();
-  const examples::Metrics test =
-      examples::evaluate(*model_, test_loader_, last ? &confusion_ : nullptr);
+  const examples::Metrics test = evaluate(last ? &confusion_ : nullptr);
   const std::size_t indent = examples::epoch_label(epoch_, options_).size();
   fmt::print("{:<{}}  test  loss {:.4f} accuracy {:.4f}\n", "", indent, test.loss, test.accuracy);
   nlohmann::json row = {{"epoch", epoch_},
@@ -154,7 +210,7 @@ void Run::one_epoch() {
                         {"test_accuracy", test.accuracy}};
   if (ema_) {
     const optim::AveragedWeights averaged(*model_, *ema_);
-    const examples::Metrics ema = examples::evaluate(*model_, test_loader_);
+    const examples::Metrics ema = evaluate();
     fmt::print("{:<{}}  with averaged weights: loss {:.4f} accuracy {:.4f}\n", "", indent, ema.loss,
                ema.accuracy);
     row["ema_loss"] = examples::number(ema.loss);
@@ -169,13 +225,17 @@ void Run::one_epoch() {
 
 void Run::train() {
   if (!options_.checkpoint_dir.empty()) {
-    examples::make_writable_folder(options_.checkpoint_dir, "--checkpoint-dir");
+    if (writes_) examples::make_writable_folder(options_.checkpoint_dir, "--checkpoint-dir");
     resume();
   }
   std::cout << *model_ << '\n';
   fmt::print("{} on {}: {} train and {} test images of {} classes, {} thread(s)\n",
              options_.dataset, device_.str(), data_.train->size(), data_.test->size(),
              data_.classes.size(), num_threads());
+  if (ddp_)
+    fmt::print("{} process(es), backend {}, {} images a step each; learning rate {:g}\n",
+               parallel::get_world_size(), parallel::default_group()->backend(),
+               *options_.batch_size * options_.accumulate, learning_rate(options_));
   report_.set("configuration", configuration());
   report_.write();
   const metrics::Timer total;
@@ -202,7 +262,10 @@ void Run::finish(double seconds) {
   report_.set("seconds", seconds);
   report_.write();
   if (!report_.files().curves.empty()) fmt::print("\ncurves in {}\n", report_.files().curves);
-  if (options_.checkpoint_dir.empty()) return;
+  if (writes_ && !options_.checkpoint_dir.empty()) write_weights();
+}
+
+void Run::write_weights() const {
   const auto write = [&](const char* name, const StateDict& weights) {
     const auto path = std::filesystem::path(options_.checkpoint_dir) / name;
     ferrite::save(weights, path, {{"configuration", configuration_}});
@@ -215,9 +278,13 @@ void Run::finish(double seconds) {
 
 int resnet18(int argc, char** argv) {
   std::optional<int> exit_code;
-  const examples::Options options = examples::parse_options(argc, argv, exit_code);
+  examples::Options options = examples::parse_options(argc, argv, exit_code);
   if (exit_code) return *exit_code;
-  Run(options, examples::apply(options)).train();
+  if (options.ddp) options.device = examples::device_of_rank(options.device).str();
+  const Device device = examples::apply(options);
+  std::optional<examples::ProcessGroupScope> group;
+  if (options.ddp) group.emplace(options.backend, device);
+  Run(options, device).train();
   return 0;
 }
 

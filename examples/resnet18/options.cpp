@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "examples/common/validators.h"
+#include "parallel/comm/process_group.h"
 
 namespace examples {
 
@@ -27,6 +28,9 @@ void check(const Options& o) {
   };
   needs_folder(o.resume, "--resume");
   needs_folder(o.save_every > 0, "--save-every");
+  for (const auto& [given, option] :
+       {std::pair(o.sync_bn, "--sync-bn"), std::pair(!o.backend.empty(), "--backend")})
+    FERRITE_CHECK(!given || o.ddp, ferrite::ValueError, option, "needs --ddp");
   FERRITE_CHECK(o.dataset != "image-folder" || !o.data.empty(), ferrite::ValueError,
                 "--dataset image-folder", "needs --data, the folder that holds train/ and val/");
 }
@@ -97,6 +101,24 @@ void add_precision(CLI::App& app, Options& o) {
                  "a number or \"dynamic\", in the place of what the level says");
 }
 
+void add_processes(CLI::App& app, Options& o) {
+  app.add_flag(
+      "--ddp", o.ddp,
+      "train on several processes, started by ferrite-run, torchrun --no-python, mpirun or "
+      "srun: --batch-size is of each");
+  app.add_flag("--sync-bn", o.sync_bn, "normalise by the statistics of all processes");
+  app.add_option("--backend", o.backend, "nccl or gloo (default: by the device)")
+      ->check(CLI::IsMember({"nccl", "gloo"}));
+  app.add_option("--scale-lr", o.scale_lr,
+                 "have the learning rate grow with the images of a step, all processes and "
+                 "accumulated batches together: none, linear or sqrt")
+      ->check(CLI::IsMember({"none", "linear", "sqrt"}))
+      ->capture_default_str();
+  app.add_option("--base-batch-size", o.base_batch_size, "of --scale-lr: images that --lr is for")
+      ->check(whole<std::int64_t>(1))
+      ->capture_default_str();
+}
+
 void add_checkpoints(CLI::App& app, Options& o) {
   app.add_flag("--resume", o.resume,
                "go on from the newest checkpoint in --checkpoint-dir, if there is one");
@@ -121,6 +143,7 @@ Options parse_options(int argc, char** argv, std::optional<int>& exit_code) {
   add_network(app, options);
   add_training(app, options);
   add_precision(app, options);
+  add_processes(app, options);
   add_checkpoints(app, options);
   try {
     app.parse(argc, argv);
@@ -162,6 +185,11 @@ nlohmann::json configuration(const Options& o) {
            o.keep_batchnorm_fp32 ? nlohmann::json(*o.keep_batchnorm_fp32) : nlohmann::json()},
           {"loss_scale", o.loss_scale},
           {"channels_last", o.channels_last},
+          {"world_size", ferrite::parallel::get_world_size()},
+          {"sync_bn", o.sync_bn},
+          {"scale_lr", o.scale_lr},
+          {"base_batch_size",
+           o.scale_lr != "none" ? nlohmann::json(o.base_batch_size) : nlohmann::json()},
           {"seed", o.seed}};
 }
 

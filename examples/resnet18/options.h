@@ -34,6 +34,13 @@ struct Options : TrainingOptions {
   std::optional<bool> keep_batchnorm_fp32;
   std::string loss_scale;  ///< a number or "dynamic"; empty: as the level has it
 
+  // ---- Several processes
+  bool ddp = false;
+  bool sync_bn = false;                ///< norms by the statistics of all processes
+  std::string backend;                 ///< nccl or gloo; empty: by the device
+  std::string scale_lr = "none";       ///< with the images of a step: none, linear or sqrt
+  std::int64_t base_batch_size = 128;  ///< those that --lr is for
+
   // ---- Checkpoints and messages
   bool resume = false;
   std::int64_t save_every = 0;  ///< steps; 0: after each epoch only

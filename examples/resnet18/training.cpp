@@ -33,6 +33,9 @@ std::unique_ptr<optim::LRScheduler> make_scheduler(optim::Optimizer& optimizer,
                                            optim::WarmupLROptions{.warmup_steps = warmup_steps});
 }
 
+/// How many train at about this rank's speed.
+double ranks() { return parallel::get_world_size(); }
+
 }  // namespace
 
 std::string epoch_label(std::int64_t epoch, const Options& options) {
@@ -51,6 +54,7 @@ Trainer::Trainer(Training training, const Options& options, std::int64_t steps_a
       guard_(training_.model, training_.device, options.max_loss_factor),
       loss_(training_.device),
       accuracy_(training_.device),
+      gathered_(training_.device),
       step_([this](const Tensor& images, const Tensor& labels) { step(images, labels); }) {
   if (options.graph) graphed_ = std::make_unique<cuda::GraphedStep<Step>>(training_.model, step_);
 }
@@ -68,17 +72,36 @@ void Trainer::add_to(data::TrainingState& state) {
       .add("amp", training_.amp)
       .add("guard", guard_)
       .add("loss", loss_)
-      .add("accuracy", accuracy_);
+      .add("accuracy", gathered_);
   if (training_.ema) state.add("ema", *training_.ema);
   state.add_value("steps", steps_).add_value("skipped", skipped_);
 }
 
-/// Forward and backward of a part of a step; the gradients of parts add up to those of the whole.
-Tensor Trainer::forward_backward(const Tensor& images, const Tensor& labels) {
-  const Tensor logits = training_.model(options_.channels_last ? images.to(kChannelsLast) : images);
+/// What all ranks have counted.
+void Trainer::gather() {
+  gathered_.load_state_dict(accuracy_.state_dict());
+  parallel::all_reduce_metrics(gathered_);
+}
+
+void Trainer::after_load() {
+  accuracy_.reset();
+  if (parallel::get_rank() == 0) accuracy_.load_state_dict(gathered_.state_dict());
+}
+
+Tensor Trainer::forward(const Tensor& images, const Tensor& labels) {
+  nn::Module& model = training_.ddp ? *training_.ddp : training_.model;
+  const Tensor logits = model(options_.channels_last ? images.to(kChannelsLast) : images);
   const Tensor loss = cross_entropy(logits, labels, {.label_smoothing = options_.label_smoothing});
   accuracy_.update(logits.detach(), labels);
   return loss;
+}
+
+/// Forward and backward of a part of a step; the gradients of parts add up to those of the whole.
+Tensor Trainer::pass(const Tensor& images, const Tensor& labels, double share) {
+  Tensor loss = forward(images, labels);
+  if (share < 1) loss = loss * share;
+  training_.amp.scale(loss).backward();
+  return loss.detach();
 }
 
 /// The model's parameters, with the float32 master in the place of one that has one.
@@ -100,10 +123,21 @@ void Trainer::step(const Tensor& images, const Tensor& labels) {
   Tensor mean;
   for (std::int64_t at = 0; at < n; at += *options_.batch_size) {
     const std::int64_t count = std::min(*options_.batch_size, n - at);
-    Tensor loss = forward_backward(images.narrow(0, at, count), labels.narrow(0, at, count));
-    if (count < n) loss = loss * (static_cast<double>(count) / static_cast<double>(n));
-    training_.amp.scale(loss).backward();
-    mean = mean.defined() ? mean + loss.detach() : loss.detach();
+    const auto run = [&] {
+      return pass(images.narrow(0, at, count), labels.narrow(0, at, count),
+                  static_cast<double>(count) / static_cast<double>(n));
+    };
+    // Ranks average the gradients of all parts at once, with the last.
+    const Tensor loss = training_.ddp && at + count < n ? [&] {
+      const auto local = training_.ddp->no_sync();
+      return run();
+    }() : run();
+    mean = mean.defined() ? mean + loss : loss;
+  }
+  if (training_.ddp) {
+    // All ranks have batches of one size, and must agree on what to skip.
+    mean = mean.clone();
+    parallel::all_reduce(mean, parallel::ReduceOp::avg);
   }
   const Tensor bad = guard_.check(mean);
   if (options_.max_grad_norm > 0)
@@ -158,7 +192,8 @@ Metrics Trainer::epoch(std::int64_t epoch, data::DataLoader& loader,
       one_step(batch);
       if (steps_ == total_steps_ && steps_ - before < steps_an_epoch_) break;
     }
-  const Metrics m{loss_.value().avg(), accuracy_.value(), speed.rate()};
+  gather();
+  const Metrics m{loss_.value().avg(), gathered_.value(), speed.rate() * ranks()};
   report_skipped(label);
   const std::string use = device_use(training_.device);
   bar.finish(fmt::format("{}  train loss {:.4f} accuracy {:.4f}  lr {:.2e}  {:.0f} images/s{}{}",
@@ -172,11 +207,11 @@ void Trainer::show(metrics::ProgressBar& bar, const std::string& label, std::int
                    const metrics::Throughput& speed) {
   const metrics::AverageMeter loss = loss_.value();
   report_skipped(label);
-  bar.update(
-      done,
-      fmt::format("loss {:.4f} ({:.4f}) accuracy {:.3f} lr {:.2e} {:.0f} images/s", loss.val(),
-                  loss.avg(), accuracy_.value(), training_.optimizer.lr(), speed.recent()),
-      device_use(training_.device));
+  bar.update(done,
+             fmt::format("loss {:.4f} ({:.4f}) accuracy {:.3f} lr {:.2e} {:.0f} images/s",
+                         loss.val(), loss.avg(), accuracy_.value(), training_.optimizer.lr(),
+                         speed.recent() * ranks()),
+             device_use(training_.device));
 }
 
 Metrics evaluate(nn::Module& model, data::DataLoader& loader, metrics::ConfusionMatrix* confusion) {
@@ -193,8 +228,10 @@ Metrics evaluate(nn::Module& model, data::DataLoader& loader, metrics::Confusion
     if (confusion) confusion->update(logits, labels);
     speed.update(labels.numel());
   }
+  parallel::all_reduce_metrics(loss, accuracy);
+  if (confusion) parallel::all_reduce_metrics(*confusion);
   const double mean = loss.value().avg();
-  return {mean, accuracy.value(), speed.rate()};
+  return {mean, accuracy.value(), speed.rate() * ranks()};
 }
 
 }  // namespace examples

@@ -23,6 +23,7 @@
 #include "optim/graphed_step.h"
 #include "optim/lr_scheduler.h"
 #include "optim/optimizer.h"
+#include "parallel/distributed_data_parallel.h"
 
 namespace examples {
 
@@ -34,12 +35,14 @@ struct Metrics {
 /// "epoch  3/30"
 std::string epoch_label(std::int64_t epoch, const Options& options);
 
-/// What is trained, and by what. `ema` may be null.
+/// What is trained, and by what. `ema` may be null, and so may `ddp`, which is called in the place
+/// of the model.
 struct Training {
   ferrite::nn::Module& model;
   ferrite::optim::Optimizer& optimizer;
   ferrite::optim::amp::Amp& amp;
   ferrite::optim::AveragedModel* ema;
+  ferrite::parallel::DistributedDataParallel<>* ddp;
   const ferrite::Device device;
 };
 
@@ -55,6 +58,9 @@ class Trainer {
   /// ValueError where so many steps in a row had to be skipped that no more can be hoped for.
   Metrics epoch(std::int64_t epoch, ferrite::data::DataLoader& loader,
                 const std::function<void()>& after_step);
+  /// To be called by all ranks before the state is saved, and after it was loaded.
+  void before_save() { gather(); }
+  void after_load();
   /// Adds what a later run needs to go on, but for the model, the optimizer and the loader.
   void add_to(ferrite::data::TrainingState& state);
   std::int64_t steps() const { return steps_; }
@@ -70,7 +76,9 @@ class Trainer {
   using Step = std::function<void(const ferrite::Tensor&, const ferrite::Tensor&)>;
 
   void step(const ferrite::Tensor& images, const ferrite::Tensor& labels);
-  ferrite::Tensor forward_backward(const ferrite::Tensor& images, const ferrite::Tensor& labels);
+  ferrite::Tensor forward(const ferrite::Tensor& images, const ferrite::Tensor& labels);
+  ferrite::Tensor pass(const ferrite::Tensor& images, const ferrite::Tensor& labels, double share);
+  void gather();
   void show(ferrite::metrics::ProgressBar& bar, const std::string& label, std::int64_t done,
             const ferrite::metrics::Throughput& speed);
   void report_skipped(const std::string& label);
@@ -82,13 +90,15 @@ class Trainer {
   std::int64_t steps_ = 0, skipped_ = 0;
   std::unique_ptr<ferrite::optim::LRScheduler> scheduler_;  // steps with the optimizer
   LossGuard guard_;
-  ferrite::metrics::DeviceAverageMeter loss_;
-  ferrite::metrics::Accuracy accuracy_;
+  ferrite::metrics::DeviceAverageMeter loss_;  // the same on all ranks
+  ferrite::metrics::Accuracy accuracy_;        // this rank's,
+  ferrite::metrics::Accuracy gathered_;        // and all ranks', as of the last gather()
   Step step_;
   std::unique_ptr<ferrite::cuda::GraphedStep<Step>> graphed_;
 };
 
-/// `loader` must bring its batches to the model's device. `confusion` may be null.
+/// `loader` must bring its batches to the model's device, and of several ranks each its share of
+/// the samples: all get the result of all. `confusion` may be null.
 Metrics evaluate(ferrite::nn::Module& model, ferrite::data::DataLoader& loader,
                  ferrite::metrics::ConfusionMatrix* confusion = nullptr);
 
