@@ -1,0 +1,142 @@
+#include <doctest/doctest.h>
+
+#include "core/cuda.h"
+#include "nn/layers.h"
+#include "nn/models/lenet.h"
+#include "nn/models/resnet.h"
+#include "ops/arithmetic.h"
+#include "optim/graphed_step.h"
+#include "parallel/sync_batch_norm.h"
+#include "tests/parallel/ddp_training.h"
+#include "tests/support/cuda.h"
+
+using namespace ferrite;
+using namespace ferrite::parallel;
+using test::check_ddp_training;
+using test::DdpTraining;
+
+namespace {
+
+std::vector<Device> cuda_devices(int n) {
+  std::vector<Device> devices;
+  for (int i = 0; i < n; ++i) devices.emplace_back(DeviceType::cuda, i);
+  return devices;
+}
+
+/// A small network with convolutions, a norm and a loss: cheap where devices are emulated.
+DdpTraining small(int ranks) {
+  return {.make =
+              [] {
+                auto net = std::make_unique<nn::Sequential>(
+                    nn::Conv2d(2, 4, 3), nn::BatchNorm2d(4), nn::ReLU(), nn::Conv2d(4, 4, 3),
+                    nn::Flatten(), nn::Linear(4 * 2 * 2, 3));
+                convert_sync_batchnorm(*net);
+                return net;
+              },
+          .batch = {12, 2, 6, 6},
+          .classes = 3,
+          .options = {.bucket_cap_mb = 1e-4, .first_bucket_mb = 1e-4},
+          .devices = cuda_devices(ranks)};
+}
+
+struct Mixed : nn::Cloneable<Mixed> {
+  Mixed() {
+    register_module("half", half);
+    register_module("full", full);
+    half.to(kFloat16);
+  }
+  Tensor forward(const Tensor& x) override { return full(half(x.to(kFloat16)).to(kFloat32)); }
+  nn::Linear half{3, 4}, full{4, 2};
+};
+
+}  // namespace
+
+TEST_CASE("ranks on CUDA devices train as one on the host") {
+  REQUIRE_CUDA(4);
+  for (const int ranks : {2, 3, 4}) {
+    DdpTraining c = small(ranks);
+    check_ddp_training(c, {ranks}, 2e-5);
+  }
+}
+
+TEST_CASE("LeNet and a narrow ResNet-18 on CUDA devices") {
+  REQUIRE_CUDA(2);
+  check_ddp_training({.make = [] { return std::make_unique<nn::LeNet5>(); },
+                      .batch = {4, 1, 28, 28},
+                      .steps = 4,
+                      .devices = cuda_devices(2)},
+                     {2}, 2e-5);
+  check_ddp_training({.make =
+                          [] {
+                            auto net = std::make_unique<nn::ResNet18>(nn::ResNetOptions{
+                                .classes = 3, .stem = nn::ResNetStem::small, .width = 4});
+                            net->eval();
+                            return net;
+                          },
+                      .batch = {4, 3, 8, 8},
+                      .classes = 3,
+                      .steps = 3,
+                      .lr = 0.002,
+                      .format = kChannelsLast,
+                      .devices = cuda_devices(2)},
+                     {2}, 2e-5);
+}
+
+TEST_CASE("communication follows the streams, whatever runs late") {
+  REQUIRE_CUDA(2);
+  if (!test::is_emulated()) return;
+  const test::DeferredStreams deferred;
+  DdpTraining c = small(2);
+  c.steps = 6;
+  check_ddp_training(c, {2}, 2e-5);
+  c.options.delay_allreduce = true;
+  check_ddp_training(c, {2}, 2e-5);
+}
+
+TEST_CASE("half gradients have buckets of their own") {
+  REQUIRE_CUDA(2);
+  std::vector<Mixed> nets(2);
+  run_ranks(2,
+            [&](ProcessGroup& group) {
+              const Device device(DeviceType::cuda, group.rank());
+              Mixed& net = nets[static_cast<std::size_t>(group.rank())];
+              net.to(device);
+              DistributedDataParallel ddp(net);
+              CHECK(ddp.report().buckets.size() == 2);
+              for (int step = 0; step < 3; ++step) {
+                ddp.zero_grad();
+                const Tensor x = full({2, 3}, group.rank() + 1.0, {.device = device});
+                (ddp(x) * (group.rank() + 1.0)).sum().backward();
+              }
+              CHECK(net.half.weight.grad().dtype() == kFloat16);
+              test::check_close(net.full.bias.grad(), {3, 3});  // 2 rows, 1 and 2 times
+            },
+            {.timeout = std::chrono::seconds(60)});
+  test::check_same_bits({nets[0].half.weight.grad().cpu()}, {nets[1].half.weight.grad().cpu()});
+}
+
+TEST_CASE("groups that work in the host cannot be captured into a step's graph") {
+  REQUIRE_CUDA(1);
+  const Device device("cuda:0");
+  run_ranks(1,
+            [&](ProcessGroup&) {
+              nn::Linear net(3, 2);
+              net.to(device);
+              DistributedDataParallel ddp(net, {.static_graph = true});
+              optim::SGD sgd(ddp.parameters(), {.lr = 0.1});
+              cuda::GraphedStep step(ddp,
+                                     [&](const Tensor& x) {
+                                       const Tensor loss = ddp(x).sum();
+                                       sgd.zero_grad();
+                                       loss.backward();
+                                       sgd.step();
+                                       return loss;
+                                     },
+                                     {.warmup = 2});
+              const Tensor x = ones({4, 3}, {.device = device});
+              step(x);
+              step(x);
+              CHECK_THROWS_WITH_AS(step(x), doctest::Contains("captured"), CudaError);
+            },
+            {.timeout = std::chrono::seconds(60)});
+}
