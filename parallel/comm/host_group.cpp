@@ -23,7 +23,10 @@ HostGroup::HostGroup(std::string backend, const GroupContext& context,
     transfers_ = std::make_unique<PeerTransfers>(std::move(links), rank(), context.job_ranks,
                                                  timeout(), static_cast<HostOperations&>(*this));
   if (context_.monitor)
-    context_.monitor->watch(name(), [this](const std::string& reason) { abort(reason); });
+    context_.monitor->watch(name(), [this](const std::string& reason) {
+      others_know_ = true;
+      abort(reason);
+    });
 }
 
 HostGroup::~HostGroup() { stop(); }
@@ -98,6 +101,7 @@ std::string HostGroup::failed(const Call& call, std::uint64_t sequence, const st
   const std::string reason =
       fmt::format("{} (number {} of group {}) failed on rank {}: {}{}{}", what, sequence, name(),
                   job_rank(), untagged(error), blamed.empty() ? "" : "; ", blamed);
+  others_know_ = true;  // soon
   abort(reason);
   if (context_.monitor) context_.monitor->report_failure(name(), reason);
   // Another may have been first.
@@ -105,6 +109,8 @@ std::string HostGroup::failed(const Call& call, std::uint64_t sequence, const st
 }
 
 void HostGroup::do_abort(const std::string& reason) {
+  // Before links close: their ends are told why.
+  if (context_.monitor && !others_know_) context_.monitor->report_failure(name(), reason);
   worker_->abort(reason);
   cancel();
   // Last: others who find their links closed should know why by then.

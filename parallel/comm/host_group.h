@@ -66,6 +66,7 @@ class HostGroup : public ProcessGroup, private HostOperations {
   void ended(const Call& call, std::uint64_t sequence) override;
   const GroupContext context_;
   std::atomic<std::uint64_t> sequence_{0};
+  std::atomic<bool> others_know_{false};  // why the group is aborted
   std::unique_ptr<HostWorker> worker_;
   std::unique_ptr<PeerTransfers> transfers_;
   bool stopped_ = false;

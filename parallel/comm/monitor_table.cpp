@@ -139,6 +139,10 @@ bool MonitorTable::blame(ClientId client, Run& run, int rank, Reader& message, T
 /// False where it is too early to say.
 bool MonitorTable::answer(Run& run, const Question& question, TimePoint now) {
   std::string words = run.first_loss;
+  // Reported without asking: that rank knows.
+  if (const auto known = run.failures.find(question.group);
+      words.empty() && known != run.failures.end() && known->second.reporter != question.asker)
+    words = known->second.reason;
   if (words.empty()) {
     const bool all_heard = std::all_of(run.ranks.begin(), run.ranks.end(), [&](const Rank& rank) {
       return rank.state != State::present || rank.heard > question.asked;

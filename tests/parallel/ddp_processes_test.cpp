@@ -101,6 +101,7 @@ RANK_FUNCTION(ddp_mistakes) {
                            "second.weight, second.bias") != std::string::npos,
                 error);
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(18));
+  destroy_process_group();
 }
 
 TEST_CASE("an unused parameter of one process is an error on all, before the timeout") {
