@@ -96,7 +96,7 @@ std::string HostGroup::failed(const Call& call, std::uint64_t sequence, const st
   if (is_aborted()) return fmt::format("[{}] group {} was aborted: {}", op, name(), abort_reason());
   const bool pairwise = call.kind == Collective::send || call.kind == Collective::recv;
   const std::string blamed =
-      context_.monitor && !pairwise ? context_.monitor->blame(name(), sequence) : "";
+      context_.monitor ? context_.monitor->blame(name(), pairwise ? 0 : sequence) : "";
   const std::string what = call.in.defined() || call.out.defined() ? describe(call) : op;
   const std::string reason =
       fmt::format("{} (number {} of group {}) failed on rank {}: {}{}{}", what, sequence, name(),

@@ -240,6 +240,14 @@ TimePoint MonitorTable::tick(Run& run, TimePoint now) {
   return next;
 }
 
+std::size_t MonitorTable::present() const {
+  return static_cast<std::size_t>(
+      std::count_if(rank_of_client_.begin(), rank_of_client_.end(), [](const auto& entry) {
+        const auto& [run, rank] = entry.second;
+        return run->ranks[static_cast<std::size_t>(rank)].state == State::present;
+      }));
+}
+
 std::vector<PresentRank> MonitorTable::present_ranks(TimePoint now) const {
   std::vector<PresentRank> found;
   for (const auto& [name, run] : runs_)

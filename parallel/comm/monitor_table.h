@@ -32,7 +32,7 @@ class MonitorTable {
   void close();
 
   /// Ranks that are neither lost nor gone.
-  std::size_t present() const { return rank_of_client_.size(); }
+  std::size_t present() const;
   std::vector<PresentRank> present_ranks(TimePoint now) const;
 
  private:

@@ -55,7 +55,8 @@ std::string MonitorTable::last_operation(const Rank& rank, const std::string& gr
 std::string MonitorTable::verdict(const Run& run, const Question& question, TimePoint now) {
   std::string words = departures(run, question, now);
   add(words, silences(run, question, now));
-  add(words, laggards(run, question, now));
+  // 0 is no operation of all ranks: nobody lags behind it.
+  if (question.sequence > 0) add(words, laggards(run, question, now));
   if (words.empty()) words = others_calls(run, question);
   return words;
 }

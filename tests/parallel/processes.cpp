@@ -26,6 +26,7 @@
 #include <fstream>
 #include <iterator>
 #include <set>
+#include <sstream>
 
 extern char** environ;
 
@@ -91,10 +92,62 @@ std::vector<pid_t> processes_of(const std::string& job) {
   return found;
 }
 
-// Runs in the rank's process. System calls alone. What comes is dropped, and so slow a pace lets
-// one more packet out and then none for a long time.
-void drop_all_packets(int) {
+// The ports of TCP sockets that a process has, its ends of connections and those that listen.
+std::set<unsigned> tcp_ports_of(pid_t pid) {
+  std::set<std::string> sockets;
+  const std::string folder = "/proc/" + std::to_string(pid) + "/fd";
+  for (const std::string& name : names_in(folder.c_str())) {
+    char target[64];
+    const ssize_t length = readlink((folder + "/" + name).c_str(), target, sizeof target);
+    const std::string_view text(target, static_cast<std::size_t>(std::max<ssize_t>(length, 0)));
+    if (text.starts_with("socket:[")) sockets.emplace(text.substr(8, text.size() - 9));
+  }
+  std::set<unsigned> ports;
+  for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+    std::ifstream file(table);
+    std::string line, field;
+    std::getline(file, line);  // titles
+    while (std::getline(file, line)) {
+      std::istringstream words(line);
+      std::vector<std::string> fields;
+      while (words >> field) fields.push_back(field);
+      if (fields.size() < 10 || !sockets.contains(fields[9])) continue;
+      ports.insert(static_cast<unsigned>(
+          std::stoul(fields[1].substr(fields[1].find(':') + 1), nullptr, 16)));
+    }
+  }
+  return ports;
+}
+
+constexpr const char* kCut = "/cut";  // a file: who is cut off, and its ports
+char cut_path[PATH_MAX];
+
+unsigned port_of(const sockaddr_storage& address) {
+  return ntohs(address.ss_family == AF_INET
+                   ? reinterpret_cast<const sockaddr_in&>(address).sin_port
+                   : reinterpret_cast<const sockaddr_in6&>(address).sin6_port);
+}
+
+// Runs in every rank's process: has its sockets drop what comes for, or from, the one that is cut
+// off. System calls alone.
+void drop_packets(int) {
   const int error = errno;
+  static char text[1 << 16];
+  const int file = open(cut_path, O_RDONLY | O_CLOEXEC);
+  const ssize_t size = read(file, text, sizeof text);
+  close(file);
+  static unsigned numbers[1 << 13];
+  std::size_t count = 0;
+  unsigned number = 0;
+  for (ssize_t i = 0; i < size && count < std::size(numbers); ++i) {
+    if (text[i] != ' ') {
+      number = 10 * number + static_cast<unsigned>(text[i] - '0');
+      continue;
+    }
+    numbers[count++] = number;
+    number = 0;
+  }
+  const bool victim = count > 0 && numbers[0] == static_cast<unsigned>(getpid());
   sock_filter drop = {BPF_RET | BPF_K, 0, 0, 0};
   const sock_fprog program = {1, &drop};
   rlimit limit{};
@@ -105,9 +158,14 @@ void drop_all_packets(int) {
     socklen_t length = sizeof domain;
     if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length) != 0) continue;
     if (domain != AF_INET && domain != AF_INET6) continue;
-    const unsigned bytes_per_second = 1;
-    setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
-    setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &bytes_per_second, sizeof bytes_per_second);
+    sockaddr_storage peer{};
+    length = sizeof peer;
+    // One that listens has no peer.
+    const bool connected = getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) == 0;
+    bool of_victim = false;
+    for (std::size_t i = 1; connected && i < count; ++i) of_victim |= numbers[i] == port_of(peer);
+    if (of_victim != victim)  // the victim's connections with itself stay
+      setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
   }
   errno = error;
 }
@@ -118,7 +176,10 @@ TEST_CASE("(a rank's process)" * doctest::skip()) {
   const char* const name = std::getenv(kFunction);
   REQUIRE(name != nullptr);
   struct sigaction action {};
-  action.sa_handler = drop_all_packets;
+  const std::string path = job_folder() + kCut;
+  REQUIRE(path.size() < sizeof cut_path);
+  std::memcpy(cut_path, path.c_str(), path.size() + 1);
+  action.sa_handler = drop_packets;
   action.sa_flags = SA_RESTART;
   sigaction(SIGUSR2, &action, nullptr);
   const auto found = functions().find(name);
@@ -318,7 +379,13 @@ void RankProcesses::signal(int rank, int number) {
   if (running(rank)) kill(pid(rank), number);
 }
 
-void RankProcesses::cut_off(int rank) { signal(rank, SIGUSR2); }
+void RankProcesses::cut_off(int rank) {
+  std::ofstream file(state_->folder.string() + kCut);
+  file << pid(rank) << ' ';
+  for (const unsigned port : tcp_ports_of(pid(rank))) file << port << ' ';
+  file.close();
+  for (int r = 0; r < size(); ++r) signal(r, SIGUSR2);
+}
 
 bool RankProcesses::wait_for_output(int rank, std::string_view text) {
   for (;;) {

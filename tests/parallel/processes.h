@@ -77,8 +77,8 @@ class RankProcesses {
 
   /// SIGKILL, SIGSTOP, SIGCONT, ...; nothing where the rank has ended.
   void signal(int rank, int number);
-  /// Has the network lose whatever comes for this rank, and from it, on every TCP socket that it
-  /// has: nobody hears anything any more, and no connection is closed. The rank itself goes on.
+  /// Has the network lose whatever goes between this rank and the others, on every TCP connection
+  /// that there is: nobody hears anything any more, and no connection is closed. The rank goes on.
   void cut_off(int rank);
 
   /// Waits until `rank` has printed `text`; false where it ended, or the deadline came, before.
