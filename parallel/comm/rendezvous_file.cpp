@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <array>
@@ -13,6 +12,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "parallel/comm/secret.h"
 
 namespace ferrite::parallel {
 namespace {
@@ -73,14 +73,6 @@ RendezvousFile::~RendezvousFile() {
   if (note && note->token == token_) unlink(path_.c_str());
 }
 
-std::string random_token() {
-  std::array<unsigned char, 16> bytes;
-  FERRITE_CHECK(getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()),
-                DistributedError, "rendezvous", "no random numbers for a token: {}",
-                std::strerror(errno));
-  std::string out;
-  for (const unsigned char byte : bytes) out += fmt::format("{:02x}", byte);
-  return out;
-}
+std::string random_token() { return hexadecimal(random_bytes(16)); }
 
 }  // namespace ferrite::parallel

@@ -1,9 +1,11 @@
 // What goes over the wire between the store's server and its clients.
 //
-// A client begins with a greeting: kMagic, kVersion as 4 bytes, the token's length as 2 bytes, the
-// token. The server answers kMagic, its version, and one byte of GreetingReply. Then both send
-// messages: their length as 4 bytes, and as many bytes, the first of which is a Command or an
-// Answer. Numbers are little-endian; strings have their length before them as 4 bytes.
+// The greeting, of fixed sizes: the client sends kMagic, kVersion as 4 bytes and a nonce; the
+// server answers with its own; the client sends its proof() that it knows the token; the server
+// answers one byte of GreetingReply and, where that is `accepted`, its own proof, else as many
+// zeros. The token itself is never sent. Then both send messages: their length as 4 bytes, and as
+// many bytes, the first of which is a Command or an Answer. Numbers are little-endian; strings have
+// their length before them as 4 bytes.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +15,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "parallel/comm/secret.h"
+
 namespace ferrite::parallel::protocol {
 
 inline constexpr std::string_view kMagic = "FERRITE\n";
@@ -21,8 +25,10 @@ inline constexpr std::size_t kMaxToken = 256;
 inline constexpr std::size_t kMaxKey = 4096;
 inline constexpr std::size_t kMaxValue = std::size_t{16} << 20;
 inline constexpr std::size_t kMaxMessage = kMaxValue + 2 * kMaxKey;
-inline constexpr std::size_t kGreetingHead = kMagic.size() + 6;
-inline constexpr std::size_t kGreetingReply = kMagic.size() + 5;
+inline constexpr std::size_t kNonce = 16;
+inline constexpr std::size_t kProof = 32;
+inline constexpr std::size_t kHello = kMagic.size() + 4 + kNonce;
+inline constexpr std::size_t kReply = 1 + kProof;
 
 enum class GreetingReply : std::uint8_t { accepted, other_version, refused, full };
 
@@ -130,15 +136,17 @@ inline std::size_t message_size(std::string_view bytes) {
   return Reader(bytes.substr(0, 4)).number<std::uint32_t>();
 }
 
-/// In a time that depends on nobody's secret.
-inline bool equal_tokens(std::string_view a, std::string_view b) {
-  std::size_t difference = a.size() ^ b.size();
-  for (std::size_t i = 0; i < kMaxToken; ++i) {
-    const unsigned char x = i < a.size() ? static_cast<unsigned char>(a[i]) : 0;
-    const unsigned char y = i < b.size() ? static_cast<unsigned char>(b[i]) : 0;
-    difference |= static_cast<std::size_t>(x ^ y);
-  }
-  return difference == 0;
+/// What either end sends first.
+inline std::string hello(std::string_view nonce, std::uint32_t version = kVersion) {
+  std::string out(kMagic);
+  for (int i = 0; i < 4; ++i) out.push_back(static_cast<char>(version >> (8 * i)));
+  return out.append(nonce);
+}
+
+/// That `whose` end ("client", "server") of this very connection knows the token.
+inline std::string proof(std::string_view token, std::string_view whose,
+                         std::string_view client_nonce, std::string_view server_nonce) {
+  return hmac_sha256(token, std::string(whose).append(client_nonce).append(server_nonce));
 }
 
 }  // namespace ferrite::parallel::protocol

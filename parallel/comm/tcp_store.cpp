@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "parallel/comm/secret.h"
 #include "parallel/comm/store_protocol.h"
 
 namespace ferrite::parallel {
@@ -51,39 +52,52 @@ Connection greet(const Address& address, std::string_view token, Deadline deadli
     connection.detail = fmt::format("nobody answers at {} ({})", address.text(), error);
     return connection;
   }
-  std::string hello(protocol::kMagic);
-  for (int i = 0; i < 4; ++i) hello.push_back(static_cast<char>(protocol::kVersion >> (8 * i)));
-  for (int i = 0; i < 2; ++i) hello.push_back(static_cast<char>(token.size() >> (8 * i)));
-  hello += token;
-  std::array<char, protocol::kGreetingReply> reply;
-  if (!send_all(fd, hello, deadline) || !recv_all(fd, reply.data(), reply.size(), deadline) ||
-      !std::string_view(reply.data(), reply.size()).starts_with(protocol::kMagic)) {
-    connection.greeting = Greeting::stranger;
+  const std::string nonce = random_bytes(protocol::kNonce);
+  std::string theirs(protocol::kHello, '\0'), reply(protocol::kReply, '\0');
+  const auto exchange = [&](std::string_view bytes, std::string& answer) {
+    return send_all(fd, bytes, deadline) && recv_all(fd, answer.data(), answer.size(), deadline);
+  };
+  connection.greeting = Greeting::stranger;
+  if (!exchange(protocol::hello(nonce), theirs) || !theirs.starts_with(protocol::kMagic)) {
     connection.detail =
         fmt::format("who listens at {} is no store of Ferrite's, or too busy", address.text());
     return connection;
   }
-  const auto version = Reader({reply.data() + protocol::kMagic.size(), 4}).number<std::uint32_t>();
-  switch (static_cast<protocol::GreetingReply>(reply.back())) {
+  Reader hello(std::string_view(theirs).substr(protocol::kMagic.size()));
+  const auto version = hello.number<std::uint32_t>();
+  const std::string_view their_nonce =
+      std::string_view(theirs).substr(theirs.size() - protocol::kNonce);
+  if (version != protocol::kVersion) {
+    connection.greeting = Greeting::other_version;
+    connection.detail =
+        fmt::format("the store at {} speaks version {} of the protocol, we speak {}",
+                    address.text(), version, protocol::kVersion);
+    return connection;
+  }
+  if (!exchange(protocol::proof(token, "client", nonce, their_nonce), reply)) {
+    connection.detail = fmt::format("the store at {} hung up, or is too busy", address.text());
+    return connection;
+  }
+  switch (static_cast<protocol::GreetingReply>(reply.front())) {
     case protocol::GreetingReply::accepted:
+      if (!equal_secrets(std::string_view(reply).substr(1),
+                         protocol::proof(token, "server", nonce, their_nonce))) {
+        connection.detail = fmt::format(
+            "who listens at {} does not know our token, but says it does", address.text());
+        break;
+      }
       connection.fd = std::move(fd);
       connection.greeting = Greeting::accepted;
-      break;
-    case protocol::GreetingReply::refused:
-      connection.greeting = Greeting::refused;
-      connection.detail = fmt::format(
-          "the store at {} belongs to another job, or another start of it (it refuses our token)",
-          address.text());
       break;
     case protocol::GreetingReply::full:
       connection.greeting = Greeting::full;
       connection.detail = fmt::format("the store at {} has all clients it takes", address.text());
       break;
     default:
-      connection.greeting = Greeting::other_version;
-      connection.detail =
-          fmt::format("the store at {} speaks version {} of the protocol, we speak {}",
-                      address.text(), version, protocol::kVersion);
+      connection.greeting = Greeting::refused;
+      connection.detail = fmt::format(
+          "the store at {} belongs to another job, or another start of it (it refuses our token)",
+          address.text());
   }
   return connection;
 }

@@ -21,6 +21,7 @@
 #include "core/error.h"
 #include "parallel/comm/background_thread.h"
 #include "parallel/comm/monitor_table.h"
+#include "parallel/comm/secret.h"
 #include "parallel/comm/store_protocol.h"
 #include "parallel/comm/store_table.h"
 
@@ -46,8 +47,9 @@ constexpr std::chrono::milliseconds kGoodbye{200};
 struct Client {
   Fd fd;
   bool stranger = true;
-  bool doomed = false;    ///< to be dropped once its events have been seen to
-  bool dropping = false;  ///< to be dropped once it was told why
+  std::string nonce, their_nonce;  ///< of the greeting, once it has begun
+  bool doomed = false;             ///< to be dropped once its events have been seen to
+  bool dropping = false;           ///< to be dropped once it was told why
   bool wants_write = false;
   std::string in, out;
   std::size_t sent = 0;     ///< of out
@@ -217,7 +219,7 @@ void TcpStoreServer::Impl::read_from(ClientId id, Client& client) {
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
     if (got <= 0) return doom(id, client);
     if (client.dropping) continue;
-    if (client.in.empty()) client.stalled_since = now_;
+    if (client.in.empty() || !client.stranger) client.stalled_since = now_;
     client.in.append(buffer, static_cast<std::size_t>(got));
     if (!consume(id, client)) return doom(id, client);
     if (client.doomed) return;
@@ -244,35 +246,37 @@ bool TcpStoreServer::Impl::consume(ClientId id, Client& client) {
 }
 
 bool TcpStoreServer::Impl::greet(ClientId id, Client& client) {
-  Reader head(client.in);
-  for (const char expected : protocol::kMagic.substr(0, client.in.size())) {
-    if (head.number<char>() != expected) return false;
+  if (client.nonce.empty()) {
+    Reader head(client.in);
+    for (const char expected : protocol::kMagic.substr(0, client.in.size())) {
+      if (head.number<char>() != expected) return false;
+    }
+    if (client.in.size() < protocol::kHello) return true;
+    client.dropping = head.number<std::uint32_t>() != protocol::kVersion;
+    client.their_nonce = client.in.substr(protocol::kHello - protocol::kNonce, protocol::kNonce);
+    client.in.erase(0, protocol::kHello);
+    client.nonce = random_bytes(protocol::kNonce);
+    send_to(id, protocol::hello(client.nonce));
   }
-  if (client.in.size() < protocol::kGreetingHead) return true;
-  const auto version = head.number<std::uint32_t>();
-  const std::size_t token_size = head.number<std::uint16_t>();
-  if (token_size > protocol::kMaxToken) return false;
-  if (client.in.size() < protocol::kGreetingHead + token_size) return true;
+  if (client.dropping || client.in.size() < protocol::kProof) return true;
 
+  const auto proof = [&](std::string_view whose) {
+    return protocol::proof(options_.token, whose, client.their_nonce, client.nonce);
+  };
   GreetingReply reply = GreetingReply::accepted;
-  if (version != protocol::kVersion) {
-    reply = GreetingReply::other_version;
-  } else if (!protocol::equal_tokens(
-                 std::string_view(client.in).substr(protocol::kGreetingHead, token_size),
-                 options_.token)) {
+  if (!equal_secrets(std::string_view(client.in).substr(0, protocol::kProof), proof("client"))) {
     reply = GreetingReply::refused;
   } else if (clients_.size() - strangers_ >= options_.max_clients) {
     reply = GreetingReply::full;
   }
+  client.in.erase(0, protocol::kProof);
   client.dropping = reply != GreetingReply::accepted;
   if (!client.dropping) {
     client.stranger = false;
     --strangers_;
   }
-  client.in.erase(0, protocol::kGreetingHead + token_size);
-  std::string answer(protocol::kMagic);
-  for (int i = 0; i < 4; ++i) answer.push_back(static_cast<char>(protocol::kVersion >> (8 * i)));
-  answer.push_back(static_cast<char>(reply));
+  std::string answer(1, static_cast<char>(reply));
+  answer += client.dropping ? std::string(protocol::kProof, '\0') : proof("server");
   send_to(id, std::move(answer));
   return true;
 }

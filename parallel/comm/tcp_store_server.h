@@ -16,17 +16,18 @@ struct TcpStoreServerOptions {
   /// Where to listen, and nowhere else: this host's name or address. "0.0.0.0" for all.
   std::string host = "localhost";
   std::uint16_t port = 0;  ///< 0: any free one
-  /// What clients must present; up to 256 bytes. It is compared in constant time, but travels over
-  /// the network as it is, and nothing is encrypted or signed: a token that is secret
-  /// (FERRITE_TOKEN, or what a rendezvous by file makes) keeps out those who can reach the port,
-  /// other users of the host included, but not those who can read or change the network's traffic.
-  /// One that is a job's number keeps out other jobs, by mistake, and nobody who means harm.
+  /// What clients must know, up to 256 bytes. Both ends prove that they know it (HMAC-SHA-256 over
+  /// nonces of both), and it is never sent. Nothing else is encrypted or signed: a token that is
+  /// secret and cannot be guessed (FERRITE_TOKEN, or what a rendezvous by file makes) keeps out,
+  /// and from playing the server, those who can reach the port, other users of the host included,
+  /// but not those who can read or change the network's traffic. One that is a job's number keeps
+  /// out other jobs, by mistake, and nobody who means harm.
   std::string token;
-  /// Clients that have not presented it by then are dropped, and so are those that stop in the
+  /// Clients that have not proved it by then are dropped, and so are those that stop in the
   /// middle of a message for as long.
   std::chrono::milliseconds handshake_timeout = std::chrono::seconds(10);
   std::size_t max_clients = 16384;
-  std::size_t max_strangers = 1024;  ///< clients that have not yet presented the token
+  std::size_t max_strangers = 1024;                ///< clients that have not yet proved it
   std::size_t max_bytes = std::size_t{256} << 20;  ///< of all keys and values
 };
 

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "parallel/comm/secret.h"
 #include "parallel/comm/socket.h"
 #include "parallel/comm/store_protocol.h"
 #include "parallel/comm/store_table.h"
@@ -188,8 +190,51 @@ TEST_CASE("who has no token does not get in") {
     CHECK(contains(connection.detail, "another job"));
   }
   CHECK(greet(server.address(), "right", Clock::now() + 10s).greeting == Greeting::accepted);
-  CHECK(protocol::equal_tokens("", ""));
-  CHECK_FALSE(protocol::equal_tokens(std::string_view("\0", 1), ""));
+}
+
+TEST_CASE("who pretends to be the server is not taken for it, and learns no token") {
+  const Fd listener = listen_at({"localhost", 0});
+  std::string heard(protocol::kHello + protocol::kProof, '\0');
+  std::thread pretender([&] {
+    const auto deadline = Clock::now() + 10s;
+    if (!wait_ready(listener.get(), POLLIN, deadline)) return;
+    const Fd fd(accept(listener.get(), nullptr, nullptr));
+    const std::string hello = protocol::hello(std::string(protocol::kNonce, 'n'));
+    recv_all(fd, heard.data(), protocol::kHello, deadline);
+    send_all(fd, hello, deadline);
+    recv_all(fd, heard.data() + protocol::kHello, protocol::kProof, deadline);
+    send_all(fd, std::string(1 + protocol::kProof, '\0'), deadline);
+  });
+  const Connection connection =
+      greet({"localhost", local_address(listener).port}, "a secret token", Clock::now() + 10s);
+  pretender.join();
+  CHECK(connection.greeting == Greeting::stranger);
+  CHECK(contains(connection.detail, "does not know our token"));
+  CHECK(heard.find("secret") == std::string::npos);
+}
+
+TEST_CASE("proofs are what the standards say") {
+  // FIPS 180-4's examples, and cases 1, 2 and 6 of RFC 4231.
+  CHECK(hexadecimal(sha256("")) ==
+        "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  CHECK(hexadecimal(sha256("abc")) ==
+        "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  CHECK(hexadecimal(sha256("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq")) ==
+        "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  CHECK(hexadecimal(sha256(std::string(1000000, 'a'))) ==
+        "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+  CHECK(hexadecimal(hmac_sha256(std::string(20, '\x0b'), "Hi There")) ==
+        "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+  CHECK(hexadecimal(hmac_sha256("Jefe", "what do ya want for nothing?")) ==
+        "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  CHECK(hexadecimal(hmac_sha256(std::string(131, '\xaa'),
+                                "Test Using Larger Than Block-Size Key - Hash Key First")) ==
+        "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+  CHECK(equal_secrets("", ""));
+  CHECK(equal_secrets("ab", "ab"));
+  CHECK_FALSE(equal_secrets("ab", "aB"));
+  CHECK_FALSE(equal_secrets("a", ""));
+  CHECK(random_bytes(16) != random_bytes(16));
 }
 
 TEST_CASE("a server listens at its own address alone, and says what is in its way") {
@@ -221,19 +266,17 @@ TEST_CASE("a server listens at its own address alone, and says what is in its wa
 
 // ---- Strangers
 
-std::string hello(std::string_view token, std::uint32_t version = protocol::kVersion) {
-  std::string out(protocol::kMagic);
-  for (int i = 0; i < 4; ++i) out.push_back(static_cast<char>(version >> (8 * i)));
-  for (int i = 0; i < 2; ++i) out.push_back(static_cast<char>(token.size() >> (8 * i)));
-  return out.append(token);
-}
-
 Fd dial(const TcpStoreServer& server) {
   std::string error;
   Fd fd = connect_to(server.address(), Clock::now() + 10s, error);
   INFO(error);
   REQUIRE(fd.valid());
   return fd;
+}
+
+/// One that has proved to know the token, and may say anything then.
+Fd enter(const TcpStoreServer& server, std::string_view token) {
+  return greet_until_accepted(server.address(), token, 20s).fd;
 }
 
 /// Whether the server hangs up, whatever it says before.
@@ -249,7 +292,7 @@ bool is_dropped(const Fd& fd) {
 
 TEST_CASE("strangers who say nothing, half of something or nonsense are dropped") {
   TcpStoreServerOptions options = with_token("token");
-  options.handshake_timeout = 200ms;
+  options.handshake_timeout = 1s;
   TcpStoreServer server(options);
   TcpStore friendly(server.address(), "token", 10s);
   friendly.set("k", "v");
@@ -259,21 +302,27 @@ TEST_CASE("strangers who say nothing, half of something or nonsense are dropped"
     strangers.push_back(dial(server));
     send_all(strangers.back(), text, Clock::now() + 5s);
   };
+  const std::string hello = protocol::hello(std::string(protocol::kNonce, 'n'));
   say("");
   say("FERR");
-  say(hello("token").substr(0, 16));
+  say(hello.substr(0, 16));
+  say(hello);
+  say(hello + "half a proof");
+  say(hello + std::string(protocol::kProof, '\0'));
   say("GET / HTTP/1.1\r\n\r\n");
   say(std::string(100000, '\0'));
-  say(hello("token", 99));
-  say(hello("wrong"));
-  const std::string greeting = hello("token");
-  say(greeting + std::string("\xff\xff\xff\xff", 4));             // a message of 4 GiB
-  say(greeting + std::string("\0\0\0\0", 4));                     // an empty one
-  say(greeting + std::string("\1\0\0\0\x63", 5));                 // an unknown command
-  say(greeting + std::string("\6\0\0\0\1\0", 6));                 // half a message
-  say(greeting + Writer(Command::set).number(1u).take());         // a set of nothing
-  say(greeting + Writer(Command::beat).number(1000000u).take());  // reports that are not there
-  say(greeting + Writer(Command::missing).number(1u).number(0xffffffffu).take());
+  say(protocol::hello(std::string(protocol::kNonce, 'n'), 99));
+  const auto say_inside = [&](std::string_view text) {
+    strangers.push_back(enter(server, "token"));
+    send_all(strangers.back(), text, Clock::now() + 5s);
+  };
+  say_inside(std::string("\xff\xff\xff\xff", 4));             // a message of 4 GiB
+  say_inside(std::string("\0\0\0\0", 4));                     // an empty one
+  say_inside(std::string("\1\0\0\0\x63", 5));                 // an unknown command
+  say_inside(std::string("\6\0\0\0\1\0", 6));                 // half a message
+  say_inside(Writer(Command::set).number(1u).take());         // a set of nothing
+  say_inside(Writer(Command::beat).number(1000000u).take());  // reports that are not there
+  say_inside(Writer(Command::missing).number(1u).number(0xffffffffu).take());
   for (std::size_t i = 0; i < strangers.size(); ++i) {
     CAPTURE(i);
     CHECK(is_dropped(strangers[i]));
@@ -304,12 +353,12 @@ TEST_CASE("a client that goes while it waits, or does not read, harms nobody") {
   TcpStore store(server.address(), "", 20s);
   store.set("large", std::string(protocol::kMaxValue, 'x'));
   {
-    const Fd waiter = dial(server);
+    const Fd waiter = enter(server, "");
     std::string asking =
-        hello("") + Writer(Command::get).number(7u).text("k").number(std::uint64_t{60000}).take();
+        Writer(Command::get).number(7u).text("k").number(std::uint64_t{60000}).take();
     REQUIRE(send_all(waiter, asking, Clock::now() + 5s));
-    const Fd greedy = dial(server);
-    asking = hello("");
+    const Fd greedy = enter(server, "");
+    asking.clear();
     for (int i = 0; i < 50; ++i) {
       asking += Writer(Command::get).number(7u).text("large").number(std::uint64_t{0}).take();
     }
@@ -323,7 +372,7 @@ TEST_CASE("a client that goes while it waits, or does not read, harms nobody") {
 
 TEST_CASE("whatever clients send, the server lives and keeps what it has") {
   TcpStoreServerOptions options;
-  options.handshake_timeout = 200ms;
+  options.handshake_timeout = 2s;
   options.max_bytes = 4 << 20;
   TcpStoreServer server(options);
   TcpStore friendly(server.address(), "", 20s);
@@ -332,7 +381,9 @@ TEST_CASE("whatever clients send, the server lives and keeps what it has") {
     CAPTURE(seed);
     std::mt19937 random(seed);
     const auto below = [&](unsigned n) { return static_cast<std::uint32_t>(random() % n); };
-    std::string bytes = hello("");
+    // Half of them are let in first; of the others the greeting is part of the nonsense.
+    const bool inside = seed % 2 == 0;
+    std::string bytes = inside ? "" : protocol::hello(std::string(protocol::kNonce, 'n'));
     // Messages that are almost right, some bytes of which then are not.
     for (unsigned i = below(6); i > 0; --i) {
       const auto command = static_cast<Command>(below(2) ? below(7) : 31 + below(7));
@@ -348,11 +399,11 @@ TEST_CASE("whatever clients send, the server lives and keeps what it has") {
       }
       bytes += message.take();
     }
-    for (unsigned i = below(4); i > 0; --i) {
+    for (unsigned i = bytes.empty() ? 0 : below(4); i > 0; --i) {
       bytes[below(static_cast<unsigned>(bytes.size()))] = static_cast<char>(random());
     }
-    bytes.resize(bytes.size() - below(4) % bytes.size());
-    const Fd stranger = dial(server);
+    bytes.resize(bytes.size() - std::min<std::size_t>(below(4), bytes.size()));
+    const Fd stranger = inside ? enter(server, "") : dial(server);
     send_all(stranger, bytes, Clock::now() + 5s);
     if (seed % 3 == 0) shutdown(stranger.get(), SHUT_WR);
     if (seed % 20 == 0) CHECK(friendly.get("kept", 1s) == "whole");
