@@ -4,7 +4,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
-#include <functional>
 #include <limits>
 
 #include "core/cuda.h"
@@ -76,118 +75,85 @@ int nodes(std::string_view option, std::string_view text) {
   return whole(option, range[0], 1);
 }
 
+/// What stands on the command line, or in the environment.
+struct Given {
+  std::string_view option, text;
+};
+
 struct Option {
   const char* name;
   const char* value;  ///< what help calls its value; "" for a flag
   const char* help;
-  std::function<void(Options&, std::string_view option, std::string_view text)> set;
+  void (*set)(Options&, Given);
 };
 
-#define FERRITE_SET [](Options & o, std::string_view n, std::string_view t)
-const std::vector<Option>& table() {
-  static const std::vector<Option> options = {
-      {"--nproc-per-node", "N", "workers on this node: a number, cpu, gpu or auto (1)",
-       FERRITE_SET{o.nproc_per_node = processes(n, t);
+std::vector<int> ranks(Given g) {
+  std::vector<int> out;
+  for (const std::string_view rank : split(g.text, ',')) out.push_back(whole(g.option, rank, 0));
+  return out;
 }
-}  // namespace
-, {"--nnodes", "N", "nodes of the job (1)", FERRITE_SET{o.nnodes = nodes(n, t);
-}  // namespace ferrite::launcher
+
+void check_backend(Given g) {
+  FERRITE_CHECK(g.text == "c10d" || g.text == "static", ValueError, kOp,
+                "{} expects c10d or static, got '{}'", g.option, g.text);
 }
-, {"--node-rank", "R", "this node's number, from 0", FERRITE_SET{o.node_rank = whole(n, t, 0);
-}
-}
-, {"--master-addr", "HOST", "where node 0 is (127.0.0.1 for one node)",
-   FERRITE_SET{(void)n, o.master_addr = t;
-}
-}
-, {"--master-port", "PORT", "where its agent listens (one node: any that is free; else 29500)",
-   FERRITE_SET{o.master_port = port(n, t);
-}
-}
-, {"--standalone", "", "one node, on any port that is free",
-   FERRITE_SET{(void)n, (void)t, o.standalone = true;
-}
-}
-, {"--rdzv-endpoint", "HOST[:PORT]",
-   "the same as --master-addr and --master-port; without --node-rank the agent that can listen "
-   "there is node 0, and the others are numbered as they come",
-   FERRITE_SET{(void)n, o.rdzv_endpoint = t;
-}
-}
-, {"--rdzv-id", "TEXT", "a name of the job, the same on all nodes (none)",
-   FERRITE_SET{(void)n, o.run_id = t;
-}
-}
-, {"--rdzv-timeout", "S", "for all nodes to come (600)",
-   FERRITE_SET{o.rdzv_timeout = seconds(n, t, 0.1);
-}
-}
-, {"--max-restarts", "K", "how often the workers may be started again after a failure (0)",
-   FERRITE_SET{o.max_restarts = whole(n, t, 0);
-}
-}
-, {"--restart-backoff", "S", "wait before the first restart, doubled with each (1)",
-   FERRITE_SET{o.restart_backoff = seconds(n, t, 0);
-}
-}
-, {"--restart-backoff-max", "S", "the longest wait (60)",
-   FERRITE_SET{o.restart_backoff_max = seconds(n, t, 0);
-}
-}
-, {"--restart-reset", "S", "workers that ran that long give all restarts back (3600)",
-   FERRITE_SET{o.restart_reset = seconds(n, t, 0);
-}
-}
-, {"--heartbeat-timeout", "S",
-   "ranks of process groups, and nodes, that are silent longer are taken for hung (60; 0: never)",
-   FERRITE_SET{o.heartbeat_timeout = seconds(n, t, 0);
-}
-}
-, {"--monitor-interval", "S", "between looks at heartbeats and at other nodes (0.1)",
-   FERRITE_SET{o.monitor_interval = seconds(n, t, 0.001);
-}
-}
-, {"--grace-period", "S", "from a signal to the workers until they are killed (30)",
-   FERRITE_SET{o.grace_period = seconds(n, t, 0);
-}
-}
-, {"--log-dir", "DIR", "DIR/restart_<k>/rank_<r>.out and .err get what workers print",
-   FERRITE_SET{(void)n, o.log_dir = t;
-}
-}
-, {"--tee", "N",
-   "streams to the console and to files: 0, 1 (stdout), 2 (stderr), 3, or by local "
-   "rank 0:3,1:2 (3 with --log-dir)",
-   FERRITE_SET{o.tee = StreamChoice::parse(n, t);
-}
-}
-, {"--redirects", "N", "streams to files alone, counted as for --tee (0)",
-   FERRITE_SET{o.redirects = StreamChoice::parse(n, t);
-}
-}
-, {"--local-ranks-filter", "R,R", "local ranks that the console shows (all)",
-   FERRITE_SET{o.local_ranks_filter.emplace();
-for (const std::string_view rank : split(t, ','))
-  o.local_ranks_filter->push_back(whole(n, rank, 0));
-}
-}
-, {"--no-prefix", "", "lines on the console without '[rank 0] '",
-   FERRITE_SET{(void)n, (void)t, o.prefix = false;
-}
-}
-, {"--no-python", "", "of torchrun; programs are always started as they are",
-   FERRITE_SET{(void)o, (void)n, (void)t;
-}
-}
-, {"--help", "", "this text", FERRITE_SET{(void)n, (void)t, o.help = true;
-}
-}
-,
-}
-;
-return options;
-}
-#undef FERRITE_SET
+
+// clang-format off
+constexpr Option kOptions[] = {
+    {"--nproc-per-node", "N", "workers on this node: a number, cpu, gpu or auto (1)",
+     [](Options& o, Given g) { o.nproc_per_node = processes(g.option, g.text); }},
+    {"--nnodes", "N", "nodes of the job (1)",
+     [](Options& o, Given g) { o.nnodes = nodes(g.option, g.text); }},
+    {"--node-rank", "R", "this node's number, from 0",
+     [](Options& o, Given g) { o.node_rank = whole(g.option, g.text, 0); }},
+    {"--master-addr", "HOST", "where node 0 is (127.0.0.1 for one node)",
+     [](Options& o, Given g) { o.master_addr = g.text; }},
+    {"--master-port", "PORT", "where its agent listens (one node: any that is free; else 29500)",
+     [](Options& o, Given g) { o.master_port = port(g.option, g.text); }},
+    {"--standalone", "", "one node, on any port that is free",
+     [](Options& o, Given) { o.standalone = true; }},
+    {"--rdzv-endpoint", "HOST[:PORT]",
+     "the same as --master-addr and --master-port; without --node-rank the agent that can listen "
+     "there is node 0, and the others are numbered as they come",
+     [](Options& o, Given g) { o.rdzv_endpoint = g.text; }},
+    {"--rdzv-backend", "NAME", "of torchrun, c10d or static: there is one way to meet here",
+     [](Options&, Given g) { check_backend(g); }},
+    {"--rdzv-id", "TEXT", "a name of the job, the same on all nodes (none)",
+     [](Options& o, Given g) { o.run_id = g.text; }},
+    {"--rdzv-timeout", "S", "for all nodes to come (600)",
+     [](Options& o, Given g) { o.rdzv_timeout = seconds(g.option, g.text, 0.1); }},
+    {"--max-restarts", "K", "how often the workers may be started again after a failure (0)",
+     [](Options& o, Given g) { o.max_restarts = whole(g.option, g.text, 0); }},
+    {"--restart-backoff", "S", "wait before the first restart, doubled with each (1)",
+     [](Options& o, Given g) { o.restart_backoff = seconds(g.option, g.text, 0); }},
+    {"--restart-backoff-max", "S", "the longest wait (60)",
+     [](Options& o, Given g) { o.restart_backoff_max = seconds(g.option, g.text, 0); }},
+    {"--restart-reset", "S", "workers that ran that long give all restarts back (3600)",
+     [](Options& o, Given g) { o.restart_reset = seconds(g.option, g.text, 0); }},
+    {"--heartbeat-timeout", "S",
+     "ranks of process groups, and nodes, that are silent longer are taken for hung (60; 0: never)",
+     [](Options& o, Given g) { o.heartbeat_timeout = seconds(g.option, g.text, 0); }},
+    {"--monitor-interval", "S", "between looks at heartbeats and at other nodes (0.1)",
+     [](Options& o, Given g) { o.monitor_interval = seconds(g.option, g.text, 0.001); }},
+    {"--grace-period", "S", "from a signal to the workers until they are killed (30)",
+     [](Options& o, Given g) { o.grace_period = seconds(g.option, g.text, 0); }},
+    {"--log-dir", "DIR", "DIR/restart_<k>/rank_<r>.out and .err get what workers print",
+     [](Options& o, Given g) { o.log_dir = g.text; }},
+    {"--tee", "N",
+     "or -t: streams to the console and to files: 0, 1 (stdout), 2 (stderr), 3, or by local rank 0:3,1:2 "
+     "(3 with --log-dir)",
+     [](Options& o, Given g) { o.tee = StreamChoice::parse(g.option, g.text); }},
+    {"--redirects", "N", "or -r: streams to files alone, counted as for --tee (0)",
+     [](Options& o, Given g) { o.redirects = StreamChoice::parse(g.option, g.text); }},
+    {"--local-ranks-filter", "R,R", "local ranks that the console shows (all)",
+     [](Options& o, Given g) { o.local_ranks_filter = ranks(g); }},
+    {"--no-prefix", "", "lines on the console without '[rank 0] '",
+     [](Options& o, Given) { o.prefix = false; }},
+    {"--no-python", "", "of torchrun; programs are always started as they are",
+     [](Options&, Given) {}},
+    {"--help", "", "this text", [](Options& o, Given) { o.help = true; }},
+};
+// clang-format on
 
 const Option& find(std::string_view given) {
   std::string name(given);
@@ -195,7 +161,7 @@ const Option& find(std::string_view given) {
   if (name == "-t") name = "--tee";
   if (name == "-r") name = "--redirects";
   if (name == "-h") name = "--help";
-  for (const Option& option : table())
+  for (const Option& option : kOptions)
     if (name == option.name) return option;
   fail<ValueError>(
       kOp,
@@ -206,13 +172,14 @@ const Option& find(std::string_view given) {
 
 /// torchrun's PET_NNODES and the like.
 void from_environment(Options& options) {
-  for (const Option& option : table()) {
+  for (const Option& option : kOptions) {
     std::string name = "PET";
     for (const char* c = option.name + 1; *c; ++c)
       name += *c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(*c)));
     const char* text = std::getenv(name.c_str());
     if (!text || std::string_view(option.name) == "--help") continue;
-    if (*option.value || (*text && std::string_view(text) != "0")) option.set(options, name, text);
+    if (*option.value || (*text && std::string_view(text) != "0"))
+      option.set(options, {name, text});
   }
 }
 
@@ -313,7 +280,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
     if (!*option.value) {
       FERRITE_CHECK(equals == std::string::npos && !glued, ValueError, kOp,
                     "{} takes no value, got '{}'", option.name, argument);
-      option.set(options, option.name, "");
+      option.set(options, {option.name, ""});
       if (options.help) return options;
       continue;
     }
@@ -329,7 +296,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
     }
     FERRITE_CHECK(!value.empty(), ValueError, kOp, "{} expects a value, got an empty one",
                   option.name);
-    option.set(options, option.name, value);
+    option.set(options, {option.name, value});
   }
   options.command.assign(arguments.begin() + static_cast<std::ptrdiff_t>(i), arguments.end());
   if (!options.rdzv_endpoint.empty()) parse_endpoint("--rdzv-endpoint", options.rdzv_endpoint);
@@ -346,12 +313,13 @@ std::string help_text() {
       "Options may be written with - or _, and take their values as --name=VALUE or --name "
       "VALUE.\n\n";
   constexpr std::size_t kColumn = 30, kWidth = 96;
-  for (const Option& option : table()) {
+  for (const Option& option : kOptions) {
     std::string line = fmt::format("  {} {}", option.name, option.value);
     line.resize(std::max(line.size() + 1, kColumn), ' ');
     for (const std::string_view word : split(option.help, ' ')) {
       if (line.size() + word.size() > kWidth) {
-        text += line + "\n";
+        line.back() = '\n';
+        text += line;
         line.assign(kColumn, ' ');
       }
       line += word;

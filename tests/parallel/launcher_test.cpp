@@ -56,7 +56,8 @@ TEST_CASE("options are torchrun's, with - and _, and end at the program") {
         std::vector<std::string>{"--odd"});
   CHECK(parse_options({"--nproc-per-node=cpu", "x"}).nproc_per_node >= 1);
   CHECK(parse_options({"--nproc-per-node=auto", "x"}).nproc_per_node >= 1);
-  CHECK(parse_options({"--nnodes=2:2", "--rdzv-endpoint=h:1", "x"}).nnodes == 2);
+  CHECK(parse_options({"--nnodes=2:2", "--rdzv-endpoint=h:1", "--rdzv-backend=c10d", "x"}).nnodes ==
+        2);
   CHECK(parse_options({"--heartbeat-timeout=2.5", "x"}).heartbeat_timeout == 2.5);
   CHECK(parse_options({"-h"}).help);
   for (const char* option : {"--nproc-per-node", "--rdzv-endpoint", "--max-restarts", "--log-dir"})
@@ -96,6 +97,7 @@ TEST_CASE("bad options say what was expected") {
   CHECK(contains(refusal({"--max-restarts=-1"}), "0 or more"));
   CHECK(contains(refusal({"--restart-backoff=9", "--restart-backoff-max=2"}), "is above"));
   CHECK(contains(refusal({"--heartbeat-timeout=nan"}), "seconds"));
+  CHECK(contains(refusal({"--rdzv_backend=etcd"}), "c10d or static"));
   CHECK(contains(refusal({"--tee=4"}), "RANK:N"));
   CHECK(contains(refusal({"--tee=0:1,2"}), "RANK:N,RANK:N"));
   try {
