@@ -1,13 +1,18 @@
 #include <doctest/doctest.h>
 
+#include <filesystem>
+#include <thread>
+
 #include "core/cuda.h"
 #include "nn/layers.h"
 #include "nn/models/lenet.h"
 #include "nn/models/resnet.h"
 #include "ops/arithmetic.h"
 #include "optim/graphed_step.h"
+#include "parallel/comm/backend.h"
 #include "parallel/sync_batch_norm.h"
 #include "tests/parallel/ddp_training.h"
+#include "tests/parallel/folder_store.h"
 #include "tests/support/cuda.h"
 
 using namespace ferrite;
@@ -139,4 +144,78 @@ TEST_CASE("groups that work in the host cannot be captured into a step's graph")
               CHECK_THROWS_WITH_AS(step(x), doctest::Contains("captured"), CudaError);
             },
             {.timeout = std::chrono::seconds(60)});
+}
+
+TEST_CASE("on NCCL a whole step is one graph") {
+  REQUIRE_CUDA(2);
+  if (!has_nccl()) {
+    MESSAGE("skipped: needs NCCL");
+    return;
+  }
+  DdpTraining c = small(2);
+  c.make = [] {
+    return std::make_unique<nn::Sequential>(nn::Conv2d(2, 4, 3), nn::ReLU(), nn::Flatten(),
+                                            nn::Linear(4 * 4 * 4, 3));
+  };
+  c.steps = 8;
+  c.options.static_graph = true;
+  const std::vector<Tensor> expected = train_alone(c);
+  const auto data = data_of(c);
+  std::string folder = (std::filesystem::temp_directory_path() / "ddp_XXXXXX").string();
+  REQUIRE(mkdtemp(folder.data()));
+  const auto store = std::make_shared<test::FolderStore>(folder);
+  std::vector<std::vector<Tensor>> ended(2);
+  std::vector<std::unique_ptr<nn::Module>> models;
+  for (unsigned r = 0; r < 2; ++r) models.push_back(test::make_seeded(c, 1 + r));
+  const auto run = [&](std::size_t r) {
+    const Device device = c.devices[r];
+    const auto group = make_nccl_group({.name = "graphed",
+                                        .rank = static_cast<int>(r),
+                                        .size = 2,
+                                        .job_ranks = {0, 1},
+                                        .timeout = std::chrono::seconds(60),
+                                        .store = store,
+                                        .monitor = nullptr,
+                                        .device = device});
+    models[r]->to(device);
+    DDPOptions options = c.options;
+    options.process_group = group;
+    DistributedDataParallel ddp(*models[r], options);
+    optim::SGD sgd(ddp.parameters(), {.lr = c.lr, .momentum = 0.9, .weight_decay = 1e-4});
+    cuda::GraphedStep step(ddp,
+                           [&](const Tensor& images, const Tensor& labels) {
+                             sgd.zero_grad();
+                             const Tensor loss = cross_entropy(ddp(images), labels);
+                             loss.backward();
+                             sgd.step();
+                             return loss;
+                           },
+                           {.warmup = 2});
+    for (int i = 0; i < c.steps; ++i) {
+      const auto& [x, y] = data[static_cast<std::size_t>(i % c.batches)];
+      const auto half = static_cast<std::int64_t>(r) * 6;
+      step(x.narrow(0, half, 6).contiguous().to(device),
+           y.narrow(0, half, 6).contiguous().to(device));
+    }
+    CHECK(step.stats().replayed == c.steps - 2);
+    ended[r] = test::state_of(*models[r]);
+  };
+  std::vector<std::string> errors(2);
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t r = 0; r < 2; ++r)
+      threads.emplace_back([&, r] {
+        try {
+          run(r);
+        } catch (const std::exception& e) {
+          errors[r] = e.what();
+        }
+      });
+  }
+  std::filesystem::remove_all(folder);
+  CHECK(errors == std::vector<std::string>(2));
+  REQUIRE(ended[0].size() == expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    test::check_close(ended[0][i], expected[i], 2e-5, 2e-5);
+  test::check_same_bits(ended[0], ended[1]);
 }
