@@ -236,7 +236,9 @@ TEST_CASE("processes that are killed, stopped or cut off are named to all others
     CAPTURE(loss.what);
     test::ProcessOptions options;
     // It is also how long the processes may take to come.
-    options.environment["TIMEOUT"] = loss.signal == SIGKILL ? "30000" : "5000";
+    options.environment["TIMEOUT"] = loss.signal == SIGKILL ? "30000"
+                                     : test::sanitized()    ? "15000"
+                                                            : "5000";
     test::RankProcesses job("monitor_waits_for_a_loss", 3, options);
     for (int rank = 0; rank < 3; ++rank) REQUIRE(job.wait_for_output(rank, "ready"));
     if (loss.signal) {
