@@ -36,7 +36,7 @@ bool any_ready(std::span<const Wait> waits) {
 
 bool comes_true_soon(std::span<const Wait> waits) {
   if (std::any_of(waits.begin(), waits.end(),
-                  [](const Wait& wait) { return !wait.link->worth_looking(); }))
+                  [](const Wait& wait) { return !wait.link->worth_looking(wait.wish); }))
     return any_ready(waits);
   const Clock::time_point start = Clock::now();
   while (true) {
@@ -63,25 +63,29 @@ void sleep(std::span<pollfd> fds, Clock::time_point until) {
 class Armed {
  public:
   explicit Armed(std::span<const Wait> waits) : waits_(waits) {
-    fds_.reserve(waits.size());
-    for (const Wait& wait : waits) {
-      const Link::Sleep sleep = wait.link->arm(wait.wish);
-      fds_.push_back({sleep.fd, sleep.events, 0});
-      until_ = std::min(until_, sleep.until);
-    }
+    sleeps_.reserve(waits.size());
+    for (const Wait& wait : waits) sleeps_.push_back(wait.link->arm(wait.wish));
   }
   ~Armed() {
-    for (std::size_t i = 0; i < fds_.size(); ++i) waits_[i].link->disarm(fds_[i].revents);
+    for (std::size_t i = 0; i < sleeps_.size(); ++i) waits_[i].link->disarm(sleeps_[i]);
   }
   Armed(const Armed&) = delete;
   Armed& operator=(const Armed&) = delete;
 
-  void sleep_until(Clock::time_point time) { sleep(fds_, std::min(time, until_)); }
+  void sleep_until(Clock::time_point time) {
+    std::vector<pollfd> fds;
+    fds.reserve(2 * sleeps_.size());
+    for (const Link::Sleep& one : sleeps_) {
+      fds.insert(fds.end(), one.fds.begin(), one.fds.end());
+      time = std::min(time, one.until);
+    }
+    sleep(fds, time);
+    for (std::size_t i = 0; i < fds.size(); ++i) sleeps_[i / 2].fds[i % 2] = fds[i];
+  }
 
  private:
   std::span<const Wait> waits_;
-  std::vector<pollfd> fds_;
-  Clock::time_point until_ = Clock::time_point::max();
+  std::vector<Link::Sleep> sleeps_;
 };
 
 }  // namespace

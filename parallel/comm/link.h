@@ -7,6 +7,9 @@
 // bytes a second, in each direction of each link.
 #pragma once
 
+#include <poll.h>
+
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -20,8 +23,9 @@ namespace ferrite::parallel {
 
 struct GroupContext;
 
-/// To be used by one thread at a time. DistributedError from all members where the other end has
-/// gone; what it sent before can still be received.
+/// To be used by one thread at a time. What is sent lies in the link until it is received: some
+/// hundred kilobytes, whatever the other end does meanwhile. DistributedError from all members
+/// where the other end has gone; what it sent before can still be received.
 class Link {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -51,18 +55,17 @@ class Link {
   };
   /// What poll(2) is to look at on the link's behalf, and when to ask again at the latest.
   struct Sleep {
-    int fd = -1;
-    short events = 0;
+    std::array<pollfd, 2> fds{{{-1, 0, 0}, {-1, 0, 0}}};
     Time until = Time::max();
   };
   /// Whether the wish has come true, as far as that is known without a system call.
   virtual bool ready(const Wish& wish) = 0;
   /// Whether ready() can come true by itself.
-  virtual bool worth_looking() const { return true; }
+  virtual bool worth_looking(const Wish&) const { return true; }
   /// From here on the other end wakes who polls; then ready() is to be asked once more.
   virtual Sleep arm(const Wish& wish) = 0;
   /// Ends that; with what poll(2) has found.
-  virtual void disarm(short events) = 0;
+  virtual void disarm(const Sleep& sleep) = 0;
 };
 
 /// What ends a wait that would not end by itself.

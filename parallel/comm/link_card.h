@@ -33,13 +33,10 @@ struct LinkCard {
 /// abstract name. "" where the system does not say.
 std::string host_identity();
 
-/// What a connection starts with. A knock is a connection that carries nothing: it ends with the
-/// process that was knocked at.
-enum class Greet : std::uint32_t { link = 1, knock = 2 };
+/// What a connection starts with.
 struct Hello {
   std::uint64_t magic = kMagic;
-  Greet greet = Greet::link;
-  std::int32_t from = 0;  ///< rank
+  std::int64_t from = 0;  ///< rank
   LinkToken to_token{}, from_token{};
 
   static constexpr std::uint64_t kMagic = 0x31306b6e696c6665;

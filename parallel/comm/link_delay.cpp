@@ -60,7 +60,7 @@ class DelayedLink final : public Link {
 
   std::string_view kind() const override { return link_->kind(); }
   void close() override { link_->close(); }
-  bool worth_looking() const override { return false; }
+  bool worth_looking(const Wish&) const override { return false; }
 
   bool ready(const Wish& wish) override {
     if (wish.send && Clock::now() >= free_ && link_->ready({.send = true})) return true;
@@ -77,7 +77,7 @@ class DelayedLink final : public Link {
     if (wish.recv && !coming_.empty()) sleep.until = std::min(sleep.until, coming_.front().first);
     return sleep;
   }
-  void disarm(short events) override { link_->disarm(events); }
+  void disarm(const Sleep& sleep) override { link_->disarm(sleep); }
 
  private:
   /// `size` bytes lie in the link.

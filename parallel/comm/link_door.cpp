@@ -118,9 +118,7 @@ void LinkDoor::close() {
   tcp_.reset();
   unix_.reset();
   guests_.clear();
-  knocks_.clear();
   arrivals_.clear();
-  watches_.clear();
   eventfd_write(closing_.get(), 1);
 }
 
@@ -131,22 +129,7 @@ std::optional<LinkDoor::Arrival> LinkDoor::take(int rank) {
   if (found == arrivals_.end()) return std::nullopt;
   Arrival arrival = std::move(found->second);
   arrivals_.erase(found);
-  watches_.erase(rank);
   return arrival;
-}
-
-void LinkDoor::watch(int rank, Fd knock) {
-  const std::lock_guard lock(mutex_);
-  if (closed_) return;
-  if (knock.valid()) add(knock.get());
-  const bool gone = !knock.valid();
-  watches_[rank] = {std::move(knock), gone};
-}
-
-bool LinkDoor::is_gone(int rank) {
-  const std::lock_guard lock(mutex_);
-  const auto found = watches_.find(rank);
-  return found != watches_.end() && found->second.gone;
 }
 
 void LinkDoor::look() {
@@ -162,9 +145,6 @@ void LinkDoor::look() {
         let_in(unix_, true);
       } else if (const auto guest = guests_.find(fd); guest != guests_.end()) {
         listen_to(*guest->second);
-      } else {
-        for (auto& [rank, watch] : watches_)
-          if (watch.knock.get() == fd) watch.gone = true, watch.knock.reset();
       }
     }
   }
@@ -204,10 +184,8 @@ void LinkDoor::listen_to(Guest& guest) {
     if (guest.bytes < sizeof guest.hello) return;
     if (is_welcome(guest)) {
       epoll_ctl(events_.get(), EPOLL_CTL_DEL, fd, nullptr);
-      if (guest.hello.greet == Greet::link)
-        arrivals_[guest.hello.from] = {std::move(guest.socket), std::move(guest.memory)};
-      else
-        knocks_.push_back(std::move(guest.socket));
+      arrivals_[static_cast<int>(guest.hello.from)] = {std::move(guest.socket),
+                                                       std::move(guest.memory)};
     }
   }
   guests_.erase(fd);

@@ -35,10 +35,7 @@ class LinkDoor {
 
   /// The connection that `rank` has opened, if it has.
   std::optional<Arrival> take(int rank);
-  /// Watches whether a process is there, by a connection to it that carries nothing.
-  void watch(int rank, Fd knock);
-  bool is_gone(int rank);
-  /// Readable when something has come or gone.
+  /// Readable when something has come, or all has been closed.
   int fd() const { return events_.get(); }
 
   /// Lets nobody in from now on.
@@ -64,13 +61,7 @@ class LinkDoor {
   Fd events_, closing_, tcp_, unix_;
   bool closed_ = false;
   std::map<int, std::unique_ptr<Guest>> guests_;  // by descriptor
-  std::vector<Fd> knocks_;                        // of others
   std::map<int, Arrival> arrivals_;               // by rank
-  struct Watch {
-    Fd knock;
-    bool gone = false;
-  };
-  std::map<int, Watch> watches_;  // by rank
 };
 
 /// A Unix socket, non-blocking, that listens at the abstract name or connects to it; not valid, and

@@ -27,7 +27,7 @@ class Exchange {
       mine = std::move(found->second);
       halves_.erase(found);
     } else {
-      const std::shared_ptr<RingMemory> memory = RingMemory::create();
+      const std::shared_ptr<RingMemory> memory = RingMemory::create(2);
       memory->close_fd();
       std::array<int, 2> sockets{};
       FERRITE_CHECK(

@@ -1,6 +1,6 @@
-// Links between processes. Each rank listens, and says in the store where. A link connects when it
-// is first used: the lower rank of the two opens the connection, and the other one, if it is the
-// first to need it, knocks, so that it hears when the process it waits for has gone.
+// Links between processes. Each rank listens, and says in the store where. A link is made when it
+// is first used, of two connections: each rank opens the one that it sends through. So it can send
+// before the other end has looked, and hears, by either connection, when the other process is gone.
 #include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -9,7 +9,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <mutex>
+#include <system_error>
 #include <utility>
 
 #include "core/error.h"
@@ -70,13 +72,12 @@ bool send_hello(const Fd& socket, Hello hello, int memory) {
          static_cast<ssize_t>(sizeof hello);
 }
 
-/// A link that connects when it is used, and then is the one that it has connected.
+/// A link that connects when it is used, by a link for each direction.
 class ProcessLink final : public Link {
  public:
   ProcessLink(LinkDoor& door, int rank, const LinkCard& mine, int peer, const LinkCard& theirs,
               std::string name)
       : door_(door),
-        opens_(rank < peer),
         shared_(!mine.host.empty() && mine.host == theirs.host),
         peer_(peer),
         theirs_(theirs),
@@ -87,72 +88,98 @@ class ProcessLink final : public Link {
   }
 
   std::size_t try_send(std::span<const std::byte> bytes) override {
-    return connected() ? link_->try_send(bytes) : 0;
+    return can_send() ? out_->try_send(bytes) : 0;
   }
   std::span<const std::byte> received() override {
-    return connected() ? link_->received() : std::span<const std::byte>();
+    return can_receive() ? in_->received() : std::span<const std::byte>();
   }
-  void consume(std::size_t bytes) override { link_->consume(bytes); }
+  void consume(std::size_t bytes) override { in_->consume(bytes); }
   std::size_t try_recv(std::span<std::byte> bytes) override {
-    return connected() ? link_->try_recv(bytes) : 0;
+    return can_receive() ? in_->try_recv(bytes) : 0;
   }
   std::string_view kind() const override { return shared_ ? "shared memory" : "tcp"; }
 
-  bool ready(const Wish& wish) override { return link_ && link_->ready(wish); }
-  bool worth_looking() const override { return link_ && link_->worth_looking(); }
-  Sleep arm(const Wish& wish) override {
-    armed_ = link_ != nullptr;
-    if (armed_) return link_->arm(wish);
-    if (!socket_.valid())
-      return {.fd = door_.fd(),
-              .events = POLLIN,
-              .until = Clock::now() + (opens_ ? Clock::duration(kRetry) : kLookAgain)};
-    return {.fd = socket_.get(), .events = static_cast<short>(greeted_ ? POLLIN : POLLOUT)};
+  bool ready(const Wish& wish) override {
+    if (wish.send && out_ && out_->ready({.send = true})) return true;
+    return wish.recv && in_ && in_->ready({.recv = true, .have = wish.have});
   }
-  void disarm(short events) override {
-    if (armed_) link_->disarm(events);
+  bool worth_looking(const Wish& wish) const override {
+    return shared_ && (!wish.send || out_) && (!wish.recv || in_);
+  }
+
+  Sleep arm(const Wish& wish) override {
+    Sleep sleep;
+    const bool absent = wish.recv && !in_;
+    in_armed_ = wish.recv && in_;
+    out_armed_ = (wish.send || absent) && out_;
+    if (in_armed_)
+      sleep.fds[0] = in_->arm({.recv = true, .have = wish.have}).fds[0];
+    else if (absent)
+      sleep.fds[0] = {door_.fd(), POLLIN, 0};
+    if (out_armed_)  // which also tells that nobody will come
+      sleep.fds[1] = out_->arm({.send = wish.send, .recv = absent}).fds[0];
+    else if (socket_.valid())
+      sleep.fds[1] = {socket_.get(), POLLOUT, 0};
+    else if (!out_)
+      sleep.until = Clock::now() + kRetry;
+    // Another thread may have taken in what was meant for this link.
+    if (absent) sleep.until = std::min(sleep.until, Clock::now() + kLookAgain);
+    return sleep;
+  }
+  void disarm(const Sleep& sleep) override {
+    if (in_armed_) in_->disarm(sleep);
+    if (!out_armed_) return;
+    Sleep of_out;
+    of_out.fds[0] = sleep.fds[1];
+    out_->disarm(of_out);
   }
 
   void close() override {
     const std::lock_guard lock(mutex_);
     closed_ = true;
-    if (link_) link_->close();
+    if (in_) in_->close();
+    if (out_) out_->close();
     if (socket_.valid()) shutdown(socket_.get(), SHUT_RDWR);
   }
 
  private:
-  bool connected() {
-    if (link_) [[likely]]
-      return true;
-    const std::lock_guard lock(mutex_);
-    FERRITE_CHECK(!closed_, DistributedError, "link", "the link to {} was closed", name_);
-    if (opens_)
-      open();
-    else
-      answer();
-    return link_ != nullptr;
-  }
-
   [[noreturn]] void fail_gone() const {
     fail<DistributedError>("link", "{} has closed its links, or has died ({})", name_, kind());
   }
+  void check_open() const {
+    FERRITE_CHECK(!closed_, DistributedError, "link", "the link to {} was closed", name_);
+  }
 
-  // ---- the lower rank
-
-  void open() {
+  bool can_send() {
+    if (out_) [[likely]]
+      return true;
+    const std::lock_guard lock(mutex_);
+    check_open();
     if (!socket_.valid()) start();
-    if (!socket_.valid()) return;
-    if (!greeted_ && !greet()) return;
-    // The answer proves that it was told by the store, too, who we are.
-    const ssize_t n =
-        recv(socket_.get(), answer_.data() + answered_, answer_.size() - answered_, MSG_DONTWAIT);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (n <= 0) fail_gone();
-    answered_ += static_cast<std::size_t>(n);
-    if (answered_ < answer_.size()) return;
-    FERRITE_CHECK(answer_ == hello_.from_token, DistributedError, "link",
-                  "what answers in place of {} is no rank of this job", name_);
-    become(std::move(socket_), std::exchange(memory_, nullptr), 0);
+    if (socket_.valid()) greet();
+    return out_ != nullptr;
+  }
+
+  bool can_receive() {
+    if (in_) [[likely]]
+      return true;
+    // Whether the other process is there is asked first: what it sent before it went has come then.
+    std::exception_ptr gone;
+    try {
+      if (can_send()) out_->received();
+    } catch (const DistributedError&) {
+      gone = std::current_exception();
+    }
+    const std::lock_guard lock(mutex_);
+    check_open();
+    if (std::optional<LinkDoor::Arrival> arrival = door_.take(peer_)) {
+      std::shared_ptr<RingMemory> memory;
+      if (shared_) memory = RingMemory::open(std::move(arrival->memory));
+      in_ = make(std::move(arrival->socket), std::move(memory), 1);
+    } else if (gone) {
+      std::rethrow_exception(gone);
+    }
+    return in_ != nullptr;
   }
 
   void start() {
@@ -162,86 +189,45 @@ class ProcessLink final : public Link {
     } else {
       socket_ = start_to_connect(theirs_.tcp);
     }
-    if (!socket_.valid()) fail_gone();
-    if (shared_) memory_ = RingMemory::create();
+    if (!socket_.valid() && errno == ECONNREFUSED) fail_gone();
+    FERRITE_CHECK(socket_.valid(), DistributedError, "link", "cannot connect to {} ({}): {}", name_,
+                  kind(), std::generic_category().message(errno));
   }
 
-  bool greet() {
+  /// Once it is connected: the other end need not have looked.
+  void greet() {
     if (!shared_) {
       pollfd look{socket_.get(), POLLOUT, 0};
-      if (poll(&look, 1, 0) <= 0) return false;
+      if (poll(&look, 1, 0) <= 0) return;
       int error = 0;
       socklen_t size = sizeof error;
       if (getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0)
         fail_gone();
     }
-    if (!send_hello(socket_, hello_, memory_ ? memory_->fd() : -1)) fail_gone();
-    if (memory_) memory_->close_fd();
-    greeted_ = true;
-    return true;
+    const std::shared_ptr<RingMemory> memory = shared_ ? RingMemory::create(1) : nullptr;
+    if (!send_hello(socket_, hello_, memory ? memory->fd() : -1)) fail_gone();
+    out_ = make(std::move(socket_), memory, 0);
   }
 
-  // ---- the higher rank
-
-  void answer() {
-    if (std::optional<LinkDoor::Arrival> arrival = door_.take(peer_)) {
-      const LinkToken& token = theirs_.token;
-      if (::send(arrival->socket.get(), token.data(), token.size(), MSG_DONTWAIT | MSG_NOSIGNAL) !=
-          static_cast<ssize_t>(token.size()))
-        fail_gone();
-      std::shared_ptr<RingMemory> memory;
-      if (shared_) {
-        memory = RingMemory::open(std::move(arrival->memory));
-        memory->close_fd();
-      }
-      return become(std::move(arrival->socket), std::move(memory), 1);
-    }
-    if (door_.is_gone(peer_)) fail_gone();
-    knock();
-  }
-
-  void knock() {
-    if (knocked_) return;
-    if (!knock_.valid()) {
-      knock_ = shared_ ? connect_to_unix(theirs_.unix_name) : start_to_connect(theirs_.tcp);
-      if (!knock_.valid() && shared_ && errno == EAGAIN) return;
-      if (!knock_.valid()) fail_gone();
-    }
-    Hello hello = hello_;
-    hello.greet = Greet::knock;
-    pollfd look{knock_.get(), POLLOUT, 0};
-    if (!shared_ && poll(&look, 1, 0) <= 0) return;
-    if (!send_hello(knock_, hello, -1)) fail_gone();
-    knocked_ = true;
-    door_.watch(peer_, std::move(knock_));
-  }
-
-  void become(Fd socket, std::shared_ptr<RingMemory> memory, int end) {
-    if (memory)
-      link_ = std::make_unique<RingLink>(std::move(memory), end, std::move(socket), name_,
-                                         "shared memory");
-    else
-      link_ = std::make_unique<TcpLink>(std::move(socket), name_);
-    link_ = with_delay(std::move(link_));
+  std::unique_ptr<Link> make(Fd socket, std::shared_ptr<RingMemory> memory, int end) const {
+    if (!memory) return std::make_unique<TcpLink>(std::move(socket), name_);
+    memory->close_fd();
+    return std::make_unique<RingLink>(std::move(memory), end, std::move(socket), name_,
+                                      "shared memory");
   }
 
   LinkDoor& door_;
-  const bool opens_, shared_;
+  const bool shared_;
   const int peer_;
   const LinkCard& theirs_;
   const std::string name_;
   Hello hello_;
+  bool in_armed_ = false, out_armed_ = false;
 
   std::mutex mutex_;  // of what close() looks at
   bool closed_ = false;
-  std::unique_ptr<Link> link_;
-  Fd socket_;
-
-  std::shared_ptr<RingMemory> memory_;
-  bool greeted_ = false, knocked_ = false, armed_ = false;
-  Fd knock_;
-  LinkToken answer_{};
-  std::size_t answered_ = 0;
+  std::unique_ptr<Link> in_, out_;
+  Fd socket_;  // on its way to be out_
 };
 
 class ProcessMesh final : public LinkMesh {
@@ -253,9 +239,9 @@ class ProcessMesh final : public LinkMesh {
       const auto at = static_cast<std::size_t>(peer);
       const int job_rank = at < context.job_ranks.size() ? context.job_ranks[at] : peer;
       links_.push_back(peer == rank_ ? nullptr
-                                     : std::make_unique<ProcessLink>(
+                                     : with_delay(std::make_unique<ProcessLink>(
                                            *door_, rank_, cards_[static_cast<std::size_t>(rank_)],
-                                           peer, cards_[at], fmt::format("rank {}", job_rank)));
+                                           peer, cards_[at], fmt::format("rank {}", job_rank))));
     }
   }
   ~ProcessMesh() override { ProcessMesh::close(); }
@@ -278,7 +264,7 @@ class ProcessMesh final : public LinkMesh {
   const int rank_;
   const std::unique_ptr<LinkDoor> door_;
   const std::vector<LinkCard> cards_;
-  std::vector<std::unique_ptr<ProcessLink>> links_;
+  std::vector<std::unique_ptr<Link>> links_;
 };
 
 enum class Transport : std::uint8_t { any, tcp, shared_memory };

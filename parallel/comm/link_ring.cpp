@@ -21,8 +21,12 @@ namespace {
 
 // A page of the largest size there is: of what the ends tell each other.
 constexpr std::size_t kControl = std::size_t{64} << 10;
-constexpr std::size_t kFileBytes = kControl + 2 * RingMemory::kCapacity;
-constexpr std::size_t kMappedBytes = kControl + 4 * RingMemory::kCapacity;
+constexpr std::size_t file_bytes(std::size_t rings) {
+  return kControl + rings * RingMemory::kCapacity;
+}
+constexpr std::size_t mapped_bytes(std::size_t rings) {
+  return kControl + 2 * rings * RingMemory::kCapacity;
+}
 // Neither end can take from the other what it has mapped.
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 // A sender that sleeps is woken for this much room, not for every byte.
@@ -40,16 +44,17 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
 }  // namespace
 
-std::shared_ptr<RingMemory> RingMemory::create() {
+std::shared_ptr<RingMemory> RingMemory::create(int rings) {
+  const auto count = static_cast<std::size_t>(rings);
   Fd fd(memfd_create("ferrite link", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) fail_system("the system has no memory to share");
   // Reserved now: memory that is missing later would be a SIGBUS.
-  if (const int error = posix_fallocate(fd.get(), 0, kFileBytes)) {
+  if (const int error = posix_fallocate(fd.get(), 0, static_cast<off_t>(file_bytes(count)))) {
     errno = error;
     fail_system("the system has no memory to share");
   }
   if (fcntl(fd.get(), F_ADD_SEALS, kSeals) < 0) fail_system("sealing shared memory failed");
-  const std::shared_ptr<RingMemory> memory(new RingMemory(std::move(fd)));
+  const std::shared_ptr<RingMemory> memory(new RingMemory(std::move(fd), count));
   memory->map();
   return memory;
 }
@@ -57,21 +62,22 @@ std::shared_ptr<RingMemory> RingMemory::create() {
 std::shared_ptr<RingMemory> RingMemory::open(Fd fd) {
   struct stat status {};
   const int seals = fcntl(fd.get(), F_GET_SEALS);
-  FERRITE_CHECK(fstat(fd.get(), &status) == 0 && status.st_size == static_cast<off_t>(kFileBytes) &&
-                    seals >= 0 && (seals & kSeals) == kSeals,
+  FERRITE_CHECK(fstat(fd.get(), &status) == 0 &&
+                    status.st_size == static_cast<off_t>(file_bytes(1)) && seals >= 0 &&
+                    (seals & kSeals) == kSeals,
                 DistributedError, "link", "expected shared memory of a link, got something else");
-  const std::shared_ptr<RingMemory> memory(new RingMemory(std::move(fd)));
+  const std::shared_ptr<RingMemory> memory(new RingMemory(std::move(fd), 1));
   memory->map();
   return memory;
 }
 
 RingMemory::~RingMemory() {
-  if (base_) munmap(base_, kMappedBytes);
+  if (base_) munmap(base_, mapped_bytes(rings_));
 }
 
 void RingMemory::map() {
-  void* const reserved =
-      mmap(nullptr, kMappedBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const reserved = mmap(nullptr, mapped_bytes(rings_), PROT_NONE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED) fail_system("mapping shared memory failed");
   base_ = static_cast<std::byte*>(reserved);
   const auto place = [&](std::size_t at, std::size_t from, std::size_t size) {
@@ -80,7 +86,7 @@ void RingMemory::map() {
       fail_system("mapping shared memory failed");
   };
   place(0, 0, kControl);
-  for (std::size_t ring = 0; ring < 2; ++ring)
+  for (std::size_t ring = 0; ring < rings_; ++ring)
     for (std::size_t copy = 0; copy < 2; ++copy)
       place(kControl + (2 * ring + copy) * kCapacity, kControl + ring * kCapacity, kCapacity);
 }
@@ -188,14 +194,16 @@ Link::Sleep RingLink::arm(const Wish& wish) {
   armed_recv_ = wish.recv;
   if (armed_send_) out_.sender_sleeps.store(1, std::memory_order_seq_cst);
   if (armed_recv_) in_.receiver_sleeps.store(1, std::memory_order_seq_cst);
-  return {.fd = socket_.get(), .events = POLLIN};
+  Sleep sleep;
+  sleep.fds[0] = {socket_.get(), POLLIN, 0};
+  return sleep;
 }
 
-void RingLink::disarm(short events) {
+void RingLink::disarm(const Sleep& sleep) {
   if (armed_send_) out_.sender_sleeps.store(0, std::memory_order_relaxed);
   if (armed_recv_) in_.receiver_sleeps.store(0, std::memory_order_relaxed);
   armed_send_ = armed_recv_ = false;
-  if (events == 0) return;
+  if (sleep.fds[0].revents == 0) return;
   std::array<char, 64> bells;
   const ssize_t n = ::recv(socket_.get(), bells.data(), bells.size(), MSG_DONTWAIT);
   if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) peer_gone_ = true;

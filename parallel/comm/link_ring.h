@@ -13,8 +13,8 @@
 
 namespace ferrite::parallel {
 
-/// Memory of two rings of bytes, one a direction, behind a file descriptor that has no name. Each
-/// ring is mapped twice in a row, so that whatever lies in it lies in one piece.
+/// Memory of two rings of bytes, one a direction, or of one, behind a file descriptor that has no
+/// name. Each ring is mapped twice in a row, so that whatever lies in it lies in one piece.
 class RingMemory {
  public:
   /// Bytes of each ring: some hundred microseconds of bytes, in a core's second cache.
@@ -30,9 +30,8 @@ class RingMemory {
   };
 
   /// DistributedError where the system has no memory for it.
-  static std::shared_ptr<RingMemory> create();
-  /// Takes over a descriptor that another process created; DistributedError unless it is one of
-  /// these.
+  static std::shared_ptr<RingMemory> create(int rings);
+  /// What another process has created with one ring; DistributedError unless it is that.
   static std::shared_ptr<RingMemory> open(Fd fd);
   ~RingMemory();
   RingMemory(const RingMemory&) = delete;
@@ -44,10 +43,11 @@ class RingMemory {
   std::byte* bytes(int which) const;
 
  private:
-  explicit RingMemory(Fd fd) : fd_(std::move(fd)) {}
+  RingMemory(Fd fd, std::size_t rings) : fd_(std::move(fd)), rings_(rings) {}
   void map();
 
   Fd fd_;
+  const std::size_t rings_;
   std::byte* base_ = nullptr;
 };
 
@@ -55,8 +55,8 @@ class RingMemory {
 /// that the other process has died.
 class RingLink final : public Link {
  public:
-  /// End 0 writes to direction 0. `socket` is connected and non-blocking; `peer` is for messages:
-  /// "rank 3".
+  /// End 0 writes to direction 0; of one ring, end 1 can only receive, and end 0 only send.
+  /// `socket` is connected and non-blocking; `peer` is for messages: "rank 3".
   RingLink(std::shared_ptr<RingMemory> memory, int end, Fd socket, std::string peer,
            std::string_view kind);
   ~RingLink() override;
@@ -69,7 +69,7 @@ class RingLink final : public Link {
   std::string_view kind() const override { return kind_; }
   bool ready(const Wish& wish) override;
   Sleep arm(const Wish& wish) override;
-  void disarm(short events) override;
+  void disarm(const Sleep& sleep) override;
   void close() override;
 
  private:

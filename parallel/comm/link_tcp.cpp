@@ -101,8 +101,10 @@ bool TcpLink::ready(const Wish& wish) {
 }
 
 Link::Sleep TcpLink::arm(const Wish& wish) {
-  return {.fd = socket_.get(),
-          .events = static_cast<short>((wish.send ? POLLOUT : 0) | (wish.recv ? POLLIN : 0))};
+  const int events = (wish.send ? POLLOUT : 0) | (wish.recv ? POLLIN : 0);
+  Sleep sleep;
+  sleep.fds[0] = {socket_.get(), static_cast<short>(events), 0};
+  return sleep;
 }
 
 }  // namespace ferrite::parallel

@@ -25,9 +25,9 @@ class TcpLink final : public Link {
   std::string_view kind() const override { return "tcp"; }
   void close() override;
   bool ready(const Wish& wish) override;
-  bool worth_looking() const override { return false; }
+  bool worth_looking(const Wish&) const override { return false; }
   Sleep arm(const Wish& wish) override;
-  void disarm(short) override {}
+  void disarm(const Sleep&) override {}
 
  private:
   std::size_t buffered() const { return end_ - begin_; }

@@ -191,13 +191,14 @@ void PeerTransfers::serve() {
 void PeerTransfers::sleep(std::uint64_t seen) {
   auto until = Clock::now() + std::chrono::milliseconds(500);
   const std::vector<Wait> waits = wishes(until);
+  std::vector<Link::Sleep> sleeps;
   std::vector<pollfd> fds = {{wake_fd_, POLLIN, 0}};
   shared_->asleep.store(true, std::memory_order_seq_cst);
   bool ready = shared_->news.load(std::memory_order_seq_cst) != seen;
   for (const Wait& wait : waits) {
-    const Link::Sleep sleep = wait.link->arm(wait.wish);
-    fds.push_back({sleep.fd, sleep.events, 0});
-    until = std::min(until, sleep.until);
+    sleeps.push_back(wait.link->arm(wait.wish));
+    fds.insert(fds.end(), sleeps.back().fds.begin(), sleeps.back().fds.end());
+    until = std::min(until, sleeps.back().until);
   }
   try {
     for (const Wait& wait : waits) ready |= wait.link->ready(wait.wish);
@@ -210,7 +211,10 @@ void PeerTransfers::sleep(std::uint64_t seen) {
     if (ppoll(fds.data(), fds.size(), &time, nullptr) <= 0)
       for (pollfd& fd : fds) fd.revents = 0;
   }
-  for (std::size_t i = 0; i < waits.size(); ++i) waits[i].link->disarm(fds[i + 1].revents);
+  for (std::size_t i = 0; i < waits.size(); ++i) {
+    std::copy_n(fds.begin() + 1 + 2 * static_cast<std::ptrdiff_t>(i), 2, sleeps[i].fds.begin());
+    waits[i].link->disarm(sleeps[i]);
+  }
   shared_->asleep.store(false, std::memory_order_seq_cst);
   std::uint64_t count = 0;
   if (fds[0].revents == 0) return;
