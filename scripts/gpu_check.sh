@@ -5,6 +5,7 @@
 #     build      configures and builds everything, benchmarks too, in build/gpu
 #     cuda       the tests of CUDA code, on the device
 #     cpu        all other tests
+#     nccl       process groups on NCCL: a GPU a rank, or ranks that share one
 #     sanitize   the kernel tests under compute-sanitizer: memcheck, racecheck, synccheck, initcheck
 #     kernels    bench_kernels, with NVIDIA's libraries and without, then beside PyTorch
 #     host_cost  what an operation costs the host, beside PyTorch
@@ -23,8 +24,8 @@ mkdir -p "$out"
 out=$(cd "$out" && pwd)
 build=build/gpu
 jobs=${JOBS:-$(nproc)}
-all=(info build cuda cpu sanitize kernels host_cost training)
-declare -A limits=([info]=60 [build]=1500 [cuda]=600 [cpu]=600 [sanitize]=900 [kernels]=600
+all=(info build cuda cpu nccl sanitize kernels host_cost training)
+declare -A limits=([info]=60 [build]=1500 [cuda]=600 [cpu]=600 [nccl]=600 [sanitize]=900 [kernels]=600
   [host_cost]=300 [training]=1200)
 
 # What scripts/gather_packages.sh brought along, and a toolkit that is not on the PATH.
@@ -79,6 +80,11 @@ part_cuda() {
 part_cpu() {
   ctest --test-dir "$build" -LE cuda --output-on-failure --no-tests=error -j"$((jobs / 2 + 1))" \
     --output-junit "$out/cpu.xml"
+}
+
+# ctest runs these too; here NCCL says what it did.
+part_nccl() {
+  each "NCCL_DEBUG=WARN $build/bin/test_parallel -d --source-file=*cuda_nccl_group_test*"
 }
 
 # Our own kernels alone: the libraries would be most of the time, and of the noise.

@@ -26,6 +26,6 @@ struct GroupContext {
 std::shared_ptr<ProcessGroup> make_gloo_group(const GroupContext& context);
 std::shared_ptr<ProcessGroup> make_nccl_group(const GroupContext& context);
 bool has_gloo();
-bool has_nccl();
+bool has_nccl();  ///< and can join processes by it, which the emulator's cannot
 
 }  // namespace ferrite::parallel

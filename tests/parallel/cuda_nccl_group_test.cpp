@@ -34,9 +34,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+bool is_there() { return cuda::versions().nccl.starts_with("2."); }
+
 bool can_use_nccl(int devices) {
   if (!test::has_cuda(devices)) return false;
-  if (has_nccl()) return true;
+  if (is_there()) return true;
   MESSAGE("skipped: needs NCCL");
   return false;
 }
@@ -166,17 +168,14 @@ std::string failure_of(const std::function<void()>& f) {
 }  // namespace
 
 TEST_CASE("NCCL is loaded without a driver, and tells its version") {
-  const std::string version = cuda::versions().nccl;
-  if (has_nccl()) {
-    CHECK(version.starts_with("2."));
-  } else {
-    MESSAGE("skipped: no NCCL");
-    CHECK_THROWS_WITH_AS((void)make_nccl_group({}), doctest::Contains("nvidia-nccl"), Error);
-  }
+  if (has_nccl()) CHECK(is_there());
+  if (is_there()) return;
+  MESSAGE("skipped: no NCCL");
+  CHECK_THROWS_WITH_AS((void)make_nccl_group({}), doctest::Contains("nvidia-nccl"), Error);
 }
 
 TEST_CASE("without a device nccl says what to use instead") {
-  if (cuda::is_available() || !has_nccl()) return;
+  if (cuda::is_available() || !is_there()) return;
   CHECK_THROWS_WITH_AS((void)make_nccl_group({}), doctest::Contains("gloo"), DeviceError);
 }
 

@@ -50,4 +50,6 @@ std::string version() {
 
 }  // namespace ferrite::nccl
 
-bool ferrite::parallel::has_nccl() { return nccl::library() != nullptr; }
+bool ferrite::parallel::has_nccl() {
+  return nccl::library() && nccl::checked().found.joins_processes;
+}

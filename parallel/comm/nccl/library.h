@@ -43,10 +43,11 @@ const Library* library();
 const std::string& why_not();
 
 /// The functions and "", or why they are not there: in loaded/ from a shared library, in linked/
-/// from what the program is linked with.
+/// from what the program is linked with, which is the emulator's: its ranks are threads.
 struct Found {
   Library functions;
   std::string why_not;
+  bool joins_processes = true;
 };
 Found find_library();
 

@@ -7,6 +7,7 @@ Found find_library() {
 #define FERRITE_NCCL_TAKE(member, name) found.functions.member = &::name;
   FERRITE_NCCL_FUNCTIONS(FERRITE_NCCL_TAKE)
 #undef FERRITE_NCCL_TAKE
+  found.joins_processes = false;
   return found;
 }
 
