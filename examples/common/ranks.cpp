@@ -12,12 +12,17 @@ namespace examples {
 
 using namespace ferrite;
 
-ProcessGroupScope::ProcessGroupScope(const std::string& backend, const Device& device)
+ProcessGroupScope::ProcessGroupScope(const std::string& backend, const Device& device, bool graph)
     : exceptions_(std::uncaught_exceptions()) {
   parallel::InitOptions options;
   if (device.is_cuda()) options.device = device;
   const bool nccl = device.is_cuda() && parallel::has_nccl();
-  parallel::init_process_group(!backend.empty() ? backend : nccl ? "nccl" : "gloo", options);
+  const std::string chosen = !backend.empty() ? backend : nccl ? "nccl" : "gloo";
+  FERRITE_CHECK(!graph || chosen == "nccl", ValueError, "--graph",
+                "averaging gradients by {} waits in the host, which no CUDA graph can: it takes "
+                "nccl, or steps without --graph",
+                chosen);
+  parallel::init_process_group(chosen, options);
   if (parallel::get_rank() > 0) {
     std::fflush(stdout);
     FERRITE_CHECK(std::freopen("/dev/null", "w", stdout), IoError, "ranks",

@@ -14,8 +14,8 @@ namespace examples {
 class ProcessGroupScope {
  public:
   /// `backend`: nccl, gloo, or "" for nccl where `device` is a CUDA device and NCCL is there, else
-  /// gloo.
-  ProcessGroupScope(const std::string& backend, const ferrite::Device& device);
+  /// gloo. `graph`: whether steps are to be CUDA graphs, ValueError where they cannot be.
+  ProcessGroupScope(const std::string& backend, const ferrite::Device& device, bool graph);
   /// Says goodbye to the other ranks, unless an exception is under way.
   ~ProcessGroupScope();
   ProcessGroupScope(const ProcessGroupScope&) = delete;

@@ -72,7 +72,7 @@ int ddp(int argc, char** argv) {
   if (const std::optional<int> status = examples::start_node(options.node, argv)) return *status;
   options.device = examples::device_of_rank(options.device).str();
   const Device device = examples::apply(options);
-  const examples::ProcessGroupScope group(options.backend, device);
+  const examples::ProcessGroupScope group(options.backend, device, options.graph);
   examples::train(options, device);
   return 0;
 }

@@ -283,7 +283,7 @@ int resnet18(int argc, char** argv) {
   if (options.ddp) options.device = examples::device_of_rank(options.device).str();
   const Device device = examples::apply(options);
   std::optional<examples::ProcessGroupScope> group;
-  if (options.ddp) group.emplace(options.backend, device);
+  if (options.ddp) group.emplace(options.backend, device, options.graph);
   Run(options, device).train();
   return 0;
 }
