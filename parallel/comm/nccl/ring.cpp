@@ -102,8 +102,9 @@ class Ring {
 
  private:
   Tensor buffer(const Device& device, std::int64_t pieces) const {
+    // Of the stream that uses it first: that has been ordered behind the current one already.
+    const StreamGuard use(place_.stream);
     Tensor t = empty({room_ * pieces}, {.dtype = partial_type_, .device = device});
-    t.storage()->record_stream(place_.stream);
     t.storage()->record_stream(place_.side);
     return t;
   }
