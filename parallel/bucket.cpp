@@ -54,6 +54,23 @@ std::vector<std::vector<std::size_t>> plan_buckets(std::span<const Tensor> param
   for (Open& o : open)
     if (!o.indices.empty()) close(o);
   std::ranges::sort(done, {}, [](const auto& bucket) { return bucket.first; });
+  // What comes last is communicated when nothing is left to compute: better little.
+  if (!done.empty()) {
+    std::vector<std::size_t>& indices = done.back().second;
+    std::size_t begin = indices.size(), bytes = 0;
+    while (begin > 0 && (bytes += parameters[indices[begin - 1]].nbytes()) <= limits.first_bytes)
+      --begin;
+    if (begin > 0 && begin < indices.size()) {
+      const auto cut = indices.begin() + static_cast<std::ptrdiff_t>(begin);
+      std::vector<std::size_t> tail(cut, indices.end());
+      indices.erase(cut, indices.end());
+      const std::size_t last = done.back().first;
+      done.back().first =
+          static_cast<std::size_t>(std::ranges::find(order, indices.back()) - order.begin());
+      done.emplace_back(last, std::move(tail));
+      std::ranges::sort(done, {}, [](const auto& bucket) { return bucket.first; });
+    }
+  }
   std::vector<std::vector<std::size_t>> plan;
   for (auto& [last, indices] : done) plan.push_back(std::move(indices));
   return plan;

@@ -17,7 +17,8 @@ struct BucketLimits {
 
 /// Which parameters (their indices) go together. They are taken in the given order, each into the
 /// open bucket of its dtype and device, which is closed once it holds as many bytes as it should;
-/// buckets are in the order in which their last parameters come.
+/// buckets are in the order in which their last parameters come. Of the very last no more than
+/// `first_bytes` stay together at its end.
 std::vector<std::vector<std::size_t>> plan_buckets(std::span<const Tensor> parameters,
                                                    std::span<const std::size_t> order,
                                                    const BucketLimits& limits);

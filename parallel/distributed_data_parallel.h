@@ -41,8 +41,9 @@ enum class AllReduceEngine : std::uint8_t { group, ring };
 struct DDPOptions {
   /// The default group where there is none here.
   std::shared_ptr<ProcessGroup> process_group = {};
-  /// Buckets are closed once they hold that many megabytes (2^20 bytes); the one that is ready
-  /// first may be smaller, for communication to begin early. At least one parameter a bucket.
+  /// Buckets are closed once they hold that many megabytes (2^20 bytes); those that are ready
+  /// first and last may be smaller, for communication to begin early and to end soon after
+  /// backward. At least one parameter a bucket.
   double bucket_cap_mb = 25, first_bucket_mb = 1;
   /// Whether all ranks get rank 0's buffers (running statistics) before the first forward() that
   /// follows a pass whose gradients were averaged, evaluation included: all ranks must call it.
