@@ -313,7 +313,10 @@ void TcpStoreServer::Impl::flush(ClientId id, Client& client) {
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       break;
     } else if (errno != EINTR) {
-      return doom(id, client);
+      if (client.dropping) return doom(id, client);
+      // It has gone. What it said before, its goodbye perhaps, is still to be read, and then its
+      // end.
+      client.sent = client.out.size();
     }
   }
   const bool all = client.sent == client.out.size();
