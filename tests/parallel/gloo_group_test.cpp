@@ -239,8 +239,8 @@ TEST_CASE("gloo: what the environment may ask for") {
 // An operation that a rank never calls is over at its deadline on the others, and then everything
 // else is.
 RANK_FUNCTION(gloo_waits_for_a_rank) {
-  init_process_group("gloo", rank_init_options(1500ms));
-  const auto group = default_group();
+  init_process_group("gloo", rank_init_options(kPatient));
+  const auto group = default_group()->new_group({0, 1, 2}, 3s);
   const Tensor t = ones({environment_or("FERRITE_GLOO_ALL_REDUCE", "") == "gloo" ? 100'000 : 10});
   group->all_reduce(t).wait();
   if (rank_of_process() == 1) {
@@ -257,8 +257,8 @@ RANK_FUNCTION(gloo_waits_for_a_rank) {
     const auto took = std::chrono::steady_clock::now() - began;
     CHECK_MESSAGE(error.find("rank 1") != std::string::npos, error);
     CHECK_MESSAGE(error.find("all_gather") != std::string::npos, error);
-    CHECK(took >= 1000ms);
-    if (!sanitized()) CHECK(took < 6s);
+    CHECK(took >= 2s);
+    if (!sanitized()) CHECK(took < 10s);
     CHECK(message_of([&] { second.wait(); }) != "");
     CHECK(message_of([&] { group->all_reduce(t).wait(); }) != "");
     CHECK(group->is_aborted());
