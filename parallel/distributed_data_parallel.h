@@ -56,6 +56,10 @@ struct DDPOptions {
   /// Whether every pass uses the same parameters: those that the first does not use are left alone
   /// from then on, at no cost.
   bool static_graph = false;
+  /// Whether buckets are made anew after the first pass, in the order in which its gradients came.
+  /// Where values lie decides how sums of three and more ranks are rounded: without it the first
+  /// step of a run that is resumed is as exact as all others.
+  bool rebuild_buckets = true;
   /// Apex's: whether communication begins only when backward has ended.
   bool delay_allreduce = false;
   /// Whether gradients are averaged, and not added.

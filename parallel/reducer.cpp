@@ -259,8 +259,8 @@ void Reducer::complete() {
   std::ranges::fill(dirty_, 0);
   buffers_due_ = true;
   if (std::exchange(started_, true)) return;
-  rebuild_due_ = true;
-  arrival_order_ = pass_.order;
+  rebuild_due_ = options_.rebuild_buckets || options_.static_graph;
+  if (options_.rebuild_buckets) arrival_order_ = pass_.order;
 }
 
 /// Every gradient that must come has come, or there is one of earlier passes of this rank.

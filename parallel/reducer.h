@@ -141,7 +141,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   bool buffers_due_ = true;  // for a broadcast
   bool started_ = false;     // the first pass is over
   bool rebuild_due_ = false, rebuilt_ = false;
-  std::vector<std::size_t> arrival_order_;
+  std::vector<std::size_t> arrival_order_;  // what buckets are made anew by
   // static_graph, after the first pass: which parameters no rank uses; after this rank's first,
   // which it does not use.
   bool static_known_ = false;

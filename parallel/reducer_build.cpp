@@ -35,6 +35,7 @@ std::vector<Property> describe_options(const DDPOptions& o) {
           line("broadcast_buffers", o.broadcast_buffers),
           line("find_unused_parameters", o.find_unused_parameters),
           line("static_graph", o.static_graph),
+          line("rebuild_buckets", o.rebuild_buckets),
           line("delay_allreduce", o.delay_allreduce),
           line("gradient_average", o.gradient_average),
           line("gradient_predivide_factor", o.gradient_predivide_factor),
@@ -131,7 +132,7 @@ void Reducer::rebuild(int root) {
       wanted.push_back(static_cast<std::size_t>(i));
   plan(wanted);
   rebuild_due_ = false;
-  rebuilt_ = true;
+  rebuilt_ = options_.rebuild_buckets;
 }
 
 bool Reducer::is_capturing() const {

@@ -48,7 +48,6 @@ class Run {
 
  private:
   void resume();
-  void settle();
   void save();
   void one_epoch();
   void step(const Tensor& images, const Tensor& labels);
@@ -82,7 +81,8 @@ Run::Run(const examples::Options& options, const Device& device)
       checkpoints_(options.checkpoint_dir, {.keep = options.keep}) {
   if (options.max_steps > 0) total_steps_ = std::min(total_steps_, options.max_steps);
   model_.to(device);
-  ddp_.emplace(model_);
+  // All steps are alike then, the first after a restart too.
+  ddp_.emplace(model_, parallel::DDPOptions{.rebuild_buckets = false});
   sgd_.emplace(ddp_->parameters(), optim::SGDOptions{.lr = *options.lr, .momentum = 0.9});
   state_.add("model", model_).add("optimizer", *sgd_).add("loader", train_loader_);
   state_.add_value("steps", steps_);
@@ -103,16 +103,6 @@ void Run::resume() {
   if (!first_ && step >= 0) checkpoints_.resume(state_, {.step = step});
   // What rank 0 writes from now on may replace what others still read.
   parallel::barrier();
-}
-
-/// DDP lays gradients out in the order in which the first backward pass brings them, and on where
-/// they lie it depends how sums of three and more ranks are rounded. After a pass that is not used
-/// all steps are alike, the first after a restart too.
-void Run::settle() {
-  const Tensor image = data_.train->get(0).input.unsqueeze(0).to(device_);
-  const Tensor label = zeros({1}, {.dtype = DType::int64, .device = device_});
-  cross_entropy((*ddp_)(image), label).backward();
-  sgd_->zero_grad();
 }
 
 void Run::save() {
@@ -161,7 +151,6 @@ void Run::evaluate() {
 
 void Run::train() {
   resume();
-  settle();
   if (first_)
     fmt::print("{} on {} ranks with {}: {} train and {} test images, steps {} to {}\n",
                options_.dataset, parallel::get_world_size(), parallel::default_group()->backend(),

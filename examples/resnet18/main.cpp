@@ -122,7 +122,10 @@ Run::Run(const examples::Options& options, const Device& device)
   if (options.sync_bn) parallel::convert_sync_batchnorm(*model_);
   if (options.ddp)
     ddp_ = std::make_unique<parallel::DistributedDataParallel<>>(
-        *model_, parallel::DDPOptions{.static_graph = options.graph});
+        *model_, parallel::DDPOptions{
+                     .static_graph = options.graph,
+                     .rebuild_buckets = false,  // a resumed run's first step is as all others
+                 });
   trainer_.emplace(examples::Training{*model_, *optimizer_, *amp_, ema_.get(), ddp_.get(), device},
                    options, train_loader_.size());
 

@@ -388,6 +388,25 @@ TEST_CASE("tied weights, layers used twice, mixed dtypes, any inputs and outputs
   CHECK(orders[0].back().starts_with("twice"));  // whatever the order of registration
 }
 
+TEST_CASE("buckets that are not made anew stay in reverse order of registration") {
+  std::vector<Odd> nets(2);
+  run_ranks(
+      2,
+      [&](ProcessGroup& group) {
+        Odd& net = nets[static_cast<std::size_t>(group.rank())];
+        DistributedDataParallel ddp(
+            net, {.bucket_cap_mb = 1e-6, .first_bucket_mb = 1e-6, .rebuild_buckets = false});
+        for (int step = 0; step < 3; ++step) ddp(rows(group.rank()), 2).logits.sum().backward();
+        const DDPReport report = ddp.report();
+        CHECK_FALSE(report.rebuilt);
+        const auto names = net.named_parameters();
+        REQUIRE(report.buckets.size() == names.size());
+        for (std::size_t i = 0; i < names.size(); ++i)
+          CHECK(report.buckets[i].parameters.at(0) == names[names.size() - 1 - i].first);
+      },
+      kSoon);
+}
+
 TEST_CASE("communication hooks") {
   std::vector<Net> nets(2);
   const auto check = [&](const CommHook& hook, const auto& look) {
