@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/combine.h"
+#include "parallel/comm/combination.h"
 
 namespace ferrite::parallel {
 
@@ -21,31 +21,6 @@ constexpr std::int64_t kSegmentBytes = std::int64_t{64} << 10;
 constexpr std::int64_t kDirectBytes = std::int64_t{96} << 10;
 constexpr int kDirectRanks = 32;
 
-Combine combine_of(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-    case ReduceOp::avg:
-      return Combine::sum;
-    case ReduceOp::product:
-      return Combine::product;
-    case ReduceOp::min:
-      return Combine::min;
-    case ReduceOp::max:
-      return Combine::max;
-  }
-  return Combine::sum;
-}
-
-View view(const void* data, std::int64_t numel, DType dtype) {
-  View view;
-  view.data = const_cast<void*>(data);
-  view.numel = view.sizes[0] = numel;
-  view.ndim = 1;
-  view.strides[0] = 1;
-  view.dtype = dtype;
-  return view;
-}
-
 /// What is reduced, and how.
 struct Reduction {
   std::byte* data;
@@ -58,8 +33,8 @@ struct Reduction {
   std::int64_t item() const { return static_cast<std::int64_t>(itemsize(dtype)); }
   void combine(void* out, DType out_type, const void* a, DType a_type, const void* b,
                std::int64_t n, bool complete) const {
-    kernels::combine(Stream(), op, view(out, n, out_type), view(a, n, a_type), view(b, n, dtype),
-                     complete ? scale : 1);
+    kernels::combine(Stream(), op, flat_view(out, n, out_type), flat_view(a, n, a_type),
+                     flat_view(b, n, dtype), complete ? scale : 1);
   }
 };
 

@@ -19,8 +19,8 @@
 
 #include "core/error.h"
 #include "core/half.h"
-#include "kernels/combine.h"
 #include "parallel/comm/backend.h"
+#include "parallel/comm/combination.h"
 #include "parallel/comm/gloo/gloo_mesh.h"
 #include "parallel/comm/host_group.h"
 #include "parallel/comm/ring_all_reduce.h"
@@ -29,34 +29,7 @@ namespace ferrite::parallel {
 
 namespace {
 
-using kernels::Combine;
-
 // ---- Reductions
-
-Combine combine_of(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-    case ReduceOp::avg:
-      return Combine::sum;
-    case ReduceOp::product:
-      return Combine::product;
-    case ReduceOp::min:
-      return Combine::min;
-    case ReduceOp::max:
-      return Combine::max;
-  }
-  return Combine::sum;
-}
-
-kernels::View view(const void* data, std::int64_t numel, DType dtype) {
-  kernels::View view;
-  view.data = const_cast<void*>(data);
-  view.numel = view.sizes[0] = numel;
-  view.ndim = 1;
-  view.strides[0] = 1;
-  view.dtype = dtype;
-  return view;
-}
 
 /// 16-bit values are added and multiplied as float32, and rounded once all have been.
 bool is_wide(DType dtype, ReduceOp op) {
@@ -102,7 +75,8 @@ void with_size(std::size_t bytes, F&& f) {
 auto reduction(ReduceOp op, DType dtype) {
   return [op = combine_of(op), dtype](void* out, const void* a, const void* b, std::size_t count) {
     const auto n = static_cast<std::int64_t>(count);
-    kernels::combine(Stream(), op, view(out, n, dtype), view(a, n, dtype), view(b, n, dtype));
+    kernels::combine(Stream(), op, flat_view(out, n, dtype), flat_view(a, n, dtype),
+                     flat_view(b, n, dtype));
   };
 }
 
@@ -343,8 +317,8 @@ void GlooGroup::reduce_scatter(const HostCall& call) {
     const bool complete = r + 1 == size();
     void* const out = complete ? call.out : kept;
     const DType out_type = complete ? dtype : partial;
-    kernels::combine(Stream(), combine_of(op), view(out, n, out_type), view(a, n, type),
-                     view(received + bytes * static_cast<std::size_t>(r), n, dtype),
+    kernels::combine(Stream(), combine_of(op), flat_view(out, n, out_type), flat_view(a, n, type),
+                     flat_view(received + bytes * static_cast<std::size_t>(r), n, dtype),
                      complete ? scale(op) : 1);
     a = out;
     type = out_type;

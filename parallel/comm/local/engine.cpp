@@ -8,7 +8,7 @@
 #include "core/cuda_backend.h"
 #include "core/stream.h"
 #include "core/tensor.h"
-#include "kernels/combine.h"
+#include "parallel/comm/combination.h"
 #include "parallel/comm/device_access.h"
 
 namespace ferrite::parallel::local {
@@ -17,33 +17,6 @@ namespace {
 
 using kernels::Combine;
 using kernels::View;
-
-Combine combine_of(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-    case ReduceOp::avg:
-      return Combine::sum;
-    case ReduceOp::product:
-      return Combine::product;
-    case ReduceOp::min:
-      return Combine::min;
-    case ReduceOp::max:
-      return Combine::max;
-  }
-  return Combine::sum;
-}
-
-/// Kernels take what they read and what they write in one form.
-View flat(const void* data, std::int64_t numel, DType dtype) {
-  View view;
-  view.data = const_cast<void*>(data);
-  view.numel = numel;
-  view.ndim = 1;
-  view.dtype = dtype;
-  view.sizes[0] = numel;
-  view.strides[0] = 1;
-  return view;
-}
 
 const void* offset(const void* data, std::int64_t elements, DType dtype) {
   return static_cast<const std::byte*>(data) + static_cast<std::size_t>(elements) * itemsize(dtype);
@@ -59,13 +32,13 @@ void reduce_piece(const Stream& stream, void* out, std::int64_t begin, std::int6
                   std::size_t ranks, DType dtype, ReduceOp op, void* partial, Source&& source) {
   const Combine how = combine_of(op);
   const double scale = op == ReduceOp::avg ? 1 / static_cast<double>(ranks) : 1;
-  const View sum = flat(partial, n, kept(dtype)),
-             result = flat(offset(out, begin, dtype), n, dtype);
-  const View first = flat(source(0, begin, n), n, dtype);
+  const View sum = flat_view(partial, n, kept(dtype)),
+             result = flat_view(offset(out, begin, dtype), n, dtype);
+  const View first = flat_view(source(0, begin, n), n, dtype);
   for (std::size_t r = 1; r < ranks; ++r) {
     const bool last = r + 1 == ranks;
     kernels::combine(stream, how, last ? result : sum, r == 1 ? first : sum,
-                     flat(source(r, begin, n), n, dtype), last ? scale : 1);
+                     flat_view(source(r, begin, n), n, dtype), last ? scale : 1);
   }
 }
 

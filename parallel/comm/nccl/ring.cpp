@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/combine.h"
+#include "parallel/comm/combination.h"
 #include "parallel/comm/nccl/types.h"
 
 namespace ferrite::parallel::nccl {
@@ -31,35 +31,11 @@ struct Range {
   Range part_of(std::int64_t i, std::int64_t count) const {
     return part(numel * i / count, numel * (i + 1) / count);
   }
-  View view() const {
-    View v;
-    v.data = data;
-    v.numel = numel;
-    v.ndim = 1;
-    v.dtype = dtype;
-    v.sizes[0] = numel;
-    v.strides[0] = 1;
-    return v;
-  }
+  View view() const { return flat_view(data, numel, dtype); }
 };
 
 Range all_of(const Tensor& t) {
   return {static_cast<std::byte*>(t.data_ptr()), t.numel(), t.dtype()};
-}
-
-Combine combination(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::product:
-      return Combine::product;
-    case ReduceOp::min:
-      return Combine::min;
-    case ReduceOp::max:
-      return Combine::max;
-    case ReduceOp::sum:
-    case ReduceOp::avg:
-      break;
-  }
-  return Combine::sum;
 }
 
 // Larger ones hide less of their additions, smaller ones cost NCCL's latency more often.
@@ -73,7 +49,7 @@ class Ring {
   Ring(const Tensor& tensor, ReduceOp op, const RingPlace& place, const Exchange& exchange)
       : place_(place),
         exchange_(exchange),
-        op_(combination(op)),
+        op_(combine_of(op)),
         scale_(op == ReduceOp::avg ? 1.0 / place.size : 1.0),
         all_(all_of(tensor)) {
     const bool is_half = tensor.dtype() == kFloat16 || tensor.dtype() == kBFloat16;

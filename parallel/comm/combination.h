@@ -1,0 +1,39 @@
+// Reductions and stretches of memory as kernels take them.
+#pragma once
+
+#include <cstdint>
+
+#include "core/dtype.h"
+#include "kernels/combine.h"
+#include "parallel/comm/reduce_op.h"
+
+namespace ferrite::parallel {
+
+/// What is done to two values; averages are sums, scaled at the end.
+inline kernels::Combine combine_of(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::product:
+      return kernels::Combine::product;
+    case ReduceOp::min:
+      return kernels::Combine::min;
+    case ReduceOp::max:
+      return kernels::Combine::max;
+    case ReduceOp::sum:
+    case ReduceOp::avg:
+      break;
+  }
+  return kernels::Combine::sum;
+}
+
+/// Elements one after the other. Kernels take what they read and what they write in one form.
+inline kernels::View flat_view(const void* data, std::int64_t numel, DType dtype) {
+  kernels::View view;
+  view.data = const_cast<void*>(data);
+  view.numel = view.sizes[0] = numel;
+  view.ndim = 1;
+  view.strides[0] = 1;
+  view.dtype = dtype;
+  return view;
+}
+
+}  // namespace ferrite::parallel
