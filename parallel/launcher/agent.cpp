@@ -87,7 +87,13 @@ int Agent::run() {
   nodes_ = make_nodes(options_);
   int code = 0;
   for (int next = 0;;) {
-    const Round round = wait_for_round(next);
+    Round round;
+    try {
+      round = wait_for_round(next);
+    } catch (...) {
+      drain_consoles();
+      throw;
+    }
     next = round.number + 1;
     if (interrupted_) {
       code = 128 + interrupted_;
@@ -98,7 +104,7 @@ int Agent::run() {
     if (verdict.kind != Verdict::Kind::restart) break;
     say(restart_text(verdict, options_));
     const auto until = Clock::now() + duration(verdict.wait);
-    while (!interrupted_ && Clock::now() < until) pump(until);
+    while (!interrupted_ && Clock::now() < until) pump(until, /*nodes=*/false);
     if (interrupted_) {
       code = 128 + interrupted_;
       break;
@@ -127,6 +133,7 @@ Verdict Agent::run_workers(const Round& round) {
   }
   std::optional<Verdict> verdict;
   while (!(verdict = nodes_->verdict())) {
+    if (workers_ && !told && workers_->first_failure()) settle();
     if (workers_) tell_nodes(told, round);
     // Those that ended because of a failure need not wait until all nodes know of it.
     if (workers_ && workers_->first_failure()) stop_workers();
@@ -138,6 +145,12 @@ Verdict Agent::run_workers(const Round& round) {
   if (verdict->first) say(failure_text(*verdict->first, workers_.get(), round));
   workers_.reset();
   return *verdict;
+}
+
+/// A rank that was killed takes others along, and they may be reaped before it is.
+void Agent::settle() {
+  const auto until = Clock::now() + 300ms;
+  while (Clock::now() < until && !workers_->ended()) pump(until, /*nodes=*/false);
 }
 
 void Agent::tell_nodes(bool& told, const Round& round) {
@@ -186,7 +199,7 @@ void Agent::stop_workers() {
     if (killing) workers_->send(SIGKILL);
     for (const pid_t pid : rest)
       if (killing || told.insert(pid).second) kill(pid, killing ? SIGKILL : SIGTERM);
-    pump(std::min(Clock::now() + 10ms, std::max(grace, Clock::now() + 1ms)));
+    pump(std::min(Clock::now() + 10ms, std::max(grace, Clock::now() + 1ms)), /*nodes=*/false);
   }
   workers_->finish_output();
 }
@@ -198,9 +211,9 @@ std::set<pid_t> Agent::strays() const {
   return found;
 }
 
-void Agent::pump(Clock::time_point deadline) {
+void Agent::pump(Clock::time_point deadline, bool nodes) {
   std::vector<pollfd> fds = {{.fd = signals_.fd(), .events = POLLIN, .revents = 0}};
-  if (nodes_ && nodes_->fd() >= 0) fds.push_back({.fd = nodes_->fd(), .events = POLLIN});
+  if (nodes && nodes_ && nodes_->fd() >= 0) fds.push_back({.fd = nodes_->fd(), .events = POLLIN});
   for (const Console* console : {&out_, &err_})
     if (console->pending()) fds.push_back({.fd = console->fd(), .events = POLLOUT});
   if (workers_) workers_->add_to(fds);
@@ -216,7 +229,9 @@ void Agent::take_signals() {
   for (const int signal : signals_.take()) {
     if (signal == SIGCHLD) continue;
     if (asks_for_end(signal)) {
-      kill_ = interrupted_ != 0;
+      // What asks once may reach a process and its group: two signals.
+      if (interrupted_ && Clock::now() - interrupted_at_ > 500ms) kill_ = true;
+      if (!interrupted_) interrupted_at_ = Clock::now();
       if (!interrupted_)
         say(fmt::format("{}: {}", signal_name(signal),
                         workers_ ? "passed on to the workers; once more kills them" : "ending"));
@@ -246,7 +261,7 @@ void Agent::say(std::string_view text) {
 
 /// Until all is written, unless whoever reads does not go on and signals tell to end.
 void Agent::drain_consoles() {
-  while ((out_.pending() || err_.pending()) && !kill_) pump(Clock::now() + 1s);
+  while ((out_.pending() || err_.pending()) && !kill_) pump(Clock::now() + 1s, /*nodes=*/false);
 }
 
 }  // namespace ferrite::launcher

@@ -29,12 +29,15 @@ class Agent {
   using Clock = std::chrono::steady_clock;
 
   /// Waits for anything to happen, at most until `deadline`, and deals with it.
-  void pump(Clock::time_point deadline);
+  /// Until something happens, at most until then. Whether news of other nodes count: not where
+  /// nobody takes them in.
+  void pump(Clock::time_point deadline, bool nodes = true);
   void take_signals();
   void reap();
 
   Round wait_for_round(int number);
   Verdict run_workers(const Round& round);
+  void settle();
   void tell_nodes(bool& told, const Round& round);
   void stop_workers();
   std::set<pid_t> strays() const;
@@ -50,7 +53,8 @@ class Agent {
   std::unique_ptr<Nodes> nodes_;
   std::unique_ptr<LocalWorkers> workers_;
   int interrupted_ = 0;  ///< the signal that asked for the end
-  bool kill_ = false;    ///< it was sent twice
+  Clock::time_point interrupted_at_;
+  bool kill_ = false;  ///< it was sent twice
 };
 
 }  // namespace ferrite::launcher

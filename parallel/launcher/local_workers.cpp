@@ -115,12 +115,14 @@ bool LocalWorkers::reaped(pid_t pid, int status) {
 }
 
 void LocalWorkers::end_batch() {
-  if (!first_ && !batch_.empty()) {
+  const auto by_signal = [&](int local_rank) {
+    return workers_[static_cast<std::size_t>(local_rank)]->process.ending->by_signal();
+  };
+  if (!batch_.empty() && (!first_ || (!expected_ && !by_signal(*first_)))) {
     // A rank that dies takes others along that wait for it: by an exception of theirs.
-    const auto killed = std::ranges::find_if(batch_, [&](int local_rank) {
-      return workers_[static_cast<std::size_t>(local_rank)]->process.ending->by_signal();
-    });
-    first_ = killed == batch_.end() ? batch_.front() : *killed;
+    const auto killed = std::ranges::find_if(batch_, by_signal);
+    if (!first_ || killed != batch_.end())
+      first_ = killed == batch_.end() ? batch_.front() : *killed;
   }
   batch_.clear();
 }

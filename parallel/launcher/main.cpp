@@ -1,4 +1,5 @@
 // ferrite-run: starts, watches and restarts the workers of a distributed program.
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -13,6 +14,9 @@
 int main(int argc, char** argv) {
   using namespace ferrite;
   using namespace ferrite::launcher;
+  // A descriptor of the launcher's own must not become what others take for their output.
+  for (int fd = 0; fd <= 2; ++fd)
+    if (fcntl(fd, F_GETFD) < 0) open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY);
   try {
     const Options options = parse_options({argv + 1, argv + argc});
     if (options.help) {

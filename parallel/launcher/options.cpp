@@ -202,6 +202,9 @@ void check(const Options& o) {
                 o.nnodes);
   FERRITE_CHECK(o.nnodes == 1 || o.master_port != 0, ValueError, kOp,
                 "--nnodes={} needs a --master-port that other nodes know, not 0", o.nnodes);
+  FERRITE_CHECK(o.nnodes == 1 || !o.rdzv_endpoint.ends_with(":0"), ValueError, kOp,
+                "--nnodes={} needs an --rdzv-endpoint with a port that other nodes know, not 0",
+                o.nnodes);
   FERRITE_CHECK(o.restart_backoff <= o.restart_backoff_max, ValueError, kOp,
                 "--restart-backoff={} is above --restart-backoff-max={}", o.restart_backoff,
                 o.restart_backoff_max);

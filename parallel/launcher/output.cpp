@@ -43,8 +43,10 @@ void Console::write(std::string_view text) {
 void Console::flush() {
   while (!waiting_.empty() && writable(fd_)) {
     const std::string& first = waiting_.front();
-    const ssize_t n =
-        ::write(fd_, first.data() + written_, std::min(chunk_, first.size() - written_));
+    // Whole lines where they fit: the other stream may go to the same place.
+    std::string_view part = std::string_view(first).substr(written_, chunk_);
+    if (const std::size_t end = part.rfind('\n'); end != part.npos) part = part.substr(0, end + 1);
+    const ssize_t n = ::write(fd_, part.data(), part.size());
     if (n < 0) {
       if (errno == EINTR || errno == EAGAIN) return;
       closed_ = true;
@@ -72,7 +74,8 @@ WorkerOutput::WorkerOutput(int fd, Sinks sinks) : fd_(fd), sinks_(std::move(sink
 
 void WorkerOutput::read() {
   std::array<char, 1 << 16> buffer;
-  while (open() && !blocked()) {
+  // One that always has more does not keep the launcher from signals and from other ranks.
+  for (int i = 0; i < 8 && open() && !blocked(); ++i) {
     const ssize_t n = ::read(fd_, buffer.data(), buffer.size());
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) return;

@@ -265,7 +265,7 @@ bool SeveralNodes::claim(int round, int node) const {
 /// Takes this node's place in the round. An agent that comes while another one has it (the one in
 /// whose place it was started, which is not yet known to be lost) waits for the next round.
 void SeveralNodes::find_place(int& round, Clock::time_point deadline) {
-  const bool anywhere = node_ < 0;
+  const bool anywhere = !options_.node_rank && node_ != 0;
   while (!stop_) {
     if (node_ != 0 && store_->check({"agents/round"})) {
       const std::string text = store_->get("agents/round", 1s);
@@ -273,6 +273,8 @@ void SeveralNodes::find_place(int& round, Clock::time_point deadline) {
       std::from_chars(text.data(), text.data() + text.size(), now);
       round = std::max(round, now);
     }
+    // Where it had a place it takes that one, so that ranks stay where they were.
+    if (anywhere && node_ > 0 && claim(round, node_)) return;
     for (int node = anywhere ? 1 : node_; node < (anywhere ? options_.nnodes : node_ + 1); ++node)
       if (claim(round, node)) {
         node_ = node;
@@ -458,6 +460,7 @@ std::string SeveralNodes::key(int round, std::string_view name) const {
 /// Of node 0: ends the job on all nodes.
 void SeveralNodes::give_up(int round, const std::string& why) {
   store_->set(key(round, "verdict"), to_json(end_of_job(0, why)));
+  std::this_thread::sleep_for(1s);  // until the others have looked: the store ends with this node
   fail<DistributedError>(kOp, "{}", why);
 }
 

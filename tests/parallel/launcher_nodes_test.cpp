@@ -106,11 +106,11 @@ TEST_CASE("nodes that do not come, come twice or are strangers") {
     CHECK(contains(second->err(), "the agent of node 0 is not to be reached"));
   }
   const Place place;
-  const std::string until_told = "echo ready; trap 'exit 0' TERM; while :; do sleep 0.05; done";
+  const std::string until_told = "trap 'exit 0' TERM; echo ready; while :; do sleep 0.05; done";
   const auto first = place.agent(0, {}, until_told);
   const auto second = place.agent(1, {}, until_told);
   CHECK(second->wait_for_output("ready"));
-  const auto twice = place.agent(1, {"--rdzv-timeout=0.5"}, "echo started");
+  const auto twice = place.agent(1, {"--rdzv-timeout=" + seconds(2)}, "echo started");
   CHECK(twice->wait() == 1);
   CHECK(contains(twice->err(), "there is a node 1 already"));
   const auto stranger =
@@ -172,7 +172,7 @@ RANK_FUNCTION(meet_and_stop_once) {
 
 TEST_CASE("a rank that stops answering is named, and the job started again") {
   Arguments arguments = {"--nproc-per-node=2", "--max-restarts=1", "--monitor-interval=0.02",
-                         "--heartbeat-timeout=" + seconds(2)};
+                         "--heartbeat-timeout=" + seconds(4)};
   for (const std::string& a : rank_program()) arguments.push_back(a);
   const LaunchResult run =
       launch(arguments, {{"FERRITE_TEST_RANK_FUNCTION", "meet_and_stop_once"}});

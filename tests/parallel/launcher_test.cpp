@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdlib>
 #include <set>
+#include <thread>
 
 #include "core/error.h"
 #include "parallel/launcher/options.h"
@@ -323,6 +324,8 @@ TEST_CASE("workers that do not heed signals are killed") {
     CHECK(run.wait_for_output("] ready", 2));
     run.signal(SIGINT);
     CHECK(run.wait_for_output("once more kills them"));
+    // Two at once are one.
+    std::this_thread::sleep_for(std::chrono::milliseconds(600));
     run.signal(SIGINT);
     CHECK(run.wait() == 128 + SIGKILL);
     CHECK(run.descendants().empty());
@@ -353,7 +356,11 @@ TEST_CASE("what workers have started ends with them") {
 TEST_CASE("workers die with the launcher") {
   Launched run(with_script({"--nproc-per-node=3"}, "sleep 1000 & echo ready; wait"));
   CHECK(run.wait_for_output("] ready", 3));
-  CHECK(run.descendants().size() == 7);  // with the guard
+  // With the guard; what has just been started may not yet be told apart.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (run.descendants().size() != 7 && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  CHECK(run.descendants().size() == 7);
   run.signal(SIGKILL);
   CHECK(run.wait() == 128 + SIGKILL);
   CHECK(run.nothing_left());
