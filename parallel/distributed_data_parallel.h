@@ -62,7 +62,8 @@ struct DDPOptions {
   bool rebuild_buckets = true;
   /// Apex's: whether communication begins only when backward has ended.
   bool delay_allreduce = false;
-  /// Whether gradients are averaged, and not added.
+  /// Whether gradients are averaged, and not added. Sums take one averaged pass a step, the others
+  /// in no_sync(): what is in a gradient from an earlier one is added again.
   bool gradient_average = true;
   /// Apex's: gradients are divided by it before they are added, and by the rest of the number of
   /// ranks afterwards, which keeps sums of 16 bits in range.

@@ -8,6 +8,7 @@
 
 #include "autograd/engine.h"
 #include "autograd/grad_mode.h"
+#include "autograd/meta.h"
 #include "kernels/copy.h"
 
 namespace ferrite::parallel {
@@ -81,13 +82,19 @@ void Reducer::after_forward(std::span<const Tensor> outputs) {
     if (const auto reducer = self.lock()) reducer->on_output_gradient();
     return Tensor();
   };
-  for (const Tensor& t : outputs)
-    if (t.requires_grad() && !t.is_leaf()) t.register_hook(hook);
+  for (const Tensor& t : outputs) {
+    if (!t.requires_grad() || t.is_leaf()) continue;
+    t.register_hook(hook);
+    // A view that is changed in place gets another node, above its base's: that one stays.
+    const Tensor& base = autograd::meta_of(t)->base;
+    if (base.defined() && base.requires_grad() && !base.is_leaf()) base.register_hook(hook);
+  }
 }
 
 void Reducer::enter_no_sync() {
   std::lock_guard lock(mutex_);
   ++no_sync_;
+  arm_next_ = false;
 }
 
 void Reducer::leave_no_sync() {
@@ -143,6 +150,7 @@ void Reducer::arm() {
   if (std::exchange(pass_.armed, true)) return;
   arm_next_ = false;
   pass_.timed = !is_capturing();
+  if (!pass_.timed) rebuild_due_ = false;  // the graph keeps to these buckets
   if (pass_.timed) times_.begin();
   const bool ask = asks_tape();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {

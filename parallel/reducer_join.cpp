@@ -120,7 +120,8 @@ void Reducer::shadow_backward() {
   if (exchanged && options_.static_graph) learn_static(read_used());
   std::ranges::fill(dirty_, 0);
   buffers_due_ = true;
-  if (!std::exchange(started_, true)) rebuild_due_ = true;
+  if (!std::exchange(started_, true))
+    rebuild_due_ = options_.rebuild_buckets || options_.static_graph;
 }
 
 }  // namespace ferrite::parallel
