@@ -47,6 +47,9 @@ void StagedTensor::copy(Direction direction, const Interrupt& interrupt) const {
   // The stream's waiting is that of those who communicate, not that of the training step.
   const ferrite::cuda::BackgroundWaits scope;
   const Stream stream = Stream::create(device, StreamPriority::high);
+  // An operation that is interrupted leaves the copy under way.
+  staged_.storage()->record_stream(stream);
+  tensor_.storage()->record_stream(stream);
   if (direction == Direction::to_host)
     ferrite::detail::cuda::copy_bytes(stream, staged_.data_ptr(), host, tensor_.data_ptr(), device,
                                       bytes);

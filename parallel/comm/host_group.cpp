@@ -22,6 +22,9 @@ HostGroup::HostGroup(std::string backend, const GroupContext& context,
   if (links)
     transfers_ = std::make_unique<PeerTransfers>(std::move(links), rank(), context.job_ranks,
                                                  timeout(), static_cast<HostOperations&>(*this));
+}
+
+void HostGroup::start_watching() {
   if (context_.monitor)
     context_.monitor->watch(name(), [this](const std::string& reason) {
       others_know_ = true;

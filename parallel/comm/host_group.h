@@ -27,10 +27,13 @@ class HostGroup : public ProcessGroup, private HostOperations {
     Staging staging = Staging::host;
     Waiters waiters = Waiters::wait;
   };
-  /// `links` carry send and recv, and nothing else may use them; null where size is 1. Watches the
-  /// monitor, if there is one.
+  /// `links` carry send and recv, and nothing else may use them; null where size is 1.
   HostGroup(std::string backend, const GroupContext& context, std::unique_ptr<LinkMesh> links,
             const Options& options);
+
+  /// Has the monitor, if there is one, abort the group where a rank was lost. To be called last in
+  /// constructors of derived classes: it may do so at once.
+  void start_watching();
 
   /// Runs a collective (never send or recv) to its end, in one thread at a time. Arguments are
   /// checked, and reduce and the like have this rank's values in `out`. Throws DistributedError

@@ -49,9 +49,12 @@ ssize_t receive_with(int socket, void* to, std::size_t size, Fd& passed) {
   if (n < 0) return n;
   for (cmsghdr* c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
     if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
-    int fd = -1;
-    std::memcpy(&fd, CMSG_DATA(c), sizeof fd);
-    passed = Fd(fd);
+    // There is room for more than one, which a stranger may send: all are taken, and closed.
+    for (std::size_t at = 0; at + sizeof(int) <= c->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(c) + at, sizeof fd);
+      passed = Fd(fd);
+    }
   }
   return n;
 }

@@ -49,7 +49,10 @@ std::shared_ptr<RingMemory> RingMemory::create(int rings) {
   Fd fd(memfd_create("ferrite link", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) fail_system("the system has no memory to share");
   // Reserved now: memory that is missing later would be a SIGBUS.
-  if (const int error = posix_fallocate(fd.get(), 0, static_cast<off_t>(file_bytes(count)))) {
+  int error = 0;
+  do error = posix_fallocate(fd.get(), 0, static_cast<off_t>(file_bytes(count)));
+  while (error == EINTR);
+  if (error != 0) {
     errno = error;
     fail_system("the system has no memory to share");
   }

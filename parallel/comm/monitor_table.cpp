@@ -198,7 +198,7 @@ void MonitorTable::tell(const Run& run, const std::string& message, int except) 
 
 void MonitorTable::forget_if_over(Run& run) {
   const bool over = std::none_of(run.ranks.begin(), run.ranks.end(), [&](const Rank& rank) {
-    return rank_of_client_.count(rank.client) > 0;
+    return rank.state == State::absent || rank_of_client_.count(rank.client) > 0;
   });
   if (over) runs_.erase(std::string(run.name));
 }
@@ -253,7 +253,9 @@ std::vector<PresentRank> MonitorTable::present_ranks(TimePoint now) const {
   for (const auto& [name, run] : runs_)
     for (std::size_t rank = 0; rank < run.ranks.size(); ++rank) {
       const Rank& state = run.ranks[rank];
-      if (state.state != State::present) continue;
+      // One that has long been silent and still is connected is there, and hangs.
+      const bool silent = state.state == State::lost && rank_of_client_.contains(state.client);
+      if (state.state != State::present && !silent) continue;
       found.push_back({static_cast<int>(rank), state.who,
                        std::chrono::duration<double>(now - state.heard).count(),
                        last_operation(state, "", now)});

@@ -68,7 +68,9 @@ class TestGroup final : public HostGroup {
  public:
   using Function = std::function<void(const HostCall&)>;
   TestGroup(const GroupContext& context, Function f, Waiters waiters = Waiters::wait)
-      : HostGroup("test", context, nullptr, {.waiters = waiters}), f_(std::move(f)) {}
+      : HostGroup("test", context, nullptr, {.waiters = waiters}), f_(std::move(f)) {
+    start_watching();
+  }
   ~TestGroup() override { stop(); }
 
   std::atomic<bool> cancelled = false;

@@ -1,5 +1,6 @@
 // Groups of processes, by Gloo, and by Ferrite's own ring where that is faster.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
 #include <gloo/alltoall.h>
@@ -145,7 +146,7 @@ class GlooGroup final : public HostGroup {
         ring_(std::move(connections.ring)),
         gloo_(std::move(connections.gloo)),
         use_ring_(connections.use_ring) {
-    if (is_aborted()) cancel();  // while we were not whole
+    start_watching();
   }
   ~GlooGroup() override { stop(); }
 
@@ -231,7 +232,10 @@ std::shared_ptr<ProcessGroup> GlooGroup::do_new_group(const std::vector<int>& ra
   for (const int r : ranks)
     group.job_ranks.push_back(context().job_ranks[static_cast<std::size_t>(r)]);
   group.timeout = timeout;
-  if (group.store) group.store = std::make_shared<PrefixStore>(name + "/", group.store);
+  // Of its members: where others make another group by the same call, the two do not meet.
+  if (group.store)
+    group.store = std::make_shared<PrefixStore>(
+        fmt::format("{}/{}/", name, fmt::join(group.job_ranks, ",")), group.store);
   return make_gloo_group(group);
 }
 

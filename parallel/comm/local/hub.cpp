@@ -96,6 +96,8 @@ void Hub::meet(int rank, const Interrupt& interrupt) {
 void Hub::end(int rank) { seat(rank).reads.store(false, std::memory_order_seq_cst); }
 
 void Hub::wait_for_readers(int rank) {
+  // Before that, others may still begin to read.
+  for (Backoff backoff; !aborted_.load(std::memory_order_seq_cst);) backoff.pause();
   for (int r = 0; r < size(); ++r) {
     if (r == rank) continue;
     Backoff backoff;

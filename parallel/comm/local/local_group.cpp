@@ -53,7 +53,8 @@ class LocalGroup final : public HostGroup {
     // Others close their links as they are told, which we may notice before we are.
     if (const std::string known = hub_->abort_reason(); !known.empty()) abort(known);
     std::string said = HostGroup::failed(call, sequence, error);
-    hub_->wait_for_readers(rank());  // the tensors are the caller's again
+    hub_->abort(rank(), abort_reason());  // unless somebody is at it
+    hub_->wait_for_readers(rank());       // the tensors are the caller's again
     return said;
   }
   std::shared_ptr<ProcessGroup> do_new_group(const std::vector<int>& ranks, int rank,
