@@ -4,11 +4,10 @@
 #include <vector>
 
 #include "autograd/grad_mode.h"
-#include "core/cuda.h"
 #include "core/error.h"
 #include "ops/creation.h"
 #include "ops/join.h"
-#include "parallel/comm/job_environment.h"
+#include "parallel/model_check.h"
 
 namespace ferrite::parallel {
 
@@ -148,10 +147,7 @@ StateDict reduced_meter(const StateDict& state, const std::shared_ptr<ProcessGro
   const NoGradGuard guard;
   const char* const sum = state.contains("sum") ? "sum" : "total";
   const Tensor both = stack({state.at(sum).to(kFloat64), state.at("count").to(kFloat64)}, 0);
-  // NCCL reduces on devices alone, and has chosen this one unless it was told another.
-  const int device = cuda::device_count() > 1 ? local_rank() : 0;
-  const Tensor there =
-      group->backend() == "nccl" ? both.to(Device(DeviceType::cuda, device)) : both;
+  const Tensor there = both.to(exchange_device(*group));
   all_reduce_sums(there, group);
   const Tensor reduced = there.to(Device());
   StateDict result;

@@ -40,7 +40,8 @@ std::int64_t hash(std::string_view text) {
 
 /// Every rank's text.
 std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& text,
-                                      std::int64_t longest, const Device& device) {
+                                      std::int64_t longest) {
+  const Device device = exchange_device(group);
   Tensor mine = empty({longest}, {.dtype = kUInt8});
   std::memset(mine.data_ptr(), 0, static_cast<std::size_t>(longest));
   std::memcpy(mine.data_ptr(), text.data(), text.size());
@@ -92,18 +93,10 @@ std::vector<Property> describe_model(const nn::Module& module) {
   return out;
 }
 
-Device exchange_device(const ProcessGroup& group, const std::vector<Tensor>& tensors) {
-  if (group.backend() == "nccl")
-    for (const Tensor& t : tensors)
-      if (t.device().type() == DeviceType::cuda) return t.device();
-  return Device();
-}
-
-void check_agreement(ProcessGroup& group, const std::vector<Property>& properties,
-                     const Device& device) {
+void check_agreement(ProcessGroup& group, const std::vector<Property>& properties) {
   const std::string text = serialize(properties);
   const std::vector<std::int64_t> known =
-      gather_numbers(group, {hash(text), static_cast<std::int64_t>(text.size())}, device);
+      gather_numbers(group, {hash(text), static_cast<std::int64_t>(text.size())});
   std::int64_t longest = 0;
   bool agree = true;
   for (std::size_t r = 0; r < known.size(); r += 2) {
@@ -111,7 +104,7 @@ void check_agreement(ProcessGroup& group, const std::vector<Property>& propertie
     longest = std::max(longest, known[r + 1]);
   }
   if (agree) return;
-  const std::vector<std::string> texts = gather_texts(group, text, longest, device);
+  const std::vector<std::string> texts = gather_texts(group, text, longest);
   std::vector<int> others;
   for (int r = 1; r < group.size(); ++r)
     if (texts[static_cast<std::size_t>(r)] != texts[0]) others.push_back(r);
@@ -124,9 +117,9 @@ void check_agreement(ProcessGroup& group, const std::vector<Property>& propertie
 }
 
 std::vector<std::int64_t> gather_numbers(ProcessGroup& group,
-                                         const std::vector<std::int64_t>& values,
-                                         const Device& device) {
+                                         const std::vector<std::int64_t>& values) {
   const NoGradGuard guard;
+  const Device device = exchange_device(group);
   const auto count = static_cast<std::int64_t>(values.size());
   const Tensor mine = from_vector(values, {count}).to(device);
   const Tensor all = empty({group.size() * count}, {.dtype = kInt64, .device = device});

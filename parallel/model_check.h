@@ -18,18 +18,17 @@ struct Property {
 /// Parameters and buffers, as lines.
 std::vector<Property> describe_model(const nn::Module& module);
 
-/// Where the tensors that the host gives to collectives of `group` must be: on the host, or on a
-/// CUDA device for nccl, that of the first of `tensors` that is on one.
-Device exchange_device(const ProcessGroup& group, const std::vector<Tensor>& tensors);
+/// Where tensors that the host gives to collectives of `group` must be.
+inline Device exchange_device(const ProcessGroup& group) {
+  return group.device().value_or(Device());
+}
 
 /// To be called by all ranks: DistributedError on all of them, naming those that differ from rank 0
 /// and the first difference.
-void check_agreement(ProcessGroup& group, const std::vector<Property>& properties,
-                     const Device& device);
+void check_agreement(ProcessGroup& group, const std::vector<Property>& properties);
 
 /// Every rank's `values`, which are as many on all ranks; rank after rank. Waits in the host.
 std::vector<std::int64_t> gather_numbers(ProcessGroup& group,
-                                         const std::vector<std::int64_t>& values,
-                                         const Device& device);
+                                         const std::vector<std::int64_t>& values);
 
 }  // namespace ferrite::parallel

@@ -10,6 +10,7 @@
 #include "autograd/grad_mode.h"
 #include "autograd/meta.h"
 #include "kernels/copy.h"
+#include "parallel/model_check.h"
 
 namespace ferrite::parallel {
 
@@ -312,7 +313,7 @@ void Reducer::begin_used() {
   used_work_.wait();
   std::vector<std::int32_t> used(parameters_.size());
   for (std::size_t i = 0; i < used.size(); ++i) used[i] = pass_.arrived[i] || dirty_[i];
-  used_ = from_vector(used, {static_cast<std::int64_t>(used.size())}).to(exchange_device_);
+  used_ = from_vector(used, {static_cast<std::int64_t>(used.size())}).to(exchange_device(*group_));
   used_work_ = group_->all_reduce(used_);
 }
 

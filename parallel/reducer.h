@@ -125,7 +125,6 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   std::vector<nn::NamedTensor> frozen_;
   std::vector<Tensor> model_;  // all parameters and buffers
   CoalescedTensors buffers_;
-  Device exchange_device_;
   BucketLimits limits_;
 
   std::mutex mutex_;

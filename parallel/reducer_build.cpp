@@ -63,7 +63,6 @@ Reducer::Reducer(nn::Module& module, const DDPOptions& options)
       group_(group_of(options)),
       model_(all_tensors(module)),
       buffers_(module.buffers()),
-      exchange_device_(exchange_device(*group_, model_)),
       active_ranks_(group_->size()) {
   for (auto& [name, t] : module.named_parameters()) {
     if (!t.requires_grad()) {
@@ -75,7 +74,7 @@ Reducer::Reducer(nn::Module& module, const DDPOptions& options)
   }
   std::vector<Property> properties = describe_model(module);
   std::ranges::copy(describe_options(options), std::back_inserter(properties));
-  check_agreement(*group_, properties, exchange_device_);
+  check_agreement(*group_, properties);
   check(options);
   FERRITE_CHECK(!parameters_.empty(), ValueError, "ddp",
                 "no parameter of {} requires a gradient: there is nothing to average",
@@ -91,7 +90,7 @@ Reducer::Reducer(nn::Module& module, const DDPOptions& options)
 
 void Reducer::register_comm_hook(CommHook hook, std::string name) {
   std::lock_guard lock(mutex_);
-  check_agreement(*group_, {{"the communication hook", name}}, exchange_device_);
+  check_agreement(*group_, {{"the communication hook", name}});
   FERRITE_CHECK(hook, ValueError, "ddp", "the communication hook '{}' is empty", name);
   FERRITE_CHECK(!hook_, ValueError, "ddp", "there is a communication hook already: '{}'",
                 hook_name_);
@@ -124,7 +123,7 @@ void Reducer::rebuild(int root) {
     if (std::ranges::find(arrival_order_, i) == arrival_order_.end())
       order.push_back(static_cast<std::int64_t>(i));
   const Tensor shared =
-      from_vector(order, {static_cast<std::int64_t>(order.size())}).to(exchange_device_);
+      from_vector(order, {static_cast<std::int64_t>(order.size())}).to(exchange_device(*group_));
   group_->broadcast(shared, root).synchronize();
   std::vector<std::size_t> wanted;
   for (const std::int64_t i : shared.cpu().to_vector<std::int64_t>())

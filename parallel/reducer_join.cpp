@@ -36,8 +36,7 @@ void Reducer::begin_join(const JoinOptions& options) {
 /// What each rank is about to do. Throws on all of them, where that was asked for, once one has no
 /// more inputs.
 Reducer::JoinFlags Reducer::exchange(bool active, bool sync, bool buffers) {
-  const std::vector<std::int64_t> numbers =
-      gather_numbers(*group_, {active, sync, buffers}, exchange_device_);
+  const std::vector<std::int64_t> numbers = gather_numbers(*group_, {active, sync, buffers});
   JoinFlags flags;
   for (std::size_t i = 0; i < numbers.size(); i += 3) {
     flags.active.push_back(numbers[i] != 0);

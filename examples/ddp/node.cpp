@@ -1,11 +1,8 @@
 #include "examples/ddp/node.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +15,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "parallel/comm/socket.h"
 
 namespace examples {
 
@@ -46,16 +44,8 @@ const char* launched_by(bool asked_for_processes) {
 
 /// A port of this host that nobody listens on.
 int free_port() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  const bool found = fd >= 0 && bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-                     getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  if (fd >= 0) close(fd);
-  FERRITE_CHECK(found, ferrite::IoError, "ddp", "cannot find a free port");
-  return ntohs(address.sin_port);
+  using namespace ferrite::parallel;
+  return local_address(listen_at({"127.0.0.1", 0}, 1)).port;
 }
 
 /// Where the ranks meet.

@@ -22,6 +22,10 @@ struct GroupContext {
   std::optional<Device> device;      ///< InitOptions::device
 };
 
+/// Of the group of some of a group's ranks, of which this process is number `rank`.
+GroupContext context_of_some(const GroupContext& all, const std::vector<int>& ranks, int rank,
+                             const std::string& name, Milliseconds timeout);
+
 /// Error where the library was not built with Gloo, or with NCCL.
 std::shared_ptr<ProcessGroup> make_gloo_group(const GroupContext& context);
 std::shared_ptr<ProcessGroup> make_nccl_group(const GroupContext& context);

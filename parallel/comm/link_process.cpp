@@ -201,8 +201,10 @@ class ProcessLink final : public Link {
       if (poll(&look, 1, 0) <= 0) return;
       int error = 0;
       socklen_t size = sizeof error;
-      if (getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0)
-        fail_gone();
+      if (getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
+      if (error == ECONNREFUSED || error == ECONNRESET) fail_gone();
+      FERRITE_CHECK(error == 0, DistributedError, "link", "cannot connect to {} at {}: {}", name_,
+                    theirs_.tcp.text(), std::generic_category().message(error));
     }
     const std::shared_ptr<RingMemory> memory = shared_ ? RingMemory::create(1) : nullptr;
     if (!send_hello(socket_, hello_, memory ? memory->fd() : -1)) fail_gone();
@@ -301,7 +303,7 @@ std::unique_ptr<LinkMesh> connect_links(const GroupContext& context, std::string
         DistributedError, "link",
         "FERRITE_LINK=shm, but rank {} is on another host, or in a network name space "
         "of its own",
-        rank);
+        context.job_ranks.empty() ? rank : context.job_ranks[static_cast<std::size_t>(rank)]);
   }
   door->admit(cards);
   return std::make_unique<ProcessMesh>(context, std::move(door), std::move(cards));

@@ -54,6 +54,8 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   /// "default", "default/1" for what was made of it; in messages.
   const std::string& name() const { return name_; }
   Milliseconds timeout() const { return timeout_; }
+  /// The one device whose tensors it takes; nothing where it takes any.
+  virtual std::optional<Device> device() const { return std::nullopt; }
 
   /// Every rank gets the reduction of all ranks' tensors, in place, the same bits everywhere.
   [[nodiscard]] Work all_reduce(const Tensor& tensor, ReduceOp op = ReduceOp::sum);

@@ -1,7 +1,4 @@
 // The program examples/ddp, run as its users run it.
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -24,18 +21,6 @@ namespace {
 
 StateDict weights(const Workplace& place, const std::string& folder) {
   return data::load_safetensors(place / folder / "final.safetensors");
-}
-
-int free_port() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  REQUIRE(bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0);
-  REQUIRE(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0);
-  close(fd);
-  return ntohs(address.sin_port);
 }
 
 /// 6 steps of 16 images, however many ranks share them.

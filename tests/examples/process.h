@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "parallel/comm/socket.h"
 #include "tests/data/files.h"
 #include "tests/paths.h"
 
@@ -22,6 +23,11 @@ struct Outcome {
   int code = -1;  ///< exit status; 128 + signal where one ended it
   std::string out, err;
 };
+
+/// A port of this host that nobody listens on.
+inline int free_port() {
+  return parallel::local_address(parallel::listen_at({"127.0.0.1", 0}, 1)).port;
+}
 
 /// Starts <bin>/<program> with these arguments in `folder`, where .stdout and .stderr take what it
 /// prints.

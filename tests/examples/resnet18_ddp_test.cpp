@@ -1,7 +1,4 @@
 // The program examples/resnet18 on several processes, as a launcher starts them.
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 
 #include <cstdlib>
 
@@ -20,18 +17,6 @@ namespace {
     MESSAGE("skipped: this build is without Gloo"); \
     return;                                         \
   }
-
-int free_port() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  REQUIRE(bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0);
-  REQUIRE(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0);
-  close(fd);
-  return ntohs(address.sin_port);
-}
 
 /// Runs resnet18 --ddp on small images as several ranks.
 class Ranks {

@@ -28,6 +28,8 @@
 #include <set>
 #include <sstream>
 
+#include "parallel/comm/socket.h"
+
 extern char** environ;
 
 namespace ferrite::test {
@@ -58,17 +60,7 @@ bool from_a_launcher(std::string_view variable) {
   return false;
 }
 
-int free_port() {
-  const int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  REQUIRE(bind(s, reinterpret_cast<sockaddr*>(&address), length) == 0);
-  REQUIRE(getsockname(s, reinterpret_cast<sockaddr*>(&address), &length) == 0);
-  close(s);
-  return ntohs(address.sin_port);
-}
+int free_port() { return parallel::local_address(parallel::listen_at({"127.0.0.1", 0}, 1)).port; }
 
 std::set<std::string> names_in(const char* folder) {
   std::set<std::string> names;

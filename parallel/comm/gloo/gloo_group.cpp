@@ -1,6 +1,5 @@
 // Groups of processes, by Gloo, and by Ferrite's own ring where that is faster.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
 #include <gloo/alltoall.h>
@@ -224,19 +223,7 @@ void GlooGroup::cancel() {
 std::shared_ptr<ProcessGroup> GlooGroup::do_new_group(const std::vector<int>& ranks, int rank,
                                                       const std::string& name,
                                                       Milliseconds timeout) {
-  GroupContext group = context();
-  group.name = name;
-  group.rank = rank;
-  group.size = static_cast<int>(ranks.size());
-  group.job_ranks.clear();
-  for (const int r : ranks)
-    group.job_ranks.push_back(context().job_ranks[static_cast<std::size_t>(r)]);
-  group.timeout = timeout;
-  // Of its members: where others make another group by the same call, the two do not meet.
-  if (group.store)
-    group.store = std::make_shared<PrefixStore>(
-        fmt::format("{}/{}/", name, fmt::join(group.job_ranks, ",")), group.store);
-  return make_gloo_group(group);
+  return make_gloo_group(context_of_some(context(), ranks, rank, name, timeout));
 }
 
 // ---- Collectives

@@ -60,13 +60,8 @@ class LocalGroup final : public HostGroup {
   std::shared_ptr<ProcessGroup> do_new_group(const std::vector<int>& ranks, int rank,
                                              const std::string& name,
                                              Milliseconds timeout) override {
-    GroupContext next;
-    next.name = name;
-    next.rank = rank;
-    next.size = static_cast<int>(ranks.size());
-    for (const int r : ranks) next.job_ranks.push_back(context().job_ranks[std::size_t(r)]);
-    next.timeout = timeout;
-    return std::make_shared<LocalGroup>(hub_->subgroup(name, ranks), next);
+    return std::make_shared<LocalGroup>(hub_->subgroup(name, ranks),
+                                        context_of_some(context(), ranks, rank, name, timeout));
   }
 
   void choose_engine(const HostCall& call);

@@ -2,7 +2,6 @@
 
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <exception>
 #include <utility>
@@ -218,21 +217,7 @@ Work NcclGroup::do_ring_all_reduce(const Tensor& tensor, ReduceOp op) {
 std::shared_ptr<ProcessGroup> NcclGroup::do_new_group(const std::vector<int>& ranks, int rank,
                                                       const std::string& name,
                                                       Milliseconds timeout) {
-  GroupContext context{.name = name,
-                       .rank = rank,
-                       .size = static_cast<int>(ranks.size()),
-                       .job_ranks = {},
-                       .timeout = timeout,
-                       .monitor = context_.monitor,
-                       .device = device_};
-  for (const int r : ranks) {
-    const auto i = static_cast<std::size_t>(r);
-    context.job_ranks.push_back(i < context_.job_ranks.size() ? context_.job_ranks[i] : r);
-  }
-  // Of its members: where others make another group by the same call, the two do not meet.
-  context.store = std::make_shared<PrefixStore>(
-      fmt::format("{}/{}/", name, fmt::join(context.job_ranks, ",")), context_.store);
-  return make_nccl_group(context);
+  return make_nccl_group(context_of_some(context_, ranks, rank, name, timeout));
 }
 
 }  // namespace nccl

@@ -39,6 +39,7 @@ class NcclGroup final : public ProcessGroup {
 
   /// Of all ranks together, before anything else. DistributedError.
   void connect();
+  std::optional<Device> device() const override { return device_; }
 
  private:
   Work do_all_reduce(const Tensor& tensor, ReduceOp op) override;

@@ -1,0 +1,27 @@
+#include "parallel/comm/backend.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace ferrite::parallel {
+
+GroupContext context_of_some(const GroupContext& all, const std::vector<int>& ranks, int rank,
+                             const std::string& name, Milliseconds timeout) {
+  GroupContext context = all;
+  context.name = name;
+  context.rank = rank;
+  context.size = static_cast<int>(ranks.size());
+  context.job_ranks.clear();
+  for (const int r : ranks) {
+    const auto at = static_cast<std::size_t>(r);
+    context.job_ranks.push_back(at < all.job_ranks.size() ? all.job_ranks[at] : r);
+  }
+  context.timeout = timeout;
+  // Of its members: where others make another group by the same call, the two do not meet.
+  if (all.store)
+    context.store = std::make_shared<PrefixStore>(
+        fmt::format("{}/{}/", name, fmt::join(context.job_ranks, ",")), all.store);
+  return context;
+}
+
+}  // namespace ferrite::parallel
