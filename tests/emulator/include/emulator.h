@@ -36,7 +36,8 @@ void set_peer_access(bool possible);
 /// fails with `error` and does nothing.
 void fail_next(const char* name, cudaError_t error, int skip = 0);
 
-/// Every call on `device` fails from here on, as after a kernel that trapped.
+/// Every call on `device` fails from here on, as after a kernel that trapped, and what is queued
+/// there never runs.
 void lose(int device);
 /// Clears the errors that a trapped kernel left on all devices, as a new process would.
 void reset();

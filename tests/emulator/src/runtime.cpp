@@ -9,6 +9,7 @@
 #include "memory.h"
 #include "report.h"
 #include "scheduler.h"
+#include "stream.h"
 
 namespace emulator {
 
@@ -50,7 +51,10 @@ cudaError_t wanted_failure(const char* name) {
 int current_device() { return device_now; }
 void set_current_device(int device) { device_now = device; }
 cudaError_t sticky_error(int device) { return sticky[device]; }
-void set_sticky_error(int device, cudaError_t error) { sticky[device] = error; }
+void set_sticky_error(int device, cudaError_t error) {
+  sticky[device] = error;
+  if (error != cudaSuccess) discard_work(device);
+}
 
 cudaError_t remember(cudaError_t error) {
   if (error != cudaSuccess) last_error = error;

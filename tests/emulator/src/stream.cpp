@@ -83,8 +83,9 @@ WorkId next_id(CUstream_st& stream) {
   return {stream.id, number, stream.clock, {}};
 }
 
-void finish_task(CUstream_st& stream) {
-  if (!stream.idle()) ++stream.done;  // else all was discarded meanwhile
+/// `before`: stream.done as the task began; another by now says that all was discarded meanwhile.
+void finish_task(CUstream_st& stream, std::uint64_t before) {
+  if (stream.done == before) ++stream.done;
   stream.busy = false;
   if (stream.idle()) std::erase_if(streams().working, [](const StreamPtr& s) { return s->idle(); });
   work_done.notify_all();
@@ -108,11 +109,17 @@ bool run_one(const StreamPtr& stream, Patience patience, HeldLock& lock) {
   }
   stream->busy = true;
   stream->runner = std::this_thread::get_id();
-  for (const Ticket& ticket : stream->queue.front().after)
+  const std::uint64_t before = stream->done;
+  const std::vector<Ticket> after = stream->queue.front().after;
+  for (const Ticket& ticket : after)
     if (!run_until(ticket, patience, lock)) {
       stream->busy = false;
       return false;
     }
+  if (stream->done != before) {  // discarded while the lock was open
+    stream->busy = false;
+    return true;
+  }
   if (const auto& ready = stream->queue.front().operation->ready; ready && !ready()) {
     stream->busy = false;
     if (patience != Patience::wait) return false;
@@ -135,7 +142,7 @@ bool run_one(const StreamPtr& stream, Patience patience, HeldLock& lock) {
     race_work_started(task.id, operation.name, operation.file, operation.line);
     operation.run();
   }
-  finish_task(*stream);
+  finish_task(*stream, before);
   return true;
 }
 
@@ -221,7 +228,7 @@ void begin_running_now(CUstream_st& stream, const char* name, const char* file, 
   stream.runner = std::this_thread::get_id();
   race_work_started(id, name, file, line);
 }
-void end_running_now(CUstream_st& stream) { finish_task(stream); }
+void end_running_now(CUstream_st& stream) { finish_task(stream, stream.issued - 1); }
 
 bool Ticket::reached() const { return stream->done >= number; }
 
