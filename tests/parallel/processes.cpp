@@ -27,6 +27,7 @@
 #include <iterator>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include "parallel/comm/socket.h"
 
@@ -84,8 +85,11 @@ std::vector<pid_t> processes_of(const std::string& job) {
   return found;
 }
 
-// The ports of TCP sockets that a process has, its ends of connections and those that listen.
-std::set<unsigned> tcp_ports_of(pid_t pid) {
+/// The own and the other's port: on one host that tells a connection, as one port does not.
+using Ports = std::pair<unsigned, unsigned>;
+
+// The TCP connections that a process has an end of, as that end sees them.
+std::set<Ports> tcp_ports_of(pid_t pid) {
   std::set<std::string> sockets;
   const std::string folder = "/proc/" + std::to_string(pid) + "/fd";
   for (const std::string& name : names_in(folder.c_str())) {
@@ -94,7 +98,10 @@ std::set<unsigned> tcp_ports_of(pid_t pid) {
     const std::string_view text(target, static_cast<std::size_t>(std::max<ssize_t>(length, 0)));
     if (text.starts_with("socket:[")) sockets.emplace(text.substr(8, text.size() - 9));
   }
-  std::set<unsigned> ports;
+  const auto port = [](const std::string& address) {
+    return static_cast<unsigned>(std::stoul(address.substr(address.find(':') + 1), nullptr, 16));
+  };
+  std::set<Ports> ports;
   for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
     std::ifstream file(table);
     std::string line, field;
@@ -104,14 +111,13 @@ std::set<unsigned> tcp_ports_of(pid_t pid) {
       std::vector<std::string> fields;
       while (words >> field) fields.push_back(field);
       if (fields.size() < 10 || !sockets.contains(fields[9])) continue;
-      ports.insert(static_cast<unsigned>(
-          std::stoul(fields[1].substr(fields[1].find(':') + 1), nullptr, 16)));
+      ports.emplace(port(fields[1]), port(fields[2]));
     }
   }
   return ports;
 }
 
-constexpr const char* kCut = "/cut";  // a file: who is cut off, and its ports
+constexpr const char* kCut = "/cut";  // a file: who is cut off, and the ports of its connections
 char cut_path[PATH_MAX];
 
 unsigned port_of(const sockaddr_storage& address) {
@@ -150,12 +156,15 @@ void drop_packets(int) {
     socklen_t length = sizeof domain;
     if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length) != 0) continue;
     if (domain != AF_INET && domain != AF_INET6) continue;
-    sockaddr_storage peer{};
+    sockaddr_storage own{}, peer{};
+    length = sizeof own;
+    bool connected = getsockname(fd, reinterpret_cast<sockaddr*>(&own), &length) == 0;
     length = sizeof peer;
     // One that listens has no peer.
-    const bool connected = getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) == 0;
+    connected = connected && getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) == 0;
     bool of_victim = false;
-    for (std::size_t i = 1; connected && i < count; ++i) of_victim |= numbers[i] == port_of(peer);
+    for (std::size_t i = 1; connected && i + 1 < count; i += 2)
+      of_victim |= numbers[i] == port_of(peer) && numbers[i + 1] == port_of(own);
     if (of_victim != victim)  // the victim's connections with itself stay
       setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
   }
@@ -374,7 +383,7 @@ void RankProcesses::signal(int rank, int number) {
 void RankProcesses::cut_off(int rank) {
   std::ofstream file(state_->folder.string() + kCut);
   file << pid(rank) << ' ';
-  for (const unsigned port : tcp_ports_of(pid(rank))) file << port << ' ';
+  for (const auto& [own, other] : tcp_ports_of(pid(rank))) file << own << ' ' << other << ' ';
   file.close();
   for (int r = 0; r < size(); ++r) signal(r, SIGUSR2);
 }
