@@ -66,26 +66,46 @@ std::unique_ptr<Module> Module::clone() const {
   }
   NoGradGuard guard;
   Memo copies;
-  module->own_tensors(copies);
+  module->replace_tensors(deep_copy, copies);
   return module;
 }
 
-/// Replaces tensors that a copy shares with its original by copies of their own.
-void Module::own_tensors(Memo& copies) {
+std::unique_ptr<Module> Module::copy_with(const std::function<Tensor(const Tensor&)>& f) const {
+  std::unique_ptr<Module> module;
+  {
+    CloningGuard guard;
+    module = copy();
+  }
+  Memo given;
+  module->replace_tensors(f, given);
+  module->share_hooks(*this);
+  return module;
+}
+
+/// Of a copy, which has its original's tensors until then.
+void Module::replace_tensors(const std::function<Tensor(const Tensor&)>& f, Memo& replaced) {
   for (const Entry& e : registry_) {
     if (e.kind == Kind::module) {
-      module_of(e).own_tensors(copies);
+      module_of(e).replace_tensors(f, replaced);
       continue;
     }
     Tensor& tensor = tensor_of(e);
     if (!tensor.defined()) continue;
-    Tensor& own = copies[tensor.impl()];
-    if (!own.defined()) {
-      own = deep_copy(tensor);
-      copies[own.impl()] = own;  // met again, in a shared module, it stays
+    Tensor other = replaced[tensor.impl()];
+    if (!other.defined()) {
+      other = f(tensor);
+      replaced[tensor.impl()] = replaced[other.impl()] = other;  // met again, it stays
     }
-    tensor = own;
+    tensor = std::move(other);
   }
+}
+
+/// Of a copy.
+void Module::share_hooks(const Module& other) {
+  hooks_ = other.hooks_;
+  for (std::size_t i = 0; i < registry_.size(); ++i)
+    if (registry_[i].kind == Kind::module)
+      module_of(registry_[i]).share_hooks(other.module_of(other.registry_[i]));
 }
 
 void Module::check_name(std::string_view name) const {

@@ -179,6 +179,11 @@ class Module {
   /// Members that are not registered are copied as C++ copies them. The type must derive from
   /// Cloneable (Error).
   std::unique_ptr<Module> clone() const;
+  /// A copy of the object, and of all below it, on other tensors: those that `f` gives for this
+  /// module's, asked once for each, be it in several places. Hooks and modes are this module's.
+  /// What clone() demands of the type is demanded here. For those who run a module on other values,
+  /// as replicas.
+  std::unique_ptr<Module> copy_with(const std::function<Tensor(const Tensor&)>& f) const;
 
   // ---- What it looks like
   /// The class name, without namespaces.
@@ -247,7 +252,8 @@ class Module {
   Tensor& tensor_of(const Entry& entry) const;
   Module& module_of(const Entry& entry) const;
   Module* wrapped() const;
-  void own_tensors(Memo& copies);
+  void replace_tensors(const std::function<Tensor(const Tensor&)>& f, Memo& replaced);
+  void share_hooks(const Module& other);
   Tensor forward_with_hooks(const Tensor& input);
   const std::shared_ptr<detail::Hooks>& own_hooks();
   using Visitor = std::function<void(const std::string& path, Kind kind, const Tensor& tensor)>;
