@@ -12,95 +12,13 @@
 #include "ops/arithmetic.h"
 #include "ops/creation.h"
 #include "optim/sgd.h"
+#include "tests/nn/small_modules.h"
 #include "tests/support/close.h"
 
 using namespace ferrite;
-using test::check_close;
-using test::check_equal;
+using namespace ferrite::test;
 
 namespace {
-
-std::vector<std::string> names(const std::vector<nn::NamedTensor>& tensors) {
-  std::vector<std::string> out;
-  for (const auto& [name, t] : tensors) out.push_back(name);
-  return out;
-}
-std::vector<std::string> names(const StateDict& dict) {
-  return names(std::vector<nn::NamedTensor>(dict.begin(), dict.end()));
-}
-using Names = std::vector<std::string>;
-
-/// y = scale x + shift, with a buffer of each kind.
-class Affine : public nn::Cloneable<Affine> {
- public:
-  explicit Affine(double value = 1) : scale(full({2}, value)), shift(zeros({2})) {
-    calls_ = zeros({}, {.dtype = kInt64});
-    scratch_ = zeros({2});
-    register_buffer("calls", calls_);
-    register_buffer("scratch", scratch_, false);
-    register_parameter("scale", scale);
-    register_parameter("shift", shift);
-    register_parameter("absent", absent_);
-  }
-  Tensor forward(const Tensor& x) override {
-    calls_.add_(1);
-    return x * scale + shift;
-  }
-
-  Tensor scale, shift;
-
- private:
-  Tensor calls_, scratch_, absent_;
-};
-
-/// Children of every kind: members, an optional one, owned ones, a nested container.
-class Net : public nn::Cloneable<Net> {
- public:
-  Net() : list_(Affine(3), Affine(4)) {
-    register_module("first", first);
-    register_module("maybe", maybe_.emplace(2));
-    register_module("list", list_);
-    register_module("owned", std::make_unique<Affine>(5));
-    register_module("again", first);
-    add_parameter("extra", ones({3}));
-  }
-  Tensor forward(const Tensor& x) override {
-    return list_[1](list_[0]((*maybe_)(first(x)))) + static_cast<double>(options.size());
-  }
-
-  Affine first;
-  std::vector<int> options = {1, 2};
-
- private:
-  std::optional<Affine> maybe_;
-  nn::ModuleList list_;
-};
-
-/// Two children with one weight.
-class Tied : public nn::Cloneable<Tied> {
- public:
-  Tied() : nn::Cloneable<Tied>() {
-    b.scale = a.scale;
-    register_module("a", a);
-    register_module("b", b);
-  }
-  Affine a, b;
-};
-
-/// Refers to a module that is not its own, as what trains a model on several devices does.
-class Wrapper : public nn::Cloneable<Wrapper> {
- public:
-  explicit Wrapper(nn::Module& module) : wrapped_(module) { wrap_module(module); }
-  Tensor forward(const Tensor& x) override { return wrapped_(x); }
-  using nn::Module::wrap_module;
-
- private:
-  nn::Module& wrapped_;
-};
-
-class Uncloneable : public nn::Module {};
-
-class Sub : public Affine {};
 
 template <class T>
 struct Generic : nn::Cloneable<Generic<T>> {};
@@ -151,48 +69,6 @@ TEST_CASE("registration refuses what would go wrong") {
                        ValueError);
   CHECK_THROWS_AS(bad.null(), ValueError);
   CHECK_THROWS_WITH_AS(bad(ones({1})), doctest::Contains("Bad has no forward()"), Error);
-}
-
-TEST_CASE("a clone is independent and whole") {
-  Net net;
-  net.first.requires_grad_(false);
-  net.eval();
-  net.first.scale.set_grad(ones({2}));
-  const Tensor x = tensor({1.0, 2.0});
-  const Tensor before = net(x);
-  const std::unique_ptr<Net> copy = net.clone();
-  CHECK(copy->str() == net.str());
-  CHECK(!copy->is_training());
-  CHECK(!copy->first.scale.requires_grad());
-  CHECK(!copy->first.scale.grad().defined());
-  CHECK(copy->num_parameters() == 23);
-  check_equal((*copy)(x), before);
-
-  const StateDict a = net.state_dict(), b = copy->state_dict();
-  REQUIRE(names(a) == names(b));
-  for (const auto& [name, t] : a) CHECK(!b.at(name).shares_storage(t));
-  // Members and the registry are one in the copy as in the original.
-  CHECK(copy->named_parameters()[1].second.is_same(copy->first.scale));
-  CHECK(copy->children()[0] == &copy->first);
-  CHECK(copy->children()[4] == &copy->first);
-  copy->first.scale.fill_(100);
-  copy->options.push_back(3);
-  check_equal(net(x), before);
-  net.first.scale.detach().fill_(0);
-  check_close(copy->first.scale, {100, 100});
-}
-
-TEST_CASE("clones through the base class, of shared parts, and from virtual devices") {
-  Tied tied;
-  CHECK(tied.parameters().size() == 3);
-  tied.to("cpu:0");
-  const std::unique_ptr<nn::Module> copy = static_cast<nn::Module&>(tied).clone();
-  auto& other = dynamic_cast<Tied&>(*copy);
-  CHECK(other.a.scale.is_same(other.b.scale));
-  CHECK(!other.a.scale.is_same(tied.a.scale));
-  CHECK(other.a.scale.device() == Device("cpu:0"));
-  CHECK_THROWS_WITH_AS(Uncloneable().clone(), doctest::Contains("Cloneable<Uncloneable>"), Error);
-  CHECK_THROWS_WITH_AS(Sub().clone(), doctest::Contains("Sub derives from Affine"), Error);
 }
 
 TEST_CASE("modules are moved, but not copied by accident") {
@@ -348,61 +224,6 @@ TEST_CASE("prefixes of wrapped models, both ways") {
                        ValueError);
   CHECK_THROWS_WITH_AS(net.load_state_dict(wrapped, {.strip_prefix = "module.scale"}),
                        doctest::Contains("which is no name"), ValueError);
-}
-
-TEST_CASE("a wrapper has the parameters, buffers, modules and names of what it wraps") {
-  Net net;
-  Wrapper wrapper(net);
-  CHECK(names(wrapper.named_parameters()) == names(net.named_parameters()));
-  CHECK(names(wrapper.named_buffers()) == names(net.named_buffers()));
-  CHECK(names(wrapper.state_dict()) == names(net.state_dict()));
-  CHECK(wrapper.parameters()[0].impl() == net.parameters()[0].impl());
-  CHECK(wrapper.num_parameters() == net.num_parameters());
-  CHECK(wrapper.modules().size() == net.modules().size() + 1);
-  CHECK(&wrapper.get_submodule("") == &wrapper);
-  CHECK(&wrapper.get_submodule("list.1") == &net.get_submodule("list.1"));
-  CHECK_THROWS_WITH_AS(wrapper.get_submodule("lost.1"), doctest::Contains("'list.1'"), IndexError);
-  CHECK(wrapper.str() ==
-        "Wrapper(\n  (module): Net(\n    (first): Affine()\n    (maybe): Affine()\n"
-        "    (list): ModuleList(\n      (0): Affine()\n      (1): Affine()\n    )\n"
-        "    (owned): Affine()\n    (again): Affine()\n  )\n)");
-  check_equal(wrapper(ones({2})), net(ones({2})));
-
-  wrapper.eval();
-  CHECK_FALSE(net.first.is_training());
-  CHECK(wrapper.requires_grad_(false, "list.0") == 2);
-  CHECK_FALSE(net.get_submodule("list.0").parameters()[0].requires_grad());
-  wrapper.to(kFloat64);
-  CHECK(net.first.scale.dtype() == kFloat64);
-  CHECK_THROWS_WITH_AS(wrapper.clone(), doctest::Contains("wraps a Net that is not its own"),
-                       Error);
-  CHECK_THROWS_WITH_AS(wrapper.wrap_module(net), doctest::Contains("wraps a Net already"),
-                       ValueError);
-
-  // One around another, and moved.
-  Wrapper moved = std::move(wrapper), outer(static_cast<nn::Module&>(moved));
-  CHECK(names(outer.state_dict()) == names(net.state_dict()));
-  CHECK_THROWS_WITH_AS(outer.wrap_module(outer), doctest::Contains("cannot wrap itself"),
-                       ValueError);
-
-  // Names with and without PyTorch's prefix are its own.
-  Net other;
-  other.first.scale.detach().fill_(7);
-  for (const char* prefix : {"", "module."}) {
-    net.first.scale.detach().fill_(0);
-    CHECK(outer.load_state_dict(other.state_dict(prefix)).complete());
-    check_close(net.first.scale.to(kFloat32), {7, 7});
-  }
-  StateDict mixed = other.state_dict("module.");
-  mixed.insert("first.scale", ones({2}));
-  CHECK_THROWS_AS(outer.load_state_dict(mixed), ValueError);
-  // Where what is wrapped has a child of that name there is nothing to strip.
-  struct Holder : nn::Cloneable<Holder> {
-    Holder() { register_module("module", affine); }
-    Affine affine;
-  } holder;
-  CHECK(Wrapper(holder).load_state_dict(Affine(3).state_dict("module.")).complete());
-  check_close(holder.affine.scale, {3, 3});
 }
 
 TEST_CASE("loading converts dtype and device, strips prefixes, and goes through files") {
