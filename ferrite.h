@@ -83,6 +83,8 @@
 #include "parallel/comm/local/local_group.h"
 #include "parallel/comm/process_group.h"
 #include "parallel/comm/rendezvous.h"
+#include "parallel/data_parallel/data_parallel.h"
+#include "parallel/data_parallel/data_parallel_criterion.h"
 #include "parallel/distributed_data_parallel.h"
 #include "parallel/evaluation.h"
 #include "parallel/sync_batch_norm.h"

@@ -12,19 +12,38 @@
 //   sgd.step();
 //
 // It is a module with the parameters, buffers, modules and names of the one it wraps, which must
-// outlive it. Of the buffers (running statistics) those of the first replica are kept. See
-// data_parallel_criterion.h for losses that are computed by the replicas.
+// outlive it. Use it as torch's class of that name:
+// - a module of several devices derives from nn::Cloneable, and takes and returns values of
+//   nested.h: tensors, in lists, maps and structs too;
+// - of the buffers (running statistics) those of the first replica are kept. What forward() changes
+//   in the others, members that are not registered included, is lost with them;
+// - hooks of the wrapper see the whole batch. Those of the modules below, which the replicas share,
+//   see parts of it, in a thread for each replica;
+// - batches smaller than the number of devices run on fewer. One device takes the module as it is;
+// - one call at a time. docs/data_parallel.md says what a step costs.
+// See data_parallel_criterion.h for losses that are computed by the replicas.
 #pragma once
 
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "nn/module.h"
+#include "parallel/data_parallel/data_parallel_report.h"
 #include "parallel/data_parallel/device_comm.h"
 #include "parallel/data_parallel/gather.h"
 #include "parallel/data_parallel/parallel_apply.h"
 #include "parallel/data_parallel/replicate.h"
 #include "parallel/data_parallel/scatter.h"
+#include "parallel/data_parallel/value_sizes.h"
 
 namespace ferrite::parallel {
 
@@ -32,23 +51,175 @@ struct DataParallelOptions {
   /// Where outputs are gathered; the first device where nothing is said.
   std::optional<Device> output_device = {};
   int dim = 0;  ///< of inputs and outputs, that is split
+  /// Gradients are summed and sent to the first device in parts of so many megabytes (2^20 bytes),
+  /// while backward goes on.
   double bucket_cap_mb = 25;
   std::string backend = {};  ///< of make_device_comm
 };
 
-// What is fixed of the classes (to be written here):
-//
-// class DataParallelBase : public nn::Module     what does not depend on the model's type
-//   const std::vector<Device>& devices() const;
-//   const DataParallelOptions& options() const;
-//   DataParallelReport report() const; void reset_report();     data_parallel_report.h
-//
-// template <class M = nn::Module> class DataParallel final : public DataParallelBase
-//   explicit DataParallel(M& module, std::vector<Device> devices = {},     all CUDA devices
-//                         const DataParallelOptions& options = {});
-//   M& module() const;
-//   auto operator()(inputs...)         what M returns, gathered
-//   auto parallel_forward(inputs...)   std::vector of what each replica returns, where it is
-//   Tensor forward(const Tensor&) override
+/// What does not depend on the model's type.
+class DataParallelBase : public nn::Module {
+ public:
+  ~DataParallelBase() override;
+
+  const std::vector<Device>& devices() const;
+  const Device& output_device() const;
+  const DataParallelOptions& options() const;
+  /// How the first `devices` of the devices exchange tensors, two or more.
+  DeviceComm& comm(std::size_t devices) const;
+
+  /// What moved, and what it took, since the start or the last reset_report().
+  DataParallelReport report() const;
+  void reset_report();
+
+  std::string name() const override { return "DataParallel"; }
+
+ protected:
+  DataParallelBase(nn::Module& module, std::vector<Device> devices,
+                   const DataParallelOptions& options);
+
+  /// A call: told of its parts in their order, it times them.
+  class Call {
+   public:
+    explicit Call(DataParallelBase& dp);
+    void scattered(std::int64_t bytes);
+    /// The replicas for so many chunks of two or more.
+    Replicas replicate(std::size_t chunks);
+    /// There is one chunk, and the module itself takes it.
+    void not_replicated();
+    void applied();
+    void gathered(std::int64_t bytes);
+    void end();
+
+   private:
+    DataParallelBase& dp_;
+    const bool timed_;
+  };
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// `M` is the model's type; called with whatever that takes, it returns what that returns. Of a
+/// plain nn::Module it takes and returns a tensor.
+template <class M = nn::Module>
+class DataParallel final : public DataParallelBase {
+ public:
+  /// On all CUDA devices where none is named. The module must be on the first device when it is
+  /// called (DeviceError); with one device it is moved there now. ValueError where there is no CUDA
+  /// device, one is named twice, or an option is out of range; DeviceError for one that is not
+  /// there.
+  explicit DataParallel(M& module, std::vector<Device> devices = {},
+                        const DataParallelOptions& options = {})
+      : DataParallelBase(module, std::move(devices), options), module_(module) {}
+
+  M& module() const { return module_; }
+
+  /// What the module returns for each part, gathered on the output device: tensors are joined along
+  /// `dim`, those without dimensions become a vector with one element a replica (not with one
+  /// device). What a replica throws is thrown with its device in the text.
+  template <class... Inputs>
+  requires std::invocable<M&, Inputs...>
+  auto operator()(Inputs&&... inputs) {
+    return hooked([&](auto&&... x) { return run(std::forward<decltype(x)>(x)...); },
+                  std::forward<Inputs>(inputs)...);
+  }
+  /// What the module returns for each part, on the part's device: of parts as many as scatter()
+  /// makes.
+  template <class... Inputs>
+  requires std::invocable<M&, Inputs...>
+  auto parallel_forward(Inputs&&... inputs) {
+    return hooked(
+        [&](auto&&... x) {
+          Call call(*this);
+          if constexpr (std::is_void_v<Result<Inputs...>>) {
+            apply(call, x...);
+            call.end();
+          } else {
+            auto results = apply(call, x...);
+            call.end();
+            return results;
+          }
+        },
+        std::forward<Inputs>(inputs)...);
+  }
+  Tensor forward(const Tensor& input) override {
+    if constexpr (std::is_invocable_r_v<Tensor, M&, const Tensor&>)
+      return run(input);
+    else
+      return nn::Module::forward(input);
+  }
+
+ private:
+  template <class... Inputs>
+  using Result = std::remove_cvref_t<std::invoke_result_t<M&, Inputs...>>;
+
+  template <class F, class... Inputs>
+  auto hooked(F&& f, Inputs&&... inputs) {
+    if (has_hooks()) [[unlikely]]
+      return nn::detail::call_hooked(hooks(), *this, std::forward<F>(f),
+                                     std::forward<Inputs>(inputs)...);
+    return f(std::forward<Inputs>(inputs)...);
+  }
+
+  template <class... Inputs>
+  auto run(const Inputs&... inputs) {
+    Call call(*this);
+    if constexpr (std::is_void_v<Result<const Inputs&...>>) {
+      apply(call, inputs...);
+      call.end();
+    } else {
+      using R = Result<const Inputs&...>;
+      std::vector<R> results = apply(call, inputs...);
+      // As it is: gather() makes vectors of tensors without dimensions.
+      R result = devices().size() == 1
+                     ? std::move(scatter(results[0], std::span(&output_device(), 1))[0])
+                     : gather(std::span<const R>(results), output_device(), options().dim);
+      call.gathered(detail::moved_bytes(results, output_device()));
+      call.end();
+      return result;
+    }
+  }
+
+  template <class... Inputs>
+  auto apply(Call& call, const Inputs&... inputs) {
+    using Arguments = std::tuple<std::decay_t<const Inputs&>...>;
+    const Arguments whole(inputs...);
+    std::vector<Arguments> parts(1);
+    if constexpr (sizeof...(Inputs) > 0) parts = scatter(whole, devices(), options().dim);
+    call.scattered(detail::moved_bytes(whole, parts));
+    const auto used = std::span(devices()).first(parts.size());
+    if (parts.size() > 1) {
+      const Replicas replicas = call.replicate(parts.size());
+      return applied(call, [&] { return parallel_apply<M>(replicas, parts, used); });
+    }
+    call.not_replicated();
+    return applied(call, [&] {
+      const auto alone = [&](const auto&... x) { return module_(x...); };
+      if constexpr (std::is_void_v<Result<const Inputs&...>>) {
+        std::apply(alone, parts[0]);
+      } else {
+        std::vector<Result<const Inputs&...>> results;
+        results.push_back(std::apply(alone, parts[0]));
+        return results;
+      }
+    });
+  }
+
+  template <class F>
+  auto applied(Call& call, const F& f) {
+    if constexpr (std::is_void_v<std::invoke_result_t<F>>) {
+      f();
+      call.applied();
+    } else {
+      auto results = f();
+      call.applied();
+      return results;
+    }
+  }
+
+  M& module_;
+};
 
 }  // namespace ferrite::parallel

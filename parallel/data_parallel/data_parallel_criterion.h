@@ -7,11 +7,115 @@
 //   criterion(dp.parallel_forward(images), labels).backward();
 #pragma once
 
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "parallel/data_parallel/data_parallel.h"
+
 namespace ferrite::parallel {
 
-// To be written: the criterion is a mean over its part; the result is the mean over the whole
-// batch, each part weighted by its share of the batch, so that gradients are those of one device
-// whatever the sizes of the parts. Options: Reduction::mean (that), Reduction::sum (losses that are
-// sums), Reduction::mean_of_means (PyTorch-Encoding's DataParallelCriterion).
+/// How the losses of parts of a batch become one.
+enum class CriterionReduction : std::uint8_t {
+  /// Losses are means over their parts, and the result is the mean over the batch: each part counts
+  /// by its share of the batch, so that gradients are those of one device, be parts of one size or
+  /// not. Of means that are weighted, or leave labels out, that is an approximation: take sums.
+  mean,
+  sum,            ///< losses are sums, and so is the result
+  mean_of_means,  ///< PyTorch-Encoding's DataParallelCriterion: parts count the same
+};
+
+struct DataParallelCriterionOptions {
+  CriterionReduction reduction = CriterionReduction::mean;
+};
+
+namespace detail {
+
+/// `losses`, one number each on its device, as one on `target`. `sizes` of the parts of the batch.
+Tensor reduce_losses(std::vector<Tensor> losses, std::span<const std::int64_t> sizes,
+                     const Device& target, CriterionReduction reduction);
+/// ShapeError unless there is a part of the targets for every output.
+void check_parts(std::size_t outputs, std::size_t targets, std::size_t devices);
+
+template <class F>
+inline constexpr bool is_module = std::derived_from<std::remove_cvref_t<F>, nn::Module>;
+
+}  // namespace detail
+
+/// `F` is a function f(output, targets...) that returns a tensor with one element. It is called by
+/// several threads at once. Or it is a module that is called so, as nn::CrossEntropyLoss, on the
+/// first device: it is replicated, and its parameters get their gradients.
+template <class F>
+class DataParallelCriterion {
+ public:
+  /// Both must outlive this; functions and temporary modules are kept here.
+  template <class G>
+  explicit DataParallelCriterion(const DataParallelBase& dp, G&& criterion,
+                                 const DataParallelCriterionOptions& options = {})
+      : dp_(dp), criterion_(std::forward<G>(criterion)), options_(options) {}
+
+  /// The loss, of no dimensions, on the output device. `outputs` are what parallel_forward()
+  /// returned; targets, of the whole batch, are split as inputs are (ShapeError where that makes
+  /// another number of parts), each to the device of its output.
+  template <class R, class... Targets>
+  Tensor operator()(const std::vector<R>& outputs, const Targets&... targets) {
+    using Arguments = std::tuple<R, Targets...>;
+    const std::span<const Device> all = dp_.devices();
+    detail::check_parts(outputs.size(), outputs.size(), all.size());
+    const std::span<const Device> devices = all.first(outputs.size());
+    std::vector<std::tuple<Targets...>> parts(outputs.size());
+    if constexpr (sizeof...(Targets) > 0)
+      parts = scatter(std::tuple<Targets...>(targets...), devices, dp_.options().dim);
+    detail::check_parts(outputs.size(), parts.size(), all.size());
+    std::vector<Arguments> arguments;
+    std::vector<std::int64_t> sizes;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      sizes.push_back(size_of(outputs[i], parts[i]));
+      arguments.push_back(std::tuple_cat(std::tuple<R>(outputs[i]), std::move(parts[i])));
+    }
+    return detail::reduce_losses(losses(arguments, devices), sizes, dp_.output_device(),
+                                 options_.reduction);
+  }
+
+ private:
+  template <class R, class... Targets>
+  std::int64_t size_of(const R& output, const std::tuple<Targets...>& targets) const {
+    const std::int64_t size = detail::size_of_part(targets, dp_.options().dim);
+    return size >= 0 ? size : detail::size_of_part(output, dp_.options().dim);
+  }
+
+  template <class Arguments>
+  std::vector<Tensor> losses(const std::vector<Arguments>& arguments,
+                             std::span<const Device> devices) {
+    using Criterion = std::remove_cvref_t<F>;
+    if constexpr (detail::is_module<F>) {
+      if (devices.size() > 1) {
+        const Replicas replicas = replicate(criterion_, dp_.comm(devices.size()));
+        return parallel_apply<Criterion>(replicas, arguments, devices);
+      }
+    }
+    std::vector<Tensor> losses(arguments.size());
+    parallel_for_devices(devices,
+                         [&](std::size_t i) { losses[i] = std::apply(criterion_, arguments[i]); });
+    return losses;
+  }
+
+  const DataParallelBase& dp_;
+  F criterion_;
+  const DataParallelCriterionOptions options_;
+};
+
+template <class G>
+DataParallelCriterion(const DataParallelBase&, G&&)
+    -> DataParallelCriterion<std::conditional_t<detail::is_module<G>, G, std::remove_cvref_t<G>>>;
+template <class G>
+DataParallelCriterion(const DataParallelBase&, G&&, const DataParallelCriterionOptions&)
+    -> DataParallelCriterion<std::conditional_t<detail::is_module<G>, G, std::remove_cvref_t<G>>>;
 
 }  // namespace ferrite::parallel

@@ -1,0 +1,153 @@
+#include "parallel/data_parallel/data_parallel.h"
+
+#include <fmt/format.h>
+
+#include "autograd/checkpoint.h"
+#include "core/cuda.h"
+#include "core/cuda_backend.h"
+#include "core/error.h"
+#include "core/stream.h"
+#include "parallel/data_parallel/data_parallel_timing.h"
+
+namespace ferrite::parallel {
+
+struct DataParallelBase::State {
+  nn::Module& module;
+  const std::vector<Device> devices;
+  const Device output;
+  const DataParallelOptions options;
+  const std::shared_ptr<DataParallelTimes> times;
+  /// Of the first two devices, the first three, ...; made when they are first needed.
+  mutable std::vector<std::shared_ptr<DeviceComm>> comms;
+
+  DeviceComm& comm(std::size_t size) const {
+    FERRITE_CHECK(size >= 2 && size <= devices.size(), ValueError, "data_parallel",
+                  "{} of {} devices: expected 2 or more, and not more than there are", size,
+                  devices.size());
+    std::shared_ptr<DeviceComm>& comm = comms[size - 2];
+    if (!comm) {
+      const auto n = static_cast<std::ptrdiff_t>(size);
+      comm = make_measured_comm(
+          make_device_comm({devices.begin(), devices.begin() + n}, options.backend), times);
+    }
+    return *comm;
+  }
+};
+
+namespace {
+
+std::vector<Device> all_cuda_devices() {
+  FERRITE_CHECK(cuda::is_available(), ValueError, "data_parallel",
+                "there is no CUDA device to run on ({}); name the devices, of which the CPU can "
+                "play any number: {{\"cpu:0\", \"cpu:1\"}}",
+                cuda::why_unavailable());
+  std::vector<Device> devices;
+  for (int i = 0; i < cuda::device_count(); ++i) devices.emplace_back(DeviceType::cuda, i);
+  return devices;
+}
+
+void check_exists(const Device& device, const char* what) {
+  FERRITE_CHECK(!device.is_cuda() || device.index() < cuda::device_count(), DeviceError,
+                "data_parallel", "the {} {} is not there: there are {} CUDA devices", what, device,
+                cuda::device_count());
+}
+
+void check_module(const nn::Module& module, const Device& first) {
+  const auto check = [&](const std::vector<Tensor>& tensors) {
+    for (const Tensor& t : tensors)
+      FERRITE_CHECK(t.device() == first, DeviceError, "data_parallel",
+                    "module must have its parameters and buffers on device {} (devices[0]) but "
+                    "found one of them on device: {}",
+                    first, t.device());
+  };
+  check(module.parameters());
+  check(module.buffers());
+}
+
+void check_not_capturing(const std::vector<Device>& devices) {
+  for (const Device& device : devices)
+    FERRITE_CHECK(
+        !device.is_cuda() || !ferrite::detail::cuda::is_capturing(current_stream(device)),
+        CudaError, "data_parallel",
+        "a step on {} devices cannot be captured into a CUDA graph, which is one device's; "
+        "capture the step of each rank of DistributedDataParallel instead",
+        devices.size());
+}
+
+}  // namespace
+
+DataParallelBase::DataParallelBase(nn::Module& module, std::vector<Device> devices,
+                                   const DataParallelOptions& options) {
+  if (devices.empty()) devices = all_cuda_devices();
+  FERRITE_CHECK(options.bucket_cap_mb > 0, ValueError, "data_parallel",
+                "bucket_cap_mb is {}, expected more than 0", options.bucket_cap_mb);
+  const Device output = options.output_device.value_or(devices[0]);
+  for (const Device& device : devices) check_exists(device, "device");
+  check_exists(output, "output device");
+  const std::size_t comms = devices.size() - 1;
+  auto times = std::make_shared<DataParallelTimes>(devices, output);
+  state_.reset(new State{module, std::move(devices), output, options, std::move(times),
+                         std::vector<std::shared_ptr<DeviceComm>>(comms)});
+  if (comms > 0)
+    comm(comms + 1);  // what is wrong with the devices is said now
+  else
+    module.to(state_->devices[0]);
+  wrap_module(module);
+}
+
+DataParallelBase::~DataParallelBase() = default;
+
+const std::vector<Device>& DataParallelBase::devices() const { return state_->devices; }
+
+const Device& DataParallelBase::output_device() const { return state_->output; }
+
+const DataParallelOptions& DataParallelBase::options() const { return state_->options; }
+
+DeviceComm& DataParallelBase::comm(std::size_t devices) const { return state_->comm(devices); }
+
+DataParallelReport DataParallelBase::report() const {
+  DataParallelReport report;
+  report.devices = state_->devices;
+  if (report.devices.size() > 1) report.backend = comm(report.devices.size()).backend();
+  state_->times->fill(report);
+  return report;
+}
+
+void DataParallelBase::reset_report() { state_->times->reset(); }
+
+DataParallelBase::Call::Call(DataParallelBase& dp) : dp_(dp), timed_(!autograd::is_recomputing()) {
+  const State& state = *dp_.state_;
+  if (state.devices.size() > 1) check_not_capturing(state.devices);
+  check_module(state.module, state.devices[0]);
+  if (timed_) state.times->begin();
+}
+
+void DataParallelBase::Call::scattered(std::int64_t bytes) {
+  if (timed_) dp_.state_->times->scattered(bytes);
+}
+
+Replicas DataParallelBase::Call::replicate(std::size_t chunks) {
+  const State& state = *dp_.state_;
+  Replicas replicas =
+      parallel::replicate(state.module, state.comm(chunks), {state.options.bucket_cap_mb});
+  if (timed_) state.times->replicated(chunks);
+  return replicas;
+}
+
+void DataParallelBase::Call::not_replicated() {
+  if (timed_) dp_.state_->times->replicated(1);
+}
+
+void DataParallelBase::Call::applied() {
+  if (timed_) dp_.state_->times->applied();
+}
+
+void DataParallelBase::Call::gathered(std::int64_t bytes) {
+  if (timed_) dp_.state_->times->gathered(bytes);
+}
+
+void DataParallelBase::Call::end() {
+  if (timed_) dp_.state_->times->end();
+}
+
+}  // namespace ferrite::parallel

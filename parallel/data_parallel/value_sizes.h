@@ -1,0 +1,55 @@
+// How much there is in values with tensors inside (nested.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "core/tensor.h"
+#include "nn/hooks.h"
+#include "parallel/data_parallel/nested.h"
+
+namespace ferrite::parallel::detail {
+
+template <class T>
+std::vector<Tensor> tensors_in(const T& value) {
+  std::vector<Tensor> found;
+  const auto collect = [&](const Tensor& t) { found.push_back(t); };
+  nn::detail::for_each_tensor(value, collect);
+  return found;
+}
+
+/// Of the tensors that are not on `target`.
+template <class T>
+std::int64_t moved_bytes(const std::vector<T>& values, const Device& target) {
+  std::size_t bytes = 0;
+  for (const T& value : values)
+    for (const Tensor& t : tensors_in(value))
+      if (t.device() != target) bytes += t.nbytes();
+  return static_cast<std::int64_t>(bytes);
+}
+
+/// Of the tensors in the parts that scatter() made of `whole` which are on other devices than
+/// there.
+template <class T>
+std::int64_t moved_bytes(const T& whole, const std::vector<T>& parts) {
+  const std::vector<Tensor> before = tensors_in(whole);
+  std::size_t bytes = 0;
+  for (const T& part : parts) {
+    const std::vector<Tensor> after = tensors_in(part);
+    for (std::size_t i = 0; i < after.size() && i < before.size(); ++i)
+      if (after[i].device() != before[i].device()) bytes += after[i].nbytes();
+  }
+  return static_cast<std::int64_t>(bytes);
+}
+
+/// Of a part of a batch along `dim`, by the first of its tensors that has dimensions; -1 where none
+/// has.
+template <class T>
+std::int64_t size_of_part(const T& part, int dim) {
+  for (const Tensor& t : tensors_in(part))
+    if (t.dim() > 0) return t.size(dim);
+  return -1;
+}
+
+}  // namespace ferrite::parallel::detail
