@@ -87,4 +87,5 @@
 #include "parallel/data_parallel/data_parallel_criterion.h"
 #include "parallel/distributed_data_parallel.h"
 #include "parallel/evaluation.h"
+#include "parallel/pipeline/pipeline.h"
 #include "parallel/sync_batch_norm.h"
