@@ -1,0 +1,298 @@
+#include "parallel/data_parallel/device_comm_copies.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "core/cuda_backend.h"
+#include "kernels/copy.h"
+#include "kernels/parts.h"
+#include "parallel/data_parallel/device_comm_arguments.h"
+#include "parallel/data_parallel/device_comm_layout.h"
+#include "parallel/data_parallel/device_comm_turn.h"
+
+namespace ferrite::parallel {
+
+namespace {
+
+/// Smaller tensors are packed before they are sent between CUDA devices: what starting a copy
+/// costs there is worth some hundred kilobytes, and packing them little.
+constexpr std::size_t kPackedBelow = std::size_t{256} << 10;
+/// Smaller sums on the CPU are not cut for several workers.
+constexpr std::int64_t kSmallestSlice = 1 << 14;  // elements
+
+/// Sums of one pass, by dtype.
+class Sums {
+ public:
+  void add(const Tensor& out, const std::vector<const void*>& inputs, std::int64_t begin,
+           std::int64_t end) {
+    Group& group = groups_[static_cast<std::size_t>(out.dtype())];
+    const auto skipped = begin * static_cast<std::int64_t>(out.itemsize());
+    group.parts.push_back({static_cast<char*>(out.data_ptr()) + skipped, end - begin,
+                           static_cast<std::int32_t>(group.inputs.size()),
+                           static_cast<std::int32_t>(inputs.size())});
+    for (const void* input : inputs)
+      group.inputs.push_back(static_cast<const char*>(input) + skipped);
+  }
+  void queue(const Stream& stream) const {
+    for (std::size_t t = 0; t < groups_.size(); ++t)
+      kernels::sum_parts(stream, static_cast<DType>(t), groups_[t].parts, groups_[t].inputs);
+  }
+
+ private:
+  struct Group {
+    std::vector<kernels::SumPart> parts;
+    std::vector<const void*> inputs;
+  };
+  std::array<Group, static_cast<std::size_t>(kBool)> groups_;
+};
+
+std::vector<Stream> own_streams(const std::vector<Device>& devices) {
+  std::vector<Stream> streams;
+  for (const Device& device : devices)
+    streams.push_back(Stream::create(device, StreamPriority::high));
+  return streams;
+}
+
+std::vector<Tensor> views_of(const FlatLayout& layout, const Tensor& flat, std::size_t count) {
+  std::vector<Tensor> views(count);
+  for (std::size_t i = 0; i < count; ++i)
+    if (layout.has(i)) views[i] = layout.view(flat, i);
+  return views;
+}
+
+class CopyComm : public DeviceComm {
+ public:
+  explicit CopyComm(std::vector<Device> devices)
+      : DeviceComm(std::move(devices)), streams_(own_streams(this->devices())) {}
+
+  std::string_view backend() const override { return "copies"; }
+  std::vector<std::vector<Tensor>> broadcast(std::span<const Tensor> tensors) override;
+  std::vector<Tensor> reduce_add(std::span<const std::vector<Tensor>> parts, int first) override;
+
+ protected:
+  /// Copies the tensors to results[d], which lie in flats[d] as the layout says.
+  virtual void send(Turn& turn, const FlatLayout& layout, std::span<const Tensor> tensors,
+                    const std::vector<Tensor>& flats,
+                    const std::vector<std::vector<Tensor>>& results) = 0;
+  /// Fills `sums` with what parts[d][i], on device d + first, add up to.
+  virtual void add(Turn& turn, const FlatLayout& layout, std::span<const std::vector<Tensor>> parts,
+                   std::size_t first, const std::vector<Tensor>& sums) = 0;
+
+ private:
+  const std::vector<Stream> streams_;
+};
+
+std::vector<std::vector<Tensor>> CopyComm::broadcast(std::span<const Tensor> tensors) {
+  check_broadcast(tensors, devices()[0]);
+  const std::size_t peers = devices().size() - 1;
+  std::vector<std::vector<Tensor>> results(peers);
+  if (peers == 0) return results;
+  const FlatLayout layout(tensors, kPackedBelow);
+  std::vector<Tensor> flats;
+  for (std::size_t p = 0; p < peers; ++p) {
+    flats.push_back(layout.allocate(devices()[p + 1], layout.bytes()));
+    results[p] = views_of(layout, flats[p], tensors.size());
+  }
+  if (layout.bytes() == 0) return results;
+  Turn turn("broadcast", devices(), streams_);
+  for (const Tensor& t : tensors) {
+    turn.reads(0, t);
+    bytes_broadcast_ += static_cast<std::int64_t>(t.nbytes() * peers);
+  }
+  send(turn, layout, tensors, flats, results);
+  turn.end();
+  return results;
+}
+
+std::vector<Tensor> CopyComm::reduce_add(std::span<const std::vector<Tensor>> parts, int first) {
+  const std::vector<Tensor> like = check_reduce_add(parts, devices(), first);
+  const FlatLayout layout(like, kPackedBelow);
+  const Tensor flat = layout.allocate(devices()[0], layout.bytes());
+  std::vector<Tensor> sums = views_of(layout, flat, like.size());
+  if (layout.bytes() == 0) return sums;
+  Turn turn("reduce_add", devices(), streams_);
+  const auto from = static_cast<std::size_t>(first);
+  for (std::size_t d = 0; d < parts.size(); ++d)
+    for (const Tensor& part : parts[d]) {
+      if (!part.defined()) continue;
+      turn.reads(d + from, part);
+      if (d + from > 0) bytes_reduced_ += static_cast<std::int64_t>(part.nbytes());
+    }
+  add(turn, layout, parts, from, sums);
+  turn.end();
+  return sums;
+}
+
+/// Virtual devices: each one's worker reaches the memory of all.
+class HostCopies final : public CopyComm {
+ public:
+  using CopyComm::CopyComm;
+
+ private:
+  void send(Turn& turn, const FlatLayout& layout, std::span<const Tensor> tensors,
+            const std::vector<Tensor>&, const std::vector<std::vector<Tensor>>& results) override {
+    for (std::size_t p = 0; p < results.size(); ++p) {
+      const Stream& stream = turn.stream_after(p + 1, 0);
+      std::vector<kernels::CopyPart> copies;
+      for (std::size_t i = 0; i < tensors.size(); ++i) {
+        if (lies_as(tensors[i], layout.strides(i)))
+          copies.push_back({results[p][i].data_ptr(), tensors[i].data_ptr(),
+                            static_cast<std::int64_t>(tensors[i].nbytes())});
+        else
+          kernels::copy(stream, results[p][i], tensors[i]);
+      }
+      kernels::copy_parts(stream, copies);
+    }
+  }
+
+  void add(Turn& turn, const FlatLayout& layout, std::span<const std::vector<Tensor>> parts,
+           std::size_t first, const std::vector<Tensor>& sums) override;
+};
+
+/// Every worker that has a part, and the root's, adds a share of the elements.
+void HostCopies::add(Turn& turn, const FlatLayout& layout,
+                     std::span<const std::vector<Tensor>> parts, std::size_t first,
+                     const std::vector<Tensor>& sums) {
+  std::vector<std::vector<const void*>> inputs(sums.size());
+  bool packed = false;
+  for (std::size_t d = 0; d < parts.size(); ++d)
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      Tensor part = parts[d][i];
+      if (!part.defined() || part.numel() == 0) continue;
+      if (!lies_as(part, layout.strides(i))) {
+        Tensor run = empty_strided(part.shape(), layout.strides(i),
+                                   {.dtype = part.dtype(), .device = part.device()});
+        kernels::copy(turn.stream(d + first), run, part);
+        turn.keep(run);
+        part = run;
+        packed = true;
+      }
+      inputs[i].push_back(part.data_ptr());
+    }
+  const std::size_t workers = std::min(devices().size(), parts.size() + first);
+  std::vector<Sums> shares(workers);
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    if (inputs[i].empty()) continue;
+    const std::int64_t numel = sums[i].numel(), count = static_cast<std::int64_t>(workers);
+    const std::int64_t slice =
+        std::max(kSmallestSlice, ((numel + count - 1) / count + 63) / 64 * 64);
+    for (std::int64_t begin = 0; begin < numel; begin += slice)
+      shares[next++ % workers].add(sums[i], inputs[i], begin, std::min(numel, begin + slice));
+  }
+  for (std::size_t w = 0; w < workers; ++w) {
+    turn.stream_after(w, 0);
+    for (std::size_t d = first; d < first + parts.size(); ++d) {
+      turn.stream_after(w, d);
+      if (packed) turn.chain(w, d);
+    }
+  }
+  for (std::size_t w = 0; w < workers; ++w) shares[w].queue(turn.stream(w));
+}
+
+/// CUDA devices: peer to peer where the hardware can, else through the host.
+class CudaCopies final : public CopyComm {
+ public:
+  using CopyComm::CopyComm;
+
+ private:
+  void send(Turn& turn, const FlatLayout& layout, std::span<const Tensor> tensors,
+            const std::vector<Tensor>& flats,
+            const std::vector<std::vector<Tensor>>& results) override;
+  void add(Turn& turn, const FlatLayout& layout, std::span<const std::vector<Tensor>> parts,
+           std::size_t first, const std::vector<Tensor>& sums) override;
+  /// Puts those of `tensors` that the layout packs into the beginning of `flat`, on the same
+  /// device.
+  static void pack(const Stream& stream, const FlatLayout& layout, std::span<const Tensor> tensors,
+                   const Tensor& flat);
+  /// Copies the packed run and the other tensors to `flat`, from byte `start` of it on.
+  static void cross(const Stream& stream, const FlatLayout& layout, const Tensor& run,
+                    std::span<const Tensor> tensors, const Tensor& flat, std::size_t start);
+};
+
+void CudaCopies::pack(const Stream& stream, const FlatLayout& layout,
+                      std::span<const Tensor> tensors, const Tensor& flat) {
+  std::vector<kernels::CopyPart> copies;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (!tensors[i].defined() || !layout.is_packed(i) || tensors[i].numel() == 0) continue;
+    const Tensor place = layout.view(flat, i);
+    if (lies_as(tensors[i], layout.strides(i)))
+      copies.push_back({place.data_ptr(), tensors[i].data_ptr(),
+                        static_cast<std::int64_t>(tensors[i].nbytes())});
+    else
+      kernels::copy(stream, place, tensors[i]);
+  }
+  kernels::copy_parts(stream, copies);
+}
+
+void CudaCopies::cross(const Stream& stream, const FlatLayout& layout, const Tensor& run,
+                       std::span<const Tensor> tensors, const Tensor& flat, std::size_t start) {
+  const Device &to = flat.device(), from = run.device();
+  char* const base = static_cast<char*>(flat.data_ptr()) + start;
+  detail::cuda::copy_bytes(stream, base, to, run.data_ptr(), from, run.nbytes());
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    if (tensors[i].defined() && !layout.is_packed(i))
+      detail::cuda::copy_bytes(stream, base + layout.offset(i), to, tensors[i].data_ptr(), from,
+                               tensors[i].nbytes());
+}
+
+void CudaCopies::send(Turn& turn, const FlatLayout& layout, std::span<const Tensor> tensors,
+                      const std::vector<Tensor>& flats,
+                      const std::vector<std::vector<Tensor>>& results) {
+  const Tensor run = layout.allocate(devices()[0], layout.packed_bytes());
+  turn.keep(run);
+  pack(turn.stream(0), layout, tensors, run);
+  for (std::size_t p = 0; p < results.size(); ++p) {
+    turn.chain(p + 1, 0);
+    cross(turn.stream(p + 1), layout, run, tensors, flats[p], 0);
+  }
+}
+
+void CudaCopies::add(Turn& turn, const FlatLayout& layout,
+                     std::span<const std::vector<Tensor>> parts, std::size_t first,
+                     const std::vector<Tensor>& sums) {
+  const std::size_t lists = parts.size();
+  const std::size_t own = first == 0 && lists > 0;  // whether one is of the root
+  const Tensor landed = layout.allocate(devices()[0], layout.bytes() * (lists - own));
+  turn.keep(landed);
+  std::vector<std::vector<const void*>> inputs(sums.size());
+  for (std::size_t d = 0; d < lists; ++d) {
+    const std::size_t device = d + first, start = (d - (d > 0 ? own : 0)) * layout.bytes();
+    const Stream& stream = turn.stream_after(device, 0);
+    std::vector<Tensor> list = parts[d];
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      if (!list[i].defined() || list[i].numel() == 0) continue;
+      const bool as_it_is = lies_as(list[i], layout.strides(i));
+      if (!as_it_is && (device == 0 || !layout.is_packed(i))) {
+        const Tensor dense = empty_strided(list[i].shape(), layout.strides(i),
+                                           {.dtype = list[i].dtype(), .device = list[i].device()});
+        kernels::copy(stream, dense, list[i]);
+        turn.keep(dense);
+        list[i] = dense;
+      }
+      inputs[i].push_back(device == 0
+                              ? list[i].data_ptr()
+                              : static_cast<char*>(landed.data_ptr()) + start + layout.offset(i));
+    }
+    if (device == 0) continue;
+    const Tensor run = layout.allocate(devices()[device], layout.packed_bytes());
+    turn.keep(run);
+    pack(stream, layout, list, run);
+    cross(stream, layout, run, list, landed, start);
+  }
+  for (std::size_t d = 0; d < lists; ++d) turn.chain(0, d + first);
+  Sums all;
+  for (std::size_t i = 0; i < sums.size(); ++i)
+    if (!inputs[i].empty()) all.add(sums[i], inputs[i], 0, sums[i].numel());
+  all.queue(turn.stream(0));
+}
+
+}  // namespace
+
+std::shared_ptr<DeviceComm> make_copies_device_comm(std::vector<Device> devices) {
+  if (devices[0].is_cuda()) return std::make_shared<CudaCopies>(std::move(devices));
+  return std::make_shared<HostCopies>(std::move(devices));
+}
+
+}  // namespace ferrite::parallel
