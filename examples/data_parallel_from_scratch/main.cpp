@@ -1,0 +1,240 @@
+// Training on several devices from scratch, with nothing but tensors: the chapter of that name in
+// "Dive into Deep Learning" (Zhang, Lipton, Li, Smola; d2l.ai), to be read from top to bottom.
+//
+//   data_parallel_from_scratch --dataset fashion-mnist --data data-sets
+//
+// Data parallelism: every device holds all parameters and sees a part of each batch. It computes
+// the gradient of its part; the gradients are added up, everybody gets the sum, and everybody takes
+// the same step. parallel::DataParallel and parallel::DistributedDataParallel do the same, faster.
+#include <ferrite.h>
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "examples/common/dataset.h"
+#include "examples/common/validators.h"
+
+namespace {
+
+using namespace ferrite;
+
+using Params = std::vector<Tensor>;
+
+// ---- A toy network
+//
+// A LeNet, written out as a function of its parameters: to have several copies of it we need only
+// have several copies of these.
+
+Params initial_params() {
+  const double scale = 0.01;
+  return {randn({20, 1, 3, 3}) * scale,  zeros({20}),   // W1, b1
+          randn({50, 20, 5, 5}) * scale, zeros({50}),   // W2, b2
+          randn({800, 128}) * scale,     zeros({128}),  // W3, b3
+          randn({128, 10}) * scale,      zeros({10})};  // W4, b4
+}
+
+Tensor lenet(const Tensor& X, const Params& params) {
+  const Tensor h1 = avg_pool2d(relu(conv2d(X, params[0], params[1])), 2);
+  const Tensor h2 = avg_pool2d(relu(conv2d(h1, params[2], params[3])), 2);
+  const Tensor h3 = relu(matmul(h2.flatten(1), params[4]) + params[5]);
+  return matmul(h3, params[6]) + params[7];
+}
+
+// ---- What devices exchange
+//
+// First, the parameters: a copy for a device, whose gradient will be that device's. The gradient
+// begins as zeros, which is what a device adds that no part of a small batch was left for.
+
+Params get_params(const Params& params, const Device& device) {
+  Params copies;
+  for (const Tensor& p : params) {
+    copies.push_back(p.to(device).clone().set_requires_grad());
+    copies.back().set_grad(zeros_like(copies.back().detach()));
+  }
+  return copies;
+}
+
+// Then, at every step, the gradients: tensors of one shape, one on each device. The first device
+// adds up what comes from the others, and all get the sum back.
+
+void allreduce(std::span<const Tensor> tensors) {
+  const Tensor& first = tensors[0];
+  for (std::size_t i = 1; i < tensors.size(); ++i) first.add_(tensors[i].to(first.device()));
+  for (std::size_t i = 1; i < tensors.size(); ++i) tensors[i].copy_(first);
+}
+
+// ---- What each device sees
+//
+// A batch is cut into parts of equal size, where the number of images allows that, and each part is
+// sent to its device.
+
+std::vector<Tensor> scatter(const Tensor& batch, const std::vector<Device>& devices) {
+  std::vector<Tensor> parts = chunk(batch, static_cast<std::int64_t>(devices.size()));
+  for (std::size_t i = 0; i < parts.size(); ++i) parts[i] = parts[i].to(devices[i], non_blocking);
+  return parts;
+}
+
+std::pair<std::vector<Tensor>, std::vector<Tensor>> split_batch(
+    const Tensor& images, const Tensor& labels, const std::vector<Device>& devices) {
+  return {scatter(images, devices), scatter(labels, devices)};
+}
+
+// ---- A step of training
+//
+// There is no thread in this function, and yet the devices work at the same time. An operation on a
+// device's tensors only puts work into that device's queue and returns; the result is a promise.
+// The first loop gives every device its forward pass and goes on to the next device before it is
+// done; so does the second with the backward passes. A device waits where it needs what another one
+// computes, in allreduce, and the program waits where it looks at a number, which it does not do
+// here.
+//
+// The losses are sums over a part's images, not means: then what allreduce adds up is the gradient
+// of the whole batch, however it was cut, and dividing by the number of its images is left to the
+// step itself.
+
+Tensor loss_of(const Tensor& outputs, const Tensor& labels) {
+  return cross_entropy(outputs, labels, {.reduction = Reduction::sum});
+}
+
+void sgd(const Params& params, double lr, std::int64_t batch_size) {
+  for (const Tensor& p : params) {
+    p.sub_(p.grad(), lr / static_cast<double>(batch_size));
+    p.grad().zero_();
+  }
+}
+
+/// The losses of the parts, each on its device.
+std::vector<Tensor> train_batch(const Tensor& images, const Tensor& labels,
+                                const std::vector<Params>& device_params,
+                                const std::vector<Device>& devices, double lr) {
+  const auto [image_parts, label_parts] = split_batch(images, labels, devices);
+  std::vector<Tensor> losses;
+  for (std::size_t i = 0; i < image_parts.size(); ++i)
+    losses.push_back(loss_of(lenet(image_parts[i], device_params[i]), label_parts[i]));
+  for (const Tensor& loss : losses) loss.backward();
+
+  const NoGradGuard guard;
+  for (std::size_t p = 0; p < device_params[0].size(); ++p) {
+    std::vector<Tensor> gradients;
+    for (const Params& params : device_params) gradients.push_back(params[p].grad());
+    allreduce(gradients);
+  }
+  // The same gradients and the same step: the copies of the parameters stay equal.
+  for (const Params& params : device_params) sgd(params, lr, images.size(0));
+  return losses;
+}
+
+// ---- Training
+//
+// The rest is as with one device. Since all copies are equal, the first is the one that is
+// evaluated.
+
+double evaluate_accuracy(const Params& params, data::DataLoader& loader, const Device& device) {
+  const NoGradGuard guard;
+  metrics::Accuracy accuracy(device);
+  for (auto& [images, labels] : loader)
+    accuracy.update(lenet(images.to(device), params), labels.to(device));
+  return accuracy.value();
+}
+
+struct Options {
+  examples::TrainingOptions data;  // --dataset, --data and --seed
+  std::int64_t epochs = 10, batch_size = 256, max_steps = 0;
+  double lr = 0.2;
+  std::vector<int> num_devices = {1, 2};
+  std::string device = "auto";
+};
+
+Device device_number(int i, const std::string& type) {
+  return Device(type == "cuda" ? DeviceType::cuda : DeviceType::cpu, i);
+}
+
+void train(int num_devices, std::int64_t batch_size, double lr, const examples::Splits& data,
+           const Options& options) {
+  manual_seed(options.data.seed);  // the same parameters and batches for any number of devices
+  data::DataLoader train_loader(
+      data.train, {.batch_size = batch_size, .shuffle = true, .workers = 1, .pin_memory = true});
+  data::DataLoader test_loader(data.test, {.batch_size = 1000, .workers = 1});
+  std::vector<Device> devices;
+  for (int i = 0; i < num_devices; ++i) devices.push_back(device_number(i, options.device));
+  const Params params = initial_params();
+  std::vector<Params> device_params;
+  for (const Device& device : devices) device_params.push_back(get_params(params, device));
+
+  metrics::Timer timer;
+  timer.pause();
+  double accuracy = 0;
+  for (std::int64_t epoch = 1; epoch <= options.epochs; ++epoch) {
+    std::vector<Tensor> totals;  // of the losses, added up where they are
+    for (const Device& device : devices) totals.push_back(zeros({}, {.device = device}));
+    std::int64_t seen = 0, steps = 0;
+    timer.resume();
+    for (auto& [images, labels] : train_loader) {
+      const auto losses = train_batch(images, labels, device_params, devices, lr);
+      for (std::size_t i = 0; i < losses.size(); ++i) totals[i].add_(losses[i].detach());
+      for (const Device& device : devices) synchronize(device);  // not to run ahead of them by more
+      seen += images.size(0);
+      if (++steps == options.max_steps) break;
+    }
+    double loss = 0;
+    for (const Tensor& total : totals) loss += total.item<double>();
+    timer.pause();
+    accuracy = evaluate_accuracy(device_params[0], test_loader, devices[0]);
+    fmt::print("epoch {:>2}  loss {:.4f}  test acc {:.4f}\n", epoch,
+               loss / static_cast<double>(seen), accuracy);
+  }
+  fmt::print("test acc: {:.2f}, {:.1f} sec/epoch on [{}]\n\n", accuracy,
+             timer.seconds() / static_cast<double>(options.epochs), fmt::join(devices, ", "));
+}
+
+int data_parallel_from_scratch(int argc, char** argv) {
+  CLI::App app("Data parallelism from scratch, as in \"Dive into Deep Learning\".");
+  Options o;
+  o.data.dataset = "synthetic-digits";
+  app.add_option("--dataset", o.data.dataset, "what to train on")
+      ->check(CLI::IsMember({"synthetic-digits", "mnist", "fashion-mnist"}))
+      ->capture_default_str();
+  app.add_option("--data", o.data.data,
+                 "folder that holds the data set (default: $FERRITE_DATA, ./data-sets)");
+  app.add_option("--num-devices", o.num_devices,
+                 "train on so many devices, one number after another")
+      ->check(examples::whole(1, Device::kMaxIndex + 1))
+      ->capture_default_str();
+  app.add_option("--device", o.device,
+                 "cuda, cpu (virtual devices of one thread each), or auto: cuda where there is")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->capture_default_str();
+  app.add_option("--epochs", o.epochs, "passes over the training set")
+      ->check(examples::whole<std::int64_t>(1))
+      ->capture_default_str();
+  app.add_option("--max-steps", o.max_steps, "end each epoch after so many steps (0: no limit)")
+      ->check(examples::whole<std::int64_t>(0));
+  app.add_option("--batch-size", o.batch_size, "images a step, over all devices")
+      ->check(examples::whole<std::int64_t>(1))
+      ->capture_default_str();
+  app.add_option("--lr", o.lr, "learning rate")
+      ->check(examples::above_zero())
+      ->capture_default_str();
+  app.add_option("--seed", o.data.seed, "seed of parameters and shuffling")
+      ->check(examples::whole<std::uint64_t>(0))
+      ->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+
+  if (o.device == "auto") o.device = cuda::is_available() ? "cuda" : "cpu";
+  if (o.device == "cuda" && cuda::device_count() == 1 && app.count("--num-devices") == 0) {
+    fmt::print("one CUDA device: --device cpu shows two\n\n");
+    o.num_devices = {1};
+  }
+  if (o.device == "cpu") set_num_threads(1);  // more devices are more threads
+  const examples::Splits data = examples::open_dataset(o.data);
+  for (const int n : o.num_devices) train(n, o.batch_size, o.lr, data, o);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return examples::run(data_parallel_from_scratch, argc, argv); }
