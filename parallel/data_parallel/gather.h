@@ -1,24 +1,68 @@
 // Joining outputs of devices on one of them (torch.nn.parallel.gather).
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "core/error.h"
 #include "core/tensor.h"
 #include "parallel/data_parallel/nested.h"
 
 namespace ferrite::parallel {
 
-/// The tensors one after another along `dim`, on `target`. Tensors without dimensions become a
-/// vector with one element each, as losses that replicas computed. They are written straight into
-/// their places, by copies that run beside the work of the devices. Differentiable: each tensor
-/// gets its part of the gradient on its device. ShapeError where the sizes of other dimensions
-/// differ, DTypeError where the dtypes do.
+/// The tensors one after another along `dim`, on `target`; channels-last where all are. Tensors
+/// without dimensions become a vector with one element each, as losses that replicas computed. They
+/// are written straight into their places, by copies that run beside the work of the devices. One
+/// tensor that is on `target` is returned as it is. Differentiable, any number of times: each
+/// tensor gets its part of the gradient on its device. The host waits for the copies where it is
+/// the target. Errors name the tensor and its device: ShapeError where numbers or sizes of other
+/// dimensions differ, DTypeError where the dtypes do, IndexError for a `dim` that is not there,
+/// ValueError for no tensors or undefined ones.
 Tensor gather(std::span<const Tensor> tensors, const Device& target, int dim = 0);
 
-// template <class T>
-// T gather(std::span<const T> values, const Device& target, int dim = 0);
-//   Any value (nested.h), tensor by tensor; all must have the same form (ValueError: lengths of
-//   vectors, keys of maps, presence of optionals). What is no tensor is that of the first.
+namespace detail {
+
+/// Several results at once, as one value: values[i] is what replica i gave, all of them as many.
+/// Undefined where all are.
+std::vector<Tensor> gather_tensors(std::span<const std::vector<Tensor>> values,
+                                   const Device& target, int dim);
+/// What gather() makes a tensor of.
+struct Gathered {
+  Shape shape;
+  TensorOptions options;
+  int dim = 0;
+  std::vector<std::int64_t> sizes;  ///< of the parts along it
+};
+/// Undefined parts count as zero.
+Tensor gather_parts(std::span<const Tensor> parts, const Gathered& whole);
+
+}  // namespace detail
+
+/// Any value (nested.h), tensor by tensor; all must have the same form (ValueError: lengths of
+/// lists, keys of maps, presence of optionals, undefined tensors). What is no tensor is that of the
+/// first.
+template <class T>
+T gather(std::span<const T> values, const Device& target, int dim = 0) {
+  FERRITE_CHECK(!values.empty(), ValueError, "gather", "there are no values to gather");
+  T result = values[0];
+  std::vector<std::vector<Tensor>> tensors(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i)
+    detail::zip_tensors(
+        result, values[i], [&](const Tensor&, const Tensor& t) { tensors[i].push_back(t); },
+        [&](const std::string& has, const std::string& expected) {
+          fail<ValueError>("gather", "replica {} returned {}, replica 0 {}", i, has, expected);
+        });
+  const std::vector<Tensor> gathered = detail::gather_tensors(tensors, target, dim);
+  std::size_t next = 0;
+  for_each_tensor(result, [&](Tensor& t) { t = gathered[next++]; });
+  return result;
+}
+template <class T>
+T gather(const std::vector<T>& values, const Device& target, int dim = 0) {
+  return gather(std::span<const T>(values), target, dim);
+}
 
 }  // namespace ferrite::parallel

@@ -1,21 +1,197 @@
 // Values with tensors inside, as modules take and return them: how scatter, gather and broadcast
 // find the tensors and put others in their places.
 //
-// A value is a tensor; an optional, pair, tuple, vector, array, map or unordered_map of values; a
-// struct of up to four tensors and nothing else; or a struct that says what it holds:
+// A value is a tensor; an optional, pair, tuple, vector, array, list, map or unordered_map of
+// values; a struct of up to four tensors and nothing else; or a struct that says what it holds:
 //
 //   struct Batch { Tensor images, labels; std::string source; };
 //   template <> struct ferrite::parallel::Fields<Batch> {
 //     static auto of(auto& batch) { return std::tie(batch.images, batch.labels, batch.source); }
 //   };
 //
-// Anything else (numbers, strings) holds no tensors and is copied as it is.
+// Anything else (numbers, strings, keys of maps, what pointers lead to, other structs) holds no
+// tensors and is copied as it is. Values are copied, so that they and all their parts must be
+// copyable, and their tensors must not be const. Spans and other views, which own nothing, are
+// refused by the compiler.
 #pragma once
+
+#include <fmt/core.h>
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <iterator>
+#include <ranges>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "core/tensor.h"
+#include "nn/hooks.h"
 
 namespace ferrite::parallel {
 
 /// What a struct holds, as std::tie makes it; const or not, as the struct is.
 template <class T>
 struct Fields;
+
+namespace detail {
+
+template <class T>
+concept HasFields = requires(T& value) {
+  Fields<std::remove_const_t<T>>::of(value);
+};
+template <class T>
+concept OptionalLike = requires(T& value) {
+  value.has_value();
+  *value;
+};
+template <class T>
+concept TupleLike = requires {
+  std::tuple_size<std::remove_const_t<T>>::value;
+};
+template <class T>
+concept MapLike = std::ranges::forward_range<T> && requires {
+  typename std::remove_const_t<T>::mapped_type;
+};
+/// A range whose elements may hold tensors; a path, whose elements are paths, is none.
+template <class T>
+concept ListLike =
+    std::ranges::forward_range<T> && std::is_class_v<std::ranges::range_value_t<T>> &&
+    !std::same_as<std::ranges::range_value_t<T>, std::remove_const_t<T>>;
+
+template <class T>
+std::string text_of_key(const T& key) {
+  if constexpr (std::is_convertible_v<const T&, std::string_view>)
+    return fmt::format("the key \"{}\"", std::string_view(key));
+  else if constexpr (std::is_arithmetic_v<T>)
+    return fmt::format("the key {}", key);
+  else
+    return "one of the keys";
+}
+
+/// Two values of one type, part by part.
+template <class F, class D>
+class Zip {
+ public:
+  Zip(const F& f, const D& differ) : f_(f), differ_(differ) {}
+
+  template <class M, class T>
+  void operator()(M& model, T& other) const {
+    if constexpr (nn::detail::is_tensor<T>)
+      f_(model, other);
+    else if constexpr (HasFields<T>)
+      tuples(Fields<std::remove_const_t<M>>::of(model), Fields<std::remove_const_t<T>>::of(other));
+    else if constexpr (OptionalLike<T>)
+      optionals(model, other);
+    else if constexpr (TupleLike<T>)
+      tuples(model, other);
+    else if constexpr (nn::detail::TensorStruct<T>)
+      structs(model, other);
+    else if constexpr (MapLike<T>)
+      maps(model, other);
+    else if constexpr (ListLike<T>)
+      lists(model, other);
+  }
+
+ private:
+  template <class M, class T>
+  void optionals(M& model, T& other) const {
+    if (model.has_value() != other.has_value())
+      differ_(other.has_value() ? "an optional value" : "nothing for an optional value",
+              model.has_value() ? "one" : "none");
+    else if (model.has_value())
+      (*this)(*model, *other);
+  }
+  template <class M, class T>
+  void tuples(M&& model, T&& other) const {
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      ((*this)(std::get<I>(model), std::get<I>(other)), ...);
+    }
+    (std::make_index_sequence<std::tuple_size_v<std::remove_cvref_t<M>>>{});
+  }
+  template <class M, class T>
+  void structs(M& model, T& other) const {
+    std::array<const Tensor*, sizeof(T) / sizeof(Tensor)> fields;
+    std::size_t i = 0;
+    nn::detail::for_each_field(model, [&](const Tensor& field) { fields[i++] = &field; });
+    i = 0;
+    nn::detail::for_each_field(other, [&](auto& field) { f_(*fields[i++], field); });
+  }
+  template <class M, class T>
+  void maps(M& model, T& other) const {
+    if (model.size() != other.size())
+      return differ_(fmt::format("a map of {} keys", other.size()),
+                     fmt::format("{}", model.size()));
+    for (auto& [key, part] : model) {
+      const auto found = other.find(key);
+      if (found == other.end())
+        return differ_(fmt::format("a map without {}", text_of_key(key)), "one with it");
+      (*this)(part, found->second);
+    }
+  }
+  template <class M, class T>
+  void lists(M& model, T& other) const {
+    static_assert(!std::ranges::view<std::remove_const_t<T>>,
+                  "a view (std::span) owns no tensors: pass a vector");
+    const auto counts = std::pair(std::ranges::distance(model), std::ranges::distance(other));
+    if (counts.first != counts.second)
+      return differ_(fmt::format("a list of {}", counts.second), fmt::format("{}", counts.first));
+    auto part = std::ranges::begin(other);
+    for (auto& of_model : model) (*this)(of_model, *part++);
+  }
+
+  const F& f_;
+  const D& differ_;
+};
+
+/// f(tensor of `model`, the one in its place of `other`), in the order of `model`. Where the two
+/// do not have the same form, differ("a list of 2", "3"): what `other` has, and what `model` has.
+template <class T, class U, class F, class D>
+void zip_tensors(T& model, U& other, const F& f, const D& differ) {
+  static_assert(std::same_as<std::remove_const_t<T>, std::remove_const_t<U>>);
+  Zip<F, D>{f, differ}(model, other);
+}
+
+inline constexpr auto kSameForm = [](auto&&, auto&&) {};
+
+}  // namespace detail
+
+/// Calls f(tensor) on every tensor in `value`, undefined ones too; they may be changed where
+/// `value` is not const.
+template <class T, class F>
+void for_each_tensor(T& value, const F& f) {
+  detail::zip_tensors(
+      value, value, [&](const auto&, auto& tensor) { f(tensor); }, detail::kSameForm);
+}
+
+/// The tensors in `value`, in the order in which all functions here see them.
+template <class T>
+std::vector<Tensor> tensors_in(const T& value) {
+  std::vector<Tensor> tensors;
+  for_each_tensor(value, [&](const Tensor& tensor) { tensors.push_back(tensor); });
+  return tensors;
+}
+
+/// A copy of `value` with f(tensor) in the place of every tensor.
+template <class T, class F>
+T map_tensors(const T& value, const F& f) {
+  static_assert(std::copy_constructible<T>, "values are copied to the devices");
+  T result = value;
+  detail::zip_tensors(
+      value, result, [&](const Tensor& from, Tensor& to) { to = f(from); }, detail::kSameForm);
+  return result;
+}
+
+/// A copy of `value` with other tensors, as many and in the order of tensors_in(value).
+template <class T>
+T with_tensors(const T& value, std::span<const Tensor> tensors) {
+  std::size_t i = 0;
+  return map_tensors(value, [&](const Tensor&) { return tensors[i++]; });
+}
 
 }  // namespace ferrite::parallel

@@ -1,0 +1,53 @@
+// Copies between devices that run beside what the devices compute.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/stream.h"
+#include "core/tensor.h"
+
+namespace ferrite::parallel::detail {
+
+/// Copies that belong together. They run on streams of their own, two for each device, and start
+/// when what they read is there, whatever else the devices have to do.
+class SideCopies {
+ public:
+  /// Whose stream a copy runs on: that of its destination where one device sends to many, that of
+  /// its source where many send to one, so that none waits for another.
+  enum class RunOn : std::uint8_t { destination, source };
+
+  /// `op` for messages: CudaError where a stream that takes part is being captured into a graph.
+  SideCopies(const char* op, RunOn run_on) : op_(op), run_on_(run_on) {}
+  ~SideCopies();
+  SideCopies(const SideCopies&) = delete;
+  SideCopies& operator=(const SideCopies&) = delete;
+
+  /// Memory that the copies may write although earlier work of the device is not done.
+  Tensor empty(const Shape& shape, const TensorOptions& options);
+  /// to = from, for equal shapes and dtypes and any strides; `to` lies in memory of empty().
+  void add(const Tensor& to, const Tensor& from);
+  /// to = 0.
+  void add_zeros(const Tensor& to);
+  /// The current streams of all devices wait for the copies. The host waits for those into its
+  /// memory, and for those out of its memory that is not pinned.
+  void finish();
+
+ private:
+  struct Lane {
+    Stream stream;
+    Device from, to;
+    bool reads_host = false;  // memory that its owner may change when finish() returns
+  };
+
+  Lane& lane(const Stream& stream, const Tensor& to, const Tensor& from);
+  void between_cpus(const Tensor& to, const Tensor& from);
+  void between_gpus(const Tensor& to, const Tensor& from);
+  void through_host(const Tensor& to, const Tensor& from);
+
+  const char* const op_;
+  const RunOn run_on_;
+  std::vector<Lane> lanes_;
+};
+
+}  // namespace ferrite::parallel::detail
