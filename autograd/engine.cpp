@@ -7,10 +7,12 @@
 #include <thread>
 #include <unordered_map>
 
+#include "autograd/accumulate.h"
 #include "autograd/autocast.h"
 #include "autograd/grad_mode.h"
 #include "autograd/meta.h"
 #include "autograd/record.h"
+#include "autograd/side_node.h"
 #include "autograd/state_map.h"
 #include "kernels/copy.h"
 #include "kernels/elementwise.h"
@@ -20,15 +22,6 @@ namespace ferrite::autograd {
 namespace {
 
 thread_local bool running_create_graph = false;
-
-/// Whether nobody else can see this tensor's memory, so that it may be overwritten or kept.
-bool is_exclusive(const Tensor& t) {
-  return t.impl()->use_count() == 1 && t.storage()->use_count() == 1 &&
-         (t.is_contiguous() || t.is_contiguous(kChannelsLast));
-}
-
-/// Whether keeping `t` keeps no more memory than it needs.
-bool fills_storage(const Tensor& t) { return t.storage()->nbytes() == t.nbytes(); }
 
 class Pass;
 thread_local Pass* running_pass = nullptr;
@@ -52,28 +45,6 @@ class PassMode {
   Pass* outer_pass_;
 };
 
-/// a + b; recorded under create_graph.
-Tensor sum(const Tensor& a, const Tensor& b) {
-  Tensor out = empty_like(a);
-  kernels::binary(current_stream(a.device()), kernels::BinaryOp::add, out, a, b);
-  if (recording(a, b))
-    record(out, "add", {a, b}, [](const Tensor& grad, Needs needs) -> Gradients {
-      return {needs[0] ? grad : Tensor(), needs[1] ? grad : Tensor()};
-    });
-  return out;
-}
-
-/// Adds `grad` to `total`, in place where nobody would notice.
-void add_to(Tensor& total, Tensor grad) {
-  if (!total.defined()) {
-    total = std::move(grad);
-  } else if (!running_create_graph && is_exclusive(total)) {
-    kernels::binary(current_stream(total.device()), kernels::BinaryOp::add, total, total, grad);
-  } else {
-    total = sum(total, grad);
-  }
-}
-
 /// One backward pass.
 class Pass {
  public:
@@ -91,8 +62,7 @@ class Pass {
     callbacks_.push_back(std::move(f));
   }
   bool accumulates() const { return accumulate_; }
-  /// While it runs.
-  bool leads_to(const Tensor& leaf) { return states_.find(leaf.impl()) != nullptr; }
+  bool leads_to(const Tensor& leaf) { return states_.find(leaf.impl()); }  // while it runs
   std::vector<Tensor>& captured() { return captured_; }
 
  private:
@@ -101,11 +71,11 @@ class Pass {
     std::size_t index;
   };
   struct Queue {
-    std::vector<State*> heap;  // newest node first
+    std::vector<State*> heap;  // side nodes first, then the newest
     std::condition_variable changed;
   };
   static bool older(const State* a, const State* b) {
-    return a->node->sequence < b->node->sequence;
+    return a->side != b->side ? b->side : a->node->sequence < b->node->sequence;
   }
 
   void discover();
@@ -113,7 +83,9 @@ class Pass {
   void drain(Queue& queue);
   void stop(std::exception_ptr error);
   void process(State& state);
-  State* deliver(const Edge& edge, Tensor grad, const Stream& from);
+  State* deliver(const Edge& edge, Tensor grad, const Stream& from, bool from_side,
+                 const State** joined);
+  void join_side(State& state);
   void finish_leaf(State& state);
   Gradients run_node(State& state, Gradients grads);
   void take_captures(const void* key, const Gradients& grads);
@@ -134,31 +106,39 @@ class Pass {
 
 void Pass::discover() {
   std::vector<Node*> stack;
-  const auto visit = [&](const Edge& edge) {
+  const auto visit = [&](const Edge& edge, const Node* from) {
     auto [state, fresh] = states_.insert(key_of(edge));
     ++state->waiting;
+    if (!edge.node && from && SideNode::is(*from)) {
+      state->side = true;
+      state->side_stream = from->stream;
+      state->grads.resize(2);
+    }
     if (!fresh) return;
     ++outstanding_;
     if (!edge.node) {
       state->leaf = edge.leaf;
       state->stream = current_stream(edge.leaf.device());
-      state->grads.resize(1);
+      if (!state->side) state->grads.resize(1);
       return;
     }
     state->node = edge.node.get();
     state->stream = state->node->stream;
     state->grads.resize(state->node->outputs);
+    state->side = SideNode::is(*state->node);
+    // What it writes may be in use there.
+    if (state->side) state->stream.wait(current_stream(state->stream.device()));
     const Device& device = state->node->stream.device();
     if (std::ranges::none_of(queues_, [&](const auto& q) { return q.first == device; }))
       queues_.emplace_back(device, std::make_unique<Queue>());
     stack.push_back(state->node);
   };
-  for (const auto& [edge, gradient] : roots_) visit(edge);
+  for (const auto& [edge, gradient] : roots_) visit(edge, nullptr);
   while (!stack.empty()) {
     Node* node = stack.back();
     stack.pop_back();
     for (const Edge& edge : node->edges)
-      if (edge.valid()) visit(edge);
+      if (edge.valid()) visit(edge, node);
   }
 }
 
@@ -216,24 +196,37 @@ void Pass::take_captures(const void* key, const Gradients& grads) {
   }
 }
 
-/// Adds to what `edge` leads to; returns it if it is a leaf whose gradient is now final.
-State* Pass::deliver(const Edge& edge, Tensor grad, const Stream& from) {
+/// Adds to what `edge` leads to; returns it if it is a leaf whose gradient is now final. `joined`
+/// is the last state that waited for `from` since that got its last work.
+State* Pass::deliver(const Edge& edge, Tensor grad, const Stream& from, bool from_side,
+                     const State** joined) {
   State& state = *states_.find(key_of(edge));
   if (grad.defined() && state.wants_gradient()) {
-    // A backward may put its result on another device than its own.
-    const Stream made_on = grad.device() == from.device() ? from : current_stream(grad.device());
-    if (!(state.stream == made_on)) {
-      state.stream.wait(made_on);
-      grad.storage()->record_stream(state.stream);
-    }
-    Tensor& total = state.grads[edge.output];
+    const bool beside = !state.node && from_side;
+    const Stream& stream = beside ? state.side_stream : state.stream;
+    Tensor& total = state.grads[state.node ? edge.output : beside];
     FERRITE_CHECK(
         !total.defined() || (total.shape() == grad.shape() && total.dtype() == grad.dtype() &&
                              total.device() == grad.device()),
         AutogradError, state.node ? state.node->name : "backward",
         "gradients of {} and of {} reach one tensor", total.describe(), grad.describe());
-    StreamGuard guard(state.stream);
-    add_to(total, std::move(grad));
+    // A backward may put its result on another device than its own. What is on another device than
+    // the state's stream is summed there.
+    const bool from_home = grad.device() == from.device();
+    const Stream made_on = from_home ? from : current_stream(grad.device());
+    const bool sum_there = total.defined() && !(grad.device() == stream.device());
+    if (!(stream == made_on)) grad.storage()->record_stream(stream);
+    if (sum_there) made_on.wait(stream);
+    if (!sum_there && !(from_home && *joined == &state)) stream.wait(made_on);
+    {
+      StreamGuard guard(sum_there ? made_on : stream);
+      add_to(total, std::move(grad));
+    }
+    if (sum_there) {
+      total.storage()->record_stream(stream);
+      stream.wait(made_on);
+    }
+    if (from_home) *joined = &state;
   }
   if (--state.waiting > 0) return nullptr;
   if (state.node) {
@@ -244,7 +237,22 @@ State* Pass::deliver(const Edge& edge, Tensor grad, const Stream& from) {
   return &state;
 }
 
+/// Of a leaf: adds what came from a side node to what came from others, on the side node's stream.
+void Pass::join_side(State& state) {
+  Tensor &grad = state.grads[0], &beside = state.grads[1];
+  if (!beside.defined()) return;
+  const Stream stream = std::exchange(state.stream, state.side_stream);
+  if (grad.defined()) {
+    state.stream.wait(stream);
+    grad.storage()->record_stream(state.stream);
+  }
+  StreamGuard guard(state.stream);
+  add_to(grad, std::move(beside));
+  grad.storage()->record_stream(stream);
+}
+
 void Pass::finish_leaf(State& state) {
+  if (state.side) join_side(state);
   Tensor grad = std::move(state.grads[0]);
   if (!grad.defined() || !state.wants_gradient()) return;
   const Tensor& leaf = state.leaf;
@@ -325,11 +333,12 @@ void Pass::process(State& state) {
   if (!retain_graph_ && state.needed) node.release_saved();
 
   std::vector<State*> final_leaves;
+  const State* joined = nullptr;
   {
     std::lock_guard lock(mutex_);
     for (std::size_t i = 0; i < results.size(); ++i) {
       if (!node.edges[i].valid()) continue;
-      State* leaf = deliver(node.edges[i], std::move(results[i]), node.stream);
+      State* leaf = deliver(node.edges[i], std::move(results[i]), node.stream, state.side, &joined);
       if (leaf) final_leaves.push_back(leaf);
     }
     --outstanding_;
@@ -375,7 +384,9 @@ void Pass::run() {
     const PassMode mode(*this, create_graph_);
     for (auto& [edge, gradient] : roots_) {
       const Stream made_on = current_stream(gradient.device());
-      if (State* leaf = deliver(edge, std::move(gradient), made_on)) finish_leaf(*leaf);
+      const State* joined = nullptr;
+      State* leaf = deliver(edge, std::move(gradient), made_on, false, &joined);
+      if (leaf) finish_leaf(*leaf);
     }
   }
   if (!queues_.empty()) run_queues();

@@ -16,8 +16,10 @@ struct State {
   std::uint32_t waiting = 0;  // edges that have not delivered yet
   // In grad(): whether something that was asked for lies beyond, or is this.
   bool needed = true, captured = false, seen = false;
-  Stream stream;    // where its gradient is accumulated
-  Gradients grads;  // one an output
+  bool side = false;   // a side node; a leaf that one leads to
+  Stream stream;       // where its gradient is accumulated
+  Stream side_stream;  // of a leaf that a side node leads to: that node's
+  Gradients grads;     // one an output; of a leaf: what comes from nodes in turn, from a side node
 
   bool wants_gradient() const { return needed || captured; }
 };

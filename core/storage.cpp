@@ -5,8 +5,19 @@
 
 #include "core/deferred.h"
 #include "core/error.h"
+#include "core/storage_part.h"
 
 namespace ferrite {
+
+namespace {
+
+/// The deleter of a part.
+struct KeepWhole {
+  IntrusivePtr<Storage> whole;
+  void operator()() const {}
+};
+
+}  // namespace
 
 struct Storage::Extra {
   std::function<void()> deleter;
@@ -48,6 +59,8 @@ Storage::~Storage() {
       allocator_->free(block_, extra_->also_used_by);
     else
       allocator_->free(block_);
+  } else if (const KeepWhole* part = extra_ ? extra_->deleter.target<KeepWhole>() : nullptr) {
+    for (const Stream& stream : extra_->also_used_by) part->whole->record_stream(stream);
   } else if (extra_ && extra_->deleter) {
     std::vector<std::shared_ptr<detail::Mark>> marks;
     try {
@@ -75,3 +88,8 @@ void Storage::record_stream(const Stream& stream) {
 }
 
 }  // namespace ferrite
+
+ferrite::IntrusivePtr<ferrite::Storage> ferrite::detail::part_of(
+    const IntrusivePtr<Storage>& whole) {
+  return Storage::wrap(whole->data(), whole->nbytes(), whole->device(), KeepWhole{whole});
+}

@@ -15,7 +15,7 @@ namespace ferrite::parallel {
 /// A root, devices()[0], and its peers. Everything runs on streams of its own, after what the
 /// current streams of the devices hold at the call; those streams then wait for it, the host never
 /// does. Calls may come from any thread, one at a time. Nothing is recorded on the tape.
-class DeviceComm {
+class DeviceComm : public std::enable_shared_from_this<DeviceComm> {
  public:
   virtual ~DeviceComm() = default;
   DeviceComm(const DeviceComm&) = delete;

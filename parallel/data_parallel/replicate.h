@@ -11,8 +11,10 @@
 
 namespace ferrite::parallel {
 
-/// The replicas of a call to replicate(). A cheap handle; the tape keeps them too, for as long as a
-/// backward pass may need them.
+/// The replicas of a call to replicate(). A cheap handle, for running them: when the last one goes,
+/// the replicas' parameters leave the tape. What was computed with them until then stays on it, and
+/// the tape keeps the objects for as long as a backward pass may need them, for what checkpointed
+/// functions refer to.
 class Replicas {
  public:
   std::size_t size() const;
@@ -42,9 +44,13 @@ struct ReplicateOptions {
 /// the objects, with their hooks and modes, whose parameters and buffers are broadcasts of the
 /// module's: values of their own, on their device. No tensor is copied twice, and none that the
 /// module shares between its parts is sent twice. Differentiable: gradients of all replicas are
-/// summed on the first device, and frozen parameters are frozen in all. Changes of the copies'
-/// buffers are lost with them. The module must derive from nn::Cloneable (Error); what it holds
-/// beside the registry is copied as C++ copies it.
+/// summed on the first device, while backward goes on, in the same order always, and added to the
+/// module's own; a parameter that no replica used gets none; gradients of gradients work. Frozen
+/// parameters are frozen in all. Under no_grad nothing is recorded. Changes of the copies' buffers
+/// are lost with them. The module must derive from nn::Cloneable (Error); what it holds beside the
+/// registry is copied as C++ copies it. The tape keeps the comm where a shared_ptr does (as those
+/// of make_device_comm), else it must outlive backward. ValueError where bucket_cap_mb is not above
+/// 0.
 Replicas replicate(nn::Module& module, DeviceComm& comm, const ReplicateOptions& options = {});
 Replicas replicate(nn::Module& module, std::span<const Device> devices,
                    const ReplicateOptions& options = {});

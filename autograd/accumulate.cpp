@@ -1,0 +1,38 @@
+#include "autograd/accumulate.h"
+
+#include <utility>
+
+#include "autograd/engine.h"
+#include "autograd/record.h"
+#include "kernels/elementwise.h"
+
+namespace ferrite::autograd {
+
+bool is_exclusive(const Tensor& t) {
+  return t.impl()->use_count() == 1 && t.storage()->use_count() == 1 &&
+         (t.is_contiguous() || t.is_contiguous(kChannelsLast));
+}
+
+bool fills_storage(const Tensor& t) { return t.storage()->nbytes() == t.nbytes(); }
+
+Tensor sum(const Tensor& a, const Tensor& b) {
+  Tensor out = empty_like(a);
+  kernels::binary(current_stream(a.device()), kernels::BinaryOp::add, out, a, b);
+  if (recording(a, b))
+    record(out, "add", {a, b}, [](const Tensor& grad, Needs needs) -> Gradients {
+      return {needs[0] ? grad : Tensor(), needs[1] ? grad : Tensor()};
+    });
+  return out;
+}
+
+void add_to(Tensor& total, Tensor grad) {
+  if (!total.defined()) {
+    total = std::move(grad);
+  } else if (!creating_graph() && is_exclusive(total)) {
+    kernels::binary(current_stream(total.device()), kernels::BinaryOp::add, total, total, grad);
+  } else {
+    total = sum(total, grad);
+  }
+}
+
+}  // namespace ferrite::autograd

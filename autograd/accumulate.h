@@ -1,0 +1,20 @@
+// Adding up gradients.
+#pragma once
+
+#include "core/tensor.h"
+
+namespace ferrite::autograd {
+
+/// Whether nobody else can see this tensor's memory, so that it may be overwritten or kept.
+bool is_exclusive(const Tensor& t);
+
+/// Whether keeping `t` keeps no more memory than it needs.
+bool fills_storage(const Tensor& t);
+
+/// a + b; recorded under create_graph.
+Tensor sum(const Tensor& a, const Tensor& b);
+
+/// Adds `grad` to `total`, in place where nobody would notice.
+void add_to(Tensor& total, Tensor grad);
+
+}  // namespace ferrite::autograd

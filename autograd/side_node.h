@@ -1,0 +1,37 @@
+// A node that communicates: it runs beside the rest of backward.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "autograd/node.h"
+
+namespace ferrite::autograd {
+
+/// A node that runs as soon as its last gradient is there, before any other that is ready on its
+/// device, and on a stream of its own that no other node's waits for before the pass ends. Leaves
+/// that it leads to get their final gradient on that stream too: what reaches them in other ways is
+/// summed first, and what comes from here is added to that, whenever it came. One side node may
+/// lead to a leaf.
+class SideNode final : public Node {
+ public:
+  using Backward = std::function<Gradients(Gradients&, Needs)>;
+
+  /// `kept` stays until no backward pass can need it: to the end of one that releases what was
+  /// saved, or until the node goes. The gradient itself may run any number of times.
+  SideNode(const Stream& stream, std::uint32_t outputs, Backward backward,
+           std::shared_ptr<const void> kept);
+
+  Gradients backward(Gradients outputs) override;
+  void release_saved() override;
+
+  static bool is(const Node& node) { return node.name == kName; }
+
+ private:
+  static constexpr char kName[] = "replicate";  // the address tells side nodes from others
+
+  const Backward backward_;
+  std::shared_ptr<const void> kept_;
+};
+
+}  // namespace ferrite::autograd
