@@ -87,6 +87,7 @@
 #include "parallel/data_parallel/data_parallel_criterion.h"
 #include "parallel/data_parallel/gather.h"
 #include "parallel/data_parallel/nested.h"
+#include "parallel/data_parallel/parallel_apply.h"
 #include "parallel/data_parallel/replicate.h"
 #include "parallel/data_parallel/scatter.h"
 #include "parallel/distributed_data_parallel.h"

@@ -3,29 +3,61 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <span>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "core/device.h"
+#include "core/error.h"
 #include "parallel/data_parallel/replicate.h"
 
 namespace ferrite::parallel {
 
 /// Calls f(i) for every devices[i], each in a thread of its own that stays for later calls (the
-/// first in the caller), and waits for all. Threads have the caller's grad mode, autocast, default
-/// streams of the devices, deterministic mode and default process group. Inside a checkpointed
-/// function, or with one device, they run one after another in the caller, whose saved tensors they
-/// share. What a call throws is thrown again when all have ended, that of the lowest number, with
-/// the device in its text and of the same type: "[parallel_apply] replica 1 on cuda:1: ...".
+/// first in the caller), and waits for all. Any thread may call it, at the same time as others and
+/// from within f.
+///
+/// The threads have the caller's grad mode, autocast (with nothing cached), current streams of
+/// `devices` and default process group; what Device("cuda") means is each call's own device, where
+/// that is one. Random numbers come from the devices' generators as ever. Inside a checkpointed
+/// function, or with one device, the calls run one after another in the caller, whose saved tensors
+/// they share; what one throws is then the end.
+///
+/// What a call throws is thrown again when all have ended, that of the lowest number, with the
+/// device in its text and of the same type: "[parallel_apply] replica 1 on cuda:1: ...". Standard
+/// exceptions become Error, and what is no std::exception passes as it is. What queued work throws
+/// or kernels report later comes out where that device is next synchronized, as ever.
 void parallel_for_devices(std::span<const Device> devices,
                           const std::function<void(std::size_t)>& f);
 
-/// replicas[i](inputs[i]...) for every input, at the same time. `inputs` are tuples of arguments,
-/// at most as many as there are replicas (ValueError).
+/// replicas[i](inputs[i]...) for every input, at the same time: a vector of what they return, or
+/// nothing where that is void. `inputs` are tuples of arguments, at most as many as there are
+/// replicas and devices (ValueError).
 template <class M = nn::Module, class... Inputs>
 auto parallel_apply(const Replicas& replicas, const std::vector<std::tuple<Inputs...>>& inputs,
-                    std::span<const Device> devices);
+                    std::span<const Device> devices) {
+  FERRITE_CHECK(inputs.size() <= replicas.size() && inputs.size() <= devices.size(), ValueError,
+                "parallel_apply", "{} inputs for {} replicas on {} devices", inputs.size(),
+                replicas.size(), devices.size());
+  const auto call = [&](std::size_t i) -> decltype(auto) {
+    return std::apply(
+        [&](const Inputs&... x) -> decltype(auto) { return replicas.get<M>(i)(x...); }, inputs[i]);
+  };
+  using Result = std::remove_cvref_t<std::invoke_result_t<decltype(call), std::size_t>>;
+  if constexpr (std::is_void_v<Result>) {
+    parallel_for_devices(devices.first(inputs.size()), call);
+  } else {
+    std::vector<std::optional<Result>> returned(inputs.size());
+    parallel_for_devices(devices.first(inputs.size()),
+                         [&](std::size_t i) { returned[i].emplace(call(i)); });
+    std::vector<Result> results;
+    results.reserve(returned.size());
+    for (std::optional<Result>& result : returned) results.push_back(std::move(*result));
+    return results;
+  }
+}
 
 }  // namespace ferrite::parallel

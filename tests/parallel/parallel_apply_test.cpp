@@ -1,0 +1,223 @@
+#include "parallel/data_parallel/parallel_apply.h"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <barrier>
+#include <latch>
+#include <mutex>
+#include <set>
+#include <stdexcept>
+#include <thread>
+
+#include "autograd/checkpoint.h"
+#include "autograd/grad_mode.h"
+#include "core/cuda.h"
+#include "ops/arithmetic.h"
+#include "ops/autocast.h"
+#include "ops/creation.h"
+#include "ops/matmul.h"
+#include "ops/reduce.h"
+#include "parallel/comm/local/local_group.h"
+#include "tests/parallel/scatter_gather.h"
+#include "tests/support/cuda.h"
+#include "tests/support/message.h"
+
+using namespace ferrite;
+using namespace ferrite::test;
+using parallel::parallel_for_devices;
+
+TEST_CASE("parallel_for_devices: all at the same time, the first in the caller, threads reused") {
+  const std::vector<Device> devices = cpu_devices(4);
+  std::vector<std::thread::id> before;
+  for (int round = 0; round < 20; ++round) {
+    std::vector<std::thread::id> ids(4);
+    std::latch all(4);
+    parallel_for_devices(devices, [&](std::size_t i) {
+      ids[i] = std::this_thread::get_id();
+      all.arrive_and_wait();  // hangs where one runs after another
+    });
+    CHECK(ids[0] == std::this_thread::get_id());
+    CHECK(std::set(ids.begin(), ids.end()).size() == 4);
+    if (round > 0) CHECK(ids == before);
+    before = ids;
+  }
+  parallel_for_devices({}, [](std::size_t) { FAIL("there is nothing to call"); });
+}
+
+TEST_CASE("parallel_for_devices: one device, and a checkpointed function, run in the caller") {
+  const std::vector<Device> one = cpu_devices(1), two = cpu_devices(2);
+  const auto me = std::this_thread::get_id();
+  int calls = 0;
+  parallel_for_devices(one, [&](std::size_t) {
+    CHECK(std::this_thread::get_id() == me);
+    ++calls;
+  });
+  CHECK(calls == 1);
+
+  const Tensor x = counting({4}, "cpu", kFloat64).set_requires_grad();
+  const Tensor y = autograd::checkpoint(
+      [&](const Tensor& t) {
+        std::vector<Tensor> parts = parallel::scatter(t, two);
+        parallel_for_devices(two, [&](std::size_t i) {
+          CHECK(std::this_thread::get_id() == me);
+          parts[i] = parts[i] * parts[i];
+          ++calls;
+        });
+        return parallel::gather(parts, "cpu");
+      },
+      x);
+  CHECK(calls == 3);
+  CHECK(y.to_vector<double>() == std::vector<double>{0, 1, 4, 9});
+}
+
+TEST_CASE("parallel_for_devices: the caller's grad mode, autocast, streams and default group") {
+  const std::vector<Device> devices = cpu_devices(3);
+  const auto run = [&](const auto& check) { parallel_for_devices(devices, check); };
+  run([](std::size_t) { CHECK(grad_enabled()); });
+  const Stream own = Stream::create(devices[1]);
+  {
+    const NoGradGuard no_grad;
+    const StreamGuard stream(own);
+    run([&](std::size_t) {
+      CHECK_FALSE(grad_enabled());
+      CHECK(current_stream(devices[1]) == own);
+      CHECK(current_stream(devices[2]) == default_stream(devices[2]));
+    });
+  }
+  run([&](std::size_t) {
+    CHECK(grad_enabled());
+    CHECK_FALSE(current_stream(devices[1]) == own);
+    CHECK(autograd::autocast_state() == nullptr);
+    CHECK_FALSE(parallel::is_initialized());
+  });
+  {
+    const AutocastGuard autocast({.dtype = kBFloat16});
+    autograd::AutocastState* const mine = autograd::autocast_state();
+    std::array<autograd::AutocastState*, 3> states{};
+    run([&](std::size_t i) {
+      states[i] = autograd::autocast_state();
+      CHECK(states[i]->same_settings(*mine));
+      const Tensor a = ones({2, 2}, {.device = devices[i]});
+      CHECK(matmul(a, a).dtype() == kBFloat16);
+    });
+    CHECK(states[0] == mine);
+    CHECK(states[1] != states[0]);
+    CHECK(states[1] != states[2]);
+  }
+  const auto group = parallel::make_local_groups(1)[0];
+  const parallel::DefaultGroupScope scope(group);
+  run([&](std::size_t) { CHECK(parallel::default_group() == group); });
+}
+
+TEST_CASE("parallel_for_devices: calls at the same time, and within calls") {
+  const std::vector<Device> devices = cpu_devices(3);
+  std::atomic<int> calls{0};
+  const auto nested = [&] {
+    std::barrier all(3);
+    parallel_for_devices(devices, [&](std::size_t) {
+      all.arrive_and_wait();  // all threads are taken
+      parallel_for_devices(devices, [&](std::size_t) { ++calls; });
+    });
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&] {
+      for (int round = 0; round < 5; ++round) nested();
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(calls == 4 * 5 * 9);
+}
+
+namespace {
+
+template <class E>
+std::string thrown_as() {
+  return message_of<E>([] {
+    parallel_for_devices(cpu_devices(3), [](std::size_t i) {
+      if (i > 0) fail<E>("conv2d", "input has {} channels", i);
+    });
+  });
+}
+
+}  // namespace
+
+TEST_CASE("parallel_for_devices: errors keep their type and say whose they are") {
+  CHECK(thrown_as<ShapeError>() ==
+        "[parallel_apply] replica 1 on cpu:1: [conv2d] input has 1 channels");
+  const std::string expected = thrown_as<ShapeError>();
+  CHECK(thrown_as<DTypeError>() == expected);
+  CHECK(thrown_as<DeviceError>() == expected);
+  CHECK(thrown_as<IndexError>() == expected);
+  CHECK(thrown_as<ValueError>() == expected);
+  CHECK(thrown_as<AutogradError>() == expected);
+  CHECK(thrown_as<IoError>() == expected);
+  CHECK(thrown_as<CudaError>() == expected);
+  CHECK(thrown_as<DistributedError>() == expected);
+  CHECK(thrown_as<OutOfMemoryError>() == expected);
+  CHECK(thrown_as<Error>() == expected);
+
+  const std::vector<Device> devices = cpu_devices(2);
+  CHECK(message_of<Error>([&] {
+          parallel_for_devices(devices, [](std::size_t) { throw std::out_of_range("at"); });
+        }) == "[parallel_apply] replica 0 on cpu:0: at");
+  CHECK_THROWS_AS(parallel_for_devices(devices,
+                                       [](std::size_t i) {
+                                         if (i == 1) throw 7;
+                                       }),
+                  int);
+  CHECK(message_of<Error>([] {
+          parallel_for_devices(cpu_devices(1), [](std::size_t) { fail("f", "bad"); });
+        }) == "[parallel_apply] replica 0 on cpu:0: [f] bad");
+}
+
+TEST_CASE("parallel_for_devices: all calls end before an error comes out") {
+  const std::vector<Device> devices = cpu_devices(3);
+  for (int round = 0; round < 5; ++round) {
+    std::latch thrown(1);
+    std::atomic<int> ended{0};
+    const auto run = [&] {
+      parallel_for_devices(devices, [&](std::size_t i) {
+        if (i == 1) {
+          thrown.count_down();
+          fail<ValueError>("f", "bad");
+        }
+        thrown.wait();
+        ++ended;
+      });
+    };
+    CHECK_THROWS_AS(run(), ValueError);
+    CHECK(ended == 2);
+  }
+}
+
+TEST_CASE("parallel_for_devices: tapes of several threads make one") {
+  const std::vector<Device> devices = cpu_devices(3);
+  const Tensor x = counting({7, 2}, "cpu", kFloat64).set_requires_grad();
+  std::vector<Tensor> parts = parallel::scatter(x, devices);
+  parallel_for_devices(devices, [&](std::size_t i) { parts[i] = parts[i] * parts[i]; });
+  sum(parallel::gather(parts, devices[0])).backward();
+  std::vector<double> twice;
+  for (const double v : x.to_vector<double>()) twice.push_back(2 * v);
+  CHECK(x.grad().to_vector<double>() == twice);
+}
+
+TEST_CASE(
+    "parallel_for_devices: what queued work throws comes out where its device is waited for") {
+  const std::vector<Device> devices = cpu_devices(2);
+  parallel_for_devices(devices, [&](std::size_t i) {
+    current_stream(devices[i]).enqueue([i] {
+      if (i == 1) fail<IndexError>("embedding", "index 7 of 5");
+    });
+  });
+  synchronize(devices[0]);
+  CHECK_THROWS_AS(synchronize(devices[1]), IndexError);
+}
+
+TEST_CASE("parallel_for_devices: Device(\"cuda\") is each call's own device") {
+  REQUIRE_CUDA(2);
+  const std::vector<Device> devices = {"cuda:1", "cuda:0"};
+  for (int round = 0; round < 2; ++round)
+    parallel_for_devices(devices, [&](std::size_t i) { CHECK(Device("cuda") == devices[i]); });
+  CHECK(cuda::current_device() == 0);
+}
