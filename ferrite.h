@@ -93,4 +93,5 @@
 #include "parallel/distributed_data_parallel.h"
 #include "parallel/evaluation.h"
 #include "parallel/pipeline/pipeline.h"
+#include "parallel/planning/plan.h"
 #include "parallel/sync_batch_norm.h"

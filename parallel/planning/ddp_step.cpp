@@ -1,0 +1,109 @@
+#include <algorithm>
+
+#include "parallel/planning/step_parts.h"
+
+namespace ferrite::parallel::planning::detail {
+
+namespace {
+
+class DdpStep {
+ public:
+  DdpStep(const ModelProfile& profile, const std::vector<BucketSpan>& buckets, int devices,
+          const Cluster& cluster, const StepOptions& options, double slowest)
+      : profile_(profile),
+        buckets_(buckets),
+        devices_(devices),
+        cluster_(cluster),
+        options_(options),
+        device_(queue_, profile, slowest),
+        traffic_(queue_) {
+    traffic_.slows(device_.stream());
+  }
+
+  OneStep run() {
+    device_.compute(profile_.other.median, [this] { before_forward(); });
+    queue_.run();
+    return {queue_.now(), traffic_.busy_s(), queue_.processed()};
+  }
+
+ private:
+  /// Rank 0's buffers go to all: half of an all-reduce.
+  void before_forward() {
+    if (devices_ == 1 || !options_.broadcast_buffers || profile_.buffer_bytes == 0)
+      return forward();
+    auto cost = all_reduce_cost(static_cast<double>(profile_.buffer_bytes), devices_, cluster_,
+                                options_.all_reduce);
+    traffic_.begin(share(cost));
+    queue_.after((cost.seconds + cluster_.launch_s) / 2, [this] {
+      traffic_.end();
+      forward();
+    });
+  }
+
+  void forward() {
+    device_.compute(profile_.forward.median, [this] {
+      device_.backward(
+          buckets_, [this](int bucket) { on_ready(bucket); }, [this] { on_backward_end(); });
+    });
+  }
+
+  static double share(const AllReduceCost& cost) {
+    return cost.seconds > 0 ? std::min(1.0, cost.compute_s / cost.seconds) : 0;
+  }
+
+  void on_ready(int bucket) {
+    ready_ = bucket + 1;
+    if (options_.overlap) launch();
+  }
+  void on_backward_end() {
+    backward_ended_ = true;
+    launch();
+    end_if_complete();
+  }
+
+  /// One all-reduce at a time, in order.
+  void launch() {
+    if (under_way_ || next_ >= ready_) return;
+    if (devices_ == 1) {
+      next_ = ready_;
+      return;
+    }
+    under_way_ = true;
+    const auto cost =
+        all_reduce_cost(buckets_[next_].bytes, devices_, cluster_, options_.all_reduce);
+    traffic_.begin(share(cost));
+    queue_.after(cost.seconds, [this] {
+      traffic_.end();
+      under_way_ = false;
+      ++next_;
+      launch();
+      end_if_complete();
+    });
+  }
+
+  void end_if_complete() {
+    if (ended_ || !backward_ended_ || next_ < static_cast<int>(buckets_.size())) return;
+    ended_ = true;
+    device_.compute(profile_.optimizer.median);
+  }
+
+  const ModelProfile& profile_;
+  const std::vector<BucketSpan>& buckets_;
+  const int devices_;
+  const Cluster& cluster_;
+  const StepOptions& options_;
+  EventQueue queue_;
+  Device device_;  // the slowest, which all-reduces wait for
+  Traffic traffic_;
+  int ready_ = 0, next_ = 0;
+  bool under_way_ = false, backward_ended_ = false, ended_ = false;
+};
+
+}  // namespace
+
+OneStep ddp_step(const ModelProfile& profile, const std::vector<BucketSpan>& buckets, int devices,
+                 const Cluster& cluster, const StepOptions& options, double slowest) {
+  return DdpStep(profile, buckets, devices, cluster, options, slowest).run();
+}
+
+}  // namespace ferrite::parallel::planning::detail

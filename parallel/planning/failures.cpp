@@ -1,0 +1,95 @@
+#include "parallel/planning/failures.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "core/error.h"
+
+namespace ferrite::parallel::planning {
+
+namespace {
+
+constexpr const char* kOp = "failures";
+
+void check_time(double seconds, const char* what) {
+  FERRITE_CHECK(std::isfinite(seconds) && seconds >= 0, ValueError, kOp,
+                "expected a {} of 0 s or more, got {}", what, seconds);
+}
+
+}  // namespace
+
+void Failures::check() const {
+  FERRITE_CHECK(device_mtbf_s > 0, ValueError, kOp,
+                "expected a mean time between failures above 0 s, got {}", device_mtbf_s);
+  check_time(restart_s, "restart");
+  check_time(checkpoint_s, "checkpoint");
+  check_time(checkpoint_interval_s, "checkpoint interval");
+}
+
+double Failures::mtbf_s(std::int64_t devices) const {
+  FERRITE_CHECK(devices > 0, ValueError, kOp, "expected 1 device or more, got {}", devices);
+  return device_mtbf_s / static_cast<double>(devices);
+}
+
+double young_interval_s(double checkpoint_s, double mtbf_s) {
+  return std::sqrt(2 * checkpoint_s * mtbf_s);
+}
+
+double daly_interval_s(double checkpoint_s, double mtbf_s) {
+  if (checkpoint_s >= 2 * mtbf_s) return mtbf_s;
+  const double ratio = checkpoint_s / (2 * mtbf_s);
+  return young_interval_s(checkpoint_s, mtbf_s) * (1 + std::sqrt(ratio) / 3 + ratio / 9) -
+         checkpoint_s;
+}
+
+double checkpoint_interval_s(const Failures& failures, std::int64_t devices) {
+  failures.check();
+  if (failures.checkpoint_interval_s > 0) return failures.checkpoint_interval_s;
+  const double mtbf = failures.mtbf_s(devices);
+  if (std::isinf(mtbf)) return mtbf;
+  // Free checkpoints would be written all the time; once a second is as good.
+  return std::max(1.0, daly_interval_s(failures.checkpoint_s, mtbf));
+}
+
+double goodput(const Failures& failures, std::int64_t devices) {
+  const double interval = checkpoint_interval_s(failures, devices);
+  const double mtbf = failures.mtbf_s(devices);
+  if (std::isinf(interval)) return 1;
+  if (std::isinf(mtbf)) return interval / (interval + failures.checkpoint_s);
+  return interval / (mtbf * std::exp(failures.restart_s / mtbf) *
+                     std::expm1((interval + failures.checkpoint_s) / mtbf));
+}
+
+double sampled_goodput(const Failures& failures, std::int64_t devices, double work_s,
+                       std::uint64_t seed) {
+  const double interval = checkpoint_interval_s(failures, devices);
+  const double mtbf = failures.mtbf_s(devices);
+  FERRITE_CHECK(std::isfinite(work_s) && work_s > 0, ValueError, kOp,
+                "expected more than 0 s of work, got {}", work_s);
+  std::mt19937_64 generator(seed);
+  const auto next_failure = [&] {
+    if (std::isinf(mtbf)) return mtbf;
+    return -mtbf * std::log((static_cast<double>(generator() >> 11) + 0.5) * 0x1p-53);
+  };
+  double time = 0, done = 0, until_failure = next_failure();
+  bool restarting = false;
+  while (done < work_s) {
+    // As in the closed form a failure may come while the run restarts or writes a checkpoint.
+    const double work = std::min(interval, work_s - done);
+    const double segment = restarting ? failures.restart_s : work + failures.checkpoint_s;
+    if (until_failure <= segment) {
+      time += until_failure;
+      until_failure = next_failure();
+      restarting = true;
+      continue;
+    }
+    time += segment;
+    until_failure -= segment;
+    if (!restarting) done += work;
+    restarting = false;
+  }
+  return work_s / time;
+}
+
+}  // namespace ferrite::parallel::planning

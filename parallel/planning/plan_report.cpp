@@ -1,0 +1,126 @@
+// What a plan looks like.
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "parallel/planning/plan.h"
+
+namespace ferrite::parallel::planning {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string milliseconds(double seconds) {
+  const double ms = seconds * 1e3;
+  return fmt::format("{:.{}f}", ms, ms < 10 ? 2 : ms < 1000 ? 1 : 0);
+}
+
+std::string count(double value) {
+  if (value >= 1e6) return fmt::format("{:.2f}M", value / 1e6);
+  if (value >= 1e4) return fmt::format("{:.1f}k", value / 1e3);
+  return fmt::format("{:.{}f}", value, value < 100 ? 1 : 0);
+}
+
+std::string name_of(const PlanRow& row) {
+  if (row.strategy != Strategy::ddp || row.devices == 1)
+    return std::string(to_string(row.strategy));
+  return fmt::format("{} {}", to_string(row.strategy), to_string(row.step.algorithm));
+}
+
+Json optional(const std::optional<int>& value) { return value ? Json(*value) : Json(); }
+/// JSON has no infinity.
+Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(); }
+
+}  // namespace
+
+std::string Plan::table() const {
+  std::string out = fmt::format(
+      "{} on {}; {}; {} scaling\none device: {} ms a step, {} samples/s\n\n"
+      "{:>8} {:<17} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>11} {:>6} {:>8}\n",
+      model, device, cluster, scaling == Scaling::weak ? "weak" : "strong",
+      milliseconds(single_step_s), count(single_throughput), "devices", "strategy", "batch",
+      "step ms", "compute", "slowest +", "exposed", "hidden", "samples/s", "eff", "goodput");
+  for (const PlanRow& row : rows)
+    out += fmt::format(
+        "{:>8} {:<17} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>11} {:>5.1f}% {:>7.1f}%\n",
+        row.devices, name_of(row), row.batch, milliseconds(row.step.step_s),
+        milliseconds(row.step.compute_s), milliseconds(row.step.straggler_s),
+        milliseconds(row.step.exposed_s), milliseconds(row.step.hidden_s()), count(row.throughput),
+        100 * row.efficiency, 100 * row.goodput);
+  out += "\n";
+  if (const auto from = crossover())
+    out += fmt::format("DDP has the higher throughput from {} devices on\n", *from);
+  else if (best(Strategy::ddp) && (best(Strategy::dp) || best(Strategy::dp_balanced)))
+    out += "DDP does not have the higher throughput at the largest number of devices\n";
+  for (const Strategy strategy : {Strategy::dp, Strategy::dp_balanced, Strategy::ddp})
+    if (const auto until = pays_until(strategy))
+      out += fmt::format(
+          "{}: more devices pay up to {} (twice as many bring {:.2g} times the throughput or "
+          "more); "
+          "the highest net throughput is that of {}\n",
+          to_string(strategy), *until, 1 + worthwhile, *best(strategy));
+  return out;
+}
+
+std::string Plan::csv() const {
+  std::string out =
+      "strategy,devices,batch,algorithm,step_ms,compute_ms,straggler_ms,communication_ms,exposed_"
+      "ms,"
+      "hidden_ms,bytes_busiest,samples_per_second,efficiency,goodput,net_samples_per_second,"
+      "checkpoint_interval_s\n";
+  for (const PlanRow& row : rows)
+    out += fmt::format(
+        "{},{},{},{},{:.6g},{:.6g},{:.6g},{:.6g},{:.6g},{:.6g},{:.0f},{:.6g},{:.6g},"
+        "{:.6g},{:.6g},{:.6g}\n",
+        to_string(row.strategy), row.devices, row.batch,
+        row.strategy == Strategy::ddp ? to_string(row.step.algorithm) : "", 1e3 * row.step.step_s,
+        1e3 * row.step.compute_s, 1e3 * row.step.straggler_s, 1e3 * row.step.communication_s,
+        1e3 * row.step.exposed_s, 1e3 * row.step.hidden_s(), row.step.bytes_busiest, row.throughput,
+        row.efficiency, row.goodput, row.net_throughput(), row.checkpoint_interval_s);
+  return out;
+}
+
+std::string Plan::json() const {
+  Json lines = Json::array();
+  for (const PlanRow& row : rows) {
+    Json line = {{"strategy", to_string(row.strategy)},
+                 {"devices", row.devices},
+                 {"batch", row.batch},
+                 {"step_ms", 1e3 * row.step.step_s},
+                 {"compute_ms", 1e3 * row.step.compute_s},
+                 {"straggler_ms", 1e3 * row.step.straggler_s},
+                 {"communication_ms", 1e3 * row.step.communication_s},
+                 {"exposed_ms", 1e3 * row.step.exposed_s},
+                 {"hidden_ms", 1e3 * row.step.hidden_s()},
+                 {"bytes_busiest", row.step.bytes_busiest},
+                 {"samples_per_second", row.throughput},
+                 {"efficiency", row.efficiency},
+                 {"goodput", row.goodput},
+                 {"net_samples_per_second", row.net_throughput()},
+                 {"checkpoint_interval_s", finite(row.checkpoint_interval_s)}};
+    if (row.strategy == Strategy::ddp) line["algorithm"] = to_string(row.step.algorithm);
+    lines.push_back(std::move(line));
+  }
+  Json pays, highest;
+  for (const Strategy strategy : {Strategy::dp, Strategy::dp_balanced, Strategy::ddp}) {
+    if (!best(strategy)) continue;
+    pays[std::string(to_string(strategy))] = optional(pays_until(strategy));
+    highest[std::string(to_string(strategy))] = optional(best(strategy));
+  }
+  const Json out = {{"schema", "ferrite.plan"},
+                    {"version", 1},
+                    {"model", model},
+                    {"device", device},
+                    {"cluster", cluster},
+                    {"scaling", scaling == Scaling::weak ? "weak" : "strong"},
+                    {"single_step_ms", 1e3 * single_step_s},
+                    {"single_samples_per_second", single_throughput},
+                    {"rows", lines},
+                    {"ddp_faster_from", optional(crossover())},
+                    {"pays_until", pays},
+                    {"best", highest}};
+  return out.dump(2) + "\n";
+}
+
+}  // namespace ferrite::parallel::planning

@@ -1,0 +1,83 @@
+// A training step on many devices, by events: DataParallel (a parameter server on the first device)
+// and DistributedDataParallel (all-reduces beside backward), as Ferrite runs them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "parallel/planning/all_reduce.h"
+#include "parallel/planning/cluster.h"
+#include "parallel/planning/profile.h"
+#include "parallel/planning/stragglers.h"
+
+namespace ferrite::parallel::planning {
+
+enum class Strategy : std::uint8_t {
+  dp,           ///< DataParallel; outputs are gathered, the loss is the first device's
+  dp_balanced,  ///< with losses that the replicas compute (DataParallelCriterion)
+  ddp,          ///< DistributedDataParallel
+};
+
+std::string_view to_string(Strategy strategy);
+/// ValueError for an unknown name.
+Strategy strategy(std::string_view name);
+
+struct StepOptions {
+  /// Of DataParallel and DistributedDataParallel, with their meanings and defaults.
+  double bucket_cap_mb = 25, first_bucket_mb = 1;
+  bool overlap = true;  ///< not delay_allreduce
+  bool broadcast_buffers = true;
+  AllReduceOptions all_reduce = {};
+  /// Of a peer of DataParallel's first device, where they were measured: a broadcast, and a sum
+  /// with its additions. Otherwise the cluster's links, and its add_bandwidth.
+  std::optional<LinkSpeed> measured_broadcast = {}, measured_reduce_add = {};
+
+  Stragglers stragglers = {};
+  int steps = 200;  ///< drawn, where there are stragglers
+  std::uint64_t seed = 0;
+  /// How many times as long a device computes when the others of its node compute too (cores that
+  /// share caches and memory, power limits): measured without any communication.
+  double contention = 1;
+};
+
+/// Of a step, in seconds: means over the steps drawn.
+struct StepTimes {
+  double step_s = 0;
+  double compute_s = 0;        ///< what a device computes, without stragglers
+  double straggler_s = 0;      ///< more than that, of the slowest device
+  double communication_s = 0;  ///< while anything was under way
+  double exposed_s = 0;        ///< step_s - compute_s - straggler_s
+  double hidden_s() const { return communication_s > exposed_s ? communication_s - exposed_s : 0; }
+  double bytes_busiest = 0;  ///< sent, or received where that is more, by the device at it most
+  /// The slowest first all-reduce's, where `fastest` was asked for.
+  AllReduceAlgorithm algorithm = AllReduceAlgorithm::ring;
+  std::size_t events = 0;
+};
+
+/// Parameters of a bucket: from `begin` to before `end` in the order of the profile.
+struct BucketSpan {
+  std::size_t begin, end;
+  double bytes;
+};
+/// As parallel/bucket.h plans them: closed once they hold their limit, the first and the end of the
+/// last one smaller.
+std::vector<BucketSpan> plan_buckets(const ModelProfile& profile, double cap_mb, double first_mb);
+
+/// One device takes what was measured: step_s of the profile.
+///
+/// What is assumed of all devices: they compute alike but for stragglers, who are so for a whole
+/// step; all-reduces begin when the last device has the bucket, run one at a time, in order, and
+/// take what all_reduce_cost() says. Each counts all its devices, so a step costs O(parameters) to
+/// simulate, whatever their number.
+///
+/// DataParallel: inputs and parameters go to all peers at once over what the first device has of
+/// links, to those of its own node inside it, to all others through the node's adapters; all wait
+/// until everybody has them. Outputs go to it and their gradients come back; each bucket is sent by
+/// all peers at once when the last has it. So there are three kinds of devices: the first, those of
+/// its node, the others.
+/// ValueError for less than 1 device and for options out of range.
+StepTimes simulate_step(Strategy strategy, const ModelProfile& profile, int devices,
+                        const Cluster& cluster, const StepOptions& options = {});
+
+}  // namespace ferrite::parallel::planning

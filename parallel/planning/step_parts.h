@@ -1,0 +1,64 @@
+// What simulations of DataParallel and DistributedDataParallel share.
+#pragma once
+
+#include <functional>
+
+#include "parallel/planning/event_queue.h"
+#include "parallel/planning/step.h"
+
+namespace ferrite::parallel::planning::detail {
+
+/// One step with the slow-downs that were drawn.
+struct OneStep {
+  double step_s = 0, communication_s = 0;
+  std::size_t events = 0;
+};
+
+/// How long each part of the profile takes on a device that is `factor` times slower.
+class Device {
+ public:
+  Device(EventQueue& queue, const ModelProfile& profile, double factor)
+      : profile_(profile), factor_(factor), stream_(queue) {}
+
+  ComputeStream& stream() { return stream_; }
+  void compute(double seconds, EventQueue::Action done = {}) {
+    stream_.submit(seconds * factor_, std::move(done));
+  }
+  /// `ready(k)` when the gradients of bucket k are there; `done` at the end of backward.
+  void backward(const std::vector<BucketSpan>& buckets, const std::function<void(int)>& ready,
+                EventQueue::Action done);
+
+ private:
+  const ModelProfile& profile_;
+  const double factor_;
+  ComputeStream stream_;
+};
+
+/// Counts what is under way, and slows devices down meanwhile.
+class Traffic {
+ public:
+  explicit Traffic(EventQueue& queue) : queue_(queue) {}
+  void slows(ComputeStream& stream) { streams_.push_back(&stream); }
+  void begin(double compute_share);
+  void end();
+  double busy_s() const { return busy_; }
+
+ private:
+  EventQueue& queue_;
+  std::vector<ComputeStream*> streams_;
+  int under_way_ = 0;
+  double since_ = 0, busy_ = 0;
+};
+
+OneStep ddp_step(const ModelProfile& profile, const std::vector<BucketSpan>& buckets, int devices,
+                 const Cluster& cluster, const StepOptions& options, double slowest);
+
+/// Slow-downs of the first device, and of the slowest of the two kinds of peers.
+struct Slowdowns {
+  double root, near, far;
+};
+OneStep dp_step(const ModelProfile& profile, const std::vector<BucketSpan>& buckets, int devices,
+                const Cluster& cluster, const StepOptions& options, bool balanced,
+                const Slowdowns& slow);
+
+}  // namespace ferrite::parallel::planning::detail
