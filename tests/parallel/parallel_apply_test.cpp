@@ -221,3 +221,44 @@ TEST_CASE("parallel_for_devices: Device(\"cuda\") is each call's own device") {
     parallel_for_devices(devices, [&](std::size_t i) { CHECK(Device("cuda") == devices[i]); });
   CHECK(cuda::current_device() == 0);
 }
+
+namespace {
+
+class Twice final : public nn::Cloneable<Twice> {
+ public:
+  Tensor factor = full({1}, 2.0, {.device = "cpu:0"});
+
+  Twice() { register_parameter("factor", factor); }
+  Tensor forward(const Tensor& x) override { return x * factor; }
+  std::pair<Tensor, int> forward(const Tensor& x, int n) {
+    return {x * factor * static_cast<double>(n), n};
+  }
+  void forward(std::atomic<int>* calls) { ++*calls; }
+};
+
+}  // namespace
+
+TEST_CASE("parallel_apply: replicas with tuples of arguments, and what they return") {
+  const std::vector<Device> devices = cpu_devices(3);
+  Twice twice;
+  const parallel::Replicas replicas = parallel::replicate(twice, devices);
+  const Tensor x = counting({5}, "cpu:0");
+  const auto inputs = parallel::scatter(std::tuple(x, 10), devices);
+  const auto results = parallel::parallel_apply<Twice>(replicas, inputs, devices);
+  REQUIRE(results.size() == 3);
+  CHECK(results[2].first.device() == devices[2]);
+  const auto [y, n] = parallel::gather(results, devices[0]);
+  CHECK(y.to_vector<int>() == std::vector{0, 20, 40, 60, 80});
+  CHECK(n == 10);
+  sum(y).backward();
+  CHECK(twice.factor.grad().item<double>() == 100);
+
+  // As any module, with fewer inputs than replicas.
+  const auto two = parallel::scatter(std::tuple(counting({2}, "cpu:0")), devices);
+  CHECK(parallel::parallel_apply(replicas, two, devices).size() == 2);
+  std::atomic<int> calls{0};
+  parallel::parallel_apply<Twice>(replicas, std::vector(3, std::tuple(&calls)), devices);
+  CHECK(calls == 3);
+  CHECK_THROWS_AS(parallel::parallel_apply(replicas, std::vector(4, std::tuple(x)), cpu_devices(4)),
+                  ValueError);
+}
