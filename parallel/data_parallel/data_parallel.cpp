@@ -46,12 +46,6 @@ std::vector<Device> all_cuda_devices() {
   return devices;
 }
 
-void check_exists(const Device& device, const char* what) {
-  FERRITE_CHECK(!device.is_cuda() || device.index() < cuda::device_count(), DeviceError,
-                "data_parallel", "the {} {} is not there: there are {} CUDA devices", what, device,
-                cuda::device_count());
-}
-
 void check_module(const nn::Module& module, const Device& first) {
   const auto check = [&](const std::vector<Tensor>& tensors) {
     for (const Tensor& t : tensors)
@@ -82,8 +76,6 @@ DataParallelBase::DataParallelBase(nn::Module& module, std::vector<Device> devic
   FERRITE_CHECK(options.bucket_cap_mb > 0, ValueError, "data_parallel",
                 "bucket_cap_mb is {}, expected more than 0", options.bucket_cap_mb);
   const Device output = options.output_device.value_or(devices[0]);
-  for (const Device& device : devices) check_exists(device, "device");
-  check_exists(output, "output device");
   const std::size_t comms = devices.size() - 1;
   auto times = std::make_shared<DataParallelTimes>(devices, output);
   state_.reset(new State{module, std::move(devices), output, options, std::move(times),

@@ -157,9 +157,14 @@ class DataParallel final : public DataParallelBase {
 
   template <class F, class... Inputs>
   auto hooked(F&& f, Inputs&&... inputs) {
-    if (has_hooks()) [[unlikely]]
-      return nn::detail::call_hooked(hooks(), *this, std::forward<F>(f),
-                                     std::forward<Inputs>(inputs)...);
+    if (has_hooks()) [[unlikely]] {
+      if constexpr (sizeof...(Inputs) == 0)  // hooks see what is no tensor as they see nothing
+        return nn::detail::call_hooked(
+            hooks(), *this, [&](int) { return f(); }, 0);
+      else
+        return nn::detail::call_hooked(hooks(), *this, std::forward<F>(f),
+                                       std::forward<Inputs>(inputs)...);
+    }
     return f(std::forward<Inputs>(inputs)...);
   }
 
@@ -172,14 +177,19 @@ class DataParallel final : public DataParallelBase {
     } else {
       using R = Result<const Inputs&...>;
       std::vector<R> results = apply(call, inputs...);
-      // As it is: gather() makes vectors of tensors without dimensions.
-      R result = devices().size() == 1
-                     ? std::move(scatter(results[0], std::span(&output_device(), 1))[0])
-                     : gather(std::span<const R>(results), output_device(), options().dim);
+      R result = joined(results);
       call.gathered(detail::moved_bytes(results, output_device()));
       call.end();
       return result;
     }
+  }
+
+  /// What one device computed is moved as it is: gather() makes vectors of numbers.
+  template <class R>
+  R joined(const std::vector<R>& results) const {
+    if (devices().size() > 1) return gather(results, output_device(), options().dim);
+    if (output_device() == devices()[0]) return results[0];
+    return std::move(scatter(results[0], std::span(&output_device(), 1))[0]);
   }
 
   template <class... Inputs>

@@ -6,18 +6,9 @@
 #include <vector>
 
 #include "core/tensor.h"
-#include "nn/hooks.h"
 #include "parallel/data_parallel/nested.h"
 
 namespace ferrite::parallel::detail {
-
-template <class T>
-std::vector<Tensor> tensors_in(const T& value) {
-  std::vector<Tensor> found;
-  const auto collect = [&](const Tensor& t) { found.push_back(t); };
-  nn::detail::for_each_tensor(value, collect);
-  return found;
-}
 
 /// Of the tensors that are not on `target`.
 template <class T>
@@ -25,7 +16,7 @@ std::int64_t moved_bytes(const std::vector<T>& values, const Device& target) {
   std::size_t bytes = 0;
   for (const T& value : values)
     for (const Tensor& t : tensors_in(value))
-      if (t.device() != target) bytes += t.nbytes();
+      if (t.defined() && t.device() != target) bytes += t.nbytes();
   return static_cast<std::int64_t>(bytes);
 }
 
@@ -38,7 +29,7 @@ std::int64_t moved_bytes(const T& whole, const std::vector<T>& parts) {
   for (const T& part : parts) {
     const std::vector<Tensor> after = tensors_in(part);
     for (std::size_t i = 0; i < after.size() && i < before.size(); ++i)
-      if (after[i].device() != before[i].device()) bytes += after[i].nbytes();
+      if (after[i].defined() && after[i].device() != before[i].device()) bytes += after[i].nbytes();
   }
   return static_cast<std::int64_t>(bytes);
 }
@@ -48,7 +39,7 @@ std::int64_t moved_bytes(const T& whole, const std::vector<T>& parts) {
 template <class T>
 std::int64_t size_of_part(const T& part, int dim) {
   for (const Tensor& t : tensors_in(part))
-    if (t.dim() > 0) return t.size(dim);
+    if (t.defined() && t.dim() > 0) return t.size(dim);
   return -1;
 }
 

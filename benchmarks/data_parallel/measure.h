@@ -1,0 +1,55 @@
+// What is trained, and how two ways of doing it are timed in turns.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ferrite.h"
+
+namespace ferrite::bench {
+
+struct Options {
+  std::string model = "resnet18";
+  std::vector<std::string> only = {"dp", "replicate", "ddp"};
+  std::vector<std::string> devices = {"cpu:0", "cpu:1"};
+  std::int64_t batch = 64;
+  int rounds = 9;
+  double seconds = 2;
+  bool loss_in_replicas = false, reports = false;
+  std::string json, process_folder;
+};
+
+std::unique_ptr<nn::Module> make_model(const std::string& name);
+
+struct Batch {
+  Tensor x, y;
+};
+Batch make_batch(std::int64_t size, const Device& device);
+
+int processors();
+
+double seconds_of(const std::function<void()>& f);
+
+/// Seconds that as many repetitions take.
+using Timed = std::function<double(std::int64_t)>;
+
+/// Over rounds; the spread is half the distance between the quartiles.
+struct Ratio {
+  double median = 0, spread = 0;
+};
+Ratio ratio_of(std::vector<double> values);
+double median(std::vector<double> values);
+
+/// Seconds a repetition.
+struct InTurns {
+  double base = 0, other = 0;
+  Ratio gain, cost;  ///< base / other; other / base
+};
+/// Each measurement lasts some o.seconds, or a repetition where that is longer; each goes first as
+/// often.
+InTurns in_turns(const Options& o, const Timed& base, const Timed& other);
+
+}  // namespace ferrite::bench

@@ -1,0 +1,20 @@
+// One single-threaded process that trains on a batch, against two that share it under
+// DistributedDataParallel.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "benchmarks/data_parallel/measure.h"
+
+namespace ferrite::bench {
+
+/// Starts this program twice with `arguments`, as ranks of a job; what rank 0 measured: "base" and
+/// "parallel" in images a second, "ratio", "spread".
+nlohmann::json run_processes(const Options& o, const std::vector<std::string>& arguments);
+
+/// A rank.
+void run_process(const Options& o);
+
+}  // namespace ferrite::bench
