@@ -34,7 +34,8 @@ struct LinkPreset {
   std::string_view source;  ///< of what is reached, and of the latency
 };
 
-/// All presets: nvlink1..4, pcie3..5, ethernet10..100, ib-fdr..ib-ndr, loopback-tcp, loopback-shm.
+/// All presets: nvlink1..4, pcie3..5, ethernet-10g..100g, roce-25g..100g,
+/// infiniband-fdr..ndr, loopback-tcp, loopback-shm.
 std::span<const LinkPreset> link_presets();
 /// A preset by its name, or "bandwidth,latency" in GB/s and microseconds ("11.5,14"). ValueError,
 /// listing the presets, for anything else.

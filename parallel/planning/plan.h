@@ -3,7 +3,7 @@
 // the other, and where more devices stop paying.
 //
 //   const auto profile = planning::read_profile("resnet18.json");
-//   const auto plan = planning::plan(profile, planning::cluster("nvlink3", "ib-hdr", 8, 8),
+//   const auto plan = planning::plan(profile, planning::cluster("nvlink3", "infiniband-hdr", 8, 8),
 //                                    {.devices = planning::powers_of_two(65536)});
 //   fmt::print("{}", plan.table());
 #pragma once

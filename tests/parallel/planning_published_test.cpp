@@ -101,12 +101,12 @@ TEST_CASE("Goyal et al. 2017: ResNet-50 on 8 to 256 P100 over 50 Gbit/s Ethernet
   // 90 epochs of 1,281,167 images take 8 of them 29 hours.
   const double per_device = 90 * 1281167 / (29 * 3600.0) / 8;
   const auto profile = network("resnet50", 32, per_device, resnet({3, 4, 6, 3}, 25.56e6));
-  check("256 by 8", efficiency(Strategy::ddp, profile, cluster("nvlink1", "ethernet50", 8), 256, 8),
+  check("256 by 8", efficiency(Strategy::ddp, profile, cluster("nvlink1", "ethernet-50g", 8), 256, 8),
         0.90);
 }
 
 TEST_CASE("Horovod's documentation: 512 Pascal GPUs over 25 Gbit/s RoCE") {
-  const Cluster roce = cluster("pcie3", "roce25", 4);
+  const Cluster roce = cluster("pcie3", "roce-25g", 4);
   // Speeds of one P100: TensorFlow's benchmarks; ResNet-101: Horovod's, of 16.
   check("Inception v3",
         efficiency(Strategy::ddp, network("inception3", 64, 142, uniform(23.8e6)), roce, 512),
@@ -120,7 +120,7 @@ TEST_CASE("Horovod's documentation: 512 Pascal GPUs over 25 Gbit/s RoCE") {
 }
 
 TEST_CASE("DLPerf: PyTorch with Apex on up to 32 V100 over InfiniBand EDR") {
-  const Cluster edr = cluster("nvlink2", "ib-edr", 8);
+  const Cluster edr = cluster("nvlink2", "infiniband-edr", 8);
   const auto resnet50 = network("resnet50", 128, 367.29, resnet({3, 4, 6, 3}, 25.56e6));
   const auto bert = network("bert-base", 32, 119.60, bert_base());
   // Its script has buckets of 250,000,000 elements: all of BERT is one, sent after backward.
@@ -137,7 +137,7 @@ TEST_CASE("DLPerf: PyTorch with Apex on up to 32 V100 over InfiniBand EDR") {
 }
 
 TEST_CASE("TensorFlow's benchmarks: a parameter server on the first of up to 8 K80") {
-  const Cluster pcie = cluster("pcie3", "ethernet10", 8);
+  const Cluster pcie = cluster("pcie3", "ethernet-10g", 8);
   const auto vgg = network("vgg16", 32, 36.3, vgg16());
   const auto alex = network("alexnet", 512, 684, alexnet());
   const auto predicted = [&](const ModelProfile& profile, int n) {

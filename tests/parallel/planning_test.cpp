@@ -30,7 +30,7 @@ ModelProfile model() {
   return profile;
 }
 
-Cluster some_cluster() { return cluster("nvlink2", "ib-edr", 8); }
+Cluster some_cluster() { return cluster("nvlink2", "infiniband-edr", 8); }
 
 TEST_CASE("profiles add up, survive JSON, and say what is wrong with them") {
   ModelProfile profile = model();
@@ -201,7 +201,7 @@ TEST_CASE("one device takes what was measured, perfect links cost nothing") {
     }
     // Slower links, buckets without overlap, and contention take longer too.
     const double base = simulate_step(s, profile, 16, some_cluster()).step_s;
-    CHECK(simulate_step(s, profile, 16, cluster("nvlink2", "ethernet10", 8)).step_s > base);
+    CHECK(simulate_step(s, profile, 16, cluster("nvlink2", "ethernet-10g", 8)).step_s > base);
     CHECK(simulate_step(s, profile, 16, some_cluster(), {.overlap = false}).step_s > base);
     CHECK(simulate_step(s, profile, 16, some_cluster(), {.contention = 1.1}).step_s > base);
     CHECK_THROWS_AS(simulate_step(s, profile, 0, some_cluster()), ValueError);
