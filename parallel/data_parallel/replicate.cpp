@@ -52,7 +52,7 @@ Tensor on_its_own(const Tensor& t) {
 
 std::vector<std::vector<Tensor>> broadcast(DeviceComm& comm, const ModuleTensors& tensors) {
   NoGradGuard no_grad;
-  std::vector<std::vector<Tensor>> lists = comm.broadcast(tensors.all);
+  std::vector<std::vector<Tensor>> lists = detail::broadcast_in_turn(comm, tensors.all);
   for (std::vector<Tensor>& list : lists)
     for (Tensor& t : list) t = on_its_own(t);
   return lists;

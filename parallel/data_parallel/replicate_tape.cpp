@@ -37,10 +37,16 @@ Stream side_stream(const Device& device, std::size_t turn) {
   return it->streams[turn % 2];
 }
 
+/// Passes in several threads may use one comm, which takes calls one at a time. They only queue.
+std::mutex& turn_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
 /// Copies on every other device of tensors on the root, all of them defined.
 std::vector<std::vector<Tensor>> broadcast_list(const std::shared_ptr<DeviceComm>& comm,
                                                 const std::vector<Tensor>& tensors) {
-  std::vector<std::vector<Tensor>> copies = comm->broadcast(tensors);
+  std::vector<std::vector<Tensor>> copies = broadcast_in_turn(*comm, tensors);
   if (!autograd::recording(std::span<const Tensor>(tensors))) return copies;
   std::vector<Tensor> flat;
   for (const std::vector<Tensor>& list : copies) flat.insert(flat.end(), list.begin(), list.end());
@@ -126,9 +132,19 @@ class Ended final : public autograd::Node {
 
 }  // namespace
 
+std::vector<std::vector<Tensor>> broadcast_in_turn(DeviceComm& comm,
+                                                   std::span<const Tensor> tensors) {
+  const std::lock_guard lock(turn_mutex());
+  return comm.broadcast(tensors);
+}
+
 std::vector<Tensor> reduce_lists(const std::shared_ptr<DeviceComm>& comm,
                                  std::vector<std::vector<Tensor>> lists) {
-  std::vector<Tensor> sums = comm->reduce_add(lists);
+  std::vector<Tensor> sums;
+  {
+    const std::lock_guard lock(turn_mutex());
+    sums = comm->reduce_add(lists);
+  }
   record_sums(comm, sums, lists);
   return sums;
 }

@@ -10,6 +10,10 @@
 
 namespace ferrite::parallel::detail {
 
+/// comm.broadcast(), off the tape, when no other thread uses a comm for replicas.
+std::vector<std::vector<Tensor>> broadcast_in_turn(DeviceComm& comm,
+                                                   std::span<const Tensor> tensors);
+
 /// The sums over lists[d][i], which are on devices()[d + 1], on the root. Differentiable any number
 /// of times, where a graph is being created.
 std::vector<Tensor> reduce_lists(const std::shared_ptr<DeviceComm>& comm,
