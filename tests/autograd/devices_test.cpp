@@ -128,3 +128,26 @@ TEST_CASE("backward over devices inside a hook of a backward over devices") {
   CHECK(values(x.grad()) == Values{2});
   CHECK(values(other.grad()) == Values{6});
 }
+
+TEST_CASE("gradients that meet on another device than their node's, from two streams") {
+  const Device here = "cpu:0", there = "cpu:1";
+  const Stream second = Stream::create(there);
+  for (int pass = 0; pass < 20; ++pass) {
+    const Tensor x = leaf({1, 2}, here);
+    std::vector<Tensor> copies = {x.detach().clone(), x.detach().to(there)};
+    autograd::record_many(copies, "both", {&x, 1},
+                          [here](autograd::Gradients& grads, autograd::Needs) {
+                            return autograd::Gradients{grads[0] + grads[1].to(here)};
+                          });
+    Tensor y = sum(copies[1] * 3.0);
+    {
+      const StreamGuard guard(second);
+      second.wait(default_stream(there));
+      y = y + sum(copies[1] * copies[1] * 4.0);
+    }
+    const Tensor z = sum(copies[0] * 5.0) + y.to(here);
+    z.backward();
+    synchronize(here);
+    CHECK(values(x.grad()) == Values{5 + 3 + 8, 5 + 3 + 16});
+  }
+}

@@ -1,9 +1,11 @@
 #include "core/storage.h"
 
 #include <cstring>
+#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "core/storage_part.h"
 #include "core/stream.h"
 #include "tests/core/test_util.h"
 
@@ -92,6 +94,38 @@ TEST_CASE("a failed allocation leaves nothing behind") {
   CHECK(memory_allocated(device) == 0);
   CHECK(memory_reserved(device) == 0);
   allocator(device).set_limit(SIZE_MAX);
+}
+
+TEST_CASE("parts share memory and count changes of their own") {
+  CachingAllocator& unused = static_cast<CachingAllocator&>(allocator(Device("cpu:3")));
+  const std::size_t before = unused.stats().allocated;
+  const Stream other = Stream::create(Device("cpu:3"));
+  auto whole = Storage::allocate(64, Device("cpu:3"));
+  auto part = detail::part_of(whole), second = detail::part_of(whole);
+  CHECK(part->data() == whole->data());
+  CHECK(part->nbytes() == 64);
+  CHECK(part->device() == whole->device());
+  CHECK(whole->use_count() == 3);
+  part->bump_version("test");
+  CHECK(part->version() == 1);
+  CHECK(second->version() == 0);
+  CHECK(whole->version() == 0);
+  // Who used a part is waited for when the memory goes.
+  std::mutex gate;
+  gate.lock();
+  other.enqueue([&] { std::lock_guard lock(gate); });
+  part->record_stream(other);
+  part = nullptr;
+  CHECK(whole->use_count() == 2);
+  second = nullptr;
+  CHECK(unused.stats().allocated == before + 64);
+  whole = nullptr;
+  CHECK(unused.stats().pending == 64);
+  gate.unlock();
+  other.synchronize();
+  Storage::allocate(64, Device("cpu:3"));  // takes back what has passed
+  CHECK(unused.stats().pending == 0);
+  CHECK(unused.stats().allocated == before);
 }
 
 TEST_CASE("wrapped memory is given back once, by its deleter") {
