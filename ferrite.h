@@ -33,6 +33,7 @@
 #include "kernels/vendor.h"
 #include "metrics/accuracy.h"
 #include "metrics/average_meter.h"
+#include "metrics/bar_chart.h"
 #include "metrics/confusion_matrix.h"
 #include "metrics/curves.h"
 #include "metrics/logger.h"

@@ -17,13 +17,9 @@ namespace ferrite::metrics {
 
 namespace {
 
-/// Told apart by most colour-blind readers in this order; on white, and on the dark ground.
-constexpr std::array<const char*, 8> kLight = {"#1d5fd1", "#c2570c", "#0f7b4f", "#8b3fc7",
-                                               "#b4233c", "#0b7285", "#6b5b00", "#5f6b7a"};
-constexpr std::array<const char*, 8> kDark = {"#6ea8ff", "#ff9a52", "#4fd197", "#cd94ff",
-                                              "#ff7d90", "#4cc9dc", "#d9c545", "#a9b4c2"};
+using detail::kLight, detail::kTextWidth;
+
 constexpr double kLeft = 62, kRight = 70, kTop = 52, kHead = 26, kGap = 18, kBottom = 50;
-constexpr double kTextWidth = 6.7;  // of a character of 12 pixels, about
 constexpr std::size_t kMostMarks = 40;
 
 bool drawable(double x, double y, Scale scale) {
@@ -62,55 +58,7 @@ std::vector<Point> thinned(const std::vector<Point>& line) {
   return out;
 }
 
-/// The length of the valid UTF-8 sequence at the front of `text` (Unicode 15, table 3-7), and its
-/// character; 0 where there is none.
-struct Character {
-  std::size_t length = 0;
-  std::uint32_t code = 0;
-};
-Character first_character(std::string_view text) {
-  const auto byte = [&](std::size_t i) {
-    return i < text.size() ? static_cast<std::uint32_t>(static_cast<unsigned char>(text[i])) : 0u;
-  };
-  const std::uint32_t b = byte(0);
-  if (b < 0x80) return {1, b};
-  const std::size_t length = b >= 0xf0 ? 4 : b >= 0xe0 ? 3 : 2;
-  std::uint32_t code = b & (0xffu >> (length + 1));
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return {};
-    code = code << 6 | (byte(i) & 0x3f);
-  }
-  constexpr std::uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
-  const bool surrogate = code >= 0xd800 && code < 0xe000;
-  if (b < 0xc2 || b > 0xf4 || code < kLeast[length] || code > 0x10ffff || surrogate) return {};
-  return {length, code};
-}
-
 }  // namespace
-
-std::string xml_escaped(std::string_view text) {
-  std::string out;
-  while (!text.empty()) {
-    const auto [length, code] = first_character(text);
-    const bool control = code < 0x20 && code != '\t' && code != '\n' && code != '\r';
-    if (length == 0 || control || code == 0xfffe || code == 0xffff)
-      out += "\xef\xbf\xbd";
-    else if (code == '&')
-      out += "&amp;";
-    else if (code == '<')
-      out += "&lt;";
-    else if (code == '>')
-      out += "&gt;";
-    else if (code == '"')
-      out += "&quot;";
-    else if (code == '\'')
-      out += "&#39;";
-    else
-      out += text.substr(0, length);
-    text.remove_prefix(std::max<std::size_t>(length, 1));
-  }
-  return out;
-}
 
 // ---- Curves
 
@@ -147,7 +95,7 @@ Curves::Panel& Curves::Panel::add(std::string name, const LoggedSeries& series) 
 }
 
 /// Writes one picture.
-class CurvesPainter {
+class CurvesPainter : private detail::SvgPage {
  public:
   explicit CurvesPainter(const Curves& curves)
       : curves_(curves), width_(curves.options_.width - kLeft - kRight) {
@@ -161,7 +109,7 @@ class CurvesPainter {
     const auto panels = static_cast<double>(curves_.panels_.size());
     const double height = kTop + panels * (kHead + curves_.options_.panel_height) +
                           std::max(panels - 1, 0.0) * kGap + kBottom;
-    head(height);
+    head(curves_.title_, curves_.options_.width, height, kLeft, names_.size());
     double top = kTop;
     for (const Curves::Panel& panel : curves_.panels_) {
       top += kHead;
@@ -193,42 +141,6 @@ class CurvesPainter {
     if (low > high) low = 0, high = 1;
     x_ =
         make_axis(low, high, {.ticks = std::max(2, static_cast<int>(width_ / 70)), .whole = whole});
-  }
-
-  void head(double height) {
-    const std::string title = xml_escaped(curves_.title_);
-    out_ += fmt::format(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1:g}\" viewBox=\"0 0 "
-        "{0} "
-        "{1:g}\" font-family=\"system-ui, 'DejaVu Sans', Arial, sans-serif\" font-size=\"12\" "
-        "role=\"img\">\n<title>{2}</title>\n<style>\n.n {{ font-variant-numeric: tabular-nums; }}\n"
-        "@media (prefers-color-scheme: dark) {{\n"
-        "  .b {{ fill: #14181f; }} .t {{ fill: #eef1f5; }} .m {{ fill: #a4afbd; }}\n"
-        "  .g {{ stroke: #2c333d; }} .a {{ stroke: #6b7685; }} .h {{ stroke: #14181f; }}\n",
-        curves_.options_.width, height, title);
-    for (std::size_t i = 0; i < std::min(names_.size(), kDark.size()); ++i)
-      out_ += fmt::format("  .s{0} {{ stroke: {1}; }} .f{0} {{ fill: {1}; }}\n", i, kDark[i]);
-    out_ += fmt::format(
-        "}}\n</style>\n<rect class=\"b\" width=\"{}\" height=\"{:g}\" fill=\"#fff\"/>\n",
-        curves_.options_.width, height);
-    out_ += fmt::format(
-        "<text class=\"t\" x=\"{:g}\" y=\"30\" fill=\"#12161c\" font-size=\"17\" "
-        "font-weight=\"600\">{}</text>\n",
-        kLeft, title);
-  }
-
-  /// `kind`: t for what is read first, m for the rest, n for numbers.
-  void text(double x, double y, std::string_view content, std::string_view kind,
-            std::string_view anchor) {
-    out_ += fmt::format(
-        "<text class=\"{}\" x=\"{:.1f}\" y=\"{:.1f}\" fill=\"{}\" text-anchor=\"{}\">{}</text>\n",
-        kind, x, y, kind == "t" ? "#12161c" : "#55606e", anchor, xml_escaped(content));
-  }
-
-  void line(double x1, double y1, double x2, double y2, bool axis) {
-    out_ += fmt::format(
-        "<path class=\"{}\" d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}\" stroke=\"{}\" fill=\"none\"/>\n",
-        axis ? "a" : "g", x1, y1, x2, y2, axis ? "#8a94a3" : "#e4e8ed");
   }
 
   Axis y_axis(const Panel& panel) const {
@@ -353,7 +265,6 @@ class CurvesPainter {
   const double width_;  // of the axes
   std::vector<std::string> names_;
   Axis x_;
-  std::string out_;
 };
 
 std::string Curves::svg() const { return CurvesPainter(*this).paint(); }

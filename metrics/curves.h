@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "metrics/logger.h"
+#include "metrics/svg.h"
 #include "metrics/ticks.h"
 
 namespace ferrite::metrics {
@@ -64,9 +65,5 @@ class Curves {
   CurvesOptions options_;
   std::deque<Panel> panels_;
 };
-
-/// Text as XML has it: & < > " ' escaped, characters that XML does not allow and bytes that are no
-/// UTF-8 replaced by U+FFFD.
-std::string xml_escaped(std::string_view text);
 
 }  // namespace ferrite::metrics

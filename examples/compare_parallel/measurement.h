@@ -12,7 +12,9 @@
 #include <string>
 #include <vector>
 
-namespace compare {
+#include "parallel/planning/profile.h"
+
+namespace examples::compare {
 
 inline constexpr const char* kSchema = "ferrite.compare_parallel";
 inline constexpr int kSchemaVersion = 1;
@@ -42,14 +44,16 @@ struct Bucket {
 
 /// A strategy with its settings, on so many devices.
 struct Case {
-  std::string strategy;  ///< single, dp, dp-balanced, ddp, ddp-ring
+  std::string strategy = "single";  ///< single, dp, dp-balanced, ddp, ddp-ring
   int devices = 1;
-  std::string scaling;     ///< strong: `batch` is what --batch says; weak: so much a device
-  std::string amp = "O0";  ///< of optim::amp: O0, O1, O2, O3
-  std::int64_t batch = 0;  ///< images a step, of all devices together
-  double bucket_mb = 0;    ///< bucket_cap_mb; 0 where there are no buckets
-  bool overlap = true;     ///< whether communication begins during backward (not delay_allreduce)
-  int threads = 1;         ///< that compute for each device
+  std::string scaling = "none";  ///< of a single device; strong: `batch` is --batch for all devices
+                                 ///< together; weak: --batch for each
+  std::string amp = "O0";        ///< of optim::amp: O0, O1, O2, O3
+  std::int64_t batch = 0;        ///< images a step, of all devices together
+  double bucket_mb = 0;          ///< bucket_cap_mb; 0 where there are no buckets
+  bool overlap = true;  ///< whether communication begins during backward (not delay_allreduce)
+  int threads = 1;      ///< that compute for each device
+  bool threads_are_all = false;  ///< of the single device: all the machine has
 
   std::int64_t batch_per_device() const { return (batch + devices - 1) / devices; }
   /// "ddp 25 MB", "ddp-ring 1 MB, no overlap".
@@ -74,9 +78,8 @@ struct Row {
   /// communication_ms - exposed_ms of each repetition, not below 0.
   Samples hidden_ms;
   Samples images_per_second;
-  /// Images a second by those of the single device with the same precision: divided by the number
-  /// of devices. Of weak scaling the single device has the batch of one device. No value where
-  /// there is no such row.
+  /// Images a second in those of the single device with --batch images in the same precision; and
+  /// that divided by the number of devices. No value where there is no such row.
   std::optional<double> speedup, efficiency;
 
   /// Sent in a step by all devices together, and the most that one device sends or receives.
@@ -86,24 +89,6 @@ struct Row {
   std::vector<std::int64_t> peak_memory;
   /// In the order of communication; of rank 0.
   std::vector<Bucket> buckets;
-};
-
-/// A parameter in a backward pass on one device.
-struct ParameterTime {
-  std::string name;
-  std::int64_t numel = 0, bytes = 0;
-  double ready_ms = 0;  ///< after the start of backward: its gradient was complete
-};
-
-/// One device's step, without any parallelism: medians over steps.
-struct Profile {
-  std::string amp = "O0";
-  std::int64_t batch = 0;
-  std::string device;
-  int threads = 1;
-  double forward_ms = 0, backward_ms = 0, optimizer_ms = 0;
-  std::int64_t input_bytes = 0, output_bytes = 0;  ///< of the batch: images with labels, and logits
-  std::vector<ParameterTime> parameters;           ///< in the order in which gradients come
 };
 
 /// How long an exchange takes, by size; a straight line through it gives latency and bandwidth.
@@ -146,12 +131,19 @@ struct Measurement {
   std::string data;  ///< "synthetic" or a folder
   int steps = 0, warmup = 0, repetitions = 0;
   std::vector<Row> rows;
-  std::vector<Profile> profiles;  ///< one for each precision and batch a device
+  /// A step on one device, for each precision and batch a device.
+  std::vector<ferrite::parallel::planning::ModelProfile> profiles;
   std::vector<Link> links;
 };
 
 void to_json(nlohmann::json& out, const Case& value);
 void from_json(const nlohmann::json& in, Case& value);
+void to_json(nlohmann::json& out, const Bucket& value);
+void from_json(const nlohmann::json& in, Bucket& value);
+void to_json(nlohmann::json& out, const Model& value);
+void from_json(const nlohmann::json& in, Model& value);
+void to_json(nlohmann::json& out, const Link& value);
+void from_json(const nlohmann::json& in, Link& value);
 /// With "schema" and "version".
 nlohmann::json to_json(const Measurement& measurement);
 /// ValueError where it is of another schema or version, or lacks something.
@@ -159,4 +151,4 @@ Measurement measurement_from(const nlohmann::json& json);
 /// IoError names the file.
 Measurement load_measurement(const std::filesystem::path& path);
 
-}  // namespace compare
+}  // namespace examples::compare

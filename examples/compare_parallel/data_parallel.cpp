@@ -1,0 +1,100 @@
+// DataParallel, with the loss on the first device or on all.
+#include "parallel/data_parallel/data_parallel.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/stream.h"
+#include "examples/compare_parallel/strategies.h"
+#include "examples/compare_parallel/training.h"
+#include "parallel/data_parallel/data_parallel_criterion.h"
+
+namespace examples::compare {
+
+using namespace ferrite;
+
+namespace {
+
+std::vector<Device> devices_of(const Options& o, int count) {
+  std::vector<Device> devices;
+  for (int i = 0; i < count; ++i) devices.push_back(device_of(o, i, true));
+  return devices;
+}
+
+class DataParallel final : public Strategy {
+ public:
+  DataParallel(const Options& o, const Case& what)
+      : Strategy(devices_of(o, what.devices)),
+        options_(o),
+        what_(what),
+        images_(load_images(o, what.batch)),
+        trainee_(o, what.amp, devices()[0]),
+        dp_(trainee_.model(), devices()),
+        criterion_(dp_, loss_of),
+        batch_(to_device(images_, devices()[0], o)) {}
+
+  void step() override {
+    trainee_.zero_grad();
+    if (what_.strategy == "dp-balanced")
+      trainee_.backward(criterion_(dp_.parallel_forward(batch_.inputs), batch_.labels));
+    else
+      trainee_.backward(loss_of(dp_(batch_.inputs), batch_.labels));
+    trainee_.update();
+  }
+  void step_alone() override;
+  void reset_counts() override { dp_.reset_report(); }
+  Communication communication() const override;
+
+ private:
+  /// A device's part of the work, with a model of its own.
+  struct Alone {
+    Alone(const Options& o, const Case& what, const Device& device, const data::Batch& part)
+        : trainee(o, what.amp, device), batch(to_device(part, device, o)) {}
+    Trainee trainee;
+    data::Batch batch;
+  };
+
+  const Options options_;
+  const Case what_;
+  const data::Batch images_;
+  Trainee trainee_;
+  parallel::DataParallel<nn::Module> dp_;
+  parallel::DataParallelCriterion<Tensor (*)(const Tensor&, const Tensor&)> criterion_;
+  const data::Batch batch_;
+  std::vector<std::unique_ptr<Alone>> alone_;  // made when they are needed, for their memory
+};
+
+/// Every device does what its replica does, and the first updates the parameters.
+void DataParallel::step_alone() {
+  if (alone_.empty())
+    for (std::size_t i = 0; i < devices().size(); ++i)
+      alone_.push_back(std::make_unique<Alone>(
+          options_, what_, devices()[i],
+          part_of(images_, static_cast<int>(i), static_cast<int>(devices().size()))));
+  parallel::parallel_for_devices(devices(), [&](std::size_t i) {
+    Alone& one = *alone_[i];
+    one.trainee.zero_grad();
+    one.trainee.backward(loss_of(one.trainee.model()(one.batch.inputs), one.batch.labels));
+  });
+  alone_[0]->trainee.update();
+}
+
+Communication DataParallel::communication() const {
+  const parallel::DataParallelReport report = dp_.report();
+  // What backward moves of inputs (nothing: they need no gradient) and outputs is as much again.
+  const double outputs = what_.strategy == "dp" ? report.bytes_gathered : 0;
+  const double sent = report.bytes_scattered + report.bytes_broadcast + outputs;
+  const double received = report.bytes_reduced + outputs;
+  return {.milliseconds = report.scatter_replicate_ms + report.gather_ms + report.reduction_ms,
+          .bytes_total = std::llround(sent + received),
+          .bytes_busiest = std::llround(std::max(sent, received)),
+          .buckets = {}};
+}
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_data_parallel(const Options& o, const Case& what) {
+  return std::make_unique<DataParallel>(o, what);
+}
+
+}  // namespace examples::compare

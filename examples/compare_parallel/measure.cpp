@@ -1,0 +1,167 @@
+#include "examples/compare_parallel/measure.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <memory>
+#include <mutex>
+
+#include "core/allocator.h"
+#include "core/error.h"
+#include "core/parallel_for.h"
+#include "core/stream.h"
+#include "data/file.h"
+#include "examples/compare_parallel/strategies.h"
+#include "parallel/comm/local/local_group.h"
+#include "parallel/comm/process_group.h"
+
+namespace examples::compare {
+
+using nlohmann::json;
+using namespace ferrite;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+bool is_ddp(const Case& c) { return c.strategy.starts_with("ddp"); }
+
+std::unique_ptr<Strategy> make_strategy(const Options& o, const Case& c) {
+  if (c.strategy == "single") return make_single(o, c);
+  return is_ddp(c) ? make_ddp(o, c) : make_data_parallel(o, c);
+}
+
+template <class F>
+double milliseconds_a_step(Strategy& strategy, int steps, const F& step) {
+  strategy.meet();
+  const Clock::time_point start = Clock::now();
+  for (int i = 0; i < steps; ++i) step();
+  for (const Device& device : strategy.devices()) synchronize(device);
+  const std::chrono::duration<double, std::milli> taken = Clock::now() - start;
+  strategy.meet();
+  return taken.count() / steps;
+}
+
+RankResult measure_case(const Options& o, const Case& c) {
+  const std::unique_ptr<Strategy> strategy = make_strategy(o, c);
+  const auto step = [&] { strategy->step(); };
+  const auto alone = [&] { strategy->step_alone(); };
+  milliseconds_a_step(*strategy, o.warmup, step);
+  strategy->reset_counts();
+  for (const Device& device : strategy->devices()) reset_peak_memory_stats(device);
+
+  RankResult result;
+  result.step_ms = milliseconds_a_step(*strategy, o.steps, step);
+  for (const Device& device : strategy->devices())
+    result.peak_memory.push_back(static_cast<std::int64_t>(max_memory_allocated(device)));
+  const Communication communication = strategy->communication();
+  result.communication_ms = communication.milliseconds;
+  result.bytes_total = communication.bytes_total;
+  result.bytes_busiest = communication.bytes_busiest;
+  result.buckets = communication.buckets;
+
+  if (c.strategy == "single") {
+    result.alone_ms = result.step_ms;
+  } else {
+    milliseconds_a_step(*strategy, 1, alone);
+    result.alone_ms = milliseconds_a_step(*strategy, o.steps, alone);
+  }
+  return result;
+}
+
+// ---- Ranks
+
+bool ranks_are_threads(const Options& o, const Job& job) {
+  return o.ranks == "thread" && (is_ddp(job.what) || job.task == "links");
+}
+
+parallel::Milliseconds timeout_of(const Options& o) {
+  return std::chrono::duration_cast<parallel::Milliseconds>(
+      std::chrono::duration<double>(o.timeout));
+}
+
+/// What each rank has found, of this process. `f` runs as each of them.
+template <class F>
+std::vector<json> as_ranks(const Options& o, const Job& job, const F& f) {
+  const int devices = job.what.devices;
+  if (ranks_are_threads(o, job)) {
+    std::vector<json> results(static_cast<std::size_t>(devices));
+    parallel::run_ranks(devices,
+                        [&](parallel::ProcessGroup& group) {
+                          results[static_cast<std::size_t>(group.rank())] = f();
+                        },
+                        {.timeout = timeout_of(o)});
+    return results;
+  }
+  if (processes_of(o, job) == 1) return {f()};
+  parallel::InitOptions options{.init_method = "file://" + o.worker + "/store",
+                                .timeout = timeout_of(o)};
+  if (o.is_cuda()) options.device = device_of(o, parallel::get_local_rank(), false);
+  parallel::init_process_group(o.backend, options);
+  json result = f();
+  parallel::destroy_process_group();
+  return {std::move(result)};
+}
+
+int threads_of(const Options& o, const Job& job) {
+  const bool shared = !o.is_cuda() && processes_of(o, job) == 1;
+  // Workers of virtual devices compute themselves; more threads are one pool for all of them.
+  return shared && job.what.threads > 1 ? job.what.threads * job.what.devices : job.what.threads;
+}
+
+std::vector<json> run_job(const Options& o, const Job& job) {
+  if (job.task == "case") return as_ranks(o, job, [&] { return json(measure_case(o, job.what)); });
+  if (job.task == "links" && job.what.strategy == "dp")
+    return {json(measure_device_links(o, job.what.devices))};
+  if (job.task == "links") return as_ranks(o, job, [&] { return json(measure_group_links(o)); });
+  if (job.task == "model") return {json(measure_model(o))};
+  return {json::parse(parallel::planning::to_json(measure_profile(o, job.what)))};
+}
+
+}  // namespace
+
+void to_json(json& out, const Job& job) { out = {{"task", job.task}, {"case", job.what}}; }
+
+void from_json(const json& in, Job& job) {
+  in.at("task").get_to(job.task);
+  in.at("case").get_to(job.what);
+}
+
+int processes_of(const Options& o, const Job& job) {
+  const bool ranks = is_ddp(job.what) && (job.task == "case" || job.task == "links");
+  return ranks && o.ranks == "process" ? job.what.devices : 1;
+}
+
+void to_json(json& out, const RankResult& r) {
+  out = {{"step_ms", r.step_ms},
+         {"alone_ms", r.alone_ms},
+         {"communication_ms", r.communication_ms},
+         {"bytes_total", r.bytes_total},
+         {"bytes_busiest", r.bytes_busiest},
+         {"peak_memory", r.peak_memory},
+         {"buckets", r.buckets}};
+}
+
+void from_json(const json& in, RankResult& r) {
+  in.at("step_ms").get_to(r.step_ms);
+  in.at("alone_ms").get_to(r.alone_ms);
+  in.at("communication_ms").get_to(r.communication_ms);
+  in.at("bytes_total").get_to(r.bytes_total);
+  in.at("bytes_busiest").get_to(r.bytes_busiest);
+  in.at("peak_memory").get_to(r.peak_memory);
+  in.at("buckets").get_to(r.buckets);
+}
+
+void run_worker(const Options& o) {
+  const Job job = json::parse(o.job).get<Job>();
+  set_num_threads(threads_of(o, job));
+  const json results = run_job(o, job);
+  data::AtomicFile file(fmt::format("{}/rank-{}.json", o.worker, parallel::get_local_rank()),
+                        "compare_parallel");
+  file.write(results.dump());
+  file.commit();
+}
+
+}  // namespace examples::compare

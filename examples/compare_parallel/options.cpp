@@ -1,0 +1,257 @@
+#include "examples/compare_parallel/options.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <thread>
+
+#include "core/cuda.h"
+#include "core/error.h"
+#include "examples/common/validators.h"
+#include "parallel/comm/backend.h"
+
+namespace examples::compare {
+
+using namespace ferrite;
+
+namespace {
+
+const std::vector<std::string> kStrategies = {"single", "dp", "dp-balanced", "ddp", "ddp-ring"};
+
+/// Line rates, and latencies of a message as such networks are commonly measured to have.
+const std::map<std::string, LinkDelay> kLinks = {
+    {"none", {}},
+    {"ethernet-1g", {50, 0.125}},
+    {"ethernet-10g", {30, 1.25}},
+    {"ethernet-25g", {20, 3.125}},
+    {"ethernet-100g", {10, 12.5}},
+    {"infiniband-hdr", {2, 25}},
+};
+
+template <class T>
+void sort_unique(std::vector<T>& values) {
+  std::ranges::sort(values);
+  const auto rest = std::ranges::unique(values);
+  values.erase(rest.begin(), rest.end());
+}
+
+/// 1, 2, 4, ... of those that there are.
+std::vector<int> default_devices(const Options& o) {
+  const int count = o.is_cuda() ? cuda::device_count() : 2;
+  std::vector<int> devices;
+  for (int n = 1; n <= count; n *= 2) devices.push_back(n);
+  if (devices.back() != count) devices.push_back(count);
+  return devices;
+}
+
+bool is_ddp(const std::string& strategy) { return strategy.starts_with("ddp"); }
+
+}  // namespace
+
+LinkDelay link_delay(const std::string& text) {
+  if (const auto preset = kLinks.find(text); preset != kLinks.end()) return preset->second;
+  LinkDelay link;
+  int read = 0;
+  const bool good =
+      std::sscanf(text.c_str(), "%lfus,%lfGB/s%n", &link.microseconds, &link.gbps, &read) == 2 &&
+      read == static_cast<int>(text.size()) && link.microseconds >= 0 && link.gbps >= 0;
+  std::vector<std::string> names;
+  for (const auto& [name, delay] : kLinks) names.push_back(name);
+  FERRITE_CHECK(good, ValueError, "--link-delay",
+                "expected one of {}, or latency and bandwidth as 100us,1.25GB/s, got '{}'",
+                fmt::join(names, ", "), text);
+  return link;
+}
+
+namespace {
+
+void add_what_is_trained(CLI::App& app, Options& o) {
+  app.add_option("--model", o.model, "network")
+      ->check(CLI::IsMember({"lenet5", "d2l-lenet", "resnet18"}))
+      ->capture_default_str();
+  app.add_option("--dataset", o.dataset, "images; synthetic ones are noise")
+      ->check(CLI::IsMember(
+          {"synthetic", "synthetic-digits", "mnist", "fashion-mnist", "cifar10", "image-folder"}))
+      ->capture_default_str();
+  app.add_option("--data", o.data,
+                 "folder that holds the data set (default: $FERRITE_DATA, ./data-sets)");
+  app.add_option("--image-size", o.image_size,
+                 "height and width of synthetic images, and of image folders (default: 28, 224)")
+      ->check(whole<std::int64_t>(1));
+  app.add_option("--channels", o.channels, "of synthetic images")
+      ->check(whole<std::int64_t>(1))
+      ->capture_default_str();
+  app.add_option("--classes", o.classes, "of synthetic images")
+      ->check(whole<std::int64_t>(1))
+      ->capture_default_str();
+  app.add_option("--width", o.width, "channels of ResNet-18's first stage")
+      ->check(whole<std::int64_t>(1))
+      ->capture_default_str();
+}
+
+void add_what_is_compared(CLI::App& app, Options& o) {
+  app.add_option("--device", o.device, "cuda, cpu (virtual devices), or auto: cuda where there is")
+      ->check(CLI::IsMember({"auto", "cuda", "cpu"}))
+      ->capture_default_str();
+  app.add_option("--devices", o.devices,
+                 "numbers of devices, as 1,2,4 (default: powers of two of the GPUs; 1,2 on the "
+                 "CPU)")
+      ->delimiter(',')
+      ->check(whole(1, 64));
+  app.add_option("--batch", o.batch,
+                 "images a step: of all devices (strong scaling), of each (weak) (default: 64; "
+                 "resnet18: 32)")
+      ->check(whole<std::int64_t>(1));
+  app.add_option("--scaling", o.scaling, "strong: the same batch in all; weak: a device")
+      ->check(CLI::IsMember({"strong", "weak", "both"}))
+      ->capture_default_str();
+  app.add_option("--strategies", o.strategies,
+                 "of single, dp, dp-balanced, ddp, ddp-ring (default: all)")
+      ->delimiter(',')
+      ->check(CLI::IsMember(kStrategies));
+  app.add_option("--bucket-mb", o.bucket_mb,
+                 "sizes of DistributedDataParallel's buckets (default: 25 and one that makes some "
+                 "buckets)")
+      ->delimiter(',')
+      ->check(above_zero());
+  app.add_option("--overlap", o.overlap,
+                 "on: all-reduces during backward; off: after it (delay_allreduce)")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str();
+  app.add_option("--amp", o.amp, "opt levels of mixed precision, as O0,O1,O2 (default: O0)")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"O0", "O1", "O2", "O3"}));
+  app.add_option("--threads", o.threads, "that compute for each device")
+      ->check(whole(1, 1024))
+      ->capture_default_str();
+  app.add_flag("--all-threads", o.all_threads,
+               "also measures a single device with as many threads as there are processors");
+  app.add_option("--ranks", o.ranks, "what DistributedDataParallel's ranks are")
+      ->check(CLI::IsMember({"process", "thread"}))
+      ->capture_default_str();
+  app.add_option("--backend", o.backend, "of ranks that are processes (default: by the device)")
+      ->check(CLI::IsMember({"nccl", "gloo"}));
+  app.add_option("--link-delay", o.link_delay,
+                 "plays a network between ranks of this host: none, ethernet-1g, ethernet-10g, "
+                 "ethernet-25g, ethernet-100g, infiniband-hdr, or as 100us,1.25GB/s")
+      ->capture_default_str();
+}
+
+void add_how(CLI::App& app, Options& o) {
+  app.add_option("--steps", o.steps, "of each repetition (default: 30; resnet18: 3)")
+      ->check(whole(1));
+  app.add_option("--warmup", o.warmup, "steps before, not measured")
+      ->check(whole(2))
+      ->capture_default_str();
+  app.add_option("--repetitions", o.repetitions, "rounds, in each of which all take their turn")
+      ->check(whole(1))
+      ->capture_default_str();
+  app.add_flag("!--no-profile", o.profile,
+               "leaves out the times of layers and links that --json has for simulations");
+  app.add_option("--timeout", o.timeout, "seconds that a strategy may take in a repetition")
+      ->check(above_zero())
+      ->capture_default_str();
+  app.add_option("--seed", o.seed, "of weights and synthetic images")->capture_default_str();
+  app.add_option("--json", o.json, "file for everything that was measured");
+  app.add_option("--csv", o.csv, "file for the table");
+  app.add_option("--svg", o.svg, "file for a chart");
+  app.add_flag("--quiet", o.quiet, "prints no progress");
+  app.add_option("--worker", o.worker)->group("");
+  app.add_option("--job", o.job)->group("");
+}
+
+void check_devices(const Options& o) {
+  if (!o.is_cuda()) return;
+  FERRITE_CHECK(cuda::is_available(), DeviceError, "--device", "there is no CUDA device: {}",
+                cuda::why_unavailable());
+  FERRITE_CHECK(o.devices.back() <= cuda::device_count(), DeviceError, "--devices",
+                "{} were asked for, but there are {} CUDA devices", o.devices.back(),
+                cuda::device_count());
+}
+
+}  // namespace
+
+void add_options(CLI::App& app, Options& options) {
+  add_what_is_trained(app, options);
+  add_what_is_compared(app, options);
+  add_how(app, options);
+}
+
+void complete(Options& o) {
+  const bool resnet = o.model == "resnet18";
+  if (o.device == "auto") o.device = cuda::is_available() ? "cuda" : "cpu";
+  if (o.devices.empty()) o.devices = default_devices(o);
+  sort_unique(o.devices);
+  if (o.batch == 0) o.batch = resnet ? 32 : 64;
+  if (o.steps == 0) o.steps = resnet ? 3 : 30;
+  if (o.strategies.empty()) o.strategies = kStrategies;
+  if (o.bucket_mb.empty()) o.bucket_mb = {25, resnet ? 5 : 0.1};
+  if (o.amp.empty()) o.amp = {"O0"};
+  if (o.image_size == 0) o.image_size = o.dataset == "image-folder" ? 224 : 28;
+  FERRITE_CHECK(resnet || o.dataset != "synthetic" || (o.image_size == 28 && o.channels == 1) ||
+                    (o.image_size == 28 && o.model == "lenet5"),
+                ValueError, "--image-size", "{} takes images of 28 x 28{}", o.model,
+                o.model == "lenet5" ? "" : " with one channel");
+  check_devices(o);
+  if (o.backend.empty() && o.ranks == "process")
+    o.backend = o.is_cuda() && parallel::has_nccl() ? "nccl" : "gloo";
+  FERRITE_CHECK(o.ranks == "process" || o.backend.empty(), ValueError, "--backend",
+                "ranks that are threads have a backend of their own");
+  if (o.ranks == "thread") o.backend = "local";
+  FERRITE_CHECK(o.backend != "nccl" || o.is_cuda(), ValueError, "--backend",
+                "nccl is for CUDA devices");
+  link_delay(o.link_delay);
+}
+
+std::vector<Case> cases_of(const Options& o) {
+  std::vector<Case> cases;
+  const auto add = [&](const Case& c) {
+    if (std::ranges::find(cases, c) == cases.end()) cases.push_back(c);
+  };
+  const auto chosen = [&](const std::string& strategy) {
+    return std::ranges::find(o.strategies, strategy) != o.strategies.end();
+  };
+  for (const std::string& amp : o.amp) {
+    if (!chosen("single")) continue;
+    const Case single{.strategy = "single", .amp = amp, .batch = o.batch, .threads = o.threads};
+    add(single);
+    Case all = single;
+    all.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    all.threads_are_all = true;
+    if (o.all_threads && !o.is_cuda()) add(all);
+  }
+  for (const std::string scaling : {"strong", "weak"}) {
+    if (o.scaling != "both" && o.scaling != scaling) continue;
+    for (const std::string& amp : o.amp)
+      for (const int devices : o.devices)
+        for (const std::string& strategy : kStrategies) {
+          if (!chosen(strategy) || strategy == "single" || devices == 1) continue;
+          Case c{.strategy = strategy,
+                 .devices = devices,
+                 .scaling = scaling,
+                 .amp = amp,
+                 .batch = scaling == "strong" ? o.batch : o.batch * devices,
+                 .threads = o.threads};
+          if (!is_ddp(strategy)) {
+            add(c);
+            continue;
+          }
+          for (const double mb : o.bucket_mb)
+            for (const std::string& overlap : o.overlap) {
+              c.bucket_mb = mb;
+              c.overlap = overlap == "on";
+              add(c);
+            }
+        }
+  }
+  FERRITE_CHECK(!cases.empty(), ValueError, "--strategies",
+                "there is nothing to measure: all but single take --devices of 2 or more");
+  return cases;
+}
+
+}  // namespace examples::compare

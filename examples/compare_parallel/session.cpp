@@ -1,0 +1,220 @@
+#include "examples/compare_parallel/session.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <thread>
+
+#include "core/cuda.h"
+#include "core/error.h"
+#include "examples/compare_parallel/ranks.h"
+#include "metrics/text.h"
+
+namespace examples::compare {
+
+using nlohmann::json;
+using namespace ferrite;
+
+namespace {
+
+/// A line on stderr that is overwritten by the next, where somebody may look at it.
+class Progress {
+ public:
+  Progress(std::size_t total, bool quiet) : total_(total), shown_(!quiet && isatty(2)) {}
+  ~Progress() {
+    if (shown_) std::fputs("\r\x1b[K", stderr);
+  }
+  void next(const std::string& what) {
+    ++done_;
+    if (shown_)
+      fmt::print(stderr, "\r\x1b[K[{}/{}] {}", done_, total_, metrics::text_cut(what, 60));
+  }
+
+ private:
+  std::size_t done_ = 0;
+  const std::size_t total_;
+  const bool shown_;
+};
+
+bool is_emulated() { return cuda::properties(0).name.find("emulated") != std::string::npos; }
+
+Machine describe_machine(const Options& o) {
+  Machine m;
+  m.cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  m.threads = o.threads;
+  m.ranks = o.ranks;
+  m.backend = o.backend;
+  const LinkDelay delay = link_delay(o.link_delay);
+  m.link_delay_us = delay.microseconds;
+  m.link_gbps = delay.gbps;
+  const int most = o.devices.back();
+  for (int i = 0; i < most; ++i)
+    m.devices.push_back(o.is_cuda() ? fmt::format("cuda:{} {}", i, cuda::properties(i).name)
+                                    : fmt::format("cpu:{}", i));
+  if (!o.is_cuda()) {
+    m.kind = "virtual cpu devices";
+    m.meaning = fmt::format(
+        "Devices are {} thread{} each of a host with {} processors, and what they exchange goes "
+        "through its memory. Times and shares are real for this host; they say nothing about "
+        "GPUs. {}",
+        o.threads, o.threads == 1 ? "" : "s", m.cores,
+        most * o.threads > m.cores
+            ? "Where devices have more threads than there are processors, efficiency falls for "
+              "that reason alone."
+            : "Memory bandwidth and caches are shared, so that some loss is the host's.");
+  } else if (is_emulated()) {
+    m.kind = "emulated gpus";
+    m.meaning =
+        "CUDA kernels run on the CPU, thread by thread: times mean nothing. Bytes, peaks of "
+        "memory, buckets, and that it works, are what a GPU would show.";
+  } else {
+    m.kind = "gpus";
+    m.meaning = "Times are of these GPUs and of what connects them.";
+  }
+  if (delay.microseconds > 0 || delay.gbps > 0)
+    m.meaning += fmt::format(
+        " Links between ranks that are processes are slowed down to {:g} us and {:g} GB/s; "
+        "DataParallel's copies within a process are not.",
+        delay.microseconds, delay.gbps);
+  return m;
+}
+
+class Session {
+ public:
+  Session(const Options& o, const std::vector<std::string>& arguments)
+      : options_(o), arguments_(arguments), cases_(cases_of(o)) {
+    result_.machine = describe_machine(o);
+    result_.data =
+        o.dataset == "synthetic" || o.data.empty() ? o.dataset : o.dataset + " in " + o.data;
+    result_.steps = o.steps;
+    result_.warmup = o.warmup;
+    result_.repetitions = o.repetitions;
+    for (const Case& c : cases_) {
+      Row row;
+      row.what = c;
+      result_.rows.push_back(row);
+    }
+  }
+
+  Measurement run() {
+    measure_the_model();
+    Progress progress(cases_.size() * static_cast<std::size_t>(options_.repetitions),
+                      options_.quiet);
+    for (int round = 0; round < options_.repetitions; ++round)
+      for (std::size_t i = 0; i < cases_.size(); ++i) {
+        Row& row = result_.rows[round % 2 == 0 ? i : cases_.size() - 1 - i];
+        progress.next(
+            fmt::format("round {}: {} on {}", round + 1, row.what.label(), row.what.devices));
+        if (row.error.empty()) measure(row);
+      }
+    for (Row& row : result_.rows) compare_with_single(row);
+    if (options_.profile && !options_.json.empty()) profile();
+    return std::move(result_);
+  }
+
+ private:
+  void measure_the_model() {
+    Job job{"model", {}};
+    const Outcome outcome = run_processes(options_, arguments_, job);
+    FERRITE_CHECK(outcome.error.empty(), Error, "compare_parallel", "{}", outcome.error);
+    outcome.ranks.at(0).get_to(result_.model);
+  }
+  void measure(Row& row);
+  void compare_with_single(Row& row) const;
+  void profile();
+
+  const Options& options_;
+  const std::vector<std::string>& arguments_;
+  const std::vector<Case> cases_;
+  Measurement result_;
+};
+
+void Session::measure(Row& row) {
+  const Outcome outcome = run_processes(options_, arguments_, {"case", row.what});
+  if (!outcome.error.empty()) {
+    Row failed;
+    failed.what = row.what;
+    failed.error = outcome.error;
+    row = failed;
+    return;
+  }
+  double step = 0, alone = 0, communication = 0;
+  row.peak_memory.resize(static_cast<std::size_t>(row.what.devices));
+  std::size_t device = 0;
+  for (const json& one : outcome.ranks) {
+    const auto rank = one.get<RankResult>();
+    step = std::max(step, rank.step_ms);
+    alone = std::max(alone, rank.alone_ms);
+    communication = std::max(communication, rank.communication_ms);
+    for (const std::int64_t peak : rank.peak_memory) {
+      auto& most = row.peak_memory.at(device++);
+      most = std::max(most, peak);
+    }
+    if (&one != &outcome.ranks.front()) continue;
+    row.bytes_total = rank.bytes_total;
+    row.bytes_busiest = rank.bytes_busiest;
+    row.buckets = rank.buckets;
+  }
+  const double exposed = step - alone;
+  row.step_ms.values.push_back(step);
+  row.compute_ms.values.push_back(alone);
+  row.exposed_ms.values.push_back(exposed);
+  row.communication_ms.values.push_back(communication);
+  row.hidden_ms.values.push_back(std::clamp(communication - exposed, 0.0, communication));
+  row.images_per_second.values.push_back(static_cast<double>(row.what.batch) / (step * 1e-3));
+}
+
+/// Round by round, as what else the machine did in a round has met both.
+void Session::compare_with_single(Row& row) const {
+  if (!row.error.empty()) return;
+  const auto single = std::ranges::find_if(result_.rows, [&](const Row& r) {
+    return r.what.strategy == "single" && !r.what.threads_are_all && r.what.amp == row.what.amp &&
+           r.error.empty();
+  });
+  if (single == result_.rows.end()) return;
+  Samples ratios;
+  for (std::size_t i = 0; i < row.images_per_second.values.size(); ++i)
+    ratios.values.push_back(row.images_per_second.values[i] /
+                            single->images_per_second.values.at(i));
+  row.speedup = ratios.median();
+  row.efficiency = ratios.median() / row.what.devices;
+}
+
+/// What simulations are made of. What fails is left out: the table is complete without it.
+void Session::profile() {
+  Progress progress(1, options_.quiet);
+  progress.next("layers and links");
+  std::vector<Case> seen;
+  for (const Case& c : cases_) {
+    Case one{.amp = c.amp, .batch = c.batch_per_device(), .threads = options_.threads};
+    one.strategy = "single";
+    if (std::ranges::find(seen, one) != seen.end()) continue;
+    seen.push_back(one);
+    const Outcome outcome = run_processes(options_, arguments_, {"profile", one});
+    if (outcome.error.empty())
+      result_.profiles.push_back(parallel::planning::profile_from_json(outcome.ranks.at(0).dump()));
+  }
+  for (const int devices : options_.devices) {
+    if (devices == 1) continue;
+    for (const std::string strategy : {"ddp", "dp"}) {
+      if (std::ranges::none_of(cases_, [&](const Case& c) {
+            return c.strategy.starts_with("ddp") == (strategy == "ddp") && c.devices == devices;
+          }))
+        continue;
+      Case one{.strategy = strategy, .devices = devices, .threads = options_.threads};
+      const Outcome outcome = run_processes(options_, arguments_, {"links", one});
+      if (!outcome.error.empty()) continue;
+      for (const json& link : outcome.ranks.at(0)) result_.links.push_back(link.get<Link>());
+    }
+  }
+}
+
+}  // namespace
+
+Measurement measure_all(const Options& options, const std::vector<std::string>& arguments) {
+  return Session(options, arguments).run();
+}
+
+}  // namespace examples::compare

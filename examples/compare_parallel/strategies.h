@@ -1,0 +1,53 @@
+// What is compared: ways to run a training step on several devices.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/device.h"
+#include "examples/compare_parallel/measurement.h"
+#include "examples/compare_parallel/options.h"
+
+namespace examples::compare {
+
+/// What a strategy tells of the steps since the last reset_counts(), averages of a step.
+struct Communication {
+  double milliseconds = 0;  ///< while anything was under way
+  std::int64_t bytes_total = 0, bytes_busiest = 0;
+  std::vector<Bucket> buckets;
+};
+
+/// A strategy at work in this process, or as one of several ranks.
+class Strategy {
+ public:
+  virtual ~Strategy() = default;
+  /// One training step.
+  virtual void step() = 0;
+  /// The same without communication, all devices at the same time.
+  virtual void step_alone() = 0;
+  virtual Communication communication() const { return {}; }
+  virtual void reset_counts() {}
+  /// Waits until all ranks are here; nothing where there is just one.
+  virtual void meet() {}
+  /// Those that this process, or rank, uses.
+  const std::vector<ferrite::Device>& devices() const { return devices_; }
+
+ protected:
+  explicit Strategy(std::vector<ferrite::Device> devices) : devices_(std::move(devices)) {}
+
+ private:
+  const std::vector<ferrite::Device> devices_;
+};
+
+/// Number `index` of a strategy's devices. Ranks on the CPU are threads of the host itself, unless
+/// several are in one process.
+ferrite::Device device_of(const Options& options, int index, bool shares_process);
+
+std::unique_ptr<Strategy> make_single(const Options& options, const Case& what);
+/// For a rank of this thread's default group.
+std::unique_ptr<Strategy> make_ddp(const Options& options, const Case& what);
+std::unique_ptr<Strategy> make_data_parallel(const Options& options, const Case& what);
+
+}  // namespace examples::compare
