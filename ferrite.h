@@ -96,3 +96,7 @@
 #include "parallel/pipeline/pipeline.h"
 #include "parallel/planning/plan.h"
 #include "parallel/sync_batch_norm.h"
+#include "parallel/tensor_parallel/parallel_linear.h"
+#include "parallel/tensor_parallel/regions.h"
+#include "parallel/tensor_parallel/split_linear.h"
+#include "parallel/tensor_parallel/split_module.h"
