@@ -100,6 +100,22 @@ void CheckpointRegion::collect(Saved& saved) {
 void CheckpointRegion::compute(const RecomputedTensor& wanted) {
   std::lock_guard lock(mutex_);
   if (wanted.value.defined()) return;
+  run_again();
+  FERRITE_CHECK(wanted.value.defined(), AutogradError, "checkpoint",
+                "run again, the function did something else: a tensor that it saved is not there");
+}
+
+bool CheckpointRegion::recompute() {
+  std::lock_guard lock(mutex_);
+  const bool wanted = std::ranges::any_of(tensors_, [](const auto& tensor) {
+    const std::shared_ptr<RecomputedTensor> there = tensor.lock();
+    return there && !there->value.defined();
+  });
+  if (wanted) run_again();
+  return wanted;
+}
+
+void CheckpointRegion::run_again() {
   EnableGradGuard grad_mode;
   const IntrusivePtr<AutocastState> autocast = autocast_ ? autocast_->renewed() : nullptr;
   const AutocastScope autocast_scope(autocast.get());
@@ -130,8 +146,7 @@ void CheckpointRegion::compute(const RecomputedTensor& wanted) {
     }
   }
   running_again_ = false;
-  FERRITE_CHECK(collected_ == tensors_.size() && wanted.value.defined(), AutogradError,
-                "checkpoint",
+  FERRITE_CHECK(collected_ == tensors_.size(), AutogradError, "checkpoint",
                 "run again, the function did something else: it saved {} tensors, before it was {}",
                 collected_, tensors_.size());
 }

@@ -44,9 +44,13 @@ class CheckpointRegion : public std::enable_shared_from_this<CheckpointRegion> {
   void save(Saved& saved);
   /// Runs the function again unless `wanted` is there by now.
   void compute(const RecomputedTensor& wanted);
+  /// Runs it again ahead of time, if there is anything that backward will ask for; returns whether
+  /// it did.
+  bool recompute();
 
  private:
   void collect(Saved& saved);
+  void run_again();
 
   const Function function_;
   const IntrusivePtr<AutocastState> autocast_;

@@ -6,6 +6,7 @@
 #include "nn/conv.h"
 #include "nn/linear.h"
 #include "nn/norm.h"
+#include "nn/sequence.h"
 #include "ops/matmul.h"
 
 namespace ferrite::nn {
@@ -55,10 +56,9 @@ Fused run_fused(std::span<Module* const> modules, const Tensor& x) {
 
 }  // namespace
 
-Tensor Sequential::forward(const Tensor& input) {
+Tensor run_in_order(std::span<Module* const> modules, const Tensor& input) {
   Tensor x = input;
-  const std::vector<Module*> modules = children();
-  for (std::span<Module* const> rest(modules); !rest.empty();) {
+  for (std::span<Module* const> rest = modules; !rest.empty();) {
     Fused fused = run_fused(rest, x);
     if (fused.modules == 0) fused = {(*rest[0])(x), 1};
     x = std::move(fused.out);
@@ -66,5 +66,7 @@ Tensor Sequential::forward(const Tensor& input) {
   }
   return x;
 }
+
+Tensor Sequential::forward(const Tensor& input) { return run_in_order(children(), input); }
 
 }  // namespace ferrite::nn

@@ -66,14 +66,15 @@ struct PipelineStage {
 class Pipeline final : public nn::Module {
  public:
   /// One stage a number in `options.balance`, stage i on devices[i] (without a balance, one a
-  /// device). A device may have several stages. ValueError where numbers do not fit: chunks or a
-  /// stage's layers below 1, layers that the model does not have, stages without a device, no
-  /// layers; or where two stages on different devices share a parameter or buffer, by its names.
-  Pipeline(nn::Sequential& model, std::vector<Device> devices, const PipelineOptions& options = {});
-  /// As torch's Pipe: layers stay where they are, and those that follow each other on one device
-  /// are a stage; layers without parameters and buffers go with those before. ValueError where one
-  /// layer is on several devices, or a balance is given that is not this one.
-  explicit Pipeline(nn::Sequential& model, const PipelineOptions& options = {});
+  /// device). A device may have several stages. Without devices, layers stay where they are, as
+  /// with torch's Pipe: those that follow each other on one device are a stage, and layers without
+  /// parameters and buffers go with those before.
+  /// ValueError where numbers do not fit: chunks or a stage's layers below 1, layers that the model
+  /// does not have, stages without a device, no layers; where two stages on different devices share
+  /// a parameter or buffer, by its names; where layers that stay where they are have several
+  /// devices each, or are not as a given balance says.
+  explicit Pipeline(nn::Sequential& model, std::vector<Device> devices = {},
+                    const PipelineOptions& options = {});
   ~Pipeline() override;
 
   /// The model's output on output_device(). `input` may be on any device; it is split along

@@ -24,7 +24,8 @@ struct PipelineReport {
   struct Memory {
     Device device = {};
     /// The most, in bytes, that the device held during a step beyond what it held when that began;
-    /// looked at whenever a stage has been run or recomputed.
+    /// looked at whenever a stage has been run or recomputed: activations, and gradients that
+    /// backward is adding up.
     std::int64_t peak_activations = 0;
   };
 

@@ -1,0 +1,102 @@
+#include "parallel/pipeline/deferred_norm.h"
+
+#include <algorithm>
+
+#include "autograd/checkpoint.h"
+#include "autograd/record.h"
+#include "kernels/norm.h"
+#include "ops/arithmetic.h"
+#include "ops/creation.h"
+#include "ops/join.h"
+
+namespace ferrite::parallel {
+
+namespace {
+
+/// The whole of a batch in one part: a norm computes with that as it would without, and shows its
+/// statistics.
+class OnePart final : public BatchParts {
+ public:
+  explicit OnePart(std::vector<Tensor>* seen) : seen_(seen) {}
+  Tensor gather(const Tensor& of_this_part) override {
+    if (seen_) seen_->push_back(of_this_part);
+    return of_this_part.reshape({1, of_this_part.numel()});
+  }
+  void sum(const Tensor&) override {}
+
+ private:
+  std::vector<Tensor>* seen_;
+};
+
+}  // namespace
+
+DeferredNorms::DeferredNorms(std::span<nn::Module* const> layers) {
+  for (nn::Module* layer : layers)
+    for (nn::Module* module : layer->modules()) {
+      auto* norm = dynamic_cast<nn::BatchNorm*>(module);
+      if (!norm || !norm->running_mean.defined() || norm->is_synchronized()) continue;
+      if (std::ranges::none_of(norms_, [&](const Norm& n) { return n.layer == norm; }))
+        norms_.push_back({norm});
+    }
+}
+
+DeferredNorms::MicroBatch::MicroBatch(DeferredNorms& norms) : norms_(norms) {
+  const bool again = autograd::is_recomputing();
+  for (Norm& norm : norms_.norms_) {
+    nn::BatchNorm& layer = *norm.layer;
+    if (!layer.is_training()) continue;
+    layer.set_batch_parts(
+        [seen = again ? nullptr : &norm.parts] { return std::make_shared<OnePart>(seen); });
+    if (again) continue;  // what is computed again moves nothing
+    norm.mean = std::exchange(layer.running_mean, Tensor());
+    norm.var = std::exchange(layer.running_var, Tensor());
+  }
+}
+
+DeferredNorms::MicroBatch::~MicroBatch() {
+  for (Norm& norm : norms_.norms_) {
+    if (!norm.layer->is_synchronized()) continue;
+    norm.layer->set_batch_parts(nullptr);
+    if (!norm.mean.defined()) continue;
+    norm.layer->running_mean = std::exchange(norm.mean, Tensor());
+    norm.layer->running_var = std::exchange(norm.var, Tensor());
+  }
+}
+
+void DeferredNorms::begin() {
+  for (Norm& norm : norms_) norm.parts.clear();
+}
+
+void DeferredNorms::commit() {
+  for (Norm& norm : norms_) commit(norm);
+}
+
+void DeferredNorms::commit(Norm& norm) {
+  if (norm.parts.empty()) return;
+  const NoGradGuard no_grad;
+  nn::BatchNorm& layer = *norm.layer;
+  const Tensor parts = stack(std::exchange(norm.parts, {}));
+  const std::int64_t channels = layer.running_mean.numel();
+  const Stream stream = current_stream(parts.device());
+  const TensorOptions options{.dtype = parts.dtype(), .device = parts.device()};
+  const Tensor mean = empty({channels}, options), m2 = empty({channels}, options),
+               invstd = empty({channels}, options), count = empty({1}, options);
+  kernels::combine_stats(stream, mean, m2, count, parts.narrow(1, 0, channels),
+                         parts.narrow(1, channels, channels), parts.select(1, 2 * channels));
+  layer.num_batches_tracked.add_(1);
+  const auto momentum = layer.options().momentum;
+  // Without one the running statistics are the mean over all batches.
+  const Tensor to_mean = momentum ? layer.running_mean : zeros_like(layer.running_mean),
+               to_var = momentum ? layer.running_var : zeros_like(layer.running_var);
+  kernels::batch_norm_finish(stream, invstd, to_mean, to_var, mean, m2, count, 0,
+                             momentum.value_or(1), layer.options().eps);
+  if (momentum) {
+    autograd::changed_inplace(to_mean, "batch_norm");
+    autograd::changed_inplace(to_var, "batch_norm");
+    return;
+  }
+  layer.running_mean.add_((to_mean - layer.running_mean) / layer.num_batches_tracked);
+  layer.running_var.add_((to_var - layer.running_var) / layer.num_batches_tracked);
+}
+
+}  // namespace ferrite::parallel

@@ -1,0 +1,57 @@
+// Link: how micro-batches cross from one device to another, and their gradients back, beside the
+// work of both.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "core/stream.h"
+#include "core/tensor.h"
+
+namespace ferrite::parallel {
+
+class Link : public std::enable_shared_from_this<Link> {
+ public:
+  Link(const Device& from, const Device& to);
+
+  /// A tensor under way, and later its gradient.
+  struct Sent {
+    Tensor tensor;
+    Event landed;
+  };
+  /// What backward tells its two threads of: the gradient's copy. Made by the destination's, waited
+  /// for by the source's.
+  struct Returned {
+    Event landed;
+  };
+
+  /// Copies `x` after what its device's current stream holds now; no other work waits for it. On
+  /// the tape, the gradient is copied back as soon as it is there, and who takes it must call
+  /// receive_gradient().
+  Sent send(const Tensor& x, std::shared_ptr<Returned> returned);
+  /// Has the destination's current stream wait for it.
+  Tensor receive(const Sent& sent) const;
+  /// Has `stream`, of the source, wait for the gradient.
+  static void receive_gradient(const Tensor& gradient, const Returned& returned,
+                               const Stream& stream);
+
+  /// Both ways, so far.
+  std::int64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
+
+ private:
+  Tensor copy(const Tensor& x, const Stream& out, const Stream& in);
+  Tensor return_gradient(const Tensor& gradient, Returned& returned);
+
+  const Stream out_, in_;            // of the source and of the destination
+  const Stream back_out_, back_in_;  // of the destination and of the source
+  std::atomic<std::int64_t> bytes_ = 0;
+};
+
+/// Records on the tape that `backward` makes the gradient of `x` from that of the result, which
+/// shares its memory. It runs on `stream`.
+Tensor passed_through(const char* name, const Tensor& x, const Stream& stream,
+                      std::function<Tensor(const Tensor&)> backward);
+
+}  // namespace ferrite::parallel

@@ -1,0 +1,27 @@
+// How a model is cut into stages.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "nn/containers.h"
+#include "parallel/pipeline/pipeline.h"
+
+namespace ferrite::parallel {
+
+/// The stages that Pipeline's constructor describes, checked; nothing is moved.
+std::vector<PipelineStage> stages_of(nn::Sequential& model, std::span<const Device> devices,
+                                     const std::vector<std::int64_t>& balance);
+
+/// The layers of a stage.
+std::vector<nn::Module*> layers_of(nn::Sequential& model, const PipelineStage& stage);
+
+/// "stage 1 on cuda:1 (layers 3 to 5)".
+std::string describe(const PipelineStage& stage, std::size_t number);
+
+/// Throws the exception that is being handled again, with `where` in its text, as what it is. Types
+/// that are neither Ferrite's nor the standard library's general ones stay as they are.
+[[noreturn]] void rethrow_from(const std::string& where);
+
+}  // namespace ferrite::parallel

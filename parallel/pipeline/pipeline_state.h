@@ -1,0 +1,67 @@
+// What a Pipeline is made of. It outlives the Pipeline where graphs do.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "parallel/pipeline/deferred_norm.h"
+#include "parallel/pipeline/link.h"
+#include "parallel/pipeline/pipeline.h"
+#include "parallel/pipeline/step_times.h"
+
+namespace ferrite::parallel {
+
+struct Pipeline::State : std::enable_shared_from_this<Pipeline::State> {
+  struct Stage {
+    std::vector<nn::Module*> layers;
+    std::unique_ptr<DeferredNorms> norms;  // null where none are deferred
+    std::shared_ptr<Link> next;            // null where the next stage is on the same device
+    Tensor run(const Tensor& x) const;
+  };
+  /// Where a micro-batch is between two stages.
+  struct Place {
+    Tensor here;
+    Link::Sent sent = {};
+    std::shared_ptr<Link> link = {};  // null: it is here
+    Tensor take();
+  };
+  struct Step;
+
+  /// Moves the layers to where they belong.
+  State(nn::Sequential& model, std::vector<PipelineStage> stages, const PipelineOptions& options);
+
+  Tensor forward(const Tensor& input);
+  PipelineReport report();
+  void reset_report();
+
+  nn::Sequential& model;
+  const std::vector<PipelineStage> where;
+  const PipelineOptions options;
+  std::vector<Stage> stages;
+  std::mutex turn;  // of who computes again: to do so he sets and restores the host's generator
+
+ private:
+  Place enter(const Tensor& part, const std::shared_ptr<Link>& way_in);
+  Place run(const std::shared_ptr<Step>& step, int stage, int micro_batch, Place& place);
+  Tensor join(const std::vector<Place>& places) const;
+  /// f(); what it throws says where.
+  template <class F>
+  auto tagged(int stage, int micro_batch, F f) const;
+  /// From the device of an input; null where that is the first stage's.
+  std::shared_ptr<Link> entrance(const Device& from);
+  std::shared_ptr<StepTimes> time_step(int micro_batches);
+  std::int64_t bytes_crossed();
+  void add_up();  // with `mutex_` held
+
+  std::mutex mutex_;                                        // of what follows
+  std::map<std::string, std::shared_ptr<Link>> entrances_;  // by device
+  std::deque<std::shared_ptr<StepTimes>> pending_;          // not in `sums_` yet
+  PipelineReport sums_;
+  ActivationMemory memory_;
+};
+
+}  // namespace ferrite::parallel
