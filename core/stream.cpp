@@ -16,6 +16,7 @@
 #include "core/cuda_backend.h"
 #include "core/deferred.h"
 #include "core/error.h"
+#include "core/late_errors.h"
 
 namespace ferrite {
 
@@ -110,6 +111,14 @@ class WorkerStream final : public detail::StreamImpl {
     std::exception_ptr error = std::exchange(error_, nullptr);
     lock.unlock();
     detail::run_passed();
+    if (error) std::rethrow_exception(std::move(error));
+  }
+
+  /// What work has thrown by now.
+  void throw_error() {
+    std::unique_lock lock(mutex_);
+    std::exception_ptr error = std::exchange(error_, nullptr);
+    lock.unlock();
     if (error) std::rethrow_exception(std::move(error));
   }
 
@@ -320,6 +329,13 @@ void synchronize(const Device& device) {
 void detail::drain(const Device& device) {
   if (device.is_cuda()) return detail::cuda::drain(device.index());
   for (WorkerStream* stream : registry().all_of(device)) stream->record(Timing::none)->wait();
+}
+
+void detail::throw_late_errors(const Stream& stream) {
+  if (stream.device().is_cuda())
+    cuda::throw_late_errors(*stream.impl());
+  else if (!stream.impl()->runs_inline)
+    static_cast<WorkerStream*>(stream.impl())->throw_error();
 }
 
 std::uint32_t detail::next_stream_id() {

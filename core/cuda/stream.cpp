@@ -9,6 +9,7 @@
 #include "core/cuda_backend.h"
 #include "core/deferred.h"
 #include "core/error.h"
+#include "core/late_errors.h"
 
 namespace ferrite::cuda {
 
@@ -243,6 +244,8 @@ void synchronize(int device) {
   run_passed();
   if (error) std::rethrow_exception(error);
 }
+
+void throw_late_errors(StreamImpl& stream) { static_cast<CudaStream&>(stream).throw_errors(); }
 
 bool is_capturing(const Stream& stream) {
   return stream.device().is_cuda() && ferrite::cuda::detail::cuda_stream(stream).is_capturing();

@@ -2,6 +2,7 @@
 // is never reached.
 #include "core/cuda_backend.h"
 #include "core/error.h"
+#include "core/late_errors.h"
 
 namespace ferrite::detail::cuda {
 
@@ -17,6 +18,7 @@ StreamImpl* default_stream(int) { fail_absent("stream"); }
 StreamImpl* pooled_stream(int, StreamPriority) { fail_absent("stream"); }
 void synchronize(int) { fail_absent("synchronize"); }
 void drain(int) { fail_absent("synchronize"); }
+void throw_late_errors(StreamImpl&) {}
 int current_device() { fail_absent("device"); }
 Allocator& allocator(int) { fail_absent("allocator"); }
 Allocator& pinned_allocator() { fail_absent("pin_memory"); }

@@ -13,6 +13,7 @@
 #include "autograd/grad_mode.h"
 #include "autograd/saved.h"
 #include "core/cuda.h"
+#include "core/late_errors.h"
 #include "core/stream.h"
 #include "parallel/comm/background_thread.h"
 #include "parallel/comm/process_group.h"
@@ -207,6 +208,16 @@ void rethrow_if(const std::exception& error, std::size_t replica, const Device& 
   }
 }
 
+/// Nobody may wait for any device but the first: what others' work has thrown since the last call
+/// would stay unsaid.
+void throw_late_errors(std::span<const Device> devices) {
+  for (std::size_t i = 0; i < devices.size(); ++i) try {
+      ferrite::detail::throw_late_errors(current_stream(devices[i]));
+    } catch (...) {
+      rethrow(std::current_exception(), i, devices[i]);
+    }
+}
+
 /// Threads for devices[1], devices[2], ...; none where there are no threads any more.
 std::vector<std::unique_ptr<TaskThread>> take_threads(std::span<const Device> devices) {
   std::vector<std::unique_ptr<TaskThread>> threads;
@@ -226,6 +237,7 @@ std::vector<std::unique_ptr<TaskThread>> take_threads(std::span<const Device> de
 void parallel_for_devices(std::span<const Device> devices,
                           const std::function<void(std::size_t)>& f) {
   std::vector<std::exception_ptr> errors(devices.size());
+  throw_late_errors(devices);
   const auto call = [&](std::size_t i) {
     try {
       const CurrentCudaDevice current(devices[i]);

@@ -29,7 +29,8 @@ namespace ferrite::parallel {
 /// What a call throws is thrown again when all have ended, that of the lowest number, with the
 /// device in its text and of the same type: "[parallel_apply] replica 1 on cuda:1: ...". Standard
 /// exceptions become Error, and what is no std::exception passes as it is. What queued work throws
-/// or kernels report later comes out where that device is next synchronized, as ever.
+/// or kernels report later comes out where its device is next waited for, as ever, or in the next
+/// call here, before anything runs.
 void parallel_for_devices(std::span<const Device> devices,
                           const std::function<void(std::size_t)>& f);
 

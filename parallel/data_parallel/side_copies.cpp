@@ -5,9 +5,11 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include "autograd/node.h"
 #include "core/cuda_backend.h"
+#include "core/late_errors.h"
 #include "kernels/copy.h"
 #include "ops/transfer.h"
 
@@ -21,13 +23,16 @@ using ferrite::detail::Timing;
 
 enum class Direction : std::uint8_t { in, out };
 
-/// The stream for what comes to a device, or for what leaves it. Two, as what comes need not wait
-/// for what is to leave when it has been computed. The host has none.
+/// The stream for what comes to a device, or for what leaves it, in forward or backward passes: the
+/// next batch need not wait for what is to leave when it has been computed, nor for gradients. The
+/// host has none.
 Stream side_stream(const Device& device, Direction direction) {
   if (device.is_host()) return Stream();
   static std::mutex mutex;
-  static std::array<std::optional<Stream>, 4 * (Device::kMaxIndex + 1)> streams;
-  const int slot = device.index() * 4 + device.is_cuda() * 2 + (direction == Direction::out);
+  static std::array<std::optional<Stream>, 8 * (Device::kMaxIndex + 1)> streams;
+  const bool backward = autograd::current_node() != nullptr;
+  const int slot =
+      device.index() * 8 + device.is_cuda() * 4 + backward * 2 + (direction == Direction::out);
   std::lock_guard lock(mutex);
   auto& stream = streams[static_cast<std::size_t>(slot)];
   if (!stream) stream = Stream::create(device);
@@ -147,16 +152,17 @@ void SideCopies::through_host(const Tensor& to, const Tensor& from) {
 }
 
 void SideCopies::finish() {
-  std::vector<std::shared_ptr<Mark>> awaited;
+  std::vector<std::pair<std::shared_ptr<Mark>, Device>> awaited;
   for (const Lane& l : lanes_) {
     const std::shared_ptr<Mark> done = l.stream.impl()->record(Timing::none);
     if (!l.from.is_host())  // whose later work may change what is read
       current_stream(l.from).impl()->wait(done);
     if (!l.to.is_host()) current_stream(l.to).impl()->wait(done);
-    if (l.to.is_host() || l.reads_host) awaited.push_back(done);
+    if (l.to.is_host() || l.reads_host) awaited.emplace_back(done, l.from);
   }
   lanes_.clear();
-  for (const auto& done : awaited) done->wait();
+  for (const auto& [done, from] : awaited) done->wait();
+  for (const auto& [done, from] : awaited) ferrite::detail::throw_late_errors(current_stream(from));
 }
 
 }  // namespace ferrite::parallel::detail

@@ -9,8 +9,8 @@
 
 namespace ferrite::parallel::detail {
 
-/// Copies that belong together. They run on streams of their own, two for each device, and start
-/// when what they read is there, whatever else the devices have to do.
+/// Copies that belong together. They run on streams of their own and start when what they read is
+/// there, whatever else the devices have to do.
 class SideCopies {
  public:
   /// Whose stream a copy runs on: that of its destination where one device sends to many, that of
@@ -30,7 +30,8 @@ class SideCopies {
   /// to = 0.
   void add_zeros(const Tensor& to);
   /// The current streams of all devices wait for the copies. The host waits for those into its
-  /// memory, and for those out of its memory that is not pinned.
+  /// memory, and for those out of its memory that is not pinned; then it throws what the work of
+  /// the devices that it waited for has thrown.
   void finish();
 
  private:

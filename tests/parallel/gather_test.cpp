@@ -111,6 +111,14 @@ TEST_CASE("gather: values of all forms") {
   CHECK_FALSE(undefined.defined());
 }
 
+TEST_CASE("gather: the host, which waits for the devices, throws what their work has thrown") {
+  const std::vector<Device> devices = cpu_devices(2);
+  const std::vector<Tensor> parts = on(devices, {{2}, {2}});
+  current_stream(devices[1]).enqueue([] { fail<IndexError>("embedding", "index 7 of 5"); });
+  CHECK(message_of<IndexError>([&] { gather(parts, "cpu"); }) == "[embedding] index 7 of 5");
+  CHECK(gather(parts, "cpu").to_vector<int>() == std::vector{0, 1, 100, 101});
+}
+
 TEST_CASE("gather: errors name the replica and its device") {
   const std::vector<Device> devices = cpu_devices(2);
   const auto error = [&]<class E = ShapeError>(const auto& values, E* = nullptr) {

@@ -212,6 +212,15 @@ TEST_CASE(
   });
   synchronize(devices[0]);
   CHECK_THROWS_AS(synchronize(devices[1]), IndexError);
+  // Or in the next call, which nobody need wait for.
+  Event done;
+  current_stream(devices[1]).enqueue([] { fail<IndexError>("embedding", "index 7 of 5"); });
+  done.record(current_stream(devices[1]));
+  done.synchronize();
+  const auto next = [&] { parallel_for_devices(devices, [](std::size_t) { FAIL("not run"); }); };
+  CHECK(message_of<IndexError>(next) ==
+        "[parallel_apply] replica 1 on cpu:1: [embedding] index 7 of 5");
+  parallel_for_devices(devices, [](std::size_t) {});
 }
 
 TEST_CASE("parallel_for_devices: Device(\"cuda\") is each call's own device") {
