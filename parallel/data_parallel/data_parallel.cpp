@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "autograd/checkpoint.h"
 #include "core/cuda.h"
 #include "core/cuda_backend.h"
@@ -46,26 +48,33 @@ std::vector<Device> all_cuda_devices() {
   return devices;
 }
 
+/// As replicate() says it.
 void check_module(const nn::Module& module, const Device& first) {
-  const auto check = [&](const std::vector<Tensor>& tensors) {
-    for (const Tensor& t : tensors)
+  const auto check = [&](const std::vector<nn::NamedTensor>& tensors) {
+    for (const auto& [name, t] : tensors)
       FERRITE_CHECK(t.device() == first, DeviceError, "data_parallel",
-                    "module must have its parameters and buffers on device {} (devices[0]) but "
-                    "found one of them on device: {}",
-                    first, t.device());
+                    "module must have its parameters and buffers on device {} (devices[0]), but "
+                    "'{}' is on device {}; move it with to(\"{}\") first",
+                    first, name, t.device(), first);
   };
-  check(module.parameters());
-  check(module.buffers());
+  check(module.named_parameters());
+  check(module.named_buffers());
 }
 
-void check_not_capturing(const std::vector<Device>& devices) {
-  for (const Device& device : devices)
-    FERRITE_CHECK(
-        !device.is_cuda() || !ferrite::detail::cuda::is_capturing(current_stream(device)),
-        CudaError, "data_parallel",
-        "a step on {} devices cannot be captured into a CUDA graph, which is one device's; "
-        "capture the step of each rank of DistributedDataParallel instead",
-        devices.size());
+bool is_capturing(const std::vector<Device>& devices) {
+  return std::ranges::any_of(devices, [](const Device& device) {
+    return device.is_cuda() && ferrite::detail::cuda::is_capturing(current_stream(device));
+  });
+}
+
+/// Whether a call is timed: not where it is a checkpointed function's second one, or only recorded.
+bool can_be_timed(const std::vector<Device>& devices) {
+  const bool capturing = is_capturing(devices);
+  FERRITE_CHECK(!capturing || devices.size() == 1, CudaError, "data_parallel",
+                "a step on {} devices cannot be captured into a CUDA graph, which is one device's; "
+                "capture the step of each rank of DistributedDataParallel instead",
+                devices.size());
+  return !capturing && !autograd::is_recomputing();
 }
 
 }  // namespace
@@ -107,39 +116,44 @@ DataParallelReport DataParallelBase::report() const {
 
 void DataParallelBase::reset_report() { state_->times->reset(); }
 
-DataParallelBase::Call::Call(DataParallelBase& dp) : dp_(dp), timed_(!autograd::is_recomputing()) {
-  const State& state = *dp_.state_;
-  if (state.devices.size() > 1) check_not_capturing(state.devices);
-  check_module(state.module, state.devices[0]);
-  if (timed_) state.times->begin();
-}
+struct DataParallelBase::Call::Timed {
+  DataParallelTimes::Step step;
+};
+
+DataParallelBase::Call::Call(DataParallelBase& dp)
+    : dp_(dp),
+      timed_(can_be_timed(dp.devices()) ? new Timed{DataParallelTimes::Step(*dp.state_->times)}
+                                        : nullptr) {}
+
+DataParallelBase::Call::~Call() = default;
 
 void DataParallelBase::Call::scattered(std::int64_t bytes) {
-  if (timed_) dp_.state_->times->scattered(bytes);
+  if (timed_) timed_->step.scattered(bytes);
 }
 
 Replicas DataParallelBase::Call::replicate(std::size_t chunks) {
   const State& state = *dp_.state_;
   Replicas replicas =
       parallel::replicate(state.module, state.comm(chunks), {state.options.bucket_cap_mb});
-  if (timed_) state.times->replicated(chunks);
+  if (timed_) timed_->step.replicated(chunks);
   return replicas;
 }
 
 void DataParallelBase::Call::not_replicated() {
-  if (timed_) dp_.state_->times->replicated(1);
+  check_module(dp_.state_->module, dp_.devices()[0]);
+  if (timed_) timed_->step.replicated(1);
 }
 
 void DataParallelBase::Call::applied() {
-  if (timed_) dp_.state_->times->applied();
+  if (timed_) timed_->step.applied();
 }
 
 void DataParallelBase::Call::gathered(std::int64_t bytes) {
-  if (timed_) dp_.state_->times->gathered(bytes);
+  if (timed_) timed_->step.gathered(bytes);
 }
 
 void DataParallelBase::Call::end() {
-  if (timed_) dp_.state_->times->end();
+  if (timed_) dp_.state_->times->end(std::move(timed_->step));
 }
 
 }  // namespace ferrite::parallel

@@ -82,6 +82,7 @@ class DataParallelBase : public nn::Module {
   class Call {
    public:
     explicit Call(DataParallelBase& dp);
+    ~Call();
     void scattered(std::int64_t bytes);
     /// The replicas for so many chunks of two or more.
     Replicas replicate(std::size_t chunks);
@@ -92,8 +93,9 @@ class DataParallelBase : public nn::Module {
     void end();
 
    private:
+    struct Timed;
     DataParallelBase& dp_;
-    const bool timed_;
+    const std::unique_ptr<Timed> timed_;  // null where it is not timed
   };
 
  private:

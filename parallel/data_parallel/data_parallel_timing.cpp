@@ -7,7 +7,7 @@ namespace ferrite::parallel {
 namespace {
 
 /// Steps that have not ended on their devices yet; older ones are not timed.
-constexpr std::size_t kUnderWay = 16;
+constexpr std::size_t kUnderWay = 64;
 
 Event mark(const Device& device) {
   Event event;
@@ -28,15 +28,17 @@ class MeasuredComm final : public DeviceComm {
   std::string_view backend() const override { return comm_->backend(); }
 
   std::vector<std::vector<Tensor>> broadcast(std::span<const Tensor> tensors) override {
+    const std::lock_guard lock(mutex_);
     auto result = comm_->broadcast(tensors);
     times_->broadcast(comm_->bytes_broadcast() - bytes_broadcast_);
     bytes_broadcast_ = comm_->bytes_broadcast();
     return result;
   }
   std::vector<Tensor> reduce_add(std::span<const std::vector<Tensor>> parts, int first) override {
-    times_->begin_reduction();
+    const std::lock_guard lock(mutex_);
+    const Event begun = mark(devices()[0]);
     auto result = comm_->reduce_add(parts, first);
-    times_->end_reduction(comm_->bytes_reduced() - bytes_reduced_);
+    times_->reduced(comm_->bytes_reduced() - bytes_reduced_, begun);
     bytes_reduced_ = comm_->bytes_reduced();
     return result;
   }
@@ -44,6 +46,7 @@ class MeasuredComm final : public DeviceComm {
  private:
   const std::shared_ptr<DeviceComm> comm_;
   const std::shared_ptr<DataParallelTimes> times_;
+  std::mutex mutex_;
 };
 
 }  // namespace
@@ -58,47 +61,39 @@ DataParallelTimes::DataParallelTimes(std::vector<Device> devices, const Device& 
   reset();
 }
 
-void DataParallelTimes::begin() {
+DataParallelTimes::Step::Step(const DataParallelTimes& times)
+    : devices_(&times.devices_), output_(times.output_), begun_(mark(times.devices_[0])) {
+  output_begun_ = output_ == times.devices_[0] ? begun_ : mark(output_);
+}
+
+void DataParallelTimes::Step::replicated(std::size_t replicas) {
+  for (std::size_t i = 0; i < replicas; ++i) replicas_.emplace_back(mark((*devices_)[i]), Event());
+}
+
+void DataParallelTimes::Step::applied() {
+  for (std::size_t i = 0; i < replicas_.size(); ++i) replicas_[i].second = mark((*devices_)[i]);
+}
+
+void DataParallelTimes::Step::gathered(std::int64_t bytes) {
+  gathered_bytes_ = bytes;
+  gathered_ = mark(output_);
+}
+
+bool DataParallelTimes::Step::has_passed() const {
+  return have_passed(replicas_) && have_passed(reductions_) && (!gathered_ || gathered_->query());
+}
+
+void DataParallelTimes::end(Step step) {
   const std::lock_guard lock(mutex_);
-  while (!ended_.empty() && ended_.front().has_passed()) {
-    sums_.add(ended_.front());
-    ended_.pop_front();
+  while (!under_way_.empty() && under_way_.front().has_passed()) {
+    sums_.add(under_way_.front());
+    under_way_.pop_front();
   }
-  if (ended_.size() > kUnderWay) ended_.pop_front();
-  current_.emplace();
-  current_->begun = mark(devices_[0]);
-  current_->output_begun = output_ == devices_[0] ? current_->begun : mark(output_);
-}
-
-void DataParallelTimes::scattered(std::int64_t bytes) {
-  const std::lock_guard lock(mutex_);
-  scattered_ += bytes;
-}
-
-void DataParallelTimes::replicated(std::size_t replicas) {
-  const std::lock_guard lock(mutex_);
-  for (std::size_t i = 0; i < replicas; ++i)
-    current_->replicas.emplace_back(mark(devices_[i]), Event());
-  current_->prepared = current_->replicas[0].first;
-}
-
-void DataParallelTimes::applied() {
-  const std::lock_guard lock(mutex_);
-  for (std::size_t i = 0; i < current_->replicas.size(); ++i)
-    current_->replicas[i].second = mark(devices_[i]);
-}
-
-void DataParallelTimes::gathered(std::int64_t bytes) {
-  const std::lock_guard lock(mutex_);
-  gathered_ += bytes;
-  current_->ended = mark(output_);
-}
-
-void DataParallelTimes::end() {
-  const std::lock_guard lock(mutex_);
+  if (under_way_.size() > kUnderWay) under_way_.pop_front();
   ++sums_.steps;
-  ended_.push_back(std::move(*current_));
-  current_.reset();
+  scattered_ += step.scattered_;
+  gathered_ += step.gathered_bytes_;
+  under_way_.push_back(std::move(step));
 }
 
 void DataParallelTimes::broadcast(std::int64_t bytes) {
@@ -106,42 +101,34 @@ void DataParallelTimes::broadcast(std::int64_t bytes) {
   broadcast_ += bytes;
 }
 
-void DataParallelTimes::begin_reduction() {
-  const std::lock_guard lock(mutex_);
-  reduction_begun_ = mark(devices_[0]);
-}
-
-void DataParallelTimes::end_reduction(std::int64_t bytes) {
+void DataParallelTimes::reduced(std::int64_t bytes, const Event& begun) {
   const std::lock_guard lock(mutex_);
   reduced_ += bytes;
-  if (!ended_.empty() && reduction_begun_)
-    ended_.back().reductions.emplace_back(*reduction_begun_, mark(devices_[0]));
-  reduction_begun_.reset();
-}
-
-bool DataParallelTimes::Step::has_passed() const {
-  return have_passed(replicas) && have_passed(reductions) && (!ended || ended->query());
+  if (!under_way_.empty()) under_way_.back().reductions_.emplace_back(begun, mark(devices_[0]));
 }
 
 void DataParallelTimes::Sums::add(const Step& step) {
   ++timed;
-  const double prepared = step.prepared.elapsed_ms(step.begun);
+  const double prepared = step.replicas_[0].first.elapsed_ms(step.begun_);
   prepare += prepared;
   double longest = 0;
-  for (std::size_t i = 0; i < step.replicas.size(); ++i) {
-    const double ms = step.replicas[i].second.elapsed_ms(step.replicas[i].first);
+  for (std::size_t i = 0; i < step.replicas_.size(); ++i) {
+    const double ms = step.replicas_[i].second.elapsed_ms(step.replicas_[i].first);
     replicas[i] += ms;
     longest = std::max(longest, ms);
   }
   forward += longest;
-  if (step.ended)
-    gather += std::max(0.0, step.ended->elapsed_ms(step.output_begun) - prepared - longest);
-  if (step.reductions.empty()) return;
+  if (step.gathered_)
+    gather += std::max(0.0, step.gathered_->elapsed_ms(step.output_begun_) - prepared - longest);
+  if (!step.reductions_.empty()) add(step.reductions_);
+}
+
+void DataParallelTimes::Sums::add(const std::vector<Step::Span>& reductions) {
   ++reduced;
-  const Event& start = step.reductions[0].first;
+  const Event& start = reductions[0].first;
   double counted = 0, last = 0;  // up to here; when the last gradients were there
-  for (const auto& span : step.reductions) last = std::max(last, span.first.elapsed_ms(start));
-  for (const auto& [begun, ended] : step.reductions) {
+  for (const auto& span : reductions) last = std::max(last, span.first.elapsed_ms(start));
+  for (const auto& [begun, ended] : reductions) {
     const double from = std::max(begun.elapsed_ms(start), counted), to = ended.elapsed_ms(start);
     if (to <= from) continue;
     reduction += to - from;
@@ -153,7 +140,7 @@ void DataParallelTimes::Sums::add(const Step& step) {
 void DataParallelTimes::fill(DataParallelReport& report) {
   const std::lock_guard lock(mutex_);
   Sums sums = sums_;
-  for (const Step& step : ended_)
+  for (const Step& step : under_way_)
     if (step.has_passed()) sums.add(step);
   report.steps = sums.steps;
   report.timed = sums.timed;
@@ -177,7 +164,7 @@ void DataParallelTimes::reset() {
   const std::lock_guard lock(mutex_);
   sums_ = {};
   sums_.replicas.resize(devices_.size());
-  ended_.clear();
+  under_way_.clear();
   scattered_ = broadcast_ = reduced_ = gathered_ = 0;
 }
 

@@ -16,54 +16,61 @@
 
 namespace ferrite::parallel {
 
-/// Marks in the devices' streams; they are read when they have passed, never waited for.
+/// Marks in the devices' streams; they are read when they have passed, never waited for. May be
+/// used by several threads.
 class DataParallelTimes {
  public:
-  explicit DataParallelTimes(std::vector<Device> devices, const Device& output);
+  DataParallelTimes(std::vector<Device> devices, const Device& output);
 
-  /// A call of the module begins; one that is not ended leaves no trace.
-  void begin();
-  void scattered(std::int64_t bytes);
-  /// Inputs and parameters are on their way to `replicas` devices, which begin.
-  void replicated(std::size_t replicas);
-  void applied();
-  void gathered(std::int64_t bytes);
-  void end();
+  /// A call of the module. One that is not ended leaves no trace.
+  class Step {
+   public:
+    explicit Step(const DataParallelTimes& times);
+    void scattered(std::int64_t bytes) { scattered_ = bytes; }
+    /// Inputs and parameters are on their way to `replicas` devices, which begin.
+    void replicated(std::size_t replicas);
+    void applied();
+    void gathered(std::int64_t bytes);
+
+   private:
+    friend class DataParallelTimes;
+    using Span = std::pair<Event, Event>;
+    bool has_passed() const;
+
+    const std::vector<Device>* devices_;
+    Device output_;
+    Event begun_, output_begun_;
+    std::vector<Span> replicas_, reductions_;
+    std::optional<Event> gathered_;
+    std::int64_t scattered_ = 0, gathered_bytes_ = 0;
+  };
+  void end(Step step);
 
   void broadcast(std::int64_t bytes);
-  /// Marks the root's current stream where a sum of gradients begins, and where it has ended.
-  void begin_reduction();
-  void end_reduction(std::int64_t bytes);
+  /// Gradients were summed after `begun`, up to here in the current stream of the first device.
+  void reduced(std::int64_t bytes, const Event& begun);
 
   void fill(DataParallelReport& report);
   void reset();
 
  private:
-  struct Step {
-    Event begun, prepared, output_begun;
-    std::optional<Event> ended;  // of the gather
-    std::vector<std::pair<Event, Event>> replicas;
-    std::vector<std::pair<Event, Event>> reductions;
-    bool has_passed() const;
-  };
   struct Sums {
     std::int64_t steps = 0, timed = 0, reduced = 0;
     double prepare = 0, forward = 0, gather = 0, reduction = 0, exposed = 0;
     std::vector<double> replicas;
     void add(const Step& step);
+    void add(const std::vector<Step::Span>& reductions);
   };
 
   const std::vector<Device> devices_;
   const Device output_;
-  mutable std::mutex mutex_;  // gradients come in the threads of backward
-  std::optional<Step> current_;
-  std::deque<Step> ended_;  // gradients are those of the last
-  std::optional<Event> reduction_begun_;
+  std::mutex mutex_;            // gradients come in the threads of backward
+  std::deque<Step> under_way_;  // gradients are those of the last
   Sums sums_;
   std::int64_t scattered_ = 0, broadcast_ = 0, reduced_ = 0, gathered_ = 0;
 };
 
-/// Another transport, with every call told to `times`.
+/// Another transport, with every call told to `times`; calls may come at the same time.
 std::shared_ptr<DeviceComm> make_measured_comm(std::shared_ptr<DeviceComm> comm,
                                                std::shared_ptr<DataParallelTimes> times);
 
