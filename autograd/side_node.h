@@ -11,8 +11,7 @@ namespace ferrite::autograd {
 /// A node that runs as soon as its last gradient is there, before any other that is ready on its
 /// device, and on a stream of its own that no other node's waits for before the pass ends. Leaves
 /// that it leads to get their final gradient on that stream too: what reaches them in other ways is
-/// summed first, and what comes from here is added to that, whenever it came. One side node may
-/// lead to a leaf.
+/// summed first, and what comes from side nodes is added to that, whenever it came.
 class SideNode final : public Node {
  public:
   using Backward = std::function<Gradients(Gradients&, Needs)>;

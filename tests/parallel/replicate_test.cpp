@@ -132,6 +132,45 @@ TEST_CASE("replicas: gradients are those of one device") {
   }
 }
 
+TEST_CASE("replicas: several forwards before one backward; the same bits every time") {
+  const auto module = make_module();
+  const auto devices = first_devices(3);
+  const auto inputs = inputs_on(devices, kFloat32);
+  module->to(kFloat32);
+  module->norm.eval();  // whose statistics would differ
+  std::vector<std::vector<float>> first;
+  for (int time = 0; time < 10; ++time) {
+    module->zero_grad(true);
+    Tensor loss;
+    for (const double cap : {1e-4, 1e-9}) {
+      const Tensor part = loss_of(replicate(*module, devices, {.bucket_cap_mb = cap}), inputs);
+      loss = loss.defined() ? loss + part : part;
+    }
+    loss.backward();
+    wait_for(devices);
+    std::vector<std::vector<float>> now;
+    for (const Tensor& p : module->parameters())
+      if (p.grad().defined()) now.push_back(p.grad().to_vector<float>());
+    if (time == 0) first = now;
+    CHECK(now == first);
+  }
+  const auto eval = make_module();
+  eval->norm.eval();
+  std::vector<Tensor> expected = expected_gradients(*eval, inputs);
+  for (Tensor& t : expected)
+    if (t.defined()) t = t.detach() * 2.0;
+  check_gradients(*module, expected, 1e-4, 1e-5);
+}
+
+TEST_CASE("replicas: the plain host as the root; a module without tensors") {
+  const auto module = make_module("cpu");
+  const std::vector<Device> devices = {"cpu", "cpu:1", "cpu:2"};
+  check_replica_gradients(devices, *module, inputs_on(devices, kFloat64), 1e-4, 1e-12, 1e-13);
+  nn::ReLU relu;
+  const Replicas replicas = replicate(relu, devices);
+  CHECK(replicas[2](full({2}, -1.0, {.device = devices[2]})).to_vector<int>() == std::vector{0, 0});
+}
+
 TEST_CASE("replicas: a parameter that only some of them use") {
   struct Choosing : nn::Cloneable<Choosing> {
     Choosing() {
