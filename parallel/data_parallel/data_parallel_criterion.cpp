@@ -34,4 +34,20 @@ Tensor reduce_losses(std::vector<Tensor> losses, std::span<const std::int64_t> s
   return gather(std::span<const Tensor>(losses), target, 0).sum();
 }
 
+Tensor reduce_losses(const std::vector<std::pair<Tensor, Tensor>>& losses,
+                     std::span<const std::int64_t> sizes, const Device& target,
+                     CriterionReduction reduction) {
+  FERRITE_CHECK(reduction == CriterionReduction::mean, ValueError, "data_parallel_criterion",
+                "losses in pairs, a sum and what it is divided by, make a mean; the reduction "
+                "asked for is another");
+  std::vector<Tensor> sums, counts;
+  for (const auto& [sum, count] : losses) {
+    sums.push_back(sum);
+    counts.push_back(count);
+  }
+  const Tensor sum = reduce_losses(std::move(sums), sizes, target, CriterionReduction::sum);
+  const Tensor count = reduce_losses(std::move(counts), sizes, target, CriterionReduction::sum);
+  return sum / count.to(sum.dtype());
+}
+
 }  // namespace ferrite::parallel::detail

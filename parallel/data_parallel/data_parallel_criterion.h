@@ -25,7 +25,7 @@ namespace ferrite::parallel {
 enum class CriterionReduction : std::uint8_t {
   /// Losses are means over their parts, and the result is the mean over the batch: each part counts
   /// by its share of the batch, so that gradients are those of one device, be parts of one size or
-  /// not. Of means that are weighted, or leave labels out, that is an approximation: take sums.
+  /// not. Of means that are weighted, or leave labels out, that is an approximation: give pairs.
   mean,
   sum,            ///< losses are sums, and so is the result
   mean_of_means,  ///< PyTorch-Encoding's DataParallelCriterion: parts count the same
@@ -40,6 +40,10 @@ namespace detail {
 /// `losses`, one number each on its device, as one on `target`. `sizes` of the parts of the batch.
 Tensor reduce_losses(std::vector<Tensor> losses, std::span<const std::int64_t> sizes,
                      const Device& target, CriterionReduction reduction);
+/// The sum of the first over the sum of the second, as one number on `target`.
+Tensor reduce_losses(const std::vector<std::pair<Tensor, Tensor>>& losses,
+                     std::span<const std::int64_t> sizes, const Device& target,
+                     CriterionReduction reduction);
 /// ShapeError unless there is a part of the targets for every output.
 void check_parts(std::size_t outputs, std::size_t targets, std::size_t devices);
 
@@ -48,9 +52,12 @@ inline constexpr bool is_module = std::derived_from<std::remove_cvref_t<F>, nn::
 
 }  // namespace detail
 
-/// `F` is a function f(output, targets...) that returns a tensor with one element. It is called by
-/// several threads at once. Or it is a module that is called so, as nn::CrossEntropyLoss, on the
-/// first device: it is replicated, and its parameters get their gradients.
+/// `F` is a function f(output, targets...) that returns a tensor with one element; or a pair of
+/// them, a sum and what it is divided by, such as the number of labels that count: the result is
+/// then the quotient of the totals, which is one device's however the labels are spread
+/// (CriterionReduction::mean, else ValueError). It is called by several threads at once. Or it is a
+/// module that is called so, as nn::CrossEntropyLoss, on the first device: it is replicated, and
+/// its parameters get their gradients.
 template <class F>
 class DataParallelCriterion {
  public:
@@ -91,8 +98,7 @@ class DataParallelCriterion {
   }
 
   template <class Arguments>
-  std::vector<Tensor> losses(const std::vector<Arguments>& arguments,
-                             std::span<const Device> devices) {
+  auto losses(const std::vector<Arguments>& arguments, std::span<const Device> devices) {
     using Criterion = std::remove_cvref_t<F>;
     if constexpr (detail::is_module<F>) {
       if (devices.size() > 1) {
@@ -100,7 +106,8 @@ class DataParallelCriterion {
         return parallel_apply<Criterion>(replicas, arguments, devices);
       }
     }
-    std::vector<Tensor> losses(arguments.size());
+    using Loss = std::remove_cvref_t<decltype(std::apply(criterion_, arguments[0]))>;
+    std::vector<Loss> losses(arguments.size());
     parallel_for_devices(devices,
                          [&](std::size_t i) { losses[i] = std::apply(criterion_, arguments[i]); });
     return losses;

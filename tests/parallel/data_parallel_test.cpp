@@ -518,6 +518,21 @@ TEST_CASE("criteria: means, sums, means of means, and modules") {
   DataParallelCriterion layer(dp, weighted);
   check(layer, expect(Reduction::mean));
 
+  // Labels that do not count, most of them in the first parts.
+  const Tensor ignored = tensor({-100, -100, 1, -100, 1, -100, -100, 0, 1, 1}).to(kInt64);
+  DataParallelCriterion counted(dp, [](const Tensor& out, const Tensor& t) {
+    return std::pair(cross_entropy(out, t, {.reduction = Reduction::sum}), ge(t, 0).sum());
+  });
+  net.zero_grad(true);
+  const Tensor whole = cross_entropy(net(x.to("cpu:0")), ignored.to("cpu:0"));
+  whole.backward();
+  const Tensor expected = net.weight.grad().clone();
+  net.zero_grad(true);
+  const Tensor loss = counted(dp.parallel_forward(x), ignored);
+  check_close(loss, whole.detach(), 1e-6);
+  loss.backward();
+  check_close(net.weight.grad(), expected, 1e-5, 1e-6);
+
   // No targets, one part, targets that do not split.
   DataParallelCriterion alone(dp, [](const Tensor& out) { return (out * out).mean(); });
   check_close(alone(dp.parallel_forward(x)), dp(x).pow(2.0).mean(), 1e-5);
@@ -538,6 +553,10 @@ TEST_CASE("criteria: mistakes") {
   CHECK_THROWS_AS(criterion(std::vector<Tensor>(), y), ValueError);
   CHECK_THROWS_WITH_AS(criterion(dp.parallel_forward(rows(6)), y), doctest::Contains("on cpu:1"),
                        Error);
+  parallel::DataParallelCriterion pairs(
+      dp, [](const Tensor& out, const Tensor&) { return std::pair(out.sum(), out.sum()); },
+      {.reduction = parallel::CriterionReduction::sum});
+  CHECK_THROWS_AS(pairs(dp.parallel_forward(rows(5)), y), ValueError);
   parallel::DataParallelCriterion rows_of(dp, [](const Tensor& out, const Tensor&) { return out; });
   CHECK_THROWS_WITH_AS(rows_of(dp.parallel_forward(rows(5)), y),
                        doctest::Contains("expected a loss with one element, got"), ShapeError);
