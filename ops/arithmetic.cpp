@@ -3,6 +3,7 @@
 #include "autograd/record.h"
 #include "kernels/elementwise.h"
 #include "ops/autocast.h"
+#include "ops/defined.h"
 #include "ops/inplace.h"
 #include "ops/promotion.h"
 
@@ -16,15 +17,12 @@ using autograd::Saved;
 using kernels::BinaryOp;
 using ops::Before;
 using ops::change;
+using ops::check_defined;
 using ops::inplace_dtype;
 using ops::Like;
 using ops::Operands;
 
 namespace {
-
-void check_defined(const Tensor& t, const char* op) {
-  FERRITE_CHECK(t.defined(), ValueError, op, "the tensor is undefined");
-}
 
 void check_subtracts(DType result, const char* op) {
   FERRITE_CHECK(result != kBool, DTypeError, op,

@@ -2,6 +2,7 @@
 
 #include "autograd/record.h"
 #include "core/views.h"
+#include "ops/defined.h"
 #include "ops/promotion.h"
 #include "ops/transfer.h"
 
@@ -11,14 +12,11 @@ using autograd::Gradients;
 using autograd::Needs;
 using autograd::record;
 using autograd::recording;
+using ops::check_defined;
 using ops::Like;
 using ops::transfer;
 
 namespace {
-
-void check_defined(const Tensor& t, const char* op) {
-  FERRITE_CHECK(t.defined(), ValueError, op, "the tensor is undefined");
-}
 
 MemoryFormat resolve(MemoryFormat format, const Tensor& like) {
   return format == MemoryFormat::preserve ? like.suggest_memory_format() : format;

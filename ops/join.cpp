@@ -68,7 +68,7 @@ std::vector<DType> dtypes_of(std::span<const Tensor> tensors) {
   return dtypes;
 }
 
-Tensor zeros(const Shape& shape, const TensorOptions& options) {
+Tensor zeros_for(const Shape& shape, const TensorOptions& options) {
   Tensor out = empty(shape, options);
   kernels::fill(current_stream(out.device()), out, 0);
   return out;
@@ -86,7 +86,7 @@ void record_parts(const Tensor& x, std::span<const Tensor> parts, const char* na
                  options = TensorOptions{.dtype = x.dtype(), .device = x.device()}](
                     Gradients& grads, Needs) -> Gradients {
                   for (std::size_t i = 0; i < shapes.size(); ++i)
-                    if (!grads[i].defined()) grads[i] = zeros(shapes[i], options);
+                    if (!grads[i].defined()) grads[i] = zeros_for(shapes[i], options);
                   return {join(std::span<const Tensor>(grads.data(), grads.size()))};
                 });
   }

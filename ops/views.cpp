@@ -6,6 +6,7 @@
 #include "core/views.h"
 #include "kernels/copy.h"
 #include "kernels/elementwise.h"
+#include "ops/defined.h"
 #include "ops/reduce.h"
 
 namespace ferrite {
@@ -13,12 +14,9 @@ namespace ferrite {
 using autograd::Needs;
 using autograd::record;
 using autograd::recording;
+using ops::check_defined;
 
 namespace {
-
-void check_defined(const Tensor& t, const char* op) {
-  FERRITE_CHECK(t.defined(), ValueError, op, "the tensor is undefined");
-}
 
 /// `t` with the geometry `v`, on the tape with `backward` as its gradient.
 template <class Backward>

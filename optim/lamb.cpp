@@ -3,15 +3,15 @@
 namespace ferrite::optim {
 
 namespace {
-constexpr std::array<const char*, 3> kStateNames = {"exp_avg", "exp_avg_sq", nullptr};
+constexpr std::array<const char*, 3> kLAMBState = {"exp_avg", "exp_avg_sq", nullptr};
 }
 
 LAMB::LAMB(std::vector<Tensor> parameters, const LAMBOptions& options)
-    : OptimizerWith("LAMB", kStateNames) {
+    : OptimizerWith("LAMB", kLAMBState) {
   add_groups({{std::move(parameters), options}});
 }
 
-LAMB::LAMB(const std::vector<Group>& groups) : OptimizerWith("LAMB", kStateNames) {
+LAMB::LAMB(const std::vector<Group>& groups) : OptimizerWith("LAMB", kLAMBState) {
   add_groups(groups);
 }
 

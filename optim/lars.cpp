@@ -3,15 +3,15 @@
 namespace ferrite::optim {
 
 namespace {
-constexpr std::array<const char*, 3> kStateNames = {"momentum_buffer", nullptr, nullptr};
+constexpr std::array<const char*, 3> kLARSState = {"momentum_buffer", nullptr, nullptr};
 }
 
 LARS::LARS(std::vector<Tensor> parameters, const LARSOptions& options)
-    : OptimizerWith("LARS", kStateNames) {
+    : OptimizerWith("LARS", kLARSState) {
   add_groups({{std::move(parameters), options}});
 }
 
-LARS::LARS(const std::vector<Group>& groups) : OptimizerWith("LARS", kStateNames) {
+LARS::LARS(const std::vector<Group>& groups) : OptimizerWith("LARS", kLARSState) {
   add_groups(groups);
 }
 

@@ -8,8 +8,6 @@ namespace ferrite::optim {
 
 namespace {
 
-constexpr double kPi = std::numbers::pi;
-
 void check_momentum(const Optimizer& optimizer, const char* op) {
   FERRITE_CHECK(optimizer.has_momentum(), ValueError, op,
                 "the optimizer has no momentum to cycle; set cycle_momentum to false");
@@ -41,7 +39,8 @@ CosineAnnealingWarmRestarts::CosineAnnealingWarmRestarts(
 }
 
 double CosineAnnealingWarmRestarts::chained_lr(std::size_t group) const {
-  return o_.eta_min + (base_lr(group) - o_.eta_min) * (1 + std::cos(kPi * T_cur_ / T_i_)) / 2;
+  return o_.eta_min +
+         (base_lr(group) - o_.eta_min) * (1 + std::cos(std::numbers::pi * T_cur_ / T_i_)) / 2;
 }
 
 void CosineAnnealingWarmRestarts::step() {
@@ -117,7 +116,7 @@ double OneCycleLR::level(Level level, std::size_t group) const {
 
 double OneCycleLR::between(double start, double end, double part) const {
   if (o_.anneal_strategy == AnnealStrategy::linear) return (end - start) * part + start;
-  return end + (start - end) / 2 * (std::cos(kPi * part) + 1);
+  return end + (start - end) / 2 * (std::cos(std::numbers::pi * part) + 1);
 }
 
 OneCycleLR::Position OneCycleLR::position() const {

@@ -8,8 +8,6 @@ namespace ferrite::optim {
 
 namespace {
 
-constexpr double kPi = std::numbers::pi;
-
 /// At least `least`.
 void check_count(std::int64_t value, std::int64_t least, const char* op, const char* what) {
   FERRITE_CHECK(value >= least, ValueError, op, "expected {} of {} or more, got {}", what, least,
@@ -184,14 +182,16 @@ double CosineAnnealingLR::chained_lr(std::size_t group) const {
   const auto half = static_cast<double>(o_.T_max), t = static_cast<double>(last_epoch_);
   // Behind the lowest point the quotient below has nothing to start from.
   if ((last_epoch_ - 1 - o_.T_max) % (2 * o_.T_max) == 0)
-    return lr + (base_lr(group) - o_.eta_min) * (1 - std::cos(kPi / half)) / 2;
-  return (1 + std::cos(kPi * t / half)) / (1 + std::cos(kPi * (t - 1) / half)) * (lr - o_.eta_min) +
+    return lr + (base_lr(group) - o_.eta_min) * (1 - std::cos(std::numbers::pi / half)) / 2;
+  return (1 + std::cos(std::numbers::pi * t / half)) /
+             (1 + std::cos(std::numbers::pi * (t - 1) / half)) * (lr - o_.eta_min) +
          o_.eta_min;
 }
 
 double CosineAnnealingLR::closed_lr(std::size_t group) const {
   const auto half = static_cast<double>(o_.T_max), t = static_cast<double>(last_epoch_);
-  return o_.eta_min + (base_lr(group) - o_.eta_min) * (1 + std::cos(kPi * t / half)) / 2;
+  return o_.eta_min +
+         (base_lr(group) - o_.eta_min) * (1 + std::cos(std::numbers::pi * t / half)) / 2;
 }
 
 std::vector<LRScheduler::Field> CosineAnnealingLR::fields() {
@@ -243,7 +243,7 @@ SWALR::SWALR(Optimizer& optimizer, const SWALROptions& options)
 }
 
 double SWALR::annealed(double t) const {
-  return o_.anneal_strategy == AnnealStrategy::cos ? (1 - std::cos(kPi * t)) / 2 : t;
+  return o_.anneal_strategy == AnnealStrategy::cos ? (1 - std::cos(std::numbers::pi * t)) / 2 : t;
 }
 
 double SWALR::chained_lr(std::size_t group) const {

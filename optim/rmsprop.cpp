@@ -3,15 +3,15 @@
 namespace ferrite::optim {
 
 namespace {
-constexpr std::array<const char*, 3> kStateNames = {"square_avg", "momentum_buffer", "grad_avg"};
+constexpr std::array<const char*, 3> kRMSpropState = {"square_avg", "momentum_buffer", "grad_avg"};
 }
 
 RMSprop::RMSprop(std::vector<Tensor> parameters, const RMSpropOptions& options)
-    : OptimizerWith("RMSprop", kStateNames) {
+    : OptimizerWith("RMSprop", kRMSpropState) {
   add_groups({{std::move(parameters), options}});
 }
 
-RMSprop::RMSprop(const std::vector<Group>& groups) : OptimizerWith("RMSprop", kStateNames) {
+RMSprop::RMSprop(const std::vector<Group>& groups) : OptimizerWith("RMSprop", kRMSpropState) {
   add_groups(groups);
 }
 

@@ -3,17 +3,15 @@
 namespace ferrite::optim {
 
 namespace {
-constexpr std::array<const char*, 3> kStateNames = {"momentum_buffer", nullptr, nullptr};
+constexpr std::array<const char*, 3> kSGDState = {"momentum_buffer", nullptr, nullptr};
 }
 
 SGD::SGD(std::vector<Tensor> parameters, const SGDOptions& options)
-    : OptimizerWith("SGD", kStateNames) {
+    : OptimizerWith("SGD", kSGDState) {
   add_groups({{std::move(parameters), options}});
 }
 
-SGD::SGD(const std::vector<Group>& groups) : OptimizerWith("SGD", kStateNames) {
-  add_groups(groups);
-}
+SGD::SGD(const std::vector<Group>& groups) : OptimizerWith("SGD", kSGDState) { add_groups(groups); }
 
 std::vector<Optimizer::Field> SGD::fields(std::size_t group) {
   SGDOptions& o = options(group);
