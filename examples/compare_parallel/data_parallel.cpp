@@ -88,7 +88,12 @@ Communication DataParallel::communication() const {
   return {.milliseconds = report.scatter_replicate_ms + report.gather_ms + report.reduction_ms,
           .bytes_total = std::llround(sent + received),
           .bytes_busiest = std::llround(std::max(sent, received)),
-          .buckets = {}};
+          .buckets = {},
+          .parts = {{"scatter_replicate_ms", report.scatter_replicate_ms},
+                    {"forward_ms", report.forward_ms},
+                    {"gather_ms", report.gather_ms},
+                    {"reduction_ms", report.reduction_ms},
+                    {"exposed_reduction_ms", report.exposed_reduction_ms}}};
 }
 
 }  // namespace

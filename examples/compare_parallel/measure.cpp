@@ -61,6 +61,7 @@ RankResult measure_case(const Options& o, const Case& c) {
   result.bytes_total = communication.bytes_total;
   result.bytes_busiest = communication.bytes_busiest;
   result.buckets = communication.buckets;
+  result.parts = communication.parts;
 
   if (c.strategy == "single") {
     result.alone_ms = result.step_ms;
@@ -141,7 +142,8 @@ void to_json(json& out, const RankResult& r) {
          {"bytes_total", r.bytes_total},
          {"bytes_busiest", r.bytes_busiest},
          {"peak_memory", r.peak_memory},
-         {"buckets", r.buckets}};
+         {"buckets", r.buckets},
+         {"parts", r.parts}};
 }
 
 void from_json(const json& in, RankResult& r) {
@@ -152,6 +154,7 @@ void from_json(const json& in, RankResult& r) {
   in.at("bytes_busiest").get_to(r.bytes_busiest);
   in.at("peak_memory").get_to(r.peak_memory);
   in.at("buckets").get_to(r.buckets);
+  in.at("parts").get_to(r.parts);
 }
 
 void run_worker(const Options& o) {

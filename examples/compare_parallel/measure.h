@@ -28,6 +28,7 @@ struct RankResult {
   std::int64_t bytes_total = 0, bytes_busiest = 0;
   std::vector<std::int64_t> peak_memory;  ///< of each of its devices
   std::vector<Bucket> buckets;
+  std::map<std::string, double> parts;
 };
 
 void to_json(nlohmann::json& out, const RankResult& result);

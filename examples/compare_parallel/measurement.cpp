@@ -74,7 +74,8 @@ json row_json(const Row& row) {
           {"bytes_total", row.bytes_total},
           {"bytes_busiest", row.bytes_busiest},
           {"peak_memory", row.peak_memory},
-          {"buckets", row.buckets}};
+          {"buckets", row.buckets},
+          {"parts", row.parts}};
 }
 
 Row row_from(const json& in) {
@@ -93,6 +94,7 @@ Row row_from(const json& in) {
   in.at("bytes_busiest").get_to(row.bytes_busiest);
   in.at("peak_memory").get_to(row.peak_memory);
   in.at("buckets").get_to(row.buckets);
+  in.at("parts").get_to(row.parts);
   return row;
 }
 

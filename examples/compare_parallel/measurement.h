@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -89,6 +90,9 @@ struct Row {
   std::vector<std::int64_t> peak_memory;
   /// In the order of communication; of rank 0.
   std::vector<Bucket> buckets;
+  /// What the strategy itself has timed, of rank 0 in the last repetition: members of
+  /// parallel::DDPReport or DataParallelReport by their names.
+  std::map<std::string, double> parts;
 };
 
 /// How long an exchange takes, by size; a straight line through it gives latency and bandwidth.

@@ -143,7 +143,7 @@ void add_what_is_compared(CLI::App& app, Options& o) {
 }
 
 void add_how(CLI::App& app, Options& o) {
-  app.add_option("--steps", o.steps, "of each repetition (default: 30; resnet18: 3)")
+  app.add_option("--steps", o.steps, "of each repetition (default: 100; resnet18: 3)")
       ->check(whole(1));
   app.add_option("--warmup", o.warmup, "steps before, not measured")
       ->check(whole(2))
@@ -188,7 +188,7 @@ void complete(Options& o) {
   if (o.devices.empty()) o.devices = default_devices(o);
   sort_unique(o.devices);
   if (o.batch == 0) o.batch = resnet ? 32 : 64;
-  if (o.steps == 0) o.steps = resnet ? 3 : 30;
+  if (o.steps == 0) o.steps = resnet ? 3 : 100;
   if (o.strategies.empty()) o.strategies = kStrategies;
   if (o.bucket_mb.empty()) o.bucket_mb = {25, resnet ? 5 : 0.1};
   if (o.amp.empty()) o.amp = {"O0"};

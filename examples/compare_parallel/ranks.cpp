@@ -33,6 +33,15 @@ using Clock = std::chrono::steady_clock;
 /// better what has happened.
 constexpr double kSlack = 30, kGrace = 2;
 
+/// Set by a signal that asks the program to end: it then leaves no process and no folder behind.
+volatile std::sig_atomic_t interrupted = 0;
+
+void end_by_signals() {
+  struct sigaction action {};
+  action.sa_handler = [](int signal) { interrupted = signal; };
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
+}
+
 class Folder {
  public:
   Folder() : path_((std::filesystem::temp_directory_path() / "compare_parallel-XXXXXX").string()) {
@@ -98,6 +107,7 @@ class Processes {
  public:
   Processes(const Options& o, std::vector<std::string> arguments, const Job& job)
       : options_(o), job_(job), arguments_(std::move(arguments)) {
+    end_by_signals();
     arguments_.insert(arguments_.end(), {"--worker", folder_.path(), "--job", json(job).dump()});
     for (int rank = 0; rank < processes_of(o, job); ++rank) processes_.push_back(start(rank));
   }
@@ -196,6 +206,8 @@ Outcome Processes::wait() {
       end_all(SIGKILL);
       break;
     }
+    FERRITE_CHECK(!interrupted, Error, "compare_parallel", "ended by signal {}",
+                  static_cast<int>(interrupted));
     // Until one ends; nothing is done meanwhile that would disturb what they measure.
     std::vector<pollfd> fds;
     for (const Process& p : processes_)

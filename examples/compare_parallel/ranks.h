@@ -18,7 +18,8 @@ struct Outcome {
 
 /// Starts this program again for each process of the job, with `arguments` (its own command line)
 /// and what the job is, and waits for them: for --timeout seconds and a few. When one fails the
-/// others are ended, and none is left behind. IoError where no process can be started.
+/// others are ended, and none is left behind. IoError where no process can be started,
+/// Error where SIGINT or SIGTERM asks this one to end.
 Outcome run_processes(const Options& options, const std::vector<std::string>& arguments,
                       const Job& job);
 

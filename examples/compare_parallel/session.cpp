@@ -156,6 +156,7 @@ void Session::measure(Row& row) {
     row.bytes_total = rank.bytes_total;
     row.bytes_busiest = rank.bytes_busiest;
     row.buckets = rank.buckets;
+    row.parts = rank.parts;
   }
   const double exposed = step - alone;
   row.step_ms.values.push_back(step);

@@ -90,7 +90,11 @@ class Distributed final : public Strategy {
 /// A ring's bytes: each rank sends 2 (n - 1) / n of a bucket. Buffers go from rank 0 to all.
 Communication Distributed::communication() const {
   const parallel::DDPReport report = ddp_.report();
-  Communication all{report.communication_ms, 0, 0, {}};
+  Communication all{.milliseconds = report.communication_ms,
+                    .buckets = {},
+                    .parts = {{"backward_ms", report.backward_ms},
+                              {"communication_ms", report.communication_ms},
+                              {"exposed_ms", report.exposed_ms}}};
   const std::int64_t n = parallel::get_world_size();
   const std::int64_t buffers = bytes_of(ddp_.buffers());
   all.bytes_total = 2 * (n - 1) * report.bytes + (n - 1) * buffers;

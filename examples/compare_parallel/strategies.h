@@ -1,6 +1,7 @@
 // What is compared: ways to run a training step on several devices.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +18,7 @@ struct Communication {
   double milliseconds = 0;  ///< while anything was under way
   std::int64_t bytes_total = 0, bytes_busiest = 0;
   std::vector<Bucket> buckets;
+  std::map<std::string, double> parts;  ///< see Row::parts
 };
 
 /// A strategy at work in this process, or as one of several ranks.

@@ -1,6 +1,7 @@
 #include "examples/compare_parallel/training.h"
 
 #include <algorithm>
+#include <mutex>
 #include <numeric>
 #include <vector>
 
@@ -17,6 +18,12 @@ namespace examples::compare {
 using namespace ferrite;
 
 namespace {
+
+/// Ranks that are threads draw from one generator, each from the seed on.
+std::mutex& random_numbers() {
+  static std::mutex mutex;
+  return mutex;
+}
 
 /// Of a data set, what its images look like.
 struct Look {
@@ -44,6 +51,7 @@ Look look_of(const Options& o) {
 
 data::Batch load_images(const Options& o, std::int64_t count) {
   if (o.dataset == "synthetic") {
+    std::lock_guard lock(random_numbers());
     manual_seed(o.seed + 1);
     std::vector<std::int64_t> labels(static_cast<std::size_t>(count));
     for (std::int64_t i = 0; i < count; ++i) labels[static_cast<std::size_t>(i)] = i % o.classes;
@@ -60,6 +68,7 @@ data::Batch load_images(const Options& o, std::int64_t count) {
 
 std::unique_ptr<nn::Module> make_network(const Options& o) {
   const Look look = look_of(o);
+  std::lock_guard lock(random_numbers());
   manual_seed(o.seed);
   if (o.model == "lenet5") return std::make_unique<nn::LeNet5>(look.classes, look.channels);
   if (o.model == "d2l-lenet") {
