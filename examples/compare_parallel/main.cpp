@@ -19,6 +19,7 @@
 #include "examples/compare_parallel/options.h"
 #include "examples/compare_parallel/report.h"
 #include "examples/compare_parallel/session.h"
+#include "examples/compare_parallel/simulate.h"
 
 namespace {
 
@@ -49,11 +50,18 @@ int compare_parallel(int argc, char** argv) {
       "Compares DataParallel with DistributedDataParallel and a single device: throughput, "
       "scaling, where a step's time goes, what moves, and what memory it takes.");
   Options options;
+  SimulateOptions simulation;
   add_options(app, options);
+  add_simulate_options(app, simulation);
   CLI11_PARSE(app, argc, argv);
   complete(options);
-  if (options.worker.empty()) return measure(options, std::vector<std::string>(argv, argv + argc));
-  run_worker(options);
+  const std::vector<std::string> arguments(argv, argv + argc);
+  if (!options.worker.empty())
+    run_worker(options);
+  else if (simulation.wanted())
+    return simulate(options, simulation, arguments);
+  else
+    return measure(options, arguments);
   return 0;
 }
 

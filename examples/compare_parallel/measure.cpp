@@ -131,7 +131,7 @@ void from_json(const json& in, Job& job) {
 }
 
 int processes_of(const Options& o, const Job& job) {
-  const bool ranks = is_ddp(job.what) && (job.task == "case" || job.task == "links");
+  const bool ranks = is_ddp(job.what) && job.task != "model";
   return ranks && o.ranks == "process" ? job.what.devices : 1;
 }
 

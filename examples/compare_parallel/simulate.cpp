@@ -1,0 +1,296 @@
+#include "examples/compare_parallel/simulate.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "core/error.h"
+#include "examples/common/validators.h"
+#include "examples/compare_parallel/report.h"
+#include "examples/compare_parallel/session.h"
+#include "metrics/curves.h"
+
+namespace examples::compare {
+
+using namespace ferrite;
+namespace planning = parallel::planning;
+
+namespace {
+
+constexpr const char* kOp = "--simulate";
+
+/// Of the links measured here between two devices, the fastest that any device has to any other.
+planning::LinkSpeed measured_link(const Calibration& calibration) {
+  planning::LinkSpeed link{.name = "measured here"};
+  for (const Link& l : calibration.links) {
+    if (l.devices != 2 || l.bandwidth <= link.bandwidth) continue;
+    if (l.operation != "all_reduce" && l.operation != "ring_all_reduce") continue;
+    // Two ranks: half of the bytes there and half of them back, in two steps.
+    link.bandwidth = l.bandwidth;
+    link.latency_s = l.latency_us * 1e-6 / 2;
+  }
+  if (link.bandwidth == 0) link = planning::link_speed("loopback-shm");
+  return link;
+}
+
+planning::Cluster cluster_of(const SimulateOptions& s, const Calibration& calibration) {
+  const auto link = [&](const std::string& name) {
+    return name == "measured" ? measured_link(calibration) : planning::link_speed(name);
+  };
+  planning::Cluster cluster{.devices_per_node = s.per_node,
+                            .inside = link(s.inside),
+                            .between = link(s.between),
+                            .adapters = s.adapters};
+  cluster.name = fmt::format("nodes of {} ({}), between them {} ({})", s.per_node,
+                             cluster.inside.name, s.adapters, cluster.between.name);
+  return cluster;
+}
+
+planning::PlanOptions plan_options(const Options& o, const SimulateOptions& s,
+                                   const planning::ModelProfile& profile) {
+  planning::PlanOptions plan;
+  plan.devices = s.devices.size() == 1 ? planning::powers_of_two(s.devices[0]) : s.devices;
+  plan.worthwhile = s.worthwhile;
+  plan.step.seed = o.seed;
+  if (!o.bucket_mb.empty()) {
+    plan.step.bucket_cap_mb = o.bucket_mb[0];
+    plan.step.first_bucket_mb = std::min(1.0, o.bucket_mb[0]);
+  }
+  plan.step.overlap = o.overlap.empty() || o.overlap[0] == "on";
+  plan.step.all_reduce.algorithm = planning::all_reduce_algorithm(s.all_reduce);
+  if (s.stragglers != "measured")
+    plan.step.stragglers = planning::Stragglers::parse(s.stragglers);
+  else if (profile.step.median > 0)
+    plan.step.stragglers = planning::stragglers_of(profile.step.median, profile.step.spread);
+  if (s.failures)
+    plan.failures = {.device_mtbf_s = 3600 * s.mtbf_hours,
+                     .restart_s = s.restart,
+                     .checkpoint_s = s.checkpoint,
+                     .checkpoint_interval_s = s.checkpoint_interval};
+  return plan;
+}
+
+/// What --from names: everything that compare_parallel measured, or a profile alone.
+Calibration load(const std::string& file) {
+  std::ifstream in(file);
+  std::stringstream text;
+  text << in.rdbuf();
+  FERRITE_CHECK(in, IoError, kOp, "cannot read '{}'", file);
+  const auto json = nlohmann::json::parse(text.str(), nullptr, false);
+  if (json.is_object() && json.value("schema", "") == kSchema) {
+    Measurement found = measurement_from(json);
+    FERRITE_CHECK(!found.profiles.empty(), ValueError, kOp,
+                  "'{}' was measured with --no-profile: there are no times of layers in it", file);
+    return {.profiles = found.profiles, .links = found.links};
+  }
+  return {.profiles = {planning::profile_from_json(text.str())}};
+}
+
+std::string chart_of(const std::vector<planning::Plan>& plans) {
+  metrics::Curves curves(plans[0].model + " on " + plans[0].device,
+                         {.x_label = "devices, powers of two (10: 1024)"});
+  auto& throughput = curves.panel("samples a second", metrics::Scale::log);
+  auto& efficiency = curves.panel("efficiency, %");
+  auto& exposed = curves.panel("exposed communication, ms", metrics::Scale::log);
+  for (const auto& plan : plans)
+    for (const auto strategy :
+         {planning::Strategy::dp, planning::Strategy::dp_balanced, planning::Strategy::ddp}) {
+      std::vector<double> x, samples, percent, ms;
+      for (const auto& row : plan.of(strategy)) {
+        x.push_back(std::log2(row.devices));
+        samples.push_back(row.net_throughput());
+        percent.push_back(100 * row.efficiency * row.goodput);
+        ms.push_back(1e3 * row.step.exposed_s);
+      }
+      const std::string name =
+          fmt::format("{}{}", planning::to_string(strategy),
+                      plans.size() == 1                         ? ""
+                      : plan.scaling == planning::Scaling::weak ? ", batch a device"
+                                                                : ", batch of all");
+      if (x.empty()) continue;
+      throughput.add(name, x, samples);
+      efficiency.add(name, x, percent);
+      exposed.add(name, x, ms);
+    }
+  return curves.svg();
+}
+
+void write(const Options& o, const std::vector<planning::Plan>& plans) {
+  if (!o.json.empty()) {
+    nlohmann::ordered_json all = nlohmann::ordered_json::array();
+    for (const auto& plan : plans) all.push_back(nlohmann::ordered_json::parse(plan.json()));
+    write_file(o.json, all.dump(1) + "\n");
+  }
+  if (!o.csv.empty()) {
+    std::string all;
+    for (const auto& plan : plans) {
+      const std::string csv = plan.csv();
+      all += all.empty() ? csv : csv.substr(csv.find('\n') + 1);
+    }
+    write_file(o.csv, all);
+  }
+  if (!o.svg.empty()) write_file(o.svg, chart_of(plans));
+}
+
+int plan(const Options& o, const SimulateOptions& s, const std::vector<std::string>& arguments) {
+  const Calibration calibration = s.from.empty() ? calibrate(o, arguments) : load(s.from);
+  const std::string dtype = to_dtype(o.amp.empty() ? "O0" : o.amp[0]);
+  // The batch that was asked for, or the greatest that was measured.
+  std::vector<planning::ModelProfile> measured;
+  std::ranges::copy_if(calibration.profiles, std::back_inserter(measured),
+                       [&](const auto& profile) {
+                         return profile.dtype == dtype || calibration.profiles.size() == 1;
+                       });
+  FERRITE_CHECK(!measured.empty(), ValueError, kOp, "no step of one device was measured with {}",
+                dtype);
+  std::ranges::sort(measured, std::greater<>(), &planning::ModelProfile::batch);
+  const auto asked = std::ranges::find(measured, o.batch, &planning::ModelProfile::batch);
+  const auto profile =
+      planning::faster(asked == measured.end() ? measured.front() : *asked, s.faster);
+  planning::PlanOptions options = plan_options(o, s, profile);
+  for (const auto& other : measured)
+    if (other.model == profile.model && other.batch != profile.batch &&
+        other.parameters.size() == profile.parameters.size())
+      options.other_batch = planning::faster(other, s.faster);
+
+  std::vector<planning::Plan> plans;
+  for (const auto scaling : {planning::Scaling::weak, planning::Scaling::strong}) {
+    if (o.scaling == (scaling == planning::Scaling::weak ? "strong" : "weak")) continue;
+    options.scaling = scaling;
+    plans.push_back(planning::plan(profile, cluster_of(s, calibration), options));
+    fmt::print("{}\n", plans.back().table());
+  }
+  fmt::print(
+      "stragglers {}; mean time between failures of a device {}; checkpoints of {:g} s, restarts "
+      "of "
+      "{:g} s\n",
+      options.step.stragglers.str(),
+      s.failures ? fmt::format("{:g} hours", s.mtbf_hours) : "infinite", s.checkpoint, s.restart);
+  write(o, plans);
+  return 0;
+}
+
+int check(const Options& o, const SimulateOptions& s, const std::vector<std::string>& arguments) {
+  Calibration calibration;
+  Measurement measured;
+  if (s.from.empty()) {
+    calibration = calibrate(o, arguments);
+    measured = measure_all(o, arguments);
+  } else {
+    measured = load_measurement(s.from);
+    calibration = load(s.from);
+  }
+  fmt::print("one device: {:.2f} ms a step of {}; beside others {:.3f} times as long\n",
+             1e3 * calibration.profiles.front().step.median, calibration.profiles.front().batch,
+             calibration.contention);
+  for (const Link& link : calibration.links)
+    fmt::print("{} of {}: {:.1f} us + bytes / {:.2f} GB/s\n", link.operation, link.devices,
+               link.latency_us, link.bandwidth / 1e9);
+  fmt::print("\n{:<28} {:>7} {:>7} {:>7} {:>12} {:>9} {:>13} {:>8}\n", "case", "devices", "scaling",
+             "batch", "measured ms", "+-", "predicted ms", "error");
+  double worst = 0;
+  nlohmann::json all = nlohmann::json::array();
+  for (const Prediction& p : predict(measured, calibration)) {
+    worst = std::max(worst, std::abs(p.error()));
+    fmt::print("{:<28} {:>7} {:>7} {:>7} {:>12.2f} {:>9.2f} {:>13.2f} {:>+7.1f}%\n", p.what.label(),
+               p.what.devices, p.what.scaling, p.what.batch, p.measured_ms, p.spread_ms,
+               p.predicted_ms, 100 * p.error());
+    all.push_back({{"case", p.what},
+                   {"measured_ms", p.measured_ms},
+                   {"predicted_ms", p.predicted_ms},
+                   {"error", p.error()}});
+  }
+  FERRITE_CHECK(!all.empty(), ValueError, "--check-simulation",
+                "there is nothing to check: no case of 2 devices or more was measured");
+  const bool good = worst <= kTolerance;
+  fmt::print("\nthe greatest error is {:.1f} %: {} than {:.0f} %\n", 100 * worst,
+             good ? "not more" : "more", 100 * kTolerance);
+  if (!o.json.empty()) write_file(o.json, all.dump(1) + "\n");
+  return good ? 0 : 1;
+}
+
+}  // namespace
+
+void add_simulate_options(CLI::App& app, SimulateOptions& s) {
+  const std::string group = "Machines that are not here";
+  app.add_option("--simulate", s.devices,
+                 "numbers of devices to predict steps for, by a discrete-event model; of a single "
+                 "number N, powers of two up to N. Writes its own --json, --csv, --svg")
+      ->delimiter(',')
+      ->check(whole(1, 1 << 24))
+      ->group(group);
+  app.add_flag(
+         "--check-simulation", s.check,
+         "measures, predicts the same steps from one device and from links, prints the errors")
+      ->group(group);
+  app.add_option("--from", s.from,
+                 "what was measured: a file that --json wrote, or a profile of a model")
+      ->group(group);
+  app.add_option("--inside", s.inside,
+                 "link of a device in its node: measured, nvlink1..4, pcie3..5, or GB/s and "
+                 "microseconds as 120,3.4")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--between", s.between,
+                 "link of an adapter: ethernet-10g..100g, roce-25g..100g, infiniband-fdr..ndr, or "
+                 "as 11.5,14")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--per-node", s.per_node, "devices")
+      ->check(whole(1))
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--adapters", s.adapters, "of a node")
+      ->check(whole(1))
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--faster", s.faster, "how many times as fast a device is as the measured one")
+      ->check(above_zero())
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--all-reduce", s.all_reduce, "how DistributedDataParallel's buckets are summed")
+      ->check(CLI::IsMember({"ring", "tree", "hierarchical", "fastest"}))
+      ->capture_default_str()
+      ->group(group);
+  app.add_option(
+         "--stragglers", s.stragglers,
+         "none, lognormal:SIGMA, exponential:MEAN, occasional:PROBABILITY:FACTOR, or measured: "
+         "log-normal, as wide as steps were here")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--mtbf-hours", s.mtbf_hours, "mean time between failures of a device")
+      ->check(above_zero())
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--restart", s.restart, "seconds from a failure to the next step")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--checkpoint", s.checkpoint, "seconds that writing one takes")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--checkpoint-interval", s.checkpoint_interval,
+                 "seconds between two (default: the best one)")
+      ->check(CLI::NonNegativeNumber)
+      ->group(group);
+  app.add_flag("!--no-failures", s.failures, "nothing fails, nothing is saved")->group(group);
+  app.add_option("--worthwhile", s.worthwhile,
+                 "devices pay while twice as many bring this share of twice the throughput more")
+      ->check(CLI::Range(0.01, 0.99))
+      ->capture_default_str()
+      ->group(group);
+}
+
+int simulate(const Options& options, const SimulateOptions& simulation,
+             const std::vector<std::string>& arguments) {
+  return simulation.check ? check(options, simulation, arguments)
+                          : plan(options, simulation, arguments);
+}
+
+}  // namespace examples::compare

@@ -1,0 +1,76 @@
+// compare_parallel --simulate: what the same training step would cost on machines that are not
+// here, from what was measured of one device and of links; and --check-simulation, which holds such
+// predictions against measured steps.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "examples/compare_parallel/measurement.h"
+#include "examples/compare_parallel/options.h"
+#include "parallel/planning/plan.h"
+
+namespace CLI {
+class App;
+}
+
+namespace examples::compare {
+
+struct SimulateOptions {
+  std::vector<int> devices;  ///< one: powers of two up to it
+  bool check = false;
+  std::string from;  ///< a file of --json, or a profile; measured where there is none
+
+  // ---- The machine that is planned
+  std::string inside = "measured", between = "infiniband-hdr";
+  int per_node = 8, adapters = 1;
+  double faster = 1;  ///< a device of it, than the one that was measured
+  std::string all_reduce = "fastest", stragglers = "lognormal:0.02";
+  double mtbf_hours = 50'000, restart = 300, checkpoint = 10, checkpoint_interval = 0;
+  bool failures = true;
+  double worthwhile = 0.5;
+
+  bool wanted() const { return check || !devices.empty(); }
+};
+
+void add_simulate_options(CLI::App& app, SimulateOptions& options);
+
+/// Plans, or checks, and writes what --json, --csv and --svg ask for. `arguments` are the program's
+/// own. 1 where a prediction is off by more than kTolerance.
+int simulate(const Options& options, const SimulateOptions& simulation,
+             const std::vector<std::string>& arguments);
+
+// ---- What it is made of
+
+inline constexpr double kTolerance = 0.15;
+
+/// What predictions know: of one device, and of what is between devices of this host.
+struct Calibration {
+  std::vector<ferrite::parallel::planning::ModelProfile> profiles;
+  /// How many times as long a step takes on each of so many devices that have nothing to do with
+  /// one another; 1 where nothing is known.
+  double contention = 1;
+  std::vector<Link> links;
+};
+
+/// Of `batch` samples a device with that precision: a profile, or the line through two.
+ferrite::parallel::planning::ModelProfile profile_of(const Calibration& calibration,
+                                                     const std::string& dtype, std::int64_t batch);
+
+/// A row that was measured, and what comes out of the calibration.
+struct Prediction {
+  Case what;
+  double measured_ms = 0, spread_ms = 0, predicted_ms = 0;
+  double error() const { return predicted_ms / measured_ms - 1; }
+};
+
+/// Of all rows of 2 devices and more that have figures.
+std::vector<Prediction> predict(const Measurement& measurement, const Calibration& calibration);
+
+/// Measures on this machine: a device alone, as many of them side by side as options.devices has at
+/// most, and their links.
+Calibration calibrate(const Options& options, const std::vector<std::string>& arguments);
+
+std::string to_dtype(const std::string& amp);
+
+}  // namespace examples::compare
