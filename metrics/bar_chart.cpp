@@ -16,10 +16,7 @@ namespace {
 
 using detail::kLight, detail::kTextWidth;
 
-constexpr double kTop = 52, kHead = 28, kGap = 26, kBottom = 24, kRight = 84;
-constexpr double kBar = 16, kLine = 23, kAxis = 24;
-
-std::string short_number(double value) {
+std::string bar_end(double value) {
   const double size = std::abs(value);
   if (value == 0) return "0";
   if (size < 1e-3 || size >= 1e6) return fmt::format("{:.3g}", value);
@@ -92,6 +89,8 @@ class BarPainter : private detail::SvgPage {
 
  private:
   using Panel = BarChart::Panel;
+  static constexpr double kTop = 52, kHead = 28, kGap = 26, kBottom = 24, kRight = 84;
+  static constexpr double kBar = 16, kLine = 23, kAxis = 24;
 
   static double bars_height(const Panel& panel) {
     return kLine * static_cast<double>(std::max<std::size_t>(panel.lines_.size(), 1));
@@ -158,7 +157,7 @@ class BarPainter : private detail::SvgPage {
     double x = left_ + axis.position(end) * width_;
     if (one.low && one.high && std::isfinite(*one.low) && std::isfinite(*one.high))
       x = std::max(x, whisker(length_of(*one.low), length_of(*one.high), axis, y + kLine / 2));
-    text(x + 7, baseline, std::isfinite(sum) ? short_number(sum) : "-", "t n", "start");
+    text(x + 7, baseline, std::isfinite(sum) ? bar_end(sum) : "-", "t n", "start");
   }
 
   void block(double x, double y, double width, double height, std::size_t part) {
