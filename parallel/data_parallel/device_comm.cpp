@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "parallel/comm/clique.h"
 #include "parallel/data_parallel/device_comm_copies.h"
+#include "parallel/data_parallel/device_comm_nccl.h"
 
 namespace ferrite::parallel {
 
@@ -28,8 +30,13 @@ std::shared_ptr<DeviceComm> make_device_comm(std::vector<Device> devices,
                                              std::string_view backend) {
   constexpr const char* op = "device_comm";
   check_devices(devices, op);
-  FERRITE_CHECK(backend.empty() || backend == "copies", ValueError, op,
-                "expected the backend to be \"copies\" or \"\", got \"{}\"", backend);
+  FERRITE_CHECK(backend.empty() || backend == "nccl" || backend == "copies", ValueError, op,
+                "expected the backend to be \"nccl\", \"copies\" or \"\", got \"{}\"", backend);
+  FERRITE_CHECK(backend != "nccl" || devices[0].is_cuda(), DeviceError, op,
+                "expected CUDA devices for the backend nccl, got {}", devices[0]);
+  const bool by_nccl =
+      backend.empty() && devices[0].is_cuda() && devices.size() > 1 && has_nccl_clique();
+  if (by_nccl || backend == "nccl") return make_nccl_device_comm(std::move(devices));
   return make_copies_device_comm(std::move(devices));
 }
 

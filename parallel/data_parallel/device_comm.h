@@ -27,12 +27,19 @@ class DeviceComm : public std::enable_shared_from_this<DeviceComm> {
 
   /// Copies of the tensors (all on the root; any dtype and strides; the same memory format) on
   /// every other device: result[d] is that of devices()[d + 1], in memory of its own that these
-  /// copies share.
+  /// copies share, each with a version of its own. Tensors whose elements lie in one run keep their
+  /// strides, whatever the order of the dimensions. ValueError for an undefined tensor, DeviceError
+  /// for one that is elsewhere, CudaError where a device's stream is being captured.
   virtual std::vector<std::vector<Tensor>> broadcast(std::span<const Tensor> tensors) = 0;
   /// On the root, sums over the devices, always added in the order of the devices: parts[d][i] is
   /// number i on devices()[d + first]; undefined parts count as zero, and sums of nothing else are
   /// undefined. float16 and bfloat16 are added in float32 and rounded once. The results share
-  /// memory.
+  /// memory, each with a version of its own, and lie as the first of their parts. There may be
+  /// fewer lists than devices. ShapeError, DTypeError, DeviceError where parts do not fit.
+  ///
+  /// The order, and so every bit, is what "copies" promises. "nccl" adds in an order that it
+  /// chooses by the devices, their connections, and the sizes: the same from call to call. It does
+  /// so where every device has a part of a 32-bit, 64-bit or 8-bit type; the rest goes by copies.
   virtual std::vector<Tensor> reduce_add(std::span<const std::vector<Tensor>> parts,
                                          int first = 1) = 0;
 
@@ -49,8 +56,11 @@ class DeviceComm : public std::enable_shared_from_this<DeviceComm> {
 };
 
 /// `backend`: "nccl" (CUDA devices, each once), "copies" (any devices), or "" for nccl where it is
-/// there and all are CUDA devices, else copies. ValueError for an unknown backend, no device, or a
-/// device named twice; DeviceError for one that is not there.
+/// there and these are two or more CUDA devices, else copies. ValueError for an unknown backend, no
+/// device, or a device named twice; DeviceError for one that is not there, devices of several
+/// types, or nccl without CUDA devices; Error where nccl is asked for and cannot be used.
+/// What NCCL runs into later is a DistributedError of the next call; its communicators have then
+/// been aborted, so that streams go on, and the sums or copies under way are worth nothing.
 std::shared_ptr<DeviceComm> make_device_comm(std::vector<Device> devices,
                                              std::string_view backend = "");
 

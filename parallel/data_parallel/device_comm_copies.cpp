@@ -47,20 +47,6 @@ class Sums {
   std::array<Group, static_cast<std::size_t>(kBool)> groups_;
 };
 
-std::vector<Stream> own_streams(const std::vector<Device>& devices) {
-  std::vector<Stream> streams;
-  for (const Device& device : devices)
-    streams.push_back(Stream::create(device, StreamPriority::high));
-  return streams;
-}
-
-std::vector<Tensor> views_of(const FlatLayout& layout, const Tensor& flat, std::size_t count) {
-  std::vector<Tensor> views(count);
-  for (std::size_t i = 0; i < count; ++i)
-    if (layout.has(i)) views[i] = layout.view(flat, i);
-  return views;
-}
-
 class CopyComm : public DeviceComm {
  public:
   explicit CopyComm(std::vector<Device> devices)
@@ -92,7 +78,7 @@ std::vector<std::vector<Tensor>> CopyComm::broadcast(std::span<const Tensor> ten
   std::vector<Tensor> flats;
   for (std::size_t p = 0; p < peers; ++p) {
     flats.push_back(layout.allocate(devices()[p + 1], layout.bytes()));
-    results[p] = views_of(layout, flats[p], tensors.size());
+    results[p] = layout.views(flats[p]);
   }
   if (layout.bytes() == 0) return results;
   Turn turn("broadcast", devices(), streams_);
@@ -109,7 +95,7 @@ std::vector<Tensor> CopyComm::reduce_add(std::span<const std::vector<Tensor>> pa
   const std::vector<Tensor> like = check_reduce_add(parts, devices(), first);
   const FlatLayout layout(like, kPackedBelow);
   const Tensor flat = layout.allocate(devices()[0], layout.bytes());
-  std::vector<Tensor> sums = views_of(layout, flat, like.size());
+  std::vector<Tensor> sums = layout.views(flat);
   if (layout.bytes() == 0) return sums;
   Turn turn("reduce_add", devices(), streams_);
   const auto from = static_cast<std::size_t>(first);
@@ -163,8 +149,8 @@ void HostCopies::add(Turn& turn, const FlatLayout& layout,
       if (!lies_as(part, layout.strides(i))) {
         Tensor run = empty_strided(part.shape(), layout.strides(i),
                                    {.dtype = part.dtype(), .device = part.device()});
+        turn.keep(d + first, run);
         kernels::copy(turn.stream(d + first), run, part);
-        turn.keep(run);
         part = run;
         packed = true;
       }
@@ -202,29 +188,10 @@ class CudaCopies final : public CopyComm {
             const std::vector<std::vector<Tensor>>& results) override;
   void add(Turn& turn, const FlatLayout& layout, std::span<const std::vector<Tensor>> parts,
            std::size_t first, const std::vector<Tensor>& sums) override;
-  /// Puts those of `tensors` that the layout packs into the beginning of `flat`, on the same
-  /// device.
-  static void pack(const Stream& stream, const FlatLayout& layout, std::span<const Tensor> tensors,
-                   const Tensor& flat);
   /// Copies the packed run and the other tensors to `flat`, from byte `start` of it on.
   static void cross(const Stream& stream, const FlatLayout& layout, const Tensor& run,
                     std::span<const Tensor> tensors, const Tensor& flat, std::size_t start);
 };
-
-void CudaCopies::pack(const Stream& stream, const FlatLayout& layout,
-                      std::span<const Tensor> tensors, const Tensor& flat) {
-  std::vector<kernels::CopyPart> copies;
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (!tensors[i].defined() || !layout.is_packed(i) || tensors[i].numel() == 0) continue;
-    const Tensor place = layout.view(flat, i);
-    if (lies_as(tensors[i], layout.strides(i)))
-      copies.push_back({place.data_ptr(), tensors[i].data_ptr(),
-                        static_cast<std::int64_t>(tensors[i].nbytes())});
-    else
-      kernels::copy(stream, place, tensors[i]);
-  }
-  kernels::copy_parts(stream, copies);
-}
 
 void CudaCopies::cross(const Stream& stream, const FlatLayout& layout, const Tensor& run,
                        std::span<const Tensor> tensors, const Tensor& flat, std::size_t start) {
@@ -241,11 +208,12 @@ void CudaCopies::send(Turn& turn, const FlatLayout& layout, std::span<const Tens
                       const std::vector<Tensor>& flats,
                       const std::vector<std::vector<Tensor>>& results) {
   const Tensor run = layout.allocate(devices()[0], layout.packed_bytes());
-  turn.keep(run);
-  pack(turn.stream(0), layout, tensors, run);
+  turn.keep(0, run);
+  layout.pack(turn.stream(0), tensors, run);
   for (std::size_t p = 0; p < results.size(); ++p) {
+    const Stream& stream = turn.stream_after(p + 1, 0);
     turn.chain(p + 1, 0);
-    cross(turn.stream(p + 1), layout, run, tensors, flats[p], 0);
+    cross(stream, layout, run, tensors, flats[p], 0);
   }
 }
 
@@ -255,7 +223,7 @@ void CudaCopies::add(Turn& turn, const FlatLayout& layout,
   const std::size_t lists = parts.size();
   const std::size_t own = first == 0 && lists > 0;  // whether one is of the root
   const Tensor landed = layout.allocate(devices()[0], layout.bytes() * (lists - own));
-  turn.keep(landed);
+  turn.keep(0, landed);
   std::vector<std::vector<const void*>> inputs(sums.size());
   for (std::size_t d = 0; d < lists; ++d) {
     const std::size_t device = d + first, start = (d - (d > 0 ? own : 0)) * layout.bytes();
@@ -267,8 +235,8 @@ void CudaCopies::add(Turn& turn, const FlatLayout& layout,
       if (!as_it_is && (device == 0 || !layout.is_packed(i))) {
         const Tensor dense = empty_strided(list[i].shape(), layout.strides(i),
                                            {.dtype = list[i].dtype(), .device = list[i].device()});
+        turn.keep(device, dense);
         kernels::copy(stream, dense, list[i]);
-        turn.keep(dense);
         list[i] = dense;
       }
       inputs[i].push_back(device == 0
@@ -277,8 +245,8 @@ void CudaCopies::add(Turn& turn, const FlatLayout& layout,
     }
     if (device == 0) continue;
     const Tensor run = layout.allocate(devices()[device], layout.packed_bytes());
-    turn.keep(run);
-    pack(stream, layout, list, run);
+    turn.keep(device, run);
+    layout.pack(stream, list, run);
     cross(stream, layout, run, list, landed, start);
   }
   for (std::size_t d = 0; d < lists; ++d) turn.chain(0, d + first);

@@ -2,6 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
+
+#include "core/storage_part.h"
+#include "kernels/copy.h"
+#include "kernels/parts.h"
 
 namespace ferrite::parallel {
 
@@ -52,26 +57,53 @@ FlatLayout::FlatLayout(std::span<const Tensor> tensors, std::size_t packed_below
     parts_[i] = {t.shape(), dense_strides(t), t.dtype(), 0, t.nbytes(), true};
     packed[i] = t.nbytes() < packed_below || !lies_as(t, parts_[i].strides);
   }
-  for (const bool those_packed : {true, false}) {
-    for (std::size_t i = 0; i < parts_.size(); ++i) {
-      if (!parts_[i].defined || packed[i] != those_packed) continue;
-      parts_[i].offset = bytes_;
-      bytes_ += aligned(parts_[i].nbytes);
-    }
-    if (those_packed) packed_bytes_ = bytes_;
+  const auto place = [this](Part& part) {
+    part.offset = bytes_;
+    bytes_ += aligned(part.nbytes);
+  };
+  for (int type = 0; type <= static_cast<int>(kBool); ++type) {
+    const auto dtype = static_cast<DType>(type);
+    const std::size_t start = bytes_;
+    for (std::size_t i = 0; i < parts_.size(); ++i)
+      if (packed[i] && parts_[i].dtype == dtype) place(parts_[i]);
+    if (bytes_ > start) runs_.push_back({dtype, start, bytes_ - start});
   }
+  packed_bytes_ = bytes_;
+  for (std::size_t i = 0; i < parts_.size(); ++i)
+    if (parts_[i].defined && !packed[i]) place(parts_[i]);
 }
 
-Tensor FlatLayout::allocate(const Device& device, std::size_t bytes) const {
+Tensor FlatLayout::allocate(const Device& device, std::size_t bytes) {
   return empty({static_cast<std::int64_t>(bytes)}, {.dtype = kUInt8, .device = device});
 }
 
-Tensor FlatLayout::view(const Tensor& flat, std::size_t i, std::size_t start) const {
+Tensor FlatLayout::view(const Tensor& flat, std::size_t i) const {
   const Part& part = parts_[i];
-  const std::size_t first = part.nbytes == 0 ? 0 : start + part.offset;
-  return Tensor(IntrusivePtr<TensorImpl>(
-      new TensorImpl(flat.storage(), part.shape, part.strides,
-                     static_cast<std::int64_t>(first / itemsize(part.dtype)), part.dtype)));
+  const std::size_t first = part.nbytes > 0 ? part.offset / itemsize(part.dtype) : 0;
+  return Tensor(make_intrusive<TensorImpl>(detail::part_of(flat.storage()), part.shape,
+                                           part.strides, static_cast<std::int64_t>(first),
+                                           part.dtype));
+}
+
+std::vector<Tensor> FlatLayout::views(const Tensor& flat) const {
+  std::vector<Tensor> views(parts_.size());
+  for (std::size_t i = 0; i < parts_.size(); ++i)
+    if (has(i)) views[i] = view(flat, i);
+  return views;
+}
+
+void FlatLayout::pack(const Stream& stream, std::span<const Tensor> tensors,
+                      const Tensor& flat) const {
+  std::vector<kernels::CopyPart> copies;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (!tensors[i].defined() || !is_packed(i) || tensors[i].numel() == 0) continue;
+    if (lies_as(tensors[i], strides(i)))
+      copies.push_back({static_cast<char*>(flat.data_ptr()) + offset(i), tensors[i].data_ptr(),
+                        static_cast<std::int64_t>(tensors[i].nbytes())});
+    else
+      kernels::copy(stream, view(flat, i), tensors[i]);
+  }
+  kernels::copy_parts(stream, copies);
 }
 
 }  // namespace ferrite::parallel

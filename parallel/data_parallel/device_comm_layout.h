@@ -17,7 +17,7 @@ Strides dense_strides(const Tensor& t);
 bool lies_as(const Tensor& t, const Strides& strides);
 
 /// Where copies of tensors go: each begins at a multiple of 64 bytes; those that are to be packed
-/// come first, so that they are one run. Undefined tensors have no place.
+/// come first, by dtype, so that they are one run. Undefined tensors have no place.
 class FlatLayout {
  public:
   /// Those smaller than `packed_below` bytes are packed, and those that are not dense.
@@ -26,26 +26,37 @@ class FlatLayout {
   std::size_t bytes() const { return bytes_; }
   /// Of the run of those that are packed.
   std::size_t packed_bytes() const { return packed_bytes_; }
+  /// Of those of one dtype in it.
+  struct Run {
+    DType dtype;
+    std::size_t offset, bytes;
+  };
+  std::span<const Run> runs() const { return runs_; }
   bool has(std::size_t i) const { return parts_[i].defined; }
   bool is_packed(std::size_t i) const { return has(i) && parts_[i].offset < packed_bytes_; }
   std::size_t offset(std::size_t i) const { return parts_[i].offset; }
   std::size_t nbytes(std::size_t i) const { return parts_[i].nbytes; }
   const Strides& strides(std::size_t i) const { return parts_[i].strides; }
 
-  /// Memory for all of it on `device`, from its current stream.
-  Tensor allocate(const Device& device, std::size_t bytes) const;
-  /// Tensor number i in `flat`, which begins at byte `start` of it.
-  Tensor view(const Tensor& flat, std::size_t i, std::size_t start = 0) const;
+  /// Memory on `device`, of its current stream.
+  static Tensor allocate(const Device& device, std::size_t bytes);
+  /// Tensor number i in `flat`, with a version of its own.
+  Tensor view(const Tensor& flat, std::size_t i) const;
+  std::vector<Tensor> views(const Tensor& flat) const;
+  /// Copies those of `tensors` that are packed to their places in `flat`, on the same device;
+  /// undefined ones are left out.
+  void pack(const Stream& stream, std::span<const Tensor> tensors, const Tensor& flat) const;
 
  private:
   struct Part {
     Shape shape;
     Strides strides;
     DType dtype = kFloat32;
-    std::size_t offset = 0, nbytes = 0;
+    std::size_t offset = 0, nbytes = 0;  // from the beginning of the flat memory
     bool defined = false;
   };
   std::vector<Part> parts_;
+  std::vector<Run> runs_;
   std::size_t bytes_ = 0, packed_bytes_ = 0;
 };
 

@@ -5,6 +5,13 @@
 
 namespace ferrite::parallel {
 
+std::vector<Stream> own_streams(std::span<const Device> devices) {
+  std::vector<Stream> streams;
+  for (const Device& device : devices)
+    streams.push_back(Stream::create(device, StreamPriority::high));
+  return streams;
+}
+
 Turn::Mark Turn::mark_of(const Stream& stream) {
   if (stream.device().is_cpu() && stream.query()) return nullptr;
   return stream.impl()->record(detail::Timing::none);
@@ -12,8 +19,8 @@ Turn::Mark Turn::mark_of(const Stream& stream) {
 
 Turn::Turn(const char* op, std::span<const Device> devices, std::span<const Stream> streams)
     : streams_(streams),
-      after_(devices.size(), std::vector<bool>(devices.size())),
-      used_(devices.size()) {
+      marks_(devices.size()),
+      after_(devices.size(), std::vector<bool>(devices.size())) {
   for (const Device& device : devices) {
     currents_.push_back(current_stream(device));
     FERRITE_CHECK(!detail::cuda::is_capturing(currents_.back()), CudaError, op,
@@ -21,7 +28,6 @@ Turn::Turn(const char* op, std::span<const Device> devices, std::span<const Stre
                   "exchange; call it outside of the capture",
                   device);
   }
-  for (const Stream& current : currents_) marks_.push_back(mark_of(current));
 }
 
 Turn::~Turn() {
@@ -31,33 +37,43 @@ Turn::~Turn() {
   }
 }
 
+/// Taken when it is first asked for, so that it comes after requests of memory for the operation:
+/// debugging allocators fill that in the order of the stream.
+const Turn::Mark& Turn::mark_of_current(std::size_t d) {
+  if (!marks_[d]) marks_[d] = mark_of(currents_[d]);
+  return *marks_[d];
+}
+
+void Turn::keep(std::size_t d, Tensor t) {
+  if (after_[d][d]) streams_[d].wait(currents_[d]);
+  kept_.push_back(std::move(t));
+}
+
 const Stream& Turn::stream(std::size_t d) { return stream_after(d, d); }
 
 const Stream& Turn::stream_after(std::size_t d, std::size_t other) {
-  used_[d] = true;
   for (const std::size_t which : {d, other}) {
     if (after_[d][which]) continue;
     after_[d][which] = true;
-    if (marks_[which]) streams_[d].impl()->wait(marks_[which]);
+    if (const Mark& mark = mark_of_current(which)) streams_[d].impl()->wait(mark);
   }
   return streams_[d];
 }
 
 void Turn::chain(std::size_t d, std::size_t other) {
   stream(d);
-  if (d == other || !used_[other]) return;
+  if (d == other || !after_[other][other]) return;
   if (const Mark mark = mark_of(streams_[other])) streams_[d].impl()->wait(mark);
 }
 
 void Turn::end() {
-  std::vector<Mark> marks;
-  for (std::size_t d = 0; d < used_.size(); ++d) {
-    if (used_[d]) marks.push_back(mark_of(streams_[d]));
-    used_[d] = false;
+  for (std::size_t d = 0; d < after_.size(); ++d) {
+    if (!after_[d][d]) continue;
+    const Mark mark = mark_of(streams_[d]);
+    for (std::size_t other = 0; other < after_.size(); ++other)
+      if (mark && after_[d][other]) currents_[other].impl()->wait(mark);
+    after_[d].assign(after_.size(), false);
   }
-  for (const Mark& mark : marks)
-    if (mark)
-      for (const Stream& current : currents_) current.impl()->wait(mark);
   kept_.clear();
 }
 

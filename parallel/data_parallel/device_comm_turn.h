@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -9,6 +10,9 @@
 #include "core/tensor.h"
 
 namespace ferrite::parallel {
+
+/// One of high priority for each device.
+std::vector<Stream> own_streams(std::span<const Device> devices);
 
 /// Takes the devices' current streams as they are; however the operation ends, what comes later on
 /// them waits for what it has queued.
@@ -20,17 +24,19 @@ class Turn {
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
 
-  /// The operation's stream of device d; what it does from now on comes after what the current
-  /// stream of that device held.
+  /// The operation's stream of device d. What it does from now on comes after what the current
+  /// stream of that device held; which waits for it in the end.
   const Stream& stream(std::size_t d);
-  /// As stream(d), after what the current stream of device `other` held, too.
+  /// The same for the current stream of device `other` too, whose memory it uses.
   const Stream& stream_after(std::size_t d, std::size_t other);
-  /// What stream `d` does from now on comes after what stream `other` holds.
+  /// What stream d does from now on comes after what stream `other` holds.
   void chain(std::size_t d, std::size_t other);
-  /// The memory of `t`, on device d, is read: whoever frees it must wait for the current stream.
+  /// The operation reads the memory of `t`, of device d, whose current stream will have waited for
+  /// that when the memory is free again.
   void reads(std::size_t d, const Tensor& t) const { t.storage()->record_stream(currents_[d]); }
-  /// Keeps memory from the current streams until these wait for the operation.
-  void keep(Tensor t) { kept_.push_back(std::move(t)); }
+  /// For memory of device d that its current stream was just asked for: stream d has it from here
+  /// on, and the current stream again when it has waited for the operation.
+  void keep(std::size_t d, Tensor t);
   /// Has the current streams wait for it.
   void end();
 
@@ -40,9 +46,10 @@ class Turn {
 
   std::span<const Stream> streams_;
   std::vector<Stream> currents_;
-  std::vector<Mark> marks_;               // of the current streams at the call; null where idle
-  std::vector<std::vector<bool>> after_;  // [d][other]: whether stream d waits for it
-  std::vector<bool> used_;
+  const Mark& mark_of_current(std::size_t d);
+
+  std::vector<std::optional<Mark>> marks_;  // of the current streams; null: nothing to wait for
+  std::vector<std::vector<bool>> after_;    // [d][other]: whether stream d uses its memory
   std::vector<Tensor> kept_;
 };
 

@@ -1,7 +1,5 @@
 #include "parallel/comm/nccl/communicator.h"
 
-#include <fmt/format.h>
-
 #include <utility>
 
 #include "core/cuda/context.h"
@@ -14,15 +12,7 @@ namespace {
 
 bool is_over(Deadline deadline) { return std::chrono::steady_clock::now() >= deadline; }
 
-constexpr std::string_view kAdvice = "NCCL_DEBUG=INFO has NCCL say more";
-
 }  // namespace
-
-std::string Communicator::describe(ncclResult_t result, ncclComm_t communicator) const {
-  const char* const last = library_.last_error(communicator);
-  return fmt::format("NCCL: {}{}{}; {}", library_.error_string(result), last && *last ? ": " : "",
-                     last ? last : "", kAdvice);
-}
 
 ncclResult_t Communicator::poll() {
   ncclResult_t result = ncclSuccess;
@@ -38,7 +28,7 @@ void Communicator::connect(const ncclUniqueId& id, int rank, int size, Deadline 
     config.blocking = 0;
     const ncclResult_t result = library_.init_rank_config(&communicator_, size, id, rank, &config);
     FERRITE_CHECK(result == ncclSuccess || result == ncclInProgress, DistributedError, kOp, "{}",
-                  describe(result, nullptr));
+                  describe(library_, result, nullptr));
   }
   try {
     call(kOp, deadline, [](const Library&, ncclComm_t) { return ncclInProgress; });
@@ -59,7 +49,7 @@ void Communicator::call(std::string_view op, Deadline deadline,
       const ncclResult_t result = first ? f(library_, communicator_) : poll();
       if (result == ncclSuccess) return;
       FERRITE_CHECK(result == ncclInProgress, DistributedError, op, "{}",
-                    describe(result, communicator_));
+                    describe(library_, result, communicator_));
     }
     FERRITE_CHECK(!is_over(deadline), DistributedError, op,
                   "NCCL has not connected to all ranks in time; {}, and NCCL_SOCKET_IFNAME tells "
@@ -73,7 +63,9 @@ std::string Communicator::async_error() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock || !communicator_) return "";
   const ncclResult_t result = poll();
-  return result == ncclSuccess || result == ncclInProgress ? "" : describe(result, communicator_);
+  return result == ncclSuccess || result == ncclInProgress
+             ? ""
+             : describe(library_, result, communicator_);
 }
 
 void Communicator::finish(Deadline deadline) {

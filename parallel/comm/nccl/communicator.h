@@ -49,7 +49,6 @@ class Communicator {
 
  private:
   ncclResult_t poll();
-  std::string describe(ncclResult_t result, ncclComm_t communicator) const;
 
   const Library& library_;
   const Failure& failure_;

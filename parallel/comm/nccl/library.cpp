@@ -38,6 +38,12 @@ const Library* library() {
 }
 const std::string& why_not() { return checked().found.why_not; }
 
+std::string describe(const Library& library, ncclResult_t result, ncclComm_t communicator) {
+  const char* const last = library.last_error(communicator);
+  return fmt::format("NCCL: {}{}{}; {}", library.error_string(result), last && *last ? ": " : "",
+                     last ? last : "", kAdvice);
+}
+
 }  // namespace ferrite::parallel::nccl
 
 namespace ferrite::nccl {

@@ -5,6 +5,7 @@
 #include <nccl.h>
 
 #include <string>
+#include <string_view>
 
 namespace ferrite::parallel::nccl {
 
@@ -35,12 +36,19 @@ struct Library {
 #undef FERRITE_NCCL_MEMBER
 };
 
+/// For messages.
+inline constexpr std::string_view kAdvice = "NCCL_DEBUG=INFO has NCCL say more";
+
 /// The oldest version whose communicators never hold up the host (NCCL_VERSION_CODE).
 inline constexpr int kOldestVersion = NCCL_VERSION(2, 18, 0);
 
 /// Null where the library cannot be loaded or is too old, and then why_not() says why.
 const Library* library();
 const std::string& why_not();
+
+/// What NCCL says of a result, for messages; of `communicator`, or of the calling thread where that
+/// is null.
+std::string describe(const Library& library, ncclResult_t result, ncclComm_t communicator);
 
 /// The functions and "", or why they are not there: in loaded/ from a shared library, in linked/
 /// from what the program is linked with, which is the emulator's: its ranks are threads.
