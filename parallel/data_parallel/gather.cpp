@@ -124,7 +124,7 @@ std::vector<Tensor> detail::gather_tensors(std::span<const std::vector<Tensor>> 
   for (std::size_t t = 0; t < results.size(); ++t) {
     std::vector<Tensor> parts = parts_of(values, t);
     if (parts.empty()) continue;
-    Gathered whole = plan(parts, target, dim);
+    Gathered whole = plan(parts, target, values[0][t].dim() == 0 ? 0 : dim);
     if (parts.size() == 1 && parts[0].device() == target)
       results[t] = parts[0];
     else

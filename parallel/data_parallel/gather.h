@@ -14,13 +14,14 @@
 namespace ferrite::parallel {
 
 /// The tensors one after another along `dim`, on `target`; channels-last where all are. Tensors
-/// without dimensions become a vector with one element each, as losses that replicas computed. They
-/// are written straight into their places, by copies that run beside the work of the devices. One
-/// tensor that is on `target` is returned as it is. Differentiable, any number of times: each
-/// tensor gets its part of the gradient on its device. The host waits for the copies where it is
-/// the target. Errors name the tensor and its device: ShapeError where numbers or sizes of other
-/// dimensions differ, DTypeError where the dtypes do, IndexError for a `dim` that is not there,
-/// ValueError for no tensors or undefined ones.
+/// without dimensions, such as losses that replicas computed, become a vector with one element
+/// each, whatever `dim` is. They are written straight into their places, by copies that run beside
+/// the work of the devices. One tensor that is on `target` is returned as it is. Differentiable,
+/// any number of times: each tensor gets its part of the gradient on its device. Where the host is
+/// the target it waits, and throws what the devices' work has thrown. Errors name the tensor and
+/// its device: ShapeError where numbers or sizes of other dimensions differ, DTypeError where the
+/// dtypes do, IndexError for a `dim` that is not there, ValueError for no tensors or undefined
+/// ones.
 Tensor gather(std::span<const Tensor> tensors, const Device& target, int dim = 0);
 
 namespace detail {

@@ -44,6 +44,7 @@ TEST_CASE("gather: losses become a vector") {
   const std::vector<Device> devices = cpu_devices(2);
   const std::vector<Tensor> losses = on(devices, {{}, {}});
   CHECK(gather(losses, devices[1]).shape() == Shape{2});
+  CHECK(gather(losses, devices[1], 1).shape() == Shape{2});
   CHECK(gather(losses, devices[1]).to_vector<int>() == std::vector{0, 100});
   const std::vector<Tensor> one = {losses[1]};
   CHECK(gather(one, devices[1]).shape() == Shape{1});
