@@ -23,34 +23,21 @@
 #include "ops/compare.h"
 #include "ops/copy.h"
 #include "ops/creation.h"
-#include "ops/join.h"
 #include "ops/reduce.h"
 #include "parallel/data_parallel/data_parallel_criterion.h"
 #include "tests/parallel/data_parallel_training.h"
-#include "tests/support/message.h"
 
 using namespace ferrite;
 using parallel::DataParallel;
 using test::check_close;
 using test::check_equal;
+using test::four;
+using test::linear;
 using test::PartsNet;
+using test::rows;
+using test::two;
 
 namespace {
-
-std::vector<Device> two() { return test::devices_of(DeviceType::cpu, 2); }
-std::vector<Device> four() { return test::devices_of(DeviceType::cpu, 4); }
-
-/// On the first of the devices.
-nn::Linear linear(int in = 3, int out = 2) {
-  manual_seed(5);
-  nn::Linear net(in, out);
-  net.to("cpu:0");
-  return net;
-}
-
-Tensor rows(std::int64_t n, std::int64_t width = 3) {
-  return arange(0, n * width, 1, {.dtype = kFloat32}).reshape({n, width}) / 10.0;
-}
 
 struct Sample {
   Tensor x, offset;
@@ -86,6 +73,20 @@ struct Odd : nn::Cloneable<Odd> {
   Tensor forward(const Tensor& x) override { return (x * w).sum(); }
   void forward(const Tensor& x, std::atomic<std::int64_t>* count) { *count += x.size(0); }
   Tensor w = ones({3});
+};
+
+/// Computes its middle again in backward.
+struct Saving : nn::Cloneable<Saving> {
+  Saving() {
+    register_module("first", first);
+    register_module("norm", norm);
+    register_module("second", second);
+  }
+  Tensor forward(const Tensor& x) override {
+    return autograd::checkpoint([this](const Tensor& h) { return second(norm(first(h))); }, x);
+  }
+  nn::Linear first{3, 4}, second{4, 2};
+  nn::BatchNorm1d norm{4};
 };
 
 /// Throws where the batch says so.
@@ -270,15 +271,14 @@ TEST_CASE("hooks of the wrapper see the batch, those below it its parts") {
 }
 
 TEST_CASE("mistakes of construction and of the first call") {
-  using test::message_of;
   nn::Linear net = linear();
   CHECK_THROWS_WITH_AS(DataParallel(net, {"cpu:0", "cpu:1", "cpu:0"}), doctest::Contains("cpu:0"),
                        ValueError);
-  CHECK_THROWS_WITH_AS(DataParallel(net, {"cpu:0", "cuda:63"}), doctest::Contains("cuda:63"),
+  CHECK_THROWS_WITH_AS(DataParallel(net, {"cpu:0", "cuda:63"}), doctest::Contains("cuda"),
                        DeviceError);
-  CHECK_THROWS_WITH_AS(DataParallel(net, {"cuda:63"}), doctest::Contains("cuda:63"), DeviceError);
+  CHECK_THROWS_WITH_AS(DataParallel(net, {"cuda:63"}), doctest::Contains("cuda"), DeviceError);
   CHECK_THROWS_WITH_AS(DataParallel(net, two(), {.output_device = "cuda:63"}),
-                       doctest::Contains("cuda:63"), DeviceError);
+                       doctest::Contains("cuda"), DeviceError);
   CHECK_THROWS_WITH_AS(DataParallel(net, two(), {.bucket_cap_mb = 0}),
                        doctest::Contains("bucket_cap_mb is 0"), ValueError);
   CHECK_THROWS_AS(DataParallel(net, two(), {.backend = "pigeons"}), ValueError);
@@ -344,6 +344,33 @@ TEST_CASE("without gradients, in checkpoints, under autocast, for chosen gradien
   CHECK_FALSE(net.bias.grad().defined());
   loss.backward();
   check(net.weight.grad());
+}
+
+TEST_CASE("checkpoints inside replicas") {
+  manual_seed(6);
+  Saving net;
+  net.to("cpu:0");
+  DataParallel dp(net, two());
+  const Tensor x = randn({9, 3}) + 1.0;
+  const auto halves = [&](auto&& f) {
+    net.zero_grad(true);
+    net.norm.running_mean.zero_();
+    f();
+    std::vector<Tensor> found{net.norm.running_mean.clone()};
+    for (const Tensor& p : net.parameters()) found.push_back(p.grad().clone());
+    return found;
+  };
+  const std::vector<Tensor> expected = halves([&] {
+    (net(x.narrow(0, 0, 5).to("cpu:0")) * 2.0).sum().backward();
+    const Tensor mean = net.norm.running_mean.clone();
+    (net(x.narrow(0, 5, 4).to("cpu:0")) * 2.0).sum().backward();
+    net.norm.running_mean.copy_(mean);  // of the first replica
+  });
+  const std::vector<Tensor> actual = halves([&] { (dp(x) * 2.0).sum().backward(); });
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    CAPTURE(i);
+    check_close(actual[i], expected[i], 1e-5, 1e-5);
+  }
 }
 
 TEST_CASE("gradients add up over calls, and several calls take one backward") {
@@ -458,111 +485,7 @@ TEST_CASE("memory does not grow with the steps") {
   }
 }
 
-TEST_CASE("criteria: means, sums, means of means, and modules") {
-  using parallel::CriterionReduction;
-  using parallel::DataParallelCriterion;
-  nn::Linear net = linear();
-  DataParallel dp(net, four());
-  const Tensor x = rows(10), y = tensor({0, 1, 1, 0, 1, 0, 0, 0, 1, 1}).to(kInt64);
-  const auto expect = [&](Reduction reduction) {
-    net.zero_grad(true);
-    const Tensor loss = cross_entropy(net(x.to("cpu:0")), y.to("cpu:0"), {.reduction = reduction});
-    loss.backward();
-    return std::pair(loss.detach(), net.weight.grad().clone());
-  };
-  const auto check = [&](auto& criterion, const std::pair<Tensor, Tensor>& expected) {
-    net.zero_grad(true);
-    const Tensor loss = criterion(dp.parallel_forward(x), y);
-    CHECK(loss.dim() == 0);
-    CHECK(loss.device() == Device("cpu:0"));
-    check_close(loss, expected.first, 1e-6);
-    loss.backward();
-    check_close(net.weight.grad(), expected.second, 1e-5, 1e-6);
-  };
-  DataParallelCriterion means(
-      dp, [](const Tensor& out, const Tensor& t) { return cross_entropy(out, t); });
-  check(means, expect(Reduction::mean));
-  DataParallelCriterion sums(dp,
-                             [](const Tensor& out, const Tensor& t) {
-                               return cross_entropy(out, t, {.reduction = Reduction::sum});
-                             },
-                             {.reduction = CriterionReduction::sum});
-  check(sums, expect(Reduction::sum));
-  // 3, 3, 3 and 1: the last row counts as much as three others.
-  DataParallelCriterion equal(
-      dp, [](const Tensor& out, const Tensor& t) { return cross_entropy(out, t); },
-      {.reduction = CriterionReduction::mean_of_means});
-  net.zero_grad(true);
-  const Tensor each =
-      cross_entropy(net(x.to("cpu:0")), y.to("cpu:0"), {.reduction = Reduction::none});
-  const Tensor of_means = (each.narrow(0, 0, 9).mean() * 3.0 + each[9]) / 4.0;
-  of_means.backward();
-  check(equal, {of_means.detach(), net.weight.grad().clone()});
-
-  // A module with weights of its own, some of them learnt.
-  struct Scaled : nn::Cloneable<Scaled> {
-    Scaled() { register_parameter("scale", scale); }
-    using nn::Module::forward;
-    Tensor forward(const Tensor& out, const Tensor& t) { return cross_entropy(out * scale, t); }
-    Tensor scale = ones({2});
-  };
-  Scaled scaled;
-  scaled.to("cpu:0");
-  DataParallelCriterion module(dp, scaled);
-  check(module, expect(Reduction::mean));
-  const Tensor of_parts = scaled.scale.grad().clone();
-  scaled.zero_grad(true);
-  scaled(net(x.to("cpu:0")), y.to("cpu:0")).backward();
-  check_close(of_parts, scaled.scale.grad(), 1e-5, 1e-6);
-  nn::CrossEntropyLoss weighted;
-  DataParallelCriterion layer(dp, weighted);
-  check(layer, expect(Reduction::mean));
-
-  // Labels that do not count, most of them in the first parts.
-  const Tensor ignored = tensor({-100, -100, 1, -100, 1, -100, -100, 0, 1, 1}).to(kInt64);
-  DataParallelCriterion counted(dp, [](const Tensor& out, const Tensor& t) {
-    return std::pair(cross_entropy(out, t, {.reduction = Reduction::sum}), ge(t, 0).sum());
-  });
-  net.zero_grad(true);
-  const Tensor whole = cross_entropy(net(x.to("cpu:0")), ignored.to("cpu:0"));
-  whole.backward();
-  const Tensor expected = net.weight.grad().clone();
-  net.zero_grad(true);
-  const Tensor loss = counted(dp.parallel_forward(x), ignored);
-  check_close(loss, whole.detach(), 1e-6);
-  loss.backward();
-  check_close(net.weight.grad(), expected, 1e-5, 1e-6);
-
-  // No targets, one part, targets that do not split.
-  DataParallelCriterion alone(dp, [](const Tensor& out) { return (out * out).mean(); });
-  check_close(alone(dp.parallel_forward(x)), dp(x).pow(2.0).mean(), 1e-5);
-  check_close(alone(dp.parallel_forward(rows(1))), dp(rows(1)).pow(2.0).mean(), 1e-5);
-  DataParallelCriterion by(
-      dp, [](const Tensor& out, double factor) { return (out * out).mean() * factor; });
-  check_close(by(dp.parallel_forward(x), 2.0), dp(x).pow(2.0).mean() * 2.0, 1e-5);
-}
-
-TEST_CASE("criteria: mistakes") {
-  nn::Linear net = linear();
-  DataParallel dp(net, two());
-  parallel::DataParallelCriterion criterion(
-      dp, [](const Tensor& out, const Tensor& t) { return cross_entropy(out, t); });
-  const Tensor y = zeros({5}, {.dtype = kInt64});
-  CHECK_THROWS_WITH_AS(criterion(dp.parallel_forward(rows(5)), y[0].reshape({1})),
-                       doctest::Contains("outputs of 2 replicas and targets for 1"), ShapeError);
-  CHECK_THROWS_AS(criterion(std::vector<Tensor>(), y), ValueError);
-  CHECK_THROWS_WITH_AS(criterion(dp.parallel_forward(rows(6)), y), doctest::Contains("on cpu:1"),
-                       Error);
-  parallel::DataParallelCriterion pairs(
-      dp, [](const Tensor& out, const Tensor&) { return std::pair(out.sum(), out.sum()); },
-      {.reduction = parallel::CriterionReduction::sum});
-  CHECK_THROWS_AS(pairs(dp.parallel_forward(rows(5)), y), ValueError);
-  parallel::DataParallelCriterion rows_of(dp, [](const Tensor& out, const Tensor&) { return out; });
-  CHECK_THROWS_WITH_AS(rows_of(dp.parallel_forward(rows(5)), y),
-                       doctest::Contains("expected a loss with one element, got"), ShapeError);
-}
-
-TEST_CASE("a wrapper in a wrapper, and the loss inside the module") {
+TEST_CASE("the loss inside the module") {
   struct WithLoss : nn::Cloneable<WithLoss> {
     WithLoss() { register_module("fc", fc); }
     using nn::Module::forward;

@@ -14,6 +14,7 @@
 #include "nn/layers.h"
 #include "nn/module.h"
 #include "ops/activation.h"
+#include "ops/arithmetic.h"
 #include "ops/creation.h"
 #include "ops/loss.h"
 #include "optim/sgd.h"
@@ -27,6 +28,22 @@ inline std::vector<Device> devices_of(DeviceType type, int count) {
   std::vector<Device> devices;
   for (int i = 0; i < count; ++i) devices.emplace_back(type, i);
   return devices;
+}
+
+inline std::vector<Device> two() { return devices_of(DeviceType::cpu, 2); }
+inline std::vector<Device> four() { return devices_of(DeviceType::cpu, 4); }
+
+/// On the first of the devices.
+inline nn::Linear linear() {
+  manual_seed(5);
+  nn::Linear net(3, 2);
+  net.to("cpu:0");
+  return net;
+}
+
+/// On the host.
+inline Tensor rows(std::int64_t n, std::int64_t width = 3) {
+  return arange(0, n * width, 1, {.dtype = kFloat32}).reshape({n, width}) / 10.0;
 }
 
 /// Convolutions and layers, of which some are frozen and some are two places of one tensor.
