@@ -1,5 +1,5 @@
 # ferrite_library(<folder> [FOLDERS <subfolder>...] [DEPENDS <target>...] [PRIVATE <target>...]
-#                 [ALONE <source>...])
+#                 [ALONE <source>... | LARGE])
 #
 # Makes the library target ferrite_<folder> (alias ferrite::<folder>) of the sources in the calling
 # folder: all below it, or, given FOLDERS, only those directly in the subfolders named ("." is the
@@ -7,7 +7,7 @@
 # headers becomes an interface target. DEPENDS are linked publicly; PRIVATE ones are for the .cpp
 # files alone, and no public header may include them.
 function(ferrite_library name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "FOLDERS;DEPENDS;PRIVATE;ALONE")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "LARGE" "" "FOLDERS;DEPENDS;PRIVATE;ALONE")
   set(target ferrite_${name})
   if(arg_FOLDERS)
     set(sources)
@@ -30,7 +30,9 @@ function(ferrite_library name)
   if(sources)
     add_library(${target} STATIC ${sources})
     target_link_libraries(${target} PRIVATE ${arg_PRIVATE})
-    ferrite_batch(${target} ${arg_ALONE})
+    if(NOT arg_LARGE)  # else what its files instantiate takes most of their time
+      ferrite_batch(${target} ${arg_ALONE})
+    endif()
   else()
     set(scope INTERFACE)
     add_library(${target} INTERFACE)
