@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "autograd/grad_mode.h"
-#include "core/storage_part.h"
 #include "parallel/bucket.h"
 #include "parallel/data_parallel/replicate_tape.h"
 
@@ -42,20 +41,6 @@ void check_devices(const ModuleTensors& tensors, const Device& root) {
                   "module must have its parameters and buffers on device {} (devices[0]), but "
                   "'{}' is on device {}; move it with to(\"{}\") first",
                   root, tensors.names[i], tensors.all[i].device(), root);
-}
-
-/// Broadcasts share memory, but are changed each on its own: a batch norm's statistics in forward.
-Tensor on_its_own(const Tensor& t) {
-  return Tensor(make_intrusive<TensorImpl>(ferrite::detail::part_of(t.storage()), t.shape(),
-                                           t.strides(), t.storage_offset(), t.dtype()));
-}
-
-std::vector<std::vector<Tensor>> broadcast(DeviceComm& comm, const ModuleTensors& tensors) {
-  NoGradGuard no_grad;
-  std::vector<std::vector<Tensor>> lists = detail::broadcast_in_turn(comm, tensors.all);
-  for (std::vector<Tensor>& list : lists)
-    for (Tensor& t : list) t = on_its_own(t);
-  return lists;
 }
 
 std::unique_ptr<nn::Module> copy_on(const nn::Module& module, const ModuleTensors& tensors,
@@ -118,7 +103,7 @@ Replicas replicate(nn::Module& module, DeviceComm& comm, const ReplicateOptions&
   auto state = std::make_shared<Replicas::State>(module, std::make_shared<Copies>());
   if (comm.devices().size() == 1) return Replicas(std::move(state));
 
-  const std::vector<std::vector<Tensor>> lists = broadcast(comm, tensors);
+  const std::vector<std::vector<Tensor>> lists = detail::broadcast_in_turn(comm, tensors.all);
   if (grad_enabled()) {
     std::shared_ptr<DeviceComm> kept = comm.weak_from_this().lock();
     if (!kept) kept = {std::shared_ptr<void>(), &comm};

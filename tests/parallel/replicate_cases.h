@@ -157,11 +157,11 @@ inline void check_gradients(const nn::Module& module, const std::vector<Tensor>&
 /// For two passes, the second of which accumulates; some of the replicas may have nothing to do.
 inline void check_replica_gradients(const std::vector<Device>& devices, const nn::Module& model,
                                     const std::vector<Tensor>& inputs, double bucket_cap_mb,
-                                    double rtol, double atol) {
+                                    double rtol, double atol, std::string_view backend = {}) {
   const std::unique_ptr<nn::Module> module = model.clone();
   module->to(devices[0]);
   std::vector<Tensor> expected = expected_gradients(*module, inputs);
-  const auto comm = parallel::make_device_comm(devices, "copies");
+  const auto comm = parallel::make_device_comm(devices, backend);
   for (int pass = 1; pass <= 2; ++pass) {
     const auto state = module->state_dict();
     const auto replicas = parallel::replicate(*module, *comm, {.bucket_cap_mb = bucket_cap_mb});
