@@ -11,7 +11,7 @@ namespace ferrite::kernels::cpu {
 
 namespace {
 
-constexpr std::int64_t kPieceBytes = 1 << 18;
+constexpr std::int64_t kPartPieceBytes = 1 << 18;
 
 /// Calls body(part, begin, end) for pieces of the parts, several at a time; a part that is not cut
 /// may come together with its neighbours.
@@ -75,7 +75,7 @@ void sum_piece(const SumPart& part, const void* const* inputs, std::int64_t begi
 
 void copy_parts(const std::vector<CopyPart>& parts) {
   for_each_piece(
-      parts, [](const CopyPart& part) { return part.bytes; }, kPieceBytes,
+      parts, [](const CopyPart& part) { return part.bytes; }, kPartPieceBytes,
       [](const CopyPart& part, std::int64_t begin, std::int64_t end) {
         std::memcpy(static_cast<char*>(part.to) + begin,
                     static_cast<const char*>(part.from) + begin,
@@ -88,7 +88,7 @@ void sum_parts(DType dtype, const std::vector<SumPart>& parts,
   dispatch_numeric(dtype, "sum_parts", [&]<class T>() {
     for_each_piece(
         parts, [](const SumPart& part) { return part.numel; },
-        kPieceBytes / static_cast<std::int64_t>(sizeof(T)),
+        kPartPieceBytes / static_cast<std::int64_t>(sizeof(T)),
         [&](const SumPart& part, std::int64_t begin, std::int64_t end) {
           sum_piece<T>(part, inputs.data() + part.first, begin, end);
         });

@@ -197,11 +197,11 @@ void CudaCopies::cross(const Stream& stream, const FlatLayout& layout, const Ten
                        std::span<const Tensor> tensors, const Tensor& flat, std::size_t start) {
   const Device &to = flat.device(), from = run.device();
   char* const base = static_cast<char*>(flat.data_ptr()) + start;
-  detail::cuda::copy_bytes(stream, base, to, run.data_ptr(), from, run.nbytes());
+  ferrite::detail::cuda::copy_bytes(stream, base, to, run.data_ptr(), from, run.nbytes());
   for (std::size_t i = 0; i < tensors.size(); ++i)
     if (tensors[i].defined() && !layout.is_packed(i))
-      detail::cuda::copy_bytes(stream, base + layout.offset(i), to, tensors[i].data_ptr(), from,
-                               tensors[i].nbytes());
+      ferrite::detail::cuda::copy_bytes(stream, base + layout.offset(i), to, tensors[i].data_ptr(),
+                                        from, tensors[i].nbytes());
 }
 
 void CudaCopies::send(Turn& turn, const FlatLayout& layout, std::span<const Tensor> tensors,

@@ -80,7 +80,7 @@ Tensor FlatLayout::allocate(const Device& device, std::size_t bytes) {
 Tensor FlatLayout::view(const Tensor& flat, std::size_t i) const {
   const Part& part = parts_[i];
   const std::size_t first = part.nbytes > 0 ? part.offset / itemsize(part.dtype) : 0;
-  return Tensor(make_intrusive<TensorImpl>(detail::part_of(flat.storage()), part.shape,
+  return Tensor(make_intrusive<TensorImpl>(ferrite::detail::part_of(flat.storage()), part.shape,
                                            part.strides, static_cast<std::int64_t>(first),
                                            part.dtype));
 }

@@ -15,7 +15,7 @@ namespace ferrite::parallel {
 namespace {
 
 /// Smaller tensors are packed: NCCL cuts each call for all its channels.
-constexpr std::size_t kPackedBelow = std::size_t{1} << 20;
+constexpr std::size_t kPackedForNccl = std::size_t{1} << 20;
 
 using Kind = CliqueCall::Kind;
 
@@ -53,7 +53,7 @@ std::vector<std::vector<Tensor>> NcclComm::broadcast(std::span<const Tensor> ten
   const std::size_t peers = devices().size() - 1;
   Lists results(peers);
   if (peers == 0) return results;
-  const FlatLayout layout(tensors, kPackedBelow);
+  const FlatLayout layout(tensors, kPackedForNccl);
   std::vector<Tensor> flats;
   for (std::size_t p = 0; p < peers; ++p) {
     flats.push_back(FlatLayout::allocate(devices()[p + 1], layout.bytes()));
@@ -118,7 +118,7 @@ std::vector<Tensor> NcclComm::reduce_add(std::span<const std::vector<Tensor>> pa
 
 /// Every part is there. Where the root has none it adds zeros.
 std::vector<Tensor> NcclComm::sum(const Lists& parts, std::size_t first) {
-  const FlatLayout layout(parts[0], kPackedBelow);
+  const FlatLayout layout(parts[0], kPackedForNccl);
   const Tensor flat = FlatLayout::allocate(devices()[0], layout.bytes());
   std::vector<Tensor> sums = layout.views(flat);
   if (layout.bytes() == 0) return sums;

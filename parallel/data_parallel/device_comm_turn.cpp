@@ -14,7 +14,7 @@ std::vector<Stream> own_streams(std::span<const Device> devices) {
 
 Turn::Mark Turn::mark_of(const Stream& stream) {
   if (stream.device().is_cpu() && stream.query()) return nullptr;
-  return stream.impl()->record(detail::Timing::none);
+  return stream.impl()->record(ferrite::detail::Timing::none);
 }
 
 Turn::Turn(const char* op, std::span<const Device> devices, std::span<const Stream> streams)
@@ -23,7 +23,7 @@ Turn::Turn(const char* op, std::span<const Device> devices, std::span<const Stre
       after_(devices.size(), std::vector<bool>(devices.size())) {
   for (const Device& device : devices) {
     currents_.push_back(current_stream(device));
-    FERRITE_CHECK(!detail::cuda::is_capturing(currents_.back()), CudaError, op,
+    FERRITE_CHECK(!ferrite::detail::cuda::is_capturing(currents_.back()), CudaError, op,
                   "the stream of {} is being captured into a graph, which cannot hold what devices "
                   "exchange; call it outside of the capture",
                   device);

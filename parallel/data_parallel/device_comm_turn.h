@@ -41,7 +41,7 @@ class Turn {
   void end();
 
  private:
-  using Mark = std::shared_ptr<detail::Mark>;
+  using Mark = std::shared_ptr<ferrite::detail::Mark>;
   static Mark mark_of(const Stream& stream);
 
   std::span<const Stream> streams_;

@@ -29,9 +29,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kPatience = std::chrono::minutes(2);   // for what the host has to do
-constexpr auto kFarewell = std::chrono::seconds(10);  // for work that is still under way
-constexpr auto kInterval = std::chrono::milliseconds(100);
+constexpr auto kHostPatience = std::chrono::minutes(2);  // for what the host has to do
+constexpr auto kLastWait = std::chrono::seconds(10);     // for work that is still under way
+constexpr auto kWatchInterval = std::chrono::milliseconds(100);
 
 bool is_bad(ncclResult_t result) { return result != ncclSuccess && result != ncclInProgress; }
 
@@ -132,7 +132,7 @@ void NcclClique::connect() {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   try {
-    group(op, kPatience, [&](std::size_t d, ncclComm_t& member) {
+    group(op, kHostPatience, [&](std::size_t d, ncclComm_t& member) {
       return library_.init_rank_config(&member, static_cast<int>(devices_.size()), id,
                                        static_cast<int>(d), &config);
     });
@@ -152,7 +152,7 @@ void NcclClique::run(const char* op, std::span<const CliqueCall> calls,
   FERRITE_CHECK(failure_.empty(), DistributedError, op, "an earlier call has failed: {}", failure_);
   if (const ncclResult_t result = poll(); is_bad(result)) give_up(op, result);
   try {
-    group(op, kPatience, [&](std::size_t d, ncclComm_t& member) {
+    group(op, kHostPatience, [&](std::size_t d, ncclComm_t& member) {
       const cudaStream_t stream = cuda::native_stream(streams[d]);
       ncclResult_t result = ncclSuccess;
       for (const CliqueCall& call : calls) {
@@ -178,7 +178,7 @@ void NcclClique::run(const char* op, std::span<const CliqueCall> calls,
 void NcclClique::watch() {
   const cuda::BackgroundWaits not_the_training;
   std::unique_lock lock(mutex_);
-  while (!stopped_.wait_for(lock, kInterval, [this] { return stop_; })) {
+  while (!stopped_.wait_for(lock, kWatchInterval, [this] { return stop_; })) {
     if (!failure_.empty()) return;
     if (const ncclResult_t result = poll(); is_bad(result))
       abort(describe(library_, result, nullptr));
@@ -191,7 +191,7 @@ void NcclClique::give_up(const char* op, ncclResult_t result) {
 }
 
 void NcclClique::finish() {
-  group("device_comm", kFarewell,
+  group("device_comm", kLastWait,
         [&](std::size_t, ncclComm_t& member) { return library_.finalize(member); });
   for (std::size_t d = 0; d < devices_.size(); ++d) {
     const cuda::DeviceGuard guard(devices_[d]);
