@@ -1,8 +1,8 @@
 // What predictions are made of, and predictions of what was measured on this machine.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
-#include <thread>
 
 #include "core/error.h"
 #include "examples/compare_parallel/measure.h"
@@ -30,10 +30,16 @@ std::vector<ModelProfile> profiles_of(const Options& o, const std::vector<std::s
   return profiles;
 }
 
-/// The one whose step is the median.
-ModelProfile middle(std::vector<ModelProfile> profiles) {
-  std::ranges::sort(profiles, {}, [](const ModelProfile& p) { return p.step.median; });
-  return profiles[profiles.size() / 2];
+double step_s(const ModelProfile& profile) { return profile.step.median; }
+
+/// Of several measurements of links, the best: what else the machine does only takes away.
+void merge(std::vector<Link>& links, const Link& link) {
+  const auto same = std::ranges::find_if(links, [&](const Link& l) {
+    return l.operation == link.operation && l.devices == link.devices;
+  });
+  if (same == links.end()) return links.push_back(link);
+  same->latency_us = std::min(same->latency_us, link.latency_us);
+  same->bandwidth = std::max(same->bandwidth, link.bandwidth);
 }
 
 /// How much of the time of communication is taken from devices that are cores of a host: as many
@@ -116,7 +122,7 @@ std::vector<Prediction> predict(const Measurement& measurement, const Calibratio
     if (row.what.devices < 2 || row.step_ms.empty()) continue;
     if (const auto seconds = predicted_s(measurement, calibration, row.what))
       predictions.push_back({.what = row.what,
-                             .measured_ms = row.step_ms.median(),
+                             .measured_ms = row.step_ms.low(),
                              .spread_ms = row.step_ms.spread(),
                              .predicted_ms = 1e3 * *seconds});
   }
@@ -128,36 +134,42 @@ Calibration calibrate(const Options& o, const std::vector<std::string>& argument
   const int most = std::ranges::max(o.devices);
   std::set<std::int64_t> batches{o.batch, (o.batch + 1) / 2};
   for (const int n : o.devices) batches.insert((o.batch + n - 1) / n);
-  std::vector<double> ratios;
+  std::vector<Case> cases;
   for (const std::string& amp : o.amp)
-    for (const std::int64_t batch : batches) {
-      Case alone{.strategy = "single", .amp = amp, .batch = batch, .threads = o.threads};
-      Case beside = alone;
-      beside.strategy = "ddp";
-      beside.devices = most;
-      std::vector<ModelProfile> single, others;
-      for (int round = 0; round < std::max(1, o.repetitions); ++round) {
-        single.push_back(profiles_of(o, arguments, alone).at(0));
-        if (most > 1)
-          for (auto& profile : profiles_of(o, arguments, beside)) others.push_back(profile);
-      }
-      calibration.profiles.push_back(middle(single));
-      if (!others.empty())
-        ratios.push_back(middle(others).step.median / calibration.profiles.back().step.median);
+    for (const std::int64_t batch : batches)
+      cases.push_back({.strategy = "single", .amp = amp, .batch = batch, .threads = o.threads});
+  std::vector<std::vector<ModelProfile>> alone(cases.size());
+  std::vector<double> beside(cases.size(), std::numeric_limits<double>::infinity());
+  for (int round = 0; round < std::max(1, o.repetitions); ++round) {
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+      alone[i].push_back(profiles_of(o, arguments, cases[i]).at(0));
+      if (most < 2) continue;
+      Case all = cases[i];
+      all.strategy = "ddp";
+      all.devices = most;
+      const auto others = profiles_of(o, arguments, all);
+      if (others.size() > 1)
+        beside[i] = std::min(beside[i], step_s(std::ranges::max(others, {}, step_s)));
     }
+    for (const int n : o.devices) {
+      if (n == 1) continue;
+      for (const char* strategy : {"ddp", "dp"}) {
+        const Case what{.strategy = strategy, .devices = n, .threads = o.threads};
+        const Outcome outcome = run_processes(o, arguments, {"links", what});
+        FERRITE_CHECK(outcome.error.empty(), Error, kOp, "links could not be measured: {}",
+                      outcome.error);
+        for (const auto& link : outcome.ranks.at(0)) merge(calibration.links, link.get<Link>());
+      }
+    }
+  }
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    calibration.profiles.push_back(std::ranges::min(alone[i], {}, step_s));
+    if (std::isfinite(beside[i])) ratios.push_back(beside[i] / step_s(calibration.profiles.back()));
+  }
   if (!ratios.empty()) {
     std::ranges::sort(ratios);
-    calibration.contention = std::max(1.0, ratios[ratios.size() / 2]);
-  }
-  for (const int n : o.devices) {
-    if (n == 1) continue;
-    for (const char* strategy : {"ddp", "dp"}) {
-      const Case what{.strategy = strategy, .devices = n, .threads = o.threads};
-      const Outcome outcome = run_processes(o, arguments, {"links", what});
-      FERRITE_CHECK(outcome.error.empty(), Error, kOp, "links could not be measured: {}",
-                    outcome.error);
-      for (const auto& link : outcome.ranks.at(0)) calibration.links.push_back(link.get<Link>());
-    }
+    calibration.contention = std::max(1.0, ratios[(ratios.size() - 1) / 2]);
   }
   return calibration;
 }

@@ -57,7 +57,7 @@ struct Calibration {
 ferrite::parallel::planning::ModelProfile profile_of(const Calibration& calibration,
                                                      const std::string& dtype, std::int64_t batch);
 
-/// A row that was measured, and what comes out of the calibration.
+/// A row that was measured, its fastest repetition, and what comes out of the calibration.
 struct Prediction {
   Case what;
   double measured_ms = 0, spread_ms = 0, predicted_ms = 0;
@@ -68,7 +68,8 @@ struct Prediction {
 std::vector<Prediction> predict(const Measurement& measurement, const Calibration& calibration);
 
 /// Measures on this machine: a device alone, as many of them side by side as options.devices has at
-/// most, and their links.
+/// most, and their links; of all repetitions the fastest, as what else the machine does only slows
+/// down.
 Calibration calibrate(const Options& options, const std::vector<std::string>& arguments);
 
 std::string to_dtype(const std::string& amp);

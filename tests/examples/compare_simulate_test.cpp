@@ -1,0 +1,106 @@
+// compare_parallel --simulate and --check-simulation, and what they write.
+#include "parallel/comm/backend.h"
+#include "parallel/planning/plan.h"
+#include "tests/examples/workplace.h"
+
+using namespace ferrite;
+using namespace ferrite::test;
+namespace planning = parallel::planning;
+
+namespace {
+
+/// A model of 100 MB, in the folder as profile.json.
+void write_model(const Workplace& place) {
+  planning::ModelProfile profile = planning::uniform_profile({.model = "a model",
+                                                              .device = "a device",
+                                                              .batch = 32,
+                                                              .gradient_bytes = 100'000'000,
+                                                              .forward_s = 0.1,
+                                                              .backward_s = 0.2});
+  planning::write_profile(place / "profile.json", profile);
+}
+
+}  // namespace
+
+TEST_CASE("compare_parallel --simulate: 65,536 devices from a profile") {
+  const Workplace place("compare_parallel");
+  write_model(place);
+  const auto simulate = [&](const std::string& name) {
+    const Outcome outcome = place.run({"--simulate", "65536", "--from", "profile.json", "--inside",
+                                       "nvlink3", "--between", "infiniband-hdr", "--adapters", "4",
+                                       "--stragglers", "lognormal:0.05", "--json", name + ".json",
+                                       "--csv", name + ".csv", "--svg", name + ".svg"});
+    check_fine(outcome);
+    return outcome.out;
+  };
+  const std::string out = simulate("a");
+  for (const char* text : {"a model", "a device", "65536", "DDP has the higher throughput from",
+                           "more devices pay up to", "50000 hours"})
+    CHECK(contains(out, text));
+  const json plans = place.report("a.json");
+  REQUIRE(plans.size() == 2);  // weak, strong
+  CHECK(plans[0].at("schema") == "ferrite.plan");
+  CHECK(plans[0].at("rows").size() == 48);
+  CHECK(plans[0].at("rows").back().at("goodput").get<double>() < 0.95);
+  CHECK(plans[0].at("single_step_ms") == doctest::Approx(300));
+  CHECK(plans[1].at("scaling") == "strong");
+  CHECK(plans[1].at("rows").back().at("devices") == 32);  // no more than samples
+  CHECK(contains(read_file(place / "a.svg"), "<svg"));
+
+  // The same seed gives the same bytes.
+  CHECK(simulate("b") == out);
+  for (const char* kind : {".json", ".csv", ".svg"})
+    CHECK(read_file(place / ("a" + std::string(kind))) ==
+          read_file(place / ("b" + std::string(kind))));
+}
+
+TEST_CASE("compare_parallel --simulate and --check-simulation measure by themselves") {
+  if (!parallel::has_gloo()) {
+    MESSAGE("skipped: this build is without Gloo");
+    return;
+  }
+  const Workplace place("compare_parallel");
+  const Arguments few{"--steps", "2", "--repetitions", "1", "--batch", "4"};
+  Arguments simulate = few;
+  simulate.insert(simulate.end(),
+                  {"--simulate", "2,6", "--scaling", "weak", "--json", "plan.json"});
+  check_fine(place.run(simulate));
+  const json plans = place.report("plan.json");
+  CHECK(plans.at(0).at("rows").size() == 6);
+
+  // Whether predictions are good is for machines that do nothing else; that there are some is not.
+  Arguments check = few;
+  check.insert(check.end(),
+               {"--check-simulation", "--scaling", "weak", "--strategies", "single,dp,ddp",
+                "--bucket-mb", "25", "--overlap", "on", "--json", "check.json"});
+  const Outcome outcome = place.run(check);
+  INFO(outcome.out, outcome.err);
+  CHECK((outcome.code == 0 || outcome.code == 1));
+  CHECK(contains(outcome.out, "the greatest error is"));
+  const json errors = place.report("check.json");
+  REQUIRE(errors.size() == 2);
+  for (const json& row : errors) {
+    CHECK(row.at("predicted_ms").get<double>() > 0);
+    CHECK(row.at("error").get<double>() ==
+          doctest::Approx(
+              row.at("predicted_ms").get<double>() / row.at("measured_ms").get<double>() - 1));
+  }
+}
+
+TEST_CASE("compare_parallel refuses to simulate what it cannot") {
+  const Workplace place("compare_parallel");
+  write_model(place);
+  const auto refused = [&](Arguments more, const std::string& text, int code = 1) {
+    more.insert(more.begin(), {"--simulate", "8", "--from", "profile.json"});
+    check_refused(place.run(more), text, code);
+  };
+  refused({"--inside", "token-ring"}, "expected a link (one of nvlink1");
+  refused({"--stragglers", "sometimes"}, "expected none, lognormal:SIGMA");
+  refused({"--per-node", "0"}, "--per-node", -1);
+  refused({"--all-reduce", "star"}, "--all-reduce", -1);
+  check_refused(place.run({"--simulate", "0"}), "--simulate", -1);
+  check_refused(place.run({"--simulate", "8", "--from", "nothing.json"}), "nothing.json");
+  write_file(place / "bad.json", "{\"model\": 1}");
+  check_refused(place.run({"--simulate", "8", "--from", "bad.json"}),
+                "expected a string for model of the profile");
+}
