@@ -67,6 +67,14 @@ Tensor put_together(const Part& part) {
 
 }  // namespace
 
+ParametersBySplit parameters_by_split(const nn::Module& module) {
+  const Parts parts(module);
+  ParametersBySplit result;
+  for (const Tensor& p : module.parameters())
+    (parts.find(p) ? result.split : result.whole).push_back(p);
+  return result;
+}
+
 StateDict full_state_dict(const nn::Module& module) {
   const Parts parts(module);
   std::map<std::pair<const nn::Module*, std::string>, Tensor> wholes;  // of layers met again

@@ -32,6 +32,14 @@ class SplitModule {
   virtual std::shared_ptr<ProcessGroup> group() const { return nullptr; }
 };
 
+struct ParametersBySplit {
+  std::vector<Tensor> split;  ///< of which this rank has parts
+  std::vector<Tensor> whole;  ///< that are the same on all ranks
+};
+/// For what looks at all parameters at once, as the norm of their gradients: that of the parts is
+/// to be added up over the ranks, that of the others is not.
+ParametersBySplit parameters_by_split(const nn::Module& module);
+
 /// state_dict() of the module as if its layers were not split: the names, shapes and values of the
 /// unsplit layers, which can load it, and save() writes it. Parts are put together on the device of
 /// the first; what is not split shares memory with the module. Every rank of the layers' groups

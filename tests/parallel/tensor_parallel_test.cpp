@@ -1,5 +1,7 @@
 #include "autograd/gradcheck.h"
 #include "core/error.h"
+#include "optim/adam.h"
+#include "optim/clip.h"
 #include "optim/sgd.h"
 #include "parallel/distributed_data_parallel.h"
 #include "tests/parallel/tensor_parallel_layers.h"
@@ -233,15 +235,18 @@ TEST_CASE("networks that are split load and save checkpoints of whole ones") {
 TEST_CASE("tensor and data parallelism together train as one process") {
   const Sizes sizes;
   const Tensor x = randn({8, 6}, kDouble), target = randn({8, 6}, kDouble);
-  const auto step = [&](nn::Module& run, optim::SGD& sgd, std::int64_t begin, std::int64_t count) {
+  const auto step = [&](nn::Module& run, optim::SGD& sgd, std::int64_t begin, std::int64_t count,
+                        const std::function<void()>& clip) {
     sgd.zero_grad();
     const Tensor error = run(x.narrow(0, begin, count)) - target.narrow(0, begin, count);
     (error * error).mean().backward();
+    clip();
     sgd.step();
   };
   auto mlp = seeded([&] { return WholeMLP(sizes); });
   optim::SGD whole(mlp.parameters(), {.lr = 0.1, .momentum = 0.9});
-  for (int i = 0; i < 3; ++i) step(mlp, whole, 0, 8);
+  const auto clip_whole = [&] { optim::clip_grad_norm_(mlp.parameters(), 0.05); };
+  for (int i = 0; i < 3; ++i) step(mlp, whole, 0, 8, clip_whole);
   manual_seed(kSeed);
   run_ranks(
       4,
@@ -257,7 +262,22 @@ TEST_CASE("tensor and data parallelism together train as one process") {
         split.to(kFloat64);
         parallel::DistributedDataParallel ddp(split, {.process_group = data});
         optim::SGD sgd(split.parameters(), {.lr = 0.1, .momentum = 0.9});
-        for (int i = 0; i < 3; ++i) step(ddp, sgd, 4 * data->rank(), 4);
+        // The norm of all gradients, each counted once.
+        const auto [parts, same] = parallel::parameters_by_split(split);
+        CHECK(parts.size() == 3);
+        CHECK(same.size() == 1);
+        const auto squares_of = [](const std::vector<Tensor>& parameters) {
+          std::vector<Tensor> gradients;
+          for (const Tensor& p : parameters) gradients.push_back(p.grad());
+          return optim::get_total_norm(gradients).pow(2);
+        };
+        const auto clip = [&, &parts = parts, &same = same] {
+          const Tensor squares = squares_of(parts);
+          tensor->all_reduce(squares).wait();
+          optim::clip_grads_with_norm_(split.parameters(), 0.05,
+                                       (squares + squares_of(same)).sqrt());
+        };
+        for (int i = 0; i < 3; ++i) step(ddp, sgd, 4 * data->rank(), 4, clip);
         const StateDict full = parallel::full_state_dict(split);
         for (const auto& [name, t] : mlp.state_dict()) check_close(full.at(name), t, 1e-11);
       },
@@ -325,6 +345,33 @@ TEST_CASE("an MLP split over devices is the whole one, wherever its input is") {
                               {randn({2, 6}, kDouble).set_requires_grad()},
                               {.second_order = true}));
   }
+}
+
+TEST_CASE("an MLP split over devices trains as the whole one, clipped and with any optimizer") {
+  const Sizes sizes{.hidden = 10};
+  const Tensor x = randn({8, 6}, kDouble), target = randn({8, 6}, kDouble);
+  const auto train = [&](nn::Module& network, optim::Optimizer& optimizer) {
+    for (int i = 0; i < 4; ++i) {
+      optimizer.zero_grad();
+      const Tensor error = network(x).cpu() - target;
+      (error * error).mean().backward();
+      optim::clip_grad_norm_(network.parameters(), 0.05);
+      optimizer.step();
+    }
+    return parallel::full_state_dict(network);
+  };
+  const auto compare = [&](const auto& make_optimizer) {
+    auto mlp = seeded([&] { return WholeMLP(sizes); });
+    auto split = seeded([&] { return SplitMLP(sizes.in, sizes.hidden, virtual_devices(3)); });
+    auto of_whole = make_optimizer(mlp.parameters());
+    auto of_split = make_optimizer(split.parameters());
+    const StateDict whole = train(mlp, of_whole), parts = train(split, of_split);
+    for (const auto& [name, t] : whole) check_close(parts.at(name), t, 1e-10, 1e-12);
+  };
+  compare([](const std::vector<Tensor>& p) {
+    return optim::SGD(p, {.lr = 0.1, .momentum = 0.9, .weight_decay = 1e-3});
+  });
+  compare([](const std::vector<Tensor>& p) { return optim::AdamW(p, {.lr = 0.01}); });
 }
 
 TEST_CASE("regions of devices are each other's gradients, of any order") {
