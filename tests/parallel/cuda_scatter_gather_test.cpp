@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include "core/allocator.h"
 #include "core/cuda.h"
 #include "tests/parallel/scatter_gather.h"
 #include "tests/support/cuda.h"
@@ -51,6 +52,28 @@ TEST_CASE("scatter and gather: streams that run late see what was there at the c
     CHECK(host.to_vector<double>() == expected);
     CHECK(whole.to_vector<double>() == expected);
   }
+}
+
+TEST_CASE("scatter and gather: gradients that other streams than the default ones compute") {
+  REQUIRE_CUDA(2);
+  REQUIRE_EMULATOR();
+  const std::vector<Device> devices = cuda_devices(2);
+  const Tensor x = counting({4, 2}, devices[0]).set_requires_grad();
+  const Tensor weight = full({4, 2}, 5.0, {.device = devices[0]});
+  const Stream stream = Stream::create(devices[1]);
+  Tensor y;
+  {
+    const StreamGuard own(stream);
+    std::vector<Tensor> parts = parallel::scatter(x, devices);
+    for (Tensor& part : parts) part = part * 3.0;
+    y = parallel::gather(parts, devices[0]);
+  }
+  allocator(devices[1]).set_poison(true);
+  CudaGate gate(stream);
+  y.backward(weight);
+  gate.open();
+  allocator(devices[1]).set_poison(false);
+  CHECK(x.grad().to_vector<int>() == std::vector<int>(8, 15));
 }
 
 TEST_CASE("scatter: the host does not wait for pinned memory, nor for devices") {
