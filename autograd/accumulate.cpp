@@ -15,6 +15,14 @@ bool is_exclusive(const Tensor& t) {
 
 bool fills_storage(const Tensor& t) { return t.storage()->nbytes() == t.nbytes(); }
 
+void check_addable(const Tensor& total, const Tensor& grad, const char* op) {
+  FERRITE_CHECK(
+      !total.defined() || (total.shape() == grad.shape() && total.dtype() == grad.dtype() &&
+                           total.device() == grad.device()),
+      AutogradError, op, "gradients of {} and of {} reach one tensor", total.describe(),
+      grad.describe());
+}
+
 Tensor sum(const Tensor& a, const Tensor& b) {
   Tensor out = empty_like(a);
   kernels::binary(current_stream(a.device()), kernels::BinaryOp::add, out, a, b);

@@ -11,6 +11,9 @@ bool is_exclusive(const Tensor& t);
 /// Whether keeping `t` keeps no more memory than it needs.
 bool fills_storage(const Tensor& t);
 
+/// AutogradError, naming `op`, unless `grad` may be added to `total`, which may be undefined.
+void check_addable(const Tensor& total, const Tensor& grad, const char* op);
+
 /// a + b; recorded under create_graph.
 Tensor sum(const Tensor& a, const Tensor& b);
 

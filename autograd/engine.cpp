@@ -205,11 +205,7 @@ State* Pass::deliver(const Edge& edge, Tensor grad, const Stream& from, bool fro
     const bool beside = !state.node && from_side;
     const Stream& stream = beside ? state.side_stream : state.stream;
     Tensor& total = state.grads[state.node ? edge.output : beside];
-    FERRITE_CHECK(
-        !total.defined() || (total.shape() == grad.shape() && total.dtype() == grad.dtype() &&
-                             total.device() == grad.device()),
-        AutogradError, state.node ? state.node->name : "backward",
-        "gradients of {} and of {} reach one tensor", total.describe(), grad.describe());
+    check_addable(total, grad, state.node ? state.node->name : "backward");
     // A backward may put its result on another device than its own. What is on another device than
     // the state's stream is summed there.
     const bool from_home = grad.device() == from.device();
@@ -408,9 +404,13 @@ void Pass::run_queues() {
   }
   drain(*queues_[0].second);
   for (std::thread& worker : workers) worker.join();
+  try {  // wherever it ended: what the caller does next comes after all of it
+    for (State& state : states_.states())
+      if (state.node) current_stream(state.stream.device()).wait(state.stream);
+  } catch (const CudaError&) {  // a device is lost
+    stop(std::current_exception());
+  }
   if (error_) std::rethrow_exception(error_);
-  for (State& state : states_.states())
-    if (state.node) current_stream(state.stream.device()).wait(state.stream);
 }
 
 /// The gradient that backward starts from at `output`.

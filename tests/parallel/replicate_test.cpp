@@ -31,6 +31,16 @@ std::unique_ptr<AllKinds> make_module(const Device& device = "cpu:0") {
   return module;
 }
 
+/// Two layers, of which backward runs the second first.
+struct Chain : nn::Cloneable<Chain> {
+  Chain() {
+    register_module("first", first);
+    register_module("second", second);
+  }
+  Tensor forward(const Tensor& x) override { return second(first(x)); }
+  nn::Linear first{3, 3, {.bias = false}}, second{3, 3, {.bias = false}};
+};
+
 }  // namespace
 
 TEST_CASE("replicas: values, devices, modes, hooks, sharing") {
@@ -362,14 +372,7 @@ TEST_CASE("replicas: steps take no more memory than the first ones") {
 }
 
 TEST_CASE("replicas: reductions begin while backward goes on") {
-  struct Chain : nn::Cloneable<Chain> {
-    Chain() {
-      register_module("first", first);
-      register_module("second", second);
-    }
-    Tensor forward(const Tensor& x) override { return second(first(x)); }
-    nn::Linear first{3, 3, {.bias = false}}, second{3, 3, {.bias = false}};
-  } module;
+  Chain module;
   module.to("cpu:0");
   std::mutex mutex;
   std::condition_variable changed;
@@ -414,6 +417,43 @@ TEST_CASE("replicas: reductions begin while backward goes on") {
   const std::vector<double> hidden = (outputs_of_first * 4.0).to_vector<double>();
   for (std::int64_t row = 0; row < 3; ++row)
     check_close(module.second.weight.grad()[row], hidden, 1e-6);
+}
+
+TEST_CASE("replicas: what comes after a backward that failed comes after all that it has done") {
+  Chain module;
+  module.to("cpu:0");
+  const auto devices = first_devices(2);
+  std::mutex gate, mutex;
+  std::condition_variable changed;
+  bool second_is_there = false;
+  const Replicas replicas = replicate(module, devices, {.bucket_cap_mb = 1e-9});
+  std::vector<Tensor> losses;
+  for (std::size_t r = 0; r < 2; ++r) {
+    const Tensor hidden = replicas.get<Chain>(r).first(ones({2, 3}, {.device = devices[r]}));
+    const Tensor y = replicas.get<Chain>(r).second(hidden);
+    y.register_hook([&, r](const Tensor&) {
+      std::unique_lock lock(mutex);
+      if (r == 0) changed.wait_for(lock, std::chrono::seconds(60), [&] { return second_is_there; });
+      return Tensor();
+    });
+    hidden.register_hook([&, r](const Tensor&) {
+      std::lock_guard lock(mutex);
+      FERRITE_CHECK(r != 0, ValueError, "test", "planted");
+      second_is_there = true;
+      changed.notify_all();
+      return Tensor();
+    });
+    losses.push_back(sum(y));
+  }
+  wait_for(devices);
+  gate.lock();
+  default_stream(devices[1]).enqueue([&] { std::lock_guard lock(gate); });
+  CHECK_THROWS_WITH_AS(autograd::backward(losses), "[test] planted", ValueError);
+  REQUIRE(module.second.weight.grad().defined());
+  module.zero_grad();
+  gate.unlock();
+  wait_for(devices);
+  CHECK(module.second.weight.grad().to_vector<float>() == std::vector<float>(9));
 }
 
 TEST_CASE("replicas: what cannot be replicated") {
