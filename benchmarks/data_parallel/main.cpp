@@ -26,21 +26,23 @@ struct Comparison {
   std::string what, unit;
   double base = 0, parallel = 0;
   Ratio ratio;
+  double work = 0;  ///< processor time of both sides, the second by the first; 0: not known
   double target = 0;
   bool at_most = false;  ///< the target
 };
 
 void print(const Comparison& c) {
-  fmt::print("| {} | {:.4g} {} | {:.4g} {} | {:.2f} ± {:.2f} | {} {:.1f} |\n", c.what, c.base,
+  fmt::print("| {} | {:.4g} {} | {:.4g} {} | {:.2f} ± {:.2f} | {} {:.1f} | {} |\n", c.what, c.base,
              c.unit, c.parallel, c.unit, c.ratio.median, c.ratio.spread,
-             c.at_most ? "at most" : "at least", c.target);
+             c.at_most ? "at most" : "at least", c.target,
+             c.work > 0 ? fmt::format("{:.2f}", c.work) : "-");
   std::cout.flush();
 }
 
 json to_json(const Comparison& c) {
   return {{"what", c.what},         {"unit", c.unit},          {"base", c.base},
           {"parallel", c.parallel}, {"ratio", c.ratio.median}, {"spread", c.ratio.spread},
-          {"target", c.target}};
+          {"work", c.work},         {"target", c.target}};
 }
 
 /// A model that trains on a batch, and where.
@@ -102,13 +104,13 @@ Comparison measure_data_parallel(const Options& o, const std::vector<Device>& de
   Alone alone(o, one);
   Parallel both(o, devices);
   const Timed base = [&](std::int64_t steps) {
-    return seconds_of([&] {
+    return time_of([&] {
       for (std::int64_t i = 0; i < steps; ++i) alone.step(of_one);
       alone.synchronize();
     });
   };
   const Timed parallel = [&](std::int64_t steps) {
-    return seconds_of([&] {
+    return time_of([&] {
       for (std::int64_t i = 0; i < steps; ++i) both.step(batch);
       both.synchronize();
     });
@@ -124,6 +126,7 @@ Comparison measure_data_parallel(const Options& o, const std::vector<Device>& de
           .base = images / t.base,
           .parallel = images / t.other,
           .ratio = t.gain,
+          .work = t.work.median,
           .target = 1.5};
 }
 
@@ -138,7 +141,7 @@ Comparison measure_replicate(const Options& o, const std::vector<Device>& device
       zeros({static_cast<std::int64_t>(bytes)}, {.dtype = kUInt8, .device = devices[0]})};
   const auto timed = [&](const auto& f) {
     return [&both, f](std::int64_t times) {
-      return seconds_of([&] {
+      return time_of([&] {
         for (std::int64_t i = 0; i < times; ++i) {
           f();
           both.synchronize();
@@ -156,6 +159,7 @@ Comparison measure_replicate(const Options& o, const std::vector<Device>& device
           .base = 1e3 * t.base,
           .parallel = 1e3 * t.other,
           .ratio = t.cost,
+          .work = t.work.median,
           .target = 1.2,
           .at_most = true};
 }
@@ -177,7 +181,8 @@ void run_all(const Options& o, const std::vector<std::string>& arguments) {
   std::vector<Device> devices(o.devices.begin(), o.devices.end());
   fmt::print(
       "{}, {} processors, medians of {} rounds in turns\n\n"
-      "| | one | parallel | ratio | target |\n| :-- | --: | --: | --: | --: |\n",
+      "| | one | parallel | ratio | target | processor time |\n"
+      "| :-- | --: | --: | --: | --: | --: |\n",
       o.model, processors(), o.rounds);
   json all = json::array();
   const auto row = [&](const Comparison& c) {

@@ -1,6 +1,7 @@
 #include "benchmarks/data_parallel/measure.h"
 
 #include <sched.h>
+#include <time.h>
 
 #include <algorithm>
 #include <chrono>
@@ -33,10 +34,17 @@ int processors() {
   return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
 }
 
-double seconds_of(const std::function<void()>& f) {
+Took time_of(const std::function<void()>& f) {
+  const auto cpu = [] {
+    timespec t{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+  };
+  const double cpu_start = cpu();
   const auto start = std::chrono::steady_clock::now();
   f();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
+  return {wall.count(), cpu() - cpu_start};
 }
 
 double median(std::vector<double> values) {
@@ -53,19 +61,30 @@ Ratio ratio_of(std::vector<double> values) {
 
 InTurns in_turns(const Options& o, const Timed& base, const Timed& other) {
   const auto times = [&](const Timed& f) {
-    return std::max<std::int64_t>(1, static_cast<std::int64_t>(o.seconds * 2 / f(2)));
+    return std::max<std::int64_t>(1, static_cast<std::int64_t>(o.seconds * 2 / f(2).wall));
   };
   const std::int64_t n = times(base), m = times(other);
-  std::vector<double> a, b, gain, cost;
+  const auto take = [](const Timed& f, std::int64_t count, std::vector<Took>& all) {
+    const Took took = f(count);
+    const auto c = static_cast<double>(count);
+    all.push_back({took.wall / c, took.cpu / c});
+  };
+  std::vector<Took> a, b;
   for (int round = 0; round < o.rounds; ++round) {
     const bool first = round % 2 == 0;
-    if (first) a.push_back(base(n) / static_cast<double>(n));
-    b.push_back(other(m) / static_cast<double>(m));
-    if (!first) a.push_back(base(n) / static_cast<double>(n));
-    gain.push_back(a.back() / b.back());
-    cost.push_back(b.back() / a.back());
+    if (first) take(base, n, a);
+    take(other, m, b);
+    if (!first) take(base, n, a);
   }
-  return {median(a), median(b), ratio_of(gain), ratio_of(cost)};
+  std::vector<double> base_s, other_s, gain, cost, work;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    base_s.push_back(a[i].wall);
+    other_s.push_back(b[i].wall);
+    gain.push_back(a[i].wall / b[i].wall);
+    cost.push_back(b[i].wall / a[i].wall);
+    work.push_back(b[i].cpu / a[i].cpu);
+  }
+  return {median(base_s), median(other_s), ratio_of(gain), ratio_of(cost), ratio_of(work)};
 }
 
 }  // namespace ferrite::bench

@@ -31,10 +31,14 @@ Batch make_batch(std::int64_t size, const Device& device);
 
 int processors();
 
-double seconds_of(const std::function<void()>& f);
+/// Seconds of the clock, and of all threads of the process.
+struct Took {
+  double wall = 0, cpu = 0;
+};
+Took time_of(const std::function<void()>& f);
 
-/// Seconds that as many repetitions take.
-using Timed = std::function<double(std::int64_t)>;
+/// What as many repetitions take.
+using Timed = std::function<Took(std::int64_t)>;
 
 /// Over rounds; the spread is half the distance between the quartiles.
 struct Ratio {
@@ -47,6 +51,7 @@ double median(std::vector<double> values);
 struct InTurns {
   double base = 0, other = 0;
   Ratio gain, cost;  ///< base / other; other / base
+  Ratio work;        ///< other / base in processor time, which other programs disturb less
 };
 /// Each measurement lasts some o.seconds, or a repetition where that is longer; each goes first as
 /// often.

@@ -33,7 +33,7 @@ class Trainer {
   /// Both ranks, each on its half.
   double together(std::int64_t steps) {
     parallel::barrier();
-    const double seconds = seconds_of([&] { train(ddp_, half_, steps); });
+    const double seconds = time_of([&] { train(ddp_, half_, steps); }).wall;
     parallel::barrier();
     return seconds;
   }
@@ -41,7 +41,7 @@ class Trainer {
   double alone(std::int64_t steps) {
     parallel::barrier();
     double seconds = 0;
-    if (parallel::get_rank() == 0) seconds = seconds_of([&] { train(*model_, whole_, steps); });
+    if (parallel::get_rank() == 0) seconds = time_of([&] { train(*model_, whole_, steps); }).wall;
     parallel::barrier();
     return seconds;
   }
