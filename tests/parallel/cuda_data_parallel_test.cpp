@@ -6,6 +6,7 @@
 #include "ops/arithmetic.h"
 #include "ops/copy.h"
 #include "ops/reduce.h"
+#include "optim/amp/amp.h"
 #include "optim/graphed_step.h"
 #include "tests/parallel/data_parallel_training.h"
 #include "tests/support/cuda.h"
@@ -100,6 +101,43 @@ TEST_CASE("all CUDA devices are taken where none is named") {
   DataParallel dp(net);
   CHECK(dp.devices() == devices_of(DeviceType::cuda, cuda::device_count()));
   CHECK(dp(randn({3, 2, 4, 4})).device() == Device("cuda:0"));
+}
+
+TEST_CASE("opt levels on CUDA devices train as on one") {
+  REQUIRE_CUDA(3);
+  const auto train = [](optim::amp::OptLevel level, int devices) {
+    manual_seed(3);
+    PartsNet net(false, true);
+    net.to("cuda:0");
+    DataParallel dp(net, devices_of(DeviceType::cuda, devices));
+    optim::SGD sgd(net.parameters(), {.lr = 0.1, .momentum = 0.9});
+    auto amp = optim::amp::initialize(net, sgd, level);
+    parallel::DataParallelCriterion criterion(
+        dp, [](const Tensor& out, const Tensor& y) { return cross_entropy(out, y); });
+    std::vector<Tensor> losses;
+    for (int step = 0; step < 4; ++step) {
+      Generator random(static_cast<std::uint64_t>(step));
+      const Tensor x = randn({7, 2, 4, 4}, {}, &random);
+      const Tensor y = randint(0, 3, {7}, {.dtype = kInt64}, &random);
+      const Tensor loss = criterion(dp.parallel_forward(x), y);
+      amp.zero_grad();
+      amp.scale(loss).backward();
+      amp.step(sgd);
+      losses.push_back(loss.detach().cpu());
+    }
+    CHECK(amp.overflows().item<std::int64_t>() == 0);
+    for (const Tensor& p : amp.master_parameters()) losses.push_back(p.detach().cpu().clone());
+    return losses;
+  };
+  using enum optim::amp::OptLevel;
+  for (const optim::amp::OptLevel level : {O1, O2, O3}) {
+    CAPTURE(optim::amp::name(level));
+    const std::vector<Tensor> expected = train(level, 1), actual = train(level, 3);
+    REQUIRE(actual.size() == expected.size());
+    // What rounding gradients, and with O3 weights, to float16 costs.
+    for (std::size_t i = 0; i < actual.size(); ++i)
+      test::check_close(actual[i], expected[i], 3e-3, 3e-3);
+  }
 }
 
 TEST_CASE("a step does not make the host wait") {
