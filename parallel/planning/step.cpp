@@ -21,7 +21,7 @@ void check(const StepOptions& options) {
                   "expected buckets of more than 0 MB, got {}", mb);
   FERRITE_CHECK(options.steps > 0, ValueError, kOp, "expected 1 step or more, got {}",
                 options.steps);
-  FERRITE_CHECK(options.contention >= 0.5 && std::isfinite(options.contention), ValueError, kOp,
+  FERRITE_CHECK(options.contention >= 1 && std::isfinite(options.contention), ValueError, kOp,
                 "expected a contention of 1 or more, got {}", options.contention);
   options.stragglers.check();
   if (options.measured_broadcast) options.measured_broadcast->check();
