@@ -44,6 +44,7 @@
 #include "nn/layers.h"
 #include "nn/models/lenet.h"
 #include "nn/models/resnet.h"
+#include "nn/models/resnet_layers.h"
 #include "nn/module.h"
 #include "nn/summary.h"
 #include "ops/activation.h"

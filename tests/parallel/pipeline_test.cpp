@@ -9,6 +9,7 @@
 #include "autograd/engine.h"
 #include "autograd/record.h"
 #include "core/allocator.h"
+#include "nn/models/resnet_layers.h"
 #include "ops/arithmetic.h"
 #include "ops/autocast.h"
 #include "optim/grad_scaler.h"
@@ -482,6 +483,37 @@ TEST_CASE("batch norm: by micro-batch, with running statistics of each or of all
         pipe(x);
         CHECK(net.state_dict().at("0.num_batches_tracked").cpu().item<int>() == 1);
       }
+}
+
+TEST_CASE("ResNet-18 as a list of its layers, over three devices") {
+  for (const auto stem : {nn::ResNetStem::small, nn::ResNetStem::standard}) {
+    manual_seed(2);
+    const nn::ResNetOptions options{.classes = 3, .stem = stem, .width = 4};
+    nn::ResNet18 whole(options);
+    manual_seed(2);
+    nn::ResNet18 net(options);
+    whole.to(kFloat64);
+    nn::Sequential layers = nn::resnet_layers(net);
+    net.to(kFloat64);  // the list has the same tensors
+    CHECK(layers.size() == (stem == nn::ResNetStem::small ? 14 : 15));
+    CHECK(layers.num_parameters() == net.num_parameters());
+    CHECK(layers.parameters()[0].is_same(net.parameters()[0]));
+    Pipeline pipe(layers, virtual_devices(3), {.chunks = 2});
+    const Tensor x = randn({4, 3, 16, 16}, {.dtype = kFloat64});
+    pipe(x);  // moves its running statistics, which loading then sets
+    for (nn::Module* model : {static_cast<nn::Module*>(&pipe), static_cast<nn::Module*>(&whole)})
+      model->eval();
+    net.load_state_dict(whole.state_dict());
+    const Tensor y = pipe(x), expected = whole(x);
+    check_close(y.cpu(), expected, 1e-10, 1e-11);
+    y.sum().backward();
+    expected.sum().backward();
+    const auto with = whole.named_parameters(), there = net.named_parameters();
+    for (std::size_t i = 0; i < with.size(); ++i) {
+      CHECK(there[i].first == with[i].first);
+      check_close(there[i].second.grad().cpu(), with[i].second.grad(), 1e-9, 1e-10);
+    }
+  }
 }
 
 TEST_CASE("mixed precision") {

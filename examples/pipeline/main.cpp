@@ -1,0 +1,75 @@
+// Trains a network that is split by layers over devices: a pipeline of stages through which every
+// batch goes in micro-batches, so that all devices work at once (GPipe).
+//   pipeline                                    two virtual devices, cpu:0 and cpu:1
+//   pipeline --stages 4 --chunks 8              four of them
+//   pipeline --devices cuda:0,cuda:1            two GPUs
+//   pipeline --model convnet --checkpoint never
+// Before it trains it measures the same steps on the first device alone, and afterwards it prints
+// what the stages did.
+#include <CLI/CLI.hpp>
+
+#include "core/parallel_for.h"
+#include "examples/common/validators.h"
+#include "examples/pipeline/training.h"
+
+namespace {
+
+using namespace ferrite;
+
+int pipeline(int argc, char** argv) {
+  CLI::App app("Trains a network whose layers are split over devices.");
+  examples::Options options;
+  examples::add_training_options(app, options, {"resnet18", "convnet"},
+                                 {"synthetic-digits", "mnist", "fashion-mnist", "cifar10"});
+  for (const char* other :
+       {"--device", "--graph", "--report", "--curves", "--log", "--tensorboard"})
+    app.remove_option(app.get_option(other));
+  app.add_option("--stages", options.stages, "parts that the layers are split into")
+      ->check(examples::whole(1, 16))
+      ->capture_default_str();
+  app.add_option("--devices", options.devices,
+                 "where the stages are (default: CUDA devices if there are enough, else cpu:0, "
+                 "cpu:1, ...)")
+      ->delimiter(',');
+  app.add_option("--chunks", options.chunks, "micro-batches of a batch")
+      ->check(examples::whole(1))
+      ->capture_default_str();
+  app.add_option("--checkpoint", options.checkpoint,
+                 "micro-batches whose activations are computed again in backward")
+      ->check(CLI::IsMember({"always", "except_last", "never"}))
+      ->capture_default_str();
+  app.add_option("--balance", options.balance,
+                 "what the stages are to have equal shares of: time, size (memory) or layers")
+      ->check(CLI::IsMember({"time", "size", "layers"}))
+      ->capture_default_str();
+  app.add_option("--width", options.width, "channels of the first stage of ResNet-18")
+      ->check(examples::whole<std::int64_t>(1))
+      ->capture_default_str();
+  app.add_option("--measured-steps", options.measured,
+                 "steps that are measured on one device and on all (0: none)")
+      ->check(examples::whole<std::int64_t>(0))
+      ->capture_default_str();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error);
+  }
+  if (!options.devices.empty() && app.get_option("--stages")->count() == 0)
+    options.stages = static_cast<int>(options.devices.size());
+  if (!options.epochs) options.epochs = 1;
+  if (!options.batch_size) options.batch_size = 64;
+  if (!options.lr) options.lr = 0.05;
+  if (!options.optimizer) options.optimizer = "sgd";
+
+  const std::vector<Device> devices = examples::devices_of(options);
+  // A virtual device is one core, unless it is told otherwise: else one would use them all.
+  if (devices[0].is_cpu() && !devices[0].is_host() && options.threads == 0) options.threads = 1;
+  options.device = devices[0].str();
+  examples::apply(options);
+  examples::train(options, devices);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return examples::run(pipeline, argc, argv); }

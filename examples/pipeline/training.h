@@ -1,0 +1,27 @@
+// Training a network that lies on several devices, a stage each.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/device.h"
+#include "examples/common/training_options.h"
+
+namespace examples {
+
+struct Options : TrainingOptions {
+  int stages = 2;
+  std::vector<std::string> devices;  ///< empty: CUDA devices if there are enough, else cpu:0, ...
+  int chunks = 4;
+  std::string checkpoint = "except_last";
+  std::string balance = "time";
+  std::int64_t width = 16;  ///< channels of ResNet-18's first stage
+  std::int64_t measured = 8;
+};
+
+/// The devices of the stages. DeviceError where one is not there.
+std::vector<ferrite::Device> devices_of(const Options& options);
+
+void train(const Options& options, const std::vector<ferrite::Device>& devices);
+
+}  // namespace examples

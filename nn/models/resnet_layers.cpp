@@ -1,0 +1,36 @@
+#include "nn/models/resnet_layers.h"
+
+#include "nn/activation.h"
+#include "nn/linear.h"
+#include "nn/pooling.h"
+
+namespace ferrite::nn {
+
+namespace {
+
+/// Another object, the same tensors.
+std::unique_ptr<Module> on_same_tensors(const Module& module) {
+  return module.copy_with([](const Tensor& tensor) { return tensor; });
+}
+
+}  // namespace
+
+Sequential resnet_layers(ResNet& net) {
+  Sequential layers;
+  Module& stem = net.get_submodule("conv1");
+  layers.push_back(on_same_tensors(stem));
+  layers.push_back(on_same_tensors(net.get_submodule("bn1")));
+  layers.push_back(ReLU());
+  if (dynamic_cast<Conv2d&>(stem).weight.size(2) == 7)  // ResNetStem::standard
+    layers.push_back(MaxPool2d(3, {.stride = 2, .padding = 1}));
+  for (const char* stage : {"layer1", "layer2", "layer3", "layer4"})
+    for (const Module* block : net.get_submodule(stage).children())
+      layers.push_back(on_same_tensors(*block));
+  layers.push_back(AdaptiveAvgPool2d(1));
+  layers.push_back(Flatten());
+  layers.push_back(on_same_tensors(net.get_submodule("fc")));
+  layers.train(net.is_training());
+  return layers;
+}
+
+}  // namespace ferrite::nn
