@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <set>
 #include <string>
 
 #include "examples/compare_parallel/report.h"
@@ -30,6 +32,27 @@ void add_rows(metrics::BarChart::Panel& panel, const Measurement& m, const F& ba
   }
 }
 
+/// Of each strategy with its first settings, the first device beside the others: DataParallel's
+/// holds more.
+void add_memory(metrics::BarChart& chart, const Measurement& m) {
+  const auto megabytes = [](std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+  metrics::BarChart::Panel* panel = nullptr;
+  std::set<std::string> seen;
+  std::string heading;
+  for (const Row& row : m.rows) {
+    const Case& c = row.what;
+    if (!row.error.empty() || c.devices == 1) continue;
+    const std::string group = heading_of(c) + ", " + c.amp;
+    if (!seen.insert(group + c.strategy).second) continue;
+    if (!panel) panel = &chart.panel("peak memory of tensors, MB");
+    if (group != heading) panel->group(heading = group);
+    const auto others =
+        std::ranges::max_element(row.peak_memory.begin() + 1, row.peak_memory.end());
+    panel->bar(c.strategy + ", first device", {megabytes(row.peak_memory[0])});
+    panel->bar("others", {megabytes(*others)});
+  }
+}
+
 }  // namespace
 
 std::string chart(const Measurement& m) {
@@ -44,6 +67,7 @@ std::string chart(const Measurement& m) {
     step.bar(label, {row.compute_ms.median(), row.exposed_ms.median()}, row.step_ms.low(),
              row.step_ms.high());
   });
+  add_memory(chart, m);
   return chart.svg();
 }
 

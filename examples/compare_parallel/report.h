@@ -12,8 +12,8 @@ namespace examples::compare {
 std::string table(const Measurement& measurement);
 /// A line a row of the table, errors included; one head.
 std::string csv(const Measurement& measurement);
-/// SVG: images a second of each row with the lowest and the highest repetition, and the step
-/// divided into compute and what communication adds.
+/// SVG: images a second of each row with the lowest and the highest repetition, the step
+/// divided into compute and what communication adds, and peaks of memory.
 std::string chart(const Measurement& measurement);
 
 /// Replaces the file; IoError.
