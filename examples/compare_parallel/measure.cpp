@@ -58,6 +58,7 @@ RankResult measure_case(const Options& o, const Case& c) {
     result.peak_memory.push_back(static_cast<std::int64_t>(max_memory_allocated(device)));
   const Communication communication = strategy->communication();
   result.communication_ms = communication.milliseconds;
+  result.hidden_ms = communication.hidden;
   result.bytes_total = communication.bytes_total;
   result.bytes_busiest = communication.bytes_busiest;
   result.buckets = communication.buckets;
@@ -139,6 +140,7 @@ void to_json(json& out, const RankResult& r) {
   out = {{"step_ms", r.step_ms},
          {"alone_ms", r.alone_ms},
          {"communication_ms", r.communication_ms},
+         {"hidden_ms", r.hidden_ms},
          {"bytes_total", r.bytes_total},
          {"bytes_busiest", r.bytes_busiest},
          {"peak_memory", r.peak_memory},
@@ -150,6 +152,7 @@ void from_json(const json& in, RankResult& r) {
   in.at("step_ms").get_to(r.step_ms);
   in.at("alone_ms").get_to(r.alone_ms);
   in.at("communication_ms").get_to(r.communication_ms);
+  in.at("hidden_ms").get_to(r.hidden_ms);
   in.at("bytes_total").get_to(r.bytes_total);
   in.at("bytes_busiest").get_to(r.bytes_busiest);
   in.at("peak_memory").get_to(r.peak_memory);

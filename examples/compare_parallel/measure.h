@@ -24,7 +24,7 @@ int processes_of(const Options& options, const Job& job);
 /// What a rank has found of a case.
 struct RankResult {
   double step_ms = 0, alone_ms = 0;
-  double communication_ms = 0;
+  double communication_ms = 0, hidden_ms = 0;
   std::int64_t bytes_total = 0, bytes_busiest = 0;
   std::vector<std::int64_t> peak_memory;  ///< of each of its devices
   std::vector<Bucket> buckets;

@@ -74,9 +74,9 @@ struct Row {
   /// step_ms - compute_ms of each repetition: what communication (and what goes with it: splitting,
   /// replicating, gathering) adds to the step. Noise may make it negative.
   Samples exposed_ms;
-  /// While any bucket, parameter or input was under way.
+  /// While any bucket, parameter or input was under way; of the rank that waits for others least.
   Samples communication_ms;
-  /// communication_ms - exposed_ms of each repetition, not below 0.
+  /// Of that, while backward was still at work.
   Samples hidden_ms;
   Samples images_per_second;
   /// Images a second in those of the single device with --batch images in the same precision; and

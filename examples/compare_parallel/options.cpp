@@ -145,9 +145,8 @@ void add_what_is_compared(CLI::App& app, Options& o) {
 void add_how(CLI::App& app, Options& o) {
   app.add_option("--steps", o.steps, "of each repetition (default: 100; resnet18: 3)")
       ->check(whole(1));
-  app.add_option("--warmup", o.warmup, "steps before, not measured")
-      ->check(whole(2))
-      ->capture_default_str();
+  app.add_option("--warmup", o.warmup, "steps before, not measured (default: 5; resnet18: 2)")
+      ->check(whole(2));
   app.add_option("--repetitions", o.repetitions, "rounds, in each of which all take their turn")
       ->check(whole(1))
       ->capture_default_str();
@@ -189,6 +188,7 @@ void complete(Options& o) {
   sort_unique(o.devices);
   if (o.batch == 0) o.batch = resnet ? 32 : 64;
   if (o.steps == 0) o.steps = resnet ? 3 : 100;
+  if (o.warmup == 0) o.warmup = resnet ? 2 : 5;
   if (o.strategies.empty()) o.strategies = kStrategies;
   if (o.bucket_mb.empty()) o.bucket_mb = {25, resnet ? 5 : 0.1};
   if (o.amp.empty()) o.amp = {"O0"};

@@ -37,7 +37,7 @@ struct Options {
   std::string link_delay = "none";
 
   // ---- How it is measured
-  int steps = 0, warmup = 2, repetitions = 5;
+  int steps = 0, warmup = 0, repetitions = 5;
   bool profile = true;
   double timeout = 120;  ///< seconds that a strategy may take in one repetition
   std::uint64_t seed = 0;

@@ -91,6 +91,7 @@ class Distributed final : public Strategy {
 Communication Distributed::communication() const {
   const parallel::DDPReport report = ddp_.report();
   Communication all{.milliseconds = report.communication_ms,
+                    .hidden = std::max(0.0, report.communication_ms - report.exposed_ms),
                     .buckets = {},
                     .parts = {{"backward_ms", report.backward_ms},
                               {"communication_ms", report.communication_ms},

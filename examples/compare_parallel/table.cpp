@@ -92,8 +92,9 @@ std::string head_of(const Measurement& m) {
 
 constexpr const char* kLegend =
     "Medians of the repetitions, ± half of what lies between the quartiles. Exposed: what\n"
-    "communication adds to the step; compute + exposed = step, in every repetition. Hidden: what\n"
-    "of it took no time. MB a device: sent or received in a step by the device that does so most.\n"
+    "communication adds to the step; compute + exposed = step, in every repetition. Hidden: how\n"
+    "long it was under way while backward was at work. MB a device: sent or received in a step by "
+    "the device that does so most.\n"
     "Peak MB: of memory for tensors during steps, of each device.\n";
 
 }  // namespace

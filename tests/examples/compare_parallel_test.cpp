@@ -58,6 +58,8 @@ void check_sums(const json& row) {
     CHECK(images[i] == doctest::Approx(batch / step[i] * 1e3));
     CHECK(hidden[i] >= 0);
     CHECK(hidden[i] <= communication[i]);
+    // What begins after backward does not run beside it.
+    if (!row["case"].at("overlap").get<bool>()) CHECK(hidden[i] < 1e-3);
   }
   CHECK(median(row, "step_ms") == doctest::Approx((step[0] + step[1]) / 2));
   REQUIRE(row.at("peak_memory").size() == static_cast<std::size_t>(devices));
