@@ -130,15 +130,16 @@ Comparison measure_data_parallel(const Options& o, const std::vector<Device>& de
           .target = 1.5};
 }
 
-/// Milliseconds of a replicate(), and of sending one tensor of as many bytes.
-Comparison measure_replicate(const Options& o, const std::vector<Device>& devices) {
+/// Milliseconds of a replicate(), and of sending the module's tensors, or one of as many bytes.
+Comparison measure_replicate(const Options& o, const std::vector<Device>& devices, bool as_one) {
   Parallel both(o, devices);
   parallel::DeviceComm& comm = both.dp().comm(devices.size());
+  std::vector<Tensor> sent = both.model().parameters();
+  for (const Tensor& t : both.model().buffers()) sent.push_back(t);
   std::size_t bytes = 0;
-  for (const auto& tensors : {both.model().parameters(), both.model().buffers()})
-    for (const Tensor& t : tensors) bytes += t.nbytes();
-  const std::vector<Tensor> flat{
-      zeros({static_cast<std::int64_t>(bytes)}, {.dtype = kUInt8, .device = devices[0]})};
+  for (const Tensor& t : sent) bytes += t.nbytes();
+  if (as_one)
+    sent = {zeros({static_cast<std::int64_t>(bytes)}, {.dtype = kUInt8, .device = devices[0]})};
   const auto timed = [&](const auto& f) {
     return [&both, f](std::int64_t times) {
       return time_of([&] {
@@ -149,12 +150,13 @@ Comparison measure_replicate(const Options& o, const std::vector<Device>& device
       });
     };
   };
-  const Timed broadcast = timed([&] { comm.broadcast(flat); });
+  const Timed broadcast = timed([&] { comm.broadcast(sent); });
   const Timed replicas = timed([&] { parallel::replicate(both.model(), comm); });
   broadcast(2), replicas(2);
   const InTurns t = in_turns(o, broadcast, replicas);
-  return {.what = fmt::format("replicate() against a broadcast of its {:.1f} MB",
-                              static_cast<double>(bytes) / (1 << 20)),
+  return {.what = fmt::format("replicate() against a broadcast of its {:.1f} MB {}",
+                              static_cast<double>(bytes) / (1 << 20),
+                              as_one ? "as one tensor" : "as they lie"),
           .unit = "ms",
           .base = 1e3 * t.base,
           .parallel = 1e3 * t.other,
@@ -194,7 +196,8 @@ void run_all(const Options& o, const std::vector<std::string>& arguments) {
     row(measure_data_parallel(o, devices, devices[0]));
     if (devices[0].is_cpu()) row(measure_data_parallel(o, devices, Device()));
   }
-  if (wanted("replicate")) row(measure_replicate(o, devices));
+  if (wanted("replicate"))
+    for (const bool as_one : {true, false}) row(measure_replicate(o, devices, as_one));
   if (wanted("ddp")) row(measure_processes(o, arguments));
   if (!o.json.empty()) std::ofstream(o.json) << all.dump(1) << '\n';
 }
