@@ -1,5 +1,6 @@
 #include "kernels/cpu/combine.h"
 
+#include <cstring>
 #include <type_traits>
 
 #include "kernels/cpu/lanes.h"
@@ -35,6 +36,28 @@ Lanes<C, W> reduce(const Lanes<C, W>& a, const Lanes<C, W>& b) {
   }
 }
 
+/// One element has an address that fits its type only by chance; several never need one.
+template <int W, class T>
+Lanes<Compute<T>, W> load_anywhere(const T* p) {
+  if constexpr (W > 1) {
+    return load<W>(p);
+  } else {
+    T value;
+    std::memcpy(&value, static_cast<const void*>(p), sizeof value);
+    return load<1>(&value);
+  }
+}
+template <int W, class T>
+void store_anywhere(T* p, const Lanes<Compute<T>, W>& v) {
+  if constexpr (W > 1) {
+    store<W>(p, v);
+  } else {
+    T value;
+    store<1>(&value, v);
+    std::memcpy(static_cast<void*>(p), &value, sizeof value);
+  }
+}
+
 template <Combine op, class Out, class A, class B>
 void run(const View& out, const View& a, const View& b, [[maybe_unused]] double scale) {
   using C = Compute<B>;
@@ -45,9 +68,9 @@ void run(const View& out, const View& a, const View& b, [[maybe_unused]] double 
   const std::int64_t n = out.numel;
   const auto block = [&](std::int64_t i, auto width) {
     constexpr int kW = width;
-    Lanes<C, kW> v = reduce<op, C, kW>(load<kW>(x + i), load<kW>(y + i));
+    Lanes<C, kW> v = reduce<op, C, kW>(load_anywhere<kW>(x + i), load_anywhere<kW>(y + i));
     if constexpr (std::is_floating_point_v<C>) v = v * static_cast<C>(scale);
-    store<kW>(o + i, v);
+    store_anywhere<kW>(o + i, v);
   };
   std::int64_t i = 0;
   for (; i + kWidth <= n; i += kWidth) block(i, std::integral_constant<int, kWidth>());

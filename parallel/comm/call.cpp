@@ -45,16 +45,19 @@ Signature signature(const Call& call, std::uint64_t sequence) {
 
 namespace {
 
-std::string what(const Signature& s) {
+std::string what(const Signature& s, std::span<const int> names) {
+  // One that came from another rank may say anything.
+  const bool named = s.peer >= 0 && static_cast<std::size_t>(s.peer) < names.size();
+  const int peer = named ? names[static_cast<std::size_t>(s.peer)] : s.peer;
   switch (s.kind) {
     case Collective::broadcast:
-      return fmt::format("{} from rank {}", name(s.kind), s.peer);
+      return fmt::format("{} from rank {}", name(s.kind), peer);
     case Collective::recv:
-      return fmt::format("{} from rank {}", name(s.kind), s.peer);
+      return fmt::format("{} from rank {}", name(s.kind), peer);
     case Collective::send:
-      return fmt::format("{} to rank {}", name(s.kind), s.peer);
+      return fmt::format("{} to rank {}", name(s.kind), peer);
     case Collective::reduce:
-      return fmt::format("{}({}) to rank {}", name(s.kind), name(s.op), s.peer);
+      return fmt::format("{}({}) to rank {}", name(s.kind), name(s.op), peer);
     case Collective::all_reduce:
     case Collective::reduce_scatter:
     case Collective::ring_all_reduce:
@@ -68,14 +71,16 @@ std::string what(const Signature& s) {
 
 }  // namespace
 
-std::string describe(const Signature& s) {
-  if (s.kind == Collective::barrier) return what(s);
+std::string describe(const Signature& s, std::span<const int> names) {
+  if (s.kind == Collective::barrier) return what(s, names);
   const int dims = s.dims <= kMaxDims ? s.dims : 0;
-  return fmt::format("{} of {}[{}]{}", what(s), name(s.dtype),
+  return fmt::format("{} of {}[{}]{}", what(s, names), name(s.dtype),
                      fmt::join(s.sizes, s.sizes + dims, ", "),
                      s.channels_last ? " in channels-last order" : "");
 }
 
-std::string describe(const Call& call) { return describe(signature(call, 0)); }
+std::string describe(const Call& call, std::span<const int> names) {
+  return describe(signature(call, 0), names);
+}
 
 }  // namespace ferrite::parallel

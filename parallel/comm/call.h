@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -50,7 +51,8 @@ struct Signature {
 Signature signature(const Call& call, std::uint64_t sequence);
 
 /// "all_reduce(sum) of float32[2, 3]", "broadcast from rank 1 of uint8[7]".
-std::string describe(const Signature& signature);
-std::string describe(const Call& call);
+/// `names`: what each rank of the group is called; its number in the group where there are none.
+std::string describe(const Signature& signature, std::span<const int> names = {});
+std::string describe(const Call& call, std::span<const int> names = {});
 
 }  // namespace ferrite::parallel

@@ -75,7 +75,8 @@ Work HostGroup::do_ring_all_reduce(const Tensor& tensor, ReduceOp op) {
 }
 
 void HostGroup::begun(const Call& call, std::uint64_t sequence) {
-  if (context_.monitor) context_.monitor->begin(name(), sequence, describe(call));
+  if (context_.monitor)
+    context_.monitor->begin(name(), sequence, describe(call, context_.job_ranks));
 }
 
 void HostGroup::ended(const Call&, std::uint64_t sequence) {
@@ -100,7 +101,8 @@ std::string HostGroup::failed(const Call& call, std::uint64_t sequence, const st
   const bool pairwise = call.kind == Collective::send || call.kind == Collective::recv;
   const std::string blamed =
       context_.monitor ? context_.monitor->blame(name(), pairwise ? 0 : sequence) : "";
-  const std::string what = call.in.defined() || call.out.defined() ? describe(call) : op;
+  const std::string what =
+      call.in.defined() || call.out.defined() ? describe(call, context_.job_ranks) : op;
   const std::string reason =
       fmt::format("{} (number {} of group {}) failed on rank {}: {}{}{}", what, sequence, name(),
                   job_rank(), untagged(error), blamed.empty() ? "" : "; ", blamed);
@@ -145,11 +147,11 @@ void check_same_call(LinkMesh& links, const GroupContext& context, const HostCal
       waits[count++] = {&right, {.send = true}};
     wait_any({waits.data(), count}, call.interrupt);
   }
-  FERRITE_CHECK(mine == theirs, DistributedError, name(mine.kind),
-                "the ranks disagree: as number {}, rank {} called {}, and rank {} {}",
-                mine.sequence, context.job_ranks[static_cast<std::size_t>(before)],
-                describe(theirs), context.job_ranks[static_cast<std::size_t>(context.rank)],
-                describe(mine));
+  FERRITE_CHECK(
+      mine == theirs, DistributedError, name(mine.kind),
+      "the ranks disagree: as number {}, rank {} called {}, and rank {} {}", mine.sequence,
+      context.job_ranks[static_cast<std::size_t>(before)], describe(theirs, context.job_ranks),
+      context.job_ranks[static_cast<std::size_t>(context.rank)], describe(mine, context.job_ranks));
 }
 
 }  // namespace ferrite::parallel

@@ -336,7 +336,8 @@ bool PeerTransfers::advance_recv(Transfer& t, Link& link) {
     FERRITE_CHECK(sent == expected, DistributedError, "recv",
                   "the ranks disagree: rank {} called {} (its number {} to this rank), and this "
                   "rank {}",
-                  name_of(t.call.peer), describe(sent), sent.sequence, describe(mine));
+                  name_of(t.call.peer), describe(sent, names_), sent.sequence,
+                  describe(mine, names_));
     t.stage = Transfer::Stage::payload;
     t.moved = 0;
     return true;

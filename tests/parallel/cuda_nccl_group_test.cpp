@@ -345,6 +345,25 @@ TEST_CASE("calls that NCCL refuses abort the group") {
   });
 }
 
+TEST_CASE("what is under way when its group goes has not ended well") {
+  if (!can_use_nccl(2)) return;
+  Work good, cut_short;
+  Job().run(
+      2,
+      [&](ProcessGroup& group) {
+        const Tensor t = ones({3}, {.device = device_of(group.rank())});
+        const Work all = group.all_reduce(t);
+        all.synchronize();
+        if (group.rank() != 0) return;
+        good = all;
+        cut_short = group.all_reduce(t);  // which the other rank never calls
+      },
+      1s);
+  good.synchronize();
+  const std::string said = failure_of([&] { cut_short.synchronize(); });
+  CHECK_MESSAGE(said.find("under way") != std::string::npos, said);
+}
+
 TEST_CASE("abort ends what waits on the device") {
   if (!can_use_nccl(2)) return;
   Job().run(2, [](ProcessGroup& group) {

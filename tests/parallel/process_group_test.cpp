@@ -102,6 +102,11 @@ TEST_CASE("calls describe themselves") {
         "all_gather of bfloat16[2, 3]");
   CHECK(describe(Call{.kind = Collective::send, .peer = 3, .in = full({}, 1.0)}) ==
         "send to rank 3 of float32[]");
+  const std::vector<int> names = {4, 7};  // of a sub-group
+  CHECK(describe(Call{.kind = Collective::broadcast, .peer = 1, .out = none}, names) ==
+        "broadcast from rank 7 of uint8[0]");
+  CHECK(describe(Signature{.kind = Collective::recv, .peer = -5}, names) ==
+        "recv from rank -5 of float32[]");
   CHECK(describe(Call{.kind = Collective::barrier}) == "barrier");
   const Tensor nhwc = empty({2, 3, 4, 5}, {.memory_format = kChannelsLast});
   CHECK(describe(Call{.kind = Collective::all_reduce, .out = nhwc}) ==

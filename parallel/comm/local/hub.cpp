@@ -38,8 +38,8 @@ void Hub::begin(int rank, const Brought& bring, const Interrupt& interrupt) {
     const int odd = 2 * like_first < size() ? 0 : r, other = odd == 0 ? r : 0;
     fail<DistributedError>(
         name(call.kind), "the ranks disagree: as number {}, rank {} called {}, and rank {} {}",
-        call.sequence, names_[static_cast<std::size_t>(odd)], describe(called(odd)),
-        names_[static_cast<std::size_t>(other)], describe(called(other)));
+        call.sequence, names_[static_cast<std::size_t>(odd)], describe(called(odd), names_),
+        names_[static_cast<std::size_t>(other)], describe(called(other), names_));
   }
 }
 

@@ -68,23 +68,22 @@ std::string Communicator::async_error() {
              : describe(library_, result, communicator_);
 }
 
-void Communicator::finish(Deadline deadline) {
+bool Communicator::finish(Deadline deadline) {
   Backoff backoff;
   for (bool first = true;; first = false) {
     {
       const std::lock_guard lock(mutex_);
-      if (!communicator_) return;
+      if (!communicator_) return true;
       const ncclResult_t result = first ? library_.finalize(communicator_) : poll();
       if (result == ncclSuccess) {
         library_.destroy(std::exchange(communicator_, nullptr));
-        return;
+        return true;
       }
-      if (result != ncclInProgress) break;
+      if (result != ncclInProgress) return false;
     }
-    if (is_over(deadline) || failure_.is_set()) break;
+    if (is_over(deadline) || failure_.is_set()) return false;
     backoff.pause();
   }
-  abort();
 }
 
 void Communicator::abort() {

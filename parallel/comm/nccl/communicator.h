@@ -42,8 +42,9 @@ class Communicator {
   /// made.
   std::string async_error();
 
-  /// Lets go of it when all ranks are done with it, or, should that take beyond the deadline, so.
-  void finish(Deadline deadline);
+  /// Lets go of it when all ranks are done with it. Whether they were before the deadline, and
+  /// nothing had gone wrong.
+  bool finish(Deadline deadline);
   /// Ends what runs on the device, and lets go of it. Waits for no other rank.
   void abort();
 

@@ -41,7 +41,12 @@ NcclGroup::~NcclGroup() {
   watchdog_.stop();
   try {
     const cuda::DeviceGuard guard(device_);
-    communicator_.finish(Clock::now() + std::min(timeout(), kFarewell));
+    if (communicator_.finish(Clock::now() + std::min(timeout(), kFarewell))) return;
+    watchdog_.settle();
+    // What is still under way would otherwise seem to have ended well once it is aborted.
+    failure_->set(
+        fmt::format("group {} was let go of while its operations were under way", name()));
+    communicator_.abort();
   } catch (const Error&) {  // the device is lost
   }
 }
@@ -81,7 +86,7 @@ Work NcclGroup::run(const Call& call, const std::function<void()>& calls, Waitin
   auto operation = std::make_shared<Operation>();
   operation->sequence = ++sequence_;
   operation->op = op;
-  operation->what = describe(call);
+  operation->what = describe(call, context_.job_ranks);
   operation->captured = ferrite::detail::cuda::is_capturing(current);
   if (!operation->captured) {
     if (context_.monitor) context_.monitor->begin(name(), operation->sequence, operation->what);

@@ -41,6 +41,12 @@ void Watchdog::stop() {
   thread_.join();
 }
 
+void Watchdog::settle() {
+  std::ranges::move(std::exchange(inbox_->arrived, {}), std::back_inserter(underway_));
+  for (; !underway_.empty() && underway_.front()->end->passed(); underway_.pop_front())
+    if (!failure_->is_set()) underway_.front()->ended = true;
+}
+
 void Watchdog::add(std::shared_ptr<Operation> operation) {
   const std::lock_guard lock(inbox_->mutex);
   inbox_->arrived.push_back(std::move(operation));

@@ -32,6 +32,8 @@ class Watchdog {
   void wake();
   /// Ends the thread.
   void stop();
+  /// Once it is stopped: marks what has ended by now, which an abort after this does not undo.
+  void settle();
 
   /// That `operation` takes too long, as an error says it: whoever is to blame by name, where that
   /// is known. May take a second.
