@@ -101,8 +101,8 @@ TEST_CASE("Goyal et al. 2017: ResNet-50 on 8 to 256 P100 over 50 Gbit/s Ethernet
   // 90 epochs of 1,281,167 images take 8 of them 29 hours.
   const double per_device = 90 * 1281167 / (29 * 3600.0) / 8;
   const auto profile = network("resnet50", 32, per_device, resnet({3, 4, 6, 3}, 25.56e6));
-  check("256 by 8", efficiency(Strategy::ddp, profile, cluster("nvlink1", "ethernet-50g", 8), 256, 8),
-        0.90);
+  check("256 by 8",
+        efficiency(Strategy::ddp, profile, cluster("nvlink1", "ethernet-50g", 8), 256, 8), 0.90);
 }
 
 TEST_CASE("Horovod's documentation: 512 Pascal GPUs over 25 Gbit/s RoCE") {
@@ -123,7 +123,8 @@ TEST_CASE("DLPerf: PyTorch with Apex on up to 32 V100 over InfiniBand EDR") {
   const Cluster edr = cluster("nvlink2", "infiniband-edr", 8);
   const auto resnet50 = network("resnet50", 128, 367.29, resnet({3, 4, 6, 3}, 25.56e6));
   const auto bert = network("bert-base", 32, 119.60, bert_base());
-  // Its script has buckets of 250,000,000 elements: all of BERT is one, sent after backward.
+  // NVIDIA's scripts for BERT have buckets of 250,000,000 elements, so that all of it is one, sent
+  // after backward; whether DLPerf's runs had is not said (docs/planning.md).
   StepOptions one_bucket = kAssumed;
   one_bucket.bucket_cap_mb = one_bucket.first_bucket_mb = 1000;
   const std::pair<int, double> images[] = {{8, 2887.65}, {16, 5716.79}, {32, 10917.09}};
