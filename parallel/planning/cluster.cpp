@@ -52,7 +52,8 @@ constexpr LinkPreset kPresets[] = {
     {"roce-25g", 3.125 * kGB, 2.94 * kGB, 14 * kMicro, false, kRoce},
     {"roce-50g", 6.25 * kGB, 5.87 * kGB, 14 * kMicro, false, kRoce},
     {"roce-100g", 12.5 * kGB, 11.7 * kGB, 14 * kMicro, false, kRoce},
-    {"infiniband-fdr", 6.8 * kGB, 6.5 * kGB, 14 * kMicro, false, kInfiniband},  // 4 x 13.64 Gbit/s of data
+    {"infiniband-fdr", 6.8 * kGB, 6.5 * kGB, 14 * kMicro, false,
+     kInfiniband},  // 4 x 13.64 Gbit/s of data
     {"infiniband-edr", 12.5 * kGB, 12 * kGB, 14 * kMicro, false, kInfiniband},
     {"infiniband-hdr", 25 * kGB, 24 * kGB, 14 * kMicro, false, kInfiniband},
     {"infiniband-ndr", 50 * kGB, 48 * kGB, 14 * kMicro, false, kInfiniband},

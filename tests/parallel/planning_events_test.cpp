@@ -215,7 +215,8 @@ TEST_CASE("links by name and by figures") {
   CHECK(link.latency_s == doctest::Approx(14e-6));
   for (const char* bad : {"", "token ring", "11.5", "0,14", "11,-1", "11,x", "11,1,2"})
     CHECK_THROWS_AS(link_speed(bad), ValueError);
-  CHECK(cluster("nvlink3", "infiniband-hdr", 8, 4).node_link().bandwidth == doctest::Approx(4 * 24e9));
+  CHECK(cluster("nvlink3", "infiniband-hdr", 8, 4).node_link().bandwidth ==
+        doctest::Approx(4 * 24e9));
   CHECK(cluster("pcie3", "roce-25g", 4).nodes(9) == 3);
   CHECK_THROWS_AS(cluster("pcie3", "roce-25g", 0), ValueError);
   CHECK_THROWS_AS(cluster("pcie3", "roce-25g", 4, 0), ValueError);
