@@ -7,8 +7,8 @@
 //                 a node it goes along a chain
 //   hierarchical  reduce-scatter in every node; each device all-reduces its part with those of its
 //                 place in the other nodes, all at once over the node's adapters, by a ring or by
-//                 trees, whichever is faster; all-gather in every node (Jia et al. 2018, "Highly
-//                 scalable deep learning training system with mixed-precision", 2018)
+//                 trees, whichever is faster; all-gather in every node (Mikami et al. 2018,
+//                 "Massively distributed SGD", as a 2D torus; Cho et al. 2019, "BlueConnect")
 //   fastest       of the three, as NCCL's tuner chooses by such a model
 #pragma once
 

@@ -46,8 +46,9 @@ class DpStep {
     if (near > 0)
       peers_.emplace_back(queue_, profile, near, slow.near, out.value_or(cluster.inside),
                           in.value_or(cluster.inside));
+    // One device sends through one adapter, however many its node has.
     if (far > 0)
-      peers_.emplace_back(queue_, profile, far, slow.far, cluster.node_link(), cluster.node_link());
+      peers_.emplace_back(queue_, profile, far, slow.far, cluster.between, cluster.between);
     for (Peers& peers : peers_) traffic_.slows(peers.device.stream());
   }
 

@@ -95,6 +95,12 @@ std::vector<BucketSpan> plan_buckets(const ModelProfile& profile, double cap_mb,
   return buckets;
 }
 
+std::vector<BucketSpan> plan_buckets(Strategy strategy, const ModelProfile& profile,
+                                     const StepOptions& options) {
+  const double cap = options.bucket_cap_mb, first = options.first_bucket_mb;
+  return plan_buckets(profile, cap, strategy == Strategy::ddp ? first : std::min(first, cap));
+}
+
 StepTimes simulate_step(Strategy strategy, const ModelProfile& profile, int devices,
                         const Cluster& cluster, const StepOptions& options) {
   profile.check();
@@ -105,9 +111,7 @@ StepTimes simulate_step(Strategy strategy, const ModelProfile& profile, int devi
   const Stragglers& stragglers = options.stragglers;
   StepTimes times;
   times.compute_s = profile.step_s() * contention;
-  const auto buckets =
-      plan_buckets(profile, options.bucket_cap_mb,
-                   strategy == Strategy::ddp ? options.first_bucket_mb : options.bucket_cap_mb);
+  const auto buckets = plan_buckets(strategy, profile, options);
   times.bytes_busiest = bytes_busiest(strategy, profile, devices, options, cluster, buckets);
   if (devices > 1 && strategy == Strategy::ddp)
     times.algorithm = all_reduce_cost(std::ranges::max(buckets, {}, &BucketSpan::bytes).bytes,

@@ -63,6 +63,9 @@ struct BucketSpan {
 /// As parallel/bucket.h plans them: closed once they hold their limit, the first and the end of the
 /// last one smaller.
 std::vector<BucketSpan> plan_buckets(const ModelProfile& profile, double cap_mb, double first_mb);
+/// Those that the strategy makes: DataParallel's first one is never above the cap.
+std::vector<BucketSpan> plan_buckets(Strategy strategy, const ModelProfile& profile,
+                                     const StepOptions& options);
 
 /// One device takes what was measured: step_s of the profile.
 ///
@@ -72,7 +75,7 @@ std::vector<BucketSpan> plan_buckets(const ModelProfile& profile, double cap_mb,
 /// simulate, whatever their number.
 ///
 /// DataParallel: inputs and parameters go to all peers at once over what the first device has of
-/// links, to those of its own node inside it, to all others through the node's adapters; all wait
+/// links, to those of its own node inside it, to all others through one adapter, its own; all wait
 /// until everybody has them. Outputs go to it and their gradients come back; each bucket is sent by
 /// all peers at once when the last has it. So there are three kinds of devices: the first, those of
 /// its node, the others.
