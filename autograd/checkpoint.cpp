@@ -22,6 +22,11 @@ struct Recomputation {
 
 bool is_recomputing() { return recomputations > 0; }
 
+std::shared_ptr<const void>& CheckpointOwner::current() {
+  thread_local std::shared_ptr<const void> owner;
+  return owner;
+}
+
 namespace detail {
 
 namespace {
@@ -63,7 +68,9 @@ Tensor RecomputedTensor::get() {
 }
 
 CheckpointRegion::CheckpointRegion(Function function, const std::vector<Tensor>& inputs)
-    : function_(std::move(function)), autocast_(autocast_state()) {
+    : owner_(CheckpointOwner::current()),
+      function_(std::move(function)),
+      autocast_(autocast_state()) {
   const auto remember = [&](const Device& device) {
     if (std::ranges::none_of(random_states_, [&](const auto& s) { return s.first == device; }))
       random_states_.emplace_back(device, random_state(device));
@@ -137,6 +144,7 @@ void CheckpointRegion::run_again() {
   running_again_ = true;
   {
     CheckpointScope scope(*this);
+    const CheckpointOwner owner(owner_);
     const Recomputation recomputation;
     try {
       function_(inputs);

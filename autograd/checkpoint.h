@@ -31,6 +31,22 @@ namespace ferrite::autograd {
 /// Whether this thread runs a checkpointed function again, for its backward.
 bool is_recomputing();
 
+/// While it lives, functions that this thread checkpoints keep `owner` until they cannot be run
+/// again: for who calls a module that is its own, and goes before backward does.
+class CheckpointOwner {
+ public:
+  explicit CheckpointOwner(std::shared_ptr<const void> owner)
+      : outer_(std::exchange(current(), std::move(owner))) {}
+  ~CheckpointOwner() { current() = std::move(outer_); }
+  CheckpointOwner(const CheckpointOwner&) = delete;
+  CheckpointOwner& operator=(const CheckpointOwner&) = delete;
+
+  static std::shared_ptr<const void>& current();
+
+ private:
+  std::shared_ptr<const void> outer_;
+};
+
 namespace detail {
 
 /// One run of a checkpointed function, and how to run it again.
@@ -52,6 +68,7 @@ class CheckpointRegion : public std::enable_shared_from_this<CheckpointRegion> {
   void collect(Saved& saved);
   void run_again();
 
+  const std::shared_ptr<const void> owner_;  // of what the function refers to
   const Function function_;
   const IntrusivePtr<AutocastState> autocast_;
   std::vector<Saved> inputs_;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <functional>
-#include <memory>
+#include <utility>
 
 #include "autograd/node.h"
 
@@ -16,13 +16,12 @@ class SideNode final : public Node {
  public:
   using Backward = std::function<Gradients(Gradients&, Needs)>;
 
-  /// `kept` stays until no backward pass can need it: to the end of one that releases what was
-  /// saved, or until the node goes. The gradient itself may run any number of times.
-  SideNode(const Stream& stream, std::uint32_t outputs, Backward backward,
-           std::shared_ptr<const void> kept);
+  /// The gradient may run any number of times.
+  SideNode(const Stream& stream, std::uint32_t outputs, Backward backward)
+      : Node(kName, stream, outputs), backward_(std::move(backward)) {}
 
-  Gradients backward(Gradients outputs) override;
-  void release_saved() override;
+  Gradients backward(Gradients outputs) override { return backward_(outputs, needs()); }
+  void release_saved() override {}
 
   static bool is(const Node& node) { return node.name == kName; }
 
@@ -30,7 +29,6 @@ class SideNode final : public Node {
   static constexpr char kName[] = "replicate";  // the address tells side nodes from others
 
   const Backward backward_;
-  std::shared_ptr<const void> kept_;
 };
 
 }  // namespace ferrite::autograd

@@ -54,9 +54,11 @@ template <class T>
 concept TupleLike = requires {
   std::tuple_size<std::remove_const_t<T>>::value;
 };
+/// With one value a key: those of a multimap cannot be told apart.
 template <class T>
-concept MapLike = std::ranges::forward_range<T> && requires {
+concept MapLike = std::ranges::forward_range<T> && requires(T& value) {
   typename std::remove_const_t<T>::mapped_type;
+  value.at(value.begin()->first);
 };
 /// A range whose elements may hold tensors; a path, whose elements are paths, is none.
 template <class T>

@@ -257,7 +257,11 @@ void parallel_for_devices(std::span<const Device> devices,
     std::vector<Task> tasks;  // all made before the first starts: it must not be left alone
     for (std::size_t i = 1; i < devices.size(); ++i)
       tasks.emplace_back([&, i, autocast = renewed_autocast()]() noexcept {
-        state.run(autocast, [&] { call(i); });
+        try {
+          state.run(autocast, [&] { call(i); });
+        } catch (...) {  // before the call, as on a lost device
+          errors[i] = std::current_exception();
+        }
       });
     for (std::size_t i = 0; i < tasks.size(); ++i) threads[i]->start(std::move(tasks[i]));
     call(0);

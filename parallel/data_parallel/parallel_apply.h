@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/checkpoint.h"
 #include "core/device.h"
 #include "core/error.h"
 #include "parallel/data_parallel/replicate.h"
@@ -44,6 +45,7 @@ auto parallel_apply(const Replicas& replicas, const std::vector<std::tuple<Input
                 "parallel_apply", "{} inputs for {} replicas on {} devices", inputs.size(),
                 replicas.size(), devices.size());
   const auto call = [&](std::size_t i) -> decltype(auto) {
+    const autograd::CheckpointOwner owner(replicas.owner());
     return std::apply(
         [&](const Inputs&... x) -> decltype(auto) { return replicas.get<M>(i)(x...); }, inputs[i]);
   };

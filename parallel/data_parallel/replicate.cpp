@@ -13,7 +13,7 @@ namespace ferrite::parallel {
 
 namespace {
 
-/// The objects, which the tape keeps: it may run what a checkpoint refers to once more.
+/// The objects. What is checkpointed in them keeps them, as it may run once more.
 using Copies = std::vector<std::unique_ptr<nn::Module>>;
 
 /// A module's tensors, each once: parameters, then buffers.
@@ -80,12 +80,6 @@ std::vector<std::vector<std::size_t>> buckets_of(const ModuleTensors& tensors, d
 struct Replicas::State {
   nn::Module& module;
   std::shared_ptr<Copies> copies;
-  std::vector<Tensor> on_tape = {};  // of the copies
-
-  ~State() {
-    // They would keep the nodes that keep the copies.
-    for (const Tensor& t : on_tape) detail::leave_tape(t);
-  }
 };
 
 std::size_t Replicas::size() const { return state_->copies->size() + 1; }
@@ -95,6 +89,8 @@ nn::Module& Replicas::operator[](std::size_t replica) const {
                 replica, size());
   return replica == 0 ? state_->module : *(*state_->copies)[replica - 1];
 }
+
+std::shared_ptr<const void> Replicas::owner() const { return state_->copies; }
 
 Replicas replicate(nn::Module& module, DeviceComm& comm, const ReplicateOptions& options) {
   const ModuleTensors tensors(module);
@@ -109,11 +105,8 @@ Replicas replicate(nn::Module& module, DeviceComm& comm, const ReplicateOptions&
     if (!kept) kept = {std::shared_ptr<void>(), &comm};
     for (std::size_t bucket = 0; bucket < plan.size(); ++bucket) {
       std::vector<std::vector<Tensor>> copies;
-      for (const std::vector<Tensor>& list : lists) {
-        copies.push_back(pick(list, plan[bucket]));
-        state->on_tape.insert(state->on_tape.end(), copies.back().begin(), copies.back().end());
-      }
-      detail::record_bucket(kept, pick(tensors.all, plan[bucket]), copies, bucket, state->copies);
+      for (const std::vector<Tensor>& list : lists) copies.push_back(pick(list, plan[bucket]));
+      detail::record_bucket(kept, pick(tensors.all, plan[bucket]), copies, bucket);
     }
   }
   for (const std::vector<Tensor>& list : lists)

@@ -11,10 +11,8 @@
 
 namespace ferrite::parallel {
 
-/// The replicas of a call to replicate(). A cheap handle, for running them: when the last one goes,
-/// the replicas' parameters leave the tape. What was computed with them until then stays on it, and
-/// the tape keeps the objects for as long as a backward pass may need them, for what checkpointed
-/// functions refer to.
+/// The replicas of a call to replicate(). A cheap handle: when the last one goes, so do the
+/// objects. What was computed with them stays on the tape.
 class Replicas {
  public:
   std::size_t size() const;
@@ -24,6 +22,10 @@ class Replicas {
   M& get(std::size_t replica) const {
     return static_cast<M&>((*this)[replica]);
   }
+
+  /// What keeps the objects: for functions that refer to them and that backward may run again
+  /// (autograd::CheckpointOwner), as parallel_apply() does.
+  std::shared_ptr<const void> owner() const;
 
   struct State;
   explicit Replicas(std::shared_ptr<State> state) : state_(std::move(state)) {}
@@ -44,13 +46,13 @@ struct ReplicateOptions {
 /// the objects, with their hooks and modes, whose parameters and buffers are broadcasts of the
 /// module's: values of their own, on their device. No tensor is copied twice, and none that the
 /// module shares between its parts is sent twice. Differentiable: gradients of all replicas are
-/// summed on the first device, while backward goes on, in the same order always, and added to the
-/// module's own; a parameter that no replica used gets none; gradients of gradients work. Frozen
-/// parameters are frozen in all. Under no_grad nothing is recorded. Changes of the copies' buffers
-/// are lost with them. The module must derive from nn::Cloneable (Error); what it holds beside the
-/// registry is copied as C++ copies it. The tape keeps the comm where a shared_ptr does (as those
-/// of make_device_comm), else it must outlive backward. ValueError where bucket_cap_mb is not above
-/// 0.
+/// summed on the first device, while backward goes on, those of one call in the same order always,
+/// and added to the module's own; a parameter that no replica used gets none; gradients of
+/// gradients work. Frozen parameters are frozen in all. Under no_grad nothing is recorded. Changes
+/// of the copies' buffers are lost with them. The module must derive from nn::Cloneable (Error);
+/// what it holds beside the registry is copied as C++ copies it. The tape keeps the comm where a
+/// shared_ptr does (as those of make_device_comm), else it must outlive backward. ValueError where
+/// bucket_cap_mb is not above 0.
 Replicas replicate(nn::Module& module, DeviceComm& comm, const ReplicateOptions& options = {});
 Replicas replicate(nn::Module& module, std::span<const Device> devices,
                    const ReplicateOptions& options = {});

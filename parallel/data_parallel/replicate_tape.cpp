@@ -61,8 +61,7 @@ std::vector<std::vector<Tensor>> broadcast_list(const std::shared_ptr<DeviceComm
         Gradients result(count);
         std::ranges::move(reduce_lists(comm, std::move(lists)), result.begin());
         return result;
-      },
-      nullptr);
+      });
   autograd::detail::link_inputs(*node, tensors);
   for (std::uint32_t i = 0; i < flat.size(); ++i) autograd::detail::link_output(flat[i], node, i);
   return copies;
@@ -118,18 +117,6 @@ Gradients reduce_bucket(const std::shared_ptr<DeviceComm>& comm, Gradients& grad
   return sums;
 }
 
-/// Of tensors that left the tape.
-class Ended final : public autograd::Node {
- public:
-  Ended() : Node("replica", Stream()) {}
-  Gradients backward(Gradients) override {
-    fail<AutogradError>(name,
-                        "backward runs through parameters of replicas that were used after the "
-                        "last of their Replicas had gone; keep it for as long");
-  }
-  void release_saved() override {}
-};
-
 }  // namespace
 
 std::vector<std::vector<Tensor>> broadcast_in_turn(DeviceComm& comm,
@@ -150,32 +137,25 @@ std::vector<Tensor> reduce_lists(const std::shared_ptr<DeviceComm>& comm,
 }
 
 void record_bucket(const std::shared_ptr<DeviceComm>& comm, std::span<const Tensor> parameters,
-                   std::span<const std::vector<Tensor>> copies, std::size_t turn,
-                   const std::shared_ptr<const void>& kept) {
+                   std::span<const std::vector<Tensor>> copies, std::size_t turn) {
   const std::size_t count = parameters.size();
   const auto outputs = static_cast<std::uint32_t>(count);
-  auto sum = make_intrusive<SideNode>(
-      side_stream(comm->devices()[0], turn), static_cast<std::uint32_t>(outputs * copies.size()),
-      [comm, count, turn](Gradients& grads, Needs needs) {
-        return reduce_bucket(comm, grads, needs, count, turn);
-      },
-      kept);
+  auto sum = make_intrusive<SideNode>(side_stream(comm->devices()[0], turn),
+                                      static_cast<std::uint32_t>(outputs * copies.size()),
+                                      [comm, count, turn](Gradients& grads, Needs needs) {
+                                        return reduce_bucket(comm, grads, needs, count, turn);
+                                      });
   autograd::detail::link_inputs(*sum, parameters);
   for (std::size_t d = 0; d < copies.size(); ++d) {
-    auto collect = make_intrusive<SideNode>(
-        side_stream(comm->devices()[d + 1], turn), outputs,
-        [](Gradients& grads, Needs) { return std::move(grads); }, kept);
+    auto collect =
+        make_intrusive<SideNode>(side_stream(comm->devices()[d + 1], turn), outputs,
+                                 [](Gradients& grads, Needs) { return std::move(grads); });
     for (std::uint32_t i = 0; i < outputs; ++i) {
       collect->edges.push_back(
           {.node = sum, .leaf = {}, .output = static_cast<std::uint32_t>(d) * outputs + i});
       autograd::detail::link_output(copies[d][i], collect, i);
     }
   }
-}
-
-void leave_tape(const Tensor& copy) {
-  static const IntrusivePtr<Ended>& ended = *new IntrusivePtr<Ended>(new Ended);
-  autograd::detail::link_output(copy, ended, 0);
 }
 
 }  // namespace ferrite::parallel::detail

@@ -23,13 +23,8 @@ std::vector<Tensor> reduce_lists(const std::shared_ptr<DeviceComm>& comm,
 /// root. On the way back, the gradients of a device are collected by one side node (of the device's
 /// queue), and when all devices' are there another (of the root's) sums them and hands the sums to
 /// the parameters. Both work on streams for this alone, of which there are two a device: `turn`
-/// says which. They keep `kept` (SideNode).
+/// says which.
 void record_bucket(const std::shared_ptr<DeviceComm>& comm, std::span<const Tensor> parameters,
-                   std::span<const std::vector<Tensor>> copies, std::size_t turn,
-                   const std::shared_ptr<const void>& kept);
-
-/// Takes a tensor from the tape, although it goes on to require a gradient: backward through what
-/// is made of it from now on is an AutogradError.
-void leave_tape(const Tensor& copy);
+                   std::span<const std::vector<Tensor>> copies, std::size_t turn);
 
 }  // namespace ferrite::parallel::detail

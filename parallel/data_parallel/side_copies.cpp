@@ -42,12 +42,19 @@ Stream side_stream(const Device& device, Direction direction) {
 Stream stream_in(const Device& device) { return side_stream(device, Direction::in); }
 Stream stream_out(const Device& device) { return side_stream(device, Direction::out); }
 
+/// In a backward pass, the gradients of all devices are there for the node's stream.
+void wait_for_gradients(const Stream& stream) {
+  if (autograd::Node* node = autograd::current_node()) stream.wait(node->stream);
+}
+
 /// `t` as one dense run in memory; packed by its own device where it is not.
 Tensor dense(const Tensor& t, MemoryFormat format) {
   if (t.is_contiguous(format)) return t;
   Tensor run = ferrite::empty(t.shape(),
                               {.dtype = t.dtype(), .device = t.device(), .memory_format = format});
-  kernels::copy(current_stream(t.device()), run, t);
+  const Stream stream = current_stream(t.device());
+  wait_for_gradients(stream);
+  kernels::copy(stream, run, t);
   return run;
 }
 
@@ -77,8 +84,7 @@ SideCopies::Lane& SideCopies::lane(const Stream& stream, const Tensor& to, const
   if (found == lanes_.end()) {
     lanes_.push_back({stream, from.device(), to.device()});
     found = lanes_.end() - 1;
-    // In a backward pass, the gradients of all devices are there for the node's stream.
-    if (autograd::Node* node = autograd::current_node()) stream.wait(node->stream);
+    wait_for_gradients(stream);
     stream.wait(current_stream(from.device()));
   }
   return *found;
@@ -94,6 +100,7 @@ void SideCopies::add(const Tensor& to, const Tensor& from) {
   if (source == target) {
     const Stream stream = current_stream(target);
     stream.wait(stream_in(target));
+    wait_for_gradients(stream);
     kernels::copy(stream, to, from);
   } else if (source.is_cpu() && target.is_cpu()) {
     between_cpus(to, from);

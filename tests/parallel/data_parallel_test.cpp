@@ -75,20 +75,6 @@ struct Odd : nn::Cloneable<Odd> {
   Tensor w = ones({3});
 };
 
-/// Computes its middle again in backward.
-struct Saving : nn::Cloneable<Saving> {
-  Saving() {
-    register_module("first", first);
-    register_module("norm", norm);
-    register_module("second", second);
-  }
-  Tensor forward(const Tensor& x) override {
-    return autograd::checkpoint([this](const Tensor& h) { return second(norm(first(h))); }, x);
-  }
-  nn::Linear first{3, 4}, second{4, 2};
-  nn::BatchNorm1d norm{4};
-};
-
 /// Throws where the batch says so.
 struct Picky : nn::Cloneable<Picky> {
   Picky() { register_module("fc", fc); }
@@ -314,92 +300,6 @@ TEST_CASE("a replica that throws, and what comes after") {
   }
   // Of the steps that failed nothing is counted.
   CHECK(dp.report().steps == 2);
-}
-
-TEST_CASE("without gradients, in checkpoints, under autocast, for chosen gradients") {
-  nn::Linear net = linear();
-  DataParallel dp(net, two());
-  const Tensor x = rows(5);
-  CHECK_FALSE(no_grad([&] { return dp(x); }).requires_grad());
-  {
-    const AutocastGuard autocast({.dtype = kBFloat16});
-    CHECK(dp(x).dtype() == kBFloat16);
-  }
-  const Tensor expected = x.sum(0);
-  const auto check = [&](const Tensor& gradient) {
-    for (std::int64_t row = 0; row < 2; ++row) check_close(gradient[row].cpu(), expected, 1e-5);
-  };
-  const Tensor held = x.detach().clone().set_requires_grad();
-  autograd::checkpoint([&](const Tensor& in) { return dp(in); }, held).sum().backward();
-  check(net.weight.grad());
-  check_close(held.grad(), net.weight.detach().cpu().sum(0).expand({5, 3}), 1e-5, 1e-6);
-  CHECK(dp.report().steps == 3);  // computed twice, one step
-
-  net.zero_grad(true);
-  const Tensor loss = dp(x).sum();
-  const std::vector<Tensor> wanted{net.weight};
-  const std::vector<Tensor> outputs{loss};
-  check(autograd::grad(outputs, wanted, {}, /*retain_graph=*/true)[0]);
-  CHECK_FALSE(net.weight.grad().defined());
-  CHECK_FALSE(net.bias.grad().defined());
-  loss.backward();
-  check(net.weight.grad());
-}
-
-TEST_CASE("checkpoints inside replicas") {
-  manual_seed(6);
-  Saving net;
-  net.to("cpu:0");
-  DataParallel dp(net, two());
-  const Tensor x = randn({9, 3}) + 1.0;
-  const auto halves = [&](auto&& f) {
-    net.zero_grad(true);
-    net.norm.running_mean.zero_();
-    f();
-    std::vector<Tensor> found{net.norm.running_mean.clone()};
-    for (const Tensor& p : net.parameters()) found.push_back(p.grad().clone());
-    return found;
-  };
-  const std::vector<Tensor> expected = halves([&] {
-    (net(x.narrow(0, 0, 5).to("cpu:0")) * 2.0).sum().backward();
-    const Tensor mean = net.norm.running_mean.clone();
-    (net(x.narrow(0, 5, 4).to("cpu:0")) * 2.0).sum().backward();
-    net.norm.running_mean.copy_(mean);  // of the first replica
-  });
-  const std::vector<Tensor> actual = halves([&] { (dp(x) * 2.0).sum().backward(); });
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    CAPTURE(i);
-    check_close(actual[i], expected[i], 1e-5, 1e-5);
-  }
-}
-
-TEST_CASE("gradients add up over calls, and several calls take one backward") {
-  nn::Linear net = linear();
-  DataParallel dp(net, two());
-  dp(rows(4)).sum().backward();
-  dp(rows(5)).sum().backward();
-  check_close(net.bias.grad(), {9, 9});
-  net.zero_grad();
-  const Tensor a = dp(rows(3)), b = dp(rows(6)) * 2.0;
-  (a.sum() + b.sum()).backward();
-  check_close(net.bias.grad(), {15, 15});
-  net.zero_grad(true);
-  // Only one replica's output is used.
-  const std::vector<Tensor> parts = dp.parallel_forward(rows(5));
-  parts[1].sum().backward();
-  check_close(net.bias.grad(), {2, 2});
-}
-
-TEST_CASE("inputs get their gradients") {
-  nn::Linear net = linear();
-  DataParallel dp(net, two());
-  const Tensor x = rows(5).set_requires_grad();
-  dp(x).sum().backward();
-  check_close(x.grad(), net.weight.detach().cpu().sum(0).expand({5, 3}), 1e-5, 1e-6);
-  const Tensor y = rows(5).to("cpu:1").detach().set_requires_grad();
-  (dp(y) * 2.0).sum().backward();
-  CHECK(y.grad().device() == Device("cpu:1"));
-  check_close(y.grad().cpu(), x.grad() * 2.0, 1e-5, 1e-6);
 }
 
 TEST_CASE("the report counts what moves") {
