@@ -179,6 +179,9 @@ Comparison measure_processes(const Options& o, const std::vector<std::string>& a
 }
 
 void run_all(const Options& o, const std::vector<std::string>& arguments) {
+  // Before minutes are spent on what goes there.
+  FERRITE_CHECK(o.json.empty() || std::ofstream(o.json, std::ios::app), IoError, "--json",
+                "cannot write '{}'", o.json);
   set_num_threads(1);
   std::vector<Device> devices(o.devices.begin(), o.devices.end());
   fmt::print(
@@ -199,7 +202,10 @@ void run_all(const Options& o, const std::vector<std::string>& arguments) {
   if (wanted("replicate"))
     for (const bool as_one : {true, false}) row(measure_replicate(o, devices, as_one));
   if (wanted("ddp")) row(measure_processes(o, arguments));
-  if (!o.json.empty()) std::ofstream(o.json) << all.dump(1) << '\n';
+  if (o.json.empty()) return;
+  std::ofstream file(o.json);
+  file << all.dump(1) << '\n' << std::flush;
+  FERRITE_CHECK(file, IoError, "--json", "cannot write '{}'", o.json);
 }
 
 }  // namespace

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "core/stream.h"
 #include "examples/compare_parallel/strategies.h"
 #include "examples/compare_parallel/training.h"
 #include "parallel/data_parallel/data_parallel_criterion.h"
+#include "parallel/data_parallel/scatter.h"
 
 namespace examples::compare {
 
@@ -64,14 +66,18 @@ class DataParallel final : public Strategy {
   std::vector<std::unique_ptr<Alone>> alone_;  // made when they are needed, for their memory
 };
 
-/// Every device does what its replica does, and the first updates the parameters.
+/// Every device that has a replica does what that does, and the first updates the parameters.
 void DataParallel::step_alone() {
-  if (alone_.empty())
-    for (std::size_t i = 0; i < devices().size(); ++i)
-      alone_.push_back(std::make_unique<Alone>(
-          options_, what_, devices()[i],
-          part_of(images_, static_cast<int>(i), static_cast<int>(devices().size()))));
-  parallel::parallel_for_devices(devices(), [&](std::size_t i) {
+  if (alone_.empty()) {
+    const std::vector<Device> host(devices().size());
+    const auto images = parallel::scatter(images_.inputs, host);
+    const auto labels = parallel::scatter(images_.labels, host);
+    for (std::size_t i = 0; i < images.size(); ++i)
+      alone_.push_back(std::make_unique<Alone>(options_, what_, devices()[i],
+                                               data::Batch{images[i], labels[i]}));
+  }
+  const auto busy = std::span(devices()).first(alone_.size());
+  parallel::parallel_for_devices(busy, [&](std::size_t i) {
     Alone& one = *alone_[i];
     one.trainee.zero_grad();
     one.trainee.backward(loss_of(one.trainee.model()(one.batch.inputs), one.batch.labels));

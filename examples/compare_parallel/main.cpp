@@ -39,7 +39,7 @@ int measure(const Options& options, const std::vector<std::string>& arguments) {
   check_writable(options.svg, "--svg");
   const Measurement found = measure_all(options, arguments);
   fmt::print("{}", table(found));
-  if (!options.json.empty()) write_file(options.json, to_json(found).dump(1) + "\n");
+  if (!options.json.empty()) write_file(options.json, to_text(to_json(found)));
   if (!options.csv.empty()) write_file(options.csv, csv(found));
   if (!options.svg.empty()) write_file(options.svg, chart(found));
   return std::ranges::any_of(found.rows, [](const Row& row) { return !row.error.empty(); });

@@ -67,7 +67,7 @@ RankResult measure_case(const Options& o, const Case& c) {
   if (c.strategy == "single") {
     result.alone_ms = result.step_ms;
   } else {
-    milliseconds_a_step(*strategy, 1, alone);
+    milliseconds_a_step(*strategy, o.warmup, alone);
     result.alone_ms = milliseconds_a_step(*strategy, o.steps, alone);
   }
   return result;

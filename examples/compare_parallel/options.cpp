@@ -109,8 +109,10 @@ void add_what_is_compared(CLI::App& app, Options& o) {
   app.add_option("--scaling", o.scaling, "strong: the same batch in all; weak: a device")
       ->check(CLI::IsMember({"strong", "weak", "both"}))
       ->capture_default_str();
-  app.add_option("--strategies", o.strategies,
-                 "of single, dp, dp-balanced, ddp, ddp-ring (default: all)")
+  app.add_option(
+         "--strategies", o.strategies,
+         "of single, dp, dp-balanced, ddp, ddp-ring (default: all; with --link-delay all but "
+         "ddp)")
       ->delimiter(',')
       ->check(CLI::IsMember(kStrategies));
   app.add_option("--bucket-mb", o.bucket_mb,
@@ -137,15 +139,17 @@ void add_what_is_compared(CLI::App& app, Options& o) {
   app.add_option("--backend", o.backend, "of ranks that are processes (default: by the device)")
       ->check(CLI::IsMember({"nccl", "gloo"}));
   app.add_option("--link-delay", o.link_delay,
-                 "plays a network between ranks of this host: none, ethernet-1g, ethernet-10g, "
-                 "ethernet-25g, ethernet-100g, infiniband-hdr, or as 100us,1.25GB/s")
+                 "plays a network between ranks of this host (gloo, not ddp): none, ethernet-1g, "
+                 "ethernet-10g, ethernet-25g, ethernet-100g, infiniband-hdr, or as 100us,1.25GB/s")
       ->capture_default_str();
 }
 
 void add_how(CLI::App& app, Options& o) {
-  app.add_option("--steps", o.steps, "of each repetition (default: 100; resnet18: 3)")
+  app.add_option("--steps", o.steps,
+                 "of each repetition (default: 100; resnet18: 3, on CUDA devices 50)")
       ->check(whole(1));
-  app.add_option("--warmup", o.warmup, "steps before, not measured (default: 5; resnet18: 2)")
+  app.add_option("--warmup", o.warmup,
+                 "steps before, not measured (default: 5; resnet18: 2; on CUDA devices 10)")
       ->check(whole(2));
   app.add_option("--repetitions", o.repetitions, "rounds, in each of which all take their turn")
       ->check(whole(1))
@@ -162,6 +166,17 @@ void add_how(CLI::App& app, Options& o) {
   app.add_flag("--quiet", o.quiet, "prints no progress");
   app.add_option("--worker", o.worker)->group("");
   app.add_option("--job", o.job)->group("");
+}
+
+/// Delays are played by Ferrite's own links between processes, and by nothing else.
+void check_delayed(const Options& o) {
+  FERRITE_CHECK(o.ranks == "process", ValueError, "--link-delay",
+                "ranks that are threads have no links that could be slow: leave out --ranks");
+  FERRITE_CHECK(o.backend != "nccl", ValueError, "--link-delay",
+                "links of NCCL cannot be slowed down: take --backend gloo");
+  FERRITE_CHECK(std::ranges::find(o.strategies, "ddp") == o.strategies.end(), ValueError,
+                "--link-delay",
+                "connections of Gloo's own all-reduce (ddp) cannot be slowed down: take ddp-ring");
 }
 
 void check_devices(const Options& o) {
@@ -186,10 +201,11 @@ void complete(Options& o) {
   if (o.device == "auto") o.device = cuda::is_available() ? "cuda" : "cpu";
   if (o.devices.empty()) o.devices = default_devices(o);
   sort_unique(o.devices);
+  o.batch_given = o.batch != 0;
   if (o.batch == 0) o.batch = resnet ? 32 : 64;
-  if (o.steps == 0) o.steps = resnet ? 3 : 100;
-  if (o.warmup == 0) o.warmup = resnet ? 2 : 5;
-  if (o.strategies.empty()) o.strategies = kStrategies;
+  // A GPU's steps are short, and its first ones choose algorithms.
+  if (o.steps == 0) o.steps = !resnet ? 100 : o.is_cuda() ? 50 : 3;
+  if (o.warmup == 0) o.warmup = o.is_cuda() ? 10 : resnet ? 2 : 5;
   if (o.bucket_mb.empty()) o.bucket_mb = {25, resnet ? 5 : 0.1};
   if (o.amp.empty()) o.amp = {"O0"};
   if (o.image_size == 0) o.image_size = o.dataset == "image-folder" ? 224 : 28;
@@ -205,7 +221,11 @@ void complete(Options& o) {
   if (o.ranks == "thread") o.backend = "local";
   FERRITE_CHECK(o.backend != "nccl" || o.is_cuda(), ValueError, "--backend",
                 "nccl is for CUDA devices");
-  link_delay(o.link_delay);
+  if (link_delay(o.link_delay).any()) check_delayed(o);
+  if (o.strategies.empty()) {
+    o.strategies = kStrategies;
+    if (link_delay(o.link_delay).any()) std::erase(o.strategies, "ddp");
+  }
 }
 
 std::vector<Case> cases_of(const Options& o) {

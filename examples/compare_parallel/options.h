@@ -26,6 +26,7 @@ struct Options {
   std::string device = "auto";
   std::vector<int> devices;  ///< how many
   std::int64_t batch = 0;
+  bool batch_given = false;  ///< --batch, not its default
   std::string scaling = "both";
   std::vector<std::string> strategies;
   std::vector<double> bucket_mb;
@@ -55,6 +56,7 @@ struct Options {
 /// An artificial latency and bandwidth (10^9 bytes a second) of the links between ranks.
 struct LinkDelay {
   double microseconds = 0, gbps = 0;
+  bool any() const { return microseconds > 0 || gbps > 0; }
 };
 /// "none", a preset's name, or "100us,1.25GB/s"; ValueError.
 LinkDelay link_delay(const std::string& text);

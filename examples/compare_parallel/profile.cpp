@@ -12,6 +12,7 @@
 #include "examples/compare_parallel/strategies.h"
 #include "examples/compare_parallel/training.h"
 #include "nn/summary.h"
+#include "parallel/comm/process_group.h"
 
 namespace examples::compare {
 
@@ -52,7 +53,7 @@ Duration duration_of(const Samples& samples) { return {samples.median(), samples
 class Profiler {
  public:
   Profiler(const Options& o, const Case& what)
-      : device_(device_of(o, 0, false)),
+      : device_(device_of(o, parallel::get_local_rank(), false)),  // side by side: one each
         trainee_(o, what.amp, device_),
         batch_(to_device(load_images(o, what.batch), device_, o)),
         marks_(device_) {
@@ -150,7 +151,7 @@ ModelProfile measure_profile(const Options& o, const Case& what) {
   profile.model = o.model;
   profile.dtype = what.amp == "O0" ? "float32" : "amp " + what.amp;
   profile.device =
-      o.is_cuda() ? cuda::properties(0).name
+      o.is_cuda() ? cuda::properties(parallel::get_local_rank()).name
                   : fmt::format("CPU, {} thread{}", what.threads, what.threads == 1 ? "" : "s");
   for (const Tensor& buffer : make_network(o)->buffers())
     profile.buffer_bytes += static_cast<std::int64_t>(buffer.nbytes());

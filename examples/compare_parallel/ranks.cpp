@@ -39,7 +39,13 @@ volatile std::sig_atomic_t interrupted = 0;
 void end_by_signals() {
   struct sigaction action {};
   action.sa_handler = [](int signal) { interrupted = signal; };
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction now {};
+    sigaction(signal, nullptr, &now);
+    // What nohup and shells have told it to ignore stays so.
+    if ((now.sa_flags & SA_SIGINFO) != 0 || now.sa_handler != SIG_IGN)
+      sigaction(signal, &action, nullptr);
+  }
 }
 
 class Folder {
@@ -82,6 +88,14 @@ std::string last_line(const std::string& text) {
 
 void put(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
 
+/// What the program itself has inherited is not what was asked for.
+void put_or_unset(const char* name, double value) {
+  if (value > 0)
+    put(name, fmt::format("{}", value));
+  else
+    unsetenv(name);
+}
+
 /// In the child, before it becomes the program.
 void set_environment(const Options& o, const Job& job, int rank) {
   const int processes = processes_of(o, job);
@@ -91,8 +105,13 @@ void set_environment(const Options& o, const Job& job, int rank) {
   put("LOCAL_WORLD_SIZE", std::to_string(processes));
   put("FERRITE_NUM_THREADS", std::to_string(job.what.threads));
   const LinkDelay delay = link_delay(o.link_delay);
-  if (delay.microseconds > 0) put("FERRITE_LINK_DELAY_US", fmt::format("{}", delay.microseconds));
-  if (delay.gbps > 0) put("FERRITE_LINK_GBPS", fmt::format("{}", delay.gbps));
+  put_or_unset("FERRITE_LINK_DELAY_US", delay.microseconds);
+  put_or_unset("FERRITE_LINK_GBPS", delay.gbps);
+  // On one host Gloo's groups would take the ring for everything: `ddp` is to be Gloo's own
+  // all-reduce, and so are the links that it is predicted from. Only the ring can be delayed.
+  if (o.backend == "gloo")
+    put("FERRITE_GLOO_ALL_REDUCE",
+        job.what.strategy == "ddp-ring" || delay.any() ? "ring" : "gloo");
 }
 
 /// A process of the job. It is there as long as somebody has the other end of `pipe` open: then it

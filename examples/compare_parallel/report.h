@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "examples/compare_parallel/measurement.h"
@@ -16,6 +17,8 @@ std::string csv(const Measurement& measurement);
 /// divided into compute and what communication adds, and peaks of memory.
 std::string chart(const Measurement& measurement);
 
+/// For a file; bytes that are not UTF-8 (of paths, of errors) are replaced.
+std::string to_text(const nlohmann::json& json);
 /// Replaces the file; IoError.
 void write_file(const std::filesystem::path& path, const std::string& text);
 

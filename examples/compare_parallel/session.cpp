@@ -74,10 +74,10 @@ Machine describe_machine(const Options& o) {
     m.kind = "gpus";
     m.meaning = "Times are of these GPUs and of what connects them.";
   }
-  if (delay.microseconds > 0 || delay.gbps > 0)
+  if (delay.any())
     m.meaning += fmt::format(
         " Links between ranks that are processes are slowed down to {:g} us and {:g} GB/s; "
-        "DataParallel's copies within a process are not.",
+        "DataParallel's copies within a process and broadcasts of buffers are not.",
         delay.microseconds, delay.gbps);
   return m;
 }
@@ -164,7 +164,10 @@ void Session::measure(Row& row) {
   row.compute_ms.values.push_back(alone);
   row.exposed_ms.values.push_back(step - alone);
   row.communication_ms.values.push_back(least.value().communication_ms);
-  row.hidden_ms.values.push_back(least.value().hidden_ms);
+  // On GPUs a rank's backward ends for the reducer when its kernels are launched, not when they are
+  // done: what was hidden is not known.
+  if (!options_.is_cuda() || !row.what.strategy.starts_with("ddp"))
+    row.hidden_ms.values.push_back(least.value().hidden_ms);
   row.images_per_second.values.push_back(static_cast<double>(row.what.batch) / (step * 1e-3));
 }
 

@@ -36,7 +36,7 @@ struct SimulateOptions {
 void add_simulate_options(CLI::App& app, SimulateOptions& options);
 
 /// Plans, or checks, and writes what --json, --csv and --svg ask for. `arguments` are the program's
-/// own. 1 where a prediction is off by more than kTolerance.
+/// own. 1 where a prediction is off by more than kTolerance, or where one is missing.
 int simulate(const Options& options, const SimulateOptions& simulation,
              const std::vector<std::string>& arguments);
 

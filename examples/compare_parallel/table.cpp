@@ -47,7 +47,8 @@ Cells cells_of(const Row& row) {
        {with_spread(row.images_per_second),
         row.efficiency ? fmt::format("{:.0f}%", 100 * *row.efficiency) : std::string("-"),
         with_spread(row.step_ms), with_spread(row.compute_ms),
-        alone ? "-" : with_spread(row.exposed_ms), alone ? "-" : figure(row.hidden_ms.median()),
+        alone ? "-" : with_spread(row.exposed_ms),
+        alone || row.hidden_ms.empty() ? "-" : figure(row.hidden_ms.median()),
         alone ? "-" : figure(megabytes(row.bytes_busiest)),
         fmt::format("{}", fmt::join(peaks, " / "))})
     cells.push_back(cell);
@@ -148,12 +149,19 @@ std::string csv(const Measurement& m) {
       number(samples->spread());
     }
     number(row.communication_ms.median());
-    number(row.hidden_ms.median());
+    if (row.hidden_ms.empty())
+      text += ",";
+    else
+      number(row.hidden_ms.median());
     number(static_cast<double>(row.bytes_total));
     number(static_cast<double>(row.bytes_busiest));
     text += fmt::format(",{}\n", fmt::join(row.peak_memory, ";"));
   }
   return text;
+}
+
+std::string to_text(const nlohmann::json& json) {
+  return json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 void write_file(const std::filesystem::path& path, const std::string& text) {

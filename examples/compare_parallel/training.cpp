@@ -90,7 +90,9 @@ data::Batch part_of(const data::Batch& batch, int index, int parts) {
   const std::int64_t count = size / parts + (index < rest ? 1 : 0);
   FERRITE_CHECK(count > 0, ValueError, "--batch", "{} images are too few for {} devices", size,
                 parts);
-  return {batch.inputs.narrow(0, begin, count), batch.labels.narrow(0, begin, count)};
+  // Views would keep the whole batch.
+  return {batch.inputs.narrow(0, begin, count).clone(),
+          batch.labels.narrow(0, begin, count).clone()};
 }
 
 data::Batch to_device(const data::Batch& batch, const Device& device, const Options& o) {

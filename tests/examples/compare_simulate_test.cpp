@@ -47,6 +47,19 @@ TEST_CASE("compare_parallel --simulate: 65,536 devices from a profile") {
   CHECK(plans[1].at("rows").back().at("devices") == 32);  // no more than samples
   CHECK(contains(read_file(place / "a.svg"), "<svg"));
 
+  // Another batch, which was not measured: in proportion. One strategy.
+  check_fine(place.run({"--simulate", "64", "--from", "profile.json", "--batch", "64",
+                        "--strategies", "single,ddp-ring", "--json", "batch.json"}));
+  const json batch = place.report("batch.json");
+  REQUIRE(batch.size() == 2);
+  for (const json& one : batch) {
+    CHECK(one.at("single_step_ms") == doctest::Approx(600));
+    REQUIRE(one.at("rows").size() == 6);  // 2 to 64
+    CHECK(one["rows"].back().at("devices") == 64);
+    CHECK(one["rows"].back().at("batch") == (one.at("scaling") == "strong" ? 64 : 64 * 64));
+    for (const json& row : one["rows"]) CHECK(row.at("strategy") == "ddp");
+  }
+
   // The same seed gives the same bytes.
   CHECK(simulate("b") == out);
   for (const char* kind : {".json", ".csv", ".svg"})
@@ -87,6 +100,27 @@ TEST_CASE("compare_parallel --simulate and --check-simulation measure by themsel
   }
 }
 
+TEST_CASE("compare_parallel --check-simulation: what has failed is not passed over") {
+  if (!parallel::has_gloo()) {
+    MESSAGE("skipped: this build is without Gloo");
+    return;
+  }
+  const Workplace place("compare_parallel");
+  const Outcome measured = place.run(
+      {"--steps", "2", "--repetitions", "1", "--batch", "1", "--scaling", "strong", "--strategies",
+       "single,ddp", "--bucket-mb", "25", "--overlap", "on", "--json", "measured.json"});
+  CHECK(measured.code == 1);
+  const Outcome outcome =
+      place.run({"--check-simulation", "--from", "measured.json", "--json", "check.json"});
+  INFO(outcome.out, outcome.err);
+  CHECK(outcome.code == 1);
+  CHECK(contains(outcome.out, "1 images are too few for 2 devices"));
+  CHECK(contains(outcome.out, "not all that was asked for"));
+  const json rows = place.report("check.json");
+  REQUIRE(rows.size() == 1);
+  CHECK(contains(rows[0].at("unchecked").get<std::string>(), "too few"));
+}
+
 TEST_CASE("compare_parallel refuses to simulate what it cannot") {
   const Workplace place("compare_parallel");
   write_model(place);
@@ -97,6 +131,7 @@ TEST_CASE("compare_parallel refuses to simulate what it cannot") {
   refused({"--inside", "token-ring"}, "expected a link (one of nvlink1");
   refused({"--stragglers", "sometimes"}, "expected none, lognormal:SIGMA");
   refused({"--per-node", "0"}, "--per-node", -1);
+  refused({"--strategies", "single"}, "there is nothing to plan");
   refused({"--all-reduce", "star"}, "--all-reduce", -1);
   check_refused(place.run({"--simulate", "0"}), "--simulate", -1);
   check_refused(place.run({"--simulate", "8", "--from", "nothing.json"}), "nothing.json");
