@@ -11,6 +11,7 @@
 #include "core/cuda_utilization.h"
 #include "core/deterministic.h"
 #include "core/generator.h"
+#include "core/generator_scope.h"
 #include "core/generator_state.h"
 #include "core/parallel_for.h"
 #include "core/state_dict.h"

@@ -1,9 +1,11 @@
 #include "autograd/checkpoint.h"
 
 #include <algorithm>
+#include <deque>
 
 #include "autograd/meta.h"
 #include "core/cuda_backend.h"
+#include "core/generator_scope.h"
 
 namespace ferrite::autograd {
 
@@ -42,15 +44,39 @@ PhiloxState random_state(const Device& device) {
   return generator.state();
 }
 
-void set_random_state(const Device& device, const PhiloxState& state) {
-  Generator& generator = default_generator(device);
-  if (device.is_cuda()) {
-    const Stream stream = current_stream(device);
-    if (state.base || ferrite::detail::cuda::is_capturing(stream))
-      return ferrite::detail::cuda::captured_seek(stream, generator, state);
+/// While it lives, this thread draws from default generators as from some state on. Others may run
+/// other functions again, or draw for the first time, meanwhile.
+class RandomStates {
+ public:
+  RandomStates() = default;
+  ~RandomStates() {
+    while (!scopes_.empty()) scopes_.pop_back();
+    for (const auto& [device, now] : captured_) seek(device, now);
   }
-  generator.set_state(state);
-}
+  RandomStates(const RandomStates&) = delete;
+  RandomStates& operator=(const RandomStates&) = delete;
+
+  void begin(const Device& device, const PhiloxState& state) {
+    const bool captured =
+        device.is_cuda() &&
+        (state.base || ferrite::detail::cuda::is_capturing(current_stream(device)));
+    if (!captured) {
+      scopes_.emplace_back(default_generator(device), state);
+      return;
+    }
+    const PhiloxState now = random_state(device);
+    seek(device, state);
+    captured_.emplace_back(device, now);
+  }
+
+ private:
+  static void seek(const Device& device, const PhiloxState& state) {
+    ferrite::detail::cuda::captured_seek(current_stream(device), default_generator(device), state);
+  }
+
+  std::deque<GeneratorScope> scopes_;
+  std::vector<std::pair<Device, PhiloxState>> captured_;
+};
 
 }  // namespace
 
@@ -129,17 +155,8 @@ void CheckpointRegion::run_again() {
   std::vector<Tensor> inputs;
   for (const Saved& input : inputs_) inputs.push_back(input.get());
 
-  struct RandomStates {
-    std::vector<std::pair<Device, PhiloxState>> states;
-    ~RandomStates() {
-      for (const auto& [device, state] : states) set_random_state(device, state);
-    }
-  } restore;
-  for (const auto& [device, state] : random_states_) {
-    const PhiloxState now = random_state(device);
-    set_random_state(device, state);
-    restore.states.emplace_back(device, now);
-  }
+  RandomStates again;
+  for (const auto& [device, state] : random_states_) again.begin(device, state);
   collected_ = 0;
   running_again_ = true;
   {

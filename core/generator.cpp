@@ -10,9 +10,33 @@
 
 #include "core/cuda_backend.h"
 #include "core/error.h"
+#include "core/generator_scope.h"
 #include "core/generator_state.h"
 
 namespace ferrite {
+
+namespace {
+
+thread_local GeneratorScope* innermost = nullptr;
+
+PhiloxState taken_from(PhiloxState& state, std::uint64_t blocks) {
+  const PhiloxState taken = state;
+  state.offset += blocks;
+  return taken;
+}
+
+}  // namespace
+
+GeneratorScope::GeneratorScope(const Generator& generator, const PhiloxState& state)
+    : generator_(&generator), state_(state), outer_(std::exchange(innermost, this)) {}
+
+GeneratorScope::~GeneratorScope() { innermost = outer_; }
+
+PhiloxState* GeneratorScope::find(const Generator& generator) {
+  for (GeneratorScope* scope = innermost; scope; scope = scope->outer_)
+    if (scope->generator_ == &generator) return &scope->state_;
+  return nullptr;
+}
 
 Generator& Generator::operator=(const Generator& other) {
   if (this != &other) set_state(other.state());
@@ -22,20 +46,24 @@ Generator& Generator::operator=(const Generator& other) {
 void Generator::manual_seed(std::uint64_t seed) { set_state({seed, 0}); }
 
 PhiloxState Generator::state() const {
+  if (const PhiloxState* const own = GeneratorScope::find(*this)) return *own;
   std::lock_guard lock(mutex_);
   return state_;
 }
 
 void Generator::set_state(PhiloxState state) {
+  if (PhiloxState* const own = GeneratorScope::find(*this)) {
+    *own = state;
+    return;
+  }
   std::lock_guard lock(mutex_);
   state_ = state;
 }
 
 PhiloxState Generator::reserve(std::uint64_t blocks) {
+  if (PhiloxState* const own = GeneratorScope::find(*this)) return taken_from(*own, blocks);
   std::lock_guard lock(mutex_);
-  const PhiloxState taken = state_;
-  state_.offset += blocks;
-  return taken;
+  return taken_from(state_, blocks);
 }
 
 PhiloxState Generator::reserve(std::uint64_t blocks, const Stream& stream) {

@@ -28,6 +28,8 @@ class BatchParts {
   virtual Tensor gather(const Tensor& of_this_part) = 0;
   /// Adds up those of all parts, in place.
   virtual void sum(const Tensor& of_this_part) = 0;
+  /// Whether this part is the whole: then it must have more than one value a channel.
+  virtual bool alone() const { return false; }
 };
 
 }  // namespace ferrite

@@ -44,7 +44,8 @@ Tensor Tensor::to(const Device& device, DType dtype, bool non_blocking) const {
   // Integers and bool carry no gradient.
   if (is_floating(dtype) && recording(*this))
     record(out, "to", {*this}, [like = Like(*this), non_blocking](const Tensor& grad, Needs) {
-      return grad.to(like.device, like.dtype, non_blocking);
+      // Nobody would wait for a gradient on its way to the host before its ops read it.
+      return grad.to(like.device, like.dtype, non_blocking && !like.device.is_host());
     });
   return out;
 }

@@ -182,7 +182,8 @@ ChannelStatistics combine(BatchParts& parts, const OwnStatistics& own, std::int6
 }
 
 Statistics batch_statistics(const BatchNorm& args, const Tensor& x, const ChannelLayout& layout) {
-  FERRITE_CHECK(args.parts || layout.count() != 1, ShapeError, args.op,
+  const bool others = args.parts && !args.parts->alone();
+  FERRITE_CHECK(others || layout.count() != 1, ShapeError, args.op,
                 "cannot train on a single value a channel, got {}; use a larger batch or eval mode",
                 x.describe());
   const NoGradGuard guard;

@@ -110,6 +110,9 @@ void train(const Options& options, const std::vector<Device>& devices) {
   if (!options.checkpoint_dir.empty())
     make_writable_folder(options.checkpoint_dir, "--checkpoint-dir");
   const Splits data = open_dataset(options);
+  FERRITE_CHECK(*options.batch_size <= data.train->size(), ValueError, "--batch-size",
+                "expected at most the {} images there are to train on, got {}", data.train->size(),
+                *options.batch_size);
   data::DataLoader loader(data.train, {.batch_size = *options.batch_size,
                                        .shuffle = true,
                                        .workers = options.workers,

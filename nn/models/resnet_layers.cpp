@@ -16,20 +16,25 @@ std::unique_ptr<Module> on_same_tensors(const Module& module) {
 }  // namespace
 
 Sequential resnet_layers(ResNet& net) {
+  // Each layer is in the mode that it has in the network; those made here, in the network's.
   Sequential layers;
+  layers.train(net.is_training());
+  const auto add = [&](auto layer) {
+    layer.train(net.is_training());
+    layers.push_back(std::move(layer));
+  };
   Module& stem = net.get_submodule("conv1");
   layers.push_back(on_same_tensors(stem));
   layers.push_back(on_same_tensors(net.get_submodule("bn1")));
-  layers.push_back(ReLU());
+  add(ReLU());
   if (dynamic_cast<Conv2d&>(stem).weight.size(2) == 7)  // ResNetStem::standard
-    layers.push_back(MaxPool2d(3, {.stride = 2, .padding = 1}));
+    add(MaxPool2d(3, {.stride = 2, .padding = 1}));
   for (const char* stage : {"layer1", "layer2", "layer3", "layer4"})
     for (const Module* block : net.get_submodule(stage).children())
       layers.push_back(on_same_tensors(*block));
-  layers.push_back(AdaptiveAvgPool2d(1));
-  layers.push_back(Flatten());
+  add(AdaptiveAvgPool2d(1));
+  add(Flatten());
   layers.push_back(on_same_tensors(net.get_submodule("fc")));
-  layers.train(net.is_training());
   return layers;
 }
 

@@ -23,6 +23,7 @@ class OnePart final : public BatchParts {
     return of_this_part.reshape({1, of_this_part.numel()});
   }
   void sum(const Tensor&) override {}
+  bool alone() const override { return true; }
 
  private:
   std::vector<Tensor>* seen_;
@@ -34,17 +35,18 @@ DeferredNorms::DeferredNorms(std::span<nn::Module* const> layers) {
   for (nn::Module* layer : layers)
     for (nn::Module* module : layer->modules()) {
       auto* norm = dynamic_cast<nn::BatchNorm*>(module);
-      if (!norm || !norm->running_mean.defined() || norm->is_synchronized()) continue;
+      if (!norm || !norm->running_mean.defined()) continue;
       if (std::ranges::none_of(norms_, [&](const Norm& n) { return n.layer == norm; }))
         norms_.push_back({norm});
     }
 }
 
-DeferredNorms::MicroBatch::MicroBatch(DeferredNorms& norms) : norms_(norms) {
+DeferredNorms::MicroBatch::MicroBatch(DeferredNorms& norms) {
   const bool again = autograd::is_recomputing();
-  for (Norm& norm : norms_.norms_) {
+  for (Norm& norm : norms.norms_) {
     nn::BatchNorm& layer = *norm.layer;
-    if (!layer.is_training()) continue;
+    if (!layer.is_training() || layer.is_synchronized()) continue;
+    deferred_.push_back(&norm);
     layer.set_batch_parts(
         [seen = again ? nullptr : &norm.parts] { return std::make_shared<OnePart>(seen); });
     if (again) continue;  // what is computed again moves nothing
@@ -54,12 +56,11 @@ DeferredNorms::MicroBatch::MicroBatch(DeferredNorms& norms) : norms_(norms) {
 }
 
 DeferredNorms::MicroBatch::~MicroBatch() {
-  for (Norm& norm : norms_.norms_) {
-    if (!norm.layer->is_synchronized()) continue;
-    norm.layer->set_batch_parts(nullptr);
-    if (!norm.mean.defined()) continue;
-    norm.layer->running_mean = std::exchange(norm.mean, Tensor());
-    norm.layer->running_var = std::exchange(norm.var, Tensor());
+  for (Norm* norm : deferred_) {
+    norm->layer->set_batch_parts(nullptr);
+    if (!norm->mean.defined()) continue;
+    norm->layer->running_mean = std::exchange(norm->mean, Tensor());
+    norm->layer->running_var = std::exchange(norm->var, Tensor());
   }
 }
 

@@ -12,9 +12,15 @@
 namespace ferrite::parallel {
 
 class DeferredNorms {
+  struct Norm {
+    nn::BatchNorm* layer;
+    std::vector<Tensor> parts = {};  ///< a micro-batch's: mean, m2 and count
+    Tensor mean = {}, var = {};      ///< the running statistics, while the layer has none
+  };
+
  public:
-  /// Of those in `layers`, the layers of a stage, that keep running statistics and are not
-  /// synchronised.
+  /// Of those in `layers`, the layers of a stage, that keep running statistics. The ones that are
+  /// synchronised when a micro-batch comes are left as they are.
   explicit DeferredNorms(std::span<nn::Module* const> layers);
   DeferredNorms(const DeferredNorms&) = delete;
   DeferredNorms& operator=(const DeferredNorms&) = delete;
@@ -29,7 +35,7 @@ class DeferredNorms {
     MicroBatch& operator=(const MicroBatch&) = delete;
 
    private:
-    DeferredNorms& norms_;
+    std::vector<Norm*> deferred_;  // those that this one has changed
   };
 
   /// Forgets what was remembered.
@@ -38,11 +44,6 @@ class DeferredNorms {
   void commit();
 
  private:
-  struct Norm {
-    nn::BatchNorm* layer;
-    std::vector<Tensor> parts = {};  ///< a micro-batch's: mean, m2 and count
-    Tensor mean = {}, var = {};      ///< the running statistics, while the layer has none
-  };
   void commit(Norm& norm);
 
   std::vector<Norm> norms_;

@@ -33,7 +33,7 @@ Link::Link(const Device& from, const Device& to)
       back_out_(own_stream(to)),
       back_in_(own_stream(from)) {}
 
-Tensor Link::copy(const Tensor& x, const Stream& out, const Stream& in) {
+Tensor Link::copy(const Tensor& x, const Stream& out, const Stream& in, const Crossed& crossed) {
   const NoGradGuard no_grad;
   const StreamGuard from(out), to(in);
   const Tensor copied = empty(
@@ -41,20 +41,21 @@ Tensor Link::copy(const Tensor& x, const Stream& out, const Stream& in) {
       {.dtype = x.dtype(), .device = in.device(), .memory_format = x.suggest_memory_format()});
   ops::transfer(copied, x, /*non_blocking=*/!in.device().is_host(), "pipeline");
   x.storage()->record_stream(out);
-  bytes_.fetch_add(static_cast<std::int64_t>(x.nbytes()), std::memory_order_relaxed);
+  if (crossed) crossed(static_cast<std::int64_t>(x.nbytes()));
   return copied;
 }
 
-Link::Sent Link::send(const Tensor& x, std::shared_ptr<Returned> returned) {
+Link::Sent Link::send(const Tensor& x, std::shared_ptr<Returned> returned, Crossed crossed) {
   out_.wait(current_stream(x.device()));
-  Sent sent{copy(x, out_, in_), {}};
+  Sent sent{copy(x, out_, in_, crossed), {}};
   sent.landed.record(in_);
   // By the thread of the destination's device, next after the work that made the gradient: issued
   // by another thread the copy might wait for what the destination does later.
   if (autograd::recording(x))
     record_on(back_out_, "pipeline_copy", sent.tensor, x,
-              [self = shared_from_this(), returned = std::move(returned)](const Tensor& gradient) {
-                return self->return_gradient(gradient, *returned);
+              [self = shared_from_this(), returned = std::move(returned),
+               crossed = std::move(crossed)](const Tensor& gradient) {
+                return self->return_gradient(gradient, *returned, crossed);
               });
   return sent;
 }
@@ -66,9 +67,16 @@ Tensor Link::receive(const Sent& sent) const {
   return sent.tensor;
 }
 
-Tensor Link::return_gradient(const Tensor& gradient, Returned& returned) {
-  if (autograd::creating_graph()) return gradient.to(back_in_.device(), non_blocking);
-  const Tensor there = copy(gradient, back_out_, back_in_);
+Tensor Link::return_gradient(const Tensor& gradient, Returned& returned,
+                             const Crossed& crossed) const {
+  if (autograd::creating_graph()) {
+    const Device& to = back_in_.device();
+    // Ops of the host wait for no event: they would read what has not landed.
+    const Tensor there = gradient.to(to, !to.is_host());
+    returned.landed.record(current_stream(to));
+    return there;
+  }
+  const Tensor there = copy(gradient, back_out_, back_in_, crossed);
   returned.landed.record(back_in_);
   return there;
 }

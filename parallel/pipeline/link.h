@@ -2,7 +2,6 @@
 // work of both.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -26,27 +25,25 @@ class Link : public std::enable_shared_from_this<Link> {
   struct Returned {
     Event landed;
   };
+  /// Told how many bytes cross, there or back.
+  using Crossed = std::function<void(std::int64_t bytes)>;
 
   /// Copies `x` after what its device's current stream holds now; no other work waits for it. On
   /// the tape, the gradient is copied back as soon as it is there, and who takes it must call
   /// receive_gradient().
-  Sent send(const Tensor& x, std::shared_ptr<Returned> returned);
+  Sent send(const Tensor& x, std::shared_ptr<Returned> returned, Crossed crossed = {});
   /// Has the destination's current stream wait for it.
   Tensor receive(const Sent& sent) const;
   /// Has `stream`, of the source, wait for the gradient.
   static void receive_gradient(const Tensor& gradient, const Returned& returned,
                                const Stream& stream);
 
-  /// Both ways, so far.
-  std::int64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
-
  private:
-  Tensor copy(const Tensor& x, const Stream& out, const Stream& in);
-  Tensor return_gradient(const Tensor& gradient, Returned& returned);
+  static Tensor copy(const Tensor& x, const Stream& out, const Stream& in, const Crossed& crossed);
+  Tensor return_gradient(const Tensor& gradient, Returned& returned, const Crossed& crossed) const;
 
   const Stream out_, in_;            // of the source and of the destination
   const Stream back_out_, back_in_;  // of the destination and of the source
-  std::atomic<std::int64_t> bytes_ = 0;
 };
 
 /// Records on the tape that `backward` makes the gradient of `x` from that of the result, which

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "ops/creation.h"
 #include "parallel/pipeline/partition.h"
 #include "parallel/pipeline/pipeline_state.h"
 
@@ -12,7 +13,7 @@ namespace ferrite::parallel {
 
 namespace {
 
-constexpr std::size_t kLargestPending = 16;  // steps that devices may be behind and are timed
+constexpr std::size_t kLargestPending = 16;  // steps that may be under way at once and are timed
 
 const char* mode_name(PipelineCheckpoint checkpoint) {
   switch (checkpoint) {
@@ -42,8 +43,15 @@ const PipelineOptions& checked(const PipelineOptions& options) {
 Pipeline::State::State(nn::Sequential& model, std::vector<PipelineStage> of,
                        const PipelineOptions& options)
     : model(model), where(std::move(of)), options(options), memory_(devices_of(where)) {
-  for (const PipelineStage& stage : where) {
-    Stage& made = stages.emplace_back();
+  // What is wrong with a device is said before anything is moved.
+  for (const PipelineStage& stage : where) zeros({1}, {.device = stage.device});
+  stages.resize(where.size());
+  for (std::size_t s = 0; s + 1 < stages.size(); ++s)
+    if (!(where[s].device == where[s + 1].device))
+      stages[s].next = std::make_shared<Link>(where[s].device, where[s + 1].device);
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    const PipelineStage& stage = where[s];
+    Stage& made = stages[s];
     made.layers = layers_of(model, stage);
     PipelineReport::Stage& reported = sums_.stages.emplace_back();
     reported.device = stage.device;
@@ -58,17 +66,15 @@ Pipeline::State::State(nn::Sequential& model, std::vector<PipelineStage> of,
     }
     if (options.deferred_batch_norm) made.norms = std::make_unique<DeferredNorms>(made.layers);
   }
-  for (std::size_t s = 0; s + 1 < stages.size(); ++s)
-    if (!(where[s].device == where[s + 1].device))
-      stages[s].next = std::make_shared<Link>(where[s].device, where[s + 1].device);
 }
 
 void Pipeline::State::add_up() {
-  while (!pending_.empty() && pending_.front()->passed()) {
-    pending_.front()->add(sums_);
+  std::erase_if(pending_, [&](const std::shared_ptr<StepTimes>& step) {
+    if (!step->passed()) return false;
+    step->add(sums_);
     ++sums_.timed;
-    pending_.pop_front();
-  }
+    return true;
+  });
 }
 
 PipelineReport Pipeline::State::report() {
@@ -110,28 +116,15 @@ void Pipeline::State::reset_report() {
 }
 
 std::shared_ptr<StepTimes> Pipeline::State::time_step(int micro_batches) {
-  const std::int64_t crossed = bytes_crossed();
   std::lock_guard lock(mutex_);
   add_up();
   // Steps without a backward never end.
-  while (!pending_.empty() && (!pending_.front()->finished() || pending_.size() >= kLargestPending))
-    pending_.pop_front();
+  while (pending_.size() >= kLargestPending) pending_.pop_front();
   ++sums_.steps;
   sums_.micro_batches = micro_batches;
   memory_.begin();
   return pending_.emplace_back(
-      std::make_shared<StepTimes>(static_cast<int>(stages.size()), micro_batches, crossed));
-}
-
-std::int64_t Pipeline::State::bytes_crossed() {
-  std::int64_t bytes = 0;
-  {
-    std::lock_guard lock(mutex_);
-    for (const auto& [device, link] : entrances_) bytes += link->bytes();
-  }
-  for (const Stage& stage : stages)
-    if (stage.next) bytes += stage.next->bytes();
-  return bytes;
+      std::make_shared<StepTimes>(static_cast<int>(stages.size()), micro_batches));
 }
 
 Pipeline::Pipeline(nn::Sequential& model, std::vector<Device> devices,

@@ -10,8 +10,10 @@
 //   sgd.step();
 //
 // It is a module with the parameters, buffers, modules and names of the one it wraps, which must
-// outlive it, and moves them to their devices; leave them there. Gradients and weights are those of
-// the model on one device, but for how sums are rounded, and the same at every run.
+// outlive it and all graphs of its results, and moves them to their devices; leave them there.
+// Gradients and weights are those of the model on one device, but for how sums are rounded, and the
+// same at every run, unless stages of a device that do not follow each other share a weight: the
+// order in which such a weight's gradients are added is not fixed.
 //
 // - One thread issues the work of all devices, in the order of gpipe_schedule(); devices overlap
 //   where they work behind the host's back, as CUDA devices and virtual ones ("cpu:0") do, and not
@@ -22,7 +24,8 @@
 //   statistics once each (see deferred_batch_norm). Dropout draws from the generator of its stage's
 //   device, one micro-batch after another.
 // - Grad mode, autocast, train() and eval() are the caller's, as are the current streams.
-// - Hooks of the Sequential itself do not run, those of its layers do, once a micro-batch.
+// - Hooks of the Sequential itself do not run, those of its layers do, once a micro-batch, and once
+//   more where that is computed again: then in the thread of its device's backward.
 #pragma once
 
 #include <cstdint>
@@ -72,7 +75,9 @@ class Pipeline final : public nn::Module {
   /// ValueError where numbers do not fit: chunks or a stage's layers below 1, layers that the model
   /// does not have, stages without a device, no layers; where two stages on different devices share
   /// a parameter or buffer, by its names; where layers that stay where they are have several
-  /// devices each, or are not as a given balance says.
+  /// devices each, or are not as a given balance says. CudaError where a device is lost. Nothing
+  /// has been moved then. (That a device is there at all is seen to by Device: DeviceError.)
+  /// OutOfMemoryError where one does not hold its layers; those before are on theirs then.
   explicit Pipeline(nn::Sequential& model, std::vector<Device> devices = {},
                     const PipelineOptions& options = {});
   ~Pipeline() override;

@@ -28,6 +28,11 @@ struct Pipeline::State::Step {
   Tensor compute(int stage, int micro_batch, const Tensor& x,
                  std::shared_ptr<CheckpointRegion>& region);
   void compute_again(int stage, int micro_batch, const std::shared_ptr<CheckpointRegion>& region);
+  /// For links: counts what crosses in this step.
+  Link::Crossed crossed() const {
+    if (!times) return {};
+    return [times = times](std::int64_t bytes) { times->crossed(bytes); };
+  }
   void begin_backward(int stage, int micro_batch);
   void end_backward(int stage, int micro_batch);
 };
@@ -86,7 +91,6 @@ void Pipeline::State::Step::compute_again(int stage, int micro_batch,
   if (!region) return;
   const StreamGuard guard(stream(stage));
   state->tagged(stage, micro_batch, [&] {
-    std::lock_guard lock(state->turn);
     if (times) times->begin(StepTimes::kRecompute, stage, micro_batch, stream(stage));
     if (region->recompute() && times)
       times->end(StepTimes::kRecompute, stage, micro_batch, stream(stage));
@@ -98,9 +102,7 @@ void Pipeline::State::Step::begin_backward(int stage, int micro_batch) {
   if (!times) return;
   // Where the first stage's backward ends there is no node to say so.
   if (times->first_of_backward())
-    autograd::queue_callback([state = state, times = times, streams = streams] {
-      times->finish(streams, state->bytes_crossed());
-    });
+    autograd::queue_callback([times = times, streams = streams] { times->finish(streams); });
   times->begin(StepTimes::kBackward, stage, micro_batch, stream(stage));
 }
 
@@ -130,7 +132,7 @@ Pipeline::State::Place Pipeline::State::run(const std::shared_ptr<Step>& step, i
                        return gradient;
                      });
   if (!next) return {y};
-  return {{}, next->send(y, returned), next};
+  return {{}, next->send(y, returned, step->crossed()), next};
 }
 
 std::shared_ptr<Link> Pipeline::State::entrance(const Device& from) {
@@ -141,7 +143,7 @@ std::shared_ptr<Link> Pipeline::State::entrance(const Device& from) {
   return link;
 }
 
-Pipeline::State::Place Pipeline::State::enter(const Tensor& part,
+Pipeline::State::Place Pipeline::State::enter(const std::shared_ptr<Step>& step, const Tensor& part,
                                               const std::shared_ptr<Link>& way_in) {
   const Stream stream = current_stream(part.device());
   const auto returned = std::make_shared<Link::Returned>();
@@ -150,7 +152,7 @@ Pipeline::State::Place Pipeline::State::enter(const Tensor& part,
         Link::receive_gradient(gradient, *returned, stream);
         return gradient;
       });
-  return {{}, way_in->send(x, returned), way_in};
+  return {{}, way_in->send(x, returned, step->crossed()), way_in};
 }
 
 Tensor Pipeline::State::forward(const Tensor& input) {
@@ -180,7 +182,7 @@ Tensor Pipeline::State::forward(const Tensor& input) {
     tagged(stage, micro_batch, [&, stage = stage, micro_batch = micro_batch] {
       if (stage == 0) {
         const Tensor& part = parts[static_cast<std::size_t>(micro_batch)];
-        place = way_in ? enter(part, way_in) : Place{part};
+        place = way_in ? enter(step, part, way_in) : Place{part};
         entered = place.sent.landed;
       }
       place = run(step, stage, micro_batch, place);

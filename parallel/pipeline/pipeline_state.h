@@ -42,10 +42,10 @@ struct Pipeline::State : std::enable_shared_from_this<Pipeline::State> {
   const std::vector<PipelineStage> where;
   const PipelineOptions options;
   std::vector<Stage> stages;
-  std::mutex turn;  // of who computes again: to do so he sets and restores the host's generator
 
  private:
-  Place enter(const Tensor& part, const std::shared_ptr<Link>& way_in);
+  Place enter(const std::shared_ptr<Step>& step, const Tensor& part,
+              const std::shared_ptr<Link>& way_in);
   Place run(const std::shared_ptr<Step>& step, int stage, int micro_batch, Place& place);
   Tensor join(const std::vector<Place>& places) const;
   /// f(); what it throws says where.
@@ -54,7 +54,6 @@ struct Pipeline::State : std::enable_shared_from_this<Pipeline::State> {
   /// From the device of an input; null where that is the first stage's.
   std::shared_ptr<Link> entrance(const Device& from);
   std::shared_ptr<StepTimes> time_step(int micro_batches);
-  std::int64_t bytes_crossed();
   void add_up();  // with `mutex_` held
 
   std::mutex mutex_;                                        // of what follows

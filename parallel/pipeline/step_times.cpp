@@ -6,11 +6,10 @@
 
 namespace ferrite::parallel {
 
-StepTimes::StepTimes(int stages, int micro_batches, std::int64_t bytes)
+StepTimes::StepTimes(int stages, int micro_batches)
     : stages_(stages),
       micro_batches_(micro_batches),
       spans_(static_cast<std::size_t>(3 * stages * micro_batches)),
-      bytes_(bytes),
       open_(static_cast<std::size_t>(stages), -1) {}
 
 const StepTimes::Span& StepTimes::span(Work work, int stage, int micro_batch) const {
@@ -38,11 +37,14 @@ void StepTimes::close(int stage, int micro_batch, const Stream& stream) {
   if (open >= 0 && open != micro_batch) end(kBackward, stage, open, stream);
 }
 
-void StepTimes::finish(const std::vector<Stream>& streams, std::int64_t bytes) {
+void StepTimes::crossed(std::int64_t bytes) {
+  if (!finished()) bytes_.fetch_add(bytes, std::memory_order_relaxed);
+}
+
+void StepTimes::finish(const std::vector<Stream>& streams) {
   if (finished()) return;
   for (int stage = 0; stage < stages_; ++stage)
     close(stage, -1, streams[static_cast<std::size_t>(stage)]);
-  bytes_ = bytes - bytes_;
   finished_.store(true, std::memory_order_release);
 }
 
@@ -53,7 +55,7 @@ bool StepTimes::passed() const {
 }
 
 void StepTimes::add(PipelineReport& report) const {
-  report.bytes_moved += bytes_;
+  report.bytes_moved += bytes_.load(std::memory_order_relaxed);
   for (int stage = 0; stage < stages_; ++stage) {
     PipelineReport::Stage& of = report.stages[static_cast<std::size_t>(stage)];
     for (int m = 0; m < micro_batches_; ++m) {

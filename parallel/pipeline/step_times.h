@@ -19,8 +19,7 @@ class StepTimes {
  public:
   enum Work { kForward, kRecompute, kBackward };
 
-  /// `bytes` have crossed between devices so far.
-  StepTimes(int stages, int micro_batches, std::int64_t bytes);
+  StepTimes(int stages, int micro_batches);
 
   /// A mark on `stream`, where times[...] begins or ends.
   void begin(Work work, int stage, int micro_batch, const Stream& stream);
@@ -30,8 +29,11 @@ class StepTimes {
 
   /// Whether this is the first to ask.
   bool first_of_backward() { return !in_backward_.exchange(true); }
+  /// `bytes` cross between devices; by any thread.
+  void crossed(std::int64_t bytes);
+
   /// Backward is over; `streams` are those of the stages.
-  void finish(const std::vector<Stream>& streams, std::int64_t bytes);
+  void finish(const std::vector<Stream>& streams);
   bool finished() const { return finished_.load(std::memory_order_acquire); }
 
   /// Whether the devices have come to the end of it; then add() adds its times to the report.
@@ -48,7 +50,7 @@ class StepTimes {
 
   const int stages_, micro_batches_;
   std::vector<Span> spans_;
-  std::int64_t bytes_;     ///< at first those so far, then those of the step
+  std::atomic<std::int64_t> bytes_ = 0;
   std::vector<int> open_;  ///< the micro-batch that a stage runs backward for, or -1
   std::atomic<bool> in_backward_ = false, finished_ = false;
 };

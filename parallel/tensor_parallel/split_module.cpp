@@ -70,8 +70,10 @@ Tensor put_together(const Part& part) {
 ParametersBySplit parameters_by_split(const nn::Module& module) {
   const Parts parts(module);
   ParametersBySplit result;
-  for (const Tensor& p : module.parameters())
-    (parts.find(p) ? result.split : result.whole).push_back(p);
+  for (const Tensor& p : module.parameters()) {
+    const Part* const part = parts.find(p);
+    (part && part->split->group() ? result.split : result.whole).push_back(p);
+  }
   return result;
 }
 

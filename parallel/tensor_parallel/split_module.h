@@ -33,8 +33,9 @@ class SplitModule {
 };
 
 struct ParametersBySplit {
-  std::vector<Tensor> split;  ///< of which this rank has parts
-  std::vector<Tensor> whole;  ///< that are the same on all ranks
+  std::vector<Tensor> split;  ///< parts, of which other ranks have the others
+  /// That are the same on all ranks; also all parts of what is split over this process's devices.
+  std::vector<Tensor> whole;
 };
 /// For what looks at all parameters at once, as the norm of their gradients: that of the parts is
 /// to be added up over the ranks, that of the others is not.

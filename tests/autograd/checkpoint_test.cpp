@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <thread>
+
 #include "autograd/gradcheck.h"
 #include "core/allocator.h"
 #include "tests/autograd/util.h"
@@ -187,4 +189,39 @@ TEST_CASE("checkpoints on several devices") {
       x);
   y.backward();
   CHECK(values(x.grad()) == Values{80});
+}
+
+TEST_CASE("what one thread computes again, others draw beside it") {
+  const Tensor x = leaf(Values(8, 1.5));
+  Values drawn[2], others;
+  int run = 0;
+  const auto noisy = [&](const Tensor& t) {
+    const Tensor noise = randn({8}, {.dtype = kFloat64});
+    if (run == 1) std::thread([&] { others = values(randn({8}, {.dtype = kFloat64})); }).join();
+    const Tensor more = randn({8}, {.dtype = kFloat64});
+    drawn[run++] = values(more);
+    return t * noise * more;
+  };
+  manual_seed(7);
+  const Tensor y = checkpoint(noisy, x);
+  const PhiloxState state = default_generator({}).state();
+  sum(y).backward();
+  CHECK(drawn[1] == drawn[0]);
+  CHECK(default_generator({}).state().offset > state.offset);
+  default_generator({}).set_state(state);
+  CHECK(others == values(randn({8}, {.dtype = kFloat64})));
+  // A function that seeds moves nobody else's numbers the second time.
+  const Tensor z = checkpoint(
+      [](const Tensor& t) {
+        manual_seed(11);
+        return t * randn({8}, {.dtype = kFloat64});
+      },
+      x);
+  x.set_grad({});
+  manual_seed(11);
+  const Values expected = values(randn({8}, {.dtype = kFloat64}));
+  const std::uint64_t after = default_generator({}).state().offset;
+  sum(z).backward();
+  CHECK(values(x.grad()) == expected);
+  CHECK(default_generator({}).state().offset == after);
 }

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "autograd/checkpoint.h"
+#include "autograd/engine.h"
 #include "autograd/grad_mode.h"
 #include "core/cuda.h"
 #include "core/generator.h"
@@ -146,6 +147,8 @@ TEST_CASE("whatever reads or waits refuses to be captured, by name") {
   const Tensor x = ones({4}, {.device = device}), one = ones({}, {.device = device}),
                classes = zeros({4}, {.dtype = kInt64, .device = device}), host = ones({4}),
                host_pinned = empty({4}, {.pinned = true});
+  const Tensor learns = full({4}, 1, {.pinned = true}).set_requires_grad(),
+               moved = sum(learns.to(device, non_blocking));
   const auto file = std::filesystem::temp_directory_path() / "ferrite_cuda_graph_test";
   Event event;
   event.record(current_stream(device));
@@ -166,6 +169,10 @@ TEST_CASE("whatever reads or waits refuses to be captured, by name") {
       {"to", [&] { host_pinned.to(device); }},
       {"to", [&] { ones({4}, {.device = "cpu:1"}).to(device); }},
       {"to", [&] { x.cpu(); }},
+      {"to",
+       [&] {
+         autograd::grad({&moved, 1}, {&learns, 1}, {}, true);
+       }},
       {"to", [&] { x.to(Device("cpu:1"), non_blocking); }},
       {"copy_", [&] { x.copy_(host); }},
       {"copy_", [&] { host.copy_(x); }},

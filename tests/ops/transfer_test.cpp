@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <vector>
 
+#include "autograd/engine.h"
 #include "autograd/gradcheck.h"
 #include "core/allocator.h"
 #include "core/cuda.h"
@@ -175,6 +177,15 @@ TEST_CASE("a copy that does not block returns before the device has begun") {
   CHECK(all_equal(a, 3));
   CHECK(all_equal(c, 4));
   CHECK(all_equal(back, 5));
+}
+
+TEST_CASE("a gradient is on the host before the host reads it") {
+  REQUIRE_CUDA(1);
+  std::optional<DeferredStreams> deferred;
+  if (is_emulated()) deferred.emplace();
+  const Tensor x = pinned_full({1000}, 2).set_requires_grad();
+  sum((x * 3.0).to(Device("cuda:0"), non_blocking)).backward();
+  CHECK(all_equal(x.grad(), 3));
 }
 
 TEST_CASE("memory that a copy under way reads or writes is not given to others") {

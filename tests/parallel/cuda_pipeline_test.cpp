@@ -1,6 +1,8 @@
 #include <doctest/doctest.h>
 
+#include "autograd/engine.h"
 #include "core/allocator.h"
+#include "core/cuda.h"
 #include "ops/arithmetic.h"
 #include "ops/autocast.h"
 #include "optim/grad_scaler.h"
@@ -38,6 +40,48 @@ TEST_CASE("whatever runs late, in any order of threads") {
   const DeferredStreams deferred;
   const ShuffledThreads shuffled(7);
   check_training(cuda_devices(2), 11, 1e-11);
+}
+
+TEST_CASE("second derivatives across the host and a device, whatever runs late") {
+  REQUIRE_CUDA(1);
+  const auto second = [](nn::Module& model) {
+    const Tensor x = full({3, 4}, 0.5, {.dtype = kFloat64}).set_requires_grad();
+    const Tensor y = model(x).pow(2).sum();
+    const Tensor g = autograd::grad({&y, 1}, {&x, 1}, {}, true, true)[0];
+    const Tensor z = g.cpu().pow(2).sum();
+    const Tensor gg = autograd::grad({&z, 1}, {&x, 1})[0];
+    return std::pair(g.detach().clone(), gg.detach().clone());
+  };
+  const auto tower = [] {
+    manual_seed(5);
+    nn::Sequential net(nn::Linear(4, 5), nn::Tanh(), nn::Linear(5, 2));
+    net.to(kFloat64);
+    return net;
+  };
+  nn::Sequential whole = tower();
+  const auto expected = second(whole);
+  for (const auto& devices : {std::vector<Device>{"cpu", "cuda:0"}, {"cuda:0", "cpu"}})
+    for (const auto checkpoint : kCheckpoints) {
+      nn::Sequential net = tower();
+      Pipeline pipe(net, devices, {.chunks = 3, .checkpoint = checkpoint});
+      std::optional<DeferredStreams> deferred;
+      if (is_emulated()) deferred.emplace();
+      const auto got = second(pipe);
+      check_close(got.first, expected.first, 1e-10, 1e-12);
+      check_close(got.second, expected.second, 1e-10, 1e-12);
+    }
+}
+
+TEST_CASE("where a device is lost nothing is moved") {
+  REQUIRE_CUDA(2);
+  if (!is_emulated()) return;
+  nn::Sequential net = small_network();
+  {
+    const LostDevice lost(1);
+    CHECK_THROWS_AS(Pipeline(net, cuda_devices(2)), CudaError);
+  }
+  cuda::set_device(0);  // it may have stayed with the lost one
+  for (const Tensor& p : net.parameters()) CHECK(p.device().is_host());
 }
 
 TEST_CASE("devices that cannot reach each other's memory") {

@@ -7,9 +7,6 @@
 #include <mutex>
 
 #include "autograd/engine.h"
-#include "autograd/record.h"
-#include "core/allocator.h"
-#include "nn/models/resnet_layers.h"
 #include "ops/arithmetic.h"
 #include "ops/autocast.h"
 #include "optim/grad_scaler.h"
@@ -46,28 +43,6 @@ class Flag {
   bool up_ = false;
 };
 
-/// Passes its input on and calls back, as work of the device's stream, in forward and in backward,
-/// with the number of the call.
-struct Spy : nn::Cloneable<Spy> {
-  using Call = std::function<void(int)>;
-  Spy(Call on_forward, Call on_backward)
-      : on_forward(std::move(on_forward)), on_backward(std::move(on_backward)) {}
-  Tensor forward(const Tensor& x) override {
-    const int call = calls++;
-    if (on_forward) current_stream(x.device()).enqueue([f = on_forward, call] { f(call); });
-    Tensor out = x.detach();
-    if (autograd::recording(x))
-      autograd::record(out, "spy", {x},
-                       [f = on_backward, call](const Tensor& gradient, autograd::Needs) {
-                         if (f) current_stream(gradient.device()).enqueue([f, call] { f(call); });
-                         return gradient;
-                       });
-    return out;
-  }
-  Call on_forward, on_backward;
-  int calls = 0;
-};
-
 struct Throws : nn::Cloneable<Throws> {
   explicit Throws(int at) : at(at) {}
   Tensor forward(const Tensor& x) override {
@@ -76,10 +51,6 @@ struct Throws : nn::Cloneable<Throws> {
   }
   int at, calls = 0;
 };
-
-void synchronize_all(int devices = 4) {
-  for (const Device& device : virtual_devices(devices)) synchronize(device);
-}
 
 std::vector<std::pair<int, int>> cells(const std::vector<ScheduledRun>& schedule, int tick) {
   std::vector<std::pair<int, int>> found;
@@ -306,7 +277,6 @@ namespace {
 nn::Sequential spied(Spy first, Spy second) {
   return nn::Sequential(nn::Linear(4, 4), std::move(first), std::move(second), nn::Linear(4, 2));
 }
-const Spy kNobody{{}, {}};
 
 }  // namespace
 
@@ -377,41 +347,6 @@ TEST_CASE("what is computed again is so before its gradient comes") {
   CHECK(in_time == kChunks);
 }
 
-TEST_CASE("checkpointing lowers the peak of memory, and computes once more what it must") {
-  const Device device("cpu:0");
-  std::vector<std::size_t> peaks;
-  std::vector<std::int64_t> reported;
-  for (const auto checkpoint : {never, except_last, always}) {
-    nn::Sequential net;
-    for (int i = 0; i < 6; ++i) {
-      net.push_back(nn::Linear(64, 64));
-      net.push_back(nn::Tanh());
-    }
-    net.push_back(Spy(kNobody.on_forward, kNobody.on_backward));
-    net.push_back(nn::Linear(64, 1));
-    auto& spy = dynamic_cast<Spy&>(net[12]);
-    Pipeline pipe(net, {device, "cpu:1"},
-                  {.chunks = 8, .checkpoint = checkpoint, .balance = {13, 1}});
-    const Tensor x = ones({256, 64}, {.device = device});
-    pipe(x).sum().backward();  // gradients are there from now on
-    synchronize_all(2);
-    CHECK(spy.calls == (checkpoint == never ? 8 : checkpoint == always ? 16 : 15));
-    pipe.reset_report();
-    reset_peak_memory_stats(device);
-    const std::size_t before = memory_allocated(device);
-    pipe(x).sum().backward();
-    peaks.push_back(max_memory_allocated(device) - before);
-    synchronize_all(2);
-    const PipelineReport report = pipe.report();
-    REQUIRE(report.memory.size() == 2);
-    reported.push_back(report.memory[0].peak_activations);
-    CHECK(reported.back() <= static_cast<std::int64_t>(peaks.back()));
-  }
-  CHECK(peaks[1] * 2 < peaks[0]);
-  CHECK(peaks[2] <= peaks[1]);
-  CHECK(reported[1] * 3 < reported[0] * 2);  // gradients that are added up are in it
-}
-
 TEST_CASE("dropout draws the same when it is computed again, in any mode") {
   std::vector<Trained> runs;
   for (const auto checkpoint : kCheckpoints) {
@@ -425,95 +360,6 @@ TEST_CASE("dropout draws the same when it is computed again, in any mode") {
   }
   check_same(runs[1], runs[0], 0);
   check_same(runs[2], runs[0], 0);
-}
-
-TEST_CASE("batch norm: by micro-batch, with running statistics of each or of all together") {
-  const auto network = [](std::optional<double> momentum) {
-    nn::Sequential net(nn::BatchNorm2d(2, {.momentum = momentum}), nn::Conv2d(2, 4, 3),
-                       nn::BatchNorm2d(4, {.momentum = momentum}), nn::ReLU(), nn::Flatten(),
-                       nn::Linear(64, 3));
-    net.to(kFloat64);
-    return net;
-  };
-  manual_seed(4);
-  const Tensor x = randn({7, 2, 6, 6}, {.dtype = kFloat64}) * 2.0 + 1.0;
-  for (const auto momentum : {std::optional<double>(0.1), std::optional<double>()})
-    for (const auto checkpoint : kCheckpoints)
-      for (const bool deferred : {false, true}) {
-        CAPTURE(deferred);
-        manual_seed(4);
-        nn::Sequential net = network(momentum);
-        manual_seed(4);
-        nn::Sequential expected = network(momentum);
-        Pipeline pipe(net, {"cpu:0", "cpu:1"},
-                      {.chunks = 3,
-                       .checkpoint = checkpoint,
-                       .balance = {3, 3},
-                       .deferred_batch_norm = deferred});
-        const Tensor y = pipe(x);
-        y.pow(2).sum().backward();
-        // Of one device: micro-batch after micro-batch.
-        Tensor loss;
-        std::vector<Tensor> parts;
-        for (const auto& [from, rows] : {std::pair{0, 3}, {3, 3}, {6, 1}}) {
-          parts.push_back(expected(x.narrow(0, from, rows)));
-          const Tensor part = parts.back().pow(2).sum();
-          loss = loss.defined() ? loss + part : part;
-        }
-        loss.backward();
-        check_close(y.narrow(0, 3, 3).cpu(), parts[1], 1e-10, 1e-11);
-        for (std::size_t i = 0; i < net.parameters().size(); ++i)
-          check_close(net.parameters()[i].grad().cpu(), expected.parameters()[i].grad(), 1e-9,
-                      1e-9);
-        const auto state = net.state_dict();
-        if (!deferred) {
-          for (const auto& [name, t] : expected.state_dict())
-            check_close(state.at(name).cpu(), t, 1e-10, 1e-11);
-          continue;
-        }
-        CHECK(state.at("0.num_batches_tracked").cpu().item<int>() == 1);
-        nn::Sequential whole = network(momentum);
-        whole(x);  // whose first norm sees the same batch
-        for (const char* name : {"0.running_mean", "0.running_var"})
-          check_close(state.at(name).cpu(), whole.state_dict().at(name), 1e-10, 1e-11);
-        CHECK(state.at("2.running_var").cpu().to_vector<double>() !=
-              whole.state_dict().at("2.running_var").to_vector<double>());
-        CHECK_FALSE(dynamic_cast<nn::BatchNorm2d&>(net[0]).is_synchronized());
-        pipe.eval();
-        pipe(x);
-        CHECK(net.state_dict().at("0.num_batches_tracked").cpu().item<int>() == 1);
-      }
-}
-
-TEST_CASE("ResNet-18 as a list of its layers, over three devices") {
-  for (const auto stem : {nn::ResNetStem::small, nn::ResNetStem::standard}) {
-    manual_seed(2);
-    const nn::ResNetOptions options{.classes = 3, .stem = stem, .width = 4};
-    nn::ResNet18 whole(options);
-    manual_seed(2);
-    nn::ResNet18 net(options);
-    whole.to(kFloat64);
-    nn::Sequential layers = nn::resnet_layers(net);
-    net.to(kFloat64);  // the list has the same tensors
-    CHECK(layers.size() == (stem == nn::ResNetStem::small ? 14 : 15));
-    CHECK(layers.num_parameters() == net.num_parameters());
-    CHECK(layers.parameters()[0].is_same(net.parameters()[0]));
-    Pipeline pipe(layers, virtual_devices(3), {.chunks = 2});
-    const Tensor x = randn({4, 3, 16, 16}, {.dtype = kFloat64});
-    pipe(x);  // moves its running statistics, which loading then sets
-    for (nn::Module* model : {static_cast<nn::Module*>(&pipe), static_cast<nn::Module*>(&whole)})
-      model->eval();
-    net.load_state_dict(whole.state_dict());
-    const Tensor y = pipe(x), expected = whole(x);
-    check_close(y.cpu(), expected, 1e-10, 1e-11);
-    y.sum().backward();
-    expected.sum().backward();
-    const auto with = whole.named_parameters(), there = net.named_parameters();
-    for (std::size_t i = 0; i < with.size(); ++i) {
-      CHECK(there[i].first == with[i].first);
-      check_close(there[i].second.grad().cpu(), with[i].second.grad(), 1e-9, 1e-10);
-    }
-  }
 }
 
 TEST_CASE("mixed precision") {
@@ -544,72 +390,38 @@ TEST_CASE("mixed precision") {
   }
 }
 
-TEST_CASE("the report") {
-  nn::Sequential net = small_network();
-  Pipeline pipe(net, {"cpu:0", "cpu:1"}, {.chunks = 3, .balance = {5, 5}});
-  CHECK(pipe.report().str().find("0 steps, none timed yet") != std::string::npos);
-  const Tensor x = randn({6, 2, 6, 6}, {.dtype = kFloat64});
-  for (int step = 0; step < 3; ++step) {
-    pipe(x).sum().backward();
-    synchronize_all(2);
+TEST_CASE("the caller may overwrite his batch as soon as forward() has returned") {
+  for (const char* device : {"cpu", "cpu:0", "cpu:3"}) {
+    CAPTURE(device);
+    Flag go;
+    nn::Sequential net(nn::Tanh(), nn::Linear(4, 2));
+    const Tensor expected = net(ones({6, 4}));
+    Pipeline pipe(net, {"cpu:1", "cpu:2"}, {.chunks = 3, .checkpoint = never});
+    const Tensor x = ones({6, 4}, {.device = device});
+    synchronize_all();
+    // The first stage is late, and what is sent to it must not be.
+    current_stream("cpu:1").enqueue([&] { go.wait(); });
+    const Tensor y = pipe(x);
+    x.fill_(7);
+    go.raise();
+    check_close(y.cpu(), expected, 1e-6);
   }
-  pipe(x);  // nobody goes backward from here
-  no_grad([&] { pipe(x); });
-  PipelineReport report = pipe.report();
-  CHECK(report.steps == 4);
-  CHECK(report.timed == 3);
-  CHECK(report.micro_batches == 3);
-  REQUIRE(report.stages.size() == 2);
-  CHECK(report.stages[1].first_layer == 5);
-  CHECK(report.stages[0].parameters == 2 * 4 * 9 + 4 + 4 * 4 * 9 + 4);
-  CHECK(report.stages[0].bytes == 8 * report.stages[0].parameters);
-  // The input; the activations of five layers, there and back.
-  CHECK(report.bytes_moved == 8 * (6 * 2 * 36 + 2 * 6 * 16));
-  CHECK(report.expected_bubble == doctest::Approx(1.0 / 4));
-  for (const auto& stage : report.stages) {
-    CHECK(stage.forward_ms > 0);
-    CHECK(stage.recompute_ms > 0);
-    CHECK(stage.backward_ms > 0);
-  }
-  CHECK(report.step_ms > 0);
-  CHECK(report.measured_bubble >= 0);
-  CHECK(report.measured_bubble < 1);
-  CHECK(report.memory[0].peak_activations > 0);
-  CHECK(report.str().find("cpu:1") != std::string::npos);
-  pipe.reset_report();
-  CHECK(pipe.report().steps == 0);
-  CHECK(pipe.report().stages[0].parameters == report.stages[0].parameters);
 }
 
-TEST_CASE("where to cut") {
-  using Balance = std::vector<std::int64_t>;
-  const auto balance = [](int stages, std::vector<double> costs) {
-    return balance_by_cost(stages, costs);
-  };
-  CHECK(balance(1, {1, 2, 3}) == Balance{3});
-  CHECK(balance(2, {1, 2, 3, 4, 5, 6}) == Balance{4, 2});
-  CHECK(balance(2, {9, 1, 1, 1}) == Balance{1, 3});
-  CHECK(balance(3, {1, 1, 1, 1, 1, 1}) == Balance{2, 2, 2});
-  CHECK(balance(3, {9, 1, 1, 1, 1}) == Balance{1, 2, 2});
-  CHECK(balance(3, {0, 0, 0}) == Balance{1, 1, 1});
-  CHECK_THROWS_AS(balance(3, {1, 1}), ValueError);
-  CHECK_THROWS_AS(balance(0, {1, 1}), ValueError);
-  CHECK_THROWS_AS(balance(1, {1, -1}), ValueError);
-
-  nn::Sequential net = small_network(kFloat32);
-  const auto before = net.state_dict();
-  const Tensor x = ones({4, 2, 6, 6});
-  const auto sizes = layer_sizes(net, x, {.device = "cpu:0", .chunks = 2, .param_scale = 10});
-  REQUIRE(sizes.size() == net.size());
-  CHECK(sizes[5] >= 10 * 4 * (16 * 8 + 8) + 2 * 8 * 4);
-  CHECK(sizes[5] > sizes[6]);
-  const auto times = layer_times(net, x, {.seconds = 0});
-  REQUIRE(times.size() == net.size());
-  for (const double ms : times) CHECK(ms >= 0);
-  for (const auto& cut : {balance_by_time(3, net, x, {.device = "cpu:0", .seconds = 0}),
-                          balance_by_size(3, net, x)}) {
-    CHECK(cut.size() == 3);
-    CHECK(cut[0] + cut[1] + cut[2] == 10);
+TEST_CASE("hooks of layers run once a micro-batch, those of the list not at all") {
+  for (const auto checkpoint : kCheckpoints) {
+    nn::Sequential net(nn::Linear(4, 4), nn::Tanh(), nn::Linear(4, 2));
+    int of_list = 0, of_layer = 0;
+    net.register_forward_hook([&](nn::Module&, const Tensor&, const Tensor&) { ++of_list; });
+    net[2].register_forward_hook([&](nn::Module&, const Tensor& x, const Tensor&) {
+      CHECK(x.size(0) == 2);
+      ++of_layer;
+    });
+    Pipeline pipe(net, {"cpu:0", "cpu:1"}, {.chunks = 3, .checkpoint = checkpoint});
+    const Tensor loss = pipe(ones({6, 4})).sum();
+    CHECK(of_layer == 3);
+    loss.backward();  // which computes some of it again
+    CHECK(of_layer == (checkpoint == never ? 3 : checkpoint == always ? 6 : 5));
+    CHECK(of_list == 0);
   }
-  CHECK_FALSE(net.parameters()[0].grad().defined());
 }

@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "autograd/record.h"
 #include "core/generator.h"
+#include "core/stream.h"
 #include "nn/layers.h"
 #include "nn/loss.h"
 #include "ops/creation.h"
@@ -41,6 +43,32 @@ inline std::vector<Device> virtual_devices(int count) {
   for (int i = 0; i < count; ++i) devices.emplace_back(DeviceType::cpu, i);
   return devices;
 }
+
+inline void synchronize_all(int devices = 4) {
+  for (const Device& device : virtual_devices(devices)) synchronize(device);
+}
+
+/// Passes its input on and calls back, as work of the device's stream, in forward and in backward,
+/// with the number of the call.
+struct Spy : nn::Cloneable<Spy> {
+  using Call = std::function<void(int)>;
+  Spy(Call on_forward, Call on_backward)
+      : on_forward(std::move(on_forward)), on_backward(std::move(on_backward)) {}
+  Tensor forward(const Tensor& x) override {
+    const int call = calls++;
+    if (on_forward) current_stream(x.device()).enqueue([f = on_forward, call] { f(call); });
+    Tensor out = x.detach();
+    if (autograd::recording(x))
+      autograd::record(out, "spy", {x},
+                       [f = on_backward, call](const Tensor& gradient, autograd::Needs) {
+                         if (f) current_stream(gradient.device()).enqueue([f, call] { f(call); });
+                         return gradient;
+                       });
+    return out;
+  }
+  Call on_forward, on_backward;
+  int calls = 0;
+};
 
 struct Trained {
   std::vector<Tensor> outputs, gradients, weights;  ///< on the host

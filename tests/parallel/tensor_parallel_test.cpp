@@ -286,6 +286,13 @@ TEST_CASE("tensor and data parallelism together train as one process") {
 
 // ---- Devices
 
+TEST_CASE("what is split over devices of one process is whole to the ranks") {
+  const parallel::SplitMLP mlp(4, 6, virtual_devices(2));
+  const auto [split, whole] = parallel::parameters_by_split(mlp);
+  CHECK(split.empty());
+  CHECK(whole.size() == mlp.parameters().size());
+}
+
 TEST_CASE("layers split over devices compute what the whole layer does, evenly or not") {
   for (const bool bias : {true, false})
     for (const Sizes& sizes : {Sizes{.in = 6, .out = 5, .bias = bias}, {4, 12, 7, bias}}) {
