@@ -1,6 +1,6 @@
 // Trains a network that is split by layers over devices: a pipeline of stages through which every
 // batch goes in micro-batches, so that all devices work at once (GPipe).
-//   pipeline                                    two virtual devices, cpu:0 and cpu:1
+//   pipeline                                    two GPUs if there are as many, else cpu:0 and cpu:1
 //   pipeline --stages 4 --chunks 8              four of them
 //   pipeline --devices cuda:0,cuda:1            two GPUs
 //   pipeline --model convnet --checkpoint never

@@ -11,7 +11,8 @@
 namespace ferrite::parallel {
 
 struct BalanceByTimeOptions {
-  /// Where the layers are measured. Stages on virtual devices of the host take the host's times.
+  /// Where the layers are measured: on the host unless given. Stages on virtual devices of the host
+  /// take the host's times.
   Device device = {};
   double seconds = 1;  ///< to measure for; every layer at least once
 };

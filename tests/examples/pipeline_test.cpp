@@ -38,4 +38,9 @@ TEST_CASE("pipeline of more stages, other splits, and what it refuses") {
   CHECK(three.code == 0);
   CHECK(contains(three.out, "Pipeline of 3 stages, 2 micro-batches"));
   check_refused(run({"--devices", "cpu:0", "--stages", "2"}), "has 2 stages", 1);
+  check_refused(run_program("pipeline",
+                            {"--dataset", "mnist", "--data", place.path().string(), "--batch-size",
+                             "100000", "--devices", "cpu:0,cpu:1"},
+                            place.path()),
+                "--batch-size", 1);
 }
