@@ -145,6 +145,7 @@ TEST_CASE("gradients that meet on another device than their node's, from two str
       second.wait(default_stream(there));
       y = y + sum(copies[1] * copies[1] * 4.0);
     }
+    default_stream(there).wait(second);
     const Tensor z = sum(copies[0] * 5.0) + y.to(here);
     z.backward();
     synchronize(here);
