@@ -47,7 +47,7 @@ TEST_CASE("checkpointing lowers the peak of memory, and computes once more what 
     CHECK(reported.back() <= static_cast<std::int64_t>(peaks.back()));
   }
   CHECK(peaks[1] * 2 < peaks[0]);
-  CHECK(peaks[2] <= peaks[1]);
+  CHECK(peaks[2] * 2 < peaks[0]);  // a block or two above or below peaks[1], as threads meet
   CHECK(reported[1] * 3 < reported[0] * 2);  // gradients that are added up are in it
 }
 
