@@ -366,8 +366,10 @@ TEST_CASE("what is under way when its group goes has not ended well") {
 
 TEST_CASE("abort ends what waits on the device") {
   if (!can_use_nccl(2)) return;
-  Job().run(2, [](ProcessGroup& group) {
+  std::atomic<bool> other_has_it{false};
+  Job().run(2, [&](ProcessGroup& group) {
     if (group.rank() == 1) {
+      other_has_it = true;
       const auto began = Clock::now();
       while (!group.is_aborted() && Clock::now() - began < 60s) std::this_thread::sleep_for(1ms);
       return;
@@ -377,6 +379,8 @@ TEST_CASE("abort ends what waits on the device") {
     const Work work = group.all_reduce(t);
     work.wait();
     CHECK_FALSE(work.is_completed());
+    // An abort while it is still being made is another story.
+    while (!other_has_it) std::this_thread::sleep_for(1ms);
     group.abort("enough");
     group.abort("too late");
     const std::string said = failure_of([&] { work.synchronize(); });
