@@ -108,10 +108,9 @@ class WorkerStream final : public detail::StreamImpl {
     if (running == this) return;
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return queue_.empty() && !busy_; });
-    std::exception_ptr error = std::exchange(error_, nullptr);
     lock.unlock();
     detail::run_passed();
-    if (error) std::rethrow_exception(std::move(error));
+    throw_error();
   }
 
   /// What work has thrown by now.

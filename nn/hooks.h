@@ -168,7 +168,7 @@ auto call_hooked(const Hooks& hooks, Module& module, F&& forward, Inputs&&... in
   OpenScopes open;
   hooks.enter(open);
   std::vector<Tensor> seen;
-  const auto see = [&]([[maybe_unused]] auto& input) {
+  [[maybe_unused]] const auto see = [&]([[maybe_unused]] auto& input) {
     if constexpr (is_tensor<decltype(input)>) seen.push_back(input);
   };
   (see(inputs), ...);

@@ -2,36 +2,20 @@
 
 #include <atomic>
 #include <chrono>
-#include <future>
 #include <memory>
 #include <set>
 #include <thread>
 #include <vector>
 
 #include "tests/core/test_util.h"
+#include "tests/support/gate.h"
 
 using namespace ferrite;
+using ferrite::test::Gate;
 using ferrite::test::message_of;
 using namespace std::chrono_literals;
 
 namespace {
-
-/// Holds a stream up until it is opened.
-class Gate {
- public:
-  explicit Gate(const Stream& stream) {
-    stream.enqueue([opened = opened_] { opened.wait(); });
-  }
-  ~Gate() { open(); }
-  void open() {
-    if (!std::exchange(open_, true)) promise_.set_value();
-  }
-
- private:
-  std::promise<void> promise_;
-  std::shared_future<void> opened_ = promise_.get_future().share();
-  bool open_ = false;
-};
 
 const Device kDevices[] = {Device("cpu:0"), Device("cpu:1"), Device("cpu:2"), Device("cpu:3")};
 

@@ -2,35 +2,19 @@
 
 #include <doctest/doctest.h>
 
-#include <future>
 #include <thread>
 
 #include "core/error.h"
 #include "ops/arithmetic.h"
 #include "tests/parallel/device_comm_cases.h"
+#include "tests/support/gate.h"
 #include "tests/support/message.h"
 
 using namespace ferrite;
 using namespace ferrite::parallel;
+using ferrite::test::Gate;
 
 namespace {
-
-/// Holds a stream up until it is opened.
-class Gate {
- public:
-  explicit Gate(const Stream& stream) {
-    stream.enqueue([opened = opened_] { opened.wait(); });
-  }
-  ~Gate() { open(); }
-  void open() {
-    if (!std::exchange(open_, true)) promise_.set_value();
-  }
-
- private:
-  std::promise<void> promise_;
-  std::shared_future<void> opened_ = promise_.get_future().share();
-  bool open_ = false;
-};
 
 std::vector<Device> virtual_devices(int count) {
   std::vector<Device> devices;
