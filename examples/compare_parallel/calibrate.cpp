@@ -1,7 +1,10 @@
 // What predictions are made of, and predictions of what was measured on this machine.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <numeric>
 #include <set>
 
 #include "core/error.h"
@@ -19,15 +22,28 @@ namespace {
 
 constexpr const char* kOp = "--simulate";
 
-std::vector<ModelProfile> profiles_of(const Options& o, const std::vector<std::string>& arguments,
-                                      const Case& what) {
+ModelProfile profile_alone(const Options& o, const std::vector<std::string>& arguments,
+                           const Case& what) {
   const Outcome outcome = run_processes(o, arguments, {"profile", what});
   FERRITE_CHECK(outcome.error.empty(), Error, kOp,
                 "the step of one device could not be measured: {}", outcome.error);
-  std::vector<ModelProfile> profiles;
-  for (const auto& json : outcome.ranks)
-    profiles.push_back(planning::profile_from_json(json.dump()));
-  return profiles;
+  return planning::profile_from_json(outcome.ranks.at(0).dump());
+}
+
+/// Seconds a step: the mean over steps, each as long as its slowest rank's.
+double step_side_by_side(const Options& o, const std::vector<std::string>& arguments,
+                         const Case& what) {
+  const Outcome outcome = run_processes(o, arguments, {"side by side", what});
+  FERRITE_CHECK(outcome.error.empty(), Error, kOp,
+                "steps of {} devices side by side could not be measured: {}", what.devices,
+                outcome.error);
+  std::vector<double> slowest;
+  for (const auto& rank : outcome.ranks) {
+    const auto seconds = rank.get<std::vector<double>>();
+    slowest.resize(seconds.size());
+    std::ranges::transform(slowest, seconds, slowest.begin(), std::ranges::max);
+  }
+  return std::accumulate(slowest.begin(), slowest.end(), 0.0) / static_cast<double>(slowest.size());
 }
 
 double step_s(const ModelProfile& profile) { return profile.step.median; }
@@ -48,6 +64,31 @@ double compute_share(const Machine& machine, int devices) {
   if (machine.kind == "gpus") return 0;
   const double threads = devices * (machine.threads + 1.0);
   return std::clamp((threads - machine.cores) / devices, 0.0, 1.0);
+}
+
+/// How devices live side by side: ranks, each in a process of its own, or all in one.
+constexpr std::array<const char*, 2> kKinds{"ddp", "dp"};
+std::string_view kind_of(const Case& what) {
+  return what.strategy.starts_with("ddp") ? "ddp" : "dp";
+}
+bool is_asked_for(const Options& o, std::string_view kind) {
+  return std::ranges::any_of(o.strategies, [&](const std::string& name) {
+    return name != "single" && kind_of({.strategy = name}) == kind;
+  });
+}
+
+void measure_links(const Options& o, const std::vector<std::string>& arguments, const Case& base,
+                   std::vector<Link>& links) {
+  for (const int n : o.devices)
+    for (const char* kind : kKinds) {
+      if (n == 1) continue;
+      Case what = base;
+      what.strategy = kind, what.devices = n;
+      const Outcome outcome = run_processes(o, arguments, {"links", what});
+      FERRITE_CHECK(outcome.error.empty(), Error, kOp, "links could not be measured: {}",
+                    outcome.error);
+      for (const auto& link : outcome.ranks.at(0)) merge(links, link.get<Link>());
+    }
 }
 
 const Link* find(const Calibration& calibration, const std::string& operation, int devices) {
@@ -74,7 +115,7 @@ planning::LinkSpeed to_peers(const Link& link, double share) {
 std::optional<double> predicted_s(const Measurement& m, const Calibration& calibration,
                                   const Case& what) {
   const ModelProfile profile = profile_of(calibration, to_dtype(what.amp), what.batch_per_device());
-  planning::StepOptions options{.overlap = what.overlap, .contention = calibration.contention};
+  planning::StepOptions options{.overlap = what.overlap, .contention = calibration.slowdown(what)};
   const double share = compute_share(m.machine, what.devices);
   if (what.strategy.starts_with("ddp")) {
     const Link* link =
@@ -129,48 +170,52 @@ std::vector<Prediction> predict(const Measurement& measurement, const Calibratio
   return predictions;
 }
 
-Calibration calibrate(const Options& o, const std::vector<std::string>& arguments) {
-  Calibration calibration;
-  const int most = std::ranges::max(o.devices);
+double Calibration::slowdown(const Case& what) const {
+  const std::string_view kind = kind_of(what);
+  const SideBySide* nearest = nullptr;
+  const auto distance = [&](const SideBySide& s) { return std::abs(s.what.batch - what.batch); };
+  for (const SideBySide& s : side_by_side)
+    if (s.what.strategy == kind && s.what.amp == what.amp && s.what.devices == what.devices &&
+        (nearest == nullptr || distance(s) < distance(*nearest)))
+      nearest = &s;
+  return nearest == nullptr ? 1 : nearest->slowdown;
+}
+
+Calibration calibrate(const Options& o, const std::vector<std::string>& arguments,
+                      bool side_by_side) {
+  const Case base{.threads = o.threads};
   std::set<std::int64_t> batches{o.batch, (o.batch + 1) / 2};
   for (const int n : o.devices) batches.insert((o.batch + n - 1) / n);
-  std::vector<Case> cases;
+  std::map<std::pair<std::string, std::int64_t>, ModelProfile> alone;
+  std::vector<std::pair<Case, double>> beside;
   for (const std::string& amp : o.amp)
-    for (const std::int64_t batch : batches)
-      cases.push_back({.strategy = "single", .amp = amp, .batch = batch, .threads = o.threads});
-  std::vector<std::vector<ModelProfile>> alone(cases.size());
-  std::vector<double> beside(cases.size(), std::numeric_limits<double>::infinity());
+    for (const int n : o.devices)
+      for (const char* kind : kKinds)
+        for (const std::int64_t batch : {o.batch, (o.batch + n - 1) / n}) {
+          if (!side_by_side || n == 1 || !is_asked_for(o, kind)) continue;
+          Case what = base;
+          what.strategy = kind, what.amp = amp, what.devices = n;
+          what.batch = batch * n, what.bucket_mb = 25;
+          beside.emplace_back(what, std::numeric_limits<double>::infinity());
+        }
+  Calibration calibration;
   for (int round = 0; round < std::max(1, o.repetitions); ++round) {
-    for (std::size_t i = 0; i < cases.size(); ++i) {
-      alone[i].push_back(profiles_of(o, arguments, cases[i]).at(0));
-      if (most < 2) continue;
-      Case all = cases[i];
-      all.strategy = "ddp";
-      all.devices = most;
-      const auto others = profiles_of(o, arguments, all);
-      if (others.size() > 1)
-        beside[i] = std::min(beside[i], step_s(std::ranges::max(others, {}, step_s)));
-    }
-    for (const int n : o.devices) {
-      if (n == 1) continue;
-      for (const char* strategy : {"ddp", "dp"}) {
-        const Case what{.strategy = strategy, .devices = n, .threads = o.threads};
-        const Outcome outcome = run_processes(o, arguments, {"links", what});
-        FERRITE_CHECK(outcome.error.empty(), Error, kOp, "links could not be measured: {}",
-                      outcome.error);
-        for (const auto& link : outcome.ranks.at(0)) merge(calibration.links, link.get<Link>());
+    for (const std::string& amp : o.amp)
+      for (const std::int64_t batch : batches) {
+        Case what = base;
+        what.strategy = "single", what.amp = amp, what.batch = batch;
+        const ModelProfile found = profile_alone(o, arguments, what);
+        const auto [at, is_first] = alone.try_emplace({amp, batch}, found);
+        if (!is_first && step_s(found) < step_s(at->second)) at->second = found;
       }
-    }
+    for (auto& [what, seconds] : beside)
+      seconds = std::min(seconds, step_side_by_side(o, arguments, what));
+    measure_links(o, arguments, base, calibration.links);
   }
-  std::vector<double> ratios;
-  for (std::size_t i = 0; i < cases.size(); ++i) {
-    calibration.profiles.push_back(std::ranges::min(alone[i], {}, step_s));
-    if (std::isfinite(beside[i])) ratios.push_back(beside[i] / step_s(calibration.profiles.back()));
-  }
-  if (!ratios.empty()) {
-    std::ranges::sort(ratios);
-    calibration.contention = std::max(1.0, ratios[(ratios.size() - 1) / 2]);
-  }
+  for (const auto& [key, profile] : alone) calibration.profiles.push_back(profile);
+  for (const auto& [what, seconds] : beside)
+    calibration.side_by_side.push_back(
+        {what, seconds / step_s(alone.at({what.amp, what.batch_per_device()}))});
   return calibration;
 }
 

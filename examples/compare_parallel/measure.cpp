@@ -73,6 +73,17 @@ RankResult measure_case(const Options& o, const Case& c) {
   return result;
 }
 
+/// Seconds of each step without communication, which all ranks begin together.
+std::vector<double> measure_side_by_side(const Options& o, const Case& c) {
+  const std::unique_ptr<Strategy> strategy = make_strategy(o, c);
+  std::vector<double> seconds;
+  for (int i = 0; i < o.warmup + std::max(5, o.steps); ++i) {
+    const double ms = milliseconds_a_step(*strategy, 1, [&] { strategy->step_alone(); });
+    if (i >= o.warmup) seconds.push_back(1e-3 * ms);
+  }
+  return seconds;
+}
+
 // ---- Ranks
 
 bool ranks_are_threads(const Options& o, const Job& job) {
@@ -115,6 +126,8 @@ int threads_of(const Options& o, const Job& job) {
 
 std::vector<json> run_job(const Options& o, const Job& job) {
   if (job.task == "case") return as_ranks(o, job, [&] { return json(measure_case(o, job.what)); });
+  if (job.task == "side by side")
+    return as_ranks(o, job, [&] { return json(measure_side_by_side(o, job.what)); });
   if (job.task == "links" && job.what.strategy == "dp")
     return {json(measure_device_links(o, job.what.devices))};
   if (job.task == "links") return as_ranks(o, job, [&] { return json(measure_group_links(o)); });

@@ -11,7 +11,7 @@ namespace examples::compare {
 
 /// What a process is to do, the same for all ranks.
 struct Job {
-  std::string task;  ///< "case", "profile" (of a batch a device), "links", "model"
+  std::string task;  ///< "case", "profile" (of one device), "side by side", "links", "model"
   Case what;
 };
 

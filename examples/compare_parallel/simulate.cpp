@@ -154,7 +154,7 @@ void write(const Options& o, const std::vector<planning::Plan>& plans) {
 }
 
 int plan(const Options& o, const SimulateOptions& s, const std::vector<std::string>& arguments) {
-  const Calibration calibration = s.from.empty() ? calibrate(o, arguments) : load(s.from);
+  const Calibration calibration = s.from.empty() ? calibrate(o, arguments, false) : load(s.from);
   const std::string dtype = to_dtype(o.amp.empty() ? "O0" : o.amp[0]);
   // The batch that was asked for, measured or not; else the greatest that was measured.
   std::vector<planning::ModelProfile> measured;
@@ -205,15 +205,19 @@ int check(const Options& o, const SimulateOptions& s, const std::vector<std::str
   Calibration calibration;
   Measurement measured;
   if (s.from.empty()) {
-    calibration = calibrate(o, arguments);
+    calibration = calibrate(o, arguments, true);
     measured = measure_all(o, arguments);
   } else {
     measured = load_measurement(s.from);
     calibration = load(s.from);
   }
-  fmt::print("one device: {:.2f} ms a step of {}; beside others {:.3f} times as long\n",
-             1e3 * calibration.profiles.front().step.median, calibration.profiles.front().batch,
-             calibration.contention);
+  for (const auto& profile : calibration.profiles)
+    fmt::print("one device: {:.2f} ms a step of {} ({})\n", 1e3 * profile.step.median,
+               profile.batch, profile.dtype);
+  for (const SideBySide& s : calibration.side_by_side)
+    fmt::print("{} side by side in {}, {} images each: {:.3f} times as long\n", s.what.devices,
+               s.what.strategy == "dp" ? "one process" : "processes", s.what.batch_per_device(),
+               s.slowdown);
   for (const Link& link : calibration.links)
     fmt::print("{} of {}: {:.1f} us + bytes / {:.2f} GB/s\n", link.operation, link.devices,
                link.latency_us, link.bandwidth / 1e9);

@@ -44,13 +44,22 @@ int simulate(const Options& options, const SimulateOptions& simulation,
 
 inline constexpr double kTolerance = 0.15;
 
+/// Devices that step side by side: each begins a step when all are done with the one before, but
+/// they exchange nothing. What they share (memory, caches, power) costs that much, and waiting for
+/// the slowest.
+struct SideBySide {
+  Case what;            ///< "ddp": a process each; "dp": all in one. Batch: of all together
+  double slowdown = 1;  ///< of a step, against that of a device alone
+};
+
 /// What predictions know: of one device, and of what is between devices of this host.
 struct Calibration {
   std::vector<ferrite::parallel::planning::ModelProfile> profiles;
-  /// How many times as long a step takes on each of so many devices that have nothing to do with
-  /// one another; 1 where nothing is known.
-  double contention = 1;
+  std::vector<SideBySide> side_by_side;
   std::vector<Link> links;
+
+  /// Of a case like that, with the batch that is nearest; 1 where nothing is known.
+  double slowdown(const Case& what) const;
 };
 
 /// Of `batch` samples a device with that precision: a profile, or the line through two.
@@ -67,10 +76,10 @@ struct Prediction {
 /// Of all rows of 2 devices and more that have figures.
 std::vector<Prediction> predict(const Measurement& measurement, const Calibration& calibration);
 
-/// Measures on this machine: a device alone, as many of them side by side as options.devices has at
-/// most, and their links; of all repetitions the fastest, as what else the machine does only slows
-/// down.
-Calibration calibrate(const Options& options, const std::vector<std::string>& arguments);
+/// Measures on this machine: a device alone, links, and devices side by side where they are what is
+/// predicted; of all repetitions the fastest, as what else the machine does only slows down.
+Calibration calibrate(const Options& options, const std::vector<std::string>& arguments,
+                      bool side_by_side);
 
 std::string to_dtype(const std::string& amp);
 
