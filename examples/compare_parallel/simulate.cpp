@@ -78,6 +78,7 @@ planning::PlanOptions plan_options(const Options& o, const SimulateOptions& s,
     plan.step.first_bucket_mb = std::min(1.0, o.bucket_mb[0]);
   }
   plan.step.overlap = o.overlap.empty() || o.overlap[0] == "on";
+  plan.step.fetch_by_layer = s.fetch_by_layer;
   plan.step.all_reduce.algorithm = planning::all_reduce_algorithm(s.all_reduce);
   if (s.stragglers != "measured")
     plan.step.stragglers = planning::Stragglers::parse(s.stragglers);
@@ -298,6 +299,10 @@ void add_simulate_options(CLI::App& app, SimulateOptions& s) {
   app.add_option("--all-reduce", s.all_reduce, "how DistributedDataParallel's buckets are summed")
       ->check(CLI::IsMember({"ring", "tree", "hierarchical", "fastest"}))
       ->capture_default_str()
+      ->group(group);
+  app.add_flag("--fetch-by-layer", s.fetch_by_layer,
+               "DataParallel's parameters are sent layer by layer, beside forward: a parameter "
+               "server that is asked for them, as TensorFlow's")
       ->group(group);
   app.add_option(
          "--stragglers", s.stragglers,

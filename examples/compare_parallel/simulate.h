@@ -27,7 +27,7 @@ struct SimulateOptions {
   double faster = 1;  ///< a device of it, than the one that was measured
   std::string all_reduce = "fastest", stragglers = "lognormal:0.02";
   double mtbf_hours = 50'000, restart = 300, checkpoint = 10, checkpoint_interval = 0;
-  bool failures = true;
+  bool failures = true, fetch_by_layer = false;
   double worthwhile = 0.5;
 
   bool wanted() const { return check || !devices.empty(); }

@@ -56,9 +56,11 @@ class DpStep {
     const double host = devices_ > 1 ? cluster_.host_s * devices_ : 0;
     root_.compute(profile_.other.median, [this, host] {
       queue_.after(host, [this] {
-        const auto bytes = static_cast<double>(profile_.input_bytes + profile_.parameter_bytes() +
-                                               profile_.buffer_bytes);
-        to_all(bytes, [this] { forward(); });
+        const bool at_once = !options_.fetch_by_layer || peers_.empty();
+        const std::int64_t parameters = at_once ? profile_.parameter_bytes() : 0;
+        const auto bytes =
+            static_cast<double>(profile_.input_bytes + parameters + profile_.buffer_bytes);
+        to_all(bytes, [this, at_once] { at_once ? forward() : forward_by_layer(); });
       });
     });
     queue_.run();
@@ -97,9 +99,43 @@ class DpStep {
   void forward() {
     on_all(
         [this](Device& device, const auto& done) { device.compute(profile_.forward.median, done); },
-        [this] {
-          from_all(output_bytes_, [this] { to_all(output_bytes_, [this] { backward(); }); });
+        [this] { loss(); });
+  }
+
+  /// Layers as gradients tell them apart, the first of which comes last.
+  void forward_by_layer() {
+    layers_left_ = profile_.parameters.size();
+    forward_left_ = 1 + peers_.size();
+    root_.compute(profile_.forward.median, [this] { forward_ended(); });
+    fetch_layer();
+  }
+
+  void fetch_layer() {
+    const auto& layer = profile_.parameters[--layers_left_];
+    to_all(static_cast<double>(layer.bytes), [this, &layer] {
+      const bool last = layers_left_ == 0;
+      for (Peers& peers : peers_)
+        peers.device.compute(forward_s(layer), [this, last] {
+          if (last) forward_ended();
         });
+      if (!last) fetch_layer();
+    });
+  }
+
+  double forward_s(const ModelProfile::Parameter& layer) const {
+    double all = 0;
+    for (const auto& parameter : profile_.parameters) all += parameter.backward.median;
+    const double share =
+        all > 0 ? layer.backward.median / all : 1 / static_cast<double>(profile_.parameters.size());
+    return profile_.forward.median * share;
+  }
+
+  void forward_ended() {
+    if (--forward_left_ == 0) loss();
+  }
+
+  void loss() {
+    from_all(output_bytes_, [this] { to_all(output_bytes_, [this] { backward(); }); });
   }
 
   void backward() {
@@ -159,6 +195,7 @@ class DpStep {
   ComputeStream server_;  // of the first device, where sums are made
   Traffic traffic_;
   std::list<Peers> peers_;
+  std::size_t layers_left_ = 0, forward_left_ = 0;
   std::vector<std::size_t> waiting_;  // of buckets: kinds of devices that do not have it
   int ready_ = 0, next_ = 0;
   bool under_way_ = false, backward_ended_ = false, ended_ = false;

@@ -28,6 +28,10 @@ struct StepOptions {
   double bucket_cap_mb = 25, first_bucket_mb = 1;
   bool overlap = true;  ///< not delay_allreduce
   bool broadcast_buffers = true;
+  /// A parameter server that is asked for each layer when forward comes to it, as TensorFlow's
+  /// workers do: parameters go out one by one, in the order of forward, beside it. Ferrite's and
+  /// PyTorch's DataParallel send all of them first.
+  bool fetch_by_layer = false;
   AllReduceOptions all_reduce = {};
   /// Of a peer of DataParallel's first device, where they were measured: a broadcast, and a sum
   /// with its additions. Otherwise the cluster's links, and its add_bandwidth.
@@ -76,10 +80,11 @@ std::vector<BucketSpan> plan_buckets(Strategy strategy, const ModelProfile& prof
 ///
 /// DataParallel: inputs and parameters go to all peers at once over what the first device has of
 /// links, to those of its own node inside it, to all others through one adapter, its own; all wait
-/// until everybody has them. Outputs go to it and their gradients come back; each bucket is sent by
-/// all peers at once when the last has it. So there are three kinds of devices: the first, those of
-/// its node, the others.
-/// ValueError for less than 1 device and for options out of range.
+/// until everybody has them. With fetch_by_layer a peer waits for those of a layer, the first
+/// device for none; forward's time is split among layers as backward's is. Outputs go to it and
+/// their gradients come back; each bucket is sent by all peers at once when the last has it. So
+/// there are three kinds of devices: the first, those of its node, the others. ValueError for less
+/// than 1 device and for options out of range.
 StepTimes simulate_step(Strategy strategy, const ModelProfile& profile, int devices,
                         const Cluster& cluster, const StepOptions& options = {});
 

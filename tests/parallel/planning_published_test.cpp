@@ -141,20 +141,18 @@ TEST_CASE("TensorFlow's benchmarks: a parameter server on the first of up to 8 K
   const Cluster pcie = cluster("pcie3", "ethernet-10g", 8);
   const auto vgg = network("vgg16", 32, 36.3, vgg16());
   const auto alex = network("alexnet", 512, 684, alexnet());
+  // TensorFlow's workers ask for parameters layer by layer.
+  StepOptions options = kAssumed;
+  options.fetch_by_layer = true;
   const auto predicted = [&](const ModelProfile& profile, int n) {
-    return efficiency(Strategy::dp_balanced, profile, pcie, n);
+    return efficiency(Strategy::dp_balanced, profile, pcie, n, 1, options);
   };
   const std::pair<int, double> alexes[] = {{2, 1244}, {4, 2479}, {8, 4853}};
   for (const auto& [n, published] : alexes)
     check(fmt::format("AlexNet, {}", n), predicted(alex, n), published / n / 684);
-  const std::pair<int, double> vggs[] = {{2, 69.4}, {4, 141}};
+  const std::pair<int, double> vggs[] = {{2, 69.4}, {4, 141}, {8, 260}};
   for (const auto& [n, published] : vggs)
     check(fmt::format("VGG-16, {}", n), predicted(vgg, n), published / n / 36.3);
-  // TensorFlow's workers fetch parameters layer by layer during forward, DataParallel's all of them
-  // before it: with those of VGG-16 for eight, that is more than 20 %.
-  const double eight = 260.0 / 8 / 36.3;
-  CHECK(predicted(vgg, 8) < eight);
-  CHECK(predicted(vgg, 8) > 0.75 * eight);
 }
 
 }  // namespace

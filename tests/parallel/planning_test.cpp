@@ -289,6 +289,33 @@ TEST_CASE("DataParallel: a step by hand") {
         simulate_step(Strategy::dp, profile, 6, two, one_bucket).step_s);
 }
 
+TEST_CASE("DataParallel: parameters that are fetched layer by layer, by hand") {
+  // Backward comes to the last layer first, forward to the first: it has the second's time and
+  // bytes. All links carry 10 GB/s.
+  const ModelProfile profile{.model = "two layers",
+                             .batch = 8,
+                             .input_bytes = 20'000'000,
+                             .forward = {0.010},
+                             .parameters = {{.bytes = 300'000'000, .backward = {0.003}},
+                                            {.bytes = 100'000'000, .backward = {0.012}}}};
+  Cluster cluster = perfect_cluster(4);
+  cluster.inside.bandwidth = 10e9;
+  const auto step = [&](int devices, bool by_layer) {
+    return simulate_step(Strategy::dp_balanced, profile, devices, cluster,
+                         {.fetch_by_layer = by_layer})
+        .step_s;
+  };
+  for (const int n : {2, 3}) {
+    CAPTURE(n);
+    const double peers = n - 1, inputs = peers * 0.002, first = peers * 0.010, last = peers * 0.030;
+    const double at_once = inputs + first + last + 0.010;
+    // 8 ms of forward are the first layer's, beside which the last one's parameters come.
+    const double by_layer = inputs + first + std::max(0.008, last) + 0.002;
+    CHECK(step(n, false) - step(n, true) == doctest::Approx(at_once - by_layer));
+  }
+  CHECK(step(1, true) == doctest::Approx(profile.step_s()));
+}
+
 TEST_CASE("DistributedDataParallel: a step by hand") {
   ModelProfile profile = model();
   profile.buffer_bytes = 0;
