@@ -54,15 +54,6 @@ struct Mixed : nn::Cloneable<Mixed> {
   nn::Linear half{3, 4}, full{4, 2};
 };
 
-bool is_there() { return cuda::versions().nccl.starts_with("2."); }
-
-bool can_use_nccl(int devices) {
-  if (!test::has_cuda(devices)) return false;
-  if (is_there()) return true;
-  MESSAGE("skipped: needs NCCL");
-  return false;
-}
-
 }  // namespace
 
 TEST_CASE("ranks on CUDA devices train as one on the host") {
@@ -156,7 +147,7 @@ TEST_CASE("groups that work in the host cannot be captured into a step's graph")
 }
 
 TEST_CASE("on NCCL a whole step is one graph") {
-  if (!can_use_nccl(2)) return;
+  if (!test::can_use_nccl(2)) return;
   DdpTraining c = small(2);
   c.make = [] {
     return std::make_unique<nn::Sequential>(nn::Conv2d(2, 4, 3), nn::ReLU(), nn::Flatten(),

@@ -1,5 +1,5 @@
 // Groups on NCCL: ranks that are threads, each with a device of its own, on the emulator and on
-// hosts with several GPUs; and ranks that are processes, which may share a GPU.
+// hosts with several GPUs.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -22,7 +22,6 @@
 #include "ops/creation.h"
 #include "parallel/comm/backend.h"
 #include "tests/parallel/collectives.h"
-#include "tests/parallel/processes.h"
 #include "tests/support/cuda.h"
 #include "tests/support/message.h"
 
@@ -35,13 +34,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 bool is_there() { return cuda::versions().nccl.starts_with("2."); }
-
-bool can_use_nccl(int devices) {
-  if (!test::has_cuda(devices)) return false;
-  if (is_there()) return true;
-  MESSAGE("skipped: needs NCCL");
-  return false;
-}
 
 Device device_of(int rank) { return Device(DeviceType::cuda, rank); }
 
@@ -155,16 +147,6 @@ struct Job {
   }
 };
 
-/// Runs `f` and returns what it says as it fails.
-std::string failure_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const DistributedError& error) {
-    return error.what();
-  }
-  return "nothing failed";
-}
-
 }  // namespace
 
 TEST_CASE("NCCL is loaded without a driver, and tells its version") {
@@ -181,7 +163,7 @@ TEST_CASE("without a device nccl says what to use instead") {
 
 TEST_CASE("all collectives on NCCL") {
   for (const int ranks : {1, 2, 4}) {
-    if (!can_use_nccl(ranks)) return;
+    if (!test::can_use_nccl(ranks)) return;
     CAPTURE(ranks);
     Job().run(ranks, [](ProcessGroup& group) {
       test::check_collectives(group, device_of(group.rank()), {.large = 3'001, .send_recv = false});
@@ -190,7 +172,7 @@ TEST_CASE("all collectives on NCCL") {
 }
 
 TEST_CASE("three ranks sum, average in a ring and exchange tensors on NCCL") {
-  if (!can_use_nccl(3)) return;
+  if (!test::can_use_nccl(3)) return;
   Job().run(3, [](ProcessGroup& group) {
     const int rank = group.rank();
     const Device device = device_of(rank);
@@ -210,7 +192,7 @@ TEST_CASE("three ranks sum, average in a ring and exchange tensors on NCCL") {
 }
 
 TEST_CASE("large rings go in pieces") {
-  if (!can_use_nccl(3)) return;
+  if (!test::can_use_nccl(3)) return;
   Job().run(3, [](ProcessGroup& group) {
     const std::int64_t n = (std::int64_t{3} << 20) + 7;  // two pieces a rank
     for (const DType dtype : {kFloat32, kBFloat16}) {
@@ -224,7 +206,7 @@ TEST_CASE("large rings go in pieces") {
 }
 
 TEST_CASE("tensors of other devices are refused") {
-  if (!can_use_nccl(2)) return;
+  if (!test::can_use_nccl(2)) return;
   Job().run(2, [](ProcessGroup& group) {
     CHECK_THROWS_WITH_AS((void)group.all_reduce(zeros({2})), doctest::Contains("the device of"),
                          DeviceError);
@@ -236,12 +218,12 @@ TEST_CASE("tensors of other devices are refused") {
 }
 
 TEST_CASE("a rank that never comes to an NCCL group is named, wherever it is missed") {
-  if (!can_use_nccl(2)) return;
+  if (!test::can_use_nccl(2)) return;
   for (const int rank : {0, 1}) {
     Job job;
     const auto began = Clock::now();
-    const std::string said =
-        failure_of([&] { (void)make_nccl_group(job.context(rank, 2, 700ms)); });
+    const std::string said = test::message_of<DistributedError>(
+        [&] { (void)make_nccl_group(job.context(rank, 2, 700ms)); });
     CHECK_MESSAGE(said.find(rank == 0 ? "rank 1 has not come" : "nccl/id") != std::string::npos,
                   said);
     CHECK(Clock::now() - began < 60s);
@@ -250,7 +232,7 @@ TEST_CASE("a rank that never comes to an NCCL group is named, wherever it is mis
 }
 
 TEST_CASE("two ranks on one GPU are told of NCCL_HOSTID") {
-  if (!can_use_nccl(1)) return;
+  if (!test::can_use_nccl(1)) return;
   Job job;
   std::vector<std::thread> threads;
   std::vector<std::string> said(2);
@@ -258,7 +240,8 @@ TEST_CASE("two ranks on one GPU are told of NCCL_HOSTID") {
     threads.emplace_back([&, rank] {
       GroupContext context = job.context(rank, 2, 20s);
       context.device = Device("cuda:0");
-      said[static_cast<std::size_t>(rank)] = failure_of([&] { (void)make_nccl_group(context); });
+      said[static_cast<std::size_t>(rank)] =
+          test::message_of<DistributedError>([&] { (void)make_nccl_group(context); });
     });
   for (std::thread& thread : threads) thread.join();
   for (const std::string& text : said) {
@@ -268,7 +251,7 @@ TEST_CASE("two ranks on one GPU are told of NCCL_HOSTID") {
 }
 
 TEST_CASE("the devices that ranks are given") {
-  if (!can_use_nccl(1)) return;
+  if (!test::can_use_nccl(1)) return;
   Job job;
   GroupContext context = job.context(0, 1);
   context.device = Device("cpu");
@@ -278,7 +261,7 @@ TEST_CASE("the devices that ranks are given") {
 }
 
 TEST_CASE("an operation that another rank does not call ends in time, on both") {
-  if (!can_use_nccl(2)) return;
+  if (!test::can_use_nccl(2)) return;
   Job job;
   job.run(
       2,
@@ -294,7 +277,7 @@ TEST_CASE("an operation that another rank does not call ends in time, on both") 
           CHECK(group.is_aborted());
         } else {
           const Work work = group.all_reduce(t);
-          const std::string said = failure_of([&] { work.synchronize(); });
+          const std::string said = test::message_of<DistributedError>([&] { work.synchronize(); });
           CHECK_MESSAGE(said.find("all_reduce(sum) of float32[5], number 2") != std::string::npos,
                         said);
           CHECK_MESSAGE(said.find("rank 1 went fishing") != std::string::npos, said);
@@ -303,7 +286,8 @@ TEST_CASE("an operation that another rank does not call ends in time, on both") 
           CHECK_FALSE(work.ran());
         }
         CHECK(Clock::now() - began < 60s);
-        const std::string later = failure_of([&] { (void)group.barrier(); });
+        const std::string later =
+            test::message_of<DistributedError>([&] { (void)group.barrier(); });
         CHECK_MESSAGE(later.find("went fishing") != std::string::npos, later);
         // The device is as good as before.
         current_stream(device).synchronize();
@@ -315,14 +299,14 @@ TEST_CASE("an operation that another rank does not call ends in time, on both") 
 }
 
 TEST_CASE("errors that NCCL finds by itself end what is under way") {
-  if (!can_use_nccl(2) || !test::is_emulated()) return;
+  if (!test::can_use_nccl(2) || !test::is_emulated()) return;
   Job().run(2, [](ProcessGroup& group) {
     const Device device = device_of(group.rank());
     const Tensor t = ones({5}, {.device = device});
     if (group.rank() == 0) {
       const Work work = group.all_reduce(t);
       test::plant_nccl_error(0);
-      const std::string said = failure_of([&] { work.synchronize(); });
+      const std::string said = test::message_of<DistributedError>([&] { work.synchronize(); });
       CHECK_MESSAGE(said.find("remote process exited") != std::string::npos, said);
       CHECK_MESSAGE(said.find("all_reduce") != std::string::npos, said);
     } else {
@@ -334,11 +318,11 @@ TEST_CASE("errors that NCCL finds by itself end what is under way") {
 }
 
 TEST_CASE("calls that NCCL refuses abort the group") {
-  if (!can_use_nccl(1) || !test::is_emulated()) return;
+  if (!test::can_use_nccl(1) || !test::is_emulated()) return;
   Job().run(1, [](ProcessGroup& group) {
     test::fail_next_call("ncclBroadcast", test::Failure::not_supported);
-    const std::string said =
-        failure_of([&] { (void)group.broadcast(ones({2}, {.device = device_of(0)})); });
+    const std::string said = test::message_of<DistributedError>(
+        [&] { (void)group.broadcast(ones({2}, {.device = device_of(0)})); });
     CHECK_MESSAGE(said.find("unhandled cuda error") != std::string::npos, said);
     CHECK_MESSAGE(said.find("broadcast from rank 0 of float32[2]") != std::string::npos, said);
     CHECK(group.is_aborted());
@@ -346,7 +330,7 @@ TEST_CASE("calls that NCCL refuses abort the group") {
 }
 
 TEST_CASE("what is under way when its group goes has not ended well") {
-  if (!can_use_nccl(2)) return;
+  if (!test::can_use_nccl(2)) return;
   Work good, cut_short;
   Job().run(
       2,
@@ -360,12 +344,12 @@ TEST_CASE("what is under way when its group goes has not ended well") {
       },
       1s);
   good.synchronize();
-  const std::string said = failure_of([&] { cut_short.synchronize(); });
+  const std::string said = test::message_of<DistributedError>([&] { cut_short.synchronize(); });
   CHECK_MESSAGE(said.find("under way") != std::string::npos, said);
 }
 
 TEST_CASE("abort ends what waits on the device") {
-  if (!can_use_nccl(2)) return;
+  if (!test::can_use_nccl(2)) return;
   std::atomic<bool> other_has_it{false};
   Job().run(2, [&](ProcessGroup& group) {
     if (group.rank() == 1) {
@@ -383,14 +367,14 @@ TEST_CASE("abort ends what waits on the device") {
     while (!other_has_it) std::this_thread::sleep_for(1ms);
     group.abort("enough");
     group.abort("too late");
-    const std::string said = failure_of([&] { work.synchronize(); });
+    const std::string said = test::message_of<DistributedError>([&] { work.synchronize(); });
     CHECK_MESSAGE(said.find("enough") != std::string::npos, said);
     current_stream(device).synchronize();
   });
 }
 
 TEST_CASE("operations are ordered with the work of other streams, and the host does not wait") {
-  if (!can_use_nccl(2)) return;
+  if (!test::can_use_nccl(2)) return;
   const test::DeferredStreams deferred;
   Job().run(2, [](ProcessGroup& group) {
     const Device device = device_of(group.rank());
@@ -423,7 +407,7 @@ TEST_CASE("operations are ordered with the work of other streams, and the host d
 }
 
 TEST_CASE("a step that reduces waits for nothing in the host") {
-  if (!can_use_nccl(2) || !test::is_emulated()) return;
+  if (!test::can_use_nccl(2) || !test::is_emulated()) return;
   std::atomic<std::uint64_t> waits{0};
   Job().run(2, [&](ProcessGroup& group) {
     const Tensor t = ones({100}, {.device = device_of(group.rank())});
@@ -442,7 +426,7 @@ TEST_CASE("a step that reduces waits for nothing in the host") {
 }
 
 TEST_CASE("collectives are captured into graphs and replayed") {
-  if (!can_use_nccl(2)) return;
+  if (!test::can_use_nccl(2)) return;
   Job().run(2, [](ProcessGroup& group) {
     const Device device = device_of(group.rank());
     const Tensor in = zeros({300}, {.device = device}), ring = zeros({300}, {.device = device});
@@ -479,7 +463,7 @@ TEST_CASE("collectives are captured into graphs and replayed") {
 }
 
 TEST_CASE("what was begun outside of a capture cannot be waited for in it") {
-  if (!can_use_nccl(1)) return;
+  if (!test::can_use_nccl(1)) return;
   Job().run(1, [](ProcessGroup& group) {
     const Device device = device_of(0);
     const Tensor t = ones({3}, {.device = device});
@@ -490,70 +474,4 @@ TEST_CASE("what was begun outside of a capture cannot be waited for in it") {
       CHECK_THROWS_AS(work.wait(), CudaError);
     });
   });
-}
-
-// ---- Ranks that are processes; they may share a GPU if they pass for different hosts.
-
-namespace {
-
-bool can_run_processes() { return can_use_nccl(1) && test::has_nccl_processes(); }
-
-/// One GPU for each rank where there are enough, else the first for all.
-std::shared_ptr<ProcessGroup> join_processes(std::chrono::milliseconds timeout = 60s) {
-  const int rank = test::rank_of_process();
-  const bool share = cuda::device_count() < test::ranks_of_job();
-  if (share) setenv("NCCL_HOSTID", ("rank" + std::to_string(rank)).c_str(), 1);
-  InitOptions options = test::rank_init_options(timeout);
-  options.device = device_of(share ? 0 : rank);
-  return init_process_group("nccl", options);
-}
-
-test::ProcessOptions process_options() {
-  return {.environment = {{"NCCL_NET", "Socket"}, {"NCCL_SOCKET_IFNAME", "lo"}}, .deadline = 200s};
-}
-
-}  // namespace
-
-RANK_FUNCTION(nccl_collectives) {
-  const auto group = join_processes();
-  const Device device =
-      cuda::device_count() < group->size() ? device_of(0) : device_of(group->rank());
-  test::check_collectives(*group, device, {.large = 40'001, .send_recv = false});
-  cuda::Graph graph(device);
-  const Tensor t = ones({1000}, {.device = device});
-  graph.capture([&] { group->all_reduce(t, ReduceOp::avg).wait(); });
-  t.fill_(group->rank());
-  graph.replay();
-  CHECK(t.to_vector<double>() == std::vector<double>(1000, (group->size() - 1) / 2.0));
-  destroy_process_group();
-}
-
-TEST_CASE("all collectives on NCCL between processes") {
-  if (!can_run_processes()) return;
-  for (const int ranks : {2, 4})
-    test::check_processes("nccl_collectives", ranks, process_options());
-}
-
-RANK_FUNCTION(nccl_rank_is_killed) {
-  const auto group = join_processes(5s);
-  const Device device =
-      cuda::device_count() < group->size() ? device_of(0) : device_of(group->rank());
-  const Tensor t = ones({1000}, {.device = device});
-  group->all_reduce(t).synchronize();
-  test::say("ready");
-  const std::string said = failure_of([&] {
-    for (;;) group->all_reduce(t, ReduceOp::max).synchronize();
-  });
-  CHECK_MESSAGE(said.find("rank 1") != std::string::npos, said);
-  CHECK_MESSAGE(said.find("all_reduce") != std::string::npos, said);
-}
-
-TEST_CASE("a process that is killed ends the NCCL operations of the others") {
-  if (!can_run_processes()) return;
-  test::RankProcesses ranks("nccl_rank_is_killed", 2, process_options());
-  REQUIRE(ranks.wait_for_output(0, "ready"));
-  REQUIRE(ranks.wait_for_output(1, "ready"));
-  ranks.signal(1, 9);
-  CHECK(ranks.wait_all());
-  CHECK_MESSAGE(ranks.result(0).ok(), ranks.output(0));
 }

@@ -45,6 +45,13 @@ bool has_cuda(int count) {
   return false;
 }
 
+bool can_use_nccl(int count) {
+  if (!has_cuda(count)) return false;
+  if (cuda::versions().nccl.starts_with("2.")) return true;
+  MESSAGE("skipped: needs NCCL");
+  return false;
+}
+
 // Defined where AddressSanitizer is.
 extern "C" [[gnu::weak]] int __asan_address_is_poisoned(const volatile void* address);
 

@@ -21,6 +21,8 @@ namespace ferrite::test {
 
 /// Whether there are `count` CUDA devices; prints why not.
 bool has_cuda(int count = 1);
+/// Whether there are so many, and NCCL; prints what is missing.
+bool can_use_nccl(int count = 1);
 /// Whether they are emulated; prints what is skipped where they are not.
 bool is_emulated();
 

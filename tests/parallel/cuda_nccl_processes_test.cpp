@@ -1,0 +1,86 @@
+// Groups on NCCL between processes, which may share a GPU if they pass for different hosts.
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "core/cuda.h"
+#include "core/cuda_graph.h"
+#include "core/error.h"
+#include "ops/creation.h"
+#include "tests/parallel/collectives.h"
+#include "tests/parallel/processes.h"
+#include "tests/support/cuda.h"
+#include "tests/support/message.h"
+
+using namespace ferrite;
+using namespace ferrite::parallel;
+using namespace std::chrono_literals;
+
+namespace {
+
+bool can_run_processes() { return test::can_use_nccl() && test::has_nccl_processes(); }
+
+/// One GPU for each rank where there are enough, else the first for all.
+std::shared_ptr<ProcessGroup> join_processes(std::chrono::milliseconds timeout = 60s) {
+  const int rank = test::rank_of_process();
+  const bool share = cuda::device_count() < test::ranks_of_job();
+  if (share) setenv("NCCL_HOSTID", ("rank" + std::to_string(rank)).c_str(), 1);
+  InitOptions options = test::rank_init_options(timeout);
+  options.device = Device(DeviceType::cuda, share ? 0 : rank);
+  return init_process_group("nccl", options);
+}
+
+Device device_of(const ProcessGroup& group) {
+  const bool share = cuda::device_count() < group.size();
+  return Device(DeviceType::cuda, share ? 0 : group.rank());
+}
+
+test::ProcessOptions process_options() {
+  return {.environment = {{"NCCL_NET", "Socket"}, {"NCCL_SOCKET_IFNAME", "lo"}}, .deadline = 200s};
+}
+
+}  // namespace
+
+RANK_FUNCTION(nccl_collectives) {
+  const auto group = join_processes();
+  const Device device = device_of(*group);
+  test::check_collectives(*group, device, {.large = 40'001, .send_recv = false});
+  cuda::Graph graph(device);
+  const Tensor t = ones({1000}, {.device = device});
+  graph.capture([&] { group->all_reduce(t, ReduceOp::avg).wait(); });
+  t.fill_(group->rank());
+  graph.replay();
+  CHECK(t.to_vector<double>() == std::vector<double>(1000, (group->size() - 1) / 2.0));
+  destroy_process_group();
+}
+
+TEST_CASE("all collectives on NCCL between processes") {
+  if (!can_run_processes()) return;
+  for (const int ranks : {2, 4})
+    test::check_processes("nccl_collectives", ranks, process_options());
+}
+
+RANK_FUNCTION(nccl_rank_is_killed) {
+  const auto group = join_processes(5s);
+  const Device device = device_of(*group);
+  const Tensor t = ones({1000}, {.device = device});
+  group->all_reduce(t).synchronize();
+  test::say("ready");
+  const std::string said = test::message_of<DistributedError>([&] {
+    for (;;) group->all_reduce(t, ReduceOp::max).synchronize();
+  });
+  CHECK_MESSAGE(said.find("rank 1") != std::string::npos, said);
+  CHECK_MESSAGE(said.find("all_reduce") != std::string::npos, said);
+}
+
+TEST_CASE("a process that is killed ends the NCCL operations of the others") {
+  if (!can_run_processes()) return;
+  test::RankProcesses ranks("nccl_rank_is_killed", 2, process_options());
+  REQUIRE(ranks.wait_for_output(0, "ready"));
+  REQUIRE(ranks.wait_for_output(1, "ready"));
+  ranks.signal(1, 9);
+  CHECK(ranks.wait_all());
+  CHECK_MESSAGE(ranks.result(0).ok(), ranks.output(0));
+}
