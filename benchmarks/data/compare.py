@@ -25,7 +25,7 @@ SOURCES = {"PyTorch Dataset": "dataset", "PyTorch TensorDataset uint8": "uint8",
 KEY, CPU = "images_per_second", "processor_seconds_per_image"
 
 
-def parse():
+def parse(argv=None):
     p = argparse.ArgumentParser(description=__doc__,
                                 formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     p.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
@@ -39,7 +39,7 @@ def parse():
     p.add_argument("--seconds", type=float, default=0.3,
                    help="that a measurement takes, or an epoch where that is longer")
     sbs.add_options(p, "bench_data")
-    args = p.parse_args()
+    args = p.parse_args(argv)
     if args.rounds < 2:
         p.error("--rounds must be 2 or more")
     return args
@@ -57,63 +57,90 @@ def commands_of(args, case, batch, workers, folder):
             "Ferrite TensorDataset": [*ours, *common, "--source", "tensors"]}
 
 
-def measure(args, report, case, folder):
+def measure_case(args, report, save, case, folder):
     for batch, workers in itertools.product(args.batches or BATCHES[case], args.workers):
-        print(f"{case}, batch {batch}, {workers} workers...", file=sys.stderr)
+        print(f"{CASES[case]}, batch {batch}, {workers} worker(s)...", file=sys.stderr)
         lost = {}
         commands = commands_of(args, case, batch, workers, folder)
         with sbs.workers(commands, 1, lost) as started:
             report["programs"].update({n: w.info for n, w in started.items()})
             answers = sbs.interleave(started, args.rounds, lost=lost)
+        for name, reason in lost.items():
+            report["not_run"][f"{CASES[case]}, {name}"] = reason
         report["results"].append({"case": case, "batch": batch, "workers": workers,
-                                  "answers": answers, "not_run": lost})
-        sbs.write_json(args, report)  # what there is, should the next one be cut short
+                                  "answers": answers})
+        save()
 
 
-def main():
-    args = parse()
-    report = {"machine": sbs.machine(), "programs": {}, "files": {}, "results": []}
+def measure(args, report, save):
+    """Adds to the report what the arguments ask for, and calls save() after every part of it."""
+    report.update(results=[], not_run={}, programs={}, files={})
     for case in args.cases:
         with contextlib.ExitStack() as stack:
             folder = None
             if case != "memory":
                 folder = stack.enter_context(tempfile.TemporaryDirectory())
-                size = make_images.make(folder, case, args.files)
-                report["files"][case] = {"count": args.files, "bytes": size}
-            measure(args, report, case, folder)
-    if not report["programs"]:
-        sys.exit("nothing ran: " + "; ".join(f"{n} {r}" for result in report["results"]
-                                             for n, r in result["not_run"].items()))
+                report["files"][case] = {"count": args.files,
+                                         "bytes": make_images.make(folder, case, args.files)}
+            measure_case(args, report, save, case, folder)
+
+
+def main():
+    args = parse()
+    report = {"machine": sbs.machine()}
+    measure(args, report, lambda: sbs.write_json(args, report))
     sbs.finish(args, report, tables(report))
 
 
-def tables(report):
-    rows, best_rows, not_run = [], [], []
+def best(result):
+    """{side: (its fastest program, images a second, processor seconds an image)}"""
+    found = {}
+    for name, answers in result["answers"].items():
+        side, entry = name.split()[0], (name, sbs.median(answers, KEY), sbs.median(answers, CPU))
+        found[side] = max(found.get(side, entry), entry, key=lambda e: e[1])
+    return found
+
+
+def ratios(result):
+    """(images a second, images a second and core) of Ferrite's fastest by PyTorch's; or None."""
+    sides = best(result)
+    if not {"PyTorch", "Ferrite"} <= set(sides):
+        return None
+    (_, ours, our_cpu), (_, theirs, their_cpu) = sides["Ferrite"], sides["PyTorch"]
+    return ours / theirs, their_cpu / our_cpu
+
+
+HEAD = ["images", "batch", "workers"]
+
+
+def shown(result):
+    return [CASES[result["case"]], result["batch"], result["workers"]]
+
+
+def summary(report):
+    """A table of the fastest of each side."""
+    rows = []
     for r in report["results"]:
-        answers = r["answers"]
-        medians = {n: sbs.median(a, KEY) for n, a in answers.items()}
-        shown = [CASES[r["case"]], r["batch"], r["workers"]]
-        for name, a in answers.items():
-            rows.append(shown + [name, f"{medians[name]:,.0f}", f"{100 * sbs.spread(a, KEY):.0f} %",
-                                 f"{1e6 * sbs.median(a, CPU):,.2f}", f"{a[-1]['mean']:.2f}",
-                                 f"{a[-1]['deviation']:.2f}"])
-        best = {side: max((n for n in medians if n.startswith(side)), key=medians.get, default=None)
-                for side in ("PyTorch", "Ferrite")}
-        if all(best.values()):
-            cpu = {side: sbs.median(answers[n], CPU) for side, n in best.items()}
-            best_rows.append(shown + [
-                best["Ferrite"], best["PyTorch"],
-                f"{medians[best['Ferrite']] / medians[best['PyTorch']]:.2f}",
-                f"{cpu['PyTorch'] / cpu['Ferrite']:.2f}"])
-        not_run += [f"- {CASES[r['case']]}, {n}: {reason}" for n, reason in r["not_run"].items()]
-    head = ["images", "batch", "workers"]
+        if both := ratios(r):
+            sides = best(r)
+            rows.append(shown(r) + [f"{sides[s][i]:,.0f}" if i else sides[s][i]
+                                    for s in ("Ferrite", "PyTorch") for i in (0, 1)] +
+                        [f"{value:.2f}" for value in both])
+    return sbs.markdown(HEAD + ["Ferrite", "images/s", "PyTorch", "images/s", "ratio",
+                                "ratio per core"], rows)
+
+
+def tables(report):
+    rows = [shown(r) + [name, f"{sbs.median(a, KEY):,.0f}", f"{100 * sbs.spread(a, KEY):.0f} %",
+                        f"{1e6 * sbs.median(a, CPU):,.2f}", f"{a[-1]['mean']:.2f}",
+                        f"{a[-1]['deviation']:.2f}"]
+            for r in report["results"] for name, a in r["answers"].items()]
     result = ["Batches, shuffled, float32 and normalized. CPU is the time of all processors that an "
               "image costs, in microseconds; mean and deviation are of the values of a batch.\n\n" +
-              sbs.markdown(head + ["program", "images/s", "spread", "CPU", "mean", "deviation"], rows)]
-    if best_rows:
-        result.append("The fastest of each:\n\n" + sbs.markdown(
-            head + ["Ferrite", "PyTorch", "images/s, ratio", "per core, ratio"], best_rows))
-    return result + (["Not run:\n\n" + "\n".join(dict.fromkeys(not_run))] if not_run else [])
+              sbs.markdown(HEAD + ["program", "images/s", "spread", "CPU", "mean", "deviation"], rows),
+              "The fastest of each:\n\n" + summary(report)]
+    reasons = [f"- {name}: {reason}" for name, reason in report["not_run"].items()]
+    return result + (["Not run:\n\n" + "\n".join(reasons)] if reasons else [])
 
 
 if __name__ == "__main__":
