@@ -21,10 +21,15 @@ struct Filter {
   std::int64_t out_step, in_step, row_step, column_step;
 };
 
-template <class S, class T = Compute<S>>
+/// Of results of type S, by products of type A (Pair, of a BFloat16): input and weights are pairs
+/// then, and otherwise of type S too.
+template <class S, class A = Compute<S>>
 class Correlation {
  public:
-  Correlation(const Images<S>& out, const Images<const S>& in, const Filter<S>& filter,
+  using T = Sum<A>;
+  using In = std::conditional_t<std::is_same_v<A, Pair>, Pair, S>;
+
+  Correlation(const Images<S>& out, const Images<const In>& in, const Filter<In>& filter,
               const S* bias, std::int64_t bias_step, std::vector<Axis> rows,
               std::vector<Axis> columns)
       : out_(out), in_(in), rows_(std::move(rows)), columns_(std::move(columns)) {
@@ -67,35 +72,36 @@ class Correlation {
 
   struct Phase {
     const Axis *rows, *columns;
-    const T* weights;  // panels, each [row taps, column taps, input channels, panel_]
+    const A* weights;  // panels, each [row taps, column taps, input channels, panel_]
     std::int64_t depth() const { return rows->taps * columns->taps; }
   };
 
-  void pack_filter(const Filter<S>& filter);
+  void pack_filter(const Filter<In>& filter);
   Window window(std::int64_t top, std::int64_t bottom) const;
   void run_images(std::int64_t begin, std::int64_t end);
   void run_rows(std::int64_t image, std::int64_t count, std::int64_t top, std::int64_t bottom);
-  void run_phase(const Phase& phase, std::int64_t panel, const Pixels<const T>& in,
+  void run_phase(const Phase& phase, std::int64_t panel, const Pixels<const A>& in,
                  const Window& window, const Pixels<T>& out, std::int64_t images, std::int64_t top,
                  std::int64_t bottom) const;
 
   Images<S> out_;
-  Images<const S> in_;
+  Images<const In> in_;
   std::vector<Axis> rows_, columns_;
   std::vector<Phase> phases_;
   bool scattered_;
   std::int64_t panel_, panels_;
   std::int64_t weight_count_ = 0;
-  Scratch<T> weights_, bias_;
+  Scratch<A> weights_;
+  Scratch<T> bias_;
 };
 
-template <class S, class T>
-void Correlation<S, T>::pack_filter(const Filter<S>& filter) {
+template <class S, class A>
+void Correlation<S, A>::pack_filter(const Filter<In>& filter) {
   const std::int64_t channels = in_.channels;
   for (const Axis& r : rows_)
     for (const Axis& c : columns_) weight_count_ += r.taps * c.taps * channels * panels_ * panel_;
-  weights_ = Scratch<T>(weight_count_);
-  T* to = weights_.data();
+  weights_ = Scratch<A>(weight_count_);
+  A* to = weights_.data();
   for (const Axis& r : rows_)
     for (const Axis& c : columns_) {
       phases_.push_back({&r, &c, to});
@@ -106,25 +112,25 @@ void Correlation<S, T>::pack_filter(const Filter<S>& filter) {
     for (const Phase& phase : phases_)
       for (std::int64_t p = begin; p < end; ++p) {
         const std::int64_t used = std::min(panel_, out_.channels - p * panel_);
-        T* block = const_cast<T*>(phase.weights) + p * phase.depth() * channels * panel_;
+        A* block = const_cast<A*>(phase.weights) + p * phase.depth() * channels * panel_;
         for (std::int64_t i = 0; i < phase.rows->taps; ++i)
           for (std::int64_t j = 0; j < phase.columns->taps; ++j, block += channels * panel_) {
-            const S* from =
+            const In* from =
                 filter.data + p * panel_ * filter.out_step +
                 (phase.rows->kernel_first + i * phase.rows->kernel_step) * filter.row_step +
                 (phase.columns->kernel_first + j * phase.columns->kernel_step) * filter.column_step;
             copy_matrix(block, panel_, from, filter.in_step, filter.out_step, channels, used);
             if (used < panel_)
               for (std::int64_t c = 0; c < channels; ++c)
-                std::fill(block + c * panel_ + used, block + (c + 1) * panel_, T(0));
+                std::fill(block + c * panel_ + used, block + (c + 1) * panel_, A{});
           }
       }
   });
 }
 
 /// The part of the input that rows [top, bottom) of the output are made of.
-template <class S, class T>
-Window Correlation<S, T>::window(std::int64_t top, std::int64_t bottom) const {
+template <class S, class A>
+Window Correlation<S, A>::window(std::int64_t top, std::int64_t bottom) const {
   const auto bounds = [](const std::vector<Axis>& axes, std::int64_t from, std::int64_t to) {
     std::int64_t low = INT64_MAX, high = INT64_MIN;
     for (const Axis& a : axes) {
@@ -141,10 +147,10 @@ Window Correlation<S, T>::window(std::int64_t top, std::int64_t bottom) const {
 }
 
 /// Whole images, in groups that share the weights while those are in cache.
-template <class S, class T>
-void Correlation<S, T>::run_images(std::int64_t begin, std::int64_t end) {
+template <class S, class A>
+void Correlation<S, A>::run_images(std::int64_t begin, std::int64_t end) {
   std::int64_t group = 1;
-  if (weight_count_ * static_cast<std::int64_t>(sizeof(T)) > kCacheBytes) {
+  if (weight_count_ * static_cast<std::int64_t>(sizeof(A)) > kCacheBytes) {
     const std::int64_t bytes =
         (in_.height * in_.width * in_.channels + out_.height * out_.width * out_.channels) *
         static_cast<std::int64_t>(sizeof(T));
@@ -155,20 +161,20 @@ void Correlation<S, T>::run_images(std::int64_t begin, std::int64_t end) {
 }
 
 /// Rows [top, bottom) of `count` images from `image` on.
-template <class S, class T>
-void Correlation<S, T>::run_rows(std::int64_t image, std::int64_t count, std::int64_t top,
+template <class S, class A>
+void Correlation<S, A>::run_rows(std::int64_t image, std::int64_t count, std::int64_t top,
                                  std::int64_t bottom) {
   const Window window = this->window(top, bottom);
-  Scratch<T> copied;
-  Pixels<const T> in;
-  if (readable<T>(in_, window)) {
-    in = {reinterpret_cast<const T*>(in_.data) + image * in_.image_step +
+  Scratch<A> copied;
+  Pixels<const A> in;
+  if (readable<A>(in_, window)) {
+    in = {reinterpret_cast<const A*>(in_.data) + image * in_.image_step +
               window.top * in_.row_step + window.left * in_.pixel_step,
           in_.image_step, in_.row_step, in_.pixel_step};
   } else {
     const std::int64_t size = window.height * window.width * in_.channels;
-    copied = Scratch<T>(count * size);
-    if (!window.inside(in_)) std::fill_n(copied.data(), count * size, T(0));
+    copied = Scratch<A>(count * size);
+    if (!window.inside(in_)) std::fill_n(copied.data(), count * size, A{});
     for (std::int64_t i = 0; i < count; ++i)
       gather(copied.data() + i * size, in_.channels, in_, image + i, window);
     in = {copied.data(), size, window.width * in_.channels, in_.channels};
@@ -195,8 +201,8 @@ void Correlation<S, T>::run_rows(std::int64_t image, std::int64_t count, std::in
               out.pixel_step);
 }
 
-template <class S, class T>
-void Correlation<S, T>::run_phase(const Phase& phase, std::int64_t panel, const Pixels<const T>& in,
+template <class S, class A>
+void Correlation<S, A>::run_phase(const Phase& phase, std::int64_t panel, const Pixels<const A>& in,
                                   const Window& window, const Pixels<T>& out, std::int64_t images,
                                   std::int64_t top, std::int64_t bottom) const {
   const Axis &rows = *phase.rows, &columns = *phase.columns;
@@ -207,7 +213,7 @@ void Correlation<S, T>::run_phase(const Phase& phase, std::int64_t panel, const 
   const std::int64_t tile = even_share(columns.count, max_rows(vectors));
   const bool merged = columns.step * in.pixel_step == channels;  // taps of a row side by side
 
-  Micro<T> m{.a_step = columns.stride * in.pixel_step,
+  Micro<A> m{.a_step = columns.stride * in.pixel_step,
              .b_step = panel_,
              .c_step = columns.out_step * out.pixel_step,
              .columns = used};
@@ -218,8 +224,8 @@ void Correlation<S, T>::run_phase(const Phase& phase, std::int64_t panel, const 
   m.a_segment[1] = rows.step * in.row_step;
   m.b_segment[1] = columns.taps * channels * panel_;
 
-  const T* weights = phase.weights + panel * phase.depth() * channels * panel_;
-  const std::int64_t row_bytes = m.b_segment[1] * static_cast<std::int64_t>(sizeof(T));
+  const A* weights = phase.weights + panel * phase.depth() * channels * panel_;
+  const std::int64_t row_bytes = m.b_segment[1] * static_cast<std::int64_t>(sizeof(A));
   const std::int64_t taps = std::clamp<std::int64_t>(
       kCacheBytes / std::max<std::int64_t>(1, row_bytes), 1, std::max<std::int64_t>(1, rows.taps));
   for (std::int64_t tap = 0; tap == 0 || tap < rows.taps; tap += taps) {
@@ -237,7 +243,7 @@ void Correlation<S, T>::run_phase(const Phase& phase, std::int64_t panel, const 
              panel * panel_;
     };
     if (scattered_) {
-      const T* a_rows[kMaxRows];
+      const A* a_rows[kMaxRows];
       T* c_rows[kMaxRows];
       m.a_rows = a_rows;
       m.c_rows = c_rows;

@@ -18,6 +18,7 @@ struct Images {
   std::int64_t count, channels, height, width;
   std::int64_t image_step, channel_step, row_step, pixel_step;
 
+  Images() = default;
   Images(const View& v, std::int64_t first_channel, std::int64_t channels)
       : data(v.as<S>() + first_channel * v.strides[1]),
         count(v.sizes[0]),

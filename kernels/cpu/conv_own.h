@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/conv_columns.h"
 #include "kernels/cpu/conv_correlate.h"
+#include "kernels/cpu/conv_pairs.h"
 #include "kernels/cpu/conv_planes.h"
 #include "kernels/cpu/conv_weight.h"
 
@@ -76,6 +77,15 @@ void correlate_forward(const View& out, const View& input, const View& weight, c
         PlaneCorrelation<S>(to, from, filter, add, add_step, rows, columns).run();
         continue;
       }
+    if constexpr (kPairProducts && std::is_same_v<S, BFloat16>)
+      if (by_pairs<S>(ins)) {
+        const pairs::FilterPairs by_channels(weight, g * outs, outs, false);
+        const pairs::ChannelPairs images(from);
+        Correlation<S, Pair>(to, images.images(), by_channels.filter(), add, add_step, {rows},
+                             {columns})
+            .run();
+        continue;
+      }
     Correlation<S>(to, from, filter, add, add_step, {rows}, {columns}).run();
   }
 }
@@ -107,6 +117,15 @@ void correlate_backward(const View& grad_input, const View& grad, const View& we
         PlaneCorrelation<S>(to, from, filter, add, add_step, rows[0], columns[0]).run();
         continue;
       }
+    if constexpr (kPairProducts && std::is_same_v<S, BFloat16>)
+      if (by_pairs<S>(outs) && by_pixels < 2 * by_columns) {
+        const pairs::FilterPairs by_channels(weight, g * outs, outs, true);
+        const pairs::ChannelPairs images(from);
+        Correlation<S, Pair>(to, images.images(), by_channels.filter(), add, add_step, rows,
+                             columns)
+            .run();
+        continue;
+      }
     if (by_columns < by_pixels)
       Columns(to, from, filter, kernel_rows, kernel_columns, add, add_step, p).run();
     else
@@ -134,7 +153,8 @@ void weight_gradient(const View& grad_weight, const View& grad_bias, const View&
             .run(to, grad_weight.strides, bias, bias_step);
         continue;
       }
-    WeightGradient<S>(in, from, kernel_rows, kernel_columns, p)
+    using Product = std::conditional_t<by_pairs<S>(2), Pair, Compute<S>>;
+    WeightGradient<S, Product>(in, from, kernel_rows, kernel_columns, p)
         .run(to, grad_weight.strides, bias, bias_step);
   }
 }

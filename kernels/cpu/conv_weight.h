@@ -3,13 +3,16 @@
 #pragma once
 
 #include "kernels/conv.h"
-#include "kernels/cpu/conv_image.h"
+#include "kernels/cpu/conv_pairs.h"
 
 namespace ferrite::kernels::cpu {
 
-template <class S, class T = Compute<S>>
+/// By products of type A: each of a Pair is of two images.
+template <class S, class A = Compute<S>>
 class WeightGradient {
  public:
+  using T = Sum<A>;
+
   WeightGradient(const Images<const S>& in, const Images<const S>& grad, std::int64_t kernel_rows,
                  std::int64_t kernel_columns, const ConvParams& params);
 
@@ -24,10 +27,11 @@ class WeightGradient {
   static constexpr std::int64_t kPanelBytes = 24 << 10;
   static constexpr std::int64_t kUnitTiles = 8;
   static constexpr std::int64_t kFewRows = 10;
+  static constexpr bool kPairs = std::is_same_v<A, Pair>;
 
-  /// The pixels of `count` images.
+  /// The pixels of `count` images, or pairs of them.
   struct Operands {
-    Pixels<const T> in, grad;
+    Pixels<const A> in, grad;
     std::int64_t count;
 
     Operands part(std::int64_t image, std::int64_t images) const {
@@ -40,15 +44,15 @@ class WeightGradient {
 
   std::int64_t in_size() const { return window_.height * window_.width * in_.channels; }
   std::int64_t grad_size() const { return grad_.height * grad_.width * columns_; }
-  Scratch<T> in_copies(std::int64_t count) const {
-    return copies_in_ ? Scratch<T>(count * in_size()) : Scratch<T>();
+  Scratch<A> in_copies(std::int64_t count) const {
+    return copies_in_ ? Scratch<A>(count * in_size()) : Scratch<A>();
   }
-  Scratch<T> grad_copies(std::int64_t count) const {
-    return copies_grad_ ? Scratch<T>(count * grad_size()) : Scratch<T>();
+  Scratch<A> grad_copies(std::int64_t count) const {
+    return copies_grad_ ? Scratch<A>(count * grad_size()) : Scratch<A>();
   }
-  void copy(std::int64_t image, T* in_copy, T* grad_copy) const;
-  Operands operands(std::int64_t image, std::int64_t count, const Scratch<T>& in,
-                    const Scratch<T>& grad) const;
+  void copy(std::int64_t image, A* in_copy, A* grad_copy) const;
+  Operands operands(std::int64_t image, std::int64_t count, const Scratch<A>& in,
+                    const Scratch<A>& grad) const;
   void run_batch(std::int64_t begin, std::int64_t end, T* sums, T* bias_sums) const;
   void run_split(T* sums, T* bias_sums) const;
   void run_unit(const Operands& o, std::int64_t unit, T* sums, bool accumulate) const;
@@ -56,6 +60,7 @@ class WeightGradient {
   void write(S* out, const std::int64_t* strides, const T* sums) const;
 
   Images<const S> in_, grad_;
+  std::int64_t count_;  // of images, or pairs of them
   std::int64_t kernel_rows_, kernel_columns_;
   ConvParams params_;
   Window window_;
@@ -69,20 +74,21 @@ class WeightGradient {
   std::int64_t rows_, panel_, panels_, tile_, blocks_, units_;
 };
 
-template <class S, class T>
-WeightGradient<S, T>::WeightGradient(const Images<const S>& in, const Images<const S>& grad,
+template <class S, class A>
+WeightGradient<S, A>::WeightGradient(const Images<const S>& in, const Images<const S>& grad,
                                      std::int64_t kernel_rows, std::int64_t kernel_columns,
                                      const ConvParams& params)
     : in_(in),
       grad_(grad),
+      count_(kPairs ? (in.count + 1) / 2 : in.count),
       kernel_rows_(kernel_rows),
       kernel_columns_(kernel_columns),
       params_(params),
       window_{-params.padding[0], -params.padding[1],
               (grad.height - 1) * params.stride[0] + (kernel_rows - 1) * params.dilation[0] + 1,
               (grad.width - 1) * params.stride[1] + (kernel_columns - 1) * params.dilation[1] + 1},
-      copies_in_(!readable<T>(in, window_)),
-      copies_grad_(!std::is_same_v<S, T> || grad.channel_step != 1 ||
+      copies_in_(!readable<A>(in, window_)),
+      copies_grad_(!std::is_same_v<S, A> || grad.channel_step != 1 ||
                    grad.channels % kLanes<T> != 0),
       columns_(whole_vectors<T>(grad.channels)),
       size_(kernel_rows * kernel_columns * in.channels * columns_),
@@ -107,14 +113,13 @@ WeightGradient<S, T>::WeightGradient(const Images<const S>& in, const Images<con
   units_ = panels_ * group_rows_ * group_columns_ * blocks_;
 }
 
-template <class S, class T>
-void WeightGradient<S, T>::run(S* out, const std::int64_t* strides, S* bias,
+template <class S, class A>
+void WeightGradient<S, A>::run(S* out, const std::int64_t* strides, S* bias,
                                std::int64_t bias_step) const {
   const std::int64_t bytes = size_ * static_cast<std::int64_t>(sizeof(T));
   const std::int64_t most =
       std::clamp<std::int64_t>(kPartialBytes / std::max<std::int64_t>(1, bytes), 1, kChunks);
-  const std::int64_t images = in_.count,
-                     grain = (images + most - 1) / std::max<std::int64_t>(1, most);
+  const std::int64_t images = count_, grain = (images + most - 1) / std::max<std::int64_t>(1, most);
   const std::int64_t chunks = images > 0 ? (images - 1) / grain + 1 : 0;
   const bool split = chunks < 8;
   const std::int64_t parts = split ? 1 : chunks;
@@ -149,50 +154,59 @@ void WeightGradient<S, T>::run(S* out, const std::int64_t* strides, S* bias,
 }
 
 /// Copies of one image and its gradient, where the inner kernel needs them.
-template <class S, class T>
-void WeightGradient<S, T>::copy(std::int64_t image, T* in_copy, T* grad_copy) const {
-  if (copies_in_) {
-    if (!window_.inside(in_)) std::fill_n(in_copy, in_size(), T(0));
-    gather(in_copy, in_.channels, in_, image, window_);
-  }
-  if (copies_grad_) {
-    const bool plane = grad_.row_step == grad_.width * grad_.pixel_step;
-    const std::int64_t lines = plane ? 1 : grad_.height;
-    const std::int64_t pixels = grad_.height * grad_.width / std::max<std::int64_t>(1, lines);
-    for (std::int64_t y = 0; y < lines; ++y)
-      copy_matrix_padded(grad_copy + y * pixels * columns_, columns_,
-                         grad_.data + image * grad_.image_step + y * grad_.row_step,
-                         grad_.pixel_step, grad_.channel_step, pixels, grad_.channels);
+template <class S, class A>
+void WeightGradient<S, A>::copy(std::int64_t image, A* in_copy, A* grad_copy) const {
+  if constexpr (kPairs) {
+    const Window whole{0, 0, grad_.height, grad_.width};
+    if (!window_.inside(in_)) std::fill_n(in_copy, in_size(), A{});
+    pairs::gather_images(in_copy, in_.channels, in_, image, window_);
+    if (columns_ != grad_.channels) std::fill_n(grad_copy, grad_size(), A{});
+    pairs::gather_images(grad_copy, columns_, grad_, image, whole);
+    return;
+  } else {
+    if (copies_in_) {
+      if (!window_.inside(in_)) std::fill_n(in_copy, in_size(), T(0));
+      gather(in_copy, in_.channels, in_, image, window_);
+    }
+    if (copies_grad_) {
+      const bool plane = grad_.row_step == grad_.width * grad_.pixel_step;
+      const std::int64_t lines = plane ? 1 : grad_.height;
+      const std::int64_t pixels = grad_.height * grad_.width / std::max<std::int64_t>(1, lines);
+      for (std::int64_t y = 0; y < lines; ++y)
+        copy_matrix_padded(grad_copy + y * pixels * columns_, columns_,
+                           grad_.data + image * grad_.image_step + y * grad_.row_step,
+                           grad_.pixel_step, grad_.channel_step, pixels, grad_.channels);
+    }
   }
 }
 
 /// `count` images from `image` on, or their copies.
-template <class S, class T>
-typename WeightGradient<S, T>::Operands WeightGradient<S, T>::operands(
-    std::int64_t image, std::int64_t count, const Scratch<T>& in, const Scratch<T>& grad) const {
+template <class S, class A>
+typename WeightGradient<S, A>::Operands WeightGradient<S, A>::operands(
+    std::int64_t image, std::int64_t count, const Scratch<A>& in, const Scratch<A>& grad) const {
   Operands o{{}, {}, count};
   if (copies_in_)
     o.in = {in.data(), in_size(), window_.width * in_.channels, in_.channels};
   else
-    o.in = {reinterpret_cast<const T*>(in_.data) + image * in_.image_step +
+    o.in = {reinterpret_cast<const A*>(in_.data) + image * in_.image_step +
                 window_.top * in_.row_step + window_.left * in_.pixel_step,
             in_.image_step, in_.row_step, in_.pixel_step};
   if (copies_grad_)
     o.grad = {grad.data(), grad_size(), grad_.width * columns_, columns_};
   else
-    o.grad = {reinterpret_cast<const T*>(grad_.data) + image * grad_.image_step, grad_.image_step,
+    o.grad = {reinterpret_cast<const A*>(grad_.data) + image * grad_.image_step, grad_.image_step,
               grad_.row_step, grad_.pixel_step};
   return o;
 }
 
 /// All sums over images [begin, end), by one thread.
-template <class S, class T>
-void WeightGradient<S, T>::run_batch(std::int64_t begin, std::int64_t end, T* sums,
+template <class S, class A>
+void WeightGradient<S, A>::run_batch(std::int64_t begin, std::int64_t end, T* sums,
                                      T* bias_sums) const {
-  const std::int64_t bytes = (in_size() + grad_size()) * static_cast<std::int64_t>(sizeof(T));
+  const std::int64_t bytes = (in_size() + grad_size()) * static_cast<std::int64_t>(sizeof(A));
   const std::int64_t group =
       std::clamp<std::int64_t>(kGroupBytes / std::max<std::int64_t>(1, bytes), 1, end - begin);
-  const Scratch<T> in = in_copies(group), grad = grad_copies(group);
+  const Scratch<A> in = in_copies(group), grad = grad_copies(group);
   for (std::int64_t image = begin; image < end; image += group) {
     const Operands o = operands(image, std::min(group, end - image), in, grad);
     for (std::int64_t i = 0; i < o.count; ++i)
@@ -205,21 +219,21 @@ void WeightGradient<S, T>::run_batch(std::int64_t begin, std::int64_t end, T* su
 
 /// Few images, or sums too large to have one for each chunk of the batch: each task makes a part of
 /// the sums over all images.
-template <class S, class T>
-void WeightGradient<S, T>::run_split(T* sums, T* bias_sums) const {
-  const Scratch<T> in = in_copies(in_.count), grad = grad_copies(in_.count);
+template <class S, class A>
+void WeightGradient<S, A>::run_split(T* sums, T* bias_sums) const {
+  const Scratch<A> in = in_copies(count_), grad = grad_copies(count_);
   if (in || grad)
-    parallel_for(in_.count, 1, [&](std::int64_t image, std::int64_t) {
+    parallel_for(count_, 1, [&](std::int64_t image, std::int64_t) {
       copy(image, in ? in.data() + image * in_size() : nullptr,
            grad ? grad.data() + image * grad_size() : nullptr);
     });
-  const Operands o = operands(0, in_.count, in, grad);
+  const Operands o = operands(0, count_, in, grad);
   // So many that a panel of their gradients stays in the first cache.
   const std::int64_t group = std::max<std::int64_t>(
       1,
       kPanelBytes / (grad_.height * grad_.width * panel_ * static_cast<std::int64_t>(sizeof(T))));
   const std::int64_t work =
-      in_.count * grad_.height * grad_.width * panel_ * std::min(rows_, kUnitTiles * tile_);
+      count_ * grad_.height * grad_.width * panel_ * std::min(rows_, kUnitTiles * tile_);
   parallel_for(units_, (1 << 18) / std::max<std::int64_t>(1, work) + 1,
                [&](std::int64_t begin, std::int64_t end) {
                  for (std::int64_t unit = begin; unit < end; ++unit) {
@@ -234,8 +248,8 @@ void WeightGradient<S, T>::run_split(T* sums, T* bias_sums) const {
 }
 
 /// Some rows of the sums, over the images of `o`, for one panel of output channels.
-template <class S, class T>
-void WeightGradient<S, T>::run_unit(const Operands& o, std::int64_t unit, T* sums,
+template <class S, class A>
+void WeightGradient<S, A>::run_unit(const Operands& o, std::int64_t unit, T* sums,
                                     bool accumulate) const {
   const std::int64_t block = unit % blocks_;
   unit /= blocks_;
@@ -243,7 +257,7 @@ void WeightGradient<S, T>::run_unit(const Operands& o, std::int64_t unit, T* sum
   unit /= group_columns_;
   const std::int64_t kernel_row = unit % group_rows_, panel = unit / group_rows_;
   const std::int64_t used = std::min(panel_, columns_ - panel * panel_);
-  Micro<T> m{.a_step = params_.stride[1] * o.in.pixel_step,
+  Micro<A> m{.a_step = params_.stride[1] * o.in.pixel_step,
              .b = o.grad.data + panel * panel_,
              .b_step = o.grad.pixel_step,
              .run = grad_.width,
@@ -253,9 +267,9 @@ void WeightGradient<S, T>::run_unit(const Operands& o, std::int64_t unit, T* sum
              .c_step = columns_,
              .columns = used,
              .accumulate = accumulate};
-  const T* a_rows[kMaxRows];
+  const A* a_rows[kMaxRows];
   T* c_rows[kMaxRows];
-  const T* a = o.in.at(0, kernel_row * params_.dilation[0], tap * params_.dilation[1]);
+  const A* a = o.in.at(0, kernel_row * params_.dilation[0], tap * params_.dilation[1]);
   T* c = sums + (kernel_row * kernel_columns_ + tap) * in_.channels * columns_ + panel * panel_;
   const std::int64_t end = std::min(rows_, (block + 1) * kUnitTiles * tile_);
   for (std::int64_t r = block * kUnitTiles * tile_; r < end; r += tile_) {
@@ -280,8 +294,8 @@ void WeightGradient<S, T>::run_unit(const Operands& o, std::int64_t unit, T* sum
 }
 
 /// Adds the gradient of output channels [begin, end), over the images of `o`, to `sums`.
-template <class S, class T>
-void WeightGradient<S, T>::sum_bias(const Operands& o, std::int64_t begin, std::int64_t end,
+template <class S, class A>
+void WeightGradient<S, A>::sum_bias(const Operands& o, std::int64_t begin, std::int64_t end,
                                     T* sums) const {
   for (std::int64_t c = begin; c < end; c += kLanes<T>) {
     Vector<T> total{};
@@ -290,12 +304,12 @@ void WeightGradient<S, T>::sum_bias(const Operands& o, std::int64_t begin, std::
       for (std::int64_t y = 0; y < grad_.height; ++y) {
         // Four sums, so that an addition need not wait for the one before it.
         Vector<T> of_row[4] = {};
-        const T* from = o.grad.at(image, y, 0) + c;
+        const A* from = o.grad.at(image, y, 0) + c;
         const std::int64_t step = o.grad.pixel_step;
         std::int64_t x = 0;
         for (; x + 4 <= grad_.width; x += 4, from += 4 * step)
-          for (int u = 0; u < 4; ++u) of_row[u] += load(from + u * step);
-        for (; x < grad_.width; ++x, from += step) of_row[0] += load(from);
+          for (int u = 0; u < 4; ++u) add_lanes<A>(of_row[u], load(from + u * step));
+        for (; x < grad_.width; ++x, from += step) add_lanes<A>(of_row[0], load(from));
         of_image += (of_row[0] + of_row[1]) + (of_row[2] + of_row[3]);
       }
       total += of_image;
@@ -304,8 +318,8 @@ void WeightGradient<S, T>::sum_bias(const Operands& o, std::int64_t begin, std::
   }
 }
 
-template <class S, class T>
-void WeightGradient<S, T>::write(S* out, const std::int64_t* strides, const T* sums) const {
+template <class S, class A>
+void WeightGradient<S, A>::write(S* out, const std::int64_t* strides, const T* sums) const {
   const std::int64_t channels = in_.channels, taps = kernel_rows_ * kernel_columns_;
   const std::int64_t depth = taps * channels;
   const bool as_summed =
@@ -313,16 +327,21 @@ void WeightGradient<S, T>::write(S* out, const std::int64_t* strides, const T* s
   const bool by_planes = strides[1] == taps && strides[3] == 1 && strides[2] == kernel_columns_;
   parallel_for(grad_.channels, kLanes<T>, [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t count = end - begin;
-    if (as_summed)
+    if (as_summed && std::is_same_v<S, T>)
       return copy_matrix(out + begin * strides[0], strides[0], sums + begin, 1, columns_, count,
                          depth);
-    const Scratch<T> rows(count * depth);
+    const Scratch<T> rows((count + 1) * depth);
+    T* const planes = rows.data() + count * depth;
     copy_matrix(rows.data(), depth, sums + begin, 1, columns_, count, depth);
     for (std::int64_t i = 0; i < count; ++i) {
       S* to = out + (begin + i) * strides[0];
       const T* from = rows.data() + i * depth;
       if (by_planes) {
-        copy_matrix(to, taps, from, 1, channels, channels, taps);
+        copy_matrix(planes, taps, from, 1, channels, channels, taps);
+        from = planes;
+      }
+      if (by_planes || as_summed) {
+        copy_run(to, from, depth);
         continue;
       }
       for (std::int64_t y = 0; y < kernel_rows_; ++y)

@@ -9,9 +9,7 @@
 #include <vector>
 
 #include "core/parallel_for.h"
-#include "kernels/cpu/matmul.h"
-#include "kernels/cpu/micro.h"
-#include "kernels/cpu/pack.h"
+#include "kernels/cpu/gemm_operands.h"
 #include "kernels/cpu/unary.h"
 
 namespace ferrite::kernels::cpu {
@@ -47,12 +45,6 @@ struct Tasks {
   }
 };
 
-/// Strides at which many rows fall into few sets of a cache.
-template <class T>
-bool conflicts(std::int64_t step) {
-  return step * static_cast<std::int64_t>(sizeof(T)) % 2048 == 0;
-}
-
 /// Applies the activation to `n` values that are the results from (i, j) on.
 template <class Out, class T>
 void activate_row(T* row, std::int64_t n, const Matrix<Out>& out, std::int64_t i, std::int64_t j,
@@ -81,12 +73,20 @@ void store_row(T* row, std::int64_t n, const Matrix<Out>& out, std::int64_t i, s
   for (std::int64_t c = 0; c < n; ++c) *out.at(i, j + c) = static_cast<Out>(row[c]);
 }
 
+template <class T>
+void scale_row(T* row, std::int64_t n, double alpha) {
+  if (alpha == 1) return;
+  for (std::int64_t c = 0; c < n; ++c) row[c] *= static_cast<T>(alpha);
+}
+
 /// rows x columns results from (m, n), by one thread.
 template <class S, class Out, class T = Compute<S>>
 void gemm_task(const Matrix<Out>& out, const Matrix<const S>& a, const Matrix<const S>& b,
                const Epilogue& e) {
+  using A = Factor<S>;
   constexpr std::int64_t lanes = kLanes<T>;
-  const std::int64_t rows = out.rows, columns = out.columns, depth = a.columns;
+  const std::int64_t rows = out.rows, columns = out.columns;
+  const std::int64_t depth = (a.columns + kPerFactor<S> - 1) / kPerFactor<S>;
   const std::int64_t vectors = (columns + lanes - 1) / lanes;
   // Panels of two vectors; one of three where there are no more.
   const std::int64_t panel = vectors == 3 ? 3 : std::min<std::int64_t>(2, vectors);
@@ -114,38 +114,19 @@ void gemm_task(const Matrix<Out>& out, const Matrix<const S>& a, const Matrix<co
         if (e.bias) value += bias.data()[j];
       }
 
-  const bool in_place_a = std::is_same_v<S, T>;
-  const bool apart = in_place_a && a.column_step == 1 && (!conflicts<T>(a.row_step) || rows < 14);
-  const bool adjacent = in_place_a && !apart && a.row_step == 1 && !conflicts<T>(a.column_step);
-  const Scratch<T> packed_b(block * vectors * lanes);
-  Scratch<T> packed_a;
-  if (!apart && !adjacent) packed_a = Scratch<T>(tile * block);
-
+  const Scratch<A> packed_b(block * vectors * lanes);
+  const Left<S> left(a, tile, block);
   for (std::int64_t k = 0; k == 0 || k < depth; k += block) {
     const std::int64_t run = std::min(block, depth - k);
     for (std::int64_t v = 0; v < vectors; v += panel) {
       const std::int64_t width = std::min(panel, vectors - v) * lanes;
-      const std::int64_t used = std::min(width, columns - v * lanes);
-      T* to = packed_b.data() + v * lanes * run;
-      copy_matrix(to, width, b.at(k, v * lanes), b.row_step, b.column_step, run, used);
-      if (used < width)
-        for (std::int64_t r = 0; r < run; ++r)
-          std::fill(to + r * width + used, to + (r + 1) * width, T(0));
-      if (e.alpha != 1)
-        for (std::int64_t i = 0; i < run * width; ++i) to[i] *= static_cast<T>(e.alpha);
+      pack_right(packed_b.data() + v * lanes * run, b, k, run, v * lanes,
+                 std::min(width, columns - v * lanes), width, e.alpha);
     }
     for (std::int64_t i = 0; i < rows; i += tile) {
       const std::int64_t height = std::min(tile, rows - i);
-      Micro<T> m{.a = reinterpret_cast<const T*>(a.at(i, k)),
-                 .a_step = apart ? a.row_step : a.column_step,
-                 .run = run,
-                 .c_step = c_step,
-                 .accumulate = k > 0 || (direct && e.beta != 0)};
-      if (!apart && !adjacent) {
-        copy_matrix(packed_a.data(), run, a.at(i, k), a.row_step, a.column_step, height, run);
-        m.a = packed_a.data();
-        m.a_step = run;
-      }
+      Micro<A> m{.run = run, .c_step = c_step, .accumulate = k > 0 || (direct && e.beta != 0)};
+      left.give(m, i, height, k, run);
       for (std::int64_t v = 0; v < vectors; v += panel) {
         const std::int64_t width = std::min(panel, vectors - v);
         m.b = packed_b.data() + v * lanes * run;
@@ -153,16 +134,17 @@ void gemm_task(const Matrix<Out>& out, const Matrix<const S>& a, const Matrix<co
         m.c = c + i * c_step + v * lanes;
         m.columns = std::min(width * lanes, columns - v * lanes);
         m.bias = direct && e.bias && e.beta == 0 ? bias.data() + v * lanes : nullptr;
-        run_micro(m, static_cast<int>(height), static_cast<int>(width),
-                  adjacent ? Rows::adjacent : Rows::apart);
+        run_micro(m, static_cast<int>(height), static_cast<int>(width), left.layout());
       }
     }
   }
   for (std::int64_t i = 0; i < rows; ++i)
-    if (!direct)
+    if (!direct) {
+      if (kPerFactor < S >> 1) scale_row(c + i * columns, columns, e.alpha);
       store_row<S>(c + i * columns, columns, out, i, 0, e);
-    else if (e.activation != Activation::none)
+    } else if (e.activation != Activation::none) {
       activate_row(c + i * c_step, columns, out, i, 0, e);
+    }
 }
 
 /// The part of an epilogue that belongs to results from (row, column) on.
@@ -271,17 +253,20 @@ void gemm(const Matrix<Out>& out, const Matrix<const S>& a, const Matrix<const S
   if (depth >= kSplitDepth && tasks.count * kTaskWork * 4 <= work) {
     const std::int64_t span = even_share(depth, std::max(kSplitDepth / 4, (depth + 15) / 16));
     const std::int64_t parts = (depth - 1) / span + 1;
+    const bool scaled_last = kPerFactor<S> > 1;
     const Scratch<T> partial(parts * m * n);
     parallel_for(parts, 1, [&](std::int64_t p, std::int64_t) {
       const std::int64_t k = p * span, count = std::min(span, depth - k);
       gemm<S>(Matrix<T>{partial.data() + p * m * n, m, n, n, 1},
               {a.at(0, k), m, count, a.row_step, a.column_step},
-              {b.at(k, 0), count, n, b.row_step, b.column_step}, Epilogue(e.alpha));
+              {b.at(k, 0), count, n, b.row_step, b.column_step},
+              Epilogue(scaled_last ? 1 : e.alpha));
     });
     for (std::int64_t i = 0; i < m; ++i) {
       T* row = partial.data() + i * n;
       for (std::int64_t p = 1; p < parts; ++p)
         for (std::int64_t j = 0; j < n; ++j) row[j] += partial.data()[(p * m + i) * n + j];
+      if (scaled_last) scale_row(row, n, e.alpha);
       store_row<S>(row, n, out, i, 0, e);
     }
     return;

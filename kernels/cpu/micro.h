@@ -19,7 +19,8 @@ enum class Rows {
 
 /// c[i][j] = start + the sum over s1, s0, k of a(i, k, s0, s1) b(j, k, s0, s1), where start is c
 /// itself (accumulate), else bias[j], else row_bias[i], else 0. The sum is cut into segments,
-/// between which the operands move by steps of their own: rows of an image, taps of a filter.
+/// between which the operands move by steps of their own: rows of an image, taps of a filter. The
+/// products of a Pair are two, and everything about operands counts pairs.
 template <class T>
 struct Micro {
   const T* a = nullptr;
@@ -31,12 +32,12 @@ struct Micro {
   std::int64_t segments[2] = {1, 1};
   std::int64_t a_segment[2] = {0, 0};
   std::int64_t b_segment[2] = {0, 0};
-  T* c = nullptr;
+  Sum<T>* c = nullptr;
   std::int64_t c_step = 0;  ///< between rows
-  T* const* c_rows = nullptr;
+  Sum<T>* const* c_rows = nullptr;
   std::int64_t columns = 0;
-  const T* bias = nullptr;      ///< whole vectors, for every row
-  const T* row_bias = nullptr;  ///< or a value for each row
+  const Sum<T>* bias = nullptr;      ///< whole vectors, for every row
+  const Sum<T>* row_bias = nullptr;  ///< or a value for each row
   bool accumulate = false;
 };
 
@@ -50,7 +51,8 @@ constexpr int max_rows(int vectors) {
 }
 
 /// Computes `rows` (1 to max_rows(vectors)) by `vectors` (1 to kMaxVectors) vectors; `columns` is
-/// more than vectors - 1 vectors and at most `vectors`. For float and double.
+/// more than vectors - 1 vectors and at most `vectors`. For float, double, and Pair where
+/// kPairProducts.
 template <class T>
 void run_micro(const Micro<T>& m, int rows, int vectors, Rows layout);
 

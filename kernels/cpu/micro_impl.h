@@ -1,4 +1,4 @@
-// The definition of run_micro, compiled once for float and once for double.
+// The definition of run_micro, compiled once for each type.
 #pragma once
 
 #include <array>
@@ -15,9 +15,10 @@ constexpr int unrolled_sums(int results) { return results <= 3 ? 4 : results <= 
 
 template <class T, int R, int V, bool kScattered = false>
 struct Accumulators {
-  Vector<T> at[R][V];
+  using S = Sum<T>;
+  Vector<S> at[R][V];
 
-  static T* row_of(const Micro<T>& m, int i) {
+  static S* row_of(const Micro<T>& m, int i) {
     return kScattered ? m.c_rows[i] : m.c + i * m.c_step;
   }
 
@@ -25,7 +26,7 @@ struct Accumulators {
 #pragma GCC unroll 14
     for (int i = 0; i < R; ++i)
 #pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) at[i][v] = Vector<T>{};
+      for (int v = 0; v < V; ++v) at[i][v] = Vector<S>{};
   }
   /// Adds the outer product of row(0), row(1)... and the vectors at b.
   template <class Row>
@@ -37,7 +38,7 @@ struct Accumulators {
     for (int i = 0; i < R; ++i) {
       const T left = row(i);
 #pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) at[i][v] += left * right[v];
+      for (int v = 0; v < V; ++v) add_product<T>(at[i][v], left, right[v]);
     }
   }
   void add(const Accumulators& other) {
@@ -51,26 +52,26 @@ struct Accumulators {
     for (int i = 0; i < R; ++i)
 #pragma GCC unroll 4
       for (int v = 0; v < V; ++v) {
-        const T* p = m.accumulate ? row_of(m, i) : m.bias;
+        const S* p = m.accumulate ? row_of(m, i) : m.bias;
         if (!p)
-          at[i][v] = m.row_bias ? Vector<T>{} + m.row_bias[i] : Vector<T>{};
+          at[i][v] = m.row_bias ? Vector<S>{} + m.row_bias[i] : Vector<S>{};
         else
           at[i][v] = m.accumulate && v == V - 1
-                         ? load_partial(p + v * kLanes<T>, m.columns - v * kLanes<T>)
-                         : load(p + v * kLanes<T>);
+                         ? load_partial(p + v * kLanes<S>, m.columns - v * kLanes<S>)
+                         : load(p + v * kLanes<S>);
       }
   }
   void finish(const Micro<T>& m) const {
-    const std::int64_t tail = m.columns - (V - 1) * kLanes<T>;
+    const std::int64_t tail = m.columns - (V - 1) * kLanes<S>;
 #pragma GCC unroll 14
     for (int i = 0; i < R; ++i) {
-      T* c = row_of(m, i);
+      S* c = row_of(m, i);
 #pragma GCC unroll 4
-      for (int v = 0; v + 1 < V; ++v) store(c + v * kLanes<T>, at[i][v]);
-      if (tail == kLanes<T>)
-        store(c + (V - 1) * kLanes<T>, at[i][V - 1]);
+      for (int v = 0; v + 1 < V; ++v) store(c + v * kLanes<S>, at[i][v]);
+      if (tail == kLanes<S>)
+        store(c + (V - 1) * kLanes<S>, at[i][V - 1]);
       else
-        store_partial(c + (V - 1) * kLanes<T>, at[i][V - 1], tail);
+        store_partial(c + (V - 1) * kLanes<S>, at[i][V - 1], tail);
     }
   }
 };

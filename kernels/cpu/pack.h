@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "core/dtype.h"
@@ -52,6 +53,20 @@ void add_run(T* to, const T* from, std::int64_t count) {
   if (i < count)
     store_partial(to + i, load_partial(to + i, count - i) + load_partial(from + i, count - i),
                   count - i);
+}
+
+/// to[i] = {first[i * step], second[i * step]}, with zeros for a second that is null.
+inline void interleave(Pair* to, const BFloat16* first, const BFloat16* second, std::int64_t count,
+                       std::int64_t step = 1) {
+  if (step == 1 && second) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::uint32_t bits = first[i].bits | static_cast<std::uint32_t>(second[i].bits) << 16;
+      std::memcpy(to + i, &bits, sizeof bits);
+    }
+    return;
+  }
+  for (std::int64_t i = 0; i < count; ++i)
+    to[i] = {first[i * step], second ? second[i * step] : BFloat16(0)};
 }
 
 /// to[r * to_step + c] = from[r * from_row + c * from_column]; fast where either stride of `from`

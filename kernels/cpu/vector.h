@@ -3,9 +3,12 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #if defined(__AVX2__) || defined(__AVX512F__)
 #include <immintrin.h>
 #endif
+
+#include "core/half.h"
 
 namespace ferrite::kernels::cpu {
 
@@ -23,15 +26,31 @@ inline constexpr int kVectorBytes = 16;
 inline constexpr int kVectorRegisters = 16;
 #endif
 
+/// Two neighbours along what a product sums over: products of pairs, added up in float, are one
+/// instruction where kPairProducts. It takes numbers below the smallest normal one for 0.
+struct Pair {
+  BFloat16 first, second;
+};
+#if defined(__AVX512BF16__)
+inline constexpr bool kPairProducts = true;
+#else
+inline constexpr bool kPairProducts = false;
+#endif
+/// What products of T are added up in.
+template <class T>
+using Sum = std::conditional_t<std::is_same_v<T, Pair>, float, T>;
+
 namespace detail {
 template <class T>
 struct VectorOf {
   typedef T type __attribute__((vector_size(kVectorBytes)));
 };
-template <class T>
-struct MaskOf;
 template <>
-struct MaskOf<float> {
+struct VectorOf<Pair> {
+  typedef std::int32_t type __attribute__((vector_size(kVectorBytes)));
+};
+template <class T>
+struct MaskOf {
   using type = std::int32_t;
 };
 template <>
@@ -40,7 +59,7 @@ struct MaskOf<double> {
 };
 }  // namespace detail
 
-/// Lanes of a vector of T (float or double).
+/// Lanes of a vector of T (float, double or Pair).
 template <class T>
 inline constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(T));
 template <class T>
@@ -55,6 +74,30 @@ inline Vector<T> load(const T* p) {
 template <class T>
 inline void store(T* p, Vector<T> v) {
   std::memcpy(p, &v, sizeof v);
+}
+
+/// sum += left * right
+template <class T>
+inline void add_product(Vector<Sum<T>>& sum, const T& left, Vector<T> right) {
+#if defined(__AVX512BF16__)
+  if constexpr (std::is_same_v<T, Pair>) {
+    std::int32_t bits;
+    std::memcpy(&bits, &left, sizeof bits);
+    sum = (Vector<float>)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_epi32(bits),
+                                          (__m512bh)right);
+    return;
+  } else
+#endif
+    sum += left * right;
+}
+
+/// sum += terms
+template <class T>
+inline void add_lanes(Vector<Sum<T>>& sum, Vector<T> terms) {
+  if constexpr (std::is_same_v<T, Pair>)
+    add_product<T>(sum, T{BFloat16(1), BFloat16(1)}, terms);
+  else
+    sum += terms;
 }
 
 #if defined(__AVX2__) && !defined(__AVX512F__)

@@ -1,0 +1,119 @@
+// The operands of a product as the inner kernel wants them: where they lie, or packed.
+#pragma once
+
+#include <cstring>
+
+#include "kernels/cpu/matmul.h"
+#include "kernels/cpu/micro.h"
+#include "kernels/cpu/pack.h"
+
+namespace ferrite::kernels::cpu {
+
+namespace detail {
+
+/// Strides at which many rows fall into few sets of a cache.
+template <class T>
+bool conflicts(std::int64_t step) {
+  return step * static_cast<std::int64_t>(sizeof(T)) % 2048 == 0;
+}
+
+/// What products of S are multiplied as. Where that is a Pair, depths below count pairs.
+template <class S>
+using Factor = std::conditional_t<kPairProducts && std::is_same_v<S, BFloat16>, Pair, Compute<S>>;
+template <class S>
+inline constexpr std::int64_t kPerFactor = std::is_same_v<Factor<S>, Pair> ? 2 : 1;
+
+/// Rows [k, k + run) of b, columns [j, j + used), as a panel of `width` columns filled up with
+/// zeros; multiplied by alpha unless they are pairs.
+template <class S, class A = Factor<S>>
+void pack_right(A* to, const Matrix<const S>& b, std::int64_t k, std::int64_t run, std::int64_t j,
+                std::int64_t used, std::int64_t width, double alpha) {
+  if constexpr (std::is_same_v<A, Pair>) {
+    std::int64_t first = 0;  // of the rows that are interleaved one by one
+    if (b.row_step == 1 && b.column_step % 2 == 0) {
+      first = std::min(run, b.rows / 2 - k);
+      copy_matrix(to, width, reinterpret_cast<const Pair*>(b.at(2 * k, j)), 1, b.column_step / 2,
+                  first, used);
+    }
+    for (std::int64_t r = first; r < run; ++r) {
+      const BFloat16* one = b.at(2 * (k + r), j);
+      const bool odd = 2 * (k + r) + 1 == b.rows;
+      interleave(to + r * width, one, odd ? nullptr : one + b.row_step, used, b.column_step);
+    }
+  } else {
+    copy_matrix(to, width, b.at(k, j), b.row_step, b.column_step, run, used);
+    if (alpha != 1)
+      for (std::int64_t r = 0; r < run; ++r)
+        for (std::int64_t c = 0; c < used; ++c) to[r * width + c] *= static_cast<A>(alpha);
+  }
+  if (used < width)
+    for (std::int64_t r = 0; r < run; ++r)
+      std::fill(to + r * width + used, to + (r + 1) * width, A{});
+}
+
+/// The left operand of a task, `tile` rows by `block` deep at a time.
+template <class S, class A = Factor<S>>
+class Left {
+ public:
+  Left(const Matrix<const S>& a, std::int64_t tile, std::int64_t block) : a_(a), tile_(tile) {
+    const bool whole =
+        std::is_same_v<S, A> || (kPairs && a.columns % 2 == 0 && a.row_step % 2 == 0);
+    apart_ = whole && a.column_step == 1 && (!conflicts<S>(a.row_step) || a.rows < 14);
+    adjacent_ = !apart_ && a.row_step == 1 && (kPairs || !conflicts<S>(a.column_step));
+    in_place_ = apart_ || (adjacent_ && std::is_same_v<S, A>);
+    if constexpr (!kPairs && !std::is_same_v<S, A>) adjacent_ = in_place_ = false;
+    if (!in_place_) packed_ = Scratch<A>(tile * block);
+  }
+
+  Rows layout() const { return adjacent_ ? Rows::adjacent : Rows::apart; }
+
+  /// Rows [i, i + height), [k, k + run) of what is summed over, for the inner kernel.
+  void give(Micro<A>& m, std::int64_t i, std::int64_t height, std::int64_t k,
+            std::int64_t run) const {
+    if (in_place_) {
+      m.a = reinterpret_cast<const A*>(a_.at(i, kPerFactor<S> * k));
+      m.a_step = apart_ ? a_.row_step / kPerFactor<S> : a_.column_step;
+      return;
+    }
+    m.a = packed_.data();
+    m.a_step = adjacent_ ? tile_ : run;
+    if constexpr (kPairs)
+      pack(i, height, k, run);
+    else
+      copy_matrix(packed_.data(), run, a_.at(i, k), a_.row_step, a_.column_step, height, run);
+  }
+
+ private:
+  static constexpr bool kPairs = std::is_same_v<A, Pair>;
+
+  void pack(std::int64_t i, std::int64_t height, std::int64_t k, std::int64_t run) const {
+    if (adjacent_) {
+      for (std::int64_t r = 0; r < run; ++r) {
+        const BFloat16* one = a_.at(i, 2 * (k + r));
+        const bool odd = 2 * (k + r) + 1 == a_.columns;
+        interleave(packed_.data() + r * tile_, one, odd ? nullptr : one + a_.column_step, height);
+      }
+      return;
+    }
+    const std::int64_t whole = std::min(run, a_.columns / 2 - k);
+    for (std::int64_t row = 0; row < height; ++row) {
+      const BFloat16* from = a_.at(i + row, 2 * k);
+      Pair* to = packed_.data() + row * run;
+      if (a_.column_step == 1)
+        std::memcpy(to, from, static_cast<std::size_t>(whole) * sizeof(Pair));
+      else
+        for (std::int64_t r = 0; r < whole; ++r)
+          to[r] = {from[2 * r * a_.column_step], from[(2 * r + 1) * a_.column_step]};
+      if (whole < run) to[whole] = {from[2 * whole * a_.column_step], BFloat16(0)};
+    }
+  }
+
+  Matrix<const S> a_;
+  std::int64_t tile_;
+  bool apart_, adjacent_, in_place_;
+  Scratch<A> packed_;
+};
+
+}  // namespace detail
+
+}  // namespace ferrite::kernels::cpu
