@@ -14,6 +14,7 @@
 #include "core/generator_scope.h"
 #include "core/generator_state.h"
 #include "core/parallel_for.h"
+#include "core/profiler/profile.h"
 #include "core/state_dict.h"
 #include "core/stream.h"
 #include "core/tensor.h"

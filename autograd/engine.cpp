@@ -14,6 +14,7 @@
 #include "autograd/record.h"
 #include "autograd/side_node.h"
 #include "autograd/state_map.h"
+#include "core/profiler/range.h"
 #include "kernels/copy.h"
 #include "kernels/elementwise.h"
 
@@ -277,6 +278,7 @@ void Pass::finish_leaf(State& state) {
   }
   if (!accumulate_) return;
   {
+    const profiler::detail::LibraryRange range(profiler::Kind::backward, "accumulate_grad");
     std::lock_guard lock(meta.mutex);
     if (meta.grad.defined() && create_graph_) {
       meta.grad = sum(meta.grad, grad);
@@ -299,6 +301,7 @@ void Pass::finish_leaf(State& state) {
 
 Gradients Pass::run_node(State& state, Gradients grads) {
   Node& node = *state.node;
+  const profiler::detail::NodeRange range(node.name, node.sequence);
   const CurrentNodeScope scope(&node);
   struct Restore {
     std::uint64_t wanted = std::exchange(detail::wanted_edges, ~std::uint64_t{0});

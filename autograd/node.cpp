@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 
+#include "core/profiler/range.h"
+
 namespace ferrite::autograd {
 
 namespace {
@@ -20,7 +22,10 @@ Node::Node(const char* name, const Stream& stream, std::uint32_t outputs)
     : name(name),
       sequence(next_sequence.fetch_add(1, std::memory_order_relaxed)),
       outputs(outputs),
-      stream(stream) {}
+      stream(stream) {
+  if (profiler::detail::on()) [[unlikely]]
+    profiler::detail::note_node(sequence);
+}
 
 std::uint64_t Node::add_hook(std::uint32_t output, GradientHook hook) {
   if (!hooks_) hooks_ = std::make_unique<std::vector<Hook>>();

@@ -11,6 +11,7 @@
 
 #include "core/cuda_backend.h"
 #include "core/error.h"
+#include "core/profiler/range.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -118,6 +119,9 @@ Allocator::Block CachingAllocator::allocate(std::size_t bytes, const Stream& str
   stats_.allocated += block.bytes;
   stats_.max_allocated = std::max(stats_.max_allocated, stats_.allocated);
   const bool poison = poison_;
+  if (profiler::detail::on()) [[unlikely]]
+    profiler::detail::note_memory(device_, static_cast<std::int64_t>(block.bytes), stats_.allocated,
+                                  stats_.reserved);
   lock.unlock();
 
   if (poison) {
@@ -155,6 +159,9 @@ void CachingAllocator::cache(const Block& block) {
 void CachingAllocator::free(const Block& block, std::span<const Stream> also_used_by) noexcept {
   std::lock_guard lock(mutex_);
   stats_.allocated -= block.bytes;
+  if (profiler::detail::on()) [[unlikely]]
+    profiler::detail::note_memory(device_, -static_cast<std::int64_t>(block.bytes),
+                                  stats_.allocated, stats_.reserved);
   if (also_used_by.empty())
     cache(block);
   else

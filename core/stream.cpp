@@ -17,6 +17,7 @@
 #include "core/deferred.h"
 #include "core/error.h"
 #include "core/late_errors.h"
+#include "core/profiler/records.h"
 
 namespace ferrite {
 
@@ -93,6 +94,9 @@ class WorkerStream final : public detail::StreamImpl {
   }
 
   void submit(std::function<void()> work) override {
+    put(profiler::detail::on() ? profiled(std::move(work)) : std::move(work));
+  }
+  void put(std::function<void()> work) {
     {
       std::lock_guard lock(mutex_);
       if (!gone_) queue_.push_back(std::exchange(work, nullptr));
@@ -128,14 +132,25 @@ class WorkerStream final : public detail::StreamImpl {
 
   std::shared_ptr<Mark> record(Timing) override {
     auto mark = std::make_shared<HostMark>();
-    submit([mark] { mark->pass(); });
+    put([mark] { mark->pass(); });
     return mark;
   }
   void wait(const std::shared_ptr<Mark>& mark) override {
-    if (!mark->passed()) submit([mark] { mark->wait(); });
+    if (!mark->passed()) put([mark] { mark->wait(); });
   }
 
  private:
+  /// `work`, timed for the profile that runs.
+  std::function<void()> profiled(std::function<void()> work) {
+    const profiler::detail::Submitted submitted = profiler::detail::submitting(Stream(this));
+    if (!submitted.name) return work;
+    return [this, submitted, work = std::move(work)] {
+      const std::uint64_t begin = profiler::detail::ticks();
+      work();
+      profiler::detail::record_work(submitted, Stream(this), begin, profiler::detail::ticks());
+    };
+  }
+
   void work() {
     running = this;
     std::unique_lock lock(mutex_);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/cuda_backend.h"
+#include "core/profiler/range.h"
 #include "data/device_feed.h"
 #include "data/host.h"
 
@@ -113,6 +114,7 @@ std::span<const std::int64_t> DataLoader::Run::indices(std::int64_t batch) const
 }
 
 DataLoader::Run::Slot DataLoader::Run::prepare(std::int64_t batch) const {
+  const profiler::detail::LibraryRange range(profiler::Kind::data, "get_batch");
   Slot slot{.ready = true};
   try {
     slot.batch = dataset_->get_batch(indices(batch), epoch_);
@@ -189,6 +191,7 @@ void DataLoader::Run::look_ahead(const Batch& current) {
 }
 
 std::optional<Batch> DataLoader::Run::next() {
+  const profiler::detail::LibraryRange range(profiler::Kind::data, "next");
   if (out_ == count_) {
     if (progress_->run == id_) *progress_ = {.epoch = epoch_.number + 1, .run = id_};
     return {};

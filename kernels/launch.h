@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "core/profiler/range.h"
 #include "core/stream.h"
 #include "kernels/cuda/op_scope.h"
 
@@ -17,9 +18,9 @@ inline constexpr bool kHaveCuda = FERRITE_HAVE_CUDA != 0;
 /// must own all that it needs; `cuda` at once, to put kernels of its own on the stream. A build
 /// without CUDA never compiles a call of `cuda`, so what that refers to need not exist there.
 template <class Cpu, class Cuda>
-void launch(const Stream& stream, [[maybe_unused]] const char* op, Cpu&& cpu,
-            [[maybe_unused]] Cuda&& cuda) {
+void launch(const Stream& stream, const char* op, Cpu&& cpu, [[maybe_unused]] Cuda&& cuda) {
   if (stream.device().is_cpu()) [[likely]] {
+    const profiler::detail::KernelRange range(stream, op);
     stream.enqueue(std::forward<Cpu>(cpu));
   } else if constexpr (kHaveCuda) {
     const cuda::OpScope scope(stream, op);

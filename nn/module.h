@@ -35,6 +35,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/profiler/range.h"
 #include "core/state_dict.h"
 #include "core/tensor.h"
 #include "nn/hooks.h"
@@ -83,6 +84,7 @@ class Module {
   virtual Tensor forward(const Tensor& input);
   /// forward() with the hooks around it.
   Tensor operator()(const Tensor& input) {
+    const profiler::detail::ModuleRange range(*this);
     if (has_hooks()) [[unlikely]]
       return forward_with_hooks(input);
     return forward(input);
@@ -281,6 +283,7 @@ class Cloneable : public Base {
     module.forward(std::forward<Inputs>(inputs)...);
   }
   auto operator()(Inputs&&... inputs) {
+    const profiler::detail::ModuleRange range(*this);
     Derived& self = static_cast<Derived&>(*this);
     if (Module::has_hooks()) [[unlikely]]
       return detail::call_hooked(

@@ -1,6 +1,7 @@
 #include "ops/arithmetic.h"
 
 #include "autograd/record.h"
+#include "core/profiler/range.h"
 #include "kernels/elementwise.h"
 #include "ops/autocast.h"
 #include "ops/defined.h"
@@ -87,6 +88,7 @@ Tensor add_scaled(const Operands& o, Scalar alpha) {
 // ---- add, sub
 
 Tensor add(const Tensor& a, const Tensor& b, Scalar alpha) {
+  const profiler::OpRange range("add", a, b);
   const Operands o = prepare(a, b, "add");
   check_alpha(alpha, o.out.dtype(), "add");
   is_one(alpha) ? compute(BinaryOp::add, o) : add_scaled(o, alpha);
@@ -100,12 +102,14 @@ Tensor add(const Tensor& a, const Tensor& b, Scalar alpha) {
 }
 
 Tensor add(const Tensor& a, Scalar b) {
+  const profiler::OpRange range("add", a);
   Tensor out = compute(BinaryOp::add, a, b, "add");
   if (recording(a)) record(out, "add", {a}, [](const Tensor& grad, Needs) { return grad; });
   return out;
 }
 
 Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha) {
+  const profiler::OpRange range("sub", a, b);
   const Operands o = prepare(a, b, "sub");
   check_subtracts(o.out.dtype(), "sub");
   check_alpha(alpha, o.out.dtype(), "sub");
@@ -120,12 +124,14 @@ Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha) {
 }
 
 Tensor sub(const Tensor& a, Scalar b) {
+  const profiler::OpRange range("sub", a);
   Tensor out = compute(BinaryOp::sub, a, b, "sub");
   if (recording(a)) record(out, "sub", {a}, [](const Tensor& grad, Needs) { return grad; });
   return out;
 }
 
 Tensor sub(Scalar a, const Tensor& b) {
+  const profiler::OpRange range("sub", b);
   Tensor out = compute(BinaryOp::sub, a, b, "sub");
   if (recording(b))
     record(out, "rsub", {b}, [](const Tensor& grad, Needs) { return mul(grad, -1); });
@@ -135,6 +141,7 @@ Tensor sub(Scalar a, const Tensor& b) {
 // ---- mul, div
 
 Tensor mul(const Tensor& a, const Tensor& b) {
+  const profiler::OpRange range("mul", a, b);
   const Operands o = prepare(a, b, "mul");
   compute(BinaryOp::mul, o);
   if (recording(a, b))
@@ -149,6 +156,7 @@ Tensor mul(const Tensor& a, const Tensor& b) {
 }
 
 Tensor mul(const Tensor& a, Scalar b) {
+  const profiler::OpRange range("mul", a);
   Tensor out = compute(BinaryOp::mul, a, b, "mul");
   if (recording(a))
     record(out, "mul", {a}, [b](const Tensor& grad, Needs) { return mul(grad, b); });
@@ -156,6 +164,7 @@ Tensor mul(const Tensor& a, Scalar b) {
 }
 
 Tensor div(const Tensor& a, const Tensor& b) {
+  const profiler::OpRange range("div", a, b);
   const Operands o = prepare(a, b, "div", true);
   compute(BinaryOp::div, o);
   if (recording(a, b))
@@ -170,6 +179,7 @@ Tensor div(const Tensor& a, const Tensor& b) {
 }
 
 Tensor div(const Tensor& a, Scalar b) {
+  const profiler::OpRange range("div", a);
   Tensor out = compute(BinaryOp::div, a, b, "div", true);
   if (recording(a))
     record(out, "div", {a}, [b](const Tensor& grad, Needs) { return div(grad, b); });
@@ -178,6 +188,7 @@ Tensor div(const Tensor& a, Scalar b) {
 
 Tensor div(Scalar a, const Tensor& b) {
   if (const auto cast = ops::autocast(AutocastOp::reciprocal, b)) return div(a, *cast);
+  const profiler::OpRange range("div", b);
   Tensor out = compute(BinaryOp::div, a, b, "div", true);
   if (recording(b))
     record(out, "rdiv", {b}, [b = Saved(b), out = Saved::output(out)](const Tensor& grad, Needs) {
@@ -222,11 +233,13 @@ void accumulate(const Tensor& self, const Tensor& other, Scalar alpha, DType dty
 }  // namespace
 
 const Tensor& Tensor::add_(const Tensor& other, Scalar alpha) const {
+  const profiler::OpRange range("add_", *this, other);
   accumulate(*this, other, alpha, inplace_dtype(*this, other, "add_"), "add_");
   return *this;
 }
 
 const Tensor& Tensor::sub_(const Tensor& other, Scalar alpha) const {
+  const profiler::OpRange range("sub_", *this, other);
   const DType dtype = inplace_dtype(*this, other, "sub_");
   check_subtracts(dtype, "sub_");
   accumulate(*this, other, negative(alpha), dtype, "sub_");
@@ -234,6 +247,7 @@ const Tensor& Tensor::sub_(const Tensor& other, Scalar alpha) const {
 }
 
 const Tensor& Tensor::mul_(const Tensor& other) const {
+  const profiler::OpRange range("mul_", *this, other);
   const DType dtype = inplace_dtype(*this, other, "mul_");
   const Before before(*this, other);
   change(BinaryOp::mul, *this, other, dtype, "mul_");
@@ -248,6 +262,7 @@ const Tensor& Tensor::mul_(const Tensor& other) const {
 }
 
 const Tensor& Tensor::div_(const Tensor& other) const {
+  const profiler::OpRange range("div_", *this, other);
   const DType dtype = inplace_dtype(*this, other, "div_", true);
   const Before before(*this, other);
   change(BinaryOp::div, *this, other, dtype, "div_");
@@ -264,12 +279,14 @@ const Tensor& Tensor::div_(const Tensor& other) const {
 }
 
 const Tensor& Tensor::add_(Scalar other) const {
+  const profiler::OpRange range("add_", *this);
   check_inplace(*this, other, "add_");
   change(BinaryOp::add, *this, other, "add_");
   return *this;
 }
 
 const Tensor& Tensor::sub_(Scalar other) const {
+  const profiler::OpRange range("sub_", *this);
   check_inplace(*this, other, "sub_");
   check_subtracts(dtype(), "sub_");
   change(BinaryOp::sub, *this, other, "sub_");
@@ -277,6 +294,7 @@ const Tensor& Tensor::sub_(Scalar other) const {
 }
 
 const Tensor& Tensor::mul_(Scalar other) const {
+  const profiler::OpRange range("mul_", *this);
   check_inplace(*this, other, "mul_");
   change(BinaryOp::mul, *this, other, "mul_");
   if (recording(*this))
@@ -286,6 +304,7 @@ const Tensor& Tensor::mul_(Scalar other) const {
 }
 
 const Tensor& Tensor::div_(Scalar other) const {
+  const profiler::OpRange range("div_", *this);
   check_inplace(*this, other, "div_", true);
   change(BinaryOp::div, *this, other, "div_");
   if (recording(*this))

@@ -4,6 +4,7 @@
 #include <limits>
 #include <span>
 
+#include "core/profiler/range.h"
 #include "ops/arithmetic.h"
 #include "ops/autocast.h"
 #include "ops/creation.h"
@@ -87,6 +88,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
     converted.attn_mask = mask;
     return scaled_dot_product_attention(q, k, v, converted);
   }
+  const profiler::OpRange range("scaled_dot_product_attention", query, key, value);
   check(query, key, value, options);
   return matmul(detail::attention_weights(query, key, options), value);
 }

@@ -1,5 +1,6 @@
 #include "ops/augment.h"
 
+#include "core/profiler/range.h"
 #include "core/views.h"
 #include "kernels/augment.h"
 
@@ -45,6 +46,7 @@ void set_normalization(kernels::AugmentArgs& args, const AugmentOptions& options
 
 Tensor augment(const Tensor& images, const AugmentOptions& options, bool training,
                Generator* generator) {
+  const profiler::OpRange range("augment", images);
   const Tensor x = planes(images, options.layout);
   FERRITE_CHECK(x.shape()[1] <= kernels::kMaxImageChannels, ShapeError, "augment",
                 "images have {} channels, at most {} are possible", x.shape()[1],

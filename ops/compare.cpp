@@ -6,6 +6,7 @@
 #include "autograd/engine.h"
 #include "autograd/record.h"
 #include "core/host_copy.h"
+#include "core/profiler/range.h"
 #include "kernels/elementwise.h"
 #include "kernels/unary.h"
 #include "kernels/where.h"
@@ -32,6 +33,7 @@ using ops::Operands;
 namespace {
 
 Tensor compare(BinaryOp op, const Tensor& a, const Tensor& b, const char* name) {
+  const profiler::OpRange range(name, a, b);
   ops::check_same_device(a, b, name);
   const Operands o = ops::operands(a, b, ops::result_type(a, b), kBool, name);
   kernels::binary(current_stream(o.out.device()), op, o.out, o.a, o.b);
@@ -39,6 +41,7 @@ Tensor compare(BinaryOp op, const Tensor& a, const Tensor& b, const char* name) 
 }
 
 Tensor compare(BinaryOp op, const Tensor& a, Scalar b, const char* name) {
+  const profiler::OpRange range(name, a);
   FERRITE_CHECK(a.defined(), ValueError, name, "the tensor is undefined");
   const Tensor x = ops::operand(a, ops::result_type(a, b), a.shape(), a.device());
   Tensor out =
@@ -116,12 +119,14 @@ Tensor compare_closely(const Tensor& a, const Tensor& b, const Closeness& how) {
 }  // namespace
 
 Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
+  const profiler::OpRange range("isclose", a, b);
   const Closeness how{rtol, atol, equal_nan};
   check_comparable(a, b, how, "isclose");
   return compare_closely(a, b, how);
 }
 
 bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
+  const profiler::OpRange range("allclose", a, b);
   const Closeness how{rtol, atol, equal_nan};
   check_comparable(a, b, how, "allclose");
   check_answers(a, b, "allclose");
@@ -129,6 +134,7 @@ bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool e
 }
 
 bool equal(const Tensor& a, const Tensor& b) {
+  const profiler::OpRange range("equal", a, b);
   check_same_dtype(a, b, "equal");
   check_answers(a, b, "equal");
   return a.shape() == b.shape() && holds_everywhere(eq(a, b));
@@ -160,10 +166,12 @@ Tensor extremum(BinaryOp op, const Tensor& a, const Tensor& b, const char* name,
 }  // namespace
 
 Tensor maximum(const Tensor& a, const Tensor& b) {
+  const profiler::OpRange range("maximum", a, b);
   return extremum(BinaryOp::maximum, a, b, "maximum",
                   [](const Tensor& x, const Tensor& y) { return lt(x, y); });
 }
 Tensor minimum(const Tensor& a, const Tensor& b) {
+  const profiler::OpRange range("minimum", a, b);
   return extremum(BinaryOp::minimum, a, b, "minimum",
                   [](const Tensor& x, const Tensor& y) { return gt(x, y); });
 }
@@ -175,6 +183,7 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
     const auto& [x, y] = *cast;
     return where(condition, x, y);
   }
+  const profiler::OpRange range("where", condition, a, b);
   ops::check_same_device(a, b, "where");
   ops::check_same_device(condition, a, "where");
   ops::check_same_device(condition, b, "where");
@@ -266,6 +275,7 @@ auto clamp_gradient(std::optional<Scalar> min, std::optional<Scalar> max) {
 }  // namespace
 
 Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) {
+  const profiler::OpRange range("clamp", x);
   const DType dtype = clamp_dtype(x, min, max, "clamp");
   const Tensor in = ops::operand(x, dtype, x.shape(), x.device());
   Tensor out = empty_like(in);
@@ -282,6 +292,7 @@ Tensor clamp_min(const Tensor& x, Scalar min) { return clamp(x, min, {}); }
 Tensor clamp_max(const Tensor& x, Scalar max) { return clamp(x, {}, max); }
 
 const Tensor& Tensor::clamp_(std::optional<Scalar> min, std::optional<Scalar> max) const {
+  const profiler::OpRange range("clamp_", *this);
   const DType dtype = clamp_dtype(*this, min, max, "clamp_");
   FERRITE_CHECK(dtype == this->dtype(), DTypeError, "clamp_",
                 "the result is {}, which cannot be stored in place in {}", dtype, this->dtype());

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/record.h"
+#include "core/profiler/range.h"
 #include "kernels/conv.h"
 #include "ops/activation_gradient.h"
 #include "ops/autocast.h"
@@ -245,6 +246,7 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
     const auto& [x, w, b] = *cast;
     return conv2d(x, w, b, o);
   }
+  const profiler::OpRange range("conv2d", input, weight, bias);
   return convolve(input, weight, bias, o, "conv2d");
 }
 
@@ -254,11 +256,13 @@ Tensor conv2d_relu(const Tensor& input, const Tensor& weight, const Tensor& bias
     const auto& [x, w, b] = *cast;
     return conv2d_relu(x, w, b, o);
   }
+  const profiler::OpRange range("conv2d_relu", input, weight, bias);
   return convolve(input, weight, bias, o, "conv2d_relu", Activation::relu);
 }
 
 ConvStatistics conv2d_statistics(const Tensor& input, const Tensor& weight, const Tensor& bias,
                                  const Conv2dOptions& o) {
+  const profiler::OpRange range("conv2d_statistics", input, weight, bias);
   constexpr const char* op = "conv2d_statistics";
   FERRITE_CHECK(!input.defined() || input.dim() == 4, ShapeError, op,
                 "expected an input [N, C, H, W], got {}", input.shape());
@@ -277,6 +281,7 @@ Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias,
     const auto& [x, w, b] = *cast;
     return conv1d(x, w, b, o);
   }
+  const profiler::OpRange range("conv1d", input, weight, bias);
   FERRITE_CHECK(input.defined() && weight.defined(), ValueError, "conv1d",
                 "the input or the weight is undefined");
   FERRITE_CHECK((input.dim() == 2 || input.dim() == 3) && weight.dim() == 3, ShapeError, "conv1d",
@@ -300,6 +305,7 @@ Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor&
     const auto& [x, w, b] = *cast;
     return conv_transpose2d(x, w, b, o);
   }
+  const profiler::OpRange range("conv_transpose2d", input, weight, bias);
   constexpr const char* op = "conv_transpose2d";
   check_operands(input, weight, op);
   check_option(o.stride, 1, "stride", op);

@@ -1,6 +1,7 @@
 #include "ops/copy.h"
 
 #include "autograd/record.h"
+#include "core/profiler/range.h"
 #include "core/views.h"
 #include "ops/defined.h"
 #include "ops/promotion.h"
@@ -40,6 +41,7 @@ Tensor converted(const Tensor& t, const Device& device, DType dtype, MemoryForma
 Tensor Tensor::to(const Device& device, DType dtype, bool non_blocking) const {
   check_defined(*this, "to");
   if (device == this->device() && dtype == this->dtype()) return *this;
+  const profiler::OpRange range("to", *this);
   Tensor out = converted(*this, device, dtype, MemoryFormat::preserve, non_blocking, "to");
   // Integers and bool carry no gradient.
   if (is_floating(dtype) && recording(*this))
@@ -70,6 +72,7 @@ Tensor Tensor::pin_memory() const {
   FERRITE_CHECK(device().is_cpu(), DeviceError, "pin_memory",
                 "only memory of the host can be pinned, got {}", describe());
   if (is_pinned()) return *this;
+  const profiler::OpRange range("pin_memory", *this);
   Tensor out = empty(
       shape(),
       {.dtype = dtype(), .memory_format = resolve(MemoryFormat::preserve, *this), .pinned = true});
@@ -89,6 +92,7 @@ Tensor Tensor::contiguous(MemoryFormat format) const {
 }
 
 Tensor Tensor::clone(MemoryFormat format) const {
+  const profiler::OpRange range("clone", *this);
   check_defined(*this, "clone");
   Tensor out = converted(*this, device(), dtype(), format, true, "clone");
   if (recording(*this))
@@ -99,6 +103,7 @@ Tensor Tensor::clone(MemoryFormat format) const {
 // ---- copy_: nothing of the old values remains, so their gradient is none.
 
 const Tensor& Tensor::copy_(const Tensor& source, bool non_blocking) const {
+  const profiler::OpRange range("copy_", *this, source);
   check_defined(*this, "copy_");
   check_defined(source, "copy_");
   FERRITE_CHECK(broadcast_shapes(shape(), source.shape(), "copy_") == shape(), ShapeError, "copy_",

@@ -4,6 +4,7 @@
 
 #include "autograd/grad_mode.h"
 #include "autograd/record.h"
+#include "core/profiler/range.h"
 #include "kernels/copy.h"
 #include "kernels/sequence.h"
 #include "ops/copy.h"
@@ -14,6 +15,7 @@ namespace ferrite {
 // ---- Constants
 
 Tensor full(const Shape& shape, Scalar value, const TensorOptions& options) {
+  const profiler::OpRange range("full");
   Tensor out = empty(shape, options);
   kernels::fill(current_stream(out.device()), out, value);
   return out;
@@ -22,6 +24,7 @@ Tensor zeros(const Shape& shape, const TensorOptions& options) { return full(sha
 Tensor ones(const Shape& shape, const TensorOptions& options) { return full(shape, 1, options); }
 
 Tensor full_like(const Tensor& like, Scalar value) {
+  const profiler::OpRange range("full_like", like);
   FERRITE_CHECK(like.defined(), ValueError, "full_like", "the tensor is undefined");
   Tensor out = empty_like(like);
   kernels::fill(current_stream(out.device()), out, value);
@@ -31,6 +34,7 @@ Tensor zeros_like(const Tensor& like) { return full_like(like, 0); }
 Tensor ones_like(const Tensor& like) { return full_like(like, 1); }
 
 const Tensor& Tensor::fill_(Scalar value) const {
+  const profiler::OpRange range("fill_", *this);
   FERRITE_CHECK(defined(), ValueError, "fill_", "the tensor is undefined");
   autograd::check_inplace(*this, "fill_");
   kernels::fill(current_stream(device()), *this, value);
@@ -82,6 +86,7 @@ Tensor made(const Shape& shape, const TensorOptions& options, Fill&& fill) {
 }  // namespace
 
 Tensor arange(Scalar start, Scalar end, Scalar step, const TensorOptions& options) {
+  const profiler::OpRange range("arange");
   const std::int64_t length = arange_length(start, end, step);
   return made({length}, options, [&](const Stream& stream, const Tensor& out) {
     kernels::arange(stream, out, start, step);
@@ -94,6 +99,7 @@ Tensor arange(Scalar end) { return arange(0, end); }
 Tensor arange(Scalar end, const TensorOptions& options) { return arange(0, end, 1, options); }
 
 Tensor linspace(double start, double end, std::int64_t steps, const TensorOptions& options) {
+  const profiler::OpRange range("linspace");
   FERRITE_CHECK(steps >= 0, ValueError, "linspace", "expected 0 steps or more, got {}", steps);
   return made({steps}, options, [&](const Stream& stream, const Tensor& out) {
     kernels::linspace(stream, out, start, end);
@@ -101,6 +107,7 @@ Tensor linspace(double start, double end, std::int64_t steps, const TensorOption
 }
 
 Tensor eye(std::int64_t n, std::int64_t m, const TensorOptions& options) {
+  const profiler::OpRange range("eye");
   FERRITE_CHECK(n >= 0 && m >= 0, ValueError, "eye", "expected sizes of 0 or more, got {} and {}",
                 n, m);
   Tensor out = zeros({n, m}, options);
@@ -129,6 +136,7 @@ std::int64_t detail::common_length(std::int64_t first, std::int64_t other) {
 
 Tensor tensor(Scalar value, const TensorOptions& options) { return full({}, value, options); }
 Tensor tensor(Scalar value) {
+  const profiler::OpRange range("tensor");
   switch (value.kind()) {
     case Scalar::Kind::boolean:
       return full({}, value, {.dtype = kBool});

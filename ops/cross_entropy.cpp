@@ -1,6 +1,7 @@
 #include "kernels/cross_entropy.h"
 
 #include "autograd/record.h"
+#include "core/profiler/range.h"
 #include "ops/arithmetic.h"
 #include "ops/autocast.h"
 #include "ops/compare.h"
@@ -204,6 +205,7 @@ Tensor cross_entropy(const Tensor& input, const Tensor& target,
     const auto& [x, y] = *cast;
     return cross_entropy(x, y, options);
   }
+  const profiler::OpRange range("cross_entropy", input, target);
   check_input(input, target, "cross_entropy");
   FERRITE_CHECK(options.label_smoothing >= 0 && options.label_smoothing <= 1, ValueError,
                 "cross_entropy", "label_smoothing must be in [0, 1], got {}",
@@ -227,6 +229,7 @@ Tensor cross_entropy(const Tensor& input, const Tensor& target,
 Tensor nll_loss(const Tensor& input, const Tensor& target, const NllLossOptions& options) {
   if (const auto cast = ops::autocast(AutocastOp::nll_loss, input))
     return nll_loss(*cast, target, options);
+  const profiler::OpRange range("nll_loss", input, target);
   check_input(input, target, "nll_loss");
   FERRITE_CHECK(is_integral(target.dtype()), DTypeError, "nll_loss",
                 "target must hold int64 classes, got {}", target.describe());

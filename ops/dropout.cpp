@@ -1,6 +1,7 @@
 #include "ops/dropout.h"
 
 #include "autograd/record.h"
+#include "core/profiler/range.h"
 #include "kernels/copy.h"
 #include "kernels/dropout.h"
 #include "kernels/random.h"
@@ -41,6 +42,7 @@ Tensor drop(const Tensor& x, PhiloxState state, double p, MemoryFormat layout) {
 }  // namespace
 
 Tensor dropout(const Tensor& x, double p, bool training, Generator* generator) {
+  const profiler::OpRange range("dropout", x);
   check(x, p, "dropout");
   if (!training || p == 0) return x;
   if (p == 1) return x * 0;
@@ -49,6 +51,7 @@ Tensor dropout(const Tensor& x, double p, bool training, Generator* generator) {
 }
 
 const Tensor& dropout_(const Tensor& self, double p, bool training, Generator* generator) {
+  const profiler::OpRange range("dropout_", self);
   check(self, p, "dropout_");
   autograd::check_inplace(self, "dropout_");
   if (!training || p == 0) return self;
@@ -82,6 +85,7 @@ Tensor drop_features(const Tensor& x, int features, double p, bool training, Gen
 }  // namespace
 
 Tensor feature_dropout(const Tensor& x, double p, bool training, Generator* generator) {
+  const profiler::OpRange range("feature_dropout", x);
   check(x, p, "feature_dropout");
   FERRITE_CHECK(x.dim() >= 2, ShapeError, "feature_dropout", "expected [N, C, *], got {}",
                 x.shape());
@@ -89,6 +93,7 @@ Tensor feature_dropout(const Tensor& x, double p, bool training, Generator* gene
 }
 
 Tensor dropout1d(const Tensor& x, double p, bool training, Generator* generator) {
+  const profiler::OpRange range("dropout1d", x);
   check(x, p, "dropout1d");
   FERRITE_CHECK(x.dim() == 2 || x.dim() == 3, ShapeError, "dropout1d",
                 "expected [N, C, L] or [C, L], got {}", x.shape());
@@ -96,6 +101,7 @@ Tensor dropout1d(const Tensor& x, double p, bool training, Generator* generator)
 }
 
 Tensor dropout2d(const Tensor& x, double p, bool training, Generator* generator) {
+  const profiler::OpRange range("dropout2d", x);
   check(x, p, "dropout2d");
   FERRITE_CHECK(x.dim() == 3 || x.dim() == 4, ShapeError, "dropout2d",
                 "expected [N, C, L] or [N, C, H, W], got {}", x.shape());

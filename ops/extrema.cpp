@@ -1,5 +1,6 @@
 // max, min and their kin (declared in ops/reduce.h).
 #include "autograd/record.h"
+#include "core/profiler/range.h"
 #include "kernels/order.h"
 #include "kernels/reduce.h"
 #include "ops/arithmetic.h"
@@ -24,6 +25,7 @@ namespace {
 
 /// Over several dimensions, the gradient shared evenly among the elements that are `out`.
 Tensor extremum(ReduceOp op, const char* name, const Tensor& t, const Dims& dims, bool keepdim) {
+  const profiler::OpRange range(name, t);
   const ReducedDims reduced(t, dims, keepdim, name);
   FERRITE_CHECK(reduced.count > 0, ValueError, name, "{} has no elements to choose from",
                 t.describe());
@@ -60,6 +62,7 @@ ValuesIndices pick(Extremum kind, const char* name, const Tensor& t, int dim, bo
 }
 
 ValuesIndices along(Extremum kind, const char* name, const Tensor& t, int dim, bool keepdim) {
+  const profiler::OpRange range(name, t);
   FERRITE_CHECK(t.defined(), ValueError, name, "the input is undefined");
   if (t.dim() == 0) {
     normalize_dim(dim, 0, name);
@@ -78,6 +81,7 @@ ValuesIndices along(Extremum kind, const char* name, const Tensor& t, int dim, b
 }
 
 Tensor arg(Extremum kind, const char* name, const Tensor& t, std::optional<int> dim, bool keepdim) {
+  const profiler::OpRange range(name, t);
   FERRITE_CHECK(t.defined(), ValueError, name, "the input is undefined");
   return no_grad([&] {
     if (dim && t.dim() > 0) return pick(kind, name, t, *dim, keepdim, false).indices;

@@ -4,6 +4,7 @@
 
 #include "autograd/record.h"
 #include "core/host_copy.h"
+#include "core/profiler/range.h"
 #include "core/views.h"
 #include "kernels/copy.h"
 #include "kernels/elementwise.h"
@@ -45,6 +46,7 @@ Tensor gather_back(const Tensor& grad, const Shape& shape, int dim, const Tensor
 }  // namespace
 
 Tensor Tensor::gather(int dim, const Tensor& index) const {
+  const profiler::OpRange range("gather", *this, index);
   const Tensor ids = checked_index(index, *this, "gather");
   if (this->dim() == 0 || index.dim() == 0) {
     FERRITE_CHECK(this->dim() <= 1 && index.dim() <= 1, ShapeError, "gather",
@@ -99,6 +101,7 @@ void select_slices(const Tensor& out, const Tensor& x, const Tensor& index, int 
 }  // namespace
 
 Tensor Tensor::index_select(int dim, const Tensor& index) const {
+  const profiler::OpRange range("index_select", *this, index);
   const Tensor ids = at_least_1d(checked_index(index, *this, "index_select"));
   check_1d(index, "index_select");
   if (this->dim() == 0) {
@@ -141,6 +144,7 @@ void check_mask(const Tensor& mask, const Tensor& x, const char* op) {
 }  // namespace
 
 Tensor Tensor::masked_fill(const Tensor& mask, Scalar value) const {
+  const profiler::OpRange range("masked_fill", *this, mask);
   check_mask(mask, *this, "masked_fill");
   const Shape full = broadcast_shapes(shape(), mask.shape(), "masked_fill");
   if (full != shape()) return expand(full).masked_fill(mask, value);
@@ -155,6 +159,7 @@ Tensor Tensor::masked_fill(const Tensor& mask, Scalar value) const {
 }
 
 const Tensor& Tensor::masked_fill_(const Tensor& mask, Scalar value) const {
+  const profiler::OpRange range("masked_fill_", *this, mask);
   check_mask(mask, *this, "masked_fill_");
   FERRITE_CHECK(broadcast_shapes(shape(), mask.shape(), "masked_fill_") == shape(), ShapeError,
                 "masked_fill_", "a mask of {} is larger than the tensor of {}", mask.shape(),
@@ -176,6 +181,7 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value) {
 }
 
 Tensor nonzero(const Tensor& x) {
+  const profiler::OpRange range("nonzero", x);
   FERRITE_CHECK(x.defined(), ValueError, "nonzero", "the tensor is undefined");
   ferrite::detail::check_may_read(x.device(), "nonzero");
   const Stream stream = current_stream(x.device());
@@ -188,6 +194,7 @@ Tensor nonzero(const Tensor& x) {
 }
 
 Tensor masked_select(const Tensor& x, const Tensor& mask) {
+  const profiler::OpRange range("masked_select", x, mask);
   check_mask(mask, x, "masked_select");
   ferrite::detail::check_may_read(x.device(), "masked_select");
   const Shape full = broadcast_shapes(x.shape(), mask.shape(), "masked_select");
@@ -198,6 +205,7 @@ Tensor masked_select(const Tensor& x, const Tensor& mask) {
 // ---- one_hot, embedding
 
 Tensor one_hot(const Tensor& classes, std::int64_t num_classes) {
+  const profiler::OpRange range("one_hot", classes);
   const Tensor ids = checked_index(classes, classes, "one_hot");
   if (num_classes < 0) {
     ferrite::detail::check_may_read(ids.device(), "one_hot");
@@ -225,6 +233,7 @@ Tensor one_hot(const Tensor& classes, std::int64_t num_classes) {
 
 Tensor embedding(const Tensor& indices, const Tensor& weight,
                  std::optional<std::int64_t> padding_idx) {
+  const profiler::OpRange op_range("embedding", indices, weight);
   const Tensor ids = checked_index(indices, weight, "embedding").reshape({-1});
   FERRITE_CHECK(weight.dim() == 2, ShapeError, "embedding",
                 "expected a weight of 2 dimensions (num_embeddings, width), got {}",

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "autograd/record.h"
+#include "core/profiler/range.h"
 #include "core/views.h"
 #include "kernels/copy.h"
 #include "kernels/join.h"
@@ -105,6 +106,7 @@ std::int64_t check_splits(const Tensor& x, int dim, const char* op) {
 
 Tensor cat(std::span<const Tensor> tensors, int dim) {
   if (const auto cast = ops::autocast(AutocastOp::cat, tensors)) return cat(*cast, dim);
+  const profiler::OpRange range("cat", tensors);
   TensorOptions options = common_options(tensors, "cat");
   const auto model = std::ranges::find_if_not(tensors, is_skipped);
   if (model == tensors.end()) return empty({0}, options);
@@ -148,6 +150,7 @@ Tensor cat(std::span<const Tensor> tensors, int dim) {
 
 Tensor stack(std::span<const Tensor> tensors, int dim) {
   if (const auto cast = ops::autocast(AutocastOp::stack, tensors)) return stack(*cast, dim);
+  const profiler::OpRange range("stack", tensors);
   TensorOptions options = common_options(tensors, "stack");
   options.memory_format = kContiguous;
   Shape shape = tensors[0].shape();
@@ -176,6 +179,7 @@ Tensor stack(std::span<const Tensor> tensors, int dim) {
 // ---- Taking apart
 
 std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& sizes, int dim) {
+  const profiler::OpRange range("split", x);
   const std::int64_t total = check_splits(x, dim, "split");
   const int d = normalize_dim(dim, x.dim(), "split");
   std::int64_t sum = 0;
@@ -198,6 +202,7 @@ std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& size
 }
 
 std::vector<Tensor> split(const Tensor& x, std::int64_t split_size, int dim) {
+  const profiler::OpRange range("split", x);
   const std::int64_t total = check_splits(x, dim, "split");
   FERRITE_CHECK(split_size > 0 || (split_size == 0 && total == 0), ValueError, "split",
                 "expected a size above 0, got {}", split_size);
@@ -209,6 +214,7 @@ std::vector<Tensor> split(const Tensor& x, std::int64_t split_size, int dim) {
 }
 
 std::vector<Tensor> chunk(const Tensor& x, std::int64_t chunks, int dim) {
+  const profiler::OpRange range("chunk", x);
   const std::int64_t total = check_splits(x, dim, "chunk");
   FERRITE_CHECK(chunks > 0, ValueError, "chunk", "expected 1 or more chunks, got {}", chunks);
   if (total == 0)
@@ -217,6 +223,7 @@ std::vector<Tensor> chunk(const Tensor& x, std::int64_t chunks, int dim) {
 }
 
 std::vector<Tensor> unbind(const Tensor& x, int dim) {
+  const profiler::OpRange range("unbind", x);
   const std::int64_t count = check_splits(x, dim, "unbind");
   const int d = normalize_dim(dim, x.dim(), "unbind");
   std::vector<Tensor> parts;
@@ -229,6 +236,7 @@ std::vector<Tensor> unbind(const Tensor& x, int dim) {
 // ---- Repeating
 
 Tensor repeat(const Tensor& x, const Shape& repeats) {
+  const profiler::OpRange range("repeat", x);
   FERRITE_CHECK(x.defined(), ValueError, "repeat", "the tensor is undefined");
   FERRITE_CHECK(repeats.size() >= x.dim(), ShapeError, "repeat",
                 "{} repeats for the {} dimensions of {}", repeats.size(), x.dim(), x.shape());
@@ -256,6 +264,7 @@ Tensor repeat(const Tensor& x, const Shape& repeats) {
 }
 
 Tensor tile(const Tensor& x, const Shape& repeats) {
+  const profiler::OpRange range("tile", x);
   FERRITE_CHECK(x.defined(), ValueError, "tile", "the tensor is undefined");
   Shape full = Shape::filled(std::max(0, x.dim() - repeats.size()), 1);
   for (std::int64_t r : repeats) full.push_back(r);

@@ -1,6 +1,7 @@
 #include "ops/loss.h"
 
 #include "autograd/record.h"
+#include "core/profiler/range.h"
 #include "kernels/range.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
@@ -70,6 +71,7 @@ Tensor mse_loss(const Tensor& input, const Tensor& target, Reduction reduction) 
     const auto& [x, y] = *cast;
     return mse_loss(x, y, reduction);
   }
+  const profiler::OpRange range("mse_loss", input, target);
   check_broadcast(input, target, "mse_loss");
   return reduced(square(input - target), reduction);
 }
@@ -79,6 +81,7 @@ Tensor l1_loss(const Tensor& input, const Tensor& target, Reduction reduction) {
     const auto& [x, y] = *cast;
     return l1_loss(x, y, reduction);
   }
+  const profiler::OpRange range("l1_loss", input, target);
   check_broadcast(input, target, "l1_loss");
   return reduced(abs(input - target), reduction);
 }
@@ -89,6 +92,7 @@ Tensor smooth_l1_loss(const Tensor& input, const Tensor& target,
     const auto& [x, y] = *cast;
     return smooth_l1_loss(x, y, options);
   }
+  const profiler::OpRange range("smooth_l1_loss", input, target);
   check_broadcast(input, target, "smooth_l1_loss");
   FERRITE_CHECK(options.beta >= 0, ValueError, "smooth_l1_loss", "beta must be at least 0, got {}",
                 options.beta);
@@ -104,6 +108,7 @@ Tensor huber_loss(const Tensor& input, const Tensor& target, const HuberLossOpti
     const auto& [x, y] = *cast;
     return huber_loss(x, y, options);
   }
+  const profiler::OpRange range("huber_loss", input, target);
   check_broadcast(input, target, "huber_loss");
   FERRITE_CHECK(options.delta > 0, ValueError, "huber_loss", "delta must be above 0, got {}",
                 options.delta);
@@ -120,6 +125,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& targe
     const auto& [x, y] = *cast;
     return binary_cross_entropy_with_logits(x, y, options);
   }
+  const profiler::OpRange range("binary_cross_entropy_with_logits", input, target);
   constexpr const char* op = "binary_cross_entropy_with_logits";
   check_same_shape(input, target, op);
   check_factor(options.weight, input, "weight", op);
@@ -158,6 +164,7 @@ Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const Bce
     const auto& [x, y] = *cast;
     return binary_cross_entropy(x, y, options);
   }
+  const profiler::OpRange range("binary_cross_entropy", input, target);
   check_same_shape(input, target, "binary_cross_entropy");
   FERRITE_CHECK(input.dtype() == target.dtype(), DTypeError, "binary_cross_entropy",
                 "input and target must agree in dtype, got {} and {}", input.describe(),
@@ -171,6 +178,7 @@ Tensor kl_div(const Tensor& input, const Tensor& target, const KlDivOptions& opt
     const auto& [x, y] = *cast;
     return kl_div(x, y, options);
   }
+  const profiler::OpRange range("kl_div", input, target);
   check_broadcast(input, target, "kl_div");
   if (options.log_target) return reduced(exp(target) * (target - input), options.reduction);
   // 0 log(0) is 0.

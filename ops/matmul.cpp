@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "autograd/record.h"
+#include "core/profiler/range.h"
 #include "kernels/elementwise.h"
 #include "kernels/matmul.h"
 #include "ops/activation_gradient.h"
@@ -110,6 +111,7 @@ Tensor mm(const Tensor& a, const Tensor& b) {
     const auto& [x, y] = *cast;
     return mm(x, y);
   }
+  const profiler::OpRange range("mm", a, b);
   check_product(a, b, 2, "mm");
   return recorded_product(a, b, "mm");
 }
@@ -119,6 +121,7 @@ Tensor bmm(const Tensor& a, const Tensor& b) {
     const auto& [x, y] = *cast;
     return bmm(x, y);
   }
+  const profiler::OpRange range("bmm", a, b);
   check_product(a, b, 3, "bmm");
   return recorded_product(a, b, "bmm");
 }
@@ -128,6 +131,7 @@ Tensor mv(const Tensor& a, const Tensor& b) {
     const auto& [x, y] = *cast;
     return mv(x, y);
   }
+  const profiler::OpRange range("mv", a, b);
   check_operands(a, b, "mv");
   FERRITE_CHECK(a.dim() == 2 && b.dim() == 1 && a.size(1) == b.size(0), ShapeError, "mv",
                 "expected [m, k] and [k], got {} and {}", a.shape(), b.shape());
@@ -139,6 +143,7 @@ Tensor dot(const Tensor& a, const Tensor& b) {
     const auto& [x, y] = *cast;
     return dot(x, y);
   }
+  const profiler::OpRange range("dot", a, b);
   check_operands(a, b, "dot");
   FERRITE_CHECK(a.dim() == 1 && b.dim() == 1 && a.size(0) == b.size(0), ShapeError, "dot",
                 "expected two vectors of one size, got {} and {}", a.shape(), b.shape());
@@ -146,6 +151,7 @@ Tensor dot(const Tensor& a, const Tensor& b) {
 }
 
 Tensor outer(const Tensor& a, const Tensor& b) {
+  const profiler::OpRange range("outer", a, b);
   ops::check_same_device(a, b, "outer");
   FERRITE_CHECK(a.dim() == 1 && b.dim() == 1, ShapeError, "outer",
                 "expected two vectors, got {} and {}", a.shape(), b.shape());
@@ -159,6 +165,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
     const auto& [x, y] = *cast;
     return matmul(x, y);
   }
+  const profiler::OpRange range("matmul", a, b);
   check_operands(a, b, "matmul");
   FERRITE_CHECK(a.dim() > 0 && b.dim() > 0, ShapeError, "matmul",
                 "expected at least one dimension each, got {} and {}; use mul for scalars",
@@ -252,6 +259,7 @@ Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta,
     const auto& [start, x, y] = *cast;
     return addmm(start, x, y, beta, alpha);
   }
+  const profiler::OpRange range("addmm", input, a, b);
   Tensor out = added_product(input, a, b, beta, alpha, Activation::none, "addmm");
   if (recording(input, a, b))
     record(out, "addmm", {input, a, b},
@@ -268,6 +276,7 @@ Tensor addmm_relu(const Tensor& input, const Tensor& a, const Tensor& b) {
     const auto& [start, x, y] = *cast;
     return addmm_relu(start, x, y);
   }
+  const profiler::OpRange range("addmm_relu", input, a, b);
   const bool floating = a.defined() && is_floating(a.dtype());
   Tensor out = added_product(input, a, b, 1, 1, floating ? Activation::relu : Activation::none,
                              "addmm_relu");
@@ -337,6 +346,7 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
     const auto& [x, w, b] = *cast;
     return linear(x, w, b);
   }
+  const profiler::OpRange range("linear", input, weight, bias);
   check_linear(input, weight, bias, "linear");
   if (input.dim() != 2)
     return in_rows(input, weight, [&](const Tensor& rows) { return linear(rows, weight, bias); });
@@ -354,6 +364,7 @@ Tensor linear_relu(const Tensor& input, const Tensor& weight, const Tensor& bias
     const auto& [x, w, b] = *cast;
     return linear_relu(x, w, b);
   }
+  const profiler::OpRange range("linear_relu", input, weight, bias);
   check_linear(input, weight, bias, "linear_relu");
   if (!is_floating(input.dtype())) return relu(linear(input, weight, bias));
   if (input.dim() != 2)
@@ -377,6 +388,7 @@ Tensor linear_gelu(const Tensor& input, const Tensor& weight, const Tensor& bias
     const auto& [x, w, b] = *cast;
     return linear_gelu(x, w, b, approximation);
   }
+  const profiler::OpRange range("linear_gelu", input, weight, bias);
   check_linear(input, weight, bias, "linear_gelu");
   if (!is_floating(input.dtype())) return gelu(linear(input, weight, bias), approximation);
   if (input.dim() != 2)

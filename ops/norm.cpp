@@ -1,6 +1,7 @@
 #include "ops/norm.h"
 
 #include "autograd/record.h"
+#include "core/profiler/range.h"
 #include "kernels/copy.h"
 #include "kernels/norm.h"
 #include "ops/arithmetic.h"
@@ -318,6 +319,7 @@ Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor&
   if (const auto x = ops::autocast(AutocastOp::batch_norm, input))
     return batch_norm(*x, running_mean, running_var, weight, bias, training, momentum, eps,
                       statistics, parts);
+  const profiler::OpRange range("batch_norm", input, running_mean, running_var, weight, bias);
   const BatchNorm args{"batch_norm", NormActivation::none,
                        input,        running_mean,
                        running_var,  weight,
@@ -335,6 +337,7 @@ Tensor batch_norm_relu(const Tensor& input, const Tensor& running_mean, const Te
   if (const auto x = ops::autocast(AutocastOp::batch_norm, input))
     return batch_norm_relu(*x, running_mean, running_var, weight, bias, training, momentum, eps,
                            statistics, parts);
+  const profiler::OpRange range("batch_norm_relu", input, running_mean, running_var, weight, bias);
   const BatchNorm args{"batch_norm_relu",
                        NormActivation::relu,
                        input,
@@ -361,6 +364,8 @@ Tensor batch_norm_add_relu(const Tensor& input, const Tensor& residual, const Te
     return batch_norm_add_relu(x, r, running_mean, running_var, weight, bias, training, momentum,
                                eps, statistics, parts);
   }
+  const profiler::OpRange range("batch_norm_add_relu", input, residual, running_mean, running_var,
+                                weight, bias);
   const BatchNorm args{"batch_norm_add_relu",
                        NormActivation::relu,
                        input,
@@ -410,6 +415,7 @@ Tensor layer_norm(const Tensor& input, const Shape& normalized_shape, const Tens
     const auto& [x, w, b] = *cast;
     return layer_norm(x, normalized_shape, w, b, eps);
   }
+  const profiler::OpRange range("layer_norm", input, weight, bias);
   constexpr const char* op = "layer_norm";
   check_input(input, op);
   check_eps(eps, op);
@@ -458,6 +464,7 @@ Tensor group_norm(const Tensor& input, std::int64_t num_groups, const Tensor& we
     const auto& [x, w, b] = *cast;
     return group_norm(x, num_groups, w, b, eps);
   }
+  const profiler::OpRange range("group_norm", input, weight, bias);
   constexpr const char* op = "group_norm";
   check_input(input, op);
   check_eps(eps, op);

@@ -2,6 +2,7 @@
 #include "kernels/order.h"
 
 #include "autograd/record.h"
+#include "core/profiler/range.h"
 #include "kernels/copy.h"
 #include "ops/autocast.h"
 #include "ops/creation.h"
@@ -53,14 +54,17 @@ ValuesIndices checked(const char* op, const Tensor& t, std::optional<std::int64_
 }  // namespace
 
 ValuesIndices topk(const Tensor& t, std::int64_t k, int dim, bool largest, bool /*sorted*/) {
+  const profiler::OpRange range("topk", t);
   return checked("topk", t, k, dim, largest ? Extremum::max : Extremum::min);
 }
 
 ValuesIndices sort(const Tensor& t, int dim, bool descending) {
+  const profiler::OpRange range("sort", t);
   return checked("sort", t, {}, dim, descending ? Extremum::max : Extremum::min);
 }
 
 Tensor argsort(const Tensor& t, int dim, bool descending) {
+  const profiler::OpRange range("argsort", t);
   return no_grad([&] {
            return checked("argsort", t, {}, dim, descending ? Extremum::max : Extremum::min);
          })
@@ -79,6 +83,7 @@ auto cumsum_gradient(int dim) {
 }  // namespace
 
 Tensor cumsum(const Tensor& t, int dim, std::optional<DType> dtype) {
+  const profiler::OpRange range("cumsum", t);
   if (!dtype) dtype = ops::autocast_target(AutocastOp::cumsum, t);
   FERRITE_CHECK(t.defined(), ValueError, "cumsum", "the input is undefined");
   dim = normalize_dim(dim, t.dim(), "cumsum");
@@ -93,6 +98,7 @@ Tensor cumsum(const Tensor& t, int dim, std::optional<DType> dtype) {
 }
 
 const Tensor& cumsum_(const Tensor& self, int dim) {
+  const profiler::OpRange range("cumsum_", self);
   FERRITE_CHECK(self.defined(), ValueError, "cumsum_", "the tensor is undefined");
   FERRITE_CHECK(self.dtype() != kBool, DTypeError, "cumsum_",
                 "the result is int64, which cannot be stored in place in bool");

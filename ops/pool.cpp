@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/record.h"
+#include "core/profiler/range.h"
 #include "kernels/pool.h"
 
 namespace ferrite {
@@ -195,6 +196,7 @@ Tensor avg_backward(const Plan& plan, const Tensor& grad) {
 }  // namespace
 
 Tensor max_pool2d(const Tensor& input, const MaxPool2dOptions& o) {
+  const profiler::OpRange range("max_pool2d", input);
   return max_forward(sliding_plan("max_pool2d", input, o, o.dilation), input, nullptr);
 }
 Tensor max_pool2d(const Tensor& input, Pair kernel_size) {
@@ -209,6 +211,7 @@ Tensor max_pool2d(const Tensor& input, Pair kernel_size, Pair stride, Pair paddi
                             .ceil_mode = ceil_mode});
 }
 std::pair<Tensor, Tensor> max_pool2d_with_indices(const Tensor& input, const MaxPool2dOptions& o) {
+  const profiler::OpRange range("max_pool2d_with_indices", input);
   std::pair<Tensor, Tensor> result;
   result.first =
       max_forward(sliding_plan("max_pool2d", input, o, o.dilation), input, &result.second);
@@ -216,6 +219,7 @@ std::pair<Tensor, Tensor> max_pool2d_with_indices(const Tensor& input, const Max
 }
 
 Tensor avg_pool2d(const Tensor& input, const AvgPool2dOptions& o) {
+  const profiler::OpRange range("avg_pool2d", input);
   Plan plan = sliding_plan("avg_pool2d", input, o, 1);
   FERRITE_CHECK(o.divisor_override != 0, ValueError, plan.op, "divisor_override must not be 0");
   plan.pool.count_include_pad = o.count_include_pad;
@@ -236,12 +240,15 @@ Tensor avg_pool2d(const Tensor& input, Pair kernel_size, Pair stride, Pair paddi
 }
 
 Tensor adaptive_avg_pool2d(const Tensor& input, Pair size) {
+  const profiler::OpRange range("adaptive_avg_pool2d", input);
   return avg_forward(adaptive_plan("adaptive_avg_pool2d", input, size), input);
 }
 Tensor adaptive_max_pool2d(const Tensor& input, Pair size) {
+  const profiler::OpRange range("adaptive_max_pool2d", input);
   return max_forward(adaptive_plan("adaptive_max_pool2d", input, size), input, nullptr);
 }
 std::pair<Tensor, Tensor> adaptive_max_pool2d_with_indices(const Tensor& input, Pair size) {
+  const profiler::OpRange range("adaptive_max_pool2d_with_indices", input);
   std::pair<Tensor, Tensor> result;
   result.first =
       max_forward(adaptive_plan("adaptive_max_pool2d", input, size), input, &result.second);

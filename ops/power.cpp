@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "autograd/record.h"
+#include "core/profiler/range.h"
 #include "kernels/elementwise.h"
 #include "kernels/unary.h"
 #include "ops/arithmetic.h"
@@ -102,6 +103,7 @@ auto power_gradient(const Tensor& x, Scalar exponent) {
 
 Tensor pow(const Tensor& x, Scalar exponent) {
   if (const auto cast = ops::autocast(AutocastOp::pow, x)) return pow(*cast, exponent);
+  const profiler::OpRange range("pow", x);
   const Tensor in = promoted(x, exponent, "pow");
   Tensor out = empty_like(in);
   raise(out, in, exponent, "pow");
@@ -110,6 +112,7 @@ Tensor pow(const Tensor& x, Scalar exponent) {
 }
 
 const Tensor& pow_(const Tensor& self, Scalar exponent) {
+  const profiler::OpRange range("pow_", self);
   const Tensor in = promoted(self, exponent, "pow_");
   FERRITE_CHECK(in.dtype() == self.dtype(), DTypeError, "pow_",
                 "the result is {}, which cannot be stored in place in {}", in.dtype(),
@@ -142,6 +145,7 @@ Tensor pow(const Tensor& x, const Tensor& exponent) {
     const auto& [b, e] = *cast;
     return pow(b, e);
   }
+  const profiler::OpRange range("pow", x, exponent);
   const Operands o = compute(BinaryOp::pow, x, exponent, "pow");
   if (recording(x, exponent))
     record(o.out, "pow", {x, exponent},
@@ -155,6 +159,7 @@ Tensor pow(const Tensor& x, const Tensor& exponent) {
 }
 
 const Tensor& pow_(const Tensor& self, const Tensor& exponent) {
+  const profiler::OpRange range("pow_", self, exponent);
   const DType dtype = ops::inplace_dtype(self, exponent, "pow_");
   reject_bool(dtype, "pow_");
   const bool records = recording(self, exponent);
@@ -175,6 +180,7 @@ const Tensor& pow_(const Tensor& self, const Tensor& exponent) {
 
 Tensor pow(Scalar base, const Tensor& exponent) {
   if (const auto cast = ops::autocast(AutocastOp::pow, exponent)) return pow(base, *cast);
+  const profiler::OpRange range("pow", exponent);
   const Tensor e = promoted(exponent, base, "pow");
   Tensor out = empty_like(e);
   kernels::binary(current_stream(out.device()), BinaryOp::pow, out, base, e);
@@ -191,13 +197,16 @@ Tensor pow(Scalar base, const Tensor& exponent) {
 // ---- floor_divide, remainder, fmod
 
 Tensor floor_divide(const Tensor& a, const Tensor& b) {
+  const profiler::OpRange range("floor_divide", a, b);
   return compute(BinaryOp::floor_divide, a, b, "floor_divide").out;
 }
 Tensor floor_divide(const Tensor& a, Scalar b) {
+  const profiler::OpRange range("floor_divide", a);
   return compute(BinaryOp::floor_divide, a, b, "floor_divide");
 }
 
 Tensor remainder(const Tensor& a, const Tensor& b) {
+  const profiler::OpRange range("remainder", a, b);
   const Operands o = compute(BinaryOp::remainder, a, b, "remainder");
   if (recording(a, b))
     record(o.out, "remainder", {a, b},
@@ -209,12 +218,14 @@ Tensor remainder(const Tensor& a, const Tensor& b) {
   return o.out;
 }
 Tensor remainder(const Tensor& a, Scalar b) {
+  const profiler::OpRange range("remainder", a);
   Tensor out = compute(BinaryOp::remainder, a, b, "remainder");
   if (recording(a)) record(out, "remainder", {a}, [](const Tensor& grad, Needs) { return grad; });
   return out;
 }
 
 Tensor fmod(const Tensor& a, const Tensor& b) {
+  const profiler::OpRange range("fmod", a, b);
   const Operands o = compute(BinaryOp::fmod, a, b, "fmod");
   if (recording(a, b))
     record(o.out, "fmod", {a, b},
@@ -226,6 +237,7 @@ Tensor fmod(const Tensor& a, const Tensor& b) {
   return o.out;
 }
 Tensor fmod(const Tensor& a, Scalar b) {
+  const profiler::OpRange range("fmod", a);
   Tensor out = compute(BinaryOp::fmod, a, b, "fmod");
   if (recording(a)) record(out, "fmod", {a}, [](const Tensor& grad, Needs) { return grad; });
   return out;
@@ -234,6 +246,7 @@ Tensor fmod(const Tensor& a, Scalar b) {
 // ---- atan2
 
 Tensor atan2(const Tensor& a, const Tensor& b) {
+  const profiler::OpRange range("atan2", a, b);
   const Operands o = compute(BinaryOp::atan2, a, b, "atan2", true);
   if (recording(a, b))
     record(o.out, "atan2", {a, b},

@@ -5,6 +5,7 @@
 
 #include "autograd/grad_mode.h"
 #include "autograd/record.h"
+#include "core/profiler/range.h"
 #include "kernels/copy.h"
 #include "ops/copy.h"
 #include "ops/creation.h"
@@ -88,6 +89,7 @@ bool holds(DType dtype, std::int64_t low, std::int64_t last) {
 }  // namespace
 
 Tensor rand(const Shape& shape, const TensorOptions& options, Generator* generator) {
+  const profiler::OpRange range("rand");
   require_floating(options.dtype, "rand");
   Tensor out = empty(shape, options);
   draw_uniform(out, 0, 1, generator);
@@ -95,6 +97,7 @@ Tensor rand(const Shape& shape, const TensorOptions& options, Generator* generat
 }
 
 Tensor randn(const Shape& shape, const TensorOptions& options, Generator* generator) {
+  const profiler::OpRange range("randn");
   require_floating(options.dtype, "randn");
   Tensor out = empty(shape, options);
   draw_normal(out, 0, 1, generator);
@@ -102,6 +105,7 @@ Tensor randn(const Shape& shape, const TensorOptions& options, Generator* genera
 }
 
 Tensor rand_like(const Tensor& like, Generator* generator) {
+  const profiler::OpRange range("rand_like", like);
   FERRITE_CHECK(like.defined(), ValueError, "rand_like", "the tensor is undefined");
   require_floating(like.dtype(), "rand_like");
   Tensor out = empty_like(like);
@@ -110,6 +114,7 @@ Tensor rand_like(const Tensor& like, Generator* generator) {
 }
 
 Tensor randn_like(const Tensor& like, Generator* generator) {
+  const profiler::OpRange range("randn_like", like);
   FERRITE_CHECK(like.defined(), ValueError, "randn_like", "the tensor is undefined");
   require_floating(like.dtype(), "randn_like");
   Tensor out = empty_like(like);
@@ -119,6 +124,7 @@ Tensor randn_like(const Tensor& like, Generator* generator) {
 
 Tensor normal(double mean, double std, const Shape& shape, const TensorOptions& options,
               Generator* generator) {
+  const profiler::OpRange range("normal");
   require_floating(options.dtype, "normal");
   check_normal(std, "normal");
   Tensor out = empty(shape, options);
@@ -128,6 +134,7 @@ Tensor normal(double mean, double std, const Shape& shape, const TensorOptions& 
 
 Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape,
                const TensorOptions& options, Generator* generator) {
+  const profiler::OpRange range("randint");
   FERRITE_CHECK(low < high, ValueError, "randint", "[{}, {}) holds no number", low, high);
   FERRITE_CHECK(holds(options.dtype, low, high - 1), ValueError, "randint",
                 "{} does not hold the numbers of [{}, {})", options.dtype, low, high);
@@ -144,6 +151,7 @@ Tensor randint(std::int64_t high, const Shape& shape, const TensorOptions& optio
 }
 
 Tensor randperm(std::int64_t n, const TensorOptions& options, Generator* generator) {
+  const profiler::OpRange range("randperm");
   FERRITE_CHECK(n >= 0, ValueError, "randperm", "expected a length of 0 or more, got {}", n);
   FERRITE_CHECK(options.dtype != kBool && holds(options.dtype, 0, n - 1), ValueError, "randperm",
                 "{} does not hold the numbers below {}", options.dtype, n);
@@ -153,6 +161,7 @@ Tensor randperm(std::int64_t n, const TensorOptions& options, Generator* generat
 }
 
 Tensor bernoulli(const Tensor& p, Generator* generator) {
+  const profiler::OpRange range("bernoulli", p);
   FERRITE_CHECK(p.defined(), ValueError, "bernoulli", "the probabilities are undefined");
   require_floating(p.dtype(), "bernoulli");
   NoGradGuard guard;
@@ -168,6 +177,7 @@ Tensor bernoulli(const Tensor& p, Generator* generator) {
 // ---- In place
 
 const Tensor& uniform_(const Tensor& self, double low, double high, Generator* generator) {
+  const profiler::OpRange range("uniform_", self);
   FERRITE_CHECK(self.defined(), ValueError, "uniform_", "the tensor is undefined");
   require_floating(self.dtype(), "uniform_");
   check_uniform(low, high, "uniform_");
@@ -177,6 +187,7 @@ const Tensor& uniform_(const Tensor& self, double low, double high, Generator* g
 }
 
 const Tensor& normal_(const Tensor& self, double mean, double std, Generator* generator) {
+  const profiler::OpRange range("normal_", self);
   FERRITE_CHECK(self.defined(), ValueError, "normal_", "the tensor is undefined");
   require_floating(self.dtype(), "normal_");
   check_normal(std, "normal_");
@@ -186,6 +197,7 @@ const Tensor& normal_(const Tensor& self, double mean, double std, Generator* ge
 }
 
 const Tensor& bernoulli_(const Tensor& self, double p, Generator* generator) {
+  const profiler::OpRange range("bernoulli_", self);
   FERRITE_CHECK(self.defined(), ValueError, "bernoulli_", "the tensor is undefined");
   check_probability(p, "bernoulli_");
   const PhiloxState state = take(generator, self.device(), self.numel(), kFloat32);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/record.h"
+#include "core/profiler/range.h"
 #include "core/views.h"
 #include "kernels/copy.h"
 #include "kernels/index.h"
@@ -113,6 +114,7 @@ Tensor pad_with_own(const Tensor& x, const Amounts& a, PadMode mode) {
 }  // namespace
 
 Tensor pad(const Tensor& x, const std::vector<std::int64_t>& amounts, PadMode mode, Scalar value) {
+  const profiler::OpRange range("pad", x);
   const Amounts a = parse_amounts(x, amounts);
   if (mode == PadMode::constant) return pad_constant(x, a, value);
   bool pads = false;
@@ -136,6 +138,7 @@ Tensor pad(const Tensor& x, const std::vector<std::int64_t>& amounts, PadMode mo
 // ---- flip, roll
 
 Tensor flip(const Tensor& x, const Dims& dims) {
+  const profiler::OpRange range("flip", x);
   FERRITE_CHECK(x.defined(), ValueError, "flip", "the tensor is undefined");
   // Kernels may be given negative strides, which tensors do not have.
   kernels::View backwards = x;
@@ -159,6 +162,7 @@ Tensor flip(const Tensor& x, const Dims& dims) {
 }
 
 Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims) {
+  const profiler::OpRange range("roll", x);
   FERRITE_CHECK(x.defined(), ValueError, "roll", "the tensor is undefined");
   if (dims.empty()) {
     FERRITE_CHECK(shifts.size() == 1, ValueError, "roll",
@@ -207,9 +211,11 @@ Tensor triangle(const Tensor& x, kernels::Triangle part, std::int64_t diagonal, 
 }  // namespace
 
 Tensor tril(const Tensor& x, std::int64_t diagonal) {
+  const profiler::OpRange range("tril", x);
   return triangle(x, kernels::Triangle::lower, diagonal, "tril");
 }
 Tensor triu(const Tensor& x, std::int64_t diagonal) {
+  const profiler::OpRange range("triu", x);
   return triangle(x, kernels::Triangle::upper, diagonal, "triu");
 }
 

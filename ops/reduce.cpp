@@ -1,6 +1,7 @@
 #include "ops/reduce.h"
 
 #include "autograd/record.h"
+#include "core/profiler/range.h"
 #include "kernels/reduce.h"
 #include "ops/arithmetic.h"
 #include "ops/autocast.h"
@@ -39,6 +40,7 @@ Tensor spread(const Tensor& grad, const Shape& kept, const Shape& shape, DType d
 }  // namespace
 
 Tensor sum(const Tensor& t, const Dims& dims, bool keepdim, std::optional<DType> dtype) {
+  const profiler::OpRange range("sum", t);
   if (!dtype) dtype = ops::autocast_target(AutocastOp::sum, t);
   const ReducedDims reduced(t, dims, keepdim, "sum");
   const DType to = dtype.value_or(is_floating(t.dtype()) ? t.dtype() : kInt64);
@@ -52,6 +54,7 @@ Tensor sum(const Tensor& t, const Dims& dims, bool keepdim, std::optional<DType>
 }
 
 Tensor mean(const Tensor& t, const Dims& dims, bool keepdim, std::optional<DType> dtype) {
+  const profiler::OpRange range("mean", t);
   const ReducedDims reduced(t, dims, keepdim, "mean");
   const DType to = dtype.value_or(t.dtype());
   FERRITE_CHECK(is_floating(to), DTypeError, "mean",
@@ -67,6 +70,7 @@ Tensor mean(const Tensor& t, const Dims& dims, bool keepdim, std::optional<DType
 }
 
 Tensor sum_to(const Tensor& t, const Shape& shape) {
+  const profiler::OpRange range("sum_to", t);
   FERRITE_CHECK(t.defined(), ValueError, "sum_to", "the input is undefined");
   if (t.shape() == shape) return t;
   ReducedDims reduced(t, {}, true, "sum_to");

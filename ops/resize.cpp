@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "autograd/record.h"
+#include "core/profiler/range.h"
 
 namespace ferrite {
 
@@ -115,6 +116,7 @@ Tensor backward(const Plan& plan, const Tensor& grad) {
 }  // namespace
 
 Tensor interpolate(const Tensor& input, const InterpolateOptions& options) {
+  const profiler::OpRange range("interpolate", input);
   return forward(make_plan(input, options), input);
 }
 

@@ -1,5 +1,6 @@
 // Writing by index, and the forms in place (declared in ops/index.h).
 #include "autograd/record.h"
+#include "core/profiler/range.h"
 #include "core/views.h"
 #include "kernels/copy.h"
 #include "kernels/index.h"
@@ -91,6 +92,7 @@ Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& sour
     const auto& [to, from] = *cast;
     return scatter(to, dim, index, from);
   }
+  const profiler::OpRange range("scatter", x, index, source);
   const Tensor ids = checked_index(index, x, "scatter");
   check_like(source, x, "scatter");
   if (x.dim() == 0)
@@ -107,6 +109,7 @@ Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& sour
 }
 
 const Tensor& scatter_(const Tensor& self, int dim, const Tensor& index, const Tensor& source) {
+  const profiler::OpRange range("scatter_", self, index, source);
   const Tensor ids = apart(checked_index(index, self, "scatter_"), self);
   check_like(source, self, "scatter_");
   if (self.dim() == 0) {
@@ -127,6 +130,7 @@ const Tensor& scatter_(const Tensor& self, int dim, const Tensor& index, const T
 }
 
 Tensor scatter(const Tensor& x, int dim, const Tensor& index, Scalar value) {
+  const profiler::OpRange range("scatter", x, index);
   const Tensor ids = checked_index(index, x, "scatter");
   if (x.dim() == 0) return scatter(x.reshape({1}), dim, at_least_1d(ids), value).reshape({});
   const int d = normalize_dim(dim, x.dim(), "scatter");
@@ -139,6 +143,7 @@ Tensor scatter(const Tensor& x, int dim, const Tensor& index, Scalar value) {
 }
 
 const Tensor& scatter_(const Tensor& self, int dim, const Tensor& index, Scalar value) {
+  const profiler::OpRange range("scatter_", self, index);
   const Tensor ids = apart(checked_index(index, self, "scatter_"), self);
   if (self.dim() == 0) {
     scatter_(self.reshape({1}), dim, at_least_1d(ids), value);
@@ -180,6 +185,7 @@ Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& 
     const auto& [to, from] = *cast;
     return scatter_add(to, dim, index, from);
   }
+  const profiler::OpRange range("scatter_add", x, index, source);
   const Tensor ids = checked_index(index, x, "scatter_add");
   check_like(source, x, "scatter_add");
   check_addable(x, "scatter_add");
@@ -197,6 +203,7 @@ Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& 
 }
 
 const Tensor& scatter_add_(const Tensor& self, int dim, const Tensor& index, const Tensor& source) {
+  const profiler::OpRange range("scatter_add_", self, index, source);
   const Tensor ids = apart(checked_index(index, self, "scatter_add_"), self);
   check_like(source, self, "scatter_add_");
   check_addable(self, "scatter_add_");
@@ -267,6 +274,7 @@ Tensor index_add(const Tensor& x, int dim, const Tensor& index, const Tensor& so
     const auto& [to, from] = *cast;
     return index_add(to, dim, index, from, alpha);
   }
+  const profiler::OpRange range("index_add", x, index, source);
   const Tensor ids = checked_addition(x, index, source, "index_add");
   if (x.dim() == 0)
     return index_add(x.reshape({1}), dim, ids, at_least_1d(source), alpha).reshape({});
@@ -278,6 +286,7 @@ Tensor index_add(const Tensor& x, int dim, const Tensor& index, const Tensor& so
 
 const Tensor& index_add_(const Tensor& self, int dim, const Tensor& index, const Tensor& source,
                          Scalar alpha) {
+  const profiler::OpRange range("index_add_", self, index, source);
   const Tensor ids = apart(checked_addition(self, index, source, "index_add_"), self);
   if (self.dim() == 0) {
     index_add_(self.reshape({1}), dim, ids, at_least_1d(source), alpha);

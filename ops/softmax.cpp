@@ -1,6 +1,7 @@
 #include "ops/softmax.h"
 
 #include "autograd/record.h"
+#include "core/profiler/range.h"
 #include "kernels/softmax.h"
 #include "ops/arithmetic.h"
 #include "ops/autocast.h"
@@ -54,11 +55,13 @@ Tensor compute(SoftmaxKind kind, const char* op, const Tensor& t, int dim,
 }  // namespace
 
 Tensor softmax(const Tensor& t, int dim, std::optional<DType> dtype) {
+  const profiler::OpRange range("softmax", t);
   if (!dtype) dtype = ops::autocast_target(AutocastOp::softmax, t);
   return compute(SoftmaxKind::plain, "softmax", t, dim, dtype);
 }
 
 Tensor log_softmax(const Tensor& t, int dim, std::optional<DType> dtype) {
+  const profiler::OpRange range("log_softmax", t);
   if (!dtype) dtype = ops::autocast_target(AutocastOp::log_softmax, t);
   return compute(SoftmaxKind::log, "log_softmax", t, dim, dtype);
 }

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "autograd/record.h"
+#include "core/profiler/range.h"
 #include "kernels/reduce.h"
 #include "ops/arithmetic.h"
 #include "ops/autocast.h"
@@ -54,6 +55,7 @@ Tensor variance_gradient(const Tensor& scale, const Tensor& x, const ReducedDims
 }  // namespace
 
 Tensor var(const Tensor& t, const Dims& dims, int correction, bool keepdim) {
+  const profiler::OpRange range("var", t);
   check_floating(t, "var");
   const ReducedDims reduced(t, dims, keepdim, "var");
   Tensor out = ops::converted(variance(t, reduced, correction), t.dtype());
@@ -65,6 +67,7 @@ Tensor var(const Tensor& t, const Dims& dims, int correction, bool keepdim) {
 }
 
 Tensor std(const Tensor& t, const Dims& dims, int correction, bool keepdim) {
+  const profiler::OpRange range("std", t);
   check_floating(t, "std");
   const ReducedDims reduced(t, dims, keepdim, "std");
   Tensor out = no_grad([&] { return sqrt(variance(t, reduced, correction)).to(t.dtype()); });
@@ -110,6 +113,7 @@ Tensor norm_gradient(const Tensor& grad, const Tensor& x, const Tensor& n, const
 
 Tensor norm(const Tensor& t, double p, const Dims& dims, bool keepdim) {
   if (const auto cast = ops::autocast(AutocastOp::norm, t)) return norm(*cast, p, dims, keepdim);
+  const profiler::OpRange range("norm", t);
   check_floating(t, "norm");
   FERRITE_CHECK(!std::isnan(p), ValueError, "norm", "p must be a number, got {}", p);
   const ReducedDims reduced(t, dims, keepdim, "norm");
@@ -155,6 +159,7 @@ Tensor product(const Tensor& t, const Dims& dims, bool keepdim) {
 
 /// A count, or a question answered by one.
 Tensor counted(ReduceOp op, const char* name, const Tensor& t, const Dims& dims, bool keepdim) {
+  const profiler::OpRange range(name, t);
   const ReducedDims reduced(t, dims, keepdim, name);
   Tensor out = empty(reduced.result, {.dtype = op == ReduceOp::count_nonzero ? kInt64 : kBool,
                                       .device = t.device()});
@@ -166,10 +171,12 @@ Tensor counted(ReduceOp op, const char* name, const Tensor& t, const Dims& dims,
 
 Tensor prod(const Tensor& t) {
   if (const auto cast = ops::autocast(AutocastOp::prod, t)) return prod(*cast);
+  const profiler::OpRange range("prod", t);
   return product(t, {}, false);
 }
 Tensor prod(const Tensor& t, int dim, bool keepdim) {
   if (const auto cast = ops::autocast(AutocastOp::prod, t)) return prod(*cast, dim, keepdim);
+  const profiler::OpRange range("prod", t);
   return product(t, {dim}, keepdim);
 }
 

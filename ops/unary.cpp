@@ -2,6 +2,7 @@
 
 #include <numbers>
 
+#include "core/profiler/range.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/autocast.h"
@@ -217,6 +218,7 @@ const Tensor& erf_(const Tensor& self) {
 namespace {
 
 Tensor predicate(const Tensor& x, const char* name, kernels::Predicate op) {
+  const profiler::OpRange range(name, x);
   FERRITE_CHECK(x.defined(), ValueError, name, "the tensor is undefined");
   Tensor out =
       empty(x.shape(),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "autograd/record.h"
+#include "core/profiler/range.h"
 #include "core/tensor.h"
 #include "kernels/unary.h"
 #include "ops/promotion.h"
@@ -31,6 +32,7 @@ inline DType checked_dtype(const Tensor& x, const char* name, Takes takes) {
 template <class Gradient>
 Tensor unary(const Tensor& x, const char* name, UnaryOp op, Takes takes, Keeps keeps,
              Gradient gradient, const UnaryParams& p = {}) {
+  const profiler::OpRange range(name, x);
   const DType dtype = checked_dtype(x, name, takes);
   const Tensor in = operand(x, dtype, x.shape(), x.device());
   Tensor out = empty_like(in);
@@ -48,6 +50,7 @@ Tensor unary(const Tensor& x, const char* name, UnaryOp op, Takes takes, Keeps k
 template <class Gradient>
 const Tensor& unary_(const Tensor& self, const char* name, UnaryOp op, Takes takes, Keeps keeps,
                      Gradient gradient, const UnaryParams& p = {}) {
+  const profiler::OpRange range(name, self);
   const DType dtype = checked_dtype(self, name, takes);
   FERRITE_CHECK(dtype == self.dtype(), DTypeError, name,
                 "the result is {}, which cannot be stored in place in {}", dtype, self.dtype());

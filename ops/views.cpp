@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/record.h"
+#include "core/profiler/range.h"
 #include "core/views.h"
 #include "kernels/copy.h"
 #include "kernels/elementwise.h"
@@ -86,6 +87,7 @@ auto reshape_back(const Tensor& t) {
 // ---- Other sizes for the same elements
 
 Tensor Tensor::view(const Shape& shape) const {
+  const profiler::OpRange range("view", *this);
   check_defined(*this, "view");
   const Shape full = geometry::infer_shape(shape, numel(), "view");
   const auto v = geometry::view(*this, full);
@@ -96,6 +98,7 @@ Tensor Tensor::view(const Shape& shape) const {
 }
 
 Tensor Tensor::reshape(const Shape& shape) const {
+  const profiler::OpRange range("reshape", *this);
   check_defined(*this, "reshape");
   const Shape full = geometry::infer_shape(shape, numel(), "reshape");
   if (const auto v = geometry::view(*this, full))
@@ -104,6 +107,7 @@ Tensor Tensor::reshape(const Shape& shape) const {
 }
 
 Tensor Tensor::flatten(int start_dim, int end_dim) const {
+  const profiler::OpRange range("flatten", *this);
   check_defined(*this, "flatten");
   const int first = normalize_dim(start_dim, dim(), "flatten");
   const int last = normalize_dim(end_dim, dim(), "flatten");
@@ -122,16 +126,19 @@ Tensor Tensor::flatten(int start_dim, int end_dim) const {
 }
 
 Tensor Tensor::squeeze() const {
+  const profiler::OpRange range("squeeze", *this);
   check_defined(*this, "squeeze");
   return make_view(*this, geometry::squeeze(*this), "squeeze", reshape_back(*this));
 }
 
 Tensor Tensor::squeeze(int dim) const {
+  const profiler::OpRange range("squeeze", *this);
   check_defined(*this, "squeeze");
   return make_view(*this, geometry::squeeze(*this, dim), "squeeze", reshape_back(*this));
 }
 
 Tensor Tensor::unsqueeze(int dim) const {
+  const profiler::OpRange range("unsqueeze", *this);
   check_defined(*this, "unsqueeze");
   const int d = normalize_dim(dim, this->dim() + 1, "unsqueeze");
   return make_view(*this, geometry::unsqueeze(*this, d), "unsqueeze",
@@ -139,6 +146,7 @@ Tensor Tensor::unsqueeze(int dim) const {
 }
 
 Tensor unflatten(const Tensor& x, int dim, const Shape& sizes) {
+  const profiler::OpRange range("unflatten", x);
   check_defined(x, "unflatten");
   FERRITE_CHECK(x.dim() > 0, IndexError, "unflatten", "a 0-dimensional tensor has no dimension");
   const int d = normalize_dim(dim, x.dim(), "unflatten");
@@ -155,12 +163,14 @@ Tensor unflatten(const Tensor& x, int dim, const Shape& sizes) {
 // ---- Another order of dimensions
 
 Tensor Tensor::transpose(int dim0, int dim1) const {
+  const profiler::OpRange range("transpose", *this);
   check_defined(*this, "transpose");
   return make_view(*this, geometry::transpose(*this, dim0, dim1), "transpose",
                    [dim0, dim1](const Tensor& grad, Needs) { return grad.transpose(dim0, dim1); });
 }
 
 Tensor Tensor::t() const {
+  const profiler::OpRange range("t", *this);
   check_defined(*this, "t");
   FERRITE_CHECK(dim() <= 2, ShapeError, "t", "needs at most 2 dimensions, got {}; use transpose()",
                 shape());
@@ -169,6 +179,7 @@ Tensor Tensor::t() const {
 }
 
 Tensor Tensor::permute(const Dims& dims) const {
+  const profiler::OpRange range("permute", *this);
   check_defined(*this, "permute");
   const geometry::View v = geometry::permute(*this, dims);
   Shape inverse = dims;
@@ -178,6 +189,7 @@ Tensor Tensor::permute(const Dims& dims) const {
 }
 
 Tensor movedim(const Tensor& x, const Shape& source, const Shape& destination) {
+  const profiler::OpRange range("movedim", x);
   check_defined(x, "movedim");
   FERRITE_CHECK(source.size() == destination.size(), ShapeError, "movedim",
                 "{} sources for {} destinations", source.size(), destination.size());
@@ -207,6 +219,7 @@ Tensor movedim(const Tensor& x, int source, int destination) {
 // ---- Parts
 
 Tensor Tensor::select(int dim, std::int64_t index) const {
+  const profiler::OpRange range("select", *this);
   check_defined(*this, "select");
   const geometry::View v = geometry::select(*this, dim, index);
   const int d = normalize_dim(dim, this->dim(), "select");
@@ -217,6 +230,7 @@ Tensor Tensor::select(int dim, std::int64_t index) const {
 }
 
 Tensor Tensor::slice(int dim, std::int64_t start, std::int64_t end, std::int64_t step) const {
+  const profiler::OpRange range("slice", *this);
   check_defined(*this, "slice");
   return make_view(*this, geometry::slice(*this, dim, start, end, step), "slice",
                    [=, shape = shape()](const Tensor& grad, Needs) {
@@ -225,6 +239,7 @@ Tensor Tensor::slice(int dim, std::int64_t start, std::int64_t end, std::int64_t
 }
 
 Tensor Tensor::narrow(int dim, std::int64_t start, std::int64_t length) const {
+  const profiler::OpRange range("narrow", *this);
   check_defined(*this, "narrow");
   const geometry::View v = geometry::narrow(*this, dim, start, length);
   const std::int64_t first = start < 0 ? start + size(dim) : start;
@@ -234,6 +249,7 @@ Tensor Tensor::narrow(int dim, std::int64_t start, std::int64_t length) const {
 }
 
 Tensor Tensor::unfold(int dim, std::int64_t size, std::int64_t step) const {
+  const profiler::OpRange range("unfold", *this);
   check_defined(*this, "unfold");
   const geometry::View v = geometry::unfold(*this, dim, size, step);
   const int d = normalize_dim(dim, this->dim(), "unfold");
@@ -243,6 +259,7 @@ Tensor Tensor::unfold(int dim, std::int64_t size, std::int64_t step) const {
 }
 
 Tensor diagonal(const Tensor& x, std::int64_t offset, int dim1, int dim2) {
+  const profiler::OpRange range("diagonal", x);
   check_defined(x, "diagonal");
   const int a = normalize_dim(dim1, x.dim(), "diagonal");
   const int b = normalize_dim(dim2, x.dim(), "diagonal");
@@ -269,6 +286,7 @@ Tensor diagonal(const Tensor& x, std::int64_t offset, int dim1, int dim2) {
 // ---- Repetition without memory
 
 Tensor Tensor::expand(const Shape& shape) const {
+  const profiler::OpRange range("expand", *this);
   check_defined(*this, "expand");
   return make_view(
       *this, geometry::expand(*this, shape), "expand",

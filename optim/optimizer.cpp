@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "autograd/grad_mode.h"
+#include "core/profiler/range.h"
 #include "nn/zero_grad.h"
 #include "optim/capture.h"
 #include "optim/layout.h"
@@ -199,6 +200,7 @@ void Optimizer::zero_grad(bool set_to_none) {
 void Optimizer::step() { step({}, {}); }
 
 void Optimizer::step(const Tensor& inv_scale, const Tensor& found_inf) {
+  const profiler::detail::LibraryRange range(profiler::Kind::optimizer, name_);
   check_control(inv_scale, "inv_scale");
   check_control(found_inf, "found_inf");
   NoGradGuard guard;

@@ -9,6 +9,7 @@
 #include "autograd/engine.h"
 #include "autograd/grad_mode.h"
 #include "autograd/meta.h"
+#include "core/profiler/range.h"
 #include "kernels/copy.h"
 #include "parallel/model_check.h"
 
@@ -190,6 +191,7 @@ void Reducer::launch_ready() {
 }
 
 void Reducer::launch(std::size_t b) {
+  const profiler::detail::LibraryRange range(profiler::Kind::communication, "ddp_bucket");
   Bucket& bucket = buckets_[b];
   const StreamGuard stream(pass_.streams[b]);
   for (std::size_t slot = 0; slot < bucket.indices().size(); ++slot)

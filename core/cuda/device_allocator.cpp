@@ -12,6 +12,7 @@
 #include "core/cuda/runtime.h"
 #include "core/cuda_backend.h"
 #include "core/error.h"
+#include "core/profiler/range.h"
 
 namespace ferrite::cuda::detail {
 
@@ -89,6 +90,9 @@ Allocator::Block DeviceAllocator::allocate(std::size_t bytes, const Stream& stre
   stats_.allocated += chunk->bytes;
   stats_.max_allocated = std::max(stats_.max_allocated, stats_.allocated);
   const bool poison = poison_;
+  if (profiler::detail::on()) [[unlikely]]
+    profiler::detail::note_memory(device_, static_cast<std::int64_t>(chunk->bytes),
+                                  stats_.allocated, stats_.reserved);
   lock.unlock();
 
   allow(stream, chunk->data, bytes);
@@ -151,6 +155,9 @@ void DeviceAllocator::free(const Block& block, std::span<const Stream> also_used
   auto* chunk = static_cast<Chunk*>(block.handle);
   std::lock_guard lock(mutex_);
   stats_.allocated -= chunk->bytes;
+  if (profiler::detail::on()) [[unlikely]]
+    profiler::detail::note_memory(device_, -static_cast<std::int64_t>(chunk->bytes),
+                                  stats_.allocated, stats_.reserved);
   retire(chunk, also_used_by);
 }
 

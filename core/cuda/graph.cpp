@@ -14,6 +14,7 @@
 #include "core/cuda_backend.h"
 #include "core/cuda_graph.h"
 #include "core/error.h"
+#include "core/profiler/device_work.h"
 
 namespace ferrite::cuda {
 
@@ -210,7 +211,9 @@ void Graph::replay() {
   const NvtxRange range("graph");
   const DeviceGuard guard(impl_->device);
   const Stream stream = current_stream(impl_->device);
+  const profiler::OpRange profiled("graph_replay");
   for (const auto& generator : impl_->generators) generator->begin_replay(stream);
+  const profiler::detail::DeviceWork work(stream, "graph");
   FERRITE_CUDA_CHECK(cudaGraphLaunch(impl_->executable, native_stream(stream)));
 }
 

@@ -11,6 +11,7 @@
 #include "core/cuda/runtime.h"
 #include "core/cuda_backend.h"
 #include "core/error.h"
+#include "core/profiler/device_work.h"
 
 namespace ferrite::detail::cuda {
 
@@ -95,6 +96,10 @@ void copy_bytes(const Stream& stream, void* to, const Device& to_device, const v
   if (bytes == 0) return;
   const DeviceGuard guard(stream.device());
   const cudaStream_t native = ferrite::cuda::native_stream(stream);
+  const profiler::detail::DeviceWork work(stream, !to_device.is_cuda()       ? "memcpy DtoH"
+                                                  : !from_device.is_cuda()   ? "memcpy HtoD"
+                                                  : to_device == from_device ? "memcpy DtoD"
+                                                                             : "memcpy PtoP");
   if (to_device.is_cuda() && from_device.is_cuda()) {
     if (to_device == from_device) {
       FERRITE_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, native));

@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "core/cuda/runtime.h"
 #include "core/cuda_backend.h"
+#include "core/profiler/device_work.h"
 
 namespace ferrite::kernels::cuda {
 
@@ -20,11 +23,18 @@ namespace {
   ferrite::cuda::fail_call(error, what.c_str());
 }
 
+/// Where the kernel that this thread launches begins, for the profiler.
+thread_local std::shared_ptr<ferrite::detail::Mark> kernel_begins;
+
 }  // namespace
 
 namespace detail {
 
-cudaStream_t native(const Stream& stream) { return ferrite::cuda::native_stream(stream); }
+cudaStream_t native(const Stream& stream) {
+  if (profiler::detail::on()) [[unlikely]]
+    kernel_begins = profiler::detail::begin_device_work(stream);
+  return ferrite::cuda::native_stream(stream);
+}
 
 void allow_shared_memory(const LaunchConfig& config, const void* kernel) {
   const cudaError_t error = cudaFuncSetAttribute(
@@ -35,6 +45,8 @@ void allow_shared_memory(const LaunchConfig& config, const void* kernel) {
 void after_launch(const LaunchConfig& config, cudaError_t error) {
   if (error != cudaSuccess) [[unlikely]]
     fail_launch(config, error, "launch of");
+  if (profiler::detail::on()) [[unlikely]]
+    profiler::detail::end_device_work(config.stream, config.name, std::move(kernel_begins));
   if (ferrite::cuda::launch_blocking() && !ferrite::detail::cuda::is_capturing(config.stream))
       [[unlikely]] {
     const cudaError_t after = cudaStreamSynchronize(native(config.stream));

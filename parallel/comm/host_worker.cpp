@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/profiler/range.h"
 #include "parallel/comm/device_access.h"
 
 namespace ferrite::parallel {
@@ -176,6 +177,8 @@ std::string HostWorker::Core::execute(HostWork& work) {
 
 void HostWorker::Core::run(HostWork& work, const Interrupt& interrupt) {
   const Call& call = work.call;
+  const profiler::detail::LibraryRange range(profiler::Kind::communication,
+                                             parallel::name(call.kind));
   const bool staged = options_.staging == Staging::host;
   const auto reachable = [&](const Tensor& t) {
     return staged || (t.defined() && t.device().is_cpu());

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/profiler/range.h"
 #include "core/views.h"
 
 namespace ferrite::parallel {
@@ -95,6 +96,7 @@ ProcessGroup::ProcessGroup(std::string backend, std::string name, int rank, int 
 // ---- Operations
 
 Work ProcessGroup::all_reduce(const Tensor& tensor, ReduceOp op) {
+  const profiler::detail::LibraryRange range(profiler::Kind::communication, "all_reduce");
   check_tensor(tensor, "all_reduce");
   check_op(tensor, op, "all_reduce");
   check_alive("all_reduce");
@@ -103,6 +105,7 @@ Work ProcessGroup::all_reduce(const Tensor& tensor, ReduceOp op) {
 }
 
 Work ProcessGroup::broadcast(const Tensor& tensor, int root) {
+  const profiler::detail::LibraryRange range(profiler::Kind::communication, "broadcast");
   check_tensor(tensor, "broadcast");
   check_rank(root, size_, "broadcast", "root");
   check_alive("broadcast");
@@ -111,6 +114,7 @@ Work ProcessGroup::broadcast(const Tensor& tensor, int root) {
 }
 
 Work ProcessGroup::reduce(const Tensor& tensor, int root, ReduceOp op) {
+  const profiler::detail::LibraryRange range(profiler::Kind::communication, "reduce");
   check_tensor(tensor, "reduce");
   check_op(tensor, op, "reduce");
   check_rank(root, size_, "reduce", "root");
@@ -120,6 +124,7 @@ Work ProcessGroup::reduce(const Tensor& tensor, int root, ReduceOp op) {
 }
 
 Work ProcessGroup::all_gather(const Tensor& out, const Tensor& in) {
+  const profiler::detail::LibraryRange range(profiler::Kind::communication, "all_gather");
   check_tensor(out, "all_gather", "out");
   check_tensor(in, "all_gather", "in");
   check_parts(out, in, size_, "all_gather", "out", "in");
@@ -130,6 +135,7 @@ Work ProcessGroup::all_gather(const Tensor& out, const Tensor& in) {
 }
 
 Work ProcessGroup::reduce_scatter(const Tensor& out, const Tensor& in, ReduceOp op) {
+  const profiler::detail::LibraryRange range(profiler::Kind::communication, "reduce_scatter");
   check_tensor(out, "reduce_scatter", "out");
   check_tensor(in, "reduce_scatter", "in");
   check_op(in, op, "reduce_scatter");
@@ -141,6 +147,7 @@ Work ProcessGroup::reduce_scatter(const Tensor& out, const Tensor& in, ReduceOp 
 }
 
 Work ProcessGroup::send(const Tensor& tensor, int to) {
+  const profiler::detail::LibraryRange range(profiler::Kind::communication, "send");
   check_tensor(tensor, "send");
   check_rank(to, size_, "send", "to");
   FERRITE_CHECK(to != rank_, ValueError, "send", "rank {} cannot send to itself", rank_);
@@ -149,6 +156,7 @@ Work ProcessGroup::send(const Tensor& tensor, int to) {
 }
 
 Work ProcessGroup::recv(const Tensor& tensor, int from) {
+  const profiler::detail::LibraryRange range(profiler::Kind::communication, "recv");
   check_tensor(tensor, "recv");
   check_rank(from, size_, "recv", "from");
   FERRITE_CHECK(from != rank_, ValueError, "recv", "rank {} cannot receive from itself", rank_);
@@ -158,11 +166,13 @@ Work ProcessGroup::recv(const Tensor& tensor, int from) {
 }
 
 Work ProcessGroup::barrier() {
+  const profiler::detail::LibraryRange range(profiler::Kind::communication, "barrier");
   check_alive("barrier");
   return do_barrier();
 }
 
 Work ProcessGroup::ring_all_reduce(const Tensor& tensor, ReduceOp op) {
+  const profiler::detail::LibraryRange range(profiler::Kind::communication, "ring_all_reduce");
   check_tensor(tensor, "ring_all_reduce");
   check_op(tensor, op, "ring_all_reduce");
   check_alive("ring_all_reduce");

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/profiler/range.h"
+
 namespace ferrite::parallel {
 
 namespace {
@@ -28,6 +30,8 @@ class MeasuredComm final : public DeviceComm {
   std::string_view backend() const override { return comm_->backend(); }
 
   std::vector<std::vector<Tensor>> broadcast(std::span<const Tensor> tensors) override {
+    const profiler::detail::LibraryRange range(profiler::Kind::communication,
+                                               "broadcast_coalesced");
     const std::lock_guard lock(mutex_);
     auto result = comm_->broadcast(tensors);
     times_->broadcast(comm_->bytes_broadcast() - bytes_broadcast_);
@@ -35,6 +39,8 @@ class MeasuredComm final : public DeviceComm {
     return result;
   }
   std::vector<Tensor> reduce_add(std::span<const std::vector<Tensor>> parts, int first) override {
+    const profiler::detail::LibraryRange range(profiler::Kind::communication,
+                                               "reduce_add_coalesced");
     const std::lock_guard lock(mutex_);
     const Event begun = mark(devices()[0]);
     auto result = comm_->reduce_add(parts, first);

@@ -10,6 +10,7 @@
 #include "core/cuda/runtime.h"
 #include "core/cuda_backend.h"
 #include "core/error.h"
+#include "core/profiler/device_work.h"
 #include "parallel/comm/nccl/meet.h"
 #include "parallel/comm/nccl/ring.h"
 #include "parallel/comm/nccl/types.h"
@@ -96,6 +97,7 @@ Work NcclGroup::run(const Call& call, const std::function<void()>& calls, Waitin
   stream_.wait(current);
   if (!operation->captured) operation->begin = stream_.impl()->record(Timing::wanted);
   try {
+    const profiler::detail::DeviceWork work(stream_, op);
     calls();
   } catch (const DistributedError& error) {
     give_up(*operation, error.what());

@@ -7,6 +7,7 @@
 
 #include "core/cuda/runtime.h"
 #include "core/error.h"
+#include "core/profiler/device_work.h"
 #include "kernels/cuda/workspace.h"
 
 namespace ferrite::kernels::cuda::vendor {
@@ -161,6 +162,7 @@ cublasStatus_t MatmulPlan::run(cublasLtHandle_t handle, const Stream& stream,
   const bool wide = problem_.dtype == kFloat64;  // the scales are of the type that sums are
   cublasLtMatmulDescOpaque_t described = product(arguments);
   cublasLtMatrixLayoutOpaque_t left = left_, right = right_, out = out_;
+  const profiler::detail::DeviceWork work(stream, "cublasLtMatmul");
   return cublaslt().matmul(handle, &described,
                            wide ? static_cast<const void*>(&arguments.alpha) : &alpha,
                            arguments.left, &left, arguments.right, &right,

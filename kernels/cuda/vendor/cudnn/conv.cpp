@@ -11,6 +11,7 @@
 #include "core/cuda/runtime.h"
 #include "core/cuda_backend.h"
 #include "core/error.h"
+#include "core/profiler/device_work.h"
 #include "kernels/copy.h"
 #include "kernels/cuda/vendor/cudnn.h"
 #include "kernels/cuda/vendor/cudnn/plan.h"
@@ -73,6 +74,7 @@ class Library {
   bool run(const Stream& stream, Known& known, const ConvPlan::Pointers& pointers) {
     use(stream);
     const Workspace workspace(stream, known.plan->workspace_bytes());
+    const profiler::detail::DeviceWork work(stream, "cudnn_conv2d");
     if (known.plan->run(handle_, pointers, workspace.as<void>())) return true;
     known.plan.reset();
     return false;

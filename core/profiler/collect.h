@@ -1,0 +1,14 @@
+// From the logs of threads to a recording.
+#pragma once
+
+#include <span>
+
+#include "core/profiler/recording.h"
+#include "core/profiler/records.h"
+
+namespace ferrite::profiler::detail {
+
+/// What a session that was stopped has recorded; the host's events only where `host`.
+Recording collect(Session& session, bool host);
+
+}  // namespace ferrite::profiler::detail
