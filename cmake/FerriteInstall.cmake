@@ -22,6 +22,9 @@ install(FILES tests/kit/kernel_case.h tests/kit/doctest_context.h
         DESTINATION ${ferrite_include}/tests/kit)
 list(APPEND ferrite_targets ferrite_test_kit)
 install(TARGETS ${ferrite_targets} EXPORT ferrite-targets INCLUDES DESTINATION ${ferrite_include})
+foreach(level IN LISTS FERRITE_ISA_LEVELS)
+  install(TARGETS ferrite_kernels_${level} DESTINATION ${CMAKE_INSTALL_LIBDIR}/glibc-hwcaps/${level})
+endforeach()
 install(EXPORT ferrite-targets NAMESPACE ferrite:: DESTINATION ${ferrite_package})
 
 configure_package_config_file(cmake/ferrite-config.cmake.in

@@ -1,6 +1,10 @@
 # What a user can choose at configure time, and the defaults.
 
-option(FERRITE_NATIVE "Compile for this machine's instruction set (-march=native)" ON)
+set(FERRITE_ISA native CACHE STRING
+    "Instruction set to compile for, as -march= takes it: native, x86-64, x86-64-v2, x86-64-v3, x86-64-v4 ...")
+set(FERRITE_ISA_LEVELS "" CACHE STRING
+    "Levels above it for which the kernels are compiled again, for the loader to choose from (BUILD_SHARED_LIBS)")
+option(BUILD_SHARED_LIBS "Build shared libraries" OFF)
 option(FERRITE_WERROR "Treat compiler warnings as errors" OFF)
 option(FERRITE_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(FERRITE_EXAMPLES "Build the example programs" ${PROJECT_IS_TOP_LEVEL})
@@ -33,6 +37,15 @@ foreach(name IN ITEMS FERRITE_CUDA FERRITE_ONEDNN FERRITE_CUBLASLT FERRITE_CUDNN
   endif()
   set(${name} ${value})
 endforeach()
+
+set_property(CACHE FERRITE_ISA PROPERTY STRINGS native x86-64 x86-64-v2 x86-64-v3 x86-64-v4)
+if(DEFINED FERRITE_NATIVE AND NOT FERRITE_NATIVE)
+  message(FATAL_ERROR "FERRITE_NATIVE=OFF is now -DFERRITE_ISA=x86-64, or another that -march= takes "
+                      "(-UFERRITE_NATIVE forgets the old option)")
+endif()
+if(FERRITE_ISA_LEVELS AND NOT BUILD_SHARED_LIBS)
+  message(FATAL_ERROR "FERRITE_ISA_LEVELS needs BUILD_SHARED_LIBS=ON: the loader chooses the library")
+endif()
 
 get_property(multi_config GLOBAL PROPERTY GENERATOR_IS_MULTI_CONFIG)
 if(PROJECT_IS_TOP_LEVEL AND NOT multi_config AND NOT CMAKE_BUILD_TYPE)

@@ -28,7 +28,7 @@ function(ferrite_library name)
 
   set(scope PUBLIC)
   if(sources)
-    add_library(${target} STATIC ${sources})
+    add_library(${target} ${sources})  # static, or as BUILD_SHARED_LIBS says
     target_link_libraries(${target} PRIVATE ${arg_PRIVATE})
     if(NOT arg_LARGE)  # else what its files instantiate takes most of their time
       ferrite_batch(${target} ${arg_ALONE})

@@ -77,7 +77,7 @@ void correlate_forward(const View& out, const View& input, const View& weight, c
         PlaneCorrelation<S>(to, from, filter, add, add_step, rows, columns).run();
         continue;
       }
-    if constexpr (kPairProducts && std::is_same_v<S, BFloat16>)
+    if constexpr (kPairsCompiled && std::is_same_v<S, BFloat16>)
       if (by_pairs<S>(ins)) {
         const pairs::FilterPairs by_channels(weight, g * outs, outs, false);
         const pairs::ChannelPairs images(from);
@@ -117,7 +117,7 @@ void correlate_backward(const View& grad_input, const View& grad, const View& we
         PlaneCorrelation<S>(to, from, filter, add, add_step, rows[0], columns[0]).run();
         continue;
       }
-    if constexpr (kPairProducts && std::is_same_v<S, BFloat16>)
+    if constexpr (kPairsCompiled && std::is_same_v<S, BFloat16>)
       if (by_pairs<S>(outs) && by_pixels < 2 * by_columns) {
         const pairs::FilterPairs by_channels(weight, g * outs, outs, true);
         const pairs::ChannelPairs images(from);
@@ -153,9 +153,10 @@ void weight_gradient(const View& grad_weight, const View& grad_bias, const View&
             .run(to, grad_weight.strides, bias, bias_step);
         continue;
       }
-    using Product = std::conditional_t<by_pairs<S>(2), Pair, Compute<S>>;
-    WeightGradient<S, Product>(in, from, kernel_rows, kernel_columns, p)
-        .run(to, grad_weight.strides, bias, bias_step);
+    with_factor<S>([&]<class A>() {
+      WeightGradient<S, A>(in, from, kernel_rows, kernel_columns, p)
+          .run(to, grad_weight.strides, bias, bias_step);
+    });
   }
 }
 

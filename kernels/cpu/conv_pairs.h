@@ -10,8 +10,8 @@ namespace ferrite::kernels::cpu {
 
 /// Whether sums over `channels` go by pairs; a single one would leave half of each empty.
 template <class S>
-constexpr bool by_pairs(std::int64_t channels) {
-  return kPairProducts && std::is_same_v<S, BFloat16> && channels > 1;
+bool by_pairs(std::int64_t channels) {
+  return kPairsCompiled && std::is_same_v<S, BFloat16> && channels > 1 && pair_products();
 }
 
 namespace pairs {

@@ -80,13 +80,12 @@ void scale_row(T* row, std::int64_t n, double alpha) {
 }
 
 /// rows x columns results from (m, n), by one thread.
-template <class S, class Out, class T = Compute<S>>
+template <class A, class S, class Out, class T = Sum<A>>
 void gemm_task(const Matrix<Out>& out, const Matrix<const S>& a, const Matrix<const S>& b,
                const Epilogue& e) {
-  using A = Factor<S>;
   constexpr std::int64_t lanes = kLanes<T>;
   const std::int64_t rows = out.rows, columns = out.columns;
-  const std::int64_t depth = (a.columns + kPerFactor<S> - 1) / kPerFactor<S>;
+  const std::int64_t depth = (a.columns + kElements<A> - 1) / kElements<A>;
   const std::int64_t vectors = (columns + lanes - 1) / lanes;
   // Panels of two vectors; one of three where there are no more.
   const std::int64_t panel = vectors == 3 ? 3 : std::min<std::int64_t>(2, vectors);
@@ -115,13 +114,13 @@ void gemm_task(const Matrix<Out>& out, const Matrix<const S>& a, const Matrix<co
       }
 
   const Scratch<A> packed_b(block * vectors * lanes);
-  const Left<S> left(a, tile, block);
+  const Left<A, S> left(a, tile, block);
   for (std::int64_t k = 0; k == 0 || k < depth; k += block) {
     const std::int64_t run = std::min(block, depth - k);
     for (std::int64_t v = 0; v < vectors; v += panel) {
       const std::int64_t width = std::min(panel, vectors - v) * lanes;
-      pack_right(packed_b.data() + v * lanes * run, b, k, run, v * lanes,
-                 std::min(width, columns - v * lanes), width, e.alpha);
+      pack_right<A>(packed_b.data() + v * lanes * run, b, k, run, v * lanes,
+                    std::min(width, columns - v * lanes), width, e.alpha);
     }
     for (std::int64_t i = 0; i < rows; i += tile) {
       const std::int64_t height = std::min(tile, rows - i);
@@ -140,7 +139,7 @@ void gemm_task(const Matrix<Out>& out, const Matrix<const S>& a, const Matrix<co
   }
   for (std::int64_t i = 0; i < rows; ++i)
     if (!direct) {
-      if (kPerFactor < S >> 1) scale_row(c + i * columns, columns, e.alpha);
+      if (kElements < A >> 1) scale_row(c + i * columns, columns, e.alpha);
       store_row<S>(c + i * columns, columns, out, i, 0, e);
     } else if (e.activation != Activation::none) {
       activate_row(c + i * c_step, columns, out, i, 0, e);
@@ -231,11 +230,12 @@ void few_rows(const Matrix<T>& out, const Matrix<const T>& a, const Matrix<const
 
 }  // namespace detail
 
-template <class S, class Out>
+/// By products of type A, in float32 of 16-bit types or Pair.
+template <class A, class S, class Out>
 void gemm(const Matrix<Out>& out, const Matrix<const S>& a, const Matrix<const S>& b,
           const Epilogue& e) {
   using namespace detail;
-  using T = Compute<S>;
+  using T = Sum<A>;
   const std::int64_t m = out.rows, n = out.columns, depth = a.columns;
   if (m == 0 || n == 0) return;
   const std::int64_t work = m * n * std::max<std::int64_t>(1, depth);
@@ -246,21 +246,21 @@ void gemm(const Matrix<Out>& out, const Matrix<const S>& a, const Matrix<const S
   if (few ? n < m : (!rows_contiguous && out.row_step == 1)) {
     Epilogue swapped = e;
     std::swap(swapped.bias_row_step, swapped.bias_column_step);
-    return gemm<S>(out.transposed(), b.transposed(), a.transposed(), swapped);
+    return gemm<A, S>(out.transposed(), b.transposed(), a.transposed(), swapped);
   }
 
   const Tasks tasks(m, n, work);
   if (depth >= kSplitDepth && tasks.count * kTaskWork * 4 <= work) {
     const std::int64_t span = even_share(depth, std::max(kSplitDepth / 4, (depth + 15) / 16));
     const std::int64_t parts = (depth - 1) / span + 1;
-    const bool scaled_last = kPerFactor<S> > 1;
+    const bool scaled_last = kElements<A> > 1;
     const Scratch<T> partial(parts * m * n);
     parallel_for(parts, 1, [&](std::int64_t p, std::int64_t) {
       const std::int64_t k = p * span, count = std::min(span, depth - k);
-      gemm<S>(Matrix<T>{partial.data() + p * m * n, m, n, n, 1},
-              {a.at(0, k), m, count, a.row_step, a.column_step},
-              {b.at(k, 0), count, n, b.row_step, b.column_step},
-              Epilogue(scaled_last ? 1 : e.alpha));
+      gemm<A, S>(Matrix<T>{partial.data() + p * m * n, m, n, n, 1},
+                 {a.at(0, k), m, count, a.row_step, a.column_step},
+                 {b.at(k, 0), count, n, b.row_step, b.column_step},
+                 Epilogue(scaled_last ? 1 : e.alpha));
     });
     for (std::int64_t i = 0; i < m; ++i) {
       T* row = partial.data() + i * n;
@@ -279,9 +279,9 @@ void gemm(const Matrix<Out>& out, const Matrix<const S>& a, const Matrix<const S
     const std::int64_t j = task % tasks.across * tasks.columns;
     const std::int64_t rows = std::min(tasks.rows, m - i);
     const std::int64_t columns = std::min(tasks.columns, n - j);
-    gemm_task<S>(Matrix<Out>{out.at(i, j), rows, columns, out.row_step, out.column_step},
-                 {a.at(i, 0), rows, depth, a.row_step, a.column_step},
-                 {b.at(0, j), depth, columns, b.row_step, b.column_step}, at<S>(e, i, j));
+    gemm_task<A, S>(Matrix<Out>{out.at(i, j), rows, columns, out.row_step, out.column_step},
+                    {a.at(i, 0), rows, depth, a.row_step, a.column_step},
+                    {b.at(0, j), depth, columns, b.row_step, b.column_step}, at<S>(e, i, j));
   });
 }
 

@@ -17,15 +17,13 @@ bool conflicts(std::int64_t step) {
   return step * static_cast<std::int64_t>(sizeof(T)) % 2048 == 0;
 }
 
-/// What products of S are multiplied as. Where that is a Pair, depths below count pairs.
-template <class S>
-using Factor = std::conditional_t<kPairProducts && std::is_same_v<S, BFloat16>, Pair, Compute<S>>;
-template <class S>
-inline constexpr std::int64_t kPerFactor = std::is_same_v<Factor<S>, Pair> ? 2 : 1;
+/// Of the elements of an operand, in what is multiplied: where that is a Pair, depths count pairs.
+template <class A>
+inline constexpr std::int64_t kElements = std::is_same_v<A, Pair> ? 2 : 1;
 
 /// Rows [k, k + run) of b, columns [j, j + used), as a panel of `width` columns filled up with
 /// zeros; multiplied by alpha unless they are pairs.
-template <class S, class A = Factor<S>>
+template <class A, class S>
 void pack_right(A* to, const Matrix<const S>& b, std::int64_t k, std::int64_t run, std::int64_t j,
                 std::int64_t used, std::int64_t width, double alpha) {
   if constexpr (std::is_same_v<A, Pair>) {
@@ -52,7 +50,7 @@ void pack_right(A* to, const Matrix<const S>& b, std::int64_t k, std::int64_t ru
 }
 
 /// The left operand of a task, `tile` rows by `block` deep at a time.
-template <class S, class A = Factor<S>>
+template <class A, class S>
 class Left {
  public:
   Left(const Matrix<const S>& a, std::int64_t tile, std::int64_t block) : a_(a), tile_(tile) {
@@ -71,8 +69,8 @@ class Left {
   void give(Micro<A>& m, std::int64_t i, std::int64_t height, std::int64_t k,
             std::int64_t run) const {
     if (in_place_) {
-      m.a = reinterpret_cast<const A*>(a_.at(i, kPerFactor<S> * k));
-      m.a_step = apart_ ? a_.row_step / kPerFactor<S> : a_.column_step;
+      m.a = reinterpret_cast<const A*>(a_.at(i, kElements<A> * k));
+      m.a_step = apart_ ? a_.row_step / kElements<A> : a_.column_step;
       return;
     }
     m.a = packed_.data();

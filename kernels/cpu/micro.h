@@ -52,7 +52,7 @@ constexpr int max_rows(int vectors) {
 
 /// Computes `rows` (1 to max_rows(vectors)) by `vectors` (1 to kMaxVectors) vectors; `columns` is
 /// more than vectors - 1 vectors and at most `vectors`. For float, double, and Pair where
-/// kPairProducts.
+/// there are pair_products().
 template <class T>
 void run_micro(const Micro<T>& m, int rows, int vectors, Rows layout);
 

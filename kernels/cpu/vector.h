@@ -8,7 +8,7 @@
 #include <immintrin.h>
 #endif
 
-#include "core/half.h"
+#include "core/dtype.h"
 
 namespace ferrite::kernels::cpu {
 
@@ -27,15 +27,29 @@ inline constexpr int kVectorRegisters = 16;
 #endif
 
 /// Two neighbours along what a product sums over: products of pairs, added up in float, are one
-/// instruction where kPairProducts. It takes numbers below the smallest normal one for 0.
+/// instruction on some machines. It takes numbers below the smallest normal one for 0.
 struct Pair {
   BFloat16 first, second;
 };
 #if defined(__AVX512BF16__)
-inline constexpr bool kPairProducts = true;
+inline constexpr bool kPairsCompiled = true, kPairsAlways = true;
+inline bool pair_products() { return true; }
+#elif defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
+inline constexpr bool kPairsCompiled = true, kPairsAlways = false;
+inline bool pair_products() { return __builtin_cpu_supports("avx512bf16"); }
 #else
-inline constexpr bool kPairProducts = false;
+inline constexpr bool kPairsCompiled = false, kPairsAlways = false;
+inline bool pair_products() { return false; }
 #endif
+
+/// Calls f.operator()<A>() with what products of S are made as on this machine: Pair or Compute<S>.
+template <class S, class F>
+void with_factor(F&& f) {
+  if constexpr (kPairsCompiled && std::is_same_v<S, BFloat16>)
+    if (pair_products()) return f.template operator()<Pair>();
+  if constexpr (!kPairsAlways || !std::is_same_v<S, BFloat16>) f.template operator()<Compute<S>>();
+}
+
 /// What products of T are added up in.
 template <class T>
 using Sum = std::conditional_t<std::is_same_v<T, Pair>, float, T>;
@@ -94,10 +108,13 @@ inline void add_product(Vector<Sum<T>>& sum, const T& left, Vector<T> right) {
 /// sum += terms
 template <class T>
 inline void add_lanes(Vector<Sum<T>>& sum, Vector<T> terms) {
-  if constexpr (std::is_same_v<T, Pair>)
-    add_product<T>(sum, T{BFloat16(1), BFloat16(1)}, terms);
-  else
+  if constexpr (std::is_same_v<T, Pair>) {
+    const Vector<Pair> low = terms << 16, high = terms & static_cast<std::int32_t>(0xffff0000);
+    sum += (Vector<float>)low;
+    sum += (Vector<float>)high;
+  } else {
     sum += terms;
+  }
 }
 
 #if defined(__AVX2__) && !defined(__AVX512F__)
@@ -122,12 +139,16 @@ inline Vector<T> load_partial(const T* p, std::int64_t count) {
 #elif defined(__AVX2__)
   const __m256i mask = detail::mask_of(count * static_cast<std::int64_t>(sizeof(T)));
   if constexpr (sizeof(T) == 4)
-    return (Vector<T>)_mm256_maskload_ps(p, mask);
+    return (Vector<T>)_mm256_maskload_ps(reinterpret_cast<const float*>(p), mask);
   else
-    return (Vector<T>)_mm256_maskload_pd(p, mask);
+    return (Vector<T>)_mm256_maskload_pd(reinterpret_cast<const double*>(p), mask);
 #else
   Vector<T> v{};
-  for (std::int64_t i = 0; i < count; ++i) v[i] = p[i];
+  for (std::int64_t i = 0; i < count; ++i) {
+    auto lane = v[i];
+    std::memcpy(&lane, p + i, sizeof lane);
+    v[i] = lane;
+  }
   return v;
 #endif
 }
@@ -141,11 +162,14 @@ inline void store_partial(T* p, Vector<T> v, std::int64_t count) {
 #elif defined(__AVX2__)
   const __m256i mask = detail::mask_of(count * static_cast<std::int64_t>(sizeof(T)));
   if constexpr (sizeof(T) == 4)
-    _mm256_maskstore_ps(p, mask, (__m256)v);
+    _mm256_maskstore_ps(reinterpret_cast<float*>(p), mask, (__m256)v);
   else
-    _mm256_maskstore_pd(p, mask, (__m256d)v);
+    _mm256_maskstore_pd(reinterpret_cast<double*>(p), mask, (__m256d)v);
 #else
-  for (std::int64_t i = 0; i < count; ++i) p[i] = v[i];
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto lane = v[i];
+    std::memcpy(p + i, &lane, sizeof lane);
+  }
 #endif
 }
 
