@@ -52,6 +52,20 @@ enum class ConvEngine : std::uint8_t { automatic, own, onednn };
 /// At first FERRITE_CONV ("automatic", "own" or "onednn"), else automatic.
 ConvEngine conv_engine();
 void set_conv_engine(ConvEngine engine);
+/// How our own convolutions on the CPU are computed, where there is a choice: those of 3 x 3 taps
+/// in steps of 1, and their gradients, of float32 and float64. Winograd's algorithm (Lavin and
+/// Gray, "Fast Algorithms for Convolutional Neural Networks", 2015) multiplies 2.25 (2 x 2 results
+/// a tile) or 4 times less (4 x 4), and rounds more: the rms error of float32 is about that of the
+/// direct sum with 2 x 2, and 2 to 4 times as large with 4 x 4 (5e-7 of the results' size).
+/// `automatic` takes what its estimate of the shape says is fastest; the others are taken wherever
+/// they fit.
+enum class ConvAlgorithm : std::uint8_t { automatic, direct, winograd_2x2, winograd_4x4 };
+
+/// At first FERRITE_CONV_ALGORITHM ("automatic", "direct", "winograd_2x2" or "winograd_4x4"), else
+/// automatic.
+ConvAlgorithm conv_algorithm();
+void set_conv_algorithm(ConvAlgorithm algorithm);
+
 /// Whether this build has oneDNN.
 bool has_onednn();
 

@@ -1,6 +1,7 @@
 // Times the convolutions of LeNet-5, of d2l's LeNet and of ResNet-18: forward, by data, by weights.
 //
-//   bench_ops [--threads 1,2] [--engine automatic] [--only text] [--processor-time]
+//   bench_ops [--threads 1,2] [--engine automatic] [--algorithm automatic] [--only text]
+//             [--processor-time]
 //
 // Prints medians in milliseconds and billions of operations a second. conv_bench.py beside this
 // file times PyTorch on the same layers.
@@ -89,9 +90,11 @@ void measure(const Layer& l, MemoryFormat format, int threads) {
 int main(int argc, char** argv) {
   CLI::App app("Times the convolutions of LeNet and ResNet-18");
   std::vector<int> threads{1, 2};
-  std::string engine = "automatic", only;
+  std::string engine = "automatic", algorithm = "automatic", only;
   app.add_option("--threads", threads)->delimiter(',');
   app.add_option("--engine", engine)->check(CLI::IsMember({"automatic", "own", "onednn"}));
+  app.add_option("--algorithm", algorithm)
+      ->check(CLI::IsMember({"automatic", "direct", "winograd_2x2", "winograd_4x4"}));
   app.add_option("--only", only, "layers whose names contain this");
   app.add_flag("--processor-time", processor_time,
                "time on processors instead of on the clock: for one thread on a busy machine");
@@ -99,6 +102,10 @@ int main(int argc, char** argv) {
   kernels::set_conv_engine(engine == "own"      ? kernels::ConvEngine::own
                            : engine == "onednn" ? kernels::ConvEngine::onednn
                                                 : kernels::ConvEngine::automatic);
+  kernels::set_conv_algorithm(algorithm == "direct"         ? kernels::ConvAlgorithm::direct
+                              : algorithm == "winograd_2x2" ? kernels::ConvAlgorithm::winograd_2x2
+                              : algorithm == "winograd_4x4" ? kernels::ConvAlgorithm::winograd_4x4
+                                                            : kernels::ConvAlgorithm::automatic);
   fmt::print("layer          format threads  forward ms, GFLOP/s  data  weights\n");
   for (const Layer& l : kLayers)
     if (std::string(l.name).find(only) != std::string::npos)

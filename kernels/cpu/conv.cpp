@@ -2,7 +2,9 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "core/parallel_for.h"
 #include "kernels/cpu/pack.h"
@@ -11,18 +13,35 @@ namespace ferrite::kernels {
 
 namespace {
 
-ConvEngine engine_of_environment() {
-  const char* text = std::getenv("FERRITE_CONV");
-  const std::string_view name = text ? text : "automatic";
-  if (name == "own") return ConvEngine::own;
-  if (name == "onednn") return ConvEngine::onednn;
-  FERRITE_CHECK(name == "automatic", ValueError, "conv2d",
-                "FERRITE_CONV is \"{}\"; it must be automatic, own or onednn", name);
-  return ConvEngine::automatic;
+/// The value whose name the environment has under `variable`; the first one if it has none.
+template <class E, std::size_t n>
+E of_environment(const char* variable, const std::pair<std::string_view, E> (&values)[n]) {
+  const char* text = std::getenv(variable);
+  if (!text) return values[0].second;
+  std::string names;
+  for (const auto& [name, value] : values) {
+    if (name == text) return value;
+    names += (names.empty() ? "" : ", ") + std::string(name);
+  }
+  FERRITE_CHECK(false, ValueError, "conv2d", "{} is \"{}\"; it must be one of {}", variable, text,
+                names);
+  return values[0].second;
 }
 
 std::atomic<ConvEngine>& engine() {
-  static std::atomic<ConvEngine> instance = engine_of_environment();
+  static std::atomic<ConvEngine> instance =
+      of_environment<ConvEngine>("FERRITE_CONV", {{"automatic", ConvEngine::automatic},
+                                                  {"own", ConvEngine::own},
+                                                  {"onednn", ConvEngine::onednn}});
+  return instance;
+}
+
+std::atomic<ConvAlgorithm>& algorithm() {
+  static std::atomic<ConvAlgorithm> instance = of_environment<ConvAlgorithm>(
+      "FERRITE_CONV_ALGORITHM", {{"automatic", ConvAlgorithm::automatic},
+                                 {"direct", ConvAlgorithm::direct},
+                                 {"winograd_2x2", ConvAlgorithm::winograd_2x2},
+                                 {"winograd_4x4", ConvAlgorithm::winograd_4x4}});
   return instance;
 }
 
@@ -30,6 +49,10 @@ std::atomic<ConvEngine>& engine() {
 
 ConvEngine conv_engine() { return engine().load(std::memory_order_relaxed); }
 void set_conv_engine(ConvEngine value) { engine().store(value, std::memory_order_relaxed); }
+ConvAlgorithm conv_algorithm() { return algorithm().load(std::memory_order_relaxed); }
+void set_conv_algorithm(ConvAlgorithm value) {
+  algorithm().store(value, std::memory_order_relaxed);
+}
 bool has_onednn() { return cpu::onednn::available(); }
 
 namespace cpu {

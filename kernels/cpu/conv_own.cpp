@@ -1,5 +1,4 @@
 #include "kernels/cpu/conv.h"
-#include "kernels/cpu/unary.h"
 
 namespace ferrite::kernels::cpu {
 
@@ -18,7 +17,6 @@ void own::conv2d(const View& out, const View& input, const View& weight, const V
                  const ConvParams& params) {
   dispatch_floating(out.dtype, "conv2d",
                     [&]<class S>() { correlate_forward<S>(out, input, weight, bias, params); });
-  if (params.activation == Activation::relu) unary(UnaryOp::relu, out, out, {});
 }
 
 void own::conv2d_data(const View& grad_input, const View& grad, const View& weight,

@@ -6,6 +6,8 @@
 #include "kernels/cpu/conv_pairs.h"
 #include "kernels/cpu/conv_planes.h"
 #include "kernels/cpu/conv_weight.h"
+#include "kernels/cpu/unary.h"
+#include "kernels/cpu/winograd/winograd.h"
 
 namespace ferrite::kernels::cpu {
 
@@ -63,20 +65,31 @@ void correlate_forward(const View& out, const View& input, const View& weight, c
       forward_axis(out.sizes[3], weight.sizes[3], p.stride[1], p.padding[1], p.dilation[1]);
   const std::int64_t depth = rows.taps * columns.taps * ins;
   const PixelWeights<S> weights(weight);
+  bool activated = p.activation != Activation::relu;
   for (std::int64_t g = 0; g < p.groups; ++g) {
     const Filter<S> filter = forward_filter<S>(weights.view(), g * outs);
     const Images<S> to(out, g * outs, outs);
     const Images<const S> from(input, g * ins, ins);
     const S* add = bias.data ? bias.as<S>() + g * outs * bias.strides[0] : nullptr;
     const std::int64_t add_step = bias.data ? bias.strides[0] : 0;
-    if constexpr (std::is_same_v<S, Compute<S>>)
-      if (planes::fits<S>(to, from, p.stride[1]) &&
-          planes::cost<S>(to.height, to.width, outs, depth) <
-              to.height * to.width * depth * whole_vectors<S>(outs) / kLanes<S> +
-                  planes::cost_of_layout(to, from)) {
+    if constexpr (std::is_same_v<S, Compute<S>>) {
+      const std::int64_t by_pixels =
+          to.height * to.width * depth * whole_vectors<S>(outs) / kLanes<S>;
+      const std::int64_t by_planes = planes::fits<S>(to, from, p.stride[1])
+                                         ? planes::cost<S>(to.height, to.width, outs, depth)
+                                         : INT64_MAX;
+      if (const winograd::Problem<S> problem{to, from, filter, add, add_step, p.padding[0],
+                                             p.padding[1], !activated};
+          winograd::fits(weight, p) && winograd::pays(problem, by_pixels, by_planes)) {
+        winograd::correlate(problem);
+        activated = activated || g + 1 == p.groups;
+        continue;
+      }
+      if (by_planes < by_pixels + planes::cost_of_layout(to, from)) {
         PlaneCorrelation<S>(to, from, filter, add, add_step, rows, columns).run();
         continue;
       }
+    }
     if constexpr (kPairsCompiled && std::is_same_v<S, BFloat16>)
       if (by_pairs<S>(ins)) {
         const pairs::FilterPairs by_channels(weight, g * outs, outs, false);
@@ -88,6 +101,7 @@ void correlate_forward(const View& out, const View& input, const View& weight, c
       }
     Correlation<S>(to, from, filter, add, add_step, {rows}, {columns}).run();
   }
+  if (!activated) unary(UnaryOp::relu, out, out, {});
 }
 
 template <class S>
@@ -110,13 +124,23 @@ void correlate_backward(const View& grad_input, const View& grad, const View& we
     using Columns = ColumnGradient<S>;
     const std::int64_t by_columns = Columns::cost(to, from, taps);
     const std::int64_t by_pixels = Columns::cost_of_correlation(to, from, taps, p);
-    if constexpr (std::is_same_v<S, Compute<S>>)
-      if (p.stride[0] == 1 && planes::fits<S>(to, from, p.stride[1]) &&
-          planes::cost<S>(to.height, to.width, ins, taps * outs) <
-              std::min(by_columns, by_pixels) + planes::cost_of_layout(to, from)) {
+    if constexpr (std::is_same_v<S, Compute<S>>) {
+      const std::int64_t by_planes = p.stride[0] == 1 && planes::fits<S>(to, from, p.stride[1])
+                                         ? planes::cost<S>(to.height, to.width, ins, taps * outs)
+                                         : INT64_MAX;
+      if (winograd::fits(weight, p)) {
+        const winograd::Problem<S> problem{
+            to, from, winograd::turned(filter), add, add_step, 2 - p.padding[0], 2 - p.padding[1]};
+        if (winograd::pays(problem, std::min(by_columns, by_pixels), by_planes)) {
+          winograd::correlate(problem);
+          continue;
+        }
+      }
+      if (by_planes < std::min(by_columns, by_pixels) + planes::cost_of_layout(to, from)) {
         PlaneCorrelation<S>(to, from, filter, add, add_step, rows[0], columns[0]).run();
         continue;
       }
+    }
     if constexpr (kPairsCompiled && std::is_same_v<S, BFloat16>)
       if (by_pairs<S>(outs) && by_pixels < 2 * by_columns) {
         const pairs::FilterPairs by_channels(weight, g * outs, outs, true);

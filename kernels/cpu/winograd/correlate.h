@@ -1,0 +1,291 @@
+// The stages of a Winograd convolution, arranged for the caches. Each point of the transformed
+// tiles is a product of matrices, [tiles, channels] by [channels, output channels]; in both orders
+// of work here what is transformed is used at once, and the cut into tasks follows from the sizes
+// alone, so that the bits do not depend on the number of threads.
+#pragma once
+
+#include "kernels/cpu/winograd/transform.h"
+#include "kernels/cpu/winograd/winograd.h"
+
+namespace ferrite::kernels::cpu::winograd {
+
+template <class T, int M>
+class Correlation {
+ public:
+  explicit Correlation(const Problem<T>& problem);
+
+  void run() const {
+    if (filter_bytes() <= kFilterBytes)
+      run_by_tiles();
+    else
+      run_by_channels();
+  }
+
+ private:
+  /// Of a core's second cache (1 MiB): what a block of tiles may take, transformed and multiplied.
+  static constexpr std::int64_t kBlockBytes = 800 << 10;
+  /// Up to here the transformed filter is written once and read by every block; it should leave
+  /// most of a shared third cache (32 MiB) alone.
+  static constexpr std::int64_t kFilterBytes = 3 << 20;
+  static constexpr std::int64_t kDepth = 128;      // channels at a time: a panel of the first cache
+  static constexpr std::int64_t kGroup = 64;       // output channels at a time
+  static constexpr std::int64_t kManyTiles = 128;  // for which a part of the filter is transformed
+  static constexpr std::int64_t kTasks = 8;        // at least, where there is work for them
+  static constexpr std::int64_t kSize = sizeof(T);
+
+  struct Tiles {
+    std::int64_t first, count;
+  };
+
+  /// Points so far apart that no two fall into the same set of a cache.
+  static std::int64_t point_step(std::int64_t values) {
+    return values / kLanes<T> % 2 == 0 ? values + kLanes<T> : values;
+  }
+  std::int64_t filter_bytes() const { return kPoints<M> * in_.channels * columns_ * kSize; }
+  std::int64_t width(std::int64_t panel) const {
+    return std::min(panel_, columns_ - panel * panel_);
+  }
+  std::int64_t block_tiles(std::int64_t group) const;
+  void run_by_tiles() const;
+  void run_by_channels() const;
+
+  void map_input(T* to, std::int64_t step, Tiles tiles) const;
+  void map_filter(T* to, std::int64_t step, std::int64_t panel, std::int64_t channel,
+                  std::int64_t count) const;
+  void map_output(const T* from, std::int64_t step, std::int64_t row, std::int64_t column,
+                  std::int64_t count, Tiles tiles) const;
+  void multiply(T* c, std::int64_t c_step, const T* a, const T* b, std::int64_t panel,
+                std::int64_t rows, std::int64_t depth, bool accumulate) const;
+
+  Images<T> out_;
+  Images<const T> in_;
+  Filter<T> filter_;
+  std::int64_t top_, left_;
+  bool relu_;
+  std::int64_t down_, across_, tiles_;  // of an image; of all
+  std::int64_t columns_, panel_, panels_, depth_, row_;
+  Scratch<T> bias_;
+};
+
+template <class T, int M>
+Correlation<T, M>::Correlation(const Problem<T>& p)
+    : out_(p.out),
+      in_(p.in),
+      filter_(p.filter),
+      top_(p.top),
+      left_(p.left),
+      relu_(p.relu),
+      down_((p.out.height + M - 1) / M),
+      across_((p.out.width + M - 1) / M),
+      tiles_(p.out.count * down_ * across_),
+      columns_(whole_vectors<T>(p.out.channels)),
+      panel_(kLanes<T> * panel_vectors<T>(columns_, max_rows(2), std::min(kDepth, p.in.channels))),
+      panels_((columns_ + panel_ - 1) / panel_),
+      depth_(even_share(p.in.channels, kDepth)),
+      row_(whole_vectors<T>(p.in.channels)) {
+  if (!p.bias) return;
+  bias_ = Scratch<T>(columns_);
+  std::fill_n(bias_.data(), columns_, T(0));
+  for (std::int64_t c = 0; c < out_.channels; ++c) bias_.data()[c] = p.bias[c * p.bias_step];
+}
+
+/// V = B^T d B of `tiles`, [points, tiles, row_], points `step` apart.
+template <class T, int M>
+void Correlation<T, M>::map_input(T* to, std::int64_t step, Tiles tiles) const {
+  for (std::int64_t t = tiles.first; t < tiles.first + tiles.count; ++t, to += row_) {
+    const std::int64_t image = t / (down_ * across_), at = t % (down_ * across_);
+    map_pixels<InputMap<M>>(
+        to, step,
+        tile_at<const T>(in_.data + image * in_.image_step, in_.row_step, in_.pixel_step,
+                         at / across_ * M - top_, at % across_ * M - left_, in_.height, in_.width,
+                         kSide<M>),
+        in_.channels);
+  }
+}
+
+/// U = G g G^T of one panel of output channels and `count` channels from `channel` on,
+/// [points, count, width(panel)].
+template <class T, int M>
+void Correlation<T, M>::map_filter(T* to, std::int64_t step, std::int64_t panel,
+                                   std::int64_t channel, std::int64_t count) const {
+  const std::int64_t width = this->width(panel), size = count * width;
+  const Scratch<T> taps(9 * size);
+  for (int i = 0; i < 3; ++i)
+    for (int j = 0; j < 3; ++j)
+      copy_matrix_padded(taps.data() + (3 * i + j) * size, width,
+                         filter_.data + panel * panel_ * filter_.out_step +
+                             channel * filter_.in_step + i * filter_.row_step +
+                             j * filter_.column_step,
+                         filter_.in_step, filter_.out_step, count,
+                         std::min(width, out_.channels - panel * panel_));
+  map_vectors<FilterMap<M>>(to, step, taps.data(), size, size);
+}
+
+/// Results of `tiles` and `count` output channels from `column` on, from rows of products `row`
+/// apart.
+template <class T, int M>
+void Correlation<T, M>::map_output(const T* from, std::int64_t step, std::int64_t row,
+                                   std::int64_t column, std::int64_t count, Tiles tiles) const {
+  for (std::int64_t t = tiles.first; t < tiles.first + tiles.count; ++t, from += row) {
+    const std::int64_t image = t / (down_ * across_), at = t % (down_ * across_);
+    const auto tile =
+        tile_at<T>(out_.data + image * out_.image_step + column, out_.row_step, out_.pixel_step,
+                   at / across_ * M, at % across_ * M, out_.height, out_.width, M);
+    const T* bias = bias_ ? bias_.data() + column : nullptr;
+    if (relu_)
+      map_products<M, true>(tile, from, step, bias, count);
+    else
+      map_products<M, false>(tile, from, step, bias, count);
+  }
+}
+
+/// c (+)= a b for one point: `rows` tiles by one panel.
+template <class T, int M>
+void Correlation<T, M>::multiply(T* c, std::int64_t c_step, const T* a, const T* b,
+                                 std::int64_t panel, std::int64_t rows, std::int64_t depth,
+                                 bool accumulate) const {
+  const std::int64_t width = this->width(panel);
+  const int vectors = static_cast<int>(width / kLanes<T>);
+  const std::int64_t most = even_share(rows, max_rows(vectors));
+  Micro<T> m{.a_step = row_,
+             .b = b,
+             .b_step = width,
+             .run = depth,
+             .c_step = c_step,
+             .columns = width,
+             .accumulate = accumulate};
+  for (std::int64_t r = 0; r < rows; r += most) {
+    m.a = a + r * row_;
+    m.c = c + r * c_step;
+    run_micro(m, static_cast<int>(std::min(most, rows - r)), vectors, Rows::apart);
+  }
+}
+
+/// Tiles whose transforms and products with `group` output channels the second cache holds.
+template <class T, int M>
+std::int64_t Correlation<T, M>::block_tiles(std::int64_t group) const {
+  const std::int64_t rows = max_rows(static_cast<int>(panel_ / kLanes<T>));
+  const std::int64_t bytes = kPoints<M> * (row_ + group) * kSize;
+  const std::int64_t most = std::min(kBlockBytes / bytes, tiles_ / kTasks) / rows * rows;
+  return even_share(tiles_, std::max(rows, most));
+}
+
+/// Small filters and many tiles: the filter is transformed once, then each task takes a block of
+/// tiles through all stages.
+template <class T, int M>
+void Correlation<T, M>::run_by_tiles() const {
+  const std::int64_t group = panel_ * std::clamp<std::int64_t>(kGroup / panel_, 1, panels_);
+  const std::int64_t tiles = block_tiles(group), channels = in_.channels;
+  const std::int64_t in_step = point_step(tiles * row_), out_step = point_step(tiles * group),
+                     filter_step = point_step(channels * columns_);
+  const Scratch<T> filter(kPoints<M> * filter_step);
+  const auto filter_at = [&](std::int64_t panel, std::int64_t channel) {
+    return filter.data() + panel * panel_ * channels + channel * width(panel);
+  };
+  const std::int64_t parts = (channels + depth_ - 1) / depth_;
+  parallel_for(panels_ * parts, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t task = begin; task < end; ++task) {
+      const std::int64_t panel = task / parts, channel = task % parts * depth_;
+      map_filter(filter_at(panel, channel), filter_step, panel, channel,
+                 std::min(depth_, channels - channel));
+    }
+  });
+  parallel_for(tiles_, tiles, [&](std::int64_t begin, std::int64_t end) {
+    const Tiles block{begin, end - begin};
+    const Scratch<T> in(kPoints<M> * in_step), out(kPoints<M> * out_step);
+    map_input(in.data(), in_step, block);
+    for (std::int64_t column = 0; column < columns_; column += group) {
+      const std::int64_t first = column / panel_;
+      const std::int64_t last = std::min(panels_, first + group / panel_);
+      for (std::int64_t p = 0; p < kPoints<M>; ++p)
+        for (std::int64_t panel = first; panel < last; ++panel)
+          for (std::int64_t c = 0; c < channels; c += depth_)
+            multiply(out.data() + p * out_step + (panel - first) * panel_, group,
+                     in.data() + p * in_step + c, filter_at(panel, c) + p * filter_step, panel,
+                     block.count, std::min(depth_, channels - c), c > 0);
+      map_output(out.data(), out_step, group, column, std::min(group, out_.channels - column),
+                 block);
+    }
+  });
+}
+
+/// Large filters: each task takes a panel of output channels, transforms a part of its filter and
+/// uses it at once for all tiles. The transformed filter as a whole never exists.
+template <class T, int M>
+void Correlation<T, M>::run_by_channels() const {
+  const std::int64_t channels = in_.channels, tiles = even_share(tiles_, kManyTiles);
+  const std::int64_t in_step = point_step(tiles * row_), out_step = point_step(tiles * panel_);
+  const Scratch<T> in(kPoints<M> * in_step);
+  const std::int64_t filter_step = point_step(depth_ * panel_);
+  for (std::int64_t first = 0; first < tiles_; first += tiles) {
+    const Tiles block{first, std::min(tiles, tiles_ - first)};
+    parallel_for(block.count, 4, [&](std::int64_t begin, std::int64_t end) {
+      map_input(in.data() + begin * row_, in_step, {block.first + begin, end - begin});
+    });
+    parallel_for(panels_, 1, [&](std::int64_t begin, std::int64_t end) {
+      const Scratch<T> filter(kPoints<M> * filter_step), out(kPoints<M> * out_step);
+      for (std::int64_t panel = begin; panel < end; ++panel) {
+        for (std::int64_t c = 0; c < channels; c += depth_) {
+          const std::int64_t depth = std::min(depth_, channels - c);
+          map_filter(filter.data(), filter_step, panel, c, depth);
+          for (std::int64_t p = 0; p < kPoints<M>; ++p)
+            multiply(out.data() + p * out_step, panel_, in.data() + p * in_step + c,
+                     filter.data() + p * filter_step, panel, block.count, depth, c > 0);
+        }
+        map_output(out.data(), out_step, panel_, panel * panel_,
+                   std::min(panel_, out_.channels - panel * panel_), block);
+      }
+    });
+  }
+}
+
+namespace detail {
+
+/// `images` with the channels of a pixel side by side in `memory`.
+template <class S, class T>
+Images<S> channels_last(Images<S> images, T* memory) {
+  images.data = memory;
+  images.channel_step = 1;
+  images.pixel_step = images.channels;
+  images.row_step = images.width * images.pixel_step;
+  images.image_step = images.height * images.row_step;
+  return images;
+}
+
+template <class T, int M>
+void correlate(const Problem<T>& problem) {
+  Problem<T> p = problem;
+  Scratch<T> in, out;
+  if (p.in.channel_step != 1) {
+    in = Scratch<T>(p.in.count * p.in.height * p.in.width * p.in.channels);
+    p.in = channels_last(p.in, static_cast<const T*>(in.data()));
+    parallel_for(p.in.count, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i)
+        gather(in.data() + i * p.in.image_step, p.in.channels, problem.in, i,
+               {0, 0, p.in.height, p.in.width});
+    });
+  }
+  if (p.out.channel_step != 1) {
+    out = Scratch<T>(p.out.count * p.out.height * p.out.width * p.out.channels);
+    p.out = channels_last(p.out, out.data());
+  }
+  Correlation<T, M>(p).run();
+  if (out)
+    parallel_for(p.out.count, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i)
+        scatter(problem.out, i, 0, p.out.height, out.data() + i * p.out.image_step, p.out.row_step,
+                p.out.pixel_step);
+    });
+}
+
+}  // namespace detail
+
+template <class T>
+void correlate(const Problem<T>& problem) {
+  if (plan(problem).m == 2)
+    detail::correlate<T, 2>(problem);
+  else
+    detail::correlate<T, 4>(problem);
+}
+
+}  // namespace ferrite::kernels::cpu::winograd

@@ -1,0 +1,230 @@
+// Winograd's convolutions against the direct ones of float64.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/generator.h"
+#include "core/parallel_for.h"
+#include "kernels/conv.h"
+#include "ops/creation.h"
+#include "support/close.h"
+
+using namespace ferrite;
+using ferrite::test::check_equal;
+using kernels::Activation;
+using kernels::ConvAlgorithm;
+using kernels::ConvParams;
+
+namespace {
+
+struct Algorithm {
+  explicit Algorithm(ConvAlgorithm algorithm) { kernels::set_conv_algorithm(algorithm); }
+  ~Algorithm() { kernels::set_conv_algorithm(before); }
+  ConvAlgorithm before = kernels::conv_algorithm();
+};
+
+struct Threads {
+  explicit Threads(int count) { set_num_threads(count); }
+  ~Threads() { set_num_threads(before); }
+  int before = num_threads();
+};
+
+struct Case {
+  std::int64_t n, c, h, w, o, top = 1, left = 1, groups = 1;
+  Activation activation = Activation::none;
+  bool biased = true;
+
+  Shape input() const { return {n, c, h, w}; }
+  Shape weight() const { return {o, c / groups, 3, 3}; }
+  Shape out() const { return {n, o, h + 2 * top - 2, w + 2 * left - 2}; }
+  ConvParams params() const {
+    return {.padding = {top, left}, .groups = groups, .activation = activation};
+  }
+};
+
+using Lay = std::function<Tensor(const Tensor&)>;
+
+Tensor values(const Shape& shape, std::uint64_t seed) {
+  Generator generator(seed);
+  std::vector<double> v(static_cast<std::size_t>(shape.numel()));
+  for (double& x : v) x = 2 * generator.next_double() - 1;
+  return from_vector(v, shape);
+}
+
+Tensor as_is(const Tensor& t) { return t.clone(); }
+Tensor channels_last(const Tensor& t) { return t.to(kChannelsLast); }
+/// The same values at every other place of a larger tensor.
+Tensor spread(const Tensor& t) {
+  Shape shape = t.shape();
+  for (std::int64_t& s : shape) s *= 2;
+  Tensor view = empty(shape, {.dtype = t.dtype()});
+  for (int d = 0; d < t.dim(); ++d) view = view.slice(d, 0, INT64_MAX, 2);
+  view.copy_(t);
+  return view;
+}
+/// A part of wider channels-last images.
+Tensor inner(const Tensor& t) {
+  const Shape& s = t.shape();
+  const Tensor wide = empty({s[0], s[1] + 5, s[2] + 1, s[3] + 2},
+                            {.dtype = t.dtype(), .memory_format = kChannelsLast});
+  Tensor view = wide.narrow(1, 3, s[1]).narrow(2, 1, s[2]).narrow(3, 1, s[3]);
+  view.copy_(t);
+  return view;
+}
+
+/// Forward and the gradient by the input, in this dtype.
+std::vector<Tensor> run(const Case& k, DType dtype, const Lay& lay) {
+  const Stream stream;
+  const auto operand = [&](const Shape& shape, std::uint64_t seed) {
+    return lay(values(shape, seed).to(dtype));
+  };
+  const Tensor x = operand(k.input(), 1), w = operand(k.weight(), 2), g = operand(k.out(), 3);
+  const Tensor out = lay(full(k.out(), 7, {.dtype = dtype})),
+               data = lay(full(k.input(), 7, {.dtype = dtype}));
+  const Tensor b = values({k.o}, 4).to(dtype), b_data = values({k.c}, 5).to(dtype);
+  if (k.biased) {
+    kernels::conv2d(stream, out, x, w, b, k.params());
+    kernels::conv2d_data(stream, data, g, w, b_data, k.params());
+  } else {
+    kernels::conv2d(stream, out, x, w, {}, k.params());
+    kernels::conv2d_data(stream, data, g, w, {}, k.params());
+  }
+  return {out, data};
+}
+
+/// The root of the mean of the squared error.
+double rms_error(const Tensor& actual, const Tensor& expected) {
+  const auto a = actual.to_vector<double>(), e = expected.to_vector<double>();
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += (a[i] - e[i]) * (a[i] - e[i]);
+  return std::sqrt(sum / static_cast<double>(std::max<std::size_t>(1, a.size())));
+}
+
+void check(const Case& k, const std::vector<DType>& dtypes, const std::vector<Lay>& layouts) {
+  INFO("n ", k.n, " c ", k.c, " h ", k.h, " w ", k.w, " o ", k.o, " padding ", k.top, ",", k.left,
+       " groups ", k.groups);
+  const auto expected = [&] {
+    Algorithm use(ConvAlgorithm::direct);
+    return run(k, kFloat64, as_is);
+  }();
+  for (const ConvAlgorithm algorithm : {ConvAlgorithm::winograd_2x2, ConvAlgorithm::winograd_4x4}) {
+    Algorithm use(algorithm);
+    CAPTURE(static_cast<int>(algorithm));
+    for (const DType dtype : dtypes)
+      for (std::size_t l = 0; l < layouts.size(); ++l) {
+        CAPTURE(l);
+        CAPTURE(name(dtype));
+        const auto actual = run(k, dtype, layouts[l]);
+        const double rounding = dtype == kFloat64 ? 2.3e-16 : 1.2e-7;
+        const std::int64_t depths[] = {k.c / k.groups, k.o / k.groups};
+        for (std::size_t i = 0; i < actual.size(); ++i) {
+          // Sums of 9 depth terms in [-1, 1].
+          const double size = 3 * std::sqrt(static_cast<double>(depths[i]));
+          CHECK(rms_error(actual[i], expected[i]) <= 16 * rounding * size);
+          test::check_close(actual[i], expected[i].to_vector<double>(), 0, 128 * rounding * size);
+        }
+      }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("Winograd: images of every size about a tile, every padding") {
+  for (std::int64_t h = 1; h <= 9; ++h)
+    for (std::int64_t w = 1; w <= 9; w += h % 2 + 1)
+      for (const auto& [top, left] : {std::pair<int, int>{1, 1}, {0, 2}, {2, 0}, {2, 1}, {0, 0}})
+        if (h + 2 * top >= 3 && w + 2 * left >= 3)
+          check({2, 3, h, w, 5, top, left}, {kFloat32}, {channels_last});
+}
+
+TEST_CASE("Winograd: channels that fill vectors and that do not, every layout and dtype") {
+  for (const std::int64_t c : {1, 15, 16, 17, 40})
+    for (const std::int64_t o : {1, 16, 31, 33, 64, 70})
+      check({c % 3 + 1, c, 7, 6, o}, {kFloat32}, {channels_last});
+  for (const Case& k : {Case{2, 19, 7, 10, 37}, Case{1, 33, 6, 5, 20, 2, 0}, Case{3, 1, 9, 4, 2}})
+    check(k, {kFloat32, kFloat64}, {as_is, channels_last, spread, inner});
+}
+
+TEST_CASE("Winograd: groups, relu, no bias, negative padding") {
+  Case k{2, 6, 7, 7, 10, 1, 1, 2};
+  check(k, {kFloat32}, {as_is, channels_last});
+  k.activation = Activation::relu;
+  check(k, {kFloat32}, {as_is, channels_last});
+  k.biased = false;
+  check(k, {kFloat32}, {as_is, channels_last});
+  // The gradient by the input sees a padding of -1.
+  check({1, 4, 5, 6, 3, 3, 3}, {kFloat32}, {as_is, channels_last});
+}
+
+TEST_CASE("Winograd: filters beyond a cache, channels and tiles in several parts") {
+  check({35, 130, 8, 7, 182}, {kFloat32}, {channels_last});
+  check({2, 300, 4, 4, 100}, {kFloat32}, {as_is, channels_last});
+}
+
+TEST_CASE(
+    "Winograd: what is not a number spreads over its tile and no further") {
+  for (const ConvAlgorithm algorithm : {ConvAlgorithm::winograd_2x2, ConvAlgorithm::winograd_4x4}) {
+    Algorithm use(algorithm);
+    const Tensor x = full({1, 20, 12, 12}, 1.0, {.memory_format = kChannelsLast}),
+                 w = full({20, 20, 3, 3}, 1.0), out = empty_like(x);
+    x.select(0, 0).select(0, 3).select(0, 1).select(0, 1).fill_(NAN);
+    kernels::conv2d(Stream(), out, x, w, {}, {.padding = {1, 1}, .activation = Activation::relu});
+    const auto v = out.to_vector<double>();
+    for (int y = 0; y < 12; ++y)
+      for (int c = 0; c < 12; ++c) {
+        const double value = v[static_cast<std::size_t>(y * 12 + c)];
+        if (y <= 2 && c <= 2) CHECK(std::isnan(value));
+        if (y > 8 || c > 8) CHECK(std::isfinite(value));
+      }
+  }
+}
+
+TEST_CASE("Winograd: the same bits for every number of threads and every batch") {
+  for (const Case& k : {Case{9, 40, 11, 10, 70}, Case{3, 150, 5, 5, 160}})
+    for (const ConvAlgorithm algorithm :
+         {ConvAlgorithm::winograd_2x2, ConvAlgorithm::winograd_4x4}) {
+      Algorithm use(algorithm);
+      std::vector<Tensor> first;
+      for (const int threads : {1, 2, 4}) {
+        Threads use_threads(threads);
+        const auto now = run(k, kFloat32, channels_last);
+        if (first.empty()) first = now;
+        for (std::size_t i = 0; i < now.size(); ++i) check_equal(now[i], first[i]);
+      }
+      Case one = k;
+      one.n = 1;
+      const auto alone = run(one, kFloat32, channels_last);
+      for (std::size_t i = 0; i < alone.size(); ++i)
+        check_equal(alone[i], first[i].narrow(0, 0, 1));
+    }
+}
+
+TEST_CASE("Winograd: is taken where it pays, and leaves out what it is not for") {
+  const auto differs = [](const Case& k, ConvParams p) {
+    const Tensor x = values(k.input(), 1).to(kFloat32).to(kChannelsLast),
+                 w = values(k.weight(), 2).to(kFloat32).to(kChannelsLast);
+    const auto out = [&](ConvAlgorithm algorithm) {
+      Algorithm use(algorithm);
+      const std::int64_t h = (k.h + 2 * k.top - 2 * p.dilation[0] - 1) / p.stride[0] + 1,
+                         w_out = (k.w + 2 * k.left - 2 * p.dilation[1] - 1) / p.stride[1] + 1;
+      const Tensor to = empty({k.n, k.o, h, w_out}, {.memory_format = kChannelsLast});
+      kernels::conv2d(Stream(), to, x, w, {}, p);
+      return to.to_vector<float>();
+    };
+    const auto direct = out(ConvAlgorithm::direct);
+    return std::pair{out(ConvAlgorithm::automatic) != direct,
+                     out(ConvAlgorithm::winograd_4x4) != direct};
+  };
+  const std::pair taken{true, true}, not_for_it{false, false}, left{false, true};
+  const Case wide{4, 64, 14, 14, 64};
+  CHECK(differs(wide, wide.params()) == taken);
+  CHECK(differs(wide, {.stride = {2, 2}, .padding = {1, 1}}) == not_for_it);
+  CHECK(differs(wide, {.stride = {1, 2}, .padding = {1, 1}}) == not_for_it);
+  CHECK(differs(wide, {.padding = {1, 1}, .dilation = {2, 1}}) == not_for_it);
+  const Case narrow{4, 1, 28, 28, 6};
+  CHECK(differs(narrow, narrow.params()) == left);
+}
