@@ -92,7 +92,6 @@ void Profile::leave() {
   const std::shared_ptr<detail::Session> session = std::exchange(session_, nullptr);
   const bool keep = action_ != Action::warmup;
   action_ = Action::none;
-  note_step();
   detail::stop_session(*session);
   if (!keep) return;
   recording_ = detail::collect(*session, options_.cpu);
@@ -102,14 +101,8 @@ void Profile::leave() {
     step.begin = clock.nanoseconds(static_cast<std::uint64_t>(step.begin));
     step.time = clock.nanoseconds(static_cast<std::uint64_t>(step.time)) - step.begin;
   }
-  // Where step() was never called there are none.
-  if (step_ > 0 || options_.schedule) recording_.steps = std::exchange(steps_, {});
+  recording_.steps = std::exchange(steps_, {});
   if (options_.on_trace_ready) options_.on_trace_ready(*this);
-}
-
-/// The step that is under way ends here.
-void Profile::note_step() {
-  if (!steps_.empty()) steps_.back().time = static_cast<std::int64_t>(detail::ticks());
 }
 
 void Profile::start() {
@@ -121,18 +114,20 @@ void Profile::start() {
 
 void Profile::stop() {
   if (!std::exchange(started_, false)) return;
+  if (!steps_.empty()) steps_.pop_back();  // it did not end
   leave();
 }
 
 void Profile::step() {
   FERRITE_CHECK(started_, ValueError, "profiler", "step() of a profile that does not run");
+  const auto now = static_cast<std::int64_t>(detail::ticks());
+  if (!steps_.empty()) steps_.back().time = now;
   const Action next = action_at(step_ + 1);
   const bool goes_on = session_ && (action_ == Action::warmup) == (next == Action::warmup) &&
                        action_ != Action::record_and_save && next != Action::none;
   if (goes_on) {
-    note_step();
     ++step_;
-    steps_.push_back({.number = step_, .begin = static_cast<std::int64_t>(detail::ticks())});
+    steps_.push_back({.number = step_, .begin = now});
     action_ = next;
     return;
   }

@@ -102,7 +102,6 @@ class Profile {
   Action action_at(std::int64_t step) const;
   void enter(Action action);
   void leave();
-  void note_step();
 
   ProfileOptions options_;
   bool started_ = false;
