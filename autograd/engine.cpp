@@ -15,6 +15,7 @@
 #include "autograd/side_node.h"
 #include "autograd/state_map.h"
 #include "core/profiler/range.h"
+#include "core/thread_name.h"
 #include "kernels/copy.h"
 #include "kernels/elementwise.h"
 
@@ -401,7 +402,10 @@ void Pass::run_queues() {
   std::vector<std::thread> workers;
   try {
     for (std::size_t i = 1; i < queues_.size(); ++i)
-      workers.emplace_back([this, i] { drain(*queues_[i].second); });
+      workers.emplace_back([this, i] {
+        ferrite::detail::name_thread("backward " + queues_[i].first.str());
+        drain(*queues_[i].second);
+      });
   } catch (...) {  // the system has no more threads
     stop(std::current_exception());
   }
@@ -433,6 +437,7 @@ Tensor root_gradient(const Tensor& output, const Tensor& given) {
   FERRITE_CHECK(output.numel() == 1, ShapeError, "backward",
                 "without a gradient argument the tensor must have one element, got {}",
                 output.describe());
+  const profiler::OpRange range("ones_like", output);
   Tensor one = empty_like(output);
   kernels::fill(current_stream(output.device()), one, 1);
   return one;

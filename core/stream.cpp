@@ -18,6 +18,7 @@
 #include "core/error.h"
 #include "core/late_errors.h"
 #include "core/profiler/records.h"
+#include "core/thread_name.h"
 
 namespace ferrite {
 
@@ -152,6 +153,7 @@ class WorkerStream final : public detail::StreamImpl {
   }
 
   void work() {
+    detail::name_thread(device.is_host() ? "stream" : device.str());
     running = this;
     std::unique_lock lock(mutex_);
     for (;;) {

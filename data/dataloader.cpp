@@ -10,6 +10,7 @@
 
 #include "core/cuda_backend.h"
 #include "core/profiler/range.h"
+#include "core/thread_name.h"
 #include "data/device_feed.h"
 #include "data/host.h"
 
@@ -129,6 +130,7 @@ DataLoader::Run::Slot DataLoader::Run::prepare(std::int64_t batch) const {
 }
 
 void DataLoader::Run::work() {
+  ferrite::detail::name_thread("data loader");
   const auto slots = static_cast<std::int64_t>(slots_.size());
   std::unique_lock lock(mutex_);
   for (;;) {

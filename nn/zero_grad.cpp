@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/profiler/range.h"
 #include "core/stream.h"
 #include "kernels/copy.h"
 #include "kernels/optim.h"
@@ -31,6 +32,7 @@ void add_to(std::vector<Batch>& batches, const Tensor& t) {
 }  // namespace
 
 void zero_grad(std::span<const Tensor> parameters, bool set_to_none) {
+  const profiler::OpRange range("zero_grad");
   std::vector<Batch> batches;
   for (const Tensor& parameter : parameters) {
     Tensor grad = parameter.grad();

@@ -96,6 +96,7 @@ void Profile::leave() {
   if (!keep) return;
   recording_ = detail::collect(*session, options_.cpu);
   recording_.rank = options_.rank.value_or(rank_of_environment());
+  recording_.modules = module_names_;
   const detail::Calibration clock(session->begin, session->end);
   for (StepEvent& step : steps_) {
     step.begin = clock.nanoseconds(static_cast<std::uint64_t>(step.begin));

@@ -23,6 +23,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -88,6 +89,13 @@ class Profile {
   std::int64_t step_number() const { return step_; }
   bool is_recording() const;
 
+  /// Has traces show the modules in `model`, those below it and itself, by the names that they have
+  /// in it, "layer1.0"; for the recordings to come.
+  template <class Model>
+  void name_modules(const Model& model) {
+    for (const auto& [path, module] : model.named_modules()) module_names_[module] = path;
+  }
+
   /// The last complete recording; empty before there is one.
   const Recording& recording() const { return recording_; }
   /// Its events by name, averaged, in the order of their first.
@@ -109,6 +117,7 @@ class Profile {
   Action action_ = Action::none;
   std::shared_ptr<detail::Session> session_;
   std::vector<StepEvent> steps_;  // in ticks of the clock
+  std::map<const void*, std::string> module_names_;
   Recording recording_;
 };
 

@@ -1,8 +1,13 @@
 #include "core/profiler/recording.h"
 
 #include <algorithm>
+#include <string_view>
 
 namespace ferrite::profiler {
+
+namespace {
+constexpr std::string_view kAccumulateGrad = "accumulate_grad";
+}  // namespace
 
 std::uint64_t Recording::peak_memory(const Device& device) const {
   std::uint64_t peak = 0;
@@ -38,8 +43,8 @@ std::string display_name(const char* name, Kind kind) {
     case Kind::op:
     case Kind::user:
       return name;
-    case Kind::backward:
-      return std::string(name) + " backward";
+    case Kind::backward:  // of a leaf there is no forward
+      return name == kAccumulateGrad ? name : std::string(name) + " backward";
     case Kind::kernel:
       return std::string("kernel::") + name;
     case Kind::module:

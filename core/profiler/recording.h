@@ -69,11 +69,11 @@ struct Recording {
   std::vector<DeviceEvent> device;  ///< by device and stream, in the order in which they ran
   std::vector<MemoryEvent> memory;  ///< in order
   std::vector<StepEvent> steps;
-  std::vector<std::string> inputs;               ///< shapes, "[64, 1, 28, 28], [6, 1, 5, 5], []"
-  std::vector<std::string> dtypes;               ///< as many, "float32, float32, "
-  std::map<std::uint32_t, std::string> streams;  ///< their names, where they have one
-  std::int64_t time = 0;                         ///< nanoseconds from begin to end
-  std::int64_t wall_clock = 0;                   ///< nanoseconds since 1970 at the begin
+  std::vector<std::string> inputs;             ///< shapes, "[64, 1, 28, 28], [6, 1, 5, 5], []"
+  std::vector<std::string> dtypes;             ///< as many, "float32, float32, "
+  std::map<const void*, std::string> modules;  ///< their names, where they were given
+  std::int64_t time = 0;                       ///< nanoseconds from begin to end
+  std::int64_t wall_clock = 0;                 ///< nanoseconds since 1970 at the begin
   int rank = 0;
   bool has_host = true, has_devices = false, has_memory = false, has_inputs = false;
   std::uint64_t dropped = 0;     ///< events that the limit left no room for

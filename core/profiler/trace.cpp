@@ -85,6 +85,13 @@ class Writer {
   std::int64_t row_of(std::uint32_t thread) const {
     return thread < recording_.threads.size() ? recording_.threads[thread].id : 0;
   }
+  std::string name_of(const HostEvent& e) const {
+    const std::string name = display_name(e.name, e.kind);
+    const auto module = e.module ? recording_.modules.find(e.module) : recording_.modules.end();
+    return module == recording_.modules.end() || module->second.empty()
+               ? name
+               : name + ' ' + module->second;
+  }
   /// Microseconds, to the nanosecond.
   std::string time(std::int64_t t) const {
     const std::int64_t at = recording_.wall_clock - base_ + t;
@@ -177,8 +184,8 @@ void Writer::add_host(const HostEvent& e) {
   if (e.self_device_bytes != 0) arg("Device Bytes", e.self_device_bytes);
   if (e.device_time != 0) arg("Device us", duration(e.device_time));
   add(R"({{"ph": "X", "cat": "{}", "name": "{}", "pid": {}, "tid": {}, "ts": {}, "dur": {}, "args": {{{}}}}})",
-      kind_name(e.kind), escaped(display_name(e.name, e.kind)), host_, row_of(e.thread),
-      time(e.begin), duration(e.time), args);
+      kind_name(e.kind), escaped(name_of(e)), host_, row_of(e.thread), time(e.begin),
+      duration(e.time), args);
 }
 
 void Writer::flow(char phase, std::string_view category, std::int64_t process, std::int64_t thread,

@@ -56,6 +56,9 @@ void add_training_options(CLI::App& app, TrainingOptions& options,
   app.add_option("--log", options.log,
                  "table of the epochs: CSV, or JSON lines where the name ends in .jsonl");
   app.add_option("--tensorboard", options.tensorboard, "folder for TensorBoard's event files");
+  app.add_option(
+      "--profile", options.profile,
+      "profile steps 10 to 14: print a table, and write a trace for ui.perfetto.dev here");
 }
 
 ferrite::Device apply(const TrainingOptions& options) {

@@ -33,6 +33,7 @@ struct TrainingOptions {
   std::string curves;  ///< empty: beside the report, else in the checkpoint folder
   std::string log;
   std::string tensorboard;
+  std::string profile;  ///< file for the trace of a few steps; empty: none
 };
 
 /// Adds the options to a program's command line; `models` and `datasets` are what --model and

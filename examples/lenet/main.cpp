@@ -13,6 +13,7 @@
 #include "examples/common/device_use.h"
 #include "examples/common/folder.h"
 #include "examples/common/optimizers.h"
+#include "examples/common/profiling.h"
 #include "examples/common/report.h"
 #include "examples/common/training_options.h"
 #include "examples/lenet/model.h"
@@ -113,6 +114,7 @@ void train(const Run& run) {
   examples::Trainer trainer(*model, *optimizer,
                             {.lr = run.recipe.lr, .cosine = run.recipe.cosine, .steps = steps},
                             run.device, run.options.graph);
+  trainer.tell(examples::make_profile(run.options.profile, *model));
   report.set("configuration", configuration(run, *model));
   report.write();
 

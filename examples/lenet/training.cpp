@@ -76,6 +76,7 @@ Metrics Trainer::epoch(data::DataLoader& loader, const std::string& label) {
       step_(images, labels);
     seen += images.size(0);
     ++steps_;
+    if (profile_) profile_->step();
     if (++done == steps) break;
     if (progress.due(done)) {
       const Metrics m = meters_.result(seen, timer);

@@ -5,7 +5,9 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
+#include "core/profiler/profile.h"
 #include "core/tensor.h"
 #include "data/dataloader.h"
 #include "metrics/accuracy.h"
@@ -57,6 +59,8 @@ class Trainer {
 
   /// One pass, or what is left of the schedule's steps. ValueError where the loss is not finite.
   Metrics epoch(ferrite::data::DataLoader& loader, const std::string& label);
+  /// Tells `profile`, unless it is null, of every step from here on.
+  void tell(std::unique_ptr<ferrite::profiler::Profile> profile) { profile_ = std::move(profile); }
   std::int64_t steps() const { return steps_; }
   bool finished() const { return steps_ >= schedule_.steps; }
   /// How often the graph was launched and how often not; null without one.
@@ -73,6 +77,7 @@ class Trainer {
   Step step_;
   std::unique_ptr<ferrite::cuda::GraphedStep<Step>> graphed_;
   std::int64_t steps_ = 0;
+  std::unique_ptr<ferrite::profiler::Profile> profile_;
 };
 
 /// `loader` must bring its batches to the model's device.

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "examples/common/device_use.h"
+#include "examples/common/profiling.h"
 #include "examples/resnet18/model.h"
 
 namespace examples {
@@ -56,6 +57,7 @@ Trainer::Trainer(Training training, const Options& options, std::int64_t steps_a
       accuracy_(training_.device),
       gathered_(training_.device),
       step_([this](const Tensor& images, const Tensor& labels) { step(images, labels); }) {
+  profile_ = make_profile(options.profile, training_.model);
   if (options.graph) graphed_ = std::make_unique<cuda::GraphedStep<Step>>(training_.model, step_);
 }
 
@@ -183,6 +185,7 @@ Metrics Trainer::epoch(std::int64_t epoch, data::DataLoader& loader,
       step_(batch.inputs, batch.labels);
     scheduler_->step();
     ++steps_;
+    if (profile_) profile_->step();
     speed.update(batch.size());
     after_step();
     if ((steps_ - before) % options_.print_freq == 0) show(bar, label, steps_ - before, speed);

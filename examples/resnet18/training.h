@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/profiler/profile.h"
 #include "core/tensor.h"
 #include "data/dataloader.h"
 #include "data/training_state.h"
@@ -95,6 +96,7 @@ class Trainer {
   ferrite::metrics::Accuracy gathered_;        // and all ranks', as of the last gather()
   Step step_;
   std::unique_ptr<ferrite::cuda::GraphedStep<Step>> graphed_;
+  std::unique_ptr<ferrite::profiler::Profile> profile_;  // null without --profile
 };
 
 /// `loader` must bring its batches to the model's device, and of several ranks each its share of

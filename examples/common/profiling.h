@@ -1,0 +1,17 @@
+// --profile FILE: a few steps of a run under the profiler.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "core/profiler/profile.h"
+#include "nn/module.h"
+
+namespace examples {
+
+/// A profile of steps 10 to 14, which then prints its table and writes its trace to `file`; null
+/// where that is empty. Of several ranks each writes its own, "trace.rank1.json".
+std::unique_ptr<ferrite::profiler::Profile> make_profile(const std::string& file,
+                                                         const ferrite::nn::Module& model);
+
+}  // namespace examples
