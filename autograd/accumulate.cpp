@@ -4,6 +4,7 @@
 
 #include "autograd/engine.h"
 #include "autograd/record.h"
+#include "core/profiler/range.h"
 #include "kernels/elementwise.h"
 
 namespace ferrite::autograd {
@@ -24,6 +25,7 @@ void check_addable(const Tensor& total, const Tensor& grad, const char* op) {
 }
 
 Tensor sum(const Tensor& a, const Tensor& b) {
+  const profiler::OpRange range("add", a, b);
   Tensor out = empty_like(a);
   kernels::binary(current_stream(a.device()), kernels::BinaryOp::add, out, a, b);
   if (recording(a, b))
@@ -37,6 +39,7 @@ void add_to(Tensor& total, Tensor grad) {
   if (!total.defined()) {
     total = std::move(grad);
   } else if (!creating_graph() && is_exclusive(total)) {
+    const profiler::OpRange range("add_", total, grad);
     kernels::binary(current_stream(total.device()), kernels::BinaryOp::add, total, total, grad);
   } else {
     total = sum(total, grad);

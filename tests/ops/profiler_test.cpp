@@ -43,8 +43,6 @@ bool is_within(const Recording& r, const HostEvent* inner, const HostEvent* oute
 }  // namespace
 
 TEST_CASE("every op of the table is an event, with the shapes of its inputs") {
-  // Those that are another op with other arguments, which is what they show.
-  const std::set<std::string> others{"zeros", "ones", "zeros_like", "ones_like"};
   std::size_t ops = 0;
   for (const Op& op : op_table()) {
     CAPTURE(op.name);
@@ -55,7 +53,10 @@ TEST_CASE("every op of the table is an event, with the shapes of its inputs") {
     profile.stop();
     const Recording& r = profile.recording();
     const bool any = std::ranges::any_of(r.host, [](auto& e) { return e.kind == Kind::op; });
-    REQUIRE_MESSAGE(any, op.name, " is not seen");
+    // What gives its input back has done nothing; memory alone is no op.
+    if (!any && !inputs.empty() && outputs[0].defined() && outputs[0].is_same(inputs[0])) continue;
+    if (!any && (op.name.starts_with("empty") || op.name == "tensor")) continue;
+    CHECK_MESSAGE(any, op.name, " is not seen");
     // Most have the op's name; some are a method or a form of another.
     ops += first(r, Kind::op, op.name) != nullptr;
     for (const HostEvent& e : r.host) {
