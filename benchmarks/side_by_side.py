@@ -3,6 +3,7 @@ take turns on one machine and meet the same conditions."""
 
 import contextlib
 import datetime
+import functools
 import json
 import os
 import pathlib
@@ -12,8 +13,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+SIDES = ("PyTorch", "libtorch", "Ferrite")
 
 
 class Lost(RuntimeError):
@@ -28,6 +33,7 @@ class Worker:
         env = dict(os.environ, OMP_NUM_THREADS=str(threads), FERRITE_NUM_THREADS=str(threads))
         self.command = [str(c) for c in command]
         self.errors = tempfile.TemporaryFile()
+        start = time.perf_counter()
         try:
             self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE,
                                             stdout=subprocess.PIPE, stderr=self.errors, text=True,
@@ -35,6 +41,7 @@ class Worker:
         except OSError as error:
             raise Lost(str(error)) from error
         self.info = self.read()
+        self.seconds_to_first_line = time.perf_counter() - start
 
     def read(self):
         line = self.process.stdout.readline()
@@ -44,6 +51,7 @@ class Worker:
             text = self.errors.read().decode(errors="replace")
             print(f"{shlex.join(self.command)}\n{text}", file=sys.stderr)
             said = [t.strip() for t in text.splitlines() if t.strip()]
+            self.close()
             raise Lost(f"ended with status {status}" + (f": {said[-1]}" if said else ""))
         return json.loads(line)
 
@@ -56,11 +64,13 @@ class Worker:
     def close(self):
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        try:
             self.process.wait(timeout=30)
-            return
-        self.process.kill()
-        self.process.wait()
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+        self.errors.close()
 
 
 @contextlib.contextmanager
@@ -108,11 +118,14 @@ def busy_core():
         process.wait()
 
 
-def interleave(started, rounds, request="measure", lost=None):
+def interleave(started, rounds, request="measure", lost=None, limit=None):
     """{name: [answers]}: every worker once a round, in an order that turns. One that ends goes as
-    with workers()."""
+    with workers(). After `limit` seconds three rounds are enough."""
     answers = {name: [] for name in started}
+    begin = time.perf_counter()
     for i in range(rounds):
+        if limit is not None and i >= 3 and time.perf_counter() - begin > limit:
+            break
         names = list(answers)
         turn = i % len(names) if names else 0
         for name in names[turn:] + names[:turn]:
@@ -137,13 +150,30 @@ def spread(answers, key):
     return (high - low) / 2 / middle
 
 
-def cpu_model():
+def cpu_fields():
     with contextlib.suppress(OSError):
         fields = dict(line.split(":", 1) for line in
                       pathlib.Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
                       if ":" in line)
-        return {k.strip(): v.strip() for k, v in fields.items()}.get("model name", "unknown")
-    return platform.processor() or "unknown"
+        return {k.strip(): v.strip() for k, v in fields.items()}
+    return {}
+
+
+def cpu_model():
+    return cpu_fields().get("model name") or platform.processor() or "unknown"
+
+
+def instruction_sets():
+    """Those that matter to what is measured here."""
+    flags = cpu_fields().get("flags", cpu_fields().get("Features", "")).split()
+    return [f for f in flags if f.startswith(("avx", "amx", "fma", "f16c", "sse4_2", "asimd", "sve",
+                                              "bf16"))]
+
+
+def memory_bytes():
+    with contextlib.suppress(OSError, ValueError):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return None
 
 
 def revision():
@@ -158,6 +188,8 @@ def machine():
     return {
         "cpu": cpu_model(),
         "cores": len(os.sched_getaffinity(0)),
+        "instruction_sets": instruction_sets(),
+        "memory_bytes": memory_bytes(),
         "system": platform.platform(),
         "load": os.getloadavg()[0],
         "ferrite_revision": revision(),
@@ -172,12 +204,32 @@ def markdown(header, rows):
     return "\n".join("| " + " | ".join(str(c) for c in line) + " |" for line in lines)
 
 
+@functools.cache
+def find_python():
+    candidates = [sys.executable, "python3", "/usr/bin/python3"]
+    for python in candidates:
+        with contextlib.suppress(OSError):
+            looked = subprocess.run([python, "-c", "import importlib.util as u, sys\n"
+                                     "sys.exit(u.find_spec('torch') is None)"],
+                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            if looked.returncode == 0:
+                return python
+    return sys.executable
+
+
+def not_run_lines(reasons):
+    """[text] of {name: reason}, or nothing."""
+    return ["Not run:\n\n" + "\n".join(f"- {n}: {r}" for n, r in reasons.items())] if reasons else []
+
+
 def add_options(parser, program):
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "default",
                         help="build folder, configured with -DFERRITE_BENCHMARKS=ON")
     parser.add_argument("--ferrite", type=pathlib.Path, metavar="PROGRAM",
                         help=f"Ferrite's side, if not bin/{program} of the build folder")
-    parser.add_argument("--python", default=sys.executable, help="a Python that has PyTorch")
+    parser.add_argument("--python", default=find_python(),
+                        help="a Python that has PyTorch; by default the first that does, of the one "
+                             "that runs this, python3 and /usr/bin/python3")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE",
                         help="also write everything that was measured here")
 
@@ -187,6 +239,16 @@ def ferrite_program(args, program):
     if not path.exists():
         sys.exit(f"{path} is not there: configure with -DFERRITE_BENCHMARKS=ON and build {program}")
     return path
+
+
+def libtorch_program(args, program, not_run):
+    """None, and the reason in not_run["libtorch"], where it was not built."""
+    path = args.build / "bin" / program
+    if path.exists():
+        return path
+    not_run["libtorch"] = (f"{path.name} was not built: install Debian's libtorch-dev, or set "
+                           "CMAKE_PREFIX_PATH to a PyTorch's folder, and configure again")
+    return None
 
 
 def write_json(args, report):

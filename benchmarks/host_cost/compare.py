@@ -23,39 +23,43 @@ CASES = {
 KEY = "nanoseconds"
 
 
-def parse():
+def parse(argv=None):
     p = argparse.ArgumentParser(description=__doc__,
                                 formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     p.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1 ...")
     p.add_argument("--rounds", type=int, default=9, help="measurements of each case and program")
     p.add_argument("--repeats", type=int, default=20000, help="runs of the case a measurement")
     sbs.add_options(p, "bench_host_cost")
-    return p.parse_args()
+    return p.parse_args(argv)
+
+
+def measure(args, report, save):
+    """What training/compare.py's measure() does."""
+    common = ["--device", args.device, "--repeats", args.repeats]
+    report["results"], report["not_run"] = {}, {}
+    commands = {"PyTorch": [args.python, HERE / "torch_ops.py", *common]}
+    if libtorch := sbs.libtorch_program(args, "bench_host_cost_libtorch", report["not_run"]):
+        commands["libtorch"] = [libtorch, *common]
+    commands["Ferrite"] = [sbs.ferrite_program(args, "bench_host_cost"), *common]
+    with sbs.workers(commands, lost=report["not_run"]) as started:
+        if "Ferrite" not in started:
+            raise sbs.Lost(f"Ferrite's side {report['not_run']['Ferrite']}")
+        report["programs"] = {n: w.info for n, w in started.items()}
+        for case in CASES:
+            print(f"{CASES[case]}...", file=sys.stderr)
+            report["results"][case] = sbs.interleave(started, args.rounds, case)
+            save()
 
 
 def main():
     args = parse()
-    common = ["--device", args.device, "--repeats", args.repeats]
-    commands = {"PyTorch": [args.python, HERE / "torch_ops.py", *common]}
-    not_run = {}
-    libtorch = args.build / "bin" / "bench_host_cost_libtorch"
-    if libtorch.exists():
-        commands["libtorch"] = [libtorch, *common]
-    else:
-        not_run["libtorch"] = (f"{libtorch} is not there (Debian's libtorch-dev, or CMAKE_PREFIX_PATH "
-                               "with a PyTorch's folder; then configure again)")
-    commands["Ferrite"] = [sbs.ferrite_program(args, "bench_host_cost"), *common]
+    report = {"machine": sbs.machine(), "device": args.device}
+    measure(args, report, lambda: sbs.write_json(args, report))
+    sbs.finish(args, report, tables(report))
 
-    report = {"machine": sbs.machine(), "device": args.device, "results": {}, "not_run": not_run}
-    with sbs.workers(commands, lost=not_run) as started:
-        if "Ferrite" not in started:
-            sys.exit(f"Ferrite's side {not_run['Ferrite']}")
-        report["programs"] = {n: w.info for n, w in started.items()}
-        for case in CASES:
-            report["results"][case] = sbs.interleave(started, args.rounds, case)
-    sbs.finish(args, report, [table(report)] + (
-        ["Not run:\n\n" + "\n".join(f"- {n}: {reason}" for n, reason in not_run.items())]
-        if not_run else []))
+
+def tables(report):
+    return [table(report)] + sbs.not_run_lines(report["not_run"])
 
 
 def table(report):

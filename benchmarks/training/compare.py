@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Trains LeNet and ResNet-18 with PyTorch and with Ferrite in turn and compares speed and memory.
+"""Trains LeNet and ResNet-18 with PyTorch, libtorch and Ferrite in turn and compares speed and
+memory.
 
-Both sides hold the same batches on the device, so that nothing but training steps (forward, loss,
-backward, SGD with momentum) is measured: images per second, medians over the rounds. Every way to
-run the step that is asked for and cannot be run here is listed with the reason. Without PyTorch
-there is Ferrite's side alone.
+All sides hold the same batches on the device, so that nothing but training steps (forward, loss,
+backward, SGD with momentum), or forward passes, is measured: images per second, medians over the
+rounds. Every way to run the step that is asked for and cannot be run here is listed with the
+reason. Without PyTorch there is Ferrite's side alone.
 """
 
 import argparse
@@ -25,11 +26,12 @@ BATCHES = {"lenet5": [64, 256], "d2l": [64, 256], "resnet18-28": [256], "resnet1
 CPU_BATCHES = {"resnet18-28": [32], "resnet18-32": [32], "resnet18-224": [8]}
 LAYOUTS = ("contiguous", "channels_last")
 SHORT = {"contiguous": "NCHW", "channels_last": "NHWC"}
+MODES = ("train", "forward")
 EXECUTIONS = ("eager", "graph", "compile-reduce-overhead", "compile-max-autotune")
 KEY = "images_per_second"
 
 
-def parse():
+def parse(argv=None):
     p = argparse.ArgumentParser(description=__doc__,
                                 formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     p.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1 ...")
@@ -45,11 +47,18 @@ def parse():
                    help="amp is measured in the last of them alone")
     p.add_argument("--executions", nargs="+", choices=EXECUTIONS, default=list(EXECUTIONS),
                    help="op by op; the whole step as one CUDA graph; torch.compile by mode")
+    p.add_argument("--modes", nargs="+", choices=MODES, default=["train"],
+                   help="whole training steps; the forward pass of evaluation, without gradients")
+    p.add_argument("--best-layouts", action="store_true",
+                   help="of a model's batches after the first, only in the layouts that were the "
+                        "fastest of their side at the first")
     p.add_argument("--amp-dtype", choices=("float16", "bfloat16"),
                    help="(default: float16 with a loss scale on cuda, bfloat16 on the CPU)")
     p.add_argument("--no-cudnn-benchmark", action="store_true",
                    help="do not try out convolutions' plans")
     p.add_argument("--rounds", type=int, default=9, help="measurements of each program")
+    p.add_argument("--limit", type=float, metavar="SECONDS",
+                   help="after which three rounds of a group are enough (default: none)")
     p.add_argument("--seconds", type=float, default=0.5, help="that a measurement should take")
     p.add_argument("--steps", type=int, default=0,
                    help="training steps a measurement, instead of --seconds")
@@ -59,7 +68,7 @@ def parse():
     p.add_argument("--busy-core", action="store_true",
                    help="measure again beside a process that keeps a core busy")
     sbs.add_options(p, "bench_training")
-    args = p.parse_args()
+    args = p.parse_args(argv)
     if args.rounds < 2:
         p.error("--rounds must be 2 or more")
     args.on_cpu = args.device.startswith("cpu")
@@ -94,124 +103,241 @@ class Side:
         return next((self.lacks[n] for n in needs if n in self.lacks), None)
 
 
+class Absent(Side):
+    """A side whose program was not built."""
+
+    def __init__(self, name, reason, executions):
+        self.name, self.command, self.executions = name, [], executions
+        self.info, self.lacks = None, {"": reason}
+
+
+def make_sides(args):
+    absent = {}
+    libtorch = sbs.libtorch_program(args, "bench_training_libtorch", absent)
+    return [Side("PyTorch", [args.python, HERE / "torch_training.py"], EXECUTIONS),
+            Side("libtorch", [libtorch], ("eager",)) if libtorch else
+            Absent("libtorch", absent["libtorch"], ("eager",)),
+            Side("Ferrite", [sbs.ferrite_program(args, "bench_training")], ("eager", "graph"))]
+
+
 def label(side, precision, layout, execution):
     return f"{side.name} {SHORT[layout]} {precision} {execution}"
 
 
-def group_commands(args, sides, model, batch, threads, precision, not_run):
-    """{name: command} of what takes turns; what cannot run goes to not_run, {name: reason}."""
-    common = ["--model", model, "--device", args.device, "--precision", precision, "--batch", batch,
-              "--threads", threads, "--steps", args.steps, "--seconds", args.seconds,
-              "--warmup", args.warmup, "--batches", args.data]
+def group_commands(args, sides, case, layouts, not_run):
+    """{name: command} of what takes turns; what cannot run goes to not_run, {name: reason}.
+    `layouts` are those of each side."""
+    precision = case["precision"]
+    common = ["--model", case["model"], "--device", args.device, "--precision", precision,
+              "--batch", case["batch"], "--threads", case["threads"], "--steps", args.steps,
+              "--seconds", args.seconds, "--warmup", args.warmup, "--batches", args.data]
     common += ["--no-cudnn-benchmark"] if args.no_cudnn_benchmark else []
     if precision == "amp" and args.amp_dtype:
         common += ["--amp-dtype", args.amp_dtype]
-    layouts = args.layouts[-1:] if precision == "amp" else args.layouts
     commands = {}
     for side in sides:
-        for execution, layout in itertools.product(args.executions, layouts):
+        of_side = layouts[side.name][-1:] if precision == "amp" else layouts[side.name]
+        for execution, layout in itertools.product(args.executions, of_side):
             if execution not in side.executions:
                 continue
             name = label(side, precision, layout, execution)
             if reason := side.reason(args, precision, execution):
                 not_run[name] = reason
-            else:
-                commands[name] = [*side.command, *common, "--layout", layout,
-                                  "--execution", execution]
+                continue
+            modes = ["train"] if execution == "graph" else args.modes
+            if execution == "graph" and "train" not in args.modes:
+                not_run[name] = "what runs as a graph is the training step"
+                continue
+            commands[name] = [*side.command, *common, "--layout", layout, "--execution", execution,
+                              "--mode", modes[0] if len(modes) == 1 else "both"]
     return commands
 
 
 def measure_group(args, case, commands, report):
+    """Appends the results of a case, one for each mode; gives {name: reason} of what ended."""
     lost = {}
     with sbs.workers(commands, case["threads"], lost) as started:
         report["programs"].update({n: w.info for n, w in started.items()})
-        for busy in (False, True) if args.busy_core else (False,):
-            running = {n: w for n, w in started.items() if n not in lost}
+        for busy, mode in itertools.product((False, True) if args.busy_core else (False,),
+                                            args.modes):
+            running = {n: w for n, w in started.items()
+                       if n not in lost and mode in w.info["steps"]}
             with sbs.busy_core() if busy else contextlib.nullcontext():
-                answers = sbs.interleave(running, args.rounds, lost=lost)
-            report["results"].append(dict(case, busy_core=busy, answers=answers,
+                answers = sbs.interleave(running, args.rounds, mode, lost, args.limit)
+            report["results"].append(dict(case, mode=mode, busy_core=busy, answers=answers,
                                           programs={n: started[n].info for n in answers}))
     return lost
 
 
-def main():
-    args = parse()
-    sides = [Side("PyTorch", [args.python, HERE / "torch_training.py"], EXECUTIONS),
-             Side("Ferrite", [sbs.ferrite_program(args, "bench_training")], ("eager", "graph"))]
-    report = {"machine": sbs.machine(), "device": args.device, "programs": {},
-              "sides": {s.name: s.info for s in sides}, "results": [], "not_run": []}
-    for model, precision in itertools.product(args.models, args.precisions):
+def best_layouts(args, results):
+    """Of each side the layouts in which it was fastest, in one of the modes."""
+    chosen = {}
+    for result in results:
+        for side in sbs.SIDES:
+            names = [n for n in result["answers"] if n.startswith(side + " ")]
+            if names:
+                best = max(names, key=lambda n: sbs.median(result["answers"][n], KEY))
+                chosen.setdefault(side, set()).add(best.split()[1])
+    return {side: [layout for layout in args.layouts
+                   if SHORT[layout] in chosen.get(side, set(SHORT.values()))]
+            for side in sbs.SIDES}
+
+
+def measure(args, report, save):
+    """Everything that is asked for goes into the report, which save() is called for after each
+    group: what there is, should the next one be cut short."""
+    sides = make_sides(args)
+    report.setdefault("sides", {}).update({s.name: s.info for s in sides})
+    for key, empty in (("programs", {}), ("results", []), ("not_run", [])):
+        report.setdefault(key, empty)
+    for model, precision, threads in itertools.product(args.models, args.precisions, args.threads):
         default = CPU_BATCHES.get(model, BATCHES[model]) if args.on_cpu else BATCHES[model]
-        for threads, batch in itertools.product(args.threads, args.batches or default):
+        layouts = {side: args.layouts for side in sbs.SIDES}
+        for i, batch in enumerate(args.batches or default):
             case = {"model": model, "precision": precision, "batch": batch, "threads": threads}
             not_run = {}
-            commands = group_commands(args, sides, model, batch, threads, precision, not_run)
+            commands = group_commands(args, sides, case, layouts, not_run)
             print(f"{model}, {precision}, batch {batch}, {threads} thread(s): "
                   f"{len(commands)} programs...", file=sys.stderr)
+            before = len(report["results"])
             if commands:
                 not_run.update(measure_group(args, case, commands, report))
             report["not_run"] += [dict(case, name=n, reason=r) for n, r in not_run.items()]
-            sbs.write_json(args, report)  # what there is, should the next one be cut short
-    sbs.finish(args, report, tables(args, report))
+            if args.best_layouts and i == 0:
+                layouts = best_layouts(args, report["results"][before:])
+            save()
 
 
-def shown(case, args):
+def main():
+    args = parse()
+    report = {"machine": sbs.machine(), "device": args.device}
+    measure(args, report, lambda: sbs.write_json(args, report))
+    sbs.finish(args, report, tables(report))
+
+
+def on_cpu(report):
+    return report["device"].startswith("cpu")
+
+
+def shown(case, report):
     """A case's columns: threads only where they are what computes."""
     text = case["model"] + (", a core busy" if case.get("busy_core") else "")
-    return [text, case["batch"], case["precision"]] + ([case["threads"]] if args.on_cpu else [])
+    return [text, case["mode"], case["batch"], case["precision"]] + (
+        [case["threads"]] if on_cpu(report) else [])
 
 
 def rate(value):
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def tables(args, report):
-    head = ["model", "batch", "precision"] + (["threads"] if args.on_cpu else [])
+def fastest(result):
+    """{side: (name, median)} of a result."""
+    best = {}
+    for name, answers in result["answers"].items():
+        side, median = name.split()[0], sbs.median(answers, KEY)
+        if side not in best or median > best[side][1]:
+            best[side] = (name, median)
+    return best
+
+
+def others(best):
+    """(name, median) of the fastest that is not Ferrite's; None where there is none."""
+    return max((b for side, b in best.items() if side != "Ferrite"), key=lambda b: b[1],
+               default=None)
+
+
+def peak(result, name):
+    return max(a["memory"]["peak_bytes"] for a in result["answers"][name])
+
+
+def tables(report):
+    head = ["model", "mode", "batch", "precision"] + (["threads"] if on_cpu(report) else [])
     rows, best_rows, strange = [], [], []
     for r in report["results"]:
-        medians = {n: sbs.median(a, KEY) for n, a in r["answers"].items()}
-        best = {side: max((n for n in medians if n.startswith(side)), key=medians.get, default=None)
-                for side in ("PyTorch", "Ferrite")}
-        theirs = medians.get(best["PyTorch"])
+        best = fastest(r)
+        theirs = others(best)
         for name, answers in r["answers"].items():
             program, layout, _, execution = name.split()
-            peak = max(a["memory"]["peak_bytes"] for a in answers)
-            rows.append(shown(r, args) + [
-                f"{program} {layout} {execution}", rate(medians[name]),
+            median = sbs.median(answers, KEY)
+            rows.append(shown(r, report) + [
+                f"{program} {layout} {execution}", rate(median),
                 f"{100 * sbs.spread(answers, KEY):.0f} %",
-                f"{medians[name] / theirs:.2f}" if theirs else "", f"{peak / 2**20:,.0f}",
+                f"{median / theirs[1]:.2f}" if theirs else "", f"{peak(r, name) / 2**20:,.0f}",
                 f"{answers[-1]['loss']:.3g}"])
-            if not all(math.isfinite(a["loss"]) for a in answers):
+            if not all(a["loss"] is not None and math.isfinite(a["loss"]) for a in answers):
                 strange.append(f"{name} of {r['model']}, batch {r['batch']}: the loss is not finite.")
-        if best["Ferrite"]:
-            best_rows.append(shown(r, args) + best_row(r, medians, best))
-    result = ["Training. Memory is the peak, in MiB, of " +
-              ("the process.\n\n" if args.on_cpu else "what tensors hold on the device.\n\n") +
-              sbs.markdown(head + ["program", "images/s", "spread", "of PyTorch's best", "MiB",
+        if "Ferrite" in best:
+            best_rows.append(shown(r, report) + best_row(r, best))
+    result = ["Training, and forward passes without gradients. Memory is the peak, in MiB, of " +
+              ("the process.\n\n" if on_cpu(report) else "what tensors hold on the device.\n\n") +
+              sbs.markdown(head + ["program", "images/s", "spread", "of the others' best", "MiB",
                                    "loss"], rows)]
-    result.append("The best of each, and PyTorch's eager mode:\n\n" + sbs.markdown(
-        head + ["Ferrite", "images/s", "PyTorch", "images/s", "ratio", "ratio to eager", "MiB ratio"],
+    result.append("The best of each, and the eager mode of the others:\n\n" + sbs.markdown(
+        head + ["Ferrite", "images/s", "other", "images/s", "ratio", "ratio to eager", "MiB ratio"],
         best_rows))
     return result + strange + not_run_text(report)
 
 
-def best_row(result, medians, best):
-    """Ferrite's fastest program beside PyTorch's, and beside its faster eager one."""
-    ours, theirs = best["Ferrite"], best["PyTorch"]
-    eager = max((m for n, m in medians.items()
-                 if n.startswith("PyTorch") and n.endswith(" eager")), default=None)
+def summary(report):
+    """The eager float32 programs of each case in one row."""
+    def column(name):
+        side, layout, precision, execution = name.split()
+        return f"{side} {layout}" if (precision, execution) == ("float32", "eager") else None
 
-    def peak(name):
-        return max(a["memory"]["peak_bytes"] for a in result["answers"][name])
+    present = {column(n) for r in report["results"] for n in r["answers"]} - {None}
+    columns = [c for side in sbs.SIDES for c in (f"{side} NCHW", f"{side} NHWC") if c in present]
+    rows = []
+    for r in sorted(report["results"], key=order):
+        answers = {column(n): a for n, a in r["answers"].items() if column(n)}
+        if r["busy_core"] or not answers:
+            continue
+        best = fastest(r)
+        theirs = others(best)
+        rows.append([r["model"], {"train": "training", "forward": "forward"}[r["mode"]], r["batch"],
+                     r["threads"]] +
+                    [rate(sbs.median(answers[c], KEY)) if c in answers else "" for c in columns] +
+                    [f"{best['Ferrite'][1] / theirs[1]:.2f}" if theirs and "Ferrite" in best else "-",
+                     f"{100 * max(sbs.spread(a, KEY) for a in answers.values()):.0f} %"])
+    return sbs.markdown(["network", "", "batch", "threads"] + columns + ["ratio", "spread up to"],
+                        rows)
+
+
+def order(result):
+    return (MODES.index(result["mode"]), MODELS.index(result["model"]), result["batch"],
+            result["threads"])
+
+
+def memory(report):
+    """The peak of training in the layout in which each side is fastest."""
+    rows = []
+    for r in sorted(report["results"], key=order):
+        if r["mode"] != "train" or r["busy_core"] or r["precision"] != "float32":
+            continue
+        peaks = {side: peak(r, name) for side, (name, _) in fastest(r).items()}
+        ours = peaks.get("Ferrite")
+        rows.append([r["model"], r["batch"], r["threads"]] +
+                    [f"{peaks[s] / 2**20:,.0f}" if s in peaks else "-" for s in sbs.SIDES] +
+                    [f"{ours / peaks[s]:.2f}" if ours and s in peaks else "-" for s in sbs.SIDES[:2]])
+    return sbs.markdown(["network", "batch", "threads"] + [f"{s}, MiB" for s in sbs.SIDES] +
+                        ["of PyTorch's", "of libtorch's"], rows)
+
+
+def best_row(result, best):
+    """Ferrite's fastest program beside the others', and beside their fastest eager one."""
+    (ours, our_median), theirs = best["Ferrite"], others(best)
+    eager = max((sbs.median(a, KEY) for n, a in result["answers"].items()
+                 if not n.startswith("Ferrite") and n.endswith(" eager")), default=None)
 
     def way(name):
         return "{1} {3}".format(*name.split())
 
-    return [way(ours), rate(medians[ours])] + (
-        [way(theirs), rate(medians[theirs]), f"{medians[ours] / medians[theirs]:.2f}"]
-        if theirs else ["-", "-", "-"]) + [
-        f"{medians[ours] / eager:.2f}" if eager else "-",
-        f"{peak(ours) / peak(theirs):.2f}" if theirs and peak(theirs) else "-"]
+    row = [way(ours), rate(our_median)]
+    if not theirs:
+        return row + ["-"] * 5
+    name, median = theirs
+    return row + [f"{name.split()[0]} {way(name)}", rate(median), f"{our_median / median:.2f}",
+                  f"{our_median / eager:.2f}" if eager else "-",
+                  f"{peak(result, ours) / peak(result, name):.2f}" if peak(result, name) else "-"]
 
 
 def not_run_text(report):

@@ -4,32 +4,24 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
+#include "benchmarks/training/images.h"
 #include "core/tensor.h"
 #include "nn/module.h"
 
-namespace ferrite::bench {
+namespace bench {
 
-struct Task {
-  std::string name;
-  std::int64_t channels, size, classes;
-};
-
-/// "lenet5", "d2l", "resnet18-28", "resnet18-32" and "resnet18-224". ResNet-18 is of the form for
-/// small images but for the last.
-const std::vector<Task>& tasks();
+/// ValueError where there is none of the name.
 const Task& task(const std::string& name);
 
 /// A network on the host.
-std::unique_ptr<nn::Module> make_model(const Task& task, bool checkpoint = false);
+std::unique_ptr<ferrite::nn::Module> make_model(const Task& task, bool checkpoint = false);
 
 struct Batch {
-  Tensor images, labels;
+  ferrite::Tensor images, labels;
 };
 
-/// Batch `number` on the host: a pattern for each class, and noise, by a formula; something to
-/// learn, without reading a file.
+/// Batch `number` on the host.
 Batch make_batch(const Task& task, std::int64_t number, std::int64_t size);
 
-}  // namespace ferrite::bench
+}  // namespace bench

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""Trains on batches held in memory and says how fast: PyTorch's side of compare.py.
+"""Trains on batches held in memory, or evaluates them, and says how fast: PyTorch's side of
+compare.py.
 
-Every line on stdin starts one measurement and is answered by a line of JSON.
+Every line on stdin starts one measurement, of the mode that it names or else the first, and is
+answered by a line of JSON.
 """
 
 import argparse
 import contextlib
 import json
 import pathlib
+import re
 import sys
 import time
 
@@ -32,6 +35,9 @@ def parse(argv=None):
                    help="tf32: products and convolutions of float32 may use it; amp: autocast")
     p.add_argument("--amp-dtype", choices=("float16", "bfloat16"),
                    help="float16 on cuda, with a loss scale; bfloat16 on the CPU")
+    p.add_argument("--mode", choices=("train", "forward", "both"), default="train",
+                   help="whole training steps, the forward pass of evaluation (nothing recorded), "
+                        "or each where a line on stdin names it")
     p.add_argument("--execution", choices=EXECUTIONS, default="eager",
                    help="op by op, the whole step as one CUDA graph, or torch.compile of network "
                         "and loss in a mode of its own")
@@ -48,7 +54,10 @@ def parse(argv=None):
     p.add_argument("--momentum", type=float, default=0.9)
     p.add_argument("--probe", action="store_true",
                    help="only say what this program is, and what it lacks here")
-    return p.parse_args(argv)
+    args = p.parse_args(argv)
+    if args.mode != "train" and args.execution == "graph":
+        p.error("what runs as a graph is the training step: --mode train")
+    return args
 
 
 args = parse()  # before torch, so that --help needs none
@@ -100,19 +109,23 @@ class Trainer:
         if self.amp_dtype is torch.float16 and CUDA:
             self.scaler = (torch.amp.GradScaler("cuda") if hasattr(torch.amp, "GradScaler") else
                            torch.cuda.amp.GradScaler())
-        self.criterion = self.network_and_loss
+        self.network, self.criterion = self.model, self.network_and_loss
         if args.execution.startswith("compile-"):
-            self.criterion = torch.compile(self.network_and_loss,
-                                           mode=args.execution.removeprefix("compile-"))
+            mode = args.execution.removeprefix("compile-")
+            self.network = torch.compile(self.model, mode=mode)
+            self.criterion = torch.compile(self.network_and_loss, mode=mode)
         self.graph = None
         self.next = 0
+
+    def autocast(self):
+        return (torch.autocast(DEVICE.type, dtype=self.amp_dtype) if self.amp_dtype else
+                contextlib.nullcontext())
 
     def network_and_loss(self, images, labels):
         return F.cross_entropy(self.model(images), labels)
 
     def forward_backward(self, images, labels):
-        with (torch.autocast(DEVICE.type, dtype=self.amp_dtype) if self.amp_dtype else
-              contextlib.nullcontext()):
+        with self.autocast():
             loss = self.criterion(images, labels)
         (self.scaler.scale(loss) if self.scaler else loss).backward()
         return loss
@@ -155,15 +168,33 @@ class Trainer:
             self.update()
         return self.loss
 
-    def run(self, steps):
+    def next_batch(self):
+        batch = self.batches[self.next % len(self.batches)]
+        self.next += 1
+        return batch
+
+    def train(self, steps):
         step = self.replay if self.graph else self.step
         begin = getattr(getattr(torch, "compiler", None), "cudagraph_mark_step_begin",
                         lambda: None) if args.execution.startswith("compile-") else lambda: None
         for _ in range(steps):
             begin()
-            loss = step(*self.batches[self.next % len(self.batches)])
-            self.next += 1
+            loss = step(*self.next_batch())
         return loss
+
+    @torch.no_grad()
+    def forward(self, steps):
+        """Gives the last output's loss as a function, for when the clock has stopped."""
+        self.model.eval()
+        for _ in range(steps):
+            images, labels = self.next_batch()
+            with self.autocast():
+                output = self.network(images)
+        self.model.train()
+        return lambda: F.cross_entropy(output.float(), labels)
+
+    def run(self, mode, steps):
+        return self.train(steps) if mode == "train" else self.forward(steps)
 
 
 def synchronize():
@@ -171,25 +202,35 @@ def synchronize():
         torch.cuda.synchronize(DEVICE)
 
 
-def timed(trainer, steps):
+def timed(trainer, mode, steps):
     """Seconds, and the loss of the last step."""
     synchronize()
     start = time.perf_counter()
-    loss = trainer.run(steps)
+    loss = trainer.run(mode, steps)
     synchronize()
-    return time.perf_counter() - start, loss.item()
+    seconds = time.perf_counter() - start
+    return seconds, (loss() if callable(loss) else loss).item()
 
 
-def choose_steps(trainer):
-    """As many as take --seconds, where they are not given."""
+def warm_up(trainer, mode):
+    """Runs --warmup steps, fewer where they take longer than a measurement should, and chooses as
+    many as take --seconds, where they are not given; gives these and a step's seconds, about."""
+    if args.execution == "graph":
+        trainer.capture()
+    last = total = done = 0
+    while done < 1 or done < args.warmup and total < args.seconds:
+        last, _ = timed(trainer, mode, 1)
+        total += last
+        done += 1
     if args.steps:
-        return args.steps
+        return args.steps, last
     steps = 1
-    while True:
-        elapsed, _ = timed(trainer, steps)
-        if elapsed > args.seconds / 4:
-            return max(1, round(steps * args.seconds / elapsed))
+    if last < args.seconds:
+        last, _ = timed(trainer, mode, 1)
+    while last <= args.seconds / 4:
         steps *= 2
+        last, _ = timed(trainer, mode, steps)
+    return max(1, round(args.seconds * steps / last)), last / steps
 
 
 def reset_peak_memory():
@@ -217,6 +258,8 @@ def emit(**values):
 def describe():
     info = {"framework": "PyTorch", "version": torch.__version__,
             "python": sys.version.split()[0]}
+    if found := re.search(r"CPU capability usage: (\S+)", torch.__config__.show()):
+        info["capability"] = found[1]  # the instruction sets of its own kernels
     if CUDA and torch.cuda.is_available():
         info.update(device=torch.cuda.get_device_name(DEVICE), cuda=torch.version.cuda,
                     cudnn=torch.backends.cudnn.version())
@@ -245,23 +288,24 @@ def main():
     if CUDA:
         torch.cuda.set_device(DEVICE)
     trainer = Trainer()
-    trainer.run(2)  # what the libraries try out to choose a plan is none of the step's memory
-    synchronize()
-    reset_peak_memory()
-    if args.execution == "graph":
-        trainer.capture()
-    trainer.run(max(args.warmup, 1))
-    synchronize()
-    steps = choose_steps(trainer)
+    modes = {}  # {mode: (steps, a step's seconds)}
+    for mode in ("train", "forward") if args.mode == "both" else (args.mode,):
+        trainer.run(mode, 1)  # what the libraries try out to choose a plan is none of its memory
+        synchronize()
+        reset_peak_memory()
+        modes[mode] = warm_up(trainer, mode)
     emit(**describe(), ready=True, model=args.model, layout=args.layout, precision=args.precision,
          amp_dtype=str(trainer.amp_dtype).removeprefix("torch.") if trainer.amp_dtype else None,
          execution=args.execution, cudnn_benchmark=args.cudnn_benchmark, batch=args.batch,
-         threads=torch.get_num_threads(), steps=steps)
-    for _ in sys.stdin:
-        trainer.run(2)  # wakes the threads, fills the caches
-        seconds, loss = timed(trainer, steps)
-        emit(images_per_second=steps * args.batch / seconds, seconds=seconds, steps=steps,
-             loss=loss, memory=peak_memory())
+         threads=torch.get_num_threads(), steps={m: steps for m, (steps, _) in modes.items()})
+    for line in sys.stdin:
+        mode = line.strip() if line.strip() in modes else next(iter(modes))
+        steps, step_seconds = modes[mode]
+        if step_seconds < 0.1:
+            trainer.run(mode, 2)  # wakes the threads, fills the caches
+        seconds, loss = timed(trainer, mode, steps)
+        emit(mode=mode, images_per_second=steps * args.batch / seconds, seconds=seconds,
+             steps=steps, loss=loss, memory=peak_memory())
 
 
 if __name__ == "__main__":

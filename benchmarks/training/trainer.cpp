@@ -1,7 +1,6 @@
 #include "benchmarks/training/trainer.h"
 
-#include <fstream>
-
+#include "autograd/grad_mode.h"
 #include "core/allocator.h"
 #include "core/cuda.h"
 #include "core/error.h"
@@ -10,23 +9,28 @@
 #include "kernels/vendor.h"
 #include "ops/loss.h"
 
-namespace ferrite::bench {
+namespace bench {
+
+using namespace ferrite;
 
 namespace {
+
+MemoryFormat format(const Options& options) {
+  return options.layout == "channels_last" ? kChannelsLast : kContiguous;
+}
 
 std::vector<Batch> make_batches(const Options& options, const Device& device) {
   std::vector<Batch> batches;
   for (std::int64_t i = 0; i < options.batches; ++i) {
     const Batch host = make_batch(task(options.model), i, options.batch);
-    batches.push_back(
-        {host.images.contiguous(options.format()).to(device), host.labels.to(device)});
+    batches.push_back({host.images.contiguous(format(options)).to(device), host.labels.to(device)});
   }
   return batches;
 }
 
 std::unique_ptr<nn::Module> prepare_model(const Options& options, const Device& device) {
   std::unique_ptr<nn::Module> model = make_model(task(options.model), options.checkpoint);
-  model->to(device).to(options.format());
+  model->to(device).to(format(options));
   return model;
 }
 
@@ -36,14 +40,6 @@ optim::amp::Options precision(const Options& options, const Device& device) {
   return {.opt_level = optim::amp::O1,
           .dtype = half ? kFloat16 : kBFloat16,
           .enabled = options.precision == "amp"};
-}
-
-/// A line of /proc/self/status, in bytes; 0 where there is none.
-std::uint64_t process_memory(const std::string& key) {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);)
-    if (line.starts_with(key + ":")) return std::stoull(line.substr(key.size() + 1)) * 1024;
-  return 0;
 }
 
 }  // namespace
@@ -65,16 +61,52 @@ Trainer::Trainer(const Options& options)
     graphed_.emplace(*model_, step_, cuda::GraphedStepOptions{.static_outputs = true});
 }
 
-void Trainer::run(std::int64_t steps) {
+const Batch& Trainer::next() { return batches_[next_++ % batches_.size()]; }
+
+void Trainer::train(std::int64_t steps) {
   for (std::int64_t i = 0; i < steps; ++i) {
-    const Batch& batch = batches_[next_++ % batches_.size()];
+    const Batch& batch = next();
     loss_ = graphed_ ? (*graphed_)(batch.images, batch.labels) : step_(batch.images, batch.labels);
   }
 }
 
+void Trainer::forward(std::int64_t steps) {
+  const NoGradGuard no_grad;
+  model_->eval();
+  for (std::int64_t i = 0; i < steps; ++i) {
+    const Batch& batch = next();
+    output_ = (*model_)(batch.images);
+    labels_ = batch.labels;
+  }
+  model_->train();
+  loss_ = {};
+}
+
+void Trainer::run(Mode mode, std::int64_t steps) {
+  mode == Mode::train ? train(steps) : forward(steps);
+}
+
 void Trainer::synchronize() const { ferrite::synchronize(device_); }
 
-double Trainer::loss() const { return loss_.item<double>(); }
+void Trainer::reset_peak_memory() {
+  if (device_.is_cuda())
+    reset_peak_memory_stats(device_);
+  else
+    reset_process_peak();
+}
+
+nlohmann::json Trainer::peak_memory() const {
+  FERRITE_CHECK(!graphed_ || graphed_->stats().replayed > 0, Error, "bench_training",
+                "no step was replayed");
+  if (device_.is_cpu()) return {{"peak_bytes", process_memory("VmHWM")}};
+  const MemoryStats stats = allocator(device_).stats();
+  return {{"peak_bytes", stats.max_allocated}, {"reserved_bytes", stats.max_reserved}};
+}
+
+double Trainer::loss() const {
+  const NoGradGuard no_grad;
+  return (loss_.defined() ? loss_ : cross_entropy(output_, labels_)).item<double>();
+}
 
 void apply(const Options& options) {
   set_num_threads(options.threads);
@@ -104,17 +136,4 @@ nlohmann::json lacks() {
   return reasons;
 }
 
-void reset_peak_memory(const Device& device) {
-  if (device.is_cuda())
-    reset_peak_memory_stats(device);
-  else
-    std::ofstream("/proc/self/clear_refs") << 5;  // the mark of the highest resident size
-}
-
-nlohmann::json peak_memory(const Device& device) {
-  if (!device.is_cuda()) return {{"peak_bytes", process_memory("VmHWM")}};
-  const MemoryStats stats = allocator(device).stats();
-  return {{"peak_bytes", stats.max_allocated}, {"reserved_bytes", stats.max_reserved}};
-}
-
-}  // namespace ferrite::bench
+}  // namespace bench

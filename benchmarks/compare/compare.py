@@ -1,0 +1,274 @@
+#!/usr/bin/env python3
+"""Measures Ferrite beside PyTorch (Python) and libtorch (C++) on this machine's CPU, and writes a
+Markdown report and a JSON: training and forward passes of LeNet and ResNet-18, the cost of an
+operation, data loading, start-up, memory, and what of the project's targets is reached.
+
+Builds the programs that it needs first. All sides take turns on the same threads; figures are
+medians over rounds. What cannot run here (no PyTorch, no libtorch) is listed with the reason, and
+the rest is measured. The files are written after each group: a run that is cut short keeps what it
+has.
+"""
+
+import argparse
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+import report as reports  # noqa: E402
+import side_by_side as sbs  # noqa: E402
+from data import compare as data  # noqa: E402
+from host_cost import compare as host_cost  # noqa: E402
+from startup import compare as startup  # noqa: E402
+from training import compare as training  # noqa: E402
+
+PARTS = ("training", "ops", "loader", "startup", "memory")
+
+
+def words(text):
+    return [w for w in text.replace(",", " ").split() if w]
+
+
+def choices(*allowed):
+    def parse_list(text):
+        for word in words(text):
+            if word not in allowed:
+                raise argparse.ArgumentTypeError(f"no '{word}'; there are {', '.join(allowed)}")
+        return words(text)
+    return parse_list
+
+
+def numbers(text):
+    return [int(w) for w in words(text)]
+
+
+def parse(argv=None):
+    p = argparse.ArgumentParser(description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--quick", action="store_true",
+                   help="fewer rounds, and of ResNet-18 one form with batches of 32: some minutes")
+    p.add_argument("--only", type=choices(*PARTS), default=list(PARTS), metavar="PARTS",
+                   help=f"of {','.join(PARTS)}")
+    p.add_argument("--models", type=choices(*training.MODELS), default=list(training.MODELS),
+                   help=f"of {','.join(training.MODELS)}")
+    p.add_argument("--batches", type=numbers, help="images a step, instead of each model's two")
+    p.add_argument("--threads", type=numbers, default=[1, 2], help="(default: 1,2)")
+    p.add_argument("--modes", type=choices(*training.MODES), default=list(training.MODES),
+                   help="train,forward")
+    p.add_argument("--layouts", type=choices(*training.LAYOUTS), default=list(training.LAYOUTS),
+                   help="contiguous,channels_last")
+    p.add_argument("--all-layouts", action="store_true",
+                   help="both layouts of ResNet-18's larger batch too, not only each side's better "
+                        "one of the smaller batch")
+    p.add_argument("--rounds", type=int, help="measurements of each program")
+    p.add_argument("--seconds", type=float, help="that a measurement of training takes")
+    p.add_argument("--add", action="store_true",
+                   help="keep what the JSON of the same name has and this run does not measure")
+    p.add_argument("--out", type=pathlib.Path, metavar="NAME",
+                   help="writes NAME.md and NAME.json (default: compare in the build folder)")
+    p.add_argument("--build", type=pathlib.Path, default=sbs.ROOT / "build" / "default",
+                   help="build folder (default: build/default)")
+    p.add_argument("--no-build", action="store_true", help="the programs are there")
+    p.add_argument("--python", default=sbs.find_python(), help="a Python that has PyTorch")
+    args = p.parse_args(argv)
+    if args.rounds is not None and args.rounds < 2:
+        p.error("--rounds must be 2 or more")
+    args.out = args.out or args.build / "compare"
+    return args
+
+
+# ---- Building
+
+def build_commands(folder):
+    """What makes the programs in a build folder: configures it where it is not, or is without
+    benchmarks."""
+    cache = folder / "CMakeCache.txt"
+    commands = []
+    if not cache.exists():
+        commands.append(["bash", sbs.ROOT / "scripts" / "configure.sh", folder.name,
+                         "-DFERRITE_BENCHMARKS=ON"])
+    elif "FERRITE_BENCHMARKS:BOOL=ON" not in cache.read_text():
+        commands.append(["cmake", "-S", sbs.ROOT, "-B", folder, "-DFERRITE_BENCHMARKS=ON"])
+    commands.append(["cmake", "--build", folder, "--target", "compare_programs", "--parallel"])
+    return [[str(word) for word in command] for command in commands]
+
+
+def build(folder):
+    for command in build_commands(folder):
+        print(f"{' '.join(command)}", file=sys.stderr, flush=True)
+        if subprocess.run(command, stdout=sys.stderr).returncode != 0:
+            sys.exit("this failed; where packages are missing:  bash scripts/install_packages.sh\n"
+                     f"then again:  {' '.join(command)}")
+
+
+# ---- What is measured of each part
+
+def common(args):
+    return ["--build", str(args.build), "--python", str(args.python)]
+
+
+def flags(name, values):
+    return [name, *map(str, values)] if values else []
+
+
+def training_commands(args):
+    """The command lines of training/compare.py: the networks differ in how long a step takes."""
+    groups = [(("lenet5", "d2l"), None, 3 if args.quick else 7, 0.1 if args.quick else 0.15),
+              (("resnet18-28",) if args.quick else ("resnet18-28", "resnet18-32"),
+               [32] if args.quick else [32, 128], 3 if args.quick else 7, 0.25),
+              (() if args.quick else ("resnet18-224",), [8], 5, 0.25)]
+    for models, batches, rounds, seconds in groups:
+        chosen = [m for m in models if m in args.models]
+        if not chosen:
+            continue
+        yield [*common(args), "--models", *chosen, *flags("--batches", args.batches or batches),
+               *flags("--threads", args.threads), *flags("--modes", args.modes),
+               *flags("--layouts", args.layouts), "--precisions", "float32", "--executions", "eager",
+               "--rounds", str(args.rounds or rounds), "--limit", "5" if args.quick else "15",
+               "--seconds", str(args.seconds or seconds),
+               *([] if args.all_layouts or "lenet5" in chosen else ["--best-layouts"])]
+
+
+def measure_training(args, part, save):
+    part.setdefault("device", "cpu")
+
+    def save_newest():
+        newest(part)
+        save()
+
+    for command in training_commands(args):
+        training.measure(training.parse(command), part, save_newest)
+
+
+def newest(part):
+    """Of cases that were measured again, what was measured last."""
+    results = {case_of(r): r for r in part["results"]}
+    part["results"][:] = results.values()
+    not_run = {(json.dumps(e, sort_keys=True)): e for e in part["not_run"]}
+    ran = {(*(r[k] for k in CASE[:4]), name) for r in part["results"] for name in r["answers"]}
+    part["not_run"][:] = [e for e in not_run.values()
+                          if (*(e[k] for k in CASE[:4]), e["name"]) not in ran]
+
+
+CASE = ("model", "precision", "batch", "threads", "mode", "busy_core")
+
+
+def case_of(result):
+    return tuple(result[k] for k in CASE)
+
+
+def measure_ops(args, part, save):
+    rounds = args.rounds or (5 if args.quick else 9)
+    command = [*common(args), "--rounds", str(rounds), "--repeats", "2000" if args.quick else "5000"]
+    part["device"] = "cpu"
+    host_cost.measure(host_cost.parse(command), part, save)
+
+
+def measure_startup(args, part, save):
+    rounds = args.rounds or (3 if args.quick else 7)
+    command = [*common(args), "--rounds", str(rounds), *flags("--threads", args.threads)]
+    startup.measure(startup.parse(command), part, save)
+
+
+def measure_memory(args, part, save):
+    """A few steps; nothing where training has been measured, which has the peaks too."""
+    if "training" in args.only:
+        return
+    models = [m for m in ("lenet5", "resnet18-28", "resnet18-32") if m in args.models]
+    command = [*common(args), "--models", *models, *flags("--batches", args.batches),
+               *flags("--threads", args.threads[-1:]), *flags("--layouts", args.layouts),
+               "--precisions", "float32", "--executions", "eager", "--rounds", "2", "--steps", "1",
+               "--warmup", "2"]
+    part.clear()
+    part["device"] = "cpu"
+    training.measure(training.parse(command), part, save)
+
+
+def measure_loader(args, part, save):
+    rounds = args.rounds or (3 if args.quick else 5)
+    command = [*common(args), "--batches", "64" if args.quick else "256", "--workers", "0"]
+    command += [] if args.quick else ["2"]
+    command += ["--samples", "6000" if args.quick else "12000", "--rounds", str(rounds),
+                "--seconds", str(args.seconds or 0.2)]
+    files = ["--batches", "32", "--files", "32" if args.quick else "64"]
+    total = {"results": [], "not_run": {}, "programs": {}, "files": {}}
+    part.update(total)
+
+    def save_all(fresh):
+        for key in ("not_run", "programs", "files"):
+            part[key].update(fresh[key])
+        part["results"] = total["results"] + fresh["results"]
+        save()
+
+    for more in (["--cases", "memory"], ["--cases", "jpg"] + files, ["--cases", "png"] + files):
+        fresh = {}
+        data.measure(data.parse(command + more), fresh, lambda fresh=fresh: save_all(fresh))
+        total["results"] = part["results"]
+
+
+MEASURE = {"training": measure_training, "ops": measure_ops, "loader": measure_loader,
+           "startup": measure_startup, "memory": measure_memory}
+
+
+# ---- The run
+
+def write(args, report):
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    report["targets"] = reports.targets(report)
+    name = str(args.out)
+    pathlib.Path(name + ".json").write_text(json.dumps(report, indent=2) + "\n")
+    pathlib.Path(name + ".md").write_text(reports.markdown(report))
+
+
+def previous(args):
+    path = pathlib.Path(str(args.out) + ".json")
+    if args.add and path.exists():
+        return json.loads(path.read_text())
+    return {"runs": [], "parts": {}, "failed": {}, "seconds": {}}
+
+
+def measure(args, report):
+    for name in args.only:
+        part = report["parts"].setdefault(name, {})
+        report["failed"].pop(name, None)
+        start = time.perf_counter()
+        try:
+            MEASURE[name](args, part, lambda: write(args, report))
+        except (sbs.Lost, SystemExit) as error:
+            report["failed"][name] = str(error)
+            print(f"{name}: {error}", file=sys.stderr)
+        if not part:
+            del report["parts"][name]
+        report["seconds"][name] = time.perf_counter() - start
+        write(args, report)
+
+
+def stop(number, frame):
+    raise KeyboardInterrupt
+
+
+def main():
+    args = parse()
+    if not args.no_build:
+        build(args.build)
+    signal.signal(signal.SIGTERM, stop)
+    report = previous(args)
+    report["runs"].append(dict(sbs.machine(), complete=False))
+    try:
+        measure(args, report)
+        report["runs"][-1]["complete"] = True
+    except KeyboardInterrupt:
+        print("cut short: what was measured is written", file=sys.stderr)
+    write(args, report)
+    print(reports.markdown(report))
+    print(f"written to {args.out}.md and {args.out}.json", file=sys.stderr)
+    sys.exit(0 if report["runs"][-1]["complete"] else 130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+// A program that trains LeNet-5 as an example does, up to the end of its first step: Ferrite's side
+// of compare.py, which takes the time from before this process is there until the line of JSON.
+#include <ferrite.h>
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+namespace {
+
+using namespace ferrite;
+
+double first_step() {
+  manual_seed(0);
+  data::DataLoader loader(data::TensorDataset(rand({1024, 1, 28, 28}), randint(0, 10, {1024})),
+                          {.batch_size = 64, .shuffle = true});
+  nn::LeNet5 model;
+  optim::SGD sgd(model.parameters(), {.lr = 0.05, .momentum = 0.9});
+  Tensor loss;
+  for (auto& [images, labels] : loader) {
+    loss = cross_entropy(model(images), labels);
+    sgd.zero_grad();
+    loss.backward();
+    sgd.step();
+    break;
+  }
+  return loss.item<double>();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Trains LeNet-5 for one step and answers by a line of JSON.");
+  int threads = 1;
+  app.add_option("--threads", threads, "of the CPU")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  try {
+    set_num_threads(threads);
+    const double loss = first_step();
+    const nlohmann::json answer = {
+        {"framework", "Ferrite"}, {"version", FERRITE_VERSION}, {"loss", loss}};
+    std::cout << answer.dump() << std::endl;
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << '\n';
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,203 @@
+// How compare.py talks to the programs that it measures: their options, and one line of JSON for
+// every line on stdin. Shared by the programs of both frameworks, so C++17 without either.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "benchmarks/training/images.h"
+
+namespace bench {
+
+/// Whole training steps; or the forward pass of evaluation, which records nothing.
+enum class Mode : std::uint8_t { train, forward };
+
+inline std::string name(Mode mode) { return mode == Mode::train ? "train" : "forward"; }
+
+struct Options {
+  std::string model = "lenet5";
+  std::string device = "cpu";
+  std::string layout = "channels_last";
+  std::string precision = "float32";
+  std::string execution = "eager";
+  std::string mode = "train";  ///< or "forward", or "both"
+  std::string amp_dtype;       ///< of precision amp; empty: float16, bfloat16 on the CPU
+  bool checkpoint = false;     ///< ResNet's blocks keep only their inputs for backward
+  bool cudnn_benchmark = true;
+  std::int64_t batch = 64, steps = 0, warmup = 10, batches = 4;
+  double seconds = 0.5;
+  int threads = 1;
+  double lr = 0.05, momentum = 0.9;
+};
+
+/// Those that options.mode asks for.
+inline std::vector<Mode> modes(const Options& options) {
+  if (options.mode == "both") return {Mode::train, Mode::forward};
+  return {options.mode == "train" ? Mode::train : Mode::forward};
+}
+
+/// What every side understands.
+inline void add_options(CLI::App& app, Options& options) {
+  std::vector<std::string> models;
+  for (const Task& t : tasks()) models.push_back(t.name);
+  const auto choice = [&](const char* flag, std::string& value, std::vector<std::string> of,
+                          const char* help) {
+    app.add_option(flag, value, help)->check(CLI::IsMember(std::move(of)))->capture_default_str();
+  };
+  const auto number = [&](const char* flag, auto& value, const CLI::Validator& check,
+                          const char* help) {
+    app.add_option(flag, value, help)->check(check)->capture_default_str();
+  };
+  choice("--model", options.model, models, "network and images");
+  app.add_option("--device", options.device, "cpu, cuda or cuda:1 ...")->capture_default_str();
+  choice("--layout", options.layout, {"contiguous", "channels_last"}, "NCHW or NHWC");
+  choice("--precision", options.precision, {"float32", "tf32", "amp"},
+         "tf32: products and convolutions of float32 may use it; amp: autocast, opt level O1");
+  choice("--amp-dtype", options.amp_dtype, {"", "float16", "bfloat16"},
+         "of amp; by default float16, on the CPU bfloat16");
+  choice("--execution", options.execution, {"eager", "graph"},
+         "op by op, or the whole step as one CUDA graph");
+  choice("--mode", options.mode, {"train", "forward", "both"},
+         "whole training steps, the forward pass of evaluation (nothing recorded), or each where "
+         "a line on stdin names it");
+  app.add_flag("--cudnn-benchmark,!--no-cudnn-benchmark", options.cudnn_benchmark,
+               "try out convolutions' plans");
+  number("--batch", options.batch, CLI::PositiveNumber, "images a step");
+  number("--steps", options.steps, CLI::NonNegativeNumber,
+         "steps a measurement; 0: as many as take --seconds");
+  number("--seconds", options.seconds, CLI::NonNegativeNumber, "that a measurement should take");
+  number("--warmup", options.warmup, CLI::NonNegativeNumber,
+         "steps before the first measurement; fewer where they take longer than --seconds");
+  number("--batches", options.batches, CLI::PositiveNumber, "batches held in memory, used in turn");
+  number("--threads", options.threads, CLI::PositiveNumber, "of the CPU");
+  app.add_option("--lr", options.lr)->capture_default_str();
+  app.add_option("--momentum", options.momentum)->capture_default_str();
+}
+
+/// A line of /proc/self/status, in bytes; 0 where there is none. "VmHWM": the most that was
+/// resident.
+inline std::uint64_t process_memory(const std::string& key) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.rfind(key + ":", 0) == 0) return std::stoull(line.substr(key.size() + 1)) * 1024;
+  return 0;
+}
+
+/// Brings VmHWM down to what is resident now.
+inline void reset_process_peak() { std::ofstream("/proc/self/clear_refs") << 5; }
+
+inline void print(const nlohmann::json& json) { std::cout << json.dump() << std::endl; }
+
+// ---- Measuring. A trainer has
+//   void run(Mode, std::int64_t steps);  queues steps
+//   void synchronize();                  waits for them
+//   double loss();                       of the last one
+//   void reset_peak_memory();            from here on peaks are counted
+//   nlohmann::json peak_memory();        with "peak_bytes"
+
+/// What is measured of a mode at a time.
+struct Measurement {
+  Mode mode;
+  std::int64_t steps;
+  double step_seconds;  ///< about
+};
+
+template <class Trainer>
+double seconds_of(Trainer& trainer, Mode mode, std::int64_t steps) {
+  using Clock = std::chrono::steady_clock;
+  trainer.synchronize();
+  const Clock::time_point start = Clock::now();
+  trainer.run(mode, steps);
+  trainer.synchronize();
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// Runs `options.warmup` steps, fewer where they take longer than a measurement should, and chooses
+/// as many as take `options.seconds`, where they are not given.
+template <class Trainer>
+Measurement warm_up(Trainer& trainer, Mode mode, const Options& options) {
+  const std::int64_t least = options.execution == "graph" ? 5 : 1;
+  double last = 0, total = 0;
+  for (std::int64_t i = 0; i < least || (i < options.warmup && total < options.seconds); ++i)
+    total += last = seconds_of(trainer, mode, 1);
+  if (options.steps > 0) return {mode, options.steps, last};
+  std::int64_t steps = 1;
+  if (last < options.seconds) last = seconds_of(trainer, mode, steps);
+  while (last <= options.seconds / 4) last = seconds_of(trainer, mode, steps *= 2);
+  const double step = last / static_cast<double>(steps);
+  return {mode, std::max<std::int64_t>(1, std::llround(options.seconds / step)), step};
+}
+
+template <class Trainer>
+std::vector<Measurement> prepare(Trainer& trainer, const Options& options) {
+  std::vector<Measurement> result;
+  for (const Mode mode : modes(options)) {
+    trainer.run(mode, 1);  // what the libraries try out to choose a plan is none of its memory
+    trainer.synchronize();
+    trainer.reset_peak_memory();
+    result.push_back(warm_up(trainer, mode, options));
+  }
+  return result;
+}
+
+/// Answers what is on stdin: the first line says what this program is (`info`), every other one is
+/// a measurement.
+template <class Trainer>
+void serve(Trainer& trainer, const Options& options, nlohmann::json info) {
+  const std::vector<Measurement> prepared = prepare(trainer, options);
+  info.update({{"ready", true},
+               {"model", options.model},
+               {"layout", options.layout},
+               {"precision", options.precision},
+               {"execution", options.execution},
+               {"cudnn_benchmark", options.cudnn_benchmark},
+               {"batch", options.batch},
+               {"threads", options.threads}});
+  for (const Measurement& m : prepared) info["steps"][name(m.mode)] = m.steps;
+  print(info);
+  for (std::string line; std::getline(std::cin, line);) {
+    const auto named = std::find_if(prepared.begin(), prepared.end(),
+                                    [&](const Measurement& m) { return name(m.mode) == line; });
+    const Measurement& m = named == prepared.end() ? prepared.front() : *named;
+    if (m.step_seconds < 0.1) trainer.run(m.mode, 2);  // wakes the threads, fills the caches
+    const double seconds = seconds_of(trainer, m.mode, m.steps);
+    print({{"mode", name(m.mode)},
+           {"images_per_second", static_cast<double>(m.steps * options.batch) / seconds},
+           {"seconds", seconds},
+           {"steps", m.steps},
+           {"loss", trainer.loss()},
+           {"memory", trainer.peak_memory()}});
+  }
+}
+
+/// A program's main(): `probe` says what it is, with what it lacks here, `run` measures.
+template <class Probe, class Run>
+int serve_main(int argc, char** argv, Options& options, CLI::App& app, Probe&& probe, Run&& run) {
+  bool only_probe = false;
+  app.add_flag("--probe", only_probe, "only say what this program is, and what it lacks here");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    if (options.mode != "train" && options.execution == "graph")
+      throw std::invalid_argument("what runs as a graph is the training step: --mode train");
+    only_probe ? print(probe()) : run();
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << '\n';
+    return 1;
+  }
+  return 0;
+}
+
+inline constexpr const char* kAbout =
+    "Trains on batches held in memory, or evaluates them. Every line on stdin starts one "
+    "measurement, of the mode that it names or else the first, and is answered by a line of JSON.";
+
+}  // namespace bench
