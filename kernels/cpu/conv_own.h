@@ -7,6 +7,7 @@
 #include "kernels/cpu/conv_planes.h"
 #include "kernels/cpu/conv_weight.h"
 #include "kernels/cpu/unary.h"
+#include "kernels/cpu/winograd/weight_gradient.h"
 #include "kernels/cpu/winograd/winograd.h"
 
 namespace ferrite::kernels::cpu {
@@ -168,6 +169,12 @@ void weight_gradient(const View& grad_weight, const View& grad_bias, const View&
     S* to = grad_weight.as<S>() + g * outs * grad_weight.strides[0];
     S* bias = grad_bias.data ? grad_bias.as<S>() + g * outs * grad_bias.strides[0] : nullptr;
     const std::int64_t bias_step = grad_bias.data ? grad_bias.strides[0] : 0;
+    if constexpr (std::is_same_v<S, Compute<S>>)
+      if (const int side =
+              winograd::weight_gradient_side(in, from, kernel_rows, kernel_columns, p)) {
+        winograd::weight_gradient(side, in, from, p, to, grad_weight.strides, bias, bias_step);
+        continue;
+      }
     if constexpr (std::is_same_v<S, Compute<S>>)
       if (in.count > 0 && planes::fits<const S>(from, in, p.stride[1]) &&
           planes::cost<S>(from.height, from.width, outs, depth) <
