@@ -17,7 +17,6 @@
 #include "ops/arithmetic.h"
 #include "ops/creation.h"
 #include "ops/loss.h"
-#include "ops/random.h"
 #include "optim/sgd.h"
 #include "parallel/comm/local/local_group.h"
 #include "parallel/data_parallel/data_parallel.h"
