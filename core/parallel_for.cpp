@@ -19,9 +19,9 @@ namespace ferrite {
 
 namespace {
 
-// Long enough to catch the next loop of a training step, short enough to cost little when another
-// process needs the core.
-constexpr auto kSpin = std::chrono::microseconds(20);
+// A core that sleeps takes hundreds of microseconds to come back. Long enough to catch the next
+// loop of a training step, short enough to cost little when another process needs the core.
+constexpr auto kSpin = std::chrono::microseconds(200);
 
 void relax() {
 #if defined(__x86_64__)

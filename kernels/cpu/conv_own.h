@@ -6,6 +6,7 @@
 #include "kernels/cpu/conv_pairs.h"
 #include "kernels/cpu/conv_planes.h"
 #include "kernels/cpu/conv_weight.h"
+#include "kernels/cpu/conv_weight_blocks.h"
 #include "kernels/cpu/unary.h"
 #include "kernels/cpu/winograd/weight_gradient.h"
 #include "kernels/cpu/winograd/winograd.h"
@@ -185,6 +186,10 @@ void weight_gradient(const View& grad_weight, const View& grad_bias, const View&
         continue;
       }
     with_factor<S>([&]<class A>() {
+      if constexpr (std::is_same_v<A, Compute<S>>)
+        if (BlockedWeightGradient<S>::fits(in, from, kernel_rows * kernel_columns))
+          return BlockedWeightGradient<S>(in, from, kernel_rows, kernel_columns, p)
+              .run(to, grad_weight.strides, bias, bias_step);
       WeightGradient<S, A>(in, from, kernel_rows, kernel_columns, p)
           .run(to, grad_weight.strides, bias, bias_step);
     });

@@ -146,6 +146,27 @@ TEST_CASE("convolutions of many images, whose weights' gradients are summed in p
   });
 }
 
+TEST_CASE("gradients by more weights than images have pixels, in blocks and parts of the batch") {
+  kit::for_each_case("blocked weights", 12, [](KernelCase& c) {
+    const std::int64_t stride = c.integer(1, 2);
+    Problem k{c.pick<std::int64_t>({1, 24}), 57, 4 * stride, 4 * stride, 75, 3, 3, {}};
+    k.p.padding = {1, 1};
+    k.p.stride = {stride, stride};
+    const DType dtype = draw_dtype(c);
+    const Layout layout = draw_layout(c);
+    const Operand input = c.input(k.input(), dtype, drawn(layout));
+    const Operand grad = c.input(k.out(), dtype, drawn(layout));
+    const Operand grad_weight = c.output(k.weight(), dtype, drawn(layout));
+    const bool biased = c.coin();
+    const Operand grad_bias = biased ? c.output({k.o}, dtype, drawn(Layout::any)) : Operand();
+    c.run([&](const Stream& stream, const kit::Side& at) {
+      kernels::conv2d_weight(stream, at(grad_weight), at(grad_bias), at(input), at(grad), k.p);
+    });
+    c.check(grad_weight, tolerance(dtype, k.weight_depth()));
+    if (biased) c.check(grad_bias, tolerance(dtype, k.weight_depth()));
+  });
+}
+
 TEST_CASE("convolutions large enough for the largest tiles") {
   kit::for_each_case("large conv", 6, [](KernelCase& c) {
     Problem k{2, 2, 92, 92, 65, 1, 2, {}};
