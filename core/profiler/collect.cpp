@@ -33,6 +33,7 @@ class Collector {
       return std::tuple(e.device.type(), e.device.index(), e.stream, e.begin);
     });
     add_up();
+    session_.logs.clear();
     return std::move(out_);
   }
 

@@ -8,7 +8,7 @@
 
 namespace ferrite::profiler::detail {
 
-/// What a session that was stopped has recorded; the host's events only where `host`.
+/// What a session that was stopped has recorded, once; the host's events only where `host`.
 Recording collect(Session& session, bool host);
 
 }  // namespace ferrite::profiler::detail

@@ -60,9 +60,9 @@ struct ProfileOptions {
   /// Called where a recording is complete: after the last active step of a turn, in step(), or in
   /// stop().
   std::function<void(Profile&)> on_trace_ready = {};
-  /// Events that there is room for, some 100 bytes each. What comes after that is counted as
-  /// dropped, which tables and traces say.
-  std::int64_t max_events = 2'000'000;
+  /// Events that there is room for, some 300 bytes each in the end. What comes after that is
+  /// counted as dropped, which tables and traces say.
+  std::int64_t max_events = 1'000'000;
   /// Of this process among those that train together; default: the environment's RANK, or 0.
   std::optional<int> rank = {};
   /// Whether the constructor starts it.

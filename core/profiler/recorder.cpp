@@ -13,6 +13,7 @@
 #include "core/cuda_backend.h"
 #include "core/error.h"
 #include "core/profiler/device_work.h"
+#include "core/profiler/recording.h"
 #include "core/profiler/records.h"
 #include "core/profiler/type_name.h"
 #include "core/tensor.h"
@@ -162,7 +163,7 @@ ThreadState* open(Kind kind, const char* name) {
     count(log->opened);
   }
   thread->frames.push_back(frame);
-  if (nvtx) ferrite::cuda::detail::push_range(name);
+  if (nvtx) ferrite::cuda::detail::push_range(display_name(name, kind).c_str());
   return thread;
 }
 
@@ -483,8 +484,15 @@ void stop_session(Session& session) {
   session.end = Moment::now();
   Current& now = current();
   now.id.store(0, std::memory_order_release);
-  std::lock_guard lock(now.mutex);
-  now.session = nullptr;
+  {
+    std::lock_guard lock(now.mutex);
+    now.session = nullptr;
+  }
+  // Other threads, which may be about to write, let go of their logs when they record again.
+  if (this_thread) {
+    this_thread->session = nullptr;
+    this_thread->log = nullptr;
+  }
 }
 
 void set_nvtx(bool on) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/record.h"
+#include "core/profiler/range.h"
 #include "core/views.h"
 #include "parallel/data_parallel/scatter.h"
 #include "parallel/data_parallel/side_copies.h"
@@ -114,6 +115,7 @@ Tensor detail::gather_parts(std::span<const Tensor> parts, const Gathered& whole
 
 std::vector<Tensor> detail::gather_tensors(std::span<const std::vector<Tensor>> values,
                                            const Device& target, int dim) {
+  const profiler::detail::LibraryRange range(profiler::Kind::communication, "gather");
   struct Join {
     std::vector<Tensor> parts;
     Gathered whole;

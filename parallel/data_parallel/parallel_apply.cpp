@@ -14,6 +14,7 @@
 #include "autograd/saved.h"
 #include "core/cuda.h"
 #include "core/late_errors.h"
+#include "core/profiler/range.h"
 #include "core/stream.h"
 #include "parallel/comm/background_thread.h"
 #include "parallel/comm/process_group.h"
@@ -236,6 +237,7 @@ std::vector<std::unique_ptr<TaskThread>> take_threads(std::span<const Device> de
 
 void parallel_for_devices(std::span<const Device> devices,
                           const std::function<void(std::size_t)>& f) {
+  const profiler::detail::LibraryRange range(profiler::Kind::communication, "parallel_apply");
   std::vector<std::exception_ptr> errors(devices.size());
   throw_late_errors(devices);
   const auto call = [&](std::size_t i) {

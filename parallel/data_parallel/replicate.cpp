@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "autograd/grad_mode.h"
+#include "core/profiler/range.h"
 #include "parallel/bucket.h"
 #include "parallel/data_parallel/replicate_tape.h"
 
@@ -93,6 +94,7 @@ nn::Module& Replicas::operator[](std::size_t replica) const {
 std::shared_ptr<const void> Replicas::owner() const { return state_->copies; }
 
 Replicas replicate(nn::Module& module, DeviceComm& comm, const ReplicateOptions& options) {
+  const profiler::detail::LibraryRange range(profiler::Kind::communication, "replicate");
   const ModuleTensors tensors(module);
   check_devices(tensors, comm.devices()[0]);
   const auto plan = buckets_of(tensors, options.bucket_cap_mb);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/record.h"
+#include "core/profiler/range.h"
 #include "core/views.h"
 #include "parallel/data_parallel/gather.h"
 #include "parallel/data_parallel/side_copies.h"
@@ -128,6 +129,7 @@ std::vector<Tensor> detail::scatter_sizes(const Tensor& tensor, std::span<const 
 
 std::vector<std::vector<Tensor>> detail::scatter_tensors(std::span<const Tensor> tensors,
                                                          std::span<const Device> devices, int dim) {
+  const profiler::detail::LibraryRange range(profiler::Kind::communication, "scatter");
   FERRITE_CHECK(!devices.empty(), ValueError, "scatter", "expected one device or more, got none");
   const auto sizes = plan(tensors, devices.size(), dim);
   std::size_t count = devices.size();

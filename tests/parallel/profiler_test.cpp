@@ -121,6 +121,9 @@ TEST_CASE("replicas of DataParallel work in threads and on devices of their own"
   profile.stop();
   const Recording& r = profile.recording();
   CHECK(calls(r).at("nn.Net") == 2);
+  for (const char* part :
+       {"comm::scatter", "comm::replicate", "comm::parallel_apply", "comm::gather"})
+    CHECK(calls(r).contains(part));
   std::set<std::string> devices;
   for (const auto& e : r.device) devices.insert(e.device.str());
   CHECK(devices == std::set<std::string>{"cpu:0", "cpu:1"});
