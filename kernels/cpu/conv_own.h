@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/conv_columns.h"
 #include "kernels/cpu/conv_correlate.h"
+#include "kernels/cpu/conv_depthwise.h"
 #include "kernels/cpu/conv_pairs.h"
 #include "kernels/cpu/conv_planes.h"
 #include "kernels/cpu/conv_weight.h"
@@ -66,9 +67,11 @@ void correlate_forward(const View& out, const View& input, const View& weight, c
   const Axis columns =
       forward_axis(out.sizes[3], weight.sizes[3], p.stride[1], p.padding[1], p.dilation[1]);
   const std::int64_t depth = rows.taps * columns.taps * ins;
+  const bool by_channels = depthwise::fits(out, input, weight, p.groups);
+  if (by_channels) depthwise::Correlation<S>(out, input, weight, bias, {rows}, {columns}).run();
   const PixelWeights<S> weights(weight);
   bool activated = p.activation != Activation::relu;
-  for (std::int64_t g = 0; g < p.groups; ++g) {
+  for (std::int64_t g = 0; g < p.groups && !by_channels; ++g) {
     const Filter<S> filter = forward_filter<S>(weights.view(), g * outs);
     const Images<S> to(out, g * outs, outs);
     const Images<const S> from(input, g * ins, ins);
@@ -94,9 +97,9 @@ void correlate_forward(const View& out, const View& input, const View& weight, c
     }
     if constexpr (kPairsCompiled && std::is_same_v<S, BFloat16>)
       if (by_pairs<S>(ins)) {
-        const pairs::FilterPairs by_channels(weight, g * outs, outs, false);
+        const pairs::FilterPairs of_channels(weight, g * outs, outs, false);
         const pairs::ChannelPairs images(from);
-        Correlation<S, Pair>(to, images.images(), by_channels.filter(), add, add_step, {rows},
+        Correlation<S, Pair>(to, images.images(), of_channels.filter(), add, add_step, {rows},
                              {columns})
             .run();
         continue;
@@ -116,6 +119,8 @@ void correlate_backward(const View& grad_input, const View& grad, const View& we
       backward_axes(grad_input.sizes[2], kernel_rows, p.stride[0], p.padding[0], p.dilation[0]);
   const std::vector<Axis> columns =
       backward_axes(grad_input.sizes[3], kernel_columns, p.stride[1], p.padding[1], p.dilation[1]);
+  if (depthwise::fits(grad_input, grad, weight, p.groups))
+    return depthwise::Correlation<S>(grad_input, grad, weight, bias, rows, columns).run();
   const PixelWeights<S> weights(weight);
   for (std::int64_t g = 0; g < p.groups; ++g) {
     const Filter<S> filter = backward_filter<S>(weights.view(), g * outs);
@@ -145,9 +150,9 @@ void correlate_backward(const View& grad_input, const View& grad, const View& we
     }
     if constexpr (kPairsCompiled && std::is_same_v<S, BFloat16>)
       if (by_pairs<S>(outs) && by_pixels < 2 * by_columns) {
-        const pairs::FilterPairs by_channels(weight, g * outs, outs, true);
+        const pairs::FilterPairs of_channels(weight, g * outs, outs, true);
         const pairs::ChannelPairs images(from);
-        Correlation<S, Pair>(to, images.images(), by_channels.filter(), add, add_step, rows,
+        Correlation<S, Pair>(to, images.images(), of_channels.filter(), add, add_step, rows,
                              columns)
             .run();
         continue;
@@ -165,6 +170,9 @@ void weight_gradient(const View& grad_weight, const View& grad_bias, const View&
   const std::int64_t outs = grad.sizes[1] / p.groups, ins = grad_weight.sizes[1];
   const std::int64_t kernel_rows = grad_weight.sizes[2], kernel_columns = grad_weight.sizes[3];
   const std::int64_t depth = kernel_rows * kernel_columns * ins;
+  if (depthwise::fits(grad, input, grad_weight, p.groups))
+    return depthwise::WeightGradient<S>(input, grad, kernel_rows, kernel_columns, p)
+        .run(grad_weight, grad_bias);
   for (std::int64_t g = 0; g < p.groups; ++g) {
     const Images<const S> in(input, g * ins, ins), from(grad, g * outs, outs);
     S* to = grad_weight.as<S>() + g * outs * grad_weight.strides[0];
