@@ -195,16 +195,26 @@ class Gradient {
       transform(at, at + tiles, ins, v.data(), outs, q.data(), bias);
       multiply(tiles, ins, v.data(), outs, q.data(), u.data(), u_step, at > begin);
     }
+    put(chunk, ins, outs, u.data(), u_step);
+  }
+
+  /// dW of a task's dU, to its place among the results or the sums.
+  void put(std::int64_t chunk, const Block& ins, const Block& outs, const T* u,
+           std::int64_t u_step) const {
+    const bool whole = ins.count == ins.width && strides_[1] == 1 && strides_[2] == 3 * strides_[3];
     const Scratch<T> row(kTaps * ins.width);
-    for (std::int64_t o = 0; o < outs.count; ++o) {
-      map_vectors<FilterGradientMap<M>>(row.data(), ins.width, u.data() + o * ins.width, u_step,
-                                        ins.width);
-      if (cut_.chunks == 1) {
-        write(outs.first + o, ins.first, ins.count, row.data(), ins.width);
-      } else {
-        T* to = sums_.data() + (chunk * grad_.channels + outs.first + o) * row_ + ins.first;
-        copy_matrix(to, row_ / kTaps, row.data(), ins.width, 1, kTaps, ins.width);
+    for (std::int64_t o = 0; o < outs.count; ++o, u += ins.width) {
+      T* to = row.data();
+      std::int64_t step = ins.width;
+      if (cut_.chunks > 1) {
+        to = sums_.data() + (chunk * grad_.channels + outs.first + o) * row_ + ins.first;
+        step = row_ / kTaps;
+      } else if (whole) {
+        to = out_ + (outs.first + o) * strides_[0] + ins.first;
+        step = strides_[3];
       }
+      map_vectors<FilterGradientMap<M>>(to, step, u, u_step, ins.width);
+      if (to == row.data()) write(outs.first + o, ins.first, ins.count, to, step);
     }
   }
 
