@@ -43,6 +43,9 @@ std::size_t class_bytes(std::size_t size_class) {
   return (8 + k % 8 + 1) << (9 + k / 8 - 3);
 }
 
+/// Page-locked memory has counts of its own, which are not those of the host.
+bool is_of_device(std::string_view of) { return of.starts_with("cpu"); }
+
 class HostMemory final : public MemorySource {
  public:
   void* acquire(std::size_t bytes) noexcept override {
@@ -119,7 +122,7 @@ Allocator::Block CachingAllocator::allocate(std::size_t bytes, const Stream& str
   stats_.allocated += block.bytes;
   stats_.max_allocated = std::max(stats_.max_allocated, stats_.allocated);
   const bool poison = poison_;
-  if (profiler::detail::on()) [[unlikely]]
+  if (profiler::detail::on() && is_of_device(of_)) [[unlikely]]
     profiler::detail::note_memory(device_, static_cast<std::int64_t>(block.bytes), stats_.allocated,
                                   stats_.reserved);
   lock.unlock();
@@ -159,7 +162,7 @@ void CachingAllocator::cache(const Block& block) {
 void CachingAllocator::free(const Block& block, std::span<const Stream> also_used_by) noexcept {
   std::lock_guard lock(mutex_);
   stats_.allocated -= block.bytes;
-  if (profiler::detail::on()) [[unlikely]]
+  if (profiler::detail::on() && is_of_device(of_)) [[unlikely]]
     profiler::detail::note_memory(device_, -static_cast<std::int64_t>(block.bytes),
                                   stats_.allocated, stats_.reserved);
   if (also_used_by.empty())

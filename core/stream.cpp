@@ -146,9 +146,13 @@ class WorkerStream final : public detail::StreamImpl {
     const profiler::detail::Submitted submitted = profiler::detail::submitting(Stream(this));
     if (!submitted.name) return work;
     return [this, submitted, work = std::move(work)] {
-      const std::uint64_t begin = profiler::detail::ticks();
+      struct Timed {  // work that throws too
+        ~Timed() { profiler::detail::record_work(by, stream, begin, profiler::detail::ticks()); }
+        const profiler::detail::Submitted& by;
+        const Stream stream;
+        const std::uint64_t begin = profiler::detail::ticks();
+      } timed{submitted, Stream(this)};
       work();
-      profiler::detail::record_work(submitted, Stream(this), begin, profiler::detail::ticks());
     };
   }
 

@@ -32,6 +32,7 @@ class Collector {
     std::ranges::stable_sort(out_.device, {}, [](const DeviceEvent& e) {
       return std::tuple(e.device.type(), e.device.index(), e.stream, e.begin);
     });
+    put_in_order();
     add_up();
     session_.logs.clear();
     return std::move(out_);
@@ -44,6 +45,7 @@ class Collector {
   void add_memory(Log& log);
   void add_device(Log& log, DeviceRecord& record);
   std::int32_t inputs_of(Log& log, const ShapeRecord& record);
+  void put_in_order();
   void add_up();
 
   std::int64_t host_event(std::uint32_t log, std::uint32_t range) const {
@@ -89,9 +91,10 @@ void Collector::add_ranges(Log& log) {
     e.kind = r->kind;
     e.thread = log.index;
     e.begin = clock_.nanoseconds(r->begin);
-    e.time = clock_.duration(r->end - r->begin);
-    e.self_time = std::min(
-        e.time, clock_.duration(r->end - r->begin - std::min(r->children, r->end - r->begin)));
+    // From where it ends, so that what nests in ticks does in nanoseconds.
+    e.time = clock_.nanoseconds(r->end) - e.begin;
+    const std::uint64_t ticks = r->end - r->begin;
+    e.self_time = std::min(e.time, clock_.duration(ticks - std::min(r->children, ticks)));
     e.parent = host_event(log.index, r->parent);
     e.sequence = static_cast<std::int64_t>(r->sequence) - 1;
     e.self_host_bytes = e.host_bytes = r->host_bytes;
@@ -130,7 +133,7 @@ void Collector::add_work(Log& log) {
                            .device = Device(DeviceType::cpu, r.device),
                            .stream = r.stream,
                            .begin = clock_.nanoseconds(r.begin),
-                           .time = clock_.duration(r.end - r.begin),
+                           .time = clock_.nanoseconds(r.end) - clock_.nanoseconds(r.begin),
                            .host = host_event(r.log, r.range),
                            .asked = clock_.nanoseconds(r.asked),
                            .thread = r.log});
@@ -171,6 +174,17 @@ void Collector::add_memory(Log& log) {
                            .host = host_event(log.index, r.range),
                            .thread = log.index});
   });
+}
+
+/// A stream does one thing after the other; events of CUDA, which resolve half a microsecond and
+/// less the further they are from the anchor, may seem to overlap.
+void Collector::put_in_order() {
+  for (std::size_t i = 1; i < out_.device.size(); ++i) {
+    const DeviceEvent& before = out_.device[i - 1];
+    DeviceEvent& e = out_.device[i];
+    if (e.device == before.device && e.stream == before.stream)
+      e.begin = std::max(e.begin, before.begin + before.time);
+  }
 }
 
 /// Gives ranges what belongs to those within them. Children come behind their parents.

@@ -68,7 +68,7 @@ class Writer {
  private:
   void name_process(std::int64_t process, std::string_view name, int order);
   void name_thread(std::int64_t process, std::int64_t thread, std::string_view name,
-                   std::size_t order);
+                   std::int64_t order);
   void name_rows();
   void add_step(const StepEvent& step);
   void add_host(const HostEvent& e);
@@ -81,6 +81,11 @@ class Writer {
   std::int64_t process_of(const Device& device) const {
     if (device.is_host()) return host_;
     return host_ + device.index() + (device.is_cuda() ? 1 : 101);
+  }
+  /// Streams of the host's own device are among its threads, whose numbers are lower.
+  std::int64_t row_of(const DeviceEvent& e) const {
+    constexpr std::int64_t kAboveThreads = 1'000'000'000;
+    return e.device.is_host() ? kAboveThreads + e.stream : e.stream;
   }
   std::int64_t row_of(std::uint32_t thread) const {
     return thread < recording_.threads.size() ? recording_.threads[thread].id : 0;
@@ -132,7 +137,7 @@ void Writer::name_process(std::int64_t process, std::string_view name, int order
 }
 
 void Writer::name_thread(std::int64_t process, std::int64_t thread, std::string_view name,
-                         std::size_t order) {
+                         std::int64_t order) {
   add(R"({{"ph": "M", "name": "thread_name", "pid": {}, "tid": {}, "args": {{"name": "{}"}}}})",
       process, thread, escaped(name));
   add(R"({{"ph": "M", "name": "thread_sort_index", "pid": {}, "tid": {}, "args": {{"sort_index": {}}}}})",
@@ -143,15 +148,16 @@ void Writer::name_rows() {
   name_process(host_, fmt::format("host (process {})", getpid()), 0);
   if (!recording_.steps.empty()) name_thread(host_, kStepsRow, "steps", 0);
   for (std::size_t i = 0; i < recording_.threads.size(); ++i)
-    name_thread(host_, recording_.threads[i].id, recording_.threads[i].name, i + 1);
+    name_thread(host_, recording_.threads[i].id, recording_.threads[i].name,
+                static_cast<std::int64_t>(i + 1));
   std::set<std::tuple<std::int64_t, std::uint32_t>> streams;
-  std::set<std::int64_t> processes;
+  std::set<std::int64_t> processes = {host_};
   for (const DeviceEvent& e : recording_.device) {
     const std::int64_t process = process_of(e.device);
     if (processes.insert(process).second)
       name_process(process, e.device.str(), static_cast<int>(process - host_));
     if (streams.insert({process, e.stream}).second)
-      name_thread(process, e.stream, fmt::format("stream {}", e.stream), e.stream);
+      name_thread(process, row_of(e), fmt::format("stream {}", e.stream), row_of(e));
   }
   for (const MemoryEvent& e : recording_.memory)
     if (!e.device.is_host() && processes.insert(process_of(e.device)).second)
@@ -203,13 +209,13 @@ void Writer::add_device(const DeviceEvent& e) {
     args = fmt::format("\"op\": \"{}\"", escaped(display_name(host.name, host.kind)));
   }
   add(R"({{"ph": "X", "cat": "device", "name": "{}", "pid": {}, "tid": {}, "ts": {}, "dur": {}, "args": {{{}}}}})",
-      escaped(e.name), process, e.stream, time(e.begin), duration(e.time), args);
+      escaped(e.name), process, row_of(e), time(e.begin), duration(e.time), args);
   if (e.host < 0) return;
   const HostEvent& host = recording_.host[static_cast<std::size_t>(e.host)];
   const std::int64_t asked = std::clamp(e.asked, host.begin, host.begin + host.time);
   const std::uint64_t id = ++last_flow_;
   flow('s', "host to device", host_, row_of(host.thread), asked, id);
-  flow('f', "host to device", process, e.stream, e.begin, id);
+  flow('f', "host to device", process, row_of(e), e.begin, id);
 }
 
 void Writer::add_memory(const MemoryEvent& e) {
