@@ -4,6 +4,7 @@ take turns on one machine and meet the same conditions."""
 import contextlib
 import datetime
 import functools
+import importlib.util
 import json
 import os
 import pathlib
@@ -19,6 +20,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 SIDES = ("PyTorch", "libtorch", "Ferrite")
+# Variables that make one of them faster or slower; all sides inherit them.
+SETTINGS = ("CUDA_LAUNCH", "CUDA_VISIBLE", "DNNL_", "FERRITE_", "GOMP_", "KMP_", "LD_PRELOAD",
+            "MALLOC_", "MKL_", "OMP_", "ONEDNN_", "TORCH_")
 
 
 class Lost(RuntimeError):
@@ -193,6 +197,8 @@ def machine():
         "system": platform.platform(),
         "load": os.getloadavg()[0],
         "ferrite_revision": revision(),
+        "environment": {name: value for name, value in sorted(os.environ.items())
+                        if name.startswith(SETTINGS)},
         "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
         "command": shlex.join(sys.argv),
     }
@@ -220,6 +226,16 @@ def find_python():
 def not_run_lines(reasons):
     """[text] of {name: reason}, or nothing."""
     return ["Not run:\n\n" + "\n".join(f"- {n}: {r}" for n, r in reasons.items())] if reasons else []
+
+
+@functools.cache
+def part(folder):
+    """The module benchmarks/<folder>/compare.py."""
+    spec = importlib.util.spec_from_file_location(
+        f"compare_{folder}", ROOT / "benchmarks" / folder / "compare.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def add_options(parser, program):

@@ -20,14 +20,17 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
+import build_times  # noqa: E402
 import report as reports  # noqa: E402
 import side_by_side as sbs  # noqa: E402
-from data import compare as data  # noqa: E402
-from host_cost import compare as host_cost  # noqa: E402
-from startup import compare as startup  # noqa: E402
-from training import compare as training  # noqa: E402
+
+data = sbs.part("data")
+host_cost = sbs.part("host_cost")
+startup = sbs.part("startup")
+training = sbs.part("training")
 
 PARTS = ("training", "ops", "loader", "startup", "memory")
+ALL_PARTS = (*PARTS, "build")
 
 
 def words(text):
@@ -52,8 +55,9 @@ def parse(argv=None):
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--quick", action="store_true",
                    help="fewer rounds, and of ResNet-18 one form with batches of 32: some minutes")
-    p.add_argument("--only", type=choices(*PARTS), default=list(PARTS), metavar="PARTS",
-                   help=f"of {','.join(PARTS)}")
+    p.add_argument("--only", type=choices(*ALL_PARTS), default=list(PARTS), metavar="PARTS",
+                   help=f"of {','.join(PARTS)}; and build, how long that takes, which is measured "
+                        "only when it is named")
     p.add_argument("--models", type=choices(*training.MODELS), default=list(training.MODELS),
                    help=f"of {','.join(training.MODELS)}")
     p.add_argument("--batches", type=numbers, help="images a step, instead of each model's two")
@@ -118,7 +122,7 @@ def flags(name, values):
 
 def training_commands(args):
     """The command lines of training/compare.py: the networks differ in how long a step takes."""
-    groups = [(("lenet5", "d2l"), None, 3 if args.quick else 7, 0.1 if args.quick else 0.15),
+    groups = [(("lenet5", "d2l"), None, 3 if args.quick else 5, 0.08 if args.quick else 0.12),
               (("resnet18-28",) if args.quick else ("resnet18-28", "resnet18-32"),
                [32] if args.quick else [32, 128], 3 if args.quick else 7, 0.25),
               (() if args.quick else ("resnet18-224",), [8], 5, 0.25)]
@@ -129,9 +133,9 @@ def training_commands(args):
         yield [*common(args), "--models", *chosen, *flags("--batches", args.batches or batches),
                *flags("--threads", args.threads), *flags("--modes", args.modes),
                *flags("--layouts", args.layouts), "--precisions", "float32", "--executions", "eager",
-               "--rounds", str(args.rounds or rounds), "--limit", "5" if args.quick else "15",
-               "--seconds", str(args.seconds or seconds),
-               *([] if args.all_layouts or "lenet5" in chosen else ["--best-layouts"])]
+               "--rounds", str(args.rounds or rounds), "--limit", "5" if args.quick else "10",
+               "--seconds", str(args.seconds or seconds), "--warmup", "5", "--data", "2",
+               *([] if args.all_layouts or "lenet5" in models else ["--best-layouts"])]
 
 
 def measure_training(args, part, save):
@@ -189,30 +193,36 @@ def measure_memory(args, part, save):
     training.measure(training.parse(command), part, save)
 
 
+def loader_commands(args):
+    """The command lines of data/compare.py; with workers, decoding PNG files shows nothing new."""
+    rounds = args.rounds or (3 if args.quick else 4)
+    always = [*common(args), "--rounds", str(rounds), "--seconds", str(args.seconds or 0.2)]
+    workers = ["0"] if args.quick else ["0", "2"]
+    files = ["--batches", "32", "--files", "32" if args.quick else "48"]
+    yield [*always, "--cases", "memory", "--workers", *workers, "--batches", "256", "--samples",
+           "6000" if args.quick else "12000"]
+    yield [*always, "--cases", "jpg", "--workers", *workers, *files]
+    if not args.quick:
+        yield [*always, "--cases", "png", "--workers", "0", *files]
+
+
 def measure_loader(args, part, save):
-    rounds = args.rounds or (3 if args.quick else 5)
-    command = [*common(args), "--batches", "64" if args.quick else "256", "--workers", "0"]
-    command += [] if args.quick else ["2"]
-    command += ["--samples", "6000" if args.quick else "12000", "--rounds", str(rounds),
-                "--seconds", str(args.seconds or 0.2)]
-    files = ["--batches", "32", "--files", "32" if args.quick else "64"]
-    total = {"results": [], "not_run": {}, "programs": {}, "files": {}}
-    part.update(total)
+    part.update(results=[], not_run={}, programs={}, files={})
+    for command in loader_commands(args):
+        before, fresh = part["results"], {}
 
-    def save_all(fresh):
-        for key in ("not_run", "programs", "files"):
-            part[key].update(fresh[key])
-        part["results"] = total["results"] + fresh["results"]
-        save()
+        def save_all(before=before, fresh=fresh):
+            for key in ("not_run", "programs", "files"):
+                part[key].update(fresh[key])
+            part["results"] = before + fresh["results"]
+            save()
 
-    for more in (["--cases", "memory"], ["--cases", "jpg"] + files, ["--cases", "png"] + files):
-        fresh = {}
-        data.measure(data.parse(command + more), fresh, lambda fresh=fresh: save_all(fresh))
-        total["results"] = part["results"]
+        data.measure(data.parse(command), fresh, save_all)
+        save_all()
 
 
 MEASURE = {"training": measure_training, "ops": measure_ops, "loader": measure_loader,
-           "startup": measure_startup, "memory": measure_memory}
+           "startup": measure_startup, "memory": measure_memory, "build": build_times.measure}
 
 
 # ---- The run

@@ -1,16 +1,12 @@
 """What compare.py makes of its measurements: the targets, and the Markdown."""
 
-import pathlib
-import sys
+import build_times
+import side_by_side as sbs
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
-
-import side_by_side as sbs  # noqa: E402
-from data import compare as data  # noqa: E402
-from host_cost import compare as host_cost  # noqa: E402
-from startup import compare as startup  # noqa: E402
-from training import compare as training  # noqa: E402
+data = sbs.part("data")
+host_cost = sbs.part("host_cost")
+startup = sbs.part("startup")
+training = sbs.part("training")
 
 # At least so many times the training speed of PyTorch, or libtorch where that is faster.
 TRAINING = {("lenet5", 64): 2.0, ("lenet5", 256): 2.0, ("d2l", 64): 1.6, ("d2l", 256): 1.6,
@@ -23,6 +19,8 @@ LOADER = {"memory": (10, 0, "images/s of the DataLoader, images in memory"),
           "png": (1.5, 1, "images/s and core of the DataLoader, folder of PNG files")}
 STARTUP_SECONDS = 0.3
 MEMORY = 0.8
+BUILD = {"clean_seconds": (360, "a build of library and examples from scratch, without ccache"),
+         "touch_seconds": (20, "an operation's test built anew after the operation was touched")}
 
 
 # ---- Targets
@@ -117,9 +115,14 @@ def memory_targets(report):
     return rows
 
 
+def build_targets(report):
+    part = report["parts"].get("build", {})
+    return [at_most(text, wanted, part.get(key), "seconds") for key, (wanted, text) in BUILD.items()]
+
+
 def targets(report):
     return [*training_targets(report), *ops_targets(report), *loader_targets(report),
-            *startup_targets(report), *memory_targets(report)]
+            *startup_targets(report), *memory_targets(report), *build_targets(report)]
 
 
 # ---- Markdown
@@ -147,8 +150,9 @@ def environment(report):
              f"instruction sets: {' '.join(run['instruction_sets']) or 'unknown'}",
              run["system"], ", ".join(versions)]
     for r in report["runs"]:
+        settings = "".join(f"{name}={value} " for name, value in r["environment"].items())
         lines.append(f"{r['date']}, Ferrite at {r['ferrite_revision']}, load {r['load']:.1f}: "
-                     f"`{r['command']}`" + ("" if r["complete"] else " (cut short)"))
+                     f"`{settings}{r['command']}`" + ("" if r["complete"] else " (cut short)"))
     return "\n".join(f"- {line}" for line in lines)
 
 
@@ -170,6 +174,10 @@ def sections(report):
     if any(r["mode"] == "train" for r in both):
         yield "Memory", ("The most that was resident, of the whole process, in the layout in which "
                          "each side trains fastest.\n\n" + training.memory({"results": both}))
+
+
+    if "clean_seconds" in parts.get("build", {}):
+        yield "Building", build_times.table(parts["build"])
 
 
 def not_run(report):

@@ -317,7 +317,8 @@ def memory(report):
         ours = peaks.get("Ferrite")
         rows.append([r["model"], r["batch"], r["threads"]] +
                     [f"{peaks[s] / 2**20:,.0f}" if s in peaks else "-" for s in sbs.SIDES] +
-                    [f"{ours / peaks[s]:.2f}" if ours and s in peaks else "-" for s in sbs.SIDES[:2]])
+                    [f"{ours / peaks[s]:.2f}" if ours and peaks.get(s) else "-"
+                     for s in sbs.SIDES[:2]])
     return sbs.markdown(["network", "batch", "threads"] + [f"{s}, MiB" for s in sbs.SIDES] +
                         ["of PyTorch's", "of libtorch's"], rows)
 

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -98,7 +99,7 @@ inline void reset_process_peak() { std::ofstream("/proc/self/clear_refs") << 5; 
 inline void print(const nlohmann::json& json) { std::cout << json.dump() << std::endl; }
 
 // ---- Measuring. A trainer has
-//   void run(Mode, std::int64_t steps);  queues steps
+//   void run(Mode, std::int64_t steps);  queues steps; none is none
 //   void synchronize();                  waits for them
 //   double loss();                       of the last one
 //   void reset_peak_memory();            from here on peaks are counted
@@ -168,7 +169,8 @@ void serve(Trainer& trainer, const Options& options, nlohmann::json info) {
     const auto named = std::find_if(prepared.begin(), prepared.end(),
                                     [&](const Measurement& m) { return name(m.mode) == line; });
     const Measurement& m = named == prepared.end() ? prepared.front() : *named;
-    if (m.step_seconds < 0.1) trainer.run(m.mode, 2);  // wakes the threads, fills the caches
+    // Wakes the threads, fills the caches.
+    trainer.run(m.mode, m.step_seconds < 0.01 ? 2 : m.step_seconds < 0.1 ? 1 : 0);
     const double seconds = seconds_of(trainer, m.mode, m.steps);
     print({{"mode", name(m.mode)},
            {"images_per_second", static_cast<double>(m.steps * options.batch) / seconds},

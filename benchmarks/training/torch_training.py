@@ -301,8 +301,8 @@ def main():
     for line in sys.stdin:
         mode = line.strip() if line.strip() in modes else next(iter(modes))
         steps, step_seconds = modes[mode]
-        if step_seconds < 0.1:
-            trainer.run(mode, 2)  # wakes the threads, fills the caches
+        if wake := 2 if step_seconds < 0.01 else 1 if step_seconds < 0.1 else 0:
+            trainer.run(mode, wake)  # wakes the threads, fills the caches
         seconds, loss = timed(trainer, mode, steps)
         emit(mode=mode, images_per_second=steps * args.batch / seconds, seconds=seconds,
              steps=steps, loss=loss, memory=peak_memory())

@@ -16,7 +16,8 @@ sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "benchmarks" / "compare")]
 import compare  # noqa: E402
 import report as reports  # noqa: E402
 import side_by_side as sbs  # noqa: E402
-from training import compare as training  # noqa: E402
+
+training = sbs.part("training")
 
 # Answers each line by one of JSON that repeats it, as often as the argument says.
 ECHO = """
@@ -193,6 +194,14 @@ class Targets(unittest.TestCase):
         self.assertTrue(self.find(report, "an addition, recorded")["reached"])
         self.assertFalse(self.find(report, "a chain of 10")["reached"])
         self.assertFalse(self.find(report, "process start")["reached"])
+
+    def test_build(self):
+        part = {"jobs": 2, "touched": "ops/x.cpp", "configure_seconds": 9, "clean_seconds": 350}
+        report = self.report(build=part)
+        self.assertTrue(self.find(report, "from scratch")["reached"])
+        self.assertIsNone(self.find(report, "was touched")["reached"])
+        report["targets"] = reports.targets(report)
+        self.assertIn("| library and examples, from scratch | 350 |", reports.markdown(report))
 
 
 class Compare(unittest.TestCase):
