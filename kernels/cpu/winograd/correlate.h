@@ -27,6 +27,9 @@ class Correlation {
   /// Up to here the transformed filter is written once and read by every block; it should leave
   /// most of a shared third cache (32 MiB) alone.
   static constexpr std::int64_t kFilterBytes = 3 << 20;
+  /// Vectors of a panel of the filter: the shape of the inner kernel that reads the fewest bytes of
+  /// what is not in the first cache.
+  static constexpr std::int64_t kPanel = 2;
   static constexpr std::int64_t kDepth = 128;      // channels at a time: a panel of the first cache
   static constexpr std::int64_t kGroup = 64;       // output channels at a time
   static constexpr std::int64_t kManyTiles = 128;  // for which a part of the filter is transformed
@@ -35,6 +38,10 @@ class Correlation {
 
   struct Tiles {
     std::int64_t first, count;
+  };
+  /// Those of `tiles` that are a rectangle of one image, and how many came before them.
+  struct Part {
+    std::int64_t image, row, rows, column, columns, before;
   };
 
   /// Points so far apart that no two fall into the same set of a cache.
@@ -46,6 +53,8 @@ class Correlation {
     return std::min(panel_, columns_ - panel * panel_);
   }
   std::int64_t block_tiles(std::int64_t group) const;
+  template <class F>
+  void for_each_part(Tiles tiles, F f) const;
   void run_by_tiles() const;
   void run_by_channels() const;
 
@@ -79,7 +88,7 @@ Correlation<T, M>::Correlation(const Problem<T>& p)
       across_((p.out.width + M - 1) / M),
       tiles_(p.out.count * down_ * across_),
       columns_(whole_vectors<T>(p.out.channels)),
-      panel_(kLanes<T> * panel_vectors<T>(columns_, max_rows(2), std::min(kDepth, p.in.channels))),
+      panel_(std::min<std::int64_t>(columns_, kPanel * kLanes<T>)),
       panels_((columns_ + panel_ - 1) / panel_),
       depth_(even_share(p.in.channels, kDepth)),
       row_(whole_vectors<T>(p.in.channels)) {
@@ -89,18 +98,57 @@ Correlation<T, M>::Correlation(const Problem<T>& p)
   for (std::int64_t c = 0; c < out_.channels; ++c) bias_.data()[c] = p.bias[c * p.bias_step];
 }
 
-/// V = B^T d B of `tiles`, [points, tiles, row_], points `step` apart.
+template <class T, int M>
+template <class F>
+void Correlation<T, M>::for_each_part(Tiles tiles, F f) const {
+  for (std::int64_t done = 0; done < tiles.count;) {
+    const std::int64_t at = tiles.first + done, left = tiles.count - done;
+    const std::int64_t line = at / across_, column = at % across_, row = line % down_;
+    Part part{line / down_, row, 1, column, std::min(across_ - column, left), done};
+    if (column == 0 && left >= across_) part.rows = std::min(left / across_, down_ - row);
+    f(part);
+    done += part.rows * part.columns;
+  }
+}
+
+/// V = B^T d B of `tiles`, [points, tiles, row_], points `step` apart. Images of another layout are
+/// brought into this one a part at a time, on the way.
 template <class T, int M>
 void Correlation<T, M>::map_input(T* to, std::int64_t step, Tiles tiles) const {
-  for (std::int64_t t = tiles.first; t < tiles.first + tiles.count; ++t, to += row_) {
-    const std::int64_t image = t / (down_ * across_), at = t % (down_ * across_);
-    map_pixels<InputMap<M>>(
-        to, step,
-        tile_at<const T>(in_.data + image * in_.image_step, in_.row_step, in_.pixel_step,
-                         at / across_ * M - top_, at % across_ * M - left_, in_.height, in_.width,
-                         kSide<M>),
-        in_.channels);
-  }
+  Scratch<T> copied;
+  for_each_part(tiles, [&](const Part& part) {
+    Images<const T> in = in_;
+    const std::int64_t y = part.row * M - top_, x = part.column * M - left_;
+    // What exists of the pixels that these tiles read.
+    Window window{std::clamp<std::int64_t>(y, 0, in.height),
+                  std::clamp<std::int64_t>(x, 0, in.width), 0, 0};
+    window.height = std::clamp(y + part.rows * M + 2, window.top, in.height) - window.top;
+    window.width = std::clamp(x + part.columns * M + 2, window.left, in.width) - window.left;
+    const T* corner = in.data + part.image * in.image_step + window.top * in.row_step +
+                      window.left * in.pixel_step;
+    if (in.channel_step != 1) {
+      // As large as any part's; the first is not always the largest.
+      if (!copied)
+        copied = Scratch<T>(std::min(in.height, tiles.count / across_ * M + M + 2) *
+                            std::min(in.width, tiles.count * M + 2) * in.channels);
+      if (window.width == in.width && in.row_step == in.width * in.pixel_step)
+        copy_matrix(copied.data(), in.channels, corner, in.pixel_step, in.channel_step,
+                    window.height * window.width, in.channels);
+      else
+        gather(copied.data(), in.channels, in, part.image, window);
+      corner = copied.data();
+      in.pixel_step = in.channels;
+      in.row_step = window.width * in.channels;
+    }
+    T* tile = to + part.before * row_;
+    for (std::int64_t r = 0; r < part.rows; ++r)
+      for (std::int64_t c = 0; c < part.columns; ++c, tile += row_)
+        map_pixels<InputMap<M>>(
+            tile, step,
+            tile_at<const T>(corner, in.row_step, in.pixel_step, y + r * M - window.top,
+                             x + c * M - window.left, window.height, window.width, kSide<M>),
+            in.channels);
+  });
 }
 
 /// U = G g G^T of one panel of output channels and `count` channels from `channel` on,
@@ -109,15 +157,19 @@ template <class T, int M>
 void Correlation<T, M>::map_filter(T* to, std::int64_t step, std::int64_t panel,
                                    std::int64_t channel, std::int64_t count) const {
   const std::int64_t width = this->width(panel), size = count * width;
+  const std::int64_t used = std::min(width, out_.channels - panel * panel_);
   const Scratch<T> taps(9 * size);
   for (int i = 0; i < 3; ++i)
-    for (int j = 0; j < 3; ++j)
-      copy_matrix_padded(taps.data() + (3 * i + j) * size, width,
-                         filter_.data + panel * panel_ * filter_.out_step +
-                             channel * filter_.in_step + i * filter_.row_step +
-                             j * filter_.column_step,
-                         filter_.in_step, filter_.out_step, count,
-                         std::min(width, out_.channels - panel * panel_));
+    for (int j = 0; j < 3; ++j) {
+      T* const tap = taps.data() + (3 * i + j) * size;
+      const T* const from = filter_.data + panel * panel_ * filter_.out_step +
+                            channel * filter_.in_step + i * filter_.row_step +
+                            j * filter_.column_step;
+      if (used == width)
+        copy_matrix(tap, width, from, filter_.in_step, filter_.out_step, count, width);
+      else
+        copy_matrix_padded(tap, width, from, filter_.in_step, filter_.out_step, count, used);
+    }
   map_vectors<FilterMap<M>>(to, step, taps.data(), size, size);
 }
 
@@ -126,17 +178,40 @@ void Correlation<T, M>::map_filter(T* to, std::int64_t step, std::int64_t panel,
 template <class T, int M>
 void Correlation<T, M>::map_output(const T* from, std::int64_t step, std::int64_t row,
                                    std::int64_t column, std::int64_t count, Tiles tiles) const {
-  for (std::int64_t t = tiles.first; t < tiles.first + tiles.count; ++t, from += row) {
-    const std::int64_t image = t / (down_ * across_), at = t % (down_ * across_);
-    const auto tile =
-        tile_at<T>(out_.data + image * out_.image_step + column, out_.row_step, out_.pixel_step,
-                   at / across_ * M, at % across_ * M, out_.height, out_.width, M);
-    const T* bias = bias_ ? bias_.data() + column : nullptr;
-    if (relu_)
-      map_products<M, true>(tile, from, step, bias, count);
-    else
-      map_products<M, false>(tile, from, step, bias, count);
-  }
+  const T* bias = bias_ ? bias_.data() + column : nullptr;
+  Scratch<T> copied;
+  for_each_part(tiles, [&](const Part& part) {
+    Images<T> out = out_;
+    out.data += column * out.channel_step;
+    out.channels = count;
+    const std::int64_t y = part.row * M, x = part.column * M;
+    const std::int64_t height = std::min(part.rows * M, out.height - y);
+    const std::int64_t width = std::min(part.columns * M, out.width - x);
+    T* corner = out.data + part.image * out.image_step + y * out.row_step + x * out.pixel_step;
+    std::int64_t row_step = out.row_step, pixel_step = out.pixel_step;
+    if (out.channel_step != 1) {
+      if (!copied)
+        copied = Scratch<T>(std::min(out.height, tiles.count / across_ * M + M) *
+                            std::min(out.width, tiles.count * M) * count);
+      pixel_step = count;
+      row_step = width * count;
+    }
+    T* const to = copied ? copied.data() : corner;
+    const T* products = from + part.before * row;
+    for (std::int64_t r = 0; r < part.rows; ++r)
+      for (std::int64_t c = 0; c < part.columns; ++c, products += row) {
+        const auto tile = tile_at<T>(to, row_step, pixel_step, r * M, c * M, height, width, M);
+        if (relu_)
+          map_products<M, true>(tile, products, step, bias, count);
+        else
+          map_products<M, false>(tile, products, step, bias, count);
+      }
+    if (copied) {
+      out.data = corner - part.image * out.image_step - y * out.row_step;
+      out.width = width;
+      scatter(out, part.image, y, height, to, row_step, pixel_step);
+    }
+  });
 }
 
 /// c (+)= a b for one point: `rows` tiles by one panel.
@@ -239,53 +314,12 @@ void Correlation<T, M>::run_by_channels() const {
   }
 }
 
-namespace detail {
-
-/// `images` with the channels of a pixel side by side in `memory`.
-template <class S, class T>
-Images<S> channels_last(Images<S> images, T* memory) {
-  images.data = memory;
-  images.channel_step = 1;
-  images.pixel_step = images.channels;
-  images.row_step = images.width * images.pixel_step;
-  images.image_step = images.height * images.row_step;
-  return images;
-}
-
-template <class T, int M>
-void correlate(const Problem<T>& problem) {
-  Problem<T> p = problem;
-  Scratch<T> in, out;
-  if (p.in.channel_step != 1) {
-    in = Scratch<T>(p.in.count * p.in.height * p.in.width * p.in.channels);
-    p.in = channels_last(p.in, static_cast<const T*>(in.data()));
-    parallel_for(p.in.count, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i)
-        gather(in.data() + i * p.in.image_step, p.in.channels, problem.in, i,
-               {0, 0, p.in.height, p.in.width});
-    });
-  }
-  if (p.out.channel_step != 1) {
-    out = Scratch<T>(p.out.count * p.out.height * p.out.width * p.out.channels);
-    p.out = channels_last(p.out, out.data());
-  }
-  Correlation<T, M>(p).run();
-  if (out)
-    parallel_for(p.out.count, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i)
-        scatter(problem.out, i, 0, p.out.height, out.data() + i * p.out.image_step, p.out.row_step,
-                p.out.pixel_step);
-    });
-}
-
-}  // namespace detail
-
 template <class T>
 void correlate(const Problem<T>& problem) {
   if (plan(problem).m == 2)
-    detail::correlate<T, 2>(problem);
+    Correlation<T, 2>(problem).run();
   else
-    detail::correlate<T, 4>(problem);
+    Correlation<T, 4>(problem).run();
 }
 
 }  // namespace ferrite::kernels::cpu::winograd
