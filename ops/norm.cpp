@@ -1,5 +1,6 @@
 #include "ops/norm.h"
 
+#include "autograd/accumulate.h"
 #include "autograd/record.h"
 #include "core/profiler/range.h"
 #include "kernels/copy.h"
@@ -235,12 +236,13 @@ Gradients batch_norm_backward(const Channels& channels, const Tensor& grad, cons
   once_differentiable();
   const ChannelLayout& layout = channels.layout;
   const Stream stream = current_stream(x.device());
+  const bool last_use = autograd::is_exclusive(grad);
   Tensor dy = dense(grad, x.dtype(), channels.format);
   const bool all_sums = training && needs[0];
   Tensor dx, sum_dy, sum_dy_xhat, passed;
   if (all_sums || needs[2]) sum_dy = empty_like(s.mean);
   if (all_sums || needs[1]) sum_dy_xhat = empty_like(s.mean);
-  if (needs_residual) passed = empty_like(x);
+  if (needs_residual) passed = last_use || !dy.is_same(grad) ? dy : empty_like(x);
   if (sum_dy.defined() || sum_dy_xhat.defined() || passed.defined())
     kernels::batch_norm_backward_reduce(stream, layout, optional(sum_dy), optional(sum_dy_xhat), dy,
                                         x, s.mean, s.invstd, mask, optional(passed));

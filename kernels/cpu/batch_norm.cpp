@@ -74,6 +74,16 @@ struct Gate {
   }
 };
 
+/// Hands over all sums of a part.
+template <class Put, class S, std::size_t V>
+void put_sums(Put&& put, const std::array<S, V>& sums) {
+  for (std::size_t k = 0; k < sums[0].size(); ++k) {
+    std::array<std::remove_cvref_t<decltype(sums[0][0])>, V> values;
+    for (std::size_t v = 0; v < V; ++v) values[v] = sums[v][k];
+    put(static_cast<int>(k), values);
+  }
+}
+
 /// Mean and M2 of parts with `size(p)`, mean(p) and m2(p).
 struct Moments {
   double count = 0, mean = 0, m2 = 0;
@@ -105,26 +115,41 @@ void channel_stats(const ChannelLayout& layout, const View& mean, const View& m2
     ChannelPieces pieces(layout, 2);
     pieces.compute<S>([&](const auto& part, auto&& put) {
       const auto n = part.count();
-      const auto m = part.template sums<1>([&](auto width, std::int64_t at, auto& sums) {
-        sums[0] += load<width>(x + at);
-      })[0] / n;
-      // The second sum corrects the first one's rounding (Chan, Golub and LeVeque 1983).
-      const auto d = part.template sums<2>([&](auto width, std::int64_t at, auto& sums) {
-        const auto v = load<width>(x + at) - m;
-        sums[0] += v;
-        sums[1] += v * v;
+      auto mean = part.center(x);
+      const auto d = part.template sums<2>([&](auto width, int v, std::int64_t at, auto& sums) {
+        const auto deviation = load<width>(x + at) - mean[v];
+        sums[0] += deviation;
+        sums[1] += deviation * deviation;
       });
-      put(0, m + d[0] / n);
-      put(1, d[1] - d[0] * d[0] / n);
+      auto m2 = mean;
+      for (std::size_t v = 0; v < part.kVectors; ++v) {
+        mean[v] += d[v][0] / n;
+        m2[v] = d[v][1] - d[v][0] * d[v][0] / n;
+      }
+      put(0, mean);
+      put(1, m2);
     });
-    for (std::int64_t c = 0; c < layout.channels; ++c) {
-      const Moments all(
-          pieces.pieces(), [&](std::int64_t p) { return static_cast<double>(pieces.size(p)); },
-          [&](std::int64_t p) { return pieces.get(0, p, c); },
-          [&](std::int64_t p) { return pieces.get(1, p, c); });
-      mean.as<S>()[c] = static_cast<S>(all.mean);
-      m2.as<S>()[c] = static_cast<S>(all.m2);
+    // As Moments, channel beside channel.
+    const std::int64_t channels = layout.channels;
+    const Scratch<double> totals(2 * channels);
+    double *const means = totals.data(), *const m2s = means + channels;
+    std::fill_n(means, 2 * channels, 0.0);
+    for (std::int64_t p = 0; p < pieces.pieces(); ++p) {
+      const double weight =
+          static_cast<double>(pieces.size(p)) / static_cast<double>(layout.count());
+      const double* const part = pieces.get(0, p);
+      for (std::int64_t c = 0; c < channels; ++c) means[c] += weight * part[c];
     }
+    for (std::int64_t p = 0; p < pieces.pieces(); ++p) {
+      const auto n = static_cast<double>(pieces.size(p));
+      const double *const part = pieces.get(0, p), *const m2_of_part = pieces.get(1, p);
+      for (std::int64_t c = 0; c < channels; ++c) {
+        const double d = part[c] - means[c];
+        m2s[c] += m2_of_part[c] + n * d * d;
+      }
+    }
+    std::copy_n(means, channels, mean.as<S>());
+    std::copy_n(m2s, channels, m2.as<S>());
   });
 }
 
@@ -240,36 +265,41 @@ void batch_norm_backward_reduce(const ChannelLayout& layout, const View& sum_dy,
     const bool all_pass = mask.from == ReluMask::From::nothing && !kept;
     if (all_pass && !sum_dy_xhat.data) {
       pieces.compute<S>([&](const auto& part, auto&& put) {
-        put(0, part.template sums<1>([&](auto width, std::int64_t at, auto& sums) {
+        put_sums(put, part.template sums<1>([&](auto width, int, std::int64_t at, auto& sums) {
           sums[0] += load<width>(g + at);
-        })[0]);
+        }));
       });
     } else {
       either(all_pass, [&](auto plain) {
         pieces.compute<S>([&](const auto& part, auto&& put) {
           const auto m = part.param(means);
           const auto scale = part.param(scales.data()), shift = part.param(shifts.data());
-          const auto s = part.template sums<2>([&](auto width, std::int64_t at, auto& sums) {
+          put_sums(put, part.template sums<2>([&](auto width, int v, std::int64_t at, auto& sums) {
             Lanes<S, width> d = load<width>(g + at);
-            const Lanes<S, width> deviation = load<width>(x + at) - m;
-            if (!plain) d = gate.template operator()<width>(at, d, deviation, scale, shift);
+            const Lanes<S, width> deviation = load<width>(x + at) - m[v];
+            if (!plain) d = gate.template operator()<width>(at, d, deviation, scale[v], shift[v]);
             if (!plain && kept) store<width>(kept + at, d);
             sums[0] += d;
             sums[1] += d * deviation;
-          });
-          put(0, s[0]);
-          put(1, s[1]);
+          }));
         });
       });
     }
-    for (std::int64_t c = 0; c < layout.channels; ++c) {
-      double sums[2] = {};
-      for (std::int64_t p = 0; p < pieces.pieces(); ++p)
-        for (int k = 0; k < 2; ++k) sums[k] += pieces.get(k, p, c);
-      if (sum_dy.data) sum_dy.as<S>()[c] = static_cast<S>(sums[0]);
-      if (sum_dy_xhat.data)
-        sum_dy_xhat.as<S>()[c] = static_cast<S>(sums[1] * static_cast<double>(invstd.as<S>()[c]));
-    }
+    const std::int64_t channels = layout.channels;
+    const Scratch<double> totals(2 * channels);
+    double *const dys = totals.data(), *const dy_xhats = dys + channels;
+    std::fill_n(dys, 2 * channels, 0.0);
+    for (std::int64_t p = 0; p < pieces.pieces(); ++p)
+      for (int k = 0; k < (sum_dy_xhat.data ? 2 : 1); ++k) {
+        const double* const part = pieces.get(k, p);
+        double* const to = dys + k * channels;
+        for (std::int64_t c = 0; c < channels; ++c) to[c] += part[c];
+      }
+    if (sum_dy.data) std::copy_n(dys, channels, sum_dy.as<S>());
+    if (sum_dy_xhat.data)
+      for (std::int64_t c = 0; c < channels; ++c)
+        sum_dy_xhat.as<S>()[c] =
+            static_cast<S>(dy_xhats[c] * static_cast<double>(invstd.as<S>()[c]));
   });
 }
 

@@ -10,6 +10,7 @@
 
 #include "core/parallel_for.h"
 #include "kernels/cpu/lanes.h"
+#include "kernels/cpu/pack.h"
 #include "kernels/norm.h"
 
 namespace ferrite::kernels::cpu {
@@ -17,43 +18,72 @@ namespace ferrite::kernels::cpu {
 template <class S, int W, std::size_t K>
 using Sums = std::array<Lanes<S, W>, K>;
 
-/// Some rows of W neighbouring channels (inner == 1).
-template <class S, int W>
+/// Some rows of V times W neighbouring channels (inner == 1). What is made of channels comes as V
+/// vectors.
+template <class S, int W, int V>
 struct RowsPart {
-  using Value = Lanes<S, W>;
+  static constexpr int kVectors = V;
   std::int64_t channels, channel, begin, end;
 
-  Value param(const S* p) const { return load<W>(p + channel); }
+  std::array<Lanes<S, W>, V> param(const S* p) const {
+    std::array<Lanes<S, W>, V> values;
+    for (int v = 0; v < V; ++v) values[v] = load<W>(p + channel + W * v);
+    return values;
+  }
   S count() const { return static_cast<S>(end - begin); }
 
-  /// step(width, at, sums) adds the W elements from `at`. Four chains hide the adds' latency.
+  /// step(width, v, at, sums) adds the W elements from `at` to the sums of vector v. Row by row, as
+  /// memory lies; four chains hide the adds' latency.
   template <std::size_t K, class Step>
-  Sums<S, W, K> sums(Step&& step) const {
+  std::array<Sums<S, W, K>, V> sums(Step&& step) const {
     constexpr std::integral_constant<int, W> width;
+    constexpr int rows = 4 / V;
     Sums<S, W, K> chains[4] = {};
     std::int64_t r = begin;
-    const auto at = [&](std::int64_t row) { return row * channels + channel; };
-    for (; r + 4 <= end; r += 4)
-      for (int k = 0; k < 4; ++k) step(width, at(r + k), chains[k]);
-    for (; r < end; ++r) step(width, at(r), chains[0]);
-    for (std::size_t k = 0; k < K; ++k)
-      chains[0][k] = (chains[0][k] + chains[1][k]) + (chains[2][k] + chains[3][k]);
-    return chains[0];
+    const auto at = [&](std::int64_t row, int v) { return row * channels + channel + W * v; };
+    for (; r + rows <= end; r += rows)
+#pragma GCC unroll 4
+      for (int k = 0; k < 4; ++k) step(width, k % V, at(r + k / V, k % V), chains[k]);
+    for (; r < end; ++r)
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) step(width, v, at(r, v), chains[v]);
+    std::array<Sums<S, W, K>, V> result;
+    for (int v = 0; v < V; ++v)
+      for (std::size_t k = 0; k < K; ++k) {
+        result[v][k] = chains[v][k];
+        if constexpr (V == 1)
+          result[v][k] = (chains[0][k] + chains[1][k]) + (chains[2][k] + chains[3][k]);
+      }
+    return result;
+  }
+
+  /// Of each channel a value among its own: the mean of a few. Sums of squared deviations from one
+  /// of n values are at most n times those from the mean.
+  template <class T>
+  std::array<Lanes<S, W>, V> center(const T* x) const {
+    const std::int64_t rows = std::min<std::int64_t>(4, end - begin);
+    std::array<Lanes<S, W>, V> result = {};
+    for (int v = 0; v < V; ++v) {
+      for (std::int64_t r = begin; r < begin + rows; ++r)
+        result[v] += load<W>(x + r * channels + channel + W * v);
+      result[v] /= static_cast<S>(rows);
+    }
+    return result;
   }
 };
 
 /// Some values of one channel: [begin, end) of all outer * inner.
 template <class S>
 struct RunsPart {
-  using Value = S;
+  static constexpr int kVectors = 1;
   ChannelLayout layout;
   std::int64_t channel, begin, end;
 
-  S param(const S* p) const { return p[channel]; }
+  std::array<S, 1> param(const S* p) const { return {p[channel]}; }
   S count() const { return static_cast<S>(end - begin); }
 
   template <std::size_t K, class Step>
-  Sums<S, 1, K> sums(Step&& step) const {
+  std::array<Sums<S, 1, K>, 1> sums(Step&& step) const {
     constexpr std::integral_constant<int, 16> wide;
     constexpr std::integral_constant<int, 4> narrow;
     constexpr std::integral_constant<int, 1> single;
@@ -67,10 +97,10 @@ struct RunsPart {
           (v / layout.inner * layout.channels + channel) * layout.inner + inside;
       std::int64_t i = 0;
       for (; i + 64 <= n; i += 64)
-        for (int k = 0; k < 4; ++k) step(wide, at + i + 16 * k, chains[k]);
-      for (int k = 0; i + 16 <= n; i += 16, ++k) step(wide, at + i, chains[k]);
-      for (; i + 4 <= n; i += 4) step(narrow, at + i, fours);
-      for (; i < n; ++i) step(single, at + i, ones);
+        for (int k = 0; k < 4; ++k) step(wide, 0, at + i + 16 * k, chains[k]);
+      for (int k = 0; i + 16 <= n; i += 16, ++k) step(wide, 0, at + i, chains[k]);
+      for (; i + 4 <= n; i += 4) step(narrow, 0, at + i, fours);
+      for (; i < n; ++i) step(single, 0, at + i, ones);
       v += n;
     }
     for (std::size_t k = 0; k < K; ++k) {
@@ -80,7 +110,17 @@ struct RunsPart {
       for (int l = 0; l < 4; ++l) fours[k][l] += lanes[l];
       ones[k] += (fours[k][0] + fours[k][1]) + (fours[k][2] + fours[k][3]);
     }
-    return ones;
+    return {ones};
+  }
+
+  /// As of rows: the mean of a share of them.
+  template <class T>
+  std::array<S, 1> center(const T* x) const {
+    RunsPart some = *this;
+    some.end = std::min(end, begin + 64);
+    const auto total = some.template sums<1>(
+        [&](auto width, int, std::int64_t at, auto& sums) { sums[0] += load<width>(x + at); });
+    return {total[0][0] / some.count()};
   }
 };
 
@@ -93,33 +133,49 @@ class ChannelPieces {
                                        16384 / std::max<std::int64_t>(layout.channels, 1), 32, 256)
                                  : 8192),
         pieces_((layout.count() + piece_ - 1) / piece_),
-        values_(static_cast<std::size_t>(results * pieces_ * layout.channels)) {}
+        values_(results * pieces_ * layout.channels) {}
 
   std::int64_t pieces() const { return pieces_; }
   /// Values a channel in a piece.
   std::int64_t size(std::int64_t piece) const {
     return std::min(piece_, layout_.count() - piece * piece_);
   }
-  double get(int result, std::int64_t piece, std::int64_t channel) const {
-    return values_[at(result, piece, channel)];
+  /// Of all channels.
+  const double* get(int result, std::int64_t piece) const {
+    return values_.data() + (result * pieces_ + piece) * layout_.channels;
   }
 
-  /// body(part, put) for every part of every piece; put(k, value) hands over result k.
+  /// body(part, put) for every part of every piece; put(k, values) hands over result k of the
+  /// part's channels.
   template <class S, class Body>
   void compute(Body&& body) {
-    if (values_.empty()) return;
+    if (pieces_ * layout_.channels == 0) return;
+    const auto to = [&](int k, std::int64_t piece, std::int64_t channel) {
+      return values_.data() + (k * pieces_ + piece) * layout_.channels + channel;
+    };
     if (layout_.inner == 1) {
       const std::int64_t grain = std::max<std::int64_t>(1, 32768 / (piece_ * layout_.channels));
       parallel_for(pieces_, grain, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t b = begin; b < end; ++b)
-          for_blocks(0, layout_.channels, [&](std::int64_t c, auto width) {
-            const RowsPart<S, width> part{layout_.channels, c, b * piece_, b * piece_ + size(b)};
-            body(part, [&](int k, const Lanes<S, width>& v) {
-              S lanes[width];
-              store<width>(lanes, v);
-              std::copy_n(lanes, int{width}, values_.begin() + difference(k, b, c));
+        for (std::int64_t b = begin; b < end; ++b) {
+          const auto rows = [&]<int W, int V>(std::int64_t c, std::integral_constant<int, W>,
+                                              std::integral_constant<int, V>) {
+            const RowsPart<S, W, V> part{layout_.channels, c, b * piece_, b * piece_ + size(b)};
+            body(part, [&](int k, const auto& values) {
+              for (int v = 0; v < V; ++v) {
+                S lanes[W];
+                store<W>(lanes, values[v]);
+                std::copy_n(lanes, W, to(k, b, c + W * v));
+              }
             });
+          };
+          constexpr std::integral_constant<int, 16> wide;
+          std::int64_t c = 0;
+          for (; c + 64 <= layout_.channels; c += 64)
+            rows(c, wide, std::integral_constant<int, 4>());
+          for_blocks(c, layout_.channels, [&](std::int64_t at, auto width) {
+            rows(at, width, std::integral_constant<int, 1>());
           });
+        }
       });
     } else {
       parallel_for(pieces_ * layout_.channels, 32768 / size(0),
@@ -127,23 +183,16 @@ class ChannelPieces {
                      for (std::int64_t i = begin; i < end; ++i) {
                        const std::int64_t c = i / pieces_, b = i % pieces_;
                        const RunsPart<S> part{layout_, c, b * piece_, b * piece_ + size(b)};
-                       body(part, [&](int k, S v) { values_[at(k, b, c)] = v; });
+                       body(part, [&](int k, const auto& values) { *to(k, b, c) = values[0]; });
                      }
                    });
     }
   }
 
  private:
-  std::size_t at(int result, std::int64_t piece, std::int64_t channel) const {
-    return static_cast<std::size_t>((result * pieces_ + piece) * layout_.channels + channel);
-  }
-  std::ptrdiff_t difference(int result, std::int64_t piece, std::int64_t channel) const {
-    return static_cast<std::ptrdiff_t>(at(result, piece, channel));
-  }
-
   ChannelLayout layout_;
   std::int64_t piece_, pieces_;
-  std::vector<double> values_;
+  Scratch<double> values_;
 };
 
 /// Elementwise: body(param, loop) for groups of elements; param(p) makes a channel parameter of the

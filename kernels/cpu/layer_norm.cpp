@@ -68,15 +68,15 @@ void layer_norm(std::int64_t rows, std::int64_t width, const View& out, const Vi
       for (std::int64_t r = begin; r < end; ++r) {
         const auto part = row_part<S>(r, width);
         const S n = part.count();
-        const S first = part.template sums<1>([&](auto lanes, std::int64_t at, auto& sums) {
+        const S first = part.template sums<1>([&](auto lanes, int, std::int64_t at, auto& sums) {
           sums[0] += load<lanes>(x + at);
-        })[0] / n;
+        })[0][0] / n;
         // The second sum corrects the first one's rounding (Chan, Golub and LeVeque 1983).
-        const auto d = part.template sums<2>([&](auto lanes, std::int64_t at, auto& sums) {
+        const auto d = part.template sums<2>([&](auto lanes, int, std::int64_t at, auto& sums) {
           const auto v = load<lanes>(x + at) - first;
           sums[0] += v;
           sums[1] += v * v;
-        });
+        })[0];
         const S m = first + d[0] / n;
         const double var = static_cast<double>(d[1] - d[0] * d[0] / n) / static_cast<double>(n);
         const S s = static_cast<S>(1 / std::sqrt(std::max(var, 0.0) + eps));
@@ -120,11 +120,11 @@ void layer_norm_backward(std::int64_t rows, std::int64_t width, const View& grad
           return g;
         };
         const auto part = row_part<S>(r, width);
-        const auto sums = part.template sums<2>([&](auto lanes, std::int64_t at, auto& sums) {
+        const auto sums = part.template sums<2>([&](auto lanes, int, std::int64_t at, auto& sums) {
           const auto g = gradient(lanes, at);
           sums[0] += g;
           sums[1] += g * ((load<lanes>(x + at) - m) * s);
-        });
+        })[0];
         const S shift = sums[0] / part.count(), slope = sums[1] / part.count();
         for_blocks(0, width, [&](std::int64_t i, auto lanes) {
           const auto xhat = (load<lanes>(x + row + i) - m) * s;
