@@ -72,20 +72,31 @@ PhiloxState Generator::reserve(std::uint64_t blocks, const Stream& stream) {
   return reserve(blocks);
 }
 
-std::uint64_t Generator::next_u64() {
-  const PhiloxState s = reserve(1);
+namespace {
+
+std::uint64_t u64_at(const PhiloxState& s) {
   const PhiloxBlock block = philox(s.seed, s.offset);
   return static_cast<std::uint64_t>(block.v[0]) << 32 | block.v[1];
 }
 
-std::uint64_t Generator::next_below(std::uint64_t bound) {
-  FERRITE_CHECK(bound > 0, ValueError, "next_below", "the bound must be above 0");
+/// A number of 0..bound-1, of the first of the numbers that `draw` gives that serves.
+template <class Draw>
+std::uint64_t below(std::uint64_t bound, Draw&& draw) {
   __extension__ using Wide = unsigned __int128;
   for (;;) {
-    const Wide product = static_cast<Wide>(next_u64()) * bound;
+    const Wide product = static_cast<Wide>(draw()) * bound;
     const auto low = static_cast<std::uint64_t>(product);
     if (low >= bound || low >= -bound % bound) return static_cast<std::uint64_t>(product >> 64);
   }
+}
+
+}  // namespace
+
+std::uint64_t Generator::next_u64() { return u64_at(reserve(1)); }
+
+std::uint64_t Generator::next_below(std::uint64_t bound) {
+  FERRITE_CHECK(bound > 0, ValueError, "next_below", "the bound must be above 0");
+  return below(bound, [this] { return next_u64(); });
 }
 
 double Generator::next_double() { return static_cast<double>(next_u64() >> 11) * 0x1p-53; }
@@ -102,7 +113,18 @@ std::vector<std::int64_t> Generator::permutation(std::int64_t n) {
   FERRITE_CHECK(n >= 0, ValueError, "permutation", "expected a length of 0 or more, got {}", n);
   std::vector<std::int64_t> order(static_cast<std::size_t>(n));
   std::iota(order.begin(), order.end(), std::int64_t{0});
-  for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[next_below(i)]);
+  if (n < 2) return order;
+  // One reservation for all, but for a number that does not serve, once in some 2^40 permutations.
+  PhiloxState next = reserve(static_cast<std::uint64_t>(n - 1));
+  std::uint64_t left = static_cast<std::uint64_t>(n - 1);
+  const auto draw = [&] {
+    if (left == 0) return next_u64();
+    --left;
+    const std::uint64_t bits = u64_at(next);
+    ++next.offset;
+    return bits;
+  };
+  for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[below(i, draw)]);
   return order;
 }
 

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "core/views.h"
+#include "data/collation.h"
 #include "data/host.h"
 
 namespace ferrite::data {
@@ -31,22 +32,9 @@ void check_index(std::int64_t index, std::int64_t size, std::string_view op) {
 }
 
 Tensor stack(std::span<const Tensor> tensors) {
-  FERRITE_CHECK(!tensors.empty(), ValueError, "stack", "expected at least one tensor");
-  const Tensor first = host_contiguous(tensors[0], "stack");
-  Shape shape = first.shape();
-  shape.insert(0, static_cast<std::int64_t>(tensors.size()));
-  Tensor out = empty(shape, {.dtype = first.dtype()});
-  auto* p = static_cast<char*>(out.data_ptr());
-  for (const Tensor& tensor : tensors) {
-    const Tensor dense = host_contiguous(tensor, "stack");
-    FERRITE_CHECK(dense.shape() == first.shape(), ShapeError, "stack",
-                  "expected samples of one shape, got {} and {}", first.shape(), dense.shape());
-    FERRITE_CHECK(dense.dtype() == first.dtype(), DTypeError, "stack",
-                  "expected samples of one dtype, got {} and {}", first.dtype(), dense.dtype());
-    if (dense.nbytes() > 0) std::memcpy(p, dense.data_ptr(), dense.nbytes());
-    p += dense.nbytes();
-  }
-  return out;
+  Collation batch(static_cast<std::int64_t>(tensors.size()));
+  for (const Tensor& tensor : tensors) batch.add(tensor);
+  return batch.take();
 }
 
 Tensor gather_rows(const Tensor& tensor, std::span<const std::int64_t> indices) {

@@ -136,32 +136,31 @@ Tensor ImageFolder::image(std::int64_t index) const {
   return image;
 }
 
-Tensor ImageFolder::transformed(std::int64_t index, Generator& random) const {
-  return transform_(image(index), random);
-}
-
 Sample ImageFolder::get(std::int64_t index) const {
   Generator random = Epoch{}.generator(index);
-  Tensor image = transformed(index, random);
-  return {image, label_tensor({&(*samples_)[static_cast<std::size_t>(index)].label, 1}, Shape())};
+  return {transform_(image(index), random),
+          label_tensor({&(*samples_)[static_cast<std::size_t>(index)].label, 1}, Shape())};
 }
 
 Batch ImageFolder::get_batch(std::span<const std::int64_t> indices, const Epoch& epoch) const {
-  std::vector<Tensor> images;
+  const auto file = [&](std::int64_t i) -> const File& {
+    return (*samples_)[static_cast<std::size_t>(i)];
+  };
   std::vector<std::int64_t> labels;
+  Collation images(static_cast<std::int64_t>(indices.size()), [&](const Shape& shape) {
+    fail<ShapeError>(kOp,
+                     "'{}' is {}, '{}' is {}: images of a batch need one size; put Resize or "
+                     "RandomResizedCrop into the transform",
+                     file(indices[0]).path.string(), images.shape(),
+                     file(indices[labels.size()]).path.string(), shape);
+  });
   for (const std::int64_t i : indices) {
     Generator random = epoch.generator(i);
-    images.push_back(transformed(i, random));
-    labels.push_back((*samples_)[static_cast<std::size_t>(i)].label);
-    FERRITE_CHECK(images.back().shape() == images[0].shape(), ShapeError, kOp,
-                  "'{}' is {}, '{}' is {}: images of a batch need one size; put Resize or "
-                  "RandomResizedCrop into the transform",
-                  (*samples_)[static_cast<std::size_t>(indices[0])].path.string(),
-                  images[0].shape(), (*samples_)[static_cast<std::size_t>(i)].path.string(),
-                  images.back().shape());
+    transform_.add_to(images, image(i), random);
+    labels.push_back(file(i).label);
   }
   const auto n = static_cast<std::int64_t>(labels.size());
-  return {stack(images), label_tensor(labels, {n})};
+  return {images.take(), label_tensor(labels, {n})};
 }
 
 }  // namespace ferrite::data

@@ -69,8 +69,6 @@ class ImageFolder : public Dataset {
  private:
   struct Cache;
 
-  Tensor transformed(std::int64_t index, Generator& random) const;
-
   ImageMode mode_;
   std::vector<std::string> classes_;
   std::map<std::string, std::int64_t> class_to_idx_;

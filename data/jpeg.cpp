@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "data/host.h"
+#include "data/image_planes.h"
 
 namespace ferrite::data {
 
@@ -86,15 +87,17 @@ bool read_header(Reader& reader, Bytes bytes, ImageMode mode) {
   return true;
 }
 
-/// `pixels` is interleaved and large enough.
-bool read_rows(Reader& reader, std::uint8_t* pixels) {
+/// Fills the planes `out`, row by row; `row` has room for one of interleaved pixels.
+bool read_planes(Reader& reader, std::uint8_t* row, std::uint8_t* out) {
   if (setjmp(reader.errors.jump)) return false;
   jpeg_start_decompress(&reader.codec);
-  const std::size_t row_bytes = std::size_t{reader.codec.output_width} *
-                                static_cast<unsigned>(reader.codec.output_components);
+  const std::size_t width = reader.codec.output_width, area = width * reader.codec.output_height;
+  const bool colour = reader.codec.output_components == 3;
   while (reader.codec.output_scanline < reader.codec.output_height) {
-    JSAMPROW row = pixels + row_bytes * reader.codec.output_scanline;
-    jpeg_read_scanlines(&reader.codec, &row, 1);
+    std::uint8_t* const to = out + width * reader.codec.output_scanline;
+    JSAMPROW pixels = colour ? row : to;
+    jpeg_read_scanlines(&reader.codec, &pixels, 1);
+    if (colour) split_colours(row, width, 3, to, area);
   }
   jpeg_finish_decompress(&reader.codec);
   return true;
@@ -144,15 +147,12 @@ Tensor parse_jpeg(Bytes bytes, std::string_view name, ImageMode mode) {
               "the header claims {} x {} pixels, more than {} bytes can hold", width, height,
               bytes.size());
   const std::size_t channels = reader.codec.out_color_space == JCS_GRAYSCALE ? 1 : 3;
-  const std::size_t area = width * height;
-  const std::unique_ptr<std::uint8_t[]> pixels(new std::uint8_t[area * channels]);
-  if (!read_rows(reader, pixels.get())) where.fail(position(), "{}", reader.errors.message);
   Tensor image = empty({static_cast<std::int64_t>(channels), static_cast<std::int64_t>(height),
                         static_cast<std::int64_t>(width)},
                        {.dtype = kUInt8});
-  auto* out = image.data<std::uint8_t>();
-  for (std::size_t c = 0; c < channels; ++c)
-    for (std::size_t i = 0; i < area; ++i) *out++ = pixels[i * channels + c];
+  const auto row = std::make_unique_for_overwrite<std::uint8_t[]>(width * channels);
+  if (!read_planes(reader, row.get(), image.data<std::uint8_t>()))
+    where.fail(position(), "{}", reader.errors.message);
   return image;
 }
 

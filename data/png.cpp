@@ -7,11 +7,14 @@
 #include <algorithm>
 #include <csetjmp>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "data/host.h"
+#include "data/image_planes.h"
 #include "data/inflate.h"
+#include "data/png_plain.h"
 
 namespace ferrite::data {
 
@@ -105,27 +108,30 @@ bool read_rows(Reader& reader, const Geometry& geometry, std::uint8_t* pixels) {
   return true;
 }
 
-/// Interleaved pixels to planes, with the channels that `mode` asks for.
-Tensor to_planes(const std::uint8_t* pixels, const Geometry& g, ImageMode mode) {
+/// Interleaved pixels, in rows `stride` bytes apart, to planes, with the channels that `mode` asks
+/// for.
+Tensor to_planes(const std::uint8_t* pixels, std::size_t stride, const Geometry& g,
+                 ImageMode mode) {
   const bool colour = g.channels >= 3;
   const int channels = mode == ImageMode::unchanged ? g.channels : mode == ImageMode::gray ? 1 : 3;
-  const std::size_t area = std::size_t{g.width} * g.height;
+  const std::size_t width = g.width, area = width * g.height;
   const auto step = static_cast<std::size_t>(g.channels);
   Tensor image = empty({channels, g.height, g.width}, {.dtype = kUInt8});
   auto* out = image.data<std::uint8_t>();
-  if (mode == ImageMode::gray && colour) {
-    for (std::size_t i = 0; i < area; ++i) {
-      const std::uint8_t* p = pixels + i * step;
-      out[i] =
-          static_cast<std::uint8_t>((p[0] * 19595u + p[1] * 38470u + p[2] * 7471u + 0x8000u) >> 16);
+  for (png_uint_32 y = 0; y < g.height; ++y, pixels += stride, out += width) {
+    if (mode == ImageMode::gray && colour) {
+      for (std::size_t i = 0; i < width; ++i) {
+        const std::uint8_t* p = pixels + i * step;
+        out[i] = static_cast<std::uint8_t>(
+            (p[0] * 19595u + p[1] * 38470u + p[2] * 7471u + 0x8000u) >> 16);
+      }
+    } else if (colour) {
+      split_colours(pixels, width, step, out, area);
+      if (channels == 4) split_channel(pixels, width, step, 3, out + 3 * area);
+    } else {
+      for (std::size_t c = 0; c < static_cast<std::size_t>(channels); ++c)
+        split_channel(pixels, width, step, mode == ImageMode::rgb ? 0 : c, out + c * area);
     }
-    return image;
-  }
-  for (int c = 0; c < channels; ++c) {
-    const int source = mode == ImageMode::rgb && !colour ? 0 : c;
-    for (std::size_t i = 0; i < area; ++i)
-      out[static_cast<std::size_t>(c) * area + i] =
-          pixels[i * step + static_cast<std::size_t>(source)];
   }
   return image;
 }
@@ -157,6 +163,11 @@ Tensor parse_png(Bytes bytes, std::string_view name, ImageMode mode) {
   const Where where{"read_png", name};
   where.check(bytes.size() >= kSignatureBytes && png_sig_cmp(bytes.data(), 0, kSignatureBytes) == 0,
               0, "expected a PNG file to begin with \\x89PNG\\r\\n\\x1a\\n");
+  if (const std::optional<PlainPng> plain = decode_plain_png(bytes)) {
+    const Geometry geometry{
+        .width = plain->width, .height = plain->height, .channels = plain->channels};
+    return to_planes(plain->rows.data<std::uint8_t>() + 1, plain->stride, geometry, mode);
+  }
   Reader reader;
   reader.bytes = bytes;
   reader.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &reader, on_error<Reader>, on_warning);
@@ -170,7 +181,7 @@ Tensor parse_png(Bytes bytes, std::string_view name, ImageMode mode) {
   const std::unique_ptr<std::uint8_t[]> pixels(
       new std::uint8_t[geometry.row_bytes * geometry.height]);
   if (!read_rows(reader, geometry, pixels.get())) where.fail(reader.position, "{}", reader.message);
-  return to_planes(pixels.get(), geometry, mode);
+  return to_planes(pixels.get(), geometry.row_bytes, geometry, mode);
 }
 
 Tensor read_png(const std::filesystem::path& path, ImageMode mode) {

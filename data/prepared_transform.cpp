@@ -47,14 +47,27 @@ void PreparedTransform::look_up(const std::uint8_t* image, std::int64_t area, fl
     for (std::int64_t i = 0; i < area; ++i) *out++ = table[*image++];
 }
 
-Tensor PreparedTransform::operator()(const Tensor& image, Generator& random) const {
+Tensor PreparedTransform::head(const Tensor& image, Generator& random) const {
   Tensor current = image;
   for (const Transform& t : head_) current = t(current, random);
+  return current;
+}
+
+Tensor PreparedTransform::operator()(const Tensor& image, Generator& random) const {
+  const Tensor current = head(image, random);
   if (!table_fits(current)) return tail_.apply(current, random);
-  current = host_contiguous(current, "transform");
-  Tensor out = empty(current.shape());
-  look_up(current.data<std::uint8_t>(), current.size(1) * current.size(2), out.data<float>());
+  const Tensor dense = host_contiguous(current, "transform");
+  Tensor out = empty(dense.shape());
+  look_up(dense.data<std::uint8_t>(), dense.size(1) * dense.size(2), out.data<float>());
   return out;
+}
+
+void PreparedTransform::add_to(Collation& batch, const Tensor& image, Generator& random) const {
+  const Tensor current = head(image, random);
+  if (!table_fits(current)) return batch.add(tail_.apply(current, random));
+  const Tensor dense = host_contiguous(current, "transform");
+  look_up(dense.data<std::uint8_t>(), dense.size(1) * dense.size(2),
+          static_cast<float*>(batch.next(dense.shape(), kFloat32)));
 }
 
 }  // namespace ferrite::data

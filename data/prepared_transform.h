@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "data/collation.h"
 #include "data/transforms.h"
 
 namespace ferrite::data {
@@ -16,6 +17,8 @@ class PreparedTransform {
 
   /// As the transform, with the same bits. `image` is uint8 [C, H, W].
   Tensor operator()(const Tensor& image, Generator& random) const;
+  /// The same as the batch's next sample, without a copy where the transform ends in a table.
+  void add_to(Collation& batch, const Tensor& image, Generator& random) const;
 
   /// Whether it changes nothing.
   bool is_identity() const { return head_.empty() && tail_.parts().empty(); }
@@ -25,6 +28,7 @@ class PreparedTransform {
   void look_up(const std::uint8_t* image, std::int64_t area, float* out) const;
 
  private:
+  Tensor head(const Tensor& image, Generator& random) const;
   bool table_fits(const Tensor& image) const;
 
   std::vector<Transform> head_;  // what comes before...

@@ -9,6 +9,7 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <string>
 
 namespace {
@@ -28,11 +29,11 @@ constexpr double kMean = 0.2860, kDeviation = 0.3530;  // Fashion-MNIST's
 data::ImageDataset images_in_memory(std::int64_t samples, const data::Transform& transform) {
   Tensor images = empty({samples, 1, 28, 28}, {.dtype = kUInt8});
   Tensor labels = empty({samples}, {.dtype = kInt64});
-  Generator random(0);
+  std::minstd_rand random;
   for (std::int64_t i = 0; i < images.numel(); ++i) {
-    const bool bright = random.next_below(3) == 0;
+    const auto bits = static_cast<unsigned>(random() >> 8);
     images.data<std::uint8_t>()[i] =
-        static_cast<std::uint8_t>(bright ? 131 + random.next_below(125) : random.next_below(51));
+        static_cast<std::uint8_t>(bits % 3 == 0 ? 131 + bits / 3 % 125 : bits / 3 % 51);
   }
   for (std::int64_t i = 0; i < samples; ++i) labels.data<std::int64_t>()[i] = i % 10;
   return {images, labels, std::vector<std::string>(10, "class"), transform};

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "core/generator.h"
 #include "tests/data/files.h"
 
 namespace ferrite::test {
@@ -94,6 +95,51 @@ TEST_CASE("png: round trip for 1 to 4 channels") {
   CHECK_THROWS_AS(write_png(empty({5, 2, 2}, {.dtype = kUInt8}), dir / "b.png"), ShapeError);
   CHECK_THROWS_AS(write_png(empty({1, 0, 2}, {.dtype = kUInt8}), dir / "b.png"), ShapeError);
   CHECK_THROWS_AS(write_png(empty({2}, {.dtype = kUInt8}), dir / "b.png"), ShapeError);
+}
+
+TEST_CASE("png: every filter, with libpng's values") {
+  // A chunk that nobody knows has libpng read the file.
+  const std::string unknown = chunk("feRi", "te");
+  constexpr int kColours[] = {0, 4, 2, 6};
+  Generator random(1);
+  for (const std::uint32_t width : {1u, 2u, 19u})
+    for (std::uint32_t channels = 1; channels <= 4; ++channels) {
+      CAPTURE(width);
+      CAPTURE(channels);
+      std::string rows;
+      for (int y = 0; y < 11; ++y) {
+        rows += static_cast<char>(y % 5);  // each filter in the first row's place, and below others
+        for (std::uint32_t i = 0; i < width * channels; ++i)
+          rows += static_cast<char>(random.next_below(256));
+      }
+      for (int skip = 0; skip < 5; ++skip) {
+        const std::size_t first = static_cast<std::size_t>(skip) * (width * channels + 1);
+        const std::uint32_t height = 11 - static_cast<std::uint32_t>(skip);
+        const int colour = kColours[channels - 1];
+        const std::string plain = png(width, height, 8, colour, rows.substr(first));
+        const std::string same = png(width, height, 8, colour, rows.substr(first), unknown);
+        CHECK(values(parse(plain)) == values(parse(same)));
+        CHECK(values(parse(plain, ImageMode::gray)) == values(parse(same, ImageMode::gray)));
+        CHECK(values(parse(plain, ImageMode::rgb)) == values(parse(same, ImageMode::rgb)));
+      }
+    }
+}
+
+TEST_CASE("png: chunks in parts, in between and at the end") {
+  const std::size_t data = kGray.find("IDAT") - 4, end = kGray.find("IEND") - 4;
+  const std::string head = kGray.substr(0, data), tail = kGray.substr(end);
+  const std::string packed = kGray.substr(data + 8, end - data - 12);
+  const std::string text = chunk("tEXt", std::string("Title\0a", 7));
+  const Values expected = values(parse(kGray));
+  for (std::size_t cut = 0; cut <= packed.size(); ++cut) {
+    const std::string first = chunk("IDAT", packed.substr(0, cut));
+    const std::string second = chunk("IDAT", packed.substr(cut));
+    CHECK(values(parse(head + text + first + second + text + tail)) == expected);
+    if (cut < packed.size()) CHECK_THROWS_AS(parse(head + first + text + tail + second), IoError);
+  }
+  CHECK(values(parse(kGray + "what follows")) == expected);
+  CHECK_THROWS_AS(parse(png(2, 2, 8, 0, std::string("\5\1\2\0\3\xff", 6))), IoError);
+  CHECK_THROWS_AS(parse(png(2, 2, 8, 0, std::string("\0\1\2\0\3", 5))), IoError);
 }
 
 TEST_CASE("png: a grid of images") {

@@ -47,6 +47,68 @@ TEST_CASE("resize: Pillow's bits for uint8, the same unrounded for float32") {
   CHECK(cases == 8);
 }
 
+namespace {
+
+/// Pillow's sums for one axis, value by value: `in` has rows of `length` values `step` apart,
+/// `rows` of them `stride` apart.
+struct Axis {
+  std::int64_t length, step, rows, stride;
+};
+
+void resize_axis(const std::vector<std::uint8_t>& in, const Axis& from, std::int64_t to,
+                 const Axis& out_axis, std::vector<std::uint8_t>& out) {
+  const double scale = static_cast<double>(from.length) / static_cast<double>(to);
+  const double support = std::max(scale, 1.0);
+  for (std::int64_t i = 0; i < to; ++i) {
+    const double center = (static_cast<double>(i) + 0.5) * scale;
+    const auto first = std::max<std::int64_t>(static_cast<std::int64_t>(center - support + 0.5), 0);
+    const auto last =
+        std::min<std::int64_t>(static_cast<std::int64_t>(center + support + 0.5), from.length);
+    std::vector<double> w;
+    double total = 0;
+    for (std::int64_t k = first; k < last; ++k) {
+      w.push_back(
+          std::max(1 - std::abs((static_cast<double>(k) - center + 0.5) * (1 / support)), 0.0));
+      total += w.back();
+    }
+    for (std::int64_t y = 0; y < from.rows; ++y) {
+      std::int64_t sum = 1 << 21;
+      for (std::int64_t k = first; k < last; ++k)
+        sum += in[static_cast<std::size_t>(y * from.stride + k * from.step)] *
+               static_cast<std::int64_t>(0.5 + w[static_cast<std::size_t>(k - first)] / total *
+                                                   (1 << 22));
+      out[static_cast<std::size_t>(y * out_axis.stride + i * out_axis.step)] =
+          static_cast<std::uint8_t>(std::clamp<std::int64_t>(sum >> 22, 0, 255));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("resize: the same sums at sizes around and beyond sixteen rows and columns") {
+  struct Case {
+    std::int64_t height, width, to_height, to_width;
+  };
+  Generator random(3);
+  for (const Case& c : {Case{1, 1, 5, 33}, Case{16, 16, 15, 17}, Case{17, 15, 16, 16},
+                        Case{33, 47, 48, 31}, Case{50, 3, 7, 19}, Case{2, 130, 3, 16}}) {
+    CAPTURE(c.height);
+    CAPTURE(c.width);
+    Tensor image = empty({1, c.height, c.width}, {.dtype = kUInt8});
+    std::vector<std::uint8_t> in;
+    for (std::int64_t i = 0; i < image.numel(); ++i)
+      in.push_back(static_cast<std::uint8_t>(random.next_below(256)));
+    std::ranges::copy(in, image.data<std::uint8_t>());
+    std::vector<std::uint8_t> across(static_cast<std::size_t>(c.height * c.to_width));
+    std::vector<std::uint8_t> both(static_cast<std::size_t>(c.to_height * c.to_width));
+    resize_axis(in, {c.width, 1, c.height, c.width}, c.to_width,
+                {c.to_width, 1, c.height, c.to_width}, across);
+    resize_axis(across, {c.height, c.to_width, c.to_width, 1}, c.to_height,
+                {c.to_height, c.to_width, c.to_width, 1}, both);
+    CHECK(Resize(c.to_height, c.to_width)(image).to_vector<std::uint8_t>() == both);
+  }
+}
+
 TEST_CASE("resize: the shorter side, sizes and errors") {
   const auto shape = [](std::int64_t size, std::int64_t height, std::int64_t width) {
     return Resize(size)(numbered(2, height, width)).shape();
