@@ -146,12 +146,18 @@ void draw_segment(Canvas& canvas, Point a, Point b, double half_width) {
   };
   const double dx = b.x - a.x, dy = b.y - a.y;
   const double length2 = std::max(dx * dx + dy * dy, 1e-9);
+  // Squared distances beyond which nothing, and below which everything is covered, for sure.
+  const double outside = std::pow(half_width + 0.5, 2) * (1 + 1e-9);
+  const double inside = half_width > 0.5 ? std::pow(half_width - 0.5, 2) * (1 - 1e-9) : -1;
   for (int y = low(std::min(a.y, b.y)); y <= high(std::max(a.y, b.y)); ++y)
     for (int x = low(std::min(a.x, b.x)); x <= high(std::max(a.x, b.x)); ++x) {
       const double px = x - a.x, py = y - a.y;
       const double t = std::clamp((px * dx + py * dy) / length2, 0.0, 1.0);
-      const double distance = std::hypot(px - t * dx, py - t * dy);
-      const double cover = std::clamp(half_width + 0.5 - distance, 0.0, 1.0);
+      const double off_x = px - t * dx, off_y = py - t * dy;
+      const double squared = off_x * off_x + off_y * off_y;
+      if (squared > outside) continue;
+      const double cover =
+          squared < inside ? 1 : std::clamp(half_width + 0.5 - std::hypot(off_x, off_y), 0.0, 1.0);
       float& pixel = canvas[static_cast<std::size_t>(y * kSide + x)];
       pixel = std::max(pixel, static_cast<float>(cover));
     }
