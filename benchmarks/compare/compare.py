@@ -133,7 +133,7 @@ def training_commands(args):
         yield [*common(args), "--models", *chosen, *flags("--batches", args.batches or batches),
                *flags("--threads", args.threads), *flags("--modes", args.modes),
                *flags("--layouts", args.layouts), "--precisions", "float32", "--executions", "eager",
-               "--rounds", str(args.rounds or rounds), "--limit", "5" if args.quick else "10",
+               "--rounds", str(args.rounds or rounds), "--limit", "4" if args.quick else "6",
                "--seconds", str(args.seconds or seconds), "--warmup", "5", "--data", "2",
                *([] if args.all_layouts or "lenet5" in models else ["--best-layouts"])]
 
