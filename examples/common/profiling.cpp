@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "examples/common/folder.h"
 #include "parallel/comm/process_group.h"
 
 namespace examples {
@@ -24,6 +25,8 @@ std::string of_rank(const std::string& file, int rank) {
 std::unique_ptr<profiler::Profile> make_profile(const std::string& file,
                                                 const ferrite::nn::Module& model) {
   if (file.empty()) return nullptr;
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  make_writable_folder(folder.empty() ? "." : folder, "--profile");
   const int rank = ferrite::parallel::get_rank();
   const std::string own = ferrite::parallel::get_world_size() > 1 ? of_rank(file, rank) : file;
   profiler::ProfileOptions options;

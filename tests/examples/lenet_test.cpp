@@ -23,11 +23,15 @@ std::string tensors_of(const std::filesystem::path& path) {
 
 TEST_CASE("lenet trains on synthetic digits, reports, saves, and predicts") {
   const Workplace place;
-  const Outcome trained =
-      place.run({"--max-steps", "30", "--batch-size", "64", "--report", "runs/a/report.json",
-                 "--checkpoint-dir", "runs/a", "--lr", "0.1", "--seed", "3", "--log",
-                 "runs/b/log.csv", "--tensorboard", "runs/a/events"});
+  const Outcome trained = place.run(
+      {"--max-steps", "30", "--batch-size", "64", "--report", "runs/a/report.json",
+       "--checkpoint-dir", "runs/a", "--lr", "0.1", "--seed", "3", "--log", "runs/b/log.csv",
+       "--tensorboard", "runs/a/events", "--profile", "runs/c/trace.json"});
   check_fine(trained);
+  CHECK(contains(trained.out, "conv2d_relu backward"));
+  CHECK(contains(trained.out, "5 steps of"));
+  CHECK(contains(trained.out, "trace in runs/c/trace.json"));
+  CHECK(json::parse(read_file(place / "runs/c/trace.json")).at("traceEvents").size() > 500);
   CHECK(contains(trained.out, "(conv1): Conv2d(1, 6, kernel_size=(5, 5)"));
   CHECK(contains(trained.out, "weights saved in runs/a/final.safetensors"));
 
@@ -178,7 +182,7 @@ TEST_CASE("lenet refuses wrong options") {
   const Outcome help = place.run({"--help"});
   check_fine(help);
   for (const char* option : {"--dataset", "--predict", "--report", "--checkpoint-dir", "--graph",
-                             "--curves", "--log", "--tensorboard"})
+                             "--curves", "--log", "--tensorboard", "--profile"})
     CHECK(contains(help.out, option));
 }
 
@@ -196,7 +200,7 @@ TEST_CASE("lenet refuses folders and files it cannot use, before it trains") {
     CHECK(checkpoint.out.empty());
     const Outcome report = place.train({"--report", folder + "/report.json"});
     check_refused(report, "[--report]");
-    for (const std::string option : {"--curves", "--log", "--tensorboard"})
+    for (const std::string option : {"--curves", "--log", "--tensorboard", "--profile"})
       check_refused(place.train({option, folder + "/x"}), "[" + option + "]");
     CHECK(report.out.empty());
   }
