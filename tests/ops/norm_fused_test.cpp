@@ -199,6 +199,25 @@ TEST_CASE("fused batch norms compute only the gradients that are needed") {
       }
 }
 
+TEST_CASE("what a ReLU lets pass to a residual overwrites no gradient that others have") {
+  const Tensor grad = noise({6, 3}), kept = grad.clone();
+  const auto leaves = [] {
+    return std::vector<Tensor>{noise({6, 3}).set_requires_grad(),
+                               (noise({6, 3}) * -0.7).detach().set_requires_grad()};
+  };
+  const auto norm = [](const std::vector<Tensor>& in, double scale) {
+    return batch_norm_add_relu(in[0] * scale, in[1] * scale, {}, {}, {}, {}, true);
+  };
+  const std::vector<Tensor> together = leaves(), apart = leaves();
+  (norm(together, 1) + norm(together, -1)).backward(grad);  // both get the same gradient
+  check_equal(grad, kept);
+  norm(apart, 1).backward(grad);
+  norm(apart, -1).backward(grad.clone());
+  check_equal(grad, kept);
+  for (std::size_t i = 0; i < 2; ++i)
+    check_close(together[i].grad(), apart[i].grad(), 1e-12, 1e-14);
+}
+
 TEST_CASE("fused batch norms: empty batches, infinities, changes in place and bad residuals") {
   const Tensor none = zeros({0, 3, 2, 2}).set_requires_grad();
   const Tensor w = ones({3}).set_requires_grad();
