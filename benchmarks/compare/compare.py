@@ -194,14 +194,14 @@ def measure_memory(args, part, save):
 
 
 def loader_commands(args):
-    """The command lines of data/compare.py; with workers, decoding PNG files shows nothing new."""
+    """The command lines of data/compare.py. With workers the files are measured alone: batches of
+    what is in memory come faster than PyTorch's processes hand them over."""
     rounds = args.rounds or (3 if args.quick else 4)
     always = [*common(args), "--rounds", str(rounds), "--seconds", str(args.seconds or 0.2)]
-    workers = ["0"] if args.quick else ["0", "2"]
-    files = ["--batches", "32", "--files", "32" if args.quick else "48"]
-    yield [*always, "--cases", "memory", "--workers", *workers, "--batches", "256", "--samples",
+    yield [*always, "--cases", "memory", "--workers", "0", "--batches", "256", "--samples",
            "6000" if args.quick else "12000"]
-    yield [*always, "--cases", "jpg", "--workers", *workers, *files]
+    files = ["--batches", "32", "--files", "64" if args.quick else "96"]
+    yield [*always, "--cases", "jpg", "--workers", "0", *([] if args.quick else ["2"]), *files]
     if not args.quick:
         yield [*always, "--cases", "png", "--workers", "0", *files]
 
