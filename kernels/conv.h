@@ -55,8 +55,8 @@ void set_conv_engine(ConvEngine engine);
 /// How our own convolutions on the CPU are computed, where there is a choice: those of 3 x 3 taps
 /// in steps of 1, and their gradients, of float32 and float64. Winograd's algorithm (Lavin and
 /// Gray, "Fast Algorithms for Convolutional Neural Networks", 2015) multiplies 2.25 (2 x 2 results
-/// a tile) or 4 times less (4 x 4), and rounds more: the rms error of float32 is about that of the
-/// direct sum with 2 x 2, and 2 to 4 times as large with 4 x 4 (5e-7 of the results' size).
+/// a tile) or 4 times less (4 x 4). The rms error of float32 is below that of the direct sum with
+/// 2 x 2, about twice it with 4 x 4 (docs/cpu.md has figures). A NaN spreads over its tiles.
 /// `automatic` takes what its estimate of the shape says is fastest; the others are taken wherever
 /// they fit.
 enum class ConvAlgorithm : std::uint8_t { automatic, direct, winograd_2x2, winograd_4x4 };

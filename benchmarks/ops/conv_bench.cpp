@@ -1,7 +1,7 @@
 // Times the convolutions of LeNet-5, of d2l's LeNet and of ResNet-18: forward, by data, by weights.
 //
 //   bench_ops [--threads 1,2] [--engine automatic] [--algorithm automatic] [--only text]
-//             [--processor-time]
+//             [--shape 32,64,28,64] [--seconds 0.25] [--processor-time]
 //
 // Prints medians in milliseconds and billions of operations a second. conv_bench.py beside this
 // file times PyTorch on the same layers.
@@ -36,6 +36,7 @@ constexpr Layer kLayers[] = {
 };
 
 bool processor_time = false;
+double budget_seconds = 0.25;
 
 double now() {
   timespec t;
@@ -43,13 +44,13 @@ double now() {
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
-/// The median time of a call in seconds, of calls that take about `budget` together.
+/// The median time of a call in seconds, of calls that take about budget_seconds together.
 template <class F>
-double median_seconds(F&& f, double budget = 0.25) {
+double median_seconds(F&& f) {
   std::vector<double> times;
   f();
   double total = 0;
-  while (times.size() < 5 || total < budget) {
+  while (times.size() < 5 || total < budget_seconds) {
     const double start = now();
     f();
     times.push_back(now() - start);
@@ -78,7 +79,8 @@ void measure(const Layer& l, MemoryFormat format, int threads) {
       median_seconds([&] { kernels::conv2d(stream, y, x, w, b, p); }),
       l.in == 1 ? 0 : median_seconds([&] { kernels::conv2d_data(stream, gx, y, w, {}, p); }),
       median_seconds([&] { kernels::conv2d_weight(stream, gw, gb, x, y, p); })};
-  fmt::print("{:<14} {} {}", l.name, format == kChannelsLast ? "nhwc" : "nchw", threads);
+  fmt::print("{:<14} {:>3} x {:>3} x {:>2} -> {:>3} {} {}", l.name, l.batch, l.in, l.size, l.out,
+             format == kChannelsLast ? "nhwc" : "nchw", threads);
   for (const double s : seconds)
     fmt::print("  {:>8.3f} ms {:>6.1f}", s * 1e3, s > 0 ? work / s : 0.0);
   fmt::print("\n");
@@ -90,12 +92,18 @@ void measure(const Layer& l, MemoryFormat format, int threads) {
 int main(int argc, char** argv) {
   CLI::App app("Times the convolutions of LeNet and ResNet-18");
   std::vector<int> threads{1, 2};
+  std::vector<std::int64_t> shapes;
   std::string engine = "automatic", algorithm = "automatic", only;
   app.add_option("--threads", threads)->delimiter(',');
   app.add_option("--engine", engine)->check(CLI::IsMember({"automatic", "own", "onednn"}));
   app.add_option("--algorithm", algorithm)
       ->check(CLI::IsMember({"automatic", "direct", "winograd_2x2", "winograd_4x4"}));
   app.add_option("--only", only, "layers whose names contain this");
+  app.add_option("--shape", shapes,
+                 "batch, channels, side and output channels of 3 x 3 convolutions that keep the "
+                 "side, instead of the networks'")
+      ->delimiter(',');
+  app.add_option("--seconds", budget_seconds, "that a measurement should take");
   app.add_flag("--processor-time", processor_time,
                "time on processors instead of on the clock: for one thread on a busy machine");
   CLI11_PARSE(app, argc, argv);
@@ -106,8 +114,14 @@ int main(int argc, char** argv) {
                               : algorithm == "winograd_2x2" ? kernels::ConvAlgorithm::winograd_2x2
                               : algorithm == "winograd_4x4" ? kernels::ConvAlgorithm::winograd_4x4
                                                             : kernels::ConvAlgorithm::automatic);
-  fmt::print("layer          format threads  forward ms, GFLOP/s  data  weights\n");
-  for (const Layer& l : kLayers)
+  fmt::print(
+      "layer          batch, channels, side    format threads  forward ms, GFLOP/s  data  "
+      "weights\n");
+  std::vector<Layer> layers;
+  for (std::size_t i = 0; i + 4 <= shapes.size(); i += 4)
+    layers.push_back({"3x3", shapes[i], shapes[i + 1], shapes[i + 2], shapes[i + 3], 3, 1, 1});
+  if (layers.empty()) layers.assign(std::begin(kLayers), std::end(kLayers));
+  for (const Layer& l : layers)
     if (std::string(l.name).find(only) != std::string::npos)
       for (const int count : threads)
         for (const MemoryFormat format : {kContiguous, kChannelsLast}) measure(l, format, count);
