@@ -115,14 +115,17 @@ bool inflate_all(Bytes in, std::uint8_t* out, std::size_t size) {
 
 /// That of a, b and c which is closest to a + b - c, in this order where several are. With u = low
 /// - c and v = high - c, u <= v, it is high where 2 u + v >= 0, low where u + 2 v <= 0, else c.
+/// Masks choose: where pixels are noisy, branches would go wrong half the time.
 inline int paeth(int a, int b, int c) {
   const int pull = 3 * c - a - b, low = std::min(a, b), high = std::max(a, b);
-  const int below = pull >= high ? low : c;
-  return pull <= low ? high : below;
+  const int below = c ^ ((c ^ low) & -static_cast<int>(pull >= high));
+  return below ^ ((below ^ high) & -static_cast<int>(pull <= low));
 }
 
+/// A pixel waits for the one before it: vectors of its few values cost more than they gain.
 template <std::size_t kStep, class Foretell>
-void unfilter(std::uint8_t* row, const std::uint8_t* above, std::size_t count, Foretell foretell) {
+[[gnu::optimize("no-tree-vectorize", "no-tree-slp-vectorize")]] void unfilter(
+    std::uint8_t* row, const std::uint8_t* above, std::size_t count, Foretell foretell) {
   std::array<int, kStep> a{}, c{};
   for (std::size_t i = 0; i < count; i += kStep)
     for (std::size_t k = 0; k < kStep; ++k) {
