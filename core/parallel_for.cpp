@@ -19,9 +19,13 @@ namespace ferrite {
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 // A core that sleeps takes hundreds of microseconds to come back. Long enough to catch the next
-// loop of a training step, short enough to cost little when another process needs the core.
-constexpr auto kSpin = std::chrono::microseconds(200);
+// loop of a training step, short enough to cost little when another process needs the core: as long
+// as the loop before took, as long loops follow long ones.
+constexpr Clock::duration kLeastSpin = std::chrono::microseconds(20);
+constexpr Clock::duration kMostSpin = std::chrono::microseconds(200);
 
 void relax() {
 #if defined(__x86_64__)
@@ -33,14 +37,14 @@ void relax() {
 
 /// Spins briefly, then sleeps, until `value` differs from `old`.
 template <class T>
-void wait_for_change(const std::atomic<T>& value, T old) {
-  const auto deadline = std::chrono::steady_clock::now() + kSpin;
+void wait_for_change(const std::atomic<T>& value, T old, Clock::duration spin) {
+  const auto deadline = Clock::now() + spin;
   do {
     for (int i = 0; i < 32; ++i) {
       if (value.load(std::memory_order_acquire) != old) return;
       relax();
     }
-  } while (std::chrono::steady_clock::now() < deadline);
+  } while (Clock::now() < deadline);
   value.wait(old, std::memory_order_acquire);
 }
 
@@ -107,7 +111,7 @@ class Pool {
     for (;;) {
       const std::uint32_t seen = departures_.load(std::memory_order_acquire);
       if (job.helpers.load(std::memory_order_acquire) == 0) break;
-      wait_for_change(departures_, seen);
+      wait_for_change(departures_, seen, kMostSpin);
     }
   }
 
@@ -143,15 +147,18 @@ class Pool {
   }
 
   void work() {
+    Clock::duration spin = kLeastSpin;
     for (;;) {
       // Before looking at stop_: who stops sets that first, so that what is missed wakes us.
       const std::uint32_t seen = epoch_.load(std::memory_order_acquire);
       if (stop_.load(std::memory_order_acquire)) return;
       if (Job* job = join_job()) {
+        const Clock::time_point start = Clock::now();
         job->run();
+        spin = std::clamp(Clock::now() - start, kLeastSpin, kMostSpin);
         leave_job(*job);
       } else {
-        wait_for_change(epoch_, seen);
+        wait_for_change(epoch_, seen, spin);
       }
     }
   }
