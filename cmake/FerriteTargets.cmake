@@ -1,13 +1,15 @@
 # ferrite_library(<folder> [FOLDERS <subfolder>...] [DEPENDS <target>...] [PRIVATE <target>...]
-#                 [ALONE <source>... | LARGE])
+#                 [ALONE <source>...])
 #
 # Makes the library target ferrite_<folder> (alias ferrite::<folder>) of the sources in the calling
 # folder: all below it, or, given FOLDERS, only those directly in the subfolders named ("." is the
 # folder itself). Sources are globbed, so adding a file needs no edit; a folder that has only
 # headers becomes an interface target. DEPENDS are linked publicly; PRIVATE ones are for the .cpp
-# files alone, and no public header may include them.
+# files alone, and no public header may include them. Sources are compiled in batches but for those
+# ALONE (ferrite_batches below); what they are compiled with beside the target's own flags has to be
+# set before this is called.
 function(ferrite_library name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "LARGE" "" "FOLDERS;DEPENDS;PRIVATE;ALONE")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "FOLDERS;DEPENDS;PRIVATE;ALONE")
   set(target ferrite_${name})
   if(arg_FOLDERS)
     set(sources)
@@ -28,11 +30,9 @@ function(ferrite_library name)
 
   set(scope PUBLIC)
   if(sources)
-    add_library(${target} ${sources})  # static, or as BUILD_SHARED_LIBS says
+    ferrite_batches(sources ${target} ${arg_ALONE})
+    add_library(${target} STATIC ${sources})
     target_link_libraries(${target} PRIVATE ${arg_PRIVATE})
-    if(NOT arg_LARGE)  # else what its files instantiate takes most of their time
-      ferrite_batch(${target} ${arg_ALONE})
-    endif()
   else()
     set(scope INTERFACE)
     add_library(${target} INTERFACE)
@@ -44,16 +44,77 @@ function(ferrite_library name)
   target_link_libraries(${target} ${scope} ${arg_DEPENDS})
 endfunction()
 
-# ferrite_batch(<target> [<source>...])
-# Has a target's sources compiled in batches where the build asks for it: headers and templates, which
-# are most of a small file's time, are then compiled once a batch. Files of a folder may so meet in
-# one, where their anonymous namespaces are the same: those that use each other's names, given here,
-# stay alone, and so do those that have options of their own.
-function(ferrite_batch target)
-  if(FERRITE_UNITY)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
-    set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-    # GCC takes the batch for the source, and its parts for headers.
-    target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
+# ferrite_batches(<variable> <target> [<pattern>...])
+# Takes a list of sources and leaves in its place one of files that include up to FERRITE_BATCH of
+# them each (1: the sources as they are). Headers and templates, which are most of a small file's
+# time, are then compiled once a batch; a batch takes some ten seconds, so that a change is still
+# compiled soon. Sources of a batch are of one folder and language and have the same options of their
+# own. Their anonymous namespaces are one, so their names must differ; those that use each other's,
+# or take long by themselves, stay alone: sources whose path ends in one of the patterns.
+function(ferrite_batches variable target)
+  if(FERRITE_BATCH LESS 2)
+    return()
   endif()
+  list(JOIN ARGN "|" alone)
+  set(result)
+  set(keys)
+  foreach(source IN LISTS ${variable})
+    cmake_path(ABSOLUTE_PATH source NORMALIZE)
+    cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE path)
+    if(alone AND path MATCHES "(^|/)(${alone})$")
+      list(APPEND result ${source})
+      continue()
+    endif()
+    set(key)
+    cmake_path(GET path PARENT_PATH folder)
+    cmake_path(GET path EXTENSION LAST_ONLY extension)
+    foreach(property IN ITEMS LANGUAGE COMPILE_DEFINITIONS COMPILE_OPTIONS)
+      get_source_file_property(${property} ${source} ${property})
+      string(APPEND key "${property}=${${property}} ")
+    endforeach()
+    string(MD5 key "${folder} ${extension} ${key}")
+    if(NOT key IN_LIST keys)
+      list(APPEND keys ${key})
+      string(REPLACE "/" "_" name_${key} "${folder}")
+      set(extension_${key} ${extension})
+      foreach(property IN ITEMS LANGUAGE COMPILE_DEFINITIONS COMPILE_OPTIONS)
+        set(${property}_${key} ${${property}})
+      endforeach()
+    endif()
+    list(APPEND sources_${key} ${path})
+  endforeach()
+
+  foreach(key IN LISTS keys)
+    list(LENGTH sources_${key} count)
+    if(count EQUAL 1)
+      list(APPEND result ${PROJECT_SOURCE_DIR}/${sources_${key}})
+      continue()
+    endif()
+    math(EXPR batches "(${count} + ${FERRITE_BATCH} - 1) / ${FERRITE_BATCH}")
+    math(EXPR size "(${count} + ${batches} - 1) / ${batches}")
+    foreach(begin RANGE 0 ${count} ${size})
+      if(begin EQUAL count)
+        break()
+      endif()
+      list(SUBLIST sources_${key} ${begin} ${size} batch)
+      list(TRANSFORM batch REPLACE "(.+)" "#include \"\\1\"\n")
+      list(JOIN batch "" text)
+      set(name ${name_${key}}${extension_${key}})
+      math(EXPR number_${name} "0${number_${name}} + 1")
+      set(file ${CMAKE_CURRENT_BINARY_DIR}/batches/${target}/${number_${name}}_${name})
+      file(CONFIGURE OUTPUT ${file} CONTENT "${text}" @ONLY)  # written where it has changed
+      foreach(property IN ITEMS LANGUAGE COMPILE_DEFINITIONS COMPILE_OPTIONS)
+        if(NOT "${${property}_${key}}" MATCHES "NOTFOUND$")
+          set_source_files_properties(${file} PROPERTIES ${property} "${${property}_${key}}")
+        endif()
+      endforeach()
+      if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU"
+         AND (extension_${key} STREQUAL ".cpp" OR LANGUAGE_${key} STREQUAL "CXX"))
+        # GCC takes the batch for the source, and its parts for headers.
+        set_property(SOURCE ${file} APPEND PROPERTY COMPILE_OPTIONS -Wno-subobject-linkage)
+      endif()
+      list(APPEND result ${file})
+    endforeach()
+  endforeach()
+  set(${variable} ${result} PARENT_SCOPE)
 endfunction()

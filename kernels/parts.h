@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/dtype.h"
-#include "core/stream.h"
+#include "core/forward.h"
 
 namespace ferrite::kernels {
 

@@ -1,9 +1,16 @@
 // What kernels work on: raw strided memory, and the stream they run on.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 
+#include "core/dtype.h"
+#include "core/forward.h"
+#include "core/scalar.h"
+#include "core/shape.h"
+#if !defined(__CUDACC__)  // CUDA sources do without Tensor, and compile in half the time
 #include "core/tensor.h"
+#endif
 
 namespace ferrite::kernels {
 
@@ -11,7 +18,8 @@ namespace ferrite::kernels {
 /// ordered by stream, so the memory outlives the work. Converts from Tensor.
 struct View {
   View() = default;
-  View(const Tensor& t) : data(t.data_ptr()), numel(t.numel()), ndim(t.dim()), dtype(t.dtype()) {
+  template <std::same_as<Tensor> T>
+  View(const T& t) : data(t.data_ptr()), numel(t.numel()), ndim(t.dim()), dtype(t.dtype()) {
     for (int i = 0; i < ndim; ++i) sizes[i] = t.shape()[i], strides[i] = t.strides()[i];
   }
 
@@ -36,13 +44,5 @@ struct View {
   std::int64_t sizes[kMaxDims];    // the first ndim are set
   std::int64_t strides[kMaxDims];  // in elements
 };
-
-/// Runs the CPU form of a kernel on `stream`, or throws where the device has no such kernel.
-template <class F>
-void launch(const Stream& stream, const char* op, F&& cpu) {
-  if (!stream.device().is_cpu()) [[unlikely]]
-    fail<DeviceError>(op, "has no kernel for {}", stream.device());
-  stream.enqueue(std::forward<F>(cpu));
-}
 
 }  // namespace ferrite::kernels

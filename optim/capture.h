@@ -8,7 +8,7 @@
 namespace ferrite::optim {
 
 inline bool is_capturing(const Device& device) {
-  return detail::cuda::is_capturing(current_stream(device));
+  return ferrite::detail::cuda::is_capturing(current_stream(device));
 }
 
 /// CudaError where the device's current stream is being captured: state that is made then would be

@@ -24,7 +24,7 @@ while [[ ${1:-} == --report || ${1:-} == --missing ]]; do
   esac
   shift
 done
-objects=$build/kernels/CMakeFiles/ferrite_kernels.dir/cuda
+objects=$build/kernels/CMakeFiles/ferrite_kernels.dir
 
 if [[ -z $report ]]; then
   bash scripts/configure.sh emulator-coverage >/dev/null

@@ -22,7 +22,7 @@ namespace planning = parallel::planning;
 
 namespace {
 
-constexpr const char* kOp = "--simulate";
+constexpr const char* kSimulate = "--simulate";
 
 /// Of the links measured here between two devices, the fastest that any device has to any other.
 planning::LinkSpeed measured_link(const Calibration& calibration) {
@@ -61,7 +61,7 @@ std::vector<planning::Strategy> strategies_of(const Options& o) {
                  (name == "ddp-ring" && strategy == planning::Strategy::ddp);
         }))
       strategies.push_back(strategy);
-  FERRITE_CHECK(!strategies.empty(), ValueError, kOp,
+  FERRITE_CHECK(!strategies.empty(), ValueError, kSimulate,
                 "there is nothing to plan: --strategies names none for several devices");
   return strategies;
 }
@@ -97,11 +97,11 @@ Calibration load(const std::string& file) {
   std::ifstream in(file);
   std::stringstream text;
   text << in.rdbuf();
-  FERRITE_CHECK(in, IoError, kOp, "cannot read '{}'", file);
+  FERRITE_CHECK(in, IoError, kSimulate, "cannot read '{}'", file);
   const auto json = nlohmann::json::parse(text.str(), nullptr, false);
   if (json.is_object() && json.value("schema", "") == kSchema) {
     Measurement found = measurement_from(json);
-    FERRITE_CHECK(!found.profiles.empty(), ValueError, kOp,
+    FERRITE_CHECK(!found.profiles.empty(), ValueError, kSimulate,
                   "'{}' was measured with --no-profile: there are no times of layers in it", file);
     return {.profiles = found.profiles, .links = found.links};
   }
@@ -163,8 +163,8 @@ int plan(const Options& o, const SimulateOptions& s, const std::vector<std::stri
                        [&](const auto& profile) {
                          return profile.dtype == dtype || calibration.profiles.size() == 1;
                        });
-  FERRITE_CHECK(!measured.empty(), ValueError, kOp, "no step of one device was measured with {}",
-                dtype);
+  FERRITE_CHECK(!measured.empty(), ValueError, kSimulate,
+                "no step of one device was measured with {}", dtype);
   std::ranges::sort(measured, std::greater<>(), &planning::ModelProfile::batch);
   const std::int64_t batch = o.batch_given ? o.batch : measured.front().batch;
   const auto profile =

@@ -9,8 +9,8 @@ namespace ferrite::kernels::cuda {
 
 namespace {
 
-constexpr int kThreads = 256;
-constexpr std::int64_t kChunk = 4096;  // elements a block
+constexpr int kAverageThreads = 256;
+constexpr std::int64_t kAverageChunk = 4096;  // elements a block
 
 struct Pair {
   void* average;
@@ -32,19 +32,20 @@ __device__ __forceinline__ void average_chunk(A* average, const B* value, double
   using C = Compute<A>;
   const auto w = static_cast<C>(weight);
   const bool copies = weight == 1;  // whatever was in the average
-  for (std::int64_t first = begin + threadIdx.x * V; first < end; first += kThreads * V * U) {
+  for (std::int64_t first = begin + threadIdx.x * V; first < end;
+       first += kAverageThreads * V * U) {
     Pack<A, V> a[U];
     Pack<B, V> b[U];
 #pragma unroll
     for (int u = 0; u < U; ++u) {
-      const std::int64_t at = first + u * kThreads * V;
+      const std::int64_t at = first + u * kAverageThreads * V;
       if (at >= end) break;
       a[u] = load_pack<V>(average + at);
       b[u] = load_pack<V>(value + at);
     }
 #pragma unroll
     for (int u = 0; u < U; ++u) {
-      const std::int64_t at = first + u * kThreads * V;
+      const std::int64_t at = first + u * kAverageThreads * V;
       if (at >= end) break;
 #pragma unroll
       for (int i = 0; i < V; ++i) {
@@ -58,20 +59,21 @@ __device__ __forceinline__ void average_chunk(A* average, const B* value, double
 }
 
 template <class A, class B>
-__global__ void __launch_bounds__(kThreads) average_arrays(Pairs list, const double* weight) {
+__global__ void __launch_bounds__(kAverageThreads)
+    average_arrays(Pairs list, const double* weight) {
   const int array = list.array_of(blockIdx.x);
   const Pair& pair = list.entries[array];
   auto* const average = static_cast<A*>(pair.average);
   const auto* const value = static_cast<const B*>(pair.value);
-  const std::int64_t begin = (blockIdx.x - list.first_block[array]) * kChunk;
-  const std::int64_t end = begin + kChunk < pair.numel ? begin + kChunk : pair.numel;
-  constexpr int kPack = pack_size<A, B>();
+  const std::int64_t begin = (blockIdx.x - list.first_block[array]) * kAverageChunk;
+  const std::int64_t end = begin + kAverageChunk < pair.numel ? begin + kAverageChunk : pair.numel;
+  constexpr int kAveragePack = pack_size<A, B>();
   const std::uintptr_t bits =
       reinterpret_cast<std::uintptr_t>(average) | reinterpret_cast<std::uintptr_t>(value);
   std::int64_t done = begin;
   if (bits % kPackBytes == 0) {
-    done = end - end % kPack;
-    average_chunk<kPack, 2>(average, value, *weight, begin, done);
+    done = end - end % kAveragePack;
+    average_chunk<kAveragePack, 2>(average, value, *weight, begin, done);
   }
   average_chunk<1, 4>(average, value, *weight, done, end);
 }
@@ -87,12 +89,12 @@ void average_all(const Stream& stream, const FlatTensors& averages, const FlatTe
                  const View& weight) {
   const auto run = [&]<class A, class B>() {
     for_each_list<Pair>(
-        averages.arrays.size(), kChunk,
+        averages.arrays.size(), kAverageChunk,
         [&](std::size_t i) {
           return Pair{averages.arrays[i].data, values.arrays[i].data, averages.arrays[i].numel};
         },
         [&](const Pairs& list, std::size_t) {
-          launch({"average_all", stream, list.blocks, kThreads}, average_arrays<A, B>, list,
+          launch({"average_all", stream, list.blocks, kAverageThreads}, average_arrays<A, B>, list,
                  static_cast<const double*>(weight.as<double>()));
         });
   };

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/stream.h"
+#include "core/forward.h"
 #include "kernels/elementwise.h"
 
 namespace ferrite::kernels::cuda {

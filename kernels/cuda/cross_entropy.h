@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/stream.h"
+#include "core/forward.h"
 #include "kernels/cross_entropy.h"
 
 namespace ferrite::kernels::cuda {

@@ -10,9 +10,9 @@ namespace ferrite::kernels::cuda {
 
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int kItems = 8;  // elements of a thread
-constexpr int kTile = kThreads * kItems;
+constexpr int kCumsumThreads = 256;
+constexpr int kCumsumItems = 8;  // elements of a thread
+constexpr int kCumsumTile = kCumsumThreads * kCumsumItems;
 
 /// Sums of float32 run in double; integers wrap around.
 template <class T>
@@ -49,41 +49,41 @@ struct Scan {
 
 /// A block a segment of a position whose elements are neighbours.
 template <class T>
-__global__ void __launch_bounds__(kThreads) scan_rows(Scan<T> s) {
+__global__ void __launch_bounds__(kCumsumThreads) scan_rows(Scan<T> s) {
   using Sum = SumOf<T>;
   // Threads take neighbouring elements: a word between their shares avoids bank conflicts.
-  FERRITE_SHARED(tile, Sum[kTile + kThreads]);
-  const auto slot = [](int i) { return i + i / kItems; };
+  FERRITE_SHARED(tile, Sum[kCumsumTile + kCumsumThreads]);
+  const auto slot = [](int i) { return i + i / kCumsumItems; };
   const std::int64_t position = blockIdx.x / s.segments, segment = blockIdx.x % s.segments;
   const ReduceDims::Offsets at = s.positions.offsets(position);
   const std::int64_t end = s.end_of(segment);
   Sum* const own = s.sums ? s.sums + segment * s.count + position : nullptr;
   Sum carry = own && !s.sums_only ? *own : Sum(0);
   const int thread = static_cast<int>(threadIdx.x);
-  for (std::int64_t first = segment * s.length; first < end; first += kTile) {
-    const int n = static_cast<int>(end - first < kTile ? end - first : kTile);
+  for (std::int64_t first = segment * s.length; first < end; first += kCumsumTile) {
+    const int n = static_cast<int>(end - first < kCumsumTile ? end - first : kCumsumTile);
 #pragma unroll
-    for (int k = 0; k < kItems; ++k) {
-      const int i = k * kThreads + thread;
+    for (int k = 0; k < kCumsumItems; ++k) {
+      const int i = k * kCumsumThreads + thread;
       tile[slot(i)] = i < n ? s.load(at.in + (first + i) * s.in_step) : Sum(0);
     }
     __syncthreads();
     Sum sum = 0;
 #pragma unroll
-    for (int k = 0; k < kItems; ++k) {
-      const int i = slot(thread * kItems + k);
+    for (int k = 0; k < kCumsumItems; ++k) {
+      const int i = slot(thread * kCumsumItems + k);
       tile[i] = sum += tile[i];
     }
     Sum total;
-    const Sum before = carry + block_scan<kThreads>(sum, Sum(0), Add(), total);
+    const Sum before = carry + block_scan<kCumsumThreads>(sum, Sum(0), Add(), total);
 #pragma unroll
-    for (int k = 0; k < kItems; ++k) tile[slot(thread * kItems + k)] += before;
+    for (int k = 0; k < kCumsumItems; ++k) tile[slot(thread * kCumsumItems + k)] += before;
     carry += total;
     __syncthreads();
     if (!s.sums_only) {
 #pragma unroll
-      for (int k = 0; k < kItems; ++k) {
-        const int i = k * kThreads + thread;
+      for (int k = 0; k < kCumsumItems; ++k) {
+        const int i = k * kCumsumThreads + thread;
         if (i < n) s.store(at.out + (first + i) * s.out_step, tile[slot(i)]);
       }
     }
@@ -94,9 +94,9 @@ __global__ void __launch_bounds__(kThreads) scan_rows(Scan<T> s) {
 
 /// A thread a segment of a position; neighbouring threads have neighbouring positions.
 template <class T>
-__global__ void __launch_bounds__(kThreads) scan_columns(Scan<T> s) {
+__global__ void __launch_bounds__(kCumsumThreads) scan_columns(Scan<T> s) {
   using Sum = SumOf<T>;
-  const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  const std::int64_t i = std::int64_t{blockIdx.x} * kCumsumThreads + threadIdx.x;
   if (i >= s.count * s.segments) return;
   const std::int64_t segment = i / s.count;
   const ReduceDims::Offsets at = s.positions.offsets(i % s.count);
@@ -118,14 +118,15 @@ __global__ void __launch_bounds__(kThreads) scan_columns(Scan<T> s) {
 
 /// Turns sums [segments, positions] into those of the segments before each; a block a position.
 template <class Sum>
-__global__ void __launch_bounds__(kThreads) scan_sums(Sum* sums, std::int64_t segments) {
+__global__ void __launch_bounds__(kCumsumThreads) scan_sums(Sum* sums, std::int64_t segments) {
   const std::int64_t position = blockIdx.x, positions = gridDim.x;
   Sum carry = 0;
-  for (std::int64_t first = 0; first < segments; first += kThreads) {
+  for (std::int64_t first = 0; first < segments; first += kCumsumThreads) {
     const std::int64_t s = first + threadIdx.x;
     Sum* const sum = sums + s * positions + position;
     Sum total;
-    const Sum before = block_scan<kThreads>(s < segments ? *sum : Sum(0), Sum(0), Add(), total);
+    const Sum before =
+        block_scan<kCumsumThreads>(s < segments ? *sum : Sum(0), Sum(0), Add(), total);
     if (s < segments) *sum = carry + before;
     carry += total;
   }
@@ -141,7 +142,7 @@ void run(const Stream& stream, const View& out, const View& in, int dim) {
   const bool rows = size > 64 && (count == 1 || in.strides[dim] < nest.kept.inner().in);
 
   // As many segments as keep the device busy, each long enough to be worth it.
-  const std::int64_t wanted = rows ? 1024 : 65536, shortest = rows ? 2 * kTile : 64;
+  const std::int64_t wanted = rows ? 1024 : 65536, shortest = rows ? 2 * kCumsumTile : 64;
   const std::int64_t most = std::clamp<std::int64_t>((wanted + count - 1) / count, 1,
                                                      std::max<std::int64_t>(1, size / shortest));
   const std::int64_t length = (size + most - 1) / most;
@@ -159,16 +160,17 @@ void run(const Stream& stream, const View& out, const View& in, int dim) {
   const std::int64_t tasks = count * scan.segments;
   const auto scan_all = [&] {
     if (rows)
-      launch({"cumsum", stream, static_cast<unsigned>(tasks), kThreads}, scan_rows<T>, scan);
+      launch({"cumsum", stream, static_cast<unsigned>(tasks), kCumsumThreads}, scan_rows<T>, scan);
     else
-      launch({"cumsum", stream, blocks_for(tasks, kThreads), kThreads}, scan_columns<T>, scan);
+      launch({"cumsum", stream, blocks_for(tasks, kCumsumThreads), kCumsumThreads}, scan_columns<T>,
+             scan);
   };
   if (scan.segments == 1) return scan_all();
   const Workspace sums(stream, static_cast<std::size_t>(tasks) * sizeof(Sum));
   scan.sums = sums.as<Sum>();
   scan.sums_only = true;
   scan_all();
-  launch({"cumsum of sums", stream, static_cast<unsigned>(count), kThreads}, scan_sums<Sum>,
+  launch({"cumsum of sums", stream, static_cast<unsigned>(count), kCumsumThreads}, scan_sums<Sum>,
          scan.sums, scan.segments);
   scan.sums_only = false;
   scan_all();

@@ -10,19 +10,19 @@ namespace ferrite::kernels::cuda {
 
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kDropoutThreads = 256;
 
 /// Elements a thread: 16 bytes, or what one Philox block is for.
 template <class T>
 inline constexpr int kElements = std::max(4, kPackBytes / static_cast<int>(sizeof(T)));
 
 template <class T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kDropoutThreads)
     dropout_kernel(T* out, const T* in, std::int64_t n, bool aligned, PhiloxState state,
                    std::uint32_t threshold, Compute<T> scale) {
   using C = Compute<T>;
   constexpr int kCount = kElements<T>, kBlocks = kCount / 4;
-  const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * kDropoutThreads + threadIdx.x;
   const std::int64_t at = thread * kCount;
   if (at >= n) return;
   const PhiloxState from = state.resolved();
@@ -55,10 +55,10 @@ void dropout(const Stream& stream, const View& out, const View& in, PhiloxState 
     T* const to = out.as<T>();
     const T* const from = in.as<T>();
     const bool aligned = is_aligned(to, kElements<T>) && is_aligned(from, kElements<T>);
-    launch(
-        {"dropout", stream, blocks_for(out.numel, std::int64_t{kThreads} * kElements<T>), kThreads},
-        dropout_kernel<T>, to, from, out.numel, aligned, state, threshold,
-        static_cast<Compute<T>>(1 / (1 - p)));
+    launch({"dropout", stream, blocks_for(out.numel, std::int64_t{kDropoutThreads} * kElements<T>),
+            kDropoutThreads},
+           dropout_kernel<T>, to, from, out.numel, aligned, state, threshold,
+           static_cast<Compute<T>>(1 / (1 - p)));
   });
 }
 

@@ -7,24 +7,24 @@ namespace ferrite::kernels::cuda {
 
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int kUnroll = 4;
+constexpr int kGatherThreads = 256;
+constexpr int kGatherUnroll = 4;
 
 /// `loop`: out, index, and x without its step along the indexed dimension.
 template <class Word>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kGatherThreads)
     gather_words(StridedLoop<3> loop, Word* out, const Word* x, std::int64_t x_step,
                  const std::int64_t* ids, IndexCheck check) {
-  const std::uint32_t first = blockIdx.x * (kThreads * kUnroll) + threadIdx.x;
-  Offsets<3> at[kUnroll];
-  std::int64_t id[kUnroll];
-  Word word[kUnroll];
+  const std::uint32_t first = blockIdx.x * (kGatherThreads * kGatherUnroll) + threadIdx.x;
+  Offsets<3> at[kGatherUnroll];
+  std::int64_t id[kGatherUnroll];
+  Word word[kGatherUnroll];
   std::int64_t bad = -1;
 #pragma unroll
-  for (int u = 0; u < kUnroll; ++u) {
+  for (int u = 0; u < kGatherUnroll; ++u) {
     id[u] = -1;
-    if (first + u * kThreads >= loop.numel) continue;
-    at[u] = loop.offsets(first + u * kThreads);
+    if (first + u * kGatherThreads >= loop.numel) continue;
+    at[u] = loop.offsets(first + u * kGatherThreads);
     id[u] = ids[at[u].at[1]];
     if (!check.fits(id[u])) {
       bad = at[u].at[1];
@@ -32,10 +32,10 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
 #pragma unroll
-  for (int u = 0; u < kUnroll; ++u)
+  for (int u = 0; u < kGatherUnroll; ++u)
     if (id[u] >= 0) word[u] = x[at[u].at[2] + id[u] * x_step];
 #pragma unroll
-  for (int u = 0; u < kUnroll; ++u)
+  for (int u = 0; u < kGatherUnroll; ++u)
     if (id[u] >= 0) out[at[u].at[0]] = word[u];
   if (bad >= 0) report_bad_index(check, ids[bad], bad);
 }
@@ -46,7 +46,8 @@ void gather_as(const Stream& stream, std::size_t bytes, const View& out, const V
   const View base = bases(x, index, dim);
   const auto run = [&]<class Word>() {
     for_each_loop(LoopNest<3>({&out, &index, &base}), [&](const StridedLoop<3>& loop) {
-      launch({"gather", stream, blocks_for(loop.numel, kThreads * kUnroll), kThreads},
+      launch({"gather", stream, blocks_for(loop.numel, kGatherThreads * kGatherUnroll),
+              kGatherThreads},
              gather_words<Word>, loop, out.as<Word>(), static_cast<const Word*>(x.as<Word>()),
              x.strides[dim], static_cast<const std::int64_t*>(index.as<std::int64_t>()), check);
     });

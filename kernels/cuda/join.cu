@@ -7,9 +7,9 @@ namespace ferrite::kernels::cuda {
 
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int kUnroll = 4;
-constexpr std::int64_t kChunk = 4096;  // words a block
+constexpr int kJoinThreads = 256;
+constexpr int kJoinUnroll = 4;
+constexpr std::int64_t kJoinChunk = 4096;  // words a block
 
 /// In words.
 struct Part {
@@ -23,23 +23,27 @@ using Parts = ArrayListFor<Part>;
 constexpr std::int64_t kMostDivided = std::int64_t{1} << 30;
 
 template <class Word>
-__global__ void __launch_bounds__(kThreads) join_rows(Parts list, Word* out, std::int64_t step) {
+__global__ void __launch_bounds__(kJoinThreads)
+    join_rows(Parts list, Word* out, std::int64_t step) {
   const Part& part = list.entries[list.array_of(blockIdx.x)];
-  const std::int64_t begin = (blockIdx.x - list.first_block[list.array_of(blockIdx.x)]) * kChunk;
+  const std::int64_t begin =
+      (blockIdx.x - list.first_block[list.array_of(blockIdx.x)]) * kJoinChunk;
   const std::int64_t row = begin / part.width, column = begin - row * part.width;
   const Word* const from = static_cast<const Word*>(part.data) + begin;
   Word* const to = out + row * step + part.start;
-  const int count = static_cast<int>(part.numel - begin < kChunk ? part.numel - begin : kChunk);
-  for (int first = static_cast<int>(threadIdx.x); first < count; first += kThreads * kUnroll) {
-    Word words[kUnroll];
+  const int count =
+      static_cast<int>(part.numel - begin < kJoinChunk ? part.numel - begin : kJoinChunk);
+  for (int first = static_cast<int>(threadIdx.x); first < count;
+       first += kJoinThreads * kJoinUnroll) {
+    Word words[kJoinUnroll];
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u)
-      if (first + u * kThreads < count) words[u] = from[first + u * kThreads];
+    for (int u = 0; u < kJoinUnroll; ++u)
+      if (first + u * kJoinThreads < count) words[u] = from[first + u * kJoinThreads];
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      if (first + u * kThreads >= count) break;
+    for (int u = 0; u < kJoinUnroll; ++u) {
+      if (first + u * kJoinThreads >= count) break;
       // Rows further on, and the place there. A row wider than a chunk ends at most once.
-      const std::int64_t at = column + first + u * kThreads;
+      const std::int64_t at = column + first + u * kJoinThreads;
       std::int64_t rows = at >= part.width;
       if (part.width <= kMostDivided) rows = part.by_width.quotient(static_cast<std::uint32_t>(at));
       to[at + rows * (step - part.width)] = words[u];
@@ -54,7 +58,7 @@ void join_as(const Stream& stream, void* out, std::int64_t rows,
   std::int64_t step = 0, start = 0;
   for (const JoinPart& part : parts) step += part.bytes / kBytes;
   for_each_list<Part>(
-      parts.size(), kChunk,
+      parts.size(), kJoinChunk,
       [&](std::size_t i) {
         const std::int64_t width = parts[i].bytes / kBytes;
         const Part part{
@@ -64,7 +68,7 @@ void join_as(const Stream& stream, void* out, std::int64_t rows,
         return part;
       },
       [&](const Parts& list, std::size_t) {
-        launch({"join", stream, list.blocks, kThreads}, join_rows<Word>, list,
+        launch({"join", stream, list.blocks, kJoinThreads}, join_rows<Word>, list,
                static_cast<Word*>(out), step);
       });
 }

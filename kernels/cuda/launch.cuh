@@ -7,8 +7,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "core/stream.h"
-#include "kernels/cuda/op_scope.h"
+#include "core/forward.h"
 
 namespace ferrite::kernels::cuda {
 
@@ -26,7 +25,7 @@ struct LaunchConfig {
         line(line) {}
 
   const char* name;  ///< the kernel's, for error messages
-  Stream stream;
+  const Stream& stream;
   dim3 grid, block;
   std::size_t shared_bytes;  ///< of dynamic shared memory
   const char* file;

@@ -24,14 +24,14 @@ struct TrianglePiece {
   bool lower;
 };
 
-constexpr int kUnroll = 4;
+constexpr int kMaskUnroll = 4;
 
 template <int V, class Word>
 __global__ void __launch_bounds__(kMapThreads)
     triangle_kernel(const __grid_constant__ TrianglePiece t, Word* out, const Word* x) {
-  const std::uint32_t first = blockIdx.x * (kMapThreads * kUnroll) + threadIdx.x;
+  const std::uint32_t first = blockIdx.x * (kMapThreads * kMaskUnroll) + threadIdx.x;
 #pragma unroll
-  for (int u = 0; u < kUnroll; ++u) {
+  for (int u = 0; u < kMaskUnroll; ++u) {
     std::uint32_t row = first + u * kMapThreads;
     if (row >= t.count) break;
     const std::int64_t col = t.first_col + static_cast<std::int64_t>(t.packs_a_row.split(row)) * V;
@@ -87,14 +87,15 @@ void triangle(const Stream& stream, const View& out, const View& x, Triangle par
           t.pitch = cols, t.first_col = col;
           t.shift = std::clamp(diagonal, -rows - 1, cols + 1) + (lower ? 1 : 0);
           t.lower = lower;
-          launch({"triangle", stream, blocks_for(t.count, kMapThreads * kUnroll), kMapThreads},
+          launch({"triangle", stream, blocks_for(t.count, kMapThreads * kMaskUnroll), kMapThreads},
                  triangle_kernel<V, Word>, t, out.as<Word>() + row * cols,
                  static_cast<const Word*>(x.as<Word>() + row * cols));
         }
     };
-    constexpr int kPack = pack_size<Word>();
-    if (cols % kPack == 0 && is_aligned(out.as<Word>(), kPack) && is_aligned(x.as<Word>(), kPack))
-      run.template operator()<kPack>();
+    constexpr int kMaskPack = pack_size<Word>();
+    if (cols % kMaskPack == 0 && is_aligned(out.as<Word>(), kMaskPack) &&
+        is_aligned(x.as<Word>(), kMaskPack))
+      run.template operator()<kMaskPack>();
     else
       run.template operator()<1>();
   });

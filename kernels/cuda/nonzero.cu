@@ -13,9 +13,9 @@ namespace ferrite::kernels::cuda {
 
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int kItems = 16;  // elements of a thread
-constexpr int kTile = kThreads * kItems;
+constexpr int kNonzeroThreads = 256;
+constexpr int kNonzeroItems = 16;  // elements of a thread
+constexpr int kNonzeroTile = kNonzeroThreads * kNonzeroItems;
 
 /// A view's elements in row-major order.
 struct RowMajor {
@@ -63,38 +63,40 @@ struct Search {
 };
 
 template <class Word>
-__global__ void __launch_bounds__(kThreads) count_tiles(Search<Word> s, std::int64_t* counts) {
-  const std::int64_t first = std::int64_t{blockIdx.x} * kTile + threadIdx.x;
+__global__ void __launch_bounds__(kNonzeroThreads)
+    count_tiles(Search<Word> s, std::int64_t* counts) {
+  const std::int64_t first = std::int64_t{blockIdx.x} * kNonzeroTile + threadIdx.x;
   int count = 0;
 #pragma unroll 4
-  for (int i = 0; i < kTile; i += kThreads) count += s.found(first + i);
-  count = block_reduce<kThreads>(count, 0, Add());
+  for (int i = 0; i < kNonzeroTile; i += kNonzeroThreads) count += s.found(first + i);
+  count = block_reduce<kNonzeroThreads>(count, 0, Add());
   if (threadIdx.x == 0) counts[blockIdx.x] = count;
 }
 
 /// Turns counts into the numbers of those before each; one block.
-__global__ void __launch_bounds__(kThreads) add_up(std::int64_t* counts, std::int64_t tiles) {
+__global__ void __launch_bounds__(kNonzeroThreads)
+    add_up(std::int64_t* counts, std::int64_t tiles) {
   std::int64_t carry = 0;
-  for (std::int64_t first = 0; first < tiles; first += kThreads) {
+  for (std::int64_t first = 0; first < tiles; first += kNonzeroThreads) {
     const std::int64_t i = first + threadIdx.x;
     std::int64_t total;
     const std::int64_t before =
-        block_scan<kThreads>(i < tiles ? counts[i] : 0, std::int64_t{0}, Add(), total);
+        block_scan<kNonzeroThreads>(i < tiles ? counts[i] : 0, std::int64_t{0}, Add(), total);
     if (i < tiles) counts[i] = carry + before;
     carry += total;
   }
 }
 
 template <class Word>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kNonzeroThreads)
     write_places(Search<Word> s, const std::int64_t* before, std::int64_t* out) {
   // Neighbours are one thread's, so that one scan says where all of them go.
-  const std::int64_t first = std::int64_t{blockIdx.x} * kTile + threadIdx.x * kItems;
+  const std::int64_t first = std::int64_t{blockIdx.x} * kNonzeroTile + threadIdx.x * kNonzeroItems;
   unsigned found = 0;
 #pragma unroll 4
-  for (int i = 0; i < kItems; ++i) found |= static_cast<unsigned>(s.found(first + i)) << i;
+  for (int i = 0; i < kNonzeroItems; ++i) found |= static_cast<unsigned>(s.found(first + i)) << i;
   int total;
-  const int rank = block_scan<kThreads>(__popc(found), 0, Add(), total);
+  const int rank = block_scan<kNonzeroThreads>(__popc(found), 0, Add(), total);
   std::int64_t* to = out + (before[blockIdx.x] + rank) * s.order.ndim;
   for (; found != 0; found &= found - 1, to += s.order.ndim)
     s.order.for_each_coordinate(first + __ffs(static_cast<int>(found)) - 1,
@@ -107,12 +109,12 @@ void run(const Stream& stream, const View& out, const View& x) {
   // -0 is 0.
   const Word mask = is_floating(x.dtype) ? static_cast<Word>(kAll >> 1) : kAll;
   const Search<Word> search{x.as<const Word>(), RowMajor(x), x.numel, mask};
-  const unsigned tiles = blocks_for(x.numel, kTile);
+  const unsigned tiles = blocks_for(x.numel, kNonzeroTile);
   const Workspace counts(stream, tiles * sizeof(std::int64_t));
   auto* const first = counts.as<std::int64_t>();
-  launch({"nonzero count", stream, tiles, kThreads}, count_tiles<Word>, search, first);
-  launch({"nonzero offsets", stream, 1, kThreads}, add_up, first, std::int64_t{tiles});
-  launch({"nonzero", stream, tiles, kThreads}, write_places<Word>, search, first,
+  launch({"nonzero count", stream, tiles, kNonzeroThreads}, count_tiles<Word>, search, first);
+  launch({"nonzero offsets", stream, 1, kNonzeroThreads}, add_up, first, std::int64_t{tiles});
+  launch({"nonzero", stream, tiles, kNonzeroThreads}, write_places<Word>, search, first,
          out.as<std::int64_t>());
 }
 

@@ -9,8 +9,8 @@ namespace ferrite::kernels::cuda {
 
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int kUnroll = 4;
+constexpr int kPadThreads = 256;
+constexpr int kPadUnroll = 4;
 
 /// A plan as the kernel takes it: fewer than 2^31 elements, innermost dimension first.
 struct PadLoop {
@@ -33,14 +33,14 @@ struct PadLoop {
 };
 
 template <class Word>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kPadThreads)
     pad_words(PadLoop loop, Word* out, const Word* x, PadMode mode, Word value) {
-  const std::uint32_t first = blockIdx.x * (kThreads * kUnroll) + threadIdx.x;
-  std::int64_t to[kUnroll];
-  Word word[kUnroll];
+  const std::uint32_t first = blockIdx.x * (kPadThreads * kPadUnroll) + threadIdx.x;
+  std::int64_t to[kPadUnroll];
+  Word word[kPadUnroll];
 #pragma unroll
-  for (int u = 0; u < kUnroll; ++u) {
-    std::uint32_t rest = first + u * kThreads;
+  for (int u = 0; u < kPadUnroll; ++u) {
+    std::uint32_t rest = first + u * kPadThreads;
     if (rest >= loop.numel) continue;
     std::int64_t from = 0;
     bool inside = true;
@@ -58,8 +58,8 @@ __global__ void __launch_bounds__(kThreads)
     if (inside) word[u] = x[from];
   }
 #pragma unroll
-  for (int u = 0; u < kUnroll; ++u)
-    if (first + u * kThreads < loop.numel) out[to[u]] = word[u];
+  for (int u = 0; u < kPadUnroll; ++u)
+    if (first + u * kPadThreads < loop.numel) out[to[u]] = word[u];
 }
 
 /// Halves the plan until it has few enough elements for the kernel.
@@ -68,8 +68,8 @@ void launch_pad(const Stream& stream, PadPlan plan, Word* out, const Word* x, Pa
                 Word value) {
   if (plan.numel() <= kMaxLoopElements) {
     const PadLoop loop(plan);
-    launch({"pad", stream, blocks_for(loop.numel, kThreads * kUnroll), kThreads}, pad_words<Word>,
-           loop, out, x, mode, value);
+    launch({"pad", stream, blocks_for(loop.numel, kPadThreads * kPadUnroll), kPadThreads},
+           pad_words<Word>, loop, out, x, mode, value);
     return;
   }
   PadDim* dim = plan.dims;
@@ -123,10 +123,10 @@ void pad_as(const Stream& stream, const View& out, const View& x, const PadPlan&
 
 /// `loop`: grad_x, grad without its step along the dimension, and the number along it.
 template <class T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kPadThreads)
     add_readers(StridedLoop<3> loop, T* grad_x, const T* grad, std::int64_t step, std::int64_t n,
                 std::int64_t before, std::int64_t size, PadMode mode) {
-  const std::uint32_t i = blockIdx.x * kThreads + threadIdx.x;
+  const std::uint32_t i = blockIdx.x * kPadThreads + threadIdx.x;
   if (i >= loop.numel) return;
   const Offsets<3> at = loop.offsets(i);
   const T* const start = grad + at.at[1] + before * step;
@@ -167,9 +167,9 @@ void pad_backward(const Stream& stream, const View& grad_x, const View& grad, in
   number.strides[dim] = 1;
   dispatch_floating(grad.dtype, "pad_backward", [&]<class T>() {
     for_each_loop(LoopNest<3>({&grad_x, &base, &number}), [&](const StridedLoop<3>& loop) {
-      launch({"pad_backward", stream, blocks_for(loop.numel, kThreads), kThreads}, add_readers<T>,
-             loop, grad_x.as<T>(), static_cast<const T*>(grad.as<T>()), grad.strides[dim],
-             grad_x.sizes[dim], before, grad.sizes[dim], mode);
+      launch({"pad_backward", stream, blocks_for(loop.numel, kPadThreads), kPadThreads},
+             add_readers<T>, loop, grad_x.as<T>(), static_cast<const T*>(grad.as<T>()),
+             grad.strides[dim], grad_x.sizes[dim], before, grad.sizes[dim], mode);
     });
   });
 }

@@ -13,15 +13,15 @@ namespace ferrite::kernels::cuda {
 
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kRandomThreads = 256;
 
 /// Every thread has a Philox block, and the elements that are drawn from it.
 template <int V>
 unsigned grid_for(std::int64_t n) {
-  return blocks_for(n, std::int64_t{kThreads} * V);
+  return blocks_for(n, std::int64_t{kRandomThreads} * V);
 }
 __device__ std::int64_t thread_number() {
-  return static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  return static_cast<std::int64_t>(blockIdx.x) * kRandomThreads + threadIdx.x;
 }
 __device__ PhiloxBlock block_of(const PhiloxState& state, std::int64_t number) {
   const PhiloxState from = state.resolved();
@@ -79,7 +79,7 @@ struct ToNormal {
 };
 
 template <class T, class F>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kRandomThreads)
     floating_kernel(T* out, std::int64_t n, bool aligned, PhiloxState state, F transform) {
   using C = Compute<T>;
   constexpr int kCount = kNumbers<C>;
@@ -99,7 +99,7 @@ void fill_floating(const Stream& stream, const char* name, const View& out, Phil
                    const F& transform) {
   constexpr int kCount = kNumbers<Compute<T>>;
   T* const to = out.as<T>();
-  launch({name, stream, grid_for<kCount>(out.numel), kThreads}, floating_kernel<T, F>, to,
+  launch({name, stream, grid_for<kCount>(out.numel), kRandomThreads}, floating_kernel<T, F>, to,
          out.numel, is_aligned(to, kCount), state, transform);
 }
 
@@ -110,7 +110,7 @@ __device__ void store_integers(void* out, std::int64_t at, std::int64_t n,
   store_run(static_cast<T*>(out), at, n, pack, false);
 }
 
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kRandomThreads)
     integers_kernel(void* out, DType dtype, std::int64_t n, PhiloxState state, std::uint64_t low,
                     std::uint64_t range) {
   const std::int64_t number = thread_number(), at = 2 * number;
@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(kThreads)
 
 /// Writes the bits of `one`, or 0. `p` null: the probability is `same` for all.
 template <class Word, class P>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kRandomThreads)
     bernoulli_kernel(Word* out, std::int64_t n, bool aligned, PhiloxState state, const P* p,
                      float same, Word one) {
   const std::int64_t number = thread_number(), at = 4 * number;
@@ -166,8 +166,8 @@ void draw(const Stream& stream, const View& out, PhiloxState state, const P* p, 
     std::memcpy(&one, &value, sizeof(T));
   });
   Word* const to = out.as<Word>();
-  launch({"bernoulli", stream, grid_for<4>(out.numel), kThreads}, bernoulli_kernel<Word, P>, to,
-         out.numel, is_aligned(to, 4), state, p, same, static_cast<Word>(one));
+  launch({"bernoulli", stream, grid_for<4>(out.numel), kRandomThreads}, bernoulli_kernel<Word, P>,
+         to, out.numel, is_aligned(to, 4), state, p, same, static_cast<Word>(one));
 }
 
 /// Calls f.operator()<Word, P>() with a type of the size of `dtype` and that of its probabilities.
@@ -191,7 +191,7 @@ void dispatch_bernoulli(DType dtype, F&& f) {
 }
 
 /// Two keys from every Philox block, and the elements' numbers.
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kRandomThreads)
     draw_keys(KeyValues pairs, std::int64_t n, PhiloxState state) {
   const std::int64_t number = thread_number(), at = 2 * number;
   if (at >= n) return;
@@ -223,7 +223,7 @@ void normal(const Stream& stream, const View& out, PhiloxState state, double mea
 void random_integers(const Stream& stream, const View& out, PhiloxState state, std::int64_t low,
                      std::int64_t high) {
   const auto first = static_cast<std::uint64_t>(low);
-  launch({"randint", stream, grid_for<2>(out.numel), kThreads}, integers_kernel, out.data,
+  launch({"randint", stream, grid_for<2>(out.numel), kRandomThreads}, integers_kernel, out.data,
          out.dtype, out.numel, state, first, static_cast<std::uint64_t>(high) - first);
 }
 
@@ -246,7 +246,7 @@ void permutation(const Stream& stream, const View& out, PhiloxState state) {
   auto* const keys = workspace.as<std::uint64_t>();
   auto* const values = reinterpret_cast<std::int64_t*>(keys + 2 * n);
   const KeyValues pairs{keys, values}, scratch{keys + n, values + n};
-  launch({"draw_keys", stream, grid_for<2>(n), kThreads}, draw_keys, pairs, n, state);
+  launch({"draw_keys", stream, grid_for<2>(n), kRandomThreads}, draw_keys, pairs, n, state);
   View sorted = out;
   sorted.data = sort_pairs(stream, pairs, scratch, n, 64).values;
   copy(stream, out, sorted);

@@ -8,7 +8,7 @@ namespace ferrite::kernels::cuda {
 
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kSequenceThreads = 256;
 
 /// What a sequence's element i is computed from.
 struct IntegerSteps {
@@ -30,10 +30,11 @@ struct FloatingSteps {
 };
 
 template <class T, class Steps>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kSequenceThreads)
     sequence_kernel(T* out, std::int64_t n, bool aligned, Steps steps) {
   constexpr int kCount = pack_size<T>();
-  const std::int64_t at = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kCount;
+  const std::int64_t at =
+      (static_cast<std::int64_t>(blockIdx.x) * kSequenceThreads + threadIdx.x) * kCount;
   if (at >= n) return;
   Pack<T, kCount> pack;
 #pragma unroll
@@ -45,7 +46,8 @@ template <class T, class Steps>
 void generate(const Stream& stream, const char* name, const View& out, const Steps& steps) {
   constexpr int kCount = pack_size<T>();
   T* const to = out.as<T>();
-  launch({name, stream, blocks_for(out.numel, std::int64_t{kThreads} * kCount), kThreads},
+  launch({name, stream, blocks_for(out.numel, std::int64_t{kSequenceThreads} * kCount),
+          kSequenceThreads},
          sequence_kernel<T, Steps>, to, out.numel, is_aligned(to, kCount), steps);
 }
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "core/stream.h"
+#include "core/forward.h"
 
 namespace ferrite::kernels::cuda {
 

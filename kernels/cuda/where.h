@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/stream.h"
+#include "core/forward.h"
 #include "kernels/view.h"
 
 namespace ferrite::kernels::cuda {

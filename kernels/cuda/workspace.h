@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
-#include "core/allocator.h"
-#include "core/stream.h"
+#include "core/forward.h"
 
 namespace ferrite::kernels::cuda {
 
@@ -12,20 +12,23 @@ namespace ferrite::kernels::cuda {
 /// the kernels that use it are on the stream: the allocator hands it only to work that comes later.
 class Workspace {
  public:
-  Workspace(const Stream& stream, std::size_t bytes)
-      : allocator_(allocator(stream.device())), block_(allocator_.allocate(bytes, stream)) {}
-  ~Workspace() { allocator_.free(block_); }
+  Workspace(const Stream& stream, std::size_t bytes);
+  ~Workspace();
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
 
   template <class T>
   T* as() const {
-    return static_cast<T*>(block_.data);
+    return static_cast<T*>(data_);
   }
 
  private:
-  Allocator& allocator_;
-  Allocator::Block block_;
+  Allocator* allocator_;
+  // Its Allocator::Block.
+  void* data_;
+  std::size_t bytes_;
+  std::uint32_t stream_;
+  void* handle_;
 };
 
 }  // namespace ferrite::kernels::cuda
