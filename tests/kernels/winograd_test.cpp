@@ -165,8 +165,7 @@ TEST_CASE("Winograd: filters beyond a cache, channels and tiles in several parts
   check({2, 300, 4, 4, 100}, {kFloat32}, {as_is, channels_last});
 }
 
-TEST_CASE(
-    "Winograd: what is not a number spreads over its tile and no further") {
+TEST_CASE("Winograd: what is not a number spreads over its tile and no further") {
   for (const ConvAlgorithm algorithm : {ConvAlgorithm::winograd_2x2, ConvAlgorithm::winograd_4x4}) {
     Algorithm use(algorithm);
     const Tensor x = full({1, 20, 12, 12}, 1.0, {.memory_format = kChannelsLast}),
