@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "examples/compare_parallel/measure.h"
 #include "examples/compare_parallel/ranks.h"
+#include "examples/compare_parallel/session.h"
 #include "examples/compare_parallel/simulate.h"
 
 namespace examples::compare {
@@ -21,6 +22,7 @@ using planning::ModelProfile;
 namespace {
 
 constexpr const char* kOp = "--simulate";
+constexpr double kNever = std::numeric_limits<double>::infinity();
 
 ModelProfile profile_alone(const Options& o, const std::vector<std::string>& arguments,
                            const Case& what) {
@@ -112,11 +114,11 @@ planning::LinkSpeed to_peers(const Link& link, double share) {
   return {link.operation, link.bandwidth * (link.devices - 1), link.latency_us * 1e-6, share};
 }
 
-std::optional<double> predicted_s(const Measurement& m, const Calibration& calibration,
-                                  const Case& what) {
+std::optional<planning::StepTimes> predicted(const Machine& machine, const Calibration& calibration,
+                                             const Case& what) {
   const ModelProfile profile = profile_of(calibration, to_dtype(what.amp), what.batch_per_device());
   planning::StepOptions options{.overlap = what.overlap, .contention = calibration.slowdown(what)};
-  const double share = compute_share(m.machine, what.devices);
+  const double share = compute_share(machine, what.devices);
   if (what.strategy.starts_with("ddp")) {
     const Link* link =
         find(calibration, what.strategy == "ddp" ? "all_reduce" : "ring_all_reduce", what.devices);
@@ -125,8 +127,7 @@ std::optional<double> predicted_s(const Measurement& m, const Calibration& calib
     options.first_bucket_mb = std::min(1.0, what.bucket_mb);
     options.all_reduce.algorithm = planning::AllReduceAlgorithm::ring;
     return simulate_step(planning::Strategy::ddp, profile, what.devices, node_of(*link, share),
-                         options)
-        .step_s;
+                         options);
   }
   const Link* broadcast = find(calibration, "broadcast", what.devices);
   const Link* sum = find(calibration, "reduce_add", what.devices);
@@ -134,9 +135,26 @@ std::optional<double> predicted_s(const Measurement& m, const Calibration& calib
   options.measured_broadcast = to_peers(*broadcast, share);
   options.measured_reduce_add = to_peers(*sum, share);
   planning::Cluster cluster = planning::perfect_cluster(what.devices);
+  if (const auto host = calibration.host_s.find(what.devices); host != calibration.host_s.end())
+    cluster.host_s = host->second / what.devices;
   const auto strategy =
       what.strategy == "dp" ? planning::Strategy::dp : planning::Strategy::dp_balanced;
-  return simulate_step(strategy, profile, what.devices, cluster, options).step_s;
+  return simulate_step(strategy, profile, what.devices, cluster, options);
+}
+
+Case an_image_a_device(Case what, int devices) {
+  what.strategy = "dp", what.devices = devices, what.batch = devices, what.bucket_mb = 25;
+  return what;
+}
+
+/// What DataParallel adds to a step, in seconds, measured.
+double exposed_s(const Options& o, const std::vector<std::string>& arguments, const Case& what) {
+  const Outcome outcome = run_processes(o, arguments, {"case", what});
+  FERRITE_CHECK(outcome.error.empty(), Error, kOp,
+                "DataParallel on {} devices could not be measured: {}", what.devices,
+                outcome.error);
+  const auto result = outcome.ranks.at(0).get<RankResult>();
+  return 1e-3 * (result.step_ms - result.alone_ms);
 }
 
 }  // namespace
@@ -161,11 +179,11 @@ std::vector<Prediction> predict(const Measurement& measurement, const Calibratio
   std::vector<Prediction> predictions;
   for (const Row& row : measurement.rows) {
     if (row.what.devices < 2 || row.step_ms.empty()) continue;
-    if (const auto seconds = predicted_s(measurement, calibration, row.what))
+    if (const auto times = predicted(measurement.machine, calibration, row.what))
       predictions.push_back({.what = row.what,
                              .measured_ms = row.step_ms.low(),
                              .spread_ms = row.step_ms.spread(),
-                             .predicted_ms = 1e3 * *seconds});
+                             .predicted_ms = 1e3 * times->step_s});
   }
   return predictions;
 }
@@ -178,44 +196,56 @@ double Calibration::slowdown(const Case& what) const {
     if (s.what.strategy == kind && s.what.amp == what.amp && s.what.devices == what.devices &&
         (nearest == nullptr || distance(s) < distance(*nearest)))
       nearest = &s;
-  return nearest == nullptr ? 1 : nearest->slowdown;
+  return nearest == nullptr ? 1 : std::max(1.0, nearest->slowdown);  // noise takes it below
 }
 
-Calibration calibrate(const Options& o, const std::vector<std::string>& arguments,
-                      bool side_by_side) {
-  const Case base{.threads = o.threads};
-  std::set<std::int64_t> batches{o.batch, (o.batch + 1) / 2};
-  for (const int n : o.devices) batches.insert((o.batch + n - 1) / n);
-  std::map<std::pair<std::string, std::int64_t>, ModelProfile> alone;
-  std::vector<std::pair<Case, double>> beside;
-  for (const std::string& amp : o.amp)
-    for (const int n : o.devices)
+Calibrator::Calibrator(const Options& o, const std::vector<std::string>& arguments,
+                       bool side_by_side)
+    : options_(o), arguments_(arguments), base_{.threads = o.threads} {
+  batches_ = {o.batch, (o.batch + 1) / 2};
+  for (const int n : o.devices) batches_.insert((o.batch + n - 1) / n);
+  if (!side_by_side) return;
+  for (const int n : o.devices) {
+    if (n == 1) continue;
+    for (const std::string& amp : o.amp)
       for (const char* kind : kKinds)
         for (const std::int64_t batch : {o.batch, (o.batch + n - 1) / n}) {
-          if (!side_by_side || n == 1 || !is_asked_for(o, kind)) continue;
-          Case what = base;
+          if (!is_asked_for(o, kind)) continue;
+          Case what = base_;
           what.strategy = kind, what.amp = amp, what.devices = n;
           what.batch = batch * n, what.bucket_mb = 25;
-          beside.emplace_back(what, std::numeric_limits<double>::infinity());
+          beside_.emplace_back(what, kNever);
         }
-  Calibration calibration;
-  for (int round = 0; round < std::max(1, o.repetitions); ++round) {
-    for (const std::string& amp : o.amp)
-      for (const std::int64_t batch : batches) {
-        Case what = base;
-        what.strategy = "single", what.amp = amp, what.batch = batch;
-        const ModelProfile found = profile_alone(o, arguments, what);
-        const auto [at, is_first] = alone.try_emplace({amp, batch}, found);
-        if (!is_first && step_s(found) < step_s(at->second)) at->second = found;
-      }
-    for (auto& [what, seconds] : beside)
-      seconds = std::min(seconds, step_side_by_side(o, arguments, what));
-    measure_links(o, arguments, base, calibration.links);
+    if (is_asked_for(o, "dp")) exposed_[n] = kNever;
   }
-  for (const auto& [key, profile] : alone) calibration.profiles.push_back(profile);
-  for (const auto& [what, seconds] : beside)
+}
+
+void Calibrator::round() {
+  for (const std::string& amp : options_.amp)
+    for (const std::int64_t batch : batches_) {
+      Case what = base_;
+      what.strategy = "single", what.amp = amp, what.batch = batch;
+      const ModelProfile found = profile_alone(options_, arguments_, what);
+      const auto [at, is_first] = alone_.try_emplace({amp, batch}, found);
+      if (!is_first && step_s(found) < step_s(at->second)) at->second = found;
+    }
+  for (auto& [what, seconds] : beside_)
+    seconds = std::min(seconds, step_side_by_side(options_, arguments_, what));
+  for (auto& [n, seconds] : exposed_)
+    seconds = std::min(seconds, exposed_s(options_, arguments_, an_image_a_device(base_, n)));
+  measure_links(options_, arguments_, base_, links_);
+}
+
+Calibration Calibrator::result() const {
+  Calibration calibration{.links = links_};
+  for (const auto& [key, profile] : alone_) calibration.profiles.push_back(profile);
+  for (const auto& [what, seconds] : beside_)
     calibration.side_by_side.push_back(
-        {what, seconds / step_s(alone.at({what.amp, what.batch_per_device()}))});
+        {what, seconds / step_s(alone_.at({what.amp, what.batch_per_device()}))});
+  for (const auto& [n, seconds] : exposed_)
+    if (const auto times =
+            predicted(describe_machine(options_), calibration, an_image_a_device(base_, n)))
+      calibration.host_s[n] = std::max(0.0, seconds - times->exposed_s);
   return calibration;
 }
 

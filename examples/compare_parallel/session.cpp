@@ -41,47 +41,6 @@ class Progress {
 
 bool is_emulated() { return cuda::properties(0).name.find("emulated") != std::string::npos; }
 
-Machine describe_machine(const Options& o) {
-  Machine m;
-  m.cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  m.threads = o.threads;
-  m.ranks = o.ranks;
-  m.backend = o.backend;
-  const LinkDelay delay = link_delay(o.link_delay);
-  m.link_delay_us = delay.microseconds;
-  m.link_gbps = delay.gbps;
-  const int most = o.devices.back();
-  for (int i = 0; i < most; ++i)
-    m.devices.push_back(o.is_cuda() ? fmt::format("cuda:{} {}", i, cuda::properties(i).name)
-                                    : fmt::format("cpu:{}", i));
-  if (!o.is_cuda()) {
-    m.kind = "virtual cpu devices";
-    m.meaning = fmt::format(
-        "Devices are {} thread{} each of a host with {} processors, and what they exchange goes "
-        "through its memory. Times and shares are real for this host; they say nothing about "
-        "GPUs. {}",
-        o.threads, o.threads == 1 ? "" : "s", m.cores,
-        most * o.threads > m.cores
-            ? "Where devices have more threads than there are processors, efficiency falls for "
-              "that reason alone."
-            : "Memory bandwidth and caches are shared, so that some loss is the host's.");
-  } else if (is_emulated()) {
-    m.kind = "emulated gpus";
-    m.meaning =
-        "CUDA kernels run on the CPU, thread by thread: times mean nothing. Bytes, peaks of "
-        "memory, buckets, and that it works, are what a GPU would show.";
-  } else {
-    m.kind = "gpus";
-    m.meaning = "Times are of these GPUs and of what connects them.";
-  }
-  if (delay.any())
-    m.meaning += fmt::format(
-        " Links between ranks that are processes are slowed down to {:g} us and {:g} GB/s; "
-        "DataParallel's copies within a process and broadcasts of buffers are not.",
-        delay.microseconds, delay.gbps);
-  return m;
-}
-
 class Session {
  public:
   Session(const Options& o, const std::vector<std::string>& arguments)
@@ -217,6 +176,47 @@ void Session::profile() {
 }
 
 }  // namespace
+
+Machine describe_machine(const Options& o) {
+  Machine m;
+  m.cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  m.threads = o.threads;
+  m.ranks = o.ranks;
+  m.backend = o.backend;
+  const LinkDelay delay = link_delay(o.link_delay);
+  m.link_delay_us = delay.microseconds;
+  m.link_gbps = delay.gbps;
+  const int most = o.devices.back();
+  for (int i = 0; i < most; ++i)
+    m.devices.push_back(o.is_cuda() ? fmt::format("cuda:{} {}", i, cuda::properties(i).name)
+                                    : fmt::format("cpu:{}", i));
+  if (!o.is_cuda()) {
+    m.kind = "virtual cpu devices";
+    m.meaning = fmt::format(
+        "Devices are {} thread{} each of a host with {} processors, and what they exchange goes "
+        "through its memory. Times and shares are real for this host; they say nothing about "
+        "GPUs. {}",
+        o.threads, o.threads == 1 ? "" : "s", m.cores,
+        most * o.threads > m.cores
+            ? "Where devices have more threads than there are processors, efficiency falls for "
+              "that reason alone."
+            : "Memory bandwidth and caches are shared, so that some loss is the host's.");
+  } else if (is_emulated()) {
+    m.kind = "emulated gpus";
+    m.meaning =
+        "CUDA kernels run on the CPU, thread by thread: times mean nothing. Bytes, peaks of "
+        "memory, buckets, and that it works, are what a GPU would show.";
+  } else {
+    m.kind = "gpus";
+    m.meaning = "Times are of these GPUs and of what connects them.";
+  }
+  if (delay.any())
+    m.meaning += fmt::format(
+        " Links between ranks that are processes are slowed down to {:g} us and {:g} GB/s; "
+        "DataParallel's copies within a process and broadcasts of buffers are not.",
+        delay.microseconds, delay.gbps);
+  return m;
+}
 
 Measurement measure_all(const Options& options, const std::vector<std::string>& arguments) {
   return Session(options, arguments).run();

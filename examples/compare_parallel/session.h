@@ -9,6 +9,9 @@
 
 namespace examples::compare {
 
+/// What the devices are.
+Machine describe_machine(const Options& options);
+
 /// Measures all cases in every repetition, one after another, so that what else the machine does
 /// meets them all alike; in every second one backwards. A case that fails has its error in its row,
 /// and is left out from then on. `arguments` are the program's own.

@@ -8,6 +8,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <tuple>
+#include <utility>
 
 #include "core/error.h"
 #include "examples/common/validators.h"
@@ -154,8 +156,38 @@ void write(const Options& o, const std::vector<planning::Plan>& plans) {
   if (!o.svg.empty()) write_file(o.svg, chart_of(plans));
 }
 
+Calibration calibrate(const Options& o, const std::vector<std::string>& arguments) {
+  Calibrator calibrator(o, arguments, false);
+  for (int round = 0; round < std::max(1, o.repetitions); ++round) calibrator.round();
+  return calibrator.result();
+}
+
+/// In turns, so that what else the machine does meets both.
+std::pair<Calibration, Measurement> calibrate_and_measure(
+    const Options& o, const std::vector<std::string>& arguments) {
+  Calibrator calibrator(o, arguments, true);
+  Options once = o;
+  once.repetitions = 1;
+  Measurement all;
+  for (int round = 0; round < std::max(1, o.repetitions); ++round) {
+    calibrator.round();
+    Measurement found = measure_all(once, arguments);
+    if (round == 0) {
+      all = std::move(found);
+      continue;
+    }
+    for (std::size_t i = 0; i < all.rows.size(); ++i) {
+      const auto& values = found.rows[i].step_ms.values;
+      all.rows[i].step_ms.values.insert(all.rows[i].step_ms.values.end(), values.begin(),
+                                        values.end());
+      if (all.rows[i].error.empty()) all.rows[i].error = found.rows[i].error;
+    }
+  }
+  return {calibrator.result(), std::move(all)};
+}
+
 int plan(const Options& o, const SimulateOptions& s, const std::vector<std::string>& arguments) {
-  const Calibration calibration = s.from.empty() ? calibrate(o, arguments, false) : load(s.from);
+  const Calibration calibration = s.from.empty() ? calibrate(o, arguments) : load(s.from);
   const std::string dtype = to_dtype(o.amp.empty() ? "O0" : o.amp[0]);
   // The batch that was asked for, measured or not; else the greatest that was measured.
   std::vector<planning::ModelProfile> measured;
@@ -206,8 +238,7 @@ int check(const Options& o, const SimulateOptions& s, const std::vector<std::str
   Calibration calibration;
   Measurement measured;
   if (s.from.empty()) {
-    calibration = calibrate(o, arguments, true);
-    measured = measure_all(o, arguments);
+    std::tie(calibration, measured) = calibrate_and_measure(o, arguments);
   } else {
     measured = load_measurement(s.from);
     calibration = load(s.from);
@@ -219,6 +250,8 @@ int check(const Options& o, const SimulateOptions& s, const std::vector<std::str
     fmt::print("{} side by side in {}, {} images each: {:.3f} times as long\n", s.what.devices,
                s.what.strategy == "dp" ? "one process" : "processes", s.what.batch_per_device(),
                s.slowdown);
+  for (const auto& [n, seconds] : calibration.host_s)
+    fmt::print("DataParallel on {}: {:.2f} ms of the host\n", n, 1e3 * seconds);
   for (const Link& link : calibration.links)
     fmt::print("{} of {}: {:.1f} us + bytes / {:.2f} GB/s\n", link.operation, link.devices,
                link.latency_us, link.bandwidth / 1e9);

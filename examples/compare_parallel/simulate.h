@@ -3,7 +3,10 @@
 // predictions against measured steps.
 #pragma once
 
+#include <map>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "examples/compare_parallel/measurement.h"
@@ -57,6 +60,9 @@ struct Calibration {
   std::vector<ferrite::parallel::planning::ModelProfile> profiles;
   std::vector<SideBySide> side_by_side;
   std::vector<Link> links;
+  /// Of DataParallel on so many devices: what a step takes beyond computing and moving bytes
+  /// (replicas are made, threads woken), found with an image a device.
+  std::map<int, double> host_s;
 
   /// Of a case like that, with the batch that is nearest; 1 where nothing is known.
   double slowdown(const Case& what) const;
@@ -77,9 +83,24 @@ struct Prediction {
 std::vector<Prediction> predict(const Measurement& measurement, const Calibration& calibration);
 
 /// Measures on this machine: a device alone, links, and devices side by side where they are what is
-/// predicted; of all repetitions the fastest, as what else the machine does only slows down.
-Calibration calibrate(const Options& options, const std::vector<std::string>& arguments,
-                      bool side_by_side);
+/// predicted; of all rounds the fastest, as what else the machine does only slows down.
+class Calibrator {
+ public:
+  /// `options` and the program's own `arguments` must outlive it.
+  Calibrator(const Options& options, const std::vector<std::string>& arguments, bool side_by_side);
+  void round();
+  Calibration result() const;
+
+ private:
+  const Options& options_;
+  const std::vector<std::string>& arguments_;
+  const Case base_;
+  std::set<std::int64_t> batches_;  ///< of a device
+  std::map<std::pair<std::string, std::int64_t>, ferrite::parallel::planning::ModelProfile> alone_;
+  std::vector<std::pair<Case, double>> beside_;  ///< seconds a step
+  std::map<int, double> exposed_;                ///< of DataParallel, by devices
+  std::vector<Link> links_;
+};
 
 std::string to_dtype(const std::string& amp);
 
