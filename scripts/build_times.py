@@ -29,7 +29,8 @@ def folder_of(path):
     """kernels/cuda of kernels/CMakeFiles/ferrite_kernels.dir/cuda/sort.cu.o; "link" of programs."""
     if not path.endswith(".o"):
         return "linked"
-    path = re.sub(r"batches/[^/]+/\d+_(.+)\.\w+(\.o)?$", lambda m: m[1] + "/", path)
+    if batch := re.search(r"batches/[^/]+/\d+_([^/.]+)\.", path):
+        return "/".join(batch[1].split("_")[:2])
     path = re.sub(r"CMakeFiles/[^/]+\.dir/", "", path)
     parts = path.split("/")[:-1]
     return "/".join(parts[:2]) or "."
@@ -72,13 +73,19 @@ def cpu_seconds(entry):
     return float(seconds), int(code)
 
 
+def named(build, file):
+    """A source's path in the tree; of a batch that in the build folder, nn/batches/..."""
+    base = build.resolve() if pathlib.Path(file).is_relative_to(build.resolve()) else root
+    return os.path.relpath(file, base)
+
+
 def compiled(build, pattern, sample, jobs):
     entries = json.loads((build / "compile_commands.json").read_text())
-    entries = [e for e in entries if re.search(pattern, os.path.relpath(e["file"], root))][::sample]
+    entries = [e for e in entries if re.search(pattern, named(build, e["file"]))][::sample]
     times = {}
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         for entry, (seconds, code) in zip(entries, pool.map(cpu_seconds, entries)):
-            name = os.path.relpath(entry["file"], root)
+            name = named(build, entry["file"])
             times[name + ".o"] = seconds
             print(f"{seconds:7.1f}  {name}{'' if code == 0 else '  (failed)'}", flush=True)
     return times

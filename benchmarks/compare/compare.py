@@ -94,8 +94,10 @@ def build_commands(folder):
     cache = folder / "CMakeCache.txt"
     commands = []
     if not cache.exists():
+        in_place = folder.resolve().parent == sbs.ROOT / "build"  # named after a preset
         commands.append(["bash", sbs.ROOT / "scripts" / "configure.sh", folder.name,
-                         "-DFERRITE_BENCHMARKS=ON"])
+                         "-DFERRITE_BENCHMARKS=ON"] if in_place else
+                        ["cmake", "-S", sbs.ROOT, "-B", folder, "-DFERRITE_BENCHMARKS=ON"])
     elif "FERRITE_BENCHMARKS:BOOL=ON" not in cache.read_text():
         commands.append(["cmake", "-S", sbs.ROOT, "-B", folder, "-DFERRITE_BENCHMARKS=ON"])
     commands.append(["cmake", "--build", folder, "--target", "compare_programs", "--parallel"])

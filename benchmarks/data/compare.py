@@ -134,11 +134,10 @@ def summary(report):
     """A table of the fastest of each side."""
     rows = []
     for r in report["results"]:
-        if both := ratios(r):
-            sides = best(r)
-            rows.append(shown(r) + [f"{sides[s][i]:,.0f}" if i else sides[s][i]
-                                    for s in ("Ferrite", "PyTorch") for i in (0, 1)] +
-                        [f"{value:.2f}" for value in both])
+        sides, both = best(r), ratios(r)
+        rows.append(shown(r) + [(f"{sides[s][i]:,.0f}" if i else sides[s][i]) if s in sides else "-"
+                                for s in ("Ferrite", "PyTorch") for i in (0, 1)] +
+                    ([f"{value:.2f}" for value in both] if both else ["-", "-"]))
     return sbs.markdown(HEAD + ["Ferrite", "images/s", "PyTorch", "images/s", "ratio",
                                 "ratio per core"], rows)
 

@@ -43,16 +43,23 @@ def measure(args, report, save):
     commands["Ferrite"] = [sbs.ferrite_program(args, "bench_startup")]
     for threads in args.threads:
         print(f"start-up, {threads} thread(s)...", file=sys.stderr)
-        for name in list(commands):  # reads the files
-            try:
-                report["programs"][name] = start(commands[name], threads)
-            except sbs.Lost as error:
-                report["not_run"][name] = str(error)
-                del commands[name]
         answers = {name: [] for name in commands}
-        for _ in range(args.rounds):
-            for name, command in commands.items():
-                answers[name].append(start(command, threads))
+        for turn in range(args.rounds + 1):  # the first reads the files
+            names = list(commands)
+            at = turn % max(1, len(names))
+            for name in names[at:] + names[:at]:
+                try:
+                    answer = start(commands[name], threads)
+                except sbs.Lost as error:
+                    report["not_run"][name] = str(error)
+                    del commands[name], answers[name]
+                    continue
+                if turn == 0:
+                    report["programs"][name] = answer
+                else:
+                    answers[name].append(answer)
+        if not answers:
+            raise sbs.Lost("no program came to the end of its first step")
         report["results"][str(threads)] = answers
         save()
 

@@ -107,9 +107,8 @@ void Collector::add_ranges(Log& log) {
 
 std::int32_t Collector::inputs_of(Log&, const ShapeRecord& record) {
   std::string shapes, dtypes;
-  const std::size_t tensors = std::min<std::size_t>(record.tensors, ShapeRecord::kTensors);
   std::size_t dim = 0;
-  for (std::size_t i = 0; i < tensors; ++i) {
+  for (std::size_t i = 0; i < record.tensors; ++i) {
     if (i > 0) shapes += ", ", dtypes += ", ";
     shapes += '[';
     for (int d = 0; d < record.ndim[i]; ++d)
@@ -117,7 +116,7 @@ std::int32_t Collector::inputs_of(Log&, const ShapeRecord& record) {
     shapes += ']';
     if (record.ndim[i] >= 0) dtypes += fmt::format("{}", record.dtype[i]);
   }
-  if (record.tensors > ShapeRecord::kTensors) shapes += ", ...";
+  if (record.more) shapes += ", ...";
   const auto [known, is_new] = known_inputs_.try_emplace(
       shapes + '|' + dtypes, static_cast<std::int32_t>(out_.inputs.size()));
   if (is_new) {

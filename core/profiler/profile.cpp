@@ -132,8 +132,8 @@ void Profile::step() {
     action_ = next;
     return;
   }
-  leave();
   ++step_;
+  leave();
   enter(next);
 }
 

@@ -174,17 +174,13 @@ ThreadState* start(ThreadState* thread) {
 }
 
 void add(ShapeRecord& record, const Tensor* tensor, std::size_t& dims) {
-  if (record.tensors >= ShapeRecord::kTensors) {
-    record.tensors = ShapeRecord::kTensors + 1;
-    return;
-  }
+  if (record.more) return;
   const std::size_t slot = record.tensors;
   const bool defined = tensor->defined();
   const int ndim = defined ? tensor->dim() : -1;
-  if (ndim > 0 && dims + static_cast<std::size_t>(ndim) > ShapeRecord::kDims) {
-    record.tensors = ShapeRecord::kTensors + 1;
-    return;
-  }
+  record.more = slot == ShapeRecord::kTensors ||
+                (ndim > 0 && dims + static_cast<std::size_t>(ndim) > ShapeRecord::kDims);
+  if (record.more) return;
   record.ndim[slot] = static_cast<std::int8_t>(ndim);
   if (defined) record.dtype[slot] = tensor->dtype();
   for (int d = 0; d < ndim; ++d) record.dims[dims++] = tensor->shape()[d];
@@ -200,6 +196,7 @@ void note_shapes(ThreadState* thread, const Inputs& inputs, const Address& addre
   ShapeRecord* record = log.shapes.room(thread->session->budget);
   if (!record) return count(log.dropped);
   record->tensors = 0;
+  record->more = false;
   std::size_t dims = 0;
   for (const auto& input : inputs) add(*record, address(input), dims);
   log.shapes.publish();
@@ -496,7 +493,11 @@ void stop_session(Session& session) {
 }
 
 void set_nvtx(bool on) {
-  if (on)
+  static std::mutex mutex;
+  static int users = 0;
+  const std::lock_guard lock(mutex);
+  users += on ? 1 : -1;
+  if (users > 0)
     hooks.fetch_or(kNvtx, std::memory_order_relaxed);
   else
     hooks.fetch_and(~static_cast<std::uint32_t>(kNvtx), std::memory_order_relaxed);

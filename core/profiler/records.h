@@ -34,7 +34,8 @@ struct RangeRecord {
 
 struct ShapeRecord {
   static constexpr std::size_t kTensors = 8, kDims = 24;
-  std::uint8_t tensors;                    // kTensors + 1: there were more
+  std::uint8_t tensors;                    // that are here
+  bool more;                               // there were others
   std::array<std::int8_t, kTensors> ndim;  // -1: undefined
   std::array<DType, kTensors> dtype;
   std::array<std::int64_t, kDims> dims;

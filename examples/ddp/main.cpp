@@ -27,6 +27,7 @@ using namespace ferrite;
 void add_options(CLI::App& app, examples::Options& options) {
   examples::add_training_options(app, options, {"convnet"},
                                  {"synthetic-digits", "mnist", "fashion-mnist"});
+  app.remove_option(app.get_option("--profile"));
   app.get_option("--batch-size")->description("images a step of each process");
   auto& node = options.node;
   const auto positive = examples::whole(1);

@@ -22,7 +22,7 @@ int pipeline(int argc, char** argv) {
   examples::add_training_options(app, options, {"resnet18", "convnet"},
                                  {"synthetic-digits", "mnist", "fashion-mnist", "cifar10"});
   for (const char* other :
-       {"--device", "--graph", "--report", "--curves", "--log", "--tensorboard"})
+       {"--device", "--graph", "--report", "--curves", "--log", "--tensorboard", "--profile"})
     app.remove_option(app.get_option(other));
   app.add_option("--stages", options.stages, "parts that the layers are split into")
       ->check(examples::whole(1, 16))

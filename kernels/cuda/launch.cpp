@@ -49,7 +49,7 @@ void after_launch(const LaunchConfig& config, cudaError_t error) {
     profiler::detail::end_device_work(config.stream, config.name, std::move(kernel_begins));
   if (ferrite::cuda::launch_blocking() && !ferrite::detail::cuda::is_capturing(config.stream))
       [[unlikely]] {
-    const cudaError_t after = cudaStreamSynchronize(native(config.stream));
+    const cudaError_t after = cudaStreamSynchronize(ferrite::cuda::native_stream(config.stream));
     if (after != cudaSuccess) fail_launch(config, after, "wait (FERRITE_LAUNCH_BLOCKING) for");
   }
 }

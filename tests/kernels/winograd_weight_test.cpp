@@ -91,7 +91,8 @@ void check(const Problem& p, int side, Lie lie) {
       for (std::int64_t y = 0; y < p.height(); ++y)
         for (std::int64_t x = 0; x < p.width(); ++x)
           bias += static_cast<double>(grad.at(n, o, y, x));
-    worst_bias = std::max(worst_bias, std::abs(bias - static_cast<double>(g.bias.at(0, 0, 0, o))));
+    const double bias_error = std::abs(bias - static_cast<double>(g.bias.at(0, 0, 0, o)));
+    worst_bias = std::max(worst_bias, std::isnan(bias_error) ? HUGE_VAL : bias_error);
     for (std::int64_t c = 0; c < p.c; ++c)
       for (std::int64_t i = 0; i < 3; ++i)
         for (std::int64_t j = 0; j < 3; ++j) {
@@ -105,8 +106,7 @@ void check(const Problem& p, int side, Lie lie) {
                 sum += static_cast<double>(input.at(n, c, y + up, x + left)) *
                        static_cast<double>(grad.at(n, o, y, x));
           const double error = std::abs(sum - static_cast<double>(g.weight.at(o, c, i, j)));
-          // A NaN is no error that is smaller.
-          if (!(error <= worst)) worst = error;
+          worst = std::max(worst, std::isnan(error) ? HUGE_VAL : error);
         }
   }
   CHECK(worst <= tolerance);
