@@ -149,7 +149,8 @@ ThreadState* open(Kind kind, const char* name) {
   ThreadState* thread = state();
   if (!thread) return nullptr;
   const std::uint32_t wanted = hooks.load(std::memory_order_relaxed);
-  Log* log = (wanted & kRanges) != 0 ? thread->current_log() : nullptr;
+  const std::uint32_t needed = kind == Kind::module ? kModules : kRanges;
+  Log* log = (wanted & needed) != 0 ? thread->current_log() : nullptr;
   const bool nvtx = (wanted & kNvtx) != 0 && kind != Kind::kernel;
   if (!log && !nvtx) return nullptr;
   ThreadState::Frame frame{};
