@@ -14,6 +14,10 @@ bool is_exclusive(const Tensor& t) {
          (t.is_contiguous() || t.is_contiguous(kChannelsLast));
 }
 
+bool is_overwritable(const Tensor& t) {
+  return is_exclusive(t) && !t.storage()->has_other_streams();
+}
+
 bool fills_storage(const Tensor& t) { return t.storage()->nbytes() == t.nbytes(); }
 
 void check_addable(const Tensor& total, const Tensor& grad, const char* op) {
@@ -38,7 +42,7 @@ Tensor sum(const Tensor& a, const Tensor& b) {
 void add_to(Tensor& total, Tensor grad) {
   if (!total.defined()) {
     total = std::move(grad);
-  } else if (!creating_graph() && is_exclusive(total)) {
+  } else if (!creating_graph() && is_overwritable(total)) {
     const profiler::OpRange range("add_", total, grad);
     kernels::binary(current_stream(total.device()), kernels::BinaryOp::add, total, total, grad);
   } else {

@@ -5,8 +5,12 @@
 
 namespace ferrite::autograd {
 
-/// Whether nobody else can see this tensor's memory, so that it may be overwritten or kept.
+/// Whether nobody else holds this tensor's memory, so that it may be kept.
 bool is_exclusive(const Tensor& t);
+
+/// Whether nobody else holds this tensor's memory, nor does another stream's queued work still read
+/// it, so that the stream it was allocated on may overwrite it.
+bool is_overwritable(const Tensor& t);
 
 /// Whether keeping `t` keeps no more memory than it needs.
 bool fills_storage(const Tensor& t);

@@ -11,6 +11,8 @@ namespace ferrite {
 
 namespace {
 
+std::mutex creation;  // of any storage's extra_
+
 /// The deleter of a part.
 struct KeepWhole {
   IntrusivePtr<Storage> whole;
@@ -77,7 +79,6 @@ Storage::~Storage() {
 void Storage::record_stream(const Stream& stream) {
   // The host's own stream runs in the caller, and is never behind.
   if (stream.id() == 0 || (allocator_ && stream.id() == block_.stream)) return;
-  static std::mutex creation;
   {
     std::lock_guard lock(creation);
     if (!extra_) extra_ = new Extra;
@@ -85,6 +86,13 @@ void Storage::record_stream(const Stream& stream) {
   std::lock_guard lock(extra_->mutex);
   if (std::ranges::find(extra_->also_used_by, stream) == extra_->also_used_by.end())
     extra_->also_used_by.push_back(stream);
+}
+
+bool Storage::has_other_streams() const {
+  std::lock_guard lock(creation);
+  if (!extra_) return false;
+  std::lock_guard inner(extra_->mutex);
+  return !extra_->also_used_by.empty();
 }
 
 }  // namespace ferrite

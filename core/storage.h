@@ -33,6 +33,9 @@ class Storage final : public RefCounted {
 
   /// Tells the allocator that queued work of `stream` uses this memory too.
   void record_stream(const Stream& stream);
+  /// Whether any was recorded besides the one that it was allocated on: its queued work may still
+  /// read what nobody holds any more.
+  bool has_other_streams() const;
 
   /// Counts in-place changes, so that the tape notices when a saved tensor was overwritten.
   std::uint32_t version() const { return version_.load(std::memory_order_relaxed); }

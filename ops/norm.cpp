@@ -236,8 +236,7 @@ Gradients batch_norm_backward(const Channels& channels, const Tensor& grad, cons
   once_differentiable();
   const ChannelLayout& layout = channels.layout;
   const Stream stream = current_stream(x.device());
-  // Elsewhere than on the host, whoever let go of it on another stream may still have to read it.
-  const bool last_use = grad.device().is_host() && autograd::is_exclusive(grad);
+  const bool last_use = autograd::is_overwritable(grad);
   Tensor dy = dense(grad, x.dtype(), channels.format);
   const bool all_sums = training && needs[0];
   Tensor dx, sum_dy, sum_dy_xhat, passed;

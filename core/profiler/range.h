@@ -48,9 +48,13 @@ enum Hooks : std::uint32_t {
   kModules = 16,
   kNvtx = 32,
 };
-inline constinit std::atomic<std::uint32_t> hooks{0};
+/// Has a cache line to itself: every op reads it, and nobody's writing may take it from them.
+struct alignas(64) Flags {
+  std::atomic<std::uint32_t> hooks{0};
+};
+inline constinit Flags flags;
 
-inline bool on() { return hooks.load(std::memory_order_relaxed) != 0; }
+inline bool on() { return flags.hooks.load(std::memory_order_relaxed) != 0; }
 
 struct ThreadState;
 

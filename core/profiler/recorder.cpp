@@ -148,7 +148,7 @@ namespace {
 ThreadState* open(Kind kind, const char* name) {
   ThreadState* thread = state();
   if (!thread) return nullptr;
-  const std::uint32_t wanted = hooks.load(std::memory_order_relaxed);
+  const std::uint32_t wanted = flags.hooks.load(std::memory_order_relaxed);
   const std::uint32_t needed = kind == Kind::module ? kModules : kRanges;
   Log* log = (wanted & needed) != 0 ? thread->current_log() : nullptr;
   const bool nvtx = (wanted & kNvtx) != 0 && kind != Kind::kernel;
@@ -248,7 +248,7 @@ ThreadState* begin_kernel(const Stream& stream, const char* name) {
 }
 
 ThreadState* begin_module(const std::type_info& type, const void* module) {
-  if ((hooks.load(std::memory_order_relaxed) & (kModules | kNvtx)) == 0) return nullptr;
+  if ((flags.hooks.load(std::memory_order_relaxed) & (kModules | kNvtx)) == 0) return nullptr;
   ThreadState* thread = state();
   if (!thread) return nullptr;
   const char*& name = thread->types[&type];
@@ -303,7 +303,7 @@ void note_node(std::uint64_t sequence) {
 
 void note_memory(const Device& device, std::int64_t bytes, std::size_t allocated,
                  std::size_t reserved) noexcept {
-  if ((hooks.load(std::memory_order_relaxed) & kMemory) == 0) return;
+  if ((flags.hooks.load(std::memory_order_relaxed) & kMemory) == 0) return;
   ThreadState* thread = state();
   Log* log = thread ? thread->current_log() : nullptr;
   if (!log) return;
@@ -346,7 +346,7 @@ void remember(ThreadState& thread, const Stream& stream) {
 }  // namespace
 
 Submitted submitting(const Stream& stream) {
-  if ((hooks.load(std::memory_order_relaxed) & kDevices) == 0) return {};
+  if ((flags.hooks.load(std::memory_order_relaxed) & kDevices) == 0) return {};
   ThreadState* thread = state();
   Log* log = thread ? thread->current_log() : nullptr;
   if (!log) return {};
@@ -381,7 +381,7 @@ void record_work(const Submitted& work, const Stream& stream, std::uint64_t begi
 }
 
 std::shared_ptr<Mark> begin_device_work(const Stream& stream) {
-  if ((hooks.load(std::memory_order_relaxed) & kDevices) == 0) return nullptr;
+  if ((flags.hooks.load(std::memory_order_relaxed) & kDevices) == 0) return nullptr;
   ThreadState* thread = state();
   if (!thread || !thread->current_log()) return nullptr;
   if (ferrite::detail::cuda::is_capturing(stream)) return nullptr;
@@ -427,7 +427,7 @@ std::shared_ptr<Session> start_session(std::uint32_t wanted, std::int64_t limit)
   session->begin = Moment::now();
   now.session = session;
   now.id.store(session->id, std::memory_order_release);
-  hooks.fetch_or(wanted, std::memory_order_relaxed);
+  flags.hooks.fetch_or(wanted, std::memory_order_relaxed);
   return session;
 }
 
@@ -462,7 +462,7 @@ void anchor(Session& session, const Stream& stream) {
 }  // namespace
 
 void stop_session(Session& session) {
-  hooks.fetch_and(static_cast<std::uint32_t>(kNvtx), std::memory_order_relaxed);
+  flags.hooks.fetch_and(static_cast<std::uint32_t>(kNvtx), std::memory_order_relaxed);
   std::vector<Stream> streams;
   {
     std::lock_guard lock(session.mutex);
@@ -499,9 +499,9 @@ void set_nvtx(bool on) {
   const std::lock_guard lock(mutex);
   users += on ? 1 : -1;
   if (users > 0)
-    hooks.fetch_or(kNvtx, std::memory_order_relaxed);
+    flags.hooks.fetch_or(kNvtx, std::memory_order_relaxed);
   else
-    hooks.fetch_and(~static_cast<std::uint32_t>(kNvtx), std::memory_order_relaxed);
+    flags.hooks.fetch_and(~static_cast<std::uint32_t>(kNvtx), std::memory_order_relaxed);
 }
 
 }  // namespace ferrite::profiler::detail
