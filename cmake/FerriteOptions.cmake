@@ -44,8 +44,21 @@ if(DEFINED FERRITE_NATIVE AND NOT FERRITE_NATIVE)
   message(FATAL_ERROR "FERRITE_NATIVE=OFF is now -DFERRITE_ISA=x86-64, or another that -march= takes "
                       "(-UFERRITE_NATIVE forgets the old option)")
 endif()
-if(FERRITE_ISA_LEVELS AND NOT BUILD_SHARED_LIBS)
-  message(FATAL_ERROR "FERRITE_ISA_LEVELS needs BUILD_SHARED_LIBS=ON: the loader chooses the library")
+if(FERRITE_ISA_LEVELS)
+  if(NOT BUILD_SHARED_LIBS)
+    message(FATAL_ERROR "FERRITE_ISA_LEVELS needs BUILD_SHARED_LIBS=ON: the loader chooses the library")
+  endif()
+  if(FERRITE_ISA STREQUAL "native")
+    message(FATAL_ERROR "FERRITE_ISA_LEVELS is for programs that run elsewhere: set FERRITE_ISA to the "
+                        "lowest level that they shall run on, e.g. x86-64")
+  endif()
+  foreach(level IN LISTS FERRITE_ISA_LEVELS)
+    if(NOT level MATCHES "^x86-64-v[234]$"
+       OR (FERRITE_ISA MATCHES "^x86-64" AND NOT level STRGREATER FERRITE_ISA))
+      message(FATAL_ERROR "FERRITE_ISA_LEVELS has \"${level}\"; the C library's loader knows x86-64-v2, "
+                          "x86-64-v3 and x86-64-v4, and what is above FERRITE_ISA=${FERRITE_ISA} is of use")
+    endif()
+  endforeach()
 endif()
 
 get_property(multi_config GLOBAL PROPERTY GENERATOR_IS_MULTI_CONFIG)

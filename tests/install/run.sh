@@ -31,6 +31,24 @@ cmake -S "$here/consumer" -B "$scratch/build" -DCMAKE_PREFIX_PATH="$scratch/pref
 cmake --build "$scratch/build"
 "$scratch/build/consumer"
 
+# Kernels for several levels of the instruction set (FERRITE_ISA_LEVELS) are chosen from by the loader: the
+# program runs with each that this machine has.
+loader=/lib64/ld-linux-x86-64.so.2
+for folder in "$scratch"/prefix/lib*/glibc-hwcaps/*/; do
+  [[ -d $folder ]] || continue
+  level=$(basename "$folder")
+  if ! "$loader" --help | grep "^  $level (supported" >/dev/null; then
+    echo "$level: skipped, as this machine does not have it"
+    continue
+  fi
+  with=("$loader" --glibc-hwcaps-mask "$level")
+  if ! "${with[@]}" --list "$scratch/build/consumer" | grep "glibc-hwcaps/$level/libferrite_kernels"; then
+    echo "the loader does not take the kernels of $level" >&2
+    exit 1
+  fi
+  "${with[@]}" "$scratch/build/consumer"
+done
+
 # The example of a user's own kernel as a project of its own, with its test.
 cmake -S "$here/../../examples/custom_kernel" -B "$scratch/kernel" \
   -DCMAKE_PREFIX_PATH="$scratch/prefix" \

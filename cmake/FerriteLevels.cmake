@@ -1,0 +1,47 @@
+# ferrite_levels(<target> <level>...)
+#
+# Makes the shared library <target> once more for each level of the instruction set (x86-64-v3 ...), as
+# the target <target>_<level> in glibc-hwcaps/<level>/ beside it. That is where the C library's loader looks
+# first on machines that have the level (ld.so(8), "glibc-hwcaps"): programs start with the fastest form
+# that runs, and no code chooses. Sources are those of <target>; what a GPU's compiler makes of them is
+# linked as it is. Called in the folder of <target> after its properties are set.
+function(ferrite_levels target)
+  if(NOT ARGN)
+    return()
+  endif()
+  get_target_property(name ${target} OUTPUT_NAME)
+  if(NOT name)
+    set(name ${target})
+  endif()
+  set(libraries ${CMAKE_LIBRARY_OUTPUT_DIRECTORY})
+  if(NOT libraries)
+    set(libraries ${CMAKE_CURRENT_BINARY_DIR})
+  endif()
+  get_target_property(all ${target} SOURCES)
+  set(sources)
+  set(objects)
+  foreach(source IN LISTS all)
+    get_source_file_property(language ${source} LANGUAGE)
+    if(source MATCHES "\\.cu$" AND NOT language STREQUAL "CXX")
+      set(objects $<FILTER:$<TARGET_OBJECTS:${target}>,INCLUDE,\\.cu\\.>)
+    else()
+      list(APPEND sources ${source})
+    endif()
+  endforeach()
+  foreach(level IN LISTS ARGN)
+    set(copy ${target}_${level})
+    add_library(${copy} SHARED ${sources} ${objects})
+    foreach(property IN ITEMS COMPILE_DEFINITIONS COMPILE_OPTIONS COMPILE_FEATURES INCLUDE_DIRECTORIES
+                 LINK_LIBRARIES)
+      get_target_property(value ${target} ${property})
+      if(value)
+        set_target_properties(${copy} PROPERTIES ${property} "${value}")
+      endif()
+    endforeach()
+    target_compile_options(${copy} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-march=${level}>)
+    set_target_properties(${copy} PROPERTIES
+      OUTPUT_NAME ${name}
+      INSTALL_RPATH "$ORIGIN/../.."
+      LIBRARY_OUTPUT_DIRECTORY ${libraries}/glibc-hwcaps/${level})
+  endforeach()
+endfunction()

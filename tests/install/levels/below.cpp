@@ -1,0 +1,1 @@
+int below() { return 7; }

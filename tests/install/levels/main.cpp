@@ -1,0 +1,5 @@
+#include <iostream>
+
+int level();
+
+int main() { std::cout << level() << '\n'; }
