@@ -1,0 +1,171 @@
+// A pass at one node: its gradients are computed, and go where its edges lead.
+#include "autograd/accumulate.h"
+#include "autograd/meta.h"
+#include "autograd/pass.h"
+#include "core/profiler/range.h"
+#include "kernels/copy.h"
+#include "kernels/elementwise.h"
+
+namespace ferrite::autograd {
+
+void Pass::take_captures(const void* key, const Gradients& grads) {
+  std::lock_guard lock(mutex_);
+  const auto it = captures_.find(key);
+  if (it == captures_.end()) return;
+  for (const Capture& c : it->second) {
+    if (captured_.size() <= c.index) captured_.resize(c.index + 1);
+    captured_[c.index] = grads[c.output];
+  }
+}
+
+/// Adds to what `edge` leads to; returns it if it is a leaf whose gradient is now final. `joined`
+/// is the last state that waited for `from` since that got its last work.
+State* Pass::deliver(const Edge& edge, Tensor grad, const Stream& from, bool from_side,
+                     const State** joined) {
+  State& state = *states_.find(key_of(edge));
+  if (grad.defined() && state.wants_gradient()) {
+    const bool beside = !state.node && from_side;
+    const Stream& stream = beside ? state.side_stream : state.stream;
+    Tensor& total = state.grads[state.node ? edge.output : beside];
+    check_addable(total, grad, state.node ? state.node->name : "backward");
+    // A backward may put its result on another device than its own. What is on another device than
+    // the state's stream is summed there.
+    const bool from_home = grad.device() == from.device();
+    const Stream made_on = from_home ? from : current_stream(grad.device());
+    const bool sum_there = total.defined() && !(grad.device() == stream.device());
+    if (!(stream == made_on)) grad.storage()->record_stream(stream);
+    if (sum_there) made_on.wait(stream);
+    if (!sum_there && !(from_home && *joined == &state)) stream.wait(made_on);
+    {
+      StreamGuard guard(sum_there ? made_on : stream);
+      add_to(total, std::move(grad));
+    }
+    if (sum_there) {
+      total.storage()->record_stream(stream);
+      stream.wait(made_on);
+    }
+    if (from_home) *joined = &state;
+  }
+  if (--state.waiting > 0) return nullptr;
+  if (state.node) {
+    push(&state);
+    return nullptr;
+  }
+  --outstanding_;
+  return &state;
+}
+
+/// Of a leaf: adds what came from a side node to what came from others, on the side node's stream.
+void Pass::join_side(State& state) {
+  Tensor &grad = state.grads[0], &beside = state.grads[1];
+  if (!beside.defined()) return;
+  const Stream stream = std::exchange(state.stream, state.side_stream);
+  if (grad.defined()) {
+    state.stream.wait(stream);
+    grad.storage()->record_stream(state.stream);
+  }
+  StreamGuard guard(state.stream);
+  add_to(grad, std::move(beside));
+  grad.storage()->record_stream(stream);
+}
+
+void Pass::finish_leaf(State& state) {
+  if (state.side) join_side(state);
+  Tensor grad = std::move(state.grads[0]);
+  if (!grad.defined() || !state.wants_gradient()) return;
+  const Tensor& leaf = state.leaf;
+  FERRITE_CHECK(grad.shape() == leaf.shape() && grad.dtype() == leaf.dtype() &&
+                    grad.device() == leaf.device(),
+                AutogradError, "backward", "a gradient of {} reaches a leaf of {}", grad.describe(),
+                leaf.describe());
+  StreamGuard guard(state.stream);
+  Meta& meta = *meta_of(leaf);
+  if (!meta.requires_grad) return;  // frozen since forward
+  if (meta.leaf_hooks) {
+    const auto hooks = meta.leaf_hooks->pre;  // a hook may remove itself
+    for (const auto& hook : hooks) {
+      Tensor replaced = hook.call(grad);
+      if (!replaced.defined()) continue;
+      FERRITE_CHECK(replaced.shape() == grad.shape(), ShapeError, "register_hook",
+                    "a hook turned a gradient of {} into one of {}", grad.describe(),
+                    replaced.describe());
+      grad = std::move(replaced);
+    }
+  }
+  if (state.captured) {
+    Gradients one(1);
+    one[0] = grad;
+    take_captures(leaf.impl(), one);
+  }
+  if (!accumulate_) return;
+  {
+    const profiler::detail::LibraryRange range(profiler::Kind::backward, "accumulate_grad");
+    std::lock_guard lock(meta.mutex);
+    if (meta.grad.defined() && create_graph_) {
+      meta.grad = sum(meta.grad, grad);
+    } else if (meta.grad.defined()) {
+      kernels::binary(state.stream, kernels::BinaryOp::add, meta.grad, meta.grad, grad);
+      meta.grad.storage()->bump_version("backward");
+    } else if (create_graph_ ||
+               (is_exclusive(grad) && grad.strides() == leaf.strides() && fills_storage(grad))) {
+      meta.grad = std::move(grad);
+    } else {
+      meta.grad = empty_like(leaf);
+      kernels::copy(state.stream, meta.grad, grad);
+    }
+  }
+  if (meta.leaf_hooks) {
+    const auto hooks = meta.leaf_hooks->post;
+    for (const auto& hook : hooks) hook.call(leaf);
+  }
+}
+
+Gradients Pass::run_node(State& state, Gradients grads) {
+  Node& node = *state.node;
+  const profiler::detail::NodeRange range(node.name, node.sequence);
+  const CurrentNodeScope scope(&node);
+  struct Restore {
+    std::uint64_t wanted = std::exchange(detail::wanted_edges, ~std::uint64_t{0});
+    ~Restore() { detail::wanted_edges = wanted; }
+  } restore;
+  node.run_hooks(grads);
+  if (state.captured) take_captures(&node, grads);
+  if (!state.needed) return Gradients(node.edges.size());
+  if (!accumulate_)
+    for (std::size_t i = 0; i < std::min<std::size_t>(node.edges.size(), 64); ++i)
+      if (node.edges[i].valid() && !states_.find(key_of(node.edges[i]))->wants_gradient())
+        detail::wanted_edges &= ~(std::uint64_t{1} << i);
+  Gradients results = node.backward(std::move(grads));
+  FERRITE_CHECK(results.size() == node.edges.size(), AutogradError, node.name,
+                "its backward returned {} gradients for {} inputs", results.size(),
+                node.edges.size());
+  return results;
+}
+
+void Pass::process(State& state) {
+  Node& node = *state.node;
+  Gradients grads = std::move(state.grads);
+  Gradients results(node.edges.size());
+  StreamGuard guard(node.stream);
+  if (state.wants_gradient() && std::ranges::any_of(grads, &Tensor::defined))
+    results = run_node(state, std::move(grads));
+  // What this pass had no business in stays for another.
+  if (!retain_graph_ && state.needed) node.release_saved();
+
+  std::vector<State*> final_leaves;
+  const State* joined = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      if (!node.edges[i].valid()) continue;
+      State* leaf = deliver(node.edges[i], std::move(results[i]), node.stream, state.side, &joined);
+      if (leaf) final_leaves.push_back(leaf);
+    }
+    --outstanding_;
+    if (outstanding_ == 0 && queues_.size() > 1)
+      for (auto& [device, queue] : queues_) queue->changed.notify_all();
+  }
+  for (State* leaf : final_leaves) finish_leaf(*leaf);
+}
+
+}  // namespace ferrite::autograd

@@ -1,0 +1,166 @@
+// A pass: what it reaches, in which order, on which threads.
+#include "autograd/pass.h"
+
+#include <thread>
+
+#include "autograd/side_node.h"
+#include "core/error.h"
+#include "core/thread_name.h"
+
+namespace ferrite::autograd {
+
+void Pass::discover() {
+  std::vector<Node*> stack;
+  const auto visit = [&](const Edge& edge, const Node* from) {
+    auto [state, fresh] = states_.insert(key_of(edge));
+    ++state->waiting;
+    if (!edge.node && from && SideNode::is(*from)) {
+      state->side = true;
+      state->side_stream = from->stream;
+      state->grads.resize(2);
+    }
+    if (!fresh) return;
+    ++outstanding_;
+    if (!edge.node) {
+      state->leaf = edge.leaf;
+      state->stream = current_stream(edge.leaf.device());
+      if (!state->side) state->grads.resize(1);
+      return;
+    }
+    state->node = edge.node.get();
+    state->stream = state->node->stream;
+    state->grads.resize(state->node->outputs);
+    state->side = SideNode::is(*state->node);
+    // What it writes may be in use there.
+    if (state->side) state->stream.wait(current_stream(state->stream.device()));
+    const Device& device = state->node->stream.device();
+    if (std::ranges::none_of(queues_, [&](const auto& q) { return q.first == device; }))
+      queues_.emplace_back(device, std::make_unique<Queue>());
+    stack.push_back(state->node);
+  };
+  for (const auto& [edge, gradient] : roots_) visit(edge, nullptr);
+  while (!stack.empty()) {
+    Node* node = stack.back();
+    stack.pop_back();
+    for (const Edge& edge : node->edges)
+      if (edge.valid()) visit(edge, node);
+  }
+}
+
+void Pass::mark_needed() {
+  // Depth first, so that every target is settled before those that lead to it.
+  struct Visit {
+    State* state;
+    std::size_t next_edge;
+  };
+  std::vector<Visit> stack;
+  const auto enter = [&](State* state) {
+    state->needed = false;
+    state->captured = captures_.contains(state->node ? static_cast<const void*>(state->node)
+                                                     : state->leaf.impl());
+    state->seen = true;
+    if (state->node) stack.push_back({state, 0});
+  };
+  for (State& root : states_.states()) {
+    if (!root.seen) enter(&root);
+    while (!stack.empty()) {
+      Visit& top = stack.back();
+      if (top.next_edge == top.state->node->edges.size()) {
+        State* done = top.state;
+        stack.pop_back();
+        for (const Edge& edge : done->node->edges)
+          if (edge.valid() && states_.find(key_of(edge))->wants_gradient()) done->needed = true;
+        continue;
+      }
+      const Edge& edge = top.state->node->edges[top.next_edge++];
+      if (!edge.valid()) continue;
+      State* target = states_.find(key_of(edge));
+      if (!target->seen) enter(target);
+    }
+  }
+}
+
+void Pass::push(State* state) {
+  const Device& device = state->node->stream.device();
+  for (auto& [d, queue] : queues_)
+    if (d == device) {
+      queue->heap.push_back(state);
+      std::ranges::push_heap(queue->heap, older);
+      if (queues_.size() > 1) queue->changed.notify_one();
+      return;
+    }
+}
+
+void Pass::stop(std::exception_ptr error) {
+  std::lock_guard lock(mutex_);
+  if (!error_) error_ = std::move(error);
+  for (auto& [device, queue] : queues_) queue->changed.notify_all();
+}
+
+void Pass::drain(Queue& queue) {
+  const bool alone = queues_.size() == 1;
+  const PassMode mode(*this, create_graph_);
+  try {
+    for (;;) {
+      State* state = nullptr;
+      {
+        std::unique_lock lock(mutex_);
+        if (!alone)
+          queue.changed.wait(lock,
+                             [&] { return !queue.heap.empty() || outstanding_ == 0 || error_; });
+        if (queue.heap.empty() || error_) break;
+        std::ranges::pop_heap(queue.heap, older);
+        state = queue.heap.back();
+        queue.heap.pop_back();
+      }
+      process(*state);
+    }
+  } catch (...) {
+    stop(std::current_exception());
+  }
+}
+
+void Pass::run() {
+  discover();
+  if (!accumulate_) mark_needed();
+  {
+    const PassMode mode(*this, create_graph_);
+    for (auto& [edge, gradient] : roots_) {
+      const Stream made_on = current_stream(gradient.device());
+      const State* joined = nullptr;
+      State* leaf = deliver(edge, std::move(gradient), made_on, false, &joined);
+      if (leaf) finish_leaf(*leaf);
+    }
+  }
+  if (!queues_.empty()) run_queues();
+  for (std::size_t i = 0; i < callbacks_.size(); ++i) {
+    const PassMode mode(*this, create_graph_);  // a callback may queue another
+    const std::function<void()> callback = std::move(callbacks_[i]);
+    callback();
+  }
+}
+
+void Pass::run_queues() {
+  // One worker a device; the calling thread is the first device's.
+  std::vector<std::thread> workers;
+  try {
+    for (std::size_t i = 1; i < queues_.size(); ++i)
+      workers.emplace_back([this, i] {
+        ferrite::detail::name_thread("backward " + queues_[i].first.str());
+        drain(*queues_[i].second);
+      });
+  } catch (...) {  // the system has no more threads
+    stop(std::current_exception());
+  }
+  drain(*queues_[0].second);
+  for (std::thread& worker : workers) worker.join();
+  try {  // wherever it ended: what the caller does next comes after all of it
+    for (State& state : states_.states())
+      if (state.node) current_stream(state.stream.device()).wait(state.stream);
+  } catch (const CudaError&) {  // a device is lost
+    stop(std::current_exception());
+  }
+  if (error_) std::rethrow_exception(error_);
+}
+
+}  // namespace ferrite::autograd
