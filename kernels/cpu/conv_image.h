@@ -51,6 +51,13 @@ struct Window {
   bool inside(const Images<S>& images) const {
     return top >= 0 && left >= 0 && top + height <= images.height && left + width <= images.width;
   }
+  /// What of it lies inside the image; a height or width of 0 or less is nothing.
+  template <class S>
+  Window clipped(const Images<S>& images) const {
+    const std::int64_t y = std::max<std::int64_t>(0, top), x = std::max<std::int64_t>(0, left);
+    return {y, x, std::min(images.height, top + height) - y,
+            std::min(images.width, left + width) - x};
+  }
 };
 
 /// Whether the inner kernel can read `window` where it lies.
@@ -64,12 +71,9 @@ bool readable(const Images<S>& images, const Window& window) {
 template <class T, class S>
 void gather(T* to, std::int64_t pixel_step, const Images<S>& from, std::int64_t image,
             const Window& window) {
-  const std::int64_t top = std::max<std::int64_t>(0, window.top);
-  const std::int64_t bottom = std::min(from.height, window.top + window.height);
-  const std::int64_t left = std::max<std::int64_t>(0, window.left);
-  const std::int64_t width = std::min(from.width, window.left + window.width) - left;
+  const auto [top, left, height, width] = window.clipped(from);
   if (width <= 0) return;
-  for (std::int64_t y = top; y < bottom; ++y) {
+  for (std::int64_t y = top; y < top + height; ++y) {
     T* row = to + ((y - window.top) * window.width + left - window.left) * pixel_step;
     const S* source =
         from.data + image * from.image_step + y * from.row_step + left * from.pixel_step;

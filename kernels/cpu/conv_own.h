@@ -8,6 +8,7 @@
 #include "kernels/cpu/conv_planes.h"
 #include "kernels/cpu/conv_weight.h"
 #include "kernels/cpu/conv_weight_blocks.h"
+#include "kernels/cpu/conv_wide.h"
 #include "kernels/cpu/unary.h"
 #include "kernels/cpu/winograd/weight_gradient.h"
 #include "kernels/cpu/winograd/winograd.h"
@@ -58,6 +59,28 @@ Filter<S> backward_filter(const View& w, std::int64_t first) {
   return {w.as<S>() + first * w.strides[0], w.strides[1], w.strides[0], w.strides[2], w.strides[3]};
 }
 
+/// Whether products of pairs sum up `channels` channels faster than float32's convolution, for
+/// which 16-bit images are copied. `out` and `in` are those of a group.
+template <class S>
+bool sums_by_pairs(const Images<S>& out, const Images<const S>& in, const View& weight,
+                   const ConvParams& params) {
+  if (!by_pairs<S>(in.channels)) return false;
+  if (!winograd::fits(weight, params) || conv_algorithm() == ConvAlgorithm::direct) return true;
+  if (conv_algorithm() != ConvAlgorithm::automatic) return false;
+  winograd::Problem<float> problem;
+  const auto shape = [](auto& to, const auto& from) {
+    to.count = from.count, to.channels = from.channels;
+    to.height = from.height, to.width = from.width;
+  };
+  shape(problem.out, out);
+  shape(problem.in, in);
+  const std::int64_t vectors = (in.channels + out.channels) * in.height * in.width / kLanes<float>;
+  const std::int64_t cycles = winograd::plan(problem).cycles + 12 * vectors;
+  const std::int64_t pairs = out.height * out.width * 9 * ((in.channels + 1) / 2) *
+                             (whole_vectors<float>(out.channels) / kLanes<float>);
+  return cycles > pairs;
+}
+
 template <class S>
 void correlate_forward(const View& out, const View& input, const View& weight, const View& bias,
                        const ConvParams& p) {
@@ -69,6 +92,10 @@ void correlate_forward(const View& out, const View& input, const View& weight, c
   const std::int64_t depth = rows.taps * columns.taps * ins;
   const bool by_channels = depthwise::fits(out, input, weight, p.groups);
   if (by_channels) depthwise::Correlation<S>(out, input, weight, bias, {rows}, {columns}).run();
+  if constexpr (is_half_type<S>)
+    if (!by_channels &&
+        !sums_by_pairs(Images<S>(out, 0, outs), Images<const S>(input, 0, ins), weight, p))
+      return wide::conv2d<S>(out, input, weight, bias, p);
   const PixelWeights<S> weights(weight);
   bool activated = p.activation != Activation::relu;
   for (std::int64_t g = 0; g < p.groups && !by_channels; ++g) {
@@ -77,7 +104,7 @@ void correlate_forward(const View& out, const View& input, const View& weight, c
     const Images<const S> from(input, g * ins, ins);
     const S* add = bias.data ? bias.as<S>() + g * outs * bias.strides[0] : nullptr;
     const std::int64_t add_step = bias.data ? bias.strides[0] : 0;
-    if constexpr (std::is_same_v<S, Compute<S>>) {
+    if constexpr (!is_half_type<S>) {
       const std::int64_t by_pixels =
           to.height * to.width * depth * whole_vectors<S>(outs) / kLanes<S>;
       const std::int64_t by_planes = planes::fits<S>(to, from, p.stride[1])
@@ -94,17 +121,14 @@ void correlate_forward(const View& out, const View& input, const View& weight, c
         PlaneCorrelation<S>(to, from, filter, add, add_step, rows, columns).run();
         continue;
       }
+      Correlation<S>(to, from, filter, add, add_step, {rows}, {columns}).run();
+    } else if constexpr (kPairsCompiled && std::is_same_v<S, BFloat16>) {
+      const pairs::FilterPairs of_channels(weight, g * outs, outs, false);
+      const pairs::ChannelPairs images(from);
+      Correlation<S, Pair>(to, images.images(), of_channels.filter(), add, add_step, {rows},
+                           {columns})
+          .run();
     }
-    if constexpr (kPairsCompiled && std::is_same_v<S, BFloat16>)
-      if (by_pairs<S>(ins)) {
-        const pairs::FilterPairs of_channels(weight, g * outs, outs, false);
-        const pairs::ChannelPairs images(from);
-        Correlation<S, Pair>(to, images.images(), of_channels.filter(), add, add_step, {rows},
-                             {columns})
-            .run();
-        continue;
-      }
-    Correlation<S>(to, from, filter, add, add_step, {rows}, {columns}).run();
   }
   if (!activated) unary(UnaryOp::relu, out, out, {});
 }
@@ -121,6 +145,14 @@ void correlate_backward(const View& grad_input, const View& grad, const View& we
       backward_axes(grad_input.sizes[3], kernel_columns, p.stride[1], p.padding[1], p.dilation[1]);
   if (depthwise::fits(grad_input, grad, weight, p.groups))
     return depthwise::Correlation<S>(grad_input, grad, weight, bias, rows, columns).run();
+  using Columns = ColumnGradient<S>;
+  if constexpr (is_half_type<S>) {
+    const Images<S> to(grad_input, 0, ins);
+    const Images<const S> from(grad, 0, outs);
+    if (!sums_by_pairs(to, from, weight, p) ||
+        Columns::cost_of_correlation(to, from, taps, p) >= 2 * Columns::cost(to, from, taps))
+      return wide::conv2d_data<S>(grad_input, grad, weight, bias, p);
+  }
   const PixelWeights<S> weights(weight);
   for (std::int64_t g = 0; g < p.groups; ++g) {
     const Filter<S> filter = backward_filter<S>(weights.view(), g * outs);
@@ -128,10 +160,9 @@ void correlate_backward(const View& grad_input, const View& grad, const View& we
     const Images<const S> from(grad, g * outs, outs);
     const S* add = bias.data ? bias.as<S>() + g * ins * bias.strides[0] : nullptr;
     const std::int64_t add_step = bias.data ? bias.strides[0] : 0;
-    using Columns = ColumnGradient<S>;
-    const std::int64_t by_columns = Columns::cost(to, from, taps);
-    const std::int64_t by_pixels = Columns::cost_of_correlation(to, from, taps, p);
-    if constexpr (std::is_same_v<S, Compute<S>>) {
+    if constexpr (!is_half_type<S>) {
+      const std::int64_t by_columns = Columns::cost(to, from, taps);
+      const std::int64_t by_pixels = Columns::cost_of_correlation(to, from, taps, p);
       const std::int64_t by_planes = p.stride[0] == 1 && planes::fits<S>(to, from, p.stride[1])
                                          ? planes::cost<S>(to.height, to.width, ins, taps * outs)
                                          : INT64_MAX;
@@ -147,21 +178,30 @@ void correlate_backward(const View& grad_input, const View& grad, const View& we
         PlaneCorrelation<S>(to, from, filter, add, add_step, rows[0], columns[0]).run();
         continue;
       }
+      if (by_columns < by_pixels)
+        Columns(to, from, filter, kernel_rows, kernel_columns, add, add_step, p).run();
+      else
+        Correlation<S>(to, from, filter, add, add_step, rows, columns).run();
+    } else if constexpr (kPairsCompiled && std::is_same_v<S, BFloat16>) {
+      const pairs::FilterPairs of_channels(weight, g * outs, outs, true);
+      const pairs::ChannelPairs images(from);
+      Correlation<S, Pair>(to, images.images(), of_channels.filter(), add, add_step, rows, columns)
+          .run();
     }
-    if constexpr (kPairsCompiled && std::is_same_v<S, BFloat16>)
-      if (by_pairs<S>(outs) && by_pixels < 2 * by_columns) {
-        const pairs::FilterPairs of_channels(weight, g * outs, outs, true);
-        const pairs::ChannelPairs images(from);
-        Correlation<S, Pair>(to, images.images(), of_channels.filter(), add, add_step, rows,
-                             columns)
-            .run();
-        continue;
-      }
-    if (by_columns < by_pixels)
-      Columns(to, from, filter, kernel_rows, kernel_columns, add, add_step, p).run();
-    else
-      Correlation<S>(to, from, filter, add, add_step, rows, columns).run();
   }
+}
+
+/// Whether the gradient by the weights is that of float32 copies: of Float16 always, of BFloat16
+/// where there are no pairs or, with enough channels, Winograd's algorithm is faster.
+template <class S>
+bool copies_for_weights(const View& input, const View& grad, const View& weight,
+                        const ConvParams& p) {
+  const std::int64_t ins = weight.sizes[1], outs = weight.sizes[0] / p.groups;
+  if (!by_pairs<S>(2)) return true;
+  if (conv_algorithm() == ConvAlgorithm::automatic && std::min(ins, outs) < 64) return false;
+  return winograd::weight_gradient_side(Images<const float>(input, 0, ins),
+                                        Images<const float>(grad, 0, outs), weight.sizes[2],
+                                        weight.sizes[3], p) > 0;
 }
 
 template <class S>
@@ -173,34 +213,34 @@ void weight_gradient(const View& grad_weight, const View& grad_bias, const View&
   if (depthwise::fits(grad, input, grad_weight, p.groups))
     return depthwise::WeightGradient<S>(input, grad, kernel_rows, kernel_columns, p)
         .run(grad_weight, grad_bias);
+  if constexpr (is_half_type<S>)
+    if (copies_for_weights<S>(input, grad, grad_weight, p))
+      return wide::conv2d_weight<S>(grad_weight, grad_bias, input, grad, p);
   for (std::int64_t g = 0; g < p.groups; ++g) {
     const Images<const S> in(input, g * ins, ins), from(grad, g * outs, outs);
     S* to = grad_weight.as<S>() + g * outs * grad_weight.strides[0];
     S* bias = grad_bias.data ? grad_bias.as<S>() + g * outs * grad_bias.strides[0] : nullptr;
     const std::int64_t bias_step = grad_bias.data ? grad_bias.strides[0] : 0;
-    if constexpr (std::is_same_v<S, Compute<S>>)
-      if (const int side =
-              winograd::weight_gradient_side(in, from, kernel_rows, kernel_columns, p)) {
-        winograd::weight_gradient(side, in, from, p, to, grad_weight.strides, bias, bias_step);
-        continue;
-      }
-    if constexpr (std::is_same_v<S, Compute<S>>)
-      if (in.count > 0 && planes::fits<const S>(from, in, p.stride[1]) &&
-          planes::cost<S>(from.height, from.width, outs, depth) <
-              from.height * from.width * depth * whole_vectors<S>(outs) / kLanes<S> +
-                  planes::cost_of_layout(in, from)) {
-        PlaneWeightGradient<S>(in, from, kernel_rows, kernel_columns, p)
+    if constexpr (is_half_type<S>) {
+      if constexpr (kPairsCompiled && std::is_same_v<S, BFloat16>)
+        WeightGradient<S, Pair>(in, from, kernel_rows, kernel_columns, p)
             .run(to, grad_weight.strides, bias, bias_step);
-        continue;
-      }
-    with_factor<S>([&]<class A>() {
-      if constexpr (std::is_same_v<A, Compute<S>>)
-        if (BlockedWeightGradient<S>::fits(in, from, kernel_rows * kernel_columns))
-          return BlockedWeightGradient<S>(in, from, kernel_rows, kernel_columns, p)
-              .run(to, grad_weight.strides, bias, bias_step);
-      WeightGradient<S, A>(in, from, kernel_rows, kernel_columns, p)
+    } else if (const int side =
+                   winograd::weight_gradient_side(in, from, kernel_rows, kernel_columns, p)) {
+      winograd::weight_gradient(side, in, from, p, to, grad_weight.strides, bias, bias_step);
+    } else if (in.count > 0 && planes::fits<const S>(from, in, p.stride[1]) &&
+               planes::cost<S>(from.height, from.width, outs, depth) <
+                   from.height * from.width * depth * whole_vectors<S>(outs) / kLanes<S> +
+                       planes::cost_of_layout(in, from)) {
+      PlaneWeightGradient<S>(in, from, kernel_rows, kernel_columns, p)
           .run(to, grad_weight.strides, bias, bias_step);
-    });
+    } else if (BlockedWeightGradient<S>::fits(in, from, kernel_rows * kernel_columns)) {
+      BlockedWeightGradient<S>(in, from, kernel_rows, kernel_columns, p)
+          .run(to, grad_weight.strides, bias, bias_step);
+    } else {
+      WeightGradient<S>(in, from, kernel_rows, kernel_columns, p)
+          .run(to, grad_weight.strides, bias, bias_step);
+    }
   }
 }
 

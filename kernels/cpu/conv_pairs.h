@@ -162,12 +162,9 @@ inline void gather_images(Pair* to, std::int64_t pixel_step, const Images<const 
   const BFloat16* second = 2 * index + 1 < from.count ? first + from.image_step : nullptr;
   const bool pixels = from.channel_step == 1 && from.pixel_step == from.channels;
   if (pixels && pixel_step == from.channels) {
-    const std::int64_t top = std::max<std::int64_t>(0, window.top);
-    const std::int64_t bottom = std::min(from.height, window.top + window.height);
-    const std::int64_t left = std::max<std::int64_t>(0, window.left);
-    const std::int64_t width = std::min(from.width, window.left + window.width) - left;
+    const auto [top, left, height, width] = window.clipped(from);
     if (width <= 0) return;
-    for (std::int64_t y = top; y < bottom; ++y) {
+    for (std::int64_t y = top; y < top + height; ++y) {
       const std::int64_t at = y * from.row_step + left * pixel_step;
       interleave(to + ((y - window.top) * window.width + left - window.left) * pixel_step,
                  first + at, second ? second + at : nullptr, width * pixel_step);
