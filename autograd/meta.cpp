@@ -151,7 +151,9 @@ bool recording(std::span<const Tensor> inputs) {
 }
 
 void detail::link_inputs(Node& node, Inputs inputs) {
-  for (const Tensor& t : inputs) node.edges.push_back(gradient_edge(t));
+  node.edges.resize(inputs.size());
+  Edge* edge = node.edges.data();
+  for (const Tensor& t : inputs) *edge++ = gradient_edge(t);
 }
 
 void detail::link_inputs(Node& node, std::span<const Tensor> inputs) {

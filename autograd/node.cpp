@@ -9,20 +9,27 @@ namespace ferrite::autograd {
 
 namespace {
 
-std::atomic<std::uint64_t> next_sequence{0};
+// Threads draw numbers in blocks, so that they need not take a cache line from each other for every
+// node: within a thread newer nodes have higher numbers, and no two have the same.
+constexpr std::uint64_t kSequenceBlock = 1024;
+std::atomic<std::uint64_t> next_block{0};
+thread_local constinit std::uint64_t next_sequence = 0;
+
+std::uint64_t draw_sequence() {
+  if (next_sequence % kSequenceBlock == 0) [[unlikely]]
+    next_sequence = next_block.fetch_add(kSequenceBlock, std::memory_order_relaxed);
+  return next_sequence++;
+}
 
 // Nodes whose last handle went while another node of this thread was being deleted.
-thread_local std::vector<Node*>* doomed = nullptr;
+thread_local constinit std::vector<Node*>* doomed = nullptr;
 
-thread_local Node* running_node = nullptr;
+thread_local constinit Node* running_node = nullptr;
 
 }  // namespace
 
 Node::Node(const char* name, const Stream& stream, std::uint32_t outputs)
-    : name(name),
-      sequence(next_sequence.fetch_add(1, std::memory_order_relaxed)),
-      outputs(outputs),
-      stream(stream) {
+    : name(name), sequence(draw_sequence()), outputs(outputs), stream(stream) {
   if (profiler::detail::on()) [[unlikely]]
     profiler::detail::note_node(sequence);
 }
@@ -64,8 +71,9 @@ void Node::release_last(Node* node) {
     doomed->push_back(node);
     return;
   }
-  std::vector<Node*> queue{node};
+  std::vector<Node*> queue;
   doomed = &queue;
+  delete node;
   while (!queue.empty()) {
     Node* next = queue.back();
     queue.pop_back();

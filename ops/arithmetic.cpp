@@ -35,16 +35,30 @@ void check_alpha(Scalar alpha, DType result, const char* op) {
                 "expected an integer alpha for a result of {}, got {}", result, alpha.to<double>());
 }
 
-Operands prepare(const Tensor& a, const Tensor& b, const char* op, bool divides = false) {
+/// The dtype of a result, in which it is computed.
+DType common_dtype(const Tensor& a, const Tensor& b, const char* op) {
   ops::check_same_device(a, b, op);
-  DType dtype = ops::result_type(a, b);
-  if (divides) dtype = ops::floating_type(dtype);
-  return ops::operands(a, b, dtype, dtype, op);
+  return ops::result_type(a, b);
 }
 
-Tensor compute(BinaryOp op, const Operands& o) {
-  kernels::binary(current_stream(o.out.device()), op, o.out, o.a, o.b);
-  return o.out;
+/// kernel(stream, out, a, b) on both in `dtype`, broadcast.
+template <class Kernel>
+Tensor apply(const Tensor& a, const Tensor& b, DType dtype, const char* op, const Kernel& kernel) {
+  if (ops::need_nothing(a, b, dtype)) [[likely]] {  // nor handles of their own, which cost more
+    Tensor out = empty_like(a);
+    kernel(current_stream(out.device()), out, a, b);
+    return out;
+  }
+  Operands o = ops::operands(a, b, dtype, dtype, op);
+  kernel(current_stream(o.out.device()), o.out, o.a, o.b);
+  return std::move(o.out);
+}
+
+Tensor compute(BinaryOp function, const Tensor& a, const Tensor& b, DType dtype, const char* op) {
+  return apply(a, b, dtype, op,
+               [&](const Stream& stream, const Tensor& out, const Tensor& x, const Tensor& y) {
+                 kernels::binary(stream, function, out, x, y);
+               });
 }
 
 /// The kernel of a tensor and a scalar, in the promoted dtype.
@@ -77,10 +91,12 @@ Scalar negative(Scalar s) {
   return static_cast<std::int64_t>(0 - static_cast<std::uint64_t>(s.to<std::int64_t>()));
 }
 
-/// out = a + alpha * b
-Tensor add_scaled(const Operands& o, Scalar alpha) {
-  kernels::add_scaled(current_stream(o.out.device()), o.out, o.a, o.b, alpha);
-  return o.out;
+/// a + alpha * b
+Tensor add_scaled(const Tensor& a, const Tensor& b, Scalar alpha, DType dtype, const char* op) {
+  return apply(a, b, dtype, op,
+               [&](const Stream& stream, const Tensor& out, const Tensor& x, const Tensor& y) {
+                 kernels::add_scaled(stream, out, x, y, alpha);
+               });
 }
 
 }  // namespace
@@ -89,16 +105,17 @@ Tensor add_scaled(const Operands& o, Scalar alpha) {
 
 Tensor add(const Tensor& a, const Tensor& b, Scalar alpha) {
   const profiler::OpRange range("add", a, b);
-  const Operands o = prepare(a, b, "add");
-  check_alpha(alpha, o.out.dtype(), "add");
-  is_one(alpha) ? compute(BinaryOp::add, o) : add_scaled(o, alpha);
+  const DType dtype = common_dtype(a, b, "add");
+  check_alpha(alpha, dtype, "add");
+  Tensor out = is_one(alpha) ? compute(BinaryOp::add, a, b, dtype, "add")
+                             : add_scaled(a, b, alpha, dtype, "add");
   if (recording(a, b))
-    record(o.out, "add", {a, b},
+    record(out, "add", {a, b},
            [la = Like(a), lb = Like(b), alpha](const Tensor& grad, Needs needs) -> Gradients {
              return {needs[0] ? la.reduce(grad) : Tensor(),
                      needs[1] ? lb.reduce(is_one(alpha) ? grad : mul(grad, alpha)) : Tensor()};
            });
-  return o.out;
+  return out;
 }
 
 Tensor add(const Tensor& a, Scalar b) {
@@ -110,17 +127,18 @@ Tensor add(const Tensor& a, Scalar b) {
 
 Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha) {
   const profiler::OpRange range("sub", a, b);
-  const Operands o = prepare(a, b, "sub");
-  check_subtracts(o.out.dtype(), "sub");
-  check_alpha(alpha, o.out.dtype(), "sub");
-  is_one(alpha) ? compute(BinaryOp::sub, o) : add_scaled(o, negative(alpha));
+  const DType dtype = common_dtype(a, b, "sub");
+  check_subtracts(dtype, "sub");
+  check_alpha(alpha, dtype, "sub");
+  Tensor out = is_one(alpha) ? compute(BinaryOp::sub, a, b, dtype, "sub")
+                             : add_scaled(a, b, negative(alpha), dtype, "sub");
   if (recording(a, b))
-    record(o.out, "sub", {a, b},
+    record(out, "sub", {a, b},
            [la = Like(a), lb = Like(b), alpha](const Tensor& grad, Needs needs) -> Gradients {
              return {needs[0] ? la.reduce(grad) : Tensor(),
                      needs[1] ? lb.reduce(mul(grad, negative(alpha))) : Tensor()};
            });
-  return o.out;
+  return out;
 }
 
 Tensor sub(const Tensor& a, Scalar b) {
@@ -142,17 +160,16 @@ Tensor sub(Scalar a, const Tensor& b) {
 
 Tensor mul(const Tensor& a, const Tensor& b) {
   const profiler::OpRange range("mul", a, b);
-  const Operands o = prepare(a, b, "mul");
-  compute(BinaryOp::mul, o);
+  Tensor out = compute(BinaryOp::mul, a, b, common_dtype(a, b, "mul"), "mul");
   if (recording(a, b))
     record(
-        o.out, "mul", {a, b},
+        out, "mul", {a, b},
         [a = Saved(b.requires_grad() ? a : Tensor()), b = Saved(a.requires_grad() ? b : Tensor()),
          la = Like(a), lb = Like(b)](const Tensor& grad, Needs needs) -> Gradients {
           return {needs[0] ? la.reduce(mul(grad, b.get())) : Tensor(),
                   needs[1] ? lb.reduce(mul(grad, a.get())) : Tensor()};
         });
-  return o.out;
+  return out;
 }
 
 Tensor mul(const Tensor& a, Scalar b) {
@@ -165,17 +182,17 @@ Tensor mul(const Tensor& a, Scalar b) {
 
 Tensor div(const Tensor& a, const Tensor& b) {
   const profiler::OpRange range("div", a, b);
-  const Operands o = prepare(a, b, "div", true);
-  compute(BinaryOp::div, o);
+  const DType dtype = ops::floating_type(common_dtype(a, b, "div"));
+  Tensor out = compute(BinaryOp::div, a, b, dtype, "div");
   if (recording(a, b))
-    record(o.out, "div", {a, b},
-           [b = Saved(b), out = b.requires_grad() ? Saved::output(o.out) : Saved(), la = Like(a),
+    record(out, "div", {a, b},
+           [b = Saved(b), out = b.requires_grad() ? Saved::output(out) : Saved(), la = Like(a),
             lb = Like(b)](const Tensor& grad, Needs needs) -> Gradients {
              const Tensor scaled = div(grad, b.get());
              return {needs[0] ? la.reduce(scaled) : Tensor(),
                      needs[1] ? lb.reduce(mul(mul(scaled, out.get()), -1)) : Tensor()};
            });
-  return o.out;
+  return out;
 }
 
 Tensor div(const Tensor& a, Scalar b) {

@@ -62,9 +62,7 @@ Tensor operand(const Tensor& t, DType dtype, const Shape& shape, const Device& d
 
 Operands operands(const Tensor& a, const Tensor& b, DType dtype, DType out_dtype, const char* op) {
   check_same_device(a, b, op);
-  if (a.shape() == b.shape() && a.dtype() == dtype && b.dtype() == dtype &&
-      a.device() == b.device() && dtype == out_dtype)
-    return {a, b, empty_like(a)};
+  if (dtype == out_dtype && need_nothing(a, b, dtype)) return {a, b, empty_like(a)};
   const Shape shape = broadcast_shapes(a.shape(), b.shape(), op);
   const Device& device = a.dim() == 0 && a.device().is_host() ? b.device() : a.device();
   const Tensor& model = a.shape() == shape ? a : b;

@@ -23,6 +23,12 @@ void check_same_device(const Tensor& a, const Tensor& b, const char* op);
 /// for a kernel. Nothing is copied where nothing changes.
 Tensor operand(const Tensor& t, DType dtype, const Shape& shape, const Device& device);
 
+/// Whether a kernel in `dtype` takes both operands as they are.
+inline bool need_nothing(const Tensor& a, const Tensor& b, DType dtype) {
+  return a.shape() == b.shape() && a.dtype() == dtype && b.dtype() == dtype &&
+         a.device() == b.device();
+}
+
 /// What a kernel of two operands works on.
 struct Operands {
   Tensor a, b, out;

@@ -129,6 +129,16 @@ void with_function(BinaryOp op, Body&& body) {
   fail<DTypeError>("binary", "this operation does not work on {}", dtype_of<T>);
 }
 
+/// out = f(a, b); of one element without a loop, which would cost more.
+template <class Out, class A, class B, class F>
+void apply(const View& out, const View& a, const View& b, F f) {
+  if (out.numel == 1)
+    *out.as<Out>() = static_cast<Out>(
+        f(static_cast<Compute<A>>(*a.as<A>()), static_cast<Compute<B>>(*b.as<B>())));
+  else
+    map<Out, A, B>(out, a, b, f);
+}
+
 }  // namespace
 
 void arithmetic(BinaryOp op, const View& out, const View& a, const View& b) {
@@ -137,10 +147,10 @@ void arithmetic(BinaryOp op, const View& out, const View& a, const View& b) {
       // A scalar beside 16-bit values keeps its float precision.
       if constexpr (is_half_type<T>) {
         if (a.dtype != b.dtype)
-          return a.dtype == kFloat32 ? map<T, float, T>(out, a, b, f)
-                                     : map<T, T, float>(out, a, b, f);
+          return a.dtype == kFloat32 ? apply<T, float, T>(out, a, b, f)
+                                     : apply<T, T, float>(out, a, b, f);
       }
-      map<T, T, T>(out, a, b, f);
+      apply<T, T, T>(out, a, b, f);
     });
   });
 }
@@ -149,7 +159,7 @@ void add_scaled(const View& out, const View& a, const View& b, Scalar alpha) {
   dispatch_all(a.dtype, "add", [&]<class T>() {
     using C = Compute<T>;
     const C k = alpha.to<C>();
-    map<T, T, T>(out, a, b, [k](C x, C y) {
+    apply<T, T, T>(out, a, b, [k](C x, C y) {
       if constexpr (std::is_same_v<T, bool>)
         return x || (k && y);
       else
