@@ -152,10 +152,10 @@ void Pass::process(State& state) {
   // What this pass had no business in stays for another.
   if (!retain_graph_ && state.needed) node.release_saved();
 
-  std::vector<State*> final_leaves;
+  InlineVector<State*, 3> final_leaves;
   const State* joined = nullptr;
   {
-    std::lock_guard lock(mutex_);
+    const std::unique_lock lock = lock_among_threads();
     for (std::size_t i = 0; i < results.size(); ++i) {
       if (!node.edges[i].valid()) continue;
       State* leaf = deliver(node.edges[i], std::move(results[i]), node.stream, state.side, &joined);

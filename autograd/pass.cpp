@@ -98,14 +98,13 @@ void Pass::stop(std::exception_ptr error) {
 }
 
 void Pass::drain(Queue& queue) {
-  const bool alone = queues_.size() == 1;
   const PassMode mode(*this, create_graph_);
   try {
     for (;;) {
       State* state = nullptr;
       {
-        std::unique_lock lock(mutex_);
-        if (!alone)
+        std::unique_lock lock = lock_among_threads();
+        if (lock)
           queue.changed.wait(lock,
                              [&] { return !queue.heap.empty() || outstanding_ == 0 || error_; });
         if (queue.heap.empty() || error_) break;

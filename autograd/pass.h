@@ -87,6 +87,11 @@ class Pass {
   void take_captures(const void* key, const Gradients& grads);
   void push(State* state);
   void run_queues();
+  /// Of what several threads use, if this pass has several.
+  std::unique_lock<std::mutex> lock_among_threads() {
+    return queues_.size() > 1 ? std::unique_lock(mutex_)
+                              : std::unique_lock(mutex_, std::defer_lock);
+  }
 
   const bool retain_graph_, create_graph_, accumulate_;
   std::vector<std::pair<Edge, Tensor>> roots_;

@@ -2,8 +2,13 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <set>
+#include <thread>
+
 #include "autograd/grad_mode.h"
 #include "autograd/gradcheck.h"
+#include "autograd/meta.h"
 #include "autograd/record.h"
 #include "core/allocator.h"
 #include "ops/join.h"
@@ -35,6 +40,36 @@ TEST_CASE("diamonds: every path counts, each node runs once") {
   sum(b + c + b).backward();
   CHECK(values(x.grad()) == Values{2 * (2 * 2 * 6 + 5)});
   CHECK(runs == 1);
+}
+
+TEST_CASE("nodes of several threads have numbers of their own, which rise within a thread") {
+  constexpr std::size_t kThreads = 3, kNodes = 2500;  // more than a thread draws at a time
+  std::vector<std::vector<std::uint64_t>> numbers(kThreads);
+  std::vector<std::thread> threads;
+  for (auto& mine : numbers)
+    threads.emplace_back([&mine] {
+      const Tensor x = leaf({1});
+      for (std::size_t i = 0; i < kNodes; ++i)
+        mine.push_back(autograd::gradient_edge(x * 2).node->sequence);
+    });
+  for (std::thread& thread : threads) thread.join();
+  std::set<std::uint64_t> all;
+  for (const auto& mine : numbers) {
+    CHECK(std::is_sorted(mine.begin(), mine.end()));
+    all.insert(mine.begin(), mine.end());
+  }
+  CHECK(all.size() == kThreads * kNodes);
+}
+
+TEST_CASE("threads may take turns on one graph: what they recorded runs in the right order") {
+  const Tensor x = leaf({3});
+  Tensor y = x * x;
+  for (int turn = 0; turn < 4; ++turn) {
+    std::thread([&y] { y = y * 2 + y; }).join();
+    y = y * 0.5 + y;
+  }
+  sum(y).backward();
+  CHECK(values(x.grad()) == Values{2 * 3 * 410.0625});
 }
 
 TEST_CASE("leaves without a gradient, and leaves that nothing depends on, get none") {
