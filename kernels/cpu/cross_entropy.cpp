@@ -229,13 +229,14 @@ class Backward {
 
  private:
   /// What a position contributes: gradient_c = probability * p_c - picked (c == t) - share * w_c.
-  struct Position {
+  struct Position {  // trivial, so that blocks of them are not filled with zeros first
     std::int64_t t;
-    E high = 0, low = 0;  // log_sum in two parts, as its float32 would be too coarse
-    E probability = 0, picked = 0, share = 0;
+    E high, low;  // log_sum in two parts, as its float32 would be too coarse
+    E probability, picked, share;
   };
   Position position(std::int64_t at) const {
-    Position p{p_.target(at)};
+    Position p{};
+    p.t = p_.target(at);
     if (p.t < 0) return p;
     const double grad = grad_.numel == 1 ? shared_ : element(grad_, at);
     const double picked = grad * (1 - p_.args.label_smoothing) * p_.weight_of(p.t);

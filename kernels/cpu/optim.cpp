@@ -49,10 +49,20 @@ void adam(const OptimBatch& batch, const AdamArgs& args) {
     const C beta1 = static_cast<C>(momentum), take1 = static_cast<C>(1 - momentum),
             beta2 = static_cast<C>(args.beta2), take2 = static_cast<C>(1 - args.beta2),
             eps = static_cast<C>(args.eps);
+    struct Factors {
+      std::int64_t step;
+      C step_size, correction;
+    };
+    const auto factors_at = [&](std::int64_t step) {
+      const auto power = static_cast<double>(step);
+      return Factors{step, static_cast<C>(lr / (1 - std::pow(momentum, power))),
+                     static_cast<C>(1 / std::sqrt(1 - std::pow(args.beta2, power)))};
+    };
+    // Those of most tensors: they take longer than many a tensor's update.
+    const Factors usual = factors_at(batch.tensors.empty() ? 1 : *batch.tensors[0].step + 1);
     update(batch, [&](const OptimTensor& t, std::int64_t at, std::int64_t n) {
-      const auto step = static_cast<double>(*t.step);
-      const C step_size = static_cast<C>(lr / (1 - std::pow(momentum, step)));
-      const C correction = static_cast<C>(1 / std::sqrt(1 - std::pow(args.beta2, step)));
+      const Factors factors = *t.step == usual.step ? usual : factors_at(*t.step);
+      const C step_size = factors.step_size, correction = factors.correction;
       Opened<T> param(t.param, at, n), first(t.state[0], at, n), second(t.state[1], at, n),
           maximum(t.state[2], at, n);
       C *p = param, *m = first, *v = second, *divisor = v;
