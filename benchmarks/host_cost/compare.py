@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares what operations on one element cost the host: PyTorch from Python, libtorch from C++
+"""Compares what operations on few elements cost the host: PyTorch from Python, libtorch from C++
 where bench_host_cost_libtorch was built, and Ferrite. One thread; medians over the rounds. On a CUDA
 device that is the cost of queueing them: in runs short enough for the device's queue, between which
 the device catches up while no time is taken. What cannot run here is listed with the reason."""
@@ -19,6 +19,9 @@ CASES = {
     "add_backward": "add, forward and backward",
     "chain10_backward": "chain of 10, forward and backward",
     "chain20_backward": "chain of 20, forward and backward",
+    "cross_entropy": "cross-entropy of 4 x 10, forward and backward",
+    "sgd_step": "step of SGD with momentum, 100 tensors of 16",
+    "adam_step": "step of Adam, 100 tensors of 16",
 }
 KEY = "nanoseconds"
 
@@ -28,7 +31,7 @@ def parse(argv=None):
                                 formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     p.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1 ...")
     p.add_argument("--rounds", type=int, default=9, help="measurements of each case and program")
-    p.add_argument("--repeats", type=int, default=20000, help="runs of the case a measurement")
+    p.add_argument("--repeats", type=int, default=20000, help="runs of the case a measurement; of an optimizer's step a fiftieth")
     sbs.add_options(p, "bench_host_cost")
     return p.parse_args(argv)
 
@@ -71,7 +74,7 @@ def table(report):
         rows.append([CASES[case]] + [f"{medians[n]:,.0f}" for n in names] +
                     [f"{medians[n] / medians['Ferrite']:.1f}" for n in others])
     return "Nanoseconds:\n\n" + sbs.markdown(
-        ["one element"] + names + [f"{n} / Ferrite" for n in others], rows)
+        ["operation"] + names + [f"{n} / Ferrite" for n in others], rows)
 
 
 if __name__ == "__main__":

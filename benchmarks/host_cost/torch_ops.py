@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The host's cost of operations on one element: PyTorch's side of compare.py.
+"""The host's cost of operations on few elements: PyTorch's side of compare.py.
 
 Every line on stdin names a case (add, add_recorded, add_backward, chain10_backward,
-chain20_backward) and is answered by a line of JSON.
+chain20_backward, cross_entropy, sgd_step, adam_step) and is answered by a line of JSON.
 """
 
 import argparse
@@ -21,9 +21,17 @@ import torch  # noqa: E402
 device = torch.device(args.device)
 x = torch.ones(1, device=device)
 w = torch.ones(1, device=device, requires_grad=True)
+parameters = [torch.ones(16, device=device, requires_grad=True) for _ in range(100)]
+for p in parameters:
+    p.grad = torch.ones(16, device=device)
+sgd = torch.optim.SGD(parameters, lr=1e-3, momentum=0.9)
+adam = torch.optim.Adam(parameters)
+logits = torch.randn(4, 10, device=device, requires_grad=True)
+target = torch.ones(4, dtype=torch.int64, device=device)
 # Runs of a case that a device's queue takes without holding up the host; any number on the CPU.
 RUN = {"add": 400, "add_recorded": 400, "add_backward": 100, "chain10_backward": 20,
-       "chain20_backward": 10} if device.type == "cuda" else {}
+       "chain20_backward": 10, "cross_entropy": 20, "sgd_step": 10,
+       "adam_step": 10} if device.type == "cuda" else {}
 
 
 def chain(length):
@@ -39,6 +47,9 @@ CASES = {
     "add_backward": lambda: (w + x).backward(),
     "chain10_backward": lambda: chain(10),
     "chain20_backward": lambda: chain(20),
+    "cross_entropy": lambda: torch.nn.functional.cross_entropy(logits, target).backward(),
+    "sgd_step": sgd.step,
+    "adam_step": adam.step,
 }
 
 
@@ -69,5 +80,6 @@ for line in sys.stdin:
     name = line.strip()
     if name not in CASES:
         sys.exit(f"no case '{name}'")
-    run(name, args.repeats // 10)
-    emit(case=name, nanoseconds=run(name, args.repeats) * 1e9 / args.repeats)
+    count = (args.repeats + 49) // 50 if name.endswith("_step") else args.repeats
+    run(name, (count + 9) // 10)
+    emit(case=name, nanoseconds=run(name, count) * 1e9 / count)

@@ -1,4 +1,4 @@
-// The host's cost of operations on one element: libtorch's side of ../compare.py, built where
+// The host's cost of operations on few elements: libtorch's side of ../compare.py, built where
 // libtorch's headers are found.
 #include <torch/torch.h>
 
@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -17,7 +18,27 @@ torch::Tensor chain(const torch::Tensor& x, const torch::Tensor& y, int length) 
   return t;
 }
 
-bool once(const std::string& name, const torch::Tensor& x, const torch::Tensor& w) {
+/// What the cases work on.
+struct Inputs {
+  explicit Inputs(const torch::Device& device)
+      : x(torch::ones({1}, device)),
+        w(torch::ones({1}, torch::requires_grad().device(device))),
+        logits(torch::randn({4, 10}, torch::requires_grad().device(device))),
+        target(torch::ones({4}, torch::dtype(torch::kInt64).device(device))) {
+    for (int i = 0; i < 100; ++i) {
+      parameters.push_back(torch::ones({16}, torch::requires_grad().device(device)));
+      parameters.back().mutable_grad() = torch::ones({16}, device);
+    }
+  }
+
+  torch::Tensor x, w;  // one element; `w` requires a gradient
+  torch::Tensor logits, target;
+  std::vector<torch::Tensor> parameters;
+};
+
+bool once(const std::string& name, const Inputs& inputs, torch::optim::SGD& sgd,
+          torch::optim::Adam& adam) {
+  const torch::Tensor &x = inputs.x, &w = inputs.w;
   if (name == "add")
     x + x;
   else if (name == "add_recorded")
@@ -28,9 +49,20 @@ bool once(const std::string& name, const torch::Tensor& x, const torch::Tensor& 
     chain(w, x, 10).backward();
   else if (name == "chain20_backward")
     chain(w, x, 20).backward();
+  else if (name == "cross_entropy")
+    torch::nn::functional::cross_entropy(inputs.logits, inputs.target).backward();
+  else if (name == "sgd_step")
+    sgd.step();
+  else if (name == "adam_step")
+    adam.step();
   else
     return false;
   return true;
+}
+
+/// Runs a measurement, of `repeats` of an operation.
+int repeats_of(const std::string& name, int repeats) {
+  return name == "sgd_step" || name == "adam_step" ? (repeats + 49) / 50 : repeats;
 }
 
 /// Runs of a case that a device's queue takes without holding up the host; any number on the CPU.
@@ -38,11 +70,13 @@ int run_length(const std::string& name, const torch::Device& device) {
   if (device.is_cpu()) return INT_MAX;
   if (name == "add" || name == "add_recorded") return 400;
   if (name == "add_backward") return 100;
-  return name == "chain10_backward" ? 20 : 10;
+  return name == "chain10_backward" || name == "cross_entropy" ? 20 : 10;
 }
 
 /// Nanoseconds in which the case was run `repeats` times; below 0 where there is no such case.
-double run(const std::string& name, int repeats, const torch::Tensor& x, const torch::Tensor& w) {
+double run(const std::string& name, int repeats, const Inputs& inputs, torch::optim::SGD& sgd,
+           torch::optim::Adam& adam) {
+  const torch::Tensor& x = inputs.x;
   using Clock = std::chrono::steady_clock;
   std::chrono::duration<double, std::nano> total{};
   while (repeats > 0) {
@@ -50,7 +84,7 @@ double run(const std::string& name, int repeats, const torch::Tensor& x, const t
     if (x.is_cuda()) torch::cuda::synchronize(x.device().index());
     const Clock::time_point start = Clock::now();
     for (int i = 0; i < count; ++i)
-      if (!once(name, x, w)) return -1;
+      if (!once(name, inputs, sgd, adam)) return -1;
     total += Clock::now() - start;
     repeats -= count;
   }
@@ -59,18 +93,20 @@ double run(const std::string& name, int repeats, const torch::Tensor& x, const t
 
 int serve(int repeats, const torch::Device& device) {
   torch::set_num_threads(1);
-  const torch::Tensor x = torch::ones({1}, device);
-  const torch::Tensor w = torch::ones({1}, torch::requires_grad().device(device));
+  const Inputs inputs(device);
+  torch::optim::SGD sgd(inputs.parameters, torch::optim::SGDOptions(1e-3).momentum(0.9));
+  torch::optim::Adam adam(inputs.parameters);
   std::cout << R"({"ready": true, "framework": "libtorch", "version": ")" << TORCH_VERSION
             << R"(", "compiler": ")" << __VERSION__ << "\"}" << std::endl;
   for (std::string name; std::getline(std::cin, name);) {
-    run(name, repeats / 10, x, w);
-    const double nanoseconds = run(name, repeats, x, w);
+    const int count = repeats_of(name, repeats);
+    run(name, (count + 9) / 10, inputs, sgd, adam);
+    const double nanoseconds = run(name, count, inputs, sgd, adam);
     if (nanoseconds < 0) {
       std::cerr << "no case '" << name << "'\n";
       return 1;
     }
-    std::cout << R"({"case": ")" << name << R"(", "nanoseconds": )" << nanoseconds / repeats << "}"
+    std::cout << R"({"case": ")" << name << R"(", "nanoseconds": )" << nanoseconds / count << "}"
               << std::endl;
   }
   return 0;
@@ -78,9 +114,9 @@ int serve(int repeats, const torch::Device& device) {
 
 constexpr const char* kUsage =
     "usage: bench_host_cost_libtorch [--device cpu|cuda|cuda:N] [--repeats N]\n"
-    "Measures operations on one element. Every line on stdin names a case (add,\n"
-    "add_recorded, add_backward, chain10_backward, chain20_backward) and is answered\n"
-    "by a line of JSON.\n";
+    "Measures operations on few elements. Every line on stdin names a case (add,\n"
+    "add_recorded, add_backward, chain10_backward, chain20_backward, cross_entropy,\n"
+    "sgd_step, adam_step) and is answered by a line of JSON.\n";
 
 }  // namespace
 
