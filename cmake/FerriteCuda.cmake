@@ -48,6 +48,10 @@ elseif(FERRITE_HAVE_CUDA)
     set(CMAKE_CUDA_ARCHITECTURES ${architecture} CACHE STRING "GPU architectures to compile for")
   endif()
   enable_language(CUDA)
+  # To nvcc -O is the host's part of a source, which only launches: GPU code has -O3 whatever this says.
+  foreach(config IN ITEMS RELEASE RELWITHDEBINFO)
+    string(REGEX REPLACE "-O[23]" "-O1" CMAKE_CUDA_FLAGS_${config} "${CMAKE_CUDA_FLAGS_${config}}")
+  endforeach()
   # CMake 3.25 does not know that nvcc takes C++20, and refuses; later versions set these.
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)

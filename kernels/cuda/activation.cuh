@@ -51,4 +51,16 @@ __device__ __forceinline__ void activate(Activation activation, Pack<C, N>& x) {
   }
 }
 
+/// In double, where the functions are long: one copy of them.
+[[gnu::noinline]] inline __device__ double activated(Activation activation, double x) {
+  Pack<double, 1> pack{{x}};
+  activate<1, double>(activation, pack);
+  return pack.v[0];
+}
+template <int N>
+__device__ __forceinline__ void activate(Activation activation, Pack<double, N>& x) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) x.v[i] = activated(activation, x.v[i]);
+}
+
 }  // namespace ferrite::kernels::cuda

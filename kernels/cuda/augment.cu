@@ -8,7 +8,7 @@ namespace ferrite::kernels::cuda {
 
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kAugmentThreads = 256;
 constexpr std::int64_t kMostPacks = (std::int64_t{1} << 31) - 1;  // a launch
 
 /// A window's place in an image without padding.
@@ -16,10 +16,10 @@ struct Place {
   int top, left, mirrored;
 };
 
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kAugmentThreads)
     draw_places(PhiloxState state, std::int64_t images, std::int64_t tops, std::int64_t lefts,
                 std::int64_t padding, bool random, float flip, Place* places) {
-  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kAugmentThreads + threadIdx.x;
   if (i >= images) return;
   const ImageWindow window = image_window(state.resolved(), i, tops, lefts, random, flip);
   places[i] = {static_cast<int>(window.top - padding), static_cast<int>(window.left - padding),
@@ -36,7 +36,7 @@ struct Packs {
 };
 
 template <int V, class Out, class In>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kAugmentThreads)
     augment_packs(Packs packs, AugmentArgs args, const Place* places, Out* out, const In* images) {
   FERRITE_SHARED(scales, float[kMaxImageChannels]);
   FERRITE_SHARED(shifts, float[kMaxImageChannels]);
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kThreads)
     shifts[threadIdx.x] = args.shift[threadIdx.x];
   }
   __syncthreads();
-  const std::uint32_t number = blockIdx.x * kThreads + threadIdx.x;
+  const std::uint32_t number = blockIdx.x * kAugmentThreads + threadIdx.x;
   if (number >= packs.count) return;
   std::uint32_t rest = number;
   const std::uint32_t first = packs.by_row.split(rest) * V;
@@ -90,8 +90,8 @@ void augment_as(const Stream& stream, const View& out, const View& images, const
                       static_cast<int>(images.sizes[3]),
                       interleaved,
                       {images.strides[0], images.strides[1], images.strides[2], images.strides[3]}};
-    launch({"augment", stream, blocks_for(count, kThreads), kThreads}, augment_packs<V, Out, In>,
-           packs, args, places + n, out.as<Out>() + n * image,
+    launch({"augment", stream, blocks_for(count, kAugmentThreads), kAugmentThreads},
+           augment_packs<V, Out, In>, packs, args, places + n, out.as<Out>() + n * image,
            static_cast<const In*>(images.as<In>() + n * images.strides[0]));
   }
 }
@@ -104,8 +104,8 @@ void augment(const Stream& stream, const View& out, const View& images, const Au
   const std::int64_t count = out.sizes[0], height = out.sizes[2], width = out.sizes[3];
   const Workspace space(stream, static_cast<std::size_t>(count) * sizeof(Place));
   Place* const places = space.as<Place>();
-  launch({"draw_places", stream, blocks_for(count, kThreads), kThreads}, draw_places, state, count,
-         images.sizes[2] + 2 * args.padding - height + 1,
+  launch({"draw_places", stream, blocks_for(count, kAugmentThreads), kAugmentThreads}, draw_places,
+         state, count, images.sizes[2] + 2 * args.padding - height + 1,
          images.sizes[3] + 2 * args.padding - width + 1, args.padding, args.random, args.flip,
          places);
   const bool interleaved = !out.is_contiguous();

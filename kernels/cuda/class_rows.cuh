@@ -199,14 +199,14 @@ void run_classes(const Stream& stream, const char* name, const F& f, const View&
             cached ? bytes : 0},
            detail::class_long_rows<V, F, T>, f, to, inputs, units, cached);
   };
-  constexpr int kPack = pack_size<T>();
-  const bool aligned = is_aligned(to, kPack) && std::all_of(in.begin(), in.end(), [](auto* v) {
-                         return is_aligned(v->template as<T>(), kPack);
-                       });
-  if (aligned && classes % kPack == 0)
-    rows.template operator()<kPack>();
-  else
-    rows.template operator()<1>();
+  constexpr int kPack = useful_pack<T>();
+  if constexpr (kPack > 1) {
+    const bool aligned = is_aligned(to, kPack) && std::all_of(in.begin(), in.end(), [](auto* v) {
+                           return is_aligned(v->template as<T>(), kPack);
+                         });
+    if (aligned && classes % kPack == 0) return rows.template operator()<kPack>();
+  }
+  rows.template operator()<1>();
 }
 
 }  // namespace ferrite::kernels::cuda

@@ -11,7 +11,7 @@ namespace ferrite::kernels::cuda::own {
 
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kDirectThreads = 256;
 constexpr int kRun = 4;  // neighbouring results a thread
 
 /// How results of all groups are dealt to threads.
@@ -23,13 +23,13 @@ struct DirectOrder {
 
 /// to = from * kernel + bias; one phase a blockIdx.y.
 template <class S, class T = Compute<S>>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kDirectThreads)
     direct_correlation(ConvGeometry g, const __grid_constant__ DirectOrder order, S* to,
                        const S* from, const S* kernel, const S* bias, std::int64_t bias_step,
                        bool relu) {
   const Correlation c(g, blockIdx.y);  // group 0
   const Divisor& runs = order.runs[blockIdx.y % g.column_phases];
-  std::uint32_t rest = blockIdx.x * kThreads + threadIdx.x;
+  std::uint32_t rest = blockIdx.x * kDirectThreads + threadIdx.x;
   std::uint32_t channel = 0;
   if (order.channels_first) channel = order.channels.split(rest);
   const auto x = static_cast<int>(runs.split(rest) * kRun);
@@ -87,10 +87,10 @@ struct DirectSums {
 /// the positions of one pair of channels, or, where channels lie side by side, the lanes of a warp
 /// have 32 pairs.
 template <class S, bool ChannelsLast, class T = Compute<S>>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kDirectThreads)
     direct_weight_gradient(ConvGeometry g, DirectSums sums, const S* from, const S* to,
                            T* partial) {
-  constexpr int kAbreast = ChannelsLast ? kWarp : 1, kDeep = kThreads / kAbreast;
+  constexpr int kAbreast = ChannelsLast ? kWarp : 1, kDeep = kDirectThreads / kAbreast;
   const Correlation c(g, 0);
   const std::uint32_t pair =
       std::min(blockIdx.x * kAbreast + threadIdx.x % kAbreast, sums.pairs.value() - 1);
@@ -123,18 +123,18 @@ __global__ void __launch_bounds__(kThreads)
   if constexpr (!ChannelsLast) {
 #pragma unroll
     for (int t = 0; t < kTaps; ++t) {
-      const T all = block_reduce<kThreads>(sum[t], T(0), Add());
+      const T all = block_reduce<kDirectThreads>(sum[t], T(0), Add());
       if (threadIdx.x == 0 && first_tap + t < taps) result[first_tap + t] = all;
     }
   } else {
-    FERRITE_SHARED(shared, T[kThreads / kWarp][kTaps][kWarp]);
+    FERRITE_SHARED(shared, T[kDirectThreads / kWarp][kTaps][kWarp]);
 #pragma unroll
     for (int t = 0; t < kTaps; ++t) shared[threadIdx.x / kWarp][t][threadIdx.x % kWarp] = sum[t];
     __syncthreads();
     if (threadIdx.x >= kWarp || blockIdx.x * kAbreast + threadIdx.x >= sums.pairs.value()) return;
     for (int t = 0; t < kTaps && first_tap + t < taps; ++t) {
       T all = 0;
-      for (int warp = 0; warp < kThreads / kWarp; ++warp) all += shared[warp][t][threadIdx.x];
+      for (int warp = 0; warp < kDirectThreads / kWarp; ++warp) all += shared[warp][t][threadIdx.x];
       result[first_tap + t] = all;
     }
   }
@@ -161,12 +161,12 @@ void direct_correlation(const Stream& stream, const ConvLaunch& launch, const Vi
     most_rows = std::max<std::int64_t>(most_rows, g.rows.phases[i].count.value());
   const std::int64_t threads = g.images * most_rows * most_runs * channels;
   dispatch_floating(kernel.dtype, "conv2d", [&]<class S>() {
-    cuda::launch(
-        {"direct_correlation", stream, dim3(blocks_for(threads, kThreads), phases), kThreads},
-        direct_correlation<S>, g, order, static_cast<S*>(launch.to),
-        static_cast<const S*>(launch.from), static_cast<const S*>(kernel.as<S>()),
-        static_cast<const S*>(bias.as<S>()), bias.data ? bias.strides[0] : 0,
-        launch.activation == Activation::relu);
+    cuda::launch({"direct_correlation", stream, dim3(blocks_for(threads, kDirectThreads), phases),
+                  kDirectThreads},
+                 direct_correlation<S>, g, order, static_cast<S*>(launch.to),
+                 static_cast<const S*>(launch.from), static_cast<const S*>(kernel.as<S>()),
+                 static_cast<const S*>(bias.as<S>()), bias.data ? bias.strides[0] : 0,
+                 launch.activation == Activation::relu);
   });
 }
 
@@ -189,7 +189,7 @@ void direct_weight_gradient(const Stream& stream, const ConvLaunch& launch, cons
     const Workspace partial(stream,
                             sizeof(T) * static_cast<std::size_t>(parts.count * pairs * taps));
     const auto count = static_cast<unsigned>(parts.count);
-    cuda::launch({"direct_weight_gradient", stream, dim3(grid.x, grid.y, count), kThreads},
+    cuda::launch({"direct_weight_gradient", stream, dim3(grid.x, grid.y, count), kDirectThreads},
                  across ? direct_weight_gradient<S, true> : direct_weight_gradient<S, false>, g,
                  sums, static_cast<const S*>(launch.from), static_cast<const S*>(launch.to),
                  partial.as<T>());

@@ -12,13 +12,14 @@
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/online_sum.cuh"
 #include "kernels/cuda/reduce_dims.cuh"
+#include "kernels/cuda/rolled.cuh"
 #include "kernels/cuda/workspace.h"
 
 namespace ferrite::kernels::cuda {
 
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kEntropyThreads = 256;
 
 /// The sizes and strides of the targets, without the dimension of the classes, for messages.
 struct TargetGeometry {
@@ -71,6 +72,7 @@ struct Problem {
   }
   __device__ void report_target(std::int64_t t, std::int64_t offset) const {
     std::int64_t sizes[kMaxDims], linear = 0;
+    FERRITE_ROLLED
     for (int d = 0; d < geometry.ndim; ++d) {
       sizes[d] = geometry.sizes[d];
       const std::int64_t index = sizes[d] > 1 ? offset / geometry.strides[d] % sizes[d] : 0;
@@ -80,7 +82,7 @@ struct Problem {
   }
 
   // ---- The block's threads
-  __device__ int width() const { return kThreads / lanes; }  // positions a block
+  __device__ int width() const { return kEntropyThreads / lanes; }  // positions a block
   __device__ int lane() const {
     const int thread = static_cast<int>(threadIdx.x);
     return rows ? thread & (lanes - 1) : thread / width();
@@ -185,7 +187,7 @@ __device__ __forceinline__ Sums emit(const Problem<T>& p, const Results& results
 }
 
 template <int V, class T>
-__global__ void __launch_bounds__(kThreads) forward(Problem<T> p, Results results) {
+__global__ void __launch_bounds__(kEntropyThreads) forward(Problem<T> p, Results results) {
   using E = Compute<T>;
   const std::int64_t position = p.position();
   const bool valid = position < p.positions;
@@ -194,16 +196,16 @@ __global__ void __launch_bounds__(kThreads) forward(Problem<T> p, Results result
   Scan<E> scan{{}, 0};
   if (valid && !p.log_probabilities) scan = scan_classes<V>(p, x);
   if (p.rows) {
-    scan = p.lanes > kWarp ? block_reduce<kThreads>(scan, Scan<E>{{}, 0}, JoinScans<E>())
+    scan = p.lanes > kWarp ? block_reduce<kEntropyThreads>(scan, Scan<E>{{}, 0}, JoinScans<E>())
                            : group_reduce(scan, p.lanes, JoinScans<E>());
   } else if (p.lanes > 1) {
-    FERRITE_SHARED(tile, Scan<E>[kThreads]);
-    scan = column_reduce<kThreads>(scan, tile, p.width(), JoinScans<E>());
+    FERRITE_SHARED(tile, Scan<E>[kEntropyThreads]);
+    scan = column_reduce<kEntropyThreads>(scan, tile, p.width(), JoinScans<E>());
   }
   Sums sums{0, 0};
   if (valid && p.lane() == 0) sums = emit(p, results, scan, x, at.out);
   if (gridDim.x > 1 && !results.partial) return;
-  sums = block_reduce<kThreads>(sums, Sums{0, 0}, AddSums());
+  sums = block_reduce<kEntropyThreads>(sums, Sums{0, 0}, AddSums());
   if (threadIdx.x != 0) return;
   if (gridDim.x == 1)
     results.set(sums);
@@ -211,21 +213,22 @@ __global__ void __launch_bounds__(kThreads) forward(Problem<T> p, Results result
     results.partial[blockIdx.x] = sums;
 }
 
-__global__ void __launch_bounds__(kThreads) join_totals(Results results, std::int64_t blocks) {
+__global__ void __launch_bounds__(kEntropyThreads)
+    join_totals(Results results, std::int64_t blocks) {
   Sums sums{0, 0};
-  for (std::int64_t i = threadIdx.x; i < blocks; i += kThreads)
+  for (std::int64_t i = threadIdx.x; i < blocks; i += kEntropyThreads)
     sums = AddSums()(sums, results.partial[i]);
-  sums = block_reduce<kThreads>(sums, Sums{0, 0}, AddSums());
+  sums = block_reduce<kEntropyThreads>(sums, Sums{0, 0}, AddSums());
   if (threadIdx.x == 0) results.set(sums);
 }
 
 template <class E>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kEntropyThreads)
     sum_weights(double* sum, const E* weight, std::int64_t classes) {
   double total = 0;
-  for (std::int64_t c = threadIdx.x; c < classes; c += kThreads)
+  for (std::int64_t c = threadIdx.x; c < classes; c += kEntropyThreads)
     total += static_cast<double>(weight[c]);
-  total = block_reduce<kThreads>(total, 0.0, Add());
+  total = block_reduce<kEntropyThreads>(total, 0.0, Add());
   if (threadIdx.x == 0) *sum = total;
 }
 
@@ -270,7 +273,7 @@ struct Contribution {
 };
 
 template <int V, class T>
-__global__ void __launch_bounds__(kThreads) backward(Problem<T> p, Upstream up, T* out) {
+__global__ void __launch_bounds__(kEntropyThreads) backward(Problem<T> p, Upstream up, T* out) {
   using E = Compute<T>;
   constexpr int kUnroll = V == 1 ? 4 : 2;
   const std::int64_t position = p.position();
@@ -311,7 +314,7 @@ void run(const Stream& stream, const CrossEntropyArgs& args, Pass pass, const Vi
   const std::int64_t classes = args.logits.sizes[args.dim];
   const std::int64_t step = classes == 1 ? 1 : args.logits.strides[args.dim];
   const bool rows = step == 1;
-  constexpr int kPack = pack_size<T>();
+  constexpr int kPack = useful_pack<T>();
   const bool packed = rows && classes % kPack == 0 && is_aligned(args.logits.as<T>(), kPack) &&
                       is_aligned(out.as<T>(), kPack);
   const std::int64_t units = packed ? classes / kPack : classes;
@@ -320,7 +323,7 @@ void run(const Stream& stream, const CrossEntropyArgs& args, Pass pass, const Vi
   if (pass == Pass::forward && args.log_probabilities)
     lanes = 1;  // one element is read
   else if (rows && units > 2048)
-    lanes = kThreads;
+    lanes = kEntropyThreads;
   else if (rows)
     lanes = power_of_two((units + 3) / 4, kWarp);
   else if (nest.outputs < 65536)  // few positions: several threads each
@@ -330,7 +333,7 @@ void run(const Stream& stream, const CrossEntropyArgs& args, Pass pass, const Vi
   const auto* weight = args.weight.as<const Compute<T>>();
   if (weight && args.label_smoothing > 0) {
     all_weights.emplace(stream, sizeof(double));
-    launch({"cross_entropy weights", stream, 1, kThreads}, sum_weights<Compute<T>>,
+    launch({"cross_entropy weights", stream, 1, kEntropyThreads}, sum_weights<Compute<T>>,
            all_weights->as<double>(), weight, classes);
   }
   const Problem<T> problem{.logits = args.logits.as<const T>(),
@@ -350,7 +353,7 @@ void run(const Stream& stream, const CrossEntropyArgs& args, Pass pass, const Vi
                            .report = ferrite::cuda::report_slot(stream),
                            .op = args.log_probabilities ? "nll_loss" : "cross_entropy",
                            .geometry = TargetGeometry(args.target, args.dim)};
-  const unsigned blocks = blocks_for(nest.outputs, kThreads / lanes);
+  const unsigned blocks = blocks_for(nest.outputs, kEntropyThreads / lanes);
   if (packed)
     f.template operator()<kPack>(problem, blocks);
   else
@@ -372,10 +375,10 @@ void cross_entropy(const Stream& stream, const CrossEntropyArgs& args,
                partial.emplace(stream, blocks * sizeof(Sums));
                results.partial = partial->as<Sums>();
              }
-             launch({"cross_entropy", stream, std::max(blocks, 1u), kThreads}, forward<V, T>,
+             launch({"cross_entropy", stream, std::max(blocks, 1u), kEntropyThreads}, forward<V, T>,
                     problem, results);
              if (partial)
-               launch({"cross_entropy totals", stream, 1, kThreads}, join_totals, results,
+               launch({"cross_entropy totals", stream, 1, kEntropyThreads}, join_totals, results,
                       std::int64_t{blocks});
            });
   });
@@ -388,8 +391,8 @@ void cross_entropy_backward(const Stream& stream, const View& out, const CrossEn
   dispatch_floating(args.logits.dtype, "cross_entropy_backward", [&]<class T>() {
     run<T>(stream, args, Pass::backward, out,
            [&]<int V>(const Problem<T>& problem, unsigned blocks) {
-             launch({"cross_entropy_backward", stream, blocks, kThreads}, backward<V, T>, problem,
-                    up, out.as<T>());
+             launch({"cross_entropy_backward", stream, blocks, kEntropyThreads}, backward<V, T>,
+                    problem, up, out.as<T>());
            });
   });
 }

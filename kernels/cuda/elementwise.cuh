@@ -192,12 +192,12 @@ template <class Out, class... In, class F, class G, class... Views>
 void map_or(const Stream& stream, const char* name, const F& f, const G& single, const View& out,
             const Views&... in) {
   static_assert(sizeof...(In) == sizeof...(Views));
-  constexpr int kPack = pack_size<Out, In...>();
+  constexpr int kPack = useful_pack<Out, In...>();
   const detail::MapPlan<1 + sizeof...(In)> plan({&out, &in...}, kPack);
-  if (plan.packed)
-    detail::launch_map<kPack, Out, In...>(stream, name, f, plan, out, in...);
-  else
-    detail::launch_map<1, Out, In...>(stream, name, single, plan, out, in...);
+  if constexpr (kPack > 1)
+    if (plan.packed)
+      return detail::launch_map<kPack, Out, In...>(stream, name, f, plan, out, in...);
+  detail::launch_map<1, Out, In...>(stream, name, single, plan, out, in...);
 }
 
 template <class Out, class... In, class F, class... Views>

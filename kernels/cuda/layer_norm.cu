@@ -5,7 +5,7 @@ namespace ferrite::kernels::cuda {
 
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kLayerNormThreads = 256;
 constexpr int kHeld = 4;  // packs of a row that a thread keeps in registers
 
 /// A row of `packs` packs, worked on by `lanes` neighbouring threads of a warp, or by a whole
@@ -35,7 +35,7 @@ struct Two {
 template <bool kBlock, class S>
 __device__ __forceinline__ Two<S> row_sum(Two<S> value, int lanes) {
   if constexpr (kBlock) {
-    return block_reduce<kThreads>(value, Two<S>{0, 0}, Add());
+    return block_reduce<kLayerNormThreads>(value, Two<S>{0, 0}, Add());
   } else {
     for (int bits = lanes / 2; bits > 0; bits /= 2) {
       const Two<S> other = shuffle_xor(value, bits);
@@ -48,16 +48,17 @@ __device__ __forceinline__ Two<S> row_sum(Two<S> value, int lanes) {
 template <bool kBlock>
 __device__ __forceinline__ RowShare share_of(std::int64_t rows, std::int64_t packs, int lanes) {
   if constexpr (kBlock) {
-    return {static_cast<std::int64_t>(blockIdx.x), packs, static_cast<int>(threadIdx.x), kThreads};
+    return {static_cast<std::int64_t>(blockIdx.x), packs, static_cast<int>(threadIdx.x),
+            kLayerNormThreads};
   } else {
     const std::int64_t row =
-        (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) / lanes;
+        (static_cast<std::int64_t>(blockIdx.x) * kLayerNormThreads + threadIdx.x) / lanes;
     return {row, row < rows ? packs : 0, static_cast<int>(threadIdx.x) & (lanes - 1), lanes};
   }
 }
 
 template <class T, int V, bool kBlock>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kLayerNormThreads)
     normalize_rows(std::int64_t rows, std::int64_t packs, int lanes, const T* in,
                    const Compute<T>* weight, const Compute<T>* bias, Compute<T> eps, T* out,
                    Compute<T>* means, Compute<T>* rstds) {
@@ -121,7 +122,7 @@ __global__ void __launch_bounds__(kThreads)
 
 /// dx = (g - mean(g) - xhat * mean(g * xhat)) * rstd, where g = dy * weight.
 template <class T, int V, bool kBlock>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kLayerNormThreads)
     backward_rows(std::int64_t rows, std::int64_t packs, int lanes, const T* dy, const T* in,
                   const Compute<T>* means, const Compute<T>* rstds, const Compute<T>* weight,
                   T* dx) {
@@ -214,10 +215,12 @@ template <int kPack, class F>
 void with_shares(std::int64_t rows, std::int64_t width, bool aligned, F&& f) {
   const auto run = [&]<int V>() {
     const std::int64_t packs = width / V;
-    if (packs > kHeld * kWarp) return f.template operator()<V, true>(packs, kThreads, rows);
+    if (packs > kHeld * kWarp)
+      return f.template operator()<V, true>(packs, kLayerNormThreads, rows);
     int lanes = 1;
     while (lanes < kWarp && lanes < packs) lanes *= 2;
-    f.template operator()<V, false>(packs, lanes, (rows * lanes + kThreads - 1) / kThreads);
+    f.template operator()<V, false>(packs, lanes,
+                                    (rows * lanes + kLayerNormThreads - 1) / kLayerNormThreads);
   };
   if (aligned && width % kPack == 0)
     run.template operator()<kPack>();
@@ -240,7 +243,7 @@ void layer_norm(const Stream& stream, std::int64_t rows, std::int64_t width, con
     const bool aligned = is_aligned(x, kPack) && is_aligned(y, kPack) && params_aligned(w, b);
     with_shares<kPack>(rows, width, aligned,
                        [&]<int V, bool kBlock>(std::int64_t packs, int lanes, std::int64_t blocks) {
-                         launch({"layer_norm", stream, blocks_for(blocks, 1), kThreads},
+                         launch({"layer_norm", stream, blocks_for(blocks, 1), kLayerNormThreads},
                                 normalize_rows<T, V, kBlock>, rows, packs, lanes, x, w, b,
                                 static_cast<S>(eps), y, mean.as<S>(), rstd.as<S>());
                        });
@@ -279,12 +282,12 @@ void layer_norm_backward(const Stream& stream, std::int64_t rows, std::int64_t w
         reduce.template operator()<1>();
     }
     if (rows == 0 || dx == nullptr) return;
-    with_shares<kPack>(rows, width, aligned && is_aligned(dx, kPack) && params_aligned(w),
-                       [&]<int V, bool kBlock>(std::int64_t packs, int lanes, std::int64_t blocks) {
-                         launch({"layer_norm_backward", stream, blocks_for(blocks, 1), kThreads},
-                                backward_rows<T, V, kBlock>, rows, packs, lanes, dy, x, m, r, w,
-                                dx);
-                       });
+    with_shares<kPack>(
+        rows, width, aligned && is_aligned(dx, kPack) && params_aligned(w),
+        [&]<int V, bool kBlock>(std::int64_t packs, int lanes, std::int64_t blocks) {
+          launch({"layer_norm_backward", stream, blocks_for(blocks, 1), kLayerNormThreads},
+                 backward_rows<T, V, kBlock>, rows, packs, lanes, dy, x, m, r, w, dx);
+        });
   });
 }
 

@@ -5,17 +5,17 @@ namespace ferrite::kernels::cuda::own {
 namespace {
 
 using Square = Tile<double, 64, 64, 32, 32, 8, 4, 3>;
-using Flat = Tile<double, 16, 128, 16, 32, 4, 4, 4>;  // few rows
+using FewRows = Tile<double, 16, 128, 16, 32, 4, 4, 4>;
 
 }  // namespace
 
 void double_product(const Stream& stream, const View& out, const View& a, const View& b,
                     const MatmulOptions& options) {
   MatrixProduct<double, double> product(out, a, b, options);
-  if (product.out.columns < product.out.rows && product.out.columns <= Flat::kRows)
+  if (product.out.columns < product.out.rows && product.out.columns <= FewRows::kRows)
     product.transpose();
-  if (product.out.rows <= Flat::kRows)
-    run_tiles<Flat>(stream, "double_product_flat", product);
+  if (product.out.rows <= FewRows::kRows)
+    run_tiles<FewRows>(stream, "double_product_flat", product);
   else
     run_tiles<Square>(stream, "double_product", product);
 }

@@ -6,7 +6,7 @@ namespace ferrite::kernels::cuda::own {
 
 namespace {
 
-constexpr int kThreads = 256, kWarps = kThreads / kWarp;
+constexpr int kVectorThreads = 256, kWarps = kVectorThreads / kWarp;
 
 /// A batch of matrices and vectors.
 template <class S>
@@ -31,7 +31,7 @@ __device__ __forceinline__ void store_sum(const Out& out, const TileGrid<T>& gri
 
 /// A warp a row and part of the depth, along which matrix and vector are dense for V > 1.
 template <class S, int V, class Out, class T = Compute<S>>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kVectorThreads)
     rows_by_vector(VectorProduct<S> p, Out out, TileGrid<T> grid, std::uint32_t parts) {
   constexpr int kUnroll = 4;
   const std::uint32_t task = blockIdx.x * kWarps + threadIdx.x / kWarp;
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kThreads)
 
 /// A lane a row, for rows that lie side by side; the warps of a block share a part of the depth.
 template <class S, class Out, class T = Compute<S>>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kVectorThreads)
     columns_by_vector(VectorProduct<S> p, Out out, TileGrid<T> grid) {
   constexpr int kUnroll = 8;
   const std::uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
@@ -124,7 +124,7 @@ void run(const Stream& stream, const MatrixProduct<S, T>& product) {
     const DepthParts parts = plan_parts(blocks * sizes.batches, sizes.depth, 64, 1024);
     return launch_in_parts<T>(stream, out, sizes, parts, [&](const TileGrid<T>& grid) {
       launch({"columns_by_vector", stream,
-              dim3(blocks, grid.batches, static_cast<unsigned>(parts.count)), kThreads},
+              dim3(blocks, grid.batches, static_cast<unsigned>(parts.count)), kVectorThreads},
              columns_by_vector<S, Out>, p, out, grid);
     });
   }
@@ -136,7 +136,7 @@ void run(const Stream& stream, const MatrixProduct<S, T>& product) {
   const DepthParts parts = plan_parts(sizes.rows * sizes.batches, sizes.depth, 1024, 4096);
   launch_in_parts<T>(stream, out, sizes, parts, [&](const TileGrid<T>& grid) {
     launch({"rows_by_vector", stream,
-            dim3(blocks_for(sizes.rows * parts.count, kWarps), grid.batches), kThreads},
+            dim3(blocks_for(sizes.rows * parts.count, kWarps), grid.batches), kVectorThreads},
            dense ? rows_by_vector<S, kPack, Out> : rows_by_vector<S, 1, Out>, p, out, grid,
            static_cast<std::uint32_t>(parts.count));
   });

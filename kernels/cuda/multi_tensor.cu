@@ -13,7 +13,7 @@ namespace ferrite::kernels::cuda {
 
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kArraysThreads = 256;
 constexpr std::int64_t kChunk = 8192;       // elements a block
 constexpr std::int64_t kZeroChunk = 32768;  // bytes a block
 
@@ -52,14 +52,15 @@ __device__ __forceinline__ bool is_pack_aligned(const void* p) {
 template <int V, int U, class T, class Use>
 __device__ __forceinline__ void for_each_pack(const T* data, std::int64_t begin, std::int64_t end,
                                               const Use& use) {
-  for (std::int64_t first = begin + threadIdx.x * V; first < end; first += kThreads * V * U) {
+  for (std::int64_t first = begin + threadIdx.x * V; first < end; first += kArraysThreads * V * U) {
     Pack<T, V> values[U];
 #pragma unroll
     for (int u = 0; u < U; ++u)
-      if (first + u * kThreads * V < end) values[u] = load_pack<V>(data + first + u * kThreads * V);
+      if (first + u * kArraysThreads * V < end)
+        values[u] = load_pack<V>(data + first + u * kArraysThreads * V);
 #pragma unroll
     for (int u = 0; u < U; ++u)
-      if (first + u * kThreads * V < end) use(first + u * kThreads * V, values[u]);
+      if (first + u * kArraysThreads * V < end) use(first + u * kArraysThreads * V, values[u]);
   }
 }
 
@@ -102,7 +103,7 @@ __device__ __forceinline__ bool transform_chunk(To* to, const From* from, const 
 }
 
 template <class T, class F>
-__global__ void __launch_bounds__(kThreads) transform_all(Arrays list, F f) {
+__global__ void __launch_bounds__(kArraysThreads) transform_all(Arrays list, F f) {
   const int array = list.array_of(blockIdx.x);
   T* data = static_cast<T*>(list.entries[array].data);
   if (f.prepare()) transform_chunk(data, data, chunk_of(list, array), f);
@@ -131,7 +132,7 @@ struct Clamp {
 };
 
 /// Of bytes.
-__global__ void __launch_bounds__(kThreads) zero_arrays(Arrays list) {
+__global__ void __launch_bounds__(kArraysThreads) zero_arrays(Arrays list) {
   const int array = list.array_of(blockIdx.x);
   const Chunk chunk = chunk_of<kZeroChunk>(list, array);
   auto* const data = static_cast<unsigned char*>(list.entries[array].data);
@@ -143,7 +144,8 @@ __global__ void __launch_bounds__(kThreads) zero_arrays(Arrays list) {
   const std::int64_t last = chunk.end - (chunk.end - first) % kPackBytes;
   if (const std::int64_t at = chunk.begin + threadIdx.x; at < first) data[at] = 0;
   if (const std::int64_t at = last + threadIdx.x; at < chunk.end) data[at] = 0;
-  for (std::int64_t at = first + threadIdx.x * kPackBytes; at < last; at += kThreads * kPackBytes)
+  for (std::int64_t at = first + threadIdx.x * kPackBytes; at < last;
+       at += kArraysThreads * kPackBytes)
     store_pack<kPackBytes>(data + at, Pack<unsigned char, kPackBytes>{});
 }
 
@@ -164,7 +166,7 @@ struct Unscale {
 };
 
 template <class To, class From>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kArraysThreads)
     unscale(Pairs list, const float* inv_scale, float* found_inf) {
   const int array = list.array_of(blockIdx.x);
   const Pair& pair = list.entries[array];
@@ -191,7 +193,7 @@ struct SumZeros {
 };
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) check_arrays(Arrays list, float* found_inf) {
+__global__ void __launch_bounds__(kArraysThreads) check_arrays(Arrays list, float* found_inf) {
   const int array = list.array_of(blockIdx.x);
   const T* data = static_cast<const T*>(list.entries[array].data);
   const Chunk chunk = chunk_of(list, array);
@@ -261,7 +263,7 @@ struct AddPowers {
 template <int V, class T, class Use>
 __device__ __forceinline__ void for_each_split_pack(const T* data, std::int64_t begin,
                                                     std::int64_t end, const Use& use) {
-  for (std::int64_t first = begin + threadIdx.x * V; first < end; first += kThreads * V) {
+  for (std::int64_t first = begin + threadIdx.x * V; first < end; first += kArraysThreads * V) {
     Pack<T, V> values;
 #pragma unroll
     for (int i = 0; i < V; ++i) values.v[i] = data[first + i];
@@ -284,7 +286,7 @@ __device__ __forceinline__ double chunk_sum(const T* data, const Chunk& chunk, d
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kArraysThreads)
     sum_chunks(Arrays list, Power power, double p, double* partial) {
   const int array = list.array_of(blockIdx.x);
   const T* data = static_cast<const T*>(list.entries[array].data);
@@ -303,7 +305,7 @@ __global__ void __launch_bounds__(kThreads)
     default:
       sum = chunk_sum<Power::other>(data, chunk, p);
   }
-  sum = block_reduce<kThreads>(sum, 0.0, Join{power == Power::infinite});
+  sum = block_reduce<kArraysThreads>(sum, 0.0, Join{power == Power::infinite});
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
@@ -311,12 +313,12 @@ __global__ void __launch_bounds__(kThreads)
 __device__ __forceinline__ double join_partials(const double* partial, std::int64_t count,
                                                 const Join& join) {
   double sum = 0;
-  for (std::int64_t i = threadIdx.x; i < count; i += kThreads) sum = join(sum, partial[i]);
-  return block_reduce<kThreads>(sum, 0.0, join);
+  for (std::int64_t i = threadIdx.x; i < count; i += kArraysThreads) sum = join(sum, partial[i]);
+  return block_reduce<kArraysThreads>(sum, 0.0, join);
 }
 
 /// One block an array.
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kArraysThreads)
     finish_each(Arrays list, Power power, double p, const double* partial, double* each) {
   const int array = static_cast<int>(blockIdx.x);
   const unsigned begin = list.first_block[array];
@@ -326,7 +328,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 /// One block. `rooted`: the norm and not its power.
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kArraysThreads)
     finish_all(const double* partial, std::int64_t count, Power power, double p, bool rooted,
                double* all) {
   const double sum = join_partials(partial, count, Join{power == Power::infinite});
@@ -344,15 +346,16 @@ void sum_arrays(const Stream& stream, const FlatTensors& tensors, double p, doub
   const Power power = power_of(p);
   dispatch_floating(tensors.dtype, "norm", [&]<class T>() {
     for_each_arrays(tensors, [&](const Arrays& list, std::size_t first) {
-      launch({"sum_chunks", stream, list.blocks, kThreads}, sum_chunks<T>, list, power, p, next);
+      launch({"sum_chunks", stream, list.blocks, kArraysThreads}, sum_chunks<T>, list, power, p,
+             next);
       if (each)
-        launch({"finish_each", stream, static_cast<unsigned>(list.count), kThreads}, finish_each,
-               list, power, p, static_cast<const double*>(next), each + first);
+        launch({"finish_each", stream, static_cast<unsigned>(list.count), kArraysThreads},
+               finish_each, list, power, p, static_cast<const double*>(next), each + first);
       next += list.blocks;
     });
   });
   if (all)
-    launch({"finish_all", stream, 1, kThreads}, finish_all, static_cast<const double*>(start),
+    launch({"finish_all", stream, 1, kArraysThreads}, finish_all, static_cast<const double*>(start),
            count, power, p, rooted, all);
 }
 
@@ -395,7 +398,7 @@ void zero_all(const Stream& stream, const FlatTensors& tensors) {
         return Array{tensors.arrays[i].data, tensors.arrays[i].numel * size};
       },
       [&](const Arrays& list, std::size_t) {
-        launch({"zero_all", stream, list.blocks, kThreads}, zero_arrays, list);
+        launch({"zero_all", stream, list.blocks, kArraysThreads}, zero_arrays, list);
       });
 }
 
@@ -403,8 +406,8 @@ void scale_all(const Stream& stream, const FlatTensors& tensors, const View& sca
   dispatch_floating(tensors.dtype, "scale_all", [&]<class T>() {
     const Scale<Compute<T>> f{scale.as<double>()};
     for_each_arrays(tensors, [&](const Arrays& list, std::size_t) {
-      launch({"scale_all", stream, list.blocks, kThreads}, transform_all<T, Scale<Compute<T>>>,
-             list, f);
+      launch({"scale_all", stream, list.blocks, kArraysThreads},
+             transform_all<T, Scale<Compute<T>>>, list, f);
     });
   });
 }
@@ -413,8 +416,8 @@ void clamp_all(const Stream& stream, const FlatTensors& tensors, double limit) {
   dispatch_floating(tensors.dtype, "clamp_all", [&]<class T>() {
     const Clamp<Compute<T>> f{static_cast<Compute<T>>(limit)};
     for_each_arrays(tensors, [&](const Arrays& list, std::size_t) {
-      launch({"clamp_all", stream, list.blocks, kThreads}, transform_all<T, Clamp<Compute<T>>>,
-             list, f);
+      launch({"clamp_all", stream, list.blocks, kArraysThreads},
+             transform_all<T, Clamp<Compute<T>>>, list, f);
     });
   });
 }
@@ -428,8 +431,8 @@ void unscale_all(const Stream& stream, const FlatTensors& to, const FlatTensors&
           return Pair{to.arrays[i].data, from.arrays[i].data, from.arrays[i].numel};
         },
         [&](const Pairs& list, std::size_t) {
-          launch({"unscale_all", stream, list.blocks, kThreads}, unscale<To, From>, list, inv_scale,
-                 found_inf);
+          launch({"unscale_all", stream, list.blocks, kArraysThreads}, unscale<To, From>, list,
+                 inv_scale, found_inf);
         });
   };
   if (to.dtype == from.dtype)
@@ -447,7 +450,8 @@ void unscale_all(const Stream& stream, const FlatTensors& to, const FlatTensors&
 void check_finite(const Stream& stream, const FlatTensors& tensors, float* found_inf) {
   dispatch_floating(tensors.dtype, "check_finite", [&]<class T>() {
     for_each_arrays(tensors, [&](const Arrays& list, std::size_t) {
-      launch({"check_finite", stream, list.blocks, kThreads}, check_arrays<T>, list, found_inf);
+      launch({"check_finite", stream, list.blocks, kArraysThreads}, check_arrays<T>, list,
+             found_inf);
     });
   });
 }

@@ -7,6 +7,7 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/nonzero.h"
 #include "kernels/cuda/reduce.h"
+#include "kernels/cuda/rolled.cuh"
 #include "kernels/cuda/workspace.h"
 
 namespace ferrite::kernels::cuda {
@@ -34,6 +35,7 @@ struct RowMajor {
   /// Calls f(dimension, coordinate), innermost first.
   template <class F>
   __device__ __forceinline__ void for_each_coordinate(std::int64_t element, const F& f) const {
+    FERRITE_ROLLED
     for (int d = ndim - 1; d >= 0; --d) {
       const auto quotient =
           static_cast<std::int64_t>(divisors[d].quotient(static_cast<std::uint64_t>(element)));

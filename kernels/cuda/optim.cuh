@@ -151,17 +151,18 @@ __global__ void __launch_bounds__(kThreads)
   const typename Rule::Factors factors = control.factors[number];
   const std::int64_t begin = (blockIdx.x - list.first_block[number]) * kChunk;
   const std::int64_t end = begin + kChunk < arrays.numel ? begin + kChunk : arrays.numel;
-  constexpr int kPack = pack_size<T, G>();
+  constexpr int kPack = useful_pack<T, G>();
   std::uintptr_t bits = reinterpret_cast<std::uintptr_t>(arrays.param) |
                         reinterpret_cast<std::uintptr_t>(arrays.grad) |
                         reinterpret_cast<std::uintptr_t>(arrays.copy);
 #pragma unroll
   for (const void* state : arrays.state) bits |= reinterpret_cast<std::uintptr_t>(state);
   std::int64_t done = begin;
-  if (bits % kPackBytes == 0) {
-    done = end - end % kPack;
-    update_chunk<kPack, kPack == 8 ? 1 : 2, T, G>(arrays, control, rule, factors, begin, done);
-  }
+  if constexpr (kPack > 1)
+    if (bits % kPackBytes == 0) {
+      done = end - end % kPack;
+      update_chunk<kPack, kPack == 8 ? 1 : 2, T, G>(arrays, control, rule, factors, begin, done);
+    }
   update_chunk<1, 4, T, G>(arrays, control, rule, factors, done, end);
   if constexpr (requires { rule.finish(); }) rule.finish();
 }

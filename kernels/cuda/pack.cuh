@@ -44,6 +44,13 @@ constexpr int pack_size() {
   return static_cast<int>(kPackBytes / widest);
 }
 
+/// The same for kernels that have as much in flight either way: 1 where a type has 8 bytes, of
+/// which a warp's single elements are as good as packs of two.
+template <class... T>
+constexpr int useful_pack() {
+  return ((sizeof(T) == 8) || ...) ? 1 : pack_size<T...>();
+}
+
 /// Whether `p` may be used with packs of `elements`.
 template <class T>
 bool is_aligned(const T* p, int elements) {

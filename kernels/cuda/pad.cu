@@ -2,6 +2,7 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/pack.cuh"
 #include "kernels/cuda/pad.h"
+#include "kernels/cuda/rolled.cuh"
 #include "kernels/cuda/strided.cuh"
 #include "kernels/pad_plan.h"
 
@@ -34,7 +35,8 @@ struct PadLoop {
 
 template <class Word>
 __global__ void __launch_bounds__(kPadThreads)
-    pad_words(PadLoop loop, Word* out, const Word* x, PadMode mode, Word value) {
+    pad_words(const __grid_constant__ PadLoop loop, Word* out, const Word* x, PadMode mode,
+              Word value) {
   const std::uint32_t first = blockIdx.x * (kPadThreads * kPadUnroll) + threadIdx.x;
   std::int64_t to[kPadUnroll];
   Word word[kPadUnroll];
@@ -45,9 +47,8 @@ __global__ void __launch_bounds__(kPadThreads)
     std::int64_t from = 0;
     bool inside = true;
     to[u] = 0;
-#pragma unroll
-    for (int d = 0; d < kMaxDims; ++d) {
-      if (d == loop.ndim) break;
+    FERRITE_ROLLED
+    for (int d = 0; d < loop.ndim; ++d) {
       const std::int64_t i = loop.sizes[d].split(rest);
       const std::int64_t p = pad_source(i - loop.before[d], loop.x_sizes[d], mode);
       inside = inside && p >= 0 && p < loop.x_sizes[d];

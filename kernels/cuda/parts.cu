@@ -9,10 +9,11 @@ namespace ferrite::kernels::cuda {
 
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kPartsThreads = 256;
 constexpr int kUnroll = 4;
 constexpr int kWordBytes = sizeof(uint4);
-constexpr std::int64_t kCopyChunk = std::int64_t{kThreads} * kUnroll * kWordBytes;  // bytes a block
+constexpr std::int64_t kCopyChunk =
+    std::int64_t{kPartsThreads} * kUnroll * kWordBytes;  // bytes a block
 
 struct Copy {
   void* to;
@@ -27,14 +28,14 @@ __device__ void copy_as(const Copy& copy, std::int64_t begin, std::int64_t end) 
   const Word* const from = static_cast<const Word*>(copy.from);
   Word* const to = static_cast<Word*>(copy.to);
   const std::int64_t last = end / kBytes;
-  for (std::int64_t i = begin / kBytes + threadIdx.x; i < last; i += kThreads * kUnroll) {
+  for (std::int64_t i = begin / kBytes + threadIdx.x; i < last; i += kPartsThreads * kUnroll) {
     Word words[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u)
-      if (i + u * kThreads < last) words[u] = from[i + u * kThreads];
+      if (i + u * kPartsThreads < last) words[u] = from[i + u * kPartsThreads];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u)
-      if (i + u * kThreads < last) to[i + u * kThreads] = words[u];
+      if (i + u * kPartsThreads < last) to[i + u * kPartsThreads] = words[u];
   }
   if constexpr (kBytes > 1) {
     const std::int64_t i = last * kBytes + threadIdx.x;
@@ -42,7 +43,7 @@ __device__ void copy_as(const Copy& copy, std::int64_t begin, std::int64_t end) 
   }
 }
 
-__global__ void __launch_bounds__(kThreads) copy_chunks(ArrayListFor<Copy> list) {
+__global__ void __launch_bounds__(kPartsThreads) copy_chunks(ArrayListFor<Copy> list) {
   const int array = list.array_of(blockIdx.x);
   const Copy& copy = list.entries[array];
   const std::int64_t begin = (blockIdx.x - list.first_block[array]) * kCopyChunk;
@@ -99,10 +100,11 @@ __device__ __forceinline__ void sum_pack(const Sum<N>& sum, std::int64_t i) {
 template <class T>
 constexpr int kPack = kPackBytes / static_cast<int>(sizeof(T));
 template <class T>
-constexpr std::int64_t kSumChunk = std::int64_t{kThreads} * kUnroll* kPack<T>;  // elements a block
+constexpr std::int64_t kSumChunk =
+    std::int64_t{kPartsThreads} * kUnroll* kPack<T>;  // elements a block
 
 template <class T, int N>
-__global__ void __launch_bounds__(kThreads) sum_chunks(ArrayListFor<Sum<N>> list) {
+__global__ void __launch_bounds__(kPartsThreads) sum_chunks(ArrayListFor<Sum<N>> list) {
   constexpr int V = kPack<T>;
   const int array = list.array_of(blockIdx.x);
   const Sum<N>& sum = list.entries[array];
@@ -111,10 +113,10 @@ __global__ void __launch_bounds__(kThreads) sum_chunks(ArrayListFor<Sum<N>> list
   std::int64_t done = begin;
   if (sum.aligned) {
     done = begin + (end - begin) / V * V;
-    for (std::int64_t i = begin + threadIdx.x * V; i < done; i += kThreads * V)
+    for (std::int64_t i = begin + threadIdx.x * V; i < done; i += kPartsThreads * V)
       sum_pack<T, N, V>(sum, i);
   }
-  for (std::int64_t i = done + threadIdx.x; i < end; i += kThreads) sum_pack<T, N, 1>(sum, i);
+  for (std::int64_t i = done + threadIdx.x; i < end; i += kPartsThreads) sum_pack<T, N, 1>(sum, i);
 }
 
 template <class T, int N>
@@ -135,7 +137,7 @@ void sum_as(const Stream& stream, const std::vector<SumPart>& parts,
       },
       [&](const ArrayListFor<Sum<N>>& list, std::size_t) {
         if (list.blocks > 0)
-          launch({"sum_parts", stream, list.blocks, kThreads}, sum_chunks<T, N>, list);
+          launch({"sum_parts", stream, list.blocks, kPartsThreads}, sum_chunks<T, N>, list);
       });
 }
 
@@ -149,7 +151,7 @@ void copy_parts(const Stream& stream, const std::vector<CopyPart>& parts) {
       },
       [&](const ArrayListFor<Copy>& list, std::size_t) {
         if (list.blocks > 0)
-          launch({"copy_parts", stream, list.blocks, kThreads}, copy_chunks, list);
+          launch({"copy_parts", stream, list.blocks, kPartsThreads}, copy_chunks, list);
       });
 }
 

@@ -245,14 +245,14 @@ void run_reduction(const Stream& stream, const char* name, const R& r, const Vie
   if (nest.outputs == 0) return;
   const detail::Reduction<R> reduction(stream, name, r, nest);
   const T* const data = in.as<const T>();
-  constexpr int kPack = packs == Packs::never ? 1 : pack_size<T>();
-  const bool rows = nest.rows();
-  const bool fits = rows ? detail::packs_fit(nest.reduced, nest.kept, kPack, nest.reduced.n == 1)
-                         : detail::packs_fit(nest.kept, nest.reduced, kPack, false);
-  if (fits && is_aligned(data, kPack))
-    reduction.template run<T, kPack>(data);
-  else
-    reduction.template run<T, 1>(data);
+  constexpr int kPack = packs == Packs::never ? 1 : useful_pack<T>();
+  if constexpr (kPack > 1) {
+    const bool fits = nest.rows()
+                          ? detail::packs_fit(nest.reduced, nest.kept, kPack, nest.reduced.n == 1)
+                          : detail::packs_fit(nest.kept, nest.reduced, kPack, false);
+    if (fits && is_aligned(data, kPack)) return reduction.template run<T, kPack>(data);
+  }
+  reduction.template run<T, 1>(data);
 }
 
 }  // namespace ferrite::kernels::cuda

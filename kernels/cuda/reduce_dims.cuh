@@ -6,6 +6,7 @@
 
 #include "core/host_device.h"
 #include "kernels/cuda/divisor.cuh"
+#include "kernels/cuda/rolled.cuh"
 #include "kernels/reduce_nest.h"
 
 namespace ferrite::kernels::cuda {
@@ -40,6 +41,7 @@ class ReduceDims {
 
   FERRITE_HOST_DEVICE Offsets offsets(std::int64_t element) const {
     Offsets o{0, 0};
+    FERRITE_ROLLED
     for (int d = 0; d + 1 < ndim_; ++d) {
       const auto quotient = static_cast<std::int64_t>(
           wide_ ? wide_divisors_[d].quotient(static_cast<std::uint64_t>(element))

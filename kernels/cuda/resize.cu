@@ -11,7 +11,7 @@ namespace ferrite::kernels::cuda {
 
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kResizeThreads = 256;
 /// Images that a thread handles where it does not handle a pack of channels: what lies where is the
 /// same in all of them.
 constexpr int kImages = 4;
@@ -64,10 +64,10 @@ __device__ __forceinline__ C mix(C a, C b, C weight) {
 }
 
 template <class T, InterpolateMode kMode, int V, int P>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kResizeThreads)
     resize_kernel(const __grid_constant__ Images g, std::uint32_t items, const T* in, T* out) {
   using C = Compute<T>;
-  const std::uint32_t item = blockIdx.x * kThreads + threadIdx.x;
+  const std::uint32_t item = blockIdx.x * kResizeThreads + threadIdx.x;
   if (item >= items) return;
   const Images::At a = g.split<V, P>(item);
   const ResizeAxis::Source h = g.h.source<kMode>(a.row), w = g.w.source<kMode>(a.column);
@@ -99,11 +99,11 @@ __global__ void __launch_bounds__(kThreads)
 
 /// Each input cell adds up the gradients of its results.
 template <class T, InterpolateMode kMode, int V, int P>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kResizeThreads)
     resize_backward_kernel(const __grid_constant__ Images g, std::uint32_t items, const T* grad_out,
                            T* grad_in) {
   using C = Compute<T>;
-  const std::uint32_t item = blockIdx.x * kThreads + threadIdx.x;
+  const std::uint32_t item = blockIdx.x * kResizeThreads + threadIdx.x;
   if (item >= items) return;
   const Images::At a = g.split<V, P>(item);
   const ResizeAxis::Results rows = g.h.results<kMode>(a.row);
@@ -137,11 +137,11 @@ __global__ void __launch_bounds__(kThreads)
 
 /// The same for cells of many results, a warp each.
 template <class T, InterpolateMode kMode>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kResizeThreads)
     resize_backward_shared(const __grid_constant__ Images g, std::uint32_t items, const T* grad_out,
                            T* grad_in) {
   using C = Compute<T>;
-  const std::uint32_t item = (blockIdx.x * kThreads + threadIdx.x) / kWarp;
+  const std::uint32_t item = (blockIdx.x * kResizeThreads + threadIdx.x) / kWarp;
   const Images::At a = g.split<1, 1>(min(item, items - 1));
   const ResizeAxis::Results rows = g.h.results<kMode>(a.row);
   const ResizeAxis::Results columns = g.w.results<kMode>(a.column);
@@ -209,12 +209,13 @@ void resize2d(const Stream& stream, const Resize2d& r, const View& out, const Vi
         Images g = images_of(r, pack, r.h.output, r.w.output);
         const std::int64_t cells = g.channels * r.h.input * r.w.input;
         const std::int64_t results = g.channels * r.h.output * r.w.output;
-        for_each_launch(r, g, together, INT32_MAX,
-                        [&](std::int64_t first, std::uint32_t count, std::uint32_t items) {
-                          g.count = count;
-                          launch({"interpolate", stream, blocks_for(items, kThreads), kThreads},
-                                 kernel, g, items, x + first * cells, y + first * results);
-                        });
+        for_each_launch(
+            r, g, together, INT32_MAX,
+            [&](std::int64_t first, std::uint32_t count, std::uint32_t items) {
+              g.count = count;
+              launch({"interpolate", stream, blocks_for(items, kResizeThreads), kResizeThreads},
+                     kernel, g, items, x + first * cells, y + first * results);
+            });
       };
       if (r.channels_last && r.channels % V == 0 && is_aligned(x, V) && is_aligned(y, V))
         run(resize_kernel<T, kMode, V, 1>, V, 1);
@@ -236,13 +237,14 @@ void resize2d_backward(const Stream& stream, const Resize2d& r, const View& grad
         Images g = images_of(r, pack, r.h.input, r.w.input);
         const std::int64_t cells = g.channels * r.h.input * r.w.input;
         const std::int64_t results = g.channels * r.h.output * r.w.output;
-        for_each_launch(r, g, together, INT32_MAX / threads,
-                        [&](std::int64_t first, std::uint32_t count, std::uint32_t items) {
-                          g.count = count;
-                          launch({"interpolate_backward", stream,
-                                  blocks_for(std::int64_t{items} * threads, kThreads), kThreads},
-                                 kernel, g, items, dy + first * results, dx + first * cells);
-                        });
+        for_each_launch(
+            r, g, together, INT32_MAX / threads,
+            [&](std::int64_t first, std::uint32_t count, std::uint32_t items) {
+              g.count = count;
+              launch({"interpolate_backward", stream,
+                      blocks_for(std::int64_t{items} * threads, kResizeThreads), kResizeThreads},
+                     kernel, g, items, dy + first * results, dx + first * cells);
+            });
       };
       const std::int64_t cells = std::int64_t{r.h.input} * r.w.input;
       if (!r.channels_last && std::int64_t{r.h.output} * r.w.output >= kSharedResults * cells)

@@ -17,7 +17,7 @@ namespace ferrite::kernels::cuda {
 
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kScatterThreads = 256;
 constexpr int kUnroll = 4;  // loads in flight while walking
 
 // Enough lanes to keep a GPU busy; so few elements a lane that walking them is no wait.
@@ -46,10 +46,10 @@ struct LaneSteps {
 
 /// `lanes`: the first element of each in out, index and source.
 template <class T, class Store>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kScatterThreads)
     walk_lanes(StridedLoop<3> lanes, LaneSteps step, T* out, const std::int64_t* ids,
                const T* source, IndexCheck check) {
-  const std::uint32_t lane = blockIdx.x * kThreads + threadIdx.x;
+  const std::uint32_t lane = blockIdx.x * kScatterThreads + threadIdx.x;
   if (lane >= lanes.numel) return;
   const Offsets<3> at = lanes.offsets(lane);
   std::int64_t bad = -1;
@@ -91,7 +91,7 @@ struct Lanes {
   template <class T, class Store>
   void walk(const Stream& stream, const IndexCheck& check) const {
     for_each_loop(LoopNest<3>({&out, &index, &source}), [&](const StridedLoop<3>& loop) {
-      launch({"walk_lanes", stream, blocks_for(loop.numel, kThreads), kThreads},
+      launch({"walk_lanes", stream, blocks_for(loop.numel, kScatterThreads), kScatterThreads},
              walk_lanes<T, Store>, loop, step, out.as<T>(),
              static_cast<const std::int64_t*>(index.as<std::int64_t>()),
              static_cast<const T*>(source.as<T>()), check);
@@ -110,11 +110,11 @@ __device__ __forceinline__ void add_atomically(std::int64_t* to, std::int64_t va
 
 /// `loop`: out without its step along the dimension, index, source.
 template <class T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kScatterThreads)
     add_each_integer(StridedLoop<3> loop, T* out, std::int64_t out_step, const std::int64_t* ids,
                      const T* source, T alpha, IndexCheck check) {
   using Wrapping = std::make_unsigned_t<T>;
-  const std::uint32_t i = blockIdx.x * kThreads + threadIdx.x;
+  const std::uint32_t i = blockIdx.x * kScatterThreads + threadIdx.x;
   if (i >= loop.numel) return;
   const Offsets<3> at = loop.offsets(i);
   const std::int64_t id = ids[at.at[1]];
@@ -130,7 +130,7 @@ void add_integers(const Stream& stream, const View& out, const View& index, cons
                   int dim, T alpha, const IndexCheck& check) {
   const View base = bases(out, index, dim);
   for_each_loop(LoopNest<3>({&base, &index, &source}), [&](const StridedLoop<3>& loop) {
-    launch({"add_integers", stream, blocks_for(loop.numel, kThreads), kThreads},
+    launch({"add_integers", stream, blocks_for(loop.numel, kScatterThreads), kScatterThreads},
            add_each_integer<T>, loop, out.as<T>(), out.strides[dim],
            static_cast<const std::int64_t*>(index.as<std::int64_t>()),
            static_cast<const T*>(source.as<T>()), alpha, check);
@@ -141,10 +141,10 @@ void add_integers(const Stream& stream, const View& out, const View& index, cons
 
 /// A key is a destination, or `limit` where the index is out of range; a value is where to read.
 /// `loop`: what a destination counts from, index, and where to read.
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kScatterThreads)
     make_pairs(StridedLoop<3> loop, std::int64_t step, const std::int64_t* ids, std::uint64_t limit,
                KeyValues pairs, IndexCheck check) {
-  const std::uint32_t i = blockIdx.x * kThreads + threadIdx.x;
+  const std::uint32_t i = blockIdx.x * kScatterThreads + threadIdx.x;
   if (i >= loop.numel) return;
   const Offsets<3> at = loop.offsets(i);
   const std::int64_t id = ids[at.at[1]];
@@ -168,8 +168,9 @@ class Destinations {
     const KeyValues scratch{words + 2 * count, reinterpret_cast<std::int64_t*>(words + 3 * count)};
     KeyValues next = made;
     for_each_loop(LoopNest<3>({&base, &index, &read}), [&](const StridedLoop<3>& loop) {
-      launch({"make_pairs", stream, blocks_for(loop.numel, kThreads), kThreads}, make_pairs, loop,
-             step, static_cast<const std::int64_t*>(index.as<std::int64_t>()), limit, next, check);
+      launch({"make_pairs", stream, blocks_for(loop.numel, kScatterThreads), kScatterThreads},
+             make_pairs, loop, step, static_cast<const std::int64_t*>(index.as<std::int64_t>()),
+             limit, next, check);
       next.keys += loop.numel;
       next.values += loop.numel;
     });
@@ -197,10 +198,10 @@ Destinations element_destinations(const Stream& stream, const View& out, const V
 
 /// The last of each destination is the one that stays.
 template <class Word>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kScatterThreads)
     assign_last(KeyValues pairs, std::int64_t count, std::uint64_t limit, Word* out,
                 const Word* source) {
-  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kScatterThreads + threadIdx.x;
   if (i >= count) return;
   const std::uint64_t key = pairs.keys[i];
   if (key == limit || (i + 1 < count && pairs.keys[i + 1] == key)) return;
@@ -222,11 +223,11 @@ struct SliceSteps {
 /// The thread of a destination's first pair adds all of its slices, in order: those elements of
 /// them that `lanes` (packs of V, in out and source) and the thread's number tell.
 template <int V, class T, class S>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kScatterThreads)
     add_slices(StridedLoop<2> lanes, Divisor lane_count, KeyValues pairs, std::int64_t first,
                std::int64_t count, std::uint64_t limit, SliceSteps step, T* out, const S* source,
                T alpha) {
-  std::uint32_t rest = blockIdx.x * kThreads + threadIdx.x;
+  std::uint32_t rest = blockIdx.x * kScatterThreads + threadIdx.x;
   const std::uint32_t lane = lane_count.split(rest);
   std::int64_t i = first + rest;
   if (i >= count) return;
@@ -271,9 +272,9 @@ void add_slices_packed(const Stream& stream, const LoopNest<2>& nest, const Dest
     const std::int64_t most = kMaxLoopElements / lanes.numel;  // slices a launch
     for (std::int64_t first = 0; first < d.count; first += most) {
       const std::int64_t threads = std::min(most, d.count - first) * lanes.numel;
-      launch({"add_slices", stream, blocks_for(threads, kThreads), kThreads}, add_slices<V, T, S>,
-             lanes, Divisor(lanes.numel), d.sorted, first, d.count, d.limit, step, out, source,
-             alpha);
+      launch({"add_slices", stream, blocks_for(threads, kScatterThreads), kScatterThreads},
+             add_slices<V, T, S>, lanes, Divisor(lanes.numel), d.sorted, first, d.count, d.limit,
+             step, out, source, alpha);
     }
   });
 }
@@ -322,8 +323,9 @@ void scatter(const Stream& stream, const char* op, const View& out, const View& 
                           [&]<class Word>() { lanes.walk<Word, Assign>(stream, check); });
   const Destinations d = element_destinations(stream, out, index, source, dim, check);
   dispatch_words(itemsize(out.dtype), [&]<class Word>() {
-    launch({"assign_last", stream, blocks_for(d.count, kThreads), kThreads}, assign_last<Word>,
-           d.sorted, d.count, d.limit, out.as<Word>(), static_cast<const Word*>(source.as<Word>()));
+    launch({"assign_last", stream, blocks_for(d.count, kScatterThreads), kScatterThreads},
+           assign_last<Word>, d.sorted, d.count, d.limit, out.as<Word>(),
+           static_cast<const Word*>(source.as<Word>()));
   });
 }
 

@@ -16,7 +16,7 @@ namespace ferrite::kernels::cuda {
 
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kSortThreads = 256;
 constexpr std::size_t kScratchBytes = std::size_t{256} << 20;  // at most, unless one row needs more
 
 /// A key of 32 bits and a position in one word.
@@ -128,14 +128,14 @@ struct Source {
 /// `kept` of each go to `out` [count, out_size], span by span, or where that is null to the
 /// results.
 template <class Item>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kSortThreads)
     sort_tiles(Problem p, Source<Item> source, Item* out, std::int64_t out_size, int bits,
                std::int64_t spans, int kept) {
   FERRITE_SHARED(tile, Item[Item::kTile]);
   const int thread = static_cast<int>(threadIdx.x), span = 1 << bits;
   const std::int64_t first = std::int64_t{blockIdx.x} * (Item::kTile >> bits);
   const std::int64_t last = p.count * spans;
-  for (int e = thread; e < Item::kTile; e += kThreads) {
+  for (int e = thread; e < Item::kTile; e += kSortThreads) {
     const std::int64_t s = first + (e >> bits);
     const std::int64_t row = s / spans, i = (s % spans << bits) + (e & (span - 1));
     tile[e] = s < last && i < source.size ? source.get(p, row, i) : Item::last();
@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int size = 2; size <= span; size *= 2) {
     for (int distance = size / 2; distance > 0; distance /= 2) {
       __syncthreads();
-      for (int pair = thread; pair < Item::kTile / 2; pair += kThreads) {
+      for (int pair = thread; pair < Item::kTile / 2; pair += kSortThreads) {
         const int low = 2 * pair - (pair & (distance - 1)), high = low + distance;
         const bool rises = size == span || (low & size) == 0;
         const Item a = tile[low], b = tile[high];
@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
   __syncthreads();
-  for (int e = thread; e < Item::kTile; e += kThreads) {
+  for (int e = thread; e < Item::kTile; e += kSortThreads) {
     const std::int64_t s = first + (e >> bits);
     const int rank = e & (span - 1);
     if (s >= last || rank >= kept) continue;
@@ -182,9 +182,9 @@ __device__ std::int64_t merge_path(const Item* a, std::int64_t a_size, const Ite
 
 /// Merges runs of `run` elements in pairs; a block writes a tile.
 template <class Item>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kSortThreads)
     merge_runs(const Item* in, Item* out, std::int64_t size, std::int64_t run) {
-  constexpr int kShare = Item::kTile / kThreads;
+  constexpr int kShare = Item::kTile / kSortThreads;
   FERRITE_SHARED(tile, Item[Item::kTile]);
   FERRITE_SHARED(bounds, std::int64_t[2]);
   const std::int64_t tiles = (size + Item::kTile - 1) / Item::kTile;
@@ -202,7 +202,7 @@ __global__ void __launch_bounds__(kThreads)
   __syncthreads();
   const std::int64_t a_first = bounds[0], b_first = begin - a_first;
   const int a_count = static_cast<int>(bounds[1] - a_first), b_count = count - a_count;
-  for (int i = thread; i < count; i += kThreads)
+  for (int i = thread; i < count; i += kSortThreads)
     tile[i] = i < a_count ? a[a_first + i] : b[b_first + i - a_count];
   __syncthreads();
 
@@ -221,13 +221,13 @@ __global__ void __launch_bounds__(kThreads)
   for (int k = 0; k < kShare; ++k)
     if (mine + k < count) tile[mine + k] = share[k];
   __syncthreads();
-  for (int k = thread; k < count; k += kThreads) out[row * size + place + k] = tile[k];
+  for (int k = thread; k < count; k += kSortThreads) out[row * size + place + k] = tile[k];
 }
 
 /// The results of sorted rows.
 template <class Item>
-__global__ void __launch_bounds__(kThreads) write_sorted(Problem p, const Item* items) {
-  const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+__global__ void __launch_bounds__(kSortThreads) write_sorted(Problem p, const Item* items) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * kSortThreads + threadIdx.x;
   const std::int64_t row = i / p.wanted, rank = i % p.wanted;
   if (row < p.count)
     p.write(p.positions.offsets(p.first + row), rank, items[row * p.size + rank].index());
@@ -268,7 +268,7 @@ class Sorter {
     const auto longest = static_cast<std::uint64_t>(std::min<std::int64_t>(source.size, kTile));
     const auto bits = static_cast<int>(std::bit_width(longest - 1));
     const std::int64_t spans = ceil_divide(source.size, std::int64_t{1} << bits);
-    launch({"sort tiles", stream_, blocks_for(p_.count * spans, kTile >> bits), kThreads},
+    launch({"sort tiles", stream_, blocks_for(p_.count * spans, kTile >> bits), kSortThreads},
            sort_tiles<Item>, p_, source, out, out_size, bits, spans, static_cast<int>(kept));
   }
   void sort_into_results(const Source<Item>& source) { sort_spans(source, nullptr, 0, p_.wanted); }
@@ -288,11 +288,11 @@ class Sorter {
     sort_spans({nullptr, p_.size}, from, p_.size, kTile);
     const std::int64_t tiles = p_.count * ceil_divide(p_.size, kTile);
     for (std::int64_t run = kTile; run < p_.size; run *= 2) {
-      launch({"sort merge", stream_, static_cast<unsigned>(tiles), kThreads}, merge_runs<Item>,
+      launch({"sort merge", stream_, static_cast<unsigned>(tiles), kSortThreads}, merge_runs<Item>,
              static_cast<const Item*>(from), to, p_.size, run);
       std::swap(from, to);
     }
-    launch({"sort results", stream_, blocks_for(p_.count * p_.wanted, kThreads), kThreads},
+    launch({"sort results", stream_, blocks_for(p_.count * p_.wanted, kSortThreads), kSortThreads},
            write_sorted<Item>, p_, static_cast<const Item*>(from));
   }
 

@@ -11,27 +11,27 @@ namespace ferrite::kernels::cuda {
 
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int kWarps = kThreads / kWarp;
+constexpr int kPairsThreads = 256;
+constexpr int kWarps = kPairsThreads / kWarp;
 constexpr int kDigitBits = 8;
 constexpr int kDigits = 1 << kDigitBits;
-static_assert(kDigits == kThreads);  // a thread a digit
-constexpr int kRounds = 8;           // elements a thread
-constexpr std::int64_t kTile = kThreads * kRounds;
+static_assert(kDigits == kPairsThreads);  // a thread a digit
+constexpr int kRounds = 8;                // elements a thread
+constexpr std::int64_t kTile = kPairsThreads * kRounds;
 constexpr std::int64_t kFew = 1024;  // at most so many are sorted by comparing all with all
 
 /// Each pair goes behind all that are smaller, and all that are equal and before it.
-__global__ void __launch_bounds__(kThreads) sort_few(KeyValues from, KeyValues to, int count) {
-  FERRITE_SHARED(tile, std::uint64_t[kThreads]);
-  const int i = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
+__global__ void __launch_bounds__(kPairsThreads) sort_few(KeyValues from, KeyValues to, int count) {
+  FERRITE_SHARED(tile, std::uint64_t[kPairsThreads]);
+  const int i = static_cast<int>(blockIdx.x * kPairsThreads + threadIdx.x);
   const std::uint64_t key = i < count ? from.keys[i] : 0;
   int place = 0;
-  for (int first = 0; first < count; first += kThreads) {
+  for (int first = 0; first < count; first += kPairsThreads) {
     const int j = first + static_cast<int>(threadIdx.x);
     __syncthreads();
     if (j < count) tile[threadIdx.x] = from.keys[j];
     __syncthreads();
-    const int n = count - first < kThreads ? count - first : kThreads;
+    const int n = count - first < kPairsThreads ? count - first : kPairsThreads;
     for (int k = 0; k < n; ++k) {
       place += tile[k] < key;
       place += tile[k] == key && first + k < i;
@@ -66,13 +66,13 @@ __device__ __forceinline__ std::int64_t sum_before(std::int64_t value) {
 }
 
 /// counts[digit][block], of the block's tile.
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kPairsThreads)
     count_digits(const std::uint64_t* keys, std::int64_t count, int shift, std::int64_t* counts) {
   FERRITE_SHARED(found, int[kDigits]);
   found[threadIdx.x] = 0;
   __syncthreads();
   for (int r = 0; r < kRounds; ++r) {
-    const std::int64_t i = blockIdx.x * kTile + r * kThreads + threadIdx.x;
+    const std::int64_t i = blockIdx.x * kTile + r * kPairsThreads + threadIdx.x;
     if (i < count) atomicAdd(&found[digit_of(keys[i], shift)], 1);
   }
   __syncthreads();
@@ -80,17 +80,17 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 /// A block a digit: makes of its counts the number of such digits in tiles before; totals[digit].
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kPairsThreads)
     add_up_counts(std::int64_t* counts, std::int64_t tiles, std::int64_t* totals) {
   std::int64_t* row = counts + blockIdx.x * tiles;
   FERRITE_SHARED(carried, std::int64_t);
   std::int64_t carry = 0;
-  for (std::int64_t first = 0; first < tiles; first += kThreads) {
+  for (std::int64_t first = 0; first < tiles; first += kPairsThreads) {
     const std::int64_t i = first + threadIdx.x;
     const std::int64_t value = i < tiles ? row[i] : 0;
     const std::int64_t before = carry + sum_before(value);
     if (i < tiles) row[i] = before;
-    if (threadIdx.x == kThreads - 1) carried = before + value;
+    if (threadIdx.x == kPairsThreads - 1) carried = before + value;
     __syncthreads();
     carry = carried;
     __syncthreads();
@@ -110,7 +110,7 @@ __device__ __forceinline__ unsigned same_digit(int digit, unsigned active) {
 }
 
 /// Each warp moves a run of kRounds * 32 pairs of the block's tile.
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kPairsThreads)
     move_pairs(KeyValues from, KeyValues to, std::int64_t count, int shift,
                const std::int64_t* counts, const std::int64_t* totals) {
   FERRITE_SHARED(warp_counts, int[kWarps][kDigits]);
@@ -163,8 +163,8 @@ KeyValues sort_pairs(const Stream& stream, const KeyValues& pairs, const KeyValu
                      std::int64_t count, int bits) {
   if (count <= 1 || bits == 0) return pairs;
   if (count <= kFew) {
-    launch({"sort_few", stream, blocks_for(count, kThreads), kThreads}, sort_few, pairs, scratch,
-           static_cast<int>(count));
+    launch({"sort_few", stream, blocks_for(count, kPairsThreads), kPairsThreads}, sort_few, pairs,
+           scratch, static_cast<int>(count));
     return scratch;
   }
   const unsigned tiles = blocks_for(count, kTile);
@@ -173,11 +173,11 @@ KeyValues sort_pairs(const Stream& stream, const KeyValues& pairs, const KeyValu
   std::int64_t* const totals = counts + std::int64_t{kDigits} * tiles;
   KeyValues from = pairs, to = scratch;
   for (int shift = 0; shift < bits; shift += kDigitBits) {
-    launch({"count_digits", stream, tiles, kThreads}, count_digits,
+    launch({"count_digits", stream, tiles, kPairsThreads}, count_digits,
            static_cast<const std::uint64_t*>(from.keys), count, shift, counts);
-    launch({"add_up_counts", stream, kDigits, kThreads}, add_up_counts, counts, std::int64_t{tiles},
-           totals);
-    launch({"move_pairs", stream, tiles, kThreads}, move_pairs, from, to, count, shift,
+    launch({"add_up_counts", stream, kDigits, kPairsThreads}, add_up_counts, counts,
+           std::int64_t{tiles}, totals);
+    launch({"move_pairs", stream, tiles, kPairsThreads}, move_pairs, from, to, count, shift,
            static_cast<const std::int64_t*>(counts), static_cast<const std::int64_t*>(totals));
     std::swap(from, to);
   }

@@ -11,14 +11,8 @@
 
 #include "core/host_device.h"
 #include "kernels/cuda/divisor.cuh"
+#include "kernels/cuda/rolled.cuh"
 #include "kernels/loop_nest.h"
-
-// Before a loop: that a kernel's code need not hold it several times over.
-#if defined(__CUDA_ARCH__)
-#define FERRITE_ROLLED _Pragma("unroll 1")
-#else
-#define FERRITE_ROLLED
-#endif
 
 namespace ferrite::kernels::cuda {
 
