@@ -4,8 +4,11 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <optional>
 
+#include "core/views.h"
 #include "data/inflate.h"
+#include "data/inflate_whole.h"
 
 namespace ferrite::data {
 
@@ -108,6 +111,19 @@ Tensor parse_plain(Bytes bytes, const Where& where) {
   return tensor;
 }
 
+/// The elements of a sound file. Its header is inflated with them, into the memory before theirs.
+std::optional<Tensor> inflate_at_once(Bytes bytes, const Header& header) {
+  constexpr std::size_t kBefore = 64;  // more than a header, and the elements stay aligned
+  static_assert(kBefore >= kMagicBytes + 4 * kMaxDims);
+  const std::size_t size = itemsize(header.dtype);
+  const auto before = static_cast<std::int64_t>(kBefore / size);
+  const auto numel = static_cast<std::int64_t>(header.data_bytes / size);
+  const Tensor memory = empty({before + numel}, {.dtype = header.dtype});
+  auto* out = static_cast<std::uint8_t*>(memory.data_ptr()) + kBefore - header.header_bytes;
+  if (!inflate_gzip(bytes, {out, header.file_bytes()})) return {};
+  return as_strided(memory, header.shape, contiguous_strides(header.shape), before);
+}
+
 Tensor parse_gzip(Bytes bytes, const Where& where) {
   InflateStream stream(bytes, Compression::gzip, where);
   const Header header =
@@ -122,6 +138,8 @@ Tensor parse_gzip(Bytes bytes, const Where& where) {
               "the IDX header promises {} of {}, {} bytes; expected the gzip trailer to say as "
               "much, got {}; the file is truncated, or followed by other data",
               header.shape, header.dtype, header.file_bytes(), trailer);
+  if (std::optional<Tensor> whole = inflate_at_once(bytes, header)) return *whole;
+  // Piece by piece, to say what is wrong.
   Tensor tensor = empty(header.shape, {.dtype = header.dtype});
   const std::size_t got = stream.read(tensor.data_ptr(), header.data_bytes);
   where.check(got == header.data_bytes, stream.consumed(),

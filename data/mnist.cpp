@@ -1,5 +1,6 @@
 #include "data/mnist.h"
 
+#include "core/views.h"
 #include "data/files_of_dataset.h"
 #include "data/idx.h"
 
@@ -34,8 +35,7 @@ Loaded load_files(const FileSearch& search, Split split, std::int64_t classes) {
                 IoError, search.op, "'{}' holds {}; expected uint8[{}], a label an image",
                 label_file.string(), labels.describe(), images.size(0));
   check_labels(labels, classes, search.op, label_file.string());
-  return {as_strided(images, {images.size(0), 1, kSide, kSide},
-                     contiguous_strides({images.size(0), 1, kSide, kSide}), 0),
+  return {geometry::apply(images, geometry::unsqueeze(images, 1)),
           from_vector(labels.to_vector<std::int64_t>(), labels.shape())};
 }
 

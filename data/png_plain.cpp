@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <new>
 #include <string_view>
 #include <vector>
 
 #include "data/inflate.h"
+#include "data/inflate_whole.h"
 
 namespace ferrite::data {
 
@@ -93,21 +93,6 @@ bool read_chunks(Bytes bytes, std::size_t position, Compressed& compressed) {
       if (state == within) state = after;
     }
   }
-}
-
-/// Whether `in` inflates to `size` bytes and has nothing left.
-bool inflate_all(Bytes in, std::uint8_t* out, std::size_t size) {
-  constexpr std::size_t kMost = std::size_t{1} << 31;
-  if (in.size() > kMost || size > kMost) return false;
-  z_stream z = {};
-  z.next_in = const_cast<Bytef*>(in.data());
-  z.avail_in = static_cast<uInt>(in.size());
-  z.next_out = out;
-  z.avail_out = static_cast<uInt>(size);
-  if (inflateInit(&z) != Z_OK) throw std::bad_alloc();
-  const bool whole = inflate(&z, Z_FINISH) == Z_STREAM_END && z.avail_in == 0 && z.avail_out == 0;
-  inflateEnd(&z);
-  return whole;
 }
 
 // ---- Filters (PNG specification, section 9): a value was stored less what those to the left (a),
@@ -198,7 +183,7 @@ std::optional<PlainPng> decode_plain_png(Bytes bytes) {
   const std::size_t size = png->stride * png->height;
   if (size / kMaxInflation > bytes.size()) return {};
   png->rows = empty({static_cast<std::int64_t>(size)}, {.dtype = kUInt8});
-  if (!inflate_all(compressed.bytes(), png->rows.data<std::uint8_t>(), size)) return {};
+  if (!inflate_zlib(compressed.bytes(), {png->rows.data<std::uint8_t>(), size})) return {};
   if (!unfilter_rows(*png)) return {};
   return png;
 }
