@@ -1,6 +1,7 @@
 #include "data/dataloader.h"
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -21,8 +22,27 @@ struct DataLoader::Progress {
   std::int64_t position = 0;     // samples of it handed out
   bool fresh = true;             // begin() shall start at epoch and position, not at the next epoch
   std::uint64_t run = 0;         // counts begin(): only the newest run reports
+  double waited = 0;             // seconds
   std::optional<Stream> copies;  // that batches for a device are copied on
 };
+
+namespace {
+
+/// Adds the seconds from here to the end of the scope to a sum.
+class Timed {
+ public:
+  explicit Timed(double& sum) : sum_(sum) {}
+  ~Timed() { sum_ += std::chrono::duration<double>(Clock::now() - start_).count(); }
+  Timed(const Timed&) = delete;
+  Timed& operator=(const Timed&) = delete;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  double& sum_;
+  const Clock::time_point start_ = Clock::now();
+};
+
+}  // namespace
 
 /// One epoch: the batches still to come, and the threads that prepare them.
 class DataLoader::Run {
@@ -194,8 +214,10 @@ void DataLoader::Run::look_ahead(const Batch& current) {
 
 std::optional<Batch> DataLoader::Run::next() {
   const profiler::detail::LibraryRange range(profiler::Kind::data, "next");
+  const Timed timed(progress_->waited);
   if (out_ == count_) {
-    if (progress_->run == id_) *progress_ = {.epoch = epoch_.number + 1, .run = id_};
+    if (progress_->run == id_)
+      *progress_ = {.epoch = epoch_.number + 1, .run = id_, .waited = progress_->waited};
     return {};
   }
   Batch result;
@@ -264,8 +286,12 @@ DataLoader::Iterator DataLoader::begin() {
   progress_->fresh = false;
   if (!options_.device.is_host() && !progress_->copies)
     progress_->copies = Stream::create(options_.device);
-  return Iterator(
-      std::make_shared<Run>(dataset_, options_, sampler_->order(progress_->epoch), progress_));
+  std::shared_ptr<Run> run;
+  {
+    const Timed timed(progress_->waited);
+    run = std::make_shared<Run>(dataset_, options_, sampler_->order(progress_->epoch), progress_);
+  }
+  return Iterator(std::move(run));
 }
 
 std::int64_t DataLoader::size() const {
@@ -274,6 +300,8 @@ std::int64_t DataLoader::size() const {
 }
 
 std::int64_t DataLoader::epoch() const { return progress_->epoch; }
+
+double DataLoader::seconds_waited() const { return progress_->waited; }
 
 void DataLoader::set_epoch(std::int64_t epoch) {
   FERRITE_CHECK(epoch >= 0, ValueError, "data_loader", "expected an epoch of 0 or more, got {}",

@@ -90,6 +90,9 @@ class DataLoader {
   const DataLoaderOptions& options() const { return options_; }
   /// The epoch that runs or was left early; once it is complete, the one that begin() will start.
   std::int64_t epoch() const;
+  /// Seconds that loops have spent on getting their batches, in all: on waiting for workers, and on
+  /// what the calling thread does itself.
+  double seconds_waited() const;
   /// The next begin() starts this epoch, 0 or above (ValueError).
   void set_epoch(std::int64_t epoch);
 

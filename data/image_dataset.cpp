@@ -1,7 +1,10 @@
 #include "data/image_dataset.h"
 
 #include <algorithm>
+#include <atomic>
+#include <utility>
 
+#include "core/parallel_for.h"
 #include "core/views.h"
 #include "data/host.h"
 
@@ -16,6 +19,44 @@ void prefetch(const std::uint8_t* image, std::int64_t bytes) {
 }
 
 }  // namespace
+
+/// Which images are drawn, and who draws the others.
+class ImageDataset::Drawing {
+ public:
+  Drawing(Draw draw, std::int64_t images)
+      : draw_(std::move(draw)), states_(static_cast<std::size_t>(images)) {}
+
+  /// Returns when the image is drawn, by this thread or by another.
+  void finish(std::int64_t index, std::uint8_t* pixels) {
+    std::atomic<State>& state = states_[static_cast<std::size_t>(index)];
+    for (;;) {
+      State seen = state.load(std::memory_order_acquire);
+      if (seen == State::done) return;
+      if (seen == State::under_way) {
+        state.wait(seen, std::memory_order_acquire);
+      } else if (state.compare_exchange_strong(seen, State::under_way)) {
+        try {
+          draw_(index, pixels);
+        } catch (...) {
+          set(state, State::none);
+          throw;
+        }
+        set(state, State::done);
+      }
+    }
+  }
+
+ private:
+  enum class State : std::uint8_t { none, under_way, done };
+
+  static void set(std::atomic<State>& state, State to) {
+    state.store(to, std::memory_order_release);
+    state.notify_all();
+  }
+
+  const Draw draw_;
+  std::vector<std::atomic<State>> states_;
+};
 
 ImageDataset::ImageDataset(const Tensor& images, const Tensor& labels,
                            std::vector<std::string> classes, const Transform& transform)
@@ -37,6 +78,32 @@ ImageDataset::ImageDataset(const Tensor& images, const Tensor& labels,
   set_transform(transform);
 }
 
+ImageDataset::ImageDataset(Draw draw, const Shape& image, const Tensor& labels,
+                           std::vector<std::string> classes, const Transform& transform)
+    : ImageDataset(
+          [&] {
+            Shape shape = image;
+            shape.insert(0, labels.size(0));
+            return empty(shape, {.dtype = kUInt8});
+          }(),
+          labels, std::move(classes), transform) {
+  drawing_ = std::make_shared<Drawing>(std::move(draw), size());
+}
+
+void ImageDataset::draw(std::int64_t index) const {
+  if (!drawing_) return;
+  const std::int64_t bytes = images_.stride(0);
+  drawing_->finish(index, images_.data<std::uint8_t>() + index * bytes);
+}
+
+const Tensor& ImageDataset::images() const {
+  if (drawing_)
+    parallel_for(size(), 64, [this](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) draw(i);
+    });
+  return images_;
+}
+
 void ImageDataset::set_transform(const Transform& transform) {
   transform_ = PreparedTransform(transform, images_.size(1));
 }
@@ -47,6 +114,7 @@ Tensor ImageDataset::image(std::int64_t index) const {
 
 Sample ImageDataset::get(std::int64_t index) const {
   check_index(index, size(), "image_dataset");
+  draw(index);
   Generator random = Epoch{}.generator(index);
   return {transform_(image(index), random),
           geometry::apply(labels_, geometry::select(labels_, 0, index))};
@@ -54,6 +122,7 @@ Sample ImageDataset::get(std::int64_t index) const {
 
 Batch ImageDataset::get_batch(std::span<const std::int64_t> indices, const Epoch& epoch) const {
   Tensor labels = gather_rows(labels_, indices);  // checks the indices
+  for (const std::int64_t i : indices) draw(i);
   if (transform_.is_identity()) return {gather_rows(images_, indices), labels};
   if (transform_.is_table()) {
     const std::int64_t channels = images_.size(1), area = images_.size(2) * images_.size(3);

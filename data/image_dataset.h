@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,7 +31,7 @@ class ImageDataset : public Dataset {
   Batch get_batch(std::span<const std::int64_t> indices, const Epoch& epoch = {}) const override;
 
   /// All images, uint8 [N, C, H, W], as they are before the transform.
-  const Tensor& images() const { return images_; }
+  const Tensor& images() const;
   /// int64 [N].
   const Tensor& labels() const { return labels_; }
   /// Names by label.
@@ -38,12 +40,24 @@ class ImageDataset : public Dataset {
   /// Replaces the transform; not while a loader runs on this object.
   void set_transform(const Transform& transform);
 
+ protected:
+  /// Writes image `index`, dense uint8 [C, H, W]. Called by several threads, once an image.
+  using Draw = std::function<void(std::int64_t index, std::uint8_t* pixels)>;
+
+  /// A set whose images, of shape [C, H, W], are drawn when they are first asked for, and kept.
+  ImageDataset(Draw draw, const Shape& image, const Tensor& labels,
+               std::vector<std::string> classes, const Transform& transform);
+
  private:
+  class Drawing;
+
+  void draw(std::int64_t index) const;
   Tensor image(std::int64_t index) const;
 
   Tensor images_, labels_;
   std::vector<std::string> classes_;
   PreparedTransform transform_;
+  std::shared_ptr<Drawing> drawing_;  // null where all images are there
 };
 
 /// Throws IoError, tagged with `op`, unless every label lies in 0..classes-1.

@@ -5,8 +5,6 @@
 #include <cmath>
 #include <numbers>
 
-#include "core/parallel_for.h"
-
 namespace ferrite::data {
 
 namespace {
@@ -157,7 +155,7 @@ void draw_segment(Canvas& canvas, Point a, Point b, double half_width) {
       const double squared = off_x * off_x + off_y * off_y;
       if (squared > outside) continue;
       const double cover =
-          squared < inside ? 1 : std::clamp(half_width + 0.5 - std::hypot(off_x, off_y), 0.0, 1.0);
+          squared < inside ? 1 : std::clamp(half_width + 0.5 - std::sqrt(squared), 0.0, 1.0);
       float& pixel = canvas[static_cast<std::size_t>(y * kSide + x)];
       pixel = std::max(pixel, static_cast<float>(cover));
     }
@@ -192,10 +190,17 @@ void write_noisy(const Canvas& canvas, Generator& random, double brightness, dou
   }
 }
 
-/// The digit of sample `index`: position `index % 10` of the shuffled digits of its ten.
-int digit_of(std::uint64_t seed, std::int64_t index) {
-  Generator random = Epoch{seed, -1}.generator(index / 10);
-  return static_cast<int>(random.permutation(10)[static_cast<std::size_t>(index % 10)]);
+/// The digits of samples 0 to n - 1, each ten of them shuffled.
+Tensor labels_of(std::int64_t n, std::uint64_t seed) {
+  FERRITE_CHECK(n >= 0, ValueError, "synthetic_digits", "expected 0 or more images, got {}", n);
+  Tensor labels = empty({n}, {.dtype = kInt64});
+  auto* label = labels.data<std::int64_t>();
+  for (std::int64_t i = 0; i < n; i += 10) {
+    Generator random = Epoch{seed, -1}.generator(i / 10);
+    const std::vector<std::int64_t> digits = random.permutation(10);
+    std::copy_n(digits.begin(), std::min<std::int64_t>(10, n - i), label + i);
+  }
+  return labels;
 }
 
 void draw_digit(std::uint64_t seed, std::int64_t index, int digit, std::uint8_t* out) {
@@ -221,24 +226,18 @@ void draw_digit(std::uint64_t seed, std::int64_t index, int digit, std::uint8_t*
   write_noisy(canvas, dice.generator(), brightness, noise, out);
 }
 
-ImageDataset draw_all(std::int64_t n, std::uint64_t seed, Transform transform) {
-  FERRITE_CHECK(n >= 0, ValueError, "synthetic_digits", "expected 0 or more images, got {}", n);
-  Tensor images = empty({n, 1, kSide, kSide}, {.dtype = kUInt8});
-  Tensor labels = empty({n}, {.dtype = kInt64});
-  parallel_for(n, 64, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const int digit = digit_of(seed, i);
-      labels.data<std::int64_t>()[i] = digit;
-      draw_digit(seed, i, digit, images.data<std::uint8_t>() + i * kPixels);
-    }
-  });
-  return ImageDataset(images, labels, {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"},
-                      std::move(transform));
-}
-
 }  // namespace
 
 SyntheticDigits::SyntheticDigits(std::int64_t n, std::uint64_t seed, Transform transform)
-    : ImageDataset(draw_all(n, seed, std::move(transform))) {}
+    : SyntheticDigits(labels_of(n, seed), seed, transform) {}
+
+SyntheticDigits::SyntheticDigits(const Tensor& labels, std::uint64_t seed,
+                                 const Transform& transform)
+    : ImageDataset(
+          [labels, seed](std::int64_t i, std::uint8_t* pixels) {
+            draw_digit(seed, i, static_cast<int>(labels.data<std::int64_t>()[i]), pixels);
+          },
+          {1, kSide, kSide}, labels, {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"},
+          transform) {}
 
 }  // namespace ferrite::data

@@ -10,11 +10,14 @@ namespace ferrite::data {
 /// `n` gray images of 1x28x28, white strokes on black, with random slant, size, position, bending,
 /// stroke width, brightness, stray strokes and noise. Sample i depends on (seed, i) alone; each run
 /// of ten consecutive samples holds every digit once. Train and test sets take different seeds.
-/// ValueError for a negative n.
+/// An image is drawn when it is first asked for. ValueError for a negative n.
 class SyntheticDigits : public ImageDataset {
  public:
   explicit SyntheticDigits(std::int64_t n, std::uint64_t seed = 0,
                            Transform transform = ToTensor());
+
+ private:
+  SyntheticDigits(const Tensor& labels, std::uint64_t seed, const Transform& transform);
 };
 
 }  // namespace ferrite::data

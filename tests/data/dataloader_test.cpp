@@ -166,6 +166,25 @@ TEST_CASE("dataloader: workers run ahead by the prefetch alone") {
   CHECK(it->labels.to_vector<std::int64_t>() == Indices{2, 3});
 }
 
+TEST_CASE("dataloader: the seconds that loops waited, in all") {
+  for (const int workers : {0, 2}) {
+    const auto start = std::chrono::steady_clock::now();
+    DataLoader loader(std::make_shared<Watched>(12), {.batch_size = 4, .workers = workers});
+    CHECK(loader.seconds_waited() == 0);
+    double before = 0;
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      for ([[maybe_unused]] auto& batch : loader) {
+        CHECK(loader.seconds_waited() > before);
+        before = loader.seconds_waited();
+      }
+    }
+    const std::chrono::duration<double> all = std::chrono::steady_clock::now() - start;
+    CHECK(loader.seconds_waited() <= all.count());
+    // Without workers each sample sleeps in this thread, between 0 and 300 us.
+    if (workers == 0) CHECK(loader.seconds_waited() > 2 * 12 * 50e-6);
+  }
+}
+
 TEST_CASE("dataloader: the loader may go before its iterator") {
   auto loader =
       std::make_unique<DataLoader>(numbers(10), DataLoaderOptions{.batch_size = 4, .workers = 2});

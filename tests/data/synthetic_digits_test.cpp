@@ -4,6 +4,8 @@
 
 #include <cstring>
 #include <set>
+#include <thread>
+#include <vector>
 
 #include "core/parallel_for.h"
 
@@ -23,6 +25,29 @@ TEST_CASE("synthetic_digits: sample i depends on seed and i alone") {
   const SyntheticDigits other(25, 4);
   CHECK(std::memcmp(few.images().data_ptr(), other.images().data_ptr(), few.images().nbytes()) !=
         0);
+}
+
+TEST_CASE("synthetic_digits: drawn when asked for, once, whoever asks first") {
+  const SyntheticDigits whole(400, 6);
+  const Tensor expected = whole.images();
+  const SyntheticDigits set(400, 6), copy = set;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&set, t] {  // two and two want the same images at the same time
+      std::vector<std::int64_t> indices(200);
+      for (std::size_t i = 0; i < indices.size(); ++i)
+        indices[i] = t % 2 * 200 + static_cast<std::int64_t>(i);
+      set.get_batch(indices);
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(copy.images().data_ptr() == set.images().data_ptr());
+  CHECK(std::memcmp(set.images().data_ptr(), expected.data_ptr(), expected.nbytes()) == 0);
+  // Alone, and before any other of its ten.
+  const SyntheticDigits fresh(400, 6);
+  const Tensor one = fresh.get(123).input;
+  for (std::int64_t k = 0; k < 784; ++k)
+    REQUIRE(one.data<float>()[k] ==
+            static_cast<float>(expected.data<std::uint8_t>()[123 * 784 + k]) / 255);
 }
 
 TEST_CASE("synthetic_digits: every ten samples hold every digit") {
