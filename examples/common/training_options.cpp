@@ -10,6 +10,7 @@
 #include "core/generator.h"
 #include "core/parallel_for.h"
 #include "examples/common/validators.h"
+#include "metrics/timer.h"
 
 namespace examples {
 
@@ -73,7 +74,14 @@ ferrite::Device apply(const TrainingOptions& options) {
   return device;
 }
 
+namespace {
+ferrite::metrics::Timer since_start;
+}
+
+double seconds_since_start() { return since_start.seconds(); }
+
 int run(int (*program)(int, char**), int argc, char** argv) {
+  since_start.reset();
   try {
     return program(argc, argv);
   } catch (const std::exception& error) {

@@ -46,6 +46,9 @@ void add_training_options(CLI::App& app, TrainingOptions& options,
 /// the seed as well. ValueError where --graph is asked for of another device than a CUDA one.
 ferrite::Device apply(const TrainingOptions& options);
 
+/// Seconds since run() began.
+double seconds_since_start();
+
 /// Runs `program`; an exception becomes one line on stderr and exit status 1.
 int run(int (*program)(int, char**), int argc, char** argv);
 

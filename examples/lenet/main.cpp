@@ -56,6 +56,7 @@ nlohmann::json epoch_report(std::int64_t epoch, const examples::Trainer& trainer
                            {"train_loss", examples::number(train.loss)},
                            {"train_accuracy", train.accuracy},
                            {"images_per_second", train.images_per_second},
+                           {"waiting_for_data", train.waiting_for_data},
                            {"test_loss", examples::number(test.loss)},
                            {"test_accuracy", test.accuracy}};
   if (device.is_cuda()) report["device"] = examples::device_use_report(device);

@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <cstdio>
 #include <numbers>
 
 #include "examples/common/device_use.h"
+#include "examples/common/training_options.h"
 
 namespace examples {
 
@@ -22,7 +24,9 @@ void Meters::update(const Tensor& loss_of_batch, const Tensor& logits, const Ten
 Metrics Meters::result(std::int64_t images, const metrics::Timer& timer) const {
   const double mean_loss = loss.value().avg(), right = accuracy.value();
   // Only now has the device done all that was queued.
-  return {mean_loss, right, static_cast<double>(images) / timer.seconds()};
+  return {.loss = mean_loss,
+          .accuracy = right,
+          .images_per_second = static_cast<double>(images) / timer.seconds()};
 }
 
 void Meters::reset() {
@@ -60,14 +64,22 @@ const cuda::GraphedStepStats* Trainer::graph_stats() const {
   return graphed_ ? &graphed_->stats() : nullptr;
 }
 
+void Trainer::tell_first_step() const {
+  synchronize(device_);
+  fmt::print("first step done after {:.3f} s\n", seconds_since_start());
+  std::fflush(stdout);
+}
+
 Metrics Trainer::epoch(data::DataLoader& loader, const std::string& label) {
   const auto steps = std::min(loader.size(), schedule_.steps - steps_);
   metrics::ProgressBar progress(label, steps);
   const metrics::Timer timer;
+  const double waited = loader.seconds_waited();
   model_.train();
   meters_.reset();
   std::int64_t done = 0, seen = 0;
-  // Nothing in the loop waits for the device but the line of progress, where one is due.
+  // Nothing in the loop waits for the device but the line of progress, where one is due, and the
+  // run's first step.
   for (auto& [images, labels] : loader) {
     optimizer_.set_lr(schedule_.at(steps_));
     if (graphed_)
@@ -75,7 +87,7 @@ Metrics Trainer::epoch(data::DataLoader& loader, const std::string& label) {
     else
       step_(images, labels);
     seen += images.size(0);
-    ++steps_;
+    if (++steps_ == 1) tell_first_step();
     if (profile_) profile_->step();
     if (++done == steps) break;
     if (progress.due(done)) {
@@ -86,13 +98,15 @@ Metrics Trainer::epoch(data::DataLoader& loader, const std::string& label) {
                       device_use(device_));
     }
   }
-  const Metrics m = meters_.result(seen, timer);
+  Metrics m = meters_.result(seen, timer);
+  m.waiting_for_data = (loader.seconds_waited() - waited) / timer.seconds();
   FERRITE_CHECK(std::isfinite(m.loss), ValueError, "lenet",
                 "the loss is no longer finite after step {}: lower --lr", steps_);
   const std::string use = device_use(device_);
-  progress.finish(fmt::format("{}  train loss {:.4f} accuracy {:.4f}  {:.0f} images/s{}{}", label,
-                              m.loss, m.accuracy, m.images_per_second, use.empty() ? "" : "  ",
-                              use));
+  progress.finish(fmt::format(
+      "{}  train loss {:.4f} accuracy {:.4f}  {:.0f} images/s, waiting for data {:.1f} %{}{}",
+      label, m.loss, m.accuracy, m.images_per_second, 100 * m.waiting_for_data,
+      use.empty() ? "" : "  ", use));
   return m;
 }
 

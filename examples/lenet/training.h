@@ -23,6 +23,7 @@ namespace examples {
 /// What a pass over a data set found.
 struct Metrics {
   double loss = 0, accuracy = 0, images_per_second = 0;
+  double waiting_for_data = 0;  ///< part of the time
 };
 
 /// Sums over batches, kept on the device, so that no training step waits for them.
@@ -67,6 +68,9 @@ class Trainer {
   const ferrite::cuda::GraphedStepStats* graph_stats() const;
 
  private:
+  /// Waits for the device.
+  void tell_first_step() const;
+
   using Step = std::function<void(const ferrite::Tensor&, const ferrite::Tensor&)>;
 
   ferrite::nn::Module& model_;

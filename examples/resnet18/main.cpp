@@ -208,6 +208,7 @@ void Run::one_epoch() {
                         {"train_loss", examples::number(train.loss)},
                         {"train_accuracy", train.accuracy},
                         {"images_per_second", train.images_per_second},
+                        {"waiting_for_data", train.waiting_for_data},
                         {"skipped", trainer_->skipped().steps},
                         {"test_loss", examples::number(test.loss)},
                         {"test_accuracy", test.accuracy}};

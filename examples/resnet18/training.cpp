@@ -178,6 +178,7 @@ Metrics Trainer::epoch(std::int64_t epoch, data::DataLoader& loader,
     accuracy_.reset();
   }
   metrics::Throughput speed;
+  const double waited = loader.seconds_waited();
   const auto one_step = [&](const data::Batch& batch) {
     if (graphed_)
       (*graphed_)(batch.inputs, batch.labels);
@@ -196,12 +197,17 @@ Metrics Trainer::epoch(std::int64_t epoch, data::DataLoader& loader,
       if (steps_ == total_steps_ && steps_ - before < steps_an_epoch_) break;
     }
   gather();
-  const Metrics m{loss_.value().avg(), gathered_.value(), speed.rate() * ranks()};
+  const Metrics m{.loss = loss_.value().avg(),
+                  .accuracy = gathered_.value(),
+                  .images_per_second = speed.rate() * ranks(),
+                  .waiting_for_data = (loader.seconds_waited() - waited) / speed.seconds()};
   report_skipped(label);
   const std::string use = device_use(training_.device);
-  bar.finish(fmt::format("{}  train loss {:.4f} accuracy {:.4f}  lr {:.2e}  {:.0f} images/s{}{}",
-                         label, m.loss, m.accuracy, training_.optimizer.lr(), m.images_per_second,
-                         use.empty() ? "" : "  ", use));
+  bar.finish(fmt::format(
+      "{}  train loss {:.4f} accuracy {:.4f}  lr {:.2e}  {:.0f} images/s, waiting for data {:.1f} %"
+      "{}{}",
+      label, m.loss, m.accuracy, training_.optimizer.lr(), m.images_per_second,
+      100 * m.waiting_for_data, use.empty() ? "" : "  ", use));
   return m;
 }
 
@@ -234,7 +240,7 @@ Metrics evaluate(nn::Module& model, data::DataLoader& loader, metrics::Confusion
   parallel::all_reduce_metrics(loss, accuracy);
   if (confusion) parallel::all_reduce_metrics(*confusion);
   const double mean = loss.value().avg();
-  return {mean, accuracy.value(), speed.rate() * ranks()};
+  return {.loss = mean, .accuracy = accuracy.value(), .images_per_second = speed.rate() * ranks()};
 }
 
 }  // namespace examples

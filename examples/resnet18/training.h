@@ -31,6 +31,7 @@ namespace examples {
 /// What a pass over a data set found.
 struct Metrics {
   double loss = 0, accuracy = 0, images_per_second = 0;
+  double waiting_for_data = 0;  ///< part of the time
 };
 
 /// "epoch  3/30"
