@@ -267,9 +267,29 @@ def libtorch_program(args, program, not_run):
     return None
 
 
+def sides(args, script, program, not_run, options=()):
+    """{side: command} of PyTorch's script and of the programs of libtorch and Ferrite, all with the
+    same options; without libtorch's, and with the reason in not_run, where it was not built."""
+    commands = {"PyTorch": [args.python, script, *options]}
+    if libtorch := libtorch_program(args, f"{program}_libtorch", not_run):
+        commands["libtorch"] = [libtorch, *options]
+    commands["Ferrite"] = [ferrite_program(args, program), *options]
+    return commands
+
+
 def write_json(args, report):
     if args.json:
         args.json.write_text(json.dumps(report, indent=2) + "\n")
+
+
+def run_part(parse, measure, tables):
+    """A benchmark's script by itself: measures what its arguments say and prints the tables."""
+    args = parse()
+    report = {"machine": machine()}
+    if hasattr(args, "device"):
+        report["device"] = args.device
+    measure(args, report, lambda: write_json(args, report))
+    finish(args, report, tables(report))
 
 
 def finish(args, report, tables):

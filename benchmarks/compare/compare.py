@@ -71,6 +71,8 @@ def parse(argv=None):
                         "one of the smaller batch")
     p.add_argument("--rounds", type=int, help="measurements of each program")
     p.add_argument("--seconds", type=float, help="that a measurement of training takes")
+    p.add_argument("--data", type=pathlib.Path, metavar="DIR",
+                   help="folder with Fashion-MNIST, for start-up on its files")
     p.add_argument("--add", action="store_true",
                    help="keep what the JSON of the same name has and this run does not measure")
     p.add_argument("--out", type=pathlib.Path, metavar="NAME",
@@ -177,7 +179,8 @@ def measure_ops(args, part, save):
 
 def measure_startup(args, part, save):
     rounds = args.rounds or (3 if args.quick else 7)
-    command = [*common(args), "--rounds", str(rounds), *flags("--threads", args.threads)]
+    command = [*common(args), "--rounds", str(rounds), *flags("--threads", args.threads),
+               *flags("--data", [args.data] if args.data else [])]
     startup.measure(startup.parse(command), part, save)
 
 

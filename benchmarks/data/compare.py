@@ -98,13 +98,6 @@ def measure(args, report, save):
             measure_case(args, report, save, case, folder)
 
 
-def main():
-    args = parse()
-    report = {"machine": sbs.machine()}
-    measure(args, report, lambda: sbs.write_json(args, report))
-    sbs.finish(args, report, tables(report))
-
-
 def best(result):
     """{side: (its fastest program, images a second, processor seconds an image)}"""
     found = {}
@@ -156,4 +149,4 @@ def tables(report):
 
 
 if __name__ == "__main__":
-    sbs.run(main)
+    sbs.run(lambda: sbs.run_part(parse, measure, tables))

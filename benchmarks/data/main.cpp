@@ -2,15 +2,15 @@
 // on stdin, one line of JSON for each on stdout.
 #include <ferrite.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cmath>
 #include <ctime>
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
+
+#include "benchmarks/program.h"
 
 namespace {
 
@@ -105,13 +105,13 @@ void serve(const Options& options) {
       open(options),
       {.batch_size = options.batch, .shuffle = true, .workers = options.workers, .seed = 0});
   run_epoch(loader);
-  const auto print = [](const nlohmann::json& json) { std::cout << json.dump() << std::endl; };
-  print({{"ready", true},
-         {"framework", "Ferrite"},
-         {"version", FERRITE_VERSION},
-         {"compiler", __VERSION__},
-         {"samples", loader.dataset().size()}});
-  for (std::string line; std::getline(std::cin, line);) print(measure(loader, options.seconds));
+  bench::answer({{"ready", true},
+                 {"framework", "Ferrite"},
+                 {"version", FERRITE_VERSION},
+                 {"compiler", __VERSION__},
+                 {"samples", loader.dataset().size()}});
+  for (std::string line; std::getline(std::cin, line);)
+    bench::answer(measure(loader, options.seconds));
 }
 
 }  // namespace
@@ -133,12 +133,5 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--seconds", options.seconds, "a measurement takes, or an epoch")
       ->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
-  try {
-    serve(options);
-  } catch (const std::exception& error) {
-    std::cerr << error.what() << '\n';
-    return 1;
-  }
-  return 0;
+  return bench::run(app, argc, argv, [&] { serve(options); });
 }

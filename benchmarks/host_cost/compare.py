@@ -38,12 +38,9 @@ def parse(argv=None):
 
 def measure(args, report, save):
     """What training/compare.py's measure() does."""
-    common = ["--device", args.device, "--repeats", args.repeats]
     report["results"], report["not_run"] = {}, {}
-    commands = {"PyTorch": [args.python, HERE / "torch_ops.py", *common]}
-    if libtorch := sbs.libtorch_program(args, "bench_host_cost_libtorch", report["not_run"]):
-        commands["libtorch"] = [libtorch, *common]
-    commands["Ferrite"] = [sbs.ferrite_program(args, "bench_host_cost"), *common]
+    commands = sbs.sides(args, HERE / "torch_ops.py", "bench_host_cost", report["not_run"],
+                         ["--device", args.device, "--repeats", args.repeats])
     with sbs.workers(commands, lost=report["not_run"]) as started:
         if "Ferrite" not in started:
             raise sbs.Lost(f"Ferrite's side {report['not_run']['Ferrite']}")
@@ -52,13 +49,6 @@ def measure(args, report, save):
             print(f"{CASES[case]}...", file=sys.stderr)
             report["results"][case] = sbs.interleave(started, args.rounds, case)
             save()
-
-
-def main():
-    args = parse()
-    report = {"machine": sbs.machine(), "device": args.device}
-    measure(args, report, lambda: sbs.write_json(args, report))
-    sbs.finish(args, report, tables(report))
 
 
 def tables(report):
@@ -78,4 +68,4 @@ def table(report):
 
 
 if __name__ == "__main__":
-    sbs.run(main)
+    sbs.run(lambda: sbs.run_part(parse, measure, tables))

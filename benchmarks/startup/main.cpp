@@ -2,9 +2,7 @@
 // of compare.py, which takes the time from before this process is there until the line of JSON.
 #include <ferrite.h>
 
-#include <CLI/CLI.hpp>
-#include <iostream>
-#include <nlohmann/json.hpp>
+#include "benchmarks/program.h"
 
 namespace {
 
@@ -35,16 +33,9 @@ int main(int argc, char** argv) {
   app.add_option("--threads", threads, "of the CPU")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
-  try {
+  return bench::run(app, argc, argv, [&] {
     set_num_threads(threads);
     const double loss = first_step();
-    const nlohmann::json answer = {
-        {"framework", "Ferrite"}, {"version", FERRITE_VERSION}, {"loss", loss}};
-    std::cout << answer.dump() << std::endl;
-  } catch (const std::exception& error) {
-    std::cerr << error.what() << '\n';
-    return 1;
-  }
-  return 0;
+    bench::answer({{"framework", "Ferrite"}, {"version", FERRITE_VERSION}, {"loss", loss}});
+  });
 }

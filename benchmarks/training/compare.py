@@ -208,13 +208,6 @@ def measure(args, report, save):
             save()
 
 
-def main():
-    args = parse()
-    report = {"machine": sbs.machine(), "device": args.device}
-    measure(args, report, lambda: sbs.write_json(args, report))
-    sbs.finish(args, report, tables(report))
-
-
 def on_cpu(report):
     return report["device"].startswith("cpu")
 
@@ -362,4 +355,4 @@ def not_run_text(report):
 
 
 if __name__ == "__main__":
-    main()
+    sbs.run(lambda: sbs.run_part(parse, measure, tables))

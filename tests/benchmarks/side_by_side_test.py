@@ -190,10 +190,13 @@ class Targets(unittest.TestCase):
         report = self.report(
             ops={"results": {"add_recorded": answers(libtorch=1000, Ferrite=250),
                              "chain10_backward": answers(libtorch=1000, Ferrite=400)}},
-            startup={"results": {"1": answers(Ferrite=0.1), "2": answers(Ferrite=0.4)}})
+            startup={"results": {"1": answers(Ferrite=0.1), "2": answers(Ferrite=0.4)},
+                     "examples": {"files": {"1": answers(PyTorch=2, Ferrite=0.2)}}})
         self.assertTrue(self.find(report, "an addition, recorded")["reached"])
         self.assertFalse(self.find(report, "a chain of 10")["reached"])
         self.assertFalse(self.find(report, "process start")["reached"])
+        self.assertTrue(self.find(report, "from its files")["reached"])
+        self.assertIsNone(self.find(report, "digits")["reached"])
 
     def test_build(self):
         part = {"jobs": 2, "touched": "ops/x.cpp", "configure_seconds": 9, "clean_seconds": 350}

@@ -2,10 +2,7 @@
 // built where libtorch's headers are found.
 #include <torch/torch.h>
 
-#include <CLI/CLI.hpp>
-#include <iostream>
-#include <nlohmann/json.hpp>
-
+#include "benchmarks/program.h"
 #include "benchmarks/training/libtorch/networks.h"
 
 namespace {
@@ -34,16 +31,9 @@ int main(int argc, char** argv) {
   app.add_option("--threads", threads, "of the CPU")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
-  try {
+  return bench::run(app, argc, argv, [&] {
     torch::set_num_threads(threads);
     const double loss = first_step();
-    const nlohmann::json answer = {
-        {"framework", "libtorch"}, {"version", TORCH_VERSION}, {"loss", loss}};
-    std::cout << answer.dump() << std::endl;
-  } catch (const std::exception& error) {
-    std::cerr << error.what() << '\n';
-    return 1;
-  }
-  return 0;
+    bench::answer({{"framework", "libtorch"}, {"version", TORCH_VERSION}, {"loss", loss}});
+  });
 }

@@ -1,0 +1,28 @@
+// The frame of a benchmark's program: its command line, its answers and its errors.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <exception>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+namespace bench {
+
+/// A line of JSON, which the script that asked is waiting for.
+inline void answer(const nlohmann::json& json) { std::cout << json.dump() << std::endl; }
+
+/// Reads the command line and calls `program`; what that throws becomes a line on stderr and exit
+/// status 1.
+template <class Program>
+int run(CLI::App& app, int argc, char** argv, Program&& program) {
+  CLI11_PARSE(app, argc, argv);
+  try {
+    program();
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << '\n';
+    return 1;
+  }
+  return 0;
+}
+
+}  // namespace bench
