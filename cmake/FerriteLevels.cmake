@@ -42,6 +42,7 @@ function(ferrite_levels target)
     set_target_properties(${copy} PROPERTIES
       OUTPUT_NAME ${name}
       INSTALL_RPATH "$ORIGIN/../.."
+      INSTALL_RPATH_USE_LINK_PATH ON
       LIBRARY_OUTPUT_DIRECTORY ${libraries}/glibc-hwcaps/${level})
   endforeach()
 endfunction()
