@@ -4,7 +4,7 @@ namespace ferrite::kernels::cuda::own {
 
 namespace {
 
-using Square = Tile<double, 64, 64, 32, 32, 8, 4, 3>;
+using ManyRows = Tile<double, 64, 64, 32, 32, 8, 4, 3>;
 using FewRows = Tile<double, 16, 128, 16, 32, 4, 4, 4>;
 
 }  // namespace
@@ -17,7 +17,7 @@ void double_product(const Stream& stream, const View& out, const View& a, const 
   if (product.out.rows <= FewRows::kRows)
     run_tiles<FewRows>(stream, "double_product_flat", product);
   else
-    run_tiles<Square>(stream, "double_product", product);
+    run_tiles<ManyRows>(stream, "double_product", product);
 }
 
 }  // namespace ferrite::kernels::cuda::own
