@@ -6,7 +6,8 @@ set -euo pipefail
 
 packages=(
   g++ cmake ninja-build ccache
-  libeigen3-dev libfmt-dev nlohmann-json3-dev zlib1g-dev libpng-dev libjpeg62-turbo-dev
+  libeigen3-dev libfmt-dev nlohmann-json3-dev zlib1g-dev libdeflate-dev libpng-dev
+  libjpeg62-turbo-dev
   libdnnl-dev libgloo-dev
   libcli11-dev doctest-dev
 )
