@@ -50,7 +50,7 @@ using GradientHook = std::function<Tensor(const Tensor&)>;
 
 class Node : public RefCounted {
  public:
-  /// `name` is a string literal. Newer nodes have higher sequence numbers.
+  /// `name` is a string literal. Of a thread, newer nodes have higher sequence numbers.
   Node(const char* name, const Stream& stream, std::uint32_t outputs = 1);
   virtual ~Node() = default;
 
