@@ -1,7 +1,8 @@
 // Times the convolutions of LeNet-5, of d2l's LeNet and of ResNet-18: forward, by data, by weights.
 //
 //   bench_ops [--threads 1,2] [--engine automatic] [--algorithm automatic] [--only text]
-//             [--shape 32,64,28,64] [--seconds 0.25] [--processor-time]
+//             [--shape 32,64,28,64] [--taps 3,1,1] [--dtype float32] [--seconds 0.25]
+//             [--processor-time]
 //
 // Prints medians in milliseconds and billions of operations a second. conv_bench.py beside this
 // file times PyTorch on the same layers.
@@ -27,16 +28,20 @@ struct Layer {
 };
 
 constexpr Layer kLayers[] = {
-    {"lenet5.conv1", 256, 1, 28, 6, 5, 1, 2},    {"lenet5.conv2", 256, 6, 14, 16, 5, 1, 0},
-    {"d2l.conv1", 256, 1, 28, 20, 3, 1, 0},      {"d2l.conv2", 256, 20, 13, 50, 5, 1, 0},
-    {"resnet.conv1", 32, 1, 28, 64, 3, 1, 1},    {"resnet.64", 32, 64, 28, 64, 3, 1, 1},
-    {"resnet.64-128", 32, 64, 28, 128, 3, 2, 1}, {"resnet.down", 32, 64, 28, 128, 1, 2, 0},
-    {"resnet.128", 32, 128, 14, 128, 3, 1, 1},   {"resnet.256", 32, 256, 7, 256, 3, 1, 1},
-    {"resnet.512", 32, 512, 4, 512, 3, 1, 1},
+    {"lenet5.conv1", 256, 1, 28, 6, 5, 1, 2},     {"lenet5.conv2", 256, 6, 14, 16, 5, 1, 0},
+    {"d2l.conv1", 256, 1, 28, 20, 3, 1, 0},       {"d2l.conv2", 256, 20, 13, 50, 5, 1, 0},
+    {"resnet.conv1", 32, 1, 28, 64, 3, 1, 1},     {"resnet.64", 32, 64, 28, 64, 3, 1, 1},
+    {"resnet.64-128", 32, 64, 28, 128, 3, 2, 1},  {"resnet.down", 32, 64, 28, 128, 1, 2, 0},
+    {"resnet.128", 32, 128, 14, 128, 3, 1, 1},    {"resnet.256", 32, 256, 7, 256, 3, 1, 1},
+    {"resnet.512", 32, 512, 4, 512, 3, 1, 1},     {"resnet.128-256", 32, 128, 14, 256, 3, 2, 1},
+    {"resnet.256-512", 32, 256, 7, 512, 3, 2, 1}, {"resnet.down256", 32, 128, 14, 256, 1, 2, 0},
+    {"resnet.down512", 32, 256, 7, 512, 1, 2, 0}, {"resnet.stem", 8, 3, 224, 64, 7, 2, 3},
+    {"bottleneck.in", 8, 256, 56, 64, 1, 1, 0},   {"bottleneck.out", 8, 64, 56, 256, 1, 1, 0},
 };
 
 bool processor_time = false;
 double budget_seconds = 0.25;
+DType dtype = kFloat32;
 
 double now() {
   timespec t;
@@ -65,11 +70,11 @@ void measure(const Layer& l, MemoryFormat format, int threads) {
   set_num_threads(threads);
   const std::int64_t size = (l.size + 2 * l.padding - l.kernel) / l.stride + 1;
   const auto filled = [](const Shape& shape, MemoryFormat f) {
-    return randn(shape, {.memory_format = f});
+    return randn(shape, {.memory_format = f}).to(dtype);
   };
   // One input channel lies the same way in both formats.
   const Tensor x = filled({l.batch, l.in, l.size, l.size}, format);
-  const Tensor w = filled({l.out, l.in, l.kernel, l.kernel}, format), b = randn({l.out});
+  const Tensor w = filled({l.out, l.in, l.kernel, l.kernel}, format), b = randn({l.out}).to(dtype);
   const Tensor y = filled({l.batch, l.out, size, size}, format);
   const Tensor gx = empty_like(x), gw = empty_like(w), gb = empty_like(b);
   const kernels::ConvParams p{.stride = {l.stride, l.stride}, .padding = {l.padding, l.padding}};
@@ -93,16 +98,21 @@ int main(int argc, char** argv) {
   CLI::App app("Times the convolutions of LeNet and ResNet-18");
   std::vector<int> threads{1, 2};
   std::vector<std::int64_t> shapes;
-  std::string engine = "automatic", algorithm = "automatic", only;
+  std::vector<std::int64_t> taps{3, 1, 1};
+  std::string engine = "automatic", algorithm = "automatic", type = "float32", only;
   app.add_option("--threads", threads)->delimiter(',');
   app.add_option("--engine", engine)->check(CLI::IsMember({"automatic", "own", "onednn"}));
   app.add_option("--algorithm", algorithm)
       ->check(CLI::IsMember({"automatic", "direct", "winograd_2x2", "winograd_4x4"}));
   app.add_option("--only", only, "layers whose names contain this");
   app.add_option("--shape", shapes,
-                 "batch, channels, side and output channels of 3 x 3 convolutions that keep the "
-                 "side, instead of the networks'")
+                 "batch, channels, side and output channels of convolutions, instead of the "
+                 "networks'")
       ->delimiter(',');
+  app.add_option("--taps", taps, "of --shape: kernel, stride and padding")
+      ->delimiter(',')
+      ->expected(3);
+  app.add_option("--dtype", type)->check(CLI::IsMember({"float32", "float16", "bfloat16"}));
   app.add_option("--seconds", budget_seconds, "that a measurement should take");
   app.add_flag("--processor-time", processor_time,
                "time on processors instead of on the clock: for one thread on a busy machine");
@@ -114,12 +124,14 @@ int main(int argc, char** argv) {
                               : algorithm == "winograd_2x2" ? kernels::ConvAlgorithm::winograd_2x2
                               : algorithm == "winograd_4x4" ? kernels::ConvAlgorithm::winograd_4x4
                                                             : kernels::ConvAlgorithm::automatic);
+  dtype = type == "float16" ? kFloat16 : type == "bfloat16" ? kBFloat16 : kFloat32;
   fmt::print(
       "layer          batch, channels, side    format threads  forward ms, GFLOP/s  data  "
       "weights\n");
   std::vector<Layer> layers;
   for (std::size_t i = 0; i + 4 <= shapes.size(); i += 4)
-    layers.push_back({"3x3", shapes[i], shapes[i + 1], shapes[i + 2], shapes[i + 3], 3, 1, 1});
+    layers.push_back({"shape", shapes[i], shapes[i + 1], shapes[i + 2], shapes[i + 3], taps[0],
+                      taps[1], taps[2]});
   if (layers.empty()) layers.assign(std::begin(kLayers), std::end(kLayers));
   for (const Layer& l : layers)
     if (std::string(l.name).find(only) != std::string::npos)

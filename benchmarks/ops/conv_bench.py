@@ -22,6 +22,13 @@ LAYERS = [
     ("resnet.128", 32, 128, 14, 128, 3, 1, 1),
     ("resnet.256", 32, 256, 7, 256, 3, 1, 1),
     ("resnet.512", 32, 512, 4, 512, 3, 1, 1),
+    ("resnet.128-256", 32, 128, 14, 256, 3, 2, 1),
+    ("resnet.256-512", 32, 256, 7, 512, 3, 2, 1),
+    ("resnet.down256", 32, 128, 14, 256, 1, 2, 0),
+    ("resnet.down512", 32, 256, 7, 512, 1, 2, 0),
+    ("resnet.stem", 8, 3, 224, 64, 7, 2, 3),
+    ("bottleneck.in", 8, 256, 56, 64, 1, 1, 0),
+    ("bottleneck.out", 8, 64, 56, 256, 1, 1, 0),
 ]
 FORMATS = [("nchw", torch.contiguous_format), ("nhwc", torch.channels_last)]
 

@@ -76,7 +76,7 @@ ColumnGradient<S, T>::ColumnGradient(const Images<S>& out, const Images<const S>
                (grad.width - 1) * params.stride[1] + (kernel_columns - 1) * params.dilation[1] + 1,
                out.width + params.padding[1]) *
            out.channels),
-      copies_(!readable<T>(grad, Window{0, 0, grad.height, grad.width}) ||
+      copies_(!reads_in_place<T>(grad, Window{0, 0, grad.height, grad.width}, false) ||
               grad.row_step != grad.width * grad.pixel_step) {
   constexpr std::int64_t tile = max_rows(2);
   const std::int64_t fits = kStripBytes / (columns_ * static_cast<std::int64_t>(sizeof(T)));

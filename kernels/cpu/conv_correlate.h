@@ -50,6 +50,9 @@ class Correlation {
   }
 
   void run() {
+    if (scattered_ && out_.count >= kManyImages &&
+        weight_count_ * static_cast<std::int64_t>(sizeof(A)) > kManyWeights)
+      return run_panels();
     // Chunks of whole images, or of rows where images are few. By size only.
     const std::int64_t images = out_.count, height = out_.height;
     const std::int64_t grain = images >= 8 ? (images + kChunks - 1) / kChunks * height
@@ -69,6 +72,9 @@ class Correlation {
   static constexpr std::int64_t kChunks = 32;
   static constexpr std::int64_t kCacheBytes = 384 << 10;  // of weights that stay near a core
   static constexpr std::int64_t kShortRow = 10;
+  static constexpr std::int64_t kManyWeights = 1 << 20;  // bytes: a core's second cache
+  static constexpr std::int64_t kManyImages = 8;
+  static constexpr std::int64_t kImagesAtOnce = 64;
 
   struct Phase {
     const Axis *rows, *columns;
@@ -78,11 +84,26 @@ class Correlation {
 
   void pack_filter(const Filter<In>& filter);
   Window window(std::int64_t top, std::int64_t bottom) const;
-  void run_images(std::int64_t begin, std::int64_t end);
-  void run_rows(std::int64_t image, std::int64_t count, std::int64_t top, std::int64_t bottom);
+  /// Results side by side that sum the same taps.
+  struct Run {
+    std::int64_t first, last, tap, taps;
+  };
+
+  void run_panels() const;
+  void run_images(std::int64_t begin, std::int64_t end) const;
+  void run_rows(std::int64_t image, std::int64_t count, std::int64_t top,
+                std::int64_t bottom) const;
+  Pixels<const A> pixels(std::int64_t image, std::int64_t count, const Window& window,
+                         Scratch<A>& copied) const;
+  Pixels<T> results(std::int64_t image, std::int64_t count, std::int64_t top, std::int64_t bottom,
+                    Scratch<T>& result) const;
+  void put(std::int64_t image, std::int64_t count, std::int64_t top, std::int64_t bottom,
+           const Pixels<T>& from) const;
   void run_phase(const Phase& phase, std::int64_t panel, const Pixels<const A>& in,
                  const Window& window, const Pixels<T>& out, std::int64_t images, std::int64_t top,
                  std::int64_t bottom) const;
+  std::vector<Run> runs(const Axis& axis, std::int64_t begin, std::int64_t end, std::int64_t size,
+                        std::int64_t images) const;
 
   Images<S> out_;
   Images<const In> in_;
@@ -148,7 +169,7 @@ Window Correlation<S, A>::window(std::int64_t top, std::int64_t bottom) const {
 
 /// Whole images, in groups that share the weights while those are in cache.
 template <class S, class A>
-void Correlation<S, A>::run_images(std::int64_t begin, std::int64_t end) {
+void Correlation<S, A>::run_images(std::int64_t begin, std::int64_t end) const {
   std::int64_t group = 1;
   if (weight_count_ * static_cast<std::int64_t>(sizeof(A)) > kCacheBytes) {
     const std::int64_t bytes =
@@ -160,45 +181,109 @@ void Correlation<S, A>::run_images(std::int64_t begin, std::int64_t end) {
     run_rows(image, std::min(group, end - image), 0, out_.height);
 }
 
+/// `window` of `count` images from `image` on: where they lie, or their copies in `copied`, which
+/// threads make together where they may.
+template <class S, class A>
+Pixels<const A> Correlation<S, A>::pixels(std::int64_t image, std::int64_t count,
+                                          const Window& window, Scratch<A>& copied) const {
+  const bool sparse = rows_.size() == 1 && columns_.size() == 1 &&
+                      (rows_[0].taps < rows_[0].stride || columns_[0].taps < columns_[0].stride);
+  if (reads_in_place<A>(in_, window, sparse))
+    return {reinterpret_cast<const A*>(in_.data) + image * in_.image_step +
+                window.top * in_.row_step + window.left * in_.pixel_step,
+            in_.image_step, in_.row_step, in_.pixel_step};
+  const std::int64_t size = window.height * window.width * in_.channels;
+  copied = Scratch<A>(count * size);
+  parallel_for(count, 1, [&](std::int64_t i, std::int64_t) {
+    A* const to = copied.data() + i * size;
+    if (!window.inside(in_)) std::fill_n(to, size, A{});
+    gather(to, in_.channels, in_, image + i, window);
+  });
+  return {copied.data(), size, window.width * in_.channels, in_.channels};
+}
+
+/// Rows [top, bottom) of `count` images from `image` on: where they are to lie, or in `result`,
+/// from where put() brings them there.
+template <class S, class A>
+Pixels<typename Correlation<S, A>::T> Correlation<S, A>::results(std::int64_t image,
+                                                                 std::int64_t count,
+                                                                 std::int64_t top,
+                                                                 std::int64_t bottom,
+                                                                 Scratch<T>& result) const {
+  if (std::is_same_v<S, T> && out_.channel_step == 1)
+    return {reinterpret_cast<T*>(out_.data) + image * out_.image_step + top * out_.row_step,
+            out_.image_step, out_.row_step, out_.pixel_step};
+  const std::int64_t pixel = panels_ * panel_, row = pixel * out_.width;
+  result = Scratch<T>(count * row * (bottom - top));
+  return {result.data(), row * (bottom - top), row, pixel};
+}
+
+template <class S, class A>
+void Correlation<S, A>::put(std::int64_t image, std::int64_t count, std::int64_t top,
+                            std::int64_t bottom, const Pixels<T>& from) const {
+  parallel_for(count, 1, [&](std::int64_t i, std::int64_t) {
+    scatter(out_, image + i, top, bottom - top, from.at(i, 0, 0), from.row_step, from.pixel_step);
+  });
+}
+
 /// Rows [top, bottom) of `count` images from `image` on.
 template <class S, class A>
 void Correlation<S, A>::run_rows(std::int64_t image, std::int64_t count, std::int64_t top,
-                                 std::int64_t bottom) {
+                                 std::int64_t bottom) const {
   const Window window = this->window(top, bottom);
   Scratch<A> copied;
-  Pixels<const A> in;
-  if (readable<A>(in_, window)) {
-    in = {reinterpret_cast<const A*>(in_.data) + image * in_.image_step +
-              window.top * in_.row_step + window.left * in_.pixel_step,
-          in_.image_step, in_.row_step, in_.pixel_step};
-  } else {
-    const std::int64_t size = window.height * window.width * in_.channels;
-    copied = Scratch<A>(count * size);
-    if (!window.inside(in_)) std::fill_n(copied.data(), count * size, A{});
-    for (std::int64_t i = 0; i < count; ++i)
-      gather(copied.data() + i * size, in_.channels, in_, image + i, window);
-    in = {copied.data(), size, window.width * in_.channels, in_.channels};
-  }
-
   Scratch<T> result;
-  Pixels<T> out;
-  const bool direct = std::is_same_v<S, T> && out_.channel_step == 1;
-  if (direct) {
-    out = {reinterpret_cast<T*>(out_.data) + image * out_.image_step + top * out_.row_step,
-           out_.image_step, out_.row_step, out_.pixel_step};
-  } else {
-    const std::int64_t pixel = panels_ * panel_, row = pixel * out_.width;
-    result = Scratch<T>(count * row * (bottom - top));
-    out = {result.data(), row * (bottom - top), row, pixel};
-  }
-
+  const Pixels<const A> in = pixels(image, count, window, copied);
+  const Pixels<T> out = results(image, count, top, bottom, result);
   for (const Phase& phase : phases_)
     for (std::int64_t p = 0; p < panels_; ++p)
       run_phase(phase, p, in, window, out, count, top, bottom);
-  if (!direct)
-    for (std::int64_t i = 0; i < count; ++i)
-      scatter(out_, image + i, top, bottom - top, result.data() + i * out.image_step, out.row_step,
-              out.pixel_step);
+  if (result) put(image, count, top, bottom, out);
+}
+
+/// Small images and more weights than a core's second cache holds: a task makes a panel of output
+/// channels of many images.
+template <class S, class A>
+void Correlation<S, A>::run_panels() const {
+  const Window window = this->window(0, out_.height);
+  for (std::int64_t image = 0; image < out_.count; image += kImagesAtOnce) {
+    const std::int64_t count = std::min(kImagesAtOnce, out_.count - image);
+    Scratch<A> copied;
+    Scratch<T> result;
+    const Pixels<const A> in = pixels(image, count, window, copied);
+    const Pixels<T> out = results(image, count, 0, out_.height, result);
+    const std::int64_t group = std::max(kManyImages, (count * panels_ + kChunks - 1) / kChunks);
+    const std::int64_t groups = (count + group - 1) / group;
+    parallel_for(groups * panels_, 1, [&](std::int64_t task, std::int64_t) {
+      const std::int64_t first = task % groups * group, last = std::min(count, first + group);
+      Pixels<const A> in_group = in;
+      Pixels<T> out_group = out;
+      in_group.data = in.at(first, 0, 0);
+      out_group.data = out.at(first, 0, 0);
+      for (const Phase& phase : phases_)
+        run_phase(phase, task / groups, in_group, window, out_group, last - first, 0, out_.height);
+    });
+    if (result) put(image, count, 0, out_.height, out);
+  }
+}
+
+/// Results [begin, end) along an axis, by the taps that meet an image of `size`: apart where there
+/// are `images` enough to fill the inner kernel, else all with all taps.
+template <class S, class A>
+std::vector<typename Correlation<S, A>::Run> Correlation<S, A>::runs(const Axis& axis,
+                                                                     std::int64_t begin,
+                                                                     std::int64_t end,
+                                                                     std::int64_t size,
+                                                                     std::int64_t images) const {
+  if (images < kManyImages) return {{begin, end, 0, axis.taps}};
+  std::vector<Run> runs;
+  for (std::int64_t i = begin; i < end; ++i) {
+    const auto [first, last] = taps_inside(axis, i, size);
+    if (runs.empty() || runs.back().tap != first || runs.back().taps != last - first)
+      runs.push_back({i, i, first, last - first});
+    runs.back().last = i + 1;
+  }
+  return runs;
 }
 
 template <class S, class A>
@@ -243,23 +328,36 @@ void Correlation<S, A>::run_phase(const Phase& phase, std::int64_t panel, const 
              panel * panel_;
     };
     if (scattered_) {
-      const A* a_rows[kMaxRows];
-      T* c_rows[kMaxRows];
-      m.a_rows = a_rows;
-      m.c_rows = c_rows;
-      m.a_step = 1;
-      int count = 0;
-      const int most = max_rows(vectors);
-      for (std::int64_t image = 0; image < images; ++image)
-        for (std::int64_t i = begin; i < end; ++i)
-          for (std::int64_t j = 0; j < columns.count; ++j) {
-            a_rows[count] = left(image, i, j);
-            c_rows[count] = result(image, i, j);
-            if (++count < most) continue;
-            run_micro(m, count, vectors, Rows::scattered);
-            count = 0;
-          }
-      if (count > 0) run_micro(m, count, vectors, Rows::scattered);
+      for (const Run& row : runs(rows, begin, end, in_.height, images))
+        for (const Run& column : runs(columns, 0, columns.count, in_.width, images)) {
+          const std::int64_t first = std::max(tap, row.tap);
+          const std::int64_t last = std::max(first, std::min(tap + taps, row.tap + row.taps));
+          if (first == last && tap > 0) continue;  // else they start with the bias, or at 0
+          Micro<A> part = m;
+          part.segments[1] = last - first;
+          (merged ? part.run : part.segments[0]) = column.taps * (merged ? channels : 1);
+          part.b += (first - tap) * m.b_segment[1] + column.tap * channels * panel_;
+          const std::int64_t to_tap =
+              (first - tap) * rows.step * in.row_step + column.tap * columns.step * in.pixel_step;
+          const A* a_rows[kMaxRows];
+          T* c_rows[kMaxRows];
+          part.a_rows = a_rows;
+          part.c_rows = c_rows;
+          part.a_step = 1;
+          const std::int64_t all = images * (row.last - row.first) * (column.last - column.first);
+          const std::int64_t most = even_share(all, max_rows(vectors));
+          int count = 0;
+          for (std::int64_t image = 0; image < images; ++image)
+            for (std::int64_t i = row.first; i < row.last; ++i)
+              for (std::int64_t j = column.first; j < column.last; ++j) {
+                a_rows[count] = left(image, i, j) + to_tap;
+                c_rows[count] = result(image, i, j);
+                if (++count < most) continue;
+                run_micro(part, count, vectors, Rows::scattered);
+                count = 0;
+              }
+          if (count > 0) run_micro(part, count, vectors, Rows::scattered);
+        }
       continue;
     }
     for (std::int64_t image = 0; image < images; ++image)

@@ -31,15 +31,6 @@ inline std::pair<std::int64_t, std::int64_t> interior(const Axis& a, std::int64_
   const std::int64_t last = size - reach > 0 ? (size - reach - 1) / a.stride + 1 : 0;
   return {std::min(first, a.count), std::clamp(last, std::min(first, a.count), a.count)};
 }
-/// The taps [first, last) of a result that are inside.
-inline std::pair<std::int64_t, std::int64_t> taps_inside(const Axis& a, std::int64_t result,
-                                                         std::int64_t size) {
-  const std::int64_t at = result * a.stride + a.first;
-  const std::int64_t first = at < 0 ? (-at + a.step - 1) / a.step : 0;
-  const std::int64_t last = size - at > 0 ? (size - at - 1) / a.step + 1 : 0;
-  return {std::min(first, a.taps), std::clamp(last, std::min(first, a.taps), a.taps)};
-}
-
 /// Forward, or the gradient by the input: correlations with the taps of every phase.
 template <class S, class T = Compute<S>>
 class Correlation {

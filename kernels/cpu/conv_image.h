@@ -3,8 +3,10 @@
 #pragma once
 
 #include <algorithm>
+#include <utility>
 
 #include "core/parallel_for.h"
+#include "kernels/conv_axis.h"
 #include "kernels/cpu/micro.h"
 #include "kernels/cpu/pack.h"
 #include "kernels/view.h"
@@ -60,10 +62,36 @@ struct Window {
   }
 };
 
-/// Whether the inner kernel can read `window` where it lies.
+/// Along an axis, the results [first, last) of `count` whose input at i * stride + offset is inside
+/// `size`: what a tap multiplies elsewhere is the zeros around the image.
+struct Inside {
+  std::int64_t first, last;
+
+  Inside(std::int64_t count, std::int64_t stride, std::int64_t offset, std::int64_t size)
+      : first(std::clamp<std::int64_t>((stride - 1 - offset) / stride, 0, count)),
+        last(offset < size ? std::clamp((size - 1 - offset) / stride + 1, first, count) : first) {}
+  std::int64_t count() const { return last - first; }
+};
+
+/// The taps [first, last) of a result whose input is inside `size`.
+inline std::pair<std::int64_t, std::int64_t> taps_inside(const Axis& a, std::int64_t result,
+                                                         std::int64_t size) {
+  const std::int64_t at = result * a.stride + a.first;
+  const std::int64_t first = at < 0 ? (-at + a.step - 1) / a.step : 0;
+  const std::int64_t last = size - at > 0 ? (size - at - 1) / a.step + 1 : 0;
+  return {std::min(first, a.taps), std::clamp(last, std::min(first, a.taps), a.taps)};
+}
+
+/// Whether the inner kernel is to read `window` where it lies. A copy brings it near in the order
+/// of memory, which the machine foresees, where the kernel would wait for a pixel here and one
+/// there: it is spared where it would bring what nobody reads (`sparse`), or where pixels are so
+/// small that they follow one another closely.
 template <class T, class S>
-bool readable(const Images<S>& images, const Window& window) {
-  return std::is_same_v<T, S> && images.channel_step == 1 && window.inside(images);
+bool reads_in_place(const Images<S>& images, const Window& window, bool sparse) {
+  constexpr std::int64_t kSmallPixel = 128;  // bytes
+  return std::is_same_v<T, std::remove_const_t<S>> && images.data && images.channel_step == 1 &&
+         window.inside(images) &&
+         (sparse || images.pixel_step * static_cast<std::int64_t>(sizeof(T)) <= kSmallPixel);
 }
 
 /// Copies `window` of one image to `to`, `pixel_step` elements a pixel. What lies outside the image

@@ -87,7 +87,8 @@ WeightGradient<S, A>::WeightGradient(const Images<const S>& in, const Images<con
       window_{-params.padding[0], -params.padding[1],
               (grad.height - 1) * params.stride[0] + (kernel_rows - 1) * params.dilation[0] + 1,
               (grad.width - 1) * params.stride[1] + (kernel_columns - 1) * params.dilation[1] + 1},
-      copies_in_(!readable<A>(in, window_)),
+      copies_in_(!reads_in_place<A>(
+          in, window_, kernel_rows < params.stride[0] || kernel_columns < params.stride[1])),
       copies_grad_(!std::is_same_v<S, A> || grad.channel_step != 1 ||
                    grad.channels % kLanes<T> != 0),
       columns_(whole_vectors<T>(grad.channels)),
@@ -257,11 +258,15 @@ void WeightGradient<S, A>::run_unit(const Operands& o, std::int64_t unit, T* sum
   unit /= group_columns_;
   const std::int64_t kernel_row = unit % group_rows_, panel = unit / group_rows_;
   const std::int64_t used = std::min(panel_, columns_ - panel * panel_);
+  // A row of taps leaves out the rows that it multiplies by zeros alone.
+  const std::int64_t top = kernel_row * params_.dilation[0] + window_.top;
+  const Inside inside(grad_.height, params_.stride[0], scattered_ ? 0 : top,
+                      scattered_ ? INT64_MAX : in_.height);
   Micro<A> m{.a_step = params_.stride[1] * o.in.pixel_step,
-             .b = o.grad.data + panel * panel_,
+             .b = o.grad.at(0, inside.first, 0) + panel * panel_,
              .b_step = o.grad.pixel_step,
              .run = grad_.width,
-             .segments = {grad_.height, o.count},
+             .segments = {inside.count(), o.count},
              .a_segment = {params_.stride[0] * o.in.row_step, o.in.image_step},
              .b_segment = {o.grad.row_step, o.grad.image_step},
              .c_step = columns_,
@@ -269,7 +274,8 @@ void WeightGradient<S, A>::run_unit(const Operands& o, std::int64_t unit, T* sum
              .accumulate = accumulate};
   const A* a_rows[kMaxRows];
   T* c_rows[kMaxRows];
-  const A* a = o.in.at(0, kernel_row * params_.dilation[0], tap * params_.dilation[1]);
+  const A* a = o.in.at(0, kernel_row * params_.dilation[0] + inside.first * params_.stride[0],
+                       tap * params_.dilation[1]);
   T* c = sums + (kernel_row * kernel_columns_ + tap) * in_.channels * columns_ + panel * panel_;
   const std::int64_t end = std::min(rows_, (block + 1) * kUnitTiles * tile_);
   for (std::int64_t r = block * kUnitTiles * tile_; r < end; r += tile_) {

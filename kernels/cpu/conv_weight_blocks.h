@@ -172,12 +172,15 @@ void BlockedWeightGradient<S, T>::sum(std::int64_t block, std::int64_t panel, st
     for (std::int64_t tap = 0; tap < taps_; ++tap) {
       const std::int64_t y = tap / kernel_columns_ * params_.dilation[0];
       const std::int64_t x = tap % kernel_columns_ * params_.dilation[1];
-      sum_tap({.a = in + image * in_size + y * row + x * rows,
+      const Inside down(grad_.height, params_.stride[0], y + window_.top, in_.height);
+      const Inside across(grad_.width, params_.stride[1], x + window_.left, in_.width);
+      sum_tap({.a = in + image * in_size + (y + down.first * params_.stride[0]) * row +
+                    (x + across.first * params_.stride[1]) * rows,
                .a_step = params_.stride[1] * rows,
-               .b = grad + image * grad_size,
+               .b = grad + image * grad_size + (down.first * grad_.width + across.first) * columns,
                .b_step = columns,
-               .run = grad_.width,
-               .segments = {grad_.height, 1},
+               .run = across.count(),
+               .segments = {down.count(), 1},
                .a_segment = {params_.stride[0] * row, in_size},
                .b_segment = {grad_.width * columns, grad_size},
                .c_step = panel_,
@@ -187,18 +190,21 @@ void BlockedWeightGradient<S, T>::sum(std::int64_t block, std::int64_t panel, st
     }
 }
 
-/// The sums of one tap, a panel's share of the first cache at a time: images, or rows of one.
+/// The sums of one tap over the rows that `m` has, a panel's share of the first cache at a time:
+/// images, or rows of one.
 template <class S, class T>
 void BlockedWeightGradient<S, T>::sum_tap(Micro<T> m, std::int64_t rows, std::int64_t images,
                                           T* c) const {
   const std::int64_t row_bytes = grad_.width * m.columns * static_cast<std::int64_t>(sizeof(T));
   const std::int64_t lines = std::max<std::int64_t>(1, kFirstCache / row_bytes);
-  const std::int64_t height = lines < grad_.height ? even_share(grad_.height, lines) : grad_.height;
-  const std::int64_t group = even_share(images, std::max<std::int64_t>(1, lines / grad_.height));
+  const std::int64_t all = std::max<std::int64_t>(1, m.segments[0]);  // none still start the sums
+  const std::int64_t height = lines < all ? even_share(all, lines) : all;
+  const std::int64_t group = even_share(images, std::max<std::int64_t>(1, lines / all));
+  const std::int64_t rows_inside = m.segments[0];
   const T *const a = m.a, *const b = m.b;
   for (std::int64_t image = 0; image < images; image += group)
-    for (std::int64_t y = 0; y < grad_.height; y += height) {
-      m.segments[0] = std::min(height, grad_.height - y);
+    for (std::int64_t y = 0; y < all; y += height) {
+      m.segments[0] = std::min(height, rows_inside - y);
       m.segments[1] = std::min(group, images - image);
       m.b = b + image * m.b_segment[1] + y * m.b_segment[0];
       for (std::int64_t r = 0; r < rows; r += tile_) {

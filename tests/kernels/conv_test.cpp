@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "kernels/copy.h"
 #include "kernels/vendor.h"
 #include "tests/kit/doctest_context.h"
 #include "tests/kit/kernel_case.h"
@@ -105,6 +106,62 @@ void check_all(KernelCase& c, DType dtype, const Problem& k, Layout layout) {
   }
 }
 
+/// f(output, input, weight) for every product of a convolution of float64.
+template <class F>
+void for_each_product(const Problem& k, const kernels::View& out, const kernels::View& input,
+                      const kernels::View& weight, F f) {
+  const std::int64_t ins = k.c / k.p.groups, outs = k.o / k.p.groups;
+  const auto at = [](const kernels::View& v, std::int64_t a, std::int64_t b, std::int64_t c,
+                     std::int64_t d) {
+    return v.as<double>() + a * v.strides[0] + b * v.strides[1] + c * v.strides[2] +
+           d * v.strides[3];
+  };
+  for (std::int64_t n = 0; n < k.n; ++n)
+    for (std::int64_t o = 0; o < k.o; ++o)
+      for (std::int64_t y = 0; y < k.extent(0); ++y)
+        for (std::int64_t x = 0; x < k.extent(1); ++x)
+          for (std::int64_t i = 0; i < k.kh; ++i)
+            for (std::int64_t j = 0; j < k.kw; ++j) {
+              const std::int64_t row = y * k.p.stride[0] + i * k.p.dilation[0] - k.p.padding[0];
+              const std::int64_t column = x * k.p.stride[1] + j * k.p.dilation[1] - k.p.padding[1];
+              if (row < 0 || row >= k.h || column < 0 || column >= k.w) continue;
+              double* const from = at(input, n, o / outs * ins, row, column);
+              double *const w = at(weight, o, 0, i, j), *const to = at(out, n, o, y, x);
+              for (std::int64_t c = 0; c < ins; ++c)
+                f(*to, from[c * input.strides[1]], w[c * weight.strides[1]]);
+            }
+}
+
+/// The three kernels against the plain sum of all products, in float64.
+void check_plainly(KernelCase& c, DType dtype, const Problem& k, Layout layout) {
+  const int pass = static_cast<int>(c.integer(0, 2));
+  const OperandOptions options = drawn(layout);
+  const auto operand = [&](const Shape& shape, int number) {
+    return pass == number ? c.output(shape, dtype, options) : c.input(shape, dtype, options);
+  };
+  const Operand operands[] = {operand(k.out(), 0), operand(k.input(), 1), operand(k.weight(), 2)};
+  c.run(
+      [&](const Stream& stream, const kit::Side& at) {
+        if (pass == 0)
+          kernels::conv2d(stream, at(operands[0]), at(operands[1]), at(operands[2]), {}, k.p);
+        else if (pass == 1)
+          kernels::conv2d_data(stream, at(operands[1]), at(operands[0]), at(operands[2]), {}, k.p);
+        else
+          kernels::conv2d_weight(stream, at(operands[2]), {}, at(operands[1]), at(operands[0]),
+                                 k.p);
+      },
+      [&](const Stream&, const kit::Side& at) {
+        const kernels::View out = at(operands[0]), in = at(operands[1]), w = at(operands[2]);
+        kernels::fill(Stream(), pass == 0 ? out : pass == 1 ? in : w, 0.0);
+        for_each_product(k, out, in, w, [&](double& y, double& x, double& v) {
+          (pass == 0 ? y : pass == 1 ? x : v) += pass == 0 ? x * v : pass == 1 ? y * v : y * x;
+        });
+      });
+  c.check(operands[pass], tolerance(dtype, pass == 0   ? k.forward_depth()
+                                           : pass == 1 ? k.backward_depth()
+                                                       : k.weight_depth()));
+}
+
 DType draw_dtype(KernelCase& c) { return c.pick({kFloat32, kFloat16, kBFloat16, kFloat64}); }
 Layout draw_layout(KernelCase& c) {
   return c.pick({Layout::contiguous, Layout::channels_last, Layout::any});
@@ -118,6 +175,43 @@ TEST_CASE("convolutions and their gradients, of every dtype and layout") {
     const Problem k = draw(c, c.integer(1, 3), groups * c.integer(1, 12),
                            groups * c.integer(groups > 1 ? 5 : 1, 20), groups, 8);
     check_all(c, draw_dtype(c), k, draw_layout(c));
+  });
+}
+
+TEST_CASE("convolutions that may be read where they lie, against plain sums") {
+  kit::for_each_case("plain conv", 60, [](KernelCase& c) {
+    const std::int64_t groups = c.pick<std::int64_t>({1, 1, 2});
+    Problem k =
+        draw(c, c.integer(1, 3), groups * c.integer(1, 8), groups * c.integer(1, 20), groups, 6);
+    k.p.padding = {0, 0};
+    if (c.coin()) {  // pixels that nobody reads
+      k.kh = k.kw = 1;
+      k.c *= 4;
+      k.p.stride = {c.integer(2, 3), c.integer(1, 3)};
+    }
+    k.h = std::max(k.h, k.p.dilation[0] * (k.kh - 1) + 1);
+    k.w = std::max(k.w, k.p.dilation[1] * (k.kw - 1) + 1);
+    check_plainly(c, draw_dtype(c), k, c.pick({Layout::channels_last, Layout::any}));
+  });
+}
+
+TEST_CASE("taps beside small images, against plain sums") {
+  kit::for_each_case("plain padded conv", 24, [](KernelCase& c) {
+    Problem k{c.pick<std::int64_t>({1, 3, 9}), 40, c.integer(1, 4), c.integer(1, 4), 48, 3, 3, {}};
+    k.p.stride = {c.integer(1, 3), c.integer(1, 3)};
+    k.p.dilation = {c.integer(1, 2), c.integer(1, 2)};
+    k.p.padding = {c.integer(2, 4), c.integer(2, 4)};
+    check_plainly(c, draw_dtype(c), k, draw_layout(c));
+  });
+}
+
+TEST_CASE("small images and more weights than a cache holds, against plain sums") {
+  kit::for_each_case("plain wide conv", 4, [](KernelCase& c) {
+    const bool host = c.device().is_cpu();  // an emulated device would take long, for nothing new
+    Problem k{8, host ? 150 : 15, c.integer(2, 3), c.integer(2, 3), host ? 210 : 21, 3, 3, {}};
+    k.p.stride = {2, 2};
+    k.p.padding = {1, 1};
+    check_plainly(c, draw_dtype(c), k, draw_layout(c));
   });
 }
 
