@@ -51,6 +51,13 @@ if(FERRITE_ISA_LEVELS)
   string(APPEND ferrite_isa ", kernels for ${levels} too")
 endif()
 
+# For sources of the calling folder that wait for others, or write reports: they compile in three quarters
+# of -O3's time.
+function(ferrite_cold)
+  file(GLOB cold CONFIGURE_DEPENDS ${ARGN})
+  set_property(SOURCE ${cold} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O1>)
+endfunction()
+
 # For the calling folder: compile fast, as what it computes is little. Undefined behaviour is looked for
 # in the library; in code that only uses it the checks would take a quarter of the time.
 function(ferrite_unoptimized)

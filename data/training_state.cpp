@@ -15,7 +15,7 @@ namespace ferrite::data {
 
 namespace {
 
-constexpr const char* kOp = "checkpoint";
+constexpr const char* kStateOp = "checkpoint";
 constexpr const char* kStep = "step";
 constexpr const char* kMetric = "metric";
 constexpr const char* kParts = "parts";
@@ -28,7 +28,7 @@ bool is_value_name(std::string_view name) {
 }
 
 void check_value_name(std::string_view name) {
-  FERRITE_CHECK(is_value_name(name), ValueError, kOp,
+  FERRITE_CHECK(is_value_name(name), ValueError, kStateOp,
                 "the name '{}' is not for values: checkpoints use it themselves", name);
 }
 
@@ -43,7 +43,7 @@ template <class T>
 T parse(std::string_view name, std::string_view text, const char* what) {
   T value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  FERRITE_CHECK(error == std::errc() && end == text.data() + text.size(), ValueError, kOp,
+  FERRITE_CHECK(error == std::errc() && end == text.data() + text.size(), ValueError, kStateOp,
                 "value '{}': expected {}, got '{}'", name, what, text);
   return value;
 }
@@ -56,14 +56,14 @@ std::string value_text(double value) { return fmt::format("{}", value); }
 std::int64_t to_signed(std::string_view name, std::string_view text, std::int64_t low,
                        std::int64_t high) {
   const auto value = parse<std::int64_t>(name, text, "an integer");
-  FERRITE_CHECK(value >= low && value <= high, ValueError, kOp,
+  FERRITE_CHECK(value >= low && value <= high, ValueError, kStateOp,
                 "value '{}': expected an integer of {} to {}, got {}", name, low, high, value);
   return value;
 }
 
 std::uint64_t to_unsigned(std::string_view name, std::string_view text, std::uint64_t high) {
   const auto value = parse<std::uint64_t>(name, text, "an integer of 0 or more");
-  FERRITE_CHECK(value <= high, ValueError, kOp,
+  FERRITE_CHECK(value <= high, ValueError, kStateOp,
                 "value '{}': expected an integer of 0 to {}, got {}", name, high, value);
   return value;
 }
@@ -73,7 +73,7 @@ double to_floating(std::string_view name, std::string_view text) {
 }
 
 bool to_bool(std::string_view name, std::string_view text) {
-  FERRITE_CHECK(text == "true" || text == "false", ValueError, kOp,
+  FERRITE_CHECK(text == "true" || text == "false", ValueError, kStateOp,
                 "value '{}': expected true or false, got '{}'", name, text);
   return text == "true";
 }
@@ -84,9 +84,9 @@ bool to_bool(std::string_view name, std::string_view text) {
 
 TrainingState& TrainingState::add_part(std::string name, std::function<StateDict()> save,
                                        std::function<void(const StateDict&)> load) {
-  FERRITE_CHECK(!name.empty() && name.find_first_of(".,") == std::string::npos, ValueError, kOp,
-                "expected a part's name without dots and commas, got '{}'", name);
-  FERRITE_CHECK(std::ranges::find(parts_, name, &Part::name) == parts_.end(), ValueError, kOp,
+  FERRITE_CHECK(!name.empty() && name.find_first_of(".,") == std::string::npos, ValueError,
+                kStateOp, "expected a part's name without dots and commas, got '{}'", name);
+  FERRITE_CHECK(std::ranges::find(parts_, name, &Part::name) == parts_.end(), ValueError, kStateOp,
                 "there is a part '{}' already", name);
   parts_.push_back({std::move(name), std::move(save), std::move(load)});
   return *this;
@@ -120,7 +120,7 @@ TrainingState& TrainingState::bind_value(
     std::string name, std::function<std::string()> read,
     std::function<std::function<void()>(const std::string&)> parse) {
   check_value_name(name);
-  FERRITE_CHECK(!find_value(name), ValueError, kOp, "there is a value '{}' already", name);
+  FERRITE_CHECK(!find_value(name), ValueError, kStateOp, "there is a value '{}' already", name);
   values_.push_back({std::move(name), std::move(read), std::move(parse), {}});
   return *this;
 }
@@ -128,7 +128,7 @@ TrainingState& TrainingState::bind_value(
 TrainingState& TrainingState::set_text(std::string name, std::string text) {
   check_value_name(name);
   if (auto* value = const_cast<Value*>(find_value(name))) {
-    FERRITE_CHECK(!value->read, ValueError, kOp,
+    FERRITE_CHECK(!value->read, ValueError, kStateOp,
                   "the value '{}' is that of a variable: change the variable", name);
     value->text = std::move(text);
   } else {
@@ -139,8 +139,8 @@ TrainingState& TrainingState::set_text(std::string name, std::string text) {
 
 const std::string& TrainingState::text_of(std::string_view name) const {
   const Value* value = find_value(name);
-  FERRITE_CHECK(value, IndexError, kOp, "there is no value '{}'", name);
-  FERRITE_CHECK(!value->read, ValueError, kOp,
+  FERRITE_CHECK(value, IndexError, kStateOp, "there is no value '{}'", name);
+  FERRITE_CHECK(!value->read, ValueError, kStateOp,
                 "the value '{}' is that of a variable: look at the variable", name);
   return value->text;
 }
@@ -202,7 +202,7 @@ StateDict copied(const StateDict& dict) {
   StateDict copy;
   copy.reserve(dict.size());
   for (const auto& [name, tensor] : dict) {
-    const Tensor host = ferrite::detail::readable_on_host(tensor, kOp);
+    const Tensor host = ferrite::detail::readable_on_host(tensor, kStateOp);
     copy.insert(name, gather_strided(host.data_ptr(), host.shape(), host.strides(), host.dtype()));
   }
   return copy;
@@ -217,13 +217,13 @@ void naming(const std::string& part, const std::filesystem::path& path, F&& f) {
   try {
     f();
   } catch (const ShapeError& error) {
-    fail<ShapeError>(kOp, "{}", text(error));
+    fail<ShapeError>(kStateOp, "{}", text(error));
   } catch (const DTypeError& error) {
-    fail<DTypeError>(kOp, "{}", text(error));
+    fail<DTypeError>(kStateOp, "{}", text(error));
   } catch (const IndexError& error) {
-    fail<IndexError>(kOp, "{}", text(error));
+    fail<IndexError>(kStateOp, "{}", text(error));
   } catch (const ValueError& error) {
-    fail<ValueError>(kOp, "{}", text(error));
+    fail<ValueError>(kStateOp, "{}", text(error));
   }
 }
 
@@ -242,11 +242,12 @@ void TrainingState::compare_names(const SafetensorsFile& file,
   for (const std::string& part : parts_in_file)
     if (std::ranges::find(parts_, part, &Part::name) == parts_.end())
       report.unexpected.push_back(part);
-  FERRITE_CHECK(
-      !options.strict || (report.missing.empty() && report.unexpected.empty()), ValueError, kOp,
-      "'{}' and the state hold different things: missing from the file: {}; unexpected "
-      "in it: {}. With .strict = false what there is of both is restored",
-      file.path().string(), fmt::join(report.missing, ", "), fmt::join(report.unexpected, ", "));
+  FERRITE_CHECK(!options.strict || (report.missing.empty() && report.unexpected.empty()),
+                ValueError, kStateOp,
+                "'{}' and the state hold different things: missing from the file: {}; unexpected "
+                "in it: {}. With .strict = false what there is of both is restored",
+                file.path().string(), fmt::join(report.missing, ", "),
+                fmt::join(report.unexpected, ", "));
 }
 
 void TrainingState::load_parts(const std::vector<std::pair<const Part*, StateDict>>& dicts,

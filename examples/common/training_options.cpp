@@ -2,52 +2,49 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <exception>
 #include <iostream>
 
 #include "core/error.h"
 #include "core/generator.h"
 #include "core/parallel_for.h"
-#include "examples/common/validators.h"
+#include "examples/common/command_line.h"
 #include "metrics/timer.h"
 
 namespace examples {
 
-void add_training_options(CLI::App& app, TrainingOptions& options,
+void add_training_options(CommandLine& app, TrainingOptions& options,
                           const std::vector<std::string>& models,
                           const std::vector<std::string>& datasets) {
   options.model = models.front();
   options.dataset = datasets.front();
   const auto positive = whole<std::int64_t>(1);
   app.add_option("--dataset", options.dataset, "what to train on")
-      ->check(CLI::IsMember(datasets))
-      ->capture_default_str();
+      .check(one_of(datasets))
+      .capture_default_str();
   app.add_option("--data", options.data,
                  "folder that holds the data set (default: $FERRITE_DATA, ./data-sets)");
-  app.add_option("--model", options.model, "network")
-      ->check(CLI::IsMember(models))
-      ->capture_default_str();
-  app.add_option("--epochs", options.epochs, "passes over the training set")->check(positive);
+  app.add_option("--model", options.model, "network").check(one_of(models)).capture_default_str();
+  app.add_option("--epochs", options.epochs, "passes over the training set").check(positive);
   app.add_option("--max-steps", options.max_steps, "stop after so many steps (0: no limit)")
-      ->check(whole<std::int64_t>(0));
-  app.add_option("--batch-size", options.batch_size, "images a step")->check(positive);
-  app.add_option("--lr", options.lr, "learning rate")->check(above_zero());
+      .check(whole<std::int64_t>(0));
+  app.add_option("--batch-size", options.batch_size, "images a step").check(positive);
+  app.add_option("--lr", options.lr, "learning rate").check(above_zero());
   app.add_option("--optimizer", options.optimizer, "optimizer")
-      ->check(CLI::IsMember({"sgd", "adam", "adamw", "rmsprop", "lars", "lamb"}));
+      .check(one_of({"sgd", "adam", "adamw", "rmsprop", "lars", "lamb"}));
   app.add_option("--device", options.device,
                  "auto (cuda where there is a CUDA device), cpu, cpu:N, cuda or cuda:N")
-      ->capture_default_str();
+      .capture_default_str();
   app.add_flag("--graph", options.graph,
                "record the training step as a CUDA graph and launch it as one (needs cuda)");
   app.add_option("--threads", options.threads, "threads that compute (0: one a processor)")
-      ->check(whole(0, 1024));
+      .check(whole(0, 1024));
   app.add_option("--workers", options.workers, "threads that load data (0: the training thread)")
-      ->check(whole(0, 256))
-      ->capture_default_str();
+      .check(whole(0, 256))
+      .capture_default_str();
   app.add_option("--seed", options.seed, "seed of weights, shuffling and everything random")
-      ->check(whole<std::uint64_t>(0))
-      ->capture_default_str();
+      .check(whole<std::uint64_t>(0))
+      .capture_default_str();
   app.add_option("--checkpoint-dir", options.checkpoint_dir,
                  "folder for final.safetensors (made if missing)");
   app.add_option("--report", options.report, "JSON file for the configuration and every epoch");

@@ -8,11 +8,9 @@
 
 #include "core/device.h"
 
-namespace CLI {
-class App;
-}
-
 namespace examples {
+
+class CommandLine;
 
 struct TrainingOptions {
   std::string dataset = "synthetic-digits";
@@ -38,7 +36,7 @@ struct TrainingOptions {
 
 /// Adds the options to a program's command line; `models` and `datasets` are what --model and
 /// --dataset accept, the first being the default.
-void add_training_options(CLI::App& app, TrainingOptions& options,
+void add_training_options(CommandLine& app, TrainingOptions& options,
                           const std::vector<std::string>& models,
                           const std::vector<std::string>& datasets);
 

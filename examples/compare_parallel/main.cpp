@@ -8,11 +8,11 @@
 // docs/comparing.md says how to read it.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <string>
 #include <vector>
 
+#include "examples/common/command_line.h"
 #include "examples/common/folder.h"
 #include "examples/common/training_options.h"
 #include "examples/compare_parallel/measure.h"
@@ -46,14 +46,14 @@ int measure(const Options& options, const std::vector<std::string>& arguments) {
 }
 
 int compare_parallel(int argc, char** argv) {
-  CLI::App app(
+  examples::CommandLine app(
       "Compares DataParallel with DistributedDataParallel and a single device: throughput, "
       "scaling, where a step's time goes, what moves, and what memory it takes.");
   Options options;
   SimulateOptions simulation;
   add_options(app, options);
   add_simulate_options(app, simulation);
-  CLI11_PARSE(app, argc, argv);
+  if (const auto status = app.parse(argc, argv)) return *status;
   complete(options);
   const std::vector<std::string> arguments(argv, argv + argc);
   if (!options.worker.empty())

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -11,7 +10,7 @@
 
 #include "core/cuda.h"
 #include "core/error.h"
-#include "examples/common/validators.h"
+#include "examples/common/command_line.h"
 #include "parallel/comm/backend.h"
 
 namespace examples::compare {
@@ -69,103 +68,103 @@ LinkDelay link_delay(const std::string& text) {
 
 namespace {
 
-void add_what_is_trained(CLI::App& app, Options& o) {
+void add_what_is_trained(CommandLine& app, Options& o) {
   app.add_option("--model", o.model, "network")
-      ->check(CLI::IsMember({"lenet5", "d2l-lenet", "resnet18"}))
-      ->capture_default_str();
+      .check(one_of({"lenet5", "d2l-lenet", "resnet18"}))
+      .capture_default_str();
   app.add_option("--dataset", o.dataset, "images; synthetic ones are noise")
-      ->check(CLI::IsMember(
+      .check(one_of(
           {"synthetic", "synthetic-digits", "mnist", "fashion-mnist", "cifar10", "image-folder"}))
-      ->capture_default_str();
+      .capture_default_str();
   app.add_option("--data", o.data,
                  "folder that holds the data set (default: $FERRITE_DATA, ./data-sets)");
   app.add_option("--image-size", o.image_size,
                  "height and width of synthetic images, and of image folders (default: 28, 224)")
-      ->check(whole<std::int64_t>(1));
+      .check(whole<std::int64_t>(1));
   app.add_option("--channels", o.channels, "of synthetic images")
-      ->check(whole<std::int64_t>(1))
-      ->capture_default_str();
+      .check(whole<std::int64_t>(1))
+      .capture_default_str();
   app.add_option("--classes", o.classes, "of synthetic images")
-      ->check(whole<std::int64_t>(1))
-      ->capture_default_str();
+      .check(whole<std::int64_t>(1))
+      .capture_default_str();
   app.add_option("--width", o.width, "channels of ResNet-18's first stage")
-      ->check(whole<std::int64_t>(1))
-      ->capture_default_str();
+      .check(whole<std::int64_t>(1))
+      .capture_default_str();
 }
 
-void add_what_is_compared(CLI::App& app, Options& o) {
+void add_what_is_compared(CommandLine& app, Options& o) {
   app.add_option("--device", o.device, "cuda, cpu (virtual devices), or auto: cuda where there is")
-      ->check(CLI::IsMember({"auto", "cuda", "cpu"}))
-      ->capture_default_str();
+      .check(one_of({"auto", "cuda", "cpu"}))
+      .capture_default_str();
   app.add_option("--devices", o.devices,
                  "numbers of devices, as 1,2,4 (default: powers of two of the GPUs; 1,2 on the "
                  "CPU)")
-      ->delimiter(',')
-      ->check(whole(1, 64));
+      .delimiter(',')
+      .check(whole(1, 64));
   app.add_option("--batch", o.batch,
                  "images a step: of all devices (strong scaling), of each (weak) (default: 64; "
                  "resnet18: 32)")
-      ->check(whole<std::int64_t>(1));
+      .check(whole<std::int64_t>(1));
   app.add_option("--scaling", o.scaling, "strong: the same batch in all; weak: a device")
-      ->check(CLI::IsMember({"strong", "weak", "both"}))
-      ->capture_default_str();
+      .check(one_of({"strong", "weak", "both"}))
+      .capture_default_str();
   app.add_option(
          "--strategies", o.strategies,
          "of single, dp, dp-balanced, ddp, ddp-ring (default: all; with --link-delay all but "
          "ddp)")
-      ->delimiter(',')
-      ->check(CLI::IsMember(kStrategies));
+      .delimiter(',')
+      .check(one_of(kStrategies));
   app.add_option("--bucket-mb", o.bucket_mb,
                  "sizes of DistributedDataParallel's buckets (default: 25 and one that makes some "
                  "buckets)")
-      ->delimiter(',')
-      ->check(above_zero());
+      .delimiter(',')
+      .check(above_zero());
   app.add_option("--overlap", o.overlap,
                  "on: all-reduces during backward; off: after it (delay_allreduce)")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"on", "off"}))
-      ->capture_default_str();
+      .delimiter(',')
+      .check(one_of({"on", "off"}))
+      .capture_default_str();
   app.add_option("--amp", o.amp, "opt levels of mixed precision, as O0,O1,O2 (default: O0)")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"O0", "O1", "O2", "O3"}));
+      .delimiter(',')
+      .check(one_of({"O0", "O1", "O2", "O3"}));
   app.add_option("--threads", o.threads, "that compute for each device")
-      ->check(whole(1, 1024))
-      ->capture_default_str();
+      .check(whole(1, 1024))
+      .capture_default_str();
   app.add_flag("--all-threads", o.all_threads,
                "also measures a single device with as many threads as there are processors");
   app.add_option("--ranks", o.ranks, "what DistributedDataParallel's ranks are")
-      ->check(CLI::IsMember({"process", "thread"}))
-      ->capture_default_str();
+      .check(one_of({"process", "thread"}))
+      .capture_default_str();
   app.add_option("--backend", o.backend, "of ranks that are processes (default: by the device)")
-      ->check(CLI::IsMember({"nccl", "gloo"}));
+      .check(one_of({"nccl", "gloo"}));
   app.add_option("--link-delay", o.link_delay,
                  "plays a network between ranks of this host (gloo, not ddp): none, ethernet-1g, "
                  "ethernet-10g, ethernet-25g, ethernet-100g, infiniband-hdr, or as 100us,1.25GB/s")
-      ->capture_default_str();
+      .capture_default_str();
 }
 
-void add_how(CLI::App& app, Options& o) {
+void add_how(CommandLine& app, Options& o) {
   app.add_option("--steps", o.steps,
                  "of each repetition (default: 100; resnet18: 3, on CUDA devices 50)")
-      ->check(whole(1));
+      .check(whole(1));
   app.add_option("--warmup", o.warmup,
                  "steps before, not measured (default: 5; resnet18: 2; on CUDA devices 10)")
-      ->check(whole(2));
+      .check(whole(2));
   app.add_option("--repetitions", o.repetitions, "rounds, in each of which all take their turn")
-      ->check(whole(1))
-      ->capture_default_str();
+      .check(whole(1))
+      .capture_default_str();
   app.add_flag("!--no-profile", o.profile,
                "leaves out the times of layers and links that --json has for simulations");
   app.add_option("--timeout", o.timeout, "seconds that a strategy may take in a repetition")
-      ->check(above_zero())
-      ->capture_default_str();
-  app.add_option("--seed", o.seed, "of weights and synthetic images")->capture_default_str();
+      .check(above_zero())
+      .capture_default_str();
+  app.add_option("--seed", o.seed, "of weights and synthetic images").capture_default_str();
   app.add_option("--json", o.json, "file for everything that was measured");
   app.add_option("--csv", o.csv, "file for the table");
   app.add_option("--svg", o.svg, "file for a chart");
   app.add_flag("--quiet", o.quiet, "prints no progress");
-  app.add_option("--worker", o.worker)->group("");
-  app.add_option("--job", o.job)->group("");
+  app.add_option("--worker", o.worker).group("");
+  app.add_option("--job", o.job).group("");
 }
 
 /// Delays are played by Ferrite's own links between processes, and by nothing else.
@@ -190,7 +189,7 @@ void check_devices(const Options& o) {
 
 }  // namespace
 
-void add_options(CLI::App& app, Options& options) {
+void add_options(CommandLine& app, Options& options) {
   add_what_is_trained(app, options);
   add_what_is_compared(app, options);
   add_how(app, options);

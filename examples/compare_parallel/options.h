@@ -8,8 +8,8 @@
 
 #include "examples/compare_parallel/measurement.h"
 
-namespace CLI {
-class App;
+namespace examples {
+class CommandLine;
 }
 
 namespace examples::compare {
@@ -61,7 +61,7 @@ struct LinkDelay {
 /// "none", a preset's name, or "100us,1.25GB/s"; ValueError.
 LinkDelay link_delay(const std::string& text);
 
-void add_options(CLI::App& app, Options& options);
+void add_options(CommandLine& app, Options& options);
 /// Fills in what depends on the machine and on other options; ValueError where these contradict
 /// each other.
 void complete(Options& options);

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -12,7 +11,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "examples/common/validators.h"
+#include "examples/common/command_line.h"
 #include "examples/compare_parallel/report.h"
 #include "examples/compare_parallel/session.h"
 #include "metrics/curves.h"
@@ -292,79 +291,79 @@ int check(const Options& o, const SimulateOptions& s, const std::vector<std::str
 
 }  // namespace
 
-void add_simulate_options(CLI::App& app, SimulateOptions& s) {
+void add_simulate_options(CommandLine& app, SimulateOptions& s) {
   const std::string group = "Machines that are not here";
   app.add_option("--simulate", s.devices,
                  "numbers of devices to predict steps for, by a discrete-event model; of a single "
                  "number N, powers of two up to N. Writes its own --json, --csv, --svg")
-      ->delimiter(',')
-      ->check(whole(1, 1 << 24))
-      ->group(group);
+      .delimiter(',')
+      .check(whole(1, 1 << 24))
+      .group(group);
   app.add_flag(
          "--check-simulation", s.check,
          "measures, predicts the same steps from one device and from links, prints the errors")
-      ->group(group);
+      .group(group);
   app.add_option("--from", s.from,
                  "what was measured: a file that --json wrote, or a profile of a model")
-      ->group(group);
+      .group(group);
   app.add_option("--inside", s.inside,
                  "link of a device in its node: measured, nvlink1..4, pcie3..5, or GB/s and "
                  "microseconds as 120,3.4")
-      ->capture_default_str()
-      ->group(group);
+      .capture_default_str()
+      .group(group);
   app.add_option("--between", s.between,
                  "link of an adapter: ethernet-10g..100g, roce-25g..100g, infiniband-fdr..ndr, or "
                  "as 11.5,14")
-      ->capture_default_str()
-      ->group(group);
+      .capture_default_str()
+      .group(group);
   app.add_option("--per-node", s.per_node, "devices")
-      ->check(whole(1))
-      ->capture_default_str()
-      ->group(group);
+      .check(whole(1))
+      .capture_default_str()
+      .group(group);
   app.add_option("--adapters", s.adapters, "of a node")
-      ->check(whole(1))
-      ->capture_default_str()
-      ->group(group);
+      .check(whole(1))
+      .capture_default_str()
+      .group(group);
   app.add_option("--faster", s.faster, "how many times as fast a device is as the measured one")
-      ->check(above_zero())
-      ->capture_default_str()
-      ->group(group);
+      .check(above_zero())
+      .capture_default_str()
+      .group(group);
   app.add_option("--all-reduce", s.all_reduce, "how DistributedDataParallel's buckets are summed")
-      ->check(CLI::IsMember({"ring", "tree", "hierarchical", "fastest"}))
-      ->capture_default_str()
-      ->group(group);
+      .check(one_of({"ring", "tree", "hierarchical", "fastest"}))
+      .capture_default_str()
+      .group(group);
   app.add_flag("--fetch-by-layer", s.fetch_by_layer,
                "DataParallel's parameters are sent layer by layer, beside forward: a parameter "
                "server that is asked for them, as TensorFlow's")
-      ->group(group);
+      .group(group);
   app.add_option(
          "--stragglers", s.stragglers,
          "none, lognormal:SIGMA, exponential:MEAN, occasional:PROBABILITY:FACTOR, or measured: "
          "log-normal, as wide as steps were here")
-      ->capture_default_str()
-      ->group(group);
+      .capture_default_str()
+      .group(group);
   app.add_option("--mtbf-hours", s.mtbf_hours, "mean time between failures of a device")
-      ->check(above_zero())
-      ->capture_default_str()
-      ->group(group);
+      .check(above_zero())
+      .capture_default_str()
+      .group(group);
   app.add_option("--restart", s.restart, "seconds from a failure to the next step")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str()
-      ->group(group);
+      .check(at_least(0))
+      .capture_default_str()
+      .group(group);
   app.add_option("--checkpoint", s.checkpoint, "seconds that writing one takes")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str()
-      ->group(group);
+      .check(at_least(0))
+      .capture_default_str()
+      .group(group);
   app.add_option("--checkpoint-interval", s.checkpoint_interval,
                  "seconds between two (default: the best one)")
-      ->check(CLI::NonNegativeNumber)
-      ->group(group);
-  app.add_flag("!--no-failures", s.failures, "nothing fails, nothing is saved")->group(group);
+      .check(at_least(0))
+      .group(group);
+  app.add_flag("!--no-failures", s.failures, "nothing fails, nothing is saved").group(group);
   app.add_option("--worthwhile", s.worthwhile,
                  "devices pay while twice as many bring this share of twice the throughput more")
-      ->check(CLI::Range(0.01, 0.99))
-      ->capture_default_str()
-      ->group(group);
+      .check(between(0.01, 1))
+      .capture_default_str()
+      .group(group);
 }
 
 int simulate(const Options& options, const SimulateOptions& simulation,

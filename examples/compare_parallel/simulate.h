@@ -13,8 +13,8 @@
 #include "examples/compare_parallel/options.h"
 #include "parallel/planning/plan.h"
 
-namespace CLI {
-class App;
+namespace examples {
+class CommandLine;
 }
 
 namespace examples::compare {
@@ -36,7 +36,7 @@ struct SimulateOptions {
   bool wanted() const { return check || !devices.empty(); }
 };
 
-void add_simulate_options(CLI::App& app, SimulateOptions& options);
+void add_simulate_options(CommandLine& app, SimulateOptions& options);
 
 /// Plans, or checks, and writes what --json, --csv and --svg ask for. `arguments` are the program's
 /// own. 1 where a prediction is off by more than kTolerance, or where one is missing.

@@ -9,14 +9,13 @@
 #include <ferrite.h>
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "examples/common/command_line.h"
 #include "examples/common/dataset.h"
-#include "examples/common/validators.h"
 
 namespace {
 
@@ -192,37 +191,35 @@ void train(int num_devices, std::int64_t batch_size, double lr, const examples::
 }
 
 int data_parallel_from_scratch(int argc, char** argv) {
-  CLI::App app("Data parallelism from scratch, as in \"Dive into Deep Learning\".");
+  examples::CommandLine app("Data parallelism from scratch, as in \"Dive into Deep Learning\".");
   Options o;
   o.data.dataset = "synthetic-digits";
   app.add_option("--dataset", o.data.dataset, "what to train on")
-      ->check(CLI::IsMember({"synthetic-digits", "mnist", "fashion-mnist"}))
-      ->capture_default_str();
+      .check(examples::one_of({"synthetic-digits", "mnist", "fashion-mnist"}))
+      .capture_default_str();
   app.add_option("--data", o.data.data,
                  "folder that holds the data set (default: $FERRITE_DATA, ./data-sets)");
   app.add_option("--num-devices", o.num_devices,
                  "train on so many devices, one number after another")
-      ->check(examples::whole(1, Device::kMaxIndex + 1))
-      ->capture_default_str();
+      .check(examples::whole(1, Device::kMaxIndex + 1))
+      .capture_default_str();
   app.add_option("--device", o.device,
                  "cuda, cpu (virtual devices of one thread each), or auto: cuda where there is")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->capture_default_str();
+      .check(examples::one_of({"auto", "cpu", "cuda"}))
+      .capture_default_str();
   app.add_option("--epochs", o.epochs, "passes over the training set")
-      ->check(examples::whole<std::int64_t>(1))
-      ->capture_default_str();
+      .check(examples::whole<std::int64_t>(1))
+      .capture_default_str();
   app.add_option("--max-steps", o.max_steps, "end each epoch after so many steps (0: no limit)")
-      ->check(examples::whole<std::int64_t>(0));
+      .check(examples::whole<std::int64_t>(0));
   app.add_option("--batch-size", o.batch_size, "images a step, over all devices")
-      ->check(examples::whole<std::int64_t>(1))
-      ->capture_default_str();
-  app.add_option("--lr", o.lr, "learning rate")
-      ->check(examples::above_zero())
-      ->capture_default_str();
+      .check(examples::whole<std::int64_t>(1))
+      .capture_default_str();
+  app.add_option("--lr", o.lr, "learning rate").check(examples::above_zero()).capture_default_str();
   app.add_option("--seed", o.data.seed, "seed of parameters and shuffling")
-      ->check(examples::whole<std::uint64_t>(0))
-      ->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
+      .check(examples::whole<std::uint64_t>(0))
+      .capture_default_str();
+  if (const auto status = app.parse(argc, argv)) return *status;
 
   if (o.device == "auto") o.device = cuda::is_available() ? "cuda" : "cpu";
   if (o.device == "cuda" && cuda::device_count() == 1 && app.count("--num-devices") == 0) {

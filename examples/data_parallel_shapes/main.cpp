@@ -7,7 +7,6 @@
 #include <ferrite.h>
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <mutex>
@@ -15,8 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "examples/common/command_line.h"
 #include "examples/common/training_options.h"
-#include "examples/common/validators.h"
 
 namespace {
 
@@ -76,21 +75,21 @@ std::vector<Device> devices_of(const Options& o) {
 }
 
 int data_parallel_shapes(int argc, char** argv) {
-  CLI::App app("What each replica of a DataParallel model sees of a batch.");
+  examples::CommandLine app("What each replica of a DataParallel model sees of a batch.");
   Options o;
   app.add_option("--devices", o.devices,
                  "so many devices (default: all CUDA devices, else 4 virtual ones of the CPU)")
-      ->check(examples::whole(1, Device::kMaxIndex + 1));
+      .check(examples::whole(1, Device::kMaxIndex + 1));
   app.add_option("--device", o.device, "cuda, cpu, or auto: cuda where there is")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->capture_default_str();
+      .check(examples::one_of({"auto", "cpu", "cuda"}))
+      .capture_default_str();
   app.add_option("--batch-size", o.batch_size, "rows of a batch")
-      ->check(examples::whole<std::int64_t>(1))
-      ->capture_default_str();
+      .check(examples::whole<std::int64_t>(1))
+      .capture_default_str();
   app.add_option("--samples", o.samples, "rows of the data set")
-      ->check(examples::whole<std::int64_t>(1))
-      ->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
+      .check(examples::whole<std::int64_t>(1))
+      .capture_default_str();
+  if (const auto status = app.parse(argc, argv)) return *status;
 
   const std::vector<Device> devices = devices_of(o);
   const auto notes = std::make_shared<Notes>();

@@ -9,14 +9,13 @@
 //   torchrun --no-python --nproc-per-node 4 ddp
 //   mpirun -np 4 ddp
 //   srun --ntasks-per-node 4 ddp
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
+#include "examples/common/command_line.h"
 #include "examples/common/ranks.h"
-#include "examples/common/validators.h"
 #include "examples/ddp/node.h"
 #include "examples/ddp/training.h"
 
@@ -24,47 +23,41 @@ namespace {
 
 using namespace ferrite;
 
-void add_options(CLI::App& app, examples::Options& options) {
+void add_options(examples::CommandLine& app, examples::Options& options) {
   examples::add_training_options(app, options, {"convnet"},
                                  {"synthetic-digits", "mnist", "fashion-mnist"});
-  app.remove_option(app.get_option("--profile"));
-  app.get_option("--batch-size")->description("images a step of each process");
+  app.remove_option("--profile");
+  app.get_option("--batch-size").description("images a step of each process");
   auto& node = options.node;
   const auto positive = examples::whole(1);
-  app.add_option("-n,--nodes", node.nodes, "how many nodes take part")->check(positive);
+  app.add_option("-n,--nodes", node.nodes, "how many nodes take part").check(positive);
   app.add_option("-g,--gpus", node.processes, "processes of each node: GPUs, where there are any")
-      ->check(positive);
+      .check(positive);
   app.add_option("--nr", node.node_rank, "which of the nodes this is, from 0; also -nr")
-      ->check(examples::whole(0));
+      .check(examples::whole(0));
   app.add_option("--master-addr", node.master_addr,
                  "of several nodes: address of the one with -nr 0 (default: $MASTER_ADDR)");
   app.add_option("--master-port", node.master_port,
                  "a port there that is free (default: $MASTER_PORT, 29500)")
-      ->check(examples::whole(1, 65535));
+      .check(examples::whole(1, 65535));
   app.add_option("--backend", options.backend, "nccl or gloo (default: by the device)")
-      ->check(CLI::IsMember({"nccl", "gloo"}));
+      .check(examples::one_of({"nccl", "gloo"}));
   app.add_flag("--sync-bn", options.sync_bn, "normalise by the statistics of all processes");
   app.add_option("--scale-lr", options.scale_lr,
                  "have the learning rate grow with the number of processes: none, linear or sqrt")
-      ->check(CLI::IsMember({"none", "linear", "sqrt"}))
-      ->capture_default_str();
+      .check(examples::one_of({"none", "linear", "sqrt"}))
+      .capture_default_str();
 }
 
 int ddp(int argc, char** argv) {
-  CLI::App app("Trains a network on digits, on several processes.");
+  examples::CommandLine app("Trains a network on digits, on several processes.");
   examples::Options options;
   add_options(app, options);
-  // Options of one letter are all that CLI11 takes after one dash.
-  std::vector<std::string> arguments;
-  for (int i = argc - 1; i > 0; --i) {
-    const std::string argument = argv[i];
-    arguments.push_back(argument.starts_with("-nr") ? "-" + argument : argument);
-  }
-  try {
-    app.parse(arguments);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error);
-  }
+  // Options of one letter are all that are taken after one dash.
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  for (std::string& argument : arguments)
+    if (argument.starts_with("-nr")) argument.insert(0, "-");
+  if (const auto status = app.parse(arguments)) return *status;
   if (!options.epochs) options.epochs = 2;
   if (!options.batch_size) options.batch_size = 100;
   if (!options.lr) options.lr = 0.01;

@@ -1,8 +1,6 @@
 #include "examples/elastic/options.h"
 
-#include <CLI/CLI.hpp>
-
-#include "examples/common/validators.h"
+#include "examples/common/command_line.h"
 
 namespace examples {
 
@@ -14,56 +12,52 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
   o.lr = 0.05;
   o.checkpoint_dir = "runs/elastic";
   const auto positive = whole<std::int64_t>(1);
-  CLI::App app(
+  CommandLine app(
       "Trains LeNet with several processes, any of which may be killed at any time:\n"
       "  ferrite-run --standalone --nproc-per-node=2 --max-restarts=10 elastic");
   app.add_option("--dataset", o.dataset, "what to train on")
-      ->check(CLI::IsMember({"synthetic-digits", "mnist", "fashion-mnist"}))
-      ->capture_default_str();
+      .check(one_of({"synthetic-digits", "mnist", "fashion-mnist"}))
+      .capture_default_str();
   app.add_option("--data", o.data,
                  "folder that holds the data set (default: $FERRITE_DATA, ./data-sets)");
   app.add_option("--epochs", o.epochs, "passes over the training set")
-      ->check(positive)
-      ->capture_default_str();
+      .check(positive)
+      .capture_default_str();
   app.add_option("--max-steps", o.max_steps, "stop after so many steps (0: no limit)")
-      ->check(whole<std::int64_t>(0));
+      .check(whole<std::int64_t>(0));
   app.add_option("--batch-size", o.batch_size, "images a step and rank")
-      ->check(positive)
-      ->capture_default_str();
+      .check(positive)
+      .capture_default_str();
   app.add_option("--lr", o.lr, "learning rate at the beginning")
-      ->check(above_zero())
-      ->capture_default_str();
+      .check(above_zero())
+      .capture_default_str();
   app.add_option("--device", o.device,
                  "auto (cuda where there is a CUDA device), cpu, or cuda: each rank takes that of "
                  "its LOCAL_RANK")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->capture_default_str();
+      .check(one_of({"auto", "cpu", "cuda"}))
+      .capture_default_str();
   app.add_option("--workers", o.workers, "threads that load data (0: the training thread)")
-      ->check(whole(0, 256))
-      ->capture_default_str();
+      .check(whole(0, 256))
+      .capture_default_str();
   app.add_option("--seed", o.seed, "seed of weights and shuffling")
-      ->check(whole<std::uint64_t>(0))
-      ->capture_default_str();
+      .check(whole<std::uint64_t>(0))
+      .capture_default_str();
   app.add_option("--checkpoint-dir", o.checkpoint_dir,
                  "folder of the snapshots and of final.safetensors, which all ranks see")
-      ->capture_default_str();
+      .capture_default_str();
   app.add_option("--save-every", o.save_every, "steps from snapshot to snapshot")
-      ->check(positive)
-      ->capture_default_str();
-  app.add_option("--keep", o.keep, "snapshots that are kept")
-      ->check(whole(1))
-      ->capture_default_str();
+      .check(positive)
+      .capture_default_str();
+  app.add_option("--keep", o.keep, "snapshots that are kept").check(whole(1)).capture_default_str();
   app.add_option("--print-freq", o.print_freq, "steps from line to line of progress")
-      ->check(positive)
-      ->capture_default_str();
+      .check(positive)
+      .capture_default_str();
   app.add_option("--kill-every", o.kill_every,
                  "have some rank kill itself every so many steps, on average, to see what becomes "
                  "of it (0: none does)")
-      ->check(whole<std::int64_t>(0));
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    exit_code = app.exit(error);
+      .check(whole<std::int64_t>(0));
+  if (const auto status = app.parse(argc, argv)) {
+    exit_code = *status;
     return std::nullopt;
   }
   return o;

@@ -6,9 +6,9 @@
 #include <ferrite.h>
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <iostream>
 
+#include "examples/common/command_line.h"
 #include "examples/common/dataset.h"
 #include "examples/common/device_use.h"
 #include "examples/common/folder.h"
@@ -135,14 +135,15 @@ void train(const Run& run) {
 }
 
 int lenet(int argc, char** argv) {
-  CLI::App app("Trains LeNet on small gray images, and classifies pictures with its weights.");
+  examples::CommandLine app(
+      "Trains LeNet on small gray images, and classifies pictures with its weights.");
   Run run;
   std::string picture;
   examples::add_training_options(app, run.options, {"lenet5", "d2l"},
                                  {"synthetic-digits", "mnist", "fashion-mnist"});
   app.add_option("--predict", picture,
                  "classify this PNG with the weights in --checkpoint-dir, and train nothing");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto status = app.parse(argc, argv)) return *status;
 
   run.device = examples::apply(run.options);
   if (!picture.empty()) {

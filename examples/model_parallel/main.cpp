@@ -12,12 +12,11 @@
 #include <ferrite.h>
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
+#include "examples/common/command_line.h"
 #include "examples/common/dataset.h"
-#include "examples/common/validators.h"
 
 namespace {
 
@@ -119,35 +118,33 @@ void train(const std::string& name, nn::Module& net, const Device& input, const 
 }
 
 int model_parallel(int argc, char** argv) {
-  CLI::App app("A network on two devices, split by layers and by its matrices.");
+  examples::CommandLine app("A network on two devices, split by layers and by its matrices.");
   Options o;
   o.data.dataset = "synthetic-digits";
   app.add_option("--dataset", o.data.dataset, "what to train on")
-      ->check(CLI::IsMember({"synthetic-digits", "mnist", "fashion-mnist"}))
-      ->capture_default_str();
+      .check(examples::one_of({"synthetic-digits", "mnist", "fashion-mnist"}))
+      .capture_default_str();
   app.add_option("--data", o.data.data,
                  "folder that holds the data set (default: $FERRITE_DATA, ./data-sets)");
   app.add_option(
          "--device", o.device,
          "cuda, cpu (virtual devices of one thread each), or auto: cuda where there are two")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->capture_default_str();
+      .check(examples::one_of({"auto", "cpu", "cuda"}))
+      .capture_default_str();
   app.add_option("--hidden", o.hidden, "hidden units")
-      ->check(examples::whole<std::int64_t>(2))
-      ->capture_default_str();
+      .check(examples::whole<std::int64_t>(2))
+      .capture_default_str();
   app.add_option("--steps", o.steps, "steps of training")
-      ->check(examples::whole<std::int64_t>(1))
-      ->capture_default_str();
+      .check(examples::whole<std::int64_t>(1))
+      .capture_default_str();
   app.add_option("--batch-size", o.batch_size, "images a step")
-      ->check(examples::whole<std::int64_t>(1))
-      ->capture_default_str();
-  app.add_option("--lr", o.lr, "learning rate")
-      ->check(examples::above_zero())
-      ->capture_default_str();
+      .check(examples::whole<std::int64_t>(1))
+      .capture_default_str();
+  app.add_option("--lr", o.lr, "learning rate").check(examples::above_zero()).capture_default_str();
   app.add_option("--seed", o.data.seed, "seed of weights and shuffling")
-      ->check(examples::whole<std::uint64_t>(0))
-      ->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
+      .check(examples::whole<std::uint64_t>(0))
+      .capture_default_str();
+  if (const auto status = app.parse(argc, argv)) return *status;
 
   const bool cuda = o.device == "cuda" || (o.device == "auto" && cuda::device_count() >= 2);
   if (!cuda) set_num_threads(1);  // more devices are more threads

@@ -6,10 +6,9 @@
 //   pipeline --model convnet --checkpoint never
 // Before it trains it measures the same steps on the first device alone, and afterwards it prints
 // what the stages did.
-#include <CLI/CLI.hpp>
 
 #include "core/parallel_for.h"
-#include "examples/common/validators.h"
+#include "examples/common/command_line.h"
 #include "examples/pipeline/training.h"
 
 namespace {
@@ -17,44 +16,40 @@ namespace {
 using namespace ferrite;
 
 int pipeline(int argc, char** argv) {
-  CLI::App app("Trains a network whose layers are split over devices.");
+  examples::CommandLine app("Trains a network whose layers are split over devices.");
   examples::Options options;
   examples::add_training_options(app, options, {"resnet18", "convnet"},
                                  {"synthetic-digits", "mnist", "fashion-mnist", "cifar10"});
   for (const char* other :
        {"--device", "--graph", "--report", "--curves", "--log", "--tensorboard", "--profile"})
-    app.remove_option(app.get_option(other));
+    app.remove_option(other);
   app.add_option("--stages", options.stages, "parts that the layers are split into")
-      ->check(examples::whole(1, 16))
-      ->capture_default_str();
+      .check(examples::whole(1, 16))
+      .capture_default_str();
   app.add_option("--devices", options.devices,
                  "where the stages are (default: CUDA devices if there are enough, else cpu:0, "
                  "cpu:1, ...)")
-      ->delimiter(',');
+      .delimiter(',');
   app.add_option("--chunks", options.chunks, "micro-batches of a batch")
-      ->check(examples::whole(1))
-      ->capture_default_str();
+      .check(examples::whole(1))
+      .capture_default_str();
   app.add_option("--checkpoint", options.checkpoint,
                  "micro-batches whose activations are computed again in backward")
-      ->check(CLI::IsMember({"always", "except_last", "never"}))
-      ->capture_default_str();
+      .check(examples::one_of({"always", "except_last", "never"}))
+      .capture_default_str();
   app.add_option("--balance", options.balance,
                  "what the stages are to have equal shares of: time, size (memory) or layers")
-      ->check(CLI::IsMember({"time", "size", "layers"}))
-      ->capture_default_str();
+      .check(examples::one_of({"time", "size", "layers"}))
+      .capture_default_str();
   app.add_option("--width", options.width, "channels of the first stage of ResNet-18")
-      ->check(examples::whole<std::int64_t>(1))
-      ->capture_default_str();
+      .check(examples::whole<std::int64_t>(1))
+      .capture_default_str();
   app.add_option("--measured-steps", options.measured,
                  "steps that are measured on one device and on all (0: none)")
-      ->check(examples::whole<std::int64_t>(0))
-      ->capture_default_str();
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error);
-  }
-  if (!options.devices.empty() && app.get_option("--stages")->count() == 0)
+      .check(examples::whole<std::int64_t>(0))
+      .capture_default_str();
+  if (const auto status = app.parse(argc, argv)) return *status;
+  if (!options.devices.empty() && app.get_option("--stages").count() == 0)
     options.stages = static_cast<int>(options.devices.size());
   if (!options.epochs) options.epochs = 1;
   if (!options.batch_size) options.batch_size = 64;

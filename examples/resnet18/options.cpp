@@ -1,9 +1,7 @@
 #include "examples/resnet18/options.h"
 
-#include <CLI/CLI.hpp>
-
 #include "core/error.h"
-#include "examples/common/validators.h"
+#include "examples/common/command_line.h"
 #include "parallel/comm/process_group.h"
 
 namespace examples {
@@ -35,13 +33,13 @@ void check(const Options& o) {
                 "--dataset image-folder", "needs --data, the folder that holds train/ and val/");
 }
 
-void add_network(CLI::App& app, Options& o) {
+void add_network(CommandLine& app, Options& o) {
   app.add_option("--stem", o.stem, "standard (7x7, pooling), small (3x3), or by the images: auto")
-      ->check(CLI::IsMember({"auto", "standard", "small"}))
-      ->capture_default_str();
+      .check(one_of({"auto", "standard", "small"}))
+      .capture_default_str();
   app.add_option("--width", o.width, "channels of the first stage")
-      ->check(whole<std::int64_t>(1, 1024))
-      ->capture_default_str();
+      .check(whole<std::int64_t>(1, 1024))
+      .capture_default_str();
   app.add_flag("--channels-last", o.channels_last, "weights and images in the NHWC layout");
   app.add_option("--freeze", o.freeze,
                  "parameters that are not trained, as \"conv1,layer1,*.bn?.*\"; norms that are "
@@ -49,95 +47,95 @@ void add_network(CLI::App& app, Options& o) {
   app.add_flag("--augment,!--no-augment", o.images.augment,
                "vary the training images at random (default: yes)");
   app.add_option("--image-size", o.images.image_size, "of image folders: height and width")
-      ->check(whole<std::int64_t>(1, 4096))
-      ->capture_default_str();
+      .check(whole<std::int64_t>(1, 4096))
+      .capture_default_str();
   app.add_flag("--gray", o.images.gray, "of image folders: one channel, not three");
 }
 
-void add_training(CLI::App& app, Options& o) {
+void add_training(CommandLine& app, Options& o) {
   app.add_option("--schedule", o.schedule,
                  "learning rate after the warm-up: cosine (to 0), step (a tenth after each third "
                  "of the epochs) or constant")
-      ->check(CLI::IsMember({"cosine", "step", "constant"}))
-      ->capture_default_str();
+      .check(one_of({"cosine", "step", "constant"}))
+      .capture_default_str();
   app.add_option("--warmup-epochs", o.warmup_epochs,
                  "epochs over which the learning rate rises to its value, in steps; may be 0.5")
-      ->check(at_least(0));
-  app.add_option("--momentum", o.momentum, "of sgd")->check(between(0, 1))->capture_default_str();
+      .check(at_least(0));
+  app.add_option("--momentum", o.momentum, "of sgd").check(between(0, 1)).capture_default_str();
   app.add_option("--weight-decay", o.weight_decay, "weight decay")
-      ->check(at_least(0))
-      ->capture_default_str();
-  app.add_option("--label-smoothing", o.label_smoothing, "label smoothing")->check(between(0, 1));
+      .check(at_least(0))
+      .capture_default_str();
+  app.add_option("--label-smoothing", o.label_smoothing, "label smoothing").check(between(0, 1));
   app.add_option("--max-grad-norm", o.max_grad_norm, "clip gradients to this norm (0: do not)")
-      ->check(at_least(0));
+      .check(at_least(0));
   app.add_option("--accumulate", o.accumulate,
                  "batches whose gradients are added up for one step of the optimizer")
-      ->check(whole<std::int64_t>(1))
-      ->capture_default_str();
+      .check(whole<std::int64_t>(1))
+      .capture_default_str();
   app.add_option("--ema", o.ema,
                  "evaluate an exponential moving average of the weights too, of this decay, as "
                  "0.999 (0: none)")
-      ->check(between(0, 1));
+      .check(between(0, 1));
   app.add_option("--max-loss-factor", o.max_loss_factor,
                  "skip steps whose loss is above so many times its running mean (0: only those "
                  "whose loss is not finite)")
-      ->check(at_least(0))
-      ->capture_default_str();
+      .check(at_least(0))
+      .capture_default_str();
 }
 
-void add_precision(CLI::App& app, Options& o) {
+void add_precision(CommandLine& app, Options& o) {
   app.add_option("--opt-level", o.opt_level,
                  "mixed precision as Apex has it: O0 float32, O1 by operation, O2 a 16-bit model "
                  "with float32 master weights, O3 16 bits throughout")
-      ->check(CLI::IsMember({"O0", "O1", "O2", "O3"}))
-      ->capture_default_str();
+      .check(one_of({"O0", "O1", "O2", "O3"}))
+      .capture_default_str();
   app.add_option("--half", o.half, "the 16 bits")
-      ->check(CLI::IsMember({"float16", "bfloat16"}))
-      ->capture_default_str();
+      .check(one_of({"float16", "bfloat16"}))
+      .capture_default_str();
   app.add_option("--keep-batchnorm-fp32", o.keep_batchnorm_fp32,
                  "true or false, in the place of what the level says")
-      ->check(CLI::IsMember({"true", "false"}));
+      .check(one_of({"true", "false"}));
   app.add_option("--loss-scale", o.loss_scale,
                  "a number or \"dynamic\", in the place of what the level says");
 }
 
-void add_processes(CLI::App& app, Options& o) {
+void add_processes(CommandLine& app, Options& o) {
   app.add_flag(
       "--ddp", o.ddp,
       "train on several processes, started by ferrite-run, torchrun --no-python, mpirun or "
       "srun: --batch-size is of each");
   app.add_flag("--sync-bn", o.sync_bn, "normalise by the statistics of all processes");
   app.add_option("--backend", o.backend, "nccl or gloo (default: by the device)")
-      ->check(CLI::IsMember({"nccl", "gloo"}));
+      .check(one_of({"nccl", "gloo"}));
   app.add_option("--scale-lr", o.scale_lr,
                  "have the learning rate grow with the images of a step, all processes and "
                  "accumulated batches together: none, linear or sqrt")
-      ->check(CLI::IsMember({"none", "linear", "sqrt"}))
-      ->capture_default_str();
+      .check(one_of({"none", "linear", "sqrt"}))
+      .capture_default_str();
   app.add_option("--base-batch-size", o.base_batch_size, "of --scale-lr: images that --lr is for")
-      ->check(whole<std::int64_t>(1))
-      ->capture_default_str();
+      .check(whole<std::int64_t>(1))
+      .capture_default_str();
 }
 
-void add_checkpoints(CLI::App& app, Options& o) {
+void add_checkpoints(CommandLine& app, Options& o) {
   app.add_flag("--resume", o.resume,
                "go on from the newest checkpoint in --checkpoint-dir, if there is one");
   app.add_option("--save-every", o.save_every,
                  "save a checkpoint every so many steps too, not after each epoch alone")
-      ->check(whole<std::int64_t>(1));
+      .check(whole<std::int64_t>(1));
   app.add_option("--keep", o.keep, "checkpoints to keep beside the best (0: all)")
-      ->check(whole<int>(0))
-      ->capture_default_str();
+      .check(whole<int>(0))
+      .capture_default_str();
   app.add_option("--print-freq", o.print_freq, "show progress every so many steps")
-      ->check(whole<std::int64_t>(1))
-      ->capture_default_str();
+      .check(whole<std::int64_t>(1))
+      .capture_default_str();
 }
 
 }  // namespace
 
 Options parse_options(int argc, char** argv, std::optional<int>& exit_code) {
   Options options;
-  CLI::App app("Trains ResNets on images.");
+  CommandLine app("Trains ResNets on images.");
   add_training_options(app, options, {"resnet18", "resnet34", "resnet50"},
                        {"synthetic-digits", "mnist", "fashion-mnist", "cifar10", "image-folder"});
   add_network(app, options);
@@ -145,12 +143,8 @@ Options parse_options(int argc, char** argv, std::optional<int>& exit_code) {
   add_precision(app, options);
   add_processes(app, options);
   add_checkpoints(app, options);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    exit_code = app.exit(error);
-    return options;
-  }
+  exit_code = app.parse(argc, argv);
+  if (exit_code) return options;
   fill_in(options);
   check(options);
   return options;

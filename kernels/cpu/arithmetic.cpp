@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "kernels/cpu/binary.h"
+#include "kernels/cpu/binary_loop.h"
 #include "kernels/cpu/loops.h"
 
 namespace ferrite::kernels::cpu {
@@ -69,103 +70,129 @@ T power(T a, T b) {
   }
 }
 
-/// Wrapping integer arithmetic without undefined overflow; plain for floating types.
-template <class T, class F>
-T wrapping(T a, T b, F f) {
-  if constexpr (std::is_floating_point_v<T>)
-    return f(a, b);
-  else
-    return static_cast<T>(f(static_cast<std::uint64_t>(a), static_cast<std::uint64_t>(b)));
+/// What wraps around in integers without undefined overflow, and is plain in floating types.
+template <class E>
+using Wrapping = std::conditional_t<std::is_floating_point_v<E>, E, std::uint64_t>;
+
+template <class E>
+E add(E a, E b) {
+  return static_cast<E>(static_cast<Wrapping<E>>(a) + static_cast<Wrapping<E>>(b));
+}
+template <class E>
+E subtract(E a, E b) {
+  return static_cast<E>(static_cast<Wrapping<E>>(a) - static_cast<Wrapping<E>>(b));
+}
+template <class E>
+E multiply(E a, E b) {
+  return static_cast<E>(static_cast<Wrapping<E>>(a) * static_cast<Wrapping<E>>(b));
 }
 
-/// Calls `body` with the function of `op` on values of type C (the Compute type of T).
-template <class T, class Body>
-void with_function(BinaryOp op, Body&& body) {
-  using C = Compute<T>;
-  constexpr bool floating = std::is_floating_point_v<C>;
+/// The loop of a function on values of type E: one for each layout, or (kPlain) one for all.
+template <class E, bool kPlain = false, class F>
+BinaryRun<E, E> run_of(F) {
+  return [](E* out, const E* a, std::int64_t a_step, const E* b, std::int64_t b_step,
+            std::int64_t n, const void*) {
+    if constexpr (kPlain)
+      plain_run(out, a, a_step, b, b_step, n, F());
+    else
+      fast_run(out, a, a_step, b, b_step, n, F());
+  };
+}
+
+/// Null where there is none. Integers of fewer bits are what is left of an int64 result.
+template <class E>
+BinaryRun<E, E> run_of(BinaryOp op) {
+  constexpr bool floating = std::is_floating_point_v<E>;
   switch (op) {
     case BinaryOp::add:
-      if constexpr (std::is_same_v<T, bool>)
-        return body([](C a, C b) { return a || b; });
-      else
-        return body([](C a, C b) { return wrapping(a, b, [](auto x, auto y) { return x + y; }); });
+      return run_of<E>([](E a, E b) { return add(a, b); });
     case BinaryOp::sub:
-      if constexpr (!std::is_same_v<T, bool>)
-        return body([](C a, C b) { return wrapping(a, b, [](auto x, auto y) { return x - y; }); });
-      break;
+      return run_of<E>([](E a, E b) { return subtract(a, b); });
     case BinaryOp::mul:
-      if constexpr (std::is_same_v<T, bool>)
-        return body([](C a, C b) { return a && b; });
-      else
-        return body([](C a, C b) { return wrapping(a, b, [](auto x, auto y) { return x * y; }); });
+      return run_of<E>([](E a, E b) { return multiply(a, b); });
     case BinaryOp::div:
-      if constexpr (floating) return body([](C a, C b) { return a / b; });
-      break;
+      if constexpr (floating) return run_of<E>([](E a, E b) { return a / b; });
+      return nullptr;
     case BinaryOp::pow:
-      if constexpr (!std::is_same_v<T, bool>) return body([](C a, C b) { return power(a, b); });
-      break;
+      return run_of<E, true>([](E a, E b) { return power(a, b); });
     // A NaN operand gives NaN, as in PyTorch.
     case BinaryOp::maximum:
-      return body([](C a, C b) { return a > b || a != a ? a : b; });
+      return run_of<E>([](E a, E b) { return a > b || a != a ? a : b; });
     case BinaryOp::minimum:
-      return body([](C a, C b) { return a < b || a != a ? a : b; });
+      return run_of<E>([](E a, E b) { return a < b || a != a ? a : b; });
     case BinaryOp::floor_divide:
-      if constexpr (!std::is_same_v<T, bool>)
-        return body([](C a, C b) { return floor_divide(a, b); });
-      break;
+      return run_of<E, true>([](E a, E b) { return floor_divide(a, b); });
     case BinaryOp::remainder:
-      if constexpr (!std::is_same_v<T, bool>) return body([](C a, C b) { return remainder(a, b); });
-      break;
+      return run_of<E, true>([](E a, E b) { return remainder(a, b); });
     case BinaryOp::fmod:
-      if constexpr (!std::is_same_v<T, bool>)
-        return body([](C a, C b) { return truncated_remainder(a, b); });
-      break;
+      return run_of<E, true>([](E a, E b) { return truncated_remainder(a, b); });
     case BinaryOp::atan2:
-      if constexpr (floating) return body([](C a, C b) { return std::atan2(a, b); });
-      break;
+      if constexpr (floating) return run_of<E, true>([](E a, E b) { return std::atan2(a, b); });
+      return nullptr;
     default:
-      break;
+      return nullptr;
   }
-  fail<DTypeError>("binary", "this operation does not work on {}", dtype_of<T>);
 }
 
-/// out = f(a, b); of one element without a loop, which would cost more.
-template <class Out, class A, class B, class F>
-void apply(const View& out, const View& a, const View& b, F f) {
-  if (out.numel == 1)
-    *out.as<Out>() = static_cast<Out>(
-        f(static_cast<Compute<A>>(*a.as<A>()), static_cast<Compute<B>>(*b.as<B>())));
-  else
-    map<Out, A, B>(out, a, b, f);
+/// Whether `op` works on bool, where sums are or, and products and.
+bool takes_bool(BinaryOp op) {
+  return op == BinaryOp::add || op == BinaryOp::mul || op == BinaryOp::maximum ||
+         op == BinaryOp::minimum;
+}
+
+/// What training in bfloat16 spends time in has loops of its own, without blocks of float between.
+/// Whether it was such a call.
+bool bfloat16_arithmetic(BinaryOp op, const View& out, const View& a, const View& b) {
+  using T = BFloat16;
+  if (a.dtype != kBFloat16) return false;
+  if (op == BinaryOp::mul && b.dtype == kFloat32) {
+    map<T, T, float>(out, a, b, [](float x, float y) { return x * y; });
+    return true;
+  }
+  if (b.dtype != kBFloat16) return false;
+  switch (op) {
+    case BinaryOp::add:
+      map<T, T, T>(out, a, b, [](float x, float y) { return x + y; });
+      return true;
+    case BinaryOp::sub:
+      map<T, T, T>(out, a, b, [](float x, float y) { return x - y; });
+      return true;
+    case BinaryOp::mul:
+      map<T, T, T>(out, a, b, [](float x, float y) { return x * y; });
+      return true;
+    default:
+      return false;
+  }
 }
 
 }  // namespace
 
+// Beside 16-bit values a scalar keeps its float precision: all are computed in float.
 void arithmetic(BinaryOp op, const View& out, const View& a, const View& b) {
-  dispatch_all(operand_dtype(a, b), "binary", [&]<class T>() {
-    with_function<T>(op, [&](auto f) {
-      // A scalar beside 16-bit values keeps its float precision.
-      if constexpr (is_half_type<T>) {
-        if (a.dtype != b.dtype)
-          return a.dtype == kFloat32 ? apply<T, float, T>(out, a, b, f)
-                                     : apply<T, T, float>(out, a, b, f);
-      }
-      apply<T, T, T>(out, a, b, f);
-    });
+  if (bfloat16_arithmetic(op, out, a, b)) return;
+  const DType dtype = operand_dtype(a, b);
+  dispatch_wide(dtype, [&]<class E>() {
+    const BinaryRun<E, E> run = dtype == kBool && !takes_bool(op) ? nullptr : run_of<E>(op);
+    FERRITE_CHECK(run, DTypeError, "binary", "this operation does not work on {}", dtype);
+    run_binary<E, E>(out, a, b, run);
   });
 }
 
 void add_scaled(const View& out, const View& a, const View& b, Scalar alpha) {
-  dispatch_all(a.dtype, "add", [&]<class T>() {
-    using C = Compute<T>;
-    const C k = alpha.to<C>();
-    apply<T, T, T>(out, a, b, [k](C x, C y) {
-      if constexpr (std::is_same_v<T, bool>)
-        return x || (k && y);
-      else
-        return wrapping(x, static_cast<C>(wrapping(k, y, [](auto p, auto q) { return p * q; })),
-                        [](auto p, auto q) { return p + q; });
-    });
+  if (a.dtype == kBFloat16 && b.dtype == kBFloat16)
+    return map<BFloat16, BFloat16, BFloat16>(
+        out, a, b, [k = alpha.to<float>()](float x, float y) { return x + k * y; });
+  dispatch_wide(a.dtype, [&]<class E>() {
+    const E k = a.dtype == kBool ? static_cast<E>(alpha.to<bool>()) : alpha.to<E>();
+    run_binary<E, E>(
+        out, a, b,
+        [](E* o, const E* x, std::int64_t x_step, const E* y, std::int64_t y_step, std::int64_t n,
+           const void* scale) {
+          fast_run(o, x, x_step, y, y_step, n, [k = *static_cast<const E*>(scale)](E p, E q) {
+            return add(p, multiply(k, q));
+          });
+        },
+        &k);
   });
 }
 

@@ -1,55 +1,49 @@
-#include <cmath>
-
 #include "kernels/cpu/binary.h"
-#include "kernels/cpu/loops.h"
+#include "kernels/cpu/binary_loop.h"
 
 namespace ferrite::kernels::cpu {
 
 namespace {
 
-/// Calls `body` with the function of `op` on values of type C (the Compute type of T).
-template <class T, class Body>
-void with_function(BinaryOp op, Body&& body) {
-  using C = Compute<T>;
+/// The loop of a function on values of type E.
+template <class E, class F>
+BinaryRun<bool, E> run_of(F) {
+  return [](bool* out, const E* a, std::int64_t a_step, const E* b, std::int64_t b_step,
+            std::int64_t n, const void*) { fast_run(out, a, a_step, b, b_step, n, F()); };
+}
+
+template <class E>
+BinaryRun<bool, E> run_of(BinaryOp op) {
   switch (op) {
     case BinaryOp::logical_and:
-      return body([](C a, C b) { return a != C(0) && b != C(0); });
+      return run_of<E>([](E a, E b) { return (a != E(0)) & (b != E(0)); });
     case BinaryOp::logical_or:
-      return body([](C a, C b) { return a != C(0) || b != C(0); });
+      return run_of<E>([](E a, E b) { return (a != E(0)) | (b != E(0)); });
     case BinaryOp::logical_xor:
-      return body([](C a, C b) { return (a != C(0)) != (b != C(0)); });
+      return run_of<E>([](E a, E b) { return (a != E(0)) != (b != E(0)); });
     case BinaryOp::eq:
-      return body([](C a, C b) { return a == b; });
+      return run_of<E>([](E a, E b) { return a == b; });
     case BinaryOp::ne:
-      return body([](C a, C b) { return a != b; });
+      return run_of<E>([](E a, E b) { return a != b; });
     case BinaryOp::lt:
-      return body([](C a, C b) { return a < b; });
+      return run_of<E>([](E a, E b) { return a < b; });
     case BinaryOp::le:
-      return body([](C a, C b) { return a <= b; });
+      return run_of<E>([](E a, E b) { return a <= b; });
     case BinaryOp::gt:
-      return body([](C a, C b) { return a > b; });
+      return run_of<E>([](E a, E b) { return a > b; });
     case BinaryOp::ge:
-      return body([](C a, C b) { return a >= b; });
+      return run_of<E>([](E a, E b) { return a >= b; });
     default:
-      break;
+      fail<ValueError>("binary", "this operation does not give bool");
   }
-  fail<DTypeError>("binary", "this operation does not work on {}", dtype_of<T>);
 }
 
 }  // namespace
 
+// Beside 16-bit values a scalar keeps its float precision: all are compared as float.
 void comparison(BinaryOp op, const View& out, const View& a, const View& b) {
-  dispatch_all(operand_dtype(a, b), "binary", [&]<class T>() {
-    with_function<T>(op, [&](auto f) {
-      // A scalar beside 16-bit values keeps its float precision.
-      if constexpr (is_half_type<T>) {
-        if (a.dtype != b.dtype)
-          return a.dtype == kFloat32 ? map<bool, float, T>(out, a, b, f)
-                                     : map<bool, T, float>(out, a, b, f);
-      }
-      map<bool, T, T>(out, a, b, f);
-    });
-  });
+  dispatch_wide(operand_dtype(a, b),
+                [&]<class E>() { run_binary<bool, E>(out, a, b, run_of<E>(op)); });
 }
 
 }  // namespace ferrite::kernels::cpu

@@ -28,36 +28,41 @@ T convert_out(E x) {
 template <class T, class E>
 inline constexpr bool kHalfRun = is_half_type<T>&& std::is_same_v<E, float>;
 
+// Of values, since what a lambda holds might be what a loop over int64 writes: it would not be
+// vector code.
+template <class E, class T>
+void load_of(E* dst, const T* x, std::int64_t stride, std::int64_t n) {
+  if (stride != 1)
+    for (std::int64_t i = 0; i < n; ++i) dst[i] = convert_in<E>(x[i * stride]);
+  else if constexpr (kHalfRun<T, E>)
+    widen(dst, x, n);
+  else
+    for (std::int64_t i = 0; i < n; ++i) dst[i] = convert_in<E>(x[i]);
+}
+
+template <class E, class T>
+void store_of(T* x, std::int64_t stride, const E* src, std::int64_t n) {
+  if (stride != 1)
+    for (std::int64_t i = 0; i < n; ++i) x[i * stride] = convert_out<T>(src[i]);
+  else if constexpr (kHalfRun<T, E>)
+    narrow(x, src, n);
+  else
+    for (std::int64_t i = 0; i < n; ++i) x[i] = convert_out<T>(src[i]);
+}
+
 }  // namespace
 
 template <class E>
 void load_run(E* dst, const void* src, DType dtype, std::int64_t stride, std::int64_t n) {
-  dispatch_all(dtype, "reduce", [&]<class T>() {
-    const T* x = static_cast<const T*>(src);
-    if (stride == 1) {
-      if constexpr (kHalfRun<T, E>)
-        widen(dst, x, n);
-      else
-        for (std::int64_t i = 0; i < n; ++i) dst[i] = convert_in<E>(x[i]);
-    } else {
-      for (std::int64_t i = 0; i < n; ++i) dst[i] = convert_in<E>(x[i * stride]);
-    }
+  dispatch_all(dtype, "reduce", [=]<class T>() {
+    using Stored = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;  // 0 or 1
+    load_of(dst, static_cast<const Stored*>(src), stride, n);
   });
 }
 
 template <class E>
 void store_run(void* dst, DType dtype, std::int64_t stride, const E* src, std::int64_t n) {
-  dispatch_all(dtype, "reduce", [&]<class T>() {
-    T* x = static_cast<T*>(dst);
-    if (stride == 1) {
-      if constexpr (kHalfRun<T, E>)
-        narrow(x, src, n);
-      else
-        for (std::int64_t i = 0; i < n; ++i) x[i] = convert_out<T>(src[i]);
-    } else {
-      for (std::int64_t i = 0; i < n; ++i) x[i * stride] = convert_out<T>(src[i]);
-    }
-  });
+  dispatch_all(dtype, "reduce", [=]<class T>() { store_of(static_cast<T*>(dst), stride, src, n); });
 }
 
 template void load_run(float*, const void*, DType, std::int64_t, std::int64_t);

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "kernels/cpu/convert.h"
 #include "kernels/cpu/loops.h"
 
 namespace ferrite::kernels::cpu {
@@ -66,6 +67,63 @@ void copy_same(const View& out, const View& in) {
   if (!try_transposed<Word>(out, in)) copy_words<Word>(out, in);
 }
 
+/// Elements that are converted at a time, so that they stay in the first-level cache.
+constexpr std::int64_t kCopyBlock = 512;
+
+/// out = in, through E, the Wide type of `in`.
+template <class E>
+void convert(const View& out, const View& in) {
+  const RunReader<E> reader(in.data, in.dtype);
+  const auto size = static_cast<std::int64_t>(itemsize(out.dtype));
+  const auto in_size = static_cast<std::int64_t>(itemsize(in.dtype));
+  // Through int64 as PyTorch does: a negative float is defined as uint8 only that way.
+  const bool through_int =
+      std::is_floating_point_v<E> && !is_floating(out.dtype) && out.dtype != kBool;
+  for_each_run<2>({&out, &in}, [&](const auto& at, const auto& step, std::int64_t n) {
+    char* to = out.as<char>() + at[0] * size;
+    if (out.dtype == dtype_of<E> && step[0] == 1)
+      return load_run(reinterpret_cast<E*>(to), in.as<char>() + at[1] * in_size, in.dtype, step[1],
+                      n);
+    E buffer[kCopyBlock];
+    std::int64_t whole[kCopyBlock];
+    for (std::int64_t i = 0; i < n; i += kCopyBlock) {
+      const std::int64_t m = std::min(kCopyBlock, n - i);
+      const E* x = reader.read(at[1] + i * step[1], step[1], m, buffer);
+      if (through_int) {
+        for (std::int64_t j = 0; j < m; ++j) whole[j] = static_cast<std::int64_t>(x[j]);
+        store_run(to + i * step[0] * size, out.dtype, step[0], whole, m);
+      } else {
+        store_run(to + i * step[0] * size, out.dtype, step[0], x, m);
+      }
+    }
+  });
+}
+
+template <class Word>
+void fill_words(const View& out, Word word) {
+  Word* o = out.as<Word>();
+  for_each_run<1>({&out}, [=](const auto& at, const auto& step, std::int64_t n) {
+    if (step[0] == 1)
+      std::fill_n(o + at[0], n, word);
+    else
+      for (std::int64_t i = 0; i < n; ++i) o[at[0] + i * step[0]] = word;
+  });
+}
+
+/// Elements of what the first bytes of `bits` are.
+void fill_bits(const View& out, std::uint64_t bits) {
+  switch (itemsize(out.dtype)) {
+    case 1:
+      return fill_words<std::uint8_t>(out, static_cast<std::uint8_t>(bits));
+    case 2:
+      return fill_words<std::uint16_t>(out, static_cast<std::uint16_t>(bits));
+    case 4:
+      return fill_words<std::uint32_t>(out, static_cast<std::uint32_t>(bits));
+    default:
+      return fill_words<std::uint64_t>(out, bits);
+  }
+}
+
 bool is_same(const View& out, const View& in) {
   if (out.data != in.data || out.dtype != in.dtype) return false;
   for (int d = 0; d < out.ndim; ++d)
@@ -89,34 +147,16 @@ void copy(const View& out, const View& in) {
         return copy_same<std::uint64_t>(out, in);
     }
   }
-  dispatch_all(in.dtype, "copy", [&]<class A>() {
-    dispatch_all(out.dtype, "copy", [&]<class Out>() {
-      map<Out, A>(out, in, [](Compute<A> x) {
-        if constexpr (std::is_same_v<Out, bool>)
-          return x != Compute<A>(0);
-        else if constexpr (is_half_type<Out>)
-          return static_cast<float>(x);
-        // Through int64 as PyTorch does: a negative float is defined as uint8 only that way.
-        else if constexpr (std::is_floating_point_v<Compute<A>> && std::is_integral_v<Out>)
-          return static_cast<Out>(static_cast<std::int64_t>(x));
-        else
-          return static_cast<Out>(x);
-      });
-    });
-  });
+  dispatch_wide(in.dtype, [&]<class E>() { convert<E>(out, in); });
 }
 
 void fill(const View& out, Scalar value) {
   if (out.numel == 0) return;
   dispatch_all(out.dtype, "fill", [&]<class T>() {
     const T v = value.to<T>();
-    T* o = out.as<T>();
-    for_each_run<1>({&out}, [=](const auto& at, const auto& step, std::int64_t n) {
-      if (step[0] == 1)
-        std::fill_n(o + at[0], n, v);
-      else
-        for (std::int64_t i = 0; i < n; ++i) o[at[0] + i * step[0]] = v;
-    });
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, &v, sizeof v);
+    fill_bits(out, bits);
   });
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <type_traits>
 #include <utility>
 
 #include "kernels/cpu/micro.h"
@@ -177,11 +178,16 @@ constexpr MicroFn<T> fitting() {
 }
 
 template <class T, int V, int... R>
+constexpr std::array<MicroFn<T>, kMaxRows> scattered_of(std::integer_sequence<int, R...>) {
+  return {fitting<T, R + 1, V, micro_scattered<T, std::min(R + 1, max_rows(V)), V>>()...};
+}
+
+template <class T, int V, int... R>
 constexpr std::array<std::array<MicroFn<T>, kMaxRows>, 3> kernels_of(
     std::integer_sequence<int, R...>) {
   return {{{fitting<T, R + 1, V, micro_apart<T, std::min(R + 1, max_rows(V)), V>>()...},
            {fitting<T, R + 1, V, micro_adjacent<T, std::min(R + 1, max_rows(V)), V>>()...},
-           {fitting<T, R + 1, V, micro_scattered<T, std::min(R + 1, max_rows(V)), V>>()...}}};
+           scattered_of<T, V>(std::integer_sequence<int, R...>())}};
 }
 
 template <class T, int R, int J, bool kRowSums>
@@ -233,31 +239,75 @@ template <class T>
 using DotsFn = void (*)(const Dots<T>&);
 
 template <class T, int R, bool kRowSums, int... J>
-constexpr std::array<DotsFn<T>, kDotColumns> dots_of(std::integer_sequence<int, J...>) {
+constexpr std::array<DotsFn<T>, sizeof...(J)> dots_of(std::integer_sequence<int, J...>) {
   return {dots<T, R, J + 1, kRowSums>...};
 }
 
 }  // namespace detail
 
+/// What is rarely trained in has a third of the kernels: all rows are scattered ones, and rows of
+/// dot products are short.
+template <class T>
+inline constexpr bool kFewKernels = std::is_same_v<T, double>;
+
 template <class T>
 void run_dots(const Dots<T>& d, int rows, int columns) {
-  using Count = std::make_integer_sequence<int, kDotColumns>;
-  static constexpr std::array<detail::DotsFn<T>, kDotColumns> table[2][3] = {
-      {detail::dots_of<T, 1, false>(Count()), detail::dots_of<T, 2, false>(Count()),
-       detail::dots_of<T, 3, false>(Count())},
-      {detail::dots_of<T, 1, true>(Count()), detail::dots_of<T, 2, true>(Count()),
-       detail::dots_of<T, 3, true>(Count())}};
-  table[d.row_sums ? 1 : 0][rows - 1][static_cast<std::size_t>(columns - 1)](d);
+  if constexpr (kFewKernels<T>) {
+    constexpr int kMost = 3;
+    using Count = std::make_integer_sequence<int, kMost>;
+    static constexpr std::array<detail::DotsFn<T>, kMost> table[2][3] = {
+        {detail::dots_of<T, 1, false>(Count()), detail::dots_of<T, 2, false>(Count()),
+         detail::dots_of<T, 3, false>(Count())},
+        {detail::dots_of<T, 1, true>(Count()), detail::dots_of<T, 2, true>(Count()),
+         detail::dots_of<T, 3, true>(Count())}};
+    Dots<T> part = d;
+    for (int j = 0; j < columns; j += kMost) {
+      part.b = d.b + j;
+      part.c = d.c + j * d.c_column;
+      part.row_sums = j == 0 ? d.row_sums : nullptr;
+      table[part.row_sums ? 1 : 0][rows - 1]
+           [static_cast<std::size_t>(std::min(columns - j, kMost) - 1)](part);
+    }
+  } else {
+    using Count = std::make_integer_sequence<int, kDotColumns>;
+    static constexpr std::array<detail::DotsFn<T>, kDotColumns> table[2][3] = {
+        {detail::dots_of<T, 1, false>(Count()), detail::dots_of<T, 2, false>(Count()),
+         detail::dots_of<T, 3, false>(Count())},
+        {detail::dots_of<T, 1, true>(Count()), detail::dots_of<T, 2, true>(Count()),
+         detail::dots_of<T, 3, true>(Count())}};
+    table[d.row_sums ? 1 : 0][rows - 1][static_cast<std::size_t>(columns - 1)](d);
+  }
 }
 
 template <class T>
 void run_micro(const Micro<T>& m, int rows, int vectors, Rows layout) {
   using Count = std::make_integer_sequence<int, kMaxRows>;
-  static constexpr std::array<std::array<std::array<detail::MicroFn<T>, kMaxRows>, 3>, kMaxVectors>
-      table{detail::kernels_of<T, 1>(Count()), detail::kernels_of<T, 2>(Count()),
-            detail::kernels_of<T, 3>(Count()), detail::kernels_of<T, 4>(Count())};
-  table[static_cast<std::size_t>(vectors - 1)][static_cast<std::size_t>(layout)]
-       [static_cast<std::size_t>(rows - 1)](m);
+  if constexpr (kFewKernels<T>) {
+    static constexpr std::array<std::array<detail::MicroFn<T>, kMaxRows>, kMaxVectors> table{
+        detail::scattered_of<T, 1>(Count()), detail::scattered_of<T, 2>(Count()),
+        detail::scattered_of<T, 3>(Count()), detail::scattered_of<T, 4>(Count())};
+    const auto run =
+        table[static_cast<std::size_t>(vectors - 1)][static_cast<std::size_t>(rows - 1)];
+    if (layout == Rows::scattered) return run(m);
+    Micro<T> by_rows = m;
+    const T* a_rows[kMaxRows];
+    Sum<T>* c_rows[kMaxRows];
+    for (int i = 0; i < rows; ++i) {
+      a_rows[i] = m.a + (layout == Rows::adjacent ? i : i * m.a_step);
+      c_rows[i] = m.c + i * m.c_step;
+    }
+    if (layout == Rows::apart) by_rows.a_step = 1;
+    by_rows.a_rows = a_rows;
+    by_rows.c_rows = c_rows;
+    run(by_rows);
+  } else {
+    static constexpr std::array<std::array<std::array<detail::MicroFn<T>, kMaxRows>, 3>,
+                                kMaxVectors>
+        table{detail::kernels_of<T, 1>(Count()), detail::kernels_of<T, 2>(Count()),
+              detail::kernels_of<T, 3>(Count()), detail::kernels_of<T, 4>(Count())};
+    table[static_cast<std::size_t>(vectors - 1)][static_cast<std::size_t>(layout)]
+         [static_cast<std::size_t>(rows - 1)](m);
+  }
 }
 
 }  // namespace ferrite::kernels::cpu

@@ -38,7 +38,7 @@ struct Extremum {
 template <class E>
 struct Count {
   using Elem = E;
-  using Lane = std::conditional_t<sizeof(E) == 4, std::int32_t, std::int64_t>;
+  using Lane = std::int64_t;
   using Total = std::int64_t;
   ReduceOp op;
   std::int64_t n;
@@ -63,7 +63,9 @@ void reduce_extremum(const View& out, const View& in, bool max) {
 
 void reduce_count(ReduceOp op, const View& out, const View& in) {
   const std::int64_t n = out.numel ? in.numel / out.numel : 0;
-  dispatch_wide(in.dtype, [&]<class E>() { run_reduction(Count<E>{op, n}, out, in); });
+  // Counted as double, float32 is read as it is.
+  is_floating(in.dtype) ? run_reduction(Count<double>{op, n}, out, in)
+                        : run_reduction(Count<std::int64_t>{op, n}, out, in);
 }
 
 void reduce(ReduceOp op, const View& out, const View& in, double p) {

@@ -63,13 +63,16 @@ struct NormInf : Norm<E> {
 
 template <class E>
 void norm_of(const View& out, const View& in, double p) {
-  if (p == 2) return run_reduction(Norm2<E>(), out, in);
-  if (p == 1) return run_reduction(Norm1<E>(), out, in);
-  if (p == 0) return run_reduction(Norm0<E>(), out, in);
+  p == 2 ? run_reduction(Norm2<E>(), out, in) : run_reduction(Norm1<E>(), out, in);
+}
+
+/// Rare ones are of double: what float32 holds is the same in it.
+void rare_norm(const View& out, const View& in, double p) {
+  if (p == 0) return run_reduction(Norm0<double>(), out, in);
   if (std::isinf(p))
-    return p > 0 ? run_reduction(NormInf<E, true>(), out, in)
-                 : run_reduction(NormInf<E, false>(), out, in);
-  NormP<E> f;
+    return p > 0 ? run_reduction(NormInf<double, true>(), out, in)
+                 : run_reduction(NormInf<double, false>(), out, in);
+  NormP<double> f;
   f.p = p;
   run_reduction(f, out, in);
 }
@@ -77,6 +80,7 @@ void norm_of(const View& out, const View& in, double p) {
 }  // namespace
 
 void reduce_norm(const View& out, const View& in, double p) {
+  if (p != 1 && p != 2) return rare_norm(out, in, p);
   in.dtype == kFloat64 ? norm_of<double>(out, in, p) : norm_of<float>(out, in, p);
 }
 

@@ -39,7 +39,7 @@ std::string or_empty(const std::string& text) { return text == kNothing ? "" : t
 
 }  // namespace
 
-LinkToken random_token() {
+LinkToken random_link_token() {
   LinkToken token;
   FERRITE_CHECK(getentropy(token.data(), token.size()) == 0, DistributedError, "link",
                 "the system has no random numbers");

@@ -14,7 +14,7 @@ namespace ferrite::parallel {
 using LinkToken = std::array<unsigned char, 16>;
 
 /// From the system's source of randomness; DistributedError where there is none.
-LinkToken random_token();
+LinkToken random_link_token();
 
 struct LinkCard {
   LinkToken token{};

@@ -83,7 +83,7 @@ LinkDoor::LinkDoor(const std::string& host, bool shared, int backlog)
     : events_(epoll_create1(EPOLL_CLOEXEC)), closing_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!events_.valid() || !closing_.valid()) fail_system("the system has no more descriptors");
   add(closing_.get());
-  card_.token = random_token();
+  card_.token = random_link_token();
   try {
     tcp_ = listen_at({host, 0}, backlog);
   } catch (const std::system_error& e) {
@@ -93,7 +93,8 @@ LinkDoor::LinkDoor(const std::string& host, bool shared, int backlog)
   add(tcp_.get());
   if (!shared) return;
   card_.unix_name = "ferrite-link-";
-  for (const unsigned char byte : random_token()) card_.unix_name += fmt::format("{:02x}", byte);
+  for (const unsigned char byte : random_link_token())
+    card_.unix_name += fmt::format("{:02x}", byte);
   unix_ = listen_at_unix(card_.unix_name, backlog);
   if (!unix_.valid()) fail_system("cannot listen at a Unix socket");
   add(unix_.get());

@@ -37,7 +37,7 @@ static_assert((RingMemory::kCapacity & (RingMemory::kCapacity - 1)) == 0);
 static_assert(RingMemory::kCapacity % kControl == 0);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
-[[noreturn]] void fail_system(const char* what) {
+[[noreturn]] void fail_memory(const char* what) {
   fail<DistributedError>("link", "{}: {}", what,
                          std::generic_category().default_error_condition(errno).message());
 }
@@ -47,16 +47,16 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 std::shared_ptr<RingMemory> RingMemory::create(int rings) {
   const auto count = static_cast<std::size_t>(rings);
   Fd fd(memfd_create("ferrite link", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd.valid()) fail_system("the system has no memory to share");
+  if (!fd.valid()) fail_memory("the system has no memory to share");
   // Reserved now: memory that is missing later would be a SIGBUS.
   int error = 0;
   do error = posix_fallocate(fd.get(), 0, static_cast<off_t>(file_bytes(count)));
   while (error == EINTR);
   if (error != 0) {
     errno = error;
-    fail_system("the system has no memory to share");
+    fail_memory("the system has no memory to share");
   }
-  if (fcntl(fd.get(), F_ADD_SEALS, kSeals) < 0) fail_system("sealing shared memory failed");
+  if (fcntl(fd.get(), F_ADD_SEALS, kSeals) < 0) fail_memory("sealing shared memory failed");
   const std::shared_ptr<RingMemory> memory(new RingMemory(std::move(fd), count));
   memory->map();
   return memory;
@@ -81,12 +81,12 @@ RingMemory::~RingMemory() {
 void RingMemory::map() {
   void* const reserved = mmap(nullptr, mapped_bytes(rings_), PROT_NONE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (reserved == MAP_FAILED) fail_system("mapping shared memory failed");
+  if (reserved == MAP_FAILED) fail_memory("mapping shared memory failed");
   base_ = static_cast<std::byte*>(reserved);
   const auto place = [&](std::size_t at, std::size_t from, std::size_t size) {
     if (mmap(base_ + at, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd_.get(),
              static_cast<off_t>(from)) == MAP_FAILED)
-      fail_system("mapping shared memory failed");
+      fail_memory("mapping shared memory failed");
   };
   place(0, 0, kControl);
   for (std::size_t ring = 0; ring < rings_; ++ring)

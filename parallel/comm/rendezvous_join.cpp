@@ -17,7 +17,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr const char* kOp = "rendezvous";
+constexpr const char* kJoin = "rendezvous";
 constexpr std::string_view kComplete = "complete";
 /// How long rank 0 serves on after a failure.
 constexpr std::chrono::seconds kLinger{3};
@@ -65,7 +65,7 @@ class Start {
   bool is_complete() {
     if (!store_->check({all_})) return false;
     const std::string outcome = store_->get(all_, milliseconds(0));
-    if (outcome != kComplete) fail<DistributedError>(kOp, "{}", outcome);
+    if (outcome != kComplete) fail<DistributedError>(kJoin, "{}", outcome);
     return true;
   }
 
@@ -76,8 +76,8 @@ class Start {
     store_->set(key("in", place_.rank), "");
     if (store_->add(key("count"), 1) == place_.world_size) store_->set(all_, kComplete);
     const std::string outcome = wait_for_all();
-    out.monitor->unwatch(std::string(kOp));
-    if (outcome != kComplete) fail<DistributedError>(kOp, "{}", outcome);
+    out.monitor->unwatch(std::string(kJoin));
+    if (outcome != kComplete) fail<DistributedError>(kJoin, "{}", outcome);
     return out;
   }
 
@@ -110,7 +110,7 @@ class Start {
     store_->set(all_, reason);
     // There may be some that wait for rank 0's word.
     if (!store_->check({key("size")})) store_->set(key("size"), "");
-    fail<DistributedError>(kOp, "{}", reason);
+    fail<DistributedError>(kJoin, "{}", reason);
   }
 
   void say_who_we_are() {
@@ -133,7 +133,7 @@ class Start {
     } catch (const DistributedError&) {
       if (store_->lost()) throw;
       wait_for_all();
-      fail<DistributedError>(kOp, "rank 0 has not come");
+      fail<DistributedError>(kJoin, "rank 0 has not come");
     }
     if (text.empty()) is_complete();  // throws
     int size = 0;
@@ -151,7 +151,7 @@ class Start {
         std::make_shared<TcpMonitor>(store_->address(), options_.token,
                                      TcpMonitorOptions{prefix_, place_.rank, place_.world_size,
                                                        options_.timeout, options_.owner});
-    monitor->watch(std::string(kOp), [store = store_, all = all_](const std::string& reason) {
+    monitor->watch(std::string(kJoin), [store = store_, all = all_](const std::string& reason) {
       try {
         if (!store->check({all})) store->set(all, reason);
       } catch (const Error&) {

@@ -201,7 +201,7 @@ bool send_all(const Fd& fd, std::string_view bytes, Deadline deadline) {
 
 bool recv_all(const Fd& fd, char* bytes, std::size_t size, Deadline deadline) {
   while (size > 0) {
-    const ssize_t got = recv(fd.get(), bytes, size, 0);
+    const ssize_t got = ::recv(fd.get(), bytes, size, 0);
     if (got > 0) {
       bytes += got;
       size -= static_cast<std::size_t>(got);

@@ -32,7 +32,7 @@ using protocol::Reader;
 using protocol::Writer;
 using std::chrono::milliseconds;
 
-constexpr std::size_t kMaxName = 512, kMaxReason = 16384;
+constexpr std::size_t kLongestName = 512, kLongestReason = 16384;
 /// blame() may take a second in all.
 constexpr milliseconds kAnswerTime{900};
 /// How long report_failure() waits for the report to be on its way, as the process may end next.
@@ -147,7 +147,7 @@ void TcpMonitor::Impl::join() {
       .number(static_cast<std::uint32_t>(options_.world_size))
       .number(limited(options_.timeout))
       .number(limited(interval_))
-      .text(fmt::format("{}, process {}", host_name(), getpid()).substr(0, kMaxName));
+      .text(fmt::format("{}, process {}", host_name(), getpid()).substr(0, kLongestName));
   std::array<char, 5> reply;
   const bool joined = send_all(fd_, message.take(), deadline) &&
                       recv_all(fd_, reply.data(), reply.size(), deadline);
@@ -163,7 +163,7 @@ void TcpMonitor::Impl::begin(const std::string& group, std::uint64_t sequence,
   const std::lock_guard lock(mutex_);
   Operation& operation = operations_[group];
   operation.sequence = sequence;
-  operation.op.assign(op.substr(0, kMaxName));
+  operation.op.assign(op.substr(0, kLongestName));
   operation.running = operation.changed = true;
   operation.since = now;
 }
@@ -181,7 +181,7 @@ void TcpMonitor::Impl::end(const std::string& group, std::uint64_t sequence) {
 void TcpMonitor::Impl::report_failure(const std::string& group, std::string_view reason) {
   std::unique_lock lock(mutex_);
   if (ended_) return;
-  outbox_ += Writer(Command::failure).text(group).text(reason.substr(0, kMaxReason)).take();
+  outbox_ += Writer(Command::failure).text(group).text(reason.substr(0, kLongestReason)).take();
   const std::uint64_t mine = ++queued_;
   wake();
   changed_.wait_for(lock, kReportTime, [&] { return sent_ >= mine || ended_; });
@@ -309,7 +309,7 @@ std::string TcpMonitor::Impl::beat(Clock::time_point now) {
   message.number(static_cast<std::uint32_t>(changed + std::ssize(forgotten_)));
   const auto report = [&](const std::string& group, bool known, const Operation& operation) {
     const auto age = std::chrono::duration_cast<std::chrono::microseconds>(now - operation.since);
-    message.text(std::string_view(group).substr(0, kMaxName))
+    message.text(std::string_view(group).substr(0, kLongestName))
         .number(static_cast<std::uint8_t>(known))
         .number(operation.sequence)
         .text(operation.op)
@@ -327,7 +327,7 @@ std::string TcpMonitor::Impl::beat(Clock::time_point now) {
 bool TcpMonitor::Impl::receive() {
   std::array<char, 16384> buffer;
   for (;;) {
-    const ssize_t got = recv(fd_.get(), buffer.data(), buffer.size(), 0);
+    const ssize_t got = ::recv(fd_.get(), buffer.data(), buffer.size(), 0);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
     if (got <= 0) {
@@ -353,15 +353,15 @@ void TcpMonitor::Impl::handle(std::string_view bytes) {
   heard_ = Clock::now();
   unanswered_since_.reset();
   if (answer == Answer::lost) {
-    const std::string reason(message.text(2 * kMaxReason));
+    const std::string reason(message.text(2 * kLongestReason));
     if (lost_.empty()) lost_ = reason;
     call_watchers(nullptr, lost_);
   } else if (answer == Answer::failed) {
-    const std::string group(message.text(kMaxName));
-    call_watchers(&group, std::string(message.text(kMaxReason)));
+    const std::string group(message.text(kLongestName));
+    call_watchers(&group, std::string(message.text(kLongestReason)));
   } else if (answer == Answer::blamed) {
     const auto found = answers_.find(message.number<std::uint32_t>());
-    if (found != answers_.end()) found->second = message.text(2 * kMaxReason);
+    if (found != answers_.end()) found->second = message.text(2 * kLongestReason);
   } else if (answer == Answer::report) {
     report_now_ = true;
   } else if (answer == Answer::closing) {

@@ -32,7 +32,7 @@ using std::chrono::milliseconds;
 /// One attempt to be greeted takes no longer: who listens may be somebody else, who waits for us.
 constexpr milliseconds kGreetingTime{3000};
 /// What the server is given beyond the time that it was asked to wait.
-constexpr milliseconds kGrace{2000};
+constexpr milliseconds kStoreGrace{2000};
 
 Deadline after(milliseconds timeout) {
   constexpr milliseconds longest = std::chrono::hours(24 * 365);
@@ -236,7 +236,7 @@ void TcpStore::Impl::read(std::unique_lock<std::mutex>& lock, Deadline deadline)
   ssize_t got = -1;
   bool end = false;
   if (wait_ready(fd_.get(), POLLIN, deadline)) {
-    got = recv(fd_.get(), buffer.data(), buffer.size(), 0);
+    got = ::recv(fd_.get(), buffer.data(), buffer.size(), 0);
     end = got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
   }
   lock.lock();
@@ -309,8 +309,8 @@ std::string TcpStore::get(const std::string& key, milliseconds timeout) {
   check_sizes("store.get", key);
   timeout = std::max(timeout, milliseconds(0));
   auto reply =
-      impl_->request(Command::get, timeout + kGrace, "store.get", fmt::format("get of \"{}\"", key),
-                     [&](Writer& message) {
+      impl_->request(Command::get, timeout + kStoreGrace, "store.get",
+                     fmt::format("get of \"{}\"", key), [&](Writer& message) {
                        message.text(key).number(static_cast<std::uint64_t>(timeout.count()));
                      });
   FERRITE_CHECK(reply.answer == Answer::done, DistributedError, "store.get",

@@ -41,7 +41,7 @@ constexpr std::size_t kMaxUnread = 4 * kMaxMessage;
 /// Clients that wait too long are looked for as often.
 constexpr std::chrono::milliseconds kSweep{250};
 /// The thread wakes at least every kSweep: a longer gap is one in which it was stopped.
-constexpr std::chrono::milliseconds kPause{1000};
+constexpr std::chrono::milliseconds kStandstill{1000};
 constexpr std::chrono::milliseconds kGoodbye{200};
 
 struct Client {
@@ -158,7 +158,7 @@ void TcpStoreServer::Impl::serve() {
         epoll_wait(epoll_.get(), events, 64,
                    static_cast<int>(std::clamp<std::int64_t>(wait, 0, kSweep.count())));
     const TimePoint before = std::exchange(now_, Clock::now());
-    if (now_ - before > kPause) monitor_.forgive(now_ - before);
+    if (now_ - before > kStandstill) monitor_.forgive(now_ - before);
     for (int i = 0; i < count; ++i) {
       const ClientId id = events[i].data.u64;
       if (id == kListener) accept_all();
@@ -214,7 +214,7 @@ void TcpStoreServer::Impl::read_from(ClientId id, Client& client) {
   char buffer[65536];
   // So much at a time, that one client cannot keep the others waiting.
   for (int i = 0; i < 8; ++i) {
-    const ssize_t got = recv(client.fd.get(), buffer, sizeof buffer, 0);
+    const ssize_t got = ::recv(client.fd.get(), buffer, sizeof buffer, 0);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
     if (got <= 0) return doom(id, client);
@@ -369,7 +369,7 @@ void TcpStoreServer::Impl::say_goodbye() {
     for (int i = 0; i < count; ++i) {
       const auto found = clients_.find(events[i].data.u64);
       char buffer[4096];
-      if (found == clients_.end() || recv(found->second.fd.get(), buffer, sizeof buffer, 0) > 0) {
+      if (found == clients_.end() || ::recv(found->second.fd.get(), buffer, sizeof buffer, 0) > 0) {
         continue;
       }
       monitor_.disconnected(found->first, now_);

@@ -23,8 +23,6 @@
 namespace ferrite::launcher {
 namespace {
 
-constexpr const char* kOp = "ferrite-run";
-
 enum class Found { no, not_executable, yes };
 
 Found look_for(const std::string& path) {

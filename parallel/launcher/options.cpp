@@ -13,8 +13,6 @@
 namespace ferrite::launcher {
 namespace {
 
-constexpr const char* kOp = "ferrite-run";
-
 template <class T>
 T number(std::string_view option, std::string_view text, T low, T high, std::string_view what) {
   T value = 0;

@@ -9,6 +9,9 @@
 
 namespace ferrite::launcher {
 
+/// What errors name as where they come from.
+inline constexpr const char* kOp = "ferrite-run";
+
 /// Streams of a worker, as torchrun counts them in --tee and --redirects.
 enum class Streams : std::uint8_t { none = 0, out = 1, err = 2, both = 3 };
 inline bool has(Streams set, Streams one) {

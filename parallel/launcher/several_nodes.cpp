@@ -22,12 +22,11 @@ namespace {
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;
 
-constexpr const char* kOp = "ferrite-run";
 constexpr int kDefaultPort = 29500;
 /// What comes so soon after a failure may have been its cause.
 constexpr auto kSettle = 300ms;
 
-std::chrono::steady_clock::duration duration(double seconds) {
+std::chrono::steady_clock::duration seconds_long(double seconds) {
   return std::chrono::duration_cast<std::chrono::steady_clock::duration>(
       std::chrono::duration<double>(seconds));
 }
@@ -35,7 +34,7 @@ std::chrono::steady_clock::duration duration(double seconds) {
 milliseconds answer_timeout(const Options& options) {
   if (options.heartbeat_timeout <= 0) return 30s;
   return std::chrono::duration_cast<milliseconds>(std::clamp<std::chrono::steady_clock::duration>(
-      duration(options.heartbeat_timeout), 2s, 30s));
+      seconds_long(options.heartbeat_timeout), 2s, 30s));
 }
 
 Verdict end_of_job(int node, const std::string& why) {
@@ -105,7 +104,7 @@ void SeveralNodes::ready(int round) {
 std::optional<Round> SeveralNodes::round() {
   const std::lock_guard lock(mutex_);
   std::uint64_t count = 0;
-  [[maybe_unused]] const ssize_t n = read(changed_.get(), &count, sizeof count);
+  [[maybe_unused]] const ssize_t n = ::read(changed_.get(), &count, sizeof count);
   // A verdict without a round: it could not begin.
   FERRITE_CHECK(exchange_.round || !exchange_.verdict, DistributedError, kOp, "{}",
                 exchange_.verdict->first ? exchange_.verdict->first->what : "the job has ended");
@@ -125,7 +124,7 @@ void SeveralNodes::failed(const RankReport& report) {
 std::optional<Verdict> SeveralNodes::verdict() {
   const std::lock_guard lock(mutex_);
   std::uint64_t count = 0;
-  [[maybe_unused]] const ssize_t n = read(changed_.get(), &count, sizeof count);
+  [[maybe_unused]] const ssize_t n = ::read(changed_.get(), &count, sizeof count);
   return exchange_.verdict;
 }
 
@@ -194,7 +193,7 @@ void SeveralNodes::talk() {
 void SeveralNodes::connect() {
   parallel::Address at = address_;
   if (server_) at = server_->address();
-  const auto deadline = Clock::now() + duration(options_.rdzv_timeout);
+  const auto deadline = Clock::now() + seconds_long(options_.rdzv_timeout);
   // A port that an earlier job is just leaving answers with a refusal.
   const auto patience = Clock::now() + 15s;
   for (;;) {
@@ -218,7 +217,7 @@ void SeveralNodes::connect() {
 /// that is on; waits for the others.
 void SeveralNodes::join_round(int wanted) {
   if (!store_) return;
-  const auto deadline = Clock::now() + duration(options_.rdzv_timeout);
+  const auto deadline = Clock::now() + seconds_long(options_.rdzv_timeout);
   int round = wanted;
   find_place(round, deadline);
   if (stop_) return;
@@ -326,7 +325,7 @@ void SeveralNodes::make_room(int round) {
     Beat& beat = beats_[static_cast<std::size_t>(node)];
     const std::int64_t count = store_->add(node_key("agents/beat", node), 0);
     if (count != beat.count) beat = {count, Clock::now()};
-    if (Clock::now() - beat.seen < duration(options_.heartbeat_timeout)) continue;
+    if (Clock::now() - beat.seen < seconds_long(options_.heartbeat_timeout)) continue;
     beat.seen = Clock::now();
     store_->erase(key(round, node_key("node", node)));
     store_->erase(key(round, node_key("claim", node)));
@@ -447,7 +446,7 @@ void SeveralNodes::publish(const std::function<void(Exchange&)>& change) {
 }
 
 bool SeveralNodes::pause() {
-  const auto until = Clock::now() + duration(options_.monitor_interval);
+  const auto until = Clock::now() + seconds_long(options_.monitor_interval);
   while (!stop_ && Clock::now() < until)
     std::this_thread::sleep_for(std::min<Clock::duration>(until - Clock::now(), 50ms));
   return !stop_;

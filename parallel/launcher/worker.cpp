@@ -16,8 +16,6 @@
 namespace ferrite::launcher {
 namespace {
 
-constexpr const char* kOp = "ferrite-run";
-
 struct Pipe {
   Fd read, write;
   Pipe() {
@@ -98,7 +96,7 @@ WorkerProcess::WorkerProcess(const std::string& file, const std::vector<std::str
   failure.write.reset();
   int error = 0;
   ssize_t n = 0;
-  while ((n = read(failure.read.get(), &error, sizeof error)) < 0 && errno == EINTR) {
+  while ((n = ::read(failure.read.get(), &error, sizeof error)) < 0 && errno == EINTR) {
   }
   if (n == sizeof error) {
     waitpid(pid_, nullptr, 0);

@@ -6,12 +6,12 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "parallel/planning/op_name.h"
 
 namespace ferrite::parallel::planning {
 
 namespace {
 
-constexpr const char* kOp = "planning";
 constexpr std::array<std::string_view, 4> kNames{"ring", "tree", "hierarchical", "fastest"};
 
 double transfer_s(double bytes, const LinkSpeed& link) { return bytes / link.bandwidth; }

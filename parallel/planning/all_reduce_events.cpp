@@ -7,12 +7,11 @@
 #include "core/error.h"
 #include "parallel/planning/all_reduce.h"
 #include "parallel/planning/event_queue.h"
+#include "parallel/planning/op_name.h"
 
 namespace ferrite::parallel::planning {
 
 namespace {
-
-constexpr const char* kOp = "planning";
 
 void check(double bytes, int devices, const Cluster& cluster) {
   cluster.check();

@@ -6,12 +6,12 @@
 #include <limits>
 
 #include "core/error.h"
+#include "parallel/planning/op_name.h"
 
 namespace ferrite::parallel::planning {
 
 namespace {
 
-constexpr const char* kOp = "planning";
 constexpr double kGB = 1e9, kMicro = 1e-6;
 
 // What NCCL reckons with when it chooses an algorithm: src/graph/topo.h (GB/s of one NVLink, of

@@ -4,14 +4,11 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "parallel/planning/op_name.h"
 
 namespace ferrite::parallel::planning {
 
-namespace {
-
-constexpr const char* kOp = "planning";
-
-}  // namespace
+namespace {}  // namespace
 
 void EventQueue::at(double time, Action action) {
   FERRITE_CHECK(std::isfinite(time) && time >= now_, ValueError, kOp,

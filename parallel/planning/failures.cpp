@@ -10,17 +10,17 @@ namespace ferrite::parallel::planning {
 
 namespace {
 
-constexpr const char* kOp = "failures";
+constexpr const char* kFailuresOp = "failures";
 
 void check_time(double seconds, const char* what) {
-  FERRITE_CHECK(std::isfinite(seconds) && seconds >= 0, ValueError, kOp,
+  FERRITE_CHECK(std::isfinite(seconds) && seconds >= 0, ValueError, kFailuresOp,
                 "expected a {} of 0 s or more, got {}", what, seconds);
 }
 
 }  // namespace
 
 void Failures::check() const {
-  FERRITE_CHECK(device_mtbf_s > 0, ValueError, kOp,
+  FERRITE_CHECK(device_mtbf_s > 0, ValueError, kFailuresOp,
                 "expected a mean time between failures above 0 s, got {}", device_mtbf_s);
   check_time(restart_s, "restart");
   check_time(checkpoint_s, "checkpoint");
@@ -28,7 +28,7 @@ void Failures::check() const {
 }
 
 double Failures::mtbf_s(std::int64_t devices) const {
-  FERRITE_CHECK(devices > 0, ValueError, kOp, "expected 1 device or more, got {}", devices);
+  FERRITE_CHECK(devices > 0, ValueError, kFailuresOp, "expected 1 device or more, got {}", devices);
   return device_mtbf_s / static_cast<double>(devices);
 }
 
@@ -65,7 +65,7 @@ double sampled_goodput(const Failures& failures, std::int64_t devices, double wo
                        std::uint64_t seed) {
   const double interval = checkpoint_interval_s(failures, devices);
   const double mtbf = failures.mtbf_s(devices);
-  FERRITE_CHECK(std::isfinite(work_s) && work_s > 0, ValueError, kOp,
+  FERRITE_CHECK(std::isfinite(work_s) && work_s > 0, ValueError, kFailuresOp,
                 "expected more than 0 s of work, got {}", work_s);
   std::mt19937_64 generator(seed);
   const auto next_failure = [&] {

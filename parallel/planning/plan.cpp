@@ -5,12 +5,11 @@
 #include <set>
 
 #include "core/error.h"
+#include "parallel/planning/op_name.h"
 
 namespace ferrite::parallel::planning {
 
 namespace {
-
-constexpr const char* kOp = "planning";
 
 class Planner {
  public:

@@ -4,12 +4,11 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "parallel/planning/op_name.h"
 
 namespace ferrite::parallel::planning {
 
 namespace {
-
-constexpr const char* kOp = "planning";
 
 void check_time(const Duration& time, const std::string& what) {
   FERRITE_CHECK(std::isfinite(time.median) && time.median >= 0 && std::isfinite(time.spread) &&

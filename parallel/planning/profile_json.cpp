@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kOp = "read_profile";
+constexpr const char* kReadOp = "read_profile";
 
 Json json_of(const Duration& time) { return {{"median", time.median}, {"spread", time.spread}}; }
 
@@ -19,27 +19,27 @@ Json json_of(const Duration& time) { return {{"median", time.median}, {"spread",
 class Reader {
  public:
   Reader(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
-    FERRITE_CHECK(object.is_object(), IoError, kOp, "expected an object for {}, got {}", where_,
+    FERRITE_CHECK(object.is_object(), IoError, kReadOp, "expected an object for {}, got {}", where_,
                   object.type_name());
   }
 
   void read(const char* name, std::string& value) {
     if (const Json* member = find(name)) {
-      FERRITE_CHECK(member->is_string(), IoError, kOp, "expected a string for {} of {}, got {}",
+      FERRITE_CHECK(member->is_string(), IoError, kReadOp, "expected a string for {} of {}, got {}",
                     name, where_, member->dump());
       value = member->get<std::string>();
     }
   }
   void read(const char* name, std::int64_t& value) {
     if (const Json* member = find(name)) {
-      FERRITE_CHECK(member->is_number_integer(), IoError, kOp,
+      FERRITE_CHECK(member->is_number_integer(), IoError, kReadOp,
                     "expected an integer for {} of {}, got {}", name, where_, member->dump());
       value = member->get<std::int64_t>();
     }
   }
   void read(const char* name, double& value) {
     if (const Json* member = find(name)) {
-      FERRITE_CHECK(member->is_number(), IoError, kOp, "expected a number for {} of {}, got {}",
+      FERRITE_CHECK(member->is_number(), IoError, kReadOp, "expected a number for {} of {}, got {}",
                     name, where_, member->dump());
       value = member->get<double>();
     }
@@ -62,7 +62,7 @@ class Reader {
   void finish() const {
     if (asked_ == object_.size()) return;
     for (const auto& [name, value] : object_.items())
-      FERRITE_CHECK((names_ + " ").find(" " + name + " ") != std::string::npos, IoError, kOp,
+      FERRITE_CHECK((names_ + " ").find(" " + name + " ") != std::string::npos, IoError, kReadOp,
                     "{} has '{}', which is not known", where_, name);
   }
 
@@ -102,7 +102,7 @@ ModelProfile profile_from_json(std::string_view text) {
   try {
     json = Json::parse(text);
   } catch (const Json::exception& error) {
-    fail<IoError>(kOp, "not valid JSON: {}", error.what());
+    fail<IoError>(kReadOp, "not valid JSON: {}", error.what());
   }
   ModelProfile profile;
   Reader reader(json, "the profile");
@@ -119,7 +119,7 @@ ModelProfile profile_from_json(std::string_view text) {
   reader.read("other", profile.other);
   reader.read("step", profile.step);
   if (const Json* parameters = reader.find("parameters")) {
-    FERRITE_CHECK(parameters->is_array(), IoError, kOp, "expected a list of parameters, got {}",
+    FERRITE_CHECK(parameters->is_array(), IoError, kReadOp, "expected a list of parameters, got {}",
                   parameters->type_name());
     for (const Json& item : *parameters) {
       auto& parameter = profile.parameters.emplace_back();
@@ -137,10 +137,10 @@ ModelProfile profile_from_json(std::string_view text) {
 
 ModelProfile read_profile(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
-  FERRITE_CHECK(file, IoError, kOp, "cannot open {}", path.string());
+  FERRITE_CHECK(file, IoError, kReadOp, "cannot open {}", path.string());
   std::ostringstream text;
   text << file.rdbuf();
-  FERRITE_CHECK(file, IoError, kOp, "cannot read {}", path.string());
+  FERRITE_CHECK(file, IoError, kReadOp, "cannot read {}", path.string());
   return profile_from_json(text.str());
 }
 

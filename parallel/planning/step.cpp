@@ -5,14 +5,14 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "parallel/planning/op_name.h"
 #include "parallel/planning/step_parts.h"
 
 namespace ferrite::parallel::planning {
 
 namespace {
 
-constexpr const char* kOp = "planning";
-constexpr std::array<std::string_view, 3> kNames{"dp", "dp-balanced", "ddp"};
+constexpr std::array<std::string_view, 3> kStrategies{"dp", "dp-balanced", "ddp"};
 constexpr double kMegabyte = 1 << 20;
 
 void check(const StepOptions& options) {
@@ -58,13 +58,15 @@ double bytes_busiest(Strategy strategy, const ModelProfile& profile, int devices
 
 }  // namespace
 
-std::string_view to_string(Strategy strategy) { return kNames[static_cast<std::size_t>(strategy)]; }
+std::string_view to_string(Strategy strategy) {
+  return kStrategies[static_cast<std::size_t>(strategy)];
+}
 
 Strategy strategy(std::string_view name) {
-  const auto found = std::ranges::find(kNames, name);
-  FERRITE_CHECK(found != kNames.end(), ValueError, kOp, "expected dp, dp-balanced or ddp, got '{}'",
-                name);
-  return static_cast<Strategy>(found - kNames.begin());
+  const auto found = std::ranges::find(kStrategies, name);
+  FERRITE_CHECK(found != kStrategies.end(), ValueError, kOp,
+                "expected dp, dp-balanced or ddp, got '{}'", name);
+  return static_cast<Strategy>(found - kStrategies.begin());
 }
 
 std::vector<BucketSpan> plan_buckets(const ModelProfile& profile, double cap_mb, double first_mb) {

@@ -11,7 +11,7 @@ namespace ferrite::parallel::planning {
 
 namespace {
 
-constexpr const char* kOp = "stragglers";
+constexpr const char* kStragglersOp = "stragglers";
 
 /// Above 0 and below 1, the same for every standard library.
 double uniform(std::mt19937_64& generator) {
@@ -26,7 +26,8 @@ double nth_root(double p, std::int64_t n) {
 }  // namespace
 
 double normal_quantile(double p) {
-  FERRITE_CHECK(p > 0 && p < 1, ValueError, kOp, "expected a probability from 0 to 1, got {}", p);
+  FERRITE_CHECK(p > 0 && p < 1, ValueError, kStragglersOp,
+                "expected a probability from 0 to 1, got {}", p);
   constexpr double a[] = {-3.969683028665376e+01, 2.209460984245205e+02,  -2.759285104469687e+02,
                           1.383577518672690e+02,  -3.066479806614716e+01, 2.506628277459239e+00};
   constexpr double b[] = {-5.447609879822406e+01, 1.615858368580409e+02, -1.556989798598866e+02,
@@ -78,7 +79,7 @@ Stragglers Stragglers::parse(std::string_view text) {
   else
     good = good && parts[0] == "none" && numbers.empty();
   FERRITE_CHECK(
-      good, ValueError, kOp,
+      good, ValueError, kStragglersOp,
       "expected none, lognormal:SIGMA, exponential:MEAN or occasional:PROBABILITY:FACTOR, "
       "got '{}'",
       text);
@@ -101,18 +102,19 @@ std::string Stragglers::str() const {
 }
 
 void Stragglers::check() const {
-  FERRITE_CHECK(sigma >= 0 && sigma <= 3, ValueError, kOp, "expected a sigma from 0 to 3, got {}",
-                sigma);
-  FERRITE_CHECK(mean >= 0 && std::isfinite(mean), ValueError, kOp,
+  FERRITE_CHECK(sigma >= 0 && sigma <= 3, ValueError, kStragglersOp,
+                "expected a sigma from 0 to 3, got {}", sigma);
+  FERRITE_CHECK(mean >= 0 && std::isfinite(mean), ValueError, kStragglersOp,
                 "expected a mean of 0 or more, got {}", mean);
-  FERRITE_CHECK(probability >= 0 && probability <= 1, ValueError, kOp,
+  FERRITE_CHECK(probability >= 0 && probability <= 1, ValueError, kStragglersOp,
                 "expected a probability from 0 to 1, got {}", probability);
-  FERRITE_CHECK(factor >= 1 && std::isfinite(factor), ValueError, kOp,
+  FERRITE_CHECK(factor >= 1 && std::isfinite(factor), ValueError, kStragglersOp,
                 "expected a factor of 1 or more, got {}", factor);
 }
 
 double Stragglers::quantile(double p) const {
-  FERRITE_CHECK(p >= 0 && p < 1, ValueError, kOp, "expected a share from 0 to below 1, got {}", p);
+  FERRITE_CHECK(p >= 0 && p < 1, ValueError, kStragglersOp,
+                "expected a share from 0 to below 1, got {}", p);
   switch (kind) {
     case Kind::log_normal:
       return p == 0 || sigma == 0 ? (sigma == 0 ? 1 : 0) : std::exp(sigma * normal_quantile(p));
@@ -130,7 +132,7 @@ double Stragglers::expectation() const { return expected_max(1); }
 
 double Stragglers::expected_max(std::int64_t n) const {
   check();
-  FERRITE_CHECK(n > 0, ValueError, kOp, "expected 1 draw or more, got {}", n);
+  FERRITE_CHECK(n > 0, ValueError, kStragglersOp, "expected 1 draw or more, got {}", n);
   const auto count = static_cast<double>(n);
   switch (kind) {
     case Kind::exponential: {
@@ -169,12 +171,12 @@ double Stragglers::expected_max(std::int64_t n) const {
 double Stragglers::draw(std::mt19937_64& generator) const { return quantile(uniform(generator)); }
 
 double Stragglers::draw_max(std::mt19937_64& generator, std::int64_t n) const {
-  FERRITE_CHECK(n > 0, ValueError, kOp, "expected 1 draw or more, got {}", n);
+  FERRITE_CHECK(n > 0, ValueError, kStragglersOp, "expected 1 draw or more, got {}", n);
   return quantile(nth_root(uniform(generator), n));
 }
 
 Stragglers stragglers_of(double median, double spread) {
-  FERRITE_CHECK(median > 0 && spread >= 0, ValueError, kOp,
+  FERRITE_CHECK(median > 0 && spread >= 0, ValueError, kStragglersOp,
                 "expected a median above 0 and a spread of 0 or more, got {} +- {}", median,
                 spread);
   return {.kind = Stragglers::Kind::log_normal, .sigma = std::min(3.0, spread / median / 0.6745)};

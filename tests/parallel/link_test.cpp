@@ -199,7 +199,7 @@ TEST_CASE("links play a network of a given latency and bandwidth") {
 
 TEST_CASE("a rank's card is read as it was written, and nothing else is") {
   LinkCard card;
-  card.token = random_token();
+  card.token = random_link_token();
   card.tcp = {"::1", 4711};
   const LinkCard read = LinkCard::parse(card.text());
   CHECK((read.token == card.token && read.tcp.host == "::1" && read.tcp.port == 4711));
@@ -212,7 +212,7 @@ TEST_CASE("a rank's card is read as it was written, and nothing else is") {
 TEST_CASE("strangers are not let in") {
   LinkDoor door("127.0.0.1", true, 16);
   LinkCard friendly;
-  friendly.token = random_token();
+  friendly.token = random_link_token();
   door.admit({door.card(), friendly});
   Hello hello;
   hello.from = 1;
