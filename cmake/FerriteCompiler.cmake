@@ -19,6 +19,10 @@ if(FERRITE_WERROR)
   endif()
 endif()
 
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  ferrite_cxx_options(-fpch-preprocess)  # for compiler caches, which have it preprocess first
+endif()
+
 # No -ffast-math: NaN and infinity are how a loss scaler sees an overflow.
 ferrite_cxx_options(-fno-math-errno)
 

@@ -80,5 +80,6 @@ function(ferrite_emulate)
   if(FERRITE_COVERAGE)
     list(APPEND options --coverage)
   endif()
-  set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "${options}")
+  set_source_files_properties(${ARGN} PROPERTIES
+    LANGUAGE CXX COMPILE_OPTIONS "${options}" SKIP_PRECOMPILE_HEADERS ON)
 endfunction()

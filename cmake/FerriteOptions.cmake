@@ -18,7 +18,7 @@ set(FERRITE_CUDNN AUTO CACHE STRING "Use cuDNN's convolutions: AUTO (where found
 set(FERRITE_NCCL AUTO CACHE STRING "Build the nccl process groups: AUTO (where found), ON or OFF")
 set(FERRITE_GLOO AUTO CACHE STRING "Build the gloo process groups: AUTO (where found), ON or OFF")
 set(FERRITE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them, e.g. address,undefined")
-set(FERRITE_BATCH 8 CACHE STRING
+set(FERRITE_BATCH 12 CACHE STRING
     "Compile small files in batches of up to so many: from scratch in half the time (1: each alone)")
 option(FERRITE_EMULATOR_RACE "Look for data races in kernels (FERRITE_CUDA=EMULATOR)" OFF)
 option(FERRITE_COVERAGE "Count the lines of kernels that run (FERRITE_CUDA=EMULATOR)" OFF)

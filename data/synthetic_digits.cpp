@@ -9,8 +9,8 @@ namespace ferrite::data {
 
 namespace {
 
-constexpr int kSide = 28;
-constexpr int kPixels = kSide * kSide;
+constexpr int kDigitSide = 28;
+constexpr int kPixels = kDigitSide * kDigitSide;
 
 struct Point {
   double x, y;
@@ -138,9 +138,11 @@ using Canvas = std::array<float, kPixels>;  // coverage, 0 to 1
 /// Adds the segment a-b as a capsule with soft edges.
 void draw_segment(Canvas& canvas, Point a, Point b, double half_width) {
   const double reach = half_width + 1;
-  const auto low = [&](double v) { return std::clamp(static_cast<int>(v - reach), 0, kSide - 1); };
+  const auto low = [&](double v) {
+    return std::clamp(static_cast<int>(v - reach), 0, kDigitSide - 1);
+  };
   const auto high = [&](double v) {
-    return std::clamp(static_cast<int>(v + reach) + 1, 0, kSide - 1);
+    return std::clamp(static_cast<int>(v + reach) + 1, 0, kDigitSide - 1);
   };
   const double dx = b.x - a.x, dy = b.y - a.y;
   const double length2 = std::max(dx * dx + dy * dy, 1e-9);
@@ -156,7 +158,7 @@ void draw_segment(Canvas& canvas, Point a, Point b, double half_width) {
       if (squared > outside) continue;
       const double cover =
           squared < inside ? 1 : std::clamp(half_width + 0.5 - std::sqrt(squared), 0.0, 1.0);
-      float& pixel = canvas[static_cast<std::size_t>(y * kSide + x)];
+      float& pixel = canvas[static_cast<std::size_t>(y * kDigitSide + x)];
       pixel = std::max(pixel, static_cast<float>(cover));
     }
 }
@@ -166,7 +168,7 @@ void draw_strays(Canvas& canvas, Dice& dice) {
   for (int i = 0; i < 2; ++i) {
     if (!dice.happens(0.3)) continue;
     Canvas stray{};
-    const Point a{dice.in(0, kSide), dice.in(0, kSide)};
+    const Point a{dice.in(0, kDigitSide), dice.in(0, kDigitSide)};
     const Point b{a.x + dice.in(-6, 6), a.y + dice.in(-6, 6)};
     draw_segment(stray, a, b, dice.in(0.3, 0.8));
     const auto brightness = static_cast<float>(dice.in(0.3, 0.8));
@@ -237,7 +239,7 @@ SyntheticDigits::SyntheticDigits(const Tensor& labels, std::uint64_t seed,
           [labels, seed](std::int64_t i, std::uint8_t* pixels) {
             draw_digit(seed, i, static_cast<int>(labels.data<std::int64_t>()[i]), pixels);
           },
-          {1, kSide, kSide}, labels, {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"},
+          {1, kDigitSide, kDigitSide}, labels, {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"},
           transform) {}
 
 }  // namespace ferrite::data
