@@ -50,7 +50,7 @@ class Correlation {
   }
 
   void run() {
-    if (scattered_ && out_.count >= kManyImages &&
+    if (scattered_ && out_.height < kShortRow && out_.count >= kManyImages &&
         weight_count_ * static_cast<std::int64_t>(sizeof(A)) > kManyWeights)
       return run_panels();
     // Chunks of whole images, or of rows where images are few. By size only.
@@ -102,8 +102,8 @@ class Correlation {
   void run_phase(const Phase& phase, std::int64_t panel, const Pixels<const A>& in,
                  const Window& window, const Pixels<T>& out, std::int64_t images, std::int64_t top,
                  std::int64_t bottom) const;
-  std::vector<Run> runs(const Axis& axis, std::int64_t begin, std::int64_t end, std::int64_t size,
-                        std::int64_t images) const;
+  std::vector<Run> runs(const Axis& axis, std::int64_t begin, std::int64_t end,
+                        std::int64_t size) const;
 
   Images<S> out_;
   Images<const In> in_;
@@ -267,15 +267,15 @@ void Correlation<S, A>::run_panels() const {
   }
 }
 
-/// Results [begin, end) along an axis, by the taps that meet an image of `size`: apart where there
-/// are `images` enough to fill the inner kernel, else all with all taps.
+/// Results [begin, end) along an axis, by the taps that meet an image of `size`: apart where images
+/// are enough to fill the inner kernel, else all with all taps. By the whole batch: what 0 times an
+/// infinite weight is must not depend on an image's place in it.
 template <class S, class A>
 std::vector<typename Correlation<S, A>::Run> Correlation<S, A>::runs(const Axis& axis,
                                                                      std::int64_t begin,
                                                                      std::int64_t end,
-                                                                     std::int64_t size,
-                                                                     std::int64_t images) const {
-  if (images < kManyImages) return {{begin, end, 0, axis.taps}};
+                                                                     std::int64_t size) const {
+  if (out_.count < kManyImages) return {{begin, end, 0, axis.taps}};
   std::vector<Run> runs;
   for (std::int64_t i = begin; i < end; ++i) {
     const auto [first, last] = taps_inside(axis, i, size);
@@ -328,8 +328,8 @@ void Correlation<S, A>::run_phase(const Phase& phase, std::int64_t panel, const 
              panel * panel_;
     };
     if (scattered_) {
-      for (const Run& row : runs(rows, begin, end, in_.height, images))
-        for (const Run& column : runs(columns, 0, columns.count, in_.width, images)) {
+      for (const Run& row : runs(rows, begin, end, in_.height))
+        for (const Run& column : runs(columns, 0, columns.count, in_.width)) {
           const std::int64_t first = std::max(tap, row.tap);
           const std::int64_t last = std::max(first, std::min(tap + taps, row.tap + row.taps));
           if (first == last && tap > 0) continue;  // else they start with the bias, or at 0

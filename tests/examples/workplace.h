@@ -64,7 +64,7 @@ inline json timeless(json report) {
   for (const char* key : {"threads", "workers", "device", "graph"})
     report["configuration"].erase(key);
   for (json& epoch : report["epochs"])
-    for (const char* key : {"images_per_second", "device"}) epoch.erase(key);
+    for (const char* key : {"images_per_second", "waiting_for_data", "device"}) epoch.erase(key);
   return report;
 }
 

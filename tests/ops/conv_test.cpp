@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 
 #include "autograd/grad_mode.h"
 #include "autograd/gradcheck.h"
@@ -320,6 +321,19 @@ TEST_CASE("conv2d: the same bits for every number of threads") {
         for (std::size_t i = 0; i < all.size(); ++i) check_equal(all[i], first[i]);
       }
     }
+  }
+}
+
+TEST_CASE("conv2d: an infinite weight does to an image the same wherever it lies in its batch") {
+  // Small images and many weights: some taps of the padding are left out, none for some images
+  // only.
+  Tensor weight = values({210, 150, 3, 3});
+  weight.data<float>()[0] = std::numeric_limits<float>::infinity();
+  const Tensor image = values({1, 150, 2, 2}, kFloat32, 2);
+  for (const std::int64_t images : {9, 65}) {
+    const Tensor x = image.expand({images, 150, 2, 2}).contiguous();
+    const Tensor out = conv2d(x, weight, {}, {.stride = 2, .padding = 1});
+    for (const std::int64_t i : {images - 2, images - 1}) check_equal(out[i], out[0]);
   }
 }
 
