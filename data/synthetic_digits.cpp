@@ -236,8 +236,9 @@ SyntheticDigits::SyntheticDigits(std::int64_t n, std::uint64_t seed, Transform t
 SyntheticDigits::SyntheticDigits(const Tensor& labels, std::uint64_t seed,
                                  const Transform& transform)
     : ImageDataset(
-          [labels, seed](std::int64_t i, std::uint8_t* pixels) {
-            draw_digit(seed, i, static_cast<int>(labels.data<std::int64_t>()[i]), pixels);
+          // Of its own: who writes to labels() changes no image.
+          [digits = labels.to_vector<std::int64_t>(), seed](std::int64_t i, std::uint8_t* pixels) {
+            draw_digit(seed, i, static_cast<int>(digits[static_cast<std::size_t>(i)]), pixels);
           },
           {1, kDigitSide, kDigitSide}, labels, {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"},
           transform) {}

@@ -31,8 +31,8 @@ void reject_bool(DType dtype, const char* op) {
   FERRITE_CHECK(dtype != kBool, DTypeError, op, "does not work on bool; convert with to(dtype)");
 }
 
-Operands compute(BinaryOp op, const Tensor& a, const Tensor& b, const char* name,
-                 bool floating = false) {
+Operands promote_and_compute(BinaryOp op, const Tensor& a, const Tensor& b, const char* name,
+                             bool floating = false) {
   ops::check_same_device(a, b, name);
   DType dtype = ops::result_type(a, b);
   if (floating) dtype = ops::floating_type(dtype);
@@ -50,7 +50,7 @@ Tensor promoted(const Tensor& x, Scalar other, const char* name) {
   return ops::operand(x, dtype, x.shape(), x.device());
 }
 
-Tensor compute(BinaryOp op, const Tensor& a, Scalar b, const char* name) {
+Tensor promote_and_compute(BinaryOp op, const Tensor& a, Scalar b, const char* name) {
   const Tensor x = promoted(a, b, name);
   Tensor out = empty_like(x);
   kernels::binary(current_stream(out.device()), op, out, x, b);
@@ -146,7 +146,7 @@ Tensor pow(const Tensor& x, const Tensor& exponent) {
     return pow(b, e);
   }
   const profiler::OpRange range("pow", x, exponent);
-  const Operands o = compute(BinaryOp::pow, x, exponent, "pow");
+  const Operands o = promote_and_compute(BinaryOp::pow, x, exponent, "pow");
   if (recording(x, exponent))
     record(o.out, "pow", {x, exponent},
            [x = Saved(x), exponent = Saved(exponent), out = Saved::output(o.out), lx = Like(x),
@@ -198,16 +198,16 @@ Tensor pow(Scalar base, const Tensor& exponent) {
 
 Tensor floor_divide(const Tensor& a, const Tensor& b) {
   const profiler::OpRange range("floor_divide", a, b);
-  return compute(BinaryOp::floor_divide, a, b, "floor_divide").out;
+  return promote_and_compute(BinaryOp::floor_divide, a, b, "floor_divide").out;
 }
 Tensor floor_divide(const Tensor& a, Scalar b) {
   const profiler::OpRange range("floor_divide", a);
-  return compute(BinaryOp::floor_divide, a, b, "floor_divide");
+  return promote_and_compute(BinaryOp::floor_divide, a, b, "floor_divide");
 }
 
 Tensor remainder(const Tensor& a, const Tensor& b) {
   const profiler::OpRange range("remainder", a, b);
-  const Operands o = compute(BinaryOp::remainder, a, b, "remainder");
+  const Operands o = promote_and_compute(BinaryOp::remainder, a, b, "remainder");
   if (recording(a, b))
     record(o.out, "remainder", {a, b},
            [a = Saved(a), b = Saved(b), la = Like(a), lb = Like(b)](const Tensor& grad,
@@ -219,14 +219,14 @@ Tensor remainder(const Tensor& a, const Tensor& b) {
 }
 Tensor remainder(const Tensor& a, Scalar b) {
   const profiler::OpRange range("remainder", a);
-  Tensor out = compute(BinaryOp::remainder, a, b, "remainder");
+  Tensor out = promote_and_compute(BinaryOp::remainder, a, b, "remainder");
   if (recording(a)) record(out, "remainder", {a}, [](const Tensor& grad, Needs) { return grad; });
   return out;
 }
 
 Tensor fmod(const Tensor& a, const Tensor& b) {
   const profiler::OpRange range("fmod", a, b);
-  const Operands o = compute(BinaryOp::fmod, a, b, "fmod");
+  const Operands o = promote_and_compute(BinaryOp::fmod, a, b, "fmod");
   if (recording(a, b))
     record(o.out, "fmod", {a, b},
            [a = Saved(a), b = Saved(b), la = Like(a), lb = Like(b)](const Tensor& grad,
@@ -238,7 +238,7 @@ Tensor fmod(const Tensor& a, const Tensor& b) {
 }
 Tensor fmod(const Tensor& a, Scalar b) {
   const profiler::OpRange range("fmod", a);
-  Tensor out = compute(BinaryOp::fmod, a, b, "fmod");
+  Tensor out = promote_and_compute(BinaryOp::fmod, a, b, "fmod");
   if (recording(a)) record(out, "fmod", {a}, [](const Tensor& grad, Needs) { return grad; });
   return out;
 }
@@ -247,7 +247,7 @@ Tensor fmod(const Tensor& a, Scalar b) {
 
 Tensor atan2(const Tensor& a, const Tensor& b) {
   const profiler::OpRange range("atan2", a, b);
-  const Operands o = compute(BinaryOp::atan2, a, b, "atan2", true);
+  const Operands o = promote_and_compute(BinaryOp::atan2, a, b, "atan2", true);
   if (recording(a, b))
     record(o.out, "atan2", {a, b},
            [a = Saved(a), b = Saved(b), la = Like(a), lb = Like(b)](const Tensor& grad,

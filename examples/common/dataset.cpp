@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <optional>
 
@@ -70,11 +71,16 @@ template <class D>
 Splits read(const TrainingOptions& options, const Normalization& n, const data::Transform& varied) {
   const fs::path root = root_of(options);
   std::array<std::optional<D>, 2> splits;  // read side by side
+  std::array<std::exception_ptr, 2> errors;
   ferrite::parallel_for(2, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i)
-      splits[static_cast<std::size_t>(i)].emplace(root,
-                                                  i == 0 ? data::Split::train : data::Split::test);
+    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) try {
+        splits[i].emplace(root, i == 0 ? data::Split::train : data::Split::test);
+      } catch (...) {
+        errors[i] = std::current_exception();
+      }
   });
+  for (const std::exception_ptr& error : errors)
+    if (error) std::rethrow_exception(error);
   return normalized(*std::move(splits[0]), *std::move(splits[1]), n, varied);
 }
 

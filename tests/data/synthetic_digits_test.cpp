@@ -50,6 +50,14 @@ TEST_CASE("synthetic_digits: drawn when asked for, once, whoever asks first") {
             static_cast<float>(expected.data<std::uint8_t>()[123 * 784 + k]) / 255);
 }
 
+TEST_CASE("synthetic_digits: labels that are changed change no image") {
+  const SyntheticDigits set(10, 3), other(10, 3);
+  const Tensor labels = set.labels();
+  labels.data<std::int64_t>()[0] = (labels.data<std::int64_t>()[0] + 1) % 10;
+  CHECK(std::memcmp(set.images().data_ptr(), other.images().data_ptr(), other.images().nbytes()) ==
+        0);
+}
+
 TEST_CASE("synthetic_digits: every ten samples hold every digit") {
   const SyntheticDigits set(100, 1);
   CHECK(set.classes().size() == 10);
