@@ -145,7 +145,13 @@ bool Tensor::is_contiguous(MemoryFormat format) const {
 }
 
 MemoryFormat Tensor::suggest_memory_format() const {
-  return !get("suggest_memory_format").contiguous && is_channels_last(shape(), strides())
+  const TensorImpl& t = get("suggest_memory_format");
+  if (!is_channels_last(t.shape, t.strides)) return MemoryFormat::contiguous;
+  if (!t.contiguous) return MemoryFormat::channels_last;
+  // Both, as of one channel: as PyTorch does, the strides are taken at their word, though those of
+  // dimensions of one element are never used.
+  return t.numel != 0 && t.strides != contiguous_strides(t.shape) &&
+                 t.strides == strides_of(t.shape, MemoryFormat::channels_last)
              ? MemoryFormat::channels_last
              : MemoryFormat::contiguous;
 }

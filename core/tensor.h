@@ -92,7 +92,7 @@ class Tensor {
   /// goes on.
   bool is_pinned() const { return get("is_pinned").storage->is_pinned(); }
   bool is_contiguous(MemoryFormat format = kContiguous) const;
-  /// channels_last where the strides say so and row-major does not fit as well, else contiguous.
+  /// channels_last where the strides are dense and that format's own, else contiguous.
   MemoryFormat suggest_memory_format() const;
   /// "float32[2, 3] on cpu", for messages.
   std::string describe() const;

@@ -64,7 +64,10 @@ Tensor Tensor::to(DType dtype) const {
 
 Tensor Tensor::to(MemoryFormat format) const {
   check_defined(*this, "to");
-  return format == MemoryFormat::preserve ? *this : contiguous(format);
+  if (format == MemoryFormat::preserve) return *this;
+  // What lies in both formats, as with one channel, takes the strides of the one that is asked for:
+  // a convolution goes by them.
+  return is_contiguous(format) && suggest_memory_format() == format ? *this : clone(format);
 }
 
 Tensor Tensor::pin_memory() const {

@@ -252,30 +252,20 @@ inline constexpr bool kFewKernels = std::is_same_v<T, double>;
 
 template <class T>
 void run_dots(const Dots<T>& d, int rows, int columns) {
-  if constexpr (kFewKernels<T>) {
-    constexpr int kMost = 3;
-    using Count = std::make_integer_sequence<int, kMost>;
-    static constexpr std::array<detail::DotsFn<T>, kMost> table[2][3] = {
-        {detail::dots_of<T, 1, false>(Count()), detail::dots_of<T, 2, false>(Count()),
-         detail::dots_of<T, 3, false>(Count())},
-        {detail::dots_of<T, 1, true>(Count()), detail::dots_of<T, 2, true>(Count()),
-         detail::dots_of<T, 3, true>(Count())}};
-    Dots<T> part = d;
-    for (int j = 0; j < columns; j += kMost) {
-      part.b = d.b + j;
-      part.c = d.c + j * d.c_column;
-      part.row_sums = j == 0 ? d.row_sums : nullptr;
-      table[part.row_sums ? 1 : 0][rows - 1]
-           [static_cast<std::size_t>(std::min(columns - j, kMost) - 1)](part);
-    }
-  } else {
-    using Count = std::make_integer_sequence<int, kDotColumns>;
-    static constexpr std::array<detail::DotsFn<T>, kDotColumns> table[2][3] = {
-        {detail::dots_of<T, 1, false>(Count()), detail::dots_of<T, 2, false>(Count()),
-         detail::dots_of<T, 3, false>(Count())},
-        {detail::dots_of<T, 1, true>(Count()), detail::dots_of<T, 2, true>(Count()),
-         detail::dots_of<T, 3, true>(Count())}};
-    table[d.row_sums ? 1 : 0][rows - 1][static_cast<std::size_t>(columns - 1)](d);
+  constexpr int kMost = kFewKernels<T> ? 3 : kDotColumns;
+  using Count = std::make_integer_sequence<int, kMost>;
+  static constexpr std::array<detail::DotsFn<T>, kMost> table[2][3] = {
+      {detail::dots_of<T, 1, false>(Count()), detail::dots_of<T, 2, false>(Count()),
+       detail::dots_of<T, 3, false>(Count())},
+      {detail::dots_of<T, 1, true>(Count()), detail::dots_of<T, 2, true>(Count()),
+       detail::dots_of<T, 3, true>(Count())}};
+  Dots<T> part = d;
+  for (int j = 0; j < columns; j += kMost) {
+    part.b = d.b + j;
+    part.c = d.c + j * d.c_column;
+    part.row_sums = j == 0 ? d.row_sums : nullptr;
+    table[part.row_sums ? 1 : 0][rows - 1]
+         [static_cast<std::size_t>(std::min(columns - j, kMost) - 1)](part);
   }
 }
 
