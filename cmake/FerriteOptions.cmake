@@ -82,9 +82,11 @@ find_program(FERRITE_CCACHE ccache)
 mark_as_advanced(FERRITE_CCACHE)
 if(FERRITE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # Paths relative to the tree: clones and worktrees share what they compiled. Without the sloppiness
-  # nothing that uses a precompiled header would be kept.
+  # nothing that uses a precompiled header would be kept. Headers are compared as they are (depend),
+  # not as they come out of the preprocessor: a precompiled header knows those it was made from by
+  # their bytes, and after a change of a comment an older one would not do.
   set(CMAKE_CXX_COMPILER_LAUNCHER
       ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
-      CCACHE_SLOPPINESS=pch_defines,time_macros ${FERRITE_CCACHE})
+      CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_DEPEND=1 ${FERRITE_CCACHE})
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
 endif()

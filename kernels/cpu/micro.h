@@ -39,6 +39,8 @@ struct Micro {
   const Sum<T>* bias = nullptr;      ///< whole vectors, for every row
   const Sum<T>* row_bias = nullptr;  ///< or a value for each row
   bool accumulate = false;
+  /// The rows of the call after this one: brought nearer meanwhile. For rows apart and a segment.
+  const T* next_a = nullptr;
 };
 
 inline constexpr int kMaxVectors = 4;

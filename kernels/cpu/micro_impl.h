@@ -77,10 +77,32 @@ struct Accumulators {
   }
 };
 
-template <class T, int R, int V>
+/// The lines of rows that are read next, one at a time: hardware does not follow many short rows.
+template <class T>
+class NextRows {
+ public:
+  explicit NextRows(const Micro<T>& m)
+      : at_(m.next_a), lines_((m.run + kLine - 1) / kLine), to_row_(m.a_step - lines_ * kLine) {}
+
+  void fetch_line() {
+    __builtin_prefetch(at_);
+    at_ += kLine;
+    if (--left_ > 0) return;
+    at_ += to_row_;
+    left_ = lines_;
+  }
+
+ private:
+  static constexpr std::int64_t kLine = 64 / sizeof(T);
+  const T* at_;
+  std::int64_t lines_, to_row_, left_ = lines_;
+};
+
+template <class T, int R, int V, bool kAhead = false>
 void micro_apart(const Micro<T>& m) {
   Accumulators<T, R, V> sums;
   sums.start(m);
+  [[maybe_unused]] NextRows<T> next(m);
   const std::int64_t step = m.a_step, b_step = m.b_step, run = m.run;
   for (std::int64_t s1 = 0; s1 < m.segments[1]; ++s1) {
     const T* a = m.a + s1 * m.a_segment[1];
@@ -92,6 +114,7 @@ void micro_apart(const Micro<T>& m) {
       for (int g = 0; g < (R + 2) / 3; ++g) p[g] = a + 3 * g * step;
       const T* b = b0;
       for (std::int64_t k = 0; k < run; ++k) {
+        if constexpr (kAhead) next.fetch_line();
         sums.add([&](int i) { return p[i / 3][(i % 3) * step]; }, b);
 #pragma GCC unroll 5
         for (int g = 0; g < (R + 2) / 3; ++g) ++p[g];
@@ -180,6 +203,11 @@ constexpr MicroFn<T> fitting() {
 template <class T, int V, int... R>
 constexpr std::array<MicroFn<T>, kMaxRows> scattered_of(std::integer_sequence<int, R...>) {
   return {fitting<T, R + 1, V, micro_scattered<T, std::min(R + 1, max_rows(V)), V>>()...};
+}
+
+template <class T, int V, int... R>
+constexpr std::array<MicroFn<T>, kMaxRows> ahead_of(std::integer_sequence<int, R...>) {
+  return {fitting<T, R + 1, V, micro_apart<T, std::min(R + 1, max_rows(V)), V, true>>()...};
 }
 
 template <class T, int V, int... R>
@@ -295,6 +323,12 @@ void run_micro(const Micro<T>& m, int rows, int vectors, Rows layout) {
                                 kMaxVectors>
         table{detail::kernels_of<T, 1>(Count()), detail::kernels_of<T, 2>(Count()),
               detail::kernels_of<T, 3>(Count()), detail::kernels_of<T, 4>(Count())};
+    if constexpr (std::is_same_v<T, float>) {
+      static constexpr std::array<std::array<detail::MicroFn<T>, kMaxRows>, 2> ahead{
+          detail::ahead_of<T, 1>(Count()), detail::ahead_of<T, 2>(Count())};
+      if (m.next_a && layout == Rows::apart && vectors <= 2)
+        return ahead[static_cast<std::size_t>(vectors - 1)][static_cast<std::size_t>(rows - 1)](m);
+    }
     table[static_cast<std::size_t>(vectors - 1)][static_cast<std::size_t>(layout)]
          [static_cast<std::size_t>(rows - 1)](m);
   }

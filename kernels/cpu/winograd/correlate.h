@@ -64,7 +64,8 @@ class Correlation {
   void map_output(const T* from, std::int64_t step, std::int64_t row, std::int64_t column,
                   std::int64_t count, Tiles tiles) const;
   void multiply(T* c, std::int64_t c_step, const T* a, const T* b, std::int64_t panel,
-                std::int64_t rows, std::int64_t depth, bool accumulate) const;
+                std::int64_t rows, std::int64_t depth, bool accumulate,
+                const T* next_a = nullptr) const;
 
   Images<T> out_;
   Images<const T> in_;
@@ -214,11 +215,12 @@ void Correlation<T, M>::map_output(const T* from, std::int64_t step, std::int64_
   });
 }
 
-/// c (+)= a b for one point: `rows` tiles by one panel.
+/// c (+)= a b for one point: `rows` tiles by one panel. `next_a`, where it is given, is the operand
+/// of the call after this one, and as `a` not in a near cache.
 template <class T, int M>
 void Correlation<T, M>::multiply(T* c, std::int64_t c_step, const T* a, const T* b,
                                  std::int64_t panel, std::int64_t rows, std::int64_t depth,
-                                 bool accumulate) const {
+                                 bool accumulate, const T* next_a) const {
   const std::int64_t width = this->width(panel);
   const int vectors = static_cast<int>(width / kLanes<T>);
   const std::int64_t most = even_share(rows, max_rows(vectors));
@@ -232,6 +234,7 @@ void Correlation<T, M>::multiply(T* c, std::int64_t c_step, const T* a, const T*
   for (std::int64_t r = 0; r < rows; r += most) {
     m.a = a + r * row_;
     m.c = c + r * c_step;
+    if (next_a) m.next_a = r + most < rows ? m.a + most * row_ : next_a;
     run_micro(m, static_cast<int>(std::min(most, rows - r)), vectors, Rows::apart);
   }
 }
@@ -303,9 +306,11 @@ void Correlation<T, M>::run_by_channels() const {
         for (std::int64_t c = 0; c < channels; c += depth_) {
           const std::int64_t depth = std::min(depth_, channels - c);
           map_filter(filter.data(), filter_step, panel, c, depth);
-          for (std::int64_t p = 0; p < kPoints<M>; ++p)
-            multiply(out.data() + p * out_step, panel_, in.data() + p * in_step + c,
-                     filter.data() + p * filter_step, panel, block.count, depth, c > 0);
+          for (std::int64_t p = 0; p < kPoints<M>; ++p) {
+            const T* const a = in.data() + p * in_step + c;
+            multiply(out.data() + p * out_step, panel_, a, filter.data() + p * filter_step, panel,
+                     block.count, depth, c > 0, p + 1 < kPoints<M> ? a + in_step : a);
+          }
         }
         map_output(out.data(), out_step, panel_, panel * panel_,
                    std::min(panel_, out_.channels - panel * panel_), block);
