@@ -67,7 +67,9 @@ Tensor Tensor::to(MemoryFormat format) const {
   if (format == MemoryFormat::preserve) return *this;
   // What lies in both formats, as with one channel, takes the strides of the one that is asked for:
   // a convolution goes by them.
-  return is_contiguous(format) && suggest_memory_format() == format ? *this : clone(format);
+  const bool there = is_contiguous(format) && (suggest_memory_format() == format ||
+                                               strides() == strides_of(shape(), format));
+  return there ? *this : clone(format);
 }
 
 Tensor Tensor::pin_memory() const {

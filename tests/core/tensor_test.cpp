@@ -96,6 +96,14 @@ TEST_CASE("memory formats") {
   CHECK(both.is_contiguous());
   CHECK(both.is_contiguous(kChannelsLast));
   CHECK(both.suggest_memory_format() == kContiguous);
+  for (const Shape& shape : {Shape{2, 3, 1, 1}, Shape{2, 1, 4, 5}, Shape{1, 1, 4, 5}}) {
+    const Tensor named = empty(shape, {.memory_format = kChannelsLast});
+    CHECK(named.is_contiguous());
+    CHECK(named.suggest_memory_format() == kChannelsLast);
+    CHECK(empty_like(named).strides() == named.strides());
+  }
+  CHECK(empty({2, 1, 1, 1}, {.memory_format = kChannelsLast}).suggest_memory_format() ==
+        kContiguous);
   CHECK(message_of<ShapeError>([] {
           empty({2, 3}, {.memory_format = kChannelsLast});
         }) == "[memory_format] channels_last needs 4 dimensions (N, C, H, W), got [2, 3]");

@@ -236,6 +236,10 @@ TEST_CASE("conv2d: without a bias, without a batch, one operand of another layou
     check_close(out, expected.out, 1e-5, 1e-5);
   }
   CHECK(conv2d(x, w, {}, k.options()).suggest_memory_format() == kContiguous);
+  const Tensor gray = x.slice(1, 0, 1), of_gray = w.slice(1, 0, 1).contiguous();
+  CHECK(conv2d(gray, of_gray, {}, k.options()).suggest_memory_format() == kContiguous);
+  CHECK(conv2d(gray, of_gray.to(kChannelsLast), {}, k.options()).suggest_memory_format() ==
+        kChannelsLast);
 
   const Tensor leaf = xl.detach().set_requires_grad(), weight = w.detach().set_requires_grad();
   conv2d(leaf, weight, {}, k.options()).backward(values(k.output()));

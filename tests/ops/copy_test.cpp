@@ -66,6 +66,17 @@ TEST_CASE("to: strides and layouts") {
   CHECK(nhwc.clone().is_contiguous(kChannelsLast));
   CHECK(nhwc.clone(kContiguous).is_contiguous());
   CHECK(nhwc.to(MemoryFormat::preserve).is_same(nhwc));
+  CHECK(nhwc.to(kChannelsLast).is_same(nhwc));
+  for (const Shape& shape : {Shape{6, 1, 4, 5}, Shape{6, 20, 1, 1}}) {  // both formats at once
+    const Tensor plain = base.reshape(shape), named = plain.to(kChannelsLast);
+    CHECK(plain.contiguous(kChannelsLast).is_same(plain));
+    CHECK(named.suggest_memory_format() == kChannelsLast);
+    CHECK(named.to(kChannelsLast).is_same(named));
+    CHECK(named.to(kContiguous).suggest_memory_format() == kContiguous);
+    check_equal(named, plain);
+  }
+  const Tensor column = base.reshape({120, 1, 1, 1});  // there the strides are the same too
+  CHECK(column.to(kChannelsLast).is_same(column));
   check_equal(nhwc.to(kContiguous), base);
   CHECK_FALSE(base.clone().shares_storage(base));
   CHECK_THROWS_AS(arange(3).contiguous(kChannelsLast), ShapeError);
