@@ -128,7 +128,8 @@ def training_commands(args):
     """The command lines of training/compare.py: the networks differ in how long a step takes."""
     groups = [(("lenet5", "d2l"), None, 3 if args.quick else 5, 0.08 if args.quick else 0.12),
               (("resnet18-28",) if args.quick else ("resnet18-28", "resnet18-32"),
-               [32] if args.quick else [32, 128], 3 if args.quick else 7, 0.25),
+               [32] if args.quick else [32, 128], 3 if args.quick else 7,
+               0.4 if args.quick else 0.8),  # more than the one step that finds the caches cold
               (() if args.quick else ("resnet18-224",), [8], 5, 0.25)]
     for models, batches, rounds, seconds in groups:
         chosen = [m for m in models if m in args.models]
