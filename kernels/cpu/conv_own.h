@@ -65,7 +65,9 @@ template <class S>
 bool sums_by_pairs(const Images<S>& out, const Images<const S>& in, const View& weight,
                    const ConvParams& params) {
   if (!by_pairs<S>(in.channels)) return false;
-  if (!winograd::fits(weight, params) || conv_algorithm() == ConvAlgorithm::direct) return true;
+  if (conv_algorithm() == ConvAlgorithm::direct) return true;
+  if (weight.sizes[2] * weight.sizes[3] > 1 && !pairs_suit_taps()) return false;
+  if (!winograd::fits(weight, params)) return true;
   if (conv_algorithm() != ConvAlgorithm::automatic) return false;
   winograd::Problem<float> problem;
   const auto shape = [](auto& to, const auto& from) {
@@ -192,13 +194,16 @@ void correlate_backward(const View& grad_input, const View& grad, const View& we
 }
 
 /// Whether the gradient by the weights is that of float32 copies: of Float16 always, of BFloat16
-/// where there are no pairs or, with enough channels, Winograd's algorithm is faster.
+/// where there are no pairs or, with enough channels, Winograd's algorithm or float32 is faster.
 template <class S>
 bool copies_for_weights(const View& input, const View& grad, const View& weight,
                         const ConvParams& p) {
   const std::int64_t ins = weight.sizes[1], outs = weight.sizes[0] / p.groups;
   if (!by_pairs<S>(2)) return true;
-  if (conv_algorithm() == ConvAlgorithm::automatic && std::min(ins, outs) < 64) return false;
+  if (conv_algorithm() == ConvAlgorithm::automatic) {
+    if (std::min(ins, outs) < 64) return false;
+    if (weight.sizes[2] * weight.sizes[3] > 1 && !pairs_suit_taps()) return true;
+  }
   return winograd::weight_gradient_side(Images<const float>(input, 0, ins),
                                         Images<const float>(grad, 0, outs), weight.sizes[2],
                                         weight.sizes[3], p) > 0;
