@@ -85,7 +85,8 @@ Plan make_plan(const char* op, const Tensor& input, Axis&& axis) {
   plan.pool.channels = s[n - 3];
   plan.pool.h = axis(s[n - 2], 0);
   plan.pool.w = axis(s[n - 1], 1);
-  plan.pool.channels_last = plan.format == kChannelsLast;
+  // The planes of one channel lie the same way in both, and rows are longer than pixels.
+  plan.pool.channels_last = plan.format == kChannelsLast && plan.pool.channels > 1;
   plan.out[n - 2] = plan.pool.h.output;
   plan.out[n - 1] = plan.pool.w.output;
   FERRITE_CHECK(plan.pool.h.output > 0 && plan.pool.w.output > 0, ShapeError, op,

@@ -75,7 +75,8 @@ Plan make_plan(const Tensor& input, const InterpolateOptions& o) {
             .in = s,
             .out = s,
             .format = input.suggest_memory_format()};
-  plan.resize.channels_last = plan.format == kChannelsLast;
+  // The planes of one channel lie the same way in both, and rows are longer than pixels.
+  plan.resize.channels_last = plan.format == kChannelsLast && s[1] > 1;
   plan.out[2] = plan.resize.h.output;
   plan.out[3] = plan.resize.w.output;
   return plan;

@@ -292,6 +292,21 @@ TEST_CASE("pooling of one cell") {
   CHECK(adaptive_max_pool2d(x, {2, 3}).to_vector<float>() == std::vector<float>(6, 3.5f));
 }
 
+TEST_CASE("pooling of one channel in either format") {
+  const Tensor x = distinct({3, 1, 9, 11});
+  for (const Function& f : {Function([](const Tensor& t) { return max_pool2d(t, 3, 2, 1); }),
+                            Function([](const Tensor& t) { return avg_pool2d(t, 3, 2, 1); })}) {
+    const Tensor plain = x.detach().set_requires_grad();
+    const Tensor named = x.to(kChannelsLast).detach().set_requires_grad();
+    const Tensor out = f(named);
+    CHECK(out.suggest_memory_format() == kChannelsLast);
+    check_equal(out, f(plain));
+    f(plain).sum().backward();
+    out.sum().backward();
+    check_equal(named.grad(), plain.grad());
+  }
+}
+
 TEST_CASE("pooling in the 16-bit types rounds once") {
   const Tensor x = randn({2, 5, 9, 9}, {.dtype = kFloat64});
   for (DType dtype : {kFloat16, kBFloat16})

@@ -118,6 +118,12 @@ TEST_CASE("interpolate: views, empty batches, one cell, threads") {
     check_equal(interpolate(cell, to), full({1, 1, 4, 7}, 3));
   }
 
+  const Tensor gray = randn({2, 1, 5, 6}, {}, &generator);
+  const InterpolateOptions twice{.scale_factor = 2, .mode = kBilinear};
+  const Tensor named = interpolate(gray.to(kChannelsLast), twice);
+  CHECK(named.suggest_memory_format() == kChannelsLast);
+  check_equal(named, interpolate(gray, twice));
+
   const int before = num_threads();
   const Tensor large = randn({2, 5, 60, 70}, {}, &generator).set_requires_grad();
   std::vector<Tensor> results;
