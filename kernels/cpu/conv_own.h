@@ -222,7 +222,8 @@ void weight_gradient(const View& grad_weight, const View& grad_bias, const View&
     if (copies_for_weights<S>(input, grad, grad_weight, p))
       return wide::conv2d_weight<S>(grad_weight, grad_bias, input, grad, p);
   for (std::int64_t g = 0; g < p.groups; ++g) {
-    const Images<const S> in(input, g * ins, ins), from(grad, g * outs, outs);
+    Images<const S> in(input, g * ins, ins), from(grad, g * outs, outs);
+    split_into_rows(in, from, kernel_rows * kernel_columns, p);
     S* to = grad_weight.as<S>() + g * outs * grad_weight.strides[0];
     S* bias = grad_bias.data ? grad_bias.as<S>() + g * outs * grad_bias.strides[0] : nullptr;
     const std::int64_t bias_step = grad_bias.data ? grad_bias.strides[0] : 0;

@@ -7,6 +7,27 @@
 
 namespace ferrite::kernels::cpu {
 
+/// Sums of a 1 x 1 convolution in steps of 1 do not depend on which rows are an image: where one is
+/// more than a near cache holds, each row becomes an image of its own.
+template <class S>
+void split_into_rows(Images<const S>& in, Images<const S>& grad, std::int64_t taps,
+                     const ConvParams& params) {
+  constexpr std::int64_t kNearBytes = 256 << 10;
+  const std::int64_t bytes =
+      (in.width * in.channels + grad.width * grad.channels) * in.height * std::int64_t{sizeof(S)};
+  const auto splits = [](const Images<const S>& i) {
+    return i.channel_step == 1 && i.image_step == i.height * i.row_step;
+  };
+  if (taps > 1 || params.stride[0] > 1 || params.padding[0] > 0 || in.height != grad.height ||
+      bytes <= kNearBytes || !splits(in) || !splits(grad))
+    return;
+  for (Images<const S>* images : {&in, &grad}) {
+    images->count *= images->height;
+    images->height = 1;
+    images->image_step = images->row_step;
+  }
+}
+
 /// By products of type A: each of a Pair is of two images.
 template <class S, class A = Compute<S>>
 class WeightGradient {

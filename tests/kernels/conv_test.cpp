@@ -132,9 +132,9 @@ void for_each_product(const Problem& k, const kernels::View& out, const kernels:
             }
 }
 
-/// The three kernels against the plain sum of all products, in float64.
-void check_plainly(KernelCase& c, DType dtype, const Problem& k, Layout layout) {
-  const int pass = static_cast<int>(c.integer(0, 2));
+/// A kernel (0 forward, 1 by the input, 2 by the weights) against the plain sum of all products, in
+/// float64.
+void check_plainly(KernelCase& c, DType dtype, const Problem& k, Layout layout, int pass) {
   const OperandOptions options = drawn(layout);
   const auto operand = [&](const Shape& shape, int number) {
     return pass == number ? c.output(shape, dtype, options) : c.input(shape, dtype, options);
@@ -160,6 +160,10 @@ void check_plainly(KernelCase& c, DType dtype, const Problem& k, Layout layout) 
   c.check(operands[pass], tolerance(dtype, pass == 0   ? k.forward_depth()
                                            : pass == 1 ? k.backward_depth()
                                                        : k.weight_depth()));
+}
+
+void check_plainly(KernelCase& c, DType dtype, const Problem& k, Layout layout) {
+  check_plainly(c, dtype, k, layout, static_cast<int>(c.integer(0, 2)));
 }
 
 DType draw_dtype(KernelCase& c) { return c.pick({kFloat32, kFloat16, kBFloat16, kFloat64}); }
@@ -212,6 +216,18 @@ TEST_CASE("small images and more weights than a cache holds, against plain sums"
     k.p.stride = {2, 2};
     k.p.padding = {1, 1};
     check_plainly(c, draw_dtype(c), k, draw_layout(c));
+  });
+}
+
+TEST_CASE("1 x 1 weights' gradients of images larger than a near cache, against plain sums") {
+  kit::for_each_case("plain rows", 8, [](KernelCase& c) {
+    const bool host = c.device().is_cpu();
+    const std::int64_t groups = c.pick<std::int64_t>({1, 2}), size = host ? 40 : 5;
+    Problem k{c.integer(1, 3), 72 * groups, size, c.integer(40, 45), 40 * groups, 1, 1, {}};
+    k.p.groups = groups;
+    k.p.stride[1] = c.integer(1, 2);
+    k.p.padding[1] = c.integer(0, 1);
+    check_plainly(c, draw_dtype(c), k, c.pick({Layout::channels_last, Layout::any}), 2);
   });
 }
 
