@@ -13,7 +13,6 @@
 #include "core/parallel_for.h"
 #include "core/stream.h"
 #include "kernels/conv.h"
-#include "kernels/cpu/vector.h"
 #include "ops/arithmetic.h"
 #include "ops/reduce.h"
 #include "support/close.h"
@@ -176,11 +175,8 @@ void check_case(const Case& k, DType dtype, const std::function<Tensor(const Ten
   // Rounding of the longest sum of products of size up to 1.
   const std::int64_t depth = std::max(
       {k.c / k.groups * k.kh * k.kw, k.o / k.groups * k.kh * k.kw, k.n * k.out_h() * k.out_w()});
-  // Short vectors have Winograd's algorithm pay from fewer channels on, which rounds twice as much.
-  const bool by_tiles = kernels::cpu::kVectorBytes < 64 && k.kh == 3 && k.kw == 3;
-  const double rtol = rounding_of(dtype), atol = (dtype == kFloat64 ? 1e-16 : 2e-8) *
-                                                 static_cast<double>(depth + 200) *
-                                                 (by_tiles ? 2 : 1);
+  const double rtol = rounding_of(dtype),
+               atol = (dtype == kFloat64 ? 1e-16 : 2e-8) * static_cast<double>(depth + 200);
   CHECK(out.dtype() == dtype);
   REQUIRE(out.shape() == k.output());
   check_close(out, expected.out, rtol, atol);
