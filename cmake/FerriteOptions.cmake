@@ -5,6 +5,8 @@ set(FERRITE_ISA native CACHE STRING
 set(FERRITE_ISA_LEVELS "" CACHE STRING
     "Levels above it for which the kernels are compiled again, for the loader to choose from (BUILD_SHARED_LIBS)")
 option(BUILD_SHARED_LIBS "Build shared libraries" OFF)
+set(FERRITE_TEST_LEVELS "" CACHE STRING
+    "Levels for which the tests of kernels, ops and nn run with kernels compiled again (target level_tests)")
 option(FERRITE_WERROR "Treat compiler warnings as errors" OFF)
 option(FERRITE_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(FERRITE_EXAMPLES "Build the example programs" ${PROJECT_IS_TOP_LEVEL})

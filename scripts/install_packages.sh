@@ -5,7 +5,7 @@
 set -euo pipefail
 
 packages=(
-  g++ cmake ninja-build ccache
+  g++ cmake ninja-build ccache mold
   libeigen3-dev libfmt-dev nlohmann-json3-dev zlib1g-dev libdeflate-dev libpng-dev
   libjpeg62-turbo-dev
   libdnnl-dev libgloo-dev

@@ -3,17 +3,29 @@
 # undefined-behaviour sanitizers with the threads in descending order (`tests/run.sh emulator-asan`
 # runs the ascending one), those of kernels in a random order too, another one with every commit
 # (FERRITE_EMULATOR_SEED=N: that one), after which the coverage of kernels/cuda is printed and must be
-# 90 % or more; then under the race detector.
-#   bash tests/emulate.sh [asan|race...]
+# 90 % or more; then under the race detector. What that compiles for the host is compiled for x86-64-v3,
+# and with it run the tests of kernels, ops and nn on the CPU; once more with kernels for x86-64. So a
+# machine with AVX-512 finds what machines without it would.
+#   bash tests/emulate.sh [asan|race|levels...]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 jobs=${FERRITE_JOBS:-$(nproc)}
 
+# build <preset> <targets> [options...]
 build() {
-  bash scripts/configure.sh "$1"
-  cmake --build --preset "$1" --parallel "$jobs" --target cuda_tests
+  local preset=$1 targets=$2
+  shift 2
+  bash scripts/configure.sh "$preset" "$@"
+  # shellcheck disable=SC2086
+  cmake --build --preset "$preset" --parallel "$jobs" --target $targets
 }
+
+has_levels() { [[ $(uname -m) == x86_64 ]] && grep -qw avx2 /proc/cpuinfo; }
+race_options=(-DFERRITE_ISA=native -DFERRITE_TEST_LEVELS=)
+if has_levels; then
+  race_options=(-DFERRITE_ISA=x86-64-v3 -DFERRITE_TEST_LEVELS=x86-64)
+fi
 
 # run <preset> <tests to leave out> [setting=value...]
 run() {
@@ -30,22 +42,32 @@ trainings='^(nn|examples)/'
 all_but_kernels='^(nn|examples|ops|optim|data|autograd|core)/'
 
 bash scripts/install_packages.sh
-(($#)) || set -- asan race
+(($#)) || set -- asan race levels
 for kind in "$@"; do
   case $kind in
     asan)
-      build emulator-asan
+      build emulator-asan cuda_tests
       run emulator-asan "$trainings" FERRITE_EMULATOR_ORDER=descending
       run emulator-asan "$all_but_kernels" \
         FERRITE_EMULATOR_ORDER=shuffled FERRITE_EMULATOR_SEED="$seed"
       bash scripts/kernel_coverage.sh --report build/emulator-asan
       ;;
     race)
-      build emulator-race
+      build emulator-race cuda_tests "${race_options[@]}"
       run emulator-race "$trainings"
       ;;
+    levels)
+      if ! has_levels; then
+        echo "Levels of the instruction set: skipped, this processor has no AVX2 (x86-64-v3)"
+        continue
+      fi
+      build emulator-race "test_kernels test_ops test_nn level_tests" "${race_options[@]}"
+      printf '\n--- x86-64-v3, kernels for x86-64\n'
+      ctest --preset emulator-race --label-regex "^(kernels|ops|nn|levels)$" \
+        --exclude-regex '/cuda_' --output-on-failure --no-tests=error -j2
+      ;;
     *)
-      echo "unknown kind '$kind': expected asan or race" >&2
+      echo "unknown kind '$kind': expected asan, race or levels" >&2
       exit 1
       ;;
   esac

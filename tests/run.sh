@@ -9,5 +9,7 @@ jobs=${FERRITE_JOBS:-$(nproc)}
 
 bash scripts/install_packages.sh
 bash scripts/configure.sh "$preset"
+SECONDS=0
 cmake --build --preset "$preset" --parallel "$jobs"
+printf '\nBuilt in %dm%02ds.\n' $((SECONDS / 60)) $((SECONDS % 60))
 ctest --preset "$preset" --output-on-failure --no-tests=error -j2

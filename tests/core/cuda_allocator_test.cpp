@@ -9,6 +9,7 @@
 #include "core/storage.h"
 #include "tests/core/test_util.h"
 #include "tests/support/cuda.h"
+#include "tests/support/message.h"
 
 using namespace ferrite;
 using namespace ferrite::test;
@@ -35,10 +36,6 @@ struct Fixture {
   const Stream stream = Stream::create(device), other = Stream::create(device);
   const MemoryStats before = (memory.empty_cache(), memory.stats());
 };
-
-bool contains(const std::string& text, const char* part) {
-  return text.find(part) != std::string::npos;
-}
 
 }  // namespace
 

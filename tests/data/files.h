@@ -16,6 +16,7 @@
 #include "core/error.h"
 #include "core/generator.h"
 #include "data/file.h"
+#include "tests/support/message.h"
 
 namespace ferrite::test {
 
@@ -84,21 +85,6 @@ inline std::string gzip(std::string_view content) {
 inline std::string big32(std::uint32_t v) {
   return {static_cast<char>(v >> 24), static_cast<char>(v >> 16), static_cast<char>(v >> 8),
           static_cast<char>(v)};
-}
-
-/// The message of the E that `f` throws; "" where it throws nothing.
-template <class E, class F>
-std::string message_of(F&& f) {
-  try {
-    f();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "";
-}
-
-inline bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
 }
 
 /// Runs `parse` on `input`, which may be refused, but only by a ferrite::Error and without asking

@@ -20,6 +20,7 @@ using kit::KernelCase;
 using kit::Layout;
 using kit::Operand;
 using kit::Side;
+using test::contains;
 using test::message_of;
 
 namespace {
@@ -102,10 +103,6 @@ std::string found(const Bug& bug, DType dtype = kFloat32, Layout layout = Layout
     return failure.what();
   }
   return "";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 /// Sets a variable of the environment, or removes it (null), for a while.

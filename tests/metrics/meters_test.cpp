@@ -23,14 +23,12 @@
 
 using namespace ferrite;
 using namespace ferrite::metrics;
+using test::contains;
 using test::message_of;
 
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != text.npos;
-}
 
 }  // namespace
 

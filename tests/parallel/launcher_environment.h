@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "tests/support/message.h"
+
 namespace ferrite::test {
 
 /// Every variable that rendezvous looks at is what is said here, or not set, as long as it lives.
@@ -75,14 +77,5 @@ class LauncherEnvironment {
  private:
   std::map<std::string, std::optional<std::string>> before_;
 };
-
-/// Whether `part` is in it; says both where it is not.
-inline bool contains(const std::string& text, std::string_view part) {
-  INFO(text);
-  INFO(part);
-  const bool found = text.find(part) != std::string::npos;
-  CHECK(found);
-  return found;
-}
 
 }  // namespace ferrite::test

@@ -13,10 +13,12 @@
 #include "core/stream.h"
 #include "ops/creation.h"
 #include "tests/parallel/collectives.h"
+#include "tests/support/message.h"
 
 using namespace ferrite;
 using namespace ferrite::parallel;
 using ferrite::test::check_collectives;
+using ferrite::test::contains;
 
 namespace {
 
@@ -39,10 +41,6 @@ std::vector<std::string> errors_of(int ranks, const LocalGroupOptions& options,
     });
   for (std::thread& thread : threads) thread.join();
   return errors;
-}
-
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace

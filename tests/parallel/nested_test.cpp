@@ -26,7 +26,7 @@ struct Batch {
   std::vector<Tensor> more = {};
 };
 
-struct Pair {
+struct NestedPair {
   Tensor first, second;
 };
 struct Hidden {  // says nothing of what it holds
@@ -75,11 +75,12 @@ TEST_CASE("nested values: their tensors, in order, and copies with others") {
   check_form(std::list{std::pair(b, a)}, {2, 1});
   check_form(std::map<std::string, Tensor>{{"y", a}, {"x", b}}, {2, 1});
   check_form(std::unordered_map<int, std::vector<Tensor>>{{7, {a, b}}}, {1, 2});
-  check_form(Pair{a, b}, {1, 2});
+  check_form(NestedPair{a, b}, {1, 2});
   check_form(nn::LSTMOutput{a, b, c}, {1, 2, 3});
   check_form(Batch{a, b, "folder", {c}}, {1, 2, 3});
-  check_form(std::map<int, std::optional<std::array<Pair, 1>>>{{1, {{Pair{a, b}}}}, {2, {}}},
-             {1, 2});
+  check_form(
+      std::map<int, std::optional<std::array<NestedPair, 1>>>{{1, {{NestedPair{a, b}}}}, {2, {}}},
+      {1, 2});
 }
 
 TEST_CASE("nested values: what holds no tensors, or does not say so, is copied as it is") {

@@ -122,7 +122,7 @@ TEST_CASE("frozen parts") {
 }
 
 TEST_CASE("the same bits at every run") {
-  std::vector<Trained> runs;
+  std::vector<PipelineRun> runs;
   for (int run = 0; run < 3; ++run) {
     nn::Sequential net = small_network(kFloat32);
     Pipeline pipe(net, virtual_devices(3), {.chunks = 5});
@@ -348,7 +348,7 @@ TEST_CASE("what is computed again is so before its gradient comes") {
 }
 
 TEST_CASE("dropout draws the same when it is computed again, in any mode") {
-  std::vector<Trained> runs;
+  std::vector<PipelineRun> runs;
   for (const auto checkpoint : kCheckpoints) {
     manual_seed(3);
     nn::Sequential net(nn::Conv2d(2, 4, 3), nn::Dropout(0.4), nn::Flatten(), nn::Linear(64, 8),

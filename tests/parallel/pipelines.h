@@ -70,7 +70,7 @@ struct Spy : nn::Cloneable<Spy> {
   int calls = 0;
 };
 
-struct Trained {
+struct PipelineRun {
   std::vector<Tensor> outputs, gradients, weights;  ///< on the host
 };
 
@@ -81,9 +81,9 @@ struct Batches {
 };
 
 /// Steps of `model(...)`, whose output is on `device`; gradients are those of the last step.
-inline Trained train(nn::Module& model, const Device& device, const Batches& b = {}) {
+inline PipelineRun train(nn::Module& model, const Device& device, const Batches& b = {}) {
   optim::SGD sgd(model.parameters(), {.lr = 0.05, .momentum = 0.9, .weight_decay = 1e-3});
-  Trained t;
+  PipelineRun t;
   for (int step = 0; step < b.steps; ++step) {
     manual_seed(50 + static_cast<std::uint64_t>(step));
     const Tensor x = randn({b.rows, 2, 6, 6}, {.dtype = b.dtype});
@@ -111,7 +111,7 @@ inline void check_same(const std::vector<Tensor>& a, const std::vector<Tensor>& 
     if (a[i].defined() && b[i].defined()) check_close(a[i], b[i], tolerance, tolerance);
   }
 }
-inline void check_same(const Trained& a, const Trained& b, double tolerance) {
+inline void check_same(const PipelineRun& a, const PipelineRun& b, double tolerance) {
   check_same(a.outputs, b.outputs, tolerance);
   check_same(a.gradients, b.gradients, tolerance);
   check_same(a.weights, b.weights, tolerance);
@@ -126,7 +126,7 @@ inline constexpr parallel::PipelineCheckpoint kCheckpoints[] = {
 inline void check_training(const std::vector<Device>& devices, int every, double tolerance,
                            const Batches& b = {}) {
   nn::Sequential whole = small_network(b.dtype);
-  const Trained expected = train(whole, Device(), b);
+  const PipelineRun expected = train(whole, Device(), b);
   int combination = 0;
   for (int stages = 1; stages <= 4; ++stages)
     for (int chunks = 1; chunks <= 8; ++chunks)

@@ -285,7 +285,7 @@ bool is_dropped(const Fd& fd) {
   char buffer[4096];
   for (;;) {
     if (!wait_ready(fd.get(), POLLIN, deadline)) return false;
-    const ssize_t got = recv(fd.get(), buffer, sizeof buffer, 0);
+    const ssize_t got = ::recv(fd.get(), buffer, sizeof buffer, 0);
     if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return true;
   }
 }

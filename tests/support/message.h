@@ -1,8 +1,11 @@
 // What an expected exception says.
 #pragma once
 
+#include <doctest/doctest.h>
+
 #include <exception>
 #include <string>
+#include <string_view>
 
 namespace ferrite::test {
 
@@ -17,6 +20,13 @@ std::string message_of(F&& f) {
     return std::string("another exception: ") + e.what();
   }
   return "no exception";
+}
+
+/// Whether `part` is in `text`; a check that fails says what was there.
+inline bool contains(std::string_view text, std::string_view part) {
+  const bool found = text.find(part) != std::string_view::npos;
+  if (!found) MESSAGE("\"", part, "\" is not in \"", text, "\"");
+  return found;
 }
 
 }  // namespace ferrite::test
