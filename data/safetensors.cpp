@@ -68,10 +68,7 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path, LoadOptions 
           path, kLoad, options_.mmap ? Mapping::copy_on_write : Mapping::read_only)),
       header_(
           read_safetensors_header(file_->bytes(), Where{kLoad, path.native()},
-                                  options_.checksums ? Checksums::compare : Checksums::ignore)) {
-  by_name_.reserve(header_.entries.size());
-  for (const SafetensorsEntry& e : header_.entries) by_name_.emplace(e.name, &e);
-}
+                                  options_.checksums ? Checksums::compare : Checksums::ignore)) {}
 
 std::vector<std::string> SafetensorsFile::names() const {
   std::vector<std::string> names;
@@ -79,13 +76,14 @@ std::vector<std::string> SafetensorsFile::names() const {
   return names;
 }
 
-bool SafetensorsFile::contains(std::string_view name) const { return by_name_.contains(name); }
+bool SafetensorsFile::contains(std::string_view name) const {
+  return header_.find(name) != nullptr;
+}
 
 const SafetensorsEntry& SafetensorsFile::entry(std::string_view name) const {
-  const auto found = by_name_.find(name);
-  FERRITE_CHECK(found != by_name_.end(), IndexError, kLoad, "'{}' has no tensor '{}'",
-                path_.native(), name);
-  return *found->second;
+  const SafetensorsEntry* found = header_.find(name);
+  FERRITE_CHECK(found, IndexError, kLoad, "'{}' has no tensor '{}'", path_.native(), name);
+  return *found;
 }
 
 TensorInfo SafetensorsFile::info(std::string_view name) const {

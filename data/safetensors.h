@@ -11,7 +11,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "core/state_dict.h"
@@ -92,7 +91,6 @@ class SafetensorsFile {
   LoadOptions options_;
   std::shared_ptr<const MappedFile> file_;
   SafetensorsHeader header_;
-  std::unordered_map<std::string_view, const SafetensorsEntry*> by_name_;
 };
 
 /// Writes the tensors, row-major whatever their strides, in the order of the dict, larger element

@@ -5,19 +5,17 @@
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
-#include <set>
+#include <numeric>
 
 #include "core/parallel_for.h"
+#include "data/json_events.h"
 
 namespace ferrite::data {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr std::size_t kLengthBytes = 8;
 constexpr std::uint64_t kMaxHeader = 100'000'000;  // the reference implementation's limit
-constexpr int kMaxDepth = 3;                       // of what a header nests: {name: {shape: [
 
 /// What we know of each tensor beyond the format: {"name": {"crc32": "0123abcd", "device": ...}}.
 constexpr std::string_view kTensorsKey = "ferrite.tensors";
@@ -45,99 +43,143 @@ std::optional<std::uint32_t> from_hex(std::string_view text) {
   return value;
 }
 
-/// JSON of little depth, in which each name occurs once: the parser itself would let the last of
-/// equal names win.
-Json parse_json(std::string_view text, std::uint64_t offset, const Where& where) {
-  std::vector<std::set<std::string>> names;
-  const auto check = [&](int depth, Json::parse_event_t event, Json& value) {
-    where.check(depth <= kMaxDepth, offset, "the header is nested deeper than a header is");
-    if (event == Json::parse_event_t::object_start) {
-      names.emplace_back();
-    } else if (event == Json::parse_event_t::object_end) {
-      names.pop_back();
-    } else if (event == Json::parse_event_t::key) {
-      const auto& name = value.get_ref<const std::string&>();
-      where.check(names.back().insert(name).second, offset,
-                  "expected each name once in the header, got '{}' twice", name);
+/// Collects entries and metadata.
+class HeaderEvents final : public JsonEvents {
+ public:
+  HeaderEvents(SafetensorsHeader& header, const Where& where)
+      : JsonEvents(where, kLengthBytes), header_(header) {}
+
+ private:
+  using Kind = JsonValue::Kind;
+
+  bool in_metadata() const { return name(1) == kMetadataKey; }
+
+  void value(const JsonValue& value) override {
+    if (depth() == 1) return begin(value);
+    if (depth() == 2) return in_metadata() ? add_metadata(value) : add_member(value);
+    if (depth() == 3) add_number(value);
+  }
+  void end() override {
+    if (depth() == 1 && !in_metadata()) finish_entry();
+  }
+
+  void begin(const JsonValue& value) {
+    if (in_metadata())
+      return check(value.kind == Kind::object, "expected __metadata__ to be an object");
+    check(!name(1).empty(), "expected a name for each tensor, got ''");
+    check(value.kind == Kind::object, kExpectedEntry, name(1));
+    entry_ = {.name = name(1)};
+    has_dtype_ = has_shape_ = has_offsets_ = false;
+    offsets_.clear();
+  }
+  void add_metadata(const JsonValue& value) {
+    check(value.kind == Kind::text, "expected text for '{}' in __metadata__", name(2));
+    header_.metadata.emplace(name(2), std::move(*value.text));
+  }
+  void add_member(const JsonValue& value) {
+    if (name(2) == "dtype") {
+      has_dtype_ = true;
+      read_dtype(value);
+    } else if (name(2) == "shape") {
+      has_shape_ = true;
+      check(value.kind == Kind::list, kExpectedShape, entry_.name, kMaxDims);
+    } else {
+      check(name(2) == "data_offsets", kExpectedEntry, entry_.name);
+      has_offsets_ = true;
+      check(value.kind == Kind::list, kExpectedOffsets, entry_.name);
     }
-    return true;
-  };
-  try {
-    return Json::parse(text.begin(), text.end(), check);
-  } catch (const Json::parse_error& error) {
-    where.fail(offset + error.byte, "the header is not valid JSON: {}", error.what());
-  } catch (const Json::exception& error) {
-    where.fail(offset, "the header is not valid JSON: {}", error.what());
   }
-}
-
-/// A member of the JSON object, or an error that names tensor and key.
-const Json& member(const Json& object, const char* key, const std::string& name,
-                   const Where& where) {
-  const auto found = object.find(key);
-  where.check(found != object.end(), kLengthBytes, "tensor '{}' has no '{}'", name, key);
-  return *found;
-}
-
-std::uint64_t to_count(const Json& value, const std::string& name, const Where& where) {
-  where.check(value.is_number_unsigned() && value.get<std::uint64_t>() <= INT64_MAX, kLengthBytes,
-              "tensor '{}': sizes and offsets must be integers of 0 or more", name);
-  return value.get<std::uint64_t>();
-}
-
-/// Reads the shape, and returns the bytes of such a tensor.
-std::uint64_t read_shape(const Json& shape, SafetensorsEntry& entry, const Where& where) {
-  where.check(shape.is_array() && shape.size() <= std::size_t{kMaxDims}, kLengthBytes,
-              "tensor '{}': expected a shape of 0 to {} sizes", entry.name, kMaxDims);
-  std::uint64_t bytes = itemsize(entry.dtype);
-  bool overflow = false, has_zero = false;
-  for (const Json& size : shape) {
-    const std::uint64_t d = to_count(size, entry.name, where);
-    has_zero |= d == 0;
-    // A size of 0 counts as 1: the strides of the others must fit in 64 bits nonetheless.
-    overflow |= __builtin_mul_overflow(bytes, std::max(d, std::uint64_t{1}), &bytes);
-    entry.shape.push_back(static_cast<std::int64_t>(d));
+  void read_dtype(const JsonValue& value) {
+    check(value.kind == Kind::text, "tensor '{}': expected text for its dtype", entry_.name);
+    const auto type = std::ranges::find(kTypes, *value.text, &TypeName::name);
+    if (type == std::end(kTypes))
+      check(false,
+            "tensor '{}': dtype {} is not supported; expected F32, F16, BF16, F64, I64, I32, U8 or "
+            "BOOL",
+            entry_.name, json_text(*value.text));
+    entry_.dtype = type->dtype;
   }
-  where.check(!overflow && bytes < (std::uint64_t{1} << 62), kLengthBytes,
-              "tensor '{}': {} has more bytes than 64 bits can count", entry.name, entry.shape);
-  return has_zero ? 0 : bytes;
-}
-
-SafetensorsEntry read_entry(const std::string& name, const Json& value, const Where& where) {
-  where.check(!name.empty(), kLengthBytes, "expected a name for each tensor, got ''");
-  where.check(value.is_object() && value.size() == 3, kLengthBytes,
-              "tensor '{}': expected an object of dtype, shape and data_offsets", name);
-  SafetensorsEntry entry{.name = name};
-  const Json& dtype = member(value, "dtype", name, where);
-  const auto type =
-      dtype.is_string()
-          ? std::ranges::find(kTypes, dtype.get_ref<const std::string&>(), &TypeName::name)
-          : std::end(kTypes);
-  where.check(type != std::end(kTypes), kLengthBytes,
-              "tensor '{}': dtype {} is not supported; expected F32, F16, BF16, F64, I64, I32, U8 "
-              "or BOOL",
-              name, dtype.dump(-1, ' ', true, Json::error_handler_t::replace));
-  entry.dtype = type->dtype;
-  const std::uint64_t bytes = read_shape(member(value, "shape", name, where), entry, where);
-  const Json& offsets = member(value, "data_offsets", name, where);
-  where.check(offsets.is_array() && offsets.size() == 2, kLengthBytes,
-              "tensor '{}': expected two data_offsets", name);
-  entry.begin = to_count(offsets[0], name, where), entry.end = to_count(offsets[1], name, where);
-  where.check(entry.begin <= entry.end && entry.end - entry.begin == bytes, kLengthBytes,
-              "tensor '{}': {} of {} is {} bytes, but its data_offsets are {} and {}", name,
-              entry.dtype, entry.shape, bytes, entry.begin, entry.end);
-  return entry;
-}
-
-Metadata read_metadata(const Json& value, const Where& where) {
-  where.check(value.is_object(), kLengthBytes, "expected __metadata__ to be an object");
-  Metadata metadata;
-  for (const auto& [key, text] : value.items()) {
-    where.check(text.is_string(), kLengthBytes, "expected text for '{}' in __metadata__", key);
-    metadata.emplace(key, text.get_ref<const std::string&>());
+  void add_number(const JsonValue& value) {
+    check(value.kind == Kind::count && value.count <= INT64_MAX,
+          "tensor '{}': sizes and offsets must be integers of 0 or more", entry_.name);
+    if (name(2) == "shape") {
+      check(entry_.shape.size() < kMaxDims, kExpectedShape, entry_.name, kMaxDims);
+      entry_.shape.push_back(static_cast<std::int64_t>(value.count));
+    } else {
+      check(offsets_.size() < 2, kExpectedOffsets, entry_.name);
+      offsets_.push_back(value.count);
+    }
   }
-  return metadata;
-}
+  void finish_entry() {
+    check(has_dtype_, kMissing, entry_.name, "dtype");
+    check(has_shape_, kMissing, entry_.name, "shape");
+    check(has_offsets_, kMissing, entry_.name, "data_offsets");
+    check(offsets_.size() == 2, kExpectedOffsets, entry_.name);
+    entry_.begin = offsets_[0], entry_.end = offsets_[1];
+    const std::uint64_t bytes = bytes_of_shape();
+    check(entry_.begin <= entry_.end && entry_.end - entry_.begin == bytes,
+          "tensor '{}': {} of {} is {} bytes, but its data_offsets are {} and {}", entry_.name,
+          entry_.dtype, entry_.shape, bytes, entry_.begin, entry_.end);
+    header_.entries.push_back(std::move(entry_));
+  }
+  std::uint64_t bytes_of_shape() const {
+    std::uint64_t bytes = itemsize(entry_.dtype);
+    bool overflow = false, has_zero = false;
+    for (const std::int64_t d : entry_.shape) {
+      has_zero |= d == 0;
+      // A size of 0 counts as 1: the strides of the others must fit in 64 bits nonetheless.
+      overflow |= __builtin_mul_overflow(bytes, std::max(d, std::int64_t{1}), &bytes);
+    }
+    check(!overflow && bytes < (std::uint64_t{1} << 62),
+          "tensor '{}': {} has more bytes than 64 bits can count", entry_.name, entry_.shape);
+    return has_zero ? 0 : bytes;
+  }
+
+  static constexpr const char kExpectedEntry[] =
+      "tensor '{}': expected an object of dtype, shape and data_offsets";
+  static constexpr const char kExpectedShape[] = "tensor '{}': expected a shape of 0 to {} sizes";
+  static constexpr const char kExpectedOffsets[] = "tensor '{}': expected two data_offsets";
+  static constexpr const char kMissing[] = "tensor '{}' has no '{}'";
+
+  SafetensorsHeader& header_;
+  SafetensorsEntry entry_;
+  bool has_dtype_ = false, has_shape_ = false, has_offsets_ = false;
+  std::vector<std::uint64_t> offsets_;
+};
+
+/// Reads what we know of the tensors beyond the format. A file that another program made of one of
+/// ours may lack tensors that we know of, and have others.
+class KnownEvents final : public JsonEvents {
+ public:
+  KnownEvents(SafetensorsHeader& header, const Where& where)
+      : JsonEvents(where, kLengthBytes), header_(header) {}
+
+ private:
+  using Kind = JsonValue::Kind;
+
+  void value(const JsonValue& value) override {
+    if (depth() == 0)
+      check(value.kind == Kind::object, "expected {} to hold an object", kTensorsKey);
+    else if (depth() == 1)
+      entry_ = value.kind == Kind::object ? header_.find(name(1)) : nullptr;
+    else if (depth() == 2 && entry_ && value.kind == Kind::text)
+      add(*value.text);
+  }
+  void end() override {}
+
+  void add(std::string& text) {
+    if (name(2) == "device") {
+      entry_->device = std::move(text);
+    } else if (name(2) == "crc32") {
+      entry_->checksum = from_hex(text);
+      check(entry_->checksum.has_value(),
+            "tensor '{}': expected a crc32 of 8 hexadecimal digits, got '{}'", entry_->name, text);
+    }
+  }
+
+  SafetensorsHeader& header_;
+  SafetensorsEntry* entry_ = nullptr;
+};
 
 /// The tensors must follow each other without holes and end with the file.
 void check_layout(const SafetensorsHeader& header, std::uint64_t data_bytes, const Where& where) {
@@ -160,19 +202,26 @@ void check_layout(const SafetensorsHeader& header, std::uint64_t data_bytes, con
 /// Names, types and shapes by name, then the metadata by key, each followed by a line feed. Not the
 /// offsets, whose every single change breaks the layout: what another program wrote with the same
 /// tensors in another order keeps its checksum.
-std::uint32_t header_checksum(std::span<const SafetensorsEntry> entries, const Metadata& metadata) {
-  std::map<std::string_view, const SafetensorsEntry*> by_name;
-  for (const SafetensorsEntry& e : entries) by_name.emplace(e.name, &e);
+std::uint32_t header_checksum(std::span<const SafetensorsEntry> entries,
+                              std::span<const std::size_t> by_name, const Metadata& metadata) {
   std::string text;
-  for (const auto& [name, e] : by_name)
-    text += fmt::format("{}\n{}\n{}\n", name, name_of(e->dtype), e->shape);
+  const auto out = std::back_inserter(text);
+  for (const std::size_t i : by_name)
+    fmt::format_to(out, "{}\n{}\n{}\n", entries[i].name, name_of(entries[i].dtype),
+                   entries[i].shape);
   for (const auto& [key, value] : metadata)
-    if (key != kHeaderKey) text += fmt::format("{}\n{}\n", key, value);
+    if (key != kHeaderKey) fmt::format_to(out, "{}\n{}\n", key, value);
   return crc32_of({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
 }
 
-/// Moves what is ours from the metadata to the entries. A file that another program made of one of
-/// ours may lack tensors that we know of, and have others.
+std::vector<std::size_t> order_by_name(std::span<const SafetensorsEntry> entries) {
+  std::vector<std::size_t> order(entries.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::sort(order, {}, [&](std::size_t i) { return std::string_view(entries[i].name); });
+  return order;
+}
+
+/// Moves what is ours from the metadata to the entries.
 void take_own_metadata(SafetensorsHeader& header, Checksums checksums, const Where& where) {
   Metadata& metadata = header.metadata;
   constexpr std::string_view kWhatNow =
@@ -180,41 +229,42 @@ void take_own_metadata(SafetensorsHeader& header, Checksums checksums, const Whe
       "ignore its checksums";
   if (const auto sum = metadata.find(std::string(kHeaderKey));
       sum != metadata.end() && checksums == Checksums::compare)
-    where.check(sum->second == hex(header_checksum(header.entries, metadata)), kLengthBytes,
-                "the checksum of the header is wrong: {}", kWhatNow);
-  if (const auto known = metadata.find(std::string(kTensorsKey)); known != metadata.end()) {
-    const Json tensors = parse_json(known->second, kLengthBytes, where);
-    where.check(tensors.is_object(), kLengthBytes, "expected {} to hold an object", kTensorsKey);
-    for (SafetensorsEntry& entry : header.entries) {
-      const auto of = tensors.find(entry.name);
-      if (of == tensors.end()) continue;
-      const auto text = [&](const char* key) -> std::optional<std::string> {
-        if (!of->is_object() || !of->contains(key) || !(*of)[key].is_string()) return {};
-        return (*of)[key].get<std::string>();
-      };
-      entry.device = text("device").value_or("cpu");
-      const auto crc = text("crc32");
-      entry.checksum = crc ? from_hex(*crc) : std::nullopt;
-      where.check(!crc || entry.checksum, kLengthBytes,
-                  "tensor '{}': expected a crc32 of 8 hexadecimal digits, got '{}'", entry.name,
-                  *crc);
-    }
-  }
+    where.check(sum->second == hex(header_checksum(header.entries, header.by_name, metadata)),
+                kLengthBytes, "the checksum of the header is wrong: {}", kWhatNow);
+  if (const auto known = metadata.find(std::string(kTensorsKey)); known != metadata.end())
+    KnownEvents(header, where).read(known->second);
   std::erase_if(metadata, [](const auto& item) { return item.first.starts_with(kOwnKeys); });
 }
 
 std::string own_metadata(std::span<const SafetensorsEntry> entries) {
-  Json tensors = Json::object();
+  std::string text;
   for (const SafetensorsEntry& entry : entries) {
-    Json known = Json::object();
-    if (entry.checksum) known["crc32"] = hex(*entry.checksum);
-    if (entry.device != "cpu") known["device"] = entry.device;
-    if (!known.empty()) tensors[entry.name] = std::move(known);
+    const bool has_device = entry.device != "cpu";
+    if (!entry.checksum && !has_device) continue;
+    text += fmt::format("{}{}:{{", text.empty() ? '{' : ',', json_text(entry.name));
+    if (entry.checksum) text += fmt::format("\"crc32\":\"{}\"", hex(*entry.checksum));
+    if (has_device)
+      text += fmt::format("{}\"device\":{}", entry.checksum ? "," : "", json_text(entry.device));
+    text += '}';
   }
-  return tensors.empty() ? std::string() : tensors.dump();
+  return text.empty() ? text : text + '}';
+}
+
+/// The members of an object, without its brackets.
+std::string json_members(const Metadata& metadata) {
+  std::string text;
+  for (const auto& [key, value] : metadata)
+    text += fmt::format("{}{}:{}", text.empty() ? "" : ",", json_text(key), json_text(value));
+  return text;
 }
 
 }  // namespace
+
+SafetensorsEntry* SafetensorsHeader::find(std::string_view name) {
+  const auto name_at = [this](std::size_t i) { return std::string_view(entries[i].name); };
+  const auto found = std::ranges::lower_bound(by_name, name, {}, name_at);
+  return found != by_name.end() && name_at(*found) == name ? &entries[*found] : nullptr;
+}
 
 std::uint32_t crc32_of(Bytes bytes, std::uint32_t crc) {
   return static_cast<std::uint32_t>(::crc32_z(crc, bytes.data(), bytes.size()));
@@ -251,13 +301,8 @@ SafetensorsHeader read_safetensors_header(Bytes bytes, const Where& where, Check
   header.data_offset = kLengthBytes + length;
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + kLengthBytes, length);
   where.check(text.starts_with('{'), kLengthBytes, "expected the header to begin with '{{'");
-  const Json json = parse_json(text, kLengthBytes, where);
-  for (const auto& [name, value] : json.items()) {
-    if (name == kMetadataKey)
-      header.metadata = read_metadata(value, where);
-    else
-      header.entries.push_back(read_entry(name, value, where));
-  }
+  HeaderEvents(header, where).read(text);
+  header.by_name = order_by_name(header.entries);
   check_layout(header, bytes.size() - header.data_offset, where);
   take_own_metadata(header, checksums, where);
   return header;
@@ -274,19 +319,20 @@ std::string write_safetensors_header(std::span<const SafetensorsEntry> entries,
     Metadata all = metadata;
     if (const std::string known = own_metadata(entries); !known.empty()) {
       all.emplace(kTensorsKey, known);
-      if (entries[0].checksum) all.emplace(kHeaderKey, hex(header_checksum(entries, all)));
+      if (entries[0].checksum)
+        all.emplace(kHeaderKey, hex(header_checksum(entries, order_by_name(entries), all)));
     }
-    if (!all.empty()) text += fmt::format("\"{}\":{}", kMetadataKey, Json(all).dump());
+    if (!all.empty()) text += fmt::format("\"{}\":{{{}}}", kMetadataKey, json_members(all));
     for (const SafetensorsEntry& e : entries) {
       FERRITE_CHECK(e.name != kMetadataKey, ValueError, kOp,
                     "the name '{}' is reserved; rename the tensor", kMetadataKey);
       std::string shape = e.shape.str();
       std::erase(shape, ' ');
       text += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":{},\"data_offsets\":[{},{}]}}",
-                          text.size() > 1 ? "," : "", Json(e.name).dump(), name_of(e.dtype), shape,
+                          text.size() > 1 ? "," : "", json_text(e.name), name_of(e.dtype), shape,
                           e.begin, e.end);
     }
-  } catch (const Json::exception& error) {
+  } catch (const nlohmann::json::exception& error) {
     fail<ValueError>(kOp, "expected names and metadata in UTF-8: {}", error.what());
   }
   text += '}';

@@ -34,8 +34,15 @@ struct SafetensorsEntry {
 
 struct SafetensorsHeader {
   std::vector<SafetensorsEntry> entries;  ///< in the order of the header
+  std::vector<std::size_t> by_name;       ///< indices of the entries, sorted by their names
   Metadata metadata;                      ///< without our own keys
   std::uint64_t data_offset = 0;
+
+  /// Null where there is none.
+  SafetensorsEntry* find(std::string_view name);
+  const SafetensorsEntry* find(std::string_view name) const {
+    return const_cast<SafetensorsHeader*>(this)->find(name);
+  }
 };
 
 inline constexpr std::string_view kMetadataKey = "__metadata__";
@@ -43,7 +50,8 @@ inline constexpr std::string_view kMetadataKey = "__metadata__";
 inline constexpr std::string_view kOwnKeys = "ferrite.";
 
 /// The header of the file `bytes`, checked against its length: when this returns, the tensors cover
-/// the data exactly. IoError.
+/// the data exactly. IoError. Time and memory go with the bytes of the header (and the logarithm of
+/// its members), whatever it holds.
 SafetensorsHeader read_safetensors_header(Bytes bytes, const Where& where, Checksums checksums);
 
 /// The bytes before the data: length and JSON, padded to a multiple of 8. `offsets` of the entries

@@ -171,6 +171,73 @@ TEST_CASE("safetensors: a deeply nested header") {
   CHECK_FALSE(refusal(deep).empty());
 }
 
+// As many names as a header can hold in a few megabytes: time that goes with the square of them is
+// more than the test is given.
+
+TEST_CASE("safetensors: a header of very many tensors, written and read") {
+  constexpr std::int64_t kTensors = 400'000;
+  const TempDir dir;
+  StateDict dict;
+  dict.reserve(kTensors);
+  for (std::int64_t i = 0; i < kTensors; ++i)
+    dict.insert(fmt::format("layer.{}", (i * 7919) % kTensors),
+                from_vector<std::uint8_t>({static_cast<std::uint8_t>(i % 128)}, {1}));
+  save(dict, dir / "m.safetensors");
+  const data::SafetensorsFile file(dir / "m.safetensors");
+  CHECK(file.contains("layer.399999"));
+  CHECK_FALSE(file.contains("layer.400000"));
+  const StateDict back = file.load();
+  REQUIRE(back.size() == kTensors);
+  auto original = dict.begin();
+  std::int64_t different = 0;
+  for (const auto& [name, tensor] : back) {
+    different += name != original->first;
+    different += tensor.item<std::uint8_t>() != original->second.item<std::uint8_t>();
+    ++original;
+  }
+  CHECK(different == 0);
+}
+
+TEST_CASE("safetensors: very many names that no header has are refused") {
+  std::string text = "{";
+  for (int i = 0; i < 400'000; ++i) text += fmt::format("\"{}\":1,", i);
+  const std::string header = text + "\"x\":1}";
+  CHECK(contains(refusal(header), "tensor '0': expected an object"));
+  // In a tensor, in the metadata, and in what we know of tensors.
+  CHECK(contains(refusal("{\"a\":" + header + "}"), "expected an object of dtype"));
+  CHECK(contains(refusal("{\"__metadata__\":" + header + "}"), "expected text for '0'"));
+  std::string quoted;
+  for (const char c : text) quoted += c == '"' ? "\\\"" : std::string(1, c);
+  const std::string known = R"({"__metadata__":{"ferrite.tensors":")" + quoted;
+  CHECK(parse_safetensors(bytes_of(file_of(known + R"(\"x\":1}"}})", "")), "").empty());
+  CHECK(contains(refusal(known + R"(\"399999\":1}"}})"), "'399999' twice"));
+}
+
+TEST_CASE("safetensors: very many keys of metadata") {
+  data::Metadata metadata;
+  for (int i = 0; i < 400'000; ++i) metadata.emplace(fmt::format("key {}", i), "value");
+  const TempDir dir;
+  save({}, dir / "m.safetensors", metadata);
+  CHECK(load_safetensors_metadata(dir / "m.safetensors") == metadata);
+}
+
+TEST_CASE("safetensors: each name once, wherever it is") {
+  const std::string a = R"("a":{"dtype":"U8","shape":[1],"data_offsets":[0,1])";
+  CHECK(contains(refusal("{" + a + R"(,"dtype":"U8"}})", "1"), "'dtype' twice"));
+  CHECK(contains(refusal("{" + a + R"(,"size":1}})", "1"), "expected an object of dtype"));
+  CHECK(contains(refusal(R"({"__metadata__":{"k":"1","k":"2"}})"), "'k' twice"));
+  CHECK(contains(refusal(R"({"__metadata__":{},"__metadata__":{}})"), "'__metadata__' twice"));
+  const auto known = [&](std::string_view text) {
+    return refusal(
+        "{" + a + R"(},"__metadata__":{"ferrite.tensors":")" + std::string(text) + "\"}}", "1");
+  };
+  CHECK(contains(known(R"({\"a\":{},\"a\":{}})"), "'a' twice"));
+  CHECK(contains(known(R"([\"a\"])"), "expected ferrite.tensors to hold an object"));
+  CHECK(contains(known(R"({\"a\":{\"crc32\":\"1\"}})"), "8 hexadecimal digits, got '1'"));
+  // What other programs may have made of it is passed over.
+  CHECK(known(R"({\"a\":[\"crc32\"],\"b\":{\"crc32\":\"\"}})") == "");
+}
+
 TEST_CASE("safetensors: fuzz") {
   const auto parse = [](data::Bytes b) { parse_safetensors(b, "fuzz"); };
   fuzz_truncations(kSmall, parse);
