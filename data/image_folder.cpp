@@ -91,9 +91,11 @@ struct ImageFolder::Cache {
 };
 
 ImageFolder::ImageFolder(const fs::path& root, const ImageFolderOptions& options)
-    : mode_(options.mode) {
+    : mode_(options.mode), max_pixels_(options.max_pixels) {
   FERRITE_CHECK(mode_ != ImageMode::unchanged, ValueError, kOp,
                 "expected the mode rgb or gray, so that all images have the same channels");
+  FERRITE_CHECK(max_pixels_ > 0, ValueError, kOp, "expected max_pixels of 1 or more, got {}",
+                max_pixels_);
   std::error_code ignored;
   FERRITE_CHECK(fs::is_directory(root, ignored), IoError, kOp, "there is no folder '{}'",
                 root.string());
@@ -131,7 +133,7 @@ Tensor ImageFolder::image(std::int64_t index) const {
   const auto i = static_cast<std::size_t>(index);
   Tensor image = cache_ ? cache_->find(i) : Tensor();
   if (image.defined()) return image;
-  image = read_image((*samples_)[i].path, mode_);
+  image = read_image((*samples_)[i].path, mode_, max_pixels_);
   if (cache_) cache_->keep(i, image);
   return image;
 }

@@ -31,6 +31,8 @@ struct ImageFolderOptions {
   /// Decoded images are kept until they take so many bytes; those that come later are decoded
   /// anew each time.
   std::size_t cache_bytes = 0;
+  /// Larger images are refused (data/image_mode.h).
+  std::int64_t max_pixels = kMaxImagePixels;
 };
 
 /// Classes are the folders directly below the root, in the order of their names (by bytes). Images
@@ -45,7 +47,8 @@ class ImageFolder : public Dataset {
   };
 
   /// IoError where the root is no folder or cannot be read, where there are no classes, and where a
-  /// class has no images. ValueError for a mode that keeps the file's channels.
+  /// class has no images. ValueError for a mode that keeps the file's channels, and for max_pixels
+  /// below 1.
   explicit ImageFolder(const std::filesystem::path& root, const ImageFolderOptions& options = {});
 
   std::int64_t size() const override { return static_cast<std::int64_t>(samples_->size()); }
@@ -70,6 +73,7 @@ class ImageFolder : public Dataset {
   struct Cache;
 
   ImageMode mode_;
+  std::int64_t max_pixels_;
   std::vector<std::string> classes_;
   std::map<std::string, std::int64_t> class_to_idx_;
   std::shared_ptr<const std::vector<File>> samples_;

@@ -6,7 +6,9 @@
 
 namespace ferrite::data {
 
-/// Reads a PNG or JPEG file, told by content, as uint8 [C, H, W]. Throws IoError.
-Tensor read_image(const std::filesystem::path& path, ImageMode mode = ImageMode::unchanged);
+/// Reads a PNG or JPEG file of at most `max_pixels`, told by content, as uint8 [C, H, W]. Throws
+/// IoError.
+Tensor read_image(const std::filesystem::path& path, ImageMode mode = ImageMode::unchanged,
+                  std::int64_t max_pixels = kMaxImagePixels);
 
 }  // namespace ferrite::data

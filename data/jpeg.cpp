@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "data/host.h"
+#include "data/image_limit.h"
 #include "data/image_planes.h"
 
 namespace ferrite::data {
@@ -45,12 +46,13 @@ struct Errors {
   }
 };
 
-/// A progressive file of thousands of empty scans would take for ever.
+/// A scan of a few bytes may stand for all pixels of a progressive file.
 void check_scans(j_common_ptr codec) {
-  constexpr int kMaxScans = 1000;
+  constexpr int kMaxScans = 100;
   if (reinterpret_cast<jpeg_decompress_struct*>(codec)->input_scan_number <= kMaxScans) return;
   auto* errors = reinterpret_cast<Errors*>(codec->err);
-  std::snprintf(errors->message, sizeof errors->message, "more than %d scans", kMaxScans);
+  std::snprintf(errors->message, sizeof errors->message,
+                "more than %d scans; encode it anew, with fewer", kMaxScans);
   std::longjmp(errors->jump, 1);
 }
 
@@ -133,7 +135,7 @@ bool write_image(Writer& writer, const Image& image, int quality) {
 
 }  // namespace
 
-Tensor parse_jpeg(Bytes bytes, std::string_view name, ImageMode mode) {
+Tensor parse_jpeg(Bytes bytes, std::string_view name, ImageMode mode, std::int64_t max_pixels) {
   const Where where{"read_jpeg", name};
   where.check(bytes.size() >= 3 && bytes[0] == 0xff && bytes[1] == 0xd8 && bytes[2] == 0xff, 0,
               "expected a JPEG file to begin with 0xff 0xd8 0xff");
@@ -143,6 +145,7 @@ Tensor parse_jpeg(Bytes bytes, std::string_view name, ImageMode mode) {
   };
   if (!read_header(reader, bytes, mode)) where.fail(position(), "{}", reader.errors.message);
   const std::size_t width = reader.codec.image_width, height = reader.codec.image_height;
+  check_pixels(width, height, max_pixels, where, position());
   where.check(width * height / kMaxPixelsPerByte <= bytes.size(), position(),
               "the header claims {} x {} pixels, more than {} bytes can hold", width, height,
               bytes.size());
@@ -156,9 +159,9 @@ Tensor parse_jpeg(Bytes bytes, std::string_view name, ImageMode mode) {
   return image;
 }
 
-Tensor read_jpeg(const std::filesystem::path& path, ImageMode mode) {
+Tensor read_jpeg(const std::filesystem::path& path, ImageMode mode, std::int64_t max_pixels) {
   const MappedFile file(path, "read_jpeg");
-  return parse_jpeg(file.bytes(), path.string(), mode);
+  return parse_jpeg(file.bytes(), path.string(), mode, max_pixels);
 }
 
 void write_jpeg(const Tensor& image, const std::filesystem::path& path, int quality) {

@@ -11,11 +11,15 @@
 namespace ferrite::data {
 
 /// Reads a gray or colour JPEG, baseline or progressive, as uint8 [1 or 3, H, W]. CMYK is refused.
-/// Truncated and corrupt files are errors, although libjpeg would fill the rest with gray; sizes
-/// that the file cannot hold are refused before anything is allocated for them. Throws IoError.
-Tensor read_jpeg(const std::filesystem::path& path, ImageMode mode = ImageMode::unchanged);
+/// Truncated and corrupt files are errors, although libjpeg would fill the rest with gray. More
+/// than `max_pixels` and sizes that the file cannot hold are refused before anything is allocated
+/// for them. Each scan of a progressive file goes over all pixels again: more than 100 (encoders
+/// write some 10) are refused. Throws IoError.
+Tensor read_jpeg(const std::filesystem::path& path, ImageMode mode = ImageMode::unchanged,
+                 std::int64_t max_pixels = kMaxImagePixels);
 /// The same from memory; `name` is for messages.
-Tensor parse_jpeg(Bytes bytes, std::string_view name, ImageMode mode = ImageMode::unchanged);
+Tensor parse_jpeg(Bytes bytes, std::string_view name, ImageMode mode = ImageMode::unchanged,
+                  std::int64_t max_pixels = kMaxImagePixels);
 
 /// Writes a host uint8 tensor [H, W], [1, H, W] or [3, H, W]; quality 1 to 100 (ValueError).
 /// Replaces `path` atomically. ShapeError, DTypeError, DeviceError, IoError.

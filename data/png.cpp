@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "data/host.h"
+#include "data/image_limit.h"
 #include "data/image_planes.h"
 #include "data/inflate.h"
 #include "data/png_plain.h"
@@ -76,7 +77,7 @@ struct Geometry {
   std::uint64_t raw_bytes = 0;  // what the compressed data must inflate to, about
 };
 
-/// Reads everything before the pixels and asks for 8-bit samples.
+/// Reads everything before the pixels.
 bool read_info(Reader& reader, Geometry& geometry) {
   png_structp png = reader.png;
   if (setjmp(png_jmpbuf(png))) return false;
@@ -89,6 +90,13 @@ bool read_info(Reader& reader, Geometry& geometry) {
   geometry.width = png_get_image_width(png, reader.info);
   geometry.height = png_get_image_height(png, reader.info);
   geometry.raw_bytes = std::uint64_t{png_get_rowbytes(png, reader.info)} * geometry.height;
+  return true;
+}
+
+/// Asks for 8-bit samples, and allocates rows.
+bool start_rows(Reader& reader, Geometry& geometry) {
+  png_structp png = reader.png;
+  if (setjmp(png_jmpbuf(png))) return false;
   png_set_expand(png);  // palettes, fewer bits than 8, and transparency to alpha
   png_set_scale_16(png);
   geometry.passes = png_set_interlace_handling(png);
@@ -159,11 +167,11 @@ bool write_image(Writer& writer, const Image& image) {
 
 }  // namespace
 
-Tensor parse_png(Bytes bytes, std::string_view name, ImageMode mode) {
+Tensor parse_png(Bytes bytes, std::string_view name, ImageMode mode, std::int64_t max_pixels) {
   const Where where{"read_png", name};
   where.check(bytes.size() >= kSignatureBytes && png_sig_cmp(bytes.data(), 0, kSignatureBytes) == 0,
               0, "expected a PNG file to begin with \\x89PNG\\r\\n\\x1a\\n");
-  if (const std::optional<PlainPng> plain = decode_plain_png(bytes)) {
+  if (const std::optional<PlainPng> plain = decode_plain_png(bytes, max_pixels)) {
     const Geometry geometry{
         .width = plain->width, .height = plain->height, .channels = plain->channels};
     return to_planes(plain->rows.data<std::uint8_t>() + 1, plain->stride, geometry, mode);
@@ -175,18 +183,20 @@ Tensor parse_png(Bytes bytes, std::string_view name, ImageMode mode) {
   if (!reader.info) throw std::bad_alloc();
   Geometry geometry;
   if (!read_info(reader, geometry)) where.fail(reader.position, "{}", reader.message);
+  check_pixels(geometry.width, geometry.height, max_pixels, where, kSignatureBytes + 8);
   where.check(geometry.raw_bytes / kMaxInflation <= bytes.size(), kSignatureBytes + 8,
               "the header claims {} x {} pixels, more than {} compressed bytes can hold",
               geometry.width, geometry.height, bytes.size());
+  if (!start_rows(reader, geometry)) where.fail(reader.position, "{}", reader.message);
   const std::unique_ptr<std::uint8_t[]> pixels(
       new std::uint8_t[geometry.row_bytes * geometry.height]);
   if (!read_rows(reader, geometry, pixels.get())) where.fail(reader.position, "{}", reader.message);
   return to_planes(pixels.get(), geometry.row_bytes, geometry, mode);
 }
 
-Tensor read_png(const std::filesystem::path& path, ImageMode mode) {
+Tensor read_png(const std::filesystem::path& path, ImageMode mode, std::int64_t max_pixels) {
   const MappedFile file(path, "read_png");
-  return parse_png(file.bytes(), path.string(), mode);
+  return parse_png(file.bytes(), path.string(), mode, max_pixels);
 }
 
 std::string encode_png(const Tensor& image) {

@@ -12,11 +12,13 @@
 namespace ferrite::data {
 
 /// Reads any PNG (1 to 16 bits, interlaced or not) as uint8 [C, H, W]; 16 bits are scaled to 8,
-/// fewer are expanded; gamma and colour profiles are ignored. Sizes that the file cannot hold are
-/// refused before anything is allocated for them. Throws IoError.
-Tensor read_png(const std::filesystem::path& path, ImageMode mode = ImageMode::unchanged);
+/// fewer are expanded; gamma and colour profiles are ignored. More than `max_pixels` and sizes that
+/// the file cannot hold are refused before anything is allocated for them. Throws IoError.
+Tensor read_png(const std::filesystem::path& path, ImageMode mode = ImageMode::unchanged,
+                std::int64_t max_pixels = kMaxImagePixels);
 /// The same from memory; `name` is for messages.
-Tensor parse_png(Bytes bytes, std::string_view name, ImageMode mode = ImageMode::unchanged);
+Tensor parse_png(Bytes bytes, std::string_view name, ImageMode mode = ImageMode::unchanged,
+                 std::int64_t max_pixels = kMaxImagePixels);
 
 /// Writes a host uint8 tensor [H, W] or [C, H, W] with 1 to 4 channels (gray, gray and alpha, RGB,
 /// RGBA). Replaces `path` atomically. ShapeError, DTypeError, DeviceError, IoError.

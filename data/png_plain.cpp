@@ -173,13 +173,14 @@ bool unfilter_rows(const PlainPng& png) {
 
 }  // namespace
 
-std::optional<PlainPng> decode_plain_png(Bytes bytes) {
+std::optional<PlainPng> decode_plain_png(Bytes bytes, std::int64_t max_pixels) {
   std::size_t position = kSignatureBytes;
   const std::optional<Chunk> first = next_chunk(bytes, position);
   if (!first) return {};
   std::optional<PlainPng> png = read_header(*first);
   Compressed compressed;
-  if (!png || !read_chunks(bytes, position, compressed)) return {};
+  if (!png || std::int64_t{png->width} * png->height > max_pixels) return {};
+  if (!read_chunks(bytes, position, compressed)) return {};
   const std::size_t size = png->stride * png->height;
   if (size / kMaxInflation > bytes.size()) return {};
   png->rows = empty({static_cast<std::int64_t>(size)}, {.dtype = kUInt8});

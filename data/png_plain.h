@@ -21,7 +21,8 @@ struct PlainPng {
 
 /// A sound PNG of 8 bits, gray or RGB, with alpha or without, not interlaced, and without chunks
 /// that would change its pixels or are seldom seen. Nothing where the file is another: libpng then
-/// reads it, or says what is wrong with it. The signature is not looked at.
-std::optional<PlainPng> decode_plain_png(Bytes bytes);
+/// reads it, or says what is wrong with it, as where it has more than `max_pixels`. The signature
+/// is not looked at.
+std::optional<PlainPng> decode_plain_png(Bytes bytes, std::int64_t max_pixels);
 
 }  // namespace ferrite::data

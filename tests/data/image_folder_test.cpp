@@ -136,6 +136,13 @@ TEST_CASE("image folder: what is missing or damaged is named") {
     DataLoader loader(images, {.batch_size = 2, .workers = 2});
     CHECK(contains(message_of<IoError>([&] { loader.begin(); }), "cat/2.png"));
   }
+  root.png("cat/2.png", plain(1, 4, 5, 1));
+  const ImageFolder limited(root.path(), {.max_pixels = 16});
+  CHECK_NOTHROW(limited.get(0));
+  const std::string large = message_of<IoError>([&] { limited.get(1); });
+  for (const char* part : {"cat/2.png", "5 x 4 pixels", "the limit of 16", "max_pixels"})
+    CHECK(contains(large, part));
+  CHECK_THROWS_AS(ImageFolder(root.path(), {.max_pixels = 0}), ValueError);
   const ImageFolder images(root.path());
   fs::remove(root / "cat/2.png");
   CHECK(contains(message_of<IoError>([&] { images.get(1); }), "cat/2.png"));

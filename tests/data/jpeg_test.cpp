@@ -40,6 +40,38 @@ std::string encoded(const Tensor& image) {
   return read_file(dir / "a.jpg");
 }
 
+std::string segment(char marker, const std::string& content) {
+  const std::size_t length = content.size() + 2;
+  return std::string{'\xff', marker, static_cast<char>(length >> 8),
+                     static_cast<char>(length & 255)} +
+         content;
+}
+
+/// A gray image of 1024 x 1024 pixels, all of the middle value, in as many scans: the first of the
+/// mean values, then bit by bit, coefficient by coefficient, a run that stands for all blocks.
+std::string progressive(int scans) {
+  const auto bytes = [](std::initializer_list<int> values) {
+    std::string text;
+    for (const int v : values) text.push_back(static_cast<char>(v));
+    return text;
+  };
+  const auto code = [&](int table, int symbol) {  // of one bit
+    return segment('\xc4', bytes({table, 1}) + std::string(15, '\0') + bytes({symbol}));
+  };
+  std::string file = bytes({0xff, 0xd8}) + segment('\xdb', '\0' + std::string(64, '\1')) +
+                     segment('\xc2', bytes({8, 4, 0, 4, 0, 1, 1, 0x11, 0})) + code(0x00, 0x00) +
+                     code(0x10, 0xe0) + segment('\xda', bytes({1, 1, 0, 0, 0, 0})) +
+                     std::string(128 * 128 / 8, '\0');
+  constexpr int kBits = 13;
+  for (int scan = 1; scan < scans; ++scan) {
+    const int coefficient = 1 + (scan - 1) / (kBits + 1), low = kBits - (scan - 1) % (kBits + 1);
+    const int high = low == kBits ? 0 : low + 1;
+    file += segment('\xda', bytes({1, 1, 0, coefficient, coefficient, high << 4 | low})) +
+            bytes({0x00, 0x01});
+  }
+  return file + bytes({0xff, 0xd9});
+}
+
 }  // namespace
 
 TEST_CASE("jpeg: round trip, nearly") {
@@ -76,6 +108,29 @@ TEST_CASE("jpeg: errors") {
   REQUIRE(frame != std::string::npos);
   huge.replace(frame + 5, 4, "\xff\xdc\xff\xdc");
   CHECK(contains(refusal(huge), "65500 x 65500 pixels"));
+}
+
+TEST_CASE("jpeg: more pixels than the limit") {
+  const std::string file = encoded(picture(3, 8, 9));
+  const auto read = [&](std::int64_t max_pixels) {
+    return parse_jpeg(bytes_of(file), "a.jpg", ImageMode::unchanged, max_pixels);
+  };
+  CHECK(read(72).numel() == 3 * 72);
+  CHECK(
+      contains(message_of<IoError>([&] { read(71); }), "9 x 8 pixels, more than the limit of 71"));
+  const TempDir dir;
+  write_file(dir / "a.jpg", file);
+  CHECK_THROWS_AS(data::read_image(dir / "a.jpg", ImageMode::rgb, 71), IoError);
+}
+
+TEST_CASE("jpeg: progressive, of many scans") {
+  CHECK(parse_jpeg(bytes_of(progressive(10)), "a.jpg").to_vector<int>() ==
+        std::vector<int>(1024 * 1024, 128));
+  CHECK(parse_jpeg(bytes_of(progressive(100)), "a.jpg").numel() == 1024 * 1024);
+  const std::string many = progressive(800);
+  CHECK(many.size() < 30'000);
+  CHECK(contains(message_of<IoError>([&] { parse_jpeg(bytes_of(many), "a.jpg"); }),
+                 "more than 100 scans"));
 }
 
 TEST_CASE("jpeg: fuzz") {

@@ -169,6 +169,30 @@ TEST_CASE("png: errors") {
   CHECK_THROWS_AS(read_png("/no/such/file"), IoError);
 }
 
+TEST_CASE("png: more pixels than the limit") {
+  // Read by libpng, and without it.
+  const std::string palette = png(2, 2, 8, 3, std::string(6, '\0'), chunk("PLTE", "\1\2\3"));
+  for (const std::string& file : {kGray, palette}) {
+    const auto read = [&](std::int64_t max_pixels) {
+      return parse_png(bytes_of(file), "a.png", ImageMode::unchanged, max_pixels);
+    };
+    CHECK(read(4).numel() >= 4);
+    CHECK(
+        contains(message_of<IoError>([&] { read(3); }),
+                 "'a.png' at byte 16: the image has 2 x 2 pixels, more than the limit of 3; where "
+                 "it is trusted set max_pixels to 4 or more"));
+    CHECK_THROWS_AS(read(0), IoError);
+  }
+  // 50 kB that hold 400 million pixels.
+  const std::string bomb = png(20000, 20000, 1, 0, std::string(20000 * 2501, '\0'));
+  CHECK(bomb.size() < 60'000);
+  const Device host;
+  reset_peak_memory_stats(host);
+  const std::size_t before = memory_allocated(host);
+  CHECK(contains(message_of<IoError>([&] { parse(bomb); }), "more than the limit of 178956970"));
+  CHECK(max_memory_allocated(host) == before);
+}
+
 TEST_CASE("png: fuzz") {
   const auto parser = [](data::Bytes b) { parse_png(b, "fuzz"); };
   fuzz_truncations(kGray, parser);
