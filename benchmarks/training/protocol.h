@@ -46,6 +46,9 @@ inline std::vector<Mode> modes(const Options& options) {
   return {options.mode == "train" ? Mode::train : Mode::forward};
 }
 
+/// Of images, batches and steps: what is computed from them fits in 64 bits.
+constexpr std::int64_t kMostCount = 1'000'000'000;
+
 /// What every side understands.
 inline void add_options(CLI::App& app, Options& options) {
   std::vector<std::string> models;
@@ -54,6 +57,7 @@ inline void add_options(CLI::App& app, Options& options) {
                           const char* help) {
     app.add_option(flag, value, help)->check(CLI::IsMember(std::move(of)))->capture_default_str();
   };
+  const CLI::Range count(std::int64_t{1}, kMostCount), count_or_none(std::int64_t{0}, kMostCount);
   const auto number = [&](const char* flag, auto& value, const CLI::Validator& check,
                           const char* help) {
     app.add_option(flag, value, help)->check(check)->capture_default_str();
@@ -72,13 +76,13 @@ inline void add_options(CLI::App& app, Options& options) {
          "a line on stdin names it");
   app.add_flag("--cudnn-benchmark,!--no-cudnn-benchmark", options.cudnn_benchmark,
                "try out convolutions' plans");
-  number("--batch", options.batch, CLI::PositiveNumber, "images a step");
-  number("--steps", options.steps, CLI::NonNegativeNumber,
+  number("--batch", options.batch, count, "images a step");
+  number("--steps", options.steps, count_or_none,
          "steps a measurement; 0: as many as take --seconds");
   number("--seconds", options.seconds, CLI::NonNegativeNumber, "that a measurement should take");
-  number("--warmup", options.warmup, CLI::NonNegativeNumber,
+  number("--warmup", options.warmup, count_or_none,
          "steps before the first measurement; fewer where they take longer than --seconds");
-  number("--batches", options.batches, CLI::PositiveNumber, "batches held in memory, used in turn");
+  number("--batches", options.batches, count, "batches held in memory, used in turn");
   number("--threads", options.threads, CLI::PositiveNumber, "of the CPU");
   app.add_option("--lr", options.lr)->capture_default_str();
   app.add_option("--momentum", options.momentum)->capture_default_str();

@@ -1,7 +1,5 @@
 #include "benchmarks/training/task.h"
 
-#include <vector>
-
 #include "core/error.h"
 #include "core/generator.h"
 #include "core/parallel_for.h"
@@ -30,15 +28,14 @@ std::unique_ptr<nn::Module> make_model(const Task& task, bool checkpoint) {
 }
 
 Batch make_batch(const Task& task, std::int64_t number, std::int64_t size) {
-  std::vector<std::int64_t> labels(static_cast<std::size_t>(size));
-  std::vector<float> values(static_cast<std::size_t>(size * task.pixels()));
+  Batch batch{empty({size, task.channels, task.size, task.size}), empty({size}, {.dtype = kInt64})};
+  auto* const values = batch.images.data<float>();
+  auto* const labels = batch.labels.data<std::int64_t>();
   parallel_for(size, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t n = begin; n < end; ++n)
-      labels[static_cast<std::size_t>(n)] =
-          make_image(task, number, n, values.data() + n * task.pixels());
+      labels[n] = make_image(task, number, n, values + n * task.pixels());
   });
-  return {from_vector(values, {size, task.channels, task.size, task.size}),
-          from_vector(labels, {size})};
+  return batch;
 }
 
 }  // namespace bench

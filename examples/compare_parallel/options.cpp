@@ -178,11 +178,13 @@ void check_delayed(const Options& o) {
                 "connections of Gloo's own all-reduce (ddp) cannot be slowed down: take ddp-ring");
 }
 
-void check_devices(const Options& o) {
-  if (!o.is_cuda()) return;
-  FERRITE_CHECK(cuda::is_available(), DeviceError, "--device", "there is no CUDA device: {}",
-                cuda::why_unavailable());
-  FERRITE_CHECK(o.devices.back() <= cuda::device_count(), DeviceError, "--devices",
+void complete_devices(Options& o) {
+  if (o.device == "auto") o.device = cuda::is_available() ? "cuda" : "cpu";
+  FERRITE_CHECK(!o.is_cuda() || cuda::is_available(), DeviceError, "--device",
+                "there is no CUDA device: {}", cuda::why_unavailable());
+  if (o.devices.empty()) o.devices = default_devices(o);
+  sort_unique(o.devices);
+  FERRITE_CHECK(!o.is_cuda() || o.devices.back() <= cuda::device_count(), DeviceError, "--devices",
                 "{} were asked for, but there are {} CUDA devices", o.devices.back(),
                 cuda::device_count());
 }
@@ -197,9 +199,7 @@ void add_options(CommandLine& app, Options& options) {
 
 void complete(Options& o) {
   const bool resnet = o.model == "resnet18";
-  if (o.device == "auto") o.device = cuda::is_available() ? "cuda" : "cpu";
-  if (o.devices.empty()) o.devices = default_devices(o);
-  sort_unique(o.devices);
+  complete_devices(o);
   o.batch_given = o.batch != 0;
   if (o.batch == 0) o.batch = resnet ? 32 : 64;
   // A GPU's steps are short, and its first ones choose algorithms.
@@ -212,7 +212,6 @@ void complete(Options& o) {
                     (o.image_size == 28 && o.model == "lenet5"),
                 ValueError, "--image-size", "{} takes images of 28 x 28{}", o.model,
                 o.model == "lenet5" ? "" : " with one channel");
-  check_devices(o);
   if (o.backend.empty() && o.ranks == "process")
     o.backend = o.is_cuda() && parallel::has_nccl() ? "nccl" : "gloo";
   FERRITE_CHECK(o.ranks == "process" || o.backend.empty(), ValueError, "--backend",

@@ -24,8 +24,21 @@ def run(build, out, *options):
     return json.loads(pathlib.Path(f"{out}.json").read_text())
 
 
+def check_refused(build, option, value):
+    """The program must name the option and what it takes."""
+    command = [pathlib.Path(build) / "bin" / "bench_training", option, str(value)]
+    done = subprocess.run([str(c) for c in command], stdin=subprocess.DEVNULL, timeout=60,
+                          capture_output=True, text=True)
+    text = done.stdout + done.stderr
+    check(done.returncode > 0 and option in text and "1000000000" in text,
+          f"{option} {value} is refused with its limits, not with {text!r}")
+
+
 def main():
     build = sys.argv[1]
+    for option in ("--batch", "--batches", "--steps", "--warmup"):
+        for value in (2**63 - 1, 2**64, 10**9 + 1):
+            check_refused(build, option, value)
     with tempfile.TemporaryDirectory() as folder:
         out = f"{folder}/report"
         report = run(build, out, "--only", "training,ops")

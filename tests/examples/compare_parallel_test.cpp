@@ -251,6 +251,8 @@ TEST_CASE("compare_parallel refuses what it cannot measure") {
                 "take ddp-ring");
   check_refused(place.run({"--link-delay", "ethernet-1g", "--ranks", "thread"}), "are threads");
   check_refused(place.run({"--devices", "0"}), "--devices", -1);
+  if (!cuda::is_available())
+    check_refused(place.run({"--device", "cuda"}), "there is no CUDA device");
   check_refused(place.run({"--strategies", "horovod"}), "--strategies", -1);
   check_refused(place.run({"--strategies", "ddp", "--devices", "1"}),
                 "there is nothing to measure");
