@@ -10,49 +10,56 @@ namespace ferrite::parallel::planning {
 namespace {
 
 using Json = nlohmann::ordered_json;
+/// What is read: an ordered object finds its members one by one.
+using Read = nlohmann::json;
 
 constexpr const char* kReadOp = "read_profile";
 
 Json json_of(const Duration& time) { return {{"median", time.median}, {"spread", time.spread}}; }
 
+/// For errors: a number as it is; not what may be long, or nested as deep as the stack.
+std::string shown(const Read& value) {
+  return value.is_number() ? value.dump() : value.type_name();
+}
+
 /// The members of an object, each of which must be asked for.
 class Reader {
  public:
-  Reader(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
+  Reader(const Read& object, std::string where) : object_(object), where_(std::move(where)) {
     FERRITE_CHECK(object.is_object(), IoError, kReadOp, "expected an object for {}, got {}", where_,
                   object.type_name());
   }
 
   void read(const char* name, std::string& value) {
-    if (const Json* member = find(name)) {
+    if (const Read* member = find(name)) {
       FERRITE_CHECK(member->is_string(), IoError, kReadOp, "expected a string for {} of {}, got {}",
-                    name, where_, member->dump());
+                    name, where_, shown(*member));
       value = member->get<std::string>();
     }
   }
   void read(const char* name, std::int64_t& value) {
-    if (const Json* member = find(name)) {
+    if (const Read* member = find(name)) {
       FERRITE_CHECK(member->is_number_integer(), IoError, kReadOp,
-                    "expected an integer for {} of {}, got {}", name, where_, member->dump());
+                    "expected an integer for {} of {}, got {}", name, where_, shown(*member));
       value = member->get<std::int64_t>();
     }
   }
   void read(const char* name, double& value) {
-    if (const Json* member = find(name)) {
+    if (const Read* member = find(name)) {
       FERRITE_CHECK(member->is_number(), IoError, kReadOp, "expected a number for {} of {}, got {}",
-                    name, where_, member->dump());
+                    name, where_, shown(*member));
       value = member->get<double>();
     }
   }
   void read(const char* name, Duration& value) {
-    if (const Json* member = find(name)) {
+    if (const Read* member = find(name)) {
       Reader reader(*member, fmt::format("{} of {}", name, where_));
       reader.read("median", value.median);
       reader.read("spread", value.spread);
       reader.finish();
     }
   }
-  const Json* find(const char* name) {
+  const Read* find(const char* name) {
     const auto found = object_.find(name);
     if (found == object_.end()) return nullptr;
     ++asked_;
@@ -67,7 +74,7 @@ class Reader {
   }
 
  private:
-  const Json& object_;
+  const Read& object_;
   const std::string where_;
   std::size_t asked_ = 0;
   std::string names_;
@@ -98,10 +105,10 @@ std::string to_json(const ModelProfile& profile) {
 }
 
 ModelProfile profile_from_json(std::string_view text) {
-  Json json;
+  Read json;
   try {
-    json = Json::parse(text);
-  } catch (const Json::exception& error) {
+    json = Read::parse(text);
+  } catch (const Read::exception& error) {
     fail<IoError>(kReadOp, "not valid JSON: {}", error.what());
   }
   ModelProfile profile;
@@ -118,10 +125,10 @@ ModelProfile profile_from_json(std::string_view text) {
   reader.read("optimizer", profile.optimizer);
   reader.read("other", profile.other);
   reader.read("step", profile.step);
-  if (const Json* parameters = reader.find("parameters")) {
+  if (const Read* parameters = reader.find("parameters")) {
     FERRITE_CHECK(parameters->is_array(), IoError, kReadOp, "expected a list of parameters, got {}",
                   parameters->type_name());
-    for (const Json& item : *parameters) {
+    for (const Read& item : *parameters) {
       auto& parameter = profile.parameters.emplace_back();
       Reader each(item, fmt::format("parameter {}", profile.parameters.size() - 1));
       each.read("name", parameter.name);

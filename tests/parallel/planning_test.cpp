@@ -62,6 +62,13 @@ TEST_CASE("profiles add up, survive JSON, and say what is wrong with them") {
     CHECK_THROWS_AS(profile_from_json(bad), IoError);
   }
   CHECK_THROWS_AS(profile_from_json("{\"batch\": 8}"), ValueError);  // no parameters
+  constexpr int kDeep = 300'000;
+  const std::string deep = std::string(kDeep, '[') + std::string(kDeep, ']');
+  CHECK_THROWS_AS(profile_from_json("{\"model\": " + deep + "}"), IoError);
+  // Time that goes with the square of the members is more than the test is given.
+  std::string many = "{";
+  for (int i = 0; i < 400'000; ++i) many += fmt::format("\"{}\": 1, ", i);
+  CHECK_THROWS_AS(profile_from_json(many + "\"batch\": 8}"), IoError);
   for (auto spoil :
        {+[](ModelProfile& p) { p.batch = 0; }, +[](ModelProfile& p) { p.input_bytes = -1; },
         +[](ModelProfile& p) { p.forward.median = -1; },
