@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <exception>
+#include <set>
 
 #include "core/generator_state.h"
 #include "core/host_copy.h"
@@ -112,8 +113,13 @@ TrainingState& TrainingState::add_generators() {
 }
 
 const TrainingState::Value* TrainingState::find_value(std::string_view name) const {
-  const auto found = std::ranges::find(values_, name, &Value::name);
-  return found == values_.end() ? nullptr : &*found;
+  const auto found = value_index_.find(name);
+  return found == value_index_.end() ? nullptr : &values_[found->second];
+}
+
+void TrainingState::append(Value value) {
+  value_index_.emplace(value.name, values_.size());
+  values_.push_back(std::move(value));
 }
 
 TrainingState& TrainingState::bind_value(
@@ -121,7 +127,7 @@ TrainingState& TrainingState::bind_value(
     std::function<std::function<void()>(const std::string&)> parse) {
   check_value_name(name);
   FERRITE_CHECK(!find_value(name), ValueError, kStateOp, "there is a value '{}' already", name);
-  values_.push_back({std::move(name), std::move(read), std::move(parse), {}});
+  append({std::move(name), std::move(read), std::move(parse), {}});
   return *this;
 }
 
@@ -132,7 +138,7 @@ TrainingState& TrainingState::set_text(std::string name, std::string text) {
                   "the value '{}' is that of a variable: change the variable", name);
     value->text = std::move(text);
   } else {
-    values_.push_back({std::move(name), nullptr, nullptr, std::move(text)});
+    append({std::move(name), nullptr, nullptr, std::move(text)});
   }
   return *this;
 }
@@ -186,10 +192,10 @@ std::vector<std::string> parts_of(const SafetensorsFile& file) {
   if (const auto said = file.metadata().find(kParts); said != file.metadata().end())
     return split(said->second);
   std::vector<std::string> parts;
-  for (const std::string& name : file.names()) {
-    std::string part = name.substr(0, name.find('.'));
-    if (std::ranges::find(parts, part) == parts.end()) parts.push_back(std::move(part));
-  }
+  std::set<std::string> known;
+  for (const std::string& name : file.names())
+    if (const auto [part, is_new] = known.insert(name.substr(0, name.find('.'))); is_new)
+      parts.push_back(*part);
   return parts;
 }
 

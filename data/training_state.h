@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <functional>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -176,6 +177,7 @@ class TrainingState {
   TrainingState& set_text(std::string name, std::string text);
   const std::string& text_of(std::string_view name) const;
   const Value* find_value(std::string_view name) const;
+  void append(Value value);
   void compare_names(const SafetensorsFile& file, const std::vector<std::string>& parts_in_file,
                      const ResumeOptions& options, ResumeReport& report) const;
   void load_parts(const std::vector<std::pair<const Part*, StateDict>>& dicts,
@@ -183,6 +185,7 @@ class TrainingState {
 
   std::vector<Part> parts_;
   std::vector<Value> values_;
+  std::map<std::string, std::size_t, std::less<>> value_index_;  // a file may bring very many
 };
 
 /// Writes one checkpoint: the tensors, the values, and the step. Waits for the devices.

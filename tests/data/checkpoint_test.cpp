@@ -210,6 +210,25 @@ TEST_CASE("training state: everything is restored or nothing") {
   }
 }
 
+// Time that goes with the square of the names is more than the test is given.
+TEST_CASE("training state: a file of very many parts and values") {
+  constexpr int kParts = 400'000, kValues = 500'000;
+  const TempDir dir;
+  StateDict tensors;
+  tensors.reserve(kParts);
+  for (int i = 0; i < kParts; ++i)
+    tensors.insert(fmt::format("{}.x", i), from_vector<std::uint8_t>({1}, {1}));
+  data::Metadata values;
+  for (int i = 0; i < kValues; ++i)
+    values.emplace(fmt::format("value {}", i), fmt::format("{}", i));
+  data::save_safetensors(tensors, dir / "a", values, {.checksums = false});
+  TrainingState state;
+  const data::ResumeReport report = data::load_checkpoint(dir / "a", state, {.strict = false});
+  CHECK(report.unexpected.size() == kParts);
+  CHECK(state.values().size() == kValues);
+  CHECK(state.get<int>("value 499999") == 499999);
+}
+
 TEST_CASE("checkpoints: the newest and the best are kept") {
   for (const bool background : {true, false}) {
     CAPTURE(background);
