@@ -1,0 +1,324 @@
+// What other processes say: parsers of messages, and of the command line and notes that bring
+// processes together.
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+
+#include "parallel/comm/link_card.h"
+#include "parallel/comm/link_door.h"
+#include "parallel/comm/monitor_table.h"
+#include "parallel/comm/rendezvous_file.h"
+#include "parallel/comm/store_protocol.h"
+#include "parallel/comm/store_table.h"
+#include "parallel/launcher/node_messages.h"
+#include "parallel/launcher/options.h"
+#include "parallel/planning/stragglers.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace ferrite::fuzz {
+namespace {
+
+using data::Bytes;
+using parallel::protocol::Command;
+using parallel::protocol::Reader;
+using parallel::protocol::Writer;
+using Seeds = std::vector<std::string>;
+
+// ---- The store and the monitor, behind their greeting
+
+constexpr std::size_t kStoreBytes = std::size_t{1} << 20;
+
+/// Of a join. What a large world or many runs cost is what they say they are, not their bytes.
+bool is_large_world(Reader message) {
+  message.text(512);
+  message.number<std::uint32_t>();
+  return message.number<std::uint32_t>() > 64;
+}
+
+/// Messages under their length, as the store's server takes them apart, each after a byte that says
+/// which of 8 clients sends it (or goes), and how long after the last.
+void run_store(Bytes bytes) {
+  std::size_t answered = 0;
+  const auto send = [&](parallel::ClientId, std::string message) {
+    if (message.size() < 5 || parallel::protocol::message_size(message) != message.size() - 4)
+      std::abort();
+    answered += message.size();
+  };
+  parallel::StoreTable keys(kStoreBytes, send);
+  parallel::MonitorTable monitor(send);
+  parallel::TimePoint now{};
+  int joins = 0;
+  std::string_view rest = text_of(bytes);
+  while (rest.size() >= 5) {
+    const auto head = static_cast<unsigned char>(rest[0]);
+    const parallel::ClientId client = 2 + head % 8;
+    now += std::chrono::milliseconds((head >> 3 & 7) * 50);
+    const std::size_t size = parallel::protocol::message_size(rest.substr(1));
+    bool sound = size > 0 && size <= rest.size() - 5 && (head & 0x80) == 0;
+    if (sound) {
+      Reader message(rest.substr(5, size));
+      const auto command = message.number<std::uint8_t>();
+      if (static_cast<Command>(command) == Command::join)
+        sound = !is_large_world(message) && ++joins <= 64;
+      if (sound && parallel::StoreTable::is_command(command))
+        sound = keys.handle(client, static_cast<Command>(command), message, now);
+      else
+        sound = sound && parallel::MonitorTable::is_command(command) &&
+                monitor.handle(client, static_cast<Command>(command), message, now);
+    }
+    if (!sound) {
+      keys.disconnected(client);
+      monitor.disconnected(client, now);
+    }
+    if (keys.bytes() > kStoreBytes) std::abort();
+    keys.expire(now);
+    monitor.tick(now);
+    if (size > rest.size() - 5) break;
+    rest.remove_prefix(5 + size);
+  }
+  monitor.present_ranks(now);
+  monitor.forgive(std::chrono::seconds(1));
+  monitor.close();
+}
+
+std::string from(int client, Writer message) {
+  return std::string(1, static_cast<char>(client)) + message.take();
+}
+
+std::string join(int rank, int world_size) {
+  Writer message(Command::join);
+  message.text("run").number(rank).number(world_size).number(300u).number(100u).text("host, 1");
+  return from(rank, message);
+}
+
+Seeds seeds_of_store() {
+  const auto set = [](int i, std::string_view key, std::string_view value) {
+    return from(i % 8, Writer(Command::set).number(std::uint32_t(i)).text(key).text(value));
+  };
+  const auto get = [](int i, std::string_view key) {
+    return from(
+        i % 8,
+        std::move(
+            Writer(Command::get).number(std::uint32_t(i)).text(key).number(std::uint64_t{200})));
+  };
+  const auto beat = [](int client, std::uint64_t sequence, int groups) {
+    Writer message(Command::beat);
+    message.number(std::uint32_t(groups));
+    for (int i = 0; i < groups; ++i)
+      message.text(fmt::format("group {}", i))
+          .number(std::uint8_t{1})
+          .number(sequence)
+          .text("all_reduce")
+          .number(std::uint8_t{1})
+          .number(std::uint64_t{5});
+    return from(client, message);
+  };
+  std::string store =
+      get(1, "key") + set(0, "key", "value") + get(2, "key") + get(3, "none") +
+      from(
+          4,
+          std::move(
+              Writer(Command::add).number(std::uint32_t{9}).text("sum").number(std::int64_t{-3}))) +
+      from(5, Writer(Command::missing)
+                  .number(std::uint32_t{9})
+                  .number(std::uint32_t{2})
+                  .text("key")
+                  .text("other")) +
+      from(6, Writer(Command::erase).number(std::uint32_t{9}).text("key"));
+  std::string monitor = join(0, 2) + join(1, 2) + beat(0, 3, 2) + beat(1, 2, 2) +
+                        from(0, Writer(Command::blame)
+                                    .number(std::uint32_t{4})
+                                    .text("group 0")
+                                    .number(std::uint64_t{3})) +
+                        from(0x39, Writer(Command::failure).text("group 1").text("why")) +
+                        from(0x38, Writer(Command::leave)) + from(0x81, Writer(Command::leave));
+  std::string many, waits;
+  for (int i = 0; i < 20'000; ++i) {
+    many += set(i, fmt::format("key {}", i), "v");
+    waits += get(i, "none");
+  }
+  return {store, monitor, store + monitor,
+          many,  waits,   join(0, 1) + beat(0, 1, 4000) + beat(0, 2, 4000)};
+}
+
+const Registered kStore({.name = "store",
+                         .run = run_store,
+                         .seeds = seeds_of_store,
+                         .microseconds_per_byte = 50,
+                         .memory_per_byte = 1000});
+
+// ---- Links
+
+void run_link_card(Bytes bytes) {
+  const auto card = parallel::LinkCard::parse(text_of(bytes));
+  // What was read is written so that it reads as the same.
+  if (parallel::LinkCard::parse(card.text()).text() != card.text()) std::abort();
+}
+
+const Registered kLinkCard({.name = "link_card", .run = run_link_card, .seeds = [] {
+                              parallel::LinkCard card;
+                              card.tcp = {"127.0.0.1", 29500};
+                              const std::string bare = card.text();
+                              card.host = "boot/net:[1]";
+                              card.unix_name = "ferrite-link-0";
+                              return Seeds{bare, card.text(), std::string(1'000'000, ' ') + bare};
+                            }});
+
+/// A connection to a rank's door. The first byte says which of the fields are made right, what
+/// follows is sent in two parts. Who lacks a field must not be let in.
+void run_link_hello(Bytes bytes) {
+  static parallel::LinkDoor door("127.0.0.1", true, 64);
+  static const parallel::LinkCard other = [] {
+    parallel::LinkCard card;
+    card.token = parallel::random_link_token();
+    door.admit({door.card(), card});
+    return card;
+  }();
+  if (bytes.empty()) return;
+  const unsigned right = bytes[0];
+  std::string text(text_of(bytes.subspan(1)));
+  parallel::Hello hello;
+  const bool whole = text.size() >= sizeof hello;
+  if (whole) {
+    std::memcpy(&hello, text.data(), sizeof hello);
+    if (right & 1) hello.magic = parallel::Hello::kMagic;
+    if (right & 2) hello.from = 1;
+    if (right & 4) hello.to_token = door.card().token;
+    if (right & 8) hello.from_token = other.token;
+    std::memcpy(text.data(), &hello, sizeof hello);
+  }
+  const parallel::Fd socket = parallel::connect_to_unix(door.card().unix_name);
+  if (!socket.valid()) std::abort();
+  const std::size_t first = std::min<std::size_t>(text.size(), right >> 4);
+  for (const std::string& part : {text.substr(0, first), text.substr(first, 4096)}) {
+    if (!part.empty() && send(socket.get(), part.data(), part.size(), MSG_NOSIGNAL) < 0) break;
+    door.take(0);
+  }
+  const bool welcome = whole && hello.magic == parallel::Hello::kMagic && hello.from == 1 &&
+                       hello.to_token == door.card().token && hello.from_token == other.token;
+  if (door.take(1).has_value() != welcome) std::abort();
+}
+
+const Registered kLinkHello({.name = "link_hello", .run = run_link_hello, .seeds = [] {
+                               const parallel::Hello hello;
+                               const std::string bytes(reinterpret_cast<const char*>(&hello),
+                                                       sizeof hello);
+                               return Seeds{"\x0f" + bytes, "\x2f" + bytes + "more", "\x0e" + bytes,
+                                            "\x0f" + bytes.substr(0, 20)};
+                             }});
+
+// ---- What brings processes together
+
+void run_rendezvous(Bytes bytes) {
+  static const std::string path = [] {
+    return fmt::format("{}/ferrite-fuzz-{}", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp",
+                       getpid());
+  }();
+  std::ofstream(path, std::ios::binary) << text_of(bytes);
+  const auto note = parallel::read_rendezvous_note(path);
+  unlink(path.c_str());
+  if (!note) return;
+  const parallel::RendezvousFile file(path, *note);
+  const auto again = parallel::read_rendezvous_note(path);
+  if (!again || again->address.text() != note->address.text() || again->token != note->token)
+    std::abort();
+}
+
+const Registered kRendezvous({.name = "rendezvous", .run = run_rendezvous, .seeds = [] {
+                                const std::string sound =
+                                    "ferrite rendezvous 1\nlocalhost:29500\ntoken\nstart\nhost\n\n"
+                                    "end\n";
+                                return Seeds{sound, sound.substr(0, 40),
+                                             "ferrite rendezvous 1\n[::1]:1\n\n\n\n\nend\n",
+                                             std::string(2'000'000, 'a')};
+                              }});
+
+/// Every kind of message in turn: an agent decides by the key which it reads.
+void run_nodes(Bytes bytes) {
+  const std::string text(text_of(bytes));
+  const auto again = [&](auto read) {
+    try {
+      const std::string written = launcher::to_json(read(text));
+      if (launcher::to_json(read(written)) != written) std::abort();
+    } catch (const DistributedError&) {
+    }
+  };
+  again(launcher::node_entry_of);
+  again(launcher::plan_of);
+  again(launcher::report_of);
+  again(launcher::verdict_of);
+}
+
+Seeds seeds_of_nodes() {
+  launcher::RankReport report{};
+  report.what = "exit status 1";
+  report.tail = "the last line \xff\n";
+  launcher::Verdict verdict{};
+  const std::string without = launcher::to_json(verdict);
+  verdict.first = report;
+  std::string many = "{";
+  for (int i = 0; i < 50'000; ++i) many += fmt::format("\"{}\":1,", i);
+  return {launcher::to_json(launcher::NodeEntry{"host", 2}),
+          launcher::to_json(launcher::Plan{{0, 2}, 4, "host", 29500}),
+          launcher::to_json(report),
+          without,
+          launcher::to_json(verdict),
+          many + "\"host\":\"a\",\"workers\":1}",
+          "{\"host\":" + std::string(300'000, '[') + std::string(300'000, ']') + "}"};
+}
+
+const Registered kNodes({.name = "nodes",
+                         .run = run_nodes,
+                         .seeds = seeds_of_nodes,
+                         .microseconds_per_byte = 20,
+                         .memory_per_byte = 400});
+
+/// Arguments, each ended by a zero; then the small grammars that options have.
+void run_options(Bytes bytes) {
+  std::vector<std::string> arguments;
+  std::string_view rest = text_of(bytes);
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find('\0'), rest.size());
+    arguments.emplace_back(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  const auto refusable = [](auto&& parse) {
+    try {
+      parse();
+    } catch (const Error&) {
+    }
+  };
+  refusable([&] { launcher::parse_options(arguments); });
+  if (arguments.empty()) return;
+  const std::string& text = arguments[0];
+  refusable([&] { launcher::parse_endpoint("--endpoint", text); });
+  refusable([&] { launcher::StreamChoice::parse("--tee", text).of(1); });
+  refusable([&] { parallel::parse_address(text, "the address"); });
+  refusable([&] { parallel::planning::Stragglers::parse(text).expectation(); });
+}
+
+const Registered kOptions({.name = "options",
+                           .run = run_options,
+                           .seeds =
+                               [] {
+                                 using namespace std::string_literals;
+                                 std::string many;
+                                 for (int i = 0; i < 30'000; ++i) many += fmt::format("{}:3,", i);
+                                 return Seeds{
+                                     "--nproc-per-node=2\0--tee\0"
+                                     "3\0--rdzv-endpoint\0[::1]:29500\0train\0--lr\0"s,
+                                     "--nnodes=2\0--node-rank=0\0--master-addr=a\0a\0"s,
+                                     "0:1,1:2"s,
+                                     "occasional:0.1:3"s,
+                                     "host:29500"s,
+                                     "--tee=" + many + "0:1"};
+                               },
+                           .microseconds_per_byte = 10,
+                           .memory_per_byte = 200});
+
+}  // namespace
+}  // namespace ferrite::fuzz
