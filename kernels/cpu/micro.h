@@ -17,10 +17,12 @@ enum class Rows {
   scattered,  ///< at a_rows[i], and what is summed over is a_step apart; c is at c_rows[i]
 };
 
-/// c[i][j] = start + the sum over s1, s0, k of a(i, k, s0, s1) b(j, k, s0, s1), where start is c
-/// itself (accumulate), else bias[j], else row_bias[i], else 0. The sum is cut into segments,
-/// between which the operands move by steps of their own: rows of an image, taps of a filter. The
-/// products of a Pair are two, and everything about operands counts pairs.
+/// c[i][j] = start + the sum over s1, s0, k of a(i, k, s0, s1) b(j, k, s0, s1), where start is
+/// bias[j], else row_bias[i], else 0; or c[i][j] + the sum (accumulate), which is added up first,
+/// so that parts of a long sum round as short ones. The sum is cut into segments, between which the
+/// operands move by steps of their own: rows of an image, taps of a filter. The products of a Pair
+/// are two, and everything about operands counts pairs. A result has the same bits whatever `rows`
+/// and `vectors` it is made with, of rows apart or scattered.
 template <class T>
 struct Micro {
   const T* a = nullptr;

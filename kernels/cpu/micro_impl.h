@@ -53,17 +53,26 @@ struct Accumulators {
     for (int i = 0; i < R; ++i)
 #pragma GCC unroll 4
       for (int v = 0; v < V; ++v) {
-        const S* p = m.accumulate ? row_of(m, i) : m.bias;
-        if (!p)
-          at[i][v] = m.row_bias ? Vector<S>{} + m.row_bias[i] : Vector<S>{};
+        if (m.accumulate)
+          at[i][v] = Vector<S>{};
+        else if (m.bias)
+          at[i][v] = load(m.bias + v * kLanes<S>);
         else
-          at[i][v] = m.accumulate && v == V - 1
-                         ? load_partial(p + v * kLanes<S>, m.columns - v * kLanes<S>)
-                         : load(p + v * kLanes<S>);
+          at[i][v] = m.row_bias ? Vector<S>{} + m.row_bias[i] : Vector<S>{};
       }
   }
-  void finish(const Micro<T>& m) const {
+  void finish(const Micro<T>& m) {
     const std::int64_t tail = m.columns - (V - 1) * kLanes<S>;
+    if (m.accumulate) {
+#pragma GCC unroll 14
+      for (int i = 0; i < R; ++i) {
+        const S* c = row_of(m, i);
+#pragma GCC unroll 4
+        for (int v = 0; v + 1 < V; ++v) at[i][v] += load(c + v * kLanes<S>);
+        const S* last = c + (V - 1) * kLanes<S>;
+        at[i][V - 1] += tail == kLanes<S> ? load(last) : load_partial(last, tail);
+      }
+    }
 #pragma GCC unroll 14
     for (int i = 0; i < R; ++i) {
       S* c = row_of(m, i);
@@ -248,7 +257,7 @@ void dots(const Dots<T>& d) {
         for (int j = 0; j < J; ++j) {
           const Vector<T> right = load_partial(columns[j] + b + k, count);
 #pragma GCC unroll 3
-          for (int i = 0; i < R; ++i) sums[i][j] += left[i] * right;
+          for (int i = 0; i < R; ++i) add_products<T>(sums[i][j], left[i], right);
         }
       }
     }

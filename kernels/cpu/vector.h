@@ -90,6 +90,26 @@ inline void store(T* p, Vector<T> v) {
   std::memcpy(p, &v, sizeof v);
 }
 
+/// sum += left * right, of floats or doubles. Rounded once wherever the machine can: what a
+/// compiler makes of the expression depends on the code around it and on the processor it tunes
+/// for, and a result must not depend on which of the inner kernels makes it.
+template <class T>
+inline void add_products(Vector<T>& sum, Vector<T> left, Vector<T> right) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(T) == 4)
+    sum = (Vector<T>)_mm512_fmadd_ps((__m512)left, (__m512)right, (__m512)sum);
+  else
+    sum = (Vector<T>)_mm512_fmadd_pd((__m512d)left, (__m512d)right, (__m512d)sum);
+#elif defined(__AVX2__) && defined(__FMA__)
+  if constexpr (sizeof(T) == 4)
+    sum = (Vector<T>)_mm256_fmadd_ps((__m256)left, (__m256)right, (__m256)sum);
+  else
+    sum = (Vector<T>)_mm256_fmadd_pd((__m256d)left, (__m256d)right, (__m256d)sum);
+#else
+  sum += left * right;
+#endif
+}
+
 /// sum += left * right
 template <class T>
 inline void add_product(Vector<Sum<T>>& sum, const T& left, Vector<T> right) {
@@ -102,7 +122,7 @@ inline void add_product(Vector<Sum<T>>& sum, const T& left, Vector<T> right) {
     return;
   } else
 #endif
-    sum += left * right;
+    add_products<T>(sum, left - Vector<T>{}, right);  // less 0: in every lane, and nothing else
 }
 
 /// sum += terms
