@@ -35,7 +35,7 @@ class Correlation {
       : out_(out), in_(in), rows_(std::move(rows)), columns_(std::move(columns)) {
     // Short rows are worked off several at a time.
     const std::int64_t width = columns_[0].count;
-    scattered_ = width < kShortRow && out.channels > kLanes<T> && out.count * out.height > 1;
+    scattered_ = width < kShortRow && out.channels > kLanes<T>;
     panel_ = panel_vectors<T>(out.channels, scattered_ ? max_rows(2) : width,
                               rows_[0].taps * columns_[0].taps * in.channels) *
              kLanes<T>;
@@ -267,15 +267,13 @@ void Correlation<S, A>::run_panels() const {
   }
 }
 
-/// Results [begin, end) along an axis, by the taps that meet an image of `size`: apart where images
-/// are enough to fill the inner kernel, else all with all taps. By the whole batch: what 0 times an
-/// infinite weight is must not depend on an image's place in it.
+/// Results [begin, end) along an axis, by the taps that meet an image of `size`. Whatever the size
+/// of the batch: what 0 times an infinite weight is must not depend on it.
 template <class S, class A>
 std::vector<typename Correlation<S, A>::Run> Correlation<S, A>::runs(const Axis& axis,
                                                                      std::int64_t begin,
                                                                      std::int64_t end,
                                                                      std::int64_t size) const {
-  if (out_.count < kManyImages) return {{begin, end, 0, axis.taps}};
   std::vector<Run> runs;
   for (std::int64_t i = begin; i < end; ++i) {
     const auto [first, last] = taps_inside(axis, i, size);

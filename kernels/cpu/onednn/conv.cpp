@@ -1,6 +1,8 @@
-// oneDNN's convolutions of float32 tensors. The batch is cut into chunks by size, and every chunk
-// runs a primitive on one thread of our pool: oneDNN's own threads stay out of the way, and the
-// bits do not depend on how many there are.
+// oneDNN's convolutions of float32 tensors, on the threads of our pool: oneDNN's own stay out of
+// the way, and the bits do not depend on how many there are. Forward and by the input a primitive
+// is that of a single image, so that the bits do not depend on the batch either, by the size of
+// which oneDNN chooses kernels and how they block. By the weights the batch is cut into chunks by
+// size.
 #include "kernels/cpu/conv.h"
 
 #include <dlfcn.h>
@@ -65,7 +67,7 @@ dnnl::stream& stream() {
 
 enum class Kind : std::int64_t { forward, data, weights };
 
-/// Everything a primitive depends on; the batch is that of a chunk.
+/// Everything a primitive depends on; the batch is an image, or that of a chunk.
 struct Problem {
   Kind kind;
   std::int64_t batch, in, height, width, out, out_height, out_width, kernel_height, kernel_width;
@@ -105,15 +107,16 @@ struct Primitive {
   memory::desc input, weights, output, bias, scratchpad;
 };
 
-/// A view's layout: 1 channels-last, 0 contiguous, -1 neither.
+/// The layout of a view's images, however far apart they are: 1 channels-last, 0 contiguous, -1
+/// neither.
 int layout_of(const View& v) {
   std::int64_t plain = 1, last = 1;
   bool is_plain = true, is_last = true;
-  for (const int d : {3, 2, 1, 0}) {
+  for (const int d : {3, 2, 1}) {
     is_plain = is_plain && (v.sizes[d] == 1 || v.strides[d] == plain);
     plain *= v.sizes[d];
   }
-  for (const int d : {1, 3, 2, 0}) {
+  for (const int d : {1, 3, 2}) {
     is_last = is_last && (v.sizes[d] == 1 || v.strides[d] == last);
     last *= v.sizes[d];
   }
@@ -250,6 +253,22 @@ struct Primitives {
   }
 };
 
+/// Runs the primitive of one image for `images` of them, after set(arguments, image).
+template <class Set>
+void run_images(const Primitive& p, std::int64_t images, Set set) {
+  constexpr std::int64_t kChunks = 16;
+  parallel_for(images, (images + kChunks - 1) / kChunks, [&](std::int64_t begin, std::int64_t end) {
+    const OneOmpThread guard;
+    const Scratch<char> scratchpad(static_cast<std::int64_t>(p.scratchpad.get_size()));
+    std::unordered_map<int, memory> arguments{
+        {DNNL_ARG_SCRATCHPAD, at(p.scratchpad, scratchpad.data())}};
+    for (std::int64_t image = begin; image < end; ++image) {
+      set(arguments, image);
+      p.run.execute(stream(), arguments);
+    }
+  });
+}
+
 /// Runs `execute(primitive, chunk, first image, arguments)` for every chunk.
 template <class Execute>
 void run_chunks(const Primitives& primitives, const Chunks& chunks, Execute execute) {
@@ -270,7 +289,7 @@ std::optional<Problem> problem(Kind kind, const View& input, const View& weight,
   if (input.dtype != kFloat32 || in < 0 || out < 0 || input.numel == 0 || output.numel == 0)
     return {};
   return Problem{kind,
-                 0,
+                 1,
                  input.sizes[1],
                  input.sizes[2],
                  input.sizes[3],
@@ -284,8 +303,6 @@ std::optional<Problem> problem(Kind kind, const View& input, const View& weight,
                  out == 1,
                  bias};
 }
-
-constexpr std::int64_t kMostChunks = 16;
 
 bool contiguous(const View& bias) { return !bias.data || bias.numel == 1 || bias.strides[0] == 1; }
 
@@ -305,17 +322,15 @@ bool conv2d(const View& out, const View& input, const View& weight, const View& 
   auto p = problem(Kind::forward, input, weight, out, bias.data != nullptr, params);
   if (!p || !contiguous(bias)) return false;
   p->relu = params.activation == Activation::relu;
-  const Chunks chunks(input.sizes[0], kMostChunks);
-  const Primitives primitives(*p, input.sizes[0], chunks);
-  if (!primitives) return false;
-  const Scratch<char> weights = reordered(*primitives.whole, weight, params.groups);
-  run_chunks(primitives, chunks,
-             [&](const Primitive& c, std::int64_t, std::int64_t image, auto& arguments) {
-               arguments[DNNL_ARG_SRC] = at(c.input, input.as<float>() + image * p->input_size());
-               arguments[DNNL_ARG_WEIGHTS] = at(c.weights, weights.data());
-               if (bias.data) arguments[DNNL_ARG_BIAS] = at(c.bias, bias.data);
-               arguments[DNNL_ARG_DST] = at(c.output, out.as<float>() + image * p->output_size());
-             });
+  const Primitive* const c = find(*p);
+  if (!c) return false;
+  const Scratch<char> weights = reordered(*c, weight, params.groups);
+  run_images(*c, input.sizes[0], [&](auto& arguments, std::int64_t image) {
+    arguments[DNNL_ARG_SRC] = at(c->input, input.as<float>() + image * input.strides[0]);
+    arguments[DNNL_ARG_WEIGHTS] = at(c->weights, weights.data());
+    if (bias.data) arguments[DNNL_ARG_BIAS] = at(c->bias, bias.data);
+    arguments[DNNL_ARG_DST] = at(c->output, out.as<float>() + image * out.strides[0]);
+  });
   return true;
 }
 
@@ -323,18 +338,15 @@ bool conv2d_data(const View& grad_input, const View& grad, const View& weight, c
                  const ConvParams& params) {
   const auto p = problem(Kind::data, grad_input, weight, grad, false, params);
   if (!p || bias.data) return false;
-  const Chunks chunks(grad.sizes[0], kMostChunks);
-  const Primitives primitives(*p, grad.sizes[0], chunks);
-  if (!primitives) return false;
-  const Scratch<char> weights = reordered(*primitives.whole, weight, params.groups);
-  run_chunks(primitives, chunks,
-             [&](const Primitive& c, std::int64_t, std::int64_t image, auto& arguments) {
-               arguments[DNNL_ARG_DIFF_SRC] =
-                   at(c.input, grad_input.as<float>() + image * p->input_size());
-               arguments[DNNL_ARG_WEIGHTS] = at(c.weights, weights.data());
-               arguments[DNNL_ARG_DIFF_DST] =
-                   at(c.output, grad.as<float>() + image * p->output_size());
-             });
+  const Primitive* const c = find(*p);
+  if (!c) return false;
+  const Scratch<char> weights = reordered(*c, weight, params.groups);
+  run_images(*c, grad.sizes[0], [&](auto& arguments, std::int64_t image) {
+    arguments[DNNL_ARG_DIFF_SRC] =
+        at(c->input, grad_input.as<float>() + image * grad_input.strides[0]);
+    arguments[DNNL_ARG_WEIGHTS] = at(c->weights, weights.data());
+    arguments[DNNL_ARG_DIFF_DST] = at(c->output, grad.as<float>() + image * grad.strides[0]);
+  });
   return true;
 }
 
@@ -342,9 +354,14 @@ bool conv2d_weight(const View& grad_weight, const View& grad_bias, const View& i
                    const View& grad, const ConvParams& params) {
   const auto p =
       problem(Kind::weights, input, grad_weight, grad, grad_bias.data != nullptr, params);
-  if (!p || !contiguous(grad_bias)) return false;
+  const auto dense = [](const View& v, std::int64_t image) {
+    return v.sizes[0] == 1 || v.strides[0] == image;
+  };
+  if (!p || !contiguous(grad_bias) || !dense(input, p->input_size()) ||
+      !dense(grad, p->output_size()))
+    return false;
   // A sum for every chunk, as long as those stay small.
-  constexpr std::int64_t kBytes = 8 << 20;
+  constexpr std::int64_t kBytes = 8 << 20, kMostChunks = 16;
   const Chunks chunks(input.sizes[0],
                       std::clamp<std::int64_t>(kBytes / 4 / grad_weight.numel, 1, kMostChunks));
   const Primitives primitives(*p, input.sizes[0], chunks);

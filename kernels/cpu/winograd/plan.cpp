@@ -15,19 +15,22 @@ constexpr Transforms kTransforms2{120, 90, 120}, kTransforms4{300, 200, 250};
 /// Calls of the inner kernel that are short, and everything that is once a call.
 constexpr std::int64_t kMicroCall = 40, kCall = 20000;
 
+/// Images that share the work on a filter. Not those of the call: what an image becomes must not
+/// depend on how many come with it.
+constexpr std::int64_t kImages = 32;
+
 template <class T>
 std::int64_t cycles(const Problem<T>& p, int m) {
   const Transforms& each = m == 2 ? kTransforms2 : kTransforms4;
   const auto ceil = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
   const std::int64_t points = (m + 2) * (m + 2);
-  const std::int64_t tiles = p.out.count * ceil(p.out.height, m) * ceil(p.out.width, m);
+  const std::int64_t tiles = kImages * ceil(p.out.height, m) * ceil(p.out.width, m);
   const std::int64_t ins = p.in.channels, outs = ceil(p.out.channels, kLanes<T>);
   const std::int64_t products = points * tiles * ins * outs;
   const std::int64_t calls = points * ceil(tiles, 14) * ceil(outs, 2);
   const std::int64_t transforms =
       tiles * (each.in * ceil(ins, kLanes<T>) + each.out * outs) + each.filter * ins * outs;
-  return (products + products / 16 + calls * kMicroCall + transforms + kCall) /
-         std::max<std::int64_t>(1, p.out.count);
+  return (products + products / 16 + calls * kMicroCall + transforms + kCall) / kImages;
 }
 
 }  // namespace
