@@ -165,6 +165,30 @@ TEST_CASE("Winograd: filters beyond a cache, channels and tiles in several parts
   check({2, 300, 4, 4, 100}, {kFloat32}, {as_is, channels_last});
 }
 
+TEST_CASE("Winograd: what is chosen rounds as direct sums do, forced tiles as is said of them") {
+  for (const std::int64_t c : {4, 8, 16, 32, 48, 64, 96, 128, 256}) {
+    CAPTURE(c);
+    const Case k{.n = 2, .c = c, .h = 13, .w = 12, .o = c, .biased = false};
+    const auto run_by = [&](ConvAlgorithm algorithm, DType dtype) {
+      Algorithm use(algorithm);
+      return run(k, dtype, channels_last);
+    };
+    const auto exact = run_by(ConvAlgorithm::direct, kFloat64);
+    // Forward and by the input, in units of what direct sums are off by.
+    const auto check_error = [&](ConvAlgorithm algorithm, double most) {
+      CAPTURE(static_cast<int>(algorithm));
+      const auto direct = run_by(ConvAlgorithm::direct, kFloat32),
+                 actual = run_by(algorithm, kFloat32);
+      for (std::size_t i = 0; i < exact.size(); ++i)
+        CHECK(rms_error(actual[i], exact[i]) <= most * rms_error(direct[i], exact[i]));
+    };
+    check_error(ConvAlgorithm::automatic, c < 128 ? 1.7 : 1.25);
+    if (c < 16) continue;  // direct gradients by the input add up taps apart, and round less
+    check_error(ConvAlgorithm::winograd_2x2, 1);
+    check_error(ConvAlgorithm::winograd_4x4, c < 64 ? 3 : c < 128 ? 1.7 : 1.25);
+  }
+}
+
 TEST_CASE("Winograd: what is not a number spreads over its tile and no further") {
   for (const ConvAlgorithm algorithm : {ConvAlgorithm::winograd_2x2, ConvAlgorithm::winograd_4x4}) {
     Algorithm use(algorithm);

@@ -30,7 +30,10 @@ class Correlation {
   /// Vectors of a panel of the filter: the shape of the inner kernel that reads the fewest bytes of
   /// what is not in the first cache.
   static constexpr std::int64_t kPanel = 2;
-  static constexpr std::int64_t kDepth = 128;      // channels at a time: a panel of the first cache
+  static constexpr std::int64_t kDepth = 128;  // channels at a time: a panel of the first cache
+  /// Channels that are added up before they are added to the others, so that what the maps of 4 x 4
+  /// enlarge is the rounding of short sums (plan.cpp).
+  static constexpr std::int64_t kSum = M == 4 ? 32 : kDepth;
   static constexpr std::int64_t kGroup = 64;       // output channels at a time
   static constexpr std::int64_t kManyTiles = 128;  // for which a part of the filter is transformed
   static constexpr std::int64_t kTasks = 8;        // at least, where there is work for them
@@ -224,18 +227,21 @@ void Correlation<T, M>::multiply(T* c, std::int64_t c_step, const T* a, const T*
   const std::int64_t width = this->width(panel);
   const int vectors = static_cast<int>(width / kLanes<T>);
   const std::int64_t most = even_share(rows, max_rows(vectors));
-  Micro<T> m{.a_step = row_,
-             .b = b,
-             .b_step = width,
-             .run = depth,
-             .c_step = c_step,
-             .columns = width,
-             .accumulate = accumulate};
+  const std::int64_t share = even_share(depth, kSum);
+  Micro<T> m{.a_step = row_, .b_step = width, .c_step = c_step, .columns = width};
   for (std::int64_t r = 0; r < rows; r += most) {
-    m.a = a + r * row_;
     m.c = c + r * c_step;
-    if (next_a) m.next_a = r + most < rows ? m.a + most * row_ : next_a;
-    run_micro(m, static_cast<int>(std::min(most, rows - r)), vectors, Rows::apart);
+    for (std::int64_t k = 0; k < depth; k += share) {
+      m.a = a + r * row_ + k;
+      m.b = b + k * width;
+      m.run = std::min(share, depth - k);
+      m.accumulate = accumulate || k > 0;
+      if (next_a)
+        m.next_a = k + share < depth ? m.a + share
+                   : r + most < rows ? a + (r + most) * row_
+                                     : next_a;
+      run_micro(m, static_cast<int>(std::min(most, rows - r)), vectors, Rows::apart);
+    }
   }
 }
 

@@ -49,7 +49,7 @@ Plan plan(const Problem<T>& p) {
     case ConvAlgorithm::winograd_4x4:
       return four;
     default:
-      return two.cycles < four.cycles ? two : four;
+      return 9 * p.in.channels < kProductsFor4 || two.cycles < four.cycles ? two : four;
   }
 }
 

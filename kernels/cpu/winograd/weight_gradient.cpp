@@ -1,6 +1,7 @@
 #include "kernels/cpu/winograd/weight_gradient.h"
 
 #include "kernels/cpu/winograd/transform.h"
+#include "kernels/cpu/winograd/winograd.h"
 
 namespace ferrite::kernels::cpu::winograd {
 
@@ -294,10 +295,10 @@ int weight_gradient_side(const Images<const S>& in, const Images<const S>& grad,
       break;
   }
   const std::int64_t outs = (grad.channels + kLanes<S> - 1) / kLanes<S>;
-  const std::int64_t direct = grad.count * grad.height * grad.width * kTaps * in.channels * outs;
-  const std::int64_t two = cost(in, grad, 2), four = cost(in, grad, 4);
-  if (10 * std::min(two, four) > 8 * direct) return 0;
-  return two < four ? 2 : 4;
+  const std::int64_t products = grad.count * grad.height * grad.width;
+  const std::int64_t direct = products * kTaps * in.channels * outs;
+  const int side = products < kProductsFor4 || cost(in, grad, 2) < cost(in, grad, 4) ? 2 : 4;
+  return 10 * cost(in, grad, side) > 8 * direct ? 0 : side;
 }
 
 template <class S>

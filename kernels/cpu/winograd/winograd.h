@@ -22,6 +22,10 @@ struct Problem {
 /// Whether a convolution with such a weight has these taps and steps.
 bool fits(const View& weight, const ConvParams& params);
 
+/// Products of a direct sum from which on tiles of 4 x 4 results are chosen: their maps round more
+/// than those of 2 x 2, which sums of so many hide (docs/cpu.md).
+inline constexpr std::int64_t kProductsFor4 = 9 * 64;
+
 /// Whether to take Winograd's algorithm, given what the direct ones take for an image, in
 /// multiplications of vectors: the one that works on pixels whose channels are side by side (images
 /// that lie otherwise are copied, as they are here) and the one on planes.
