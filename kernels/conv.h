@@ -46,7 +46,9 @@ void channel_sum(const Stream& stream, const View& out, const View& grad);
 void add_channels(const Stream& stream, const View& out, const View& bias, Activation activation);
 
 /// Who convolves on the CPU. `automatic` takes oneDNN where it is built in and has a fast kernel;
-/// `own` never does; `onednn` wherever oneDNN takes the shape at all.
+/// `own` never does; `onednn` wherever oneDNN takes the shape at all. Whoever does and by whichever
+/// algorithm, what conv2d and conv2d_data make of an image has the same bits in every batch and at
+/// every place in it: neither is asked when one is chosen.
 enum class ConvEngine : std::uint8_t { automatic, own, onednn };
 
 /// At first FERRITE_CONV ("automatic", "own" or "onednn"), else automatic.
@@ -55,10 +57,11 @@ void set_conv_engine(ConvEngine engine);
 /// How our own convolutions on the CPU are computed, where there is a choice: those of 3 x 3 taps
 /// in steps of 1, and their gradients, of float32 and float64. Winograd's algorithm (Lavin and
 /// Gray, "Fast Algorithms for Convolutional Neural Networks", 2015) multiplies 2.25 (2 x 2 results
-/// a tile) or 4 times less (4 x 4). The rms error of float32 is below that of the direct sum with
-/// 2 x 2, about twice it with 4 x 4 (docs/cpu.md has figures). A NaN spreads over its tiles.
-/// `automatic` takes what its estimate of the shape says is fastest; the others are taken wherever
-/// they fit.
+/// a tile) or 4 times less (4 x 4). `automatic` takes what its estimate of the shape says is
+/// fastest, 4 x 4 only for sums of 576 products (64 channels) and more; the rms error of float32 is
+/// then at most 1.7 times that of direct sums, at every instruction set (docs/cpu.md has figures).
+/// The others are taken wherever they fit; 4 x 4 rounds up to 5 times as much for few channels. A
+/// NaN spreads over its tiles.
 enum class ConvAlgorithm : std::uint8_t { automatic, direct, winograd_2x2, winograd_4x4 };
 
 /// At first FERRITE_CONV_ALGORITHM ("automatic", "direct", "winograd_2x2" or "winograd_4x4"), else
