@@ -87,21 +87,24 @@ int Agent::run() {
   nodes_ = make_nodes(options_);
   int code = 0;
   for (int next = 0;;) {
-    Round round;
+    std::optional<Round> round;
     try {
       round = wait_for_round(next);
     } catch (...) {
       drain_consoles();
       throw;
     }
-    next = round.number + 1;
-    if (interrupted_) {
+    if (!round && interrupted_) {
       code = 128 + interrupted_;
       break;
     }
-    const Verdict verdict = run_workers(round);
+    const Verdict verdict = round ? run_workers(*round) : ended_elsewhere();
     code = verdict.code;
-    if (verdict.kind != Verdict::Kind::restart) break;
+    if (verdict.kind != Verdict::Kind::restart) {
+      take_leave();
+      break;
+    }
+    next = round->number + 1;
     say(restart_text(verdict, options_));
     const auto until = Clock::now() + duration(verdict.wait);
     while (!interrupted_ && Clock::now() < until) pump(until, /*nodes=*/false);
@@ -111,15 +114,39 @@ int Agent::run() {
     }
   }
   drain_consoles();
-  nodes_->finish(5s);
   return code;
 }
 
-Round Agent::wait_for_round(int number) {
+std::optional<Round> Agent::wait_for_round(int number) {
   nodes_->ready(number);
   for (;;) {
-    if (auto round = nodes_->round(); round || interrupted_) return round.value_or(Round{});
+    if (auto round = nodes_->round()) return round;
+    if (interrupted_ || nodes_->verdict()) return std::nullopt;
     pump(Clock::now() + 1s);
+  }
+}
+
+/// The verdict of a round that this node had no part in.
+Verdict Agent::ended_elsewhere() {
+  const Verdict verdict = *nodes_->verdict();
+  say(verdict.first
+          ? fmt::format("the job has ended: {}", failure_text(*verdict.first, nullptr, Round{}))
+          : "the job has ended well before this agent came back");
+  return verdict;
+}
+
+/// Until the other nodes know how the job has ended. A signal ends the wait.
+void Agent::take_leave() {
+  bool asked = interrupted_ != 0, told = false;
+  const auto began = Clock::now();
+  while (!nodes_->left() && !kill_ && asked == (interrupted_ != 0)) {
+    pump(Clock::now() + 50ms);
+    if (told || Clock::now() - began < 10s) continue;
+    told = true;
+    say(
+        fmt::format("the workers have ended; waiting for other nodes, up to --rdzv-timeout={:g} s, "
+                    "as some have not heard of it; a signal ends the wait",
+                    options_.rdzv_timeout));
   }
 }
 

@@ -35,7 +35,10 @@ class Agent {
   void take_signals();
   void reap();
 
-  Round wait_for_round(int number);
+  /// Nothing where a signal or another node has ended the job.
+  std::optional<Round> wait_for_round(int number);
+  Verdict ended_elsewhere();
+  void take_leave();
   Verdict run_workers(const Round& round);
   void settle();
   void tell_nodes(bool& told, const Round& round);

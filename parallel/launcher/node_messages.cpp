@@ -50,9 +50,17 @@ auto read(const std::string& text, F from) {
 
 }  // namespace
 
-std::string to_json(const NodeEntry& e) { return dump({{"host", e.host}, {"workers", e.workers}}); }
+std::string to_json(const NodeEntry& e) {
+  return dump({{"host", e.host},
+               {"workers", e.workers},
+               {"next", e.next},
+               {"restarts_used", e.restarts_used}});
+}
 std::string to_json(const Plan& p) {
-  return dump({{"first_ranks", p.first_ranks},
+  return dump({{"number", p.number},
+               {"restarts_used", p.restarts_used},
+               {"max_restarts", p.max_restarts},
+               {"first_ranks", p.first_ranks},
                {"world_size", p.world_size},
                {"master_addr", p.master_addr},
                {"master_port", p.master_port}});
@@ -67,11 +75,19 @@ std::string to_json(const Verdict& v) {
 }
 
 NodeEntry node_entry_of(const std::string& text) {
-  return read(text, [](const json& j) { return NodeEntry{j.at("host"), j.at("workers")}; });
+  return read(text, [](const json& j) {
+    return NodeEntry{j.at("host"), j.at("workers"), j.at("next"), j.at("restarts_used")};
+  });
 }
 Plan plan_of(const std::string& text) {
   return read(text, [](const json& j) {
-    return Plan{j.at("first_ranks"), j.at("world_size"), j.at("master_addr"), j.at("master_port")};
+    return Plan{.number = j.at("number"),
+                .restarts_used = j.at("restarts_used"),
+                .max_restarts = j.at("max_restarts"),
+                .first_ranks = j.at("first_ranks"),
+                .world_size = j.at("world_size"),
+                .master_addr = j.at("master_addr"),
+                .master_port = j.at("master_port")};
   });
 }
 RankReport report_of(const std::string& text) { return read(text, report_from); }

@@ -12,9 +12,13 @@ namespace ferrite::launcher {
 struct NodeEntry {
   std::string host;
   int workers = 1;
+  int next = 0;           ///< the number of the round, as far as this node knows
+  int restarts_used = 0;  ///< likewise
 };
 /// What all nodes start from.
 struct Plan {
+  int number = 0;  ///< of the round
+  int restarts_used = 0, max_restarts = 0;
   std::vector<int> first_ranks;  ///< by node
   int world_size = 1;
   std::string master_addr;

@@ -2,7 +2,6 @@
 // here makes it wait.
 #pragma once
 
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -53,7 +52,7 @@ class Nodes {
 
   /// This node is ready for the round of this number.
   virtual void ready(int round) = 0;
-  /// There once all nodes are.
+  /// There once all nodes are. Where the job has ended before, there is a verdict instead.
   virtual std::optional<Round> round() = 0;
   /// All workers of this node have ended well.
   virtual void succeeded() = 0;
@@ -63,8 +62,8 @@ class Nodes {
   virtual std::optional<Verdict> verdict() = 0;
   /// Readable when there may be an answer to what was asked for; -1 where that is at once.
   virtual int fd() const = 0;
-  /// Before the agent ends, with what it ends with: lets the other nodes know, at most so long.
-  virtual void finish(std::chrono::milliseconds timeout) = 0;
+  /// After a verdict that ends the job: whether the other nodes know of it, or have had their time.
+  virtual bool left() = 0;
 };
 
 /// Node 0 of any number of nodes, or another one. Called once, after signals are blocked: threads

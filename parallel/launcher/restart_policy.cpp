@@ -14,11 +14,20 @@ RestartPolicy::RestartPolicy(const Options& options, std::uint64_t seed)
 
 std::optional<std::chrono::duration<double>> RestartPolicy::after(
     std::chrono::duration<double> lived) {
+  if (!left(lived)) return std::nullopt;
   if (lived.count() >= reset_) used_ = 0;
-  if (used_ >= allowed_) return std::nullopt;
   ++used_;
   const double wait = std::min(longest_, std::ldexp(backoff_, std::min(used_ - 1, 60)));
   return std::chrono::duration<double>(wait * (0.5 + 0.5 * random()));
+}
+
+bool RestartPolicy::left(std::chrono::duration<double> lived) const {
+  return (lived.count() >= reset_ ? 0 : used_) < allowed_;
+}
+
+void RestartPolicy::follow(int used, int allowed) {
+  used_ = used;
+  allowed_ = allowed;
 }
 
 /// SplitMix64 (Steele, Lea and Flood 2014), in [0, 1).

@@ -19,6 +19,10 @@ class RestartPolicy {
   /// After workers that lived so long have failed: how long to wait before they are started again,
   /// or nothing where they are not.
   std::optional<std::chrono::duration<double>> after(std::chrono::duration<double> lived);
+  /// Whether there is a restart left after workers that lived so long.
+  bool left(std::chrono::duration<double> lived) const;
+  /// Goes on from another policy's count.
+  void follow(int used, int allowed);
   /// Since they were last given back.
   int used() const { return used_; }
   int allowed() const { return allowed_; }

@@ -6,9 +6,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <random>
+#include <set>
 #include <system_error>
 
 #include "core/error.h"
@@ -25,31 +26,37 @@ using std::chrono::milliseconds;
 constexpr int kDefaultPort = 29500;
 /// What comes so soon after a failure may have been its cause.
 constexpr auto kSettle = 300ms;
+/// A port may be held for a moment by an agent that was killed.
+constexpr auto kPortPatience = 5s;
+/// Between attempts to come back.
+constexpr auto kRetry = 500ms;
+/// How long others are given to learn that the job has failed.
+constexpr auto kFarewell = 5s;
+/// A connection that breaks and comes back within these seconds is nothing to end a job for.
+constexpr double kBlink = 2;
+/// The thread looks at beats much more often: a longer gap is one in which it was stopped.
+constexpr auto kStandstill = 1s;
+
+/// Small enough that the sums of those who ask for one place do not overflow.
+std::int64_t random_id() {
+  std::random_device random;
+  return 1 + static_cast<std::int64_t>((std::uint64_t{random()} << 16) ^ random());
+}
+
+}  // namespace
 
 std::chrono::steady_clock::duration seconds_long(double seconds) {
   return std::chrono::duration_cast<std::chrono::steady_clock::duration>(
       std::chrono::duration<double>(seconds));
 }
 
-milliseconds answer_timeout(const Options& options) {
-  if (options.heartbeat_timeout <= 0) return 30s;
-  return std::chrono::duration_cast<milliseconds>(std::clamp<std::chrono::steady_clock::duration>(
-      seconds_long(options.heartbeat_timeout), 2s, 30s));
-}
+std::string node_key(std::string_view name, int node) { return fmt::format("{}/{}", name, node); }
 
 Verdict end_of_job(int node, const std::string& why) {
   return {.kind = Verdict::Kind::stop,
           .first = RankReport{.node = node, .host = host_name(), .what = why, .final = true},
           .code = 1};
 }
-
-std::string reason_of(const std::string& verdict) {
-  return verdict_of(verdict).first.value_or(RankReport{.what = "the job has ended"}).what;
-}
-
-std::string node_key(std::string_view name, int node) { return fmt::format("{}/{}", name, node); }
-
-}  // namespace
 
 parallel::Address agents_address(const Options& options) {
   std::string host = options.master_addr;
@@ -66,8 +73,10 @@ SeveralNodes::SeveralNodes(const Options& options)
     : options_(options),
       address_(agents_address(options)),
       token_(job_token(options)),
+      id_(random_id()),
       node_(options.node_rank.value_or(-1)),
       policy_(options, std::random_device()()),
+      heard_(Clock::now()),
       changed_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   serve_or_find();
   thread_ = std::thread([this] { talk(); });
@@ -82,15 +91,22 @@ void SeveralNodes::serve_or_find() {
   const bool may_serve = node_ == 0 || (node_ < 0 && is_this_machine(address_.host));
   if (!may_serve) return;
   const char* bind = std::getenv("FERRITE_BIND_ADDR");
-  try {
-    server_ = std::make_unique<parallel::TcpStoreServer>(parallel::TcpStoreServerOptions{
-        .host = bind && *bind ? bind : address_.host, .port = address_.port, .token = token_});
-    node_ = 0;
-  } catch (const std::system_error& error) {
-    // Without a node rank another agent of this machine may have come first.
-    if (node_ < 0 && error.code().value() == EADDRINUSE) return;
-    fail<DistributedError>(kOp, "node 0 cannot listen at {}: {}", address_.text(),
-                           error.code().message());
+  const auto deadline = Clock::now() + kPortPatience;
+  for (;;) {
+    try {
+      server_ = std::make_unique<parallel::TcpStoreServer>(parallel::TcpStoreServerOptions{
+          .host = bind && *bind ? bind : address_.host, .port = address_.port, .token = token_});
+      node_ = 0;
+      return;
+    } catch (const std::system_error& error) {
+      const bool taken = error.code().value() == EADDRINUSE;
+      // Without a node rank another agent of this machine may have come first.
+      if (node_ < 0 && taken) return;
+      if (!taken || Clock::now() > deadline)
+        fail<DistributedError>(kOp, "node 0 cannot listen at {}: {}", address_.text(),
+                               error.code().message());
+    }
+    std::this_thread::sleep_for(100ms);
   }
 }
 
@@ -106,8 +122,7 @@ std::optional<Round> SeveralNodes::round() {
   std::uint64_t count = 0;
   [[maybe_unused]] const ssize_t n = ::read(changed_.get(), &count, sizeof count);
   // A verdict without a round: it could not begin.
-  FERRITE_CHECK(exchange_.round || !exchange_.verdict, DistributedError, kOp, "{}",
-                exchange_.verdict->first ? exchange_.verdict->first->what : "the job has ended");
+  if (!exchange_.round && lost_) throw DistributedError(lost_->first->what);
   return exchange_.round;
 }
 
@@ -128,27 +143,9 @@ std::optional<Verdict> SeveralNodes::verdict() {
   return exchange_.verdict;
 }
 
-void SeveralNodes::finish(milliseconds timeout) {
-  stop_ = true;
-  if (thread_.joinable()) thread_.join();
-  if (!store_ || lost_) return;
-  try {
-    if (node_ != 0) {
-      // A place that nobody takes any more, where the round has not begun.
-      if (exchange_.round || node_ < 0) return;
-      store_->erase(key(exchange_.wanted, node_key("node", node_)));
-      store_->erase(key(exchange_.wanted, node_key("claim", node_)));
-      return;
-    }
-    std::vector<std::string> others;
-    for (int node = 1; node < options_.nnodes; ++node)
-      others.push_back(node_key("agents/bye", node));
-    const auto deadline = Clock::now() + timeout;
-    while (exchange_.round && !store_->missing(others).empty() && Clock::now() < deadline)
-      std::this_thread::sleep_for(10ms);
-  } catch (const DistributedError&) {
-    // Then nobody is there to be told.
-  }
+bool SeveralNodes::left() {
+  const std::lock_guard lock(mutex_);
+  return left_ || lost_;
 }
 
 // ---- The thread's
@@ -156,29 +153,24 @@ void SeveralNodes::finish(milliseconds timeout) {
 void SeveralNodes::talk() {
   std::string lost;
   try {
-    connect();
     int done = -1;
     while (!stop_) {
-      int wanted = -1;
-      {
-        const std::lock_guard lock(mutex_);
-        wanted = exchange_.wanted;
-      }
-      if (wanted <= done) {
-        if (store_) beat();
-        pause();
+      const int wanted = exchange().wanted;
+      if (wanted > done) {
+        take_part(wanted);
+        done = std::max(wanted, number_);
         continue;
       }
-      join_round(wanted);
-      if (stop_) return;
-      int round = 0;
-      {
-        const std::lock_guard lock(mutex_);
-        round = exchange_.round ? exchange_.round->number : wanted;
+      try {
+        if (store_) beat();
+      } catch (const DistributedError& error) {
+        disconnect(error.what());
       }
-      follow_round(round);
-      done = round;
+      pause();
     }
+    const Exchange last = exchange();
+    const bool restarting = last.verdict && last.verdict->kind == Verdict::Kind::restart;
+    if (restarting || !(last.round || last.verdict)) end_job("the agent of node 0 was told to end");
   } catch (const std::exception& error) {
     lost = error.what();
   }
@@ -190,156 +182,47 @@ void SeveralNodes::talk() {
   });
 }
 
-void SeveralNodes::connect() {
-  parallel::Address at = address_;
-  if (server_) at = server_->address();
+/// In one round, from being ready for it to its verdict, with and without contact.
+void SeveralNodes::take_part(int wanted) {
   const auto deadline = Clock::now() + seconds_long(options_.rdzv_timeout);
-  // A port that an earlier job is just leaving answers with a refusal.
-  const auto patience = Clock::now() + 15s;
-  for (;;) {
-    parallel::Connection connection =
-        parallel::greet(at, token_, std::min(deadline, Clock::now() + 2s));
-    if (connection.greeting == parallel::Greeting::accepted) {
-      store_ =
-          std::make_unique<parallel::TcpStore>(std::move(connection), at, answer_timeout(options_));
-      return;
-    }
-    const bool refused = connection.greeting == parallel::Greeting::refused ||
-                         connection.greeting == parallel::Greeting::other_version;
-    if (Clock::now() > deadline || (refused && Clock::now() > patience))
-      fail<DistributedError>(kOp, "the agent of node 0 is not to be reached: {}",
-                             connection.detail);
-    if (!pause()) return;
-  }
-}
-
-/// Says that this node is ready for the round, or, where the job is further by now, for the one
-/// that is on; waits for the others.
-void SeveralNodes::join_round(int wanted) {
-  if (!store_) return;
-  const auto deadline = Clock::now() + seconds_long(options_.rdzv_timeout);
-  int round = wanted;
-  find_place(round, deadline);
-  if (stop_) return;
-  store_->set(key(round, node_key("node", node_)),
-              to_json(NodeEntry{host_name(), options_.nproc_per_node}));
-  Plan plan;
-  if (node_ == 0) {
-    plan = make_plan(round, deadline);
-  } else {
-    for (;;) {
-      if (store_->check({key(round, "plan")})) break;
-      if (store_->check({key(round, "verdict")}))
-        fail<DistributedError>(kOp, "{}", reason_of(store_->get(key(round, "verdict"), 1s)));
-      // Node 0 gives up first, and says why.
-      FERRITE_CHECK(Clock::now() < deadline + 5s, DistributedError, kOp,
-                    "node 0 has not started the workers in time");
-      beat();
-      if (!pause()) return;
-    }
-    plan = plan_of(store_->get(key(round, "plan"), 1s));
-  }
-  if (stop_) return;
-  FERRITE_CHECK(plan.first_ranks.size() == static_cast<std::size_t>(options_.nnodes),
-                DistributedError, kOp, "--nnodes={} here, but {} on node 0", options_.nnodes,
-                plan.first_ranks.size());
-  round_began_ = Clock::now();
-  publish([&](Exchange& exchange) {
-    exchange.round = Round{.number = round,
-                           .node = node_,
-                           .nnodes = options_.nnodes,
-                           .first_rank = plan.first_ranks[static_cast<std::size_t>(node_)],
-                           .world_size = plan.world_size,
-                           .master_addr = plan.master_addr,
-                           .master_port = plan.master_port,
-                           .store = address_.text(),
-                           .token = token_};
-  });
-}
-
-bool SeveralNodes::claim(int round, int node) const {
-  return store_->add(key(round, node_key("claim", node)), 1) == 1;
-}
-
-/// Takes this node's place in the round. An agent that comes while another one has it (the one in
-/// whose place it was started, which is not yet known to be lost) waits for the next round.
-void SeveralNodes::find_place(int& round, Clock::time_point deadline) {
-  const bool anywhere = !options_.node_rank && node_ != 0;
+  bool began = false;
   while (!stop_) {
-    if (node_ != 0 && store_->check({"agents/round"})) {
-      const std::string text = store_->get("agents/round", 1s);
-      int now = 0;
-      std::from_chars(text.data(), text.data() + text.size(), now);
-      round = std::max(round, now);
+    try {
+      if (!store_) connect();
+      if (!began) began = join_round(wanted, deadline);
+      if (began) follow_round();
+      return;
+    } catch (const Hopeless&) {
+      throw;
+    } catch (const DistributedError& error) {
+      disconnect(error.what());
     }
-    // Where it had a place it takes that one, so that ranks stay where they were.
-    if (anywhere && node_ > 0 && claim(round, node_)) return;
-    for (int node = anywhere ? 1 : node_; node < (anywhere ? options_.nnodes : node_ + 1); ++node)
-      if (claim(round, node)) {
-        node_ = node;
+    if (!began && Clock::now() > deadline) give_up_contact();
+    if (began) {
+      if (const auto verdict = verdict_without_contact()) {
+        publish([&](Exchange& exchange) { exchange.verdict = verdict; });
         return;
       }
-    FERRITE_CHECK(Clock::now() < deadline, DistributedError, kOp, "{}",
-                  anywhere ? fmt::format("the job has all its {} nodes", options_.nnodes)
-                           : fmt::format("there is a node {} already", node_));
-    pause();
-  }
-}
-
-Plan SeveralNodes::make_plan(int round, Clock::time_point deadline) {
-  store_->set("agents/round", std::to_string(round));
-  beats_.assign(static_cast<std::size_t>(options_.nnodes), {-1, Clock::now()});
-  std::vector<std::string> keys;
-  for (int node = 0; node < options_.nnodes; ++node)
-    keys.push_back(key(round, node_key("node", node)));
-  for (;;) {
-    const std::vector<std::string> missing = store_->missing(keys);
-    if (missing.empty()) break;
-    if (Clock::now() > deadline) {
-      std::string names;
-      for (const std::string& name : missing)
-        names += (names.empty() ? "" : ", ") + name.substr(name.rfind('/') + 1);
-      give_up(round, fmt::format("{} of {} nodes have not come within {:.0f} s: {}", missing.size(),
-                                 options_.nnodes, options_.rdzv_timeout, names));
     }
-    make_room(round);
-    beat();
-    if (!pause()) return {};
-  }
-  Plan plan{.world_size = 0, .master_addr = address_.host, .master_port = free_port()};
-  entries_.clear();
-  for (const std::string& name : keys) {
-    entries_.push_back(node_entry_of(store_->get(name, 1s)));
-    plan.first_ranks.push_back(plan.world_size);
-    plan.world_size += entries_.back().workers;
-  }
-  beats_.assign(static_cast<std::size_t>(options_.nnodes), {-1, Clock::now()});
-  store_->set(key(round, "plan"), to_json(plan));
-  return plan;
-}
-
-/// A node that came and went again before the round began leaves its place to another.
-void SeveralNodes::make_room(int round) {
-  if (options_.heartbeat_timeout <= 0) return;
-  for (int node = 1; node < options_.nnodes; ++node) {
-    Beat& beat = beats_[static_cast<std::size_t>(node)];
-    const std::int64_t count = store_->add(node_key("agents/beat", node), 0);
-    if (count != beat.count) beat = {count, Clock::now()};
-    if (Clock::now() - beat.seen < seconds_long(options_.heartbeat_timeout)) continue;
-    beat.seen = Clock::now();
-    store_->erase(key(round, node_key("node", node)));
-    store_->erase(key(round, node_key("claim", node)));
+    pause(kRetry);
   }
 }
 
 /// Until its verdict.
-void SeveralNodes::follow_round(int round) {
-  bool told = false;
+void SeveralNodes::follow_round() {
   for (;;) {
-    beat();
-    if (!told) told = tell(round);
-    if (auto verdict = look(round)) {
+    std::optional<Verdict> verdict;
+    if (job_ != last_.job) {
+      verdict = leave_round(
+          {.what = fmt::format("the agent of node 0, at {}, was started again", address_.text())});
+    } else {
+      beat();
+      if (!told_) told_ = tell();
+      verdict = look();
+    }
+    if (verdict) {
       publish([&](Exchange& exchange) { exchange.verdict = verdict; });
+      if (verdict->kind != Verdict::Kind::restart) say_bye(verdict->kind);
       return;
     }
     if (stop_) return;
@@ -348,95 +231,175 @@ void SeveralNodes::follow_round(int round) {
 }
 
 /// What this node has to say of its workers; whether it has been said.
-bool SeveralNodes::tell(int round) {
-  std::optional<RankReport> failure;
-  bool succeeded = false;
-  {
-    const std::lock_guard lock(mutex_);
-    failure = exchange_.failure;
-    succeeded = exchange_.succeeded;
+bool SeveralNodes::tell() {
+  const Exchange now = exchange();
+  if (now.failure) {
+    report(place_, *now.failure);
+  } else if (now.succeeded) {
+    store_->set(key(node_key("done", node_)), "");
   }
-  if (failure) {
-    const std::int64_t number = store_->add(key(round, "failures"), 1);
-    store_->set(key(round, node_key("failure", static_cast<int>(number))), to_json(*failure));
-  } else if (succeeded) {
-    store_->set(key(round, node_key("done", node_)), "");
-  }
-  return failure || succeeded;
+  return now.failure || now.succeeded;
+}
+
+void SeveralNodes::report(const Place& place, const RankReport& report) {
+  const std::int64_t number = store_->add(key(place, "failures"), 1);
+  store_->set(key(place, node_key("failure", static_cast<int>(number))), to_json(report));
 }
 
 /// Node 0 decides, the others read.
-std::optional<Verdict> SeveralNodes::look(int round) {
+std::optional<Verdict> SeveralNodes::look() {
   if (node_ != 0) {
-    if (!store_->check({key(round, "verdict")})) return std::nullopt;
-    const Verdict verdict = verdict_of(store_->get(key(round, "verdict"), 1s));
-    if (verdict.kind != Verdict::Kind::restart) store_->set(node_key("agents/bye", node_), "");
-    return verdict;
+    if (!store_->check({key("verdict")})) return std::nullopt;
+    return verdict_of(store_->get(key("verdict"), 1s));
   }
   std::optional<Verdict> verdict;
-  if (store_->check({key(round, "failure/1")})) {
-    verdict = settle(round, report_of(store_->get(key(round, "failure/1"), 1s)));
+  if (failures() > 0) {
+    verdict = settle(failures());
   } else {
     std::vector<std::string> all;
-    for (int node = 0; node < options_.nnodes; ++node)
-      all.push_back(key(round, node_key("done", node)));
+    for (int node = 0; node < options_.nnodes; ++node) all.push_back(key(node_key("done", node)));
     if (store_->check(all)) verdict = Verdict{};
-    if (!verdict) check_beats(round);
+    if (!verdict) check_beats();
   }
   if (verdict) {
-    if (verdict->kind == Verdict::Kind::restart)
-      store_->set("agents/round", std::to_string(round + 1));
-    store_->set(key(round, "verdict"), to_json(*verdict));
+    if (verdict->kind == Verdict::Kind::restart) announce(number_ + 1);
+    store_->set(key("verdict"), to_json(*verdict));
   }
   return verdict;
 }
 
+/// The number of the first failure that is there, 0 where there is none. One whose agent lost
+/// contact as it reported it has a number alone.
+int SeveralNodes::failures() {
+  const auto count = static_cast<int>(store_->add(key("failures"), 0));
+  for (int i = 1; i <= count; ++i)
+    if (store_->check({key(node_key("failure", i))})) return i;
+  return 0;
+}
+
 /// Failures that come together: a rank that a signal ended goes before one that ended by itself,
 /// which it may have done for want of the other.
-Verdict SeveralNodes::settle(int round, const RankReport& first) {
-  const auto lived = Clock::now() - round_began_;
-  RankReport chosen = first;
-  bool final = first.final;
+Verdict SeveralNodes::settle(int first) {
+  const double age = lived();
+  RankReport chosen = report_of(store_->get(key(node_key("failure", first)), 1s));
+  bool final = chosen.final;
+  std::set<int> seen = {first};
   const auto until = Clock::now() + kSettle;
-  int next = 2;
   do {
-    tell(round);
-    for (; store_->check({key(round, node_key("failure", next))}); ++next) {
-      const RankReport other = report_of(store_->get(key(round, node_key("failure", next)), 1s));
+    if (!told_) told_ = tell();
+    const auto count = static_cast<int>(store_->add(key("failures"), 0));
+    for (int i = 1; i <= count; ++i) {
+      const std::string name = key(node_key("failure", i));
+      if (seen.contains(i) || !store_->check({name})) continue;
+      seen.insert(i);
+      const RankReport other = report_of(store_->get(name, 1s));
       final = final || other.final;
       if (chosen.code < 128 && other.code >= 128) chosen = other;
     }
     pause();
   } while (Clock::now() < until && !stop_);
   chosen.final = final;
-  chosen.note = silent_ranks(*server_, chosen.rank, std::chrono::duration<double>(lived).count());
-  return decide(policy_, chosen, lived);
+  const std::string silent = silent_ranks(*server_, chosen.rank, age);
+  if (chosen.note.empty()) chosen.note = silent;
+  return decide(policy_, chosen, std::chrono::duration<double>(age));
 }
 
 /// A node whose agent is silent, or a rank that is.
-void SeveralNodes::check_beats(int round) {
+void SeveralNodes::check_beats() {
   if (options_.heartbeat_timeout <= 0) return;
-  const auto report = [&](const RankReport& r) {
-    const std::int64_t number = store_->add(key(round, "failures"), 1);
-    store_->set(key(round, node_key("failure", static_cast<int>(number))), to_json(r));
-  };
   const auto now = Clock::now();
+  const auto gap = now - std::exchange(beats_checked_, now);
   for (int node = 1; node < options_.nnodes; ++node) {
     Beat& beat = beats_[static_cast<std::size_t>(node)];
+    // Whoever stands still cannot tell that others do.
+    if (gap > kStandstill) beat.seen += gap;
     const std::int64_t count = store_->add(node_key("agents/beat", node), 0);
     if (count != beat.count) beat = {count, now};
     const double silent = std::chrono::duration<double>(now - beat.seen).count();
     if (silent > options_.heartbeat_timeout)
-      return report({.node = node,
+      return report(place_,
+                    {.node = node,
                      .host = entries_[static_cast<std::size_t>(node)].host,
                      .what = fmt::format("its agent has not been heard of for {:.1f} s", silent)});
   }
-  if (auto hung = hung_rank(*server_, options_.heartbeat_timeout,
-                            std::chrono::duration<double>(now - round_began_).count()))
-    report(*hung);
+  if (auto hung = hung_rank(*server_, options_.heartbeat_timeout, lived())) report(place_, *hung);
 }
 
-void SeveralNodes::beat() { store_->add(node_key("agents/beat", node_), 1); }
+void SeveralNodes::beat() {
+  store_->add(node_key("agents/beat", node_), 1);
+  heard_ = Clock::now();
+}
+
+/// The end of the job: node 0 serves until all others know of it, who may be cut off just now.
+void SeveralNodes::say_bye(Verdict::Kind kind) {
+  const auto deadline =
+      Clock::now() + (kind == Verdict::Kind::done ? seconds_long(options_.rdzv_timeout)
+                                                  : Clock::duration(kFarewell));
+  std::vector<std::string> others;
+  for (int node = 1; node < options_.nnodes; ++node) others.push_back(node_key("agents/bye", node));
+  for (bool said = false; !said && !stop_ && Clock::now() < deadline;) {
+    try {
+      if (!store_) connect();
+      if (node_ != 0) store_->set(node_key("agents/bye", node_), "");
+      said = node_ != 0 || store_->missing(others).empty();
+    } catch (const DistributedError& error) {
+      disconnect(error.what());
+      // Node 0 waits for us, or knows already and has ended.
+      if (node_ != 0 && why_lost_.find(std::strerror(ECONNREFUSED)) != std::string::npos) break;
+    }
+    if (!said) pause(store_ ? 10ms : kRetry);
+  }
+  publish([&](Exchange&) { left_ = true; });
+}
+
+// ---- Without contact
+
+/// Whether the workers are to be stopped, as nobody can tell any more what becomes of the others.
+std::optional<Verdict> SeveralNodes::verdict_without_contact() {
+  const Exchange now = exchange();
+  const double silent = without_contact();
+  // Node 0 reaches itself, or nobody does; and who has done all that was asked for has nothing to
+  // start again.
+  if (node_ == 0 || (now.succeeded && !now.failure)) {
+    if (silent > options_.rdzv_timeout) give_up_contact();
+    return std::nullopt;
+  }
+  const double limit = options_.heartbeat_timeout > 0
+                           ? std::min(options_.heartbeat_timeout, options_.rdzv_timeout)
+                           : options_.rdzv_timeout;
+  const bool end = now.failure && ends_job(*now.failure);
+  if (silent <= (end ? std::min(limit, kBlink) : limit)) return std::nullopt;
+  return leave_round({.what = fmt::format("the agent of node 0, at {}, has not answered for {:.1f} "
+                                          "s: {}",
+                                          address_.text(), silent, why_lost_)});
+}
+
+bool SeveralNodes::ends_job(const RankReport& failure) const {
+  return failure.final || !policy_.left(std::chrono::duration<double>(lived()));
+}
+
+Verdict SeveralNodes::leave_round(const RankReport& why) {
+  const Exchange now = exchange();
+  RankReport report = why;
+  report.node = node_;
+  report.host = host_name();
+  // A rank that failed for want of others comes after what kept them away, unless that is the end.
+  if (now.failure && ends_job(*now.failure)) {
+    report = *now.failure;
+    report.note = why.what;
+  }
+  left_round_ = report;
+  const Verdict verdict = decide(policy_, report, std::chrono::duration<double>(lived()));
+  if (verdict.kind != Verdict::Kind::restart) publish([&](Exchange&) { left_ = true; });
+  return verdict;
+}
+
+// ---- Small things
+
+SeveralNodes::Exchange SeveralNodes::exchange() const {
+  const std::lock_guard lock(mutex_);
+  return exchange_;
+}
 
 void SeveralNodes::publish(const std::function<void(Exchange&)>& change) {
   const std::lock_guard lock(mutex_);
@@ -446,21 +409,27 @@ void SeveralNodes::publish(const std::function<void(Exchange&)>& change) {
 }
 
 bool SeveralNodes::pause() {
-  const auto until = Clock::now() + seconds_long(options_.monitor_interval);
+  return pause(std::chrono::ceil<milliseconds>(seconds_long(options_.monitor_interval)));
+}
+
+bool SeveralNodes::pause(milliseconds longest) {
+  const auto until =
+      Clock::now() + std::min<Clock::duration>(longest, seconds_long(options_.monitor_interval));
   while (!stop_ && Clock::now() < until)
     std::this_thread::sleep_for(std::min<Clock::duration>(until - Clock::now(), 50ms));
   return !stop_;
 }
 
-std::string SeveralNodes::key(int round, std::string_view name) const {
-  return fmt::format("agents/{}/{}", round, name);
+std::string SeveralNodes::key(const Place& place, std::string_view name) {
+  return fmt::format("agents/{}/{}", place.round, name);
 }
 
-/// Of node 0: ends the job on all nodes.
-void SeveralNodes::give_up(int round, const std::string& why) {
-  store_->set(key(round, "verdict"), to_json(end_of_job(0, why)));
-  std::this_thread::sleep_for(1s);  // until the others have looked: the store ends with this node
-  fail<DistributedError>(kOp, "{}", why);
+double SeveralNodes::without_contact() const {
+  return std::chrono::duration<double>(Clock::now() - heard_).count();
+}
+
+double SeveralNodes::lived() const {
+  return std::chrono::duration<double>(Clock::now() - round_began_).count();
 }
 
 }  // namespace ferrite::launcher

@@ -1,10 +1,18 @@
 // The agents of several nodes, which agree through the store that the agent of node 0 serves.
 //
-// A round's keys begin with "agents/<round>/": node/<n> of a node that is ready for it, plan once
-// all are; then done/<n> of nodes whose workers have ended well, failure/<i> in the order in which
-// failures came, and verdict, node 0's, which ends it. agents/round is the round that is on;
+// agents/job names the job's store: another name is that of an agent of node 0 that was started
+// again, with an empty store. agents/round is the round that is on, whose keys begin with
+// "agents/<round>/": claim/<n> holds the number of the agent that has node n's place, node/<n> is
+// there once it is ready, plan once all are; then done/<n> of nodes whose workers have ended well,
+// failure/<i> in the order in which failures came, and verdict, node 0's, which ends it.
 // agents/beat/<n> counts while an agent is there, agents/bye/<n> is set by one that has read the
 // last verdict.
+//
+// Contact may be lost at any time, by a cut of the network or the end of the other side. An agent
+// then tries to come back for --rdzv-timeout. Where it finds the same store and the same round, all
+// goes on; where it finds another store, or is away for longer than --heartbeat-timeout, its
+// workers are stopped, and it takes part in the next round. What it knows of earlier ones (how many
+// there were, how many restarts are used) it tells node 0, which may have been started again.
 #pragma once
 
 #include <atomic>
@@ -17,6 +25,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/error.h"
 #include "parallel/comm/tcp_store.h"
 #include "parallel/comm/tcp_store_server.h"
 #include "parallel/launcher/node_messages.h"
@@ -39,7 +48,7 @@ class SeveralNodes final : public Nodes {
   void failed(const RankReport& report) override;
   std::optional<Verdict> verdict() override;
   int fd() const override { return changed_.get(); }
-  void finish(std::chrono::milliseconds timeout) override;
+  bool left() override;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -55,40 +64,83 @@ class SeveralNodes final : public Nodes {
     std::int64_t count = -1;
     Clock::time_point seen;
   };
+  /// The keys of a round.
+  struct Place {
+    std::string job;
+    int round = -1;
+  };
 
+  // The thread; its members throw DistributedError where contact is lost, and `Hopeless` where
+  // another attempt would not help.
   void serve_or_find();
-  void talk();  ///< the thread
-  void connect();
-  void join_round(int wanted);
-  bool claim(int round, int node) const;
-  void find_place(int& round, Clock::time_point deadline);
-  Plan make_plan(int round, Clock::time_point deadline);
-  void follow_round(int round);
-  bool tell(int round);
-  std::optional<Verdict> look(int round);
-  Verdict settle(int round, const RankReport& first);
-  void check_beats(int round);
+  void talk();
+  void take_part(int wanted);
+  void follow_round();
+  bool tell();
+  std::optional<Verdict> look();
+  int failures();
+  Verdict settle(int first);
+  void report(const Place& place, const RankReport& report);
+  void check_beats();
   void beat();
-  void make_room(int round);
+  void say_bye(Verdict::Kind kind);
+  std::optional<Verdict> verdict_without_contact();
+  Verdict leave_round(const RankReport& why);
+  bool ends_job(const RankReport& failure) const;
+  // several_nodes_meeting.cpp: from contact to the begin of a round
+  void connect();
+  void disconnect(const std::string& why);
+  [[noreturn]] void give_up_contact() const;
+  bool join_round(int wanted, Clock::time_point deadline);
+  bool find_place(int wanted, Clock::time_point deadline);
+  bool take_place();
+  bool job_has_ended();
+  bool claim(int node);
+  void settle_last_round();
+  std::optional<Plan> make_plan(int wanted, Clock::time_point deadline);
+  std::optional<Plan> wait_for_plan(Clock::time_point deadline);
+  void make_room();
+  void announce(int round);
+  void end_job(const std::string& why);
+
+  Exchange exchange() const;
   void publish(const std::function<void(Exchange&)>& change);
   bool pause();  ///< for the monitor's interval; false where the agent ends
-  std::string key(int round, std::string_view name) const;
-  [[noreturn]] void give_up(int round, const std::string& why);
+  bool pause(std::chrono::milliseconds longest);
+  std::string key(std::string_view name) const { return key(place_, name); }
+  static std::string key(const Place& place, std::string_view name);
+  double without_contact() const;  ///< seconds
+  double lived() const;            ///< seconds since the round began
 
   const Options options_;
   parallel::Address address_;
   std::string token_;
+  const std::int64_t id_;  ///< of this agent
   int node_;
   RestartPolicy policy_;
   std::unique_ptr<parallel::TcpStoreServer> server_;
+
+  // Of the thread:
   std::unique_ptr<parallel::TcpStore> store_;
+  std::string job_;          ///< whose store it is, or was last
+  Clock::time_point heard_;  ///< when node 0 answered last
+  std::string why_lost_;     ///< what came of the last attempt
+  std::optional<Clock::time_point> refused_since_;
+  Place place_;                           ///< that this node has, or looks for
+  Place last_;                            ///< of the last round that began
+  std::optional<RankReport> left_round_;  ///< why this node left it without node 0's verdict
+  bool told_ = false;                     ///< whether node 0 knows what became of the workers
   std::vector<Beat> beats_;
+  Clock::time_point beats_checked_;
   std::vector<NodeEntry> entries_;
-  Clock::time_point round_began_{};
+  Clock::time_point round_began_;
+  int number_ = -1;    ///< of the round that is on
+  int announced_ = 0;  ///< agents/round
 
   mutable std::mutex mutex_;
   Exchange exchange_;
   std::optional<Verdict> lost_;  ///< why there is nobody to talk to any more
+  bool left_ = false;
   std::atomic<bool> stop_ = false;
   Fd changed_;
   std::thread thread_;
@@ -96,5 +148,15 @@ class SeveralNodes final : public Nodes {
 
 /// Where the store is to listen, or is served: by the options of several nodes.
 parallel::Address agents_address(const Options& options);
+
+/// An error that another attempt does not mend.
+struct Hopeless : DistributedError {
+  using DistributedError::DistributedError;
+};
+
+std::chrono::steady_clock::duration seconds_long(double seconds);
+/// "node/3".
+std::string node_key(std::string_view name, int node);
+Verdict end_of_job(int node, const std::string& why);
 
 }  // namespace ferrite::launcher

@@ -19,7 +19,7 @@ class SingleNode final : public Nodes {
   void failed(const RankReport& report) override;
   std::optional<Verdict> verdict() override;
   int fd() const override { return -1; }
-  void finish(std::chrono::milliseconds) override {}
+  bool left() override { return true; }
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -9,6 +9,7 @@
 
 #include "parallel/comm/rendezvous.h"
 #include "parallel/launcher/host.h"
+#include "tests/parallel/cable.h"
 #include "tests/parallel/launched.h"
 #include "tests/parallel/processes.h"
 
@@ -26,6 +27,18 @@ struct Place {
   /// An agent of a job of two nodes; `extra` before the script's shell.
   std::unique_ptr<Launched> agent(int node, const Arguments& extra, const std::string& script,
                                   const Launched::Environment& environment = {}) const {
+    return agent_at(port, node, extra, script, environment);
+  }
+  /// One that reaches node 0 by a cable.
+  std::unique_ptr<Launched> agent(const Cable& cable, int node, const Arguments& extra,
+                                  const std::string& script) const {
+    return agent_at(std::to_string(cable.port()), node, extra, script, {});
+  }
+
+ private:
+  static std::unique_ptr<Launched> agent_at(const std::string& port, int node,
+                                            const Arguments& extra, const std::string& script,
+                                            const Launched::Environment& environment) {
     Arguments arguments = {"--nnodes=2", "--node-rank=" + std::to_string(node),
                            "--master-addr=127.0.0.1", "--master-port=" + port,
                            "--monitor-interval=0.02"};
@@ -145,19 +158,179 @@ TEST_CASE("a node whose agent dies is noticed, and another one takes its place")
   CHECK(contains(again->out(), "[rank 1] start 1\n"));
 }
 
-TEST_CASE("without node 0's agent the others end") {
+TEST_CASE("without node 0's agent the others end in time, and say for whom they have waited") {
+  // Where no restart is left, once the silence has lasted; else when the time to meet is over.
+  for (const bool restarts : {false, true}) {
+    CAPTURE(restarts);
+    const Place place;
+    const Arguments options = {"--heartbeat-timeout=" + seconds(1), "--rdzv-timeout=" + seconds(2),
+                               restarts ? "--max-restarts=5" : "--max-restarts=0"};
+    const auto first = place.agent(0, options, "echo ready; exec sleep 1000");
+    const auto second = place.agent(1, options, "echo ready; exec sleep 1000");
+    CHECK(first->wait_for_output("ready"));
+    CHECK(second->wait_for_output("ready"));
+    first->signal(SIGKILL);
+    CHECK(first->wait() == 128 + SIGKILL);
+    CHECK(second->wait() == 1);
+    INFO(second->err());
+    CHECK(contains(second->err(),
+                   "the agent of node 0, at 127.0.0.1:" + place.port + ", has not answered for"));
+    if (restarts) {
+      CHECK(contains(second->err(), "restart 1 of 5"));
+      CHECK(contains(second->err(),
+                     "the agent of node 0 is not to be reached at 127.0.0.1:" + place.port));
+      CHECK(contains(second->err(), "(Connection refused). Is it running"));
+    }
+    CHECK(second->descendants().empty());
+    CHECK(first->nothing_left());
+  }
+}
+
+TEST_CASE("node 0's agent is killed and started again, and the others find it") {
   const Place place;
-  const auto first = place.agent(0, {"--max-restarts=5"}, "echo ready; exec sleep 1000");
-  const auto second = place.agent(1, {"--max-restarts=5"}, "echo ready; exec sleep 1000");
-  CHECK(first->wait_for_output("ready"));
-  CHECK(second->wait_for_output("ready"));
-  first->signal(SIGKILL);
-  CHECK(first->wait() == 128 + SIGKILL);
-  CHECK(second->wait() == 1);
+  const std::string script =
+      "echo start $FERRITE_RESTART_COUNT; if [ $FERRITE_RESTART_COUNT -lt 2 ]; then "
+      "exec sleep 1000; fi";
+  const Arguments options = {"--max-restarts=2", "--heartbeat-timeout=" + seconds(5)};
+  const auto second = place.agent(1, options, script);
+  for (const char* start : {"] start 0\n", "] start 1\n"}) {
+    const auto first = place.agent(0, options, script);
+    CHECK(first->wait_for_output(start));
+    CHECK(second->wait_for_output(start));
+    first->signal(SIGKILL);
+    CHECK(first->wait() == 128 + SIGKILL);
+  }
+  const auto last = place.agent(0, options, script);
+  CHECK(last->wait() == 0);
+  CHECK(second->wait() == 0);
   INFO(second->err());
-  CHECK(contains(second->err(), "127.0.0.1:" + place.port));
-  CHECK(second->descendants().empty());
-  CHECK(first->nothing_left());
+  // It knows neither how many starts there were nor how many restarts are used: node 1 does.
+  CHECK(contains(last->out(), "[rank 0] start 2\n"));
+  CHECK(contains(second->out(), "[rank 1] start 2\n"));
+  CHECK(contains(second->err(), "restart 2 of 2"));
+  CHECK(occurrences(second->err(), "was started again") +
+            occurrences(second->err(), "not answer") >=
+        2);
+}
+
+TEST_CASE("a connection of agents that breaks is made again, and the workers notice nothing") {
+  const Place place;
+  Cable cable(static_cast<std::uint16_t>(std::stoi(place.port)));
+  const std::string script = "echo ready; while [ ! -e end ]; do sleep 0.05; done; exit 7";
+  const auto first = place.agent(0, {}, "echo ready; exec sleep 1000");
+  const auto second = place.agent(cable, 1, {}, script);
+  CHECK(second->wait_for_output("ready"));
+  for (int i = 0; i < 3; ++i) {
+    cable.drop();
+    usleep(100'000);
+  }
+  write_file(second->folder() / "end", "");
+  // What it says afterwards is heard.
+  CHECK(first->wait() == 7);
+  CHECK(second->wait() == 7);
+  CHECK(contains(first->err(), "rank 1 (node 1, "));
+  CHECK(occurrences(second->out(), "ready") == 1);
+}
+
+TEST_CASE("a node that is cut off for longer than the heartbeat's time-out comes back") {
+  for (const bool restarted : {false, true}) {
+    CAPTURE(restarted);
+    const Place place;
+    Cable cable(static_cast<std::uint16_t>(std::stoi(place.port)));
+    const std::string script =
+        "echo start $FERRITE_RESTART_COUNT; if [ $FERRITE_RESTART_COUNT = 0 ]; then "
+        "exec sleep 1000; fi";
+    const Arguments options = {"--max-restarts=1", "--heartbeat-timeout=" + seconds(2)};
+    const auto first = place.agent(0, options, script);
+    auto second = place.agent(cable, 1, options, script);
+    CHECK(first->wait_for_output("start 0"));
+    CHECK(second->wait_for_output("start 0"));
+    cable.cut();
+    if (restarted) {
+      second->signal(SIGKILL);
+      CHECK(second->wait() == 128 + SIGKILL);
+      second = place.agent(cable, 1, options, script);
+    } else {
+      CHECK(second->wait_for_output("has not answered for"));
+      CHECK(second->wait_for_output("restart 1 of 1"));
+    }
+    CHECK(first->wait_for_output("its agent has not been heard of for"));
+    CHECK(first->wait_for_output("restart 1 of 1"));
+    usleep(200'000);
+    cable.mend();
+    CHECK(first->wait() == 0);
+    CHECK(second->wait() == 0);
+    INFO(second->err());
+    CHECK(contains(first->out(), "[rank 0] start 1\n"));
+    CHECK(contains(second->out(), "[rank 1] start 1\n"));
+  }
+}
+
+TEST_CASE("a node that has left its round is waited for by nobody") {
+  // Node 0 has the longer patience here: it learns from node 1 that there are no workers any more.
+  const Place place;
+  Cable cable(static_cast<std::uint16_t>(std::stoi(place.port)));
+  const std::string script =
+      "echo start $FERRITE_RESTART_COUNT; if [ $FERRITE_RESTART_COUNT = 0 ]; then "
+      "exec sleep 1000; fi";
+  const auto first = place.agent(0, {"--max-restarts=1", "--heartbeat-timeout=300"}, script);
+  const auto second =
+      place.agent(cable, 1, {"--max-restarts=1", "--heartbeat-timeout=" + seconds(2)}, script);
+  CHECK(first->wait_for_output("start 0"));
+  CHECK(second->wait_for_output("start 0"));
+  cable.cut();
+  CHECK(second->wait_for_output("restart 1 of 1"));
+  cable.mend();
+  CHECK(first->wait() == 0);
+  CHECK(second->wait() == 0);
+  CHECK(contains(first->err(), "node 1 ("));
+  CHECK(contains(first->err(), "has not answered for"));
+  CHECK(contains(second->out(), "[rank 1] start 1\n"));
+}
+
+TEST_CASE("a node that is cut off as the job ends hears of it") {
+  const Place place;
+  Cable cable(static_cast<std::uint16_t>(std::stoi(place.port)));
+  const Arguments options = {"--heartbeat-timeout=" + seconds(1)};
+  const auto first = place.agent(0, options, "echo ready; while [ ! -e end ]; do sleep 0.05; done");
+  const auto second = place.agent(cable, 1, options, "echo ready");
+  CHECK(second->wait_for_output("ready"));
+  CHECK(first->wait_for_output("ready"));
+  usleep(300'000);  // until it has told that it is done
+  cable.cut();
+  write_file(first->folder() / "end", "");
+  usleep(2'000'000);
+  cable.mend();
+  CHECK(first->wait() == 0);
+  CHECK(second->wait() == 0);
+  // And so does one whose agent was killed, and started again.
+  const Place other;
+  const auto a = other.agent(0, {}, "echo ready; while [ ! -e end ]; do sleep 0.05; done");
+  const auto b = other.agent(1, {}, "echo ready");
+  CHECK(a->wait_for_output("ready"));
+  CHECK(b->wait_for_output("ready"));
+  usleep(300'000);
+  b->signal(SIGKILL);
+  CHECK(b->wait() == 128 + SIGKILL);
+  write_file(a->folder() / "end", "");
+  const auto again = other.agent(1, {}, "echo not to be started");
+  CHECK(again->wait() == 0);
+  CHECK(a->wait() == 0);
+  CHECK(contains(again->err(), "the job has ended well"));
+  CHECK(again->out().empty());
+}
+
+TEST_CASE("an agent of node 0 that is told to end before a round begins tells the others") {
+  const Place place;
+  const Arguments three = {"--nnodes=3"};
+  const auto first = place.agent(0, three, "echo started");
+  const auto second = place.agent(1, three, "echo started");
+  usleep(500'000);
+  first->signal(SIGTERM);
+  CHECK(first->wait() == 128 + SIGTERM);
+  CHECK(second->wait() == 1);
+  CHECK(contains(second->err(), "the agent of node 0 was told to end"));
+  CHECK(second->out().empty());
 }
 
 RANK_FUNCTION(meet_and_stop_once) {

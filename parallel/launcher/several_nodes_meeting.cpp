@@ -1,0 +1,280 @@
+// From contact with node 0's store to the begin of a round.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "core/error.h"
+#include "parallel/comm/rendezvous_file.h"
+#include "parallel/launcher/host.h"
+#include "parallel/launcher/several_nodes.h"
+
+namespace ferrite::launcher {
+namespace {
+
+using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+
+/// One attempt to be let in.
+constexpr auto kAttempt = 2s;
+/// A port that an earlier job is just leaving answers with a refusal.
+constexpr auto kRefusalPatience = 15s;
+/// Node 0 gives up first, and says why.
+constexpr auto kNodeZeroFirst = 5s;
+
+/// A request that takes longer is made again, on another connection.
+milliseconds answer_timeout(const Options& options) {
+  if (options.heartbeat_timeout <= 0) return 10s;
+  return std::chrono::duration_cast<milliseconds>(std::clamp<std::chrono::steady_clock::duration>(
+      seconds_long(options.heartbeat_timeout / 2), 2s, 10s));
+}
+
+}  // namespace
+
+void SeveralNodes::connect() {
+  const parallel::Address at = server_ ? server_->address() : address_;
+  parallel::Connection connection = parallel::greet(at, token_, Clock::now() + kAttempt);
+  const bool refused = connection.greeting == parallel::Greeting::refused ||
+                       connection.greeting == parallel::Greeting::other_version;
+  if (!refused) refused_since_.reset();
+  if (refused && !refused_since_) refused_since_ = Clock::now();
+  FERRITE_CHECK(!refused || Clock::now() - *refused_since_ < kRefusalPatience, Hopeless, kOp,
+                "the agent of node 0 is not to be reached: {}", connection.detail);
+  if (connection.greeting != parallel::Greeting::accepted)
+    throw DistributedError(connection.detail);
+  store_ =
+      std::make_unique<parallel::TcpStore>(std::move(connection), at, answer_timeout(options_));
+  if (node_ == 0) {
+    if (job_.empty()) job_ = parallel::random_token();
+    store_->set("agents/job", job_);
+  } else {
+    job_ = store_->get("agents/job", kAttempt);
+  }
+  heard_ = Clock::now();
+}
+
+void SeveralNodes::disconnect(const std::string& why) {
+  store_.reset();
+  why_lost_ = why;
+}
+
+void SeveralNodes::give_up_contact() const {
+  fail<Hopeless>(
+      kOp,
+      "the agent of node 0 is not to be reached at {} for {:.1f} s (--rdzv-timeout={:g}): "
+      "{}. Is it running, with the same --master-addr, --master-port and FERRITE_TOKEN, "
+      "and does the network let this node through?",
+      address_.text(), without_contact(), options_.rdzv_timeout, why_lost_);
+}
+
+/// Says that this node is ready for the next round, and waits for the others. False where the job
+/// has ended meanwhile, or the agent is to.
+bool SeveralNodes::join_round(int wanted, Clock::time_point deadline) {
+  std::optional<Plan> plan;
+  while (!plan) {
+    if (!find_place(wanted, deadline)) return false;
+    store_->set(key(node_key("node", node_)), to_json(NodeEntry{.host = host_name(),
+                                                                .workers = options_.nproc_per_node,
+                                                                .next = wanted,
+                                                                .restarts_used = policy_.used()}));
+    plan = node_ == 0 ? make_plan(wanted, deadline) : wait_for_plan(deadline);
+    if (stop_) return false;
+  }
+  FERRITE_CHECK(plan->first_ranks.size() == static_cast<std::size_t>(options_.nnodes), Hopeless,
+                kOp, "--nnodes={} here, but {} on node 0", options_.nnodes,
+                plan->first_ranks.size());
+  last_ = place_;
+  left_round_.reset();
+  told_ = false;
+  number_ = plan->number;
+  round_began_ = beats_checked_ = Clock::now();
+  policy_.follow(plan->restarts_used, plan->max_restarts);
+  publish([&](Exchange& exchange) {
+    exchange.round = Round{.number = plan->number,
+                           .node = node_,
+                           .nnodes = options_.nnodes,
+                           .first_rank = plan->first_ranks[static_cast<std::size_t>(node_)],
+                           .world_size = plan->world_size,
+                           .master_addr = plan->master_addr,
+                           .master_port = plan->master_port,
+                           .store = address_.text(),
+                           .token = token_};
+  });
+  return true;
+}
+
+// ---- Places
+
+/// Takes this node's place in the round that is to begin. An agent that comes while another one has
+/// it (the one in whose place it was started, which is not yet known to be lost) waits for the next
+/// round. False where there is none any more.
+bool SeveralNodes::find_place(int wanted, Clock::time_point deadline) {
+  bool announced = false;
+  for (; !stop_; pause()) {
+    if (node_ == 0) {
+      place_ = {job_, wanted};
+    } else if (store_->check({"agents/round"})) {
+      const std::string text = store_->get("agents/round", 1s);
+      place_.job = job_;
+      std::from_chars(text.data(), text.data() + text.size(), place_.round);
+      announced = true;
+    }
+    const bool again = place_.job == last_.job && place_.round <= last_.round;
+    if (again) {
+      settle_last_round();
+      beat();
+    }
+    if (announced && job_has_ended()) return false;
+    if ((announced || node_ == 0) && !again && take_place()) return true;
+    FERRITE_CHECK(Clock::now() < deadline + (again ? kNodeZeroFirst : 0s), Hopeless, kOp,
+                  "{} within {:g} s (--rdzv-timeout)",
+                  again        ? "node 0 has not begun another round"
+                  : !announced ? "node 0 has not begun to gather the nodes"
+                  : options_.node_rank || node_ == 0
+                      ? fmt::format("there is a node {} already, which has "
+                                    "not left its place",
+                                    node_)
+                      : fmt::format("the job has all its {} nodes, and none "
+                                    "has left its place",
+                                    options_.nnodes),
+                  options_.rdzv_timeout);
+  }
+  return false;
+}
+
+/// Node 0 may still wait for workers that were stopped here while there was no contact.
+void SeveralNodes::settle_last_round() {
+  if (!left_round_ || store_->check({key(last_, "verdict")})) return;
+  report(last_, *left_round_);
+  left_round_.reset();
+}
+
+bool SeveralNodes::job_has_ended() {
+  if (!store_->check({key("verdict")})) return false;
+  const Verdict verdict = verdict_of(store_->get(key("verdict"), 1s));
+  if (verdict.kind == Verdict::Kind::restart) return false;
+  publish([&](Exchange& exchange) { exchange.verdict = verdict; });
+  say_bye(verdict.kind);
+  return true;
+}
+
+bool SeveralNodes::take_place() {
+  const bool anywhere = !options_.node_rank && node_ != 0;
+  // Where it had a place it takes that one, so that ranks stay where they were.
+  if (node_ >= 0 && claim(node_)) return true;
+  for (int node = 1; anywhere && node < options_.nnodes; ++node)
+    if (claim(node)) {
+      node_ = node;
+      return true;
+    }
+  return false;
+}
+
+/// Also where the place is ours already, and the answer was lost.
+bool SeveralNodes::claim(int node) {
+  const std::string name = key(node_key("claim", node));
+  if (const std::int64_t holder = store_->add(name, 0); holder != 0) return holder == id_;
+  if (store_->add(name, id_) == id_) return true;
+  store_->add(name, -id_);
+  return false;
+}
+
+// ---- The plan
+
+std::optional<Plan> SeveralNodes::wait_for_plan(Clock::time_point deadline) {
+  for (;;) {
+    const bool planned = store_->check({key("plan")});
+    // Node 0 gives the place of one that was silent to others.
+    if (store_->add(key(node_key("claim", node_)), 0) != id_ || store_->check({key("verdict")}))
+      return std::nullopt;
+    if (planned) return plan_of(store_->get(key("plan"), 1s));
+    FERRITE_CHECK(Clock::now() < deadline + kNodeZeroFirst, Hopeless, kOp,
+                  "node 0 has not started the workers within {:g} s (--rdzv-timeout)",
+                  options_.rdzv_timeout);
+    beat();
+    if (!pause()) return std::nullopt;
+  }
+}
+
+std::optional<Plan> SeveralNodes::make_plan(int wanted, Clock::time_point deadline) {
+  announce(wanted);
+  beats_.assign(static_cast<std::size_t>(options_.nnodes), {-1, Clock::now()});
+  std::vector<std::string> keys;
+  for (int node = 0; node < options_.nnodes; ++node) keys.push_back(key(node_key("node", node)));
+  for (;;) {
+    const std::vector<std::string> missing = store_->missing(keys);
+    if (missing.empty()) break;
+    if (Clock::now() > deadline) {
+      std::string names;
+      for (const std::string& name : missing)
+        names += (names.empty() ? "" : ", ") + name.substr(name.rfind('/') + 1);
+      const std::string why =
+          fmt::format("{} of {} nodes have not come within {:g} s (--rdzv-timeout): {}",
+                      missing.size(), options_.nnodes, options_.rdzv_timeout, names);
+      end_job(why);
+      fail<Hopeless>(kOp,
+                     "{}\nAre their agents running, with --master-addr={} and the same port and "
+                     "FERRITE_TOKEN, and does the network let them through?",
+                     why, address_.host);
+    }
+    make_room();
+    beat();
+    if (!pause()) return std::nullopt;
+  }
+  Plan plan{
+      .number = wanted, .world_size = 0, .master_addr = address_.host, .master_port = free_port()};
+  entries_.clear();
+  int used = policy_.used();
+  for (const std::string& name : keys) {
+    const NodeEntry entry = node_entry_of(store_->get(name, 1s));
+    plan.first_ranks.push_back(plan.world_size);
+    plan.world_size += entry.workers;
+    // Of a job that an earlier agent of node 0 began the others know more.
+    if (entry.next > wanted) used = std::max(used, entry.restarts_used);
+    plan.number = std::max(plan.number, entry.next);
+    entries_.push_back(entry);
+  }
+  plan.restarts_used = used;
+  plan.max_restarts = options_.max_restarts;
+  beats_.assign(static_cast<std::size_t>(options_.nnodes), {-1, Clock::now()});
+  store_->set(key("plan"), to_json(plan));
+  return plan;
+}
+
+/// A node that came and went again before the round began leaves its place to another.
+void SeveralNodes::make_room() {
+  if (options_.heartbeat_timeout <= 0) return;
+  for (int node = 1; node < options_.nnodes; ++node) {
+    Beat& beat = beats_[static_cast<std::size_t>(node)];
+    const std::int64_t count = store_->add(node_key("agents/beat", node), 0);
+    if (count != beat.count) beat = {count, Clock::now()};
+    if (Clock::now() - beat.seen < seconds_long(options_.heartbeat_timeout)) continue;
+    beat.seen = Clock::now();
+    store_->erase(key(node_key("node", node)));
+    store_->erase(key(node_key("claim", node)));
+  }
+}
+
+void SeveralNodes::announce(int round) {
+  store_->set("agents/round", std::to_string(round));
+  announced_ = round;
+}
+
+/// Of node 0: tells the others that no round follows. Of others: leaves the place to another agent.
+void SeveralNodes::end_job(const std::string& why) {
+  if (!store_) return;
+  try {
+    if (node_ == 0) {
+      store_->set(key({job_, announced_}, "verdict"), to_json(end_of_job(0, why)));
+      std::this_thread::sleep_for(
+          1s);  // until the others have looked: the store ends with this node
+    } else if (node_ > 0 && place_.round > last_.round) {
+      store_->erase(key(node_key("node", node_)));
+      store_->erase(key(node_key("claim", node_)));
+    }
+  } catch (const DistributedError&) {
+    // Then nobody is there to be told.
+  }
+}
+
+}  // namespace ferrite::launcher

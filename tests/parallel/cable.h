@@ -1,0 +1,37 @@
+// A cable between two ends of this machine, which can be cut: what a network does to connections.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+
+#include "parallel/comm/socket.h"
+
+namespace ferrite::test {
+
+class Cable {
+ public:
+  /// Passes on what comes to a port of its own on 127.0.0.1, to `port` there.
+  explicit Cable(std::uint16_t port);
+  ~Cable();
+  Cable(const Cable&) = delete;
+  Cable& operator=(const Cable&) = delete;
+
+  std::uint16_t port() const { return port_; }
+  /// From now on nothing gets through, and nobody is told: as when the network is cut.
+  void cut() { cut_ = true; }
+  void mend() { cut_ = false; }
+  /// Ends all connections that there are: as a firewall does that has lost its table.
+  void drop() { drop_ = true; }
+
+ private:
+  void run();
+
+  const parallel::Address to_;
+  parallel::Fd listener_;
+  std::uint16_t port_;
+  std::atomic<bool> cut_ = false, drop_ = false, stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace ferrite::test
