@@ -9,7 +9,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <utility>
+
+#include "core/signals.h"
 
 namespace ferrite::data {
 
@@ -68,6 +71,7 @@ MappedFile::~MappedFile() {
 
 AtomicFile::AtomicFile(std::filesystem::path path, std::string_view op)
     : path_(std::move(path)), op_(op) {
+  ignore_unless_handled(SIGXFSZ);
   static std::atomic<unsigned> count{0};
   for (;;) {
     temporary_ = path_;
@@ -128,6 +132,7 @@ void AtomicFile::commit() {
 }
 
 FolderLock::FolderLock(const std::filesystem::path& folder, std::string_view op) {
+  ignore_unless_handled(SIGXFSZ);
   const std::filesystem::path path = folder / kLock;
   Descriptor file{::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)};
   if (file.fd < 0) fail_errno(op, "create", path, errno);

@@ -5,15 +5,18 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <system_error>
 #include <utility>
 
 #include "core/error.h"
+#include "core/signals.h"
 
 namespace ferrite::metrics {
 
 AppendFile::AppendFile(std::filesystem::path path, std::string op, Existing existing)
     : path_(std::move(path)), op_(std::move(op)) {
+  ignore_unless_handled(SIGXFSZ);
   std::error_code error;
   if (path_.has_parent_path()) std::filesystem::create_directories(path_.parent_path(), error);
   if (error) fail_errno("make the folder of", error.value());

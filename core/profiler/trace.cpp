@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstddef>
 #include <fstream>
 #include <iterator>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/signals.h"
 
 namespace ferrite::profiler {
 
@@ -247,6 +249,7 @@ std::string read(const std::string& file) {
 }
 
 std::ofstream opened(const std::string& file, const char* op) {
+  ignore_unless_handled(SIGXFSZ);
   std::ofstream out(file, std::ios::binary);
   FERRITE_CHECK(out, Error, op, "cannot write {}", file);
   return out;

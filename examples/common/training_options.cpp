@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <csignal>
 #include <exception>
 #include <iostream>
 
 #include "core/error.h"
 #include "core/generator.h"
 #include "core/parallel_for.h"
+#include "core/signals.h"
 #include "examples/common/command_line.h"
 #include "metrics/timer.h"
 
@@ -79,6 +81,7 @@ double seconds_since_start() { return since_start.seconds(); }
 
 int run(int (*program)(int, char**), int argc, char** argv) {
   since_start.reset();
+  ferrite::ignore_unless_handled(SIGXFSZ);  // of stdout, where that is a file
   try {
     return program(argc, argv);
   } catch (const std::exception& error) {

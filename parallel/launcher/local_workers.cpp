@@ -62,7 +62,7 @@ void LocalWorkers::start(const std::string& file, int local_rank, Console& out, 
   const bool shown = !options_.local_ranks_filter ||
                      std::ranges::count(*options_.local_ranks_filter, local_rank) > 0;
   const auto sinks = [&](Streams stream, Console& console, const char* extension) {
-    WorkerOutput::Sinks s;
+    WorkerOutput::Sinks s{.errors = &err};
     if (shown && !has(to_file, stream)) s.console = &console;
     if (options_.prefix) s.prefix = fmt::format("[rank {}] ", rank);
     if (has(tee, stream) || has(to_file, stream))

@@ -134,9 +134,8 @@ void WorkerOutput::log(std::string_view text) {
     const ssize_t n = ::write(file_.get(), text.data(), text.size());
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) {
-      const std::string message =
-          fmt::format("[ferrite-run] {} is given up: {}\n", sinks_.file, std::strerror(errno));
-      if (sinks_.console) sinks_.console->write(message);
+      sinks_.errors->write(
+          fmt::format("[ferrite-run] {} is given up: {}\n", sinks_.file, std::strerror(errno)));
       file_.reset();
       return;
     }

@@ -39,6 +39,7 @@ class WorkerOutput {
  public:
   struct Sinks {
     Console* console = nullptr;  ///< null: not shown
+    Console* errors = nullptr;   ///< is told where the file cannot be written any more
     std::string prefix;
     std::string file;  ///< empty: none. Its folder is made; what it holds stays.
   };

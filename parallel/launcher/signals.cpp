@@ -12,6 +12,7 @@ namespace ferrite::launcher {
 
 SignalFd::SignalFd() {
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);
   signal(SIGCHLD, SIG_DFL);  // an ignored one would let no child be waited for
   sigset_t set;
   sigemptyset(&set);

@@ -13,7 +13,7 @@ class SignalFd {
  public:
   /// Blocks SIGCHLD and the signals that are passed on, in this thread and those that it will
   /// start; what the process was started to ignore (nohup, background jobs) stays ignored. Ignores
-  /// SIGPIPE.
+  /// SIGPIPE and SIGXFSZ: what cannot be written is told.
   SignalFd();
   int fd() const { return fd_.get(); }
   /// Those that have come since.

@@ -1,8 +1,10 @@
+#include <csignal>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "core/error.h"
+#include "core/signals.h"
 #include "parallel/planning/profile.h"
 
 namespace ferrite::parallel::planning {
@@ -152,6 +154,7 @@ ModelProfile read_profile(const std::filesystem::path& path) {
 }
 
 void write_profile(const std::filesystem::path& path, const ModelProfile& profile) {
+  ignore_unless_handled(SIGXFSZ);
   std::ofstream file(path, std::ios::binary);
   file << to_json(profile);
   file.close();

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <array>
@@ -213,6 +214,22 @@ TEST_CASE("a console that is closed does not end the job") {
   close(pipe[1]);
   CHECK(run.wait() == 0);
   CHECK(contains(run.err(), "[rank 0] done"));
+}
+
+TEST_CASE("a log that may not grow any further is given up, and the job goes on") {
+  rlimit old{};
+  REQUIRE(getrlimit(RLIMIT_FSIZE, &old) == 0);
+  const rlimit small{10'000, old.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
+  Launched run(
+      with_script({"--log-dir=logs", "--redirects=3"},
+                  "for i in $(seq 1000); do echo a line of 40 characters, more or less: $i; "
+                  "done; echo done >&2"));
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &old) == 0);
+  CHECK(run.wait() == 0);
+  CHECK(contains(run.err(), "[ferrite-run] logs/restart_0/rank_0.out is given up: File too large"));
+  CHECK(read_file(run.folder() / "logs/restart_0/rank_0.out").size() == 10'000);
+  CHECK(read_file(run.folder() / "logs/restart_0/rank_0.err") == "done\n");
 }
 
 TEST_CASE("output goes to files, as well or instead") {
