@@ -181,20 +181,22 @@ void Agent::settle() {
 }
 
 void Agent::tell_nodes(bool& told, const Round& round) {
-  if (told) return;
-  if (auto failure = workers_->first_failure()) {
+  if (interrupted_ && round.nnodes > 1 && workers_->succeeded()) {
+    // The others are to end, too, also where they know that this node is done.
+    nodes_->failed({.node = round.node,
+                    .host = host_name(),
+                    .code = 0,
+                    .what = fmt::format("was told to end by {}", signal_name(interrupted_)),
+                    .final = true});
+    told = true;
+  } else if (told) {
+    return;
+  } else if (auto failure = workers_->first_failure()) {
     failure->final = interrupted_ != 0;
     nodes_->failed(*failure);
     told = true;
   } else if (workers_->succeeded()) {
-    if (interrupted_ && round.nnodes > 1)  // the others are to end, too
-      nodes_->failed({.node = round.node,
-                      .host = host_name(),
-                      .code = 0,
-                      .what = fmt::format("was told to end by {}", signal_name(interrupted_)),
-                      .final = true});
-    else
-      nodes_->succeeded();
+    nodes_->succeeded();
     told = true;
   }
 }

@@ -217,7 +217,7 @@ void SeveralNodes::follow_round() {
           {.what = fmt::format("the agent of node 0, at {}, was started again", address_.text())});
     } else {
       beat();
-      if (!told_) told_ = tell();
+      tell();
       verdict = look();
     }
     if (verdict) {
@@ -230,15 +230,16 @@ void SeveralNodes::follow_round() {
   }
 }
 
-/// What this node has to say of its workers; whether it has been said.
-bool SeveralNodes::tell() {
+/// What this node has to say of its workers.
+void SeveralNodes::tell() {
   const Exchange now = exchange();
-  if (now.failure) {
+  if (now.failure && !told_failure_) {
     report(place_, *now.failure);
-  } else if (now.succeeded) {
+    told_failure_ = true;
+  } else if (now.succeeded && !told_success_) {
     store_->set(key(node_key("done", node_)), "");
+    told_success_ = true;
   }
-  return now.failure || now.succeeded;
 }
 
 void SeveralNodes::report(const Place& place, const RankReport& report) {
@@ -286,7 +287,7 @@ Verdict SeveralNodes::settle(int first) {
   std::set<int> seen = {first};
   const auto until = Clock::now() + kSettle;
   do {
-    if (!told_) told_ = tell();
+    tell();
     const auto count = static_cast<int>(store_->add(key("failures"), 0));
     for (int i = 1; i <= count; ++i) {
       const std::string name = key(node_key("failure", i));

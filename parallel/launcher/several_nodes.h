@@ -76,7 +76,7 @@ class SeveralNodes final : public Nodes {
   void talk();
   void take_part(int wanted);
   void follow_round();
-  bool tell();
+  void tell();
   std::optional<Verdict> look();
   int failures();
   Verdict settle(int first);
@@ -129,7 +129,7 @@ class SeveralNodes final : public Nodes {
   Place place_;                           ///< that this node has, or looks for
   Place last_;                            ///< of the last round that began
   std::optional<RankReport> left_round_;  ///< why this node left it without node 0's verdict
-  bool told_ = false;                     ///< whether node 0 knows what became of the workers
+  bool told_success_ = false, told_failure_ = false;  ///< of the workers, to node 0
   std::vector<Beat> beats_;
   Clock::time_point beats_checked_;
   std::vector<NodeEntry> entries_;

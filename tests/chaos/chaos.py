@@ -181,7 +181,7 @@ class Fault:
         return f"host {k} for {seconds:.1f} s"
 
     def fill_disk(self):
-        path = os.path.join(self.job.disk, "other_data")
+        path = os.path.join(self.job.disk, f"other_data_{threading.get_ident()}")
         with open(path, "wb", buffering=0) as f:
             try:
                 while True:

@@ -320,6 +320,22 @@ TEST_CASE("a node that is cut off as the job ends hears of it") {
   CHECK(again->out().empty());
 }
 
+TEST_CASE("a node that has done its part and is cut off can be told to end") {
+  const Place place;
+  Cable cable(static_cast<std::uint16_t>(std::stoi(place.port)));
+  const auto first = place.agent(0, {"--heartbeat-timeout=" + seconds(1)}, "exec sleep 1000");
+  const auto second = place.agent(cable, 1, {"--heartbeat-timeout=" + seconds(1)}, "echo ready");
+  CHECK(second->wait_for_output("ready"));
+  usleep(300'000);
+  cable.cut();
+  usleep(300'000);
+  second->signal(SIGTERM);
+  CHECK(second->wait() == 0);
+  CHECK(contains(second->err(), "was told to end by SIGTERM"));
+  CHECK(first->wait() == 1);
+  CHECK(contains(first->err(), "its agent has not been heard of for"));
+}
+
 TEST_CASE("an agent of node 0 that is told to end before a round begins tells the others") {
   const Place place;
   const Arguments three = {"--nnodes=3"};
