@@ -19,6 +19,7 @@
 
 #include "core/error.h"
 #include "core/half.h"
+#include "core/signals.h"
 #include "parallel/comm/backend.h"
 #include "parallel/comm/combination.h"
 #include "parallel/comm/gloo/gloo_mesh.h"
@@ -111,18 +112,6 @@ bool all_in_shared_memory(LinkMesh& links, int rank, int size) {
   for (int r = 0; r < size; ++r)
     if (r != rank && links.to(r).kind() != "shared memory") return false;
   return true;
-}
-
-/// A connection that the other end has closed must not end this process, and Gloo does not ask for
-/// that as it writes. A program that handles SIGPIPE, or ignores it, keeps its ways.
-void ignore_broken_pipes() {
-  struct sigaction now {};
-  if (sigaction(SIGPIPE, nullptr, &now) != 0 || (now.sa_flags & SA_SIGINFO) != 0 ||
-      now.sa_handler != SIG_DFL)
-    return;
-  struct sigaction ignored {};
-  ignored.sa_handler = SIG_IGN;
-  sigaction(SIGPIPE, &ignored, nullptr);
 }
 
 // ---- The group
@@ -331,7 +320,7 @@ std::shared_ptr<ProcessGroup> make_gloo_group(const GroupContext& context) {
   const std::string wanted = wanted_all_reduce();
   Connections connections;
   if (context.size > 1) {
-    ignore_broken_pipes();
+    ignore_unless_handled(SIGPIPE);  // Gloo does not ask for that as it writes
     connections.peers = connect_links(context, "peers");
     connections.ring = connect_links(context, "ring");
     const bool shared = all_in_shared_memory(*connections.ring, context.rank, context.size);
