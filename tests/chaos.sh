@@ -3,7 +3,7 @@
 # are put upon them: ranks and launchers killed and stopped, networks cut, slowed and reset, ports
 # flooded, the disk filled, clocks set. Each job must end, without a hand, with the weights of a run
 # that nobody disturbed. A table at the end says what was tried; the exit status is 1 where a job
-# hung, ended with other weights or gave up without saying why.
+# hung, ended with other weights, gave up without saying why or left processes behind.
 #   bash tests/chaos.sh [--minutes 30] [--events N] [--seed S] [--only FAULT,FAULT] [--list] ...
 # tests/chaos/chaos.py --help lists the rest. Needs root, for name spaces; status 77 where it has to
 # say that it cannot run.

@@ -40,7 +40,7 @@ class Job:
             self.clocks.append(clock)
             command = [
                 run.program("ferrite-run"), f"--nnodes={run.options.hosts}", f"--node-rank={k}",
-                f"--master-addr={self.network.address(0)}", "--nproc-per-node=1",
+                f"--master-addr={self.network.address(0)}", f"--nproc-per-node={run.options.ranks}",
                 "--max-restarts=1000", "--restart-backoff=0.05", "--restart-backoff-max=1",
                 f"--heartbeat-timeout={HEARTBEAT}", f"--rdzv-timeout={RENDEZVOUS}",
                 "--grace-period=5", run.program("elastic"), "--epochs=100",
@@ -218,7 +218,7 @@ FAULTS = {  # how often, and the table's name
     "fill_disk": (1, "disk full"),
     "set_clock": (1, "clock set"),
 }
-OUTCOMES = ["to the bit", "clear error", "hang", "wrong bits", "no reason"]
+OUTCOMES = ["to the bit", "clear error", "hang", "wrong bits", "no reason", "left behind"]
 
 
 class Run:
@@ -251,14 +251,17 @@ class Run:
     def job(self, number, rng):
         """One training with some faults, at any time of it, more than one at once too."""
         job = Job(self, os.path.join(self.options.work, f"job_{number}"))
-        log, threads, over = [], [], threading.Event()
+        log, threads, over, broken = [], [], threading.Event(), []
         names = list(self.chosen)
         weights = [FAULTS[n][0] for n in names]
         busy = collections.Counter()  # seconds that faults have lasted
 
         def put(name, seed):
-            began = time.monotonic()
-            done = getattr(Fault(job, random.Random(seed), over.wait), name)()
+            began, done = time.monotonic(), None
+            try:
+                done = getattr(Fault(job, random.Random(seed), over.wait), name)()
+            except Exception as error:  # of this script, not of the job
+                broken.append(f"{name}: {error!r}")
             busy["all"] += time.monotonic() - began
             if done:
                 log.append((name, began - job.began, done))
@@ -297,11 +300,18 @@ class Run:
                 self.network.firewall(k)
                 self.network.fast(k)
             job.close()
+        if broken:
+            sys.exit(f"chaos: a fault could not be put: {broken}")
         self.tell(number, job, outcome, took, log, errors, weights_now)
 
     def outcome(self, job):
         if not job.over():
             return "hang"
+        end = time.monotonic() + 10
+        while self.network.left() and time.monotonic() < end:
+            time.sleep(0.05)
+        if self.network.left():
+            return "left behind"
         if not job.failed():
             return "to the bit" if job.weights() == self.expected else "wrong bits"
         return "clear error" if all(": [ferrite-run]" in e for e in job.errors()) else "no reason"
@@ -366,7 +376,8 @@ def main():
     parser.add_argument("--seed", default=None, help="of what is done when (one of its own)")
     parser.add_argument("--only", default="", help="these faults alone, with commas between")
     parser.add_argument("--list", action="store_true", help="the faults that there are")
-    parser.add_argument("--hosts", type=int, default=3, help="(3) with a rank each")
+    parser.add_argument("--hosts", type=int, default=3, help="of the job (3)")
+    parser.add_argument("--ranks", type=int, default=1, help="of each host (1)")
     parser.add_argument("--steps", type=int, default=1000, help="of training a job (1000)")
     parser.add_argument("--longest-cut", type=float, default=20,
                         help="seconds of the longest cut of the network (20)")

@@ -61,6 +61,15 @@ class Network:
         else:
             ip("-n", self.middle, "link", "set", f"port{k}", state)
 
+    def left(self):
+        """Processes that are in the hosts."""
+        found = []
+        for name in self.names:
+            listed = subprocess.run(["ip", "netns", "pids", name], check=True, capture_output=True,
+                                    text=True)
+            found += [int(pid) for pid in listed.stdout.split()]
+        return found
+
     def firewall(self, k, *rule):
         """A rule more, or with none all taken away."""
         if rule:
@@ -71,11 +80,11 @@ class Network:
     def slow(self, k, rng):
         """Delays by netem, where the kernel has it, else a narrow link with a long queue."""
         netem = ["netem", "delay", f"{rng.randint(5, 200)}ms", "30ms", "loss", "2%"]
-        if self.inside(k, "tc", "qdisc", "add", "dev", "eth0", "root", *netem,
+        if self.inside(k, "tc", "qdisc", "replace", "dev", "eth0", "root", *netem,
                        check=False).returncode == 0:
             return " ".join(netem)
         tbf = ["tbf", "rate", f"{rng.randint(1, 8)}mbit", "burst", "16kb", "latency", "400ms"]
-        self.inside(k, "tc", "qdisc", "add", "dev", "eth0", "root", *tbf)
+        self.inside(k, "tc", "qdisc", "replace", "dev", "eth0", "root", *tbf)
         return " ".join(tbf)
 
     def fast(self, k):

@@ -309,7 +309,7 @@ TEST_CASE("a node that is cut off as the job ends hears of it") {
   const auto b = other.agent(1, {}, "echo ready");
   CHECK(a->wait_for_output("ready"));
   CHECK(b->wait_for_output("ready"));
-  usleep(300'000);
+  usleep(1'000'000);
   b->signal(SIGKILL);
   CHECK(b->wait() == 128 + SIGKILL);
   write_file(a->folder() / "end", "");
