@@ -144,8 +144,8 @@ void Agent::take_leave() {
     if (told || Clock::now() - began < 10s) continue;
     told = true;
     say(
-        fmt::format("the workers have ended; waiting for other nodes, up to --rdzv-timeout={:g} s, "
-                    "as some have not heard of it; a signal ends the wait",
+        fmt::format("the workers have ended; waiting until all nodes know of it, up to "
+                    "--rdzv-timeout={:g} s; a signal ends the wait",
                     options_.rdzv_timeout));
   }
 }

@@ -34,7 +34,8 @@ constexpr auto kRetry = 500ms;
 constexpr auto kFarewell = 5s;
 /// A connection that breaks and comes back within these seconds is nothing to end a job for.
 constexpr double kBlink = 2;
-/// The thread looks at beats much more often: a longer gap is one in which it was stopped.
+/// A gap between looks at beats that is so much longer than it is to be is one in which the thread
+/// was stopped.
 constexpr auto kStandstill = 1s;
 
 /// Small enough that the sums of those who ask for one place do not overflow.
@@ -254,8 +255,8 @@ std::optional<Verdict> SeveralNodes::look() {
     return verdict_of(store_->get(key("verdict"), 1s));
   }
   std::optional<Verdict> verdict;
-  if (failures() > 0) {
-    verdict = settle(failures());
+  if (const int first = failures(); first > 0) {
+    verdict = settle(first);
   } else {
     std::vector<std::string> all;
     for (int node = 0; node < options_.nnodes; ++node) all.push_back(key(node_key("done", node)));
@@ -313,7 +314,7 @@ void SeveralNodes::check_beats() {
   for (int node = 1; node < options_.nnodes; ++node) {
     Beat& beat = beats_[static_cast<std::size_t>(node)];
     // Whoever stands still cannot tell that others do.
-    if (gap > kStandstill) beat.seen += gap;
+    if (gap > kStandstill + seconds_long(2 * options_.monitor_interval)) beat.seen += gap;
     const std::int64_t count = store_->add(node_key("agents/beat", node), 0);
     if (count != beat.count) beat = {count, now};
     const double silent = std::chrono::duration<double>(now - beat.seen).count();
