@@ -172,13 +172,9 @@ class Fault:
 
     def flood(self):
         k = self.host()
-        agent = self.job.hosts[k].agent()
-        if not agent:
-            return None
         seconds = self.rng.uniform(0.5, 3)
-        child = self.network.flood(k, agent, seconds, 400, self.rng.random())
-        os.waitpid(child, 0)
-        return f"host {k} for {seconds:.1f} s"
+        count = self.network.flood(k, seconds, 900, self.rng.random())
+        return count > 0 and f"host {k} by {count} connections"
 
     def fill_disk(self):
         path = os.path.join(self.job.disk, f"other_data_{threading.get_ident()}")

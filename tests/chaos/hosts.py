@@ -90,52 +90,65 @@ class Network:
     def fast(self, k):
         self.inside(k, "tc", "qdisc", "delete", "dev", "eth0", "root", check=False)
 
-    def listening(self, k, pid):
-        """What is listened on in the name space of this process."""
+    @staticmethod
+    def listening(table):
+        """What is listened on, by /proc/net/tcp of a name space."""
         found = []
-        try:
-            with open(f"/proc/{pid}/net/tcp") as table:
-                for line in list(table)[1:]:
-                    fields = line.split()
-                    if fields[3] == "0A":
-                        host, port = fields[1].split(":")
-                        host = socket.inet_ntoa(struct.pack("<I", int(host, 16)))
-                        found.append((self.address(k) if host == "0.0.0.0" else host,
-                                      int(port, 16)))
-        except OSError:
-            pass  # the agent has just been killed
+        table.seek(0)
+        for line in table.readlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A":
+                host, port = fields[1].split(":")
+                found.append((socket.inet_ntoa(struct.pack("<I", int(host, 16))), int(port, 16)))
         return found
 
-    def flood(self, k, pid, seconds, connections, seed):
+    def flood(self, k, seconds, most, seed):
         """Another user of the host connects to every port that anything listens on, again and
-        again, sends garbage, or nothing, and holds on."""
+        again, sends garbage, or nothing, and holds on to so many. The number of connections."""
+        told, tell = os.pipe()
         child = os.fork()
-        if child:
-            return child
-        try:
-            with open(f"/run/netns/{self.names[k]}") as name_space:
-                ctypes.CDLL(None).setns(name_space.fileno(), CLONE_NEWNET)
-            os.setgroups([])
-            os.setgid(NOBODY)
-            os.setuid(NOBODY)
-            rng, held, end = random.Random(seed), [], time.monotonic() + seconds
-            while time.monotonic() < end:
-                ports = self.listening(k, os.getpid())
-                for address in ports:
-                    try:
-                        s = socket.create_connection(address, timeout=0.05)
-                        s.setblocking(False)
-                        if rng.random() < 0.7:
-                            s.send(rng.choice([b"FERRITE\n", b"GET / HTTP/1.0\r\n\r\n", b""]) +
-                                   rng.randbytes(rng.randint(0, 4096)))
-                        held.append(s)
-                    except OSError:
-                        pass
-                if len(held) > connections:
-                    held = held[-connections:]
-                time.sleep(0.002)
-        finally:
-            os._exit(0)
+        if child == 0:
+            try:
+                os.write(tell, str(self.connect_to_all(k, seconds, most, seed)).encode())
+            except BaseException as error:
+                os.write(tell, repr(error).encode())
+            finally:
+                os._exit(0)
+        os.close(tell)
+        with open(told) as answer:
+            said = answer.read()
+        os.waitpid(child, 0)
+        return int(said)
+
+    def connect_to_all(self, k, seconds, most, seed):
+        with open(f"/run/netns/{self.names[k]}") as name_space:
+            if ctypes.CDLL(None, use_errno=True).setns(name_space.fileno(), CLONE_NEWNET) != 0:
+                raise OSError(ctypes.get_errno(), "setns")
+        # Of this thread, which may not be the one that the process is called by.
+        table = open("/proc/thread-self/net/tcp")
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+        rng, held, count = random.Random(seed), [], 0
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            for address in 8 * self.listening(table):
+                # No module is loaded from here on: this user may not be let in to where they are.
+                s = socket.socket()
+                s.settimeout(0.05)
+                try:
+                    s.connect(address)
+                    count += 1
+                    s.setblocking(False)
+                    if rng.random() < 0.7:
+                        s.send(rng.choice([b"FERRITE\n", b"GET / HTTP/1.0\r\n\r\n", b""]) +
+                               rng.randbytes(rng.randint(0, 4096)))
+                    held.append(s)
+                except OSError:
+                    pass
+            held = held[-most:]
+            time.sleep(0.002)
+        return count
 
 
 class Host:

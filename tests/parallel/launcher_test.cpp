@@ -138,6 +138,13 @@ TEST_CASE("restarts are counted, wait longer each time, and are given back") {
   CHECK(policy.used() == 1);
   for (int i = 0; i < 3; ++i) CHECK(policy.after(std::chrono::seconds(1)));
   CHECK_FALSE(policy.after(std::chrono::seconds(1)));
+  CHECK_FALSE(policy.left(std::chrono::seconds(99)));
+  CHECK(policy.left(std::chrono::seconds(100)));
+  policy.follow(6, 7);  // of another agent
+  CHECK(policy.left(std::chrono::seconds(1)));
+  CHECK(policy.after(std::chrono::seconds(1)));
+  CHECK(policy.used() == 7);
+  CHECK_FALSE(policy.left(std::chrono::seconds(1)));
   CHECK_FALSE(launcher::RestartPolicy({}, 1).after(std::chrono::hours(10)));
 }
 
