@@ -133,9 +133,9 @@ class Fault:
 
     def cut(self, seconds):
         k, side = self.host(), self.rng.choice(["host", "switch"])
-        self.network.link(k, "down", side)
+        self.network.cut(k, side)
         self.wait(seconds)
-        self.network.link(k, "up", side)
+        self.network.mend(k, side)
         return f"host {k} at the {side} for {seconds:.1f} s"
 
     def cut_short(self):
@@ -291,8 +291,6 @@ class Run:
             took = time.monotonic() - job.began
             errors, weights_now = job.errors(), job.weights()
             for k in range(self.options.hosts):
-                self.network.link(k, "up", "host")
-                self.network.link(k, "up", "switch")
                 self.network.firewall(k)
                 self.network.fast(k)
             job.close()

@@ -1,6 +1,7 @@
 """Hosts of a job, as network name spaces on a bridge, each with an agent that is started again when
 it is killed, as an init system would."""
 
+import collections
 import ctypes
 import os
 import random
@@ -26,6 +27,8 @@ class Network:
     def __init__(self, count):
         self.middle = f"ferrite-chaos-{os.getpid()}"
         self.names = [f"{self.middle}-{k}" for k in range(count)]
+        self.cuts = collections.Counter()
+        self.lock = threading.Lock()
         try:
             ip("netns", "add", self.middle)
             ip("-n", self.middle, "link", "add", "bridge", "type", "bridge")
@@ -54,8 +57,20 @@ class Network:
         return subprocess.run(["ip", "netns", "exec", self.names[k], *command], check=check,
                               capture_output=True, text=True)
 
-    def link(self, k, state, side):
+    def cut(self, k, side):
         """`side`: the host's own interface, or the switch's port."""
+        with self.lock:
+            self.cuts[k, side] += 1
+            self.set_link(k, side, "down")
+
+    def mend(self, k, side):
+        """Where several have cut it, the last one mends it."""
+        with self.lock:
+            self.cuts[k, side] -= 1
+            if self.cuts[k, side] == 0:
+                self.set_link(k, side, "up")
+
+    def set_link(self, k, side, state):
         if side == "host":
             ip("-n", self.names[k], "link", "set", "eth0", state)
         else:
