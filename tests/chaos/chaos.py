@@ -19,6 +19,8 @@ from hosts import Host, Network, send
 
 HEARTBEAT = 3.0
 RENDEZVOUS = 150.0
+# What takes longer than every time-out, elastic's process group's of two minutes among them, hangs.
+HANG = RENDEZVOUS + 60
 
 
 class Job:
@@ -275,12 +277,12 @@ class Run:
             limit = None
             while not job.over() and not job.failed():
                 if not any(t.is_alive() for t in threads):
-                    limit = limit or time.monotonic() + 60 + 5 * self.seconds + busy["all"]
+                    limit = limit or time.monotonic() + HANG + 5 * self.seconds + busy["all"]
                     if time.monotonic() > limit:
                         break
                 time.sleep(0.02)
             # The others are told, or find out by themselves.
-            end = time.monotonic() + RENDEZVOUS + 60
+            end = time.monotonic() + HANG
             while job.failed() and not job.over() and time.monotonic() < end:
                 time.sleep(0.05)
         finally:
