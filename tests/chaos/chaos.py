@@ -387,6 +387,8 @@ def main():
     unknown = [n for n in options.only.split(",") if n and n not in FAULTS]
     if unknown or options.hosts < 2:
         parser.error(f"there is no fault {unknown[0]}" if unknown else "--hosts: 2 or more")
+    for number in (signal.SIGINT, signal.SIGTERM):  # name spaces and mounts are taken away
+        signal.signal(number, lambda *_: sys.exit("chaos: interrupted"))
     run = Run(options)
     try:
         run.all()
