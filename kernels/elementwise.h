@@ -34,7 +34,8 @@ enum class BinaryOp : std::uint8_t {
 
 constexpr bool gives_bool(BinaryOp op) { return op >= BinaryOp::logical_and; }
 
-/// out = a op b. `a` and `b` share a dtype. Integer division by zero gives 0 for
+/// out = a op b. `a` and `b` share a dtype, or one is 16-bit and the other a float32 value that all
+/// elements share (strides of 0), for add, sub, mul and div. Integer division by zero gives 0 for
 /// floor_divide, remainder and fmod. add and mul of bool are or and and, as in PyTorch.
 void binary(const Stream& stream, BinaryOp op, const View& out, const View& a, const View& b);
 /// out = a op b with the scalar converted to the dtype of `a` (its Compute type for 16-bit types).

@@ -43,22 +43,25 @@ DType common_dtype(const Tensor& a, const Tensor& b, const char* op) {
 
 /// kernel(stream, out, a, b) on both in `dtype`, broadcast.
 template <class Kernel>
-Tensor apply(const Tensor& a, const Tensor& b, DType dtype, const char* op, const Kernel& kernel) {
+Tensor apply(const Tensor& a, const Tensor& b, DType dtype, const char* op, const Kernel& kernel,
+             ops::Rounding rounding = ops::Rounding::early) {
   if (ops::need_nothing(a, b, dtype)) [[likely]] {  // nor handles of their own, which cost more
     Tensor out = empty_like(a);
     kernel(current_stream(out.device()), out, a, b);
     return out;
   }
-  Operands o = ops::operands(a, b, dtype, dtype, op);
+  Operands o = ops::operands(a, b, dtype, dtype, op, rounding);
   kernel(current_stream(o.out.device()), o.out, o.a, o.b);
   return std::move(o.out);
 }
 
 Tensor compute(BinaryOp function, const Tensor& a, const Tensor& b, DType dtype, const char* op) {
-  return apply(a, b, dtype, op,
-               [&](const Stream& stream, const Tensor& out, const Tensor& x, const Tensor& y) {
-                 kernels::binary(stream, function, out, x, y);
-               });
+  return apply(
+      a, b, dtype, op,
+      [&](const Stream& stream, const Tensor& out, const Tensor& x, const Tensor& y) {
+        kernels::binary(stream, function, out, x, y);
+      },
+      ops::rounding_of(function));
 }
 
 /// The kernel of a tensor and a scalar, in the promoted dtype.

@@ -29,11 +29,13 @@ inline DType inplace_dtype(const Tensor& self, const Tensor& other, const char* 
 
 /// self = kernel(self, other), computed in `dtype` and rounded once.
 template <class Kernel>
-void change(const Tensor& self, const Tensor& other, DType dtype, const char* op, Kernel kernel) {
+void change(const Tensor& self, const Tensor& other, DType dtype, const char* op, Kernel kernel,
+            Rounding rounding = Rounding::early) {
   const Stream stream = current_stream(self.device());
   // Element by element the two may be the same, but not shifted or transposed.
   const bool shifted = geometry::may_overlap(self, other) && !geometry::same_elements(self, other);
-  const Tensor b = operand(shifted ? no_grad([&] { return other.clone(); }) : other, dtype,
+  const Tensor b = operand(shifted ? no_grad([&] { return other.clone(); }) : other,
+                           rounding == Rounding::late ? factor_type(other, dtype) : dtype,
                            self.shape(), self.device());
   if (dtype == self.dtype()) {
     kernel(stream, self, b);
@@ -47,9 +49,12 @@ void change(const Tensor& self, const Tensor& other, DType dtype, const char* op
 
 inline void change(kernels::BinaryOp function, const Tensor& self, const Tensor& other, DType dtype,
                    const char* op) {
-  change(self, other, dtype, op, [&](const Stream& stream, const Tensor& a, const Tensor& b) {
-    kernels::binary(stream, function, a, a, b);
-  });
+  change(
+      self, other, dtype, op,
+      [&](const Stream& stream, const Tensor& a, const Tensor& b) {
+        kernels::binary(stream, function, a, a, b);
+      },
+      rounding_of(function));
 }
 
 /// What the gradients of a product, quotient or power need of the operands, kept before the change

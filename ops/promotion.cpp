@@ -60,7 +60,8 @@ Tensor operand(const Tensor& t, DType dtype, const Shape& shape, const Device& d
   return geometry::apply(out, geometry::expand(out, shape));
 }
 
-Operands operands(const Tensor& a, const Tensor& b, DType dtype, DType out_dtype, const char* op) {
+Operands operands(const Tensor& a, const Tensor& b, DType dtype, DType out_dtype, const char* op,
+                  Rounding rounding) {
   check_same_device(a, b, op);
   if (dtype == out_dtype && need_nothing(a, b, dtype)) return {a, b, empty_like(a)};
   const Shape shape = broadcast_shapes(a.shape(), b.shape(), op);
@@ -68,7 +69,10 @@ Operands operands(const Tensor& a, const Tensor& b, DType dtype, DType out_dtype
   const Tensor& model = a.shape() == shape ? a : b;
   const MemoryFormat format =
       model.shape() == shape ? model.suggest_memory_format() : MemoryFormat::contiguous;
-  return {operand(a, dtype, shape, device), operand(b, dtype, shape, device),
+  const auto read_as = [&](const Tensor& t) {
+    return rounding == Rounding::late ? factor_type(t, dtype) : dtype;
+  };
+  return {operand(a, read_as(a), shape, device), operand(b, read_as(b), shape, device),
           empty(shape, {.dtype = out_dtype, .device = device, .memory_format = format})};
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/tensor.h"
+#include "kernels/elementwise.h"
 
 namespace ferrite::ops {
 
@@ -23,6 +24,13 @@ void check_same_device(const Tensor& a, const Tensor& b, const char* op);
 /// for a kernel. Nothing is copied where nothing changes.
 Tensor operand(const Tensor& t, DType dtype, const Shape& shape, const Device& device);
 
+/// What a product or a quotient in `dtype` reads `t` as: beside 16-bit numbers a 0-dimensional
+/// operand of another type is float32 and not rounded, as a Scalar is not.
+inline DType factor_type(const Tensor& t, DType dtype) {
+  const bool wide = itemsize(dtype) == 2 && t.dim() == 0 && t.dtype() != dtype;
+  return wide ? kFloat32 : dtype;
+}
+
 /// Whether a kernel in `dtype` takes both operands as they are.
 inline bool need_nothing(const Tensor& a, const Tensor& b, DType dtype) {
   return a.shape() == b.shape() && a.dtype() == dtype && b.dtype() == dtype &&
@@ -34,8 +42,15 @@ struct Operands {
   Tensor a, b, out;
 };
 /// Both operands in `dtype`, broadcast, and an empty result of `out_dtype` laid out as the operand
-/// that was not broadcast. Checks devices and shapes.
-Operands operands(const Tensor& a, const Tensor& b, DType dtype, DType out_dtype, const char* op);
+/// that was not broadcast. Checks devices and shapes. For `Rounding::late` the operands of a
+/// product or a quotient have their factor_type().
+enum class Rounding : std::uint8_t { early, late };
+inline Rounding rounding_of(kernels::BinaryOp op) {
+  const bool factors = op == kernels::BinaryOp::mul || op == kernels::BinaryOp::div;
+  return factors ? Rounding::late : Rounding::early;
+}
+Operands operands(const Tensor& a, const Tensor& b, DType dtype, DType out_dtype, const char* op,
+                  Rounding rounding = Rounding::early);
 
 /// `grad` summed back to the shape of an operand that was broadcast, in that operand's dtype and on
 /// its device. Differentiable.

@@ -113,6 +113,13 @@ View absent(const View& like) {
 
 void run(const Stream& stream, BinaryOp op, const View& out, const View& a, const View& b,
          ScalarRole role, Scalar scalar) {
+  const auto beside = [](const View& shared, const View& other) {
+    return shared.dtype == kFloat32 && itemsize(other.dtype) == 2;
+  };
+  if (role == ScalarRole::none && beside(b, a))
+    return arithmetic(stream, op, out, a, absent(a), ScalarRole::right, 0, b.data);
+  if (role == ScalarRole::none && beside(a, b))
+    return arithmetic(stream, op, out, absent(b), b, ScalarRole::left, 0, a.data);
   switch (op) {
     case BinaryOp::add:
     case BinaryOp::sub:
@@ -150,11 +157,12 @@ void run(const Stream& stream, BinaryOp op, const View& out, const View& a, cons
 }  // namespace
 
 void arithmetic(const Stream& stream, BinaryOp op, const View& out, const View& a, const View& b,
-                ScalarRole role, Scalar scalar) {
+                ScalarRole role, Scalar scalar, const void* shared) {
   if ((op == BinaryOp::sub && a.dtype == kBool) || (op == BinaryOp::div && !is_floating(a.dtype)))
     fail<DTypeError>("binary", "this operation does not work on {}", a.dtype);
   dispatch_all(a.dtype, "binary", [&]<class T>() {
-    const Operands<T> operands{role, scalar.to<Compute<T>>()};
+    using C = Compute<T>;
+    const Operands<T> operands{role, scalar.to<C>(), static_cast<const C*>(shared)};
     map<T, T, T>(stream, "binary", Arithmetic<T>{op, operands}, out, a, b);
   });
 }

@@ -29,9 +29,10 @@ enum class Test : std::uint8_t {
 enum class ScalarRole : std::uint8_t { none, left, right, factor_of_right };
 
 // The parts of binary(), a source each. `a` and `b` have the dtype of the computation, views
-// without data too.
+// without data too. `shared` is where the scalar lies on the device, of the Compute type, where its
+// value is not known on the host.
 void arithmetic(const Stream& stream, BinaryOp op, const View& out, const View& a, const View& b,
-                ScalarRole role, Scalar scalar);
+                ScalarRole role, Scalar scalar, const void* shared = nullptr);
 void power(const Stream& stream, BinaryOp op, const View& out, const View& a, const View& b,
            ScalarRole role, Scalar scalar);
 void comparison(const Stream& stream, Test test, const View& out, const View& a, const View& b,

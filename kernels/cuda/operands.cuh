@@ -12,6 +12,7 @@ struct Operands {
   using C = Compute<T>;
   ScalarRole role;
   C scalar;
+  const C* shared = nullptr;  // where the scalar lies, if not here
 
   template <int V>
   __device__ __forceinline__ Pack<C, V> left(const Pack<T, V>& a) const {
@@ -26,8 +27,9 @@ struct Operands {
   template <int V>
   __device__ __forceinline__ Pack<C, V> numbers(const Pack<T, V>& in, bool is_scalar) const {
     Pack<C, V> out;
+    const C value = is_scalar && shared ? *shared : scalar;
 #pragma unroll
-    for (int i = 0; i < V; ++i) out.v[i] = is_scalar ? scalar : static_cast<C>(in.v[i]);
+    for (int i = 0; i < V; ++i) out.v[i] = is_scalar ? value : static_cast<C>(in.v[i]);
     return out;
   }
 };
