@@ -18,12 +18,6 @@ void unary_backward(const Stream& stream, UnaryOp op, const View& out, const Vie
       stream, "unary_backward", [=] { cpu::unary_backward(op, out, grad, saved, p); },
       [&] { cuda::unary_backward(stream, op, out, grad, saved, p); });
 }
-void hardtanh_backward(const Stream& stream, const View& out, const View& grad, const View& saved,
-                       const UnaryParams& p) {
-  launch(
-      stream, "hardtanh", [=] { cpu::hardtanh_backward(out, grad, saved, p); },
-      [&] { cuda::hardtanh_backward(stream, out, grad, saved, p); });
-}
 void predicate(const Stream& stream, Predicate op, const View& out, const View& in) {
   launch(
       stream, "predicate", [=] { cpu::predicate(op, out, in); },

@@ -52,13 +52,11 @@ void unary(const Stream& stream, UnaryOp op, const View& out, const View& in,
            const UnaryParams& p = {});
 
 /// out = grad * op'(...) for relu, clamp, sigmoid, tanh, leaky_relu, elu, gelu, gelu_tanh, silu and
-/// softplus. `saved` is the input in forward, but for sigmoid and tanh the output; for relu (and
-/// leaky_relu with a slope of 0 or more) either. One floating dtype.
+/// softplus. `saved` is the input in forward, but for sigmoid and tanh the output; for relu, clamp
+/// (and leaky_relu with a slope of 0 or more) either. clamp's is 0 at its bounds and at NaN; a
+/// bound of NaN is none. One floating dtype.
 void unary_backward(const Stream& stream, UnaryOp op, const View& out, const View& grad,
                     const View& saved, const UnaryParams& p = {});
-/// The same for hardtanh, which is clamp with a gradient of 0 at the bounds.
-void hardtanh_backward(const Stream& stream, const View& out, const View& grad, const View& saved,
-                       const UnaryParams& p);
 
 enum class Predicate : std::uint8_t { isnan, isinf, isfinite, logical_not };
 /// `out` is bool, `in` of any dtype.

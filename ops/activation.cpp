@@ -57,12 +57,8 @@ auto elu_gradient(double alpha) {
 }
 
 auto hardtanh_gradient(double min, double max) {
-  return [=](const Tensor& grad, const Tensor& x) {
-    if (autograd::creating_graph()) return where(logical_or(le(x, min), ge(x, max)), 0, grad);
-    Tensor out = empty_like(x);
-    kernels::hardtanh_backward(current_stream(out.device()), out, grad, x, {min, max});
-    return out;
-  };
+  return
+      [=](const Tensor& grad, const Tensor& x) { return ops::clamp_gradient(grad, x, min, max); };
 }
 
 void check_bounds(double min, double max, const char* op) {

@@ -2,6 +2,8 @@
 // memory, or of ops where it is to be differentiated itself.
 #pragma once
 
+#include <optional>
+
 #include "core/tensor.h"
 #include "ops/activation.h"
 
@@ -11,5 +13,8 @@ namespace ferrite::ops {
 Tensor relu_gradient(const Tensor& grad, const Tensor& out);
 /// `x` is gelu's input.
 Tensor gelu_gradient(const Tensor& grad, const Tensor& x, GeluApproximation approximation);
+/// `x` is clamp's input, or its result: 0 at the bounds, where the two differ, and at NaN.
+Tensor clamp_gradient(const Tensor& grad, const Tensor& x, std::optional<Scalar> min,
+                      std::optional<Scalar> max);
 
 }  // namespace ferrite::ops

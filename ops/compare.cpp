@@ -10,6 +10,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/unary.h"
 #include "kernels/where.h"
+#include "ops/activation_gradient.h"
 #include "ops/arithmetic.h"
 #include "ops/autocast.h"
 #include "ops/creation.h"
@@ -257,22 +258,24 @@ DType clamp_dtype(const Tensor& x, std::optional<Scalar> min, std::optional<Scal
   return floating ? ops::floating_type(x.dtype()) : x.dtype();
 }
 
-auto clamp_gradient(std::optional<Scalar> min, std::optional<Scalar> max) {
-  return [=](const Tensor& grad, const Tensor& x) {
-    if (autograd::creating_graph()) {
-      Tensor result = grad;
-      if (min) result = where(ge(x, *min), result, 0);
-      if (max) result = where(le(x, *max), result, 0);
-      return result;
-    }
-    Tensor out = empty_like(x);
-    kernels::unary_backward(current_stream(out.device()), kernels::UnaryOp::clamp, out, grad, x,
-                            clamp_bounds(min, max, x.dtype()));
-    return out;
-  };
-}
-
 }  // namespace
+
+Tensor ops::clamp_gradient(const Tensor& grad, const Tensor& x, std::optional<Scalar> min,
+                           std::optional<Scalar> max) {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  const auto is_nan = [](std::optional<Scalar> s) { return s && std::isnan(s->to<double>()); };
+  if (is_nan(min) || is_nan(max)) return zeros_like(grad);  // the result is NaN everywhere
+  if (autograd::creating_graph()) {
+    Tensor result = grad;
+    if (min) result = where(gt(x, *min), result, 0);
+    if (max) result = where(lt(x, *max), result, 0);
+    return result;
+  }
+  Tensor out = empty_like(x);
+  kernels::unary_backward(current_stream(out.device()), kernels::UnaryOp::clamp, out, grad, x,
+                          {min.value_or(kNone), max.value_or(kNone)});
+  return out;
+}
 
 Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) {
   const profiler::OpRange range("clamp", x);
@@ -282,10 +285,9 @@ Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> m
   kernels::unary(current_stream(out.device()), kernels::UnaryOp::clamp, out, in,
                  clamp_bounds(min, max, dtype));
   if (recording(x))
-    record(out, "clamp", {x},
-           [x = Saved(x), gradient = clamp_gradient(min, max)](const Tensor& grad, Needs) {
-             return gradient(grad, x.get());
-           });
+    record(out, "clamp", {x}, [x = Saved(x), min, max](const Tensor& grad, Needs) {
+      return ops::clamp_gradient(grad, x.get(), min, max);
+    });
   return out;
 }
 Tensor clamp_min(const Tensor& x, Scalar min) { return clamp(x, min, {}); }
@@ -297,17 +299,15 @@ const Tensor& Tensor::clamp_(std::optional<Scalar> min, std::optional<Scalar> ma
   FERRITE_CHECK(dtype == this->dtype(), DTypeError, "clamp_",
                 "the result is {}, which cannot be stored in place in {}", dtype, this->dtype());
   autograd::check_inplace(*this, "clamp_");
-  const bool records = recording(*this);
-  const Saved before = records ? Saved(clone()) : Saved();
   kernels::unary(current_stream(device()), kernels::UnaryOp::clamp, *this, *this,
                  clamp_bounds(min, max, dtype));
   autograd::changed_inplace(*this, "clamp_");
-  if (records)
-    autograd::record_inplace(
-        *this, "clamp_", {*this},
-        [before, gradient = clamp_gradient(min, max)](const Tensor& grad, Needs) {
-          return gradient(grad, before.get());
-        });
+  // At and beyond the bounds the output lies on them.
+  if (recording(*this))
+    autograd::record_inplace(*this, "clamp_", {*this},
+                             [out = Saved::output(*this), min, max](const Tensor& grad, Needs) {
+                               return ops::clamp_gradient(grad, out.get(), min, max);
+                             });
   return *this;
 }
 

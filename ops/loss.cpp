@@ -86,6 +86,24 @@ Tensor l1_loss(const Tensor& input, const Tensor& target, Reduction reduction) {
   return reduced(abs(input - target), reduction);
 }
 
+namespace {
+
+/// Gradients of losses that are quadratic in d = input - target, and linear from where their slope
+/// `scale` * d reaches `limit`: finite, where autograd through the quadratic part has 0 * infinity.
+void record_linear_beyond(const Tensor& out, const char* op, const Tensor& input,
+                          const Tensor& target, double scale, double limit) {
+  if (!recording(input, target)) return;
+  record(out, op, {input, target},
+         [x = Saved(input), y = Saved(target), lx = ops::Like(input), ly = ops::Like(target), scale,
+          limit](const Tensor& grad, Needs needs) -> Gradients {
+           const Tensor slope = clamp((x.get() - y.get()) * scale, -limit, limit) * grad;
+           return {needs[0] ? lx.reduce(slope) : Tensor(),
+                   needs[1] ? ly.reduce(neg(slope)) : Tensor()};
+         });
+}
+
+}  // namespace
+
 Tensor smooth_l1_loss(const Tensor& input, const Tensor& target,
                       const SmoothL1LossOptions& options) {
   if (const auto cast = ops::autocast(AutocastOp::smooth_l1_loss, input, target)) {
@@ -96,11 +114,13 @@ Tensor smooth_l1_loss(const Tensor& input, const Tensor& target,
   check_broadcast(input, target, "smooth_l1_loss");
   FERRITE_CHECK(options.beta >= 0, ValueError, "smooth_l1_loss", "beta must be at least 0, got {}",
                 options.beta);
-  const Tensor d = abs(input - target);
-  if (options.beta == 0) return reduced(d, options.reduction);
-  return reduced(
-      where(lt(d, options.beta), square(d) * (0.5 / options.beta), d - 0.5 * options.beta),
-      options.reduction);
+  if (options.beta == 0) return reduced(abs(input - target), options.reduction);
+  const Tensor out = no_grad([&] {
+    const Tensor d = abs(input - target);
+    return where(lt(d, options.beta), square(d) * (0.5 / options.beta), d - 0.5 * options.beta);
+  });
+  record_linear_beyond(out, "smooth_l1_loss", input, target, 1 / options.beta, 1);
+  return reduced(out, options.reduction);
 }
 
 Tensor huber_loss(const Tensor& input, const Tensor& target, const HuberLossOptions& options) {
@@ -112,10 +132,12 @@ Tensor huber_loss(const Tensor& input, const Tensor& target, const HuberLossOpti
   check_broadcast(input, target, "huber_loss");
   FERRITE_CHECK(options.delta > 0, ValueError, "huber_loss", "delta must be above 0, got {}",
                 options.delta);
-  const Tensor d = abs(input - target);
-  return reduced(
-      where(le(d, options.delta), square(d) * 0.5, (d - 0.5 * options.delta) * options.delta),
-      options.reduction);
+  const Tensor out = no_grad([&] {
+    const Tensor d = abs(input - target);
+    return where(le(d, options.delta), square(d) * 0.5, (d - 0.5 * options.delta) * options.delta);
+  });
+  record_linear_beyond(out, "huber_loss", input, target, 1, options.delta);
+  return reduced(out, options.reduction);
 }
 
 Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& target,

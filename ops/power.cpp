@@ -252,8 +252,13 @@ Tensor atan2(const Tensor& a, const Tensor& b) {
     record(o.out, "atan2", {a, b},
            [a = Saved(a), b = Saved(b), la = Like(a), lb = Like(b)](const Tensor& grad,
                                                                     Needs needs) -> Gradients {
-             const Tensor y = a.get(), x = b.get();
-             const Tensor scaled = grad / (square(y) + square(x));
+             // Bool and integers go along as numbers of the result's dtype; at the origin the
+             // gradient is 0.
+             const auto number = [&](const Tensor& t) {
+               return is_floating(t.dtype()) ? t : t.to(grad.dtype());
+             };
+             const Tensor y = number(a.get()), x = number(b.get()), d = square(y) + square(x);
+             const Tensor scaled = where(eq(d, 0), 0, grad / d);
              return {needs[0] ? la.reduce(scaled * x) : Tensor(),
                      needs[1] ? lb.reduce(neg(scaled * y)) : Tensor()};
            });

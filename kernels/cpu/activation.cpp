@@ -131,10 +131,9 @@ BackwardBlock<C> backward_block(UnaryOp op) {
       });
     case UnaryOp::clamp:
       return backward_of<C>([](const P& g, const P& x, const P& low, const P& high) {
-        // 0 at NaN, as of PyTorch's clamp (its hardtanh lets the gradient pass there).
         using simd::less_or_equal;
-        return select(less_or_equal(low, x), select(less_or_equal(x, high), g, all<P>(0)),
-                      all<P>(0));
+        const P zero = all<P>(0), above = select(less_or_equal(x, low), zero, g);
+        return select(less_or_equal(x, x), select(less_or_equal(high, x), zero, above), zero);
       });
     case UnaryOp::sigmoid:
       return backward_of<C>(
@@ -188,17 +187,6 @@ void run_backward(const View& out, const View& grad, const View& saved, const Un
 void unary_backward(UnaryOp op, const View& out, const View& grad, const View& saved,
                     const UnaryParams& p) {
   run_backward(out, grad, saved, p, [op]<class C>() { return backward_block<C>(op); });
-}
-
-void hardtanh_backward(const View& out, const View& grad, const View& saved, const UnaryParams& p) {
-  run_backward(out, grad, saved, p, []<class C>() {
-    using P = simd::Packet<C>;
-    return backward_of<C>([](const P& g, const P& x, const P& low, const P& high) {
-      const P zero = all<P>(0);
-      return select(simd::less_or_equal(x, low), zero,
-                    select(simd::less_or_equal(high, x), zero, g));
-    });
-  });
 }
 
 }  // namespace ferrite::kernels::cpu

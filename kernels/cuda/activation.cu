@@ -59,11 +59,10 @@ __device__ __forceinline__ C gelu_tanh_derivative(C x) {
   return C(0.5) * (C(1) + t) + C(0.5) * x * (C(1) - t * t) * slope;
 }
 
-/// What the gradient is taken of: the activations, and hardtanh beside clamp.
+/// What the gradient is taken of.
 enum class Gradient : std::uint8_t {
   relu,
   clamp,
-  hardtanh,
   sigmoid,
   tanh,
   leaky_relu,
@@ -93,10 +92,9 @@ struct Backward {
     switch (of) {
       case Gradient::relu:  // a NaN that was saved lets the gradient through
         return apply([](C g, C x) { return x <= 0 ? C(0) : g; });
-      case Gradient::clamp:  // 0 at NaN
-        return apply([low = a, high = b](C g, C x) { return low <= x && x <= high ? g : C(0); });
-      case Gradient::hardtanh:  // passes at NaN, not at the bounds
-        return apply([low = a, high = b](C g, C x) { return x <= low || high <= x ? C(0) : g; });
+      case Gradient::clamp:  // 0 at the bounds and at NaN; a bound may be NaN
+        return apply(
+            [low = a, high = b](C g, C x) { return x != x || x <= low || high <= x ? C(0) : g; });
       case Gradient::sigmoid:
         return apply([](C g, C y) { return g * y * (C(1) - y); });
       case Gradient::tanh:
@@ -174,11 +172,6 @@ void activation(const Stream& stream, UnaryOp op, const View& out, const View& i
 void unary_backward(const Stream& stream, UnaryOp op, const View& out, const View& grad,
                     const View& saved, const UnaryParams& p) {
   backward(stream, gradient_of(op), out, grad, saved, p);
-}
-
-void hardtanh_backward(const Stream& stream, const View& out, const View& grad, const View& saved,
-                       const UnaryParams& p) {
-  backward(stream, Gradient::hardtanh, out, grad, saved, p);
 }
 
 }  // namespace ferrite::kernels::cuda

@@ -8,8 +8,6 @@ namespace ferrite::kernels::cuda {
 void unary(const Stream& stream, UnaryOp op, const View& out, const View& in, const UnaryParams& p);
 void unary_backward(const Stream& stream, UnaryOp op, const View& out, const View& grad,
                     const View& saved, const UnaryParams& p);
-void hardtanh_backward(const Stream& stream, const View& out, const View& grad, const View& saved,
-                       const UnaryParams& p);
 void predicate(const Stream& stream, Predicate op, const View& out, const View& in);
 
 /// The part of unary() that is activation.cu's.

@@ -198,10 +198,19 @@ TEST_CASE("compare: clamp") {
   for (const bool create_graph : {false, true}) {
     const Tensor nan = tensor({NAN, 1.0, 5.0, INFINITY}).set_requires_grad();
     sum(clamp(nan, 0, 5)).backward({}, false, create_graph);
-    check_close(nan.grad(), {0, 1, 1, 0}, 0);
+    check_close(nan.grad(), {0, 1, 0, 0}, 0);
     nan.set_grad({});
     sum(clamp_min(nan, 2)).backward({}, false, create_graph);
     check_close(nan.grad(), {0, 0, 1, 1}, 0);
+    nan.set_grad({});
+    sum((nan * 1).clamp_(0, 5)).backward({}, false, create_graph);
+    check_close(nan.grad(), {0, 1, 0, 0}, 0);
+    nan.set_grad({});
+    sum(hardtanh(nan, 0, 5)).backward({}, false, create_graph);
+    check_close(nan.grad(), {0, 1, 0, 0}, 0);
+    nan.set_grad({});
+    sum(clamp(nan, NAN, 5)).backward({}, false, create_graph);
+    check_close(nan.grad(), {0, 0, 0, 0}, 0);
   }
   const Tensor y = numbers({4, 5}).set_requires_grad();
   CHECK(autograd::gradcheck([](const auto& in) { return clamp(in[0], -1, 1.5); }, {y},
@@ -248,4 +257,13 @@ TEST_CASE("compare: powers and remainders of integers") {
   CHECK_THROWS_AS(pow(tensor({true}), tensor({true})), DTypeError);
   CHECK_THROWS_AS(remainder(tensor({true}), tensor({true})), DTypeError);
   CHECK_THROWS_AS(atan2(zeros({2}), zeros({3})), ShapeError);
+}
+
+TEST_CASE("compare: gradients of atan2 beside bool and integers, and at the origin") {
+  const Tensor y = tensor({1.0, 1.0, 0.0, 0.0}).set_requires_grad();
+  sum(atan2(y, tensor({true, false, true, false}))).backward();
+  check_close(y.grad(), {0.5, 0, 1, 0});
+  const Tensor x = tensor({1.0, 0.0, -2.0, 0.0}).set_requires_grad();
+  sum(atan2(tensor({1, 1, 0, 0}), x)).backward();
+  check_close(x.grad(), {-0.5, -1, 0, 0});
 }

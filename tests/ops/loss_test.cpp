@@ -141,3 +141,24 @@ TEST_CASE("bad arguments to the losses of pairs") {
   const Tensor loss = binary_cross_entropy(bad, one);
   CHECK_THROWS_AS(synchronize(device), ValueError);
 }
+
+TEST_CASE("smooth_l1 and huber: gradients where the difference is infinite or overflows") {
+  const Tensor zero = zeros({4}), huge = tensor({INFINITY, -INFINITY, NAN, 3e38});
+  for (const double limit : {0.5, 2.0}) {
+    const Tensor x = huge.clone().set_requires_grad(), y = zero.clone().set_requires_grad();
+    smooth_l1_loss(x, y, {.reduction = Reduction::sum, .beta = limit}).backward();
+    check_close(x.grad(), {1, -1, NAN, 1}, 0);
+    check_close(y.grad(), {-1, 1, NAN, -1}, 0);
+    const Tensor z = huge.clone().set_requires_grad();
+    huber_loss(z, zero, {.reduction = Reduction::sum, .delta = limit}).backward();
+    check_close(z.grad(), {limit, -limit, NAN, limit}, 0);
+  }
+  const Tensor half = tensor({60000.0, -60000.0, 300.0, 0.25}, {.dtype = kFloat16});
+  const Tensor x = half.clone().set_requires_grad();
+  const Tensor target = tensor({-60000.0, 60000.0, 0.0, 0.0}, {.dtype = kFloat16});
+  smooth_l1_loss(x, target, {.reduction = Reduction::sum, .beta = 1e-5}).backward();
+  check_close(x.grad(), {1, -1, 1, 1}, 0);
+  const Tensor z = half.clone().set_requires_grad();
+  huber_loss(z, target, {.reduction = Reduction::sum}).backward();
+  check_close(z.grad(), {1, -1, 1, 0.25}, 0);
+}
