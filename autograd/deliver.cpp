@@ -86,9 +86,7 @@ void Pass::finish_leaf(State& state) {
     for (const auto& hook : hooks) {
       Tensor replaced = hook.call(grad);
       if (!replaced.defined()) continue;
-      FERRITE_CHECK(replaced.shape() == grad.shape(), ShapeError, "register_hook",
-                    "a hook turned a gradient of {} into one of {}", grad.describe(),
-                    replaced.describe());
+      check_replacement(grad, replaced, "a leaf");
       grad = std::move(replaced);
     }
   }

@@ -181,12 +181,10 @@ void link_view(const Tensor& out, const Tensor& base) {
 }
 
 void check_inplace(const Tensor& self, const char* op) {
-  for (int d = 0; d < self.dim(); ++d)
-    FERRITE_CHECK(
-        self.strides()[d] != 0 || self.shape()[d] <= 1, ValueError, op,
-        "cannot change an expanded tensor in place: several elements of {} share one memory "
-        "location; clone() it first",
-        self.shape());
+  FERRITE_CHECK(!geometry::overlaps_itself(self), ValueError, op,
+                "cannot change {} of strides {} in place: several of its elements share one memory "
+                "location; clone() it first",
+                self.describe(), self.strides());
   if (!grad_enabled()) return;
   Meta* meta = meta_of(self);
   if (!meta) return;

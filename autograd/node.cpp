@@ -59,9 +59,7 @@ void Node::run_hooks(Gradients& outputs) const {
     if (!grad.defined()) continue;
     Tensor replaced = hook.call(grad);
     if (!replaced.defined()) continue;
-    FERRITE_CHECK(replaced.shape() == grad.shape(), ShapeError, "register_hook",
-                  "a hook on the result of {} turned a gradient of {} into one of {}", name,
-                  grad.describe(), replaced.describe());
+    check_replacement(grad, replaced, name);
     grad = std::move(replaced);
   }
 }
@@ -80,6 +78,18 @@ void Node::release_last(Node* node) {
     delete next;
   }
   doomed = nullptr;
+}
+
+void check_replacement(const Tensor& grad, const Tensor& replaced, const char* name) {
+  constexpr const char* kMessage =
+      "a hook on {} turned a gradient of {} into one of {}; expected the same shape, dtype and "
+      "device";
+  FERRITE_CHECK(replaced.shape() == grad.shape(), ShapeError, "register_hook", kMessage, name,
+                grad.describe(), replaced.describe());
+  FERRITE_CHECK(replaced.dtype() == grad.dtype(), DTypeError, "register_hook", kMessage, name,
+                grad.describe(), replaced.describe());
+  FERRITE_CHECK(replaced.device() == grad.device(), DeviceError, "register_hook", kMessage, name,
+                grad.describe(), replaced.describe());
 }
 
 std::uint64_t next_hook_id() {

@@ -88,6 +88,10 @@ class Node : public RefCounted {
   std::unique_ptr<std::vector<Hook>> hooks_;
 };
 
+/// Throws ShapeError, DTypeError or DeviceError where a hook on the result of `name` gave what
+/// cannot take the place of `grad`.
+void check_replacement(const Tensor& grad, const Tensor& replaced, const char* name);
+
 /// A fresh id for a hook of any kind.
 std::uint64_t next_hook_id();
 

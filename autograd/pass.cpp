@@ -119,19 +119,59 @@ void Pass::drain(Queue& queue) {
   }
 }
 
+namespace {
+
+/// Passes inside each other, by hooks that call backward, that one thread's stack has to hold.
+constexpr int kDeepest = 60;
+thread_local constinit int depth = 0;
+
+}  // namespace
+
 void Pass::run() {
   discover();
   if (!accumulate_) mark_needed();
+  std::vector<Stream> made_on;  // the roots' gradients
+  for (const auto& [edge, gradient] : roots_) made_on.push_back(current_stream(gradient.device()));
+  if (depth < kDeepest) {
+    const struct Deeper {
+      Deeper() { ++depth; }
+      ~Deeper() { --depth; }
+    } deeper;
+    run_from_roots(made_on);
+  } else {
+    std::thread([&] {
+      ferrite::detail::name_thread("backward");
+      try {
+        run_from_roots(made_on);
+      } catch (...) {
+        stop(std::current_exception());
+      }
+    }).join();
+  }
+  try {  // wherever it ended: what the caller does next comes after all of it
+    for (State& state : states_.states())
+      if (state.node) current_stream(state.stream.device()).wait(state.stream);
+  } catch (const CudaError&) {  // a device is lost
+    stop(std::current_exception());
+  }
+  if (error_) std::rethrow_exception(error_);
+  run_callbacks();
+}
+
+void Pass::run_from_roots(const std::vector<Stream>& made_on) {
   {
     const PassMode mode(*this, create_graph_);
-    for (auto& [edge, gradient] : roots_) {
-      const Stream made_on = current_stream(gradient.device());
+    for (std::size_t i = 0; i < roots_.size(); ++i) {
+      auto& [edge, gradient] = roots_[i];
       const State* joined = nullptr;
-      State* leaf = deliver(edge, std::move(gradient), made_on, false, &joined);
+      State* leaf = deliver(edge, std::move(gradient), made_on[i], false, &joined);
       if (leaf) finish_leaf(*leaf);
     }
   }
   if (!queues_.empty()) run_queues();
+}
+
+void Pass::run_callbacks() {
   for (std::size_t i = 0; i < callbacks_.size(); ++i) {
     const PassMode mode(*this, create_graph_);  // a callback may queue another
     const std::function<void()> callback = std::move(callbacks_[i]);
@@ -153,13 +193,6 @@ void Pass::run_queues() {
   }
   drain(*queues_[0].second);
   for (std::thread& worker : workers) worker.join();
-  try {  // wherever it ended: what the caller does next comes after all of it
-    for (State& state : states_.states())
-      if (state.node) current_stream(state.stream.device()).wait(state.stream);
-  } catch (const CudaError&) {  // a device is lost
-    stop(std::current_exception());
-  }
-  if (error_) std::rethrow_exception(error_);
 }
 
 }  // namespace ferrite::autograd

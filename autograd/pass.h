@@ -86,7 +86,9 @@ class Pass {
   Gradients run_node(State& state, Gradients grads);
   void take_captures(const void* key, const Gradients& grads);
   void push(State* state);
+  void run_from_roots(const std::vector<Stream>& made_on);
   void run_queues();
+  void run_callbacks();
   /// Of what several threads use, if this pass has several.
   std::unique_lock<std::mutex> lock_among_threads() {
     return queues_.size() > 1 ? std::unique_lock(mutex_)

@@ -116,7 +116,7 @@ void link_view(const Tensor& out, const Tensor& base);
 
 /// Before an in-place op writes `self`: throws AutogradError while recording for a leaf that
 /// requires a gradient, for a view of one and for a view made under no_grad, and ValueError where
-/// elements of `self` overlap (expand).
+/// elements of `self` share memory (expand, windows of unfold that overlap).
 void check_inplace(const Tensor& self, const char* op);
 /// After it: counts the change. `op` must be a string literal.
 inline void changed_inplace(const Tensor& self, const char* op) {

@@ -1,6 +1,10 @@
 #include "core/views.h"
 
 #include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
+#include <vector>
 
 namespace ferrite::geometry {
 
@@ -176,6 +180,39 @@ std::optional<View> view(const Tensor& t, const Shape& shape) {
   }
   if (next >= 0) return std::nullopt;
   return v;
+}
+
+bool overlaps_itself(const Tensor& t) {
+  // Dimensions of more than one element, the inner first.
+  std::array<std::pair<std::int64_t, std::int64_t>, kMaxDims> all;  // stride, last index
+  std::size_t count = 0;
+  for (int d = t.dim() - 1; d >= 0; --d) {
+    if (t.shape()[d] == 0) return false;
+    if (t.shape()[d] > 1) all[count++] = {t.strides()[d], t.shape()[d] - 1};
+  }
+  const std::span dims(all.data(), count);
+  if (!std::ranges::is_sorted(dims)) std::ranges::sort(dims);
+  std::int64_t reach = 0;  // offset of the last element of the dimensions so far
+  bool nested = true;      // each steps over all that those before it cover
+  for (const auto& [stride, last] : dims) {
+    if (stride == 0) return true;
+    nested = nested && stride > reach;
+    reach += stride * last;
+  }
+  if (nested) return false;
+  if (t.numel() > reach + 1) return true;
+  // Strides that interleave, as 2 and 3: only a look at all elements tells.
+  std::vector<bool> taken(static_cast<std::size_t>(reach) + 1);
+  for (std::int64_t i = 0; i < t.numel(); ++i) {
+    std::int64_t rest = i, offset = 0;
+    for (const auto& [stride, last] : dims) {
+      offset += rest % (last + 1) * stride;
+      rest /= last + 1;
+    }
+    if (taken[static_cast<std::size_t>(offset)]) return true;
+    taken[static_cast<std::size_t>(offset)] = true;
+  }
+  return false;
 }
 
 bool may_overlap(const Tensor& a, const Tensor& b) {

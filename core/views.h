@@ -41,6 +41,9 @@ inline Tensor apply(const Tensor& t, const View& v) {
   return as_strided(t, v.shape, v.strides, v.offset);
 }
 
+/// Whether several elements of `t` share one memory location, as in an expanded tensor or in
+/// windows that overlap.
+bool overlaps_itself(const Tensor& t);
 /// Whether elements of the two may share memory. Errs on the side of true: interleaved views of
 /// one storage count.
 bool may_overlap(const Tensor& a, const Tensor& b);

@@ -1,6 +1,8 @@
 // Hooks on tensors and leaves, and retain_grad.
 #include <doctest/doctest.h>
 
+#include <functional>
+
 #include "autograd/grad_mode.h"
 #include "tests/autograd/util.h"
 
@@ -64,6 +66,20 @@ TEST_CASE("a hook may not change the gradient's shape") {
   const Tensor y = leaf({2});
   y.register_hook([](const Tensor&) { return ones({3}, {.dtype = kFloat64}); });
   CHECK_THROWS_AS(sum(y).backward(), ShapeError);
+}
+
+TEST_CASE("a hook may not change the gradient's dtype") {
+  const auto rounded = [](const Tensor& g) { return g.to(kFloat32); };
+  const Tensor x = leaf({2});
+  const Tensor h = x * 1;
+  h.register_hook(rounded);
+  CHECK_THROWS_WITH_AS(sum(h).backward(),
+                       doctest::Contains("a gradient of float64[1] on cpu into "
+                                         "one of float32[1] on cpu"),
+                       DTypeError);
+  const Tensor y = leaf({2});
+  y.register_hook(rounded);
+  CHECK_THROWS_WITH_AS(sum(y).backward(), doctest::Contains("[register_hook]"), DTypeError);
 }
 
 TEST_CASE("post-accumulate hooks see the accumulated gradient") {
@@ -215,4 +231,53 @@ TEST_CASE("what a pass adds to is known while it runs") {
   autograd::grad({{loss * 2}}, {{x}});
   CHECK_FALSE(accumulates);
   CHECK(into == std::vector<bool>{false, false, false});
+}
+
+TEST_CASE("backward inside hooks, to any depth") {
+  // One stack would not hold so many.
+  constexpr int kDepth = 20000;
+  int left = kDepth;
+  std::function<void()> next = [&] {
+    EnableGradGuard on;
+    const Tensor x = leaf({1});
+    const Tensor h = x * 2;
+    h.register_hook([&](const Tensor&) {
+      if (--left > 0) next();
+      return Tensor();
+    });
+    sum(h).backward();
+    CHECK(values(x.grad()) == Values{2});
+  };
+  next();
+  CHECK(left == 0);
+}
+
+TEST_CASE("deep inside hooks: leaves, errors, and what runs when a pass is complete") {
+  constexpr int kDepth = 200;
+  int left = kDepth, complete = 0;
+  std::function<void()> next = [&] {
+    const Tensor x = leaf({1});
+    x.register_hook([&](const Tensor&) -> Tensor {
+      autograd::queue_callback([&] { ++complete; });
+      if (--left == 0) throw ValueError("the innermost");
+      next();
+      return {};
+    });
+    x.backward(x.detach());  // a leaf is where this pass begins and ends
+  };
+  CHECK_THROWS_WITH_AS(next(), "the innermost", ValueError);
+  CHECK(complete == 0);
+  left = -1;  // and from there on all go well
+  std::function<void(int)> count = [&](int depth) {
+    const Tensor x = leaf({1});
+    x.register_hook([&, depth](const Tensor&) {
+      autograd::queue_callback([&] { ++complete; });
+      if (depth > 1) count(depth - 1);
+      return Tensor();
+    });
+    x.backward(x.detach());
+    CHECK(values(x.grad()) == Values{1});
+  };
+  count(kDepth);
+  CHECK(complete == kDepth);
 }

@@ -408,3 +408,26 @@ TEST_CASE("the edges of the number range do not overflow") {
   CHECK(transpose(iota({}), 0, -1).shape == Shape{});
   CHECK_THROWS_AS(apply(t, expand(iota({1}), {std::int64_t{1} << 62, 4})), ShapeError);
 }
+
+TEST_CASE("whether elements of a view share memory: every small geometry, by looking") {
+  const Tensor base = empty({64});
+  int overlapping = 0, apart = 0;
+  for (std::int64_t n0 = 0; n0 < 4; ++n0)
+    for (std::int64_t n1 = 1; n1 < 4; ++n1)
+      for (std::int64_t n2 = 1; n2 < 4; ++n2)
+        for (std::int64_t strides = 0; strides < 343; ++strides) {
+          const std::int64_t s0 = strides / 49, s1 = strides / 7 % 7, s2 = strides % 7;
+          std::vector<std::int64_t> offsets;
+          for (std::int64_t i = 0; i < n0; ++i)
+            for (std::int64_t j = 0; j < n1; ++j)
+              for (std::int64_t k = 0; k < n2; ++k) offsets.push_back(i * s0 + j * s1 + k * s2);
+          std::ranges::sort(offsets);
+          const bool expected = std::ranges::adjacent_find(offsets) != offsets.end();
+          const Tensor t = as_strided(base, {n0, n1, n2}, {s0, s1, s2}, 3);
+          REQUIRE_MESSAGE(geometry::overlaps_itself(t) == expected, t.shape().str(), " ",
+                          t.strides().str());
+          ++(expected ? overlapping : apart);
+        }
+  CHECK(overlapping > 1000);
+  CHECK(apart > 1000);
+}

@@ -11,6 +11,7 @@
 #include "ops/dropout.h"
 #include "ops/index.h"
 #include "ops/reduce.h"
+#include "ops/unary.h"
 #include "ops/views.h"
 #include "tests/ops/op_table.h"
 #include "tests/support/close.h"
@@ -167,4 +168,25 @@ TEST_CASE("in place: a tensor with itself has the gradient of both") {
   CHECK(gradient([](T h) { h.div_(h); }) == Values{0, 0});
   const Values p = gradient([](T h) { pow_(h, h); });  // x^x (log x + 1)
   check_close(from_vector(p, {2}), {4 * (std::log(2.0) + 1), 27 * (std::log(3.0) + 1)}, 1e-12);
+}
+
+TEST_CASE("in place: not of windows that overlap, of others as of any view") {
+  const Tensor x = ones({6});
+  const std::vector<std::pair<std::string, std::function<void(const Tensor&)>>> changes = {
+      {"add_", [](const Tensor& t) { t.add_(1); }},
+      {"mul_", [](const Tensor& t) { t.mul_(ones(t.shape())); }},
+      {"fill_", [](const Tensor& t) { t.fill_(2); }},
+      {"copy_", [](const Tensor& t) { t.copy_(zeros(t.shape())); }},
+      {"exp_", [](const Tensor& t) { exp_(t); }},
+      {"clamp_", [](const Tensor& t) { t.clamp_(0, 1); }},
+      {"cumsum_", [](const Tensor& t) { cumsum_(t, 0); }},
+  };
+  for (const auto& [name, change] : changes) {
+    CHECK_THROWS_WITH_AS(change(x.unfold(0, 3, 2)), doctest::Contains(("[" + name + "]").c_str()),
+                         ValueError);
+    CHECK_THROWS_AS(change(as_strided(x, {3, 2}, {1, 1}, 0)), ValueError);
+  }
+  CHECK(x.to_vector<double>() == Values(6, 1));
+  x.unfold(0, 2, 3).add_(1);
+  CHECK(x.to_vector<double>() == Values{2, 2, 1, 2, 2, 1});
 }
