@@ -1,6 +1,10 @@
 #include "core/storage.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
+#include <cstdio>
+#include <exception>
 #include <mutex>
 
 #include "core/deferred.h"
@@ -18,6 +22,17 @@ struct KeepWhole {
   IntrusivePtr<Storage> whole;
   void operator()() const {}
 };
+
+/// Runs where nobody can catch anything: a destructor, or whoever waits for a stream.
+void run_deleter(const std::function<void()>& deleter) noexcept {
+  try {
+    deleter();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "[from_blob] a deleter threw, which it must not: {}\n", error.what());
+  } catch (...) {
+    fmt::print(stderr, "[from_blob] a deleter threw, which it must not\n");
+  }
+}
 
 }  // namespace
 
@@ -71,7 +86,8 @@ Storage::~Storage() {
         if (!stream.query()) marks.push_back(stream.impl()->record(detail::Timing::none));
     } catch (const CudaError&) {  // the device is lost: nothing runs there any more
     }
-    detail::after(std::move(marks), std::move(extra_->deleter));
+    detail::after(std::move(marks),
+                  [deleter = std::move(extra_->deleter)] { run_deleter(deleter); });
   }
   delete extra_;
 }

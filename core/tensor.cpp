@@ -240,7 +240,10 @@ Tensor from_blob(void* data, const Shape& shape, DType dtype, std::function<void
 
 Tensor from_blob(void* data, const Shape& shape, DType dtype, const Device& device,
                  std::function<void()> deleter) {
-  auto storage = Storage::wrap(data, bytes_of(shape, dtype), device, std::move(deleter));
+  const std::size_t bytes = bytes_of(shape, dtype);
+  FERRITE_CHECK(data || bytes == 0, ValueError, "from_blob",
+                "expected memory for {} of {}, {} bytes, got a null pointer", shape, dtype, bytes);
+  auto storage = Storage::wrap(data, bytes, device, std::move(deleter));
   return make(std::move(storage), shape, contiguous_strides(shape), 0, dtype);
 }
 

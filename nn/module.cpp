@@ -117,6 +117,16 @@ void Module::check_name(std::string_view name) const {
                   this->name(), name);
 }
 
+void Module::check_no_cycle(const Module& child, std::string_view name) const {
+  FERRITE_CHECK(&child != this, ValueError, "module",
+                "'{}' of {} would be the module itself; a module cannot be part of itself", name,
+                this->name());
+  const std::vector<Module*> below = child.modules();
+  FERRITE_CHECK(std::ranges::find(below, this) == below.end(), ValueError, "module",
+                "'{}', a {}, has this {} among its own modules; a module cannot be part of itself",
+                name, child.name(), this->name());
+}
+
 std::ptrdiff_t Module::offset_of(const void* member, std::string_view name) const {
   const auto* p = static_cast<const std::byte*>(member);
   const std::span<const std::byte> object = memory();
@@ -160,6 +170,7 @@ void Module::register_buffer(std::string name, Tensor& member, bool persistent) 
 void Module::register_module(std::string name, Module& member) {
   check_name(name);
   const std::ptrdiff_t offset = offset_of(&member, name);
+  check_no_cycle(member, name);
   registry_.push_back({.name = std::move(name), .kind = Kind::module, .offset = offset});
 }
 
@@ -167,6 +178,7 @@ void Module::add_module(std::string name, std::unique_ptr<Module> module) {
   check_name(name);
   FERRITE_CHECK(module != nullptr, ValueError, "module", "the module '{}' of {} is null", name,
                 this->name());
+  check_no_cycle(*module, name);
   registry_.push_back({.name = std::move(name), .kind = Kind::module, .module = std::move(module)});
 }
 
@@ -178,6 +190,7 @@ Module* Module::wrapped() const {
 
 void Module::wrap_module(Module& module) {
   FERRITE_CHECK(&module != this, ValueError, "module", "{} cannot wrap itself", name());
+  check_no_cycle(module, "");
   FERRITE_CHECK(!wrapped(), ValueError, "module", "{} wraps a {} already", name(),
                 wrapped()->name());
   registry_.push_back({.name = "", .kind = Kind::module, .wrapped = &module});

@@ -207,7 +207,8 @@ class Module {
   /// Only for clone(): throws Error where a module is copied by accident.
   Module(const Module& other);
 
-  // Names must be new in this module, not empty and without dots (ValueError). What is registered
+  // Names must be new in this module, not empty and without dots, and no module may become part of
+  // itself, be it through others (ValueError). What is registered
   // by reference must be a member of the object (ValueError); an undefined tensor takes the name of
   // one that is absent, as a layer's bias.
   void register_parameter(std::string name, Tensor& member, bool requires_grad = true);
@@ -250,6 +251,7 @@ class Module {
 
   void add_module(std::string name, std::unique_ptr<Module> module);
   void check_name(std::string_view name) const;
+  void check_no_cycle(const Module& child, std::string_view name) const;
   std::ptrdiff_t offset_of(const void* member, std::string_view name) const;
   Tensor& tensor_of(const Entry& entry) const;
   Module& module_of(const Entry& entry) const;

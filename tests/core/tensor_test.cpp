@@ -236,3 +236,23 @@ TEST_CASE("host memory is poisoned in the tests") {
     for (double v : t.to_vector<double>()) CHECK(std::isnan(v));
   }
 }
+
+TEST_CASE("from_blob wants memory for what has elements") {
+  CHECK_THROWS_WITH_AS(from_blob(nullptr, {2, 2}, kFloat32),
+                       doctest::Contains("16 bytes, got a null pointer"), ValueError);
+  CHECK(from_blob(nullptr, {0, 2}, kFloat32).numel() == 0);
+}
+
+TEST_CASE("what a deleter throws goes no further") {
+  float value = 1;
+  int calls = 0;
+  from_blob(&value, {1}, kFloat32, [&] {
+    ++calls;
+    throw ValueError("thrown by a deleter");
+  });
+  from_blob(&value, {1}, kFloat32, [&] {
+    ++calls;
+    throw 3;
+  });
+  CHECK(calls == 2);
+}

@@ -327,3 +327,20 @@ TEST_CASE("printing is PyTorch's") {
   )
 ))");
 }
+
+TEST_CASE("a module cannot be part of itself") {
+  struct Part : nn::Module {
+    void take(nn::Module& m) { register_module("m", m); }
+    void own(std::unique_ptr<Part> m) { register_module("owned", std::move(m)); }
+  };
+  Part a, b, c;
+  CHECK_THROWS_WITH_AS(a.take(a), doctest::Contains("part of itself"), ValueError);
+  a.take(b);
+  b.take(c);
+  CHECK_THROWS_WITH_AS(c.take(a), doctest::Contains("among its own modules"), ValueError);
+  auto owner = std::make_unique<Part>();
+  owner->take(a);
+  CHECK_THROWS_AS(c.own(std::move(owner)), ValueError);
+  CHECK(a.modules().size() == 3);
+  CHECK(c.children().empty());
+}
