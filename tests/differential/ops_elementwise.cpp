@@ -1,0 +1,114 @@
+#include "ops/activation.h"
+#include "ops/arithmetic.h"
+#include "ops/compare.h"
+#include "ops/copy.h"
+#include "ops/creation.h"
+#include "ops/unary.h"
+#include "tests/differential/ops.h"
+
+namespace ferrite::differential {
+
+namespace {
+
+using In = const Tensors&;
+using Args = const Json&;
+
+void add_unary(Table& t) {
+  const auto add = [&](const char* name, Tensor (*f)(const Tensor&)) {
+    t[name] = [f](In in, Args) { return Tensors{f(in[0])}; };
+  };
+  const auto add_ = [&](const char* name, const Tensor& (*f)(const Tensor&)) {
+    t[name] = [f](In in, Args) { return Tensors{f(in[0])}; };
+  };
+  add("neg", neg), add("abs", abs), add("sign", sign), add("square", square), add("floor", floor);
+  add("ceil", ceil), add("round", round), add("trunc", trunc), add("exp", exp), add("exp2", exp2);
+  add("expm1", expm1), add("log", log), add("log1p", log1p), add("log2", log2), add("sqrt", sqrt);
+  add("rsqrt", rsqrt), add("reciprocal", reciprocal), add("sin", sin), add("cos", cos);
+  add("tan", tan), add("erf", erf), add("isnan", isnan), add("isinf", isinf);
+  add("isfinite", isfinite), add("logical_not", logical_not), add("relu", relu);
+  add("sigmoid", sigmoid), add("tanh", tanh), add("silu", silu), add("relu6", relu6);
+  add_("neg_", neg_), add_("abs_", abs_), add_("square_", square_), add_("floor_", floor_);
+  add_("ceil_", ceil_), add_("round_", round_), add_("trunc_", trunc_), add_("exp_", exp_);
+  add_("log_", log_), add_("sqrt_", sqrt_), add_("rsqrt_", rsqrt_), add_("sin_", sin_);
+  add_("reciprocal_", reciprocal_), add_("cos_", cos_), add_("relu_", relu_), add_("silu_", silu_);
+  add_("sigmoid_", sigmoid_), add_("tanh_", tanh_), add_("sign_", sign_), add_("exp2_", exp2_);
+  add_("expm1_", expm1_), add_("log1p_", log1p_), add_("log2_", log2_), add_("tan_", tan_);
+  add_("erf_", erf_), add_("relu6_", relu6_);
+}
+
+void add_activations(Table& t) {
+  t["leaky_relu"] = [](In x, Args a) { return Tensors{leaky_relu(x[0], a["slope"])}; };
+  t["leaky_relu_"] = [](In x, Args a) { return Tensors{leaky_relu_(x[0], a["slope"])}; };
+  t["elu"] = [](In x, Args a) { return Tensors{elu(x[0], a["alpha"])}; };
+  t["elu_"] = [](In x, Args a) { return Tensors{elu_(x[0], a["alpha"])}; };
+  t["gelu"] = [](In x, Args a) {
+    return Tensors{gelu(x[0], a["tanh"] ? GeluApproximation::tanh : GeluApproximation::none)};
+  };
+  t["softplus"] = [](In x, Args a) { return Tensors{softplus(x[0], a["beta"], a["threshold"])}; };
+  t["hardtanh"] = [](In x, Args a) { return Tensors{hardtanh(x[0], a["min"], a["max"])}; };
+  t["hardtanh_"] = [](In x, Args a) { return Tensors{hardtanh_(x[0], a["min"], a["max"])}; };
+  t["clamp"] = [](In x, Args a) {
+    return Tensors{clamp(x[0], maybe_scalar(a, "min"), maybe_scalar(a, "max"))};
+  };
+  t["clamp_"] = [](In x, Args a) {
+    return Tensors{x[0].clamp_(maybe_scalar(a, "min"), maybe_scalar(a, "max"))};
+  };
+}
+
+void add_binary(Table& t) {
+  using Binary = Tensor (*)(const Tensor&, const Tensor&);
+  using Scaled = Tensor (*)(const Tensor&, Scalar);
+  const auto add = [&](const char* name, Binary f) {
+    t[name] = [f](In in, Args) { return Tensors{f(in[0], in[1])}; };
+  };
+  const auto add_scalar = [&](const std::string& name, Scaled f) {
+    t[name + "_scalar"] = [f](In in, Args a) { return Tensors{f(in[0], to_scalar(a["other"]))}; };
+  };
+  add("mul", mul), add("div", div), add("pow", pow), add("maximum", maximum);
+  add("minimum", minimum), add("eq", eq), add("ne", ne), add("lt", lt), add("le", le);
+  add("gt", gt), add("ge", ge), add("logical_and", logical_and), add("logical_or", logical_or);
+  add("logical_xor", logical_xor), add("atan2", atan2), add("floor_divide", floor_divide);
+  add("remainder", remainder), add("fmod", fmod);
+  add_scalar("add", ferrite::add), add_scalar("sub", sub), add_scalar("mul", mul);
+  add_scalar("div", div), add_scalar("pow", pow), add_scalar("eq", eq), add_scalar("ne", ne);
+  add_scalar("lt", lt), add_scalar("le", le), add_scalar("gt", gt), add_scalar("ge", ge);
+  add_scalar("floor_divide", floor_divide), add_scalar("remainder", remainder);
+  add_scalar("fmod", fmod);
+  t["rsub_scalar"] = [](In in, Args a) { return Tensors{to_scalar(a["other"]) - in[0]}; };
+  t["rdiv_scalar"] = [](In in, Args a) { return Tensors{to_scalar(a["other"]) / in[0]}; };
+  t["rpow_scalar"] = [](In in, Args a) { return Tensors{pow(to_scalar(a["other"]), in[0])}; };
+  t["add"] = [](In in, Args a) {
+    return Tensors{ferrite::add(in[0], in[1], to_scalar(a["alpha"]))};
+  };
+  t["sub"] = [](In in, Args a) { return Tensors{sub(in[0], in[1], to_scalar(a["alpha"]))}; };
+  t["add_"] = [](In in, Args a) { return Tensors{in[0].add_(in[1], to_scalar(a["alpha"]))}; };
+  t["sub_"] = [](In in, Args a) { return Tensors{in[0].sub_(in[1], to_scalar(a["alpha"]))}; };
+  t["mul_"] = [](In in, Args) { return Tensors{in[0].mul_(in[1])}; };
+  t["div_"] = [](In in, Args) { return Tensors{in[0].div_(in[1])}; };
+  t["pow_"] = [](In in, Args) { return Tensors{pow_(in[0], in[1])}; };
+  t["copy_"] = [](In in, Args) { return Tensors{in[0].copy_(in[1])}; };
+  t["add_scalar_"] = [](In in, Args a) { return Tensors{in[0].add_(to_scalar(a["other"]))}; };
+  t["sub_scalar_"] = [](In in, Args a) { return Tensors{in[0].sub_(to_scalar(a["other"]))}; };
+  t["mul_scalar_"] = [](In in, Args a) { return Tensors{in[0].mul_(to_scalar(a["other"]))}; };
+  t["div_scalar_"] = [](In in, Args a) { return Tensors{in[0].div_(to_scalar(a["other"]))}; };
+  t["pow_scalar_"] = [](In in, Args a) { return Tensors{pow_(in[0], to_scalar(a["other"]))}; };
+  t["fill_"] = [](In in, Args a) { return Tensors{in[0].fill_(to_scalar(a["other"]))}; };
+  t["to"] = [](In in, Args a) {
+    return Tensors{in[0].to(parse_dtype(a["dtype"].get<std::string>()))};
+  };
+  t["where"] = [](In in, Args) { return Tensors{where(in[0], in[1], in[2])}; };
+  t["where_scalar"] = [](In in, Args a) {
+    return Tensors{where(in[0], in[1], to_scalar(a["other"])),
+                   where(in[0], to_scalar(a["other"]), in[1])};
+  };
+}
+
+}  // namespace
+
+void add_elementwise(Table& table) {
+  add_unary(table);
+  add_activations(table);
+  add_binary(table);
+}
+
+}  // namespace ferrite::differential
