@@ -51,7 +51,7 @@ auto elu_gradient(double alpha) {
   return [alpha](const Tensor& grad, const Tensor& x) {
     return fused(UnaryOp::elu, grad, x, {alpha}, [&] {
       // Held below 0, as the exponential of what is not chosen must stay finite.
-      return where(gt(x, 0), grad, grad * exp(clamp_max(x, 0)) * alpha);
+      return where(le(x, 0), grad * exp(clamp_max(x, 0)) * alpha, grad);
     });
   };
 }

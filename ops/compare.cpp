@@ -252,10 +252,12 @@ DType clamp_dtype(const Tensor& x, std::optional<Scalar> min, std::optional<Scal
                   const char* name) {
   FERRITE_CHECK(x.defined(), ValueError, name, "the tensor is undefined");
   FERRITE_CHECK(min || max, ValueError, name, "expected a lower bound, an upper bound or both");
-  FERRITE_CHECK(x.dtype() != kBool, DTypeError, name,
-                "does not work on bool; convert with to(dtype)");
-  const bool floating = (min && min->is_floating()) || (max && max->is_floating());
-  return floating ? ops::floating_type(x.dtype()) : x.dtype();
+  DType dtype = x.dtype();
+  for (const std::optional<Scalar>& bound : {min, max})
+    if (bound) dtype = promote(dtype, ops::result_type(x, *bound));
+  FERRITE_CHECK(dtype != kBool, DTypeError, name,
+                "does not hold bool between bools; convert with to(dtype)");
+  return dtype;
 }
 
 }  // namespace

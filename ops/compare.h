@@ -46,14 +46,16 @@ Tensor minimum(const Tensor& a, const Tensor& b);
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 Tensor where(const Tensor& condition, const Tensor& a, Scalar b);
 Tensor where(const Tensor& condition, Scalar a, const Tensor& b);
-/// min(max(x, min), max); either may be missing, not both (ValueError). The gradient is 1 at the
-/// bounds and 0 at NaN.
+/// min(max(x, min), max); either may be missing, not both (ValueError). Of the dtype that x has
+/// beside the bounds: bool between integers is int64. The gradient is 0 at the bounds, as
+/// hardtanh's, and at NaN.
 Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max = {});
 Tensor clamp_min(const Tensor& x, Scalar min);
 Tensor clamp_max(const Tensor& x, Scalar max);
 
 // ---- Powers and remainders
-// bool is a DTypeError. ValueError for integers to a negative integer power.
+// Where both are bool it is a DTypeError, but for powers of a bool tensor to a bool number.
+// ValueError for integers to a negative integer power.
 Tensor pow(const Tensor& x, Scalar exponent);
 Tensor pow(const Tensor& x, const Tensor& exponent);
 Tensor pow(Scalar base, const Tensor& exponent);

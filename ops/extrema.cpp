@@ -23,8 +23,12 @@ using ops::ReducedDims;
 
 namespace {
 
+/// Whose the gradient is where the extremum is NaN: that of max is the NaNs', amax has none (NaN).
+enum class AtNaN : std::uint8_t { shared, undefined };
+
 /// Over several dimensions, the gradient shared evenly among the elements that are `out`.
-Tensor extremum(ReduceOp op, const char* name, const Tensor& t, const Dims& dims, bool keepdim) {
+Tensor extremum(ReduceOp op, const char* name, const Tensor& t, const Dims& dims, bool keepdim,
+                AtNaN at_nan) {
   const profiler::OpRange range(name, t);
   const ReducedDims reduced(t, dims, keepdim, name);
   FERRITE_CHECK(reduced.count > 0, ValueError, name, "{} has no elements to choose from",
@@ -32,17 +36,17 @@ Tensor extremum(ReduceOp op, const char* name, const Tensor& t, const Dims& dims
   Tensor out = empty(reduced.result, {.dtype = t.dtype(), .device = t.device()});
   kernels::reduce(current_stream(t.device()), op, reduced.keepdim_view(out), t);
   if (recording(t))
-    record(
-        out, name, {t},
-        [t = Saved(t), out = Saved::output(out), kept = reduced.kept](const Tensor& grad, Needs) {
-          const Tensor x = t.get();
-          const Tensor shares = no_grad([&] {
-            // Where the extremum is NaN, the NaNs are it.
-            const Tensor is_it = logical_or(eq(x, out.get().reshape(kept)), isnan(x));
-            return is_it.to(x.dtype()) / sum_to(is_it.to(kFloat32), kept).to(x.dtype());
-          });
-          return shares * grad.reshape(kept);
-        });
+    record(out, name, {t},
+           [t = Saved(t), out = Saved::output(out), kept = reduced.kept, at_nan](const Tensor& grad,
+                                                                                 Needs) {
+             const Tensor x = t.get();
+             const Tensor shares = no_grad([&] {
+               Tensor is_it = eq(x, out.get().reshape(kept));
+               if (at_nan == AtNaN::shared) is_it = logical_or(is_it, isnan(x));
+               return is_it.to(x.dtype()) / sum_to(is_it.to(kFloat32), kept).to(x.dtype());
+             });
+             return shares * grad.reshape(kept);
+           });
   return out;
 }
 
@@ -93,13 +97,13 @@ Tensor arg(Extremum kind, const char* name, const Tensor& t, std::optional<int> 
 
 }  // namespace
 
-Tensor max(const Tensor& t) { return extremum(ReduceOp::max, "max", t, {}, false); }
-Tensor min(const Tensor& t) { return extremum(ReduceOp::min, "min", t, {}, false); }
+Tensor max(const Tensor& t) { return extremum(ReduceOp::max, "max", t, {}, false, AtNaN::shared); }
+Tensor min(const Tensor& t) { return extremum(ReduceOp::min, "min", t, {}, false, AtNaN::shared); }
 Tensor amax(const Tensor& t, const Dims& dims, bool keepdim) {
-  return extremum(ReduceOp::max, "amax", t, dims, keepdim);
+  return extremum(ReduceOp::max, "amax", t, dims, keepdim, AtNaN::undefined);
 }
 Tensor amin(const Tensor& t, const Dims& dims, bool keepdim) {
-  return extremum(ReduceOp::min, "amin", t, dims, keepdim);
+  return extremum(ReduceOp::min, "amin", t, dims, keepdim, AtNaN::undefined);
 }
 ValuesIndices max(const Tensor& t, int dim, bool keepdim) {
   return along(Extremum::max, "max", t, dim, keepdim);

@@ -23,13 +23,14 @@ Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& sour
 Tensor scatter(const Tensor& x, int dim, const Tensor& index, Scalar value);
 const Tensor& scatter_(const Tensor& self, int dim, const Tensor& index, const Tensor& source);
 const Tensor& scatter_(const Tensor& self, int dim, const Tensor& index, Scalar value);
-/// As scatter, but adds, in row-major order of the source: the same bits every time.
+/// As scatter, but adds (bool: or), in row-major order of the source: the same bits every time.
 Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& source);
 const Tensor& scatter_add_(const Tensor& self, int dim, const Tensor& index, const Tensor& source);
 
 /// The slices of `x` along `dim` that the 1-dimensional `index` names.
 Tensor index_select(const Tensor& x, int dim, const Tensor& index);
-/// x with alpha * source added to the slices that `index` names, in the order of `index`.
+/// x with alpha * source added (bool: or) to the slices that `index` names, in the order of
+/// `index`.
 Tensor index_add(const Tensor& x, int dim, const Tensor& index, const Tensor& source,
                  Scalar alpha = 1);
 const Tensor& index_add_(const Tensor& self, int dim, const Tensor& index, const Tensor& source,

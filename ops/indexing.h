@@ -18,8 +18,9 @@ inline Tensor at_least_1d(const Tensor& t) { return t.dim() == 0 ? t.reshape({1}
 
 Tensor zeros(const Shape& shape, DType dtype, const Device& device);
 
-/// What sums are held in: float32 for the 16-bit types.
+/// What sums are held in: float32 for the 16-bit types, counts for bool, whose sum is or.
 inline DType sum_type(DType dtype) {
+  if (dtype == kBool) return kInt64;
   return dtype == kFloat16 || dtype == kBFloat16 ? kFloat32 : dtype;
 }
 

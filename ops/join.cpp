@@ -109,11 +109,11 @@ Tensor cat(std::span<const Tensor> tensors, int dim) {
   const profiler::OpRange range("cat", tensors);
   TensorOptions options = common_options(tensors, "cat");
   const auto model = std::ranges::find_if_not(tensors, is_skipped);
-  if (model == tensors.end()) return empty({0}, options);
-  FERRITE_CHECK(model->dim() > 0, ShapeError, "cat",
+  const bool has_any = model != tensors.end();
+  FERRITE_CHECK(!has_any || model->dim() > 0, ShapeError, "cat",
                 "0-dimensional tensors cannot be joined; use stack()");
-  const int d = normalize_dim(dim, model->dim(), "cat");
-  Shape shape = model->shape();
+  const int d = has_any ? normalize_dim(dim, model->dim(), "cat") : 0;
+  Shape shape = has_any ? model->shape() : Shape{0};
   shape[d] = 0;
   for (const Tensor& t : tensors) {
     if (is_skipped(t)) continue;
@@ -127,7 +127,11 @@ Tensor cat(std::span<const Tensor> tensors, int dim) {
   if (shape.size() != 4) options.memory_format = kContiguous;
   Tensor out = empty(shape, options);
   std::vector<std::int64_t> sizes;
-  for (const Tensor& t : tensors) sizes.push_back(is_skipped(t) ? 0 : t.shape()[d]);
+  std::vector<bool> skipped;
+  for (const Tensor& t : tensors) {
+    skipped.push_back(is_skipped(t));
+    sizes.push_back(skipped.back() ? 0 : t.shape()[d]);
+  }
   if (!join_rows(out, options.memory_format, tensors, d)) {
     std::int64_t start = 0;
     for (std::size_t i = 0; i < tensors.size(); start += sizes[i++])
@@ -137,12 +141,15 @@ Tensor cat(std::span<const Tensor> tensors, int dim) {
   }
   if (recording(tensors))
     record(out, "cat", tensors,
-           [sizes = std::move(sizes), dtypes = dtypes_of(tensors), d](const Tensor& grad,
-                                                                      Needs needs) {
+           [sizes = std::move(sizes), skipped = std::move(skipped), dtypes = dtypes_of(tensors), d](
+               const Tensor& grad, Needs needs) {
              Gradients grads(sizes.size());
              std::int64_t at = 0;
              for (std::size_t i = 0; i < sizes.size(); at += sizes[i++])
-               if (needs[i] && sizes[i] > 0) grads[i] = grad.narrow(d, at, sizes[i]).to(dtypes[i]);
+               if (needs[i] && skipped[i])
+                 grads[i] = empty({0}, {.dtype = dtypes[i], .device = grad.device()});
+               else if (needs[i])
+                 grads[i] = grad.narrow(d, at, sizes[i]).to(dtypes[i]);
              return grads;
            });
   return out;

@@ -162,7 +162,8 @@ Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& targe
 
 namespace {
 
-/// The loss of each element; its gradient has no poles at 0 and 1, as in PyTorch.
+/// The loss of each element. As in PyTorch, its gradient has no poles at 0 and 1; that of the target,
+/// the logarithms without their floor, has.
 Tensor bce_elements(const Tensor& p, const Tensor& target) {
   constexpr double kLogFloor = -100, kEpsilon = 1e-12;
   kernels::check_range(current_stream(p.device()), "binary_cross_entropy", p, 0, 1);
@@ -171,10 +172,10 @@ Tensor bce_elements(const Tensor& p, const Tensor& target) {
   const Tensor out = no_grad([&] { return (target - 1) * log_not_p(p) - target * log_p(p); });
   if (recording(p, target))
     record(out, "binary_cross_entropy", {p, target},
-           [=, p = Saved(p), target = Saved(target)](const Tensor& grad, Needs needs) -> Gradients {
+           [p = Saved(p), target = Saved(target)](const Tensor& grad, Needs needs) -> Gradients {
              const Tensor x = p.get(), t = target.get();
              return {needs[0] ? grad * (x - t) / clamp_min((1 - x) * x, kEpsilon) : Tensor(),
-                     needs[1] ? grad * (log_not_p(x) - log_p(x)) : Tensor()};
+                     needs[1] ? grad * (log1p(neg(x)) - log(x)) : Tensor()};
            });
   return out;
 }

@@ -47,8 +47,8 @@ ValuesIndices checked(const char* op, const Tensor& t, std::optional<std::int64_
   FERRITE_CHECK(count >= 0 && count <= size, ValueError, op,
                 "expected k from 0 to {}, the size of dimension {}, got {}", size, dim, count);
   if (t.dim() > 0) return ordered(op, t, count, dim, first);
-  const ValuesIndices out = ordered(op, t.reshape({1}), count, 0, first);
-  return count == 1 ? ValuesIndices{out.values.reshape({}), out.indices.reshape({})} : out;
+  const ValuesIndices out = ordered(op, t.reshape({1}), 1, 0, first);  // for k = 0 too, as PyTorch
+  return {out.values.reshape({}), out.indices.reshape({})};
 }
 
 }  // namespace

@@ -25,9 +25,11 @@ struct Plan {
 };
 
 std::int64_t output_size(const PoolAxis& a, bool ceil_mode) {
-  const std::int64_t room = a.input + 2 * a.padding - a.dilation * (a.kernel - 1) - 1;
+  // With ceil_mode a window may be larger than the padded input by less than its stride.
+  const std::int64_t room =
+      a.input + 2 * a.padding - a.dilation * (a.kernel - 1) - 1 + (ceil_mode ? a.stride - 1 : 0);
   if (room < 0) return 0;
-  std::int64_t out = (room + (ceil_mode ? a.stride - 1 : 0)) / a.stride + 1;
+  std::int64_t out = room / a.stride + 1;
   // No window begins beyond the input.
   if (ceil_mode && (out - 1) * a.stride >= a.input + a.padding) --out;
   return out;

@@ -104,6 +104,8 @@ auto power_gradient(const Tensor& x, Scalar exponent) {
 Tensor pow(const Tensor& x, Scalar exponent) {
   if (const auto cast = ops::autocast(AutocastOp::pow, x)) return pow(*cast, exponent);
   const profiler::OpRange range("pow", x);
+  if (x.defined() && ops::result_type(x, exponent) == kBool)  // x^true is x, x^false is true
+    return exponent.to<bool>() ? x.clone() : ones_like(x);
   const Tensor in = promoted(x, exponent, "pow");
   Tensor out = empty_like(in);
   raise(out, in, exponent, "pow");
@@ -113,6 +115,10 @@ Tensor pow(const Tensor& x, Scalar exponent) {
 
 const Tensor& pow_(const Tensor& self, Scalar exponent) {
   const profiler::OpRange range("pow_", self);
+  if (self.defined() && ops::result_type(self, exponent) == kBool) {
+    autograd::check_inplace(self, "pow_");
+    return exponent.to<bool>() ? self : self.fill_(true);
+  }
   const Tensor in = promoted(self, exponent, "pow_");
   FERRITE_CHECK(in.dtype() == self.dtype(), DTypeError, "pow_",
                 "the result is {}, which cannot be stored in place in {}", in.dtype(),
@@ -135,7 +141,8 @@ Tensor base_gradient(const Tensor& grad, const Tensor& x, const Tensor& exponent
 }
 Tensor exponent_gradient(const Tensor& grad, const Tensor& x, const Tensor& exponent,
                          const Tensor& out) {
-  return where(logical_and(eq(x, 0), ge(exponent, 0)), 0, grad * out * log(x));
+  const Tensor base = is_floating(x.dtype()) ? x : x.to(out.dtype());
+  return where(logical_and(eq(x, 0), ge(exponent, 0)), 0, grad * out * log(base));
 }
 
 }  // namespace

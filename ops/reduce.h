@@ -70,7 +70,7 @@ Tensor norm(const Tensor& t, double p = 2, const Dims& dims = {}, bool keepdim =
 Tensor prod(const Tensor& t);
 Tensor prod(const Tensor& t, int dim, bool keepdim = false);
 
-/// bool results; NaN counts as true. Any dtype.
+/// bool results, but uint8 of uint8; NaN counts as true. Any dtype.
 Tensor any(const Tensor& t);
 Tensor any(const Tensor& t, int dim, bool keepdim = false);
 Tensor all(const Tensor& t);

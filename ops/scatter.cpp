@@ -38,8 +38,9 @@ void check_like(const Tensor& source, const Tensor& x, const char* op) {
                 source.device());
 }
 
-/// The part of `source` that `index` covers.
+/// The part of `source` that `index`, which may be of any shape where it is empty, covers.
 Tensor covered(const Tensor& source, const Tensor& index) {
+  if (index.numel() == 0) return source.flatten().narrow(0, 0, 0).reshape(index.shape());
   Tensor part = source;
   for (int d = 0; d < source.dim(); ++d)
     if (part.shape()[d] != index.shape()[d]) part = part.narrow(d, 0, index.shape()[d]);
@@ -59,11 +60,6 @@ void accumulate_inplace(const Tensor& self, Add&& add) {
   if (ops::sum_type(self.dtype()) == self.dtype()) return add(self);
   kernels::copy(current_stream(self.device()), self,
                 accumulate(self, self.shape(), self.dtype(), self.device(), add));
-}
-
-void check_addable(const Tensor& x, const char* op) {
-  FERRITE_CHECK(x.dtype() != kBool, DTypeError, op,
-                "does not work on bool; convert with to(dtype)");
 }
 
 }  // namespace
@@ -100,10 +96,9 @@ Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& sour
   const int d = normalize_dim(dim, x.dim(), "scatter");
   check_fits(ids, x, d, "a tensor", "scatter");
   check_fits(ids, source, -1, "a source", "scatter");
-  if (ids.numel() == 0) return x.clone();
   const Tensor part = covered(source, ids);
   Tensor out = no_grad([&] { return x.clone(); });
-  kernels::scatter(current_stream(out.device()), "scatter", out, ids, part, d);
+  if (ids.numel() > 0) kernels::scatter(current_stream(out.device()), "scatter", out, ids, part, d);
   if (recording(x, part)) record(out, "scatter", {x, part}, scatter_gradient(d, ids));
   return out;
 }
@@ -120,9 +115,9 @@ const Tensor& scatter_(const Tensor& self, int dim, const Tensor& index, const T
   check_fits(ids, self, d, "a tensor", "scatter_");
   check_fits(ids, source, -1, "a source", "scatter_");
   autograd::check_inplace(self, "scatter_");
-  if (ids.numel() == 0) return self;
   const Tensor part = covered(apart(source, self), ids);
-  kernels::scatter(current_stream(self.device()), "scatter_", self, ids, part, d);
+  if (ids.numel() > 0)
+    kernels::scatter(current_stream(self.device()), "scatter_", self, ids, part, d);
   autograd::changed_inplace(self, "scatter_");
   if (recording(self, part))
     record_inplace(self, "scatter_", {self, part}, scatter_gradient(d, ids));
@@ -173,6 +168,7 @@ auto scatter_add_gradient(int dim, const Tensor& ids) {
 /// Adds `part` into what accumulate() gives.
 auto scatter_adder(const char* op, const Tensor& ids, const Tensor& part, int dim) {
   return [=](const Tensor& sum) {
+    if (ids.numel() == 0) return;
     kernels::scatter_add(current_stream(sum.device()), op, sum, ids,
                          no_grad([&] { return part.to(sum.dtype()); }), dim);
   };
@@ -188,13 +184,11 @@ Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& 
   const profiler::OpRange range("scatter_add", x, index, source);
   const Tensor ids = checked_index(index, x, "scatter_add");
   check_like(source, x, "scatter_add");
-  check_addable(x, "scatter_add");
   if (x.dim() == 0)
     return scatter_add(x.reshape({1}), dim, at_least_1d(ids), at_least_1d(source)).reshape({});
   const int d = normalize_dim(dim, x.dim(), "scatter_add");
   check_fits(ids, x, d, "a tensor", "scatter_add");
   check_fits(ids, source, -1, "a source", "scatter_add");
-  if (ids.numel() == 0) return x.clone();
   const Tensor part = covered(source, ids);
   Tensor out =
       accumulate(x, x.shape(), x.dtype(), x.device(), scatter_adder("scatter_add", ids, part, d));
@@ -206,7 +200,6 @@ const Tensor& scatter_add_(const Tensor& self, int dim, const Tensor& index, con
   const profiler::OpRange range("scatter_add_", self, index, source);
   const Tensor ids = apart(checked_index(index, self, "scatter_add_"), self);
   check_like(source, self, "scatter_add_");
-  check_addable(self, "scatter_add_");
   if (self.dim() == 0) {
     scatter_add_(self.reshape({1}), dim, at_least_1d(ids), at_least_1d(source));
     return self;
@@ -215,7 +208,6 @@ const Tensor& scatter_add_(const Tensor& self, int dim, const Tensor& index, con
   check_fits(ids, self, d, "a tensor", "scatter_add_");
   check_fits(ids, source, -1, "a source", "scatter_add_");
   autograd::check_inplace(self, "scatter_add_");
-  if (ids.numel() == 0) return self;
   const Tensor part = covered(apart(source, self), ids);
   accumulate_inplace(self, scatter_adder("scatter_add_", ids, part, d));
   autograd::changed_inplace(self, "scatter_add_");
@@ -234,7 +226,10 @@ struct Addition {
 
   auto adder(const char* op, Scalar alpha) const {
     return [*this, op, alpha](const Tensor& sum) {
-      kernels::index_add(current_stream(sum.device()), op, sum, ids, part, dim, alpha);
+      const bool flags = part.dtype() == kBool;
+      const Scalar factor = flags ? Scalar(alpha.to<bool>() ? 1 : 0) : alpha;
+      kernels::index_add(current_stream(sum.device()), op, sum, ids,
+                         flags ? part.to(sum.dtype()) : part, dim, factor);
     };
   }
   auto gradient(Scalar alpha) const {
@@ -262,7 +257,6 @@ Tensor checked_addition(const Tensor& x, const Tensor& index, const Tensor& sour
   const Tensor ids = checked_index(index, x, op);
   check_1d(index, op);
   check_like(source, x, op);
-  check_addable(x, op);
   return at_least_1d(ids);
 }
 

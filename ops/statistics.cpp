@@ -135,6 +135,7 @@ Tensor norm(const Tensor& t, double p, const Dims& dims, bool keepdim) {
 namespace {
 
 /// What an element is multiplied with: the product of the others, where at most one of all is 0.
+/// `x` is no 16-bit type, in which products overflow that the quotient has a place for.
 Tensor product_of_others(const Tensor& x, const Shape& kept) {
   const Tensor zero = eq(x, 0);
   const Tensor filled = where(zero, 1, x);
@@ -152,7 +153,11 @@ Tensor product(const Tensor& t, const Dims& dims, bool keepdim) {
   if (recording(t))
     record(out, "prod", {t}, [x = Saved(t), kept = reduced.kept](const Tensor& grad, Needs) {
       autograd::once_differentiable();
-      return product_of_others(x.get(), kept) * grad.reshape(kept);
+      const Tensor input = x.get();
+      if (input.dim() == 0) return grad;
+      const DType wide = itemsize(input.dtype()) == 2 ? kFloat32 : input.dtype();
+      return (product_of_others(input.to(wide), kept) * grad.reshape(kept).to(wide))
+          .to(input.dtype());
     });
   return out;
 }
@@ -161,9 +166,12 @@ Tensor product(const Tensor& t, const Dims& dims, bool keepdim) {
 Tensor counted(ReduceOp op, const char* name, const Tensor& t, const Dims& dims, bool keepdim) {
   const profiler::OpRange range(name, t);
   const ReducedDims reduced(t, dims, keepdim, name);
-  Tensor out = empty(reduced.result, {.dtype = op == ReduceOp::count_nonzero ? kInt64 : kBool,
-                                      .device = t.device()});
-  kernels::reduce(current_stream(t.device()), op, reduced.keepdim_view(out), t);
+  // uint8 gives uint8, as in PyTorch; its bytes are those of bool.
+  const DType dtype = op == ReduceOp::count_nonzero ? kInt64 : t.dtype() == kUInt8 ? kUInt8 : kBool;
+  Tensor out = empty(reduced.result, {.dtype = dtype, .device = t.device()});
+  kernels::View to = reduced.keepdim_view(out);
+  if (dtype == kUInt8) to.dtype = kBool;
+  kernels::reduce(current_stream(t.device()), op, to, t);
   return out;
 }
 

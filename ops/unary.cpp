@@ -42,13 +42,19 @@ const Tensor& abs_(const Tensor& self) {
 }
 
 Tensor sign(const Tensor& x) {
+  if (x.defined() && x.dtype() == kBool) return x.clone();
   return ops::unary(x, "sign", UnaryOp::sign, Takes::numeric, Keeps::nothing, zero_gradient);
 }
 const Tensor& sign_(const Tensor& self) {
+  if (self.defined() && self.dtype() == kBool) {
+    autograd::check_inplace(self, "sign_");
+    return self;
+  }
   return ops::unary_(self, "sign_", UnaryOp::sign, Takes::numeric, Keeps::nothing, zero_gradient);
 }
 
 Tensor square(const Tensor& x) {
+  if (x.defined() && x.dtype() == kBool) return x.to(kInt64);
   return ops::unary(x, "square", UnaryOp::square, Takes::numeric, Keeps::input, square_gradient);
 }
 const Tensor& square_(const Tensor& self) {

@@ -10,11 +10,12 @@
 
 namespace ferrite {
 
-// Any numeric dtype (bool: DTypeError).
+// Any numeric dtype (bool: DTypeError, unless it says otherwise).
 Tensor neg(const Tensor& x);
 Tensor abs(const Tensor& x);
-/// -1, 0 or 1; 0 for NaN.
+/// -1, 0 or 1; 0 for NaN. bool stays as it is.
 Tensor sign(const Tensor& x);
+/// int64 of bool.
 Tensor square(const Tensor& x);
 /// Integers stay as they are.
 Tensor floor(const Tensor& x);

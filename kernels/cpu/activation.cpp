@@ -147,7 +147,7 @@ BackwardBlock<C> backward_block(UnaryOp op) {
       });
     case UnaryOp::elu:
       return backward_of<C>([](const P& g, const P& x, const P& alpha, const P&) {
-        return select(less(all<P>(0), x), g, g * alpha * simd::exp(x));
+        return select(simd::less_or_equal(x, all<P>(0)), g * alpha * simd::exp(x), g);
       });
     case UnaryOp::gelu:
       return backward_of<C>(

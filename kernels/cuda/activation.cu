@@ -102,7 +102,7 @@ struct Backward {
       case Gradient::leaky_relu:
         return apply([slope = a](C g, C x) { return 0 < x ? g : g * slope; });
       case Gradient::elu:
-        return apply([alpha = a](C g, C x) { return 0 < x ? g : g * alpha * std::exp(x); });
+        return apply([alpha = a](C g, C x) { return x <= 0 ? g * alpha * std::exp(x) : g; });
       case Gradient::gelu:
         return apply([](C g, C x) { return g * gelu_derivative(x); });
       case Gradient::gelu_tanh:

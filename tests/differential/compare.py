@@ -137,8 +137,9 @@ def largest(tensors):
     return max([float(s.max()) for s in sizes], default=0.0)
 
 
-def compare_tensors(actual, expected, ulps, scale, exact):
-    """A Difference, or None. `exact` makes PyTorch's float64 result, or None."""
+def compare_tensors(actual, expected, ulps, scale, coarsest, exact):
+    """A Difference, or None. `coarsest` is the largest rounding of the types that took part, `exact`
+    makes PyTorch's float64 result, or None."""
     if actual.dtype != expected.dtype:
         return Difference("dtype", f"got {actual.dtype}, expected {expected.dtype}")
     if actual.shape != expected.shape:
@@ -147,13 +148,13 @@ def compare_tensors(actual, expected, ulps, scale, exact):
         bad = actual != expected
     else:
         info = torch.finfo(expected.dtype)
-        if info.bits == 16:
+        if max(info.eps, coarsest) > 1e-4:
             ulps = min(ulps, 4)
         a, e = actual.double(), expected.double()
-        size = e.abs().clamp(min=info.tiny)
+        size = torch.where(e.isfinite(), e.abs(), 0.0).clamp(min=info.tiny)
         if scale is not None:
             size = size.clamp(min=min(scale, info.max))
-        slack = ulps * info.eps * size
+        slack = ulps * max(info.eps, coarsest) * size
         bad = ~(same(a, e) | ((a - e).abs() <= slack))
         if bad.any() and (r := exact()) is not None and r.shape == a.shape:
             r = r.to(expected.dtype).double()
@@ -165,6 +166,12 @@ def compare_tensors(actual, expected, ulps, scale, exact):
     at = tuple(int(i) for i in bad.nonzero()[0])
     return Difference("value", f"{int(bad.sum())} of {bad.numel()} elements; at {list(at)} got "
                                f"{actual[at].item()}, expected {expected[at].item()}")
+
+
+def rounding(case):
+    """The largest rounding of the floating types that the case names."""
+    types = [DTYPES[d] for d in case.dtypes + [case.args.get("dtype") or "bool"]]
+    return max([torch.finfo(d).eps for d in types if d.is_floating_point], default=0)
 
 
 def compare_case(case, result, data):
@@ -187,6 +194,7 @@ def compare_case(case, result, data):
     if len(got) != len(outputs):
         return [Difference("shape", f"got {len(got)} outputs, expected {len(outputs)}")], None
     inputs = largest([x.base for x in case.inputs])
+    coarsest = rounding(case) if case.ulps > 8 else 0
     found = []
     for i, (a, e) in enumerate(zip(got, outputs)):
         if case.name in ("sort", "topk") and i == 1:  # of equal values any order is right
@@ -196,7 +204,7 @@ def compare_case(case, result, data):
                 x = apply_view(x, view)
             a, e = torch.gather(x, dim, a) if a.shape == e.shape else a, outputs[0]
         scale = max(inputs, largest([e])) if case.ulps > 8 else None
-        difference = compare_tensors(a, e, case.ulps, scale, lambda: exact(0, i))
+        difference = compare_tensors(a, e, case.ulps, scale, coarsest, lambda: exact(0, i))
         if difference:
             found.append(Difference(difference.kind, f"output {i}: {difference.text}"))
     if backward_refusal is not None:
@@ -211,7 +219,7 @@ def compare_case(case, result, data):
             others = [g for g in grads if g is not None]
             scale = max(1.25, inputs, largest(others))
             difference = compare_tensors(read(entry, data), e, max(case.ulps, 16), scale,
-                                         lambda: exact(1, i))
+                                         rounding(case), lambda: exact(1, i))
             if difference:
                 found.append(Difference("gradient " + difference.kind,
                                         f"gradient {i}: {difference.text}"))

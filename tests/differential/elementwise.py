@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from tensors import ALL, DTYPES, FLOATS, NUMBERS, Input, broadcast_shape, make_input, shape_of, values
 
 FUNCTION = 4  # units in the last place of functions; 0 is to the bit
+SUM = 16  # of the largest number involved
 
 UNARY = {name: getattr(torch, name) for name in [
     "neg", "abs", "sign", "square", "floor", "ceil", "round", "trunc", "reciprocal", "isnan",
@@ -127,7 +128,7 @@ def table():
     t["elu_"] = (options(True, FLOATS, alpha=[1, 0.5]), lambda x, a: F.elu_(x[0], a["alpha"]),
                  FUNCTION)
     t["gelu"] = (options(tanh=[True, False]),
-                 lambda x, a: F.gelu(x[0], approximate="tanh" if a["tanh"] else "none"), 8)
+                 lambda x, a: F.gelu(x[0], approximate="tanh" if a["tanh"] else "none"), SUM)
     t["softplus"] = (options(beta=[1, 2, 0.5], threshold=[20, 2]),
                      lambda x, a: F.softplus(x[0], a["beta"], a["threshold"]), FUNCTION)
     ends = dict(min=[-1, -0.5], max=[1, 2])
@@ -141,9 +142,9 @@ def table():
         t[name] = (binary(True), lambda x, a, name=name: getattr(x[0], name)(x[1]), ulp(name))
     for name in ["add", "sub"]:
         t[name] = (scaled(False),
-                   lambda x, a, f=getattr(torch, name): f(x[0], x[1], alpha=a["alpha"]), 1)
+                   lambda x, a, f=getattr(torch, name): f(x[0], x[1], alpha=a["alpha"]), SUM)
         t[name + "_"] = (scaled(True), lambda x, a, name=name: getattr(x[0], name + "_")(
-            x[1], alpha=a["alpha"]), 1)
+            x[1], alpha=a["alpha"]), SUM)
     for name in SCALAR:
         t[name + "_scalar"] = (with_scalar(False),
                                lambda x, a, f=getattr(torch, name): f(x[0], a["other"]), ulp(name))

@@ -10,6 +10,7 @@ from structured import indices
 from tensors import FLOATS, Input, broadcast_shape, make_input, shape_of, values
 
 SUM = 32  # units in the last place of the largest number that was summed
+NORM = 1024  # which divides by deviations down to sqrt(eps)
 TYPES = FLOATS * 3
 
 
@@ -199,11 +200,11 @@ def table():
     t["interpolate"] = (interpolate_case, lambda x, a: F.interpolate(
         x[0], a["size"], mode="bilinear" if a["bilinear"] else "nearest",
         align_corners=a["align_corners"]), SUM)
-    t["batch_norm"] = (batch_norm_case, batch_norm, 64)
+    t["batch_norm"] = (batch_norm_case, batch_norm, NORM)
     t["layer_norm"] = (layer_norm_case, lambda x, a: F.layer_norm(
-        x[0], a["shape"], optional(x, 1), optional(x, 2), a["eps"]), 64)
+        x[0], a["shape"], optional(x, 1), optional(x, 2), a["eps"]), NORM)
     t["group_norm"] = (group_norm_case, lambda x, a: F.group_norm(
-        x[0], a["groups"], optional(x, 1), optional(x, 2), a["eps"]), 64)
+        x[0], a["groups"], optional(x, 1), optional(x, 2), a["eps"]), NORM)
 
     r = lambda a: {"reduction": a["reduction"]}
     t["mse_loss"] = (loss_case(), lambda x, a: F.mse_loss(*x, **r(a)), SUM)

@@ -86,6 +86,8 @@ def values(rng, shape, dtype, fill="any"):
             t = t.abs() + 0.1
         if fill == "unit":
             t = torch.rand(n, generator=g, dtype=torch.float64)
+            if n and rng.random() < 0.15:
+                t[torch.rand(n, generator=g) < 0.2] = rng.choice([0.0, 1.0])
         if fill == "any" and n and rng.random() < 0.17:
             where = torch.rand(n, generator=g) < rng.choice([0.05, 0.3, 1.0])
             chosen = torch.tensor([rng.choice(SPECIAL) for _ in range(n)], dtype=torch.float64)

@@ -193,7 +193,7 @@ TEST_CASE("compare: clamp") {
   check_equal(x.clamp_(0, 3), tensor({0, 3}));
   CHECK_THROWS_AS(x.clamp_(0.5), DTypeError);
   CHECK_THROWS_AS(clamp(x, {}, {}), ValueError);
-  CHECK_THROWS_AS(clamp(tensor({true}), 0), DTypeError);
+  CHECK_THROWS_AS(clamp(tensor({true}), false), DTypeError);
   CHECK_THROWS_AS(clamp(Tensor(), 0), ValueError);
   for (const bool create_graph : {false, true}) {
     const Tensor nan = tensor({NAN, 1.0, 5.0, INFINITY}).set_requires_grad();

@@ -29,8 +29,8 @@ void add_unary(std::vector<Op>& table) {
     table.push_back({name, what, {kX}, [f](const Call& c) { return Out{f(c[0])}; }});
   };
   const auto numeric = Takes::numeric, any = Takes::any, floating = Takes::floating;
-  add("neg", numeric, neg), add("abs", numeric, abs), add("sign", numeric, sign);
-  add("square", numeric, square), add("floor", numeric, floor), add("ceil", numeric, ceil);
+  add("neg", numeric, neg), add("abs", numeric, abs), add("sign", any, sign);
+  add("square", any, square), add("floor", numeric, floor), add("ceil", numeric, ceil);
   add("round", numeric, round), add("trunc", numeric, trunc), add("exp", any, exp);
   add("exp2", any, exp2), add("expm1", any, expm1), add("log", any, log);
   add("log1p", any, log1p), add("log2", any, log2), add("sqrt", any, sqrt);
@@ -46,7 +46,7 @@ void add_unary(std::vector<Op>& table) {
   add_("rsqrt_", floating, rsqrt_), add_("reciprocal_", floating, reciprocal_);
   add_("sin_", floating, sin_), add_("cos_", floating, cos_), add_("relu_", numeric, relu_);
   add_("silu_", floating, silu_), add_("sigmoid_", floating, sigmoid_);
-  add_("tanh_", floating, tanh_), add_("sign_", numeric, sign_), add_("exp2_", floating, exp2_);
+  add_("tanh_", floating, tanh_), add_("sign_", any, sign_), add_("exp2_", floating, exp2_);
   add_("expm1_", floating, expm1_), add_("log1p_", floating, log1p_);
   add_("log2_", floating, log2_), add_("tan_", floating, tan_), add_("erf_", floating, erf_);
 }
@@ -67,9 +67,9 @@ void add_activations(std::vector<Op>& table) {
   add("elu_", Takes::floating, [](T x) { return elu_(x); });
   add("hardtanh_", Takes::numeric, [](T x) { return hardtanh_(x); });
   add("hardtanh_", Takes::numeric, [](T x) { return relu6_(x); });
-  add("clamp", Takes::numeric, [](T x) { return clamp(x, -1, 1); });
-  add("clamp", Takes::numeric, [](T x) { return clamp_min(x, 0); });
-  add("clamp", Takes::numeric, [](T x) { return clamp_max(x, 0); });
+  add("clamp", Takes::any, [](T x) { return clamp(x, -1, 1); });
+  add("clamp", Takes::any, [](T x) { return clamp_min(x, 0); });
+  add("clamp", Takes::any, [](T x) { return clamp_max(x, 0); });
   add("clamp_", Takes::numeric, [](T x) { return x.clamp_(-1, 1); });
   add("dropout", Takes::floating, [](T x) { return dropout(x, 0.4); });
   add("dropout_", Takes::floating, [](T x) { return dropout_(x, 0.4); });

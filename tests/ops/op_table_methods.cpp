@@ -34,7 +34,7 @@ void add_unary(std::vector<Op>& table) {
   add("sigmoid", any, [](C c) { return c[0].sigmoid(); });
   add("relu", numeric, [](C c) { return c[0].relu(); });
   add("relu_", numeric, [](C c) { return c[0].relu_(); });
-  add("clamp", numeric, [](C c) { return c[0].clamp(0, 1); });
+  add("clamp", any, [](C c) { return c[0].clamp(0, 1); });
   add("neg", numeric, [](C c) { return -c[0]; });
 }
 

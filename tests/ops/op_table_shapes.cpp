@@ -131,15 +131,12 @@ void add_index_ops(std::vector<Op>& table) {
   add("scatter", any, {x, grid}, [](C c) { return scatter(c[0], 0, c[1], 1); });
   add("scatter_", any, {x, grid, source}, [](C c) { return scatter_(c[0], 0, c[1], c[2]); });
   add("scatter_", any, {x, grid}, [](C c) { return scatter_(c[0], 0, c[1], 1); });
-  add("scatter_add", numeric, {x, grid, source},
-      [](C c) { return scatter_add(c[0], 0, c[1], c[2]); });
-  add("scatter_add_", numeric, {x, grid, source},
+  add("scatter_add", any, {x, grid, source}, [](C c) { return scatter_add(c[0], 0, c[1], c[2]); });
+  add("scatter_add_", any, {x, grid, source},
       [](C c) { return scatter_add_(c[0], 0, c[1], c[2]); });
   add("index_select", any, {x, list}, [](C c) { return index_select(c[0], 0, c[1]); });
-  add("index_add", numeric, {x, list, source},
-      [](C c) { return index_add(c[0], 0, c[1], c[2], 2); });
-  add("index_add_", numeric, {x, list, source},
-      [](C c) { return index_add_(c[0], 0, c[1], c[2], 2); });
+  add("index_add", any, {x, list, source}, [](C c) { return index_add(c[0], 0, c[1], c[2], 2); });
+  add("index_add_", any, {x, list, source}, [](C c) { return index_add_(c[0], 0, c[1], c[2], 2); });
   add("masked_fill", any, {x, mask}, [](C c) { return masked_fill(c[0], c[1], 1); });
   add("masked_fill_", any, {x, mask}, [](C c) { return c[0].masked_fill_(c[1], 1); });
   add("masked_select", any, {x, mask}, [](C c) { return masked_select(c[0], c[1]); });
