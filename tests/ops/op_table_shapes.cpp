@@ -125,7 +125,7 @@ void add_index_ops(std::vector<Op>& table) {
     table.push_back({name, what, std::move(args), [f](const Call& c) { return Out{f(c)}; }});
   };
   using C = const Call&;
-  const auto any = Takes::any, numeric = Takes::numeric;
+  const auto any = Takes::any;
   add("gather", any, {x, grid}, [](C c) { return gather(c[0], 0, c[1]); });
   add("scatter", any, {x, grid, source}, [](C c) { return scatter(c[0], 0, c[1], c[2]); });
   add("scatter", any, {x, grid}, [](C c) { return scatter(c[0], 0, c[1], 1); });
