@@ -12,7 +12,7 @@ folder=${1:-third_party/gathered}
 most_mib=64
 packages=(
   libeigen3-dev libfmt-dev nlohmann-json3-dev libcli11-dev doctest-dev
-  zlib1g-dev libdeflate-dev libpng-dev libjpeg62-turbo-dev libbenchmark-dev
+  zlib1g-dev libdeflate-dev libpng-dev libjpeg62-turbo-dev libssl-dev libbenchmark-dev
 )
 
 for program in apt-get apt-cache dpkg-deb; do

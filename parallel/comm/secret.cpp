@@ -1,111 +1,53 @@
 #include "parallel/comm/secret.h"
 
-#include <fmt/format.h>
-#include <sys/random.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/rand.h>
 
-#include <bit>
-#include <cerrno>
+#include <climits>
 #include <cstdint>
-#include <cstring>
 
 #include "core/error.h"
+#include "parallel/comm/sealed_frames.h"
 
 namespace ferrite::parallel {
-namespace {
 
-constexpr std::size_t kBlock = 64;
-
-/// The first 32 bits of the fractional parts of the cube roots of the first 64 primes.
-constexpr std::array<std::uint32_t, 64> kRounds = {
-    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
-    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
-    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
-    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
-    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
-    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
-    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
-    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
-
-using State = std::array<std::uint32_t, 8>;
-
-void mix(State& state, const char* block) {
-  std::array<std::uint32_t, 64> w;
-  for (std::size_t i = 0; i < 16; ++i) {
-    w[i] = 0;
-    for (std::size_t k = 0; k < 4; ++k) {
-      w[i] = w[i] << 8 | static_cast<unsigned char>(block[4 * i + k]);
-    }
-  }
-  for (std::size_t i = 16; i < 64; ++i) {
-    const std::uint32_t a = w[i - 15], b = w[i - 2];
-    w[i] = w[i - 16] + (std::rotr(a, 7) ^ std::rotr(a, 18) ^ (a >> 3)) + w[i - 7] +
-           (std::rotr(b, 17) ^ std::rotr(b, 19) ^ (b >> 10));
-  }
-  auto [a, b, c, d, e, f, g, h] = state;
-  for (std::size_t i = 0; i < 64; ++i) {
-    const std::uint32_t t1 = h + (std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25)) +
-                             ((e & f) ^ (~e & g)) + kRounds[i] + w[i];
-    const std::uint32_t t2 =
-        (std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
-    h = g;
-    g = f;
-    f = e;
-    e = d + t1;
-    d = c;
-    c = b;
-    b = a;
-    a = t1 + t2;
-  }
-  const State mixed = {a, b, c, d, e, f, g, h};
-  for (std::size_t i = 0; i < state.size(); ++i) state[i] += mixed[i];
-}
-
-}  // namespace
-
-std::string sha256(std::string_view bytes) {
-  std::string padded(bytes);
-  padded.push_back('\x80');
-  while (padded.size() % kBlock != kBlock - 8) padded.push_back('\0');
-  const std::uint64_t bits = std::uint64_t{bytes.size()} * 8;
-  for (int shift = 56; shift >= 0; shift -= 8) padded.push_back(static_cast<char>(bits >> shift));
-
-  State state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-  for (std::size_t at = 0; at < padded.size(); at += kBlock) mix(state, padded.data() + at);
-  std::string digest;
-  for (const std::uint32_t word : state) {
-    for (int shift = 24; shift >= 0; shift -= 8) digest.push_back(static_cast<char>(word >> shift));
-  }
+std::string hmac_sha256(std::string_view key, std::string_view bytes) {
+  prepare_libcrypto();
+  std::string digest(32, '\0');
+  unsigned size = 0;
+  // A null key would stand for the last one.
+  const char* const start = key.empty() ? "" : key.data();
+  const bool ok = key.size() <= INT_MAX &&
+                  HMAC(EVP_sha256(), start, static_cast<int>(key.size()),
+                       reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(),
+                       reinterpret_cast<unsigned char*>(digest.data()), &size) != nullptr;
+  FERRITE_CHECK(ok && size == digest.size(), DistributedError, "secret",
+                "libcrypto cannot compute HMAC-SHA-256");
   return digest;
 }
 
-std::string hmac_sha256(std::string_view key, std::string_view bytes) {
-  std::string padded = key.size() > kBlock ? sha256(key) : std::string(key);
-  padded.resize(kBlock, '\0');
-  std::string inner = padded, outer = padded;
-  for (char& c : inner) c = static_cast<char>(c ^ 0x36);
-  for (char& c : outer) c = static_cast<char>(c ^ 0x5c);
-  return sha256(outer + sha256(inner.append(bytes)));
+std::string derive(std::string_view secret, std::initializer_list<std::string_view> parts) {
+  std::string bytes;
+  for (const std::string_view part : parts) {
+    auto size = std::uint64_t{part.size()};
+    for (int i = 0; i < 8; ++i, size >>= 8) bytes.push_back(static_cast<char>(size & 0xff));
+    bytes.append(part);
+  }
+  return hmac_sha256(secret, bytes);
 }
 
 bool equal_secrets(std::string_view a, std::string_view b) {
-  if (a.size() != b.size()) return false;
-  unsigned difference = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
-  }
-  return difference == 0;
+  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
 std::string random_bytes(std::size_t count) {
+  prepare_libcrypto();
   std::string out(count, '\0');
-  for (std::size_t at = 0; at < count;) {
-    const ssize_t got = getrandom(out.data() + at, count - at, 0);
-    if (got < 0 && errno == EINTR) continue;
-    FERRITE_CHECK(got > 0, DistributedError, "rendezvous", "no random numbers: {}",
-                  std::strerror(errno));
-    at += static_cast<std::size_t>(got);
-  }
+  FERRITE_CHECK(count <= INT_MAX && RAND_bytes(reinterpret_cast<unsigned char*>(out.data()),
+                                               static_cast<int>(count)) == 1,
+                DistributedError, "secret", "the system has no random numbers");
   return out;
 }
 
