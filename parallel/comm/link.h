@@ -2,6 +2,10 @@
 // what send, recv and the ring of host memory are made of. Between processes of one host it goes
 // through shared memory, between threads of one process through memory, else over TCP.
 //
+// Who is no rank of the job cannot take part (link_card.h), and over TCP everything goes in sealed
+// frames (sealed_frames.h); FERRITE_TCP_INTEGRITY=off, on all ranks, leaves the latter out.
+// GLOO_SOCKET_IFNAME names the interface at which links of TCP listen.
+//
 // Environment, for tests and benchmarks: FERRITE_LINK=tcp or shm has processes use that alone;
 // FERRITE_LINK_DELAY_US and FERRITE_LINK_GBPS play a network of that latency and of so many 10^9
 // bytes a second, in each direction of each link.
@@ -88,6 +92,8 @@ class LinkMesh {
 };
 
 /// Of processes, which call it together. Meshes of one group have different names.
+/// DistributedError, naming a rank, where one does not come; ValueError where settings are wrong,
+/// or differ.
 std::unique_ptr<LinkMesh> connect_links(const GroupContext& context,
                                         std::string_view name = "links");
 /// Of threads of this process, one mesh a rank.

@@ -1,36 +1,22 @@
 #include "parallel/comm/link_card.h"
 
-#include <sys/random.h>
 #include <unistd.h>
 
-#include <charconv>
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 
 #include "core/error.h"
+#include "parallel/comm/secret.h"
 
 namespace ferrite::parallel {
 
 namespace {
 
-constexpr std::string_view kVersion = "ferrite-link-1";
+constexpr std::string_view kVersion = "ferrite-link-2";
 constexpr std::string_view kNothing = "-";
-
-std::string hex(const LinkToken& token) {
-  std::string text;
-  for (const unsigned char byte : token) text += fmt::format("{:02x}", byte);
-  return text;
-}
-
-bool parse_hex(std::string_view text, LinkToken& token) {
-  if (text.size() != 2 * token.size()) return false;
-  for (std::size_t i = 0; i < token.size(); ++i) {
-    const char* const at = text.data() + 2 * i;
-    const auto [end, error] = std::from_chars(at, at + 2, token[i], 16);
-    if (error != std::errc() || end != at + 2) return false;
-  }
-  return true;
-}
+constexpr std::string_view kSealed = "sealed", kPlain = "plain";
+constexpr std::size_t kNonceDigits = 32;
 
 std::string or_nothing(const std::string& text) {
   return text.empty() ? std::string(kNothing) : text;
@@ -39,28 +25,25 @@ std::string or_empty(const std::string& text) { return text == kNothing ? "" : t
 
 }  // namespace
 
-LinkToken random_link_token() {
-  LinkToken token;
-  FERRITE_CHECK(getentropy(token.data(), token.size()) == 0, DistributedError, "link",
-                "the system has no random numbers");
-  return token;
-}
-
 std::string LinkCard::text() const {
-  return fmt::format("{} {} {} {} {} {}", kVersion, hex(token), or_nothing(tcp.host), tcp.port,
-                     or_nothing(host), or_nothing(unix_name));
+  return fmt::format("{} {} {} {} {} {} {}", kVersion, nonce, or_nothing(tcp.host), tcp.port,
+                     or_nothing(host), or_nothing(unix_name), sealed ? kSealed : kPlain);
 }
 
 LinkCard LinkCard::parse(std::string_view text) {
   std::istringstream in{std::string(text)};
-  std::string version, token, tcp_host, host, unix_name;
+  std::string version, tcp_host, host, unix_name, sealed;
   LinkCard card;
-  in >> version >> token >> tcp_host >> card.tcp.port >> host >> unix_name;
-  FERRITE_CHECK(in && version == kVersion && parse_hex(token, card.token), DistributedError, "link",
+  in >> version >> card.nonce >> tcp_host >> card.tcp.port >> host >> unix_name >> sealed;
+  const bool hexadecimal = card.nonce.find_first_not_of("0123456789abcdef") == std::string::npos;
+  FERRITE_CHECK(in && version == kVersion && card.nonce.size() == kNonceDigits && hexadecimal &&
+                    (sealed == kSealed || sealed == kPlain),
+                DistributedError, "link",
                 "expected how to reach a rank, got \"{}\": is it of another version?", text);
   card.tcp.host = or_empty(tcp_host);
   card.host = or_empty(host);
   card.unix_name = or_empty(unix_name);
+  card.sealed = sealed == kSealed;
   return card;
 }
 
@@ -71,6 +54,15 @@ std::string host_identity() {
   const ssize_t n = readlink("/proc/self/ns/net", space.data(), space.size() - 1);
   if (boot.empty() || n <= 0) return "";
   return boot + "/" + space.data();
+}
+
+LinkKeys LinkMembers::keys(int from, int to) const {
+  const LinkCard& opener = cards[static_cast<std::size_t>(from)];
+  const LinkCard& admitter = cards[static_cast<std::size_t>(to)];
+  const std::string session =
+      derive(secret, {"ferrite link", mesh, opener.nonce, admitter.nonce, std::to_string(from),
+                      std::to_string(to), opener.is_beside(admitter) ? "memory" : "tcp"});
+  return {derive(session, {"opener"}), derive(session, {"admitter"}), derive(session, {"frames"})};
 }
 
 }  // namespace ferrite::parallel

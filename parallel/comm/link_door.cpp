@@ -2,24 +2,35 @@
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <iterator>
 #include <system_error>
 
 #include "core/error.h"
+#include "parallel/comm/secret.h"
 
 namespace ferrite::parallel {
 
 namespace {
 
-// Strangers that say nothing are turned out, the oldest first.
-constexpr std::size_t kMaxGuests = 4096;
+constexpr std::size_t kMaxGuests = 1024;
+constexpr auto kGuestTime = std::chrono::seconds(5);
+
+/// Guests may have an eighth of the descriptors that this process may open: it has several doors.
+std::size_t guests_there_may_be() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kMaxGuests;
+  return std::clamp<std::size_t>(limit.rlim_cur / 8, 1, kMaxGuests);
+}
 
 [[noreturn]] void fail_system(const char* what) {
   fail<DistributedError>("link", "{}: {}", what, std::generic_category().message(errno));
@@ -79,11 +90,20 @@ Fd connect_to_unix(const std::string& name) {
   return fd;
 }
 
+bool is_of_this_user(const Fd& socket) {
+  ucred other{};
+  socklen_t size = sizeof other;
+  return getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &other, &size) == 0 &&
+         size == sizeof other && other.uid == geteuid();
+}
+
 LinkDoor::LinkDoor(const std::string& host, bool shared, int backlog)
-    : events_(epoll_create1(EPOLL_CLOEXEC)), closing_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    : events_(epoll_create1(EPOLL_CLOEXEC)),
+      closing_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      max_guests_(guests_there_may_be()) {
   if (!events_.valid() || !closing_.valid()) fail_system("the system has no more descriptors");
   add(closing_.get());
-  card_.token = random_link_token();
+  card_.nonce = hexadecimal(random_bytes(16));
   try {
     tcp_ = listen_at({host, 0}, backlog);
   } catch (const std::system_error& e) {
@@ -92,9 +112,7 @@ LinkDoor::LinkDoor(const std::string& host, bool shared, int backlog)
   card_.tcp = {host, local_address(tcp_).port};
   add(tcp_.get());
   if (!shared) return;
-  card_.unix_name = "ferrite-link-";
-  for (const unsigned char byte : random_link_token())
-    card_.unix_name += fmt::format("{:02x}", byte);
+  card_.unix_name = "ferrite-link-" + hexadecimal(random_bytes(16));
   unix_ = listen_at_unix(card_.unix_name, backlog);
   if (!unix_.valid()) fail_system("cannot listen at a Unix socket");
   add(unix_.get());
@@ -110,9 +128,15 @@ void LinkDoor::add(int fd) {
     fail_system("the system has no more descriptors");
 }
 
-void LinkDoor::admit(std::vector<LinkCard> cards) {
+void LinkDoor::admit(LinkMembers members) {
   const std::lock_guard lock(mutex_);
-  cards_ = std::move(cards);
+  members_ = std::move(members);
+  const std::vector<LinkCard>& cards = members_.cards;
+  came_.assign(cards.size(), false);
+  const LinkCard& mine = cards[static_cast<std::size_t>(members_.rank)];
+  if (std::all_of(cards.begin(), cards.end(),
+                  [&](const LinkCard& card) { return card.is_beside(mine); }))
+    tcp_.reset();
 }
 
 void LinkDoor::close() {
@@ -121,6 +145,7 @@ void LinkDoor::close() {
   // Closing takes them out of what is waited for, too.
   tcp_.reset();
   unix_.reset();
+  guest_of_.clear();
   guests_.clear();
   arrivals_.clear();
   eventfd_write(closing_.get(), 1);
@@ -144,39 +169,52 @@ void LinkDoor::look() {
     for (int i = 0; i < n; ++i) {
       const int fd = events[static_cast<std::size_t>(i)].data.fd;
       if (fd == tcp_.get()) {
-        let_in(tcp_, false);
+        more |= let_in(tcp_, false);
       } else if (fd == unix_.get()) {
-        let_in(unix_, true);
-      } else if (const auto guest = guests_.find(fd); guest != guests_.end()) {
-        listen_to(*guest->second);
+        more |= let_in(unix_, true);
+      } else if (const auto guest = guest_of_.find(fd); guest != guest_of_.end()) {
+        listen_to(guest->second);
       }
     }
   }
+  const auto now = std::chrono::steady_clock::now();
+  while (!guests_.empty() && now - guests_.front().since > kGuestTime) turn_out(guests_.begin());
 }
 
-void LinkDoor::let_in(const Fd& listener, bool local) {
-  while (true) {
-    auto guest = std::make_unique<Guest>();
-    guest->socket = Fd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!guest->socket.valid()) return;
-    guest->local = local;
-    const int fd = guest->socket.get();
-    if (guests_.size() >= kMaxGuests) guests_.erase(guests_.begin());
-    Guest& in = *guest;
+/// Some of those who knock, so that those who are in are heard before they are too many. Whether
+/// there may be more.
+bool LinkDoor::let_in(const Fd& listener, bool local) {
+  constexpr int kAtOnce = 64;
+  for (int i = 0; i < kAtOnce; ++i) {
+    Fd socket(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket.valid()) {
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      const bool all = errno == EAGAIN || errno == EWOULDBLOCK || guests_.empty();
+      if (all) return false;
+      turn_out(guests_.begin());  // which gives a descriptor back
+      continue;
+    }
+    if (local && !is_of_this_user(socket)) continue;
+    if (guests_.size() >= max_guests_) turn_out(guests_.begin());
+    const int fd = socket.get();
     add(fd);
-    guests_[fd] = std::move(guest);
-    listen_to(in);
+    Guest& guest = guests_.emplace_back();
+    guest.socket = std::move(socket);
+    guest.local = local;
+    guest.since = std::chrono::steady_clock::now();
+    guest_of_[fd] = std::prev(guests_.end());
+    listen_to(guest_of_[fd]);
   }
+  return true;
 }
 
-bool LinkDoor::is_welcome(const Guest& guest) const {
-  const Hello& hello = guest.hello;
-  const auto from = static_cast<std::size_t>(hello.from);
-  return hello.magic == Hello::kMagic && hello.to_token == card_.token && hello.from >= 0 &&
-         from < cards_.size() && hello.from_token == cards_[from].token;
+void LinkDoor::turn_out(Guests::iterator guest) {
+  guest_of_.erase(guest->socket.get());
+  guests_.erase(guest);
 }
 
-void LinkDoor::listen_to(Guest& guest) {
+void LinkDoor::listen_to(Guests::iterator at) {
+  Guest& guest = *at;
   const int fd = guest.socket.get();
   auto* const bytes = reinterpret_cast<char*>(&guest.hello);
   const std::size_t missing = sizeof guest.hello - guest.bytes;
@@ -186,13 +224,32 @@ void LinkDoor::listen_to(Guest& guest) {
   if (n > 0) {
     guest.bytes += static_cast<std::size_t>(n);
     if (guest.bytes < sizeof guest.hello) return;
-    if (is_welcome(guest)) {
-      epoll_ctl(events_.get(), EPOLL_CTL_DEL, fd, nullptr);
-      arrivals_[static_cast<int>(guest.hello.from)] = {std::move(guest.socket),
-                                                       std::move(guest.memory)};
-    }
   }
-  guests_.erase(fd);
+  Guest ended = std::move(guest);
+  guest_of_.erase(fd);
+  guests_.erase(at);
+  if (n > 0) welcome(ended);
+}
+
+/// Lets it in if it has proved to be who it says, in the way in which that rank comes.
+void LinkDoor::welcome(Guest& guest) {
+  const Hello& hello = guest.hello;
+  const auto from = static_cast<std::size_t>(hello.from);
+  if (hello.magic != Hello::kMagic || hello.from < 0 || from >= members_.cards.size() ||
+      hello.from == members_.rank || came_[from])
+    return;
+  const LinkCard& mine = members_.cards[static_cast<std::size_t>(members_.rank)];
+  if (members_.cards[from].is_beside(mine) != guest.local) return;
+  const LinkKeys keys = members_.keys(static_cast<int>(from), members_.rank);
+  if (!equal_secrets({hello.proof.data(), hello.proof.size()}, keys.opener_proof)) return;
+  epoll_ctl(events_.get(), EPOLL_CTL_DEL, guest.socket.get(), nullptr);
+  // Nothing was sent before, so there is room. In a host the system has said who is who.
+  if (!guest.local &&
+      send(guest.socket.get(), keys.admitter_proof.data(), keys.admitter_proof.size(),
+           MSG_DONTWAIT | MSG_NOSIGNAL) != static_cast<ssize_t>(keys.admitter_proof.size()))
+    return;
+  came_[from] = true;
+  arrivals_[static_cast<int>(from)] = {std::move(guest.socket), std::move(guest.memory)};
 }
 
 }  // namespace ferrite::parallel

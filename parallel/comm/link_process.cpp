@@ -1,6 +1,8 @@
 // Links between processes. Each rank listens, and says in the store where. A link is made when it
 // is first used, of two connections: each rank opens the one that it sends through. So it can send
 // before the other end has looked, and hears, by either connection, when the other process is gone.
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -16,6 +18,7 @@
 
 #include "core/error.h"
 #include "parallel/comm/backend.h"
+#include "parallel/comm/exchange.h"
 #include "parallel/comm/link.h"
 #include "parallel/comm/link_card.h"
 #include "parallel/comm/link_delay.h"
@@ -75,17 +78,15 @@ bool send_hello(const Fd& socket, Hello hello, int memory) {
 /// A link that connects when it is used, by a link for each direction.
 class ProcessLink final : public Link {
  public:
-  ProcessLink(LinkDoor& door, int rank, const LinkCard& mine, int peer, const LinkCard& theirs,
-              std::string name)
+  ProcessLink(LinkDoor& door, const LinkMembers& members, int peer, std::string name)
       : door_(door),
-        shared_(!mine.host.empty() && mine.host == theirs.host),
+        theirs_(members.cards[static_cast<std::size_t>(peer)]),
+        shared_(theirs_.is_beside(members.cards[static_cast<std::size_t>(members.rank)])),
+        rank_(members.rank),
         peer_(peer),
-        theirs_(theirs),
-        name_(std::move(name)) {
-    hello_.from = rank;
-    hello_.to_token = theirs.token;
-    hello_.from_token = mine.token;
-  }
+        out_keys_(members.keys(rank_, peer)),
+        in_keys_(members.keys(peer, rank_)),
+        name_(std::move(name)) {}
 
   std::size_t try_send(std::span<const std::byte> bytes) override {
     return can_send() ? out_->try_send(bytes) : 0;
@@ -175,7 +176,7 @@ class ProcessLink final : public Link {
     if (std::optional<LinkDoor::Arrival> arrival = door_.take(peer_)) {
       std::shared_ptr<RingMemory> memory;
       if (shared_) memory = RingMemory::open(std::move(arrival->memory));
-      in_ = make(std::move(arrival->socket), std::move(memory), 1);
+      in_ = make(std::move(arrival->socket), std::move(memory), 1, "", in_keys_);
     } else if (gone) {
       std::rethrow_exception(gone);
     }
@@ -186,6 +187,8 @@ class ProcessLink final : public Link {
     if (shared_) {
       socket_ = connect_to_unix(theirs_.unix_name);
       if (!socket_.valid() && errno == EAGAIN) return;  // too many at once: again later
+      FERRITE_CHECK(!socket_.valid() || is_of_this_user(socket_), DistributedError, "link",
+                    "who listens where {} should is another user of this host", name_);
     } else {
       socket_ = start_to_connect(theirs_.tcp);
     }
@@ -207,23 +210,29 @@ class ProcessLink final : public Link {
                     theirs_.tcp.text(), std::generic_category().message(error));
     }
     const std::shared_ptr<RingMemory> memory = shared_ ? RingMemory::create(1) : nullptr;
-    if (!send_hello(socket_, hello_, memory ? memory->fd() : -1)) fail_gone();
-    out_ = make(std::move(socket_), memory, 0);
+    Hello hello;
+    hello.from = rank_;
+    std::copy_n(out_keys_.opener_proof.begin(), hello.proof.size(), hello.proof.begin());
+    if (!send_hello(socket_, hello, memory ? memory->fd() : -1)) fail_gone();
+    out_ = make(std::move(socket_), memory, 0, out_keys_.admitter_proof, out_keys_);
   }
 
-  std::unique_ptr<Link> make(Fd socket, std::shared_ptr<RingMemory> memory, int end) const {
-    if (!memory) return std::make_unique<TcpLink>(std::move(socket), name_);
+  std::unique_ptr<Link> make(Fd socket, std::shared_ptr<RingMemory> memory, int end,
+                             const std::string& expected, const LinkKeys& keys) const {
+    if (!memory && theirs_.sealed)
+      return std::make_unique<SealedTcpLink>(std::move(socket), name_, expected, keys.frames);
+    if (!memory) return std::make_unique<TcpLink>(std::move(socket), name_, expected);
     memory->close_fd();
     return std::make_unique<RingLink>(std::move(memory), end, std::move(socket), name_,
                                       "shared memory");
   }
 
   LinkDoor& door_;
-  const bool shared_;
-  const int peer_;
   const LinkCard& theirs_;
+  const bool shared_;
+  const int rank_, peer_;
+  const LinkKeys out_keys_, in_keys_;
   const std::string name_;
-  Hello hello_;
   bool in_armed_ = false, out_armed_ = false;
 
   std::mutex mutex_;  // of what close() looks at
@@ -234,16 +243,15 @@ class ProcessLink final : public Link {
 
 class ProcessMesh final : public LinkMesh {
  public:
-  ProcessMesh(const GroupContext& context, std::unique_ptr<LinkDoor> door,
-              std::vector<LinkCard> cards)
-      : rank_(context.rank), door_(std::move(door)), cards_(std::move(cards)) {
+  ProcessMesh(const GroupContext& context, std::unique_ptr<LinkDoor> door, LinkMembers members)
+      : rank_(context.rank), door_(std::move(door)), members_(std::move(members)) {
     for (int peer = 0; peer < context.size; ++peer) {
       const auto at = static_cast<std::size_t>(peer);
       const int job_rank = at < context.job_ranks.size() ? context.job_ranks[at] : peer;
-      links_.push_back(peer == rank_ ? nullptr
-                                     : with_delay(std::make_unique<ProcessLink>(
-                                           *door_, rank_, cards_[static_cast<std::size_t>(rank_)],
-                                           peer, cards_[at], fmt::format("rank {}", job_rank))));
+      links_.push_back(peer == rank_
+                           ? nullptr
+                           : with_delay(std::make_unique<ProcessLink>(
+                                 *door_, members_, peer, fmt::format("rank {}", job_rank))));
     }
   }
   ~ProcessMesh() override { ProcessMesh::close(); }
@@ -265,7 +273,7 @@ class ProcessMesh final : public LinkMesh {
  private:
   const int rank_;
   const std::unique_ptr<LinkDoor> door_;
-  const std::vector<LinkCard> cards_;
+  const LinkMembers members_;
   std::vector<std::unique_ptr<Link>> links_;
 };
 
@@ -281,32 +289,86 @@ Transport transport() {
                            : Transport::any;
 }
 
+bool seals_tcp() {
+  const char* const text = std::getenv("FERRITE_TCP_INTEGRITY");
+  const std::string_view choice = text && *text ? text : "on";
+  FERRITE_CHECK(choice == "on" || choice == "off", ValueError, "link",
+                "expected FERRITE_TCP_INTEGRITY to be on, or off (what goes over TCP is not "
+                "protected against change), got \"{}\"",
+                choice);
+  return choice == "on";
+}
+
+/// An address of the interface that GLOO_SOCKET_IFNAME names, the first of them where it is a list;
+/// else the one by which the store is reached, so that jobs on localhost stay there.
+std::string address_to_listen_at(const Store& store) {
+  const char* const given = std::getenv("GLOO_SOCKET_IFNAME");
+  const std::string interface(given ? std::string_view(given, std::strcspn(given, ",")) : "");
+  if (interface.empty()) {
+    const std::string host = store.local_host();
+    return host.empty() ? "127.0.0.1" : host;
+  }
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) all = nullptr;
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(all, &freeifaddrs);
+  std::string address;
+  for (const ifaddrs* at = all; at; at = at->ifa_next) {
+    const int family = at->ifa_addr ? at->ifa_addr->sa_family : AF_UNSPEC;
+    if (interface != at->ifa_name || (family != AF_INET && family != AF_INET6)) continue;
+    std::array<char, NI_MAXHOST> text{};
+    const auto size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    if (getnameinfo(at->ifa_addr, static_cast<socklen_t>(size), text.data(), text.size(), nullptr,
+                    0, NI_NUMERICHOST) != 0)
+      continue;
+    if (address.empty() || family == AF_INET) address = text.data();
+    if (family == AF_INET) break;
+  }
+  FERRITE_CHECK(!address.empty(), ValueError, "link",
+                "there is no network interface with an address that GLOO_SOCKET_IFNAME={} names",
+                given);
+  return address;
+}
+
+/// How ranks of the mesh reach each other, where they agree on it.
+std::vector<LinkCard> read_cards(const GroupContext& context, const std::vector<std::string>& texts,
+                                 Transport wanted) {
+  const auto name = [&](std::size_t rank) {
+    return rank < context.job_ranks.size() ? context.job_ranks[rank] : static_cast<int>(rank);
+  };
+  std::vector<LinkCard> cards;
+  for (const std::string& text : texts) cards.push_back(LinkCard::parse(text));
+  const LinkCard& mine = cards[static_cast<std::size_t>(context.rank)];
+  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+    FERRITE_CHECK(wanted != Transport::shared_memory || cards[rank].is_beside(mine),
+                  DistributedError, "link",
+                  "FERRITE_LINK=shm, but rank {} is on another host, or in a network name space "
+                  "of its own",
+                  name(rank));
+    const auto state = [](const LinkCard& card) { return card.sealed ? "on" : "off"; };
+    FERRITE_CHECK(
+        cards[rank].sealed == cards[0].sealed, ValueError, "link",
+        "FERRITE_TCP_INTEGRITY must be the same on all ranks: it is {} on rank {}, and {} "
+        "on rank {}",
+        state(cards[0]), name(0), state(cards[rank]), name(rank));
+  }
+  return cards;
+}
+
 }  // namespace
 
 std::unique_ptr<LinkMesh> connect_links(const GroupContext& context, std::string_view name) {
   const Transport wanted = transport();
   const std::string identity = wanted == Transport::tcp ? "" : host_identity();
-  const std::string host = context.store->local_host();
-  auto door = std::make_unique<LinkDoor>(host.empty() ? "127.0.0.1" : host, !identity.empty(),
-                                         std::min(4 * context.size + 64, 4096));
+  auto door = std::make_unique<LinkDoor>(address_to_listen_at(*context.store), !identity.empty(),
+                                         std::min(4 * context.size + 1024, 4096));
   LinkCard mine = door->card();
   mine.host = identity;
-  const auto key = [&](int rank) { return fmt::format("{}/{}", name, rank); };
-  context.store->set(key(context.rank), mine.text());
-  std::vector<LinkCard> cards;
-  for (int rank = 0; rank < context.size; ++rank) {
-    cards.push_back(rank == context.rank
-                        ? mine
-                        : LinkCard::parse(context.store->get(key(rank), context.timeout)));
-    FERRITE_CHECK(
-        wanted != Transport::shared_memory || (!identity.empty() && cards.back().host == identity),
-        DistributedError, "link",
-        "FERRITE_LINK=shm, but rank {} is on another host, or in a network name space "
-        "of its own",
-        context.job_ranks.empty() ? rank : context.job_ranks[static_cast<std::size_t>(rank)]);
-  }
-  door->admit(cards);
-  return std::make_unique<ProcessMesh>(context, std::move(door), std::move(cards));
+  mine.sealed = seals_tcp();
+  LinkMembers members{context.store->secret(), fmt::format("{}/{}", context.name, name),
+                      context.rank,
+                      read_cards(context, exchange(context, name, mine.text()), wanted)};
+  door->admit(members);
+  return std::make_unique<ProcessMesh>(context, std::move(door), std::move(members));
 }
 
 }  // namespace ferrite::parallel

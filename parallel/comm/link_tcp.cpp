@@ -4,13 +4,17 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <system_error>
+#include <utility>
 
 #include "core/error.h"
+#include "parallel/comm/secret.h"
 
 namespace ferrite::parallel {
 
@@ -23,8 +27,11 @@ constexpr std::size_t kDirect = std::size_t{4} << 10;
 
 }  // namespace
 
-TcpLink::TcpLink(Fd socket, std::string peer)
-    : socket_(std::move(socket)), peer_(std::move(peer)), buffer_(kBuffer) {
+TcpLink::TcpLink(Fd socket, std::string peer, std::string expected)
+    : buffer_(kBuffer),
+      socket_(std::move(socket)),
+      peer_(std::move(peer)),
+      expected_(std::move(expected)) {
   const int on = 1;
   setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
@@ -45,10 +52,13 @@ void TcpLink::fail_lost() const {
                          std::generic_category().message(error_));
 }
 
-std::size_t TcpLink::try_send(std::span<const std::byte> bytes) {
+std::size_t TcpLink::write(const iovec* parts, std::size_t count) {
+  look_for_expected();
+  msghdr message{};
+  message.msg_iov = const_cast<iovec*>(parts);
+  message.msg_iovlen = count;
   while (true) {
-    const ssize_t n =
-        ::send(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    const ssize_t n = ::sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n >= 0) return static_cast<std::size_t>(n);
     if (errno == EINTR) continue;
     if (errno == EAGAIN || errno == ENOBUFS) return 0;
@@ -59,6 +69,7 @@ std::size_t TcpLink::try_send(std::span<const std::byte> bytes) {
 
 std::size_t TcpLink::read(std::byte* to, std::size_t size) {
   if (closed_.load(std::memory_order_acquire)) fail_lost();
+  look_for_expected();
   while (!over_) {
     const ssize_t n = ::recv(socket_.get(), to, size, MSG_DONTWAIT);
     if (n > 0) return static_cast<std::size_t>(n);
@@ -68,6 +79,32 @@ std::size_t TcpLink::read(std::byte* to, std::size_t size) {
     if (n < 0) error_ = errno;
   }
   return 0;
+}
+
+void TcpLink::look_for_expected() {
+  std::array<char, 64> said;
+  while (heard_ < expected_.size() && !over_) {
+    const std::size_t missing = std::min(said.size(), expected_.size() - heard_);
+    const ssize_t n = ::recv(socket_.get(), said.data(), missing, MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN) return;
+    if (n <= 0) {
+      over_ = true;
+      if (n < 0) error_ = errno;
+      return;
+    }
+    const auto size = static_cast<std::size_t>(n);
+    FERRITE_CHECK(
+        equal_secrets({said.data(), size}, std::string_view(expected_).substr(heard_, size)),
+        DistributedError, "link", "who listens where {} should does not prove to be of this job",
+        peer_);
+    heard_ += size;
+  }
+}
+
+std::size_t TcpLink::try_send(std::span<const std::byte> bytes) {
+  const iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  return write(&part, 1);
 }
 
 std::span<const std::byte> TcpLink::received() {
@@ -105,6 +142,115 @@ Link::Sleep TcpLink::arm(const Wish& wish) {
   Sleep sleep;
   sleep.fds[0] = {socket_.get(), static_cast<short>(events), 0};
   return sleep;
+}
+
+// ---- in frames
+
+namespace {
+
+// Of payload that was found right, this much is in one piece: no more has to be brought together.
+constexpr std::size_t kInOnePiece = 64;
+constexpr std::size_t kAround = kFrameHeader + kFrameTag;
+// After so many bytes those who send look what has come meanwhile.
+constexpr std::size_t kSentAtOnce = std::size_t{256} << 10;
+
+}  // namespace
+
+SealedTcpLink::SealedTcpLink(Fd socket, std::string peer, std::string expected,
+                             std::string_view key)
+    : TcpLink(std::move(socket), std::move(peer), std::move(expected)), mac_(key) {}
+
+/// Only what has gone whole is taken: nobody else would send the rest.
+std::size_t SealedTcpLink::try_send(std::span<const std::byte> bytes) {
+  std::size_t taken = 0;
+  while (taken < bytes.size() && taken < kSentAtOnce) {
+    const std::span<const std::byte> rest = bytes.subspan(taken);
+    if (out_.payload == 0) {
+      const auto payload = rest.first(std::min(rest.size(), kMaxFrame));
+      out_ = {FrameMac::header(payload.size()), mac_.next(payload), payload.size(), 0};
+    }
+    FERRITE_CHECK(rest.size() >= out_.payload, DistributedError, "link",
+                  "expected the {} bytes whose sending to {} has begun, got {}", out_.payload,
+                  peer(), rest.size());
+    if (!push(rest.first(out_.payload))) break;
+    taken += std::exchange(out_.payload, 0);
+  }
+  return taken;
+}
+
+/// Whether all of the frame has gone.
+bool SealedTcpLink::push(std::span<const std::byte> payload) {
+  const std::array<std::span<const std::byte>, 3> pieces{out_.header, payload, out_.tag};
+  std::array<iovec, 3> parts;
+  std::size_t count = 0, before = 0;
+  for (const std::span<const std::byte> piece : pieces) {
+    const std::size_t gone = std::min(piece.size(), out_.sent - std::min(out_.sent, before));
+    before += piece.size();
+    if (gone < piece.size())
+      parts[count++] = {const_cast<std::byte*>(piece.data()) + gone, piece.size() - gone};
+  }
+  out_.sent += write(parts.data(), count);
+  return out_.sent == payload.size() + kAround;
+}
+
+std::span<const std::byte> SealedTcpLink::received() {
+  while (buffered() < kInOnePiece)
+    if (!open_frame() && !fill()) break;
+  if (buffered() == 0 && over_) fail_lost();
+  return {buffer_.data() + begin_, buffered()};
+}
+
+bool SealedTcpLink::has_frame() const {
+  if (raw_end_ - next_ < kFrameHeader) return false;
+  const std::size_t size = FrameMac::payload_of({buffer_.data() + next_, kFrameHeader});
+  return size == 0 || raw_end_ - next_ >= size + kAround;
+}
+
+/// Whether there was a whole one. What is left of the last one's payload is moved beside it.
+bool SealedTcpLink::open_frame() {
+  if (!has_frame()) return false;
+  const std::byte* const frame = buffer_.data() + next_;
+  const std::size_t size = FrameMac::payload_of({frame, kFrameHeader});
+  FERRITE_CHECK(size > 0 && mac_.matches_next({frame + kFrameHeader, size},
+                                              {frame + kFrameHeader + size, kFrameTag}),
+                DistributedError, "link",
+                "what came from {} over TCP is not what it sent: bytes were changed, left out or "
+                "repeated on the way",
+                peer());
+  const std::size_t payload = next_ + kFrameHeader, rest = buffered();
+  std::memmove(buffer_.data() + payload - rest, buffer_.data() + begin_, rest);
+  begin_ = payload - rest;
+  end_ = payload + size;
+  next_ = end_ + kFrameTag;
+  return true;
+}
+
+/// Whether anything has come.
+bool SealedTcpLink::fill() {
+  if (buffered() == 0) begin_ = end_ = next_;
+  if (begin_ == raw_end_) begin_ = end_ = next_ = raw_end_ = 0;
+  if (kBuffer - raw_end_ < kMaxFrame + kAround) {
+    std::memmove(buffer_.data(), buffer_.data() + begin_, raw_end_ - begin_);
+    end_ -= begin_, next_ -= begin_, raw_end_ -= begin_;
+    begin_ = 0;
+  }
+  const std::size_t n = read(buffer_.data() + raw_end_, kBuffer - raw_end_);
+  raw_end_ += n;
+  return n > 0;
+}
+
+bool SealedTcpLink::ready(const Wish& wish) {
+  if (!wish.recv) return false;
+  if (buffered() > wish.have || (buffered() < kInOnePiece && has_frame())) return true;
+  if (over_) fail_lost();
+  return false;
+}
+
+Link::Sleep SealedTcpLink::arm(const Wish& wish) {
+  Wish mine = wish;
+  // More is read once what is here was consumed.
+  mine.recv = wish.recv && buffered() < kInOnePiece;
+  return TcpLink::arm(mine);
 }
 
 }  // namespace ferrite::parallel

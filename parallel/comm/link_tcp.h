@@ -1,19 +1,23 @@
-// Links over TCP.
+// Links over TCP, in one direction: the end that opened the connection sends.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <string>
 #include <vector>
 
 #include "parallel/comm/link.h"
+#include "parallel/comm/sealed_frames.h"
 #include "parallel/comm/socket.h"
 
 namespace ferrite::parallel {
 
-class TcpLink final : public Link {
+/// Bytes as they are: who can change the network's traffic can change them.
+class TcpLink : public Link {
  public:
-  /// `socket` is connected and non-blocking; `peer` is for messages: "rank 3".
-  TcpLink(Fd socket, std::string peer);
+  /// `socket` is connected and non-blocking; `peer` is for messages: "rank 3". `expected` is what
+  /// the other end says first: DistributedError where it says something else.
+  TcpLink(Fd socket, std::string peer, std::string expected);
   ~TcpLink() override;
   TcpLink(const TcpLink&) = delete;
   TcpLink& operator=(const TcpLink&) = delete;
@@ -29,18 +33,58 @@ class TcpLink final : public Link {
   Sleep arm(const Wish& wish) override;
   void disarm(const Sleep&) override {}
 
- private:
+ protected:
   std::size_t buffered() const { return end_ - begin_; }
+  /// As recvmsg(2) and sendmsg(2), without blocking: how many bytes; 0 where none.
   std::size_t read(std::byte* to, std::size_t size);
+  std::size_t write(const iovec* parts, std::size_t count);
   [[noreturn]] void fail_lost() const;
+  const std::string& peer() const { return peer_; }
 
-  const Fd socket_;
-  const std::string peer_;
   std::vector<std::byte> buffer_;  // what was received and not consumed: [begin_, end_)
   std::size_t begin_ = 0, end_ = 0;
   bool over_ = false;  // the other end sends no more
+
+ private:
+  void look_for_expected();
+
+  const Fd socket_;
+  const std::string peer_, expected_;
+  std::size_t heard_ = 0;  // of expected_
   int error_ = 0;
   std::atomic<bool> closed_ = false;
+};
+
+/// In sealed frames: DistributedError, naming the peer, where what comes is not what it has sent.
+class SealedTcpLink final : public TcpLink {
+ public:
+  SealedTcpLink(Fd socket, std::string peer, std::string expected, std::string_view key);
+
+  /// Where it takes nothing, the next call is to begin with the same bytes.
+  std::size_t try_send(std::span<const std::byte> bytes) override;
+  std::span<const std::byte> received() override;
+  std::size_t try_recv(std::span<std::byte> bytes) override { return Link::try_recv(bytes); }
+  bool ready(const Wish& wish) override;
+  Sleep arm(const Wish& wish) override;
+
+ private:
+  /// A frame that is being sent: the payload stays with who sends it.
+  struct Outgoing {
+    std::array<std::byte, kFrameHeader> header;
+    FrameMac::Tag tag;
+    std::size_t payload = 0;  // 0: none
+    std::size_t sent = 0;     // of all three
+  };
+
+  bool push(std::span<const std::byte> payload);
+  bool has_frame() const;
+  bool open_frame();
+  bool fill();
+
+  FrameMac mac_;
+  Outgoing out_;
+  // The buffer holds: payload that was found right, [begin_, end_), and frames from next_ on.
+  std::size_t next_ = 0, raw_end_ = 0;
 };
 
 }  // namespace ferrite::parallel

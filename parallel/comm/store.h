@@ -28,6 +28,9 @@ class Store {
   /// The numeric address of this host by which it reaches the server, which is where other ranks
   /// can reach this one: what transports bind to. "" where the store is not reached over a network.
   virtual std::string local_host() const { return ""; }
+  /// What those alone know who know the store's token, for ranks to prove to each other that they
+  /// do: other than the token itself, 32 bytes. "" where the store has no token.
+  virtual std::string secret() const { return ""; }
 };
 
 /// Keys of `store` behind a prefix: what a sub-group, or one start of a job, keeps for itself.
@@ -40,6 +43,7 @@ class PrefixStore final : public Store {
   bool check(const std::vector<std::string>& keys) override;
   bool erase(const std::string& key) override;
   std::string local_host() const override { return store_->local_host(); }
+  std::string secret() const override { return store_->secret(); }
 
  private:
   std::string prefix_;

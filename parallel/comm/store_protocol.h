@@ -3,9 +3,10 @@
 // The greeting, of fixed sizes: the client sends kMagic, kVersion as 4 bytes and a nonce; the
 // server answers with its own; the client sends its proof() that it knows the token; the server
 // answers one byte of GreetingReply and, where that is `accepted`, its own proof, else as many
-// zeros. The token itself is never sent. Then both send messages: their length as 4 bytes, and as
-// many bytes, the first of which is a Command or an Answer. Numbers are little-endian; strings have
-// their length before them as 4 bytes.
+// zeros. The token itself is never sent. From there on both send sealed frames (sealed_frames.h),
+// under keys that nobody has but who knows the token, and both nonces go into. What the frames
+// carry are messages: their length as 4 bytes, and as many bytes, the first of which is a Command
+// or an Answer. Numbers are little-endian; strings have their length before them as 4 bytes.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +21,7 @@
 namespace ferrite::parallel::protocol {
 
 inline constexpr std::string_view kMagic = "FERRITE\n";
-inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kVersion = 2;
 inline constexpr std::size_t kMaxToken = 256;
 inline constexpr std::size_t kMaxKey = 4096;
 inline constexpr std::size_t kMaxValue = std::size_t{16} << 20;
@@ -146,7 +147,13 @@ inline std::string hello(std::string_view nonce, std::uint32_t version = kVersio
 /// That `whose` end ("client", "server") of this very connection knows the token.
 inline std::string proof(std::string_view token, std::string_view whose,
                          std::string_view client_nonce, std::string_view server_nonce) {
-  return hmac_sha256(token, std::string(whose).append(client_nonce).append(server_nonce));
+  return derive(token, {"ferrite store proof", whose, client_nonce, server_nonce});
+}
+
+/// Of the frames that this end sends.
+inline std::string frame_key(std::string_view token, std::string_view whose,
+                             std::string_view client_nonce, std::string_view server_nonce) {
+  return derive(token, {"ferrite store frames", whose, client_nonce, server_nonce});
 }
 
 }  // namespace ferrite::parallel::protocol

@@ -77,6 +77,9 @@ class TcpMonitor::Impl {
   bool send_due(Clock::time_point now);
   /// False where the connection has ended.
   bool receive();
+  /// Reads what has come, of the server's frames, into in_.
+  enum class Read : std::uint8_t { something, nothing, end, changed };
+  Read read_more();
   void handle(std::string_view message);
   void check_silence(Clock::time_point now);
   void lose_server(const std::string& how);
@@ -94,7 +97,8 @@ class TcpMonitor::Impl {
   const TcpMonitorOptions options_;
   const Address server_;
   const milliseconds interval_;
-  const Fd fd_, waker_;
+  Connection connection_;
+  const Fd waker_;
   // Of the thread:
   std::string in_;
   bool left_ = false;
@@ -128,7 +132,7 @@ TcpMonitor::Impl::Impl(const Address& server, std::string_view token, TcpMonitor
     : options_(std::move(options)),
       server_(server),
       interval_(heartbeat_interval(options_.timeout)),
-      fd_(greet_until_accepted(server, token, options_.timeout).fd),
+      connection_(greet_until_accepted(server, token, options_.timeout)),
       waker_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   FERRITE_CHECK(waker_.valid(), DistributedError, "monitor", "no eventfd");
   join();
@@ -148,12 +152,18 @@ void TcpMonitor::Impl::join() {
       .number(limited(options_.timeout))
       .number(limited(interval_))
       .text(fmt::format("{}, process {}", host_name(), getpid()).substr(0, kLongestName));
-  std::array<char, 5> reply;
-  const bool joined = send_all(fd_, message.take(), deadline) &&
-                      recv_all(fd_, reply.data(), reply.size(), deadline);
-  FERRITE_CHECK(joined && static_cast<Answer>(reply[4]) == Answer::joined, DistributedError,
-                "monitor", "the store at {} does not take rank {} of {} in", server_.text(),
-                options_.rank, options_.world_size);
+  constexpr std::size_t size = 5;
+  Read last = send_all(connection_.fd, connection_.channel->seal(message.take()), deadline)
+                  ? Read::nothing
+                  : Read::end;
+  while (in_.size() < size && (last == Read::nothing || last == Read::something) &&
+         wait_ready(connection_.fd.get(), POLLIN, deadline))
+    last = read_more();
+  FERRITE_CHECK(in_.size() >= size && static_cast<Answer>(in_[4]) == Answer::joined,
+                DistributedError, "monitor", "the store at {} does not take rank {} of {} in{}",
+                server_.text(), options_.rank, options_.world_size,
+                last == Read::changed ? ": its answer was changed on the way" : "");
+  in_.erase(0, size);
   heard_ = Clock::now();
 }
 
@@ -263,7 +273,7 @@ void TcpMonitor::Impl::beat_until_left() {
 
     const int wait = static_cast<int>(
         std::max<std::int64_t>(std::chrono::ceil<milliseconds>(next - now).count(), 0));
-    std::array<pollfd, 2> waiting{{{fd_.get(), POLLIN, 0}, {waker_.get(), POLLIN, 0}}};
+    std::array<pollfd, 2> waiting{{{connection_.fd.get(), POLLIN, 0}, {waker_.get(), POLLIN, 0}}};
     poll(waiting.data(), waiting.size(), wait);
     std::uint64_t count = 0;
     [[maybe_unused]] const ssize_t drained = read(waker_.get(), &count, sizeof count);
@@ -278,7 +288,7 @@ void TcpMonitor::Impl::beat_until_left() {
   }
   const std::lock_guard lock(mutex_);
   ended_ = true;
-  shutdown(fd_.get(), SHUT_RDWR);
+  shutdown(connection_.fd.get(), SHUT_RDWR);
   changed_.notify_all();
 }
 
@@ -294,7 +304,7 @@ bool TcpMonitor::Impl::send_due(Clock::time_point now) {
     bytes.swap(outbox_);
     upto = queued_;
   }
-  const bool sent = send_all(fd_, bytes, now + kSendTime);
+  const bool sent = send_all(connection_.fd, connection_.channel->seal(bytes), now + kSendTime);
   left_ = leaving;
   const std::lock_guard lock(mutex_);
   sent_ = upto;
@@ -324,17 +334,21 @@ std::string TcpMonitor::Impl::beat(Clock::time_point now) {
   return message.take();
 }
 
-bool TcpMonitor::Impl::receive() {
+TcpMonitor::Impl::Read TcpMonitor::Impl::read_more() {
   std::array<char, 16384> buffer;
   for (;;) {
-    const ssize_t got = ::recv(fd_.get(), buffer.data(), buffer.size(), 0);
+    const ssize_t got = ::recv(connection_.fd.get(), buffer.data(), buffer.size(), 0);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
-    if (got <= 0) {
-      lose_server("was lost");
-      return false;
-    }
-    in_.append(buffer.data(), static_cast<std::size_t>(got));
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return Read::nothing;
+    if (got <= 0) return Read::end;
+    const std::string_view arrived(buffer.data(), static_cast<std::size_t>(got));
+    return connection_.channel->open(arrived, in_) ? Read::something : Read::changed;
+  }
+}
+
+bool TcpMonitor::Impl::receive() {
+  for (;;) {
+    const Read last = read_more();
     std::size_t at = 0;
     while (in_.size() - at >= 4) {
       const std::size_t size = protocol::message_size(std::string_view(in_).substr(at));
@@ -343,6 +357,13 @@ bool TcpMonitor::Impl::receive() {
       at += 4 + size;
     }
     in_.erase(0, at);
+    if (last == Read::nothing) return true;
+    if (last == Read::something) continue;
+    lose_server(last == Read::end
+                    ? "was lost"
+                    : "cannot be heard: what comes from it was changed, left out or repeated on "
+                      "the way");
+    return false;
   }
 }
 

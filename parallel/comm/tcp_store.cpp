@@ -87,6 +87,10 @@ Connection greet(const Address& address, std::string_view token, Deadline deadli
         break;
       }
       connection.fd = std::move(fd);
+      connection.channel =
+          std::make_unique<SealedChannel>(protocol::frame_key(token, "client", nonce, their_nonce),
+                                          protocol::frame_key(token, "server", nonce, their_nonce));
+      connection.secret = derive(token, {"ferrite ranks"});
       connection.greeting = Greeting::accepted;
       break;
     case protocol::GreetingReply::full:
@@ -121,9 +125,14 @@ Connection greet_until_accepted(const Address& address, std::string_view token,
 class TcpStore::Impl {
  public:
   Impl(Connection connection, Address address, milliseconds timeout)
-      : fd_(std::move(connection.fd)), address_(std::move(address)), timeout_(timeout) {}
+      : fd_(std::move(connection.fd)),
+        channel_(std::move(connection.channel)),
+        secret_(std::move(connection.secret)),
+        address_(std::move(address)),
+        timeout_(timeout) {}
 
   const Address& address() const { return address_; }
+  const std::string& secret() const { return secret_; }
   std::string local_host() const { return local_address(fd_).host; }
   milliseconds timeout() const { return timeout_; }
   bool lost() {
@@ -149,17 +158,24 @@ class TcpStore::Impl {
   void read(std::unique_lock<std::mutex>& lock, Deadline deadline);
   void take_replies();
   [[noreturn]] void fail_lost(const char* op, const std::string& asked) const {
+    FERRITE_CHECK(
+        !changed_on_way_, DistributedError, op,
+        "{}: what came from the store at {} is not what it sent: bytes were changed, left "
+        "out or repeated on the way",
+        asked, address_.text());
     fail<DistributedError>(op, "{}: the store at {} was lost", asked, address_.text());
   }
 
   const Fd fd_;
+  const std::unique_ptr<SealedChannel> channel_;  // sealing by who sends, opening by who reads
+  const std::string secret_;
   const Address address_;
   const milliseconds timeout_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool sending_ = false;  ///< by one of the threads
   bool reading_ = false;  ///< by one of those that wait
-  bool lost_ = false;
+  bool lost_ = false, changed_on_way_ = false;
   std::uint32_t next_id_ = 0;
   std::string in_;
   std::map<std::uint32_t, std::optional<Reply>> replies_;
@@ -197,7 +213,7 @@ void TcpStore::Impl::send(const std::string& message, Deadline deadline, const c
   }
   sending_ = true;
   lock.unlock();
-  const bool sent = send_all(fd_, message, deadline);
+  const bool sent = send_all(fd_, channel_->seal(message), deadline);
   lock.lock();
   sending_ = false;
   // Half a message may be under way: nothing can follow it.
@@ -243,8 +259,9 @@ void TcpStore::Impl::read(std::unique_lock<std::mutex>& lock, Deadline deadline)
   reading_ = false;
   if (end) lost_ = true;
   if (got > 0) {
-    in_.append(buffer.data(), static_cast<std::size_t>(got));
+    changed_on_way_ = !channel_->open({buffer.data(), static_cast<std::size_t>(got)}, in_);
     take_replies();
+    if (changed_on_way_) lost_ = true;
   }
   // Also where nothing came: somebody else must read now.
   changed_.notify_all();
@@ -293,6 +310,7 @@ TcpStore::~TcpStore() = default;
 
 const Address& TcpStore::address() const { return impl_->address(); }
 std::string TcpStore::local_host() const { return impl_->local_host(); }
+std::string TcpStore::secret() const { return impl_->secret(); }
 bool TcpStore::lost() const { return impl_->lost(); }
 
 void TcpStore::set(const std::string& key, std::string_view value) {

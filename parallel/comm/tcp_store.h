@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "parallel/comm/sealed_frames.h"
 #include "parallel/comm/socket.h"
 #include "parallel/comm/store.h"
 
@@ -24,7 +25,9 @@ enum class Greeting : std::uint8_t {
 };
 
 struct Connection {
-  Fd fd;  ///< valid where accepted
+  Fd fd;                                   ///< valid where accepted
+  std::unique_ptr<SealedChannel> channel;  ///< there where accepted: what all that follows goes by
+  std::string secret;                      ///< Store::secret(), where accepted
   Greeting greeting = Greeting::unreachable;
   std::string detail;  ///< "localhost:29500 does not answer: connection refused"
 };
@@ -37,8 +40,8 @@ Connection greet_until_accepted(const Address& address, std::string_view token,
 
 /// Keys are up to 4 KiB and values up to 16 MiB (ValueError for more). Any thread may wait for a
 /// key while others go on. Every call is over by a deadline: that of get() is its argument, that of
-/// the others the constructor's timeout. There is no reconnecting: once the server is lost, every
-/// call says so.
+/// the others the constructor's timeout. There is no reconnecting: once the server is lost, or what
+/// comes from it was changed on its way, every call says so.
 class TcpStore final : public Store {
  public:
   /// Tries again until there is a server that accepts the token; DistributedError, with what came
@@ -54,6 +57,7 @@ class TcpStore final : public Store {
   bool check(const std::vector<std::string>& keys) override;
   bool erase(const std::string& key) override;
   std::string local_host() const override;
+  std::string secret() const override;
   /// Those that are not there.
   std::vector<std::string> missing(const std::vector<std::string>& keys);
 

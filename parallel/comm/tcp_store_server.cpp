@@ -4,6 +4,7 @@
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -11,6 +12,8 @@
 #include <atomic>
 #include <cerrno>
 #include <condition_variable>
+#include <list>
+#include <memory>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -21,6 +24,7 @@
 #include "core/error.h"
 #include "parallel/comm/background_thread.h"
 #include "parallel/comm/monitor_table.h"
+#include "parallel/comm/sealed_frames.h"
 #include "parallel/comm/secret.h"
 #include "parallel/comm/store_protocol.h"
 #include "parallel/comm/store_table.h"
@@ -43,14 +47,24 @@ constexpr std::chrono::milliseconds kSweep{250};
 /// The thread wakes at least every kSweep: a longer gap is one in which it was stopped.
 constexpr std::chrono::milliseconds kStandstill{1000};
 constexpr std::chrono::milliseconds kGoodbye{200};
+constexpr int kAcceptedAtOnce = 64;
+
+/// Strangers may have a quarter of the descriptors that this process may open.
+std::size_t strangers_there_may_be(std::size_t wanted) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return wanted;
+  return std::clamp<std::size_t>(limit.rlim_cur / 4, 1, std::max<std::size_t>(wanted, 1));
+}
 
 struct Client {
   Fd fd;
   bool stranger = true;
-  std::string nonce, their_nonce;  ///< of the greeting, once it has begun
-  bool doomed = false;             ///< to be dropped once its events have been seen to
-  bool dropping = false;           ///< to be dropped once it was told why
+  std::unique_ptr<SealedChannel> channel;  ///< once it is none
+  std::string nonce, their_nonce;          ///< of the greeting, once it has begun
+  bool doomed = false;                     ///< to be dropped once its events have been seen to
+  bool dropping = false;                   ///< to be dropped once it was told why
   bool wants_write = false;
+  std::list<ClientId>::iterator place{};  ///< among the strangers, if it is one
   std::string in, out;
   std::size_t sent = 0;     ///< of out
   TimePoint stalled_since;  ///< since when it owes us the rest of something
@@ -62,6 +76,7 @@ class TcpStoreServer::Impl {
  public:
   explicit Impl(TcpStoreServerOptions options)
       : options_(std::move(options)),
+        max_strangers_(strangers_there_may_be(options_.max_strangers)),
         listener_(listen_at({options_.host, options_.port})),
         address_{options_.host, local_address(listener_).port},
         epoll_(epoll_create1(EPOLL_CLOEXEC)),
@@ -113,11 +128,13 @@ class TcpStoreServer::Impl {
   }
 
   void serve();
-  void accept_all();
+  void accept_some();
+  bool drop_oldest_stranger();
   void read_from(ClientId id, Client& client);
   /// What has arrived, as far as it is complete. False where it breaks the protocol.
   bool consume(ClientId id, Client& client);
   bool greet(ClientId id, Client& client);
+  void admit(Client& client);
   bool handle(ClientId id, std::string_view message);
   void send_to(ClientId id, std::string message);
   void flush(ClientId id, Client& client);
@@ -127,6 +144,7 @@ class TcpStoreServer::Impl {
   void say_goodbye();
 
   const TcpStoreServerOptions options_;
+  const std::size_t max_strangers_;
   Fd listener_;
   const Address address_;
   Fd epoll_, waker_;
@@ -135,8 +153,8 @@ class TcpStoreServer::Impl {
   std::unordered_map<ClientId, Client> clients_;
   std::vector<ClientId> doomed_;
   ClientId next_id_ = kFirstClient;
-  std::size_t strangers_ = 0;
-  bool listening_ = true;  ///< false while there are no descriptors for more clients
+  std::list<ClientId> strangers_;  ///< the oldest first
+  bool listening_ = true;          ///< false while there are no descriptors for more clients
   TimePoint now_{};
 
   std::atomic<bool> stopping_ = false;
@@ -161,7 +179,7 @@ void TcpStoreServer::Impl::serve() {
     if (now_ - before > kStandstill) monitor_.forgive(now_ - before);
     for (int i = 0; i < count; ++i) {
       const ClientId id = events[i].data.u64;
-      if (id == kListener) accept_all();
+      if (id == kListener) accept_some();
       const auto found = clients_.find(id);
       if (found == clients_.end() || found->second.doomed) continue;
       if (events[i].events & EPOLLOUT) flush(id, found->second);
@@ -186,28 +204,46 @@ void TcpStoreServer::Impl::serve() {
   say_goodbye();
 }
 
-void TcpStoreServer::Impl::accept_all() {
-  for (;;) {
+void TcpStoreServer::Impl::accept_some() {
+  // So many at a time, that those who have come are heard before they are too many.
+  for (int i = 0; i < kAcceptedAtOnce; ++i) {
     Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd.valid()) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
-      if (errno != EAGAIN && errno != EWOULDBLOCK) {
-        // No descriptors or no memory: the queue can wait until the next sweep.
-        watch(EPOLL_CTL_MOD, listener_, 0, kListener);
-        listening_ = false;
-      }
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+      // No descriptors or no memory. Strangers have to make room; where there are none, the queue
+      // can wait until the next sweep.
+      if (drop_oldest_stranger()) continue;
+      watch(EPOLL_CTL_MOD, listener_, 0, kListener);
+      listening_ = false;
       return;
     }
-    if (strangers_ >= options_.max_strangers) continue;  // closes it
+    if (strangers_.size() >= max_strangers_) drop_oldest_stranger();
     const int on = 1;
     setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     const ClientId id = next_id_++;
     Client& client = clients_[id];
     client.fd = std::move(fd);
     client.stalled_since = now_;
-    ++strangers_;
+    client.place = strangers_.insert(strangers_.end(), id);
     watch(EPOLL_CTL_ADD, client.fd, EPOLLIN, id);
   }
+}
+
+/// Whoever has the token takes a moment to prove it: the one that has had the longest time goes,
+/// and not the one that comes. False where there is none. It has no part in the tables yet.
+bool TcpStoreServer::Impl::drop_oldest_stranger() {
+  if (strangers_.empty()) return false;
+  const ClientId id = strangers_.front();
+  strangers_.pop_front();
+  std::erase(doomed_, id);
+  clients_.erase(id);
+  return true;
+}
+
+void TcpStoreServer::Impl::admit(Client& client) {
+  client.stranger = false;
+  strangers_.erase(client.place);
 }
 
 void TcpStoreServer::Impl::read_from(ClientId id, Client& client) {
@@ -220,8 +256,10 @@ void TcpStoreServer::Impl::read_from(ClientId id, Client& client) {
     if (got <= 0) return doom(id, client);
     if (client.dropping) continue;
     if (client.in.empty() || !client.stranger) client.stalled_since = now_;
-    client.in.append(buffer, static_cast<std::size_t>(got));
-    if (!consume(id, client)) return doom(id, client);
+    const std::string_view arrived(buffer, static_cast<std::size_t>(got));
+    const bool whole = !client.channel || client.channel->open(arrived, client.in);
+    if (!client.channel) client.in.append(arrived);
+    if (!consume(id, client) || !whole) return doom(id, client);
     if (client.doomed) return;
   }
 }
@@ -230,6 +268,8 @@ bool TcpStoreServer::Impl::consume(ClientId id, Client& client) {
   if (client.stranger) {
     if (!greet(id, client)) return false;
     if (client.stranger) return true;
+    const std::string frames = std::exchange(client.in, {});
+    if (!client.channel->open(frames, client.in)) return false;
   }
   std::size_t at = 0;
   while (client.in.size() - at >= 4) {
@@ -266,18 +306,20 @@ bool TcpStoreServer::Impl::greet(ClientId id, Client& client) {
   GreetingReply reply = GreetingReply::accepted;
   if (!equal_secrets(std::string_view(client.in).substr(0, protocol::kProof), proof("client"))) {
     reply = GreetingReply::refused;
-  } else if (clients_.size() - strangers_ >= options_.max_clients) {
+  } else if (clients_.size() - strangers_.size() >= options_.max_clients) {
     reply = GreetingReply::full;
   }
   client.in.erase(0, protocol::kProof);
   client.dropping = reply != GreetingReply::accepted;
-  if (!client.dropping) {
-    client.stranger = false;
-    --strangers_;
-  }
   std::string answer(1, static_cast<char>(reply));
   answer += client.dropping ? std::string(protocol::kProof, '\0') : proof("server");
   send_to(id, std::move(answer));
+  if (client.dropping) return true;
+  const auto key = [&](std::string_view whose) {
+    return protocol::frame_key(options_.token, whose, client.their_nonce, client.nonce);
+  };
+  client.channel = std::make_unique<SealedChannel>(key("server"), key("client"));
+  admit(client);
   return true;
 }
 
@@ -295,6 +337,7 @@ void TcpStoreServer::Impl::send_to(ClientId id, std::string message) {
   const auto found = clients_.find(id);
   if (found == clients_.end() || found->second.doomed) return;
   Client& client = found->second;
+  if (client.channel) message = client.channel->seal(message);
   if (client.out.empty()) {
     client.out = std::move(message);
   } else {
@@ -342,7 +385,7 @@ void TcpStoreServer::Impl::drop_doomed() {
     const ClientId id = doomed_.back();
     doomed_.pop_back();
     const auto found = clients_.find(id);
-    if (found->second.stranger) --strangers_;
+    if (found->second.stranger) strangers_.erase(found->second.place);
     clients_.erase(found);
     keys_.disconnected(id);
     monitor_.disconnected(id, now_);
@@ -351,7 +394,7 @@ void TcpStoreServer::Impl::drop_doomed() {
 
 void TcpStoreServer::Impl::sweep(TimePoint now) {
   for (auto& [id, client] : clients_) {
-    const bool owes = client.stranger || !client.in.empty();
+    const bool owes = client.stranger || !client.in.empty() || client.channel->within_frame();
     if (owes && now - client.stalled_since > options_.handshake_timeout) doom(id, client);
   }
   if (!std::exchange(listening_, true)) watch(EPOLL_CTL_MOD, listener_, EPOLLIN, kListener);

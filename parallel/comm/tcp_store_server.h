@@ -17,17 +17,20 @@ struct TcpStoreServerOptions {
   std::string host = "localhost";
   std::uint16_t port = 0;  ///< 0: any free one
   /// What clients must know, up to 256 bytes. Both ends prove that they know it (HMAC-SHA-256 over
-  /// nonces of both), and it is never sent. Nothing else is encrypted or signed: a token that is
-  /// secret and cannot be guessed (FERRITE_TOKEN, or what a rendezvous by file makes) keeps out,
-  /// and from playing the server, those who can reach the port, other users of the host included,
-  /// but not those who can read or change the network's traffic. One that is a job's number keeps
-  /// out other jobs, by mistake, and nobody who means harm.
+  /// nonces of both), it is never sent, and everything after that goes in sealed frames, under keys
+  /// made of it (sealed_frames.h). A token that is secret and cannot be guessed (FERRITE_TOKEN of
+  /// random bytes, or what a rendezvous by file makes) keeps out, from playing the server and from
+  /// changing what is said, other users of the host and whoever is on the way between hosts, who
+  /// can read it, though. One that is a job's number keeps out other jobs, by mistake, and nobody
+  /// who means harm.
   std::string token;
   /// Clients that have not proved it by then are dropped, and so are those that stop in the
   /// middle of a message for as long.
-  std::chrono::milliseconds handshake_timeout = std::chrono::seconds(10);
+  std::chrono::milliseconds handshake_timeout = std::chrono::seconds(5);
   std::size_t max_clients = 16384;
-  std::size_t max_strangers = 1024;                ///< clients that have not yet proved it
+  /// Clients that have not yet proved it; at most a quarter of the descriptors that the process may
+  /// open. Where there are more, the oldest of them are dropped.
+  std::size_t max_strangers = 1024;
   std::size_t max_bytes = std::size_t{256} << 20;  ///< of all keys and values
 };
 

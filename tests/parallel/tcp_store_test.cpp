@@ -271,8 +271,8 @@ Fd dial(const TcpStoreServer& server) {
 }
 
 /// One that has proved to know the token, and may say anything then.
-Fd enter(const TcpStoreServer& server, std::string_view token) {
-  return greet_until_accepted(server.address(), token, 20s).fd;
+Connection enter(const TcpStoreServer& server, std::string_view token) {
+  return greet_until_accepted(server.address(), token, 20s);
 }
 
 /// Whether the server hangs up, whatever it says before.
@@ -309,9 +309,12 @@ TEST_CASE("strangers who say nothing, half of something or nonsense are dropped"
   say(std::string(100000, '\0'));
   say(protocol::hello(std::string(protocol::kNonce, 'n'), 99));
   const auto say_inside = [&](std::string_view text) {
-    strangers.push_back(enter(server, "token"));
-    send_all(strangers.back(), text, Clock::now() + 5s);
+    Connection connection = enter(server, "token");
+    send_all(connection.fd, connection.channel->seal(text), Clock::now() + 5s);
+    strangers.push_back(std::move(connection.fd));
   };
+  strangers.push_back(enter(server, "token").fd);
+  send_all(strangers.back(), std::string(100, '\1'), Clock::now() + 5s);  // not sealed
   say_inside(std::string("\xff\xff\xff\xff", 4));             // a message of 4 GiB
   say_inside(std::string("\0\0\0\0", 4));                     // an empty one
   say_inside(std::string("\1\0\0\0\x63", 5));                 // an unknown command
@@ -339,7 +342,13 @@ TEST_CASE("there are no more clients and strangers than there may be") {
   std::vector<Fd> strangers;
   for (int i = 0; i < 4; ++i) strangers.push_back(dial(server));
   CHECK(eventually([&] { return server.clients() == 6; }));
-  CHECK(is_dropped(dial(server)));
+  // The oldest goes, not the one that comes.
+  strangers.push_back(dial(server));
+  CHECK(is_dropped(strangers.front()));
+  CHECK(greet(server.address(), "", Clock::now() + 10s).greeting == Greeting::full);
+  CHECK(is_dropped(strangers[1]));
+  for (std::size_t i = 2; i < strangers.size(); ++i)
+    CHECK_FALSE(wait_ready(strangers[i].get(), POLLIN, Clock::now() + 20ms));
   a.set("k", "v");
   CHECK(b.get("k", 0ms) == "v");
 }
@@ -349,16 +358,16 @@ TEST_CASE("a client that goes while it waits, or does not read, harms nobody") {
   TcpStore store(server.address(), "", 20s);
   store.set("large", std::string(protocol::kMaxValue, 'x'));
   {
-    const Fd waiter = enter(server, "");
+    const Connection waiter = enter(server, "");
     std::string asking =
         Writer(Command::get).number(7u).text("k").number(std::uint64_t{60000}).take();
-    REQUIRE(send_all(waiter, asking, Clock::now() + 5s));
-    const Fd greedy = enter(server, "");
+    REQUIRE(send_all(waiter.fd, waiter.channel->seal(asking), Clock::now() + 5s));
+    const Connection greedy = enter(server, "");
     asking.clear();
     for (int i = 0; i < 50; ++i) {
       asking += Writer(Command::get).number(7u).text("large").number(std::uint64_t{0}).take();
     }
-    REQUIRE(send_all(greedy, asking, Clock::now() + 5s));
+    REQUIRE(send_all(greedy.fd, greedy.channel->seal(asking), Clock::now() + 5s));
     CHECK(eventually([&] { return server.clients() == 2; }));  // the greedy one is dropped
   }
   CHECK(eventually([&] { return server.clients() == 1; }));
@@ -399,8 +408,10 @@ TEST_CASE("whatever clients send, the server lives and keeps what it has") {
       bytes[below(static_cast<unsigned>(bytes.size()))] = static_cast<char>(random());
     }
     bytes.resize(bytes.size() - std::min<std::size_t>(below(4), bytes.size()));
-    const Fd stranger = inside ? enter(server, "") : dial(server);
-    send_all(stranger, bytes, Clock::now() + 5s);
+    Connection member;
+    if (inside) member = enter(server, "");
+    const Fd stranger = inside ? std::move(member.fd) : dial(server);
+    send_all(stranger, inside ? member.channel->seal(bytes) : bytes, Clock::now() + 5s);
     if (seed % 3 == 0) shutdown(stranger.get(), SHUT_WR);
     if (seed % 20 == 0) CHECK(friendly.get("kept", 1s) == "whole");
   }
