@@ -75,11 +75,12 @@ RANK_FUNCTION(gloo_collectives) {
 TEST_CASE("gloo: every collective among processes, by whatever way") {
   REQUIRE_GLOO();
   const Environment shared = {}, gloo = {{"FERRITE_GLOO_ALL_REDUCE", "gloo"}},
+                    gloo_over_tcp = {{"FERRITE_GLOO_ALL_REDUCE", "gloo"}, {"FERRITE_LINK", "tcp"}},
                     ring_over_tcp = {{"FERRITE_GLOO_ALL_REDUCE", "ring"}, {"FERRITE_LINK", "tcp"}};
   const std::string large = sanitized() ? "3001" : "40001";
   for (const int ranks : {2, 3, 4})
-    for (Environment environment : {shared, gloo, ring_over_tcp}) {
-      if (ranks != 3 && environment == ring_over_tcp) continue;
+    for (Environment environment : {shared, gloo, gloo_over_tcp, ring_over_tcp}) {
+      if (ranks != 3 && environment.contains("FERRITE_LINK")) continue;
       environment["LARGE"] = large;
       check_processes("gloo_collectives", ranks,
                       {.environment = environment, .deadline = kPatient});
@@ -206,22 +207,14 @@ RANK_FUNCTION(gloo_wrong_interface) {
   CHECK_MESSAGE(wrong.find("GLOO_SOCKET_IFNAME=none0") != std::string::npos, wrong);
 }
 
-volatile sig_atomic_t broken_pipes = 0;
-
 RANK_FUNCTION(gloo_interface_and_signals) {
   setenv("GLOO_SOCKET_IFNAME", "lo,eth7", 1);
-  struct sigaction now {};
-  const bool own = rank_of_process() == 1;
-  if (own) {
-    struct sigaction handler {};
-    handler.sa_handler = [](int) { broken_pipes = broken_pipes + 1; };
-    sigaction(SIGPIPE, &handler, nullptr);
-  }
   Member group;
+  // The program's ways with signals are its own.
+  struct sigaction now {};
   sigaction(SIGPIPE, nullptr, &now);
-  const bool ignored = now.sa_handler == SIG_IGN, fatal = now.sa_handler == SIG_DFL;
-  CHECK(ignored != own);
-  CHECK_FALSE(fatal);
+  const bool untouched = now.sa_handler == SIG_DFL;
+  CHECK(untouched);
   const Tensor t = ones({5});
   group->all_reduce(t).wait();
   CHECK(t.to_vector<int>() == std::vector<int>(5, 2));
@@ -233,7 +226,8 @@ TEST_CASE("gloo: what the environment may ask for") {
   check_processes("gloo_wrong_settings", 2, {.deadline = kPatient});
   check_processes("gloo_wrong_interface", 2, {.deadline = kPatient});
   check_processes("gloo_interface_and_signals", 2,
-                  {.environment = {{"FERRITE_GLOO_ALL_REDUCE", "gloo"}}, .deadline = kPatient});
+                  {.environment = {{"FERRITE_GLOO_ALL_REDUCE", "gloo"}, {"FERRITE_LINK", "tcp"}},
+                   .deadline = kPatient});
 }
 
 // An operation that a rank never calls is over at its deadline on the others, and then everything

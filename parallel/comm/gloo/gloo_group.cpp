@@ -1,4 +1,5 @@
-// Groups of processes, by Gloo, and by Ferrite's own ring where that is faster.
+// Groups of processes, by Gloo's algorithms over Ferrite's links, and by Ferrite's own ring where
+// that is faster.
 #include <fmt/format.h>
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
@@ -6,7 +7,6 @@
 #include <gloo/barrier.h>
 #include <gloo/broadcast.h>
 #include <gloo/reduce.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -19,9 +19,9 @@
 
 #include "core/error.h"
 #include "core/half.h"
-#include "core/signals.h"
 #include "parallel/comm/backend.h"
 #include "parallel/comm/combination.h"
+#include "parallel/comm/exchange.h"
 #include "parallel/comm/gloo/gloo_mesh.h"
 #include "parallel/comm/host_group.h"
 #include "parallel/comm/ring_all_reduce.h"
@@ -119,8 +119,8 @@ bool all_in_shared_memory(LinkMesh& links, int rank, int size) {
 /// What a group of more than one rank is connected by.
 struct Connections {
   std::unique_ptr<LinkMesh> peers;  // of send and recv
-  std::unique_ptr<LinkMesh> ring;   // of the ring, and of what is compared before each collective
-  std::shared_ptr<GlooMesh> gloo;
+  // Of the collectives: what is compared before each, and then Gloo's algorithms or the ring.
+  std::unique_ptr<LinkMesh> collectives;
   bool use_ring = false;
 };
 
@@ -131,8 +131,8 @@ class GlooGroup final : public HostGroup {
                   // Whoever waits may run the ring, which saves the way to another thread.
                   {.staging = Staging::host,
                    .waiters = connections.use_ring ? Waiters::help : Waiters::wait}),
-        ring_(std::move(connections.ring)),
-        gloo_(std::move(connections.gloo)),
+        links_(std::move(connections.collectives)),
+        gloo_(links_ ? std::make_shared<GlooMesh>(*links_, context.rank, context.size) : nullptr),
         use_ring_(connections.use_ring) {
     start_watching();
   }
@@ -157,24 +157,24 @@ class GlooGroup final : public HostGroup {
   void barrier(const HostCall& call);
   double scale(ReduceOp op) const { return op == ReduceOp::avg ? 1.0 / size() : 1; }
 
-  const std::unique_ptr<LinkMesh> ring_;
+  const std::unique_ptr<LinkMesh> links_;
   const std::shared_ptr<GlooMesh> gloo_;
   const bool use_ring_;
 };
 
 void GlooGroup::run(const HostCall& call) {
   if (size() == 1) return run_alone(call);
-  check_same_call(*ring_, context(), call);
+  check_same_call(*links_, context(), call);
   const Call& what = call.call;
   const bool is_barrier = what.kind == Collective::barrier;
   if (!is_barrier && what.out.numel() == 0 && (!what.in.defined() || what.in.numel() == 0)) return;
   if (what.kind == Collective::ring_all_reduce ||
       (use_ring_ && what.kind == Collective::all_reduce)) {
-    parallel::ring_all_reduce(*ring_, rank(), size(), call.out, what.out.numel(), what.out.dtype(),
+    parallel::ring_all_reduce(*links_, rank(), size(), call.out, what.out.numel(), what.out.dtype(),
                               what.op, call.interrupt);
   } else if (use_ring_ && is_barrier) {
     std::uint8_t nothing = 0;
-    parallel::ring_all_reduce(*ring_, rank(), size(), &nothing, 1, kUInt8, ReduceOp::sum,
+    parallel::ring_all_reduce(*links_, rank(), size(), &nothing, 1, kUInt8, ReduceOp::sum,
                               call.interrupt);
   } else {
     run_by_gloo(call);
@@ -205,8 +205,7 @@ void GlooGroup::run_by_gloo(const HostCall& call) {
 }
 
 void GlooGroup::cancel() {
-  if (ring_) ring_->close();
-  if (gloo_) gloo_->cancel();
+  if (links_) links_->close();
 }
 
 std::shared_ptr<ProcessGroup> GlooGroup::do_new_group(const std::vector<int>& ranks, int rank,
@@ -320,13 +319,11 @@ std::shared_ptr<ProcessGroup> make_gloo_group(const GroupContext& context) {
   const std::string wanted = wanted_all_reduce();
   Connections connections;
   if (context.size > 1) {
-    ignore_unless_handled(SIGPIPE);  // Gloo does not ask for that as it writes
     connections.peers = connect_links(context, "peers");
-    connections.ring = connect_links(context, "ring");
-    const bool shared = all_in_shared_memory(*connections.ring, context.rank, context.size);
-    std::vector<std::string> notes;
-    connections.gloo = GlooMesh::connect(context, wanted + (shared ? " shared" : " tcp"), notes);
-    connections.use_ring = agree_on_ring(context, notes);
+    connections.collectives = connect_links(context, "collectives");
+    const bool shared = all_in_shared_memory(*connections.collectives, context.rank, context.size);
+    connections.use_ring =
+        agree_on_ring(context, exchange(context, "gloo", wanted + (shared ? " shared" : " tcp")));
   }
   return std::make_shared<GlooGroup>(context, std::move(connections));
 }

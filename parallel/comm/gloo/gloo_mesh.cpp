@@ -1,21 +1,19 @@
 #include "parallel/comm/gloo/gloo_mesh.h"
 
 #include <fmt/format.h>
-#include <gloo/common/error.h>
-#include <gloo/transport/address.h>
 #include <gloo/transport/context.h>
-#include <gloo/transport/device.h>
 #include <gloo/transport/pair.h>
-#include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <map>
-#include <mutex>
+#include <deque>
+#include <list>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -23,245 +21,292 @@
 
 namespace ferrite::parallel {
 
-using Clock = std::chrono::steady_clock;
-
-/// What ends the waits of the thread that runs an operation.
-struct GlooMesh::Guard {
-  const Interrupt* interrupt = nullptr;  // of that thread alone
-
-  /// DistributedError where the operation is to end.
-  Milliseconds left() const {
-    if (interrupt == nullptr) return Milliseconds(1);
-    interrupt->check();
-    const auto left = std::chrono::ceil<Milliseconds>(interrupt->deadline - Clock::now());
-    return std::max(left, Milliseconds(1));
-  }
-};
-
 namespace {
 
-/// A buffer of the TCP transport, whose waits are guarded.
-class GuardedBuffer final : public gloo::transport::UnboundBuffer {
- public:
-  GuardedBuffer(std::unique_ptr<gloo::transport::UnboundBuffer> buffer,
-                std::shared_ptr<GlooMesh::Guard> guard)
-      : UnboundBuffer(buffer->ptr, buffer->size),
-        buffer_(std::move(buffer)),
-        guard_(std::move(guard)) {}
-
-  bool waitRecv(int* rank, Milliseconds) override {
-    return buffer_->waitRecv(rank, guard_->left());
-  }
-  bool waitSend(int* rank, Milliseconds) override {
-    return buffer_->waitSend(rank, guard_->left());
-  }
-  void abortWaitRecv() override { buffer_->abortWaitRecv(); }
-  void abortWaitSend() override { buffer_->abortWaitSend(); }
-  void send(int to, uint64_t slot, size_t offset, size_t bytes) override {
-    buffer_->send(to, slot, offset, bytes);
-  }
-  void recv(int from, uint64_t slot, size_t offset, size_t bytes) override {
-    buffer_->recv(from, slot, offset, bytes);
-  }
-  void recv(std::vector<int> from, uint64_t slot, size_t offset, size_t bytes) override {
-    buffer_->recv(std::move(from), slot, offset, bytes);
-  }
-
- private:
-  const std::unique_ptr<gloo::transport::UnboundBuffer> buffer_;
-  const std::shared_ptr<GlooMesh::Guard> guard_;
+/// What goes before the bytes of a message.
+struct MessageHeader {
+  std::uint64_t slot = 0, bytes = 0;
 };
 
-/// The TCP transport, with such buffers.
-class GuardedTransport final : public gloo::transport::Context {
- public:
-  GuardedTransport(std::shared_ptr<gloo::transport::Context> tcp,
-                   std::shared_ptr<GlooMesh::Guard> guard)
-      : Context(tcp->rank, tcp->size), tcp_(std::move(tcp)), guard_(std::move(guard)) {}
-
-  std::unique_ptr<gloo::transport::Pair>& getPair(int rank) override { return tcp_->getPair(rank); }
-  std::unique_ptr<gloo::transport::Pair>& createPair(int rank) override {
-    return tcp_->createPair(rank);
-  }
-  std::unique_ptr<gloo::transport::UnboundBuffer> createUnboundBuffer(void* data,
-                                                                      size_t size) override {
-    return std::make_unique<GuardedBuffer>(tcp_->createUnboundBuffer(data, size), guard_);
-  }
-
- private:
-  const std::shared_ptr<gloo::transport::Context> tcp_;
-  const std::shared_ptr<GlooMesh::Guard> guard_;
-};
-
-/// One a process and interface, as long as a group uses it: each has a thread.
-std::shared_ptr<gloo::transport::Device> device(const Store& store) {
-  static std::mutex mutex;
-  static std::map<std::string, std::weak_ptr<gloo::transport::Device>> devices;
-
-  const char* const given = std::getenv("GLOO_SOCKET_IFNAME");
-  const std::string interface = given ? std::string(given, std::strcspn(given, ",")) : "";
-  std::string host = store.local_host();
-  if (host.empty()) host = "127.0.0.1";
-  std::lock_guard lock(mutex);
-  std::weak_ptr<gloo::transport::Device>& known =
-      devices[interface.empty() ? host : "interface " + interface];
-  if (auto device = known.lock()) return device;
-  gloo::transport::tcp::attr attributes;
-  (interface.empty() ? attributes.hostname : attributes.iface) =
-      interface.empty() ? host : interface;
-  std::shared_ptr<gloo::transport::Device> device;
-  try {
-    device = gloo::transport::tcp::CreateDevice(attributes);
-  } catch (const std::exception& e) {
-    FERRITE_CHECK(interface.empty(), DistributedError, "gloo",
-                  "there is no network interface that GLOO_SOCKET_IFNAME={} names: {}", given,
-                  e.what());
-    fail<DistributedError>("gloo",
-                           "cannot listen at {}, by which the store is reached: {}; "
-                           "GLOO_SOCKET_IFNAME names another interface",
-                           host, e.what());
-  }
-  known = device;
-  return device;
-}
-
-// ---- What a rank puts into the store: its note, and an address for each of the others.
-
-void put(std::string& text, std::string_view part) {
-  const auto length = static_cast<std::uint32_t>(part.size());
-  text.append(reinterpret_cast<const char*>(&length), sizeof length).append(part);
-}
-
-std::string take(std::string_view& text) {
-  std::uint32_t length = 0;
-  FERRITE_CHECK(text.size() >= sizeof length, DistributedError, "gloo", "an address is cut short");
-  std::memcpy(&length, text.data(), sizeof length);
-  text.remove_prefix(sizeof length);
-  FERRITE_CHECK(text.size() >= length, DistributedError, "gloo", "an address is cut short");
-  std::string part(text.substr(0, length));
-  text.remove_prefix(length);
-  return part;
-}
-
-/// What the monitor tells while ranks connect.
-struct Loss {
-  std::mutex mutex;
-  std::string reason;
-  std::atomic<bool> known{false};
-
-  void tell(const std::string& why) {
-    std::lock_guard lock(mutex);
-    reason = why;
-    known = true;
-  }
-};
-
-/// Store::get() that may be interrupted.
-std::string wait_for(Store& store, const std::string& key, const Interrupt& interrupt) {
-  constexpr Milliseconds kSlice{100};
-  for (;;) {
-    try {
-      return store.get(key, kSlice);
-    } catch (const DistributedError&) {
-      interrupt.check();
-      store.check({key});  // fails where it is the store that is lost
-    }
-  }
-}
+// So much goes in one piece with the header, which saves a wake-up, or a packet.
+constexpr std::size_t kSmallMessage = std::size_t{4} << 10;
 
 }  // namespace
 
-GlooMesh::GlooMesh(int rank, int size)
-    : gloo::Context(rank, size), guard_(std::make_shared<Guard>()) {}
+/// Memory that Gloo sends from or receives into.
+class GlooMesh::Buffer final : public gloo::transport::UnboundBuffer {
+ public:
+  Buffer(std::shared_ptr<Transport> transport, void* data, std::size_t bytes)
+      : UnboundBuffer(data, bytes), transport_(std::move(transport)) {}
+  ~Buffer() override;
 
+  using UnboundBuffer::waitRecv;
+  using UnboundBuffer::waitSend;
+  bool waitRecv(int* rank, std::chrono::milliseconds) override;
+  bool waitSend(int* rank, std::chrono::milliseconds) override;
+  // Waits are ended by their Interrupt.
+  void abortWaitRecv() override { unsupported("abortWaitRecv"); }
+  void abortWaitSend() override { unsupported("abortWaitSend"); }
+  void send(int to, uint64_t slot, size_t offset, size_t bytes) override;
+  void recv(int from, uint64_t slot, size_t offset, size_t bytes) override {
+    recv(std::vector<int>{from}, slot, offset, bytes);
+  }
+  void recv(std::vector<int> from, uint64_t slot, size_t offset, size_t bytes) override;
+
+  [[noreturn]] static void unsupported(const char* what) {
+    fail<ValueError>("gloo", "{} is not there for groups whose ranks are connected by links", what);
+  }
+
+  std::deque<int> sent, received;  // the other ranks of what has ended, and nobody waited for
+
+ private:
+  std::span<std::byte> part(std::size_t offset, std::size_t bytes) const {
+    FERRITE_CHECK(offset <= size && (bytes == kUnspecifiedByteCount || bytes <= size - offset),
+                  ValueError, "gloo", "expected a part of {} bytes, got {} from {} on", size, bytes,
+                  offset);
+    return {static_cast<std::byte*>(ptr) + offset,
+            bytes == kUnspecifiedByteCount ? size - offset : bytes};
+  }
+  bool wait(std::deque<int>& ended, int* rank);
+
+  const std::shared_ptr<Transport> transport_;
+};
+
+class GlooMesh::Transport final : public gloo::transport::Context,
+                                  public std::enable_shared_from_this<Transport> {
+ public:
+  Transport(LinkMesh& links, int rank, int size)
+      : Context(rank, size), links_(links), peers_(static_cast<std::size_t>(size)) {}
+
+  std::unique_ptr<gloo::transport::Pair>& getPair(int) override { Buffer::unsupported("a pair"); }
+  std::unique_ptr<gloo::transport::Pair>& createPair(int) override {
+    Buffer::unsupported("a pair");
+  }
+  std::unique_ptr<gloo::transport::UnboundBuffer> createUnboundBuffer(void* data,
+                                                                      size_t bytes) override {
+    return std::make_unique<Buffer>(shared_from_this(), data, bytes);
+  }
+
+  const Interrupt* interrupt = nullptr;
+
+  void send(Buffer& buffer, int to, std::uint64_t slot, std::span<const std::byte> bytes) {
+    check_peer(to);
+    peers_[static_cast<std::size_t>(to)].sends.push_back({&buffer, {slot, bytes.size()}, bytes, 0});
+    advance();
+  }
+
+  void recv(Buffer& buffer, std::vector<int> from, std::uint64_t slot, std::span<std::byte> bytes) {
+    for (const int peer : from) check_peer(peer);
+    for (const int peer : from) {
+      std::list<Early>& early = peers_[static_cast<std::size_t>(peer)].early;
+      const auto found = std::find_if(early.begin(), early.end(),
+                                      [&](const Early& one) { return one.slot == slot; });
+      if (found == early.end()) continue;
+      check_size(peer, found->bytes.size(), bytes.size());
+      std::copy(found->bytes.begin(), found->bytes.end(), bytes.begin());
+      early.erase(found);
+      buffer.received.push_back(peer);
+      return;
+    }
+    recvs_.push_back({&buffer, std::move(from), slot, bytes});
+  }
+
+  /// Sends and receives until `ended` is not empty.
+  void run_until_any(const std::deque<int>& ended) {
+    while (ended.empty()) {
+      if (advance())
+        interrupt->check();
+      else
+        wait();
+    }
+  }
+
+  /// Half a message may have gone, or come: nobody could make anything of what follows.
+  void forget(const Buffer& buffer) {
+    const auto is_its = [&](const auto& one) { return one.buffer == &buffer; };
+    broken_ |= std::erase_if(recvs_, is_its) > 0;
+    for (Peer& peer : peers_) {
+      broken_ |= std::erase_if(peer.sends, is_its) > 0;
+      if (!peer.receiving || peer.target.buffer != &buffer) continue;
+      peer.receiving = false;
+      broken_ = true;
+    }
+  }
+
+ private:
+  struct Send {
+    Buffer* buffer;
+    MessageHeader header;
+    std::span<const std::byte> bytes;
+    std::size_t done;  // of header and bytes
+  };
+  struct Recv {
+    Buffer* buffer = nullptr;
+    std::vector<int> from;
+    std::uint64_t slot = 0;
+    std::span<std::byte> into;
+  };
+  /// A message that came before it was asked for, and before others that are.
+  struct Early {
+    std::uint64_t slot;
+    std::vector<std::byte> bytes;
+  };
+  struct Peer {
+    std::deque<Send> sends;
+    MessageHeader header;  // of the message that is being received
+    std::size_t header_done = 0, done = 0;
+    bool receiving = false;  // the header has come
+    Recv target;             // without a buffer: it is kept for later
+    Early kept;
+    std::list<Early> early;
+  };
+
+  void check_peer(int peer) const {
+    FERRITE_CHECK(interrupt, ValueError, "gloo", "expected to be within an operation");
+    FERRITE_CHECK(!broken_, DistributedError, "gloo", "an operation before has failed");
+    FERRITE_CHECK(peer >= 0 && peer < size && peer != rank, ValueError, "gloo",
+                  "expected another rank of {}, got {}", size, peer);
+  }
+  static void check_size(int peer, std::size_t sent, std::size_t expected) {
+    FERRITE_CHECK(sent == expected, DistributedError, "gloo",
+                  "the ranks disagree: expected {} bytes from rank {} of the group, got {}",
+                  expected, peer, sent);
+  }
+
+  bool wants_from(int peer) const {
+    return peers_[static_cast<std::size_t>(peer)].receiving ||
+           std::any_of(recvs_.begin(), recvs_.end(), [&](const Recv& one) {
+             return std::find(one.from.begin(), one.from.end(), peer) != one.from.end();
+           });
+  }
+
+  /// Whether anything moved.
+  bool advance() {
+    bool moved = false;
+    for (int peer = 0; peer < size; ++peer) {
+      if (peer == rank) continue;
+      if (!peers_[static_cast<std::size_t>(peer)].sends.empty()) moved |= advance_send(peer);
+      if (wants_from(peer)) moved |= advance_recv(peer);
+    }
+    return moved;
+  }
+
+  bool advance_send(int to) {
+    std::deque<Send>& sends = peers_[static_cast<std::size_t>(to)].sends;
+    Send& first = sends.front();
+    const std::size_t sent = links_.to(to).try_send(rest_of(first));
+    first.done += sent;
+    if (first.done < sizeof(MessageHeader) + first.bytes.size()) return sent > 0;
+    first.buffer->sent.push_back(to);
+    sends.pop_front();
+    return true;
+  }
+
+  std::span<const std::byte> rest_of(const Send& send) {
+    const auto header = std::as_bytes(std::span(&send.header, 1));
+    if (send.done >= header.size()) return send.bytes.subspan(send.done - header.size());
+    if (send.bytes.size() > kSmallMessage) return header.subspan(send.done);
+    std::byte* const end = std::copy(header.begin(), header.end(), small_.begin());
+    std::copy(send.bytes.begin(), send.bytes.end(), end);
+    return std::span(small_).subspan(send.done, header.size() + send.bytes.size() - send.done);
+  }
+
+  bool advance_recv(int from) {
+    Peer& peer = peers_[static_cast<std::size_t>(from)];
+    Link& link = links_.to(from);
+    bool moved = false;
+    if (!peer.receiving) {
+      const auto header = std::as_writable_bytes(std::span(&peer.header, 1));
+      const std::size_t got = link.try_recv(header.subspan(peer.header_done));
+      peer.header_done += got;
+      if (peer.header_done < header.size()) return got > 0;
+      begin(peer, from);
+      moved = true;
+    }
+    const std::span<std::byte> rest = peer.target.into.subspan(peer.done);
+    const std::size_t got = rest.empty() ? 0 : link.try_recv(rest);
+    peer.done += got;
+    if (peer.done < peer.target.into.size()) return moved || got > 0;
+    peer.receiving = false;
+    if (peer.target.buffer)
+      peer.target.buffer->received.push_back(from);
+    else
+      peer.early.push_back(std::move(peer.kept));
+    return true;
+  }
+
+  /// Finds where the message goes whose header has come.
+  void begin(Peer& peer, int from) {
+    peer.header_done = peer.done = 0;
+    peer.receiving = true;
+    const auto target = std::find_if(recvs_.begin(), recvs_.end(), [&](const Recv& one) {
+      return one.slot == peer.header.slot &&
+             std::find(one.from.begin(), one.from.end(), from) != one.from.end();
+    });
+    if (target != recvs_.end()) {
+      check_size(from, peer.header.bytes, target->into.size());
+      peer.target = std::move(*target);
+      recvs_.erase(target);
+    } else {
+      peer.kept = {peer.header.slot, std::vector<std::byte>(peer.header.bytes)};
+      peer.target = {nullptr, {}, peer.header.slot, peer.kept.bytes};
+    }
+  }
+
+  void wait() {
+    waits_.clear();
+    for (int peer = 0; peer < size; ++peer) {
+      if (peer == rank) continue;
+      const Link::Wish wish{.send = !peers_[static_cast<std::size_t>(peer)].sends.empty(),
+                            .recv = wants_from(peer)};
+      if (wish.send || wish.recv) waits_.push_back({&links_.to(peer), wish});
+    }
+    wait_any(waits_, *interrupt);
+  }
+
+  LinkMesh& links_;
+  std::vector<Peer> peers_;
+  std::list<Recv> recvs_;  // those to which no message belongs yet
+  std::vector<Wait> waits_;
+  std::array<std::byte, sizeof(MessageHeader) + kSmallMessage> small_;
+  bool broken_ = false;
+};
+
+// ---- Buffers
+
+GlooMesh::Buffer::~Buffer() { transport_->forget(*this); }
+
+bool GlooMesh::Buffer::wait(std::deque<int>& ended, int* rank) {
+  transport_->run_until_any(ended);
+  if (rank) *rank = ended.front();
+  ended.pop_front();
+  return true;
+}
+
+bool GlooMesh::Buffer::waitRecv(int* rank, std::chrono::milliseconds) {
+  return wait(received, rank);
+}
+bool GlooMesh::Buffer::waitSend(int* rank, std::chrono::milliseconds) { return wait(sent, rank); }
+
+void GlooMesh::Buffer::send(int to, uint64_t slot, size_t offset, size_t bytes) {
+  transport_->send(*this, to, slot, part(offset, bytes));
+}
+
+void GlooMesh::Buffer::recv(std::vector<int> from, uint64_t slot, size_t offset, size_t bytes) {
+  transport_->recv(*this, std::move(from), slot, part(offset, bytes));
+}
+
+// ---- The context
+
+GlooMesh::GlooMesh(LinkMesh& links, int rank, int size)
+    : gloo::Context(rank, size), transport_(std::make_shared<Transport>(links, rank, size)) {
+  transportContext_ = transport_;
+}
 GlooMesh::~GlooMesh() = default;
 
-std::shared_ptr<GlooMesh> GlooMesh::connect(const GroupContext& context, const Note& note,
-                                            std::vector<Note>& notes) {
-  const std::shared_ptr<GlooMesh> mesh(new GlooMesh(context.rank, context.size));
-  const auto loss = std::make_shared<Loss>();
-  const Interrupt interrupt{"gloo", loss->known, Clock::now() + context.timeout};
-  std::shared_ptr<gloo::transport::Device> tcp = device(*context.store);
-  mesh->device_ = tcp;
-  mesh->tcp_ = tcp->createContext(context.rank, context.size);
-  // Gloo waits for a connection five times as long as it is told.
-  mesh->tcp_->setTimeout(std::max(context.timeout / 5, Milliseconds(1)));
-  for (int r = 0; r < context.size; ++r)
-    if (r != context.rank) mesh->tcp_->createPair(r)->setLocalRank(0);
-  mesh->transportContext_ = std::make_shared<GuardedTransport>(mesh->tcp_, mesh->guard_);
-
-  const std::string& name = context.name;
-  if (context.monitor)
-    context.monitor->watch(name, [loss, mesh](const std::string& reason) {
-      loss->tell(reason);
-      mesh->cancel();
-    });
-  std::string error;
-  try {
-    mesh->exchange(context, note, notes, interrupt);
-  } catch (const std::exception& e) {
-    error = e.what();
-  }
-  if (context.monitor) context.monitor->unwatch(name);
-  std::lock_guard lock(loss->mutex);
-  FERRITE_CHECK(!loss->known, DistributedError, "gloo", "group {} cannot connect: {}", name,
-                loss->reason);
-  if (!error.empty()) {
-    const std::string blamed = context.monitor ? context.monitor->blame(name, 0) : "";
-    fail<DistributedError>("gloo", "group {} cannot connect: {}{}{}", name, error,
-                           blamed.empty() ? "" : "; ", blamed);
-  }
-  return mesh;
-}
-
-void GlooMesh::exchange(const GroupContext& context, const Note& note, std::vector<Note>& notes,
-                        const Interrupt& interrupt) {
-  std::string mine;
-  put(mine, note);
-  for (int r = 0; r < size; ++r) {
-    if (r == rank) {
-      put(mine, "");
-      continue;
-    }
-    const std::vector<char> address = tcp_->getPair(r)->address().bytes();
-    put(mine, {address.data(), address.size()});
-  }
-  const auto key = [](int r) { return fmt::format("gloo/{}", r); };
-  context.store->set(key(rank), mine);
-
-  notes.assign(static_cast<std::size_t>(size), note);
-  for (int r = 0; r < size; ++r) {
-    if (r == rank) continue;
-    const int job_rank = context.job_ranks[static_cast<std::size_t>(r)];
-    std::string theirs;
-    try {
-      theirs = wait_for(*context.store, key(r), interrupt);
-      std::string_view rest(theirs);
-      notes[static_cast<std::size_t>(r)] = take(rest);
-      std::string address;
-      for (int i = 0; i <= rank; ++i) address = take(rest);
-      const std::unique_ptr<gloo::transport::Pair>& pair = tcp_->getPair(r);
-      pair->connect(std::vector<char>(address.begin(), address.end()));
-    } catch (const std::exception& e) {
-      fail<DistributedError>("gloo", "no connection to rank {} within {} ms: {}", job_rank,
-                             context.timeout.count(), e.what());
-    }
-  }
-}
-
 GlooMesh::Operation::Operation(GlooMesh& mesh, const Interrupt& interrupt) : mesh_(mesh) {
-  mesh_.guard_->interrupt = &interrupt;
+  mesh_.transport_->interrupt = &interrupt;
 }
-GlooMesh::Operation::~Operation() { mesh_.guard_->interrupt = nullptr; }
-
-void GlooMesh::cancel() noexcept {
-  // Gloo closes all connections of a context, and wakes all who wait, when one wait has timed out:
-  // one for what nobody sends.
-  try {
-    char nothing = 0;
-    tcp_->createUnboundBuffer(&nothing, 1)->waitRecv(nullptr, Milliseconds(1));
-  } catch (...) {
-  }
-}
+GlooMesh::Operation::~Operation() { mesh_.transport_->interrupt = nullptr; }
 
 }  // namespace ferrite::parallel
