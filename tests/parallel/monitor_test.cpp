@@ -85,16 +85,16 @@ Fd mute_rank(const TcpStoreServer& server, int rank, int ranks) {
   Connection connection = greet(server.address(), "", Clock::now() + 10s);
   REQUIRE(connection.fd.valid());
   REQUIRE(send_all(connection.fd,
-                   Writer(Command::join)
-                       .text("run")
-                       .number(static_cast<std::uint32_t>(rank))
-                       .number(static_cast<std::uint32_t>(ranks))
-                       .number(20000u)
-                       .number(20u)
-                       .text("nowhere, process 1")
-                       .take(),
+                   connection.channel->seal(Writer(Command::join)
+                                                .text("run")
+                                                .number(static_cast<std::uint32_t>(rank))
+                                                .number(static_cast<std::uint32_t>(ranks))
+                                                .number(20000u)
+                                                .number(20u)
+                                                .text("nowhere, process 1")
+                                                .take()),
                    Clock::now() + 10s));
-  char reply[5];
+  char reply[kFrameHeader + 5 + kFrameTag];
   REQUIRE(recv_all(connection.fd, reply, sizeof reply, Clock::now() + 10s));
   return std::move(connection.fd);
 }

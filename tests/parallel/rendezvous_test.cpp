@@ -287,16 +287,16 @@ TEST_CASE("a rank that is lost while others are waited for is named at once") {
   TcpStore store(note->address, note->token, 10s);
   store.get("start/0.0/in/0", 10s);
   REQUIRE(send_all(connection.fd,
-                   protocol::Writer(protocol::Command::join)
-                       .text("start/0.0")
-                       .number(1u)
-                       .number(3u)
-                       .number(30000u)
-                       .number(500u)
-                       .text("there, process 1")
-                       .take(),
+                   connection.channel->seal(protocol::Writer(protocol::Command::join)
+                                                .text("start/0.0")
+                                                .number(1u)
+                                                .number(3u)
+                                                .number(30000u)
+                                                .number(500u)
+                                                .text("there, process 1")
+                                                .take()),
                    Clock::now() + 10s));
-  char reply[5];
+  char reply[kFrameHeader + 5 + kFrameTag];
   REQUIRE(recv_all(connection.fd, reply, sizeof reply, Clock::now() + 10s));
   connection.fd.reset();
   rank_0.join();

@@ -1,6 +1,8 @@
 #include "parallel/comm/gloo/gloo_mesh.h"
 
 #include <fmt/format.h>
+#include <gloo/transport/address.h>
+#include <gloo/transport/buffer.h>
 #include <gloo/transport/context.h>
 #include <gloo/transport/pair.h>
 #include <gloo/transport/unbound_buffer.h>
@@ -28,6 +30,31 @@ struct MessageHeader {
   std::uint64_t slot = 0, bytes = 0;
 };
 
+[[noreturn]] void fail_unsupported(const char* what) {
+  fail<ValueError>("gloo", "{} is not there for groups whose ranks are connected by links", what);
+}
+
+/// Algorithms ask whether there is one for each rank they need, and use buffers then.
+class LinkPair final : public gloo::transport::Pair {
+ public:
+  const gloo::transport::Address& address() const override { fail_unsupported("an address"); }
+  void connect(const std::vector<char>&) override { fail_unsupported("connect"); }
+  void close() override { fail_unsupported("close"); }
+  void setSync(bool, bool) override { fail_unsupported("setSync"); }
+  std::unique_ptr<gloo::transport::Buffer> createSendBuffer(int, void*, size_t) override {
+    fail_unsupported("a bound buffer");
+  }
+  std::unique_ptr<gloo::transport::Buffer> createRecvBuffer(int, void*, size_t) override {
+    fail_unsupported("a bound buffer");
+  }
+  void send(gloo::transport::UnboundBuffer*, uint64_t, size_t, size_t) override {
+    fail_unsupported("Pair::send");
+  }
+  void recv(gloo::transport::UnboundBuffer*, uint64_t, size_t, size_t) override {
+    fail_unsupported("Pair::recv");
+  }
+};
+
 // So much goes in one piece with the header, which saves a wake-up, or a packet.
 constexpr std::size_t kSmallMessage = std::size_t{4} << 10;
 
@@ -45,17 +72,13 @@ class GlooMesh::Buffer final : public gloo::transport::UnboundBuffer {
   bool waitRecv(int* rank, std::chrono::milliseconds) override;
   bool waitSend(int* rank, std::chrono::milliseconds) override;
   // Waits are ended by their Interrupt.
-  void abortWaitRecv() override { unsupported("abortWaitRecv"); }
-  void abortWaitSend() override { unsupported("abortWaitSend"); }
+  void abortWaitRecv() override { fail_unsupported("abortWaitRecv"); }
+  void abortWaitSend() override { fail_unsupported("abortWaitSend"); }
   void send(int to, uint64_t slot, size_t offset, size_t bytes) override;
   void recv(int from, uint64_t slot, size_t offset, size_t bytes) override {
     recv(std::vector<int>{from}, slot, offset, bytes);
   }
   void recv(std::vector<int> from, uint64_t slot, size_t offset, size_t bytes) override;
-
-  [[noreturn]] static void unsupported(const char* what) {
-    fail<ValueError>("gloo", "{} is not there for groups whose ranks are connected by links", what);
-  }
 
   std::deque<int> sent, received;  // the other ranks of what has ended, and nobody waited for
 
@@ -76,12 +99,13 @@ class GlooMesh::Transport final : public gloo::transport::Context,
                                   public std::enable_shared_from_this<Transport> {
  public:
   Transport(LinkMesh& links, int rank, int size)
-      : Context(rank, size), links_(links), peers_(static_cast<std::size_t>(size)) {}
-
-  std::unique_ptr<gloo::transport::Pair>& getPair(int) override { Buffer::unsupported("a pair"); }
-  std::unique_ptr<gloo::transport::Pair>& createPair(int) override {
-    Buffer::unsupported("a pair");
+      : Context(rank, size), links_(links), peers_(static_cast<std::size_t>(size)) {
+    pairs_.resize(static_cast<std::size_t>(size));
+    for (int peer = 0; peer < size; ++peer)
+      if (peer != rank) pairs_[static_cast<std::size_t>(peer)] = std::make_unique<LinkPair>();
   }
+
+  std::unique_ptr<gloo::transport::Pair>& createPair(int peer) override { return getPair(peer); }
   std::unique_ptr<gloo::transport::UnboundBuffer> createUnboundBuffer(void* data,
                                                                       size_t bytes) override {
     return std::make_unique<Buffer>(shared_from_this(), data, bytes);
