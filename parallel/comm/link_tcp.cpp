@@ -24,6 +24,8 @@ namespace {
 constexpr std::size_t kBuffer = std::size_t{256} << 10;
 // Below this, bytes go through the buffer, many messages to a system call.
 constexpr std::size_t kDirect = std::size_t{4} << 10;
+// What may be on its way before the other end has proved who it is: what any link holds.
+constexpr std::size_t kBeforeProof = std::size_t{256} << 10;
 
 }  // namespace
 
@@ -54,12 +56,19 @@ void TcpLink::fail_lost() const {
 
 std::size_t TcpLink::write(const iovec* parts, std::size_t count) {
   look_for_expected();
+  if (!may_send()) {
+    if (over_) fail_lost();
+    return 0;
+  }
   msghdr message{};
   message.msg_iov = const_cast<iovec*>(parts);
   message.msg_iovlen = count;
   while (true) {
     const ssize_t n = ::sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (n >= 0) return static_cast<std::size_t>(n);
+    if (n >= 0) {
+      if (!is_proved()) sent_before_proof_ += static_cast<std::size_t>(n);
+      return static_cast<std::size_t>(n);
+    }
     if (errno == EINTR) continue;
     if (errno == EAGAIN || errno == ENOBUFS) return 0;
     error_ = errno;
@@ -83,7 +92,7 @@ std::size_t TcpLink::read(std::byte* to, std::size_t size) {
 
 void TcpLink::look_for_expected() {
   std::array<char, 64> said;
-  while (heard_ < expected_.size() && !over_) {
+  while (!is_proved() && !over_ && !impostor_) {
     const std::size_t missing = std::min(said.size(), expected_.size() - heard_);
     const ssize_t n = ::recv(socket_.get(), said.data(), missing, MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
@@ -94,13 +103,15 @@ void TcpLink::look_for_expected() {
       return;
     }
     const auto size = static_cast<std::size_t>(n);
-    FERRITE_CHECK(
-        equal_secrets({said.data(), size}, std::string_view(expected_).substr(heard_, size)),
-        DistributedError, "link", "who listens where {} should does not prove to be of this job",
-        peer_);
+    impostor_ =
+        !equal_secrets({said.data(), size}, std::string_view(expected_).substr(heard_, size));
     heard_ += size;
   }
+  FERRITE_CHECK(!impostor_, DistributedError, "link",
+                "who listens where {} should does not prove to be of this job", peer_);
 }
+
+bool TcpLink::may_send() const { return is_proved() || sent_before_proof_ < kBeforeProof; }
 
 std::size_t TcpLink::try_send(std::span<const std::byte> bytes) {
   const iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
@@ -138,7 +149,8 @@ bool TcpLink::ready(const Wish& wish) {
 }
 
 Link::Sleep TcpLink::arm(const Wish& wish) {
-  const int events = (wish.send ? POLLOUT : 0) | (wish.recv ? POLLIN : 0);
+  const int to_send = may_send() ? POLLOUT : POLLIN;
+  const int events = (wish.send ? to_send : 0) | (wish.recv ? POLLIN : 0);
   Sleep sleep;
   sleep.fds[0] = {socket_.get(), static_cast<short>(events), 0};
   return sleep;

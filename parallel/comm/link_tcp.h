@@ -47,10 +47,14 @@ class TcpLink : public Link {
 
  private:
   void look_for_expected();
+  bool is_proved() const { return heard_ == expected_.size(); }
+  bool may_send() const;
 
   const Fd socket_;
   const std::string peer_, expected_;
   std::size_t heard_ = 0;  // of expected_
+  std::size_t sent_before_proof_ = 0;
+  bool impostor_ = false;  // said something else
   int error_ = 0;
   std::atomic<bool> closed_ = false;
 };

@@ -1,0 +1,51 @@
+// A man in the middle: a port that passes on what it hears to another, and may change it.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "parallel/comm/socket.h"
+
+namespace ferrite::test {
+
+/// Which way bytes go through a relay, and where in that stream they are.
+struct Passing {
+  int connection = 0;    ///< counted from 0, as they come
+  bool forth = true;     ///< from who has opened it
+  std::size_t from = 0;  ///< how many bytes have gone that way before
+};
+
+class Relay {
+ public:
+  /// May change `bytes`, from a thread of the relay's.
+  using Change = std::function<void(const Passing& passing, std::string& bytes)>;
+
+  /// From a free port of 127.0.0.1 to `target`.
+  explicit Relay(parallel::Address target, Change change = nullptr);
+  ~Relay();
+  Relay(const Relay&) = delete;
+  Relay& operator=(const Relay&) = delete;
+
+  const parallel::Address& address() const { return address_; }
+  std::size_t bytes() const { return bytes_; }
+
+  /// Changes one bit of the stream of one connection, once.
+  static Change flip(int connection, bool forth, std::size_t bit);
+
+ private:
+  void serve();
+
+  const parallel::Address target_;
+  const Change change_;
+  const parallel::Fd listener_;
+  const parallel::Address address_;
+  std::atomic<std::size_t> bytes_ = 0;
+  std::atomic<bool> stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace ferrite::test
