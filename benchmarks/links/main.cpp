@@ -3,6 +3,7 @@
 //   ferrite-run --nproc-per-node=2 bench_links --rounds 15
 //   FERRITE_LINK=tcp FERRITE_TCP_INTEGRITY=off ferrite-run --nproc-per-node=2 bench_links
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -31,14 +32,31 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-double seconds_of(const std::function<void()>& run, int times) {
-  parallel::barrier();
-  const Clock::time_point start = Clock::now();
-  for (int i = 0; i < times; ++i) run();
-  return std::chrono::duration<double>(Clock::now() - start).count() / times;
+double processor_seconds() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
 }
 
-/// Rank 0 prints the median over the rounds of one call's time, in microseconds.
+/// Of one call.
+struct Cost {
+  double seconds, processor_seconds;
+};
+
+Cost cost_of(const std::function<void()>& run, int times) {
+  parallel::barrier();
+  const double used = processor_seconds();
+  const Clock::time_point start = Clock::now();
+  for (int i = 0; i < times; ++i) run();
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  return {seconds / times, (processor_seconds() - used) / times};
+}
+
+/// Rank 0 prints the medians over the rounds, in microseconds. Its processor time tells what a call
+/// costs where other programs share the processor.
 void measure(parallel::ProcessGroup& group, std::int64_t bytes, int rounds) {
   const std::int64_t n = bytes / 4;
   const Tensor values = ones({n}), all = empty({n * group.size()});
@@ -49,12 +67,16 @@ void measure(parallel::ProcessGroup& group, std::int64_t bytes, int rounds) {
   };
   const int times = static_cast<int>(std::clamp<std::int64_t>((16 << 20) / bytes, 1, 200));
   for (const Operation& operation : operations) {
-    std::vector<double> seconds;
-    seconds_of(operation.run, times);  // connects, and touches the memory
-    for (int round = 0; round < rounds; ++round)
-      seconds.push_back(seconds_of(operation.run, times));
+    std::vector<double> seconds, processor;
+    cost_of(operation.run, times);  // connects, and touches the memory
+    for (int round = 0; round < rounds; ++round) {
+      const Cost cost = cost_of(operation.run, times);
+      seconds.push_back(cost.seconds);
+      processor.push_back(cost.processor_seconds);
+    }
     if (group.rank() == 0)
-      fmt::print("| {} | {} | {:.1f} |\n", operation.name, bytes, 1e6 * median(seconds));
+      fmt::print("| {} | {} | {:.1f} | {:.1f} |\n", operation.name, bytes, 1e6 * median(seconds),
+                 1e6 * median(processor));
   }
 }
 
@@ -70,7 +92,7 @@ int main(int argc, char** argv) {
   try {
     parallel::init_process_group("gloo");
     if (parallel::get_rank() == 0)
-      fmt::print("| operation | bytes | us |\n| --- | ---: | ---: |\n");
+      fmt::print("| operation | bytes | us | processor us |\n| --- | ---: | ---: | ---: |\n");
     for (const std::int64_t bytes : sizes) measure(*parallel::default_group(), bytes, rounds);
     parallel::destroy_process_group();
     return 0;

@@ -108,7 +108,8 @@ void set_environment(const Options& o, const Job& job, int rank) {
   put_or_unset("FERRITE_LINK_DELAY_US", delay.microseconds);
   put_or_unset("FERRITE_LINK_GBPS", delay.gbps);
   // On one host Gloo's groups would take the ring for everything: `ddp` is to be Gloo's own
-  // all-reduce, and so are the links that it is predicted from. Only the ring can be delayed.
+  // all-reduce, and so are the links that it is predicted from. What a slower network would cost is
+  // asked of the ring.
   if (o.backend == "gloo")
     put("FERRITE_GLOO_ALL_REDUCE",
         job.what.strategy == "ddp-ring" || delay.any() ? "ring" : "gloo");

@@ -267,6 +267,33 @@ TEST_CASE("gloo: a rank that does not come is named when the time is over") {
                     {.environment = {{"FERRITE_GLOO_ALL_REDUCE", way}}, .deadline = kPatient});
 }
 
+// One that is lost while a group is made does not keep the others until the timeout.
+RANK_FUNCTION(gloo_loses_a_rank_as_it_connects) {
+  init_process_group("gloo", rank_init_options(120s));
+  barrier();
+  if (rank_of_process() == 1) {
+    std::this_thread::sleep_for(300ms);
+    raise(SIGKILL);
+  }
+  const auto began = std::chrono::steady_clock::now();
+  const std::string error = message_of([&] { default_group()->new_group({0, 1, 2}); });
+  CHECK_MESSAGE(error.find("cannot connect: ") != std::string::npos, error);
+  CHECK_MESSAGE(error.find("rank 1 was lost") != std::string::npos, error);
+  CHECK((std::chrono::steady_clock::now() - began) < kPatient);
+  destroy_process_group();
+}
+
+TEST_CASE("gloo: a rank that is lost as a group connects is named at once") {
+  REQUIRE_GLOO();
+  RankProcesses job("gloo_loses_a_rank_as_it_connects", 3);
+  CHECK(job.wait_all());
+  for (const int rank : {0, 2}) {
+    CAPTURE(job.output(rank));
+    CHECK(job.result(rank).ok());
+  }
+  CHECK(job.finish() == "");
+}
+
 TEST_CASE("gloo: a build without it says so") {
   if (has_gloo()) return;
   const std::string message = message_of([] { make_gloo_group({}); });
