@@ -1,9 +1,7 @@
-// Who stands between ranks, and who only knocks: nobody's bytes are taken for a rank's, and nobody
-// keeps a job from starting who can be told from a rank.
+// Who stands between ranks, or has taken a port of theirs: nothing that they change is taken for
+// what a rank has said.
 #include <doctest/doctest.h>
 #include <poll.h>
-#include <signal.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -23,13 +21,11 @@
 #include "core/generator.h"
 #include "ops/creation.h"
 #include "parallel/comm/backend.h"
-#include "parallel/comm/link.h"
-#include "parallel/comm/link_card.h"
-#include "parallel/comm/secret.h"
 #include "parallel/comm/tcp_monitor.h"
 #include "parallel/comm/tcp_store.h"
 #include "parallel/comm/tcp_store_server.h"
 #include "tests/parallel/processes.h"
+#include "tests/parallel/redirected_links.h"
 #include "tests/parallel/relay.h"
 
 namespace ferrite::test {
@@ -49,15 +45,6 @@ std::string error_text(const std::function<void()>& f) {
   }
   return "";
 }
-
-class Setting {
- public:
-  Setting(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
-  ~Setting() { unsetenv(name_); }
-
- private:
-  const char* name_;
-};
 
 TcpStoreServerOptions serving() {
   TcpStoreServerOptions options;
@@ -193,92 +180,9 @@ TEST_CASE("in the middle: a monitor does not hear what was changed, and its rank
 
 namespace {
 
-/// A store of two ranks, both threads here, that tells each of them other addresses than the ranks
-/// have given: as one that has the network tells them apart from what was asked for.
-class RedirectingStore final : public Store {
- public:
-  using Redirect = std::function<Address(int rank, const Address& address)>;
-  explicit RedirectingStore(Redirect redirect) : redirect_(std::move(redirect)) {}
-
-  void set(const std::string& key, std::string_view value) override {
-    LinkCard card = LinkCard::parse(value);
-    card.tcp = redirect_(key.back() - '0', card.tcp);
-    const std::lock_guard lock(mutex_);
-    values_[key] = card.text();
-    changed_.notify_all();
-  }
-  std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
-    std::unique_lock lock(mutex_);
-    FERRITE_CHECK(changed_.wait_for(lock, timeout, [&] { return values_.contains(key); }),
-                  DistributedError, "store", "{} did not come", key);
-    return values_[key];
-  }
-  std::int64_t add(const std::string&, std::int64_t) override { return 0; }
-  bool check(const std::vector<std::string>&) override { return true; }
-  bool erase(const std::string&) override { return true; }
-  std::string secret() const override { return derive(kToken, {"test"}); }
-
- private:
-  const Redirect redirect_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<std::string, std::string> values_;
-};
-
-std::vector<std::byte> bytes_of_rank(int rank) {
-  Generator random(static_cast<std::uint64_t>(rank) + 5);
-  std::vector<std::byte> bytes(1'000'000);
-  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.next_below(256));
-  return bytes;
-}
-
-/// What becomes of an exchange of a million bytes each way: "" where it ended, else the error of a
-/// rank. `wrong`: bytes that are none that the other rank sent were taken for them.
-struct Exchanged {
-  std::array<std::string, 2> errors;
-  bool wrong = false;
-};
-
-Exchanged exchange_over(const std::shared_ptr<Store>& store, std::chrono::milliseconds timeout) {
-  const std::atomic<bool> never = false;
-  Exchanged out;
-  std::atomic<bool> wrong = false;
-  const auto run = [&](int rank) {
-    const auto mine = bytes_of_rank(rank), theirs = bytes_of_rank(1 - rank);
-    out.errors[static_cast<std::size_t>(rank)] = error_text([&] {
-      GroupContext context{.name = "group", .rank = rank, .size = 2, .job_ranks = {0, 1}};
-      context.timeout = 5s;
-      context.store = store;
-      const auto links = connect_links(context);
-      Link& link = links->to(1 - rank);
-      std::vector<std::byte> got(theirs.size());
-      const Interrupt interrupt{"exchange", never, Clock::now() + timeout};
-      for (std::size_t sent = 0, received = 0; sent < mine.size() || received < got.size();) {
-        std::size_t moved = link.try_send(std::span(mine).subspan(sent));
-        sent += moved;
-        const std::size_t n = link.try_recv(std::span(got).subspan(received));
-        wrong = wrong || !std::equal(got.begin() + static_cast<std::ptrdiff_t>(received),
-                                     got.begin() + static_cast<std::ptrdiff_t>(received + n),
-                                     theirs.begin() + static_cast<std::ptrdiff_t>(received));
-        received += n;
-        if (moved + n > 0) continue;
-        const Wait wait{&link, {.send = sent < mine.size(), .recv = received < got.size()}};
-        wait_any({&wait, 1}, interrupt);
-      }
-      // Until the other end has all: what it hears is an error else.
-      send(link, std::span(mine).first(1), interrupt);
-      recv(link, std::span(got).first(1), interrupt);
-    });
-  };
-  std::thread other([&] { run(1); });
-  run(0);
-  other.join();
-  out.wrong = wrong;
-  return out;
-}
-
 /// With relays before both ranks' ports.
-Exchanged exchange_through(const Relay::Change& change, std::size_t* bytes = nullptr) {
+Exchanged exchange_through(const Relay::Change& change, std::chrono::milliseconds timeout = 1500ms,
+                           std::size_t* bytes = nullptr) {
   std::vector<std::unique_ptr<Relay>> relays;
   std::mutex mutex;
   const auto store = std::make_shared<RedirectingStore>([&](int rank, const Address& address) {
@@ -286,7 +190,7 @@ Exchanged exchange_through(const Relay::Change& change, std::size_t* bytes = nul
     relays.push_back(std::make_unique<Relay>(address, rank == 1 ? change : nullptr));
     return relays.back()->address();
   });
-  const Exchanged out = exchange_over(store, 1500ms);
+  const Exchanged out = exchange_over(store, timeout);
   if (bytes)
     for (const auto& relay : relays) *bytes += relay->bytes();
   return out;
@@ -302,9 +206,8 @@ bool tells(const Exchanged& exchanged, std::string_view what) {
 }  // namespace
 
 TEST_CASE("in the middle: links over tcp carry what was sent, or say that it was changed") {
-  const Setting tcp("FERRITE_LINK", "tcp");
   std::size_t bytes = 0;
-  const Exchanged passive = exchange_through(nullptr, &bytes);
+  const Exchanged passive = exchange_through(nullptr, 60s, &bytes);
   CHECK(passive.errors[0] == "");
   CHECK(passive.errors[1] == "");
   CHECK(bytes > 2'000'000);
@@ -352,19 +255,19 @@ TEST_CASE("in the middle: links over tcp carry what was sent, or say that it was
 
 TEST_CASE("in the middle: without the protection of frames a changed bit arrives as it is") {
   // What shows that the relay above does what it says; and what FERRITE_TCP_INTEGRITY=off means.
-  const Setting tcp("FERRITE_LINK", "tcp"), off("FERRITE_TCP_INTEGRITY", "off");
-  const Exchanged active = exchange_through(Relay::flip(0, true, 8 * 300'000));
+  setenv("FERRITE_TCP_INTEGRITY", "off", 1);
+  const Exchanged active = exchange_through(Relay::flip(0, true, 8 * 300'000), 60s);
   CHECK(active.wrong);
   CHECK(active.errors[0] == "");
   CHECK(active.errors[1] == "");
   // Who may connect does not depend on it.
   const Exchanged hello = exchange_through(Relay::flip(0, true, 8 * 40));
+  unsetenv("FERRITE_TCP_INTEGRITY");
   CHECK(hello.errors[1] != "");
   CHECK_FALSE(hello.wrong);
 }
 
 TEST_CASE("in the middle: who has taken a rank's port is not taken for the rank") {
-  const Setting tcp("FERRITE_LINK", "tcp");
   for (const std::string& answer : {std::string(), std::string(32, 'x'), std::string(3, 'x')}) {
     CAPTURE(answer.size());
     const Fd listener = listen_at({"127.0.0.1", 0});
@@ -451,96 +354,6 @@ TEST_CASE(
     }
     CHECK(job.finish() == "");
   }
-}
-
-// ---- Floods
-
-namespace {
-
-/// Opens `count` connections and holds them; those that were closed are opened again.
-void hold_connections(const Address& at, std::size_t count, const std::atomic<bool>& over) {
-  std::vector<Fd> held(count);
-  std::string error;
-  while (!over)
-    for (std::size_t i = 0; i < held.size() && !over; ++i) {
-      char some[64];
-      if (held[i].valid() && ::recv(held[i].get(), some, sizeof some, MSG_DONTWAIT) != 0) continue;
-      held[i] = connect_to(at, Clock::now() + 20ms, error);
-      if (i == count - 1) say("held");
-    }
-}
-
-rlim_t raise_descriptors() {
-  rlimit limit{};
-  getrlimit(RLIMIT_NOFILE, &limit);
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
-  return limit.rlim_cur;
-}
-
-}  // namespace
-
-RANK_FUNCTION(hold_connections_until_killed) {
-  raise_descriptors();
-  const std::atomic<bool> never = false;
-  hold_connections(parse_address(environment_or("TARGET", ""), "TARGET"), 5000, never);
-}
-
-RANK_FUNCTION(start_beside_strangers) {
-  const Clock::time_point start = Clock::now();
-  init_process_group("gloo", {.init_method = "env://", .timeout = 20s});
-  const Tensor t = ones({1000});
-  default_group()->all_reduce(t).wait();
-  const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start);
-  CHECK(t.to_vector<int>() == std::vector<int>(1000, ranks_of_job()));
-  say("took " + std::to_string(took.count()) + " ms");
-  if (!sanitized()) CHECK(took < 2s);
-  destroy_process_group();
-}
-
-TEST_CASE("a job starts beside five thousand held connections of strangers") {
-  if (!has_gloo()) {
-    MESSAGE("skipped: this build is without Gloo");
-    return;
-  }
-  // The server has to do with the descriptors that processes usually have.
-  rlimit before{};
-  getrlimit(RLIMIT_NOFILE, &before);
-  rlimit few = before;
-  few.rlim_cur = std::min<rlim_t>(1024, before.rlim_max);
-  REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
-  TcpStoreServer server(serving());
-  RankProcesses strangers("hold_connections_until_killed", 1,
-                          {{{"TARGET", server.address().text()}}});
-  REQUIRE(strangers.wait_for_output(0, "held"));
-  check_processes("start_beside_strangers", 2,
-                  {{{"FERRITE_STORE", server.address().text()}, {"FERRITE_TOKEN", kToken}}});
-  CHECK(strangers.running(0));
-  strangers.signal(0, SIGKILL);
-  CHECK(strangers.finish() == "");
-  setrlimit(RLIMIT_NOFILE, &before);
-}
-
-TEST_CASE("links connect beside strangers who hold their ports") {
-  const Setting tcp("FERRITE_LINK", "tcp");
-  std::atomic<bool> over = false;
-  std::vector<std::thread> strangers;
-  std::mutex mutex;
-  const auto store = std::make_shared<RedirectingStore>([&](int, const Address& address) {
-    const std::lock_guard lock(mutex);
-    strangers.emplace_back([&over, address] { hold_connections(address, 150, over); });
-    std::this_thread::sleep_for(100ms);
-    return address;
-  });
-  const Clock::time_point start = Clock::now();
-  const Exchanged got = exchange_over(store, 10s);
-  const auto took = Clock::now() - start;
-  over = true;
-  for (std::thread& stranger : strangers) stranger.join();
-  CHECK(got.errors[0] == "");
-  CHECK(got.errors[1] == "");
-  CHECK_FALSE(got.wrong);
-  if (!sanitized()) CHECK(took < 3s);
 }
 
 }  // namespace ferrite::test
