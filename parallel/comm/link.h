@@ -37,6 +37,7 @@ class Link {
   virtual ~Link() = default;
 
   /// Takes what there is room for from the beginning of `bytes`; returns how much, 0 where none.
+  /// What was not taken is what the next call begins with.
   virtual std::size_t try_send(std::span<const std::byte> bytes) = 0;
   /// What has arrived and was not consumed, in place, as far as it is in one piece; may be empty.
   /// It grows as more arrives, to 64 bytes at least.

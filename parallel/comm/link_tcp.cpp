@@ -4,7 +4,6 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 
 #include <algorithm>
 #include <array>
@@ -177,32 +176,41 @@ std::size_t SealedTcpLink::try_send(std::span<const std::byte> bytes) {
   std::size_t taken = 0;
   while (taken < bytes.size() && taken < kSentAtOnce) {
     const std::span<const std::byte> rest = bytes.subspan(taken);
-    if (out_.payload == 0) {
-      const auto payload = rest.first(std::min(rest.size(), kMaxFrame));
-      out_ = {FrameMac::header(payload.size()), mac_.next(payload), payload.size(), 0};
-    }
-    FERRITE_CHECK(rest.size() >= out_.payload, DistributedError, "link",
-                  "expected the {} bytes whose sending to {} has begun, got {}", out_.payload,
-                  peer(), rest.size());
-    if (!push(rest.first(out_.payload))) break;
-    taken += std::exchange(out_.payload, 0);
+    if (under_way_ == 0) begin_frame(rest.first(std::min(rest.size(), kMaxFrame)));
+    if (!flush()) break;
+    const std::size_t n = std::min(under_way_, rest.size());
+    under_way_ -= n;
+    taken += n;
   }
   return taken;
 }
 
-/// Whether all of the frame has gone.
-bool SealedTcpLink::push(std::span<const std::byte> payload) {
-  const std::array<std::span<const std::byte>, 3> pieces{out_.header, payload, out_.tag};
+/// What there is no room for now is kept: the next call may come with fewer bytes.
+void SealedTcpLink::begin_frame(std::span<const std::byte> payload) {
+  const auto header = FrameMac::header(payload.size());
+  const FrameMac::Tag tag = mac_.next(payload);
+  const std::array<std::span<const std::byte>, 3> pieces{header, payload, tag};
   std::array<iovec, 3> parts;
-  std::size_t count = 0, before = 0;
+  for (std::size_t i = 0; i < pieces.size(); ++i)
+    parts[i] = {const_cast<std::byte*>(pieces[i].data()), pieces[i].size()};
+  std::size_t sent = write(parts.data(), parts.size());
+  under_way_ = payload.size();
   for (const std::span<const std::byte> piece : pieces) {
-    const std::size_t gone = std::min(piece.size(), out_.sent - std::min(out_.sent, before));
-    before += piece.size();
-    if (gone < piece.size())
-      parts[count++] = {const_cast<std::byte*>(piece.data()) + gone, piece.size() - gone};
+    const std::size_t gone = std::min(sent, piece.size());
+    sent -= gone;
+    unsent_.insert(unsent_.end(), piece.begin() + static_cast<std::ptrdiff_t>(gone), piece.end());
   }
-  out_.sent += write(parts.data(), count);
-  return out_.sent == payload.size() + kAround;
+}
+
+/// Whether nothing is left of the frame.
+bool SealedTcpLink::flush() {
+  if (unsent_.empty()) return true;
+  const iovec part{unsent_.data() + flushed_, unsent_.size() - flushed_};
+  flushed_ += write(&part, 1);
+  if (flushed_ < unsent_.size()) return false;
+  unsent_.clear();
+  flushed_ = 0;
+  return true;
 }
 
 std::span<const std::byte> SealedTcpLink::received() {

@@ -1,7 +1,8 @@
 // Links over TCP, in one direction: the end that opened the connection sends.
 #pragma once
 
-#include <array>
+#include <sys/uio.h>
+
 #include <atomic>
 #include <string>
 #include <vector>
@@ -64,7 +65,7 @@ class SealedTcpLink final : public TcpLink {
  public:
   SealedTcpLink(Fd socket, std::string peer, std::string expected, std::string_view key);
 
-  /// Where it takes nothing, the next call is to begin with the same bytes.
+  /// What was not taken is to come again: part of it may be on its way.
   std::size_t try_send(std::span<const std::byte> bytes) override;
   std::span<const std::byte> received() override;
   std::size_t try_recv(std::span<std::byte> bytes) override { return Link::try_recv(bytes); }
@@ -72,21 +73,16 @@ class SealedTcpLink final : public TcpLink {
   Sleep arm(const Wish& wish) override;
 
  private:
-  /// A frame that is being sent: the payload stays with who sends it.
-  struct Outgoing {
-    std::array<std::byte, kFrameHeader> header;
-    FrameMac::Tag tag;
-    std::size_t payload = 0;  // 0: none
-    std::size_t sent = 0;     // of all three
-  };
-
-  bool push(std::span<const std::byte> payload);
+  void begin_frame(std::span<const std::byte> payload);
+  bool flush();
   bool has_frame() const;
   bool open_frame();
   bool fill();
 
   FrameMac mac_;
-  Outgoing out_;
+  // Of the frame that is being sent: payload that was not said to be taken, and what is left to go.
+  std::size_t under_way_ = 0, flushed_ = 0;
+  std::vector<std::byte> unsent_;
   // The buffer holds: payload that was found right, [begin_, end_), and frames from next_ on.
   std::size_t next_ = 0, raw_end_ = 0;
 };

@@ -1,0 +1,121 @@
+// Links over TCP, the two ends of one connection here: sealed and plain.
+#include "parallel/comm/link_tcp.h"
+
+#include <doctest/doctest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "core/generator.h"
+#include "parallel/comm/secret.h"
+
+using namespace ferrite;
+using namespace ferrite::parallel;
+
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+struct TcpPair {
+  TcpPair(bool sealed, const std::string& said = "proof", int buffer = 0) {
+    std::array<int, 2> fds{};
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds.data()) == 0);
+    for (const int fd : fds)
+      if (buffer > 0) setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
+    Fd opened(fds[0]), admitted(fds[1]);
+    if (!said.empty()) REQUIRE(::send(admitted.get(), said.data(), said.size(), 0) > 0);
+    const std::string key = derive("token", {"frames"});
+    if (sealed) {
+      sender = std::make_unique<SealedTcpLink>(std::move(opened), "rank 1", "proof", key);
+      receiver = std::make_unique<SealedTcpLink>(std::move(admitted), "rank 0", "", key);
+    } else {
+      sender = std::make_unique<TcpLink>(std::move(opened), "rank 1", "proof");
+      receiver = std::make_unique<TcpLink>(std::move(admitted), "rank 0", "");
+    }
+  }
+  std::unique_ptr<TcpLink> sender, receiver;
+};
+
+Bytes noise(std::size_t n) {
+  Generator random(n);
+  Bytes bytes(n);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.next_below(256));
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("tcp: bytes come in order, whatever pieces they are offered and taken in") {
+  for (const bool sealed : {true, false})
+    for (const int buffer : {0, 4096, 50'000}) {
+      CAPTURE(sealed);
+      CAPTURE(buffer);
+      TcpPair pair(sealed, "proof", buffer);
+      Generator random(static_cast<std::uint64_t>(buffer) + 1);
+      const Bytes bytes = noise(900'000);
+      Bytes got;
+      std::size_t sent = 0;
+      while (got.size() < bytes.size()) {
+        // Another size each time, also where nothing was taken the time before.
+        const std::size_t offer =
+            std::min(bytes.size() - sent, random.next_below(random.next_below(2) ? 200 : 150'000));
+        sent += pair.sender->try_send({bytes.data() + sent, offer});
+        const auto there = pair.receiver->received();
+        const std::size_t n = std::min(there.size(), random.next_below(100'000));
+        got.insert(got.end(), there.begin(), there.begin() + static_cast<std::ptrdiff_t>(n));
+        pair.receiver->consume(n);
+      }
+      CHECK((got == bytes));
+      CHECK(pair.receiver->received().empty());
+      pair.sender->close();
+      CHECK_THROWS_AS(pair.receiver->received(), DistributedError);
+    }
+}
+
+TEST_CASE("tcp: what is left over comes in one piece with what follows") {
+  TcpPair pair(true);
+  const Bytes bytes = noise(200);
+  for (std::size_t i = 0; i < bytes.size(); i += 10)
+    CHECK(pair.sender->try_send({bytes.data() + i, 10}) == 10);
+  std::size_t at = 0;
+  while (at < bytes.size()) {
+    const auto there = pair.receiver->received();
+    REQUIRE(there.size() >= std::min<std::size_t>(64, bytes.size() - at));
+    CHECK(std::equal(there.begin(), there.end(), bytes.begin() + static_cast<std::ptrdiff_t>(at)));
+    at += 7;  // none of a frame's borders
+    if (at > bytes.size()) break;
+    pair.receiver->consume(7);
+  }
+}
+
+TEST_CASE("tcp: no more is sent than a link holds to who has not proved who it is") {
+  for (const bool sealed : {true, false}) {
+    CAPTURE(sealed);
+    TcpPair silent(sealed, "", 4 << 20);
+    const Bytes bytes = noise(2 << 20);
+    const auto send_all_there_is_room_for = [&](TcpLink& link) {
+      std::size_t sent = 0;
+      for (std::size_t n = 1; n > 0 && sent < bytes.size(); sent += n)
+        n = link.try_send(std::span(bytes).subspan(sent).first(
+            std::min<std::size_t>(bytes.size() - sent, 10'000)));
+      return sent;
+    };
+    const std::size_t before = send_all_there_is_room_for(*silent.sender);
+    CHECK(before > 10'000);
+    CHECK(before < 300'000);
+    CHECK(silent.sender->arm({.send = true}).fds[0].events == POLLIN);
+    TcpPair impostor(sealed, "prooF");
+    for (int i = 0; i < 2; ++i)
+      CHECK_THROWS_AS(impostor.sender->try_send({bytes.data(), 10}), DistributedError);
+    TcpPair cut(sealed, "pro");
+    CHECK(cut.sender->try_send({bytes.data(), 10}) == 10);
+    cut.receiver->close();
+    CHECK_THROWS_AS(cut.sender->received(), DistributedError);
+  }
+}
