@@ -25,8 +25,7 @@ std::span<const std::byte> bytes_of(std::string_view text) {
 }  // namespace
 
 void prepare_libcrypto() {
-  [[maybe_unused]] static const int ready =
-      OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
+  [[maybe_unused]] static const int ready = OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
 }
 
 struct FrameMac::Cipher {

@@ -315,11 +315,11 @@ TEST_CASE("strangers who say nothing, half of something or nonsense are dropped"
   };
   strangers.push_back(enter(server, "token").fd);
   send_all(strangers.back(), std::string(100, '\1'), Clock::now() + 5s);  // not sealed
-  say_inside(std::string("\xff\xff\xff\xff", 4));             // a message of 4 GiB
-  say_inside(std::string("\0\0\0\0", 4));                     // an empty one
-  say_inside(std::string("\1\0\0\0\x63", 5));                 // an unknown command
-  say_inside(std::string("\6\0\0\0\1\0", 6));                 // half a message
-  say_inside(Writer(Command::set).number(1u).take());         // a set of nothing
+  say_inside(std::string("\xff\xff\xff\xff", 4));                         // a message of 4 GiB
+  say_inside(std::string("\0\0\0\0", 4));                                 // an empty one
+  say_inside(std::string("\1\0\0\0\x63", 5));                             // an unknown command
+  say_inside(std::string("\6\0\0\0\1\0", 6));                             // half a message
+  say_inside(Writer(Command::set).number(1u).take());                     // a set of nothing
   say_inside(Writer(Command::beat).number(1000000u).take());  // reports that are not there
   say_inside(Writer(Command::missing).number(1u).number(0xffffffffu).take());
   for (std::size_t i = 0; i < strangers.size(); ++i) {
