@@ -21,7 +21,8 @@ class Storage final : public RefCounted {
   static IntrusivePtr<Storage> allocate_pinned(std::size_t bytes);
   /// Memory of somebody else. `deleter` runs when the last tensor has let go and the streams that
   /// use the memory have passed that point: those recorded and, on a CUDA device, the one that is
-  /// current then. Where that is not yet so, it runs while a later call waits for a stream.
+  /// current then. Where that is not yet so, it runs while a later call waits for a stream. What it
+  /// throws is printed, and goes no further.
   static IntrusivePtr<Storage> wrap(void* data, std::size_t bytes, const Device& device,
                                     std::function<void()> deleter);
   ~Storage();

@@ -86,6 +86,9 @@ KNOWN = [
      "a target of 0 has no part in the input's infinity"),
     ("conv_transpose2d", "refused", always,
      "a result of size 0 is refused, as conv2d's"),
+    ("erf_?", VALUE, lambda case: "float32" in case.dtypes and any(
+        bool(((t != 0) & (t.abs() < 1e-38)).any()) for t in floats(case)),
+     "erf of subnormal numbers is right to 1e-43, not to the last of their few digits"),
     ("norm", "gradient presence", lambda case: case.args["p"] == 0,
      "the count of elements has a gradient of 0 where PyTorch's has none"),
     ("huber_loss", "dtype", mixed,
