@@ -77,6 +77,18 @@ struct Geometry {
   std::uint64_t raw_bytes = 0;  // what the compressed data must inflate to, about
 };
 
+/// libpng allocates what a chunk claims to hold before it reads that.
+void check_chunks(Bytes bytes, const Where& where) {
+  for (std::size_t at = kSignatureBytes; bytes.size() - at >= 12;) {
+    const std::uint64_t length = load_big32(bytes.data() + at);
+    where.check(length <= bytes.size() - at - 12, at,
+                "the file ends early: a chunk claims {} bytes, {} are left", length,
+                bytes.size() - at - 12);
+    if (std::memcmp(bytes.data() + at + 4, "IEND", 4) == 0) return;
+    at += length + 12;
+  }
+}
+
 /// Reads everything before the pixels.
 bool read_info(Reader& reader, Geometry& geometry) {
   png_structp png = reader.png;
@@ -176,6 +188,7 @@ Tensor parse_png(Bytes bytes, std::string_view name, ImageMode mode, std::int64_
         .width = plain->width, .height = plain->height, .channels = plain->channels};
     return to_planes(plain->rows.data<std::uint8_t>() + 1, plain->stride, geometry, mode);
   }
+  check_chunks(bytes, where);
   Reader reader;
   reader.bytes = bytes;
   reader.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &reader, on_error<Reader>, on_warning);

@@ -42,7 +42,7 @@ fuzz() {
   "$build/bin/$target" --seeds "$build/seeds/$target"
   # What grows faster than its input shows in inputs of megabytes: large seeds, and what the mutator makes
   # of small ones. Slow inputs are chosen the less often.
-  local options=(-max_len=4194304 -len_control=0 -timeout=60 -rss_limit_mb=3072 -malloc_limit_mb=2048
+  local options=(-max_len=4194304 -len_control=0 -timeout=300 -report_slow_units=300 -rss_limit_mb=3072 -malloc_limit_mb=2048
     -artifact_prefix="$artifacts/")
   if "$build/bin/$target" "${options[@]}" -runs=0 "$build/seeds/$target/large" >"$build/logs/$target" 2>&1 &&
     "$build/bin/$target" "${options[@]}" -max_total_time="$seconds" -entropic_scale_per_exec_time=1 \

@@ -193,6 +193,14 @@ TEST_CASE("png: more pixels than the limit") {
   CHECK(max_memory_allocated(host) == before);
 }
 
+TEST_CASE("png: a chunk that claims more than the file has") {
+  std::string text = chunk("tEXt", std::string("a\0b", 3));
+  text.replace(0, 4, big32(0x746f0203));  // two gigabytes
+  const std::string file =
+      png(2, 1, 8, 3, std::string("\0\1\0", 3), chunk("PLTE", "\1\2\3") + text);
+  CHECK(contains(message_of<IoError>([&] { parse(file); }), "a chunk claims 1953432067 bytes"));
+}
+
 TEST_CASE("png: fuzz") {
   const auto parser = [](data::Bytes b) { parse_png(b, "fuzz"); };
   fuzz_truncations(kGray, parser);
