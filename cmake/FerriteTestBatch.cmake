@@ -1,9 +1,9 @@
-# cmake -D OUT=<file> -D ROOT=<tree> -P FerriteTestBatch.cmake <source>...
+# cmake -D OUT=<file> -D ROOT=<tree> -D ALONE=<expression> -P FerriteTestBatch.cmake <source>...
 #
 # Writes a source that includes these tests, paths relative to the tree: what their headers have is then
 # compiled once a batch. Their helpers have names like other tests' helpers, so each lies in a namespace of
 # its own; for that all that they include comes first, where their own includes find nothing left to do.
-# Tests that open the namespace ferrite, or specialise what lies in it, stay outside, at the end.
+# A test with a line that matches ALONE opens or fills a namespace itself, and cannot be in one.
 set(sources)
 foreach(i RANGE ${CMAKE_ARGC})
   if(after_script AND i LESS CMAKE_ARGC)
@@ -14,19 +14,17 @@ foreach(i RANGE ${CMAKE_ARGC})
 endforeach()
 
 set(includes)
-set(wrapped)
-set(plain)
+set(tests)
 foreach(source IN LISTS sources)
+  file(STRINGS ${ROOT}/${source} opens REGEX "${ALONE}")
+  if(opens)
+    message(FATAL_ERROR "${source} has \"${opens}\" now, and must be compiled by itself: configure anew")
+  endif()
   file(STRINGS ${ROOT}/${source} found REGEX "^#include ")
   list(APPEND includes ${found})
-  file(STRINGS ${ROOT}/${source} opens REGEX "^(namespace ferrite|template <>)")
-  if(opens)
-    string(APPEND plain "#include \"${source}\"\n")
-  else()
-    string(MAKE_C_IDENTIFIER ${source} name)
-    string(APPEND wrapped "namespace ${name} {\n#include \"${source}\"\n}\n")
-  endif()
+  string(MAKE_C_IDENTIFIER ${source} name)
+  string(APPEND tests "namespace ${name} {\n#include \"${source}\"\n}\n")
 endforeach()
 list(REMOVE_DUPLICATES includes)
 list(JOIN includes "\n" includes)
-file(WRITE ${OUT} "${includes}\n${wrapped}${plain}")
+file(WRITE ${OUT} "${includes}\n${tests}")

@@ -11,7 +11,7 @@
 namespace ferrite::test {
 namespace {
 
-struct DevicePart {
+struct Part {
   StateDict tensors;
   StateDict state_dict() const { return tensors; }
   void load_state_dict(const StateDict& state) {
@@ -34,8 +34,7 @@ TEST_CASE("checkpoints on CUDA: what is queued after save() changes nothing of i
   const Tensor a = empty({1000}, {.dtype = kUInt8, .device = zero});
   const Tensor b = empty({7}, {.dtype = kUInt8, .device = one});
   const Tensor image = on_device<float>({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, {1, 2, 3, 2}, zero);
-  DevicePart part{
-      {{"a", a}, {"b", b}, {"t", geometry::apply(image, geometry::transpose(image, 1, 3))}}};
+  Part part{{{"a", a}, {"b", b}, {"t", geometry::apply(image, geometry::transpose(image, 1, 3))}}};
   data::TrainingState state;
   state.add("part", part);
   data::CheckpointManager manager(dir.path(), {.keep = 0});
@@ -75,7 +74,7 @@ TEST_CASE("checkpoints on CUDA: saving does not count as a wait of the training"
   REQUIRE_CUDA(1);
   const TempDir dir;
   const Device device("cuda:0");
-  DevicePart part{{{"a", on_device<float>({1, 2}, {2}, device)}}};
+  Part part{{{"a", on_device<float>({1, 2}, {2}, device)}}};
   data::TrainingState state;
   state.add("part", part);
   data::CheckpointManager manager(dir.path());
@@ -102,7 +101,7 @@ TEST_CASE("checkpoints on CUDA: memory that is freed while the snapshot is being
     CudaGate gate(side);
     {
       const Tensor a = on_device<float>(std::vector<float>(256, 5), {256}, device);
-      DevicePart part{{{"a", a}}};
+      Part part{{{"a", a}}};
       data::TrainingState state;
       state.add("part", part);
       const StreamGuard guard(side);
@@ -121,7 +120,7 @@ TEST_CASE("checkpoints on CUDA: not during a capture, and a lost device is repor
   REQUIRE_CUDA(1);
   const TempDir dir;
   const Device device("cuda:0");
-  DevicePart part{{{"a", on_device<float>({1, 2}, {2}, device)}}};
+  Part part{{{"a", on_device<float>({1, 2}, {2}, device)}}};
   data::TrainingState state;
   state.add("part", part);
   data::CheckpointManager manager(dir.path());

@@ -16,7 +16,7 @@ std::string idx(char type, std::initializer_list<std::uint32_t> sizes, std::stri
 
 const std::string kSmall = idx(0x08, {2, 3}, std::string_view("\x00\x01\x02\xfd\xfe\xff", 6));
 
-std::string idx_refusal(const std::string& content) {
+std::string refusal(const std::string& content) {
   return message_of<IoError>([&] { parse_idx(bytes_of(content), "file.idx"); });
 }
 
@@ -54,22 +54,21 @@ TEST_CASE("idx: no elements") {
     CHECK(t.shape() == Shape{0, 28, 28});
   }
   // Nothing, but with strides that no tensor can have.
-  CHECK(contains(idx_refusal(idx(0x08, {0, 0xffffffff, 0xffffffff, 0xffffffff}, "")), "64 bits"));
-  CHECK(contains(idx_refusal(idx(0x08, {0, 28}, "x")), "followed by other data"));
+  CHECK(contains(refusal(idx(0x08, {0, 0xffffffff, 0xffffffff, 0xffffffff}, "")), "64 bits"));
+  CHECK(contains(refusal(idx(0x08, {0, 28}, "x")), "followed by other data"));
 }
 
 TEST_CASE("idx: errors give file, offset, expected and got") {
-  CHECK(contains(idx_refusal(""), "[read_idx] 'file.idx' at byte 0"));
-  CHECK(contains(idx_refusal("PK\x03\x04 something"), "two zero bytes, got 0x50 0x4b"));
-  CHECK(contains(idx_refusal(idx(0x09, {1}, "a")), "at byte 2: element type 0x09 (int8)"));
-  CHECK(contains(idx_refusal(idx(0x42, {1}, "a")), "0x42 is unknown"));
-  CHECK(contains(idx_refusal(idx(0x08, {}, "a")), "expected 1 to 8 dimensions, got 0"));
-  CHECK(contains(idx_refusal(idx(0x08, {1, 1, 1, 1, 1, 1, 1, 1, 1}, "a")), "got 9"));
-  CHECK(contains(idx_refusal(kSmall.substr(0, 17)), "expected a file of 18 bytes, got 17"));
-  CHECK(contains(idx_refusal(kSmall + "x"), "at byte 18"));
-  CHECK(contains(idx_refusal(idx(0x0e, {0xffffffff, 0xffffffff, 0xffffffff}, "a")), "64 bits"));
-  CHECK(
-      contains(idx_refusal(idx(0x08, {100000, 1000000}, "a")), "expected a file of 100000000012"));
+  CHECK(contains(refusal(""), "[read_idx] 'file.idx' at byte 0"));
+  CHECK(contains(refusal("PK\x03\x04 something"), "two zero bytes, got 0x50 0x4b"));
+  CHECK(contains(refusal(idx(0x09, {1}, "a")), "at byte 2: element type 0x09 (int8)"));
+  CHECK(contains(refusal(idx(0x42, {1}, "a")), "0x42 is unknown"));
+  CHECK(contains(refusal(idx(0x08, {}, "a")), "expected 1 to 8 dimensions, got 0"));
+  CHECK(contains(refusal(idx(0x08, {1, 1, 1, 1, 1, 1, 1, 1, 1}, "a")), "got 9"));
+  CHECK(contains(refusal(kSmall.substr(0, 17)), "expected a file of 18 bytes, got 17"));
+  CHECK(contains(refusal(kSmall + "x"), "at byte 18"));
+  CHECK(contains(refusal(idx(0x0e, {0xffffffff, 0xffffffff, 0xffffffff}, "a")), "64 bits"));
+  CHECK(contains(refusal(idx(0x08, {100000, 1000000}, "a")), "expected a file of 100000000012"));
   CHECK(contains(message_of<IoError>([] { read_idx("/no/such/file"); }),
                  "cannot open '/no/such/file'"));
   CHECK(contains(message_of<IoError>([] { read_idx("/tmp"); }), "a directory"));
@@ -82,19 +81,19 @@ TEST_CASE("idx: compressed files that lie") {
   const std::string bomb = gzip(idx(0x08, {10}, std::string(100'000'000, '\0')));
   CHECK_FALSE(survives(bomb, [](data::Bytes b) { parse_idx(b, "bomb"); }));
   // A small file whose header promises 4 GB.
-  CHECK(contains(idx_refusal(gzip(idx(0x08, {0xfffffff0}, "abc"))), "compressed bytes can hold"));
+  CHECK(contains(refusal(gzip(idx(0x08, {0xfffffff0}, "abc"))), "compressed bytes can hold"));
   // Fewer elements than promised, with a trailer that is right about the file.
-  CHECK(contains(idx_refusal(gzip(content.substr(0, 900))), "got 900"));
-  CHECK(contains(idx_refusal(gzip(content + "x")), "gzip trailer"));
+  CHECK(contains(refusal(gzip(content.substr(0, 900))), "got 900"));
+  CHECK(contains(refusal(gzip(content + "x")), "gzip trailer"));
   // The trailer agrees with the header, the content does not.
   std::string lying = gzip(content.substr(0, 900));
   lying.replace(lying.size() - 4, 4, std::string("\xf0\x03\0\0", 4));
-  CHECK_FALSE(idx_refusal(lying).empty());
+  CHECK_FALSE(refusal(lying).empty());
   std::string crc = good;
   crc[crc.size() - 6] ^= 1;
-  CHECK(contains(idx_refusal(crc), "incorrect data check"));
-  CHECK_FALSE(idx_refusal(good + "trailing").empty());
-  CHECK_FALSE(idx_refusal(good + good).empty());
+  CHECK(contains(refusal(crc), "incorrect data check"));
+  CHECK_FALSE(refusal(good + "trailing").empty());
+  CHECK_FALSE(refusal(good + good).empty());
 }
 
 TEST_CASE("idx: fuzz") {

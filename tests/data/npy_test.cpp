@@ -61,7 +61,7 @@ std::string dict(std::string_view type, std::string_view shape, std::string_view
                      shape);
 }
 
-std::string npy_refusal(const std::string& content) {
+std::string refusal(const std::string& content) {
   return message_of<IoError>([&] { parse_npy(bytes_of(content), "a.npy"); });
 }
 
@@ -80,7 +80,7 @@ TEST_CASE("npy: versions 1, 2 and 3") {
     CHECK(t.shape() == Shape{2});
     CHECK(t.to_vector<std::int32_t>() == std::vector<std::int32_t>{1, 2});
   }
-  CHECK(contains(npy_refusal(npy(4, dict("<i4", "(2,)"), "12345678")), "got 4.0"));
+  CHECK(contains(refusal(npy(4, dict("<i4", "(2,)"), "12345678")), "got 4.0"));
 }
 
 TEST_CASE("npy: Fortran order becomes row-major") {
@@ -134,26 +134,26 @@ TEST_CASE("npy: the header is as NumPy writes it") {
 }
 
 TEST_CASE("npy: errors") {
-  CHECK(contains(npy_refusal("GIF89a"), "[load_npy] 'a.npy' at byte 0"));
-  CHECK(contains(npy_refusal(npy(1, dict(">i4", "(2,)"), "12345678")), "'>i4' is not supported"));
-  CHECK(contains(npy_refusal(npy(1, dict("<c8", "(1,)"), "12345678")), "'<c8'"));
-  CHECK(contains(npy_refusal(npy(1, dict("<i4", "(2,)"), "1234567")),
+  CHECK(contains(refusal("GIF89a"), "[load_npy] 'a.npy' at byte 0"));
+  CHECK(contains(refusal(npy(1, dict(">i4", "(2,)"), "12345678")), "'>i4' is not supported"));
+  CHECK(contains(refusal(npy(1, dict("<c8", "(1,)"), "12345678")), "'<c8'"));
+  CHECK(contains(refusal(npy(1, dict("<i4", "(2,)"), "1234567")),
                  "expected 8 bytes of elements, got 7"));
-  CHECK(contains(npy_refusal(npy(1, dict("<i4", "(2,)"), "123456789")), "followed by other data"));
-  CHECK(contains(npy_refusal(npy(1, dict("<i4", "(-2,)"), "")), "0 or more"));
-  CHECK(contains(npy_refusal(npy(1, dict("<i4", "(1,1,1,1,1,1,1,1,1)"), "1234")), "at most 8"));
-  CHECK(contains(npy_refusal(npy(1, dict("<f8", "(9000000000000000000,9000000000000000000)"), "")),
+  CHECK(contains(refusal(npy(1, dict("<i4", "(2,)"), "123456789")), "followed by other data"));
+  CHECK(contains(refusal(npy(1, dict("<i4", "(-2,)"), "")), "0 or more"));
+  CHECK(contains(refusal(npy(1, dict("<i4", "(1,1,1,1,1,1,1,1,1)"), "1234")), "at most 8"));
+  CHECK(contains(refusal(npy(1, dict("<f8", "(9000000000000000000,9000000000000000000)"), "")),
                  "64 bits"));
-  CHECK(contains(npy_refusal(npy(1, dict("<f8", "(0,9000000000000000000,9)"), "")), "64 bits"));
-  CHECK(contains(npy_refusal(npy(1, dict("<i4", "(99999999999999999999,)"), "")), "size"));
-  CHECK(contains(npy_refusal(npy(1, dict("|b1", "(2,)"), "\1\2")), "bool of 0 or 1"));
-  CHECK(contains(npy_refusal(npy(1, "{'descr': '<i4', 'shape': (1,)}", "1234")), "missing"));
-  CHECK(contains(npy_refusal(npy(1, "{'descr': '<i4', 'descr': '<i4'}", "1234")), "once each"));
-  CHECK(contains(npy_refusal(npy(1, "{'descr': [('a', '<i4')]}", "1234")), "structured"));
-  CHECK(contains(npy_refusal(npy(1, dict("<i4", "(1,)") + "junk", "1234")), "end with its dict"));
+  CHECK(contains(refusal(npy(1, dict("<f8", "(0,9000000000000000000,9)"), "")), "64 bits"));
+  CHECK(contains(refusal(npy(1, dict("<i4", "(99999999999999999999,)"), "")), "size"));
+  CHECK(contains(refusal(npy(1, dict("|b1", "(2,)"), "\1\2")), "bool of 0 or 1"));
+  CHECK(contains(refusal(npy(1, "{'descr': '<i4', 'shape': (1,)}", "1234")), "missing"));
+  CHECK(contains(refusal(npy(1, "{'descr': '<i4', 'descr': '<i4'}", "1234")), "once each"));
+  CHECK(contains(refusal(npy(1, "{'descr': [('a', '<i4')]}", "1234")), "structured"));
+  CHECK(contains(refusal(npy(1, dict("<i4", "(1,)") + "junk", "1234")), "end with its dict"));
   std::string huge = npy(2, dict("<i4", "(1,)"), "1234");
   huge.replace(8, 4, "\xff\xff\xff\xff");
-  CHECK(contains(npy_refusal(huge), "header claims 4294967295 bytes"));
+  CHECK(contains(refusal(huge), "header claims 4294967295 bytes"));
 }
 
 TEST_CASE("npz: reads NumPy's archives") {
