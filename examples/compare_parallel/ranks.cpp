@@ -187,7 +187,12 @@ Process Processes::start(int rank) {
   return {child, ends[0]};
 }
 
-/// Notes which have ended, and the first that did so badly. Whether any is left.
+/// Whether a rank failed only because another did.
+bool blames_another(const std::string& error) {
+  return error.find("was lost") != std::string::npos;
+}
+
+/// Notes which have ended, and the first that did so badly by itself. Whether any is left.
 bool Processes::reap() {
   bool left = false;
   for (std::size_t rank = 0; rank < processes_.size(); ++rank) {
@@ -195,7 +200,10 @@ bool Processes::reap() {
     int status = 0;
     if (!p.status && waitpid(p.pid, &status, WNOHANG) == p.pid) {
       p.status = status;
-      if (status != 0 && error_.empty()) error_ = why(rank);
+      if (status == 0) continue;
+      std::string error = why(rank);
+      if (error_.empty() || (blames_another(error_) && !blames_another(error)))
+        error_ = std::move(error);
     }
     left = left || !p.status;
   }
