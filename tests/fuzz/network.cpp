@@ -12,6 +12,7 @@
 #include "parallel/comm/link_door.h"
 #include "parallel/comm/monitor_table.h"
 #include "parallel/comm/rendezvous_file.h"
+#include "parallel/comm/sealed_frames.h"
 #include "parallel/comm/store_protocol.h"
 #include "parallel/comm/store_table.h"
 #include "parallel/launcher/node_messages.h"
@@ -172,12 +173,15 @@ const Registered kLinkCard({.name = "link_card", .run = run_link_card, .seeds = 
 /// follows is sent in two parts. Who lacks a field must not be let in.
 void run_link_hello(Bytes bytes) {
   static parallel::LinkDoor door("127.0.0.1", true, 64);
-  static const parallel::LinkCard other = [] {
-    parallel::LinkCard card;
-    card.token = parallel::random_link_token();
-    door.admit({door.card(), card});
-    return card;
+  static const parallel::LinkMembers members = [] {
+    parallel::LinkCard mine = door.card(), other;
+    mine.host = other.host = "boot/net:[1]";
+    other.nonce = std::string(32, 'a');
+    return parallel::LinkMembers{
+        .secret = "a secret", .mesh = "default/links", .rank = 0, .cards = {mine, other}};
   }();
+  static const std::string proof = members.keys(1, 0).opener_proof;
+  door.admit(members);  // once more: each rank comes once
   if (bytes.empty()) return;
   const unsigned right = bytes[0];
   std::string text(text_of(bytes.subspan(1)));
@@ -187,8 +191,7 @@ void run_link_hello(Bytes bytes) {
     std::memcpy(&hello, text.data(), sizeof hello);
     if (right & 1) hello.magic = parallel::Hello::kMagic;
     if (right & 2) hello.from = 1;
-    if (right & 4) hello.to_token = door.card().token;
-    if (right & 8) hello.from_token = other.token;
+    if (right & 4) std::memcpy(hello.proof.data(), proof.data(), hello.proof.size());
     std::memcpy(text.data(), &hello, sizeof hello);
   }
   const parallel::Fd socket = parallel::connect_to_unix(door.card().unix_name);
@@ -199,7 +202,7 @@ void run_link_hello(Bytes bytes) {
     door.take(0);
   }
   const bool welcome = whole && hello.magic == parallel::Hello::kMagic && hello.from == 1 &&
-                       hello.to_token == door.card().token && hello.from_token == other.token;
+                       std::memcmp(hello.proof.data(), proof.data(), hello.proof.size()) == 0;
   if (door.take(1).has_value() != welcome) std::abort();
 }
 
@@ -207,9 +210,39 @@ const Registered kLinkHello({.name = "link_hello", .run = run_link_hello, .seeds
                                const parallel::Hello hello;
                                const std::string bytes(reinterpret_cast<const char*>(&hello),
                                                        sizeof hello);
-                               return Seeds{"\x0f" + bytes, "\x2f" + bytes + "more", "\x0e" + bytes,
-                                            "\x0f" + bytes.substr(0, 20)};
+                               return Seeds{"\x07" + bytes, "\x27" + bytes + "more", "\x06" + bytes,
+                                            "\x07" + bytes.substr(0, 20)};
                              }});
+
+// ---- Sealed frames
+
+/// Frames of a known key, changed at one place where the first byte says so: what is opened must be
+/// the beginning of what was sealed. The rest is opened as it came, too.
+void run_sealed_frames(Bytes bytes) {
+  if (bytes.size() < 4) return;
+  const std::string key(32, 'k');
+  const std::string text(text_of(bytes.subspan(4)));
+  parallel::SealedChannel sender(key, key), receiver(key, key), stranger(key, key);
+  std::string frames = sender.seal(text), opened;
+  const std::size_t at = (bytes[1] | bytes[2] << 8 | bytes[3] << 16) % (frames.size() + 1);
+  const bool changed = (bytes[0] & 7) != 0 && at < frames.size();
+  if (changed) frames[at] = static_cast<char>(frames[at] ^ 1 << (bytes[0] & 7));
+  const bool first = receiver.open(std::string_view(frames).substr(0, at), opened);
+  const bool second = first && receiver.open(std::string_view(frames).substr(at), opened);
+  if (!text.starts_with(opened) || (!changed && (!second || opened != text)) ||
+      (changed && opened == text))
+    std::abort();
+  stranger.open(text, opened);
+}
+
+const Registered kSealedFrames({.name = "sealed_frames", .run = run_sealed_frames, .seeds = [] {
+                                  parallel::SealedChannel channel(std::string(32, 'k'),
+                                                                  std::string(32, 'k'));
+                                  const std::string start("\0\5\0\0", 4), change("\1\5\0\0", 4);
+                                  return Seeds{start, start + "hello", change + "hello",
+                                               start + channel.seal("hello"),
+                                               start + std::string(1'000'000, 'x')};
+                                }});
 
 // ---- What brings processes together
 
@@ -263,7 +296,12 @@ Seeds seeds_of_nodes() {
   std::string many = "{";
   for (int i = 0; i < 50'000; ++i) many += fmt::format("\"{}\":1,", i);
   return {launcher::to_json(launcher::NodeEntry{"host", 2}),
-          launcher::to_json(launcher::Plan{{0, 2}, 4, "host", 29500}),
+          launcher::to_json(launcher::Plan{.number = 1,
+                                           .max_restarts = 3,
+                                           .first_ranks = {0, 2},
+                                           .world_size = 4,
+                                           .master_addr = "host",
+                                           .master_port = 29500}),
           launcher::to_json(report),
           without,
           launcher::to_json(verdict),
