@@ -63,7 +63,7 @@ for kind in "$@"; do
       fi
       build emulator-race "test_kernels test_ops test_nn level_tests" "${race_options[@]}"
       printf '\n--- x86-64-v3, kernels for x86-64\n'
-      ctest --preset emulator-race --label-regex "^(kernels|ops|nn|levels)$" \
+      FERRITE_EMULATOR_DEVICES=0 ctest --preset emulator-race --label-regex "^(kernels|ops|nn|levels)$" \
         --exclude-regex '/cuda_' --output-on-failure --no-tests=error -j2
       ;;
     *)

@@ -115,7 +115,7 @@ extern "C" {
 cudaError_t cudaGetDeviceCount(int* count) {
   if (!count) return remember(cudaErrorInvalidValue);
   *count = settings().devices;
-  return cudaSuccess;
+  return *count == 0 ? remember(cudaErrorNoDevice) : cudaSuccess;
 }
 
 cudaError_t cudaSetDevice(int device) {

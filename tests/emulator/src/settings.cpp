@@ -51,8 +51,8 @@ Settings from_environment() {
   else if (!name.empty() && name != "ascending")
     refuse("FERRITE_EMULATOR_ORDER", order, "ascending, descending or shuffled");
   s.devices = static_cast<int>(number("FERRITE_EMULATOR_DEVICES", 4));
-  if (s.devices < 1 || s.devices > kMaxDevices)
-    refuse("FERRITE_EMULATOR_DEVICES", std::getenv("FERRITE_EMULATOR_DEVICES"), "1 to 16");
+  if (s.devices < 0 || s.devices > kMaxDevices)
+    refuse("FERRITE_EMULATOR_DEVICES", std::getenv("FERRITE_EMULATOR_DEVICES"), "0 to 16");
   s.memory = number("FERRITE_EMULATOR_MEMORY", s.memory);
   s.deferred = boolean("FERRITE_EMULATOR_DEFER", false);
   s.protect = boolean("FERRITE_EMULATOR_PROTECT", false);
