@@ -157,7 +157,7 @@ class Tensor {
   /// Makes backward() keep the gradient of a tensor that is not a leaf.
   void retain_grad() const;
   /// Called with the tensor's gradient when it is final, once a backward; a defined result takes
-  /// its place.
+  /// its place, of the same shape (ShapeError), dtype (DTypeError) and device (DeviceError).
   TensorHook register_hook(std::function<Tensor(const Tensor&)> hook) const;
   /// Leaves only: called with the leaf after its grad() was updated, once a backward.
   TensorHook register_post_accumulate_grad_hook(std::function<void(const Tensor&)> hook) const;
@@ -270,7 +270,8 @@ Tensor empty(const Shape& shape, const TensorOptions& options = {});
 Tensor empty_strided(const Shape& shape, const Strides& strides, const TensorOptions& options = {});
 /// Shape, dtype and device of `like`; its memory format too, where it is dense.
 Tensor empty_like(const Tensor& like, MemoryFormat format = MemoryFormat::preserve);
-/// Wraps `data` without copying; `deleter` runs when the last tensor lets go.
+/// Wraps `data` without copying; `deleter` runs when the last tensor lets go. ValueError for a null
+/// pointer to elements.
 Tensor from_blob(void* data, const Shape& shape, DType dtype, std::function<void()> deleter = {});
 /// The same for memory of `device`; see Storage::wrap for when `deleter` runs.
 Tensor from_blob(void* data, const Shape& shape, DType dtype, const Device& device,
