@@ -90,9 +90,10 @@ Exchanged exchange_over(const std::shared_ptr<Store>& store, std::chrono::millis
         std::size_t moved = link.try_send(std::span(mine).subspan(sent));
         sent += moved;
         const std::size_t n = link.try_recv(std::span(got).subspan(received));
-        wrong = wrong || !std::equal(got.begin() + static_cast<std::ptrdiff_t>(received),
-                                     got.begin() + static_cast<std::ptrdiff_t>(received + n),
-                                     theirs.begin() + static_cast<std::ptrdiff_t>(received));
+        if (!std::equal(got.begin() + static_cast<std::ptrdiff_t>(received),
+                        got.begin() + static_cast<std::ptrdiff_t>(received + n),
+                        theirs.begin() + static_cast<std::ptrdiff_t>(received)))
+          wrong = true;  // by either end
         received += n;
         if (moved + n > 0) continue;
         const Wait wait{&link, {.send = sent < mine.size(), .recv = received < got.size()}};
