@@ -162,8 +162,8 @@ Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& targe
 
 namespace {
 
-/// The loss of each element. As in PyTorch, its gradient has no poles at 0 and 1; that of the target,
-/// the logarithms without their floor, has.
+/// The loss of each element. As in PyTorch, its gradient has no poles at 0 and 1; that of the
+/// target, the logarithms without their floor, has.
 Tensor bce_elements(const Tensor& p, const Tensor& target) {
   constexpr double kLogFloor = -100, kEpsilon = 1e-12;
   kernels::check_range(current_stream(p.device()), "binary_cross_entropy", p, 0, 1);

@@ -175,7 +175,7 @@ TEST_CASE("safetensors: a deeply nested header") {
 // more than the test is given.
 
 TEST_CASE("safetensors: a header of very many tensors, written and read") {
-  constexpr std::int64_t kTensors = 400'000;
+  constexpr std::int64_t kTensors = 250'000;
   const TempDir dir;
   StateDict dict;
   dict.reserve(kTensors);
@@ -184,8 +184,8 @@ TEST_CASE("safetensors: a header of very many tensors, written and read") {
                 from_vector<std::uint8_t>({static_cast<std::uint8_t>(i % 128)}, {1}));
   save(dict, dir / "m.safetensors");
   const data::SafetensorsFile file(dir / "m.safetensors");
-  CHECK(file.contains("layer.399999"));
-  CHECK_FALSE(file.contains("layer.400000"));
+  CHECK(file.contains("layer.249999"));
+  CHECK_FALSE(file.contains("layer.250000"));
   const StateDict back = file.load();
   REQUIRE(back.size() == kTensors);
   auto original = dict.begin();
@@ -200,7 +200,7 @@ TEST_CASE("safetensors: a header of very many tensors, written and read") {
 
 TEST_CASE("safetensors: very many names that no header has are refused") {
   std::string text = "{";
-  for (int i = 0; i < 400'000; ++i) text += fmt::format("\"{}\":1,", i);
+  for (int i = 0; i < 250'000; ++i) text += fmt::format("\"{}\":1,", i);
   const std::string header = text + "\"x\":1}";
   CHECK(contains(refusal(header), "tensor '0': expected an object"));
   // In a tensor, in the metadata, and in what we know of tensors.
@@ -210,12 +210,12 @@ TEST_CASE("safetensors: very many names that no header has are refused") {
   for (const char c : text) quoted += c == '"' ? "\\\"" : std::string(1, c);
   const std::string known = R"({"__metadata__":{"ferrite.tensors":")" + quoted;
   CHECK(parse_safetensors(bytes_of(file_of(known + R"(\"x\":1}"}})", "")), "").empty());
-  CHECK(contains(refusal(known + R"(\"399999\":1}"}})"), "'399999' twice"));
+  CHECK(contains(refusal(known + R"(\"249999\":1}"}})"), "'249999' twice"));
 }
 
 TEST_CASE("safetensors: very many keys of metadata") {
   data::Metadata metadata;
-  for (int i = 0; i < 400'000; ++i) metadata.emplace(fmt::format("key {}", i), "value");
+  for (int i = 0; i < 250'000; ++i) metadata.emplace(fmt::format("key {}", i), "value");
   const TempDir dir;
   save({}, dir / "m.safetensors", metadata);
   CHECK(load_safetensors_metadata(dir / "m.safetensors") == metadata);
@@ -235,7 +235,7 @@ TEST_CASE("safetensors: each name once, wherever it is") {
   CHECK(contains(known(R"([\"a\"])"), "expected ferrite.tensors to hold an object"));
   CHECK(contains(known(R"({\"a\":{\"crc32\":\"1\"}})"), "8 hexadecimal digits, got '1'"));
   // What other programs may have made of it is passed over.
-  CHECK(known(R"({\"a\":[\"crc32\"],\"b\":{\"crc32\":\"\"}})") == "");
+  CHECK(known(R"({\"a\":[\"crc32\"],\"b\":{\"crc32\":\"\"}})") == "no exception");
 }
 
 TEST_CASE("safetensors: fuzz") {
