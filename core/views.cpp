@@ -183,15 +183,18 @@ std::optional<View> view(const Tensor& t, const Shape& shape) {
 }
 
 bool overlaps_itself(const Tensor& t) {
-  // Dimensions of more than one element, the inner first.
+  // Dimensions of more than one element, in the order of their strides.
   std::array<std::pair<std::int64_t, std::int64_t>, kMaxDims> all;  // stride, last index
   std::size_t count = 0;
   for (int d = t.dim() - 1; d >= 0; --d) {
     if (t.shape()[d] == 0) return false;
-    if (t.shape()[d] > 1) all[count++] = {t.strides()[d], t.shape()[d] - 1};
+    if (t.shape()[d] == 1) continue;
+    const std::pair one(t.strides()[d], t.shape()[d] - 1);
+    std::size_t at = count++;
+    for (; at > 0 && one < all[at - 1]; --at) all[at] = all[at - 1];
+    all[at] = one;
   }
   const std::span dims(all.data(), count);
-  if (!std::ranges::is_sorted(dims)) std::ranges::sort(dims);
   std::int64_t reach = 0;  // offset of the last element of the dimensions so far
   bool nested = true;      // each steps over all that those before it cover
   for (const auto& [stride, last] : dims) {
