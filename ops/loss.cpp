@@ -204,8 +204,8 @@ Tensor kl_div(const Tensor& input, const Tensor& target, const KlDivOptions& opt
   const profiler::OpRange range("kl_div", input, target);
   check_broadcast(input, target, "kl_div");
   if (options.log_target) return reduced(exp(target) * (target - input), options.reduction);
-  // 0 log(0) is 0.
-  const Tensor log_target = log(where(gt(target, 0), target, 1));
+  // 0 log(0) is 0; the logarithm of a negative number is NaN, as in PyTorch.
+  const Tensor log_target = log(where(ne(target, 0), target, 1));
   return reduced(target * (log_target - input), options.reduction);
 }
 

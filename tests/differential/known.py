@@ -46,6 +46,12 @@ def has_ties(t):
     return t.unique().numel() < t.numel() or int(t.isnan().sum()) > 1
 
 
+def adds_up_16_bits(case):
+    """Whether the first input is expanded and of 16 bits: its gradient adds up rounded numbers."""
+    return case.inputs[0].base.element_size() == 2 and any(
+        kind == "expand" for kind, *_ in case.inputs[0].views)
+
+
 def lacks_freedom(case):
     shape, dims = case.inputs[0].base.shape, case.args["dims"]
     for kind, *view in case.inputs[0].views:
@@ -65,6 +71,8 @@ KNOWN = [
      is_huge, "near the end of the range it depends on the order of sums and products what overflows"),
     ("batch_norm|group_norm|layer_norm", VALUE, has_infinite,
      "statistics of what is infinite are NaN, as deviations from an infinite mean are"),
+    ("group_norm|layer_norm|batch_norm", "gradient value", adds_up_16_bits,
+     "an expanded input adds up rounded gradients that cancel; what remains is their rounding"),
     ("interpolate", VALUE, has_infinite,
      "a neighbour of weight 0 does not count, be it infinite; PyTorch gives NaN"),
     ("prod|prod_dim", "gradient value", has_infinite,
@@ -82,8 +90,8 @@ KNOWN = [
      "variance is; PyTorch's is so of all dimensions, and finite of some"),
     ("bce", "gradient value", always,
      "the floor of (1 - p) p is 1e-12 in float64; PyTorch's is the nearest float32"),
-    ("kl_div", "gradient value", edge,
-     "a target of 0 has no part in the input's infinity"),
+    ("kl_div", "gradient value", lambda case: edge(case) or bool((floats(case)[1] == 0).any()),
+     "at a target of 0 the gradient is that of target * input; PyTorch's is 0 / 0"),
     ("conv_transpose2d", "refused", always,
      "a result of size 0 is refused, as conv2d's"),
     ("erf_?", VALUE, lambda case: "float32" in case.dtypes and any(
@@ -112,8 +120,6 @@ KNOWN = [
     ("floor_divide|floor_divide_scalar", "value", lambda case: "float16" in case.dtypes
      or "bfloat16" in case.dtypes, "quotients of 16-bit numbers are floored before they are rounded"),
 ]
-
-
 
 
 def reason(case, difference):

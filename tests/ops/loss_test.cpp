@@ -122,6 +122,15 @@ TEST_CASE("gradients of the losses of pairs") {
   }
 }
 
+TEST_CASE("kl_div at targets that are 0, negative or NaN") {
+  const Tensor target = from_vector({0.0f, -0.5f, NAN, 0.5f}, {4});
+  const Tensor out = kl_div(full({4}, -1.0), target, {.reduction = Reduction::none});
+  CHECK(out[0].item<float>() == 0);
+  CHECK(std::isnan(out[1].item<float>()));
+  CHECK(std::isnan(out[2].item<float>()));
+  CHECK(out[3].item<float>() == doctest::Approx(0.5 * std::log(0.5) + 0.5));
+}
+
 TEST_CASE("bad arguments to the losses of pairs") {
   const Tensor x = numbers({3, 4}, kFloat32), i = numbers({3, 4}, kInt64);
   CHECK_THROWS_AS(mse_loss(x, numbers({3}, kFloat32)), ShapeError);
