@@ -1,11 +1,11 @@
-#include "autograd/accumulate.h"
+#include "ferrite/autograd/accumulate.h"
 
 #include <utility>
 
-#include "autograd/engine.h"
-#include "autograd/record.h"
-#include "core/profiler/range.h"
-#include "kernels/elementwise.h"
+#include "ferrite/autograd/engine.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/kernels/elementwise.h"
 
 namespace ferrite::autograd {
 

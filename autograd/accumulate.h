@@ -1,7 +1,7 @@
 // Adding up gradients.
 #pragma once
 
-#include "core/tensor.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite::autograd {
 

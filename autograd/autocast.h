@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "core/intrusive_ptr.h"
+#include "ferrite/core/intrusive_ptr.h"
 
 namespace ferrite::autograd {
 

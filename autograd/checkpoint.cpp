@@ -1,11 +1,11 @@
-#include "autograd/checkpoint.h"
+#include "ferrite/autograd/checkpoint.h"
 
 #include <algorithm>
 #include <deque>
 
-#include "autograd/meta.h"
-#include "core/cuda_backend.h"
-#include "core/generator_scope.h"
+#include "ferrite/autograd/meta.h"
+#include "ferrite/core/cuda_backend.h"
+#include "ferrite/core/generator_scope.h"
 
 namespace ferrite::autograd {
 

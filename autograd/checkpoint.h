@@ -21,10 +21,10 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/autocast.h"
-#include "autograd/grad_mode.h"
-#include "autograd/saved.h"
-#include "core/generator.h"
+#include "ferrite/autograd/autocast.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/autograd/saved.h"
+#include "ferrite/core/generator.h"
 
 namespace ferrite::autograd {
 

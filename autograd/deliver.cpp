@@ -1,10 +1,10 @@
 // A pass at one node: its gradients are computed, and go where its edges lead.
-#include "autograd/accumulate.h"
-#include "autograd/meta.h"
-#include "autograd/pass.h"
-#include "core/profiler/range.h"
-#include "kernels/copy.h"
-#include "kernels/elementwise.h"
+#include "ferrite/autograd/accumulate.h"
+#include "ferrite/autograd/meta.h"
+#include "ferrite/autograd/pass.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/kernels/copy.h"
+#include "ferrite/kernels/elementwise.h"
 
 namespace ferrite::autograd {
 

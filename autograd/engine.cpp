@@ -1,10 +1,10 @@
-#include "autograd/engine.h"
+#include "ferrite/autograd/engine.h"
 
-#include "autograd/meta.h"
-#include "autograd/pass.h"
-#include "autograd/record.h"
-#include "core/profiler/range.h"
-#include "kernels/copy.h"
+#include "ferrite/autograd/meta.h"
+#include "ferrite/autograd/pass.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/kernels/copy.h"
 
 namespace ferrite::autograd {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/tensor.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite {
 

@@ -1,14 +1,14 @@
-#include "autograd/gradcheck.h"
+#include "ferrite/autograd/gradcheck.h"
 
 #include <cmath>
 
-#include "autograd/engine.h"
-#include "autograd/grad_mode.h"
-#include "autograd/meta.h"
-#include "autograd/record.h"
-#include "core/generator.h"
-#include "kernels/copy.h"
-#include "kernels/elementwise.h"
+#include "ferrite/autograd/engine.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/autograd/meta.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/kernels/copy.h"
+#include "ferrite/kernels/elementwise.h"
 
 namespace ferrite::autograd {
 

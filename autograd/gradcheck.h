@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "core/tensor.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite::autograd {
 

@@ -1,10 +1,10 @@
-#include "autograd/meta.h"
+#include "ferrite/autograd/meta.h"
 
-#include "autograd/checkpoint.h"
-#include "autograd/record.h"
-#include "autograd/saved.h"
-#include "core/views.h"
-#include "kernels/copy.h"
+#include "ferrite/autograd/checkpoint.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/autograd/saved.h"
+#include "ferrite/core/views.h"
+#include "ferrite/kernels/copy.h"
 
 namespace ferrite::autograd {
 

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <vector>
 
-#include "autograd/node.h"
+#include "ferrite/autograd/node.h"
 
 namespace ferrite::autograd {
 

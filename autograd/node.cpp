@@ -1,9 +1,9 @@
-#include "autograd/node.h"
+#include "ferrite/autograd/node.h"
 
 #include <algorithm>
 #include <atomic>
 
-#include "core/profiler/range.h"
+#include "ferrite/core/profiler/range.h"
 
 namespace ferrite::autograd {
 

@@ -6,9 +6,9 @@
 #include <memory>
 #include <vector>
 
-#include "core/inline_vector.h"
-#include "core/stream.h"
-#include "core/tensor.h"
+#include "ferrite/core/inline_vector.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite::autograd {
 

@@ -1,11 +1,11 @@
 // A pass: what it reaches, in which order, on which threads.
-#include "autograd/pass.h"
+#include "ferrite/autograd/pass.h"
 
 #include <thread>
 
-#include "autograd/side_node.h"
-#include "core/error.h"
-#include "core/thread_name.h"
+#include "ferrite/autograd/side_node.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/thread_name.h"
 
 namespace ferrite::autograd {
 

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/autocast.h"
-#include "autograd/grad_mode.h"
-#include "autograd/state_map.h"
+#include "ferrite/autograd/autocast.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/autograd/state_map.h"
 
 namespace ferrite::autograd {
 

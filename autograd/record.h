@@ -23,9 +23,9 @@
 #include <span>
 #include <type_traits>
 
-#include "autograd/grad_mode.h"
-#include "autograd/meta.h"
-#include "autograd/saved.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/autograd/meta.h"
+#include "ferrite/autograd/saved.h"
 
 namespace ferrite::autograd {
 

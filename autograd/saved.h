@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "autograd/grad_mode.h"
-#include "autograd/node.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/autograd/node.h"
 
 namespace ferrite::autograd {
 

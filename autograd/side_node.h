@@ -4,7 +4,7 @@
 #include <functional>
 #include <utility>
 
-#include "autograd/node.h"
+#include "ferrite/autograd/node.h"
 
 namespace ferrite::autograd {
 

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/node.h"
+#include "ferrite/autograd/node.h"
 
 namespace ferrite::autograd {
 

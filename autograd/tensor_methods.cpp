@@ -1,10 +1,10 @@
 // The members of Tensor that belong to the tape.
-#include "autograd/engine.h"
-#include "autograd/grad_mode.h"
-#include "autograd/meta.h"
-#include "autograd/record.h"
-#include "kernels/copy.h"
-#include "kernels/elementwise.h"
+#include "ferrite/autograd/engine.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/autograd/meta.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/kernels/copy.h"
+#include "ferrite/kernels/elementwise.h"
 
 namespace ferrite {
 

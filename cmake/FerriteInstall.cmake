@@ -1,31 +1,66 @@
-# Installs the libraries, the headers below include/ferrite/ as they lie in the tree, and the package
-# files by which find_package(ferrite) gives ferrite::ferrite and a target for each folder.
+# Installs the libraries, the public headers below include/ferrite/ as they lie in the tree, and the package
+# files by which find_package(ferrite) gives ferrite::ferrite and a target for each folder. The component
+# kernel_test, the kit that kernels are tested with, is a part of its own. What was not built (the kit,
+# ferrite-run) is left out.
 
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
+# ferrite_public_headers(<variable> <header>...): these headers, and what they include of Ferrite.
+function(ferrite_public_headers variable)
+  set(found)
+  set(pending ${ARGN})
+  while(pending)
+    list(POP_FRONT pending header)
+    if(header IN_LIST found OR NOT EXISTS ${PROJECT_SOURCE_DIR}/${header})
+      continue()
+    endif()
+    list(APPEND found ${header})
+    file(STRINGS ${PROJECT_SOURCE_DIR}/${header} includes REGEX "^#include [<\"]ferrite/")
+    list(TRANSFORM includes REPLACE "^#include [<\"]ferrite/([^>\"]*).*" "\\1")
+    list(APPEND pending ${includes})
+  endwhile()
+  set(${variable} ${found} PARENT_SCOPE)
+endfunction()
+
+# ferrite_install_headers([COMPONENT <name>] <header>...)
+function(ferrite_install_headers)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "COMPONENT" "")
+  set(component)
+  if(arg_COMPONENT)
+    set(component COMPONENT ${arg_COMPONENT})
+  endif()
+  foreach(header IN LISTS arg_UNPARSED_ARGUMENTS)
+    cmake_path(GET header PARENT_PATH folder)
+    install(FILES ${header} DESTINATION ${ferrite_include}/${folder} ${component})
+  endforeach()
+endfunction()
+
 set(ferrite_include ${CMAKE_INSTALL_INCLUDEDIR}/ferrite)
 set(ferrite_package ${CMAKE_INSTALL_LIBDIR}/cmake/ferrite)
 
-set(ferrite_targets ferrite_ferrite)
-foreach(library IN LISTS FERRITE_LIBRARIES)
-  list(APPEND ferrite_targets ferrite_${library})
-  install(DIRECTORY ${library} DESTINATION ${ferrite_include}
-          FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh"
-          PATTERN launcher EXCLUDE)  # a program's
-endforeach()
-if(EXISTS ${PROJECT_SOURCE_DIR}/ferrite.h)
-  install(FILES ferrite.h DESTINATION ${ferrite_include})
-endif()
-# The kit that users' kernels are tested with as well (docs/kernels.md).
-install(FILES tests/kit/kernel_case.h tests/kit/doctest_context.h
-        DESTINATION ${ferrite_include}/tests/kit)
-list(APPEND ferrite_targets ferrite_test_kit)
-install(TARGETS ${ferrite_targets} EXPORT ferrite-targets INCLUDES DESTINATION ${ferrite_include})
+# What users include: everything by ferrite.h; an op or a kernel of their own, and a process group of
+# their own, by the rest (docs/kernels.md, docs/process_groups.md).
+file(GLOB kernels RELATIVE ${PROJECT_SOURCE_DIR} kernels/*.h)
+ferrite_public_headers(headers ferrite.h autograd/record.h ${kernels} parallel/comm/host_group.h
+  kernels/cuda/block.cuh kernels/cuda/divisor.cuh kernels/cuda/elementwise.cuh kernels/cuda/launch.cuh
+  kernels/cuda/pack.cuh kernels/cuda/strided.cuh kernels/cuda/workspace.h core/cuda/report.cuh)
+ferrite_install_headers(${headers})
+ferrite_public_headers(kit_headers tests/kit/kernel_case.h tests/kit/doctest_context.h)
+list(REMOVE_ITEM kit_headers ${headers})
+ferrite_install_headers(COMPONENT kernel_test ${kit_headers})
+
+list(TRANSFORM FERRITE_LIBRARIES PREPEND ferrite_ OUTPUT_VARIABLE ferrite_targets)
+install(TARGETS ferrite_ferrite ${ferrite_targets} EXPORT ferrite-targets
+        INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 foreach(level IN LISTS FERRITE_ISA_LEVELS)
   install(TARGETS ferrite_kernels_${level} DESTINATION ${CMAKE_INSTALL_LIBDIR}/glibc-hwcaps/${level})
 endforeach()
 install(EXPORT ferrite-targets NAMESPACE ferrite:: DESTINATION ${ferrite_package})
+install(TARGETS ferrite_kernel_test EXPORT ferrite-kernel_test-targets COMPONENT kernel_test OPTIONAL
+        INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT ferrite-kernel_test-targets NAMESPACE ferrite:: DESTINATION ${ferrite_package}
+        COMPONENT kernel_test)
 
 configure_package_config_file(cmake/ferrite-config.cmake.in
   ${PROJECT_BINARY_DIR}/ferrite-config.cmake INSTALL_DESTINATION ${ferrite_package})

@@ -1,3 +1,18 @@
+# ferrite_include_root(<folder>)
+#
+# Makes <folder>/ferrite of links to the folders of the source tree: sources of this tree include
+# "ferrite/nn/module.h" as users of an installed Ferrite do, and no name of a folder is on the include path.
+function(ferrite_include_root folder)
+  get_filename_component(root ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/.. ABSOLUTE)
+  foreach(name IN ITEMS core kernels autograd ops nn optim parallel data metrics examples benchmarks tests
+               ferrite.h)
+    if(EXISTS ${root}/${name})
+      file(MAKE_DIRECTORY ${folder}/ferrite)
+      file(CREATE_LINK ${root}/${name} ${folder}/ferrite/${name} SYMBOLIC)
+    endif()
+  endforeach()
+endfunction()
+
 # ferrite_library(<folder> [FOLDERS <subfolder>...] [DEPENDS <target>...] [PRIVATE <target>...]
 #                 [ALONE <source>...])
 #
@@ -45,7 +60,7 @@ function(ferrite_library name)
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name}
     INSTALL_RPATH "$ORIGIN" INSTALL_RPATH_USE_LINK_PATH ON)  # CUDA's runtime is in no folder of the system's
   target_compile_features(${target} ${scope} cxx_std_20)
-  target_include_directories(${target} ${scope} $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
+  target_include_directories(${target} ${scope} $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>)
   target_link_libraries(${target} ${scope} ${arg_DEPENDS})
 endfunction()
 
@@ -109,7 +124,7 @@ function(ferrite_batches variable target)
         break()
       endif()
       list(SUBLIST sources_${key} ${begin} ${size} batch)
-      list(TRANSFORM batch REPLACE "(.+)" "#include \"\\1\"\n")
+      list(TRANSFORM batch REPLACE "(.+)" "#include \"ferrite/\\1\"\n")
       list(JOIN batch "" text)
       set(name ${name_${key}}${extension_${key}})
       math(EXPR number_${name} "0${number_${name}} + 1")

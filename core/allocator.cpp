@@ -1,4 +1,4 @@
-#include "core/allocator.h"
+#include "ferrite/core/allocator.h"
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -9,9 +9,9 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "core/cuda_backend.h"
-#include "core/error.h"
-#include "core/profiler/range.h"
+#include "ferrite/core/cuda_backend.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/profiler/range.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>

@@ -19,7 +19,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/stream.h"
+#include "ferrite/core/stream.h"
 
 namespace ferrite {
 

@@ -1,4 +1,4 @@
-#include "core/arena.h"
+#include "ferrite/core/arena.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "core/closest.h"
+#include "ferrite/core/closest.h"
 
 #include <algorithm>
 #include <numeric>

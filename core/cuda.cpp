@@ -1,4 +1,4 @@
-#include "core/cuda.h"
+#include "ferrite/core/cuda.h"
 
 #include <fmt/format.h>
 
@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "core/allocator.h"
-#include "core/background_waits.h"
-#include "core/error.h"
+#include "ferrite/core/allocator.h"
+#include "ferrite/core/background_waits.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::cuda {
 

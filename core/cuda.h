@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/device.h"
+#include "ferrite/core/device.h"
 
 namespace ferrite::cuda {
 

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <optional>
 
-#include "core/allocator.h"
-#include "core/generator.h"
-#include "core/stream.h"
+#include "ferrite/core/allocator.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/core/stream.h"
 
 namespace ferrite::detail::cuda {
 

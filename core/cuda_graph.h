@@ -15,7 +15,7 @@
 #include <functional>
 #include <memory>
 
-#include "core/device.h"
+#include "ferrite/core/device.h"
 
 namespace ferrite::cuda {
 

@@ -1,4 +1,4 @@
-#include "core/deferred.h"
+#include "ferrite/core/deferred.h"
 
 #include <algorithm>
 #include <atomic>

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/stream.h"
+#include "ferrite/core/stream.h"
 
 namespace ferrite::detail {
 

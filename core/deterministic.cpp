@@ -1,8 +1,8 @@
-#include "core/deterministic.h"
+#include "ferrite/core/deterministic.h"
 
 #include <atomic>
 
-#include "core/error.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite {
 

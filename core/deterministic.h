@@ -5,7 +5,7 @@
 // where there is none.
 #pragma once
 
-#include "core/device.h"
+#include "ferrite/core/device.h"
 
 namespace ferrite {
 

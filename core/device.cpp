@@ -1,11 +1,11 @@
-#include "core/device.h"
+#include "ferrite/core/device.h"
 
 #include <fmt/format.h>
 
 #include <charconv>
 
-#include "core/cuda_backend.h"
-#include "core/error.h"
+#include "ferrite/core/cuda_backend.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite {
 

@@ -1,4 +1,4 @@
-#include "core/dtype.h"
+#include "ferrite/core/dtype.h"
 
 #include <fmt/format.h>
 

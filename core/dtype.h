@@ -8,8 +8,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "core/error.h"
-#include "core/half.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/half.h"
 
 namespace ferrite {
 

@@ -1,4 +1,4 @@
-#include "core/error.h"
+#include "ferrite/core/error.h"
 
 #include <fmt/format.h>
 

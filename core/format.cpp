@@ -5,8 +5,8 @@
 #include <cmath>
 #include <limits>
 
-#include "core/host_copy.h"
-#include "core/tensor.h"
+#include "ferrite/core/host_copy.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite {
 

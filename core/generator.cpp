@@ -1,4 +1,4 @@
-#include "core/generator.h"
+#include "ferrite/core/generator.h"
 
 #include <charconv>
 #include <cmath>
@@ -8,10 +8,10 @@
 #include <numeric>
 #include <utility>
 
-#include "core/cuda_backend.h"
-#include "core/error.h"
-#include "core/generator_scope.h"
-#include "core/generator_state.h"
+#include "ferrite/core/cuda_backend.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/generator_scope.h"
+#include "ferrite/core/generator_state.h"
 
 namespace ferrite {
 

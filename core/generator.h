@@ -10,8 +10,8 @@
 #include <mutex>
 #include <vector>
 
-#include "core/device.h"
-#include "core/host_device.h"
+#include "ferrite/core/device.h"
+#include "ferrite/core/host_device.h"
 
 namespace ferrite {
 

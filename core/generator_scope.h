@@ -1,7 +1,7 @@
 // Random numbers once more, for a function that is run again.
 #pragma once
 
-#include "core/generator.h"
+#include "ferrite/core/generator.h"
 
 namespace ferrite {
 

@@ -1,7 +1,7 @@
 // The state of the default generators, for checkpoints.
 #pragma once
 
-#include "core/state_dict.h"
+#include "ferrite/core/state_dict.h"
 
 namespace ferrite {
 

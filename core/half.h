@@ -8,7 +8,7 @@
 #include <immintrin.h>
 #endif
 
-#include "core/host_device.h"
+#include "ferrite/core/host_device.h"
 
 namespace ferrite {
 

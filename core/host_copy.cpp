@@ -1,8 +1,8 @@
-#include "core/host_copy.h"
+#include "ferrite/core/host_copy.h"
 
-#include "core/cuda.h"
-#include "core/cuda_backend.h"
-#include "core/stream.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/cuda_backend.h"
+#include "ferrite/core/stream.h"
 
 namespace ferrite::detail {
 

@@ -1,7 +1,7 @@
 // Errors of queued work, for those who do not wait for it.
 #pragma once
 
-#include "core/stream.h"
+#include "ferrite/core/stream.h"
 
 namespace ferrite::detail {
 

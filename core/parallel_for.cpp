@@ -1,4 +1,4 @@
-#include "core/parallel_for.h"
+#include "ferrite/core/parallel_for.h"
 
 #include <sched.h>
 
@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/error.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite {
 

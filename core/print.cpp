@@ -1,6 +1,6 @@
 #include <ostream>
 
-#include "core/tensor.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite {
 

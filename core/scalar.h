@@ -4,7 +4,7 @@
 #include <concepts>
 #include <cstdint>
 
-#include "core/dtype.h"
+#include "ferrite/core/dtype.h"
 
 namespace ferrite {
 

@@ -1,4 +1,4 @@
-#include "core/shape.h"
+#include "ferrite/core/shape.h"
 
 #include <fmt/format.h>
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite {
 

@@ -1,4 +1,4 @@
-#include "core/signals.h"
+#include "ferrite/core/signals.h"
 
 #include <csignal>
 

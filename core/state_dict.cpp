@@ -1,6 +1,6 @@
-#include "core/state_dict.h"
+#include "ferrite/core/state_dict.h"
 
-#include "core/closest.h"
+#include "ferrite/core/closest.h"
 
 namespace ferrite {
 

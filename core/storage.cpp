@@ -1,4 +1,4 @@
-#include "core/storage.h"
+#include "ferrite/core/storage.h"
 
 #include <fmt/core.h>
 
@@ -7,9 +7,9 @@
 #include <exception>
 #include <mutex>
 
-#include "core/deferred.h"
-#include "core/error.h"
-#include "core/storage_part.h"
+#include "ferrite/core/deferred.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/storage_part.h"
 
 namespace ferrite {
 

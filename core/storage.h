@@ -7,9 +7,9 @@
 #include <functional>
 #include <vector>
 
-#include "core/allocator.h"
-#include "core/device.h"
-#include "core/intrusive_ptr.h"
+#include "ferrite/core/allocator.h"
+#include "ferrite/core/device.h"
+#include "ferrite/core/intrusive_ptr.h"
 
 namespace ferrite {
 

@@ -1,7 +1,7 @@
 // Memory that several tensors share, though each counts its own changes.
 #pragma once
 
-#include "core/storage.h"
+#include "ferrite/core/storage.h"
 
 namespace ferrite::detail {
 

@@ -1,4 +1,4 @@
-#include "core/stream.h"
+#include "ferrite/core/stream.h"
 
 #include <algorithm>
 #include <array>
@@ -13,12 +13,12 @@
 #include <thread>
 #include <vector>
 
-#include "core/cuda_backend.h"
-#include "core/deferred.h"
-#include "core/error.h"
-#include "core/late_errors.h"
-#include "core/profiler/records.h"
-#include "core/thread_name.h"
+#include "ferrite/core/cuda_backend.h"
+#include "ferrite/core/deferred.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/late_errors.h"
+#include "ferrite/core/profiler/records.h"
+#include "ferrite/core/thread_name.h"
 
 namespace ferrite {
 

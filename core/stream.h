@@ -12,7 +12,7 @@
 #include <optional>
 #include <utility>
 
-#include "core/device.h"
+#include "ferrite/core/device.h"
 
 namespace ferrite {
 

@@ -1,11 +1,11 @@
-#include "core/tensor.h"
+#include "ferrite/core/tensor.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
 
-#include "core/host_copy.h"
+#include "ferrite/core/host_copy.h"
 
 namespace ferrite {
 

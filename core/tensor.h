@@ -15,12 +15,12 @@
 #include <tuple>
 #include <vector>
 
-#include "core/device.h"
-#include "core/dtype.h"
-#include "core/intrusive_ptr.h"
-#include "core/scalar.h"
-#include "core/shape.h"
-#include "core/storage.h"
+#include "ferrite/core/device.h"
+#include "ferrite/core/dtype.h"
+#include "ferrite/core/intrusive_ptr.h"
+#include "ferrite/core/scalar.h"
+#include "ferrite/core/shape.h"
+#include "ferrite/core/storage.h"
 
 namespace ferrite {
 

@@ -1,4 +1,4 @@
-#include "core/views.h"
+#include "ferrite/core/views.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "data/checkpoint.h"
+#include "ferrite/data/checkpoint.h"
 
 #include <algorithm>
 #include <charconv>
@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <utility>
 
-#include "data/host_transfer.h"
-#include "data/safetensors_writer.h"
+#include "ferrite/data/host_transfer.h"
+#include "ferrite/data/safetensors_writer.h"
 
 namespace ferrite::data {
 

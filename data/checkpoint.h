@@ -20,8 +20,8 @@
 #include <thread>
 #include <vector>
 
-#include "data/file.h"
-#include "data/training_state.h"
+#include "ferrite/data/file.h"
+#include "ferrite/data/training_state.h"
 
 namespace ferrite::data {
 

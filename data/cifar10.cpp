@@ -1,8 +1,8 @@
-#include "data/cifar10.h"
+#include "ferrite/data/cifar10.h"
 
 #include <cstring>
 
-#include "data/files_of_dataset.h"
+#include "ferrite/data/files_of_dataset.h"
 
 namespace ferrite::data {
 

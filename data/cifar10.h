@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <string_view>
 
-#include "data/file.h"
-#include "data/image_dataset.h"
+#include "ferrite/data/file.h"
+#include "ferrite/data/image_dataset.h"
 
 namespace ferrite::data {
 

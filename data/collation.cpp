@@ -1,9 +1,9 @@
-#include "data/collation.h"
+#include "ferrite/data/collation.h"
 
 #include <cstddef>
 #include <cstring>
 
-#include "data/host.h"
+#include "ferrite/data/host.h"
 
 namespace ferrite::data {
 

@@ -5,7 +5,7 @@
 #include <functional>
 #include <utility>
 
-#include "core/tensor.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite::data {
 

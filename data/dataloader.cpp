@@ -1,4 +1,4 @@
-#include "data/dataloader.h"
+#include "ferrite/data/dataloader.h"
 
 #include <algorithm>
 #include <chrono>
@@ -9,11 +9,11 @@
 #include <thread>
 #include <vector>
 
-#include "core/cuda_backend.h"
-#include "core/profiler/range.h"
-#include "core/thread_name.h"
-#include "data/device_feed.h"
-#include "data/host.h"
+#include "ferrite/core/cuda_backend.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/core/thread_name.h"
+#include "ferrite/data/device_feed.h"
+#include "ferrite/data/host.h"
 
 namespace ferrite::data {
 

@@ -13,9 +13,9 @@
 #include <optional>
 #include <utility>
 
-#include "core/state_dict.h"
-#include "data/dataset.h"
-#include "data/sampler.h"
+#include "ferrite/core/state_dict.h"
+#include "ferrite/data/dataset.h"
+#include "ferrite/data/sampler.h"
 
 namespace ferrite::data {
 

@@ -1,10 +1,10 @@
-#include "data/dataset.h"
+#include "ferrite/data/dataset.h"
 
 #include <cstring>
 
-#include "core/views.h"
-#include "data/collation.h"
-#include "data/host.h"
+#include "ferrite/core/views.h"
+#include "ferrite/data/collation.h"
+#include "ferrite/data/host.h"
 
 namespace ferrite::data {
 

@@ -1,10 +1,10 @@
-#include "data/device_feed.h"
+#include "ferrite/data/device_feed.h"
 
 #include <cstring>
 #include <utility>
 
-#include "core/cuda_backend.h"
-#include "data/host.h"
+#include "ferrite/core/cuda_backend.h"
+#include "ferrite/data/host.h"
 
 namespace ferrite::data {
 

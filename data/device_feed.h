@@ -9,8 +9,8 @@
 #include <memory>
 #include <optional>
 
-#include "core/stream.h"
-#include "data/dataset.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/data/dataset.h"
 
 namespace ferrite::data {
 

@@ -1,4 +1,4 @@
-#include "data/file.h"
+#include "ferrite/data/file.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -12,7 +12,7 @@
 #include <csignal>
 #include <utility>
 
-#include "core/signals.h"
+#include "ferrite/core/signals.h"
 
 namespace ferrite::data {
 

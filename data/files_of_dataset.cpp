@@ -1,8 +1,8 @@
-#include "data/files_of_dataset.h"
+#include "ferrite/data/files_of_dataset.h"
 
 #include <fmt/format.h>
 
-#include "core/error.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::data {
 

@@ -1,9 +1,9 @@
-#include "data/host.h"
+#include "ferrite/data/host.h"
 
 #include <cstring>
 
-#include "core/host_copy.h"
-#include "core/stream.h"
+#include "ferrite/core/host_copy.h"
+#include "ferrite/core/stream.h"
 
 namespace ferrite::data {
 

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "core/tensor.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite::data {
 

@@ -1,13 +1,13 @@
-#include "data/host_transfer.h"
+#include "ferrite/data/host_transfer.h"
 
 #include <algorithm>
 #include <cstring>
 #include <optional>
 
-#include "core/background_waits.h"
-#include "core/cuda_backend.h"
-#include "core/error.h"
-#include "data/host.h"
+#include "ferrite/core/background_waits.h"
+#include "ferrite/core/cuda_backend.h"
+#include "ferrite/core/error.h"
+#include "ferrite/data/host.h"
 
 namespace ferrite::data {
 

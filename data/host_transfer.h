@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/stream.h"
-#include "core/tensor.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite::data {
 

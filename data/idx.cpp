@@ -1,4 +1,4 @@
-#include "data/idx.h"
+#include "ferrite/data/idx.h"
 
 #include <algorithm>
 #include <array>
@@ -6,9 +6,9 @@
 #include <cstring>
 #include <optional>
 
-#include "core/views.h"
-#include "data/inflate.h"
-#include "data/inflate_whole.h"
+#include "ferrite/core/views.h"
+#include "ferrite/data/inflate.h"
+#include "ferrite/data/inflate_whole.h"
 
 namespace ferrite::data {
 

@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <string_view>
 
-#include "core/tensor.h"
-#include "data/file.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/data/file.h"
 
 namespace ferrite::data {
 

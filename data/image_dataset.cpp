@@ -1,12 +1,12 @@
-#include "data/image_dataset.h"
+#include "ferrite/data/image_dataset.h"
 
 #include <algorithm>
 #include <atomic>
 #include <utility>
 
-#include "core/parallel_for.h"
-#include "core/views.h"
-#include "data/host.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/core/views.h"
+#include "ferrite/data/host.h"
 
 namespace ferrite::data {
 

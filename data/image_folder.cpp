@@ -1,4 +1,4 @@
-#include "data/image_folder.h"
+#include "ferrite/data/image_folder.h"
 
 #include <fmt/ranges.h>
 
@@ -6,7 +6,7 @@
 #include <mutex>
 #include <system_error>
 
-#include "data/image_io.h"
+#include "ferrite/data/image_io.h"
 
 namespace ferrite::data {
 

@@ -14,10 +14,10 @@
 #include <string>
 #include <vector>
 
-#include "data/dataset.h"
-#include "data/image_mode.h"
-#include "data/prepared_transform.h"
-#include "data/transforms.h"
+#include "ferrite/data/dataset.h"
+#include "ferrite/data/image_mode.h"
+#include "ferrite/data/prepared_transform.h"
+#include "ferrite/data/transforms.h"
 
 namespace ferrite::data {
 

@@ -1,4 +1,4 @@
-#include "data/image_io.h"
+#include "ferrite/data/image_io.h"
 
 namespace ferrite::data {
 

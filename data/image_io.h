@@ -1,8 +1,8 @@
 // Images from files: data/png.h and data/jpeg.h by content.
 #pragma once
 
-#include "data/jpeg.h"
-#include "data/png.h"
+#include "ferrite/data/jpeg.h"
+#include "ferrite/data/png.h"
 
 namespace ferrite::data {
 

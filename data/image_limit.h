@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "data/file.h"
+#include "ferrite/data/file.h"
 
 namespace ferrite::data {
 

@@ -4,8 +4,8 @@
 #include <string_view>
 #include <utility>
 
-#include "core/generator.h"
-#include "core/tensor.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite::data {
 

@@ -1,4 +1,4 @@
-#include "data/inflate.h"
+#include "ferrite/data/inflate.h"
 
 #include <zlib.h>
 

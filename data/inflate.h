@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "data/file.h"
+#include "ferrite/data/file.h"
 
 namespace ferrite::data {
 

@@ -1,4 +1,4 @@
-#include "data/inflate_whole.h"
+#include "ferrite/data/inflate_whole.h"
 
 #include <libdeflate.h>
 

@@ -1,6 +1,6 @@
 // libjpeg reports errors by longjmp here. A jump never passes a C++ object with a destructor: the
 // functions that call setjmp hold references and plain values alone.
-#include "data/jpeg.h"
+#include "ferrite/data/jpeg.h"
 
 // jpeglib.h needs <cstdio> before it.
 // clang-format off
@@ -15,9 +15,9 @@
 #include <memory>
 #include <vector>
 
-#include "data/host.h"
-#include "data/image_limit.h"
-#include "data/image_planes.h"
+#include "ferrite/data/host.h"
+#include "ferrite/data/image_limit.h"
+#include "ferrite/data/image_planes.h"
 
 namespace ferrite::data {
 

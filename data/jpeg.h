@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <string_view>
 
-#include "core/tensor.h"
-#include "data/file.h"
-#include "data/image_mode.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/data/file.h"
+#include "ferrite/data/image_mode.h"
 
 namespace ferrite::data {
 

@@ -1,4 +1,4 @@
-#include "data/json_events.h"
+#include "ferrite/data/json_events.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

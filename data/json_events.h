@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/file.h"
+#include "ferrite/data/file.h"
 
 namespace ferrite::data {
 

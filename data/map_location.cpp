@@ -1,8 +1,8 @@
-#include "data/map_location.h"
+#include "ferrite/data/map_location.h"
 
 #include <map>
 
-#include "core/error.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::data {
 

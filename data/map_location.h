@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "core/device.h"
+#include "ferrite/core/device.h"
 
 namespace ferrite::data {
 

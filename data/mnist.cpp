@@ -1,8 +1,8 @@
-#include "data/mnist.h"
+#include "ferrite/data/mnist.h"
 
-#include "core/views.h"
-#include "data/files_of_dataset.h"
-#include "data/idx.h"
+#include "ferrite/core/views.h"
+#include "ferrite/data/files_of_dataset.h"
+#include "ferrite/data/idx.h"
 
 namespace ferrite::data {
 

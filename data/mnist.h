@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "data/image_dataset.h"
+#include "ferrite/data/image_dataset.h"
 
 namespace ferrite::data {
 

@@ -1,11 +1,11 @@
-#include "data/npy.h"
+#include "ferrite/data/npy.h"
 
 #include <algorithm>
 #include <charconv>
 #include <optional>
 #include <utility>
 
-#include "data/host.h"
+#include "ferrite/data/host.h"
 
 namespace ferrite::data {
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <string_view>
 
-#include "core/state_dict.h"
-#include "core/tensor.h"
-#include "data/file.h"
+#include "ferrite/core/state_dict.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/data/file.h"
 
 namespace ferrite::data {
 

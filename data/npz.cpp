@@ -7,9 +7,9 @@
 #include <memory>
 #include <new>
 
-#include "data/host.h"
-#include "data/inflate.h"
-#include "data/npy.h"
+#include "ferrite/data/host.h"
+#include "ferrite/data/inflate.h"
+#include "ferrite/data/npy.h"
 
 namespace ferrite::data {
 

@@ -1,6 +1,6 @@
 // libpng reports errors by longjmp. It is used such that a jump never passes a C++ object with a
 // destructor: the functions that call setjmp hold references and plain values alone.
-#include "data/png.h"
+#include "ferrite/data/png.h"
 
 #include <png.h>
 
@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "data/host.h"
-#include "data/image_limit.h"
-#include "data/image_planes.h"
-#include "data/inflate.h"
-#include "data/png_plain.h"
+#include "ferrite/data/host.h"
+#include "ferrite/data/image_limit.h"
+#include "ferrite/data/image_planes.h"
+#include "ferrite/data/inflate.h"
+#include "ferrite/data/png_plain.h"
 
 namespace ferrite::data {
 

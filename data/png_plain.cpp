@@ -1,4 +1,4 @@
-#include "data/png_plain.h"
+#include "ferrite/data/png_plain.h"
 
 #include <zlib.h>
 
@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "data/inflate.h"
-#include "data/inflate_whole.h"
+#include "ferrite/data/inflate.h"
+#include "ferrite/data/inflate_whole.h"
 
 namespace ferrite::data {
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "core/tensor.h"
-#include "data/file.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/data/file.h"
 
 namespace ferrite::data {
 

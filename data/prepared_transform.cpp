@@ -1,8 +1,8 @@
-#include "data/prepared_transform.h"
+#include "ferrite/data/prepared_transform.h"
 
 #include <numeric>
 
-#include "data/host.h"
+#include "ferrite/data/host.h"
 
 namespace ferrite::data {
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "data/collation.h"
-#include "data/transforms.h"
+#include "ferrite/data/collation.h"
+#include "ferrite/data/transforms.h"
 
 namespace ferrite::data {
 

@@ -1,4 +1,4 @@
-#include "data/resample.h"
+#include "ferrite/data/resample.h"
 
 #include <algorithm>
 #include <cmath>

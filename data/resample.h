@@ -4,8 +4,8 @@
 // lies between the two passes is rounded to uint8 as well.
 #pragma once
 
-#include "core/tensor.h"
-#include "data/image_tensor.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/data/image_tensor.h"
 
 namespace ferrite::data {
 

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "data/image_tensor.h"
-#include "data/resample.h"
-#include "data/transforms.h"
+#include "ferrite/data/image_tensor.h"
+#include "ferrite/data/resample.h"
+#include "ferrite/data/transforms.h"
 
 namespace ferrite::data {
 

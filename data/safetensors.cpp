@@ -1,16 +1,16 @@
-#include "data/safetensors.h"
+#include "ferrite/data/safetensors.h"
 
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <optional>
 
-#include "core/cuda_backend.h"
-#include "core/host_copy.h"
-#include "core/stream.h"
-#include "data/host.h"
-#include "data/host_transfer.h"
-#include "data/safetensors_writer.h"
+#include "ferrite/core/cuda_backend.h"
+#include "ferrite/core/host_copy.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/data/host.h"
+#include "ferrite/data/host_transfer.h"
+#include "ferrite/data/safetensors_writer.h"
 
 namespace ferrite::data {
 

@@ -13,10 +13,10 @@
 #include <string_view>
 #include <vector>
 
-#include "core/state_dict.h"
-#include "data/file.h"
-#include "data/map_location.h"
-#include "data/safetensors_header.h"
+#include "ferrite/core/state_dict.h"
+#include "ferrite/data/file.h"
+#include "ferrite/data/map_location.h"
+#include "ferrite/data/safetensors_header.h"
 
 namespace ferrite {
 

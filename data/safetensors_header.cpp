@@ -1,4 +1,4 @@
-#include "data/safetensors_header.h"
+#include "ferrite/data/safetensors_header.h"
 
 #include <zlib.h>
 
@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "core/parallel_for.h"
-#include "data/json_events.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/data/json_events.h"
 
 namespace ferrite::data {
 

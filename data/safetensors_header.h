@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/dtype.h"
-#include "core/shape.h"
-#include "data/file.h"
+#include "ferrite/core/dtype.h"
+#include "ferrite/core/shape.h"
+#include "ferrite/data/file.h"
 
 namespace ferrite::data {
 

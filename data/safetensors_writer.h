@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "data/safetensors.h"
+#include "ferrite/data/safetensors.h"
 
 namespace ferrite::data {
 

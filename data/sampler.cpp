@@ -1,10 +1,10 @@
-#include "data/sampler.h"
+#include "ferrite/data/sampler.h"
 
 #include <algorithm>
 #include <numeric>
 
-#include "core/generator.h"
-#include "data/dataset.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/data/dataset.h"
 
 namespace ferrite::data {
 

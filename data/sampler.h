@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/state_dict.h"
+#include "ferrite/core/state_dict.h"
 
 namespace ferrite::data {
 

@@ -1,4 +1,4 @@
-#include "data/synthetic_digits.h"
+#include "ferrite/data/synthetic_digits.h"
 
 #include <algorithm>
 #include <array>

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "data/image_dataset.h"
+#include "ferrite/data/image_dataset.h"
 
 namespace ferrite::data {
 

@@ -1,4 +1,4 @@
-#include "data/training_state.h"
+#include "ferrite/data/training_state.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,9 +8,9 @@
 #include <exception>
 #include <set>
 
-#include "core/generator_state.h"
-#include "core/host_copy.h"
-#include "data/host.h"
+#include "ferrite/core/generator_state.h"
+#include "ferrite/core/host_copy.h"
+#include "ferrite/data/host.h"
 
 namespace ferrite::data {
 

@@ -20,9 +20,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/generator.h"
-#include "core/state_dict.h"
-#include "data/safetensors.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/core/state_dict.h"
+#include "ferrite/data/safetensors.h"
 
 namespace ferrite::data {
 

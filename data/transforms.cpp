@@ -1,4 +1,4 @@
-#include "data/transforms.h"
+#include "ferrite/data/transforms.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,8 +6,8 @@
 #include <limits>
 #include <numbers>
 
-#include "data/host.h"
-#include "data/image_tensor.h"
+#include "ferrite/data/host.h"
+#include "ferrite/data/image_tensor.h"
 
 namespace ferrite::data {
 

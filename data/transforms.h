@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/generator.h"
-#include "core/tensor.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite::data {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kernels/unary.h"
+#include "ferrite/kernels/unary.h"
 
 namespace ferrite::kernels {
 

@@ -1,8 +1,8 @@
-#include "kernels/augment.h"
+#include "ferrite/kernels/augment.h"
 
-#include "kernels/cpu/augment.h"
-#include "kernels/cuda/augment.h"
-#include "kernels/launch.h"
+#include "ferrite/kernels/cpu/augment.h"
+#include "ferrite/kernels/cuda/augment.h"
+#include "ferrite/kernels/launch.h"
 
 namespace ferrite::kernels {
 

@@ -2,9 +2,9 @@
 // mirrored or not, normalized, in one pass.
 #pragma once
 
-#include "core/generator.h"
-#include "core/host_device.h"
-#include "kernels/view.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/core/host_device.h"
+#include "ferrite/kernels/view.h"
 
 namespace ferrite::kernels {
 

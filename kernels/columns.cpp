@@ -1,8 +1,8 @@
-#include "kernels/columns.h"
+#include "ferrite/kernels/columns.h"
 
-#include "kernels/cpu/columns.h"
-#include "kernels/cuda/columns.h"
-#include "kernels/launch.h"
+#include "ferrite/kernels/cpu/columns.h"
+#include "ferrite/kernels/cuda/columns.h"
+#include "ferrite/kernels/launch.h"
 
 namespace ferrite::kernels {
 

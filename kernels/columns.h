@@ -5,7 +5,7 @@
 // Seen as [N, C * KH * KW, OH * OW] that is PyTorch's unfold. Strides are any.
 #pragma once
 
-#include "kernels/conv.h"
+#include "ferrite/kernels/conv.h"
 
 namespace ferrite::kernels {
 

@@ -1,8 +1,8 @@
-#include "kernels/combine.h"
+#include "ferrite/kernels/combine.h"
 
-#include "kernels/cpu/combine.h"
-#include "kernels/cuda/combine.h"
-#include "kernels/launch.h"
+#include "ferrite/kernels/cpu/combine.h"
+#include "ferrite/kernels/cuda/combine.h"
+#include "ferrite/kernels/launch.h"
 
 namespace ferrite::kernels {
 

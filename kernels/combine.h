@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kernels/view.h"
+#include "ferrite/kernels/view.h"
 
 namespace ferrite::kernels {
 

@@ -1,12 +1,12 @@
-#include "kernels/conv.h"
+#include "ferrite/kernels/conv.h"
 
-#include "kernels/conv_problem.h"
-#include "kernels/cpu/conv.h"
-#include "kernels/cpu/norm.h"
-#include "kernels/cuda/channels.h"
-#include "kernels/cuda/conv.h"
-#include "kernels/cuda/reduce.h"
-#include "kernels/launch.h"
+#include "ferrite/kernels/conv_problem.h"
+#include "ferrite/kernels/cpu/conv.h"
+#include "ferrite/kernels/cpu/norm.h"
+#include "ferrite/kernels/cuda/channels.h"
+#include "ferrite/kernels/cuda/conv.h"
+#include "ferrite/kernels/cuda/reduce.h"
+#include "ferrite/kernels/launch.h"
 
 namespace ferrite::kernels {
 

@@ -5,8 +5,8 @@
 
 #include <array>
 
-#include "kernels/activation.h"
-#include "kernels/view.h"
+#include "ferrite/kernels/activation.h"
+#include "ferrite/kernels/view.h"
 
 namespace ferrite::kernels {
 

@@ -1,4 +1,4 @@
-#include "kernels/conv_problem.h"
+#include "ferrite/kernels/conv_problem.h"
 
 #include <algorithm>
 #include <initializer_list>

@@ -7,8 +7,8 @@
 #include <compare>
 #include <cstdint>
 
-#include "kernels/conv.h"
-#include "kernels/norm.h"
+#include "ferrite/kernels/conv.h"
+#include "ferrite/kernels/norm.h"
 
 namespace ferrite::kernels {
 

@@ -1,8 +1,8 @@
-#include "kernels/copy.h"
+#include "ferrite/kernels/copy.h"
 
-#include "kernels/cpu/copy.h"
-#include "kernels/cuda/copy.h"
-#include "kernels/launch.h"
+#include "ferrite/kernels/cpu/copy.h"
+#include "ferrite/kernels/cuda/copy.h"
+#include "ferrite/kernels/launch.h"
 
 namespace ferrite::kernels {
 

@@ -1,7 +1,7 @@
 // Copies between layouts and element types, and constant fills.
 #pragma once
 
-#include "kernels/view.h"
+#include "ferrite/kernels/view.h"
 
 namespace ferrite::kernels {
 

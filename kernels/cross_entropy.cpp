@@ -1,8 +1,8 @@
-#include "kernels/cross_entropy.h"
+#include "ferrite/kernels/cross_entropy.h"
 
-#include "kernels/cpu/cross_entropy.h"
-#include "kernels/cuda/cross_entropy.h"
-#include "kernels/launch.h"
+#include "ferrite/kernels/cpu/cross_entropy.h"
+#include "ferrite/kernels/cuda/cross_entropy.h"
+#include "ferrite/kernels/launch.h"
 
 namespace ferrite::kernels {
 

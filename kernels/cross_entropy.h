@@ -2,7 +2,7 @@
 // another.
 #pragma once
 
-#include "kernels/view.h"
+#include "ferrite/kernels/view.h"
 
 namespace ferrite::kernels {
 

@@ -1,8 +1,8 @@
-#include "kernels/dropout.h"
+#include "ferrite/kernels/dropout.h"
 
-#include "kernels/cpu/dropout.h"
-#include "kernels/cuda/dropout.h"
-#include "kernels/launch.h"
+#include "ferrite/kernels/cpu/dropout.h"
+#include "ferrite/kernels/cuda/dropout.h"
+#include "ferrite/kernels/launch.h"
 
 namespace ferrite::kernels {
 

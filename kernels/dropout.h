@@ -1,8 +1,8 @@
 // Dropout from counter-based random numbers: no mask is stored.
 #pragma once
 
-#include "core/generator.h"
-#include "kernels/view.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/kernels/view.h"
 
 namespace ferrite::kernels {
 

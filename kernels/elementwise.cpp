@@ -1,8 +1,8 @@
-#include "kernels/elementwise.h"
+#include "ferrite/kernels/elementwise.h"
 
-#include "kernels/cpu/binary.h"
-#include "kernels/cuda/binary.h"
-#include "kernels/launch.h"
+#include "ferrite/kernels/cpu/binary.h"
+#include "ferrite/kernels/cuda/binary.h"
+#include "ferrite/kernels/launch.h"
 
 namespace ferrite::kernels {
 

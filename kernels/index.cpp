@@ -1,10 +1,10 @@
-#include "kernels/index.h"
+#include "ferrite/kernels/index.h"
 
-#include "kernels/cpu/index.h"
-#include "kernels/cuda/index.h"
-#include "kernels/cuda/mask.h"
-#include "kernels/cuda/nonzero.h"
-#include "kernels/launch.h"
+#include "ferrite/kernels/cpu/index.h"
+#include "ferrite/kernels/cuda/index.h"
+#include "ferrite/kernels/cuda/mask.h"
+#include "ferrite/kernels/cuda/nonzero.h"
+#include "ferrite/kernels/launch.h"
 
 namespace ferrite::kernels {
 

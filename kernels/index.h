@@ -5,7 +5,7 @@
 // atomics for sums of integers alone, and else sort by destination or walk in order.)
 #pragma once
 
-#include "kernels/view.h"
+#include "ferrite/kernels/view.h"
 
 namespace ferrite::kernels {
 

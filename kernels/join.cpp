@@ -1,8 +1,8 @@
-#include "kernels/join.h"
+#include "ferrite/kernels/join.h"
 
-#include "kernels/cpu/join.h"
-#include "kernels/cuda/join.h"
-#include "kernels/launch.h"
+#include "ferrite/kernels/cpu/join.h"
+#include "ferrite/kernels/cuda/join.h"
+#include "ferrite/kernels/launch.h"
 
 namespace ferrite::kernels {
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "kernels/view.h"
+#include "ferrite/kernels/view.h"
 
 namespace ferrite::kernels {
 

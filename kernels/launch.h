@@ -3,9 +3,9 @@
 
 #include <utility>
 
-#include "core/profiler/range.h"
-#include "core/stream.h"
-#include "kernels/cuda/op_scope.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/kernels/cuda/op_scope.h"
 
 namespace ferrite::kernels {
 

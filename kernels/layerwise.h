@@ -1,8 +1,8 @@
 // How LARS and LAMB scale a parameter's update, in the arithmetic that does it on every device.
 #pragma once
 
-#include "core/host_device.h"
-#include "kernels/optim.h"
+#include "ferrite/core/host_device.h"
+#include "ferrite/kernels/optim.h"
 
 namespace ferrite::kernels {
 

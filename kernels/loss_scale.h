@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "core/host_device.h"
-#include "kernels/optim.h"
+#include "ferrite/core/host_device.h"
+#include "ferrite/kernels/optim.h"
 
 namespace ferrite::kernels {
 

@@ -1,9 +1,9 @@
-#include "kernels/matmul.h"
+#include "ferrite/kernels/matmul.h"
 
-#include "kernels/cpu/matmul.h"
-#include "kernels/cuda/matmul.h"
-#include "kernels/cuda/reduce.h"
-#include "kernels/launch.h"
+#include "ferrite/kernels/cpu/matmul.h"
+#include "ferrite/kernels/cuda/matmul.h"
+#include "ferrite/kernels/cuda/reduce.h"
+#include "ferrite/kernels/launch.h"
 
 namespace ferrite::kernels {
 

@@ -3,8 +3,8 @@
 
 #include <utility>
 
-#include "kernels/activation.h"
-#include "kernels/view.h"
+#include "ferrite/kernels/activation.h"
+#include "ferrite/kernels/view.h"
 
 namespace ferrite::kernels {
 

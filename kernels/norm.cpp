@@ -1,8 +1,8 @@
-#include "kernels/norm.h"
+#include "ferrite/kernels/norm.h"
 
-#include "kernels/cpu/norm.h"
-#include "kernels/cuda/norm.h"
-#include "kernels/launch.h"
+#include "ferrite/kernels/cpu/norm.h"
+#include "ferrite/kernels/cuda/norm.h"
+#include "ferrite/kernels/launch.h"
 
 namespace ferrite::kernels {
 

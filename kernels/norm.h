@@ -7,7 +7,7 @@
 // Sums are cut by size alone: the same bits for any number of threads.
 #pragma once
 
-#include "kernels/view.h"
+#include "ferrite/kernels/view.h"
 
 namespace ferrite::kernels {
 

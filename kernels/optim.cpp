@@ -1,8 +1,8 @@
-#include "kernels/optim.h"
+#include "ferrite/kernels/optim.h"
 
-#include "kernels/cpu/optim.h"
-#include "kernels/cuda/optim.h"
-#include "kernels/launch.h"
+#include "ferrite/kernels/cpu/optim.h"
+#include "ferrite/kernels/cuda/optim.h"
+#include "ferrite/kernels/launch.h"
 
 namespace ferrite::kernels {
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "kernels/view.h"
+#include "ferrite/kernels/view.h"
 
 namespace ferrite::kernels {
 

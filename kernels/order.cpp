@@ -1,8 +1,8 @@
-#include "kernels/order.h"
+#include "ferrite/kernels/order.h"
 
-#include "kernels/cpu/order.h"
-#include "kernels/cuda/order.h"
-#include "kernels/launch.h"
+#include "ferrite/kernels/cpu/order.h"
+#include "ferrite/kernels/cuda/order.h"
+#include "ferrite/kernels/launch.h"
 
 namespace ferrite::kernels {
 

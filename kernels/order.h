@@ -4,7 +4,7 @@
 // have the input's sizes except along `dim`, and equal strides where there are two.
 #pragma once
 
-#include "kernels/view.h"
+#include "ferrite/kernels/view.h"
 
 namespace ferrite::kernels {
 

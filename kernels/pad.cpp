@@ -1,8 +1,8 @@
-#include "kernels/pad.h"
+#include "ferrite/kernels/pad.h"
 
-#include "kernels/cpu/pad.h"
-#include "kernels/cuda/pad.h"
-#include "kernels/launch.h"
+#include "ferrite/kernels/cpu/pad.h"
+#include "ferrite/kernels/cuda/pad.h"
+#include "ferrite/kernels/launch.h"
 
 namespace ferrite::kernels {
 

@@ -1,8 +1,8 @@
 // Padding and cropping.
 #pragma once
 
-#include "core/host_device.h"
-#include "kernels/view.h"
+#include "ferrite/core/host_device.h"
+#include "ferrite/kernels/view.h"
 
 namespace ferrite::kernels {
 

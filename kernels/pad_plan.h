@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/pad.h"
+#include "ferrite/kernels/pad.h"
 
 namespace ferrite::kernels {
 

@@ -1,8 +1,8 @@
-#include "kernels/parts.h"
+#include "ferrite/kernels/parts.h"
 
-#include "kernels/cpu/parts.h"
-#include "kernels/cuda/parts.h"
-#include "kernels/launch.h"
+#include "ferrite/kernels/cpu/parts.h"
+#include "ferrite/kernels/cuda/parts.h"
+#include "ferrite/kernels/launch.h"
 
 namespace ferrite::kernels {
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/dtype.h"
-#include "core/forward.h"
+#include "ferrite/core/dtype.h"
+#include "ferrite/core/forward.h"
 
 namespace ferrite::kernels {
 

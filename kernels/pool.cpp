@@ -1,10 +1,10 @@
-#include "kernels/pool.h"
+#include "ferrite/kernels/pool.h"
 
 #include <algorithm>
 
-#include "kernels/cpu/pool.h"
-#include "kernels/cuda/pool.h"
-#include "kernels/launch.h"
+#include "ferrite/kernels/cpu/pool.h"
+#include "ferrite/kernels/cuda/pool.h"
+#include "ferrite/kernels/launch.h"
 
 namespace ferrite::kernels {
 

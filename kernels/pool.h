@@ -1,7 +1,7 @@
 // Pooling over planes. Tensors are dense, all NCHW or all NHWC as `Pool2d::channels_last` says.
 #pragma once
 
-#include "kernels/view.h"
+#include "ferrite/kernels/view.h"
 
 namespace ferrite::kernels {
 

@@ -1,8 +1,8 @@
-#include "kernels/random.h"
+#include "ferrite/kernels/random.h"
 
-#include "kernels/cpu/random.h"
-#include "kernels/cuda/random.h"
-#include "kernels/launch.h"
+#include "ferrite/kernels/cpu/random.h"
+#include "ferrite/kernels/cuda/random.h"
+#include "ferrite/kernels/launch.h"
 
 namespace ferrite::kernels {
 

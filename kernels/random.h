@@ -2,8 +2,8 @@
 // the offset and i. `out` is contiguous; blocks_for() tells how many Philox blocks a call uses.
 #pragma once
 
-#include "core/generator.h"
-#include "kernels/view.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/kernels/view.h"
 
 namespace ferrite::kernels {
 

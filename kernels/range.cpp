@@ -1,8 +1,8 @@
-#include "kernels/range.h"
+#include "ferrite/kernels/range.h"
 
-#include "kernels/cpu/range.h"
-#include "kernels/cuda/range.h"
-#include "kernels/launch.h"
+#include "ferrite/kernels/cpu/range.h"
+#include "ferrite/kernels/cuda/range.h"
+#include "ferrite/kernels/launch.h"
 
 namespace ferrite::kernels {
 

@@ -1,7 +1,7 @@
 // Checks of values where they are: on the device's stream.
 #pragma once
 
-#include "kernels/view.h"
+#include "ferrite/kernels/view.h"
 
 namespace ferrite::kernels {
 

@@ -1,8 +1,8 @@
-#include "kernels/reduce.h"
+#include "ferrite/kernels/reduce.h"
 
-#include "kernels/cpu/reduce.h"
-#include "kernels/cuda/reduce.h"
-#include "kernels/launch.h"
+#include "ferrite/kernels/cpu/reduce.h"
+#include "ferrite/kernels/cuda/reduce.h"
+#include "ferrite/kernels/launch.h"
 
 namespace ferrite::kernels {
 

@@ -1,7 +1,7 @@
 // Reductions of any dimensions of a strided view.
 #pragma once
 
-#include "kernels/view.h"
+#include "ferrite/kernels/view.h"
 
 namespace ferrite::kernels {
 

@@ -6,7 +6,7 @@
 #include <array>
 #include <cstdint>
 
-#include "kernels/view.h"
+#include "ferrite/kernels/view.h"
 
 namespace ferrite::kernels {
 

@@ -1,8 +1,8 @@
-#include "kernels/resize.h"
+#include "ferrite/kernels/resize.h"
 
-#include "kernels/cpu/resize.h"
-#include "kernels/cuda/resize.h"
-#include "kernels/launch.h"
+#include "ferrite/kernels/cpu/resize.h"
+#include "ferrite/kernels/cuda/resize.h"
+#include "ferrite/kernels/launch.h"
 
 namespace ferrite::kernels {
 

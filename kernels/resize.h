@@ -2,8 +2,8 @@
 // dense, all NCHW or all NHWC as `Resize2d::channels_last` says.
 #pragma once
 
-#include "core/host_device.h"
-#include "kernels/view.h"
+#include "ferrite/core/host_device.h"
+#include "ferrite/kernels/view.h"
 
 namespace ferrite::kernels {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "core/scalar.h"
+#include "ferrite/core/scalar.h"
 
 namespace ferrite::kernels {
 

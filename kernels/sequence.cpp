@@ -1,8 +1,8 @@
-#include "kernels/sequence.h"
+#include "ferrite/kernels/sequence.h"
 
-#include "kernels/cpu/sequence.h"
-#include "kernels/cuda/sequence.h"
-#include "kernels/launch.h"
+#include "ferrite/kernels/cpu/sequence.h"
+#include "ferrite/kernels/cuda/sequence.h"
+#include "ferrite/kernels/launch.h"
 
 namespace ferrite::kernels {
 

@@ -1,8 +1,8 @@
 // Sequences and permutations. `out` is contiguous.
 #pragma once
 
-#include "core/generator.h"
-#include "kernels/view.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/kernels/view.h"
 
 namespace ferrite::kernels {
 

@@ -1,8 +1,8 @@
-#include "kernels/softmax.h"
+#include "ferrite/kernels/softmax.h"
 
-#include "kernels/cpu/softmax.h"
-#include "kernels/cuda/softmax.h"
-#include "kernels/launch.h"
+#include "ferrite/kernels/cpu/softmax.h"
+#include "ferrite/kernels/cuda/softmax.h"
+#include "ferrite/kernels/launch.h"
 
 namespace ferrite::kernels {
 

@@ -1,8 +1,8 @@
-#include "kernels/unary.h"
+#include "ferrite/kernels/unary.h"
 
-#include "kernels/cpu/unary.h"
-#include "kernels/cuda/unary.h"
-#include "kernels/launch.h"
+#include "ferrite/kernels/cpu/unary.h"
+#include "ferrite/kernels/cuda/unary.h"
+#include "ferrite/kernels/launch.h"
 
 namespace ferrite::kernels {
 

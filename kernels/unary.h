@@ -2,7 +2,7 @@
 // `out` may be the input. 16-bit types compute in float.
 #pragma once
 
-#include "kernels/view.h"
+#include "ferrite/kernels/view.h"
 
 namespace ferrite::kernels {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/dtype.h"
+#include "ferrite/core/dtype.h"
 
 namespace ferrite::kernels {
 

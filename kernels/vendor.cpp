@@ -1,10 +1,10 @@
-#include "kernels/vendor.h"
+#include "ferrite/kernels/vendor.h"
 
 #include <atomic>
 #include <cstdlib>
 #include <string_view>
 
-#include "core/deterministic.h"
+#include "ferrite/core/deterministic.h"
 
 namespace ferrite {
 

@@ -4,12 +4,12 @@
 #include <concepts>
 #include <cstdint>
 
-#include "core/dtype.h"
-#include "core/forward.h"
-#include "core/scalar.h"
-#include "core/shape.h"
+#include "ferrite/core/dtype.h"
+#include "ferrite/core/forward.h"
+#include "ferrite/core/scalar.h"
+#include "ferrite/core/shape.h"
 #if !defined(__CUDACC__)  // CUDA sources do without Tensor, and compile in half the time
-#include "core/tensor.h"
+#include "ferrite/core/tensor.h"
 #endif
 
 namespace ferrite::kernels {

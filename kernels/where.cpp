@@ -1,8 +1,8 @@
-#include "kernels/where.h"
+#include "ferrite/kernels/where.h"
 
-#include "kernels/cpu/where.h"
-#include "kernels/cuda/where.h"
-#include "kernels/launch.h"
+#include "ferrite/kernels/cpu/where.h"
+#include "ferrite/kernels/cuda/where.h"
+#include "ferrite/kernels/launch.h"
 
 namespace ferrite::kernels {
 

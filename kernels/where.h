@@ -1,7 +1,7 @@
 // Choosing between two operands.
 #pragma once
 
-#include "kernels/view.h"
+#include "ferrite/kernels/view.h"
 
 namespace ferrite::kernels {
 

@@ -1,16 +1,16 @@
-#include "metrics/accuracy.h"
+#include "ferrite/metrics/accuracy.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <numeric>
 
-#include "autograd/grad_mode.h"
-#include "core/error.h"
-#include "ops/arithmetic.h"
-#include "ops/compare.h"
-#include "ops/creation.h"
-#include "ops/reduce.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/error.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/compare.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/reduce.h"
 
 namespace ferrite::metrics {
 

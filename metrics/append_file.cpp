@@ -1,4 +1,4 @@
-#include "metrics/append_file.h"
+#include "ferrite/metrics/append_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -9,8 +9,8 @@
 #include <system_error>
 #include <utility>
 
-#include "core/error.h"
-#include "core/signals.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/signals.h"
 
 namespace ferrite::metrics {
 

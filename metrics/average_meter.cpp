@@ -1,4 +1,4 @@
-#include "metrics/average_meter.h"
+#include "ferrite/metrics/average_meter.h"
 
 #include <fmt/format.h>
 
@@ -7,10 +7,10 @@
 #include <numeric>
 #include <vector>
 
-#include "autograd/grad_mode.h"
-#include "core/error.h"
-#include "ops/copy.h"
-#include "ops/creation.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/error.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/ops/creation.h"
 
 namespace ferrite::metrics {
 

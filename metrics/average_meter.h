@@ -12,8 +12,8 @@
 #include <deque>
 #include <string>
 
-#include "core/state_dict.h"
-#include "core/tensor.h"
+#include "ferrite/core/state_dict.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite::metrics {
 

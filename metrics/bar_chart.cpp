@@ -1,14 +1,14 @@
-#include "metrics/bar_chart.h"
+#include "ferrite/metrics/bar_chart.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "core/error.h"
-#include "data/file.h"
-#include "metrics/text.h"
-#include "metrics/ticks.h"
+#include "ferrite/core/error.h"
+#include "ferrite/data/file.h"
+#include "ferrite/metrics/text.h"
+#include "ferrite/metrics/ticks.h"
 
 namespace ferrite::metrics {
 

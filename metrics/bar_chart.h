@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "metrics/svg.h"
+#include "ferrite/metrics/svg.h"
 
 namespace ferrite::metrics {
 

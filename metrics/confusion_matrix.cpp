@@ -1,17 +1,17 @@
-#include "metrics/confusion_matrix.h"
+#include "ferrite/metrics/confusion_matrix.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <numeric>
 
-#include "autograd/grad_mode.h"
-#include "core/error.h"
-#include "metrics/text.h"
-#include "ops/arithmetic.h"
-#include "ops/compare.h"
-#include "ops/creation.h"
-#include "ops/index.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/error.h"
+#include "ferrite/metrics/text.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/compare.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/index.h"
 
 namespace ferrite::metrics {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "core/state_dict.h"
-#include "core/tensor.h"
+#include "ferrite/core/state_dict.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite::metrics {
 

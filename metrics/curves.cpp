@@ -1,4 +1,4 @@
-#include "metrics/curves.h"
+#include "ferrite/metrics/curves.h"
 
 #include <fmt/format.h>
 
@@ -9,9 +9,9 @@
 #include <numeric>
 #include <string_view>
 
-#include "core/error.h"
-#include "data/file.h"
-#include "metrics/text.h"
+#include "ferrite/core/error.h"
+#include "ferrite/data/file.h"
+#include "ferrite/metrics/text.h"
 
 namespace ferrite::metrics {
 

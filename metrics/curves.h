@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "metrics/logger.h"
-#include "metrics/svg.h"
-#include "metrics/ticks.h"
+#include "ferrite/metrics/logger.h"
+#include "ferrite/metrics/svg.h"
+#include "ferrite/metrics/ticks.h"
 
 namespace ferrite::metrics {
 

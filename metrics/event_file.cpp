@@ -1,4 +1,4 @@
-#include "metrics/event_file.h"
+#include "ferrite/metrics/event_file.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -12,8 +12,8 @@
 #include <climits>
 #include <system_error>
 
-#include "core/error.h"
-#include "data/file.h"
+#include "ferrite/core/error.h"
+#include "ferrite/data/file.h"
 
 namespace ferrite::metrics {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
-#include "metrics/append_file.h"
-#include "metrics/timer.h"
+#include "ferrite/metrics/append_file.h"
+#include "ferrite/metrics/timer.h"
 
 namespace ferrite::metrics {
 

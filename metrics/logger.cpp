@@ -1,4 +1,4 @@
-#include "metrics/logger.h"
+#include "ferrite/metrics/logger.h"
 
 #include <fmt/format.h>
 
@@ -10,9 +10,9 @@
 #include <set>
 #include <system_error>
 
-#include "core/error.h"
-#include "data/file.h"
-#include "metrics/text.h"
+#include "ferrite/core/error.h"
+#include "ferrite/data/file.h"
+#include "ferrite/metrics/text.h"
 
 namespace ferrite::metrics {
 

@@ -18,8 +18,8 @@
 #include <variant>
 #include <vector>
 
-#include "metrics/append_file.h"
-#include "metrics/timer.h"
+#include "ferrite/metrics/append_file.h"
+#include "ferrite/metrics/timer.h"
 
 namespace ferrite::metrics {
 

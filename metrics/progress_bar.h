@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "metrics/timer.h"
+#include "ferrite/metrics/timer.h"
 
 namespace ferrite::metrics {
 

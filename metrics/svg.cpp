@@ -1,4 +1,4 @@
-#include "metrics/svg.h"
+#include "ferrite/metrics/svg.h"
 
 #include <fmt/format.h>
 

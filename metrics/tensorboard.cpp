@@ -1,6 +1,6 @@
 // The numbers of fields are those of TensorFlow's event.proto, summary.proto, histogram.proto,
 // tensor.proto and of TensorBoard's plugin_data.proto.
-#include "metrics/tensorboard.h"
+#include "ferrite/metrics/tensorboard.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -12,9 +12,9 @@
 #include <ctime>
 #include <vector>
 
-#include "core/error.h"
-#include "data/png.h"
-#include "ops/copy.h"
+#include "ferrite/core/error.h"
+#include "ferrite/data/png.h"
+#include "ferrite/ops/copy.h"
 
 namespace ferrite::metrics {
 

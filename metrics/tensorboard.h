@@ -15,9 +15,9 @@
 #include <string>
 #include <string_view>
 
-#include "core/tensor.h"
-#include "metrics/event_file.h"
-#include "metrics/logger.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/metrics/event_file.h"
+#include "ferrite/metrics/logger.h"
 
 namespace ferrite::metrics {
 

@@ -1,4 +1,4 @@
-#include "metrics/text.h"
+#include "ferrite/metrics/text.h"
 
 #include <algorithm>
 

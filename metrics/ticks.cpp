@@ -1,4 +1,4 @@
-#include "metrics/ticks.h"
+#include "ferrite/metrics/ticks.h"
 
 #include <fmt/format.h>
 

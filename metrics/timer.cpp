@@ -1,11 +1,11 @@
-#include "metrics/timer.h"
+#include "ferrite/metrics/timer.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "core/error.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::metrics {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "core/device.h"
-#include "core/stream.h"
+#include "ferrite/core/device.h"
+#include "ferrite/core/stream.h"
 
 namespace ferrite::metrics {
 

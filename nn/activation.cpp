@@ -1,8 +1,8 @@
-#include "nn/activation.h"
+#include "ferrite/nn/activation.h"
 
-#include "nn/repr.h"
-#include "ops/dropout.h"
-#include "ops/softmax.h"
+#include "ferrite/nn/repr.h"
+#include "ferrite/ops/dropout.h"
+#include "ferrite/ops/softmax.h"
 
 namespace ferrite::nn {
 

@@ -1,8 +1,8 @@
 // Activations as modules, and Dropout, Dropout1d, Dropout2d.
 #pragma once
 
-#include "nn/module.h"
-#include "ops/activation.h"
+#include "ferrite/nn/module.h"
+#include "ferrite/ops/activation.h"
 
 namespace ferrite::nn {
 

@@ -1,18 +1,18 @@
-#include "nn/attention.h"
+#include "ferrite/nn/attention.h"
 
 #include <array>
 #include <limits>
 #include <vector>
 
-#include "nn/init.h"
-#include "ops/arithmetic.h"
-#include "ops/attention.h"
-#include "ops/copy.h"
-#include "ops/creation.h"
-#include "ops/index.h"
-#include "ops/join.h"
-#include "ops/matmul.h"
-#include "ops/reduce.h"
+#include "ferrite/nn/init.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/attention.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/index.h"
+#include "ferrite/ops/join.h"
+#include "ferrite/ops/matmul.h"
+#include "ferrite/ops/reduce.h"
 
 namespace ferrite::nn {
 

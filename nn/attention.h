@@ -5,8 +5,8 @@
 #include <optional>
 #include <span>
 
-#include "nn/linear.h"
-#include "nn/module.h"
+#include "ferrite/nn/linear.h"
+#include "ferrite/nn/module.h"
 
 namespace ferrite::nn {
 

@@ -1,13 +1,13 @@
-#include "nn/containers.h"
+#include "ferrite/nn/containers.h"
 
 #include <span>
 
-#include "nn/activation.h"
-#include "nn/conv.h"
-#include "nn/linear.h"
-#include "nn/norm.h"
-#include "nn/sequence.h"
-#include "ops/matmul.h"
+#include "ferrite/nn/activation.h"
+#include "ferrite/nn/conv.h"
+#include "ferrite/nn/linear.h"
+#include "ferrite/nn/norm.h"
+#include "ferrite/nn/sequence.h"
+#include "ferrite/ops/matmul.h"
 
 namespace ferrite::nn {
 

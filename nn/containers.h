@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "nn/module.h"
+#include "ferrite/nn/module.h"
 
 namespace ferrite::nn {
 

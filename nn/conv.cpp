@@ -1,10 +1,10 @@
-#include "nn/conv.h"
+#include "ferrite/nn/conv.h"
 
 #include <cmath>
 
-#include "nn/init.h"
-#include "nn/repr.h"
-#include "ops/activation.h"
+#include "ferrite/nn/init.h"
+#include "ferrite/nn/repr.h"
+#include "ferrite/ops/activation.h"
 
 namespace ferrite::nn {
 

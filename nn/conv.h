@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "nn/module.h"
-#include "ops/conv.h"
+#include "ferrite/nn/module.h"
+#include "ferrite/ops/conv.h"
 
 namespace ferrite::nn {
 

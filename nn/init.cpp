@@ -1,12 +1,12 @@
-#include "nn/init.h"
+#include "ferrite/nn/init.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <vector>
 
-#include "autograd/grad_mode.h"
-#include "ops/creation.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/ops/creation.h"
 
 namespace ferrite::nn::init {
 

@@ -7,8 +7,8 @@
 
 #include <cstdint>
 
-#include "core/generator.h"
-#include "core/tensor.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite::nn::init {
 

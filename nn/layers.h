@@ -1,13 +1,13 @@
 // All layers.
 #pragma once
 
-#include "nn/activation.h"
-#include "nn/attention.h"
-#include "nn/containers.h"
-#include "nn/conv.h"
-#include "nn/linear.h"
-#include "nn/loss.h"
-#include "nn/norm.h"
-#include "nn/pooling.h"
-#include "nn/recurrent.h"
-#include "nn/upsample.h"
+#include "ferrite/nn/activation.h"
+#include "ferrite/nn/attention.h"
+#include "ferrite/nn/containers.h"
+#include "ferrite/nn/conv.h"
+#include "ferrite/nn/linear.h"
+#include "ferrite/nn/loss.h"
+#include "ferrite/nn/norm.h"
+#include "ferrite/nn/pooling.h"
+#include "ferrite/nn/recurrent.h"
+#include "ferrite/nn/upsample.h"

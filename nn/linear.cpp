@@ -1,11 +1,11 @@
-#include "nn/linear.h"
+#include "ferrite/nn/linear.h"
 
 #include <cmath>
 
-#include "nn/init.h"
-#include "nn/repr.h"
-#include "ops/index.h"
-#include "ops/matmul.h"
+#include "ferrite/nn/init.h"
+#include "ferrite/nn/repr.h"
+#include "ferrite/ops/index.h"
+#include "ferrite/ops/matmul.h"
 
 namespace ferrite::nn {
 

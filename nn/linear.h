@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "nn/module.h"
+#include "ferrite/nn/module.h"
 
 namespace ferrite::nn {
 

@@ -1,4 +1,4 @@
-#include "nn/loss.h"
+#include "ferrite/nn/loss.h"
 
 namespace ferrite::nn {
 

@@ -3,8 +3,8 @@
 // module.
 #pragma once
 
-#include "nn/module.h"
-#include "ops/loss.h"
+#include "ferrite/nn/module.h"
+#include "ferrite/ops/loss.h"
 
 namespace ferrite::nn {
 

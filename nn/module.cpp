@@ -1,13 +1,13 @@
-#include "nn/module.h"
+#include "ferrite/nn/module.h"
 
 #include <algorithm>
 #include <unordered_set>
 
-#include "autograd/grad_mode.h"
-#include "core/closest.h"
-#include "core/stream.h"
-#include "kernels/copy.h"
-#include "nn/zero_grad.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/closest.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/kernels/copy.h"
+#include "ferrite/nn/zero_grad.h"
 
 namespace ferrite::nn {
 

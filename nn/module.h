@@ -35,10 +35,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/profiler/range.h"
-#include "core/state_dict.h"
-#include "core/tensor.h"
-#include "nn/hooks.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/core/state_dict.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/nn/hooks.h"
 
 namespace ferrite::nn {
 

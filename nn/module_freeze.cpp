@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "core/closest.h"
-#include "nn/module.h"
+#include "ferrite/core/closest.h"
+#include "ferrite/nn/module.h"
 
 namespace ferrite::nn {
 

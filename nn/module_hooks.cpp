@@ -1,7 +1,7 @@
 // How a module's calls pass through its hooks.
 #include <utility>
 
-#include "nn/module.h"
+#include "ferrite/nn/module.h"
 
 namespace ferrite::nn {
 

@@ -3,8 +3,8 @@
 
 #include <ostream>
 
-#include "core/profiler/type_name.h"
-#include "nn/module.h"
+#include "ferrite/core/profiler/type_name.h"
+#include "ferrite/nn/module.h"
 
 namespace ferrite::nn {
 

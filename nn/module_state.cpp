@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "autograd/grad_mode.h"
-#include "nn/module.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/nn/module.h"
 
 namespace ferrite::nn {
 

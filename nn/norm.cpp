@@ -1,14 +1,14 @@
-#include "nn/norm.h"
+#include "ferrite/nn/norm.h"
 
-#include "autograd/checkpoint.h"
-#include "autograd/grad_mode.h"
-#include "nn/conv.h"
-#include "nn/init.h"
-#include "nn/repr.h"
-#include "ops/activation.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
-#include "ops/norm.h"
+#include "ferrite/autograd/checkpoint.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/nn/conv.h"
+#include "ferrite/nn/init.h"
+#include "ferrite/nn/repr.h"
+#include "ferrite/ops/activation.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/norm.h"
 
 namespace ferrite::nn {
 

@@ -6,8 +6,8 @@
 #include <memory>
 #include <optional>
 
-#include "nn/module.h"
-#include "ops/channel_statistics.h"
+#include "ferrite/nn/module.h"
+#include "ferrite/ops/channel_statistics.h"
 
 namespace ferrite {
 struct ConvStatistics;

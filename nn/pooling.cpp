@@ -1,6 +1,6 @@
-#include "nn/pooling.h"
+#include "ferrite/nn/pooling.h"
 
-#include "nn/repr.h"
+#include "ferrite/nn/repr.h"
 
 namespace ferrite::nn {
 

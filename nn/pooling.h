@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "nn/module.h"
-#include "ops/pool.h"
+#include "ferrite/nn/module.h"
+#include "ferrite/ops/pool.h"
 
 namespace ferrite::nn {
 

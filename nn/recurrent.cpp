@@ -1,16 +1,16 @@
-#include "nn/recurrent.h"
+#include "ferrite/nn/recurrent.h"
 
 #include <cmath>
 #include <span>
 
-#include "nn/init.h"
-#include "nn/repr.h"
-#include "ops/activation.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
-#include "ops/dropout.h"
-#include "ops/join.h"
-#include "ops/matmul.h"
+#include "ferrite/nn/init.h"
+#include "ferrite/nn/repr.h"
+#include "ferrite/ops/activation.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/dropout.h"
+#include "ferrite/ops/join.h"
+#include "ferrite/ops/matmul.h"
 
 namespace ferrite::nn {
 

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "nn/module.h"
+#include "ferrite/nn/module.h"
 
 namespace ferrite::nn {
 

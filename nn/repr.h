@@ -6,8 +6,8 @@
 #include <cmath>
 #include <string>
 
-#include "core/shape.h"
-#include "ops/pair.h"
+#include "ferrite/core/shape.h"
+#include "ferrite/ops/pair.h"
 
 namespace ferrite::nn {
 

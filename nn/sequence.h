@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "nn/module.h"
+#include "ferrite/nn/module.h"
 
 namespace ferrite::nn {
 

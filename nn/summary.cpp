@@ -1,12 +1,12 @@
-#include "nn/summary.h"
+#include "ferrite/nn/summary.h"
 
 #include <algorithm>
 #include <unordered_map>
 #include <utility>
 
-#include "autograd/grad_mode.h"
-#include "core/generator.h"
-#include "ops/creation.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/ops/creation.h"
 
 namespace ferrite::nn {
 

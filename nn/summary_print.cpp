@@ -6,7 +6,7 @@
 #include <ostream>
 #include <ranges>
 
-#include "nn/summary.h"
+#include "ferrite/nn/summary.h"
 
 namespace ferrite::nn {
 

@@ -1,6 +1,6 @@
-#include "nn/upsample.h"
+#include "ferrite/nn/upsample.h"
 
-#include "nn/repr.h"
+#include "ferrite/nn/repr.h"
 
 namespace ferrite::nn {
 

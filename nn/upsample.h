@@ -1,8 +1,8 @@
 // Upsample: images at another size.
 #pragma once
 
-#include "nn/module.h"
-#include "ops/resize.h"
+#include "ferrite/nn/module.h"
+#include "ferrite/ops/resize.h"
 
 namespace ferrite::nn {
 

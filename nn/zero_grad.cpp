@@ -1,12 +1,12 @@
-#include "nn/zero_grad.h"
+#include "ferrite/nn/zero_grad.h"
 
 #include <algorithm>
 #include <vector>
 
-#include "core/profiler/range.h"
-#include "core/stream.h"
-#include "kernels/copy.h"
-#include "kernels/optim.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/kernels/copy.h"
+#include "ferrite/kernels/optim.h"
 
 namespace ferrite::nn {
 

@@ -1,14 +1,14 @@
-#include "ops/activation.h"
+#include "ferrite/ops/activation.h"
 
 #include <numbers>
 
-#include "autograd/engine.h"
-#include "ops/activation_gradient.h"
-#include "ops/arithmetic.h"
-#include "ops/autocast.h"
-#include "ops/compare.h"
-#include "ops/unary.h"
-#include "ops/unary_op.h"
+#include "ferrite/autograd/engine.h"
+#include "ferrite/ops/activation_gradient.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/autocast.h"
+#include "ferrite/ops/compare.h"
+#include "ferrite/ops/unary.h"
+#include "ferrite/ops/unary_op.h"
 
 namespace ferrite {
 

@@ -5,7 +5,7 @@
 // gradients are differentiable to any order.
 #pragma once
 
-#include "core/tensor.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite {
 

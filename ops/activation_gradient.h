@@ -4,8 +4,8 @@
 
 #include <optional>
 
-#include "core/tensor.h"
-#include "ops/activation.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/ops/activation.h"
 
 namespace ferrite::ops {
 

@@ -1,12 +1,12 @@
-#include "ops/arithmetic.h"
+#include "ferrite/ops/arithmetic.h"
 
-#include "autograd/record.h"
-#include "core/profiler/range.h"
-#include "kernels/elementwise.h"
-#include "ops/autocast.h"
-#include "ops/defined.h"
-#include "ops/inplace.h"
-#include "ops/promotion.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/kernels/elementwise.h"
+#include "ferrite/ops/autocast.h"
+#include "ferrite/ops/defined.h"
+#include "ferrite/ops/inplace.h"
+#include "ferrite/ops/promotion.h"
 
 namespace ferrite {
 

@@ -9,7 +9,7 @@
 // it was before.
 #pragma once
 
-#include "core/tensor.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite {
 

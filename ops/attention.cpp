@@ -1,20 +1,20 @@
-#include "ops/attention.h"
+#include "ferrite/ops/attention.h"
 
 #include <cmath>
 #include <limits>
 #include <span>
 
-#include "core/profiler/range.h"
-#include "ops/arithmetic.h"
-#include "ops/autocast.h"
-#include "ops/creation.h"
-#include "ops/dropout.h"
-#include "ops/index.h"
-#include "ops/matmul.h"
-#include "ops/promotion.h"
-#include "ops/rearrange.h"
-#include "ops/softmax.h"
-#include "ops/unary.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/autocast.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/dropout.h"
+#include "ferrite/ops/index.h"
+#include "ferrite/ops/matmul.h"
+#include "ferrite/ops/promotion.h"
+#include "ferrite/ops/rearrange.h"
+#include "ferrite/ops/softmax.h"
+#include "ferrite/ops/unary.h"
 
 namespace ferrite {
 

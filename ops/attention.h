@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "core/tensor.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite {
 

@@ -1,8 +1,8 @@
-#include "ops/augment.h"
+#include "ferrite/ops/augment.h"
 
-#include "core/profiler/range.h"
-#include "core/views.h"
-#include "kernels/augment.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/core/views.h"
+#include "ferrite/kernels/augment.h"
 
 namespace ferrite {
 

@@ -1,14 +1,14 @@
-#include "ops/autocast.h"
+#include "ferrite/ops/autocast.h"
 
 #include <algorithm>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
 
-#include "autograd/grad_mode.h"
-#include "core/cuda_backend.h"
-#include "core/stream.h"
-#include "ops/copy.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/cuda_backend.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/ops/copy.h"
 
 namespace ferrite {
 

@@ -20,8 +20,8 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/autocast.h"
-#include "core/tensor.h"
+#include "ferrite/autograd/autocast.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite {
 

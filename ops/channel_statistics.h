@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "core/tensor.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite {
 

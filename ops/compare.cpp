@@ -1,22 +1,22 @@
-#include "ops/compare.h"
+#include "ferrite/ops/compare.h"
 
 #include <cmath>
 #include <limits>
 
-#include "autograd/engine.h"
-#include "autograd/record.h"
-#include "core/host_copy.h"
-#include "core/profiler/range.h"
-#include "kernels/elementwise.h"
-#include "kernels/unary.h"
-#include "kernels/where.h"
-#include "ops/activation_gradient.h"
-#include "ops/arithmetic.h"
-#include "ops/autocast.h"
-#include "ops/creation.h"
-#include "ops/promotion.h"
-#include "ops/reduce.h"
-#include "ops/unary.h"
+#include "ferrite/autograd/engine.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/core/host_copy.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/kernels/elementwise.h"
+#include "ferrite/kernels/unary.h"
+#include "ferrite/kernels/where.h"
+#include "ferrite/ops/activation_gradient.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/autocast.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/promotion.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/ops/unary.h"
 
 namespace ferrite {
 

@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "core/tensor.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite {
 

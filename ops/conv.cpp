@@ -1,13 +1,13 @@
-#include "ops/conv.h"
+#include "ferrite/ops/conv.h"
 
 #include <algorithm>
 
-#include "autograd/record.h"
-#include "core/profiler/range.h"
-#include "kernels/conv.h"
-#include "ops/activation_gradient.h"
-#include "ops/autocast.h"
-#include "ops/reduce.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/kernels/conv.h"
+#include "ferrite/ops/activation_gradient.h"
+#include "ferrite/ops/autocast.h"
+#include "ferrite/ops/reduce.h"
 
 namespace ferrite {
 

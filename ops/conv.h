@@ -4,9 +4,9 @@
 // sizes do not fit.
 #pragma once
 
-#include "core/tensor.h"
-#include "ops/channel_statistics.h"
-#include "ops/pair.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/ops/channel_statistics.h"
+#include "ferrite/ops/pair.h"
 
 namespace ferrite {
 

@@ -1,11 +1,11 @@
-#include "ops/copy.h"
+#include "ferrite/ops/copy.h"
 
-#include "autograd/record.h"
-#include "core/profiler/range.h"
-#include "core/views.h"
-#include "ops/defined.h"
-#include "ops/promotion.h"
-#include "ops/transfer.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/core/views.h"
+#include "ferrite/ops/defined.h"
+#include "ferrite/ops/promotion.h"
+#include "ferrite/ops/transfer.h"
 
 namespace ferrite {
 

@@ -5,4 +5,4 @@
 // unless `non_blocking`; then it is ordered on the destination's stream after the source's.
 #pragma once
 
-#include "core/tensor.h"
+#include "ferrite/core/tensor.h"

@@ -1,14 +1,14 @@
-#include "ops/creation.h"
+#include "ferrite/ops/creation.h"
 
 #include <cmath>
 
-#include "autograd/grad_mode.h"
-#include "autograd/record.h"
-#include "core/profiler/range.h"
-#include "kernels/copy.h"
-#include "kernels/sequence.h"
-#include "ops/copy.h"
-#include "ops/transfer.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/kernels/copy.h"
+#include "ferrite/kernels/sequence.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/ops/transfer.h"
 
 namespace ferrite {
 

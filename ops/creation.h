@@ -10,8 +10,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "core/generator.h"
-#include "core/tensor.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite {
 

@@ -1,16 +1,16 @@
-#include "kernels/cross_entropy.h"
+#include "ferrite/kernels/cross_entropy.h"
 
-#include "autograd/record.h"
-#include "core/profiler/range.h"
-#include "ops/arithmetic.h"
-#include "ops/autocast.h"
-#include "ops/compare.h"
-#include "ops/creation.h"
-#include "ops/index.h"
-#include "ops/loss.h"
-#include "ops/promotion.h"
-#include "ops/reduce.h"
-#include "ops/softmax.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/autocast.h"
+#include "ferrite/ops/compare.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/index.h"
+#include "ferrite/ops/loss.h"
+#include "ferrite/ops/promotion.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/ops/softmax.h"
 
 namespace ferrite {
 

@@ -1,8 +1,8 @@
 // The check that what users call makes first.
 #pragma once
 
-#include "core/error.h"
-#include "core/tensor.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite::ops {
 

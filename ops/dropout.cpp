@@ -1,13 +1,13 @@
-#include "ops/dropout.h"
+#include "ferrite/ops/dropout.h"
 
-#include "autograd/record.h"
-#include "core/profiler/range.h"
-#include "kernels/copy.h"
-#include "kernels/dropout.h"
-#include "kernels/random.h"
-#include "ops/arithmetic.h"
-#include "ops/copy.h"
-#include "ops/creation.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/kernels/copy.h"
+#include "ferrite/kernels/dropout.h"
+#include "ferrite/kernels/random.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/ops/creation.h"
 
 namespace ferrite {
 

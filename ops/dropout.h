@@ -6,8 +6,8 @@
 // or from the default generator of the device.
 #pragma once
 
-#include "core/generator.h"
-#include "core/tensor.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite {
 

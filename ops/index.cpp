@@ -1,17 +1,17 @@
-#include "ops/index.h"
+#include "ferrite/ops/index.h"
 
 #include <algorithm>
 
-#include "autograd/record.h"
-#include "core/host_copy.h"
-#include "core/profiler/range.h"
-#include "core/views.h"
-#include "kernels/copy.h"
-#include "kernels/elementwise.h"
-#include "kernels/index.h"
-#include "ops/indexing.h"
-#include "ops/promotion.h"
-#include "ops/views.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/core/host_copy.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/core/views.h"
+#include "ferrite/kernels/copy.h"
+#include "ferrite/kernels/elementwise.h"
+#include "ferrite/kernels/index.h"
+#include "ferrite/ops/indexing.h"
+#include "ferrite/ops/promotion.h"
+#include "ferrite/ops/views.h"
 
 namespace ferrite {
 

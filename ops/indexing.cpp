@@ -1,6 +1,6 @@
-#include "ops/indexing.h"
+#include "ferrite/ops/indexing.h"
 
-#include "kernels/copy.h"
+#include "ferrite/kernels/copy.h"
 
 namespace ferrite::ops {
 

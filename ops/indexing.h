@@ -1,9 +1,9 @@
 // What functions that take an index share, for ops/ alone.
 #pragma once
 
-#include "autograd/grad_mode.h"
-#include "core/tensor.h"
-#include "ops/copy.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/ops/copy.h"
 
 namespace ferrite::ops {
 

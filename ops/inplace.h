@@ -1,11 +1,11 @@
 // What in-place changes by another tensor share, for ops/ alone.
 #pragma once
 
-#include "autograd/record.h"
-#include "core/views.h"
-#include "kernels/copy.h"
-#include "kernels/elementwise.h"
-#include "ops/promotion.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/core/views.h"
+#include "ferrite/kernels/copy.h"
+#include "ferrite/kernels/elementwise.h"
+#include "ferrite/ops/promotion.h"
 
 namespace ferrite::ops {
 

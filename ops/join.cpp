@@ -1,17 +1,17 @@
-#include "ops/join.h"
+#include "ferrite/ops/join.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "autograd/record.h"
-#include "core/profiler/range.h"
-#include "core/views.h"
-#include "kernels/copy.h"
-#include "kernels/join.h"
-#include "ops/autocast.h"
-#include "ops/copy.h"
-#include "ops/views.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/core/views.h"
+#include "ferrite/kernels/copy.h"
+#include "ferrite/kernels/join.h"
+#include "ferrite/ops/autocast.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/ops/views.h"
 
 namespace ferrite {
 

@@ -1,15 +1,15 @@
-#include "ops/loss.h"
+#include "ferrite/ops/loss.h"
 
-#include "autograd/record.h"
-#include "core/profiler/range.h"
-#include "kernels/range.h"
-#include "ops/activation.h"
-#include "ops/arithmetic.h"
-#include "ops/autocast.h"
-#include "ops/compare.h"
-#include "ops/promotion.h"
-#include "ops/reduce.h"
-#include "ops/unary.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/kernels/range.h"
+#include "ferrite/ops/activation.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/autocast.h"
+#include "ferrite/ops/compare.h"
+#include "ferrite/ops/promotion.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/ops/unary.h"
 
 namespace ferrite {
 

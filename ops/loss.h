@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "core/tensor.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite {
 

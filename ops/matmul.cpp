@@ -1,16 +1,16 @@
-#include "ops/matmul.h"
+#include "ferrite/ops/matmul.h"
 
 #include <utility>
 
-#include "autograd/record.h"
-#include "core/profiler/range.h"
-#include "kernels/elementwise.h"
-#include "kernels/matmul.h"
-#include "ops/activation_gradient.h"
-#include "ops/arithmetic.h"
-#include "ops/autocast.h"
-#include "ops/promotion.h"
-#include "ops/reduce.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/kernels/elementwise.h"
+#include "ferrite/kernels/matmul.h"
+#include "ferrite/ops/activation_gradient.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/autocast.h"
+#include "ferrite/ops/promotion.h"
+#include "ferrite/ops/reduce.h"
 
 namespace ferrite {
 

@@ -2,8 +2,8 @@
 // and a device (DeviceError); sizes that do not fit are a ShapeError.
 #pragma once
 
-#include "core/tensor.h"
-#include "ops/activation.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/ops/activation.h"
 
 namespace ferrite {
 

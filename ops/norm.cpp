@@ -1,13 +1,13 @@
-#include "ops/norm.h"
+#include "ferrite/ops/norm.h"
 
-#include "autograd/accumulate.h"
-#include "autograd/record.h"
-#include "core/profiler/range.h"
-#include "kernels/copy.h"
-#include "kernels/norm.h"
-#include "ops/arithmetic.h"
-#include "ops/autocast.h"
-#include "ops/creation.h"
+#include "ferrite/autograd/accumulate.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/kernels/copy.h"
+#include "ferrite/kernels/norm.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/autocast.h"
+#include "ferrite/ops/creation.h"
 
 namespace ferrite {
 

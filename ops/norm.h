@@ -4,8 +4,8 @@
 // Gradients are once differentiable.
 #pragma once
 
-#include "core/tensor.h"
-#include "ops/channel_statistics.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/ops/channel_statistics.h"
 
 namespace ferrite {
 

@@ -1,15 +1,15 @@
 // Sorting, the k largest and running sums (declared in ops/reduce.h).
-#include "kernels/order.h"
+#include "ferrite/kernels/order.h"
 
-#include "autograd/record.h"
-#include "core/profiler/range.h"
-#include "kernels/copy.h"
-#include "ops/autocast.h"
-#include "ops/creation.h"
-#include "ops/index.h"
-#include "ops/rearrange.h"
-#include "ops/reduce.h"
-#include "ops/reduced_dims.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/kernels/copy.h"
+#include "ferrite/ops/autocast.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/index.h"
+#include "ferrite/ops/rearrange.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/ops/reduced_dims.h"
 
 namespace ferrite {
 

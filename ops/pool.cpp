@@ -1,10 +1,10 @@
-#include "ops/pool.h"
+#include "ferrite/ops/pool.h"
 
 #include <algorithm>
 
-#include "autograd/record.h"
-#include "core/profiler/range.h"
-#include "kernels/pool.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/kernels/pool.h"
 
 namespace ferrite {
 

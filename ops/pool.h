@@ -7,8 +7,8 @@
 #include <optional>
 #include <utility>
 
-#include "core/tensor.h"
-#include "ops/pair.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/ops/pair.h"
 
 namespace ferrite {
 

@@ -2,17 +2,17 @@
 #include <cmath>
 #include <optional>
 
-#include "autograd/record.h"
-#include "core/profiler/range.h"
-#include "kernels/elementwise.h"
-#include "kernels/unary.h"
-#include "ops/arithmetic.h"
-#include "ops/autocast.h"
-#include "ops/compare.h"
-#include "ops/creation.h"
-#include "ops/inplace.h"
-#include "ops/promotion.h"
-#include "ops/unary.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/kernels/elementwise.h"
+#include "ferrite/kernels/unary.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/autocast.h"
+#include "ferrite/ops/compare.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/inplace.h"
+#include "ferrite/ops/promotion.h"
+#include "ferrite/ops/unary.h"
 
 namespace ferrite {
 

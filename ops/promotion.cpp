@@ -1,10 +1,10 @@
-#include "ops/promotion.h"
+#include "ferrite/ops/promotion.h"
 
-#include "autograd/grad_mode.h"
-#include "core/views.h"
-#include "kernels/copy.h"
-#include "ops/copy.h"
-#include "ops/reduce.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/views.h"
+#include "ferrite/kernels/copy.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/ops/reduce.h"
 
 namespace ferrite::ops {
 

@@ -1,8 +1,8 @@
 // What two operands become before arithmetic: PyTorch's type promotion, and broadcasting.
 #pragma once
 
-#include "core/tensor.h"
-#include "kernels/elementwise.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/kernels/elementwise.h"
 
 namespace ferrite::ops {
 

@@ -1,14 +1,14 @@
 // The random part of ops/creation.h.
-#include "kernels/random.h"
+#include "ferrite/kernels/random.h"
 
 #include <limits>
 
-#include "autograd/grad_mode.h"
-#include "autograd/record.h"
-#include "core/profiler/range.h"
-#include "kernels/copy.h"
-#include "ops/copy.h"
-#include "ops/creation.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/kernels/copy.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/ops/creation.h"
 
 namespace ferrite {
 

@@ -1,14 +1,14 @@
-#include "ops/rearrange.h"
+#include "ferrite/ops/rearrange.h"
 
 #include <algorithm>
 
-#include "autograd/record.h"
-#include "core/profiler/range.h"
-#include "core/views.h"
-#include "kernels/copy.h"
-#include "kernels/index.h"
-#include "kernels/pad.h"
-#include "ops/copy.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/core/views.h"
+#include "ferrite/kernels/copy.h"
+#include "ferrite/kernels/index.h"
+#include "ferrite/kernels/pad.h"
+#include "ferrite/ops/copy.h"
 
 namespace ferrite {
 

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "core/tensor.h"
-#include "kernels/pad.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/kernels/pad.h"
 
 namespace ferrite {
 

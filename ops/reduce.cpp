@@ -1,11 +1,11 @@
-#include "ops/reduce.h"
+#include "ferrite/ops/reduce.h"
 
-#include "autograd/record.h"
-#include "core/profiler/range.h"
-#include "kernels/reduce.h"
-#include "ops/arithmetic.h"
-#include "ops/autocast.h"
-#include "ops/reduced_dims.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/kernels/reduce.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/autocast.h"
+#include "ferrite/ops/reduced_dims.h"
 
 namespace ferrite {
 

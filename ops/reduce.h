@@ -10,7 +10,7 @@
 #include <concepts>
 #include <optional>
 
-#include "core/tensor.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite {
 

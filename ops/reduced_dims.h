@@ -1,8 +1,8 @@
 // Which dimensions a reduction takes away, for ops/ alone.
 #pragma once
 
-#include "autograd/grad_mode.h"
-#include "kernels/view.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/kernels/view.h"
 
 namespace ferrite::ops {
 

@@ -1,9 +1,9 @@
-#include "ops/resize.h"
+#include "ferrite/ops/resize.h"
 
 #include <cmath>
 
-#include "autograd/record.h"
-#include "core/profiler/range.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/core/profiler/range.h"
 
 namespace ferrite {
 

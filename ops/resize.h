@@ -3,10 +3,10 @@
 
 #include <optional>
 
-#include "core/tensor.h"
-#include "kernels/resize.h"
-#include "ops/pair.h"
-#include "ops/pool.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/kernels/resize.h"
+#include "ferrite/ops/pair.h"
+#include "ferrite/ops/pool.h"
 
 namespace ferrite {
 

@@ -1,15 +1,15 @@
 // Writing by index, and the forms in place (declared in ops/index.h).
-#include "autograd/record.h"
-#include "core/profiler/range.h"
-#include "core/views.h"
-#include "kernels/copy.h"
-#include "kernels/index.h"
-#include "ops/arithmetic.h"
-#include "ops/autocast.h"
-#include "ops/index.h"
-#include "ops/indexing.h"
-#include "ops/inplace.h"
-#include "ops/views.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/core/views.h"
+#include "ferrite/kernels/copy.h"
+#include "ferrite/kernels/index.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/autocast.h"
+#include "ferrite/ops/index.h"
+#include "ferrite/ops/indexing.h"
+#include "ferrite/ops/inplace.h"
+#include "ferrite/ops/views.h"
 
 namespace ferrite {
 

@@ -1,13 +1,13 @@
-#include "ops/softmax.h"
+#include "ferrite/ops/softmax.h"
 
-#include "autograd/record.h"
-#include "core/profiler/range.h"
-#include "kernels/softmax.h"
-#include "ops/arithmetic.h"
-#include "ops/autocast.h"
-#include "ops/reduce.h"
-#include "ops/reduced_dims.h"
-#include "ops/unary.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/kernels/softmax.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/autocast.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/ops/reduced_dims.h"
+#include "ferrite/ops/unary.h"
 
 namespace ferrite {
 

@@ -1,15 +1,15 @@
 // Variance, norms, products and counts (declared in ops/reduce.h).
 #include <cmath>
 
-#include "autograd/record.h"
-#include "core/profiler/range.h"
-#include "kernels/reduce.h"
-#include "ops/arithmetic.h"
-#include "ops/autocast.h"
-#include "ops/compare.h"
-#include "ops/reduce.h"
-#include "ops/reduced_dims.h"
-#include "ops/unary.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/kernels/reduce.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/autocast.h"
+#include "ferrite/ops/compare.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/ops/reduced_dims.h"
+#include "ferrite/ops/unary.h"
 
 namespace ferrite {
 

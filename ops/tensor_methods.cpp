@@ -1,9 +1,9 @@
 // The method forms of functions in ops/arithmetic.h, unary.h, activation.h and compare.h. Those of
 // other families are defined beside their functions.
-#include "ops/activation.h"
-#include "ops/arithmetic.h"
-#include "ops/compare.h"
-#include "ops/unary.h"
+#include "ferrite/ops/activation.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/compare.h"
+#include "ferrite/ops/unary.h"
 
 namespace ferrite {
 

@@ -1,9 +1,9 @@
-#include "ops/transfer.h"
+#include "ferrite/ops/transfer.h"
 
-#include "core/cuda.h"
-#include "core/cuda_backend.h"
-#include "core/stream.h"
-#include "kernels/copy.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/cuda_backend.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/kernels/copy.h"
 
 namespace ferrite::ops {
 

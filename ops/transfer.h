@@ -1,7 +1,7 @@
 // Moving values between any two devices.
 #pragma once
 
-#include "core/tensor.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite::ops {
 

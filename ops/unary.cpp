@@ -1,13 +1,13 @@
-#include "ops/unary.h"
+#include "ferrite/ops/unary.h"
 
 #include <numbers>
 
-#include "core/profiler/range.h"
-#include "ops/activation.h"
-#include "ops/arithmetic.h"
-#include "ops/autocast.h"
-#include "ops/creation.h"
-#include "ops/unary_op.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/ops/activation.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/autocast.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/unary_op.h"
 
 namespace ferrite {
 

@@ -6,7 +6,7 @@
 // where an integer tensor cannot hold the result. All gradients are differentiable to any order.
 #pragma once
 
-#include "core/tensor.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite {
 

@@ -1,11 +1,11 @@
 // How a function of one tensor runs and goes on the tape.
 #pragma once
 
-#include "autograd/record.h"
-#include "core/profiler/range.h"
-#include "core/tensor.h"
-#include "kernels/unary.h"
-#include "ops/promotion.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/kernels/unary.h"
+#include "ferrite/ops/promotion.h"
 
 namespace ferrite::ops {
 

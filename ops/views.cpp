@@ -1,14 +1,14 @@
-#include "ops/views.h"
+#include "ferrite/ops/views.h"
 
 #include <algorithm>
 
-#include "autograd/record.h"
-#include "core/profiler/range.h"
-#include "core/views.h"
-#include "kernels/copy.h"
-#include "kernels/elementwise.h"
-#include "ops/defined.h"
-#include "ops/reduce.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/core/views.h"
+#include "ferrite/kernels/copy.h"
+#include "ferrite/kernels/elementwise.h"
+#include "ferrite/ops/defined.h"
+#include "ferrite/ops/reduce.h"
 
 namespace ferrite {
 

@@ -7,7 +7,7 @@
 // the tape follows it.
 #pragma once
 
-#include "core/tensor.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite {
 

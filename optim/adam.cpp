@@ -1,4 +1,4 @@
-#include "optim/adam.h"
+#include "ferrite/optim/adam.h"
 
 namespace ferrite::optim {
 

@@ -1,7 +1,7 @@
 // Adam (Kingma and Ba 2015) and AdamW (Loshchilov and Hutter 2019), as torch.optim has them.
 #pragma once
 
-#include "optim/optimizer.h"
+#include "ferrite/optim/optimizer.h"
 
 namespace ferrite::optim {
 

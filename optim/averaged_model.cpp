@@ -1,15 +1,15 @@
-#include "optim/averaged_model.h"
+#include "ferrite/optim/averaged_model.h"
 
 #include <algorithm>
 #include <span>
 
-#include "core/stream.h"
-#include "kernels/copy.h"
-#include "kernels/optim.h"
-#include "ops/arithmetic.h"
-#include "ops/compare.h"
-#include "ops/creation.h"
-#include "optim/layout.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/kernels/copy.h"
+#include "ferrite/kernels/optim.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/compare.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/optim/layout.h"
 
 namespace ferrite::optim {
 

@@ -24,9 +24,9 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/grad_mode.h"
-#include "nn/module.h"
-#include "nn/norm.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/nn/module.h"
+#include "ferrite/nn/norm.h"
 
 namespace ferrite::optim {
 

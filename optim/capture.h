@@ -1,9 +1,9 @@
 // What a step must not do while it is captured into a graph.
 #pragma once
 
-#include "core/cuda_backend.h"
-#include "core/error.h"
-#include "core/stream.h"
+#include "ferrite/core/cuda_backend.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/stream.h"
 
 namespace ferrite::optim {
 

@@ -1,12 +1,12 @@
-#include "optim/clip.h"
+#include "ferrite/optim/clip.h"
 
 #include <utility>
 #include <vector>
 
-#include "autograd/grad_mode.h"
-#include "core/stream.h"
-#include "kernels/optim.h"
-#include "optim/gradients.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/kernels/optim.h"
+#include "ferrite/optim/gradients.h"
 
 namespace ferrite::optim {
 

@@ -5,7 +5,7 @@
 
 #include <span>
 
-#include "core/tensor.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite::optim {
 

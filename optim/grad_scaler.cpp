@@ -1,16 +1,16 @@
-#include "optim/grad_scaler.h"
+#include "ferrite/optim/grad_scaler.h"
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
-#include "autograd/grad_mode.h"
-#include "kernels/copy.h"
-#include "kernels/optim.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
-#include "optim/capture.h"
-#include "optim/gradients.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/kernels/copy.h"
+#include "ferrite/kernels/optim.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/optim/capture.h"
+#include "ferrite/optim/gradients.h"
 
 namespace ferrite::optim {
 

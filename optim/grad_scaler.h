@@ -23,9 +23,9 @@
 #include <span>
 #include <vector>
 
-#include "core/state_dict.h"
-#include "core/tensor.h"
-#include "optim/optimizer.h"
+#include "ferrite/core/state_dict.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/optim/optimizer.h"
 
 namespace ferrite::optim {
 

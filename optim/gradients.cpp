@@ -1,8 +1,8 @@
-#include "optim/gradients.h"
+#include "ferrite/optim/gradients.h"
 
 #include <algorithm>
 
-#include "optim/layout.h"
+#include "ferrite/optim/layout.h"
 
 namespace ferrite::optim {
 

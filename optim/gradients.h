@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/tensor.h"
-#include "kernels/optim.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/kernels/optim.h"
 
 namespace ferrite::optim {
 

@@ -1,16 +1,16 @@
-#include "optim/graphed_step.h"
+#include "ferrite/optim/graphed_step.h"
 
 #include <algorithm>
 #include <optional>
 
-#include "autograd/autocast.h"
-#include "autograd/grad_mode.h"
-#include "core/cuda_graph.h"
-#include "core/error.h"
-#include "core/storage.h"
-#include "core/stream.h"
-#include "kernels/copy.h"
-#include "ops/copy.h"
+#include "ferrite/autograd/autocast.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/cuda_graph.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/storage.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/kernels/copy.h"
+#include "ferrite/ops/copy.h"
 
 namespace ferrite::cuda::detail {
 

@@ -40,8 +40,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/tensor.h"
-#include "nn/module.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/nn/module.h"
 
 namespace ferrite::cuda {
 

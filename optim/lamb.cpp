@@ -1,4 +1,4 @@
-#include "optim/lamb.h"
+#include "ferrite/optim/lamb.h"
 
 namespace ferrite::optim {
 

@@ -7,7 +7,7 @@
 
 #include <limits>
 
-#include "optim/adam.h"
+#include "ferrite/optim/adam.h"
 
 namespace ferrite::optim {
 

@@ -1,4 +1,4 @@
-#include "optim/lars.h"
+#include "ferrite/optim/lars.h"
 
 namespace ferrite::optim {
 

@@ -6,7 +6,7 @@
 // device, and always in the same order.
 #pragma once
 
-#include "optim/optimizer.h"
+#include "ferrite/optim/optimizer.h"
 
 namespace ferrite::optim {
 

@@ -1,9 +1,9 @@
 // Arrays of elements for kernels that take no strides.
 #pragma once
 
-#include "core/stream.h"
-#include "core/tensor.h"
-#include "kernels/copy.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/kernels/copy.h"
 
 namespace ferrite::optim {
 

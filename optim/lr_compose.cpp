@@ -1,8 +1,8 @@
-#include "optim/lr_compose.h"
+#include "ferrite/optim/lr_compose.h"
 
 #include <algorithm>
 
-#include "optim/reduce_lr_on_plateau.h"
+#include "ferrite/optim/reduce_lr_on_plateau.h"
 
 namespace ferrite::optim {
 

@@ -11,7 +11,7 @@
 
 #include <memory>
 
-#include "optim/lr_scheduler_base.h"
+#include "ferrite/optim/lr_scheduler_base.h"
 
 namespace ferrite::optim {
 

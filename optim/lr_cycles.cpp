@@ -1,4 +1,4 @@
-#include "optim/lr_cycles.h"
+#include "ferrite/optim/lr_cycles.h"
 
 #include <algorithm>
 #include <cmath>

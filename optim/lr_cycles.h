@@ -4,7 +4,7 @@
 #include <functional>
 #include <optional>
 
-#include "optim/lr_scheduler_base.h"
+#include "ferrite/optim/lr_scheduler_base.h"
 
 namespace ferrite::optim {
 

@@ -1,8 +1,8 @@
-#include "optim/lr_scaling.h"
+#include "ferrite/optim/lr_scaling.h"
 
 #include <cmath>
 
-#include "core/error.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::optim {
 

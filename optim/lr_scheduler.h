@@ -15,10 +15,10 @@
 
 #include <functional>
 
-#include "optim/lr_compose.h"
-#include "optim/lr_cycles.h"
-#include "optim/lr_scheduler_base.h"
-#include "optim/reduce_lr_on_plateau.h"
+#include "ferrite/optim/lr_compose.h"
+#include "ferrite/optim/lr_cycles.h"
+#include "ferrite/optim/lr_scheduler_base.h"
+#include "ferrite/optim/reduce_lr_on_plateau.h"
 
 namespace ferrite::optim {
 

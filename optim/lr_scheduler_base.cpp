@@ -1,4 +1,4 @@
-#include "optim/lr_scheduler_base.h"
+#include "ferrite/optim/lr_scheduler_base.h"
 
 #include <fmt/format.h>
 

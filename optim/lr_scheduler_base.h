@@ -14,8 +14,8 @@
 #include <variant>
 #include <vector>
 
-#include "core/state_dict.h"
-#include "optim/optimizer.h"
+#include "ferrite/core/state_dict.h"
+#include "ferrite/optim/optimizer.h"
 
 namespace ferrite::optim {
 

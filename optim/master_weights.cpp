@@ -1,8 +1,8 @@
 // Master weights of optim::Optimizer.
-#include "autograd/grad_mode.h"
-#include "optim/capture.h"
-#include "optim/layout.h"
-#include "optim/optimizer.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/optim/capture.h"
+#include "ferrite/optim/layout.h"
+#include "ferrite/optim/optimizer.h"
 
 namespace ferrite::optim {
 

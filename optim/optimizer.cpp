@@ -1,4 +1,4 @@
-#include "optim/optimizer.h"
+#include "ferrite/optim/optimizer.h"
 
 #include <fmt/format.h>
 
@@ -8,11 +8,11 @@
 #include <string>
 #include <utility>
 
-#include "autograd/grad_mode.h"
-#include "core/profiler/range.h"
-#include "nn/zero_grad.h"
-#include "optim/capture.h"
-#include "optim/layout.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/nn/zero_grad.h"
+#include "ferrite/optim/capture.h"
+#include "ferrite/optim/layout.h"
 
 namespace ferrite::optim {
 

@@ -22,10 +22,10 @@
 #include <variant>
 #include <vector>
 
-#include "core/state_dict.h"
-#include "core/stream.h"
-#include "core/tensor.h"
-#include "kernels/optim.h"
+#include "ferrite/core/state_dict.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/kernels/optim.h"
 
 namespace ferrite::optim {
 

@@ -1,4 +1,4 @@
-#include "optim/reduce_lr_on_plateau.h"
+#include "ferrite/optim/reduce_lr_on_plateau.h"
 
 #include <algorithm>
 #include <cmath>

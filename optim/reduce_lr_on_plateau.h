@@ -1,7 +1,7 @@
 // ReduceLROnPlateau: rates fall when a metric stops getting better.
 #pragma once
 
-#include "optim/lr_scheduler_base.h"
+#include "ferrite/optim/lr_scheduler_base.h"
 
 namespace ferrite::optim {
 

@@ -1,4 +1,4 @@
-#include "optim/rmsprop.h"
+#include "ferrite/optim/rmsprop.h"
 
 namespace ferrite::optim {
 

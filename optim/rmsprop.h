@@ -1,7 +1,7 @@
 // RMSprop (Tieleman and Hinton 2012; centered: Graves 2013), as torch.optim.RMSprop.
 #pragma once
 
-#include "optim/optimizer.h"
+#include "ferrite/optim/optimizer.h"
 
 namespace ferrite::optim {
 

@@ -1,4 +1,4 @@
-#include "optim/sgd.h"
+#include "ferrite/optim/sgd.h"
 
 namespace ferrite::optim {
 

@@ -1,7 +1,7 @@
 // Stochastic gradient descent with momentum, as torch.optim.SGD.
 #pragma once
 
-#include "optim/optimizer.h"
+#include "ferrite/optim/optimizer.h"
 
 namespace ferrite::optim {
 

@@ -1,8 +1,8 @@
-#include "parallel/bucket.h"
+#include "ferrite/parallel/bucket.h"
 
 #include <algorithm>
 
-#include "kernels/copy.h"
+#include "ferrite/kernels/copy.h"
 
 namespace ferrite::parallel {
 

@@ -1,9 +1,9 @@
-#include "parallel/coalesced.h"
+#include "ferrite/parallel/coalesced.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "kernels/copy.h"
+#include "ferrite/kernels/copy.h"
 
 namespace ferrite::parallel {
 

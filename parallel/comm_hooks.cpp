@@ -1,8 +1,8 @@
-#include "parallel/comm_hooks.h"
+#include "ferrite/parallel/comm_hooks.h"
 
 #include <algorithm>
 
-#include "kernels/copy.h"
+#include "ferrite/kernels/copy.h"
 
 namespace ferrite::parallel {
 

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "core/tensor.h"
-#include "parallel/comm/process_group.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/parallel/comm/process_group.h"
 
 namespace ferrite::parallel {
 

@@ -1,4 +1,4 @@
-#include "parallel/ddp_report.h"
+#include "ferrite/parallel/ddp_report.h"
 
 #include <fmt/format.h>
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "core/device.h"
-#include "core/dtype.h"
+#include "ferrite/core/device.h"
+#include "ferrite/core/dtype.h"
 
 namespace ferrite::parallel {
 

@@ -1,4 +1,4 @@
-#include "parallel/ddp_timing.h"
+#include "ferrite/parallel/ddp_timing.h"
 
 #include <algorithm>
 #include <utility>

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "parallel/comm/work.h"
-#include "parallel/ddp_report.h"
+#include "ferrite/parallel/comm/work.h"
+#include "ferrite/parallel/ddp_report.h"
 
 namespace ferrite::parallel {
 

@@ -1,8 +1,8 @@
-#include "parallel/distributed_data_parallel.h"
+#include "ferrite/parallel/distributed_data_parallel.h"
 
 #include <exception>
 
-#include "parallel/reducer.h"
+#include "ferrite/parallel/reducer.h"
 
 namespace ferrite::parallel {
 

@@ -28,11 +28,11 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/checkpoint.h"
-#include "nn/module.h"
-#include "parallel/comm/process_group.h"
-#include "parallel/comm_hooks.h"
-#include "parallel/ddp_report.h"
+#include "ferrite/autograd/checkpoint.h"
+#include "ferrite/nn/module.h"
+#include "ferrite/parallel/comm/process_group.h"
+#include "ferrite/parallel/comm_hooks.h"
+#include "ferrite/parallel/ddp_report.h"
 
 namespace ferrite::parallel {
 

@@ -1,13 +1,13 @@
-#include "parallel/evaluation.h"
+#include "ferrite/parallel/evaluation.h"
 
 #include <algorithm>
 #include <vector>
 
-#include "autograd/grad_mode.h"
-#include "core/error.h"
-#include "ops/creation.h"
-#include "ops/join.h"
-#include "parallel/model_check.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/error.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/join.h"
+#include "ferrite/parallel/model_check.h"
 
 namespace ferrite::parallel {
 

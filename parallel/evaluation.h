@@ -16,9 +16,9 @@
 #include <cstdint>
 #include <memory>
 
-#include "core/state_dict.h"
-#include "core/tensor.h"
-#include "parallel/comm/process_group.h"
+#include "ferrite/core/state_dict.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/parallel/comm/process_group.h"
 
 namespace ferrite::parallel {
 

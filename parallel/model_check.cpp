@@ -1,4 +1,4 @@
-#include "parallel/model_check.h"
+#include "ferrite/parallel/model_check.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "autograd/grad_mode.h"
+#include "ferrite/autograd/grad_mode.h"
 
 namespace ferrite::parallel {
 

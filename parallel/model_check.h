@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "nn/module.h"
-#include "parallel/comm/process_group.h"
+#include "ferrite/nn/module.h"
+#include "ferrite/parallel/comm/process_group.h"
 
 namespace ferrite::parallel {
 

@@ -1,4 +1,4 @@
-#include "parallel/reducer.h"
+#include "ferrite/parallel/reducer.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "autograd/engine.h"
-#include "autograd/grad_mode.h"
-#include "autograd/meta.h"
-#include "core/profiler/range.h"
-#include "kernels/copy.h"
-#include "parallel/model_check.h"
+#include "ferrite/autograd/engine.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/autograd/meta.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/kernels/copy.h"
+#include "ferrite/parallel/model_check.h"
 
 namespace ferrite::parallel {
 

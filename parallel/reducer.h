@@ -14,13 +14,13 @@
 #include <string>
 #include <vector>
 
-#include "autograd/engine.h"
-#include "nn/module.h"
-#include "parallel/bucket.h"
-#include "parallel/coalesced.h"
-#include "parallel/comm_hooks.h"
-#include "parallel/ddp_timing.h"
-#include "parallel/distributed_data_parallel.h"
+#include "ferrite/autograd/engine.h"
+#include "ferrite/nn/module.h"
+#include "ferrite/parallel/bucket.h"
+#include "ferrite/parallel/coalesced.h"
+#include "ferrite/parallel/comm_hooks.h"
+#include "ferrite/parallel/ddp_timing.h"
+#include "ferrite/parallel/distributed_data_parallel.h"
 
 namespace ferrite::parallel {
 

@@ -5,10 +5,10 @@
 #include <ranges>
 #include <utility>
 
-#include "autograd/grad_mode.h"
-#include "core/cuda_backend.h"
-#include "parallel/model_check.h"
-#include "parallel/reducer.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/cuda_backend.h"
+#include "ferrite/parallel/model_check.h"
+#include "ferrite/parallel/reducer.h"
 
 namespace ferrite::parallel {
 

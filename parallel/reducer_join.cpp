@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
-#include "autograd/grad_mode.h"
-#include "kernels/copy.h"
-#include "parallel/model_check.h"
-#include "parallel/reducer.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/kernels/copy.h"
+#include "ferrite/parallel/model_check.h"
+#include "ferrite/parallel/reducer.h"
 
 namespace ferrite::parallel {
 

@@ -1,8 +1,8 @@
-#include "parallel/sync_batch_norm.h"
+#include "ferrite/parallel/sync_batch_norm.h"
 
 #include <utility>
 
-#include "ops/creation.h"
+#include "ferrite/ops/creation.h"
 
 namespace ferrite::parallel {
 

@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "nn/norm.h"
-#include "parallel/comm/process_group.h"
+#include "ferrite/nn/norm.h"
+#include "ferrite/parallel/comm/process_group.h"
 
 namespace ferrite::parallel {
 

@@ -7,9 +7,9 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "core/allocator.h"
-#include "core/device.h"
-#include "tests/paths.h"
+#include "ferrite/core/allocator.h"
+#include "ferrite/core/device.h"
+#include "ferrite/tests/paths.h"
 
 namespace {
 

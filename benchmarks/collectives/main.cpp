@@ -22,11 +22,11 @@
 #include <thread>
 #include <vector>
 
-#include "core/error.h"
-#include "core/tensor.h"
-#include "ops/creation.h"
-#include "parallel/comm/backend.h"
-#include "parallel/comm/process_group.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/parallel/comm/backend.h"
+#include "ferrite/parallel/comm/process_group.h"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // How fast a DataLoader makes batches: Ferrite's side of compare.py. One measurement for every line
 // on stdin, one line of JSON for each on stdout.
-#include <ferrite.h>
+#include <ferrite/ferrite.h>
 
 #include <chrono>
 #include <cmath>
@@ -10,7 +10,7 @@
 #include <random>
 #include <string>
 
-#include "benchmarks/program.h"
+#include "ferrite/benchmarks/program.h"
 
 namespace {
 

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "benchmarks/data_parallel/measure.h"
-#include "benchmarks/data_parallel/processes.h"
-#include "ferrite.h"
+#include "ferrite/benchmarks/data_parallel/measure.h"
+#include "ferrite/benchmarks/data_parallel/processes.h"
+#include "ferrite/ferrite.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "benchmarks/data_parallel/measure.h"
+#include "ferrite/benchmarks/data_parallel/measure.h"
 
 #include <sched.h>
 #include <time.h>

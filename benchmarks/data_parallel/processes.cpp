@@ -1,4 +1,4 @@
-#include "benchmarks/data_parallel/processes.h"
+#include "ferrite/benchmarks/data_parallel/processes.h"
 
 #include <sys/prctl.h>
 #include <sys/wait.h>

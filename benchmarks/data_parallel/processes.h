@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "benchmarks/data_parallel/measure.h"
+#include "ferrite/benchmarks/data_parallel/measure.h"
 
 namespace ferrite::bench {
 

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "ferrite.h"
+#include "ferrite/ferrite.h"
 
 namespace {
 

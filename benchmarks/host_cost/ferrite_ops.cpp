@@ -1,6 +1,6 @@
 // The host's cost of operations on few elements: Ferrite's side of compare.py. One measurement for
 // every line on stdin, which names a case; one line of JSON for each on stdout.
-#include <ferrite.h>
+#include <ferrite/ferrite.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>

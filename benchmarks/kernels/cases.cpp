@@ -1,11 +1,11 @@
-#include "benchmarks/kernels/cases.h"
+#include "ferrite/benchmarks/kernels/cases.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "core/generator.h"
-#include "kernels/random.h"
-#include "ops/views.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/kernels/random.h"
+#include "ferrite/ops/views.h"
 
 namespace ferrite::bench {
 

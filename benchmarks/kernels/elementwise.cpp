@@ -1,16 +1,16 @@
 // Kernels that do the same to every element, and copies between layouts and dtypes.
-#include "kernels/elementwise.h"
+#include "ferrite/kernels/elementwise.h"
 
-#include "benchmarks/kernels/cases.h"
-#include "core/cuda_backend.h"
-#include "core/generator.h"
-#include "kernels/copy.h"
-#include "kernels/dropout.h"
-#include "kernels/index.h"
-#include "kernels/random.h"
-#include "kernels/unary.h"
-#include "kernels/where.h"
-#include "ops/views.h"
+#include "ferrite/benchmarks/kernels/cases.h"
+#include "ferrite/core/cuda_backend.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/kernels/copy.h"
+#include "ferrite/kernels/dropout.h"
+#include "ferrite/kernels/index.h"
+#include "ferrite/kernels/random.h"
+#include "ferrite/kernels/unary.h"
+#include "ferrite/kernels/where.h"
+#include "ferrite/ops/views.h"
 
 namespace ferrite::bench {
 

@@ -11,9 +11,9 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
-#include "benchmarks/kernels/measure.h"
-#include "core/cuda.h"
-#include "core/parallel_for.h"
+#include "ferrite/benchmarks/kernels/measure.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/parallel_for.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "benchmarks/kernels/measure.h"
+#include "ferrite/benchmarks/kernels/measure.h"
 
 #include <algorithm>
 #include <chrono>

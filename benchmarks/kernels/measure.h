@@ -1,7 +1,7 @@
 // How long a kernel takes.
 #pragma once
 
-#include "benchmarks/kernels/cases.h"
+#include "ferrite/benchmarks/kernels/cases.h"
 
 namespace ferrite::bench {
 

@@ -1,10 +1,10 @@
 // Products, convolutions, batch norm and pooling, on the layers of LeNet-5 and ResNet-18.
-#include "benchmarks/kernels/cases.h"
-#include "kernels/conv.h"
-#include "kernels/matmul.h"
-#include "kernels/norm.h"
-#include "kernels/pool.h"
-#include "ops/views.h"
+#include "ferrite/benchmarks/kernels/cases.h"
+#include "ferrite/kernels/conv.h"
+#include "ferrite/kernels/matmul.h"
+#include "ferrite/kernels/norm.h"
+#include "ferrite/kernels/pool.h"
+#include "ferrite/ops/views.h"
 
 namespace ferrite::bench {
 

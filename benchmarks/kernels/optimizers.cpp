@@ -1,7 +1,7 @@
 // Optimizer steps and what goes with them, over many parameters at once.
-#include "benchmarks/kernels/cases.h"
-#include "kernels/copy.h"
-#include "kernels/optim.h"
+#include "ferrite/benchmarks/kernels/cases.h"
+#include "ferrite/kernels/copy.h"
+#include "ferrite/kernels/optim.h"
 
 namespace ferrite::bench {
 

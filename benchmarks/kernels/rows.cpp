@@ -2,15 +2,15 @@
 // norm, indexing, sorting.
 #include <algorithm>
 
-#include "benchmarks/kernels/cases.h"
-#include "kernels/cross_entropy.h"
-#include "kernels/index.h"
-#include "kernels/norm.h"
-#include "kernels/order.h"
-#include "kernels/random.h"
-#include "kernels/reduce.h"
-#include "kernels/softmax.h"
-#include "ops/views.h"
+#include "ferrite/benchmarks/kernels/cases.h"
+#include "ferrite/kernels/cross_entropy.h"
+#include "ferrite/kernels/index.h"
+#include "ferrite/kernels/norm.h"
+#include "ferrite/kernels/order.h"
+#include "ferrite/kernels/random.h"
+#include "ferrite/kernels/reduce.h"
+#include "ferrite/kernels/softmax.h"
+#include "ferrite/ops/views.h"
 
 namespace ferrite::bench {
 

@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "core/tensor.h"
-#include "ops/creation.h"
-#include "parallel/comm/process_group.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/parallel/comm/process_group.h"
 
 namespace {
 

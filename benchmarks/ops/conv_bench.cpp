@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "core/parallel_for.h"
-#include "kernels/conv.h"
-#include "ops/creation.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/kernels/conv.h"
+#include "ferrite/ops/creation.h"
 
 using namespace ferrite;
 

@@ -1,8 +1,8 @@
 // A program that trains LeNet-5 as an example does, up to the end of its first step: Ferrite's side
 // of compare.py, which takes the time from before this process is there until the line of JSON.
-#include <ferrite.h>
+#include <ferrite/ferrite.h>
 
-#include "benchmarks/program.h"
+#include "ferrite/benchmarks/program.h"
 
 namespace {
 

@@ -1,7 +1,7 @@
 // Trains on batches held in memory, or evaluates them, and says how fast: Ferrite's side of
 // compare.py.
-#include "benchmarks/training/trainer.h"
-#include "core/error.h"
+#include "ferrite/benchmarks/training/trainer.h"
+#include "ferrite/core/error.h"
 
 namespace {
 

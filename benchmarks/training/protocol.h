@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "benchmarks/training/images.h"
+#include "ferrite/benchmarks/training/images.h"
 
 namespace bench {
 

@@ -1,10 +1,10 @@
-#include "benchmarks/training/task.h"
+#include "ferrite/benchmarks/training/task.h"
 
-#include "core/error.h"
-#include "core/generator.h"
-#include "core/parallel_for.h"
-#include "nn/models/lenet.h"
-#include "nn/models/resnet.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/nn/models/lenet.h"
+#include "ferrite/nn/models/resnet.h"
 
 namespace bench {
 

@@ -5,9 +5,9 @@
 #include <memory>
 #include <string>
 
-#include "benchmarks/training/images.h"
-#include "core/tensor.h"
-#include "nn/module.h"
+#include "ferrite/benchmarks/training/images.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/nn/module.h"
 
 namespace bench {
 

@@ -1,13 +1,13 @@
-#include "benchmarks/training/trainer.h"
+#include "ferrite/benchmarks/training/trainer.h"
 
-#include "autograd/grad_mode.h"
-#include "core/allocator.h"
-#include "core/cuda.h"
-#include "core/error.h"
-#include "core/parallel_for.h"
-#include "core/stream.h"
-#include "kernels/vendor.h"
-#include "ops/loss.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/allocator.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/kernels/vendor.h"
+#include "ferrite/ops/loss.h"
 
 namespace bench {
 

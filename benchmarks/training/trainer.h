@@ -7,11 +7,11 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "benchmarks/training/protocol.h"
-#include "benchmarks/training/task.h"
-#include "optim/amp/amp.h"
-#include "optim/graphed_step.h"
-#include "optim/sgd.h"
+#include "ferrite/benchmarks/training/protocol.h"
+#include "ferrite/benchmarks/training/task.h"
+#include "ferrite/optim/amp/amp.h"
+#include "ferrite/optim/graphed_step.h"
+#include "ferrite/optim/sgd.h"
 
 namespace bench {
 

@@ -1,10 +1,10 @@
-#include "core/cuda/context.h"
+#include "ferrite/core/cuda/context.h"
 
 #include <atomic>
 #include <cstring>
 
-#include "core/cuda/runtime.h"
-#include "core/error.h"
+#include "ferrite/core/cuda/runtime.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::cuda::detail {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/cuda/stream.h"
+#include "ferrite/core/cuda/stream.h"
 
 namespace ferrite::cuda::detail {
 

@@ -7,11 +7,11 @@
 #include <array>
 #include <mutex>
 
-#include "core/cuda.h"
-#include "core/cuda/context.h"
-#include "core/cuda/runtime.h"
-#include "core/cuda_backend.h"
-#include "core/error.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/cuda/context.h"
+#include "ferrite/core/cuda/runtime.h"
+#include "ferrite/core/cuda_backend.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::cudnn {
 

@@ -1,4 +1,4 @@
-#include "core/cuda/device_allocator.h"
+#include "ferrite/core/cuda/device_allocator.h"
 
 #include <fmt/format.h>
 
@@ -6,13 +6,13 @@
 #include <array>
 #include <utility>
 
-#include "core/cuda.h"
-#include "core/cuda/context.h"
-#include "core/cuda/red_zone.h"
-#include "core/cuda/runtime.h"
-#include "core/cuda_backend.h"
-#include "core/error.h"
-#include "core/profiler/range.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/cuda/context.h"
+#include "ferrite/core/cuda/red_zone.h"
+#include "ferrite/core/cuda/runtime.h"
+#include "ferrite/core/cuda_backend.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/profiler/range.h"
 
 namespace ferrite::cuda::detail {
 

@@ -20,9 +20,9 @@
 #include <string>
 #include <vector>
 
-#include "core/allocator.h"
-#include "core/arena.h"
-#include "core/cuda/memory_pool.h"
+#include "ferrite/core/allocator.h"
+#include "ferrite/core/arena.h"
+#include "ferrite/core/cuda/memory_pool.h"
 
 namespace ferrite::cuda::detail {
 

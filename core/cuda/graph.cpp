@@ -7,14 +7,14 @@
 #include <utility>
 #include <vector>
 
-#include "core/cuda.h"
-#include "core/cuda/context.h"
-#include "core/cuda/memory_pool.h"
-#include "core/cuda/runtime.h"
-#include "core/cuda_backend.h"
-#include "core/cuda_graph.h"
-#include "core/error.h"
-#include "core/profiler/device_work.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/cuda/context.h"
+#include "ferrite/core/cuda/memory_pool.h"
+#include "ferrite/core/cuda/runtime.h"
+#include "ferrite/core/cuda_backend.h"
+#include "ferrite/core/cuda_graph.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/profiler/device_work.h"
 
 namespace ferrite::cuda {
 

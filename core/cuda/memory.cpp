@@ -6,12 +6,12 @@
 #include <memory>
 #include <mutex>
 
-#include "core/cuda.h"
-#include "core/cuda/context.h"
-#include "core/cuda/runtime.h"
-#include "core/cuda_backend.h"
-#include "core/error.h"
-#include "core/profiler/device_work.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/cuda/context.h"
+#include "ferrite/core/cuda/runtime.h"
+#include "ferrite/core/cuda_backend.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/profiler/device_work.h"
 
 namespace ferrite::detail::cuda {
 

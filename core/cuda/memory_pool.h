@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "core/stream.h"
+#include "ferrite/core/stream.h"
 
 namespace ferrite::cuda {
 

@@ -6,12 +6,11 @@
 
 #include <cstddef>
 
-#include "core/stream.h"
+#include "ferrite/core/stream.h"
 
 #if defined(FERRITE_EMULATOR)
-#include <emulator.h>
-
-#include "core/cuda/runtime.h"
+#include "ferrite/core/cuda/runtime.h"
+#include "ferrite/emulator/emulator.h"
 #endif
 
 namespace ferrite::cuda::detail {

@@ -1,9 +1,9 @@
-#include "core/cuda/report.h"
+#include "ferrite/core/cuda/report.h"
 
 #include <atomic>
 
-#include "core/error.h"
-#include "core/shape.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/shape.h"
 
 namespace ferrite::cuda {
 

@@ -4,7 +4,7 @@
 
 #include <cuda_runtime.h>
 
-#include "core/cuda/report.h"
+#include "ferrite/core/cuda/report.h"
 
 namespace ferrite::cuda {
 

@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include "core/stream.h"
+#include "ferrite/core/stream.h"
 
 namespace ferrite::cuda {
 

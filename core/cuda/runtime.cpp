@@ -1,12 +1,12 @@
-#include "core/cuda/runtime.h"
+#include "ferrite/core/cuda/runtime.h"
 
 #include <fmt/format.h>
 
 #include <cstdlib>
 #include <string_view>
 
-#include "core/cuda/context.h"
-#include "core/error.h"
+#include "ferrite/core/cuda/context.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::cuda {
 

@@ -4,7 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "core/stream.h"
+#include "ferrite/core/stream.h"
 
 namespace ferrite::cuda {
 

@@ -1,15 +1,15 @@
-#include "core/cuda/stream.h"
+#include "ferrite/core/cuda/stream.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "core/cuda.h"
-#include "core/cuda/context.h"
-#include "core/cuda/runtime.h"
-#include "core/cuda_backend.h"
-#include "core/deferred.h"
-#include "core/error.h"
-#include "core/late_errors.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/cuda/context.h"
+#include "ferrite/core/cuda/runtime.h"
+#include "ferrite/core/cuda_backend.h"
+#include "ferrite/core/deferred.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/late_errors.h"
 
 namespace ferrite::cuda {
 

@@ -15,8 +15,8 @@
 #include <mutex>
 #include <vector>
 
-#include "core/cuda/report.h"
-#include "core/stream.h"
+#include "ferrite/core/cuda/report.h"
+#include "ferrite/core/stream.h"
 
 namespace ferrite::cuda::detail {
 

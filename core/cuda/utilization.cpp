@@ -9,10 +9,10 @@
 #include <mutex>
 #include <string>
 
-#include "core/cuda.h"
-#include "core/cuda/runtime.h"
-#include "core/cuda_utilization.h"
-#include "core/error.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/cuda/runtime.h"
+#include "ferrite/core/cuda_utilization.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::cuda {
 

@@ -1,8 +1,8 @@
 // core/cuda_backend.h for builds without CUDA: no cuda device can be named there, so most of this
 // is never reached.
-#include "core/cuda_backend.h"
-#include "core/error.h"
-#include "core/late_errors.h"
+#include "ferrite/core/cuda_backend.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/late_errors.h"
 
 namespace ferrite::detail::cuda {
 

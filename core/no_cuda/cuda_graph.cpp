@@ -1,7 +1,7 @@
 // core/cuda_graph.h for builds without CUDA.
-#include "core/cuda_graph.h"
+#include "ferrite/core/cuda_graph.h"
 
-#include "core/error.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::cuda {
 

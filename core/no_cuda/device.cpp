@@ -1,6 +1,6 @@
 // core/cuda.h for builds without CUDA.
-#include "core/cuda.h"
-#include "core/error.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::cuda {
 

@@ -1,7 +1,7 @@
 // core/cuda/memory_pool.h for builds without CUDA.
-#include "core/cuda/memory_pool.h"
+#include "ferrite/core/cuda/memory_pool.h"
 
-#include "core/error.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::cuda {
 

@@ -1,7 +1,7 @@
 // core/cuda_utilization.h for builds without CUDA.
-#include "core/cuda.h"
-#include "core/cuda_utilization.h"
-#include "core/error.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/cuda_utilization.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::cuda {
 

@@ -1,4 +1,4 @@
-#include "core/profiler/clock.h"
+#include "ferrite/core/profiler/clock.h"
 
 #include <chrono>
 #include <cmath>

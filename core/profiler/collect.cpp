@@ -1,4 +1,4 @@
-#include "core/profiler/collect.h"
+#include "ferrite/core/profiler/collect.h"
 
 #include <fmt/format.h>
 

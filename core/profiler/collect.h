@@ -3,8 +3,8 @@
 
 #include <span>
 
-#include "core/profiler/recording.h"
-#include "core/profiler/records.h"
+#include "ferrite/core/profiler/recording.h"
+#include "ferrite/core/profiler/records.h"
 
 namespace ferrite::profiler::detail {
 

@@ -4,8 +4,8 @@
 #include <memory>
 #include <utility>
 
-#include "core/profiler/range.h"
-#include "core/stream.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/core/stream.h"
 
 namespace ferrite::profiler::detail {
 

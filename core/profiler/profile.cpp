@@ -1,4 +1,4 @@
-#include "core/profiler/profile.h"
+#include "ferrite/core/profiler/profile.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -11,9 +11,9 @@
 #include <system_error>
 #include <utility>
 
-#include "core/error.h"
-#include "core/profiler/collect.h"
-#include "core/profiler/records.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/profiler/collect.h"
+#include "ferrite/core/profiler/records.h"
 
 namespace ferrite::profiler {
 

@@ -30,10 +30,10 @@
 #include <string_view>
 #include <vector>
 
-#include "core/profiler/range.h"
-#include "core/profiler/recording.h"
-#include "core/profiler/table.h"
-#include "core/profiler/trace.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/core/profiler/recording.h"
+#include "ferrite/core/profiler/table.h"
+#include "ferrite/core/profiler/trace.h"
 
 namespace ferrite::profiler {
 

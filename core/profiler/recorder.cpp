@@ -1,12 +1,12 @@
 #include <new>
 #include <unordered_set>
 
-#include "core/cuda.h"
-#include "core/profiler/recording.h"
-#include "core/profiler/records.h"
-#include "core/profiler/thread_state.h"
-#include "core/profiler/type_name.h"
-#include "core/tensor.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/profiler/recording.h"
+#include "ferrite/core/profiler/records.h"
+#include "ferrite/core/profiler/thread_state.h"
+#include "ferrite/core/profiler/type_name.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite::profiler::detail {
 

@@ -1,4 +1,4 @@
-#include "core/profiler/recording.h"
+#include "ferrite/core/profiler/recording.h"
 
 #include <algorithm>
 #include <string_view>

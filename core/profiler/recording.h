@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "core/device.h"
-#include "core/profiler/range.h"
+#include "ferrite/core/device.h"
+#include "ferrite/core/profiler/range.h"
 
 namespace ferrite::profiler {
 

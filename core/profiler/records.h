@@ -11,11 +11,11 @@
 #include <utility>
 #include <vector>
 
-#include "core/device.h"
-#include "core/dtype.h"
-#include "core/profiler/clock.h"
-#include "core/profiler/range.h"
-#include "core/stream.h"
+#include "ferrite/core/device.h"
+#include "ferrite/core/dtype.h"
+#include "ferrite/core/profiler/clock.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/core/stream.h"
 
 namespace ferrite::profiler::detail {
 

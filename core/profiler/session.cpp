@@ -7,12 +7,12 @@
 #include <chrono>
 #include <new>
 
-#include "core/background_waits.h"
-#include "core/cuda_backend.h"
-#include "core/error.h"
-#include "core/profiler/device_work.h"
-#include "core/profiler/records.h"
-#include "core/profiler/thread_state.h"
+#include "ferrite/core/background_waits.h"
+#include "ferrite/core/cuda_backend.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/profiler/device_work.h"
+#include "ferrite/core/profiler/records.h"
+#include "ferrite/core/profiler/thread_state.h"
 
 namespace ferrite::profiler::detail {
 

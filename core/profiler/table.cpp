@@ -1,4 +1,4 @@
-#include "core/profiler/table.h"
+#include "ferrite/core/profiler/table.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "core/error.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::profiler {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/profiler/recording.h"
+#include "ferrite/core/profiler/recording.h"
 
 namespace ferrite::profiler {
 

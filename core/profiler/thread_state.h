@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/profiler/records.h"
+#include "ferrite/core/profiler/records.h"
 
 namespace ferrite::profiler::detail {
 

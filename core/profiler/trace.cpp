@@ -1,4 +1,4 @@
-#include "core/profiler/trace.h"
+#include "ferrite/core/profiler/trace.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -15,8 +15,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/error.h"
-#include "core/signals.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/signals.h"
 
 namespace ferrite::profiler {
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "core/profiler/recording.h"
+#include "ferrite/core/profiler/recording.h"
 
 namespace ferrite::profiler {
 

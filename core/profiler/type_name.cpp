@@ -1,4 +1,4 @@
-#include "core/profiler/type_name.h"
+#include "ferrite/core/profiler/type_name.h"
 
 #include <cxxabi.h>
 

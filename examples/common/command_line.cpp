@@ -1,4 +1,4 @@
-#include "examples/common/command_line.h"
+#include "ferrite/examples/common/command_line.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "examples/common/validators.h"
+#include "ferrite/examples/common/validators.h"
 
 namespace CLI {
 class App;

@@ -1,4 +1,4 @@
-#include "examples/common/dataset.h"
+#include "ferrite/examples/common/dataset.h"
 
 #include <array>
 #include <cmath>
@@ -7,11 +7,11 @@
 #include <filesystem>
 #include <optional>
 
-#include "core/parallel_for.h"
-#include "data/cifar10.h"
-#include "data/image_folder.h"
-#include "data/mnist.h"
-#include "data/synthetic_digits.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/data/cifar10.h"
+#include "ferrite/data/image_folder.h"
+#include "ferrite/data/mnist.h"
+#include "ferrite/data/synthetic_digits.h"
 
 namespace examples {
 

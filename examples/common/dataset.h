@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "data/dataset.h"
-#include "examples/common/training_options.h"
+#include "ferrite/data/dataset.h"
+#include "ferrite/examples/common/training_options.h"
 
 namespace examples {
 

@@ -1,9 +1,9 @@
-#include "examples/common/device_use.h"
+#include "ferrite/examples/common/device_use.h"
 
 #include <fmt/format.h>
 
-#include "core/allocator.h"
-#include "core/cuda_utilization.h"
+#include "ferrite/core/allocator.h"
+#include "ferrite/core/cuda_utilization.h"
 
 namespace examples {
 

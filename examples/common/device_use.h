@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "core/device.h"
+#include "ferrite/core/device.h"
 
 namespace examples {
 

@@ -1,11 +1,11 @@
-#include "examples/common/folder.h"
+#include "ferrite/examples/common/folder.h"
 
 #include <unistd.h>
 
 #include <fstream>
 #include <system_error>
 
-#include "core/error.h"
+#include "ferrite/core/error.h"
 
 namespace examples {
 

@@ -1,13 +1,13 @@
-#include "examples/common/loss_guard.h"
+#include "ferrite/examples/common/loss_guard.h"
 
 #include <limits>
 
-#include "autograd/grad_mode.h"
-#include "core/error.h"
-#include "ops/arithmetic.h"
-#include "ops/compare.h"
-#include "ops/copy.h"
-#include "ops/creation.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/error.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/compare.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/ops/creation.h"
 
 namespace examples {
 

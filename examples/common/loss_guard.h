@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/state_dict.h"
-#include "core/tensor.h"
-#include "nn/module.h"
+#include "ferrite/core/state_dict.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/nn/module.h"
 
 namespace examples {
 

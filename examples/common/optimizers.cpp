@@ -1,11 +1,11 @@
-#include "examples/common/optimizers.h"
+#include "ferrite/examples/common/optimizers.h"
 
-#include "core/error.h"
-#include "optim/adam.h"
-#include "optim/lamb.h"
-#include "optim/lars.h"
-#include "optim/rmsprop.h"
-#include "optim/sgd.h"
+#include "ferrite/core/error.h"
+#include "ferrite/optim/adam.h"
+#include "ferrite/optim/lamb.h"
+#include "ferrite/optim/lars.h"
+#include "ferrite/optim/rmsprop.h"
+#include "ferrite/optim/sgd.h"
 
 namespace examples {
 

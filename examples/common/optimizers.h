@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "optim/optimizer.h"
+#include "ferrite/optim/optimizer.h"
 
 namespace examples {
 

@@ -1,12 +1,12 @@
-#include "examples/common/profiling.h"
+#include "ferrite/examples/common/profiling.h"
 
 #include <fmt/format.h>
 
 #include <filesystem>
 #include <utility>
 
-#include "examples/common/folder.h"
-#include "parallel/comm/process_group.h"
+#include "ferrite/examples/common/folder.h"
+#include "ferrite/parallel/comm/process_group.h"
 
 namespace examples {
 

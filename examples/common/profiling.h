@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "core/profiler/profile.h"
-#include "nn/module.h"
+#include "ferrite/core/profiler/profile.h"
+#include "ferrite/nn/module.h"
 
 namespace examples {
 

@@ -1,12 +1,12 @@
-#include "examples/common/ranks.h"
+#include "ferrite/examples/common/ranks.h"
 
 #include <cstdio>
 #include <exception>
 
-#include "autograd/grad_mode.h"
-#include "core/cuda.h"
-#include "parallel/comm/backend.h"
-#include "parallel/comm/process_group.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/parallel/comm/backend.h"
+#include "ferrite/parallel/comm/process_group.h"
 
 namespace examples {
 

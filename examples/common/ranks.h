@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "core/device.h"
-#include "nn/module.h"
+#include "ferrite/core/device.h"
+#include "ferrite/nn/module.h"
 
 namespace examples {
 

@@ -1,4 +1,4 @@
-#include "examples/common/report.h"
+#include "ferrite/examples/common/report.h"
 
 #include <fmt/format.h>
 
@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <limits>
 
-#include "core/error.h"
-#include "data/file.h"
-#include "examples/common/folder.h"
-#include "metrics/curves.h"
+#include "ferrite/core/error.h"
+#include "ferrite/data/file.h"
+#include "ferrite/examples/common/folder.h"
+#include "ferrite/metrics/curves.h"
 
 namespace examples {
 

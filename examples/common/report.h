@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "examples/common/training_options.h"
-#include "metrics/logger.h"
-#include "metrics/tensorboard.h"
+#include "ferrite/examples/common/training_options.h"
+#include "ferrite/metrics/logger.h"
+#include "ferrite/metrics/tensorboard.h"
 
 namespace examples {
 

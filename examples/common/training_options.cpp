@@ -1,4 +1,4 @@
-#include "examples/common/training_options.h"
+#include "ferrite/examples/common/training_options.h"
 
 #include <fmt/format.h>
 
@@ -6,12 +6,12 @@
 #include <exception>
 #include <iostream>
 
-#include "core/error.h"
-#include "core/generator.h"
-#include "core/parallel_for.h"
-#include "core/signals.h"
-#include "examples/common/command_line.h"
-#include "metrics/timer.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/core/signals.h"
+#include "ferrite/examples/common/command_line.h"
+#include "ferrite/metrics/timer.h"
 
 namespace examples {
 

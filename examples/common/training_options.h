@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/device.h"
+#include "ferrite/core/device.h"
 
 namespace examples {
 

@@ -1,4 +1,4 @@
-#include "examples/common/validators.h"
+#include "ferrite/examples/common/validators.h"
 
 #include <fmt/format.h>
 

@@ -7,11 +7,11 @@
 #include <numeric>
 #include <set>
 
-#include "core/error.h"
-#include "examples/compare_parallel/measure.h"
-#include "examples/compare_parallel/ranks.h"
-#include "examples/compare_parallel/session.h"
-#include "examples/compare_parallel/simulate.h"
+#include "ferrite/core/error.h"
+#include "ferrite/examples/compare_parallel/measure.h"
+#include "ferrite/examples/compare_parallel/ranks.h"
+#include "ferrite/examples/compare_parallel/session.h"
+#include "ferrite/examples/compare_parallel/simulate.h"
 
 namespace examples::compare {
 

@@ -4,8 +4,8 @@
 #include <set>
 #include <string>
 
-#include "examples/compare_parallel/report.h"
-#include "metrics/bar_chart.h"
+#include "ferrite/examples/compare_parallel/report.h"
+#include "ferrite/metrics/bar_chart.h"
 
 namespace examples::compare {
 

@@ -1,15 +1,15 @@
 // DataParallel, with the loss on the first device or on all.
-#include "parallel/data_parallel/data_parallel.h"
+#include "ferrite/parallel/data_parallel/data_parallel.h"
 
 #include <algorithm>
 #include <cmath>
 #include <span>
 
-#include "core/stream.h"
-#include "examples/compare_parallel/strategies.h"
-#include "examples/compare_parallel/training.h"
-#include "parallel/data_parallel/data_parallel_criterion.h"
-#include "parallel/data_parallel/scatter.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/examples/compare_parallel/strategies.h"
+#include "ferrite/examples/compare_parallel/training.h"
+#include "ferrite/parallel/data_parallel/data_parallel_criterion.h"
+#include "ferrite/parallel/data_parallel/scatter.h"
 
 namespace examples::compare {
 

@@ -3,12 +3,12 @@
 #include <chrono>
 #include <functional>
 
-#include "core/stream.h"
-#include "examples/compare_parallel/measure.h"
-#include "examples/compare_parallel/strategies.h"
-#include "ops/creation.h"
-#include "parallel/comm/process_group.h"
-#include "parallel/data_parallel/device_comm.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/examples/compare_parallel/measure.h"
+#include "ferrite/examples/compare_parallel/strategies.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/parallel/comm/process_group.h"
+#include "ferrite/parallel/data_parallel/device_comm.h"
 
 namespace examples::compare {
 

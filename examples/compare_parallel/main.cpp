@@ -12,14 +12,14 @@
 #include <string>
 #include <vector>
 
-#include "examples/common/command_line.h"
-#include "examples/common/folder.h"
-#include "examples/common/training_options.h"
-#include "examples/compare_parallel/measure.h"
-#include "examples/compare_parallel/options.h"
-#include "examples/compare_parallel/report.h"
-#include "examples/compare_parallel/session.h"
-#include "examples/compare_parallel/simulate.h"
+#include "ferrite/examples/common/command_line.h"
+#include "ferrite/examples/common/folder.h"
+#include "ferrite/examples/common/training_options.h"
+#include "ferrite/examples/compare_parallel/measure.h"
+#include "ferrite/examples/compare_parallel/options.h"
+#include "ferrite/examples/compare_parallel/report.h"
+#include "ferrite/examples/compare_parallel/session.h"
+#include "ferrite/examples/compare_parallel/simulate.h"
 
 namespace {
 

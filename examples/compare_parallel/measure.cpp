@@ -1,4 +1,4 @@
-#include "examples/compare_parallel/measure.h"
+#include "ferrite/examples/compare_parallel/measure.h"
 
 #include <fmt/format.h>
 
@@ -8,14 +8,14 @@
 #include <memory>
 #include <mutex>
 
-#include "core/allocator.h"
-#include "core/error.h"
-#include "core/parallel_for.h"
-#include "core/stream.h"
-#include "data/file.h"
-#include "examples/compare_parallel/strategies.h"
-#include "parallel/comm/local/local_group.h"
-#include "parallel/comm/process_group.h"
+#include "ferrite/core/allocator.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/data/file.h"
+#include "ferrite/examples/compare_parallel/strategies.h"
+#include "ferrite/parallel/comm/local/local_group.h"
+#include "ferrite/parallel/comm/process_group.h"
 
 namespace examples::compare {
 

@@ -1,4 +1,4 @@
-#include "examples/compare_parallel/measurement.h"
+#include "ferrite/examples/compare_parallel/measurement.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "core/error.h"
+#include "ferrite/core/error.h"
 
 namespace examples::compare {
 

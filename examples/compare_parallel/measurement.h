@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/planning/profile.h"
+#include "ferrite/parallel/planning/profile.h"
 
 namespace examples::compare {
 

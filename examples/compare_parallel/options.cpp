@@ -1,4 +1,4 @@
-#include "examples/compare_parallel/options.h"
+#include "ferrite/examples/compare_parallel/options.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,10 +8,10 @@
 #include <map>
 #include <thread>
 
-#include "core/cuda.h"
-#include "core/error.h"
-#include "examples/common/command_line.h"
-#include "parallel/comm/backend.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/error.h"
+#include "ferrite/examples/common/command_line.h"
+#include "ferrite/parallel/comm/backend.h"
 
 namespace examples::compare {
 

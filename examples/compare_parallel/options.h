@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "examples/compare_parallel/measurement.h"
+#include "ferrite/examples/compare_parallel/measurement.h"
 
 namespace examples {
 class CommandLine;

@@ -5,14 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "autograd/engine.h"
-#include "core/cuda.h"
-#include "core/stream.h"
-#include "examples/compare_parallel/measure.h"
-#include "examples/compare_parallel/strategies.h"
-#include "examples/compare_parallel/training.h"
-#include "nn/summary.h"
-#include "parallel/comm/process_group.h"
+#include "ferrite/autograd/engine.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/examples/compare_parallel/measure.h"
+#include "ferrite/examples/compare_parallel/strategies.h"
+#include "ferrite/examples/compare_parallel/training.h"
+#include "ferrite/nn/summary.h"
+#include "ferrite/parallel/comm/process_group.h"
 
 namespace examples::compare {
 

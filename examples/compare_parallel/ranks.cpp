@@ -1,4 +1,4 @@
-#include "examples/compare_parallel/ranks.h"
+#include "ferrite/examples/compare_parallel/ranks.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -17,7 +17,7 @@
 #include <optional>
 #include <sstream>
 
-#include "core/error.h"
+#include "ferrite/core/error.h"
 
 namespace examples::compare {
 

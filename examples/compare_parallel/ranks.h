@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "examples/compare_parallel/measure.h"
+#include "ferrite/examples/compare_parallel/measure.h"
 
 namespace examples::compare {
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "examples/compare_parallel/measurement.h"
+#include "ferrite/examples/compare_parallel/measurement.h"
 
 namespace examples::compare {
 

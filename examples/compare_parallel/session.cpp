@@ -1,4 +1,4 @@
-#include "examples/compare_parallel/session.h"
+#include "ferrite/examples/compare_parallel/session.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -8,10 +8,10 @@
 #include <optional>
 #include <thread>
 
-#include "core/cuda.h"
-#include "core/error.h"
-#include "examples/compare_parallel/ranks.h"
-#include "metrics/text.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/error.h"
+#include "ferrite/examples/compare_parallel/ranks.h"
+#include "ferrite/metrics/text.h"
 
 namespace examples::compare {
 

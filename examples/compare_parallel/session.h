@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "examples/compare_parallel/measurement.h"
-#include "examples/compare_parallel/options.h"
+#include "ferrite/examples/compare_parallel/measurement.h"
+#include "ferrite/examples/compare_parallel/options.h"
 
 namespace examples::compare {
 

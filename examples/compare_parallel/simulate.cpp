@@ -1,4 +1,4 @@
-#include "examples/compare_parallel/simulate.h"
+#include "ferrite/examples/compare_parallel/simulate.h"
 
 #include <fmt/format.h>
 
@@ -10,11 +10,11 @@
 #include <tuple>
 #include <utility>
 
-#include "core/error.h"
-#include "examples/common/command_line.h"
-#include "examples/compare_parallel/report.h"
-#include "examples/compare_parallel/session.h"
-#include "metrics/curves.h"
+#include "ferrite/core/error.h"
+#include "ferrite/examples/common/command_line.h"
+#include "ferrite/examples/compare_parallel/report.h"
+#include "ferrite/examples/compare_parallel/session.h"
+#include "ferrite/metrics/curves.h"
 
 namespace examples::compare {
 

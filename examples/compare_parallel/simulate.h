@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "examples/compare_parallel/measurement.h"
-#include "examples/compare_parallel/options.h"
-#include "parallel/planning/plan.h"
+#include "ferrite/examples/compare_parallel/measurement.h"
+#include "ferrite/examples/compare_parallel/options.h"
+#include "ferrite/parallel/planning/plan.h"
 
 namespace examples {
 class CommandLine;

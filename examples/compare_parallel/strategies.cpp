@@ -1,11 +1,11 @@
-#include "examples/compare_parallel/strategies.h"
+#include "ferrite/examples/compare_parallel/strategies.h"
 
 #include <algorithm>
 
-#include "core/error.h"
-#include "examples/compare_parallel/training.h"
-#include "parallel/comm/process_group.h"
-#include "parallel/distributed_data_parallel.h"
+#include "ferrite/core/error.h"
+#include "ferrite/examples/compare_parallel/training.h"
+#include "ferrite/parallel/comm/process_group.h"
+#include "ferrite/parallel/distributed_data_parallel.h"
 
 namespace examples::compare {
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "core/device.h"
-#include "examples/compare_parallel/measurement.h"
-#include "examples/compare_parallel/options.h"
+#include "ferrite/core/device.h"
+#include "ferrite/examples/compare_parallel/measurement.h"
+#include "ferrite/examples/compare_parallel/options.h"
 
 namespace examples::compare {
 

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <vector>
 
-#include "data/file.h"
-#include "examples/compare_parallel/report.h"
-#include "metrics/text.h"
+#include "ferrite/data/file.h"
+#include "ferrite/examples/compare_parallel/report.h"
+#include "ferrite/metrics/text.h"
 
 namespace examples::compare {
 

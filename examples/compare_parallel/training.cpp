@@ -1,17 +1,17 @@
-#include "examples/compare_parallel/training.h"
+#include "ferrite/examples/compare_parallel/training.h"
 
 #include <algorithm>
 #include <mutex>
 #include <numeric>
 #include <vector>
 
-#include "core/error.h"
-#include "core/generator.h"
-#include "examples/common/dataset.h"
-#include "nn/models/lenet.h"
-#include "nn/models/resnet.h"
-#include "ops/creation.h"
-#include "ops/loss.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/examples/common/dataset.h"
+#include "ferrite/nn/models/lenet.h"
+#include "ferrite/nn/models/resnet.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/loss.h"
 
 namespace examples::compare {
 

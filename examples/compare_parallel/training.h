@@ -4,12 +4,12 @@
 #include <memory>
 #include <optional>
 
-#include "core/tensor.h"
-#include "data/dataset.h"
-#include "examples/compare_parallel/options.h"
-#include "nn/module.h"
-#include "optim/amp/amp.h"
-#include "optim/sgd.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/data/dataset.h"
+#include "ferrite/examples/compare_parallel/options.h"
+#include "ferrite/nn/module.h"
+#include "ferrite/optim/amp/amp.h"
+#include "ferrite/optim/sgd.h"
 
 namespace examples::compare {
 

@@ -2,8 +2,8 @@
 // over memory cost so much that one kernel for all of it is worth writing.
 #include "kernels.h"
 
-#include "kernels/elementwise.h"
-#include "kernels/unary.h"
+#include "ferrite/kernels/elementwise.h"
+#include "ferrite/kernels/unary.h"
 
 namespace swiglu {
 

@@ -2,8 +2,8 @@
 // call are contiguous, of one size and one floating dtype.
 #pragma once
 
-#include "core/stream.h"
-#include "kernels/view.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/kernels/view.h"
 
 namespace swiglu {
 

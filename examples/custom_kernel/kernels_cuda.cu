@@ -2,8 +2,8 @@
 // the emulator, which runs it on the CPU.
 #include <cmath>
 
+#include "ferrite/kernels/cuda/elementwise.cuh"
 #include "kernels.h"
-#include "kernels/cuda/elementwise.cuh"
 
 namespace swiglu::cuda {
 

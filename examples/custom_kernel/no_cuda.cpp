@@ -1,5 +1,5 @@
 // In the place of kernels_cuda.cu where Ferrite has no CUDA: there are no such devices then.
-#include "core/error.h"
+#include "ferrite/core/error.h"
 #include "kernels.h"
 
 namespace swiglu::cuda {

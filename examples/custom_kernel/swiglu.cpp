@@ -1,6 +1,6 @@
 #include "swiglu.h"
 
-#include "autograd/record.h"
+#include "ferrite/autograd/record.h"
 #include "kernels.h"
 
 namespace swiglu {

@@ -2,7 +2,7 @@
 // builds inside Ferrite's tree and against an installed Ferrite alike (docs/kernels.md).
 #pragma once
 
-#include "core/tensor.h"
+#include "ferrite/core/tensor.h"
 
 namespace swiglu {
 

@@ -6,11 +6,11 @@
 #include <iostream>
 #include <vector>
 
-#include "autograd/grad_mode.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/ops/activation.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
 #include "kernels.h"
-#include "ops/activation.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
 #include "swiglu.h"
 
 using namespace ferrite;

@@ -6,14 +6,14 @@
 
 #include <cmath>
 
-#include "autograd/gradcheck.h"
+#include "ferrite/autograd/gradcheck.h"
+#include "ferrite/ops/activation.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/compare.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/tests/kit/doctest_context.h"
+#include "ferrite/tests/kit/kernel_case.h"
 #include "kernels.h"
-#include "ops/activation.h"
-#include "ops/arithmetic.h"
-#include "ops/compare.h"
-#include "ops/creation.h"
-#include "tests/kit/doctest_context.h"
-#include "tests/kit/kernel_case.h"
 
 using namespace ferrite;
 

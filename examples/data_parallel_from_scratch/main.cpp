@@ -6,7 +6,7 @@
 // Data parallelism: every device holds all parameters and sees a part of each batch. It computes
 // the gradient of its part; the gradients are added up, everybody gets the sum, and everybody takes
 // the same step. parallel::DataParallel and parallel::DistributedDataParallel do the same, faster.
-#include <ferrite.h>
+#include <ferrite/ferrite.h>
 #include <fmt/format.h>
 
 #include <span>
@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "examples/common/command_line.h"
-#include "examples/common/dataset.h"
+#include "ferrite/examples/common/command_line.h"
+#include "ferrite/examples/common/dataset.h"
 
 namespace {
 

@@ -4,7 +4,7 @@
 //   data_parallel_shapes --devices 4
 //
 // 30 rows over 4 devices are 8, 8, 8 and 6; the 10 of the last batch are 3, 3, 3 and 1.
-#include <ferrite.h>
+#include <ferrite/ferrite.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "examples/common/command_line.h"
-#include "examples/common/training_options.h"
+#include "ferrite/examples/common/command_line.h"
+#include "ferrite/examples/common/training_options.h"
 
 namespace {
 

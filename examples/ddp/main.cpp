@@ -13,11 +13,11 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "examples/common/command_line.h"
-#include "examples/common/ranks.h"
-#include "examples/ddp/node.h"
-#include "examples/ddp/training.h"
+#include "ferrite/core/error.h"
+#include "ferrite/examples/common/command_line.h"
+#include "ferrite/examples/common/ranks.h"
+#include "ferrite/examples/ddp/node.h"
+#include "ferrite/examples/ddp/training.h"
 
 namespace {
 

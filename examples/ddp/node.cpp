@@ -1,4 +1,4 @@
-#include "examples/ddp/node.h"
+#include "ferrite/examples/ddp/node.h"
 
 #include <fmt/format.h>
 #include <signal.h>
@@ -14,8 +14,8 @@
 #include <thread>
 #include <vector>
 
-#include "core/error.h"
-#include "parallel/comm/socket.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/socket.h"
 
 namespace examples {
 

@@ -1,17 +1,17 @@
-#include "examples/ddp/training.h"
+#include "ferrite/examples/ddp/training.h"
 
-#include <ferrite.h>
+#include <ferrite/ferrite.h>
 #include <fmt/format.h>
 
 #include <filesystem>
 #include <functional>
 #include <memory>
 
-#include "examples/common/dataset.h"
-#include "examples/common/folder.h"
-#include "examples/common/optimizers.h"
-#include "examples/common/ranks.h"
-#include "examples/common/report.h"
+#include "ferrite/examples/common/dataset.h"
+#include "ferrite/examples/common/folder.h"
+#include "ferrite/examples/common/optimizers.h"
+#include "ferrite/examples/common/ranks.h"
+#include "ferrite/examples/common/report.h"
 
 namespace examples {
 

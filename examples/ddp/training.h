@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "core/device.h"
-#include "examples/common/training_options.h"
-#include "examples/ddp/node.h"
+#include "ferrite/core/device.h"
+#include "ferrite/examples/common/training_options.h"
+#include "ferrite/examples/ddp/node.h"
 
 namespace examples {
 

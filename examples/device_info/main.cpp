@@ -1,6 +1,6 @@
 // What Ferrite sees of this machine: versions, CUDA devices and their memory, CPU threads. The
 // first thing to send with a question.
-#include <ferrite.h>
+#include <ferrite/ferrite.h>
 
 #include <iostream>
 

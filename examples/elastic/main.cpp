@@ -3,7 +3,7 @@
 // run that nobody disturbed.
 //   ferrite-run --standalone --nproc-per-node=2 --max-restarts=10 elastic
 //   ferrite-run --standalone --nproc-per-node=2 --max-restarts=100 elastic --kill-every 200
-#include <ferrite.h>
+#include <ferrite/ferrite.h>
 #include <fmt/format.h>
 #include <signal.h>
 
@@ -16,9 +16,9 @@
 #include <optional>
 #include <random>
 
-#include "examples/common/dataset.h"
-#include "examples/common/folder.h"
-#include "examples/elastic/options.h"
+#include "ferrite/examples/common/dataset.h"
+#include "ferrite/examples/common/folder.h"
+#include "ferrite/examples/elastic/options.h"
 
 namespace {
 

@@ -1,6 +1,6 @@
-#include "examples/elastic/options.h"
+#include "ferrite/examples/elastic/options.h"
 
-#include "examples/common/command_line.h"
+#include "ferrite/examples/common/command_line.h"
 
 namespace examples {
 

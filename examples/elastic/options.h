@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "examples/common/training_options.h"
+#include "ferrite/examples/common/training_options.h"
 
 namespace examples {
 

@@ -3,22 +3,22 @@
 //   lenet --dataset fashion-mnist --data DIR --checkpoint-dir runs/lenet
 //   lenet --device cuda --graph
 //   lenet --predict shirt.png --checkpoint-dir runs/lenet
-#include <ferrite.h>
+#include <ferrite/ferrite.h>
 #include <fmt/format.h>
 
 #include <iostream>
 
-#include "examples/common/command_line.h"
-#include "examples/common/dataset.h"
-#include "examples/common/device_use.h"
-#include "examples/common/folder.h"
-#include "examples/common/optimizers.h"
-#include "examples/common/profiling.h"
-#include "examples/common/report.h"
-#include "examples/common/training_options.h"
-#include "examples/lenet/model.h"
-#include "examples/lenet/predict.h"
-#include "examples/lenet/training.h"
+#include "ferrite/examples/common/command_line.h"
+#include "ferrite/examples/common/dataset.h"
+#include "ferrite/examples/common/device_use.h"
+#include "ferrite/examples/common/folder.h"
+#include "ferrite/examples/common/optimizers.h"
+#include "ferrite/examples/common/profiling.h"
+#include "ferrite/examples/common/report.h"
+#include "ferrite/examples/common/training_options.h"
+#include "ferrite/examples/lenet/model.h"
+#include "ferrite/examples/lenet/predict.h"
+#include "ferrite/examples/lenet/training.h"
 
 namespace {
 

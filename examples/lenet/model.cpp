@@ -1,7 +1,7 @@
-#include "examples/lenet/model.h"
+#include "ferrite/examples/lenet/model.h"
 
-#include "core/error.h"
-#include "nn/models/lenet.h"
+#include "ferrite/core/error.h"
+#include "ferrite/nn/models/lenet.h"
 
 namespace examples {
 

@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "examples/common/training_options.h"
-#include "nn/module.h"
+#include "ferrite/examples/common/training_options.h"
+#include "ferrite/nn/module.h"
 
 namespace examples {
 

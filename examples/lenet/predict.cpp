@@ -1,4 +1,4 @@
-#include "examples/lenet/predict.h"
+#include "ferrite/examples/lenet/predict.h"
 
 #include <fmt/format.h>
 
@@ -9,13 +9,13 @@
 #include <system_error>
 #include <vector>
 
-#include "autograd/grad_mode.h"
-#include "core/error.h"
-#include "data/image_io.h"
-#include "data/safetensors.h"
-#include "examples/lenet/model.h"
-#include "ops/arithmetic.h"
-#include "ops/softmax.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/error.h"
+#include "ferrite/data/image_io.h"
+#include "ferrite/data/safetensors.h"
+#include "ferrite/examples/lenet/model.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/softmax.h"
 
 namespace examples {
 

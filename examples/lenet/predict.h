@@ -3,10 +3,10 @@
 
 #include <string>
 
-#include "core/device.h"
-#include "examples/common/dataset.h"
-#include "examples/common/training_options.h"
-#include "nn/module.h"
+#include "ferrite/core/device.h"
+#include "ferrite/examples/common/dataset.h"
+#include "ferrite/examples/common/training_options.h"
+#include "ferrite/nn/module.h"
 
 namespace examples {
 

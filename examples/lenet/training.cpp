@@ -1,14 +1,14 @@
-#include "examples/lenet/training.h"
+#include "ferrite/examples/lenet/training.h"
 
-#include <ferrite.h>
+#include <ferrite/ferrite.h>
 #include <fmt/format.h>
 
 #include <cmath>
 #include <cstdio>
 #include <numbers>
 
-#include "examples/common/device_use.h"
-#include "examples/common/training_options.h"
+#include "ferrite/examples/common/device_use.h"
+#include "ferrite/examples/common/training_options.h"
 
 namespace examples {
 

@@ -7,16 +7,16 @@
 #include <string>
 #include <utility>
 
-#include "core/profiler/profile.h"
-#include "core/tensor.h"
-#include "data/dataloader.h"
-#include "metrics/accuracy.h"
-#include "metrics/average_meter.h"
-#include "metrics/confusion_matrix.h"
-#include "metrics/timer.h"
-#include "nn/module.h"
-#include "optim/graphed_step.h"
-#include "optim/optimizer.h"
+#include "ferrite/core/profiler/profile.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/data/dataloader.h"
+#include "ferrite/metrics/accuracy.h"
+#include "ferrite/metrics/average_meter.h"
+#include "ferrite/metrics/confusion_matrix.h"
+#include "ferrite/metrics/timer.h"
+#include "ferrite/nn/module.h"
+#include "ferrite/optim/graphed_step.h"
+#include "ferrite/optim/optimizer.h"
 
 namespace examples {
 

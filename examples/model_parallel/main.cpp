@@ -9,14 +9,14 @@
 //   model_parallel --dataset mnist --data data-sets
 //
 // All three begin with the same weights and see the same batches, and so have the same losses.
-#include <ferrite.h>
+#include <ferrite/ferrite.h>
 #include <fmt/format.h>
 
 #include <string>
 #include <vector>
 
-#include "examples/common/command_line.h"
-#include "examples/common/dataset.h"
+#include "ferrite/examples/common/command_line.h"
+#include "ferrite/examples/common/dataset.h"
 
 namespace {
 

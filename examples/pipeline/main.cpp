@@ -7,9 +7,9 @@
 // Before it trains it measures the same steps on the first device alone, and afterwards it prints
 // what the stages did.
 
-#include "core/parallel_for.h"
-#include "examples/common/command_line.h"
-#include "examples/pipeline/training.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/examples/common/command_line.h"
+#include "ferrite/examples/pipeline/training.h"
 
 namespace {
 

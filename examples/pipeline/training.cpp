@@ -1,6 +1,6 @@
-#include "examples/pipeline/training.h"
+#include "ferrite/examples/pipeline/training.h"
 
-#include <ferrite.h>
+#include <ferrite/ferrite.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -8,10 +8,10 @@
 #include <filesystem>
 #include <memory>
 
-#include "examples/common/dataset.h"
-#include "examples/common/folder.h"
-#include "examples/common/optimizers.h"
-#include "nn/models/resnet_layers.h"
+#include "ferrite/examples/common/dataset.h"
+#include "ferrite/examples/common/folder.h"
+#include "ferrite/examples/common/optimizers.h"
+#include "ferrite/nn/models/resnet_layers.h"
 
 namespace examples {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "core/device.h"
-#include "examples/common/training_options.h"
+#include "ferrite/core/device.h"
+#include "ferrite/examples/common/training_options.h"
 
 namespace examples {
 

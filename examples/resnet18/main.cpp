@@ -4,22 +4,22 @@
 //   resnet18 --dataset image-folder --data DIR --model resnet50 --warmup-epochs 5
 //   resnet18 --device cuda --graph --channels-last --opt-level O2 --ema 0.999
 //   ferrite-run --nproc-per-node 4 resnet18 --ddp --sync-bn --scale-lr linear --warmup-epochs 5
-#include <ferrite.h>
+#include <ferrite/ferrite.h>
 #include <fmt/format.h>
 
 #include <filesystem>
 #include <iostream>
 #include <optional>
 
-#include "examples/common/dataset.h"
-#include "examples/common/device_use.h"
-#include "examples/common/folder.h"
-#include "examples/common/optimizers.h"
-#include "examples/common/ranks.h"
-#include "examples/common/report.h"
-#include "examples/resnet18/model.h"
-#include "examples/resnet18/options.h"
-#include "examples/resnet18/training.h"
+#include "ferrite/examples/common/dataset.h"
+#include "ferrite/examples/common/device_use.h"
+#include "ferrite/examples/common/folder.h"
+#include "ferrite/examples/common/optimizers.h"
+#include "ferrite/examples/common/ranks.h"
+#include "ferrite/examples/common/report.h"
+#include "ferrite/examples/resnet18/model.h"
+#include "ferrite/examples/resnet18/options.h"
+#include "ferrite/examples/resnet18/training.h"
 
 namespace {
 

@@ -1,9 +1,9 @@
-#include "examples/resnet18/model.h"
+#include "ferrite/examples/resnet18/model.h"
 
 #include <algorithm>
 
-#include "core/error.h"
-#include "nn/models/resnet.h"
+#include "ferrite/core/error.h"
+#include "ferrite/nn/models/resnet.h"
 
 namespace examples {
 

@@ -4,9 +4,9 @@
 #include <memory>
 #include <vector>
 
-#include "examples/resnet18/options.h"
-#include "nn/module.h"
-#include "optim/amp/options.h"
+#include "ferrite/examples/resnet18/options.h"
+#include "ferrite/nn/module.h"
+#include "ferrite/optim/amp/options.h"
 
 namespace examples {
 

@@ -1,8 +1,8 @@
-#include "examples/resnet18/options.h"
+#include "ferrite/examples/resnet18/options.h"
 
-#include "core/error.h"
-#include "examples/common/command_line.h"
-#include "parallel/comm/process_group.h"
+#include "ferrite/core/error.h"
+#include "ferrite/examples/common/command_line.h"
+#include "ferrite/parallel/comm/process_group.h"
 
 namespace examples {
 

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "examples/common/dataset.h"
-#include "examples/common/training_options.h"
+#include "ferrite/examples/common/dataset.h"
+#include "ferrite/examples/common/training_options.h"
 
 namespace examples {
 

@@ -1,13 +1,13 @@
-#include "examples/resnet18/training.h"
+#include "ferrite/examples/resnet18/training.h"
 
-#include <ferrite.h>
+#include <ferrite/ferrite.h>
 #include <fmt/format.h>
 
 #include <cmath>
 
-#include "examples/common/device_use.h"
-#include "examples/common/profiling.h"
-#include "examples/resnet18/model.h"
+#include "ferrite/examples/common/device_use.h"
+#include "ferrite/examples/common/profiling.h"
+#include "ferrite/examples/resnet18/model.h"
 
 namespace examples {
 

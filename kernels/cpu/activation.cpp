@@ -1,9 +1,9 @@
 // Activations and their gradients.
 #include <numbers>
 
-#include "kernels/cpu/blocks.h"
-#include "kernels/cpu/simd.h"
-#include "kernels/cpu/unary.h"
+#include "ferrite/kernels/cpu/blocks.h"
+#include "ferrite/kernels/cpu/simd.h"
+#include "ferrite/kernels/cpu/unary.h"
 
 namespace ferrite::kernels::cpu {
 

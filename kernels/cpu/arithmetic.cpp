@@ -1,8 +1,8 @@
 #include <cmath>
 
-#include "kernels/cpu/binary.h"
-#include "kernels/cpu/binary_loop.h"
-#include "kernels/cpu/loops.h"
+#include "ferrite/kernels/cpu/binary.h"
+#include "ferrite/kernels/cpu/binary_loop.h"
+#include "ferrite/kernels/cpu/loops.h"
 
 namespace ferrite::kernels::cpu {
 

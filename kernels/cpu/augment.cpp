@@ -1,9 +1,9 @@
-#include "kernels/cpu/augment.h"
+#include "ferrite/kernels/cpu/augment.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "core/parallel_for.h"
+#include "ferrite/core/parallel_for.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/augment.h"
+#include "ferrite/kernels/augment.h"
 
 namespace ferrite::kernels::cpu {
 

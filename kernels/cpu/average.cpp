@@ -1,6 +1,6 @@
-#include "kernels/average.h"
+#include "ferrite/kernels/average.h"
 
-#include "kernels/cpu/pieces.h"
+#include "ferrite/kernels/cpu/pieces.h"
 
 namespace ferrite::kernels::cpu {
 

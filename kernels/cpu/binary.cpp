@@ -1,4 +1,4 @@
-#include "kernels/cpu/binary.h"
+#include "ferrite/kernels/cpu/binary.h"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/elementwise.h"
+#include "ferrite/kernels/elementwise.h"
 
 namespace ferrite::kernels::cpu {
 

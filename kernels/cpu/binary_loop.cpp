@@ -1,8 +1,8 @@
-#include "kernels/cpu/binary_loop.h"
+#include "ferrite/kernels/cpu/binary_loop.h"
 
 #include <algorithm>
 
-#include "kernels/cpu/loops.h"
+#include "ferrite/kernels/cpu/loops.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -2,8 +2,8 @@
 // each of float, double and int64, apart from what is done to a run of elements.
 #pragma once
 
-#include "kernels/cpu/convert.h"
-#include "kernels/view.h"
+#include "ferrite/kernels/cpu/convert.h"
+#include "ferrite/kernels/view.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/half_runs.h"
-#include "kernels/cpu/loops.h"
+#include "ferrite/kernels/cpu/half_runs.h"
+#include "ferrite/kernels/cpu/loops.h"
 
 namespace ferrite::kernels::cpu {
 

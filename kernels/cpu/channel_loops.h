@@ -8,10 +8,10 @@
 #include <array>
 #include <vector>
 
-#include "core/parallel_for.h"
-#include "kernels/cpu/lanes.h"
-#include "kernels/cpu/pack.h"
-#include "kernels/norm.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/kernels/cpu/lanes.h"
+#include "ferrite/kernels/cpu/pack.h"
+#include "ferrite/kernels/norm.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -1,8 +1,8 @@
-#include "kernels/cpu/columns.h"
+#include "ferrite/kernels/cpu/columns.h"
 
 #include <algorithm>
 
-#include "core/parallel_for.h"
+#include "ferrite/core/parallel_for.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/columns.h"
+#include "ferrite/kernels/columns.h"
 
 namespace ferrite::kernels::cpu {
 

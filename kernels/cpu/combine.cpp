@@ -1,9 +1,9 @@
-#include "kernels/cpu/combine.h"
+#include "ferrite/kernels/cpu/combine.h"
 
 #include <cstring>
 #include <type_traits>
 
-#include "kernels/cpu/lanes.h"
+#include "ferrite/kernels/cpu/lanes.h"
 
 namespace ferrite::kernels::cpu {
 

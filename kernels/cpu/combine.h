@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/combine.h"
+#include "ferrite/kernels/combine.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -1,5 +1,5 @@
-#include "kernels/cpu/binary.h"
-#include "kernels/cpu/binary_loop.h"
+#include "ferrite/kernels/cpu/binary.h"
+#include "ferrite/kernels/cpu/binary_loop.h"
 
 namespace ferrite::kernels::cpu {
 

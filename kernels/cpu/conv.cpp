@@ -1,4 +1,4 @@
-#include "kernels/cpu/conv.h"
+#include "ferrite/kernels/cpu/conv.h"
 
 #include <atomic>
 #include <cstdlib>
@@ -6,8 +6,8 @@
 #include <string_view>
 #include <utility>
 
-#include "core/parallel_for.h"
-#include "kernels/cpu/pack.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/kernels/cpu/pack.h"
 
 namespace ferrite::kernels {
 

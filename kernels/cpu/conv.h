@@ -1,7 +1,7 @@
 // The CPU's convolutions: an implementation of our own, and oneDNN's where it is found.
 #pragma once
 
-#include "kernels/conv.h"
+#include "ferrite/kernels/conv.h"
 
 namespace ferrite::kernels::cpu {
 

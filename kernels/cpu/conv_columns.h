@@ -4,7 +4,7 @@
 // zeros around the image nor the lanes that few channels leave empty.
 #pragma once
 
-#include "kernels/cpu/conv_correlate.h"
+#include "ferrite/kernels/cpu/conv_correlate.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -8,9 +8,9 @@
 
 #include <vector>
 
-#include "kernels/conv.h"
-#include "kernels/conv_axis.h"
-#include "kernels/cpu/conv_image.h"
+#include "ferrite/kernels/conv.h"
+#include "ferrite/kernels/conv_axis.h"
+#include "ferrite/kernels/cpu/conv_image.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -5,10 +5,10 @@
 #include <tuple>
 #include <vector>
 
-#include "kernels/conv.h"
-#include "kernels/conv_axis.h"
-#include "kernels/cpu/conv_image.h"
-#include "kernels/cpu/lanes.h"
+#include "ferrite/kernels/conv.h"
+#include "ferrite/kernels/conv_axis.h"
+#include "ferrite/kernels/cpu/conv_image.h"
+#include "ferrite/kernels/cpu/lanes.h"
 
 namespace ferrite::kernels::cpu::depthwise {
 

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/parallel_for.h"
-#include "kernels/conv_axis.h"
-#include "kernels/cpu/micro.h"
-#include "kernels/cpu/pack.h"
-#include "kernels/view.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/kernels/conv_axis.h"
+#include "ferrite/kernels/cpu/micro.h"
+#include "ferrite/kernels/cpu/pack.h"
+#include "ferrite/kernels/view.h"
 
 namespace ferrite::kernels::cpu {
 

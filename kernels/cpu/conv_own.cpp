@@ -1,4 +1,4 @@
-#include "kernels/cpu/conv.h"
+#include "ferrite/kernels/cpu/conv.h"
 
 namespace ferrite::kernels::cpu {
 

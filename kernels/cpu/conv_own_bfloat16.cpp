@@ -1,4 +1,4 @@
-#include "kernels/cpu/conv_own.h"
+#include "ferrite/kernels/cpu/conv_own.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -3,8 +3,8 @@
 // weights.
 #pragma once
 
-#include "kernels/cpu/conv_correlate.h"
-#include "kernels/cpu/half_runs.h"
+#include "ferrite/kernels/cpu/conv_correlate.h"
+#include "ferrite/kernels/cpu/half_runs.h"
 
 namespace ferrite::kernels::cpu {
 

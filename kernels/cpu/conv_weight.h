@@ -2,8 +2,8 @@
 // with the gradient of every output channel (a column), summed over pixels.
 #pragma once
 
-#include "kernels/conv.h"
-#include "kernels/cpu/conv_pairs.h"
+#include "ferrite/kernels/conv.h"
+#include "ferrite/kernels/cpu/conv_pairs.h"
 
 namespace ferrite::kernels::cpu {
 

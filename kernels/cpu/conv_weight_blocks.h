@@ -4,8 +4,8 @@
 // the first cache.
 #pragma once
 
-#include "kernels/conv.h"
-#include "kernels/cpu/conv_image.h"
+#include "ferrite/kernels/conv.h"
+#include "ferrite/kernels/cpu/conv_image.h"
 
 namespace ferrite::kernels::cpu {
 

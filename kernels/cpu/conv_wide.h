@@ -2,10 +2,10 @@
 // so for every tap, and the fastest algorithm there is takes them.
 #pragma once
 
-#include "kernels/cpu/conv.h"
-#include "kernels/cpu/half_runs.h"
-#include "kernels/cpu/loops.h"
-#include "kernels/cpu/pack.h"
+#include "ferrite/kernels/cpu/conv.h"
+#include "ferrite/kernels/cpu/half_runs.h"
+#include "ferrite/kernels/cpu/loops.h"
+#include "ferrite/kernels/cpu/pack.h"
 
 namespace ferrite::kernels::cpu::wide {
 

@@ -1,6 +1,6 @@
-#include "kernels/cpu/convert.h"
+#include "ferrite/kernels/cpu/convert.h"
 
-#include "kernels/cpu/half_runs.h"
+#include "ferrite/kernels/cpu/half_runs.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "core/dtype.h"
+#include "ferrite/core/dtype.h"
 
 namespace ferrite::kernels::cpu {
 

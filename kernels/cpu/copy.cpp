@@ -1,9 +1,9 @@
-#include "kernels/cpu/copy.h"
+#include "ferrite/kernels/cpu/copy.h"
 
 #include <cstring>
 
-#include "kernels/cpu/convert.h"
-#include "kernels/cpu/loops.h"
+#include "ferrite/kernels/cpu/convert.h"
+#include "ferrite/kernels/cpu/loops.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/copy.h"
+#include "ferrite/kernels/copy.h"
 
 namespace ferrite::kernels::cpu {
 

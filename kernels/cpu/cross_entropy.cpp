@@ -1,11 +1,11 @@
-#include "kernels/cpu/cross_entropy.h"
+#include "ferrite/kernels/cpu/cross_entropy.h"
 
 #include <cmath>
 #include <string>
 #include <vector>
 
-#include "kernels/cpu/class_loop.h"
-#include "kernels/cpu/softmax.h"
+#include "ferrite/kernels/cpu/class_loop.h"
+#include "ferrite/kernels/cpu/softmax.h"
 
 namespace ferrite::kernels::cpu {
 

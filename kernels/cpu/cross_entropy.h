@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cross_entropy.h"
+#include "ferrite/kernels/cross_entropy.h"
 
 namespace ferrite::kernels::cpu {
 

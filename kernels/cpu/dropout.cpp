@@ -1,9 +1,9 @@
-#include "kernels/cpu/dropout.h"
+#include "ferrite/kernels/cpu/dropout.h"
 
 #include <cmath>
 
-#include "kernels/cpu/loops.h"
-#include "kernels/cpu/philox.h"
+#include "ferrite/kernels/cpu/loops.h"
+#include "ferrite/kernels/cpu/philox.h"
 
 namespace ferrite::kernels::cpu {
 

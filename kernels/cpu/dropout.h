@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/dropout.h"
+#include "ferrite/kernels/dropout.h"
 
 namespace ferrite::kernels::cpu {
 

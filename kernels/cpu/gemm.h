@@ -8,9 +8,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/parallel_for.h"
-#include "kernels/cpu/gemm_operands.h"
-#include "kernels/cpu/unary.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/kernels/cpu/gemm_operands.h"
+#include "ferrite/kernels/cpu/unary.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -3,9 +3,9 @@
 
 #include <cstring>
 
-#include "kernels/cpu/matmul.h"
-#include "kernels/cpu/micro.h"
-#include "kernels/cpu/pack.h"
+#include "ferrite/kernels/cpu/matmul.h"
+#include "ferrite/kernels/cpu/micro.h"
+#include "ferrite/kernels/cpu/pack.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "core/half.h"
+#include "ferrite/core/half.h"
 
 namespace ferrite::kernels::cpu {
 

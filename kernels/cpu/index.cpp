@@ -1,9 +1,9 @@
-#include "kernels/cpu/index.h"
+#include "ferrite/kernels/cpu/index.h"
 
 #include <atomic>
 #include <cstring>
 
-#include "kernels/cpu/loops.h"
+#include "ferrite/kernels/cpu/loops.h"
 
 namespace ferrite::kernels::cpu {
 

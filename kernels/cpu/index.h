@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/index.h"
+#include "ferrite/kernels/index.h"
 
 namespace ferrite::kernels::cpu {
 

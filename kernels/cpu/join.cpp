@@ -1,9 +1,9 @@
-#include "kernels/cpu/join.h"
+#include "ferrite/kernels/cpu/join.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "core/parallel_for.h"
+#include "ferrite/core/parallel_for.h"
 
 namespace ferrite::kernels::cpu {
 

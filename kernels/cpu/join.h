@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/join.h"
+#include "ferrite/kernels/join.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -10,8 +10,8 @@
 #include <immintrin.h>
 #endif
 
-#include "core/dtype.h"
-#include "kernels/cpu/half_runs.h"
+#include "ferrite/core/dtype.h"
+#include "ferrite/kernels/cpu/half_runs.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -1,10 +1,10 @@
 // LARS and LAMB: steps whose size depends on the norms of each parameter.
-#include "kernels/layerwise.h"
+#include "ferrite/kernels/layerwise.h"
 
 #include <cmath>
 
-#include "kernels/cpu/optim_loops.h"
-#include "kernels/cpu/pieces.h"
+#include "ferrite/kernels/cpu/optim_loops.h"
+#include "ferrite/kernels/cpu/pieces.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -6,8 +6,8 @@
 #include <array>
 #include <cstdint>
 
-#include "core/parallel_for.h"
-#include "kernels/loop_nest.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/kernels/loop_nest.h"
 
 namespace ferrite::kernels::cpu {
 

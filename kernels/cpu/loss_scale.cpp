@@ -1,6 +1,6 @@
-#include "kernels/loss_scale.h"
+#include "ferrite/kernels/loss_scale.h"
 
-#include "kernels/cpu/optim.h"
+#include "ferrite/kernels/cpu/optim.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -1,9 +1,9 @@
-#include "kernels/cpu/matmul.h"
+#include "ferrite/kernels/cpu/matmul.h"
 
 #include <type_traits>
 #include <vector>
 
-#include "kernels/cpu/pack.h"
+#include "ferrite/kernels/cpu/pack.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "core/parallel_for.h"
-#include "kernels/matmul.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/kernels/matmul.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -1,4 +1,4 @@
-#include "kernels/cpu/gemm.h"
+#include "ferrite/kernels/cpu/gemm.h"
 
 namespace ferrite::kernels::cpu {
 

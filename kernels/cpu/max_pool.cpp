@@ -1,7 +1,7 @@
 #include <limits>
 
-#include "kernels/cpu/pool.h"
-#include "kernels/cpu/pool_loops.h"
+#include "ferrite/kernels/cpu/pool.h"
+#include "ferrite/kernels/cpu/pool_loops.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/cpu/vector.h"
+#include "ferrite/kernels/cpu/vector.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -1,4 +1,4 @@
-#include "kernels/cpu/micro_impl.h"
+#include "ferrite/kernels/cpu/micro_impl.h"
 
 template void ferrite::kernels::cpu::run_micro(const Micro<double>&, int, int, Rows);
 template void ferrite::kernels::cpu::run_dots(const Dots<double>&, int, int);

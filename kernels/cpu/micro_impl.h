@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "kernels/cpu/micro.h"
+#include "ferrite/kernels/cpu/micro.h"
 
 namespace ferrite::kernels::cpu {
 

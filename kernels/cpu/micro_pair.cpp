@@ -1,4 +1,4 @@
-#include "kernels/cpu/vector.h"
+#include "ferrite/kernels/cpu/vector.h"
 
 #if defined(__AVX512BF16__)
 #define FERRITE_PAIRS
@@ -19,7 +19,7 @@ inline void add_product<Pair>(Vector<float>& sum, const Pair& left, Vector<Pair>
 }
 }  // namespace ferrite::kernels::cpu
 #endif
-#include "kernels/cpu/micro_impl.h"
+#include "ferrite/kernels/cpu/micro_impl.h"
 
 #if defined(FERRITE_PAIRS)
 template void ferrite::kernels::cpu::run_micro(const Micro<Pair>&, int, int, Rows);

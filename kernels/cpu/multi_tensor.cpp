@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/cpu/pieces.h"
+#include "ferrite/kernels/cpu/pieces.h"
 
 namespace ferrite::kernels::cpu {
 

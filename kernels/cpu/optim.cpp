@@ -1,9 +1,9 @@
-#include "kernels/cpu/optim.h"
+#include "ferrite/kernels/cpu/optim.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/cpu/optim_loops.h"
+#include "ferrite/kernels/cpu/optim_loops.h"
 
 namespace ferrite::kernels::cpu {
 

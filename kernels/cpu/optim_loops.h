@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/dtype.h"
-#include "core/parallel_for.h"
-#include "kernels/cpu/optim.h"
+#include "ferrite/core/dtype.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/kernels/cpu/optim.h"
 
 namespace ferrite::kernels::cpu::steps {
 

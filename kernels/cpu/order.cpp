@@ -1,12 +1,12 @@
-#include "kernels/cpu/order.h"
+#include "ferrite/kernels/cpu/order.h"
 
 #include <algorithm>
 #include <vector>
 
-#include "core/parallel_for.h"
-#include "kernels/cpu/convert.h"
-#include "kernels/cpu/loops.h"
-#include "kernels/reduce_nest.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/kernels/cpu/convert.h"
+#include "ferrite/kernels/cpu/loops.h"
+#include "ferrite/kernels/reduce_nest.h"
 
 namespace ferrite::kernels::cpu {
 

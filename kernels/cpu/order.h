@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/order.h"
+#include "ferrite/kernels/order.h"
 
 namespace ferrite::kernels::cpu {
 

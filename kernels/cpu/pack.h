@@ -6,9 +6,9 @@
 #include <cstring>
 #include <type_traits>
 
-#include "core/dtype.h"
-#include "core/storage.h"
-#include "kernels/cpu/vector.h"
+#include "ferrite/core/dtype.h"
+#include "ferrite/core/storage.h"
+#include "ferrite/kernels/cpu/vector.h"
 
 namespace ferrite::kernels::cpu {
 

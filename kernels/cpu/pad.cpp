@@ -1,7 +1,7 @@
-#include "kernels/cpu/pad.h"
+#include "ferrite/kernels/cpu/pad.h"
 
-#include "kernels/cpu/loops.h"
-#include "kernels/pad_plan.h"
+#include "ferrite/kernels/cpu/loops.h"
+#include "ferrite/kernels/pad_plan.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/pad.h"
+#include "ferrite/kernels/pad.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -1,11 +1,11 @@
-#include "kernels/cpu/parts.h"
+#include "ferrite/kernels/cpu/parts.h"
 
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
 
-#include "core/parallel_for.h"
-#include "kernels/cpu/lanes.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/kernels/cpu/lanes.h"
 
 namespace ferrite::kernels::cpu {
 

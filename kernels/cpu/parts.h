@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/parts.h"
+#include "ferrite/kernels/parts.h"
 
 namespace ferrite::kernels::cpu {
 

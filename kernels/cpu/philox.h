@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/generator.h"
+#include "ferrite/core/generator.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/parallel_for.h"
-#include "kernels/cpu/optim.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/kernels/cpu/optim.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/pool.h"
+#include "ferrite/kernels/pool.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "core/parallel_for.h"
-#include "kernels/cpu/lanes.h"
-#include "kernels/pool.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/kernels/cpu/lanes.h"
+#include "ferrite/kernels/pool.h"
 
 namespace ferrite::kernels::cpu {
 

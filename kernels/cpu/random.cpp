@@ -1,4 +1,4 @@
-#include "kernels/cpu/random.h"
+#include "ferrite/kernels/cpu/random.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cpu/loops.h"
-#include "kernels/cpu/philox.h"
-#include "kernels/cpu/simd.h"
-#include "kernels/uniform_range.h"
+#include "ferrite/kernels/cpu/loops.h"
+#include "ferrite/kernels/cpu/philox.h"
+#include "ferrite/kernels/cpu/simd.h"
+#include "ferrite/kernels/uniform_range.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/random.h"
+#include "ferrite/kernels/random.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/range.h"
+#include "ferrite/kernels/range.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -1,9 +1,9 @@
-#include "kernels/cpu/reduce.h"
+#include "ferrite/kernels/cpu/reduce.h"
 
 #include <cmath>
 #include <limits>
 
-#include "kernels/cpu/reduce_engine.h"
+#include "ferrite/kernels/cpu/reduce_engine.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/reduce.h"
+#include "ferrite/kernels/reduce.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -1,8 +1,8 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/cpu/reduce.h"
-#include "kernels/cpu/reduce_engine.h"
+#include "ferrite/kernels/cpu/reduce.h"
+#include "ferrite/kernels/cpu/reduce_engine.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -1,7 +1,7 @@
 #include <limits>
 
-#include "kernels/cpu/reduce.h"
-#include "kernels/cpu/reduce_engine.h"
+#include "ferrite/kernels/cpu/reduce.h"
+#include "ferrite/kernels/cpu/reduce_engine.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -1,11 +1,11 @@
-#include "kernels/cpu/resize.h"
+#include "ferrite/kernels/cpu/resize.h"
 
 #include <algorithm>
 #include <span>
 #include <vector>
 
-#include "core/parallel_for.h"
-#include "kernels/cpu/lanes.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/kernels/cpu/lanes.h"
 
 namespace ferrite::kernels::cpu {
 

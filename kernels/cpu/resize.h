@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/resize.h"
+#include "ferrite/kernels/resize.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/sequence.h"
+#include "ferrite/kernels/sequence.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -1,9 +1,9 @@
-#include "kernels/cpu/softmax.h"
+#include "ferrite/kernels/cpu/softmax.h"
 
 #include <Eigen/Core>
 #include <cmath>
 
-#include "kernels/cpu/class_loop.h"
+#include "ferrite/kernels/cpu/class_loop.h"
 
 namespace ferrite::kernels::cpu {
 

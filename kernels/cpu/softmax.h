@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/softmax.h"
+#include "ferrite/kernels/softmax.h"
 
 namespace ferrite::kernels::cpu {
 

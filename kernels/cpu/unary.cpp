@@ -1,12 +1,12 @@
-#include "kernels/cpu/unary.h"
+#include "ferrite/kernels/cpu/unary.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "kernels/cpu/blocks.h"
-#include "kernels/cpu/loops.h"
-#include "kernels/saturate.h"
+#include "ferrite/kernels/cpu/blocks.h"
+#include "ferrite/kernels/cpu/loops.h"
+#include "ferrite/kernels/saturate.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/unary.h"
+#include "ferrite/kernels/unary.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -1,5 +1,5 @@
-#include "kernels/cpu/simd.h"
-#include "kernels/cpu/unary.h"
+#include "ferrite/kernels/cpu/simd.h"
+#include "ferrite/kernels/cpu/unary.h"
 
 namespace ferrite::kernels::cpu {
 

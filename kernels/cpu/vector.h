@@ -8,7 +8,7 @@
 #include <immintrin.h>
 #endif
 
-#include "core/dtype.h"
+#include "ferrite/core/dtype.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -1,6 +1,6 @@
-#include "kernels/cpu/where.h"
+#include "ferrite/kernels/cpu/where.h"
 
-#include "kernels/cpu/loops.h"
+#include "ferrite/kernels/cpu/loops.h"
 
 namespace ferrite::kernels::cpu {
 

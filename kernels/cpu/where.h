@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/where.h"
+#include "ferrite/kernels/where.h"
 
 namespace ferrite::kernels::cpu {
 

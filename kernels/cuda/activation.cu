@@ -1,7 +1,7 @@
 // Activations and their gradients.
-#include "kernels/cuda/activation.cuh"
-#include "kernels/cuda/elementwise.cuh"
-#include "kernels/cuda/unary.h"
+#include "ferrite/kernels/cuda/activation.cuh"
+#include "ferrite/kernels/cuda/elementwise.cuh"
+#include "ferrite/kernels/cuda/unary.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <numbers>
 
-#include "kernels/activation.h"
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/pack.cuh"
+#include "ferrite/kernels/activation.h"
+#include "ferrite/kernels/cuda/launch.cuh"
+#include "ferrite/kernels/cuda/pack.cuh"
 
 namespace ferrite::kernels::cuda {
 

@@ -1,6 +1,6 @@
-#include "kernels/cuda/element.cuh"
-#include "kernels/cuda/order.h"
-#include "kernels/cuda/reduce.cuh"
+#include "ferrite/kernels/cuda/element.cuh"
+#include "ferrite/kernels/cuda/order.h"
+#include "ferrite/kernels/cuda/reduce.cuh"
 
 namespace ferrite::kernels::cuda {
 

@@ -1,7 +1,7 @@
 // Copies from global to shared memory that go on while a thread computes (cp.async).
 #pragma once
 
-#include "kernels/cuda/launch.cuh"
+#include "ferrite/kernels/cuda/launch.cuh"
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 #error "products and convolutions need sm_80 or later: set CMAKE_CUDA_ARCHITECTURES"

@@ -1,8 +1,8 @@
-#include "kernels/cuda/augment.h"
-#include "kernels/cuda/divisor.cuh"
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/pack.cuh"
-#include "kernels/cuda/workspace.h"
+#include "ferrite/kernels/cuda/augment.h"
+#include "ferrite/kernels/cuda/divisor.cuh"
+#include "ferrite/kernels/cuda/launch.cuh"
+#include "ferrite/kernels/cuda/pack.cuh"
+#include "ferrite/kernels/cuda/workspace.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -1,9 +1,9 @@
 // Averages of many arrays at once.
-#include "core/dtype.h"
-#include "kernels/average.h"
-#include "kernels/cuda/multi_tensor.cuh"
-#include "kernels/cuda/optim.h"
-#include "kernels/cuda/pack.cuh"
+#include "ferrite/core/dtype.h"
+#include "ferrite/kernels/average.h"
+#include "ferrite/kernels/cuda/multi_tensor.cuh"
+#include "ferrite/kernels/cuda/optim.h"
+#include "ferrite/kernels/cuda/pack.cuh"
 
 namespace ferrite::kernels::cuda {
 

@@ -1,5 +1,5 @@
-#include "kernels/cuda/pool.h"
-#include "kernels/cuda/pool_window.cuh"
+#include "ferrite/kernels/cuda/pool.h"
+#include "ferrite/kernels/cuda/pool_window.cuh"
 
 namespace ferrite::kernels::cuda {
 

@@ -1,6 +1,6 @@
-#include "kernels/cuda/channel_reduce.cuh"
-#include "kernels/cuda/norm.h"
-#include "kernels/cuda/relu_mask.cuh"
+#include "ferrite/kernels/cuda/channel_reduce.cuh"
+#include "ferrite/kernels/cuda/norm.h"
+#include "ferrite/kernels/cuda/relu_mask.cuh"
 
 namespace ferrite::kernels::cuda {
 

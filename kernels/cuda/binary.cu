@@ -1,6 +1,6 @@
-#include "kernels/cuda/binary.h"
-#include "kernels/cuda/elementwise.cuh"
-#include "kernels/cuda/operands.cuh"
+#include "ferrite/kernels/cuda/binary.h"
+#include "ferrite/kernels/cuda/elementwise.cuh"
+#include "ferrite/kernels/cuda/operands.cuh"
 
 namespace ferrite::kernels::cuda {
 

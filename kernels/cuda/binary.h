@@ -1,7 +1,7 @@
 #pragma once
 
-#include "core/forward.h"
-#include "kernels/elementwise.h"
+#include "ferrite/core/forward.h"
+#include "ferrite/kernels/elementwise.h"
 
 namespace ferrite::kernels::cuda {
 

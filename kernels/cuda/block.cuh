@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/cuda/launch.cuh"
+#include "ferrite/kernels/cuda/launch.cuh"
 
 namespace ferrite::kernels::cuda {
 

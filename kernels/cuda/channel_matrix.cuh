@@ -10,12 +10,12 @@
 #include <cstdint>
 #include <numeric>
 
-#include "core/dtype.h"
-#include "core/error.h"
-#include "kernels/cuda/divisor.cuh"
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/pack.cuh"
-#include "kernels/norm.h"
+#include "ferrite/core/dtype.h"
+#include "ferrite/core/error.h"
+#include "ferrite/kernels/cuda/divisor.cuh"
+#include "ferrite/kernels/cuda/launch.cuh"
+#include "ferrite/kernels/cuda/pack.cuh"
+#include "ferrite/kernels/norm.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -14,9 +14,9 @@
 
 #include <cstring>
 
-#include "kernels/cuda/block.cuh"
-#include "kernels/cuda/channel_matrix.cuh"
-#include "kernels/cuda/workspace.h"
+#include "ferrite/kernels/cuda/block.cuh"
+#include "ferrite/kernels/cuda/channel_matrix.cuh"
+#include "ferrite/kernels/cuda/workspace.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -1,5 +1,5 @@
-#include "kernels/cuda/channels.h"
-#include "kernels/cuda/elementwise.cuh"
+#include "ferrite/kernels/cuda/channels.h"
+#include "ferrite/kernels/cuda/elementwise.cuh"
 
 namespace ferrite::kernels::cuda {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/conv.h"
+#include "ferrite/kernels/conv.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -20,11 +20,11 @@
 #include <array>
 #include <bit>
 
-#include "kernels/cuda/block.cuh"
-#include "kernels/cuda/divisor.cuh"
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/pack.cuh"
-#include "kernels/view.h"
+#include "ferrite/kernels/cuda/block.cuh"
+#include "ferrite/kernels/cuda/divisor.cuh"
+#include "ferrite/kernels/cuda/launch.cuh"
+#include "ferrite/kernels/cuda/pack.cuh"
+#include "ferrite/kernels/view.h"
 
 namespace ferrite::kernels::cuda {
 

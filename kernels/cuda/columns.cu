@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <array>
 
-#include "kernels/cuda/columns.h"
-#include "kernels/cuda/divisor.cuh"
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/pack.cuh"
+#include "ferrite/kernels/cuda/columns.h"
+#include "ferrite/kernels/cuda/divisor.cuh"
+#include "ferrite/kernels/cuda/launch.cuh"
+#include "ferrite/kernels/cuda/pack.cuh"
 
 namespace ferrite::kernels::cuda {
 

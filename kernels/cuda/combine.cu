@@ -1,7 +1,7 @@
 #include <type_traits>
 
-#include "kernels/cuda/combine.h"
-#include "kernels/cuda/elementwise.cuh"
+#include "ferrite/kernels/cuda/combine.h"
+#include "ferrite/kernels/cuda/elementwise.cuh"
 
 namespace ferrite::kernels::cuda {
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "core/forward.h"
-#include "kernels/combine.h"
+#include "ferrite/core/forward.h"
+#include "ferrite/kernels/combine.h"
 
 namespace ferrite::kernels::cuda {
 

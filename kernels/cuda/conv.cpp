@@ -1,16 +1,16 @@
-#include "kernels/cuda/conv.h"
+#include "ferrite/kernels/cuda/conv.h"
 
 #include <optional>
 
-#include "kernels/conv_problem.h"
-#include "kernels/copy.h"
-#include "kernels/cuda/channels.h"
-#include "kernels/cuda/conv_direct.h"
-#include "kernels/cuda/conv_types.h"
-#include "kernels/cuda/norm.h"
-#include "kernels/cuda/own.h"
-#include "kernels/cuda/vendor/cudnn.h"
-#include "kernels/cuda/workspace.h"
+#include "ferrite/kernels/conv_problem.h"
+#include "ferrite/kernels/copy.h"
+#include "ferrite/kernels/cuda/channels.h"
+#include "ferrite/kernels/cuda/conv_direct.h"
+#include "ferrite/kernels/cuda/conv_types.h"
+#include "ferrite/kernels/cuda/norm.h"
+#include "ferrite/kernels/cuda/own.h"
+#include "ferrite/kernels/cuda/vendor/cudnn.h"
+#include "ferrite/kernels/cuda/workspace.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -1,7 +1,7 @@
 // Which elements of images and filters the rows, columns and depth of a product stand for.
 #pragma once
 
-#include "kernels/cuda/conv_geometry.h"
+#include "ferrite/kernels/cuda/conv_geometry.h"
 
 namespace ferrite::kernels::cuda {
 

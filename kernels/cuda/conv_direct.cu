@@ -2,10 +2,10 @@
 // of matrices would be nearly empty: each thread sums its results on its own.
 #include <algorithm>
 
-#include "kernels/cuda/block.cuh"
-#include "kernels/cuda/conv_direct.h"
-#include "kernels/cuda/conv_tiles.cuh"
-#include "kernels/cuda/tile_launch.cuh"
+#include "ferrite/kernels/cuda/block.cuh"
+#include "ferrite/kernels/cuda/conv_direct.h"
+#include "ferrite/kernels/cuda/conv_tiles.cuh"
+#include "ferrite/kernels/cuda/tile_launch.cuh"
 
 namespace ferrite::kernels::cuda::own {
 

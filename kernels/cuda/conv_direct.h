@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cuda/conv_plan.h"
+#include "ferrite/kernels/cuda/conv_plan.h"
 
 namespace ferrite::kernels::cuda::own {
 

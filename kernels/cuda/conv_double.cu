@@ -1,5 +1,5 @@
-#include "kernels/cuda/conv_tile_launch.cuh"
-#include "kernels/cuda/conv_types.h"
+#include "ferrite/kernels/cuda/conv_tile_launch.cuh"
+#include "ferrite/kernels/cuda/conv_types.h"
 
 namespace ferrite::kernels::cuda::own {
 

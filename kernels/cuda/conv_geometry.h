@@ -9,8 +9,8 @@
 
 #include <cstdint>
 
-#include "kernels/conv_axis.h"
-#include "kernels/cuda/divisor.cuh"
+#include "ferrite/kernels/conv_axis.h"
+#include "ferrite/kernels/cuda/divisor.cuh"
 
 namespace ferrite::kernels::cuda {
 

@@ -1,8 +1,8 @@
 // Convolutions of 16-bit types on tensor cores.
 #pragma once
 
-#include "kernels/cuda/conv_tile_launch.cuh"
-#include "kernels/cuda/mma_matrix.cuh"
+#include "ferrite/kernels/cuda/conv_tile_launch.cuh"
+#include "ferrite/kernels/cuda/mma_matrix.cuh"
 
 namespace ferrite::kernels::cuda {
 

@@ -1,4 +1,4 @@
-#include "kernels/cuda/conv_plan.h"
+#include "ferrite/kernels/cuda/conv_plan.h"
 
 namespace ferrite::kernels::cuda::own {
 

@@ -1,10 +1,10 @@
 // From the views of a convolution to the correlations that make it up.
 #pragma once
 
-#include "kernels/conv.h"
-#include "kernels/cuda/conv_geometry.h"
-#include "kernels/cuda/store_order.h"
-#include "kernels/view.h"
+#include "ferrite/kernels/conv.h"
+#include "ferrite/kernels/cuda/conv_geometry.h"
+#include "ferrite/kernels/cuda/store_order.h"
+#include "ferrite/kernels/view.h"
 
 namespace ferrite::kernels::cuda::own {
 

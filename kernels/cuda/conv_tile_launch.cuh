@@ -1,9 +1,9 @@
 // Launching convolutions on tiles.
 #pragma once
 
-#include "kernels/cuda/conv_plan.h"
-#include "kernels/cuda/conv_tiles.cuh"
-#include "kernels/cuda/tile_launch.cuh"
+#include "ferrite/kernels/cuda/conv_plan.h"
+#include "ferrite/kernels/cuda/conv_tiles.cuh"
+#include "ferrite/kernels/cuda/tile_launch.cuh"
 
 namespace ferrite::kernels::cuda::own {
 

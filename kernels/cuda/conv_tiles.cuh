@@ -1,9 +1,9 @@
 // Convolutions on tiles: their operands, element by element, and where their results go.
 #pragma once
 
-#include "kernels/cuda/async_copy.cuh"
-#include "kernels/cuda/conv_correlation.cuh"
-#include "kernels/cuda/tile_product.cuh"
+#include "ferrite/kernels/cuda/async_copy.cuh"
+#include "ferrite/kernels/cuda/conv_correlation.cuh"
+#include "ferrite/kernels/cuda/tile_product.cuh"
 
 namespace ferrite::kernels::cuda {
 

@@ -1,7 +1,7 @@
 // Convolutions by element type, one source file each so that they compile side by side.
 #pragma once
 
-#include "kernels/cuda/conv_plan.h"
+#include "ferrite/kernels/cuda/conv_plan.h"
 
 namespace ferrite::kernels::cuda::own {
 

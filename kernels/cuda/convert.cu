@@ -1,7 +1,7 @@
 // Copies that change the dtype: a kernel for each dtype that is written, which reads all.
-#include "kernels/cuda/convert.cuh"
-#include "kernels/cuda/copy.h"
-#include "kernels/cuda/elementwise.cuh"
+#include "ferrite/kernels/cuda/convert.cuh"
+#include "ferrite/kernels/cuda/copy.h"
+#include "ferrite/kernels/cuda/elementwise.cuh"
 
 namespace ferrite::kernels::cuda {
 

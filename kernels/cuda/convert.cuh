@@ -1,8 +1,8 @@
 // Elements of one dtype as another: what copy() does to them.
 #pragma once
 
-#include "core/dtype.h"
-#include "kernels/cuda/elementwise.cuh"
+#include "ferrite/core/dtype.h"
+#include "ferrite/kernels/cuda/elementwise.cuh"
 
 namespace ferrite::kernels::cuda {
 

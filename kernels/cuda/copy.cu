@@ -1,7 +1,7 @@
 #include <cstring>
 
-#include "kernels/cuda/copy.h"
-#include "kernels/cuda/elementwise.cuh"
+#include "ferrite/kernels/cuda/copy.h"
+#include "ferrite/kernels/cuda/elementwise.cuh"
 
 namespace ferrite::kernels::cuda {
 

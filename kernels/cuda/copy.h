@@ -1,7 +1,7 @@
 #pragma once
 
-#include "core/forward.h"
-#include "kernels/view.h"
+#include "ferrite/core/forward.h"
+#include "ferrite/kernels/view.h"
 
 namespace ferrite::kernels::cuda {
 

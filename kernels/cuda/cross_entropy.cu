@@ -6,14 +6,14 @@
 #include <cmath>
 #include <optional>
 
-#include "core/cuda/report.cuh"
-#include "kernels/cuda/block.cuh"
-#include "kernels/cuda/cross_entropy.h"
-#include "kernels/cuda/element.cuh"
-#include "kernels/cuda/online_sum.cuh"
-#include "kernels/cuda/reduce_dims.cuh"
-#include "kernels/cuda/rolled.cuh"
-#include "kernels/cuda/workspace.h"
+#include "ferrite/core/cuda/report.cuh"
+#include "ferrite/kernels/cuda/block.cuh"
+#include "ferrite/kernels/cuda/cross_entropy.h"
+#include "ferrite/kernels/cuda/element.cuh"
+#include "ferrite/kernels/cuda/online_sum.cuh"
+#include "ferrite/kernels/cuda/reduce_dims.cuh"
+#include "ferrite/kernels/cuda/rolled.cuh"
+#include "ferrite/kernels/cuda/workspace.h"
 
 namespace ferrite::kernels::cuda {
 

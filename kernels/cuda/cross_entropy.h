@@ -1,7 +1,7 @@
 #pragma once
 
-#include "core/forward.h"
-#include "kernels/cross_entropy.h"
+#include "ferrite/core/forward.h"
+#include "ferrite/kernels/cross_entropy.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -2,9 +2,9 @@
 // those before it, one scans each segment from there on. Short ones need the last kernel only.
 #include <algorithm>
 
-#include "kernels/cuda/block.cuh"
-#include "kernels/cuda/order.h"
-#include "kernels/cuda/reduce.cuh"
+#include "ferrite/kernels/cuda/block.cuh"
+#include "ferrite/kernels/cuda/order.h"
+#include "ferrite/kernels/cuda/reduce.cuh"
 
 namespace ferrite::kernels::cuda {
 

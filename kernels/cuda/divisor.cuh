@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "core/host_device.h"
+#include "ferrite/core/host_device.h"
 
 namespace ferrite::kernels::cuda {
 

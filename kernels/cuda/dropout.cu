@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/dtype.h"
-#include "kernels/cuda/dropout.h"
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/pack.cuh"
+#include "ferrite/core/dtype.h"
+#include "ferrite/kernels/cuda/dropout.h"
+#include "ferrite/kernels/cuda/launch.cuh"
+#include "ferrite/kernels/cuda/pack.cuh"
 
 namespace ferrite::kernels::cuda {
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "core/forward.h"
-#include "kernels/dropout.h"
+#include "ferrite/core/forward.h"
+#include "ferrite/kernels/dropout.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -1,9 +1,9 @@
 // Single elements of any dtype, for operands that are too few to be worth a kernel for each type.
 #pragma once
 
-#include "core/dtype.h"
-#include "kernels/cuda/launch.cuh"
-#include "kernels/view.h"
+#include "ferrite/core/dtype.h"
+#include "ferrite/kernels/cuda/launch.cuh"
+#include "ferrite/kernels/view.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -8,10 +8,10 @@
 #include <array>
 #include <utility>
 
-#include "core/dtype.h"
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/pack.cuh"
-#include "kernels/cuda/strided.cuh"
+#include "ferrite/core/dtype.h"
+#include "ferrite/kernels/cuda/launch.cuh"
+#include "ferrite/kernels/cuda/pack.cuh"
+#include "ferrite/kernels/cuda/strided.cuh"
 
 namespace ferrite::kernels::cuda {
 

@@ -1,7 +1,7 @@
 // Reading by index.
-#include "kernels/cuda/index.cuh"
-#include "kernels/cuda/index.h"
-#include "kernels/cuda/pack.cuh"
+#include "ferrite/kernels/cuda/index.cuh"
+#include "ferrite/kernels/cuda/index.h"
+#include "ferrite/kernels/cuda/pack.cuh"
 
 namespace ferrite::kernels::cuda {
 

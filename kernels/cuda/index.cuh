@@ -3,11 +3,11 @@
 
 #include <algorithm>
 
-#include "core/cuda/report.cuh"
-#include "core/dtype.h"
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/strided.cuh"
-#include "kernels/view.h"
+#include "ferrite/core/cuda/report.cuh"
+#include "ferrite/core/dtype.h"
+#include "ferrite/kernels/cuda/launch.cuh"
+#include "ferrite/kernels/cuda/strided.cuh"
+#include "ferrite/kernels/view.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -1,7 +1,7 @@
-#include "kernels/cuda/divisor.cuh"
-#include "kernels/cuda/join.h"
-#include "kernels/cuda/multi_tensor.cuh"
-#include "kernels/cuda/pack.cuh"
+#include "ferrite/kernels/cuda/divisor.cuh"
+#include "ferrite/kernels/cuda/join.h"
+#include "ferrite/kernels/cuda/multi_tensor.cuh"
+#include "ferrite/kernels/cuda/pack.cuh"
 
 namespace ferrite::kernels::cuda {
 

@@ -1,4 +1,4 @@
-#include "kernels/cuda/launch.cuh"
+#include "ferrite/kernels/cuda/launch.cuh"
 
 #include <fmt/format.h>
 
@@ -6,9 +6,9 @@
 #include <string>
 #include <utility>
 
-#include "core/cuda/runtime.h"
-#include "core/cuda_backend.h"
-#include "core/profiler/device_work.h"
+#include "ferrite/core/cuda/runtime.h"
+#include "ferrite/core/cuda_backend.h"
+#include "ferrite/core/profiler/device_work.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "core/forward.h"
+#include "ferrite/core/forward.h"
 
 namespace ferrite::kernels::cuda {
 

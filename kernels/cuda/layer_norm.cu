@@ -1,5 +1,5 @@
-#include "kernels/cuda/channel_reduce.cuh"
-#include "kernels/cuda/norm.h"
+#include "ferrite/kernels/cuda/channel_reduce.cuh"
+#include "ferrite/kernels/cuda/norm.h"
 
 namespace ferrite::kernels::cuda {
 

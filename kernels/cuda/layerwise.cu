@@ -1,8 +1,8 @@
 // LARS and LAMB: steps whose size depends on the norms of each parameter.
-#include "kernels/cuda/block.cuh"
-#include "kernels/cuda/optim.cuh"
-#include "kernels/cuda/workspace.h"
-#include "kernels/layerwise.h"
+#include "ferrite/kernels/cuda/block.cuh"
+#include "ferrite/kernels/cuda/optim.cuh"
+#include "ferrite/kernels/cuda/workspace.h"
+#include "ferrite/kernels/layerwise.h"
 
 namespace ferrite::kernels::cuda {
 

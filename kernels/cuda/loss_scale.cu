@@ -1,9 +1,9 @@
 // The end of a step that scaled its loss.
 #include <algorithm>
 
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/optim.h"
-#include "kernels/loss_scale.h"
+#include "ferrite/kernels/cuda/launch.cuh"
+#include "ferrite/kernels/cuda/optim.h"
+#include "ferrite/kernels/loss_scale.h"
 
 namespace ferrite::kernels::cuda {
 

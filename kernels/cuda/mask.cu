@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/cuda/elementwise.cuh"
-#include "kernels/cuda/mask.h"
+#include "ferrite/kernels/cuda/elementwise.cuh"
+#include "ferrite/kernels/cuda/mask.h"
 
 namespace ferrite::kernels::cuda {
 

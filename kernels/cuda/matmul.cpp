@@ -1,11 +1,11 @@
-#include "kernels/cuda/matmul.h"
+#include "ferrite/kernels/cuda/matmul.h"
 
 #include <algorithm>
 
-#include "kernels/cuda/matmul_types.h"
-#include "kernels/cuda/own.h"
-#include "kernels/cuda/reduce.h"
-#include "kernels/cuda/vendor/cublaslt.h"
+#include "ferrite/kernels/cuda/matmul_types.h"
+#include "ferrite/kernels/cuda/own.h"
+#include "ferrite/kernels/cuda/reduce.h"
+#include "ferrite/kernels/cuda/vendor/cublaslt.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/matmul.h"
+#include "ferrite/kernels/matmul.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -1,4 +1,4 @@
-#include "kernels/cuda/matmul_tiles.cuh"
+#include "ferrite/kernels/cuda/matmul_tiles.cuh"
 
 namespace ferrite::kernels::cuda::own {
 

@@ -1,4 +1,4 @@
-#include "kernels/cuda/matmul_mma.cuh"
+#include "ferrite/kernels/cuda/matmul_mma.cuh"
 
 namespace ferrite::kernels::cuda::own {
 

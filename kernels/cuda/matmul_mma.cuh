@@ -1,8 +1,8 @@
 // Products of 16-bit matrices on tensor cores.
 #pragma once
 
-#include "kernels/cuda/matmul_tiles.cuh"
-#include "kernels/cuda/mma_matrix.cuh"
+#include "ferrite/kernels/cuda/matmul_tiles.cuh"
+#include "ferrite/kernels/cuda/mma_matrix.cuh"
 
 namespace ferrite::kernels::cuda::own {
 

@@ -3,9 +3,9 @@
 
 #include <type_traits>
 
-#include "kernels/cuda/matmul_types.h"
-#include "kernels/cuda/tile_launch.cuh"
-#include "kernels/cuda/tile_matrix.cuh"
+#include "ferrite/kernels/cuda/matmul_types.h"
+#include "ferrite/kernels/cuda/tile_launch.cuh"
+#include "ferrite/kernels/cuda/tile_matrix.cuh"
 
 namespace ferrite::kernels::cuda::own {
 

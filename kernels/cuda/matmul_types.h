@@ -1,7 +1,7 @@
 // Products by element type, one source file each so that they compile side by side.
 #pragma once
 
-#include "kernels/matmul.h"
+#include "ferrite/kernels/matmul.h"
 
 namespace ferrite::kernels::cuda::own {
 

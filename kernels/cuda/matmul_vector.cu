@@ -1,6 +1,6 @@
 // Products of a matrix and a vector: every element of the matrix is read once, and that is the time
 // they take.
-#include "kernels/cuda/matmul_tiles.cuh"
+#include "ferrite/kernels/cuda/matmul_tiles.cuh"
 
 namespace ferrite::kernels::cuda::own {
 

@@ -1,7 +1,7 @@
 #include <limits>
 
-#include "kernels/cuda/pool.h"
-#include "kernels/cuda/pool_window.cuh"
+#include "ferrite/kernels/cuda/pool.h"
+#include "ferrite/kernels/cuda/pool_window.cuh"
 
 namespace ferrite::kernels::cuda {
 

@@ -4,8 +4,8 @@
 
 #include <type_traits>
 
-#include "core/half.h"
-#include "kernels/cuda/async_copy.cuh"
+#include "ferrite/core/half.h"
+#include "ferrite/kernels/cuda/async_copy.cuh"
 
 namespace ferrite::kernels::cuda {
 

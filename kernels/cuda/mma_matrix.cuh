@@ -1,7 +1,7 @@
 // Matrices of any strides as operands of tiled products on tensor cores.
 #pragma once
 
-#include "kernels/cuda/tile_mma.cuh"
+#include "ferrite/kernels/cuda/tile_mma.cuh"
 
 namespace ferrite::kernels::cuda {
 

@@ -1,13 +1,13 @@
 // Kernels over many arrays at once: clearing, scaling, clamping, unscaling, norms.
 #include <cfloat>
 
-#include "core/cuda/report.cuh"
-#include "core/dtype.h"
-#include "kernels/cuda/block.cuh"
-#include "kernels/cuda/multi_tensor.cuh"
-#include "kernels/cuda/optim.h"
-#include "kernels/cuda/pack.cuh"
-#include "kernels/cuda/workspace.h"
+#include "ferrite/core/cuda/report.cuh"
+#include "ferrite/core/dtype.h"
+#include "ferrite/kernels/cuda/block.cuh"
+#include "ferrite/kernels/cuda/multi_tensor.cuh"
+#include "ferrite/kernels/cuda/optim.h"
+#include "ferrite/kernels/cuda/pack.cuh"
+#include "ferrite/kernels/cuda/workspace.h"
 
 namespace ferrite::kernels::cuda {
 

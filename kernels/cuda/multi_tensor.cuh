@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "kernels/cuda/launch.cuh"
+#include "ferrite/kernels/cuda/launch.cuh"
 
 namespace ferrite::kernels::cuda {
 

@@ -2,13 +2,13 @@
 // each block writes its own behind those before it.
 #include <limits>
 
-#include "kernels/cuda/block.cuh"
-#include "kernels/cuda/divisor.cuh"
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/nonzero.h"
-#include "kernels/cuda/reduce.h"
-#include "kernels/cuda/rolled.cuh"
-#include "kernels/cuda/workspace.h"
+#include "ferrite/kernels/cuda/block.cuh"
+#include "ferrite/kernels/cuda/divisor.cuh"
+#include "ferrite/kernels/cuda/launch.cuh"
+#include "ferrite/kernels/cuda/nonzero.h"
+#include "ferrite/kernels/cuda/reduce.h"
+#include "ferrite/kernels/cuda/rolled.cuh"
+#include "ferrite/kernels/cuda/workspace.h"
 
 namespace ferrite::kernels::cuda {
 

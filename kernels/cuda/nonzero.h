@@ -1,7 +1,7 @@
 #pragma once
 
-#include "core/forward.h"
-#include "kernels/index.h"
+#include "ferrite/core/forward.h"
+#include "ferrite/kernels/index.h"
 
 namespace ferrite::kernels::cuda {
 

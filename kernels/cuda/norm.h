@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/norm.h"
+#include "ferrite/kernels/norm.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/cuda/pack.cuh"
+#include "ferrite/kernels/cuda/pack.cuh"
 
 namespace ferrite::kernels::cuda {
 

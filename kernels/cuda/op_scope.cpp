@@ -1,6 +1,6 @@
-#include "kernels/cuda/op_scope.h"
+#include "ferrite/kernels/cuda/op_scope.h"
 
-#include "core/cuda/context.h"
+#include "ferrite/core/cuda/context.h"
 
 namespace ferrite::kernels::cuda {
 

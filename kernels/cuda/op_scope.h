@@ -1,8 +1,8 @@
 // What surrounds every op on a CUDA device.
 #pragma once
 
-#include "core/cuda.h"
-#include "core/stream.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/stream.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -1,8 +1,8 @@
 // The operands of a binary operation, one of which may be a number.
 #pragma once
 
-#include "kernels/cuda/binary.h"
-#include "kernels/cuda/elementwise.cuh"
+#include "ferrite/kernels/cuda/binary.h"
+#include "ferrite/kernels/cuda/elementwise.cuh"
 
 namespace ferrite::kernels::cuda {
 

@@ -1,6 +1,6 @@
 // SGD, Adam and RMSprop.
-#include "kernels/cuda/optim.cuh"
-#include "kernels/cuda/workspace.h"
+#include "ferrite/kernels/cuda/optim.cuh"
+#include "ferrite/kernels/cuda/workspace.h"
 
 namespace ferrite::kernels::cuda {
 

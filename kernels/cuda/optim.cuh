@@ -5,10 +5,10 @@
 
 #include <type_traits>
 
-#include "core/dtype.h"
-#include "kernels/cuda/multi_tensor.cuh"
-#include "kernels/cuda/optim.h"
-#include "kernels/cuda/pack.cuh"
+#include "ferrite/core/dtype.h"
+#include "ferrite/kernels/cuda/multi_tensor.cuh"
+#include "ferrite/kernels/cuda/optim.h"
+#include "ferrite/kernels/cuda/pack.cuh"
 
 namespace ferrite::kernels::cuda::steps {
 

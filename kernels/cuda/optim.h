@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/optim.h"
+#include "ferrite/kernels/optim.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "core/forward.h"
-#include "kernels/order.h"
+#include "ferrite/core/forward.h"
+#include "ferrite/kernels/order.h"
 
 namespace ferrite::kernels::cuda {
 

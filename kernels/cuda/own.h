@@ -12,8 +12,8 @@
 // A library's side is to answer "not mine" before it does anything, as oneDNN's does on the CPU.
 #pragma once
 
-#include "kernels/conv.h"
-#include "kernels/matmul.h"
+#include "ferrite/kernels/conv.h"
+#include "ferrite/kernels/matmul.h"
 
 namespace ferrite::kernels::cuda::own {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "core/dtype.h"
+#include "ferrite/core/dtype.h"
 
 namespace ferrite::kernels::cuda {
 

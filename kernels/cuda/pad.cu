@@ -1,10 +1,10 @@
-#include "core/dtype.h"
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/pack.cuh"
-#include "kernels/cuda/pad.h"
-#include "kernels/cuda/rolled.cuh"
-#include "kernels/cuda/strided.cuh"
-#include "kernels/pad_plan.h"
+#include "ferrite/core/dtype.h"
+#include "ferrite/kernels/cuda/launch.cuh"
+#include "ferrite/kernels/cuda/pack.cuh"
+#include "ferrite/kernels/cuda/pad.h"
+#include "ferrite/kernels/cuda/rolled.cuh"
+#include "ferrite/kernels/cuda/strided.cuh"
+#include "ferrite/kernels/pad_plan.h"
 
 namespace ferrite::kernels::cuda {
 

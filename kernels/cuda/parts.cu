@@ -1,9 +1,9 @@
 #include <type_traits>
 
-#include "kernels/cuda/element.cuh"
-#include "kernels/cuda/multi_tensor.cuh"
-#include "kernels/cuda/pack.cuh"
-#include "kernels/cuda/parts.h"
+#include "ferrite/kernels/cuda/element.cuh"
+#include "ferrite/kernels/cuda/multi_tensor.cuh"
+#include "ferrite/kernels/cuda/pack.cuh"
+#include "ferrite/kernels/cuda/parts.h"
 
 namespace ferrite::kernels::cuda {
 

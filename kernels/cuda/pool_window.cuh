@@ -9,12 +9,12 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/error.h"
-#include "kernels/cuda/block.cuh"
-#include "kernels/cuda/divisor.cuh"
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/pack.cuh"
-#include "kernels/pool.h"
+#include "ferrite/core/error.h"
+#include "ferrite/kernels/cuda/block.cuh"
+#include "ferrite/kernels/cuda/divisor.cuh"
+#include "ferrite/kernels/cuda/launch.cuh"
+#include "ferrite/kernels/cuda/pack.cuh"
+#include "ferrite/kernels/pool.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -1,13 +1,13 @@
 #include <cmath>
 #include <numbers>
 
-#include "kernels/cuda/convert.cuh"
-#include "kernels/cuda/copy.h"
-#include "kernels/cuda/elementwise.cuh"
-#include "kernels/cuda/random.h"
-#include "kernels/cuda/sort_pairs.h"
-#include "kernels/cuda/workspace.h"
-#include "kernels/uniform_range.h"
+#include "ferrite/kernels/cuda/convert.cuh"
+#include "ferrite/kernels/cuda/copy.h"
+#include "ferrite/kernels/cuda/elementwise.cuh"
+#include "ferrite/kernels/cuda/random.h"
+#include "ferrite/kernels/cuda/sort_pairs.h"
+#include "ferrite/kernels/cuda/workspace.h"
+#include "ferrite/kernels/uniform_range.h"
 
 namespace ferrite::kernels::cuda {
 

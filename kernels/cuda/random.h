@@ -1,7 +1,7 @@
 #pragma once
 
-#include "core/forward.h"
-#include "kernels/random.h"
+#include "ferrite/core/forward.h"
+#include "ferrite/kernels/random.h"
 
 namespace ferrite::kernels::cuda {
 

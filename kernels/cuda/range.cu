@@ -1,6 +1,6 @@
-#include "core/cuda/report.cuh"
-#include "kernels/cuda/elementwise.cuh"
-#include "kernels/cuda/range.h"
+#include "ferrite/core/cuda/report.cuh"
+#include "ferrite/kernels/cuda/elementwise.cuh"
+#include "ferrite/kernels/cuda/range.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -1,4 +1,4 @@
-#include "kernels/cuda/reduce.h"
+#include "ferrite/kernels/cuda/reduce.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -15,14 +15,14 @@
 
 #include <type_traits>
 
-#include "core/dtype.h"
-#include "kernels/cuda/block.cuh"
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/pack.cuh"
-#include "kernels/cuda/reduce_dims.cuh"
-#include "kernels/cuda/reduce_plan.h"
-#include "kernels/cuda/workspace.h"
-#include "kernels/reduce_nest.h"
+#include "ferrite/core/dtype.h"
+#include "ferrite/kernels/cuda/block.cuh"
+#include "ferrite/kernels/cuda/launch.cuh"
+#include "ferrite/kernels/cuda/pack.cuh"
+#include "ferrite/kernels/cuda/reduce_dims.cuh"
+#include "ferrite/kernels/cuda/reduce_plan.h"
+#include "ferrite/kernels/cuda/workspace.h"
+#include "ferrite/kernels/reduce_nest.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "core/forward.h"
-#include "kernels/reduce.h"
+#include "ferrite/core/forward.h"
+#include "ferrite/kernels/reduce.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/host_device.h"
-#include "kernels/cuda/divisor.cuh"
-#include "kernels/cuda/rolled.cuh"
-#include "kernels/reduce_nest.h"
+#include "ferrite/core/host_device.h"
+#include "ferrite/kernels/cuda/divisor.cuh"
+#include "ferrite/kernels/cuda/rolled.cuh"
+#include "ferrite/kernels/reduce_nest.h"
 
 namespace ferrite::kernels::cuda {
 

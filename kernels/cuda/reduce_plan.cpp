@@ -1,4 +1,4 @@
-#include "kernels/cuda/reduce_plan.h"
+#include "ferrite/kernels/cuda/reduce_plan.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,6 +1,6 @@
-#include "kernels/cuda/element.cuh"
-#include "kernels/cuda/reduce.cuh"
-#include "kernels/cuda/reduce.h"
+#include "ferrite/kernels/cuda/element.cuh"
+#include "ferrite/kernels/cuda/reduce.cuh"
+#include "ferrite/kernels/cuda/reduce.h"
 
 namespace ferrite::kernels::cuda {
 

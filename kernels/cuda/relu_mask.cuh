@@ -1,8 +1,8 @@
 // Batch norm's affine step and the ReLU behind it, to the same bits forward and backward.
 #pragma once
 
-#include "core/dtype.h"
-#include "kernels/norm.h"
+#include "ferrite/core/dtype.h"
+#include "ferrite/kernels/norm.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "core/forward.h"
-#include "kernels/resize.h"
+#include "ferrite/core/forward.h"
+#include "ferrite/kernels/resize.h"
 
 namespace ferrite::kernels::cuda {
 

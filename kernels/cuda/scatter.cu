@@ -7,11 +7,11 @@
 #include <bit>
 #include <type_traits>
 
-#include "kernels/cuda/index.cuh"
-#include "kernels/cuda/index.h"
-#include "kernels/cuda/pack.cuh"
-#include "kernels/cuda/sort_pairs.h"
-#include "kernels/cuda/workspace.h"
+#include "ferrite/kernels/cuda/index.cuh"
+#include "ferrite/kernels/cuda/index.h"
+#include "ferrite/kernels/cuda/pack.cuh"
+#include "ferrite/kernels/cuda/sort_pairs.h"
+#include "ferrite/kernels/cuda/workspace.h"
 
 namespace ferrite::kernels::cuda {
 

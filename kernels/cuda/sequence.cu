@@ -1,8 +1,8 @@
-#include "core/dtype.h"
-#include "kernels/cuda/convert.cuh"
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/pack.cuh"
-#include "kernels/cuda/sequence.h"
+#include "ferrite/core/dtype.h"
+#include "ferrite/kernels/cuda/convert.cuh"
+#include "ferrite/kernels/cuda/launch.cuh"
+#include "ferrite/kernels/cuda/pack.cuh"
+#include "ferrite/kernels/cuda/sequence.h"
 
 namespace ferrite::kernels::cuda {
 

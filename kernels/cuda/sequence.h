@@ -1,7 +1,7 @@
 #pragma once
 
-#include "core/forward.h"
-#include "kernels/sequence.h"
+#include "ferrite/core/forward.h"
+#include "ferrite/kernels/sequence.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -3,10 +3,10 @@
 #include <cmath>
 #include <limits>
 
-#include "core/dtype.h"
-#include "kernels/cuda/class_rows.cuh"
-#include "kernels/cuda/online_sum.cuh"
-#include "kernels/cuda/softmax.h"
+#include "ferrite/core/dtype.h"
+#include "ferrite/kernels/cuda/class_rows.cuh"
+#include "ferrite/kernels/cuda/online_sum.cuh"
+#include "ferrite/kernels/cuda/softmax.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "core/forward.h"
-#include "kernels/softmax.h"
+#include "ferrite/core/forward.h"
+#include "ferrite/kernels/softmax.h"
 
 namespace ferrite::kernels::cuda {
 

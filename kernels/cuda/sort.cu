@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <bit>
 
-#include "kernels/cuda/element.cuh"
-#include "kernels/cuda/order.h"
-#include "kernels/cuda/reduce_dims.cuh"
-#include "kernels/cuda/workspace.h"
+#include "ferrite/kernels/cuda/element.cuh"
+#include "ferrite/kernels/cuda/order.h"
+#include "ferrite/kernels/cuda/reduce_dims.cuh"
+#include "ferrite/kernels/cuda/workspace.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -3,9 +3,9 @@
 // its tile, the counts are added up, and every block moves its tile to where they say.
 #include <utility>
 
-#include "kernels/cuda/block.cuh"
-#include "kernels/cuda/sort_pairs.h"
-#include "kernels/cuda/workspace.h"
+#include "ferrite/kernels/cuda/block.cuh"
+#include "ferrite/kernels/cuda/sort_pairs.h"
+#include "ferrite/kernels/cuda/workspace.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "core/forward.h"
+#include "ferrite/core/forward.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -9,10 +9,10 @@
 #include <limits>
 #include <type_traits>
 
-#include "core/host_device.h"
-#include "kernels/cuda/divisor.cuh"
-#include "kernels/cuda/rolled.cuh"
-#include "kernels/loop_nest.h"
+#include "ferrite/core/host_device.h"
+#include "ferrite/kernels/cuda/divisor.cuh"
+#include "ferrite/kernels/cuda/rolled.cuh"
+#include "ferrite/kernels/loop_nest.h"
 
 namespace ferrite::kernels::cuda {
 

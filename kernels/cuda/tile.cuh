@@ -18,9 +18,9 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/async_copy.cuh"
-#include "kernels/cuda/block.cuh"
-#include "kernels/cuda/tile_output.cuh"
+#include "ferrite/kernels/cuda/async_copy.cuh"
+#include "ferrite/kernels/cuda/block.cuh"
+#include "ferrite/kernels/cuda/tile_output.cuh"
 
 namespace ferrite::kernels::cuda {
 

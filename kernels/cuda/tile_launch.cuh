@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "kernels/cuda/tile_product.cuh"
-#include "kernels/cuda/workspace.h"
+#include "ferrite/kernels/cuda/tile_product.cuh"
+#include "ferrite/kernels/cuda/workspace.h"
 
 namespace ferrite::kernels::cuda {
 

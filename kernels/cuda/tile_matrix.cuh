@@ -1,8 +1,8 @@
 // Matrices of any strides as operands of tiled products.
 #pragma once
 
-#include "kernels/cuda/async_copy.cuh"
-#include "kernels/cuda/tile_product.cuh"
+#include "ferrite/kernels/cuda/async_copy.cuh"
+#include "ferrite/kernels/cuda/tile_product.cuh"
 
 namespace ferrite::kernels::cuda {
 

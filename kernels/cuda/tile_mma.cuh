@@ -5,8 +5,8 @@
 // those lie along the depth in memory, else depths.
 #pragma once
 
-#include "kernels/cuda/mma.cuh"
-#include "kernels/cuda/tile.cuh"
+#include "ferrite/kernels/cuda/mma.cuh"
+#include "ferrite/kernels/cuda/tile.cuh"
 
 namespace ferrite::kernels::cuda {
 

@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "kernels/cuda/activation.cuh"
-#include "kernels/cuda/divisor.cuh"
-#include "kernels/cuda/pack.cuh"
-#include "kernels/cuda/store_order.h"
+#include "ferrite/kernels/cuda/activation.cuh"
+#include "ferrite/kernels/cuda/divisor.cuh"
+#include "ferrite/kernels/cuda/pack.cuh"
+#include "ferrite/kernels/cuda/store_order.h"
 
 namespace ferrite::kernels::cuda {
 

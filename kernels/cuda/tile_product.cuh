@@ -1,7 +1,7 @@
 // A tiled product on the CUDA cores: a thread holds its share of the tile in registers.
 #pragma once
 
-#include "kernels/cuda/tile.cuh"
+#include "ferrite/kernels/cuda/tile.cuh"
 
 namespace ferrite::kernels::cuda {
 

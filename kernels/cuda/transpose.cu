@@ -2,9 +2,9 @@
 // by tiles through shared memory, so that both sides are walked as they lie.
 #include <bit>
 
-#include "kernels/cuda/convert.cuh"
-#include "kernels/cuda/copy.h"
-#include "kernels/cuda/elementwise.cuh"
+#include "ferrite/kernels/cuda/convert.cuh"
+#include "ferrite/kernels/cuda/copy.h"
+#include "ferrite/kernels/cuda/elementwise.cuh"
 
 namespace ferrite::kernels::cuda {
 

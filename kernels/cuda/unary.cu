@@ -1,10 +1,10 @@
 #include <cmath>
 
-#include "kernels/cuda/binary.h"
-#include "kernels/cuda/copy.h"
-#include "kernels/cuda/elementwise.cuh"
-#include "kernels/cuda/unary.h"
-#include "kernels/saturate.h"
+#include "ferrite/kernels/cuda/binary.h"
+#include "ferrite/kernels/cuda/copy.h"
+#include "ferrite/kernels/cuda/elementwise.cuh"
+#include "ferrite/kernels/cuda/unary.h"
+#include "ferrite/kernels/saturate.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "core/forward.h"
-#include "kernels/unary.h"
+#include "ferrite/core/forward.h"
+#include "ferrite/kernels/unary.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -1,5 +1,5 @@
-#include "kernels/cuda/elementwise.cuh"
-#include "kernels/cuda/where.h"
+#include "ferrite/kernels/cuda/elementwise.cuh"
+#include "ferrite/kernels/cuda/where.h"
 
 namespace ferrite::kernels::cuda {
 

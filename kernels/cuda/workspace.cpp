@@ -1,6 +1,6 @@
-#include "kernels/cuda/workspace.h"
+#include "ferrite/kernels/cuda/workspace.h"
 
-#include "core/allocator.h"
+#include "ferrite/core/allocator.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/forward.h"
+#include "ferrite/core/forward.h"
 
 namespace ferrite::kernels::cuda {
 

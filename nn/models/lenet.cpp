@@ -1,11 +1,11 @@
-#include "nn/models/lenet.h"
+#include "ferrite/nn/models/lenet.h"
 
 #include <array>
 
-#include "nn/init.h"
-#include "ops/activation.h"
-#include "ops/matmul.h"
-#include "ops/pool.h"
+#include "ferrite/nn/init.h"
+#include "ferrite/ops/activation.h"
+#include "ferrite/ops/matmul.h"
+#include "ferrite/ops/pool.h"
 
 namespace ferrite::nn {
 

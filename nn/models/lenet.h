@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "nn/conv.h"
-#include "nn/linear.h"
+#include "ferrite/nn/conv.h"
+#include "ferrite/nn/linear.h"
 
 namespace ferrite::nn {
 

@@ -1,10 +1,10 @@
-#include "nn/models/resnet.h"
+#include "ferrite/nn/models/resnet.h"
 
 #include <algorithm>
 
-#include "autograd/checkpoint.h"
-#include "nn/init.h"
-#include "ops/pool.h"
+#include "ferrite/autograd/checkpoint.h"
+#include "ferrite/nn/init.h"
+#include "ferrite/ops/pool.h"
 
 namespace ferrite::nn {
 

@@ -6,10 +6,10 @@
 #include <array>
 #include <cstdint>
 
-#include "nn/containers.h"
-#include "nn/conv.h"
-#include "nn/linear.h"
-#include "nn/norm.h"
+#include "ferrite/nn/containers.h"
+#include "ferrite/nn/conv.h"
+#include "ferrite/nn/linear.h"
+#include "ferrite/nn/norm.h"
 
 namespace ferrite::nn {
 

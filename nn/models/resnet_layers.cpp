@@ -1,8 +1,8 @@
-#include "nn/models/resnet_layers.h"
+#include "ferrite/nn/models/resnet_layers.h"
 
-#include "nn/activation.h"
-#include "nn/linear.h"
-#include "nn/pooling.h"
+#include "ferrite/nn/activation.h"
+#include "ferrite/nn/linear.h"
+#include "ferrite/nn/pooling.h"
 
 namespace ferrite::nn {
 

@@ -1,8 +1,8 @@
 // A residual network as the list of layers that it is: for a pipeline, or for parts of it.
 #pragma once
 
-#include "nn/containers.h"
-#include "nn/models/resnet.h"
+#include "ferrite/nn/containers.h"
+#include "ferrite/nn/models/resnet.h"
 
 namespace ferrite::nn {
 

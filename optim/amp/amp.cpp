@@ -1,14 +1,14 @@
-#include "optim/amp/amp.h"
+#include "ferrite/optim/amp/amp.h"
 
 #include <fmt/format.h>
 
 #include <iostream>
 #include <unordered_map>
 
-#include "autograd/grad_mode.h"
-#include "ops/copy.h"
-#include "optim/amp/models.h"
-#include "optim/amp/state.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/optim/amp/models.h"
+#include "ferrite/optim/amp/state.h"
 
 namespace ferrite::optim::amp {
 

@@ -22,12 +22,12 @@
 #include <string>
 #include <vector>
 
-#include "core/state_dict.h"
-#include "core/tensor.h"
-#include "nn/module.h"
-#include "ops/autocast.h"
-#include "optim/amp/options.h"
-#include "optim/optimizer.h"
+#include "ferrite/core/state_dict.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/nn/module.h"
+#include "ferrite/ops/autocast.h"
+#include "ferrite/optim/amp/options.h"
+#include "ferrite/optim/optimizer.h"
 
 namespace ferrite::optim::amp {
 

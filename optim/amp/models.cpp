@@ -1,12 +1,12 @@
-#include "optim/amp/models.h"
+#include "ferrite/optim/amp/models.h"
 
 #include <memory>
 #include <unordered_set>
 
-#include "autograd/grad_mode.h"
-#include "nn/norm.h"
-#include "ops/autocast.h"
-#include "ops/copy.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/nn/norm.h"
+#include "ferrite/ops/autocast.h"
+#include "ferrite/ops/copy.h"
 
 namespace ferrite::optim::amp {
 

@@ -1,8 +1,8 @@
 // What initialize() does to models.
 #pragma once
 
-#include "nn/module.h"
-#include "optim/amp/options.h"
+#include "ferrite/nn/module.h"
+#include "ferrite/optim/amp/options.h"
 
 namespace ferrite::optim::amp {
 

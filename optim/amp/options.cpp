@@ -1,11 +1,11 @@
-#include "optim/amp/options.h"
+#include "ferrite/optim/amp/options.h"
 
 #include <fmt/format.h>
 
 #include <cmath>
 #include <cstdlib>
 
-#include "core/error.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::optim::amp {
 

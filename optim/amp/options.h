@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/dtype.h"
+#include "ferrite/core/dtype.h"
 
 namespace ferrite::optim::amp {
 

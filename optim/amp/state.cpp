@@ -1,13 +1,13 @@
-#include "optim/amp/state.h"
+#include "ferrite/optim/amp/state.h"
 
 #include <algorithm>
 
-#include "autograd/meta.h"
-#include "autograd/record.h"
-#include "nn/zero_grad.h"
-#include "ops/arithmetic.h"
-#include "ops/copy.h"
-#include "optim/capture.h"
+#include "ferrite/autograd/meta.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/nn/zero_grad.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/optim/capture.h"
 
 namespace ferrite::optim::amp {
 

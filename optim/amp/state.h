@@ -7,10 +7,10 @@
 #include <optional>
 #include <vector>
 
-#include "autograd/engine.h"
-#include "core/tensor.h"
-#include "optim/amp/amp.h"
-#include "optim/grad_scaler.h"
+#include "ferrite/autograd/engine.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/optim/amp/amp.h"
+#include "ferrite/optim/grad_scaler.h"
 
 namespace ferrite::optim::amp {
 

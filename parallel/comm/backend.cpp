@@ -1,4 +1,4 @@
-#include "parallel/comm/backend.h"
+#include "ferrite/parallel/comm/backend.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,4 +1,4 @@
-#include "parallel/comm/call.h"
+#include "ferrite/parallel/comm/call.h"
 
 #include <fmt/format.h>
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "core/tensor.h"
-#include "parallel/comm/reduce_op.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/parallel/comm/reduce_op.h"
 
 namespace ferrite::parallel {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "core/dtype.h"
-#include "core/stream.h"
+#include "ferrite/core/dtype.h"
+#include "ferrite/core/stream.h"
 
 namespace ferrite::parallel {
 

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "core/dtype.h"
-#include "kernels/combine.h"
-#include "parallel/comm/reduce_op.h"
+#include "ferrite/core/dtype.h"
+#include "ferrite/kernels/combine.h"
+#include "ferrite/parallel/comm/reduce_op.h"
 
 namespace ferrite::parallel {
 

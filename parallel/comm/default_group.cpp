@@ -1,12 +1,12 @@
 // The default group, and blocking operations on it.
-#include "parallel/comm/default_group.h"
+#include "ferrite/parallel/comm/default_group.h"
 
 #include <mutex>
 #include <utility>
 
-#include "core/error.h"
-#include "parallel/comm/host_worker.h"
-#include "parallel/comm/process_group.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/host_worker.h"
+#include "ferrite/parallel/comm/process_group.h"
 
 namespace ferrite::parallel {
 

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "parallel/comm/process_group.h"
+#include "ferrite/parallel/comm/process_group.h"
 
 namespace ferrite::parallel::detail {
 

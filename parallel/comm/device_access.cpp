@@ -1,12 +1,12 @@
-#include "parallel/comm/device_access.h"
+#include "ferrite/parallel/comm/device_access.h"
 
 #include <algorithm>
 #include <chrono>
 #include <thread>
 
-#include "core/background_waits.h"
-#include "core/cuda_backend.h"
-#include "core/error.h"
+#include "ferrite/core/background_waits.h"
+#include "ferrite/core/cuda_backend.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::parallel {
 

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <memory>
 
-#include "core/stream.h"
-#include "core/tensor.h"
-#include "parallel/comm/link.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/parallel/comm/link.h"
 
 namespace ferrite::parallel {
 

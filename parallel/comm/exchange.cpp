@@ -1,4 +1,4 @@
-#include "parallel/comm/exchange.h"
+#include "ferrite/parallel/comm/exchange.h"
 
 #include <atomic>
 #include <chrono>
@@ -6,8 +6,8 @@
 #include <memory>
 #include <mutex>
 
-#include "core/error.h"
-#include "parallel/comm/link.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/link.h"
 
 namespace ferrite::parallel {
 

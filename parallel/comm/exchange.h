@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "parallel/comm/backend.h"
+#include "ferrite/parallel/comm/backend.h"
 
 namespace ferrite::parallel {
 

@@ -1,4 +1,4 @@
-#include "parallel/comm/host_group.h"
+#include "ferrite/parallel/comm/host_group.h"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,8 @@
 #include <string_view>
 #include <utility>
 
-#include "core/error.h"
-#include "parallel/comm/peer_transfers.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/peer_transfers.h"
 
 namespace ferrite::parallel {
 

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "parallel/comm/backend.h"
-#include "parallel/comm/host_worker.h"
-#include "parallel/comm/link.h"
-#include "parallel/comm/process_group.h"
+#include "ferrite/parallel/comm/backend.h"
+#include "ferrite/parallel/comm/host_worker.h"
+#include "ferrite/parallel/comm/link.h"
+#include "ferrite/parallel/comm/process_group.h"
 
 namespace ferrite::parallel {
 

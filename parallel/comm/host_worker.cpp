@@ -1,4 +1,4 @@
-#include "parallel/comm/host_worker.h"
+#include "ferrite/parallel/comm/host_worker.h"
 
 #include <fmt/format.h>
 
@@ -7,9 +7,9 @@
 #include <thread>
 #include <utility>
 
-#include "core/error.h"
-#include "core/profiler/range.h"
-#include "parallel/comm/device_access.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/parallel/comm/device_access.h"
 
 namespace ferrite::parallel {
 

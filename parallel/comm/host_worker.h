@@ -16,11 +16,11 @@
 #include <thread>
 #include <utility>
 
-#include "core/stream.h"
-#include "core/tensor.h"
-#include "parallel/comm/call.h"
-#include "parallel/comm/link.h"
-#include "parallel/comm/work.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/parallel/comm/call.h"
+#include "ferrite/parallel/comm/link.h"
+#include "ferrite/parallel/comm/work.h"
 
 namespace ferrite::parallel {
 

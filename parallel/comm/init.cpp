@@ -8,13 +8,13 @@
 #include <string>
 #include <utility>
 
-#include "core/cuda.h"
-#include "core/error.h"
-#include "parallel/comm/backend.h"
-#include "parallel/comm/default_group.h"
-#include "parallel/comm/job_environment.h"
-#include "parallel/comm/process_group.h"
-#include "parallel/comm/rendezvous.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/backend.h"
+#include "ferrite/parallel/comm/default_group.h"
+#include "ferrite/parallel/comm/job_environment.h"
+#include "ferrite/parallel/comm/process_group.h"
+#include "ferrite/parallel/comm/rendezvous.h"
 
 namespace ferrite::parallel {
 

@@ -1,13 +1,13 @@
-#include "parallel/comm/job_environment.h"
+#include "ferrite/parallel/comm/job_environment.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <initializer_list>
 
-#include "core/error.h"
-#include "parallel/comm/socket.h"
-#include "parallel/comm/store_protocol.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/socket.h"
+#include "ferrite/parallel/comm/store_protocol.h"
 
 namespace ferrite::parallel {
 namespace {

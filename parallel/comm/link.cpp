@@ -1,4 +1,4 @@
-#include "parallel/comm/link.h"
+#include "ferrite/parallel/comm/link.h"
 
 #include <poll.h>
 
@@ -6,7 +6,7 @@
 #include <array>
 #include <cstring>
 
-#include "core/error.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::parallel {
 

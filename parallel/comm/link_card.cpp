@@ -1,4 +1,4 @@
-#include "parallel/comm/link_card.h"
+#include "ferrite/parallel/comm/link_card.h"
 
 #include <unistd.h>
 
@@ -6,8 +6,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "core/error.h"
-#include "parallel/comm/secret.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/secret.h"
 
 namespace ferrite::parallel {
 

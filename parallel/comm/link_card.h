@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "parallel/comm/socket.h"
+#include "ferrite/parallel/comm/socket.h"
 
 namespace ferrite::parallel {
 

@@ -1,4 +1,4 @@
-#include "parallel/comm/link_delay.h"
+#include "ferrite/parallel/comm/link_delay.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <deque>
 #include <utility>
 
-#include "core/error.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::parallel {
 

@@ -1,4 +1,4 @@
-#include "parallel/comm/link_door.h"
+#include "ferrite/parallel/comm/link_door.h"
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -15,8 +15,8 @@
 #include <iterator>
 #include <system_error>
 
-#include "core/error.h"
-#include "parallel/comm/secret.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/secret.h"
 
 namespace ferrite::parallel {
 

@@ -11,8 +11,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "parallel/comm/link_card.h"
-#include "parallel/comm/socket.h"
+#include "ferrite/parallel/comm/link_card.h"
+#include "ferrite/parallel/comm/socket.h"
 
 namespace ferrite::parallel {
 

@@ -6,10 +6,10 @@
 #include <mutex>
 #include <utility>
 
-#include "core/error.h"
-#include "parallel/comm/link.h"
-#include "parallel/comm/link_delay.h"
-#include "parallel/comm/link_ring.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/link.h"
+#include "ferrite/parallel/comm/link_delay.h"
+#include "ferrite/parallel/comm/link_ring.h"
 
 namespace ferrite::parallel {
 

@@ -16,15 +16,15 @@
 #include <system_error>
 #include <utility>
 
-#include "core/error.h"
-#include "parallel/comm/backend.h"
-#include "parallel/comm/exchange.h"
-#include "parallel/comm/link.h"
-#include "parallel/comm/link_card.h"
-#include "parallel/comm/link_delay.h"
-#include "parallel/comm/link_door.h"
-#include "parallel/comm/link_ring.h"
-#include "parallel/comm/link_tcp.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/backend.h"
+#include "ferrite/parallel/comm/exchange.h"
+#include "ferrite/parallel/comm/link.h"
+#include "ferrite/parallel/comm/link_card.h"
+#include "ferrite/parallel/comm/link_delay.h"
+#include "ferrite/parallel/comm/link_door.h"
+#include "ferrite/parallel/comm/link_ring.h"
+#include "ferrite/parallel/comm/link_tcp.h"
 
 namespace ferrite::parallel {
 

@@ -1,4 +1,4 @@
-#include "parallel/comm/link_ring.h"
+#include "ferrite/parallel/comm/link_ring.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -13,7 +13,7 @@
 #include <cstring>
 #include <system_error>
 
-#include "core/error.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::parallel {
 

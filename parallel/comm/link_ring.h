@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include "parallel/comm/link.h"
-#include "parallel/comm/socket.h"
+#include "ferrite/parallel/comm/link.h"
+#include "ferrite/parallel/comm/socket.h"
 
 namespace ferrite::parallel {
 

@@ -1,4 +1,4 @@
-#include "parallel/comm/link_tcp.h"
+#include "ferrite/parallel/comm/link_tcp.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -12,8 +12,8 @@
 #include <system_error>
 #include <utility>
 
-#include "core/error.h"
-#include "parallel/comm/secret.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/secret.h"
 
 namespace ferrite::parallel {
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "parallel/comm/link.h"
-#include "parallel/comm/sealed_frames.h"
-#include "parallel/comm/socket.h"
+#include "ferrite/parallel/comm/link.h"
+#include "ferrite/parallel/comm/sealed_frames.h"
+#include "ferrite/parallel/comm/socket.h"
 
 namespace ferrite::parallel {
 

@@ -1,4 +1,4 @@
-#include "parallel/comm/monitor_table.h"
+#include "ferrite/parallel/comm/monitor_table.h"
 
 #include <fmt/format.h>
 

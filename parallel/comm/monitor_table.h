@@ -9,8 +9,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "parallel/comm/store_table.h"
-#include "parallel/comm/tcp_store_server.h"
+#include "ferrite/parallel/comm/store_table.h"
+#include "ferrite/parallel/comm/tcp_store_server.h"
 
 namespace ferrite::parallel {
 

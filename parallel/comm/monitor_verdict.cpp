@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "parallel/comm/monitor_table.h"
+#include "ferrite/parallel/comm/monitor_table.h"
 
 namespace ferrite::parallel {
 namespace {

@@ -1,4 +1,4 @@
-#include "parallel/comm/peer_transfers.h"
+#include "ferrite/parallel/comm/peer_transfers.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -11,8 +11,8 @@
 #include <span>
 #include <utility>
 
-#include "core/error.h"
-#include "parallel/comm/device_access.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/device_access.h"
 
 namespace ferrite::parallel {
 

@@ -13,9 +13,9 @@
 #include <thread>
 #include <vector>
 
-#include "parallel/comm/host_worker.h"
-#include "parallel/comm/link.h"
-#include "parallel/comm/work.h"
+#include "ferrite/parallel/comm/host_worker.h"
+#include "ferrite/parallel/comm/link.h"
+#include "ferrite/parallel/comm/work.h"
 
 namespace ferrite::parallel {
 

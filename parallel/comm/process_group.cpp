@@ -1,4 +1,4 @@
-#include "parallel/comm/process_group.h"
+#include "ferrite/parallel/comm/process_group.h"
 
 #include <fmt/format.h>
 
@@ -8,9 +8,9 @@
 #include <string>
 #include <utility>
 
-#include "core/error.h"
-#include "core/profiler/range.h"
-#include "core/views.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/core/views.h"
 
 namespace ferrite::parallel {
 

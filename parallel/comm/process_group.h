@@ -27,9 +27,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/tensor.h"
-#include "parallel/comm/reduce_op.h"
-#include "parallel/comm/work.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/parallel/comm/reduce_op.h"
+#include "ferrite/parallel/comm/work.h"
 
 namespace ferrite::parallel {
 

@@ -1,4 +1,4 @@
-#include "parallel/comm/reduce_op.h"
+#include "ferrite/parallel/comm/reduce_op.h"
 
 namespace ferrite::parallel {
 

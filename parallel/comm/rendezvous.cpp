@@ -1,4 +1,4 @@
-#include "parallel/comm/rendezvous.h"
+#include "ferrite/parallel/comm/rendezvous.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -14,12 +14,12 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
-#include "parallel/comm/rendezvous_file.h"
-#include "parallel/comm/rendezvous_join.h"
-#include "parallel/comm/tcp_monitor.h"
-#include "parallel/comm/tcp_store.h"
-#include "parallel/comm/tcp_store_server.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/rendezvous_file.h"
+#include "ferrite/parallel/comm/rendezvous_join.h"
+#include "ferrite/parallel/comm/tcp_monitor.h"
+#include "ferrite/parallel/comm/tcp_store.h"
+#include "ferrite/parallel/comm/tcp_store_server.h"
 
 namespace ferrite::parallel {
 namespace {

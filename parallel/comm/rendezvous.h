@@ -16,10 +16,10 @@
 #include <memory>
 #include <string>
 
-#include "parallel/comm/job_environment.h"
-#include "parallel/comm/monitor.h"
-#include "parallel/comm/process_group.h"
-#include "parallel/comm/store.h"
+#include "ferrite/parallel/comm/job_environment.h"
+#include "ferrite/parallel/comm/monitor.h"
+#include "ferrite/parallel/comm/process_group.h"
+#include "ferrite/parallel/comm/store.h"
 
 namespace ferrite::parallel {
 

@@ -1,4 +1,4 @@
-#include "parallel/comm/rendezvous_file.h"
+#include "ferrite/parallel/comm/rendezvous_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -11,8 +11,8 @@
 #include <fstream>
 #include <string_view>
 
-#include "core/error.h"
-#include "parallel/comm/secret.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/secret.h"
 
 namespace ferrite::parallel {
 namespace {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "parallel/comm/socket.h"
+#include "ferrite/parallel/comm/socket.h"
 
 namespace ferrite::parallel {
 

@@ -1,4 +1,4 @@
-#include "parallel/comm/rendezvous_join.h"
+#include "ferrite/parallel/comm/rendezvous_join.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/error.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::parallel {
 namespace {

@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "parallel/comm/job_environment.h"
-#include "parallel/comm/tcp_monitor.h"
-#include "parallel/comm/tcp_store.h"
+#include "ferrite/parallel/comm/job_environment.h"
+#include "ferrite/parallel/comm/tcp_monitor.h"
+#include "ferrite/parallel/comm/tcp_store.h"
 
 namespace ferrite::parallel {
 

@@ -1,11 +1,11 @@
-#include "parallel/comm/ring_all_reduce.h"
+#include "ferrite/parallel/comm/ring_all_reduce.h"
 
 #include <algorithm>
 #include <array>
 #include <span>
 #include <vector>
 
-#include "parallel/comm/combination.h"
+#include "ferrite/parallel/comm/combination.h"
 
 namespace ferrite::parallel {
 

@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/dtype.h"
-#include "parallel/comm/link.h"
-#include "parallel/comm/reduce_op.h"
+#include "ferrite/core/dtype.h"
+#include "ferrite/parallel/comm/link.h"
+#include "ferrite/parallel/comm/reduce_op.h"
 
 namespace ferrite::parallel {
 

@@ -1,4 +1,4 @@
-#include "parallel/comm/sealed_frames.h"
+#include "ferrite/parallel/comm/sealed_frames.h"
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/error.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::parallel {
 

@@ -1,4 +1,4 @@
-#include "parallel/comm/secret.h"
+#include "ferrite/parallel/comm/secret.h"
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
@@ -8,8 +8,8 @@
 #include <climits>
 #include <cstdint>
 
-#include "core/error.h"
-#include "parallel/comm/sealed_frames.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/sealed_frames.h"
 
 namespace ferrite::parallel {
 

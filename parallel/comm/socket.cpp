@@ -1,4 +1,4 @@
-#include "parallel/comm/socket.h"
+#include "ferrite/parallel/comm/socket.h"
 
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -16,7 +16,7 @@
 #include <memory>
 #include <system_error>
 
-#include "core/error.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::parallel {
 namespace {

@@ -1,4 +1,4 @@
-#include "parallel/comm/store.h"
+#include "ferrite/parallel/comm/store.h"
 
 #include <utility>
 

@@ -16,7 +16,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "parallel/comm/secret.h"
+#include "ferrite/parallel/comm/secret.h"
 
 namespace ferrite::parallel::protocol {
 

@@ -1,4 +1,4 @@
-#include "parallel/comm/store_table.h"
+#include "ferrite/parallel/comm/store_table.h"
 
 #include <algorithm>
 #include <charconv>

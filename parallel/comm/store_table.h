@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "parallel/comm/store_protocol.h"
+#include "ferrite/parallel/comm/store_protocol.h"
 
 namespace ferrite::parallel {
 

@@ -1,4 +1,4 @@
-#include "parallel/comm/tcp_monitor.h"
+#include "ferrite/parallel/comm/tcp_monitor.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -17,10 +17,10 @@
 #include <unordered_map>
 #include <utility>
 
-#include "core/error.h"
-#include "parallel/comm/background_thread.h"
-#include "parallel/comm/store_protocol.h"
-#include "parallel/comm/tcp_store.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/background_thread.h"
+#include "ferrite/parallel/comm/store_protocol.h"
+#include "ferrite/parallel/comm/tcp_store.h"
 
 namespace ferrite::parallel {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "parallel/comm/monitor.h"
-#include "parallel/comm/socket.h"
+#include "ferrite/parallel/comm/monitor.h"
+#include "ferrite/parallel/comm/socket.h"
 
 namespace ferrite::parallel {
 

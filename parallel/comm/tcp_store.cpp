@@ -1,4 +1,4 @@
-#include "parallel/comm/tcp_store.h"
+#include "ferrite/parallel/comm/tcp_store.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -15,9 +15,9 @@
 #include <thread>
 #include <utility>
 
-#include "core/error.h"
-#include "parallel/comm/secret.h"
-#include "parallel/comm/store_protocol.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/secret.h"
+#include "ferrite/parallel/comm/store_protocol.h"
 
 namespace ferrite::parallel {
 namespace {

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "parallel/comm/sealed_frames.h"
-#include "parallel/comm/socket.h"
-#include "parallel/comm/store.h"
+#include "ferrite/parallel/comm/sealed_frames.h"
+#include "ferrite/parallel/comm/socket.h"
+#include "ferrite/parallel/comm/store.h"
 
 namespace ferrite::parallel {
 

@@ -1,4 +1,4 @@
-#include "parallel/comm/tcp_store_server.h"
+#include "ferrite/parallel/comm/tcp_store_server.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -21,13 +21,13 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
-#include "parallel/comm/background_thread.h"
-#include "parallel/comm/monitor_table.h"
-#include "parallel/comm/sealed_frames.h"
-#include "parallel/comm/secret.h"
-#include "parallel/comm/store_protocol.h"
-#include "parallel/comm/store_table.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/background_thread.h"
+#include "ferrite/parallel/comm/monitor_table.h"
+#include "ferrite/parallel/comm/sealed_frames.h"
+#include "ferrite/parallel/comm/secret.h"
+#include "ferrite/parallel/comm/store_protocol.h"
+#include "ferrite/parallel/comm/store_table.h"
 
 namespace ferrite::parallel {
 namespace {

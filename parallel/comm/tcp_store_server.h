@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/comm/socket.h"
+#include "ferrite/parallel/comm/socket.h"
 
 namespace ferrite::parallel {
 

@@ -1,15 +1,15 @@
-#include "parallel/data_parallel/data_parallel.h"
+#include "ferrite/parallel/data_parallel/data_parallel.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "autograd/checkpoint.h"
-#include "core/cuda.h"
-#include "core/cuda_backend.h"
-#include "core/error.h"
-#include "core/stream.h"
-#include "parallel/data_parallel/data_parallel_timing.h"
+#include "ferrite/autograd/checkpoint.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/cuda_backend.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/parallel/data_parallel/data_parallel_timing.h"
 
 namespace ferrite::parallel {
 

@@ -36,14 +36,14 @@
 #include <utility>
 #include <vector>
 
-#include "nn/module.h"
-#include "parallel/data_parallel/data_parallel_report.h"
-#include "parallel/data_parallel/device_comm.h"
-#include "parallel/data_parallel/gather.h"
-#include "parallel/data_parallel/parallel_apply.h"
-#include "parallel/data_parallel/replicate.h"
-#include "parallel/data_parallel/scatter.h"
-#include "parallel/data_parallel/value_sizes.h"
+#include "ferrite/nn/module.h"
+#include "ferrite/parallel/data_parallel/data_parallel_report.h"
+#include "ferrite/parallel/data_parallel/device_comm.h"
+#include "ferrite/parallel/data_parallel/gather.h"
+#include "ferrite/parallel/data_parallel/parallel_apply.h"
+#include "ferrite/parallel/data_parallel/replicate.h"
+#include "ferrite/parallel/data_parallel/scatter.h"
+#include "ferrite/parallel/data_parallel/value_sizes.h"
 
 namespace ferrite::parallel {
 

@@ -1,10 +1,10 @@
-#include "parallel/data_parallel/data_parallel_criterion.h"
+#include "ferrite/parallel/data_parallel/data_parallel_criterion.h"
 
 #include <numeric>
 
-#include "core/error.h"
-#include "ops/arithmetic.h"
-#include "ops/reduce.h"
+#include "ferrite/core/error.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/reduce.h"
 
 namespace ferrite::parallel::detail {
 

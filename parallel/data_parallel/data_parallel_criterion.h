@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "parallel/data_parallel/data_parallel.h"
+#include "ferrite/parallel/data_parallel/data_parallel.h"
 
 namespace ferrite::parallel {
 

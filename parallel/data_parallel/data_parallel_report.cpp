@@ -1,4 +1,4 @@
-#include "parallel/data_parallel/data_parallel_report.h"
+#include "ferrite/parallel/data_parallel/data_parallel_report.h"
 
 #include <fmt/format.h>
 

@@ -1,8 +1,8 @@
-#include "parallel/data_parallel/data_parallel_timing.h"
+#include "ferrite/parallel/data_parallel/data_parallel_timing.h"
 
 #include <algorithm>
 
-#include "core/profiler/range.h"
+#include "ferrite/core/profiler/range.h"
 
 namespace ferrite::parallel {
 

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/stream.h"
-#include "parallel/data_parallel/data_parallel_report.h"
-#include "parallel/data_parallel/device_comm.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/parallel/data_parallel/data_parallel_report.h"
+#include "ferrite/parallel/data_parallel/device_comm.h"
 
 namespace ferrite::parallel {
 

@@ -1,11 +1,11 @@
-#include "parallel/data_parallel/device_comm.h"
+#include "ferrite/parallel/data_parallel/device_comm.h"
 
 #include <algorithm>
 
-#include "core/error.h"
-#include "parallel/comm/clique.h"
-#include "parallel/data_parallel/device_comm_copies.h"
-#include "parallel/data_parallel/device_comm_nccl.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/clique.h"
+#include "ferrite/parallel/data_parallel/device_comm_copies.h"
+#include "ferrite/parallel/data_parallel/device_comm_nccl.h"
 
 namespace ferrite::parallel {
 

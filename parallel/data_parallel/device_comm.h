@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/tensor.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite::parallel {
 

@@ -1,6 +1,6 @@
-#include "parallel/data_parallel/device_comm_arguments.h"
+#include "ferrite/parallel/data_parallel/device_comm_arguments.h"
 
-#include "core/error.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::parallel {
 

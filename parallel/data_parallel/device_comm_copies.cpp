@@ -1,15 +1,15 @@
-#include "parallel/data_parallel/device_comm_copies.h"
+#include "ferrite/parallel/data_parallel/device_comm_copies.h"
 
 #include <algorithm>
 #include <array>
 #include <utility>
 
-#include "core/cuda_backend.h"
-#include "kernels/copy.h"
-#include "kernels/parts.h"
-#include "parallel/data_parallel/device_comm_arguments.h"
-#include "parallel/data_parallel/device_comm_layout.h"
-#include "parallel/data_parallel/device_comm_turn.h"
+#include "ferrite/core/cuda_backend.h"
+#include "ferrite/kernels/copy.h"
+#include "ferrite/kernels/parts.h"
+#include "ferrite/parallel/data_parallel/device_comm_arguments.h"
+#include "ferrite/parallel/data_parallel/device_comm_layout.h"
+#include "ferrite/parallel/data_parallel/device_comm_turn.h"
 
 namespace ferrite::parallel {
 

@@ -1,7 +1,7 @@
 // Copies between the devices of a process: the transport that needs nothing but their memory.
 #pragma once
 
-#include "parallel/data_parallel/device_comm.h"
+#include "ferrite/parallel/data_parallel/device_comm.h"
 
 namespace ferrite::parallel {
 

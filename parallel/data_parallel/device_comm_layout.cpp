@@ -1,12 +1,12 @@
-#include "parallel/data_parallel/device_comm_layout.h"
+#include "ferrite/parallel/data_parallel/device_comm_layout.h"
 
 #include <algorithm>
 #include <array>
 #include <utility>
 
-#include "core/storage_part.h"
-#include "kernels/copy.h"
-#include "kernels/parts.h"
+#include "ferrite/core/storage_part.h"
+#include "ferrite/kernels/copy.h"
+#include "ferrite/kernels/parts.h"
 
 namespace ferrite::parallel {
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "core/tensor.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite::parallel {
 

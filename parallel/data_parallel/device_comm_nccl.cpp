@@ -1,14 +1,14 @@
-#include "parallel/data_parallel/device_comm_nccl.h"
+#include "ferrite/parallel/data_parallel/device_comm_nccl.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "kernels/copy.h"
-#include "parallel/comm/clique.h"
-#include "parallel/data_parallel/device_comm_arguments.h"
-#include "parallel/data_parallel/device_comm_copies.h"
-#include "parallel/data_parallel/device_comm_layout.h"
-#include "parallel/data_parallel/device_comm_turn.h"
+#include "ferrite/kernels/copy.h"
+#include "ferrite/parallel/comm/clique.h"
+#include "ferrite/parallel/data_parallel/device_comm_arguments.h"
+#include "ferrite/parallel/data_parallel/device_comm_copies.h"
+#include "ferrite/parallel/data_parallel/device_comm_layout.h"
+#include "ferrite/parallel/data_parallel/device_comm_turn.h"
 
 namespace ferrite::parallel {
 

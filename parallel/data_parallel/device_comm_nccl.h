@@ -1,7 +1,7 @@
 // Devices of one process that exchange tensors by NCCL.
 #pragma once
 
-#include "parallel/data_parallel/device_comm.h"
+#include "ferrite/parallel/data_parallel/device_comm.h"
 
 namespace ferrite::parallel {
 

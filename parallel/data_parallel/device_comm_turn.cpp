@@ -1,7 +1,7 @@
-#include "parallel/data_parallel/device_comm_turn.h"
+#include "ferrite/parallel/data_parallel/device_comm_turn.h"
 
-#include "core/cuda_backend.h"
-#include "core/error.h"
+#include "ferrite/core/cuda_backend.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::parallel {
 

@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "core/stream.h"
-#include "core/tensor.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite::parallel {
 

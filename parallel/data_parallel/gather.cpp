@@ -1,12 +1,12 @@
-#include "parallel/data_parallel/gather.h"
+#include "ferrite/parallel/data_parallel/gather.h"
 
 #include <algorithm>
 
-#include "autograd/record.h"
-#include "core/profiler/range.h"
-#include "core/views.h"
-#include "parallel/data_parallel/scatter.h"
-#include "parallel/data_parallel/side_copies.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/core/views.h"
+#include "ferrite/parallel/data_parallel/scatter.h"
+#include "ferrite/parallel/data_parallel/side_copies.h"
 
 namespace ferrite::parallel {
 

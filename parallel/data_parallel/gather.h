@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "core/tensor.h"
-#include "parallel/data_parallel/nested.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/parallel/data_parallel/nested.h"
 
 namespace ferrite::parallel {
 

@@ -30,8 +30,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/tensor.h"
-#include "nn/hooks.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/nn/hooks.h"
 
 namespace ferrite::parallel {
 

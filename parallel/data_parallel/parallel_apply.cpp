@@ -1,4 +1,4 @@
-#include "parallel/data_parallel/parallel_apply.h"
+#include "ferrite/parallel/data_parallel/parallel_apply.h"
 
 #include <algorithm>
 #include <condition_variable>
@@ -9,15 +9,15 @@
 #include <system_error>
 #include <thread>
 
-#include "autograd/autocast.h"
-#include "autograd/grad_mode.h"
-#include "autograd/saved.h"
-#include "core/cuda.h"
-#include "core/late_errors.h"
-#include "core/profiler/range.h"
-#include "core/stream.h"
-#include "parallel/comm/background_thread.h"
-#include "parallel/comm/process_group.h"
+#include "ferrite/autograd/autocast.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/autograd/saved.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/late_errors.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/parallel/comm/background_thread.h"
+#include "ferrite/parallel/comm/process_group.h"
 
 namespace ferrite::parallel {
 

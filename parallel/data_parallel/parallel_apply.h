@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/checkpoint.h"
-#include "core/device.h"
-#include "core/error.h"
-#include "parallel/data_parallel/replicate.h"
+#include "ferrite/autograd/checkpoint.h"
+#include "ferrite/core/device.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/data_parallel/replicate.h"
 
 namespace ferrite::parallel {
 

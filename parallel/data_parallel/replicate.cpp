@@ -1,14 +1,14 @@
-#include "parallel/data_parallel/replicate.h"
+#include "ferrite/parallel/data_parallel/replicate.h"
 
 #include <algorithm>
 #include <numeric>
 #include <unordered_map>
 #include <utility>
 
-#include "autograd/grad_mode.h"
-#include "core/profiler/range.h"
-#include "parallel/bucket.h"
-#include "parallel/data_parallel/replicate_tape.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/parallel/bucket.h"
+#include "ferrite/parallel/data_parallel/replicate_tape.h"
 
 namespace ferrite::parallel {
 

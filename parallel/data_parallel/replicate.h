@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "nn/module.h"
-#include "parallel/data_parallel/device_comm.h"
+#include "ferrite/nn/module.h"
+#include "ferrite/parallel/data_parallel/device_comm.h"
 
 namespace ferrite::parallel {
 

@@ -1,4 +1,4 @@
-#include "parallel/data_parallel/replicate_tape.h"
+#include "ferrite/parallel/data_parallel/replicate_tape.h"
 
 #include <algorithm>
 #include <array>
@@ -6,8 +6,8 @@
 #include <mutex>
 #include <utility>
 
-#include "autograd/record.h"
-#include "autograd/side_node.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/autograd/side_node.h"
 
 namespace ferrite::parallel::detail {
 

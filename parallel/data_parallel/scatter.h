@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "core/tensor.h"
-#include "parallel/data_parallel/nested.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/parallel/data_parallel/nested.h"
 
 namespace ferrite::parallel {
 

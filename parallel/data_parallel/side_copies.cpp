@@ -1,4 +1,4 @@
-#include "parallel/data_parallel/side_copies.h"
+#include "ferrite/parallel/data_parallel/side_copies.h"
 
 #include <algorithm>
 #include <array>
@@ -7,11 +7,11 @@
 #include <optional>
 #include <utility>
 
-#include "autograd/node.h"
-#include "core/cuda_backend.h"
-#include "core/late_errors.h"
-#include "kernels/copy.h"
-#include "ops/transfer.h"
+#include "ferrite/autograd/node.h"
+#include "ferrite/core/cuda_backend.h"
+#include "ferrite/core/late_errors.h"
+#include "ferrite/kernels/copy.h"
+#include "ferrite/ops/transfer.h"
 
 namespace ferrite::parallel::detail {
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/stream.h"
-#include "core/tensor.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite::parallel::detail {
 

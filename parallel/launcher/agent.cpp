@@ -1,4 +1,4 @@
-#include "parallel/launcher/agent.h"
+#include "ferrite/parallel/launcher/agent.h"
 
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -12,9 +12,9 @@
 #include <fstream>
 #include <vector>
 
-#include "core/error.h"
-#include "parallel/launcher/host.h"
-#include "parallel/launcher/report.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/launcher/host.h"
+#include "ferrite/parallel/launcher/report.h"
 
 namespace ferrite::launcher {
 namespace {

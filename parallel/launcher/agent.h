@@ -9,12 +9,12 @@
 #include <string>
 #include <string_view>
 
-#include "parallel/launcher/guard.h"
-#include "parallel/launcher/local_workers.h"
-#include "parallel/launcher/nodes.h"
-#include "parallel/launcher/options.h"
-#include "parallel/launcher/output.h"
-#include "parallel/launcher/signals.h"
+#include "ferrite/parallel/launcher/guard.h"
+#include "ferrite/parallel/launcher/local_workers.h"
+#include "ferrite/parallel/launcher/nodes.h"
+#include "ferrite/parallel/launcher/options.h"
+#include "ferrite/parallel/launcher/output.h"
+#include "ferrite/parallel/launcher/signals.h"
 
 namespace ferrite::launcher {
 

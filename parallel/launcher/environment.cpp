@@ -1,4 +1,4 @@
-#include "parallel/launcher/environment.h"
+#include "ferrite/parallel/launcher/environment.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

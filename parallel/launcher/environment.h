@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "parallel/launcher/nodes.h"
-#include "parallel/launcher/options.h"
+#include "ferrite/parallel/launcher/nodes.h"
+#include "ferrite/parallel/launcher/options.h"
 
 namespace ferrite::launcher {
 

@@ -1,4 +1,4 @@
-#include "parallel/launcher/guard.h"
+#include "ferrite/parallel/launcher/guard.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -12,7 +12,7 @@
 #include <cstring>
 #include <vector>
 
-#include "core/error.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::launcher {
 namespace {

@@ -1,4 +1,4 @@
-#include "parallel/launcher/host.h"
+#include "ferrite/parallel/launcher/host.h"
 
 #include <ifaddrs.h>
 #include <netdb.h>
@@ -17,8 +17,8 @@
 #include <memory>
 #include <thread>
 
-#include "core/error.h"
-#include "parallel/comm/rendezvous_file.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/rendezvous_file.h"
 
 namespace ferrite::launcher {
 namespace {

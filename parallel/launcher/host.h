@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "parallel/comm/socket.h"
-#include "parallel/launcher/options.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/socket.h"
+#include "ferrite/parallel/launcher/options.h"
 
 namespace ferrite::launcher {
 

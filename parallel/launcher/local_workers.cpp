@@ -1,4 +1,4 @@
-#include "parallel/launcher/local_workers.h"
+#include "ferrite/parallel/launcher/local_workers.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "core/error.h"
-#include "parallel/launcher/environment.h"
-#include "parallel/launcher/host.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/launcher/environment.h"
+#include "ferrite/parallel/launcher/host.h"
 
 namespace ferrite::launcher {
 namespace {

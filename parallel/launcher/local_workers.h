@@ -7,10 +7,10 @@
 #include <optional>
 #include <vector>
 
-#include "parallel/launcher/guard.h"
-#include "parallel/launcher/nodes.h"
-#include "parallel/launcher/output.h"
-#include "parallel/launcher/worker.h"
+#include "ferrite/parallel/launcher/guard.h"
+#include "ferrite/parallel/launcher/nodes.h"
+#include "ferrite/parallel/launcher/output.h"
+#include "ferrite/parallel/launcher/worker.h"
 
 namespace ferrite::launcher {
 

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "parallel/launcher/agent.h"
-#include "parallel/launcher/host.h"
-#include "parallel/launcher/options.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/launcher/agent.h"
+#include "ferrite/parallel/launcher/host.h"
+#include "ferrite/parallel/launcher/options.h"
 
 int main(int argc, char** argv) {
   using namespace ferrite;

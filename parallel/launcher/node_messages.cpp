@@ -1,8 +1,8 @@
-#include "parallel/launcher/node_messages.h"
+#include "ferrite/parallel/launcher/node_messages.h"
 
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::launcher {
 namespace {

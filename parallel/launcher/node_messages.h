@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/launcher/nodes.h"
+#include "ferrite/parallel/launcher/nodes.h"
 
 namespace ferrite::launcher {
 

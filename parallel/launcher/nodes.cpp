@@ -1,7 +1,7 @@
-#include "parallel/launcher/nodes.h"
+#include "ferrite/parallel/launcher/nodes.h"
 
-#include "parallel/launcher/several_nodes.h"
-#include "parallel/launcher/single_node.h"
+#include "ferrite/parallel/launcher/several_nodes.h"
+#include "ferrite/parallel/launcher/single_node.h"
 
 namespace ferrite::launcher {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/launcher/options.h"
+#include "ferrite/parallel/launcher/options.h"
 
 namespace ferrite::launcher {
 

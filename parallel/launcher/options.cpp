@@ -1,4 +1,4 @@
-#include "parallel/launcher/options.h"
+#include "ferrite/parallel/launcher/options.h"
 
 #include <algorithm>
 #include <charconv>
@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <limits>
 
-#include "core/cuda.h"
-#include "core/error.h"
-#include "parallel/launcher/host.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/launcher/host.h"
 
 namespace ferrite::launcher {
 namespace {

@@ -1,4 +1,4 @@
-#include "parallel/launcher/output.h"
+#include "ferrite/parallel/launcher/output.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -12,7 +12,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "core/error.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::launcher {
 namespace {

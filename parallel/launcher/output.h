@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "parallel/launcher/worker.h"
+#include "ferrite/parallel/launcher/worker.h"
 
 namespace ferrite::launcher {
 

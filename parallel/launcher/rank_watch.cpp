@@ -1,4 +1,4 @@
-#include "parallel/launcher/rank_watch.h"
+#include "ferrite/parallel/launcher/rank_watch.h"
 
 #include <fmt/format.h>
 

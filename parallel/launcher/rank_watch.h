@@ -8,8 +8,8 @@
 #include <optional>
 #include <string>
 
-#include "parallel/comm/tcp_store_server.h"
-#include "parallel/launcher/nodes.h"
+#include "ferrite/parallel/comm/tcp_store_server.h"
+#include "ferrite/parallel/launcher/nodes.h"
 
 namespace ferrite::launcher {
 

@@ -1,4 +1,4 @@
-#include "parallel/launcher/report.h"
+#include "ferrite/parallel/launcher/report.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>

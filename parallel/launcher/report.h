@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "parallel/launcher/local_workers.h"
-#include "parallel/launcher/nodes.h"
-#include "parallel/launcher/options.h"
+#include "ferrite/parallel/launcher/local_workers.h"
+#include "ferrite/parallel/launcher/nodes.h"
+#include "ferrite/parallel/launcher/options.h"
 
 namespace ferrite::launcher {
 

@@ -1,4 +1,4 @@
-#include "parallel/launcher/restart_policy.h"
+#include "ferrite/parallel/launcher/restart_policy.h"
 
 #include <algorithm>
 #include <cmath>

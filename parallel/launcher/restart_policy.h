@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "parallel/launcher/options.h"
+#include "ferrite/parallel/launcher/options.h"
 
 namespace ferrite::launcher {
 

@@ -1,4 +1,4 @@
-#include "parallel/launcher/several_nodes.h"
+#include "ferrite/parallel/launcher/several_nodes.h"
 
 #include <fmt/format.h>
 #include <sys/eventfd.h>
@@ -12,10 +12,10 @@
 #include <set>
 #include <system_error>
 
-#include "core/error.h"
-#include "parallel/launcher/host.h"
-#include "parallel/launcher/rank_watch.h"
-#include "parallel/launcher/single_node.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/launcher/host.h"
+#include "ferrite/parallel/launcher/rank_watch.h"
+#include "ferrite/parallel/launcher/single_node.h"
 
 namespace ferrite::launcher {
 namespace {

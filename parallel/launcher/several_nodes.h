@@ -25,13 +25,13 @@
 #include <thread>
 #include <vector>
 
-#include "core/error.h"
-#include "parallel/comm/tcp_store.h"
-#include "parallel/comm/tcp_store_server.h"
-#include "parallel/launcher/node_messages.h"
-#include "parallel/launcher/nodes.h"
-#include "parallel/launcher/restart_policy.h"
-#include "parallel/launcher/worker.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/tcp_store.h"
+#include "ferrite/parallel/comm/tcp_store_server.h"
+#include "ferrite/parallel/launcher/node_messages.h"
+#include "ferrite/parallel/launcher/nodes.h"
+#include "ferrite/parallel/launcher/restart_policy.h"
+#include "ferrite/parallel/launcher/worker.h"
 
 namespace ferrite::launcher {
 

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <charconv>
 
-#include "core/error.h"
-#include "parallel/comm/rendezvous_file.h"
-#include "parallel/launcher/host.h"
-#include "parallel/launcher/several_nodes.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/rendezvous_file.h"
+#include "ferrite/parallel/launcher/host.h"
+#include "ferrite/parallel/launcher/several_nodes.h"
 
 namespace ferrite::launcher {
 namespace {

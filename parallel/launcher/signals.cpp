@@ -1,4 +1,4 @@
-#include "parallel/launcher/signals.h"
+#include "ferrite/parallel/launcher/signals.h"
 
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "core/error.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::launcher {
 

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "parallel/launcher/worker.h"
+#include "ferrite/parallel/launcher/worker.h"
 
 namespace ferrite::launcher {
 

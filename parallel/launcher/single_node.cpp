@@ -1,9 +1,9 @@
-#include "parallel/launcher/single_node.h"
+#include "ferrite/parallel/launcher/single_node.h"
 
 #include <random>
 
-#include "parallel/launcher/host.h"
-#include "parallel/launcher/rank_watch.h"
+#include "ferrite/parallel/launcher/host.h"
+#include "ferrite/parallel/launcher/rank_watch.h"
 
 namespace ferrite::launcher {
 

@@ -4,9 +4,9 @@
 #include <chrono>
 #include <memory>
 
-#include "parallel/comm/tcp_store_server.h"
-#include "parallel/launcher/nodes.h"
-#include "parallel/launcher/restart_policy.h"
+#include "ferrite/parallel/comm/tcp_store_server.h"
+#include "ferrite/parallel/launcher/nodes.h"
+#include "ferrite/parallel/launcher/restart_policy.h"
 
 namespace ferrite::launcher {
 

@@ -1,4 +1,4 @@
-#include "parallel/launcher/worker.h"
+#include "ferrite/parallel/launcher/worker.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -10,8 +10,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "core/error.h"
-#include "parallel/launcher/host.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/launcher/host.h"
 
 namespace ferrite::launcher {
 namespace {

@@ -1,4 +1,4 @@
-#include "parallel/pipeline/balance.h"
+#include "ferrite/parallel/pipeline/balance.h"
 
 #include <algorithm>
 #include <chrono>
@@ -6,11 +6,11 @@
 #include <memory>
 #include <utility>
 
-#include "autograd/engine.h"
-#include "autograd/grad_mode.h"
-#include "core/allocator.h"
-#include "core/generator.h"
-#include "ops/join.h"
+#include "ferrite/autograd/engine.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/allocator.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/ops/join.h"
 
 namespace ferrite::parallel {
 

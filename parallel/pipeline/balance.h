@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "nn/containers.h"
+#include "ferrite/nn/containers.h"
 
 namespace ferrite::parallel {
 

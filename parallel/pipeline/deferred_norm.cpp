@@ -1,13 +1,13 @@
-#include "parallel/pipeline/deferred_norm.h"
+#include "ferrite/parallel/pipeline/deferred_norm.h"
 
 #include <algorithm>
 
-#include "autograd/checkpoint.h"
-#include "autograd/record.h"
-#include "kernels/norm.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
-#include "ops/join.h"
+#include "ferrite/autograd/checkpoint.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/kernels/norm.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/join.h"
 
 namespace ferrite::parallel {
 

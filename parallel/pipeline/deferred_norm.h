@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "nn/norm.h"
+#include "ferrite/nn/norm.h"
 
 namespace ferrite::parallel {
 

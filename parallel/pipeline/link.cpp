@@ -1,8 +1,8 @@
-#include "parallel/pipeline/link.h"
+#include "ferrite/parallel/pipeline/link.h"
 
-#include "autograd/engine.h"
-#include "autograd/record.h"
-#include "ops/transfer.h"
+#include "ferrite/autograd/engine.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/ops/transfer.h"
 
 namespace ferrite::parallel {
 

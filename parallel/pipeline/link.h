@@ -6,8 +6,8 @@
 #include <functional>
 #include <memory>
 
-#include "core/stream.h"
-#include "core/tensor.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite::parallel {
 

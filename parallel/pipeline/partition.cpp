@@ -1,4 +1,4 @@
-#include "parallel/pipeline/partition.h"
+#include "ferrite/parallel/pipeline/partition.h"
 
 #include <fmt/format.h>
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "nn/containers.h"
-#include "parallel/pipeline/pipeline.h"
+#include "ferrite/nn/containers.h"
+#include "ferrite/parallel/pipeline/pipeline.h"
 
 namespace ferrite::parallel {
 

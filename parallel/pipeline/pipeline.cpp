@@ -1,13 +1,13 @@
-#include "parallel/pipeline/pipeline.h"
+#include "ferrite/parallel/pipeline/pipeline.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <utility>
 
-#include "ops/creation.h"
-#include "parallel/pipeline/partition.h"
-#include "parallel/pipeline/pipeline_state.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/parallel/pipeline/partition.h"
+#include "ferrite/parallel/pipeline/pipeline_state.h"
 
 namespace ferrite::parallel {
 

@@ -33,10 +33,10 @@
 #include <string>
 #include <vector>
 
-#include "nn/containers.h"
-#include "parallel/pipeline/balance.h"
-#include "parallel/pipeline/pipeline_report.h"
-#include "parallel/pipeline/schedule.h"
+#include "ferrite/nn/containers.h"
+#include "ferrite/parallel/pipeline/balance.h"
+#include "ferrite/parallel/pipeline/pipeline_report.h"
+#include "ferrite/parallel/pipeline/schedule.h"
 
 namespace ferrite::parallel {
 

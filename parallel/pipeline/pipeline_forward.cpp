@@ -3,12 +3,12 @@
 
 #include <utility>
 
-#include "autograd/checkpoint.h"
-#include "autograd/engine.h"
-#include "nn/sequence.h"
-#include "ops/join.h"
-#include "parallel/pipeline/partition.h"
-#include "parallel/pipeline/pipeline_state.h"
+#include "ferrite/autograd/checkpoint.h"
+#include "ferrite/autograd/engine.h"
+#include "ferrite/nn/sequence.h"
+#include "ferrite/ops/join.h"
+#include "ferrite/parallel/pipeline/partition.h"
+#include "ferrite/parallel/pipeline/pipeline_state.h"
 
 namespace ferrite::parallel {
 

@@ -1,10 +1,10 @@
-#include "parallel/pipeline/pipeline_report.h"
+#include "ferrite/parallel/pipeline/pipeline_report.h"
 
 #include <fmt/format.h>
 
 #include <ostream>
 
-#include "core/allocator.h"
+#include "ferrite/core/allocator.h"
 
 namespace ferrite::parallel {
 

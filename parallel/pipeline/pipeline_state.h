@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "parallel/pipeline/deferred_norm.h"
-#include "parallel/pipeline/link.h"
-#include "parallel/pipeline/pipeline.h"
-#include "parallel/pipeline/step_times.h"
+#include "ferrite/parallel/pipeline/deferred_norm.h"
+#include "ferrite/parallel/pipeline/link.h"
+#include "ferrite/parallel/pipeline/pipeline.h"
+#include "ferrite/parallel/pipeline/step_times.h"
 
 namespace ferrite::parallel {
 

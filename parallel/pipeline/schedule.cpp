@@ -1,10 +1,10 @@
-#include "parallel/pipeline/schedule.h"
+#include "ferrite/parallel/pipeline/schedule.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "core/error.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::parallel {
 

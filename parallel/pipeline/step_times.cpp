@@ -1,8 +1,8 @@
-#include "parallel/pipeline/step_times.h"
+#include "ferrite/parallel/pipeline/step_times.h"
 
 #include <algorithm>
 
-#include "core/allocator.h"
+#include "ferrite/core/allocator.h"
 
 namespace ferrite::parallel {
 

@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
-#include "core/stream.h"
-#include "parallel/pipeline/pipeline_report.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/parallel/pipeline/pipeline_report.h"
 
 namespace ferrite::parallel {
 

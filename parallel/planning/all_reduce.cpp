@@ -1,12 +1,12 @@
-#include "parallel/planning/all_reduce.h"
+#include "ferrite/parallel/planning/all_reduce.h"
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
 
-#include "core/error.h"
-#include "parallel/planning/op_name.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/planning/op_name.h"
 
 namespace ferrite::parallel::planning {
 

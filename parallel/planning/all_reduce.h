@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "parallel/planning/cluster.h"
+#include "ferrite/parallel/planning/cluster.h"
 
 namespace ferrite::parallel::planning {
 

@@ -4,10 +4,10 @@
 #include <functional>
 #include <memory>
 
-#include "core/error.h"
-#include "parallel/planning/all_reduce.h"
-#include "parallel/planning/event_queue.h"
-#include "parallel/planning/op_name.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/planning/all_reduce.h"
+#include "ferrite/parallel/planning/event_queue.h"
+#include "ferrite/parallel/planning/op_name.h"
 
 namespace ferrite::parallel::planning {
 

@@ -1,12 +1,12 @@
-#include "parallel/planning/cluster.h"
+#include "ferrite/parallel/planning/cluster.h"
 
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
 
-#include "core/error.h"
-#include "parallel/planning/op_name.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/planning/op_name.h"
 
 namespace ferrite::parallel::planning {
 

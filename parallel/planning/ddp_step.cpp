@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "parallel/planning/step_parts.h"
+#include "ferrite/parallel/planning/step_parts.h"
 
 namespace ferrite::parallel::planning::detail {
 

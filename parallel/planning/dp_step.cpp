@@ -2,7 +2,7 @@
 #include <memory>
 #include <optional>
 
-#include "parallel/planning/step_parts.h"
+#include "ferrite/parallel/planning/step_parts.h"
 
 namespace ferrite::parallel::planning::detail {
 

@@ -1,10 +1,10 @@
-#include "parallel/planning/event_queue.h"
+#include "ferrite/parallel/planning/event_queue.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "core/error.h"
-#include "parallel/planning/op_name.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/planning/op_name.h"
 
 namespace ferrite::parallel::planning {
 

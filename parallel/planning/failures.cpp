@@ -1,10 +1,10 @@
-#include "parallel/planning/failures.h"
+#include "ferrite/parallel/planning/failures.h"
 
 #include <algorithm>
 #include <cmath>
 #include <random>
 
-#include "core/error.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::parallel::planning {
 

@@ -1,11 +1,11 @@
-#include "parallel/planning/plan.h"
+#include "ferrite/parallel/planning/plan.h"
 
 #include <algorithm>
 #include <cmath>
 #include <set>
 
-#include "core/error.h"
-#include "parallel/planning/op_name.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/planning/op_name.h"
 
 namespace ferrite::parallel::planning {
 

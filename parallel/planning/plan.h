@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "parallel/planning/failures.h"
-#include "parallel/planning/step.h"
+#include "ferrite/parallel/planning/failures.h"
+#include "ferrite/parallel/planning/step.h"
 
 namespace ferrite::parallel::planning {
 

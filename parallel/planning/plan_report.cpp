@@ -2,8 +2,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
-#include "parallel/planning/plan.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/planning/plan.h"
 
 namespace ferrite::parallel::planning {
 

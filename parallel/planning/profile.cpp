@@ -1,10 +1,10 @@
-#include "parallel/planning/profile.h"
+#include "ferrite/parallel/planning/profile.h"
 
 #include <cmath>
 #include <numeric>
 
-#include "core/error.h"
-#include "parallel/planning/op_name.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/planning/op_name.h"
 
 namespace ferrite::parallel::planning {
 

@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "core/error.h"
-#include "core/signals.h"
-#include "parallel/planning/profile.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/signals.h"
+#include "ferrite/parallel/planning/profile.h"
 
 namespace ferrite::parallel::planning {
 

@@ -1,12 +1,12 @@
-#include "parallel/planning/step.h"
+#include "ferrite/parallel/planning/step.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 
-#include "core/error.h"
-#include "parallel/planning/op_name.h"
-#include "parallel/planning/step_parts.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/planning/op_name.h"
+#include "ferrite/parallel/planning/step_parts.h"
 
 namespace ferrite::parallel::planning {
 

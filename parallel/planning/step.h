@@ -6,10 +6,10 @@
 #include <optional>
 #include <vector>
 
-#include "parallel/planning/all_reduce.h"
-#include "parallel/planning/cluster.h"
-#include "parallel/planning/profile.h"
-#include "parallel/planning/stragglers.h"
+#include "ferrite/parallel/planning/all_reduce.h"
+#include "ferrite/parallel/planning/cluster.h"
+#include "ferrite/parallel/planning/profile.h"
+#include "ferrite/parallel/planning/stragglers.h"
 
 namespace ferrite::parallel::planning {
 

@@ -3,8 +3,8 @@
 
 #include <functional>
 
-#include "parallel/planning/event_queue.h"
-#include "parallel/planning/step.h"
+#include "ferrite/parallel/planning/event_queue.h"
+#include "ferrite/parallel/planning/step.h"
 
 namespace ferrite::parallel::planning::detail {
 

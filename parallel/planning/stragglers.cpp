@@ -1,11 +1,11 @@
-#include "parallel/planning/stragglers.h"
+#include "ferrite/parallel/planning/stragglers.h"
 
 #include <charconv>
 #include <cmath>
 #include <numbers>
 #include <vector>
 
-#include "core/error.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::parallel::planning {
 

@@ -1,10 +1,10 @@
-#include "parallel/tensor_parallel/draw_linear.h"
+#include "ferrite/parallel/tensor_parallel/draw_linear.h"
 
 #include <bit>
 #include <cmath>
 
-#include "autograd/grad_mode.h"
-#include "nn/init.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/nn/init.h"
 
 namespace ferrite::parallel {
 

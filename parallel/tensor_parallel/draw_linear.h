@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "core/generator.h"
-#include "core/tensor.h"
-#include "parallel/comm/process_group.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/parallel/comm/process_group.h"
 
 namespace ferrite::parallel {
 

@@ -1,8 +1,8 @@
-#include "parallel/tensor_parallel/groups.h"
+#include "ferrite/parallel/tensor_parallel/groups.h"
 
 #include <utility>
 
-#include "autograd/grad_mode.h"
+#include "ferrite/autograd/grad_mode.h"
 
 namespace ferrite::parallel {
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "core/tensor.h"
-#include "parallel/comm/process_group.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/parallel/comm/process_group.h"
 
 namespace ferrite::parallel {
 

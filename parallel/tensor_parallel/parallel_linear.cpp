@@ -1,14 +1,14 @@
-#include "parallel/tensor_parallel/parallel_linear.h"
+#include "ferrite/parallel/tensor_parallel/parallel_linear.h"
 
 #include <utility>
 
-#include "nn/repr.h"
-#include "ops/activation.h"
-#include "ops/arithmetic.h"
-#include "ops/matmul.h"
-#include "parallel/tensor_parallel/draw_linear.h"
-#include "parallel/tensor_parallel/groups.h"
-#include "parallel/tensor_parallel/regions.h"
+#include "ferrite/nn/repr.h"
+#include "ferrite/ops/activation.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/matmul.h"
+#include "ferrite/parallel/tensor_parallel/draw_linear.h"
+#include "ferrite/parallel/tensor_parallel/groups.h"
+#include "ferrite/parallel/tensor_parallel/regions.h"
 
 namespace ferrite::parallel {
 

@@ -23,10 +23,10 @@
 #include <string>
 #include <vector>
 
-#include "core/generator.h"
-#include "nn/module.h"
-#include "parallel/comm/process_group.h"
-#include "parallel/tensor_parallel/split_module.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/nn/module.h"
+#include "ferrite/parallel/comm/process_group.h"
+#include "ferrite/parallel/tensor_parallel/split_module.h"
 
 namespace ferrite::parallel {
 

@@ -1,14 +1,14 @@
 // Collectives over the ranks of a group, and over devices.
-#include "parallel/tensor_parallel/regions.h"
+#include "ferrite/parallel/tensor_parallel/regions.h"
 
 #include <numeric>
 #include <utility>
 
-#include "autograd/record.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
-#include "ops/join.h"
-#include "parallel/tensor_parallel/groups.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/join.h"
+#include "ferrite/parallel/tensor_parallel/groups.h"
 
 namespace ferrite::parallel {
 

@@ -1,15 +1,15 @@
-#include "parallel/tensor_parallel/split_linear.h"
+#include "ferrite/parallel/tensor_parallel/split_linear.h"
 
 #include <fmt/ranges.h>
 
 #include <memory>
 
-#include "nn/repr.h"
-#include "ops/activation.h"
-#include "ops/arithmetic.h"
-#include "ops/matmul.h"
-#include "parallel/tensor_parallel/draw_linear.h"
-#include "parallel/tensor_parallel/regions.h"
+#include "ferrite/nn/repr.h"
+#include "ferrite/ops/activation.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/matmul.h"
+#include "ferrite/parallel/tensor_parallel/draw_linear.h"
+#include "ferrite/parallel/tensor_parallel/regions.h"
 
 namespace ferrite::parallel {
 

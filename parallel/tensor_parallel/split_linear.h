@@ -21,9 +21,9 @@
 #include <string>
 #include <vector>
 
-#include "core/generator.h"
-#include "nn/module.h"
-#include "parallel/tensor_parallel/split_module.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/nn/module.h"
+#include "ferrite/parallel/tensor_parallel/split_module.h"
 
 namespace ferrite::parallel {
 

@@ -1,13 +1,13 @@
-#include "parallel/tensor_parallel/split_module.h"
+#include "ferrite/parallel/tensor_parallel/split_module.h"
 
 #include <map>
 #include <optional>
 #include <unordered_set>
 #include <utility>
 
-#include "autograd/grad_mode.h"
-#include "ops/join.h"
-#include "parallel/tensor_parallel/groups.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/ops/join.h"
+#include "ferrite/parallel/tensor_parallel/groups.h"
 
 namespace ferrite::parallel {
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "core/state_dict.h"
-#include "nn/module.h"
-#include "parallel/comm/process_group.h"
+#include "ferrite/core/state_dict.h"
+#include "ferrite/nn/module.h"
+#include "ferrite/parallel/comm/process_group.h"
 
 namespace ferrite::parallel {
 

@@ -10,13 +10,13 @@ namespace ferrite::test {
 struct IncludeViolation {
   std::string file;      // path of the including file below the repository root
   int line = 0;          // line of the #include, from 1
-  std::string included;  // the path included, as resolved below the repository root
+  std::string included;  // the path included
   std::string reason;
 
   std::string message() const;
 };
 
-// Checks the includes of one source file against
+// Checks that the includes of one source file begin with ferrite/, and follow the order
 //   core <- kernels <- autograd <- ops <- nn <- {optim, parallel} <- examples,
 // data on core alone, metrics on ops and data, parallel's process groups on core and kernels, Eigen
 // and oneDNN in kernels alone, and tests/ and examples/ included by nobody else, but for

@@ -1,12 +1,12 @@
-#include "autograd/checkpoint.h"
+#include "ferrite/autograd/checkpoint.h"
 
 #include <doctest/doctest.h>
 
 #include <thread>
 
-#include "autograd/gradcheck.h"
-#include "core/allocator.h"
-#include "tests/autograd/util.h"
+#include "ferrite/autograd/gradcheck.h"
+#include "ferrite/core/allocator.h"
+#include "ferrite/tests/autograd/util.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

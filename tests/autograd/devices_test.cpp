@@ -3,9 +3,9 @@
 
 #include <thread>
 
-#include "autograd/grad_mode.h"
-#include "autograd/record.h"
-#include "tests/autograd/util.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/tests/autograd/util.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

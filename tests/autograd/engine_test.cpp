@@ -1,4 +1,4 @@
-#include "autograd/engine.h"
+#include "ferrite/autograd/engine.h"
 
 #include <doctest/doctest.h>
 
@@ -6,13 +6,13 @@
 #include <set>
 #include <thread>
 
-#include "autograd/grad_mode.h"
-#include "autograd/gradcheck.h"
-#include "autograd/meta.h"
-#include "autograd/record.h"
-#include "core/allocator.h"
-#include "ops/join.h"
-#include "tests/autograd/util.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/autograd/gradcheck.h"
+#include "ferrite/autograd/meta.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/core/allocator.h"
+#include "ferrite/ops/join.h"
+#include "ferrite/tests/autograd/util.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

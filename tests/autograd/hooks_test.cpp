@@ -3,8 +3,8 @@
 
 #include <functional>
 
-#include "autograd/grad_mode.h"
-#include "tests/autograd/util.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/tests/autograd/util.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

@@ -2,10 +2,10 @@
 // of PyTorch.
 #include <doctest/doctest.h>
 
-#include "autograd/grad_mode.h"
-#include "autograd/gradcheck.h"
-#include "ops/join.h"
-#include "tests/autograd/util.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/autograd/gradcheck.h"
+#include "ferrite/ops/join.h"
+#include "ferrite/tests/autograd/util.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

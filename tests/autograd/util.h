@@ -3,11 +3,11 @@
 #include <initializer_list>
 #include <vector>
 
-#include "autograd/engine.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
-#include "ops/reduce.h"
-#include "ops/views.h"
+#include "ferrite/autograd/engine.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/ops/views.h"
 
 namespace ferrite::test {
 

@@ -1,4 +1,4 @@
-#include "core/allocator.h"
+#include "ferrite/core/allocator.h"
 
 #include <algorithm>
 #include <array>
@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "core/storage.h"
-#include "tests/core/test_util.h"
+#include "ferrite/core/storage.h"
+#include "ferrite/tests/core/test_util.h"
 
 using namespace ferrite;
 using ferrite::test::message_of;

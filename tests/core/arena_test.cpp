@@ -1,10 +1,10 @@
-#include "core/arena.h"
+#include "ferrite/core/arena.h"
 
 #include <algorithm>
 #include <map>
 #include <random>
 
-#include "tests/core/test_util.h"
+#include "ferrite/tests/core/test_util.h"
 
 using ferrite::detail::Arena;
 using ferrite::detail::Chunk;

@@ -4,12 +4,12 @@
 #include <random>
 #include <thread>
 
-#include "core/allocator.h"
-#include "core/cuda.h"
-#include "core/storage.h"
-#include "tests/core/test_util.h"
-#include "tests/support/cuda.h"
-#include "tests/support/message.h"
+#include "ferrite/core/allocator.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/storage.h"
+#include "ferrite/tests/core/test_util.h"
+#include "ferrite/tests/support/cuda.h"
+#include "ferrite/tests/support/message.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

@@ -1,10 +1,10 @@
 #include <thread>
 
-#include "core/cuda.h"
-#include "core/device.h"
-#include "core/generator.h"
-#include "tests/core/test_util.h"
-#include "tests/support/cuda.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/device.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/tests/core/test_util.h"
+#include "ferrite/tests/support/cuda.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

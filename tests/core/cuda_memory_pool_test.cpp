@@ -2,13 +2,13 @@
 #include <set>
 #include <thread>
 
-#include "core/allocator.h"
-#include "core/cuda.h"
-#include "core/cuda/memory_pool.h"
-#include "core/cuda_backend.h"
-#include "core/tensor.h"
-#include "tests/core/test_util.h"
-#include "tests/support/cuda.h"
+#include "ferrite/core/allocator.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/cuda/memory_pool.h"
+#include "ferrite/core/cuda_backend.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/tests/core/test_util.h"
+#include "ferrite/tests/support/cuda.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

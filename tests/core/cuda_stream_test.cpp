@@ -4,10 +4,10 @@
 #include <set>
 #include <thread>
 
-#include "core/cuda.h"
-#include "core/stream.h"
-#include "tests/core/test_util.h"
-#include "tests/support/cuda.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/tests/core/test_util.h"
+#include "ferrite/tests/support/cuda.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

@@ -2,10 +2,10 @@
 #include <numeric>
 #include <sstream>
 
-#include "core/host_copy.h"
-#include "core/views.h"
-#include "tests/core/test_util.h"
-#include "tests/support/cuda.h"
+#include "ferrite/core/host_copy.h"
+#include "ferrite/core/views.h"
+#include "ferrite/tests/core/test_util.h"
+#include "ferrite/tests/support/cuda.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

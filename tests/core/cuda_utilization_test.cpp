@@ -1,13 +1,13 @@
 // How busy a device is, as a library of the tests (tests/support/fake_nvml.cpp) plays NVML.
-#include "core/cuda_utilization.h"
+#include "ferrite/core/cuda_utilization.h"
 
 #include <cstdlib>
 #include <filesystem>
 
-#include "core/cuda.h"
-#include "tests/core/test_util.h"
-#include "tests/paths.h"
-#include "tests/support/cuda.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/tests/core/test_util.h"
+#include "ferrite/tests/paths.h"
+#include "ferrite/tests/support/cuda.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

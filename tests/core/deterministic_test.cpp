@@ -1,6 +1,6 @@
-#include "core/deterministic.h"
+#include "ferrite/core/deterministic.h"
 
-#include "tests/core/test_util.h"
+#include "ferrite/tests/core/test_util.h"
 
 using namespace ferrite;
 using ferrite::test::message_of;

@@ -1,8 +1,8 @@
-#include "core/device.h"
+#include "ferrite/core/device.h"
 
 #include <fmt/format.h>
 
-#include "tests/core/test_util.h"
+#include "ferrite/tests/core/test_util.h"
 
 using namespace ferrite;
 using ferrite::test::message_of;

@@ -1,11 +1,11 @@
-#include "core/dtype.h"
+#include "ferrite/core/dtype.h"
 
 #include <fmt/format.h>
 
 #include <array>
 
-#include "core/scalar.h"
-#include "tests/core/test_util.h"
+#include "ferrite/core/scalar.h"
+#include "ferrite/tests/core/test_util.h"
 
 using namespace ferrite;
 using ferrite::test::message_of;

@@ -1,8 +1,8 @@
-#include "core/error.h"
+#include "ferrite/core/error.h"
 
 #include <type_traits>
 
-#include "tests/core/test_util.h"
+#include "ferrite/tests/core/test_util.h"
 
 using namespace ferrite;
 using ferrite::test::message_of;

@@ -11,10 +11,10 @@
 #include <string>
 #include <thread>
 
-#include "core/generator.h"
-#include "core/parallel_for.h"
-#include "core/stream.h"
-#include "tests/core/test_util.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/tests/core/test_util.h"
 
 using namespace ferrite;
 

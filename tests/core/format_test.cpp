@@ -2,9 +2,9 @@
 #include <limits>
 #include <sstream>
 
-#include "core/stream.h"
-#include "core/views.h"
-#include "tests/core/test_util.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/core/views.h"
+#include "ferrite/tests/core/test_util.h"
 
 using namespace ferrite;
 using ferrite::test::iota;

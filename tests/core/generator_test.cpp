@@ -1,4 +1,4 @@
-#include "core/generator.h"
+#include "ferrite/core/generator.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,8 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include "core/generator_state.h"
-#include "tests/core/test_util.h"
+#include "ferrite/core/generator_state.h"
+#include "ferrite/tests/core/test_util.h"
 
 using namespace ferrite;
 using ferrite::test::message_of;

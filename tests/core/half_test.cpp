@@ -1,4 +1,4 @@
-#include "core/half.h"
+#include "ferrite/core/half.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "core/parallel_for.h"
+#include "ferrite/core/parallel_for.h"
 
 #include <algorithm>
 #include <atomic>
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/core/test_util.h"
+#include "ferrite/tests/core/test_util.h"
 
 using namespace ferrite;
 using ferrite::test::message_of;

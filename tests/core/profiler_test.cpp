@@ -6,11 +6,11 @@
 #include <thread>
 #include <vector>
 
-#include "core/allocator.h"
-#include "core/profiler/clock.h"
-#include "core/profiler/profile.h"
-#include "core/stream.h"
-#include "tests/core/test_util.h"
+#include "ferrite/core/allocator.h"
+#include "ferrite/core/profiler/clock.h"
+#include "ferrite/core/profiler/profile.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/tests/core/test_util.h"
 
 using namespace ferrite;
 using namespace ferrite::profiler;

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "core/profiler/profile.h"
-#include "core/profiler/trace.h"
-#include "tests/core/test_util.h"
+#include "ferrite/core/profiler/profile.h"
+#include "ferrite/core/profiler/trace.h"
+#include "ferrite/tests/core/test_util.h"
 
 using namespace ferrite;
 using namespace ferrite::profiler;

@@ -1,4 +1,4 @@
-#include "core/state_dict.h"
+#include "ferrite/core/state_dict.h"
 
 #include <doctest/doctest.h>
 

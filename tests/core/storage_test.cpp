@@ -1,13 +1,13 @@
-#include "core/storage.h"
+#include "ferrite/core/storage.h"
 
 #include <cstring>
 #include <mutex>
 #include <thread>
 #include <vector>
 
-#include "core/storage_part.h"
-#include "core/stream.h"
-#include "tests/core/test_util.h"
+#include "ferrite/core/storage_part.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/tests/core/test_util.h"
 
 using namespace ferrite;
 

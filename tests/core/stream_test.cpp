@@ -1,4 +1,4 @@
-#include "core/stream.h"
+#include "ferrite/core/stream.h"
 
 #include <atomic>
 #include <chrono>
@@ -7,8 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include "tests/core/test_util.h"
-#include "tests/support/gate.h"
+#include "ferrite/tests/core/test_util.h"
+#include "ferrite/tests/support/gate.h"
 
 using namespace ferrite;
 using ferrite::test::Gate;

@@ -1,12 +1,12 @@
-#include "core/tensor.h"
+#include "ferrite/core/tensor.h"
 
 #include <chrono>
 #include <cmath>
 #include <thread>
 
-#include "core/stream.h"
-#include "core/views.h"
-#include "tests/core/test_util.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/core/views.h"
+#include "ferrite/tests/core/test_util.h"
 
 using namespace ferrite;
 using ferrite::test::iota;

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "core/tensor.h"
-#include "tests/support/message.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/tests/support/message.h"
 
 namespace ferrite::test {
 

@@ -1,4 +1,4 @@
-#include "core/views.h"
+#include "ferrite/core/views.h"
 
 #include <algorithm>
 #include <functional>
@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "tests/core/test_util.h"
+#include "ferrite/tests/core/test_util.h"
 
 using namespace ferrite;
 using ferrite::test::iota;

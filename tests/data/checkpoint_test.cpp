@@ -1,4 +1,4 @@
-#include "data/checkpoint.h"
+#include "ferrite/data/checkpoint.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -9,8 +9,8 @@
 #include <cstdlib>
 #include <limits>
 
-#include "data/dataloader.h"
-#include "tests/data/files.h"
+#include "ferrite/data/dataloader.h"
+#include "ferrite/tests/data/files.h"
 
 namespace ferrite::test {
 namespace {

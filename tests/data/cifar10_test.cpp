@@ -1,6 +1,6 @@
-#include "data/cifar10.h"
+#include "ferrite/data/cifar10.h"
 
-#include "tests/data/files.h"
+#include "ferrite/tests/data/files.h"
 
 namespace ferrite::test {
 namespace {

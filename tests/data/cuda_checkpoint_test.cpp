@@ -1,12 +1,12 @@
 // Checkpoints of tensors on CUDA devices: the snapshot is that of its step, and nobody waits.
 #include <cstring>
 
-#include "core/cuda.h"
-#include "core/views.h"
-#include "data/checkpoint.h"
-#include "data/host_transfer.h"
-#include "tests/data/files.h"
-#include "tests/support/cuda.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/views.h"
+#include "ferrite/data/checkpoint.h"
+#include "ferrite/data/host_transfer.h"
+#include "ferrite/tests/data/files.h"
+#include "ferrite/tests/support/cuda.h"
 
 namespace ferrite::test {
 namespace {

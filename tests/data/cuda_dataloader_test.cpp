@@ -8,11 +8,11 @@
 #include <optional>
 #include <thread>
 
-#include "core/allocator.h"
-#include "core/cuda.h"
-#include "data/dataloader.h"
-#include "tests/support/cuda.h"
-#include "tests/support/message.h"
+#include "ferrite/core/allocator.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/data/dataloader.h"
+#include "ferrite/tests/support/cuda.h"
+#include "ferrite/tests/support/message.h"
 
 using namespace ferrite;
 using namespace ferrite::data;

@@ -1,12 +1,12 @@
 // Files of tensors that were, or are to be, on CUDA devices.
 #include <cstring>
 
-#include "core/cuda.h"
-#include "core/views.h"
-#include "data/host_transfer.h"
-#include "data/safetensors.h"
-#include "tests/data/files.h"
-#include "tests/support/cuda.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/views.h"
+#include "ferrite/data/host_transfer.h"
+#include "ferrite/data/safetensors.h"
+#include "ferrite/tests/data/files.h"
+#include "ferrite/tests/support/cuda.h"
 
 namespace ferrite::test {
 namespace {

@@ -1,4 +1,4 @@
-#include "data/dataloader.h"
+#include "ferrite/data/dataloader.h"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include <set>
 #include <thread>
 
-#include "data/synthetic_digits.h"
+#include "ferrite/data/synthetic_digits.h"
 
 namespace ferrite::data {
 namespace {

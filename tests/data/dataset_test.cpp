@@ -1,11 +1,11 @@
-#include "data/dataset.h"
+#include "ferrite/data/dataset.h"
 
 #include <doctest/doctest.h>
 
-#include "core/views.h"
-#include "data/dataloader.h"
-#include "data/image_dataset.h"
-#include "data/synthetic_digits.h"
+#include "ferrite/core/views.h"
+#include "ferrite/data/dataloader.h"
+#include "ferrite/data/image_dataset.h"
+#include "ferrite/data/synthetic_digits.h"
 
 namespace ferrite::data {
 namespace {

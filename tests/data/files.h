@@ -12,12 +12,12 @@
 #include <string_view>
 #include <vector>
 
-#include "core/allocator.h"
-#include "core/error.h"
-#include "core/generator.h"
-#include "data/file.h"
-#include "tests/data/gzip.h"
-#include "tests/support/message.h"
+#include "ferrite/core/allocator.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/data/file.h"
+#include "ferrite/tests/data/gzip.h"
+#include "ferrite/tests/support/message.h"
 
 namespace ferrite::test {
 

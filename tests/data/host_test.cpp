@@ -1,9 +1,9 @@
-#include "data/host.h"
+#include "ferrite/data/host.h"
 
-#include "core/views.h"
-#include "data/safetensors.h"
-#include "tests/data/files.h"
-#include "tests/support/cuda.h"
+#include "ferrite/core/views.h"
+#include "ferrite/data/safetensors.h"
+#include "ferrite/tests/data/files.h"
+#include "ferrite/tests/support/cuda.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

@@ -1,6 +1,6 @@
-#include "data/idx.h"
+#include "ferrite/data/idx.h"
 
-#include "tests/data/files.h"
+#include "ferrite/tests/data/files.h"
 
 namespace ferrite::test {
 namespace {

@@ -1,12 +1,12 @@
-#include "data/image_folder.h"
+#include "ferrite/data/image_folder.h"
 
 #include <map>
 
-#include "core/views.h"
-#include "data/dataloader.h"
-#include "data/image_io.h"
-#include "data/synthetic_digits.h"
-#include "tests/data/files.h"
+#include "ferrite/core/views.h"
+#include "ferrite/data/dataloader.h"
+#include "ferrite/data/image_io.h"
+#include "ferrite/data/synthetic_digits.h"
+#include "ferrite/tests/data/files.h"
 
 namespace ferrite::data {
 namespace {

@@ -1,8 +1,8 @@
-#include "data/inflate_whole.h"
+#include "ferrite/data/inflate_whole.h"
 
 #include <algorithm>
 
-#include "tests/data/files.h"
+#include "ferrite/tests/data/files.h"
 
 namespace ferrite::test {
 namespace {

@@ -1,9 +1,9 @@
-#include "data/jpeg.h"
+#include "ferrite/data/jpeg.h"
 
 #include <cmath>
 
-#include "data/image_io.h"
-#include "tests/data/files.h"
+#include "ferrite/data/image_io.h"
+#include "ferrite/tests/data/files.h"
 
 namespace ferrite::test {
 namespace {

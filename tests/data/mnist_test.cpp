@@ -1,9 +1,9 @@
-#include "data/mnist.h"
+#include "ferrite/data/mnist.h"
 
 #include <cmath>
 #include <cstdlib>
 
-#include "tests/data/files.h"
+#include "ferrite/tests/data/files.h"
 
 namespace ferrite::test {
 namespace {

@@ -1,7 +1,7 @@
-#include "data/npy.h"
+#include "ferrite/data/npy.h"
 
-#include "core/views.h"
-#include "tests/data/files.h"
+#include "ferrite/core/views.h"
+#include "ferrite/tests/data/files.h"
 
 namespace ferrite::test {
 namespace {

@@ -1,9 +1,9 @@
-#include "data/png.h"
+#include "ferrite/data/png.h"
 
 #include <cstring>
 
-#include "core/generator.h"
-#include "tests/data/files.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/tests/data/files.h"
 
 namespace ferrite::test {
 namespace {

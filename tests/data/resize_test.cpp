@@ -5,8 +5,8 @@
 #include <cmath>
 #include <set>
 
-#include "data/transforms.h"
-#include "tests/support/golden.h"
+#include "ferrite/data/transforms.h"
+#include "ferrite/tests/support/golden.h"
 
 namespace ferrite::data {
 namespace {

@@ -5,9 +5,9 @@
 #include <cstdio>
 #include <cstring>
 
-#include "data/safetensors.h"
-#include "tests/data/files.h"
-#include "tests/paths.h"
+#include "ferrite/data/safetensors.h"
+#include "ferrite/tests/data/files.h"
+#include "ferrite/tests/paths.h"
 
 namespace ferrite::test {
 namespace {

@@ -1,9 +1,9 @@
-#include "data/safetensors.h"
+#include "ferrite/data/safetensors.h"
 
 #include <cstring>
 
-#include "core/views.h"
-#include "tests/data/files.h"
+#include "ferrite/core/views.h"
+#include "ferrite/tests/data/files.h"
 
 namespace ferrite::test {
 namespace {

@@ -1,11 +1,11 @@
-#include "data/sampler.h"
+#include "ferrite/data/sampler.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <set>
 
-#include "core/generator.h"
+#include "ferrite/core/generator.h"
 
 namespace ferrite::data {
 namespace {

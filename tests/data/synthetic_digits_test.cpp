@@ -1,4 +1,4 @@
-#include "data/synthetic_digits.h"
+#include "ferrite/data/synthetic_digits.h"
 
 #include <doctest/doctest.h>
 
@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/parallel_for.h"
+#include "ferrite/core/parallel_for.h"
 
 namespace ferrite::data {
 

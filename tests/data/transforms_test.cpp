@@ -1,11 +1,11 @@
-#include "data/transforms.h"
+#include "ferrite/data/transforms.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "core/views.h"
+#include "ferrite/core/views.h"
 
 namespace ferrite::data {
 namespace {

@@ -9,10 +9,10 @@
 #include <fstream>
 #include <iterator>
 
-#include "autograd/engine.h"
-#include "core/generator.h"
-#include "ops/copy.h"
-#include "tests/differential/ops.h"
+#include "ferrite/autograd/engine.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/tests/differential/ops.h"
 
 namespace ferrite::differential {
 

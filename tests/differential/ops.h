@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/tensor.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite::differential {
 

@@ -1,10 +1,10 @@
-#include "ops/activation.h"
-#include "ops/arithmetic.h"
-#include "ops/compare.h"
-#include "ops/copy.h"
-#include "ops/creation.h"
-#include "ops/unary.h"
-#include "tests/differential/ops.h"
+#include "ferrite/ops/activation.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/compare.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/unary.h"
+#include "ferrite/tests/differential/ops.h"
 
 namespace ferrite::differential {
 

@@ -1,11 +1,11 @@
 // Products, convolutions, pooling, normalisation, resampling and losses.
-#include "ops/conv.h"
-#include "ops/loss.h"
-#include "ops/matmul.h"
-#include "ops/norm.h"
-#include "ops/pool.h"
-#include "ops/resize.h"
-#include "tests/differential/ops.h"
+#include "ferrite/ops/conv.h"
+#include "ferrite/ops/loss.h"
+#include "ferrite/ops/matmul.h"
+#include "ferrite/ops/norm.h"
+#include "ferrite/ops/pool.h"
+#include "ferrite/ops/resize.h"
+#include "ferrite/tests/differential/ops.h"
 
 namespace ferrite::differential {
 

@@ -1,12 +1,12 @@
 // Reductions, indexing, joining and views.
-#include "ops/creation.h"
-#include "ops/index.h"
-#include "ops/join.h"
-#include "ops/rearrange.h"
-#include "ops/reduce.h"
-#include "ops/softmax.h"
-#include "ops/views.h"
-#include "tests/differential/ops.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/index.h"
+#include "ferrite/ops/join.h"
+#include "ferrite/ops/rearrange.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/ops/softmax.h"
+#include "ferrite/ops/views.h"
+#include "ferrite/tests/differential/ops.h"
 
 namespace ferrite::differential {
 

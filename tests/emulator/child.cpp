@@ -1,4 +1,4 @@
-#include "emulator/child.h"
+#include "ferrite/emulator/child.h"
 
 #include <doctest/doctest.h>
 #include <sys/wait.h>
@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "emulator/planted/planted.h"
+#include "ferrite/emulator/planted.h"
 
 namespace emulator_test {
 

@@ -2,7 +2,7 @@
 #include <string>
 #include <thread>
 
-#include "emulator/support.h"
+#include "ferrite/emulator/support.h"
 
 namespace emulator_test {
 

@@ -1,7 +1,7 @@
 // Stream capture and graphs.
 #include <thread>
 
-#include "emulator/support.h"
+#include "ferrite/emulator/support.h"
 
 namespace emulator_test {
 

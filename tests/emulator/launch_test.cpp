@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <string>
 
-#include "emulator/support.h"
+#include "ferrite/emulator/support.h"
 
 namespace emulator_test {
 

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "emulator/support.h"
+#include "ferrite/emulator/support.h"
 
 namespace emulator_test {
 

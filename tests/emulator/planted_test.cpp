@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "emulator.h"
-#include "emulator/child.h"
+#include "ferrite/emulator/child.h"
+#include "ferrite/emulator/emulator.h"
 
 namespace emulator_test {
 

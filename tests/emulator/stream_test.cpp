@@ -4,7 +4,7 @@
 #include <future>
 #include <thread>
 
-#include "emulator/support.h"
+#include "ferrite/emulator/support.h"
 
 namespace emulator_test {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "emulator.h"
+#include "ferrite/emulator/emulator.h"
 
 /// The call succeeds.
 #define OK(call) CHECK(std::string(cudaGetErrorName(call)) == "cudaSuccess")

@@ -7,8 +7,8 @@
 #include <sstream>
 #include <thread>
 
-#include "parallel/comm/backend.h"
-#include "tests/examples/workplace.h"
+#include "ferrite/parallel/comm/backend.h"
+#include "ferrite/tests/examples/workplace.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

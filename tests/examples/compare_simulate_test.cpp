@@ -1,7 +1,7 @@
 // compare_parallel --simulate and --check-simulation, and what they write.
-#include "parallel/comm/backend.h"
-#include "parallel/planning/plan.h"
-#include "tests/examples/workplace.h"
+#include "ferrite/parallel/comm/backend.h"
+#include "ferrite/parallel/planning/plan.h"
+#include "ferrite/tests/examples/workplace.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

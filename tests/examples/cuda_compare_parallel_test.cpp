@@ -1,9 +1,9 @@
 // The program examples/compare_parallel on CUDA devices.
 #include <algorithm>
 
-#include "core/cuda.h"
-#include "tests/examples/workplace.h"
-#include "tests/support/cuda.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/tests/examples/workplace.h"
+#include "ferrite/tests/support/cuda.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

@@ -2,9 +2,9 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "data/png.h"
-#include "tests/examples/workplace.h"
-#include "tests/support/cuda.h"
+#include "ferrite/data/png.h"
+#include "ferrite/tests/examples/workplace.h"
+#include "ferrite/tests/support/cuda.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

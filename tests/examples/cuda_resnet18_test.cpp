@@ -1,8 +1,8 @@
 // The program examples/resnet18 on CUDA devices.
 #include <cmath>
 
-#include "tests/examples/resnet18.h"
-#include "tests/support/cuda.h"
+#include "ferrite/tests/examples/resnet18.h"
+#include "ferrite/tests/support/cuda.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

@@ -1,7 +1,7 @@
 // The program examples/data_parallel_from_scratch, run as its users run it.
 #include <regex>
 
-#include "tests/examples/workplace.h"
+#include "ferrite/tests/examples/workplace.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/examples/workplace.h"
+#include "ferrite/tests/examples/workplace.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

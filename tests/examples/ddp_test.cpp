@@ -3,10 +3,10 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "data/safetensors.h"
-#include "parallel/comm/backend.h"
-#include "tests/examples/workplace.h"
-#include "tests/support/close.h"
+#include "ferrite/data/safetensors.h"
+#include "ferrite/parallel/comm/backend.h"
+#include "ferrite/tests/examples/workplace.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

@@ -1,6 +1,6 @@
 // The program examples/device_info.
-#include "core/cuda.h"
-#include "tests/examples/process.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/tests/examples/process.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

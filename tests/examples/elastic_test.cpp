@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "parallel/comm/backend.h"
-#include "tests/examples/workplace.h"
-#include "tests/parallel/launched.h"
+#include "ferrite/parallel/comm/backend.h"
+#include "ferrite/tests/examples/workplace.h"
+#include "ferrite/tests/parallel/launched.h"
 
 using namespace ferrite::test;
 

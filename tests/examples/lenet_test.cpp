@@ -1,8 +1,8 @@
 // The program examples/lenet, run as its users run it.
-#include "data/png.h"
-#include "data/safetensors.h"
-#include "metrics/logger.h"
-#include "tests/examples/workplace.h"
+#include "ferrite/data/png.h"
+#include "ferrite/data/safetensors.h"
+#include "ferrite/metrics/logger.h"
+#include "ferrite/tests/examples/workplace.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

@@ -1,12 +1,12 @@
-#include "examples/common/loss_guard.h"
+#include "ferrite/examples/common/loss_guard.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 
-#include "nn/norm.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
+#include "ferrite/nn/norm.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
 
 using namespace ferrite;
 using examples::LossGuard;

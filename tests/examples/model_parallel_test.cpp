@@ -1,7 +1,7 @@
 // The program examples/model_parallel, run as its users run it.
 #include <regex>
 
-#include "tests/examples/workplace.h"
+#include "ferrite/tests/examples/workplace.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

@@ -1,7 +1,7 @@
 // The program examples/pipeline, run as its users run it.
-#include "data/safetensors.h"
-#include "nn/models/resnet.h"
-#include "tests/examples/workplace.h"
+#include "ferrite/data/safetensors.h"
+#include "ferrite/nn/models/resnet.h"
+#include "ferrite/tests/examples/workplace.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

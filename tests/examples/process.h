@@ -13,9 +13,9 @@
 #include <thread>
 #include <vector>
 
-#include "parallel/comm/socket.h"
-#include "tests/data/files.h"
-#include "tests/paths.h"
+#include "ferrite/parallel/comm/socket.h"
+#include "ferrite/tests/data/files.h"
+#include "ferrite/tests/paths.h"
 
 namespace ferrite::test {
 

@@ -1,8 +1,8 @@
 // Running the program examples/resnet18 on images small enough for many runs.
 #pragma once
 
-#include "data/png.h"
-#include "tests/examples/workplace.h"
+#include "ferrite/data/png.h"
+#include "ferrite/tests/examples/workplace.h"
 
 namespace ferrite::test {
 

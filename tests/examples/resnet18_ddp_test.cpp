@@ -2,10 +2,10 @@
 
 #include <cstdlib>
 
-#include "data/safetensors.h"
-#include "parallel/comm/backend.h"
-#include "tests/examples/resnet18.h"
-#include "tests/support/close.h"
+#include "ferrite/data/safetensors.h"
+#include "ferrite/parallel/comm/backend.h"
+#include "ferrite/tests/examples/resnet18.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

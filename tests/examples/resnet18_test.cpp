@@ -1,5 +1,5 @@
 // The program examples/resnet18, run as its users run it.
-#include "tests/examples/resnet18.h"
+#include "ferrite/tests/examples/resnet18.h"
 
 #include <cmath>
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "core/cuda.h"
-#include "data/synthetic_digits.h"
-#include "tests/examples/process.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/data/synthetic_digits.h"
+#include "ferrite/tests/examples/process.h"
 
 namespace ferrite::test {
 

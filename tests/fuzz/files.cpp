@@ -7,20 +7,20 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/generator.h"
-#include "core/tensor.h"
-#include "data/checkpoint.h"
-#include "data/cifar10.h"
-#include "data/idx.h"
-#include "data/image_io.h"
-#include "data/inflate.h"
-#include "data/inflate_whole.h"
-#include "data/npy.h"
-#include "data/safetensors.h"
-#include "data/training_state.h"
-#include "parallel/planning/profile.h"
-#include "tests/data/gzip.h"
-#include "tests/fuzz/fuzz.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/data/checkpoint.h"
+#include "ferrite/data/cifar10.h"
+#include "ferrite/data/idx.h"
+#include "ferrite/data/image_io.h"
+#include "ferrite/data/inflate.h"
+#include "ferrite/data/inflate_whole.h"
+#include "ferrite/data/npy.h"
+#include "ferrite/data/safetensors.h"
+#include "ferrite/data/training_state.h"
+#include "ferrite/parallel/planning/profile.h"
+#include "ferrite/tests/data/gzip.h"
+#include "ferrite/tests/fuzz/fuzz.h"
 
 namespace ferrite::fuzz {
 namespace {

@@ -13,9 +13,9 @@
 #include <fstream>
 #include <random>
 
-#include "core/error.h"
-#include "core/parallel_for.h"
-#include "tests/fuzz/fuzz.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/tests/fuzz/fuzz.h"
 
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);
 

@@ -8,17 +8,17 @@
 #include <cstring>
 #include <fstream>
 
-#include "parallel/comm/link_card.h"
-#include "parallel/comm/link_door.h"
-#include "parallel/comm/monitor_table.h"
-#include "parallel/comm/rendezvous_file.h"
-#include "parallel/comm/sealed_frames.h"
-#include "parallel/comm/store_protocol.h"
-#include "parallel/comm/store_table.h"
-#include "parallel/launcher/node_messages.h"
-#include "parallel/launcher/options.h"
-#include "parallel/planning/stragglers.h"
-#include "tests/fuzz/fuzz.h"
+#include "ferrite/parallel/comm/link_card.h"
+#include "ferrite/parallel/comm/link_door.h"
+#include "ferrite/parallel/comm/monitor_table.h"
+#include "ferrite/parallel/comm/rendezvous_file.h"
+#include "ferrite/parallel/comm/sealed_frames.h"
+#include "ferrite/parallel/comm/store_protocol.h"
+#include "ferrite/parallel/comm/store_table.h"
+#include "ferrite/parallel/launcher/node_messages.h"
+#include "ferrite/parallel/launcher/options.h"
+#include "ferrite/parallel/planning/stragglers.h"
+#include "ferrite/tests/fuzz/fuzz.h"
 
 namespace ferrite::fuzz {
 namespace {

@@ -30,6 +30,10 @@ cmake -S "$here/consumer" -B "$scratch/build" -DCMAKE_PREFIX_PATH="$scratch/pref
   -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" "$@"
 cmake --build "$scratch/build"
 "$scratch/build/consumer"
+# By add_subdirectory it compiles too; what it would link has been tested.
+cmake -S "$here/consumer" -B "$scratch/subdirectory" -DFERRITE_SOURCE="$here/../.." -DFERRITE_CUDA=OFF \
+  -DFERRITE_TESTS=OFF -DFERRITE_EXAMPLES=OFF -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" "$@"
+cmake --build "$scratch/subdirectory" --target consumer_objects
 
 # Kernels for several levels of the instruction set (FERRITE_ISA_LEVELS) are chosen from by the loader: the
 # program runs with each that this machine has.

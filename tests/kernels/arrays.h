@@ -3,9 +3,9 @@
 
 #include <vector>
 
-#include "kernels/optim.h"
-#include "ops/creation.h"
-#include "tests/kit/kernel_case.h"
+#include "ferrite/kernels/optim.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/tests/kit/kernel_case.h"
 
 namespace ferrite::test {
 

@@ -1,12 +1,12 @@
-#include "kernels/augment.h"
+#include "ferrite/kernels/augment.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 
-#include "ops/creation.h"
-#include "tests/kit/kernel_case.h"
-#include "tests/support/close.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/tests/kit/kernel_case.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using kernels::AugmentArgs;

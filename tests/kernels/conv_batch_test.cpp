@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/generator.h"
-#include "kernels/conv.h"
-#include "ops/creation.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/kernels/conv.h"
+#include "ferrite/ops/creation.h"
 
 using namespace ferrite;
 using kernels::Activation;

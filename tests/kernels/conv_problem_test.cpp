@@ -1,8 +1,8 @@
-#include "kernels/conv_problem.h"
+#include "ferrite/kernels/conv_problem.h"
 
 #include <doctest/doctest.h>
 
-#include "ops/creation.h"
+#include "ferrite/ops/creation.h"
 
 using namespace ferrite;
 using kernels::ConvLayout;

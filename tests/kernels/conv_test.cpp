@@ -1,12 +1,12 @@
-#include "kernels/conv.h"
+#include "ferrite/kernels/conv.h"
 
 #include <doctest/doctest.h>
 
-#include "kernels/copy.h"
-#include "kernels/vendor.h"
-#include "tests/kit/doctest_context.h"
-#include "tests/kit/kernel_case.h"
-#include "tests/support/close.h"
+#include "ferrite/kernels/copy.h"
+#include "ferrite/kernels/vendor.h"
+#include "ferrite/tests/kit/doctest_context.h"
+#include "ferrite/tests/kit/kernel_case.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using kernels::Activation;

@@ -1,15 +1,15 @@
-#include "kernels/copy.h"
+#include "ferrite/kernels/copy.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <limits>
 
-#include "core/parallel_for.h"
-#include "core/views.h"
-#include "tests/kernels/layouts.h"
-#include "tests/kit/kernel_case.h"
-#include "tests/support/close.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/core/views.h"
+#include "ferrite/tests/kernels/layouts.h"
+#include "ferrite/tests/kit/kernel_case.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

@@ -1,12 +1,12 @@
-#include "kernels/cross_entropy.h"
+#include "ferrite/kernels/cross_entropy.h"
 
 #include <doctest/doctest.h>
 
 #include <cstring>
 #include <limits>
 
-#include "core/error.h"
-#include "tests/kit/kernel_case.h"
+#include "ferrite/core/error.h"
+#include "ferrite/tests/kit/kernel_case.h"
 
 using namespace ferrite;
 using kernels::CrossEntropyArgs;

@@ -1,18 +1,18 @@
 // cuBLASLt beside our own kernels, on a GPU: both must meet the reference.
-#include "kernels/cuda/vendor/cublaslt.h"
+#include "ferrite/kernels/cuda/vendor/cublaslt.h"
 
 #include <doctest/doctest.h>
 
 #include <atomic>
 #include <thread>
 
-#include "core/cuda.h"
-#include "core/cuda_graph.h"
-#include "core/deterministic.h"
-#include "kernels/vendor.h"
-#include "tests/kit/doctest_context.h"
-#include "tests/kit/kernel_case.h"
-#include "tests/support/cuda.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/cuda_graph.h"
+#include "ferrite/core/deterministic.h"
+#include "ferrite/kernels/vendor.h"
+#include "ferrite/tests/kit/doctest_context.h"
+#include "ferrite/tests/kit/kernel_case.h"
+#include "ferrite/tests/support/cuda.h"
 
 using namespace ferrite;
 using kernels::Activation;

@@ -5,15 +5,15 @@
 #include <map>
 #include <string>
 
-#include "core/cuda.h"
-#include "kernels/conv.h"
-#include "kernels/cuda/vendor/cudnn.h"
-#include "kernels/norm.h"
-#include "kernels/vendor.h"
-#include "tests/kit/doctest_context.h"
-#include "tests/kit/kernel_case.h"
-#include "tests/support/close.h"
-#include "tests/support/cuda.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/kernels/conv.h"
+#include "ferrite/kernels/cuda/vendor/cudnn.h"
+#include "ferrite/kernels/norm.h"
+#include "ferrite/kernels/vendor.h"
+#include "ferrite/tests/kit/doctest_context.h"
+#include "ferrite/tests/kit/kernel_case.h"
+#include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/cuda.h"
 
 using namespace ferrite;
 using kernels::Activation;

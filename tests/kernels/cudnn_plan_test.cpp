@@ -2,9 +2,9 @@
 // tested without one.
 #include <doctest/doctest.h>
 
-#include "core/cuda.h"
-#include "kernels/cuda/vendor/cudnn.h"
-#include "kernels/vendor.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/kernels/cuda/vendor/cudnn.h"
+#include "ferrite/kernels/vendor.h"
 
 using namespace ferrite;
 using kernels::ConvLayout;

@@ -1,11 +1,11 @@
-#include "kernels/cuda/divisor.cuh"
+#include "ferrite/kernels/cuda/divisor.cuh"
 
 #include <doctest/doctest.h>
 
 #include <vector>
 
-#include "core/generator.h"
-#include "kernels/cuda/reduce_dims.cuh"
+#include "ferrite/core/generator.h"
+#include "ferrite/kernels/cuda/reduce_dims.cuh"
 
 using namespace ferrite;
 using kernels::ReduceNest;

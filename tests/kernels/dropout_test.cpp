@@ -1,10 +1,10 @@
-#include "kernels/dropout.h"
+#include "ferrite/kernels/dropout.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 
-#include "tests/kit/kernel_case.h"
+#include "ferrite/tests/kit/kernel_case.h"
 
 using namespace ferrite;
 using kit::KernelCase;

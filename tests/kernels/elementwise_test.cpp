@@ -1,8 +1,8 @@
-#include "kernels/elementwise.h"
+#include "ferrite/kernels/elementwise.h"
 
 #include <doctest/doctest.h>
 
-#include "tests/kit/kernel_case.h"
+#include "ferrite/tests/kit/kernel_case.h"
 
 using namespace ferrite;
 using kernels::BinaryOp;

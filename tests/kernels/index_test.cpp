@@ -1,12 +1,12 @@
-#include "kernels/index.h"
+#include "ferrite/kernels/index.h"
 
 #include <doctest/doctest.h>
 
-#include "core/stream.h"
-#include "ops/creation.h"
-#include "tests/kit/kernel_case.h"
-#include "tests/support/close.h"
-#include "tests/support/message.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/tests/kit/kernel_case.h"
+#include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/message.h"
 
 using namespace ferrite;
 using kit::KernelCase;

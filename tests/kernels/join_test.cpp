@@ -1,10 +1,10 @@
-#include "kernels/join.h"
+#include "ferrite/kernels/join.h"
 
 #include <doctest/doctest.h>
 
 #include <cstring>
 
-#include "tests/kit/kernel_case.h"
+#include "ferrite/tests/kit/kernel_case.h"
 
 using namespace ferrite;
 using kit::KernelCase;

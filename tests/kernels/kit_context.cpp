@@ -1,2 +1,2 @@
 // Failed CHECKs inside a case of the kit say which it was.
-#include "tests/kit/doctest_context.h"
+#include "ferrite/tests/kit/doctest_context.h"

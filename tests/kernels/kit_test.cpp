@@ -11,9 +11,9 @@
 #include <set>
 #include <string>
 
-#include "kernels/copy.h"
-#include "tests/kit/kernel_case.h"
-#include "tests/support/message.h"
+#include "ferrite/kernels/copy.h"
+#include "ferrite/tests/kit/kernel_case.h"
+#include "ferrite/tests/support/message.h"
 
 using namespace ferrite;
 using kit::KernelCase;

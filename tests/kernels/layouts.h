@@ -5,8 +5,8 @@
 #include <cstring>
 #include <vector>
 
-#include "core/generator.h"
-#include "core/tensor.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite::test {
 

@@ -1,12 +1,12 @@
-#include "kernels/cpu/loops.h"
+#include "ferrite/kernels/cpu/loops.h"
 
 #include <doctest/doctest.h>
 
 #include <atomic>
 
-#include "core/views.h"
-#include "tests/kernels/layouts.h"
-#include "tests/support/close.h"
+#include "ferrite/core/views.h"
+#include "ferrite/tests/kernels/layouts.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

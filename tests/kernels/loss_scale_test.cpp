@@ -3,10 +3,10 @@
 
 #include <cmath>
 
-#include "kernels/optim.h"
-#include "ops/creation.h"
-#include "tests/kit/kernel_case.h"
-#include "tests/support/close.h"
+#include "ferrite/kernels/optim.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/tests/kit/kernel_case.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using kit::KernelCase;

@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "kernels/index.h"
-#include "tests/kit/kernel_case.h"
+#include "ferrite/kernels/index.h"
+#include "ferrite/tests/kit/kernel_case.h"
 
 using namespace ferrite;
 using kernels::Triangle;

@@ -1,11 +1,11 @@
 // What products do on the way out: activations, what those are of, and sums of rows.
 #include <doctest/doctest.h>
 
-#include "kernels/copy.h"
-#include "kernels/matmul.h"
-#include "kernels/vendor.h"
-#include "tests/kit/doctest_context.h"
-#include "tests/kit/kernel_case.h"
+#include "ferrite/kernels/copy.h"
+#include "ferrite/kernels/matmul.h"
+#include "ferrite/kernels/vendor.h"
+#include "ferrite/tests/kit/doctest_context.h"
+#include "ferrite/tests/kit/kernel_case.h"
 
 using namespace ferrite;
 using kernels::Activation;

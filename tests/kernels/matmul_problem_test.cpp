@@ -1,5 +1,5 @@
 // What the side of cuBLASLt decides on the host, without the library.
-#include "kernels/cuda/vendor/matmul_problem.h"
+#include "ferrite/kernels/cuda/vendor/matmul_problem.h"
 
 #include <doctest/doctest.h>
 
@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "kernels/cuda/vendor/plan_cache.h"
+#include "ferrite/kernels/cuda/vendor/plan_cache.h"
 
 using namespace ferrite;
 using namespace ferrite::kernels;

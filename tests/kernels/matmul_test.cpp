@@ -1,9 +1,9 @@
-#include "kernels/matmul.h"
+#include "ferrite/kernels/matmul.h"
 
 #include <doctest/doctest.h>
 
-#include "tests/kit/doctest_context.h"
-#include "tests/kit/kernel_case.h"
+#include "ferrite/tests/kit/doctest_context.h"
+#include "ferrite/tests/kit/kernel_case.h"
 
 using namespace ferrite;
 using kit::KernelCase;

@@ -2,9 +2,9 @@
 
 #include <cmath>
 
-#include "kernels/optim.h"
-#include "tests/kernels/arrays.h"
-#include "tests/support/close.h"
+#include "ferrite/kernels/optim.h"
+#include "ferrite/tests/kernels/arrays.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

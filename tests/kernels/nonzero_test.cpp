@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
-#include "kernels/index.h"
-#include "tests/kit/kernel_case.h"
+#include "ferrite/kernels/index.h"
+#include "ferrite/tests/kit/kernel_case.h"
 
 using namespace ferrite;
 using kit::KernelCase;

@@ -1,4 +1,4 @@
-#include "kernels/norm.h"
+#include "ferrite/kernels/norm.h"
 
 #include <doctest/doctest.h>
 
@@ -7,8 +7,8 @@
 #include <limits>
 #include <vector>
 
-#include "tests/kit/kernel_case.h"
-#include "tests/support/close.h"
+#include "ferrite/tests/kit/kernel_case.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using kernels::ChannelLayout;

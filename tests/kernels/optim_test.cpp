@@ -1,11 +1,11 @@
-#include "kernels/optim.h"
+#include "ferrite/kernels/optim.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 
-#include "tests/kernels/arrays.h"
-#include "tests/support/close.h"
+#include "ferrite/tests/kernels/arrays.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

@@ -1,9 +1,9 @@
-#include "kernels/pad.h"
+#include "ferrite/kernels/pad.h"
 
 #include <doctest/doctest.h>
 
-#include "tests/kit/kernel_case.h"
-#include "tests/support/close.h"
+#include "ferrite/tests/kit/kernel_case.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using kernels::PadMode;

@@ -1,12 +1,12 @@
-#include "kernels/parts.h"
+#include "ferrite/kernels/parts.h"
 
 #include <doctest/doctest.h>
 
 #include <cstring>
 #include <type_traits>
 
-#include "core/error.h"
-#include "tests/kit/kernel_case.h"
+#include "ferrite/core/error.h"
+#include "ferrite/tests/kit/kernel_case.h"
 
 using namespace ferrite;
 using kit::KernelCase;

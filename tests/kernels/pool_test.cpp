@@ -1,11 +1,11 @@
-#include "kernels/pool.h"
+#include "ferrite/kernels/pool.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 
-#include "tests/kit/kernel_case.h"
-#include "tests/support/close.h"
+#include "ferrite/tests/kit/kernel_case.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using kernels::Pool2d;

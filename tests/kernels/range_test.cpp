@@ -1,10 +1,10 @@
-#include "kernels/range.h"
+#include "ferrite/kernels/range.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 
-#include "tests/kit/kernel_case.h"
+#include "ferrite/tests/kit/kernel_case.h"
 
 using namespace ferrite;
 using kit::KernelCase;

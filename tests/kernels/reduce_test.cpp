@@ -1,13 +1,13 @@
-#include "kernels/reduce.h"
+#include "ferrite/kernels/reduce.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <limits>
 
-#include "kernels/conv.h"
-#include "kernels/matmul.h"
-#include "tests/kit/kernel_case.h"
+#include "ferrite/kernels/conv.h"
+#include "ferrite/kernels/matmul.h"
+#include "ferrite/tests/kit/kernel_case.h"
 
 using namespace ferrite;
 using kernels::ReduceOp;

@@ -1,4 +1,4 @@
-#include "kernels/resize.h"
+#include "ferrite/kernels/resize.h"
 
 #include <doctest/doctest.h>
 
@@ -6,8 +6,8 @@
 #include <cmath>
 #include <vector>
 
-#include "tests/kit/kernel_case.h"
-#include "tests/support/close.h"
+#include "ferrite/tests/kit/kernel_case.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using kernels::InterpolateMode;

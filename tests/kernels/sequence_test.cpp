@@ -1,8 +1,8 @@
-#include "kernels/sequence.h"
+#include "ferrite/kernels/sequence.h"
 
 #include <doctest/doctest.h>
 
-#include "tests/kit/kernel_case.h"
+#include "ferrite/tests/kit/kernel_case.h"
 
 using namespace ferrite;
 using kit::KernelCase;

@@ -1,10 +1,10 @@
-#include "kernels/softmax.h"
+#include "ferrite/kernels/softmax.h"
 
 #include <doctest/doctest.h>
 
 #include <limits>
 
-#include "tests/kit/kernel_case.h"
+#include "ferrite/tests/kit/kernel_case.h"
 
 using namespace ferrite;
 using kernels::SoftmaxKind;

@@ -1,12 +1,12 @@
 // How large loop nests are cut for kernels, whose offsets the host can compute as well.
-#include "kernels/cuda/strided.cuh"
+#include "ferrite/kernels/cuda/strided.cuh"
 
 #include <doctest/doctest.h>
 
 #include <set>
 #include <vector>
 
-#include "core/generator.h"
+#include "ferrite/core/generator.h"
 
 using namespace ferrite;
 using kernels::LoopNest;

@@ -1,8 +1,8 @@
-#include "kernels/where.h"
+#include "ferrite/kernels/where.h"
 
 #include <doctest/doctest.h>
 
-#include "tests/kit/kernel_case.h"
+#include "ferrite/tests/kit/kernel_case.h"
 
 using namespace ferrite;
 using kit::KernelCase;

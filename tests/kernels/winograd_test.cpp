@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "core/generator.h"
-#include "core/parallel_for.h"
-#include "kernels/conv.h"
-#include "ops/creation.h"
-#include "support/close.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/kernels/conv.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using ferrite::test::check_equal;

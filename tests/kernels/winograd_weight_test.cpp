@@ -4,8 +4,8 @@
 #include <cmath>
 #include <vector>
 
-#include "core/parallel_for.h"
-#include "kernels/cpu/winograd/weight_gradient.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/kernels/cpu/winograd/weight_gradient.h"
 
 using namespace ferrite;
 using namespace ferrite::kernels;

@@ -11,8 +11,8 @@
 #include <cstring>
 #include <optional>
 
-#include "tests/kit/kernel_case.h"
-#include "tests/kit/memory.h"
+#include "ferrite/tests/kit/kernel_case.h"
+#include "ferrite/tests/kit/memory.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>

@@ -6,9 +6,9 @@
 #include <cstring>
 #include <limits>
 
-#include "core/dtype.h"
-#include "tests/kit/kernel_case.h"
-#include "tests/kit/memory.h"
+#include "ferrite/core/dtype.h"
+#include "ferrite/tests/kit/kernel_case.h"
+#include "ferrite/tests/kit/memory.h"
 
 namespace ferrite::kit {
 

@@ -7,7 +7,7 @@
 #include <iostream>
 #include <mutex>
 
-#include "tests/kit/kernel_case.h"
+#include "ferrite/tests/kit/kernel_case.h"
 
 namespace ferrite::kit {
 

@@ -1,4 +1,4 @@
-#include "tests/kit/kernel_case.h"
+#include "ferrite/tests/kit/kernel_case.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,10 +7,10 @@
 #include <limits>
 #include <numeric>
 
-#include "core/stream.h"
-#include "kernels/copy.h"
-#include "ops/copy.h"
-#include "tests/kit/memory.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/kernels/copy.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/tests/kit/memory.h"
 
 namespace ferrite::kit {
 

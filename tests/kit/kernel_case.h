@@ -33,9 +33,9 @@
 #include <string>
 #include <vector>
 
-#include "core/generator.h"
-#include "core/tensor.h"
-#include "kernels/view.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/kernels/view.h"
 
 namespace ferrite::kit {
 

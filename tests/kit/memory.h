@@ -5,7 +5,7 @@
 #include <cstring>
 #include <string>
 
-#include "core/tensor.h"
+#include "ferrite/core/tensor.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>

@@ -1,4 +1,4 @@
-#include "metrics/bar_chart.h"
+#include "ferrite/metrics/bar_chart.h"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/data/files.h"
+#include "ferrite/tests/data/files.h"
 
 using namespace ferrite;
 using metrics::BarChart;

@@ -4,17 +4,17 @@
 
 #include <vector>
 
-#include "core/cuda.h"
-#include "core/cuda_graph.h"
-#include "core/generator.h"
-#include "metrics/accuracy.h"
-#include "metrics/average_meter.h"
-#include "metrics/confusion_matrix.h"
-#include "metrics/timer.h"
-#include "ops/creation.h"
-#include "tests/metrics/reference.h"
-#include "tests/support/cuda.h"
-#include "tests/support/message.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/cuda_graph.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/metrics/accuracy.h"
+#include "ferrite/metrics/average_meter.h"
+#include "ferrite/metrics/confusion_matrix.h"
+#include "ferrite/metrics/timer.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/tests/metrics/reference.h"
+#include "ferrite/tests/support/cuda.h"
+#include "ferrite/tests/support/message.h"
 
 using namespace ferrite;
 using namespace ferrite::metrics;

@@ -1,5 +1,5 @@
 // Axes and learning curves.
-#include "metrics/curves.h"
+#include "ferrite/metrics/curves.h"
 
 #include <doctest/doctest.h>
 
@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "metrics/ticks.h"
-#include "tests/data/files.h"
+#include "ferrite/metrics/ticks.h"
+#include "ferrite/tests/data/files.h"
 
 using namespace ferrite;
 using namespace ferrite::metrics;

@@ -1,5 +1,5 @@
 // CSV and JSON-lines logs: what is written, and how a resumed run goes on.
-#include "metrics/logger.h"
+#include "ferrite/metrics/logger.h"
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>
@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/data/files.h"
+#include "ferrite/tests/data/files.h"
 
 using namespace ferrite;
 using namespace ferrite::metrics;

@@ -1,4 +1,4 @@
-#include "metrics/progress_bar.h"
+#include "ferrite/metrics/progress_bar.h"
 
 #include <doctest/doctest.h>
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/tensor.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite::test {
 

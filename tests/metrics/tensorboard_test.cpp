@@ -1,6 +1,6 @@
 // Event files, read back by a parser of the test's own, which checks every CRC, and by
 // TensorBoard's reader where the Python package is installed.
-#include "metrics/tensorboard.h"
+#include "ferrite/metrics/tensorboard.h"
 
 #include <doctest/doctest.h>
 
@@ -15,13 +15,13 @@
 #include <thread>
 #include <vector>
 
-#include "core/generator.h"
-#include "data/png.h"
-#include "ops/arithmetic.h"
-#include "ops/copy.h"
-#include "ops/creation.h"
-#include "tests/data/files.h"
-#include "tests/paths.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/data/png.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/tests/data/files.h"
+#include "ferrite/tests/paths.h"
 
 using namespace ferrite;
 using namespace ferrite::metrics;

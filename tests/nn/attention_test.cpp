@@ -1,23 +1,23 @@
-#include "nn/attention.h"
+#include "ferrite/nn/attention.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 
-#include "nn/linear.h"
-#include "ops/arithmetic.h"
-#include "ops/autocast.h"
-#include "ops/copy.h"
-#include "ops/creation.h"
-#include "ops/index.h"
-#include "ops/join.h"
-#include "ops/loss.h"
-#include "ops/reduce.h"
-#include "ops/softmax.h"
-#include "optim/adam.h"
-#include "tests/nn/layer_table.h"
-#include "tests/support/close.h"
-#include "tests/support/golden.h"
+#include "ferrite/nn/linear.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/autocast.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/index.h"
+#include "ferrite/ops/join.h"
+#include "ferrite/ops/loss.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/ops/softmax.h"
+#include "ferrite/optim/adam.h"
+#include "ferrite/tests/nn/layer_table.h"
+#include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/golden.h"
 
 using namespace ferrite;
 using test::check_close;

@@ -11,13 +11,13 @@
 #include <regex>
 #include <string>
 
-#include "core/generator.h"
-#include "ops/arithmetic.h"
-#include "ops/copy.h"
-#include "tests/nn/layer_table.h"
-#include "tests/paths.h"
-#include "tests/support/close.h"
-#include "tests/support/cuda.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/tests/nn/layer_table.h"
+#include "ferrite/tests/paths.h"
+#include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/cuda.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

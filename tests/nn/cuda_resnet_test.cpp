@@ -4,15 +4,15 @@
 #include <cstdint>
 #include <vector>
 
-#include "nn/models/resnet.h"
-#include "ops/loss.h"
-#include "optim/graphed_step.h"
-#include "optim/sgd.h"
-#include "tests/nn/resnet18.h"
-#include "tests/nn/resnet_support.h"
-#include "tests/support/close.h"
-#include "tests/support/cuda.h"
-#include "tests/support/hash.h"
+#include "ferrite/nn/models/resnet.h"
+#include "ferrite/ops/loss.h"
+#include "ferrite/optim/graphed_step.h"
+#include "ferrite/optim/sgd.h"
+#include "ferrite/tests/nn/resnet18.h"
+#include "ferrite/tests/nn/resnet_support.h"
+#include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/cuda.h"
+#include "ferrite/tests/support/hash.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

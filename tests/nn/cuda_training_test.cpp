@@ -6,22 +6,22 @@
 #include <cmath>
 #include <memory>
 
-#include "core/allocator.h"
-#include "core/cuda.h"
-#include "core/generator.h"
-#include "data/dataloader.h"
-#include "data/synthetic_digits.h"
-#include "data/transforms.h"
-#include "nn/layers.h"
-#include "nn/models/lenet.h"
-#include "ops/activation.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
-#include "ops/loss.h"
-#include "optim/graphed_step.h"
-#include "optim/sgd.h"
-#include "tests/support/close.h"
-#include "tests/support/cuda.h"
+#include "ferrite/core/allocator.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/data/dataloader.h"
+#include "ferrite/data/synthetic_digits.h"
+#include "ferrite/data/transforms.h"
+#include "ferrite/nn/layers.h"
+#include "ferrite/nn/models/lenet.h"
+#include "ferrite/ops/activation.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/loss.h"
+#include "ferrite/optim/graphed_step.h"
+#include "ferrite/optim/sgd.h"
+#include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/cuda.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

@@ -1,13 +1,13 @@
-#include "nn/init.h"
+#include "ferrite/nn/init.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "nn/layers.h"
-#include "ops/creation.h"
-#include "tests/support/close.h"
+#include "ferrite/nn/layers.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using namespace ferrite::nn;

@@ -1,13 +1,13 @@
-#include "tests/nn/layer_table.h"
+#include "ferrite/tests/nn/layer_table.h"
 
 #include <cmath>
 
-#include "autograd/grad_mode.h"
-#include "nn/layers.h"
-#include "nn/models/lenet.h"
-#include "nn/models/resnet.h"
-#include "ops/copy.h"
-#include "ops/creation.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/nn/layers.h"
+#include "ferrite/nn/models/lenet.h"
+#include "ferrite/nn/models/resnet.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/ops/creation.h"
 
 namespace ferrite::test {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "nn/module.h"
+#include "ferrite/nn/module.h"
 
 namespace ferrite::test {
 

@@ -1,18 +1,18 @@
-#include "nn/layers.h"
+#include "ferrite/nn/layers.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
 #include <cmath>
 
-#include "autograd/grad_mode.h"
-#include "nn/models/lenet.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
-#include "ops/loss.h"
-#include "ops/reduce.h"
-#include "tests/support/close.h"
-#include "tests/support/golden.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/nn/models/lenet.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/loss.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/golden.h"
 
 using namespace ferrite;
 using test::check_close;

@@ -5,9 +5,9 @@
 #include <string>
 #include <utility>
 
-#include "ops/reduce.h"
-#include "tests/nn/small_modules.h"
-#include "tests/support/close.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/tests/nn/small_modules.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

@@ -5,16 +5,16 @@
 #include <memory>
 #include <tuple>
 
-#include "autograd/grad_mode.h"
-#include "nn/layers.h"
-#include "nn/models/lenet.h"
-#include "nn/models/resnet.h"
-#include "ops/activation.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
-#include "optim/sgd.h"
-#include "tests/nn/layer_table.h"
-#include "tests/support/close.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/nn/layers.h"
+#include "ferrite/nn/models/lenet.h"
+#include "ferrite/nn/models/resnet.h"
+#include "ferrite/ops/activation.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/optim/sgd.h"
+#include "ferrite/tests/nn/layer_table.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

@@ -1,4 +1,4 @@
-#include "nn/module.h"
+#include "ferrite/nn/module.h"
 
 #include <doctest/doctest.h>
 
@@ -6,14 +6,14 @@
 #include <optional>
 #include <sstream>
 
-#include "data/safetensors.h"
-#include "nn/layers.h"
-#include "nn/models/lenet.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
-#include "optim/sgd.h"
-#include "tests/nn/small_modules.h"
-#include "tests/support/close.h"
+#include "ferrite/data/safetensors.h"
+#include "ferrite/nn/layers.h"
+#include "ferrite/nn/models/lenet.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/optim/sgd.h"
+#include "ferrite/tests/nn/small_modules.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

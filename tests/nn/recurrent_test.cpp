@@ -1,21 +1,21 @@
-#include "nn/recurrent.h"
+#include "ferrite/nn/recurrent.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
 #include <cmath>
 
-#include "nn/containers.h"
-#include "nn/linear.h"
-#include "ops/arithmetic.h"
-#include "ops/autocast.h"
-#include "ops/creation.h"
-#include "ops/loss.h"
-#include "ops/reduce.h"
-#include "optim/adam.h"
-#include "tests/nn/layer_table.h"
-#include "tests/support/close.h"
-#include "tests/support/golden.h"
+#include "ferrite/nn/containers.h"
+#include "ferrite/nn/linear.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/autocast.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/loss.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/optim/adam.h"
+#include "ferrite/tests/nn/layer_table.h"
+#include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/golden.h"
 
 using namespace ferrite;
 using test::check_close;

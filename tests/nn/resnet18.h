@@ -8,15 +8,15 @@
 #include <string>
 #include <vector>
 
-#include "autograd/grad_mode.h"
-#include "data/safetensors.h"
-#include "nn/models/resnet.h"
-#include "ops/arithmetic.h"
-#include "ops/loss.h"
-#include "ops/reduce.h"
-#include "tests/support/close.h"
-#include "tests/support/golden.h"
-#include "tests/support/hash.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/data/safetensors.h"
+#include "ferrite/nn/models/resnet.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/loss.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/golden.h"
+#include "ferrite/tests/support/hash.h"
 
 namespace ferrite::test {
 

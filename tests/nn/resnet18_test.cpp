@@ -1,6 +1,6 @@
 // The whole ResNet-18 against PyTorch, in float32 and through files: from weights that PyTorch
 // wrote (tests/golden/record_resnet18.py), and back into Python (tests/golden/check_resnet18.py).
-#include "tests/nn/resnet18.h"
+#include "ferrite/tests/nn/resnet18.h"
 
 #include <sys/wait.h>
 
@@ -8,7 +8,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "optim/sgd.h"
+#include "ferrite/optim/sgd.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

@@ -1,13 +1,13 @@
-#include "tests/nn/resnet_support.h"
+#include "ferrite/tests/nn/resnet_support.h"
 
 #include <string>
 #include <vector>
 
-#include "autograd/grad_mode.h"
-#include "ops/activation.h"
-#include "ops/arithmetic.h"
-#include "ops/pool.h"
-#include "tests/support/hash.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/ops/activation.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/pool.h"
+#include "ferrite/tests/support/hash.h"
 
 namespace ferrite::test {
 

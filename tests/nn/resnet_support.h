@@ -3,8 +3,8 @@
 
 #include <string_view>
 
-#include "core/tensor.h"
-#include "nn/models/resnet.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/nn/models/resnet.h"
 
 namespace ferrite::test {
 

@@ -1,6 +1,6 @@
 // Residual networks: against PyTorch (tests/golden/record_resnet.py makes the same weights and
 // images), and against the composition of the layers' plain operations.
-#include "nn/models/resnet.h"
+#include "ferrite/nn/models/resnet.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -11,17 +11,17 @@
 #include <string>
 #include <vector>
 
-#include "autograd/grad_mode.h"
-#include "core/allocator.h"
-#include "ops/activation.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
-#include "ops/loss.h"
-#include "ops/reduce.h"
-#include "tests/nn/resnet_support.h"
-#include "tests/support/close.h"
-#include "tests/support/golden.h"
-#include "tests/support/hash.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/allocator.h"
+#include "ferrite/ops/activation.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/loss.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/tests/nn/resnet_support.h"
+#include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/golden.h"
+#include "ferrite/tests/support/hash.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "core/state_dict.h"
-#include "nn/containers.h"
-#include "nn/module.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
+#include "ferrite/core/state_dict.h"
+#include "ferrite/nn/containers.h"
+#include "ferrite/nn/module.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
 
 namespace ferrite::test {
 

@@ -1,20 +1,20 @@
-#include "nn/summary.h"
+#include "ferrite/nn/summary.h"
 
 #include <doctest/doctest.h>
 
 #include <optional>
 #include <sstream>
 
-#include "autograd/grad_mode.h"
-#include "core/generator.h"
-#include "nn/layers.h"
-#include "nn/models/lenet.h"
-#include "nn/models/resnet.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
-#include "ops/dropout.h"
-#include "ops/matmul.h"
-#include "tests/support/close.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/nn/layers.h"
+#include "ferrite/nn/models/lenet.h"
+#include "ferrite/nn/models/resnet.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/dropout.h"
+#include "ferrite/ops/matmul.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using test::check_close;

@@ -6,16 +6,16 @@
 #include <cstring>
 #include <memory>
 
-#include "autograd/grad_mode.h"
-#include "core/allocator.h"
-#include "core/parallel_for.h"
-#include "nn/models/lenet.h"
-#include "ops/arithmetic.h"
-#include "ops/loss.h"
-#include "optim/sgd.h"
-#include "tests/support/close.h"
-#include "tests/support/golden.h"
-#include "tests/support/hash.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/allocator.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/nn/models/lenet.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/loss.h"
+#include "ferrite/optim/sgd.h"
+#include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/golden.h"
+#include "ferrite/tests/support/hash.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

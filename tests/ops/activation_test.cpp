@@ -1,17 +1,17 @@
-#include "ops/activation.h"
+#include "ferrite/ops/activation.h"
 
 #include <cmath>
 #include <functional>
 
-#include "autograd/engine.h"
-#include "autograd/gradcheck.h"
-#include "ops/arithmetic.h"
-#include "ops/compare.h"
-#include "ops/copy.h"
-#include "ops/creation.h"
-#include "ops/reduce.h"
-#include "tests/support/close.h"
-#include "tests/support/golden.h"
+#include "ferrite/autograd/engine.h"
+#include "ferrite/autograd/gradcheck.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/compare.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/golden.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

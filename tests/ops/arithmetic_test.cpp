@@ -1,14 +1,14 @@
-#include "ops/arithmetic.h"
+#include "ferrite/ops/arithmetic.h"
 
 #include <doctest/doctest.h>
 
-#include "autograd/engine.h"
-#include "autograd/gradcheck.h"
-#include "core/generator.h"
-#include "ops/compare.h"
-#include "ops/creation.h"
-#include "tests/ops/arithmetic_util.h"
-#include "tests/support/close.h"
+#include "ferrite/autograd/engine.h"
+#include "ferrite/autograd/gradcheck.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/ops/compare.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/tests/ops/arithmetic_util.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

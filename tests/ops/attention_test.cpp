@@ -1,19 +1,19 @@
-#include "ops/attention.h"
+#include "ferrite/ops/attention.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <limits>
 
-#include "autograd/gradcheck.h"
-#include "ops/arithmetic.h"
-#include "ops/autocast.h"
-#include "ops/compare.h"
-#include "ops/creation.h"
-#include "ops/index.h"
-#include "ops/rearrange.h"
-#include "ops/unary.h"
-#include "tests/support/close.h"
+#include "ferrite/autograd/gradcheck.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/autocast.h"
+#include "ferrite/ops/compare.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/index.h"
+#include "ferrite/ops/rearrange.h"
+#include "ferrite/ops/unary.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using test::check_close;

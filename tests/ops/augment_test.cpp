@@ -1,13 +1,13 @@
-#include "ops/augment.h"
+#include "ferrite/ops/augment.h"
 
 #include <doctest/doctest.h>
 
-#include "data/transforms.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
-#include "ops/join.h"
-#include "ops/rearrange.h"
-#include "tests/support/close.h"
+#include "ferrite/data/transforms.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/join.h"
+#include "ferrite/ops/rearrange.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using test::check_close;

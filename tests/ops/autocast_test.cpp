@@ -1,30 +1,30 @@
-#include "ops/autocast.h"
+#include "ferrite/ops/autocast.h"
 
 #include <doctest/doctest.h>
 
 #include <functional>
 #include <thread>
 
-#include "autograd/checkpoint.h"
-#include "autograd/engine.h"
-#include "autograd/grad_mode.h"
-#include "core/allocator.h"
-#include "core/generator.h"
-#include "ops/activation.h"
-#include "ops/arithmetic.h"
-#include "ops/compare.h"
-#include "ops/conv.h"
-#include "ops/copy.h"
-#include "ops/creation.h"
-#include "ops/index.h"
-#include "ops/join.h"
-#include "ops/loss.h"
-#include "ops/matmul.h"
-#include "ops/norm.h"
-#include "ops/reduce.h"
-#include "ops/softmax.h"
-#include "ops/unary.h"
-#include "tests/support/close.h"
+#include "ferrite/autograd/checkpoint.h"
+#include "ferrite/autograd/engine.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/allocator.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/ops/activation.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/compare.h"
+#include "ferrite/ops/conv.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/index.h"
+#include "ferrite/ops/join.h"
+#include "ferrite/ops/loss.h"
+#include "ferrite/ops/matmul.h"
+#include "ferrite/ops/norm.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/ops/softmax.h"
+#include "ferrite/ops/unary.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using test::check_close;

@@ -4,12 +4,12 @@
 
 #include <climits>
 
-#include "autograd/grad_mode.h"
-#include "ops/arithmetic.h"
-#include "ops/copy.h"
-#include "ops/reduce.h"
-#include "tests/ops/op_table.h"
-#include "tests/ops/outcome.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/tests/ops/op_table.h"
+#include "ferrite/tests/ops/outcome.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

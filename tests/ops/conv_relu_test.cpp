@@ -3,12 +3,12 @@
 #include <cmath>
 #include <limits>
 
-#include "autograd/gradcheck.h"
-#include "core/generator.h"
-#include "kernels/conv.h"
-#include "ops/activation.h"
-#include "ops/conv.h"
-#include "support/close.h"
+#include "ferrite/autograd/gradcheck.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/kernels/conv.h"
+#include "ferrite/ops/activation.h"
+#include "ferrite/ops/conv.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using ferrite::test::check_close;

@@ -1,17 +1,17 @@
-#include "ops/copy.h"
+#include "ferrite/ops/copy.h"
 
 #include <chrono>
 #include <cmath>
 #include <limits>
 #include <thread>
 
-#include "autograd/gradcheck.h"
-#include "core/stream.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
-#include "ops/reduce.h"
-#include "ops/views.h"
-#include "tests/support/close.h"
+#include "ferrite/autograd/gradcheck.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/ops/views.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

@@ -1,16 +1,16 @@
-#include "ops/creation.h"
+#include "ferrite/ops/creation.h"
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 
-#include "core/parallel_for.h"
-#include "ops/arithmetic.h"
-#include "ops/copy.h"
-#include "ops/reduce.h"
-#include "ops/views.h"
-#include "tests/support/close.h"
-#include "tests/support/golden.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/ops/views.h"
+#include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/golden.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

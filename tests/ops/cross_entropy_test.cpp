@@ -2,15 +2,15 @@
 
 #include <cmath>
 
-#include "autograd/gradcheck.h"
-#include "core/parallel_for.h"
-#include "core/stream.h"
-#include "ops/index.h"
-#include "ops/loss.h"
-#include "ops/softmax.h"
-#include "tests/ops/reduce_util.h"
-#include "tests/support/close.h"
-#include "tests/support/golden.h"
+#include "ferrite/autograd/gradcheck.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/ops/index.h"
+#include "ferrite/ops/loss.h"
+#include "ferrite/ops/softmax.h"
+#include "ferrite/tests/ops/reduce_util.h"
+#include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/golden.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

@@ -1,6 +1,6 @@
 // Every op of the table as a CUDA graph on cuda:0, emulated or real: captured forward and backward,
 // replayed with other inputs, beside the eager op; and what refuses to be captured.
-#include "core/cuda_graph.h"
+#include "ferrite/core/cuda_graph.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -10,25 +10,25 @@
 #include <sstream>
 #include <string>
 
-#include "autograd/checkpoint.h"
-#include "autograd/engine.h"
-#include "autograd/grad_mode.h"
-#include "core/cuda.h"
-#include "core/generator.h"
-#include "data/npy.h"
-#include "data/safetensors.h"
-#include "ops/arithmetic.h"
-#include "ops/augment.h"
-#include "ops/compare.h"
-#include "ops/copy.h"
-#include "ops/creation.h"
-#include "ops/dropout.h"
-#include "ops/index.h"
-#include "ops/reduce.h"
-#include "tests/ops/op_run.h"
-#include "tests/ops/op_table.h"
-#include "tests/ops/outcome.h"
-#include "tests/support/cuda.h"
+#include "ferrite/autograd/checkpoint.h"
+#include "ferrite/autograd/engine.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/data/npy.h"
+#include "ferrite/data/safetensors.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/augment.h"
+#include "ferrite/ops/compare.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/dropout.h"
+#include "ferrite/ops/index.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/tests/ops/op_run.h"
+#include "ferrite/tests/ops/op_table.h"
+#include "ferrite/tests/ops/outcome.h"
+#include "ferrite/tests/support/cuda.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

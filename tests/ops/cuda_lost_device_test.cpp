@@ -4,12 +4,12 @@
 
 #include <functional>
 
-#include "core/allocator.h"
-#include "ops/arithmetic.h"
-#include "ops/copy.h"
-#include "ops/creation.h"
-#include "tests/support/cuda.h"
-#include "tests/support/message.h"
+#include "ferrite/core/allocator.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/tests/support/cuda.h"
+#include "ferrite/tests/support/message.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

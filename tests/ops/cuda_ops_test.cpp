@@ -8,14 +8,14 @@
 #include <set>
 #include <string>
 
-#include "autograd/grad_mode.h"
-#include "ops/copy.h"
-#include "ops/creation.h"
-#include "ops/views.h"
-#include "tests/ops/op_run.h"
-#include "tests/ops/op_table.h"
-#include "tests/ops/outcome.h"
-#include "tests/support/cuda.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/views.h"
+#include "ferrite/tests/ops/op_run.h"
+#include "ferrite/tests/ops/op_table.h"
+#include "ferrite/tests/ops/outcome.h"
+#include "ferrite/tests/support/cuda.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

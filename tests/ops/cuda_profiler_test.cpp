@@ -6,17 +6,17 @@
 #include <string>
 #include <vector>
 
-#include "autograd/engine.h"
-#include "core/cuda.h"
-#include "core/cuda_graph.h"
-#include "core/profiler/profile.h"
-#include "core/stream.h"
-#include "ops/arithmetic.h"
-#include "ops/copy.h"
-#include "ops/creation.h"
-#include "ops/matmul.h"
-#include "ops/reduce.h"
-#include "tests/support/cuda.h"
+#include "ferrite/autograd/engine.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/cuda_graph.h"
+#include "ferrite/core/profiler/profile.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/matmul.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/tests/support/cuda.h"
 
 using namespace ferrite;
 using profiler::DeviceEvent;

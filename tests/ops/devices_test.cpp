@@ -4,18 +4,18 @@
 
 #include <optional>
 
-#include "autograd/grad_mode.h"
-#include "ops/activation.h"
-#include "ops/arithmetic.h"
-#include "ops/copy.h"
-#include "ops/creation.h"
-#include "ops/index.h"
-#include "ops/loss.h"
-#include "ops/matmul.h"
-#include "ops/reduce.h"
-#include "tests/ops/op_run.h"
-#include "tests/ops/op_table.h"
-#include "tests/support/close.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/ops/activation.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/index.h"
+#include "ferrite/ops/loss.h"
+#include "ferrite/ops/matmul.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/tests/ops/op_run.h"
+#include "ferrite/tests/ops/op_table.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

@@ -1,15 +1,15 @@
-#include "ops/dropout.h"
+#include "ferrite/ops/dropout.h"
 
 #include <cmath>
 
-#include "autograd/gradcheck.h"
-#include "core/parallel_for.h"
-#include "ops/arithmetic.h"
-#include "ops/copy.h"
-#include "ops/creation.h"
-#include "ops/reduce.h"
-#include "ops/views.h"
-#include "tests/support/close.h"
+#include "ferrite/autograd/gradcheck.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/ops/views.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

@@ -3,18 +3,18 @@
 
 #include <cmath>
 
-#include "core/cuda.h"
-#include "ops/activation.h"
-#include "ops/arithmetic.h"
-#include "ops/compare.h"
-#include "ops/creation.h"
-#include "ops/index.h"
-#include "ops/join.h"
-#include "ops/loss.h"
-#include "ops/pool.h"
-#include "ops/reduce.h"
-#include "ops/unary.h"
-#include "tests/support/close.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/ops/activation.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/compare.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/index.h"
+#include "ferrite/ops/join.h"
+#include "ferrite/ops/loss.h"
+#include "ferrite/ops/pool.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/ops/unary.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "autograd/gradcheck.h"
-#include "tests/ops/reduce_util.h"
-#include "tests/support/close.h"
-#include "tests/support/golden.h"
+#include "ferrite/autograd/gradcheck.h"
+#include "ferrite/tests/ops/reduce_util.h"
+#include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/golden.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

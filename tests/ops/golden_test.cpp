@@ -1,6 +1,6 @@
 // Values and gradients recorded from PyTorch for the ops whose own tests compare them with plain
 // loops: arithmetic, functions of one tensor, where, joins, products and convolutions.
-#include "tests/support/golden.h"
+#include "ferrite/tests/support/golden.h"
 
 #include <doctest/doctest.h>
 
@@ -9,17 +9,17 @@
 #include <string>
 #include <vector>
 
-#include "ops/arithmetic.h"
-#include "ops/compare.h"
-#include "ops/conv.h"
-#include "ops/copy.h"
-#include "ops/creation.h"
-#include "ops/join.h"
-#include "ops/matmul.h"
-#include "ops/reduce.h"
-#include "ops/unary.h"
-#include "ops/views.h"
-#include "tests/support/close.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/compare.h"
+#include "ferrite/ops/conv.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/join.h"
+#include "ferrite/ops/matmul.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/ops/unary.h"
+#include "ferrite/ops/views.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

@@ -2,19 +2,19 @@
 // share memory with what is changed.
 #include <doctest/doctest.h>
 
-#include "autograd/gradcheck.h"
-#include "core/generator.h"
-#include "ops/arithmetic.h"
-#include "ops/compare.h"
-#include "ops/copy.h"
-#include "ops/creation.h"
-#include "ops/dropout.h"
-#include "ops/index.h"
-#include "ops/reduce.h"
-#include "ops/unary.h"
-#include "ops/views.h"
-#include "tests/ops/op_table.h"
-#include "tests/support/close.h"
+#include "ferrite/autograd/gradcheck.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/compare.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/dropout.h"
+#include "ferrite/ops/index.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/ops/unary.h"
+#include "ferrite/ops/views.h"
+#include "ferrite/tests/ops/op_table.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

@@ -1,14 +1,14 @@
-#include "ops/join.h"
+#include "ferrite/ops/join.h"
 
 #include <doctest/doctest.h>
 
-#include "autograd/grad_mode.h"
-#include "autograd/gradcheck.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
-#include "ops/reduce.h"
-#include "tests/support/close.h"
-#include "tests/support/golden.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/autograd/gradcheck.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/golden.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

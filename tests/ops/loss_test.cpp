@@ -1,14 +1,14 @@
-#include "ops/loss.h"
+#include "ferrite/ops/loss.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 
-#include "autograd/gradcheck.h"
-#include "core/stream.h"
-#include "tests/ops/reduce_util.h"
-#include "tests/support/close.h"
-#include "tests/support/golden.h"
+#include "ferrite/autograd/gradcheck.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/tests/ops/reduce_util.h"
+#include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/golden.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

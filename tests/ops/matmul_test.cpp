@@ -1,18 +1,18 @@
-#include "ops/matmul.h"
+#include "ferrite/ops/matmul.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 
-#include "autograd/grad_mode.h"
-#include "autograd/gradcheck.h"
-#include "core/generator.h"
-#include "core/parallel_for.h"
-#include "core/stream.h"
-#include "ops/arithmetic.h"
-#include "ops/reduce.h"
-#include "support/close.h"
-#include "tests/support/message.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/autograd/gradcheck.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/message.h"
 
 using namespace ferrite;
 using ferrite::test::check_close;

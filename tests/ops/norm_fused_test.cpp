@@ -3,13 +3,13 @@
 
 #include <cmath>
 
-#include "autograd/gradcheck.h"
-#include "ops/activation.h"
-#include "ops/arithmetic.h"
-#include "ops/conv.h"
-#include "ops/creation.h"
-#include "ops/norm.h"
-#include "tests/support/close.h"
+#include "ferrite/autograd/gradcheck.h"
+#include "ferrite/ops/activation.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/conv.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/norm.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using test::check_close;

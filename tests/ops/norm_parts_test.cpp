@@ -6,15 +6,15 @@
 #include <mutex>
 #include <thread>
 
-#include "autograd/grad_mode.h"
-#include "ops/activation.h"
-#include "ops/arithmetic.h"
-#include "ops/conv.h"
-#include "ops/creation.h"
-#include "ops/join.h"
-#include "ops/norm.h"
-#include "ops/reduce.h"
-#include "tests/support/close.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/ops/activation.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/conv.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/join.h"
+#include "ferrite/ops/norm.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using test::check_close;

@@ -1,17 +1,17 @@
-#include "ops/norm.h"
+#include "ferrite/ops/norm.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 
-#include "autograd/grad_mode.h"
-#include "autograd/gradcheck.h"
-#include "core/parallel_for.h"
-#include "kernels/norm.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
-#include "tests/support/close.h"
-#include "tests/support/golden.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/autograd/gradcheck.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/kernels/norm.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/golden.h"
 
 using namespace ferrite;
 using test::check_close;

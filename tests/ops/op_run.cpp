@@ -1,4 +1,4 @@
-#include "tests/ops/op_run.h"
+#include "ferrite/tests/ops/op_run.h"
 
 #include <fmt/format.h>
 
@@ -6,10 +6,10 @@
 #include <chrono>
 #include <cmath>
 
-#include "core/allocator.h"
-#include "core/generator.h"
-#include "ops/copy.h"
-#include "tests/support/close.h"
+#include "ferrite/core/allocator.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/tests/support/close.h"
 
 namespace ferrite::test {
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "core/deterministic.h"
-#include "core/stream.h"
-#include "tests/ops/op_table.h"
+#include "ferrite/core/deterministic.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/tests/ops/op_table.h"
 
 namespace ferrite::test {
 

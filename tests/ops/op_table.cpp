@@ -1,9 +1,9 @@
-#include "tests/ops/op_table.h"
+#include "ferrite/tests/ops/op_table.h"
 
 #include <cmath>
 
-#include "autograd/grad_mode.h"
-#include "ops/copy.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/ops/copy.h"
 
 namespace ferrite::test {
 

@@ -1,11 +1,11 @@
-#include "ops/activation.h"
-#include "ops/arithmetic.h"
-#include "ops/compare.h"
-#include "ops/copy.h"
-#include "ops/creation.h"
-#include "ops/dropout.h"
-#include "ops/unary.h"
-#include "tests/ops/op_table.h"
+#include "ferrite/ops/activation.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/compare.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/dropout.h"
+#include "ferrite/ops/unary.h"
+#include "ferrite/tests/ops/op_table.h"
 
 namespace ferrite::test {
 

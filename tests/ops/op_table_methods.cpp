@@ -1,8 +1,8 @@
 // Ops as members of Tensor and as operators, which call the functions.
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
-#include "ops/unary.h"
-#include "tests/ops/op_table.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/unary.h"
+#include "ferrite/tests/ops/op_table.h"
 
 namespace ferrite::test {
 

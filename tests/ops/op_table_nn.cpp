@@ -1,12 +1,12 @@
-#include "ops/attention.h"
-#include "ops/conv.h"
-#include "ops/loss.h"
-#include "ops/matmul.h"
-#include "ops/norm.h"
-#include "ops/pool.h"
-#include "ops/resize.h"
-#include "ops/softmax.h"
-#include "tests/ops/op_table.h"
+#include "ferrite/ops/attention.h"
+#include "ferrite/ops/conv.h"
+#include "ferrite/ops/loss.h"
+#include "ferrite/ops/matmul.h"
+#include "ferrite/ops/norm.h"
+#include "ferrite/ops/pool.h"
+#include "ferrite/ops/resize.h"
+#include "ferrite/ops/softmax.h"
+#include "ferrite/tests/ops/op_table.h"
 
 namespace ferrite::test {
 

@@ -1,9 +1,9 @@
-#include "ops/index.h"
-#include "ops/join.h"
-#include "ops/rearrange.h"
-#include "ops/reduce.h"
-#include "ops/views.h"
-#include "tests/ops/op_table.h"
+#include "ferrite/ops/index.h"
+#include "ferrite/ops/join.h"
+#include "ferrite/ops/rearrange.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/ops/views.h"
+#include "ferrite/tests/ops/op_table.h"
 
 namespace ferrite::test {
 

@@ -1,5 +1,5 @@
 // The table of ops, from which other tests take all ops there are, has them all.
-#include "tests/ops/op_table.h"
+#include "ferrite/tests/ops/op_table.h"
 
 #include <doctest/doctest.h>
 
@@ -10,7 +10,7 @@
 #include <set>
 #include <string>
 
-#include "tests/paths.h"
+#include "ferrite/tests/paths.h"
 
 using namespace ferrite;
 

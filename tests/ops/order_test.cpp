@@ -4,11 +4,11 @@
 #include <cmath>
 #include <numeric>
 
-#include "autograd/gradcheck.h"
-#include "core/parallel_for.h"
-#include "tests/ops/reduce_util.h"
-#include "tests/support/close.h"
-#include "tests/support/golden.h"
+#include "ferrite/autograd/gradcheck.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/tests/ops/reduce_util.h"
+#include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/golden.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

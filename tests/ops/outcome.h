@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "core/error.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::test {
 

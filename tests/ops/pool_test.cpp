@@ -1,4 +1,4 @@
-#include "ops/pool.h"
+#include "ferrite/ops/pool.h"
 
 #include <doctest/doctest.h>
 
@@ -6,14 +6,14 @@
 #include <array>
 #include <functional>
 
-#include "autograd/grad_mode.h"
-#include "autograd/gradcheck.h"
-#include "core/parallel_for.h"
-#include "core/stream.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
-#include "tests/support/close.h"
-#include "tests/support/golden.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/autograd/gradcheck.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/golden.h"
 
 using namespace ferrite;
 using test::check_close;

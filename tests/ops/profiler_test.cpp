@@ -7,16 +7,16 @@
 #include <string>
 #include <vector>
 
-#include "autograd/engine.h"
-#include "autograd/grad_mode.h"
-#include "core/profiler/profile.h"
-#include "ops/arithmetic.h"
-#include "ops/copy.h"
-#include "ops/creation.h"
-#include "ops/matmul.h"
-#include "ops/reduce.h"
-#include "tests/ops/op_run.h"
-#include "tests/ops/op_table.h"
+#include "ferrite/autograd/engine.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/profiler/profile.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/matmul.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/tests/ops/op_run.h"
+#include "ferrite/tests/ops/op_table.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

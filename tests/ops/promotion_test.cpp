@@ -5,11 +5,11 @@
 #include <cmath>
 #include <optional>
 
-#include "ops/arithmetic.h"
-#include "ops/compare.h"
-#include "ops/creation.h"
-#include "tests/support/close.h"
-#include "tests/support/golden.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/compare.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/golden.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

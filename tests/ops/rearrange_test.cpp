@@ -1,17 +1,17 @@
-#include "ops/rearrange.h"
+#include "ferrite/ops/rearrange.h"
 
 #include <doctest/doctest.h>
 
 #include <functional>
 #include <map>
 
-#include "autograd/gradcheck.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
-#include "ops/reduce.h"
-#include "ops/views.h"
-#include "tests/support/close.h"
-#include "tests/support/golden.h"
+#include "ferrite/autograd/gradcheck.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/ops/views.h"
+#include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/golden.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "core/generator.h"
-#include "core/tensor.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
-#include "ops/reduce.h"
-#include "tests/support/message.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/tests/support/message.h"
 
 namespace ferrite::test {
 

@@ -1,16 +1,16 @@
-#include "ops/resize.h"
+#include "ferrite/ops/resize.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <vector>
 
-#include "autograd/gradcheck.h"
-#include "core/parallel_for.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
-#include "tests/support/close.h"
-#include "tests/support/golden.h"
+#include "ferrite/autograd/gradcheck.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/golden.h"
 
 using namespace ferrite;
 using test::check_close;

@@ -1,24 +1,24 @@
 // Copies that cross from device to device; copy_test.cpp has the layouts and dtypes on one device.
-#include "ops/transfer.h"
+#include "ferrite/ops/transfer.h"
 
 #include <algorithm>
 #include <cstring>
 #include <optional>
 #include <vector>
 
-#include "autograd/engine.h"
-#include "autograd/gradcheck.h"
-#include "core/allocator.h"
-#include "core/cuda.h"
-#include "core/stream.h"
-#include "ops/arithmetic.h"
-#include "ops/copy.h"
-#include "ops/creation.h"
-#include "ops/reduce.h"
-#include "ops/views.h"
-#include "tests/support/close.h"
-#include "tests/support/cuda.h"
-#include "tests/support/message.h"
+#include "ferrite/autograd/engine.h"
+#include "ferrite/autograd/gradcheck.h"
+#include "ferrite/core/allocator.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/ops/views.h"
+#include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/cuda.h"
+#include "ferrite/tests/support/message.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

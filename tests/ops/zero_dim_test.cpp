@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "core/cuda.h"
-#include "ops/arithmetic.h"
-#include "ops/compare.h"
-#include "ops/creation.h"
-#include "ops/unary.h"
-#include "tests/support/close.h"
-#include "tests/support/golden.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/compare.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/unary.h"
+#include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/golden.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

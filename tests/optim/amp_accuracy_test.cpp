@@ -5,16 +5,16 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "autograd/grad_mode.h"
-#include "data/dataloader.h"
-#include "data/mnist.h"
-#include "data/transforms.h"
-#include "nn/models/lenet.h"
-#include "ops/compare.h"
-#include "ops/loss.h"
-#include "ops/reduce.h"
-#include "optim/amp/amp.h"
-#include "optim/sgd.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/data/dataloader.h"
+#include "ferrite/data/mnist.h"
+#include "ferrite/data/transforms.h"
+#include "ferrite/nn/models/lenet.h"
+#include "ferrite/ops/compare.h"
+#include "ferrite/ops/loss.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/optim/amp/amp.h"
+#include "ferrite/optim/sgd.h"
 
 using namespace ferrite;
 using namespace ferrite::optim::amp;

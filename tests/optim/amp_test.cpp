@@ -1,30 +1,30 @@
-#include "optim/amp/amp.h"
+#include "ferrite/optim/amp/amp.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <limits>
 
-#include "autograd/grad_mode.h"
-#include "core/allocator.h"
-#include "core/generator.h"
-#include "nn/layers.h"
-#include "nn/models/lenet.h"
-#include "nn/models/resnet.h"
-#include "ops/activation.h"
-#include "ops/arithmetic.h"
-#include "ops/compare.h"
-#include "ops/copy.h"
-#include "ops/creation.h"
-#include "ops/loss.h"
-#include "ops/pool.h"
-#include "ops/reduce.h"
-#include "ops/unary.h"
-#include "optim/amp/options.h"
-#include "optim/clip.h"
-#include "tests/optim/optimizers.h"
-#include "tests/support/close.h"
-#include "tests/support/message.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/allocator.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/nn/layers.h"
+#include "ferrite/nn/models/lenet.h"
+#include "ferrite/nn/models/resnet.h"
+#include "ferrite/ops/activation.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/compare.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/loss.h"
+#include "ferrite/ops/pool.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/ops/unary.h"
+#include "ferrite/optim/amp/options.h"
+#include "ferrite/optim/clip.h"
+#include "ferrite/tests/optim/optimizers.h"
+#include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/message.h"
 
 using namespace ferrite;
 using namespace ferrite::optim::amp;

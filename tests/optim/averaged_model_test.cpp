@@ -1,20 +1,20 @@
-#include "optim/averaged_model.h"
+#include "ferrite/optim/averaged_model.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "core/generator.h"
-#include "data/dataloader.h"
-#include "data/dataset.h"
-#include "nn/layers.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
-#include "ops/reduce.h"
-#include "optim/sgd.h"
-#include "tests/optim/optimizers.h"
-#include "tests/support/close.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/data/dataloader.h"
+#include "ferrite/data/dataset.h"
+#include "ferrite/nn/layers.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/optim/sgd.h"
+#include "ferrite/tests/optim/optimizers.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using test::check_close;

@@ -1,15 +1,15 @@
-#include "optim/clip.h"
+#include "ferrite/optim/clip.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
 #include <cmath>
 
-#include "core/parallel_for.h"
-#include "ops/creation.h"
-#include "tests/optim/optimizers.h"
-#include "tests/support/close.h"
-#include "tests/support/golden.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/tests/optim/optimizers.h"
+#include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/golden.h"
 
 using namespace ferrite;
 using test::check_close;

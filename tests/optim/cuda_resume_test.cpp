@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
-#include "tests/optim/killed_training.h"
-#include "tests/support/cuda.h"
+#include "ferrite/tests/optim/killed_training.h"
+#include "ferrite/tests/support/cuda.h"
 
 namespace ferrite::test {
 

@@ -3,21 +3,21 @@
 
 #include <memory>
 
-#include "core/cuda.h"
-#include "core/cuda_graph.h"
-#include "core/generator.h"
-#include "nn/layers.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
-#include "ops/loss.h"
-#include "optim/averaged_model.h"
-#include "optim/clip.h"
-#include "optim/graphed_step.h"
-#include "optim/lr_scheduler.h"
-#include "tests/optim/optimizers.h"
-#include "tests/support/close.h"
-#include "tests/support/cuda.h"
-#include "tests/support/message.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/cuda_graph.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/nn/layers.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/loss.h"
+#include "ferrite/optim/averaged_model.h"
+#include "ferrite/optim/clip.h"
+#include "ferrite/optim/graphed_step.h"
+#include "ferrite/optim/lr_scheduler.h"
+#include "ferrite/tests/optim/optimizers.h"
+#include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/cuda.h"
+#include "ferrite/tests/support/message.h"
 
 using namespace ferrite;
 using test::check_equal;

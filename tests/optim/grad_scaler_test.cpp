@@ -1,19 +1,19 @@
-#include "optim/grad_scaler.h"
+#include "ferrite/optim/grad_scaler.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <filesystem>
 
-#include "autograd/grad_mode.h"
-#include "core/cuda.h"
-#include "data/safetensors.h"
-#include "ops/arithmetic.h"
-#include "ops/copy.h"
-#include "ops/creation.h"
-#include "optim/clip.h"
-#include "tests/optim/optimizers.h"
-#include "tests/support/close.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/data/safetensors.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/optim/clip.h"
+#include "ferrite/tests/optim/optimizers.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using optim::GradScaler;

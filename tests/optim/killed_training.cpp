@@ -1,4 +1,4 @@
-#include "tests/optim/killed_training.h"
+#include "ferrite/tests/optim/killed_training.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -11,20 +11,20 @@
 #include <functional>
 #include <thread>
 
-#include "core/generator.h"
-#include "data/checkpoint.h"
-#include "data/dataloader.h"
-#include "data/image_dataset.h"
-#include "nn/layers.h"
-#include "ops/activation.h"
-#include "ops/arithmetic.h"
-#include "ops/copy.h"
-#include "ops/loss.h"
-#include "optim/amp/amp.h"
-#include "optim/clip.h"
-#include "optim/lr_cycles.h"
-#include "optim/sgd.h"
-#include "tests/data/files.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/data/checkpoint.h"
+#include "ferrite/data/dataloader.h"
+#include "ferrite/data/image_dataset.h"
+#include "ferrite/nn/layers.h"
+#include "ferrite/ops/activation.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/ops/loss.h"
+#include "ferrite/optim/amp/amp.h"
+#include "ferrite/optim/clip.h"
+#include "ferrite/optim/lr_cycles.h"
+#include "ferrite/optim/sgd.h"
+#include "ferrite/tests/data/files.h"
 
 namespace ferrite::test {
 namespace {

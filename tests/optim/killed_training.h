@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "core/device.h"
+#include "ferrite/core/device.h"
 
 namespace ferrite::test {
 

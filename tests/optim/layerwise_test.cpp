@@ -4,14 +4,14 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/parallel_for.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
-#include "optim/lamb.h"
-#include "optim/lars.h"
-#include "optim/sgd.h"
-#include "tests/optim/optimizers.h"
-#include "tests/support/close.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/optim/lamb.h"
+#include "ferrite/optim/lars.h"
+#include "ferrite/optim/sgd.h"
+#include "ferrite/tests/optim/optimizers.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using test::check_close;

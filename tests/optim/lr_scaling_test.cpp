@@ -1,11 +1,11 @@
-#include "optim/lr_scaling.h"
+#include "ferrite/optim/lr_scaling.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <limits>
 
-#include "core/error.h"
+#include "ferrite/core/error.h"
 
 using namespace ferrite;
 using optim::LRScaling;

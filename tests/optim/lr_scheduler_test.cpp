@@ -1,4 +1,4 @@
-#include "optim/lr_scheduler.h"
+#include "ferrite/optim/lr_scheduler.h"
 
 #include <doctest/doctest.h>
 
@@ -7,13 +7,13 @@
 #include <map>
 #include <memory>
 
-#include "data/safetensors.h"
-#include "ops/creation.h"
-#include "optim/adam.h"
-#include "optim/sgd.h"
-#include "tests/support/close.h"
-#include "tests/support/golden.h"
-#include "tests/support/message.h"
+#include "ferrite/data/safetensors.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/optim/adam.h"
+#include "ferrite/optim/sgd.h"
+#include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/golden.h"
+#include "ferrite/tests/support/message.h"
 
 using namespace ferrite;
 using namespace ferrite::optim;

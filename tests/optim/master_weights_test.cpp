@@ -1,13 +1,13 @@
 // Float32 masters of 16-bit weights, in every optimizer.
 #include <doctest/doctest.h>
 
-#include "autograd/grad_mode.h"
-#include "core/generator.h"
-#include "ops/copy.h"
-#include "ops/creation.h"
-#include "ops/views.h"
-#include "tests/optim/optimizers.h"
-#include "tests/support/close.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/views.h"
+#include "ferrite/tests/optim/optimizers.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using test::check_equal;

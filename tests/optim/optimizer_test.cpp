@@ -1,4 +1,4 @@
-#include "optim/optimizer.h"
+#include "ferrite/optim/optimizer.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -6,16 +6,16 @@
 #include <filesystem>
 #include <memory>
 
-#include "autograd/grad_mode.h"
-#include "core/parallel_for.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
-#include "optim/adam.h"
-#include "optim/rmsprop.h"
-#include "optim/sgd.h"
-#include "tests/optim/optimizers.h"
-#include "tests/support/close.h"
-#include "tests/support/golden.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/optim/adam.h"
+#include "ferrite/optim/rmsprop.h"
+#include "ferrite/optim/sgd.h"
+#include "ferrite/tests/optim/optimizers.h"
+#include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/golden.h"
 
 using namespace ferrite;
 using test::check_close;

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "core/cuda.h"
-#include "optim/adam.h"
-#include "optim/lamb.h"
-#include "optim/lars.h"
-#include "optim/rmsprop.h"
-#include "optim/sgd.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/optim/adam.h"
+#include "ferrite/optim/lamb.h"
+#include "ferrite/optim/lars.h"
+#include "ferrite/optim/rmsprop.h"
+#include "ferrite/optim/sgd.h"
 
 namespace ferrite::test {
 

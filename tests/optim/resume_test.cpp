@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "tests/optim/killed_training.h"
+#include "ferrite/tests/optim/killed_training.h"
 
 namespace ferrite::test {
 

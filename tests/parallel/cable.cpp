@@ -1,4 +1,4 @@
-#include "tests/parallel/cable.h"
+#include "ferrite/tests/parallel/cable.h"
 
 #include <poll.h>
 #include <sys/socket.h>

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <thread>
 
-#include "parallel/comm/socket.h"
+#include "ferrite/parallel/comm/socket.h"
 
 namespace ferrite::test {
 

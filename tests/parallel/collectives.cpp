@@ -1,4 +1,4 @@
-#include "tests/parallel/collectives.h"
+#include "ferrite/tests/parallel/collectives.h"
 
 #include <doctest/doctest.h>
 
@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "core/stream.h"
-#include "ops/creation.h"
-#include "tests/parallel/reduction_reference.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/tests/parallel/reduction_reference.h"
 
 namespace ferrite::test {
 

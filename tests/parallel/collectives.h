@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "core/device.h"
-#include "parallel/comm/process_group.h"
+#include "ferrite/core/device.h"
+#include "ferrite/parallel/comm/process_group.h"
 
 namespace ferrite::test {
 

@@ -1,15 +1,15 @@
 // DataParallel on CUDA devices, emulated or real.
-#include "autograd/grad_mode.h"
-#include "core/allocator.h"
-#include "core/cuda.h"
-#include "nn/models/lenet.h"
-#include "ops/arithmetic.h"
-#include "ops/copy.h"
-#include "ops/reduce.h"
-#include "optim/amp/amp.h"
-#include "optim/graphed_step.h"
-#include "tests/parallel/data_parallel_training.h"
-#include "tests/support/cuda.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/allocator.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/nn/models/lenet.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/optim/amp/amp.h"
+#include "ferrite/optim/graphed_step.h"
+#include "ferrite/tests/parallel/data_parallel_training.h"
+#include "ferrite/tests/support/cuda.h"
 
 using namespace ferrite;
 using parallel::DataParallel;

@@ -3,17 +3,17 @@
 #include <filesystem>
 #include <thread>
 
-#include "core/cuda.h"
-#include "nn/layers.h"
-#include "nn/models/lenet.h"
-#include "nn/models/resnet.h"
-#include "ops/arithmetic.h"
-#include "optim/graphed_step.h"
-#include "parallel/comm/backend.h"
-#include "parallel/sync_batch_norm.h"
-#include "tests/parallel/ddp_training.h"
-#include "tests/parallel/folder_store.h"
-#include "tests/support/cuda.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/nn/layers.h"
+#include "ferrite/nn/models/lenet.h"
+#include "ferrite/nn/models/resnet.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/optim/graphed_step.h"
+#include "ferrite/parallel/comm/backend.h"
+#include "ferrite/parallel/sync_batch_norm.h"
+#include "ferrite/tests/parallel/ddp_training.h"
+#include "ferrite/tests/parallel/folder_store.h"
+#include "ferrite/tests/support/cuda.h"
 
 using namespace ferrite;
 using namespace ferrite::parallel;

@@ -5,13 +5,13 @@
 #include <chrono>
 #include <thread>
 
-#include "core/cuda.h"
-#include "core/error.h"
-#include "ops/arithmetic.h"
-#include "parallel/comm/clique.h"
-#include "tests/parallel/device_comm_cases.h"
-#include "tests/support/cuda.h"
-#include "tests/support/message.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/error.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/parallel/comm/clique.h"
+#include "ferrite/tests/parallel/device_comm_cases.h"
+#include "ferrite/tests/support/cuda.h"
+#include "ferrite/tests/support/message.h"
 
 using namespace ferrite;
 using namespace ferrite::parallel;

@@ -1,13 +1,13 @@
 // Tensors of CUDA devices, which Gloo gets through the host.
 #include <doctest/doctest.h>
 
-#include "core/cuda.h"
-#include "core/device.h"
-#include "ops/creation.h"
-#include "parallel/comm/backend.h"
-#include "tests/parallel/collectives.h"
-#include "tests/parallel/processes.h"
-#include "tests/support/cuda.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/device.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/parallel/comm/backend.h"
+#include "ferrite/tests/parallel/collectives.h"
+#include "ferrite/tests/parallel/processes.h"
+#include "ferrite/tests/support/cuda.h"
 
 namespace ferrite::test {
 namespace {

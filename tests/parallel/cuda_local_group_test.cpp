@@ -1,11 +1,11 @@
 #include <doctest/doctest.h>
 
-#include "core/cuda.h"
-#include "core/error.h"
-#include "ops/creation.h"
-#include "parallel/comm/local/local_group.h"
-#include "tests/parallel/collectives.h"
-#include "tests/support/cuda.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/error.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/parallel/comm/local/local_group.h"
+#include "ferrite/tests/parallel/collectives.h"
+#include "ferrite/tests/support/cuda.h"
 
 using namespace ferrite;
 using namespace ferrite::parallel;

@@ -15,15 +15,15 @@
 #include <thread>
 #include <vector>
 
-#include "core/cuda.h"
-#include "core/cuda_graph.h"
-#include "core/error.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
-#include "parallel/comm/backend.h"
-#include "tests/parallel/collectives.h"
-#include "tests/support/cuda.h"
-#include "tests/support/message.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/cuda_graph.h"
+#include "ferrite/core/error.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/parallel/comm/backend.h"
+#include "ferrite/tests/parallel/collectives.h"
+#include "ferrite/tests/support/cuda.h"
+#include "ferrite/tests/support/message.h"
 
 using namespace ferrite;
 using namespace ferrite::parallel;

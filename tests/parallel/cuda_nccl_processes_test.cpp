@@ -5,14 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "core/cuda.h"
-#include "core/cuda_graph.h"
-#include "core/error.h"
-#include "ops/creation.h"
-#include "tests/parallel/collectives.h"
-#include "tests/parallel/processes.h"
-#include "tests/support/cuda.h"
-#include "tests/support/message.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/cuda_graph.h"
+#include "ferrite/core/error.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/tests/parallel/collectives.h"
+#include "ferrite/tests/parallel/processes.h"
+#include "ferrite/tests/support/cuda.h"
+#include "ferrite/tests/support/message.h"
 
 using namespace ferrite;
 using namespace ferrite::parallel;

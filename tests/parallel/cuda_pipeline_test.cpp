@@ -1,13 +1,13 @@
 #include <doctest/doctest.h>
 
-#include "autograd/engine.h"
-#include "core/allocator.h"
-#include "core/cuda.h"
-#include "ops/arithmetic.h"
-#include "ops/autocast.h"
-#include "optim/grad_scaler.h"
-#include "tests/parallel/pipelines.h"
-#include "tests/support/cuda.h"
+#include "ferrite/autograd/engine.h"
+#include "ferrite/core/allocator.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/autocast.h"
+#include "ferrite/optim/grad_scaler.h"
+#include "ferrite/tests/parallel/pipelines.h"
+#include "ferrite/tests/support/cuda.h"
 
 using namespace ferrite;
 using namespace ferrite::parallel;

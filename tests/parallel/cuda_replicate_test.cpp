@@ -2,9 +2,9 @@
 #include <chrono>
 #include <thread>
 
-#include "core/allocator.h"
-#include "tests/parallel/replicate_cases.h"
-#include "tests/support/cuda.h"
+#include "ferrite/core/allocator.h"
+#include "ferrite/tests/parallel/replicate_cases.h"
+#include "ferrite/tests/support/cuda.h"
 
 using namespace ferrite;
 using namespace ferrite::parallel;

@@ -1,10 +1,10 @@
 #include <doctest/doctest.h>
 
-#include "core/allocator.h"
-#include "core/cuda.h"
-#include "tests/parallel/scatter_gather.h"
-#include "tests/support/cuda.h"
-#include "tests/support/message.h"
+#include "ferrite/core/allocator.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/tests/parallel/scatter_gather.h"
+#include "ferrite/tests/support/cuda.h"
+#include "ferrite/tests/support/message.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

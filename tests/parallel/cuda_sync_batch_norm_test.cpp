@@ -1,8 +1,8 @@
 #include <doctest/doctest.h>
 
-#include "nn/layers.h"
-#include "tests/parallel/parts_of_batch.h"
-#include "tests/support/cuda.h"
+#include "ferrite/nn/layers.h"
+#include "ferrite/tests/parallel/parts_of_batch.h"
+#include "ferrite/tests/support/cuda.h"
 
 using namespace ferrite;
 

@@ -1,6 +1,6 @@
-#include "core/cuda.h"
-#include "tests/parallel/tensor_parallel_layers.h"
-#include "tests/support/cuda.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/tests/parallel/tensor_parallel_layers.h"
+#include "ferrite/tests/support/cuda.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

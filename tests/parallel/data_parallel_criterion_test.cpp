@@ -1,18 +1,18 @@
 // Losses that replicas compute.
-#include "parallel/data_parallel/data_parallel_criterion.h"
+#include "ferrite/parallel/data_parallel/data_parallel_criterion.h"
 
 #include <doctest/doctest.h>
 
 #include <utility>
 #include <vector>
 
-#include "nn/layers.h"
-#include "ops/arithmetic.h"
-#include "ops/compare.h"
-#include "ops/creation.h"
-#include "ops/loss.h"
-#include "ops/reduce.h"
-#include "tests/parallel/data_parallel_training.h"
+#include "ferrite/nn/layers.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/compare.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/loss.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/tests/parallel/data_parallel_training.h"
 
 using namespace ferrite;
 using parallel::DataParallel;

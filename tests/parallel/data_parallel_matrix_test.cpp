@@ -1,8 +1,8 @@
 // DataParallel on virtual devices gives what one device gives; with batch norm, what PyTorch's
 // DataParallel gives.
-#include "nn/models/lenet.h"
-#include "nn/models/resnet.h"
-#include "tests/parallel/data_parallel_training.h"
+#include "ferrite/nn/models/lenet.h"
+#include "ferrite/nn/models/resnet.h"
+#include "ferrite/tests/parallel/data_parallel_training.h"
 
 using namespace ferrite;
 using test::DataParallelTraining;

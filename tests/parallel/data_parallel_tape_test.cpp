@@ -5,17 +5,17 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/checkpoint.h"
-#include "autograd/engine.h"
-#include "autograd/grad_mode.h"
-#include "nn/layers.h"
-#include "ops/arithmetic.h"
-#include "ops/autocast.h"
-#include "ops/copy.h"
-#include "ops/creation.h"
-#include "ops/reduce.h"
-#include "parallel/data_parallel/data_parallel.h"
-#include "tests/parallel/data_parallel_training.h"
+#include "ferrite/autograd/checkpoint.h"
+#include "ferrite/autograd/engine.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/nn/layers.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/autocast.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/parallel/data_parallel/data_parallel.h"
+#include "ferrite/tests/parallel/data_parallel_training.h"
 
 using namespace ferrite;
 using parallel::DataParallel;

@@ -1,5 +1,5 @@
 // DataParallel as a module: what it takes and returns, names, hooks, modes, mistakes, its report.
-#include "parallel/data_parallel/data_parallel.h"
+#include "ferrite/parallel/data_parallel/data_parallel.h"
 
 #include <doctest/doctest.h>
 
@@ -12,20 +12,20 @@
 #include <tuple>
 #include <vector>
 
-#include "autograd/checkpoint.h"
-#include "autograd/engine.h"
-#include "autograd/grad_mode.h"
-#include "core/allocator.h"
-#include "core/cuda.h"
-#include "nn/layers.h"
-#include "ops/arithmetic.h"
-#include "ops/autocast.h"
-#include "ops/compare.h"
-#include "ops/copy.h"
-#include "ops/creation.h"
-#include "ops/reduce.h"
-#include "parallel/data_parallel/data_parallel_criterion.h"
-#include "tests/parallel/data_parallel_training.h"
+#include "ferrite/autograd/checkpoint.h"
+#include "ferrite/autograd/engine.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/allocator.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/nn/layers.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/autocast.h"
+#include "ferrite/ops/compare.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/parallel/data_parallel/data_parallel_criterion.h"
+#include "ferrite/tests/parallel/data_parallel_training.h"
 
 using namespace ferrite;
 using parallel::DataParallel;

@@ -1,6 +1,6 @@
-#include "tests/parallel/data_parallel_training.h"
+#include "ferrite/tests/parallel/data_parallel_training.h"
 
-#include "tests/support/golden.h"
+#include "ferrite/tests/support/golden.h"
 
 namespace ferrite::test {
 

@@ -10,17 +10,17 @@
 #include <utility>
 #include <vector>
 
-#include "core/generator.h"
-#include "nn/layers.h"
-#include "nn/module.h"
-#include "ops/activation.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
-#include "ops/loss.h"
-#include "optim/sgd.h"
-#include "parallel/data_parallel/data_parallel.h"
-#include "parallel/data_parallel/data_parallel_criterion.h"
-#include "tests/support/close.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/nn/layers.h"
+#include "ferrite/nn/module.h"
+#include "ferrite/ops/activation.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/loss.h"
+#include "ferrite/optim/sgd.h"
+#include "ferrite/parallel/data_parallel/data_parallel.h"
+#include "ferrite/parallel/data_parallel/data_parallel_criterion.h"
+#include "ferrite/tests/support/close.h"
 
 namespace ferrite::test {
 

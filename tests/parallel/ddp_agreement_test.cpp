@@ -2,15 +2,15 @@
 // parameters and uneven inputs, which are handled where that is asked for.
 #include <doctest/doctest.h>
 
-#include "autograd/engine.h"
-#include "autograd/grad_mode.h"
-#include "nn/layers.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
-#include "optim/sgd.h"
-#include "parallel/comm/local/local_group.h"
-#include "parallel/distributed_data_parallel.h"
-#include "tests/support/close.h"
+#include "ferrite/autograd/engine.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/nn/layers.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/optim/sgd.h"
+#include "ferrite/parallel/comm/local/local_group.h"
+#include "ferrite/parallel/distributed_data_parallel.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using namespace ferrite::parallel;

@@ -1,14 +1,14 @@
 // DistributedDataParallel on ranks that are processes.
 #include <doctest/doctest.h>
 
-#include "nn/layers.h"
-#include "nn/models/lenet.h"
-#include "nn/models/resnet.h"
-#include "ops/arithmetic.h"
-#include "parallel/model_check.h"
-#include "parallel/sync_batch_norm.h"
-#include "tests/parallel/ddp_training.h"
-#include "tests/parallel/processes.h"
+#include "ferrite/nn/layers.h"
+#include "ferrite/nn/models/lenet.h"
+#include "ferrite/nn/models/resnet.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/parallel/model_check.h"
+#include "ferrite/parallel/sync_batch_norm.h"
+#include "ferrite/tests/parallel/ddp_training.h"
+#include "ferrite/tests/parallel/processes.h"
 
 using namespace ferrite;
 using namespace ferrite::parallel;

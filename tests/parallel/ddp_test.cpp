@@ -3,16 +3,16 @@
 #include <algorithm>
 #include <sstream>
 
-#include "autograd/checkpoint.h"
-#include "autograd/engine.h"
-#include "autograd/grad_mode.h"
-#include "nn/layers.h"
-#include "nn/models/lenet.h"
-#include "nn/models/resnet.h"
-#include "ops/arithmetic.h"
-#include "parallel/distributed_data_parallel.h"
-#include "parallel/sync_batch_norm.h"
-#include "tests/parallel/ddp_training.h"
+#include "ferrite/autograd/checkpoint.h"
+#include "ferrite/autograd/engine.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/nn/layers.h"
+#include "ferrite/nn/models/lenet.h"
+#include "ferrite/nn/models/resnet.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/parallel/distributed_data_parallel.h"
+#include "ferrite/parallel/sync_batch_norm.h"
+#include "ferrite/tests/parallel/ddp_training.h"
 
 using namespace ferrite;
 using namespace ferrite::parallel;

@@ -9,14 +9,14 @@
 #include <memory>
 #include <vector>
 
-#include "core/generator.h"
-#include "nn/loss.h"
-#include "nn/module.h"
-#include "ops/creation.h"
-#include "optim/sgd.h"
-#include "parallel/comm/local/local_group.h"
-#include "parallel/distributed_data_parallel.h"
-#include "tests/support/close.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/nn/loss.h"
+#include "ferrite/nn/module.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/optim/sgd.h"
+#include "ferrite/parallel/comm/local/local_group.h"
+#include "ferrite/parallel/distributed_data_parallel.h"
+#include "ferrite/tests/support/close.h"
 
 namespace ferrite::test {
 

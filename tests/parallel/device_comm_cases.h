@@ -6,11 +6,11 @@
 #include <string_view>
 #include <vector>
 
-#include "core/allocator.h"
-#include "core/stream.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
-#include "parallel/data_parallel/device_comm.h"
+#include "ferrite/core/allocator.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/parallel/data_parallel/device_comm.h"
 
 namespace ferrite::test {
 

@@ -1,14 +1,14 @@
-#include "parallel/data_parallel/device_comm.h"
+#include "ferrite/parallel/data_parallel/device_comm.h"
 
 #include <doctest/doctest.h>
 
 #include <thread>
 
-#include "core/error.h"
-#include "ops/arithmetic.h"
-#include "tests/parallel/device_comm_cases.h"
-#include "tests/support/gate.h"
-#include "tests/support/message.h"
+#include "ferrite/core/error.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/tests/parallel/device_comm_cases.h"
+#include "ferrite/tests/support/gate.h"
+#include "ferrite/tests/support/message.h"
 
 using namespace ferrite;
 using namespace ferrite::parallel;

@@ -1,18 +1,18 @@
-#include "parallel/evaluation.h"
+#include "ferrite/parallel/evaluation.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "core/generator.h"
-#include "data/sampler.h"
-#include "metrics/accuracy.h"
-#include "metrics/average_meter.h"
-#include "metrics/confusion_matrix.h"
-#include "ops/creation.h"
-#include "ops/index.h"
-#include "parallel/comm/local/local_group.h"
-#include "tests/support/close.h"
-#include "tests/support/message.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/data/sampler.h"
+#include "ferrite/metrics/accuracy.h"
+#include "ferrite/metrics/average_meter.h"
+#include "ferrite/metrics/confusion_matrix.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/index.h"
+#include "ferrite/parallel/comm/local/local_group.h"
+#include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/message.h"
 
 using namespace ferrite;
 using parallel::ProcessGroup;

@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "core/error.h"
-#include "parallel/comm/store.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/store.h"
 
 namespace ferrite::test {
 

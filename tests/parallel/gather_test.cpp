@@ -1,4 +1,4 @@
-#include "parallel/data_parallel/gather.h"
+#include "ferrite/parallel/data_parallel/gather.h"
 
 #include <doctest/doctest.h>
 
@@ -6,8 +6,8 @@
 #include <optional>
 #include <unordered_map>
 
-#include "tests/parallel/scatter_gather.h"
-#include "tests/support/message.h"
+#include "ferrite/tests/parallel/scatter_gather.h"
+#include "ferrite/tests/support/message.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

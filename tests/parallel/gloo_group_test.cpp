@@ -8,11 +8,11 @@
 #include <thread>
 #include <vector>
 
-#include "core/error.h"
-#include "ops/creation.h"
-#include "parallel/comm/backend.h"
-#include "tests/parallel/collectives.h"
-#include "tests/parallel/processes.h"
+#include "ferrite/core/error.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/parallel/comm/backend.h"
+#include "ferrite/tests/parallel/collectives.h"
+#include "ferrite/tests/parallel/processes.h"
 
 namespace ferrite::test {
 namespace {

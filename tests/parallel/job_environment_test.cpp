@@ -1,5 +1,5 @@
 // What launchers say of a job, and what is missing.
-#include "parallel/comm/job_environment.h"
+#include "ferrite/parallel/comm/job_environment.h"
 
 #include <doctest/doctest.h>
 
@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "parallel/comm/rendezvous.h"
-#include "parallel/comm/rendezvous_file.h"
-#include "parallel/comm/socket.h"
-#include "tests/parallel/launcher_environment.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/rendezvous.h"
+#include "ferrite/parallel/comm/rendezvous_file.h"
+#include "ferrite/parallel/comm/socket.h"
+#include "ferrite/tests/parallel/launcher_environment.h"
 
 namespace ferrite::parallel {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/parallel/launched.h"
+#include "ferrite/tests/parallel/launched.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "tests/paths.h"
+#include "ferrite/tests/paths.h"
 
 namespace ferrite::test {
 namespace {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tests/data/files.h"
+#include "ferrite/tests/data/files.h"
 
 namespace ferrite::test {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "tests/support/message.h"
+#include "ferrite/tests/support/message.h"
 
 namespace ferrite::test {
 

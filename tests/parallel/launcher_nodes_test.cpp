@@ -7,11 +7,11 @@
 #include <cstdlib>
 #include <memory>
 
-#include "parallel/comm/rendezvous.h"
-#include "parallel/launcher/host.h"
-#include "tests/parallel/cable.h"
-#include "tests/parallel/launched.h"
-#include "tests/parallel/processes.h"
+#include "ferrite/parallel/comm/rendezvous.h"
+#include "ferrite/parallel/launcher/host.h"
+#include "ferrite/tests/parallel/cable.h"
+#include "ferrite/tests/parallel/launched.h"
+#include "ferrite/tests/parallel/processes.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

@@ -10,11 +10,11 @@
 #include <set>
 #include <thread>
 
-#include "core/error.h"
-#include "parallel/launcher/options.h"
-#include "parallel/launcher/restart_policy.h"
-#include "tests/parallel/launched.h"
-#include "tests/paths.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/launcher/options.h"
+#include "ferrite/parallel/launcher/restart_policy.h"
+#include "ferrite/tests/parallel/launched.h"
+#include "ferrite/tests/paths.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

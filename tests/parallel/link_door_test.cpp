@@ -1,5 +1,5 @@
 // Where links arrive: who is let in, and who is not.
-#include "parallel/comm/link_door.h"
+#include "ferrite/parallel/comm/link_door.h"
 
 #include <doctest/doctest.h>
 #include <poll.h>
@@ -15,8 +15,8 @@
 #include <thread>
 #include <vector>
 
-#include "core/error.h"
-#include "parallel/comm/link_card.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/link_card.h"
 
 using namespace ferrite;
 using namespace ferrite::parallel;

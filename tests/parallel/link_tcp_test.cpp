@@ -1,5 +1,5 @@
 // Links over TCP, the two ends of one connection here: sealed and plain.
-#include "parallel/comm/link_tcp.h"
+#include "ferrite/parallel/comm/link_tcp.h"
 
 #include <doctest/doctest.h>
 #include <poll.h>
@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "core/generator.h"
-#include "parallel/comm/secret.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/parallel/comm/secret.h"
 
 using namespace ferrite;
 using namespace ferrite::parallel;

@@ -1,4 +1,4 @@
-#include "parallel/comm/link.h"
+#include "ferrite/parallel/comm/link.h"
 
 #include <doctest/doctest.h>
 #include <signal.h>
@@ -10,13 +10,13 @@
 #include <string>
 #include <thread>
 
-#include "core/error.h"
-#include "core/generator.h"
-#include "parallel/comm/backend.h"
-#include "parallel/comm/ring_all_reduce.h"
-#include "tests/parallel/folder_store.h"
-#include "tests/parallel/processes.h"
-#include "tests/parallel/reduction_reference.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/parallel/comm/backend.h"
+#include "ferrite/parallel/comm/ring_all_reduce.h"
+#include "ferrite/tests/parallel/folder_store.h"
+#include "ferrite/tests/parallel/processes.h"
+#include "ferrite/tests/parallel/reduction_reference.h"
 
 using namespace ferrite;
 using namespace ferrite::parallel;

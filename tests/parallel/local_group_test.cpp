@@ -1,4 +1,4 @@
-#include "parallel/comm/local/local_group.h"
+#include "ferrite/parallel/comm/local/local_group.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -9,11 +9,11 @@
 #include <string>
 #include <thread>
 
-#include "core/error.h"
-#include "core/stream.h"
-#include "ops/creation.h"
-#include "tests/parallel/collectives.h"
-#include "tests/support/message.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/tests/parallel/collectives.h"
+#include "ferrite/tests/support/message.h"
 
 using namespace ferrite;
 using namespace ferrite::parallel;

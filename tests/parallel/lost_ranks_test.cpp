@@ -15,15 +15,15 @@
 #include <thread>
 #include <vector>
 
-#include "core/error.h"
-#include "core/generator.h"
-#include "nn/models/lenet.h"
-#include "ops/creation.h"
-#include "ops/loss.h"
-#include "optim/sgd.h"
-#include "parallel/comm/backend.h"
-#include "parallel/distributed_data_parallel.h"
-#include "tests/parallel/processes.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/nn/models/lenet.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/loss.h"
+#include "ferrite/optim/sgd.h"
+#include "ferrite/parallel/comm/backend.h"
+#include "ferrite/parallel/distributed_data_parallel.h"
+#include "ferrite/tests/parallel/processes.h"
 
 namespace ferrite::test {
 namespace {

@@ -17,16 +17,16 @@
 #include <thread>
 #include <vector>
 
-#include "core/error.h"
-#include "core/generator.h"
-#include "ops/creation.h"
-#include "parallel/comm/backend.h"
-#include "parallel/comm/tcp_monitor.h"
-#include "parallel/comm/tcp_store.h"
-#include "parallel/comm/tcp_store_server.h"
-#include "tests/parallel/processes.h"
-#include "tests/parallel/redirected_links.h"
-#include "tests/parallel/relay.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/parallel/comm/backend.h"
+#include "ferrite/parallel/comm/tcp_monitor.h"
+#include "ferrite/parallel/comm/tcp_store.h"
+#include "ferrite/parallel/comm/tcp_store_server.h"
+#include "ferrite/tests/parallel/processes.h"
+#include "ferrite/tests/parallel/redirected_links.h"
+#include "ferrite/tests/parallel/relay.h"
 
 namespace ferrite::test {
 namespace {

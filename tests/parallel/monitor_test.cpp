@@ -1,5 +1,5 @@
 // Heartbeats: who is found to be lost, stopped or late, what is said of it, and to whom.
-#include "parallel/comm/monitor.h"
+#include "ferrite/parallel/comm/monitor.h"
 
 #include <doctest/doctest.h>
 #include <poll.h>
@@ -16,14 +16,14 @@
 #include <thread>
 #include <vector>
 
-#include "core/error.h"
-#include "parallel/comm/rendezvous.h"
-#include "parallel/comm/store_protocol.h"
-#include "parallel/comm/tcp_monitor.h"
-#include "parallel/comm/tcp_store.h"
-#include "parallel/comm/tcp_store_server.h"
-#include "tests/parallel/launcher_environment.h"
-#include "tests/parallel/processes.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/rendezvous.h"
+#include "ferrite/parallel/comm/store_protocol.h"
+#include "ferrite/parallel/comm/tcp_monitor.h"
+#include "ferrite/parallel/comm/tcp_store.h"
+#include "ferrite/parallel/comm/tcp_store_server.h"
+#include "ferrite/tests/parallel/launcher_environment.h"
+#include "ferrite/tests/parallel/processes.h"
 
 namespace ferrite::parallel {
 namespace {

@@ -1,4 +1,4 @@
-#include "parallel/data_parallel/nested.h"
+#include "ferrite/parallel/data_parallel/nested.h"
 
 #include <doctest/doctest.h>
 
@@ -10,10 +10,10 @@
 #include <optional>
 #include <unordered_map>
 
-#include "nn/recurrent.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
-#include "tests/parallel/scatter_gather.h"
+#include "ferrite/nn/recurrent.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/tests/parallel/scatter_gather.h"
 
 using namespace ferrite;
 using namespace ferrite::parallel;

@@ -1,4 +1,4 @@
-#include "parallel/data_parallel/parallel_apply.h"
+#include "ferrite/parallel/data_parallel/parallel_apply.h"
 
 #include <doctest/doctest.h>
 
@@ -10,18 +10,18 @@
 #include <stdexcept>
 #include <thread>
 
-#include "autograd/checkpoint.h"
-#include "autograd/grad_mode.h"
-#include "core/cuda.h"
-#include "ops/arithmetic.h"
-#include "ops/autocast.h"
-#include "ops/creation.h"
-#include "ops/matmul.h"
-#include "ops/reduce.h"
-#include "parallel/comm/local/local_group.h"
-#include "tests/parallel/scatter_gather.h"
-#include "tests/support/cuda.h"
-#include "tests/support/message.h"
+#include "ferrite/autograd/checkpoint.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/autocast.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/matmul.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/parallel/comm/local/local_group.h"
+#include "ferrite/tests/parallel/scatter_gather.h"
+#include "ferrite/tests/support/cuda.h"
+#include "ferrite/tests/support/message.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

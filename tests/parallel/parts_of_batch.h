@@ -8,14 +8,14 @@
 #include <memory>
 #include <vector>
 
-#include "autograd/grad_mode.h"
-#include "nn/module.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
-#include "ops/join.h"
-#include "parallel/comm/local/local_group.h"
-#include "parallel/sync_batch_norm.h"
-#include "tests/support/close.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/nn/module.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/join.h"
+#include "ferrite/parallel/comm/local/local_group.h"
+#include "ferrite/parallel/sync_batch_norm.h"
+#include "ferrite/tests/support/close.h"
 
 namespace ferrite::test {
 

@@ -1,11 +1,11 @@
 // Batch norms, and networks that have them, as pipelines.
 #include <doctest/doctest.h>
 
-#include "nn/models/resnet_layers.h"
-#include "ops/arithmetic.h"
-#include "parallel/sync_batch_norm.h"
-#include "tests/parallel/pipelines.h"
-#include "tests/support/message.h"
+#include "ferrite/nn/models/resnet_layers.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/parallel/sync_batch_norm.h"
+#include "ferrite/tests/parallel/pipelines.h"
+#include "ferrite/tests/support/message.h"
 
 using namespace ferrite;
 using namespace ferrite::parallel;

@@ -1,9 +1,9 @@
 // What pipelines tell of time and memory, and where to cut them.
 #include <doctest/doctest.h>
 
-#include "core/allocator.h"
-#include "ops/arithmetic.h"
-#include "tests/parallel/pipelines.h"
+#include "ferrite/core/allocator.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/tests/parallel/pipelines.h"
 
 using namespace ferrite;
 using namespace ferrite::parallel;

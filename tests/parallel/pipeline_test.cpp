@@ -6,12 +6,12 @@
 #include <memory>
 #include <mutex>
 
-#include "autograd/engine.h"
-#include "ops/arithmetic.h"
-#include "ops/autocast.h"
-#include "optim/grad_scaler.h"
-#include "tests/parallel/pipelines.h"
-#include "tests/support/message.h"
+#include "ferrite/autograd/engine.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/autocast.h"
+#include "ferrite/optim/grad_scaler.h"
+#include "ferrite/tests/parallel/pipelines.h"
+#include "ferrite/tests/support/message.h"
 
 using namespace ferrite;
 using namespace ferrite::parallel;

@@ -8,15 +8,15 @@
 #include <string>
 #include <vector>
 
-#include "autograd/record.h"
-#include "core/generator.h"
-#include "core/stream.h"
-#include "nn/layers.h"
-#include "nn/loss.h"
-#include "ops/creation.h"
-#include "optim/sgd.h"
-#include "parallel/pipeline/pipeline.h"
-#include "tests/support/close.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/nn/layers.h"
+#include "ferrite/nn/loss.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/optim/sgd.h"
+#include "ferrite/parallel/pipeline/pipeline.h"
+#include "ferrite/tests/support/close.h"
 
 namespace ferrite::test {
 

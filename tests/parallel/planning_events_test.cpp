@@ -3,9 +3,9 @@
 
 #include <cmath>
 
-#include "core/error.h"
-#include "parallel/planning/all_reduce.h"
-#include "parallel/planning/event_queue.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/planning/all_reduce.h"
+#include "ferrite/parallel/planning/event_queue.h"
 
 namespace ferrite::parallel::planning {
 namespace {

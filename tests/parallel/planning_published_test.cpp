@@ -8,7 +8,7 @@
 #include <numeric>
 #include <utility>
 
-#include "parallel/planning/plan.h"
+#include "ferrite/parallel/planning/plan.h"
 
 namespace ferrite::parallel::planning {
 namespace {

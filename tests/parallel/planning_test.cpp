@@ -6,11 +6,11 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/error.h"
-#include "nn/models/lenet.h"
-#include "nn/models/resnet.h"
-#include "parallel/bucket.h"
-#include "parallel/planning/plan.h"
+#include "ferrite/core/error.h"
+#include "ferrite/nn/models/lenet.h"
+#include "ferrite/nn/models/resnet.h"
+#include "ferrite/parallel/bucket.h"
+#include "ferrite/parallel/planning/plan.h"
 
 namespace ferrite::parallel::planning {
 namespace {

@@ -1,4 +1,4 @@
-#include "parallel/comm/process_group.h"
+#include "ferrite/parallel/comm/process_group.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -13,11 +13,11 @@
 #include <thread>
 #include <vector>
 
-#include "core/error.h"
-#include "ops/creation.h"
-#include "parallel/comm/backend.h"
-#include "parallel/comm/host_group.h"
-#include "parallel/comm/local/local_group.h"
+#include "ferrite/core/error.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/parallel/comm/backend.h"
+#include "ferrite/parallel/comm/host_group.h"
+#include "ferrite/parallel/comm/local/local_group.h"
 
 using namespace ferrite;
 using namespace ferrite::parallel;

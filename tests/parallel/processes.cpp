@@ -1,4 +1,4 @@
-#include "tests/parallel/processes.h"
+#include "ferrite/tests/parallel/processes.h"
 
 #include <arpa/inet.h>
 #include <doctest/doctest.h>
@@ -29,7 +29,7 @@
 #include <sstream>
 #include <utility>
 
-#include "parallel/comm/socket.h"
+#include "ferrite/parallel/comm/socket.h"
 
 extern char** environ;
 

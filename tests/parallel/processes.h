@@ -22,7 +22,7 @@
 #include <string_view>
 #include <vector>
 
-#include "parallel/comm/process_group.h"
+#include "ferrite/parallel/comm/process_group.h"
 
 namespace ferrite::test {
 

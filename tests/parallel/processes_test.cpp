@@ -1,4 +1,4 @@
-#include "tests/parallel/processes.h"
+#include "ferrite/tests/parallel/processes.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>

@@ -10,17 +10,17 @@
 #include <sstream>
 #include <string>
 
-#include "core/profiler/profile.h"
-#include "data/dataloader.h"
-#include "data/dataset.h"
-#include "nn/layers.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
-#include "ops/loss.h"
-#include "optim/sgd.h"
-#include "parallel/comm/local/local_group.h"
-#include "parallel/data_parallel/data_parallel.h"
-#include "parallel/distributed_data_parallel.h"
+#include "ferrite/core/profiler/profile.h"
+#include "ferrite/data/dataloader.h"
+#include "ferrite/data/dataset.h"
+#include "ferrite/nn/layers.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/loss.h"
+#include "ferrite/optim/sgd.h"
+#include "ferrite/parallel/comm/local/local_group.h"
+#include "ferrite/parallel/data_parallel/data_parallel.h"
+#include "ferrite/parallel/distributed_data_parallel.h"
 
 using namespace ferrite;
 using profiler::HostEvent;

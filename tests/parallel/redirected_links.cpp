@@ -1,4 +1,4 @@
-#include "tests/parallel/redirected_links.h"
+#include "ferrite/tests/parallel/redirected_links.h"
 
 #include <algorithm>
 #include <atomic>
@@ -6,12 +6,12 @@
 #include <span>
 #include <thread>
 
-#include "core/error.h"
-#include "core/generator.h"
-#include "parallel/comm/backend.h"
-#include "parallel/comm/link.h"
-#include "parallel/comm/link_card.h"
-#include "parallel/comm/secret.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/parallel/comm/backend.h"
+#include "ferrite/parallel/comm/link.h"
+#include "ferrite/parallel/comm/link_card.h"
+#include "ferrite/parallel/comm/secret.h"
 
 namespace ferrite::test {
 

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "parallel/comm/socket.h"
-#include "parallel/comm/store.h"
+#include "ferrite/parallel/comm/socket.h"
+#include "ferrite/parallel/comm/store.h"
 
 namespace ferrite::test {
 

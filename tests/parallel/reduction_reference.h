@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "core/dtype.h"
-#include "parallel/comm/reduce_op.h"
+#include "ferrite/core/dtype.h"
+#include "ferrite/parallel/comm/reduce_op.h"
 
 namespace ferrite::test {
 

@@ -1,4 +1,4 @@
-#include "tests/parallel/relay.h"
+#include "ferrite/tests/parallel/relay.h"
 
 #include <poll.h>
 #include <sys/socket.h>

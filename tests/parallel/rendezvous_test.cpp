@@ -1,5 +1,5 @@
 // How ranks find each other: what launchers say, and ranks that come, do not come, or come twice.
-#include "parallel/comm/rendezvous.h"
+#include "ferrite/parallel/comm/rendezvous.h"
 
 #include <doctest/doctest.h>
 #include <unistd.h>
@@ -15,14 +15,14 @@
 #include <thread>
 #include <vector>
 
-#include "core/error.h"
-#include "parallel/comm/job_environment.h"
-#include "parallel/comm/rendezvous_file.h"
-#include "parallel/comm/socket.h"
-#include "parallel/comm/store_protocol.h"
-#include "parallel/comm/tcp_store.h"
-#include "parallel/comm/tcp_store_server.h"
-#include "tests/parallel/launcher_environment.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/job_environment.h"
+#include "ferrite/parallel/comm/rendezvous_file.h"
+#include "ferrite/parallel/comm/socket.h"
+#include "ferrite/parallel/comm/store_protocol.h"
+#include "ferrite/parallel/comm/tcp_store.h"
+#include "ferrite/parallel/comm/tcp_store_server.h"
+#include "ferrite/tests/parallel/launcher_environment.h"
 
 namespace ferrite::parallel {
 namespace {

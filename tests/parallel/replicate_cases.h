@@ -9,16 +9,16 @@
 #include <string>
 #include <vector>
 
-#include "autograd/engine.h"
-#include "autograd/grad_mode.h"
-#include "core/generator.h"
-#include "nn/layers.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
-#include "ops/reduce.h"
-#include "ops/unary.h"
-#include "parallel/data_parallel/replicate.h"
-#include "tests/support/close.h"
+#include "ferrite/autograd/engine.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/nn/layers.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/ops/unary.h"
+#include "ferrite/parallel/data_parallel/replicate.h"
+#include "ferrite/tests/support/close.h"
 
 namespace ferrite::test {
 

@@ -1,12 +1,12 @@
-#include "parallel/data_parallel/replicate.h"
+#include "ferrite/parallel/data_parallel/replicate.h"
 
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
 
-#include "autograd/checkpoint.h"
-#include "core/allocator.h"
-#include "tests/parallel/replicate_cases.h"
+#include "ferrite/autograd/checkpoint.h"
+#include "ferrite/core/allocator.h"
+#include "ferrite/tests/parallel/replicate_cases.h"
 
 using namespace ferrite;
 using namespace ferrite::parallel;

@@ -1,4 +1,4 @@
-#include "parallel/comm/ring_all_reduce.h"
+#include "ferrite/parallel/comm/ring_all_reduce.h"
 
 #include <doctest/doctest.h>
 
@@ -7,8 +7,8 @@
 #include <functional>
 #include <thread>
 
-#include "core/error.h"
-#include "tests/parallel/reduction_reference.h"
+#include "ferrite/core/error.h"
+#include "ferrite/tests/parallel/reduction_reference.h"
 
 using namespace ferrite;
 using namespace ferrite::parallel;

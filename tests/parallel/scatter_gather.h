@@ -7,15 +7,15 @@
 #include <algorithm>
 #include <vector>
 
-#include "autograd/engine.h"
-#include "autograd/grad_mode.h"
-#include "autograd/gradcheck.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
-#include "ops/join.h"
-#include "ops/reduce.h"
-#include "parallel/data_parallel/gather.h"
-#include "parallel/data_parallel/scatter.h"
+#include "ferrite/autograd/engine.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/autograd/gradcheck.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/join.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/parallel/data_parallel/gather.h"
+#include "ferrite/parallel/data_parallel/scatter.h"
 
 namespace ferrite::test {
 

@@ -1,14 +1,14 @@
-#include "parallel/data_parallel/scatter.h"
+#include "ferrite/parallel/data_parallel/scatter.h"
 
 #include <doctest/doctest.h>
 
 #include <map>
 #include <optional>
 
-#include "autograd/grad_mode.h"
-#include "core/allocator.h"
-#include "tests/parallel/scatter_gather.h"
-#include "tests/support/message.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/allocator.h"
+#include "ferrite/tests/parallel/scatter_gather.h"
+#include "ferrite/tests/support/message.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

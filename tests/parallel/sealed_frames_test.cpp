@@ -1,14 +1,14 @@
 // Sealed frames: what was sealed is opened, and nothing else is.
-#include "parallel/comm/sealed_frames.h"
+#include "ferrite/parallel/comm/sealed_frames.h"
 
 #include <doctest/doctest.h>
 
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "core/generator.h"
-#include "parallel/comm/secret.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/parallel/comm/secret.h"
 
 using namespace ferrite;
 using namespace ferrite::parallel;

@@ -13,12 +13,12 @@
 #include <thread>
 #include <vector>
 
-#include "core/error.h"
-#include "ops/creation.h"
-#include "parallel/comm/backend.h"
-#include "parallel/comm/tcp_store_server.h"
-#include "tests/parallel/processes.h"
-#include "tests/parallel/redirected_links.h"
+#include "ferrite/core/error.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/parallel/comm/backend.h"
+#include "ferrite/parallel/comm/tcp_store_server.h"
+#include "ferrite/tests/parallel/processes.h"
+#include "ferrite/tests/parallel/redirected_links.h"
 
 namespace ferrite::test {
 namespace {

@@ -1,16 +1,16 @@
-#include "parallel/sync_batch_norm.h"
+#include "ferrite/parallel/sync_batch_norm.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
 #include <sstream>
 
-#include "nn/layers.h"
-#include "nn/models/resnet.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
-#include "tests/parallel/parts_of_batch.h"
-#include "tests/support/close.h"
+#include "ferrite/nn/layers.h"
+#include "ferrite/nn/models/resnet.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/tests/parallel/parts_of_batch.h"
+#include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
 using parallel::ProcessGroup;

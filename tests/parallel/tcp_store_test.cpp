@@ -1,5 +1,5 @@
 // The store over TCP: what clients agree on, and what strangers cannot do to it.
-#include "parallel/comm/tcp_store.h"
+#include "ferrite/parallel/comm/tcp_store.h"
 
 #include <doctest/doctest.h>
 #include <poll.h>
@@ -17,13 +17,13 @@
 #include <thread>
 #include <vector>
 
-#include "core/error.h"
-#include "parallel/comm/secret.h"
-#include "parallel/comm/socket.h"
-#include "parallel/comm/store_protocol.h"
-#include "parallel/comm/store_table.h"
-#include "parallel/comm/tcp_store_server.h"
-#include "tests/parallel/launcher_environment.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/secret.h"
+#include "ferrite/parallel/comm/socket.h"
+#include "ferrite/parallel/comm/store_protocol.h"
+#include "ferrite/parallel/comm/store_table.h"
+#include "ferrite/parallel/comm/tcp_store_server.h"
+#include "ferrite/tests/parallel/launcher_environment.h"
 
 namespace ferrite::parallel {
 namespace {

@@ -9,16 +9,16 @@
 #include <utility>
 #include <vector>
 
-#include "nn/activation.h"
-#include "nn/containers.h"
-#include "nn/linear.h"
-#include "ops/arithmetic.h"
-#include "ops/creation.h"
-#include "parallel/comm/local/local_group.h"
-#include "parallel/tensor_parallel/parallel_linear.h"
-#include "parallel/tensor_parallel/regions.h"
-#include "parallel/tensor_parallel/split_linear.h"
-#include "tests/support/close.h"
+#include "ferrite/nn/activation.h"
+#include "ferrite/nn/containers.h"
+#include "ferrite/nn/linear.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/parallel/comm/local/local_group.h"
+#include "ferrite/parallel/tensor_parallel/parallel_linear.h"
+#include "ferrite/parallel/tensor_parallel/regions.h"
+#include "ferrite/parallel/tensor_parallel/split_linear.h"
+#include "ferrite/tests/support/close.h"
 
 namespace ferrite::test {
 

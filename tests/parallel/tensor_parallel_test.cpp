@@ -1,10 +1,10 @@
-#include "autograd/gradcheck.h"
-#include "core/error.h"
-#include "optim/adam.h"
-#include "optim/clip.h"
-#include "optim/sgd.h"
-#include "parallel/distributed_data_parallel.h"
-#include "tests/parallel/tensor_parallel_layers.h"
+#include "ferrite/autograd/gradcheck.h"
+#include "ferrite/core/error.h"
+#include "ferrite/optim/adam.h"
+#include "ferrite/optim/clip.h"
+#include "ferrite/optim/sgd.h"
+#include "ferrite/parallel/distributed_data_parallel.h"
+#include "ferrite/tests/parallel/tensor_parallel_layers.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/tensor.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite::test {
 

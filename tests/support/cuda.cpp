@@ -1,21 +1,21 @@
-#include "tests/support/cuda.h"
+#include "ferrite/tests/support/cuda.h"
 
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
 
-#include "core/cuda.h"
-#include "core/error.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/error.h"
 
 #if FERRITE_HAVE_CUDA
 #include <cuda_runtime.h>
 
-#include "core/cuda/runtime.h"
+#include "ferrite/core/cuda/runtime.h"
 #endif
 #if defined(FERRITE_EMULATOR)
-#include <emulator.h>
-#include <emulator/nccl.h>
+#include "ferrite/emulator/emulator.h"
+#include "ferrite/emulator/nccl.h"
 #endif
 
 namespace ferrite::test {

@@ -12,10 +12,10 @@
 #include <ostream>
 #include <vector>
 
-#include "core/cuda/report.h"
-#include "core/cuda_backend.h"
-#include "core/stream.h"
-#include "core/tensor.h"
+#include "ferrite/core/cuda/report.h"
+#include "ferrite/core/cuda_backend.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite::test {
 

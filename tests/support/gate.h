@@ -4,7 +4,7 @@
 #include <future>
 #include <utility>
 
-#include "core/stream.h"
+#include "ferrite/core/stream.h"
 
 namespace ferrite::test {
 

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <string>
 
-#include "data/safetensors.h"
-#include "tests/paths.h"
+#include "ferrite/data/safetensors.h"
+#include "ferrite/tests/paths.h"
 
 namespace ferrite::test {
 

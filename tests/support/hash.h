@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "autograd/grad_mode.h"
-#include "core/tensor.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite::test {
 

@@ -2,8 +2,8 @@
 // built where libtorch's headers are found.
 #include <torch/torch.h>
 
-#include "benchmarks/program.h"
-#include "benchmarks/training/libtorch/networks.h"
+#include "ferrite/benchmarks/program.h"
+#include "ferrite/benchmarks/training/libtorch/networks.h"
 
 namespace {
 

@@ -5,8 +5,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "benchmarks/training/libtorch/networks.h"
-#include "benchmarks/training/protocol.h"
+#include "ferrite/benchmarks/training/libtorch/networks.h"
+#include "ferrite/benchmarks/training/protocol.h"
 
 namespace {
 

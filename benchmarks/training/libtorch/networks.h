@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "benchmarks/training/images.h"
+#include "ferrite/benchmarks/training/images.h"
 
 namespace bench {
 

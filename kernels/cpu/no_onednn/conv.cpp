@@ -1,5 +1,5 @@
 // In place of kernels/cpu/onednn where oneDNN is not built in.
-#include "kernels/cpu/conv.h"
+#include "ferrite/kernels/cpu/conv.h"
 
 namespace ferrite::kernels::cpu::onednn {
 

@@ -3,7 +3,7 @@
 // is that of a single image, so that the bits do not depend on the batch either, by the size of
 // which oneDNN chooses kernels and how they block. By the weights the batch is cut into chunks by
 // size.
-#include "kernels/cpu/conv.h"
+#include "ferrite/kernels/cpu/conv.h"
 
 #include <dlfcn.h>
 
@@ -16,8 +16,8 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "core/parallel_for.h"
-#include "kernels/cpu/pack.h"
+#include "ferrite/core/parallel_for.h"
+#include "ferrite/kernels/cpu/pack.h"
 
 namespace ferrite::kernels::cpu::onednn {
 

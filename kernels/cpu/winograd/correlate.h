@@ -4,8 +4,8 @@
 // alone, so that the bits do not depend on the number of threads.
 #pragma once
 
-#include "kernels/cpu/winograd/transform.h"
-#include "kernels/cpu/winograd/winograd.h"
+#include "ferrite/kernels/cpu/winograd/transform.h"
+#include "ferrite/kernels/cpu/winograd/winograd.h"
 
 namespace ferrite::kernels::cpu::winograd {
 

@@ -1,3 +1,3 @@
-#include "kernels/cpu/winograd/correlate.h"
+#include "ferrite/kernels/cpu/winograd/correlate.h"
 
 template void ferrite::kernels::cpu::winograd::correlate(const Problem<float>&);

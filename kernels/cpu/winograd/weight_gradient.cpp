@@ -1,7 +1,7 @@
-#include "kernels/cpu/winograd/weight_gradient.h"
+#include "ferrite/kernels/cpu/winograd/weight_gradient.h"
 
-#include "kernels/cpu/winograd/transform.h"
-#include "kernels/cpu/winograd/winograd.h"
+#include "ferrite/kernels/cpu/winograd/transform.h"
+#include "ferrite/kernels/cpu/winograd/winograd.h"
 
 namespace ferrite::kernels::cpu::winograd {
 

@@ -4,8 +4,8 @@
 // V Q is a product of matrices at each point, and dW = G^T dU G.
 #pragma once
 
-#include "kernels/conv.h"
-#include "kernels/cpu/conv_image.h"
+#include "ferrite/kernels/conv.h"
+#include "ferrite/kernels/cpu/conv_image.h"
 
 namespace ferrite::kernels::cpu::winograd {
 

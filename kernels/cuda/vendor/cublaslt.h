@@ -1,7 +1,7 @@
 // Products by cuBLASLt. The folders cublaslt/ and no_cublaslt/ define these; one of them is built.
 #pragma once
 
-#include "kernels/matmul.h"
+#include "ferrite/kernels/matmul.h"
 
 namespace ferrite::kernels::cuda::vendor {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/conv_problem.h"
+#include "ferrite/kernels/conv_problem.h"
 
 namespace ferrite::kernels::cuda::vendor {
 

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "kernels/matmul.h"
+#include "ferrite/kernels/matmul.h"
 
 namespace ferrite::kernels::cuda::vendor {
 

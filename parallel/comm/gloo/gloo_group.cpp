@@ -17,14 +17,14 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
-#include "core/half.h"
-#include "parallel/comm/backend.h"
-#include "parallel/comm/combination.h"
-#include "parallel/comm/exchange.h"
-#include "parallel/comm/gloo/gloo_mesh.h"
-#include "parallel/comm/host_group.h"
-#include "parallel/comm/ring_all_reduce.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/half.h"
+#include "ferrite/parallel/comm/backend.h"
+#include "ferrite/parallel/comm/combination.h"
+#include "ferrite/parallel/comm/exchange.h"
+#include "ferrite/parallel/comm/gloo/gloo_mesh.h"
+#include "ferrite/parallel/comm/host_group.h"
+#include "ferrite/parallel/comm/ring_all_reduce.h"
 
 namespace ferrite::parallel {
 

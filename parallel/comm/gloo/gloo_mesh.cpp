@@ -1,4 +1,4 @@
-#include "parallel/comm/gloo/gloo_mesh.h"
+#include "ferrite/parallel/comm/gloo/gloo_mesh.h"
 
 #include <fmt/format.h>
 #include <gloo/transport/address.h>
@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::parallel {
 

@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "parallel/comm/link.h"
+#include "ferrite/parallel/comm/link.h"
 
 namespace ferrite::parallel {
 

@@ -1,15 +1,15 @@
-#include "parallel/comm/local/engine.h"
+#include "ferrite/parallel/comm/local/engine.h"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 
-#include "core/background_waits.h"
-#include "core/cuda_backend.h"
-#include "core/stream.h"
-#include "core/tensor.h"
-#include "parallel/comm/combination.h"
-#include "parallel/comm/device_access.h"
+#include "ferrite/core/background_waits.h"
+#include "ferrite/core/cuda_backend.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/parallel/comm/combination.h"
+#include "ferrite/parallel/comm/device_access.h"
 
 namespace ferrite::parallel::local {
 

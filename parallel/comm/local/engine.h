@@ -6,10 +6,10 @@
 #include <memory>
 #include <span>
 
-#include "core/device.h"
-#include "core/dtype.h"
-#include "parallel/comm/link.h"
-#include "parallel/comm/reduce_op.h"
+#include "ferrite/core/device.h"
+#include "ferrite/core/dtype.h"
+#include "ferrite/parallel/comm/link.h"
+#include "ferrite/parallel/comm/reduce_op.h"
 
 namespace ferrite::parallel::local {
 

@@ -1,12 +1,12 @@
-#include "parallel/comm/local/hub.h"
+#include "ferrite/parallel/comm/local/hub.h"
 
 #include <fmt/format.h>
 
 #include <chrono>
 #include <utility>
 
-#include "core/error.h"
-#include "parallel/comm/device_access.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/device_access.h"
 
 namespace ferrite::parallel::local {
 

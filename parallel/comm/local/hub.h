@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "parallel/comm/host_worker.h"
-#include "parallel/comm/link.h"
-#include "parallel/comm/local/engine.h"
-#include "parallel/comm/process_group.h"
+#include "ferrite/parallel/comm/host_worker.h"
+#include "ferrite/parallel/comm/link.h"
+#include "ferrite/parallel/comm/local/engine.h"
+#include "ferrite/parallel/comm/process_group.h"
 
 namespace ferrite::parallel::local {
 

@@ -1,4 +1,4 @@
-#include "parallel/comm/local/local_group.h"
+#include "ferrite/parallel/comm/local/local_group.h"
 
 #include <fmt/format.h>
 
@@ -12,12 +12,12 @@
 #include <thread>
 #include <utility>
 
-#include "core/error.h"
-#include "parallel/comm/device_access.h"
-#include "parallel/comm/host_group.h"
-#include "parallel/comm/local/engine.h"
-#include "parallel/comm/local/hub.h"
-#include "parallel/comm/ring_all_reduce.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/device_access.h"
+#include "ferrite/parallel/comm/host_group.h"
+#include "ferrite/parallel/comm/local/engine.h"
+#include "ferrite/parallel/comm/local/hub.h"
+#include "ferrite/parallel/comm/ring_all_reduce.h"
 
 namespace ferrite::parallel {
 

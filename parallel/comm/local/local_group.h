@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "parallel/comm/process_group.h"
+#include "ferrite/parallel/comm/process_group.h"
 
 namespace ferrite::parallel {
 

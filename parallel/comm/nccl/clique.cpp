@@ -1,6 +1,6 @@
 // Communicators of several devices, driven by one thread: what is done with all of them is one
 // group call, in which NCCL waits for none before it has seen the others.
-#include "parallel/comm/clique.h"
+#include "ferrite/parallel/comm/clique.h"
 
 #include <nccl.h>
 
@@ -12,14 +12,14 @@
 #include <thread>
 #include <utility>
 
-#include "core/background_waits.h"
-#include "core/cuda.h"
-#include "core/cuda/context.h"
-#include "core/cuda/runtime.h"
-#include "core/error.h"
-#include "parallel/comm/nccl/backoff.h"
-#include "parallel/comm/nccl/library.h"
-#include "parallel/comm/nccl/types.h"
+#include "ferrite/core/background_waits.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/cuda/context.h"
+#include "ferrite/core/cuda/runtime.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/nccl/backoff.h"
+#include "ferrite/parallel/comm/nccl/library.h"
+#include "ferrite/parallel/comm/nccl/types.h"
 
 namespace ferrite::parallel {
 

@@ -1,10 +1,10 @@
-#include "parallel/comm/nccl/communicator.h"
+#include "ferrite/parallel/comm/nccl/communicator.h"
 
 #include <utility>
 
-#include "core/cuda/context.h"
-#include "core/error.h"
-#include "parallel/comm/nccl/backoff.h"
+#include "ferrite/core/cuda/context.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/nccl/backoff.h"
 
 namespace ferrite::parallel::nccl {
 

@@ -12,8 +12,8 @@
 #include <string>
 #include <string_view>
 
-#include "parallel/comm/nccl/failure.h"
-#include "parallel/comm/nccl/library.h"
+#include "ferrite/parallel/comm/nccl/failure.h"
+#include "ferrite/parallel/comm/nccl/library.h"
 
 namespace ferrite::parallel::nccl {
 

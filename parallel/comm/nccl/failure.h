@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/error.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::parallel::nccl {
 

@@ -1,4 +1,4 @@
-#include "parallel/comm/nccl/group.h"
+#include "ferrite/parallel/comm/nccl/group.h"
 
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
@@ -6,14 +6,14 @@
 #include <exception>
 #include <utility>
 
-#include "core/cuda.h"
-#include "core/cuda/runtime.h"
-#include "core/cuda_backend.h"
-#include "core/error.h"
-#include "core/profiler/device_work.h"
-#include "parallel/comm/nccl/meet.h"
-#include "parallel/comm/nccl/ring.h"
-#include "parallel/comm/nccl/types.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/cuda/runtime.h"
+#include "ferrite/core/cuda_backend.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/profiler/device_work.h"
+#include "ferrite/parallel/comm/nccl/meet.h"
+#include "ferrite/parallel/comm/nccl/ring.h"
+#include "ferrite/parallel/comm/nccl/types.h"
 
 namespace ferrite::parallel {
 

@@ -23,12 +23,12 @@
 #include <string>
 #include <vector>
 
-#include "core/tensor.h"
-#include "parallel/comm/backend.h"
-#include "parallel/comm/call.h"
-#include "parallel/comm/nccl/communicator.h"
-#include "parallel/comm/nccl/operation.h"
-#include "parallel/comm/nccl/watchdog.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/parallel/comm/backend.h"
+#include "ferrite/parallel/comm/call.h"
+#include "ferrite/parallel/comm/nccl/communicator.h"
+#include "ferrite/parallel/comm/nccl/operation.h"
+#include "ferrite/parallel/comm/nccl/watchdog.h"
 
 namespace ferrite::parallel::nccl {
 

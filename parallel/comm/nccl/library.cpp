@@ -1,8 +1,8 @@
-#include "parallel/comm/nccl/library.h"
+#include "ferrite/parallel/comm/nccl/library.h"
 
 #include <fmt/format.h>
 
-#include "parallel/comm/backend.h"
+#include "ferrite/parallel/comm/backend.h"
 
 namespace ferrite::parallel::nccl {
 

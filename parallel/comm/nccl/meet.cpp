@@ -1,4 +1,4 @@
-#include "parallel/comm/nccl/meet.h"
+#include "ferrite/parallel/comm/nccl/meet.h"
 
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
@@ -12,9 +12,9 @@
 #include <map>
 #include <string>
 
-#include "core/cuda.h"
-#include "core/cuda/runtime.h"
-#include "core/error.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/cuda/runtime.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::parallel::nccl {
 

@@ -1,8 +1,8 @@
 // How the ranks of a group agree on a communicator: which GPU each has, and NCCL's id.
 #pragma once
 
-#include "parallel/comm/backend.h"
-#include "parallel/comm/nccl/communicator.h"
+#include "ferrite/parallel/comm/backend.h"
+#include "ferrite/parallel/comm/nccl/communicator.h"
 
 namespace ferrite::parallel::nccl {
 

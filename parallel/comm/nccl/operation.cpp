@@ -1,9 +1,9 @@
-#include "parallel/comm/nccl/operation.h"
+#include "ferrite/parallel/comm/nccl/operation.h"
 
-#include "core/cuda.h"
-#include "core/cuda_backend.h"
-#include "core/error.h"
-#include "parallel/comm/nccl/backoff.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/cuda_backend.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/nccl/backoff.h"
 
 namespace ferrite::parallel::nccl {
 

@@ -8,10 +8,10 @@
 #include <optional>
 #include <string>
 
-#include "core/device.h"
-#include "core/stream.h"
-#include "parallel/comm/nccl/failure.h"
-#include "parallel/comm/work.h"
+#include "ferrite/core/device.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/parallel/comm/nccl/failure.h"
+#include "ferrite/parallel/comm/work.h"
 
 namespace ferrite::parallel::nccl {
 

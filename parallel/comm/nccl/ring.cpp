@@ -1,4 +1,4 @@
-#include "parallel/comm/nccl/ring.h"
+#include "ferrite/parallel/comm/nccl/ring.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "parallel/comm/combination.h"
-#include "parallel/comm/nccl/types.h"
+#include "ferrite/parallel/comm/combination.h"
+#include "ferrite/parallel/comm/nccl/types.h"
 
 namespace ferrite::parallel::nccl {
 

@@ -6,10 +6,10 @@
 
 #include <functional>
 
-#include "core/stream.h"
-#include "core/tensor.h"
-#include "parallel/comm/nccl/library.h"
-#include "parallel/comm/reduce_op.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/parallel/comm/nccl/library.h"
+#include "ferrite/parallel/comm/reduce_op.h"
 
 namespace ferrite::parallel::nccl {
 

@@ -3,9 +3,9 @@
 
 #include <nccl.h>
 
-#include "core/dtype.h"
-#include "core/error.h"
-#include "parallel/comm/reduce_op.h"
+#include "ferrite/core/dtype.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/reduce_op.h"
 
 namespace ferrite::parallel::nccl {
 

@@ -1,13 +1,13 @@
-#include "parallel/comm/nccl/watchdog.h"
+#include "ferrite/parallel/comm/nccl/watchdog.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "core/background_waits.h"
-#include "core/cuda/runtime.h"
-#include "core/error.h"
+#include "ferrite/core/background_waits.h"
+#include "ferrite/core/cuda/runtime.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::parallel::nccl {
 

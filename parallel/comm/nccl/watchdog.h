@@ -11,9 +11,9 @@
 #include <string>
 #include <thread>
 
-#include "parallel/comm/backend.h"
-#include "parallel/comm/nccl/communicator.h"
-#include "parallel/comm/nccl/operation.h"
+#include "ferrite/parallel/comm/backend.h"
+#include "ferrite/parallel/comm/nccl/communicator.h"
+#include "ferrite/parallel/comm/nccl/operation.h"
 
 namespace ferrite::parallel::nccl {
 

@@ -1,6 +1,6 @@
 // What there is of gloo in a build without it.
-#include "core/error.h"
-#include "parallel/comm/backend.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/backend.h"
 
 namespace ferrite::parallel {
 

@@ -1,6 +1,6 @@
-#include "parallel/comm/clique.h"
+#include "ferrite/parallel/comm/clique.h"
 
-#include "core/error.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::parallel {
 

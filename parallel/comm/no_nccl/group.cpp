@@ -1,5 +1,5 @@
-#include "core/error.h"
-#include "parallel/comm/backend.h"
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/backend.h"
 
 namespace ferrite::parallel {
 

@@ -4,4 +4,4 @@
 
 #include_next <cuda_bf16.h>
 
-#include "emulator/bfloat16.h"
+#include "ferrite/emulator/bfloat16.h"

@@ -4,4 +4,4 @@
 
 #include_next <cuda_fp16.h>
 
-#include "emulator/half.h"
+#include "ferrite/emulator/half.h"

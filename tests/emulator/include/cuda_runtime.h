@@ -19,10 +19,10 @@
 #define __cluster_dims__(...)
 #define __grid_constant__
 
-#include "emulator/arithmetic.h"
-#include "emulator/atomics.h"
-#include "emulator/block.h"
-#include "emulator/launch.h"
-#include "emulator/mma.h"
-#include "emulator/runtime_templates.h"
-#include "emulator/warp.h"
+#include "ferrite/emulator/arithmetic.h"
+#include "ferrite/emulator/atomics.h"
+#include "ferrite/emulator/block.h"
+#include "ferrite/emulator/launch.h"
+#include "ferrite/emulator/mma.h"
+#include "ferrite/emulator/runtime_templates.h"
+#include "ferrite/emulator/warp.h"

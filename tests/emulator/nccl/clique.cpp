@@ -1,9 +1,9 @@
-#include "clique.h"
+#include "ferrite/tests/emulator/nccl/clique.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "memory.h"
+#include "ferrite/tests/emulator/src/memory.h"
 
 namespace emulator::nccl {
 

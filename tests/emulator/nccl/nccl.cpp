@@ -4,7 +4,7 @@
 // has been asked again; work waits on its stream until all ranks' streams have come to theirs; what
 // does not match, or comes alone, waits forever, until ncclCommAbort. Collectives can be captured:
 // each launch of the graph meets the others' anew.
-#include "emulator/nccl.h"
+#include "ferrite/emulator/nccl.h"
 
 #include <nccl.h>
 #include <unistd.h>
@@ -17,12 +17,12 @@
 #include <string>
 #include <vector>
 
-#include "clique.h"
-#include "emulator.h"
-#include "host_worker.h"
-#include "memory.h"
-#include "race.h"
-#include "stream.h"
+#include "ferrite/emulator/emulator.h"
+#include "ferrite/tests/emulator/nccl/clique.h"
+#include "ferrite/tests/emulator/src/host_worker.h"
+#include "ferrite/tests/emulator/src/memory.h"
+#include "ferrite/tests/emulator/src/race.h"
+#include "ferrite/tests/emulator/src/stream.h"
 
 using namespace emulator;
 using namespace emulator::nccl;

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "clique.h"
+#include "ferrite/tests/emulator/nccl/clique.h"
 
 namespace emulator::nccl {
 

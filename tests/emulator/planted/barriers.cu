@@ -1,5 +1,5 @@
 // Threads of a block: barriers missing, divergent, or never reached by all.
-#include "planted.h"
+#include "ferrite/tests/emulator/planted/planted.h"
 
 using namespace planted;
 

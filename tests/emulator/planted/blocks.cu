@@ -1,5 +1,5 @@
 // Blocks of a grid, atomics and fences.
-#include "planted.h"
+#include "ferrite/tests/emulator/planted/planted.h"
 
 using namespace planted;
 

@@ -1,5 +1,5 @@
 // Accesses outside of memory, to freed, misaligned, unset or foreign memory.
-#include "planted.h"
+#include "ferrite/tests/emulator/planted/planted.h"
 
 using namespace planted;
 

@@ -1,4 +1,4 @@
-#include "planted.h"
+#include "ferrite/tests/emulator/planted/planted.h"
 
 namespace planted {
 

@@ -1,5 +1,5 @@
 // Streams that must wait for each other.
-#include "planted.h"
+#include "ferrite/tests/emulator/planted/planted.h"
 
 using namespace planted;
 

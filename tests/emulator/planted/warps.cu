@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "planted.h"
+#include "ferrite/tests/emulator/planted/planted.h"
 
 using namespace planted;
 

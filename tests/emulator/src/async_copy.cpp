@@ -1,13 +1,13 @@
-#include "async_copy.h"
+#include "ferrite/tests/emulator/src/async_copy.h"
 
 #include <cstring>
 #include <vector>
 
-#include "block_state.h"
-#include "race.h"
-#include "report.h"
-#include "scheduler.h"
-#include "settings.h"
+#include "ferrite/tests/emulator/src/block_state.h"
+#include "ferrite/tests/emulator/src/race.h"
+#include "ferrite/tests/emulator/src/report.h"
+#include "ferrite/tests/emulator/src/scheduler.h"
+#include "ferrite/tests/emulator/src/settings.h"
 
 namespace emulator {
 

@@ -1,12 +1,12 @@
-#include "block_state.h"
+#include "ferrite/tests/emulator/src/block_state.h"
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 
-#include "report.h"
-#include "scheduler.h"
+#include "ferrite/tests/emulator/src/report.h"
+#include "ferrite/tests/emulator/src/scheduler.h"
 
 namespace emulator {
 

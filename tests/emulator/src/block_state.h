@@ -4,8 +4,8 @@
 #include <bit>
 #include <cstdint>
 
-#include "emulator/block.h"
-#include "emulator/warp.h"
+#include "ferrite/emulator/block.h"
+#include "ferrite/emulator/warp.h"
 
 namespace emulator {
 

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "graph.h"
+#include "ferrite/tests/emulator/src/graph.h"
 
 CUgraphNode_st* CUgraph_st::add(emulator::OperationPtr operation,
                                 std::vector<CUgraphNode_st*> after) {

@@ -1,10 +1,10 @@
 // Where threads of a block wait for each other.
 #include <cstring>
 
-#include "block_state.h"
-#include "race.h"
-#include "report.h"
-#include "scheduler.h"
+#include "ferrite/tests/emulator/src/block_state.h"
+#include "ferrite/tests/emulator/src/race.h"
+#include "ferrite/tests/emulator/src/report.h"
+#include "ferrite/tests/emulator/src/scheduler.h"
 
 namespace emulator {
 

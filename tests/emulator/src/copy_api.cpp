@@ -3,11 +3,11 @@
 #include <memory>
 #include <vector>
 
-#include "graph.h"
-#include "memory.h"
-#include "race.h"
-#include "runtime.h"
-#include "stream.h"
+#include "ferrite/tests/emulator/src/graph.h"
+#include "ferrite/tests/emulator/src/memory.h"
+#include "ferrite/tests/emulator/src/race.h"
+#include "ferrite/tests/emulator/src/runtime.h"
+#include "ferrite/tests/emulator/src/stream.h"
 
 namespace emulator {
 

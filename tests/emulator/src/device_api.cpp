@@ -2,11 +2,11 @@
 #include <cstdio>
 #include <cstring>
 
-#include "emulator.h"
-#include "memory.h"
-#include "runtime.h"
-#include "shared_memory.h"
-#include "stream.h"
+#include "ferrite/emulator/emulator.h"
+#include "ferrite/tests/emulator/src/memory.h"
+#include "ferrite/tests/emulator/src/runtime.h"
+#include "ferrite/tests/emulator/src/shared_memory.h"
+#include "ferrite/tests/emulator/src/stream.h"
 
 namespace emulator {
 

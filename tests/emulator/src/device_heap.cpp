@@ -1,12 +1,12 @@
-#include "device_heap.h"
+#include "ferrite/tests/emulator/src/device_heap.h"
 
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <cstring>
 
-#include "race.h"
-#include "sanitizer.h"
+#include "ferrite/tests/emulator/src/race.h"
+#include "ferrite/tests/emulator/src/sanitizer.h"
 
 namespace emulator {
 

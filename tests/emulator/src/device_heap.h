@@ -8,7 +8,7 @@
 #include <set>
 #include <utility>
 
-#include "memory.h"
+#include "ferrite/tests/emulator/src/memory.h"
 
 namespace emulator {
 

@@ -1,4 +1,4 @@
-#include "fiber.h"
+#include "ferrite/tests/emulator/src/fiber.h"
 
 #include <sys/mman.h>
 #include <ucontext.h>
@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "sanitizer.h"
+#include "ferrite/tests/emulator/src/sanitizer.h"
 
 #if defined(__x86_64__) && !defined(FERRITE_EMULATOR_UCONTEXT)
 #define FERRITE_EMULATOR_X86 1

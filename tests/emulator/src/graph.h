@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "stream.h"
+#include "ferrite/tests/emulator/src/stream.h"
 
 struct CUgraphNode_st {
   emulator::OperationPtr operation;

@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <unordered_map>
 
-#include "graph.h"
-#include "scheduler.h"
+#include "ferrite/tests/emulator/src/graph.h"
+#include "ferrite/tests/emulator/src/scheduler.h"
 
 /// A graph that can be launched: a copy of its operations, in an order that keeps dependencies.
 struct CUgraphExec_st {

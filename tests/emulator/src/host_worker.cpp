@@ -1,4 +1,4 @@
-#include "host_worker.h"
+#include "ferrite/tests/emulator/src/host_worker.h"
 
 #include <algorithm>
 #include <chrono>
@@ -6,7 +6,7 @@
 #include <deque>
 #include <thread>
 
-#include "stream.h"
+#include "ferrite/tests/emulator/src/stream.h"
 
 namespace emulator {
 

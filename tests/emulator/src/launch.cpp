@@ -1,17 +1,17 @@
 // Launches: checked as the driver checks them, then run.
-#include "emulator/launch.h"
+#include "ferrite/emulator/launch.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <unordered_map>
 
-#include "graph.h"
-#include "memory.h"
-#include "report.h"
-#include "runtime.h"
-#include "scheduler.h"
-#include "shared_memory.h"
-#include "stream.h"
+#include "ferrite/tests/emulator/src/graph.h"
+#include "ferrite/tests/emulator/src/memory.h"
+#include "ferrite/tests/emulator/src/report.h"
+#include "ferrite/tests/emulator/src/runtime.h"
+#include "ferrite/tests/emulator/src/scheduler.h"
+#include "ferrite/tests/emulator/src/shared_memory.h"
+#include "ferrite/tests/emulator/src/stream.h"
 
 namespace emulator {
 

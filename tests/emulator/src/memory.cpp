@@ -1,4 +1,4 @@
-#include "memory.h"
+#include "ferrite/tests/emulator/src/memory.h"
 
 #include <sys/mman.h>
 
@@ -6,10 +6,10 @@
 #include <cstring>
 #include <map>
 
-#include "device_heap.h"
-#include "report.h"
-#include "runtime.h"
-#include "sanitizer.h"
+#include "ferrite/tests/emulator/src/device_heap.h"
+#include "ferrite/tests/emulator/src/report.h"
+#include "ferrite/tests/emulator/src/runtime.h"
+#include "ferrite/tests/emulator/src/sanitizer.h"
 
 namespace emulator {
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <cstdio>
 
-#include "emulator.h"
-#include "settings.h"
+#include "ferrite/emulator/emulator.h"
+#include "ferrite/tests/emulator/src/settings.h"
 
 namespace emulator {
 

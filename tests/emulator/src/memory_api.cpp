@@ -1,11 +1,11 @@
 // Allocation of device and host memory.
 #include <cstring>
 
-#include "graph.h"
-#include "memory.h"
-#include "race.h"
-#include "runtime.h"
-#include "stream.h"
+#include "ferrite/tests/emulator/src/graph.h"
+#include "ferrite/tests/emulator/src/memory.h"
+#include "ferrite/tests/emulator/src/race.h"
+#include "ferrite/tests/emulator/src/runtime.h"
+#include "ferrite/tests/emulator/src/stream.h"
 
 using namespace emulator;
 

@@ -1,4 +1,4 @@
-#include "emulator/mma.h"
+#include "ferrite/emulator/mma.h"
 
 #include <cstring>
 

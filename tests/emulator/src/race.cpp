@@ -1,5 +1,5 @@
 #ifdef FERRITE_EMULATOR_RACE
-#include "race.h"
+#include "ferrite/tests/emulator/src/race.h"
 
 #include <sys/mman.h>
 
@@ -10,12 +10,12 @@
 #include <set>
 #include <unordered_map>
 
-#include "block_state.h"
-#include "memory.h"
-#include "race_shadow.h"
-#include "report.h"
-#include "scheduler.h"
-#include "shared_memory.h"
+#include "ferrite/tests/emulator/src/block_state.h"
+#include "ferrite/tests/emulator/src/memory.h"
+#include "ferrite/tests/emulator/src/race_shadow.h"
+#include "ferrite/tests/emulator/src/report.h"
+#include "ferrite/tests/emulator/src/scheduler.h"
+#include "ferrite/tests/emulator/src/shared_memory.h"
 
 namespace emulator {
 

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "clock.h"
+#include "ferrite/tests/emulator/src/clock.h"
 
 namespace emulator {
 

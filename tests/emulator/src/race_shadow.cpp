@@ -1,11 +1,11 @@
 #ifdef FERRITE_EMULATOR_RACE
-#include "race_shadow.h"
+#include "ferrite/tests/emulator/src/race_shadow.h"
 
 #include <sys/mman.h>
 
 #include <cstdlib>
 
-#include "shared_memory.h"
+#include "ferrite/tests/emulator/src/shared_memory.h"
 
 extern "C" const char __executable_start[];
 

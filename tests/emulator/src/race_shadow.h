@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "memory.h"
+#include "ferrite/tests/emulator/src/memory.h"
 
 namespace emulator {
 

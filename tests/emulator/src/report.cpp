@@ -1,4 +1,4 @@
-#include "report.h"
+#include "ferrite/tests/emulator/src/report.h"
 
 #include <dlfcn.h>
 #include <signal.h>
@@ -9,11 +9,11 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "emulator.h"
-#include "emulator/block.h"
-#include "memory.h"
-#include "sanitizer.h"
-#include "scheduler.h"
+#include "ferrite/emulator/block.h"
+#include "ferrite/emulator/emulator.h"
+#include "ferrite/tests/emulator/src/memory.h"
+#include "ferrite/tests/emulator/src/sanitizer.h"
+#include "ferrite/tests/emulator/src/scheduler.h"
 
 namespace emulator {
 

@@ -1,15 +1,15 @@
-#include "runtime.h"
+#include "ferrite/tests/emulator/src/runtime.h"
 
 #include <atomic>
 #include <string>
 #include <vector>
 
-#include "clock.h"
-#include "emulator.h"
-#include "memory.h"
-#include "report.h"
-#include "scheduler.h"
-#include "stream.h"
+#include "ferrite/emulator/emulator.h"
+#include "ferrite/tests/emulator/src/clock.h"
+#include "ferrite/tests/emulator/src/memory.h"
+#include "ferrite/tests/emulator/src/report.h"
+#include "ferrite/tests/emulator/src/scheduler.h"
+#include "ferrite/tests/emulator/src/stream.h"
 
 namespace emulator {
 

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <utility>
 
-#include "settings.h"
+#include "ferrite/tests/emulator/src/settings.h"
 
 namespace emulator {
 

@@ -1,6 +1,6 @@
 // The threads of a block run on one stack, one after another, until one of them has to wait: only
 // then the others get stacks of their own. A kernel without barriers is a plain loop.
-#include "scheduler.h"
+#include "ferrite/tests/emulator/src/scheduler.h"
 
 #include <time.h>
 
@@ -10,13 +10,13 @@
 #include <numeric>
 #include <vector>
 
-#include "async_copy.h"
-#include "block_state.h"
-#include "fiber.h"
-#include "race.h"
-#include "report.h"
-#include "settings.h"
-#include "shared_memory.h"
+#include "ferrite/tests/emulator/src/async_copy.h"
+#include "ferrite/tests/emulator/src/block_state.h"
+#include "ferrite/tests/emulator/src/fiber.h"
+#include "ferrite/tests/emulator/src/race.h"
+#include "ferrite/tests/emulator/src/report.h"
+#include "ferrite/tests/emulator/src/settings.h"
+#include "ferrite/tests/emulator/src/shared_memory.h"
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;

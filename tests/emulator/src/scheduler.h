@@ -1,9 +1,9 @@
 // Runs the blocks of a kernel, one after another, each thread of a block as a fiber where it must.
 #pragma once
 
-#include "emulator.h"
-#include "emulator/block.h"
-#include "emulator/launch.h"
+#include "ferrite/emulator/block.h"
+#include "ferrite/emulator/emulator.h"
+#include "ferrite/emulator/launch.h"
 
 namespace emulator {
 

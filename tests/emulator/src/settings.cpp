@@ -1,4 +1,4 @@
-#include "settings.h"
+#include "ferrite/tests/emulator/src/settings.h"
 
 #include <cerrno>
 #include <cstdio>

@@ -1,7 +1,7 @@
 // The emulator's settings, as the environment and tests have set them.
 #pragma once
 
-#include "emulator.h"
+#include "ferrite/emulator/emulator.h"
 
 namespace emulator {
 

@@ -1,12 +1,12 @@
-#include "shared_memory.h"
+#include "ferrite/tests/emulator/src/shared_memory.h"
 
 #include <cstring>
 
-#include "emulator/block.h"
-#include "report.h"
-#include "sanitizer.h"
-#include "scheduler.h"
-#include "settings.h"
+#include "ferrite/emulator/block.h"
+#include "ferrite/tests/emulator/src/report.h"
+#include "ferrite/tests/emulator/src/sanitizer.h"
+#include "ferrite/tests/emulator/src/scheduler.h"
+#include "ferrite/tests/emulator/src/settings.h"
 
 namespace emulator {
 

@@ -1,14 +1,14 @@
-#include "stream.h"
+#include "ferrite/tests/emulator/src/stream.h"
 
 #include <algorithm>
 #include <cstdlib>
 #include <unordered_map>
 
-#include "emulator.h"
-#include "graph.h"
-#include "host_worker.h"
-#include "race.h"
-#include "report.h"
+#include "ferrite/emulator/emulator.h"
+#include "ferrite/tests/emulator/src/graph.h"
+#include "ferrite/tests/emulator/src/host_worker.h"
+#include "ferrite/tests/emulator/src/race.h"
+#include "ferrite/tests/emulator/src/report.h"
 
 namespace emulator {
 

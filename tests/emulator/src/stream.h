@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "clock.h"
-#include "runtime.h"
+#include "ferrite/tests/emulator/src/clock.h"
+#include "ferrite/tests/emulator/src/runtime.h"
 
 struct CUstream_st;
 struct CUgraphNode_st;

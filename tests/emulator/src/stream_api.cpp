@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <memory>
 
-#include "graph.h"
-#include "runtime.h"
-#include "stream.h"
+#include "ferrite/tests/emulator/src/graph.h"
+#include "ferrite/tests/emulator/src/runtime.h"
+#include "ferrite/tests/emulator/src/stream.h"
 
 using namespace emulator;
 

@@ -4,10 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "emulator/warp.h"
-#include "race.h"
-#include "report.h"
-#include "scheduler.h"
+#include "ferrite/emulator/warp.h"
+#include "ferrite/tests/emulator/src/race.h"
+#include "ferrite/tests/emulator/src/report.h"
+#include "ferrite/tests/emulator/src/scheduler.h"
 
 using emulator::AccessKind;
 using emulator::race_access;

@@ -1,4 +1,4 @@
-#include <ferrite.h>
+#include <ferrite/ferrite.h>
 
 #include <iostream>
 

@@ -4,15 +4,15 @@
 #include <memory>
 #include <mutex>
 
-#include "core/cuda/context.h"
-#include "core/cuda_backend.h"
-#include "core/deterministic.h"
-#include "kernels/cuda/reduce.h"
-#include "kernels/cuda/unary.h"
-#include "kernels/cuda/vendor/cublaslt.h"
-#include "kernels/cuda/vendor/cublaslt/plan.h"
-#include "kernels/cuda/vendor/plan_cache.h"
-#include "kernels/vendor.h"
+#include "ferrite/core/cuda/context.h"
+#include "ferrite/core/cuda_backend.h"
+#include "ferrite/core/deterministic.h"
+#include "ferrite/kernels/cuda/reduce.h"
+#include "ferrite/kernels/cuda/unary.h"
+#include "ferrite/kernels/cuda/vendor/cublaslt.h"
+#include "ferrite/kernels/cuda/vendor/cublaslt/plan.h"
+#include "ferrite/kernels/cuda/vendor/plan_cache.h"
+#include "ferrite/kernels/vendor.h"
 
 namespace ferrite::kernels::cuda::vendor {
 

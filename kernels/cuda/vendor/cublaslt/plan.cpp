@@ -1,14 +1,14 @@
-#include "kernels/cuda/vendor/cublaslt/plan.h"
+#include "ferrite/kernels/cuda/vendor/cublaslt/plan.h"
 
 #include <algorithm>
 #include <array>
 #include <limits>
 #include <span>
 
-#include "core/cuda/runtime.h"
-#include "core/error.h"
-#include "core/profiler/device_work.h"
-#include "kernels/cuda/workspace.h"
+#include "ferrite/core/cuda/runtime.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/profiler/device_work.h"
+#include "ferrite/kernels/cuda/workspace.h"
 
 namespace ferrite::kernels::cuda::vendor {
 

@@ -4,9 +4,9 @@
 #include <atomic>
 #include <vector>
 
-#include "core/stream.h"
-#include "kernels/cuda/vendor/cublaslt/library.h"
-#include "kernels/cuda/vendor/matmul_problem.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/kernels/cuda/vendor/cublaslt/library.h"
+#include "ferrite/kernels/cuda/vendor/matmul_problem.h"
 
 namespace ferrite::kernels::cuda::vendor {
 

@@ -7,17 +7,17 @@
 #include <mutex>
 #include <optional>
 
-#include "core/cuda/context.h"
-#include "core/cuda/runtime.h"
-#include "core/cuda_backend.h"
-#include "core/error.h"
-#include "core/profiler/device_work.h"
-#include "kernels/copy.h"
-#include "kernels/cuda/vendor/cudnn.h"
-#include "kernels/cuda/vendor/cudnn/plan.h"
-#include "kernels/cuda/vendor/plan_cache.h"
-#include "kernels/cuda/workspace.h"
-#include "kernels/vendor.h"
+#include "ferrite/core/cuda/context.h"
+#include "ferrite/core/cuda/runtime.h"
+#include "ferrite/core/cuda_backend.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/profiler/device_work.h"
+#include "ferrite/kernels/copy.h"
+#include "ferrite/kernels/cuda/vendor/cudnn.h"
+#include "ferrite/kernels/cuda/vendor/cudnn/plan.h"
+#include "ferrite/kernels/cuda/vendor/plan_cache.h"
+#include "ferrite/kernels/cuda/workspace.h"
+#include "ferrite/kernels/vendor.h"
 
 namespace ferrite::kernels::cuda::vendor {
 

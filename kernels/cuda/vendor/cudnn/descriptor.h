@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda/vendor/cudnn/library.h"
+#include "ferrite/kernels/cuda/vendor/cudnn/library.h"
 
 namespace ferrite::kernels::cuda::vendor {
 

@@ -1,6 +1,6 @@
-#include "kernels/cuda/vendor/cudnn/library.h"
+#include "ferrite/kernels/cuda/vendor/cudnn/library.h"
 
-#include "core/cuda/shared_library.h"
+#include "ferrite/core/cuda/shared_library.h"
 
 namespace ferrite::kernels::cuda::vendor {
 

@@ -1,9 +1,9 @@
-#include "kernels/cuda/vendor/cudnn/plan.h"
+#include "ferrite/kernels/cuda/vendor/cudnn/plan.h"
 
 #include <algorithm>
 #include <initializer_list>
 
-#include "core/error.h"
+#include "ferrite/core/error.h"
 
 namespace ferrite::kernels::cuda::vendor {
 

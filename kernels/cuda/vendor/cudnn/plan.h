@@ -7,8 +7,8 @@
 #include <optional>
 #include <vector>
 
-#include "kernels/conv_problem.h"
-#include "kernels/cuda/vendor/cudnn/descriptor.h"
+#include "ferrite/kernels/conv_problem.h"
+#include "ferrite/kernels/cuda/vendor/cudnn/descriptor.h"
 
 namespace ferrite::kernels::cuda::vendor {
 

@@ -1,5 +1,5 @@
-#include "kernels/cuda/vendor/cudnn.h"
-#include "kernels/vendor.h"
+#include "ferrite/kernels/cuda/vendor/cudnn.h"
+#include "ferrite/kernels/vendor.h"
 
 namespace ferrite {
 

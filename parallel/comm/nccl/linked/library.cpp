@@ -1,4 +1,4 @@
-#include "parallel/comm/nccl/library.h"
+#include "ferrite/parallel/comm/nccl/library.h"
 
 namespace ferrite::parallel::nccl {
 

@@ -1,6 +1,6 @@
-#include "parallel/comm/nccl/library.h"
+#include "ferrite/parallel/comm/nccl/library.h"
 
-#include "core/cuda/shared_library.h"
+#include "ferrite/core/cuda/shared_library.h"
 
 namespace ferrite::parallel::nccl {
 

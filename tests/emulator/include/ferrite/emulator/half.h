@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "emulator/atomics.h"
+#include "ferrite/emulator/atomics.h"
 
 inline __half __hfma(__half a, __half b, __half c) {
   return __double2half(static_cast<double>(__half2float(a)) * __half2float(b) + __half2float(c));

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "emulator/block.h"
+#include "ferrite/emulator/block.h"
 
 /// What the lanes of a warp do to each other's variables is not a race.
 #define EMULATOR_NO_RACES __attribute__((no_sanitize("thread")))

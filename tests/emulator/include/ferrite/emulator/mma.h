@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "emulator/warp.h"
+#include "ferrite/emulator/warp.h"
 
 namespace emulator {
 

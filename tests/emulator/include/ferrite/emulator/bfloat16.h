@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "emulator/atomics.h"
+#include "ferrite/emulator/atomics.h"
 
 inline __nv_bfloat16 __hfma(__nv_bfloat16 a, __nv_bfloat16 b, __nv_bfloat16 c) {
   return __double2bfloat16(static_cast<double>(__bfloat162float(a)) * __bfloat162float(b) +

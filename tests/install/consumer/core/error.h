@@ -1,0 +1,1 @@
+#error "a user's own header was included in the place of Ferrite's"
