@@ -85,7 +85,7 @@ struct DistributedSamplerOptions {
   std::uint64_t seed = 0;
   /// Repeat the beginning where the size does not divide by world_size. Without it some ranks have
   /// one index less (or none) and none comes twice: for evaluation, where a padded sample would
-  /// count twice (parallel/evaluation.h gathers either).
+  /// count twice (parallel/ddp/evaluation.h gathers either).
   bool pad = true;
 };
 

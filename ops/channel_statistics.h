@@ -18,7 +18,7 @@ struct ChannelStatistics {
 
 /// A batch that lies in parts, of any sizes, with several processes (or threads), which run the
 /// same ops together: what batch_norm needs to normalise by the statistics of the whole
-/// (parallel/sync_batch_norm.h). Called once in forward, by gather(), and once in backward, by
+/// (parallel/ddp/sync_batch_norm.h). Called once in forward, by gather(), and once in backward, by
 /// sum(), possibly in another thread. The tensors are contiguous, on the input's device; work is
 /// ordered with the current stream.
 class BatchParts {

@@ -5,7 +5,7 @@
 #include "ferrite/core/error.h"
 #include "ferrite/examples/compare_parallel/training.h"
 #include "ferrite/parallel/comm/process_group.h"
-#include "ferrite/parallel/distributed_data_parallel.h"
+#include "ferrite/parallel/ddp/distributed_data_parallel.h"
 
 namespace examples::compare {
 

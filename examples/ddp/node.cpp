@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "ferrite/core/error.h"
-#include "ferrite/parallel/comm/socket.h"
+#include "ferrite/parallel/comm/links/socket.h"
 
 namespace examples {
 

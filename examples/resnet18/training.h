@@ -24,7 +24,7 @@
 #include "ferrite/optim/graphed_step.h"
 #include "ferrite/optim/lr_scheduler.h"
 #include "ferrite/optim/optimizer.h"
-#include "ferrite/parallel/distributed_data_parallel.h"
+#include "ferrite/parallel/ddp/distributed_data_parallel.h"
 
 namespace examples {
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "ferrite/parallel/comm/monitor.h"
+#include "ferrite/parallel/comm/bootstrap/monitor.h"
+#include "ferrite/parallel/comm/bootstrap/store.h"
 #include "ferrite/parallel/comm/process_group.h"
-#include "ferrite/parallel/comm/store.h"
 
 namespace ferrite::parallel {
 

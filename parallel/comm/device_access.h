@@ -7,7 +7,7 @@
 
 #include "ferrite/core/stream.h"
 #include "ferrite/core/tensor.h"
-#include "ferrite/parallel/comm/link.h"
+#include "ferrite/parallel/comm/links/link.h"
 
 namespace ferrite::parallel {
 

@@ -11,7 +11,7 @@
 
 #include "ferrite/parallel/comm/backend.h"
 #include "ferrite/parallel/comm/host_worker.h"
-#include "ferrite/parallel/comm/link.h"
+#include "ferrite/parallel/comm/links/link.h"
 #include "ferrite/parallel/comm/process_group.h"
 
 namespace ferrite::parallel {

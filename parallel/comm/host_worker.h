@@ -19,7 +19,7 @@
 #include "ferrite/core/stream.h"
 #include "ferrite/core/tensor.h"
 #include "ferrite/parallel/comm/call.h"
-#include "ferrite/parallel/comm/link.h"
+#include "ferrite/parallel/comm/links/link.h"
 #include "ferrite/parallel/comm/work.h"
 
 namespace ferrite::parallel {

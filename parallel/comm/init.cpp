@@ -11,10 +11,10 @@
 #include "ferrite/core/cuda.h"
 #include "ferrite/core/error.h"
 #include "ferrite/parallel/comm/backend.h"
+#include "ferrite/parallel/comm/bootstrap/job_environment.h"
+#include "ferrite/parallel/comm/bootstrap/rendezvous.h"
 #include "ferrite/parallel/comm/default_group.h"
-#include "ferrite/parallel/comm/job_environment.h"
 #include "ferrite/parallel/comm/process_group.h"
-#include "ferrite/parallel/comm/rendezvous.h"
 
 namespace ferrite::parallel {
 

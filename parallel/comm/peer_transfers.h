@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "ferrite/parallel/comm/host_worker.h"
-#include "ferrite/parallel/comm/link.h"
+#include "ferrite/parallel/comm/links/link.h"
 #include "ferrite/parallel/comm/work.h"
 
 namespace ferrite::parallel {

@@ -126,7 +126,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
 struct InitOptions {
   /// "env://" (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, or what mpirun and srun set),
   /// "file:///shared/path" or "tcp://host:port"; the last two take rank and world_size from here,
-  /// or from the environment where these are not given (parallel/comm/rendezvous.h).
+  /// or from the environment where these are not given (parallel/comm/bootstrap/rendezvous.h).
   std::string init_method = "env://";
   std::optional<int> rank = {}, world_size = {};
   /// The longest that an operation may take, waiting for other ranks included.

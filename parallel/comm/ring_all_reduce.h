@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "ferrite/core/dtype.h"
-#include "ferrite/parallel/comm/link.h"
+#include "ferrite/parallel/comm/links/link.h"
 #include "ferrite/parallel/comm/reduce_op.h"
 
 namespace ferrite::parallel {

@@ -7,8 +7,8 @@
 
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/core/profiler/range.h"
-#include "ferrite/parallel/bucket.h"
 #include "ferrite/parallel/data_parallel/replicate_tape.h"
+#include "ferrite/parallel/ddp/bucket.h"
 
 namespace ferrite::parallel {
 

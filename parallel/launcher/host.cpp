@@ -18,7 +18,7 @@
 #include <thread>
 
 #include "ferrite/core/error.h"
-#include "ferrite/parallel/comm/rendezvous_file.h"
+#include "ferrite/parallel/comm/bootstrap/rendezvous_file.h"
 
 namespace ferrite::launcher {
 namespace {

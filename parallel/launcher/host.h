@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ferrite/core/error.h"
-#include "ferrite/parallel/comm/socket.h"
+#include "ferrite/parallel/comm/links/socket.h"
 #include "ferrite/parallel/launcher/options.h"
 
 namespace ferrite::launcher {

@@ -1,5 +1,5 @@
-// What the heartbeats of process groups (parallel/comm/monitor.h) tell the launcher, whose agent of
-// node 0 serves them.
+// What the heartbeats of process groups (parallel/comm/bootstrap/monitor.h) tell the launcher,
+// whose agent of node 0 serves them.
 //
 // `lived`: how long there have been these workers, in seconds. Who has been silent longer is of an
 // earlier start, as what the server tells is a moment old.
@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "ferrite/parallel/comm/tcp_store_server.h"
+#include "ferrite/parallel/comm/bootstrap/tcp_store_server.h"
 #include "ferrite/parallel/launcher/nodes.h"
 
 namespace ferrite::launcher {

@@ -26,8 +26,8 @@
 #include <vector>
 
 #include "ferrite/core/error.h"
-#include "ferrite/parallel/comm/tcp_store.h"
-#include "ferrite/parallel/comm/tcp_store_server.h"
+#include "ferrite/parallel/comm/bootstrap/tcp_store.h"
+#include "ferrite/parallel/comm/bootstrap/tcp_store_server.h"
 #include "ferrite/parallel/launcher/node_messages.h"
 #include "ferrite/parallel/launcher/nodes.h"
 #include "ferrite/parallel/launcher/restart_policy.h"

@@ -5,7 +5,7 @@
 #include <charconv>
 
 #include "ferrite/core/error.h"
-#include "ferrite/parallel/comm/rendezvous_file.h"
+#include "ferrite/parallel/comm/bootstrap/rendezvous_file.h"
 #include "ferrite/parallel/launcher/host.h"
 #include "ferrite/parallel/launcher/several_nodes.h"
 

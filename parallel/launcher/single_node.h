@@ -4,7 +4,7 @@
 #include <chrono>
 #include <memory>
 
-#include "ferrite/parallel/comm/tcp_store_server.h"
+#include "ferrite/parallel/comm/bootstrap/tcp_store_server.h"
 #include "ferrite/parallel/launcher/nodes.h"
 #include "ferrite/parallel/launcher/restart_policy.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "ferrite/parallel/comm/socket.h"
+#include "ferrite/parallel/comm/links/socket.h"
 
 namespace ferrite::launcher {
 

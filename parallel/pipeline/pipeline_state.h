@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "ferrite/parallel/pipeline/deferred_norm.h"
-#include "ferrite/parallel/pipeline/link.h"
 #include "ferrite/parallel/pipeline/pipeline.h"
+#include "ferrite/parallel/pipeline/stage_link.h"
 #include "ferrite/parallel/pipeline/step_times.h"
 
 namespace ferrite::parallel {

@@ -64,8 +64,8 @@ struct BucketSpan {
   std::size_t begin, end;
   double bytes;
 };
-/// As parallel/bucket.h plans them: closed once they hold their limit, the first and the end of the
-/// last one smaller.
+/// As parallel/ddp/bucket.h plans them: closed once they hold their limit, the first and the end of
+/// the last one smaller.
 std::vector<BucketSpan> plan_buckets(const ModelProfile& profile, double cap_mb, double first_mb);
 /// Those that the strategy makes: DataParallel's first one is never above the cap.
 std::vector<BucketSpan> plan_buckets(Strategy strategy, const ModelProfile& profile,

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "ferrite/parallel/comm/socket.h"
+#include "ferrite/parallel/comm/links/socket.h"
 #include "ferrite/tests/data/files.h"
 #include "ferrite/tests/paths.h"
 

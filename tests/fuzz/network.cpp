@@ -8,13 +8,13 @@
 #include <cstring>
 #include <fstream>
 
-#include "ferrite/parallel/comm/link_card.h"
-#include "ferrite/parallel/comm/link_door.h"
-#include "ferrite/parallel/comm/monitor_table.h"
-#include "ferrite/parallel/comm/rendezvous_file.h"
-#include "ferrite/parallel/comm/sealed_frames.h"
-#include "ferrite/parallel/comm/store_protocol.h"
-#include "ferrite/parallel/comm/store_table.h"
+#include "ferrite/parallel/comm/bootstrap/monitor_table.h"
+#include "ferrite/parallel/comm/bootstrap/rendezvous_file.h"
+#include "ferrite/parallel/comm/bootstrap/store_protocol.h"
+#include "ferrite/parallel/comm/bootstrap/store_table.h"
+#include "ferrite/parallel/comm/links/address.h"
+#include "ferrite/parallel/comm/links/listener.h"
+#include "ferrite/parallel/comm/links/sealed_frames.h"
 #include "ferrite/parallel/launcher/node_messages.h"
 #include "ferrite/parallel/launcher/options.h"
 #include "ferrite/parallel/planning/stragglers.h"

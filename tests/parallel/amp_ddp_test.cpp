@@ -19,8 +19,8 @@
 #include "ferrite/optim/clip.h"
 #include "ferrite/optim/sgd.h"
 #include "ferrite/parallel/comm/local/local_group.h"
-#include "ferrite/parallel/distributed_data_parallel.h"
-#include "ferrite/parallel/sync_batch_norm.h"
+#include "ferrite/parallel/ddp/distributed_data_parallel.h"
+#include "ferrite/parallel/ddp/sync_batch_norm.h"
 #include "ferrite/tests/support/close.h"
 #include "ferrite/tests/support/cuda.h"
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <thread>
 
-#include "ferrite/parallel/comm/socket.h"
+#include "ferrite/parallel/comm/links/socket.h"
 
 namespace ferrite::test {
 

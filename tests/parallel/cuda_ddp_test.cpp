@@ -10,7 +10,7 @@
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/optim/graphed_step.h"
 #include "ferrite/parallel/comm/backend.h"
-#include "ferrite/parallel/sync_batch_norm.h"
+#include "ferrite/parallel/ddp/sync_batch_norm.h"
 #include "ferrite/tests/parallel/ddp_training.h"
 #include "ferrite/tests/parallel/folder_store.h"
 #include "ferrite/tests/support/cuda.h"

@@ -5,8 +5,8 @@
 #include "ferrite/nn/models/lenet.h"
 #include "ferrite/nn/models/resnet.h"
 #include "ferrite/ops/arithmetic.h"
-#include "ferrite/parallel/model_check.h"
-#include "ferrite/parallel/sync_batch_norm.h"
+#include "ferrite/parallel/ddp/model_check.h"
+#include "ferrite/parallel/ddp/sync_batch_norm.h"
 #include "ferrite/tests/parallel/ddp_training.h"
 #include "ferrite/tests/parallel/processes.h"
 

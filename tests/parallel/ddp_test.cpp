@@ -10,8 +10,8 @@
 #include "ferrite/nn/models/lenet.h"
 #include "ferrite/nn/models/resnet.h"
 #include "ferrite/ops/arithmetic.h"
-#include "ferrite/parallel/distributed_data_parallel.h"
-#include "ferrite/parallel/sync_batch_norm.h"
+#include "ferrite/parallel/ddp/distributed_data_parallel.h"
+#include "ferrite/parallel/ddp/sync_batch_norm.h"
 #include "ferrite/tests/parallel/ddp_training.h"
 
 using namespace ferrite;

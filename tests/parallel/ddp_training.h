@@ -15,7 +15,7 @@
 #include "ferrite/ops/creation.h"
 #include "ferrite/optim/sgd.h"
 #include "ferrite/parallel/comm/local/local_group.h"
-#include "ferrite/parallel/distributed_data_parallel.h"
+#include "ferrite/parallel/ddp/distributed_data_parallel.h"
 #include "ferrite/tests/support/close.h"
 
 namespace ferrite::test {

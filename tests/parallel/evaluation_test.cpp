@@ -1,4 +1,4 @@
-#include "ferrite/parallel/evaluation.h"
+#include "ferrite/parallel/ddp/evaluation.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "ferrite/core/error.h"
-#include "ferrite/parallel/comm/store.h"
+#include "ferrite/parallel/comm/bootstrap/store.h"
 
 namespace ferrite::test {
 

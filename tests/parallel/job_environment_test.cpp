@@ -1,5 +1,5 @@
 // What launchers say of a job, and what is missing.
-#include "ferrite/parallel/comm/job_environment.h"
+#include "ferrite/parallel/comm/bootstrap/job_environment.h"
 
 #include <doctest/doctest.h>
 
@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "ferrite/core/error.h"
-#include "ferrite/parallel/comm/rendezvous.h"
-#include "ferrite/parallel/comm/rendezvous_file.h"
-#include "ferrite/parallel/comm/socket.h"
+#include "ferrite/parallel/comm/bootstrap/rendezvous.h"
+#include "ferrite/parallel/comm/bootstrap/rendezvous_file.h"
+#include "ferrite/parallel/comm/links/socket.h"
 #include "ferrite/tests/parallel/launcher_environment.h"
 
 namespace ferrite::parallel {

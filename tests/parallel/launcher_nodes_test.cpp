@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <memory>
 
-#include "ferrite/parallel/comm/rendezvous.h"
+#include "ferrite/parallel/comm/bootstrap/rendezvous.h"
 #include "ferrite/parallel/launcher/host.h"
 #include "ferrite/tests/parallel/cable.h"
 #include "ferrite/tests/parallel/launched.h"

@@ -1,6 +1,4 @@
 // Where links arrive: who is let in, and who is not.
-#include "ferrite/parallel/comm/link_door.h"
-
 #include <doctest/doctest.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -16,7 +14,8 @@
 #include <vector>
 
 #include "ferrite/core/error.h"
-#include "ferrite/parallel/comm/link_card.h"
+#include "ferrite/parallel/comm/links/address.h"
+#include "ferrite/parallel/comm/links/listener.h"
 
 using namespace ferrite;
 using namespace ferrite::parallel;

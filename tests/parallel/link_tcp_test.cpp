@@ -1,6 +1,4 @@
 // Links over TCP, the two ends of one connection here: sealed and plain.
-#include "ferrite/parallel/comm/link_tcp.h"
-
 #include <doctest/doctest.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -13,7 +11,8 @@
 
 #include "ferrite/core/error.h"
 #include "ferrite/core/generator.h"
-#include "ferrite/parallel/comm/secret.h"
+#include "ferrite/parallel/comm/links/secret.h"
+#include "ferrite/parallel/comm/links/tcp.h"
 
 using namespace ferrite;
 using namespace ferrite::parallel;

@@ -1,4 +1,4 @@
-#include "ferrite/parallel/comm/link.h"
+#include "ferrite/parallel/comm/links/link.h"
 
 #include <doctest/doctest.h>
 #include <signal.h>

@@ -22,7 +22,7 @@
 #include "ferrite/ops/loss.h"
 #include "ferrite/optim/sgd.h"
 #include "ferrite/parallel/comm/backend.h"
-#include "ferrite/parallel/distributed_data_parallel.h"
+#include "ferrite/parallel/ddp/distributed_data_parallel.h"
 #include "ferrite/tests/parallel/processes.h"
 
 namespace ferrite::test {

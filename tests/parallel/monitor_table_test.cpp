@@ -1,6 +1,6 @@
 // What the store's server knows of ranks: who is found to be lost, stopped or late, what is said of
 // it, and to whom; with a clock of the test's own.
-#include "ferrite/parallel/comm/monitor_table.h"
+#include "ferrite/parallel/comm/bootstrap/monitor_table.h"
 
 #include <doctest/doctest.h>
 
@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ferrite/parallel/comm/store_protocol.h"
+#include "ferrite/parallel/comm/bootstrap/store_protocol.h"
 #include "ferrite/tests/parallel/launcher_environment.h"
 
 namespace ferrite::parallel {

@@ -1,5 +1,5 @@
 // Heartbeats: who is found to be lost, stopped or late, what is said of it, and to whom.
-#include "ferrite/parallel/comm/monitor.h"
+#include "ferrite/parallel/comm/bootstrap/monitor.h"
 
 #include <doctest/doctest.h>
 #include <poll.h>
@@ -17,11 +17,11 @@
 #include <vector>
 
 #include "ferrite/core/error.h"
-#include "ferrite/parallel/comm/rendezvous.h"
-#include "ferrite/parallel/comm/store_protocol.h"
-#include "ferrite/parallel/comm/tcp_monitor.h"
-#include "ferrite/parallel/comm/tcp_store.h"
-#include "ferrite/parallel/comm/tcp_store_server.h"
+#include "ferrite/parallel/comm/bootstrap/rendezvous.h"
+#include "ferrite/parallel/comm/bootstrap/store_protocol.h"
+#include "ferrite/parallel/comm/bootstrap/tcp_monitor.h"
+#include "ferrite/parallel/comm/bootstrap/tcp_store.h"
+#include "ferrite/parallel/comm/bootstrap/tcp_store_server.h"
 #include "ferrite/tests/parallel/launcher_environment.h"
 #include "ferrite/tests/parallel/processes.h"
 

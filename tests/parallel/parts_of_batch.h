@@ -14,7 +14,7 @@
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/join.h"
 #include "ferrite/parallel/comm/local/local_group.h"
-#include "ferrite/parallel/sync_batch_norm.h"
+#include "ferrite/parallel/ddp/sync_batch_norm.h"
 #include "ferrite/tests/support/close.h"
 
 namespace ferrite::test {

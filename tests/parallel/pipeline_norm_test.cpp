@@ -3,7 +3,7 @@
 
 #include "ferrite/nn/models/resnet_layers.h"
 #include "ferrite/ops/arithmetic.h"
-#include "ferrite/parallel/sync_batch_norm.h"
+#include "ferrite/parallel/ddp/sync_batch_norm.h"
 #include "ferrite/tests/parallel/pipelines.h"
 #include "ferrite/tests/support/message.h"
 

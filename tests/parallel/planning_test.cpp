@@ -9,7 +9,7 @@
 #include "ferrite/core/error.h"
 #include "ferrite/nn/models/lenet.h"
 #include "ferrite/nn/models/resnet.h"
-#include "ferrite/parallel/bucket.h"
+#include "ferrite/parallel/ddp/bucket.h"
 #include "ferrite/parallel/planning/plan.h"
 
 namespace ferrite::parallel::planning {

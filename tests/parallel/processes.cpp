@@ -29,7 +29,7 @@
 #include <sstream>
 #include <utility>
 
-#include "ferrite/parallel/comm/socket.h"
+#include "ferrite/parallel/comm/links/socket.h"
 
 extern char** environ;
 

@@ -20,7 +20,7 @@
 #include "ferrite/optim/sgd.h"
 #include "ferrite/parallel/comm/local/local_group.h"
 #include "ferrite/parallel/data_parallel/data_parallel.h"
-#include "ferrite/parallel/distributed_data_parallel.h"
+#include "ferrite/parallel/ddp/distributed_data_parallel.h"
 
 using namespace ferrite;
 using profiler::HostEvent;

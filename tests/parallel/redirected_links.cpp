@@ -9,9 +9,9 @@
 #include "ferrite/core/error.h"
 #include "ferrite/core/generator.h"
 #include "ferrite/parallel/comm/backend.h"
-#include "ferrite/parallel/comm/link.h"
-#include "ferrite/parallel/comm/link_card.h"
-#include "ferrite/parallel/comm/secret.h"
+#include "ferrite/parallel/comm/links/address.h"
+#include "ferrite/parallel/comm/links/link.h"
+#include "ferrite/parallel/comm/links/secret.h"
 
 namespace ferrite::test {
 

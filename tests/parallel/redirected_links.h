@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "ferrite/parallel/comm/socket.h"
-#include "ferrite/parallel/comm/store.h"
+#include "ferrite/parallel/comm/bootstrap/store.h"
+#include "ferrite/parallel/comm/links/socket.h"
 
 namespace ferrite::test {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <thread>
 
-#include "ferrite/parallel/comm/socket.h"
+#include "ferrite/parallel/comm/links/socket.h"
 
 namespace ferrite::test {
 

@@ -1,5 +1,5 @@
 // How ranks find each other: what launchers say, and ranks that come, do not come, or come twice.
-#include "ferrite/parallel/comm/rendezvous.h"
+#include "ferrite/parallel/comm/bootstrap/rendezvous.h"
 
 #include <doctest/doctest.h>
 #include <unistd.h>
@@ -16,12 +16,12 @@
 #include <vector>
 
 #include "ferrite/core/error.h"
-#include "ferrite/parallel/comm/job_environment.h"
-#include "ferrite/parallel/comm/rendezvous_file.h"
-#include "ferrite/parallel/comm/socket.h"
-#include "ferrite/parallel/comm/store_protocol.h"
-#include "ferrite/parallel/comm/tcp_store.h"
-#include "ferrite/parallel/comm/tcp_store_server.h"
+#include "ferrite/parallel/comm/bootstrap/job_environment.h"
+#include "ferrite/parallel/comm/bootstrap/rendezvous_file.h"
+#include "ferrite/parallel/comm/bootstrap/store_protocol.h"
+#include "ferrite/parallel/comm/bootstrap/tcp_store.h"
+#include "ferrite/parallel/comm/bootstrap/tcp_store_server.h"
+#include "ferrite/parallel/comm/links/socket.h"
 #include "ferrite/tests/parallel/launcher_environment.h"
 
 namespace ferrite::parallel {

@@ -1,5 +1,5 @@
 // Sealed frames: what was sealed is opened, and nothing else is.
-#include "ferrite/parallel/comm/sealed_frames.h"
+#include "ferrite/parallel/comm/links/sealed_frames.h"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 
 #include "ferrite/core/error.h"
 #include "ferrite/core/generator.h"
-#include "ferrite/parallel/comm/secret.h"
+#include "ferrite/parallel/comm/links/secret.h"
 
 using namespace ferrite;
 using namespace ferrite::parallel;

@@ -16,7 +16,7 @@
 #include "ferrite/core/error.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/parallel/comm/backend.h"
-#include "ferrite/parallel/comm/tcp_store_server.h"
+#include "ferrite/parallel/comm/bootstrap/tcp_store_server.h"
 #include "ferrite/tests/parallel/processes.h"
 #include "ferrite/tests/parallel/redirected_links.h"
 

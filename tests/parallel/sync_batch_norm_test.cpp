@@ -1,4 +1,4 @@
-#include "ferrite/parallel/sync_batch_norm.h"
+#include "ferrite/parallel/ddp/sync_batch_norm.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // The store over TCP: what clients agree on, and what strangers cannot do to it.
-#include "ferrite/parallel/comm/tcp_store.h"
+#include "ferrite/parallel/comm/bootstrap/tcp_store.h"
 
 #include <doctest/doctest.h>
 #include <poll.h>
@@ -18,11 +18,11 @@
 #include <vector>
 
 #include "ferrite/core/error.h"
-#include "ferrite/parallel/comm/secret.h"
-#include "ferrite/parallel/comm/socket.h"
-#include "ferrite/parallel/comm/store_protocol.h"
-#include "ferrite/parallel/comm/store_table.h"
-#include "ferrite/parallel/comm/tcp_store_server.h"
+#include "ferrite/parallel/comm/bootstrap/store_protocol.h"
+#include "ferrite/parallel/comm/bootstrap/store_table.h"
+#include "ferrite/parallel/comm/bootstrap/tcp_store_server.h"
+#include "ferrite/parallel/comm/links/secret.h"
+#include "ferrite/parallel/comm/links/socket.h"
 #include "ferrite/tests/parallel/launcher_environment.h"
 
 namespace ferrite::parallel {

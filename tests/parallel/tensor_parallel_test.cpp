@@ -3,7 +3,7 @@
 #include "ferrite/optim/adam.h"
 #include "ferrite/optim/clip.h"
 #include "ferrite/optim/sgd.h"
-#include "ferrite/parallel/distributed_data_parallel.h"
+#include "ferrite/parallel/ddp/distributed_data_parallel.h"
 #include "ferrite/tests/parallel/tensor_parallel_layers.h"
 
 using namespace ferrite;

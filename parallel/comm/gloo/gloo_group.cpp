@@ -21,9 +21,9 @@
 #include "ferrite/core/half.h"
 #include "ferrite/parallel/comm/backend.h"
 #include "ferrite/parallel/comm/combination.h"
-#include "ferrite/parallel/comm/exchange.h"
 #include "ferrite/parallel/comm/gloo/gloo_mesh.h"
 #include "ferrite/parallel/comm/host_group.h"
+#include "ferrite/parallel/comm/links/exchange.h"
 #include "ferrite/parallel/comm/ring_all_reduce.h"
 
 namespace ferrite::parallel {

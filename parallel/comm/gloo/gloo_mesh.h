@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "ferrite/parallel/comm/link.h"
+#include "ferrite/parallel/comm/links/link.h"
 
 namespace ferrite::parallel {
 

@@ -8,7 +8,7 @@
 
 #include "ferrite/core/device.h"
 #include "ferrite/core/dtype.h"
-#include "ferrite/parallel/comm/link.h"
+#include "ferrite/parallel/comm/links/link.h"
 #include "ferrite/parallel/comm/reduce_op.h"
 
 namespace ferrite::parallel::local {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "ferrite/parallel/comm/host_worker.h"
-#include "ferrite/parallel/comm/link.h"
+#include "ferrite/parallel/comm/links/link.h"
 #include "ferrite/parallel/comm/local/engine.h"
 #include "ferrite/parallel/comm/process_group.h"
 

@@ -1,0 +1,276 @@
+#include "ferrite/parallel/comm/bootstrap/monitor_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+namespace ferrite::parallel {
+
+using protocol::Answer;
+using protocol::Command;
+using protocol::Reader;
+using protocol::Writer;
+
+namespace {
+
+constexpr std::size_t kMaxName = 512, kMaxReason = 16384;
+constexpr std::size_t kMaxGroups = 4096;  // of a rank
+constexpr std::uint32_t kMaxRanks = 65536;
+/// How long a failure, or a question that the last reports do not answer, waits for the news that
+/// explains it: the end of a process reaches its connections one after the other.
+constexpr std::chrono::milliseconds kHold{250};
+
+}  // namespace
+
+bool MonitorTable::is_command(std::uint8_t command) {
+  return command >= static_cast<std::uint8_t>(Command::join) &&
+         command <= static_cast<std::uint8_t>(Command::blame);
+}
+
+bool MonitorTable::handle(ClientId client, Command command, Reader& message, TimePoint now) {
+  if (command == Command::join) return join(client, message, now);
+  const auto found = rank_of_client_.find(client);
+  if (found == rank_of_client_.end()) return false;
+  auto& [run, rank] = found->second;
+  switch (command) {
+    case Command::beat:
+      return beat(*run, rank, message, now);
+    case Command::leave:
+      return message.ended() && leave(client, *run, rank, now);
+    case Command::failure:
+      return failure(*run, rank, message, now);
+    case Command::blame:
+      return blame(client, *run, rank, message, now);
+    default:
+      return false;
+  }
+}
+
+bool MonitorTable::join(ClientId client, Reader& message, TimePoint now) {
+  const std::string name(message.text(kMaxName));
+  const auto rank = message.number<std::uint32_t>();
+  const auto world_size = message.number<std::uint32_t>();
+  const auto timeout = message.number<std::uint32_t>();
+  const auto interval = message.number<std::uint32_t>();
+  const std::string_view who = message.text(kMaxName);
+  if (!message.ended() || world_size > kMaxRanks || rank >= world_size ||
+      rank_of_client_.count(client)) {
+    return false;
+  }
+  Run& run = runs_[name];
+  if (run.ranks.empty()) {
+    run.name = name;
+    run.timeout = std::chrono::milliseconds(timeout);
+    run.interval = std::chrono::milliseconds(interval);
+    run.ranks.resize(world_size);
+  }
+  if (run.ranks.size() != world_size || run.ranks[rank].state != State::absent) return false;
+  run.ranks[rank] = {State::present, client, std::string(who), now, now, {}};
+  rank_of_client_.emplace(client, RankOfClient{&run, static_cast<int>(rank)});
+  send_(client, Writer(Answer::joined).take());
+  if (!run.first_loss.empty()) send_(client, Writer(Answer::lost).text(run.first_loss).take());
+  return true;
+}
+
+bool MonitorTable::beat(Run& run, int rank, Reader& message, TimePoint now) {
+  Rank& state = run.ranks[rank];
+  const auto count = message.number<std::uint32_t>();
+  for (std::uint32_t i = 0; i < count && message.ok(); ++i) {
+    const std::string group(message.text(kMaxName));
+    const auto known = message.number<std::uint8_t>();
+    Operation operation;
+    operation.sequence = message.number<std::uint64_t>();
+    operation.op = message.text(kMaxName);
+    operation.running = message.number<std::uint8_t>() != 0;
+    // The clocks of hosts differ: a report says how long ago it was.
+    const auto age =
+        std::min<std::uint64_t>(message.number<std::uint64_t>(), std::uint64_t{1} << 50);
+    operation.since = now - std::chrono::microseconds(age);
+    if (!message.ok()) return false;
+    if (known == 0) {
+      state.operations.erase(group);
+    } else if (state.operations.size() < kMaxGroups || state.operations.count(group)) {
+      state.operations[group] = std::move(operation);
+    } else {
+      return false;
+    }
+  }
+  if (!message.ended()) return false;
+  state.heard = now;
+  send_(state.client, Writer(Answer::heard).take());
+  return true;
+}
+
+bool MonitorTable::leave(ClientId client, Run& run, int rank, TimePoint now) {
+  if (run.ranks[rank].state == State::present) {
+    run.ranks[rank].state = State::left;
+    run.ranks[rank].changed = now;
+  }
+  rank_of_client_.erase(client);
+  std::erase_if(run.questions, [&](const Question& q) { return q.client == client; });
+  forget_if_over(run);
+  return true;
+}
+
+bool MonitorTable::failure(Run& run, int rank, Reader& message, TimePoint now) {
+  const std::string group(message.text(kMaxName));
+  const std::string reason(message.text(kMaxReason));
+  if (!message.ended()) return false;
+  if (run.failures.size() < kMaxGroups) {
+    run.failures.try_emplace(group, Failure{rank, reason, now + kHold, false});
+  }
+  return true;
+}
+
+bool MonitorTable::blame(ClientId client, Run& run, int rank, Reader& message, TimePoint now) {
+  Question question{client, rank, message.number<std::uint32_t>(), {}, 0, now};
+  question.group = message.text(kMaxName);
+  question.sequence = message.number<std::uint64_t>();
+  if (!message.ended()) return false;
+  if (!answer(run, question, now)) {
+    run.questions.push_back(std::move(question));
+    tell(run, Writer(Answer::report).take());
+  }
+  return true;
+}
+
+/// False where it is too early to say.
+bool MonitorTable::answer(Run& run, const Question& question, TimePoint now) {
+  std::string words = run.first_loss;
+  // Reported without asking: that rank knows.
+  if (const auto known = run.failures.find(question.group);
+      words.empty() && known != run.failures.end() && known->second.reporter != question.asker)
+    words = known->second.reason;
+  if (words.empty()) {
+    const bool all_heard = std::all_of(run.ranks.begin(), run.ranks.end(), [&](const Rank& rank) {
+      return rank.state != State::present || rank.heard > question.asked;
+    });
+    if (all_heard) words = verdict(run, question, now);
+    if (words.empty() && now < question.asked + kHold) return false;
+    if (words.empty()) words = verdict(run, question, now);
+  }
+  send_(question.client, Writer(Answer::blamed).number(question.request).text(words).take());
+  return true;
+}
+
+void MonitorTable::disconnected(ClientId client, TimePoint now) {
+  const auto found = rank_of_client_.find(client);
+  if (found == rank_of_client_.end()) return;
+  auto [run, rank] = found->second;
+  rank_of_client_.erase(found);
+  std::erase_if(run->questions, [&](const Question& q) { return q.client == client; });
+  const Rank& state = run->ranks[rank];
+  if (state.state == State::present) {
+    lose(*run, rank,
+         fmt::format("rank {} was lost: its process ({}) ended, or its connection broke, without a "
+                     "goodbye; {}",
+                     rank, state.who, last_operation(state, "", now)),
+         now);
+  }
+  forget_if_over(*run);
+}
+
+void MonitorTable::lose(Run& run, int rank, std::string reason, TimePoint now) {
+  run.ranks[rank].state = State::lost;
+  run.ranks[rank].changed = now;
+  if (!run.first_loss.empty()) return;
+  // Ranks fall because of a failure: the one that was told first is the cause.
+  for (const auto& [group, failure] : run.failures) {
+    if (failure.told) {
+      reason += fmt::format(", after rank {} had reported: {}", failure.reporter, failure.reason);
+      break;
+    }
+  }
+  run.first_loss = std::move(reason);
+  tell(run, Writer(Answer::lost).text(run.first_loss).take());
+}
+
+void MonitorTable::tell(const Run& run, const std::string& message, int except) {
+  for (int rank = 0; rank < static_cast<int>(run.ranks.size()); ++rank) {
+    // One that was taken for lost, and is not, hears so too.
+    if (rank != except && rank_of_client_.count(run.ranks[rank].client)) {
+      send_(run.ranks[rank].client, message);
+    }
+  }
+}
+
+void MonitorTable::forget_if_over(Run& run) {
+  const bool over = std::none_of(run.ranks.begin(), run.ranks.end(), [&](const Rank& rank) {
+    return rank.state == State::absent || rank_of_client_.count(rank.client) > 0;
+  });
+  if (over) runs_.erase(std::string(run.name));
+}
+
+TimePoint MonitorTable::tick(TimePoint now) {
+  TimePoint next = TimePoint::max();
+  for (auto& [name, run] : runs_) next = std::min(next, tick(run, now));
+  return next;
+}
+
+TimePoint MonitorTable::tick(Run& run, TimePoint now) {
+  TimePoint next = TimePoint::max();
+  for (int rank = 0; rank < static_cast<int>(run.ranks.size()); ++rank) {
+    const Rank& state = run.ranks[rank];
+    if (state.state != State::present) continue;
+    if (now - state.heard > run.timeout) {
+      lose(run, rank,
+           fmt::format("rank {} ({}) has stopped answering {:.1f} s ago; {}", rank, state.who,
+                       std::chrono::duration<double>(now - state.heard).count(),
+                       last_operation(state, "", now)),
+           now);
+    } else {
+      next = std::min(next, state.heard + run.timeout + std::chrono::milliseconds(1));
+    }
+  }
+  for (auto& [group, failure] : run.failures) {
+    if (failure.told) continue;
+    if (!run.first_loss.empty()) {
+      failure.told = true;  // the loss was, and is what it came from
+    } else if (now >= failure.tell_at) {
+      failure.told = true;
+      tell(run, Writer(Answer::failed).text(group).text(failure.reason).take(), failure.reporter);
+    } else {
+      next = std::min(next, failure.tell_at);
+    }
+  }
+  std::erase_if(run.questions, [&](const Question& q) { return answer(run, q, now); });
+  for (const Question& question : run.questions) next = std::min(next, question.asked + kHold);
+  return next;
+}
+
+std::size_t MonitorTable::present() const {
+  return static_cast<std::size_t>(
+      std::count_if(rank_of_client_.begin(), rank_of_client_.end(), [](const auto& entry) {
+        const auto& [run, rank] = entry.second;
+        return run->ranks[static_cast<std::size_t>(rank)].state == State::present;
+      }));
+}
+
+std::vector<PresentRank> MonitorTable::present_ranks(TimePoint now) const {
+  std::vector<PresentRank> found;
+  for (const auto& [name, run] : runs_)
+    for (std::size_t rank = 0; rank < run.ranks.size(); ++rank) {
+      const Rank& state = run.ranks[rank];
+      // One that has long been silent and still is connected is there, and hangs.
+      const bool silent = state.state == State::lost && rank_of_client_.contains(state.client);
+      if (state.state != State::present && !silent) continue;
+      found.push_back({static_cast<int>(rank), state.who,
+                       std::chrono::duration<double>(now - state.heard).count(),
+                       last_operation(state, "", now)});
+    }
+  return found;
+}
+
+void MonitorTable::forgive(Duration pause) {
+  for (auto& [name, run] : runs_) {
+    for (Rank& rank : run.ranks) rank.heard += pause;
+  }
+}
+
+void MonitorTable::close() {
+  for (const auto& [name, run] : runs_) tell(run, Writer(Answer::closing).take());
+}
+
+}  // namespace ferrite::parallel

@@ -1,0 +1,78 @@
+#include "ferrite/parallel/comm/bootstrap/rendezvous_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <string_view>
+
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/links/secret.h"
+
+namespace ferrite::parallel {
+namespace {
+
+constexpr std::string_view kFirstLine = "ferrite rendezvous 1";
+constexpr std::string_view kLastLine = "end";
+
+bool write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<RendezvousNote> read_rendezvous_note(const std::string& path) {
+  std::ifstream file(path);
+  std::array<std::string, 7> lines;
+  for (std::string& line : lines) {
+    if (!std::getline(file, line) || line.size() > 4096) return std::nullopt;
+  }
+  if (lines[0] != kFirstLine || lines[6] != kLastLine) return std::nullopt;
+  RendezvousNote note;
+  try {
+    note.address = parse_address(lines[1], "the address");
+  } catch (const ValueError&) {
+    return std::nullopt;
+  }
+  note.token = lines[2];
+  note.start = lines[3];
+  note.host = lines[4];
+  return note;
+}
+
+RendezvousFile::RendezvousFile(std::string path, const RendezvousNote& note)
+    : path_(std::move(path)), token_(note.token) {
+  const std::string temporary = fmt::format("{}.{}.{}", path_, note.host, getpid());
+  unlink(temporary.c_str());
+  const Fd file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  // The empty line is room for what later versions say.
+  const std::string text =
+      fmt::format("{}\n{}\n{}\n{}\n{}\n\n{}\n", kFirstLine, note.address.text(), note.token,
+                  note.start, note.host, kLastLine);
+  const bool written = file.valid() && write_all(file.get(), text) && fsync(file.get()) == 0 &&
+                       std::rename(temporary.c_str(), path_.c_str()) == 0;
+  if (written) return;
+  const int error = errno;
+  unlink(temporary.c_str());
+  fail<IoError>("rendezvous", "cannot write {}: {}", path_, std::strerror(error));
+}
+
+RendezvousFile::~RendezvousFile() {
+  const auto note = read_rendezvous_note(path_);
+  if (note && note->token == token_) unlink(path_.c_str());
+}
+
+std::string random_token() { return hexadecimal(random_bytes(16)); }
+
+}  // namespace ferrite::parallel

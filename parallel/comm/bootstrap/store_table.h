@@ -1,0 +1,64 @@
+// What the store's server keeps: keys, and who waits for them. No sockets and no threads.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "ferrite/parallel/comm/bootstrap/store_protocol.h"
+
+namespace ferrite::parallel {
+
+using ClientId = std::uint64_t;
+using TimePoint = std::chrono::steady_clock::time_point;
+/// Sends a message to a client.
+using SendTo = std::function<void(ClientId, std::string message)>;
+
+class StoreTable {
+ public:
+  StoreTable(std::size_t max_bytes, SendTo send) : max_bytes_(max_bytes), send_(std::move(send)) {}
+
+  /// Whether the command is one of the store's.
+  static bool is_command(std::uint8_t command);
+  /// Does what the message asks; false where it is malformed.
+  bool handle(ClientId client, protocol::Command command, protocol::Reader& message, TimePoint now);
+  void disconnected(ClientId client);
+  /// Tells those whose time has come. Returns when that will be next.
+  TimePoint expire(TimePoint now);
+
+  std::size_t bytes() const { return bytes_; }
+  std::size_t waiting() const { return waits_.size(); }
+
+ private:
+  struct Wait {
+    ClientId client;
+    std::uint32_t request;
+    std::string key;
+  };
+  using Waits = std::multimap<TimePoint, Wait>;
+
+  bool put(const std::string& key, std::string value);
+  bool handle_set(ClientId client, std::uint32_t request, protocol::Reader& message);
+  bool handle_get(ClientId client, std::uint32_t request, protocol::Reader& message, TimePoint now);
+  bool handle_add(ClientId client, std::uint32_t request, protocol::Reader& message);
+  bool handle_missing(ClientId client, std::uint32_t request, protocol::Reader& message);
+  bool handle_erase(ClientId client, std::uint32_t request, protocol::Reader& message);
+  void answer(ClientId client, protocol::Answer answer, std::uint32_t request);
+  void answer(ClientId client, std::uint32_t request, std::string_view value);
+  void forget(Waits::iterator wait);
+
+  const std::size_t max_bytes_;
+  const SendTo send_;
+  std::size_t bytes_ = 0;
+  std::unordered_map<std::string, std::string> values_;
+  Waits waits_;  // by the time when they end
+  std::unordered_map<std::string, std::vector<Waits::iterator>> waits_of_key_;
+};
+
+}  // namespace ferrite::parallel

@@ -1,0 +1,51 @@
+// The monitor of processes: a heartbeat with the store's server, on a connection of its own.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "ferrite/parallel/comm/bootstrap/monitor.h"
+#include "ferrite/parallel/comm/links/socket.h"
+
+namespace ferrite::parallel {
+
+struct TcpMonitorOptions {
+  std::string run;  ///< which start of the job; monitors of different runs do not know each other
+  int rank = 0, world_size = 1;
+  /// Ranks that are silent as long are taken for lost.
+  std::chrono::milliseconds timeout = std::chrono::minutes(10);
+  std::string server_owner;  ///< who serves, for messages: "rank 0"
+};
+
+/// A rank that ends without leave() is taken for lost by the others at once, by its connection; one
+/// that is stopped, or cut off from the network, once it has been silent for the timeout, and named
+/// by blame() before. The server names the loss that came first; what failed because of it does not
+/// replace it.
+class TcpMonitor final : public Monitor {
+ public:
+  /// DistributedError where there is no server that accepts the token within the timeout.
+  TcpMonitor(const Address& server, std::string_view token, TcpMonitorOptions options);
+  ~TcpMonitor() override;  ///< leaves
+
+  void begin(const std::string& group, std::uint64_t sequence, std::string_view op) override;
+  void end(const std::string& group, std::uint64_t sequence) override;
+  void report_failure(const std::string& group, std::string_view reason) override;
+  void watch(const std::string& group, std::function<void(const std::string& reason)> f) override;
+  void unwatch(const std::string& group) override;
+  std::string blame(const std::string& group, std::uint64_t sequence) override;
+
+  /// Says goodbye; nothing is watched or reported afterwards.
+  void leave();
+
+  /// How often a rank shows that it is alive: an eighth of the timeout, 20 ms to 500 ms.
+  static std::chrono::milliseconds heartbeat_interval(std::chrono::milliseconds timeout);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ferrite::parallel

@@ -1,0 +1,436 @@
+#include "ferrite/parallel/comm/bootstrap/tcp_store_server.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <condition_variable>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/background_thread.h"
+#include "ferrite/parallel/comm/bootstrap/monitor_table.h"
+#include "ferrite/parallel/comm/bootstrap/store_protocol.h"
+#include "ferrite/parallel/comm/bootstrap/store_table.h"
+#include "ferrite/parallel/comm/links/sealed_frames.h"
+#include "ferrite/parallel/comm/links/secret.h"
+
+namespace ferrite::parallel {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using protocol::Command;
+using protocol::GreetingReply;
+using protocol::kMaxMessage;
+using protocol::Reader;
+using protocol::Writer;
+
+constexpr ClientId kListener = 0, kWaker = 1, kFirstClient = 2;
+/// What a client that does not read may have waiting for it before it is dropped.
+constexpr std::size_t kMaxUnread = 4 * kMaxMessage;
+/// Clients that wait too long are looked for as often.
+constexpr std::chrono::milliseconds kSweep{250};
+/// The thread wakes at least every kSweep: a longer gap is one in which it was stopped.
+constexpr std::chrono::milliseconds kStandstill{1000};
+constexpr std::chrono::milliseconds kGoodbye{200};
+constexpr int kAcceptedAtOnce = 64;
+
+/// Strangers may have a quarter of the descriptors that this process may open.
+std::size_t strangers_there_may_be(std::size_t wanted) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return wanted;
+  return std::clamp<std::size_t>(limit.rlim_cur / 4, 1, std::max<std::size_t>(wanted, 1));
+}
+
+struct Client {
+  Fd fd;
+  bool stranger = true;
+  std::unique_ptr<SealedChannel> channel;  ///< once it is none
+  std::string nonce, their_nonce;          ///< of the greeting, once it has begun
+  bool doomed = false;                     ///< to be dropped once its events have been seen to
+  bool dropping = false;                   ///< to be dropped once it was told why
+  bool wants_write = false;
+  std::list<ClientId>::iterator place{};  ///< among the strangers, if it is one
+  std::string in, out;
+  std::size_t sent = 0;     ///< of out
+  TimePoint stalled_since;  ///< since when it owes us the rest of something
+};
+
+}  // namespace
+
+class TcpStoreServer::Impl {
+ public:
+  explicit Impl(TcpStoreServerOptions options)
+      : options_(std::move(options)),
+        max_strangers_(strangers_there_may_be(options_.max_strangers)),
+        listener_(listen_at({options_.host, options_.port})),
+        address_{options_.host, local_address(listener_).port},
+        epoll_(epoll_create1(EPOLL_CLOEXEC)),
+        waker_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        keys_(options_.max_bytes, sender()),
+        monitor_(sender()) {
+    FERRITE_CHECK(options_.token.size() <= protocol::kMaxToken, ValueError, "store",
+                  "a token of at most {} bytes is expected, got {}", protocol::kMaxToken,
+                  options_.token.size());
+    if (!epoll_.valid() || !waker_.valid()) {
+      throw std::system_error(errno, std::generic_category(), "cannot serve the store");
+    }
+    watch(EPOLL_CTL_ADD, listener_, EPOLLIN, kListener);
+    watch(EPOLL_CTL_ADD, waker_, EPOLLIN, kWaker);
+    thread_ = start_background_thread("ferrite-store", [this] { serve(); });
+  }
+
+  ~Impl() {
+    stopping_ = true;
+    const std::uint64_t one = 1;
+    // An eventfd that counts to 2^64 is the only way for this to fail.
+    if (write(waker_.get(), &one, sizeof one) < 0) stopping_ = true;
+    thread_.join();
+  }
+
+  const Address& address() const { return address_; }
+  std::size_t clients() const { return client_count_; }
+
+  std::vector<PresentRank> present() const {
+    const std::lock_guard lock(left_mutex_);
+    return ranks_;
+  }
+
+  bool wait_until_left(std::chrono::milliseconds timeout) {
+    std::unique_lock lock(left_mutex_);
+    return left_.wait_for(lock, timeout, [this] { return present_ == 0; });
+  }
+
+ private:
+  SendTo sender() {
+    return [this](ClientId client, std::string message) { send_to(client, std::move(message)); };
+  }
+
+  void watch(int operation, const Fd& fd, std::uint32_t events, ClientId id) {
+    epoll_event event{};
+    event.events = events;
+    event.data.u64 = id;
+    epoll_ctl(epoll_.get(), operation, fd.get(), &event);
+  }
+
+  void serve();
+  void accept_some();
+  bool drop_oldest_stranger();
+  void read_from(ClientId id, Client& client);
+  /// What has arrived, as far as it is complete. False where it breaks the protocol.
+  bool consume(ClientId id, Client& client);
+  bool greet(ClientId id, Client& client);
+  void admit(Client& client);
+  bool handle(ClientId id, std::string_view message);
+  void send_to(ClientId id, std::string message);
+  void flush(ClientId id, Client& client);
+  void doom(ClientId id, Client& client);
+  void drop_doomed();
+  void sweep(TimePoint now);
+  void say_goodbye();
+
+  const TcpStoreServerOptions options_;
+  const std::size_t max_strangers_;
+  Fd listener_;
+  const Address address_;
+  Fd epoll_, waker_;
+  StoreTable keys_;
+  MonitorTable monitor_;
+  std::unordered_map<ClientId, Client> clients_;
+  std::vector<ClientId> doomed_;
+  ClientId next_id_ = kFirstClient;
+  std::list<ClientId> strangers_;  ///< the oldest first
+  bool listening_ = true;          ///< false while there are no descriptors for more clients
+  TimePoint now_{};
+
+  std::atomic<bool> stopping_ = false;
+  std::atomic<std::size_t> client_count_ = 0;
+  mutable std::mutex left_mutex_;
+  std::condition_variable left_;
+  std::size_t present_ = 0;
+  std::vector<PresentRank> ranks_;
+  std::thread thread_;
+};
+
+void TcpStoreServer::Impl::serve() {
+  TimePoint next = Clock::now(), last_sweep = next;
+  now_ = next;
+  while (!stopping_) {
+    const auto wait = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()).count();
+    epoll_event events[64];
+    const int count =
+        epoll_wait(epoll_.get(), events, 64,
+                   static_cast<int>(std::clamp<std::int64_t>(wait, 0, kSweep.count())));
+    const TimePoint before = std::exchange(now_, Clock::now());
+    if (now_ - before > kStandstill) monitor_.forgive(now_ - before);
+    for (int i = 0; i < count; ++i) {
+      const ClientId id = events[i].data.u64;
+      if (id == kListener) accept_some();
+      const auto found = clients_.find(id);
+      if (found == clients_.end() || found->second.doomed) continue;
+      if (events[i].events & EPOLLOUT) flush(id, found->second);
+      if (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) read_from(id, found->second);
+    }
+    next = std::min(keys_.expire(now_), monitor_.tick(now_));
+    if (now_ - last_sweep >= kSweep) {
+      sweep(now_);
+      last_sweep = now_;
+      std::vector<PresentRank> ranks = monitor_.present_ranks(now_);
+      const std::lock_guard lock(left_mutex_);
+      ranks_ = std::move(ranks);
+    }
+    drop_doomed();
+    client_count_ = clients_.size();
+    {
+      const std::lock_guard lock(left_mutex_);
+      present_ = monitor_.present();
+    }
+    left_.notify_all();
+  }
+  say_goodbye();
+}
+
+void TcpStoreServer::Impl::accept_some() {
+  // So many at a time, that those who have come are heard before they are too many.
+  for (int i = 0; i < kAcceptedAtOnce; ++i) {
+    Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!fd.valid()) {
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+      // No descriptors or no memory. Strangers have to make room; where there are none, the queue
+      // can wait until the next sweep.
+      if (drop_oldest_stranger()) continue;
+      watch(EPOLL_CTL_MOD, listener_, 0, kListener);
+      listening_ = false;
+      return;
+    }
+    if (strangers_.size() >= max_strangers_) drop_oldest_stranger();
+    const int on = 1;
+    setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    const ClientId id = next_id_++;
+    Client& client = clients_[id];
+    client.fd = std::move(fd);
+    client.stalled_since = now_;
+    client.place = strangers_.insert(strangers_.end(), id);
+    watch(EPOLL_CTL_ADD, client.fd, EPOLLIN, id);
+  }
+}
+
+/// Whoever has the token takes a moment to prove it: the one that has had the longest time goes,
+/// and not the one that comes. False where there is none. It has no part in the tables yet.
+bool TcpStoreServer::Impl::drop_oldest_stranger() {
+  if (strangers_.empty()) return false;
+  const ClientId id = strangers_.front();
+  strangers_.pop_front();
+  std::erase(doomed_, id);
+  clients_.erase(id);
+  return true;
+}
+
+void TcpStoreServer::Impl::admit(Client& client) {
+  client.stranger = false;
+  strangers_.erase(client.place);
+}
+
+void TcpStoreServer::Impl::read_from(ClientId id, Client& client) {
+  char buffer[65536];
+  // So much at a time, that one client cannot keep the others waiting.
+  for (int i = 0; i < 8; ++i) {
+    const ssize_t got = ::recv(client.fd.get(), buffer, sizeof buffer, 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+    if (got <= 0) return doom(id, client);
+    if (client.dropping) continue;
+    if (client.in.empty() || !client.stranger) client.stalled_since = now_;
+    const std::string_view arrived(buffer, static_cast<std::size_t>(got));
+    const bool whole = !client.channel || client.channel->open(arrived, client.in);
+    if (!client.channel) client.in.append(arrived);
+    if (!consume(id, client) || !whole) return doom(id, client);
+    if (client.doomed) return;
+  }
+}
+
+bool TcpStoreServer::Impl::consume(ClientId id, Client& client) {
+  if (client.stranger) {
+    if (!greet(id, client)) return false;
+    if (client.stranger) return true;
+    const std::string frames = std::exchange(client.in, {});
+    if (!client.channel->open(frames, client.in)) return false;
+  }
+  std::size_t at = 0;
+  while (client.in.size() - at >= 4) {
+    const std::size_t size = protocol::message_size(std::string_view(client.in).substr(at));
+    if (size == 0 || size > kMaxMessage) return false;
+    if (client.in.size() - at - 4 < size) break;
+    if (!handle(id, std::string_view(client.in).substr(at + 4, size))) return false;
+    if (client.doomed) return true;
+    at += 4 + size;
+    client.stalled_since = now_;
+  }
+  client.in.erase(0, at);
+  return true;
+}
+
+bool TcpStoreServer::Impl::greet(ClientId id, Client& client) {
+  if (client.nonce.empty()) {
+    Reader head(client.in);
+    for (const char expected : protocol::kMagic.substr(0, client.in.size())) {
+      if (head.number<char>() != expected) return false;
+    }
+    if (client.in.size() < protocol::kHello) return true;
+    client.dropping = head.number<std::uint32_t>() != protocol::kVersion;
+    client.their_nonce = client.in.substr(protocol::kHello - protocol::kNonce, protocol::kNonce);
+    client.in.erase(0, protocol::kHello);
+    client.nonce = random_bytes(protocol::kNonce);
+    send_to(id, protocol::hello(client.nonce));
+  }
+  if (client.dropping || client.in.size() < protocol::kProof) return true;
+
+  const auto proof = [&](std::string_view whose) {
+    return protocol::proof(options_.token, whose, client.their_nonce, client.nonce);
+  };
+  GreetingReply reply = GreetingReply::accepted;
+  if (!equal_secrets(std::string_view(client.in).substr(0, protocol::kProof), proof("client"))) {
+    reply = GreetingReply::refused;
+  } else if (clients_.size() - strangers_.size() >= options_.max_clients) {
+    reply = GreetingReply::full;
+  }
+  client.in.erase(0, protocol::kProof);
+  client.dropping = reply != GreetingReply::accepted;
+  std::string answer(1, static_cast<char>(reply));
+  answer += client.dropping ? std::string(protocol::kProof, '\0') : proof("server");
+  send_to(id, std::move(answer));
+  if (client.dropping) return true;
+  const auto key = [&](std::string_view whose) {
+    return protocol::frame_key(options_.token, whose, client.their_nonce, client.nonce);
+  };
+  client.channel = std::make_unique<SealedChannel>(key("server"), key("client"));
+  admit(client);
+  return true;
+}
+
+bool TcpStoreServer::Impl::handle(ClientId id, std::string_view bytes) {
+  Reader message(bytes);
+  const auto command = message.number<std::uint8_t>();
+  if (StoreTable::is_command(command)) {
+    return keys_.handle(id, static_cast<Command>(command), message, now_);
+  }
+  return MonitorTable::is_command(command) &&
+         monitor_.handle(id, static_cast<Command>(command), message, now_);
+}
+
+void TcpStoreServer::Impl::send_to(ClientId id, std::string message) {
+  const auto found = clients_.find(id);
+  if (found == clients_.end() || found->second.doomed) return;
+  Client& client = found->second;
+  if (client.channel) message = client.channel->seal(message);
+  if (client.out.empty()) {
+    client.out = std::move(message);
+  } else {
+    client.out += message;
+  }
+  flush(id, client);
+  if (client.out.size() - client.sent > kMaxUnread) doom(id, client);
+}
+
+void TcpStoreServer::Impl::flush(ClientId id, Client& client) {
+  while (client.sent < client.out.size()) {
+    const ssize_t sent = send(client.fd.get(), client.out.data() + client.sent,
+                              client.out.size() - client.sent, MSG_NOSIGNAL);
+    if (sent > 0) {
+      client.sent += static_cast<std::size_t>(sent);
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      break;
+    } else if (errno != EINTR) {
+      if (client.dropping) return doom(id, client);
+      // It has gone. What it said before, its goodbye perhaps, is still to be read, and then its
+      // end.
+      client.sent = client.out.size();
+    }
+  }
+  const bool all = client.sent == client.out.size();
+  if (all) {
+    client.out.clear();
+    client.sent = 0;
+    if (client.dropping) return doom(id, client);
+  }
+  if (client.wants_write == all) {
+    client.wants_write = !all;
+    watch(EPOLL_CTL_MOD, client.fd, all ? EPOLLIN : EPOLLIN | EPOLLOUT, id);
+  }
+}
+
+void TcpStoreServer::Impl::doom(ClientId id, Client& client) {
+  if (std::exchange(client.doomed, true)) return;
+  doomed_.push_back(id);
+}
+
+void TcpStoreServer::Impl::drop_doomed() {
+  // What the tables say on a loss may doom others.
+  while (!doomed_.empty()) {
+    const ClientId id = doomed_.back();
+    doomed_.pop_back();
+    const auto found = clients_.find(id);
+    if (found->second.stranger) strangers_.erase(found->second.place);
+    clients_.erase(found);
+    keys_.disconnected(id);
+    monitor_.disconnected(id, now_);
+  }
+}
+
+void TcpStoreServer::Impl::sweep(TimePoint now) {
+  for (auto& [id, client] : clients_) {
+    const bool owes = client.stranger || !client.in.empty() || client.channel->within_frame();
+    if (owes && now - client.stalled_since > options_.handshake_timeout) doom(id, client);
+  }
+  if (!std::exchange(listening_, true)) watch(EPOLL_CTL_MOD, listener_, EPOLLIN, kListener);
+}
+
+/// Closing with unread bytes would take back what was sent: monitors are given a moment to read it
+/// and close first.
+void TcpStoreServer::Impl::say_goodbye() {
+  monitor_.close();
+  for (auto& [id, client] : clients_) shutdown(client.fd.get(), SHUT_WR);
+  const TimePoint end = Clock::now() + kGoodbye;
+  while (monitor_.present() > 0 && Clock::now() < end) {
+    epoll_event events[64];
+    const int count = epoll_wait(epoll_.get(), events, 64, 10);
+    for (int i = 0; i < count; ++i) {
+      const auto found = clients_.find(events[i].data.u64);
+      char buffer[4096];
+      if (found == clients_.end() || ::recv(found->second.fd.get(), buffer, sizeof buffer, 0) > 0) {
+        continue;
+      }
+      monitor_.disconnected(found->first, now_);
+      clients_.erase(found);
+    }
+  }
+  clients_.clear();
+  client_count_ = 0;
+}
+
+TcpStoreServer::TcpStoreServer(TcpStoreServerOptions options)
+    : impl_(std::make_unique<Impl>(std::move(options))) {}
+TcpStoreServer::~TcpStoreServer() = default;
+const Address& TcpStoreServer::address() const { return impl_->address(); }
+bool TcpStoreServer::wait_until_left(std::chrono::milliseconds timeout) {
+  return impl_->wait_until_left(timeout);
+}
+std::size_t TcpStoreServer::clients() const { return impl_->clients(); }
+std::vector<PresentRank> TcpStoreServer::present() const { return impl_->present(); }
+
+}  // namespace ferrite::parallel

@@ -1,0 +1,255 @@
+#include "ferrite/parallel/comm/links/listener.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <iterator>
+#include <system_error>
+
+#include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/links/secret.h"
+
+namespace ferrite::parallel {
+
+namespace {
+
+constexpr std::size_t kMaxGuests = 1024;
+constexpr auto kGuestTime = std::chrono::seconds(5);
+
+/// Guests may have an eighth of the descriptors that this process may open: it has several doors.
+std::size_t guests_there_may_be() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kMaxGuests;
+  return std::clamp<std::size_t>(limit.rlim_cur / 8, 1, kMaxGuests);
+}
+
+[[noreturn]] void fail_system(const char* what) {
+  fail<DistributedError>("link", "{}: {}", what, std::generic_category().message(errno));
+}
+
+socklen_t unix_address(const std::string& name, sockaddr_un& address) {
+  address = {};
+  address.sun_family = AF_UNIX;
+  // A name that starts with a zero lies in no file system.
+  std::memcpy(address.sun_path + 1, name.data(),
+              std::min(name.size(), sizeof address.sun_path - 1));
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+}
+
+Fd unix_socket() { return Fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
+
+/// As recv(2), with a descriptor that came along.
+ssize_t receive_with(int socket, void* to, std::size_t size, Fd& passed) {
+  iovec part{to, size};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  const ssize_t n = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (n < 0) return n;
+  for (cmsghdr* c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
+    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+    // There is room for more than one, which a stranger may send: all are taken, and closed.
+    for (std::size_t at = 0; at + sizeof(int) <= c->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(c) + at, sizeof fd);
+      passed = Fd(fd);
+    }
+  }
+  return n;
+}
+
+}  // namespace
+
+Fd listen_at_unix(const std::string& name, int backlog) {
+  Fd fd = unix_socket();
+  sockaddr_un address;
+  const socklen_t size = unix_address(name, address);
+  if (!fd.valid() || bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+      listen(fd.get(), backlog) != 0)
+    return {};
+  return fd;
+}
+
+Fd connect_to_unix(const std::string& name) {
+  Fd fd = unix_socket();
+  sockaddr_un address;
+  const socklen_t size = unix_address(name, address);
+  if (!fd.valid() || connect(fd.get(), reinterpret_cast<sockaddr*>(&address), size) != 0) return {};
+  return fd;
+}
+
+bool is_of_this_user(const Fd& socket) {
+  ucred other{};
+  socklen_t size = sizeof other;
+  return getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &other, &size) == 0 &&
+         size == sizeof other && other.uid == geteuid();
+}
+
+LinkDoor::LinkDoor(const std::string& host, bool shared, int backlog)
+    : events_(epoll_create1(EPOLL_CLOEXEC)),
+      closing_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      max_guests_(guests_there_may_be()) {
+  if (!events_.valid() || !closing_.valid()) fail_system("the system has no more descriptors");
+  add(closing_.get());
+  card_.nonce = hexadecimal(random_bytes(16));
+  try {
+    tcp_ = listen_at({host, 0}, backlog);
+  } catch (const std::system_error& e) {
+    fail<DistributedError>("link", "{}", e.what());
+  }
+  card_.tcp = {host, local_address(tcp_).port};
+  add(tcp_.get());
+  if (!shared) return;
+  card_.unix_name = "ferrite-link-" + hexadecimal(random_bytes(16));
+  unix_ = listen_at_unix(card_.unix_name, backlog);
+  if (!unix_.valid()) fail_system("cannot listen at a Unix socket");
+  add(unix_.get());
+}
+
+LinkDoor::~LinkDoor() = default;
+
+void LinkDoor::add(int fd) {
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLRDHUP;
+  event.data.fd = fd;
+  if (epoll_ctl(events_.get(), EPOLL_CTL_ADD, fd, &event) != 0)
+    fail_system("the system has no more descriptors");
+}
+
+void LinkDoor::admit(LinkMembers members) {
+  const std::lock_guard lock(mutex_);
+  members_ = std::move(members);
+  const std::vector<LinkCard>& cards = members_.cards;
+  came_.assign(cards.size(), false);
+  const LinkCard& mine = cards[static_cast<std::size_t>(members_.rank)];
+  if (std::all_of(cards.begin(), cards.end(),
+                  [&](const LinkCard& card) { return card.is_beside(mine); }))
+    tcp_.reset();
+}
+
+void LinkDoor::close() {
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(closed_, true)) return;
+  // Closing takes them out of what is waited for, too.
+  tcp_.reset();
+  unix_.reset();
+  guest_of_.clear();
+  guests_.clear();
+  arrivals_.clear();
+  eventfd_write(closing_.get(), 1);
+}
+
+std::optional<LinkDoor::Arrival> LinkDoor::take(int rank) {
+  const std::lock_guard lock(mutex_);
+  look();
+  const auto found = arrivals_.find(rank);
+  if (found == arrivals_.end()) return std::nullopt;
+  Arrival arrival = std::move(found->second);
+  arrivals_.erase(found);
+  return arrival;
+}
+
+void LinkDoor::look() {
+  std::array<epoll_event, 32> events;
+  for (bool more = !closed_; more;) {
+    const int n = epoll_wait(events_.get(), events.data(), static_cast<int>(events.size()), 0);
+    more = n == static_cast<int>(events.size());
+    for (int i = 0; i < n; ++i) {
+      const int fd = events[static_cast<std::size_t>(i)].data.fd;
+      if (fd == tcp_.get()) {
+        more |= let_in(tcp_, false);
+      } else if (fd == unix_.get()) {
+        more |= let_in(unix_, true);
+      } else if (const auto guest = guest_of_.find(fd); guest != guest_of_.end()) {
+        listen_to(guest->second);
+      }
+    }
+  }
+  const auto now = std::chrono::steady_clock::now();
+  while (!guests_.empty() && now - guests_.front().since > kGuestTime) turn_out(guests_.begin());
+}
+
+/// Some of those who knock, so that those who are in are heard before they are too many. Whether
+/// there may be more.
+bool LinkDoor::let_in(const Fd& listener, bool local) {
+  constexpr int kAtOnce = 64;
+  for (int i = 0; i < kAtOnce; ++i) {
+    Fd socket(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket.valid()) {
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      const bool all = errno == EAGAIN || errno == EWOULDBLOCK || guests_.empty();
+      if (all) return false;
+      turn_out(guests_.begin());  // which gives a descriptor back
+      continue;
+    }
+    if (local && !is_of_this_user(socket)) continue;
+    if (guests_.size() >= max_guests_) turn_out(guests_.begin());
+    const int fd = socket.get();
+    add(fd);
+    Guest& guest = guests_.emplace_back();
+    guest.socket = std::move(socket);
+    guest.local = local;
+    guest.since = std::chrono::steady_clock::now();
+    guest_of_[fd] = std::prev(guests_.end());
+    listen_to(guest_of_[fd]);
+  }
+  return true;
+}
+
+void LinkDoor::turn_out(Guests::iterator guest) {
+  guest_of_.erase(guest->socket.get());
+  guests_.erase(guest);
+}
+
+void LinkDoor::listen_to(Guests::iterator at) {
+  Guest& guest = *at;
+  const int fd = guest.socket.get();
+  auto* const bytes = reinterpret_cast<char*>(&guest.hello);
+  const std::size_t missing = sizeof guest.hello - guest.bytes;
+  const ssize_t n = guest.local ? receive_with(fd, bytes + guest.bytes, missing, guest.memory)
+                                : recv(fd, bytes + guest.bytes, missing, MSG_DONTWAIT);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (n > 0) {
+    guest.bytes += static_cast<std::size_t>(n);
+    if (guest.bytes < sizeof guest.hello) return;
+  }
+  Guest ended = std::move(guest);
+  guest_of_.erase(fd);
+  guests_.erase(at);
+  if (n > 0) welcome(ended);
+}
+
+/// Lets it in if it has proved to be who it says, in the way in which that rank comes.
+void LinkDoor::welcome(Guest& guest) {
+  const Hello& hello = guest.hello;
+  const auto from = static_cast<std::size_t>(hello.from);
+  if (hello.magic != Hello::kMagic || hello.from < 0 || from >= members_.cards.size() ||
+      hello.from == members_.rank || came_[from])
+    return;
+  const LinkCard& mine = members_.cards[static_cast<std::size_t>(members_.rank)];
+  if (members_.cards[from].is_beside(mine) != guest.local) return;
+  const LinkKeys keys = members_.keys(static_cast<int>(from), members_.rank);
+  if (!equal_secrets({hello.proof.data(), hello.proof.size()}, keys.opener_proof)) return;
+  epoll_ctl(events_.get(), EPOLL_CTL_DEL, guest.socket.get(), nullptr);
+  // Nothing was sent before, so there is room. In a host the system has said who is who.
+  if (!guest.local &&
+      send(guest.socket.get(), keys.admitter_proof.data(), keys.admitter_proof.size(),
+           MSG_DONTWAIT | MSG_NOSIGNAL) != static_cast<ssize_t>(keys.admitter_proof.size()))
+    return;
+  came_[from] = true;
+  arrivals_[static_cast<int>(from)] = {std::move(guest.socket), std::move(guest.memory)};
+}
+
+}  // namespace ferrite::parallel

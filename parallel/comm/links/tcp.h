@@ -1,0 +1,90 @@
+// Links over TCP, in one direction: the end that opened the connection sends.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "ferrite/parallel/comm/links/link.h"
+#include "ferrite/parallel/comm/links/sealed_frames.h"
+#include "ferrite/parallel/comm/links/socket.h"
+
+namespace ferrite::parallel {
+
+/// Bytes as they are: who can change the network's traffic can change them.
+class TcpLink : public Link {
+ public:
+  /// `socket` is connected and non-blocking; `peer` is for messages: "rank 3". `expected` is what
+  /// the other end says first: DistributedError where it says something else.
+  TcpLink(Fd socket, std::string peer, std::string expected);
+  ~TcpLink() override;
+  TcpLink(const TcpLink&) = delete;
+  TcpLink& operator=(const TcpLink&) = delete;
+
+  std::size_t try_send(std::span<const std::byte> bytes) override;
+  std::span<const std::byte> received() override;
+  void consume(std::size_t bytes) override;
+  std::size_t try_recv(std::span<std::byte> bytes) override;
+  std::string_view kind() const override { return "tcp"; }
+  void close() override;
+  bool ready(const Wish& wish) override;
+  bool worth_looking(const Wish&) const override { return false; }
+  Sleep arm(const Wish& wish) override;
+  void disarm(const Sleep&) override {}
+
+ protected:
+  std::size_t buffered() const { return end_ - begin_; }
+  /// As recvmsg(2) and sendmsg(2), without blocking: how many bytes; 0 where none.
+  std::size_t read(std::byte* to, std::size_t size);
+  std::size_t write(const iovec* parts, std::size_t count);
+  [[noreturn]] void fail_lost() const;
+  const std::string& peer() const { return peer_; }
+
+  std::vector<std::byte> buffer_;  // what was received and not consumed: [begin_, end_)
+  std::size_t begin_ = 0, end_ = 0;
+  bool over_ = false;  // the other end sends no more
+
+ private:
+  void look_for_expected();
+  bool is_proved() const { return heard_ == expected_.size(); }
+  bool may_send() const;
+
+  const Fd socket_;
+  const std::string peer_, expected_;
+  std::size_t heard_ = 0;  // of expected_
+  std::size_t sent_before_proof_ = 0;
+  bool impostor_ = false;  // said something else
+  int error_ = 0;
+  std::atomic<bool> closed_ = false;
+};
+
+/// In sealed frames: DistributedError, naming the peer, where what comes is not what it has sent.
+class SealedTcpLink final : public TcpLink {
+ public:
+  SealedTcpLink(Fd socket, std::string peer, std::string expected, std::string_view key);
+
+  /// What was not taken is to come again: part of it may be on its way.
+  std::size_t try_send(std::span<const std::byte> bytes) override;
+  std::span<const std::byte> received() override;
+  std::size_t try_recv(std::span<std::byte> bytes) override { return Link::try_recv(bytes); }
+  bool ready(const Wish& wish) override;
+  Sleep arm(const Wish& wish) override;
+
+ private:
+  void begin_frame(std::span<const std::byte> payload);
+  bool flush();
+  bool has_frame() const;
+  bool open_frame();
+  bool fill();
+
+  FrameMac mac_;
+  // Of the frame that is being sent: payload that was not said to be taken, and what is left to go.
+  std::size_t under_way_ = 0, flushed_ = 0;
+  std::vector<std::byte> unsent_;
+  // The buffer holds: payload that was found right, [begin_, end_), and frames from next_ on.
+  std::size_t next_ = 0, raw_end_ = 0;
+};
+
+}  // namespace ferrite::parallel

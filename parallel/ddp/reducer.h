@@ -1,0 +1,157 @@
+// Reducer: what DistributedDataParallel does with gradients. It counts them as backward makes them,
+// and has each bucket communicated as soon as it is full and those before it are under way, so that
+// all ranks communicate in one order.
+//
+// A backward pass is "armed", its gradients communicated, by hooks on what forward() returned. At
+// its end (autograd::queue_callback) communication is waited for.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ferrite/autograd/engine.h"
+#include "ferrite/nn/module.h"
+#include "ferrite/parallel/ddp/bucket.h"
+#include "ferrite/parallel/ddp/coalesced.h"
+#include "ferrite/parallel/ddp/comm_hooks.h"
+#include "ferrite/parallel/ddp/distributed_data_parallel.h"
+#include "ferrite/parallel/ddp/timing.h"
+
+namespace ferrite::parallel {
+
+class Reducer : public std::enable_shared_from_this<Reducer> {
+ public:
+  /// Checks that ranks agree, and broadcasts rank 0's model.
+  Reducer(nn::Module& module, const DDPOptions& options);
+  /// Registers its hooks, and removes them.
+  void start();
+  void stop();
+
+  ProcessGroup& group() const { return *group_; }
+  const DDPOptions& options() const { return options_; }
+  void register_comm_hook(CommHook hook, std::string name);
+
+  void before_forward();
+  void after_forward(std::span<const Tensor> outputs);
+  void enter_no_sync();
+  void leave_no_sync();
+
+  // ---- Join (reducer_join.cpp)
+  void begin_join(const JoinOptions& options);
+  void finish_join();
+  /// An exception ended it.
+  void leave_join();
+
+  DDPReport report();
+  void reset_report();
+
+ private:
+  class PassEnd;
+  /// A backward pass, while it runs.
+  struct PassState {
+    bool open = false, armed = false, timed = false;
+    std::vector<char> arrived;         // of parameters: whether the gradient is there
+    std::vector<char> absent;          // or will not come
+    std::vector<std::size_t> pending;  // of buckets: how many parameters are neither
+    std::vector<Stream> streams;       // of buckets: where the gradients were made
+    std::size_t launched = 0;          // buckets
+    std::vector<CommWork> works;
+    std::vector<std::size_t> hollow;  // parameters whose gradient was not there when launched
+    std::vector<std::size_t> order;   // in which gradients came
+  };
+  struct Place {
+    std::size_t bucket, slot;
+  };
+  /// Flags that ranks exchange before forward() while they are in a join.
+  struct JoinFlags {
+    std::vector<char> active, sync, buffers;
+  };
+
+  /// How sums become averages.
+  struct Averaging {
+    ReduceOp op;
+    double before, after;  // factors of the gradients
+  };
+
+  // ---- During backward
+  void on_gradient(std::size_t parameter);
+  void on_output_gradient();
+  void open_pass();
+  void arm();
+  void count(std::size_t parameter);
+  void bucket_ready(std::size_t bucket);
+  void launch_ready();
+  void launch(std::size_t bucket);
+  CommWork communicate(std::size_t bucket);
+  Averaging averaging() const;
+  void finish_pass();
+  void pass_failed();
+  void close_pass();
+  void complete();
+  void check_all_came();
+  void begin_used();
+  std::vector<std::int32_t> read_used();
+  void learn_static(const std::vector<std::int32_t>& used);
+  void wait_for_buckets();
+  void fill_hollow(const std::vector<std::int32_t>& used);
+
+  // ---- Between steps
+  void plan(std::span<const std::size_t> order);
+  void rebuild(int root);
+  void check_frozen() const;
+  /// Whether ranks tell each other what they used.
+  bool exchanges_used() const;
+  /// Whether the tape is asked which parameters it leads to.
+  bool asks_tape() const;
+  bool is_capturing() const;
+  [[noreturn]] void fail_all(const std::string& text);
+  std::string names(std::span<const std::size_t> parameters) const;
+
+  // ---- Join
+  JoinFlags exchange(bool active, bool sync, bool buffers);
+  void join_forward(bool sync);
+  void shadow(const JoinFlags& flags);
+  void shadow_backward();
+
+  const DDPOptions options_;
+  const std::shared_ptr<ProcessGroup> group_;
+  std::vector<Tensor> parameters_;  // that require a gradient
+  std::vector<std::string> names_;
+  std::vector<nn::NamedTensor> frozen_;
+  std::vector<Tensor> model_;  // all parameters and buffers
+  CoalescedTensors buffers_;
+  BucketLimits limits_;
+
+  std::mutex mutex_;
+  std::vector<TensorHook> hooks_;
+  std::vector<Bucket> buckets_;
+  std::vector<std::optional<Place>> places_;  // of parameters
+  CommHook hook_;
+  std::string hook_name_;
+  PassState pass_;
+  std::vector<char> dirty_;  // of parameters: whether there is a gradient of this rank's alone
+  int no_sync_ = 0;
+  bool arm_next_ = false;    // forward() returned nothing that could have a hook
+  bool buffers_due_ = true;  // for a broadcast
+  bool started_ = false;     // the first pass is over
+  bool rebuild_due_ = false, rebuilt_ = false;
+  std::vector<std::size_t> arrival_order_;  // what buckets are made anew by
+  // static_graph, after the first pass: which parameters no rank uses; after this rank's first,
+  // which it does not use.
+  bool static_known_ = false;
+  std::vector<char> unused_anywhere_, unused_here_;
+  Work used_work_;
+  Tensor used_;
+  StepTimes times_;
+
+  std::optional<JoinOptions> join_;
+  int active_ranks_;          // in a join
+  std::vector<char> active_;  // when any was, last
+};
+
+}  // namespace ferrite::parallel
