@@ -133,7 +133,7 @@ Comparison measure_data_parallel(const Options& o, const std::vector<Device>& de
 /// Milliseconds of a replicate(), and of sending the module's tensors, or one of as many bytes.
 Comparison measure_replicate(const Options& o, const std::vector<Device>& devices, bool as_one) {
   Parallel both(o, devices);
-  parallel::DeviceComm& comm = both.dp().comm(devices.size());
+  parallel::dp::DeviceComm& comm = both.dp().comm(devices.size());
   std::vector<Tensor> sent = both.model().parameters();
   for (const Tensor& t : both.model().buffers()) sent.push_back(t);
   std::size_t bytes = 0;

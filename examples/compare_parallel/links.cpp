@@ -75,7 +75,7 @@ std::vector<Link> measure_group_links(const Options& o) {
 std::vector<Link> measure_device_links(const Options& o, int count) {
   std::vector<Device> devices;
   for (int i = 0; i < count; ++i) devices.push_back(device_of(o, i, true));
-  const auto comm = parallel::make_device_comm(devices);
+  const auto comm = parallel::dp::make_device_comm(devices);
   const auto finish = [&] {
     for (const Device& device : devices) synchronize(device);
   };

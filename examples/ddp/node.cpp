@@ -45,7 +45,7 @@ const char* launched_by(bool asked_for_processes) {
 /// A port of this host that nobody listens on.
 int free_port() {
   using namespace ferrite::parallel;
-  return local_address(listen_at({"127.0.0.1", 0}, 1)).port;
+  return links::local_address(links::listen_at({"127.0.0.1", 0}, 1)).port;
 }
 
 /// Where the ranks meet.

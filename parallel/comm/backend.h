@@ -17,9 +17,9 @@ struct GroupContext {
   int rank = 0, size = 1;
   std::vector<int> job_ranks;  ///< the rank in the job of each rank: what errors call it
   Milliseconds timeout{};
-  std::shared_ptr<Store> store;      ///< whose keys are this group's alone
-  std::shared_ptr<Monitor> monitor;  ///< of the job
-  std::optional<Device> device;      ///< InitOptions::device
+  std::shared_ptr<Store> store;                 ///< whose keys are this group's alone
+  std::shared_ptr<bootstrap::Monitor> monitor;  ///< of the job
+  std::optional<Device> device;                 ///< InitOptions::device
 };
 
 /// Of the group of some of a group's ranks, of which this process is number `rank`.

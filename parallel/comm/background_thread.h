@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::comm {
 
 /// A thread in which no signal handler of the program's runs: signals go to the program's threads.
 template <class F>
@@ -27,4 +27,4 @@ std::thread start_background_thread(const char* name, F f) {
   return thread;
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::comm

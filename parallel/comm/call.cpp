@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::comm {
 
 const char* name(Collective kind) {
   switch (kind) {
@@ -83,4 +83,4 @@ std::string describe(const Call& call, std::span<const int> names) {
   return describe(signature(call, 0), names);
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::comm

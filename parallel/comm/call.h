@@ -9,7 +9,7 @@
 #include "ferrite/core/tensor.h"
 #include "ferrite/parallel/comm/reduce_op.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::comm {
 
 enum class Collective : std::uint8_t {
   all_reduce,
@@ -55,4 +55,4 @@ Signature signature(const Call& call, std::uint64_t sequence);
 std::string describe(const Signature& signature, std::span<const int> names = {});
 std::string describe(const Call& call, std::span<const int> names = {});
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::comm

@@ -10,7 +10,7 @@
 #include "ferrite/core/dtype.h"
 #include "ferrite/core/stream.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::comm {
 
 /// One collective of all devices, with the first of them as root. `in` and `out` have an address
 /// for each device.
@@ -45,4 +45,4 @@ class Clique {
 std::shared_ptr<Clique> make_nccl_clique(std::span<const Device> devices);
 bool has_nccl_clique();
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::comm

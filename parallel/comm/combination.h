@@ -7,7 +7,7 @@
 #include "ferrite/kernels/combine.h"
 #include "ferrite/parallel/comm/reduce_op.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::comm {
 
 /// What is done to two values; averages are sums, scaled at the end.
 inline kernels::Combine combine_of(ReduceOp op) {
@@ -36,4 +36,4 @@ inline kernels::View flat_view(const void* data, std::int64_t numel, DType dtype
   return view;
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::comm

@@ -8,7 +8,7 @@
 #include "ferrite/parallel/comm/host_worker.h"
 #include "ferrite/parallel/comm/process_group.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::comm {
 
 namespace {
 
@@ -95,4 +95,4 @@ void barrier() {
   blocking([](ProcessGroup& group) { return group.barrier(); });
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::comm

@@ -8,7 +8,7 @@
 #include "ferrite/core/cuda_backend.h"
 #include "ferrite/core/error.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::comm {
 
 QueuedWork::QueuedWork(const Device& device, const char* op) {
   if (device.is_host()) return;
@@ -22,7 +22,7 @@ QueuedWork::QueuedWork(const Device& device, const char* op) {
   mark_ = stream.impl()->record(ferrite::detail::Timing::none);
 }
 
-void QueuedWork::wait(const Interrupt& interrupt) const {
+void QueuedWork::wait(const links::Interrupt& interrupt) const {
   Backoff backoff;
   while (!done()) {
     interrupt.check();
@@ -40,7 +40,7 @@ StagedTensor::StagedTensor(const Tensor& tensor) {
   staged_ = empty({static_cast<std::int64_t>(tensor.nbytes())}, {.dtype = kUInt8, .pinned = true});
 }
 
-void StagedTensor::copy(Direction direction, const Interrupt& interrupt) const {
+void StagedTensor::copy(Direction direction, const links::Interrupt& interrupt) const {
   if (!staged_.defined()) return;
   const Device host, device = tensor_.device();
   const std::size_t bytes = tensor_.nbytes();
@@ -65,8 +65,10 @@ void StagedTensor::copy(Direction direction, const Interrupt& interrupt) const {
   }
 }
 
-void StagedTensor::fetch(const Interrupt& interrupt) const { copy(Direction::to_host, interrupt); }
-void StagedTensor::put_back(const Interrupt& interrupt) const {
+void StagedTensor::fetch(const links::Interrupt& interrupt) const {
+  copy(Direction::to_host, interrupt);
+}
+void StagedTensor::put_back(const links::Interrupt& interrupt) const {
   copy(Direction::to_device, interrupt);
 }
 
@@ -83,4 +85,4 @@ void Backoff::pause() {
   std::this_thread::sleep_for(std::chrono::microseconds(50 * late));
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::comm

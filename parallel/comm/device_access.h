@@ -9,7 +9,7 @@
 #include "ferrite/core/tensor.h"
 #include "ferrite/parallel/comm/links/link.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::comm {
 
 /// What a tensor's device had queued when an operation on it was called.
 class QueuedWork {
@@ -22,7 +22,7 @@ class QueuedWork {
   /// Whether it is done.
   bool done() const { return !mark_ || mark_->passed(); }
   /// Waits for it, as long as `interrupt` lets it.
-  void wait(const Interrupt& interrupt) const;
+  void wait(const links::Interrupt& interrupt) const;
 
  private:
   std::shared_ptr<ferrite::detail::Mark> mark_;
@@ -37,12 +37,12 @@ class StagedTensor {
   /// Null where there is no tensor, or an empty one.
   void* data() const { return staged_.defined() ? staged_.data_ptr() : direct_; }
   /// Copies from the device, or to it, and waits.
-  void fetch(const Interrupt& interrupt) const;
-  void put_back(const Interrupt& interrupt) const;
+  void fetch(const links::Interrupt& interrupt) const;
+  void put_back(const links::Interrupt& interrupt) const;
 
  private:
   enum class Direction : std::uint8_t { to_host, to_device };
-  void copy(Direction direction, const Interrupt& interrupt) const;
+  void copy(Direction direction, const links::Interrupt& interrupt) const;
 
   Tensor tensor_, staged_;
   void* direct_ = nullptr;  // where the tensor's own memory is the host's
@@ -63,4 +63,4 @@ class Backoff {
   int turns_ = 0;
 };
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::comm

@@ -13,15 +13,16 @@
 namespace ferrite::parallel {
 
 HostGroup::HostGroup(std::string backend, const GroupContext& context,
-                     std::unique_ptr<LinkMesh> links, const Options& options)
+                     std::unique_ptr<links::LinkMesh> links, const Options& options)
     : ProcessGroup(std::move(backend), context.name, context.rank, context.size, context.timeout),
       context_(context),
-      worker_(std::make_unique<HostWorker>(
-          static_cast<HostOperations&>(*this),
-          HostWorker::Options{context.timeout, options.staging, options.waiters})) {
+      worker_(std::make_unique<comm::HostWorker>(
+          static_cast<comm::HostOperations&>(*this),
+          comm::HostWorker::Options{context.timeout, options.staging, options.waiters})) {
   if (links)
-    transfers_ = std::make_unique<PeerTransfers>(std::move(links), rank(), context.job_ranks,
-                                                 timeout(), static_cast<HostOperations&>(*this));
+    transfers_ =
+        std::make_unique<comm::PeerTransfers>(std::move(links), rank(), context.job_ranks,
+                                              timeout(), static_cast<comm::HostOperations&>(*this));
 }
 
 void HostGroup::start_watching() {
@@ -43,43 +44,43 @@ void HostGroup::stop() {
 
 // ---- Operations
 
-Work HostGroup::submit(Call call) {
+Work HostGroup::submit(comm::Call call) {
   const std::uint64_t sequence = sequence_.fetch_add(1, std::memory_order_relaxed) + 1;
   return worker_->submit(std::move(call), sequence);
 }
 
 Work HostGroup::do_all_reduce(const Tensor& tensor, ReduceOp op) {
-  return submit({.kind = Collective::all_reduce, .op = op, .out = tensor});
+  return submit({.kind = comm::Collective::all_reduce, .op = op, .out = tensor});
 }
 Work HostGroup::do_broadcast(const Tensor& tensor, int root) {
-  return submit({.kind = Collective::broadcast, .peer = root, .out = tensor});
+  return submit({.kind = comm::Collective::broadcast, .peer = root, .out = tensor});
 }
 Work HostGroup::do_reduce(const Tensor& tensor, int root, ReduceOp op) {
-  return submit({.kind = Collective::reduce, .op = op, .peer = root, .out = tensor});
+  return submit({.kind = comm::Collective::reduce, .op = op, .peer = root, .out = tensor});
 }
 Work HostGroup::do_all_gather(const Tensor& out, const Tensor& in) {
-  return submit({.kind = Collective::all_gather, .out = out, .in = in});
+  return submit({.kind = comm::Collective::all_gather, .out = out, .in = in});
 }
 Work HostGroup::do_reduce_scatter(const Tensor& out, const Tensor& in, ReduceOp op) {
-  return submit({.kind = Collective::reduce_scatter, .op = op, .out = out, .in = in});
+  return submit({.kind = comm::Collective::reduce_scatter, .op = op, .out = out, .in = in});
 }
 Work HostGroup::do_send(const Tensor& tensor, int to) {
-  return transfers_->submit({.kind = Collective::send, .peer = to, .in = tensor});
+  return transfers_->submit({.kind = comm::Collective::send, .peer = to, .in = tensor});
 }
 Work HostGroup::do_recv(const Tensor& tensor, int from) {
-  return transfers_->submit({.kind = Collective::recv, .peer = from, .out = tensor});
+  return transfers_->submit({.kind = comm::Collective::recv, .peer = from, .out = tensor});
 }
-Work HostGroup::do_barrier() { return submit({.kind = Collective::barrier}); }
+Work HostGroup::do_barrier() { return submit({.kind = comm::Collective::barrier}); }
 Work HostGroup::do_ring_all_reduce(const Tensor& tensor, ReduceOp op) {
-  return submit({.kind = Collective::ring_all_reduce, .op = op, .out = tensor});
+  return submit({.kind = comm::Collective::ring_all_reduce, .op = op, .out = tensor});
 }
 
-void HostGroup::begun(const Call& call, std::uint64_t sequence) {
+void HostGroup::begun(const comm::Call& call, std::uint64_t sequence) {
   if (context_.monitor)
     context_.monitor->begin(name(), sequence, describe(call, context_.job_ranks));
 }
 
-void HostGroup::ended(const Call&, std::uint64_t sequence) {
+void HostGroup::ended(const comm::Call&, std::uint64_t sequence) {
   if (context_.monitor) context_.monitor->end(name(), sequence);
 }
 
@@ -95,10 +96,11 @@ std::string_view untagged(std::string_view error) {
 
 }  // namespace
 
-std::string HostGroup::failed(const Call& call, std::uint64_t sequence, const std::string& error) {
+std::string HostGroup::failed(const comm::Call& call, std::uint64_t sequence,
+                              const std::string& error) {
   const char* const op = parallel::name(call.kind);
   if (is_aborted()) return fmt::format("[{}] group {} was aborted: {}", op, name(), abort_reason());
-  const bool pairwise = call.kind == Collective::send || call.kind == Collective::recv;
+  const bool pairwise = call.kind == comm::Collective::send || call.kind == comm::Collective::recv;
   const std::string blamed =
       context_.monitor ? context_.monitor->blame(name(), pairwise ? 0 : sequence) : "";
   const std::string what =
@@ -122,13 +124,14 @@ void HostGroup::do_abort(const std::string& reason) {
   if (transfers_) transfers_->abort(reason);
 }
 
-void check_same_call(LinkMesh& links, const GroupContext& context, const HostCall& call) {
+void check_same_call(links::LinkMesh& links, const GroupContext& context,
+                     const comm::HostCall& call) {
   if (context.size == 1) return;
-  const Signature mine = signature(call.call, call.sequence);
+  const comm::Signature mine = comm::signature(call.call, call.sequence);
   const int before = (context.rank + context.size - 1) % context.size;
-  Signature theirs;
-  Link& right = links.to((context.rank + 1) % context.size);
-  Link& left = links.to(before);
+  comm::Signature theirs;
+  links::Link& right = links.to((context.rank + 1) % context.size);
+  links::Link& left = links.to(before);
   // Both at once: a link connects when its two ends use it.
   auto unsent = std::as_bytes(std::span(&mine, 1));
   auto missing = std::as_writable_bytes(std::span(&theirs, 1));
@@ -138,14 +141,14 @@ void check_same_call(LinkMesh& links, const GroupContext& context, const HostCal
     unsent = unsent.subspan(sent);
     missing = missing.subspan(got);
     if (sent > 0 || got > 0) continue;
-    std::array<Wait, 2> waits;
+    std::array<links::Wait, 2> waits;
     std::size_t count = 0;
     if (!missing.empty()) waits[count++] = {&left, {.recv = true}};
     if (!unsent.empty() && count > 0 && &left == &right)
-      waits[0].wish.send = true;
+      waits[0].interest.send = true;
     else if (!unsent.empty())
       waits[count++] = {&right, {.send = true}};
-    wait_any({waits.data(), count}, call.interrupt);
+    links::wait_any({waits.data(), count}, call.interrupt);
   }
   FERRITE_CHECK(
       mine == theirs, DistributedError, name(mine.kind),

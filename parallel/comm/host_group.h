@@ -16,20 +16,22 @@
 
 namespace ferrite::parallel {
 
+namespace comm {
 class PeerTransfers;
+}
 
-class HostGroup : public ProcessGroup, private HostOperations {
+class HostGroup : public ProcessGroup, private comm::HostOperations {
  public:
   ~HostGroup() override;
 
  protected:
   struct Options {
-    Staging staging = Staging::host;
-    Waiters waiters = Waiters::wait;
+    comm::Staging staging = comm::Staging::host;
+    comm::Waiters waiters = comm::Waiters::wait;
   };
   /// `links` carry send and recv, and nothing else may use them; null where size is 1.
-  HostGroup(std::string backend, const GroupContext& context, std::unique_ptr<LinkMesh> links,
-            const Options& options);
+  HostGroup(std::string backend, const GroupContext& context,
+            std::unique_ptr<links::LinkMesh> links, const Options& options);
 
   /// Has the monitor, if there is one, abort the group where a rank was lost. To be called last in
   /// constructors of derived classes: it may do so at once.
@@ -38,13 +40,14 @@ class HostGroup : public ProcessGroup, private HostOperations {
   /// Runs a collective (never send or recv) to its end, in one thread at a time. Arguments are
   /// checked, and reduce and the like have this rank's values in `out`. Throws DistributedError
   /// once the call's Interrupt says so, or where the connection fails.
-  void run(const HostCall& call) override = 0;
+  void run(const comm::HostCall& call) override = 0;
   /// The group is aborted: ends the waits of run() that do not look at their Interrupt. Any thread,
   /// once, perhaps while run() runs.
   virtual void cancel() {}
   /// Names who is to blame, aborts the group and tells the monitor. The tensors of the call are
   /// kept until it returns.
-  std::string failed(const Call& call, std::uint64_t sequence, const std::string& error) override;
+  std::string failed(const comm::Call& call, std::uint64_t sequence,
+                     const std::string& error) override;
   /// To be called first in destructors of derived classes: lets operations end, joins threads.
   void stop();
 
@@ -64,14 +67,14 @@ class HostGroup : public ProcessGroup, private HostOperations {
   void do_abort(const std::string& reason) override;
 
  private:
-  Work submit(Call call);
-  void begun(const Call& call, std::uint64_t sequence) override;
-  void ended(const Call& call, std::uint64_t sequence) override;
+  Work submit(comm::Call call);
+  void begun(const comm::Call& call, std::uint64_t sequence) override;
+  void ended(const comm::Call& call, std::uint64_t sequence) override;
   const GroupContext context_;
   std::atomic<std::uint64_t> sequence_{0};
   std::atomic<bool> others_know_{false};  // why the group is aborted
-  std::unique_ptr<HostWorker> worker_;
-  std::unique_ptr<PeerTransfers> transfers_;
+  std::unique_ptr<comm::HostWorker> worker_;
+  std::unique_ptr<comm::PeerTransfers> transfers_;
   bool stopped_ = false;
 };
 
@@ -79,6 +82,7 @@ class HostGroup : public ProcessGroup, private HostOperations {
 /// must be idle: DistributedError naming the rank before this one, and both calls, where they
 /// differ. For run(), before a collective whose backend would take a mismatch for data. One small
 /// message to each neighbour.
-void check_same_call(LinkMesh& links, const GroupContext& context, const HostCall& call);
+void check_same_call(links::LinkMesh& links, const GroupContext& context,
+                     const comm::HostCall& call);
 
 }  // namespace ferrite::parallel

@@ -11,7 +11,7 @@
 #include "ferrite/core/profiler/range.h"
 #include "ferrite/parallel/comm/device_access.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::comm {
 
 namespace {
 
@@ -43,7 +43,7 @@ class HostWorker::Core : public std::enable_shared_from_this<Core> {
   void serve();
   void run_next(std::unique_lock<std::mutex>& lock);
   std::string execute(HostWork& work);
-  void run(HostWork& work, const Interrupt& interrupt);
+  void run(HostWork& work, const links::Interrupt& interrupt);
   void wait(HostWork& work);
   void finish(HostWork& work, std::string error, Clock::time_point began);
   [[noreturn]] void give_up(HostWork& work, std::unique_lock<std::mutex>& lock);
@@ -150,7 +150,7 @@ void HostWorker::Core::finish(HostWork& work, std::string error, Clock::time_poi
 }
 
 std::string HostWorker::Core::execute(HostWork& work) {
-  const Interrupt interrupt{name(work.call.kind), aborted_, deadline_};
+  const links::Interrupt interrupt{name(work.call.kind), aborted_, deadline_};
   std::string error;
   try {
     work.before.wait(interrupt);
@@ -175,7 +175,7 @@ std::string HostWorker::Core::execute(HostWork& work) {
   return error;
 }
 
-void HostWorker::Core::run(HostWork& work, const Interrupt& interrupt) {
+void HostWorker::Core::run(HostWork& work, const links::Interrupt& interrupt) {
   const Call& call = work.call;
   const profiler::detail::LibraryRange range(profiler::Kind::communication,
                                              parallel::name(call.kind));
@@ -274,4 +274,4 @@ Work HostWorker::submit(Call call, std::uint64_t sequence) {
 void HostWorker::abort(const std::string& reason) { core_->abort(reason); }
 void HostWorker::stop() { core_->stop(); }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::comm

@@ -22,7 +22,7 @@
 #include "ferrite/parallel/comm/links/link.h"
 #include "ferrite/parallel/comm/work.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::comm {
 
 /// One operation of a worker's. `out` and `in` are memory of the host that holds what the tensors
 /// hold (theirs, or page-locked memory that stands for that of a CUDA device); null where the call
@@ -32,7 +32,7 @@ struct HostCall {
   std::uint64_t sequence;  ///< 1, 2, ... of the group
   void* out;
   const void* in;
-  Interrupt interrupt;  ///< to be checked in every wait
+  links::Interrupt interrupt;  ///< to be checked in every wait
 };
 
 /// Whether tensors of CUDA devices are brought to the host and back around an operation, or reach
@@ -97,4 +97,4 @@ class AboutToWait {
   const bool previous_;
 };
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::comm

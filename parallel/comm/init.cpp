@@ -45,7 +45,7 @@ std::string choose_backend(std::string_view asked) {
 
 /// Ranks that would wait for each other in different backends learn so instead. Rank 0 compares,
 /// so that a large job asks the store for few things.
-void check_same_backend(Store& store, const Place& place, const std::string& backend,
+void check_same_backend(Store& store, const bootstrap::Place& place, const std::string& backend,
                         Milliseconds timeout) {
   const auto key = [](int rank) { return fmt::format("backend/{}", rank); };
   store.set(key(place.rank), backend);
@@ -76,7 +76,7 @@ std::shared_ptr<ProcessGroup> init_process_group(std::string_view backend,
   const std::string chosen = choose_backend(backend);
 
   std::unique_ptr<Rendezvous> rendezvous = parallel::rendezvous(options);
-  const Place& place = rendezvous->place();
+  const bootstrap::Place& place = rendezvous->place();
   check_same_backend(*rendezvous->store(), place, chosen, options.timeout);
   GroupContext context;
   context.name = kName;
@@ -110,6 +110,6 @@ void destroy_process_group() {
     rendezvous->leave();
 }
 
-int get_local_rank() { return local_rank(); }
+int get_local_rank() { return bootstrap::local_rank(); }
 
 }  // namespace ferrite::parallel

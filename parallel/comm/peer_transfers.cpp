@@ -14,7 +14,7 @@
 #include "ferrite/core/error.h"
 #include "ferrite/parallel/comm/device_access.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::comm {
 
 namespace {
 using Clock = std::chrono::steady_clock;
@@ -89,8 +89,9 @@ class PeerTransfers::Transfer final : public detail::WorkState {
   std::atomic<bool> done_{false};
 };
 
-PeerTransfers::PeerTransfers(std::unique_ptr<LinkMesh> links, int rank, std::vector<int> names,
-                             std::chrono::milliseconds timeout, HostOperations& owner)
+PeerTransfers::PeerTransfers(std::unique_ptr<links::LinkMesh> links, int rank,
+                             std::vector<int> names, std::chrono::milliseconds timeout,
+                             HostOperations& owner)
     : rank_(rank),
       names_(std::move(names)),
       timeout_(timeout),
@@ -190,18 +191,18 @@ void PeerTransfers::serve() {
 /// Until a link can move something, or there is something new.
 void PeerTransfers::sleep(std::uint64_t seen) {
   auto until = Clock::now() + std::chrono::milliseconds(500);
-  const std::vector<Wait> waits = wishes(until);
-  std::vector<Link::Sleep> sleeps;
+  const std::vector<links::Wait> waits = interests(until);
+  std::vector<links::Link::PollRequest> requests;
   std::vector<pollfd> fds = {{wake_fd_, POLLIN, 0}};
   shared_->asleep.store(true, std::memory_order_seq_cst);
   bool ready = shared_->news.load(std::memory_order_seq_cst) != seen;
-  for (const Wait& wait : waits) {
-    sleeps.push_back(wait.link->arm(wait.wish));
-    fds.insert(fds.end(), sleeps.back().fds.begin(), sleeps.back().fds.end());
-    until = std::min(until, sleeps.back().until);
+  for (const links::Wait& wait : waits) {
+    requests.push_back(wait.link->arm(wait.interest));
+    fds.insert(fds.end(), requests.back().fds.begin(), requests.back().fds.end());
+    until = std::min(until, requests.back().until);
   }
   try {
-    for (const Wait& wait : waits) ready |= wait.link->ready(wait.wish);
+    for (const links::Wait& wait : waits) ready |= wait.link->ready(wait.interest);
   } catch (const Error&) {  // the other end has gone; who uses the link next says so
     ready = true;
   }
@@ -212,8 +213,8 @@ void PeerTransfers::sleep(std::uint64_t seen) {
       for (pollfd& fd : fds) fd.revents = 0;
   }
   for (std::size_t i = 0; i < waits.size(); ++i) {
-    std::copy_n(fds.begin() + 1 + 2 * static_cast<std::ptrdiff_t>(i), 2, sleeps[i].fds.begin());
-    waits[i].link->disarm(sleeps[i]);
+    std::copy_n(fds.begin() + 1 + 2 * static_cast<std::ptrdiff_t>(i), 2, requests[i].fds.begin());
+    waits[i].link->disarm(requests[i]);
   }
   shared_->asleep.store(false, std::memory_order_seq_cst);
   std::uint64_t count = 0;
@@ -222,10 +223,10 @@ void PeerTransfers::sleep(std::uint64_t seen) {
 }
 
 /// What the first of each queue waits for; brings `until` forward to where they must be looked at.
-std::vector<Wait> PeerTransfers::wishes(Clock::time_point& until) {
-  std::vector<Wait> waits;
+std::vector<links::Wait> PeerTransfers::interests(Clock::time_point& until) {
+  std::vector<links::Wait> waits;
   for (int peer = 0; peer < static_cast<int>(sends_.size()); ++peer) {
-    Link::Wish wish;
+    links::Link::Interest interest;
     for (const auto* queues : {&sends_, &recvs_}) {
       const Queue& queue = (*queues)[static_cast<std::size_t>(peer)];
       if (queue.empty()) continue;
@@ -234,9 +235,9 @@ std::vector<Wait> PeerTransfers::wishes(Clock::time_point& until) {
       if (first.stage == Transfer::Stage::waiting)  // for its device, which tells nobody
         until = std::min(until, Clock::now() + std::chrono::microseconds(200));
       else
-        (queues == &sends_ ? wish.send : wish.recv) = true;
+        (queues == &sends_ ? interest.send : interest.recv) = true;
     }
-    if (wish.send || wish.recv) waits.push_back({&links_->to(peer), wish});
+    if (interest.send || interest.recv) waits.push_back({&links_->to(peer), interest});
   }
   return waits;
 }
@@ -260,7 +261,8 @@ bool PeerTransfers::advance_first(std::vector<Queue>& queues, int peer) {
   try {
     moved = advance(*transfer, peer);
     if (transfer->stage == Transfer::Stage::payload && transfer->moved == transfer->bytes) {
-      const Interrupt interrupt{name(transfer->call.kind), shared_->aborted, transfer->deadline};
+      const links::Interrupt interrupt{name(transfer->call.kind), shared_->aborted,
+                                       transfer->deadline};
       if (transfer->call.kind == Collective::recv) transfer->memory.put_back(interrupt);
       queue.pop_front();
       transfer->finish();
@@ -281,7 +283,7 @@ bool PeerTransfers::advance(Transfer& t, int peer) {
     t.began = Clock::now();
     t.deadline = t.began + timeout_;
   }
-  const Interrupt interrupt{name(t.call.kind), shared_->aborted, t.deadline};
+  const links::Interrupt interrupt{name(t.call.kind), shared_->aborted, t.deadline};
   if (t.stage == Stage::waiting) {
     if (t.before.done()) {
       t.header = signature(t.call, t.number);
@@ -302,7 +304,7 @@ bool PeerTransfers::advance(Transfer& t, int peer) {
   return moved;
 }
 
-bool PeerTransfers::advance_send(Transfer& t, Link& link) {
+bool PeerTransfers::advance_send(Transfer& t, links::Link& link) {
   const auto* payload = static_cast<const std::byte*>(t.memory.data());
   const auto header = std::as_bytes(std::span(&t.header, 1));
   if (t.stage == Transfer::Stage::header) {
@@ -318,7 +320,7 @@ bool PeerTransfers::advance_send(Transfer& t, Link& link) {
   return sent > 0;
 }
 
-bool PeerTransfers::advance_recv(Transfer& t, Link& link) {
+bool PeerTransfers::advance_recv(Transfer& t, links::Link& link) {
   const std::span<const std::byte> arrived = link.received();
   if (arrived.empty()) return false;
   if (t.stage == Transfer::Stage::header) {
@@ -360,4 +362,4 @@ void PeerTransfers::fail_all(const std::string& reason) {
   }
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::comm

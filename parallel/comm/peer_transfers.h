@@ -17,13 +17,13 @@
 #include "ferrite/parallel/comm/links/link.h"
 #include "ferrite/parallel/comm/work.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::comm {
 
 class PeerTransfers {
  public:
   /// Of `owner` only failed() is called; a number counts the transfers of a pair of ranks in one
   /// direction. `names`: what errors call each rank.
-  PeerTransfers(std::unique_ptr<LinkMesh> links, int rank, std::vector<int> names,
+  PeerTransfers(std::unique_ptr<links::LinkMesh> links, int rank, std::vector<int> names,
                 std::chrono::milliseconds timeout, HostOperations& owner);
   ~PeerTransfers();
   PeerTransfers(const PeerTransfers&) = delete;
@@ -44,11 +44,11 @@ class PeerTransfers {
   void serve();
   void wake();
   void sleep(std::uint64_t seen);
-  std::vector<Wait> wishes(std::chrono::steady_clock::time_point& until);
+  std::vector<links::Wait> interests(std::chrono::steady_clock::time_point& until);
   bool advance_all();
   bool advance(Transfer& transfer, int peer);
-  bool advance_send(Transfer& transfer, Link& link);
-  bool advance_recv(Transfer& transfer, Link& link);
+  bool advance_send(Transfer& transfer, links::Link& link);
+  bool advance_recv(Transfer& transfer, links::Link& link);
   bool advance_first(std::vector<Queue>& queues, int peer);
   void fail_all(const std::string& reason);
 
@@ -58,11 +58,11 @@ class PeerTransfers {
   const std::vector<int> names_;
   const std::chrono::milliseconds timeout_;
   HostOperations& owner_;
-  const std::unique_ptr<LinkMesh> links_;
+  const std::unique_ptr<links::LinkMesh> links_;
   const std::shared_ptr<Shared> shared_;
   const int wake_fd_;                 // an eventfd
   std::vector<Queue> sends_, recvs_;  // the thread's own
   std::thread thread_;                // under the mutex of shared_
 };
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::comm

@@ -7,7 +7,7 @@
 
 #include "ferrite/parallel/comm/combination.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::comm {
 
 namespace {
 
@@ -42,7 +42,7 @@ struct Reduction {
 
 class Direct {
  public:
-  Direct(LinkMesh& links, int rank, int size, const Reduction& reduction)
+  Direct(links::LinkMesh& links, int rank, int size, const Reduction& reduction)
       : reduction_(reduction),
         bytes_(static_cast<std::size_t>(reduction.numel * reduction.item())),
         rank_(rank),
@@ -52,7 +52,7 @@ class Direct {
       if (peer != rank) peers_.push_back({&links.to(peer), peer, 0, 0});
   }
 
-  void run(const Interrupt& interrupt) {
+  void run(const links::Interrupt& interrupt) {
     while (true) {
       bool moved = false, complete = true;
       for (Peer& peer : peers_) {
@@ -67,7 +67,7 @@ class Direct {
 
  private:
   struct Peer {
-    Link* link;
+    links::Link* link;
     int rank;
     std::size_t sent, received;
   };
@@ -87,13 +87,13 @@ class Direct {
     return peer.sent + peer.received > before;
   }
 
-  void wait(const Interrupt& interrupt) {
+  void wait(const links::Interrupt& interrupt) {
     waits_.clear();
     for (const Peer& peer : peers_) {
-      const Link::Wish wish{.send = peer.sent < bytes_, .recv = peer.received < bytes_};
-      if (wish.send || wish.recv) waits_.push_back({peer.link, wish});
+      const links::Link::Interest interest{.send = peer.sent < bytes_, .recv = peer.received < bytes_};
+      if (interest.send || interest.recv) waits_.push_back({peer.link, interest});
     }
-    wait_any(waits_, interrupt);
+    links::wait_any(waits_, interrupt);
   }
 
   void reduce() {
@@ -116,7 +116,7 @@ class Direct {
   const int rank_, size_;
   std::vector<std::byte> received_, sum_;
   std::vector<Peer> peers_;
-  std::vector<Wait> waits_;
+  std::vector<links::Wait> waits_;
 };
 
 // ---- large: the ring, for one block of the values after the other
@@ -137,7 +137,7 @@ struct Item {
 
 class Ring {
  public:
-  Ring(LinkMesh& links, int rank, int size, const Reduction& reduction)
+  Ring(links::LinkMesh& links, int rank, int size, const Reduction& reduction)
       : r_(reduction),
         left_(links.to((rank + size - 1) % size)),
         right_(links.to((rank + 1) % size)),
@@ -150,7 +150,7 @@ class Ring {
       partials_.resize(static_cast<std::size_t>(kKept * (size - 2) * segment_));
   }
 
-  void run(const Interrupt& interrupt) {
+  void run(const links::Interrupt& interrupt) {
     while (true) {
       const bool sent = send(), received = receive();
       if (over(sending_) && over(receiving_)) return;
@@ -271,20 +271,20 @@ class Ring {
     return n > 0;
   }
 
-  void wait(const Interrupt& interrupt) {
-    std::array<Wait, 2> waits;
+  void wait(const links::Interrupt& interrupt) {
+    std::array<links::Wait, 2> waits;
     std::size_t count = 0;
     if (wants_to_receive_) waits[count++] = {&left_, {.recv = true, .have = have_}};
     if (wants_to_send_ && count > 0 && &left_ == &right_)
-      waits[0].wish.send = true;
+      waits[0].interest.send = true;
     else if (wants_to_send_)
       waits[count++] = {&right_, {.send = true}};
-    wait_any({waits.data(), count}, interrupt);
+    links::wait_any({waits.data(), count}, interrupt);
   }
 
   const Reduction& r_;
-  Link& left_;
-  Link& right_;
+  links::Link& left_;
+  links::Link& right_;
   const int rank_, size_, steps_;
   const std::int64_t segment_, blocks_;
   Item sending_, receiving_;
@@ -297,8 +297,8 @@ class Ring {
 
 }  // namespace
 
-void ring_all_reduce(LinkMesh& links, int rank, int size, void* data, std::int64_t numel,
-                     DType dtype, ReduceOp op, const Interrupt& interrupt) {
+void ring_all_reduce(links::LinkMesh& links, int rank, int size, void* data, std::int64_t numel,
+                     DType dtype, ReduceOp op, const links::Interrupt& interrupt) {
   FERRITE_CHECK(dtype != kBool, DTypeError, interrupt.op, "does not work on {}", dtype);
   FERRITE_CHECK(op != ReduceOp::avg || is_floating(dtype), DTypeError, interrupt.op,
                 "expected a floating type for an average, got {}", dtype);
@@ -316,4 +316,4 @@ void ring_all_reduce(LinkMesh& links, int rank, int size, void* data, std::int64
     Ring(links, rank, size, reduction).run(interrupt);
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::comm

@@ -10,13 +10,13 @@
 #include "ferrite/parallel/comm/links/link.h"
 #include "ferrite/parallel/comm/reduce_op.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::comm {
 
 /// Reduces `numel` elements of host memory in place, over all ranks of the mesh, which call it
 /// together; every rank gets the same bits. Any number of ranks and elements. What arrives is
 /// reduced from where it arrived while the next piece is under way. Sums and averages of 16-bit
 /// types travel as float32 until they are complete.
-void ring_all_reduce(LinkMesh& links, int rank, int size, void* data, std::int64_t numel,
-                     DType dtype, ReduceOp op, const Interrupt& interrupt);
+void ring_all_reduce(links::LinkMesh& links, int rank, int size, void* data, std::int64_t numel,
+                     DType dtype, ReduceOp op, const links::Interrupt& interrupt);
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::comm

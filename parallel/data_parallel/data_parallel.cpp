@@ -18,19 +18,19 @@ struct DataParallelBase::State {
   const std::vector<Device> devices;
   const Device output;
   const DataParallelOptions options;
-  const std::shared_ptr<DataParallelTimes> times;
+  const std::shared_ptr<dp::DataParallelTimes> times;
   /// Of the first two devices, the first three, ...; made when they are first needed.
-  mutable std::vector<std::shared_ptr<DeviceComm>> comms;
+  mutable std::vector<std::shared_ptr<dp::DeviceComm>> comms;
 
-  DeviceComm& comm(std::size_t size) const {
+  dp::DeviceComm& comm(std::size_t size) const {
     FERRITE_CHECK(size >= 2 && size <= devices.size(), ValueError, "data_parallel",
                   "{} of {} devices: expected 2 or more, and not more than there are", size,
                   devices.size());
-    std::shared_ptr<DeviceComm>& comm = comms[size - 2];
+    std::shared_ptr<dp::DeviceComm>& comm = comms[size - 2];
     if (!comm) {
       const auto n = static_cast<std::ptrdiff_t>(size);
-      comm = make_measured_comm(
-          make_device_comm({devices.begin(), devices.begin() + n}, options.backend), times);
+      comm = dp::make_measured_comm(
+          dp::make_device_comm({devices.begin(), devices.begin() + n}, options.backend), times);
     }
     return *comm;
   }
@@ -86,9 +86,9 @@ DataParallelBase::DataParallelBase(nn::Module& module, std::vector<Device> devic
                 "bucket_cap_mb is {}, expected more than 0", options.bucket_cap_mb);
   const Device output = options.output_device.value_or(devices[0]);
   const std::size_t comms = devices.size() - 1;
-  auto times = std::make_shared<DataParallelTimes>(devices, output);
+  auto times = std::make_shared<dp::DataParallelTimes>(devices, output);
   state_.reset(new State{module, std::move(devices), output, options, std::move(times),
-                         std::vector<std::shared_ptr<DeviceComm>>(comms)});
+                         std::vector<std::shared_ptr<dp::DeviceComm>>(comms)});
   if (comms > 0)
     comm(comms + 1);  // what is wrong with the devices is said now
   else
@@ -104,7 +104,7 @@ const Device& DataParallelBase::output_device() const { return state_->output; }
 
 const DataParallelOptions& DataParallelBase::options() const { return state_->options; }
 
-DeviceComm& DataParallelBase::comm(std::size_t devices) const { return state_->comm(devices); }
+dp::DeviceComm& DataParallelBase::comm(std::size_t devices) const { return state_->comm(devices); }
 
 DataParallelReport DataParallelBase::report() const {
   DataParallelReport report;
@@ -117,12 +117,12 @@ DataParallelReport DataParallelBase::report() const {
 void DataParallelBase::reset_report() { state_->times->reset(); }
 
 struct DataParallelBase::Call::Timed {
-  DataParallelTimes::Step step;
+  dp::DataParallelTimes::Step step;
 };
 
 DataParallelBase::Call::Call(DataParallelBase& dp)
     : dp_(dp),
-      timed_(can_be_timed(dp.devices()) ? new Timed{DataParallelTimes::Step(*dp.state_->times)}
+      timed_(can_be_timed(dp.devices()) ? new Timed{dp::DataParallelTimes::Step(*dp.state_->times)}
                                         : nullptr) {}
 
 DataParallelBase::Call::~Call() = default;

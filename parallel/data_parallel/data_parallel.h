@@ -66,7 +66,7 @@ class DataParallelBase : public nn::Module {
   const Device& output_device() const;
   const DataParallelOptions& options() const;
   /// How the first `devices` of the devices exchange tensors, two or more.
-  DeviceComm& comm(std::size_t devices) const;
+  dp::DeviceComm& comm(std::size_t devices) const;
 
   /// What moved, and what it took, since the start or the last reset_report().
   DataParallelReport report() const;

@@ -4,7 +4,7 @@
 
 #include "ferrite/core/profiler/range.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::dp {
 
 namespace {
 
@@ -174,4 +174,4 @@ void DataParallelTimes::reset() {
   scattered_ = broadcast_ = reduced_ = gathered_ = 0;
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::dp

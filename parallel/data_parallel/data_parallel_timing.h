@@ -14,7 +14,7 @@
 #include "ferrite/parallel/data_parallel/data_parallel_report.h"
 #include "ferrite/parallel/data_parallel/device_comm.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::dp {
 
 /// Marks in the devices' streams; they are read when they have passed, never waited for. May be
 /// used by several threads.
@@ -74,4 +74,4 @@ class DataParallelTimes {
 std::shared_ptr<DeviceComm> make_measured_comm(std::shared_ptr<DeviceComm> comm,
                                                std::shared_ptr<DataParallelTimes> times);
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::dp

@@ -7,7 +7,7 @@
 #include "ferrite/parallel/data_parallel/device_comm_copies.h"
 #include "ferrite/parallel/data_parallel/device_comm_nccl.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::dp {
 
 namespace {
 
@@ -35,9 +35,9 @@ std::shared_ptr<DeviceComm> make_device_comm(std::vector<Device> devices,
   FERRITE_CHECK(backend != "nccl" || devices[0].is_cuda(), DeviceError, op,
                 "expected CUDA devices for the backend nccl, got {}", devices[0]);
   const bool by_nccl =
-      backend.empty() && devices[0].is_cuda() && devices.size() > 1 && has_nccl_clique();
+      backend.empty() && devices[0].is_cuda() && devices.size() > 1 && comm::has_nccl_clique();
   if (by_nccl || backend == "nccl") return make_nccl_device_comm(std::move(devices));
   return make_copies_device_comm(std::move(devices));
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::dp

@@ -10,7 +10,7 @@
 
 #include "ferrite/core/tensor.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::dp {
 
 /// A root, devices()[0], and its peers. Everything runs on streams of its own, after what the
 /// current streams of the devices hold at the call; those streams then wait for it, the host never
@@ -64,4 +64,4 @@ class DeviceComm : public std::enable_shared_from_this<DeviceComm> {
 std::shared_ptr<DeviceComm> make_device_comm(std::vector<Device> devices,
                                              std::string_view backend = "");
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::dp

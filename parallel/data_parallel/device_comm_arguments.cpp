@@ -2,7 +2,7 @@
 
 #include "ferrite/core/error.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::dp {
 
 void check_broadcast(std::span<const Tensor> tensors, const Device& root) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -48,4 +48,4 @@ std::vector<Tensor> check_reduce_add(std::span<const std::vector<Tensor>> parts,
   return like;
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::dp

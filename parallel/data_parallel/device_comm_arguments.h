@@ -6,7 +6,7 @@
 
 #include "ferrite/core/tensor.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::dp {
 
 /// ValueError for an undefined tensor, DeviceError for one that is not on `root`.
 void check_broadcast(std::span<const Tensor> tensors, const Device& root);
@@ -17,4 +17,4 @@ void check_broadcast(std::span<const Tensor> tensors, const Device& root);
 std::vector<Tensor> check_reduce_add(std::span<const std::vector<Tensor>> parts,
                                      std::span<const Device> devices, int first);
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::dp

@@ -11,7 +11,7 @@
 #include "ferrite/parallel/data_parallel/device_comm_layout.h"
 #include "ferrite/parallel/data_parallel/device_comm_turn.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::dp {
 
 namespace {
 
@@ -263,4 +263,4 @@ std::shared_ptr<DeviceComm> make_copies_device_comm(std::vector<Device> devices)
   return std::make_shared<HostCopies>(std::move(devices));
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::dp

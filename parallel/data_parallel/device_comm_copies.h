@@ -3,9 +3,9 @@
 
 #include "ferrite/parallel/data_parallel/device_comm.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::dp {
 
 /// For devices that are there, of one type, each once.
 std::shared_ptr<DeviceComm> make_copies_device_comm(std::vector<Device> devices);
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::dp

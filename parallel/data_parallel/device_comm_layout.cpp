@@ -8,7 +8,7 @@
 #include "ferrite/kernels/copy.h"
 #include "ferrite/kernels/parts.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::dp {
 
 namespace {
 
@@ -106,4 +106,4 @@ void FlatLayout::pack(const Stream& stream, std::span<const Tensor> tensors,
   kernels::copy_parts(stream, copies);
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::dp

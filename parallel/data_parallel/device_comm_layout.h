@@ -7,7 +7,7 @@
 
 #include "ferrite/core/tensor.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::dp {
 
 /// Strides without gaps for a copy of `t`: those of `t` where its elements lie in one run, in
 /// whatever order, else of its memory format.
@@ -60,4 +60,4 @@ class FlatLayout {
   std::size_t bytes_ = 0, packed_bytes_ = 0;
 };
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::dp

@@ -10,16 +10,16 @@
 #include "ferrite/parallel/data_parallel/device_comm_layout.h"
 #include "ferrite/parallel/data_parallel/device_comm_turn.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::dp {
 
 namespace {
 
 /// Smaller tensors are packed: NCCL cuts each call for all its channels.
 constexpr std::size_t kPackedForNccl = std::size_t{1} << 20;
 
-using Kind = CliqueCall::Kind;
+using Kind = comm::CliqueCall::Kind;
 
-CliqueCall call_of(Kind kind, DType dtype, std::size_t bytes) {
+comm::CliqueCall call_of(Kind kind, DType dtype, std::size_t bytes) {
   return {kind, dtype, static_cast<std::int64_t>(bytes / itemsize(dtype)), {}, {}};
 }
 
@@ -32,7 +32,7 @@ class NcclComm final : public DeviceComm {
   explicit NcclComm(std::vector<Device> devices)
       : DeviceComm(std::move(devices)),
         streams_(own_streams(this->devices())),
-        clique_(make_nccl_clique(this->devices())),
+        clique_(comm::make_nccl_clique(this->devices())),
         copies_(make_copies_device_comm(this->devices())) {}
 
   std::string_view backend() const override { return "nccl"; }
@@ -44,7 +44,7 @@ class NcclComm final : public DeviceComm {
   std::vector<Tensor> sum(const Lists& parts, std::size_t first);
 
   const std::vector<Stream> streams_;
-  const std::shared_ptr<Clique> clique_;
+  const std::shared_ptr<comm::Clique> clique_;
   const std::shared_ptr<DeviceComm> copies_;  // for sums that NCCL cannot do as they should be done
 };
 
@@ -64,9 +64,9 @@ std::vector<std::vector<Tensor>> NcclComm::broadcast(std::span<const Tensor> ten
   const Tensor run = FlatLayout::allocate(devices()[0], layout.packed_bytes());
   turn.keep(0, run);
   layout.pack(turn.stream(0), tensors, run);
-  std::vector<CliqueCall> calls;
+  std::vector<comm::CliqueCall> calls;
   const auto add = [&](void* root, std::size_t offset, std::size_t bytes) {
-    CliqueCall call = call_of(Kind::broadcast, kUInt8, bytes);
+    comm::CliqueCall call = call_of(Kind::broadcast, kUInt8, bytes);
     call.in.assign(devices().size(), root);
     call.out.push_back(root);
     for (std::size_t p = 0; p < peers; ++p)
@@ -124,7 +124,7 @@ std::vector<Tensor> NcclComm::sum(const Lists& parts, std::size_t first) {
   if (layout.bytes() == 0) return sums;
   Turn turn("reduce_add", devices(), streams_);
   if (first > 0) kernels::fill(turn.stream(0), flat, 0);
-  std::vector<CliqueCall> calls;
+  std::vector<comm::CliqueCall> calls;
   for (const FlatLayout::Run& run : layout.runs())
     calls.push_back(call_of(Kind::sum_to_root, run.dtype, run.bytes));
   for (std::size_t i = 0; i < sums.size(); ++i)
@@ -172,4 +172,4 @@ std::shared_ptr<DeviceComm> make_nccl_device_comm(std::vector<Device> devices) {
   return std::make_shared<NcclComm>(std::move(devices));
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::dp

@@ -3,9 +3,9 @@
 
 #include "ferrite/parallel/data_parallel/device_comm.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::dp {
 
 /// For CUDA devices that are there, each once; errors as make_nccl_clique (parallel/comm/clique.h).
 std::shared_ptr<DeviceComm> make_nccl_device_comm(std::vector<Device> devices);
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::dp

@@ -3,7 +3,7 @@
 #include "ferrite/core/cuda_backend.h"
 #include "ferrite/core/error.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::dp {
 
 std::vector<Stream> own_streams(std::span<const Device> devices) {
   std::vector<Stream> streams;
@@ -77,4 +77,4 @@ void Turn::end() {
   kept_.clear();
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::dp

@@ -9,7 +9,7 @@
 #include "ferrite/core/stream.h"
 #include "ferrite/core/tensor.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::dp {
 
 /// One of high priority for each device.
 std::vector<Stream> own_streams(std::span<const Device> devices);
@@ -53,4 +53,4 @@ class Turn {
   std::vector<Tensor> kept_;
 };
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::dp

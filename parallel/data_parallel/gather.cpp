@@ -18,7 +18,7 @@ using detail::SideCopies;
 namespace {
 
 /// Writes the parts into a tensor, off the tape.
-Tensor join(SideCopies& copies, std::span<const Tensor> parts, const Gathered& whole) {
+Tensor join(dp::SideCopies& copies, std::span<const Tensor> parts, const Gathered& whole) {
   TensorOptions options = whole.options;
   const auto is_on_gpu = [](const Tensor& t) { return t.defined() && t.device().is_cuda(); };
   options.pinned = options.device.is_host() && std::ranges::any_of(parts, is_on_gpu);
@@ -106,7 +106,7 @@ std::vector<Tensor> parts_of(std::span<const std::vector<Tensor>> values, std::s
 }  // namespace
 
 Tensor detail::gather_parts(std::span<const Tensor> parts, const Gathered& whole) {
-  SideCopies copies("gather", SideCopies::RunOn::source);
+  dp::SideCopies copies("gather", dp::SideCopies::RunOn::source);
   const Tensor out = join(copies, parts, whole);
   copies.finish();
   record_join(out, parts, whole);
@@ -132,7 +132,7 @@ std::vector<Tensor> detail::gather_tensors(std::span<const std::vector<Tensor>> 
     else
       joins.push_back({std::move(parts), std::move(whole), t});
   }
-  SideCopies copies("gather", SideCopies::RunOn::source);
+  dp::SideCopies copies("gather", dp::SideCopies::RunOn::source);
   for (const Join& j : joins) results[j.result] = join(copies, j.parts, j.whole);
   copies.finish();
   for (const Join& j : joins) record_join(results[j.result], j.parts, j.whole);

@@ -28,7 +28,7 @@ using Task = std::function<void()>;
 /// A thread that runs one task after another; none of them throws.
 class TaskThread {
  public:
-  TaskThread() : thread_(start_background_thread("replica", [this] { work(); })) {}
+  TaskThread() : thread_(comm::start_background_thread("replica", [this] { work(); })) {}
   ~TaskThread() {
     {
       std::lock_guard lock(mutex_);

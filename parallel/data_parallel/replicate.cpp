@@ -73,7 +73,7 @@ std::vector<std::vector<std::size_t>> buckets_of(const ModuleTensors& tensors, d
   const auto bytes = static_cast<std::size_t>(std::min(cap_mb * kMegabyte, 1e15));
   // What comes first starts the reductions, and what comes last has nothing left to hide behind.
   const std::size_t first = std::min(bytes, std::size_t{1} << 20);
-  return plan_buckets(tensors.all, order, {.first_bytes = first, .bytes = bytes});
+  return ddp::plan_buckets(tensors.all, order, {.first_bytes = first, .bytes = bytes});
 }
 
 }  // namespace
@@ -93,7 +93,7 @@ nn::Module& Replicas::operator[](std::size_t replica) const {
 
 std::shared_ptr<const void> Replicas::owner() const { return state_->copies; }
 
-Replicas replicate(nn::Module& module, DeviceComm& comm, const ReplicateOptions& options) {
+Replicas replicate(nn::Module& module, dp::DeviceComm& comm, const ReplicateOptions& options) {
   const profiler::detail::LibraryRange range(profiler::Kind::communication, "replicate");
   const ModuleTensors tensors(module);
   check_devices(tensors, comm.devices()[0]);
@@ -103,7 +103,7 @@ Replicas replicate(nn::Module& module, DeviceComm& comm, const ReplicateOptions&
 
   const std::vector<std::vector<Tensor>> lists = detail::broadcast_in_turn(comm, tensors.all);
   if (grad_enabled()) {
-    std::shared_ptr<DeviceComm> kept = comm.weak_from_this().lock();
+    std::shared_ptr<dp::DeviceComm> kept = comm.weak_from_this().lock();
     if (!kept) kept = {std::shared_ptr<void>(), &comm};
     for (std::size_t bucket = 0; bucket < plan.size(); ++bucket) {
       std::vector<std::vector<Tensor>> copies;
@@ -118,7 +118,7 @@ Replicas replicate(nn::Module& module, DeviceComm& comm, const ReplicateOptions&
 
 Replicas replicate(nn::Module& module, std::span<const Device> devices,
                    const ReplicateOptions& options) {
-  return replicate(module, *make_device_comm({devices.begin(), devices.end()}), options);
+  return replicate(module, *dp::make_device_comm({devices.begin(), devices.end()}), options);
 }
 
 }  // namespace ferrite::parallel

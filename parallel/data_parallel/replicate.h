@@ -53,7 +53,7 @@ struct ReplicateOptions {
 /// what it holds beside the registry is copied as C++ copies it. The tape keeps the comm where a
 /// shared_ptr does (as those of make_device_comm), else it must outlive backward. ValueError where
 /// bucket_cap_mb is not above 0.
-Replicas replicate(nn::Module& module, DeviceComm& comm, const ReplicateOptions& options = {});
+Replicas replicate(nn::Module& module, dp::DeviceComm& comm, const ReplicateOptions& options = {});
 Replicas replicate(nn::Module& module, std::span<const Device> devices,
                    const ReplicateOptions& options = {});
 

@@ -9,7 +9,7 @@
 #include "ferrite/autograd/record.h"
 #include "ferrite/autograd/side_node.h"
 
-namespace ferrite::parallel::detail {
+namespace ferrite::parallel::dp {
 
 namespace {
 
@@ -158,4 +158,4 @@ void record_bucket(const std::shared_ptr<DeviceComm>& comm, std::span<const Tens
   }
 }
 
-}  // namespace ferrite::parallel::detail
+}  // namespace ferrite::parallel::dp

@@ -8,7 +8,7 @@
 #include "ferrite/core/tensor.h"
 #include "ferrite/parallel/data_parallel/device_comm.h"
 
-namespace ferrite::parallel::detail {
+namespace ferrite::parallel::dp {
 
 /// comm.broadcast(), off the tape, when no other thread uses a comm for replicas.
 std::vector<std::vector<Tensor>> broadcast_in_turn(DeviceComm& comm,
@@ -27,4 +27,4 @@ std::vector<Tensor> reduce_lists(const std::shared_ptr<DeviceComm>& comm,
 void record_bucket(const std::shared_ptr<DeviceComm>& comm, std::span<const Tensor> parameters,
                    std::span<const std::vector<Tensor>> copies, std::size_t turn);
 
-}  // namespace ferrite::parallel::detail
+}  // namespace ferrite::parallel::dp

@@ -17,7 +17,7 @@ using detail::SideCopies;
 namespace {
 
 /// `t` on `device`, off the tape.
-Tensor copied(SideCopies& copies, const Tensor& t, const Device& device, MemoryFormat format) {
+Tensor copied(dp::SideCopies& copies, const Tensor& t, const Device& device, MemoryFormat format) {
   Tensor out = copies.empty(t.shape(), {.dtype = t.dtype(),
                                         .device = device,
                                         .memory_format = format,
@@ -30,7 +30,7 @@ void record_move(const Tensor& out, const Tensor& t);
 
 /// `t` on another device.
 Tensor moved(const Tensor& t, const Device& device) {
-  SideCopies copies("scatter", SideCopies::RunOn::destination);
+  dp::SideCopies copies("scatter", dp::SideCopies::RunOn::destination);
   const Tensor out = copied(copies, t, device, t.suggest_memory_format());
   copies.finish();
   record_move(out, t);
@@ -49,7 +49,7 @@ bool is_whole(const Tensor& t, std::span<const std::int64_t> sizes) {
 }
 
 /// The chunks, off the tape.
-std::vector<Tensor> split(SideCopies& copies, const Tensor& t, std::span<const Device> devices,
+std::vector<Tensor> split(dp::SideCopies& copies, const Tensor& t, std::span<const Device> devices,
                           std::span<const std::int64_t> sizes, int dim,
                           const std::vector<bool>& wanted) {
   std::vector<Tensor> chunks(sizes.size());
@@ -119,7 +119,7 @@ std::vector<Tensor> detail::scatter_sizes(const Tensor& tensor, std::span<const 
                                           std::span<const std::int64_t> sizes, int dim,
                                           const std::vector<bool>& wanted) {
   const bool records = autograd::recording(tensor);
-  SideCopies copies("scatter", SideCopies::RunOn::destination);
+  dp::SideCopies copies("scatter", dp::SideCopies::RunOn::destination);
   std::vector<Tensor> chunks =
       split(copies, tensor, devices, sizes, dim, records ? std::vector<bool>() : wanted);
   copies.finish();
@@ -136,7 +136,7 @@ std::vector<std::vector<Tensor>> detail::scatter_tensors(std::span<const Tensor>
   for (const auto& s : sizes)
     if (!s.empty()) count = s.size();
 
-  SideCopies copies("scatter", SideCopies::RunOn::destination);
+  dp::SideCopies copies("scatter", dp::SideCopies::RunOn::destination);
   std::vector<std::vector<Tensor>> chunks(tensors.size());
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const Tensor& t = tensors[i];

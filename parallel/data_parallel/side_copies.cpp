@@ -13,7 +13,7 @@
 #include "ferrite/kernels/copy.h"
 #include "ferrite/ops/transfer.h"
 
-namespace ferrite::parallel::detail {
+namespace ferrite::parallel::dp {
 
 namespace {
 
@@ -172,4 +172,4 @@ void SideCopies::finish() {
   for (const auto& [done, from] : awaited) ferrite::detail::throw_late_errors(current_stream(from));
 }
 
-}  // namespace ferrite::parallel::detail
+}  // namespace ferrite::parallel::dp

@@ -7,7 +7,7 @@
 #include "ferrite/core/stream.h"
 #include "ferrite/core/tensor.h"
 
-namespace ferrite::parallel::detail {
+namespace ferrite::parallel::dp {
 
 /// Copies that belong together. They run on streams of their own and start when what they read is
 /// there, whatever else the devices have to do.
@@ -51,4 +51,4 @@ class SideCopies {
   std::vector<Lane> lanes_;
 };
 
-}  // namespace ferrite::parallel::detail
+}  // namespace ferrite::parallel::dp

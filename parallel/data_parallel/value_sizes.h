@@ -8,7 +8,7 @@
 #include "ferrite/core/tensor.h"
 #include "ferrite/parallel/data_parallel/nested.h"
 
-namespace ferrite::parallel::detail {
+namespace ferrite::parallel::dp {
 
 /// Of the tensors that are not on `target`.
 template <class T>
@@ -43,4 +43,4 @@ std::int64_t size_of_part(const T& part, int dim) {
   return -1;
 }
 
-}  // namespace ferrite::parallel::detail
+}  // namespace ferrite::parallel::dp

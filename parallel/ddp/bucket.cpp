@@ -4,7 +4,7 @@
 
 #include "ferrite/kernels/copy.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::ddp {
 
 namespace {
 
@@ -126,4 +126,4 @@ bool Bucket::take(std::size_t slot) {
   return true;
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::ddp

@@ -9,7 +9,7 @@
 #include "ferrite/core/stream.h"
 #include "ferrite/core/tensor.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::ddp {
 
 struct BucketLimits {
   std::size_t first_bytes, bytes;
@@ -54,4 +54,4 @@ class Bucket {
   std::vector<Tensor> scratch_;
 };
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::ddp

@@ -5,7 +5,7 @@
 
 #include "ferrite/kernels/copy.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::ddp {
 
 namespace {
 
@@ -94,4 +94,4 @@ void broadcast_coalesced(ProcessGroup& group, std::span<const Tensor> tensors, i
   CoalescedTensors(std::vector<Tensor>(tensors.begin(), tensors.end())).broadcast(group, root);
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::ddp

@@ -8,7 +8,7 @@
 #include "ferrite/core/tensor.h"
 #include "ferrite/parallel/comm/process_group.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::ddp {
 
 /// Tensors packed into flat ones, a dtype, a device and `max_bytes` each (or one larger tensor).
 /// Keeps the flat tensors from call to call, for tensors that are broadcast each step.
@@ -37,4 +37,4 @@ class CoalescedTensors {
 /// The blocking form for once.
 void broadcast_coalesced(ProcessGroup& group, std::span<const Tensor> tensors, int root = 0);
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::ddp

@@ -6,13 +6,13 @@
 
 namespace ferrite::parallel {
 
-NoSync::NoSync(std::shared_ptr<Reducer> reducer) : reducer_(std::move(reducer)) {
+NoSync::NoSync(std::shared_ptr<ddp::Reducer> reducer) : reducer_(std::move(reducer)) {
   reducer_->enter_no_sync();
 }
 
 NoSync::~NoSync() { reducer_->leave_no_sync(); }
 
-Join::Join(std::shared_ptr<Reducer> reducer, const JoinOptions& options)
+Join::Join(std::shared_ptr<ddp::Reducer> reducer, const JoinOptions& options)
     : reducer_(std::move(reducer)), exceptions_(std::uncaught_exceptions()) {
   reducer_->begin_join(options);
 }
@@ -32,7 +32,7 @@ void Join::finish() { reducer_->finish_join(); }
 
 DistributedDataParallelBase::DistributedDataParallelBase(nn::Module& module,
                                                          const DDPOptions& options)
-    : reducer_(std::make_shared<Reducer>(module, options)) {
+    : reducer_(std::make_shared<ddp::Reducer>(module, options)) {
   wrap_module(module);
   reducer_->start();
 }

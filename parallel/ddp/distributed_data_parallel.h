@@ -78,19 +78,21 @@ struct JoinOptions {
   bool throw_on_early_termination = false;
 };
 
+namespace ddp {
 class Reducer;
+}
 
 /// Backward passes of what is computed while it lives stay on this rank, and so do those that run
 /// meanwhile. The next other pass averages what has been added up.
 class [[nodiscard]] NoSync {
  public:
-  explicit NoSync(std::shared_ptr<Reducer> reducer);
+  explicit NoSync(std::shared_ptr<ddp::Reducer> reducer);
   ~NoSync();
   NoSync(const NoSync&) = delete;
   NoSync& operator=(const NoSync&) = delete;
 
  private:
-  const std::shared_ptr<Reducer> reducer_;
+  const std::shared_ptr<ddp::Reducer> reducer_;
 };
 
 /// For ranks with different numbers of batches (PyTorch's Join). When it ends, this rank takes part
@@ -99,7 +101,7 @@ class [[nodiscard]] NoSync {
 /// optimizers, and what modules communicate on their own (SyncBatchNorm), is not looked after.
 class [[nodiscard]] Join {
  public:
-  explicit Join(std::shared_ptr<Reducer> reducer, const JoinOptions& options);
+  explicit Join(std::shared_ptr<ddp::Reducer> reducer, const JoinOptions& options);
   /// finish(), unless an exception is under way; errors leave the group aborted.
   ~Join();
   Join(const Join&) = delete;
@@ -108,7 +110,7 @@ class [[nodiscard]] Join {
   void finish();
 
  private:
-  std::shared_ptr<Reducer> reducer_;
+  std::shared_ptr<ddp::Reducer> reducer_;
   const int exceptions_;
 };
 
@@ -139,7 +141,7 @@ class DistributedDataParallelBase : public nn::Module {
   void after_forward(std::span<const Tensor> outputs);
 
  private:
-  std::shared_ptr<Reducer> reducer_;
+  std::shared_ptr<ddp::Reducer> reducer_;
 };
 
 /// `M` is the model's type; called with whatever that takes, it returns what that returns. Of a

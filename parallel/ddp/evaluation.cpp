@@ -45,7 +45,7 @@ std::vector<Header> exchange_headers(const Tensor& tensor, ProcessGroup& group) 
   return headers;
 }
 
-void check_agreement(const std::vector<Header>& headers, const char* op) {
+void ddp::check_agreement(const std::vector<Header>& headers, const char* op) {
   const Header& first = headers[0];
   for (std::size_t r = 1; r < headers.size(); ++r) {
     const Header& other = headers[r];
@@ -68,7 +68,7 @@ struct Gathered {
 
 Gathered gather_padded(const Tensor& tensor, ProcessGroup& group, const char* op) {
   const std::vector<Header> headers = exchange_headers(tensor, group);
-  check_agreement(headers, op);
+  ddp::check_agreement(headers, op);
   Gathered result;
   for (const Header& header : headers) result.lengths.push_back(header.shape[0]);
   Shape shape = tensor.shape();
@@ -147,7 +147,7 @@ StateDict reduced_meter(const StateDict& state, const std::shared_ptr<ProcessGro
   const NoGradGuard guard;
   const char* const sum = state.contains("sum") ? "sum" : "total";
   const Tensor both = stack({state.at(sum).to(kFloat64), state.at("count").to(kFloat64)}, 0);
-  const Tensor there = both.to(exchange_device(*group));
+  const Tensor there = both.to(ddp::exchange_device(*group));
   all_reduce_sums(there, group);
   const Tensor reduced = there.to(Device());
   StateDict result;

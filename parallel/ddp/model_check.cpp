@@ -8,7 +8,7 @@
 
 #include "ferrite/autograd/grad_mode.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::ddp {
 
 namespace {
 
@@ -127,4 +127,4 @@ std::vector<std::int64_t> gather_numbers(ProcessGroup& group,
   return all.cpu().to_vector<std::int64_t>();
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::ddp

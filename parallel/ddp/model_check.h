@@ -7,7 +7,7 @@
 #include "ferrite/nn/module.h"
 #include "ferrite/parallel/comm/process_group.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::ddp {
 
 /// One line of what must agree, `what` as messages call it: {"parameter 3", "'fc.weight',
 /// float32[10, 84]"}.
@@ -31,4 +31,4 @@ void check_agreement(ProcessGroup& group, const std::vector<Property>& propertie
 std::vector<std::int64_t> gather_numbers(ProcessGroup& group,
                                          const std::vector<std::int64_t>& values);
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::ddp

@@ -13,7 +13,7 @@
 #include "ferrite/kernels/copy.h"
 #include "ferrite/parallel/ddp/model_check.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::ddp {
 
 /// Kept by a pass's callback: tells of its end, or, when the pass goes without one, of its failure.
 class Reducer::PassEnd {
@@ -369,4 +369,4 @@ std::string Reducer::names(std::span<const std::size_t> parameters) const {
   return text;
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::ddp

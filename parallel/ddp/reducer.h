@@ -22,7 +22,7 @@
 #include "ferrite/parallel/ddp/distributed_data_parallel.h"
 #include "ferrite/parallel/ddp/timing.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::ddp {
 
 class Reducer : public std::enable_shared_from_this<Reducer> {
  public:
@@ -154,4 +154,4 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   std::vector<char> active_;  // when any was, last
 };
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::ddp

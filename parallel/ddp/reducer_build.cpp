@@ -10,7 +10,7 @@
 #include "ferrite/parallel/ddp/model_check.h"
 #include "ferrite/parallel/ddp/reducer.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::ddp {
 
 namespace {
 
@@ -166,4 +166,4 @@ void Reducer::reset_report() {
   times_ = StepTimes(buckets_.size());
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::ddp

@@ -8,7 +8,7 @@
 #include "ferrite/parallel/ddp/model_check.h"
 #include "ferrite/parallel/ddp/reducer.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::ddp {
 
 namespace {
 
@@ -123,4 +123,4 @@ void Reducer::shadow_backward() {
     rebuild_due_ = options_.rebuild_buckets || options_.static_graph;
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::ddp

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::ddp {
 
 namespace {
 
@@ -62,4 +62,4 @@ void StepTimes::fill(DDPReport& report) {
   }
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::ddp

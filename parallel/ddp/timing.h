@@ -8,7 +8,7 @@
 #include "ferrite/parallel/comm/work.h"
 #include "ferrite/parallel/ddp/report.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::ddp {
 
 /// Clock readings of steps as they run; what has been learnt is added up when it is asked for, or
 /// when the next step begins.
@@ -45,4 +45,4 @@ class StepTimes {
   double backward_ = 0, communication_ = 0, exposed_ = 0;
 };
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::ddp

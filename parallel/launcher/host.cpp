@@ -63,7 +63,8 @@ int usable_processors() {
 std::string job_token(const Options& options) {
   const char* given = std::getenv("FERRITE_TOKEN");
   if (given && *given) return given;
-  return options.nnodes == 1 ? parallel::random_token() : "ferrite-run " + options.run_id;
+  return options.nnodes == 1 ? parallel::bootstrap::random_token()
+                             : "ferrite-run " + options.run_id;
 }
 
 int free_port() {

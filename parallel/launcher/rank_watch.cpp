@@ -14,18 +14,21 @@ constexpr int kTimedOut = 124;
 /// Heartbeats come twice a second, or oftener.
 constexpr double kNotable = 2.5;
 
-std::vector<parallel::PresentRank> present(const parallel::TcpStoreServer& server, double lived) {
+std::vector<parallel::bootstrap::PresentRank> present(
+    const parallel::bootstrap::TcpStoreServer& server, double lived) {
   auto ranks = server.present();
-  std::erase_if(ranks, [&](const parallel::PresentRank& rank) { return rank.silent > lived; });
+  std::erase_if(ranks,
+                [&](const parallel::bootstrap::PresentRank& rank) { return rank.silent > lived; });
   return ranks;
 }
 
 }  // namespace
 
-std::optional<RankReport> hung_rank(const parallel::TcpStoreServer& server, double timeout,
-                                    double lived) {
+std::optional<RankReport> hung_rank(const parallel::bootstrap::TcpStoreServer& server,
+                                    double timeout, double lived) {
   const auto ranks = present(server, lived);
-  const auto longest = std::ranges::max_element(ranks, {}, &parallel::PresentRank::silent);
+  const auto longest =
+      std::ranges::max_element(ranks, {}, &parallel::bootstrap::PresentRank::silent);
   if (longest == ranks.end() || longest->silent <= timeout) return std::nullopt;
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return RankReport{.rank = longest->rank,
@@ -36,9 +39,10 @@ std::optional<RankReport> hung_rank(const parallel::TcpStoreServer& server, doub
                     .at = std::chrono::duration<double>(now).count()};
 }
 
-std::string silent_ranks(const parallel::TcpStoreServer& server, int except, double lived) {
+std::string silent_ranks(const parallel::bootstrap::TcpStoreServer& server, int except,
+                         double lived) {
   std::string text;
-  for (const parallel::PresentRank& rank : present(server, lived))
+  for (const parallel::bootstrap::PresentRank& rank : present(server, lived))
     if (rank.rank != except && rank.silent > kNotable)
       text += fmt::format("{}rank {} ({}) had not answered for {:.1f} s", text.empty() ? "" : "; ",
                           rank.rank, rank.who, rank.silent);

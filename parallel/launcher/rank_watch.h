@@ -14,10 +14,11 @@
 namespace ferrite::launcher {
 
 /// The rank that has been silent longest, where that is longer than `timeout` seconds.
-std::optional<RankReport> hung_rank(const parallel::TcpStoreServer& server, double timeout,
-                                    double lived);
+std::optional<RankReport> hung_rank(const parallel::bootstrap::TcpStoreServer& server,
+                                    double timeout, double lived);
 /// A line on the ranks but `except` that have been silent for some seconds: one that failed may
 /// have waited for them. "" where there are none.
-std::string silent_ranks(const parallel::TcpStoreServer& server, int except, double lived);
+std::string silent_ranks(const parallel::bootstrap::TcpStoreServer& server, int except,
+                         double lived);
 
 }  // namespace ferrite::launcher

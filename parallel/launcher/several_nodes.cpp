@@ -59,7 +59,7 @@ Verdict end_of_job(int node, const std::string& why) {
           .code = 1};
 }
 
-parallel::Address agents_address(const Options& options) {
+parallel::links::Address agents_address(const Options& options) {
   std::string host = options.master_addr;
   int port = options.master_port.value_or(kDefaultPort);
   if (!options.rdzv_endpoint.empty()) {
@@ -95,8 +95,10 @@ void SeveralNodes::serve_or_find() {
   const auto deadline = Clock::now() + kPortPatience;
   for (;;) {
     try {
-      server_ = std::make_unique<parallel::TcpStoreServer>(parallel::TcpStoreServerOptions{
-          .host = bind && *bind ? bind : address_.host, .port = address_.port, .token = token_});
+      server_ = std::make_unique<parallel::bootstrap::TcpStoreServer>(
+          parallel::bootstrap::TcpStoreServerOptions{.host = bind && *bind ? bind : address_.host,
+                                                     .port = address_.port,
+                                                     .token = token_});
       node_ = 0;
       return;
     } catch (const std::system_error& error) {

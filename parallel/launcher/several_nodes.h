@@ -113,15 +113,15 @@ class SeveralNodes final : public Nodes {
   double lived() const;            ///< seconds since the round began
 
   const Options options_;
-  parallel::Address address_;
+  parallel::links::Address address_;
   std::string token_;
   const std::int64_t id_;  ///< of this agent
   int node_;
   RestartPolicy policy_;
-  std::unique_ptr<parallel::TcpStoreServer> server_;
+  std::unique_ptr<parallel::bootstrap::TcpStoreServer> server_;
 
   // Of the thread:
-  std::unique_ptr<parallel::TcpStore> store_;
+  std::unique_ptr<parallel::bootstrap::TcpStore> store_;
   std::string job_;          ///< whose store it is, or was last
   Clock::time_point heard_;  ///< when node 0 answered last
   std::string why_lost_;     ///< what came of the last attempt
@@ -147,7 +147,7 @@ class SeveralNodes final : public Nodes {
 };
 
 /// Where the store is to listen, or is served: by the options of several nodes.
-parallel::Address agents_address(const Options& options);
+parallel::links::Address agents_address(const Options& options);
 
 /// An error that another attempt does not mend.
 struct Hopeless : DistributedError {

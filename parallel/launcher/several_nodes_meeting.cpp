@@ -32,20 +32,21 @@ milliseconds answer_timeout(const Options& options) {
 }  // namespace
 
 void SeveralNodes::connect() {
-  const parallel::Address at = server_ ? server_->address() : address_;
-  parallel::Connection connection = parallel::greet(at, token_, Clock::now() + kAttempt);
-  const bool refused = connection.greeting == parallel::Greeting::refused ||
-                       connection.greeting == parallel::Greeting::other_version;
+  const parallel::links::Address at = server_ ? server_->address() : address_;
+  parallel::bootstrap::Connection connection =
+      parallel::bootstrap::greet(at, token_, Clock::now() + kAttempt);
+  const bool refused = connection.greeting == parallel::bootstrap::Greeting::refused ||
+                       connection.greeting == parallel::bootstrap::Greeting::other_version;
   if (!refused) refused_since_.reset();
   if (refused && !refused_since_) refused_since_ = Clock::now();
   FERRITE_CHECK(!refused || Clock::now() - *refused_since_ < kRefusalPatience, Hopeless, kOp,
                 "the agent of node 0 is not to be reached: {}", connection.detail);
-  if (connection.greeting != parallel::Greeting::accepted)
+  if (connection.greeting != parallel::bootstrap::Greeting::accepted)
     throw DistributedError(connection.detail);
-  store_ =
-      std::make_unique<parallel::TcpStore>(std::move(connection), at, answer_timeout(options_));
+  store_ = std::make_unique<parallel::bootstrap::TcpStore>(std::move(connection), at,
+                                                           answer_timeout(options_));
   if (node_ == 0) {
-    if (job_.empty()) job_ = parallel::random_token();
+    if (job_.empty()) job_ = parallel::bootstrap::random_token();
     store_->set("agents/job", job_);
   } else {
     job_ = store_->get("agents/job", kAttempt);

@@ -24,8 +24,8 @@ SingleNode::SingleNode(const Options& options)
   round_.token = job_token(options);
   round_.world_size = options.nproc_per_node;
   round_.master_addr = options.master_addr.empty() ? "127.0.0.1" : options.master_addr;
-  server_ = std::make_unique<parallel::TcpStoreServer>(
-      parallel::TcpStoreServerOptions{.host = "127.0.0.1", .token = round_.token});
+  server_ = std::make_unique<parallel::bootstrap::TcpStoreServer>(
+      parallel::bootstrap::TcpStoreServerOptions{.host = "127.0.0.1", .token = round_.token});
   round_.store = server_->address().text();
 }
 

@@ -28,7 +28,7 @@ class SingleNode final : public Nodes {
   Options options_;
   RestartPolicy policy_;
   Round round_;
-  std::unique_ptr<parallel::TcpStoreServer> server_;
+  std::unique_ptr<parallel::bootstrap::TcpStoreServer> server_;
   std::optional<Verdict> verdict_;
   Clock::time_point started_{};
 };

@@ -9,7 +9,7 @@
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/join.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::pipeline {
 
 namespace {
 
@@ -100,4 +100,4 @@ void DeferredNorms::commit(Norm& norm) {
   layer.running_var.add_((to_var - layer.running_var) / layer.num_batches_tracked);
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::pipeline

@@ -9,7 +9,7 @@
 
 #include "ferrite/nn/norm.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::pipeline {
 
 class DeferredNorms {
   struct Norm {
@@ -49,4 +49,4 @@ class DeferredNorms {
   std::vector<Norm> norms_;
 };
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::pipeline

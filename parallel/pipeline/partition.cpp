@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <unordered_map>
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::pipeline {
 
 namespace {
 
@@ -152,4 +152,4 @@ void rethrow_from(const std::string& where) {
   throw;
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::pipeline

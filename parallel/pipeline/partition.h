@@ -8,7 +8,7 @@
 #include "ferrite/nn/containers.h"
 #include "ferrite/parallel/pipeline/pipeline.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::pipeline {
 
 /// The stages that Pipeline's constructor describes, checked; nothing is moved.
 std::vector<PipelineStage> stages_of(nn::Sequential& model, std::span<const Device> devices,
@@ -24,4 +24,4 @@ std::string describe(const PipelineStage& stage, std::size_t number);
 /// that are neither Ferrite's nor the standard library's general ones stay as they are.
 [[noreturn]] void rethrow_from(const std::string& where);
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::pipeline

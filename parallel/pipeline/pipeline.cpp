@@ -40,19 +40,19 @@ const PipelineOptions& checked(const PipelineOptions& options) {
 
 }  // namespace
 
-Pipeline::State::State(nn::Sequential& model, std::vector<PipelineStage> of,
-                       const PipelineOptions& options)
+pipeline::Pipeline::State::State(nn::Sequential& model, std::vector<PipelineStage> of,
+                                 const PipelineOptions& options)
     : model(model), where(std::move(of)), options(options), memory_(devices_of(where)) {
   // What is wrong with a device is said before anything is moved.
   for (const PipelineStage& stage : where) zeros({1}, {.device = stage.device});
   stages.resize(where.size());
   for (std::size_t s = 0; s + 1 < stages.size(); ++s)
     if (!(where[s].device == where[s + 1].device))
-      stages[s].next = std::make_shared<Link>(where[s].device, where[s + 1].device);
+      stages[s].next = std::make_shared<pipeline::Link>(where[s].device, where[s + 1].device);
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const PipelineStage& stage = where[s];
     Stage& made = stages[s];
-    made.layers = layers_of(model, stage);
+    made.layers = pipeline::layers_of(model, stage);
     PipelineReport::Stage& reported = sums_.stages.emplace_back();
     reported.device = stage.device;
     reported.first_layer = stage.first_layer;
@@ -64,12 +64,13 @@ Pipeline::State::State(nn::Sequential& model, std::vector<PipelineStage> of,
         reported.bytes += static_cast<std::int64_t>(p.nbytes());
       }
     }
-    if (options.deferred_batch_norm) made.norms = std::make_unique<DeferredNorms>(made.layers);
+    if (options.deferred_batch_norm)
+      made.norms = std::make_unique<pipeline::DeferredNorms>(made.layers);
   }
 }
 
-void Pipeline::State::add_up() {
-  std::erase_if(pending_, [&](const std::shared_ptr<StepTimes>& step) {
+void pipeline::Pipeline::State::add_up() {
+  std::erase_if(pending_, [&](const std::shared_ptr<pipeline::StepTimes>& step) {
     if (!step->passed()) return false;
     step->add(sums_);
     ++sums_.timed;
@@ -77,7 +78,7 @@ void Pipeline::State::add_up() {
   });
 }
 
-PipelineReport Pipeline::State::report() {
+PipelineReport pipeline::Pipeline::State::report() {
   std::lock_guard lock(mutex_);
   add_up();
   PipelineReport report = sums_;
@@ -101,7 +102,7 @@ PipelineReport Pipeline::State::report() {
   return report;
 }
 
-void Pipeline::State::reset_report() {
+void pipeline::Pipeline::State::reset_report() {
   std::lock_guard lock(mutex_);
   pending_.clear();
   PipelineReport fresh;
@@ -115,7 +116,7 @@ void Pipeline::State::reset_report() {
   memory_.reset();
 }
 
-std::shared_ptr<StepTimes> Pipeline::State::time_step(int micro_batches) {
+std::shared_ptr<pipeline::StepTimes> pipeline::Pipeline::State::time_step(int micro_batches) {
   std::lock_guard lock(mutex_);
   add_up();
   // Steps without a backward never end.
@@ -124,30 +125,30 @@ std::shared_ptr<StepTimes> Pipeline::State::time_step(int micro_batches) {
   sums_.micro_batches = micro_batches;
   memory_.begin();
   return pending_.emplace_back(
-      std::make_shared<StepTimes>(static_cast<int>(stages.size()), micro_batches));
+      std::make_shared<pipeline::StepTimes>(static_cast<int>(stages.size()), micro_batches));
 }
 
-Pipeline::Pipeline(nn::Sequential& model, std::vector<Device> devices,
-                   const PipelineOptions& options)
-    : state_(std::make_shared<State>(model, stages_of(model, devices, checked(options).balance),
-                                     options)) {
+pipeline::Pipeline::Pipeline(nn::Sequential& model, std::vector<Device> devices,
+                             const PipelineOptions& options)
+    : state_(std::make_shared<State>(
+          model, pipeline::stages_of(model, devices, checked(options).balance), options)) {
   wrap_module(model);
 }
 
-Pipeline::~Pipeline() = default;
+pipeline::Pipeline::~pipeline::Pipeline() = default;
 
-Tensor Pipeline::forward(const Tensor& input) { return state_->forward(input); }
+Tensor pipeline::Pipeline::forward(const Tensor& input) { return state_->forward(input); }
 
-nn::Sequential& Pipeline::module() const { return state_->model; }
-const PipelineOptions& Pipeline::options() const { return state_->options; }
-const std::vector<PipelineStage>& Pipeline::stages() const { return state_->where; }
-const Device& Pipeline::input_device() const { return state_->where.front().device; }
-const Device& Pipeline::output_device() const { return state_->where.back().device; }
+nn::Sequential& pipeline::Pipeline::module() const { return state_->model; }
+const PipelineOptions& pipeline::Pipeline::options() const { return state_->options; }
+const std::vector<PipelineStage>& pipeline::Pipeline::stages() const { return state_->where; }
+const Device& pipeline::Pipeline::input_device() const { return state_->where.front().device; }
+const Device& pipeline::Pipeline::output_device() const { return state_->where.back().device; }
 
-PipelineReport Pipeline::report() const { return state_->report(); }
-void Pipeline::reset_report() { state_->reset_report(); }
+PipelineReport pipeline::Pipeline::report() const { return state_->report(); }
+void pipeline::Pipeline::reset_report() { state_->reset_report(); }
 
-std::string Pipeline::extra_repr() const {
+std::string pipeline::Pipeline::extra_repr() const {
   std::vector<std::string> devices;
   std::vector<std::int64_t> balance;
   for (const PipelineStage& stage : stages()) {

@@ -17,9 +17,9 @@ using autograd::detail::CheckpointRegion;
 /// What one forward and the nodes of its tape share.
 struct Pipeline::State::Step {
   std::shared_ptr<State> state;
-  std::shared_ptr<StepTimes> times;  // null where nobody will run backward
-  std::vector<Stream> streams;       // of the stages
-  int checkpointed = 0;              // micro-batches, the first ones
+  std::shared_ptr<pipeline::StepTimes> times;  // null where nobody will run backward
+  std::vector<Stream> streams;                 // of the stages
+  int checkpointed = 0;                        // micro-batches, the first ones
 
   const Stream& stream(int stage) const { return streams[static_cast<std::size_t>(stage)]; }
   const Device& device(int stage) const {
@@ -29,7 +29,7 @@ struct Pipeline::State::Step {
                  std::shared_ptr<CheckpointRegion>& region);
   void compute_again(int stage, int micro_batch, const std::shared_ptr<CheckpointRegion>& region);
   /// For links: counts what crosses in this step.
-  Link::Crossed crossed() const {
+  pipeline::Link::Crossed crossed() const {
     if (!times) return {};
     return [times = times](std::int64_t bytes) { times->crossed(bytes); };
   }
@@ -38,7 +38,7 @@ struct Pipeline::State::Step {
 };
 
 Tensor Pipeline::State::Stage::run(const Tensor& x) const {
-  std::optional<DeferredNorms::MicroBatch> remembered;
+  std::optional<pipeline::DeferredNorms::MicroBatch> remembered;
   if (norms) remembered.emplace(*norms);
   return nn::run_in_order(layers, x);
 }
@@ -54,7 +54,7 @@ auto Pipeline::State::tagged(int stage, int micro_batch, F f) const {
     return f();
   } catch (...) {
     const auto s = static_cast<std::size_t>(stage);
-    rethrow_from(fmt::format("{}, micro-batch {}", describe(where[s], s), micro_batch));
+    pipeline::rethrow_from(fmt::format("{}, micro-batch {}", describe(where[s], s), micro_batch));
   }
 }
 
@@ -62,7 +62,7 @@ auto Pipeline::State::tagged(int stage, int micro_batch, F f) const {
 Tensor Pipeline::State::Step::compute(int stage, int micro_batch, const Tensor& x,
                                       std::shared_ptr<CheckpointRegion>& region) {
   const Stage& of = state->stages[static_cast<std::size_t>(stage)];
-  if (times) times->begin(StepTimes::kForward, stage, micro_batch, stream(stage));
+  if (times) times->begin(pipeline::StepTimes::kForward, stage, micro_batch, stream(stage));
   Tensor y;
   if (micro_batch < checkpointed) {
     region = std::make_shared<CheckpointRegion>(
@@ -74,7 +74,7 @@ Tensor Pipeline::State::Step::compute(int stage, int micro_batch, const Tensor& 
     y = of.run(x);
   }
   if (times) {
-    times->end(StepTimes::kForward, stage, micro_batch, stream(stage));
+    times->end(pipeline::StepTimes::kForward, stage, micro_batch, stream(stage));
     state->memory_.look(device(stage));
   }
   FERRITE_CHECK(y.defined() && y.device() == device(stage), DeviceError, "forward",
@@ -91,9 +91,9 @@ void Pipeline::State::Step::compute_again(int stage, int micro_batch,
   if (!region) return;
   const StreamGuard guard(stream(stage));
   state->tagged(stage, micro_batch, [&] {
-    if (times) times->begin(StepTimes::kRecompute, stage, micro_batch, stream(stage));
+    if (times) times->begin(pipeline::StepTimes::kRecompute, stage, micro_batch, stream(stage));
     if (region->recompute() && times)
-      times->end(StepTimes::kRecompute, stage, micro_batch, stream(stage));
+      times->end(pipeline::StepTimes::kRecompute, stage, micro_batch, stream(stage));
   });
   if (times) state->memory_.look(device(stage));
 }
@@ -103,53 +103,53 @@ void Pipeline::State::Step::begin_backward(int stage, int micro_batch) {
   // Where the first stage's backward ends there is no node to say so.
   if (times->first_of_backward())
     autograd::queue_callback([times = times, streams = streams] { times->finish(streams); });
-  times->begin(StepTimes::kBackward, stage, micro_batch, stream(stage));
+  times->begin(pipeline::StepTimes::kBackward, stage, micro_batch, stream(stage));
 }
 
 void Pipeline::State::Step::end_backward(int stage, int micro_batch) {
-  if (times) times->end(StepTimes::kBackward, stage, micro_batch, stream(stage));
+  if (times) times->end(pipeline::StepTimes::kBackward, stage, micro_batch, stream(stage));
 }
 
 Pipeline::State::Place Pipeline::State::run(const std::shared_ptr<Step>& step, int stage,
                                             int micro_batch, Place& place) {
   const Stream& stream = step->stream(stage);
-  const std::shared_ptr<Link>& next = stages[static_cast<std::size_t>(stage)].next;
+  const std::shared_ptr<pipeline::Link>& next = stages[static_cast<std::size_t>(stage)].next;
   // What a stage's input is used for may be several gradients: they are added on this side.
-  const Tensor x = passed_through("pipeline_stage_input", place.take(), stream,
-                                  [step, stage, micro_batch](const Tensor& gradient) {
-                                    step->end_backward(stage, micro_batch);
-                                    return gradient;
-                                  });
+  const Tensor x = pipeline::passed_through("pipeline_stage_input", place.take(), stream,
+                                            [step, stage, micro_batch](const Tensor& gradient) {
+                                              step->end_backward(stage, micro_batch);
+                                              return gradient;
+                                            });
   std::shared_ptr<CheckpointRegion> region;
   Tensor y = step->compute(stage, micro_batch, x, region);
-  const auto returned = next ? std::make_shared<Link::Returned>() : nullptr;
-  y = passed_through("pipeline_stage_output", y, stream,
-                     [step, stage, micro_batch, region, returned](const Tensor& gradient) {
-                       step->compute_again(stage, micro_batch, region);
-                       if (returned)
-                         Link::receive_gradient(gradient, *returned, step->stream(stage));
-                       step->begin_backward(stage, micro_batch);
-                       return gradient;
-                     });
+  const auto returned = next ? std::make_shared<pipeline::Link::Returned>() : nullptr;
+  y = pipeline::passed_through(
+      "pipeline_stage_output", y, stream,
+      [step, stage, micro_batch, region, returned](const Tensor& gradient) {
+        step->compute_again(stage, micro_batch, region);
+        if (returned) pipeline::Link::receive_gradient(gradient, *returned, step->stream(stage));
+        step->begin_backward(stage, micro_batch);
+        return gradient;
+      });
   if (!next) return {y};
   return {{}, next->send(y, returned, step->crossed()), next};
 }
 
-std::shared_ptr<Link> Pipeline::State::entrance(const Device& from) {
+std::shared_ptr<pipeline::Link> Pipeline::State::entrance(const Device& from) {
   if (from == where.front().device) return nullptr;
   std::lock_guard lock(mutex_);
-  std::shared_ptr<Link>& link = entrances_[from.str()];
-  if (!link) link = std::make_shared<Link>(from, where.front().device);
+  std::shared_ptr<pipeline::Link>& link = entrances_[from.str()];
+  if (!link) link = std::make_shared<pipeline::Link>(from, where.front().device);
   return link;
 }
 
 Pipeline::State::Place Pipeline::State::enter(const std::shared_ptr<Step>& step, const Tensor& part,
-                                              const std::shared_ptr<Link>& way_in) {
+                                              const std::shared_ptr<pipeline::Link>& way_in) {
   const Stream stream = current_stream(part.device());
-  const auto returned = std::make_shared<Link::Returned>();
-  const Tensor x =
-      passed_through("pipeline_input", part, stream, [returned, stream](const Tensor& gradient) {
-        Link::receive_gradient(gradient, *returned, stream);
+  const auto returned = std::make_shared<pipeline::Link::Returned>();
+  const Tensor x = pipeline::passed_through(
+      "pipeline_input", part, stream, [returned, stream](const Tensor& gradient) {
+        pipeline::Link::receive_gradient(gradient, *returned, stream);
         return gradient;
       });
   return {{}, way_in->send(x, returned, step->crossed()), way_in};
@@ -174,7 +174,7 @@ Tensor Pipeline::State::forward(const Tensor& input) {
   for (const Stage& stage : stages)
     if (stage.norms) stage.norms->begin();
 
-  const std::shared_ptr<Link> way_in = entrance(input.device());
+  const std::shared_ptr<pipeline::Link> way_in = entrance(input.device());
   Event entered;
   std::vector<Place> places(parts.size());
   for (const auto& [tick, stage, micro_batch] : gpipe_schedule(stage_count, micro_batches)) {

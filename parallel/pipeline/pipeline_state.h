@@ -13,7 +13,7 @@
 #include "ferrite/parallel/pipeline/stage_link.h"
 #include "ferrite/parallel/pipeline/step_times.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::pipeline {
 
 struct Pipeline::State : std::enable_shared_from_this<Pipeline::State> {
   struct Stage {
@@ -63,4 +63,4 @@ struct Pipeline::State : std::enable_shared_from_this<Pipeline::State> {
   ActivationMemory memory_;
 };
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::pipeline

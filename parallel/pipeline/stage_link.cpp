@@ -4,7 +4,7 @@
 #include "ferrite/autograd/record.h"
 #include "ferrite/ops/transfer.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::pipeline {
 
 namespace {
 
@@ -95,4 +95,4 @@ Tensor passed_through(const char* name, const Tensor& x, const Stream& stream,
   return out;
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::pipeline

@@ -9,7 +9,7 @@
 #include "ferrite/core/stream.h"
 #include "ferrite/core/tensor.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::pipeline {
 
 class Link : public std::enable_shared_from_this<Link> {
  public:
@@ -51,4 +51,4 @@ class Link : public std::enable_shared_from_this<Link> {
 Tensor passed_through(const char* name, const Tensor& x, const Stream& stream,
                       std::function<Tensor(const Tensor&)> backward);
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::pipeline

@@ -4,7 +4,7 @@
 
 #include "ferrite/core/allocator.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::pipeline {
 
 StepTimes::StepTimes(int stages, int micro_batches)
     : stages_(stages),
@@ -104,4 +104,4 @@ void ActivationMemory::reset() {
   for (OfDevice& d : devices_) d.peak = 0;
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::pipeline

@@ -11,7 +11,7 @@
 #include "ferrite/core/stream.h"
 #include "ferrite/parallel/pipeline/pipeline_report.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::pipeline {
 
 /// Of one step. Forward is written by the thread that runs it, each stage's backward by one thread
 /// of the engine's; all is read once finish() has been called.
@@ -73,4 +73,4 @@ class ActivationMemory {
   std::vector<OfDevice> devices_;  // each once
 };
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::pipeline

@@ -6,7 +6,7 @@
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/nn/init.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::tensor_parallel {
 
 namespace {
 
@@ -47,4 +47,4 @@ DrawnLinear draw_linear(std::int64_t in_features, std::int64_t out_features, boo
   return drawn;
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::tensor_parallel

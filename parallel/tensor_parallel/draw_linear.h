@@ -7,7 +7,7 @@
 #include "ferrite/core/tensor.h"
 #include "ferrite/parallel/comm/process_group.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::tensor_parallel {
 
 struct DrawnLinear {
   Tensor weight, bias;  ///< on the host; the bias may be undefined
@@ -19,4 +19,4 @@ struct DrawnLinear {
 DrawnLinear draw_linear(std::int64_t in_features, std::int64_t out_features, bool bias,
                         Generator* generator, ProcessGroup* group);
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::tensor_parallel

@@ -4,7 +4,7 @@
 
 #include "ferrite/autograd/grad_mode.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::tensor_parallel {
 
 std::shared_ptr<ProcessGroup> group_of_several(std::shared_ptr<ProcessGroup> group) {
   if (!group && get_world_size() > 1) group = default_group();
@@ -32,4 +32,4 @@ Tensor all_gather_parts(const Tensor& part, int dim, ProcessGroup& group) {
   return all.permute({1, 0, 2}).reshape(whole);
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::tensor_parallel

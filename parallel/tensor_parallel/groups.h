@@ -7,7 +7,7 @@
 #include "ferrite/core/tensor.h"
 #include "ferrite/parallel/comm/process_group.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::tensor_parallel {
 
 /// `group`, or the default group where it is null; null where it has one rank, or there is none.
 std::shared_ptr<ProcessGroup> group_of_several(std::shared_ptr<ProcessGroup> group);
@@ -19,4 +19,4 @@ std::int64_t divided(std::int64_t size, const ProcessGroup& group, const char* o
 /// The ranks' tensors, of one shape, one after another along `dim`; off the tape.
 Tensor all_gather_parts(const Tensor& part, int dim, ProcessGroup& group);
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::tensor_parallel

@@ -26,7 +26,7 @@ struct Outcome {
 
 /// A port of this host that nobody listens on.
 inline int free_port() {
-  return parallel::local_address(parallel::listen_at({"127.0.0.1", 0}, 1)).port;
+  return parallel::links::local_address(parallel::links::listen_at({"127.0.0.1", 0}, 1)).port;
 }
 
 /// Starts <bin>/<program> with these arguments in `folder`, where .stdout and .stderr take what it

@@ -34,7 +34,7 @@ using Seeds = std::vector<std::string>;
 constexpr std::size_t kStoreBytes = std::size_t{1} << 20;
 
 /// Of a join. What a large world or many runs cost is what they say they are, not their bytes.
-bool is_large_world(Reader message) {
+bool is_large_world(bootstrap::Reader message) {
   message.text(512);
   message.number<std::uint32_t>();
   return message.number<std::uint32_t>() > 64;
@@ -44,32 +44,32 @@ bool is_large_world(Reader message) {
 /// which of 8 clients sends it (or goes), and how long after the last.
 void run_store(Bytes bytes) {
   std::size_t answered = 0;
-  const auto send = [&](parallel::ClientId, std::string message) {
+  const auto send = [&](parallel::bootstrap::ClientId, std::string message) {
     if (message.size() < 5 || parallel::protocol::message_size(message) != message.size() - 4)
       std::abort();
     answered += message.size();
   };
-  parallel::StoreTable keys(kStoreBytes, send);
-  parallel::MonitorTable monitor(send);
-  parallel::TimePoint now{};
+  parallel::bootstrap::StoreTable keys(kStoreBytes, send);
+  parallel::bootstrap::MonitorTable monitor(send);
+  parallel::bootstrap::TimePoint now{};
   int joins = 0;
   std::string_view rest = text_of(bytes);
   while (rest.size() >= 5) {
     const auto head = static_cast<unsigned char>(rest[0]);
-    const parallel::ClientId client = 2 + head % 8;
+    const parallel::bootstrap::ClientId client = 2 + head % 8;
     now += std::chrono::milliseconds((head >> 3 & 7) * 50);
     const std::size_t size = parallel::protocol::message_size(rest.substr(1));
     bool sound = size > 0 && size <= rest.size() - 5 && (head & 0x80) == 0;
     if (sound) {
-      Reader message(rest.substr(5, size));
+      bootstrap::Reader message(rest.substr(5, size));
       const auto command = message.number<std::uint8_t>();
-      if (static_cast<Command>(command) == Command::join)
+      if (static_cast<bootstrap::Command>(command) == bootstrap::Command::join)
         sound = !is_large_world(message) && ++joins <= 64;
-      if (sound && parallel::StoreTable::is_command(command))
-        sound = keys.handle(client, static_cast<Command>(command), message, now);
+      if (sound && parallel::bootstrap::StoreTable::is_command(command))
+        sound = keys.handle(client, static_cast<bootstrap::Command>(command), message, now);
       else
-        sound = sound && parallel::MonitorTable::is_command(command) &&
-                monitor.handle(client, static_cast<Command>(command), message, now);
+        sound = sound && parallel::bootstrap::MonitorTable::is_command(command) &&
+                monitor.handle(client, static_cast<bootstrap::Command>(command), message, now);
     }
     if (!sound) {
       keys.disconnected(client);
@@ -86,28 +86,30 @@ void run_store(Bytes bytes) {
   monitor.close();
 }
 
-std::string from(int client, Writer message) {
+std::string from(int client, bootstrap::Writer message) {
   return std::string(1, static_cast<char>(client)) + message.take();
 }
 
 std::string join(int rank, int world_size) {
-  Writer message(Command::join);
+  bootstrap::Writer message(bootstrap::Command::join);
   message.text("run").number(rank).number(world_size).number(300u).number(100u).text("host, 1");
   return from(rank, message);
 }
 
 Seeds seeds_of_store() {
   const auto set = [](int i, std::string_view key, std::string_view value) {
-    return from(i % 8, Writer(Command::set).number(std::uint32_t(i)).text(key).text(value));
-  };
-  const auto get = [](int i, std::string_view key) {
     return from(
         i % 8,
-        std::move(
-            Writer(Command::get).number(std::uint32_t(i)).text(key).number(std::uint64_t{200})));
+        bootstrap::Writer(bootstrap::Command::set).number(std::uint32_t(i)).text(key).text(value));
+  };
+  const auto get = [](int i, std::string_view key) {
+    return from(i % 8, std::move(bootstrap::Writer(bootstrap::Command::get)
+                                     .number(std::uint32_t(i))
+                                     .text(key)
+                                     .number(std::uint64_t{200})));
   };
   const auto beat = [](int client, std::uint64_t sequence, int groups) {
-    Writer message(Command::beat);
+    bootstrap::Writer message(bootstrap::Command::beat);
     message.number(std::uint32_t(groups));
     for (int i = 0; i < groups; ++i)
       message.text(fmt::format("group {}", i))
@@ -120,23 +122,25 @@ Seeds seeds_of_store() {
   };
   std::string store =
       get(1, "key") + set(0, "key", "value") + get(2, "key") + get(3, "none") +
-      from(
-          4,
-          std::move(
-              Writer(Command::add).number(std::uint32_t{9}).text("sum").number(std::int64_t{-3}))) +
-      from(5, Writer(Command::missing)
+      from(4, std::move(bootstrap::Writer(bootstrap::Command::add)
+                            .number(std::uint32_t{9})
+                            .text("sum")
+                            .number(std::int64_t{-3}))) +
+      from(5, bootstrap::Writer(bootstrap::Command::missing)
                   .number(std::uint32_t{9})
                   .number(std::uint32_t{2})
                   .text("key")
                   .text("other")) +
-      from(6, Writer(Command::erase).number(std::uint32_t{9}).text("key"));
-  std::string monitor = join(0, 2) + join(1, 2) + beat(0, 3, 2) + beat(1, 2, 2) +
-                        from(0, Writer(Command::blame)
-                                    .number(std::uint32_t{4})
-                                    .text("group 0")
-                                    .number(std::uint64_t{3})) +
-                        from(0x39, Writer(Command::failure).text("group 1").text("why")) +
-                        from(0x38, Writer(Command::leave)) + from(0x81, Writer(Command::leave));
+      from(6, bootstrap::Writer(bootstrap::Command::erase).number(std::uint32_t{9}).text("key"));
+  std::string monitor =
+      join(0, 2) + join(1, 2) + beat(0, 3, 2) + beat(1, 2, 2) +
+      from(0, bootstrap::Writer(bootstrap::Command::blame)
+                  .number(std::uint32_t{4})
+                  .text("group 0")
+                  .number(std::uint64_t{3})) +
+      from(0x39, bootstrap::Writer(bootstrap::Command::failure).text("group 1").text("why")) +
+      from(0x38, bootstrap::Writer(bootstrap::Command::leave)) +
+      from(0x81, bootstrap::Writer(bootstrap::Command::leave));
   std::string many, waits;
   for (int i = 0; i < 20'000; ++i) {
     many += set(i, fmt::format("key {}", i), "v");
@@ -155,59 +159,59 @@ const Registered kStore({.name = "store",
 // ---- Links
 
 void run_link_card(Bytes bytes) {
-  const auto card = parallel::LinkCard::parse(text_of(bytes));
+  const auto address = parallel::links::LinkAddress::parse(text_of(bytes));
   // What was read is written so that it reads as the same.
-  if (parallel::LinkCard::parse(card.text()).text() != card.text()) std::abort();
+  if (parallel::links::LinkAddress::parse(address.text()).text() != address.text()) std::abort();
 }
 
 const Registered kLinkCard({.name = "link_card", .run = run_link_card, .seeds = [] {
-                              parallel::LinkCard card;
-                              card.tcp = {"127.0.0.1", 29500};
-                              const std::string bare = card.text();
-                              card.host = "boot/net:[1]";
-                              card.unix_name = "ferrite-link-0";
-                              return Seeds{bare, card.text(), std::string(1'000'000, ' ') + bare};
+                              parallel::links::LinkAddress address;
+                              address.tcp = {"127.0.0.1", 29500};
+                              const std::string bare = address.text();
+                              address.host = "boot/net:[1]";
+                              address.unix_name = "ferrite-link-0";
+                              return Seeds{bare, address.text(), std::string(1'000'000, ' ') + bare};
                             }});
 
-/// A connection to a rank's door. The first byte says which of the fields are made right, what
+/// A connection to a rank's listener. The first byte says which of the fields are made right, what
 /// follows is sent in two parts. Who lacks a field must not be let in.
 void run_link_hello(Bytes bytes) {
-  static parallel::LinkDoor door("127.0.0.1", true, 64);
-  static const parallel::LinkMembers members = [] {
-    parallel::LinkCard mine = door.card(), other;
+  static parallel::links::LinkListener listener("127.0.0.1", true, 64);
+  static const parallel::links::LinkMembers members = [] {
+    parallel::links::LinkAddress mine = listener.address(), other;
     mine.host = other.host = "boot/net:[1]";
     other.nonce = std::string(32, 'a');
-    return parallel::LinkMembers{
-        .secret = "a secret", .mesh = "default/links", .rank = 0, .cards = {mine, other}};
+    return parallel::links::LinkMembers{
+        .secret = "a secret", .mesh = "default/links", .rank = 0, .addresses = {mine, other}};
   }();
   static const std::string proof = members.keys(1, 0).opener_proof;
-  door.admit(members);  // once more: each rank comes once
+  listener.admit(members);  // once more: each rank comes once
   if (bytes.empty()) return;
   const unsigned right = bytes[0];
   std::string text(text_of(bytes.subspan(1)));
-  parallel::Hello hello;
+  parallel::links::Hello hello;
   const bool whole = text.size() >= sizeof hello;
   if (whole) {
     std::memcpy(&hello, text.data(), sizeof hello);
-    if (right & 1) hello.magic = parallel::Hello::kMagic;
+    if (right & 1) hello.magic = parallel::links::Hello::kMagic;
     if (right & 2) hello.from = 1;
     if (right & 4) std::memcpy(hello.proof.data(), proof.data(), hello.proof.size());
     std::memcpy(text.data(), &hello, sizeof hello);
   }
-  const parallel::Fd socket = parallel::connect_to_unix(door.card().unix_name);
+  const parallel::links::Fd socket = parallel::links::connect_to_unix(listener.address().unix_name);
   if (!socket.valid()) std::abort();
   const std::size_t first = std::min<std::size_t>(text.size(), right >> 4);
   for (const std::string& part : {text.substr(0, first), text.substr(first, 4096)}) {
     if (!part.empty() && send(socket.get(), part.data(), part.size(), MSG_NOSIGNAL) < 0) break;
-    door.take(0);
+    listener.take(0);
   }
-  const bool welcome = whole && hello.magic == parallel::Hello::kMagic && hello.from == 1 &&
+  const bool welcome = whole && hello.magic == parallel::links::Hello::kMagic && hello.from == 1 &&
                        std::memcmp(hello.proof.data(), proof.data(), hello.proof.size()) == 0;
-  if (door.take(1).has_value() != welcome) std::abort();
+  if (listener.take(1).has_value() != welcome) std::abort();
 }
 
 const Registered kLinkHello({.name = "link_hello", .run = run_link_hello, .seeds = [] {
-                               const parallel::Hello hello;
+                               const parallel::links::Hello hello;
                                const std::string bytes(reinterpret_cast<const char*>(&hello),
                                                        sizeof hello);
                                return Seeds{"\x07" + bytes, "\x27" + bytes + "more", "\x06" + bytes,
@@ -222,7 +226,7 @@ void run_sealed_frames(Bytes bytes) {
   if (bytes.size() < 4) return;
   const std::string key(32, 'k');
   const std::string text(text_of(bytes.subspan(4)));
-  parallel::SealedChannel sender(key, key), receiver(key, key), stranger(key, key);
+  parallel::links::SealedChannel sender(key, key), receiver(key, key), stranger(key, key);
   std::string frames = sender.seal(text), opened;
   const std::size_t at = (bytes[1] | bytes[2] << 8 | bytes[3] << 16) % (frames.size() + 1);
   const bool changed = (bytes[0] & 7) != 0 && at < frames.size();
@@ -236,8 +240,8 @@ void run_sealed_frames(Bytes bytes) {
 }
 
 const Registered kSealedFrames({.name = "sealed_frames", .run = run_sealed_frames, .seeds = [] {
-                                  parallel::SealedChannel channel(std::string(32, 'k'),
-                                                                  std::string(32, 'k'));
+                                  parallel::links::SealedChannel channel(std::string(32, 'k'),
+                                                                         std::string(32, 'k'));
                                   const std::string start("\0\5\0\0", 4), change("\1\5\0\0", 4);
                                   return Seeds{start, start + "hello", change + "hello",
                                                start + channel.seal("hello"),
@@ -252,11 +256,11 @@ void run_rendezvous(Bytes bytes) {
                        getpid());
   }();
   std::ofstream(path, std::ios::binary) << text_of(bytes);
-  const auto note = parallel::read_rendezvous_note(path);
+  const auto note = parallel::bootstrap::read_rendezvous_note(path);
   unlink(path.c_str());
   if (!note) return;
-  const parallel::RendezvousFile file(path, *note);
-  const auto again = parallel::read_rendezvous_note(path);
+  const parallel::bootstrap::RendezvousFile file(path, *note);
+  const auto again = parallel::bootstrap::read_rendezvous_note(path);
   if (!again || again->address.text() != note->address.text() || again->token != note->token)
     std::abort();
 }
@@ -335,7 +339,7 @@ void run_options(Bytes bytes) {
   const std::string& text = arguments[0];
   refusable([&] { launcher::parse_endpoint("--endpoint", text); });
   refusable([&] { launcher::StreamChoice::parse("--tee", text).of(1); });
-  refusable([&] { parallel::parse_address(text, "the address"); });
+  refusable([&] { parallel::links::parse_address(text, "the address"); });
   refusable([&] { parallel::planning::Stragglers::parse(text).expectation(); });
 }
 

@@ -12,7 +12,7 @@
 namespace ferrite::test {
 namespace {
 
-using parallel::Fd;
+using parallel::links::Fd;
 
 /// One direction of a connection.
 struct Way {
@@ -41,12 +41,12 @@ struct Way {
 };
 
 struct CableConnection {
-  CableConnection(Fd a, Fd b)
+  CableConnection(links::Fd a, links::Fd b)
       : near(std::move(a)),
         far(std::move(b)),
         out{near.get(), far.get()},
         in{far.get(), near.get()} {}
-  Fd near, far;
+  links::Fd near, far;
   Way out, in;
 };
 
@@ -54,8 +54,8 @@ struct CableConnection {
 
 Cable::Cable(std::uint16_t port)
     : to_{"127.0.0.1", port},
-      listener_(parallel::listen_at({"127.0.0.1", 0})),
-      port_(parallel::local_address(listener_).port),
+      listener_(parallel::links::listen_at({"127.0.0.1", 0})),
+      port_(parallel::links::local_address(listener_).port),
       thread_([this] { run(); }) {}
 
 Cable::~Cable() {
@@ -68,15 +68,15 @@ void Cable::run() {
   while (!stop_) {
     std::vector<pollfd> fds = {{listener_.get(), POLLIN, 0}};
     for (const auto& c : connections)
-      for (const Fd* fd : {&c.near, &c.far}) fds.push_back({fd->get(), POLLIN, 0});
+      for (const links::Fd* fd : {&c.near, &c.far}) fds.push_back({fd->get(), POLLIN, 0});
     // What cannot be sent yet, and flags, are looked at again soon.
     poll(fds.data(), cut_ ? 0 : fds.size(), 5);
     if (drop_.exchange(false)) connections.clear();
     if (cut_) continue;
-    if (Fd near(accept(listener_.get(), nullptr, nullptr)); near.valid()) {
+    if (links::Fd near(accept(listener_.get(), nullptr, nullptr)); near.valid()) {
       std::string error;
-      Fd far = parallel::connect_to(to_, std::chrono::steady_clock::now() + std::chrono::seconds(1),
-                                    error);
+      links::Fd far = parallel::links::connect_to(
+          to_, std::chrono::steady_clock::now() + std::chrono::seconds(1), error);
       // Nobody is there: whoever came is sent away.
       if (far.valid()) connections.emplace_back(std::move(near), std::move(far));
     }

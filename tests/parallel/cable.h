@@ -27,8 +27,8 @@ class Cable {
  private:
   void run();
 
-  const parallel::Address to_;
-  parallel::Fd listener_;
+  const parallel::links::Address to_;
+  parallel::links::Fd listener_;
   std::uint16_t port_;
   std::atomic<bool> cut_ = false, drop_ = false, stop_ = false;
   std::thread thread_;

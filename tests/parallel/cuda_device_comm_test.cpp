@@ -25,7 +25,7 @@ std::vector<Device> cuda_devices(int count) {
 }
 
 std::vector<std::string_view> backends() {
-  if (has_nccl_clique()) return {"copies", "nccl"};
+  if (comm::has_nccl_clique()) return {"copies", "nccl"};
   MESSAGE("skipped: needs NCCL");
   return {"copies"};
 }
@@ -33,7 +33,7 @@ std::vector<std::string_view> backends() {
 void check_all(int count, std::string_view backend) {
   CAPTURE(count);
   CAPTURE(backend);
-  const auto comm = make_device_comm(cuda_devices(count), backend);
+  const auto comm = dp::make_device_comm(cuda_devices(count), backend);
   CHECK(comm->backend() == backend);
   test::check_broadcast(*comm);
   test::check_reduce_add(*comm);
@@ -45,7 +45,7 @@ void check_all(int count, std::string_view backend) {
 
 TEST_CASE("a CUDA device alone exchanges nothing") {
   REQUIRE_CUDA(1);
-  CHECK(make_device_comm(cuda_devices(1))->backend() == "copies");
+  CHECK(dp::make_device_comm(cuda_devices(1))->backend() == "copies");
   for (const std::string_view backend : backends()) check_all(1, backend);
 }
 
@@ -66,8 +66,8 @@ TEST_CASE("CUDA devices that cannot reach each other exchange tensors through th
 
 TEST_CASE("NCCL is chosen where it is there") {
   REQUIRE_CUDA(2);
-  const auto comm = make_device_comm(cuda_devices(2));
-  CHECK(comm->backend() == (has_nccl_clique() ? "nccl" : "copies"));
+  const auto comm = dp::make_device_comm(cuda_devices(2));
+  CHECK(comm->backend() == (comm::has_nccl_clique() ? "nccl" : "copies"));
 }
 
 TEST_CASE("CUDA devices exchange what is written before, and the host does not wait") {
@@ -75,7 +75,7 @@ TEST_CASE("CUDA devices exchange what is written before, and the host does not w
   const int count = test::has_cuda(3) ? 3 : 2;
   for (const std::string_view backend : backends()) {
     CAPTURE(backend);
-    const auto comm = make_device_comm(cuda_devices(count), backend);
+    const auto comm = dp::make_device_comm(cuda_devices(count), backend);
     const Tensor source = zeros({70001}, {.device = "cuda:0"}),
                  small = zeros({7}, {.device = "cuda:0"});
     const auto exchange = [&] {
@@ -110,12 +110,12 @@ TEST_CASE("CUDA devices exchange what is written before, and the host does not w
 
 TEST_CASE("CUDA devices that cannot exchange tensors are told why") {
   REQUIRE_CUDA(2);
-  CHECK_THROWS_AS(make_device_comm({"cuda:0", "cpu:0"}), DeviceError);
-  CHECK_THROWS_AS(make_device_comm({"cpu", "cuda:0"}), DeviceError);
-  CHECK_THROWS_AS(make_device_comm({"cuda:0", "cuda:1", "cuda:0"}), ValueError);
-  CHECK_THROWS_AS(make_device_comm({"cuda:0", "cuda:63"}), DeviceError);
+  CHECK_THROWS_AS(dp::make_device_comm({"cuda:0", "cpu:0"}), DeviceError);
+  CHECK_THROWS_AS(dp::make_device_comm({"cpu", "cuda:0"}), DeviceError);
+  CHECK_THROWS_AS(dp::make_device_comm({"cuda:0", "cuda:1", "cuda:0"}), ValueError);
+  CHECK_THROWS_AS(dp::make_device_comm({"cuda:0", "cuda:63"}), DeviceError);
   for (const std::string_view backend : backends()) {
-    const auto comm = make_device_comm(cuda_devices(2), backend);
+    const auto comm = dp::make_device_comm(cuda_devices(2), backend);
     const Stream stream = Stream::create("cuda:0");
     const StreamGuard use(stream);
     const Tensor source = ones({3}, {.device = "cuda:0"});
@@ -132,9 +132,9 @@ TEST_CASE("NCCL's communicators are let go of, also those that fail") {
   REQUIRE_CUDA(2);
   REQUIRE_EMULATOR();
   const int before = test::live_nccl_communicators();
-  const auto comm = make_device_comm(cuda_devices(2), "nccl");
+  const auto comm = dp::make_device_comm(cuda_devices(2), "nccl");
   CHECK(test::live_nccl_communicators() == before + 2);
-  make_device_comm(cuda_devices(2), "nccl");
+  dp::make_device_comm(cuda_devices(2), "nccl");
   CHECK(test::live_nccl_communicators() == before + 2);
   const Tensor source = ones({70000}, {.device = "cuda:0"});
   comm->broadcast(std::vector{source});
@@ -151,7 +151,7 @@ TEST_CASE("NCCL's communicators are let go of, also those that fail") {
   CHECK(source.to_vector<float>()[0] == 2);
 
   // Nobody calls: who waits for the streams is freed all the same.
-  const auto watched = make_device_comm(cuda_devices(2), "nccl");
+  const auto watched = dp::make_device_comm(cuda_devices(2), "nccl");
   watched->broadcast(std::vector{source});
   test::plant_nccl_error(0);
   for (int i = 0; i < 4000 && test::live_nccl_communicators() > before; ++i)

@@ -78,7 +78,7 @@ struct Board {
   std::map<int, std::uint64_t> ended;
 };
 
-class BoardMonitor final : public Monitor {
+class BoardMonitor final : public bootstrap::Monitor {
  public:
   BoardMonitor(int rank, std::shared_ptr<Board> board) : rank_(rank), board_(std::move(board)) {}
   void begin(const std::string&, std::uint64_t, std::string_view op) override {

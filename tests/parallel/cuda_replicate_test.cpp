@@ -90,7 +90,7 @@ TEST_CASE("replicas on CUDA devices: neither the host nor the first device waits
   } module;
   const auto devices = cuda_devices(2);
   module.to(devices[0]);
-  const auto comm = make_device_comm(devices, "copies");
+  const auto comm = dp::make_device_comm(devices, "copies");
   const auto wait_until = [](const auto& holds) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (!holds() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
@@ -155,7 +155,7 @@ TEST_CASE("replicas on CUDA devices: steps take no more memory than the first on
   const auto module = make_module();
   const auto devices = cuda_devices(3);
   const auto inputs = inputs_on(devices, kFloat32);
-  const auto comm = make_device_comm(devices, "copies");
+  const auto comm = dp::make_device_comm(devices, "copies");
   std::vector<std::size_t> first, reserved;
   Tensor loss;
   for (int step = 0; step < 20; ++step) {

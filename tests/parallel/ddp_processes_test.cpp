@@ -50,7 +50,7 @@ RANK_FUNCTION(ddp_trains) {
     for (std::size_t i = 0; i < dense.nbytes(); ++i) hash = (hash ^ bytes[i]) * 0x100000001b3u;
     bits.push_back(static_cast<std::int64_t>(hash));
   }
-  const std::vector<std::int64_t> all = gather_numbers(*group, bits);
+  const std::vector<std::int64_t> all = ddp::gather_numbers(*group, bits);
   for (std::size_t i = 0; i < all.size(); ++i) CHECK(all[i] == bits[i % bits.size()]);
   destroy_process_group();
   if (test::rank_of_process() != 0) return;

@@ -76,7 +76,7 @@ inline Tensor expected_sum(const Lists& parts, std::size_t i) {
   return from_vector(sum, first.shape()).to(first.dtype());
 }
 
-inline void check_sums(parallel::DeviceComm& comm, const Lists& parts, int first) {
+inline void check_sums(parallel::dp::DeviceComm& comm, const Lists& parts, int first) {
   const std::vector<Tensor> sums = comm.reduce_add(parts, first);
   REQUIRE(sums.size() == parts[0].size());
   for (std::size_t i = 0; i < sums.size(); ++i) {
@@ -99,7 +99,7 @@ inline Lists parts_of(const std::vector<Device>& devices, int first, DType dtype
   return parts;
 }
 
-inline void check_broadcast(parallel::DeviceComm& comm) {
+inline void check_broadcast(parallel::dp::DeviceComm& comm) {
   const std::vector<Device>& devices = comm.devices();
   std::vector<Tensor> tensors;
   for (const DType dtype : {kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kUInt8, kBool})
@@ -125,7 +125,7 @@ inline void check_broadcast(parallel::DeviceComm& comm) {
     check_same(list[0], tensors[0], list[0].device());
 }
 
-inline void check_reduce_add(parallel::DeviceComm& comm) {
+inline void check_reduce_add(parallel::dp::DeviceComm& comm) {
   const std::vector<Device>& devices = comm.devices();
   const int lists = static_cast<int>(devices.size());
   for (const DType dtype : {kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kUInt8})
@@ -154,7 +154,7 @@ inline void check_reduce_add(parallel::DeviceComm& comm) {
 }
 
 /// Many calls need no more memory than two, and the results are tensors of their own.
-inline void check_memory(parallel::DeviceComm& comm) {
+inline void check_memory(parallel::dp::DeviceComm& comm) {
   const std::vector<Device>& devices = comm.devices();
   const std::vector<Tensor> tensors = assorted(kFloat32, 3, devices[0]);
   const Lists parts = parts_of(devices, 1, kFloat32);
@@ -184,7 +184,7 @@ inline void check_memory(parallel::DeviceComm& comm) {
 }
 
 /// Floats are added from the first device to the last, 16-bit ones rounded once.
-inline void check_order(parallel::DeviceComm& comm) {
+inline void check_order(parallel::dp::DeviceComm& comm) {
   const std::vector<Device>& devices = comm.devices();
   const std::vector<float> values = {1e8F, 3, -1e8F, 7};
   Lists parts;

@@ -27,25 +27,25 @@ std::vector<Device> virtual_devices(int count) {
 TEST_CASE("virtual devices exchange tensors of every kind") {
   for (int count = 1; count <= 4; ++count) {
     CAPTURE(count);
-    const auto comm = make_device_comm(virtual_devices(count));
+    const auto comm = dp::make_device_comm(virtual_devices(count));
     CHECK(comm->backend() == "copies");
     if (count != 2) test::check_broadcast(*comm);
     if (count != 4) test::check_reduce_add(*comm);
     test::check_order(*comm);
   }
-  test::check_memory(*make_device_comm(virtual_devices(3), "copies"));
+  test::check_memory(*dp::make_device_comm(virtual_devices(3), "copies"));
 }
 
 TEST_CASE("the host is a device among others") {
-  const auto comm = make_device_comm({"cpu:2", "cpu", "cpu:0"});
+  const auto comm = dp::make_device_comm({"cpu:2", "cpu", "cpu:0"});
   test::check_broadcast(*comm);
-  const auto root = make_device_comm({"cpu", "cpu:1"});
+  const auto root = dp::make_device_comm({"cpu", "cpu:1"});
   test::check_reduce_add(*root);
   test::check_order(*root);
 }
 
 TEST_CASE("devices exchange what is written before and not what is written after") {
-  const auto comm = make_device_comm(virtual_devices(3));
+  const auto comm = dp::make_device_comm(virtual_devices(3));
   const Tensor source = zeros({70000}, {.device = "cpu:0"});
   test::Lists copies;
   {
@@ -76,7 +76,7 @@ TEST_CASE("devices exchange what is written before and not what is written after
 }
 
 TEST_CASE("devices exchange on the streams that are current") {
-  const auto comm = make_device_comm(virtual_devices(2));
+  const auto comm = dp::make_device_comm(virtual_devices(2));
   const Stream root = Stream::create("cpu:0"), peer = Stream::create("cpu:1");
   Gate busy(default_stream("cpu:0")), too(default_stream("cpu:1"));
   std::thread([&] {
@@ -91,20 +91,20 @@ TEST_CASE("devices exchange on the streams that are current") {
 
 TEST_CASE("devices that cannot exchange tensors are told why") {
   using test::message_of;
-  CHECK_THROWS_AS(make_device_comm({}), ValueError);
+  CHECK_THROWS_AS(dp::make_device_comm({}), ValueError);
   CHECK(message_of<Error>([] {
-          make_device_comm({"cpu:0", "cpu:1", "cpu:0"});
+          dp::make_device_comm({"cpu:0", "cpu:1", "cpu:0"});
         }) == "[device_comm] expected each device once, cpu:0 is named twice");
   CHECK(message_of<Error>([] {
-          make_device_comm({"cpu:0", "cpu:1"}, "gloo");
+          dp::make_device_comm({"cpu:0", "cpu:1"}, "gloo");
         }) ==
         "[device_comm] expected the backend to be \"nccl\", \"copies\" or \"\", got \"gloo\"");
-  CHECK_THROWS_AS(make_device_comm({"cpu:0", "cpu:1"}, "gloo"), ValueError);
-  CHECK_THROWS_AS(make_device_comm({"cpu:0", "cpu:1"}, "nccl"), DeviceError);
-  CHECK_THROWS_AS(make_device_comm({"cpu:0", "cpu:1", "cpu:0"}), ValueError);
-  CHECK_THROWS_AS(make_device_comm({"cpu:0", "cpu:64"}), DeviceError);
+  CHECK_THROWS_AS(dp::make_device_comm({"cpu:0", "cpu:1"}, "gloo"), ValueError);
+  CHECK_THROWS_AS(dp::make_device_comm({"cpu:0", "cpu:1"}, "nccl"), DeviceError);
+  CHECK_THROWS_AS(dp::make_device_comm({"cpu:0", "cpu:1", "cpu:0"}), ValueError);
+  CHECK_THROWS_AS(dp::make_device_comm({"cpu:0", "cpu:64"}), DeviceError);
 
-  const auto comm = make_device_comm(virtual_devices(2));
+  const auto comm = dp::make_device_comm(virtual_devices(2));
   const Tensor here = ones({2}, {.device = "cpu:0"}), there = ones({2}, {.device = "cpu:1"});
   CHECK(message_of<Error>([&] {
           comm->broadcast(std::vector{here, there});

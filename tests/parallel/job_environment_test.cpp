@@ -32,12 +32,12 @@ std::string value_error_of(const auto& f) {
   return "";
 }
 
-std::uint16_t free_port() { return local_address(listen_at({"localhost", 0})).port; }
+std::uint16_t free_port() { return links::local_address(links::listen_at({"localhost", 0})).port; }
 
 struct Launcher {
   const char* name;
   std::map<std::string, std::string> variables;
-  Place place;
+  bootstrap::Place place;
   const char* host;  ///< null: an error
   int port;          ///< 0: made of the job's name
 };
@@ -148,17 +148,18 @@ TEST_CASE("every launcher's variables are understood") {
        }) {
     CAPTURE(launcher.name);
     LauncherEnvironment env(launcher.variables);
-    const Place place = place_in_job();
+    const bootstrap::Place place = bootstrap::place_in_job();
     CHECK(place.rank == launcher.place.rank);
     CHECK(place.world_size == launcher.place.world_size);
     CHECK(place.local_rank == launcher.place.local_rank);
-    CHECK(local_rank() == launcher.place.local_rank);
+    CHECK(bootstrap::local_rank() == launcher.place.local_rank);
     CHECK(place.local_world_size == launcher.place.local_world_size);
     if (!launcher.host) {
-      CHECK(contains(value_error_of([&] { store_place(place); }), "MASTER_ADDR is not set"));
+      CHECK(contains(value_error_of([&] { bootstrap::store_place(place); }),
+                     "MASTER_ADDR is not set"));
       continue;
     }
-    const StorePlace at = store_place(place);
+    const bootstrap::StorePlace at = bootstrap::store_place(place);
     CHECK(at.host == launcher.host);
     CHECK(at.served_by_launcher == (launcher.variables.count("FERRITE_STORE") > 0));
     if (launcher.port) {
@@ -167,7 +168,7 @@ TEST_CASE("every launcher's variables are understood") {
       CHECK(at.ports.size() > 4);
       CHECK(at.ports[0] >= 20000);
       CHECK(at.ports.back() < 32768);
-      CHECK(at.ports == store_place(place).ports);
+      CHECK(at.ports == bootstrap::store_place(place).ports);
     }
   }
 }
@@ -213,28 +214,28 @@ TEST_CASE("what is missing, or cannot be, is said with who would set it") {
 }
 
 TEST_CASE("node lists, addresses and tokens") {
-  CHECK(first_node("node07") == "node07");
-  CHECK(first_node("a,b") == "a");
-  CHECK(first_node("node[07-09,12],login1") == "node07");
-  CHECK(first_node("rack[2-3]node[001,5]-ib") == "rack2node001-ib");
-  CHECK(first_node("") == "");
-  CHECK(parse_address("h:1", "x").text() == "h:1");
-  CHECK(parse_address("[::1]:29500", "x").host == "::1");
-  CHECK(parse_address("[::1]:29500", "x").text() == "[::1]:29500");
-  CHECK(is_loopback("127.0.0.9"));
-  CHECK(is_loopback("localhost"));
-  CHECK_FALSE(is_loopback("192.0.2.1"));
-  CHECK(random_token() != random_token());
+  CHECK(bootstrap::first_node("node07") == "node07");
+  CHECK(bootstrap::first_node("a,b") == "a");
+  CHECK(bootstrap::first_node("node[07-09,12],login1") == "node07");
+  CHECK(bootstrap::first_node("rack[2-3]node[001,5]-ib") == "rack2node001-ib");
+  CHECK(bootstrap::first_node("") == "");
+  CHECK(links::parse_address("h:1", "x").text() == "h:1");
+  CHECK(links::parse_address("[::1]:29500", "x").host == "::1");
+  CHECK(links::parse_address("[::1]:29500", "x").text() == "[::1]:29500");
+  CHECK(links::is_loopback("127.0.0.9"));
+  CHECK(links::is_loopback("localhost"));
+  CHECK_FALSE(links::is_loopback("192.0.2.1"));
+  CHECK(bootstrap::random_token() != bootstrap::random_token());
   {
     LauncherEnvironment env({{"SLURM_JOB_ID", "12"}, {"SLURM_STEP_ID", "3"}});
-    CHECK(job_token() == "12.3");
+    CHECK(bootstrap::job_token() == "12.3");
   }
   LauncherEnvironment env(
       {{"FERRITE_TOKEN", "secret"}, {"SLURM_JOB_ID", "12"}, {"TORCHELASTIC_RESTART_COUNT", "4"}});
-  CHECK(job_token() == "secret");
-  CHECK(restart_count() == 4);
+  CHECK(bootstrap::job_token() == "secret");
+  CHECK(bootstrap::restart_count() == 4);
   setenv("FERRITE_TOKEN", std::string(300, 'x').c_str(), 1);
-  CHECK_THROWS_AS(job_token(), ValueError);
+  CHECK_THROWS_AS(bootstrap::job_token(), ValueError);
 }
 
 }  // namespace

@@ -27,18 +27,18 @@ struct TcpPair {
     REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds.data()) == 0);
     for (const int fd : fds)
       if (buffer > 0) setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
-    Fd opened(fds[0]), admitted(fds[1]);
+    links::Fd opened(fds[0]), admitted(fds[1]);
     if (!said.empty()) REQUIRE(::send(admitted.get(), said.data(), said.size(), 0) > 0);
-    const std::string key = derive("token", {"frames"});
+    const std::string key = links::derive("token", {"frames"});
     if (sealed) {
-      sender = std::make_unique<SealedTcpLink>(std::move(opened), "rank 1", "proof", key);
-      receiver = std::make_unique<SealedTcpLink>(std::move(admitted), "rank 0", "", key);
+      sender = std::make_unique<links::SealedTcpLink>(std::move(opened), "rank 1", "proof", key);
+      receiver = std::make_unique<links::SealedTcpLink>(std::move(admitted), "rank 0", "", key);
     } else {
-      sender = std::make_unique<TcpLink>(std::move(opened), "rank 1", "proof");
-      receiver = std::make_unique<TcpLink>(std::move(admitted), "rank 0", "");
+      sender = std::make_unique<links::TcpLink>(std::move(opened), "rank 1", "proof");
+      receiver = std::make_unique<links::TcpLink>(std::move(admitted), "rank 0", "");
     }
   }
-  std::unique_ptr<TcpLink> sender, receiver;
+  std::unique_ptr<links::TcpLink> sender, receiver;
 };
 
 Bytes noise(std::size_t n) {
@@ -98,7 +98,7 @@ TEST_CASE("tcp: no more is sent than a link holds to who has not proved who it i
     CAPTURE(sealed);
     TcpPair silent(sealed, "", 4 << 20);
     const Bytes bytes = noise(2 << 20);
-    const auto send_all_there_is_room_for = [&](TcpLink& link) {
+    const auto send_all_there_is_room_for = [&](links::TcpLink& link) {
       std::size_t sent = 0;
       for (std::size_t n = 1; n > 0 && sent < bytes.size(); sent += n)
         n = link.try_send(std::span(bytes).subspan(sent).first(

@@ -30,7 +30,9 @@ using Clock = std::chrono::steady_clock;
 
 const std::atomic<bool> kNever = false;
 
-Interrupt within(std::chrono::milliseconds time) { return {"test", kNever, Clock::now() + time}; }
+links::Interrupt within(std::chrono::milliseconds time) {
+  return {"test", kNever, Clock::now() + time};
+}
 
 Bytes random_bytes(std::size_t n, std::uint64_t seed) {
   Generator random(seed);
@@ -58,14 +60,14 @@ std::string error_of(const std::function<void()>& f) {
 }
 
 /// Both ends send at once, in pieces of every size, more than fits into any buffer.
-void exchange(Link& link, int end, std::uint64_t seed) {
+void exchange(links::Link& link, int end, std::uint64_t seed) {
   const std::size_t size = 1'500'000;
   const Bytes mine = random_bytes(size, 2 * seed + end),
               theirs = random_bytes(size, 2 * seed + !end);
   Generator random(seed + 77 * end);
   Bytes got;
   std::size_t sent = 0;
-  const Interrupt interrupt = within(60s);
+  const links::Interrupt interrupt = within(60s);
   while (sent < size || got.size() < size) {
     bool moved = false;
     if (sent < size) {
@@ -89,8 +91,8 @@ void exchange(Link& link, int end, std::uint64_t seed) {
       }
     }
     if (moved) continue;
-    const Wait wait{&link, {.send = sent < size, .recv = got.size() < size}};
-    wait_any({&wait, 1}, interrupt);
+    const links::Wait wait{&link, {.send = sent < size, .recv = got.size() < size}};
+    links::wait_any({&wait, 1}, interrupt);
   }
   if (got != theirs) throw std::runtime_error("other bytes than were sent");
 }
@@ -105,12 +107,13 @@ GroupContext context_of_process() {
   return context;
 }
 
-void reduce(LinkMesh& links, std::int64_t n, DType dtype, std::uint64_t seed,
+void reduce(links::LinkMesh& links, std::int64_t n, DType dtype, std::uint64_t seed,
             std::chrono::milliseconds timeout = 60s) {
   const int ranks = ranks_of_job();
   const ReduceOp op = is_floating(dtype) ? ReduceOp::avg : ReduceOp::sum;
   Bytes data = values_of(dtype, rank_of_process(), n, seed);
-  ring_all_reduce(links, rank_of_process(), ranks, data.data(), n, dtype, op, within(timeout));
+  comm::ring_all_reduce(links, rank_of_process(), ranks, data.data(), n, dtype, op,
+                        within(timeout));
   REQUIRE(difference(data, dtype, op, ranks, seed) == "");
 }
 
@@ -120,7 +123,7 @@ const auto kTransports = {"tcp", "shm"};
 
 TEST_CASE("links through memory carry every byte in order, both ways at once") {
   for (const std::uint64_t seed : {1, 2, 3}) {
-    const auto meshes = make_memory_links(3);
+    const auto meshes = links::make_memory_links(3);
     std::string problem;
     std::thread other([&] { problem = error_of([&] { exchange(meshes[2]->to(0), 1, seed); }); });
     CHECK(error_of([&] { exchange(meshes[0]->to(2), 0, seed); }) == "");
@@ -135,7 +138,7 @@ TEST_CASE("links through memory carry every byte in order, both ways at once") {
 TEST_CASE("what was sent before a link was closed is received, and then that it was") {
   const auto files = open_files().size();
   for (const bool by_destructor : {false, true}) {
-    auto meshes = make_memory_links(2);
+    auto meshes = links::make_memory_links(2);
     const Bytes bytes = random_bytes(1000, 1);
     Bytes got(1000);
     send(meshes[0]->to(1), bytes, within(10s));
@@ -156,12 +159,12 @@ TEST_CASE("what was sent before a link was closed is received, and then that it 
 }
 
 TEST_CASE("closing wakes who sleeps, and a deadline ends a wait") {
-  const auto meshes = make_memory_links(2);
+  const auto meshes = links::make_memory_links(2);
   Bytes got(10);
   CHECK(error_of([&] { recv(meshes[1]->to(0), got, within(20ms)); }).find("in time") !=
         std::string::npos);
   for (const int closer : {0, 1}) {
-    const auto pair = make_memory_links(2);
+    const auto pair = links::make_memory_links(2);
     std::atomic<bool> waiting = false;
     std::string problem;
     std::thread sleeper([&] {
@@ -178,10 +181,10 @@ TEST_CASE("closing wakes who sleeps, and a deadline ends a wait") {
 }
 
 TEST_CASE("links play a network of a given latency and bandwidth") {
-  CHECK_THROWS_AS((Variable("FERRITE_LINK_GBPS", "fast"), make_memory_links(2)[0]->to(1)),
+  CHECK_THROWS_AS((Variable("FERRITE_LINK_GBPS", "fast"), links::make_memory_links(2)[0]->to(1)),
                   ValueError);
   const Variable delay("FERRITE_LINK_DELAY_US", "20000"), rate("FERRITE_LINK_GBPS", "0.02");
-  const auto meshes = make_memory_links(2);
+  const auto meshes = links::make_memory_links(2);
   const Bytes bytes = random_bytes(1'000'000, 1);  // 50 ms
   std::thread sender([&] { send(meshes[0]->to(1), bytes, within(60s)); });
   Bytes got(bytes.size());
@@ -204,8 +207,8 @@ RANK_FUNCTION(links_reduce) {
       unsetenv("FERRITE_LINK");
   }
   {
-    const auto links = connect_links(context_of_process());
-    const auto other = connect_links(context_of_process(), "other");
+    const auto links = links::connect_links(context_of_process());
+    const auto other = links::connect_links(context_of_process(), "other");
     const int peer = (rank_of_process() + 1) % ranks_of_job();
     if (wanted != "mixed")
       CHECK(links->to(peer).kind() == (wanted == "tcp" ? "tcp" : "shared memory"));
@@ -242,13 +245,13 @@ RANK_FUNCTION(links_disagree_on_integrity) {
   setenv("FERRITE_TCP_INTEGRITY", rank_of_process() == 2 ? "off" : "on", 1);
   std::string error;
   try {
-    connect_links(context_of_process());
+    links::connect_links(context_of_process());
   } catch (const ValueError& e) {
     error = e.what();
   }
   CHECK_MESSAGE(error.find("it is on on rank 0, and off on rank 2") != std::string::npos, error);
   setenv("FERRITE_TCP_INTEGRITY", "yes", 1);
-  CHECK_THROWS_AS(connect_links(context_of_process(), "other"), ValueError);
+  CHECK_THROWS_AS(links::connect_links(context_of_process(), "other"), ValueError);
 }
 
 TEST_CASE("ranks that do not agree on whether to seal what goes over tcp hear of it") {
@@ -257,7 +260,7 @@ TEST_CASE("ranks that do not agree on whether to seal what goes over tcp hear of
 }
 
 RANK_FUNCTION(links_reduce_until_one_is_lost) {
-  const auto links = connect_links(context_of_process());
+  const auto links = links::connect_links(context_of_process());
   const std::int64_t n = std::stoll(environment_or("ELEMENTS", "0"));
   const auto timeout = std::chrono::milliseconds(std::stoi(environment_or("TIMEOUT_MS", "0")));
   const bool leaves = rank_of_process() == std::stoi(environment_or("LEAVES", "-1"));
@@ -308,7 +311,7 @@ TEST_CASE("a rank that is killed, stops or leaves ends the others' operations") 
 }
 
 RANK_FUNCTION(links_wait_for_one_that_never_connects) {
-  const auto links = connect_links(context_of_process());
+  const auto links = links::connect_links(context_of_process());
   const int waits = std::stoi(environment_or("WAITS", "0"));
   say("ready");
   if (rank_of_process() != waits)

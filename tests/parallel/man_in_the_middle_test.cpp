@@ -46,8 +46,8 @@ std::string error_text(const std::function<void()>& f) {
   return "";
 }
 
-TcpStoreServerOptions serving() {
-  TcpStoreServerOptions options;
+bootstrap::TcpStoreServerOptions serving() {
+  bootstrap::TcpStoreServerOptions options;
   options.token = kToken;
   return options;
 }
@@ -56,10 +56,10 @@ TcpStoreServerOptions serving() {
 
 /// What becomes of a client of the store that is reached by `relay`: "" where it is all right, else
 /// the error. What it is told is right, or nothing.
-std::string use_store(const Address& relay, const std::string& value) {
+std::string use_store(const links::Address& relay, const std::string& value) {
   std::vector<bool> right;
   const std::string error = error_text([&] {
-    TcpStore store(relay, kToken, 400ms);
+    bootstrap::TcpStore store(relay, kToken, 400ms);
     store.set("key", value);
     right.push_back(store.get("key", 100ms) == value);
     right.push_back(store.add("number", 1) == 1);
@@ -76,8 +76,8 @@ std::string use_store(const Address& relay, const std::string& value) {
 
 TEST_CASE("in the middle: a store's client hears what the server said, or that it was changed") {
   const std::string value(100'000, 'v');
-  TcpStoreServer server(serving());
-  TcpStore honest(server.address(), kToken, 10s);
+  bootstrap::TcpStoreServer server(serving());
+  bootstrap::TcpStore honest(server.address(), kToken, 10s);
   Relay passive(server.address());
   CHECK(use_store(passive.address(), value) == "");
   CHECK(passive.bytes() > 2 * value.size());
@@ -104,7 +104,7 @@ TEST_CASE("in the middle: a store's client hears what the server said, or that i
 
 TEST_CASE(
     "in the middle: what a store's server said cannot be heard twice, or in another session") {
-  TcpStoreServer server(serving());
+  bootstrap::TcpStoreServer server(serving());
   std::string first;
   Relay recording(server.address(), [&](const Passing& passing, std::string& bytes) {
     if (passing.forth) first += bytes;
@@ -112,13 +112,13 @@ TEST_CASE(
   REQUIRE(use_store(recording.address(), "value") == "");
   // All that the client said, said again by who knows nothing.
   std::string error;
-  const Fd again = connect_to(server.address(), Clock::now() + 5s, error);
+  const links::Fd again = links::connect_to(server.address(), Clock::now() + 5s, error);
   REQUIRE(again.valid());
-  REQUIRE(send_all(again, first, Clock::now() + 5s));
-  TcpStore honest(server.address(), kToken, 10s);
+  REQUIRE(links::send_all(again, first, Clock::now() + 5s));
+  bootstrap::TcpStore honest(server.address(), kToken, 10s);
   const auto hung_up = [&] {
     char some[4096];
-    while (wait_ready(again.get(), POLLIN, Clock::now() + 10s))
+    while (links::wait_ready(again.get(), POLLIN, Clock::now() + 10s))
       if (::recv(again.get(), some, sizeof some, 0) <= 0) return true;
     return false;
   };
@@ -129,7 +129,7 @@ TEST_CASE(
     if (!passing.forth && passing.from > 80) bytes += bytes;
   });
   const std::string heard = error_text([&] {
-    TcpStore store(repeating.address(), kToken, 500ms);
+    bootstrap::TcpStore store(repeating.address(), kToken, 500ms);
     for (int i = 0; i < 10; ++i) store.add("count", 1);
   });
   CHECK_MESSAGE(heard.find("changed, left out or repeated on the way") != std::string::npos, heard);
@@ -138,16 +138,16 @@ TEST_CASE(
 TEST_CASE("in the middle: a monitor does not hear what was changed, and its rank counts as lost") {
   for (const bool forth : {true, false}) {
     CAPTURE(forth);
-    TcpStoreServer server(serving());
+    bootstrap::TcpStoreServer server(serving());
     std::atomic<bool> changing = false;
     Relay relay(server.address(), [&](const Passing& passing, std::string& bytes) {
       if (changing && passing.forth == forth) bytes.back() = static_cast<char>(bytes.back() ^ 1);
     });
     const auto options = [](int rank) {
-      return TcpMonitorOptions{"run", rank, 2, 20s, "the launcher"};
+      return bootstrap::TcpMonitorOptions{"run", rank, 2, 20s, "the launcher"};
     };
-    TcpMonitor other(server.address(), kToken, options(0));
-    TcpMonitor relayed(relay.address(), kToken, options(1));
+    bootstrap::TcpMonitor other(server.address(), kToken, options(0));
+    bootstrap::TcpMonitor relayed(relay.address(), kToken, options(1));
     std::mutex mutex;
     std::condition_variable told;
     std::string by_other, by_relayed;
@@ -185,11 +185,12 @@ Exchanged exchange_through(const Relay::Change& change, std::chrono::millisecond
                            std::size_t* bytes = nullptr) {
   std::vector<std::unique_ptr<Relay>> relays;
   std::mutex mutex;
-  const auto store = std::make_shared<RedirectingStore>([&](int rank, const Address& address) {
-    const std::lock_guard lock(mutex);
-    relays.push_back(std::make_unique<Relay>(address, rank == 1 ? change : nullptr));
-    return relays.back()->address();
-  });
+  const auto store =
+      std::make_shared<RedirectingStore>([&](int rank, const links::Address& address) {
+        const std::lock_guard lock(mutex);
+        relays.push_back(std::make_unique<Relay>(address, rank == 1 ? change : nullptr));
+        return relays.back()->address();
+      });
   const Exchanged out = exchange_over(store, timeout);
   if (bytes)
     for (const auto& relay : relays) *bytes += relay->bytes();
@@ -270,21 +271,21 @@ TEST_CASE("in the middle: without the protection of frames a changed bit arrives
 TEST_CASE("in the middle: who has taken a rank's port is not taken for the rank") {
   for (const std::string& answer : {std::string(), std::string(32, 'x'), std::string(3, 'x')}) {
     CAPTURE(answer.size());
-    const Fd listener = listen_at({"127.0.0.1", 0});
+    const links::Fd listener = links::listen_at({"127.0.0.1", 0});
     std::atomic<bool> over = false;
     std::thread impostor([&] {
-      std::vector<Fd> held;
+      std::vector<links::Fd> held;
       while (!over) {
-        if (!wait_ready(listener.get(), POLLIN, Clock::now() + 10ms)) continue;
+        if (!links::wait_ready(listener.get(), POLLIN, Clock::now() + 10ms)) continue;
         held.emplace_back(accept(listener.get(), nullptr, nullptr));
-        if (!answer.empty()) send_all(held.back(), answer, Clock::now() + 1s);
+        if (!answer.empty()) links::send_all(held.back(), answer, Clock::now() + 1s);
       }
     });
-    const Exchanged got =
-        exchange_over(std::make_shared<RedirectingStore>([&](int rank, const Address& address) {
-                        return rank == 1 ? local_address(listener) : address;
-                      }),
-                      1500ms);
+    const Exchanged got = exchange_over(
+        std::make_shared<RedirectingStore>([&](int rank, const links::Address& address) {
+          return rank == 1 ? links::local_address(listener) : address;
+        }),
+        1500ms);
     over = true;
     impostor.join();
     CHECK_FALSE(got.wrong);
@@ -330,7 +331,7 @@ TEST_CASE(
   Generator random(21);
   const int attempts = sanitized() ? 3 : 10;
   for (int i = 0; i <= attempts; ++i) {
-    Address at = local_address(listen_at({"127.0.0.1", 0}));
+    links::Address at = links::local_address(links::listen_at({"127.0.0.1", 0}));
     const std::size_t bit = random.next_below(8 * (i % 2 ? 400 : 2000));
     const bool forth = random.next_below(2) == 0;
     const int connection = static_cast<int>(random.next_below(3));

@@ -41,15 +41,16 @@ const std::string kSum = "all_reduce(sum) of float32[1024]";
 class MonitorJob {
  public:
   explicit MonitorJob(int ranks, std::chrono::milliseconds timeout = 20s) {
-    server = std::make_unique<TcpStoreServer>(TcpStoreServerOptions{});
+    server = std::make_unique<bootstrap::TcpStoreServer>(bootstrap::TcpStoreServerOptions{});
     for (int rank = 0; rank < ranks; ++rank) {
-      monitors.push_back(std::make_unique<TcpMonitor>(
-          server->address(), "", TcpMonitorOptions{"run", rank, ranks, timeout, "rank 0"}));
+      monitors.push_back(std::make_unique<bootstrap::TcpMonitor>(
+          server->address(), "",
+          bootstrap::TcpMonitorOptions{"run", rank, ranks, timeout, "rank 0"}));
     }
   }
-  TcpMonitor& operator[](int rank) { return *monitors[static_cast<std::size_t>(rank)]; }
-  std::unique_ptr<TcpStoreServer> server;
-  std::vector<std::unique_ptr<TcpMonitor>> monitors;
+  bootstrap::TcpMonitor& operator[](int rank) { return *monitors[static_cast<std::size_t>(rank)]; }
+  std::unique_ptr<bootstrap::TcpStoreServer> server;
+  std::vector<std::unique_ptr<bootstrap::TcpMonitor>> monitors;
 };
 
 /// What a watcher is told.
@@ -81,21 +82,21 @@ class Heard {
 };
 
 /// A rank that has joined, and does nothing more: what a process is that was stopped.
-Fd mute_rank(const TcpStoreServer& server, int rank, int ranks) {
-  Connection connection = greet(server.address(), "", Clock::now() + 10s);
+links::Fd mute_rank(const bootstrap::TcpStoreServer& server, int rank, int ranks) {
+  bootstrap::Connection connection = bootstrap::greet(server.address(), "", Clock::now() + 10s);
   REQUIRE(connection.fd.valid());
-  REQUIRE(send_all(connection.fd,
-                   connection.channel->seal(Writer(Command::join)
-                                                .text("run")
-                                                .number(static_cast<std::uint32_t>(rank))
-                                                .number(static_cast<std::uint32_t>(ranks))
-                                                .number(20000u)
-                                                .number(20u)
-                                                .text("nowhere, process 1")
-                                                .take()),
-                   Clock::now() + 10s));
-  char reply[kFrameHeader + 5 + kFrameTag];
-  REQUIRE(recv_all(connection.fd, reply, sizeof reply, Clock::now() + 10s));
+  REQUIRE(links::send_all(connection.fd,
+                          connection.channel->seal(bootstrap::Writer(bootstrap::Command::join)
+                                                       .text("run")
+                                                       .number(static_cast<std::uint32_t>(rank))
+                                                       .number(static_cast<std::uint32_t>(ranks))
+                                                       .number(20000u)
+                                                       .number(20u)
+                                                       .text("nowhere, process 1")
+                                                       .take()),
+                          Clock::now() + 10s));
+  char reply[links::kFrameHeader + 5 + kFrameTag];
+  REQUIRE(links::recv_all(connection.fd, reply, sizeof reply, Clock::now() + 10s));
   return std::move(connection.fd);
 }
 
@@ -138,10 +139,10 @@ TEST_CASE("a failure is watched by those of its group, once") {
 TEST_CASE("a rank whose connection ends is watched by all groups, and named by every blame") {
   MonitorJob job(0);
   for (int rank = 0; rank < 2; ++rank) {
-    job.monitors.push_back(std::make_unique<TcpMonitor>(
-        job.server->address(), "", TcpMonitorOptions{"run", rank, 3, 20s, "rank 0"}));
+    job.monitors.push_back(std::make_unique<bootstrap::TcpMonitor>(
+        job.server->address(), "", bootstrap::TcpMonitorOptions{"run", rank, 3, 20s, "rank 0"}));
   }
-  Fd mute = mute_rank(*job.server, 2, 3);
+  links::Fd mute = mute_rank(*job.server, 2, 3);
   Heard a, b, late;
   job[0].watch("default", a.watcher());
   job[0].watch("other", b.watcher());
@@ -159,11 +160,11 @@ TEST_CASE("a rank whose connection ends is watched by all groups, and named by e
 TEST_CASE(
     "a rank that is silent is taken for lost after the timeout, and those that beat are not") {
   MonitorJob job(0);
-  job.monitors.push_back(std::make_unique<TcpMonitor>(
-      job.server->address(), "", TcpMonitorOptions{"run", 0, 3, 2s, "rank 0"}));
-  const Fd mute = mute_rank(*job.server, 1, 3);
-  job.monitors.push_back(std::make_unique<TcpMonitor>(
-      job.server->address(), "", TcpMonitorOptions{"run", 2, 3, 2s, "rank 0"}));
+  job.monitors.push_back(std::make_unique<bootstrap::TcpMonitor>(
+      job.server->address(), "", bootstrap::TcpMonitorOptions{"run", 0, 3, 2s, "rank 0"}));
+  const links::Fd mute = mute_rank(*job.server, 1, 3);
+  job.monitors.push_back(std::make_unique<bootstrap::TcpMonitor>(
+      job.server->address(), "", bootstrap::TcpMonitorOptions{"run", 2, 3, 2s, "rank 0"}));
   Heard heard;
   job[0].watch("default", heard.watcher());
   CHECK(contains(heard.wait(), "rank 1 (nowhere, process 1) has stopped answering"));

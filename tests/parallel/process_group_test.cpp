@@ -26,7 +26,7 @@ using doctest::Contains;
 namespace {
 
 /// Writes down what it is told, and says what it was told to.
-class RecordingMonitor final : public Monitor {
+class RecordingMonitor final : public bootstrap::Monitor {
  public:
   void begin(const std::string& group, std::uint64_t sequence, std::string_view op) override {
     add(fmt::format("begin {} {} {}", group, sequence, op));
@@ -66,8 +66,8 @@ GroupContext context_of(Milliseconds timeout = std::chrono::seconds(60)) {
 /// A group whose collectives are a function of the test.
 class TestGroup final : public HostGroup {
  public:
-  using Function = std::function<void(const HostCall&)>;
-  TestGroup(const GroupContext& context, Function f, Waiters waiters = Waiters::wait)
+  using Function = std::function<void(const comm::HostCall&)>;
+  TestGroup(const GroupContext& context, Function f, comm::Waiters waiters = comm::Waiters::wait)
       : HostGroup("test", context, nullptr, {.waiters = waiters}), f_(std::move(f)) {
     start_watching();
   }
@@ -76,7 +76,7 @@ class TestGroup final : public HostGroup {
   std::atomic<bool> cancelled = false;
 
  private:
-  void run(const HostCall& call) override { f_(call); }
+  void run(const comm::HostCall& call) override { f_(call); }
   void cancel() override {
     cancelled = true;
     cancelled.notify_all();
@@ -92,29 +92,30 @@ class TestGroup final : public HostGroup {
 
 TEST_CASE("calls describe themselves") {
   const Tensor t = zeros({2, 3}, {.dtype = kBFloat16}), none = zeros({0}, {.dtype = kUInt8});
-  CHECK(describe(Call{.kind = Collective::all_reduce, .op = ReduceOp::avg, .out = t}) ==
+  CHECK(describe(comm::Call{.kind = comm::Collective::all_reduce, .op = ReduceOp::avg, .out = t}) ==
         "all_reduce(avg) of bfloat16[2, 3]");
-  CHECK(describe(Call{.kind = Collective::broadcast, .peer = 2, .out = none}) ==
+  CHECK(describe(comm::Call{.kind = comm::Collective::broadcast, .peer = 2, .out = none}) ==
         "broadcast from rank 2 of uint8[0]");
-  CHECK(describe(Call{.kind = Collective::reduce, .op = ReduceOp::max, .peer = 1, .out = t}) ==
+  CHECK(describe(comm::Call{
+            .kind = comm::Collective::reduce, .op = ReduceOp::max, .peer = 1, .out = t}) ==
         "reduce(max) to rank 1 of bfloat16[2, 3]");
-  CHECK(describe(Call{.kind = Collective::all_gather, .out = none, .in = t}) ==
+  CHECK(describe(comm::Call{.kind = comm::Collective::all_gather, .out = none, .in = t}) ==
         "all_gather of bfloat16[2, 3]");
-  CHECK(describe(Call{.kind = Collective::send, .peer = 3, .in = full({}, 1.0)}) ==
+  CHECK(describe(comm::Call{.kind = comm::Collective::send, .peer = 3, .in = full({}, 1.0)}) ==
         "send to rank 3 of float32[]");
   const std::vector<int> names = {4, 7};  // of a sub-group
-  CHECK(describe(Call{.kind = Collective::broadcast, .peer = 1, .out = none}, names) ==
+  CHECK(describe(comm::Call{.kind = comm::Collective::broadcast, .peer = 1, .out = none}, names) ==
         "broadcast from rank 7 of uint8[0]");
-  CHECK(describe(Signature{.kind = Collective::recv, .peer = -5}, names) ==
+  CHECK(describe(comm::Signature{.kind = comm::Collective::recv, .peer = -5}, names) ==
         "recv from rank -5 of float32[]");
-  CHECK(describe(Call{.kind = Collective::barrier}) == "barrier");
+  CHECK(describe(comm::Call{.kind = comm::Collective::barrier}) == "barrier");
   const Tensor nhwc = empty({2, 3, 4, 5}, {.memory_format = kChannelsLast});
-  CHECK(describe(Call{.kind = Collective::all_reduce, .out = nhwc}) ==
+  CHECK(describe(comm::Call{.kind = comm::Collective::all_reduce, .out = nhwc}) ==
         "all_reduce(sum) of float32[2, 3, 4, 5] in channels-last order");
 }
 
 TEST_CASE("operations run one at a time, in order, and tell the monitor") {
-  for (const Waiters waiters : {Waiters::wait, Waiters::help}) {
+  for (const comm::Waiters waiters : {comm::Waiters::wait, comm::Waiters::help}) {
     auto context = context_of();
     const auto monitor = std::make_shared<RecordingMonitor>();
     context.monitor = monitor;
@@ -122,7 +123,7 @@ TEST_CASE("operations run one at a time, in order, and tell the monitor") {
     std::atomic<int> inside = 0;
     const auto group = std::make_shared<TestGroup>(
         context,
-        [&](const HostCall& call) {
+        [&](const comm::HostCall& call) {
           CHECK(++inside == 1);
           order.push_back(call.sequence);
           if (call.out) static_cast<float*>(call.out)[0] += 1;
@@ -151,7 +152,7 @@ TEST_CASE("an operation keeps its tensors, and lets them go when it ends") {
   float value = 1;
   Work work;
   {
-    const auto group = std::make_shared<TestGroup>(context_of(), [&](const HostCall& call) {
+    const auto group = std::make_shared<TestGroup>(context_of(), [&](const comm::HostCall& call) {
       open.wait(false);
       CHECK_FALSE(gone);
       *static_cast<float*>(call.out) = 2;
@@ -170,7 +171,7 @@ TEST_CASE("what fails says what, where and who is to blame; what is behind it fa
   const auto monitor = std::make_shared<RecordingMonitor>();
   context.monitor = monitor;
   std::atomic<bool> open = false;
-  const auto group = std::make_shared<TestGroup>(context, [&](const HostCall&) {
+  const auto group = std::make_shared<TestGroup>(context, [&](const comm::HostCall&) {
     open.wait(false);
     throw std::runtime_error("[link] the cable is out");
   });
@@ -192,7 +193,7 @@ TEST_CASE("what fails says what, where and who is to blame; what is behind it fa
 
 TEST_CASE("nobody waits longer than the timeout for a backend that does") {
   const auto group = std::make_shared<TestGroup>(
-      context_of(std::chrono::milliseconds(100)), [&](const HostCall& call) {
+      context_of(std::chrono::milliseconds(100)), [&](const comm::HostCall& call) {
         while (true) {  // as long as the flag says nothing: its own deadline is not looked at
           if (call.interrupt.aborted) return;
           std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -202,7 +203,7 @@ TEST_CASE("nobody waits longer than the timeout for a backend that does") {
   CHECK_THROWS_WITH_AS(behind.wait(), Contains("did not end within 100 ms"), DistributedError);
   CHECK_THROWS_AS((void)group->barrier(), DistributedError);
   const auto looks = std::make_shared<TestGroup>(context_of(std::chrono::milliseconds(100)),
-                                                 [](const HostCall& call) {
+                                                 [](const comm::HostCall& call) {
                                                    while (true) call.interrupt.check();
                                                  });
   CHECK_THROWS_WITH_AS(looks->barrier().wait(), Contains("number 1 of group test"),
@@ -211,7 +212,7 @@ TEST_CASE("nobody waits longer than the timeout for a backend that does") {
 
 TEST_CASE("neighbours compare what they call") {
   std::vector<std::string> errors(3);
-  auto meshes = make_memory_links(3);
+  auto meshes = links::make_memory_links(3);
   const std::atomic<bool> never = false;
   std::vector<std::thread> threads;
   for (int rank = 0; rank < 3; ++rank)
@@ -219,10 +220,10 @@ TEST_CASE("neighbours compare what they call") {
       const auto at = static_cast<std::size_t>(rank);
       GroupContext context = context_of();
       context.rank = rank;
-      const Interrupt interrupt{"all_reduce", never,
-                                std::chrono::steady_clock::now() + std::chrono::seconds(60)};
+      const links::Interrupt interrupt{"all_reduce", never,
+                                       std::chrono::steady_clock::now() + std::chrono::seconds(60)};
       const auto compare = [&](std::int64_t n) {
-        const Call call{.kind = Collective::all_reduce, .out = zeros({n})};
+        const comm::Call call{.kind = comm::Collective::all_reduce, .out = zeros({n})};
         check_same_call(*meshes[at], context, {call, 7, nullptr, nullptr, interrupt});
       };
       try {

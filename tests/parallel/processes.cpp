@@ -61,7 +61,9 @@ bool from_a_launcher(std::string_view variable) {
   return false;
 }
 
-int free_port() { return parallel::local_address(parallel::listen_at({"127.0.0.1", 0}, 1)).port; }
+int free_port() {
+  return parallel::links::local_address(parallel::links::listen_at({"127.0.0.1", 0}, 1)).port;
+}
 
 std::set<std::string> names_in(const char* folder) {
   std::set<std::string> names;

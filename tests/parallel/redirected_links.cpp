@@ -20,10 +20,10 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 void RedirectingStore::set(const std::string& key, std::string_view value) {
-  LinkCard card = LinkCard::parse(value);
-  card.tcp = redirect_(key.back() - '0', card.tcp);
+  links::LinkAddress address = links::LinkAddress::parse(value);
+  address.tcp = redirect_(key.back() - '0', address.tcp);
   const std::lock_guard lock(mutex_);
-  values_[key] = card.text();
+  values_[key] = address.text();
   changed_.notify_all();
 }
 
@@ -49,7 +49,9 @@ bool RedirectingStore::erase(const std::string& key) {
   return values_.erase(key) > 0;
 }
 
-std::string RedirectingStore::secret() const { return derive("a token of the job", {"test"}); }
+std::string RedirectingStore::secret() const {
+  return links::derive("a token of the job", {"test"});
+}
 
 namespace {
 
@@ -82,10 +84,10 @@ Exchanged exchange_over(const std::shared_ptr<Store>& store, std::chrono::millis
       GroupContext context{.name = "group", .rank = rank, .size = 2, .job_ranks = {0, 1}};
       context.timeout = 5s;
       context.store = store;
-      const auto links = connect_links(context);
-      Link& link = links->to(1 - rank);
+      const auto links = links::connect_links(context);
+      links::Link& link = links->to(1 - rank);
       std::vector<std::byte> got(theirs.size());
-      const Interrupt interrupt{"exchange", never, Clock::now() + timeout};
+      const links::Interrupt interrupt{"exchange", never, Clock::now() + timeout};
       for (std::size_t sent = 0, received = 0; sent < mine.size() || received < got.size();) {
         std::size_t moved = link.try_send(std::span(mine).subspan(sent));
         sent += moved;
@@ -96,8 +98,8 @@ Exchanged exchange_over(const std::shared_ptr<Store>& store, std::chrono::millis
           wrong = true;  // by either end
         received += n;
         if (moved + n > 0) continue;
-        const Wait wait{&link, {.send = sent < mine.size(), .recv = received < got.size()}};
-        wait_any({&wait, 1}, interrupt);
+        const links::Wait wait{&link, {.send = sent < mine.size(), .recv = received < got.size()}};
+        links::wait_any({&wait, 1}, interrupt);
       }
       // Until the other end has all: what it hears is an error else.
       send(link, std::span(mine).first(1), interrupt);

@@ -21,7 +21,8 @@ namespace ferrite::test {
 /// network tells them apart from what was asked for. It has no numbers.
 class RedirectingStore final : public parallel::Store {
  public:
-  using Redirect = std::function<parallel::Address(int rank, const parallel::Address& address)>;
+  using Redirect =
+      std::function<parallel::links::Address(int rank, const parallel::links::Address& address)>;
   explicit RedirectingStore(Redirect redirect) : redirect_(std::move(redirect)) {}
 
   void set(const std::string& key, std::string_view value) override;

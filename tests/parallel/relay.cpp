@@ -24,17 +24,17 @@ struct RelayedStream {
 };
 
 struct Relayed {
-  std::array<Fd, 2> ends;  // who has opened it, and the target
+  std::array<links::Fd, 2> ends;  // who has opened it, and the target
   std::array<RelayedStream, 2> streams;
 };
 
 }  // namespace
 
-Relay::Relay(Address target, Change change)
+Relay::Relay(links::Address target, Change change)
     : target_(std::move(target)),
       change_(std::move(change)),
-      listener_(listen_at({"127.0.0.1", 0})),
-      address_(local_address(listener_)),
+      listener_(links::listen_at({"127.0.0.1", 0})),
+      address_(links::local_address(listener_)),
       thread_([this] { serve(); }) {}
 
 Relay::~Relay() {
@@ -69,15 +69,16 @@ void Relay::serve() {
         const std::size_t size = bytes.size();
         if (change_) change_(stream.passing, bytes);
         stream.passing.from += size;
-        if (!send_all(one.ends[1 - way], bytes, RelayClock::now() + 10s)) stream.over = true;
+        if (!links::send_all(one.ends[1 - way], bytes, RelayClock::now() + 10s)) stream.over = true;
       }
     std::erase_if(all,
                   [](const Relayed& one) { return one.streams[0].over && one.streams[1].over; });
     if (fds[0].revents == 0) continue;
     std::string error;
     Relayed one;
-    one.ends[0] = Fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    one.ends[1] = connect_to(target_, RelayClock::now() + 5s, error);
+    one.ends[0] =
+        links::Fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    one.ends[1] = links::connect_to(target_, RelayClock::now() + 5s, error);
     for (std::size_t way = 0; way < 2; ++way) one.streams[way].passing = {connections, way == 0, 0};
     ++connections;
     if (one.ends[0].valid() && one.ends[1].valid()) all.push_back(std::move(one));

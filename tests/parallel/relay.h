@@ -25,12 +25,12 @@ class Relay {
   using Change = std::function<void(const Passing& passing, std::string& bytes)>;
 
   /// From a free port of 127.0.0.1 to `target`.
-  explicit Relay(parallel::Address target, Change change = nullptr);
+  explicit Relay(parallel::links::Address target, Change change = nullptr);
   ~Relay();
   Relay(const Relay&) = delete;
   Relay& operator=(const Relay&) = delete;
 
-  const parallel::Address& address() const { return address_; }
+  const parallel::links::Address& address() const { return address_; }
   std::size_t bytes() const { return bytes_; }
 
   /// Changes one bit of the stream of one connection, once.
@@ -39,10 +39,10 @@ class Relay {
  private:
   void serve();
 
-  const parallel::Address target_;
+  const parallel::links::Address target_;
   const Change change_;
-  const parallel::Fd listener_;
-  const parallel::Address address_;
+  const parallel::links::Fd listener_;
+  const parallel::links::Address address_;
   std::atomic<std::size_t> bytes_ = 0;
   std::atomic<bool> stopping_ = false;
   std::thread thread_;

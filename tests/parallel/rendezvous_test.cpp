@@ -83,7 +83,7 @@ void check_together(std::vector<Outcome>& outcomes) {
   }
 }
 
-std::uint16_t free_port() { return local_address(listen_at({"localhost", 0})).port; }
+std::uint16_t free_port() { return links::local_address(links::listen_at({"localhost", 0})).port; }
 
 /// A folder of this test's own, for rendezvous files.
 class Folder {
@@ -102,9 +102,9 @@ class Folder {
 
 TEST_CASE("ranks meet by file, and the file goes with them") {
   Folder folder;
-  for (int world_size : {1, 2, 5}) {
+  for (int bootstrap::world_size : {1, 2, 5}) {
     LauncherEnvironment none({});
-    auto outcomes = meet(ranks(world_size, "file://" + folder.file()));
+    auto outcomes = meet(ranks(bootstrap::world_size, "file://" + folder.file()));
     check_together(outcomes);
     const auto mode = std::filesystem::status(folder.file()).permissions();
     CHECK((mode & std::filesystem::perms::mask) ==
@@ -165,14 +165,14 @@ TEST_CASE("two ranks of one number, and worlds of two sizes, are errors on all r
 
 TEST_CASE("where torchrun's agent listens, ranks find each other at the ports after it") {
   // The agent, and a stranger at the next port, which says nothing.
-  Fd agent, stranger;
+  links::Fd agent, stranger;
   std::uint16_t port = 0;
   for (int i = 0; i < 100 && !stranger.valid(); ++i) {
-    agent = listen_at({"localhost", 0});
-    port = local_address(agent).port;
+    agent = links::listen_at({"localhost", 0});
+    port = links::local_address(agent).port;
     if (port > 60000) continue;
     try {
-      stranger = listen_at({"localhost", static_cast<std::uint16_t>(port + 1)});
+      stranger = links::listen_at({"localhost", static_cast<std::uint16_t>(port + 1)});
     } catch (const std::system_error&) {
       // Somebody else's: another pair.
     }
@@ -187,12 +187,12 @@ TEST_CASE("where torchrun's agent listens, ranks find each other at the ports af
 }
 
 TEST_CASE("a port that is taken is an error that names it") {
-  const Fd taken = listen_at({"localhost", 0});
-  LauncherEnvironment env(
-      {{"MASTER_ADDR", "localhost"}, {"MASTER_PORT", std::to_string(local_address(taken).port)}});
+  const links::Fd taken = links::listen_at({"localhost", 0});
+  LauncherEnvironment env({{"MASTER_ADDR", "localhost"},
+                           {"MASTER_PORT", std::to_string(links::local_address(taken).port)}});
   const std::string error =
       error_of([] { rendezvous({.rank = 0, .world_size = 1, .timeout = 300ms}); });
-  CHECK(contains(error, std::to_string(local_address(taken).port)));
+  CHECK(contains(error, std::to_string(links::local_address(taken).port)));
   CHECK(contains(error, "is taken"));
 }
 
@@ -200,8 +200,8 @@ TEST_CASE("what earlier jobs left, or still have, is not taken for this one") {
   LauncherEnvironment none({});
   Folder folder;
   SUBCASE("a file of one that is dead") {
-    const RendezvousFile stale(folder.file(),
-                               {{"localhost", free_port()}, "x", "start 0", host_name()});
+    const bootstrap::RendezvousFile stale(
+        folder.file(), {{"localhost", free_port()}, "x", "start 0", links::host_name()});
     auto outcomes = meet(ranks(3, "file://" + folder.file()));
     check_together(outcomes);
     leave(outcomes);
@@ -210,7 +210,7 @@ TEST_CASE("what earlier jobs left, or still have, is not taken for this one") {
     for (const char* text :
          {"", "ferrite rendezvous 1\nlocalhost:1\n", "nonsense\n\n\n\n\n\nend\n"}) {
       std::ofstream(folder.file()) << text;
-      CHECK_FALSE(read_rendezvous_note(folder.file()));
+      CHECK_FALSE(bootstrap::read_rendezvous_note(folder.file()));
       auto outcomes = meet(ranks(2, "file://" + folder.file()));
       check_together(outcomes);
       leave(outcomes);
@@ -252,9 +252,9 @@ TEST_CASE("what earlier jobs left, or still have, is not taken for this one") {
 }
 
 TEST_CASE("a launcher's store serves start after start, each with keys of its own") {
-  TcpStoreServerOptions serving;
+  bootstrap::TcpStoreServerOptions serving;
   serving.token = "secret";
-  TcpStoreServer server(serving);
+  bootstrap::TcpStoreServer server(serving);
   LauncherEnvironment env(
       {{"FERRITE_STORE", server.address().text()}, {"FERRITE_TOKEN", "secret"}});
   for (int start = 0; start < 2; ++start) {
@@ -279,25 +279,26 @@ TEST_CASE("a rank that is lost while others are waited for is named at once") {
   // Rank 1 comes as a process would that dies: it joins the monitor, and its connection ends.
   std::string error;
   std::thread rank_0([&] { error = error_of([&] { rendezvous(options[0]); }); });
-  std::optional<RendezvousNote> note;
-  while (!(note = read_rendezvous_note(folder.file()))) std::this_thread::yield();
-  Connection connection = greet(note->address, note->token, Clock::now() + 10s);
+  std::optional<bootstrap::RendezvousNote> note;
+  while (!(note = bootstrap::read_rendezvous_note(folder.file()))) std::this_thread::yield();
+  bootstrap::Connection connection =
+      bootstrap::greet(note->address, note->token, Clock::now() + 10s);
   REQUIRE(connection.fd.valid());
   const auto begin = Clock::now();
-  TcpStore store(note->address, note->token, 10s);
+  bootstrap::TcpStore store(note->address, note->token, 10s);
   store.get("start/0.0/in/0", 10s);
-  REQUIRE(send_all(connection.fd,
-                   connection.channel->seal(protocol::Writer(protocol::Command::join)
-                                                .text("start/0.0")
-                                                .number(1u)
-                                                .number(3u)
-                                                .number(30000u)
-                                                .number(500u)
-                                                .text("there, process 1")
-                                                .take()),
-                   Clock::now() + 10s));
-  char reply[kFrameHeader + 5 + kFrameTag];
-  REQUIRE(recv_all(connection.fd, reply, sizeof reply, Clock::now() + 10s));
+  REQUIRE(links::send_all(connection.fd,
+                          connection.channel->seal(protocol::Writer(protocol::Command::join)
+                                                       .text("start/0.0")
+                                                       .number(1u)
+                                                       .number(3u)
+                                                       .number(30000u)
+                                                       .number(500u)
+                                                       .text("there, process 1")
+                                                       .take()),
+                          Clock::now() + 10s));
+  char reply[links::kFrameHeader + 5 + kFrameTag];
+  REQUIRE(links::recv_all(connection.fd, reply, sizeof reply, Clock::now() + 10s));
   connection.fd.reset();
   rank_0.join();
   CHECK(contains(error, "rank 1 was lost: its process (there, process 1)"));

@@ -23,11 +23,11 @@
 namespace ferrite::test {
 
 /// Passes on to another, and tells of every call.
-class TellingComm : public parallel::DeviceComm {
+class TellingComm : public parallel::dp::DeviceComm {
  public:
-  TellingComm(std::shared_ptr<parallel::DeviceComm> comm,
+  TellingComm(std::shared_ptr<parallel::dp::DeviceComm> comm,
               std::function<void(const std::string&, std::size_t)> tell)
-      : DeviceComm(comm->devices()), comm_(std::move(comm)), tell_(std::move(tell)) {}
+      : dp::DeviceComm(comm->devices()), comm_(std::move(comm)), tell_(std::move(tell)) {}
 
   std::string_view backend() const override { return comm_->backend(); }
   std::vector<std::vector<Tensor>> broadcast(std::span<const Tensor> tensors) override {
@@ -40,7 +40,7 @@ class TellingComm : public parallel::DeviceComm {
   }
 
  private:
-  const std::shared_ptr<parallel::DeviceComm> comm_;
+  const std::shared_ptr<parallel::dp::DeviceComm> comm_;
   const std::function<void(const std::string&, std::size_t)> tell_;
 };
 
@@ -161,7 +161,7 @@ inline void check_replica_gradients(const std::vector<Device>& devices, const nn
   const std::unique_ptr<nn::Module> module = model.clone();
   module->to(devices[0]);
   std::vector<Tensor> expected = expected_gradients(*module, inputs);
-  const auto comm = parallel::make_device_comm(devices, backend);
+  const auto comm = parallel::dp::make_device_comm(devices, backend);
   for (int pass = 1; pass <= 2; ++pass) {
     const auto state = module->state_dict();
     const auto replicas = parallel::replicate(*module, *comm, {.bucket_cap_mb = bucket_cap_mb});

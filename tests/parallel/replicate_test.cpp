@@ -49,7 +49,7 @@ TEST_CASE("replicas: values, devices, modes, hooks, sharing") {
   int calls = 0;
   module->register_forward_hook([&](nn::Module&, const Tensor&, const Tensor&) { ++calls; });
   std::vector<std::string> told;
-  const auto comm = std::make_shared<TellingComm>(make_device_comm(first_devices(3)),
+  const auto comm = std::make_shared<TellingComm>(dp::make_device_comm(first_devices(3)),
                                                   [&](const std::string& what, std::size_t n) {
                                                     told.push_back(fmt::format("{} {}", what, n));
                                                   });
@@ -370,7 +370,7 @@ TEST_CASE("replicas: steps take no more memory than the first ones") {
   const auto module = make_module();
   const auto devices = first_devices(3);
   const auto inputs = inputs_on(devices, kFloat64);
-  const auto comm = make_device_comm(devices);
+  const auto comm = dp::make_device_comm(devices);
   std::vector<std::size_t> first;
   Tensor loss;
   for (int step = 0; step < 20; ++step) {
@@ -397,7 +397,7 @@ TEST_CASE("replicas: reductions begin while backward goes on") {
     changed.notify_all();
   };
   const auto comm =
-      std::make_shared<TellingComm>(make_device_comm(first_devices(2)),
+      std::make_shared<TellingComm>(dp::make_device_comm(first_devices(2)),
                                     [&](const std::string& what, std::size_t) { tell(what); });
   const Replicas replicas = replicate(module, *comm, {.bucket_cap_mb = 1e-9});
   const Tensor outputs_of_first = module.first(ones({1, 3}, {.device = "cpu:0"}));

@@ -17,14 +17,14 @@ namespace {
 
 const std::atomic<bool> kNever = false;
 
-Interrupt within(std::chrono::milliseconds time, const std::atomic<bool>& aborted = kNever) {
+links::Interrupt within(std::chrono::milliseconds time, const std::atomic<bool>& aborted = kNever) {
   return {"ring_all_reduce", aborted, std::chrono::steady_clock::now() + time};
 }
 
 /// Runs `f(rank, mesh)` in a thread a rank; what each threw, "" for nothing.
-std::vector<std::string> run_threads(int ranks,
-                                     const std::function<void(int rank, LinkMesh& links)>& f) {
-  std::vector<std::unique_ptr<LinkMesh>> meshes = make_memory_links(ranks);
+std::vector<std::string> run_threads(
+    int ranks, const std::function<void(int rank, links::LinkMesh& links)>& f) {
+  std::vector<std::unique_ptr<links::LinkMesh>> meshes = links::make_memory_links(ranks);
   std::vector<std::string> errors(static_cast<std::size_t>(ranks));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank)
@@ -43,10 +43,10 @@ std::vector<std::string> run_threads(int ranks,
 
 void check_reduces(int ranks, std::int64_t n, DType dtype, ReduceOp op) {
   std::vector<std::vector<std::byte>> results(static_cast<std::size_t>(ranks));
-  const auto errors = run_threads(ranks, [&](int rank, LinkMesh& links) {
+  const auto errors = run_threads(ranks, [&](int rank, links::LinkMesh& links) {
     std::vector<std::byte> data = test::values_of(dtype, rank, n);
-    ring_all_reduce(links, rank, ranks, data.data(), n, dtype, op,
-                    within(std::chrono::seconds(60)));
+    comm::ring_all_reduce(links, rank, ranks, data.data(), n, dtype, op,
+                          within(std::chrono::seconds(60)));
     results[static_cast<std::size_t>(rank)] = data;
   });
   for (const std::string& error : errors) REQUIRE(error == "");
@@ -87,10 +87,10 @@ TEST_CASE("ring_all_reduce of several blocks") {
 TEST_CASE("ring_all_reduce adds 16-bit values in float32") {
   // In float16 every single addition to 2048 would be lost.
   for (const std::int64_t n : {5, 20'000}) {
-    const auto errors = run_threads(5, [&](int rank, LinkMesh& links) {
+    const auto errors = run_threads(5, [&](int rank, links::LinkMesh& links) {
       std::vector<Half> data(static_cast<std::size_t>(n), Half(rank == 0 ? 2048.0f : 0.5f));
-      ring_all_reduce(links, rank, 5, data.data(), n, kFloat16, ReduceOp::sum,
-                      within(std::chrono::seconds(60)));
+      comm::ring_all_reduce(links, rank, 5, data.data(), n, kFloat16, ReduceOp::sum,
+                            within(std::chrono::seconds(60)));
       for (const Half value : data)
         if (value != 2050.0f) throw std::runtime_error(std::to_string(float(value)));
     });
@@ -100,13 +100,13 @@ TEST_CASE("ring_all_reduce adds 16-bit values in float32") {
 
 TEST_CASE("operations of all sizes follow one another without a pause") {
   const std::int64_t sizes[] = {3, 70001, 1, 900, 0, 20000, 2048, 5};
-  const auto errors = run_threads(3, [&](int rank, LinkMesh& links) {
+  const auto errors = run_threads(3, [&](int rank, links::LinkMesh& links) {
     for (std::uint64_t round = 0; round < 24; ++round) {
       const std::int64_t n = sizes[round % 8];
       const DType dtype = test::kReducedTypes[round % 7];
       std::vector<std::byte> data = test::values_of(dtype, rank, n, round);
-      ring_all_reduce(links, rank, 3, data.data(), n, dtype, ReduceOp::sum,
-                      within(std::chrono::seconds(60)));
+      comm::ring_all_reduce(links, rank, 3, data.data(), n, dtype, ReduceOp::sum,
+                            within(std::chrono::seconds(60)));
       const std::string problem = test::difference(data, dtype, ReduceOp::sum, 3, round);
       if (!problem.empty()) throw std::runtime_error(problem);
     }
@@ -118,28 +118,28 @@ TEST_CASE("a rank that closes, stays away or is aborted ends everybody's ring_al
   for (const std::int64_t n : {100, 300'000}) {
     std::vector<float> data(static_cast<std::size_t>(3 * n), 1.0f);
     const auto values = [&](int rank) { return data.data() + rank * n; };
-    auto errors = run_threads(3, [&](int rank, LinkMesh& links) {
+    auto errors = run_threads(3, [&](int rank, links::LinkMesh& links) {
       if (rank == 1) return links.close();
-      ring_all_reduce(links, rank, 3, values(rank), n, kFloat32, ReduceOp::sum,
-                      within(std::chrono::seconds(60)));
+      comm::ring_all_reduce(links, rank, 3, values(rank), n, kFloat32, ReduceOp::sum,
+                            within(std::chrono::seconds(60)));
     });
     CHECK(errors[0] != "");
     CHECK(errors[2] != "");
-    errors = run_threads(3, [&](int rank, LinkMesh& links) {
+    errors = run_threads(3, [&](int rank, links::LinkMesh& links) {
       if (rank != 1)
-        ring_all_reduce(links, rank, 3, values(rank), n, kFloat32, ReduceOp::sum,
-                        within(std::chrono::milliseconds(50)));
+        comm::ring_all_reduce(links, rank, 3, values(rank), n, kFloat32, ReduceOp::sum,
+                              within(std::chrono::milliseconds(50)));
     });
     CHECK((errors[0] + errors[2]).find("in time") != std::string::npos);
     CHECK(errors[0] != "");
     CHECK(errors[2] != "");
     std::atomic<bool> aborted = false;
-    errors = run_threads(2, [&](int rank, LinkMesh& links) {
+    errors = run_threads(2, [&](int rank, links::LinkMesh& links) {
       if (rank == 1)
         aborted = true;
       else
-        ring_all_reduce(links, rank, 2, values(rank), n, kFloat32, ReduceOp::sum,
-                        within(std::chrono::seconds(60), aborted));
+        comm::ring_all_reduce(links, rank, 2, values(rank), n, kFloat32, ReduceOp::sum,
+                              within(std::chrono::seconds(60), aborted));
     });
     CHECK(errors[0].find("aborted") != std::string::npos);
   }
@@ -147,8 +147,8 @@ TEST_CASE("a rank that closes, stays away or is aborted ends everybody's ring_al
 
 TEST_CASE("ring_all_reduce refuses averages of integers") {
   std::int32_t value = 1;
-  const auto mesh = make_memory_links(1);
-  CHECK_THROWS_AS(ring_all_reduce(*mesh[0], 0, 1, &value, 1, kInt32, ReduceOp::avg,
-                                  within(std::chrono::seconds(1))),
+  const auto mesh = links::make_memory_links(1);
+  CHECK_THROWS_AS(comm::ring_all_reduce(*mesh[0], 0, 1, &value, 1, kInt32, ReduceOp::avg,
+                                        within(std::chrono::seconds(1))),
                   DTypeError);
 }

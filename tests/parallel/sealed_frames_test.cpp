@@ -15,7 +15,8 @@ using namespace ferrite::parallel;
 
 namespace {
 
-const std::string kForth = derive("token", {"forth"}), kBack = derive("token", {"back"});
+const std::string kForth = links::derive("token", {"forth"}),
+                  kBack = links::derive("token", {"back"});
 
 std::string text_of(std::size_t n, std::uint64_t seed) {
   Generator random(seed);
@@ -24,10 +25,12 @@ std::string text_of(std::size_t n, std::uint64_t seed) {
   return text;
 }
 
-constexpr std::size_t framed(std::size_t payload) { return kFrameHeader + payload + kFrameTag; }
+constexpr std::size_t framed(std::size_t payload) {
+  return links::kFrameHeader + payload + kFrameTag;
+}
 
 struct Ends {
-  SealedChannel a{kForth, kBack}, b{kBack, kForth};
+  links::SealedChannel a{kForth, kBack}, b{kBack, kForth};
 };
 
 }  // namespace
@@ -37,26 +40,27 @@ TEST_CASE("frames: a tag is the GMAC that the standard has") {
   // data 03 00 00 00 "abc"; then the same with nonce 1.
   std::string key;
   for (int i = 0; i < 32; ++i) key.push_back(static_cast<char>(i));
-  FrameMac mac(key);
+  links::FrameMac mac(key);
   const std::string payload = "abc";
   const auto bytes = std::as_bytes(std::span(payload.data(), payload.size()));
-  const auto hex = [](const FrameMac::Tag& tag) {
-    return hexadecimal({reinterpret_cast<const char*>(tag.data()), tag.size()});
+  const auto hex = [](const links::FrameMac::Tag& tag) {
+    return links::hexadecimal({reinterpret_cast<const char*>(tag.data()), tag.size()});
   };
   CHECK(hex(mac.next(bytes)) == "ae0b4724387da2a50f8d705f0dfc1be8");
   CHECK(hex(mac.next(bytes)) == "b36166cada2f4b00ffa96c5f144547e0");
-  CHECK_THROWS_AS(FrameMac("short"), ValueError);
+  CHECK_THROWS_AS(links::FrameMac("short"), ValueError);
 }
 
 TEST_CASE("frames: what was sealed is opened, however it arrives") {
   Generator random(1);
   Ends ends;
   std::string sent, got;
-  for (const std::size_t n : {0ul, 1ul, 19ul, kMaxFrame - 1, kMaxFrame, kMaxFrame + 1, 300'000ul}) {
+  for (const std::size_t n :
+       {0ul, 1ul, 19ul, links::kMaxFrame - 1, links::kMaxFrame, links::kMaxFrame + 1, 300'000ul}) {
     const std::string text = text_of(n, n);
     sent += text;
     const std::string frames = ends.a.seal(text);
-    CHECK(frames.size() == n + (n + kMaxFrame - 1) / kMaxFrame * framed(0));
+    CHECK(frames.size() == n + (n + links::kMaxFrame - 1) / links::kMaxFrame * framed(0));
     for (std::size_t at = 0; at < frames.size();) {
       const std::size_t piece = std::min(frames.size() - at, random.next_below(90'000) + 1);
       REQUIRE(ends.b.open(std::string_view(frames).substr(at, piece), got));
@@ -81,7 +85,7 @@ TEST_CASE("frames: whichever bit is changed, nothing of the frame is taken, nor 
     std::string changed = frames, got;
     changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ (1 << bit % 8));
     // A length that has grown makes the receiver wait for what follows.
-    changed += std::string(2 * framed(kMaxFrame), 'x');
+    changed += std::string(2 * framed(links::kMaxFrame), 'x');
     CHECK_FALSE(ends.b.open(changed, got));
     CHECK(got.empty());
     CHECK_FALSE(ends.b.open(frames, got));
@@ -116,7 +120,7 @@ TEST_CASE("frames: none is taken twice, out of turn, from the other direction or
     CHECK_FALSE(takes(ends.a, ends.a.seal("first")));
   }
   SUBCASE("of another key") {
-    SealedChannel other(derive("token", {"other"}), kBack);
+    links::SealedChannel other(links::derive("token", {"other"}), kBack);
     CHECK_FALSE(takes(Ends().b, other.seal("first")));
   }
   SUBCASE("of no length, or of more than any has") {

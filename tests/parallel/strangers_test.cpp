@@ -34,14 +34,14 @@ constexpr const char* kToken = "a token of the job";
 namespace {
 
 /// Opens `count` connections and holds them; those that were closed are opened again.
-void hold_connections(const Address& at, std::size_t count, const std::atomic<bool>& over) {
-  std::vector<Fd> held(count);
+void hold_connections(const links::Address& at, std::size_t count, const std::atomic<bool>& over) {
+  std::vector<links::Fd> held(count);
   std::string error;
   while (!over)
     for (std::size_t i = 0; i < held.size() && !over; ++i) {
       char some[64];
       if (held[i].valid() && ::recv(held[i].get(), some, sizeof some, MSG_DONTWAIT) != 0) continue;
-      held[i] = connect_to(at, Clock::now() + 20ms, error);
+      held[i] = links::connect_to(at, Clock::now() + 20ms, error);
       if (i == count - 1) say("held");
     }
 }
@@ -59,7 +59,7 @@ rlim_t raise_descriptors() {
 RANK_FUNCTION(hold_connections_until_killed) {
   raise_descriptors();
   const std::atomic<bool> never = false;
-  hold_connections(parse_address(environment_or("TARGET", ""), "TARGET"), 5000, never);
+  hold_connections(links::parse_address(environment_or("TARGET", ""), "TARGET"), 5000, never);
 }
 
 RANK_FUNCTION(start_beside_strangers) {
@@ -85,9 +85,9 @@ TEST_CASE("a job starts beside five thousand held connections of strangers") {
   rlimit few = before;
   few.rlim_cur = std::min<rlim_t>(1024, before.rlim_max);
   REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
-  TcpStoreServerOptions options;
+  bootstrap::TcpStoreServerOptions options;
   options.token = kToken;
-  TcpStoreServer server(options);
+  bootstrap::TcpStoreServer server(options);
   RankProcesses strangers("hold_connections_until_killed", 1,
                           {{{"TARGET", server.address().text()}}});
   REQUIRE(strangers.wait_for_output(0, "held"));
@@ -103,7 +103,7 @@ TEST_CASE("links connect beside strangers who hold their ports") {
   std::atomic<bool> over = false;
   std::vector<std::thread> strangers;
   std::mutex mutex;
-  const auto store = std::make_shared<RedirectingStore>([&](int, const Address& address) {
+  const auto store = std::make_shared<RedirectingStore>([&](int, const links::Address& address) {
     const std::lock_guard lock(mutex);
     strangers.emplace_back([&over, address] { hold_connections(address, 150, over); });
     std::this_thread::sleep_for(100ms);

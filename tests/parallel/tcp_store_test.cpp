@@ -34,8 +34,8 @@ using namespace std::chrono_literals;
 using protocol::Command;
 using protocol::Writer;
 
-TcpStoreServerOptions with_token(std::string token) {
-  TcpStoreServerOptions options;
+bootstrap::TcpStoreServerOptions with_token(std::string token) {
+  bootstrap::TcpStoreServerOptions options;
   options.token = std::move(token);
   return options;
 }
@@ -59,8 +59,8 @@ bool eventually(const auto& condition) {
 }
 
 TEST_CASE("a store sets, gets, adds, checks and erases") {
-  TcpStoreServer server(with_token("secret"));
-  TcpStore a(server.address(), "secret", 5s), b(server.address(), "secret", 5s);
+  bootstrap::TcpStoreServer server(with_token("secret"));
+  bootstrap::TcpStore a(server.address(), "secret", 5s), b(server.address(), "secret", 5s);
   a.set("key", "value");
   CHECK(b.get("key", 0ms) == "value");
   b.set("key", std::string("\0binary\xff", 8));
@@ -81,7 +81,7 @@ TEST_CASE("a store sets, gets, adds, checks and erases") {
   CHECK(a.local_host() == (server.address().host == "localhost" ? a.local_host() : ""));
   CHECK((a.local_host() == "127.0.0.1" || a.local_host() == "::1"));
 
-  const auto shared = std::make_shared<TcpStore>(server.address(), "secret", 5s);
+  const auto shared = std::make_shared<bootstrap::TcpStore>(server.address(), "secret", 5s);
   PrefixStore group("group", std::make_shared<PrefixStore>("job", shared));
   group.set("k", "v");
   CHECK(a.get("job/group/k", 0ms) == "v");
@@ -94,10 +94,10 @@ TEST_CASE("a store sets, gets, adds, checks and erases") {
 }
 
 TEST_CASE("a store takes values up to its limits, and names what is too large") {
-  TcpStoreServerOptions options;
+  bootstrap::TcpStoreServerOptions options;
   options.max_bytes = 40 << 20;
-  TcpStoreServer server(options);
-  TcpStore store(server.address(), "", 20s);
+  bootstrap::TcpStoreServer server(options);
+  bootstrap::TcpStore store(server.address(), "", 20s);
   std::string large(protocol::kMaxValue, 'x');
   large[12345] = '\0';
   store.set("large", large);
@@ -112,12 +112,12 @@ TEST_CASE("a store takes values up to its limits, and names what is too large") 
   const std::string longest(protocol::kMaxKey, 'k');
   store.set(longest, "v");
   CHECK(store.get(longest, 0ms) == "v");
-  CHECK_THROWS_AS(TcpStoreServer(with_token(std::string(257, 't'))), ValueError);
+  CHECK_THROWS_AS(bootstrap::TcpStoreServer(with_token(std::string(257, 't'))), ValueError);
 }
 
 TEST_CASE("who waits for a key gets it when it is there, and hears when it does not come") {
-  TcpStoreServer server({});
-  TcpStore store(server.address(), "", 10s);
+  bootstrap::TcpStoreServer server({});
+  bootstrap::TcpStore store(server.address(), "", 10s);
   // Several threads wait on one connection, for keys that come in another order.
   std::vector<std::thread> threads;
   std::atomic<int> right = 0;
@@ -145,11 +145,11 @@ TEST_CASE("who waits for a key gets it when it is there, and hears when it does 
 }
 
 TEST_CASE("sums of many clients and threads are each seen once") {
-  TcpStoreServer server({});
+  bootstrap::TcpStoreServer server({});
   constexpr int clients = 4, threads_each = 3, rounds = 50;
-  std::vector<std::unique_ptr<TcpStore>> stores;
+  std::vector<std::unique_ptr<bootstrap::TcpStore>> stores;
   for (int i = 0; i < clients; ++i) {
-    stores.push_back(std::make_unique<TcpStore>(server.address(), "", 20s));
+    stores.push_back(std::make_unique<bootstrap::TcpStore>(server.address(), "", 20s));
   }
   std::vector<std::atomic<int>> seen(clients * threads_each * rounds + 1);
   std::vector<std::thread> threads;
@@ -163,9 +163,9 @@ TEST_CASE("sums of many clients and threads are each seen once") {
 }
 
 TEST_CASE("once the server is lost every call says so, and nobody waits") {
-  auto server = std::make_unique<TcpStoreServer>(TcpStoreServerOptions{});
-  const Address address = server->address();
-  TcpStore store(address, "", 20s);
+  auto server = std::make_unique<bootstrap::TcpStoreServer>(bootstrap::TcpStoreServerOptions{});
+  const links::Address address = server->address();
+  bootstrap::TcpStore store(address, "", 20s);
   std::string error;
   std::thread waiter([&] { error = message_of([&] { store.get("k", 60s); }); });
   CHECK(eventually([&] { return server->clients() == 1; }));
@@ -179,71 +179,74 @@ TEST_CASE("once the server is lost every call says so, and nobody waits") {
   CHECK(contains(message_of([&] { store.add("k", 1); }), "was lost"));
   CHECK(contains(message_of([&] { store.check({"k"}); }), "was lost"));
   CHECK(store.lost());
-  CHECK(contains(message_of([&] { TcpStore(address, "", 100ms); }), "nobody answers"));
+  CHECK(contains(message_of([&] { bootstrap::TcpStore(address, "", 100ms); }), "nobody answers"));
 }
 
 TEST_CASE("who has no token does not get in") {
-  TcpStoreServer server(with_token("right"));
+  bootstrap::TcpStoreServer server(with_token("right"));
   for (const char* token : {"", "r", "righ", "right ", "wrong"}) {
-    const Connection connection = greet(server.address(), token, Clock::now() + 10s);
-    CHECK(connection.greeting == Greeting::refused);
+    const bootstrap::Connection connection =
+        bootstrap::greet(server.address(), token, Clock::now() + 10s);
+    CHECK(connection.greeting == bootstrap::Greeting::refused);
     CHECK(contains(connection.detail, "another job"));
   }
-  CHECK(greet(server.address(), "right", Clock::now() + 10s).greeting == Greeting::accepted);
+  CHECK(bootstrap::greet(server.address(), "right", Clock::now() + 10s).greeting ==
+        bootstrap::Greeting::accepted);
 }
 
 TEST_CASE("who pretends to be the server is not taken for it, and learns no token") {
-  const Fd listener = listen_at({"localhost", 0});
+  const links::Fd listener = links::listen_at({"localhost", 0});
   std::string heard(protocol::kHello + protocol::kProof, '\0');
   std::thread pretender([&] {
     const auto deadline = Clock::now() + 10s;
-    if (!wait_ready(listener.get(), POLLIN, deadline)) return;
-    const Fd fd(accept(listener.get(), nullptr, nullptr));
+    if (!links::wait_ready(listener.get(), POLLIN, deadline)) return;
+    const links::Fd fd(accept(listener.get(), nullptr, nullptr));
     const std::string hello = protocol::hello(std::string(protocol::kNonce, 'n'));
-    recv_all(fd, heard.data(), protocol::kHello, deadline);
-    send_all(fd, hello, deadline);
-    recv_all(fd, heard.data() + protocol::kHello, protocol::kProof, deadline);
-    send_all(fd, std::string(1 + protocol::kProof, '\0'), deadline);
+    links::recv_all(fd, heard.data(), protocol::kHello, deadline);
+    links::send_all(fd, hello, deadline);
+    links::recv_all(fd, heard.data() + protocol::kHello, protocol::kProof, deadline);
+    links::send_all(fd, std::string(1 + protocol::kProof, '\0'), deadline);
   });
-  const Connection connection =
-      greet({"localhost", local_address(listener).port}, "a secret token", Clock::now() + 10s);
+  const bootstrap::Connection connection = bootstrap::greet(
+      {"localhost", links::local_address(listener).port}, "a secret token", Clock::now() + 10s);
   pretender.join();
-  CHECK(connection.greeting == Greeting::stranger);
+  CHECK(connection.greeting == bootstrap::Greeting::stranger);
   CHECK(contains(connection.detail, "does not know our token"));
   CHECK(heard.find("secret") == std::string::npos);
 }
 
 TEST_CASE("proofs are what the standards say") {
   // Cases 1, 2 and 6 of RFC 4231.
-  CHECK(hexadecimal(hmac_sha256(std::string(20, '\x0b'), "Hi There")) ==
+  CHECK(links::hexadecimal(links::hmac_sha256(std::string(20, '\x0b'), "Hi There")) ==
         "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
-  CHECK(hexadecimal(hmac_sha256("Jefe", "what do ya want for nothing?")) ==
+  CHECK(links::hexadecimal(links::hmac_sha256("Jefe", "what do ya want for nothing?")) ==
         "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
-  CHECK(hexadecimal(hmac_sha256(std::string(131, '\xaa'),
-                                "Test Using Larger Than Block-Size Key - Hash Key First")) ==
+  CHECK(links::hexadecimal(links::hmac_sha256(
+            std::string(131, '\xaa'), "Test Using Larger Than Block-Size Key - Hash Key First")) ==
         "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
-  CHECK(equal_secrets("", ""));
-  CHECK(equal_secrets("ab", "ab"));
-  CHECK_FALSE(equal_secrets("ab", "aB"));
-  CHECK_FALSE(equal_secrets("a", ""));
-  CHECK(random_bytes(16) != random_bytes(16));
+  CHECK(links::equal_secrets("", ""));
+  CHECK(links::equal_secrets("ab", "ab"));
+  CHECK_FALSE(links::equal_secrets("ab", "aB"));
+  CHECK_FALSE(links::equal_secrets("a", ""));
+  CHECK(links::random_bytes(16) != links::random_bytes(16));
   // Parts are told apart, not only their bytes.
-  CHECK(derive("key", {"a", "bc"}) != derive("key", {"ab", "c"}));
-  CHECK(derive("key", {"a", ""}) != derive("key", {"a"}));
-  CHECK(derive("key", {"a"}) != derive("Key", {"a"}));
+  CHECK(links::derive("key", {"a", "bc"}) != links::derive("key", {"ab", "c"}));
+  CHECK(links::derive("key", {"a", ""}) != links::derive("key", {"a"}));
+  CHECK(links::derive("key", {"a"}) != links::derive("Key", {"a"}));
 }
 
 TEST_CASE("a server listens at its own address alone, and says what is in its way") {
-  TcpStoreServerOptions options;
+  bootstrap::TcpStoreServerOptions options;
   options.host = "127.0.0.1";
-  TcpStoreServer server(options);
+  bootstrap::TcpStoreServer server(options);
   std::string error;
   // The whole of 127/8 is this host's, but only one of its addresses is listened at.
-  CHECK_FALSE(connect_to({"127.0.0.2", server.address().port}, Clock::now() + 5s, error).valid());
+  CHECK_FALSE(
+      links::connect_to({"127.0.0.2", server.address().port}, Clock::now() + 5s, error).valid());
   options.port = server.address().port;
   int code = 0;
   try {
-    TcpStoreServer another(options);
+    bootstrap::TcpStoreServer another(options);
   } catch (const std::system_error& caught) {
     code = caught.code().value();
   }
@@ -251,52 +254,52 @@ TEST_CASE("a server listens at its own address alone, and says what is in its wa
   options.host = "192.0.2.1";  // of documents, nobody's
   code = 0;
   try {
-    TcpStoreServer another(options);
+    bootstrap::TcpStoreServer another(options);
   } catch (const std::system_error& caught) {
     code = caught.code().value();
   }
   CHECK(code == EADDRNOTAVAIL);
   options.host = "no-such-host.invalid";
-  CHECK_THROWS_AS(TcpStoreServer{options}, DistributedError);
+  CHECK_THROWS_AS(bootstrap::TcpStoreServer{options}, DistributedError);
 }
 
 // ---- Strangers
 
-Fd dial(const TcpStoreServer& server) {
+links::Fd dial(const bootstrap::TcpStoreServer& server) {
   std::string error;
-  Fd fd = connect_to(server.address(), Clock::now() + 10s, error);
+  links::Fd fd = links::connect_to(server.address(), Clock::now() + 10s, error);
   INFO(error);
   REQUIRE(fd.valid());
   return fd;
 }
 
 /// One that has proved to know the token, and may say anything then.
-Connection enter(const TcpStoreServer& server, std::string_view token) {
-  return greet_until_accepted(server.address(), token, 20s);
+bootstrap::Connection enter(const bootstrap::TcpStoreServer& server, std::string_view token) {
+  return bootstrap::greet_until_accepted(server.address(), token, 20s);
 }
 
 /// Whether the server hangs up, whatever it says before.
-bool is_dropped(const Fd& fd) {
+bool is_dropped(const links::Fd& fd) {
   const auto deadline = Clock::now() + 20s;
   char buffer[4096];
   for (;;) {
-    if (!wait_ready(fd.get(), POLLIN, deadline)) return false;
+    if (!links::wait_ready(fd.get(), POLLIN, deadline)) return false;
     const ssize_t got = ::recv(fd.get(), buffer, sizeof buffer, 0);
     if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return true;
   }
 }
 
 TEST_CASE("strangers who say nothing, half of something or nonsense are dropped") {
-  TcpStoreServerOptions options = with_token("token");
+  bootstrap::TcpStoreServerOptions options = with_token("token");
   options.handshake_timeout = 1s;
-  TcpStoreServer server(options);
-  TcpStore friendly(server.address(), "token", 10s);
+  bootstrap::TcpStoreServer server(options);
+  bootstrap::TcpStore friendly(server.address(), "token", 10s);
   friendly.set("k", "v");
 
-  std::vector<Fd> strangers;
+  std::vector<links::Fd> strangers;
   const auto say = [&](std::string_view text) {
     strangers.push_back(dial(server));
-    send_all(strangers.back(), text, Clock::now() + 5s);
+    links::send_all(strangers.back(), text, Clock::now() + 5s);
   };
   const std::string hello = protocol::hello(std::string(protocol::kNonce, 'n'));
   say("");
@@ -309,19 +312,21 @@ TEST_CASE("strangers who say nothing, half of something or nonsense are dropped"
   say(std::string(100000, '\0'));
   say(protocol::hello(std::string(protocol::kNonce, 'n'), 99));
   const auto say_inside = [&](std::string_view text) {
-    Connection connection = enter(server, "token");
-    send_all(connection.fd, connection.channel->seal(text), Clock::now() + 5s);
+    bootstrap::Connection connection = enter(server, "token");
+    links::send_all(connection.fd, connection.channel->seal(text), Clock::now() + 5s);
     strangers.push_back(std::move(connection.fd));
   };
   strangers.push_back(enter(server, "token").fd);
-  send_all(strangers.back(), std::string(100, '\1'), Clock::now() + 5s);  // not sealed
-  say_inside(std::string("\xff\xff\xff\xff", 4));                         // a message of 4 GiB
-  say_inside(std::string("\0\0\0\0", 4));                                 // an empty one
-  say_inside(std::string("\1\0\0\0\x63", 5));                             // an unknown command
-  say_inside(std::string("\6\0\0\0\1\0", 6));                             // half a message
-  say_inside(Writer(Command::set).number(1u).take());                     // a set of nothing
-  say_inside(Writer(Command::beat).number(1000000u).take());  // reports that are not there
-  say_inside(Writer(Command::missing).number(1u).number(0xffffffffu).take());
+  links::send_all(strangers.back(), std::string(100, '\1'), Clock::now() + 5s);  // not sealed
+  say_inside(std::string("\xff\xff\xff\xff", 4));                            // a message of 4 GiB
+  say_inside(std::string("\0\0\0\0", 4));                                    // an empty one
+  say_inside(std::string("\1\0\0\0\x63", 5));                                // an unknown command
+  say_inside(std::string("\6\0\0\0\1\0", 6));                                // half a message
+  say_inside(bootstrap::Writer(bootstrap::Command::set).number(1u).take());  // a set of nothing
+  say_inside(bootstrap::Writer(bootstrap::Command::beat)
+                 .number(1000000u)
+                 .take());  // reports that are not there
+  say_inside(bootstrap::Writer(bootstrap::Command::missing).number(1u).number(0xffffffffu).take());
   for (std::size_t i = 0; i < strangers.size(); ++i) {
     CAPTURE(i);
     CHECK(is_dropped(strangers[i]));
@@ -333,41 +338,50 @@ TEST_CASE("strangers who say nothing, half of something or nonsense are dropped"
 }
 
 TEST_CASE("there are no more clients and strangers than there may be") {
-  TcpStoreServerOptions options;
+  bootstrap::TcpStoreServerOptions options;
   options.max_clients = 2;
   options.max_strangers = 4;
-  TcpStoreServer server(options);
-  TcpStore a(server.address(), "", 10s), b(server.address(), "", 10s);
-  CHECK(greet(server.address(), "", Clock::now() + 10s).greeting == Greeting::full);
-  std::vector<Fd> strangers;
+  bootstrap::TcpStoreServer server(options);
+  bootstrap::TcpStore a(server.address(), "", 10s), b(server.address(), "", 10s);
+  CHECK(bootstrap::greet(server.address(), "", Clock::now() + 10s).greeting ==
+        bootstrap::Greeting::full);
+  std::vector<links::Fd> strangers;
   for (int i = 0; i < 4; ++i) strangers.push_back(dial(server));
   CHECK(eventually([&] { return server.clients() == 6; }));
   // The oldest goes, not the one that comes.
   strangers.push_back(dial(server));
   CHECK(is_dropped(strangers.front()));
-  CHECK(greet(server.address(), "", Clock::now() + 10s).greeting == Greeting::full);
+  CHECK(bootstrap::greet(server.address(), "", Clock::now() + 10s).greeting ==
+        bootstrap::Greeting::full);
   CHECK(is_dropped(strangers[1]));
   for (std::size_t i = 2; i < strangers.size(); ++i)
-    CHECK_FALSE(wait_ready(strangers[i].get(), POLLIN, Clock::now() + 20ms));
+    CHECK_FALSE(links::wait_ready(strangers[i].get(), POLLIN, Clock::now() + 20ms));
   a.set("k", "v");
   CHECK(b.get("k", 0ms) == "v");
 }
 
 TEST_CASE("a client that goes while it waits, or does not read, harms nobody") {
-  TcpStoreServer server({});
-  TcpStore store(server.address(), "", 20s);
+  bootstrap::TcpStoreServer server({});
+  bootstrap::TcpStore store(server.address(), "", 20s);
   store.set("large", std::string(protocol::kMaxValue, 'x'));
   {
-    const Connection waiter = enter(server, "");
-    std::string asking =
-        Writer(Command::get).number(7u).text("k").number(std::uint64_t{60000}).take();
-    REQUIRE(send_all(waiter.fd, waiter.channel->seal(asking), Clock::now() + 5s));
-    const Connection greedy = enter(server, "");
+    const bootstrap::Connection waiter = enter(server, "");
+    std::string asking = bootstrap::Writer(bootstrap::Command::get)
+                             .number(7u)
+                             .text("k")
+                             .number(std::uint64_t{60000})
+                             .take();
+    REQUIRE(links::send_all(waiter.fd, waiter.channel->seal(asking), Clock::now() + 5s));
+    const bootstrap::Connection greedy = enter(server, "");
     asking.clear();
     for (int i = 0; i < 50; ++i) {
-      asking += Writer(Command::get).number(7u).text("large").number(std::uint64_t{0}).take();
+      asking += bootstrap::Writer(bootstrap::Command::get)
+                    .number(7u)
+                    .text("large")
+                    .number(std::uint64_t{0})
+                    .take();
     }
-    REQUIRE(send_all(greedy.fd, greedy.channel->seal(asking), Clock::now() + 5s));
+    REQUIRE(links::send_all(greedy.fd, greedy.channel->seal(asking), Clock::now() + 5s));
     CHECK(eventually([&] { return server.clients() == 2; }));  // the greedy one is dropped
   }
   CHECK(eventually([&] { return server.clients() == 1; }));
@@ -376,11 +390,11 @@ TEST_CASE("a client that goes while it waits, or does not read, harms nobody") {
 }
 
 TEST_CASE("whatever clients send, the server lives and keeps what it has") {
-  TcpStoreServerOptions options;
+  bootstrap::TcpStoreServerOptions options;
   options.handshake_timeout = 2s;
   options.max_bytes = 4 << 20;
-  TcpStoreServer server(options);
-  TcpStore friendly(server.address(), "", 20s);
+  bootstrap::TcpStoreServer server(options);
+  bootstrap::TcpStore friendly(server.address(), "", 20s);
   friendly.set("kept", "whole");
   for (unsigned seed = 0; seed < 200; ++seed) {
     CAPTURE(seed);
@@ -391,8 +405,8 @@ TEST_CASE("whatever clients send, the server lives and keeps what it has") {
     std::string bytes = inside ? "" : protocol::hello(std::string(protocol::kNonce, 'n'));
     // Messages that are almost right, some bytes of which then are not.
     for (unsigned i = below(6); i > 0; --i) {
-      const auto command = static_cast<Command>(below(2) ? below(7) : 31 + below(7));
-      Writer message(command);
+      const auto command = static_cast<bootstrap::Command>(below(2) ? below(7) : 31 + below(7));
+      bootstrap::Writer message(command);
       for (unsigned k = below(5); k > 0; --k) {
         if (below(2)) {
           message.number(below(4) ? below(5) : static_cast<std::uint32_t>(random()));
@@ -408,10 +422,10 @@ TEST_CASE("whatever clients send, the server lives and keeps what it has") {
       bytes[below(static_cast<unsigned>(bytes.size()))] = static_cast<char>(random());
     }
     bytes.resize(bytes.size() - std::min<std::size_t>(below(4), bytes.size()));
-    Connection member;
+    bootstrap::Connection member;
     if (inside) member = enter(server, "");
-    const Fd stranger = inside ? std::move(member.fd) : dial(server);
-    send_all(stranger, inside ? member.channel->seal(bytes) : bytes, Clock::now() + 5s);
+    const links::Fd stranger = inside ? std::move(member.fd) : dial(server);
+    links::send_all(stranger, inside ? member.channel->seal(bytes) : bytes, Clock::now() + 5s);
     if (seed % 3 == 0) shutdown(stranger.get(), SHUT_WR);
     if (seed % 20 == 0) CHECK(friendly.get("kept", 1s) == "whole");
   }

@@ -9,7 +9,7 @@
 #include "ferrite/parallel/comm/bootstrap/store_protocol.h"
 #include "ferrite/parallel/comm/links/socket.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::bootstrap {
 namespace {
 
 constexpr int kPortsToTry = 16;
@@ -139,7 +139,7 @@ int local_rank() { return first_number(kLocalRank).value_or(0); }
 StorePlace store_place(const Place& place) {
   StorePlace out;
   if (const char* store = variable("FERRITE_STORE")) {
-    const Address address = parse_address(store, "FERRITE_STORE");
+    const links::Address address = links::parse_address(store, "FERRITE_STORE");
     return {true, address.host, {address.port}, "FERRITE_STORE"};
   }
   out.host = master_host(place);
@@ -199,4 +199,4 @@ std::string first_node(std::string_view node_list) {
   return name;
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::bootstrap

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::bootstrap {
 
 /// This process among the job's.
 struct Place {
@@ -49,4 +49,4 @@ int restart_count();
 /// The first name of a node list of SLURM's: "node07" of "node[07-09,12],login1".
 std::string first_node(std::string_view node_list);
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::bootstrap

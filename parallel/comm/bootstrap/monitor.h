@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::bootstrap {
 
 class Monitor {
  public:
@@ -36,4 +36,4 @@ class Monitor {
   virtual std::string blame(const std::string& group, std::uint64_t sequence) = 0;
 };
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::bootstrap

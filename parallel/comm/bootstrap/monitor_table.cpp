@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::bootstrap {
 
 using protocol::Answer;
 using protocol::Command;
@@ -273,4 +273,4 @@ void MonitorTable::close() {
   for (const auto& [name, run] : runs_) tell(run, Writer(Answer::closing).take());
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::bootstrap

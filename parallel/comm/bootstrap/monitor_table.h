@@ -12,7 +12,7 @@
 #include "ferrite/parallel/comm/bootstrap/store_table.h"
 #include "ferrite/parallel/comm/bootstrap/tcp_store_server.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::bootstrap {
 
 class MonitorTable {
  public:
@@ -107,4 +107,4 @@ class MonitorTable {
   std::unordered_map<ClientId, RankOfClient> rank_of_client_;
 };
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::bootstrap

@@ -9,7 +9,7 @@
 
 #include "ferrite/parallel/comm/bootstrap/monitor_table.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::bootstrap {
 namespace {
 
 constexpr std::size_t kMostNamed = 8;
@@ -138,4 +138,4 @@ std::string MonitorTable::others_calls(const Run& run, const Question& question)
   return words;
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::bootstrap

@@ -52,7 +52,7 @@ class Pause {
 
 /// Where to look for the store.
 struct Target {
-  StorePlace at;
+  bootstrap::StorePlace at;
   std::string token;
 };
 /// Asked before every attempt; nothing, and why, where nobody knows yet.
@@ -60,8 +60,8 @@ using Where = std::function<std::optional<Target>(std::string& why)>;
 
 /// What rank 0 has to keep.
 struct Served {
-  std::unique_ptr<TcpStoreServer> server;
-  std::unique_ptr<RendezvousFile> file;
+  std::unique_ptr<bootstrap::TcpStoreServer> server;
+  std::unique_ptr<bootstrap::RendezvousFile> file;
 };
 
 // ---- Rank 0
@@ -73,12 +73,12 @@ const char* bind_address() {
 
 /// Where rank 0 reaches its own store: not by the loopback where others have to come over the
 /// network, as its address towards the store is the one that the others use.
-std::string own_host(const StorePlace& at) {
+std::string own_host(const bootstrap::StorePlace& at) {
   const std::string bound = bind_address() ? bind_address() : at.host;
   return bound == "0.0.0.0" || bound == "::" ? at.host : bound;
 }
 
-[[noreturn]] void fail_to_listen(const Address& at, const std::string& source,
+[[noreturn]] void fail_to_listen(const links::Address& at, const std::string& source,
                                  const std::system_error& error) {
   const int code = error.code().value();
   if (code == EADDRINUSE) {
@@ -92,26 +92,27 @@ std::string own_host(const StorePlace& at) {
                      "cannot serve the store at {}: this is no address of rank 0's host, {}. "
                      "Give one, or say by FERRITE_BIND_ADDR where to listen instead (0.0.0.0: "
                      "everywhere)",
-                     at.text(), host_name());
+                     at.text(), links::host_name());
   }
   fail<DistributedError>(kOp, "cannot serve the store at {}: {}", at.text(), error.what());
 }
 
-void check_reachable(const std::string& host, const Place& place) {
+void check_reachable(const std::string& host, const bootstrap::Place& place) {
   const bool several_hosts =
       place.local_world_size > 0 && place.local_world_size < place.world_size;
-  FERRITE_CHECK(!several_hosts || bind_address() || !is_loopback(host), ValueError, kOp,
+  FERRITE_CHECK(!several_hosts || bind_address() || !links::is_loopback(host), ValueError, kOp,
                 "the job has several hosts, but {} is an address of this one alone on rank 0's "
                 "host, {}: set MASTER_ADDR to an address that all can reach, or FERRITE_BIND_ADDR "
                 "to where to listen",
-                host, host_name());
+                host, links::host_name());
 }
 
 /// At the first of the ports that is free.
-std::unique_ptr<TcpStoreServer> serve(const StorePlace& at, const Place& place,
-                                      const std::string& token, Deadline deadline) {
+std::unique_ptr<bootstrap::TcpStoreServer> serve(const bootstrap::StorePlace& at,
+                                                 const bootstrap::Place& place,
+                                                 const std::string& token, Deadline deadline) {
   check_reachable(at.host, place);
-  TcpStoreServerOptions options;
+  bootstrap::TcpStoreServerOptions options;
   options.host = bind_address() ? bind_address() : at.host;
   options.token = token;
   deadline = std::min(deadline, Clock::now() + kPortPatience);
@@ -120,7 +121,7 @@ std::unique_ptr<TcpStoreServer> serve(const StorePlace& at, const Place& place,
     for (const std::uint16_t port : at.ports) {
       options.port = port;
       try {
-        return std::make_unique<TcpStoreServer>(options);
+        return std::make_unique<bootstrap::TcpStoreServer>(options);
       } catch (const std::system_error& error) {
         const bool last = !again && port == at.ports.back();
         if (error.code().value() != EADDRINUSE || last) {
@@ -135,39 +136,40 @@ std::unique_ptr<TcpStoreServer> serve(const StorePlace& at, const Place& place,
 // ---- The others
 
 /// An attempt to be let in at any of the ports.
-std::shared_ptr<TcpStore> look(const Target& target, Milliseconds timeout, Deadline deadline,
-                               Greeting& greeting, std::string& why) {
-  greeting = Greeting::unreachable;
+std::shared_ptr<bootstrap::TcpStore> look(const Target& target, Milliseconds timeout,
+                                          Deadline deadline, bootstrap::Greeting& greeting,
+                                          std::string& why) {
+  greeting = bootstrap::Greeting::unreachable;
   for (const std::uint16_t port : target.at.ports) {
-    const Address address{target.at.host, port};
-    Connection connection = greet(address, target.token, deadline);
+    const links::Address address{target.at.host, port};
+    bootstrap::Connection connection = bootstrap::greet(address, target.token, deadline);
     // Of several ports the one where a store of ours answers says most.
     if (port == target.at.ports.front() || connection.greeting > greeting) {
       greeting = connection.greeting;
       why = connection.detail;
     }
-    if (connection.greeting != Greeting::accepted) continue;
-    greeting = Greeting::accepted;
-    return std::make_shared<TcpStore>(std::move(connection), address, timeout);
+    if (connection.greeting != bootstrap::Greeting::accepted) continue;
+    greeting = bootstrap::Greeting::accepted;
+    return std::make_shared<bootstrap::TcpStore>(std::move(connection), address, timeout);
   }
   return nullptr;
 }
 
 struct Met {
-  std::shared_ptr<TcpStore> store;
-  Joined joined;
+  std::shared_ptr<bootstrap::TcpStore> store;
+  bootstrap::Joined joined;
 };
 
 /// Looks for the store, and joins, again and again: what is found first may be an earlier start's.
-Met meet(const Where& where, JoinOptions options, Deadline deadline) {
+Met meet(const Where& where, bootstrap::JoinOptions options, Deadline deadline) {
   Pause pause;
   std::string why;
   const Deadline begin = Clock::now();
   Deadline last_other = begin;
   do {
     const std::optional<Target> target = where(why);
-    Greeting greeting = Greeting::unreachable;
-    std::shared_ptr<TcpStore> store;
+    bootstrap::Greeting greeting = bootstrap::Greeting::unreachable;
+    std::shared_ptr<bootstrap::TcpStore> store;
     if (target) store = look(*target, options.timeout, deadline, greeting, why);
     if (store) {
       options.token = target->token;
@@ -182,7 +184,8 @@ Met meet(const Where& where, JoinOptions options, Deadline deadline) {
         why = error.what();
       }
     }
-    const bool refused = greeting == Greeting::refused || greeting == Greeting::other_version;
+    const bool refused =
+        greeting == bootstrap::Greeting::refused || greeting == bootstrap::Greeting::other_version;
     if (!refused) last_other = Clock::now();
     if (Clock::now() - last_other > kRefusalPatience) break;
   } while (pause.wait(deadline));
@@ -196,11 +199,12 @@ Where always(Target target) {
   return [target = std::move(target)](std::string&) { return std::optional<Target>(target); };
 }
 
-std::string this_start() { return fmt::format("start {}", restart_count()); }
+std::string this_start() { return fmt::format("start {}", bootstrap::restart_count()); }
 
 /// Rank 0 serves at a place that all know.
-Where at_known_place(const StorePlace& at, const Place& place, Deadline deadline, Served& served) {
-  Target target{at, job_token() + "#" + this_start()};
+Where at_known_place(const bootstrap::StorePlace& at, const bootstrap::Place& place,
+                     Deadline deadline, Served& served) {
+  Target target{at, bootstrap::job_token() + "#" + this_start()};
   if (place.rank == 0) {
     served.server = serve(at, place, target.token, deadline);
     target.at = {false, own_host(at), {served.server->address().port}, {}};
@@ -209,30 +213,32 @@ Where at_known_place(const StorePlace& at, const Place& place, Deadline deadline
 }
 
 /// Rank 0 writes into a file where it serves.
-Where by_file(const std::string& path, const Place& place, Deadline deadline, Served& served) {
+Where by_file(const std::string& path, const bootstrap::Place& place, Deadline deadline,
+              Served& served) {
   FERRITE_CHECK(path.starts_with('/'), ValueError, kOp,
                 "expected file:// and an absolute path, got \"file://{}\"", path);
   if (place.rank == 0) {
     const char* host = std::getenv("MASTER_ADDR");
-    const StorePlace at{false, host && *host ? host : "localhost", {0}, "any"};
-    const std::string token = random_token();
+    const bootstrap::StorePlace at{false, host && *host ? host : "localhost", {0}, "any"};
+    const std::string token = bootstrap::random_token();
     served.server = serve(at, place, token, deadline);
     const std::uint16_t port = served.server->address().port;
-    served.file = std::make_unique<RendezvousFile>(
-        path, RendezvousNote{{at.host, port}, token, this_start(), host_name()});
+    served.file = std::make_unique<bootstrap::RendezvousFile>(
+        path, bootstrap::RendezvousNote{{at.host, port}, token, this_start(), links::host_name()});
     return always({{false, own_host(at), {port}, {}}, token});
   }
   return [path](std::string& why) -> std::optional<Target> {
-    const auto note = read_rendezvous_note(path);
+    const auto note = bootstrap::read_rendezvous_note(path);
     if (!note || note->start != this_start()) {
       why = fmt::format("rank 0 has not written {}{}", path,
                         note ? " (what is there is an earlier start's)" : "");
       return std::nullopt;
     }
-    FERRITE_CHECK(note->host == host_name() || !is_loopback(note->address.host), ValueError, kOp,
+    FERRITE_CHECK(note->host == links::host_name() || !links::is_loopback(note->address.host),
+                  ValueError, kOp,
                   "rank 0 serves the store at {} of its host, {}, which we on {} cannot reach: set "
                   "MASTER_ADDR for rank 0 to an address that all can reach",
-                  note->address.text(), note->host, host_name());
+                  note->address.text(), note->host, links::host_name());
     return Target{{false, note->address.host, {note->address.port}, {}}, note->token};
   };
 }
@@ -241,7 +247,7 @@ Where by_file(const std::string& path, const Place& place, Deadline deadline, Se
 
 class JoinedRendezvous final : public Rendezvous {
  public:
-  JoinedRendezvous(const Place& place, Served served, Met met)
+  JoinedRendezvous(const bootstrap::Place& place, Served served, Met met)
       : place_(place),
         served_(std::move(served)),
         store_(std::make_shared<PrefixStore>(met.joined.prefix + "/job", std::move(met.store))),
@@ -249,9 +255,9 @@ class JoinedRendezvous final : public Rendezvous {
         monitor_(tcp_monitor_) {}
   ~JoinedRendezvous() override { leave(std::chrono::seconds(2)); }
 
-  const Place& place() const override { return place_; }
+  const bootstrap::Place& place() const override { return place_; }
   const std::shared_ptr<Store>& store() const override { return store_; }
-  const std::shared_ptr<Monitor>& monitor() const override { return monitor_; }
+  const std::shared_ptr<bootstrap::Monitor>& monitor() const override { return monitor_; }
 
   void leave(Milliseconds linger) override {
     if (std::exchange(gone_, true)) return;
@@ -261,11 +267,11 @@ class JoinedRendezvous final : public Rendezvous {
   }
 
  private:
-  const Place place_;
+  const bootstrap::Place place_;
   Served served_;
   const std::shared_ptr<Store> store_;
-  const std::shared_ptr<TcpMonitor> tcp_monitor_;
-  const std::shared_ptr<Monitor> monitor_;
+  const std::shared_ptr<bootstrap::TcpMonitor> tcp_monitor_;
+  const std::shared_ptr<bootstrap::Monitor> monitor_;
   bool gone_ = false;
 };
 
@@ -274,21 +280,21 @@ class JoinedRendezvous final : public Rendezvous {
 std::unique_ptr<Rendezvous> rendezvous(const InitOptions& options) {
   const Deadline deadline = Clock::now() + options.timeout;
   const std::string_view method = options.init_method;
-  const Place place = place_in_job(options.rank, options.world_size);
+  const bootstrap::Place place = bootstrap::place_in_job(options.rank, options.world_size);
   Served served;
   Where where;
-  JoinOptions join{place, {}, "rank 0", false, options.timeout};
+  bootstrap::JoinOptions join{place, {}, "rank 0", false, options.timeout};
   if (method == "env://") {
-    const StorePlace at = store_place(place);
+    const bootstrap::StorePlace at = bootstrap::store_place(place);
     if (at.served_by_launcher) {
       join.owner = "the launcher";
       join.of_many_starts = true;
-      where = always({at, job_token()});
+      where = always({at, bootstrap::job_token()});
     } else {
       where = at_known_place(at, place, deadline, served);
     }
   } else if (method.starts_with("tcp://")) {
-    const Address address = parse_address(method.substr(6), "what follows tcp://");
+    const links::Address address = links::parse_address(method.substr(6), "what follows tcp://");
     where = at_known_place({false, address.host, {address.port}, "of init_method"}, place, deadline,
                            served);
   } else if (method.starts_with("file://")) {

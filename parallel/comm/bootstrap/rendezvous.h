@@ -27,10 +27,10 @@ namespace ferrite::parallel {
 class Rendezvous {
  public:
   virtual ~Rendezvous() = default;  ///< leaves, with a linger of 2 s
-  virtual const Place& place() const = 0;
+  virtual const bootstrap::Place& place() const = 0;
   /// Whose keys are those of this start of the job.
   virtual const std::shared_ptr<Store>& store() const = 0;
-  virtual const std::shared_ptr<Monitor>& monitor() const = 0;
+  virtual const std::shared_ptr<bootstrap::Monitor>& monitor() const = 0;
   /// Says goodbye to the other ranks. The rank that serves the store waits until all have left, at
   /// most `linger`: what they do without a store is what they had begun. Once; the store and the
   /// monitor are of no use afterwards.

@@ -14,7 +14,7 @@
 #include "ferrite/core/error.h"
 #include "ferrite/parallel/comm/links/secret.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::bootstrap {
 namespace {
 
 constexpr std::string_view kFirstLine = "ferrite rendezvous 1";
@@ -41,7 +41,7 @@ std::optional<RendezvousNote> read_rendezvous_note(const std::string& path) {
   if (lines[0] != kFirstLine || lines[6] != kLastLine) return std::nullopt;
   RendezvousNote note;
   try {
-    note.address = parse_address(lines[1], "the address");
+    note.address = links::parse_address(lines[1], "the address");
   } catch (const ValueError&) {
     return std::nullopt;
   }
@@ -55,7 +55,7 @@ RendezvousFile::RendezvousFile(std::string path, const RendezvousNote& note)
     : path_(std::move(path)), token_(note.token) {
   const std::string temporary = fmt::format("{}.{}.{}", path_, note.host, getpid());
   unlink(temporary.c_str());
-  const Fd file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  const links::Fd file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   // The empty line is room for what later versions say.
   const std::string text =
       fmt::format("{}\n{}\n{}\n{}\n{}\n\n{}\n", kFirstLine, note.address.text(), note.token,
@@ -73,6 +73,6 @@ RendezvousFile::~RendezvousFile() {
   if (note && note->token == token_) unlink(path_.c_str());
 }
 
-std::string random_token() { return hexadecimal(random_bytes(16)); }
+std::string random_token() { return links::hexadecimal(links::random_bytes(16)); }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::bootstrap

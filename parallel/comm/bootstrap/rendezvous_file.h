@@ -6,10 +6,10 @@
 
 #include "ferrite/parallel/comm/links/socket.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::bootstrap {
 
 struct RendezvousNote {
-  Address address;
+  links::Address address;
   std::string token;  ///< secret: the file is readable for its owner alone
   std::string start;  ///< which start of the job it is of
   std::string host;   ///< that rank 0 runs on
@@ -34,4 +34,4 @@ class RendezvousFile {
 /// 128 bits of the system's randomness, in hexadecimal.
 std::string random_token();
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::bootstrap

@@ -11,7 +11,7 @@
 
 #include "ferrite/core/error.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::bootstrap {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -114,7 +114,7 @@ class Start {
   }
 
   void say_who_we_are() {
-    const std::string who = fmt::format("{}, process {}", host_name(), getpid());
+    const std::string who = fmt::format("{}, process {}", links::host_name(), getpid());
     const std::int64_t others = store_->add(key("here", place_.rank), 1) - 1;
     if (others > 0) {
       const std::string first = store_->get(key("who", place_.rank), left(deadline_));
@@ -208,4 +208,4 @@ std::optional<Joined> join(const std::shared_ptr<TcpStore>& store, const JoinOpt
   }
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::bootstrap

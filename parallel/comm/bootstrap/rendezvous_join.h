@@ -9,7 +9,7 @@
 #include "ferrite/parallel/comm/bootstrap/tcp_monitor.h"
 #include "ferrite/parallel/comm/bootstrap/tcp_store.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::bootstrap {
 
 struct JoinOptions {
   Place place;
@@ -33,4 +33,4 @@ struct Joined {
 std::optional<Joined> join(const std::shared_ptr<TcpStore>& store, const JoinOptions& options,
                            Deadline deadline);
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::bootstrap

@@ -147,13 +147,13 @@ inline std::string hello(std::string_view nonce, std::uint32_t version = kVersio
 /// That `whose` end ("client", "server") of this very connection knows the token.
 inline std::string proof(std::string_view token, std::string_view whose,
                          std::string_view client_nonce, std::string_view server_nonce) {
-  return derive(token, {"ferrite store proof", whose, client_nonce, server_nonce});
+  return links::derive(token, {"ferrite store proof", whose, client_nonce, server_nonce});
 }
 
 /// Of the frames that this end sends.
 inline std::string frame_key(std::string_view token, std::string_view whose,
                              std::string_view client_nonce, std::string_view server_nonce) {
-  return derive(token, {"ferrite store frames", whose, client_nonce, server_nonce});
+  return links::derive(token, {"ferrite store frames", whose, client_nonce, server_nonce});
 }
 
 }  // namespace ferrite::parallel::protocol

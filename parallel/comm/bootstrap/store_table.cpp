@@ -4,7 +4,7 @@
 #include <charconv>
 #include <utility>
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::bootstrap {
 
 using protocol::Answer;
 using protocol::Command;
@@ -178,4 +178,4 @@ TimePoint StoreTable::expire(TimePoint now) {
   return waits_.empty() ? TimePoint::max() : waits_.begin()->first;
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::bootstrap

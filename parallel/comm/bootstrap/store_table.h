@@ -13,7 +13,7 @@
 
 #include "ferrite/parallel/comm/bootstrap/store_protocol.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::bootstrap {
 
 using ClientId = std::uint64_t;
 using TimePoint = std::chrono::steady_clock::time_point;
@@ -61,4 +61,4 @@ class StoreTable {
   std::unordered_map<std::string, std::vector<Waits::iterator>> waits_of_key_;
 };
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::bootstrap

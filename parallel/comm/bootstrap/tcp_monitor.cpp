@@ -22,7 +22,7 @@
 #include "ferrite/parallel/comm/bootstrap/store_protocol.h"
 #include "ferrite/parallel/comm/bootstrap/tcp_store.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::bootstrap {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -47,7 +47,7 @@ constexpr std::size_t kKeptGroups = 1024;
 
 class TcpMonitor::Impl {
  public:
-  Impl(const Address& server, std::string_view token, TcpMonitorOptions options);
+  Impl(const links::Address& server, std::string_view token, TcpMonitorOptions options);
   ~Impl() { leave(); }
 
   void begin(const std::string& group, std::uint64_t sequence, std::string_view op);
@@ -95,10 +95,10 @@ class TcpMonitor::Impl {
   }
 
   const TcpMonitorOptions options_;
-  const Address server_;
+  const links::Address server_;
   const milliseconds interval_;
   Connection connection_;
-  const Fd waker_;
+  const links::Fd waker_;
   // Of the thread:
   std::string in_;
   bool left_ = false;
@@ -128,7 +128,8 @@ class TcpMonitor::Impl {
 
 // ---- Any thread
 
-TcpMonitor::Impl::Impl(const Address& server, std::string_view token, TcpMonitorOptions options)
+TcpMonitor::Impl::Impl(const links::Address& server, std::string_view token,
+                       TcpMonitorOptions options)
     : options_(std::move(options)),
       server_(server),
       interval_(heartbeat_interval(options_.timeout)),
@@ -136,7 +137,7 @@ TcpMonitor::Impl::Impl(const Address& server, std::string_view token, TcpMonitor
       waker_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   FERRITE_CHECK(waker_.valid(), DistributedError, "monitor", "no eventfd");
   join();
-  thread_ = start_background_thread("ferrite-beat", [this] { beat_until_left(); });
+  thread_ = comm::start_background_thread("ferrite-beat", [this] { beat_until_left(); });
 }
 
 /// Returns when the server knows this rank.
@@ -151,13 +152,13 @@ void TcpMonitor::Impl::join() {
       .number(static_cast<std::uint32_t>(options_.world_size))
       .number(limited(options_.timeout))
       .number(limited(interval_))
-      .text(fmt::format("{}, process {}", host_name(), getpid()).substr(0, kLongestName));
+      .text(fmt::format("{}, process {}", links::host_name(), getpid()).substr(0, kLongestName));
   constexpr std::size_t size = 5;
-  Read last = send_all(connection_.fd, connection_.channel->seal(message.take()), deadline)
+  Read last = links::send_all(connection_.fd, connection_.channel->seal(message.take()), deadline)
                   ? Read::nothing
                   : Read::end;
   while (in_.size() < size && (last == Read::nothing || last == Read::something) &&
-         wait_ready(connection_.fd.get(), POLLIN, deadline))
+         links::wait_ready(connection_.fd.get(), POLLIN, deadline))
     last = read_more();
   FERRITE_CHECK(in_.size() >= size && static_cast<Answer>(in_[4]) == Answer::joined,
                 DistributedError, "monitor", "the store at {} does not take rank {} of {} in{}",
@@ -304,7 +305,8 @@ bool TcpMonitor::Impl::send_due(Clock::time_point now) {
     bytes.swap(outbox_);
     upto = queued_;
   }
-  const bool sent = send_all(connection_.fd, connection_.channel->seal(bytes), now + kSendTime);
+  const bool sent =
+      links::send_all(connection_.fd, connection_.channel->seal(bytes), now + kSendTime);
   left_ = leaving;
   const std::lock_guard lock(mutex_);
   sent_ = upto;
@@ -429,7 +431,7 @@ void TcpMonitor::Impl::call_watchers(const std::string* group, const std::string
   }
   if (calls_.empty() || stop_calls_) return;
   if (!caller_.joinable()) {
-    caller_ = start_background_thread("ferrite-watch", [this] { run_calls(); });
+    caller_ = comm::start_background_thread("ferrite-watch", [this] { run_calls(); });
   }
   changed_.notify_all();
 }
@@ -457,7 +459,8 @@ void TcpMonitor::Impl::run_calls() {
 
 // ----
 
-TcpMonitor::TcpMonitor(const Address& server, std::string_view token, TcpMonitorOptions options)
+TcpMonitor::TcpMonitor(const links::Address& server, std::string_view token,
+                       TcpMonitorOptions options)
     : impl_(std::make_unique<Impl>(server, token, std::move(options))) {}
 TcpMonitor::~TcpMonitor() = default;
 
@@ -483,4 +486,4 @@ milliseconds TcpMonitor::heartbeat_interval(milliseconds timeout) {
   return std::clamp(timeout / 8, milliseconds(20), milliseconds(500));
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::bootstrap

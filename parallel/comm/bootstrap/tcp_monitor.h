@@ -10,7 +10,7 @@
 #include "ferrite/parallel/comm/bootstrap/monitor.h"
 #include "ferrite/parallel/comm/links/socket.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::bootstrap {
 
 struct TcpMonitorOptions {
   std::string run;  ///< which start of the job; monitors of different runs do not know each other
@@ -27,7 +27,7 @@ struct TcpMonitorOptions {
 class TcpMonitor final : public Monitor {
  public:
   /// DistributedError where there is no server that accepts the token within the timeout.
-  TcpMonitor(const Address& server, std::string_view token, TcpMonitorOptions options);
+  TcpMonitor(const links::Address& server, std::string_view token, TcpMonitorOptions options);
   ~TcpMonitor() override;  ///< leaves
 
   void begin(const std::string& group, std::uint64_t sequence, std::string_view op) override;
@@ -48,4 +48,4 @@ class TcpMonitor final : public Monitor {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::bootstrap

@@ -19,7 +19,7 @@
 #include "ferrite/parallel/comm/bootstrap/store_protocol.h"
 #include "ferrite/parallel/comm/links/secret.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::bootstrap {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -43,19 +43,20 @@ double seconds(milliseconds time) { return std::chrono::duration<double>(time).c
 
 }  // namespace
 
-Connection greet(const Address& address, std::string_view token, Deadline deadline) {
+Connection greet(const links::Address& address, std::string_view token, Deadline deadline) {
   deadline = std::min(deadline, Clock::now() + kGreetingTime);
   Connection connection;
   std::string error;
-  Fd fd = connect_to(address, deadline, error);
+  links::Fd fd = links::connect_to(address, deadline, error);
   if (!fd.valid()) {
     connection.detail = fmt::format("nobody answers at {} ({})", address.text(), error);
     return connection;
   }
-  const std::string nonce = random_bytes(protocol::kNonce);
+  const std::string nonce = links::random_bytes(protocol::kNonce);
   std::string theirs(protocol::kHello, '\0'), reply(protocol::kReply, '\0');
   const auto exchange = [&](std::string_view bytes, std::string& answer) {
-    return send_all(fd, bytes, deadline) && recv_all(fd, answer.data(), answer.size(), deadline);
+    return links::send_all(fd, bytes, deadline) &&
+           links::recv_all(fd, answer.data(), answer.size(), deadline);
   };
   connection.greeting = Greeting::stranger;
   if (!exchange(protocol::hello(nonce), theirs) || !theirs.starts_with(protocol::kMagic)) {
@@ -80,17 +81,17 @@ Connection greet(const Address& address, std::string_view token, Deadline deadli
   }
   switch (static_cast<protocol::GreetingReply>(reply.front())) {
     case protocol::GreetingReply::accepted:
-      if (!equal_secrets(std::string_view(reply).substr(1),
-                         protocol::proof(token, "server", nonce, their_nonce))) {
+      if (!links::equal_secrets(std::string_view(reply).substr(1),
+                                protocol::proof(token, "server", nonce, their_nonce))) {
         connection.detail = fmt::format(
             "who listens at {} does not know our token, but says it does", address.text());
         break;
       }
       connection.fd = std::move(fd);
-      connection.channel =
-          std::make_unique<SealedChannel>(protocol::frame_key(token, "client", nonce, their_nonce),
-                                          protocol::frame_key(token, "server", nonce, their_nonce));
-      connection.secret = derive(token, {"ferrite ranks"});
+      connection.channel = std::make_unique<links::SealedChannel>(
+          protocol::frame_key(token, "client", nonce, their_nonce),
+          protocol::frame_key(token, "server", nonce, their_nonce));
+      connection.secret = links::derive(token, {"ferrite ranks"});
       connection.greeting = Greeting::accepted;
       break;
     case protocol::GreetingReply::full:
@@ -106,7 +107,7 @@ Connection greet(const Address& address, std::string_view token, Deadline deadli
   return connection;
 }
 
-Connection greet_until_accepted(const Address& address, std::string_view token,
+Connection greet_until_accepted(const links::Address& address, std::string_view token,
                                 milliseconds timeout) {
   const Deadline deadline = after(timeout);
   milliseconds pause{10};
@@ -124,16 +125,16 @@ Connection greet_until_accepted(const Address& address, std::string_view token,
 
 class TcpStore::Impl {
  public:
-  Impl(Connection connection, Address address, milliseconds timeout)
+  Impl(Connection connection, links::Address address, milliseconds timeout)
       : fd_(std::move(connection.fd)),
         channel_(std::move(connection.channel)),
         secret_(std::move(connection.secret)),
         address_(std::move(address)),
         timeout_(timeout) {}
 
-  const Address& address() const { return address_; }
+  const links::Address& address() const { return address_; }
   const std::string& secret() const { return secret_; }
-  std::string local_host() const { return local_address(fd_).host; }
+  std::string local_host() const { return links::local_address(fd_).host; }
   milliseconds timeout() const { return timeout_; }
   bool lost() {
     const std::lock_guard lock(mutex_);
@@ -166,10 +167,11 @@ class TcpStore::Impl {
     fail<DistributedError>(op, "{}: the store at {} was lost", asked, address_.text());
   }
 
-  const Fd fd_;
-  const std::unique_ptr<SealedChannel> channel_;  // sealing by who sends, opening by who reads
+  const links::Fd fd_;
+  const std::unique_ptr<links::SealedChannel>
+      channel_;  // sealing by who sends, opening by who reads
   const std::string secret_;
-  const Address address_;
+  const links::Address address_;
   const milliseconds timeout_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -213,7 +215,7 @@ void TcpStore::Impl::send(const std::string& message, Deadline deadline, const c
   }
   sending_ = true;
   lock.unlock();
-  const bool sent = send_all(fd_, channel_->seal(message), deadline);
+  const bool sent = links::send_all(fd_, channel_->seal(message), deadline);
   lock.lock();
   sending_ = false;
   // Half a message may be under way: nothing can follow it.
@@ -251,7 +253,7 @@ void TcpStore::Impl::read(std::unique_lock<std::mutex>& lock, Deadline deadline)
   std::array<char, 65536> buffer;
   ssize_t got = -1;
   bool end = false;
-  if (wait_ready(fd_.get(), POLLIN, deadline)) {
+  if (links::wait_ready(fd_.get(), POLLIN, deadline)) {
     got = ::recv(fd_.get(), buffer.data(), buffer.size(), 0);
     end = got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
   }
@@ -300,15 +302,15 @@ void check_sizes(const char* op, const std::string& key, std::string_view value 
 
 }  // namespace
 
-TcpStore::TcpStore(const Address& address, std::string_view token, milliseconds timeout)
+TcpStore::TcpStore(const links::Address& address, std::string_view token, milliseconds timeout)
     : TcpStore(greet_until_accepted(address, token, timeout), address, timeout) {}
 
-TcpStore::TcpStore(Connection connection, const Address& address, milliseconds timeout)
+TcpStore::TcpStore(Connection connection, const links::Address& address, milliseconds timeout)
     : impl_(std::make_unique<Impl>(std::move(connection), address, timeout)) {}
 
 TcpStore::~TcpStore() = default;
 
-const Address& TcpStore::address() const { return impl_->address(); }
+const links::Address& TcpStore::address() const { return impl_->address(); }
 std::string TcpStore::local_host() const { return impl_->local_host(); }
 std::string TcpStore::secret() const { return impl_->secret(); }
 bool TcpStore::lost() const { return impl_->lost(); }
@@ -385,4 +387,4 @@ bool TcpStore::erase(const std::string& key) {
   return reply.value == "\1";
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::bootstrap

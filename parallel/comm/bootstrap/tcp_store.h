@@ -12,7 +12,7 @@
 #include "ferrite/parallel/comm/links/sealed_frames.h"
 #include "ferrite/parallel/comm/links/socket.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::bootstrap {
 
 /// What became of an attempt to reach a server of ours.
 enum class Greeting : std::uint8_t {
@@ -25,17 +25,18 @@ enum class Greeting : std::uint8_t {
 };
 
 struct Connection {
-  Fd fd;                                   ///< valid where accepted
-  std::unique_ptr<SealedChannel> channel;  ///< there where accepted: what all that follows goes by
-  std::string secret;                      ///< Store::secret(), where accepted
+  links::Fd fd;  ///< valid where accepted
+  std::unique_ptr<links::SealedChannel>
+      channel;         ///< there where accepted: what all that follows goes by
+  std::string secret;  ///< Store::secret(), where accepted
   Greeting greeting = Greeting::unreachable;
   std::string detail;  ///< "localhost:29500 does not answer: connection refused"
 };
 
 /// One attempt, over by `deadline`.
-Connection greet(const Address& address, std::string_view token, Deadline deadline);
+Connection greet(const links::Address& address, std::string_view token, Deadline deadline);
 /// As many as it takes; DistributedError, with what came of the last one, after `timeout`.
-Connection greet_until_accepted(const Address& address, std::string_view token,
+Connection greet_until_accepted(const links::Address& address, std::string_view token,
                                 std::chrono::milliseconds timeout);
 
 /// Keys are up to 4 KiB and values up to 16 MiB (ValueError for more). Any thread may wait for a
@@ -46,9 +47,10 @@ class TcpStore final : public Store {
  public:
   /// Tries again until there is a server that accepts the token; DistributedError, with what came
   /// of the last attempt, after `timeout`.
-  TcpStore(const Address& address, std::string_view token, std::chrono::milliseconds timeout);
+  TcpStore(const links::Address& address, std::string_view token,
+           std::chrono::milliseconds timeout);
   /// On a connection that greet() made.
-  TcpStore(Connection connection, const Address& address, std::chrono::milliseconds timeout);
+  TcpStore(Connection connection, const links::Address& address, std::chrono::milliseconds timeout);
   ~TcpStore() override;
 
   void set(const std::string& key, std::string_view value) override;
@@ -61,7 +63,7 @@ class TcpStore final : public Store {
   /// Those that are not there.
   std::vector<std::string> missing(const std::vector<std::string>& keys);
 
-  const Address& address() const;
+  const links::Address& address() const;
   /// Whether the server is known to be.
   bool lost() const;
 
@@ -70,4 +72,4 @@ class TcpStore final : public Store {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::bootstrap

@@ -29,7 +29,7 @@
 #include "ferrite/parallel/comm/links/sealed_frames.h"
 #include "ferrite/parallel/comm/links/secret.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::bootstrap {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -57,12 +57,12 @@ std::size_t strangers_there_may_be(std::size_t wanted) {
 }
 
 struct Client {
-  Fd fd;
+  links::Fd fd;
   bool stranger = true;
-  std::unique_ptr<SealedChannel> channel;  ///< once it is none
-  std::string nonce, their_nonce;          ///< of the greeting, once it has begun
-  bool doomed = false;                     ///< to be dropped once its events have been seen to
-  bool dropping = false;                   ///< to be dropped once it was told why
+  std::unique_ptr<links::SealedChannel> channel;  ///< once it is none
+  std::string nonce, their_nonce;                 ///< of the greeting, once it has begun
+  bool doomed = false;    ///< to be dropped once its events have been seen to
+  bool dropping = false;  ///< to be dropped once it was told why
   bool wants_write = false;
   std::list<ClientId>::iterator place{};  ///< among the strangers, if it is one
   std::string in, out;
@@ -77,8 +77,8 @@ class TcpStoreServer::Impl {
   explicit Impl(TcpStoreServerOptions options)
       : options_(std::move(options)),
         max_strangers_(strangers_there_may_be(options_.max_strangers)),
-        listener_(listen_at({options_.host, options_.port})),
-        address_{options_.host, local_address(listener_).port},
+        listener_(links::listen_at({options_.host, options_.port})),
+        address_{options_.host, links::local_address(listener_).port},
         epoll_(epoll_create1(EPOLL_CLOEXEC)),
         waker_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         keys_(options_.max_bytes, sender()),
@@ -91,7 +91,7 @@ class TcpStoreServer::Impl {
     }
     watch(EPOLL_CTL_ADD, listener_, EPOLLIN, kListener);
     watch(EPOLL_CTL_ADD, waker_, EPOLLIN, kWaker);
-    thread_ = start_background_thread("ferrite-store", [this] { serve(); });
+    thread_ = comm::start_background_thread("ferrite-store", [this] { serve(); });
   }
 
   ~Impl() {
@@ -102,7 +102,7 @@ class TcpStoreServer::Impl {
     thread_.join();
   }
 
-  const Address& address() const { return address_; }
+  const links::Address& address() const { return address_; }
   std::size_t clients() const { return client_count_; }
 
   std::vector<PresentRank> present() const {
@@ -120,7 +120,7 @@ class TcpStoreServer::Impl {
     return [this](ClientId client, std::string message) { send_to(client, std::move(message)); };
   }
 
-  void watch(int operation, const Fd& fd, std::uint32_t events, ClientId id) {
+  void watch(int operation, const links::Fd& fd, std::uint32_t events, ClientId id) {
     epoll_event event{};
     event.events = events;
     event.data.u64 = id;
@@ -145,9 +145,9 @@ class TcpStoreServer::Impl {
 
   const TcpStoreServerOptions options_;
   const std::size_t max_strangers_;
-  Fd listener_;
-  const Address address_;
-  Fd epoll_, waker_;
+  links::Fd listener_;
+  const links::Address address_;
+  links::Fd epoll_, waker_;
   StoreTable keys_;
   MonitorTable monitor_;
   std::unordered_map<ClientId, Client> clients_;
@@ -207,7 +207,7 @@ void TcpStoreServer::Impl::serve() {
 void TcpStoreServer::Impl::accept_some() {
   // So many at a time, that those who have come are heard before they are too many.
   for (int i = 0; i < kAcceptedAtOnce; ++i) {
-    Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    links::Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd.valid()) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK) return;
@@ -295,7 +295,7 @@ bool TcpStoreServer::Impl::greet(ClientId id, Client& client) {
     client.dropping = head.number<std::uint32_t>() != protocol::kVersion;
     client.their_nonce = client.in.substr(protocol::kHello - protocol::kNonce, protocol::kNonce);
     client.in.erase(0, protocol::kHello);
-    client.nonce = random_bytes(protocol::kNonce);
+    client.nonce = links::random_bytes(protocol::kNonce);
     send_to(id, protocol::hello(client.nonce));
   }
   if (client.dropping || client.in.size() < protocol::kProof) return true;
@@ -304,7 +304,8 @@ bool TcpStoreServer::Impl::greet(ClientId id, Client& client) {
     return protocol::proof(options_.token, whose, client.their_nonce, client.nonce);
   };
   GreetingReply reply = GreetingReply::accepted;
-  if (!equal_secrets(std::string_view(client.in).substr(0, protocol::kProof), proof("client"))) {
+  if (!links::equal_secrets(std::string_view(client.in).substr(0, protocol::kProof),
+                            proof("client"))) {
     reply = GreetingReply::refused;
   } else if (clients_.size() - strangers_.size() >= options_.max_clients) {
     reply = GreetingReply::full;
@@ -318,7 +319,7 @@ bool TcpStoreServer::Impl::greet(ClientId id, Client& client) {
   const auto key = [&](std::string_view whose) {
     return protocol::frame_key(options_.token, whose, client.their_nonce, client.nonce);
   };
-  client.channel = std::make_unique<SealedChannel>(key("server"), key("client"));
+  client.channel = std::make_unique<links::SealedChannel>(key("server"), key("client"));
   admit(client);
   return true;
 }
@@ -426,11 +427,11 @@ void TcpStoreServer::Impl::say_goodbye() {
 TcpStoreServer::TcpStoreServer(TcpStoreServerOptions options)
     : impl_(std::make_unique<Impl>(std::move(options))) {}
 TcpStoreServer::~TcpStoreServer() = default;
-const Address& TcpStoreServer::address() const { return impl_->address(); }
+const links::Address& TcpStoreServer::address() const { return impl_->address(); }
 bool TcpStoreServer::wait_until_left(std::chrono::milliseconds timeout) {
   return impl_->wait_until_left(timeout);
 }
 std::size_t TcpStoreServer::clients() const { return impl_->clients(); }
 std::vector<PresentRank> TcpStoreServer::present() const { return impl_->present(); }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::bootstrap

@@ -10,7 +10,7 @@
 
 #include "ferrite/parallel/comm/links/socket.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::bootstrap {
 
 struct TcpStoreServerOptions {
   /// Where to listen, and nowhere else: this host's name or address. "0.0.0.0" for all.
@@ -54,7 +54,7 @@ class TcpStoreServer {
   TcpStoreServer& operator=(const TcpStoreServer&) = delete;
 
   /// The host as it was given and the port that it has.
-  const Address& address() const;
+  const links::Address& address() const;
   /// Waits until no client has a heartbeat any more (all ranks have left or were lost), at most so
   /// long; whether it is so.
   bool wait_until_left(std::chrono::milliseconds timeout);
@@ -67,4 +67,4 @@ class TcpStoreServer {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::bootstrap

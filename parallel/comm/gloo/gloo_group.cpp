@@ -74,10 +74,11 @@ void with_size(std::size_t bytes, F&& f) {
 }
 
 auto reduction(ReduceOp op, DType dtype) {
-  return [op = combine_of(op), dtype](void* out, const void* a, const void* b, std::size_t count) {
+  return [op = comm::combine_of(op), dtype](void* out, const void* a, const void* b,
+                                            std::size_t count) {
     const auto n = static_cast<std::int64_t>(count);
-    kernels::combine(Stream(), op, flat_view(out, n, dtype), flat_view(a, n, dtype),
-                     flat_view(b, n, dtype));
+    kernels::combine(Stream(), op, comm::flat_view(out, n, dtype), comm::flat_view(a, n, dtype),
+                     comm::flat_view(b, n, dtype));
   };
 }
 
@@ -108,7 +109,7 @@ bool agree_on_ring(const GroupContext& context, const std::vector<std::string>& 
   return wanted(notes[0]) == "ring" || (wanted(notes[0]) == "auto" && shared_memory);
 }
 
-bool all_in_shared_memory(LinkMesh& links, int rank, int size) {
+bool all_in_shared_memory(links::LinkMesh& links, int rank, int size) {
   for (int r = 0; r < size; ++r)
     if (r != rank && links.to(r).kind() != "shared memory") return false;
   return true;
@@ -118,9 +119,9 @@ bool all_in_shared_memory(LinkMesh& links, int rank, int size) {
 
 /// What a group of more than one rank is connected by.
 struct Connections {
-  std::unique_ptr<LinkMesh> peers;  // of send and recv
+  std::unique_ptr<links::LinkMesh> peers;  // of send and recv
   // Of the collectives: what is compared before each, and then Gloo's algorithms or the ring.
-  std::unique_ptr<LinkMesh> collectives;
+  std::unique_ptr<links::LinkMesh> collectives;
   bool use_ring = false;
 };
 
@@ -129,8 +130,8 @@ class GlooGroup final : public HostGroup {
   GlooGroup(const GroupContext& context, Connections connections)
       : HostGroup("gloo", context, std::move(connections.peers),
                   // Whoever waits may run the ring, which saves the way to another thread.
-                  {.staging = Staging::host,
-                   .waiters = connections.use_ring ? Waiters::help : Waiters::wait}),
+                  {.staging = comm::Staging::host,
+                   .waiters = connections.use_ring ? comm::Waiters::help : comm::Waiters::wait}),
         links_(std::move(connections.collectives)),
         gloo_(links_ ? std::make_shared<GlooMesh>(*links_, context.rank, context.size) : nullptr),
         use_ring_(connections.use_ring) {
@@ -139,65 +140,65 @@ class GlooGroup final : public HostGroup {
   ~GlooGroup() override { stop(); }
 
  private:
-  void run(const HostCall& call) override;
+  void run(const comm::HostCall& call) override;
   void cancel() override;
   std::shared_ptr<ProcessGroup> do_new_group(const std::vector<int>& ranks, int rank,
                                              const std::string& name,
                                              Milliseconds timeout) override;
 
-  void run_alone(const HostCall& call);
-  void run_by_gloo(const HostCall& call);
+  void run_alone(const comm::HostCall& call);
+  void run_by_gloo(const comm::HostCall& call);
   template <class F>
-  void reduce_by(const HostCall& call, bool is_root, F&& run);
-  void all_reduce(const HostCall& call);
-  void broadcast(const HostCall& call);
-  void reduce(const HostCall& call);
-  void all_gather(const HostCall& call);
-  void reduce_scatter(const HostCall& call);
-  void barrier(const HostCall& call);
+  void reduce_by(const comm::HostCall& call, bool is_root, F&& run);
+  void all_reduce(const comm::HostCall& call);
+  void broadcast(const comm::HostCall& call);
+  void reduce(const comm::HostCall& call);
+  void all_gather(const comm::HostCall& call);
+  void reduce_scatter(const comm::HostCall& call);
+  void barrier(const comm::HostCall& call);
   double scale(ReduceOp op) const { return op == ReduceOp::avg ? 1.0 / size() : 1; }
 
-  const std::unique_ptr<LinkMesh> links_;
+  const std::unique_ptr<links::LinkMesh> links_;
   const std::shared_ptr<GlooMesh> gloo_;
   const bool use_ring_;
 };
 
-void GlooGroup::run(const HostCall& call) {
+void GlooGroup::run(const comm::HostCall& call) {
   if (size() == 1) return run_alone(call);
   check_same_call(*links_, context(), call);
-  const Call& what = call.call;
-  const bool is_barrier = what.kind == Collective::barrier;
+  const comm::Call& what = call.call;
+  const bool is_barrier = what.kind == comm::Collective::barrier;
   if (!is_barrier && what.out.numel() == 0 && (!what.in.defined() || what.in.numel() == 0)) return;
-  if (what.kind == Collective::ring_all_reduce ||
-      (use_ring_ && what.kind == Collective::all_reduce)) {
-    parallel::ring_all_reduce(*links_, rank(), size(), call.out, what.out.numel(), what.out.dtype(),
-                              what.op, call.interrupt);
+  if (what.kind == comm::Collective::ring_all_reduce ||
+      (use_ring_ && what.kind == comm::Collective::all_reduce)) {
+    parallel::comm::ring_all_reduce(*links_, rank(), size(), call.out, what.out.numel(),
+                                    what.out.dtype(), what.op, call.interrupt);
   } else if (use_ring_ && is_barrier) {
     std::uint8_t nothing = 0;
-    parallel::ring_all_reduce(*links_, rank(), size(), &nothing, 1, kUInt8, ReduceOp::sum,
-                              call.interrupt);
+    parallel::comm::ring_all_reduce(*links_, rank(), size(), &nothing, 1, kUInt8, ReduceOp::sum,
+                                    call.interrupt);
   } else {
     run_by_gloo(call);
   }
 }
 
-void GlooGroup::run_alone(const HostCall& call) {
-  const Call& what = call.call;
+void GlooGroup::run_alone(const comm::HostCall& call) {
+  const comm::Call& what = call.call;
   if (what.in.defined() && what.out.numel() > 0) std::memcpy(call.out, call.in, what.out.nbytes());
 }
 
-void GlooGroup::run_by_gloo(const HostCall& call) {
+void GlooGroup::run_by_gloo(const comm::HostCall& call) {
   const GlooMesh::Operation operation(*gloo_, call.interrupt);
   switch (call.call.kind) {
-    case Collective::all_reduce:
+    case comm::Collective::all_reduce:
       return all_reduce(call);
-    case Collective::broadcast:
+    case comm::Collective::broadcast:
       return broadcast(call);
-    case Collective::reduce:
+    case comm::Collective::reduce:
       return reduce(call);
-    case Collective::all_gather:
+    case comm::Collective::all_gather:
       return all_gather(call);
-    case Collective::reduce_scatter:
+    case comm::Collective::reduce_scatter:
       return reduce_scatter(call);
     default:
       return barrier(call);
@@ -218,7 +219,7 @@ std::shared_ptr<ProcessGroup> GlooGroup::do_new_group(const std::vector<int>& ra
 
 /// Has `run(values, numel, dtype)` reduce a call's values, in place, as what they are added as.
 template <class F>
-void GlooGroup::reduce_by(const HostCall& call, bool is_root, F&& run) {
+void GlooGroup::reduce_by(const comm::HostCall& call, bool is_root, F&& run) {
   const Tensor& tensor = call.call.out;
   const ReduceOp op = call.call.op;
   const std::int64_t n = tensor.numel();
@@ -234,7 +235,7 @@ void GlooGroup::reduce_by(const HostCall& call, bool is_root, F&& run) {
   if (is_root && op == ReduceOp::avg) scale_values(call.out, n, tensor.dtype(), scale(op));
 }
 
-void GlooGroup::all_reduce(const HostCall& call) {
+void GlooGroup::all_reduce(const comm::HostCall& call) {
   reduce_by(call, true, [&](void* values, std::int64_t n, DType dtype) {
     gloo::AllreduceOptions options(gloo_);
     options.setReduceFunction(reduction(call.call.op, dtype));
@@ -245,7 +246,7 @@ void GlooGroup::all_reduce(const HostCall& call) {
   });
 }
 
-void GlooGroup::reduce(const HostCall& call) {
+void GlooGroup::reduce(const comm::HostCall& call) {
   reduce_by(call, rank() == call.call.peer, [&](void* values, std::int64_t n, DType dtype) {
     gloo::ReduceOptions options(gloo_);
     options.setReduceFunction(reduction(call.call.op, dtype));
@@ -257,14 +258,14 @@ void GlooGroup::reduce(const HostCall& call) {
   });
 }
 
-void GlooGroup::broadcast(const HostCall& call) {
+void GlooGroup::broadcast(const comm::HostCall& call) {
   gloo::BroadcastOptions options(gloo_);
   options.setRoot(call.call.peer);
   options.setOutput(static_cast<std::uint8_t*>(call.out), call.call.out.nbytes());
   gloo::broadcast(options);
 }
 
-void GlooGroup::all_gather(const HostCall& call) {
+void GlooGroup::all_gather(const comm::HostCall& call) {
   gloo::AllgatherOptions options(gloo_);
   options.setInput(static_cast<std::uint8_t*>(const_cast<void*>(call.in)), call.call.in.nbytes());
   options.setOutput(static_cast<std::uint8_t*>(call.out), call.call.out.nbytes());
@@ -273,7 +274,7 @@ void GlooGroup::all_gather(const HostCall& call) {
 
 /// Gloo has none but of the old kind. Each rank gets all ranks' values of its part, which moves as
 /// many bytes as the best would, and reduces them in the order of the ranks.
-void GlooGroup::reduce_scatter(const HostCall& call) {
+void GlooGroup::reduce_scatter(const comm::HostCall& call) {
   const Tensor& tensor = call.call.out;
   const ReduceOp op = call.call.op;
   const DType dtype = tensor.dtype();
@@ -296,15 +297,16 @@ void GlooGroup::reduce_scatter(const HostCall& call) {
     const bool complete = r + 1 == size();
     void* const out = complete ? call.out : kept;
     const DType out_type = complete ? dtype : partial;
-    kernels::combine(Stream(), combine_of(op), flat_view(out, n, out_type), flat_view(a, n, type),
-                     flat_view(received + bytes * static_cast<std::size_t>(r), n, dtype),
+    kernels::combine(Stream(), comm::combine_of(op), comm::flat_view(out, n, out_type),
+                     comm::flat_view(a, n, type),
+                     comm::flat_view(received + bytes * static_cast<std::size_t>(r), n, dtype),
                      complete ? scale(op) : 1);
     a = out;
     type = out_type;
   }
 }
 
-void GlooGroup::barrier(const HostCall&) {
+void GlooGroup::barrier(const comm::HostCall&) {
   gloo::BarrierOptions options(gloo_);
   gloo::barrier(options);
 }
@@ -319,8 +321,8 @@ std::shared_ptr<ProcessGroup> make_gloo_group(const GroupContext& context) {
   const std::string wanted = wanted_all_reduce();
   Connections connections;
   if (context.size > 1) {
-    connections.peers = connect_links(context, "peers");
-    connections.collectives = connect_links(context, "collectives");
+    connections.peers = links::connect_links(context, "peers");
+    connections.collectives = links::connect_links(context, "collectives");
     const bool shared = all_in_shared_memory(*connections.collectives, context.rank, context.size);
     connections.use_ring =
         agree_on_ring(context, exchange(context, "gloo", wanted + (shared ? " shared" : " tcp")));

@@ -98,7 +98,7 @@ class GlooMesh::Buffer final : public gloo::transport::UnboundBuffer {
 class GlooMesh::Transport final : public gloo::transport::Context,
                                   public std::enable_shared_from_this<Transport> {
  public:
-  Transport(LinkMesh& links, int rank, int size)
+  Transport(links::LinkMesh& links, int rank, int size)
       : Context(rank, size), links_(links), peers_(static_cast<std::size_t>(size)) {
     pairs_.resize(static_cast<std::size_t>(size));
     for (int peer = 0; peer < size; ++peer)
@@ -111,7 +111,7 @@ class GlooMesh::Transport final : public gloo::transport::Context,
     return std::make_unique<Buffer>(shared_from_this(), data, bytes);
   }
 
-  const Interrupt* interrupt = nullptr;
+  const links::Interrupt* interrupt = nullptr;
 
   void send(Buffer& buffer, int to, std::uint64_t slot, std::span<const std::byte> bytes) {
     check_peer(to);
@@ -237,7 +237,7 @@ class GlooMesh::Transport final : public gloo::transport::Context,
 
   bool advance_recv(int from) {
     Peer& peer = peers_[static_cast<std::size_t>(from)];
-    Link& link = links_.to(from);
+    links::Link& link = links_.to(from);
     bool moved = false;
     if (!peer.receiving) {
       const auto header = std::as_writable_bytes(std::span(&peer.header, 1));
@@ -281,17 +281,17 @@ class GlooMesh::Transport final : public gloo::transport::Context,
     waits_.clear();
     for (int peer = 0; peer < size; ++peer) {
       if (peer == rank) continue;
-      const Link::Wish wish{.send = !peers_[static_cast<std::size_t>(peer)].sends.empty(),
-                            .recv = wants_from(peer)};
-      if (wish.send || wish.recv) waits_.push_back({&links_.to(peer), wish});
+      const links::Link::Interest interest{.send = !peers_[static_cast<std::size_t>(peer)].sends.empty(),
+                                   .recv = wants_from(peer)};
+      if (interest.send || interest.recv) waits_.push_back({&links_.to(peer), interest});
     }
-    wait_any(waits_, *interrupt);
+    links::wait_any(waits_, *interrupt);
   }
 
-  LinkMesh& links_;
+  links::LinkMesh& links_;
   std::vector<Peer> peers_;
   std::list<Recv> recvs_;  // those to which no message belongs yet
-  std::vector<Wait> waits_;
+  std::vector<links::Wait> waits_;
   std::array<std::byte, sizeof(MessageHeader) + kSmallMessage> small_;
   bool broken_ = false;
 };
@@ -322,13 +322,13 @@ void GlooMesh::Buffer::recv(std::vector<int> from, uint64_t slot, size_t offset,
 
 // ---- The context
 
-GlooMesh::GlooMesh(LinkMesh& links, int rank, int size)
+GlooMesh::GlooMesh(links::LinkMesh& links, int rank, int size)
     : gloo::Context(rank, size), transport_(std::make_shared<Transport>(links, rank, size)) {
   transportContext_ = transport_;
 }
 GlooMesh::~GlooMesh() = default;
 
-GlooMesh::Operation::Operation(GlooMesh& mesh, const Interrupt& interrupt) : mesh_(mesh) {
+GlooMesh::Operation::Operation(GlooMesh& mesh, const links::Interrupt& interrupt) : mesh_(mesh) {
   mesh_.transport_->interrupt = &interrupt;
 }
 GlooMesh::Operation::~Operation() { mesh_.transport_->interrupt = nullptr; }

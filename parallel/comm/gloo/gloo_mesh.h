@@ -16,13 +16,13 @@ namespace ferrite::parallel {
 class GlooMesh final : public gloo::Context {
  public:
   /// `links` outlives it; between operations others may use them.
-  GlooMesh(LinkMesh& links, int rank, int size);
+  GlooMesh(links::LinkMesh& links, int rank, int size);
   ~GlooMesh() override;
 
   /// As long as it lives, Gloo's waits end when `interrupt` says so, in the thread that runs.
   class Operation {
    public:
-    Operation(GlooMesh& mesh, const Interrupt& interrupt);
+    Operation(GlooMesh& mesh, const links::Interrupt& interrupt);
     ~Operation();
     Operation(const Operation&) = delete;
     Operation& operator=(const Operation&) = delete;

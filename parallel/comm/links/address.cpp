@@ -9,7 +9,7 @@
 #include "ferrite/core/error.h"
 #include "ferrite/parallel/comm/links/secret.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::links {
 
 namespace {
 
@@ -25,26 +25,26 @@ std::string or_empty(const std::string& text) { return text == kNothing ? "" : t
 
 }  // namespace
 
-std::string LinkCard::text() const {
+std::string LinkAddress::text() const {
   return fmt::format("{} {} {} {} {} {} {}", kVersion, nonce, or_nothing(tcp.host), tcp.port,
                      or_nothing(host), or_nothing(unix_name), sealed ? kSealed : kPlain);
 }
 
-LinkCard LinkCard::parse(std::string_view text) {
+LinkAddress LinkAddress::parse(std::string_view text) {
   std::istringstream in{std::string(text)};
   std::string version, tcp_host, host, unix_name, sealed;
-  LinkCard card;
-  in >> version >> card.nonce >> tcp_host >> card.tcp.port >> host >> unix_name >> sealed;
-  const bool hexadecimal = card.nonce.find_first_not_of("0123456789abcdef") == std::string::npos;
-  FERRITE_CHECK(in && version == kVersion && card.nonce.size() == kNonceDigits && hexadecimal &&
+  LinkAddress address;
+  in >> version >> address.nonce >> tcp_host >> address.tcp.port >> host >> unix_name >> sealed;
+  const bool hexadecimal = address.nonce.find_first_not_of("0123456789abcdef") == std::string::npos;
+  FERRITE_CHECK(in && version == kVersion && address.nonce.size() == kNonceDigits && hexadecimal &&
                     (sealed == kSealed || sealed == kPlain),
                 DistributedError, "link",
                 "expected how to reach a rank, got \"{}\": is it of another version?", text);
-  card.tcp.host = or_empty(tcp_host);
-  card.host = or_empty(host);
-  card.unix_name = or_empty(unix_name);
-  card.sealed = sealed == kSealed;
-  return card;
+  address.tcp.host = or_empty(tcp_host);
+  address.host = or_empty(host);
+  address.unix_name = or_empty(unix_name);
+  address.sealed = sealed == kSealed;
+  return address;
 }
 
 std::string host_identity() {
@@ -57,12 +57,12 @@ std::string host_identity() {
 }
 
 LinkKeys LinkMembers::keys(int from, int to) const {
-  const LinkCard& opener = cards[static_cast<std::size_t>(from)];
-  const LinkCard& admitter = cards[static_cast<std::size_t>(to)];
+  const LinkAddress& opener = addresses[static_cast<std::size_t>(from)];
+  const LinkAddress& admitter = addresses[static_cast<std::size_t>(to)];
   const std::string session =
       derive(secret, {"ferrite link", mesh, opener.nonce, admitter.nonce, std::to_string(from),
                       std::to_string(to), opener.is_beside(admitter) ? "memory" : "tcp"});
   return {derive(session, {"opener"}), derive(session, {"admitter"}), derive(session, {"frames"})};
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::links

@@ -1,7 +1,7 @@
 // What ranks tell each other, through the store, of how they are to be reached, and how the two
 // ends of a connection prove who they are.
 //
-// Each rank's card has a nonce, new for every mesh, and comes through the store, whose connections
+// Each rank's address has a nonce, new for every mesh, and comes through the store, whose connections
 // are sealed. All keys of a connection are made of the store's secret, the mesh's name, both
 // nonces, both ranks, and whether it is of one host: a proof fits one connection of one mesh, in
 // one direction. So the ends need not wait for each other's challenges: who opens a connection
@@ -17,9 +17,9 @@
 
 #include "ferrite/parallel/comm/links/socket.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::links {
 
-struct LinkCard {
+struct LinkAddress {
   /// 16 random bytes in hexadecimal.
   std::string nonce;
   Address tcp;
@@ -32,9 +32,9 @@ struct LinkCard {
 
   std::string text() const;
   /// DistributedError for anything but what text() gives.
-  static LinkCard parse(std::string_view text);
-  /// Whether ranks of these cards share memory.
-  bool is_beside(const LinkCard& other) const { return !host.empty() && host == other.host; }
+  static LinkAddress parse(std::string_view text);
+  /// Whether ranks of these addresses share memory.
+  bool is_beside(const LinkAddress& other) const { return !host.empty() && host == other.host; }
 };
 
 /// Boot and network name space: what processes must have in common to meet at a Unix socket of an
@@ -54,7 +54,7 @@ struct LinkMembers {
   std::string secret;  ///< the store's
   std::string mesh;    ///< group and name, of no other mesh of the job
   int rank = 0;        ///< of this process
-  std::vector<LinkCard> cards;
+  std::vector<LinkAddress> addresses;
 
   LinkKeys keys(int from, int to) const;
 };
@@ -69,4 +69,4 @@ struct Hello {
 };
 static_assert(sizeof(Hello) == 48);
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::links

@@ -8,7 +8,7 @@
 
 #include "ferrite/core/error.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::links {
 
 namespace {
 
@@ -60,24 +60,24 @@ class DelayedLink final : public Link {
 
   std::string_view kind() const override { return link_->kind(); }
   void close() override { link_->close(); }
-  bool worth_looking(const Wish&) const override { return false; }
+  bool worth_looking(const Interest&) const override { return false; }
 
-  bool ready(const Wish& wish) override {
-    if (wish.send && Clock::now() >= free_ && link_->ready({.send = true})) return true;
-    if (!wish.recv) return false;
+  bool ready(const Interest& interest) override {
+    if (interest.send && Clock::now() >= free_ && link_->ready({.send = true})) return true;
+    if (!interest.recv) return false;
     note(link_->received().size());
-    return visible_ > wish.have;
+    return visible_ > interest.have;
   }
 
-  Sleep arm(const Wish& wish) override {
+  PollRequest arm(const Interest& interest) override {
     const bool may_send = Clock::now() >= free_;
-    Sleep sleep = link_->arm(
-        {.send = wish.send && may_send, .recv = wish.recv, .have = wish.recv ? known_ : 0});
-    if (wish.send && !may_send) sleep.until = std::min(sleep.until, free_);
-    if (wish.recv && !coming_.empty()) sleep.until = std::min(sleep.until, coming_.front().first);
-    return sleep;
+    PollRequest request = link_->arm(
+        {.send = interest.send && may_send, .recv = interest.recv, .have = interest.recv ? known_ : 0});
+    if (interest.send && !may_send) request.until = std::min(request.until, free_);
+    if (interest.recv && !coming_.empty()) request.until = std::min(request.until, coming_.front().first);
+    return request;
   }
-  void disarm(const Sleep& sleep) override { link_->disarm(sleep); }
+  void disarm(const PollRequest& request) override { link_->disarm(request); }
 
  private:
   /// `size` bytes lie in the link.
@@ -106,4 +106,4 @@ std::unique_ptr<Link> with_delay(std::unique_ptr<Link> link) {
   return std::make_unique<DelayedLink>(std::move(link), delay, rate);
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::links

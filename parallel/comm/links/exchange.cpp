@@ -9,7 +9,7 @@
 #include "ferrite/core/error.h"
 #include "ferrite/parallel/comm/links/link.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::links {
 
 namespace {
 
@@ -72,4 +72,4 @@ std::vector<std::string> exchange(const GroupContext& context, std::string_view 
                          error, blamed.empty() ? "" : "; ", blamed);
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::links

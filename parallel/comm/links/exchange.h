@@ -7,7 +7,7 @@
 
 #include "ferrite/parallel/comm/backend.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::links {
 
 /// By all ranks of the group together: what each of them says, rank by rank. `name` is of no other
 /// exchange of the group. DistributedError, naming a rank, where one does not come within the
@@ -15,4 +15,4 @@ namespace ferrite::parallel {
 std::vector<std::string> exchange(const GroupContext& context, std::string_view name,
                                   const std::string& mine);
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::links

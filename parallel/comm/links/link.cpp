@@ -8,7 +8,7 @@
 
 #include "ferrite/core/error.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::links {
 
 using Clock = std::chrono::steady_clock;
 
@@ -31,12 +31,12 @@ void relax() {
 
 bool any_ready(std::span<const Wait> waits) {
   return std::any_of(waits.begin(), waits.end(),
-                     [](const Wait& wait) { return wait.link->ready(wait.wish); });
+                     [](const Wait& wait) { return wait.link->ready(wait.interest); });
 }
 
 bool comes_true_soon(std::span<const Wait> waits) {
   if (std::any_of(waits.begin(), waits.end(),
-                  [](const Wait& wait) { return !wait.link->worth_looking(wait.wish); }))
+                  [](const Wait& wait) { return !wait.link->worth_looking(wait.interest); }))
     return any_ready(waits);
   const Clock::time_point start = Clock::now();
   while (true) {
@@ -63,29 +63,29 @@ void sleep(std::span<pollfd> fds, Clock::time_point until) {
 class Armed {
  public:
   explicit Armed(std::span<const Wait> waits) : waits_(waits) {
-    sleeps_.reserve(waits.size());
-    for (const Wait& wait : waits) sleeps_.push_back(wait.link->arm(wait.wish));
+    requests_.reserve(waits.size());
+    for (const Wait& wait : waits) requests_.push_back(wait.link->arm(wait.interest));
   }
   ~Armed() {
-    for (std::size_t i = 0; i < sleeps_.size(); ++i) waits_[i].link->disarm(sleeps_[i]);
+    for (std::size_t i = 0; i < requests_.size(); ++i) waits_[i].link->disarm(requests_[i]);
   }
   Armed(const Armed&) = delete;
   Armed& operator=(const Armed&) = delete;
 
   void sleep_until(Clock::time_point time) {
     std::vector<pollfd> fds;
-    fds.reserve(2 * sleeps_.size());
-    for (const Link::Sleep& one : sleeps_) {
+    fds.reserve(2 * requests_.size());
+    for (const Link::PollRequest& one : requests_) {
       fds.insert(fds.end(), one.fds.begin(), one.fds.end());
       time = std::min(time, one.until);
     }
     sleep(fds, time);
-    for (std::size_t i = 0; i < fds.size(); ++i) sleeps_[i / 2].fds[i % 2] = fds[i];
+    for (std::size_t i = 0; i < fds.size(); ++i) requests_[i / 2].fds[i % 2] = fds[i];
   }
 
  private:
   std::span<const Wait> waits_;
-  std::vector<Link::Sleep> sleeps_;
+  std::vector<Link::PollRequest> requests_;
 };
 
 }  // namespace
@@ -142,4 +142,4 @@ void recv(Link& link, std::span<std::byte> bytes, const Interrupt& interrupt) {
   }
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::links

@@ -2,7 +2,7 @@
 // what send, recv and the ring of host memory are made of. Between processes of one host it goes
 // through shared memory, between threads of one process through memory, else over TCP.
 //
-// Who is no rank of the job cannot take part (link_card.h), and over TCP everything goes in sealed
+// Who is no rank of the job cannot take part (address.h), and over TCP everything goes in sealed
 // frames (sealed_frames.h); FERRITE_TCP_INTEGRITY=off, on all ranks, leaves the latter out.
 // GLOO_SOCKET_IFNAME names the interface at which links of TCP listen.
 //
@@ -23,7 +23,7 @@
 #include <string_view>
 #include <vector>
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::links {
 
 struct GroupContext;
 
@@ -54,23 +54,23 @@ class Link {
   // What wait_any() is made of.
 
   /// What a thread waits for: room for bytes to send, or more than `have` received bytes.
-  struct Wish {
+  struct Interest {
     bool send = false, recv = false;
     std::size_t have = 0;
   };
   /// What poll(2) is to look at on the link's behalf, and when to ask again at the latest.
-  struct Sleep {
+  struct PollRequest {
     std::array<pollfd, 2> fds{{{-1, 0, 0}, {-1, 0, 0}}};
     Time until = Time::max();
   };
-  /// Whether the wish has come true, as far as that is known without a system call.
-  virtual bool ready(const Wish& wish) = 0;
+  /// Whether the interest has come true, as far as that is known without a system call.
+  virtual bool ready(const Interest& interest) = 0;
   /// Whether ready() can come true by itself.
-  virtual bool worth_looking(const Wish&) const { return true; }
+  virtual bool worth_looking(const Interest&) const { return true; }
   /// From here on the other end wakes who polls; then ready() is to be asked once more.
-  virtual Sleep arm(const Wish& wish) = 0;
+  virtual PollRequest arm(const Interest& interest) = 0;
   /// Ends that; with what poll(2) has found.
-  virtual void disarm(const Sleep& sleep) = 0;
+  virtual void disarm(const PollRequest& request) = 0;
 };
 
 /// What ends a wait that would not end by itself.
@@ -106,9 +106,9 @@ void recv(Link& link, std::span<std::byte> bytes, const Interrupt& interrupt);
 
 struct Wait {
   Link* link = nullptr;
-  Link::Wish wish;
+  Link::Interest interest;
 };
-/// Returns when one of the wishes may have come true: looks a few times, then sleeps.
+/// Returns when one of the interests may have come true: looks a few times, then sleeps.
 void wait_any(std::span<const Wait> waits, const Interrupt& interrupt);
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::links

@@ -18,14 +18,14 @@
 #include "ferrite/core/error.h"
 #include "ferrite/parallel/comm/links/secret.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::links {
 
 namespace {
 
 constexpr std::size_t kMaxGuests = 1024;
 constexpr auto kGuestTime = std::chrono::seconds(5);
 
-/// Guests may have an eighth of the descriptors that this process may open: it has several doors.
+/// Guests may have an eighth of the descriptors that this process may open: it has several listeners.
 std::size_t guests_there_may_be() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kMaxGuests;
@@ -97,30 +97,30 @@ bool is_of_this_user(const Fd& socket) {
          size == sizeof other && other.uid == geteuid();
 }
 
-LinkDoor::LinkDoor(const std::string& host, bool shared, int backlog)
+LinkListener::LinkListener(const std::string& host, bool shared, int backlog)
     : events_(epoll_create1(EPOLL_CLOEXEC)),
       closing_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       max_guests_(guests_there_may_be()) {
   if (!events_.valid() || !closing_.valid()) fail_system("the system has no more descriptors");
   add(closing_.get());
-  card_.nonce = hexadecimal(random_bytes(16));
+  address_.nonce = hexadecimal(random_bytes(16));
   try {
     tcp_ = listen_at({host, 0}, backlog);
   } catch (const std::system_error& e) {
     fail<DistributedError>("link", "{}", e.what());
   }
-  card_.tcp = {host, local_address(tcp_).port};
+  address_.tcp = {host, local_address(tcp_).port};
   add(tcp_.get());
   if (!shared) return;
-  card_.unix_name = "ferrite-link-" + hexadecimal(random_bytes(16));
-  unix_ = listen_at_unix(card_.unix_name, backlog);
+  address_.unix_name = "ferrite-link-" + hexadecimal(random_bytes(16));
+  unix_ = listen_at_unix(address_.unix_name, backlog);
   if (!unix_.valid()) fail_system("cannot listen at a Unix socket");
   add(unix_.get());
 }
 
-LinkDoor::~LinkDoor() = default;
+LinkListener::~LinkListener() = default;
 
-void LinkDoor::add(int fd) {
+void LinkListener::add(int fd) {
   epoll_event event{};
   event.events = EPOLLIN | EPOLLRDHUP;
   event.data.fd = fd;
@@ -128,18 +128,18 @@ void LinkDoor::add(int fd) {
     fail_system("the system has no more descriptors");
 }
 
-void LinkDoor::admit(LinkMembers members) {
+void LinkListener::admit(LinkMembers members) {
   const std::lock_guard lock(mutex_);
   members_ = std::move(members);
-  const std::vector<LinkCard>& cards = members_.cards;
-  came_.assign(cards.size(), false);
-  const LinkCard& mine = cards[static_cast<std::size_t>(members_.rank)];
-  if (std::all_of(cards.begin(), cards.end(),
-                  [&](const LinkCard& card) { return card.is_beside(mine); }))
+  const std::vector<LinkAddress>& addresses = members_.addresses;
+  came_.assign(addresses.size(), false);
+  const LinkAddress& mine = addresses[static_cast<std::size_t>(members_.rank)];
+  if (std::all_of(addresses.begin(), addresses.end(),
+                  [&](const LinkAddress& address) { return address.is_beside(mine); }))
     tcp_.reset();
 }
 
-void LinkDoor::close() {
+void LinkListener::close() {
   const std::lock_guard lock(mutex_);
   if (std::exchange(closed_, true)) return;
   // Closing takes them out of what is waited for, too.
@@ -151,7 +151,7 @@ void LinkDoor::close() {
   eventfd_write(closing_.get(), 1);
 }
 
-std::optional<LinkDoor::Arrival> LinkDoor::take(int rank) {
+std::optional<LinkListener::Arrival> LinkListener::take(int rank) {
   const std::lock_guard lock(mutex_);
   look();
   const auto found = arrivals_.find(rank);
@@ -161,7 +161,7 @@ std::optional<LinkDoor::Arrival> LinkDoor::take(int rank) {
   return arrival;
 }
 
-void LinkDoor::look() {
+void LinkListener::look() {
   std::array<epoll_event, 32> events;
   for (bool more = !closed_; more;) {
     const int n = epoll_wait(events_.get(), events.data(), static_cast<int>(events.size()), 0);
@@ -183,7 +183,7 @@ void LinkDoor::look() {
 
 /// Some of those who knock, so that those who are in are heard before they are too many. Whether
 /// there may be more.
-bool LinkDoor::let_in(const Fd& listener, bool local) {
+bool LinkListener::let_in(const Fd& listener, bool local) {
   constexpr int kAtOnce = 64;
   for (int i = 0; i < kAtOnce; ++i) {
     Fd socket(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -208,12 +208,12 @@ bool LinkDoor::let_in(const Fd& listener, bool local) {
   return true;
 }
 
-void LinkDoor::turn_out(Guests::iterator guest) {
+void LinkListener::turn_out(Guests::iterator guest) {
   guest_of_.erase(guest->socket.get());
   guests_.erase(guest);
 }
 
-void LinkDoor::listen_to(Guests::iterator at) {
+void LinkListener::listen_to(Guests::iterator at) {
   Guest& guest = *at;
   const int fd = guest.socket.get();
   auto* const bytes = reinterpret_cast<char*>(&guest.hello);
@@ -232,14 +232,14 @@ void LinkDoor::listen_to(Guests::iterator at) {
 }
 
 /// Lets it in if it has proved to be who it says, in the way in which that rank comes.
-void LinkDoor::welcome(Guest& guest) {
+void LinkListener::welcome(Guest& guest) {
   const Hello& hello = guest.hello;
   const auto from = static_cast<std::size_t>(hello.from);
-  if (hello.magic != Hello::kMagic || hello.from < 0 || from >= members_.cards.size() ||
+  if (hello.magic != Hello::kMagic || hello.from < 0 || from >= members_.addresses.size() ||
       hello.from == members_.rank || came_[from])
     return;
-  const LinkCard& mine = members_.cards[static_cast<std::size_t>(members_.rank)];
-  if (members_.cards[from].is_beside(mine) != guest.local) return;
+  const LinkAddress& mine = members_.addresses[static_cast<std::size_t>(members_.rank)];
+  if (members_.addresses[from].is_beside(mine) != guest.local) return;
   const LinkKeys keys = members_.keys(static_cast<int>(from), members_.rank);
   if (!equal_secrets({hello.proof.data(), hello.proof.size()}, keys.opener_proof)) return;
   epoll_ctl(events_.get(), EPOLL_CTL_DEL, guest.socket.get(), nullptr);
@@ -252,4 +252,4 @@ void LinkDoor::welcome(Guest& guest) {
   arrivals_[static_cast<int>(from)] = {std::move(guest.socket), std::move(guest.memory)};
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::links

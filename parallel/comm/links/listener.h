@@ -14,12 +14,12 @@
 #include "ferrite/parallel/comm/links/address.h"
 #include "ferrite/parallel/comm/links/socket.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::links {
 
 /// All members may be called from any thread; none blocks. Strangers may knock: what has not proved
 /// within some seconds to be of the mesh is turned out, where there are too many the oldest of
 /// them, and processes of other users, where the system tells, at once.
-class LinkDoor {
+class LinkListener {
  public:
   struct Arrival {
     Fd socket;
@@ -28,13 +28,13 @@ class LinkDoor {
 
   /// Listens at any free port of `host` and, where `shared`, at a Unix socket. DistributedError
   /// where that cannot be.
-  LinkDoor(const std::string& host, bool shared, int backlog);
-  ~LinkDoor();
-  LinkDoor(const LinkDoor&) = delete;
-  LinkDoor& operator=(const LinkDoor&) = delete;
+  LinkListener(const std::string& host, bool shared, int backlog);
+  ~LinkListener();
+  LinkListener(const LinkListener&) = delete;
+  LinkListener& operator=(const LinkListener&) = delete;
 
   /// Of this rank; without `host`.
-  const LinkCard& card() const { return card_; }
+  const LinkAddress& address() const { return address_; }
   /// Who may come in; nobody may before. Where all are beside this rank, TCP is not listened to any
   /// more.
   void admit(LinkMembers members);
@@ -65,7 +65,7 @@ class LinkDoor {
   void add(int fd);
 
   std::mutex mutex_;
-  LinkCard card_;
+  LinkAddress address_;
   LinkMembers members_;
   Fd events_, closing_, tcp_, unix_;
   bool closed_ = false;
@@ -83,4 +83,4 @@ Fd connect_to_unix(const std::string& name);
 /// Whether the other end of a Unix socket is a process of this one's user, by what the system says.
 bool is_of_this_user(const Fd& socket);
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::links

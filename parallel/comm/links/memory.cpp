@@ -11,7 +11,7 @@
 #include "ferrite/parallel/comm/links/link.h"
 #include "ferrite/parallel/comm/links/ring.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::links {
 
 namespace {
 
@@ -103,4 +103,4 @@ std::vector<std::unique_ptr<LinkMesh>> make_memory_links(int ranks) {
   return meshes;
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::links

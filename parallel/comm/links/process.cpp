@@ -26,7 +26,7 @@
 #include "ferrite/parallel/comm/links/ring.h"
 #include "ferrite/parallel/comm/links/tcp.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::links {
 
 namespace {
 
@@ -78,10 +78,10 @@ bool send_hello(const Fd& socket, Hello hello, int memory) {
 /// A link that connects when it is used, by a link for each direction.
 class ProcessLink final : public Link {
  public:
-  ProcessLink(LinkDoor& door, const LinkMembers& members, int peer, std::string name)
-      : door_(door),
-        theirs_(members.cards[static_cast<std::size_t>(peer)]),
-        shared_(theirs_.is_beside(members.cards[static_cast<std::size_t>(members.rank)])),
+  ProcessLink(LinkListener& listener, const LinkMembers& members, int peer, std::string name)
+      : listener_(listener),
+        theirs_(members.addresses[static_cast<std::size_t>(peer)]),
+        shared_(theirs_.is_beside(members.addresses[static_cast<std::size_t>(members.rank)])),
         rank_(members.rank),
         peer_(peer),
         out_keys_(members.keys(rank_, peer)),
@@ -100,38 +100,38 @@ class ProcessLink final : public Link {
   }
   std::string_view kind() const override { return shared_ ? "shared memory" : "tcp"; }
 
-  bool ready(const Wish& wish) override {
-    if (wish.send && out_ && out_->ready({.send = true})) return true;
-    return wish.recv && in_ && in_->ready({.recv = true, .have = wish.have});
+  bool ready(const Interest& interest) override {
+    if (interest.send && out_ && out_->ready({.send = true})) return true;
+    return interest.recv && in_ && in_->ready({.recv = true, .have = interest.have});
   }
-  bool worth_looking(const Wish& wish) const override {
-    return shared_ && (!wish.send || out_) && (!wish.recv || in_);
+  bool worth_looking(const Interest& interest) const override {
+    return shared_ && (!interest.send || out_) && (!interest.recv || in_);
   }
 
-  Sleep arm(const Wish& wish) override {
-    Sleep sleep;
-    const bool absent = wish.recv && !in_;
-    in_armed_ = wish.recv && in_;
-    out_armed_ = (wish.send || absent) && out_;
+  PollRequest arm(const Interest& interest) override {
+    PollRequest request;
+    const bool absent = interest.recv && !in_;
+    in_armed_ = interest.recv && in_;
+    out_armed_ = (interest.send || absent) && out_;
     if (in_armed_)
-      sleep.fds[0] = in_->arm({.recv = true, .have = wish.have}).fds[0];
+      request.fds[0] = in_->arm({.recv = true, .have = interest.have}).fds[0];
     else if (absent)
-      sleep.fds[0] = {door_.fd(), POLLIN, 0};
+      request.fds[0] = {listener_.fd(), POLLIN, 0};
     if (out_armed_)  // which also tells that nobody will come
-      sleep.fds[1] = out_->arm({.send = wish.send, .recv = absent}).fds[0];
+      request.fds[1] = out_->arm({.send = interest.send, .recv = absent}).fds[0];
     else if (socket_.valid())
-      sleep.fds[1] = {socket_.get(), POLLOUT, 0};
+      request.fds[1] = {socket_.get(), POLLOUT, 0};
     else if (!out_)
-      sleep.until = Clock::now() + kRetry;
+      request.until = Clock::now() + kRetry;
     // Another thread may have taken in what was meant for this link.
-    if (absent) sleep.until = std::min(sleep.until, Clock::now() + kLookAgain);
-    return sleep;
+    if (absent) request.until = std::min(request.until, Clock::now() + kLookAgain);
+    return request;
   }
-  void disarm(const Sleep& sleep) override {
-    if (in_armed_) in_->disarm(sleep);
+  void disarm(const PollRequest& request) override {
+    if (in_armed_) in_->disarm(request);
     if (!out_armed_) return;
-    Sleep of_out;
-    of_out.fds[0] = sleep.fds[1];
+    PollRequest of_out;
+    of_out.fds[0] = request.fds[1];
     out_->disarm(of_out);
   }
 
@@ -173,7 +173,7 @@ class ProcessLink final : public Link {
     }
     const std::lock_guard lock(mutex_);
     check_open();
-    if (std::optional<LinkDoor::Arrival> arrival = door_.take(peer_)) {
+    if (std::optional<LinkListener::Arrival> arrival = listener_.take(peer_)) {
       std::shared_ptr<RingMemory> memory;
       if (shared_) memory = RingMemory::open(std::move(arrival->memory));
       in_ = make(std::move(arrival->socket), std::move(memory), 1, "", in_keys_);
@@ -227,8 +227,8 @@ class ProcessLink final : public Link {
                                       "shared memory");
   }
 
-  LinkDoor& door_;
-  const LinkCard& theirs_;
+  LinkListener& listener_;
+  const LinkAddress& theirs_;
   const bool shared_;
   const int rank_, peer_;
   const LinkKeys out_keys_, in_keys_;
@@ -243,15 +243,15 @@ class ProcessLink final : public Link {
 
 class ProcessMesh final : public LinkMesh {
  public:
-  ProcessMesh(const GroupContext& context, std::unique_ptr<LinkDoor> door, LinkMembers members)
-      : rank_(context.rank), door_(std::move(door)), members_(std::move(members)) {
+  ProcessMesh(const GroupContext& context, std::unique_ptr<LinkListener> listener, LinkMembers members)
+      : rank_(context.rank), listener_(std::move(listener)), members_(std::move(members)) {
     for (int peer = 0; peer < context.size; ++peer) {
       const auto at = static_cast<std::size_t>(peer);
       const int job_rank = at < context.job_ranks.size() ? context.job_ranks[at] : peer;
       links_.push_back(peer == rank_
                            ? nullptr
                            : with_delay(std::make_unique<ProcessLink>(
-                                 *door_, members_, peer, fmt::format("rank {}", job_rank))));
+                                 *listener_, members_, peer, fmt::format("rank {}", job_rank))));
     }
   }
   ~ProcessMesh() override { ProcessMesh::close(); }
@@ -267,12 +267,12 @@ class ProcessMesh final : public LinkMesh {
   void close() override {
     for (const auto& link : links_)
       if (link) link->close();
-    door_->close();
+    listener_->close();
   }
 
  private:
   const int rank_;
-  const std::unique_ptr<LinkDoor> door_;
+  const std::unique_ptr<LinkListener> listener_;
   const LinkMembers members_;
   std::vector<std::unique_ptr<Link>> links_;
 };
@@ -330,28 +330,28 @@ std::string address_to_listen_at(const Store& store) {
 }
 
 /// How ranks of the mesh reach each other, where they agree on it.
-std::vector<LinkCard> read_cards(const GroupContext& context, const std::vector<std::string>& texts,
+std::vector<LinkAddress> read_addresses(const GroupContext& context, const std::vector<std::string>& texts,
                                  Transport wanted) {
   const auto name = [&](std::size_t rank) {
     return rank < context.job_ranks.size() ? context.job_ranks[rank] : static_cast<int>(rank);
   };
-  std::vector<LinkCard> cards;
-  for (const std::string& text : texts) cards.push_back(LinkCard::parse(text));
-  const LinkCard& mine = cards[static_cast<std::size_t>(context.rank)];
-  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
-    FERRITE_CHECK(wanted != Transport::shared_memory || cards[rank].is_beside(mine),
+  std::vector<LinkAddress> addresses;
+  for (const std::string& text : texts) addresses.push_back(LinkAddress::parse(text));
+  const LinkAddress& mine = addresses[static_cast<std::size_t>(context.rank)];
+  for (std::size_t rank = 0; rank < addresses.size(); ++rank) {
+    FERRITE_CHECK(wanted != Transport::shared_memory || addresses[rank].is_beside(mine),
                   DistributedError, "link",
                   "FERRITE_LINK=shm, but rank {} is on another host, or in a network name space "
                   "of its own",
                   name(rank));
-    const auto state = [](const LinkCard& card) { return card.sealed ? "on" : "off"; };
+    const auto state = [](const LinkAddress& address) { return address.sealed ? "on" : "off"; };
     FERRITE_CHECK(
-        cards[rank].sealed == cards[0].sealed, ValueError, "link",
+        addresses[rank].sealed == addresses[0].sealed, ValueError, "link",
         "FERRITE_TCP_INTEGRITY must be the same on all ranks: it is {} on rank {}, and {} "
         "on rank {}",
-        state(cards[0]), name(0), state(cards[rank]), name(rank));
+        state(addresses[0]), name(0), state(addresses[rank]), name(rank));
   }
-  return cards;
+  return addresses;
 }
 
 }  // namespace
@@ -359,16 +359,16 @@ std::vector<LinkCard> read_cards(const GroupContext& context, const std::vector<
 std::unique_ptr<LinkMesh> connect_links(const GroupContext& context, std::string_view name) {
   const Transport wanted = transport();
   const std::string identity = wanted == Transport::tcp ? "" : host_identity();
-  auto door = std::make_unique<LinkDoor>(address_to_listen_at(*context.store), !identity.empty(),
+  auto listener = std::make_unique<LinkListener>(address_to_listen_at(*context.store), !identity.empty(),
                                          std::min(4 * context.size + 1024, 4096));
-  LinkCard mine = door->card();
+  LinkAddress mine = listener->address();
   mine.host = identity;
   mine.sealed = seals_tcp();
   LinkMembers members{context.store->secret(), fmt::format("{}/{}", context.name, name),
                       context.rank,
-                      read_cards(context, exchange(context, name, mine.text()), wanted)};
-  door->admit(members);
-  return std::make_unique<ProcessMesh>(context, std::move(door), std::move(members));
+                      read_addresses(context, exchange(context, name, mine.text()), wanted)};
+  listener->admit(members);
+  return std::make_unique<ProcessMesh>(context, std::move(listener), std::move(members));
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::links

@@ -15,7 +15,7 @@
 
 #include "ferrite/core/error.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::links {
 
 namespace {
 
@@ -177,36 +177,36 @@ void RingLink::consume(std::size_t bytes) {
   if (in_.sender_sleeps.exchange(0, std::memory_order_relaxed) != 0) ring_bell();
 }
 
-bool RingLink::ready(const Wish& wish) {
-  if (wish.send) {
+bool RingLink::ready(const Interest& interest) {
+  if (interest.send) {
     if (is_over()) fail_lost();
     read_by_peer_ = out_.read.load(std::memory_order_seq_cst);
     if (room() >= kWorthWaking) return true;
   }
-  if (wish.recv) {
+  if (interest.recv) {
     const bool over = is_over();
     written_by_peer_ = in_.written.load(std::memory_order_seq_cst);
-    if (written_by_peer_ - read_ > wish.have) return true;
+    if (written_by_peer_ - read_ > interest.have) return true;
     if (over) fail_lost();
   }
   return false;
 }
 
-Link::Sleep RingLink::arm(const Wish& wish) {
-  armed_send_ = wish.send;
-  armed_recv_ = wish.recv;
+Link::PollRequest RingLink::arm(const Interest& interest) {
+  armed_send_ = interest.send;
+  armed_recv_ = interest.recv;
   if (armed_send_) out_.sender_sleeps.store(1, std::memory_order_seq_cst);
   if (armed_recv_) in_.receiver_sleeps.store(1, std::memory_order_seq_cst);
-  Sleep sleep;
-  sleep.fds[0] = {socket_.get(), POLLIN, 0};
-  return sleep;
+  PollRequest request;
+  request.fds[0] = {socket_.get(), POLLIN, 0};
+  return request;
 }
 
-void RingLink::disarm(const Sleep& sleep) {
+void RingLink::disarm(const PollRequest& request) {
   if (armed_send_) out_.sender_sleeps.store(0, std::memory_order_relaxed);
   if (armed_recv_) in_.receiver_sleeps.store(0, std::memory_order_relaxed);
   armed_send_ = armed_recv_ = false;
-  if (sleep.fds[0].revents == 0) return;
+  if (request.fds[0].revents == 0) return;
   std::array<char, 64> bells;
   const ssize_t n = ::recv(socket_.get(), bells.data(), bells.size(), MSG_DONTWAIT);
   if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) peer_gone_ = true;
@@ -218,4 +218,4 @@ void RingLink::ring_bell() const {
   (void)!::send(socket_.get(), &bell, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::links

@@ -11,7 +11,7 @@
 #include "ferrite/parallel/comm/links/link.h"
 #include "ferrite/parallel/comm/links/socket.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::links {
 
 /// Memory of two rings of bytes, one a direction, or of one, behind a file descriptor that has no
 /// name. Each ring is mapped twice in a row, so that whatever lies in it lies in one piece.
@@ -67,9 +67,9 @@ class RingLink final : public Link {
   std::span<const std::byte> received() override;
   void consume(std::size_t bytes) override;
   std::string_view kind() const override { return kind_; }
-  bool ready(const Wish& wish) override;
-  Sleep arm(const Wish& wish) override;
-  void disarm(const Sleep& sleep) override;
+  bool ready(const Interest& interest) override;
+  PollRequest arm(const Interest& interest) override;
+  void disarm(const PollRequest& request) override;
   void close() override;
 
  private:
@@ -94,4 +94,4 @@ class RingLink final : public Link {
   std::atomic<bool> closed_ = false;
 };
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::links

@@ -8,7 +8,7 @@
 
 #include "ferrite/core/error.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::links {
 
 namespace {
 
@@ -121,4 +121,4 @@ bool SealedChannel::open(std::string_view arrived, std::string& bytes) {
   return !broken_;
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::links

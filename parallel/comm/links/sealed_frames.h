@@ -16,7 +16,7 @@
 #include <string>
 #include <string_view>
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::links {
 
 inline constexpr std::size_t kFrameHeader = 4, kFrameTag = 16;
 /// Of the payload, which is not empty. A receiver can use a frame once all of it has come.
@@ -70,4 +70,4 @@ class SealedChannel {
 /// threads still seal their last words.
 void prepare_libcrypto();
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::links

@@ -11,7 +11,7 @@
 #include "ferrite/core/error.h"
 #include "ferrite/parallel/comm/links/sealed_frames.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::links {
 
 std::string hmac_sha256(std::string_view key, std::string_view bytes) {
   prepare_libcrypto();
@@ -57,4 +57,4 @@ std::string hexadecimal(std::string_view bytes) {
   return out;
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::links

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::links {
 
 /// HMAC-SHA-256 (RFC 2104), 32 bytes.
 std::string hmac_sha256(std::string_view key, std::string_view bytes);
@@ -19,4 +19,4 @@ bool equal_secrets(std::string_view a, std::string_view b);
 std::string random_bytes(std::size_t count);
 std::string hexadecimal(std::string_view bytes);
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::links

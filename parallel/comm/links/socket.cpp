@@ -18,7 +18,7 @@
 
 #include "ferrite/core/error.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::links {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -231,4 +231,4 @@ bool is_loopback(const std::string& host) {
   return true;
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::links

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::links {
 
 /// A file descriptor that is closed when it is let go of.
 class Fd {
@@ -64,4 +64,4 @@ std::string host_name();
 /// Whether what `host` stands for can be reached from this host alone (127.0.0.0/8, ::1).
 bool is_loopback(const std::string& host);
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::links

@@ -15,7 +15,7 @@
 #include "ferrite/core/error.h"
 #include "ferrite/parallel/comm/links/secret.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::links {
 
 namespace {
 
@@ -140,19 +140,19 @@ std::size_t TcpLink::try_recv(std::span<std::byte> bytes) {
   return n;
 }
 
-bool TcpLink::ready(const Wish& wish) {
-  if (!wish.recv) return false;
-  if (buffered() > wish.have) return true;
+bool TcpLink::ready(const Interest& interest) {
+  if (!interest.recv) return false;
+  if (buffered() > interest.have) return true;
   if (over_) fail_lost();
   return false;
 }
 
-Link::Sleep TcpLink::arm(const Wish& wish) {
+Link::PollRequest TcpLink::arm(const Interest& interest) {
   const int to_send = may_send() ? POLLOUT : POLLIN;
-  const int events = (wish.send ? to_send : 0) | (wish.recv ? POLLIN : 0);
-  Sleep sleep;
-  sleep.fds[0] = {socket_.get(), static_cast<short>(events), 0};
-  return sleep;
+  const int events = (interest.send ? to_send : 0) | (interest.recv ? POLLIN : 0);
+  PollRequest request;
+  request.fds[0] = {socket_.get(), static_cast<short>(events), 0};
+  return request;
 }
 
 // ---- in frames
@@ -259,18 +259,18 @@ bool SealedTcpLink::fill() {
   return n > 0;
 }
 
-bool SealedTcpLink::ready(const Wish& wish) {
-  if (!wish.recv) return false;
-  if (buffered() > wish.have || (buffered() < kInOnePiece && has_frame())) return true;
+bool SealedTcpLink::ready(const Interest& interest) {
+  if (!interest.recv) return false;
+  if (buffered() > interest.have || (buffered() < kInOnePiece && has_frame())) return true;
   if (over_) fail_lost();
   return false;
 }
 
-Link::Sleep SealedTcpLink::arm(const Wish& wish) {
-  Wish mine = wish;
+Link::PollRequest SealedTcpLink::arm(const Interest& interest) {
+  Interest mine = interest;
   // More is read once what is here was consumed.
-  mine.recv = wish.recv && buffered() < kInOnePiece;
+  mine.recv = interest.recv && buffered() < kInOnePiece;
   return TcpLink::arm(mine);
 }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::links

@@ -11,7 +11,7 @@
 #include "ferrite/parallel/comm/links/sealed_frames.h"
 #include "ferrite/parallel/comm/links/socket.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::links {
 
 /// Bytes as they are: who can change the network's traffic can change them.
 class TcpLink : public Link {
@@ -29,10 +29,10 @@ class TcpLink : public Link {
   std::size_t try_recv(std::span<std::byte> bytes) override;
   std::string_view kind() const override { return "tcp"; }
   void close() override;
-  bool ready(const Wish& wish) override;
-  bool worth_looking(const Wish&) const override { return false; }
-  Sleep arm(const Wish& wish) override;
-  void disarm(const Sleep&) override {}
+  bool ready(const Interest& interest) override;
+  bool worth_looking(const Interest&) const override { return false; }
+  PollRequest arm(const Interest& interest) override;
+  void disarm(const PollRequest&) override {}
 
  protected:
   std::size_t buffered() const { return end_ - begin_; }
@@ -69,8 +69,8 @@ class SealedTcpLink final : public TcpLink {
   std::size_t try_send(std::span<const std::byte> bytes) override;
   std::span<const std::byte> received() override;
   std::size_t try_recv(std::span<std::byte> bytes) override { return Link::try_recv(bytes); }
-  bool ready(const Wish& wish) override;
-  Sleep arm(const Wish& wish) override;
+  bool ready(const Interest& interest) override;
+  PollRequest arm(const Interest& interest) override;
 
  private:
   void begin_frame(std::span<const std::byte> payload);
@@ -87,4 +87,4 @@ class SealedTcpLink final : public TcpLink {
   std::size_t next_ = 0, raw_end_ = 0;
 };
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::links

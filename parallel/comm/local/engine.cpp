@@ -30,15 +30,15 @@ DType kept(DType dtype) { return itemsize(dtype) == 2 ? kFloat32 : dtype; }
 template <class Source>
 void reduce_piece(const Stream& stream, void* out, std::int64_t begin, std::int64_t n,
                   std::size_t ranks, DType dtype, ReduceOp op, void* partial, Source&& source) {
-  const Combine how = combine_of(op);
+  const Combine how = comm::combine_of(op);
   const double scale = op == ReduceOp::avg ? 1 / static_cast<double>(ranks) : 1;
-  const View sum = flat_view(partial, n, kept(dtype)),
-             result = flat_view(offset(out, begin, dtype), n, dtype);
-  const View first = flat_view(source(0, begin, n), n, dtype);
+  const View sum = comm::flat_view(partial, n, kept(dtype)),
+             result = comm::flat_view(offset(out, begin, dtype), n, dtype);
+  const View first = comm::flat_view(source(0, begin, n), n, dtype);
   for (std::size_t r = 1; r < ranks; ++r) {
     const bool last = r + 1 == ranks;
     kernels::combine(stream, how, last ? result : sum, r == 1 ? first : sum,
-                     flat_view(source(r, begin, n), n, dtype), last ? scale : 1);
+                     comm::flat_view(source(r, begin, n), n, dtype), last ? scale : 1);
   }
 }
 
@@ -60,7 +60,7 @@ class HostEngine final : public Engine {
                    });
   }
 
-  void finish(const Interrupt&) override {}
+  void finish(const links::Interrupt&) override {}
   void drain() noexcept override {}
 
  private:
@@ -103,11 +103,11 @@ class DeviceEngine final : public Engine {
                    partial.data_ptr(), source);
   }
 
-  void finish(const Interrupt& interrupt) override {
+  void finish(const links::Interrupt& interrupt) override {
     if (!busy_) return;
     const std::shared_ptr<ferrite::detail::Mark> mark =
         stream_.impl()->record(ferrite::detail::Timing::none);
-    Backoff backoff;
+    comm::Backoff backoff;
     while (!mark->passed()) {
       interrupt.check();
       backoff.pause();

@@ -29,7 +29,7 @@ class Engine {
   virtual void reduce(void* out, std::span<const Place> sources, std::int64_t numel, DType dtype,
                       ReduceOp op) = 0;
   /// Waits for what was asked for, as long as `interrupt` lets it.
-  virtual void finish(const Interrupt& interrupt) = 0;
+  virtual void finish(const links::Interrupt& interrupt) = 0;
   /// Waits for it whatever happens.
   virtual void drain() noexcept = 0;
 };

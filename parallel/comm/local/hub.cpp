@@ -20,15 +20,15 @@ Hub::Hub(std::vector<int> names) : names_(std::move(names)), listeners_(names_.s
 
 // ---- Meetings
 
-void Hub::begin(int rank, const Brought& bring, const Interrupt& interrupt) {
+void Hub::begin(int rank, const Brought& bring, const links::Interrupt& interrupt) {
   Seat& mine = seat(rank);
   mine.brought[++mine.operations % 2] = bring;
-  const Signature& call = bring.signature;
+  const comm::Signature& call = bring.signature;
   mine.called.store(
       (std::uint64_t{static_cast<std::uint8_t>(call.kind)} << kKindShift) | call.sequence,
       std::memory_order_relaxed);
   meet(rank, interrupt);
-  const auto called = [&](int r) -> const Signature& { return brought(rank, r).signature; };
+  const auto called = [&](int r) -> const comm::Signature& { return brought(rank, r).signature; };
   for (int r = 1; r < size(); ++r) {
     if (called(r) == called(0)) [[likely]]
       continue;
@@ -56,7 +56,7 @@ bool Hub::all_came(std::uint64_t meeting) {
   return true;
 }
 
-void Hub::meet(int rank, const Interrupt& interrupt) {
+void Hub::meet(int rank, const links::Interrupt& interrupt) {
   Seat& mine = seat(rank);
   mine.reads.store(false, std::memory_order_seq_cst);
   const std::uint64_t meeting = mine.meetings.load(std::memory_order_relaxed) + 1;
@@ -66,7 +66,7 @@ void Hub::meet(int rank, const Interrupt& interrupt) {
     { const std::lock_guard lock(mutex_); }
     came_.notify_all();
   }
-  Backoff backoff;
+  comm::Backoff backoff;
   while (!all_came(meeting)) {
     if (!backoff.patient()) {
       backoff.pause();
@@ -97,10 +97,10 @@ void Hub::end(int rank) { seat(rank).reads.store(false, std::memory_order_seq_cs
 
 void Hub::wait_for_readers(int rank) {
   // Before that, others may still begin to read.
-  for (Backoff backoff; !aborted_.load(std::memory_order_seq_cst);) backoff.pause();
+  for (comm::Backoff backoff; !aborted_.load(std::memory_order_seq_cst);) backoff.pause();
   for (int r = 0; r < size(); ++r) {
     if (r == rank) continue;
-    Backoff backoff;
+    comm::Backoff backoff;
     while (seat(r).reads.load(std::memory_order_seq_cst)) backoff.pause();
   }
 }
@@ -108,12 +108,12 @@ void Hub::wait_for_readers(int rank) {
 std::string Hub::last_call(int rank) const {
   const std::uint64_t called = seat(rank).called.load(std::memory_order_relaxed);
   if (called == 0) return "it has not called anything yet";
-  return fmt::format("its last call is {} number {}", name(Collective(called >> kKindShift)),
+  return fmt::format("its last call is {} number {}", name(comm::Collective(called >> kKindShift)),
                      called & ((std::uint64_t{1} << kKindShift) - 1));
 }
 
 /// Throws where there is nothing to wait for any more.
-void Hub::check(int rank, std::uint64_t meeting, const Interrupt& interrupt) {
+void Hub::check(int rank, std::uint64_t meeting, const links::Interrupt& interrupt) {
   FERRITE_CHECK(!aborted_.load(std::memory_order_acquire) && !interrupt.aborted, DistributedError,
                 interrupt.op, "the group was aborted");
   const bool late = std::chrono::steady_clock::now() >= interrupt.deadline;
@@ -169,15 +169,15 @@ void Hub::listen(int rank, std::function<void(const std::string&)> f) {
 
 // ---- What ranks share
 
-LinkMesh& Hub::ring(int rank) {
+links::LinkMesh& Hub::ring(int rank) {
   std::lock_guard lock(mutex_);
-  if (ring_.empty()) ring_ = make_memory_links(size());
+  if (ring_.empty()) ring_ = links::make_memory_links(size());
   return *ring_[static_cast<std::size_t>(rank)];
 }
 
-std::unique_ptr<LinkMesh> Hub::take_links(int rank) {
+std::unique_ptr<links::LinkMesh> Hub::take_links(int rank) {
   std::lock_guard lock(mutex_);
-  if (links_.empty()) links_ = make_memory_links(size());
+  if (links_.empty()) links_ = links::make_memory_links(size());
   return std::move(links_[static_cast<std::size_t>(rank)]);
 }
 

@@ -20,7 +20,7 @@ namespace ferrite::parallel::local {
 
 /// What a rank brings to an operation.
 struct Brought {
-  Signature signature;
+  comm::Signature signature;
   Device device;  ///< of its tensors
   /// What it reduces or gives, its `in`, or `out` where it works in place; and what it writes.
   Place source, out;
@@ -49,11 +49,11 @@ class Hub {
 
   /// Brings something and waits for all others. DistributedError where they called something else.
   /// From here on this rank may read what the others brought, until end().
-  void begin(int rank, const Brought& bring, const Interrupt& interrupt);
+  void begin(int rank, const Brought& bring, const links::Interrupt& interrupt);
   /// Has the others read elsewhere, from the next meeting on.
   void bring_instead(int rank, const Place& source, const Place& out);
   /// Waits until all have come here.
-  void meet(int rank, const Interrupt& interrupt);
+  void meet(int rank, const links::Interrupt& interrupt);
   /// This rank reads no more; it has left the operation, well or not.
   void end(int rank);
   /// What `of` brought to the operation that `rank` is in.
@@ -74,9 +74,9 @@ class Hub {
   void listen(int rank, std::function<void(const std::string& reason)> f);
 
   /// Links of one rank, for ring_all_reduce.
-  LinkMesh& ring(int rank);
+  links::LinkMesh& ring(int rank);
   /// Links of one rank for send and recv; to be taken once.
-  std::unique_ptr<LinkMesh> take_links(int rank);
+  std::unique_ptr<links::LinkMesh> take_links(int rank);
   /// The hub of the sub-group `name`; the same for all that ask. DistributedError where another
   /// rank has asked for one of other ranks.
   std::shared_ptr<Hub> subgroup(const std::string& name, const std::vector<int>& ranks);
@@ -85,7 +85,7 @@ class Hub {
   Seat& seat(int rank) { return *seats_[static_cast<std::size_t>(rank)]; }
   const Seat& seat(int rank) const { return *seats_[static_cast<std::size_t>(rank)]; }
   bool all_came(std::uint64_t meeting);
-  void check(int rank, std::uint64_t meeting, const Interrupt& interrupt);
+  void check(int rank, std::uint64_t meeting, const links::Interrupt& interrupt);
   std::string last_call(int rank) const;
 
   struct Subgroup {
@@ -101,7 +101,7 @@ class Hub {
   std::mutex mutex_;  // also of what follows
   std::string reason_;
   std::condition_variable came_;
-  std::vector<std::unique_ptr<LinkMesh>> ring_, links_;
+  std::vector<std::unique_ptr<links::LinkMesh>> ring_, links_;
   std::map<std::string, Subgroup> subgroups_;
   std::mutex listeners_mutex_;
   std::vector<std::function<void(const std::string&)>> listeners_;

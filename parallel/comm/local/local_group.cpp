@@ -34,7 +34,7 @@ class LocalGroup final : public HostGroup {
  public:
   LocalGroup(std::shared_ptr<Hub> hub, const GroupContext& context)
       : HostGroup("local", context, context.size > 1 ? hub->take_links(context.rank) : nullptr,
-                  {.staging = Staging::none, .waiters = Waiters::help}),
+                  {.staging = comm::Staging::none, .waiters = comm::Waiters::help}),
         hub_(std::move(hub)),
         sources_(static_cast<std::size_t>(size())),
         host_(local::make_host_engine()) {
@@ -47,9 +47,10 @@ class LocalGroup final : public HostGroup {
   }
 
  private:
-  void run(const HostCall& call) override;
+  void run(const comm::HostCall& call) override;
   void cancel() override { hub_->abort(rank(), abort_reason()); }
-  std::string failed(const Call& call, std::uint64_t sequence, const std::string& error) override {
+  std::string failed(const comm::Call& call, std::uint64_t sequence,
+                     const std::string& error) override {
     // Others close their links as they are told, which we may notice before we are.
     if (const std::string known = hub_->abort_reason(); !known.empty()) abort(known);
     std::string said = HostGroup::failed(call, sequence, error);
@@ -64,14 +65,14 @@ class LocalGroup final : public HostGroup {
                                         context_of_some(context(), ranks, rank, name, timeout));
   }
 
-  void choose_engine(const HostCall& call);
-  void move(const HostCall& call);
-  void all_reduce(const HostCall& call);
-  void broadcast(const HostCall& call);
-  void reduce(const HostCall& call);
-  void all_gather(const HostCall& call);
-  void reduce_scatter(const HostCall& call);
-  void reduce_own_part(const HostCall& call);
+  void choose_engine(const comm::HostCall& call);
+  void move(const comm::HostCall& call);
+  void all_reduce(const comm::HostCall& call);
+  void broadcast(const comm::HostCall& call);
+  void reduce(const comm::HostCall& call);
+  void all_gather(const comm::HostCall& call);
+  void reduce_scatter(const comm::HostCall& call);
+  void reduce_own_part(const comm::HostCall& call);
   void collect_part(const Tensor& t, int from);
 
   /// The part of `t` that rank r reduces: its first element and the one behind its last.
@@ -83,7 +84,7 @@ class LocalGroup final : public HostGroup {
   const local::Brought& brought(int of) const { return hub_->brought(rank(), of); }
   std::byte* out() const { return static_cast<std::byte*>(out_); }
   /// Waits until all have done what they were asked for up to here.
-  void meet(const HostCall& call) {
+  void meet(const comm::HostCall& call) {
     engine_->finish(call.interrupt);
     hub_->meet(rank(), call.interrupt);
   }
@@ -95,7 +96,7 @@ class LocalGroup final : public HostGroup {
   // Of the operation that runs.
   Engine* engine_ = nullptr;
   void* out_ = nullptr;
-  StagedTensor staged_in_, staged_out_;  // where it fails they stay, for those who still read
+  comm::StagedTensor staged_in_, staged_out_;  // where it fails they stay, for those who still read
   alignas(64) std::array<std::byte, kSmallBytes> small_;
 };
 
@@ -109,7 +110,7 @@ std::span<const Place> LocalGroup::sources(std::size_t offset) {
   return sources_;
 }
 
-void LocalGroup::run(const HostCall& call) {
+void LocalGroup::run(const comm::HostCall& call) {
   struct End {
     LocalGroup& group;
     ~End() {
@@ -118,10 +119,10 @@ void LocalGroup::run(const HostCall& call) {
     }
   } end{*this};
   engine_ = nullptr;
-  const Call& what = call.call;
+  const comm::Call& what = call.call;
   const Tensor& first = what.in.defined() ? what.in : what.out;
   local::Brought bring;
-  bring.signature = signature(what, call.sequence);
+  bring.signature = comm::signature(what, call.sequence);
   if (first.defined()) {
     bring.device = first.device();
     bring.source = {first.data_ptr(), bring.device};
@@ -139,8 +140,8 @@ void LocalGroup::run(const HostCall& call) {
 
 /// CUDA devices reduce what lies on CUDA devices alone; else the host does, and what is not its own
 /// is brought to it.
-void LocalGroup::choose_engine(const HostCall& call) {
-  const Call& what = call.call;
+void LocalGroup::choose_engine(const comm::HostCall& call) {
+  const comm::Call& what = call.call;
   const local::Brought& mine = brought(rank());
   engine_ = host_.get();
   out_ = const_cast<void*>(mine.out.data);
@@ -151,15 +152,15 @@ void LocalGroup::choose_engine(const HostCall& call) {
     all &= is_cuda;
   }
   if (!any) return;
-  if (all && what.kind != Collective::ring_all_reduce) {
+  if (all && what.kind != comm::Collective::ring_all_reduce) {
     auto& engine = devices_[mine.device.index()];
     if (!engine) engine = local::make_device_engine(mine.device);
     engine_ = engine.get();
     return;
   }
   if (mine.device.is_cuda()) {
-    staged_in_ = StagedTensor(what.in);
-    staged_out_ = StagedTensor(what.out);
+    staged_in_ = comm::StagedTensor(what.in);
+    staged_out_ = comm::StagedTensor(what.out);
     staged_in_.fetch(call.interrupt);
     if (!what.in.defined()) staged_out_.fetch(call.interrupt);
     out_ = staged_out_.data();
@@ -168,33 +169,33 @@ void LocalGroup::choose_engine(const HostCall& call) {
   hub_->meet(rank(), call.interrupt);
 }
 
-void LocalGroup::move(const HostCall& call) {
+void LocalGroup::move(const comm::HostCall& call) {
   const Tensor& t = call.call.out;
   switch (call.call.kind) {
-    case Collective::all_reduce:
+    case comm::Collective::all_reduce:
       return all_reduce(call);
-    case Collective::broadcast:
+    case comm::Collective::broadcast:
       return broadcast(call);
-    case Collective::reduce:
+    case comm::Collective::reduce:
       return reduce(call);
-    case Collective::all_gather:
+    case comm::Collective::all_gather:
       return all_gather(call);
-    case Collective::reduce_scatter:
+    case comm::Collective::reduce_scatter:
       return reduce_scatter(call);
-    case Collective::ring_all_reduce:
+    case comm::Collective::ring_all_reduce:
       if (size() > 1)
-        parallel::ring_all_reduce(hub_->ring(rank()), rank(), size(), out_, t.numel(), t.dtype(),
-                                  call.call.op, call.interrupt);
+        parallel::comm::ring_all_reduce(hub_->ring(rank()), rank(), size(), out_, t.numel(),
+                                        t.dtype(), call.call.op, call.interrupt);
       return;
-    case Collective::barrier:
-    case Collective::send:
-    case Collective::recv:
+    case comm::Collective::barrier:
+    case comm::Collective::send:
+    case comm::Collective::recv:
       return;
   }
 }
 
 /// Each rank reduces a part, in all ranks' order, into its own memory.
-void LocalGroup::reduce_own_part(const HostCall& call) {
+void LocalGroup::reduce_own_part(const comm::HostCall& call) {
   const Tensor& t = call.call.out;
   const std::int64_t begin = part_begin(t, rank());
   const std::size_t offset = static_cast<std::size_t>(begin) * t.itemsize();
@@ -210,7 +211,7 @@ void LocalGroup::collect_part(const Tensor& t, int from) {
   engine_->copy(out() + begin, at(brought(from).out, begin), end - begin);
 }
 
-void LocalGroup::all_reduce(const HostCall& call) {
+void LocalGroup::all_reduce(const comm::HostCall& call) {
   const Tensor& t = call.call.out;
   if (size() == 1) return;
   if (engine_ == host_.get() && t.nbytes() <= kSmallBytes) {
@@ -224,14 +225,14 @@ void LocalGroup::all_reduce(const HostCall& call) {
   meet(call);
 }
 
-void LocalGroup::broadcast(const HostCall& call) {
+void LocalGroup::broadcast(const comm::HostCall& call) {
   const int root = call.call.peer;
   if (size() == 1) return;
   if (rank() != root) engine_->copy(out_, brought(root).out, call.call.out.nbytes());
   meet(call);
 }
 
-void LocalGroup::reduce(const HostCall& call) {
+void LocalGroup::reduce(const comm::HostCall& call) {
   if (size() == 1) return;
   reduce_own_part(call);
   for (int r = 0; rank() == call.call.peer && r < size(); ++r)
@@ -239,7 +240,7 @@ void LocalGroup::reduce(const HostCall& call) {
   meet(call);
 }
 
-void LocalGroup::all_gather(const HostCall& call) {
+void LocalGroup::all_gather(const comm::HostCall& call) {
   const std::size_t bytes = call.call.in.nbytes();
   for (int i = 0; i < size(); ++i) {
     const int from = (rank() + i) % size();
@@ -248,7 +249,7 @@ void LocalGroup::all_gather(const HostCall& call) {
   if (size() > 1) meet(call);
 }
 
-void LocalGroup::reduce_scatter(const HostCall& call) {
+void LocalGroup::reduce_scatter(const comm::HostCall& call) {
   const Tensor& t = call.call.out;
   if (size() == 1) return engine_->copy(out_, brought(0).source, t.nbytes());
   engine_->reduce(out_, sources(static_cast<std::size_t>(rank()) * t.nbytes()), t.numel(),

@@ -35,7 +35,7 @@ constexpr auto kWatchInterval = std::chrono::milliseconds(100);
 
 bool is_bad(ncclResult_t result) { return result != ncclSuccess && result != ncclInProgress; }
 
-class NcclClique final : public Clique {
+class NcclClique final : public comm::Clique {
  public:
   NcclClique(const Library& library, std::span<const Device> devices)
       : library_(library), devices_(devices.begin(), devices.end()), members_(devices.size()) {
@@ -44,7 +44,7 @@ class NcclClique final : public Clique {
   }
   ~NcclClique() override;
 
-  void run(const char* op, std::span<const CliqueCall> calls,
+  void run(const char* op, std::span<const comm::CliqueCall> calls,
            std::span<const Stream> streams) override;
 
  private:
@@ -142,7 +142,7 @@ void NcclClique::connect() {
   }
 }
 
-void NcclClique::run(const char* op, std::span<const CliqueCall> calls,
+void NcclClique::run(const char* op, std::span<const comm::CliqueCall> calls,
                      std::span<const Stream> streams) {
   // Were the calls of two cliques put on their devices in different orders, each would wait for the
   // other's.
@@ -155,10 +155,10 @@ void NcclClique::run(const char* op, std::span<const CliqueCall> calls,
     group(op, kHostPatience, [&](std::size_t d, ncclComm_t& member) {
       const cudaStream_t stream = cuda::native_stream(streams[d]);
       ncclResult_t result = ncclSuccess;
-      for (const CliqueCall& call : calls) {
+      for (const comm::CliqueCall& call : calls) {
         const auto count = static_cast<std::size_t>(call.count);
         const ncclDataType_t type = data_type(call.dtype);
-        if (call.kind == CliqueCall::Kind::broadcast)
+        if (call.kind == comm::CliqueCall::Kind::broadcast)
           result = library_.broadcast(call.in[d], call.out[d], count, type, 0, member, stream);
         else
           result =
@@ -217,7 +217,7 @@ void NcclClique::abort(const std::string& reason) {
 
 }  // namespace nccl
 
-std::shared_ptr<Clique> make_nccl_clique(std::span<const Device> devices) {
+std::shared_ptr<comm::Clique> make_nccl_clique(std::span<const Device> devices) {
   const nccl::Library* const library = nccl::library();
   FERRITE_CHECK(library, Error, "device_comm",
                 "the backend nccl needs NCCL, which cannot be used: {}. Install it (apt-get "

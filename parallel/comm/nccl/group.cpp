@@ -74,7 +74,7 @@ void NcclGroup::note_time() {
   base_ = std::make_shared<const Base>(Base{std::move(mark), Clock::now()});
 }
 
-Work NcclGroup::run(const Call& call, const std::function<void()>& calls, Waiting waiting) {
+Work NcclGroup::run(const comm::Call& call, const std::function<void()>& calls, Waiting waiting) {
   const char* const op = parallel::name(call.kind);
   for (const Tensor* t : {&call.out, &call.in})
     FERRITE_CHECK(!t->defined() || t->device() == device_, DeviceError, op,
@@ -109,7 +109,8 @@ Work NcclGroup::run(const Call& call, const std::function<void()>& calls, Waitin
   return Work(std::make_shared<OperationWork>(device_, std::move(operation), failure_, waiting));
 }
 
-Work NcclGroup::run(const Call& call, std::int64_t numel, const Request& wanted, Waiting waiting) {
+Work NcclGroup::run(const comm::Call& call, std::int64_t numel, const Request& wanted,
+                    Waiting waiting) {
   return run(
       call,
       [&] {
@@ -142,7 +143,7 @@ void NcclGroup::do_abort(const std::string& reason) {
 // ---- What there is
 
 Work NcclGroup::do_all_reduce(const Tensor& tensor, ReduceOp op) {
-  return run({.kind = Collective::all_reduce, .op = op, .out = tensor}, tensor.numel(),
+  return run({.kind = comm::Collective::all_reduce, .op = op, .out = tensor}, tensor.numel(),
              [&](const Library& nccl, ncclComm_t communicator, cudaStream_t stream) {
                return nccl.all_reduce(
                    tensor.data_ptr(), tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()),
@@ -151,7 +152,7 @@ Work NcclGroup::do_all_reduce(const Tensor& tensor, ReduceOp op) {
 }
 
 Work NcclGroup::do_broadcast(const Tensor& tensor, int root) {
-  return run({.kind = Collective::broadcast, .peer = root, .out = tensor}, tensor.numel(),
+  return run({.kind = comm::Collective::broadcast, .peer = root, .out = tensor}, tensor.numel(),
              [&](const Library& nccl, ncclComm_t communicator, cudaStream_t stream) {
                return nccl.broadcast(tensor.data_ptr(), tensor.data_ptr(),
                                      static_cast<std::size_t>(tensor.numel()),
@@ -160,7 +161,8 @@ Work NcclGroup::do_broadcast(const Tensor& tensor, int root) {
 }
 
 Work NcclGroup::do_reduce(const Tensor& tensor, int root, ReduceOp op) {
-  return run({.kind = Collective::reduce, .op = op, .peer = root, .out = tensor}, tensor.numel(),
+  return run({.kind = comm::Collective::reduce, .op = op, .peer = root, .out = tensor},
+             tensor.numel(),
              [&](const Library& nccl, ncclComm_t communicator, cudaStream_t stream) {
                return nccl.reduce(
                    tensor.data_ptr(), tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()),
@@ -169,7 +171,7 @@ Work NcclGroup::do_reduce(const Tensor& tensor, int root, ReduceOp op) {
 }
 
 Work NcclGroup::do_all_gather(const Tensor& out, const Tensor& in) {
-  return run({.kind = Collective::all_gather, .out = out, .in = in}, in.numel(),
+  return run({.kind = comm::Collective::all_gather, .out = out, .in = in}, in.numel(),
              [&](const Library& nccl, ncclComm_t communicator, cudaStream_t stream) {
                return nccl.all_gather(in.data_ptr(), out.data_ptr(),
                                       static_cast<std::size_t>(in.numel()), data_type(in.dtype()),
@@ -178,8 +180,8 @@ Work NcclGroup::do_all_gather(const Tensor& out, const Tensor& in) {
 }
 
 Work NcclGroup::do_reduce_scatter(const Tensor& out, const Tensor& in, ReduceOp op) {
-  return run({.kind = Collective::reduce_scatter, .op = op, .out = out, .in = in}, out.numel(),
-             [&](const Library& nccl, ncclComm_t communicator, cudaStream_t stream) {
+  return run({.kind = comm::Collective::reduce_scatter, .op = op, .out = out, .in = in},
+             out.numel(), [&](const Library& nccl, ncclComm_t communicator, cudaStream_t stream) {
                return nccl.reduce_scatter(
                    in.data_ptr(), out.data_ptr(), static_cast<std::size_t>(out.numel()),
                    data_type(in.dtype()), reduction(op), communicator, stream);
@@ -187,7 +189,7 @@ Work NcclGroup::do_reduce_scatter(const Tensor& out, const Tensor& in, ReduceOp 
 }
 
 Work NcclGroup::do_send(const Tensor& tensor, int to) {
-  return run({.kind = Collective::send, .peer = to, .in = tensor}, tensor.numel(),
+  return run({.kind = comm::Collective::send, .peer = to, .in = tensor}, tensor.numel(),
              [&](const Library& nccl, ncclComm_t communicator, cudaStream_t stream) {
                return nccl.send(tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()),
                                 data_type(tensor.dtype()), to, communicator, stream);
@@ -195,7 +197,7 @@ Work NcclGroup::do_send(const Tensor& tensor, int to) {
 }
 
 Work NcclGroup::do_recv(const Tensor& tensor, int from) {
-  return run({.kind = Collective::recv, .peer = from, .out = tensor}, tensor.numel(),
+  return run({.kind = comm::Collective::recv, .peer = from, .out = tensor}, tensor.numel(),
              [&](const Library& nccl, ncclComm_t communicator, cudaStream_t stream) {
                return nccl.recv(tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()),
                                 data_type(tensor.dtype()), from, communicator, stream);
@@ -204,7 +206,7 @@ Work NcclGroup::do_recv(const Tensor& tensor, int from) {
 
 Work NcclGroup::do_barrier() {
   return run(
-      {.kind = Collective::barrier}, token_.numel(),
+      {.kind = comm::Collective::barrier}, token_.numel(),
       [&](const Library& nccl, ncclComm_t communicator, cudaStream_t stream) {
         return nccl.all_reduce(token_.data_ptr(), token_.data_ptr(), 1, ncclInt32, ncclSum,
                                communicator, stream);
@@ -213,7 +215,7 @@ Work NcclGroup::do_barrier() {
 }
 
 Work NcclGroup::do_ring_all_reduce(const Tensor& tensor, ReduceOp op) {
-  const Call call{.kind = Collective::ring_all_reduce, .op = op, .out = tensor};
+  const comm::Call call{.kind = comm::Collective::ring_all_reduce, .op = op, .out = tensor};
   return run(call, [&] {
     nccl::ring_all_reduce(
         tensor, op, {.rank = rank(), .size = size(), .stream = stream_, .side = side_},

@@ -57,10 +57,11 @@ class NcclGroup final : public ProcessGroup {
   void do_abort(const std::string& reason) override;
 
   /// Puts an operation on the group's stream, between the marks that order and time it.
-  Work run(const Call& call, const std::function<void()>& calls, Waiting waiting = Waiting::device);
+  Work run(const comm::Call& call, const std::function<void()>& calls,
+           Waiting waiting = Waiting::device);
   /// The same of one call of NCCL's; of none where there are no elements.
   using Request = std::function<ncclResult_t(const Library&, ncclComm_t, cudaStream_t)>;
-  Work run(const Call& call, std::int64_t numel, const Request& request,
+  Work run(const comm::Call& call, std::int64_t numel, const Request& request,
            Waiting waiting = Waiting::device);
   void request(const char* op, const Request& request);
   void note_time();

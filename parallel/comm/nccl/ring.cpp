@@ -31,7 +31,7 @@ struct Range {
   Range part_of(std::int64_t i, std::int64_t count) const {
     return part(numel * i / count, numel * (i + 1) / count);
   }
-  View view() const { return flat_view(data, numel, dtype); }
+  View view() const { return comm::flat_view(data, numel, dtype); }
 };
 
 Range all_of(const Tensor& t) {
@@ -49,7 +49,7 @@ class Ring {
   Ring(const Tensor& tensor, ReduceOp op, const RingPlace& place, const Exchange& exchange)
       : place_(place),
         exchange_(exchange),
-        op_(combine_of(op)),
+        op_(comm::combine_of(op)),
         scale_(op == ReduceOp::avg ? 1.0 / place.size : 1.0),
         all_(all_of(tensor)) {
     const bool is_half = tensor.dtype() == kFloat16 || tensor.dtype() == kBFloat16;

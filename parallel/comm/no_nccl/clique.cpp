@@ -4,13 +4,13 @@
 
 namespace ferrite::parallel {
 
-std::shared_ptr<Clique> make_nccl_clique(std::span<const Device>) {
+std::shared_ptr<comm::Clique> comm::make_nccl_clique(std::span<const Device>) {
   fail("device_comm",
        "this Ferrite was built without NCCL. Install it (apt-get install libnccl-dev, or pip "
        "install nvidia-nccl-cu13; headers are enough to build), configure again, and see what the "
        "summary at the end says of NCCL; or use the backend \"copies\"");
 }
 
-bool has_nccl_clique() { return false; }
+bool comm::has_nccl_clique() { return false; }
 
 }  // namespace ferrite::parallel

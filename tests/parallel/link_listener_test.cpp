@@ -22,34 +22,35 @@ using namespace ferrite::parallel;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-TEST_CASE("a rank's card is read as it was written, and nothing else is") {
-  LinkCard card;
-  card.nonce = std::string(32, 'a');
-  card.tcp = {"::1", 4711};
-  card.sealed = false;
-  const LinkCard read = LinkCard::parse(card.text());
-  CHECK((read.nonce == card.nonce && read.tcp.host == "::1" && read.tcp.port == 4711));
+TEST_CASE("a rank's address is read as it was written, and nothing else is") {
+  links::LinkAddress address;
+  address.nonce = std::string(32, 'a');
+  address.tcp = {"::1", 4711};
+  address.sealed = false;
+  const links::LinkAddress read = links::LinkAddress::parse(address.text());
+  CHECK((read.nonce == address.nonce && read.tcp.host == "::1" && read.tcp.port == 4711));
   CHECK((read.host.empty() && read.unix_name.empty() && !read.sealed));
   for (const std::string& text : {std::string(), std::string("ferrite-link-2 00 ::1 1 - - sealed"),
-                                  "x" + card.text(), card.text().substr(0, 50), card.text() + "er"})
-    CHECK_THROWS_AS(LinkCard::parse(text), DistributedError);
+                                  "x" + address.text(), address.text().substr(0, 50), address.text() + "er"})
+    CHECK_THROWS_AS(links::LinkAddress::parse(text), DistributedError);
 }
 
 TEST_CASE("a proof fits one connection, in one direction, of one mesh of one job") {
-  LinkMembers members{"secret", "group/mesh", 0, {LinkCard(), LinkCard(), LinkCard()}};
-  for (std::size_t i = 0; i < 3; ++i) members.cards[i].nonce = std::string(32, "012"[i]);
-  const LinkKeys keys = members.keys(0, 1);
-  CHECK(keys.opener_proof.size() == kLinkProof);
+  links::LinkMembers members{
+      "secret", "group/mesh", 0, {links::LinkAddress(), links::LinkAddress(), links::LinkAddress()}};
+  for (std::size_t i = 0; i < 3; ++i) members.addresses[i].nonce = std::string(32, "012"[i]);
+  const links::LinkKeys keys = members.keys(0, 1);
+  CHECK(keys.opener_proof.size() == links::kLinkProof);
   CHECK(keys.opener_proof != keys.admitter_proof);
   CHECK(keys.opener_proof != keys.frames);
-  const auto differs = [&](const LinkMembers& others, int from, int to) {
-    const LinkKeys theirs = others.keys(from, to);
+  const auto differs = [&](const links::LinkMembers& others, int from, int to) {
+    const links::LinkKeys theirs = others.keys(from, to);
     return theirs.opener_proof != keys.opener_proof &&
            theirs.admitter_proof != keys.admitter_proof && theirs.frames != keys.frames;
   };
   CHECK(differs(members, 1, 0));
   CHECK(differs(members, 0, 2));
-  LinkMembers other = members;
+  links::LinkMembers other = members;
   other.secret = "Secret";
   CHECK(differs(other, 0, 1));
   other = members;
@@ -57,49 +58,51 @@ TEST_CASE("a proof fits one connection, in one direction, of one mesh of one job
   CHECK(differs(other, 0, 1));
   for (const std::size_t rank : {0u, 1u}) {
     other = members;
-    other.cards[rank].nonce.back() = 'f';
+    other.addresses[rank].nonce.back() = 'f';
     CHECK(differs(other, 0, 1));
   }
   other = members;
-  other.cards[0].host = other.cards[1].host = "here";
+  other.addresses[0].host = other.addresses[1].host = "here";
   CHECK(differs(other, 0, 1));
 }
 
 namespace {
 
-/// A door of rank 0 of three: rank 1 is beside it, and rank 2 on another host.
+/// A listener of rank 0 of three: rank 1 is beside it, and rank 2 on another host.
 struct Door {
   Door() {
     members.secret = "secret";
     members.mesh = "group/mesh";
-    members.cards = {door.card(), LinkCard(), LinkCard()};
-    members.cards[0].host = members.cards[1].host = "here";
+    members.addresses = {listener.address(), links::LinkAddress(), links::LinkAddress()};
+    members.addresses[0].host = members.addresses[1].host = "here";
     for (const std::size_t rank : {1u, 2u})
-      members.cards[rank].nonce = std::string(32, "012"[rank]);
-    door.admit(members);
+      members.addresses[rank].nonce = std::string(32, "012"[rank]);
+    listener.admit(members);
   }
-  Hello hello(int from) const {
-    Hello hello;
+  links::Hello hello(int from) const {
+    links::Hello hello;
     hello.from = from;
     const std::string proof = members.keys(from, 0).opener_proof;
     std::copy(proof.begin(), proof.end(), hello.proof.begin());
     return hello;
   }
-  Fd knock(bool local) const {
+  links::Fd knock(bool local) const {
     std::string error;
-    return local ? connect_to_unix(door.card().unix_name)
-                 : connect_to(door.card().tcp, Clock::now() + 10s, error);
+    return local ? links::connect_to_unix(listener.address().unix_name)
+                 : links::connect_to(listener.address().tcp, Clock::now() + 10s, error);
   }
   /// Whether who says this is let in as rank `as`.
-  bool lets_in(const Hello& said, bool local, int as, std::size_t bytes = sizeof(Hello)) {
-    const Fd socket = knock(local);
+  bool lets_in(const links::Hello& said, bool local, int as,
+               std::size_t bytes = sizeof(links::Hello)) {
+    const links::Fd socket = knock(local);
     REQUIRE(socket.valid());
-    REQUIRE(send_all(socket, {reinterpret_cast<const char*>(&said), bytes}, Clock::now() + 10s));
+    REQUIRE(
+        links::send_all(socket, {reinterpret_cast<const char*>(&said), bytes}, Clock::now() + 10s));
     const Clock::time_point end = Clock::now() + 10s;
     while (Clock::now() < end) {
-      if (door.take(as)) return true;
+      if (listener.take(as)) return true;
       char one = 0;
-      if (wait_ready(socket.get(), POLLIN, Clock::now() + 1ms) &&
+      if (links::wait_ready(socket.get(), POLLIN, Clock::now() + 1ms) &&
           recv(socket.get(), &one, 1, MSG_DONTWAIT) <= 0)
         return false;  // shown out
       if (bytes < sizeof said) return false;
@@ -107,8 +110,8 @@ struct Door {
     return false;
   }
 
-  LinkDoor door{"127.0.0.1", true, 16};
-  LinkMembers members;
+  links::LinkListener listener{"127.0.0.1", true, 16};
+  links::LinkMembers members;
 };
 
 }  // namespace
@@ -117,23 +120,23 @@ TEST_CASE("strangers are not let in") {
   for (const bool local : {false, true}) {
     Door at;
     const int rank = local ? 1 : 2;
-    const Hello hello = at.hello(rank);
+    const links::Hello hello = at.hello(rank);
     CHECK_FALSE(at.lets_in(hello, local, rank, 20));
     for (const std::size_t byte : {0u, 31u}) {
-      Hello wrong = hello;
+      links::Hello wrong = hello;
       wrong.proof[byte] = static_cast<char>(wrong.proof[byte] ^ 1);
       CHECK_FALSE(at.lets_in(wrong, local, rank));
     }
     for (const std::int64_t from : {-1, 3, 0, 3 - rank}) {
-      Hello wrong = hello;
+      links::Hello wrong = hello;
       wrong.from = from;
       CHECK_FALSE(at.lets_in(wrong, local, rank));
     }
-    Hello wrong = hello;
+    links::Hello wrong = hello;
     wrong.magic = 0;
     CHECK_FALSE(at.lets_in(wrong, local, rank));
     // Whoever has heard another mesh's, or what this rank itself says, has nothing.
-    LinkMembers other = at.members;
+    links::LinkMembers other = at.members;
     other.mesh = "group/other";
     const std::string of_other = other.keys(rank, 0).opener_proof,
                       reflected = at.members.keys(0, rank).opener_proof;
@@ -150,54 +153,55 @@ TEST_CASE("strangers are not let in") {
   }
 }
 
-TEST_CASE("a door answers who is let in, and nobody else") {
+TEST_CASE("a listener answers who is let in, and nobody else") {
   Door at;
-  const Fd socket = at.knock(false);
-  const Hello hello = at.hello(2);
-  REQUIRE(
-      send_all(socket, {reinterpret_cast<const char*>(&hello), sizeof hello}, Clock::now() + 10s));
-  while (!at.door.take(2)) std::this_thread::sleep_for(1ms);
-  std::string answer(kLinkProof, '\0');
-  REQUIRE(recv_all(socket, answer.data(), answer.size(), Clock::now() + 10s));
+  const links::Fd socket = at.knock(false);
+  const links::Hello hello = at.hello(2);
+  REQUIRE(links::send_all(socket, {reinterpret_cast<const char*>(&hello), sizeof hello},
+                          Clock::now() + 10s));
+  while (!at.listener.take(2)) std::this_thread::sleep_for(1ms);
+  std::string answer(links::kLinkProof, '\0');
+  REQUIRE(links::recv_all(socket, answer.data(), answer.size(), Clock::now() + 10s));
   CHECK(answer == at.members.keys(2, 0).admitter_proof);
 }
 
 TEST_CASE("a rank comes in past any number of strangers, who are turned out in time") {
   for (const bool local : {false, true}) {
     Door at;
-    std::vector<Fd> strangers;
+    std::vector<links::Fd> strangers;
     for (int i = 0; i < 600; ++i) {
       strangers.push_back(at.knock(local));
-      if (strangers.back().valid() && i % 2) send_all(strangers.back(), "?", Clock::now() + 1s);
-      if (i % 8 == 0) at.door.take(1);
+      if (strangers.back().valid() && i % 2)
+        links::send_all(strangers.back(), "?", Clock::now() + 1s);
+      if (i % 8 == 0) at.listener.take(1);
     }
     const Clock::time_point start = Clock::now();
     CHECK(at.lets_in(at.hello(local ? 1 : 2), local, local ? 1 : 2));
     CHECK((Clock::now() - start) < 1s);
-    const auto turned_out = [&](const Fd& stranger) {
-      at.door.take(1);
+    const auto turned_out = [&](const links::Fd& stranger) {
+      at.listener.take(1);
       char one = 0;
       const ssize_t n = recv(stranger.get(), &one, 1, MSG_DONTWAIT);
       return n == 0 || (n < 0 && errno != EAGAIN);
     };
     std::this_thread::sleep_for(5500ms);
-    at.door.take(1);
+    at.listener.take(1);
     std::size_t gone = 0;
-    for (const Fd& stranger : strangers) gone += !stranger.valid() || turned_out(stranger);
+    for (const links::Fd& stranger : strangers) gone += !stranger.valid() || turned_out(stranger);
     CHECK(gone == strangers.size());
   }
 }
 
 TEST_CASE("where all ranks are beside each other no port is listened at") {
-  LinkDoor door("127.0.0.1", true, 16);
-  LinkMembers members{"secret", "mesh", 0, {door.card(), door.card()}};
-  members.cards[1].nonce = std::string(32, '1');
+  links::LinkListener listener("127.0.0.1", true, 16);
+  links::LinkMembers members{"secret", "mesh", 0, {listener.address(), listener.address()}};
+  members.addresses[1].nonce = std::string(32, '1');
   std::string error;
-  CHECK(connect_to(door.card().tcp, Clock::now() + 10s, error).valid());
-  for (LinkCard& card : members.cards) card.host = "here";
-  door.admit(members);
-  CHECK_FALSE(connect_to(door.card().tcp, Clock::now() + 10s, error).valid());
-  CHECK(connect_to_unix(door.card().unix_name).valid());
+  CHECK(links::connect_to(listener.address().tcp, Clock::now() + 10s, error).valid());
+  for (links::LinkAddress& address : members.addresses) address.host = "here";
+  listener.admit(members);
+  CHECK_FALSE(links::connect_to(listener.address().tcp, Clock::now() + 10s, error).valid());
+  CHECK(links::connect_to_unix(listener.address().unix_name).valid());
 }
 
 TEST_CASE("other users of the host are refused at once, whatever they say") {
@@ -206,18 +210,18 @@ TEST_CASE("other users of the host are refused at once, whatever they say") {
     return;
   }
   Door at;
-  const Hello hello = at.hello(1);  // which they cannot know
+  const links::Hello hello = at.hello(1);  // which they cannot know
   std::array<int, 2> pipes{};
   REQUIRE(pipe(pipes.data()) == 0);
   const pid_t child = fork();
   if (child == 0) {
     bool refused = false;
     if (setgid(65534) == 0 && setuid(65534) == 0) {
-      const Fd socket = at.knock(true);
+      const links::Fd socket = at.knock(true);
       if (socket.valid()) {
         send(socket.get(), &hello, sizeof hello, MSG_NOSIGNAL);
         char one = 0;
-        refused = wait_ready(socket.get(), POLLIN, Clock::now() + 10s) &&
+        refused = links::wait_ready(socket.get(), POLLIN, Clock::now() + 10s) &&
                   recv(socket.get(), &one, 1, 0) <= 0;
       }
     }
@@ -225,10 +229,10 @@ TEST_CASE("other users of the host are refused at once, whatever they say") {
     _exit(write(pipes[1], &said, 1) == 1 ? 0 : 1);
   }
   char said = 0;
-  while (!wait_ready(pipes[0], POLLIN, Clock::now() + 5ms)) CHECK_FALSE(at.door.take(1));
+  while (!links::wait_ready(pipes[0], POLLIN, Clock::now() + 5ms)) CHECK_FALSE(at.listener.take(1));
   CHECK(read(pipes[0], &said, 1) == 1);
   CHECK(said == 'y');
-  CHECK_FALSE(at.door.take(1));
+  CHECK_FALSE(at.listener.take(1));
   waitpid(child, nullptr, 0);
   for (const int fd : pipes) close(fd);
 }
