@@ -1,14 +1,23 @@
-// The default group, and blocking operations on it.
-#include "ferrite/parallel/comm/default_group.h"
+// The process's default group: made at a rendezvous and let go of, and blocking operations on it.
 
+#include <fmt/format.h>
+
+#include <exception>
+#include <memory>
 #include <mutex>
+#include <numeric>
+#include <string>
 #include <utility>
 
+#include "ferrite/core/cuda.h"
 #include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/backend.h"
+#include "ferrite/parallel/comm/bootstrap/job_environment.h"
+#include "ferrite/parallel/comm/bootstrap/rendezvous.h"
 #include "ferrite/parallel/comm/host_worker.h"
 #include "ferrite/parallel/comm/process_group.h"
 
-namespace ferrite::parallel::comm {
+namespace ferrite::parallel {
 
 namespace {
 
@@ -35,17 +44,108 @@ const std::shared_ptr<ProcessGroup>& find_group() {
 template <class F>
 void blocking(F&& f) {
   const std::shared_ptr<ProcessGroup> group = default_group();
-  const AboutToWait scope;
+  const comm::AboutToWait scope;
   f(*group).wait();
 }
 
-}  // namespace
-
-std::shared_ptr<ProcessGroup> detail::exchange_process_group(std::shared_ptr<ProcessGroup> group) {
+/// Puts `group`, which may be null, in the place of the process's default group, which it returns.
+std::shared_ptr<ProcessGroup> exchange_process_group(std::shared_ptr<ProcessGroup> group) {
   Process& p = process();
   std::lock_guard lock(p.mutex);
   return std::exchange(p.group, std::move(group));
 }
+
+constexpr const char* kName = "default";
+
+/// One thread at a time makes or lets go of the group. Never destroyed: a process that ends without
+/// a goodbye is to be taken for lost.
+struct Membership {
+  std::mutex mutex;
+  std::unique_ptr<Rendezvous> rendezvous;
+};
+Membership& membership() {
+  static Membership& instance = *new Membership;
+  return instance;
+}
+
+std::string choose_backend(std::string_view asked) {
+  if (asked.empty()) return cuda::is_available() && has_nccl() ? "nccl" : "gloo";
+  FERRITE_CHECK(asked != "local", ValueError, "init_process_group",
+                "the ranks of a local group are threads: use run_ranks() or make_local_groups() "
+                "(parallel/comm/local/local_group.h)");
+  FERRITE_CHECK(asked == "nccl" || asked == "gloo", ValueError, "init_process_group",
+                "expected backend \"nccl\" or \"gloo\", got \"{}\"", asked);
+  return std::string(asked);
+}
+
+/// Ranks that would wait for each other in different backends learn so instead. Rank 0 compares,
+/// so that a large job asks the store for few things.
+void check_same_backend(Store& store, const bootstrap::Place& place, const std::string& backend,
+                        Milliseconds timeout) {
+  const auto key = [](int rank) { return fmt::format("backend/{}", rank); };
+  store.set(key(place.rank), backend);
+  if (place.rank == 0) {
+    std::string verdict;
+    for (int r = 1; r < place.world_size && verdict.empty(); ++r) {
+      const std::string theirs = store.get(key(r), timeout);
+      if (theirs != backend)
+        verdict = fmt::format("the ranks disagree: rank 0 asks for {}, and rank {} for {}", backend,
+                              r, theirs);
+    }
+    store.set("backends", verdict);
+  }
+  const std::string verdict = store.get("backends", timeout);
+  FERRITE_CHECK(verdict.empty(), DistributedError, "init_process_group", "{}", verdict);
+}
+
+}  // namespace
+
+std::shared_ptr<ProcessGroup> init_process_group(std::string_view backend,
+                                                 const InitOptions& options) {
+  Membership& mine = membership();
+  std::lock_guard lock(mine.mutex);
+  FERRITE_CHECK(!mine.rendezvous, ValueError, "init_process_group",
+                "this process has a default group already; destroy_process_group() first");
+  FERRITE_CHECK(options.timeout > Milliseconds(0), ValueError, "init_process_group",
+                "the timeout must be positive, got {} ms", options.timeout.count());
+  const std::string chosen = choose_backend(backend);
+
+  std::unique_ptr<Rendezvous> rendezvous = parallel::rendezvous(options);
+  const bootstrap::Place& place = rendezvous->place();
+  check_same_backend(*rendezvous->store(), place, chosen, options.timeout);
+  GroupContext context;
+  context.name = kName;
+  context.rank = place.rank;
+  context.size = place.world_size;
+  context.job_ranks.resize(static_cast<std::size_t>(place.world_size));
+  std::iota(context.job_ranks.begin(), context.job_ranks.end(), 0);
+  context.timeout = options.timeout;
+  context.store =
+      std::make_shared<PrefixStore>(fmt::format("group/{}/", kName), rendezvous->store());
+  context.monitor = rendezvous->monitor();
+  context.device = options.device;
+  if (chosen == "nccl" && !context.device)
+    context.device = Device(DeviceType::cuda, place.local_rank);
+  std::shared_ptr<ProcessGroup> group =
+      chosen == "nccl" ? make_nccl_group(context) : make_gloo_group(context);
+  mine.rendezvous = std::move(rendezvous);
+  exchange_process_group(group);
+  return group;
+}
+
+void destroy_process_group() {
+  Membership& mine = membership();
+  std::lock_guard lock(mine.mutex);
+  std::shared_ptr<ProcessGroup> group = exchange_process_group(nullptr);
+  const std::weak_ptr<ProcessGroup> kept = group;
+  group = nullptr;  // what is under way ends
+  if (const std::shared_ptr<ProcessGroup> left = kept.lock())
+    left->abort("destroy_process_group() was called");
+  if (const std::unique_ptr<Rendezvous> rendezvous = std::exchange(mine.rendezvous, nullptr))
+    rendezvous->leave();
+}
+
+int get_local_rank() { return bootstrap::local_rank(); }
 
 bool is_initialized() { return find_group() != nullptr; }
 
@@ -95,4 +195,4 @@ void barrier() {
   blocking([](ProcessGroup& group) { return group.barrier(); });
 }
 
-}  // namespace ferrite::parallel::comm
+}  // namespace ferrite::parallel

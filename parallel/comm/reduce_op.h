@@ -1,6 +1,7 @@
 // What reductions across ranks compute.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -12,6 +13,9 @@ namespace ferrite::parallel {
 enum class ReduceOp : std::uint8_t { sum, avg, product, min, max };
 
 /// "sum", for messages.
-std::string_view name(ReduceOp op);
+constexpr std::string_view name(ReduceOp op) {
+  constexpr std::string_view names[] = {"sum", "avg", "product", "min", "max"};
+  return names[static_cast<std::size_t>(op)];
+}
 
 }  // namespace ferrite::parallel

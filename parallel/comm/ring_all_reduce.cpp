@@ -90,7 +90,8 @@ class Direct {
   void wait(const links::Interrupt& interrupt) {
     waits_.clear();
     for (const Peer& peer : peers_) {
-      const links::Link::Interest interest{.send = peer.sent < bytes_, .recv = peer.received < bytes_};
+      const links::Link::Interest interest{.send = peer.sent < bytes_,
+                                           .recv = peer.received < bytes_};
       if (interest.send || interest.recv) waits_.push_back({peer.link, interest});
     }
     links::wait_any(waits_, interrupt);

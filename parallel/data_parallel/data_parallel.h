@@ -37,13 +37,13 @@
 #include <vector>
 
 #include "ferrite/nn/module.h"
-#include "ferrite/parallel/data_parallel/data_parallel_report.h"
 #include "ferrite/parallel/data_parallel/device_comm.h"
 #include "ferrite/parallel/data_parallel/gather.h"
 #include "ferrite/parallel/data_parallel/parallel_apply.h"
 #include "ferrite/parallel/data_parallel/replicate.h"
 #include "ferrite/parallel/data_parallel/scatter.h"
 #include "ferrite/parallel/data_parallel/value_sizes.h"
+#include "ferrite/parallel/reports/reports.h"
 
 namespace ferrite::parallel {
 

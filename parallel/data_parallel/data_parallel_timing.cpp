@@ -132,15 +132,15 @@ void DataParallelTimes::Sums::add(const Step& step) {
 void DataParallelTimes::Sums::add(const std::vector<Step::Span>& reductions) {
   ++reduced;
   const Event& start = reductions[0].first;
-  double counted = 0, last = 0;  // up to here; when the last gradients were there
-  for (const auto& span : reductions) last = std::max(last, span.first.elapsed_ms(start));
+  std::vector<std::pair<double, double>> spans;
+  double last = 0;  // when the last gradients were there
   for (const auto& [begun, ended] : reductions) {
-    const double from = std::max(begun.elapsed_ms(start), counted), to = ended.elapsed_ms(start);
-    if (to <= from) continue;
-    reduction += to - from;
-    exposed += std::max(to, last) - std::max(from, last);
-    counted = to;
+    spans.emplace_back(begun.elapsed_ms(start), ended.elapsed_ms(start));
+    last = std::max(last, spans.back().first);
   }
+  const reports::Overlap step = reports::overlap(std::move(spans), last);
+  reduction += step.total;
+  exposed += step.exposed;
 }
 
 void DataParallelTimes::fill(DataParallelReport& report) {

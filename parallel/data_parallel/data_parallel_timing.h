@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "ferrite/core/stream.h"
-#include "ferrite/parallel/data_parallel/data_parallel_report.h"
 #include "ferrite/parallel/data_parallel/device_comm.h"
+#include "ferrite/parallel/reports/reports.h"
 
 namespace ferrite::parallel::dp {
 

@@ -1,5 +1,3 @@
-#include "ferrite/parallel/data_parallel/device_comm_copies.h"
-
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -7,9 +5,8 @@
 #include "ferrite/core/cuda_backend.h"
 #include "ferrite/kernels/copy.h"
 #include "ferrite/kernels/parts.h"
-#include "ferrite/parallel/data_parallel/device_comm_arguments.h"
+#include "ferrite/parallel/data_parallel/device_comm_backends.h"
 #include "ferrite/parallel/data_parallel/device_comm_layout.h"
-#include "ferrite/parallel/data_parallel/device_comm_turn.h"
 
 namespace ferrite::parallel::dp {
 

@@ -1,14 +1,10 @@
-#include "ferrite/parallel/data_parallel/device_comm_nccl.h"
-
 #include <algorithm>
 #include <utility>
 
 #include "ferrite/kernels/copy.h"
 #include "ferrite/parallel/comm/clique.h"
-#include "ferrite/parallel/data_parallel/device_comm_arguments.h"
-#include "ferrite/parallel/data_parallel/device_comm_copies.h"
+#include "ferrite/parallel/data_parallel/device_comm_backends.h"
 #include "ferrite/parallel/data_parallel/device_comm_layout.h"
-#include "ferrite/parallel/data_parallel/device_comm_turn.h"
 
 namespace ferrite::parallel::dp {
 

@@ -1,7 +1,6 @@
-#include "ferrite/parallel/data_parallel/device_comm_turn.h"
-
 #include "ferrite/core/cuda_backend.h"
 #include "ferrite/core/error.h"
+#include "ferrite/parallel/data_parallel/device_comm_backends.h"
 
 namespace ferrite::parallel::dp {
 

@@ -32,7 +32,7 @@
 #include "ferrite/nn/module.h"
 #include "ferrite/parallel/comm/process_group.h"
 #include "ferrite/parallel/ddp/comm_hooks.h"
-#include "ferrite/parallel/ddp/report.h"
+#include "ferrite/parallel/reports/reports.h"
 
 namespace ferrite::parallel {
 

@@ -1,6 +1,5 @@
 #include "ferrite/parallel/ddp/timing.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace ferrite::parallel::ddp {
@@ -22,28 +21,22 @@ void StepTimes::begin() {
 void StepTimes::add_up() {
   if (!std::exchange(ended_, false)) return;
   ++steps_;
-  std::vector<std::pair<Clock::time_point, Clock::time_point>> ran;
+  std::vector<std::pair<double, double>> ran;  // since the step began
   for (const Step& s : step_) {
     const auto times = s.work.ran();
     if (!times) return;
-    ran.push_back(*times);
+    ran.emplace_back(ms(times->first - begun_), ms(times->second - begun_));
   }
   ++timed_;
   backward_ += ms(backward_ended_ - begun_);
   for (std::size_t b = 0; b < step_.size(); ++b) {
     sums_[b].ready += ms(step_[b].ready - begun_);
-    sums_[b].begun += ms(ran[b].first - begun_);
-    sums_[b].ended += ms(ran[b].second - begun_);
+    sums_[b].begun += ran[b].first;
+    sums_[b].ended += ran[b].second;
   }
-  std::ranges::sort(ran);
-  Clock::time_point counted = begun_;  // up to here
-  for (const auto& [from, to] : ran) {
-    const Clock::time_point start = std::max(from, counted);
-    if (to <= start) continue;
-    communication_ += ms(to - start);
-    exposed_ += ms(std::max(to, backward_ended_) - std::max(start, backward_ended_));
-    counted = to;
-  }
+  const reports::Overlap step = reports::overlap(std::move(ran), ms(backward_ended_ - begun_));
+  communication_ += step.total;
+  exposed_ += step.exposed;
 }
 
 void StepTimes::fill(DDPReport& report) {

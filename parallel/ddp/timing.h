@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ferrite/parallel/comm/work.h"
-#include "ferrite/parallel/ddp/report.h"
+#include "ferrite/parallel/reports/reports.h"
 
 namespace ferrite::parallel::ddp {
 

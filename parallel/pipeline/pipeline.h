@@ -35,8 +35,8 @@
 
 #include "ferrite/nn/containers.h"
 #include "ferrite/parallel/pipeline/balance.h"
-#include "ferrite/parallel/pipeline/pipeline_report.h"
 #include "ferrite/parallel/pipeline/schedule.h"
+#include "ferrite/parallel/reports/reports.h"
 
 namespace ferrite::parallel {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ferrite/core/stream.h"
-#include "ferrite/parallel/pipeline/pipeline_report.h"
+#include "ferrite/parallel/reports/reports.h"
 
 namespace ferrite::parallel::pipeline {
 

@@ -6,7 +6,6 @@
 #include "ferrite/ops/activation.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/matmul.h"
-#include "ferrite/parallel/tensor_parallel/draw_linear.h"
 #include "ferrite/parallel/tensor_parallel/groups.h"
 #include "ferrite/parallel/tensor_parallel/regions.h"
 

@@ -281,8 +281,8 @@ class GlooMesh::Transport final : public gloo::transport::Context,
     waits_.clear();
     for (int peer = 0; peer < size; ++peer) {
       if (peer == rank) continue;
-      const links::Link::Interest interest{.send = !peers_[static_cast<std::size_t>(peer)].sends.empty(),
-                                   .recv = wants_from(peer)};
+      const links::Link::Interest interest{
+          .send = !peers_[static_cast<std::size_t>(peer)].sends.empty(), .recv = wants_from(peer)};
       if (interest.send || interest.recv) waits_.push_back({&links_.to(peer), interest});
     }
     links::wait_any(waits_, *interrupt);

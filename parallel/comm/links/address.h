@@ -1,10 +1,10 @@
 // What ranks tell each other, through the store, of how they are to be reached, and how the two
 // ends of a connection prove who they are.
 //
-// Each rank's address has a nonce, new for every mesh, and comes through the store, whose connections
-// are sealed. All keys of a connection are made of the store's secret, the mesh's name, both
-// nonces, both ranks, and whether it is of one host: a proof fits one connection of one mesh, in
-// one direction. So the ends need not wait for each other's challenges: who opens a connection
+// Each rank's address has a nonce, new for every mesh, and comes through the store, whose
+// connections are sealed. All keys of a connection are made of the store's secret, the mesh's name,
+// both nonces, both ranks, and whether it is of one host: a proof fits one connection of one mesh,
+// in one direction. So the ends need not wait for each other's challenges: who opens a connection
 // sends Hello, with its proof, and then what it has to say; who admits it answers with its own
 // proof.
 #pragma once

@@ -71,10 +71,12 @@ class DelayedLink final : public Link {
 
   PollRequest arm(const Interest& interest) override {
     const bool may_send = Clock::now() >= free_;
-    PollRequest request = link_->arm(
-        {.send = interest.send && may_send, .recv = interest.recv, .have = interest.recv ? known_ : 0});
+    PollRequest request = link_->arm({.send = interest.send && may_send,
+                                      .recv = interest.recv,
+                                      .have = interest.recv ? known_ : 0});
     if (interest.send && !may_send) request.until = std::min(request.until, free_);
-    if (interest.recv && !coming_.empty()) request.until = std::min(request.until, coming_.front().first);
+    if (interest.recv && !coming_.empty())
+      request.until = std::min(request.until, coming_.front().first);
     return request;
   }
   void disarm(const PollRequest& request) override { link_->disarm(request); }

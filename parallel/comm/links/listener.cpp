@@ -25,7 +25,8 @@ namespace {
 constexpr std::size_t kMaxGuests = 1024;
 constexpr auto kGuestTime = std::chrono::seconds(5);
 
-/// Guests may have an eighth of the descriptors that this process may open: it has several listeners.
+/// Guests may have an eighth of the descriptors that this process may open: it has several
+/// listeners.
 std::size_t guests_there_may_be() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kMaxGuests;

@@ -243,7 +243,8 @@ class ProcessLink final : public Link {
 
 class ProcessMesh final : public LinkMesh {
  public:
-  ProcessMesh(const GroupContext& context, std::unique_ptr<LinkListener> listener, LinkMembers members)
+  ProcessMesh(const GroupContext& context, std::unique_ptr<LinkListener> listener,
+              LinkMembers members)
       : rank_(context.rank), listener_(std::move(listener)), members_(std::move(members)) {
     for (int peer = 0; peer < context.size; ++peer) {
       const auto at = static_cast<std::size_t>(peer);
@@ -330,8 +331,8 @@ std::string address_to_listen_at(const Store& store) {
 }
 
 /// How ranks of the mesh reach each other, where they agree on it.
-std::vector<LinkAddress> read_addresses(const GroupContext& context, const std::vector<std::string>& texts,
-                                 Transport wanted) {
+std::vector<LinkAddress> read_addresses(const GroupContext& context,
+                                        const std::vector<std::string>& texts, Transport wanted) {
   const auto name = [&](std::size_t rank) {
     return rank < context.job_ranks.size() ? context.job_ranks[rank] : static_cast<int>(rank);
   };
@@ -359,8 +360,9 @@ std::vector<LinkAddress> read_addresses(const GroupContext& context, const std::
 std::unique_ptr<LinkMesh> connect_links(const GroupContext& context, std::string_view name) {
   const Transport wanted = transport();
   const std::string identity = wanted == Transport::tcp ? "" : host_identity();
-  auto listener = std::make_unique<LinkListener>(address_to_listen_at(*context.store), !identity.empty(),
-                                         std::min(4 * context.size + 1024, 4096));
+  auto listener =
+      std::make_unique<LinkListener>(address_to_listen_at(*context.store), !identity.empty(),
+                                     std::min(4 * context.size + 1024, 4096));
   LinkAddress mine = listener->address();
   mine.host = identity;
   mine.sealed = seals_tcp();

@@ -1,4 +1,5 @@
-// One operation on streams of its own, in the order of the devices' current streams.
+// The transports of DeviceComm, and what they share: checks of their arguments, and operations on streams
+// of their own in the order of the devices' current streams.
 #pragma once
 
 #include <memory>
@@ -8,8 +9,25 @@
 
 #include "ferrite/core/stream.h"
 #include "ferrite/core/tensor.h"
+#include "ferrite/parallel/data_parallel/device_comm.h"
 
 namespace ferrite::parallel::dp {
+
+/// Copies between the devices, which need nothing but their memory. For devices that are there, of one
+/// type, each once.
+std::shared_ptr<DeviceComm> make_copies_device_comm(std::vector<Device> devices);
+
+/// For CUDA devices that are there, each once; errors as make_nccl_clique (parallel/comm/clique.h).
+std::shared_ptr<DeviceComm> make_nccl_device_comm(std::vector<Device> devices);
+
+/// ValueError for an undefined tensor, DeviceError for one that is not on `root`.
+void check_broadcast(std::span<const Tensor> tensors, const Device& root);
+
+/// ValueError where there are more lists than devices from `first` on, or lists of several lengths;
+/// DeviceError, DTypeError, ShapeError where a part is not on its device, or parts of one number
+/// are of several types or shapes. Returns, of each number, the first part that is defined.
+std::vector<Tensor> check_reduce_add(std::span<const std::vector<Tensor>> parts,
+                                     std::span<const Device> devices, int first);
 
 /// One of high priority for each device.
 std::vector<Stream> own_streams(std::span<const Device> devices);
