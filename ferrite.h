@@ -98,7 +98,6 @@
 #include "ferrite/parallel/ddp/evaluation.h"
 #include "ferrite/parallel/ddp/sync_batch_norm.h"
 #include "ferrite/parallel/pipeline/pipeline.h"
-#include "ferrite/parallel/planning/plan.h"
 #include "ferrite/parallel/tensor_parallel/parallel_linear.h"
 #include "ferrite/parallel/tensor_parallel/regions.h"
 #include "ferrite/parallel/tensor_parallel/split_linear.h"

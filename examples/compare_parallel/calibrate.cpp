@@ -16,7 +16,7 @@
 namespace examples::compare {
 
 using namespace ferrite;
-namespace planning = parallel::planning;
+namespace planning = planning;
 using planning::ModelProfile;
 
 namespace {

@@ -132,7 +132,7 @@ std::vector<json> run_job(const Options& o, const Job& job) {
     return {json(measure_device_links(o, job.what.devices))};
   if (job.task == "links") return as_ranks(o, job, [&] { return json(measure_group_links(o)); });
   if (job.task == "model") return {json(measure_model(o))};
-  return {json::parse(parallel::planning::to_json(measure_profile(o, job.what)))};
+  return {json::parse(planning::to_json(measure_profile(o, job.what)))};
 }
 
 }  // namespace

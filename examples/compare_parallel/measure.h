@@ -38,7 +38,7 @@ void from_json(const nlohmann::json& in, RankResult& result);
 void run_worker(const Options& options);
 
 /// A training step on one device, whose batch is that of `what`: medians of several.
-ferrite::parallel::planning::ModelProfile measure_profile(const Options& options, const Case& what);
+ferrite::planning::ModelProfile measure_profile(const Options& options, const Case& what);
 Model measure_model(const Options& options);
 /// Between the ranks of this thread's default group; on all of them.
 std::vector<Link> measure_group_links(const Options& options);

@@ -188,7 +188,7 @@ json to_json(const Measurement& m) {
   for (const Row& row : m.rows) rows.push_back(row_json(row));
   json profiles = json::array();
   for (const auto& profile : m.profiles)
-    profiles.push_back(json::parse(parallel::planning::to_json(profile)));
+    profiles.push_back(json::parse(planning::to_json(profile)));
   return {{"schema", kSchema},
           {"version", kSchemaVersion},
           {"machine", machine_json(m.machine)},
@@ -218,7 +218,7 @@ Measurement measurement_from(const json& in) {
     in.at("repetitions").get_to(m.repetitions);
     for (const json& row : in.at("rows")) m.rows.push_back(row_from(row));
     for (const json& profile : in.at("profiles"))
-      m.profiles.push_back(parallel::planning::profile_from_json(profile.dump()));
+      m.profiles.push_back(planning::profile_from_json(profile.dump()));
     in.at("links").get_to(m.links);
     return m;
   } catch (const json::exception& error) {

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "ferrite/parallel/planning/profile.h"
+#include "ferrite/examples/compare_parallel/planning/profile.h"
 
 namespace examples::compare {
 
@@ -136,7 +136,7 @@ struct Measurement {
   int steps = 0, warmup = 0, repetitions = 0;
   std::vector<Row> rows;
   /// A step on one device, for each precision and batch a device.
-  std::vector<ferrite::parallel::planning::ModelProfile> profiles;
+  std::vector<ferrite::planning::ModelProfile> profiles;
   std::vector<Link> links;
 };
 

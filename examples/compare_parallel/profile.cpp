@@ -17,8 +17,8 @@
 namespace examples::compare {
 
 using namespace ferrite;
-using parallel::planning::Duration;
-using parallel::planning::ModelProfile;
+using planning::Duration;
+using planning::ModelProfile;
 
 namespace {
 

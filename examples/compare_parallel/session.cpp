@@ -158,7 +158,7 @@ void Session::profile() {
     seen.push_back(one);
     const Outcome outcome = run_processes(options_, arguments_, {"profile", one});
     if (outcome.error.empty())
-      result_.profiles.push_back(parallel::planning::profile_from_json(outcome.ranks.at(0).dump()));
+      result_.profiles.push_back(planning::profile_from_json(outcome.ranks.at(0).dump()));
   }
   for (const int devices : options_.devices) {
     if (devices == 1) continue;

@@ -19,7 +19,7 @@
 namespace examples::compare {
 
 using namespace ferrite;
-namespace planning = parallel::planning;
+namespace planning = planning;
 
 namespace {
 

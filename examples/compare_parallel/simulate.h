@@ -11,7 +11,7 @@
 
 #include "ferrite/examples/compare_parallel/measurement.h"
 #include "ferrite/examples/compare_parallel/options.h"
-#include "ferrite/parallel/planning/plan.h"
+#include "ferrite/examples/compare_parallel/planning/plan.h"
 
 namespace examples {
 class CommandLine;
@@ -57,7 +57,7 @@ struct SideBySide {
 
 /// What predictions know: of one device, and of what is between devices of this host.
 struct Calibration {
-  std::vector<ferrite::parallel::planning::ModelProfile> profiles;
+  std::vector<ferrite::planning::ModelProfile> profiles;
   std::vector<SideBySide> side_by_side;
   std::vector<Link> links;
   /// Of DataParallel on so many devices: what a step takes beyond computing and moving bytes
@@ -69,8 +69,8 @@ struct Calibration {
 };
 
 /// Of `batch` samples a device with that precision: a profile, or the line through two.
-ferrite::parallel::planning::ModelProfile profile_of(const Calibration& calibration,
-                                                     const std::string& dtype, std::int64_t batch);
+ferrite::planning::ModelProfile profile_of(const Calibration& calibration, const std::string& dtype,
+                                           std::int64_t batch);
 
 /// A row that was measured, its fastest repetition, and what comes out of the calibration.
 struct Prediction {
@@ -96,7 +96,7 @@ class Calibrator {
   const std::vector<std::string>& arguments_;
   const Case base_;
   std::set<std::int64_t> batches_;  ///< of a device
-  std::map<std::pair<std::string, std::int64_t>, ferrite::parallel::planning::ModelProfile> alone_;
+  std::map<std::pair<std::string, std::int64_t>, ferrite::planning::ModelProfile> alone_;
   std::vector<std::pair<Case, double>> beside_;  ///< seconds a step
   std::map<int, double> exposed_;                ///< of DataParallel, by devices
   std::vector<Link> links_;

@@ -1,11 +1,11 @@
 // compare_parallel --simulate and --check-simulation, and what they write.
+#include "ferrite/examples/compare_parallel/planning/plan.h"
 #include "ferrite/parallel/comm/backend.h"
-#include "ferrite/parallel/planning/plan.h"
 #include "ferrite/tests/examples/workplace.h"
 
 using namespace ferrite;
 using namespace ferrite::test;
-namespace planning = parallel::planning;
+namespace planning = planning;
 
 namespace {
 

@@ -18,7 +18,7 @@
 #include "ferrite/data/npy.h"
 #include "ferrite/data/safetensors.h"
 #include "ferrite/data/training_state.h"
-#include "ferrite/parallel/planning/profile.h"
+#include "ferrite/examples/compare_parallel/planning/profile.h"
 #include "ferrite/tests/data/gzip.h"
 #include "ferrite/tests/fuzz/fuzz.h"
 
@@ -407,7 +407,7 @@ const Registered kInflate({.name = "inflate",
 // ---- JSON
 
 void run_profile(Bytes bytes) {
-  namespace planning = parallel::planning;
+  namespace planning = planning;
   const planning::ModelProfile profile = planning::profile_from_json(text_of(bytes));
   // What was read is written so that it reads as the same.
   const std::string text = planning::to_json(profile);
@@ -416,15 +416,14 @@ void run_profile(Bytes bytes) {
 
 Seeds seeds_of_profile() {
   const auto profile = [](int parameters) {
-    return parallel::planning::to_json(
-        parallel::planning::uniform_profile({.model = "resnet18",
-                                             .device = "GPU",
-                                             .batch = 8,
-                                             .gradient_bytes = 1'000'000,
-                                             .forward_s = 0.1,
-                                             .backward_s = 0.2,
-                                             .optimizer_s = 0.01,
-                                             .parameters = parameters}));
+    return planning::to_json(planning::uniform_profile({.model = "resnet18",
+                                                        .device = "GPU",
+                                                        .batch = 8,
+                                                        .gradient_bytes = 1'000'000,
+                                                        .forward_s = 0.1,
+                                                        .backward_s = 0.2,
+                                                        .optimizer_s = 0.01,
+                                                        .parameters = parameters}));
   };
   std::string junk = "{";
   for (int i = 0; i < 100'000; ++i) junk += fmt::format("\"{}\":1,", i);

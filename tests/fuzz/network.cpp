@@ -8,6 +8,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "ferrite/examples/compare_parallel/planning/stragglers.h"
 #include "ferrite/parallel/comm/bootstrap/monitor_table.h"
 #include "ferrite/parallel/comm/bootstrap/rendezvous_file.h"
 #include "ferrite/parallel/comm/bootstrap/store_protocol.h"
@@ -17,7 +18,6 @@
 #include "ferrite/parallel/comm/links/sealed_frames.h"
 #include "ferrite/parallel/launcher/node_messages.h"
 #include "ferrite/parallel/launcher/options.h"
-#include "ferrite/parallel/planning/stragglers.h"
 #include "ferrite/tests/fuzz/fuzz.h"
 
 namespace ferrite::fuzz {
@@ -164,14 +164,15 @@ void run_link_card(Bytes bytes) {
   if (parallel::links::LinkAddress::parse(address.text()).text() != address.text()) std::abort();
 }
 
-const Registered kLinkCard({.name = "link_card", .run = run_link_card, .seeds = [] {
-                              parallel::links::LinkAddress address;
-                              address.tcp = {"127.0.0.1", 29500};
-                              const std::string bare = address.text();
-                              address.host = "boot/net:[1]";
-                              address.unix_name = "ferrite-link-0";
-                              return Seeds{bare, address.text(), std::string(1'000'000, ' ') + bare};
-                            }});
+const Registered kLinkCard(
+    {.name = "link_card", .run = run_link_card, .seeds = [] {
+       parallel::links::LinkAddress address;
+       address.tcp = {"127.0.0.1", 29500};
+       const std::string bare = address.text();
+       address.host = "boot/net:[1]";
+       address.unix_name = "ferrite-link-0";
+       return Seeds{bare, address.text(), std::string(1'000'000, ' ') + bare};
+     }});
 
 /// A connection to a rank's listener. The first byte says which of the fields are made right, what
 /// follows is sent in two parts. Who lacks a field must not be let in.
@@ -340,7 +341,7 @@ void run_options(Bytes bytes) {
   refusable([&] { launcher::parse_endpoint("--endpoint", text); });
   refusable([&] { launcher::StreamChoice::parse("--tee", text).of(1); });
   refusable([&] { parallel::links::parse_address(text, "the address"); });
-  refusable([&] { parallel::planning::Stragglers::parse(text).expectation(); });
+  refusable([&] { planning::Stragglers::parse(text).expectation(); });
 }
 
 const Registered kOptions({.name = "options",

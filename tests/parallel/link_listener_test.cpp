@@ -30,14 +30,17 @@ TEST_CASE("a rank's address is read as it was written, and nothing else is") {
   const links::LinkAddress read = links::LinkAddress::parse(address.text());
   CHECK((read.nonce == address.nonce && read.tcp.host == "::1" && read.tcp.port == 4711));
   CHECK((read.host.empty() && read.unix_name.empty() && !read.sealed));
-  for (const std::string& text : {std::string(), std::string("ferrite-link-2 00 ::1 1 - - sealed"),
-                                  "x" + address.text(), address.text().substr(0, 50), address.text() + "er"})
+  for (const std::string& text :
+       {std::string(), std::string("ferrite-link-2 00 ::1 1 - - sealed"), "x" + address.text(),
+        address.text().substr(0, 50), address.text() + "er"})
     CHECK_THROWS_AS(links::LinkAddress::parse(text), DistributedError);
 }
 
 TEST_CASE("a proof fits one connection, in one direction, of one mesh of one job") {
-  links::LinkMembers members{
-      "secret", "group/mesh", 0, {links::LinkAddress(), links::LinkAddress(), links::LinkAddress()}};
+  links::LinkMembers members{"secret",
+                             "group/mesh",
+                             0,
+                             {links::LinkAddress(), links::LinkAddress(), links::LinkAddress()}};
   for (std::size_t i = 0; i < 3; ++i) members.addresses[i].nonce = std::string(32, "012"[i]);
   const links::LinkKeys keys = members.keys(0, 1);
   CHECK(keys.opener_proof.size() == links::kLinkProof);

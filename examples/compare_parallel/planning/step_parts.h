@@ -3,10 +3,10 @@
 
 #include <functional>
 
-#include "ferrite/parallel/planning/event_queue.h"
-#include "ferrite/parallel/planning/step.h"
+#include "ferrite/examples/compare_parallel/planning/event_queue.h"
+#include "ferrite/examples/compare_parallel/planning/step.h"
 
-namespace ferrite::parallel::planning::detail {
+namespace ferrite::planning::detail {
 
 /// One step with the slow-downs that were drawn.
 struct OneStep {
@@ -61,4 +61,4 @@ OneStep dp_step(const ModelProfile& profile, const std::vector<BucketSpan>& buck
                 const Cluster& cluster, const StepOptions& options, bool balanced,
                 const Slowdowns& slow);
 
-}  // namespace ferrite::parallel::planning::detail
+}  // namespace ferrite::planning::detail

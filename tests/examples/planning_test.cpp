@@ -7,12 +7,12 @@
 #include <fstream>
 
 #include "ferrite/core/error.h"
+#include "ferrite/examples/compare_parallel/planning/plan.h"
 #include "ferrite/nn/models/lenet.h"
 #include "ferrite/nn/models/resnet.h"
 #include "ferrite/parallel/ddp/bucket.h"
-#include "ferrite/parallel/planning/plan.h"
 
-namespace ferrite::parallel::planning {
+namespace ferrite::planning {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
@@ -428,4 +428,4 @@ TEST_CASE("plans: throughput, crossover, where devices stop paying") {
 }
 
 }  // namespace
-}  // namespace ferrite::parallel::planning
+}  // namespace ferrite::planning

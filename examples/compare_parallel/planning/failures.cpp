@@ -1,4 +1,4 @@
-#include "ferrite/parallel/planning/failures.h"
+#include "ferrite/examples/compare_parallel/planning/failures.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 
 #include "ferrite/core/error.h"
 
-namespace ferrite::parallel::planning {
+namespace ferrite::planning {
 
 namespace {
 
@@ -92,4 +92,4 @@ double sampled_goodput(const Failures& failures, std::int64_t devices, double wo
   return work_s / time;
 }
 
-}  // namespace ferrite::parallel::planning
+}  // namespace ferrite::planning

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace ferrite::parallel::planning {
+namespace ferrite::planning {
 
 /// Seconds: the median of several runs, and half the distance between their quartiles.
 struct Duration {
@@ -83,4 +83,4 @@ ModelProfile profile_from_json(std::string_view text);
 ModelProfile read_profile(const std::filesystem::path& path);
 void write_profile(const std::filesystem::path& path, const ModelProfile& profile);
 
-}  // namespace ferrite::parallel::planning
+}  // namespace ferrite::planning

@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "ferrite/core/error.h"
-#include "ferrite/parallel/planning/plan.h"
+#include "ferrite/examples/compare_parallel/planning/plan.h"
 
-namespace ferrite::parallel::planning {
+namespace ferrite::planning {
 
 namespace {
 
@@ -123,4 +123,4 @@ std::string Plan::json() const {
   return out.dump(2) + "\n";
 }
 
-}  // namespace ferrite::parallel::planning
+}  // namespace ferrite::planning

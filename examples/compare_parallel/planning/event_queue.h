@@ -10,7 +10,7 @@
 #include <queue>
 #include <vector>
 
-namespace ferrite::parallel::planning {
+namespace ferrite::planning {
 
 /// Events in the order of their times, those of one time in the order in which they were given.
 class EventQueue {
@@ -110,4 +110,4 @@ class Link {
   std::uint64_t version_ = 0;
 };
 
-}  // namespace ferrite::parallel::planning
+}  // namespace ferrite::planning

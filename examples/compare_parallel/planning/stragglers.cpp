@@ -1,4 +1,4 @@
-#include "ferrite/parallel/planning/stragglers.h"
+#include "ferrite/examples/compare_parallel/planning/stragglers.h"
 
 #include <charconv>
 #include <cmath>
@@ -7,7 +7,7 @@
 
 #include "ferrite/core/error.h"
 
-namespace ferrite::parallel::planning {
+namespace ferrite::planning {
 
 namespace {
 
@@ -182,4 +182,4 @@ Stragglers stragglers_of(double median, double spread) {
   return {.kind = Stragglers::Kind::log_normal, .sigma = std::min(3.0, spread / median / 0.6745)};
 }
 
-}  // namespace ferrite::parallel::planning
+}  // namespace ferrite::planning

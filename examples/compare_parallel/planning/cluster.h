@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace ferrite::parallel::planning {
+namespace ferrite::planning {
 
 /// One direction of a link, as software uses it.
 struct LinkSpeed {
@@ -70,4 +70,4 @@ Cluster cluster(std::string_view inside, std::string_view between, int devices_p
 /// Without latencies, infinitely fast.
 Cluster perfect_cluster(int devices_per_node = 8);
 
-}  // namespace ferrite::parallel::planning
+}  // namespace ferrite::planning

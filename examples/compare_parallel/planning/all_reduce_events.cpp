@@ -5,11 +5,11 @@
 #include <memory>
 
 #include "ferrite/core/error.h"
-#include "ferrite/parallel/planning/all_reduce.h"
-#include "ferrite/parallel/planning/event_queue.h"
-#include "ferrite/parallel/planning/op_name.h"
+#include "ferrite/examples/compare_parallel/planning/all_reduce.h"
+#include "ferrite/examples/compare_parallel/planning/event_queue.h"
+#include "ferrite/examples/compare_parallel/planning/op_name.h"
 
-namespace ferrite::parallel::planning {
+namespace ferrite::planning {
 
 namespace {
 
@@ -207,4 +207,4 @@ double simulate_hierarchical(double bytes, int devices, const Cluster& cluster) 
   return queue.now();
 }
 
-}  // namespace ferrite::parallel::planning
+}  // namespace ferrite::planning

@@ -8,9 +8,9 @@
 #include <numeric>
 #include <utility>
 
-#include "ferrite/parallel/planning/plan.h"
+#include "ferrite/examples/compare_parallel/planning/plan.h"
 
-namespace ferrite::parallel::planning {
+namespace ferrite::planning {
 namespace {
 
 /// Parameters and the multiply-adds of an image (any unit), from the input to the output.
@@ -156,4 +156,4 @@ TEST_CASE("TensorFlow's benchmarks: a parameter server on the first of up to 8 K
 }
 
 }  // namespace
-}  // namespace ferrite::parallel::planning
+}  // namespace ferrite::planning

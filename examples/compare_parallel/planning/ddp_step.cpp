@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "ferrite/parallel/planning/step_parts.h"
+#include "ferrite/examples/compare_parallel/planning/step_parts.h"
 
-namespace ferrite::parallel::planning::detail {
+namespace ferrite::planning::detail {
 
 namespace {
 
@@ -106,4 +106,4 @@ OneStep ddp_step(const ModelProfile& profile, const std::vector<BucketSpan>& buc
   return DdpStep(profile, buckets, devices, cluster, options, slowest).run();
 }
 
-}  // namespace ferrite::parallel::planning::detail
+}  // namespace ferrite::planning::detail

@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "ferrite/parallel/planning/failures.h"
-#include "ferrite/parallel/planning/step.h"
+#include "ferrite/examples/compare_parallel/planning/failures.h"
+#include "ferrite/examples/compare_parallel/planning/step.h"
 
-namespace ferrite::parallel::planning {
+namespace ferrite::planning {
 
 /// What stays the same with more devices: the batch of a device, or that of all together.
 enum class Scaling : std::uint8_t { weak, strong };
@@ -79,4 +79,4 @@ std::vector<int> powers_of_two(int greatest);
 /// ValueError for what is out of range.
 Plan plan(const ModelProfile& profile, const Cluster& cluster, const PlanOptions& options);
 
-}  // namespace ferrite::parallel::planning
+}  // namespace ferrite::planning

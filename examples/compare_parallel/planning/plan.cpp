@@ -1,13 +1,13 @@
-#include "ferrite/parallel/planning/plan.h"
+#include "ferrite/examples/compare_parallel/planning/plan.h"
 
 #include <algorithm>
 #include <cmath>
 #include <set>
 
 #include "ferrite/core/error.h"
-#include "ferrite/parallel/planning/op_name.h"
+#include "ferrite/examples/compare_parallel/planning/op_name.h"
 
-namespace ferrite::parallel::planning {
+namespace ferrite::planning {
 
 namespace {
 
@@ -145,4 +145,4 @@ std::optional<int> Plan::best(Strategy strategy) const {
   return found == all.end() ? std::optional<int>() : found->devices;
 }
 
-}  // namespace ferrite::parallel::planning
+}  // namespace ferrite::planning

@@ -1,14 +1,14 @@
-#include "ferrite/parallel/planning/step.h"
+#include "ferrite/examples/compare_parallel/planning/step.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 
 #include "ferrite/core/error.h"
-#include "ferrite/parallel/planning/op_name.h"
-#include "ferrite/parallel/planning/step_parts.h"
+#include "ferrite/examples/compare_parallel/planning/op_name.h"
+#include "ferrite/examples/compare_parallel/planning/step_parts.h"
 
-namespace ferrite::parallel::planning {
+namespace ferrite::planning {
 
 namespace {
 
@@ -174,4 +174,4 @@ void Traffic::end() {
 
 }  // namespace detail
 
-}  // namespace ferrite::parallel::planning
+}  // namespace ferrite::planning

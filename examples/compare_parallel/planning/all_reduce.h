@@ -15,9 +15,9 @@
 #include <cstdint>
 #include <string_view>
 
-#include "ferrite/parallel/planning/cluster.h"
+#include "ferrite/examples/compare_parallel/planning/cluster.h"
 
-namespace ferrite::parallel::planning {
+namespace ferrite::planning {
 
 enum class AllReduceAlgorithm : std::uint8_t { ring, tree, hierarchical, fastest };
 
@@ -59,4 +59,4 @@ double simulate_tree(double bytes, int devices, const Cluster& cluster,
                      double chunk_bytes = 256 * 1024);
 double simulate_hierarchical(double bytes, int devices, const Cluster& cluster);
 
-}  // namespace ferrite::parallel::planning
+}  // namespace ferrite::planning

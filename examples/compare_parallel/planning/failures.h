@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace ferrite::parallel::planning {
+namespace ferrite::planning {
 
 /// Failures of devices are independent and come at a constant rate; one of them stops the whole
 /// run, which then goes on from its last checkpoint. Times are in seconds.
@@ -42,4 +42,4 @@ double checkpoint_interval_s(const Failures& failures, std::int64_t devices);
 double sampled_goodput(const Failures& failures, std::int64_t devices, double work_s,
                        std::uint64_t seed);
 
-}  // namespace ferrite::parallel::planning
+}  // namespace ferrite::planning

@@ -1,8 +1,8 @@
 #pragma once
 
-namespace ferrite::parallel::planning {
+namespace ferrite::planning {
 
 /// What errors name as where they come from.
 inline constexpr const char* kOp = "planning";
 
-}  // namespace ferrite::parallel::planning
+}  // namespace ferrite::planning

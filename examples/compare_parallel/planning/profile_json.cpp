@@ -5,9 +5,9 @@
 
 #include "ferrite/core/error.h"
 #include "ferrite/core/signals.h"
-#include "ferrite/parallel/planning/profile.h"
+#include "ferrite/examples/compare_parallel/planning/profile.h"
 
-namespace ferrite::parallel::planning {
+namespace ferrite::planning {
 
 namespace {
 
@@ -161,4 +161,4 @@ void write_profile(const std::filesystem::path& path, const ModelProfile& profil
   FERRITE_CHECK(file, IoError, "write_profile", "cannot write {}", path.string());
 }
 
-}  // namespace ferrite::parallel::planning
+}  // namespace ferrite::planning

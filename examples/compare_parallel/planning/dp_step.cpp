@@ -2,9 +2,9 @@
 #include <memory>
 #include <optional>
 
-#include "ferrite/parallel/planning/step_parts.h"
+#include "ferrite/examples/compare_parallel/planning/step_parts.h"
 
-namespace ferrite::parallel::planning::detail {
+namespace ferrite::planning::detail {
 
 namespace {
 
@@ -209,4 +209,4 @@ OneStep dp_step(const ModelProfile& profile, const std::vector<BucketSpan>& buck
   return DpStep(profile, buckets, devices, cluster, options, balanced, slow).run();
 }
 
-}  // namespace ferrite::parallel::planning::detail
+}  // namespace ferrite::planning::detail

@@ -6,12 +6,12 @@
 #include <optional>
 #include <vector>
 
-#include "ferrite/parallel/planning/all_reduce.h"
-#include "ferrite/parallel/planning/cluster.h"
-#include "ferrite/parallel/planning/profile.h"
-#include "ferrite/parallel/planning/stragglers.h"
+#include "ferrite/examples/compare_parallel/planning/all_reduce.h"
+#include "ferrite/examples/compare_parallel/planning/cluster.h"
+#include "ferrite/examples/compare_parallel/planning/profile.h"
+#include "ferrite/examples/compare_parallel/planning/stragglers.h"
 
-namespace ferrite::parallel::planning {
+namespace ferrite::planning {
 
 enum class Strategy : std::uint8_t {
   dp,           ///< DataParallel; outputs are gathered, the loss is the first device's
@@ -88,4 +88,4 @@ std::vector<BucketSpan> plan_buckets(Strategy strategy, const ModelProfile& prof
 StepTimes simulate_step(Strategy strategy, const ModelProfile& profile, int devices,
                         const Cluster& cluster, const StepOptions& options = {});
 
-}  // namespace ferrite::parallel::planning
+}  // namespace ferrite::planning

@@ -4,10 +4,10 @@
 #include <cmath>
 
 #include "ferrite/core/error.h"
-#include "ferrite/parallel/planning/all_reduce.h"
-#include "ferrite/parallel/planning/event_queue.h"
+#include "ferrite/examples/compare_parallel/planning/all_reduce.h"
+#include "ferrite/examples/compare_parallel/planning/event_queue.h"
 
-namespace ferrite::parallel::planning {
+namespace ferrite::planning {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
@@ -226,4 +226,4 @@ TEST_CASE("links by name and by figures") {
 }
 
 }  // namespace
-}  // namespace ferrite::parallel::planning
+}  // namespace ferrite::planning

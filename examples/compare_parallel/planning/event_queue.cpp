@@ -1,12 +1,12 @@
-#include "ferrite/parallel/planning/event_queue.h"
+#include "ferrite/examples/compare_parallel/planning/event_queue.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "ferrite/core/error.h"
-#include "ferrite/parallel/planning/op_name.h"
+#include "ferrite/examples/compare_parallel/planning/op_name.h"
 
-namespace ferrite::parallel::planning {
+namespace ferrite::planning {
 
 namespace {}  // namespace
 
@@ -124,4 +124,4 @@ void Link::plan() {
   });
 }
 
-}  // namespace ferrite::parallel::planning
+}  // namespace ferrite::planning

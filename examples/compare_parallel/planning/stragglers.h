@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace ferrite::parallel::planning {
+namespace ferrite::planning {
 
 /// How many times as long a device computes, drawn anew for each device and step.
 struct Stragglers {
@@ -50,4 +50,4 @@ Stragglers stragglers_of(double median, double spread);
 /// Halley's method).
 double normal_quantile(double p);
 
-}  // namespace ferrite::parallel::planning
+}  // namespace ferrite::planning

@@ -1,12 +1,12 @@
-#include "ferrite/parallel/planning/profile.h"
+#include "ferrite/examples/compare_parallel/planning/profile.h"
 
 #include <cmath>
 #include <numeric>
 
 #include "ferrite/core/error.h"
-#include "ferrite/parallel/planning/op_name.h"
+#include "ferrite/examples/compare_parallel/planning/op_name.h"
 
-namespace ferrite::parallel::planning {
+namespace ferrite::planning {
 
 namespace {
 
@@ -146,4 +146,4 @@ ModelProfile uniform_profile(const UniformModel& model) {
   return profile;
 }
 
-}  // namespace ferrite::parallel::planning
+}  // namespace ferrite::planning

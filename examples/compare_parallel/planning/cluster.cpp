@@ -1,4 +1,4 @@
-#include "ferrite/parallel/planning/cluster.h"
+#include "ferrite/examples/compare_parallel/planning/cluster.h"
 
 #include <array>
 #include <charconv>
@@ -6,9 +6,9 @@
 #include <limits>
 
 #include "ferrite/core/error.h"
-#include "ferrite/parallel/planning/op_name.h"
+#include "ferrite/examples/compare_parallel/planning/op_name.h"
 
-namespace ferrite::parallel::planning {
+namespace ferrite::planning {
 
 namespace {
 
@@ -142,4 +142,4 @@ Cluster perfect_cluster(int devices_per_node) {
           .add_bandwidth = kInfinite};
 }
 
-}  // namespace ferrite::parallel::planning
+}  // namespace ferrite::planning

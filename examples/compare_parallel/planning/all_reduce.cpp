@@ -1,4 +1,4 @@
-#include "ferrite/parallel/planning/all_reduce.h"
+#include "ferrite/examples/compare_parallel/planning/all_reduce.h"
 
 #include <algorithm>
 #include <array>
@@ -6,9 +6,9 @@
 #include <cmath>
 
 #include "ferrite/core/error.h"
-#include "ferrite/parallel/planning/op_name.h"
+#include "ferrite/examples/compare_parallel/planning/op_name.h"
 
-namespace ferrite::parallel::planning {
+namespace ferrite::planning {
 
 namespace {
 
@@ -137,4 +137,4 @@ AllReduceCost all_reduce_cost(double bytes, int devices, const Cluster& cluster,
   return cost;
 }
 
-}  // namespace ferrite::parallel::planning
+}  // namespace ferrite::planning
