@@ -4,6 +4,8 @@
 #include <regex>
 #include <set>
 
+#include "ferrite/tests/architecture/source_text.h"
+
 namespace ferrite::test {
 namespace {
 
@@ -32,56 +34,6 @@ const std::map<std::string, Names, std::less<>> kMayInclude = {
 
 std::string first_component(std::string_view path) {
   return std::string(path.substr(0, path.find('/')));
-}
-
-// Blanks out comments, keeping line breaks; string and character literals are left as they are.
-std::string without_comments(std::string_view text) {
-  enum class State { code, line_comment, block_comment, string, character };
-  State state = State::code;
-  std::string out(text);
-  for (size_t i = 0; i < out.size(); ++i) {
-    const char c = out[i];
-    const char next = i + 1 < out.size() ? out[i + 1] : '\0';
-    switch (state) {
-      case State::code:
-        if (c == '/' && (next == '/' || next == '*')) {
-          state = next == '/' ? State::line_comment : State::block_comment;
-          out[i] = out[i + 1] = ' ';
-          ++i;
-        } else if (c == '"') {
-          state = State::string;
-        } else if (c == '\'') {
-          state = State::character;
-        }
-        break;
-      case State::line_comment:
-        if (c == '\n') {
-          state = State::code;
-        } else {
-          out[i] = ' ';
-        }
-        break;
-      case State::block_comment:
-        if (c == '*' && next == '/') {
-          state = State::code;
-          out[i] = out[i + 1] = ' ';
-          ++i;
-        } else if (c != '\n') {
-          out[i] = ' ';
-        }
-        break;
-      case State::string:
-      case State::character:
-        if (c == '\\') {
-          ++i;
-        } else if (c == '\n' || c == (state == State::string ? '"' : '\'')) {
-          // A literal ends with its line: digit separators and raw strings cannot derail the scan.
-          state = State::code;
-        }
-        break;
-    }
-  }
-  return out;
 }
 
 // Whether `file` is of a project of its own, which includes its own headers as it likes.

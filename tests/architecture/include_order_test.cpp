@@ -2,40 +2,15 @@
 
 #include <doctest/doctest.h>
 
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
-#include "ferrite/tests/paths.h"
+#include "ferrite/tests/architecture/source_text.h"
 
-namespace fs = std::filesystem;
 using ferrite::test::check_includes;
 using ferrite::test::is_process_group_file;
 
 namespace {
-
-std::vector<fs::path> source_files(const fs::path& root) {
-  std::vector<fs::path> files;
-  const auto add = [&](const fs::path& path) {
-    const auto extension = path.extension();
-    for (const char* wanted : {".h", ".cpp", ".cu", ".cuh"}) {
-      if (extension == wanted) files.push_back(path);
-    }
-  };
-  for (const char* folder : {"core", "kernels", "autograd", "ops", "nn", "optim", "parallel",
-                             "data", "metrics", "examples", "benchmarks", "tests"}) {
-    for (const auto& entry : fs::recursive_directory_iterator(root / folder)) add(entry.path());
-  }
-  for (const auto& entry : fs::directory_iterator(root)) add(entry.path());
-  return files;
-}
-
-std::string read(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 bool allows(const std::string& file, const std::string& include) {
   return check_includes(file, "#include \"ferrite/" + include + "\"\n").empty();
@@ -44,16 +19,12 @@ bool allows(const std::string& file, const std::string& include) {
 }  // namespace
 
 TEST_CASE("every include of the source tree follows the dependency order") {
-  const fs::path root = ferrite::test::source_dir();
-  const auto files = source_files(root);
+  const auto files = ferrite::test::source_files();
   REQUIRE(files.size() >= 3);  // at least this test's own
-  for (const auto& path : files) {
-    const std::string text = read(path);
+  for (const auto& [path, text] : files) {
+    CAPTURE(path);
     REQUIRE_FALSE(text.empty());
-    for (const auto& violation :
-         check_includes(path.lexically_relative(root).generic_string(), text)) {
-      FAIL_CHECK(violation.message());
-    }
+    for (const auto& violation : check_includes(path, text)) FAIL_CHECK(violation.message());
   }
 }
 

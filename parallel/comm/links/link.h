@@ -23,9 +23,11 @@
 #include <string_view>
 #include <vector>
 
-namespace ferrite::parallel::links {
-
+namespace ferrite::parallel {
 struct GroupContext;
+}
+
+namespace ferrite::parallel::links {
 
 /// To be used by one thread at a time. What is sent lies in the link until it is received: some
 /// hundred kilobytes, whatever the other end does meanwhile. DistributedError from all members
