@@ -1,4 +1,4 @@
-// Gloo's own all-reduce beside ring_all_reduce, over TCP and through shared memory, between
+// Gloo's own all-reduce beside Ferrite's ring, over TCP and through shared memory, between
 // processes of this host: a table in Markdown, and a JSON file.
 #include <fmt/format.h>
 #include <signal.h>
@@ -70,7 +70,7 @@ std::string format_bytes(std::int64_t bytes) {
 struct Contender {
   const char* name;
   std::shared_ptr<ProcessGroup> group;
-  bool ring;
+  parallel::AllReduceAlgorithm algorithm;
 };
 
 /// Groups choose how they communicate when they are made.
@@ -82,15 +82,13 @@ std::vector<Contender> contenders(ProcessGroup& world) {
   const std::shared_ptr<ProcessGroup> tcp = world.new_group(all);
   setenv("FERRITE_LINK", "shm", 1);
   const std::shared_ptr<ProcessGroup> shm = world.new_group(all);
-  return {{"Gloo", tcp, false}, {"ring, tcp", tcp, true}, {"ring, shm", shm, true}};
+  using enum parallel::AllReduceAlgorithm;
+  return {{"Gloo", tcp, automatic}, {"ring, tcp", tcp, ring}, {"ring, shm", shm, ring}};
 }
 
 void all_reduce(const Contender& contender, const Tensor& values, std::int64_t times) {
   for (std::int64_t i = 0; i < times; ++i)
-    if (contender.ring)
-      contender.group->ring_all_reduce(values, ReduceOp::max).wait();
-    else
-      contender.group->all_reduce(values, ReduceOp::max).wait();
+    contender.group->all_reduce(values, ReduceOp::max, contender.algorithm).wait();
 }
 
 struct Cost {
@@ -295,7 +293,7 @@ void compare(const Options& options, const std::string& command) {
 
 int main(int argc, char** argv) try {
   Options options;
-  CLI::App app{"Gloo's own all-reduce beside ring_all_reduce over TCP and shared memory"};
+  CLI::App app{"Gloo's own all-reduce beside Ferrite's ring over TCP and shared memory"};
   app.add_option("--ranks", options.ranks, "how many processes, one table each")
       ->delimiter(',')
       ->capture_default_str();

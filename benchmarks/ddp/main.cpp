@@ -86,8 +86,8 @@ class Rank {
   static parallel::DDPOptions ddp_options(const Options& o) {
     return {.bucket_cap_mb = o.bucket_mb,
             .first_bucket_mb = o.first_mb,
-            .all_reduce = o.all_reduce == "ring" ? parallel::AllReduceEngine::ring
-                                                 : parallel::AllReduceEngine::group};
+            .all_reduce = o.all_reduce == "ring" ? parallel::AllReduceAlgorithm::ring
+                                                 : parallel::AllReduceAlgorithm::automatic};
   }
 
   std::unique_ptr<nn::Module> model_;

@@ -67,8 +67,9 @@ std::vector<Link> measure_group_links(const Options& o) {
   });
   add("all_reduce", 1,
       [&](const Tensor& t) { group->all_reduce(t, parallel::ReduceOp::avg).synchronize(); });
-  add("ring_all_reduce", 1,
-      [&](const Tensor& t) { group->ring_all_reduce(t, parallel::ReduceOp::avg).synchronize(); });
+  add("ring_all_reduce", 1, [&](const Tensor& t) {
+    group->all_reduce(t, parallel::ReduceOp::avg, parallel::AllReduceAlgorithm::ring).synchronize();
+  });
   return links;
 }
 

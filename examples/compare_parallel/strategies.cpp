@@ -78,8 +78,8 @@ class Distributed final : public Strategy {
     return {.bucket_cap_mb = c.bucket_mb,
             .first_bucket_mb = std::min(1.0, c.bucket_mb),
             .delay_allreduce = !c.overlap,
-            .all_reduce = c.strategy == "ddp-ring" ? parallel::AllReduceEngine::ring
-                                                   : parallel::AllReduceEngine::group};
+            .all_reduce = c.strategy == "ddp-ring" ? parallel::AllReduceAlgorithm::ring
+                                                   : parallel::AllReduceAlgorithm::automatic};
   }
 
   Trainee trainee_;

@@ -49,8 +49,10 @@ Work HostGroup::submit(comm::Call call) {
   return worker_->submit(std::move(call), sequence);
 }
 
-Work HostGroup::do_all_reduce(const Tensor& tensor, ReduceOp op) {
-  return submit({.kind = comm::Collective::all_reduce, .op = op, .out = tensor});
+Work HostGroup::do_all_reduce(const Tensor& tensor, ReduceOp op, AllReduceAlgorithm algorithm) {
+  const auto kind = algorithm == AllReduceAlgorithm::ring ? comm::Collective::ring_all_reduce
+                                                          : comm::Collective::all_reduce;
+  return submit({.kind = kind, .op = op, .out = tensor});
 }
 Work HostGroup::do_broadcast(const Tensor& tensor, int root) {
   return submit({.kind = comm::Collective::broadcast, .peer = root, .out = tensor});
@@ -71,9 +73,6 @@ Work HostGroup::do_recv(const Tensor& tensor, int from) {
   return transfers_->submit({.kind = comm::Collective::recv, .peer = from, .out = tensor});
 }
 Work HostGroup::do_barrier() { return submit({.kind = comm::Collective::barrier}); }
-Work HostGroup::do_ring_all_reduce(const Tensor& tensor, ReduceOp op) {
-  return submit({.kind = comm::Collective::ring_all_reduce, .op = op, .out = tensor});
-}
 
 void HostGroup::begun(const comm::Call& call, std::uint64_t sequence) {
   if (context_.monitor)

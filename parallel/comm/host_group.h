@@ -55,7 +55,7 @@ class HostGroup : public ProcessGroup, private comm::HostOperations {
   /// This rank in the job: what errors call it.
   int job_rank() const { return context_.job_ranks[static_cast<std::size_t>(rank())]; }
 
-  Work do_all_reduce(const Tensor& tensor, ReduceOp op) override;
+  Work do_all_reduce(const Tensor& tensor, ReduceOp op, AllReduceAlgorithm algorithm) override;
   Work do_broadcast(const Tensor& tensor, int root) override;
   Work do_reduce(const Tensor& tensor, int root, ReduceOp op) override;
   Work do_all_gather(const Tensor& out, const Tensor& in) override;
@@ -63,7 +63,6 @@ class HostGroup : public ProcessGroup, private comm::HostOperations {
   Work do_send(const Tensor& tensor, int to) override;
   Work do_recv(const Tensor& tensor, int from) override;
   Work do_barrier() override;
-  Work do_ring_all_reduce(const Tensor& tensor, ReduceOp op) override;
   void do_abort(const std::string& reason) override;
 
  private:

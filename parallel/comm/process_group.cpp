@@ -95,13 +95,13 @@ ProcessGroup::ProcessGroup(std::string backend, std::string name, int rank, int 
 
 // ---- Operations
 
-Work ProcessGroup::all_reduce(const Tensor& tensor, ReduceOp op) {
+Work ProcessGroup::all_reduce(const Tensor& tensor, ReduceOp op, AllReduceAlgorithm algorithm) {
   const profiler::detail::LibraryRange range(profiler::Kind::communication, "all_reduce");
   check_tensor(tensor, "all_reduce");
   check_op(tensor, op, "all_reduce");
   check_alive("all_reduce");
   changed(tensor, "all_reduce");
-  return do_all_reduce(tensor, op);
+  return do_all_reduce(tensor, op, algorithm);
 }
 
 Work ProcessGroup::broadcast(const Tensor& tensor, int root) {
@@ -169,15 +169,6 @@ Work ProcessGroup::barrier() {
   const profiler::detail::LibraryRange range(profiler::Kind::communication, "barrier");
   check_alive("barrier");
   return do_barrier();
-}
-
-Work ProcessGroup::ring_all_reduce(const Tensor& tensor, ReduceOp op) {
-  const profiler::detail::LibraryRange range(profiler::Kind::communication, "ring_all_reduce");
-  check_tensor(tensor, "ring_all_reduce");
-  check_op(tensor, op, "ring_all_reduce");
-  check_alive("ring_all_reduce");
-  changed(tensor, "ring_all_reduce");
-  return do_ring_all_reduce(tensor, op);
 }
 
 // ---- Sub-groups, and the end

@@ -58,7 +58,8 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   virtual std::optional<Device> device() const { return std::nullopt; }
 
   /// Every rank gets the reduction of all ranks' tensors, in place, the same bits everywhere.
-  [[nodiscard]] Work all_reduce(const Tensor& tensor, ReduceOp op = ReduceOp::sum);
+  [[nodiscard]] Work all_reduce(const Tensor& tensor, ReduceOp op = ReduceOp::sum,
+                                AllReduceAlgorithm algorithm = AllReduceAlgorithm::automatic);
   /// Every rank gets root's values.
   [[nodiscard]] Work broadcast(const Tensor& tensor, int root = 0);
   /// Root gets the reduction, in place; what the others' tensors hold afterwards is undefined.
@@ -76,9 +77,6 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   [[nodiscard]] Work recv(const Tensor& tensor, int from);
   /// Done when every rank has called it.
   [[nodiscard]] Work barrier();
-  /// all_reduce by Ferrite's own ring on send and recv (parallel/comm/ring_all_reduce.h), rather
-  /// than by what the backend brings.
-  [[nodiscard]] Work ring_all_reduce(const Tensor& tensor, ReduceOp op = ReduceOp::sum);
 
   /// A group of some of this group's ranks, in the order given, with a name and resources of its
   /// own. Every rank of this group calls it, in the same order; those that are not in it get null.
@@ -94,7 +92,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   ProcessGroup(std::string backend, std::string name, int rank, int size, Milliseconds timeout);
 
   // What backends implement. Arguments have been checked, and the group is not aborted.
-  virtual Work do_all_reduce(const Tensor& tensor, ReduceOp op) = 0;
+  virtual Work do_all_reduce(const Tensor& tensor, ReduceOp op, AllReduceAlgorithm algorithm) = 0;
   virtual Work do_broadcast(const Tensor& tensor, int root) = 0;
   virtual Work do_reduce(const Tensor& tensor, int root, ReduceOp op) = 0;
   virtual Work do_all_gather(const Tensor& out, const Tensor& in) = 0;
@@ -102,7 +100,6 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   virtual Work do_send(const Tensor& tensor, int to) = 0;
   virtual Work do_recv(const Tensor& tensor, int from) = 0;
   virtual Work do_barrier() = 0;
-  virtual Work do_ring_all_reduce(const Tensor& tensor, ReduceOp op) = 0;
   /// On the ranks that are in the group, as `rank` of it.
   virtual std::shared_ptr<ProcessGroup> do_new_group(const std::vector<int>& ranks, int rank,
                                                      const std::string& name,

@@ -1,4 +1,4 @@
-// What reductions across ranks compute.
+// What reductions across ranks compute, and how.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +11,11 @@ namespace ferrite::parallel {
 /// types alone; integers wrap around. 16-bit types are added in float32 and rounded once, at the
 /// end.
 enum class ReduceOp : std::uint8_t { sum, avg, product, min, max };
+
+/// How an all-reduce is done: as the backend does it best, or by Ferrite's own ring on send and
+/// recv (parallel/comm/ring_all_reduce.h, parallel/comm/nccl/ring.h), which adds 16-bit types in
+/// float32.
+enum class AllReduceAlgorithm : std::uint8_t { automatic, ring };
 
 /// "sum", for messages.
 constexpr std::string_view name(ReduceOp op) {

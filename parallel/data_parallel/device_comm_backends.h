@@ -1,5 +1,5 @@
-// The transports of DeviceComm, and what they share: checks of their arguments, and operations on streams
-// of their own in the order of the devices' current streams.
+// The transports of DeviceComm, and what they share: checks of their arguments, and operations on
+// streams of their own in the order of the devices' current streams.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,8 @@
 
 namespace ferrite::parallel::dp {
 
-/// Copies between the devices, which need nothing but their memory. For devices that are there, of one
-/// type, each once.
+/// Copies between the devices, which need nothing but their memory. For devices that are there, of
+/// one type, each once.
 std::shared_ptr<DeviceComm> make_copies_device_comm(std::vector<Device> devices);
 
 /// For CUDA devices that are there, each once; errors as make_nccl_clique (parallel/comm/clique.h).

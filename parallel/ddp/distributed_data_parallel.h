@@ -36,8 +36,6 @@
 
 namespace ferrite::parallel {
 
-enum class AllReduceEngine : std::uint8_t { group, ring };
-
 struct DDPOptions {
   /// The default group where there is none here.
   std::shared_ptr<ProcessGroup> process_group = {};
@@ -68,7 +66,7 @@ struct DDPOptions {
   /// Apex's: gradients are divided by it before they are added, and by the rest of the number of
   /// ranks afterwards, which keeps sums of 16 bits in range.
   double gradient_predivide_factor = 1;
-  AllReduceEngine all_reduce = AllReduceEngine::group;
+  AllReduceAlgorithm all_reduce = AllReduceAlgorithm::automatic;
 };
 
 struct JoinOptions {

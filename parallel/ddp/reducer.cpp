@@ -211,9 +211,7 @@ CommWork Reducer::communicate(std::size_t b) {
   }
   const Averaging averaging = this->averaging();
   if (averaging.before != 1) flat.mul_(averaging.before);
-  return {.work = options_.all_reduce == AllReduceEngine::ring
-                      ? group_->ring_all_reduce(flat, averaging.op)
-                      : group_->all_reduce(flat, averaging.op)};
+  return {.work = group_->all_reduce(flat, averaging.op, options_.all_reduce)};
 }
 
 Reducer::Averaging Reducer::averaging() const {

@@ -39,7 +39,7 @@ std::vector<Property> describe_options(const DDPOptions& o) {
           line("delay_allreduce", o.delay_allreduce),
           line("gradient_average", o.gradient_average),
           line("gradient_predivide_factor", o.gradient_predivide_factor),
-          line("all_reduce", o.all_reduce == AllReduceEngine::ring ? "ring" : "group")};
+          line("all_reduce", o.all_reduce == AllReduceAlgorithm::ring ? "ring" : "automatic")};
 }
 
 void check(const DDPOptions& o) {

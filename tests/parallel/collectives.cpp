@@ -102,7 +102,7 @@ void check_all_reduce(ProcessGroup& group, const Device& device, const Collectiv
         if (n >= 259) check_same_everywhere(group, t);
         if (!options.ring || (n != 7 && n < 259)) continue;
         const Tensor ring = make(dtype, group.rank(), n, device);
-        group.ring_all_reduce(ring, op).wait();
+        group.all_reduce(ring, op, AllReduceAlgorithm::ring).wait();
         check_reduced(ring, op, group.size());
       }
     }
@@ -266,7 +266,8 @@ void check_arguments(ProcessGroup& group, const Device& device) {
   CHECK_THROWS_AS((void)group.all_reduce(zeros({2}, {.dtype = kBool, .device = device})),
                   DTypeError);
   CHECK_THROWS_AS((void)group.all_reduce(integers, ReduceOp::avg), DTypeError);
-  CHECK_THROWS_AS((void)group.ring_all_reduce(integers, ReduceOp::avg), DTypeError);
+  CHECK_THROWS_AS((void)group.all_reduce(integers, ReduceOp::avg, AllReduceAlgorithm::ring),
+                  DTypeError);
   CHECK_THROWS_AS((void)group.broadcast(t, size), ValueError);
   CHECK_THROWS_AS((void)group.broadcast(t, -1), ValueError);
   CHECK_THROWS_AS((void)group.reduce(t, size), ValueError);

@@ -178,7 +178,7 @@ TEST_CASE("three ranks sum, average in a ring and exchange tensors on NCCL") {
     const Device device = device_of(rank);
     for (const std::int64_t n : {1, 2, 1000}) {
       const Tensor t = full({n}, rank + 1, {.dtype = kFloat16, .device = device});
-      group.ring_all_reduce(t, ReduceOp::avg).wait();
+      group.all_reduce(t, ReduceOp::avg, AllReduceAlgorithm::ring).wait();
       CHECK(t.to_vector<double>() == std::vector<double>(static_cast<std::size_t>(n), 2));
     }
     // Around, the first rank sending first and the others receiving.
@@ -198,7 +198,7 @@ TEST_CASE("large rings go in pieces") {
     for (const DType dtype : {kFloat32, kBFloat16}) {
       const Tensor t =
           full({n}, group.rank() + 1, {.dtype = dtype, .device = device_of(group.rank())});
-      group.ring_all_reduce(t).wait();
+      group.all_reduce(t, ReduceOp::sum, AllReduceAlgorithm::ring).wait();
       const std::vector<float> values = t.to_vector<float>();
       CHECK(std::ranges::count(values, 6.0f) == n);
     }
@@ -436,7 +436,7 @@ TEST_CASE("collectives are captured into graphs and replayed") {
       ring.copy_(in);
       work.wait();
       in.copy_(doubled);
-      group.ring_all_reduce(ring, ReduceOp::avg).wait();
+      group.all_reduce(ring, ReduceOp::avg, AllReduceAlgorithm::ring).wait();
     };
     step();  // connections are made outside of captures
     synchronize(device);

@@ -118,7 +118,7 @@ TEST_CASE("every way of communicating trains alike") {
   check({.bucket_cap_mb = 0.01, .first_bucket_mb = 0.001});
   check({.delay_allreduce = true});
   check({.bucket_cap_mb = 0.01, .gradient_predivide_factor = 2});
-  check({.all_reduce = AllReduceEngine::ring});
+  check({.all_reduce = AllReduceAlgorithm::ring});
   check({.static_graph = true});
   check({.find_unused_parameters = true});
   c.format = kChannelsLast;

@@ -142,7 +142,15 @@ void NcclGroup::do_abort(const std::string& reason) {
 
 // ---- What there is
 
-Work NcclGroup::do_all_reduce(const Tensor& tensor, ReduceOp op) {
+Work NcclGroup::do_all_reduce(const Tensor& tensor, ReduceOp op, AllReduceAlgorithm algorithm) {
+  if (algorithm == AllReduceAlgorithm::ring) {
+    const comm::Call call{.kind = comm::Collective::ring_all_reduce, .op = op, .out = tensor};
+    return run(call, [&] {
+      nccl::ring_all_reduce(
+          tensor, op, {.rank = rank(), .size = size(), .stream = stream_, .side = side_},
+          [&](const Request& exchange) { request(parallel::name(call.kind), exchange); });
+    });
+  }
   return run({.kind = comm::Collective::all_reduce, .op = op, .out = tensor}, tensor.numel(),
              [&](const Library& nccl, ncclComm_t communicator, cudaStream_t stream) {
                return nccl.all_reduce(
@@ -212,15 +220,6 @@ Work NcclGroup::do_barrier() {
                                communicator, stream);
       },
       Waiting::host);
-}
-
-Work NcclGroup::do_ring_all_reduce(const Tensor& tensor, ReduceOp op) {
-  const comm::Call call{.kind = comm::Collective::ring_all_reduce, .op = op, .out = tensor};
-  return run(call, [&] {
-    nccl::ring_all_reduce(
-        tensor, op, {.rank = rank(), .size = size(), .stream = stream_, .side = side_},
-        [&](const Request& exchange) { request(parallel::name(call.kind), exchange); });
-  });
 }
 
 std::shared_ptr<ProcessGroup> NcclGroup::do_new_group(const std::vector<int>& ranks, int rank,

@@ -12,8 +12,8 @@
 //
 // Reductions are NCCL's: 16-bit types are rounded to their type after each addition, averages scale
 // before they add, and in which order it adds depends on the algorithm that NCCL chooses; still all
-// ranks get the same bits. ring_all_reduce() adds 16-bit types in float32. Whether NaN wins in min
-// and max is NCCL's too. Sends may not complete before they are received: of two ranks that
+// ranks get the same bits. AllReduceAlgorithm::ring adds 16-bit types in float32. Whether NaN wins
+// in min and max is NCCL's too. Sends may not complete before they are received: of two ranks that
 // exchange large tensors, one has to receive first.
 #pragma once
 
@@ -42,7 +42,7 @@ class NcclGroup final : public ProcessGroup {
   std::optional<Device> device() const override { return device_; }
 
  private:
-  Work do_all_reduce(const Tensor& tensor, ReduceOp op) override;
+  Work do_all_reduce(const Tensor& tensor, ReduceOp op, AllReduceAlgorithm algorithm) override;
   Work do_broadcast(const Tensor& tensor, int root) override;
   Work do_reduce(const Tensor& tensor, int root, ReduceOp op) override;
   Work do_all_gather(const Tensor& out, const Tensor& in) override;
@@ -50,7 +50,6 @@ class NcclGroup final : public ProcessGroup {
   Work do_send(const Tensor& tensor, int to) override;
   Work do_recv(const Tensor& tensor, int from) override;
   Work do_barrier() override;
-  Work do_ring_all_reduce(const Tensor& tensor, ReduceOp op) override;
   std::shared_ptr<ProcessGroup> do_new_group(const std::vector<int>& ranks, int rank,
                                              const std::string& name,
                                              Milliseconds timeout) override;
