@@ -28,23 +28,23 @@ class TableJob {
  public:
   explicit TableJob(int ranks, std::chrono::milliseconds timeout = 8s)
       : table_([this](bootstrap::ClientId client, std::string message) {
-          const bootstrap::Reader whole(std::string_view(message).substr(4));
-          bootstrap::Reader reader = whole;
-          const auto answer = reader.number<bootstrap::Answer>();
-          if (answer == bootstrap::Answer::lost)
+          const bootstrap::protocol::Reader whole(std::string_view(message).substr(4));
+          bootstrap::protocol::Reader reader = whole;
+          const auto answer = reader.number<bootstrap::protocol::Answer>();
+          if (answer == bootstrap::protocol::Answer::lost)
             told[client].push_back(std::string(reader.text(99999)));
-          if (answer == bootstrap::Answer::failed) {
+          if (answer == bootstrap::protocol::Answer::failed) {
             std::string group(reader.text(99999));
             told[client].push_back(group + ": " + std::string(reader.text(99999)));
           }
-          if (answer == bootstrap::Answer::report) ++asked[client];
-          if (answer == bootstrap::Answer::blamed) {
+          if (answer == bootstrap::protocol::Answer::report) ++asked[client];
+          if (answer == bootstrap::protocol::Answer::blamed) {
             reader.number<std::uint32_t>();
             blamed[client].push_back(std::string(reader.text(99999)));
           }
         }) {
     for (int rank = 0; rank < ranks; ++rank) {
-      CHECK(say(rank, bootstrap::Writer(bootstrap::Command::join)
+      CHECK(say(rank, bootstrap::protocol::Writer(bootstrap::protocol::Command::join)
                           .text("run")
                           .number(static_cast<std::uint32_t>(rank))
                           .number(static_cast<std::uint32_t>(ranks))
@@ -55,16 +55,18 @@ class TableJob {
     }
   }
 
-  bool say(int rank, bootstrap::Writer message) {
+  bool say(int rank, bootstrap::protocol::Writer message) {
     const std::string bytes = message.take();
-    bootstrap::Reader reader(std::string_view(bytes).substr(4));
-    const auto command = reader.number<bootstrap::Command>();
+    bootstrap::protocol::Reader reader(std::string_view(bytes).substr(4));
+    const auto command = reader.number<bootstrap::protocol::Command>();
     return table_.handle(client(rank), command, reader, now);
   }
-  bool beat(int rank) { return say(rank, bootstrap::Writer(bootstrap::Command::beat).number(0u)); }
+  bool beat(int rank) {
+    return say(rank, bootstrap::protocol::Writer(bootstrap::protocol::Command::beat).number(0u));
+  }
   bool report(int rank, const std::string& group, std::uint64_t sequence, const std::string& op,
               bool running, std::chrono::microseconds age = 0s) {
-    return say(rank, bootstrap::Writer(bootstrap::Command::beat)
+    return say(rank, bootstrap::protocol::Writer(bootstrap::protocol::Command::beat)
                          .number(1u)
                          .text(group)
                          .number(std::uint8_t{1})
@@ -74,12 +76,17 @@ class TableJob {
                          .number(static_cast<std::uint64_t>(age.count())));
   }
   bool fail(int rank, const std::string& group, const std::string& reason) {
-    return say(rank, bootstrap::Writer(bootstrap::Command::failure).text(group).text(reason));
+    return say(rank, bootstrap::protocol::Writer(bootstrap::protocol::Command::failure)
+                         .text(group)
+                         .text(reason));
   }
   /// What is answered within the time that others have to report.
   std::string blame(int rank, std::uint64_t sequence, const std::vector<int>& answering,
                     const std::string& group = "default") {
-    say(rank, bootstrap::Writer(bootstrap::Command::blame).number(1u).text(group).number(sequence));
+    say(rank, bootstrap::protocol::Writer(bootstrap::protocol::Command::blame)
+                  .number(1u)
+                  .text(group)
+                  .number(sequence));
     pass(10ms);
     for (const int other : answering) beat(other);
     for (int i = 0; i < 30 && blamed[client(rank)].empty(); ++i) pass(10ms);
@@ -131,7 +138,7 @@ TEST_CASE("a rank that says goodbye is not lost, and is blamed only where it is 
   for (int rank = 0; rank < 3; ++rank) job.report(rank, "default", 7, kSum, false);
   job.report(0, "default", 8, "barrier", true);
   job.pass(1s);
-  CHECK(job.say(1, bootstrap::Writer(bootstrap::Command::leave)));
+  CHECK(job.say(1, bootstrap::protocol::Writer(bootstrap::protocol::Command::leave)));
   job.vanish(1);
   job.pass(2s);
   CHECK(job.heard(0).empty());
@@ -240,7 +247,7 @@ TEST_CASE("a failure is told to the others of the run, and a loss that explains 
 TEST_CASE("a question waits a moment for the news that answers it") {
   TableJob job(3);
   for (int rank = 0; rank < 3; ++rank) job.report(rank, "default", 1, kSum, true);
-  job.say(0, bootstrap::Writer(bootstrap::Command::blame)
+  job.say(0, bootstrap::protocol::Writer(bootstrap::protocol::Command::blame)
                  .number(1u)
                  .text("default")
                  .number(std::uint64_t{1}));
@@ -255,7 +262,7 @@ TEST_CASE("a question waits a moment for the news that answers it") {
 TEST_CASE("what does not fit is refused") {
   TableJob job(2);
   const auto join = [](const char* run, std::uint32_t rank, std::uint32_t size) {
-    return bootstrap::Writer(bootstrap::Command::join)
+    return bootstrap::protocol::Writer(bootstrap::protocol::Command::join)
         .text(run)
         .number(rank)
         .number(size)
@@ -263,9 +270,9 @@ TEST_CASE("what does not fit is refused") {
         .number(500u)
         .text("x");
   };
-  bootstrap::Writer twice = join("run", 0, 2), large = join("run", 2, 3),
-                    outside = join("new", 2, 2), huge = join("new", 0, 1u << 30),
-                    fresh = join("new", 1, 2);
+  bootstrap::protocol::Writer twice = join("run", 0, 2), large = join("run", 2, 3),
+                              outside = join("new", 2, 2), huge = join("new", 0, 1u << 30),
+                              fresh = join("new", 1, 2);
   CHECK_FALSE(job.say(0, twice));
   CHECK_FALSE(job.say(50, large));
   CHECK_FALSE(job.say(51, outside));

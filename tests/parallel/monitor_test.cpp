@@ -85,16 +85,17 @@ class Heard {
 links::Fd mute_rank(const bootstrap::TcpStoreServer& server, int rank, int ranks) {
   bootstrap::Connection connection = bootstrap::greet(server.address(), "", Clock::now() + 10s);
   REQUIRE(connection.fd.valid());
-  REQUIRE(links::send_all(connection.fd,
-                          connection.channel->seal(bootstrap::Writer(bootstrap::Command::join)
-                                                       .text("run")
-                                                       .number(static_cast<std::uint32_t>(rank))
-                                                       .number(static_cast<std::uint32_t>(ranks))
-                                                       .number(20000u)
-                                                       .number(20u)
-                                                       .text("nowhere, process 1")
-                                                       .take()),
-                          Clock::now() + 10s));
+  REQUIRE(links::send_all(
+      connection.fd,
+      connection.channel->seal(bootstrap::protocol::Writer(bootstrap::protocol::Command::join)
+                                   .text("run")
+                                   .number(static_cast<std::uint32_t>(rank))
+                                   .number(static_cast<std::uint32_t>(ranks))
+                                   .number(20000u)
+                                   .number(20u)
+                                   .text("nowhere, process 1")
+                                   .take()),
+      Clock::now() + 10s));
   char reply[links::kFrameHeader + 5 + kFrameTag];
   REQUIRE(links::recv_all(connection.fd, reply, sizeof reply, Clock::now() + 10s));
   return std::move(connection.fd);

@@ -318,15 +318,20 @@ TEST_CASE("strangers who say nothing, half of something or nonsense are dropped"
   };
   strangers.push_back(enter(server, "token").fd);
   links::send_all(strangers.back(), std::string(100, '\1'), Clock::now() + 5s);  // not sealed
-  say_inside(std::string("\xff\xff\xff\xff", 4));                            // a message of 4 GiB
-  say_inside(std::string("\0\0\0\0", 4));                                    // an empty one
-  say_inside(std::string("\1\0\0\0\x63", 5));                                // an unknown command
-  say_inside(std::string("\6\0\0\0\1\0", 6));                                // half a message
-  say_inside(bootstrap::Writer(bootstrap::Command::set).number(1u).take());  // a set of nothing
-  say_inside(bootstrap::Writer(bootstrap::Command::beat)
+  say_inside(std::string("\xff\xff\xff\xff", 4));  // a message of 4 GiB
+  say_inside(std::string("\0\0\0\0", 4));          // an empty one
+  say_inside(std::string("\1\0\0\0\x63", 5));      // an unknown command
+  say_inside(std::string("\6\0\0\0\1\0", 6));      // half a message
+  say_inside(bootstrap::protocol::Writer(bootstrap::protocol::Command::set)
+                 .number(1u)
+                 .take());  // a set of nothing
+  say_inside(bootstrap::protocol::Writer(bootstrap::protocol::Command::beat)
                  .number(1000000u)
                  .take());  // reports that are not there
-  say_inside(bootstrap::Writer(bootstrap::Command::missing).number(1u).number(0xffffffffu).take());
+  say_inside(bootstrap::protocol::Writer(bootstrap::protocol::Command::missing)
+                 .number(1u)
+                 .number(0xffffffffu)
+                 .take());
   for (std::size_t i = 0; i < strangers.size(); ++i) {
     CAPTURE(i);
     CHECK(is_dropped(strangers[i]));
@@ -366,7 +371,7 @@ TEST_CASE("a client that goes while it waits, or does not read, harms nobody") {
   store.set("large", std::string(protocol::kMaxValue, 'x'));
   {
     const bootstrap::Connection waiter = enter(server, "");
-    std::string asking = bootstrap::Writer(bootstrap::Command::get)
+    std::string asking = bootstrap::protocol::Writer(bootstrap::protocol::Command::get)
                              .number(7u)
                              .text("k")
                              .number(std::uint64_t{60000})
@@ -375,7 +380,7 @@ TEST_CASE("a client that goes while it waits, or does not read, harms nobody") {
     const bootstrap::Connection greedy = enter(server, "");
     asking.clear();
     for (int i = 0; i < 50; ++i) {
-      asking += bootstrap::Writer(bootstrap::Command::get)
+      asking += bootstrap::protocol::Writer(bootstrap::protocol::Command::get)
                     .number(7u)
                     .text("large")
                     .number(std::uint64_t{0})
@@ -405,8 +410,9 @@ TEST_CASE("whatever clients send, the server lives and keeps what it has") {
     std::string bytes = inside ? "" : protocol::hello(std::string(protocol::kNonce, 'n'));
     // Messages that are almost right, some bytes of which then are not.
     for (unsigned i = below(6); i > 0; --i) {
-      const auto command = static_cast<bootstrap::Command>(below(2) ? below(7) : 31 + below(7));
-      bootstrap::Writer message(command);
+      const auto command =
+          static_cast<bootstrap::protocol::Command>(below(2) ? below(7) : 31 + below(7));
+      bootstrap::protocol::Writer message(command);
       for (unsigned k = below(5); k > 0; --k) {
         if (below(2)) {
           message.number(below(4) ? below(5) : static_cast<std::uint32_t>(random()));

@@ -18,7 +18,7 @@
 
 #include "ferrite/parallel/comm/links/secret.h"
 
-namespace ferrite::parallel::protocol {
+namespace ferrite::parallel::bootstrap::protocol {
 
 inline constexpr std::string_view kMagic = "FERRITE\n";
 inline constexpr std::uint32_t kVersion = 2;
@@ -156,4 +156,4 @@ inline std::string frame_key(std::string_view token, std::string_view whose,
   return links::derive(token, {"ferrite store frames", whose, client_nonce, server_nonce});
 }
 
-}  // namespace ferrite::parallel::protocol
+}  // namespace ferrite::parallel::bootstrap::protocol
