@@ -33,7 +33,7 @@ run() {
   shift 2
   printf '\n--- %s %s\n' "$preset" "$*"
   env "$@" ctest --preset "$preset" --label-regex '^cuda$' --exclude-regex "$left_out" \
-    --output-on-failure --no-tests=error -j2
+    --output-on-failure --no-tests=error -j$((jobs < 6 ? jobs + 2 : 8))
 }
 commit=$(git rev-parse --short=7 HEAD 2>/dev/null || echo 1)
 seed=${FERRITE_EMULATOR_SEED:-$((16#$commit))}
@@ -64,7 +64,7 @@ for kind in "$@"; do
       build emulator-race "test_kernels test_ops test_nn level_tests" "${race_options[@]}"
       printf '\n--- x86-64-v3, kernels for x86-64\n'
       FERRITE_EMULATOR_DEVICES=0 ctest --preset emulator-race --label-regex "^(kernels|ops|nn|levels)$" \
-        --exclude-regex '/cuda_' --output-on-failure --no-tests=error -j2
+        --exclude-regex '/cuda_' --output-on-failure --no-tests=error -j$((jobs < 6 ? jobs + 2 : 8))
       ;;
     *)
       echo "unknown kind '$kind': expected asan, race or levels" >&2

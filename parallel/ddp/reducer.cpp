@@ -122,7 +122,7 @@ void Reducer::open_pass() {
   pass_.absent.assign(parameters_.size(), 0);
   pass_.launched = 0;
   pass_.works.clear();
-  pass_.hollow.clear();
+  pass_.missing_at_launch.clear();
   pass_.order.clear();
   autograd::queue_callback([end = std::make_shared<PassEnd>(weak_from_this())] { end->run(); });
 }
@@ -196,7 +196,7 @@ void Reducer::launch(std::size_t b) {
   const StreamGuard stream(pass_.streams[b]);
   for (std::size_t slot = 0; slot < bucket.indices().size(); ++slot)
     if (const std::size_t i = bucket.indices()[slot]; !pass_.arrived[i] && !bucket.take(slot))
-      pass_.hollow.push_back(i);
+      pass_.missing_at_launch.push_back(i);
   pass_.works.push_back(communicate(b));
   if (pass_.timed) times_.launched(b, pass_.works.back().work);
 }
@@ -262,7 +262,7 @@ void Reducer::complete() {
   wait_for_buckets();
   if (pass_.timed) times_.end();
   std::vector<std::int32_t> used;
-  if (exchanged && (options_.static_graph || !pass_.hollow.empty())) used = read_used();
+  if (exchanged && (options_.static_graph || !pass_.missing_at_launch.empty())) used = read_used();
   if (options_.static_graph) learn_static(used);
   fill_hollow(used);
   std::ranges::fill(dirty_, 0);
@@ -344,7 +344,7 @@ void Reducer::wait_for_buckets() {
 
 /// Parameters that have no gradient here get one where another rank had one.
 void Reducer::fill_hollow(const std::vector<std::int32_t>& used) {
-  for (const std::size_t i : pass_.hollow) {
+  for (const std::size_t i : pass_.missing_at_launch) {
     if (!parameters_[i].requires_grad()) continue;
     const bool nowhere =
         options_.static_graph ? unused_anywhere_[i] != 0 : !used.empty() && used[i] == 0;

@@ -61,7 +61,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
     std::vector<Stream> streams;       // of buckets: where the gradients were made
     std::size_t launched = 0;          // buckets
     std::vector<CommWork> works;
-    std::vector<std::size_t> hollow;  // parameters whose gradient was not there when launched
+    std::vector<std::size_t> missing_at_launch;  // parameters whose gradient was not there when launched
     std::vector<std::size_t> order;   // in which gradients came
   };
   struct Place {

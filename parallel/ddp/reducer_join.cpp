@@ -105,7 +105,7 @@ void Reducer::shadow(const JoinFlags& flags) {
 
 void Reducer::shadow_backward() {
   pass_.works.clear();
-  pass_.hollow.clear();
+  pass_.missing_at_launch.clear();
   pass_.arrived.assign(parameters_.size(), 0);
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const Tensor& flat = buckets_[b].flat();
