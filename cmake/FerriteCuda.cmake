@@ -71,7 +71,7 @@ endif()
 
 # Compiles .cu files of the calling folder for the emulator: as C++, with what the options ask for. -O1
 # takes half of -O3's time to compile, and kernels of tests are small.
-function(ferrite_emulate)
+function(ferrite_emulate_sources)
   set(options -xc++ -Wno-unknown-pragmas -O1)
   if(FERRITE_EMULATOR_RACE)
     # Volatile accesses are not data races on a GPU; -g1 gives reports their lines.

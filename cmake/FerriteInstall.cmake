@@ -1,7 +1,7 @@
 # Installs the libraries, the public headers below include/ferrite/ as they lie in the tree, and the package
 # files by which find_package(ferrite) gives ferrite::ferrite and a target for each folder. The component
-# kernel_test, the kit that kernels are tested with, is a part of its own. What was not built (the kit,
-# ferrite-run) is left out.
+# kernel_test, the kit and the emulator that kernels are tested with, is a part of its own. What was not
+# built (the kit, the emulator, ferrite-run) is left out.
 
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
@@ -61,6 +61,18 @@ install(TARGETS ferrite_kernel_test EXPORT ferrite-kernel_test-targets COMPONENT
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT ferrite-kernel_test-targets NAMESPACE ferrite:: DESTINATION ${ferrite_package}
         COMPONENT kernel_test)
+if(TARGET ferrite_emulator_race)
+  # Headers that stand before CUDA's own are on the include path of those who link the emulator alone.
+  install(DIRECTORY tests/emulator/include/ferrite/emulator DESTINATION ${ferrite_include}
+          COMPONENT kernel_test)
+  install(DIRECTORY tests/emulator/include/ DESTINATION ${ferrite_include}/emulator/cuda
+          COMPONENT kernel_test PATTERN ferrite EXCLUDE)
+  install(TARGETS ferrite_emulator ferrite_emulator_race EXPORT ferrite-emulator-targets
+          COMPONENT kernel_test OPTIONAL INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(EXPORT ferrite-emulator-targets NAMESPACE ferrite:: DESTINATION ${ferrite_package}
+          COMPONENT kernel_test)
+  install(FILES cmake/FerriteEmulate.cmake DESTINATION ${ferrite_package} COMPONENT kernel_test)
+endif()
 
 configure_package_config_file(cmake/ferrite-config.cmake.in
   ${PROJECT_BINARY_DIR}/ferrite-config.cmake INSTALL_DESTINATION ${ferrite_package})

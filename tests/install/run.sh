@@ -60,6 +60,25 @@ cmake -S "$here/../../examples/custom_kernel" -B "$scratch/kernel" \
 cmake --build "$scratch/kernel"
 "$scratch/kernel/custom_kernel_test"
 
+# Kernels of a stranger, which run on the emulator: right ones pass, and its race detector finds what is
+# planted in the others.
+if [[ -e $(echo "$scratch"/prefix/lib*/libferrite_emulator_race.a) ]]; then
+  cmake -S "$here/foreign_kernel" -B "$scratch/foreign" -DCMAKE_PREFIX_PATH="$scratch/prefix" \
+    -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" "$@"
+  cmake --build "$scratch/foreign"
+  "$scratch/foreign/test_reverse"
+  "$scratch/foreign/test_reverse_race"
+  status=0
+  "$scratch/foreign/test_reverse_race" race 2>"$scratch/race.log" || status=$?
+  if [[ $status != 66 ]] || ! grep -q "race" "$scratch/race.log"; then
+    echo "expected the emulator to report a race and exit with 66, got $status:" >&2
+    cat "$scratch/race.log" >&2
+    exit 1
+  fi
+else
+  echo "kernels on the emulator: skipped, as without the CUDA toolkit's headers there is none"
+fi
+
 # Without the data set the README's program has to say what is missing, and where to get it.
 if message=$(cd "$scratch" && ./build/readme 2>&1); then
   echo "the README's program found a data set in an empty folder" >&2

@@ -10,7 +10,7 @@ enum class Bug { none, first_barrier, loop_barrier, last_barrier };
 /// Sums 256 numbers in a tree.
 template <Bug bug>
 __global__ void tree_sum(const float* x, float* sum) {
-  SHARED(part, float[256]);
+  EMULATOR_SHARED(part, float[256]);
   const unsigned t = threadIdx.x;
   part[t] = x[t];
   if (bug != Bug::first_barrier) __syncthreads();
@@ -24,7 +24,7 @@ __global__ void tree_sum(const float* x, float* sum) {
 /// Each thread reads what its neighbour wrote: in ascending order it happens to be right.
 template <Bug bug>
 __global__ void take_from_left(const float* x, float* y) {
-  SHARED(tile, float[256]);
+  EMULATOR_SHARED(tile, float[256]);
   const unsigned t = threadIdx.x;
   tile[t] = x[t];
   if (bug != Bug::first_barrier) __syncthreads();
@@ -36,8 +36,8 @@ __global__ void take_from_left(const float* x, float* y) {
 template <Bug bug>
 __global__ void multiply(const float* a, const float* b, float* c) {
   constexpr int kTile = 16, kSize = 32;
-  SHARED(as, float[kTile][kTile]);
-  SHARED(bs, float[kTile][kTile]);
+  EMULATOR_SHARED(as, float[kTile][kTile]);
+  EMULATOR_SHARED(bs, float[kTile][kTile]);
   const int tx = static_cast<int>(threadIdx.x), ty = static_cast<int>(threadIdx.y);
   const int row = static_cast<int>(blockIdx.y) * kTile + ty;
   const int column = static_cast<int>(blockIdx.x) * kTile + tx;
@@ -84,7 +84,7 @@ __global__ void call_runtime(float* x) {
   x[0] = 1;
 }
 __global__ void much_shared_memory(float* x) {
-  SHARED(tile, float[13'000]);
+  EMULATOR_SHARED(tile, float[13'000]);
   x[0] = tile[0] = 1;
 }
 

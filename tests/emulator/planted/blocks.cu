@@ -15,7 +15,7 @@ __global__ void read_while_counting(int* x, int* y) {
 }
 
 __global__ void histogram(const int* x, int* bins, int n) {
-  SHARED(mine, int[16]);
+  EMULATOR_SHARED(mine, int[16]);
   if (threadIdx.x < 16) mine[threadIdx.x] = 0;
   __syncthreads();
   const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
@@ -27,8 +27,8 @@ __global__ void histogram(const int* x, int* bins, int n) {
 /// The last block to finish adds what all have left.
 template <bool bug>
 __global__ void sum_in_last_block(const float* x, float* parts, unsigned* finished, float* sum) {
-  SHARED(part, float[64]);
-  SHARED(last, bool);
+  EMULATOR_SHARED(part, float[64]);
+  EMULATOR_SHARED(last, bool);
   const unsigned t = threadIdx.x;
   part[t] = x[blockIdx.x * 64 + t];
   __syncthreads();

@@ -24,23 +24,23 @@ __device__ void shift(Tile& tile, float* x, int by) {
   x[threadIdx.x] = tile[threadIdx.x];
 }
 __global__ void write_shared(float* x, int by) {
-  SHARED(tile, float[64]);
+  EMULATOR_SHARED(tile, float[64]);
   float* const start = tile;
   shift(start, x, by);
 }
 __global__ void write_dynamic_shared(float* x, int by) {
-  DYNAMIC_SHARED(tile, float);
+  EMULATOR_DYNAMIC_SHARED(tile, float);
   shift(tile, x, by);
 }
 __global__ void read_shared(float* x, int at) {
-  SHARED(tile, float[64]);
+  EMULATOR_SHARED(tile, float[64]);
   tile[threadIdx.x] = 1.0f;
   __syncthreads();
   const float* const start = tile;
   x[threadIdx.x] = start[at];
 }
 __global__ void sum_shared(float* x) {
-  SHARED(tile, float[64]);
+  EMULATOR_SHARED(tile, float[64]);
   if (threadIdx.x < 63) tile[threadIdx.x] = 1.0f;  // one too few
   __syncthreads();
   float sum = 0;

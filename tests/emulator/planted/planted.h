@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "ferrite/emulator/portable.h"
+
 namespace planted {
 
 struct Program {
@@ -29,16 +31,6 @@ struct Registration {
   static bool name();                                        \
   static const ::planted::Registration name##_(#name, name); \
   static bool name()
-
-/// As FERRITE_SHARED of kernels/cuda/launch.cuh.
-#define SHARED(name, ...)                    \
-  static ::emulator::SharedSlot name##_slot; \
-  auto& name = name##_slot.get<__VA_ARGS__>()
-#define SHARED_ALIGNED(alignment, name, ...) \
-  static ::emulator::SharedSlot name##_slot; \
-  auto& name = name##_slot.get<__VA_ARGS__>(alignment)
-#define DYNAMIC_SHARED(name, ...) \
-  auto* const name = static_cast<__VA_ARGS__*>(::emulator::dynamic_shared())
 
 inline void check(cudaError_t error, const char* file = __builtin_FILE(),
                   int line = __builtin_LINE()) {

@@ -14,7 +14,7 @@ constexpr unsigned kAll = 0xffffffffu;
 
 template <bool bug>
 __global__ void reverse(const float* x, float* y) {
-  SHARED(tile, float[32]);
+  EMULATOR_SHARED(tile, float[32]);
   tile[threadIdx.x] = x[threadIdx.x];
   if (!bug) __syncwarp();
   y[threadIdx.x] = tile[31 - threadIdx.x];
@@ -86,7 +86,7 @@ __global__ void half_arithmetic(__half* h, __nv_bfloat16* b, float* wrong) {
 
 template <bool bug>
 __global__ void copy_asynchronously(const float* x, float* y) {
-  SHARED_ALIGNED(16, tile, float[2][128]);
+  EMULATOR_SHARED_ALIGNED(16, tile, float[2][128]);
   const unsigned t = threadIdx.x;
   for (unsigned stage = 0; stage < 2; ++stage) {
     ::emulator::async_copy(&tile[stage][4 * t], x + 128 * stage + 4 * t, 16, 16);
@@ -101,8 +101,8 @@ __global__ void copy_asynchronously(const float* x, float* y) {
 
 /// 16x8 = 16x16 times 16x8, operands read by ldmatrix.
 __global__ void tensor_core(const __half* a, const __half* b, float* c, float* c_tf32) {
-  SHARED_ALIGNED(16, as, __half[16][16]);
-  SHARED_ALIGNED(16, bs, __half[16][8]);
+  EMULATOR_SHARED_ALIGNED(16, as, __half[16][16]);
+  EMULATOR_SHARED_ALIGNED(16, bs, __half[16][8]);
   const unsigned lane = threadIdx.x;
   for (unsigned i = lane; i < 256; i += 32) as[i / 16][i % 16] = a[i];
   for (unsigned i = lane; i < 128; i += 32) bs[i / 8][i % 8] = b[i];
