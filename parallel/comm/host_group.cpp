@@ -97,7 +97,7 @@ std::string_view untagged(std::string_view error) {
 
 std::string HostGroup::failed(const comm::Call& call, std::uint64_t sequence,
                               const std::string& error) {
-  const char* const op = parallel::name(call.kind);
+  const char* const op = comm::name(call.kind);
   if (is_aborted()) return fmt::format("[{}] group {} was aborted: {}", op, name(), abort_reason());
   const bool pairwise = call.kind == comm::Collective::send || call.kind == comm::Collective::recv;
   const std::string blamed =

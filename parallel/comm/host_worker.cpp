@@ -177,8 +177,7 @@ std::string HostWorker::Core::execute(HostWork& work) {
 
 void HostWorker::Core::run(HostWork& work, const links::Interrupt& interrupt) {
   const Call& call = work.call;
-  const profiler::detail::LibraryRange range(profiler::Kind::communication,
-                                             parallel::name(call.kind));
+  const profiler::detail::LibraryRange range(profiler::Kind::communication, comm::name(call.kind));
   const bool staged = options_.staging == Staging::host;
   const auto reachable = [&](const Tensor& t) {
     return staged || (t.defined() && t.device().is_cpu());

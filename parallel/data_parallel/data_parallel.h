@@ -180,7 +180,7 @@ class DataParallel final : public DataParallelBase {
       using R = Result<const Inputs&...>;
       std::vector<R> results = apply(call, inputs...);
       R result = joined(results);
-      call.gathered(detail::moved_bytes(results, output_device()));
+      call.gathered(dp::moved_bytes(results, output_device()));
       call.end();
       return result;
     }
@@ -200,7 +200,7 @@ class DataParallel final : public DataParallelBase {
     const Arguments whole(inputs...);
     std::vector<Arguments> parts(1);
     if constexpr (sizeof...(Inputs) > 0) parts = scatter(whole, devices(), options().dim);
-    call.scattered(detail::moved_bytes(whole, parts));
+    call.scattered(dp::moved_bytes(whole, parts));
     const auto used = std::span(devices()).first(parts.size());
     if (parts.size() > 1) {
       const Replicas replicas = call.replicate(parts.size());

@@ -93,8 +93,8 @@ class DataParallelCriterion {
  private:
   template <class R, class... Targets>
   std::int64_t size_of(const R& output, const std::tuple<Targets...>& targets) const {
-    const std::int64_t size = detail::size_of_part(targets, dp_.options().dim);
-    return size >= 0 ? size : detail::size_of_part(output, dp_.options().dim);
+    const std::int64_t size = dp::size_of_part(targets, dp_.options().dim);
+    return size >= 0 ? size : dp::size_of_part(output, dp_.options().dim);
   }
 
   template <class Arguments>

@@ -13,7 +13,7 @@ namespace ferrite::parallel {
 using autograd::Gradients;
 using autograd::Needs;
 using detail::Gathered;
-using detail::SideCopies;
+using dp::SideCopies;
 
 namespace {
 

@@ -101,14 +101,14 @@ Replicas replicate(nn::Module& module, dp::DeviceComm& comm, const ReplicateOpti
   auto state = std::make_shared<Replicas::State>(module, std::make_shared<Copies>());
   if (comm.devices().size() == 1) return Replicas(std::move(state));
 
-  const std::vector<std::vector<Tensor>> lists = detail::broadcast_in_turn(comm, tensors.all);
+  const std::vector<std::vector<Tensor>> lists = dp::broadcast_in_turn(comm, tensors.all);
   if (grad_enabled()) {
     std::shared_ptr<dp::DeviceComm> kept = comm.weak_from_this().lock();
     if (!kept) kept = {std::shared_ptr<void>(), &comm};
     for (std::size_t bucket = 0; bucket < plan.size(); ++bucket) {
       std::vector<std::vector<Tensor>> copies;
       for (const std::vector<Tensor>& list : lists) copies.push_back(pick(list, plan[bucket]));
-      detail::record_bucket(kept, pick(tensors.all, plan[bucket]), copies, bucket);
+      dp::record_bucket(kept, pick(tensors.all, plan[bucket]), copies, bucket);
     }
   }
   for (const std::vector<Tensor>& list : lists)

@@ -12,7 +12,7 @@ namespace ferrite::parallel {
 
 using autograd::Gradients;
 using autograd::Needs;
-using detail::SideCopies;
+using dp::SideCopies;
 
 namespace {
 

@@ -45,7 +45,7 @@ std::vector<Header> exchange_headers(const Tensor& tensor, ProcessGroup& group) 
   return headers;
 }
 
-void ddp::check_agreement(const std::vector<Header>& headers, const char* op) {
+void check_agreement(const std::vector<Header>& headers, const char* op) {
   const Header& first = headers[0];
   for (std::size_t r = 1; r < headers.size(); ++r) {
     const Header& other = headers[r];
@@ -68,7 +68,7 @@ struct Gathered {
 
 Gathered gather_padded(const Tensor& tensor, ProcessGroup& group, const char* op) {
   const std::vector<Header> headers = exchange_headers(tensor, group);
-  ddp::check_agreement(headers, op);
+  check_agreement(headers, op);
   Gathered result;
   for (const Header& header : headers) result.lengths.push_back(header.shape[0]);
   Shape shape = tensor.shape();

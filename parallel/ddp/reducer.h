@@ -61,8 +61,9 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
     std::vector<Stream> streams;       // of buckets: where the gradients were made
     std::size_t launched = 0;          // buckets
     std::vector<CommWork> works;
-    std::vector<std::size_t> missing_at_launch;  // parameters whose gradient was not there when launched
-    std::vector<std::size_t> order;   // in which gradients came
+    std::vector<std::size_t>
+        missing_at_launch;           // parameters whose gradient was not there when launched
+    std::vector<std::size_t> order;  // in which gradients came
   };
   struct Place {
     std::size_t bucket, slot;

@@ -12,7 +12,7 @@ namespace ferrite::launcher {
 
 /// Processors that this process may run on, at least 1.
 int usable_processors();
-using parallel::host_name;
+using parallel::links::host_name;
 /// What whoever joins the job must present: FERRITE_TOKEN; else for one node a random one, for
 /// several the name of the job, which keeps out others' mistakes and nobody who means harm.
 std::string job_token(const Options& options);

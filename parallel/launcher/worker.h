@@ -13,7 +13,7 @@
 
 namespace ferrite::launcher {
 
-using parallel::Fd;
+using parallel::links::Fd;
 
 /// How a process ended.
 struct Ending {

@@ -40,15 +40,15 @@ const PipelineOptions& checked(const PipelineOptions& options) {
 
 }  // namespace
 
-pipeline::Pipeline::State::State(nn::Sequential& model, std::vector<PipelineStage> of,
-                                 const PipelineOptions& options)
+Pipeline::State::State(nn::Sequential& model, std::vector<PipelineStage> of,
+                       const PipelineOptions& options)
     : model(model), where(std::move(of)), options(options), memory_(devices_of(where)) {
   // What is wrong with a device is said before anything is moved.
   for (const PipelineStage& stage : where) zeros({1}, {.device = stage.device});
   stages.resize(where.size());
   for (std::size_t s = 0; s + 1 < stages.size(); ++s)
     if (!(where[s].device == where[s + 1].device))
-      stages[s].next = std::make_shared<pipeline::Link>(where[s].device, where[s + 1].device);
+      stages[s].next = std::make_shared<pipeline::StageLink>(where[s].device, where[s + 1].device);
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const PipelineStage& stage = where[s];
     Stage& made = stages[s];
@@ -69,7 +69,7 @@ pipeline::Pipeline::State::State(nn::Sequential& model, std::vector<PipelineStag
   }
 }
 
-void pipeline::Pipeline::State::add_up() {
+void Pipeline::State::add_up() {
   std::erase_if(pending_, [&](const std::shared_ptr<pipeline::StepTimes>& step) {
     if (!step->passed()) return false;
     step->add(sums_);
@@ -78,7 +78,7 @@ void pipeline::Pipeline::State::add_up() {
   });
 }
 
-PipelineReport pipeline::Pipeline::State::report() {
+PipelineReport Pipeline::State::report() {
   std::lock_guard lock(mutex_);
   add_up();
   PipelineReport report = sums_;
@@ -102,7 +102,7 @@ PipelineReport pipeline::Pipeline::State::report() {
   return report;
 }
 
-void pipeline::Pipeline::State::reset_report() {
+void Pipeline::State::reset_report() {
   std::lock_guard lock(mutex_);
   pending_.clear();
   PipelineReport fresh;
@@ -116,7 +116,7 @@ void pipeline::Pipeline::State::reset_report() {
   memory_.reset();
 }
 
-std::shared_ptr<pipeline::StepTimes> pipeline::Pipeline::State::time_step(int micro_batches) {
+std::shared_ptr<pipeline::StepTimes> Pipeline::State::time_step(int micro_batches) {
   std::lock_guard lock(mutex_);
   add_up();
   // Steps without a backward never end.
@@ -128,27 +128,27 @@ std::shared_ptr<pipeline::StepTimes> pipeline::Pipeline::State::time_step(int mi
       std::make_shared<pipeline::StepTimes>(static_cast<int>(stages.size()), micro_batches));
 }
 
-pipeline::Pipeline::Pipeline(nn::Sequential& model, std::vector<Device> devices,
-                             const PipelineOptions& options)
+Pipeline::Pipeline(nn::Sequential& model, std::vector<Device> devices,
+                   const PipelineOptions& options)
     : state_(std::make_shared<State>(
           model, pipeline::stages_of(model, devices, checked(options).balance), options)) {
   wrap_module(model);
 }
 
-pipeline::Pipeline::~pipeline::Pipeline() = default;
+Pipeline::~Pipeline() = default;
 
-Tensor pipeline::Pipeline::forward(const Tensor& input) { return state_->forward(input); }
+Tensor Pipeline::forward(const Tensor& input) { return state_->forward(input); }
 
-nn::Sequential& pipeline::Pipeline::module() const { return state_->model; }
-const PipelineOptions& pipeline::Pipeline::options() const { return state_->options; }
-const std::vector<PipelineStage>& pipeline::Pipeline::stages() const { return state_->where; }
-const Device& pipeline::Pipeline::input_device() const { return state_->where.front().device; }
-const Device& pipeline::Pipeline::output_device() const { return state_->where.back().device; }
+nn::Sequential& Pipeline::module() const { return state_->model; }
+const PipelineOptions& Pipeline::options() const { return state_->options; }
+const std::vector<PipelineStage>& Pipeline::stages() const { return state_->where; }
+const Device& Pipeline::input_device() const { return state_->where.front().device; }
+const Device& Pipeline::output_device() const { return state_->where.back().device; }
 
-PipelineReport pipeline::Pipeline::report() const { return state_->report(); }
-void pipeline::Pipeline::reset_report() { state_->reset_report(); }
+PipelineReport Pipeline::report() const { return state_->report(); }
+void Pipeline::reset_report() { state_->reset_report(); }
 
-std::string pipeline::Pipeline::extra_repr() const {
+std::string Pipeline::extra_repr() const {
   std::vector<std::string> devices;
   std::vector<std::int64_t> balance;
   for (const PipelineStage& stage : stages()) {

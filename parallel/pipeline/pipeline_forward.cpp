@@ -29,7 +29,7 @@ struct Pipeline::State::Step {
                  std::shared_ptr<CheckpointRegion>& region);
   void compute_again(int stage, int micro_batch, const std::shared_ptr<CheckpointRegion>& region);
   /// For links: counts what crosses in this step.
-  pipeline::Link::Crossed crossed() const {
+  pipeline::StageLink::Crossed crossed() const {
     if (!times) return {};
     return [times = times](std::int64_t bytes) { times->crossed(bytes); };
   }
@@ -54,7 +54,8 @@ auto Pipeline::State::tagged(int stage, int micro_batch, F f) const {
     return f();
   } catch (...) {
     const auto s = static_cast<std::size_t>(stage);
-    pipeline::rethrow_from(fmt::format("{}, micro-batch {}", describe(where[s], s), micro_batch));
+    pipeline::rethrow_from(
+        fmt::format("{}, micro-batch {}", pipeline::describe(where[s], s), micro_batch));
   }
 }
 
@@ -113,7 +114,7 @@ void Pipeline::State::Step::end_backward(int stage, int micro_batch) {
 Pipeline::State::Place Pipeline::State::run(const std::shared_ptr<Step>& step, int stage,
                                             int micro_batch, Place& place) {
   const Stream& stream = step->stream(stage);
-  const std::shared_ptr<pipeline::Link>& next = stages[static_cast<std::size_t>(stage)].next;
+  const std::shared_ptr<pipeline::StageLink>& next = stages[static_cast<std::size_t>(stage)].next;
   // What a stage's input is used for may be several gradients: they are added on this side.
   const Tensor x = pipeline::passed_through("pipeline_stage_input", place.take(), stream,
                                             [step, stage, micro_batch](const Tensor& gradient) {
@@ -122,12 +123,13 @@ Pipeline::State::Place Pipeline::State::run(const std::shared_ptr<Step>& step, i
                                             });
   std::shared_ptr<CheckpointRegion> region;
   Tensor y = step->compute(stage, micro_batch, x, region);
-  const auto returned = next ? std::make_shared<pipeline::Link::Returned>() : nullptr;
+  const auto returned = next ? std::make_shared<pipeline::StageLink::Returned>() : nullptr;
   y = pipeline::passed_through(
       "pipeline_stage_output", y, stream,
       [step, stage, micro_batch, region, returned](const Tensor& gradient) {
         step->compute_again(stage, micro_batch, region);
-        if (returned) pipeline::Link::receive_gradient(gradient, *returned, step->stream(stage));
+        if (returned)
+          pipeline::StageLink::receive_gradient(gradient, *returned, step->stream(stage));
         step->begin_backward(stage, micro_batch);
         return gradient;
       });
@@ -135,21 +137,21 @@ Pipeline::State::Place Pipeline::State::run(const std::shared_ptr<Step>& step, i
   return {{}, next->send(y, returned, step->crossed()), next};
 }
 
-std::shared_ptr<pipeline::Link> Pipeline::State::entrance(const Device& from) {
+std::shared_ptr<pipeline::StageLink> Pipeline::State::entrance(const Device& from) {
   if (from == where.front().device) return nullptr;
   std::lock_guard lock(mutex_);
-  std::shared_ptr<pipeline::Link>& link = entrances_[from.str()];
-  if (!link) link = std::make_shared<pipeline::Link>(from, where.front().device);
+  std::shared_ptr<pipeline::StageLink>& link = entrances_[from.str()];
+  if (!link) link = std::make_shared<pipeline::StageLink>(from, where.front().device);
   return link;
 }
 
 Pipeline::State::Place Pipeline::State::enter(const std::shared_ptr<Step>& step, const Tensor& part,
-                                              const std::shared_ptr<pipeline::Link>& way_in) {
+                                              const std::shared_ptr<pipeline::StageLink>& way_in) {
   const Stream stream = current_stream(part.device());
-  const auto returned = std::make_shared<pipeline::Link::Returned>();
+  const auto returned = std::make_shared<pipeline::StageLink::Returned>();
   const Tensor x = pipeline::passed_through(
       "pipeline_input", part, stream, [returned, stream](const Tensor& gradient) {
-        pipeline::Link::receive_gradient(gradient, *returned, stream);
+        pipeline::StageLink::receive_gradient(gradient, *returned, stream);
         return gradient;
       });
   return {{}, way_in->send(x, returned, step->crossed()), way_in};
@@ -174,7 +176,7 @@ Tensor Pipeline::State::forward(const Tensor& input) {
   for (const Stage& stage : stages)
     if (stage.norms) stage.norms->begin();
 
-  const std::shared_ptr<pipeline::Link> way_in = entrance(input.device());
+  const std::shared_ptr<pipeline::StageLink> way_in = entrance(input.device());
   Event entered;
   std::vector<Place> places(parts.size());
   for (const auto& [tick, stage, micro_batch] : gpipe_schedule(stage_count, micro_batches)) {

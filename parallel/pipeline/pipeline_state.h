@@ -13,20 +13,20 @@
 #include "ferrite/parallel/pipeline/stage_link.h"
 #include "ferrite/parallel/pipeline/step_times.h"
 
-namespace ferrite::parallel::pipeline {
+namespace ferrite::parallel {
 
 struct Pipeline::State : std::enable_shared_from_this<Pipeline::State> {
   struct Stage {
     std::vector<nn::Module*> layers;
-    std::unique_ptr<DeferredNorms> norms;  // null where none are deferred
-    std::shared_ptr<Link> next;            // null where the next stage is on the same device
+    std::unique_ptr<pipeline::DeferredNorms> norms;  // null where none are deferred
+    std::shared_ptr<pipeline::StageLink> next;  // null where the next stage is on the same device
     Tensor run(const Tensor& x) const;
   };
   /// Where a micro-batch is between two stages.
   struct Place {
     Tensor here;
-    Link::Sent sent = {};
-    std::shared_ptr<Link> link = {};  // null: it is here
+    pipeline::StageLink::Sent sent = {};
+    std::shared_ptr<pipeline::StageLink> link = {};  // null: it is here
     Tensor take();
   };
   struct Step;
@@ -45,22 +45,22 @@ struct Pipeline::State : std::enable_shared_from_this<Pipeline::State> {
 
  private:
   Place enter(const std::shared_ptr<Step>& step, const Tensor& part,
-              const std::shared_ptr<Link>& way_in);
+              const std::shared_ptr<pipeline::StageLink>& way_in);
   Place run(const std::shared_ptr<Step>& step, int stage, int micro_batch, Place& place);
   Tensor join(const std::vector<Place>& places) const;
   /// f(); what it throws says where.
   template <class F>
   auto tagged(int stage, int micro_batch, F f) const;
   /// From the device of an input; null where that is the first stage's.
-  std::shared_ptr<Link> entrance(const Device& from);
-  std::shared_ptr<StepTimes> time_step(int micro_batches);
+  std::shared_ptr<pipeline::StageLink> entrance(const Device& from);
+  std::shared_ptr<pipeline::StepTimes> time_step(int micro_batches);
   void add_up();  // with `mutex_` held
 
-  std::mutex mutex_;                                        // of what follows
-  std::map<std::string, std::shared_ptr<Link>> entrances_;  // by device
-  std::deque<std::shared_ptr<StepTimes>> pending_;          // not in `sums_` yet
+  std::mutex mutex_;                                                       // of what follows
+  std::map<std::string, std::shared_ptr<pipeline::StageLink>> entrances_;  // by device
+  std::deque<std::shared_ptr<pipeline::StepTimes>> pending_;               // not in `sums_` yet
   PipelineReport sums_;
-  ActivationMemory memory_;
+  pipeline::ActivationMemory memory_;
 };
 
-}  // namespace ferrite::parallel::pipeline
+}  // namespace ferrite::parallel

@@ -27,13 +27,14 @@ void record_on(const Stream& stream, const char* name, const Tensor& out, const 
 
 }  // namespace
 
-Link::Link(const Device& from, const Device& to)
+StageLink::StageLink(const Device& from, const Device& to)
     : out_(own_stream(from)),
       in_(own_stream(to)),
       back_out_(own_stream(to)),
       back_in_(own_stream(from)) {}
 
-Tensor Link::copy(const Tensor& x, const Stream& out, const Stream& in, const Crossed& crossed) {
+Tensor StageLink::copy(const Tensor& x, const Stream& out, const Stream& in,
+                       const Crossed& crossed) {
   const NoGradGuard no_grad;
   const StreamGuard from(out), to(in);
   const Tensor copied = empty(
@@ -45,7 +46,8 @@ Tensor Link::copy(const Tensor& x, const Stream& out, const Stream& in, const Cr
   return copied;
 }
 
-Link::Sent Link::send(const Tensor& x, std::shared_ptr<Returned> returned, Crossed crossed) {
+StageLink::Sent StageLink::send(const Tensor& x, std::shared_ptr<Returned> returned,
+                                Crossed crossed) {
   out_.wait(current_stream(x.device()));
   Sent sent{copy(x, out_, in_, crossed), {}};
   sent.landed.record(in_);
@@ -60,15 +62,15 @@ Link::Sent Link::send(const Tensor& x, std::shared_ptr<Returned> returned, Cross
   return sent;
 }
 
-Tensor Link::receive(const Sent& sent) const {
+Tensor StageLink::receive(const Sent& sent) const {
   const Stream stream = current_stream(in_.device());
   stream.wait(sent.landed);
   sent.tensor.storage()->record_stream(stream);
   return sent.tensor;
 }
 
-Tensor Link::return_gradient(const Tensor& gradient, Returned& returned,
-                             const Crossed& crossed) const {
+Tensor StageLink::return_gradient(const Tensor& gradient, Returned& returned,
+                                  const Crossed& crossed) const {
   if (autograd::creating_graph()) {
     const Device& to = back_in_.device();
     // Ops of the host wait for no event: they would read what has not landed.
@@ -81,8 +83,8 @@ Tensor Link::return_gradient(const Tensor& gradient, Returned& returned,
   return there;
 }
 
-void Link::receive_gradient(const Tensor& gradient, const Returned& returned,
-                            const Stream& stream) {
+void StageLink::receive_gradient(const Tensor& gradient, const Returned& returned,
+                                 const Stream& stream) {
   stream.wait(returned.landed);
   gradient.storage()->record_stream(stream);
 }

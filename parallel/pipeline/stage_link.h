@@ -1,5 +1,5 @@
-// Link: how micro-batches cross from one device to another, and their gradients back, beside the
-// work of both.
+// StageLink: how micro-batches cross from one device to another, and their gradients back, beside
+// the work of both.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace ferrite::parallel::pipeline {
 
-class Link : public std::enable_shared_from_this<Link> {
+class StageLink : public std::enable_shared_from_this<StageLink> {
  public:
-  Link(const Device& from, const Device& to);
+  StageLink(const Device& from, const Device& to);
 
   /// A tensor under way, and later its gradient.
   struct Sent {

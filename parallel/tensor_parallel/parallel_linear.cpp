@@ -38,14 +38,12 @@ SplitTensor split_tensor(const char* name, const Tensor& part, int dim,
 
 ColumnParallelLinear::ColumnParallelLinear(std::int64_t in_features, std::int64_t out_features,
                                            const ColumnParallelLinearOptions& options)
-    : group_(tensor_parallel::tensor_parallel::group_of_several(options.group)),
+    : group_(tensor_parallel::group_of_several(options.group)),
       gather_output_(options.gather_output) {
   if (group_)
-    tensor_parallel::tensor_parallel::divided(out_features, *group_, "ColumnParallelLinear",
-                                              "out_features");
-  const tensor_parallel::tensor_parallel::DrawnLinear whole =
-      tensor_parallel::tensor_parallel::draw_linear(in_features, out_features, options.bias,
-                                                    options.generator, group_.get());
+    tensor_parallel::divided(out_features, *group_, "ColumnParallelLinear", "out_features");
+  const tensor_parallel::DrawnLinear whole = tensor_parallel::draw_linear(
+      in_features, out_features, options.bias, options.generator, group_.get());
   weight = part_of(whole.weight, 0, group_);
   if (options.bias) bias = part_of(whole.bias, 0, group_);
   register_parameter("weight", weight);
@@ -77,14 +75,11 @@ std::vector<SplitTensor> ColumnParallelLinear::split_tensors() const {
 
 RowParallelLinear::RowParallelLinear(std::int64_t in_features, std::int64_t out_features,
                                      const RowParallelLinearOptions& options)
-    : group_(tensor_parallel::tensor_parallel::group_of_several(options.group)),
+    : group_(tensor_parallel::group_of_several(options.group)),
       input_is_parallel_(options.input_is_parallel) {
-  if (group_)
-    tensor_parallel::tensor_parallel::divided(in_features, *group_, "RowParallelLinear",
-                                              "in_features");
-  tensor_parallel::tensor_parallel::DrawnLinear whole =
-      tensor_parallel::tensor_parallel::draw_linear(in_features, out_features, options.bias,
-                                                    options.generator, group_.get());
+  if (group_) tensor_parallel::divided(in_features, *group_, "RowParallelLinear", "in_features");
+  tensor_parallel::DrawnLinear whole = tensor_parallel::draw_linear(
+      in_features, out_features, options.bias, options.generator, group_.get());
   weight = part_of(whole.weight, 1, group_);
   bias = std::move(whole.bias);
   register_parameter("weight", weight);

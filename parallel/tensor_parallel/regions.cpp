@@ -37,7 +37,7 @@ Tensor dense_copy(const Tensor& t) {
 Tensor copy_to_tensor_model_parallel_region(const Tensor& input,
                                             std::shared_ptr<ProcessGroup> group) {
   check_input(input, "copy_to_tensor_model_parallel_region", 0);
-  group = tensor_parallel::tensor_parallel::group_of_several(std::move(group));
+  group = tensor_parallel::group_of_several(std::move(group));
   if (!group || !autograd::recording(input)) return input;
   const Tensor out = autograd::alias(input);
   autograd::record(out, "copy_to_tensor_model_parallel_region", {input},
@@ -50,7 +50,7 @@ Tensor copy_to_tensor_model_parallel_region(const Tensor& input,
 Tensor reduce_from_tensor_model_parallel_region(const Tensor& input,
                                                 std::shared_ptr<ProcessGroup> group) {
   check_input(input, "reduce_from_tensor_model_parallel_region", 0);
-  group = tensor_parallel::tensor_parallel::group_of_several(std::move(group));
+  group = tensor_parallel::group_of_several(std::move(group));
   if (!group) return input;
   const Tensor out = dense_copy(input);
   group->all_reduce(out).wait();
@@ -65,9 +65,9 @@ Tensor reduce_from_tensor_model_parallel_region(const Tensor& input,
 Tensor scatter_to_tensor_model_parallel_region(const Tensor& input,
                                                std::shared_ptr<ProcessGroup> group) {
   check_input(input, "scatter_to_tensor_model_parallel_region", 1);
-  group = tensor_parallel::tensor_parallel::group_of_several(std::move(group));
+  group = tensor_parallel::group_of_several(std::move(group));
   if (!group) return input;
-  const std::int64_t part = tensor_parallel::tensor_parallel::divided(
+  const std::int64_t part = tensor_parallel::divided(
       input.size(-1), *group, "scatter_to_tensor_model_parallel_region", "the last dimension");
   const Tensor out = dense_copy(input.detach().narrow(-1, group->rank() * part, part));
   if (autograd::recording(input))
@@ -81,10 +81,9 @@ Tensor scatter_to_tensor_model_parallel_region(const Tensor& input,
 Tensor gather_from_tensor_model_parallel_region(const Tensor& input,
                                                 std::shared_ptr<ProcessGroup> group) {
   check_input(input, "gather_from_tensor_model_parallel_region", 1);
-  group = tensor_parallel::tensor_parallel::group_of_several(std::move(group));
+  group = tensor_parallel::group_of_several(std::move(group));
   if (!group) return input;
-  const Tensor out =
-      tensor_parallel::tensor_parallel::all_gather_parts(input, input.dim() - 1, *group);
+  const Tensor out = tensor_parallel::all_gather_parts(input, input.dim() - 1, *group);
   if (autograd::recording(input))
     autograd::record(out, "gather_from_tensor_model_parallel_region", {input},
                      [group](const Tensor& grad, Needs) -> Tensor {

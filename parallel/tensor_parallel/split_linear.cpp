@@ -40,9 +40,8 @@ SplitLinear::SplitLinear(std::int64_t in_features, std::int64_t out_features,
   FERRITE_CHECK(static_cast<std::int64_t>(devices.size()) <= features, ValueError, op,
                 "{} {} features are too few for {} devices", features,
                 dim == 0 ? "output" : "input", devices.size());
-  const tensor_parallel::tensor_parallel::DrawnLinear whole =
-      tensor_parallel::tensor_parallel::draw_linear(in_features, out_features, options.bias,
-                                                    options.generator, nullptr);
+  const tensor_parallel::DrawnLinear whole = tensor_parallel::draw_linear(
+      in_features, out_features, options.bias, options.generator, nullptr);
   const std::vector<std::int64_t> sizes = split_sizes(features, devices.size());
   std::int64_t begin = 0;
   for (std::size_t i = 0; i < devices.size(); begin += sizes[i++]) {

@@ -55,8 +55,7 @@ Tensor put_together(const Part& part) {
   const NoGradGuard guard;
   const StateDict own = part.layer->state_dict();
   if (const auto group = part.split->group())
-    return tensor_parallel::tensor_parallel::all_gather_parts(own.at(part.of.name), part.of.dim,
-                                                              *group);
+    return tensor_parallel::all_gather_parts(own.at(part.of.name), part.of.dim, *group);
   std::vector<Tensor> all;
   for (const SplitTensor& other : part.split->split_tensors())
     if (other.whole == part.of.whole) {

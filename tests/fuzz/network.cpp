@@ -24,9 +24,9 @@ namespace ferrite::fuzz {
 namespace {
 
 using data::Bytes;
-using parallel::protocol::Command;
-using parallel::protocol::Reader;
-using parallel::protocol::Writer;
+using parallel::bootstrap::protocol::Command;
+using parallel::bootstrap::protocol::Reader;
+using parallel::bootstrap::protocol::Writer;
 using Seeds = std::vector<std::string>;
 
 // ---- The store and the monitor, behind their greeting
@@ -45,7 +45,7 @@ bool is_large_world(bootstrap::protocol::Reader message) {
 void run_store(Bytes bytes) {
   std::size_t answered = 0;
   const auto send = [&](parallel::bootstrap::ClientId, std::string message) {
-    if (message.size() < 5 || parallel::protocol::message_size(message) != message.size() - 4)
+    if (message.size() < 5 || parallel::bootstrap::protocol::message_size(message) != message.size() - 4)
       std::abort();
     answered += message.size();
   };
@@ -58,7 +58,7 @@ void run_store(Bytes bytes) {
     const auto head = static_cast<unsigned char>(rest[0]);
     const parallel::bootstrap::ClientId client = 2 + head % 8;
     now += std::chrono::milliseconds((head >> 3 & 7) * 50);
-    const std::size_t size = parallel::protocol::message_size(rest.substr(1));
+    const std::size_t size = parallel::bootstrap::protocol::message_size(rest.substr(1));
     bool sound = size > 0 && size <= rest.size() - 5 && (head & 0x80) == 0;
     if (sound) {
       bootstrap::protocol::Reader message(rest.substr(5, size));

@@ -38,7 +38,7 @@ double seconds(Clock::duration time) { return std::chrono::duration<double>(time
 class Pause {
  public:
   /// False where the deadline has come.
-  bool wait(Deadline deadline) {
+  bool wait(links::Deadline deadline) {
     const auto until = Clock::now() + length_;
     length_ = std::min(2 * length_, Milliseconds(200));
     if (until >= deadline) return false;
@@ -110,7 +110,8 @@ void check_reachable(const std::string& host, const bootstrap::Place& place) {
 /// At the first of the ports that is free.
 std::unique_ptr<bootstrap::TcpStoreServer> serve(const bootstrap::StorePlace& at,
                                                  const bootstrap::Place& place,
-                                                 const std::string& token, Deadline deadline) {
+                                                 const std::string& token,
+                                                 links::Deadline deadline) {
   check_reachable(at.host, place);
   bootstrap::TcpStoreServerOptions options;
   options.host = bind_address() ? bind_address() : at.host;
@@ -137,7 +138,7 @@ std::unique_ptr<bootstrap::TcpStoreServer> serve(const bootstrap::StorePlace& at
 
 /// An attempt to be let in at any of the ports.
 std::shared_ptr<bootstrap::TcpStore> look(const Target& target, Milliseconds timeout,
-                                          Deadline deadline, bootstrap::Greeting& greeting,
+                                          links::Deadline deadline, bootstrap::Greeting& greeting,
                                           std::string& why) {
   greeting = bootstrap::Greeting::unreachable;
   for (const std::uint16_t port : target.at.ports) {
@@ -161,11 +162,11 @@ struct Met {
 };
 
 /// Looks for the store, and joins, again and again: what is found first may be an earlier start's.
-Met meet(const Where& where, bootstrap::JoinOptions options, Deadline deadline) {
+Met meet(const Where& where, bootstrap::JoinOptions options, links::Deadline deadline) {
   Pause pause;
   std::string why;
-  const Deadline begin = Clock::now();
-  Deadline last_other = begin;
+  const links::Deadline begin = Clock::now();
+  links::Deadline last_other = begin;
   do {
     const std::optional<Target> target = where(why);
     bootstrap::Greeting greeting = bootstrap::Greeting::unreachable;
@@ -203,7 +204,7 @@ std::string this_start() { return fmt::format("start {}", bootstrap::restart_cou
 
 /// Rank 0 serves at a place that all know.
 Where at_known_place(const bootstrap::StorePlace& at, const bootstrap::Place& place,
-                     Deadline deadline, Served& served) {
+                     links::Deadline deadline, Served& served) {
   Target target{at, bootstrap::job_token() + "#" + this_start()};
   if (place.rank == 0) {
     served.server = serve(at, place, target.token, deadline);
@@ -213,7 +214,7 @@ Where at_known_place(const bootstrap::StorePlace& at, const bootstrap::Place& pl
 }
 
 /// Rank 0 writes into a file where it serves.
-Where by_file(const std::string& path, const bootstrap::Place& place, Deadline deadline,
+Where by_file(const std::string& path, const bootstrap::Place& place, links::Deadline deadline,
               Served& served) {
   FERRITE_CHECK(path.starts_with('/'), ValueError, kOp,
                 "expected file:// and an absolute path, got \"file://{}\"", path);
@@ -278,7 +279,7 @@ class JoinedRendezvous final : public Rendezvous {
 }  // namespace
 
 std::unique_ptr<Rendezvous> rendezvous(const InitOptions& options) {
-  const Deadline deadline = Clock::now() + options.timeout;
+  const links::Deadline deadline = Clock::now() + options.timeout;
   const std::string_view method = options.init_method;
   const bootstrap::Place place = bootstrap::place_in_job(options.rank, options.world_size);
   Served served;

@@ -24,7 +24,7 @@ constexpr std::chrono::seconds kLinger{3};
 /// How much longer than rank 0 the others wait.
 constexpr milliseconds kPatience{500};
 
-milliseconds left(Deadline deadline) {
+milliseconds left(links::Deadline deadline) {
   return std::max(std::chrono::ceil<milliseconds>(deadline - Clock::now()), milliseconds(0));
 }
 
@@ -41,7 +41,7 @@ std::string ranks_text(const std::vector<int>& ranks) {
 
 class Start {
  public:
-  Start(std::shared_ptr<TcpStore> store, const JoinOptions& options, Deadline deadline,
+  Start(std::shared_ptr<TcpStore> store, const JoinOptions& options, links::Deadline deadline,
         std::string prefix)
       : store_(std::move(store)),
         options_(options),
@@ -86,7 +86,7 @@ class Start {
     try {
       store_->set(key("told", place_.rank), "");
       if (place_.rank != 0 || options_.of_many_starts) return;
-      const Deadline end = Clock::now() + kLinger;
+      const links::Deadline end = Clock::now() + kLinger;
       while (Clock::now() < end) {
         std::vector<int> untold = missing("told");
         if (Clock::now() >= deadline_) {
@@ -193,14 +193,14 @@ class Start {
   const std::shared_ptr<TcpStore> store_;
   const JoinOptions& options_;
   const Place place_;
-  const Deadline deadline_;
+  const links::Deadline deadline_;
   const std::string prefix_, all_;
 };
 
 }  // namespace
 
 std::optional<Joined> join(const std::shared_ptr<TcpStore>& store, const JoinOptions& options,
-                           Deadline deadline) {
+                           links::Deadline deadline) {
   for (int again = 0;; ++again) {
     Start start(store, options, deadline, fmt::format("start/{}.{}", restart_count(), again));
     std::optional<Joined> joined = start.run_or_tell();

@@ -31,6 +31,6 @@ struct Joined {
 /// do not agree on the world's size or that are lost meanwhile: the same on all ranks that are
 /// there.
 std::optional<Joined> join(const std::shared_ptr<TcpStore>& store, const JoinOptions& options,
-                           Deadline deadline);
+                           links::Deadline deadline);
 
 }  // namespace ferrite::parallel::bootstrap

@@ -142,7 +142,7 @@ TcpMonitor::Impl::Impl(const links::Address& server, std::string_view token,
 
 /// Returns when the server knows this rank.
 void TcpMonitor::Impl::join() {
-  const Deadline deadline = Clock::now() + std::max(options_.timeout, milliseconds(1000));
+  const links::Deadline deadline = Clock::now() + std::max(options_.timeout, milliseconds(1000));
   const auto limited = [](milliseconds time) {
     return static_cast<std::uint32_t>(std::min<std::int64_t>(time.count(), std::int64_t{1} << 31));
   };

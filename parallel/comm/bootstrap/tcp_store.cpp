@@ -34,7 +34,7 @@ constexpr milliseconds kGreetingTime{3000};
 /// What the server is given beyond the time that it was asked to wait.
 constexpr milliseconds kStoreGrace{2000};
 
-Deadline after(milliseconds timeout) {
+links::Deadline after(milliseconds timeout) {
   constexpr milliseconds longest = std::chrono::hours(24 * 365);
   return Clock::now() + std::clamp(timeout, milliseconds(0), longest);
 }
@@ -43,7 +43,7 @@ double seconds(milliseconds time) { return std::chrono::duration<double>(time).c
 
 }  // namespace
 
-Connection greet(const links::Address& address, std::string_view token, Deadline deadline) {
+Connection greet(const links::Address& address, std::string_view token, links::Deadline deadline) {
   deadline = std::min(deadline, Clock::now() + kGreetingTime);
   Connection connection;
   std::string error;
@@ -109,7 +109,7 @@ Connection greet(const links::Address& address, std::string_view token, Deadline
 
 Connection greet_until_accepted(const links::Address& address, std::string_view token,
                                 milliseconds timeout) {
-  const Deadline deadline = after(timeout);
+  const links::Deadline deadline = after(timeout);
   milliseconds pause{10};
   for (;;) {
     Connection connection = greet(address, token, deadline);
@@ -151,12 +151,12 @@ class TcpStore::Impl {
                 const Rest& rest);
 
  private:
-  Reply wait_for(std::uint32_t id, Deadline deadline, milliseconds timeout, const char* op,
+  Reply wait_for(std::uint32_t id, links::Deadline deadline, milliseconds timeout, const char* op,
                  const std::string& asked);
-  void send(const std::string& message, Deadline deadline, const char* op,
+  void send(const std::string& message, links::Deadline deadline, const char* op,
             const std::string& asked);
   /// With the lock held: reads what there is until `deadline`, and gives the others their replies.
-  void read(std::unique_lock<std::mutex>& lock, Deadline deadline);
+  void read(std::unique_lock<std::mutex>& lock, links::Deadline deadline);
   void take_replies();
   [[noreturn]] void fail_lost(const char* op, const std::string& asked) const {
     FERRITE_CHECK(
@@ -186,7 +186,7 @@ class TcpStore::Impl {
 template <class Rest>
 TcpStore::Impl::Reply TcpStore::Impl::request(Command command, milliseconds timeout, const char* op,
                                               const std::string& asked, const Rest& rest) {
-  const Deadline deadline = after(timeout);
+  const links::Deadline deadline = after(timeout);
   std::uint32_t id = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -207,7 +207,7 @@ TcpStore::Impl::Reply TcpStore::Impl::request(Command command, milliseconds time
   }
 }
 
-void TcpStore::Impl::send(const std::string& message, Deadline deadline, const char* op,
+void TcpStore::Impl::send(const std::string& message, links::Deadline deadline, const char* op,
                           const std::string& asked) {
   std::unique_lock lock(mutex_);
   if (!changed_.wait_until(lock, deadline, [this] { return !sending_ || lost_; }) || lost_) {
@@ -224,7 +224,7 @@ void TcpStore::Impl::send(const std::string& message, Deadline deadline, const c
   if (!sent) fail_lost(op, asked);
 }
 
-TcpStore::Impl::Reply TcpStore::Impl::wait_for(std::uint32_t id, Deadline deadline,
+TcpStore::Impl::Reply TcpStore::Impl::wait_for(std::uint32_t id, links::Deadline deadline,
                                                milliseconds timeout, const char* op,
                                                const std::string& asked) {
   std::unique_lock lock(mutex_);
@@ -247,7 +247,7 @@ TcpStore::Impl::Reply TcpStore::Impl::wait_for(std::uint32_t id, Deadline deadli
   }
 }
 
-void TcpStore::Impl::read(std::unique_lock<std::mutex>& lock, Deadline deadline) {
+void TcpStore::Impl::read(std::unique_lock<std::mutex>& lock, links::Deadline deadline) {
   reading_ = true;
   lock.unlock();
   std::array<char, 65536> buffer;

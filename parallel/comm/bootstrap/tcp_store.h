@@ -34,7 +34,7 @@ struct Connection {
 };
 
 /// One attempt, over by `deadline`.
-Connection greet(const links::Address& address, std::string_view token, Deadline deadline);
+Connection greet(const links::Address& address, std::string_view token, links::Deadline deadline);
 /// As many as it takes; DistributedError, with what came of the last one, after `timeout`.
 Connection greet_until_accepted(const links::Address& address, std::string_view token,
                                 std::chrono::milliseconds timeout);

@@ -324,8 +324,8 @@ std::shared_ptr<ProcessGroup> make_gloo_group(const GroupContext& context) {
     connections.peers = links::connect_links(context, "peers");
     connections.collectives = links::connect_links(context, "collectives");
     const bool shared = all_in_shared_memory(*connections.collectives, context.rank, context.size);
-    connections.use_ring =
-        agree_on_ring(context, exchange(context, "gloo", wanted + (shared ? " shared" : " tcp")));
+    connections.use_ring = agree_on_ring(
+        context, links::exchange(context, "gloo", wanted + (shared ? " shared" : " tcp")));
   }
   return std::make_shared<GlooGroup>(context, std::move(connections));
 }

@@ -246,8 +246,8 @@ void LinkListener::welcome(Guest& guest) {
   epoll_ctl(events_.get(), EPOLL_CTL_DEL, guest.socket.get(), nullptr);
   // Nothing was sent before, so there is room. In a host the system has said who is who.
   if (!guest.local &&
-      send(guest.socket.get(), keys.admitter_proof.data(), keys.admitter_proof.size(),
-           MSG_DONTWAIT | MSG_NOSIGNAL) != static_cast<ssize_t>(keys.admitter_proof.size()))
+      ::send(guest.socket.get(), keys.admitter_proof.data(), keys.admitter_proof.size(),
+             MSG_DONTWAIT | MSG_NOSIGNAL) != static_cast<ssize_t>(keys.admitter_proof.size()))
     return;
   came_[from] = true;
   arrivals_[static_cast<int>(from)] = {std::move(guest.socket), std::move(guest.memory)};

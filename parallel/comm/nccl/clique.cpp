@@ -217,7 +217,7 @@ void NcclClique::abort(const std::string& reason) {
 
 }  // namespace nccl
 
-std::shared_ptr<comm::Clique> make_nccl_clique(std::span<const Device> devices) {
+std::shared_ptr<comm::Clique> comm::make_nccl_clique(std::span<const Device> devices) {
   const nccl::Library* const library = nccl::library();
   FERRITE_CHECK(library, Error, "device_comm",
                 "the backend nccl needs NCCL, which cannot be used: {}. Install it (apt-get "
@@ -227,6 +227,6 @@ std::shared_ptr<comm::Clique> make_nccl_clique(std::span<const Device> devices) 
   return std::make_shared<nccl::NcclClique>(*library, devices);
 }
 
-bool has_nccl_clique() { return nccl::library() != nullptr; }
+bool comm::has_nccl_clique() { return nccl::library() != nullptr; }
 
 }  // namespace ferrite::parallel

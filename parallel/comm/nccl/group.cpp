@@ -75,7 +75,7 @@ void NcclGroup::note_time() {
 }
 
 Work NcclGroup::run(const comm::Call& call, const std::function<void()>& calls, Waiting waiting) {
-  const char* const op = parallel::name(call.kind);
+  const char* const op = comm::name(call.kind);
   for (const Tensor* t : {&call.out, &call.in})
     FERRITE_CHECK(!t->defined() || t->device() == device_, DeviceError, op,
                   "expected tensors on {}, the device of this rank of group {}, got {}", device_,
@@ -114,7 +114,7 @@ Work NcclGroup::run(const comm::Call& call, std::int64_t numel, const Request& w
   return run(
       call,
       [&] {
-        if (numel > 0) request(parallel::name(call.kind), wanted);
+        if (numel > 0) request(comm::name(call.kind), wanted);
       },
       waiting);
 }
@@ -148,7 +148,7 @@ Work NcclGroup::do_all_reduce(const Tensor& tensor, ReduceOp op, AllReduceAlgori
     return run(call, [&] {
       nccl::ring_all_reduce(
           tensor, op, {.rank = rank(), .size = size(), .stream = stream_, .side = side_},
-          [&](const Request& exchange) { request(parallel::name(call.kind), exchange); });
+          [&](const Request& exchange) { request(comm::name(call.kind), exchange); });
     });
   }
   return run({.kind = comm::Collective::all_reduce, .op = op, .out = tensor}, tensor.numel(),
