@@ -176,7 +176,7 @@ TEST_CASE("failures: goodput against draws, and the best interval") {
 
 TEST_CASE("buckets are those of DistributedDataParallel") {
   ModelProfile profile = model();  // 100 parameters of 1 MB (10^6 bytes)
-  const auto buckets = ddp::plan_buckets(profile, 25, 1);
+  const auto buckets = plan_buckets(profile, 25, 1);
   // 2 MB reach the first limit of 1.05 MB; 27 MB reach 26.2 MB; 1 MB stays for the end.
   REQUIRE(buckets.size() == 6);
   CHECK(buckets[0].bytes == 2e6);
@@ -189,7 +189,7 @@ TEST_CASE("buckets are those of DistributedDataParallel") {
     next = bucket.end;
   }
   CHECK(next == profile.parameters.size());
-  CHECK(ddp::plan_buckets(profile, 1e6, 1e6).size() == 1);
+  CHECK(plan_buckets(profile, 1e6, 1e6).size() == 1);
 }
 
 TEST_CASE("buckets of real models are those that they train with") {
@@ -216,7 +216,7 @@ TEST_CASE("buckets of real models are those that they train with") {
             parallel::ddp::plan_buckets(parameters, order,
                                         {.first_bytes = static_cast<std::size_t>(first * kMegabyte),
                                          .bytes = static_cast<std::size_t>(cap * kMegabyte)});
-        const auto planned = ddp::plan_buckets(s, profile, {.bucket_cap_mb = cap});
+        const auto planned = plan_buckets(s, profile, {.bucket_cap_mb = cap});
         REQUIRE(planned.size() == real.size());
         for (std::size_t b = 0; b < real.size(); ++b)
           CHECK(std::vector(order.begin() + static_cast<std::ptrdiff_t>(planned[b].begin),

@@ -41,12 +41,12 @@ struct Way {
 };
 
 struct CableConnection {
-  CableConnection(links::Fd a, links::Fd b)
+  CableConnection(parallel::links::Fd a, parallel::links::Fd b)
       : near(std::move(a)),
         far(std::move(b)),
         out{near.get(), far.get()},
         in{far.get(), near.get()} {}
-  links::Fd near, far;
+  parallel::links::Fd near, far;
   Way out, in;
 };
 
@@ -68,14 +68,14 @@ void Cable::run() {
   while (!stop_) {
     std::vector<pollfd> fds = {{listener_.get(), POLLIN, 0}};
     for (const auto& c : connections)
-      for (const links::Fd* fd : {&c.near, &c.far}) fds.push_back({fd->get(), POLLIN, 0});
+      for (const parallel::links::Fd* fd : {&c.near, &c.far}) fds.push_back({fd->get(), POLLIN, 0});
     // What cannot be sent yet, and flags, are looked at again soon.
     poll(fds.data(), cut_ ? 0 : fds.size(), 5);
     if (drop_.exchange(false)) connections.clear();
     if (cut_) continue;
-    if (links::Fd near(accept(listener_.get(), nullptr, nullptr)); near.valid()) {
+    if (parallel::links::Fd near(accept(listener_.get(), nullptr, nullptr)); near.valid()) {
       std::string error;
-      links::Fd far = parallel::links::connect_to(
+      parallel::links::Fd far = parallel::links::connect_to(
           to_, std::chrono::steady_clock::now() + std::chrono::seconds(1), error);
       // Nobody is there: whoever came is sent away.
       if (far.valid()) connections.emplace_back(std::move(near), std::move(far));

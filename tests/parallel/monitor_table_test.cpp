@@ -19,10 +19,10 @@ namespace {
 
 using test::contains;
 using namespace std::chrono_literals;
-using protocol::Answer;
-using protocol::Command;
-using protocol::Reader;
-using protocol::Writer;
+using bootstrap::protocol::Answer;
+using bootstrap::protocol::Command;
+using bootstrap::protocol::Reader;
+using bootstrap::protocol::Writer;
 
 class TableJob {
  public:

@@ -31,8 +31,8 @@ namespace {
 using test::contains;
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
-using protocol::Command;
-using protocol::Writer;
+using bootstrap::protocol::Command;
+using bootstrap::protocol::Writer;
 
 const std::string kSum = "all_reduce(sum) of float32[1024]";
 
@@ -96,7 +96,7 @@ links::Fd mute_rank(const bootstrap::TcpStoreServer& server, int rank, int ranks
                                    .text("nowhere, process 1")
                                    .take()),
       Clock::now() + 10s));
-  char reply[links::kFrameHeader + 5 + kFrameTag];
+  char reply[links::kFrameHeader + 5 + links::kFrameTag];
   REQUIRE(links::recv_all(connection.fd, reply, sizeof reply, Clock::now() + 10s));
   return std::move(connection.fd);
 }

@@ -102,9 +102,9 @@ class Folder {
 
 TEST_CASE("ranks meet by file, and the file goes with them") {
   Folder folder;
-  for (int bootstrap::world_size : {1, 2, 5}) {
+  for (int world_size : {1, 2, 5}) {
     LauncherEnvironment none({});
-    auto outcomes = meet(ranks(bootstrap::world_size, "file://" + folder.file()));
+    auto outcomes = meet(ranks(world_size, "file://" + folder.file()));
     check_together(outcomes);
     const auto mode = std::filesystem::status(folder.file()).permissions();
     CHECK((mode & std::filesystem::perms::mask) ==
@@ -287,17 +287,18 @@ TEST_CASE("a rank that is lost while others are waited for is named at once") {
   const auto begin = Clock::now();
   bootstrap::TcpStore store(note->address, note->token, 10s);
   store.get("start/0.0/in/0", 10s);
-  REQUIRE(links::send_all(connection.fd,
-                          connection.channel->seal(protocol::Writer(protocol::Command::join)
-                                                       .text("start/0.0")
-                                                       .number(1u)
-                                                       .number(3u)
-                                                       .number(30000u)
-                                                       .number(500u)
-                                                       .text("there, process 1")
-                                                       .take()),
-                          Clock::now() + 10s));
-  char reply[links::kFrameHeader + 5 + kFrameTag];
+  REQUIRE(links::send_all(
+      connection.fd,
+      connection.channel->seal(bootstrap::protocol::Writer(bootstrap::protocol::Command::join)
+                                   .text("start/0.0")
+                                   .number(1u)
+                                   .number(3u)
+                                   .number(30000u)
+                                   .number(500u)
+                                   .text("there, process 1")
+                                   .take()),
+      Clock::now() + 10s));
+  char reply[links::kFrameHeader + 5 + links::kFrameTag];
   REQUIRE(links::recv_all(connection.fd, reply, sizeof reply, Clock::now() + 10s));
   connection.fd.reset();
   rank_0.join();

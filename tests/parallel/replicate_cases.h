@@ -27,7 +27,7 @@ class TellingComm : public parallel::dp::DeviceComm {
  public:
   TellingComm(std::shared_ptr<parallel::dp::DeviceComm> comm,
               std::function<void(const std::string&, std::size_t)> tell)
-      : dp::DeviceComm(comm->devices()), comm_(std::move(comm)), tell_(std::move(tell)) {}
+      : DeviceComm(comm->devices()), comm_(std::move(comm)), tell_(std::move(tell)) {}
 
   std::string_view backend() const override { return comm_->backend(); }
   std::vector<std::vector<Tensor>> broadcast(std::span<const Tensor> tensors) override {

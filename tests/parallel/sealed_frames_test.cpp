@@ -26,7 +26,7 @@ std::string text_of(std::size_t n, std::uint64_t seed) {
 }
 
 constexpr std::size_t framed(std::size_t payload) {
-  return links::kFrameHeader + payload + kFrameTag;
+  return links::kFrameHeader + payload + links::kFrameTag;
 }
 
 struct Ends {

@@ -31,8 +31,8 @@ namespace {
 using test::contains;
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
-using protocol::Command;
-using protocol::Writer;
+using bootstrap::protocol::Command;
+using bootstrap::protocol::Writer;
 
 bootstrap::TcpStoreServerOptions with_token(std::string token) {
   bootstrap::TcpStoreServerOptions options;
@@ -98,7 +98,7 @@ TEST_CASE("a store takes values up to its limits, and names what is too large") 
   options.max_bytes = 40 << 20;
   bootstrap::TcpStoreServer server(options);
   bootstrap::TcpStore store(server.address(), "", 20s);
-  std::string large(protocol::kMaxValue, 'x');
+  std::string large(bootstrap::protocol::kMaxValue, 'x');
   large[12345] = '\0';
   store.set("large", large);
   CHECK(store.get("large", 5s) == large);
@@ -108,8 +108,8 @@ TEST_CASE("a store takes values up to its limits, and names what is too large") 
   CHECK(store.erase("second"));
   store.set("third", large);
   CHECK_THROWS_AS(store.set("k", large + "x"), ValueError);
-  CHECK_THROWS_AS(store.set(std::string(protocol::kMaxKey + 1, 'k'), ""), ValueError);
-  const std::string longest(protocol::kMaxKey, 'k');
+  CHECK_THROWS_AS(store.set(std::string(bootstrap::protocol::kMaxKey + 1, 'k'), ""), ValueError);
+  const std::string longest(bootstrap::protocol::kMaxKey, 'k');
   store.set(longest, "v");
   CHECK(store.get(longest, 0ms) == "v");
   CHECK_THROWS_AS(bootstrap::TcpStoreServer(with_token(std::string(257, 't'))), ValueError);
@@ -196,16 +196,18 @@ TEST_CASE("who has no token does not get in") {
 
 TEST_CASE("who pretends to be the server is not taken for it, and learns no token") {
   const links::Fd listener = links::listen_at({"localhost", 0});
-  std::string heard(protocol::kHello + protocol::kProof, '\0');
+  std::string heard(bootstrap::protocol::kHello + bootstrap::protocol::kProof, '\0');
   std::thread pretender([&] {
     const auto deadline = Clock::now() + 10s;
     if (!links::wait_ready(listener.get(), POLLIN, deadline)) return;
     const links::Fd fd(accept(listener.get(), nullptr, nullptr));
-    const std::string hello = protocol::hello(std::string(protocol::kNonce, 'n'));
-    links::recv_all(fd, heard.data(), protocol::kHello, deadline);
+    const std::string hello =
+        bootstrap::protocol::hello(std::string(bootstrap::protocol::kNonce, 'n'));
+    links::recv_all(fd, heard.data(), bootstrap::protocol::kHello, deadline);
     links::send_all(fd, hello, deadline);
-    links::recv_all(fd, heard.data() + protocol::kHello, protocol::kProof, deadline);
-    links::send_all(fd, std::string(1 + protocol::kProof, '\0'), deadline);
+    links::recv_all(fd, heard.data() + bootstrap::protocol::kHello, bootstrap::protocol::kProof,
+                    deadline);
+    links::send_all(fd, std::string(1 + bootstrap::protocol::kProof, '\0'), deadline);
   });
   const bootstrap::Connection connection = bootstrap::greet(
       {"localhost", links::local_address(listener).port}, "a secret token", Clock::now() + 10s);
@@ -301,16 +303,17 @@ TEST_CASE("strangers who say nothing, half of something or nonsense are dropped"
     strangers.push_back(dial(server));
     links::send_all(strangers.back(), text, Clock::now() + 5s);
   };
-  const std::string hello = protocol::hello(std::string(protocol::kNonce, 'n'));
+  const std::string hello =
+      bootstrap::protocol::hello(std::string(bootstrap::protocol::kNonce, 'n'));
   say("");
   say("FERR");
   say(hello.substr(0, 16));
   say(hello);
   say(hello + "half a proof");
-  say(hello + std::string(protocol::kProof, '\0'));
+  say(hello + std::string(bootstrap::protocol::kProof, '\0'));
   say("GET / HTTP/1.1\r\n\r\n");
   say(std::string(100000, '\0'));
-  say(protocol::hello(std::string(protocol::kNonce, 'n'), 99));
+  say(bootstrap::protocol::hello(std::string(bootstrap::protocol::kNonce, 'n'), 99));
   const auto say_inside = [&](std::string_view text) {
     bootstrap::Connection connection = enter(server, "token");
     links::send_all(connection.fd, connection.channel->seal(text), Clock::now() + 5s);
@@ -368,7 +371,7 @@ TEST_CASE("there are no more clients and strangers than there may be") {
 TEST_CASE("a client that goes while it waits, or does not read, harms nobody") {
   bootstrap::TcpStoreServer server({});
   bootstrap::TcpStore store(server.address(), "", 20s);
-  store.set("large", std::string(protocol::kMaxValue, 'x'));
+  store.set("large", std::string(bootstrap::protocol::kMaxValue, 'x'));
   {
     const bootstrap::Connection waiter = enter(server, "");
     std::string asking = bootstrap::protocol::Writer(bootstrap::protocol::Command::get)
@@ -407,7 +410,8 @@ TEST_CASE("whatever clients send, the server lives and keeps what it has") {
     const auto below = [&](unsigned n) { return static_cast<std::uint32_t>(random() % n); };
     // Half of them are let in first; of the others the greeting is part of the nonsense.
     const bool inside = seed % 2 == 0;
-    std::string bytes = inside ? "" : protocol::hello(std::string(protocol::kNonce, 'n'));
+    std::string bytes =
+        inside ? "" : bootstrap::protocol::hello(std::string(bootstrap::protocol::kNonce, 'n'));
     // Messages that are almost right, some bytes of which then are not.
     for (unsigned i = below(6); i > 0; --i) {
       const auto command =
