@@ -16,7 +16,6 @@
 namespace examples::compare {
 
 using namespace ferrite;
-namespace planning = planning;
 using planning::ModelProfile;
 
 namespace {

@@ -19,7 +19,6 @@
 namespace examples::compare {
 
 using namespace ferrite;
-namespace planning = planning;
 
 namespace {
 

@@ -5,7 +5,6 @@
 
 using namespace ferrite;
 using namespace ferrite::test;
-namespace planning = planning;
 
 namespace {
 

@@ -123,7 +123,7 @@ TEST_CASE("gradients of the losses of pairs") {
 }
 
 TEST_CASE("kl_div at targets that are 0, negative or NaN") {
-  const Tensor target = from_vector({0.0f, -0.5f, NAN, 0.5f}, {4});
+  const Tensor target = from_vector<float>({0, -0.5f, NAN, 0.5f}, {4});
   const Tensor out = kl_div(full({4}, -1.0), target, {.reduction = Reduction::none});
   CHECK(out[0].item<float>() == 0);
   CHECK(std::isnan(out[1].item<float>()));
