@@ -70,7 +70,7 @@ if [[ -e $(echo "$scratch"/prefix/lib*/libferrite_emulator_race.a) ]]; then
   "$scratch/foreign/test_reverse_race"
   status=0
   "$scratch/foreign/test_reverse_race" race 2>"$scratch/race.log" || status=$?
-  if [[ $status != 66 ]] || ! grep -q "race" "$scratch/race.log"; then
+  if [[ $status != 66 ]] || ! grep -q "RACE in reverse_kernel" "$scratch/race.log"; then
     echo "expected the emulator to report a race and exit with 66, got $status:" >&2
     cat "$scratch/race.log" >&2
     exit 1
