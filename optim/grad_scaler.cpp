@@ -10,6 +10,7 @@
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/optim/capture.h"
+#include "ferrite/optim/fields.h"
 #include "ferrite/optim/gradients.h"
 
 namespace ferrite::optim {
@@ -27,11 +28,6 @@ void check_options(const GradScalerOptions& o) {
                 "expected a growth_interval of 1 or more, got {}", o.growth_interval);
   FERRITE_CHECK(o.min_scale >= 0 && o.min_scale <= o.max_scale, ValueError, "GradScaler",
                 "expected 0 <= min_scale <= max_scale, got {} and {}", o.min_scale, o.max_scale);
-}
-
-template <class T>
-Tensor host_scalar(T value) {
-  return from_vector<T>({value}, Shape());
 }
 
 void fill(const Tensor& t, Scalar value) {

@@ -25,9 +25,8 @@ class CosineAnnealingWarmRestarts final : public LRScheduler {
   void step(double epoch);
 
  private:
-  double chained_lr(std::size_t group) const override;
-  std::vector<Field> fields() override;
-  void restart() override { step(0.0); }
+  double next_lr(std::size_t group, double) const override;
+  Fields fields() override;
 
   CosineAnnealingWarmRestartsOptions o_;
   double T_cur_, T_i_;
@@ -56,25 +55,20 @@ class OneCycleLR final : public LRScheduler {
   std::int64_t total_steps() const { return total_steps_; }
 
  private:
-  double chained_lr(std::size_t group) const override;
-  void apply_momentum() override;
+  double next_lr(std::size_t group, double) const override;
+  std::optional<double> next_momentum(std::size_t group) const override;
   void check_epoch(std::int64_t epoch) const override;
-  std::vector<Field> fields() override;
+  Fields fields() override;
 
-  /// Where the values go in a phase: to the end that they start from, or to the other.
-  enum class Level : std::uint8_t { initial, max, min };
+  /// Goes from one level to the next; the rates' are those of level().
   struct Phase {
     double end_step;
-    Level from, to;
-    bool momentum_from_max, momentum_to_max;
+    int from, to;
   };
-  struct Position {
-    const Phase& phase;
-    double part;  ///< of the phase that is over
-  };
-  Position position() const;
-  double level(Level level, std::size_t group) const;
-  double between(double start, double end, double part) const;
+  double level(int level, std::size_t group) const;
+  /// A value now, of which at_level(level) says what it is where phases meet.
+  template <class AtLevel>
+  double annealed(const AtLevel& at_level) const;
 
   OneCycleLROptions o_;
   std::int64_t total_steps_;
@@ -107,9 +101,9 @@ class CyclicLR final : public LRScheduler {
   CyclicLR(Optimizer& optimizer, const CyclicLROptions& options);
 
  private:
-  double chained_lr(std::size_t group) const override;
-  void apply_momentum() override;
-  std::vector<Field> fields() override;
+  double next_lr(std::size_t group, double) const override;
+  std::optional<double> next_momentum(std::size_t group) const override;
+  Fields fields() override;
   /// The part of the whole height that the rate is at.
   double height() const;
 

@@ -12,13 +12,12 @@
 #include "ferrite/core/profiler/range.h"
 #include "ferrite/nn/zero_grad.h"
 #include "ferrite/optim/capture.h"
+#include "ferrite/optim/fields.h"
 #include "ferrite/optim/layout.h"
 
 namespace ferrite::optim {
 
 namespace {
-
-Tensor host_scalar(double value) { return from_vector<double>({value}, Shape()); }
 
 Tensor filled_with_zeros(const Shape& shape, const TensorOptions& options) {
   const Tensor out = empty(shape, options);
