@@ -2,57 +2,27 @@
 
 namespace ferrite::optim {
 
-namespace {
-constexpr std::array<const char*, 3> kLARSState = {"momentum_buffer", nullptr, nullptr};
+Fields LARSOptions::fields() {
+  return {{"lr", &lr, kNonNegative},
+          {"momentum", &momentum, kNonNegative},
+          {"dampening", &dampening},
+          {"weight_decay", &weight_decay, kNonNegative},
+          {"trust_coefficient", &trust_coefficient, kNonNegative},
+          {"eps", &eps, kNonNegative},
+          {"exclude_bias_and_norm", &exclude_bias_and_norm},
+          {"trust_clip", &trust_clip},
+          {"nesterov", &nesterov},
+          {"maximize", &maximize}};
 }
 
-LARS::LARS(std::vector<Tensor> parameters, const LARSOptions& options)
-    : OptimizerWith("LARS", kLARSState) {
-  add_groups({{std::move(parameters), options}});
+StateNames LARS::state_names(const LARSOptions& o) const {
+  return {o.momentum != 0 ? "momentum_buffer" : nullptr};
 }
 
-LARS::LARS(const std::vector<Group>& groups) : OptimizerWith("LARS", kLARSState) {
-  add_groups(groups);
-}
-
-std::vector<Optimizer::Field> LARS::fields(std::size_t group) {
-  LARSOptions& o = options(group);
-  return {{"lr", &o.lr},
-          {"momentum", &o.momentum},
-          {"dampening", &o.dampening},
-          {"weight_decay", &o.weight_decay},
-          {"trust_coefficient", &o.trust_coefficient},
-          {"eps", &o.eps},
-          {"exclude_bias_and_norm", &o.exclude_bias_and_norm},
-          {"trust_clip", &o.trust_clip},
-          {"nesterov", &o.nesterov},
-          {"maximize", &o.maximize}};
-}
-
-void LARS::check_options(std::size_t group) const {
-  const LARSOptions& o = options(group);
-  const auto check = [](double value, const char* what) {
-    FERRITE_CHECK(value >= 0, ValueError, "LARS", "expected {} of 0 or more, got {}", what, value);
-  };
-  check(o.lr, "a learning rate");
-  check(o.momentum, "a momentum");
-  check(o.weight_decay, "a weight decay");
-  check(o.trust_coefficient, "a trust coefficient");
-  check(o.eps, "an eps");
-  FERRITE_CHECK(!o.nesterov || (o.momentum > 0 && o.dampening == 0), ValueError, "LARS",
-                "Nesterov momentum needs momentum above 0 and dampening 0, got {} and {}",
-                o.momentum, o.dampening);
-}
-
-std::array<bool, Optimizer::kStates> LARS::states_used(std::size_t group) const {
-  return {options(group).momentum != 0, false, false};
-}
-
-void LARS::update(const Stream& stream, std::size_t group, kernels::OptimBatch batch) {
-  const LARSOptions& o = options(group);
+void LARS::launch(const Stream& stream, kernels::OptimBatch batch, const LARSOptions& o) const {
   if (!o.exclude_bias_and_norm)
     for (kernels::OptimTensor& t : batch.tensors) t.adapts = true;
-  kernels::lars(stream, std::move(batch),
+  kernels::lars(stream, batch,
                 {.momentum = o.momentum,
                  .dampening = o.dampening,
                  .weight_decay = o.weight_decay,
