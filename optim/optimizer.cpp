@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "ferrite/autograd/grad_mode.h"
+#include "ferrite/autograd/zero_grad.h"
 #include "ferrite/core/profiler/range.h"
-#include "ferrite/nn/zero_grad.h"
 #include "ferrite/optim/layout.h"
 
 namespace ferrite::optim {
@@ -70,7 +70,7 @@ void Optimizer::replace_parameters(const std::function<Tensor(const Tensor&)>& f
 }
 
 void Optimizer::zero_grad(bool set_to_none) {
-  for (const Group& g : groups_) nn::zero_grad(g.parameters, set_to_none);
+  for (const Group& g : groups_) autograd::zero_grad(g.parameters, set_to_none);
   drop_master_gradients();
 }
 

@@ -3,11 +3,11 @@
 
 #include "ferrite/core/cuda.h"
 #include "ferrite/core/generator.h"
+#include "ferrite/nn/graphed_step.h"
 #include "ferrite/nn/layers.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/loss.h"
 #include "ferrite/optim/grad_scaler.h"
-#include "ferrite/optim/graphed_step.h"
 #include "ferrite/optim/lr_scheduler.h"
 #include "ferrite/optim/muon.h"
 #include "ferrite/tests/support/close.h"
@@ -57,9 +57,9 @@ TEST_CASE("captured steps of Muon give the eager ones' bits") {
                y = randn({4, 8}, options, &generator).to(gpu()),
                overflow = full({4, 6}, INFINITY, options).to(gpu());
   Run eager, graphed;
-  cuda::GraphedStep step(graphed.net,
-                         [&](const Tensor& a, const Tensor& b) { return graphed.step(a, b); },
-                         {.warmup = 2});
+  nn::GraphedStep step(graphed.net,
+                       [&](const Tensor& a, const Tensor& b) { return graphed.step(a, b); },
+                       {.warmup = 2});
   for (int i = 0; i < 8; ++i) {
     const Tensor& in = i % 3 == 2 ? overflow : x;
     eager.step(in, y);
