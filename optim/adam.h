@@ -17,7 +17,15 @@ struct AdamOptionsOf {
   bool maximize = false;
 
   static constexpr const char* kName = kDecoupled ? "AdamW" : "Adam";
-  Fields fields();
+  Fields fields() {
+    return {{"lr", &lr, kNonNegative},
+            {"betas.0", &betas.first, kBelowOne},
+            {"betas.1", &betas.second, kBelowOne},
+            {"eps", &eps, kNonNegative},
+            {"weight_decay", &weight_decay, kNonNegative},
+            {"amsgrad", &amsgrad},
+            {"maximize", &maximize}};
+  }
 };
 using AdamOptions = AdamOptionsOf<false>;
 using AdamWOptions = AdamOptionsOf<true>;
@@ -25,12 +33,23 @@ using AdamWOptions = AdamOptionsOf<true>;
 template <bool kDecoupled>
 class AdamOf final : public FusedOptimizer<AdamOptionsOf<kDecoupled>> {
  public:
-  using FusedOptimizer<AdamOptionsOf<kDecoupled>>::FusedOptimizer;
+  using Options = AdamOptionsOf<kDecoupled>;
+  using FusedOptimizer<Options>::FusedOptimizer;
 
  private:
-  using Options = AdamOptionsOf<kDecoupled>;
-  StateNames state_names(const Options& o) const override;
-  void launch(const Stream& stream, kernels::OptimBatch batch, const Options& o) const override;
+  StateNames state_names(const Options& o) const override {
+    return {"exp_avg", "exp_avg_sq", o.amsgrad ? "max_exp_avg_sq" : nullptr};
+  }
+  void launch(const Stream& stream, kernels::OptimBatch batch, const Options& o) const override {
+    kernels::adam(stream, batch,
+                  {.beta1 = o.betas.first,
+                   .beta2 = o.betas.second,
+                   .eps = o.eps,
+                   .weight_decay = o.weight_decay,
+                   .decoupled = kDecoupled,
+                   .amsgrad = o.amsgrad,
+                   .maximize = o.maximize});
+  }
 };
 using Adam = AdamOf<false>;
 using AdamW = AdamOf<true>;

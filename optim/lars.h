@@ -26,7 +26,18 @@ struct LARSOptions {
   bool maximize = false;
 
   static constexpr const char* kName = "LARS";
-  Fields fields();
+  Fields fields() {
+    return {{"lr", &lr, kNonNegative},
+            {"momentum", &momentum, kNonNegative},
+            {"dampening", &dampening},
+            {"weight_decay", &weight_decay, kNonNegative},
+            {"trust_coefficient", &trust_coefficient, kNonNegative},
+            {"eps", &eps, kNonNegative},
+            {"exclude_bias_and_norm", &exclude_bias_and_norm},
+            {"trust_clip", &trust_clip},
+            {"nesterov", &nesterov},
+            {"maximize", &maximize}};
+  }
   void check() const { check_nesterov(nesterov, momentum, dampening, kName); }
 };
 
@@ -35,8 +46,23 @@ class LARS final : public FusedOptimizer<LARSOptions> {
   using FusedOptimizer::FusedOptimizer;
 
  private:
-  StateNames state_names(const LARSOptions& o) const override;
-  void launch(const Stream& stream, kernels::OptimBatch batch, const LARSOptions& o) const override;
+  StateNames state_names(const LARSOptions& o) const override {
+    return {o.momentum != 0 ? "momentum_buffer" : nullptr};
+  }
+  void launch(const Stream& stream, kernels::OptimBatch batch,
+              const LARSOptions& o) const override {
+    if (!o.exclude_bias_and_norm)
+      for (kernels::OptimTensor& t : batch.tensors) t.adapts = true;
+    kernels::lars(stream, batch,
+                  {.momentum = o.momentum,
+                   .dampening = o.dampening,
+                   .weight_decay = o.weight_decay,
+                   .trust_coefficient = o.trust_coefficient,
+                   .eps = o.eps,
+                   .trust_clip = o.trust_clip,
+                   .nesterov = o.nesterov,
+                   .maximize = o.maximize});
+  }
 };
 
 }  // namespace ferrite::optim

@@ -4,6 +4,8 @@
 // smaller than AdamW's, and weight decays as much larger.
 #pragma once
 
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/unary.h"
 #include "ferrite/optim/tensor_optimizer.h"
 
 namespace ferrite::optim {
@@ -15,7 +17,13 @@ struct LionOptions {
   bool maximize = false;
 
   static constexpr const char* kName = "Lion";
-  Fields fields();
+  Fields fields() {
+    return {{"lr", &lr, kNonNegative},
+            {"betas.0", &betas.first, kBelowOne},
+            {"betas.1", &betas.second, kBelowOne},
+            {"weight_decay", &weight_decay, kNonNegative},
+            {"maximize", &maximize}};
+  }
 };
 
 class Lion final : public TensorOptimizer<LionOptions> {
@@ -23,7 +31,13 @@ class Lion final : public TensorOptimizer<LionOptions> {
   using TensorOptimizer::TensorOptimizer;
 
  private:
-  void update(ParameterStep& p, const LionOptions& o) override;
+  void update(ParameterStep& p, const LionOptions& o) override {
+    const Tensor average = p.state("exp_avg"), grad = o.maximize ? neg(p.grad) : p.grad;
+    const Tensor direction = sign(average * p.momentum + grad * (1 - p.momentum));
+    if (o.weight_decay != 0) p.param.mul_(1 - p.lr * o.weight_decay);
+    p.param.sub_(direction * p.lr);
+    average.mul_(o.betas.second).add_(grad, 1 - o.betas.second);
+  }
 };
 
 }  // namespace ferrite::optim

@@ -15,7 +15,15 @@ struct RMSpropOptions {
   bool maximize = false;
 
   static constexpr const char* kName = "RMSprop";
-  Fields fields();
+  Fields fields() {
+    return {{"lr", &lr, kNonNegative},
+            {"alpha", &alpha, kNonNegative},
+            {"eps", &eps, kNonNegative},
+            {"weight_decay", &weight_decay, kNonNegative},
+            {"momentum", &momentum, kNonNegative},
+            {"centered", &centered},
+            {"maximize", &maximize}};
+  }
 };
 
 class RMSprop final : public FusedOptimizer<RMSpropOptions> {
@@ -23,9 +31,20 @@ class RMSprop final : public FusedOptimizer<RMSpropOptions> {
   using FusedOptimizer::FusedOptimizer;
 
  private:
-  StateNames state_names(const RMSpropOptions& o) const override;
+  StateNames state_names(const RMSpropOptions& o) const override {
+    return {"square_avg", o.momentum > 0 ? "momentum_buffer" : nullptr,
+            o.centered ? "grad_avg" : nullptr};
+  }
   void launch(const Stream& stream, kernels::OptimBatch batch,
-              const RMSpropOptions& o) const override;
+              const RMSpropOptions& o) const override {
+    kernels::rmsprop(stream, batch,
+                     {.alpha = o.alpha,
+                      .eps = o.eps,
+                      .weight_decay = o.weight_decay,
+                      .momentum = o.momentum,
+                      .centered = o.centered,
+                      .maximize = o.maximize});
+  }
 };
 
 }  // namespace ferrite::optim

@@ -14,7 +14,11 @@ struct SGDOptions {
   bool maximize = false;
 
   static constexpr const char* kName = "SGD";
-  Fields fields();
+  Fields fields() {
+    return {{"lr", &lr, kNonNegative}, {"momentum", &momentum, kNonNegative},
+            {"dampening", &dampening}, {"weight_decay", &weight_decay, kNonNegative},
+            {"nesterov", &nesterov},   {"maximize", &maximize}};
+  }
   void check() const { check_nesterov(nesterov, momentum, dampening, kName); }
 };
 
@@ -23,8 +27,17 @@ class SGD final : public FusedOptimizer<SGDOptions> {
   using FusedOptimizer::FusedOptimizer;
 
  private:
-  StateNames state_names(const SGDOptions& o) const override;
-  void launch(const Stream& stream, kernels::OptimBatch batch, const SGDOptions& o) const override;
+  StateNames state_names(const SGDOptions& o) const override {
+    return {o.momentum != 0 ? "momentum_buffer" : nullptr};
+  }
+  void launch(const Stream& stream, kernels::OptimBatch batch, const SGDOptions& o) const override {
+    kernels::sgd(stream, batch,
+                 {.momentum = o.momentum,
+                  .dampening = o.dampening,
+                  .weight_decay = o.weight_decay,
+                  .nesterov = o.nesterov,
+                  .maximize = o.maximize});
+  }
 };
 
 }  // namespace ferrite::optim
