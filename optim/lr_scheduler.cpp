@@ -6,42 +6,6 @@
 
 namespace ferrite::optim {
 
-// ---- Formulas
-
-Fields LinearLROptions::fields() {
-  return {{"start_factor", &start_factor, kPositiveUnit},
-          {"end_factor", &end_factor, kUnit},
-          {"total_iters", &total_iters, kPositive}};
-}
-
-double LinearLROptions::multiplier(std::int64_t t) const {
-  const auto done = static_cast<double>(std::min(total_iters, t));
-  return start_factor + (end_factor - start_factor) * done / static_cast<double>(total_iters);
-}
-
-double StepLROptions::multiplier(std::int64_t t) const {
-  return std::pow(gamma, static_cast<double>(t / step_size));
-}
-
-double MultiStepLROptions::multiplier(std::int64_t t) const {
-  const auto passed = std::ranges::count_if(milestones, [t](std::int64_t m) { return m <= t; });
-  return std::pow(gamma, static_cast<double>(passed));
-}
-
-double ExponentialLROptions::multiplier(std::int64_t t) const {
-  return std::pow(gamma, static_cast<double>(t));
-}
-
-double PolynomialLROptions::multiplier(std::int64_t t) const {
-  const auto done = static_cast<double>(std::min(total_iters, t));
-  return std::pow(1 - done / static_cast<double>(total_iters), power);
-}
-
-double CosineAnnealingLROptions::multiplier(std::int64_t t) const {
-  const auto half = static_cast<double>(T_max);
-  return (1 + std::cos(std::numbers::pi * static_cast<double>(t) / half)) / 2;
-}
-
 // ---- LambdaLR and MultiplicativeLR
 
 namespace {

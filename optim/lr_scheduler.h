@@ -12,13 +12,21 @@
 // epoch, which load_state_dict() does better. Below, t is last_epoch.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
+#include <numbers>
 
 #include "ferrite/optim/lr_compose.h"
 #include "ferrite/optim/lr_cycles.h"
 #include "ferrite/optim/lr_scheduler_base.h"
 
 namespace ferrite::optim {
+
+/// The part of `total` that is over at t, up to 1.
+inline double progress(std::int64_t t, std::int64_t total) {
+  return static_cast<double>(std::min(t, total)) / static_cast<double>(total);
+}
 
 struct ConstantLROptions {
   double factor = 1.0 / 3;  ///< above 0, up to 1
@@ -41,8 +49,14 @@ struct LinearLROptions {
 
   static constexpr const char* kName = "LinearLR";
   static LinearLROptions defaults() { return {}; }
-  Fields fields();
-  double multiplier(std::int64_t t) const;
+  Fields fields() {
+    return {{"start_factor", &start_factor, kPositiveUnit},
+            {"end_factor", &end_factor, kUnit},
+            {"total_iters", &total_iters, kPositive}};
+  }
+  double multiplier(std::int64_t t) const {
+    return start_factor + (end_factor - start_factor) * progress(t, total_iters);
+  }
 };
 /// base_lr times a factor that goes from one to the other in equal steps.
 using LinearLR = FormulaLR<LinearLROptions>;
@@ -54,7 +68,7 @@ struct StepLROptions {
 
   static constexpr const char* kName = "StepLR";
   Fields fields() { return {{"step_size", &step_size, kPositive}, {"gamma", &gamma}}; }
-  double multiplier(std::int64_t t) const;
+  double multiplier(std::int64_t t) const { return std::pow(gamma, t / step_size); }
 };
 /// Times gamma every step_size epochs.
 using StepLR = FormulaLR<StepLROptions>;
@@ -66,7 +80,9 @@ struct MultiStepLROptions {
 
   static constexpr const char* kName = "MultiStepLR";
   Fields fields() { return {{"milestones", &milestones}, {"gamma", &gamma}}; }
-  double multiplier(std::int64_t t) const;
+  double multiplier(std::int64_t t) const {
+    return std::pow(gamma, std::ranges::count_if(milestones, [t](auto m) { return m <= t; }));
+  }
 };
 /// Times gamma at each milestone.
 using MultiStepLR = FormulaLR<MultiStepLROptions>;
@@ -77,7 +93,7 @@ struct ExponentialLROptions {
 
   static constexpr const char* kName = "ExponentialLR";
   Fields fields() { return {{"gamma", &gamma}}; }
-  double multiplier(std::int64_t t) const;
+  double multiplier(std::int64_t t) const { return std::pow(gamma, t); }
 };
 /// Times gamma every epoch.
 using ExponentialLR = FormulaLR<ExponentialLROptions>;
@@ -90,7 +106,7 @@ struct PolynomialLROptions {
   static constexpr const char* kName = "PolynomialLR";
   static PolynomialLROptions defaults() { return {}; }
   Fields fields() { return {{"total_iters", &total_iters, kPositive}, {"power", &power}}; }
-  double multiplier(std::int64_t t) const;
+  double multiplier(std::int64_t t) const { return std::pow(1 - progress(t, total_iters), power); }
 };
 /// base_lr * (1 - min(t, total_iters) / total_iters)^power.
 using PolynomialLR = FormulaLR<PolynomialLROptions>;
@@ -104,7 +120,10 @@ struct CosineAnnealingLROptions {
   static constexpr bool kResumesFromBase = true;  // as PyTorch's, and only this one
   Fields fields() { return {{"T_max", &T_max, kPositive}, {"eta_min", &eta_min}}; }
   double floor() const { return eta_min; }
-  double multiplier(std::int64_t t) const;
+  double multiplier(std::int64_t t) const {
+    return (1 + std::cos(std::numbers::pi * static_cast<double>(t) / static_cast<double>(T_max))) /
+           2;
+  }
 };
 /// eta_min + (base_lr - eta_min) (1 + cos(pi t / T_max)) / 2 (Loshchilov and Hutter 2017, without
 /// the restarts); it rises again behind T_max.
