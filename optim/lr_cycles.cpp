@@ -83,54 +83,51 @@ Fields CosineAnnealingWarmRestarts::fields() {
 
 // ---- OneCycleLR
 
-namespace {
-enum Level : int { kInitial, kMax, kMin };
-}
-
 OneCycleLR::OneCycleLR(Optimizer& optimizer, const OneCycleLROptions& options)
     : LRScheduler("OneCycleLR", optimizer, options.last_epoch),
       o_(options),
       total_steps_(total_of(options)),
       max_lrs_(options.max_lr.expanded(optimizer.num_groups(), name_, "max_lr")) {
   check_fields({{"pct_start", &o_.pct_start, kUnit}}, name_);
-  const auto total = static_cast<double>(total_steps_);
-  phases_ = {{o_.pct_start * total - 1, kInitial, kMax}};
-  if (o_.three_phase) phases_.push_back({2 * o_.pct_start * total - 2, kMax, kInitial});
-  phases_.push_back({total - 1, o_.three_phase ? kInitial : kMax, kMin});
   expand_momenta(o_, optimizer, name_, base_momentums_, max_momentums_);
   if (last_epoch_ == -1)
-    for (std::size_t g = 0; g < num_groups(); ++g) optimizer.set_initial_lr(level(kInitial, g), g);
+    for (std::size_t g = 0; g < num_groups(); ++g) optimizer.set_initial_lr(rates(g)[initial], g);
   start();
 }
 
-double OneCycleLR::level(int level, std::size_t group) const {
-  const double initial = max_lrs_[group] / o_.div_factor;
-  return level == kMax ? max_lrs_[group] : level == kMin ? initial / o_.final_div_factor : initial;
+OneCycleLR::Levels OneCycleLR::rates(std::size_t group) const {
+  const double first = max_lrs_[group] / o_.div_factor;
+  return {first, max_lrs_[group], first / o_.final_div_factor};
 }
 
-template <class AtLevel>
-double OneCycleLR::annealed(const AtLevel& at_level) const {
-  const auto step = static_cast<double>(last_epoch_);
+double OneCycleLR::annealed(const Levels& levels) const {
+  struct Phase {
+    double end_step;
+    Level from, to;
+  };
+  const auto total = static_cast<double>(total_steps_), step = static_cast<double>(last_epoch_);
+  std::vector<Phase> phases = {{o_.pct_start * total - 1, initial, max}};
+  if (o_.three_phase) phases.push_back({2 * o_.pct_start * total - 2, max, initial});
+  phases.push_back({total - 1, phases.back().to, min});
   double begin = 0;
-  auto phase = phases_.begin();
-  for (; phase + 1 != phases_.end() && step > phase->end_step; ++phase) begin = phase->end_step;
+  auto phase = phases.begin();
+  for (; phase + 1 != phases.end() && step > phase->end_step; ++phase) begin = phase->end_step;
   const double length = phase->end_step - begin;
   const double part = length != 0 ? (step - begin) / length : 1;  // one of no length is at its end
-  const double from = at_level(phase->from), to = at_level(phase->to);
+  const double from = levels[phase->from], to = levels[phase->to];
   return o_.anneal_strategy == AnnealStrategy::linear
              ? (to - from) * part + from
              : to + (from - to) / 2 * (std::cos(std::numbers::pi * part) + 1);
 }
 
 double OneCycleLR::next_lr(std::size_t group, double) const {
-  return std::max(0.0, annealed([&](int at) { return level(at, group); }));
+  return std::max(0.0, annealed(rates(group)));
 }
 
 /// Lowest where the rate is highest.
 std::optional<double> OneCycleLR::next_momentum(std::size_t group) const {
   if (!o_.cycle_momentum) return {};
-  return annealed(
-      [&](int at) { return at == kMax ? base_momentums_[group] : max_momentums_[group]; });
+  return annealed({max_momentums_[group], base_momentums_[group], max_momentums_[group]});
 }
 
 void OneCycleLR::check_epoch(std::int64_t epoch) const {

@@ -1,6 +1,7 @@
 // Schedulers that rise and fall: restarts, one cycle, many cycles. Steps are iterations.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <optional>
 
@@ -60,19 +61,15 @@ class OneCycleLR final : public LRScheduler {
   void check_epoch(std::int64_t epoch) const override;
   Fields fields() override;
 
-  /// Goes from one level to the next; the rates' are those of level().
-  struct Phase {
-    double end_step;
-    int from, to;
-  };
-  double level(int level, std::size_t group) const;
-  /// A value now, of which at_level(level) says what it is where phases meet.
-  template <class AtLevel>
-  double annealed(const AtLevel& at_level) const;
+  /// What rates and momenta are at the ends of phases.
+  enum Level : std::uint8_t { initial, max, min };
+  using Levels = std::array<double, 3>;
+  Levels rates(std::size_t group) const;
+  /// The value between two levels that last_epoch() has.
+  double annealed(const Levels& levels) const;
 
   OneCycleLROptions o_;
   std::int64_t total_steps_;
-  std::vector<Phase> phases_;
   std::vector<double> max_lrs_, base_momentums_, max_momentums_;
 };
 
