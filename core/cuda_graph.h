@@ -8,7 +8,7 @@
 // Replays use the memory that was used while capturing: tensors that exist before (inputs,
 // parameters, gradients) must stay where they are, and those made in the capture lie in the graph's
 // private pool and are overwritten by each replay. Code of the host runs at the capture only.
-// cuda::GraphedStep (optim/graphed_step.h) does all this for a training step.
+// nn::GraphedStep (nn/graphed_step.h) does all this for a training step.
 #pragma once
 
 #include <cstddef>

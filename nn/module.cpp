@@ -4,10 +4,10 @@
 #include <unordered_set>
 
 #include "ferrite/autograd/grad_mode.h"
+#include "ferrite/autograd/zero_grad.h"
 #include "ferrite/core/closest.h"
 #include "ferrite/core/stream.h"
 #include "ferrite/kernels/copy.h"
-#include "ferrite/nn/zero_grad.h"
 
 namespace ferrite::nn {
 
@@ -370,7 +370,7 @@ Module& Module::train(bool on) {
 }
 
 Module& Module::zero_grad(bool set_to_none) {
-  nn::zero_grad(parameters(), set_to_none);
+  autograd::zero_grad(parameters(), set_to_none);
   return *this;
 }
 

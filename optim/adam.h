@@ -1,57 +1,57 @@
 // Adam (Kingma and Ba 2015) and AdamW (Loshchilov and Hutter 2019), as torch.optim has them.
 #pragma once
 
-#include "ferrite/optim/optimizer.h"
+#include "ferrite/optim/fused_optimizer.h"
 
 namespace ferrite::optim {
 
-struct Betas {
-  double first = 0.9, second = 0.999;
-};
-
-struct AdamOptions {
+/// Adam's weight decay is added to the gradient (L2); AdamW's is decoupled: a step takes
+/// lr * weight_decay of the parameter itself.
+template <bool kDecoupled>
+struct AdamOptionsOf {
   double lr = 1e-3;
   Betas betas = {};
   double eps = 1e-8;
-  double weight_decay = 0;  ///< L2: added to the gradient
-  bool amsgrad = false;     ///< divides by the largest second moment so far (Reddi et al. 2018)
+  double weight_decay = kDecoupled ? 1e-2 : 0;
+  bool amsgrad = false;  ///< divides by the largest second moment so far (Reddi et al. 2018)
   bool maximize = false;
-};
 
-struct AdamWOptions {
-  double lr = 1e-3;
-  Betas betas = {};
-  double eps = 1e-8;
-  double weight_decay = 1e-2;  ///< takes lr * weight_decay of the parameter itself
-  bool amsgrad = false;
-  bool maximize = false;
+  static constexpr const char* kName = kDecoupled ? "AdamW" : "Adam";
+  Fields fields() {
+    return {{"lr", &lr, kNonNegative},
+            {"betas.0", &betas.first, kBelowOne},
+            {"betas.1", &betas.second, kBelowOne},
+            {"eps", &eps, kNonNegative},
+            {"weight_decay", &weight_decay, kNonNegative},
+            {"amsgrad", &amsgrad},
+            {"maximize", &maximize}};
+  }
 };
+using AdamOptions = AdamOptionsOf<false>;
+using AdamWOptions = AdamOptionsOf<true>;
 
-/// What the two share; they differ in how weight decays.
-template <class Options>
-class AdamBase : public OptimizerWith<Options> {
- protected:
-  explicit AdamBase(const char* name)
-      : OptimizerWith<Options>(name, {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}) {}
+template <bool kDecoupled>
+class AdamOf final : public FusedOptimizer<AdamOptionsOf<kDecoupled>> {
+ public:
+  using Options = AdamOptionsOf<kDecoupled>;
+  using FusedOptimizer<Options>::FusedOptimizer;
 
  private:
-  std::vector<Optimizer::Field> fields(std::size_t group) override;
-  void check_options(std::size_t group) const override;
-  double* momentum_option(std::size_t group) override { return &this->options(group).betas.first; }
-  std::array<bool, Optimizer::kStates> states_used(std::size_t group) const override;
-  void update(const Stream& stream, std::size_t group, kernels::OptimBatch batch) override;
+  StateNames state_names(const Options& o) const override {
+    return {"exp_avg", "exp_avg_sq", o.amsgrad ? "max_exp_avg_sq" : nullptr};
+  }
+  void launch(const Stream& stream, kernels::OptimBatch batch, const Options& o) const override {
+    kernels::adam(stream, batch,
+                  {.beta1 = o.betas.first,
+                   .beta2 = o.betas.second,
+                   .eps = o.eps,
+                   .weight_decay = o.weight_decay,
+                   .decoupled = kDecoupled,
+                   .amsgrad = o.amsgrad,
+                   .maximize = o.maximize});
+  }
 };
-
-class Adam final : public AdamBase<AdamOptions> {
- public:
-  Adam(std::vector<Tensor> parameters, const AdamOptions& options = {});
-  explicit Adam(const std::vector<Group>& groups);
-};
-
-class AdamW final : public AdamBase<AdamWOptions> {
- public:
-  AdamW(std::vector<Tensor> parameters, const AdamWOptions& options = {});
-  explicit AdamW(const std::vector<Group>& groups);
-};
+using Adam = AdamOf<false>;
+using AdamW = AdamOf<true>;
 
 }  // namespace ferrite::optim

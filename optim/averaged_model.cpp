@@ -5,10 +5,10 @@
 
 #include "ferrite/core/stream.h"
 #include "ferrite/kernels/copy.h"
-#include "ferrite/kernels/optim.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/creation.h"
+#include "ferrite/optim/flat_batches.h"
 #include "ferrite/optim/layout.h"
 
 namespace ferrite::optim {
@@ -16,35 +16,6 @@ namespace ferrite::optim {
 namespace {
 
 constexpr const char* kOp = "AveragedModel";
-
-/// Tensors to be changed together with what changes them.
-struct Batch {
-  Device device;
-  kernels::FlatTensors to, from;
-};
-
-/// Pairs of floating-point tensors by device and dtypes, for kernels over many arrays.
-class Pairs {
- public:
-  void add(const Tensor& to, const Tensor& from) {
-    const Tensor near = laid_out_like(from.to(to.device()), to);
-    auto batch = std::ranges::find_if(batches_, [&](const Batch& b) {
-      return b.device == to.device() && b.to.dtype == to.dtype() && b.from.dtype == near.dtype();
-    });
-    if (batch == batches_.end()) {
-      batches_.push_back({to.device(), {{}, to.dtype()}, {{}, near.dtype()}});
-      batch = batches_.end() - 1;
-    }
-    batch->to.arrays.push_back({to.data_ptr(), to.numel()});
-    batch->from.arrays.push_back({near.data_ptr(), near.numel()});
-    alive_.push_back(near);
-  }
-  const std::vector<Batch>& batches() const { return batches_; }
-
- private:
-  std::vector<Batch> batches_;
-  std::vector<Tensor> alive_;
-};
 
 /// Whether kernels over many arrays take the pair.
 bool is_flat(const Tensor& to, const Tensor& from) {
@@ -54,7 +25,7 @@ bool is_flat(const Tensor& to, const Tensor& from) {
 }
 
 void copy_all(std::span<const Tensor> to, std::span<const Tensor> from) {
-  Pairs pairs;
+  FlatBatches pairs;
   for (std::size_t i = 0; i < to.size(); ++i) {
     if (is_flat(to[i], from[i]))
       pairs.add(to[i], from[i]);
@@ -62,7 +33,7 @@ void copy_all(std::span<const Tensor> to, std::span<const Tensor> from) {
       kernels::copy(current_stream(to[i].device()), to[i], from[i].to(to[i].device()));
     to[i].storage()->bump_version(kOp);
   }
-  for (const Batch& b : pairs.batches())
+  for (const auto& b : pairs.batches())
     kernels::unscale_all(current_stream(b.device), b.to, b.from, nullptr, nullptr);
 }
 
@@ -144,7 +115,7 @@ void AveragedModel::average(std::span<const Tensor> averages, std::span<const Te
     n_averaged.add_(1);
     return;
   }
-  Pairs pairs;
+  FlatBatches pairs;
   for (std::size_t i = 0; i < to.size(); ++i) {
     FERRITE_CHECK(is_dense(to[i]), ValueError, kOp, "average {} is a view that is not dense: {}", i,
                   to[i].describe());
@@ -158,7 +129,7 @@ void AveragedModel::average(std::span<const Tensor> averages, std::span<const Te
                            .warmup = options_.warmup,
                            .warmup_gamma = options_.warmup_gamma,
                            .warmup_power = options_.warmup_power});
-  for (const Batch& b : pairs.batches())
+  for (const auto& b : pairs.batches())
     kernels::average_all(current_stream(b.device), b.to, b.from, weight.to(b.device));
 }
 

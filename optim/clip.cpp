@@ -6,7 +6,7 @@
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/core/stream.h"
 #include "ferrite/kernels/optim.h"
-#include "ferrite/optim/gradients.h"
+#include "ferrite/optim/flat_batches.h"
 
 namespace ferrite::optim {
 
@@ -19,7 +19,7 @@ struct Norm {
 };
 
 /// The norm of all arrays, and what clips it to `max_norm`, on the device of the first.
-Norm norm_of(const Gradients& arrays, double max_norm, double norm_type, bool check,
+Norm norm_of(const FlatBatches& arrays, double max_norm, double norm_type, bool check,
              const char* op) {
   FERRITE_CHECK(norm_type > 0, ValueError, op, "expected a norm_type above 0, got {}", norm_type);
   const Device device = arrays.batches().empty() ? Device() : arrays.batches()[0].device;
@@ -27,7 +27,7 @@ Norm norm_of(const Gradients& arrays, double max_norm, double norm_type, bool ch
   std::vector<const double*> pointers;
   for (const auto& batch : arrays.batches()) {
     const Tensor sum = number_on(batch.device);
-    kernels::sum_of_powers(current_stream(batch.device), batch.arrays, norm_type, sum);
+    kernels::sum_of_powers(current_stream(batch.device), batch.to, norm_type, sum);
     sums.push_back(sum.to(device));
     pointers.push_back(sums.back().data<double>());
   }
@@ -37,9 +37,9 @@ Norm norm_of(const Gradients& arrays, double max_norm, double norm_type, bool ch
   return result;
 }
 
-void scale(const Gradients& gradients, const Tensor& scale, const char* op) {
+void scale(const FlatBatches& gradients, const Tensor& scale, const char* op) {
   for (const auto& batch : gradients.batches())
-    kernels::scale_all(current_stream(batch.device), batch.arrays, scale.to(batch.device));
+    kernels::scale_all(current_stream(batch.device), batch.to, scale.to(batch.device));
   gradients.write_back(op);
 }
 
@@ -48,7 +48,7 @@ void scale(const Gradients& gradients, const Tensor& scale, const char* op) {
 Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm, double norm_type,
                        bool error_if_nonfinite) {
   NoGradGuard guard;
-  const Gradients gradients(parameters);
+  const auto gradients = FlatBatches::of_gradients(parameters);
   const Norm found = norm_of(gradients, max_norm, norm_type, error_if_nonfinite, "clip_grad_norm_");
   scale(gradients, found.scale, "clip_grad_norm_");
   return found.norm;
@@ -58,16 +58,16 @@ void clip_grad_value_(std::span<const Tensor> parameters, double clip_value) {
   FERRITE_CHECK(clip_value >= 0, ValueError, "clip_grad_value_",
                 "expected a clip_value of 0 or more, got {}", clip_value);
   NoGradGuard guard;
-  const Gradients gradients(parameters);
+  const auto gradients = FlatBatches::of_gradients(parameters);
   for (const auto& batch : gradients.batches())
-    kernels::clamp_all(current_stream(batch.device), batch.arrays, clip_value);
+    kernels::clamp_all(current_stream(batch.device), batch.to, clip_value);
   gradients.write_back("clip_grad_value_");
 }
 
 Tensor get_total_norm(std::span<const Tensor> tensors, double norm_type, bool error_if_nonfinite) {
   NoGradGuard guard;
-  Gradients arrays;
-  arrays.add_arrays(tensors);
+  FlatBatches arrays;
+  for (const Tensor& t : tensors) arrays.add(t);
   return norm_of(arrays, 1, norm_type, error_if_nonfinite, "get_total_norm").norm;
 }
 
@@ -77,7 +77,7 @@ void clip_grads_with_norm_(std::span<const Tensor> parameters, double max_norm,
                 ValueError, "clip_grads_with_norm_", "expected one float64 number, got {}",
                 total_norm.describe());
   NoGradGuard guard;
-  const Gradients gradients(parameters);
+  const auto gradients = FlatBatches::of_gradients(parameters);
   const Device& device = total_norm.device();
   const Tensor norm = number_on(device), factor = number_on(device);
   kernels::clip_scale(current_stream(device), {total_norm.data<double>()}, 1, max_norm, norm,

@@ -6,32 +6,21 @@
 
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/kernels/copy.h"
-#include "ferrite/kernels/optim.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/optim/capture.h"
-#include "ferrite/optim/gradients.h"
+#include "ferrite/optim/fields.h"
+#include "ferrite/optim/flat_batches.h"
 
 namespace ferrite::optim {
 
 namespace {
 
-void check_options(const GradScalerOptions& o) {
-  FERRITE_CHECK(o.init_scale > 0 && std::isfinite(o.init_scale), ValueError, "GradScaler",
-                "expected a finite scale above 0, got {}", o.init_scale);
-  FERRITE_CHECK(o.growth_factor > 1, ValueError, "GradScaler",
-                "expected a growth_factor above 1, got {}", o.growth_factor);
-  FERRITE_CHECK(o.backoff_factor > 0 && o.backoff_factor < 1, ValueError, "GradScaler",
-                "expected a backoff_factor between 0 and 1, got {}", o.backoff_factor);
-  FERRITE_CHECK(o.growth_interval > 0, ValueError, "GradScaler",
-                "expected a growth_interval of 1 or more, got {}", o.growth_interval);
-  FERRITE_CHECK(o.min_scale >= 0 && o.min_scale <= o.max_scale, ValueError, "GradScaler",
-                "expected 0 <= min_scale <= max_scale, got {} and {}", o.min_scale, o.max_scale);
-}
-
-template <class T>
-Tensor host_scalar(T value) {
-  return from_vector<T>({value}, Shape());
+/// What is saved and loaded of the options.
+Fields fields_of(GradScalerOptions& o) {
+  return {{"growth_factor", &o.growth_factor, {"above 1", 1, kAnyNumber.high, true}},
+          {"backoff_factor", &o.backoff_factor, {"between 0 and 1", 0, 1, true, true}},
+          {"growth_interval", &o.growth_interval, kPositive}};
 }
 
 void fill(const Tensor& t, Scalar value) {
@@ -44,27 +33,16 @@ double inverse(double scale) { return 1 / static_cast<double>(static_cast<float>
 
 }  // namespace
 
-GradScaler::GradScaler(const GradScalerOptions& options) : options_(options) {
-  if (options.enabled) check_options(options);
+void GradScaler::check_options(GradScalerOptions o) {
+  FERRITE_CHECK(o.init_scale > 0 && std::isfinite(o.init_scale), ValueError, "GradScaler",
+                "expected a finite scale above 0, got {}", o.init_scale);
+  check_fields(fields_of(o), "GradScaler");
+  FERRITE_CHECK(o.min_scale >= 0 && o.min_scale <= o.max_scale, ValueError, "GradScaler",
+                "expected 0 <= min_scale <= max_scale, got {} and {}", o.min_scale, o.max_scale);
 }
 
-void GradScaler::set_growth_factor(double value) {
-  GradScalerOptions changed = options_;
-  changed.growth_factor = value;
-  check_options(changed);
-  options_ = changed;
-}
-void GradScaler::set_backoff_factor(double value) {
-  GradScalerOptions changed = options_;
-  changed.backoff_factor = value;
-  check_options(changed);
-  options_ = changed;
-}
-void GradScaler::set_growth_interval(std::int64_t value) {
-  GradScalerOptions changed = options_;
-  changed.growth_interval = value;
-  check_options(changed);
-  options_ = changed;
+GradScaler::GradScaler(const GradScalerOptions& options) : options_(options) {
+  if (options.enabled) check_options(options);
 }
 
 // ---- The scale
@@ -150,57 +128,35 @@ void check_gradients(bool any, const char* op) {
                 "no parameter of the optimizer has a gradient: expected a backward() before");
 }
 
-/// Gradients of 16 bits, and those of the masters that they become.
-struct UnscaledInto {
-  Device device;
-  kernels::FlatTensors from, to;
-};
-
-std::vector<UnscaledInto> batches_of(const std::vector<Optimizer::MasterGradient>& gradients) {
-  std::vector<UnscaledInto> batches;
-  for (const auto& [from, to] : gradients) {
-    auto batch = std::ranges::find_if(batches, [&](const UnscaledInto& b) {
-      return b.device == from.device() && b.from.dtype == from.dtype();
-    });
-    if (batch == batches.end()) {
-      batches.push_back({from.device(), {.arrays = {}, .dtype = from.dtype()}, {}});
-      batch = batches.end() - 1;
-    }
-    batch->from.arrays.push_back({from.data_ptr(), from.numel()});
-    batch->to.arrays.push_back({to.data_ptr(), to.numel()});
-  }
-  return batches;
-}
-
 }  // namespace
 
 void GradScaler::unscale(PerOptimizer& state, Optimizer& optimizer) {
   NoGradGuard guard;
   const std::vector<Tensor> parameters = optimizer.parameters(),
                             updated = optimizer.master_parameters();
-  std::vector<Tensor> without_master;
+  FlatBatches own, of_masters;
   for (std::size_t i = 0; i < parameters.size(); ++i)
-    if (updated[i].is_same(parameters[i])) without_master.push_back(parameters[i]);
-  const Gradients own(without_master);
-  const std::vector<Optimizer::MasterGradient> of_masters = optimizer.make_master_gradients();
-  check_gradients(!own.batches().empty() || !of_masters.empty(), "unscale_");
+    if (updated[i].is_same(parameters[i])) own.add(parameters[i].grad());
+  const std::vector<Optimizer::MasterGradient> masters = optimizer.make_master_gradients();
+  for (const auto& [from, to] : masters) of_masters.add(to, from);
+  check_gradients(!own.batches().empty() || !masters.empty(), "unscale_");
   const auto run = [&](const Device& device, const kernels::FlatTensors& to,
                        const kernels::FlatTensors& from) {
     kernels::unscale_all(current_stream(device), to, from, inv_scale_.to(device).data<float>(),
                          options_.dynamic ? flag_on(state, device) : nullptr);
   };
-  for (const auto& [device, arrays] : own.batches()) run(device, arrays, arrays);
+  for (const auto& b : own.batches()) run(b.device, b.to, b.to);
   own.write_back("unscale_");
-  for (const UnscaledInto& batch : batches_of(of_masters)) run(batch.device, batch.to, batch.from);
-  for (const auto& [from, to] : of_masters) to.storage()->bump_version("unscale_");
+  for (const auto& b : of_masters.batches()) run(b.device, b.to, b.from);
+  for (const auto& [from, to] : masters) to.storage()->bump_version("unscale_");
 }
 
 void GradScaler::look_for_overflow(PerOptimizer& state, const Optimizer& optimizer) {
   NoGradGuard guard;
-  const Gradients gradients(optimizer.parameters());
+  const auto gradients = FlatBatches::of_gradients(optimizer.parameters());
   check_gradients(!gradients.batches().empty(), "step");
-  for (const auto& [device, arrays] : gradients.batches())
-    kernels::check_finite(current_stream(device), arrays, flag_on(state, device));
+  for (const auto& b : gradients.batches())
+    kernels::check_finite(current_stream(b.device), b.to, flag_on(state, b.device));
 }
 
 void GradScaler::unscale_(Optimizer& optimizer) {
@@ -319,9 +275,8 @@ StateDict GradScaler::state_dict() const {
   if (!options_.enabled) return dict;
   const bool used = scale_.defined();
   dict.insert("scale", used ? scale_ : host_scalar(static_cast<float>(options_.init_scale)));
-  dict.insert("growth_factor", host_scalar(options_.growth_factor));
-  dict.insert("backoff_factor", host_scalar(options_.backoff_factor));
-  dict.insert("growth_interval", host_scalar(options_.growth_interval));
+  GradScalerOptions options = options_;
+  save_fields(fields_of(options), dict, "");
   dict.insert("_growth_tracker", used ? growth_tracker_ : host_scalar(init_growth_tracker_));
   dict.insert("_overflows", used ? overflows_ : host_scalar(init_overflows_));
   return dict;
@@ -339,9 +294,7 @@ void GradScaler::load_state_dict(const StateDict& dict) {
   };
   GradScalerOptions loaded = options_;
   loaded.init_scale = entry("scale").item<double>();
-  loaded.growth_factor = entry("growth_factor").item<double>();
-  loaded.backoff_factor = entry("backoff_factor").item<double>();
-  loaded.growth_interval = entry("growth_interval").item<std::int64_t>();
+  load_fields(fields_of(loaded), dict, "", "GradScaler", false);
   const auto tracker = entry("_growth_tracker").item<std::int64_t>();
   const auto overflows = dict.contains("_overflows") ? entry("_overflows").item<std::int64_t>() : 0;
   check_options(loaded);

@@ -90,9 +90,9 @@ class GradScaler {
   double get_backoff_factor() const { return options_.backoff_factor; }
   std::int64_t get_growth_interval() const { return options_.growth_interval; }
   /// ValueError as the constructor's.
-  void set_growth_factor(double value);
-  void set_backoff_factor(double value);
-  void set_growth_interval(std::int64_t value);
+  void set_growth_factor(double value) { set(&GradScalerOptions::growth_factor, value); }
+  void set_backoff_factor(double value) { set(&GradScalerOptions::backoff_factor, value); }
+  void set_growth_interval(std::int64_t value) { set(&GradScalerOptions::growth_interval, value); }
 
   /// "scale", "growth_factor", "backoff_factor", "growth_interval" and "_growth_tracker", as in
   /// PyTorch's dict, and "_overflows"; empty where disabled. What is on the device is shared.
@@ -112,6 +112,14 @@ class GradScaler {
     std::vector<Tensor> found_inf;  // one a device; 0 between steps
   };
 
+  static void check_options(GradScalerOptions options);
+  template <class T>
+  void set(T GradScalerOptions::*option, T value) {
+    GradScalerOptions changed = options_;
+    changed.*option = value;
+    check_options(changed);
+    options_ = changed;
+  }
   PerOptimizer& state_of(const Optimizer& optimizer);
   void enter(PerOptimizer& state, Stage stage) const;
   void check_used(const char* op) const;

@@ -7,7 +7,7 @@
 
 #include <limits>
 
-#include "ferrite/optim/adam.h"
+#include "ferrite/optim/fused_optimizer.h"
 
 namespace ferrite::optim {
 
@@ -24,19 +24,47 @@ struct LAMBOptions {
   /// steps are no larger than AdamW's.
   double min_trust_ratio = 0, max_trust_ratio = std::numeric_limits<double>::infinity();
   bool maximize = false;
+
+  static constexpr const char* kName = "LAMB";
+  Fields fields() {
+    return {{"lr", &lr, kNonNegative},
+            {"betas.0", &betas.first, kBelowOne},
+            {"betas.1", &betas.second, kBelowOne},
+            {"eps", &eps, kNonNegative},
+            {"weight_decay", &weight_decay, kNonNegative},
+            {"bias_correction", &bias_correction},
+            {"exclude_bias_and_norm", &exclude_bias_and_norm},
+            {"min_trust_ratio", &min_trust_ratio, kNonNegative},
+            {"max_trust_ratio", &max_trust_ratio},
+            {"maximize", &maximize}};
+  }
+  void check() const {
+    FERRITE_CHECK(max_trust_ratio >= min_trust_ratio, ValueError, kName,
+                  "expected min_trust_ratio up to max_trust_ratio, got {} and {}", min_trust_ratio,
+                  max_trust_ratio);
+  }
 };
 
-class LAMB final : public OptimizerWith<LAMBOptions> {
+class LAMB final : public FusedOptimizer<LAMBOptions> {
  public:
-  LAMB(std::vector<Tensor> parameters, const LAMBOptions& options = {});
-  explicit LAMB(const std::vector<Group>& groups);
+  using FusedOptimizer::FusedOptimizer;
 
  private:
-  std::vector<Field> fields(std::size_t group) override;
-  void check_options(std::size_t group) const override;
-  double* momentum_option(std::size_t group) override { return &options(group).betas.first; }
-  std::array<bool, kStates> states_used(std::size_t) const override { return {true, true, false}; }
-  void update(const Stream& stream, std::size_t group, kernels::OptimBatch batch) override;
+  StateNames state_names(const LAMBOptions&) const override { return {"exp_avg", "exp_avg_sq"}; }
+  void launch(const Stream& stream, kernels::OptimBatch batch,
+              const LAMBOptions& o) const override {
+    if (!o.exclude_bias_and_norm)
+      for (kernels::OptimTensor& t : batch.tensors) t.adapts = true;
+    kernels::lamb(stream, batch,
+                  {.beta1 = o.betas.first,
+                   .beta2 = o.betas.second,
+                   .eps = o.eps,
+                   .weight_decay = o.weight_decay,
+                   .min_trust_ratio = o.min_trust_ratio,
+                   .max_trust_ratio = o.max_trust_ratio,
+                   .bias_correction = o.bias_correction,
+                   .maximize = o.maximize});
+  }
 };
 
 }  // namespace ferrite::optim

@@ -6,7 +6,7 @@
 // device, and always in the same order.
 #pragma once
 
-#include "ferrite/optim/optimizer.h"
+#include "ferrite/optim/fused_optimizer.h"
 
 namespace ferrite::optim {
 
@@ -24,19 +24,45 @@ struct LARSOptions {
   bool trust_clip = false;
   bool nesterov = false;  ///< needs momentum and no dampening (ValueError)
   bool maximize = false;
+
+  static constexpr const char* kName = "LARS";
+  Fields fields() {
+    return {{"lr", &lr, kNonNegative},
+            {"momentum", &momentum, kNonNegative},
+            {"dampening", &dampening},
+            {"weight_decay", &weight_decay, kNonNegative},
+            {"trust_coefficient", &trust_coefficient, kNonNegative},
+            {"eps", &eps, kNonNegative},
+            {"exclude_bias_and_norm", &exclude_bias_and_norm},
+            {"trust_clip", &trust_clip},
+            {"nesterov", &nesterov},
+            {"maximize", &maximize}};
+  }
+  void check() const { check_nesterov(nesterov, momentum, dampening, kName); }
 };
 
-class LARS final : public OptimizerWith<LARSOptions> {
+class LARS final : public FusedOptimizer<LARSOptions> {
  public:
-  LARS(std::vector<Tensor> parameters, const LARSOptions& options = {});
-  explicit LARS(const std::vector<Group>& groups);
+  using FusedOptimizer::FusedOptimizer;
 
  private:
-  std::vector<Field> fields(std::size_t group) override;
-  void check_options(std::size_t group) const override;
-  double* momentum_option(std::size_t group) override { return &options(group).momentum; }
-  std::array<bool, kStates> states_used(std::size_t group) const override;
-  void update(const Stream& stream, std::size_t group, kernels::OptimBatch batch) override;
+  StateNames state_names(const LARSOptions& o) const override {
+    return {o.momentum != 0 ? "momentum_buffer" : nullptr};
+  }
+  void launch(const Stream& stream, kernels::OptimBatch batch,
+              const LARSOptions& o) const override {
+    if (!o.exclude_bias_and_norm)
+      for (kernels::OptimTensor& t : batch.tensors) t.adapts = true;
+    kernels::lars(stream, batch,
+                  {.momentum = o.momentum,
+                   .dampening = o.dampening,
+                   .weight_decay = o.weight_decay,
+                   .trust_coefficient = o.trust_coefficient,
+                   .eps = o.eps,
+                   .trust_clip = o.trust_clip,
+                   .nesterov = o.nesterov,
+                   .maximize = o.maximize});
+  }
 };
 
 }  // namespace ferrite::optim

@@ -8,9 +8,15 @@ namespace ferrite::optim {
 
 namespace {
 
-void check_momentum(const Optimizer& optimizer, const char* op) {
+/// For options of OneCycleLR and CyclicLR.
+template <class Options>
+void expand_momenta(const Options& o, const Optimizer& optimizer, const char* op,
+                    std::vector<double>& base, std::vector<double>& max) {
+  if (!o.cycle_momentum) return;
   FERRITE_CHECK(optimizer.has_momentum(), ValueError, op,
                 "the optimizer has no momentum to cycle; set cycle_momentum to false");
+  base = o.base_momentum.expanded(optimizer.num_groups(), op, "base_momentum");
+  max = o.max_momentum.expanded(optimizer.num_groups(), op, "max_momentum");
 }
 
 /// Steps through `epochs` and `steps_per_epoch` where there is no total.
@@ -32,13 +38,10 @@ CosineAnnealingWarmRestarts::CosineAnnealingWarmRestarts(
       o_(options),
       T_cur_(static_cast<double>(options.last_epoch)),
       T_i_(static_cast<double>(options.T_0)) {
-  FERRITE_CHECK(o_.T_0 > 0, ValueError, name_, "expected a T_0 above 0, got {}", o_.T_0);
-  FERRITE_CHECK(o_.T_mult >= 1, ValueError, name_, "expected a T_mult of 1 or more, got {}",
-                o_.T_mult);
   start();
 }
 
-double CosineAnnealingWarmRestarts::chained_lr(std::size_t group) const {
+double CosineAnnealingWarmRestarts::next_lr(std::size_t group, double) const {
   return o_.eta_min +
          (base_lr(group) - o_.eta_min) * (1 + std::cos(std::numbers::pi * T_cur_ / T_i_)) / 2;
 }
@@ -70,9 +73,9 @@ void CosineAnnealingWarmRestarts::step(double epoch) {
   LRScheduler::step();
 }
 
-std::vector<LRScheduler::Field> CosineAnnealingWarmRestarts::fields() {
-  return {{"T_0", &o_.T_0},
-          {"T_mult", &o_.T_mult},
+Fields CosineAnnealingWarmRestarts::fields() {
+  return {{"T_0", &o_.T_0, kPositive},
+          {"T_mult", &o_.T_mult, kPositive},
           {"eta_min", &o_.eta_min},
           {"T_cur", &T_cur_},
           {"T_i", &T_i_}};
@@ -85,63 +88,46 @@ OneCycleLR::OneCycleLR(Optimizer& optimizer, const OneCycleLROptions& options)
       o_(options),
       total_steps_(total_of(options)),
       max_lrs_(options.max_lr.expanded(optimizer.num_groups(), name_, "max_lr")) {
-  FERRITE_CHECK(o_.pct_start >= 0 && o_.pct_start <= 1, ValueError, name_,
-                "expected a pct_start from 0 to 1, got {}", o_.pct_start);
-  const auto total = static_cast<double>(total_steps_);
-  const double rise = o_.pct_start * total - 1;
-  phases_ = {{rise, Level::initial, Level::max, true, false}};
-  if (o_.three_phase) {
-    phases_.push_back({2 * o_.pct_start * total - 2, Level::max, Level::initial, false, true});
-    phases_.push_back({total - 1, Level::initial, Level::min, true, true});
-  } else {
-    phases_.push_back({total - 1, Level::max, Level::min, false, true});
-  }
-  if (o_.cycle_momentum) {
-    check_momentum(optimizer, name_);
-    base_momentums_ = o_.base_momentum.expanded(num_groups(), name_, "base_momentum");
-    max_momentums_ = o_.max_momentum.expanded(num_groups(), name_, "max_momentum");
-  }
+  check_fields({{"pct_start", &o_.pct_start, kUnit}}, name_);
+  expand_momenta(o_, optimizer, name_, base_momentums_, max_momentums_);
   if (last_epoch_ == -1)
-    for (std::size_t g = 0; g < num_groups(); ++g)
-      optimizer.set_initial_lr(max_lrs_[g] / o_.div_factor, g);
+    for (std::size_t g = 0; g < num_groups(); ++g) optimizer.set_initial_lr(rates(g)[initial], g);
   start();
 }
 
-double OneCycleLR::level(Level level, std::size_t group) const {
-  const double initial = max_lrs_[group] / o_.div_factor;
-  return level == Level::max   ? max_lrs_[group]
-         : level == Level::min ? initial / o_.final_div_factor
-                               : initial;
+OneCycleLR::Levels OneCycleLR::rates(std::size_t group) const {
+  const double first = max_lrs_[group] / o_.div_factor;
+  return {first, max_lrs_[group], first / o_.final_div_factor};
 }
 
-double OneCycleLR::between(double start, double end, double part) const {
-  if (o_.anneal_strategy == AnnealStrategy::linear) return (end - start) * part + start;
-  return end + (start - end) / 2 * (std::cos(std::numbers::pi * part) + 1);
+double OneCycleLR::annealed(const Levels& levels) const {
+  struct Phase {
+    double end_step;
+    Level from, to;
+  };
+  const auto total = static_cast<double>(total_steps_), step = static_cast<double>(last_epoch_);
+  std::vector<Phase> phases = {{o_.pct_start * total - 1, initial, max}};
+  if (o_.three_phase) phases.push_back({2 * o_.pct_start * total - 2, max, initial});
+  phases.push_back({total - 1, phases.back().to, min});
+  double begin = 0;
+  auto phase = phases.begin();
+  for (; phase + 1 != phases.end() && step > phase->end_step; ++phase) begin = phase->end_step;
+  const double length = phase->end_step - begin;
+  const double part = length != 0 ? (step - begin) / length : 1;  // one of no length is at its end
+  const double from = levels[phase->from], to = levels[phase->to];
+  return o_.anneal_strategy == AnnealStrategy::linear
+             ? (to - from) * part + from
+             : to + (from - to) / 2 * (std::cos(std::numbers::pi * part) + 1);
 }
 
-OneCycleLR::Position OneCycleLR::position() const {
-  const auto step = static_cast<double>(last_epoch_);
-  double start = 0;
-  std::size_t i = 0;
-  for (; i + 1 < phases_.size() && step > phases_[i].end_step; ++i) start = phases_[i].end_step;
-  const double length = phases_[i].end_step - start;
-  // A phase of no length is at its end.
-  return {phases_[i], length != 0 ? (step - start) / length : 1};
+double OneCycleLR::next_lr(std::size_t group, double) const {
+  return std::max(0.0, annealed(rates(group)));
 }
 
-double OneCycleLR::chained_lr(std::size_t group) const {
-  const Position at = position();
-  return std::max(0.0, between(level(at.phase.from, group), level(at.phase.to, group), at.part));
-}
-
-void OneCycleLR::apply_momentum() {
-  if (!o_.cycle_momentum) return;
-  const Position at = position();
-  for (std::size_t g = 0; g < num_groups(); ++g) {
-    const auto end = [&](bool max) { return max ? max_momentums_[g] : base_momentums_[g]; };
-    optimizer_.set_momentum(
-        between(end(at.phase.momentum_from_max), end(at.phase.momentum_to_max), at.part), g);
-  }
+/// Lowest where the rate is highest.
+std::optional<double> OneCycleLR::next_momentum(std::size_t group) const {
+  if (!o_.cycle_momentum) return {};
+  return annealed({max_momentums_[group], base_momentums_[group], max_momentums_[group]});
 }
 
 void OneCycleLR::check_epoch(std::int64_t epoch) const {
@@ -149,9 +135,7 @@ void OneCycleLR::check_epoch(std::int64_t epoch) const {
                 total_steps_);
 }
 
-std::vector<LRScheduler::Field> OneCycleLR::fields() {
-  return {{"total_steps", &total_steps_}, {"max_lrs", &max_lrs_}};
-}
+Fields OneCycleLR::fields() { return {{"total_steps", &total_steps_}, {"max_lrs", &max_lrs_}}; }
 
 // ---- CyclicLR
 
@@ -160,16 +144,12 @@ CyclicLR::CyclicLR(Optimizer& optimizer, const CyclicLROptions& options)
       o_(options),
       low_lrs_(options.base_lr.expanded(optimizer.num_groups(), name_, "base_lr")),
       max_lrs_(options.max_lr.expanded(optimizer.num_groups(), name_, "max_lr")) {
-  const double down = o_.step_size_down.value_or(o_.step_size_up);
-  FERRITE_CHECK(o_.step_size_up > 0 && down > 0, ValueError, name_,
-                "expected step sizes above 0, got {} and {}", o_.step_size_up, down);
+  double down = o_.step_size_down.value_or(o_.step_size_up);
+  check_fields(
+      {{"step_size_up", &o_.step_size_up, kPositive}, {"step_size_down", &down, kPositive}}, name_);
   total_size_ = o_.step_size_up + down;
   step_ratio_ = o_.step_size_up / total_size_;
-  if (o_.cycle_momentum) {
-    check_momentum(optimizer, name_);
-    base_momentums_ = o_.base_momentum.expanded(num_groups(), name_, "base_momentum");
-    max_momentums_ = o_.max_momentum.expanded(num_groups(), name_, "max_momentum");
-  }
+  expand_momenta(o_, optimizer, name_, base_momentums_, max_momentums_);
   if (last_epoch_ == -1)
     for (std::size_t g = 0; g < num_groups(); ++g) optimizer.set_lr(low_lrs_[g], g);
   start();
@@ -191,18 +171,16 @@ double CyclicLR::height() const {
   }
 }
 
-double CyclicLR::chained_lr(std::size_t group) const {
+double CyclicLR::next_lr(std::size_t group, double) const {
   return low_lrs_[group] + (max_lrs_[group] - low_lrs_[group]) * height();
 }
 
-void CyclicLR::apply_momentum() {
-  if (!o_.cycle_momentum) return;
-  const double fall = height();
-  for (std::size_t g = 0; g < num_groups(); ++g)
-    optimizer_.set_momentum(max_momentums_[g] - (max_momentums_[g] - base_momentums_[g]) * fall, g);
+std::optional<double> CyclicLR::next_momentum(std::size_t group) const {
+  if (!o_.cycle_momentum) return {};
+  return max_momentums_[group] - (max_momentums_[group] - base_momentums_[group]) * height();
 }
 
-std::vector<LRScheduler::Field> CyclicLR::fields() {
+Fields CyclicLR::fields() {
   return {{"total_size", &total_size_},
           {"step_ratio", &step_ratio_},
           {"gamma", &o_.gamma},

@@ -1,6 +1,7 @@
 // Schedulers that rise and fall: restarts, one cycle, many cycles. Steps are iterations.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <optional>
 
@@ -25,9 +26,8 @@ class CosineAnnealingWarmRestarts final : public LRScheduler {
   void step(double epoch);
 
  private:
-  double chained_lr(std::size_t group) const override;
-  std::vector<Field> fields() override;
-  void restart() override { step(0.0); }
+  double next_lr(std::size_t group, double) const override;
+  Fields fields() override;
 
   CosineAnnealingWarmRestartsOptions o_;
   double T_cur_, T_i_;
@@ -56,29 +56,20 @@ class OneCycleLR final : public LRScheduler {
   std::int64_t total_steps() const { return total_steps_; }
 
  private:
-  double chained_lr(std::size_t group) const override;
-  void apply_momentum() override;
+  double next_lr(std::size_t group, double) const override;
+  std::optional<double> next_momentum(std::size_t group) const override;
   void check_epoch(std::int64_t epoch) const override;
-  std::vector<Field> fields() override;
+  Fields fields() override;
 
-  /// Where the values go in a phase: to the end that they start from, or to the other.
-  enum class Level : std::uint8_t { initial, max, min };
-  struct Phase {
-    double end_step;
-    Level from, to;
-    bool momentum_from_max, momentum_to_max;
-  };
-  struct Position {
-    const Phase& phase;
-    double part;  ///< of the phase that is over
-  };
-  Position position() const;
-  double level(Level level, std::size_t group) const;
-  double between(double start, double end, double part) const;
+  /// What rates and momenta are at the ends of phases.
+  enum Level : std::uint8_t { initial, max, min };
+  using Levels = std::array<double, 3>;
+  Levels rates(std::size_t group) const;
+  /// The value between two levels that last_epoch() has.
+  double annealed(const Levels& levels) const;
 
   OneCycleLROptions o_;
   std::int64_t total_steps_;
-  std::vector<Phase> phases_;
   std::vector<double> max_lrs_, base_momentums_, max_momentums_;
 };
 
@@ -107,9 +98,9 @@ class CyclicLR final : public LRScheduler {
   CyclicLR(Optimizer& optimizer, const CyclicLROptions& options);
 
  private:
-  double chained_lr(std::size_t group) const override;
-  void apply_momentum() override;
-  std::vector<Field> fields() override;
+  double next_lr(std::size_t group, double) const override;
+  std::optional<double> next_momentum(std::size_t group) const override;
+  Fields fields() override;
   /// The part of the whole height that the rate is at.
   double height() const;
 

@@ -1,39 +1,49 @@
 // LRScheduler: what the schedulers of learning rates share, as in torch.optim.lr_scheduler.
 //
 // A scheduler changes the rates of an optimizer's groups, on the device at once: captured steps see
-// it with their next replay. Steps are counted in `last_epoch`, whatever they are (epochs or
-// iterations). Like PyTorch's, most work out a rate from the one the group has, so that several
-// schedulers of one optimizer multiply, and a rate set by hand counts. Rates start from the
-// optimizer's initial_lr(), which the first scheduler sets to the lr it finds.
+// it with their next replay. `last_epoch` counts steps, which may be epochs or iterations. Like
+// PyTorch's, most schedulers make a rate from the one that the group has. So several schedulers of
+// one optimizer multiply, and a rate that was set by hand counts. Rates start from the optimizer's
+// initial_lr(), which the first scheduler sets to the lr it finds.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
-#include <string>
-#include <variant>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "ferrite/core/state_dict.h"
+#include "ferrite/optim/fields.h"
 #include "ferrite/optim/optimizer.h"
 
 namespace ferrite::optim {
 
-/// One number for all groups of an optimizer, or one for each: `.max_lr = 0.1`,
+/// One value for all groups of an optimizer, or one for each: `.max_lr = 0.1`,
 /// `.max_lr = {0.1, 0.01}`.
-class PerGroup {
+template <class T>
+class PerGroupOf {
  public:
-  PerGroup() = default;
-  PerGroup(double value) : values_{value} {}
-  PerGroup(std::initializer_list<double> values) : values_(values) {}
-  PerGroup(std::vector<double> values) : values_(std::move(values)) {}
+  PerGroupOf() = default;
+  template <std::convertible_to<T> V>
+  PerGroupOf(V value) : values_{T(std::move(value))} {}
+  PerGroupOf(std::initializer_list<T> values) : values_(values) {}
+  PerGroupOf(std::vector<T> values) : values_(std::move(values)) {}
 
   /// One for each of `groups`; ValueError unless there is one or as many.
-  std::vector<double> expanded(std::size_t groups, const char* op, const char* what) const;
+  std::vector<T> expanded(std::size_t groups, const char* op, const char* what) const {
+    FERRITE_CHECK(values_.size() == 1 || values_.size() == groups, ValueError, op,
+                  "expected one {} or one for each of the {} groups, got {}", what, groups,
+                  values_.size());
+    return values_.size() == groups ? values_ : std::vector<T>(groups, values_[0]);
+  }
 
  private:
-  std::vector<double> values_;
+  std::vector<T> values_;
 };
+using PerGroup = PerGroupOf<double>;
 
 /// How a rate goes from one value to another.
 enum class AnnealStrategy : std::uint8_t { cos, linear };
@@ -63,56 +73,38 @@ class LRScheduler {
   void load_state_dict(const StateDict& dict);
 
  protected:
-  using Value =
-      std::variant<double*, std::int64_t*, std::vector<double>*, std::vector<std::int64_t>*>;
-  struct Field {
-    std::string name;
-    Value value;
-  };
-
   /// `name` is a string literal; the optimizer must outlive the scheduler. With a `last_epoch`
   /// above -1 a run goes on behind that epoch, and ValueError unless groups have an initial_lr.
   LRScheduler(const char* name, Optimizer& optimizer, std::int64_t last_epoch = -1)
       : name_(name), optimizer_(optimizer), last_epoch_(last_epoch) {}
 
-  /// The end of constructors: initial rates, and the step to epoch 0.
+  /// The end of constructors: checks the fields, sets initial rates, and steps to epoch 0.
   void start();
 
-  /// The rate of a group in last_epoch(), made from the rate it has.
-  virtual double chained_lr(std::size_t group) const = 0;
-  /// The same made from base_lrs() alone, where there is such a form.
-  virtual double closed_lr(std::size_t group) const { return chained_lr(group); }
-  /// Sets what is cycled beside the rates, for last_epoch().
-  virtual void apply_momentum() {}
+  /// The rate of a group in last_epoch(), where `lr` is the rate before.
+  virtual double next_lr(std::size_t group, double lr) const = 0;
+  /// What is cycled as momentum, in last_epoch(); none: it stays.
+  virtual std::optional<double> next_momentum(std::size_t) const { return {}; }
   /// Throws where a scheduler has no rate for an epoch.
   virtual void check_epoch(std::int64_t) const {}
   /// What state_dict() has besides base_lrs, last_epoch, _step_count and _last_lr.
-  virtual std::vector<Field> fields() { return {}; }
+  virtual Fields fields() { return {}; }
   virtual std::vector<LRScheduler*> children() const { return {}; }
-  /// Gives the optimizer what the last step gave it.
+
+  // What schedulers made of schedulers do to their members: start over, as PyTorch's step(0) does,
+  // and give the optimizer what the last step gave it.
+  friend class CompositeLR;
+  void restart(std::int64_t step_count);
+  /// Whether a restart is from base_lrs(), and not from the rates there are.
+  virtual bool restarts_from_base() const { return true; }
   virtual void restore();
 
-  // What SequentialLR and ChainedScheduler do to their members: take the first step back, do it
-  // again, and start over in the middle of a run, as PyTorch's step(0).
-  friend class SequentialLR;
-  friend class ChainedScheduler;
-  friend class WarmupLR;
-  virtual void undo() { --last_epoch_; }
-  virtual void initial_step();
-  virtual void restart();
-
   std::size_t num_groups() const { return optimizer_.num_groups(); }
-  double current_lr(std::size_t group) const { return optimizer_.lr(group); }
   double base_lr(std::size_t group) const { return base_lrs_[group]; }
   void check_groups() const;
+  /// Those of next_lr() and next_momentum().
+  void set_rates();
   void reset_to_initial_lr();
-  /// Sets the rates that rate(group) gives.
-  template <class Rate>
-  void apply(Rate&& rate) {
-    std::vector<double> rates(num_groups());
-    for (std::size_t g = 0; g < rates.size(); ++g) rates[g] = rate(g);
-    set_rates(rates);
-  }
 
   const char* name_;
   Optimizer& optimizer_;
@@ -120,10 +112,42 @@ class LRScheduler {
   std::vector<double> base_lrs_, last_lr_;
 
  private:
-  void set_rates(const std::vector<double>& rates);
-  std::vector<Field> all_fields();
+  Fields all_fields();
   void load(const StateDict& dict, const std::string& prefix, bool check_only);
   void save(StateDict& dict, const std::string& prefix);
+};
+
+/// What is `lr` = low + (base - low) * before, with `now` in the place of `before`.
+inline double rescaled(double lr, double low, double base, double before, double now) {
+  if (now == before) return lr;
+  if (before == 0) return lr + (base - low) * now;  // nothing of the rate is left to be scaled
+  return low + (lr - low) * (now / before);
+}
+
+/// A scheduler that is a function of the step t: the rate is base_lr * multiplier(t), or
+/// floor + (base_lr - floor) * multiplier(t) where the options have a floor(). `Options` has the
+/// scheduler's name, kName, and its fields(), and `last_epoch`.
+template <class Options>
+class FormulaLR final : public LRScheduler {
+ public:
+  explicit FormulaLR(Optimizer& optimizer, const Options& options = Options::defaults())
+      : LRScheduler(Options::kName, optimizer, options.last_epoch), o_(options) {
+    start();
+  }
+
+ private:
+  double next_lr(std::size_t group, double lr) const override {
+    const double base = base_lr(group), now = o_.multiplier(last_epoch_);
+    double low = 0;
+    if constexpr (requires { o_.floor(); }) low = o_.floor();
+    if (last_epoch_ == 0) return rescaled(lr, low, base, 1, now);
+    if constexpr (requires { Options::kResumesFromBase; })
+      if (step_count_ == 1) return rescaled(base, low, base, 1, now);
+    return rescaled(lr, low, base, o_.multiplier(last_epoch_ - 1), now);
+  }
+  Fields fields() override { return o_.fields(); }
+
+  Options o_;
 };
 
 }  // namespace ferrite::optim

@@ -1,4 +1,4 @@
-// Optimizer: groups of parameters with options of their own, updated in one launch a group.
+// Optimizer: groups of parameters with options of their own, and what a step needs of them.
 //
 // A step reads nothing from the device: the learning rate, the momentum and the step counts live
 // there, so that a captured step can be replayed. Parameters without a gradient are skipped, and do
@@ -12,20 +12,22 @@
 // gradients, and the options but the learning rate and the momentum, which set_lr() and
 // set_momentum() change between replays. State is made by the first step: run one eagerly before
 // the capture (CudaError else).
+//
+// Who writes an optimizer derives it from TensorOptimizer (optim/tensor_optimizer.h), which says
+// what it takes; docs/optimizers.md has an example.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <functional>
 #include <optional>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "ferrite/core/state_dict.h"
-#include "ferrite/core/stream.h"
 #include "ferrite/core/tensor.h"
-#include "ferrite/kernels/optim.h"
+#include "ferrite/optim/device_scalar.h"
+#include "ferrite/optim/fields.h"
+#include "ferrite/optim/parameter_state.h"
 
 namespace ferrite::optim {
 
@@ -37,7 +39,7 @@ class Optimizer {
   Optimizer(Optimizer&&) = default;
 
   /// Updates every parameter that has a gradient.
-  void step();
+  void step() { step({}, {}); }
   /// The same with gradients multiplied by `inv_scale`, and nothing changed where `found_inf` is
   /// not 0: what a loss scaler asks for. One-element float32 tensors, read on the device (copied
   /// there first where they are elsewhere); either may be undefined.
@@ -57,13 +59,13 @@ class Optimizer {
 
   // ---- Master weights (Micikevicius et al. 2018, "Mixed Precision Training")
   /// Gives the float16 and bfloat16 parameters there are now float32 copies of their values, which
-  /// steps update in their place; parameters take the rounded result in the same pass over memory.
-  /// A step reads a parameter's own gradient, unless its master has one.
+  /// steps update in their place; parameters take the rounded result. A step reads a parameter's
+  /// own gradient, unless its master has one.
   void use_master_weights();
   bool has_master_weights() const;
   /// parameters(), with the master in the place of a parameter that has one.
   std::vector<Tensor> master_parameters() const;
-  /// Masters take the values of the parameters: for those who changed these other than by steps, as
+  /// Masters take the values of the parameters, after these were changed other than by steps, as
   /// load_state_dict() of the model does. load_state_dict() here brings the masters along.
   void reset_master_weights();
   struct MasterGradient {
@@ -75,6 +77,7 @@ class Optimizer {
   std::vector<MasterGradient> make_master_gradients();
   void drop_master_gradients();
 
+  // ---- Options that schedules change
   double lr(std::size_t group = 0) const;
   /// Of every group, or of one, on the device too; ValueError below 0. CudaError where that changes
   /// it while a step is captured.
@@ -93,6 +96,7 @@ class Optimizer {
   void set_momentum(double momentum);
   void set_momentum(double momentum, std::size_t group);
 
+  // ---- Checkpoints (optim/checkpoint.cpp)
   /// Everything a later run needs to go on, as tensors, named as in PyTorch's dicts:
   /// "state.<parameter>.exp_avg", "state.<parameter>.step" (int64), "state.<parameter>.master"
   /// where there are master weights, "param_groups.<group>.lr", "initial_lr" and the other options
@@ -104,74 +108,74 @@ class Optimizer {
   /// names do not fit, ShapeError where sizes do not; nothing is changed then.
   void load_state_dict(const StateDict& dict);
 
- protected:
-  static constexpr std::size_t kStates = 3;  // of a parameter, at most
-  using StatesUsed = std::array<bool, kStates>;
-
-  /// An option by name: how options are checkpointed, whatever their struct.
-  struct Field {
-    const char* name;
-    std::variant<double*, bool*> value;
+  /// A parameter with a gradient, in a step.
+  struct Update {
+    const Tensor& parameter;
+    Tensor updated;  ///< the master, or the parameter itself
+    Tensor grad;     ///< of that
+    ParameterState& state;
+  };
+  /// What the step of a group reads on a device. What a loss scaler gives may be undefined.
+  struct Controls {
+    Tensor lr, momentum;          ///< float64; momentum is undefined where there is none
+    Tensor inv_scale, found_inf;  ///< float32
   };
 
+ protected:
   /// `name` is a string literal.
-  Optimizer(const char* name, std::array<const char*, kStates> state_names)
-      : name_(name), state_names_(state_names) {}
+  explicit Optimizer(const char* name) : name_(name) {}
 
   /// For derived classes, after the group's options are in place. ValueError where a parameter is
   /// in the optimizer already, or is no leaf that can have a gradient.
   void add_parameters(std::vector<Tensor> parameters);
   void check_not_empty() const;
 
-  /// The learning rate first.
-  virtual std::vector<Field> fields(std::size_t group) = 0;
-  virtual void check_options(std::size_t group) const = 0;
+  // ---- The options of a group, whatever their struct
+  virtual Fields fields(std::size_t group) = 0;
+  virtual void check_options(std::size_t group) = 0;
+  virtual double& lr_option(std::size_t group) = 0;
   /// That momentum() is; null: none.
-  virtual double* momentum_option(std::size_t) { return nullptr; }
-  virtual StatesUsed states_used(std::size_t group) const = 0;
-  virtual void update(const Stream& stream, std::size_t group, kernels::OptimBatch batch) = 0;
+  virtual double* momentum_option(std::size_t group) = 0;
+
+  // ---- Steps
+  /// Those of the group's parameters that a step updates, with masters and counts on their device.
+  std::vector<Update> updates(std::size_t group);
+  Controls controls(std::size_t group, const Device& device, const Tensor& inv_scale,
+                    const Tensor& found_inf);
+  virtual void step_group(std::size_t group, const Tensor& inv_scale, const Tensor& found_inf) = 0;
+  /// The shape of a parameter's state.
+  virtual Shape state_shape(std::string_view, const Tensor& parameter) const {
+    return parameter.shape();
+  }
+
+  const char* name_;
 
  private:
-  struct ParameterState {
-    Tensor step;
-    std::array<Tensor, kStates> state;
-    Tensor master;       // undefined where there is none
-    Tensor master_grad;  // memory of the master's gradient, whether it has one or not
-  };
-  /// An option on each device, and what was last written there.
-  struct OnDevices {
-    const char* name;  // for messages
-    std::vector<std::pair<Tensor, double>> values = {};
-  };
+  friend class ParameterStep;
+
   struct Group {
     std::vector<Tensor> parameters;
     std::vector<ParameterState> states;
-    OnDevices lr{"learning rate"}, momentum{"momentum"};
+    DeviceScalar lr, momentum;
     std::optional<double> initial_lr = {};
   };
+  using LoadedState = std::vector<std::pair<std::string, Tensor>>;
 
-  struct Batch;
-
-  void refuse_change(const Device& device, const char* what, double value) const;
-  void change(OnDevices& copies, double& option, double value) const;
-  const double* on_device(OnDevices& copies, double value, const Device& device) const;
-  double& momentum_at(std::size_t group) const;
-  void prepare_master(std::size_t group, std::size_t i);
-  void prepare_state(std::size_t group, std::size_t i, const StatesUsed& used);
-  static Batch& batch_for(std::vector<Batch>& batches, const Tensor& updated, const Tensor& grad,
-                          const Tensor& copy, std::size_t capacity);
   const Group& group_at(std::size_t group) const;
-  std::vector<Field> fields_of(std::size_t group) const;
-  void step_group(std::size_t group, const Tensor& inv_scale, const Tensor& found_inf);
-  void load_group(const StateDict& dict, std::size_t group, std::size_t first, bool check_only);
+  double& momentum_at(std::size_t group) const;
+  void load_group(const StateDict& dict, std::size_t group, bool check_only);
+  void check_state(const Tensor& parameter, std::size_t index, const LoadedState& loaded) const;
+  void load_state(const Tensor& parameter, ParameterState& own, const LoadedState& loaded);
 
-  void take_state(std::size_t group, std::size_t i, const ParameterState& loaded);
-  void take_master(std::size_t group, std::size_t i, const Tensor& loaded);
-
-  const char* name_;
-  std::array<const char*, kStates> state_names_;
   std::vector<Group> groups_;
 };
+
+struct Betas {
+  double first = 0.9, second = 0.999;
+};
+
+/// ValueError where Nesterov momentum is asked for without momentum, or with dampening.
+void check_nesterov(bool nesterov, double momentum, double dampening, const char* op);
 
 /// Parameters with options of their own: `SGD({{backbone, {.lr = 0.01}}, {head, {.lr = 0.1}}})`.
 template <class Options>
@@ -180,16 +184,31 @@ struct ParamGroup {
   Options options = {};
 };
 
-/// What optimizers with a struct of options share.
+/// What optimizers with a struct of options share. `Options` has
+/// - `static constexpr const char* kName`, the optimizer's name in messages;
+/// - `double lr`, and `double momentum` or `Betas betas` where there is a momentum to be cycled;
+/// - `Fields fields()`: what is checked, saved and loaded, by name;
+/// and may have `void check() const`, which throws where options contradict each other, and
+/// `static void check_parameter(const Tensor&)`, which throws for those it does not take.
 template <class Options>
 class OptimizerWith : public Optimizer {
  public:
   using Group = ParamGroup<Options>;
 
+  OptimizerWith(std::vector<Tensor> parameters, const Options& options = {})
+      : OptimizerWith(std::vector<Group>{{std::move(parameters), options}}) {}
+  /// ValueError where there is no parameter in any group.
+  explicit OptimizerWith(const std::vector<Group>& groups) : Optimizer(Options::kName) {
+    for (const Group& g : groups) add_param_group(g.parameters, g.options);
+    check_not_empty();
+  }
+
   void add_param_group(std::vector<Tensor> parameters, const Options& options) {
     options_.push_back(options);
     try {
-      check_options(options_.size() - 1);
+      OptimizerWith::check_options(options_.size() - 1);
+      if constexpr (requires(const Tensor& p) { Options::check_parameter(p); })
+        for (const Tensor& p : parameters) Options::check_parameter(p);
       add_parameters(std::move(parameters));
     } catch (...) {
       options_.pop_back();
@@ -200,15 +219,23 @@ class OptimizerWith : public Optimizer {
   Options& options(std::size_t group = 0) { return options_.at(group); }
   const Options& options(std::size_t group = 0) const { return options_.at(group); }
 
- protected:
-  using Optimizer::Optimizer;
-  /// For constructors. ValueError where there is no parameter in any group.
-  void add_groups(const std::vector<Group>& groups) {
-    for (const Group& g : groups) add_param_group(g.parameters, g.options);
-    check_not_empty();
+ private:
+  Fields fields(std::size_t group) override { return options(group).fields(); }
+  void check_options(std::size_t group) override {
+    Options& o = options(group);
+    check_fields(o.fields(), Options::kName);
+    if constexpr (requires { o.check(); }) o.check();
+  }
+  double& lr_option(std::size_t group) override { return options(group).lr; }
+  double* momentum_option(std::size_t group) override {
+    Options& o = options(group);
+    if constexpr (requires { o.momentum; })
+      return &o.momentum;
+    else if constexpr (requires { o.betas.first; })
+      return &o.betas.first;
+    return nullptr;
   }
 
- private:
   std::vector<Options> options_;
 };
 

@@ -1,7 +1,7 @@
 // RMSprop (Tieleman and Hinton 2012; centered: Graves 2013), as torch.optim.RMSprop.
 #pragma once
 
-#include "ferrite/optim/optimizer.h"
+#include "ferrite/optim/fused_optimizer.h"
 
 namespace ferrite::optim {
 
@@ -13,19 +13,38 @@ struct RMSpropOptions {
   double momentum = 0;
   bool centered = false;  ///< divides by the deviation instead of the root mean square
   bool maximize = false;
+
+  static constexpr const char* kName = "RMSprop";
+  Fields fields() {
+    return {{"lr", &lr, kNonNegative},
+            {"alpha", &alpha, kNonNegative},
+            {"eps", &eps, kNonNegative},
+            {"weight_decay", &weight_decay, kNonNegative},
+            {"momentum", &momentum, kNonNegative},
+            {"centered", &centered},
+            {"maximize", &maximize}};
+  }
 };
 
-class RMSprop final : public OptimizerWith<RMSpropOptions> {
+class RMSprop final : public FusedOptimizer<RMSpropOptions> {
  public:
-  RMSprop(std::vector<Tensor> parameters, const RMSpropOptions& options = {});
-  explicit RMSprop(const std::vector<Group>& groups);
+  using FusedOptimizer::FusedOptimizer;
 
  private:
-  std::vector<Field> fields(std::size_t group) override;
-  void check_options(std::size_t group) const override;
-  double* momentum_option(std::size_t group) override { return &options(group).momentum; }
-  std::array<bool, kStates> states_used(std::size_t group) const override;
-  void update(const Stream& stream, std::size_t group, kernels::OptimBatch batch) override;
+  StateNames state_names(const RMSpropOptions& o) const override {
+    return {"square_avg", o.momentum > 0 ? "momentum_buffer" : nullptr,
+            o.centered ? "grad_avg" : nullptr};
+  }
+  void launch(const Stream& stream, kernels::OptimBatch batch,
+              const RMSpropOptions& o) const override {
+    kernels::rmsprop(stream, batch,
+                     {.alpha = o.alpha,
+                      .eps = o.eps,
+                      .weight_decay = o.weight_decay,
+                      .momentum = o.momentum,
+                      .centered = o.centered,
+                      .maximize = o.maximize});
+  }
 };
 
 }  // namespace ferrite::optim

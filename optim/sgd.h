@@ -1,7 +1,7 @@
 // Stochastic gradient descent with momentum, as torch.optim.SGD.
 #pragma once
 
-#include "ferrite/optim/optimizer.h"
+#include "ferrite/optim/fused_optimizer.h"
 
 namespace ferrite::optim {
 
@@ -12,19 +12,32 @@ struct SGDOptions {
   double weight_decay = 0;  ///< L2: added to the gradient
   bool nesterov = false;    ///< needs momentum and no dampening (ValueError)
   bool maximize = false;
+
+  static constexpr const char* kName = "SGD";
+  Fields fields() {
+    return {{"lr", &lr, kNonNegative}, {"momentum", &momentum, kNonNegative},
+            {"dampening", &dampening}, {"weight_decay", &weight_decay, kNonNegative},
+            {"nesterov", &nesterov},   {"maximize", &maximize}};
+  }
+  void check() const { check_nesterov(nesterov, momentum, dampening, kName); }
 };
 
-class SGD final : public OptimizerWith<SGDOptions> {
+class SGD final : public FusedOptimizer<SGDOptions> {
  public:
-  SGD(std::vector<Tensor> parameters, const SGDOptions& options = {});
-  explicit SGD(const std::vector<Group>& groups);
+  using FusedOptimizer::FusedOptimizer;
 
  private:
-  std::vector<Field> fields(std::size_t group) override;
-  void check_options(std::size_t group) const override;
-  double* momentum_option(std::size_t group) override { return &options(group).momentum; }
-  std::array<bool, kStates> states_used(std::size_t group) const override;
-  void update(const Stream& stream, std::size_t group, kernels::OptimBatch batch) override;
+  StateNames state_names(const SGDOptions& o) const override {
+    return {o.momentum != 0 ? "momentum_buffer" : nullptr};
+  }
+  void launch(const Stream& stream, kernels::OptimBatch batch, const SGDOptions& o) const override {
+    kernels::sgd(stream, batch,
+                 {.momentum = o.momentum,
+                  .dampening = o.dampening,
+                  .weight_decay = o.weight_decay,
+                  .nesterov = o.nesterov,
+                  .maximize = o.maximize});
+  }
 };
 
 }  // namespace ferrite::optim

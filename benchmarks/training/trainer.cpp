@@ -58,7 +58,7 @@ Trainer::Trainer(const Options& options)
         return loss.detach();
       }) {
   if (options.execution == "graph")
-    graphed_.emplace(*model_, step_, cuda::GraphedStepOptions{.static_outputs = true});
+    graphed_.emplace(*model_, step_, nn::GraphedStepOptions{.static_outputs = true});
 }
 
 const Batch& Trainer::next() { return batches_[next_++ % batches_.size()]; }

@@ -9,8 +9,8 @@
 
 #include "ferrite/benchmarks/training/protocol.h"
 #include "ferrite/benchmarks/training/task.h"
+#include "ferrite/nn/graphed_step.h"
 #include "ferrite/optim/amp/amp.h"
-#include "ferrite/optim/graphed_step.h"
 #include "ferrite/optim/sgd.h"
 
 namespace bench {
@@ -48,7 +48,7 @@ class Trainer {
   ferrite::optim::SGD sgd_;
   ferrite::optim::amp::Amp amp_;
   Step step_;
-  std::optional<ferrite::cuda::GraphedStep<Step>> graphed_;
+  std::optional<ferrite::nn::GraphedStep<Step>> graphed_;
   ferrite::Tensor loss_;             // of the last step, where that trained
   ferrite::Tensor output_, labels_;  // else its output
   std::size_t next_ = 0;

@@ -80,7 +80,7 @@ class Run {
     optimizer_ = make_optimizer(*options.optimizer, ddp_->parameters(),
                                 {.lr = learning_rate(options), .momentum = 0.9});
     if (options.graph)
-      graphed_ = std::make_unique<cuda::GraphedStep<Step>>(
+      graphed_ = std::make_unique<nn::GraphedStep<Step>>(
           net_, [this](const Tensor& images, const Tensor& labels) { step(images, labels); });
   }
 
@@ -186,7 +186,7 @@ class Run {
   std::unique_ptr<DDP> ddp_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   metrics::DeviceAverageMeter loss_;
-  std::unique_ptr<cuda::GraphedStep<Step>> graphed_;  // null without --graph
+  std::unique_ptr<nn::GraphedStep<Step>> graphed_;  // null without --graph
   std::int64_t steps_ = 0;
 };
 

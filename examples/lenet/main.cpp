@@ -76,7 +76,7 @@ double train_epochs(const Run& run, nn::Module& model, examples::Trainer& traine
                test.accuracy);
     report.add_epoch(epoch_report(epoch, trainer, m, test, run.device));
   }
-  if (const cuda::GraphedStepStats* stats = trainer.graph_stats()) {
+  if (const nn::GraphedStepStats* stats = trainer.graph_stats()) {
     fmt::print(
         "\ngraph: launched for {} steps; {} ran without it, to warm up or with other shapes\n",
         stats->replayed, stats->eager);

@@ -57,10 +57,10 @@ Trainer::Trainer(nn::Module& model, optim::Optimizer& optimizer, Schedule schedu
         optimizer_.step();
         meters_.update(loss, logits, labels);
       }) {
-  if (graph) graphed_ = std::make_unique<cuda::GraphedStep<Step>>(model, step_);
+  if (graph) graphed_ = std::make_unique<nn::GraphedStep<Step>>(model, step_);
 }
 
-const cuda::GraphedStepStats* Trainer::graph_stats() const {
+const nn::GraphedStepStats* Trainer::graph_stats() const {
   return graphed_ ? &graphed_->stats() : nullptr;
 }
 

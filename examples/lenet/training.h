@@ -14,8 +14,8 @@
 #include "ferrite/metrics/average_meter.h"
 #include "ferrite/metrics/confusion_matrix.h"
 #include "ferrite/metrics/timer.h"
+#include "ferrite/nn/graphed_step.h"
 #include "ferrite/nn/module.h"
-#include "ferrite/optim/graphed_step.h"
 #include "ferrite/optim/optimizer.h"
 
 namespace examples {
@@ -65,7 +65,7 @@ class Trainer {
   std::int64_t steps() const { return steps_; }
   bool finished() const { return steps_ >= schedule_.steps; }
   /// How often the graph was launched and how often not; null without one.
-  const ferrite::cuda::GraphedStepStats* graph_stats() const;
+  const ferrite::nn::GraphedStepStats* graph_stats() const;
 
  private:
   /// Waits for the device.
@@ -79,7 +79,7 @@ class Trainer {
   const ferrite::Device device_;
   Meters meters_;
   Step step_;
-  std::unique_ptr<ferrite::cuda::GraphedStep<Step>> graphed_;
+  std::unique_ptr<ferrite::nn::GraphedStep<Step>> graphed_;
   std::int64_t steps_ = 0;
   std::unique_ptr<ferrite::profiler::Profile> profile_;
 };

@@ -254,7 +254,7 @@ void Run::finish(double seconds) {
              metrics::format_duration(seconds));
   const metrics::ConfusionCounts counts = confusion_.value();
   if (counts.total() > 0) fmt::print("\n{}", counts.str(data_.classes));
-  if (const cuda::GraphedStepStats* stats = trainer_->graph_stats()) {
+  if (const nn::GraphedStepStats* stats = trainer_->graph_stats()) {
     fmt::print(
         "\ngraph: launched for {} steps; {} ran without it, to warm up or with other shapes\n",
         stats->replayed, stats->eager);

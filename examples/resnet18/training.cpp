@@ -58,10 +58,10 @@ Trainer::Trainer(Training training, const Options& options, std::int64_t steps_a
       gathered_(training_.device),
       step_([this](const Tensor& images, const Tensor& labels) { step(images, labels); }) {
   profile_ = make_profile(options.profile, training_.model);
-  if (options.graph) graphed_ = std::make_unique<cuda::GraphedStep<Step>>(training_.model, step_);
+  if (options.graph) graphed_ = std::make_unique<nn::GraphedStep<Step>>(training_.model, step_);
 }
 
-const cuda::GraphedStepStats* Trainer::graph_stats() const {
+const nn::GraphedStepStats* Trainer::graph_stats() const {
   return graphed_ ? &graphed_->stats() : nullptr;
 }
 

@@ -18,10 +18,10 @@
 #include "ferrite/metrics/confusion_matrix.h"
 #include "ferrite/metrics/progress_bar.h"
 #include "ferrite/metrics/timer.h"
+#include "ferrite/nn/graphed_step.h"
 #include "ferrite/nn/module.h"
 #include "ferrite/optim/amp/amp.h"
 #include "ferrite/optim/averaged_model.h"
-#include "ferrite/optim/graphed_step.h"
 #include "ferrite/optim/lr_scheduler.h"
 #include "ferrite/optim/optimizer.h"
 #include "ferrite/parallel/ddp/distributed_data_parallel.h"
@@ -72,7 +72,7 @@ class Trainer {
   /// Steps that were skipped so far. Waits for the device.
   LossGuard::Skipped skipped() const { return guard_.skipped(); }
   /// How often the graph was launched and how often not; null without one.
-  const ferrite::cuda::GraphedStepStats* graph_stats() const;
+  const ferrite::nn::GraphedStepStats* graph_stats() const;
 
  private:
   using Step = std::function<void(const ferrite::Tensor&, const ferrite::Tensor&)>;
@@ -96,7 +96,7 @@ class Trainer {
   ferrite::metrics::Accuracy accuracy_;        // this rank's,
   ferrite::metrics::Accuracy gathered_;        // and all ranks', as of the last gather()
   Step step_;
-  std::unique_ptr<ferrite::cuda::GraphedStep<Step>> graphed_;
+  std::unique_ptr<ferrite::nn::GraphedStep<Step>> graphed_;
   std::unique_ptr<ferrite::profiler::Profile> profile_;  // null without --profile
 };
 

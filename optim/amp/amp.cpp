@@ -124,22 +124,17 @@ void Amp::load_state_dict(const StateDict& dict) {
                 "amp", "the dict is of more than {} losses", scalers.size());
   std::vector<StateDict> loaded;
   for (std::size_t i = 0; i < scalers.size(); ++i) {
-    StateDict own;
-    for (const auto& [name, tensor] : scalers[i].state_dict()) {
-      const auto entry = std::ranges::find(kEntries, std::string_view(name), [](const Entry& e) {
-        return std::string_view(e.scalers);
-      });
-      if (entry == std::end(kEntries)) {
-        own.insert(name, tensor);
-        continue;
-      }
-      const auto found = dict.find(fmt::format("loss_scaler{}.{}", i, entry->ours));
-      const bool required = entry->ours != std::string_view("overflows");
+    StateDict& own = loaded.emplace_back(scalers[i].state_dict());
+    for (const auto& [ours, name] : kEntries) {
+      const auto found = dict.find(fmt::format("loss_scaler{}.{}", i, ours));
+      const bool required = ours != std::string_view("overflows");
       FERRITE_CHECK(found != dict.end() || !required, ValueError, "amp",
-                    "the dict lacks loss_scaler{}.{}", i, entry->ours);
-      if (found != dict.end()) own.insert(name, found->second);
+                    "the dict lacks loss_scaler{}.{}", i, ours);
+      if (found != dict.end())
+        own.insert_or_assign(name, found->second);
+      else
+        own.erase(name);
     }
-    loaded.push_back(std::move(own));
   }
   for (std::size_t i = 0; i < scalers.size(); ++i) {
     if (!scalers[i].is_dynamic()) continue;

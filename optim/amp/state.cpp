@@ -4,7 +4,7 @@
 
 #include "ferrite/autograd/meta.h"
 #include "ferrite/autograd/record.h"
-#include "ferrite/nn/zero_grad.h"
+#include "ferrite/autograd/zero_grad.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/copy.h"
 #include "ferrite/optim/capture.h"
@@ -136,7 +136,7 @@ void Amp::State::put_aside(PerOptimizer& o) {
       o.aside[i].add_(grad);
   }
   o.has_aside = true;
-  nn::zero_grad(o.optimizer->parameters(), false);
+  autograd::zero_grad(o.optimizer->parameters(), false);
   o.optimizer->drop_master_gradients();
   o.pending.reset();
 }

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "ferrite/nn/graphed_step.h"
 #include "ferrite/nn/models/resnet.h"
 #include "ferrite/ops/loss.h"
-#include "ferrite/optim/graphed_step.h"
 #include "ferrite/optim/sgd.h"
 #include "ferrite/tests/nn/resnet18.h"
 #include "ferrite/tests/nn/resnet_support.h"
@@ -62,15 +62,15 @@ Outcome train(int warmup) {
   fill(net);
   net.to(device);
   optim::SGD sgd(net.parameters(), {.lr = 0.1, .momentum = 0.9});
-  cuda::GraphedStep step(net,
-                         [&](const Tensor& images, const Tensor& target) {
-                           const Tensor loss = cross_entropy(net(images), target);
-                           sgd.zero_grad();
-                           loss.backward();
-                           sgd.step();
-                           return loss;
-                         },
-                         {.warmup = warmup});
+  nn::GraphedStep step(net,
+                       [&](const Tensor& images, const Tensor& target) {
+                         const Tensor loss = cross_entropy(net(images), target);
+                         sgd.zero_grad();
+                         loss.backward();
+                         sgd.step();
+                         return loss;
+                       },
+                       {.warmup = warmup});
   Outcome outcome;
   for (std::uint32_t i = 0; i < 6; ++i) {
     const Tensor x = hash_uniform({4, 3, 8, 8}, 1000 + i, 1);

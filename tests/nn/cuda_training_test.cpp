@@ -12,13 +12,13 @@
 #include "ferrite/data/dataloader.h"
 #include "ferrite/data/synthetic_digits.h"
 #include "ferrite/data/transforms.h"
+#include "ferrite/nn/graphed_step.h"
 #include "ferrite/nn/layers.h"
 #include "ferrite/nn/models/lenet.h"
 #include "ferrite/ops/activation.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/loss.h"
-#include "ferrite/optim/graphed_step.h"
 #include "ferrite/optim/sgd.h"
 #include "ferrite/tests/support/close.h"
 #include "ferrite/tests/support/cuda.h"
@@ -74,9 +74,9 @@ Outcome train_lenet(const Setup& setup) {
   else
     net = std::make_unique<nn::LeNet5>();
   Trainer trainer(std::move(net), setup.device, setup.format);
-  cuda::GraphedStep graphed(*trainer.model,
-                            [&](const Tensor& x, const Tensor& y) { return trainer.step(x, y); },
-                            {.warmup = 1});
+  nn::GraphedStep graphed(*trainer.model,
+                          [&](const Tensor& x, const Tensor& y) { return trainer.step(x, y); },
+                          {.warmup = 1});
   const data::SyntheticDigits digits(11, 5,
                                      data::Compose{data::ToTensor(), data::Normalize(0.13, 0.31)});
   data::DataLoader loader(
@@ -213,8 +213,8 @@ TEST_CASE("a thousand steps leave memory as they found it") {
     Trainer trainer = tiny_trainer(way.device);
     const std::array<Batch, 2> batches = {random_batch(2, 1, way.device),
                                           random_batch(2, 2, way.device)};
-    cuda::GraphedStep graphed(*trainer.model,
-                              [&](const Tensor& x, const Tensor& y) { return trainer.step(x, y); });
+    nn::GraphedStep graphed(*trainer.model,
+                            [&](const Tensor& x, const Tensor& y) { return trainer.step(x, y); });
     const auto step = [&](std::size_t i) {
       const auto& [images, labels] = batches[i % 2];
       if (way.graph)

@@ -6,6 +6,7 @@
 #include "ferrite/core/cuda.h"
 #include "ferrite/core/cuda_graph.h"
 #include "ferrite/core/generator.h"
+#include "ferrite/nn/graphed_step.h"
 #include "ferrite/nn/layers.h"
 #include "ferrite/ops/activation.h"
 #include "ferrite/ops/arithmetic.h"
@@ -18,7 +19,6 @@
 #include "ferrite/ops/reduce.h"
 #include "ferrite/optim/amp/amp.h"
 #include "ferrite/optim/clip.h"
-#include "ferrite/optim/graphed_step.h"
 #include "ferrite/optim/sgd.h"
 #include "ferrite/tests/support/close.h"
 #include "ferrite/tests/support/cuda.h"
@@ -120,10 +120,10 @@ TEST_CASE(
     CAPTURE(name(options.opt_level));
     CAPTURE(clips);
     Run eager(options, clips, gpu()), graphed(options, clips, gpu());
-    cuda::GraphedStep step(graphed.model,
-                           [&](const Tensor& x, const Tensor& y, const Tensor& factor) {
-                             return graphed.step(x, y, factor);
-                           });
+    nn::GraphedStep step(graphed.model,
+                         [&](const Tensor& x, const Tensor& y, const Tensor& factor) {
+                           return graphed.step(x, y, factor);
+                         });
     for (std::uint64_t i = 0; i < kSteps; ++i) {
       const Batch b = make_batch(i, factor_of(i, options), gpu());
       const Tensor loss = eager.step(b.images, b.labels, b.factor);

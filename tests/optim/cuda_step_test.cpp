@@ -9,6 +9,7 @@
 #include "ferrite/core/cuda.h"
 #include "ferrite/core/cuda_graph.h"
 #include "ferrite/core/generator.h"
+#include "ferrite/nn/graphed_step.h"
 #include "ferrite/nn/layers.h"
 #include "ferrite/ops/activation.h"
 #include "ferrite/ops/arithmetic.h"
@@ -20,7 +21,6 @@
 #include "ferrite/ops/reduce.h"
 #include "ferrite/optim/clip.h"
 #include "ferrite/optim/grad_scaler.h"
-#include "ferrite/optim/graphed_step.h"
 #include "ferrite/tests/optim/optimizers.h"
 #include "ferrite/tests/support/close.h"
 #include "ferrite/tests/support/cuda.h"
@@ -216,9 +216,9 @@ TEST_CASE("graphed steps with a loss scaler give the eager ones' bits, overflows
   for (const auto& [name, make] : test::all_optimizers()) {
     CAPTURE(name);
     Training eager(make, gpu()), graphed(make, gpu());
-    cuda::GraphedStep step(graphed.net,
-                           [&](const Tensor& x, const Tensor& y) { return graphed.step(x, y); },
-                           {.warmup = 2});
+    nn::GraphedStep step(graphed.net,
+                         [&](const Tensor& x, const Tensor& y) { return graphed.step(x, y); },
+                         {.warmup = 2});
     for (Training* t : {&eager, &graphed}) t->net.norm.eval();
     for (std::size_t i = 0; i < batches.size(); ++i) {
       CAPTURE(i);

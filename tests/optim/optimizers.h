@@ -10,6 +10,7 @@
 #include "ferrite/optim/adam.h"
 #include "ferrite/optim/lamb.h"
 #include "ferrite/optim/lars.h"
+#include "ferrite/optim/lion.h"
 #include "ferrite/optim/rmsprop.h"
 #include "ferrite/optim/sgd.h"
 
@@ -44,6 +45,7 @@ inline std::vector<NamedOptimizer> all_optimizers() {
       {"LARS", make.operator()<optim::LARS>(optim::LARSOptions{
                    .lr = 0.1, .weight_decay = 1e-3, .trust_coefficient = 0.1, .nesterov = true})},
       {"LAMB", make.operator()<optim::LAMB>(optim::LAMBOptions{.lr = 0.01})},
+      {"Lion", make.operator()<optim::Lion>(optim::LionOptions{.lr = 0.003, .weight_decay = 0.1})},
   };
 }
 

@@ -2,12 +2,12 @@
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/core/allocator.h"
 #include "ferrite/core/cuda.h"
+#include "ferrite/nn/graphed_step.h"
 #include "ferrite/nn/models/lenet.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/copy.h"
 #include "ferrite/ops/reduce.h"
 #include "ferrite/optim/amp/amp.h"
-#include "ferrite/optim/graphed_step.h"
 #include "ferrite/tests/parallel/data_parallel_training.h"
 #include "ferrite/tests/support/cuda.h"
 
@@ -183,7 +183,7 @@ TEST_CASE("memory of CUDA devices does not grow with the steps") {
 TEST_CASE("a step on several devices cannot be captured, and says so") {
   REQUIRE_CUDA(2);
   Steps steps(2);
-  cuda::GraphedStep graphed(steps.dp(), [&](const Tensor&) { return steps.step(); }, {.warmup = 1});
+  nn::GraphedStep graphed(steps.dp(), [&](const Tensor&) { return steps.step(); }, {.warmup = 1});
   graphed(steps.x());
   CHECK_THROWS_WITH_AS(graphed(steps.x()),
                        doctest::Contains("[data_parallel] a step on 2 devices cannot be captured"),
@@ -194,15 +194,15 @@ TEST_CASE("a step on several devices cannot be captured, and says so") {
   PartsNet net(false, false);
   DataParallel one(net, {"cuda:0"});
   optim::SGD sgd(one.parameters(), {.lr = 0.1});
-  cuda::GraphedStep captured(one,
-                             [&](const Tensor& x) {
-                               const Tensor loss = one(x).sum();
-                               sgd.zero_grad();
-                               loss.backward();
-                               sgd.step();
-                               return loss;
-                             },
-                             {.warmup = 1});
+  nn::GraphedStep captured(one,
+                           [&](const Tensor& x) {
+                             const Tensor loss = one(x).sum();
+                             sgd.zero_grad();
+                             loss.backward();
+                             sgd.step();
+                             return loss;
+                           },
+                           {.warmup = 1});
   for (int i = 0; i < 3; ++i) captured(steps.x());
   CHECK(captured.stats().replayed == 2);
 }

@@ -4,11 +4,11 @@
 #include <thread>
 
 #include "ferrite/core/cuda.h"
+#include "ferrite/nn/graphed_step.h"
 #include "ferrite/nn/layers.h"
 #include "ferrite/nn/models/lenet.h"
 #include "ferrite/nn/models/resnet.h"
 #include "ferrite/ops/arithmetic.h"
-#include "ferrite/optim/graphed_step.h"
 #include "ferrite/parallel/comm/backend.h"
 #include "ferrite/parallel/ddp/sync_batch_norm.h"
 #include "ferrite/tests/parallel/ddp_training.h"
@@ -129,15 +129,15 @@ TEST_CASE("groups that work in the host cannot be captured into a step's graph")
               net.to(device);
               DistributedDataParallel ddp(net, {.static_graph = true});
               optim::SGD sgd(ddp.parameters(), {.lr = 0.1});
-              cuda::GraphedStep step(ddp,
-                                     [&](const Tensor& x) {
-                                       const Tensor loss = ddp(x).sum();
-                                       sgd.zero_grad();
-                                       loss.backward();
-                                       sgd.step();
-                                       return loss;
-                                     },
-                                     {.warmup = 2});
+              nn::GraphedStep step(ddp,
+                                   [&](const Tensor& x) {
+                                     const Tensor loss = ddp(x).sum();
+                                     sgd.zero_grad();
+                                     loss.backward();
+                                     sgd.step();
+                                     return loss;
+                                   },
+                                   {.warmup = 2});
               const Tensor x = ones({4, 3}, {.device = device});
               step(x);
               step(x);
@@ -178,15 +178,15 @@ TEST_CASE("on NCCL a whole step is one graph") {
     options.process_group = group;
     DistributedDataParallel ddp(*models[r], options);
     optim::SGD sgd(ddp.parameters(), {.lr = c.lr, .momentum = 0.9, .weight_decay = 1e-4});
-    cuda::GraphedStep step(ddp,
-                           [&](const Tensor& images, const Tensor& labels) {
-                             sgd.zero_grad();
-                             const Tensor loss = cross_entropy(ddp(images), labels);
-                             loss.backward();
-                             sgd.step();
-                             return loss;
-                           },
-                           {.warmup = 2});
+    nn::GraphedStep step(ddp,
+                         [&](const Tensor& images, const Tensor& labels) {
+                           sgd.zero_grad();
+                           const Tensor loss = cross_entropy(ddp(images), labels);
+                           loss.backward();
+                           sgd.step();
+                           return loss;
+                         },
+                         {.warmup = 2});
     for (int i = 0; i < c.steps; ++i) {
       const auto& [x, y] = data[static_cast<std::size_t>(i % c.batches)];
       const auto half = static_cast<std::int64_t>(r) * 6;

@@ -1,7 +1,7 @@
 // GraphedStep: a whole training step (forward, backward, clipping, optimizer, loss scale) as one
 // CUDA graph, launched at the cost of one kernel.
 //
-//   cuda::GraphedStep step(model, [&](const Tensor& images, const Tensor& labels) {
+//   nn::GraphedStep step(model, [&](const Tensor& images, const Tensor& labels) {
 //     Tensor loss = cross_entropy(model(images), labels);
 //     sgd.zero_grad();
 //     loss.backward();
@@ -43,7 +43,7 @@
 #include "ferrite/core/tensor.h"
 #include "ferrite/nn/module.h"
 
-namespace ferrite::cuda {
+namespace ferrite::nn {
 
 struct GraphedStepOptions {
   /// Eager steps of a signature before it is captured, 1 or more (ValueError): they make gradients
@@ -156,4 +156,4 @@ class GraphedStep {
   detail::StepGraphs graphs_;
 };
 
-}  // namespace ferrite::cuda
+}  // namespace ferrite::nn

@@ -7,6 +7,7 @@
 #include "ferrite/core/cuda.h"
 #include "ferrite/core/cuda_graph.h"
 #include "ferrite/core/generator.h"
+#include "ferrite/nn/graphed_step.h"
 #include "ferrite/nn/layers.h"
 #include "ferrite/ops/activation.h"
 #include "ferrite/ops/arithmetic.h"
@@ -18,7 +19,6 @@
 #include "ferrite/ops/reduce.h"
 #include "ferrite/optim/adam.h"
 #include "ferrite/optim/clip.h"
-#include "ferrite/optim/graphed_step.h"
 #include "ferrite/optim/sgd.h"
 #include "ferrite/tests/support/close.h"
 #include "ferrite/tests/support/cuda.h"
@@ -77,8 +77,8 @@ struct Run {
     optimizer->step();
     return loss;
   }
-  auto graphed(cuda::GraphedStepOptions options = {}) {
-    return cuda::GraphedStep(
+  auto graphed(nn::GraphedStepOptions options = {}) {
+    return nn::GraphedStep(
         net, [this](const Tensor& x, const Tensor& y) { return step(x, y); }, std::move(options));
   }
 
@@ -148,7 +148,7 @@ TEST_CASE("random numbers go on where eager steps and other draws left them") {
     results.push_back(call(x).cpu());
   };
   run(expected, draw);
-  cuda::GraphedStep step(model, draw, {.warmup = 1});
+  nn::GraphedStep step(model, draw, {.warmup = 1});
   run(got, step);
   CHECK(step.stats().replayed == 4);
   for (std::size_t i = 0; i < expected.size(); ++i) check_equal(got[i], expected[i]);
@@ -158,7 +158,7 @@ TEST_CASE("gradients that were dropped, replaced or moved between steps are look
   REQUIRE_CUDA(1);
   nn::Linear model(2, 1, {.bias = false});
   model.to(gpu());
-  cuda::GraphedStep step(model, [&](const Tensor& x) { model(x).sum().backward(); }, {.warmup = 1});
+  nn::GraphedStep step(model, [&](const Tensor& x) { model(x).sum().backward(); }, {.warmup = 1});
   const Tensor x = from_vector<float>({1, 2}, {1, 2}).to(gpu());
   const Tensor& weight = model.weight;
   const auto grad = [&] { return weight.grad().cpu().to_vector<float>(); };
@@ -186,12 +186,12 @@ TEST_CASE("a step that drops its gradients makes them anew in each replay") {
   REQUIRE_CUDA(1);
   nn::Linear model(2, 1, {.bias = false});
   model.to(gpu());
-  cuda::GraphedStep step(model,
-                         [&](const Tensor& x) {
-                           model.zero_grad(true);
-                           model(x).sum().backward();
-                         },
-                         {.warmup = 1});
+  nn::GraphedStep step(model,
+                       [&](const Tensor& x) {
+                         model.zero_grad(true);
+                         model(x).sum().backward();
+                       },
+                       {.warmup = 1});
   for (float i = 1; i < 5; ++i) {
     step(from_vector<float>({i, 2 * i}, {1, 2}));
     CHECK(model.weight.grad().cpu().to_vector<float>() == std::vector<float>{i, 2 * i});
@@ -204,7 +204,7 @@ TEST_CASE("results are copies, unless asked for as they are; of any form") {
   model.to(gpu());
   const auto both = [](const Tensor& x) { return std::tuple(x + 1, x * 2); };
   for (const bool fixed : {false, true}) {
-    cuda::GraphedStep step(model, both, {.warmup = 1, .static_outputs = fixed});
+    nn::GraphedStep step(model, both, {.warmup = 1, .static_outputs = fixed});
     std::vector<Tensor> sums;
     for (float i = 0; i < 4; ++i) {
       const auto [sum, product] = step(full({2}, i, {.device = gpu()}));
@@ -214,7 +214,7 @@ TEST_CASE("results are copies, unless asked for as they are; of any form") {
     CHECK(sums[2].cpu().to_vector<float>()[0] == (fixed ? 4 : 3));
     CHECK(sums[2].shares_storage(sums[3]) == fixed);
   }
-  cuda::GraphedStep many(model, [](const Tensor& x) { return std::vector{x, x + 1, x + 2}; });
+  nn::GraphedStep many(model, [](const Tensor& x) { return std::vector{x, x + 1, x + 2}; });
   for (int i = 0; i < 5; ++i) CHECK(many(ones({}))[2].item<float>() == 3);
 }
 
@@ -231,12 +231,12 @@ TEST_CASE("what cannot be captured is named, and leaves gradients and the device
   for (const auto& [op, f] : bad) {
     CAPTURE(op);
     model.zero_grad();
-    cuda::GraphedStep step(model,
-                           [&](const Tensor& in) {
-                             model(in).sum().backward();
-                             f(in);
-                           },
-                           {.warmup = 1});
+    nn::GraphedStep step(model,
+                         [&](const Tensor& in) {
+                           model(in).sum().backward();
+                           f(in);
+                         },
+                         {.warmup = 1});
     step(x);
     const Tensor before = model.weight.grad();
     const std::string message = test::message_of<CudaError>([&] { step(x); });
@@ -247,7 +247,7 @@ TEST_CASE("what cannot be captured is named, and leaves gradients and the device
     CHECK(before.cpu().to_vector<float>() == std::vector<float>{1, 1});
     CHECK((x + 1).sum().item<float>() == 4);
   }
-  cuda::GraphedStep step(model, [&](const Tensor& in) { return model(in); });
+  nn::GraphedStep step(model, [&](const Tensor& in) { return model(in); });
   CHECK_THROWS_AS(step(ones({1, 2}, {.device = gpu()}).set_requires_grad()), ValueError);
 }
 
@@ -256,8 +256,8 @@ TEST_CASE("bad values in a replay are reported to those who wait for its stream"
   nn::Linear model(1, 1);
   model.to(gpu());
   const Tensor table = zeros({4, 1}, {.device = gpu()});
-  cuda::GraphedStep step(model, [&](const Tensor& i) { return table.index_select(0, i); },
-                         {.warmup = 1});
+  nn::GraphedStep step(model, [&](const Tensor& i) { return table.index_select(0, i); },
+                       {.warmup = 1});
   for (int i = 0; i < 3; ++i) step(from_vector<std::int64_t>({3}, {1}));
   current_stream(gpu()).synchronize();
   step(from_vector<std::int64_t>({4}, {1}));
@@ -266,7 +266,7 @@ TEST_CASE("bad values in a replay are reported to those who wait for its stream"
 
 TEST_CASE("without a CUDA device every step is eager") {
   nn::Linear model(2, 1);
-  cuda::GraphedStep step(model, [&](const Tensor& x) { return model(x).sum(); }, {.warmup = 1});
+  nn::GraphedStep step(model, [&](const Tensor& x) { return model(x).sum(); }, {.warmup = 1});
   for (int i = 0; i < 5; ++i)
     CHECK(step(ones({1, 2})).item<float>() == model(ones({1, 2})).sum().item<float>());
   CHECK(step.stats().eager == 5);

@@ -1,4 +1,4 @@
-#include "ferrite/optim/graphed_step.h"
+#include "ferrite/nn/graphed_step.h"
 
 #include <algorithm>
 #include <optional>
@@ -12,7 +12,7 @@
 #include "ferrite/kernels/copy.h"
 #include "ferrite/ops/copy.h"
 
-namespace ferrite::cuda::detail {
+namespace ferrite::nn::detail {
 
 namespace {
 
@@ -57,7 +57,7 @@ struct Known {
 struct Entry {
   Signature signature;
   int seen = 0;
-  std::optional<Graph> graph;
+  std::optional<cuda::Graph> graph;
   std::vector<Tensor> inputs, outputs;
   std::vector<Known> known;
 };
@@ -192,7 +192,7 @@ std::vector<Tensor> StepGraphs::Impl::eager(std::span<const Tensor> inputs, cons
 
 void StepGraphs::Impl::capture(Entry& entry, const Step& step) {
   const Device& device = entry.signature.device;
-  const Graph* pool = nullptr;
+  const cuda::Graph* pool = nullptr;
   for (const auto& other : entries)
     if (other->graph) pool = &*other->graph;
   std::vector<Tensor> in, out;
@@ -201,7 +201,7 @@ void StepGraphs::Impl::capture(Entry& entry, const Step& step) {
   std::vector<Known> known;
   for (const Tensor& t : tensors)
     known.push_back({.memory = t.detach(), .grad_before = t.grad(), .grad_after = {}});
-  Graph graph(device, pool);
+  cuda::Graph graph(device, pool);
   // What is converted in the graph is for the graph alone.
   const auto& outside = entry.signature.autocast.state;
   const auto inside = outside ? outside->renewed() : nullptr;
@@ -252,4 +252,4 @@ std::vector<Tensor> StepGraphs::Impl::replay(Entry& entry, std::span<const Tenso
   return results;
 }
 
-}  // namespace ferrite::cuda::detail
+}  // namespace ferrite::nn::detail

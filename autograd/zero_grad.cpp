@@ -1,4 +1,4 @@
-#include "ferrite/nn/zero_grad.h"
+#include "ferrite/autograd/zero_grad.h"
 
 #include <algorithm>
 #include <vector>
@@ -8,7 +8,7 @@
 #include "ferrite/kernels/copy.h"
 #include "ferrite/kernels/optim.h"
 
-namespace ferrite::nn {
+namespace ferrite::autograd {
 
 namespace {
 
@@ -51,4 +51,4 @@ void zero_grad(std::span<const Tensor> parameters, bool set_to_none) {
   for (const Batch& batch : batches) kernels::zero_all(current_stream(batch.device), batch.arrays);
 }
 
-}  // namespace ferrite::nn
+}  // namespace ferrite::autograd

@@ -1,0 +1,75 @@
+#include "ferrite/optim/fields.h"
+
+#include <type_traits>
+
+namespace ferrite::optim {
+
+namespace {
+
+template <class T>
+constexpr bool kIsVector = false;
+template <class T>
+constexpr bool kIsVector<std::vector<T>> = true;
+
+template <class T>
+void check_size(const T& value, const Tensor& t, const std::string& name, const char* op) {
+  if constexpr (std::is_same_v<T, std::vector<double>>)
+    FERRITE_CHECK(t.numel() == static_cast<std::int64_t>(value.size()), ValueError, op,
+                  "{}: expected a number for each of {} groups, got {}", name, value.size(),
+                  t.describe());
+  else if constexpr (!kIsVector<T>)
+    FERRITE_CHECK(t.numel() == 1, ValueError, op, "{}: expected one number, got {}", name,
+                  t.describe());
+}
+
+}  // namespace
+
+void check_fields(const Fields& fields, const char* op) {
+  for (const Field& f : fields)
+    std::visit(
+        [&]<class T>(const T* v) {
+          if constexpr (!kIsVector<T>)
+            FERRITE_CHECK(f.range.contains(static_cast<double>(*v)), ValueError, op,
+                          "expected {} to be {}, got {}", f.name, f.range.text, *v);
+        },
+        f.value);
+}
+
+void save_fields(const Fields& fields, StateDict& dict, const std::string& prefix) {
+  for (const Field& f : fields)
+    dict.insert(prefix + f.name, std::visit(
+                                     []<class T>(const T* v) {
+                                       if constexpr (kIsVector<T>)
+                                         return from_vector(*v,
+                                                            {static_cast<std::int64_t>(v->size())});
+                                       else if constexpr (std::is_same_v<T, bool>)
+                                         return host_scalar(static_cast<double>(*v));
+                                       else
+                                         return host_scalar(*v);
+                                     },
+                                     f.value));
+}
+
+void load_fields(const Fields& fields, const StateDict& dict, const std::string& prefix,
+                 const char* op, bool check_only) {
+  for (const Field& f : fields) {
+    const std::string name = prefix + f.name;
+    const auto found = dict.find(name);
+    FERRITE_CHECK(found != dict.end(), ValueError, op, "the dict lacks {}", name);
+    const Tensor& t = found->second;
+    std::visit(
+        [&]<class T>(T* v) {
+          check_size(*v, t, name, op);
+          if (check_only) return;
+          if constexpr (kIsVector<T>)
+            *v = t.to_vector<typename T::value_type>();
+          else if constexpr (std::is_same_v<T, bool>)
+            *v = t.item<double>() != 0;
+          else
+            *v = t.item<T>();
+        },
+        f.value);
+  }
+}
+
+}  // namespace ferrite::optim

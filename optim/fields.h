@@ -1,0 +1,57 @@
+// The numbers of an options struct by name: how they are checked, saved and loaded.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "ferrite/core/state_dict.h"
+
+namespace ferrite::optim {
+
+/// The values that a field may have. NaN is in no range.
+struct Range {
+  const char* text;
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
+  bool open_low = false, open_high = false;  ///< whether the end itself is left out
+
+  bool contains(double v) const {
+    return (open_low ? v > low : v >= low) && (open_high ? v < high : v <= high);
+  }
+};
+inline constexpr Range kAnyNumber{"a number"};
+inline constexpr Range kNonNegative{"0 or more", 0};
+inline constexpr Range kPositive{"above 0", 0, kAnyNumber.high, true};
+inline constexpr Range kUnit{"from 0 to 1", 0, 1};
+inline constexpr Range kBelowOne{"in [0, 1)", 0, 1, false, true};
+inline constexpr Range kPositiveUnit{"in (0, 1]", 0, 1, true};
+
+struct Field {
+  const char* name;  ///< in state dicts
+  std::variant<double*, std::int64_t*, bool*, std::vector<double>*, std::vector<std::int64_t>*>
+      value;
+  Range range = kAnyNumber;  ///< of a single number
+};
+using Fields = std::vector<Field>;
+
+/// ValueError where a number is out of its range; `op` is the name that errors begin with.
+void check_fields(const Fields& fields, const char* op);
+
+/// As prefix + name: numbers 0-dimensional (float64, or int64 of an int64), vectors 1-dimensional.
+void save_fields(const Fields& fields, StateDict& dict, const std::string& prefix);
+
+/// ValueError where a name is missing, or a tensor has not as many numbers as the field has now
+/// (vectors of int64 may have any); with `check_only` nothing is changed.
+void load_fields(const Fields& fields, const StateDict& dict, const std::string& prefix,
+                 const char* op, bool check_only);
+
+/// A 0-dimensional tensor on the host.
+template <class T>
+Tensor host_scalar(T value) {
+  return from_vector<T>({value}, Shape());
+}
+
+}  // namespace ferrite::optim

@@ -1,0 +1,43 @@
+// Tensors as arrays, for kernels that work on many at once.
+#pragma once
+
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "ferrite/core/tensor.h"
+#include "ferrite/kernels/optim.h"
+
+namespace ferrite::optim {
+
+/// Dense arrays, or pairs of them, in a batch for each device and dtype (or pair of dtypes). Those
+/// of tensors that are not dense are copies. All live as long as this does.
+class FlatBatches {
+ public:
+  struct Batch {
+    Device device;
+    kernels::FlatTensors to, from;  ///< `from` is empty where tensors were added alone
+  };
+
+  FlatBatches() = default;
+  /// Those of the gradients that there are.
+  static FlatBatches of_gradients(std::span<const Tensor> parameters);
+
+  /// Nothing where it is undefined.
+  void add(const Tensor& tensor);
+  /// A dense tensor and what it is made from, of the same shape, anywhere.
+  void add(const Tensor& to, const Tensor& from);
+
+  const std::vector<Batch>& batches() const { return batches_; }
+  /// After changes of what was added alone, which tensors that are not dense then take over; `op`,
+  /// a string literal, is what errors of the tape name.
+  void write_back(const char* op) const;
+
+ private:
+  Batch& batch_for(const Tensor& to, DType from);
+
+  std::vector<Batch> batches_;
+  std::vector<std::pair<Tensor, Tensor>> tensors_;  // and their arrays, mostly themselves
+};
+
+}  // namespace ferrite::optim

@@ -1,0 +1,67 @@
+// FusedOptimizer: optimizers with a kernel that updates all parameters of a group in one launch.
+#pragma once
+
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "ferrite/core/stream.h"
+#include "ferrite/kernels/optim.h"
+#include "ferrite/optim/optimizer.h"
+
+namespace ferrite::optim {
+
+/// Names of a parameter's state, in the order in which the kernel takes it; null: none.
+using StateNames = std::array<const char*, 3>;
+
+/// The updates of a step, a batch for each device and combination of dtypes.
+class FusedBatches {
+ public:
+  struct Batch {
+    Device device;
+    kernels::OptimBatch kernel;
+  };
+
+  FusedBatches(std::vector<Optimizer::Update> updates, const StateNames& names, const char* op);
+
+  std::vector<Batch>& batches() { return batches_; }
+  /// After all launches: parameters that are not dense take what was updated in their place.
+  void write_back() const;
+
+ private:
+  void add(const Optimizer::Update& u, const StateNames& names, const char* op);
+  kernels::OptimTensor& add_to_batch(const Tensor& updated, const Tensor& grad, const Tensor& copy);
+
+  std::vector<Batch> batches_;
+  std::vector<Optimizer::Update> updates_;
+  std::vector<Tensor> alive_;  // until all is launched
+  std::vector<std::pair<Tensor, Tensor>> not_dense_;
+};
+
+template <class Options>
+class FusedOptimizer : public OptimizerWith<Options> {
+ public:
+  using OptimizerWith<Options>::OptimizerWith;
+
+ protected:
+  virtual StateNames state_names(const Options& options) const = 0;
+  virtual void launch(const Stream& stream, kernels::OptimBatch batch,
+                      const Options& options) const = 0;
+
+ private:
+  void step_group(std::size_t group, const Tensor& inv_scale, const Tensor& found_inf) final {
+    const Options& o = this->options(group);
+    FusedBatches all(this->updates(group), state_names(o), this->name_);
+    for (auto& [device, batch] : all.batches()) {
+      const auto c = this->controls(group, device, inv_scale, found_inf);
+      batch.lr = c.lr.template data<double>();
+      if (c.momentum.defined()) batch.momentum = c.momentum.template data<double>();
+      if (c.inv_scale.defined()) batch.inv_scale = c.inv_scale.template data<float>();
+      if (c.found_inf.defined()) batch.found_inf = c.found_inf.template data<float>();
+      launch(current_stream(device), std::move(batch), o);
+    }
+    all.write_back();
+  }
+};
+
+}  // namespace ferrite::optim

@@ -1,0 +1,40 @@
+// Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon), with torch.optim.Muon's
+// options: the momentum of a matrix W of r rows and c columns, made nearly orthogonal,
+//   m = momentum m + (1 - momentum) g,  u = momentum m + (1 - momentum) g  (Nesterov),
+//   W -= lr * (sqrt(max(1, r / c)) * orthogonalized(u) + weight_decay W).
+// It is for the matrices of hidden layers, the kernels of convolutions ([out, in * kh * kw]) among
+// them. Embeddings, the last layer and all vectors are better off with AdamW.
+#pragma once
+
+#include <array>
+
+#include "ferrite/optim/tensor_optimizer.h"
+
+namespace ferrite::optim {
+
+struct MuonOptions {
+  double lr = 1e-3;
+  double weight_decay = 0.1;  ///< decoupled, as AdamW's
+  double momentum = 0.95;
+  bool nesterov = true;
+  /// Of the Newton-Schulz iteration X = a X + (b A + c A A) X with A = X X^T. It starts from
+  /// u / (|u| + eps), and ends with singular values around 1.
+  std::array<double, 3> ns_coefficients = {3.4445, -4.7750, 2.0315};
+  double eps = 1e-7;
+  std::int64_t ns_steps = 5;
+
+  static constexpr const char* kName = "Muon";
+  Fields fields();
+  static void check_parameter(const Tensor& p);
+};
+
+/// ValueError for parameters of fewer than two dimensions.
+class Muon final : public TensorOptimizer<MuonOptions> {
+ public:
+  using TensorOptimizer::TensorOptimizer;
+
+ private:
+  void update(ParameterStep& p, const MuonOptions& o) override;
+};
+
+}  // namespace ferrite::optim

@@ -1,0 +1,27 @@
+// What an optimizer keeps of one parameter.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ferrite/core/tensor.h"
+#include "ferrite/optim/master_weight.h"
+
+namespace ferrite::optim {
+
+struct ParameterState {
+  /// The state `name`, of `shape` and with the dtype, device and, where the shape is the same, the
+  /// layout of `like`, to which it is converted where it differs. Zeros at first. CudaError where
+  /// it would be made or moved while a step is captured.
+  const Tensor& get(std::string_view name, const Shape& shape, const Tensor& like, const char* op);
+  /// The count of updates on a device; made and moved as the state is.
+  const Tensor& step_on(const Device& device, const char* op);
+
+  Tensor step;  ///< updates so far, int64; undefined before the first
+  std::vector<std::pair<std::string, Tensor>> tensors;
+  MasterWeight master;
+};
+
+}  // namespace ferrite::optim
