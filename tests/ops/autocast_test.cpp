@@ -140,7 +140,9 @@ std::vector<Case> mixed(DType half) {
   return {
       {"batch_norm_add_relu",
        {x, y, zeros3, ones3},
-       [](const In& t) { return batch_norm_add_relu(t[0], t[1], t[2], t[3], t[3], t[2]); }},
+       [](const In& t) {
+         return batch_norm(t[0], t[2], t[3], t[3], t[2], {.residual = t[1], .relu = true});
+       }},
       {"dot", {v, u}, [](const In& t) { return dot(t[0], t[1]); }},
       {"cat",
        {v, u},
@@ -214,7 +216,7 @@ TEST_CASE("operands of several dtypes are promoted; what has no policy stays as 
     }
     const Tensor stats = zeros({3}), one = ones({3});
     CHECK(batch_norm(x.to(half), stats, one, one, stats).dtype() == half);
-    CHECK(batch_norm_relu(x, stats, one, one, stats).dtype() == kFloat32);
+    CHECK(batch_norm(x, stats, one, one, stats, {.relu = true}).dtype() == kFloat32);
   }
 }
 

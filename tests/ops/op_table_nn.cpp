@@ -87,21 +87,28 @@ void add_convolutions(std::vector<Op>& table) {
 void add_norms(std::vector<Op>& table) {
   const Adder add{table, Takes::floating};
   const Arg image{{3, 4, 2, 2}};
-  const Arg statistic{.shape = {4}, .fill = Fill::constant};
+  const Arg statistic{.shape = {4}, .fill = Fill::constant},
+      residual{.shape = image.shape, .optional = true};
   add("batch_norm", {image, statistic, statistic, optional({4}), optional({4})},
       [](C c) { return batch_norm(c[0], c[1], c[2], c[3], c[4], true); });
   add("batch_norm", {image, statistic, statistic, optional({4}), optional({4})},
       [](C c) { return batch_norm(c[0], c[1], c[2], c[3], c[4]); });
   for (const bool training : {true, false}) {
-    add("batch_norm_relu", {image, statistic, statistic, optional({4}), optional({4})},
-        [=](C c) { return batch_norm_relu(c[0], c[1], c[2], c[3], c[4], training); });
-    add("batch_norm_add_relu", {image, image, statistic, statistic, optional({4}), optional({4})},
-        [=](C c) { return batch_norm_add_relu(c[0], c[1], c[2], c[3], c[4], c[5], training); });
+    add("batch_norm_relu", {image, statistic, statistic, optional({4}), optional({4})}, [=](C c) {
+      return batch_norm(c[0], c[1], c[2], c[3], c[4], {.training = training, .relu = true});
+    });
+    for (const bool relu : {true, false})
+      add(relu ? "batch_norm_add_relu" : "batch_norm_add",
+          {image, statistic, statistic, optional({4}), optional({4}), residual}, [=](C c) {
+            return batch_norm(c[0], c[1], c[2], c[3], c[4],
+                              {.training = training, .residual = c[5], .relu = relu});
+          });
   }
   table.push_back(
       {"conv2d_statistics", Takes::floating, {image, {{3, 4, 1, 1}}, optional({3})}, [](C c) {
          const auto [y, statistics] = conv2d_statistics(c[0], c[1], c[2]);
-         const Tensor out = batch_norm(y, {}, {}, {}, {}, true, 0.1, 1e-5, statistics);
+         const Tensor out =
+             batch_norm(y, {}, {}, {}, {}, {.training = true, .statistics = statistics});
          return Out{y, out};
        }});
   add("layer_norm", {{{3, 4}}, optional({4}), optional({4})},
