@@ -81,7 +81,9 @@ int main(int argc, char** argv) try {
   CLI::App app("Trains a convolutional network on MNIST.");
   app.add_option("--data", folder, "the folder with MNIST");
   app.add_option("--device", device_name, "cpu, cuda or cuda:N")->capture_default_str();
-  app.add_option("--epochs", epochs)->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--epochs", epochs, "passes over the training images")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   app.add_option("--save", save_path, "write the trained weights to this .safetensors file");
   CLI11_PARSE(app, argc, argv);
 
