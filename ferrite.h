@@ -42,6 +42,7 @@
 #include "ferrite/metrics/progress_bar.h"
 #include "ferrite/metrics/tensorboard.h"
 #include "ferrite/metrics/timer.h"
+#include "ferrite/nn/fused.h"
 #include "ferrite/nn/graphed_step.h"
 #include "ferrite/nn/init.h"
 #include "ferrite/nn/layers.h"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ferrite/core/dtype.h"
-#include "ferrite/core/forward.h"
+#include "ferrite/core/fwd.h"
 
 namespace ferrite::kernels {
 

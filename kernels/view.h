@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "ferrite/core/dtype.h"
-#include "ferrite/core/forward.h"
+#include "ferrite/core/fwd.h"
 #include "ferrite/core/scalar.h"
 #include "ferrite/core/shape.h"
 #if !defined(__CUDACC__)  // CUDA sources do without Tensor, and compile in half the time

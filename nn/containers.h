@@ -38,9 +38,8 @@ class ModuleContainer : public Module {
 };
 
 /// Runs its modules one after another: `Sequential(Conv2d(1, 6, 5), ReLU(), Flatten())`. Takes
-/// modules by value (temporaries or std::move) and as std::unique_ptr. A layer and the activation
-/// behind it run as one op where there is one (Conv2d or BatchNorm2d with ReLU, Linear with ReLU or
-/// GELU) and neither has hooks; a BatchNorm2d behind a Conv2d has its statistics from it.
+/// modules by value (temporaries or std::move) and as std::unique_ptr. Layers without hooks run
+/// fused with what follows them where nn/fused.h can.
 class Sequential : public Cloneable<Sequential, ModuleContainer> {
  public:
   Sequential() = default;

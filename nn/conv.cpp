@@ -4,7 +4,6 @@
 
 #include "ferrite/nn/init.h"
 #include "ferrite/nn/repr.h"
-#include "ferrite/ops/activation.h"
 
 namespace ferrite::nn {
 
@@ -53,16 +52,6 @@ Conv2d::Conv2d(std::int64_t in_channels, std::int64_t out_channels, Pair kernel_
 void Conv2d::reset_parameters() { reset(weight, bias); }
 
 Tensor Conv2d::forward(const Tensor& input) { return conv2d(input, weight, bias, op_options()); }
-
-Tensor Conv2d::forward_relu(const Tensor& input) {
-  if (has_hooks()) return relu((*this)(input));
-  return conv2d_relu(input, weight, bias, op_options());
-}
-
-ConvStatistics Conv2d::forward_statistics(const Tensor& input) {
-  if (has_hooks()) return {(*this)(input), {}};
-  return conv2d_statistics(input, weight, bias, op_options());
-}
 
 std::optional<std::int64_t> Conv2d::multiply_adds(std::span<const Tensor>,
                                                   std::span<const Tensor> outputs) const {

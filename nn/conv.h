@@ -25,23 +25,17 @@ class Conv2d : public Cloneable<Conv2d> {
   /// Draws new weights.
   void reset_parameters();
   Tensor forward(const Tensor& input) override;
-  /// relu(forward(input)) as one op; where the module has hooks, which see the convolution's own
-  /// output, as two.
-  Tensor forward_relu(const Tensor& input);
-  /// forward(input) with its channels' statistics (conv2d_statistics); without them where the
-  /// module has hooks, which may change the output.
-  ConvStatistics forward_statistics(const Tensor& input);
   std::string extra_repr() const override;
   std::optional<std::int64_t> multiply_adds(std::span<const Tensor> inputs,
                                             std::span<const Tensor> outputs) const override;
   const Conv2dOptions& options() const { return options_; }
+  /// Those of them that the op takes.
+  ferrite::Conv2dOptions op_options() const;
 
   Tensor weight;  ///< [out_channels, in_channels / groups, *kernel_size]
   Tensor bias;    ///< [out_channels]; undefined without bias
 
  private:
-  ferrite::Conv2dOptions op_options() const;
-
   Conv2dOptions options_;
 };
 

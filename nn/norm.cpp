@@ -2,13 +2,10 @@
 
 #include "ferrite/autograd/checkpoint.h"
 #include "ferrite/autograd/grad_mode.h"
-#include "ferrite/nn/conv.h"
 #include "ferrite/nn/init.h"
 #include "ferrite/nn/repr.h"
-#include "ferrite/ops/activation.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/creation.h"
-#include "ferrite/ops/norm.h"
 
 namespace ferrite::nn {
 
@@ -45,79 +42,29 @@ void BatchNorm::reset_running_stats() {
   init::zeros_(num_batches_tracked);
 }
 
-BatchNorm::Mode BatchNorm::begin(const Tensor& input) {
+Tensor BatchNorm::forward(const Tensor& input) { return forward(input, {}); }
+
+Tensor BatchNorm::forward(const Tensor& input, BatchNormFuncOptions options) {
   check_input(input);
-  // What a checkpoint computes again has been counted.
-  const bool tracks = running_mean.defined() && !(is_training() && autograd::is_recomputing());
-  Mode mode{uses_batch(), options_.momentum.value_or(1), running_mean, running_var};
-  if (!tracks) mode.mean = mode.var = Tensor();
-  if (is_training() && batch_parts_) mode.parts = batch_parts_();
-  if (is_training() && tracks) {
-    no_grad([&] { num_batches_tracked.add_(1); });
-    // The batch's own statistics; how much they weigh is known to the device alone.
-    if (!options_.momentum)
-      mode.mean = zeros_like(running_mean), mode.var = zeros_like(running_var);
-  }
-  return mode;
-}
+  options.training = uses_batch_statistics();
+  options.momentum = options_.momentum.value_or(1);
+  options.eps = options_.eps;
+  if (is_training() && batch_parts_) options.parts = batch_parts_();
+  if (!is_training() || !running_mean.defined())
+    return batch_norm(input, running_mean, running_var, weight, bias, options);
+  // A checkpoint that computes a batch again must not count it again.
+  if (autograd::is_recomputing()) return batch_norm(input, {}, {}, weight, bias, options);
 
-Tensor BatchNorm::finish(const Mode& mode, Tensor out) {
-  if (mode.mean.defined() && !mode.mean.is_same(running_mean))
-    no_grad([&] {
-      running_mean.add_((mode.mean - running_mean) / num_batches_tracked);
-      running_var.add_((mode.var - running_var) / num_batches_tracked);
-    });
+  no_grad([&] { num_batches_tracked.add_(1); });
+  if (options_.momentum) return batch_norm(input, running_mean, running_var, weight, bias, options);
+  // The mean over all batches: how much this one weighs is known to the device alone.
+  const Tensor mean = zeros_like(running_mean), var = zeros_like(running_var);
+  Tensor out = batch_norm(input, mean, var, weight, bias, options);
+  no_grad([&] {
+    running_mean.add_((mean - running_mean) / num_batches_tracked);
+    running_var.add_((var - running_var) / num_batches_tracked);
+  });
   return out;
-}
-
-Tensor BatchNorm::run(const Tensor& input, Then then, const Tensor& residual,
-                      const ChannelStatistics& known) {
-  const Mode m = begin(input);
-  const auto with = [&](auto op, const auto&... inputs) {
-    return finish(m, op(inputs..., m.mean, m.var, weight, bias, m.training, m.momentum,
-                        options_.eps, known, m.parts));
-  };
-  switch (then) {
-    case Then::relu:
-      return with(batch_norm_relu, input);
-    case Then::add_relu:
-      return with(batch_norm_add_relu, input, residual);
-    default:
-      return with(batch_norm, input);
-  }
-}
-
-Tensor BatchNorm::forward(const Tensor& input) { return run(input, Then::nothing, {}); }
-
-Tensor BatchNorm::fused(const Tensor& input, Then then, const Tensor& residual,
-                        const ChannelStatistics& known) {
-  if (!has_hooks()) return run(input, then, residual, known);
-  const Tensor out = (*this)(input);
-  if (then == Then::nothing) return out;
-  return relu(then == Then::relu ? out : out + residual);
-}
-
-Tensor BatchNorm::forward_relu(const Tensor& input) { return fused(input, Then::relu, {}); }
-Tensor BatchNorm::forward_add_relu(const Tensor& input, const Tensor& residual) {
-  return fused(input, Then::add_relu, residual);
-}
-
-ConvStatistics BatchNorm::convolved(Conv2d& conv, const Tensor& input) const {
-  if (uses_batch()) return conv.forward_statistics(input);
-  return {conv(input), {}};
-}
-
-Tensor BatchNorm::forward(Conv2d& conv, const Tensor& input) {
-  const auto [x, statistics] = convolved(conv, input);
-  return fused(x, Then::nothing, {}, statistics);
-}
-Tensor BatchNorm::forward_relu(Conv2d& conv, const Tensor& input) {
-  const auto [x, statistics] = convolved(conv, input);
-  return fused(x, Then::relu, {}, statistics);
-}
-Tensor BatchNorm::forward_add_relu(Conv2d& conv, const Tensor& input, const Tensor& residual) {
-  const auto [x, statistics] = convolved(conv, input);
-  return fused(x, Then::add_relu, residual, statistics);
 }
 
 std::string BatchNorm::name() const { return is_synchronized() ? "SyncBatchNorm" : Module::name(); }

@@ -7,15 +7,9 @@
 #include <optional>
 
 #include "ferrite/nn/module.h"
-#include "ferrite/ops/channel_statistics.h"
-
-namespace ferrite {
-struct ConvStatistics;
-}
+#include "ferrite/ops/norm.h"
 
 namespace ferrite::nn {
-
-class Conv2d;
 
 struct BatchNormOptions {
   double eps = 1e-5;
@@ -34,15 +28,11 @@ class BatchNorm : public Module {
   void reset_parameters();
   void reset_running_stats();
   Tensor forward(const Tensor& input) override;
-  /// relu(forward(input)) and relu(forward(input) + residual), fused (ops/norm.h); where the module
-  /// has hooks, which see the norm's own output, not fused.
-  Tensor forward_relu(const Tensor& input);
-  Tensor forward_add_relu(const Tensor& input, const Tensor& residual);
-  /// The same of conv(input), which finds the statistics of a training batch as it runs
-  /// (conv2d_statistics).
-  Tensor forward(Conv2d& conv, const Tensor& input);
-  Tensor forward_relu(Conv2d& conv, const Tensor& input);
-  Tensor forward_add_relu(Conv2d& conv, const Tensor& input, const Tensor& residual);
+  /// The same with what the op does besides (ops/norm.h): the residual, ReLU and statistics of
+  /// `options`; the module sets its other fields.
+  Tensor forward(const Tensor& input, BatchNormFuncOptions options);
+  /// Whether the next forward() normalises by the statistics of its batch.
+  bool uses_batch_statistics() const { return is_training() || !running_mean.defined(); }
   std::string extra_repr() const override;
   const BatchNormOptions& options() const { return options_; }
   void set_momentum(std::optional<double> momentum) { options_.momentum = momentum; }
@@ -66,28 +56,6 @@ class BatchNorm : public Module {
   std::int64_t num_features_;
 
  private:
-  /// How a batch is normalised: where the running statistics are, or those of the batch are to go.
-  struct Mode {
-    bool training;
-    double momentum;
-    Tensor mean, var;
-    std::shared_ptr<BatchParts> parts = {};  // null: the batch is whole
-  };
-  enum class Then : std::uint8_t { nothing, relu, add_relu };
-  bool uses_batch() const { return is_training() || !running_mean.defined(); }
-  /// conv(input), with statistics where they are of use.
-  ConvStatistics convolved(Conv2d& conv, const Tensor& input) const;
-  /// What all forms of forward() do.
-  Tensor run(const Tensor& input, Then then, const Tensor& residual,
-             const ChannelStatistics& known = {});
-  /// run(), or the steps one by one where hooks want to see the norm's own output.
-  Tensor fused(const Tensor& input, Then then, const Tensor& residual,
-               const ChannelStatistics& known = {});
-  /// It begins with this: checks the input and counts the batch,
-  Mode begin(const Tensor& input);
-  /// and ends with this: the mean over all batches takes those of this batch in.
-  Tensor finish(const Mode& mode, Tensor out);
-
   BatchNormOptions options_;
   BatchPartsSource batch_parts_;
 };

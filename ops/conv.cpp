@@ -238,40 +238,37 @@ Tensor convolve(const Tensor& input, const Tensor& weight, const Tensor& bias,
                    statistics);
 }
 
+/// conv2d and its fused forms.
+Tensor convolve2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                  const Conv2dOptions& o, const char* op, Activation activation = Activation::none,
+                  ChannelStatistics* statistics = nullptr) {
+  if (const auto cast = ops::autocast(AutocastOp::conv, input, weight, bias)) {
+    const auto& [x, w, b] = *cast;
+    return convolve2d(x, w, b, o, op, activation, statistics);
+  }
+  const profiler::OpRange range(op, input, weight, bias);
+  return convolve(input, weight, bias, o, op, activation, statistics);
+}
+
 }  // namespace
 
 Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
               const Conv2dOptions& o) {
-  if (const auto cast = ops::autocast(AutocastOp::conv, input, weight, bias)) {
-    const auto& [x, w, b] = *cast;
-    return conv2d(x, w, b, o);
-  }
-  const profiler::OpRange range("conv2d", input, weight, bias);
-  return convolve(input, weight, bias, o, "conv2d");
+  return convolve2d(input, weight, bias, o, "conv2d");
 }
 
 Tensor conv2d_relu(const Tensor& input, const Tensor& weight, const Tensor& bias,
                    const Conv2dOptions& o) {
-  if (const auto cast = ops::autocast(AutocastOp::conv, input, weight, bias)) {
-    const auto& [x, w, b] = *cast;
-    return conv2d_relu(x, w, b, o);
-  }
-  const profiler::OpRange range("conv2d_relu", input, weight, bias);
-  return convolve(input, weight, bias, o, "conv2d_relu", Activation::relu);
+  return convolve2d(input, weight, bias, o, "conv2d_relu", Activation::relu);
 }
 
 ConvStatistics conv2d_statistics(const Tensor& input, const Tensor& weight, const Tensor& bias,
                                  const Conv2dOptions& o) {
-  const profiler::OpRange range("conv2d_statistics", input, weight, bias);
   constexpr const char* op = "conv2d_statistics";
   FERRITE_CHECK(!input.defined() || input.dim() == 4, ShapeError, op,
                 "expected an input [N, C, H, W], got {}", input.shape());
-  if (const auto cast = ops::autocast(AutocastOp::conv, input, weight, bias)) {
-    const auto& [x, w, b] = *cast;
-    return conv2d_statistics(x, w, b, o);
-  }
   ConvStatistics result;
-  result.output = convolve(input, weight, bias, o, op, Activation::none, &result.statistics);
+  result.output = convolve2d(input, weight, bias, o, op, Activation::none, &result.statistics);
   return result;
 }
 

@@ -142,10 +142,12 @@ Tensor huber_loss(const Tensor& input, const Tensor& target, const HuberLossOpti
 
 Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& target,
                                         const BceWithLogitsOptions& options) {
-  if (const auto cast =
-          ops::autocast(AutocastOp::binary_cross_entropy_with_logits, input, target)) {
-    const auto& [x, y] = *cast;
-    return binary_cross_entropy_with_logits(x, y, options);
+  if (const auto cast = ops::autocast(AutocastOp::binary_cross_entropy_with_logits, input, target,
+                                      options.weight, options.pos_weight)) {
+    const auto& [x, y, weight, pos_weight] = *cast;
+    BceWithLogitsOptions with_cast = options;
+    with_cast.weight = weight, with_cast.pos_weight = pos_weight;
+    return binary_cross_entropy_with_logits(x, y, with_cast);
   }
   const profiler::OpRange range("binary_cross_entropy_with_logits", input, target);
   constexpr const char* op = "binary_cross_entropy_with_logits";

@@ -83,22 +83,34 @@ Channels channels_of(const Tensor& input) {
   return {{.outer = s[0], .channels = s[1], .inner = inner}, kContiguous};
 }
 
-/// The arguments of all forms.
 struct BatchNorm {
   const char* op;
-  NormActivation activation;
   const Tensor &input, &running_mean, &running_var, &weight, &bias;
-  bool training;
-  double momentum, eps;
-  const ChannelStatistics& known;
-  const std::shared_ptr<BatchParts>& parts;
+  const BatchNormFuncOptions& options;
 };
+
+/// How errors, profiles and the tape name a batch norm with what follows it.
+const char* name_of(const BatchNormFuncOptions& options) {
+  if (options.residual.defined()) return options.relu ? "batch_norm_add_relu" : "batch_norm_add";
+  return options.relu ? "batch_norm_relu" : "batch_norm";
+}
+
+void check_residual(const Tensor& residual, const Tensor& input, const char* op) {
+  if (!residual.defined()) return;
+  FERRITE_CHECK(residual.shape() == input.shape(), ShapeError, op,
+                "residual is {}, expected the shape of input {}", residual.describe(),
+                input.describe());
+  FERRITE_CHECK(residual.dtype() == input.dtype(), DTypeError, op, "residual is {}, input {}",
+                residual.dtype(), input.dtype());
+  FERRITE_CHECK(residual.device() == input.device(), DeviceError, op,
+                "residual is on {}, input on {}", residual.device(), input.device());
+}
 
 void check_batch_norm(const BatchNorm& args) {
   const Tensor& input = args.input;
   const char* const op = args.op;
   check_input(input, op);
-  check_eps(args.eps, op);
+  check_eps(args.options.eps, op);
   FERRITE_CHECK(input.dim() >= 2, ShapeError, op,
                 "expects an input of [N, C], [N, C, L] or [N, C, H, W], got {}", input.describe());
   const Shape shape{input.size(1)};
@@ -111,27 +123,17 @@ void check_batch_norm(const BatchNorm& args) {
                 "running_mean and running_var must both be there, or neither");
   FERRITE_CHECK(!mean.defined() || mean.dtype() == var.dtype(), DTypeError, op,
                 "running_mean is {}, running_var {}", mean.dtype(), var.dtype());
-  FERRITE_CHECK(args.training || mean.defined(), ValueError, op,
+  FERRITE_CHECK(args.options.training || mean.defined(), ValueError, op,
                 "needs running_mean and running_var unless training = true");
-  if (!args.known.defined()) return;
-  for (const Tensor* t : {&args.known.mean, &args.known.m2}) {
+  check_residual(args.options.residual, input, op);
+  if (!args.options.statistics.defined()) return;
+  for (const Tensor* t : {&args.options.statistics.mean, &args.options.statistics.m2}) {
     FERRITE_CHECK(t->defined(), ValueError, op, "statistics need both mean and m2");
     check_parameter(*t, shape, input, "a known statistic", op);
     FERRITE_CHECK(t->dtype() == statistics_dtype(input.dtype()) && t->is_contiguous(), DTypeError,
                   op, "expected contiguous statistics of {}, got {}",
                   statistics_dtype(input.dtype()), t->describe());
   }
-}
-
-void check_residual(const Tensor& residual, const Tensor& input, const char* op) {
-  FERRITE_CHECK(residual.defined(), ValueError, op, "residual is undefined");
-  FERRITE_CHECK(residual.shape() == input.shape(), ShapeError, op,
-                "residual is {}, expected the shape of input {}", residual.describe(),
-                input.describe());
-  FERRITE_CHECK(residual.dtype() == input.dtype(), DTypeError, op, "residual is {}, input {}",
-                residual.dtype(), input.dtype());
-  FERRITE_CHECK(residual.device() == input.device(), DeviceError, op,
-                "residual is on {}, input on {}", residual.device(), input.device());
 }
 
 /// What is subtracted and multiplied with, of each channel.
@@ -149,9 +151,9 @@ struct OwnStatistics {
 OwnStatistics own_statistics(const BatchNorm& args, const Tensor& x, const ChannelLayout& layout) {
   const std::int64_t channels = layout.channels;
   const TensorOptions options{.dtype = statistics_dtype(x.dtype()), .device = x.device()};
-  const ChannelStatistics& known = args.known;
+  const ChannelStatistics& known = args.options.statistics;
   OwnStatistics own;
-  if (args.parts) {
+  if (args.options.parts) {
     own.packed = empty({2 * channels + 1}, options);
     own.of_channels = {own.packed.narrow(0, 0, channels), own.packed.narrow(0, channels, channels)};
   } else if (known.defined()) {
@@ -184,7 +186,8 @@ ChannelStatistics combine(BatchParts& parts, const OwnStatistics& own, std::int6
 }
 
 Statistics batch_statistics(const BatchNorm& args, const Tensor& x, const ChannelLayout& layout) {
-  const bool others = args.parts && !args.parts->alone();
+  BatchParts* const parts = args.options.parts.get();
+  const bool others = parts && !parts->alone();
   FERRITE_CHECK(others || layout.count() != 1, ShapeError, args.op,
                 "cannot train on a single value a channel, got {}; use a larger batch or eval mode",
                 x.describe());
@@ -192,14 +195,14 @@ Statistics batch_statistics(const BatchNorm& args, const Tensor& x, const Channe
   const OwnStatistics own = own_statistics(args, x, layout);
   ChannelStatistics whole = own.of_channels;
   Statistics s{whole.mean, empty_like(whole.mean)};
-  if (args.parts) {
+  if (parts) {
     s.count = empty({1}, {.dtype = whole.mean.dtype(), .device = x.device()});
-    whole = combine(*args.parts, own, layout.count(), s.count);
+    whole = combine(*parts, own, layout.count(), s.count);
     s.mean = whole.mean;
   }
   kernels::batch_norm_finish(current_stream(x.device()), s.invstd, optional(args.running_mean),
                              optional(args.running_var), s.mean, whole.m2, optional(s.count),
-                             layout.count(), args.momentum, args.eps);
+                             layout.count(), args.options.momentum, args.options.eps);
   if (args.running_mean.defined()) {
     autograd::changed_inplace(args.running_mean, args.op);
     autograd::changed_inplace(args.running_var, args.op);
@@ -212,7 +215,7 @@ Statistics running_statistics(const BatchNorm& args, const Tensor& x) {
   Statistics s{dense(args.running_mean.detach(), dtype), {}};
   const Tensor var = dense(args.running_var, dtype);
   s.invstd = empty(s.mean.shape(), {.dtype = dtype, .device = x.device()});
-  kernels::inverse_std(current_stream(x.device()), s.invstd, var, args.eps);
+  kernels::inverse_std(current_stream(x.device()), s.invstd, var, args.options.eps);
   return s;
 }
 
@@ -228,11 +231,11 @@ std::pair<Tensor, Tensor> sums_of_parts(BatchParts& parts, const Tensor& sum_dy,
   return {packed[0], packed[1]};
 }
 
-/// The gradients of input, weight, bias and, if needed, residual: one pass over the data for the
-/// sums and what the ReLU passes on to the residual, one for the input.
+/// The gradients of input, weight, bias and residual: one pass over the data for the sums and for
+/// what the ReLU passes on to the residual, one for the input.
 Gradients batch_norm_backward(const Channels& channels, const Tensor& grad, const Tensor& x,
                               const Tensor& weight, const Statistics& s, bool training,
-                              BatchParts* parts, ReluMask mask, Needs needs, bool needs_residual) {
+                              BatchParts* parts, ReluMask mask, Needs needs) {
   once_differentiable();
   const ChannelLayout& layout = channels.layout;
   const Stream stream = current_stream(x.device());
@@ -242,7 +245,8 @@ Gradients batch_norm_backward(const Channels& channels, const Tensor& grad, cons
   Tensor dx, sum_dy, sum_dy_xhat, passed;
   if (all_sums || needs[2]) sum_dy = empty_like(s.mean);
   if (all_sums || needs[1]) sum_dy_xhat = empty_like(s.mean);
-  if (needs_residual) passed = last_use || !dy.is_same(grad) ? dy : empty_like(x);
+  if (needs[3] && mask.from != ReluMask::From::nothing)
+    passed = last_use || !dy.is_same(grad) ? dy : empty_like(x);
   if (sum_dy.defined() || sum_dy_xhat.defined() || passed.defined())
     kernels::batch_norm_backward_reduce(stream, layout, optional(sum_dy), optional(sum_dy_xhat), dy,
                                         x, s.mean, s.invstd, mask, optional(passed));
@@ -261,128 +265,68 @@ Gradients batch_norm_backward(const Channels& channels, const Tensor& grad, cons
                                        training ? View(all_dy_xhat) : View(), optional(s.count),
                                        layout.count(), mask);
   }
-  Gradients g{dx, needs[1] ? sum_dy_xhat : Tensor(), needs[2] ? sum_dy : Tensor()};
-  if (passed.defined()) g.push_back(passed);
-  return g;
+  return {dx, needs[1] ? sum_dy_xhat : Tensor(), needs[2] ? sum_dy : Tensor(),
+          needs[3] ? dy : Tensor()};
 }
 
-Tensor batch_norm(const BatchNorm& args, const Tensor& residual) {
-  const Tensor &input = args.input, &weight = args.weight, &bias = args.bias;
+Tensor batch_norm(const BatchNorm& args) {
+  const auto& [op, input, running_mean, running_var, weight, bias, options] = args;
+  const Tensor& residual = options.residual;
+  const bool relu = options.relu;
   const Channels channels = channels_of(input);
   const DType dtype = statistics_dtype(input.dtype());
   const Tensor x = dense(input, input.dtype(), channels.format);
   const Tensor added = dense(residual, input.dtype(), channels.format);
   const Tensor w = dense(weight, dtype), b = dense(bias, dtype);
   const Statistics s =
-      args.training ? batch_statistics(args, x, channels.layout) : running_statistics(args, x);
+      options.training ? batch_statistics(args, x, channels.layout) : running_statistics(args, x);
   Tensor out =
       empty(input.shape(),
             {.dtype = input.dtype(), .device = input.device(), .memory_format = channels.format});
   kernels::batch_norm_apply(current_stream(x.device()), channels.layout, out, x, s.mean, s.invstd,
-                            optional(w), optional(b), optional(added), args.activation);
+                            optional(w), optional(b), optional(added),
+                            relu ? NormActivation::relu : NormActivation::none);
   if (!recording(input, weight, bias, residual)) return out;
 
-  const bool relu = args.activation == NormActivation::relu;
   const ReluMask::From from = !relu                ? ReluMask::From::nothing
                               : residual.defined() ? ReluMask::From::output
                                                    : ReluMask::From::input;
   auto backward = [x = Saved(x), w = Saved(w), mean = Saved(s.mean), invstd = s.invstd,
-                   count = s.count, parts = args.parts, channels, from,
+                   count = s.count, parts = options.parts, channels, from,
                    kept_bias = from == ReluMask::From::input ? Saved(b) : Saved(),
                    kept_out = from == ReluMask::From::output ? Saved::output(out) : Saved(),
-                   training = args.training,
+                   training = options.training,
                    weight_dtype = weight.defined() ? weight.dtype() : dtype,
                    bias_dtype = bias.defined() ? bias.dtype() : dtype](const Tensor& grad,
                                                                        Needs needs) -> Gradients {
     const Tensor weight = w.get(), bias = kept_bias.get(), out = kept_out.get();
     const ReluMask mask{
         .from = from, .weight = optional(weight), .bias = optional(bias), .out = optional(out)};
-    const bool has_residual = from == ReluMask::From::output;
     Gradients g = batch_norm_backward(channels, grad, x.get(), weight, {mean.get(), invstd, count},
-                                      training, parts.get(), mask, needs, has_residual && needs[3]);
-    if (has_residual && !needs[3]) g.push_back(Tensor());
+                                      training, parts.get(), mask, needs);
     g[1] = as_dtype(g[1], weight_dtype);
     g[2] = as_dtype(g[2], bias_dtype);
     return g;
   };
-  if (residual.defined())
-    record(out, args.op, {input, weight, bias, residual}, std::move(backward));
-  else
-    record(out, args.op, {input, weight, bias}, std::move(backward));
+  record(out, op, {input, weight, bias, residual}, std::move(backward));
   return out;
 }
 
 }  // namespace
 
 Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
-                  const Tensor& weight, const Tensor& bias, bool training, double momentum,
-                  double eps, const ChannelStatistics& statistics,
-                  const std::shared_ptr<BatchParts>& parts) {
-  if (const auto x = ops::autocast(AutocastOp::batch_norm, input))
-    return batch_norm(*x, running_mean, running_var, weight, bias, training, momentum, eps,
-                      statistics, parts);
-  const profiler::OpRange range("batch_norm", input, running_mean, running_var, weight, bias);
-  const BatchNorm args{"batch_norm", NormActivation::none,
-                       input,        running_mean,
-                       running_var,  weight,
-                       bias,         training,
-                       momentum,     eps,
-                       statistics,   parts};
-  check_batch_norm(args);
-  return batch_norm(args, Tensor());
-}
-
-Tensor batch_norm_relu(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
-                       const Tensor& weight, const Tensor& bias, bool training, double momentum,
-                       double eps, const ChannelStatistics& statistics,
-                       const std::shared_ptr<BatchParts>& parts) {
-  if (const auto x = ops::autocast(AutocastOp::batch_norm, input))
-    return batch_norm_relu(*x, running_mean, running_var, weight, bias, training, momentum, eps,
-                           statistics, parts);
-  const profiler::OpRange range("batch_norm_relu", input, running_mean, running_var, weight, bias);
-  const BatchNorm args{"batch_norm_relu",
-                       NormActivation::relu,
-                       input,
-                       running_mean,
-                       running_var,
-                       weight,
-                       bias,
-                       training,
-                       momentum,
-                       eps,
-                       statistics,
-                       parts};
-  check_batch_norm(args);
-  return batch_norm(args, Tensor());
-}
-
-Tensor batch_norm_add_relu(const Tensor& input, const Tensor& residual, const Tensor& running_mean,
-                           const Tensor& running_var, const Tensor& weight, const Tensor& bias,
-                           bool training, double momentum, double eps,
-                           const ChannelStatistics& statistics,
-                           const std::shared_ptr<BatchParts>& parts) {
-  if (const auto cast = ops::autocast(AutocastOp::batch_norm, input, residual)) {
-    const auto& [x, r] = *cast;
-    return batch_norm_add_relu(x, r, running_mean, running_var, weight, bias, training, momentum,
-                               eps, statistics, parts);
+                  const Tensor& weight, const Tensor& bias, const BatchNormFuncOptions& options) {
+  if (const auto cast = ops::autocast(AutocastOp::batch_norm, input, options.residual)) {
+    BatchNormFuncOptions with_cast = options;
+    with_cast.residual = (*cast)[1];
+    return batch_norm((*cast)[0], running_mean, running_var, weight, bias, with_cast);
   }
-  const profiler::OpRange range("batch_norm_add_relu", input, residual, running_mean, running_var,
-                                weight, bias);
-  const BatchNorm args{"batch_norm_add_relu",
-                       NormActivation::relu,
-                       input,
-                       running_mean,
-                       running_var,
-                       weight,
-                       bias,
-                       training,
-                       momentum,
-                       eps,
-                       statistics,
-                       parts};
+  const char* const op = name_of(options);
+  const profiler::OpRange range(op, input, running_mean, running_var, weight, bias,
+                                options.residual);
+  const BatchNorm args{op, input, running_mean, running_var, weight, bias, options};
   check_batch_norm(args);
-  check_residual(residual, input, args.op);
-  return batch_norm(args, residual);
+  return batch_norm(args);
 }
 
 // ---- Layer norm
@@ -493,7 +437,7 @@ Tensor group_norm(const Tensor& input, std::int64_t num_groups, const Tensor& we
   if (!weight.defined() && !bias.defined()) return out;
   const TensorOptions options{.dtype = statistics_dtype(input.dtype()), .device = input.device()};
   return batch_norm(out, zeros({channels}, options), ones({channels}, options), weight, bias,
-                    /*training=*/false, /*momentum=*/0, /*eps=*/0);
+                    {.eps = 0});
 }
 
 }  // namespace ferrite

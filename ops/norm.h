@@ -9,6 +9,23 @@
 
 namespace ferrite {
 
+/// Named as in libtorch.
+struct BatchNormFuncOptions {
+  /// Whether to normalise by the statistics of this batch rather than the running ones.
+  bool training = false;
+  double momentum = 0.1;  ///< weight of this batch in the running statistics
+  double eps = 1e-5;
+  /// Added to the result, before the ReLU; of the shape, dtype and device of the input. The sum is
+  /// rounded to the input's type once, at the end.
+  Tensor residual = {};
+  bool relu = false;  ///< whether a ReLU follows
+  /// Those of the input, where they are known (conv2d_statistics): training need not compute them.
+  ChannelStatistics statistics = {};
+  /// Where given, the input is one part of the batch, perhaps an empty one, and training uses the
+  /// statistics of all parts together. The gradients of weight and bias are this part's share.
+  std::shared_ptr<BatchParts> parts = {};
+};
+
 /// (x - mean) / sqrt(var + eps) * weight + bias for each channel of [N, C], [N, C, L] or
 /// [N, C, H, W] (Ioffe and Szegedy 2015). `weight`, `bias`, `running_mean` and `running_var` have C
 /// elements; the first two, and the last two together, may be undefined.
@@ -16,32 +33,22 @@ namespace ferrite {
 /// Training: mean and biased variance of this batch; the running statistics move towards them, in
 /// place, running = (1 - momentum) * running + momentum * batch, with the unbiased variance.
 /// ShapeError for a single value a channel. Otherwise the running statistics are used (ValueError
-/// if there are none: pass training = true). `statistics`, where defined, are those of `input`
-/// (conv2d_statistics), which training then need not look for.
+/// if there are none: pass training = true).
 ///
-/// `parts`, where given: `input` is one part of the batch, perhaps an empty one, and training uses
-/// the statistics of all parts together. The gradients of weight and bias are this part's share.
+/// A residual and a ReLU, as blocks of residual networks have them, cost no pass over the data of
+/// their own. Without a residual the ReLU keeps no output for its gradient: it finds from the input
+/// again where it let it pass. Errors and profiles name the form: batch_norm_relu,
+/// batch_norm_add_relu, batch_norm_add.
 Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
-                  const Tensor& weight = {}, const Tensor& bias = {}, bool training = false,
-                  double momentum = 0.1, double eps = 1e-5,
-                  const ChannelStatistics& statistics = {},
-                  const std::shared_ptr<BatchParts>& parts = {});
-
-/// relu(batch_norm(...)) and relu(batch_norm(...) + residual) in the passes over the data that
-/// batch_norm makes: what a residual network is built of. The arguments, running statistics and
-/// gradients are batch_norm's and relu's; `residual` has the shape, dtype and device of `input`.
-/// The sum is rounded to the input's type once, after the ReLU. The first keeps no output for its
-/// gradient: it finds from the input again where the ReLU let it pass.
-Tensor batch_norm_relu(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
-                       const Tensor& weight = {}, const Tensor& bias = {}, bool training = false,
-                       double momentum = 0.1, double eps = 1e-5,
-                       const ChannelStatistics& statistics = {},
-                       const std::shared_ptr<BatchParts>& parts = {});
-Tensor batch_norm_add_relu(const Tensor& input, const Tensor& residual, const Tensor& running_mean,
-                           const Tensor& running_var, const Tensor& weight = {},
-                           const Tensor& bias = {}, bool training = false, double momentum = 0.1,
-                           double eps = 1e-5, const ChannelStatistics& statistics = {},
-                           const std::shared_ptr<BatchParts>& parts = {});
+                  const Tensor& weight = {}, const Tensor& bias = {},
+                  const BatchNormFuncOptions& options = {});
+/// In PyTorch's order.
+inline Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
+                         const Tensor& weight, const Tensor& bias, bool training,
+                         double momentum = 0.1, double eps = 1e-5) {
+  return batch_norm(input, running_mean, running_var, weight, bias,
+                    {.training = training, .momentum = momentum, .eps = eps});
+}
 
 /// Normalises over the last dimensions, which are `normalized_shape` (Ba et al. 2016). `weight` and
 /// `bias` have that shape or are undefined.

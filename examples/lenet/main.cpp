@@ -115,7 +115,7 @@ void train(const Run& run) {
   examples::Trainer trainer(*model, *optimizer,
                             {.lr = run.recipe.lr, .cosine = run.recipe.cosine, .steps = steps},
                             run.device, run.options.graph);
-  trainer.tell(examples::make_profile(run.options.profile, *model));
+  trainer.set_profile(examples::make_profile(run.options.profile, *model));
   report.set("configuration", configuration(run, *model));
   report.write();
 

@@ -64,7 +64,7 @@ const nn::GraphedStepStats* Trainer::graph_stats() const {
   return graphed_ ? &graphed_->stats() : nullptr;
 }
 
-void Trainer::tell_first_step() const {
+void Trainer::print_first_step() const {
   synchronize(device_);
   fmt::print("first step done after {:.3f} s\n", seconds_since_start());
   std::fflush(stdout);
@@ -87,7 +87,7 @@ Metrics Trainer::epoch(data::DataLoader& loader, const std::string& label) {
     else
       step_(images, labels);
     seen += images.size(0);
-    if (++steps_ == 1) tell_first_step();
+    if (++steps_ == 1) print_first_step();
     if (profile_) profile_->step();
     if (++done == steps) break;
     if (progress.due(done)) {

@@ -60,8 +60,10 @@ class Trainer {
 
   /// One pass, or what is left of the schedule's steps. ValueError where the loss is not finite.
   Metrics epoch(ferrite::data::DataLoader& loader, const std::string& label);
-  /// Tells `profile`, unless it is null, of every step from here on.
-  void tell(std::unique_ptr<ferrite::profiler::Profile> profile) { profile_ = std::move(profile); }
+  /// Every step from here on is a step of `profile`, unless it is null.
+  void set_profile(std::unique_ptr<ferrite::profiler::Profile> profile) {
+    profile_ = std::move(profile);
+  }
   std::int64_t steps() const { return steps_; }
   bool finished() const { return steps_ >= schedule_.steps; }
   /// How often the graph was launched and how often not; null without one.
@@ -69,7 +71,7 @@ class Trainer {
 
  private:
   /// Waits for the device.
-  void tell_first_step() const;
+  void print_first_step() const;
 
   using Step = std::function<void(const ferrite::Tensor&, const ferrite::Tensor&)>;
 

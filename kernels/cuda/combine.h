@@ -1,6 +1,6 @@
 #pragma once
 
-#include "ferrite/core/forward.h"
+#include "ferrite/core/fwd.h"
 #include "ferrite/kernels/combine.h"
 
 namespace ferrite::kernels::cuda {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "ferrite/core/forward.h"
+#include "ferrite/core/fwd.h"
 
 namespace ferrite::kernels::cuda {
 

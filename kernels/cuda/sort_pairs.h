@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "ferrite/core/forward.h"
+#include "ferrite/core/fwd.h"
 
 namespace ferrite::kernels::cuda {
 

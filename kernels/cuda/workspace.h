@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "ferrite/core/forward.h"
+#include "ferrite/core/fwd.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "ferrite/nn/fused.h"
 #include "ferrite/nn/init.h"
 #include "ferrite/ops/activation.h"
 #include "ferrite/ops/matmul.h"
@@ -36,13 +37,12 @@ Tensor LeNet5::activate(const Tensor& x) const {
 }
 
 Tensor LeNet5::hidden(Linear& layer, const Tensor& x) const {
-  if (options_.activation == LeNet5Options::Activation::relu && !layer.has_hooks())
-    return linear_relu(x, layer.weight, layer.bias);
+  if (options_.activation == LeNet5Options::Activation::relu) return linear_relu(layer, x);
   return activate(layer(x));
 }
 
 Tensor LeNet5::hidden(Conv2d& layer, const Tensor& x) const {
-  if (options_.activation == LeNet5Options::Activation::relu) return layer.forward_relu(x);
+  if (options_.activation == LeNet5Options::Activation::relu) return conv_relu(layer, x);
   return activate(layer(x));
 }
 

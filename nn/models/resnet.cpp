@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ferrite/autograd/checkpoint.h"
+#include "ferrite/nn/fused.h"
 #include "ferrite/nn/init.h"
 #include "ferrite/ops/pool.h"
 
@@ -86,8 +87,9 @@ BasicBlock::BasicBlock(std::int64_t in_channels, std::int64_t channels, std::int
 }
 
 Tensor BasicBlock::forward(const Tensor& input) {
-  const Tensor residual = downsample_.empty() ? input : downsample_(input);
-  return bn2_.forward_add_relu(conv2_, bn1_.forward_relu(conv1_, input), residual);
+  const Tensor identity = downsample_.empty() ? input : downsample_(input);
+  const Tensor out = conv_bn_relu(conv1_, bn1_, input);
+  return conv_bn_add_relu(conv2_, bn2_, out, identity);
 }
 
 Bottleneck::Bottleneck(std::int64_t in_channels, std::int64_t channels, std::int64_t stride,
@@ -109,9 +111,10 @@ Bottleneck::Bottleneck(std::int64_t in_channels, std::int64_t channels, std::int
 }
 
 Tensor Bottleneck::forward(const Tensor& input) {
-  const Tensor residual = downsample_.empty() ? input : downsample_(input);
-  const Tensor out = bn2_.forward_relu(conv2_, bn1_.forward_relu(conv1_, input));
-  return bn3_.forward_add_relu(conv3_, out, residual);
+  const Tensor identity = downsample_.empty() ? input : downsample_(input);
+  Tensor out = conv_bn_relu(conv1_, bn1_, input);
+  out = conv_bn_relu(conv2_, bn2_, out);
+  return conv_bn_add_relu(conv3_, bn3_, out, identity);
 }
 
 ResNet::ResNet(ResNetBlock block, const std::array<std::int64_t, 4>& blocks,
@@ -143,7 +146,7 @@ Tensor ResNet::run_stage(Sequential& stage, Tensor x) const {
 }
 
 Tensor ResNet::forward(const Tensor& input) {
-  Tensor x = bn1_.forward_relu(conv1_, input);
+  Tensor x = conv_bn_relu(conv1_, bn1_, input);
   if (options_.stem == ResNetStem::standard) x = max_pool2d(x, 3, 2, 1);
   for (Sequential* stage : {&layer1_, &layer2_, &layer3_, &layer4_}) x = run_stage(*stage, x);
   return fc_(adaptive_avg_pool2d(x, 1).flatten(1));

@@ -1,6 +1,6 @@
 // Residual networks (He, Zhang, Ren and Sun 2016, "Deep Residual Learning for Image Recognition"),
 // with torchvision's parameter names ("layer1.0.conv1.weight") and initialisation, so that weights
-// travel both ways. Blocks run as fused operations (ops/norm.h) and keep the input's memory format.
+// travel both ways. Blocks run fused (nn/fused.h) and keep the input's memory format.
 #pragma once
 
 #include <array>

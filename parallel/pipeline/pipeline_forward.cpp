@@ -5,7 +5,7 @@
 
 #include "ferrite/autograd/checkpoint.h"
 #include "ferrite/autograd/engine.h"
-#include "ferrite/nn/sequence.h"
+#include "ferrite/nn/fused.h"
 #include "ferrite/ops/join.h"
 #include "ferrite/parallel/pipeline/partition.h"
 #include "ferrite/parallel/pipeline/pipeline_state.h"

@@ -11,19 +11,16 @@
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/conv.h"
-#include "ferrite/ops/copy.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/dropout.h"
 #include "ferrite/ops/index.h"
 #include "ferrite/ops/join.h"
 #include "ferrite/ops/loss.h"
-#include "ferrite/ops/matmul.h"
 #include "ferrite/ops/norm.h"
 #include "ferrite/ops/pool.h"
 #include "ferrite/ops/rearrange.h"
 #include "ferrite/ops/reduce.h"
 #include "ferrite/ops/softmax.h"
-#include "ferrite/ops/unary.h"
 #include "ferrite/ops/views.h"
 #include "ferrite/tests/ops/op_table.h"
 #include "ferrite/tests/ops/outcome.h"
@@ -50,92 +47,11 @@ void check_refused(const std::vector<Refused>& calls) {
 
 }  // namespace
 
-TEST_CASE("dimensions out of range") {
+TEST_CASE("dimensions out of range, of what is no operation") {
   const Tensor x = make_input({{2, 3}}, kFloat32, {});
-  const Tensor index = zeros({2, 3}, {.dtype = kInt64}), list = zeros({1}, {.dtype = kInt64});
-  const std::pair<const char*, std::function<void(int)>> calls[] = {
-      {"size", [&](int d) { x.size(d); }},
-      {"stride", [&](int d) { x.stride(d); }},
-      {"flatten", [&](int d) { flatten(x, d); }},
-      {"flatten", [&](int d) { flatten(x, 0, d); }},
-      {"transpose", [&](int d) { transpose(x, d, 0); }},
-      {"transpose", [&](int d) { transpose(x, 0, d); }},
-      {"permute",
-       [&](int d) {
-         permute(x, {0, d});
-       }},
-      {"select", [&](int d) { select(x, d, 0); }},
-      {"slice", [&](int d) { x.slice(d, 0); }},
-      {"narrow", [&](int d) { narrow(x, d, 0, 1); }},
-      {"squeeze", [&](int d) { squeeze(x, d); }},
-      {"unsqueeze", [&](int d) { unsqueeze(x, d < 0 ? d - (d > INT_MIN) : d + (d < INT_MAX)); }},
-      {"unfold", [&](int d) { x.unfold(d, 1, 1); }},
-      {"movedim", [&](int d) { movedim(x, d, 0); }},
-      {"movedim", [&](int d) { movedim(x, 0, d); }},
-      {"unflatten",
-       [&](int d) {
-         unflatten(x, d, {1, -1});
-       }},
-      {"diagonal", [&](int d) { diagonal(x, 0, d, 0); }},
-      {"flip", [&](int d) { flip(x, {d}); }},
-      {"roll", [&](int d) { roll(x, {1}, {d}); }},
-      {"cat",
-       [&](int d) {
-         cat({x, x}, d);
-       }},
-      {"stack",
-       [&](int d) {
-         stack({x, x}, d < 0 ? d - (d > INT_MIN) : d + (d < INT_MAX));
-       }},
-      {"split", [&](int d) { split(x, 1, d); }},
-      {"split",
-       [&](int d) {
-         split(x, {1, 1}, d);
-       }},
-      {"chunk", [&](int d) { chunk(x, 2, d); }},
-      {"unbind", [&](int d) { unbind(x, d); }},
-      {"sum", [&](int d) { sum(x, {d}); }},
-      {"mean",
-       [&](int d) {
-         mean(x, {0, d});
-       }},
-      {"var", [&](int d) { var(x, {d}); }},
-      {"std", [&](int d) { ferrite::std(x, {d}); }},
-      {"max", [&](int d) { max(x, d); }},
-      {"min", [&](int d) { min(x, d); }},
-      {"amax", [&](int d) { amax(x, {d}); }},
-      {"amin", [&](int d) { amin(x, {d}); }},
-      {"argmax", [&](int d) { argmax(x, d); }},
-      {"argmin", [&](int d) { argmin(x, d); }},
-      {"norm", [&](int d) { norm(x, 2, {d}); }},
-      {"prod", [&](int d) { prod(x, d); }},
-      {"any", [&](int d) { any(x, d); }},
-      {"all", [&](int d) { all(x, d); }},
-      {"count_nonzero", [&](int d) { count_nonzero(x, {d}); }},
-      {"cumsum", [&](int d) { cumsum(x, d); }},
-      {"cumsum_", [&](int d) { cumsum_(x, d); }},
-      {"topk", [&](int d) { topk(x, 1, d); }},
-      {"sort", [&](int d) { sort(x, d); }},
-      {"argsort", [&](int d) { argsort(x, d); }},
-      {"softmax", [&](int d) { softmax(x, d); }},
-      {"log_softmax", [&](int d) { log_softmax(x, d); }},
-      {"gather", [&](int d) { gather(x, d, index); }},
-      {"scatter", [&](int d) { scatter(x, d, index, x); }},
-      {"scatter", [&](int d) { scatter(x, d, index, 1); }},
-      {"scatter_", [&](int d) { scatter_(x, d, index, x); }},
-      {"scatter_", [&](int d) { scatter_(x, d, index, 1); }},
-      {"scatter_add", [&](int d) { scatter_add(x, d, index, x); }},
-      {"scatter_add_", [&](int d) { scatter_add_(x, d, index, x); }},
-      {"index_select", [&](int d) { index_select(x, d, list); }},
-      {"index_add", [&](int d) { index_add(x, d, list, x); }},
-      {"index_add_", [&](int d) { index_add_(x, d, list, x); }},
-  };
-  for (const auto& [op, call] : calls)
-    for (int dim : {2, -3, INT_MAX, INT_MIN}) {
-      const std::string result = outcome([&] { call(dim); });
-      CHECK_MESSAGE(is_error(result, "IndexError", op), std::string(op)
-                                                            << " of " << dim << ": " << result);
-    }
+  for (const int d : {2, -3, INT_MAX, INT_MIN})
+    check_refused({{"IndexError", "size", [&] { x.size(d); }},
+                   {"IndexError", "stride", [&] { x.stride(d); }}});
 }
 
 TEST_CASE("options out of range") {

@@ -135,9 +135,9 @@ TEST_CASE(
   for (const Op& op : op_table()) {
     if (!op.on_host) continue;
     const std::vector<Tensor> inputs = make_inputs(op, kFloat32, device);
-    op.call({inputs, device});
-    check_refused(op.name, [&] { op.call({inputs, device}); });
-    CHECK(outcome([&] { op.call({inputs, device}); }).empty());
+    op.call(inputs, device);
+    check_refused(op.name, [&] { op.call(inputs, device); });
+    CHECK(outcome([&] { op.call(inputs, device); }).empty());
   }
 }
 
@@ -227,10 +227,10 @@ TEST_CASE(
       if (op.args[i].fill != Fill::index) continue;
       const std::vector<Tensor> inputs = make_inputs(op, kFloat32, device);
       const Tensor good = inputs[i].clone();
-      op.call({inputs, device});
+      op.call(inputs, device);
       cuda::Graph graph(device);
       std::vector<Tensor> results;
-      graph.capture([&] { results = op.call({inputs, device}); });
+      graph.capture([&] { results = op.call(inputs, device); });
       inputs[i].select(0, 1).fill_(op.args[i].limit);
       graph.replay();
       const std::string late = outcome([&] { synchronize(device); });

@@ -187,10 +187,10 @@ TEST_CASE("indices out of range on a CUDA device are the host's errors, when it 
       for (std::int64_t bad : {op.args[i].limit, std::int64_t{-1}, INT64_MAX, INT64_MIN}) {
         std::vector<Tensor> inputs = make_inputs(op, kFloat32, {});
         inputs[i].select(0, 1).fill_(bad);
-        const std::string on_host = outcome([&] { op.call({inputs, {}}); });
+        const std::string on_host = outcome([&] { op.call(inputs); });
         for (Tensor& t : inputs) t = t.to(device);
         std::vector<Tensor> results;
-        const std::string queued = outcome([&] { results = op.call({inputs, device}); });
+        const std::string queued = outcome([&] { results = op.call(inputs, device); });
         if (is_missing(queued)) continue;  // another test tells
         CHECK_MESSAGE(queued.empty(), op.name << ": " << queued);
         const std::string late = outcome([&] { synchronize(device); });

@@ -27,37 +27,42 @@ bool check_gradient(const autograd::GradcheckFunction& f, const std::vector<Tens
   return autograd::gradcheck(f, inputs);
 }
 
-/// One of the fused forms, and the ops that it stands for.
+/// What follows a batch norm in its passes, and the ops that this stands for.
 struct Fused {
-  bool residual;
+  bool residual, relu;
 
   Tensor operator()(const std::vector<Tensor>& in, const Tensor& mean, const Tensor& var,
                     bool training) const {
-    return residual ? batch_norm_add_relu(in[0], in[3], mean, var, in[1], in[2], training)
-                    : batch_norm_relu(in[0], mean, var, in[1], in[2], training);
+    return batch_norm(
+        in[0], mean, var, in[1], in[2],
+        {.training = training, .residual = residual ? in[3] : Tensor(), .relu = relu});
   }
   Tensor apart(const std::vector<Tensor>& in, const Tensor& mean, const Tensor& var,
                bool training) const {
-    const Tensor normed = batch_norm(in[0], mean, var, in[1], in[2], training);
-    return relu(residual ? normed + in[3] : normed);
+    Tensor out = batch_norm(in[0], mean, var, in[1], in[2], training);
+    if (residual) out = out + in[3];
+    return relu ? ferrite::relu(out) : out;
   }
 };
 
+constexpr Fused kFused[] = {{false, true}, {true, true}, {true, false}};
+
 }  // namespace
 
-TEST_CASE("batch_norm_relu and batch_norm_add_relu are batch_norm, add and relu") {
+TEST_CASE("batch_norm with a residual and a ReLU is batch_norm, add and relu") {
   for (const Shape& shape : std::vector<Shape>{{9, 4}, {5, 6, 11}, {4, 20, 9, 7}, {3, 6, 40, 40}})
-    for (const bool residual : {false, true})
+    for (const Fused& fused : kFused)
       for (const bool training : {true, false})
         for (const bool affine : {true, false})
           for (DType dtype : {kFloat32, kFloat64, kFloat16})
             for (MemoryFormat format : {kContiguous, kChannelsLast}) {
               if (shape.size() != 4 && format == kChannelsLast) continue;
               CAPTURE(shape);
-              CAPTURE(residual);
+              CAPTURE(fused.residual);
+              CAPTURE(fused.relu);
               CAPTURE(training);
               CAPTURE(dtype);
-              const Fused fused{residual};
+              const bool residual = fused.residual;
               const Shape channels{shape[1]};
               const DType stored = dtype == kFloat64 ? kFloat64 : kFloat32;
               const auto leaf = [](const Tensor& t) { return t.detach().set_requires_grad(); };
@@ -87,7 +92,8 @@ TEST_CASE("batch_norm_relu and batch_norm_add_relu are batch_norm, add and relu"
               check_equal(mean, mean_apart);
               check_equal(var, var_apart);
 
-              if (residual && dtype == kFloat16) continue;  // the masks differ close to 0
+              // The masks differ close to 0.
+              if (residual && fused.relu && dtype == kFloat16) continue;
               const Tensor grad = noise(shape).to(dtype);
               out.backward(grad);
               expected.backward(grad);
@@ -104,14 +110,14 @@ TEST_CASE("fused batch norms: gradients by gradcheck") {
   for (const Shape& shape : std::vector<Shape>{{5, 3}, {2, 3, 4}, {2, 3, 2, 3}})
     for (MemoryFormat format : {kContiguous, kChannelsLast})
       for (const bool training : {true, false})
-        for (const bool residual : {true, false}) {
+        for (const Fused& fused : kFused) {
           if (shape.size() != 4 && format == kChannelsLast) continue;
           CAPTURE(shape);
           CAPTURE(training);
-          CAPTURE(residual);
-          const Fused fused{residual};
+          CAPTURE(fused.residual);
+          CAPTURE(fused.relu);
           std::vector<Tensor> in = {noise(shape).contiguous(format), noise({3}), noise({3}) * 0.5};
-          if (residual) in.push_back(noise(shape).contiguous(format) * -0.7 + 0.1);
+          if (fused.residual) in.push_back(noise(shape).contiguous(format) * -0.7 + 0.1);
           for (Tensor& t : in) t = t.detach();
           CHECK(check_gradient(
               [&](const std::vector<Tensor>& in) {
@@ -144,9 +150,11 @@ TEST_CASE("a convolution hands its statistics to the batch norm behind it") {
         const auto [y, statistics] = conv2d_statistics(in[0], in[1], bias(in), options);
         CHECK(statistics.mean.dtype() == stored);
         CHECK(!statistics.m2.requires_grad());
-        const Tensor out = batch_norm_relu(y, mean, var, in[3], {}, true, 0.1, 1e-5, statistics);
-        const Tensor expected = batch_norm_relu(conv2d(apart[0], apart[1], bias(apart), options),
-                                                same_mean, same_var, apart[3], {}, true);
+        const Tensor out = batch_norm(y, mean, var, in[3], {},
+                                      {.training = true, .relu = true, .statistics = statistics});
+        const Tensor expected =
+            batch_norm(conv2d(apart[0], apart[1], bias(apart), options), same_mean, same_var,
+                       apart[3], {}, {.training = true, .relu = true});
         check_equal(out, expected);
         check_equal(mean, same_mean);
         check_equal(var, same_var);
@@ -162,7 +170,7 @@ TEST_CASE("known statistics that are not the input's are refused") {
   const Tensor x = noise({2, 3, 4, 4}, kFloat32);
   const Tensor good = zeros({3});
   const auto norm = [&](const Tensor& mean, const Tensor& m2) {
-    return batch_norm(x, {}, {}, {}, {}, true, 0.1, 1e-5, {mean, m2});
+    return batch_norm(x, {}, {}, {}, {}, {.training = true, .statistics = {mean, m2}});
   };
   CHECK_NOTHROW(norm(good, ones({3})));
   CHECK_THROWS_AS(norm(good, {}), ValueError);
@@ -175,19 +183,20 @@ TEST_CASE("known statistics that are not the input's are refused") {
 TEST_CASE("fused batch norms compute only the gradients that are needed") {
   const Tensor values[] = {noise({4, 3, 5}), noise({3}), noise({3}) * 0.5, noise({4, 3, 5}) * -0.7};
   for (const bool training : {true, false})
-    for (const bool residual : {true, false})
-      for (std::size_t wanted = 1; wanted < (residual ? 16 : 8); ++wanted) {
+    for (const Fused& fused : kFused)
+      for (std::size_t wanted = 1; wanted < (fused.residual ? 16 : 8); ++wanted) {
         CAPTURE(training);
-        CAPTURE(residual);
+        CAPTURE(fused.residual);
+        CAPTURE(fused.relu);
         CAPTURE(wanted);
         const auto run = [&](std::size_t which) {
           std::vector<Tensor> in;
-          for (std::size_t i = 0; i < (residual ? 4 : 3); ++i) {
+          for (std::size_t i = 0; i < (fused.residual ? 4 : 3); ++i) {
             in.push_back(values[i].clone());
             if (which >> i & 1) in[i].set_requires_grad();
           }
           const Tensor mean = zeros({3}, {.dtype = kFloat64}), var = ones({3}, {.dtype = kFloat64});
-          const Tensor y = Fused{residual}(in, mean, var, training);
+          const Tensor y = fused(in, mean, var, training);
           y.backward(noise(y.shape()));
           return in;
         };
@@ -199,29 +208,35 @@ TEST_CASE("fused batch norms compute only the gradients that are needed") {
       }
 }
 
-TEST_CASE("what a ReLU lets pass to a residual overwrites no gradient that others have") {
-  const Tensor grad = noise({6, 3}), kept = grad.clone();
-  const auto leaves = [] {
-    return std::vector<Tensor>{noise({6, 3}).set_requires_grad(),
-                               (noise({6, 3}) * -0.7).detach().set_requires_grad()};
-  };
-  const auto norm = [](const std::vector<Tensor>& in, double scale) {
-    return batch_norm_add_relu(in[0] * scale, in[1] * scale, {}, {}, {}, {}, true);
-  };
-  const std::vector<Tensor> together = leaves(), apart = leaves();
-  (norm(together, 1) + norm(together, -1)).backward(grad);  // both get the same gradient
-  check_equal(grad, kept);
-  norm(apart, 1).backward(grad);
-  norm(apart, -1).backward(grad.clone());
-  check_equal(grad, kept);
-  for (std::size_t i = 0; i < 2; ++i)
-    check_close(together[i].grad(), apart[i].grad(), 1e-12, 1e-14);
+TEST_CASE("the gradient of a residual overwrites no gradient that others have") {
+  for (const bool relu : {true, false}) {
+    CAPTURE(relu);
+    const Tensor grad = noise({6, 3}), kept = grad.clone();
+    const auto leaves = [] {
+      return std::vector<Tensor>{noise({6, 3}).set_requires_grad(),
+                                 (noise({6, 3}) * -0.7).detach().set_requires_grad()};
+    };
+    const auto norm = [&](const std::vector<Tensor>& in, double scale) {
+      return batch_norm(in[0] * scale, {}, {}, {}, {},
+                        {.training = true, .residual = in[1] * scale, .relu = relu});
+    };
+    const std::vector<Tensor> together = leaves(), apart = leaves();
+    (norm(together, 1) + norm(together, -1)).backward(grad);  // both get the same gradient
+    check_equal(grad, kept);
+    norm(apart, 1).backward(grad);
+    norm(apart, -1).backward(grad.clone());
+    check_equal(grad, kept);
+    for (std::size_t i = 0; i < 2; ++i)
+      check_close(together[i].grad(), apart[i].grad(), 1e-12, 1e-14);
+  }
 }
 
 TEST_CASE("fused batch norms: empty batches, infinities, changes in place and bad residuals") {
   const Tensor none = zeros({0, 3, 2, 2}).set_requires_grad();
   const Tensor w = ones({3}).set_requires_grad();
-  batch_norm_add_relu(none, none, {}, {}, w, {}, true).sum().backward();
+  batch_norm(none, {}, {}, w, {}, {.training = true, .residual = none, .relu = true})
+      .sum()
+      .backward();
   CHECK(none.grad().shape() == none.shape());
   CHECK(w.grad().to_vector<float>() == std::vector<float>(3, 0.0f));
 
@@ -231,25 +246,26 @@ TEST_CASE("fused batch norms: empty batches, infinities, changes in place and ba
   for (const bool residual : {false, true}) {
     const Tensor x = special.to(kFloat32).detach().set_requires_grad();
     const Tensor zero = zeros({6, 1});
-    const Tensor y = residual ? batch_norm_add_relu(x, zero, mean, var, {}, {}, false, 0.1, 0)
-                              : batch_norm_relu(x, mean, var, {}, {}, false, 0.1, 0);
+    const Tensor y = batch_norm(x, mean, var, {}, {},
+                                {.eps = 0, .residual = residual ? zero : Tensor(), .relu = true});
     check_close(y, std::vector<double>{NAN, 0, INFINITY, 0, 0, 2}, 0);
     y.backward(ones({6, 1}));
     check_close(x.grad(), std::vector<double>{1, 0, 1, 0, 0, 1}, 0);
   }
 
   const Tensor x = noise({4, 3}, kFloat32).set_requires_grad(), residual = ones({4, 3});
-  const Tensor out = batch_norm_add_relu(x, residual, {}, {}, {}, {}, true);
+  const auto norm = [](const Tensor& x, const Tensor& residual) {
+    return batch_norm(x, {}, {}, {}, {}, {.training = true, .residual = residual, .relu = true});
+  };
+  const Tensor out = norm(x, residual);
   out.detach().add_(1.0);
   CHECK_THROWS_AS(out.sum().backward(), AutogradError);
 
-  CHECK_THROWS_AS(batch_norm_add_relu(x, Tensor(), {}, {}, {}, {}, true), ValueError);
-  CHECK_THROWS_AS(batch_norm_add_relu(x, ones({3}), {}, {}, {}, {}, true), ShapeError);
-  CHECK_THROWS_AS(batch_norm_add_relu(x, residual.to(kFloat64), {}, {}, {}, {}, true), DTypeError);
-  CHECK_THROWS_AS(batch_norm_add_relu(x, residual.to(Device("cpu:0")), {}, {}, {}, {}, true),
-                  DeviceError);
-  CHECK_THROWS_AS(batch_norm_relu(x, {}, {}), ValueError);
-  CHECK_THROWS_WITH(batch_norm_relu(ones({1, 3}), {}, {}, {}, {}, true),
+  CHECK_THROWS_AS(norm(x, ones({3})), ShapeError);
+  CHECK_THROWS_AS(norm(x, residual.to(kFloat64)), DTypeError);
+  CHECK_THROWS_AS(norm(x, residual.to(Device("cpu:0"))), DeviceError);
+  CHECK_THROWS_AS(batch_norm(x, {}, {}, {}, {}, {.relu = true}), ValueError);
+  CHECK_THROWS_WITH(norm(ones({1, 3}), {}),
                     "[batch_norm_relu] cannot train on a single value a channel, got float32[1, 3] "
                     "on cpu; use a larger batch or eval mode");
 }

@@ -133,13 +133,14 @@ Outcome run(const Case& c, const Operands& all, std::int64_t begin, std::int64_t
     x = convolved.output;
     known = convolved.statistics;
   }
-  const auto call = [&](auto op, const auto&... inputs) {
-    return op(inputs..., o.running_mean, o.running_var, o.weight, o.bias, true, 0.3, 1e-3, known,
-              parts);
-  };
-  const Tensor y = c.form == Form::plain  ? call(batch_norm, x)
-                   : c.form == Form::relu ? call(batch_norm_relu, x)
-                                          : call(batch_norm_add_relu, x, o.residual);
+  const Tensor y = batch_norm(x, o.running_mean, o.running_var, o.weight, o.bias,
+                              {.training = true,
+                               .momentum = 0.3,
+                               .eps = 1e-3,
+                               .residual = c.form == Form::add_relu ? o.residual : Tensor(),
+                               .relu = c.form != Form::plain,
+                               .statistics = known,
+                               .parts = parts});
   y.backward(o.dy);
   const auto home = [](const Tensor& t) {
     return t.defined() ? t.detach().to(kFloat64) : Tensor();
@@ -240,7 +241,8 @@ TEST_CASE("batch norm in parts: what is not there") {
     Meeting meeting(1);
     const auto parts = std::make_shared<ThreadParts>(meeting, 0);
     const Tensor mean = full({2}, 3), var = full({2}, 5);
-    const Tensor y = batch_norm(ones({n, 2}), mean, var, {}, {}, true, 0.1, 1e-5, {}, parts);
+    const Tensor y =
+        batch_norm(ones({n, 2}), mean, var, {}, {}, {.training = true, .parts = parts});
     CHECK(y.shape() == Shape{n, 2});
     check_close(mean, full({2}, 3), 0, 0);
     check_close(var, full({2}, 5), 0, 0);
@@ -248,6 +250,6 @@ TEST_CASE("batch norm in parts: what is not there") {
   // Evaluation asks nobody.
   Meeting meeting(2);
   const auto parts = std::make_shared<ThreadParts>(meeting, 0);
-  batch_norm(ones({3, 2}), zeros({2}), ones({2}), {}, {}, false, 0.1, 1e-5, {}, parts);
+  batch_norm(ones({3, 2}), zeros({2}), ones({2}), {}, {}, {.parts = parts});
   CHECK(parts->exchanges == 0);
 }

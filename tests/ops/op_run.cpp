@@ -46,7 +46,7 @@ OpRun run_unseeded(const Op& op, const std::vector<Tensor>& leaves, const Device
                    const std::vector<Tensor>& weights) {
   std::vector<Tensor> inputs = leaves;
   if (changes_input(op)) inputs[0] = leaves[0].clone();
-  OpRun r{op.call({inputs, device}), {}};
+  OpRun r{op.call(inputs, device), {}};
   for (std::size_t i = 0; i < r.outputs.size(); ++i) {
     const Tensor& out = r.outputs[i];
     if (!out.requires_grad()) continue;

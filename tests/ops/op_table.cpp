@@ -1,6 +1,9 @@
 #include "ferrite/tests/ops/op_table.h"
 
 #include <cmath>
+#include <iterator>
+#include <set>
+#include <sstream>
 
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/ops/copy.h"
@@ -58,6 +61,41 @@ std::vector<Tensor> make_inputs(const Op& op, DType dtype, const Device& device,
   return inputs;
 }
 
+namespace {
+
+/// The words of `text`.
+std::set<std::string> names(const std::string& text) {
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+/// Op::autocast by the op's name (docs/mixed_precision.md).
+std::optional<CastPolicy> policy_of(const std::string& name) {
+  static const std::set<std::string> lower = names(
+      "conv1d conv2d conv2d_relu conv2d_statistics conv_transpose2d linear linear_relu linear_gelu "
+      "matmul mm bmm mv addmm addmm_relu");
+  static const std::set<std::string> float32 = names(
+      "pow exp exp2 expm1 log log2 log1p reciprocal rsqrt tan softplus sum prod cumsum norm "
+      "softmax log_softmax layer_norm group_norm cross_entropy nll_loss mse_loss l1_loss "
+      "smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits kl_div");
+  static const std::set<std::string> promote = names(
+      "batch_norm batch_norm_relu batch_norm_add batch_norm_add_relu dot cat stack where scatter "
+      "scatter_add index_add");
+  if (name == "scaled_dot_product_attention") return {};
+  if (lower.contains(name)) return CastPolicy::lower_precision;
+  if (float32.contains(name)) return CastPolicy::float32;
+  return promote.contains(name) ? CastPolicy::promote : CastPolicy::unchanged;
+}
+
+}  // namespace
+
+bool is_random(const Op& op) {
+  static const std::set<std::string> random = names(
+      "dropout dropout_ dropout1d dropout2d feature_dropout uniform_ normal_ bernoulli bernoulli_ "
+      "rand_like randn_like");
+  return random.contains(op.name);
+}
+
 const std::vector<Op>& op_table() {
   static const std::vector<Op> table = [] {
     std::vector<Op> t;
@@ -68,6 +106,8 @@ const std::vector<Op>& op_table() {
     add_nn_ops(t);
     add_methods(t);
     add_options(t);
+    for (Op& op : t)
+      if (!op.autocast) op.autocast = policy_of(op.name);
     return t;
   }();
   return table;

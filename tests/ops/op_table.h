@@ -1,11 +1,17 @@
-// Every public op with inputs that suit it, for tests that run them all.
+// Every public op, with inputs that suit it and what tests need to know of it. Tests iterate over
+// these rows and have no lists of ops of their own.
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "ferrite/core/tensor.h"
+#include "ferrite/ops/autocast.h"
+#include "ferrite/ops/reduce.h"
 
 namespace ferrite::test {
 
@@ -25,6 +31,7 @@ struct Arg {
   bool optional = false;    ///< may be undefined
   bool any_device = false;  ///< may be elsewhere than the others
   bool wide = false;        ///< float32 beside 16-bit numbers
+  bool fixed = false;       ///< keeps its shape where Op::shapes lets others have another
 };
 
 /// The dtypes that an op's numbers, all of the same, may have.
@@ -32,9 +39,17 @@ enum class Takes : std::uint8_t { any, numeric, products, floating };
 
 bool takes(Takes what, DType dtype);
 
+/// The shapes that an op takes: one for all inputs that are not `fixed`.
+enum class Shapes : std::uint8_t {
+  own,   ///< only those of its row
+  any,   ///< every shape
+  rows,  ///< every shape whose last dimension, along which it works, has three elements or more
+};
+
 struct Call {
   const std::vector<Tensor>& in;
   Device device;
+  int dim;  ///< Op::dim
   const Tensor& operator[](std::size_t i) const { return in[i]; }
 };
 
@@ -42,10 +57,25 @@ struct Op {
   std::string name;  ///< and the tag of its errors
   Takes takes;
   std::vector<Arg> args;
-  std::function<std::vector<Tensor>(const Call&)> call;
+  std::function<std::vector<Tensor>(const Call&)> function;
+  Shapes shapes = Shapes::own;
+  /// Of an op along a dimension, which may be any dimension of its first input.
+  std::optional<int> dim = {};
+  bool adds_dim = false;  ///< whether `dim` is one of the result, which has one more
+  /// Shapes of `args` whose sums a CUDA kernel cuts into many blocks.
+  std::vector<Shape> large = {};
+  /// What a region of autocast makes of its inputs; unset: it is made of ops that have policies.
+  std::optional<CastPolicy> autocast = {};
   /// Waits for values, or moves them to another device or from one: cannot be part of a graph.
   bool on_host = false;
+
+  std::vector<Tensor> call(const std::vector<Tensor>& in, const Device& device = {}) const {
+    return function({in, device, dim.value_or(0)});
+  }
 };
+
+/// Whether its results are random.
+bool is_random(const Op& op);
 
 /// Ops whose name ends in _ change their first input, and return it.
 inline bool changes_input(const Op& op) { return op.name.back() == '_'; }
@@ -53,6 +83,50 @@ inline bool changes_input(const Op& op) { return op.name.back() == '_'; }
 /// Numbers of `dtype` (indices and masks keep theirs), the same on every device.
 Tensor make_input(const Arg& arg, DType dtype, const Device& device, int seed = 0);
 std::vector<Tensor> make_inputs(const Op& op, DType dtype, const Device& device, int seed = 0);
+
+/// What an op returns, as a list.
+inline std::vector<Tensor> as_list(Tensor t) { return {std::move(t)}; }
+inline std::vector<Tensor> as_list(std::vector<Tensor> list) { return list; }
+inline std::vector<Tensor> as_list(const ValuesIndices& r) { return {r.values, r.indices}; }
+inline std::vector<Tensor> as_list(std::pair<Tensor, Tensor> r) { return {r.first, r.second}; }
+
+/// Adds rows that have something in common. A row's function takes the Call, or its first input,
+/// alone or with its dimension, or its first two inputs.
+struct Adder {
+  std::vector<Op>& table;
+  Takes takes = Takes::any;
+  std::vector<Arg> args = {};
+  Shapes shapes = Shapes::own;
+  std::optional<int> dim = {};
+
+  template <class F>
+  Op& operator()(const char* name, Takes takes, std::vector<Arg> args, F f) const {
+    const auto function = [f](const Call& c) {
+      if constexpr (std::is_invocable_v<F, const Call&>)
+        return as_list(f(c));
+      else if constexpr (std::is_invocable_v<F, const Tensor&>)
+        return as_list(f(c[0]));
+      else if constexpr (std::is_invocable_v<F, const Tensor&, const Tensor&>)
+        return as_list(f(c[0], c[1]));
+      else
+        return as_list(f(c[0], c.dim));
+    };
+    table.push_back({name, takes, std::move(args), function, shapes, dim});
+    return table.back();
+  }
+  template <class F>
+  Op& operator()(const char* name, Takes takes, F f) const {
+    return (*this)(name, takes, args, f);
+  }
+  template <class F>
+  Op& operator()(const char* name, std::vector<Arg> args, F f) const {
+    return (*this)(name, takes, std::move(args), f);
+  }
+  template <class F>
+  Op& operator()(const char* name, F f) const {
+    return (*this)(name, takes, args, f);
+  }
+};
 
 void add_elementwise_ops(std::vector<Op>& table);
 void add_shape_ops(std::vector<Op>& table);

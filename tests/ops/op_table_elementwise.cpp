@@ -1,7 +1,6 @@
 #include "ferrite/ops/activation.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/compare.h"
-#include "ferrite/ops/copy.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/dropout.h"
 #include "ferrite/ops/unary.h"
@@ -11,7 +10,8 @@ namespace ferrite::test {
 
 namespace {
 
-using Out = std::vector<Tensor>;
+using C = const Call&;
+using T = const Tensor&;
 using Unary = Tensor (*)(const Tensor&);
 using UnaryInplace = const Tensor& (*)(const Tensor&);
 using Binary = Tensor (*)(const Tensor&, const Tensor&);
@@ -22,12 +22,9 @@ const Arg kReal{{3, 5}};
 const Arg kRow{{5}, Fill::positive};
 
 void add_unary(std::vector<Op>& table) {
-  const auto add = [&](const char* name, Takes what, Unary f) {
-    table.push_back({name, what, {kX}, [f](const Call& c) { return Out{f(c[0])}; }});
-  };
-  const auto add_ = [&](const char* name, Takes what, UnaryInplace f) {
-    table.push_back({name, what, {kX}, [f](const Call& c) { return Out{f(c[0])}; }});
-  };
+  const Adder row{.table = table, .args = {kX}, .shapes = Shapes::any};
+  const auto add = [&](const char* name, Takes what, Unary f) { row(name, what, f); };
+  const auto add_ = [&](const char* name, Takes what, UnaryInplace f) { row(name, what, f); };
   const auto numeric = Takes::numeric, any = Takes::any, floating = Takes::floating;
   add("neg", numeric, neg), add("abs", numeric, abs), add("sign", any, sign);
   add("square", any, square), add("floor", numeric, floor), add("ceil", numeric, ceil);
@@ -52,10 +49,7 @@ void add_unary(std::vector<Op>& table) {
 }
 
 void add_activations(std::vector<Op>& table) {
-  const auto add = [&](const char* name, Takes what, std::function<Tensor(const Tensor&)> f) {
-    table.push_back({name, what, {kReal}, [f](const Call& c) { return Out{f(c[0])}; }});
-  };
-  using T = const Tensor&;
+  const Adder add{.table = table, .args = {kReal}, .shapes = Shapes::any};
   add("leaky_relu", Takes::any, [](T x) { return leaky_relu(x, 0.1); });
   add("elu", Takes::any, [](T x) { return elu(x); });
   add("gelu", Takes::any, [](T x) { return gelu(x); });
@@ -83,20 +77,15 @@ void add_activations(std::vector<Op>& table) {
   add("full_like", Takes::any, [](T x) { return ones_like(x); });
   add("rand_like", Takes::floating, [](T x) { return rand_like(x); });
   add("randn_like", Takes::floating, [](T x) { return randn_like(x); });
-  table.push_back({"dropout2d", Takes::floating, {{{2, 3, 4}}}, [](const Call& c) {
-                     return Out{dropout2d(c[0], 0.4)};
-                   }});
-  table.push_back({"bernoulli", Takes::floating, {{{3, 5}, Fill::constant}}, [](const Call& c) {
-                     return Out{bernoulli(c[0])};
-                   }});
+  add("bernoulli", Takes::floating, {{{3, 5}, Fill::constant}}, [](T x) { return bernoulli(x); });
+  Adder{table, Takes::floating}("dropout2d", {{{2, 3, 4}}}, [](T x) { return dropout2d(x, 0.4); });
 }
 
 void add_binary(std::vector<Op>& table) {
-  const auto add = [&](const char* name, Takes what, Binary f) {
-    table.push_back({name, what, {kX, kRow}, [f](const Call& c) { return Out{f(c[0], c[1])}; }});
-  };
+  const Adder row{.table = table, .args = {kX, kRow}, .shapes = Shapes::any};
+  const auto add = [&](const char* name, Takes what, Binary f) { row(name, what, f); };
   const auto add_scalar = [&](const char* name, Takes what, BinaryScalar f) {
-    table.push_back({name, what, {kX}, [f](const Call& c) { return Out{f(c[0], 2)}; }});
+    row(name, what, {kX}, [f](T x) { return f(x, 2); });
   };
   const auto numeric = Takes::numeric, any = Takes::any;
   add("mul", any, mul), add("div", any, div), add("maximum", any, maximum);
@@ -115,30 +104,22 @@ void add_binary(std::vector<Op>& table) {
 }
 
 void add_binary_calls(std::vector<Op>& table) {
-  const auto add = [&](const char* name, Takes what,
-                       std::function<Tensor(const Tensor&, const Tensor&)> f) {
-    table.push_back({name, what, {kX, kRow}, [f](const Call& c) { return Out{f(c[0], c[1])}; }});
-  };
-  using T = const Tensor&;
+  const Adder add{.table = table, .args = {kX, kRow}, .shapes = Shapes::any};
   const auto numeric = Takes::numeric, any = Takes::any, floating = Takes::floating;
   add("add", any, [](T a, T b) { return ferrite::add(a, b, 2); });
   add("sub", numeric, [](T a, T b) { return sub(a, b); });
   add("isclose", any, [](T a, T b) { return isclose(a, b); });
-  add("allclose", any, [](T a, T b) { return full({}, allclose(a, b)); });
-  table.back().on_host = true;
-  add("equal", any, [](T a, T b) { return full({}, equal(a, b)); });
-  table.back().on_host = true;
+  add("allclose", any, [](T a, T b) { return full({}, allclose(a, b)); }).on_host = true;
+  add("equal", any, [](T a, T b) { return full({}, equal(a, b)); }).on_host = true;
   add("add_", any, [](T a, T b) { return a.add_(b); });
   add("sub_", numeric, [](T a, T b) { return a.sub_(b); });
   add("mul_", any, [](T a, T b) { return a.mul_(b); });
   add("div_", floating, [](T a, T b) { return a.div_(b); });
   add("pow_", numeric, [](T a, T b) { return pow_(a, b); });
 
-  const auto add_one = [&](const char* name, Takes what, std::function<Tensor(const Tensor&)> f) {
-    table.push_back({name, what, {kX}, [f](const Call& c) { return Out{f(c[0])}; }});
-  };
+  const Adder add_one{.table = table, .args = {kX}, .shapes = Shapes::any};
   add_one("sub", any, [](T a) { return 2 - a; });
-  add_one("div", any, [](T a) { return 2 / a; });
+  add_one("div", any, [](T a) { return 2 / a; }).autocast = CastPolicy::float32;
   add_one("pow", any, [](T a) { return pow(2, a); });
   add_one("add_", numeric, [](T a) { return a.add_(2); });
   add_one("sub_", numeric, [](T a) { return a.sub_(2); });
@@ -147,48 +128,40 @@ void add_binary_calls(std::vector<Op>& table) {
   add_one("pow_", numeric, [](T a) { return pow_(a, 3); });
 
   const Arg condition{{3, 1}, Fill::mask};
-  table.push_back({"where", any, {condition, kX, kRow}, [](const Call& c) {
-                     return Out{where(c[0], c[1], c[2])};
-                   }});
-  table.push_back({"where", any, {condition, kX}, [](const Call& c) {
-                     return Out{where(c[0], c[1], 2), where(c[0], 3, c[1])};
-                   }});
+  add("where", any, {condition, kX, kRow}, [](C c) { return where(c[0], c[1], c[2]); });
+  add("where", any, {condition, kX}, [](C c) {
+    return std::vector<Tensor>{where(c[0], c[1], 2), where(c[0], 3, c[1])};
+  });
 }
 
 /// Members of Tensor that copy and convert; functions that make tensors from nothing.
 void add_copies(std::vector<Op>& table) {
-  const Arg image{{2, 3, 2, 2}};
-  const auto add = [&](const char* name, std::vector<Arg> args,
-                       std::function<Tensor(const Call&)> f) {
-    table.push_back({name, Takes::any, std::move(args), [f](const Call& c) { return Out{f(c)}; }});
-  };
-  const auto add_move = [&](std::function<Tensor(const Call&)> f) {
-    add("to", {kX}, std::move(f));
-    table.back().on_host = true;
-  };
-  using C = const Call&;
-  add("to", {kX}, [](C c) { return c[0].to(kFloat64); });
-  add_move([](C c) { return c[0].to(Device("cpu:2")); });
-  add_move([](C c) { return c[0].to(Device("cpu:2"), kFloat16, non_blocking); });
-  add_move([](C c) { return c[0].cpu(); });
-  add("to", {image}, [](C c) { return c[0].to(kChannelsLast); });
-  add("contiguous", {image}, [](C c) { return c[0].contiguous(kChannelsLast); });
-  add("clone", {kX}, [](C c) { return c[0].clone(); });
-  add("copy_", {kX, {.shape = {5}, .any_device = true}}, [](C c) { return c[0].copy_(c[1]); });
-  table.push_back({"none", Takes::any, {}, [](const Call& c) {
-                     const TensorOptions f{.device = c.device},
-                         i{.dtype = kInt64, .device = c.device};
-                     return Out{zeros({3}, f),        ones({3}, i),          full({2}, 0.5, f),
-                                arange(1, 5, 2, i),   linspace(0, 1, 4, f),  eye(3, f),
-                                eye(2, 3, i),         rand({5}, f),          randn({5}, f),
-                                normal(1, 2, {5}, f), randint(1, 9, {6}, i), randperm(7, i),
-                                tensor(3, i)};
-                   }});
-  table.push_back({"tensor", Takes::any, {}, [](const Call& c) {
-                     return Out{tensor({1.0, 2.0}, {.device = c.device}),
-                                tensor({1, 2}, {.dtype = kFloat64, .device = c.device})};
-                   }});
-  table.back().on_host = true;
+  const Arg image{{2, 3, 2, 2}}, row{.shape = {5}, .any_device = true};
+  const Adder add{.table = table, .args = {kX}, .shapes = Shapes::any};
+  const Adder add_image{.table = table, .args = {image}};
+  add("to", [](T x) { return x.to(kFloat64); });
+  add("to", [](T x) { return x.to(kFloat16); });
+  add("to", [](T x) { return x.to(Device("cpu:2")); }).on_host = true;
+  add("to", [](T x) { return x.to(Device("cpu:2"), kFloat16, non_blocking); }).on_host = true;
+  add("to", [](T x) { return x.cpu(); }).on_host = true;
+  add_image("to", [](T x) { return x.to(kChannelsLast); });
+  add("contiguous", [](T x) { return x.contiguous(); });
+  add_image("contiguous", [](T x) { return x.contiguous(kChannelsLast); });
+  add("clone", [](T x) { return x.clone(); });
+  add("copy_", {kX, row}, [](T x, T y) { return x.copy_(y); });
+  const Adder none{table};
+  none("none", [](C c) {
+    const TensorOptions f{.device = c.device}, i{.dtype = kInt64, .device = c.device};
+    return std::vector<Tensor>{zeros({3}, f),        ones({3}, i),          full({2}, 0.5, f),
+                               arange(1, 5, 2, i),   linspace(0, 1, 4, f),  eye(3, f),
+                               eye(2, 3, i),         rand({5}, f),          randn({5}, f),
+                               normal(1, 2, {5}, f), randint(1, 9, {6}, i), randperm(7, i),
+                               tensor(3, i)};
+  });
+  none("tensor", [](C c) {
+    return std::vector<Tensor>{tensor({1.0, 2.0}, {.device = c.device}),
+                               tensor({1, 2}, {.dtype = kFloat64, .device = c.device})};
+  }).on_host = true;
 }
 
 }  // namespace

@@ -8,22 +8,12 @@ namespace ferrite::test {
 
 namespace {
 
-using Out = std::vector<Tensor>;
 using C = const Call&;
-
-struct Adder {
-  std::vector<Op>& table;
-  std::vector<Arg> args;
-
-  void operator()(const char* name, Takes what, std::function<Tensor(const Call&)> f) const {
-    table.push_back({name, what, args, [f](const Call& c) { return Out{f(c)}; }});
-  }
-};
 
 const auto any = Takes::any, numeric = Takes::numeric, floating = Takes::floating;
 
 void add_unary(std::vector<Op>& table) {
-  const Adder add{table, {{{3, 5}, Fill::positive}}};
+  const Adder add{.table = table, .args = {{{3, 5}, Fill::positive}}};
   add("neg", numeric, [](C c) { return c[0].neg(); });
   add("abs", numeric, [](C c) { return c[0].abs(); });
   add("exp", any, [](C c) { return c[0].exp(); });
@@ -39,7 +29,7 @@ void add_unary(std::vector<Op>& table) {
 }
 
 void add_binary(std::vector<Op>& table) {
-  const Adder add{table, {{{3, 5}, Fill::positive}, {{5}, Fill::positive}}};
+  const Adder add{.table = table, .args = {{{3, 5}, Fill::positive}, {{5}, Fill::positive}}};
   add("add", any, [](C c) { return c[0].add(c[1], 2); });
   add("sub", numeric, [](C c) { return c[0].sub(c[1], 2); });
   add("mul", any, [](C c) { return c[0].mul(c[1]); });
@@ -55,7 +45,7 @@ void add_binary(std::vector<Op>& table) {
   add("mul_", any, [](C c) { return c[0] *= c[1]; });
   add("div_", floating, [](C c) { return c[0] /= c[1]; });
 
-  const Adder with_number{table, {{{3, 5}, Fill::positive}}};
+  const Adder with_number{.table = table, .args = {{{3, 5}, Fill::positive}}};
   with_number("add", any, [](C c) { return 2 + c[0]; });
   with_number("mul", any, [](C c) { return 2 * c[0]; });
   with_number("mul_", numeric, [](C c) { return c[0] *= 2; });
@@ -65,7 +55,7 @@ void add_binary(std::vector<Op>& table) {
 }
 
 void add_sums(std::vector<Op>& table) {
-  const Adder add{table, {{{2, 3, 4}, Fill::positive}}};
+  const Adder add{.table = table, .args = {{{2, 3, 4}, Fill::positive}}};
   add("sum", any, [](C c) { return c[0].sum(); });
   add("sum", any, [](C c) { return c[0].sum({1, 2}); });
   add("mean", floating, [](C c) { return c[0].mean(); });
@@ -79,19 +69,17 @@ void add_sums(std::vector<Op>& table) {
 }
 
 void add_products_and_indices(std::vector<Op>& table) {
-  const Adder product{table, {{{3, 4}}, {{4, 2}}}};
-  product("mm", Takes::products, [](C c) { return c[0].mm(c[1]); });
-  const Adder masked{table, {{{4, 5}}, {{4, 1}, Fill::mask}}};
-  masked("masked_fill", any, [](C c) { return c[0].masked_fill(c[1], 2); });
-  const Adder gathered{table, {{{4, 5}}, {{2, 5}, Fill::index, 4}}};
-  gathered("gather", any, [](C c) { return c[0].gather(0, c[1]); });
-  const Adder selected{table, {{{4, 5}}, {{2}, Fill::index, 4}}};
-  selected("index_select", any, [](C c) { return c[0].index_select(0, c[1]); });
+  const Adder add{table};
+  const Arg x{{4, 5}};
+  add("mm", Takes::products, {{{3, 4}}, {{4, 2}}}, [](C c) { return c[0].mm(c[1]); });
+  add("masked_fill", {x, {{4, 1}, Fill::mask}}, [](C c) { return c[0].masked_fill(c[1], 2); });
+  add("gather", {x, {{2, 5}, Fill::index, 4}}, [](C c) { return c[0].gather(0, c[1]); });
+  add("index_select", {x, {{2}, Fill::index, 4}}, [](C c) { return c[0].index_select(0, c[1]); });
 }
 
 /// Those that the other tables have in their function form.
 void add_views(std::vector<Op>& table) {
-  const Adder add{table, {{{2, 3, 4}}}};
+  const Adder add{.table = table, .args = {{{2, 3, 4}}}};
   add("flatten", any, [](C c) { return c[0].flatten(1); });
   add("transpose", any, [](C c) { return c[0].transpose(1, 2); });
   add("permute", any, [](C c) { return c[0].permute({1, 2, 0}); });

@@ -1,5 +1,6 @@
 #include "ferrite/ops/attention.h"
 #include "ferrite/ops/conv.h"
+#include "ferrite/ops/creation.h"
 #include "ferrite/ops/loss.h"
 #include "ferrite/ops/matmul.h"
 #include "ferrite/ops/norm.h"
@@ -12,22 +13,20 @@ namespace ferrite::test {
 
 namespace {
 
-using Out = std::vector<Tensor>;
 using C = const Call&;
+using T = const Tensor&;
+
+/// The elements of a row of `x`; 1 where it has none.
+std::int64_t row_size(T x) { return x.defined() && x.dim() > 0 ? x.size(-1) : 1; }
+
+/// A weight that fits `x`.
+Tensor ones_for(T x, const Shape& shape) {
+  return x.defined() ? ones(shape, {.dtype = x.dtype(), .device = x.device()}) : x;
+}
 
 Arg optional(const Shape& shape, Fill fill = Fill::positive) {
   return {.shape = shape, .fill = fill, .optional = true};
 }
-
-struct Adder {
-  std::vector<Op>& table;
-  Takes what;
-
-  void operator()(const char* name, std::vector<Arg> args,
-                  std::function<Tensor(const Call&)> f) const {
-    table.push_back({name, what, std::move(args), [f](const Call& c) { return Out{f(c)}; }});
-  }
-};
 
 void add_products(std::vector<Op>& table) {
   const Adder add{table, Takes::products};
@@ -40,21 +39,32 @@ void add_products(std::vector<Op>& table) {
   add("dot", {{{4}}, {{4}}}, [](C c) { return dot(c[0], c[1]); });
   add("addmm", {{{2}}, {{3, 4}}, {{4, 2}}}, [](C c) { return addmm(c[0], c[1], c[2], 2, 3); });
   add("addmm_relu", {{{2}}, {{3, 4}}, {{4, 2}}}, [](C c) { return addmm_relu(c[0], c[1], c[2]); });
-  add("linear", {{{3, 4}}, {{2, 4}}, optional({2})}, [](C c) { return linear(c[0], c[1], c[2]); });
+  add("linear", {{{3, 4}}, {{2, 4}}, optional({2})}, [](C c) {
+    return linear(c[0], c[1], c[2]);
+  }).large = {{500, 9}, {7, 9}, {7}};
   add("linear_relu", {{{3, 4}}, {{2, 4}}, optional({2})},
       [](C c) { return linear_relu(c[0], c[1], c[2]); });
   add("linear_gelu", {{{3, 4}}, {{2, 4}}, optional({2})},
       [](C c) { return linear_gelu(c[0], c[1], c[2]); });
   add("linear_gelu", {{{2, 3, 4}}, {{2, 4}}, optional({2})},
       [](C c) { return linear_gelu(c[0], c[1], c[2], GeluApproximation::tanh); });
-  Adder{table, Takes::any}("outer", {{{4}}, {{3}}}, [](C c) { return outer(c[0], c[1]); });
+  add("outer", Takes::any, {{{4}}, {{3}}}, [](C c) { return outer(c[0], c[1]); });
+
+  const Arg bias{.shape = {2}, .optional = true, .fixed = true};
+  const Adder rows{table, Takes::products, {{{2, 3, 4}}, bias}, Shapes::rows};
+  rows("matmul", {{{2, 3, 4}}}, [](T x) { return matmul(x, ones_for(x, {row_size(x), 2})); });
+  rows("matmul", {{{2, 3, 4}}}, [](T x) { return matmul(x, ones_for(x, {row_size(x)})); });
+  rows("linear", [](T x, T b) { return linear(x, ones_for(x, {2, row_size(x)}), b); });
+  rows("linear_relu", [](T x, T b) { return linear_relu(x, ones_for(x, {2, row_size(x)}), b); });
+  rows("linear_gelu", [](T x, T b) { return linear_gelu(x, ones_for(x, {2, row_size(x)}), b); });
 }
 
 void add_convolutions(std::vector<Op>& table) {
   const Adder add{table, Takes::floating};
   const Arg image{{2, 4, 5, 6}};
-  add("conv2d", {image, {{3, 4, 3, 3}}, optional({3})},
-      [](C c) { return conv2d(c[0], c[1], c[2], {.stride = 2, .padding = 1}); });
+  add("conv2d", {image, {{3, 4, 3, 3}}, optional({3})}, [](C c) {
+    return conv2d(c[0], c[1], c[2], {.stride = 2, .padding = 1});
+  }).large = {{6, 3, 32, 32}, {4, 3, 3, 3}, {4}};
   add("conv2d", {image, {{4, 1, 3, 3}}, optional({4})},
       [](C c) { return conv2d(c[0], c[1], c[2], {.padding = Padding::same, .groups = 4}); });
   add("conv2d", {image, {{3, 4, 3, 3}}, optional({3})},
@@ -73,43 +83,47 @@ void add_convolutions(std::vector<Op>& table) {
   add("interpolate", {image}, [](C c) {
     return interpolate(c[0], {.size = {9, 4}, .mode = InterpolateMode::bilinear});
   });
-  table.push_back({"max_pool2d", Takes::floating, {image}, [](C c) {
-                     const auto [values, indices] =
-                         max_pool2d_with_indices(c[0], {.kernel_size = 3, .stride = 2});
-                     return Out{values, indices};
-                   }});
-  table.push_back({"adaptive_max_pool2d", Takes::floating, {image}, [](C c) {
-                     const auto [values, indices] = adaptive_max_pool2d_with_indices(c[0], 2);
-                     return Out{values, indices};
-                   }});
+  add("max_pool2d", {image},
+      [](T x) { return max_pool2d_with_indices(x, {.kernel_size = 3, .stride = 2}); });
+  add("adaptive_max_pool2d", {image}, [](T x) { return adaptive_max_pool2d_with_indices(x, 2); });
 }
 
 void add_norms(std::vector<Op>& table) {
   const Adder add{table, Takes::floating};
   const Arg image{{3, 4, 2, 2}};
-  const Arg statistic{.shape = {4}, .fill = Fill::constant};
+  const Arg statistic{.shape = {4}, .fill = Fill::constant},
+      residual{.shape = image.shape, .optional = true};
   add("batch_norm", {image, statistic, statistic, optional({4}), optional({4})},
       [](C c) { return batch_norm(c[0], c[1], c[2], c[3], c[4], true); });
   add("batch_norm", {image, statistic, statistic, optional({4}), optional({4})},
       [](C c) { return batch_norm(c[0], c[1], c[2], c[3], c[4]); });
   for (const bool training : {true, false}) {
-    add("batch_norm_relu", {image, statistic, statistic, optional({4}), optional({4})},
-        [=](C c) { return batch_norm_relu(c[0], c[1], c[2], c[3], c[4], training); });
-    add("batch_norm_add_relu", {image, image, statistic, statistic, optional({4}), optional({4})},
-        [=](C c) { return batch_norm_add_relu(c[0], c[1], c[2], c[3], c[4], c[5], training); });
+    add("batch_norm_relu", {image, statistic, statistic, optional({4}), optional({4})}, [=](C c) {
+      return batch_norm(c[0], c[1], c[2], c[3], c[4], {.training = training, .relu = true});
+    });
+    for (const bool relu : {true, false})
+      add(relu ? "batch_norm_add_relu" : "batch_norm_add",
+          {image, statistic, statistic, optional({4}), optional({4}), residual}, [=](C c) {
+            return batch_norm(c[0], c[1], c[2], c[3], c[4],
+                              {.training = training, .residual = c[5], .relu = relu});
+          });
   }
-  table.push_back(
-      {"conv2d_statistics", Takes::floating, {image, {{3, 4, 1, 1}}, optional({3})}, [](C c) {
-         const auto [y, statistics] = conv2d_statistics(c[0], c[1], c[2]);
-         const Tensor out = batch_norm(y, {}, {}, {}, {}, true, 0.1, 1e-5, statistics);
-         return Out{y, out};
-       }});
-  add("layer_norm", {{{3, 4}}, optional({4}), optional({4})},
-      [](C c) { return layer_norm(c[0], {4}, c[1], c[2]); });
+  add("conv2d_statistics", {image, {{3, 4, 1, 1}}, optional({3})}, [](C c) {
+    const auto [y, statistics] = conv2d_statistics(c[0], c[1], c[2]);
+    const Tensor out = batch_norm(y, {}, {}, {}, {}, {.training = true, .statistics = statistics});
+    return std::vector<Tensor>{y, out};
+  });
+  add("layer_norm", {{{3, 4}}, optional({4}), optional({4})}, [](C c) {
+    return layer_norm(c[0], {4}, c[1], c[2]);
+  }).large = {{2000, 4}, {4}, {4}};
   add("group_norm", {image, optional({4}), optional({4})},
       [](C c) { return group_norm(c[0], 2, c[1], c[2]); });
-  add("softmax", {{{3, 4}}}, [](C c) { return softmax(c[0], 1); });
-  add("log_softmax", {{{3, 4}}}, [](C c) { return log_softmax(c[0], 0); });
+
+  const Adder rows{table, Takes::floating, {{{2, 3, 4}}}, Shapes::rows, 1};
+  rows("softmax", [](T x, int d) { return softmax(x, d); }).large = {{1, 3000, 5}};
+  rows("log_softmax", [](T x, int d) { return log_softmax(x, d); });
+  Adder{table, Takes::floating, {{{2, 3, 4}}}, Shapes::rows}(
+      "layer_norm", [](T x) { return layer_norm(x, {row_size(x)}); });
 }
 
 void add_losses(std::vector<Op>& table) {
@@ -117,22 +131,26 @@ void add_losses(std::vector<Op>& table) {
   const Arg x{{3, 4}}, y{{3, 4}}, p{{3, 4}, Fill::positive};
   const Arg labels{{3}, Fill::index, 4};
   const Arg classes = optional({4}, Fill::constant);
-  add("cross_entropy", {x, labels, classes},
-      [](C c) { return cross_entropy(c[0], c[1], {.weight = c[2], .label_smoothing = 0.1}); });
+  add("cross_entropy", {x, labels, classes}, [](C c) {
+    return cross_entropy(c[0], c[1], {.weight = c[2], .label_smoothing = 0.1});
+  }).large = {{3000, 4}, {3000}, {4}};
   add("cross_entropy", {x, p, classes}, [](C c) {
     return cross_entropy(c[0], c[1], {.weight = c[2], .reduction = Reduction::none});
   });
   add("nll_loss", {x, labels, classes}, [](C c) { return nll_loss(c[0], c[1], {.weight = c[2]}); });
-  add("mse_loss", {x, y}, [](C c) { return mse_loss(c[0], c[1]); });
-  add("l1_loss", {x, y}, [](C c) { return l1_loss(c[0], c[1], Reduction::sum); });
-  add("smooth_l1_loss", {x, y}, [](C c) { return smooth_l1_loss(c[0], c[1]); });
-  add("huber_loss", {x, y}, [](C c) { return huber_loss(c[0], c[1], {.delta = 0.5}); });
-  add("binary_cross_entropy_with_logits", {x, p, optional({4}), optional({4})}, [](C c) {
+  const Adder pairs{table, Takes::floating, {x, y}, Shapes::any};
+  pairs("mse_loss", [](T a, T b) { return mse_loss(a, b); });
+  pairs("l1_loss", [](T a, T b) { return l1_loss(a, b); });
+  pairs("l1_loss", [](T a, T b) { return l1_loss(a, b, Reduction::sum); });
+  pairs("smooth_l1_loss", [](T a, T b) { return smooth_l1_loss(a, b); });
+  pairs("huber_loss", [](T a, T b) { return huber_loss(a, b); });
+  pairs("huber_loss", [](T a, T b) { return huber_loss(a, b, {.delta = 0.5}); });
+  pairs("binary_cross_entropy_with_logits", {x, p, optional({4}), optional({4})}, [](C c) {
     return binary_cross_entropy_with_logits(c[0], c[1], {.weight = c[2], .pos_weight = c[3]});
   });
   add("binary_cross_entropy", {p, p, optional({4})},
       [](C c) { return binary_cross_entropy(c[0], c[1], {.weight = c[2]}); });
-  add("kl_div", {x, p}, [](C c) { return kl_div(c[0], c[1]); });
+  pairs("kl_div", {x, p}, [](C c) { return kl_div(c[0], c[1]); });
 }
 
 void add_attention(std::vector<Op>& table) {

@@ -19,18 +19,8 @@ namespace ferrite::test {
 
 namespace {
 
-using Out = std::vector<Tensor>;
 using C = const Call&;
-
-struct Adder {
-  std::vector<Op>& table;
-  Takes what;
-
-  void operator()(const char* name, std::vector<Arg> args,
-                  std::function<Tensor(const Call&)> f) const {
-    table.push_back({name, what, std::move(args), [f](const Call& c) { return Out{f(c)}; }});
-  }
-};
+using T = const Tensor&;
 
 /// Parameters and statistics: float32 beside 16-bit inputs.
 Arg wide(const Shape& shape, Fill fill) {
@@ -51,7 +41,8 @@ void add_windows(std::vector<Op>& table) {
   });
   add("conv_transpose2d", {image, {{4, 3, 2, 2}}},
       [](C c) { return conv_transpose2d(c[0], c[1], {}, 1, 0, 0, 1, 2); });
-  add("max_pool2d", {image}, [](C c) { return max_pool2d(c[0], 3, 2, 1, 1, true); });
+  add("max_pool2d", {image}, [](T x) { return max_pool2d(x, 3, 2, 1, 1, true); }).large = {
+      {4, 3, 40, 40}};
   add("max_pool2d", {image},
       [](C c) { return max_pool2d(c[0], {.kernel_size = 2, .stride = 1, .dilation = 2}); });
   add("avg_pool2d", {image}, [](C c) {
@@ -83,19 +74,18 @@ void add_norms(std::vector<Op>& table) {
       // Without statistics there is only training.
       std::vector<Arg> args{input, mean, mean, scale, scale};
       args[1].optional = args[2].optional = false;
-      table.push_back({"batch_norm", Takes::floating, args, [=](C c) {
-                         return Out{batch_norm(c[0], c[1], c[2], c[3], c[4], training, 0.3, 1e-3)};
-                       }});
+      add("batch_norm", args,
+          [=](C c) { return batch_norm(c[0], c[1], c[2], c[3], c[4], training, 0.3, 1e-3); });
     }
-  add("batch_norm", {image, scale, scale},
-      [](C c) { return batch_norm(c[0], {}, {}, c[1], c[2], true); });
+  add("batch_norm", {image, scale, scale}, [](C c) {
+    return batch_norm(c[0], {}, {}, c[1], c[2], true);
+  }).large = {{8, 4, 20, 20}, {4}, {4}};
   add("layer_norm", {sequence, wide({4, 5}, Fill::positive), wide({4, 5}, Fill::positive)},
       [](C c) {
         return layer_norm(c[0], {4, 5}, c[1], c[2], 1e-3);
       });
   add("group_norm", {image, scale, scale}, [](C c) { return group_norm(c[0], 4, c[1], c[2]); });
-  add("softmax", {{{2, 3, 4}}}, [](C c) { return softmax(c[0], 1); });
-  add("log_softmax", {image}, [](C c) { return log_softmax(c[0], 1); });
+  add("log_softmax", {image}, [](T x) { return log_softmax(x, 1); });
   const Adder converts{table, Takes::any};
   converts("softmax", {{{3, 4}}}, [](C c) { return softmax(c[0], 0, kFloat64); });
   converts("log_softmax", {{{3, 4}}}, [](C c) { return log_softmax(c[0], -1, kFloat64); });
@@ -160,7 +150,9 @@ void add_rest(std::vector<Op>& table) {
   add("pad", {image}, [](C c) { return pad(c[0], {1, 0, 0, 2, 1, 1}, PadMode::constant, 3); });
   add("movedim", {image}, [](C c) { return movedim(c[0], {0, 1}, {2, 0}); });
   add("diagonal", {image}, [](C c) { return diagonal(c[0], -1, 1, 2); });
-  add("embedding", {{{2, 3}, Fill::index, 4}, {{4, 5}}}, [](C c) { return embedding(c[0], c[1]); });
+  add("embedding", {{{2, 3}, Fill::index, 4}, {{4, 5}}}, [](C c) {
+    return embedding(c[0], c[1]);
+  }).large = {{3000, 1}, {4, 4}};
   Adder{table, Takes::products}("addmm", {{{3, 2}}, {{3, 4}}, {{4, 2}}},
                                 [](C c) { return addmm(c[0], c[1], c[2]); });
   Adder{table, Takes::products}("linear", {{{2, 3, 4}}, {{5, 4}}},
@@ -169,25 +161,25 @@ void add_rest(std::vector<Op>& table) {
 
 /// Numbers from nothing, of every dtype.
 void add_creation(std::vector<Op>& table) {
+  const Adder none{table};
   for (const DType dtype : {kFloat64, kFloat16, kBFloat16})
-    table.push_back(
-        {"none", Takes::any, {}, [dtype](C c) {
-           const TensorOptions f{.dtype = dtype, .device = c.device};
-           return Out{zeros({2, 3, 2, 2},
-                            {.dtype = dtype, .device = c.device, .memory_format = kChannelsLast}),
-                      arange(0, 2, 0.25, f),
-                      linspace(-1, 1, 5, f),
-                      eye(3, f),
-                      rand({7}, f),
-                      randn({7}, f),
-                      normal(1, 2, {5}, f)};
-         }});
+    none("none", [dtype](C c) {
+      const TensorOptions f{.dtype = dtype, .device = c.device};
+      return std::vector<Tensor>{
+          zeros({2, 3, 2, 2}, {.dtype = dtype, .device = c.device, .memory_format = kChannelsLast}),
+          arange(0, 2, 0.25, f),
+          linspace(-1, 1, 5, f),
+          eye(3, f),
+          rand({7}, f),
+          randn({7}, f),
+          normal(1, 2, {5}, f)};
+    });
   for (const DType dtype : {kInt32, kUInt8})
-    table.push_back({"none", Takes::any, {}, [dtype](C c) {
-                       const TensorOptions i{.dtype = dtype, .device = c.device};
-                       return Out{full({2}, 3, i), arange(9, i), eye(2, 3, i), randint(100, {9}, i),
-                                  randperm(9, i)};
-                     }});
+    none("none", [dtype](C c) {
+      const TensorOptions i{.dtype = dtype, .device = c.device};
+      return std::vector<Tensor>{full({2}, 3, i), arange(9, i), eye(2, 3, i), randint(100, {9}, i),
+                                 randperm(9, i)};
+    });
 }
 
 }  // namespace

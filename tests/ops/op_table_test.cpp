@@ -51,7 +51,7 @@ std::set<std::string> names_in(const std::string& text, const std::regex& patter
 TEST_CASE("every function of ferrite.h that gives tensors is called by the table") {
   // Functions of ops/*.h at the start of a line that return tensors; ferrite.h says which headers
   // are for users.
-  const std::regex header("#include \"(ops/[a-z_]+\\.h)\"");
+  const std::regex header("#include \"ferrite/(ops/[a-z_]+\\.h)\"");
   const std::regex function(
       "\n(?:inline )?(?:const )?"
       "(?:Tensor&?|std::vector<Tensor>|ValuesIndices|std::pair<Tensor, Tensor>|bool) "

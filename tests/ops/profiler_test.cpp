@@ -49,7 +49,7 @@ TEST_CASE("every op of the table is an event, with the shapes of its inputs") {
     const std::vector<Tensor> inputs = make_inputs(op, kFloat32, Device());
     const NoGradGuard off;
     Profile profile({.shapes = true});
-    const std::vector<Tensor> outputs = op.call({inputs, Device()});
+    const std::vector<Tensor> outputs = op.call(inputs);
     profile.stop();
     const Recording& r = profile.recording();
     const bool any = std::ranges::any_of(r.host, [](auto& e) { return e.kind == Kind::op; });

@@ -1,0 +1,109 @@
+#include "ferrite/nn/fused.h"
+
+#include "ferrite/nn/activation.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/matmul.h"
+
+namespace ferrite::nn {
+
+Tensor linear_relu(Linear& linear, const Tensor& x) {
+  if (linear.has_hooks()) return relu(linear(x));
+  return ferrite::linear_relu(x, linear.weight, linear.bias);
+}
+
+Tensor linear_gelu(Linear& linear, const Tensor& x, GeluApproximation approximation) {
+  if (linear.has_hooks()) return gelu(linear(x), approximation);
+  return ferrite::linear_gelu(x, linear.weight, linear.bias, approximation);
+}
+
+Tensor conv_relu(Conv2d& conv, const Tensor& x) {
+  if (conv.has_hooks()) return relu(conv(x));
+  return conv2d_relu(x, conv.weight, conv.bias, conv.op_options());
+}
+
+namespace {
+
+/// bn(x), then the residual and the ReLU of `then`.
+Tensor normalize(BatchNorm& bn, const Tensor& x, BatchNormFuncOptions then) {
+  if (!bn.has_hooks()) return bn.forward(x, std::move(then));
+  Tensor out = bn(x);
+  if (then.residual.defined()) out = out + then.residual;
+  return then.relu ? relu(out) : out;
+}
+
+/// The same of conv(x).
+Tensor normalize(Conv2d& conv, BatchNorm& bn, const Tensor& x, BatchNormFuncOptions then) {
+  // Hooks of the convolution may change its output.
+  if (conv.has_hooks() || !bn.uses_batch_statistics())
+    return normalize(bn, conv(x), std::move(then));
+  const auto [out, statistics] = conv2d_statistics(x, conv.weight, conv.bias, conv.op_options());
+  then.statistics = statistics;
+  return normalize(bn, out, std::move(then));
+}
+
+}  // namespace
+
+Tensor bn_relu(BatchNorm& bn, const Tensor& x) { return normalize(bn, x, {.relu = true}); }
+
+Tensor conv_bn(Conv2d& conv, BatchNorm& bn, const Tensor& x) { return normalize(conv, bn, x, {}); }
+
+Tensor conv_bn_relu(Conv2d& conv, BatchNorm& bn, const Tensor& x) {
+  return normalize(conv, bn, x, {.relu = true});
+}
+
+Tensor conv_bn_add_relu(Conv2d& conv, BatchNorm& bn, const Tensor& x, const Tensor& residual) {
+  FERRITE_CHECK(residual.defined(), ValueError, "conv_bn_add_relu",
+                "expected a residual, got an undefined tensor; without one, call conv_bn_relu");
+  return normalize(conv, bn, x, {.residual = residual, .relu = true});
+}
+
+namespace {
+
+/// `module` as an M, or null where it is something else, be it derived from M.
+template <class M>
+M* exactly(Module& module) {
+  return typeid(module) == typeid(M) ? static_cast<M*>(&module) : nullptr;
+}
+
+/// What the first `modules` of a list gave as one op.
+struct Fused {
+  Tensor out;
+  std::size_t modules = 0;  // 0: there is no such op, or hooks want to see what is between
+};
+
+Fused run_fused(std::span<Module* const> modules, const Tensor& x) {
+  if (modules.size() < 2) return {};
+  Module &first = *modules[0], &second = *modules[1];
+  if (first.has_hooks() || second.has_hooks()) return {};
+  const bool relu_next = exactly<ReLU>(second);
+  if (Linear* linear = exactly<Linear>(first)) {
+    if (relu_next) return {linear_relu(*linear, x), 2};
+    if (const GELU* gelu = exactly<GELU>(second))
+      return {linear_gelu(*linear, x, gelu->approximate()), 2};
+  }
+  if (BatchNorm2d* bn = exactly<BatchNorm2d>(first); bn && relu_next) return {bn_relu(*bn, x), 2};
+  if (Conv2d* conv = exactly<Conv2d>(first)) {
+    if (relu_next) return {conv_relu(*conv, x), 2};
+    if (BatchNorm2d* bn = exactly<BatchNorm2d>(second); bn && x.dim() == 4) {
+      if (modules.size() > 2 && exactly<ReLU>(*modules[2]) && !modules[2]->has_hooks())
+        return {conv_bn_relu(*conv, *bn, x), 3};
+      return {conv_bn(*conv, *bn, x), 2};
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Tensor run_in_order(std::span<Module* const> modules, const Tensor& input) {
+  Tensor x = input;
+  for (std::span<Module* const> rest = modules; !rest.empty();) {
+    Fused fused = run_fused(rest, x);
+    if (fused.modules == 0) fused = {(*rest[0])(x), 1};
+    x = std::move(fused.out);
+    rest = rest.subspan(fused.modules);
+  }
+  return x;
+}
+
+}  // namespace ferrite::nn

@@ -1,0 +1,36 @@
+// Layers that run as one op, or share their work, where the ops allow it. This is the only place
+// that knows which: layers do not know of each other. Values, gradients, running statistics and
+// errors are those of the layers run one by one, up to rounding. Hooks of a layer see its own input
+// and output: a layer that has any runs by itself.
+#pragma once
+
+#include <span>
+
+#include "ferrite/nn/conv.h"
+#include "ferrite/nn/linear.h"
+#include "ferrite/nn/norm.h"
+#include "ferrite/ops/activation.h"
+
+namespace ferrite::nn {
+
+/// relu(linear(x)) and gelu(linear(x)).
+Tensor linear_relu(Linear& linear, const Tensor& x);
+Tensor linear_gelu(Linear& linear, const Tensor& x,
+                   GeluApproximation approximation = GeluApproximation::none);
+
+/// relu(conv(x)).
+Tensor conv_relu(Conv2d& conv, const Tensor& x);
+
+/// relu(bn(x)).
+Tensor bn_relu(BatchNorm& bn, const Tensor& x);
+
+/// bn(conv(x)), relu(bn(conv(x))) and relu(bn(conv(x)) + residual). In training the convolution
+/// finds the statistics of the batch as it runs (conv2d_statistics).
+Tensor conv_bn(Conv2d& conv, BatchNorm& bn, const Tensor& x);
+Tensor conv_bn_relu(Conv2d& conv, BatchNorm& bn, const Tensor& x);
+Tensor conv_bn_add_relu(Conv2d& conv, BatchNorm& bn, const Tensor& x, const Tensor& residual);
+
+/// What a Sequential of these modules computes: each in its turn, or fused with those behind it.
+Tensor run_in_order(std::span<Module* const> modules, const Tensor& input);
+
+}  // namespace ferrite::nn
