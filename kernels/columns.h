@@ -6,14 +6,15 @@
 #pragma once
 
 #include "ferrite/kernels/conv.h"
+#include "ferrite/kernels/kernel.h"
 
 namespace ferrite::kernels {
 
 /// columns from input [N, C, H, W] of the same dtype, any; `params.groups` is not used.
-void im2col(const Stream& stream, const View& columns, const View& input, const ConvParams& params);
+FERRITE_KERNEL(im2col, const View& columns, const View& input, const ConvParams& params);
 
 /// image [N, C, H, W] = for each pixel the sum of the columns' elements that it went to: the
 /// gradient of im2col. Of a floating dtype; 16-bit types are summed in float.
-void col2im(const Stream& stream, const View& image, const View& columns, const ConvParams& params);
+FERRITE_KERNEL(col2im, const View& image, const View& columns, const ConvParams& params);
 
 }  // namespace ferrite::kernels

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "ferrite/kernels/view.h"
+#include "ferrite/kernels/kernel.h"
 
 namespace ferrite::kernels {
 
@@ -15,6 +15,6 @@ struct JoinPart {
 
 /// Row r of `out` (dense) = row r of all parts, one after another: a cat in which a row is what
 /// lies in and behind the joined dimension. All parts in one pass.
-void join(const Stream& stream, void* out, std::int64_t rows, const std::vector<JoinPart>& parts);
+FERRITE_KERNEL(join, void* out, std::int64_t rows, const std::vector<JoinPart>& parts);
 
 }  // namespace ferrite::kernels

@@ -6,6 +6,7 @@
 
 #include "ferrite/core/dtype.h"
 #include "ferrite/core/forward.h"
+#include "ferrite/kernels/kernel.h"
 
 namespace ferrite::kernels {
 
@@ -16,7 +17,7 @@ struct CopyPart {
 };
 
 /// Each `to` = its `from`: dense runs that do not overlap, at any addresses that `stream` reaches.
-void copy_parts(const Stream& stream, const std::vector<CopyPart>& parts);
+FERRITE_KERNEL(copy_parts, const std::vector<CopyPart>& parts);
 
 /// out = inputs[first] + ... + inputs[first + count - 1], of `numel` elements each, lying densely.
 struct SumPart {
@@ -27,7 +28,7 @@ struct SumPart {
 
 /// Each sum in one pass, always added in the order of its inputs; 16-bit types are added in float32
 /// and rounded once, integers wrap around. An input may be the result itself. For all but bool.
-void sum_parts(const Stream& stream, DType dtype, const std::vector<SumPart>& parts,
-               const std::vector<const void*>& inputs);
+FERRITE_KERNEL_FUNCTION(sum_parts, DType dtype, const std::vector<SumPart>& parts,
+                        const std::vector<const void*>& inputs);
 
 }  // namespace ferrite::kernels

@@ -1,7 +1,7 @@
 // Pooling over planes. Tensors are dense, all NCHW or all NHWC as `Pool2d::channels_last` says.
 #pragma once
 
-#include "ferrite/kernels/view.h"
+#include "ferrite/kernels/kernel.h"
 
 namespace ferrite::kernels {
 
@@ -37,21 +37,20 @@ struct Pool2d {
 };
 
 /// `code` may be a View without data: not wanted.
-void max_pool2d(const Stream& stream, const Pool2d& pool, const View& out, const View& code,
-                const View& in);
+FERRITE_KERNEL(max_pool2d, const Pool2d& pool, const View& out, const View& code, const View& in);
 /// Writes all of grad_in.
-void max_pool2d_backward(const Stream& stream, const Pool2d& pool, const View& grad_in,
-                         const View& grad_out, const View& code);
+FERRITE_KERNEL_OF("max_pool2d", max_pool2d_backward, const Pool2d& pool, const View& grad_in,
+                  const View& grad_out, const View& code);
 /// out = the elements of `in` that `code` chose.
-void max_pool2d_gather(const Stream& stream, const Pool2d& pool, const View& out, const View& in,
-                       const View& code);
+FERRITE_KERNEL_OF("max_pool2d", max_pool2d_gather, const Pool2d& pool, const View& out,
+                  const View& in, const View& code);
 /// int64 h * W + w from codes.
-void max_pool2d_indices(const Stream& stream, const Pool2d& pool, const View& indices,
-                        const View& code);
+FERRITE_KERNEL_OF("max_pool2d", max_pool2d_indices, const Pool2d& pool, const View& indices,
+                  const View& code);
 
-void avg_pool2d(const Stream& stream, const Pool2d& pool, const View& out, const View& in);
+FERRITE_KERNEL(avg_pool2d, const Pool2d& pool, const View& out, const View& in);
 /// Writes all of grad_in.
-void avg_pool2d_backward(const Stream& stream, const Pool2d& pool, const View& grad_in,
-                         const View& grad_out);
+FERRITE_KERNEL_OF("avg_pool2d", avg_pool2d_backward, const Pool2d& pool, const View& grad_in,
+                  const View& grad_out);
 
 }  // namespace ferrite::kernels

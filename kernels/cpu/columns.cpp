@@ -1,4 +1,4 @@
-#include "ferrite/kernels/cpu/columns.h"
+#include "ferrite/kernels/columns.h"
 
 #include <algorithm>
 

@@ -1,11 +1,11 @@
-#include "ferrite/kernels/cpu/cross_entropy.h"
+#include "ferrite/kernels/cross_entropy.h"
 
 #include <cmath>
 #include <string>
 #include <vector>
 
 #include "ferrite/kernels/cpu/class_loop.h"
-#include "ferrite/kernels/cpu/softmax.h"
+#include "ferrite/kernels/cpu/exp_run.h"
 
 namespace ferrite::kernels::cpu {
 

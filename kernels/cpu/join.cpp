@@ -1,4 +1,4 @@
-#include "ferrite/kernels/cpu/join.h"
+#include "ferrite/kernels/join.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "ferrite/kernels/cpu/parts.h"
+#include "ferrite/kernels/parts.h"
 
 #include <algorithm>
 #include <cstring>
@@ -96,3 +96,13 @@ void sum_parts(DType dtype, const std::vector<SumPart>& parts,
 }
 
 }  // namespace ferrite::kernels::cpu
+
+namespace ferrite::kernels {
+
+void sum_parts(const Stream& stream, DType dtype, const std::vector<SumPart>& parts,
+               const std::vector<const void*>& inputs) {
+  FERRITE_CHECK(dtype != kBool, DTypeError, "sum_parts", "expected numbers to add, got bool");
+  launch<cpu::sum_parts, cuda::sum_parts>(stream, "sum_parts", dtype, parts, inputs);
+}
+
+}  // namespace ferrite::kernels

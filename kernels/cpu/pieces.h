@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ferrite/core/parallel_for.h"
-#include "ferrite/kernels/cpu/optim.h"
+#include "ferrite/kernels/optim.h"
 
 namespace ferrite::kernels::cpu {
 

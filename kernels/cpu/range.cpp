@@ -1,4 +1,4 @@
-#include "ferrite/kernels/cpu/range.h"
+#include "ferrite/kernels/range.h"
 
 #include "ferrite/kernels/cpu/loops.h"
 

@@ -88,3 +88,11 @@ void reduce(ReduceOp op, const View& out, const View& in, double p) {
 }
 
 }  // namespace ferrite::kernels::cpu
+
+namespace ferrite::kernels {
+
+void reduce(const Stream& stream, ReduceOp op, const View& out, const View& in, double p) {
+  launch<cpu::reduce, cuda::reduce>(stream, "reduce", op, out, in, p);
+}
+
+}  // namespace ferrite::kernels

@@ -4,8 +4,6 @@
 
 namespace ferrite::kernels::cpu {
 
-void reduce(ReduceOp op, const View& out, const View& in, double p);
-
 // The parts of reduce(), a translation unit each.
 void reduce_sum(const View& out, const View& in, bool mean);
 void reduce_prod(const View& out, const View& in);

@@ -1,9 +1,10 @@
-#include "ferrite/kernels/cpu/softmax.h"
+#include "ferrite/kernels/softmax.h"
 
 #include <Eigen/Core>
 #include <cmath>
 
 #include "ferrite/kernels/cpu/class_loop.h"
+#include "ferrite/kernels/cpu/exp_run.h"
 
 namespace ferrite::kernels::cpu {
 

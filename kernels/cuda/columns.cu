@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <array>
 
-#include "ferrite/kernels/cuda/columns.h"
+#include "ferrite/kernels/columns.h"
 #include "ferrite/kernels/cuda/divisor.cuh"
 #include "ferrite/kernels/cuda/launch.cuh"
 #include "ferrite/kernels/cuda/pack.cuh"

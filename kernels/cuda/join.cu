@@ -1,7 +1,7 @@
 #include "ferrite/kernels/cuda/divisor.cuh"
-#include "ferrite/kernels/cuda/join.h"
 #include "ferrite/kernels/cuda/multi_tensor.cuh"
 #include "ferrite/kernels/cuda/pack.cuh"
+#include "ferrite/kernels/join.h"
 
 namespace ferrite::kernels::cuda {
 

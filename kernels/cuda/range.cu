@@ -1,6 +1,6 @@
 #include "ferrite/core/cuda/report.cuh"
 #include "ferrite/kernels/cuda/elementwise.cuh"
-#include "ferrite/kernels/cuda/range.h"
+#include "ferrite/kernels/range.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -2,7 +2,7 @@
 #include "ferrite/kernels/cuda/convert.cuh"
 #include "ferrite/kernels/cuda/launch.cuh"
 #include "ferrite/kernels/cuda/pack.cuh"
-#include "ferrite/kernels/cuda/sequence.h"
+#include "ferrite/kernels/sequence.h"
 
 namespace ferrite::kernels::cuda {
 

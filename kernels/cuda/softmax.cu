@@ -6,7 +6,7 @@
 #include "ferrite/core/dtype.h"
 #include "ferrite/kernels/cuda/class_rows.cuh"
 #include "ferrite/kernels/cuda/online_sum.cuh"
-#include "ferrite/kernels/cuda/softmax.h"
+#include "ferrite/kernels/softmax.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -1,11 +1,8 @@
 #pragma once
 
-#include "ferrite/kernels/softmax.h"
+#include <cstdint>
 
 namespace ferrite::kernels::cpu {
-
-void softmax(SoftmaxKind kind, const View& out, const View& in, int dim);
-void softmax_backward(SoftmaxKind kind, const View& out, const View& grad, const View& y, int dim);
 
 /// y[i] = exp(x[i]); y may be x. Exact at NaN and the infinities; float32 results below the normal
 /// range are 0.
