@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ferrite/kernels/kernel.h"
+#include "ferrite/kernels/multi_tensor.h"
 
 namespace ferrite::kernels {
 
@@ -80,34 +81,6 @@ struct LambArgs {
 /// state: first moment, second moment.
 FERRITE_KERNEL(lamb, const OptimBatch& batch, const LambArgs& args);
 
-// ---- Many arrays in one pass
-
-/// Dense arrays of one dtype.
-struct FlatTensors {
-  struct Array {
-    void* data;
-    std::int64_t numel;
-  };
-  std::vector<Array> arrays;
-  DType dtype = kFloat32;
-};
-
-/// x = 0, of any dtype.
-FERRITE_KERNEL(zero_all, const FlatTensors& tensors);
-/// x *= scale (float64, one element).
-FERRITE_KERNEL(scale_all, const FlatTensors& tensors, const View& scale);
-/// x = min(max(x, -limit), limit); NaN stays.
-FERRITE_KERNEL(clamp_all, const FlatTensors& tensors, double limit);
-/// to = from * inv_scale, array by array; `found_inf` becomes 1 where an element of `from` is
-/// infinite or NaN, and stays what it was else. Both are single numbers; null: a factor of 1, no
-/// check. The dtypes are equal, or one is float32 and the other has 16 bits; arrays may be the
-/// same. What a loss scaler does to gradients, and how master weights are made.
-FERRITE_KERNEL(unscale_all, const FlatTensors& to, const FlatTensors& from, const float* inv_scale,
-               float* found_inf);
-/// The check alone: `found_inf` becomes 1 where an element is infinite or NaN, and stays what it
-/// was else.
-FERRITE_KERNEL(check_finite, const FlatTensors& tensors, float* found_inf);
-
 // ---- Averages of weights
 
 /// How much a new value weighs in an average of those before.
@@ -146,21 +119,5 @@ struct UpdateScaleArgs {
 /// afterwards, ready for the next step.
 FERRITE_KERNEL(update_scale, const LossScale& scale, const std::vector<float*>& found_inf,
                const UpdateScaleArgs& args);
-
-// ---- Norms
-
-/// out (float64, one element) = the sum of |x|^p over all elements, or the largest |x| where p is
-/// infinite. Summed in float64, always in the same order.
-FERRITE_KERNEL(sum_of_powers, const FlatTensors& tensors, double p, const View& out);
-/// each[i] (float64, contiguous, one an array) = (sum |x|^p)^(1/p) of array i, or its largest |x|;
-/// `all` (float64, one element, may be absent) = that of all arrays as one.
-FERRITE_KERNEL(norms, const FlatTensors& tensors, double p, const View& each, const View& all);
-/// What a norm that is not finite is reported as.
-inline constexpr const char* kNormOp = "total_norm of the gradients";
-/// norm = sums^(1/p) of the added (or largest) `sums`; scale = min(1, max_norm / (norm + 1e-6)).
-/// All float64 of one element. With `check` a norm that is not finite has a scale of 1, and is
-/// reported: ValueError, from devices when their stream is waited for.
-FERRITE_KERNEL(clip_scale, const std::vector<const double*>& sums, double p, double max_norm,
-               const View& norm, const View& scale, bool check);
 
 }  // namespace ferrite::kernels

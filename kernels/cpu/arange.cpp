@@ -1,4 +1,4 @@
-#include "ferrite/kernels/sequence.h"
+#include "ferrite/kernels/arange.h"
 
 #include "ferrite/kernels/cpu/loops.h"
 

@@ -1,14 +1,14 @@
 #include "ferrite/core/dtype.h"
+#include "ferrite/kernels/arange.h"
 #include "ferrite/kernels/cuda/convert.cuh"
 #include "ferrite/kernels/cuda/launch.cuh"
 #include "ferrite/kernels/cuda/pack.cuh"
-#include "ferrite/kernels/sequence.h"
 
 namespace ferrite::kernels::cuda {
 
 namespace {
 
-constexpr int kSequenceThreads = 256;
+constexpr int kArangeThreads = 256;
 
 /// What a sequence's element i is computed from.
 struct IntegerSteps {
@@ -30,11 +30,11 @@ struct FloatingSteps {
 };
 
 template <class T, class Steps>
-__global__ void __launch_bounds__(kSequenceThreads)
+__global__ void __launch_bounds__(kArangeThreads)
     sequence_kernel(T* out, std::int64_t n, bool aligned, Steps steps) {
   constexpr int kCount = pack_size<T>();
   const std::int64_t at =
-      (static_cast<std::int64_t>(blockIdx.x) * kSequenceThreads + threadIdx.x) * kCount;
+      (static_cast<std::int64_t>(blockIdx.x) * kArangeThreads + threadIdx.x) * kCount;
   if (at >= n) return;
   Pack<T, kCount> pack;
 #pragma unroll
@@ -46,9 +46,9 @@ template <class T, class Steps>
 void generate(const Stream& stream, const char* name, const View& out, const Steps& steps) {
   constexpr int kCount = pack_size<T>();
   T* const to = out.as<T>();
-  launch({name, stream, blocks_for(out.numel, std::int64_t{kSequenceThreads} * kCount),
-          kSequenceThreads},
-         sequence_kernel<T, Steps>, to, out.numel, is_aligned(to, kCount), steps);
+  launch(
+      {name, stream, blocks_for(out.numel, std::int64_t{kArangeThreads} * kCount), kArangeThreads},
+      sequence_kernel<T, Steps>, to, out.numel, is_aligned(to, kCount), steps);
 }
 
 }  // namespace

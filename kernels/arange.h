@@ -1,4 +1,4 @@
-// Sequences and permutations. `out` is contiguous.
+// Evenly spaced values. `out` is contiguous.
 #pragma once
 
 #include "ferrite/core/generator.h"

@@ -1,4 +1,4 @@
-#include "ferrite/kernels/join.h"
+#include "ferrite/kernels/concat.h"
 
 #include <algorithm>
 #include <cstring>
@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t kPieceBytes = 1 << 16;
 
 /// Some rows of a part, or some bytes of one row.
-struct JoinPiece {
+struct ConcatPiece {
   char* to;
   const char* from;
   std::int64_t rows, bytes, from_step;
@@ -20,12 +20,12 @@ struct JoinPiece {
 
 /// Rows of a single word, without a call for each.
 template <class Word>
-void copy_words(const JoinPiece& piece, std::int64_t to_step) {
+void copy_words(const ConcatPiece& piece, std::int64_t to_step) {
   for (std::int64_t r = 0; r < piece.rows; ++r)
     std::memcpy(piece.to + r * to_step, piece.from + r * piece.from_step, sizeof(Word));
 }
 
-void copy_piece(const JoinPiece& piece, std::int64_t to_step) {
+void copy_piece(const ConcatPiece& piece, std::int64_t to_step) {
   switch (piece.bytes) {
     case 1:
       return copy_words<std::uint8_t>(piece, to_step);
@@ -44,12 +44,12 @@ void copy_piece(const JoinPiece& piece, std::int64_t to_step) {
 
 }  // namespace
 
-void join(void* out, std::int64_t rows, const std::vector<JoinPart>& parts) {
-  std::vector<JoinPiece> pieces;
+void concat(void* out, std::int64_t rows, const std::vector<ConcatPart>& parts) {
+  std::vector<ConcatPiece> pieces;
   std::int64_t row_bytes = 0;
-  for (const JoinPart& part : parts) row_bytes += part.bytes;
+  for (const ConcatPart& part : parts) row_bytes += part.bytes;
   char* start = static_cast<char*>(out);
-  for (const JoinPart& part : parts) {
+  for (const ConcatPart& part : parts) {
     const char* from = static_cast<const char*>(part.data);
     if (part.bytes > kPieceBytes) {
       for (std::int64_t r = 0; r < rows; ++r)

@@ -1,16 +1,16 @@
 #include <algorithm>
 #include <array>
 
-#include "ferrite/kernels/columns.h"
 #include "ferrite/kernels/cuda/divisor.cuh"
 #include "ferrite/kernels/cuda/launch.cuh"
 #include "ferrite/kernels/cuda/pack.cuh"
+#include "ferrite/kernels/im2col.h"
 
 namespace ferrite::kernels::cuda {
 
 namespace {
 
-constexpr int kColumnsThreads = 256;
+constexpr int kIm2colThreads = 256;
 constexpr int kRun = 4;  // neighbouring elements a thread
 constexpr std::int64_t kMost = (std::int64_t{1} << 31) - 1;
 
@@ -30,9 +30,9 @@ struct PixelLoop {
 };
 
 template <class Word>
-__global__ void __launch_bounds__(kColumnsThreads)
+__global__ void __launch_bounds__(kIm2colThreads)
     gather_columns(PixelLoop loop, Word* columns, const Word* image, bool packed) {
-  std::uint32_t rest = blockIdx.x * kColumnsThreads + threadIdx.x;
+  std::uint32_t rest = blockIdx.x * kIm2colThreads + threadIdx.x;
   if (rest >= loop.runs) return;
   const PixelLoop::Dim& inner = loop.dims[0];
   const auto at = static_cast<int>(loop.runs_a_line.split(rest) * kRun);
@@ -112,7 +112,7 @@ void run_im2col(const Stream& stream, const View& columns, const View& input,
         is_aligned(to, kRun) && loop.dims[0].columns == 1 && loop.dims[0].size.value() % kRun == 0;
     for (int d = 1; d < 6; ++d)
       packed = packed && (loop.dims[d].size.value() == 1 || loop.dims[d].columns % kRun == 0);
-    launch({"im2col", stream, blocks_for(loop.runs, kColumnsThreads), kColumnsThreads},
+    launch({"im2col", stream, blocks_for(loop.runs, kIm2colThreads), kIm2colThreads},
            gather_columns<Word>, loop, to, input.as<Word>() + first * input.strides[0], packed);
   }
 }
@@ -150,9 +150,9 @@ __device__ __forceinline__ void for_each_position(const SumAxis& axis, int at, c
 }
 
 template <class S, class T = Compute<S>>
-__global__ void __launch_bounds__(kColumnsThreads)
+__global__ void __launch_bounds__(kIm2colThreads)
     sum_columns(ImageLoop loop, S* image, const S* columns) {
-  std::uint32_t rest = blockIdx.x * kColumnsThreads + threadIdx.x;
+  std::uint32_t rest = blockIdx.x * kIm2colThreads + threadIdx.x;
   if (rest >= loop.elements) return;
   int y = 0, x = 0;
 #pragma unroll
@@ -230,7 +230,7 @@ void col2im(const Stream& stream, const View& image, const View& columns,
       View part = image;
       part.sizes[0] = std::min(most, image.sizes[0] - first);
       part.numel = part.sizes[0] * an_image;
-      launch({"col2im", stream, blocks_for(part.numel, kColumnsThreads), kColumnsThreads},
+      launch({"col2im", stream, blocks_for(part.numel, kIm2colThreads), kIm2colThreads},
              sum_columns<S>, image_loop(part, columns, params),
              image.as<S>() + first * image.strides[0],
              static_cast<const S*>(columns.as<S>() + first * columns.strides[0]));

@@ -1,5 +1,5 @@
-// Loops along one dimension of dense views, that of the classes: one pass takes every element of a
-// position into a state, another writes its elements from the state.
+// Loops along one axis of dense views, such as that of the classes in a softmax. One pass takes
+// every element of a position into a state; another writes the elements from the state.
 //
 // A functor F, over elements of a type T:
 //   kInputs                     views read
@@ -10,7 +10,7 @@
 //   prepare(State)              what write() needs of a whole position
 //   Pack<T, V> write<V>(prepared, const Pack<T, V> (&)[kInputs])
 //
-// Rows (a position's classes are neighbours in memory): short ones stay in the registers of a few
+// Rows (a position's elements are neighbours in memory): short ones stay in the registers of a few
 // lanes or a warp between the passes, longer ones in shared memory, the longest are read again.
 // Columns (other positions' elements are neighbours): lanes of different positions lie side by
 // side, and the second pass finds in the cache what the first one read.
@@ -28,25 +28,25 @@
 
 namespace ferrite::kernels::cuda {
 
-/// A dense view as [outer, classes, inner] in memory.
-struct ClassLayout {
-  std::int64_t outer = 1, classes = 1, inner = 1;
+/// A dense view as [outer, size, inner] in memory.
+struct AxisLayout {
+  std::int64_t outer = 1, size = 1, inner = 1;
 
-  ClassLayout(const View& v, int dim) {
-    classes = v.sizes[dim];
-    inner = classes == 1 ? 1 : v.strides[dim];
-    outer = v.numel / (classes * inner);
+  AxisLayout(const View& v, int dim) {
+    size = v.sizes[dim];
+    inner = size == 1 ? 1 : v.strides[dim];
+    outer = v.numel / (size * inner);
   }
 };
 
 namespace detail {
 
-inline constexpr int kClassThreads = 256;
+inline constexpr int kAxisThreads = 256;
 /// Packs a lane holds of a short row.
-constexpr int class_packs(int pack) { return pack == 1 ? 8 : 4; }
+constexpr int axis_packs(int pack) { return pack == 1 ? 8 : 4; }
 
 template <class T, int N>
-struct ClassInputs {
+struct AxisInputs {
   const T* data[N];
 
   template <int V>
@@ -56,14 +56,14 @@ struct ClassInputs {
   }
 };
 
-/// `units` packs a row, at most `lanes` * class_packs(V).
+/// `units` packs a row, at most `lanes` * axis_packs(V).
 template <int V, class F, class T>
-__global__ void __launch_bounds__(kClassThreads)
-    class_short_rows(F f, T* out, ClassInputs<T, F::kInputs> in, std::int64_t rows, int units,
-                     int lanes) {
-  constexpr int kPacks = class_packs(V);
+__global__ void __launch_bounds__(kAxisThreads)
+    axis_short_rows(F f, T* out, AxisInputs<T, F::kInputs> in, std::int64_t rows, int units,
+                    int lanes) {
+  constexpr int kPacks = axis_packs(V);
   const int lane = static_cast<int>(threadIdx.x) & (lanes - 1);
-  const std::int64_t row = std::int64_t{blockIdx.x} * (kClassThreads / lanes) + threadIdx.x / lanes;
+  const std::int64_t row = std::int64_t{blockIdx.x} * (kAxisThreads / lanes) + threadIdx.x / lanes;
   const std::int64_t first = (row * units + lane) * V;
   const int left = row < rows ? units - lane : 0;
   Pack<T, V> x[kPacks][F::kInputs];
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(kClassThreads)
 /// reads what it has written there itself.
 template <int V, class F, class T>
 __global__ void __launch_bounds__(1024)
-    class_long_rows(F f, T* out, ClassInputs<T, F::kInputs> in, std::int64_t units, bool cached) {
+    axis_long_rows(F f, T* out, AxisInputs<T, F::kInputs> in, std::int64_t units, bool cached) {
   FERRITE_DYNAMIC_SHARED(cache, Pack<T, V>);
   const std::int64_t row = blockIdx.x * units;
   auto state = f.empty();
@@ -118,18 +118,18 @@ __global__ void __launch_bounds__(1024)
 
 /// Each thread has a position and `lanes` threads share it.
 template <class F, class T>
-__global__ void __launch_bounds__(kClassThreads)
-    class_columns(F f, T* out, ClassInputs<T, F::kInputs> in, std::int64_t positions,
-                  std::int64_t inner, WideDivisor by_inner, std::int64_t classes, int lanes) {
+__global__ void __launch_bounds__(kAxisThreads)
+    axis_columns(F f, T* out, AxisInputs<T, F::kInputs> in, std::int64_t positions,
+                 std::int64_t inner, WideDivisor by_inner, std::int64_t size, int lanes) {
   using State = decltype(f.empty());
-  const int width = kClassThreads / lanes;
+  const int width = kAxisThreads / lanes;
   const int lane = static_cast<int>(threadIdx.x) / width;
   const std::int64_t position =
       std::int64_t{blockIdx.x} * width + (static_cast<int>(threadIdx.x) & (width - 1));
   const auto outer =
       static_cast<std::int64_t>(by_inner.quotient(static_cast<std::uint64_t>(position)));
-  const std::int64_t first = position + outer * (classes - 1) * inner;
-  const std::int64_t end = position < positions ? classes : 0;
+  const std::int64_t first = position + outer * (size - 1) * inner;
+  const std::int64_t end = position < positions ? size : 0;
   State state = f.empty();
 #pragma unroll 4
   for (std::int64_t c = lane; c < end; c += lanes) {
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(kClassThreads)
     f.template take<1>(state, x);
   }
   if (lanes > 1) {
-    FERRITE_SHARED(tile, State[kClassThreads]);
+    FERRITE_SHARED(tile, State[kAxisThreads]);
     tile[threadIdx.x] = state;
     __syncthreads();
     state = tile[threadIdx.x % width];
@@ -162,49 +162,49 @@ inline int power_of_two(std::int64_t at_least, int most) {
 
 /// Runs `f` on dense views of equal strides; `out` may be one of the inputs.
 template <class T, class F>
-void run_classes(const Stream& stream, const char* name, const F& f, const View& out,
-                 const std::array<const View*, F::kInputs>& in, int dim) {
+void run_along_axis(const Stream& stream, const char* name, const F& f, const View& out,
+                    const std::array<const View*, F::kInputs>& in, int dim) {
   if (out.numel == 0) return;
-  const ClassLayout layout(out, dim);
+  const AxisLayout layout(out, dim);
   T* const to = out.as<T>();
-  detail::ClassInputs<T, F::kInputs> inputs;
+  detail::AxisInputs<T, F::kInputs> inputs;
   for (std::size_t k = 0; k < in.size(); ++k) inputs.data[k] = in[k]->template as<const T>();
-  const std::int64_t classes = layout.classes;
+  const std::int64_t size = layout.size;
 
   if (layout.inner > 1) {
     const std::int64_t positions = layout.outer * layout.inner;
     const int lanes =
-        detail::power_of_two((classes + 15) / 16, positions < 32 ? detail::kClassThreads / 32 : 8);
+        detail::power_of_two((size + 15) / 16, positions < 32 ? detail::kAxisThreads / 32 : 8);
     launch(
-        {name, stream, blocks_for(positions, detail::kClassThreads / lanes), detail::kClassThreads},
-        detail::class_columns<F, T>, f, to, inputs, positions, layout.inner,
-        WideDivisor(static_cast<std::uint64_t>(layout.inner)), classes, lanes);
+        {name, stream, blocks_for(positions, detail::kAxisThreads / lanes), detail::kAxisThreads},
+        detail::axis_columns<F, T>, f, to, inputs, positions, layout.inner,
+        WideDivisor(static_cast<std::uint64_t>(layout.inner)), size, lanes);
     return;
   }
   const auto rows = [&]<int V>() {
-    const std::int64_t units = classes / V;
-    constexpr int kPacks = detail::class_packs(V);
+    const std::int64_t units = size / V;
+    constexpr int kPacks = detail::axis_packs(V);
     if (units <= kWarp * kPacks) {
       const int lanes = detail::power_of_two((units + kPacks / 2 - 1) / (kPacks / 2), kWarp);
-      launch({name, stream, blocks_for(layout.outer, detail::kClassThreads / lanes),
-              detail::kClassThreads},
-             detail::class_short_rows<V, F, T>, f, to, inputs, layout.outer,
-             static_cast<int>(units), lanes);
+      launch({name, stream, blocks_for(layout.outer, detail::kAxisThreads / lanes),
+              detail::kAxisThreads},
+             detail::axis_short_rows<V, F, T>, f, to, inputs, layout.outer, static_cast<int>(units),
+             lanes);
       return;
     }
     const int threads = std::max(128, detail::power_of_two((units + 3) / 4, 1024));
-    const std::size_t bytes = static_cast<std::size_t>(classes) * sizeof(T) * F::kInputs;
+    const std::size_t bytes = static_cast<std::size_t>(size) * sizeof(T) * F::kInputs;
     const bool cached = bytes <= kDefaultSharedBytes - 2048;  // beside that of block_reduce
     launch({name, stream, static_cast<unsigned>(layout.outer), static_cast<unsigned>(threads),
             cached ? bytes : 0},
-           detail::class_long_rows<V, F, T>, f, to, inputs, units, cached);
+           detail::axis_long_rows<V, F, T>, f, to, inputs, units, cached);
   };
   constexpr int kPack = useful_pack<T>();
   if constexpr (kPack > 1) {
     const bool aligned = is_aligned(to, kPack) && std::all_of(in.begin(), in.end(), [](auto* v) {
                            return is_aligned(v->template as<T>(), kPack);
                          });
-    if (aligned && classes % kPack == 0) return rows.template operator()<kPack>();
+    if (aligned && size % kPack == 0) return rows.template operator()<kPack>();
   }
   rows.template operator()<1>();
 }

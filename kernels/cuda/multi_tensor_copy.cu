@@ -3,7 +3,7 @@
 #include "ferrite/kernels/cuda/element.cuh"
 #include "ferrite/kernels/cuda/multi_tensor.cuh"
 #include "ferrite/kernels/cuda/pack.cuh"
-#include "ferrite/kernels/parts.h"
+#include "ferrite/kernels/multi_tensor.h"
 
 namespace ferrite::kernels::cuda {
 

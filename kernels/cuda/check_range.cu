@@ -1,6 +1,6 @@
 #include "ferrite/core/cuda/report.cuh"
+#include "ferrite/kernels/check_range.h"
 #include "ferrite/kernels/cuda/elementwise.cuh"
-#include "ferrite/kernels/range.h"
 
 namespace ferrite::kernels::cuda {
 

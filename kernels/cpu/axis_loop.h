@@ -1,6 +1,6 @@
-// Loops over a dense view along one dimension, that of the classes: either its elements are
-// neighbours in memory (rows), or those of other positions are (columns). Both are handed on in
-// blocks that fit the first-level cache.
+// Loops along one axis of a dense view, such as that of the classes in a softmax. Either the
+// elements along the axis are neighbours in memory (rows), or those of other positions are
+// (columns). Both come in blocks that fit the first-level cache.
 #pragma once
 
 #include <limits>
@@ -13,37 +13,38 @@
 namespace ferrite::kernels::cpu {
 
 /// Elements that a block of rows or columns buffers.
-inline constexpr std::int64_t kClassBlock = 1024;
+inline constexpr std::int64_t kAxisBlock = 1024;
 /// Columns at a time.
-inline constexpr std::int64_t kClassColumns = 128;
+inline constexpr std::int64_t kAxisColumns = 128;
 
 /// `like` with one position where `dim` was: what ReduceNest takes for its output.
-inline View one_class(const View& like, int dim) {
+inline View one_position(const View& like, int dim) {
   View v = like;
   v.sizes[dim] = 1;
   return v;
 }
 
-/// Positions and classes of a dense view; `positions` (or one_class) gives the `out` offsets.
-struct ClassLoop {
-  ClassLoop(const View& in, const View& positions)
-      : nest(positions, in), classes(nest.count), stride(nest.reduced.inner().in) {}
+/// A dense view as positions, each with `size` elements along the axis; `positions` (or
+/// one_position()) gives the `out` offsets.
+struct AxisLoop {
+  AxisLoop(const View& in, const View& positions)
+      : nest(positions, in), size(nest.count), stride(nest.reduced.inner().in) {}
 
-  /// Whether a position's classes are neighbours. Then so are whole positions.
+  /// Whether a position's elements are neighbours. Then so are whole positions.
   bool rows() const { return stride == 1 || nest.outputs == 1; }
   /// Positions a chunk of threads takes; the cut depends on the sizes alone.
   std::int64_t grain() const {
-    return std::max<std::int64_t>(rows() ? 1 : kClassColumns,
-                                  kElementGrain / 4 / std::max<std::int64_t>(1, classes));
+    return std::max<std::int64_t>(rows() ? 1 : kAxisColumns,
+                                  kElementGrain / 4 / std::max<std::int64_t>(1, size));
   }
 
-  /// Calls body(chunk, in, out, n) for blocks of n rows (of at most kClassBlock elements, or one
-  /// row), or of n <= kClassColumns columns. Chunk counts up in steps of grain().
+  /// Calls body(chunk, in, out, n) for blocks of n rows (of at most kAxisBlock elements, or one
+  /// row), or of n <= kAxisColumns columns. Chunk counts up in steps of grain().
   template <class Body>
   void run(Body&& body) const {
     const std::int64_t most =
-        rows() ? std::max<std::int64_t>(1, kClassBlock / std::max<std::int64_t>(1, classes))
-               : kClassColumns;
+        rows() ? std::max<std::int64_t>(1, kAxisBlock / std::max<std::int64_t>(1, size))
+               : kAxisColumns;
     const auto& step = nest.kept.inner();
     parallel_for(nest.outputs, grain(), [&](std::int64_t begin, std::int64_t end) {
       for_each_piece(nest.kept, begin, end, [&](std::int64_t in, std::int64_t out, std::int64_t n) {
@@ -54,7 +55,7 @@ struct ClassLoop {
   }
 
   ReduceNest nest;
-  std::int64_t classes, stride;
+  std::int64_t size, stride;
 };
 
 /// The greater; NaN is left to what follows.

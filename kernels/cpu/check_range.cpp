@@ -1,4 +1,4 @@
-#include "ferrite/kernels/range.h"
+#include "ferrite/kernels/check_range.h"
 
 #include "ferrite/kernels/cpu/loops.h"
 

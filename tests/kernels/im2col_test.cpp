@@ -1,4 +1,4 @@
-#include "ferrite/kernels/columns.h"
+#include "ferrite/kernels/im2col.h"
 
 #include <doctest/doctest.h>
 

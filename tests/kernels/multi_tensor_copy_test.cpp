@@ -1,11 +1,10 @@
-#include "ferrite/kernels/parts.h"
-
 #include <doctest/doctest.h>
 
 #include <cstring>
 #include <type_traits>
 
 #include "ferrite/core/error.h"
+#include "ferrite/kernels/multi_tensor.h"
 #include "ferrite/tests/kit/kernel_case.h"
 
 using namespace ferrite;
