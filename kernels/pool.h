@@ -1,6 +1,8 @@
 // Pooling over planes. Tensors are dense, all NCHW or all NHWC as `Pool2d::channels_last` says.
 #pragma once
 
+#include <algorithm>
+
 #include "ferrite/kernels/kernel.h"
 
 namespace ferrite::kernels {
@@ -21,6 +23,25 @@ struct PoolAxis {
   std::int64_t kernel = 0, stride = 1, padding = 0, dilation = 1;
   bool adaptive = false;  ///< windows from the two sizes alone; the line above is not used
 };
+
+inline PoolAxis::Window PoolAxis::window(std::int64_t o) const {
+  if (adaptive) {
+    const std::int64_t first = o * input / output;
+    return {first, 0, ((o + 1) * input + output - 1) / output - first};
+  }
+  const std::int64_t start = o * stride - padding;
+  const std::int64_t skip = start < 0 ? (-start + dilation - 1) / dilation : 0;
+  const std::int64_t first = start + skip * dilation;
+  const std::int64_t inside = first < input ? (input - first + dilation - 1) / dilation : 0;
+  return {first, skip, std::clamp<std::int64_t>(kernel - skip, 0, inside)};
+}
+
+inline std::int64_t PoolAxis::widest() const {
+  if (!adaptive) return kernel;
+  std::int64_t most = 0;
+  for (std::int64_t o = 0; o < output; ++o) most = std::max(most, window(o).count);
+  return most;
+}
 
 struct Pool2d {
   std::int64_t batch = 0, channels = 0;

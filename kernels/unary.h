@@ -2,6 +2,9 @@
 // `out` may be the input. 16-bit types compute in float.
 #pragma once
 
+#include <algorithm>
+#include <limits>
+
 #include "ferrite/kernels/kernel.h"
 
 namespace ferrite::kernels {
@@ -46,6 +49,19 @@ enum class UnaryOp : std::uint8_t {
 struct UnaryParams {
   Scalar a = 0, b = 0;
 };
+
+/// A bound in the integer type T, or the end of T's range beyond which it lies.
+template <class T>
+T saturated(Scalar bound) {
+  using Limits = std::numeric_limits<T>;
+  if (bound.is_floating()) {
+    const double v = bound.to<double>();
+    if (v >= static_cast<double>(Limits::max())) return Limits::max();
+    return v > static_cast<double>(Limits::lowest()) ? static_cast<T>(v) : Limits::lowest();
+  }
+  return static_cast<T>(
+      std::clamp<std::int64_t>(bound.to<std::int64_t>(), Limits::lowest(), Limits::max()));
+}
 
 /// out = op(in); both have one dtype.
 FERRITE_KERNEL_FUNCTION(unary, UnaryOp op, const View& out, const View& in,

@@ -98,4 +98,9 @@ E sum_of(const E* x, std::int64_t n) {
   return sum;
 }
 
+/// y[i] = exp(x[i]); y may be x. Exact at NaN and the infinities; float32 results below the normal
+/// range are 0.
+void exp_run(const float* x, float* y, std::int64_t n);
+void exp_run(const double* x, double* y, std::int64_t n);
+
 }  // namespace ferrite::kernels::cpu

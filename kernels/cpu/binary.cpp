@@ -1,6 +1,6 @@
-#include "ferrite/kernels/cpu/binary.h"
-
 #include <algorithm>
+
+#include "ferrite/kernels/cpu/binary_loop.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -9,17 +9,6 @@ namespace ferrite::kernels::cpu {
 
 namespace {
 
-/// What T is added and multiplied as: integers wrap around.
-template <class T>
-struct WrappingOf {
-  using type = T;
-};
-template <class T>
-requires std::is_integral_v<T>
-struct WrappingOf<T> {
-  using type = std::make_unsigned_t<T>;
-};
-
 template <Combine op, class C, int W>
 Lanes<C, W> reduce(const Lanes<C, W>& a, const Lanes<C, W>& b) {
   if constexpr (op == Combine::sum || op == Combine::product) {

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "ferrite/kernels/cpu/axis_loop.h"
-#include "ferrite/kernels/cpu/exp_run.h"
 
 namespace ferrite::kernels::cpu {
 

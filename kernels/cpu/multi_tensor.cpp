@@ -4,7 +4,6 @@
 #include <cfloat>
 #include <cmath>
 #include <cstring>
-#include <type_traits>
 
 #include "ferrite/kernels/cpu/lanes.h"
 #include "ferrite/kernels/cpu/pieces.h"
@@ -114,23 +113,12 @@ double total_of(const std::vector<double>& sums, double p) {
 
 constexpr std::int64_t kCopyPieceBytes = 1 << 18;
 
-/// What T is added as: integers wrap around.
-template <class T>
-struct AddedAs {
-  using type = Compute<T>;
-};
-template <class T>
-requires std::is_integral_v<T>
-struct AddedAs<T> {
-  using type = std::make_unsigned_t<T>;
-};
-
 template <class T>
 void sum_piece(const SumPart& part, const void* const* inputs, const Piece& piece) {
   constexpr int kWidth = 16;
   const auto block = [&](std::int64_t i, auto width) {
     constexpr int kW = width;
-    using Sum = Lanes<typename AddedAs<T>::type, kW>;
+    using Sum = Lanes<typename WrappingOf<Compute<T>>::type, kW>;
     const auto values = [&](std::int32_t k) {
       return bits_as<Sum>(load<kW>(static_cast<const T*>(inputs[k]) + i));
     };

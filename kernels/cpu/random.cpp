@@ -9,7 +9,6 @@
 #include "ferrite/kernels/cpu/loops.h"
 #include "ferrite/kernels/cpu/philox.h"
 #include "ferrite/kernels/cpu/simd.h"
-#include "ferrite/kernels/uniform_range.h"
 
 namespace ferrite::kernels::cpu {
 

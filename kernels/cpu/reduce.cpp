@@ -1,4 +1,3 @@
-#include "ferrite/kernels/cpu/reduce.h"
 
 #include <cmath>
 #include <limits>

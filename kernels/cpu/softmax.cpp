@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "ferrite/kernels/cpu/axis_loop.h"
-#include "ferrite/kernels/cpu/exp_run.h"
 
 namespace ferrite::kernels::cpu {
 

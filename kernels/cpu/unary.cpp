@@ -6,7 +6,6 @@
 
 #include "ferrite/kernels/cpu/blocks.h"
 #include "ferrite/kernels/cpu/loops.h"
-#include "ferrite/kernels/saturate.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -7,7 +7,6 @@
 #include "ferrite/kernels/cuda/sort_pairs.h"
 #include "ferrite/kernels/cuda/workspace.h"
 #include "ferrite/kernels/random.h"
-#include "ferrite/kernels/uniform_range.h"
 
 namespace ferrite::kernels::cuda {
 
