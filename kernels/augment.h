@@ -4,7 +4,7 @@
 
 #include "ferrite/core/generator.h"
 #include "ferrite/core/host_device.h"
-#include "ferrite/kernels/view.h"
+#include "ferrite/kernels/kernel.h"
 
 namespace ferrite::kernels {
 
@@ -41,7 +41,7 @@ FERRITE_HOST_DEVICE inline ImageWindow image_window(PhiloxState state, std::int6
 /// elements an image; images [N, C, H, W], uint8 or float32, any strides, at most kMaxImageChannels
 /// channels; h <= H + 2 * padding, w <= W + 2 * padding. Uses N Philox blocks. The same bits on
 /// every device.
-void augment(const Stream& stream, const View& out, const View& images, const AugmentArgs& args,
-             PhiloxState state);
+FERRITE_KERNEL(augment, const View& out, const View& images, const AugmentArgs& args,
+               PhiloxState state);
 
 }  // namespace ferrite::kernels

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "ferrite/kernels/view.h"
+#include "ferrite/kernels/kernel.h"
 
 namespace ferrite::kernels {
 
@@ -15,7 +15,7 @@ enum class Combine : std::uint8_t { sum, product, min, max };
 /// one has been added. Computes in float32 for 16-bit types and rounds once; integers wrap around,
 /// and take no scale but 1. NaN wins in min and max. `out` may be `a` or `b`. On the host it runs
 /// in the calling stream's thread alone: callers have other threads computing.
-void combine(const Stream& stream, Combine op, const View& out, const View& a, const View& b,
-             double scale = 1);
+FERRITE_KERNEL_FUNCTION(combine, Combine op, const View& out, const View& a, const View& b,
+                        double scale = 1);
 
 }  // namespace ferrite::kernels

@@ -6,7 +6,7 @@
 #include <array>
 
 #include "ferrite/kernels/activation.h"
-#include "ferrite/kernels/view.h"
+#include "ferrite/kernels/kernel.h"
 
 namespace ferrite::kernels {
 
@@ -22,28 +22,28 @@ struct ConvParams {
 };
 
 /// out = activation(input * weight + bias). `bias` is [O], or has null data: none.
-void conv2d(const Stream& stream, const View& out, const View& input, const View& weight,
-            const View& bias, const ConvParams& params);
+FERRITE_KERNEL(conv2d, const View& out, const View& input, const View& weight, const View& bias,
+               const ConvParams& params);
 /// conv2d(), and of each channel of `out` the mean and M2 that channel_stats() of kernels/norm.h
 /// gives: `mean` and `m2` [O] as there, `out` dense, NCHW or NHWC. For a batch norm behind the
 /// convolution, which then does not read `out` to get them; where a library has none of this, two
 /// kernels do it.
-void conv2d_stats(const Stream& stream, const View& out, const View& mean, const View& m2,
+FERRITE_KERNEL_OF("conv2d", conv2d_stats, const View& out, const View& mean, const View& m2,
                   const View& input, const View& weight, const View& bias,
                   const ConvParams& params);
 /// The gradient by the input, from `grad`, that of out. With a bias [C] added to it, which the
 /// transposed convolution has.
-void conv2d_data(const Stream& stream, const View& grad_input, const View& grad, const View& weight,
-                 const View& bias, const ConvParams& params);
+FERRITE_KERNEL(conv2d_data, const View& grad_input, const View& grad, const View& weight,
+               const View& bias, const ConvParams& params);
 /// The gradient by the weight, and where it has data that by the bias, from `grad`, that of out.
-void conv2d_weight(const Stream& stream, const View& grad_weight, const View& grad_bias,
-                   const View& input, const View& grad, const ConvParams& params);
+FERRITE_KERNEL(conv2d_weight, const View& grad_weight, const View& grad_bias, const View& input,
+               const View& grad, const ConvParams& params);
 /// out[c] = the sum of grad[:, c, :, :]: the gradient by the bias alone.
-void channel_sum(const Stream& stream, const View& out, const View& grad);
+FERRITE_KERNEL(channel_sum, const View& out, const View& grad);
 
 /// out = activation(out + bias), for out [N, C, H, W] and a bias [C] or none (null data): what
 /// follows a convolution by who does not do it. `none` or `relu`.
-void add_channels(const Stream& stream, const View& out, const View& bias, Activation activation);
+FERRITE_KERNEL(add_channels, const View& out, const View& bias, Activation activation);
 
 /// Who convolves on the CPU. `automatic` takes oneDNN where it is built in and has a fast kernel;
 /// `own` never does; `onednn` wherever oneDNN takes the shape at all. Whoever does and by whichever

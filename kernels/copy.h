@@ -1,15 +1,15 @@
 // Copies between layouts and element types, and constant fills.
 #pragma once
 
-#include "ferrite/kernels/view.h"
+#include "ferrite/kernels/kernel.h"
 
 namespace ferrite::kernels {
 
 /// out[i] = in[i], converted as a C++ cast does (float to integer truncates; to bool is != 0; bool
 /// is 0 or 1). Equal sizes, any strides, any dtypes; must not overlap unless they are the same.
-void copy(const Stream& stream, const View& out, const View& in);
+FERRITE_KERNEL(copy, const View& out, const View& in);
 
 /// out[i] = value, converted to out's dtype.
-void fill(const Stream& stream, const View& out, Scalar value);
+FERRITE_KERNEL(fill, const View& out, Scalar value);
 
 }  // namespace ferrite::kernels

@@ -2,7 +2,7 @@
 // another.
 #pragma once
 
-#include "ferrite/kernels/view.h"
+#include "ferrite/kernels/kernel.h"
 
 namespace ferrite::kernels {
 
@@ -28,12 +28,11 @@ struct CrossEntropyResult {
 };
 
 /// A class out of range throws IndexError on the stream.
-void cross_entropy(const Stream& stream, const CrossEntropyArgs& args,
-                   const CrossEntropyResult& result);
+FERRITE_KERNEL(cross_entropy, const CrossEntropyArgs& args, const CrossEntropyResult& result);
 
 /// out (strides of the logits) = the gradient of the logits. `grad` is the gradient of the losses
 /// over positions, or one element (all strides 0) for their sum, divided by `divisor` if given.
-void cross_entropy_backward(const Stream& stream, const View& out, const CrossEntropyArgs& args,
-                            const View& log_sums, const View& grad, const View& divisor);
+FERRITE_KERNEL(cross_entropy_backward, const View& out, const CrossEntropyArgs& args,
+               const View& log_sums, const View& grad, const View& divisor);
 
 }  // namespace ferrite::kernels

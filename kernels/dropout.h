@@ -2,13 +2,13 @@
 #pragma once
 
 #include "ferrite/core/generator.h"
-#include "ferrite/kernels/view.h"
+#include "ferrite/kernels/kernel.h"
 
 namespace ferrite::kernels {
 
 /// out[i] = in[i] / (1 - p), or 0 with probability `p` (below 1). Element i in memory draws word i
 /// of the Philox stream, so that a second call with the same state drops the same elements. Both
 /// contiguous in memory, in whichever order; floating dtypes.
-void dropout(const Stream& stream, const View& out, const View& in, PhiloxState state, double p);
+FERRITE_KERNEL(dropout, const View& out, const View& in, PhiloxState state, double p);
 
 }  // namespace ferrite::kernels

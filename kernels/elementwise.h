@@ -3,7 +3,7 @@
 // float.
 #pragma once
 
-#include "ferrite/kernels/view.h"
+#include "ferrite/kernels/kernel.h"
 
 namespace ferrite::kernels {
 
@@ -37,13 +37,13 @@ constexpr bool gives_bool(BinaryOp op) { return op >= BinaryOp::logical_and; }
 /// out = a op b. `a` and `b` share a dtype, or one is 16-bit and the other a float32 value that all
 /// elements share (strides of 0), for add, sub, mul and div. Integer division by zero gives 0 for
 /// floor_divide, remainder and fmod. add and mul of bool are or and and, as in PyTorch.
-void binary(const Stream& stream, BinaryOp op, const View& out, const View& a, const View& b);
+FERRITE_KERNEL_FUNCTION(binary, BinaryOp op, const View& out, const View& a, const View& b);
 /// out = a op b with the scalar converted to the dtype of `a` (its Compute type for 16-bit types).
-void binary(const Stream& stream, BinaryOp op, const View& out, const View& a, Scalar b);
+FERRITE_KERNEL_FUNCTION(binary, BinaryOp op, const View& out, const View& a, Scalar b);
 /// out = a op b with the scalar first.
-void binary(const Stream& stream, BinaryOp op, const View& out, Scalar a, const View& b);
+FERRITE_KERNEL_FUNCTION(binary, BinaryOp op, const View& out, Scalar a, const View& b);
 
 /// out = a + alpha * b, the step of every optimizer and of add(..., alpha).
-void add_scaled(const Stream& stream, const View& out, const View& a, const View& b, Scalar alpha);
+FERRITE_KERNEL_OF("add", add_scaled, const View& out, const View& a, const View& b, Scalar alpha);
 
 }  // namespace ferrite::kernels

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "ferrite/kernels/activation.h"
-#include "ferrite/kernels/view.h"
+#include "ferrite/kernels/kernel.h"
 
 namespace ferrite::kernels {
 
@@ -29,11 +29,11 @@ struct MatmulOptions {
 /// it); integers wrap around, and their alpha and beta are truncated. `out` must not overlap the
 /// inputs. Where k is 0 the product is 0. On a CUDA device m, n and k are below 2^31, and
 /// cuBLASLt's ReLU decides what becomes of a NaN.
-void matmul(const Stream& stream, const View& out, const View& a, const View& b,
-            const MatmulOptions& options = {});
+FERRITE_KERNEL_FUNCTION(matmul, const View& out, const View& a, const View& b,
+                        const MatmulOptions& options = {});
 
 /// out[n] = the sum of a[:, n], for floating a [m, n] of any strides and out [n] of the same dtype.
-void column_sum(const Stream& stream, const View& out, const View& a);
+FERRITE_KERNEL(column_sum, const View& out, const View& a);
 
 /// The matrices of a view with rows and columns swapped.
 inline View transposed(View v) {

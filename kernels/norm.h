@@ -7,7 +7,7 @@
 // Sums are cut by size alone: the same bits for any number of threads.
 #pragma once
 
-#include "ferrite/kernels/view.h"
+#include "ferrite/kernels/kernel.h"
 
 namespace ferrite::kernels {
 
@@ -18,39 +18,38 @@ struct ChannelLayout {
 };
 
 /// Each channel's mean and sum of squared deviations from it (M2).
-void channel_stats(const Stream& stream, const ChannelLayout& layout, const View& mean,
-                   const View& m2, const View& in);
+FERRITE_KERNEL_OF("batch_norm", channel_stats, const ChannelLayout& layout, const View& mean,
+                  const View& m2, const View& in);
 
 /// What channel_stats() gives, in the place of each channel's sum (`mean`) and sum of squares
 /// (`m2`) of `n` values. Digits of M2 are lost where the mean is far from zero: as many as mean^2 /
 /// variance has.
-void stats_of_sums(const Stream& stream, const View& mean, const View& m2, std::int64_t n);
+FERRITE_KERNEL_OF("batch_norm", stats_of_sums, const View& mean, const View& m2, std::int64_t n);
 
 /// Statistics of several parts as one (Chan et al. 1979): `means` and `m2s` are [parts, channels],
 /// `counts` [parts], the parts at any stride; `count` has one element; all of one dtype. Parts
 /// without values may hold anything.
-void combine_stats(const Stream& stream, const View& mean, const View& m2, const View& count,
-                   const View& means, const View& m2s, const View& counts);
+FERRITE_KERNEL_OF("batch_norm", combine_stats, const View& mean, const View& m2, const View& count,
+                  const View& means, const View& m2s, const View& counts);
 
 /// invstd = 1 / sqrt(m2 / n + eps); then moves the running statistics (optional, any floating
 /// dtype) by `momentum`, but not by the statistics of less than two values. n is `count`'s element
 /// where that has data, else `n`.
-void batch_norm_finish(const Stream& stream, const View& invstd, const View& running_mean,
-                       const View& running_var, const View& mean, const View& m2, const View& count,
-                       std::int64_t n, double momentum, double eps);
+FERRITE_KERNEL_OF("batch_norm", batch_norm_finish, const View& invstd, const View& running_mean,
+                  const View& running_var, const View& mean, const View& m2, const View& count,
+                  std::int64_t n, double momentum, double eps);
 
 /// invstd = 1 / sqrt(var + eps).
-void inverse_std(const Stream& stream, const View& invstd, const View& var, double eps);
+FERRITE_KERNEL_OF("batch_norm", inverse_std, const View& invstd, const View& var, double eps);
 
 /// What follows batch norm in the same pass over the data.
 enum class NormActivation { none, relu };
 
 /// out = f((in - mean) * invstd * weight + bias + residual), f as `activation` says; weight, bias
 /// and residual (laid out as `in`, of its dtype) optional. Rounded once, at the end.
-void batch_norm_apply(const Stream& stream, const ChannelLayout& layout, const View& out,
-                      const View& in, const View& mean, const View& invstd, const View& weight,
-                      const View& bias, const View& residual = {},
-                      NormActivation activation = NormActivation::none);
+FERRITE_KERNEL_OF("batch_norm", batch_norm_apply, const ChannelLayout& layout, const View& out,
+                  const View& in, const View& mean, const View& invstd, const View& weight,
+                  const View& bias, const View& residual, NormActivation activation);
 
 /// How a gradient finds where a ReLU that batch_norm_apply() ran let it pass: where the result is
 /// above 0 or NaN.
@@ -69,28 +68,26 @@ struct ReluMask {
 /// sum_dy = each channel's sum of dy (the bias's gradient); sum_dy_xhat = that of
 /// dy * (in - mean) * invstd (the weight's gradient). Either is optional. dy is 0 where `mask` does
 /// not let it pass; `passed` (optional, may be dy) is what became of it, the residual's gradient.
-void batch_norm_backward_reduce(const Stream& stream, const ChannelLayout& layout,
-                                const View& sum_dy, const View& sum_dy_xhat, const View& dy,
-                                const View& in, const View& mean, const View& invstd,
-                                const ReluMask& mask = {}, const View& passed = {});
+FERRITE_KERNEL_OF("batch_norm", batch_norm_backward_reduce, const ChannelLayout& layout,
+                  const View& sum_dy, const View& sum_dy_xhat, const View& dy, const View& in,
+                  const View& mean, const View& invstd, const ReluMask& mask, const View& passed);
 
 /// dx = weight * invstd * (dy - sum_dy / n - xhat * sum_dy_xhat / n), n as in batch_norm_finish.
 /// Without sums (both without data) the statistics were constants: dx = weight * invstd * dy.
 /// dy is 0 where `mask` does not let it pass.
-void batch_norm_backward_apply(const Stream& stream, const ChannelLayout& layout, const View& dx,
-                               const View& dy, const View& in, const View& mean, const View& invstd,
-                               const View& weight, const View& sum_dy, const View& sum_dy_xhat,
-                               const View& count, std::int64_t n, const ReluMask& mask = {});
+FERRITE_KERNEL_OF("batch_norm", batch_norm_backward_apply, const ChannelLayout& layout,
+                  const View& dx, const View& dy, const View& in, const View& mean,
+                  const View& invstd, const View& weight, const View& sum_dy,
+                  const View& sum_dy_xhat, const View& count, std::int64_t n, const ReluMask& mask);
 
 /// Rows of `width` contiguous elements: out = (in - mean) * rstd * weight + bias, each row with its
 /// own mean and rstd (written, [rows]); weight and bias [width], optional.
-void layer_norm(const Stream& stream, std::int64_t rows, std::int64_t width, const View& out,
-                const View& mean, const View& rstd, const View& in, const View& weight,
-                const View& bias, double eps);
+FERRITE_KERNEL(layer_norm, std::int64_t rows, std::int64_t width, const View& out, const View& mean,
+               const View& rstd, const View& in, const View& weight, const View& bias, double eps);
 /// The gradients that have data are computed.
-void layer_norm_backward(const Stream& stream, std::int64_t rows, std::int64_t width,
-                         const View& grad_in, const View& grad_weight, const View& grad_bias,
-                         const View& grad_out, const View& in, const View& mean, const View& rstd,
-                         const View& weight);
+FERRITE_KERNEL_OF("layer_norm", layer_norm_backward, std::int64_t rows, std::int64_t width,
+                  const View& grad_in, const View& grad_weight, const View& grad_bias,
+                  const View& grad_out, const View& in, const View& mean, const View& rstd,
+                  const View& weight);
 
 }  // namespace ferrite::kernels

@@ -8,7 +8,8 @@
 #include <optional>
 #include <vector>
 
-#include "ferrite/kernels/view.h"
+#include "ferrite/kernels/kernel.h"
+#include "ferrite/kernels/multi_tensor.h"
 
 namespace ferrite::kernels {
 
@@ -42,7 +43,7 @@ struct SgdArgs {
   bool nesterov, maximize;
 };
 /// state: momentum buffer (null where there is no momentum).
-void sgd(const Stream& stream, const OptimBatch& batch, const SgdArgs& args);
+FERRITE_KERNEL(sgd, const OptimBatch& batch, const SgdArgs& args);
 
 struct AdamArgs {
   double beta1, beta2, eps, weight_decay;
@@ -50,7 +51,7 @@ struct AdamArgs {
   bool amsgrad, maximize;
 };
 /// state: first moment, second moment, its maximum (null unless amsgrad).
-void adam(const Stream& stream, const OptimBatch& batch, const AdamArgs& args);
+FERRITE_KERNEL(adam, const OptimBatch& batch, const AdamArgs& args);
 
 struct RmspropArgs {
   double alpha, eps, weight_decay, momentum;
@@ -58,7 +59,7 @@ struct RmspropArgs {
 };
 /// state: mean square, momentum buffer (null where there is no momentum), mean (null unless
 /// centered).
-void rmsprop(const Stream& stream, const OptimBatch& batch, const RmspropArgs& args);
+FERRITE_KERNEL(rmsprop, const OptimBatch& batch, const RmspropArgs& args);
 
 /// SGD of gradients that are scaled, a factor a parameter w:
 /// trust_coefficient |w| / (|g| + weight_decay |w| + eps), and 1 where |w| or |g| is 0. Norms are
@@ -69,7 +70,7 @@ struct LarsArgs {
   bool nesterov, maximize;
 };
 /// state: momentum buffer (null where there is no momentum).
-void lars(const Stream& stream, const OptimBatch& batch, const LarsArgs& args);
+FERRITE_KERNEL(lars, const OptimBatch& batch, const LarsArgs& args);
 
 /// w -= lr * ratio * u with Adam's u = m / (sqrt(v) + eps) + weight_decay w and the ratio
 /// |w| / |u|, or 1 where one of them is 0, between the bounds.
@@ -78,35 +79,7 @@ struct LambArgs {
   bool bias_correction, maximize;
 };
 /// state: first moment, second moment.
-void lamb(const Stream& stream, const OptimBatch& batch, const LambArgs& args);
-
-// ---- Many arrays in one pass
-
-/// Dense arrays of one dtype.
-struct FlatTensors {
-  struct Array {
-    void* data;
-    std::int64_t numel;
-  };
-  std::vector<Array> arrays;
-  DType dtype = kFloat32;
-};
-
-/// x = 0, of any dtype.
-void zero_all(const Stream& stream, const FlatTensors& tensors);
-/// x *= scale (float64, one element).
-void scale_all(const Stream& stream, const FlatTensors& tensors, const View& scale);
-/// x = min(max(x, -limit), limit); NaN stays.
-void clamp_all(const Stream& stream, const FlatTensors& tensors, double limit);
-/// to = from * inv_scale, array by array; `found_inf` becomes 1 where an element of `from` is
-/// infinite or NaN, and stays what it was else. Both are single numbers; null: a factor of 1, no
-/// check. The dtypes are equal, or one is float32 and the other has 16 bits; arrays may be the
-/// same. What a loss scaler does to gradients, and how master weights are made.
-void unscale_all(const Stream& stream, const FlatTensors& to, const FlatTensors& from,
-                 const float* inv_scale, float* found_inf);
-/// The check alone: `found_inf` becomes 1 where an element is infinite or NaN, and stays what it
-/// was else.
-void check_finite(const Stream& stream, const FlatTensors& tensors, float* found_inf);
+FERRITE_KERNEL(lamb, const OptimBatch& batch, const LambArgs& args);
 
 // ---- Averages of weights
 
@@ -120,12 +93,11 @@ struct AverageArgs {
 };
 /// weight (float64, one element) = that of the next value; `count`, of those so far, counts it. The
 /// first one weighs 1.
-void average_weight(const Stream& stream, std::int64_t* count, const View& weight,
-                    const AverageArgs& args);
+FERRITE_KERNEL(average_weight, std::int64_t* count, const View& weight, const AverageArgs& args);
 /// average += weight * (value - average), array by array; a copy where the weight is 1. The dtypes
 /// are equal, or one is float32 and the other has 16 bits.
-void average_all(const Stream& stream, const FlatTensors& averages, const FlatTensors& values,
-                 const View& weight);
+FERRITE_KERNEL(average_all, const FlatTensors& averages, const FlatTensors& values,
+               const View& weight);
 
 // ---- Loss scales
 
@@ -145,24 +117,7 @@ struct UpdateScaleArgs {
 /// and the tracker starts anew; else the tracker counts and, with every growth_interval-th time,
 /// scale *= growth_factor, but not above max_scale, unless that is infinite. The flags are 0
 /// afterwards, ready for the next step.
-void update_scale(const Stream& stream, const LossScale& scale,
-                  const std::vector<float*>& found_inf, const UpdateScaleArgs& args);
-
-// ---- Norms
-
-/// out (float64, one element) = the sum of |x|^p over all elements, or the largest |x| where p is
-/// infinite. Summed in float64, always in the same order.
-void sum_of_powers(const Stream& stream, const FlatTensors& tensors, double p, const View& out);
-/// each[i] (float64, contiguous, one an array) = (sum |x|^p)^(1/p) of array i, or its largest |x|;
-/// `all` (float64, one element, may be absent) = that of all arrays as one.
-void norms(const Stream& stream, const FlatTensors& tensors, double p, const View& each,
-           const View& all);
-/// What a norm that is not finite is reported as.
-inline constexpr const char* kNormOp = "total_norm of the gradients";
-/// norm = sums^(1/p) of the added (or largest) `sums`; scale = min(1, max_norm / (norm + 1e-6)).
-/// All float64 of one element. With `check` a norm that is not finite has a scale of 1, and is
-/// reported: ValueError, from devices when their stream is waited for.
-void clip_scale(const Stream& stream, const std::vector<const double*>& sums, double p,
-                double max_norm, const View& norm, const View& scale, bool check = false);
+FERRITE_KERNEL(update_scale, const LossScale& scale, const std::vector<float*>& found_inf,
+               const UpdateScaleArgs& args);
 
 }  // namespace ferrite::kernels

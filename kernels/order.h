@@ -4,7 +4,7 @@
 // have the input's sizes except along `dim`, and equal strides where there are two.
 #pragma once
 
-#include "ferrite/kernels/view.h"
+#include "ferrite/kernels/kernel.h"
 
 namespace ferrite::kernels {
 
@@ -12,16 +12,16 @@ enum class Extremum : std::uint8_t { min, max };
 
 /// The first extremal element along `dim`, whose size must not be 0; the outputs have size 1 there.
 /// `values` has the dtype of `in` (null data: not wanted), `indices` is int64.
-void arg_extremum(const Stream& stream, Extremum kind, const View& values, const View& indices,
-                  const View& in, int dim);
+FERRITE_KERNEL(arg_extremum, Extremum kind, const View& values, const View& indices, const View& in,
+               int dim);
 
 /// The outputs' size along `dim` (at most the input's) says how many elements, from the least on
 /// (min) or from the largest (max), are wanted: the input's size sorts. Equal elements keep their
 /// order.
-void sort(const Stream& stream, Extremum first, const View& values, const View& indices,
-          const View& in, int dim);
+FERRITE_KERNEL(sort, Extremum first, const View& values, const View& indices, const View& in,
+               int dim);
 
 /// Running sums in the dtype of `out`: that of a floating `in`, or int64.
-void cumsum(const Stream& stream, const View& out, const View& in, int dim);
+FERRITE_KERNEL(cumsum, const View& out, const View& in, int dim);
 
 }  // namespace ferrite::kernels

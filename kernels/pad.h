@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ferrite/core/host_device.h"
-#include "ferrite/kernels/view.h"
+#include "ferrite/kernels/kernel.h"
 
 namespace ferrite::kernels {
 
@@ -27,12 +27,12 @@ FERRITE_HOST_DEVICE inline std::int64_t pad_source(std::int64_t p, std::int64_t 
 /// out[i] = x[i - before], in every dimension; what lies outside of x is as `mode` says, or
 /// `value`. One dtype, any strides. Negative amounts crop (constant), and a circular `out` of the
 /// size of x is a roll.
-void pad(const Stream& stream, const View& out, const View& x, const Shape& before, PadMode mode,
-         Scalar value);
+FERRITE_KERNEL(pad, const View& out, const View& x, const Shape& before, PadMode mode,
+               Scalar value);
 
 /// The gradient of a pad along `dim` that is not constant: grad_x[j] = the sum of the elements of
 /// `grad` that read j, in their order. Floating types.
-void pad_backward(const Stream& stream, const View& grad_x, const View& grad, int dim,
-                  std::int64_t before, PadMode mode);
+FERRITE_KERNEL(pad_backward, const View& grad_x, const View& grad, int dim, std::int64_t before,
+               PadMode mode);
 
 }  // namespace ferrite::kernels

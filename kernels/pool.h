@@ -1,7 +1,9 @@
 // Pooling over planes. Tensors are dense, all NCHW or all NHWC as `Pool2d::channels_last` says.
 #pragma once
 
-#include "ferrite/kernels/view.h"
+#include <algorithm>
+
+#include "ferrite/kernels/kernel.h"
 
 namespace ferrite::kernels {
 
@@ -22,6 +24,25 @@ struct PoolAxis {
   bool adaptive = false;  ///< windows from the two sizes alone; the line above is not used
 };
 
+inline PoolAxis::Window PoolAxis::window(std::int64_t o) const {
+  if (adaptive) {
+    const std::int64_t first = o * input / output;
+    return {first, 0, ((o + 1) * input + output - 1) / output - first};
+  }
+  const std::int64_t start = o * stride - padding;
+  const std::int64_t skip = start < 0 ? (-start + dilation - 1) / dilation : 0;
+  const std::int64_t first = start + skip * dilation;
+  const std::int64_t inside = first < input ? (input - first + dilation - 1) / dilation : 0;
+  return {first, skip, std::clamp<std::int64_t>(kernel - skip, 0, inside)};
+}
+
+inline std::int64_t PoolAxis::widest() const {
+  if (!adaptive) return kernel;
+  std::int64_t most = 0;
+  for (std::int64_t o = 0; o < output; ++o) most = std::max(most, window(o).count);
+  return most;
+}
+
 struct Pool2d {
   std::int64_t batch = 0, channels = 0;
   PoolAxis h, w;
@@ -37,21 +58,20 @@ struct Pool2d {
 };
 
 /// `code` may be a View without data: not wanted.
-void max_pool2d(const Stream& stream, const Pool2d& pool, const View& out, const View& code,
-                const View& in);
+FERRITE_KERNEL(max_pool2d, const Pool2d& pool, const View& out, const View& code, const View& in);
 /// Writes all of grad_in.
-void max_pool2d_backward(const Stream& stream, const Pool2d& pool, const View& grad_in,
-                         const View& grad_out, const View& code);
+FERRITE_KERNEL_OF("max_pool2d", max_pool2d_backward, const Pool2d& pool, const View& grad_in,
+                  const View& grad_out, const View& code);
 /// out = the elements of `in` that `code` chose.
-void max_pool2d_gather(const Stream& stream, const Pool2d& pool, const View& out, const View& in,
-                       const View& code);
+FERRITE_KERNEL_OF("max_pool2d", max_pool2d_gather, const Pool2d& pool, const View& out,
+                  const View& in, const View& code);
 /// int64 h * W + w from codes.
-void max_pool2d_indices(const Stream& stream, const Pool2d& pool, const View& indices,
-                        const View& code);
+FERRITE_KERNEL_OF("max_pool2d", max_pool2d_indices, const Pool2d& pool, const View& indices,
+                  const View& code);
 
-void avg_pool2d(const Stream& stream, const Pool2d& pool, const View& out, const View& in);
+FERRITE_KERNEL(avg_pool2d, const Pool2d& pool, const View& out, const View& in);
 /// Writes all of grad_in.
-void avg_pool2d_backward(const Stream& stream, const Pool2d& pool, const View& grad_in,
-                         const View& grad_out);
+FERRITE_KERNEL_OF("avg_pool2d", avg_pool2d_backward, const Pool2d& pool, const View& grad_in,
+                  const View& grad_out);
 
 }  // namespace ferrite::kernels

@@ -2,8 +2,12 @@
 // the offset and i. `out` is contiguous; blocks_for() tells how many Philox blocks a call uses.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 #include "ferrite/core/generator.h"
-#include "ferrite/kernels/view.h"
+#include "ferrite/kernels/kernel.h"
 
 namespace ferrite::kernels {
 
@@ -14,19 +18,46 @@ inline std::uint64_t random_blocks(std::int64_t numel, DType dtype) {
 }
 
 /// Floating types: uniform in [low, high).
-void uniform(const Stream& stream, const View& out, PhiloxState state, double low, double high);
+FERRITE_KERNEL(uniform, const View& out, PhiloxState state, double low, double high);
 /// Floating types: normal, by Box-Muller ("A Note on the Generation of Random Normal Deviates",
 /// 1958).
-void normal(const Stream& stream, const View& out, PhiloxState state, double mean, double std);
+FERRITE_KERNEL(normal, const View& out, PhiloxState state, double mean, double std);
 /// Any type: integers uniform in [low, high), from 64 random bits each.
-void random_integers(const Stream& stream, const View& out, PhiloxState state, std::int64_t low,
-                     std::int64_t high);
+FERRITE_KERNEL_OF("randint", random_integers, const View& out, PhiloxState state, std::int64_t low,
+                  std::int64_t high);
 /// Any type: 1 with probability `p`, else 0. Uses random_blocks(numel, kFloat32).
-void bernoulli(const Stream& stream, const View& out, PhiloxState state, double p);
+FERRITE_KERNEL_FUNCTION(bernoulli, const View& out, PhiloxState state, double p);
 /// 1 with probability p[i]. `p`: contiguous, of dtype of `out` where that is floating, else
 /// float32.
-void bernoulli(const Stream& stream, const View& out, PhiloxState state, const View& p);
+FERRITE_KERNEL_FUNCTION(bernoulli, const View& out, PhiloxState state, const View& p);
 /// int64: 0..n-1 in random order (sorted by random keys). Uses random_blocks(n, kInt64).
-void permutation(const Stream& stream, const View& out, PhiloxState state);
+FERRITE_KERNEL_OF("randperm", permutation, const View& out, PhiloxState state);
+
+/// Numbers u in [0, 1) become min(low + u * span, top), elements of T in [low, high).
+template <class T>
+struct UniformRange {
+  using C = Compute<T>;
+
+  UniformRange(double low, double high)
+      : low(static_cast<C>(low)),
+        span(static_cast<C>(high - low)),
+        // Rounding must not reach the upper bound, which is excluded.
+        top(std::max(static_cast<C>(low), below(static_cast<C>(high)))) {}
+
+  C low, span, top;
+
+ private:
+  /// A value of T just below `high`.
+  static C below(C high) {
+    if constexpr (is_half_type<T>) {
+      T t(high);
+      if (static_cast<float>(t) < high) return static_cast<float>(t);
+      t.bits = static_cast<std::uint16_t>(high > 0 ? t.bits - 1 : high < 0 ? t.bits + 1 : 0x8001);
+      return static_cast<float>(t);
+    } else {
+      return std::nextafter(high, -std::numeric_limits<C>::infinity());
+    }
+  }
+};
 
 }  // namespace ferrite::kernels

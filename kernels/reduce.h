@@ -1,7 +1,7 @@
 // Reductions of any dimensions of a strided view.
 #pragma once
 
-#include "ferrite/kernels/view.h"
+#include "ferrite/kernels/kernel.h"
 
 namespace ferrite::kernels {
 
@@ -22,6 +22,6 @@ enum class ReduceOp : std::uint8_t {
 /// `out` has a dtype that holds the result: that of `in`, float32 for 16-bit types, int64 for
 /// integers and bool; mean and norm take floating types only. An empty range gives the operation's
 /// neutral element (max: -infinity or the smallest integer; mean: NaN). `p` is norm's.
-void reduce(const Stream& stream, ReduceOp op, const View& out, const View& in, double p = 2);
+FERRITE_KERNEL_FUNCTION(reduce, ReduceOp op, const View& out, const View& in, double p = 2);
 
 }  // namespace ferrite::kernels

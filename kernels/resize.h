@@ -3,7 +3,7 @@
 #pragma once
 
 #include "ferrite/core/host_device.h"
-#include "ferrite/kernels/view.h"
+#include "ferrite/kernels/kernel.h"
 
 namespace ferrite::kernels {
 
@@ -85,9 +85,9 @@ struct Resize2d {
 };
 
 /// Computed in the Compute type, rounded once; the cells' positions in float64.
-void resize2d(const Stream& stream, const Resize2d& resize, const View& out, const View& in);
+FERRITE_KERNEL_OF("interpolate", resize2d, const Resize2d& resize, const View& out, const View& in);
 /// Writes all of grad_in: each cell adds up its results' gradients, in their order.
-void resize2d_backward(const Stream& stream, const Resize2d& resize, const View& grad_in,
-                       const View& grad_out);
+FERRITE_KERNEL_OF("interpolate", resize2d_backward, const Resize2d& resize, const View& grad_in,
+                  const View& grad_out);
 
 }  // namespace ferrite::kernels

@@ -3,16 +3,16 @@
 // computing in float.
 #pragma once
 
-#include "ferrite/kernels/view.h"
+#include "ferrite/kernels/kernel.h"
 
 namespace ferrite::kernels {
 
 enum class SoftmaxKind : std::uint8_t { plain, log };
 
 /// out = softmax(in) or log_softmax(in) along `dim`.
-void softmax(const Stream& stream, SoftmaxKind kind, const View& out, const View& in, int dim);
+FERRITE_KERNEL(softmax, SoftmaxKind kind, const View& out, const View& in, int dim);
 /// The gradient of the input from that of the output and the output `y` itself.
-void softmax_backward(const Stream& stream, SoftmaxKind kind, const View& out, const View& grad,
-                      const View& y, int dim);
+FERRITE_KERNEL(softmax_backward, SoftmaxKind kind, const View& out, const View& grad, const View& y,
+               int dim);
 
 }  // namespace ferrite::kernels

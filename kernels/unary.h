@@ -2,7 +2,10 @@
 // `out` may be the input. 16-bit types compute in float.
 #pragma once
 
-#include "ferrite/kernels/view.h"
+#include <algorithm>
+#include <limits>
+
+#include "ferrite/kernels/kernel.h"
 
 namespace ferrite::kernels {
 
@@ -47,19 +50,32 @@ struct UnaryParams {
   Scalar a = 0, b = 0;
 };
 
+/// A bound in the integer type T, or the end of T's range beyond which it lies.
+template <class T>
+T saturated(Scalar bound) {
+  using Limits = std::numeric_limits<T>;
+  if (bound.is_floating()) {
+    const double v = bound.to<double>();
+    if (v >= static_cast<double>(Limits::max())) return Limits::max();
+    return v > static_cast<double>(Limits::lowest()) ? static_cast<T>(v) : Limits::lowest();
+  }
+  return static_cast<T>(
+      std::clamp<std::int64_t>(bound.to<std::int64_t>(), Limits::lowest(), Limits::max()));
+}
+
 /// out = op(in); both have one dtype.
-void unary(const Stream& stream, UnaryOp op, const View& out, const View& in,
-           const UnaryParams& p = {});
+FERRITE_KERNEL_FUNCTION(unary, UnaryOp op, const View& out, const View& in,
+                        const UnaryParams& p = {});
 
 /// out = grad * op'(...) for relu, clamp, sigmoid, tanh, leaky_relu, elu, gelu, gelu_tanh, silu and
 /// softplus. `saved` is the input in forward, but for sigmoid and tanh the output; for relu, clamp
 /// (and leaky_relu with a slope of 0 or more) either. clamp's is 0 at its bounds and at NaN; a
 /// bound of NaN is none. One floating dtype.
-void unary_backward(const Stream& stream, UnaryOp op, const View& out, const View& grad,
-                    const View& saved, const UnaryParams& p = {});
+FERRITE_KERNEL_FUNCTION(unary_backward, UnaryOp op, const View& out, const View& grad,
+                        const View& saved, const UnaryParams& p = {});
 
 enum class Predicate : std::uint8_t { isnan, isinf, isfinite, logical_not };
 /// `out` is bool, `in` of any dtype.
-void predicate(const Stream& stream, Predicate op, const View& out, const View& in);
+FERRITE_KERNEL(predicate, Predicate op, const View& out, const View& in);
 
 }  // namespace ferrite::kernels

@@ -5,8 +5,8 @@
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
+#include "ferrite/kernels/arange.h"
 #include "ferrite/kernels/copy.h"
-#include "ferrite/kernels/sequence.h"
 #include "ferrite/ops/copy.h"
 #include "ferrite/ops/transfer.h"
 

@@ -7,8 +7,8 @@
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
 #include "ferrite/core/views.h"
+#include "ferrite/kernels/concat.h"
 #include "ferrite/kernels/copy.h"
-#include "ferrite/kernels/join.h"
 #include "ferrite/ops/autocast.h"
 #include "ferrite/ops/copy.h"
 #include "ferrite/ops/views.h"
@@ -55,11 +55,11 @@ bool join_rows(const Tensor& out, MemoryFormat format, std::span<const Tensor> t
   std::int64_t rows = 1;
   for (int i = 0; i < out.dim(); ++i)
     if (format == kChannelsLast ? kPlace[i] < kPlace[dim] : i < dim) rows *= out.shape()[i];
-  std::vector<kernels::JoinPart> parts;
+  std::vector<kernels::ConcatPart> parts;
   for (const Tensor& t : tensors)
     if (t.numel() > 0)
       parts.push_back({t.data_ptr(), static_cast<std::int64_t>(t.nbytes()) / rows});
-  kernels::join(current_stream(out.device()), out.data_ptr(), rows, parts);
+  kernels::concat(current_stream(out.device()), out.data_ptr(), rows, parts);
   return true;
 }
 

@@ -2,7 +2,7 @@
 
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
-#include "ferrite/kernels/range.h"
+#include "ferrite/kernels/check_range.h"
 #include "ferrite/ops/activation.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/autocast.h"

@@ -81,7 +81,7 @@ void clip_grads_with_norm_(std::span<const Tensor> parameters, double max_norm,
   const Device& device = total_norm.device();
   const Tensor norm = number_on(device), factor = number_on(device);
   kernels::clip_scale(current_stream(device), {total_norm.data<double>()}, 1, max_norm, norm,
-                      factor);
+                      factor, false);
   scale(gradients, factor, "clip_grads_with_norm_");
 }
 

@@ -1,6 +1,5 @@
 #include <cmath>
 
-#include "ferrite/kernels/cpu/binary.h"
 #include "ferrite/kernels/cpu/binary_loop.h"
 #include "ferrite/kernels/cpu/loops.h"
 

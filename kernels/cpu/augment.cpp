@@ -1,4 +1,4 @@
-#include "ferrite/kernels/cpu/augment.h"
+#include "ferrite/kernels/augment.h"
 
 #include <algorithm>
 #include <cmath>

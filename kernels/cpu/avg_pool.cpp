@@ -1,5 +1,5 @@
-#include "ferrite/kernels/cpu/pool.h"
 #include "ferrite/kernels/cpu/pool_loops.h"
+#include "ferrite/kernels/pool.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "ferrite/kernels/cpu/channel_loops.h"
-#include "ferrite/kernels/cpu/norm.h"
+#include "ferrite/kernels/norm.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -1,6 +1,6 @@
-#include "ferrite/kernels/cpu/binary.h"
-
 #include <algorithm>
+
+#include "ferrite/kernels/cpu/binary_loop.h"
 
 namespace ferrite::kernels::cpu {
 
@@ -40,3 +40,22 @@ void binary(BinaryOp op, const View& out, Scalar a, const View& b) {
 }
 
 }  // namespace ferrite::kernels::cpu
+
+namespace ferrite::kernels {
+
+namespace {
+constexpr auto kCpuBinary = [](const auto&... args) { cpu::binary(args...); };
+constexpr auto kCudaBinary = [](const auto&... args) { cuda::binary(args...); };
+}  // namespace
+
+void binary(const Stream& stream, BinaryOp op, const View& out, const View& a, const View& b) {
+  launch<kCpuBinary, kCudaBinary>(stream, "binary", op, out, a, b);
+}
+void binary(const Stream& stream, BinaryOp op, const View& out, const View& a, Scalar b) {
+  launch<kCpuBinary, kCudaBinary>(stream, "binary", op, out, a, b);
+}
+void binary(const Stream& stream, BinaryOp op, const View& out, Scalar a, const View& b) {
+  launch<kCpuBinary, kCudaBinary>(stream, "binary", op, out, a, b);
+}
+
+}  // namespace ferrite::kernels

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "ferrite/kernels/cpu/convert.h"
-#include "ferrite/kernels/view.h"
+#include "ferrite/kernels/elementwise.h"
 
 namespace ferrite::kernels::cpu {
 
@@ -41,6 +41,15 @@ template <class Out, class E, class F>
 void plain_run(Out* out, const E* a, std::int64_t a_step, const E* b, std::int64_t b_step,
                std::int64_t n, F f) {
   for (std::int64_t i = 0; i < n; ++i) out[i] = f(a[i * a_step], b[i * b_step]);
+}
+
+// The two halves of binary(). Beside 16-bit values one operand may be float32 (a scalar).
+void arithmetic(BinaryOp op, const View& out, const View& a, const View& b);
+void comparison(BinaryOp op, const View& out, const View& a, const View& b);
+
+/// The tensors' dtype where one operand is a scalar.
+inline DType operand_dtype(const View& a, const View& b) {
+  return itemsize(a.dtype) <= itemsize(b.dtype) ? a.dtype : b.dtype;
 }
 
 }  // namespace ferrite::kernels::cpu

@@ -1,4 +1,4 @@
-#include "ferrite/kernels/cpu/combine.h"
+#include "ferrite/kernels/combine.h"
 
 #include <cstring>
 #include <type_traits>
@@ -8,17 +8,6 @@
 namespace ferrite::kernels::cpu {
 
 namespace {
-
-/// What T is added and multiplied as: integers wrap around.
-template <class T>
-struct WrappingOf {
-  using type = T;
-};
-template <class T>
-requires std::is_integral_v<T>
-struct WrappingOf<T> {
-  using type = std::make_unsigned_t<T>;
-};
 
 template <Combine op, class C, int W>
 Lanes<C, W> reduce(const Lanes<C, W>& a, const Lanes<C, W>& b) {
@@ -108,3 +97,22 @@ void combine(Combine op, const View& out, const View& a, const View& b, double s
 }
 
 }  // namespace ferrite::kernels::cpu
+
+namespace ferrite::kernels {
+
+void combine(const Stream& stream, Combine op, const View& out, const View& a, const View& b,
+             double scale) {
+  FERRITE_CHECK(out.numel == b.numel && a.numel == b.numel, ShapeError, "combine",
+                "expected arrays of one length, got {}, {} and {}", out.numel, a.numel, b.numel);
+  const bool same = out.dtype == b.dtype && a.dtype == b.dtype;
+  const bool half = b.dtype == kFloat16 || b.dtype == kBFloat16;
+  const auto fits = [&](DType dtype) { return dtype == b.dtype || dtype == kFloat32; };
+  FERRITE_CHECK(same || (half && fits(out.dtype) && fits(a.dtype)), DTypeError, "combine",
+                "expected one dtype, or float32 beside a 16-bit one, got {} from {} and {}",
+                out.dtype, a.dtype, b.dtype);
+  FERRITE_CHECK(scale == 1 || is_floating(b.dtype), DTypeError, "combine",
+                "expected a floating type to scale, got {}", b.dtype);
+  if (out.numel > 0) launch<cpu::combine, cuda::combine>(stream, "combine", op, out, a, b, scale);
+}
+
+}  // namespace ferrite::kernels

@@ -1,4 +1,3 @@
-#include "ferrite/kernels/cpu/binary.h"
 #include "ferrite/kernels/cpu/binary_loop.h"
 
 namespace ferrite::kernels::cpu {

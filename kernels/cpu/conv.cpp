@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ferrite/core/parallel_for.h"
+#include "ferrite/kernels/conv_problem.h"
 #include "ferrite/kernels/cpu/pack.h"
 
 namespace ferrite::kernels {
@@ -80,6 +81,12 @@ void conv2d(const View& out, const View& input, const View& weight, const View& 
   if (asks_onednn(input, weight, params) && onednn::conv2d(out, input, weight, bias, params))
     return;
   own::conv2d(out, input, weight, bias, params);
+}
+
+void conv2d_stats(const View& out, const View& mean, const View& m2, const View& input,
+                  const View& weight, const View& bias, const ConvParams& params) {
+  conv2d(out, input, weight, bias, params);
+  channel_stats(channel_layout(out), mean, m2, out);
 }
 
 void conv2d_data(const View& grad_input, const View& grad, const View& weight, const View& bias,

@@ -5,23 +5,11 @@
 
 namespace ferrite::kernels::cpu {
 
-void conv2d(const View& out, const View& input, const View& weight, const View& bias,
-            const ConvParams& params);
-void conv2d_data(const View& grad_input, const View& grad, const View& weight, const View& bias,
-                 const ConvParams& params);
-void conv2d_weight(const View& grad_weight, const View& grad_bias, const View& input,
-                   const View& grad, const ConvParams& params);
-void channel_sum(const View& out, const View& grad);
-void add_channels(const View& out, const View& bias, Activation activation);
-
 /// Ours (kernels/cpu/conv_own.cpp).
 namespace own {
-void conv2d(const View& out, const View& input, const View& weight, const View& bias,
-            const ConvParams& params);
-void conv2d_data(const View& grad_input, const View& grad, const View& weight, const View& bias,
-                 const ConvParams& params);
-void conv2d_weight(const View& grad_weight, const View& grad_bias, const View& input,
-                   const View& grad, const ConvParams& params);
+decltype(cpu::conv2d) conv2d;
+decltype(cpu::conv2d_data) conv2d_data;
+decltype(cpu::conv2d_weight) conv2d_weight;
 }  // namespace own
 
 /// oneDNN's (kernels/cpu/onednn): false, and nothing done, where it has no kernel for the views.

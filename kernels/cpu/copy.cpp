@@ -1,4 +1,4 @@
-#include "ferrite/kernels/cpu/copy.h"
+#include "ferrite/kernels/copy.h"
 
 #include <cstring>
 

@@ -1,11 +1,10 @@
-#include "ferrite/kernels/cpu/cross_entropy.h"
+#include "ferrite/kernels/cross_entropy.h"
 
 #include <cmath>
 #include <string>
 #include <vector>
 
-#include "ferrite/kernels/cpu/class_loop.h"
-#include "ferrite/kernels/cpu/softmax.h"
+#include "ferrite/kernels/cpu/axis_loop.h"
 
 namespace ferrite::kernels::cpu {
 
@@ -63,7 +62,7 @@ struct Problem {
   std::int64_t position_step() const { return loop.nest.kept.inner().out; }
 
   CrossEntropyArgs args;
-  ClassLoop loop;
+  AxisLoop loop;
   RunReader<E> logits;
   const E* weight;
   std::int64_t classes;
@@ -87,7 +86,7 @@ class Forward {
         picks(sums, at, position, n);
       else if (!p_.loop.rows())
         columns(sums, at, position, n);
-      else if (p_.classes <= kClassBlock)
+      else if (p_.classes <= kAxisBlock)
         short_rows(sums, at, position, n);
       else
         long_row(sums, at, position);
@@ -129,7 +128,7 @@ class Forward {
 
   void short_rows(Sums& sums, std::int64_t at, std::int64_t position, std::int64_t n) const {
     const std::int64_t c = p_.classes;
-    E buffer[kClassBlock], shifted[kClassBlock], e[kClassBlock], top[kClassBlock];
+    E buffer[kAxisBlock], shifted[kAxisBlock], e[kAxisBlock], top[kAxisBlock];
     const E* x = p_.logits.read(at, 1, n * c, buffer);
     for (std::int64_t r = 0; r < n; ++r) {
       top[r] = largest(x + r * c, c);
@@ -147,15 +146,15 @@ class Forward {
 
   void long_row(Sums& sums, std::int64_t at, std::int64_t position) const {
     const std::int64_t c = p_.classes, t = p_.target(position);
-    E buffer[kClassBlock], shifted[kClassBlock], e[kClassBlock];
+    E buffer[kAxisBlock], shifted[kAxisBlock], e[kAxisBlock];
     E top = -std::numeric_limits<E>::infinity();
     double sum = 0, picked = 0, weighted = 0;
-    for (std::int64_t i = 0; i < c; i += kClassBlock) {
-      const std::int64_t n = std::min(kClassBlock, c - i);
+    for (std::int64_t i = 0; i < c; i += kAxisBlock) {
+      const std::int64_t n = std::min(kAxisBlock, c - i);
       top = greater(top, largest(p_.logits.read(at + i, 1, n, buffer), n));
     }
-    for (std::int64_t i = 0; i < c; i += kClassBlock) {
-      const std::int64_t n = std::min(kClassBlock, c - i);
+    for (std::int64_t i = 0; i < c; i += kAxisBlock) {
+      const std::int64_t n = std::min(kAxisBlock, c - i);
       const E* x = p_.logits.read(at + i, 1, n, buffer);
       for (std::int64_t j = 0; j < n; ++j) shifted[j] = x[j] - top;
       exp_run(shifted, e, n);
@@ -167,9 +166,9 @@ class Forward {
   }
 
   void columns(Sums& sums, std::int64_t at, std::int64_t position, std::int64_t n) const {
-    E buffer[kClassColumns], top[kClassColumns], total[kClassColumns] = {}, e[kClassColumns];
-    double picked[kClassColumns] = {}, weighted[kClassColumns] = {};
-    std::int64_t targets[kClassColumns];
+    E buffer[kAxisColumns], top[kAxisColumns], total[kAxisColumns] = {}, e[kAxisColumns];
+    double picked[kAxisColumns] = {}, weighted[kAxisColumns] = {};
+    std::int64_t targets[kAxisColumns];
     std::fill_n(top, n, -std::numeric_limits<E>::infinity());
     for (std::int64_t j = 0; j < n; ++j) targets[j] = p_.target(position + j * p_.position_step());
     for (std::int64_t c = 0; c < p_.classes; ++c) {
@@ -258,11 +257,11 @@ class Backward {
   /// `n` rows, in pieces of at most a block.
   void rows(std::int64_t at, std::int64_t where, std::int64_t n) const {
     const std::int64_t c = p_.classes;
-    E buffer[kClassBlock], e[kClassBlock];
-    Position positions[kClassBlock];
+    E buffer[kAxisBlock], e[kAxisBlock];
+    Position positions[kAxisBlock];
     for (std::int64_t r = 0; r < n; ++r) positions[r] = position(where + r * p_.position_step());
-    for (std::int64_t first = 0; first < c; first += kClassBlock) {
-      const std::int64_t m = std::min(kClassBlock, c - first);  // c itself where n > 1
+    for (std::int64_t first = 0; first < c; first += kAxisBlock) {
+      const std::int64_t m = std::min(kAxisBlock, c - first);  // c itself where n > 1
       const E* x = p_.logits.read(at + first, 1, n * m, buffer);
       for (std::int64_t r = 0; r < n; ++r)
         for (std::int64_t i = 0; i < m; ++i)
@@ -284,11 +283,11 @@ class Backward {
   }
 
   void columns(std::int64_t at, std::int64_t where, std::int64_t n) const {
-    E buffer[kClassColumns], e[kClassColumns];
+    E buffer[kAxisColumns], e[kAxisColumns];
     // Side by side, so that the loops vectorise.
-    E high[kClassColumns], low[kClassColumns], probability[kClassColumns], picked[kClassColumns];
-    E share[kClassColumns];
-    std::int32_t target[kClassColumns];
+    E high[kAxisColumns], low[kAxisColumns], probability[kAxisColumns], picked[kAxisColumns];
+    E share[kAxisColumns];
+    std::int32_t target[kAxisColumns];
     for (std::int64_t j = 0; j < n; ++j) {
       const Position p = position(where + j * p_.position_step());
       high[j] = p.high, low[j] = p.low, probability[j] = p.probability;

@@ -1,4 +1,4 @@
-#include "ferrite/kernels/cpu/dropout.h"
+#include "ferrite/kernels/dropout.h"
 
 #include <cmath>
 

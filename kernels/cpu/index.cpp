@@ -1,4 +1,4 @@
-#include "ferrite/kernels/cpu/index.h"
+#include "ferrite/kernels/index.h"
 
 #include <atomic>
 #include <cstring>

@@ -157,4 +157,15 @@ void for_blocks(std::int64_t begin, std::int64_t end, F&& f) {
     cover(std::integral_constant<int, 1>());
 }
 
+/// What T is added and multiplied as: integers wrap around.
+template <class T>
+struct WrappingOf {
+  using type = T;
+};
+template <class T>
+requires std::is_integral_v<T>
+struct WrappingOf<T> {
+  using type = std::make_unsigned_t<T>;
+};
+
 }  // namespace ferrite::kernels::cpu

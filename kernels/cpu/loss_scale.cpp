@@ -1,6 +1,6 @@
 #include "ferrite/kernels/loss_scale.h"
 
-#include "ferrite/kernels/cpu/optim.h"
+#include "ferrite/kernels/optim.h"
 
 namespace ferrite::kernels::cpu {
 

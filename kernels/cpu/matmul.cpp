@@ -98,3 +98,15 @@ void column_sum(const View& out, const View& a) {
 }
 
 }  // namespace ferrite::kernels::cpu
+
+namespace ferrite::kernels {
+
+void matmul(const Stream& stream, const View& out, const View& a, const View& b,
+            const MatmulOptions& options) {
+  FERRITE_CHECK(
+      is_floating(out.dtype) || (options.activation == Activation::none && !options.row_sums.data),
+      DTypeError, "matmul", "activations and sums of rows are for floats, not {}", out.dtype);
+  launch<cpu::matmul, cuda::matmul>(stream, "matmul", out, a, b, options);
+}
+
+}  // namespace ferrite::kernels

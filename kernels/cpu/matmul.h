@@ -7,9 +7,6 @@
 
 namespace ferrite::kernels::cpu {
 
-void matmul(const View& out, const View& a, const View& b, const MatmulOptions& options);
-void column_sum(const View& out, const View& a);
-
 /// A matrix of a batch.
 template <class S>
 struct Matrix {
@@ -44,9 +41,8 @@ struct Epilogue {
   }
 };
 
-void float_product(const View& out, const View& a, const View& b, const MatmulOptions& options);
-void double_product(const View& out, const View& a, const View& b, const MatmulOptions& options);
-void half_product(const View& out, const View& a, const View& b, const MatmulOptions& options);
+// The parts of matmul(), a source each.
+decltype(matmul) float_product, double_product, half_product;
 
 /// Calls product(out, a, b) with the matrices of a batch. Small products share a chunk; a large one
 /// is cut up itself, which a loop that is a single chunk lets it do.

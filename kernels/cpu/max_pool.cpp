@@ -1,7 +1,7 @@
 #include <limits>
 
-#include "ferrite/kernels/cpu/pool.h"
 #include "ferrite/kernels/cpu/pool_loops.h"
+#include "ferrite/kernels/pool.h"
 
 namespace ferrite::kernels::cpu {
 

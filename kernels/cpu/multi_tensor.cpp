@@ -1,10 +1,11 @@
-// Kernels over many arrays at once: clearing, scaling, clamping, unscaling, norms.
+// Kernels over many arrays at once: clearing, scaling, clamping, unscaling, norms, copies, sums.
 #include <algorithm>
 #include <atomic>
 #include <cfloat>
 #include <cmath>
 #include <cstring>
 
+#include "ferrite/kernels/cpu/lanes.h"
 #include "ferrite/kernels/cpu/pieces.h"
 
 namespace ferrite::kernels::cpu {
@@ -108,6 +109,29 @@ double total_of(const std::vector<double>& sums, double p) {
   return total;
 }
 
+// ---- Copies and sums
+
+constexpr std::int64_t kCopyPieceBytes = 1 << 18;
+
+template <class T>
+void sum_piece(const SumPart& part, const void* const* inputs, const Piece& piece) {
+  constexpr int kWidth = 16;
+  const auto block = [&](std::int64_t i, auto width) {
+    constexpr int kW = width;
+    using Sum = Lanes<typename WrappingOf<Compute<T>>::type, kW>;
+    const auto values = [&](std::int32_t k) {
+      return bits_as<Sum>(load<kW>(static_cast<const T*>(inputs[k]) + i));
+    };
+    Sum sum = values(0);
+    for (std::int32_t k = 1; k < part.count; ++k) sum = sum + values(k);
+    store<kW>(static_cast<T*>(part.out) + i, bits_as<Lanes<Compute<T>, kW>>(sum));
+  };
+  std::int64_t i = piece.begin;
+  const std::int64_t end = piece.begin + piece.count;
+  for (; i + kWidth <= end; i += kWidth) block(i, std::integral_constant<int, kWidth>());
+  for (; i < end; ++i) block(i, std::integral_constant<int, 1>());
+}
+
 }  // namespace
 
 void zero_all(const FlatTensors& tensors) {
@@ -187,4 +211,38 @@ void clip_scale(const std::vector<const double*>& sums, double p, double max_nor
   FERRITE_CHECK(!bad, ValueError, kNormOp, "expected values in [0, {}], got {}", DBL_MAX, value);
 }
 
+void copy_parts(const std::vector<CopyPart>& parts) {
+  const auto bytes = [&](std::size_t i) { return parts[i].bytes; };
+  const auto copy = [&](std::size_t, const Piece& piece) {
+    const CopyPart& part = parts[piece.array];
+    std::memcpy(static_cast<char*>(part.to) + piece.begin,
+                static_cast<const char*>(part.from) + piece.begin,
+                static_cast<std::size_t>(piece.count));
+  };
+  for_each_piece(cut(parts.size(), bytes, kCopyPieceBytes), copy, kCopyPieceBytes);
+}
+
+void sum_parts(DType dtype, const std::vector<SumPart>& parts,
+               const std::vector<const void*>& inputs) {
+  dispatch_numeric(dtype, "sum_parts", [&]<class T>() {
+    constexpr std::int64_t kMost = kCopyPieceBytes / static_cast<std::int64_t>(sizeof(T));
+    const auto numel = [&](std::size_t i) { return parts[i].numel; };
+    const auto sum = [&](std::size_t, const Piece& piece) {
+      const SumPart& part = parts[piece.array];
+      sum_piece<T>(part, inputs.data() + part.first, piece);
+    };
+    for_each_piece(cut(parts.size(), numel, kMost), sum, kMost);
+  });
+}
+
 }  // namespace ferrite::kernels::cpu
+
+namespace ferrite::kernels {
+
+void sum_parts(const Stream& stream, DType dtype, const std::vector<SumPart>& parts,
+               const std::vector<const void*>& inputs) {
+  FERRITE_CHECK(dtype != kBool, DTypeError, "sum_parts", "expected numbers to add, got bool");
+  launch<cpu::sum_parts, cuda::sum_parts>(stream, "sum_parts", dtype, parts, inputs);
+}
+
+}  // namespace ferrite::kernels

@@ -1,4 +1,4 @@
-#include "ferrite/kernels/cpu/optim.h"
+#include "ferrite/kernels/optim.h"
 
 #include <algorithm>
 #include <cmath>

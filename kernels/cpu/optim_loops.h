@@ -6,7 +6,7 @@
 
 #include "ferrite/core/dtype.h"
 #include "ferrite/core/parallel_for.h"
-#include "ferrite/kernels/cpu/optim.h"
+#include "ferrite/kernels/optim.h"
 
 namespace ferrite::kernels::cpu::steps {
 

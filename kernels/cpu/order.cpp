@@ -1,4 +1,4 @@
-#include "ferrite/kernels/cpu/order.h"
+#include "ferrite/kernels/order.h"
 
 #include <algorithm>
 #include <vector>

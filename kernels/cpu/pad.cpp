@@ -1,4 +1,4 @@
-#include "ferrite/kernels/cpu/pad.h"
+#include "ferrite/kernels/pad.h"
 
 #include "ferrite/kernels/cpu/loops.h"
 #include "ferrite/kernels/pad_plan.h"

@@ -1,4 +1,4 @@
-#include "ferrite/kernels/cpu/random.h"
+#include "ferrite/kernels/random.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,6 @@
 #include "ferrite/kernels/cpu/loops.h"
 #include "ferrite/kernels/cpu/philox.h"
 #include "ferrite/kernels/cpu/simd.h"
-#include "ferrite/kernels/uniform_range.h"
 
 namespace ferrite::kernels::cpu {
 
@@ -160,3 +159,19 @@ void permutation(const View& out, PhiloxState state) {
 }
 
 }  // namespace ferrite::kernels::cpu
+
+namespace ferrite::kernels {
+
+namespace {
+constexpr auto kCpuBernoulli = [](const auto&... args) { cpu::bernoulli(args...); };
+constexpr auto kCudaBernoulli = [](const auto&... args) { cuda::bernoulli(args...); };
+}  // namespace
+
+void bernoulli(const Stream& stream, const View& out, PhiloxState state, double p) {
+  launch<kCpuBernoulli, kCudaBernoulli>(stream, "bernoulli", out, state, p);
+}
+void bernoulli(const Stream& stream, const View& out, PhiloxState state, const View& p) {
+  launch<kCpuBernoulli, kCudaBernoulli>(stream, "bernoulli", out, state, p);
+}
+
+}  // namespace ferrite::kernels

@@ -1,4 +1,3 @@
-#include "ferrite/kernels/cpu/reduce.h"
 
 #include <cmath>
 #include <limits>
@@ -88,3 +87,11 @@ void reduce(ReduceOp op, const View& out, const View& in, double p) {
 }
 
 }  // namespace ferrite::kernels::cpu
+
+namespace ferrite::kernels {
+
+void reduce(const Stream& stream, ReduceOp op, const View& out, const View& in, double p) {
+  launch<cpu::reduce, cuda::reduce>(stream, "reduce", op, out, in, p);
+}
+
+}  // namespace ferrite::kernels

@@ -17,6 +17,7 @@
 #include "ferrite/core/parallel_for.h"
 #include "ferrite/kernels/cpu/convert.h"
 #include "ferrite/kernels/cpu/loops.h"
+#include "ferrite/kernels/reduce.h"
 #include "ferrite/kernels/reduce_nest.h"
 
 namespace ferrite::kernels::cpu {
@@ -252,5 +253,12 @@ void run_reduction(const F& f, const View& out, const View& in) {
 /// What totals of E are kept in.
 template <class E>
 using TotalOf = std::conditional_t<std::is_floating_point_v<E>, double, std::int64_t>;
+
+// The parts of reduce(), a translation unit each.
+void reduce_sum(const View& out, const View& in, bool mean);
+void reduce_prod(const View& out, const View& in);
+void reduce_extremum(const View& out, const View& in, bool max);
+void reduce_count(ReduceOp op, const View& out, const View& in);
+void reduce_norm(const View& out, const View& in, double p);
 
 }  // namespace ferrite::kernels::cpu

@@ -1,7 +1,6 @@
 #include <cmath>
 #include <limits>
 
-#include "ferrite/kernels/cpu/reduce.h"
 #include "ferrite/kernels/cpu/reduce_engine.h"
 
 namespace ferrite::kernels::cpu {

@@ -1,6 +1,5 @@
 #include <limits>
 
-#include "ferrite/kernels/cpu/reduce.h"
 #include "ferrite/kernels/cpu/reduce_engine.h"
 
 namespace ferrite::kernels::cpu {

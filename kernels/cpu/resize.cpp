@@ -1,4 +1,4 @@
-#include "ferrite/kernels/cpu/resize.h"
+#include "ferrite/kernels/resize.h"
 
 #include <algorithm>
 #include <span>

@@ -1,18 +1,18 @@
-#include "ferrite/kernels/cpu/softmax.h"
+#include "ferrite/kernels/softmax.h"
 
 #include <Eigen/Core>
 #include <cmath>
 
-#include "ferrite/kernels/cpu/class_loop.h"
+#include "ferrite/kernels/cpu/axis_loop.h"
 
 namespace ferrite::kernels::cpu {
 
 void exp_run(const float* x, float* y, std::int64_t n) {
   // Eigen clamps what would fall below the normal range instead of letting it vanish.
   constexpr float kLowest = -87.33654f;
-  float block[kClassBlock];
-  for (std::int64_t i = 0; i < n; i += kClassBlock) {
-    const std::int64_t m = std::min(kClassBlock, n - i), whole = m / 16 * 16;
+  float block[kAxisBlock];
+  for (std::int64_t i = 0; i < n; i += kAxisBlock) {
+    const std::int64_t m = std::min(kAxisBlock, n - i), whole = m / 16 * 16;
     Eigen::Map<Eigen::ArrayXf>(block, whole) = Eigen::Map<const Eigen::ArrayXf>(x + i, whole).exp();
     if (whole < m) {  // the rest as a whole packet, too
       Eigen::Array<float, 16, 1> rest = Eigen::Array<float, 16, 1>::Zero();
@@ -36,7 +36,7 @@ class Softmax {
  public:
   Softmax(SoftmaxKind kind, const View& out, const View& in, int dim)
       : log_(kind == SoftmaxKind::log),
-        loop_(in, one_class(in, dim)),
+        loop_(in, one_position(in, dim)),
         in_(in.data, in.dtype),
         out_(out) {}
 
@@ -44,7 +44,7 @@ class Softmax {
     loop_.run([&](auto, std::int64_t at, auto, std::int64_t n) {
       if (!loop_.rows())
         columns(at, n);
-      else if (loop_.classes <= kClassBlock)
+      else if (loop_.size <= kAxisBlock)
         short_rows(at, n);
       else
         long_row(at);
@@ -59,8 +59,8 @@ class Softmax {
 
   /// One call of exp for several rows: rows of ten classes are shorter than a vector.
   void short_rows(std::int64_t at, std::int64_t n) const {
-    const std::int64_t c = loop_.classes;
-    E buffer[kClassBlock], shifted[kClassBlock], e[kClassBlock];
+    const std::int64_t c = loop_.size;
+    E buffer[kAxisBlock], shifted[kAxisBlock], e[kAxisBlock];
     const E* x = in_.read(at, 1, n * c, buffer);
     for (std::int64_t r = 0; r < n; ++r) {
       const E top = largest(x + r * c, c);
@@ -83,9 +83,9 @@ class Softmax {
   /// Calls body(offset, x, n) for the pieces of a row.
   template <class Body>
   void pieces(std::int64_t at, Body&& body) const {
-    E buffer[kClassBlock];
-    for (std::int64_t i = 0; i < loop_.classes; i += kClassBlock) {
-      const std::int64_t n = std::min(kClassBlock, loop_.classes - i);
+    E buffer[kAxisBlock];
+    for (std::int64_t i = 0; i < loop_.size; i += kAxisBlock) {
+      const std::int64_t n = std::min(kAxisBlock, loop_.size - i);
       body(at + i, in_.read(at + i, 1, n, buffer), n);
     }
   }
@@ -93,7 +93,7 @@ class Softmax {
   void long_row(std::int64_t at) const {
     E top = -std::numeric_limits<E>::infinity();
     double sum = 0;
-    E e[kClassBlock];
+    E e[kAxisBlock];
     pieces(at, [&](auto, const E* x, std::int64_t n) { top = greater(top, largest(x, n)); });
     pieces(at, [&](auto, const E* x, std::int64_t n) {
       for (std::int64_t i = 0; i < n; ++i) e[i] = x[i] - top;
@@ -116,8 +116,8 @@ class Softmax {
   /// Narrow columns without gaps are taken several rows at a time, as one wide row; the lanes that
   /// belong to one column are then folded.
   void columns(std::int64_t at, std::int64_t n) const {
-    const std::int64_t wide = loop_.stride == n ? kClassBlock / n : 1, width = wide * n;
-    E top[kClassBlock], sum[kClassBlock], e[kClassBlock];
+    const std::int64_t wide = loop_.stride == n ? kAxisBlock / n : 1, width = wide * n;
+    E top[kAxisBlock], sum[kAxisBlock], e[kAxisBlock];
     std::fill_n(top, width, -std::numeric_limits<E>::infinity());
     std::fill_n(sum, width, E(0));
     each_row(at, n, wide, [&](auto, const E* x, std::int64_t m) {
@@ -145,9 +145,9 @@ class Softmax {
   /// Calls body(offset, x, length) for `wide` rows of n columns at a time.
   template <class Body>
   void each_row(std::int64_t at, std::int64_t n, std::int64_t wide, Body&& body) const {
-    E buffer[kClassBlock];
-    for (std::int64_t c = 0; c < loop_.classes; c += wide, at += wide * loop_.stride) {
-      const std::int64_t m = std::min(wide, loop_.classes - c) * n;
+    E buffer[kAxisBlock];
+    for (std::int64_t c = 0; c < loop_.size; c += wide, at += wide * loop_.stride) {
+      const std::int64_t m = std::min(wide, loop_.size - c) * n;
       body(at, in_.read(at, 1, m, buffer), m);
     }
   }
@@ -159,7 +159,7 @@ class Softmax {
   }
 
   bool log_;
-  ClassLoop loop_;
+  AxisLoop loop_;
   RunReader<E> in_;
   View out_;
 };
@@ -170,7 +170,7 @@ class SoftmaxBackward {
  public:
   SoftmaxBackward(SoftmaxKind kind, const View& out, const View& grad, const View& y, int dim)
       : log_(kind == SoftmaxKind::log),
-        loop_(y, one_class(y, dim)),
+        loop_(y, one_position(y, dim)),
         grad_(grad.data, grad.dtype),
         y_(y.data, y.dtype),
         out_(out) {}
@@ -185,7 +185,7 @@ class SoftmaxBackward {
   /// Writes the gradient of n elements that share `sum`, or have one each.
   void finish(std::int64_t at, const E* g, const E* y, const E* sum, std::int64_t sum_step,
               std::int64_t n) const {
-    E result[kClassBlock];
+    E result[kAxisBlock];
     if (log_) {
       exp_run(y, result, n);
       for (std::int64_t i = 0; i < n; ++i) result[i] = g[i] - result[i] * sum[i * sum_step];
@@ -198,9 +198,9 @@ class SoftmaxBackward {
   E term(E g, E y) const { return log_ ? g : g * y; }
 
   void rows(std::int64_t at, std::int64_t n) const {
-    const std::int64_t c = loop_.classes;
-    E grads[kClassBlock], ys[kClassBlock], terms[kClassBlock];
-    if (c > kClassBlock) return long_row(at);
+    const std::int64_t c = loop_.size;
+    E grads[kAxisBlock], ys[kAxisBlock], terms[kAxisBlock];
+    if (c > kAxisBlock) return long_row(at);
     const E* g = grad_.read(at, 1, n * c, grads);
     const E* y = y_.read(at, 1, n * c, ys);
     for (std::int64_t i = 0; i < n * c; ++i) terms[i] = term(g[i], y[i]);
@@ -209,38 +209,38 @@ class SoftmaxBackward {
   }
 
   void long_row(std::int64_t at) const {
-    E grads[kClassBlock], ys[kClassBlock], terms[kClassBlock];
+    E grads[kAxisBlock], ys[kAxisBlock], terms[kAxisBlock];
     double total = 0;
-    for (std::int64_t i = 0; i < loop_.classes; i += kClassBlock) {
-      const std::int64_t n = std::min(kClassBlock, loop_.classes - i);
+    for (std::int64_t i = 0; i < loop_.size; i += kAxisBlock) {
+      const std::int64_t n = std::min(kAxisBlock, loop_.size - i);
       const E* g = grad_.read(at + i, 1, n, grads);
       const E* y = y_.read(at + i, 1, n, ys);
       for (std::int64_t j = 0; j < n; ++j) terms[j] = term(g[j], y[j]);
       total += static_cast<double>(sum_of(terms, n));
     }
     const E sum = static_cast<E>(total);
-    for (std::int64_t i = 0; i < loop_.classes; i += kClassBlock) {
-      const std::int64_t n = std::min(kClassBlock, loop_.classes - i);
+    for (std::int64_t i = 0; i < loop_.size; i += kAxisBlock) {
+      const std::int64_t n = std::min(kAxisBlock, loop_.size - i);
       finish(at + i, grad_.read(at + i, 1, n, grads), y_.read(at + i, 1, n, ys), &sum, 0, n);
     }
   }
 
   void columns(std::int64_t at, std::int64_t n) const {
-    E grads[kClassColumns], ys[kClassColumns], sum[kClassColumns] = {};
-    for (std::int64_t c = 0; c < loop_.classes; ++c) {
+    E grads[kAxisColumns], ys[kAxisColumns], sum[kAxisColumns] = {};
+    for (std::int64_t c = 0; c < loop_.size; ++c) {
       const std::int64_t from = at + c * loop_.stride;
       const E* g = grad_.read(from, 1, n, grads);
       const E* y = y_.read(from, 1, n, ys);
       for (std::int64_t j = 0; j < n; ++j) sum[j] += term(g[j], y[j]);
     }
-    for (std::int64_t c = 0; c < loop_.classes; ++c) {
+    for (std::int64_t c = 0; c < loop_.size; ++c) {
       const std::int64_t from = at + c * loop_.stride;
       finish(from, grad_.read(from, 1, n, grads), y_.read(from, 1, n, ys), sum, 1, n);
     }
   }
 
   bool log_;
-  ClassLoop loop_;
+  AxisLoop loop_;
   RunReader<E> grad_, y_;
   View out_;
 };

@@ -6,7 +6,6 @@
 
 #include "ferrite/kernels/cpu/blocks.h"
 #include "ferrite/kernels/cpu/loops.h"
-#include "ferrite/kernels/saturate.h"
 
 namespace ferrite::kernels::cpu {
 
@@ -76,3 +75,17 @@ void predicate(Predicate op, const View& out, const View& in) {
 }
 
 }  // namespace ferrite::kernels::cpu
+
+namespace ferrite::kernels {
+
+void unary(const Stream& stream, UnaryOp op, const View& out, const View& in,
+           const UnaryParams& p) {
+  launch<cpu::unary, cuda::unary>(stream, "unary", op, out, in, p);
+}
+void unary_backward(const Stream& stream, UnaryOp op, const View& out, const View& grad,
+                    const View& saved, const UnaryParams& p) {
+  launch<cpu::unary_backward, cuda::unary_backward>(stream, "unary_backward", op, out, grad, saved,
+                                                    p);
+}
+
+}  // namespace ferrite::kernels

@@ -4,11 +4,6 @@
 
 namespace ferrite::kernels::cpu {
 
-void unary(UnaryOp op, const View& out, const View& in, const UnaryParams& p);
-void unary_backward(UnaryOp op, const View& out, const View& grad, const View& saved,
-                    const UnaryParams& p);
-void predicate(Predicate op, const View& out, const View& in);
-
 /// A function on contiguous runs of float or double, what each (op, type) compiles to.
 template <class C>
 using Block = void (*)(C* out, const C* in, std::int64_t n, C a, C b);

@@ -1,4 +1,4 @@
-#include "ferrite/kernels/cpu/where.h"
+#include "ferrite/kernels/where.h"
 
 #include "ferrite/kernels/cpu/loops.h"
 

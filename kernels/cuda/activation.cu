@@ -59,26 +59,12 @@ __device__ __forceinline__ C gelu_tanh_derivative(C x) {
   return C(0.5) * (C(1) + t) + C(0.5) * x * (C(1) - t * t) * slope;
 }
 
-/// What the gradient is taken of.
-enum class Gradient : std::uint8_t {
-  relu,
-  clamp,
-  sigmoid,
-  tanh,
-  leaky_relu,
-  elu,
-  gelu,
-  gelu_tanh,
-  silu,
-  softplus,
-};
-
 template <class T>
 struct Backward {
   using Packs = void;
   using Heavy = void;
   using C = Compute<T>;
-  Gradient of;
+  UnaryOp op;
   C a, b;
 
   template <int V>
@@ -89,25 +75,25 @@ struct Backward {
       for (int i = 0; i < V; ++i)
         out.v[i] = static_cast<T>(f(static_cast<C>(grad.v[i]), static_cast<C>(saved.v[i])));
     };
-    switch (of) {
-      case Gradient::relu:  // a NaN that was saved lets the gradient through
+    switch (op) {
+      case UnaryOp::relu:  // a NaN that was saved lets the gradient through
         return apply([](C g, C x) { return x <= 0 ? C(0) : g; });
-      case Gradient::clamp:  // 0 at the bounds and at NaN; a bound may be NaN
+      case UnaryOp::clamp:  // 0 at the bounds and at NaN; a bound may be NaN
         return apply(
             [low = a, high = b](C g, C x) { return x != x || x <= low || high <= x ? C(0) : g; });
-      case Gradient::sigmoid:
+      case UnaryOp::sigmoid:
         return apply([](C g, C y) { return g * y * (C(1) - y); });
-      case Gradient::tanh:
+      case UnaryOp::tanh:
         return apply([](C g, C y) { return g * (C(1) - y * y); });
-      case Gradient::leaky_relu:
+      case UnaryOp::leaky_relu:
         return apply([slope = a](C g, C x) { return 0 < x ? g : g * slope; });
-      case Gradient::elu:
+      case UnaryOp::elu:
         return apply([alpha = a](C g, C x) { return x <= 0 ? g * alpha * std::exp(x) : g; });
-      case Gradient::gelu:
+      case UnaryOp::gelu:
         return apply([](C g, C x) { return g * gelu_derivative(x); });
-      case Gradient::gelu_tanh:
+      case UnaryOp::gelu_tanh:
         return apply([](C g, C x) { return g * gelu_tanh_derivative(x); });
-      case Gradient::silu:
+      case UnaryOp::silu:
         return apply([](C g, C x) {
           const C s = sigmoid(x);
           return g * s * (C(1) + x * (C(1) - s));
@@ -121,40 +107,8 @@ struct Backward {
   }
 };
 
-Gradient gradient_of(UnaryOp op) {
-  switch (op) {
-    case UnaryOp::relu:
-      return Gradient::relu;
-    case UnaryOp::clamp:
-      return Gradient::clamp;
-    case UnaryOp::sigmoid:
-      return Gradient::sigmoid;
-    case UnaryOp::tanh:
-      return Gradient::tanh;
-    case UnaryOp::leaky_relu:
-      return Gradient::leaky_relu;
-    case UnaryOp::elu:
-      return Gradient::elu;
-    case UnaryOp::gelu:
-      return Gradient::gelu;
-    case UnaryOp::gelu_tanh:
-      return Gradient::gelu_tanh;
-    case UnaryOp::silu:
-      return Gradient::silu;
-    case UnaryOp::softplus:
-      return Gradient::softplus;
-    default:
-      fail<DTypeError>("unary_backward", "has no kernel for this operation");
-  }
-}
-
-void backward(const Stream& stream, Gradient of, const View& out, const View& grad,
-              const View& saved, const UnaryParams& p) {
-  dispatch_floating(out.dtype, "unary_backward", [&]<class T>() {
-    using C = Compute<T>;
-    const Backward<T> f{of, p.a.to<C>(), p.b.to<C>()};
-    map<T, T, T>(stream, "unary_backward", f, out, grad, saved);
-  });
+constexpr bool has_gradient(UnaryOp op) {
+  return op == UnaryOp::relu || op == UnaryOp::clamp || op >= UnaryOp::tanh;
 }
 
 }  // namespace
@@ -171,7 +125,12 @@ void activation(const Stream& stream, UnaryOp op, const View& out, const View& i
 
 void unary_backward(const Stream& stream, UnaryOp op, const View& out, const View& grad,
                     const View& saved, const UnaryParams& p) {
-  backward(stream, gradient_of(op), out, grad, saved, p);
+  if (!has_gradient(op)) fail<DTypeError>("unary_backward", "has no kernel for this operation");
+  dispatch_floating(out.dtype, "unary_backward", [&]<class T>() {
+    using C = Compute<T>;
+    const Backward<T> f{op, p.a.to<C>(), p.b.to<C>()};
+    map<T, T, T>(stream, "unary_backward", f, out, grad, saved);
+  });
 }
 
 }  // namespace ferrite::kernels::cuda

@@ -1,6 +1,6 @@
 #include "ferrite/kernels/cuda/element.cuh"
-#include "ferrite/kernels/cuda/order.h"
 #include "ferrite/kernels/cuda/reduce.cuh"
+#include "ferrite/kernels/order.h"
 
 namespace ferrite::kernels::cuda {
 

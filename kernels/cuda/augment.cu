@@ -1,4 +1,4 @@
-#include "ferrite/kernels/cuda/augment.h"
+#include "ferrite/kernels/augment.h"
 #include "ferrite/kernels/cuda/divisor.cuh"
 #include "ferrite/kernels/cuda/launch.cuh"
 #include "ferrite/kernels/cuda/pack.cuh"

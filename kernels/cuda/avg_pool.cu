@@ -1,5 +1,5 @@
-#include "ferrite/kernels/cuda/pool.h"
 #include "ferrite/kernels/cuda/pool_window.cuh"
+#include "ferrite/kernels/pool.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -1,6 +1,6 @@
 #include "ferrite/kernels/cuda/channel_matrix.cuh"
-#include "ferrite/kernels/cuda/norm.h"
 #include "ferrite/kernels/cuda/relu_mask.cuh"
+#include "ferrite/kernels/norm.h"
 
 namespace ferrite::kernels::cuda {
 

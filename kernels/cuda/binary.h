@@ -1,14 +1,8 @@
 #pragma once
 
-#include "ferrite/core/fwd.h"
 #include "ferrite/kernels/elementwise.h"
 
 namespace ferrite::kernels::cuda {
-
-void binary(const Stream& stream, BinaryOp op, const View& out, const View& a, const View& b);
-void binary(const Stream& stream, BinaryOp op, const View& out, const View& a, Scalar b);
-void binary(const Stream& stream, BinaryOp op, const View& out, Scalar a, const View& b);
-void add_scaled(const Stream& stream, const View& out, const View& a, const View& b, Scalar alpha);
 
 /// A comparison or a predicate: those that Test and BinaryOp both name mean the same.
 enum class Test : std::uint8_t {

@@ -1,4 +1,4 @@
-#include "ferrite/kernels/cuda/channels.h"
+#include "ferrite/kernels/conv.h"
 #include "ferrite/kernels/cuda/elementwise.cuh"
 
 namespace ferrite::kernels::cuda {

@@ -1,6 +1,6 @@
 #include <type_traits>
 
-#include "ferrite/kernels/cuda/combine.h"
+#include "ferrite/kernels/combine.h"
 #include "ferrite/kernels/cuda/elementwise.cuh"
 
 namespace ferrite::kernels::cuda {

@@ -1,16 +1,15 @@
-#include "ferrite/kernels/cuda/conv.h"
+#include "ferrite/kernels/conv.h"
 
 #include <optional>
 
 #include "ferrite/kernels/conv_problem.h"
 #include "ferrite/kernels/copy.h"
-#include "ferrite/kernels/cuda/channels.h"
 #include "ferrite/kernels/cuda/conv_direct.h"
 #include "ferrite/kernels/cuda/conv_types.h"
-#include "ferrite/kernels/cuda/norm.h"
 #include "ferrite/kernels/cuda/own.h"
 #include "ferrite/kernels/cuda/vendor/cudnn.h"
 #include "ferrite/kernels/cuda/workspace.h"
+#include "ferrite/kernels/norm.h"
 
 namespace ferrite::kernels::cuda {
 

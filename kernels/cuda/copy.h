@@ -1,12 +1,8 @@
 #pragma once
 
-#include "ferrite/core/fwd.h"
-#include "ferrite/kernels/view.h"
+#include "ferrite/kernels/copy.h"
 
 namespace ferrite::kernels::cuda {
-
-void copy(const Stream& stream, const View& out, const View& in);
-void fill(const Stream& stream, const View& out, Scalar value);
 
 // What copy() is made of; dtypes differ in the first, and agree in the second.
 void convert(const Stream& stream, const View& out, const View& in);

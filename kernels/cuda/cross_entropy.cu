@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "ferrite/core/cuda/report.cuh"
+#include "ferrite/kernels/cross_entropy.h"
 #include "ferrite/kernels/cuda/block.cuh"
-#include "ferrite/kernels/cuda/cross_entropy.h"
 #include "ferrite/kernels/cuda/element.cuh"
 #include "ferrite/kernels/cuda/online_sum.cuh"
 #include "ferrite/kernels/cuda/reduce_dims.cuh"

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "ferrite/kernels/cuda/block.cuh"
-#include "ferrite/kernels/cuda/order.h"
 #include "ferrite/kernels/cuda/reduce.cuh"
+#include "ferrite/kernels/order.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -2,9 +2,9 @@
 #include <cmath>
 
 #include "ferrite/core/dtype.h"
-#include "ferrite/kernels/cuda/dropout.h"
 #include "ferrite/kernels/cuda/launch.cuh"
 #include "ferrite/kernels/cuda/pack.cuh"
+#include "ferrite/kernels/dropout.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -1,7 +1,7 @@
 // Reading by index.
 #include "ferrite/kernels/cuda/index.cuh"
-#include "ferrite/kernels/cuda/index.h"
 #include "ferrite/kernels/cuda/pack.cuh"
+#include "ferrite/kernels/index.h"
 
 namespace ferrite::kernels::cuda {
 

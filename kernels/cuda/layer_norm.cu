@@ -1,5 +1,5 @@
 #include "ferrite/kernels/cuda/channel_reduce.cuh"
-#include "ferrite/kernels/cuda/norm.h"
+#include "ferrite/kernels/norm.h"
 
 namespace ferrite::kernels::cuda {
 

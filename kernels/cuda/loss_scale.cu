@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "ferrite/kernels/cuda/launch.cuh"
-#include "ferrite/kernels/cuda/optim.h"
 #include "ferrite/kernels/loss_scale.h"
+#include "ferrite/kernels/optim.h"
 
 namespace ferrite::kernels::cuda {
 

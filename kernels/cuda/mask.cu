@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "ferrite/kernels/cuda/elementwise.cuh"
-#include "ferrite/kernels/cuda/mask.h"
+#include "ferrite/kernels/index.h"
 
 namespace ferrite::kernels::cuda {
 

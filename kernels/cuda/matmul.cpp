@@ -1,10 +1,9 @@
-#include "ferrite/kernels/cuda/matmul.h"
+#include "ferrite/kernels/matmul.h"
 
 #include <algorithm>
 
 #include "ferrite/kernels/cuda/matmul_types.h"
 #include "ferrite/kernels/cuda/own.h"
-#include "ferrite/kernels/cuda/reduce.h"
 #include "ferrite/kernels/cuda/vendor/cublaslt.h"
 
 namespace ferrite::kernels::cuda {

@@ -5,18 +5,9 @@
 
 namespace ferrite::kernels::cuda::own {
 
-void float_product(const Stream& stream, const View& out, const View& a, const View& b,
-                   const MatmulOptions& options);
-void double_product(const Stream& stream, const View& out, const View& a, const View& b,
-                    const MatmulOptions& options);
-void half_product(const Stream& stream, const View& out, const View& a, const View& b,
-                  const MatmulOptions& options);
-void bfloat16_product(const Stream& stream, const View& out, const View& a, const View& b,
-                      const MatmulOptions& options);
-void integer_product(const Stream& stream, const View& out, const View& a, const View& b,
-                     const MatmulOptions& options);
+decltype(cuda::matmul) float_product, double_product, half_product, bfloat16_product,
+    integer_product;
 /// Of one row or one column, floating.
-void vector_product(const Stream& stream, const View& out, const View& a, const View& b,
-                    const MatmulOptions& options);
+decltype(cuda::matmul) vector_product;
 
 }  // namespace ferrite::kernels::cuda::own

@@ -1,7 +1,7 @@
 #include <limits>
 
-#include "ferrite/kernels/cuda/pool.h"
 #include "ferrite/kernels/cuda/pool_window.cuh"
+#include "ferrite/kernels/pool.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -5,10 +5,10 @@
 #include "ferrite/kernels/cuda/block.cuh"
 #include "ferrite/kernels/cuda/divisor.cuh"
 #include "ferrite/kernels/cuda/launch.cuh"
-#include "ferrite/kernels/cuda/nonzero.h"
 #include "ferrite/kernels/cuda/reduce.h"
 #include "ferrite/kernels/cuda/rolled.cuh"
 #include "ferrite/kernels/cuda/workspace.h"
+#include "ferrite/kernels/index.h"
 
 namespace ferrite::kernels::cuda {
 

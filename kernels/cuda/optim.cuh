@@ -7,8 +7,8 @@
 
 #include "ferrite/core/dtype.h"
 #include "ferrite/kernels/cuda/multi_tensor.cuh"
-#include "ferrite/kernels/cuda/optim.h"
 #include "ferrite/kernels/cuda/pack.cuh"
+#include "ferrite/kernels/optim.h"
 
 namespace ferrite::kernels::cuda::steps {
 

@@ -1,9 +1,9 @@
 #include "ferrite/core/dtype.h"
 #include "ferrite/kernels/cuda/launch.cuh"
 #include "ferrite/kernels/cuda/pack.cuh"
-#include "ferrite/kernels/cuda/pad.h"
 #include "ferrite/kernels/cuda/rolled.cuh"
 #include "ferrite/kernels/cuda/strided.cuh"
+#include "ferrite/kernels/pad.h"
 #include "ferrite/kernels/pad_plan.h"
 
 namespace ferrite::kernels::cuda {

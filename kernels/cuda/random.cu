@@ -4,10 +4,9 @@
 #include "ferrite/kernels/cuda/convert.cuh"
 #include "ferrite/kernels/cuda/copy.h"
 #include "ferrite/kernels/cuda/elementwise.cuh"
-#include "ferrite/kernels/cuda/random.h"
 #include "ferrite/kernels/cuda/sort_pairs.h"
 #include "ferrite/kernels/cuda/workspace.h"
-#include "ferrite/kernels/uniform_range.h"
+#include "ferrite/kernels/random.h"
 
 namespace ferrite::kernels::cuda {
 

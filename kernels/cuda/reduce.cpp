@@ -1,5 +1,8 @@
 #include "ferrite/kernels/cuda/reduce.h"
 
+#include "ferrite/kernels/conv.h"
+#include "ferrite/kernels/matmul.h"
+
 namespace ferrite::kernels::cuda {
 
 namespace {

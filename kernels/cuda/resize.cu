@@ -5,7 +5,7 @@
 #include "ferrite/kernels/cuda/divisor.cuh"
 #include "ferrite/kernels/cuda/launch.cuh"
 #include "ferrite/kernels/cuda/pack.cuh"
-#include "ferrite/kernels/cuda/resize.h"
+#include "ferrite/kernels/resize.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -8,10 +8,10 @@
 #include <type_traits>
 
 #include "ferrite/kernels/cuda/index.cuh"
-#include "ferrite/kernels/cuda/index.h"
 #include "ferrite/kernels/cuda/pack.cuh"
 #include "ferrite/kernels/cuda/sort_pairs.h"
 #include "ferrite/kernels/cuda/workspace.h"
+#include "ferrite/kernels/index.h"
 
 namespace ferrite::kernels::cuda {
 

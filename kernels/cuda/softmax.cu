@@ -4,9 +4,9 @@
 #include <limits>
 
 #include "ferrite/core/dtype.h"
-#include "ferrite/kernels/cuda/class_rows.cuh"
+#include "ferrite/kernels/cuda/axis_rows.cuh"
 #include "ferrite/kernels/cuda/online_sum.cuh"
-#include "ferrite/kernels/cuda/softmax.h"
+#include "ferrite/kernels/softmax.h"
 
 namespace ferrite::kernels::cuda {
 
@@ -78,15 +78,15 @@ struct SoftmaxBackward {
 
 void softmax(const Stream& stream, SoftmaxKind kind, const View& out, const View& in, int dim) {
   dispatch_floating(out.dtype, "softmax", [&]<class T>() {
-    run_classes<T>(stream, "softmax", Softmax<T>{kind == SoftmaxKind::log}, out, {&in}, dim);
+    run_along_axis<T>(stream, "softmax", Softmax<T>{kind == SoftmaxKind::log}, out, {&in}, dim);
   });
 }
 
 void softmax_backward(const Stream& stream, SoftmaxKind kind, const View& out, const View& grad,
                       const View& y, int dim) {
   dispatch_floating(out.dtype, "softmax_backward", [&]<class T>() {
-    run_classes<T>(stream, "softmax_backward", SoftmaxBackward<T>{kind == SoftmaxKind::log}, out,
-                   {&grad, &y}, dim);
+    run_along_axis<T>(stream, "softmax_backward", SoftmaxBackward<T>{kind == SoftmaxKind::log}, out,
+                      {&grad, &y}, dim);
   });
 }
 

@@ -8,9 +8,9 @@
 #include <bit>
 
 #include "ferrite/kernels/cuda/element.cuh"
-#include "ferrite/kernels/cuda/order.h"
 #include "ferrite/kernels/cuda/reduce_dims.cuh"
 #include "ferrite/kernels/cuda/workspace.h"
+#include "ferrite/kernels/order.h"
 
 namespace ferrite::kernels::cuda {
 

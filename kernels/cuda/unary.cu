@@ -4,7 +4,6 @@
 #include "ferrite/kernels/cuda/copy.h"
 #include "ferrite/kernels/cuda/elementwise.cuh"
 #include "ferrite/kernels/cuda/unary.h"
-#include "ferrite/kernels/saturate.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -1,5 +1,5 @@
 #include "ferrite/kernels/cuda/elementwise.cuh"
-#include "ferrite/kernels/cuda/where.h"
+#include "ferrite/kernels/where.h"
 
 namespace ferrite::kernels::cuda {
 

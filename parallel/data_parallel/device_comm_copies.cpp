@@ -4,7 +4,7 @@
 
 #include "ferrite/core/cuda_backend.h"
 #include "ferrite/kernels/copy.h"
-#include "ferrite/kernels/parts.h"
+#include "ferrite/kernels/multi_tensor.h"
 #include "ferrite/parallel/data_parallel/device_comm_backends.h"
 #include "ferrite/parallel/data_parallel/device_comm_layout.h"
 

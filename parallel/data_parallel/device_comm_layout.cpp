@@ -6,7 +6,7 @@
 
 #include "ferrite/core/storage_part.h"
 #include "ferrite/kernels/copy.h"
-#include "ferrite/kernels/parts.h"
+#include "ferrite/kernels/multi_tensor.h"
 
 namespace ferrite::parallel::dp {
 

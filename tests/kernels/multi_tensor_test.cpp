@@ -157,7 +157,7 @@ TEST_CASE("NaN in a norm, and the scale that clips it") {
       const Tensor all = numbers(sums, device), norm = number(), scale = number();
       std::vector<const double*> pointers;
       for (std::size_t i = 0; i < sums.size(); ++i) pointers.push_back(all.data<double>() + i);
-      kernels::clip_scale(stream, pointers, p, max_norm, norm, scale);
+      kernels::clip_scale(stream, pointers, p, max_norm, norm, scale, false);
       return std::vector<double>{norm.item<double>(), scale.item<double>()};
     };
     const std::vector<double> many(300, 0.03);  // more than one launch takes; adds up to 9

@@ -328,10 +328,10 @@ TEST_CASE("a ReLU mask computed from the input is that of the output, bit for bi
                                          layout.count(), mask);
       // The same of what has passed.
       kernels::batch_norm_backward_reduce(stream, layout, View(), at(sums_passed), at(passed),
-                                          at(in), at(mean), at(invstd));
+                                          at(in), at(mean), at(invstd), {}, {});
       kernels::batch_norm_backward_apply(stream, layout, at(dx_passed), at(passed), at(in),
                                          at(mean), at(invstd), at(weight), View(), View(), View(),
-                                         layout.count());
+                                         layout.count(), {});
     });
     const std::vector<double> y = c.result(out).to_vector<double>();
     std::vector<double> expected = c.result(dy).to_vector<double>();

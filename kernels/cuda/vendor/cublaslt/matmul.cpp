@@ -7,7 +7,6 @@
 #include "ferrite/core/cuda/context.h"
 #include "ferrite/core/cuda_backend.h"
 #include "ferrite/core/deterministic.h"
-#include "ferrite/kernels/cuda/reduce.h"
 #include "ferrite/kernels/cuda/unary.h"
 #include "ferrite/kernels/cuda/vendor/cublaslt.h"
 #include "ferrite/kernels/cuda/vendor/cublaslt/plan.h"

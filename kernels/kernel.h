@@ -1,0 +1,96 @@
+// Kernels: functions with an implementation for every kind of device.
+//
+//   // kernels/softmax.h
+//   FERRITE_KERNEL(softmax, SoftmaxKind kind, const View& out, const View& in, int dim);
+//   // kernels/cpu/softmax.cpp
+//   void cpu::softmax(SoftmaxKind kind, const View& out, const View& in, int dim) { ... }
+//   // kernels/cuda/softmax.cu
+//   void cuda::softmax(const Stream& stream, SoftmaxKind kind, const View& out, ...) { ... }
+//
+// kernels::softmax(stream, kind, out, in, dim) then runs the one for the device of `stream`: cpu's
+// as work of the stream, cuda's at once, to put its own kernels on the stream. Programs declare
+// kernels of their own in the same way, in any namespace.
+#pragma once
+
+#include "ferrite/kernels/view.h"
+
+/// Declares cpu::name(params...), cuda::name(stream, params...) and the call that chooses between
+/// them. Profiles show it as `name`, or as the op that a first parameter `const char* op` names.
+#define FERRITE_KERNEL(name, ...) FERRITE_KERNEL_OF(#name, name, __VA_ARGS__)
+/// The same for one of several kernels that make up an op: profiles show it as `op`.
+#define FERRITE_KERNEL_OF(op, name, ...) \
+  FERRITE_BACKENDS(name, __VA_ARGS__)    \
+  inline constexpr ::ferrite::kernels::Kernel<cpu::name, cuda::name> name { op }
+/// Declares the three as plain functions, which may be overloaded and have default arguments. The
+/// CPU's source defines the call, checks its arguments where they need that, and ends in launch().
+#define FERRITE_KERNEL_FUNCTION(name, ...) \
+  FERRITE_BACKENDS(name, __VA_ARGS__)      \
+  void name(const ::ferrite::Stream& stream, __VA_ARGS__)
+
+#define FERRITE_BACKENDS(name, ...)                        \
+  namespace cpu {                                          \
+  void name(__VA_ARGS__);                                  \
+  }                                                        \
+  namespace cuda {                                         \
+  void name(const ::ferrite::Stream& stream, __VA_ARGS__); \
+  }
+
+namespace ferrite::kernels {
+
+template <auto on_cpu, auto on_cuda>
+class Kernel;
+
+template <class... Args, void (*on_cpu)(Args...), void (*on_cuda)(const Stream&, Args...)>
+class Kernel<on_cpu, on_cuda> {
+ public:
+  constexpr explicit Kernel(const char* op) : op_(op) {}
+  void operator()(const Stream& stream, Args... args) const;
+
+ private:
+  static const char* op(const char* op, const auto&...) { return op; }
+  static const char* op(const char*, const char* op, const auto&...) { return op; }
+  const char* op_;
+};
+
+}  // namespace ferrite::kernels
+
+#if !defined(__CUDACC__)  // CUDA sources define kernels, and compile faster without what calls them
+
+#include <tuple>
+
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/kernels/cuda/op_scope.h"
+
+namespace ferrite::kernels {
+
+#if !defined(FERRITE_HAVE_CUDA)
+#error "FERRITE_HAVE_CUDA is not defined: link the CMake target ferrite::ferrite, which defines it"
+#endif
+inline constexpr bool kHaveCuda = FERRITE_HAVE_CUDA != 0;
+
+/// Runs a kernel on the device of `stream`. Work that is queued has copies of the arguments, and
+/// what they point to must outlive it. A build without CUDA has no streams of CUDA devices, and
+/// never refers to `on_cuda`, which need not exist.
+template <auto on_cpu, auto on_cuda, class... Args>
+void launch(const Stream& stream, const char* op, const Args&... args) {
+  if (stream.device().is_cpu()) [[likely]] {
+    const profiler::detail::KernelRange range(stream, op);
+    if (stream.impl()->runs_inline) [[likely]]
+      on_cpu(args...);
+    else
+      stream.enqueue([copies = std::tuple<Args...>(args...)] { std::apply(on_cpu, copies); });
+  } else if constexpr (kHaveCuda) {
+    const cuda::OpScope scope(stream, op);
+    on_cuda(stream, args...);
+  }
+}
+
+template <class... Args, void (*on_cpu)(Args...), void (*on_cuda)(const Stream&, Args...)>
+void Kernel<on_cpu, on_cuda>::operator()(const Stream& stream, Args... args) const {
+  launch<on_cpu, on_cuda>(stream, op(op_, args...), args...);
+}
+
+}  // namespace ferrite::kernels
+
+#endif
