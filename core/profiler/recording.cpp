@@ -46,7 +46,7 @@ std::string display_name(const char* name, Kind kind) {
     case Kind::op:
     case Kind::user:
       return name;
-    case Kind::backward:  // of a leaf there is no forward
+    case Kind::backward:  // a leaf has no forward op
       return name == kAccumulateGrad ? name : std::string(name) + " backward";
     case Kind::kernel:
       return std::string("kernel::") + name;
