@@ -11,7 +11,7 @@ namespace {
 
 /// Of timeout(1).
 constexpr int kTimedOut = 124;
-/// Heartbeats come twice a second, or oftener.
+/// Heartbeats come at least twice a second.
 constexpr double kNotable = 2.5;
 
 std::vector<parallel::bootstrap::PresentRank> present(
