@@ -136,7 +136,7 @@ TEST_CASE("a kernel without barriers needs no stacks") {
   const emulator::Counters before = emulator::counters();
   OK(run(nullptr, 10, 1000, set_to, x.get(), 1));
   OK(cudaDeviceSynchronize());
-  // To each block's stack and back.
+  // One switch to each block's stack, and one back.
   CHECK(emulator::counters().switches - before.switches == 20);
 }
 

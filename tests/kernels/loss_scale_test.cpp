@@ -1,4 +1,4 @@
-// The kernels of a loss scaler: what is not finite, and what becomes of the scale.
+// The kernels of a loss scaler: detection of non-finite values, and updates of the scale.
 #include <doctest/doctest.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// What launchers say of a job, and what is missing.
+// Job settings from launchers' environments, and missing ones.
 #include "ferrite/parallel/comm/bootstrap/job_environment.h"
 
 #include <doctest/doctest.h>
@@ -39,7 +39,7 @@ struct Launcher {
   std::map<std::string, std::string> variables;
   bootstrap::Place place;
   const char* host;  ///< null: an error
-  int port;          ///< 0: made of the job's name
+  int port;          ///< 0: derived from the job's name
 };
 
 TEST_CASE("every launcher's variables are understood") {

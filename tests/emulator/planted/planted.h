@@ -1,5 +1,5 @@
-// Small programs, each with a kernel that is right or has one known bug: what the emulator must
-// stay silent about, and what it must find.
+// Small programs, each with a kernel that is correct or has one known bug: the emulator must report
+// the bug, and nothing else.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -30,7 +30,7 @@ struct Registration {
   static const ::planted::Registration name##_(#name, name); \
   static bool name()
 
-/// As FERRITE_SHARED of kernels/cuda/launch.cuh.
+/// Like FERRITE_SHARED of kernels/cuda/launch.cuh.
 #define SHARED(name, ...)                    \
   static ::emulator::SharedSlot name##_slot; \
   auto& name = name##_slot.get<__VA_ARGS__>()
@@ -47,7 +47,7 @@ inline void check(cudaError_t error, const char* file = __builtin_FILE(),
   std::exit(3);
 }
 
-/// Where a kernel is launched.
+/// The launch parameters of a kernel.
 struct On {
   dim3 grid, block;
   std::size_t shared_bytes = 0;
@@ -72,7 +72,7 @@ void launch(const On& on, const char* name, void (*kernel)(P...), A&&... argumen
         on.file, on.line);
 }
 
-/// An array in device memory, of NaN bits unless values are given.
+/// An array in device memory, with NaN bits unless values are given.
 template <class T>
 class Array {
  public:
