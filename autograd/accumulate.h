@@ -1,4 +1,4 @@
-// Adding up gradients.
+// Accumulation of gradients.
 #pragma once
 
 #include "ferrite/core/tensor.h"

@@ -53,7 +53,7 @@ struct Meta final : AutogradMeta {
 
 /// Null if the tensor has none.
 inline Meta* meta_of(const Tensor& t) { return static_cast<Meta*>(t.impl()->autograd.get()); }
-/// Made where missing.
+/// Created if missing.
 Meta& require_meta(const Tensor& t);
 
 /// Where the gradient of `t` goes; an invalid edge if it requires none.

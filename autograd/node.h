@@ -76,7 +76,7 @@ class Node : public RefCounted {
   const std::uint64_t sequence;
   const std::uint32_t outputs;
   const Stream stream;          ///< the stream of forward; backward runs on it too
-  InlineVector<Edge, 3> edges;  ///< one an input
+  InlineVector<Edge, 3> edges;  ///< one per input
 
  private:
   struct Hook {

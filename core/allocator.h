@@ -50,7 +50,7 @@ class Allocator {
     void* data = nullptr;
     std::size_t bytes = 0;  ///< at least the bytes requested
     std::uint32_t stream = 0;
-    void* handle = nullptr;  ///< the allocator's own
+    void* handle = nullptr;  ///< private to the allocator
   };
 
   Allocator() = default;

@@ -22,7 +22,7 @@ struct DeviceProperties {
   int warp_size = 0;
   int max_threads_per_block = 0;
   int max_threads_per_multiprocessor = 0;
-  std::size_t shared_memory_per_block = 0;      ///< without asking
+  std::size_t shared_memory_per_block = 0;      ///< without opt-in
   std::size_t max_shared_memory_per_block = 0;  ///< opt-in limit
   std::size_t shared_memory_per_multiprocessor = 0;
   int registers_per_multiprocessor = 0;

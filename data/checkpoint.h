@@ -55,7 +55,7 @@ class BackgroundJob {
   BackgroundJob(const BackgroundJob&) = delete;
   BackgroundJob& operator=(const BackgroundJob&) = delete;
 
-  /// After wait().
+  /// Call it only after wait().
   void start(std::function<void()> job);
   /// Waits until the job is done; rethrows its exception once.
   void wait();

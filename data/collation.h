@@ -22,7 +22,7 @@ class Collation {
   /// Copies the next sample from the host.
   void add(const Tensor& sample);
 
-  /// Of one sample.
+  /// The shape of one sample.
   const Shape& shape() const { return shape_; }
   /// The batch, after all samples were added.
   Tensor take() { return std::move(out_); }

@@ -32,7 +32,7 @@ class PreparedTransform {
   Tensor head(const Tensor& image, Generator& random) const;
   bool table_fits(const Tensor& image) const;
 
-  std::vector<Transform> head_;  // what comes before...
+  std::vector<Transform> head_;  // the transforms before...
   Compose tail_{};               // ...and the pointwise transforms at the end
   Tensor table_;                 // the tail's results for 0..255, float32 [C, 1, 256], or undefined
 };

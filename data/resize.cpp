@@ -1,4 +1,4 @@
-// Transforms that scale.
+// Transforms that scale images.
 #include <algorithm>
 #include <cmath>
 

@@ -16,7 +16,7 @@ enum class Existing : std::uint8_t { replace, append };
 /// undone. IoError, tagged with `op`, on any failure.
 class AppendFile {
  public:
-  /// Makes missing folders.
+  /// Creates missing folders.
   AppendFile(std::filesystem::path path, std::string op, Existing existing);
   ~AppendFile();
   AppendFile(AppendFile&& other) noexcept;

@@ -107,8 +107,8 @@ class SmoothedValue {
   double median() const;
   double avg() const;
   double max() const;
-  double value() const;  ///< the last
-  // Of all updates.
+  double value() const;  ///< the last value
+  // Over all updates.
   double global_avg() const;
   double total() const { return total_; }
   std::int64_t count() const { return count_; }

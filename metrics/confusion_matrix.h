@@ -36,7 +36,7 @@ class ConfusionCounts {
   /// Row-major; a fraction of zero samples is 0.
   std::vector<double> normalized(Normalize by) const;
 
-  double accuracy() const;  ///< 0 of nothing
+  double accuracy() const;  ///< 0 without samples
   ClassScores of(std::int64_t class_index) const;
   /// The unweighted mean over the classes that occur as labels or as predictions (scikit-learn's
   /// and torchmetrics' "macro").

@@ -30,7 +30,7 @@ class ProgressBar {
   /// Replaces the bar by `line` and ends it.
   void finish(const std::string& line);
 
-  /// Since the start.
+  /// Seconds since the start.
   double seconds() const { return timer_.seconds(); }
 
  private:

@@ -27,7 +27,7 @@ struct Axis {
 /// `whole`: ticks are whole numbers. `round`: the ends are ticks.
 struct AxisOptions {
   Scale scale = Scale::linear;
-  int ticks = 5;  ///< about so many
+  int ticks = 5;  ///< approximate number
   bool whole = false;
   bool round = false;
 };

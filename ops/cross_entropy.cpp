@@ -161,7 +161,7 @@ Tensor of_indices(const Fused& f, const Tensor& input, const Tensor& target, con
   return run(f, input, target, weight);
 }
 
-/// Of class probabilities.
+/// For class probabilities.
 Tensor of_probabilities(const Tensor& input, const Tensor& target,
                         const CrossEntropyOptions& options) {
   const int dim = input.dim() == 1 ? 0 : 1;

@@ -21,7 +21,7 @@ using autograd::recording;
 namespace {
 
 struct Amounts {
-  Shape before, after;  // one a dimension
+  Shape before, after;  // one per dimension
 };
 
 Amounts parse_amounts(const Tensor& x, const std::vector<std::int64_t>& amounts) {

@@ -15,7 +15,7 @@ Tensor neg(const Tensor& x);
 Tensor abs(const Tensor& x);
 /// -1, 0 or 1; 0 for NaN. bool is unchanged.
 Tensor sign(const Tensor& x);
-/// int64 of bool.
+/// int64 for bool.
 Tensor square(const Tensor& x);
 /// Integers are unchanged.
 Tensor floor(const Tensor& x);

@@ -13,7 +13,8 @@ std::uint64_t Recording::peak_memory(const Device& device) const {
   std::uint64_t peak = 0;
   for (const MemoryEvent& e : memory)
     if (e.device == device) {
-      const std::int64_t freed = std::max<std::int64_t>(0, -e.bytes);  // was there before
+      const std::int64_t freed = std::max<std::int64_t>(0, -e.bytes);  // allocated before the
+                                                                       // recording
       peak = std::max(peak, e.allocated + static_cast<std::uint64_t>(freed));
     }
   return peak;

@@ -42,7 +42,7 @@ struct DeviceEvent {
   std::int64_t begin = 0, time = 0;
   std::int64_t host = -1;    ///< the range that queued it, in Recording::host; -1: none
   std::int64_t asked = 0;    ///< when
-  std::uint32_t thread = 0;  ///< by which thread
+  std::uint32_t thread = 0;  ///< the thread that caused it
 };
 
 /// Memory was allocated, or freed if `bytes` is negative.
@@ -56,7 +56,7 @@ struct MemoryEvent {
 };
 
 struct ThreadInfo {
-  std::int64_t id = 0;  ///< the system's
+  std::int64_t id = 0;  ///< the system's thread id
   std::string name;
 };
 

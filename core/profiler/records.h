@@ -71,7 +71,7 @@ struct DeviceRecord {
 class Budget {
  public:
   explicit Budget(std::int64_t records) : left_(records) {}
-  /// At most `wanted`.
+  /// Returns at most `wanted`.
   std::uint32_t take(std::uint32_t wanted) {
     const std::int64_t left = left_.fetch_sub(wanted, std::memory_order_relaxed);
     if (left >= wanted) return wanted;
@@ -142,8 +142,8 @@ class Records {
 struct Log {
   explicit Log(std::uint32_t index) : index(index) {}
 
-  const std::uint32_t index;  // in the session
-  std::int64_t thread = 0;    // the system's number
+  const std::uint32_t index;  // of the log in the session
+  std::int64_t thread = 0;    // the system's thread id
   std::string name;
   Records<RangeRecord> ranges;
   Records<ShapeRecord> shapes;

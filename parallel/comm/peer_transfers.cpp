@@ -78,7 +78,7 @@ class PeerTransfers::Transfer final : public detail::WorkState {
   Call call;
   std::uint64_t number = 0;
   QueuedWork before;
-  // The thread's own.
+  // Used by the thread only.
   Stage stage = Stage::waiting;
   StagedTensor memory;
   Signature header;

@@ -61,7 +61,7 @@ class PeerTransfers {
   const std::unique_ptr<links::LinkMesh> links_;
   const std::shared_ptr<Shared> shared_;
   const int wake_fd_;                 // an eventfd
-  std::vector<Queue> sends_, recvs_;  // the thread's own
+  std::vector<Queue> sends_, recvs_;  // used by the thread only
   std::thread thread_;                // protected by the mutex of shared_
 };
 

@@ -130,7 +130,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   std::mutex mutex_;
   std::vector<TensorHook> hooks_;
   std::vector<Bucket> buckets_;
-  std::vector<std::optional<Place>> places_;  // of parameters
+  std::vector<std::optional<Place>> places_;  // per parameter
   CommHook hook_;
   std::string hook_name_;
   PassState pass_;
@@ -138,7 +138,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
                              // yet
   int no_sync_ = 0;
   bool arm_next_ = false;    // the result of forward() had no tensor for a hook
-  bool buffers_due_ = true;  // for a broadcast
+  bool buffers_due_ = true;  // a broadcast is due
   bool started_ = false;     // the first pass is over
   bool rebuild_due_ = false, rebuilt_ = false;
   std::vector<std::size_t> arrival_order_;  // the order for rebuilding buckets

@@ -17,7 +17,7 @@ struct NodeEntry {
 };
 /// The starting point of all nodes.
 struct Plan {
-  int number = 0;  ///< of the round
+  int number = 0;  ///< number of the round
   int restarts_used = 0, max_restarts = 0;
   std::vector<int> first_ranks;  ///< by node
   int world_size = 1;

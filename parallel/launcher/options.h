@@ -69,7 +69,7 @@ struct Options {
 /// given are taken from PET_<OPTION> in the environment, as in torchrun. With --help the rest is
 /// ignored.
 Options parse_options(const std::vector<std::string>& arguments);
-/// What --help prints.
+/// The output of --help.
 std::string help_text();
 
 /// Host and port of "host", "host:port", "[v6 address]:port"; ValueError names `option`.

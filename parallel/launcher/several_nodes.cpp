@@ -211,7 +211,7 @@ void SeveralNodes::take_part(int wanted) {
   }
 }
 
-/// Until its verdict.
+/// Runs until the verdict on the round.
 void SeveralNodes::follow_round() {
   for (;;) {
     std::optional<Verdict> verdict;

@@ -120,7 +120,7 @@ class SeveralNodes final : public Nodes {
   RestartPolicy policy_;
   std::unique_ptr<parallel::bootstrap::TcpStoreServer> server_;
 
-  // Of the thread:
+  // Used by the thread only:
   std::unique_ptr<parallel::bootstrap::TcpStore> store_;
   std::string job_;          ///< the job whose store it is, or was last
   Clock::time_point heard_;  ///< when node 0 last answered

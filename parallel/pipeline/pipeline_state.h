@@ -56,7 +56,7 @@ struct Pipeline::State : std::enable_shared_from_this<Pipeline::State> {
   std::shared_ptr<StepTimes> time_step(int micro_batches);
   void add_up();  // with `mutex_` held
 
-  std::mutex mutex_;                                        // of what follows
+  std::mutex mutex_;                                        // protects the following
   std::map<std::string, std::shared_ptr<Link>> entrances_;  // by device
   std::deque<std::shared_ptr<StepTimes>> pending_;          // not in `sums_` yet
   PipelineReport sums_;

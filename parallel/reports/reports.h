@@ -92,7 +92,7 @@ struct PipelineReport {
   };
 
   std::vector<Stage> stages;
-  std::vector<Memory> memory;    ///< one a device
+  std::vector<Memory> memory;    ///< one per device
   int micro_batches = 0;         ///< of the last step
   std::int64_t steps = 0;        ///< forwards with a graph
   std::int64_t timed = 0;        ///< those that ended in a backward, and are in the averages

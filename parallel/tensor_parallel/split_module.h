@@ -17,9 +17,9 @@ namespace ferrite::parallel {
 struct SplitTensor {
   std::string name;        ///< in the split layer: "weight", or "1.weight" for the second device
   std::string whole;       ///< in the unsplit layer: "weight"
-  int dim = 0;             ///< that is split
+  int dim = 0;             ///< the dimension that is split
   std::int64_t begin = 0;  ///< start of this part in it
-  Shape shape;             ///< of the whole
+  Shape shape;             ///< of the whole tensor
 };
 
 /// Base, in addition to nn::Module, of layers that hold parts. Tensors that they do not name are

@@ -61,7 +61,7 @@ std::string objection(std::string_view file, std::string_view path) {
   const std::string from = first_component(file);
   const std::string to = first_component(target);
   if (from == "tests") return "";
-  if (from == "examples" && target.starts_with("tests/kit/")) return "";  // it is installed
+  if (from == "examples" && target.starts_with("tests/kit/")) return "";  // the kit is installed
   if (to == "tests") return "only tests include tests/";
   if (to == "examples" && from != "examples") return "only tests include examples/";
   const auto allowed = kMayInclude.find(from);

@@ -395,7 +395,7 @@ TEST_CASE("wrapped device memory goes when its users are done") {
   }
   int deleted = 0;
   from_blob(block.data, {16}, kFloat32, f.device, [&] { ++deleted; });
-  CHECK(deleted == 1);  // nobody is behind
+  CHECK(deleted == 1);  // no stream is behind
   f.memory.free(block);
 }
 

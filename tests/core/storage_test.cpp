@@ -135,7 +135,7 @@ TEST_CASE("wrapped memory is given back once, by its deleter") {
   auto t = s;
   CHECK(s->data() == data);
   CHECK(s->nbytes() == 8);
-  s->record_stream(current_stream(Device("cpu:0")));  // means nothing here
+  s->record_stream(current_stream(Device("cpu:0")));  // no effect here
   s.reset();
   CHECK(deleted == 0);
   t.reset();

@@ -399,7 +399,7 @@ int save_limited(const TempDir& dir, std::size_t limit, bool survive, bool backg
     const rlimit no_core{0, 0}, files{limit, limit};
     setrlimit(RLIMIT_CORE, &no_core);
     setrlimit(RLIMIT_FSIZE, &files);
-    alarm(100);  // should it hang
+    alarm(100);  // in case it hangs
     execl("/proc/self/exe", "limited", "--test-case=(in a child process: a small disk)",
           "--no-skip", nullptr);
     _exit(127);

@@ -157,7 +157,7 @@ TEST_CASE("random resized crop: parts of the areas and ratios asked for, scaled"
     for (std::size_t i = 0; i < v.size(); ++i)
       REQUIRE(v[i] == v[0] + 10 * static_cast<std::int64_t>(i / 5) + static_cast<int>(i % 5));
   }
-  CHECK(corners.size() == 36);  // every place occurs
+  CHECK(corners.size() == 36);  // every position occurs
   // It treats a window exactly like Resize.
   for (int round = 0; round < 100; ++round) {
     const Tensor out = RandomResizedCrop(3, 4).apply(image, random);

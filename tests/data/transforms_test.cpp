@@ -64,7 +64,7 @@ TEST_CASE("transforms: a crop is a window of the padded image") {
       }
     CHECK(found);
   }
-  CHECK(std::ranges::count(seen, true) == 20);  // every place occurs
+  CHECK(std::ranges::count(seen, true) == 20);  // every position occurs
   CHECK_THROWS_AS(RandomCrop(5).apply(image, random), ShapeError);
   CHECK_THROWS_AS(RandomCrop(0), ValueError);
   // More padding than window: parts or all of the window are outside.

@@ -111,7 +111,7 @@ TEST_CASE("every thread runs once, in the order that is set") {
   CHECK(shuffled != all);
   CHECK(order_of_threads() != shuffled);
   emulator::set_order(emulator::Order::shuffled, 5);
-  CHECK(order_of_threads() == shuffled);  // the seed tells
+  CHECK(order_of_threads() == shuffled);  // determined by the seed
   std::vector<int> sorted = shuffled;
   std::sort(sorted.begin(), sorted.end());
   CHECK(sorted == all);

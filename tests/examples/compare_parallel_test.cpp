@@ -21,7 +21,7 @@ using namespace ferrite::test;
 
 namespace {
 
-/// Few small steps.
+/// A few small steps.
 Arguments small(Arguments more) {
   more.insert(more.end(), {"--steps", "2", "--repetitions", "2", "--json", "all.json"});
   return more;

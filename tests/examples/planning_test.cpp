@@ -296,8 +296,8 @@ TEST_CASE("DataParallel: a step by hand") {
 }
 
 TEST_CASE("DataParallel: parameters that are fetched layer by layer, by hand") {
-  // Backward reaches the last layer first, forward the first: the last has most of the time and
-  // bytes. All links carry 10 GB/s.
+  // Parameters are listed in the order of backward: the first layer is the second entry. All links
+  // carry 10 GB/s.
   const ModelProfile profile{.model = "two layers",
                              .batch = 8,
                              .input_bytes = 20'000'000,

@@ -50,7 +50,7 @@ void write_file(const std::filesystem::path& path, Bytes bytes) {
   std::ofstream(path, std::ios::binary) << text_of(bytes);
 }
 
-/// What `write(path)` writes.
+/// The bytes written by `write(path)`.
 template <class Write>
 std::string written(Write&& write) {
   const std::filesystem::path path = scratch_folder() / "written";

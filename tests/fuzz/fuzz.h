@@ -25,7 +25,7 @@ struct Target {
   void (*repair)(std::string&) = nullptr;
 };
 
-/// All there are.
+/// All registered targets.
 std::vector<Target>& targets();
 
 struct Registered {

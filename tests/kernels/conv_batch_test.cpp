@@ -42,7 +42,7 @@ struct Case {
   ConvParams params;
   DType dtype = kFloat32;
   Lie lie = Lie::pixels;
-  bool infinite = false;  // a weight is
+  bool infinite = false;  // whether a weight is infinite
 
   std::int64_t extent(std::size_t i) const {
     const std::int64_t size = i ? w : h, kernel = i ? kw : kh;

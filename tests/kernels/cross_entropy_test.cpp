@@ -175,7 +175,7 @@ TEST_CASE("cross_entropy of many classes and of many positions") {
       case 0:
         shape = {c.integer(1, 9), c.integer(30, 140) * 8};
         break;
-      case 1:  // a block each
+      case 1:  // one block per row
         shape = {c.integer(1, 3), c.integer(2100, 2600) * 8};
         break;
       case 2:  // columns shared by several threads

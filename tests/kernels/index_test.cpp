@@ -202,7 +202,7 @@ void check_reported(const Device& device, const char* message, Run&& run) {
           run(stream);
           stream.synchronize();
         }) == message);
-  stream.synchronize();  // told once
+  stream.synchronize();  // reported once
 }
 
 }  // namespace

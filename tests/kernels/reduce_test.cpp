@@ -104,7 +104,7 @@ TEST_CASE("long reductions are cut and joined") {
                             : c.pick({kFloat32, kFloat16, kInt64, kUInt8});
     Shape shape, out;
     switch (c.integer(0, 4)) {
-      case 0:  // all of it
+      case 0:  // everything
         shape = {c.integer(20000, 60000)};
         out = {1};
         break;

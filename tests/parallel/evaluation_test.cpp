@@ -157,7 +157,7 @@ TEST_CASE("metrics of all ranks are those of one process, no sample counted twic
           CHECK(own_smoothed.global_avg() == doctest::Approx(smoothed.global_avg()).epsilon(1e-12));
         },
         kShort);
-  // Alone nothing changes.
+  // A single process changes nothing.
   parallel::all_reduce_metrics(accuracy, host);
   CHECK(accuracy.total() == kSize);
   CHECK(host.count() == kSize);

@@ -194,7 +194,7 @@ TEST_CASE("what is missing, or cannot be, is said with who would set it") {
   CHECK(contains(error_in(two_hosts), "the job has several hosts, but localhost is an address of"));
   Variables strange = two_hosts;
   strange["MASTER_PORT"] = std::to_string(free_port());
-  strange["MASTER_ADDR"] = "192.0.2.1";  // of documents, nobody's
+  strange["MASTER_ADDR"] = "192.0.2.1";  // reserved for documentation, never in use
   CHECK(contains(error_in(strange), "no address of rank 0's host"));
   strange["MASTER_PORT"] = "65536";
   CHECK(contains(error_in(strange), "from 1 to 65535"));

@@ -107,7 +107,7 @@ struct Door {
       char one = 0;
       if (links::wait_ready(socket.get(), POLLIN, Clock::now() + 1ms) &&
           recv(socket.get(), &one, 1, MSG_DONTWAIT) <= 0)
-        return false;  // shown out
+        return false;  // rejected
       if (bytes < sizeof said) return false;
     }
     return false;

@@ -125,7 +125,7 @@ TEST_CASE("deferred norms that are synchronised later stay so") {
   convert_sync_batchnorm(net[0]);
   pipe(randn({8, 4})).sum().backward();
   CHECK(norm.is_synchronized());
-  CHECK(norm.num_batches_tracked.cpu().item<int>() == 2);  // one a micro-batch
+  CHECK(norm.num_batches_tracked.cpu().item<int>() == 2);  // one per micro-batch
   CHECK_FALSE(dynamic_cast<nn::BatchNorm&>(net[2]).is_synchronized());
   CHECK(net.state_dict().at("2.num_batches_tracked").cpu().item<int>() == 1);
   revert_sync_batchnorm(net[0]);

@@ -62,7 +62,7 @@ TEST_CASE("ring_all_reduce of every dtype and operation") {
       for (const ReduceOp op : test::kReduceOps) {
         if (op == ReduceOp::avg && !is_floating(dtype)) continue;
         check_reduces(ranks, 17, dtype, op);  // at once
-        // By the ring.
+        // With the ring.
         const auto item = static_cast<std::int64_t>(itemsize(dtype));
         check_reduces(ranks, 100'001 / item / (ranks - 1), dtype, op);
       }

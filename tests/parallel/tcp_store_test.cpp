@@ -251,7 +251,7 @@ TEST_CASE("a server listens at its own address alone, and says what is in its wa
     code = caught.code().value();
   }
   CHECK(code == EADDRINUSE);
-  options.host = "192.0.2.1";  // of documents, nobody's
+  options.host = "192.0.2.1";  // reserved for documentation, never in use
   code = 0;
   try {
     bootstrap::TcpStoreServer another(options);

@@ -16,7 +16,7 @@ using protocol::Writer;
 namespace {
 
 constexpr std::size_t kMaxName = 512, kMaxReason = 16384;
-constexpr std::size_t kMaxGroups = 4096;  // of a rank
+constexpr std::size_t kMaxGroups = 4096;  // per rank
 constexpr std::uint32_t kMaxRanks = 65536;
 /// How long a failure, or a question that the last reports do not answer, is held back for an event
 /// that explains it: when a process ends, its connections notice one after the other.

@@ -94,7 +94,7 @@ class MonitorTable {
   void forget_if_over(Run& run);
   TimePoint tick(Run& run, TimePoint now);
 
-  // The words.
+  // The text of the answer.
   static std::string verdict(const Run& run, const Question& question, TimePoint now);
   static std::string departures(const Run& run, const Question& question, TimePoint now);
   static std::string silences(const Run& run, const Question& question, TimePoint now);

@@ -40,7 +40,7 @@ enum class Command : std::uint8_t {
   add,      // key, amount
   missing,  // count (4 bytes), keys
   erase,    // key
-  // Of the monitor:
+  // For the monitor:
   join = 32,  // run, rank, world size (4 bytes each), milliseconds of timeout, name
   beat,       // count (4 bytes), reports
   leave,      // nothing

@@ -99,7 +99,7 @@ class TcpMonitor::Impl {
   const milliseconds interval_;
   Connection connection_;
   const links::Fd waker_;
-  // Of the thread:
+  // Used by the thread only:
   std::string in_;
   bool left_ = false;
 

@@ -25,9 +25,9 @@ enum class Greeting : std::uint8_t {
 };
 
 struct Connection {
-  links::Fd fd;                                   ///< valid where accepted
+  links::Fd fd;                                   ///< valid if accepted
   std::unique_ptr<links::SealedChannel> channel;  ///< set if accepted: carries all further messages
-  std::string secret;                             ///< Store::secret(), where accepted
+  std::string secret;                             ///< Store::secret(), if accepted
   Greeting greeting = Greeting::unreachable;
   std::string detail;  ///< "localhost:29500 does not answer: connection refused"
 };

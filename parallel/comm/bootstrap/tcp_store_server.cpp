@@ -66,7 +66,7 @@ struct Client {
   bool wants_write = false;
   std::list<ClientId>::iterator place{};  ///< position in the list of strangers, if it is one
   std::string in, out;
-  std::size_t sent = 0;     ///< of out
+  std::size_t sent = 0;     ///< part of `out` already sent
   TimePoint stalled_since;  ///< since when the rest of a message is missing
 };
 
@@ -153,7 +153,7 @@ class TcpStoreServer::Impl {
   std::unordered_map<ClientId, Client> clients_;
   std::vector<ClientId> doomed_;
   ClientId next_id_ = kFirstClient;
-  std::list<ClientId> strangers_;  ///< the oldest first
+  std::list<ClientId> strangers_;  ///< oldest first
   bool listening_ = true;          ///< false while no descriptors are available for more clients
   TimePoint now_{};
 

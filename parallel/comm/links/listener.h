@@ -69,7 +69,7 @@ class LinkListener {
   Fd events_, closing_, tcp_, unix_;
   bool closed_ = false;
   const std::size_t max_guests_;
-  Guests guests_;                                       // the oldest first
+  Guests guests_;                                       // oldest first
   std::unordered_map<int, Guests::iterator> guest_of_;  // by descriptor
   std::vector<bool> came_;                              // by rank: it was admitted
   std::map<int, Arrival> arrivals_;                     // by rank: admitted and not taken yet

@@ -53,9 +53,9 @@ class TcpLink : public Link {
 
   const Fd socket_;
   const std::string peer_, expected_;
-  std::size_t heard_ = 0;  // of expected_
+  std::size_t heard_ = 0;  // received part of expected_
   std::size_t sent_before_proof_ = 0;
-  bool impostor_ = false;  // said something else
+  bool impostor_ = false;  // it sent something else
   int error_ = 0;
   std::atomic<bool> closed_ = false;
 };

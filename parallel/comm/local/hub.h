@@ -69,7 +69,7 @@ class Hub {
   void leave(int rank);
   /// Notifies all listeners but `rank`'s, then ends all waits; once.
   void abort(int rank, const std::string& reason);
-  /// Why; "" before.
+  /// The reason; "" before an abort.
   std::string abort_reason();
   /// Sets, or with null removes, the listener for an abort.
   void listen(int rank, std::function<void(const std::string& reason)> f);

@@ -132,7 +132,7 @@ void NcclGroup::give_up(const Operation& operation, const std::string& error) {
     failure_->set(fmt::format("{} ({})", watchdog_.blame(operation, "could not begin"), error));
   abort(failure_->reason());
   failure_->check(operation.op);
-  std::terminate();  // it is set
+  std::terminate();  // unreachable: check() throws
 }
 
 void NcclGroup::do_abort(const std::string& reason) {

@@ -69,14 +69,14 @@ class NcclGroup final : public ProcessGroup {
   const GroupContext context_;
   const Device device_;
   const Library& library_;
-  const Stream stream_;  // the operations'
+  const Stream stream_;  // runs the operations
   const Stream side_;    // for the ring's computation
   const std::shared_ptr<Failure> failure_;
   Communicator communicator_;
   std::mutex turn_;  // one operation at a time
   std::uint64_t sequence_ = 0;
   std::shared_ptr<const Base> base_;
-  Tensor token_;  // what barriers reduce
+  Tensor token_;  // reduced by barriers
   Watchdog watchdog_;
 };
 

@@ -15,7 +15,7 @@ struct BlockThread {
   Fiber* fiber;  // null until the thread starts
   uint3 index;
   int rank;
-  const char* file;  // where it waits
+  const char* file;  // source location of the wait
   int line;
   WarpRequest* request;  // the warp-wide operation it waits in, if any
 

@@ -22,7 +22,7 @@ struct Allocation {
   bool live = false;
   std::uint64_t serial = 0;
   unsigned flags = 0;
-  std::size_t footprint = 0;  // guards and all
+  std::size_t footprint = 0;  // including guards
 
   bool contains(std::uintptr_t at, std::size_t n) const {
     return at >= address && at - address <= bytes && n <= bytes - (at - address);

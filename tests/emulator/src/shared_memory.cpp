@@ -22,7 +22,7 @@ struct Array {
 Array arrays[kMaxArrays];
 int array_count = 0;
 std::size_t used = 0;         // of the arena, including red zones
-std::size_t array_bytes = 0;  // without them
+std::size_t array_bytes = 0;  // without red zones
 std::size_t dynamic_size = 0;
 void* dynamic_start = nullptr;
 

@@ -45,7 +45,7 @@ struct Operation {
 using OperationPtr = std::shared_ptr<const Operation>;
 
 struct Task {
-  std::vector<Ticket> after;  // of other streams
+  std::vector<Ticket> after;  // tickets of other streams
   OperationPtr operation;
   WorkId id;
 };
