@@ -1,5 +1,5 @@
-// Whether the operations of this thread choose their arguments' dtypes, as far as the tape must
-// know of it. What users call is in ops/autocast.h.
+// The autocast state of this thread, as far as the tape must know it. The user interface is in
+// ops/autocast.h.
 #pragma once
 
 #include <utility>
@@ -8,11 +8,12 @@
 
 namespace ferrite::autograd {
 
-/// The settings of a region.
+/// The settings of an autocast region.
 class AutocastState : public RefCounted {
  public:
   virtual ~AutocastState() = default;
-  /// The same settings and nothing cached, for work that is done again, or in another thread.
+  /// A copy with the same settings and an empty cache, for work that is repeated or runs in another
+  /// thread.
   virtual IntrusivePtr<AutocastState> renewed() const = 0;
   virtual bool same_settings(const AutocastState& other) const = 0;
 
@@ -24,10 +25,10 @@ namespace detail {
 inline thread_local AutocastState* current_autocast = nullptr;
 }
 
-/// Null where autocast is off.
+/// Null if autocast is off.
 inline AutocastState* autocast_state() { return detail::current_autocast; }
 
-/// Makes `state`, which must stay, this thread's until the scope ends; null turns autocast off.
+/// Sets this thread's state to `state`, which must outlive the scope; null turns autocast off.
 class AutocastScope {
  public:
   explicit AutocastScope(AutocastState* state)

@@ -33,8 +33,9 @@ namespace detail {
 
 namespace {
 
-/// Where the default generator of `device` is: within the capture, where its current stream is
-/// being captured into a graph, which alone knows what it will have drawn.
+/// The state of the default generator of `device`. If its current stream is being captured into a
+/// graph, this is the state within the capture, because only the graph knows what it will have
+/// drawn.
 PhiloxState random_state(const Device& device) {
   Generator& generator = default_generator(device);
   if (device.is_cuda())
@@ -44,8 +45,8 @@ PhiloxState random_state(const Device& device) {
   return generator.state();
 }
 
-/// While it lives, this thread draws from default generators as from some state on. Others may run
-/// other functions again, or draw for the first time, meanwhile.
+/// While it lives, this thread draws from default generators starting at saved states. Meanwhile
+/// other threads may rerun other functions, or draw for the first time.
 class RandomStates {
  public:
   RandomStates() = default;

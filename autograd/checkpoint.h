@@ -3,16 +3,16 @@
 //
 //   Tensor y = autograd::checkpoint([&](const Tensor& x) { return block(x); }, x);
 //
-// What the operations of the function save for backward is thrown away, and computed once more when
-// backward first asks for any of it. The tape itself is recorded as always, so everything works as
+// Tensors that the function's operations save for backward are discarded, and recomputed when
+// backward first needs one of them. The tape itself is recorded as usual, so everything works as
 // without checkpoint: several inputs and results, parameters that the function uses, grad(), hooks,
-// create_graph, checkpoints inside checkpoints.
+// create_graph, nested checkpoints.
 //
 // The function runs twice and must do the same both times. Random numbers from the default
-// generators (of the host and of the inputs' devices) come out the same, and autocast is as it was;
-// what counts or averages asks is_recomputing() not to do so twice, as batch norms do for their
-// running statistics. It is kept until backward, so what it refers to must live as long. Tensors
-// that it uses without being given them must not be changed in between.
+// generators (of the host and of the inputs' devices) and the autocast state are the same in both
+// runs. Code that counts or averages must check is_recomputing(), as batch norms do for their
+// running statistics. The function is kept until backward, so what it refers to must live as long.
+// Tensors that it captures instead of receiving as inputs must not be changed in between.
 #pragma once
 
 #include <functional>
@@ -28,11 +28,11 @@
 
 namespace ferrite::autograd {
 
-/// Whether this thread runs a checkpointed function again, for its backward.
+/// Whether this thread is rerunning a checkpointed function for its backward.
 bool is_recomputing();
 
-/// While it lives, functions that this thread checkpoints keep `owner` until they cannot be run
-/// again: for who calls a module that is its own, and goes before backward does.
+/// While it lives, functions that this thread checkpoints keep `owner` alive until they can no
+/// longer be rerun. For callers that own a module and may be destroyed before backward runs.
 class CheckpointOwner {
  public:
   explicit CheckpointOwner(std::shared_ptr<const void> owner)
@@ -49,37 +49,37 @@ class CheckpointOwner {
 
 namespace detail {
 
-/// One run of a checkpointed function, and how to run it again.
+/// One run of a checkpointed function, and the means to rerun it.
 class CheckpointRegion : public std::enable_shared_from_this<CheckpointRegion> {
  public:
   using Function = std::function<void(const std::vector<Tensor>&)>;
 
   CheckpointRegion(Function function, const std::vector<Tensor>& inputs);
 
-  /// Takes what an operation of the function saves: to be recomputed, or just recomputed.
+  /// Receives a tensor saved by an operation of the function: in the first run to be recomputed
+  /// later, in the rerun as the recomputed value.
   void save(Saved& saved);
-  /// Runs the function again unless `wanted` is there by now.
+  /// Reruns the function unless `wanted` has its value already.
   void compute(const RecomputedTensor& wanted);
-  /// Runs it again ahead of time, if there is anything that backward will ask for; returns whether
-  /// it did.
+  /// Reruns it ahead of time if backward will need any of its tensors; returns whether it did.
   bool recompute();
 
  private:
   void collect(Saved& saved);
   void run_again();
 
-  const std::shared_ptr<const void> owner_;  // of what the function refers to
+  const std::shared_ptr<const void> owner_;  // keeps alive what the function refers to
   const Function function_;
   const IntrusivePtr<AutocastState> autocast_;
   std::vector<Saved> inputs_;
   std::vector<std::pair<Device, PhiloxState>> random_states_;
-  std::vector<std::weak_ptr<RecomputedTensor>> tensors_;  // in the order they were saved
+  std::vector<std::weak_ptr<RecomputedTensor>> tensors_;  // in the order in which they were saved
   std::mutex mutex_;
   bool running_again_ = false;
   std::size_t collected_ = 0;
 };
 
-/// A saved tensor that is not kept. Dies with the last Saved that stands for it.
+/// A saved tensor that is not kept. Dies with the last Saved that refers to it.
 struct RecomputedTensor {
   RecomputedTensor(std::shared_ptr<CheckpointRegion> region, const Tensor& like);
   Tensor get();
@@ -88,11 +88,11 @@ struct RecomputedTensor {
   const Shape shape;
   const DType dtype;
   Tensor value;
-  Stream stream;  ///< that `value` was computed on
+  Stream stream;  ///< the stream that `value` was computed on
   std::uint32_t version = 0;
 };
 
-/// Makes a region this thread's until it goes.
+/// Makes a region the current one of this thread for the scope of the object.
 class CheckpointScope {
  public:
   explicit CheckpointScope(CheckpointRegion& region)

@@ -1,4 +1,4 @@
-// A pass at one node: its gradients are computed, and go where its edges lead.
+// Delivery in a pass: runs one node and passes its gradients along its edges.
 #include "ferrite/autograd/accumulate.h"
 #include "ferrite/autograd/meta.h"
 #include "ferrite/autograd/pass.h"
@@ -18,8 +18,8 @@ void Pass::take_captures(const void* key, const Gradients& grads) {
   }
 }
 
-/// Adds to what `edge` leads to; returns it if it is a leaf whose gradient is now final. `joined`
-/// is the last state that waited for `from` since that got its last work.
+/// Adds to the target of `edge`; returns it if it is a leaf whose gradient is now final. `joined`
+/// is the last state that waited for `from` since `from` received its last work.
 State* Pass::deliver(const Edge& edge, Tensor grad, const Stream& from, bool from_side,
                      const State** joined) {
   State& state = *states_.find(key_of(edge));
@@ -28,8 +28,8 @@ State* Pass::deliver(const Edge& edge, Tensor grad, const Stream& from, bool fro
     const Stream& stream = beside ? state.side_stream : state.stream;
     Tensor& total = state.grads[state.node ? edge.output : beside];
     check_addable(total, grad, state.node ? state.node->name : "backward");
-    // A backward may put its result on another device than its own. What is on another device than
-    // the state's stream is summed there.
+    // A backward may return a gradient on another device than its own; it is then summed on that
+    // device rather than on the state's stream.
     const bool from_home = grad.device() == from.device();
     const Stream made_on = from_home ? from : current_stream(grad.device());
     const bool sum_there = total.defined() && !(grad.device() == stream.device());
@@ -55,7 +55,8 @@ State* Pass::deliver(const Edge& edge, Tensor grad, const Stream& from, bool fro
   return &state;
 }
 
-/// Of a leaf: adds what came from a side node to what came from others, on the side node's stream.
+/// For a leaf: adds the gradient from side nodes to that from other nodes, on the side node's
+/// stream.
 void Pass::join_side(State& state) {
   Tensor &grad = state.grads[0], &beside = state.grads[1];
   if (!beside.defined()) return;
@@ -147,7 +148,7 @@ void Pass::process(State& state) {
   StreamGuard guard(node.stream);
   if (state.wants_gradient() && std::ranges::any_of(grads, &Tensor::defined))
     results = run_node(state, std::move(grads));
-  // What this pass had no business in stays for another.
+  // Data of nodes outside this pass is kept for another one.
   if (!retain_graph_ && state.needed) node.release_saved();
 
   InlineVector<State*, 3> final_leaves;

@@ -10,7 +10,7 @@ namespace ferrite::autograd {
 
 namespace {
 
-/// The gradient that backward starts from at `output`.
+/// The gradient from which backward starts at `output`.
 Tensor root_gradient(const Tensor& output, const Tensor& given) {
   FERRITE_CHECK(output.defined() && output.requires_grad(), AutogradError, "backward",
                 "{} does not require a gradient and was not made from tensors that do",

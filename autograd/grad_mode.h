@@ -12,7 +12,7 @@ inline thread_local bool grad_mode = true;
 /// Independent of eval mode (nn::Module::eval) and of freezing (set_requires_grad(false)).
 inline bool grad_enabled() { return detail::grad_mode; }
 
-/// Records, or not, until the guard goes.
+/// Turns recording on or off for the scope of the guard.
 class GradModeGuard {
  public:
   explicit GradModeGuard(bool enabled) : previous_(std::exchange(detail::grad_mode, enabled)) {}

@@ -53,7 +53,7 @@ void check_input(const Tensor& t, std::size_t index) {
                 t.describe());
 }
 
-/// gradients as a function of the inputs, for the second order.
+/// The gradients as a function of the inputs, for the second order.
 GradcheckFunction gradient_function(const GradcheckFunction& function, const Tensor& direction,
                                     std::size_t which) {
   return [=](const std::vector<Tensor>& inputs) {

@@ -18,11 +18,11 @@ struct GradcheckOptions {
 
 using GradcheckFunction = std::function<Tensor(const std::vector<Tensor>&)>;
 
-/// Compares the gradient of `function` (any output shape; checked along a fixed random direction of
-/// it) for every element of every input that requires a gradient. Inputs are float64 tensors of any
-/// strides on any device, without overlapping elements; `function` must be deterministic.
-/// Throws AutogradError naming the input, the element, the analytic and the numeric value where
-/// they disagree; DTypeError for inputs that are not float64. Returns true.
+/// Compares the analytic gradient of `function` with finite differences, for every element of every
+/// input that requires a gradient. The output may have any shape; it is checked along a fixed
+/// random direction. Inputs are float64 tensors of any strides on any device, without overlapping
+/// elements; `function` must be deterministic. Throws AutogradError naming the input, the element
+/// and both values if they disagree; DTypeError for inputs that are not float64. Returns true.
 bool gradcheck(const GradcheckFunction& function, const std::vector<Tensor>& inputs,
                const GradcheckOptions& options = {});
 

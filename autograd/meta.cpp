@@ -10,17 +10,17 @@ namespace ferrite::autograd {
 
 namespace {
 
-/// A view and what it is a view of.
+/// A view and its base.
 struct Region {
   Tensor base;  // off the tape, for its geometry
   geometry::View view;
 
-  /// The part of `whole`, which lies in memory as the base does, that the view covers.
+  /// The part of `whole`, which has the memory layout of the base, that the view covers.
   Tensor of(const Tensor& whole) const {
     return as_strided(whole, view.shape, view.strides,
                       whole.storage_offset() + view.offset - base.storage_offset());
   }
-  /// A tensor that lies in memory as the base does.
+  /// A tensor with the memory layout of the base.
   Tensor make_whole() const {
     return empty_strided(base.shape(), base.strides(),
                          {.dtype = base.dtype(), .device = base.device()});
@@ -35,7 +35,7 @@ void zero(const Tensor& t) { kernels::fill(current_stream(t.device()), t, 0); }
 
 Tensor spread(const Tensor& part, const Region& region);
 
-/// A copy of what the view covers of `whole`.
+/// A copy of the part of `whole` that the view covers.
 Tensor cut(const Tensor& whole, const Region& region) {
   Tensor laid_out = whole;
   if (!(whole.strides() == region.base.strides())) copy(laid_out = region.make_whole(), whole);
@@ -48,7 +48,7 @@ Tensor cut(const Tensor& whole, const Region& region) {
   return out;
 }
 
-/// Zeros with `part` where the view is.
+/// Zeros, with `part` in place of the view.
 Tensor spread(const Tensor& part, const Region& region) {
   Tensor out = region.make_whole();
   zero(out);
@@ -59,7 +59,7 @@ Tensor spread(const Tensor& part, const Region& region) {
   return out;
 }
 
-/// `whole` with `part` (undefined: zeros) where the view is.
+/// `whole`, with `part` (undefined: zeros) in place of the view.
 Tensor replace(const Tensor& whole, const Tensor& part, const Region& region) {
   Tensor out = region.make_whole();
   copy(out, whole);
@@ -80,8 +80,8 @@ struct ViewOfChangedBase {
   Tensor operator()(const Tensor& grad, Needs) const { return spread(grad, region); }
 };
 
-/// The history of a base that was changed in place through a view: outside the view gradients pass
-/// as they are, inside they go through the gradient of the in-place op.
+/// The history of a base that was changed in place through a view: gradients outside the view pass
+/// unchanged, those inside go through the gradient of the in-place op.
 class ChangedThroughView final : public Node {
  public:
   ChangedThroughView(IntrusivePtr<Node> op, Region region)
@@ -91,7 +91,7 @@ class ChangedThroughView final : public Node {
     if (!op_) fail_released(name);
     Gradients inside(1);
     inside[0] = cut(grads[0], region_);
-    // What the op saved of its output has the history of the op, not of the base.
+    // The outputs that the op saved have the history of the op, not of the base.
     const CurrentNodeScope scope(op_.get());
     Gradients result = op_->backward(std::move(inside));
     result[0] = needs()[0] ? replace(grads[0], result[0], region_) : Tensor();
@@ -104,7 +104,8 @@ class ChangedThroughView final : public Node {
   Region region_;
 };
 
-/// Bases are made with dense strides; a view of something else cannot be scattered back into it.
+/// Bases are created with dense strides; a view of any other layout cannot be scattered back into
+/// it.
 void require_scatterable(const Tensor& base, const char* op) {
   FERRITE_CHECK(
       base.is_contiguous() || base.is_contiguous(kChannelsLast), AutogradError, op,
@@ -168,7 +169,7 @@ void detail::link_output(const Tensor& out, IntrusivePtr<Node> node, std::uint32
 }
 
 void link_view(const Tensor& out, const Tensor& base) {
-  // `base` may be shared with other threads: what it keeps is read, never made here.
+  // `base` may be shared with other threads: its meta is only read here, never created.
   const Meta* base_meta = meta_of(base);
   const Tensor& root = base_meta && base_meta->base.defined() ? base_meta->base : base;
   const bool recorded = grad_enabled() && !(base_meta && base_meta->unrecorded_view);
@@ -208,7 +209,7 @@ void detail::link_inplace(const Tensor& self, IntrusivePtr<Node> node) {
     ++meta.rebases;
     return;
   }
-  // Its base requires no gradient any more (check_inplace): from here on the two go together.
+  // Its base requires no gradient any more (check_inplace): from here on the two share a history.
   meta.unrecorded_view = false;
   const Tensor base = meta.base;
   require_scatterable(base, node->name);
@@ -219,7 +220,7 @@ void detail::link_inplace(const Tensor& self, IntrusivePtr<Node> node) {
   base_meta.node = std::move(through);
   base_meta.output = 0;
   ++base_meta.rebases;
-  // The view's own node is made anew from the base when it is next asked for (gradient_edge).
+  // The view's own node is created again from the base when it is next needed (gradient_edge).
 }
 
 Saved::Saved(const Tensor& input) {

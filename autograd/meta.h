@@ -1,4 +1,4 @@
-// What the tape keeps on a tensor.
+// The tape's data of a tensor.
 #pragma once
 
 #include <functional>
@@ -11,20 +11,21 @@
 namespace ferrite::autograd {
 
 struct Meta final : AutogradMeta {
-  bool requires_grad = false;  ///< leaves; others require a gradient because they have a node
-  std::uint32_t output = 0;    ///< which of the node's outputs
+  bool requires_grad = false;  ///< for leaves; other tensors require a gradient because they have a
+                               ///< node
+  std::uint32_t output = 0;    ///< index among the node's outputs
   IntrusivePtr<Node> node;
 
-  // A view of `base` follows its base's history: `base_rebases` is the base's count when the view's
-  // node was made; when the base has moved on, the node is made anew.
+  // A view follows the history of its `base`: `base_rebases` is the base's counter when the view's
+  // node was created; if the base's has advanced since, the node is created again.
   Tensor base;
   std::uint32_t base_rebases = 0;
-  /// A view made under no_grad of a tensor that required a gradient: constant, whatever becomes of
-  /// its base.
+  /// A view created under no_grad of a tensor that required a gradient: it is treated as a
+  /// constant, whatever happens to its base.
   bool unrecorded_view = false;
-  std::uint32_t rebases = 0;  ///< in-place changes recorded through views of this tensor or itself
+  std::uint32_t rebases = 0;  ///< in-place changes recorded through this tensor or views of it
 
-  /// Guards grad: leaves may be reached from several backward passes at once.
+  /// Guards `grad`: several backward passes may reach a leaf at once.
   std::mutex mutex;
   Tensor grad;
 
@@ -44,18 +45,18 @@ struct Meta final : AutogradMeta {
       std::uint64_t id;
       std::function<void(const Tensor&)> call;
     };
-    std::vector<Pre> pre;    // on the final gradient, before it is accumulated
+    std::vector<Pre> pre;    // run on the final gradient, before it is accumulated
     std::vector<Post> post;  // after
   };
   std::unique_ptr<LeafHooks> leaf_hooks;
 };
 
-/// Null where the tensor has none.
+/// Null if the tensor has none.
 inline Meta* meta_of(const Tensor& t) { return static_cast<Meta*>(t.impl()->autograd.get()); }
-/// Made where missing.
+/// Created if missing.
 Meta& require_meta(const Tensor& t);
 
-/// Where the gradient of `t` goes; invalid where it requires none.
+/// Where the gradient of `t` goes; an invalid edge if it requires none.
 Edge gradient_edge(const Tensor& t);
 
 /// A new handle on the same memory and geometry, off the tape.

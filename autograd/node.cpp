@@ -9,8 +9,8 @@ namespace ferrite::autograd {
 
 namespace {
 
-// Threads draw numbers in blocks, so that they need not take a cache line from each other for every
-// node: within a thread newer nodes have higher numbers, and no two have the same.
+// Threads take numbers in blocks, so that they do not contend for a cache line at every node. Newer
+// nodes of a thread have higher numbers, and numbers are unique.
 constexpr std::uint64_t kSequenceBlock = 1024;
 std::atomic<std::uint64_t> next_block{0};
 thread_local constinit std::uint64_t next_sequence = 0;
@@ -21,7 +21,7 @@ std::uint64_t draw_sequence() {
   return next_sequence++;
 }
 
-// Nodes whose last handle went while another node of this thread was being deleted.
+// Nodes that lost their last handle while this thread was deleting another node.
 thread_local constinit std::vector<Node*>* doomed = nullptr;
 
 thread_local constinit Node* running_node = nullptr;

@@ -1,4 +1,4 @@
-// The tape: one Node an operation that was recorded, linked from outputs to inputs.
+// The tape: one Node per recorded operation, linked from outputs to inputs.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace ferrite::autograd {
 
-/// One gradient an input (or output), undefined where there is none.
+/// One gradient per input (or output), undefined if there is none.
 using Gradients = InlineVector<Tensor, 3>;
 
 class Node;
@@ -27,12 +27,12 @@ struct Edge {
 };
 
 namespace detail {
-/// A bit an input (the first 64): whether the pass in this thread wants its gradient. grad() does
-/// not want all.
+/// One bit per input (the first 64): whether the pass in this thread needs its gradient. grad()
+/// does not need all.
 inline thread_local std::uint64_t wanted_edges = ~std::uint64_t{0};
 }  // namespace detail
 
-/// Which inputs want a gradient: a backward computes no other.
+/// Which inputs need a gradient: a backward computes no others.
 class Needs {
  public:
   explicit Needs(const InlineVector<Edge, 3>& edges)
@@ -50,33 +50,33 @@ using GradientHook = std::function<Tensor(const Tensor&)>;
 
 class Node : public RefCounted {
  public:
-  /// `name` is a string literal. Of a thread, newer nodes have higher sequence numbers.
+  /// `name` is a string literal. Newer nodes of a thread have higher sequence numbers.
   Node(const char* name, const Stream& stream, std::uint32_t outputs = 1);
   virtual ~Node() = default;
 
   /// Gradients of the inputs from those of the outputs (undefined ones count as zero).
   virtual Gradients backward(Gradients outputs) = 0;
-  /// Lets go of what forward saved; a second backward() then throws AutogradError.
+  /// Releases the tensors that forward saved; a second backward() then throws AutogradError.
   virtual void release_saved() = 0;
 
   Needs needs() const { return Needs(edges); }
 
-  /// Runs on the gradient of output `output` before backward(), in the order added; returns an id
-  /// for remove_hook.
+  /// Calls `hook` on the gradient of output `output` before backward(), in the order added; returns
+  /// an id for remove_hook.
   std::uint64_t add_hook(std::uint32_t output, GradientHook hook);
-  /// Runs after those hooks and sees what they made of the gradient.
+  /// Called after those hooks, with the gradient they produced.
   void add_observer(std::uint32_t output, GradientHook hook);
   void remove_hook(std::uint64_t id);
   void run_hooks(Gradients& outputs) const;
 
-  /// Chains of any length go away without recursion.
+  /// Destroys chains of any length without recursion.
   static void release_last(Node* node);
 
   const char* const name;
   const std::uint64_t sequence;
   const std::uint32_t outputs;
-  const Stream stream;          ///< of forward; backward runs on it too
-  InlineVector<Edge, 3> edges;  ///< one an input
+  const Stream stream;          ///< the stream of forward; backward runs on it too
+  InlineVector<Edge, 3> edges;  ///< one per input
 
  private:
   struct Hook {
@@ -88,17 +88,17 @@ class Node : public RefCounted {
   std::unique_ptr<std::vector<Hook>> hooks_;
 };
 
-/// Throws ShapeError, DTypeError or DeviceError where a hook on the result of `name` gave what
-/// cannot take the place of `grad`.
+/// Throws ShapeError, DTypeError or DeviceError if the gradient returned by a hook on the result of
+/// `name` cannot replace `grad`.
 void check_replacement(const Tensor& grad, const Tensor& replaced, const char* name);
 
 /// A fresh id for a hook of any kind.
 std::uint64_t next_hook_id();
 
-/// Throws the error of a second backward() through a released node.
+/// Throws the error for a second backward() through a released node.
 [[noreturn]] void fail_released(const char* name);
 
-/// The node whose backward() runs in this thread; null outside.
+/// The node whose backward() is running in this thread; null outside.
 Node* current_node();
 
 /// Makes `node` the current one until the scope ends.

@@ -1,4 +1,4 @@
-// A pass: what it reaches, in which order, on which threads.
+// A pass: which nodes it reaches, in which order and on which threads they run.
 #include "ferrite/autograd/pass.h"
 
 #include <thread>
@@ -31,7 +31,7 @@ void Pass::discover() {
     state->stream = state->node->stream;
     state->grads.resize(state->node->outputs);
     state->side = SideNode::is(*state->node);
-    // What it writes may be in use there.
+    // The memory it writes may be in use on the current stream.
     if (state->side) state->stream.wait(current_stream(state->stream.device()));
     const Device& device = state->node->stream.device();
     if (std::ranges::none_of(queues_, [&](const auto& q) { return q.first == device; }))
@@ -48,7 +48,7 @@ void Pass::discover() {
 }
 
 void Pass::mark_needed() {
-  // Depth first, so that every target is settled before those that lead to it.
+  // Depth first, so that every target is visited before the nodes that lead to it.
   struct Visit {
     State* state;
     std::size_t next_edge;
@@ -121,7 +121,7 @@ void Pass::drain(Queue& queue) {
 
 namespace {
 
-/// Passes inside each other, by hooks that call backward, that one thread's stack has to hold.
+/// Maximum depth of nested passes (hooks that call backward) on one thread's stack.
 constexpr int kDeepest = 60;
 thread_local constinit int depth = 0;
 
@@ -148,7 +148,7 @@ void Pass::run() {
       }
     }).join();
   }
-  try {  // wherever it ended: what the caller does next comes after all of it
+  try {  // whatever the outcome: the caller's next work is ordered after all of it
     for (State& state : states_.states())
       if (state.node) current_stream(state.stream.device()).wait(state.stream);
   } catch (const CudaError&) {  // a device is lost
@@ -180,7 +180,7 @@ void Pass::run_callbacks() {
 }
 
 void Pass::run_queues() {
-  // One worker a device; the calling thread is the first device's.
+  // One worker per device; the calling thread serves the first device.
   std::vector<std::thread> workers;
   try {
     for (std::size_t i = 1; i < queues_.size(); ++i)

@@ -22,7 +22,7 @@ class Pass;
 inline thread_local constinit bool running_create_graph = false;
 inline thread_local constinit Pass* running_pass = nullptr;
 
-/// What this thread is while it works for a pass.
+/// The thread-local modes of a thread that works for a pass.
 class PassMode {
  public:
   PassMode(Pass& pass, bool create_graph)
@@ -36,7 +36,7 @@ class PassMode {
 
  private:
   GradModeGuard mode_;
-  AutocastScope autocast_off_{nullptr};  // gradients have the dtypes that were recorded
+  AutocastScope autocast_off_{nullptr};  // gradients keep the dtypes that were recorded
   bool outer_create_graph_;
   Pass* outer_pass_;
 };
@@ -48,7 +48,7 @@ class Pass {
       : retain_graph_(retain_graph), create_graph_(create_graph), accumulate_(accumulate) {}
 
   void add_root(const Edge& edge, const Tensor& gradient) { roots_.emplace_back(edge, gradient); }
-  /// Makes the gradient that reaches `edge` the result `index`; for grad().
+  /// Stores the gradient that reaches `edge` as result `index`; for grad().
   void capture(const Edge& edge, std::size_t index) {
     captures_[key_of(edge)].push_back({edge.output, index});
   }
@@ -89,7 +89,7 @@ class Pass {
   void run_from_roots(const std::vector<Stream>& made_on);
   void run_queues();
   void run_callbacks();
-  /// Of what several threads use, if this pass has several.
+  /// Locks the state shared by the pass's threads, if it has several.
   std::unique_lock<std::mutex> lock_among_threads() {
     return queues_.size() > 1 ? std::unique_lock(mutex_)
                               : std::unique_lock(mutex_, std::defer_lock);
@@ -100,8 +100,9 @@ class Pass {
   std::unordered_map<const void*, std::vector<Capture>> captures_;
   std::vector<Tensor> captured_;
   StateMap states_;
-  std::vector<std::pair<Device, std::unique_ptr<Queue>>> queues_;  // one a device; often just one
-  std::mutex mutex_;             // of states, queues and captures while several threads run
+  std::vector<std::pair<Device, std::unique_ptr<Queue>>> queues_;  // one per device; usually only
+                                                                   // one
+  std::mutex mutex_;             // guards states, queues and captures while several threads run
   std::size_t outstanding_ = 0;  // nodes and leaves not done
   std::exception_ptr error_;
   std::vector<std::function<void()>> callbacks_;

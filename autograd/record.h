@@ -1,4 +1,4 @@
-// How an op puts itself on the tape: after its forward, it hands over a lambda that is its
+// How an op records itself on the tape: after its forward, it passes a lambda that computes its
 // gradient.
 //
 //   Tensor mul(const Tensor& a, const Tensor& b) {
@@ -13,8 +13,7 @@
 //   }
 //
 // A gradient has its input's shape, dtype and device. Gradients written with ops are themselves
-// differentiable (create_graph); one that calls kernels directly says so with
-// `once_differentiable`.
+// differentiable (create_graph); one that calls kernels directly must call `once_differentiable`.
 #pragma once
 
 #include <functional>
@@ -29,20 +28,20 @@
 
 namespace ferrite::autograd {
 
-/// Whether an op on these inputs belongs on the tape.
+/// Whether an op on these inputs must be recorded on the tape.
 template <class... Tensors>
 bool recording(const Tensors&... inputs) {
   return grad_enabled() && ((inputs.defined() && inputs.requires_grad()) || ...);
 }
 bool recording(std::span<const Tensor> inputs);
 
-/// Throws AutogradError under create_graph: call first in a gradient made of kernels.
+/// Throws AutogradError under create_graph. Call it first in a gradient that calls kernels.
 void once_differentiable();
 
 namespace detail {
 
 /// A node whose gradient is a lambda: (const Tensor& grad, Needs) for one output, (Gradients&,
-/// Needs) for several; returning Gradients, or a Tensor where there is one input.
+/// Needs) for several. It returns Gradients, or a Tensor if there is one input.
 template <class Backward>
 class LambdaNode final : public Node {
  public:
@@ -64,7 +63,7 @@ class LambdaNode final : public Node {
       return (*backward_)(grads, needs());
     }
   }
-  /// A gradient that holds no memory may run any number of times.
+  /// A gradient that saved nothing may run any number of times.
   void release_saved() override {
     if constexpr (!std::is_trivially_destructible_v<Backward>) backward_.reset();
   }
@@ -98,7 +97,7 @@ void record(const Tensor& out, const char* name, std::span<const Tensor> inputs,
   detail::link_inputs(*node, inputs);
   detail::link_output(out, std::move(node), 0);
 }
-/// Several outputs: `backward` takes (Gradients&, Needs), undefined gradients counting as zero.
+/// Several outputs: `backward` takes (Gradients&, Needs); undefined gradients count as zero.
 template <class Backward>
 void record_many(std::span<const Tensor> outs, const char* name, std::span<const Tensor> inputs,
                  Backward backward) {
@@ -109,21 +108,21 @@ void record_many(std::span<const Tensor> outs, const char* name, std::span<const
   for (std::uint32_t i = 0; i < outs.size(); ++i) detail::link_output(outs[i], node, i);
 }
 
-/// Remembers that `out` is a view of `base`, so that in-place changes of either reach the history
-/// of both. View ops call it always, after record(); under no_grad, `out` stays off the tape, and
-/// check_inplace refuses to change it while recording where its base requires a gradient.
+/// Records that `out` is a view of `base`, so that in-place changes of either reach the history of
+/// both. View ops always call it, after record(). Under no_grad, `out` stays off the tape, and
+/// check_inplace refuses to change it while recording if its base requires a gradient.
 void link_view(const Tensor& out, const Tensor& base);
 
-/// Before an in-place op writes `self`: throws AutogradError while recording for a leaf that
-/// requires a gradient, for a view of one and for a view made under no_grad, and ValueError where
-/// elements of `self` share memory (expand, windows of unfold that overlap).
+/// Call before an in-place op writes `self`. Throws AutogradError while recording if `self` is a
+/// leaf that requires a gradient, a view of one, or a view made under no_grad; ValueError if
+/// elements of `self` share memory (expand, overlapping windows of unfold).
 void check_inplace(const Tensor& self, const char* op);
-/// After it: counts the change. `op` must be a string literal.
+/// Call after the write: counts the change. `op` must be a string literal.
 inline void changed_inplace(const Tensor& self, const char* op) {
   self.storage()->bump_version(op);
 }
-/// Then, if recording(self, others...): `self` becomes the result of a node whose first input is
-/// self as it was. Call after changed_inplace. `backward` as in record().
+/// If recording(self, others...): makes `self` the result of a node whose first input is its
+/// previous value. Call after changed_inplace. `backward` as in record().
 template <class Backward>
 void record_inplace(const Tensor& self, const char* name, detail::Inputs inputs,
                     Backward backward) {

@@ -11,20 +11,21 @@ namespace ferrite::autograd {
 namespace detail {
 struct RecomputedTensor;
 class CheckpointRegion;
-/// The checkpointed function that runs in this thread (autograd/checkpoint.h).
+/// The checkpointed function running in this thread (autograd/checkpoint.h).
 inline thread_local CheckpointRegion* checkpoint_region = nullptr;
 }  // namespace detail
 
 class Saved {
  public:
   Saved() = default;
-  /// Keeps an input. Not the tensor itself but its memory and history as they are now, since an
+  /// Keeps an input: its memory and history as they are now rather than the tensor itself, since an
   /// in-place op may later give the tensor a history that leads back here.
   Saved(const Tensor& input);
-  /// Keeps the op's own output, without holding on to the node that holds this.
+  /// Keeps the op's own output without a reference to the node that holds this, which would be a
+  /// cycle.
   static Saved output(const Tensor& out);
 
-  /// The tensor as it was. AutogradError, naming both ops, if it was changed in place since.
+  /// The tensor as it was saved. AutogradError, naming both ops, if it was changed in place since.
   Tensor get() const {
     if (!tensor_.defined()) return recomputed_ ? get_recomputed() : Tensor();
     if (tensor_.version() != version_) [[unlikely]]
@@ -40,8 +41,9 @@ class Saved {
   Tensor with_history(const Tensor& tensor) const;
   Tensor get_recomputed() const;
 
-  Tensor tensor_;                                         // a leaf itself, otherwise off the tape
-  std::shared_ptr<detail::RecomputedTensor> recomputed_;  // instead, inside a checkpoint
+  Tensor tensor_;                                         // a leaf itself, any other tensor off the
+                                                          // tape
+  std::shared_ptr<detail::RecomputedTensor> recomputed_;  // used instead inside a checkpoint
   IntrusivePtr<Node> node_;
   std::uint32_t output_number_ = 0;
   std::uint32_t version_ = 0;

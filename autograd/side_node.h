@@ -1,4 +1,4 @@
-// A node that communicates: it runs beside the rest of backward.
+// A node that communicates, concurrently with the rest of backward.
 #pragma once
 
 #include <functional>
@@ -8,10 +8,11 @@
 
 namespace ferrite::autograd {
 
-/// A node that runs as soon as its last gradient is there, before any other that is ready on its
-/// device, and on a stream of its own that no other node's waits for before the pass ends. Leaves
-/// that it leads to get their final gradient on that stream too: what reaches them in other ways is
-/// summed first, and what comes from side nodes is added to that, whenever it came.
+/// A node that runs as soon as its last gradient has arrived, before any other node that is ready
+/// on its device. It runs on a stream of its own, which no other node's stream waits for before the
+/// pass ends. Leaves that it leads to get their final gradient on that stream too: gradients from
+/// other nodes are summed first, and those from side nodes are added to the sum, whatever their
+/// order of arrival.
 class SideNode final : public Node {
  public:
   using Backward = std::function<Gradients(Gradients&, Needs)>;
@@ -26,7 +27,7 @@ class SideNode final : public Node {
   static bool is(const Node& node) { return node.name == kName; }
 
  private:
-  static constexpr char kName[] = "replicate";  // the address tells side nodes from others
+  static constexpr char kName[] = "replicate";  // its address distinguishes side nodes from others
 
   const Backward backward_;
 };

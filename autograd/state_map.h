@@ -1,4 +1,4 @@
-// What a backward pass knows of each node and leaf.
+// The state of each node and leaf in a backward pass.
 #pragma once
 
 #include <deque>
@@ -9,17 +9,17 @@
 
 namespace ferrite::autograd {
 
-/// What is known of a node or leaf during one pass.
+/// The state of one node or leaf during one pass.
 struct State {
   Node* node = nullptr;  // null for leaves
   Tensor leaf;
-  std::uint32_t waiting = 0;  // edges that have not delivered yet
-  // In grad(): whether something that was asked for lies beyond, or is this.
+  std::uint32_t waiting = 0;  // edges that have not delivered their gradient yet
+  // In grad(): whether a requested input is this one or lies beyond it.
   bool needed = true, captured = false, seen = false;
   bool side = false;   // a side node; a leaf that one leads to
-  Stream stream;       // where its gradient is accumulated
-  Stream side_stream;  // of a leaf that a side node leads to: that node's
-  Gradients grads;     // one an output; of a leaf: what comes from nodes in turn, from a side node
+  Stream stream;       // the stream on which its gradient is accumulated
+  Stream side_stream;  // for a leaf that a side node leads to: that node's stream
+  Gradients grads;     // one per output; for a leaf: [0] from ordinary nodes, [1] from a side node
 
   bool wants_gradient() const { return needed || captured; }
 };
@@ -28,7 +28,7 @@ inline const void* key_of(const Edge& edge) {
   return edge.node ? static_cast<const void*>(edge.node.get()) : edge.leaf.impl();
 }
 
-/// Open addressing from node or leaf to its State; States stay where they are.
+/// An open-addressing map from a node or leaf to its State, whose address is stable.
 class StateMap {
  public:
   StateMap() : slots_(64) {}
@@ -39,7 +39,7 @@ class StateMap {
       if (!slot.key || slot.key == key) return slot.key ? slot.state : nullptr;
     }
   }
-  /// The state of `key`, and whether it is new.
+  /// The state of `key`, and whether it was inserted.
   std::pair<State*, bool> insert(const void* key) {
     for (std::size_t i = hash(key);; ++i) {
       Slot& slot = slots_[i & (slots_.size() - 1)];

@@ -1,4 +1,4 @@
-// The members of Tensor that belong to the tape.
+// Members of Tensor that work on the tape.
 #include "ferrite/autograd/engine.h"
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/autograd/meta.h"
@@ -38,7 +38,7 @@ const Tensor& Tensor::set_requires_grad(bool on) const {
   if (!on && !meta_of(*this)) return *this;
   Meta& meta = require_meta(*this);
   meta.requires_grad = on;
-  if (meta.unrecorded_view) {  // from here on a leaf, and nobody's view
+  if (meta.unrecorded_view) {  // from here on a leaf and not a view
     meta.base = {};
     meta.unrecorded_view = false;
   }

@@ -1,4 +1,4 @@
-// The frame of a benchmark's program: its command line, its answers and its errors.
+// The common main function of benchmarks: command line, answers and errors.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -8,10 +8,10 @@
 
 namespace bench {
 
-/// A line of JSON, which the script that asked is waiting for.
+/// Writes a line of JSON for the script that waits for it.
 inline void answer(const nlohmann::json& json) { std::cout << json.dump() << std::endl; }
 
-/// Reads the command line and calls `program`; what that throws becomes a line on stderr and exit
+/// Reads the command line and calls `program`; an exception becomes a line on stderr and exit
 /// status 1.
 template <class Program>
 int run(CLI::App& app, int argc, char** argv, Program&& program) {

@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 SIDES = ("PyTorch", "libtorch", "Ferrite")
-# Variables that make one of them faster or slower; all sides inherit them.
+# Variables that affect speed; all sides inherit them.
 SETTINGS = ("CUDA_LAUNCH", "CUDA_VISIBLE", "DNNL_", "FERRITE_", "GOMP_", "KMP_", "LD_PRELOAD",
             "MALLOC_", "MKL_", "OMP_", "ONEDNN_", "TORCH_")
 
@@ -33,7 +33,7 @@ class Worker:
     """A program that reads a line, measures, and answers with a line of JSON."""
 
     def __init__(self, command, threads=1):
-        # Set for both sides alike; each also has its own call.
+        # Set for both sides; each also has its own call.
         env = dict(os.environ, OMP_NUM_THREADS=str(threads), FERRITE_NUM_THREADS=str(threads))
         self.command = [str(c) for c in command]
         self.errors = tempfile.TemporaryFile()

@@ -1,5 +1,5 @@
-# Compiler flags of everything in this tree. They are directory options, so that all targets agree,
-# and none of them reaches the users of an installed Ferrite.
+# Compiler flags of everything in this tree. They are directory options, so that all targets
+# agree, and none of them reaches the users of an installed Ferrite.
 
 function(ferrite_cxx_options)
   foreach(option IN LISTS ARGN)
@@ -20,10 +20,10 @@ if(FERRITE_WERROR)
 endif()
 
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  ferrite_cxx_options(-fpch-preprocess)  # for compiler caches, which have it preprocess first
+  ferrite_cxx_options(-fpch-preprocess)  # for compiler caches, which preprocess first
 endif()
 
-# Tests are many large programs: mold links test_ops in 0.2 s, the system's linker in 0.7 s.
+# The tests are many large programs: mold links test_ops in 0.2 s, the system's linker in 0.7 s.
 find_program(FERRITE_MOLD mold)
 mark_as_advanced(FERRITE_MOLD)
 if(FERRITE_MOLD AND PROJECT_IS_TOP_LEVEL AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU"
@@ -31,7 +31,7 @@ if(FERRITE_MOLD AND PROJECT_IS_TOP_LEVEL AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU
   add_link_options($<$<LINK_LANGUAGE:CXX>:-fuse-ld=mold>)
 endif()
 
-# No -ffast-math: NaN and infinity are how a loss scaler sees an overflow.
+# No -ffast-math: a loss scaler detects overflows by NaN and infinity.
 ferrite_cxx_options(-fno-math-errno)
 
 execute_process(COMMAND ${CMAKE_CXX_COMPILER} -march=${FERRITE_ISA} -dM -E -x c++ /dev/null
@@ -42,7 +42,7 @@ if(isa_failed)
 endif()
 ferrite_cxx_options(-march=${FERRITE_ISA})
 if(FERRITE_ISA STREQUAL "native")
-  # A compiler cache keys on the command line, where "native" reads the same on every machine.
+  # A compiler cache keys on the command line, where "native" is the same text on every machine.
   string(MD5 native_id "${isa_macros}")
   string(SUBSTRING ${native_id} 0 8 native_id)
   ferrite_cxx_options(-DFERRITE_NATIVE_ISA_${native_id})
@@ -63,14 +63,14 @@ if(FERRITE_ISA_LEVELS)
   string(APPEND ferrite_isa ", kernels for ${levels} too")
 endif()
 
-# For sources of the calling folder that wait for others, or write reports: they compile in three quarters
-# of -O3's time.
+# For sources of the calling folder that mostly wait, or write reports: with -O1 they compile in
+# three quarters of -O3's time.
 function(ferrite_cold)
   file(GLOB cold CONFIGURE_DEPENDS ${ARGN})
   set_property(SOURCE ${cold} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O1>)
 endfunction()
 
-# For the calling folder: compile fast, as what it computes is little. Undefined behaviour is looked for
+# For the calling folder: compile fast, because it computes little. Undefined behaviour is checked
 # in the library; in code that only uses it the checks would take a quarter of the time.
 function(ferrite_unoptimized)
   ferrite_cxx_options(-O0)
@@ -84,7 +84,8 @@ if(FERRITE_SANITIZE)
                       -fno-omit-frame-pointer -Wno-maybe-uninitialized)
   add_link_options(-fsanitize=${FERRITE_SANITIZE})
   if(FERRITE_SANITIZE MATCHES "undefined")
-    # What these find the address sanitizer finds as well, and they cost a seventh of the build.
+    # The address sanitizer finds the same errors, and these checks take a seventh of the build
+    # time.
     ferrite_cxx_options(-fno-sanitize=null,object-size,pointer-overflow)
   endif()
 endif()

@@ -1,4 +1,4 @@
-# The CUDA backend: compiled by nvcc where there is a toolkit (no GPU is needed to build), or by the
+# The CUDA backend: compiled by nvcc if there is a toolkit (no GPU is needed to build), or by the
 # host's compiler against the emulator in tests/emulator, which runs kernels on the CPU.
 #
 # Defines FERRITE_HAVE_CUDA, FERRITE_CUDA_EMULATOR and FERRITE_CUDA_RUNTIME, the target that CUDA
@@ -38,7 +38,7 @@ elseif(FERRITE_HAVE_CUDA)
     set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
   endif()
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-    # One architecture keeps builds short: that of the GPU here, or 90 where there is none.
+    # One architecture keeps builds short: that of the present GPU, or 90 if there is none.
     set(architecture 90)
     execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
                     OUTPUT_VARIABLE found RESULT_VARIABLE failed ERROR_QUIET)
@@ -48,20 +48,21 @@ elseif(FERRITE_HAVE_CUDA)
     set(CMAKE_CUDA_ARCHITECTURES ${architecture} CACHE STRING "GPU architectures to compile for")
   endif()
   enable_language(CUDA)
-  # To nvcc -O is the host's part of a source, which only launches: GPU code has -O3 whatever this says.
+  # For nvcc, -O applies only to the host part of a source, which just launches: GPU code always
+  # gets -O3.
   foreach(config IN ITEMS RELEASE RELWITHDEBINFO)
     string(REGEX REPLACE "-O[23]" "-O1" CMAKE_CUDA_FLAGS_${config} "${CMAKE_CUDA_FLAGS_${config}}")
   endforeach()
-  # CMake 3.25 does not know that nvcc takes C++20, and refuses; later versions set these.
+  # CMake 3.25 does not know that nvcc supports C++20, and refuses; later versions set these.
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
   set(CMAKE_CUDA_STANDARD 20)
-  # fmt 9 makes half of its constexpr functions plain ones under nvcc, and then does not compile.
+  # fmt 9 drops constexpr from half of its functions under nvcc, and then does not compile.
   add_compile_options($<$<COMPILE_LANGUAGE:CUDA>:-DFMT_USE_CONSTEXPR=1>)
   add_compile_options($<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
   add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Xcompiler -Wall,-Wextra>")
-  # Packages name /usr/include; given to nvcc as -isystem it breaks the standard library's
-  # #include_next, so CMake must know it as the compiler's own and leave it out.
+  # Packages name /usr/include; passed to nvcc as -isystem it breaks the standard library's
+  # #include_next, so CMake must treat it as an implicit directory and leave it out.
   list(APPEND CMAKE_CUDA_IMPLICIT_INCLUDE_DIRECTORIES ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES})
 endif()
 

@@ -1,11 +1,11 @@
-# cuBLASLt, cuDNN and NCCL, wherever they are: a prefix that the user names (FERRITE_CUDA_PREFIX), the
-# toolkit, the distribution's packages, or Python wheels (nvidia-* in site-packages, as PyTorch brings
-# them: without the .so links that linkers look for). Each is optional; the summary says what is
-# missing and how to get it.
+# cuBLASLt, cuDNN and NCCL, searched in this order: a prefix given by the user
+# (FERRITE_CUDA_PREFIX), the toolkit, the distribution's packages, and Python wheels (nvidia-* in
+# site-packages, installed by PyTorch without the .so links that linkers need). Each is optional;
+# the summary says what is missing and how to get it.
 #
-# Defines for each FERRITE_HAVE_<name>, FERRITE_<name>_INCLUDE, since headers are all that the build
-# needs, and FERRITE_<name>_FOLDER, where the library is looked for first when a program asks for it.
-# The emulator brings an NCCL of its own, headers too.
+# Defines for each FERRITE_HAVE_<name>, FERRITE_<name>_INCLUDE, since only headers are needed to
+# build, and FERRITE_<name>_FOLDER, where a program looks for the library first. The emulator has
+# its own NCCL, including headers.
 
 set(FERRITE_CUDA_PREFIX "" CACHE STRING
     "Folders to look for cuBLASLt, cuDNN and NCCL in first: with include/ and lib/, or site-packages")
@@ -26,7 +26,7 @@ print(';'.join(p for p in paths if p.endswith('-packages')))"
   set(${result} ${folders} PARENT_SCOPE)
 endfunction()
 
-# The version that a header's macros give, as "<major>.<minor>.<patch>"; "" where they are not there.
+# The version from a header's macros, as "<major>.<minor>.<patch>"; "" if they are missing.
 function(ferrite_header_version result header prefix)
   set(version)
   if(EXISTS ${header})
@@ -40,10 +40,11 @@ function(ferrite_header_version result header prefix)
   set(${result} "${version}" PARENT_SCOPE)
 endfunction()
 
-# ferrite_find_cuda_library(<name> HEADER <file> LIBRARY <names...> WHEELS <folders below nvidia/...>)
+# ferrite_find_cuda_library(<name> HEADER <file> LIBRARY <names...> WHEELS <folders below
+# nvidia/...>)
 #
-# Sets FERRITE_<name>_INCLUDE and FERRITE_<name>_LIBRARY (cached), FERRITE_<name>_FOLDER, and `where`
-# for people.
+# Sets FERRITE_<name>_INCLUDE and FERRITE_<name>_LIBRARY (cached), FERRITE_<name>_FOLDER, and
+# `where`, for the summary.
 function(ferrite_find_cuda_library name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "HEADER" "LIBRARY;WHEELS")
   set(first ${FERRITE_CUDA_PREFIX})
@@ -71,7 +72,7 @@ function(ferrite_find_cuda_library name)
   set(where ${where} PARENT_SCOPE)
 endfunction()
 
-# Sets FERRITE_HAVE_<name> and ferrite_<name>_reason; an error where the option FERRITE_<name> is ON
+# Sets FERRITE_HAVE_<name> and ferrite_<name>_reason; an error if the option FERRITE_<name> is ON
 # and `problem` is not empty.
 macro(ferrite_decide_cuda_library name problem found)
   if("${FERRITE_${name}}" STREQUAL "OFF")

@@ -1,6 +1,6 @@
-# Everything that is found and not built. A missing package is an error that says what to install.
+# External packages. A missing one is an error that says what to install.
 
-# Last of all in what scripts/gather_packages.sh has gathered.
+# Searched last: the packages gathered by scripts/gather_packages.sh.
 set(FERRITE_PREFIX ${PROJECT_SOURCE_DIR}/third_party/gathered CACHE PATH
     "A folder of headers and libraries for what is found nowhere else")
 list(APPEND CMAKE_SYSTEM_PREFIX_PATH ${FERRITE_PREFIX})

@@ -6,7 +6,8 @@
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
-# ferrite_public_headers(<variable> <header>...): these headers, and what they include of Ferrite.
+# ferrite_public_headers(<variable> <header>...): these headers, and the Ferrite headers they
+# include.
 function(ferrite_public_headers variable)
   set(found)
   set(pending ${ARGN})
@@ -39,8 +40,8 @@ endfunction()
 set(ferrite_include ${CMAKE_INSTALL_INCLUDEDIR}/ferrite)
 set(ferrite_package ${CMAKE_INSTALL_LIBDIR}/cmake/ferrite)
 
-# What users include: everything by ferrite.h; an op or a kernel of their own, and a process group of
-# their own, by the rest (docs/kernels.md, docs/process_groups.md).
+# The headers for users: ferrite.h includes everything; the rest is for custom ops, kernels
+# (docs/kernels.md) and process groups (docs/process_groups.md).
 file(GLOB kernels RELATIVE ${PROJECT_SOURCE_DIR} kernels/*.h)
 ferrite_public_headers(headers ferrite.h autograd/record.h ${kernels} parallel/comm/host_group.h
   kernels/cuda/block.cuh kernels/cuda/divisor.cuh kernels/cuda/elementwise.cuh kernels/cuda/launch.cuh

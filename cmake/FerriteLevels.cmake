@@ -1,10 +1,11 @@
 # ferrite_levels(<target> <level>...)
 #
-# Makes the shared library <target> once more for each level of the instruction set (x86-64-v3 ...), as
-# the target <target>_<level> in glibc-hwcaps/<level>/ beside it. That is where the C library's loader looks
-# first on machines that have the level (ld.so(8), "glibc-hwcaps"): programs start with the fastest form
-# that runs, and no code chooses. Sources are those of <target>; what a GPU's compiler makes of them is
-# linked as it is. Called in the folder of <target> after its properties are set.
+# Builds the shared library <target> again for each instruction set level (x86-64-v3 ...), as the
+# target <target>_<level> in glibc-hwcaps/<level>/ beside it. The C library's loader looks there
+# first on machines that support the level (ld.so(8), "glibc-hwcaps"): programs start with the
+# fastest supported library, and no code has to choose. Sources are those of <target>; objects of
+# a GPU compiler are linked unchanged. Call it in the folder of <target> after its properties are
+# set.
 function(ferrite_levels target)
   if(NOT ARGN)
     return()
@@ -29,8 +30,8 @@ endfunction()
 
 # ferrite_level(<target> <level> <kind> [<objects>])
 #
-# The library <target>_<level>, SHARED or STATIC: the C++ sources of <target> compiled for that level, and
-# these objects where <target> has sources of another compiler.
+# Creates the library <target>_<level>, SHARED or STATIC: the C++ sources of <target> compiled for
+# that level, plus these objects if <target> has sources of another compiler.
 function(ferrite_level target level kind)
   get_target_property(all ${target} SOURCES)
   set(sources)

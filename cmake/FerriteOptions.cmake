@@ -1,4 +1,4 @@
-# What a user can choose at configure time, and the defaults.
+# Options at configure time, and their defaults.
 
 set(FERRITE_ISA native CACHE STRING
     "Instruction set to compile for, as -march= takes it: native, x86-64, x86-64-v2, x86-64-v3, x86-64-v4 ...")
@@ -83,10 +83,10 @@ endif()
 find_program(FERRITE_CCACHE ccache)
 mark_as_advanced(FERRITE_CCACHE)
 if(FERRITE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # Paths relative to the tree: clones and worktrees share what they compiled. Without the sloppiness
-  # nothing that uses a precompiled header would be kept. Headers are compared as they are (depend),
-  # not as they come out of the preprocessor: a precompiled header knows those it was made from by
-  # their bytes, and after a change of a comment an older one would not do.
+  # Paths are relative to the tree, so that clones and worktrees share compiled objects. Without
+  # the sloppiness settings, nothing that uses a precompiled header would be cached. Headers are
+  # compared by content (depend mode), not after preprocessing: a precompiled header identifies
+  # its inputs by their bytes, and an older one would be rejected after a change in a comment.
   set(CMAKE_CXX_COMPILER_LAUNCHER
       ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
       CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_DEPEND=1 ${FERRITE_CCACHE})

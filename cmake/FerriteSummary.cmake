@@ -1,4 +1,4 @@
-# What was configured, in one place a reader finds.
+# Prints the configuration in one place.
 
 macro(ferrite_on_off variable reason)
   if(${variable})

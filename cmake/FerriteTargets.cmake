@@ -1,7 +1,8 @@
 # ferrite_include_root(<folder>)
 #
-# Makes <folder>/ferrite of links to the folders of the source tree: sources of this tree include
-# "ferrite/nn/module.h" as users of an installed Ferrite do, and no name of a folder is on the include path.
+# Fills <folder>/ferrite with links to the folders of the source tree: sources of this tree
+# include "ferrite/nn/module.h" like users of an installed Ferrite, and no folder name of the tree
+# is on the include path.
 function(ferrite_include_root folder)
   get_filename_component(root ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/.. ABSOLUTE)
   foreach(name IN ITEMS core kernels autograd ops nn optim parallel data metrics examples benchmarks tests
@@ -16,13 +17,13 @@ endfunction()
 # ferrite_library(<folder> [FOLDERS <subfolder>...] [DEPENDS <target>...] [PRIVATE <target>...]
 #                 [ALONE <source>...])
 #
-# Makes the library target ferrite_<folder> (alias ferrite::<folder>) of the sources in the calling
-# folder: all below it, or, given FOLDERS, only those directly in the subfolders named ("." is the
-# folder itself). Sources are globbed, so adding a file needs no edit; a folder that has only
-# headers becomes an interface target. DEPENDS are linked publicly; PRIVATE ones are for the .cpp
-# files alone, and no public header may include them. Sources are compiled in batches but for those
-# ALONE (ferrite_batches below); what they are compiled with beside the target's own flags has to be
-# set before this is called.
+# Creates the library target ferrite_<folder> (alias ferrite::<folder>) from the sources in the
+# calling folder: all below it, or, given FOLDERS, only those directly in the named subfolders
+# ("." is the folder itself). Sources are globbed, so adding a file needs no edit; a folder with
+# only headers becomes an interface target. DEPENDS are linked publicly; PRIVATE targets are for
+# the .cpp files only, and no public header may include them. Sources are compiled in batches
+# except those listed as ALONE (ferrite_batches below); compile options beyond the target's own
+# must be set before this is called.
 function(ferrite_library name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "FOLDERS;DEPENDS;PRIVATE;ALONE")
   set(target ferrite_${name})
@@ -46,9 +47,10 @@ function(ferrite_library name)
   set(scope PUBLIC)
   if(sources)
     ferrite_batches(sources ${target} ${arg_ALONE})
-    add_library(${target} ${sources})  # static, or as BUILD_SHARED_LIBS says
+    add_library(${target} ${sources})  # static, or shared with BUILD_SHARED_LIBS
     target_link_libraries(${target} PRIVATE ${arg_PRIVATE})
-    set_target_properties(${target} PROPERTIES DEFINE_SYMBOL "")  # nothing asks; headers are to fit all
+    set_target_properties(${target} PROPERTIES DEFINE_SYMBOL "")  # unused; headers must fit all
+                                                                  # programs
     if(TARGET ferrite_core AND NOT target STREQUAL "ferrite_core")
       target_precompile_headers(${target} REUSE_FROM ferrite_core)
     endif()
@@ -58,20 +60,21 @@ function(ferrite_library name)
   endif()
   add_library(ferrite::${name} ALIAS ${target})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name}
-    INSTALL_RPATH "$ORIGIN" INSTALL_RPATH_USE_LINK_PATH ON)  # CUDA's runtime is in no folder of the system's
+    INSTALL_RPATH "$ORIGIN" INSTALL_RPATH_USE_LINK_PATH ON)  # CUDA's runtime is not in a system
+                                                             # folder
   target_compile_features(${target} ${scope} cxx_std_20)
   target_include_directories(${target} ${scope} $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>)
   target_link_libraries(${target} ${scope} ${arg_DEPENDS})
 endfunction()
 
 # ferrite_batches(<variable> <target> [<pattern>...])
-# Takes a list of sources and leaves in its place one of files that include up to FERRITE_BATCH of
-# them each (1: the sources as they are). Headers and templates, which are most of a small file's
-# time, are then compiled once a batch; a batch takes some ten seconds, so that a change is still
-# compiled soon. Sources of a batch are of one folder and language and have the same options of their
-# own. Their anonymous namespaces are one, so their names must differ; those that use each other's,
-# or take long by themselves, stay alone: sources whose path ends in one of the patterns. Sources whose
-# property FERRITE_BATCH is the same are one batch, however many they are.
+# Replaces a list of sources by files that include up to FERRITE_BATCH of them each (1: the
+# sources as they are). Headers and templates, which take most of a small file's time, are then
+# compiled once per batch; a batch takes some ten seconds, so a change still compiles quickly.
+# Sources of a batch have the same folder, language and source-specific options. Their anonymous
+# namespaces are merged, so their names must differ. Sources whose names clash, or that take long
+# by themselves, are compiled alone: those whose path ends in one of the patterns. Sources with
+# the same value of the property FERRITE_BATCH form one batch, however many they are.
 function(ferrite_batches variable target)
   if(FERRITE_BATCH LESS 2)
     return()
@@ -129,7 +132,7 @@ function(ferrite_batches variable target)
       set(name ${name_${key}}${extension_${key}})
       math(EXPR number_${name} "0${number_${name}} + 1")
       set(file ${CMAKE_CURRENT_BINARY_DIR}/batches/${target}/${number_${name}}_${name})
-      file(CONFIGURE OUTPUT ${file} CONTENT "${text}" @ONLY)  # written where it has changed
+      file(CONFIGURE OUTPUT ${file} CONTENT "${text}" @ONLY)  # written only if it has changed
       foreach(property IN ITEMS LANGUAGE COMPILE_DEFINITIONS COMPILE_OPTIONS SKIP_PRECOMPILE_HEADERS)
         if(NOT "${${property}_${key}}" MATCHES "NOTFOUND$")
           set_source_files_properties(${file} PROPERTIES ${property} "${${property}_${key}}")
@@ -137,7 +140,7 @@ function(ferrite_batches variable target)
       endforeach()
       if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU"
          AND (extension_${key} STREQUAL ".cpp" OR LANGUAGE_${key} STREQUAL "CXX"))
-        # GCC takes the batch for the source, and its parts for headers.
+        # GCC treats the batch as the source, and its parts as headers.
         set_property(SOURCE ${file} APPEND PROPERTY COMPILE_OPTIONS -Wno-subobject-linkage)
       endif()
       list(APPEND result ${file})

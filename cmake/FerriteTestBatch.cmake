@@ -1,9 +1,10 @@
 # cmake -D OUT=<file> -D ROOT=<tree> -D ALONE=<expression> -P FerriteTestBatch.cmake <source>...
 #
-# Writes a source that includes these tests, paths relative to the tree: what their headers have is then
-# compiled once a batch. Their helpers have names like other tests' helpers, so each lies in a namespace of
-# its own; for that all that they include comes first, where their own includes find nothing left to do.
-# A test with a line that matches ALONE opens or fills a namespace itself, and cannot be in one.
+# Writes a source that includes these tests, with paths relative to the tree: their headers are
+# then compiled once per batch. Helpers of different tests may have the same name, so each test is
+# put into a namespace of its own. To make that possible, everything they include is included
+# first, so that their own includes have no effect. A test with a line that matches ALONE opens or
+# fills a namespace itself, and cannot be wrapped.
 set(sources)
 foreach(i RANGE ${CMAKE_ARGC})
   if(after_script AND i LESS CMAKE_ARGC)

@@ -1,5 +1,5 @@
-# Finds libdeflate by header and library: older releases, Debian 12's among them, bring no package file of
-# CMake's. Defines Deflate::Deflate.
+# Finds libdeflate by header and library: older releases, such as Debian 12's, have no CMake
+# package file. Defines Deflate::Deflate.
 
 find_path(Deflate_INCLUDE_DIR libdeflate.h)
 find_library(Deflate_LIBRARY deflate)

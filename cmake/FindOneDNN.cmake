@@ -1,4 +1,4 @@
-# Finds oneDNN by header and library: the package file that Debian ships with libdnnl-dev asks for
+# Finds oneDNN by header and library: the package file that Debian ships with libdnnl-dev requires
 # OpenCL development files and fails without them. Defines OneDNN::OneDNN.
 
 find_path(OneDNN_INCLUDE_DIR dnnl.hpp)

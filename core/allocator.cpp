@@ -27,7 +27,8 @@ namespace {
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-// Size classes: multiples of 64 up to 512, then eight a power of two, so at most an eighth is lost.
+// Size classes: multiples of 64 up to 512, then eight per power of two, so at most an eighth is
+// lost.
 constexpr std::size_t kLinearClasses = 8;
 
 std::size_t class_of(std::size_t bytes) {
@@ -43,7 +44,7 @@ std::size_t class_bytes(std::size_t size_class) {
   return (8 + k % 8 + 1) << (9 + k / 8 - 3);
 }
 
-/// Page-locked memory has counts of its own, which are not those of the host.
+/// Page-locked memory is counted separately from ordinary host memory.
 bool is_of_device(std::string_view of) { return of.starts_with("cpu"); }
 
 class HostMemory final : public MemorySource {
@@ -151,7 +152,8 @@ void* CachingAllocator::acquire(std::size_t bytes) {
 }
 
 void CachingAllocator::cache(const Block& block) {
-  // Queued work may still touch a worker stream's block, which is legal: only the host's is shut.
+  // Queued work may legally still touch a block of a worker stream, so only blocks of the host's
+  // own stream are poisoned.
   if (block.stream == 0) ASAN_POISON_MEMORY_REGION(block.data, block.bytes);
   std::vector<FreeList>& lists = block.stream == 0 ? *host_lists_ : cached_[block.stream];
   const std::size_t size_class = class_of(block.bytes);
@@ -175,11 +177,11 @@ void CachingAllocator::retire(const Block& block, std::span<const Stream> also_u
   Pending pending{.block = block, .marks = {}};
   try {
     for (const Stream& stream : also_used_by) {
-      // A graph under capture will use the block at every replay: nobody may ever have it again.
+      // A graph under capture uses the block at every replay, so it must never be reused.
       if (detail::cuda::is_capturing(stream)) return;
       if (!stream.query()) pending.marks.push_back(stream.impl()->record(detail::Timing::none));
     }
-  } catch (const CudaError&) {  // the device is lost: nothing runs there any more
+  } catch (const CudaError&) {  // the device is lost: no work runs there any more
   }
   if (pending.marks.empty()) return cache(block);
   stats_.pending += block.bytes;
@@ -203,7 +205,7 @@ void CachingAllocator::release_cached(std::unique_lock<std::mutex>& lock) {
   if (may_wait) turn.lock();
   lock.lock();
 
-  // Only what is cached by now: what is freed while the lock is open comes with work that nobody
+  // Only blocks cached by now: blocks freed while the lock is open belong to work that has not been
   // waited for.
   std::vector<Block> blocks;
   for (auto& [stream, lists] : cached_) {
@@ -263,8 +265,8 @@ std::string CachingAllocator::summary() const { return detail::summarise(of_, st
 
 namespace {
 
-/// One allocator a CPU device, made on first use. Never destroyed: tensors in static variables may
-/// outlive every other static.
+/// One allocator per CPU device, created on first use. Never destroyed, because tensors in static
+/// variables may outlive every other static.
 CachingAllocator& cpu_allocator(int index) {
   struct Slots {
     std::array<std::once_flag, Device::kMaxIndex + 2> once;

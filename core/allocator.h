@@ -1,10 +1,10 @@
-// Caching allocators: one a device, ordered by stream, with statistics.
+// Caching allocators: one per device, ordered by stream, with statistics.
 //
-// A freed block goes back to the stream it was allocated on and is handed out again to work on
-// that stream only, so freeing never waits. A block that other streams used as well returns once
-// those have passed the point of the free.
+// A freed block goes back to the stream it was allocated on and is handed out again only to work on
+// that stream, so freeing never waits. A block that other streams used as well is returned once
+// those streams have passed the point of the free.
 //
-// CachingAllocator serves the CPU's devices and page-locked memory from lists of size classes;
+// CachingAllocator serves the CPU devices and page-locked memory from lists of size classes;
 // core/cuda/device_allocator.h serves CUDA devices from large segments that are split and merged.
 #pragma once
 
@@ -23,23 +23,23 @@
 
 namespace ferrite {
 
-/// Bytes, counted as blocks are handed out (rounded up to their size class).
+/// Byte counts of blocks handed out, rounded up to their size class.
 struct MemoryStats {
   std::size_t allocated = 0;      ///< in use now
-  std::size_t max_allocated = 0;  ///< its peak since the last reset
-  std::size_t reserved = 0;       ///< held from the system: in use and cached
+  std::size_t max_allocated = 0;  ///< peak of `allocated` since the last reset
+  std::size_t reserved = 0;       ///< held from the system: in use or cached
   std::size_t max_reserved = 0;
   std::size_t pending = 0;            ///< freed, but other streams have not passed the free yet
   std::uint64_t allocations = 0;      ///< requests served
-  std::uint64_t system_requests = 0;  ///< of these, from the system and not from the cache
-  std::uint64_t retries = 0;          ///< times the cache was given back because memory ran out
+  std::uint64_t system_requests = 0;  ///< requests that went to the system, not the cache
+  std::uint64_t retries = 0;          ///< times the cache was released because memory ran out
 };
 
 /// Where an allocator's memory comes from.
 class MemorySource {
  public:
   virtual ~MemorySource() = default;
-  /// Null where there is none left.
+  /// Null if no memory is left.
   virtual void* acquire(std::size_t bytes) noexcept = 0;
   virtual void release(void* data, std::size_t bytes) noexcept = 0;
 };
@@ -48,9 +48,9 @@ class Allocator {
  public:
   struct Block {
     void* data = nullptr;
-    std::size_t bytes = 0;  ///< at least what was asked for
+    std::size_t bytes = 0;  ///< at least the bytes requested
     std::uint32_t stream = 0;
-    void* handle = nullptr;  ///< the allocator's own
+    void* handle = nullptr;  ///< private to the allocator
   };
 
   Allocator() = default;
@@ -58,38 +58,39 @@ class Allocator {
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
 
-  /// At least `bytes` aligned to 64, for work on `stream`. Where the system has none left, the
-  /// cache is given back and the request tried once more; then OutOfMemoryError names the bytes
-  /// asked for, the device and what is held.
+  /// At least `bytes`, aligned to 64, for work on `stream`. If the system has no memory left, the
+  /// cache is released and the request retried once; then OutOfMemoryError names the bytes
+  /// requested, the device and the bytes held.
   virtual Block allocate(std::size_t bytes, const Stream& stream) = 0;
-  /// `also_used_by`: further streams whose queued work touches the block.
+  /// `also_used_by`: other streams whose queued work touches the block.
   virtual void free(const Block& block, std::span<const Stream> also_used_by) noexcept = 0;
   void free(const Block& block) noexcept { free(block, {}); }
 
-  /// Gives every cached block back to the system, waiting for streams that still use one. Called by
-  /// work on a worker stream, which must not wait for queues, it gives back the host's blocks only.
+  /// Returns every cached block to the system, waiting for streams that still use one. Work on a
+  /// worker stream must not wait for queues; called from there, this releases only the host's
+  /// blocks.
   virtual void empty_cache() = 0;
   virtual MemoryStats stats() const = 0;
   virtual void reset_peak_stats() = 0;
-  /// Requests that would take `reserved` past `bytes` fail as if memory had run out.
+  /// Requests that would raise `reserved` above `bytes` fail as if memory had run out.
   virtual void set_limit(std::size_t bytes) = 0;
   /// Fills every block handed out with 0xff bytes (NaN in all floating types), for tests.
   virtual void set_poison(bool on) = 0;
-  /// A table of the statistics for people.
+  /// A human-readable table of the statistics.
   virtual std::string summary() const = 0;
 };
 
 namespace detail {
 /// "1.50 MiB".
 std::string readable_bytes(std::size_t bytes);
-/// What all allocators' summaries say.
+/// The part of summary() that all allocators share.
 std::string summarise(std::string_view of, const MemoryStats& stats);
 inline constexpr std::size_t kLargestRequest = std::size_t{1} << 50;
 }  // namespace detail
 
 class CachingAllocator final : public Allocator {
  public:
-  /// `of`: whose memory it is, for messages: "cpu:0".
+  /// `of`: the label used in messages, such as "cpu:0".
   CachingAllocator(Device device, std::unique_ptr<MemorySource> source, std::string of = {});
   ~CachingAllocator() override;
 
@@ -113,7 +114,7 @@ class CachingAllocator final : public Allocator {
   void* take_cached(std::size_t size_class, std::uint32_t stream);
   void* acquire(std::size_t bytes);
   void reclaim_pending();
-  /// Opens `lock`, on mutex_, while it waits: queued work may itself allocate and free.
+  /// Unlocks `lock`, which holds mutex_, while it waits: queued work may itself allocate and free.
   void release_cached(std::unique_lock<std::mutex>& lock);
   void cache(const Block& block);
   void retire(const Block& block, std::span<const Stream> also_used_by);
@@ -122,19 +123,20 @@ class CachingAllocator final : public Allocator {
   const std::string of_;
   const std::unique_ptr<MemorySource> source_;
   mutable std::mutex mutex_;
-  std::mutex release_turn_;  // one thread at a time gives the cache back; taken before mutex_
-  std::unordered_map<std::uint32_t, std::vector<FreeList>> cached_;  // by stream, by size class
-  std::vector<FreeList>* host_lists_;                                // cached_[0], the hot one
+  std::mutex release_turn_;  // serializes releases of the cache; taken before mutex_
+  std::unordered_map<std::uint32_t, std::vector<FreeList>> cached_;  // indexed by stream, then by
+                                                                     // size class
+  std::vector<FreeList>* host_lists_;                                // cached_[0], the hot path
   std::list<Pending> pending_;
   MemoryStats stats_;
   std::size_t limit_ = SIZE_MAX;
   bool poison_ = false;
 };
 
-/// The allocator of `device`; lives until the process ends.
+/// The allocator of `device`; never destroyed.
 Allocator& allocator(const Device& device);
-/// That of page-locked host memory, which CUDA devices copy from and to while the host goes on;
-/// DeviceError where there is no CUDA device.
+/// The allocator of page-locked host memory, which CUDA devices copy from and to asynchronously.
+/// DeviceError if there is no CUDA device.
 Allocator& pinned_allocator();
 
 std::size_t memory_allocated(const Device& device);

@@ -1,5 +1,5 @@
 // Blocks cut out of large segments of memory: best fit, split, and merged with their free
-// neighbours. Keeps the books only and touches no memory, so that it serves any device.
+// neighbours. Does the bookkeeping only and never touches the memory, so it serves any device.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ struct Chunk {
   bool in_use = false;
 };
 
-/// Not for several threads at once.
+/// Not thread-safe.
 class Arena {
  public:
   struct Segment {
@@ -27,19 +27,19 @@ class Arena {
     std::size_t bytes = 0;
   };
 
-  /// What remains of a chunk after a request becomes one of its own from `smallest_rest` bytes on.
+  /// A chunk is split if at least `smallest_rest` bytes remain after the request.
   explicit Arena(std::size_t smallest_rest) : smallest_rest_(smallest_rest) {}
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  /// The smallest free chunk of at least `bytes`, the lowest address first among equals, cut to
-  /// size; null where there is none.
+  /// The smallest free chunk of at least `bytes`, cut to size; ties go to the lowest address. Null
+  /// if there is none.
   Chunk* take(std::size_t bytes);
   void give_back(Chunk* chunk);
 
   void add_segment(char* data, std::size_t bytes);
-  /// Forgets the segments of which nothing is in use, and returns them.
+  /// Forgets the segments with no chunk in use, and returns them.
   std::vector<Segment> remove_free_segments();
 
   std::size_t largest_free() const { return free_.empty() ? 0 : (*free_.rbegin())->bytes; }

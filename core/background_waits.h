@@ -1,11 +1,11 @@
-// Waits for CUDA devices beside the training.
+// Waiting for CUDA devices outside the training loop.
 #pragma once
 
 namespace ferrite::cuda {
 
-/// While it lives, this thread waits for devices on nobody's account: what set_sync_debug_mode()
-/// forbids and synchronizations() counts is the waiting of those who train. For threads of their
-/// own, such as one that writes a checkpoint.
+/// While it lives, this thread's waits for devices are ignored by set_sync_debug_mode() and
+/// synchronizations(), which check the training loop. For helper threads, such as one that writes a
+/// checkpoint.
 class BackgroundWaits {
  public:
   BackgroundWaits();

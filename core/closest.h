@@ -1,4 +1,4 @@
-// Which names may have been meant by one that does not exist; for messages.
+// Suggestions for misspelt names, for error messages.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace ferrite {
 
-/// The `count` of `names` that are closest to `name` by Levenshtein distance (all where there are
-/// fewer), closest first, in their own order where they are as close.
+/// The `count` of `names` that are closest to `name` by Levenshtein distance (all of them if there
+/// are fewer), closest first; ties keep their original order.
 std::vector<std::string> closest_names(std::string_view name, std::vector<std::string> names,
                                        std::size_t count = 1);
 

@@ -1,7 +1,7 @@
-// CUDA devices: what there are, what they are, and which one "cuda" stands for.
+// CUDA devices: enumeration, properties, and the device that "cuda" refers to.
 //
-// Everything here may be called in a build without CUDA and on a machine without a driver, where
-// there are simply no devices. CUDA_VISIBLE_DEVICES decides which devices there are.
+// Everything here may be called in a build without CUDA and on a machine without a driver, where no
+// devices are found. CUDA_VISIBLE_DEVICES selects the visible devices.
 #pragma once
 
 #include <atomic>
@@ -22,18 +22,18 @@ struct DeviceProperties {
   int warp_size = 0;
   int max_threads_per_block = 0;
   int max_threads_per_multiprocessor = 0;
-  std::size_t shared_memory_per_block = 0;      ///< without asking
-  std::size_t max_shared_memory_per_block = 0;  ///< for kernels that ask
+  std::size_t shared_memory_per_block = 0;      ///< without opt-in
+  std::size_t max_shared_memory_per_block = 0;  ///< opt-in limit
   std::size_t shared_memory_per_multiprocessor = 0;
   int registers_per_multiprocessor = 0;
   std::size_t l2_cache = 0;
-  int clock_khz = 0, memory_clock_khz = 0;  ///< 0 where the driver does not say
+  int clock_khz = 0, memory_clock_khz = 0;  ///< 0 if the driver does not report it
   int memory_bus_bits = 0;
   bool integrated = false;  ///< shares its memory with the host
   bool concurrent_kernels = false;
 };
 
-/// Read once a device; DeviceError where there is no such device.
+/// Read once per device; DeviceError if the device does not exist.
 const DeviceProperties& properties(int device);
 
 /// Free and total bytes of the device's memory, as all processes see it.
@@ -45,45 +45,45 @@ MemoryInfo memory_info(int device);
 /// Whether `device` can read and write the memory of `peer` directly.
 bool can_access_peer(int device, int peer);
 
-/// The device that Device("cuda") means in this thread: 0 until set. DeviceError for one that is
-/// not there.
+/// The device that Device("cuda") refers to in this thread: 0 until set. DeviceError for a device
+/// that does not exist.
 int current_device();
 void set_device(int device);
 
-/// Versions as NVIDIA writes them, "13.0" or "9.8.0"; "none" of a driver that is not there, "not
-/// built in" of a library.
+/// Versions as NVIDIA writes them, "13.0" or "9.8.0"; "none" if there is no driver, "not built in"
+/// for a library that is missing from the build.
 struct Versions {
   std::string runtime, driver, cudnn, nccl;
 };
 Versions versions();
-/// Why there is no device; "" where there is one.
+/// Why no device is available; "" if one is.
 std::string why_unavailable();
 
-/// All of the above for people, a block of lines: versions, then every device; where there is none,
-/// why.
+/// All of the above as human-readable lines: versions, then every device, or the reason why there
+/// is none.
 std::string describe();
 
 // ---- Waiting
 
-/// What happens where the host is about to wait for a CUDA device, which a training step should
-/// not do (torch.cuda.set_sync_debug_mode): nothing, a line on stderr, or a CudaError.
+/// What to do when the host is about to wait for a CUDA device, which a training step should avoid
+/// (torch.cuda.set_sync_debug_mode): nothing, print a line on stderr, or throw CudaError.
 enum class SyncDebugMode : std::uint8_t { off, warn, error };
 void set_sync_debug_mode(SyncDebugMode mode);
 SyncDebugMode sync_debug_mode();
-/// Times that the host has waited for a CUDA device so far.
+/// Number of times the host has waited for a CUDA device so far.
 std::uint64_t synchronizations();
 
 namespace detail {
-/// CudaError where the mode forbids waiting; `op` is who wants to.
+/// CudaError if the mode forbids waiting; `op` names the caller in the message.
 void check_may_wait(std::string_view op);
-/// The same, and counts the wait that follows.
+/// As check_may_wait(), and counts the wait that follows.
 void about_to_wait(std::string_view op);
 }  // namespace detail
 
 // ---- Profiling
 
-/// Whether ops open NVTX ranges, which Nsight Systems shows: off unless FERRITE_NVTX=1. A build
-/// without CUDA takes the setting and does nothing.
+/// Whether ops open NVTX ranges, which Nsight Systems shows: off unless FERRITE_NVTX=1. Has no
+/// effect in a build without CUDA.
 void set_profiling(bool on);
 
 namespace detail {
@@ -94,7 +94,7 @@ void pop_range();
 
 inline bool is_profiling() { return detail::profiling.load(std::memory_order_relaxed); }
 
-/// A range of the profile, from here to the end of the scope; one read where profiling is off.
+/// An NVTX range from here to the end of the scope; costs one read when profiling is off.
 class NvtxRange {
  public:
   explicit NvtxRange(const char* name) : open_(is_profiling()) {

@@ -1,4 +1,4 @@
-// CUDA graphs: work of a device recorded once and run again by one launch.
+// CUDA graphs: device work recorded once and replayed by one launch.
 //
 //   cuda::Graph graph(Device("cuda:0"));
 //   graph.capture([&] { y = model(x); });   // records, runs nothing
@@ -23,24 +23,23 @@ class MemoryPool;
 
 class Graph {
  public:
-  /// `share`: a graph whose pool this one is to use too, in place of one of its own. The two must
-  /// then never run at the same time, and what one leaves in the pool that no tensor holds any more
-  /// the other may overwrite. DeviceError unless `device` is a CUDA device.
+  /// `share`: use the pool of this graph instead of a new one. The two graphs must then never run
+  /// at the same time, and each may overwrite what the other leaves in the pool without a tensor
+  /// that holds it. DeviceError unless `device` is a CUDA device.
   explicit Graph(const Device& device, const Graph* share = nullptr);
-  /// The memory of the pool goes back to the device, for which the host waits for the device.
+  /// Returns the pool's memory to the device, which makes the host wait for the device.
   ~Graph();
   Graph(Graph&&) noexcept;
   Graph& operator=(Graph&&) noexcept;
 
-  /// Runs `work` with a stream of the graph's as the device's current one, and records what it puts
-  /// there and on streams that are made to wait for that. Random numbers are taken from their
-  /// generators, which must live as long as the graph, by each replay and not now: a replay draws
-  /// what running `work` again would. What kernels report of bad values goes to the stream that is
-  /// current at the call.
+  /// Runs `work` with a capture stream as the device's current stream, and records what it puts
+  /// there and on streams that wait for it. Random numbers are drawn at each replay instead of now,
+  /// from generators that must live as long as the graph: a replay draws what running `work` again
+  /// would. Errors that kernels report go to the stream that is current at the call.
   ///
-  /// Once a graph (ValueError). Whatever `work` throws is passed on, and nothing is recorded then:
-  /// among others CudaError, where it waits for the device, reads from it (item(), printing, copies
-  /// to ordinary memory of the host) or copies from memory that is not page-locked.
+  /// A graph captures once (ValueError). Exceptions of `work` are passed on, and nothing is
+  /// recorded: among others CudaError if it waits for the device, reads from it (item(), printing,
+  /// copies to ordinary host memory) or copies from memory that is not page-locked.
   void capture(const std::function<void()>& work);
   bool is_captured() const;
 
@@ -48,9 +47,9 @@ class Graph {
   void replay();
 
   const Device& device() const;
-  /// Kernels, copies, fills and the like that a replay runs.
+  /// Number of kernels, copies, fills and other nodes that a replay runs.
   std::size_t num_nodes() const;
-  /// Bytes that the private pool holds.
+  /// Bytes held by the private pool.
   std::size_t pool_reserved() const;
 
  private:

@@ -54,7 +54,7 @@ void run_passed() {
     }
     all.any.store(!all.waiting.empty(), std::memory_order_relaxed);
   }
-  for (const Action& action : ready) action.run();  // may come back here
+  for (const Action& action : ready) action.run();  // may call run_passed() again
 }
 
 }  // namespace ferrite::detail

@@ -1,5 +1,5 @@
-// Where a tensor lives: "cpu", "cpu:0".."cpu:63" (virtual devices with a worker thread each, see
-// core/stream.h), "cuda:0"...
+// Where a tensor is stored: "cpu", "cpu:0".."cpu:63" (virtual devices with a worker thread each,
+// see core/stream.h), "cuda:0"...
 #pragma once
 
 #include <fmt/core.h>

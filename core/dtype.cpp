@@ -11,7 +11,7 @@ namespace {
 constexpr std::array<std::string_view, 8> kNames = {"float32", "float16", "bfloat16", "float64",
                                                     "int64",   "int32",   "uint8",    "bool"};
 
-/// Rank within a category; float16 and bfloat16 share one, and meet in float32.
+/// Rank within a category; float16 and bfloat16 share one, and promote to float32.
 int rank(DType dtype) {
   switch (dtype) {
     case DType::boolean:

@@ -39,7 +39,7 @@ constexpr std::size_t itemsize(DType dtype) {
   return sizes[static_cast<std::size_t>(dtype)];
 }
 
-/// float32, float16, bfloat16 or float64: what can require a gradient.
+/// float32, float16, bfloat16 or float64: the types that can require a gradient.
 constexpr bool is_floating(DType dtype) { return dtype <= DType::float64; }
 constexpr bool is_integral(DType dtype) {
   return dtype > DType::float64 && dtype != DType::boolean;
@@ -103,8 +103,8 @@ inline constexpr bool is_floating_type = std::is_floating_point_v<T> || is_half_
 template <class T>
 using Compute = std::conditional_t<is_half_type<T>, float, T>;
 
-/// Calls f.operator()<T>() for the type of `dtype`; throws DTypeError tagged with `op` for the
-/// types that are not in `Ts`.
+/// Calls f.operator()<T>() for the type of `dtype`; throws DTypeError tagged with `op` for types
+/// that are not in `Ts`.
 template <class... Ts, class F>
 decltype(auto) dispatch_types(DType dtype, std::string_view op, F&& f) {
   using First = std::tuple_element_t<0, std::tuple<Ts...>>;

@@ -45,7 +45,7 @@ class DistributedError : public Error {
   using Error::Error;
 };  ///< a process group failed
 
-/// An allocation failed although cached memory was given back first.
+/// An allocation failed even after cached memory was released.
 class OutOfMemoryError : public Error {
   using Error::Error;
 };
@@ -62,7 +62,7 @@ template <class E = Error, class... Args>
 
 }  // namespace ferrite
 
-/// Throws `E` unless `condition` holds; the message's arguments are evaluated only then.
+/// Throws `E` unless `condition` holds; the message's arguments are evaluated only on failure.
 #define FERRITE_CHECK(condition, E, op, ...) \
   do {                                       \
     if (!(condition)) [[unlikely]]           \

@@ -12,8 +12,8 @@ namespace ferrite {
 
 namespace {
 
-constexpr std::int64_t kThreshold = 1000;  // more elements than this are summarised
-constexpr std::int64_t kEdgeItems = 3;     // shown at either end then
+constexpr std::int64_t kThreshold = 1000;  // tensors with more elements are summarised
+constexpr std::int64_t kEdgeItems = 3;     // elements shown at either end of a summarised dimension
 constexpr std::size_t kLineWidth = 80;
 
 double floating_at(DType dtype, const char* p) {
@@ -39,7 +39,7 @@ class Printer {
       visit(0, first_, [this](const char* p) { width_ = std::max(width_, text(p).size()); });
   }
 
-  /// `indent`: columns that stand before the first line.
+  /// `indent`: columns already printed on the first line.
   std::string print(std::size_t indent) const { return print(0, first_, indent); }
 
  private:
@@ -50,7 +50,7 @@ class Printer {
     return p + i * t_.strides()[dim] * static_cast<std::int64_t>(t_.itemsize());
   }
 
-  /// Calls f(index) for what is shown of a dimension, and gap() once where some of it is not.
+  /// Calls f(index) for each shown index of a dimension, and gap() once if some are left out.
   template <class F, class G>
   void for_shown(int dim, F&& f, G&& gap) const {
     const std::int64_t n = t_.shape()[dim];
@@ -63,7 +63,7 @@ class Printer {
     }
   }
 
-  /// Calls f(pointer) for every element that is shown.
+  /// Calls f(pointer) for every element shown.
   template <class F>
   void visit(int dim, const char* p, const F& f) const {
     if (dim == t_.dim())
@@ -97,7 +97,7 @@ class Printer {
     if (t_.dtype() == kBool) return integer_at(kBool, p) ? "True" : "False";
     if (!is_floating(t_.dtype())) return fmt::format("{}", integer_at(t_.dtype(), p));
     const double v = floating_at(t_.dtype(), p);
-    if (std::isnan(v)) return "nan";  // without the sign that some NaNs carry
+    if (std::isnan(v)) return "nan";  // without the sign bit that some NaNs carry
     if (style_ == Style::scientific) return fmt::format("{:.4e}", v);
     if (style_ == Style::fixed) return fmt::format("{:.4f}", v);
     return fmt::format("{:.0f}{}", v, std::isinf(v) ? "" : ".");
@@ -162,7 +162,7 @@ std::string Tensor::str() const {
     out.append("[]");
     if (dim() != 1)
       suffixes.push_back(fmt::format("size=({})", fmt::join(shape().begin(), shape().end(), ", ")));
-    show_dtype = dtype() != kFloat32;  // no value shows it
+    show_dtype = dtype() != kFloat32;  // no value to show it
   } else {
     out.append(Printer(host).print(prefix.size()));
   }

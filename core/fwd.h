@@ -1,4 +1,4 @@
-// For headers that only name these.
+// Forward declarations, for headers that only name these types.
 #pragma once
 
 namespace ferrite {

@@ -79,7 +79,7 @@ std::uint64_t u64_at(const PhiloxState& s) {
   return static_cast<std::uint64_t>(block.v[0]) << 32 | block.v[1];
 }
 
-/// A number of 0..bound-1, of the first of the numbers that `draw` gives that serves.
+/// Uniform in 0..bound-1, from the first word returned by `draw` that is not rejected.
 template <class Draw>
 std::uint64_t below(std::uint64_t bound, Draw&& draw) {
   __extension__ using Wide = unsigned __int128;
@@ -114,7 +114,8 @@ std::vector<std::int64_t> Generator::permutation(std::int64_t n) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(n));
   std::iota(order.begin(), order.end(), std::int64_t{0});
   if (n < 2) return order;
-  // One reservation for all, but for a number that does not serve, once in some 2^40 permutations.
+  // One reservation covers all draws, except for a rejected word, which occurs about once in 2^40
+  // permutations.
   PhiloxState next = reserve(static_cast<std::uint64_t>(n - 1));
   std::uint64_t left = static_cast<std::uint64_t>(n - 1);
   const auto draw = [&] {
@@ -169,7 +170,7 @@ std::string name_of(const DeviceKey& key) {
   return key.second < 0 ? type : fmt::format("{}:{}", type, key.second);
 }
 
-/// The inverse, for devices that need not be there.
+/// The inverse, for devices that may not exist here.
 DeviceKey device_named(std::string_view name) {
   const std::size_t colon = name.find(':');
   const std::string_view type = name.substr(0, colon);

@@ -48,21 +48,21 @@ FERRITE_HOST_DEVICE inline double philox_uniform(std::uint32_t high, std::uint32
   return static_cast<double>(bits) * 0x1p-53;
 }
 
-/// What a kernel needs to draw: it uses the blocks from `offset` on.
+/// The state a kernel draws from: it uses the blocks from `offset` on.
 struct PhiloxState {
   std::uint64_t seed = 0;
   std::uint64_t offset = 0;
-  /// Of draws that are part of a CUDA graph: memory of the device that holds, at each replay, the
-  /// seed and what `offset` is to be added to. Null otherwise.
+  /// For draws inside a CUDA graph: device memory that holds, at each replay, the seed and the
+  /// value to add to `offset`. Null otherwise.
   const PhiloxState* base = nullptr;
 
-  /// For kernels, on the device: the state to draw with.
+  /// The state to draw with, on the device.
   FERRITE_HOST_DEVICE PhiloxState resolved() const {
     return base ? PhiloxState{base->seed, base->offset + offset} : *this;
   }
 };
 
-/// A stream of random numbers; safe to share between threads.
+/// A stream of random numbers; thread-safe.
 class Generator {
  public:
   static constexpr std::uint64_t kDefaultSeed = 67280421310721;  // PyTorch's default
@@ -76,10 +76,11 @@ class Generator {
   PhiloxState state() const;
   void set_state(PhiloxState state);
 
-  /// Takes the next `blocks` blocks of four numbers for a kernel.
+  /// Reserves the next `blocks` blocks of four numbers for a kernel.
   PhiloxState reserve(std::uint64_t blocks);
-  /// The same for a kernel on `stream`. Where that is being captured by a cuda::Graph, which then
-  /// keeps a pointer to this generator, the blocks are taken by each replay, and not now.
+  /// As above, for a kernel on `stream`. If the stream is being captured by a cuda::Graph, the
+  /// graph keeps a pointer to this generator, and the blocks are reserved at each replay instead of
+  /// now.
   PhiloxState reserve(std::uint64_t blocks, const Stream& stream);
 
   // Host-side draws, one block each.
@@ -96,9 +97,9 @@ class Generator {
   PhiloxState state_;
 };
 
-/// The generator that ops on `device` draw from unless they are given one.
+/// The generator used by ops on `device` that are not given one.
 Generator& default_generator(const Device& device);
-/// Seeds the generators of all devices, those not used yet included.
+/// Seeds the generators of all devices, including those not used yet.
 void manual_seed(std::uint64_t seed);
 
 }  // namespace ferrite

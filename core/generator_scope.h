@@ -1,14 +1,14 @@
-// Random numbers once more, for a function that is run again.
+// Repeats random numbers for a function that is run again.
 #pragma once
 
 #include "ferrite/core/generator.h"
 
 namespace ferrite {
 
-/// While it lives, what this thread draws from `generator` are the numbers that begin at `state`:
-/// neither the generator nor the other threads that draw from it notice. Seeding it or setting its
-/// state in this thread moves those numbers alone. Scopes nest, and end in the reverse order.
-/// Captures of CUDA graphs know of no scopes.
+/// While it lives, this thread draws from `generator` the numbers that begin at `state`. The
+/// generator itself, and other threads that draw from it, are not affected. Seeding the generator
+/// or setting its state in this thread changes only the scope's state. Scopes nest, and end in
+/// reverse order. Captures of CUDA graphs ignore scopes.
 class GeneratorScope {
  public:
   GeneratorScope(const Generator& generator, const PhiloxState& state);
@@ -16,7 +16,7 @@ class GeneratorScope {
   GeneratorScope(const GeneratorScope&) = delete;
   GeneratorScope& operator=(const GeneratorScope&) = delete;
 
-  /// The state that this thread has for `generator`; null outside of any scope of it.
+  /// This thread's state for `generator`; null outside any scope for it.
   static PhiloxState* find(const Generator& generator);
 
  private:

@@ -5,11 +5,11 @@
 
 namespace ferrite {
 
-/// Every default generator that was used so far, by its device's name, as int64 [seed, offset], and
-/// under "seed" the one that those not used yet will have.
+/// Every default generator used so far, by its device's name, as int64 [seed, offset]; the entry
+/// "seed" is the seed of those not used yet.
 StateDict generator_state_dict();
-/// Goes back to such a state: generators that it does not hold begin anew with its seed. Devices
-/// that are not there are no error. ValueError where an entry is none of these; nothing is changed
+/// Restores such a state: generators without an entry start from its seed. Entries of devices that
+/// do not exist here are ignored. ValueError for an entry of any other form; nothing is changed
 /// then.
 void load_generator_state_dict(const StateDict& state);
 

@@ -1,4 +1,4 @@
-// Tensors where the host can read them.
+// Copies of tensors that the host can read.
 #pragma once
 
 #include <string_view>
@@ -7,14 +7,14 @@
 
 namespace ferrite::detail {
 
-/// For what has values of `device` read on the host: throws CudaError naming `op` where this
-/// thread's stream for the device is being captured into a graph, or waiting is forbidden
-/// (cuda::set_sync_debug_mode). To be called before any of the op's work is queued.
+/// For ops that read values of `device` on the host: throws CudaError naming `op` if this thread's
+/// stream for the device is being captured into a graph, or waiting is forbidden
+/// (cuda::set_sync_debug_mode). Call it before any of the op's work is queued.
 void check_may_read(const Device& device, std::string_view op);
 
-/// `t` itself where its memory is the host's, else a copy of it there with the same shape and
-/// strides (gaps between its elements are copied along). Waits for the device's current stream;
-/// `op` is who reads, for check_may_read().
+/// `t` itself if it is in host memory, else a copy there with the same shape and strides (including
+/// the gaps between elements). Waits for the device's current stream; `op` names the caller for
+/// check_may_read().
 Tensor readable_on_host(const Tensor& t, std::string_view op);
 
 }  // namespace ferrite::detail

@@ -1,4 +1,4 @@
-// Marks functions that kernels call as well as the host.
+// Marks functions callable from kernels as well as from the host.
 #pragma once
 
 #if defined(__CUDACC__)

@@ -11,7 +11,7 @@
 
 namespace ferrite {
 
-/// For few default-constructible, cheaply movable elements (tensors, edges).
+/// For a few default-constructible, cheaply movable elements (tensors, edges).
 template <class T, std::size_t N>
 class InlineVector {
  public:

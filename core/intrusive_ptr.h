@@ -1,4 +1,5 @@
-// Reference counting with the count inside the object: one allocation an object, one word a handle.
+// Reference counting with the count inside the object: one allocation per object, one word per
+// handle.
 #pragma once
 
 #include <atomic>
@@ -8,8 +9,8 @@
 
 namespace ferrite {
 
-/// Base of objects held by IntrusivePtr. A derived class may hide `release_last(T*)` to decide how
-/// the last handle's object goes away (the tape unlinks long chains iteratively).
+/// Base of objects held by IntrusivePtr. A derived class may hide `release_last(T*)` to customize
+/// destruction after the last handle is gone (the tape unlinks long chains iteratively).
 class RefCounted {
  public:
   RefCounted() = default;
@@ -21,7 +22,7 @@ class RefCounted {
   void retain() const { refs_.fetch_add(1, std::memory_order_relaxed); }
   /// Whether this was the last reference.
   bool release() const {
-    // A sole owner needs no atomic read-modify-write: nobody else can reach the object.
+    // A sole owner needs no atomic read-modify-write: no other thread can reach the object.
     if (refs_.load(std::memory_order_acquire) == 1) return true;
     return refs_.fetch_sub(1, std::memory_order_acq_rel) == 1;
   }

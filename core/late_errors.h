@@ -1,16 +1,16 @@
-// Errors of queued work, for those who do not wait for it.
+// Errors of queued work, without waiting for that work.
 #pragma once
 
 #include "ferrite/core/stream.h"
 
 namespace ferrite::detail {
 
-/// Throws what synchronize() would throw of what the stream has done so far, without waiting for
-/// the rest: for who hands work to many devices and waits for one of them.
+/// Throws what synchronize() would throw for the work the stream has done so far, without waiting
+/// for the rest. For code that hands work to many devices and waits for only one of them.
 void throw_late_errors(const Stream& stream);
 
 namespace cuda {
-/// The same, of a CUDA stream.
+/// The same for a CUDA stream.
 void throw_late_errors(StreamImpl& stream);
 }  // namespace cuda
 

@@ -21,9 +21,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A core that sleeps takes hundreds of microseconds to come back. Long enough to catch the next
-// loop of a training step, short enough to cost little when another process needs the core: as long
-// as the loop before took, as long loops follow long ones.
+// Waking a sleeping core takes hundreds of microseconds. Workers spin long enough to catch the next
+// loop of a training step, but short enough to cost little when another process needs the core: as
+// long as the previous loop took, because long loops follow long ones.
 constexpr Clock::duration kLeastSpin = std::chrono::microseconds(20);
 constexpr Clock::duration kMostSpin = std::chrono::microseconds(200);
 
@@ -54,7 +54,7 @@ struct Job {
   std::int64_t n = 0, grain = 1, chunks = 0;
   detail::ChunkFn fn = nullptr;
   void* body = nullptr;
-  std::atomic<std::int64_t> next{0};  // the first chunk that nobody has taken
+  std::atomic<std::int64_t> next{0};  // the first chunk not yet taken
   std::atomic<int> helpers{0};        // workers that may still touch this job
   std::mutex error_mutex;
   std::exception_ptr error;
@@ -128,7 +128,7 @@ class Pool {
     epoch_.notify_all();
   }
 
-  /// A job with chunks left, marked as having one more helper.
+  /// A job with chunks left, registered as having one more helper.
   Job* join_job() {
     std::lock_guard lock(mutex_);
     for (Job* job = jobs_; job; job = job->link)
@@ -139,7 +139,7 @@ class Pool {
     return nullptr;
   }
 
-  /// Signals through the pool, as the owner may destroy its job once it sees no helper left.
+  /// Signals through the pool, because the owner may destroy its job once it sees no helper left.
   void leave_job(Job& job) {
     job.helpers.fetch_sub(1, std::memory_order_release);
     departures_.fetch_add(1);
@@ -149,7 +149,8 @@ class Pool {
   void work() {
     Clock::duration spin = kLeastSpin;
     for (;;) {
-      // Before looking at stop_: who stops sets that first, so that what is missed wakes us.
+      // Read before stop_: the stopping thread sets stop_ first, so a missed stop still wakes this
+      // thread.
       const std::uint32_t seen = epoch_.load(std::memory_order_acquire);
       if (stop_.load(std::memory_order_acquire)) return;
       if (Job* job = join_job()) {
@@ -181,7 +182,7 @@ int processors() {
   return std::max(1u, std::thread::hardware_concurrency());
 }
 
-/// The pool and who may touch it: shared by loops, exclusive for a change.
+/// The pool and its lock: shared for loops, exclusive for changes.
 struct PoolSlot {
   std::shared_mutex mutex;
   std::unique_ptr<Pool> pool;
@@ -197,8 +198,8 @@ struct PoolSlot {
   }
 };
 
-/// Never destroyed, as queued work may run loops until the very end. When the process ends the
-/// threads are joined, and later loops run in their caller.
+/// Never destroyed, because queued work may run loops until the very end. The threads are joined
+/// when the process ends; later loops run in the calling thread.
 PoolSlot& slot() {
   static PoolSlot& instance = *new PoolSlot;
   static struct Joiner {

@@ -1,9 +1,9 @@
 // Fork-join loops over one pool of threads, the only one in the process.
 //
 // A loop is cut into chunks by its length and grain alone, never by the number of threads, and any
-// thread takes the next chunk that nobody has taken: the same bits come out for every thread
-// count, and when another process takes a core the loop slows down in proportion instead of
-// waiting for a fixed share of the work.
+// thread takes the next free chunk. The result therefore has the same bits for every thread count,
+// and when another process takes a core, the loop slows down in proportion instead of waiting for a
+// fixed share of the work.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace ferrite {
 
-/// Threads that compute, the calling one included. At first: FERRITE_NUM_THREADS, else
+/// Number of computing threads, including the caller. Default: FERRITE_NUM_THREADS, else
 /// OMP_NUM_THREADS, else the processors this process may run on.
 int num_threads();
 /// Throws ValueError below 1 or above 1024. Waits for running loops of other threads.
@@ -22,10 +22,9 @@ using ChunkFn = void (*)(void* body, std::int64_t begin, std::int64_t end);
 void run_chunks(std::int64_t n, std::int64_t grain, ChunkFn fn, void* body);
 }  // namespace detail
 
-/// Calls body(begin, end) for [0, grain), [grain, 2 grain), ... up to n, several at a time.
-/// Returns when all are done; the first exception is rethrown here and the chunks nobody has
-/// started by then are dropped. A loop inside a loop runs in its own thread alone, unless the outer
-/// one is a single chunk.
+/// Calls body(begin, end) for [0, grain), [grain, 2 grain), ... up to n, several at a time. Returns
+/// when all are done; the first exception is rethrown here, and chunks not yet started are dropped.
+/// A nested loop runs in its own thread alone, unless the outer loop is a single chunk.
 template <class Body>
 void parallel_for(std::int64_t n, std::int64_t grain, Body&& body) {
   if (n <= 0) return;

@@ -4,7 +4,7 @@
 
 namespace ferrite {
 
-// Apart from tensor.cpp, so that a program which prints nothing links core alone.
+// Separate from tensor.cpp, so that a program which prints nothing links core alone.
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor) { return out << tensor.str(); }
 
 }  // namespace ferrite

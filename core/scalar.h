@@ -14,7 +14,7 @@ class Scalar {
  public:
   enum class Kind : std::uint8_t { boolean, integer, floating };
 
-  // A template, so that pointers and 16-bit floats do not slip in through a conversion to bool.
+  // A template, so that pointers and 16-bit floats do not convert to bool implicitly.
   template <std::same_as<bool> T>
   Scalar(T v) : kind_(Kind::boolean), i_(v) {}
   template <std::integral T>
@@ -33,7 +33,7 @@ class Scalar {
   T to() const {
     if constexpr (is_half_type<T>)
       return T(kind_ == Kind::floating ? static_cast<float>(f_) : static_cast<float>(i_));
-    // Through int64, since C++ leaves a negative double as an unsigned number undefined.
+    // Through int64, because converting a negative double to an unsigned type is undefined in C++.
     else if constexpr (std::integral<T> && !std::same_as<T, bool>)
       return static_cast<T>(kind_ == Kind::floating ? static_cast<std::int64_t>(f_) : i_);
     else

@@ -49,7 +49,7 @@ class Shape {
   void insert(int position, std::int64_t d);
   void erase(int position);
 
-  /// Product of the sizes; 1 for a 0-dimensional shape. Throws ShapeError where it overflows.
+  /// Product of the sizes; 1 for a 0-dimensional shape. Throws ShapeError on overflow.
   std::int64_t numel() const;
   /// "[2, 3]".
   std::string str() const;
@@ -68,7 +68,7 @@ class Shape {
   int ndim_ = 0;
 };
 
-using Strides = Shape;  ///< in elements, one a dimension
+using Strides = Shape;  ///< in elements, one per dimension
 
 /// A list of dimensions as an argument: {0, 2}, or a plain 1 for {1}.
 class Dims : public Shape {
@@ -79,7 +79,7 @@ class Dims : public Shape {
   requires(!std::same_as<T, bool>) Dims(T dim) : Shape{static_cast<std::int64_t>(dim)} {}
 };
 
-/// Row-major strides of `shape`; a size of 0 counts as 1. Throws ShapeError where they overflow.
+/// Row-major strides of `shape`; a size of 0 counts as 1. Throws ShapeError on overflow.
 Strides contiguous_strides(const Shape& shape);
 
 /// Turns -ndim..ndim-1 into 0..ndim-1 (a 0-dimensional tensor accepts -1 and 0); throws IndexError

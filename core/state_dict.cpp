@@ -48,7 +48,7 @@ void StateDict::insert_or_assign(std::string name, Tensor tensor) {
 }
 
 void StateDict::insert_all(std::string_view prefix, const StateDict& other) {
-  // A copy of the handles: `other` may be this very dict.
+  // A copy of the handles, because `other` may be this dict.
   for (const auto& [name, tensor] : std::vector(other.begin(), other.end()))
     insert(std::string(prefix) + name, tensor);
 }

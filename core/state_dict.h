@@ -1,5 +1,5 @@
-// StateDict: tensors by name, in the order they were inserted. What modules and optimizers hand to
-// save() and take from load().
+// StateDict: tensors by name, in insertion order. The type that modules and optimizers pass to
+// save() and receive from load().
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ class StateDict {
   using const_iterator = std::vector<value_type>::const_iterator;
 
   StateDict() = default;
-  /// Throws ValueError where a name occurs twice.
+  /// Throws ValueError if a name occurs twice.
   StateDict(std::initializer_list<value_type> entries);
 
   std::size_t size() const { return entries_.size(); }
@@ -29,12 +29,12 @@ class StateDict {
   const_iterator end() const { return entries_.end(); }
 
   bool contains(std::string_view name) const { return index_of(name) != kMissing; }
-  /// end() where there is none.
+  /// end() if there is none.
   const_iterator find(std::string_view name) const;
-  /// Throws IndexError naming the closest entry where there is none.
+  /// Throws IndexError naming the closest entry if there is none.
   const Tensor& at(std::string_view name) const;
 
-  /// Appends; throws ValueError where the name is taken or empty, or the tensor undefined.
+  /// Appends; throws ValueError if the name is taken or empty, or the tensor undefined.
   void insert(std::string name, Tensor tensor);
   /// Replaces in place, or appends.
   void insert_or_assign(std::string name, Tensor tensor);

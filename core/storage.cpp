@@ -15,15 +15,16 @@ namespace ferrite {
 
 namespace {
 
-std::mutex creation;  // of any storage's extra_
+std::mutex creation;  // protects the creation of extra_ in all storages
 
-/// The deleter of a part.
+/// The deleter of a storage part.
 struct KeepWhole {
   IntrusivePtr<Storage> whole;
   void operator()() const {}
 };
 
-/// Runs where nobody can catch anything: a destructor, or whoever waits for a stream.
+/// Called where an exception could not be caught: in a destructor, or in a thread that waits for a
+/// stream.
 void run_deleter(const std::function<void()>& deleter) noexcept {
   try {
     deleter();
@@ -84,7 +85,7 @@ Storage::~Storage() {
       if (device_.is_cuda()) record_stream(current_stream(device_));
       for (const Stream& stream : extra_->also_used_by)
         if (!stream.query()) marks.push_back(stream.impl()->record(detail::Timing::none));
-    } catch (const CudaError&) {  // the device is lost: nothing runs there any more
+    } catch (const CudaError&) {  // the device is lost: no work runs there any more
     }
     detail::after(std::move(marks),
                   [deleter = std::move(extra_->deleter)] { run_deleter(deleter); });
@@ -93,7 +94,7 @@ Storage::~Storage() {
 }
 
 void Storage::record_stream(const Stream& stream) {
-  // The host's own stream runs in the caller, and is never behind.
+  // The host's own stream runs work in the caller, so it never has any queued.
   if (stream.id() == 0 || (allocator_ && stream.id() == block_.stream)) return;
   {
     std::lock_guard lock(creation);

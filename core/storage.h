@@ -17,12 +17,12 @@ class Storage final : public RefCounted {
  public:
   /// `bytes` from the device's caching allocator, on its current stream; contents undefined.
   static IntrusivePtr<Storage> allocate(std::size_t bytes, const Device& device);
-  /// Page-locked memory of the host; DeviceError where there is no CUDA device.
+  /// Page-locked host memory; DeviceError if there is no CUDA device.
   static IntrusivePtr<Storage> allocate_pinned(std::size_t bytes);
-  /// Memory of somebody else. `deleter` runs when the last tensor has let go and the streams that
-  /// use the memory have passed that point: those recorded and, on a CUDA device, the one that is
-  /// current then. Where that is not yet so, it runs while a later call waits for a stream. What it
-  /// throws is printed, and goes no further.
+  /// Memory owned by the caller. `deleter` runs when the last tensor has released it and the
+  /// streams that use the memory have passed that point: the recorded streams and, on a CUDA
+  /// device, the current one at that time. If they have not, it runs during a later call that waits
+  /// for a stream. An exception of `deleter` is printed and dropped.
   static IntrusivePtr<Storage> wrap(void* data, std::size_t bytes, const Device& device,
                                     std::function<void()> deleter);
   ~Storage();
@@ -34,18 +34,18 @@ class Storage final : public RefCounted {
 
   /// Tells the allocator that queued work of `stream` uses this memory too.
   void record_stream(const Stream& stream);
-  /// Whether any was recorded besides the one that it was allocated on: its queued work may still
-  /// read what nobody holds any more.
+  /// Whether a stream other than the one of the allocation was recorded: its queued work may still
+  /// read the memory after the last handle is gone.
   bool has_other_streams() const;
 
-  /// Counts in-place changes, so that the tape notices when a saved tensor was overwritten.
+  /// Counts in-place changes, so that the tape detects that a saved tensor was overwritten.
   std::uint32_t version() const { return version_.load(std::memory_order_relaxed); }
   /// `op` must be a string literal: errors name it.
   void bump_version(const char* op) {
     version_.fetch_add(1, std::memory_order_relaxed);
     last_writer_.store(op, std::memory_order_relaxed);
   }
-  /// Bumps the version past `other`, so that the two cannot be taken for one another.
+  /// Raises the version above `other`, so that the two can be told apart.
   void advance_version(std::uint32_t other, const char* op) {
     version_.store(std::max(version(), other) + 1, std::memory_order_relaxed);
     last_writer_.store(op, std::memory_order_relaxed);
@@ -62,7 +62,7 @@ class Storage final : public RefCounted {
   std::atomic<const char*> last_writer_{""};
   Allocator* allocator_ = nullptr;  // null: wrapped memory
   struct Extra;
-  Extra* extra_ = nullptr;  // what few storages need
+  Extra* extra_ = nullptr;  // state that few storages need
 };
 
 }  // namespace ferrite

@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 using detail::Mark;
 using detail::Timing;
 
-/// A mark that a thread of this process passes.
+/// A mark passed by a thread of this process.
 class HostMark final : public Mark {
  public:
   void pass() {
@@ -75,7 +75,7 @@ class InlineStream final : public detail::StreamImpl {
   void wait(const std::shared_ptr<Mark>& mark) override { mark->wait(); }
 };
 
-thread_local const detail::StreamImpl* running = nullptr;  // whose work this thread runs
+thread_local const detail::StreamImpl* running = nullptr;  // the stream whose work this thread runs
 
 class WorkerStream final : public detail::StreamImpl {
  public:
@@ -83,7 +83,7 @@ class WorkerStream final : public detail::StreamImpl {
       : StreamImpl(device, id, false), thread_([this] { work(); }) {}
   ~WorkerStream() override { stop(); }
 
-  /// Lets the worker finish what is queued and joins it.
+  /// Joins the worker after it has finished what is queued.
   void stop() {
     if (running == this || !thread_.joinable()) return;
     {
@@ -109,7 +109,7 @@ class WorkerStream final : public detail::StreamImpl {
   }
 
   void synchronize() override {
-    // Work that waits for its own stream can only mean "what came before me", which has run.
+    // Work that waits for its own stream can only mean the work queued before it, which has run.
     if (running == this) return;
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return queue_.empty() && !busy_; });
@@ -118,7 +118,7 @@ class WorkerStream final : public detail::StreamImpl {
     throw_error();
   }
 
-  /// What work has thrown by now.
+  /// Throws an exception that work has thrown so far.
   void throw_error() {
     std::unique_lock lock(mutex_);
     std::exception_ptr error = std::exchange(error_, nullptr);
@@ -141,12 +141,12 @@ class WorkerStream final : public detail::StreamImpl {
   }
 
  private:
-  /// `work`, timed for the profile that runs.
+  /// `work`, timed for the running profile.
   std::function<void()> profiled(std::function<void()> work) {
     const profiler::detail::Submitted submitted = profiler::detail::submitting(Stream(this));
     if (!submitted.name) return work;
     return [this, submitted, work = std::move(work)] {
-      struct Timed {  // work that throws too
+      struct Timed {  // also records work that throws
         ~Timed() { profiler::detail::record_work(by, stream, begin, profiler::detail::ticks()); }
         const profiler::detail::Submitted& by;
         const Stream stream;
@@ -243,8 +243,8 @@ class Registry {
   std::map<int, Pool> pools_;
 };
 
-/// Never destroyed: tensors in static variables may be freed after everything else. Its threads
-/// are joined when the process ends.
+/// Never destroyed: tensors in static variables may be freed after everything else. The worker
+/// threads are joined when the process ends.
 Registry& registry() {
   static Registry& instance = *new Registry;
   static struct Joiner {
@@ -254,11 +254,11 @@ Registry& registry() {
 }
 
 detail::StreamImpl* host_stream() {
-  static InlineStream* instance = new InlineStream;  // never destroyed, as the registry
+  static InlineStream* instance = new InlineStream;  // never destroyed, like the registry
   return instance;
 }
 
-// Streams set by guards, by device index + 1, those of CUDA devices after those of the CPU; null
+// Streams set by guards, indexed by device index + 1; CUDA devices follow those of the CPU. Null
 // means the default.
 constexpr std::size_t kSlots = Device::kMaxIndex + 2;
 thread_local std::array<detail::StreamImpl*, 2 * kSlots> guarded{};
@@ -292,7 +292,7 @@ void Stream::wait(const Event& event) const {
 
 void Stream::wait(const Stream& other) const {
   if (other == *this) return;
-  // A CUDA stream may be under capture, where asking is an error and waiting becomes an edge.
+  // A CUDA stream may be under capture, where a query is an error and a wait becomes an edge.
   if (other.device().is_cpu() && other.query()) return;
   impl_->wait(other.impl_->record(Timing::none));
 }

@@ -1,8 +1,8 @@
-// Streams and events: one vocabulary for ordering work on every device.
+// Streams and events: one interface for ordering work on every device.
 //
-// The host device "cpu" runs work in the calling thread, at once. Each virtual device "cpu:i", and
+// The host device "cpu" runs work at once in the calling thread. Each virtual device "cpu:i", and
 // each stream made by Stream::create for the host, has a worker thread: work is queued and runs in
-// order, as on a GPU, and what it throws is rethrown by the next synchronize(). A stream of
+// order, as on a GPU, and its exceptions are rethrown by the next synchronize(). A stream of
 // "cuda:i" is a CUDA stream (core/cuda/stream.h).
 #pragma once
 
@@ -18,7 +18,7 @@ namespace ferrite {
 
 class Event;
 
-/// High: where the device can choose, work of this stream goes first. Worker threads cannot.
+/// High: scheduled first where the device supports priorities. Worker threads do not.
 enum class StreamPriority : std::uint8_t { normal, high };
 
 namespace detail {
@@ -30,14 +30,14 @@ class Mark {
   virtual bool passed() = 0;
   /// Blocks the calling thread until it is.
   virtual void wait() = 0;
-  /// From `start` to here; nothing where the two cannot be compared or one has not passed.
+  /// Time from `start` to here; nothing if the two cannot be compared or one has not passed.
   virtual std::optional<double> milliseconds_since(Mark& start) = 0;
 };
 
 enum class Timing : std::uint8_t { none, wanted };
 
-/// A queue of work. Streams are pooled and never destroyed. When the process ends, what is queued
-/// on a worker still runs, and what is submitted after that runs in the caller.
+/// A queue of work. Streams are pooled and never destroyed. When the process ends, work queued on a
+/// worker still runs, and work submitted after that runs in the caller.
 class StreamImpl {
  public:
   StreamImpl(Device device, std::uint32_t id, bool inline_execution)
@@ -49,7 +49,7 @@ class StreamImpl {
   virtual bool idle() const = 0;
   /// Marks the work submitted up to here.
   virtual std::shared_ptr<Mark> record(Timing timing) = 0;
-  /// What is submitted from here on runs after `mark`.
+  /// Work submitted from here on runs after `mark`.
   virtual void wait(const std::shared_ptr<Mark>& mark) = 0;
 
   const Device device;
@@ -58,21 +58,21 @@ class StreamImpl {
 };
 }  // namespace detail
 
-/// A cheap handle on a stream.
+/// A lightweight handle on a stream.
 class Stream {
  public:
   /// The host's inline stream.
   Stream();
-  /// A stream of its own for `device`, from a pool of eight a device and priority, handed out in
-  /// turn.
+  /// A separate stream for `device`, from a pool of eight per device and priority, handed out
+  /// round-robin.
   static Stream create(const Device& device, StreamPriority priority = StreamPriority::normal);
 
   const Device& device() const { return impl_->device; }
   std::uint32_t id() const { return impl_->id; }
 
-  /// Runs `work` on this stream: at once where the stream is inline, else queued. On a CUDA stream
-  /// it runs in a thread of the driver's and must not use CUDA, and it cannot become part of a
-  /// graph (CudaError during capture).
+  /// Runs `work` on this stream: at once if the stream is inline, else queued. On a CUDA stream it
+  /// runs in a driver thread, must not use CUDA, and cannot become part of a graph (CudaError
+  /// during capture).
   template <class F>
   void enqueue(F&& work) const {
     if (impl_->runs_inline) [[likely]]
@@ -80,14 +80,14 @@ class Stream {
     else
       impl_->submit(std::function<void()>(std::forward<F>(work)));
   }
-  /// Blocks until all work is done; rethrows the first exception the work threw. On a CUDA stream
-  /// that includes what kernels reported (IndexError, ValueError) and failed with (CudaError).
+  /// Blocks until all work is done; rethrows the first exception of the work. On a CUDA stream that
+  /// includes errors that kernels reported (IndexError, ValueError) or failed with (CudaError).
   void synchronize() const { impl_->synchronize(); }
   bool query() const { return impl_->idle(); }
 
-  /// What comes later on this stream starts after `event`, or after what `other` holds now. The
-  /// host's inline stream, and a CUDA stream that is to wait for a worker thread, hold up the
-  /// caller until then: nothing else could start their work later.
+  /// Later work on this stream starts after `event`, or after the work now queued on `other`. The
+  /// host's inline stream, and a CUDA stream that waits for a worker thread, block the caller
+  /// instead, because they cannot defer their work.
   void wait(const Event& event) const;
   void wait(const Stream& other) const;
 
@@ -103,10 +103,10 @@ class Stream {
 class Event {
  public:
   Event();
-  /// Marks the work queued on `stream` up to here; may be called again, on another stream too, and
-  /// leaves those who wait for the earlier mark waiting for that.
+  /// Marks the work queued on `stream` up to here. May be called again, also with another stream;
+  /// existing waits still refer to the earlier mark.
   void record(const Stream& stream);
-  /// Whether the marked work is done; true where nothing was recorded.
+  /// Whether the marked work is done; true if nothing was recorded.
   bool query() const;
   void synchronize() const;
   /// Milliseconds from `start` to this event; both must be done, and both on workers or on one CUDA
@@ -119,23 +119,23 @@ class Event {
   std::shared_ptr<State> state_;
 };
 
-/// The stream that a device's work goes to unless a StreamGuard says otherwise.
+/// The stream for a device's work unless a StreamGuard sets another.
 Stream default_stream(const Device& device);
 /// This thread's stream for `device`.
 Stream current_stream(const Device& device);
-/// Waits for every stream of `device`; then rethrows the first exception that their work threw.
+/// Waits for every stream of `device`; then rethrows the first exception of their work.
 void synchronize(const Device& device);
 
 namespace detail {
-/// For the streams of backends: ids are unique in the process.
+/// For stream implementations: ids are unique in the process.
 std::uint32_t next_stream_id();
 /// As synchronize(), but leaves exceptions of the work for its owner to collect.
 void drain(const Device& device);
-/// Whether the caller is work on a stream: waiting for queues would then wait for itself.
+/// Whether the caller runs as work on a stream: waiting for queues would then wait for itself.
 bool on_worker_thread();
 /// Whether the caller runs as `stream`'s own work.
 bool running_in(const StreamImpl* stream);
-/// Says, for as long as it lives, that this thread runs work of `stream`.
+/// Marks this thread as running work of `stream` for the scope of the object.
 class RunningIn {
  public:
   explicit RunningIn(const StreamImpl* stream);
@@ -148,7 +148,7 @@ class RunningIn {
 };
 }  // namespace detail
 
-/// Makes `stream` this thread's current stream for its device until the guard goes.
+/// Makes `stream` this thread's current stream for its device for the scope of the guard.
 class StreamGuard {
  public:
   explicit StreamGuard(const Stream& stream);

@@ -14,7 +14,7 @@ namespace {
 /// Whether `strides` lay `shape` out without gaps when dimensions are visited in `order`, innermost
 /// first. Dimensions of size 1 may have any stride.
 bool is_dense_in_order(const Shape& shape, const Strides& strides, std::span<const int> order) {
-  if (std::ranges::find(shape, 0) != shape.end()) return true;  // no element, no gap
+  if (std::ranges::find(shape, 0) != shape.end()) return true;  // no elements, no gaps
   std::int64_t expected = 1;
   for (int d : order) {
     if (shape[d] != 1 && strides[d] != expected) return false;
@@ -48,7 +48,7 @@ void check_shape(const Shape& shape) {
                 shape);
 }
 
-/// Bytes of a dense tensor; ShapeError where they cannot be counted.
+/// Bytes of a dense tensor; ShapeError on overflow.
 std::size_t bytes_of(const Shape& shape, DType dtype) {
   check_shape(shape);
   std::int64_t bytes = 0;
@@ -71,8 +71,8 @@ IntrusivePtr<Storage> allocate(std::size_t bytes, const TensorOptions& options) 
   return Storage::allocate_pinned(bytes);
 }
 
-/// One past the last element that the geometry reaches, counted from `offset` elements on; 0 where
-/// there is none, INT64_MAX where it cannot be counted. Sizes, strides and offset are 0 or more.
+/// One past the last element that the geometry reaches, in elements from the start of the storage;
+/// 0 if there is no element, INT64_MAX on overflow. Sizes, strides and offset are 0 or more.
 std::int64_t extent(const Shape& shape, const Strides& strides, std::int64_t offset = 0) {
   std::int64_t end = offset;
   bool overflow = __builtin_add_overflow(end, 1, &end);
@@ -148,8 +148,8 @@ MemoryFormat Tensor::suggest_memory_format() const {
   const TensorImpl& t = get("suggest_memory_format");
   if (!is_channels_last(t.shape, t.strides)) return MemoryFormat::contiguous;
   if (!t.contiguous) return MemoryFormat::channels_last;
-  // Both, as of one channel: as PyTorch does, the strides are taken at their word, though those of
-  // dimensions of one element are never used.
+  // A tensor may satisfy both formats, for example with one channel. As in PyTorch, the strides
+  // then decide, although those of dimensions of size 1 are never used.
   return t.numel != 0 && t.strides != contiguous_strides(t.shape) &&
                  t.strides == strides_of(t.shape, MemoryFormat::channels_last)
              ? MemoryFormat::channels_last

@@ -1,8 +1,8 @@
 // Tensor: a cheap handle on shaped, strided memory. Copying the handle shares the tensor.
 //
 // core/ defines what a tensor is. The members that record on the tape are declared here, so that
-// users find everything in one place, and defined where they belong: in autograd/tensor_methods.cpp
-// and ops/tensor_methods.cpp. core/ never calls them.
+// users find everything in one place, but are defined with their functions in autograd/ and ops/.
+// core/ never calls them.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@
 
 namespace ferrite {
 
-/// The order of a 4-dimensional tensor's elements in memory: NCHW or NHWC. `preserve` keeps what
-/// the input has.
+/// The order of a 4-dimensional tensor's elements in memory: NCHW or NHWC. `preserve` keeps that of
+/// the input.
 enum class MemoryFormat : std::uint8_t { contiguous, channels_last, preserve };
 inline constexpr MemoryFormat kContiguous = MemoryFormat::contiguous;
 inline constexpr MemoryFormat kChannelsLast = MemoryFormat::channels_last;
@@ -37,10 +37,10 @@ struct TensorOptions {
   DType dtype = kFloat32;
   Device device = {};
   MemoryFormat memory_format = kContiguous;
-  bool pinned = false;  ///< page-locked memory, for the host alone
+  bool pinned = false;  ///< page-locked memory, host only
 };
 
-/// What the tape keeps on a tensor; defined in autograd/. core/ only stores and destroys it.
+/// The tape's data of a tensor; defined in autograd/. core/ only stores and destroys it.
 struct AutogradMeta {
   virtual ~AutogradMeta() = default;
 };
@@ -67,17 +67,17 @@ Strides strides_of(const Shape& shape, MemoryFormat format);
 
 class Tensor {
  public:
-  /// An undefined tensor: holds nothing, `defined()` is false.
+  /// An undefined tensor: it has no data, and `defined()` is false.
   Tensor() = default;
   explicit Tensor(IntrusivePtr<TensorImpl> impl) : impl_(std::move(impl)) {}
 
-  // ---- What it is. Undefined tensors have none of this: all but defined() and
-  // describe() throw ValueError.
+  // ---- Properties. Undefined tensors have none: all but defined() and describe() throw
+  // ValueError.
   bool defined() const { return static_cast<bool>(impl_); }
   const Shape& shape() const { return get("shape").shape; }
   const Strides& strides() const { return get("strides").strides; }
   int dim() const { return get("dim").shape.size(); }
-  /// Negative dimensions count from the end; IndexError outside.
+  /// Negative dimensions count from the end; IndexError if out of range.
   std::int64_t size(int dim) const { return shape()[normalize_dim(dim, this->dim(), "size")]; }
   std::int64_t stride(int dim) const {
     return strides()[normalize_dim(dim, this->dim(), "stride")];
@@ -88,18 +88,17 @@ class Tensor {
   std::size_t itemsize() const { return ferrite::itemsize(dtype()); }
   std::size_t nbytes() const { return static_cast<std::size_t>(numel()) * itemsize(); }
   std::int64_t storage_offset() const { return get("storage_offset").offset; }
-  /// Whether the memory is page-locked, so that CUDA devices copy from and to it while the host
-  /// goes on.
+  /// Whether the memory is page-locked, so that CUDA devices copy from and to it asynchronously.
   bool is_pinned() const { return get("is_pinned").storage->is_pinned(); }
   bool is_contiguous(MemoryFormat format = kContiguous) const;
-  /// channels_last where the strides are dense and that format's own, else contiguous.
+  /// channels_last if the strides are dense and in that order, else contiguous.
   MemoryFormat suggest_memory_format() const;
   /// "float32[2, 3] on cpu", for messages.
   std::string describe() const;
 
-  // ---- Its memory. Work queued on the tensor's device may still be writing it: synchronize()
+  // ---- Memory. Work queued on the tensor's device may still be writing it: call synchronize()
   // first, as item(), to_vector() and printing do.
-  /// Null where the storage holds no bytes.
+  /// Null if the storage holds no bytes.
   void* data_ptr() const {
     const TensorImpl& impl = get("data_ptr");
     char* base = static_cast<char*>(impl.storage->data());
@@ -130,13 +129,13 @@ class Tensor {
   bool shares_storage(const Tensor& other) const { return storage() == other.storage(); }
   std::uint32_t version() const { return get("version").storage->version(); }
   /// Gives this tensor the memory, geometry and dtype of `source`, which it then shares. Every
-  /// handle on this tensor sees it; its gradient, hooks and requires_grad stay as they are. For
-  /// leaves: how modules move their parameters without losing the optimizers that hold them.
-  /// Tapes recorded before notice the change as one in place.
+  /// handle on this tensor sees the change; its gradient, hooks and requires_grad stay as they are.
+  /// For leaves: modules use it to move parameters while optimizers hold them. Tapes recorded
+  /// before treat it as an in-place change.
   void set_data(const Tensor& source) const;
 
-  /// As PyTorch prints it: values, aligned and summarised, then dtype and device where they are
-  /// not the defaults.
+  /// As PyTorch prints it: values, aligned and summarised, then dtype and device if they are not
+  /// the defaults.
   std::string str() const;
 
   // ---- Autograd (autograd/tensor_methods.cpp)
@@ -144,7 +143,7 @@ class Tensor {
   /// Leaves only, floating types only (AutogradError). Returns *this.
   const Tensor& set_requires_grad(bool on = true) const;
   bool is_leaf() const;
-  /// The accumulated gradient; undefined where there is none. Shares with the tensor.
+  /// The accumulated gradient itself, not a copy; undefined if there is none.
   Tensor grad() const;
   void set_grad(const Tensor& grad) const;
   /// The name of the operation that made this tensor; "" for leaves.
@@ -152,37 +151,38 @@ class Tensor {
   /// Runs the tape backward from here; `gradient` defaults to 1 for one-element tensors.
   void backward(const Tensor& gradient = {}, bool retain_graph = false,
                 bool create_graph = false) const;
-  /// The same values, off the tape.
+  /// The same values and memory, off the tape.
   Tensor detach() const;
   /// Makes backward() keep the gradient of a tensor that is not a leaf.
   void retain_grad() const;
-  /// Called with the tensor's gradient when it is final, once a backward; a defined result takes
-  /// its place, of the same shape (ShapeError), dtype (DTypeError) and device (DeviceError).
+  /// Calls `hook` with the tensor's gradient when it is final, once per backward. A defined result
+  /// replaces the gradient; it must have the same shape (ShapeError), dtype (DTypeError) and device
+  /// (DeviceError).
   TensorHook register_hook(std::function<Tensor(const Tensor&)> hook) const;
-  /// Leaves only: called with the leaf after its grad() was updated, once a backward.
+  /// Leaves only: calls `hook` with the leaf after its grad() was updated, once per backward.
   TensorHook register_post_accumulate_grad_hook(std::function<void(const Tensor&)> hook) const;
 
   // ---- Copies and conversions (ops/copy.h), differentiable
-  /// A copy between a CUDA device and the host that is `non_blocking` may be under way on return:
-  /// from pinned memory, which must then not change until the device's stream has passed, or to the
-  /// host, where the result is in pinned memory and may be read after synchronize().
+  /// With `non_blocking`, a copy between a CUDA device and the host may still be running on return.
+  /// From pinned memory, the source must not change until the device's stream has passed the copy;
+  /// to the host, the result is in pinned memory and may be read after synchronize().
   Tensor to(const Device& device, bool non_blocking = false) const;
   Tensor to(DType dtype) const;
   Tensor to(MemoryFormat format) const;
   Tensor to(const Device& device, DType dtype, bool non_blocking = false) const;
   Tensor cpu() const { return to(Device()); }
   Tensor cuda() const { return to(Device(DeviceType::cuda)); }
-  /// A copy in page-locked memory; the tensor itself where it is in such memory already.
-  /// DeviceError where it is not on the host, or there is no CUDA device.
+  /// A copy in page-locked memory; the tensor itself if it is already there. DeviceError if it is
+  /// not on the host, or there is no CUDA device.
   Tensor pin_memory() const;
   Tensor contiguous(MemoryFormat format = kContiguous) const;
   Tensor clone(MemoryFormat format = MemoryFormat::preserve) const;
   const Tensor& copy_(const Tensor& source, bool non_blocking = false) const;
 
   // ---- Views (ops/views.h), differentiable, sharing memory
-  /// One size may be -1. Throws ShapeError where the strides do not allow a view.
+  /// One size may be -1. Throws ShapeError if the strides do not allow a view.
   Tensor view(const Shape& shape) const;
-  /// A view where possible, else a copy.
+  /// A view if possible, else a copy.
   Tensor reshape(const Shape& shape) const;
   Tensor flatten(int start_dim = 0, int end_dim = -1) const;
   Tensor transpose(int dim0, int dim1) const;
@@ -199,7 +199,7 @@ class Tensor {
   Tensor unsqueeze(int dim) const;
   Tensor unfold(int dim, std::int64_t size, std::int64_t step) const;
 
-  // ---- Arithmetic in method form (ops/tensor_methods.cpp); the functions are in ops/*.h
+  // ---- Arithmetic as methods; the functions are in ops/*.h
   Tensor add(const Tensor& other, Scalar alpha = 1) const;
   Tensor sub(const Tensor& other, Scalar alpha = 1) const;
   Tensor mul(const Tensor& other) const;
@@ -263,15 +263,15 @@ class Tensor {
 
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 
-// ---- Making tensors. More in ops/creation.h (zeros, ones, arange, randn...).
+// ---- Factories. More in ops/creation.h (zeros, ones, arange, randn...).
 
 /// Contents undefined.
 Tensor empty(const Shape& shape, const TensorOptions& options = {});
 Tensor empty_strided(const Shape& shape, const Strides& strides, const TensorOptions& options = {});
-/// Shape, dtype and device of `like`; its memory format too, where it is dense.
+/// Shape, dtype and device of `like`; also its memory format if it is dense.
 Tensor empty_like(const Tensor& like, MemoryFormat format = MemoryFormat::preserve);
-/// Wraps `data` without copying; `deleter` runs when the last tensor lets go. ValueError for a null
-/// pointer to elements.
+/// Wraps `data` without copying; `deleter` runs when the last tensor releases it. ValueError for a
+/// null pointer if there are elements.
 Tensor from_blob(void* data, const Shape& shape, DType dtype, std::function<void()> deleter = {});
 /// The same for memory of `device`; see Storage::wrap for when `deleter` runs.
 Tensor from_blob(void* data, const Shape& shape, DType dtype, const Device& device,
@@ -280,8 +280,8 @@ Tensor from_blob(void* data, const Shape& shape, DType dtype, const Device& devi
 template <class T>
 Tensor from_vector(const std::vector<T>& values, const Shape& shape);
 
-/// A tensor over the same storage with other geometry, off the tape. Throws ShapeError where a
-/// size, a stride or the offset is negative, or an element would lie outside the storage.
+/// A tensor over the same storage with other geometry, off the tape. Throws ShapeError if a size, a
+/// stride or the offset is negative, or an element would be outside the storage.
 Tensor as_strided(const Tensor& base, const Shape& shape, const Strides& strides,
                   std::int64_t offset);
 

@@ -1,4 +1,4 @@
-// Names of threads, which debuggers, `top -H` and the profiler show.
+// Thread names, shown by debuggers, `top -H` and the profiler.
 #pragma once
 
 #include <pthread.h>

@@ -37,7 +37,9 @@ View slice(const Tensor& t, std::int64_t dim, std::int64_t start, std::int64_t e
   View v = of(t);
   v.offset += start * v.strides[d];
   v.shape[d] = (end - start) / step + ((end - start) % step != 0);
-  if (v.shape[d] > 1) v.strides[d] *= step;  // else no stride is taken, and this might overflow
+  if (v.shape[d] > 1)
+    v.strides[d] *= step;  // else the stride is never used, and this might
+                           // overflow
   return v;
 }
 
@@ -158,8 +160,8 @@ Shape infer_shape(const Shape& shape, std::int64_t numel, std::string_view op) {
 
 std::optional<View> view(const Tensor& t, const Shape& shape) {
   if (t.is_contiguous()) return View{shape, contiguous_strides(shape), t.storage_offset()};
-  // Both shapes are cut into matching runs of dimensions; a run of the old must be dense to be
-  // divided anew.
+  // Both shapes are cut into matching runs of dimensions; a run of the old shape must be dense to
+  // be split differently.
   View v{shape, Shape::filled(shape.size(), 0), t.storage_offset()};
   int next = shape.size() - 1;
   std::int64_t run = 1, base_stride = 1;
@@ -196,7 +198,7 @@ bool overlaps_itself(const Tensor& t) {
   }
   const std::span dims(all.data(), count);
   std::int64_t reach = 0;  // offset of the last element of the dimensions so far
-  bool nested = true;      // each steps over all that those before it cover
+  bool nested = true;      // each stride exceeds the extent of the dimensions before it
   for (const auto& [stride, last] : dims) {
     if (stride == 0) return true;
     nested = nested && stride > reach;
@@ -204,7 +206,7 @@ bool overlaps_itself(const Tensor& t) {
   }
   if (nested) return false;
   if (t.numel() > reach + 1) return true;
-  // Strides that interleave, as 2 and 3: only a look at all elements tells.
+  // Strides that interleave, such as 2 and 3: only enumerating all elements decides.
   std::vector<bool> taken(static_cast<std::size_t>(reach) + 1);
   for (std::int64_t i = 0; i < t.numel(); ++i) {
     std::int64_t rest = i, offset = 0;

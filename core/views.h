@@ -32,9 +32,9 @@ View unsqueeze(const Tensor& t, std::int64_t dim);
 /// A new last dimension holds windows of `size` elements, `step` apart (torch.Tensor.unfold).
 View unfold(const Tensor& t, std::int64_t dim, std::int64_t size, std::int64_t step);
 
-/// `shape` with its -1 replaced; ShapeError where the element counts cannot agree.
+/// `shape` with its -1 replaced; ShapeError if the element counts cannot agree.
 Shape infer_shape(const Shape& shape, std::int64_t numel, std::string_view op);
-/// Nothing where the strides do not allow a view of that (complete) shape.
+/// Nothing if the strides do not allow a view of that (complete) shape.
 std::optional<View> view(const Tensor& t, const Shape& shape);
 
 inline Tensor apply(const Tensor& t, const View& v) {
@@ -42,12 +42,12 @@ inline Tensor apply(const Tensor& t, const View& v) {
 }
 
 /// Whether several elements of `t` share one memory location, as in an expanded tensor or in
-/// windows that overlap.
+/// overlapping windows.
 bool overlaps_itself(const Tensor& t);
-/// Whether elements of the two may share memory. Errs on the side of true: interleaved views of
-/// one storage count.
+/// Whether elements of the two may share memory. May return true although they do not: interleaved
+/// views of one storage count as overlapping.
 bool may_overlap(const Tensor& a, const Tensor& b);
-/// Whether the two are the same elements in the same order.
+/// Whether the two have the same elements in the same order.
 bool same_elements(const Tensor& a, const Tensor& b);
 
 }  // namespace ferrite::geometry

@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kOp = "checkpoint";
 constexpr std::string_view kBegin = "step_", kEnd = ".safetensors";
 
-/// The step in a file's name; nothing for other files.
+/// The step in a file name; nothing for other files.
 std::optional<std::int64_t> step_in(const std::filesystem::path& path) {
   const std::string name = path.filename().string();
   if (!name.starts_with(kBegin) || !name.ends_with(kEnd)) return {};
@@ -33,7 +33,7 @@ struct Named {
   std::filesystem::path path;
 };
 
-/// By step, from the names alone.
+/// By step, judging by the names alone.
 std::vector<Named> files_in(const std::filesystem::path& folder) {
   std::vector<Named> files;
   std::error_code error;
@@ -60,7 +60,7 @@ bool has_metric(const CheckpointInfo& info) {
   return info.error.empty() && info.metric && !std::isnan(*info.metric);
 }
 
-/// Of those with a metric the best first; among equals the newest.
+/// Checkpoints with a metric, best first; ties with the newest first.
 std::vector<CheckpointInfo> by_metric(std::vector<CheckpointInfo> infos, MetricMode mode) {
   std::erase_if(infos, [](const CheckpointInfo& info) { return !has_metric(info); });
   std::ranges::sort(infos, [mode](const CheckpointInfo& a, const CheckpointInfo& b) {
@@ -124,13 +124,13 @@ std::filesystem::path CheckpointManager::path_of(std::int64_t step) const {
   return folder_ / fmt::format("{}{:08}{}", kBegin, step, kEnd);
 }
 
-/// The folder is this process's from here on.
+/// Locks the folder for this process.
 void CheckpointManager::begin_writing() {
   if (!lock_) {
     lock_ = std::make_unique<FolderLock>(folder_, kOp);
     remove_temporary_files(folder_);
   }
-  // What resume() had to skip is out of the way, and still there for who wants to look into it.
+  // Moves damaged files that resume() skipped out of the way, but keeps them for inspection.
   for (const std::filesystem::path& path : std::exchange(damaged_, {})) {
     std::filesystem::path aside = path;
     std::error_code error;
@@ -200,7 +200,7 @@ std::vector<CheckpointInfo> CheckpointManager::list() const {
   std::vector<CheckpointInfo> infos;
   for (const Named& file : files_in(folder_)) {
     infos.push_back(look_at(file));
-    // Gone since: its writer has a newer one.
+    // Removed in the meantime: the writer has a newer one.
     if (!infos.back().error.empty() && !std::filesystem::exists(file.path)) infos.pop_back();
   }
   return infos;

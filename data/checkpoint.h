@@ -1,5 +1,5 @@
-// A folder of checkpoints: written while training goes on, the newest and the best kept, the last
-// good one never lost.
+// A folder of checkpoints: written in the background, keeping the newest and the best; the last
+// good one is never lost.
 //
 //   data::CheckpointManager checkpoints(dir, {.keep = 3, .keep_best = 1});
 //   if (auto report = checkpoints.resume(state)) fmt::print("{}\n", report->str());
@@ -28,12 +28,12 @@ namespace ferrite::data {
 enum class MetricMode : std::uint8_t { max, min };
 
 struct CheckpointOptions {
-  int keep = 3;                       ///< the newest, 1 or more; 0 keeps all
-  int keep_best = 0;                  ///< beyond those, the ones with the best metric
-  MetricMode mode = MetricMode::max;  ///< which metric is better
-  /// Whether save() returns once the values are copied to host memory and the file is written
-  /// behind it: that copy is one state's worth of memory (page-locked for what is on CUDA devices),
-  /// held while the file is being written, and cached by the allocator after.
+  int keep = 3;                       ///< number of newest to keep, 1 or more; 0 keeps all
+  int keep_best = 0;                  ///< number of best by metric to keep besides those
+  MetricMode mode = MetricMode::max;  ///< whether a higher or a lower metric is better
+  /// Whether save() returns once the values are copied to host memory, and the file is written in
+  /// the background. The copy takes one state's worth of memory (page-locked for tensors on CUDA
+  /// devices), held while the file is being written and cached by the allocator afterwards.
   bool background = true;
   bool checksums = true;
 };
@@ -43,21 +43,21 @@ struct CheckpointInfo {
   std::filesystem::path path;
   std::int64_t step = 0;  ///< by its name
   std::optional<double> metric = {};
-  std::string error = {};  ///< what is wrong with its header or length; "" where nothing is
+  std::string error = {};  ///< why its header or length is invalid; "" if valid
 };
 
-/// One job at a time on a thread of its own.
+/// Runs one job at a time on a separate thread.
 class BackgroundJob {
  public:
   BackgroundJob() = default;
-  /// Lets the job end; what it throws goes to stderr, for want of anybody to catch it.
+  /// Waits for the job; its exception goes to stderr, because it cannot be thrown here.
   ~BackgroundJob();
   BackgroundJob(const BackgroundJob&) = delete;
   BackgroundJob& operator=(const BackgroundJob&) = delete;
 
-  /// After wait().
+  /// Call it only after wait().
   void start(std::function<void()> job);
-  /// Until the job is done; rethrows what it threw, once.
+  /// Waits until the job is done; rethrows its exception once.
   void wait();
 
  private:
@@ -65,39 +65,40 @@ class BackgroundJob {
   std::jthread thread_;
 };
 
-/// Files step_00001234.safetensors in one folder. One process writes: the first save() locks the
-/// folder for as long as the manager lives, and removes temporary files that killed processes left.
-/// Others may resume from it and look. To be used by one thread.
+/// Files step_00001234.safetensors in one folder. Only one process writes: the first save() locks
+/// the folder for the lifetime of the manager, and removes temporary files left by killed
+/// processes. Other processes may read and resume. Not thread-safe.
 class CheckpointManager {
  public:
-  /// Makes the folder where it is not there. ValueError for negative numbers to keep.
+  /// Creates the folder if it does not exist. ValueError for negative numbers to keep.
   explicit CheckpointManager(std::filesystem::path folder, const CheckpointOptions& options = {});
-  /// Ends the write that is under way. Call wait() before, to learn how it ended.
+  /// Finishes the running write. Call wait() first to learn its result.
   ~CheckpointManager() = default;
 
-  /// Saves the state as it is for this thread's current streams: what is queued after changes
-  /// nothing, and with `background` CUDA devices are not waited for. At most one file is being
-  /// written: a second save() waits for the first, and throws what that threw (IoError, such as a
-  /// full disk; the checkpoints before are as they were). Older files are removed once the new one
-  /// is on disk. ValueError where there is a later step in the folder, which would remain the
-  /// newest: see discard_after(). IoError where another process saves there.
+  /// Saves the state as this thread's current streams see it: work queued later does not affect it,
+  /// and with `background` CUDA devices are not waited for. At most one file is written at a time:
+  /// a second save() waits for the first, and throws its error (IoError, for example on a full
+  /// disk; earlier checkpoints are unchanged). Older files are removed once the new one is on disk.
+  /// ValueError if the folder has a later step, which would remain the newest: see discard_after().
+  /// IoError if another process saves there.
   void save(std::int64_t step, const TrainingState& state, std::optional<double> metric = {});
-  /// Until the file is on disk; throws what went wrong.
+  /// Waits until the file is on disk; throws the error of the write.
   void wait();
 
-  /// The checkpoints by step, damaged ones included.
+  /// The checkpoints by step, including damaged ones.
   std::vector<CheckpointInfo> list() const;
-  /// The newest; nothing where there is none. IoError where that is damaged.
+  /// The newest; nothing if there is none. IoError if it is damaged.
   std::optional<CheckpointInfo> latest() const;
-  /// The one with the best metric; nothing where none has one.
+  /// The one with the best metric; nothing if none has a metric.
   std::optional<CheckpointInfo> best() const;
 
-  /// Restores the newest checkpoint, or that of options.step, everything or nothing
-  /// (TrainingState::restore); nothing where there is none, so that the run begins. IoError where
-  /// it is damaged, unless options.fall_back; ValueError where there is no such step.
+  /// Restores the newest checkpoint, or that of options.step, completely or not at all
+  /// (TrainingState::restore). Returns nothing if there is none, so that the run starts from the
+  /// beginning. IoError if it is damaged, unless options.fall_back; ValueError if the step does not
+  /// exist.
   std::optional<ResumeReport> resume(TrainingState& state, const ResumeOptions& options = {});
 
-  /// Removes the checkpoints of later steps, for a run that goes on from an older one.
+  /// Removes the checkpoints of later steps, for a run that continues from an older one.
   void discard_after(std::int64_t step);
 
   std::filesystem::path path_of(std::int64_t step) const;
@@ -110,9 +111,9 @@ class CheckpointManager {
 
   const std::filesystem::path folder_;
   const CheckpointOptions options_;
-  std::unique_ptr<FolderLock> lock_;            // from the first save on
-  std::vector<std::filesystem::path> damaged_;  // found by resume(), to be put aside
-  BackgroundJob job_;                           // last: its end needs the others
+  std::unique_ptr<FolderLock> lock_;            // held from the first save on
+  std::vector<std::filesystem::path> damaged_;  // found by resume(), to be moved aside
+  BackgroundJob job_;                           // last member: it uses the others until it ends
 };
 
 }  // namespace ferrite::data

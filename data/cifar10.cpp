@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t kPixels = 3 * 32 * 32, kRecord = 1 + kPixels, kRecordsPerFile = 10000;
 constexpr std::string_view kOp = "cifar10";
 
-/// Copies the records of one file, whose size was checked.
+/// Copies the records of one file, whose size has been checked.
 void decode(Bytes bytes, const Where& where, std::uint8_t* images, std::int64_t* labels) {
   for (std::size_t at = 0; at < bytes.size(); at += kRecord) {
     where.check(bytes[at] <= 9, at, "expected a label of 0 to 9, got {}", bytes[at]);

@@ -11,21 +11,22 @@
 namespace ferrite::data {
 
 /// Reads the binary version, data_batch_1.bin to data_batch_5.bin or test_batch.bin, in
-/// root/cifar-10-batches-bin, root/cifar-10, root/cifar10 and root. IoError where a file is missing
-/// (saying what was looked for and where to get it), not 30,730,000 bytes long, or has a label
+/// root/cifar-10-batches-bin, root/cifar-10, root/cifar10 and root. IoError if a file is missing
+/// (naming the paths tried and the download source), is not 30,730,000 bytes long, or has a label
 /// above 9.
 class CIFAR10 : public ImageDataset {
  public:
   explicit CIFAR10(const std::filesystem::path& root, Split split = Split::train,
                    Transform transform = ToTensor());
 
-  /// Of the training pixels in [0, 1], a channel each.
+  /// Per channel, of the training pixels in [0, 1].
   static constexpr std::array<double, 3> kMean = {0.4914, 0.4822, 0.4465};
   static constexpr std::array<double, 3> kStd = {0.2470, 0.2435, 0.2616};
 };
 
-/// One file of records (label, 3x32x32 pixels) from memory: images uint8 [N, 3, 32, 32] and labels
-/// int64 [N]. IoError where the size is no multiple of a record's 3073 bytes or a label is above 9.
+/// Parses one file of records (label, 3x32x32 pixels) in memory: images uint8 [N, 3, 32, 32] and
+/// labels int64 [N]. IoError if the size is not a multiple of a record's 3073 bytes or a label is
+/// above 9.
 Batch parse_cifar10(Bytes bytes, std::string_view name);
 
 }  // namespace ferrite::data

@@ -1,4 +1,4 @@
-// A batch that grows sample by sample in the memory that it will be handed out in.
+// A batch assembled sample by sample in its final memory.
 #pragma once
 
 #include <cstdint>
@@ -9,22 +9,22 @@
 
 namespace ferrite::data {
 
-/// Stacks samples along a new first dimension, as stack() does; the first sets shape and dtype.
+/// Stacks samples along a new first dimension, like stack(); the first sample sets shape and dtype.
 class Collation {
  public:
-  /// For one sample or more (ValueError). Where one has another shape than the first, `differs` is
-  /// called with it before the error is thrown, to throw a better one.
+  /// For at least one sample (ValueError). If a sample's shape differs from the first, `differs` is
+  /// called with it first, so that it can throw a more specific error.
   explicit Collation(std::int64_t samples, std::function<void(const Shape&)> differs = {});
 
-  /// Memory for the next sample, dense and to be filled. ShapeError or DTypeError unless it is as
-  /// the first was.
+  /// Memory for the next sample, dense, to be filled by the caller. ShapeError or DTypeError unless
+  /// it matches the first sample.
   void* next(const Shape& shape, DType dtype);
-  /// Copies the next sample, of the host.
+  /// Copies the next sample from the host.
   void add(const Tensor& sample);
 
-  /// Of one sample.
+  /// The shape of one sample.
   const Shape& shape() const { return shape_; }
-  /// The batch, of which all samples are there.
+  /// The batch, after all samples were added.
   Tensor take() { return std::move(out_); }
 
  private:

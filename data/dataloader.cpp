@@ -19,16 +19,16 @@ namespace ferrite::data {
 
 struct DataLoader::Progress {
   std::int64_t epoch = 0;
-  std::int64_t position = 0;     // samples of it handed out
-  bool fresh = true;             // begin() shall start at epoch and position, not at the next epoch
-  std::uint64_t run = 0;         // counts begin(): only the newest run reports
+  std::int64_t position = 0;     // samples of the epoch handed out
+  bool fresh = true;             // begin() starts at epoch and position, not at the next epoch
+  std::uint64_t run = 0;         // incremented by begin(): only the newest run reports
   double waited = 0;             // seconds
-  std::optional<Stream> copies;  // that batches for a device are copied on
+  std::optional<Stream> copies;  // the stream that copies batches to the device
 };
 
 namespace {
 
-/// Adds the seconds from here to the end of the scope to a sum.
+/// Adds the time until the end of the scope, in seconds, to a sum.
 class Timed {
  public:
   explicit Timed(double& sum) : sum_(sum) {}
@@ -44,14 +44,14 @@ class Timed {
 
 }  // namespace
 
-/// One epoch: the batches still to come, and the threads that prepare them.
+/// One epoch: the remaining batches, and the threads that prepare them.
 class DataLoader::Run {
  public:
   Run(std::shared_ptr<const Dataset> dataset, const DataLoaderOptions& options,
       std::vector<std::int64_t> order, std::shared_ptr<Progress> progress);
   ~Run();
 
-  /// The next batch, or nothing at the end. Rethrows what preparing it threw.
+  /// The next batch, or nothing at the end. Rethrows an exception from its preparation.
   std::optional<Batch> next();
 
  private:
@@ -79,14 +79,14 @@ class DataLoader::Run {
   const bool pin_memory_;
   const Device device_;
 
-  // The caller's own: workers touch none of these.
-  std::int64_t out_ = 0;       // batches that the caller got
-  std::optional<Slot> ahead_;  // the batch after those, where it was taken already
+  // Used by the caller only, never by workers.
+  std::int64_t out_ = 0;       // batches handed to the caller
+  std::optional<Slot> ahead_;  // the batch after those, if already taken
   std::optional<DeviceFeed> feed_;
 
   std::mutex mutex_;
   std::condition_variable space_, ready_;
-  std::vector<Slot> slots_;               // batch b lies in slot b modulo their number
+  std::vector<Slot> slots_;               // batch b is in slot b modulo their number
   std::int64_t started_ = 0, taken_ = 0;  // batches that workers began, and that were taken
   bool stopping_ = false;
   std::vector<std::thread> workers_;
@@ -165,14 +165,14 @@ void DataLoader::Run::work() {
   }
 }
 
-/// Whether take() would return at once, or prepare the batch itself.
+/// Whether take() would not wait for workers: the batch is ready, or there are none.
 bool DataLoader::Run::is_ready() {
   if (slots_.empty()) return true;
   std::lock_guard lock(mutex_);
   return slots_[static_cast<std::size_t>(taken_) % slots_.size()].ready;
 }
 
-/// The next batch that was not taken yet, or what preparing it threw.
+/// The next batch that was not taken yet, or the exception from its preparation.
 DataLoader::Run::Slot DataLoader::Run::take() {
   if (slots_.empty()) return prepare(taken_++);
   std::unique_lock lock(mutex_);
@@ -185,7 +185,7 @@ DataLoader::Run::Slot DataLoader::Run::take() {
   return result;
 }
 
-/// The next batch on the device, and behind it as much of the one after it as can be had now.
+/// The next batch on the device; also starts as much of the following one as is possible now.
 Batch DataLoader::Run::take_to_device() {
   FERRITE_CHECK(!ferrite::detail::cuda::is_capturing(current_stream(device_)), CudaError,
                 "data_loader",
@@ -199,15 +199,15 @@ Batch DataLoader::Run::take_to_device() {
   return batch;
 }
 
-/// Queues the copy of the batch after `current` where it is prepared, else sets memory aside for
-/// it. Where there is no memory all that waits until the batch is needed.
+/// Queues the copy of the batch after `current` if it is prepared, else reserves memory for it. If
+/// memory runs out, both are deferred until the batch is needed.
 void DataLoader::Run::look_ahead(const Batch& current) {
   try {
     if (!is_ready()) return feed_->reserve(current);
     ahead_ = take();
     if (ahead_->error) return;
     feed_->send(ahead_->batch);
-    ahead_->batch = {};  // its memory returns once it is copied
+    ahead_->batch = {};  // its memory is freed once the copy is done
   } catch (const OutOfMemoryError&) {
   }
 }
@@ -243,7 +243,7 @@ DataLoader::Iterator::Iterator(std::shared_ptr<Run> run)
 }
 
 DataLoader::Iterator& DataLoader::Iterator::operator++() {
-  // Taken out first: an exception leaves the iterator at the end and stops the workers.
+  // Moved out first: an exception leaves the iterator at the end and stops the workers.
   std::shared_ptr<Run> run = std::move(run_);
   *batch_ = {};
   if (std::optional<Batch> next = run->next()) {
@@ -309,7 +309,7 @@ void DataLoader::set_epoch(std::int64_t epoch) {
   progress_->epoch = epoch;
   progress_->position = 0;
   progress_->fresh = true;
-  ++progress_->run;  // a loop that still runs no longer reports
+  ++progress_->run;  // a loop that is still running no longer reports
 }
 
 StateDict DataLoader::state_dict() const {

@@ -22,34 +22,34 @@ namespace ferrite::data {
 struct DataLoaderOptions {
   std::int64_t batch_size = 1;
   bool shuffle = false;    ///< a new permutation every epoch
-  int workers = 0;         ///< threads that prepare batches; 0: the calling thread does
-  bool drop_last = false;  ///< leave out a last batch that is not full
-  int prefetch = 2;        ///< batches a worker may be ahead of the caller
-  /// Of the shuffle and the random transforms; default: default_seed() at construction.
+  int workers = 0;         ///< threads that prepare batches; 0: the calling thread
+  bool drop_last = false;  ///< leave out an incomplete last batch
+  int prefetch = 2;        ///< batches that each worker may prepare ahead
+  /// Seed of the shuffle and the random transforms; default: default_seed() at construction.
   std::optional<std::uint64_t> seed = {};
-  /// Batches come in page-locked memory, from which .to(device, non_blocking) copies while the host
-  /// goes on; in ordinary memory where there is no CUDA device.
+  /// Batches are in page-locked memory, from which .to(device, non_blocking) copies asynchronously;
+  /// in ordinary memory if there is no CUDA device.
   bool pin_memory = false;
-  /// Where batches arrive: the host, or a device that they are copied to, row-major, on a stream of
-  /// the loader's own, each while the device works on the one before. Workers prepare them in
+  /// The device of the batches: the host, or a device to which they are copied, row-major, on a
+  /// stream of the loader, each while the device works on the previous one. Workers prepare them in
   /// page-locked memory; without workers the calling thread prepares one batch ahead. The current
-  /// stream waits for the copy, the host for nothing; two batches are in the device's memory. What
-  /// a data set returns on that device already is handed on.
+  /// stream waits for the copy, the host does not; two batches are in device memory. Tensors that a
+  /// data set returns on that device already are passed through.
   Device device = {};
   /// Replaces shuffle, e.g. a DistributedSampler.
   std::shared_ptr<const Sampler> sampler = nullptr;
 };
 
-/// Batches come in the sampler's order, and the same ones for the same seed whatever the number of
-/// workers. What a data set throws is rethrown by the loop in place of the batch, and ends the
-/// epoch. Leaving the loop early stops the workers. To be used by one thread at a time.
+/// Batches come in the sampler's order, and are the same for the same seed whatever the number of
+/// workers. An exception of the data set is rethrown by the loop in place of the batch, and ends
+/// the epoch. Leaving the loop early stops the workers. Not thread-safe.
 class DataLoader {
   class Run;
   struct Progress;
 
  public:
-  /// Copies the data set, which is cheap for those of this library; a large one of your own is
-  /// better given as a shared_ptr. ValueError for options that are out of range or contradict.
+  /// Copies the data set, which is cheap for those of this library; pass a large one of your own as
+  /// a shared_ptr. ValueError for options that are out of range or contradictory.
   template <std::derived_from<Dataset> D>
   explicit DataLoader(D dataset, DataLoaderOptions options = {})
       : DataLoader(std::shared_ptr<const Dataset>(std::make_shared<D>(std::move(dataset))),
@@ -58,8 +58,8 @@ class DataLoader {
   DataLoader(DataLoader&&) = default;
   DataLoader& operator=(DataLoader&&) = default;
 
-  /// Single pass, move-only. The batch is valid until the next step; its tensors as long as they
-  /// are held.
+  /// Single pass, move-only. The Batch is valid until the next increment; its tensors as long as
+  /// they are held.
   class Iterator {
    public:
     using iterator_concept = std::input_iterator_tag;
@@ -80,28 +80,29 @@ class DataLoader {
     std::unique_ptr<Batch> batch_;
   };
 
-  /// Starts the next epoch, or goes on in the one that load_state_dict() named.
+  /// Starts the next epoch, or continues the one set by load_state_dict().
   Iterator begin();
   std::default_sentinel_t end() const { return {}; }
 
-  /// Batches an epoch has.
+  /// Number of batches per epoch.
   std::int64_t size() const;
   const Dataset& dataset() const { return *dataset_; }
   const DataLoaderOptions& options() const { return options_; }
-  /// The epoch that runs or was left early; once it is complete, the one that begin() will start.
+  /// The epoch that is running or was left early; after a complete one, the epoch that begin() will
+  /// start.
   std::int64_t epoch() const;
-  /// Seconds that loops have spent on getting their batches, in all: on waiting for workers, and on
-  /// what the calling thread does itself.
+  /// Total seconds that loops have spent obtaining their batches: waiting for workers, plus work
+  /// done in the calling thread.
   double seconds_waited() const;
-  /// The next begin() starts this epoch, 0 or above (ValueError).
+  /// Makes the next begin() start this epoch, 0 or above (ValueError).
   void set_epoch(std::int64_t epoch);
 
-  /// Epoch, position in samples and seed. Within a loop the batch in hand counts as done: a run
-  /// resumed from here goes on with the batch after it. With the last batch in hand that rest of
-  /// the epoch is empty, so that what a program does at its end is not missed; after the loop it is
+  /// Epoch, position in samples and seed. Within a loop the current batch counts as done: a run
+  /// resumed from here continues with the batch after it. At the last batch the rest of the epoch
+  /// is empty, so that the program's end-of-epoch work is not skipped; after the loop, the state is
   /// the next epoch.
   StateDict state_dict() const;
-  /// Throws IndexError where an entry is missing, ValueError where it does not fit the data set.
+  /// Throws IndexError if an entry is missing, ValueError if it does not fit the data set.
   void load_state_dict(const StateDict& state);
 
  private:

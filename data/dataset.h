@@ -1,4 +1,4 @@
-// Data sets: numbered samples, fetched one by one or a batch at a time.
+// Data sets: indexed samples, fetched one at a time or in batches.
 #pragma once
 
 #include <concepts>
@@ -29,8 +29,8 @@ struct Batch {
   std::int64_t size() const { return inputs.defined() ? inputs.size(0) : 0; }
 };
 
-/// What random transforms draw from: a sample's numbers depend on the seed, the epoch and its
-/// index, never on the order in which, or the thread on which, samples are fetched.
+/// The seed of random transforms: a sample's numbers depend on the seed, the epoch and its index,
+/// never on the order or the thread in which samples are fetched.
 struct Epoch {
   std::uint64_t seed = 0;
   std::int64_t number = 0;
@@ -38,17 +38,17 @@ struct Epoch {
   Generator generator(std::int64_t index) const;
 };
 
-/// Numbered samples. Loaders call get() and get_batch() from several threads at once.
+/// Indexed samples. Loaders call get() and get_batch() from several threads at once.
 class Dataset {
  public:
   virtual ~Dataset() = default;
 
   virtual std::int64_t size() const = 0;
-  /// Sample `index` of 0..size()-1; IndexError outside. Where there are random transforms, as the
-  /// epoch Epoch{} has it. The tensors may share the data set's memory: clone them to change them.
+  /// Sample `index` of 0..size()-1; IndexError outside. Random transforms use Epoch{}. The tensors
+  /// may share the data set's memory: clone them before changing them.
   virtual Sample get(std::int64_t index) const = 0;
-  /// Samples at `indices`, at least one, stacked in that order. This one stacks what get() returns;
-  /// data sets that can copy a batch at once, or that have random transforms, override it.
+  /// Samples at `indices`, at least one, stacked in that order. The default stacks the results of
+  /// get(); data sets that can copy a batch at once, or that have random transforms, override it.
   virtual Batch get_batch(std::span<const std::int64_t> indices, const Epoch& epoch = {}) const;
 };
 
@@ -78,9 +78,9 @@ class TensorDataset : public Dataset {
 /// The samples of another data set at chosen indices, e.g. to hold out a part for validation.
 class Subset : public Dataset {
  public:
-  /// IndexError where an index lies outside `dataset`.
+  /// IndexError if an index is outside `dataset`.
   Subset(std::shared_ptr<const Dataset> dataset, std::vector<std::int64_t> indices);
-  /// Copies the data set, as DataLoader does.
+  /// Copies the data set, like DataLoader.
   template <std::derived_from<Dataset> D>
   Subset(D dataset, std::vector<std::int64_t> indices)
       : Subset(std::shared_ptr<const Dataset>(std::make_shared<D>(std::move(dataset))),

@@ -51,14 +51,14 @@ DeviceFeed::Landing DeviceFeed::allot(const Batch& like) const {
 
 void DeviceFeed::reserve(const Batch& like) { reserved_ = allot(like); }
 
-/// Where `t` is on the device already, it takes the place of the memory for it.
+/// A tensor that is on the device already replaces its reserved memory.
 void DeviceFeed::copy(Tensor& to, const Tensor& from) const {
   if (!from.defined() || is_on(stream_.device(), from)) {
     to = from;
     return;
   }
   if (from.nbytes() == 0) return;
-  // Before the copy is queued: nothing may fail between that and the record.
+  // Before the copy is queued: nothing may fail between the copy and this.
   from.storage()->record_stream(stream_);
   const std::size_t bytes = from.nbytes();
   if (to.device().is_cuda())
@@ -81,7 +81,7 @@ void DeviceFeed::send(const Batch& batch) {
     copy(landing->batch.labels, batch.labels);
     landing->over = stream_.impl()->record(Timing::none);
   } catch (...) {
-    record(landing->batch, stream_);  // the first copy may be under way
+    record(landing->batch, stream_);  // the first copy may be running
     throw;
   }
   sent_ = std::move(landing);

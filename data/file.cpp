@@ -26,7 +26,7 @@ namespace {
 constexpr std::string_view kTemporary = ".tmp";
 constexpr std::string_view kLock = ".lock";
 
-/// "x.safetensors.123.0.tmp": a name that AtomicFile gives.
+/// Matches names made by AtomicFile, such as "x.safetensors.123.0.tmp".
 bool is_temporary(std::string name) {
   if (!name.ends_with(kTemporary)) return false;
   name.resize(name.size() - kTemporary.size());
@@ -103,7 +103,7 @@ void AtomicFile::overwrite(std::uint64_t offset, std::string_view text) {
 }
 
 void AtomicFile::write(const void* data, std::size_t bytes) {
-  constexpr std::size_t kMost = std::size_t{1} << 30;  // Linux writes at most 2 GiB a call
+  constexpr std::size_t kMost = std::size_t{1} << 30;  // Linux writes at most 2 GiB per call
   const char* p = static_cast<const char*>(data);
   while (bytes > 0) {
     const ssize_t n = ::write(descriptor_, p, std::min(bytes, kMost));
@@ -122,8 +122,8 @@ void AtomicFile::commit() {
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail_errno(op_, "rename to", path_, errno);
   ::close(descriptor_);
   descriptor_ = -1;
-  // The rename is durable once the folder is. File systems that cannot sync a folder do not need
-  // to.
+  // The rename is durable once the folder is synced. File systems that cannot sync a folder do not
+  // need it.
   const std::filesystem::path parent = path_.parent_path();
   const std::filesystem::path folder = parent.empty() ? "." : parent;
   const Descriptor directory{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
@@ -147,7 +147,7 @@ FolderLock::FolderLock(const std::filesystem::path& folder, std::string_view op)
       fail_errno(op, "lock", path, errno);
   }
   const std::string text = fmt::format("process {}", ::getpid());
-  // For the message above alone: what fails here (a full disk) matters to nobody.
+  // Only for the message above: a failure here (a full disk) can be ignored.
   if (::ftruncate(file.fd, 0) == 0) [[maybe_unused]]
     const ssize_t n = ::pwrite(file.fd, text.data(), text.size(), 0);
   descriptor_ = std::exchange(file.fd, -1);

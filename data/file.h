@@ -1,4 +1,5 @@
-// Files as the readers and writers of data/ see them: mapped bytes in, atomic replacement out.
+// File access for the readers and writers of data/: memory-mapped input, atomically replaced
+// output.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +16,13 @@ namespace ferrite::data {
 
 using Bytes = std::span<const std::uint8_t>;
 
-/// What a mapping is for. Pages that are written to become the process's own; the file stays.
+/// Access to a mapping. With copy_on_write, pages that are written become private to the process;
+/// the file is unchanged.
 enum class Mapping : std::uint8_t { read_only, copy_on_write };
 
-/// A regular file in memory, page by page as it is looked at; an empty file has empty bytes().
-/// Nobody may shorten the file while it is mapped (replacing it by rename, or removing it, is
-/// fine). IoError, tagged with `op`, where it cannot be opened or is no regular file.
+/// A regular file mapped into memory; an empty file has empty bytes(). The file must not be
+/// shortened while it is mapped (replacing it by rename, or removing it, is fine). IoError, tagged
+/// with `op`, if it cannot be opened or is not a regular file.
 class MappedFile {
  public:
   MappedFile(const std::filesystem::path& path, std::string_view op,
@@ -36,9 +38,10 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-/// Writes a file that appears under its name complete or not at all: into a temporary file of the
-/// same folder, synced and renamed by commit(). Without commit() the destructor removes the
-/// temporary file and leaves what was there. IoError, tagged with `op`, on any failure.
+/// Writes a file that appears under its name complete or not at all: it is written to a temporary
+/// file in the same folder, then synced and renamed by commit(). Without commit() the destructor
+/// removes the temporary file and leaves an existing file unchanged. IoError, tagged with `op`, on
+/// any failure.
 class AtomicFile {
  public:
   AtomicFile(std::filesystem::path path, std::string_view op);
@@ -48,7 +51,7 @@ class AtomicFile {
 
   void write(const void* data, std::size_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
-  /// Replaces bytes that were written already.
+  /// Replaces bytes that were already written.
   void overwrite(std::uint64_t offset, std::string_view text);
   std::uint64_t written() const { return written_; }
   void commit();
@@ -60,9 +63,9 @@ class AtomicFile {
   std::uint64_t written_ = 0;
 };
 
-/// Keeps a folder to one writer, a process or one of its objects, for as long as it lives; the
-/// kernel lets go where a process is killed. IoError, tagged with `op`, names the process that
-/// holds it. File systems that know no locks are not guarded.
+/// An exclusive lock on a folder, against other processes and other objects in this one, for the
+/// lifetime of the object; the kernel releases it if the process is killed. IoError, tagged with
+/// `op`, names the process that holds the lock. File systems without locks are not protected.
 class FolderLock {
  public:
   FolderLock(const std::filesystem::path& folder, std::string_view op);
@@ -74,11 +77,11 @@ class FolderLock {
   int descriptor_ = -1;
 };
 
-/// Removes what AtomicFiles of processes that were killed left in `folder`. To be called by its
-/// only writer, who is not writing.
+/// Removes temporary files that AtomicFiles of killed processes left in `folder`. Only its sole
+/// writer may call this, while it is not writing.
 void remove_temporary_files(const std::filesystem::path& folder);
 
-/// Where in a file a reader is, for its errors: "[op] 'file' at byte 16: text".
+/// A reader's position in a file, for its errors: "[op] 'file' at byte 16: text".
 struct Where {
   std::string_view op;
   std::string_view file;
@@ -97,7 +100,7 @@ struct Where {
   }
 };
 
-/// An unsigned integer at `p`, of any alignment.
+/// Reads an unsigned integer at `p`, of any alignment.
 template <class T>
 T load_little(const std::uint8_t* p) {
   T value = 0;

@@ -9,16 +9,16 @@
 
 namespace ferrite::data {
 
-/// Where a data set's files may lie and where they come from.
+/// Where a data set's files may be, and where to download them.
 struct FileSearch {
   std::string_view op;               ///< for errors
-  std::filesystem::path root;        ///< what the user named
+  std::filesystem::path root;        ///< given by the user
   std::vector<std::string> folders;  ///< below root, tried in this order
-  std::string_view source;           ///< where to get the files
+  std::string_view source;           ///< where to download the files
 };
 
-/// The first regular file folder/name, over folders, then names. IoError listing what was looked
-/// for, and where to get it, if there is none.
+/// The first regular file folder/name, over folders, then names. If there is none, IoError listing
+/// the paths tried and the download source.
 std::filesystem::path find_file(const FileSearch& search, const std::vector<std::string>& names);
 
 }  // namespace ferrite::data

@@ -24,7 +24,7 @@ void note(std::vector<Stream>& streams, const Stream& stream) {
 
 // ---- HostTransfer
 
-/// The buffer whose turn it is, no longer in use.
+/// The next buffer in turn, once it is no longer in use.
 HostTransfer::Buffer& HostTransfer::next(std::size_t bytes, const Stream& stream) {
   Buffer& buffer = buffers_[turn_];
   turn_ = 1 - turn_;
@@ -34,7 +34,7 @@ HostTransfer::Buffer& HostTransfer::next(std::size_t bytes, const Stream& stream
   }
   if (!buffer.memory.defined() || buffer.memory.nbytes() < bytes)
     buffer.memory = empty({static_cast<std::int64_t>(bytes)}, {.dtype = kUInt8, .pinned = true});
-  // Should anything fail from here on, the memory is not handed out again before the copy is over.
+  // If anything fails from here on, the memory is not reused before the copy is done.
   buffer.memory.storage()->record_stream(stream);
   return buffer;
 }
@@ -104,7 +104,7 @@ Tensor HostSnapshot::add(const Tensor& tensor) {
                 "the stream of {} is being captured into a graph: its values are not there yet. "
                 "Save before the capture or after a replay",
                 device);
-  if (stream.impl()->runs_inline)  // nothing is queued there
+  if (stream.impl()->runs_inline)  // work on it is never queued
     return gather_strided(tensor.data_ptr(), tensor.shape(), tensor.strides(), tensor.dtype());
   std::int64_t reach = tensor.numel() > 0;
   for (int d = 0; d < tensor.dim() && reach > 0; ++d)
@@ -112,7 +112,7 @@ Tensor HostSnapshot::add(const Tensor& tensor) {
   const Tensor flat = empty({reach}, {.dtype = tensor.dtype(), .pinned = device.is_cuda()});
   if (reach > 0) {
     const std::size_t bytes = flat.nbytes();
-    // First: nothing may fail between the copy and these.
+    // First, because nothing may fail between the copy and these.
     under_way_.push_back({flat, stream});
     tensor.storage()->record_stream(stream);
     if (device.is_cuda())
@@ -134,7 +134,8 @@ void HostSnapshot::seal() {
 void HostSnapshot::wait() {
   const cuda::BackgroundWaits scope;
   for (const auto& mark : marks_) mark->wait();
-  // Freed from here on, the memory need not ask the streams, which may be in a capture by then.
+  // When freed from here on, the memory need not query the streams, which may be in a capture by
+  // then.
   under_way_.clear();
 }
 

@@ -1,4 +1,4 @@
-// Bytes between dense tensors of any device and the host.
+// Copies of bytes between dense tensors of any device and the host.
 #pragma once
 
 #include <array>
@@ -14,19 +14,19 @@
 
 namespace ferrite::data {
 
-/// Copies on the calling thread's current streams. CUDA memory goes piece by piece through two
-/// page-locked buffers of at most 8 MiB each, one being copied while the host works on the other.
-/// To be used by one thread.
+/// Copies on the calling thread's current streams. CUDA memory is copied in pieces through two
+/// page-locked buffers of at most 8 MiB each, one being copied while the host processes the other.
+/// Not thread-safe.
 class HostTransfer {
  public:
   static constexpr std::size_t kPiece = std::size_t{8} << 20;
   using Sink = std::function<void(const void* data, std::size_t bytes)>;
 
-  /// Hands over the bytes of a row-major tensor, in order. The memory of virtual devices is handed
-  /// over as it is: wait for them before.
+  /// Passes the bytes of a row-major tensor to `sink`, in order. The memory of virtual devices is
+  /// passed directly: wait for them first.
   void read(const Tensor& tensor, const Sink& sink);
-  /// Fills a row-major tensor. `bytes` must stay until finish() returns, and be as many as the
-  /// tensor has.
+  /// Fills a row-major tensor. `bytes` must have the size of the tensor and stay valid until
+  /// finish() returns.
   void write(const Tensor& tensor, const std::uint8_t* bytes);
   void finish();
 
@@ -43,23 +43,23 @@ class HostTransfer {
   std::vector<Stream> workers_;  // that have been given work
 };
 
-/// A copy of a tensor on the host that is complete once wait() has returned: the values it had for
-/// the calling thread's current stream, whatever is queued after. Strides stay as they are. CUDA
-/// memory is copied to page-locked memory, and the caller does not wait for it; the host's is
-/// copied at once. CudaError while the stream is being captured into a graph.
+/// A copy of a tensor on the host, complete once wait() has returned: the values at this point of
+/// the calling thread's current stream, whatever is queued later. Strides are kept. CUDA memory is
+/// copied to page-locked memory without blocking the caller; host memory is copied at once.
+/// CudaError while the stream is being captured into a graph.
 class HostSnapshot {
  public:
   explicit HostSnapshot(std::string_view op) : op_(op) {}
-  /// Copies that are under way keep their memory.
+  /// Running copies keep their memory alive.
   ~HostSnapshot();
   HostSnapshot(const HostSnapshot&) = delete;
   HostSnapshot& operator=(const HostSnapshot&) = delete;
 
   Tensor add(const Tensor& tensor);
-  /// After all are added.
+  /// Call it after everything is added.
   void seal();
-  /// From any thread, whose waits are then nobody's training step (cuda::BackgroundWaits). Throws
-  /// what the device failed with.
+  /// May be called from any thread; its waits do not count as the training loop's
+  /// (cuda::BackgroundWaits). Throws errors of the device.
   void wait();
 
  private:

@@ -46,7 +46,7 @@ DType dtype_of_code(std::uint8_t code, const Where& where) {
   }
 }
 
-/// Parses magic and sizes; `read(p, n)` must fill n bytes or return less where the input ends.
+/// Parses magic and sizes; `read(p, n)` must fill n bytes, or return fewer if the input ends.
 template <class Read>
 Header read_header(const Where& where, Read&& read) {
   std::array<std::uint8_t, kMagicBytes + 4 * kMaxDims> raw{};
@@ -71,7 +71,7 @@ Header read_header(const Where& where, Read&& read) {
     const std::uint32_t size = load_big32(raw.data() + kMagicBytes + 4 * d);
     header.shape.push_back(size);
     has_zero |= size == 0;
-    // A size of 0 counts as 1: the strides of the others must fit in 64 bits nonetheless.
+    // A size of 0 counts as 1: the strides of the others must still fit in 64 bits.
     overflow |=
         __builtin_mul_overflow(bytes, std::max(std::uint64_t{size}, std::uint64_t{1}), &bytes);
   }
@@ -111,9 +111,9 @@ Tensor parse_plain(Bytes bytes, const Where& where) {
   return tensor;
 }
 
-/// The elements of a sound file. Its header is inflated with them, into the memory before theirs.
+/// The elements of a valid file. Its header is inflated with them, into the memory before theirs.
 std::optional<Tensor> inflate_at_once(Bytes bytes, const Header& header) {
-  constexpr std::size_t kBefore = 64;  // more than a header, and the elements stay aligned
+  constexpr std::size_t kBefore = 64;  // larger than any header, and keeps the elements aligned
   static_assert(kBefore >= kMagicBytes + 4 * kMaxDims);
   const std::size_t size = itemsize(header.dtype);
   const auto before = static_cast<std::int64_t>(kBefore / size);
@@ -128,8 +128,8 @@ Tensor parse_gzip(Bytes bytes, const Where& where) {
   InflateStream stream(bytes, Compression::gzip, where);
   const Header header =
       read_header(where, [&](std::uint8_t* out, std::size_t n) { return stream.read(out, n); });
-  // Two checks that need no decompression: what deflate can expand to at most, and the length
-  // that ends a gzip member. The latter counts modulo 2^32.
+  // Two checks that need no decompression: the maximum expansion of deflate, and the length that
+  // ends a gzip member, which is stored modulo 2^32.
   where.check(header.file_bytes() / kMaxInflation <= bytes.size(), kMagicBytes,
               "the header promises {} bytes, more than {} compressed bytes can hold",
               header.file_bytes(), bytes.size());
@@ -139,7 +139,7 @@ Tensor parse_gzip(Bytes bytes, const Where& where) {
               "much, got {}; the file is truncated, or followed by other data",
               header.shape, header.dtype, header.file_bytes(), trailer);
   if (std::optional<Tensor> whole = inflate_at_once(bytes, header)) return *whole;
-  // Piece by piece, to say what is wrong.
+  // Piece by piece, to locate the error.
   Tensor tensor = empty(header.shape, {.dtype = header.dtype});
   const std::size_t got = stream.read(tensor.data_ptr(), header.data_bytes);
   where.check(got == header.data_bytes, stream.consumed(),

@@ -12,7 +12,7 @@ namespace ferrite::data {
 
 namespace {
 
-/// Asks for the beginning of an image, which lies anywhere; the processor sees where that leads.
+/// Prefetches the beginning of an image at a random address; the hardware prefetcher continues.
 void prefetch(const std::uint8_t* image, std::int64_t bytes) {
   for (std::int64_t i = 0; i < std::min<std::int64_t>(bytes, 1024); i += 64)
     __builtin_prefetch(image + i);
@@ -20,13 +20,13 @@ void prefetch(const std::uint8_t* image, std::int64_t bytes) {
 
 }  // namespace
 
-/// Which images are drawn, and who draws the others.
+/// Tracks which images have been drawn, and draws each of the others once.
 class ImageDataset::Drawing {
  public:
   Drawing(Draw draw, std::int64_t images)
       : draw_(std::move(draw)), states_(static_cast<std::size_t>(images)) {}
 
-  /// Returns when the image is drawn, by this thread or by another.
+  /// Returns when the image has been drawn, by this thread or by another.
   void finish(std::int64_t index, std::uint8_t* pixels) {
     std::atomic<State>& state = states_[static_cast<std::size_t>(index)];
     for (;;) {

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kOp = "image_folder";
-/// Folders within folders: deeper ones are links in a circle, which the system gives up after 40.
+/// Maximum nesting of folders. Deeper ones are cyclic links, which the system rejects after 40.
 constexpr int kDeepest = 32;
 
 bool is_image(const fs::path& path) {
@@ -29,13 +29,13 @@ struct Listing {
   std::vector<fs::path> folders, files;
 };
 
-/// What lies directly in a folder, links followed.
+/// The entries of a folder; links are followed.
 Listing list(const fs::path& folder) {
   Listing listing;
   std::error_code error;
   fs::directory_iterator entry(folder, error);
   for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
-    std::error_code broken;  // a link to nothing is neither
+    std::error_code broken;  // a dangling link is neither
     const fs::file_type type = entry->status(broken).type();
     if (type == fs::file_type::directory) listing.folders.push_back(entry->path());
     if (type == fs::file_type::regular) listing.files.push_back(entry->path());
@@ -54,7 +54,7 @@ void add_images(const fs::path& folder, int depth, std::vector<fs::path>& images
   for (const fs::path& below : listing.folders) add_images(below, depth + 1, images);
 }
 
-/// The images of a class, by folder, then by name, compared as strings of bytes.
+/// The images of a class, by folder, then by name, in byte order.
 std::vector<fs::path> images_below(const fs::path& folder) {
   std::vector<fs::path> images;
   add_images(folder, 0, images);
@@ -70,7 +70,7 @@ Tensor label_tensor(std::span<const std::int64_t> labels, const Shape& shape) {
 
 }  // namespace
 
-/// Decoded images by index; the first to come stay.
+/// Decoded images by index; the first ones to be decoded stay.
 struct ImageFolder::Cache {
   Cache(std::size_t images, std::size_t bytes) : decoded(images), bytes_left(bytes) {}
 

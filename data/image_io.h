@@ -1,4 +1,4 @@
-// Images from files: data/png.h and data/jpeg.h by content.
+// Images from files: selects data/png.h or data/jpeg.h by content.
 #pragma once
 
 #include "ferrite/data/jpeg.h"
@@ -6,8 +6,8 @@
 
 namespace ferrite::data {
 
-/// Reads a PNG or JPEG file of at most `max_pixels`, told by content, as uint8 [C, H, W]. Throws
-/// IoError.
+/// Reads a PNG or JPEG file of at most `max_pixels`, detected by content, as uint8 [C, H, W].
+/// Throws IoError.
 Tensor read_image(const std::filesystem::path& path, ImageMode mode = ImageMode::unchanged,
                   std::int64_t max_pixels = kMaxImagePixels);
 

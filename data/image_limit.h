@@ -1,4 +1,4 @@
-// The limit that the readers of images have in common.
+// The size limit shared by the image readers.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace ferrite::data {
 
-/// IoError where an image of `width` x `height` has more than `max_pixels`. Each is below 2^32.
+/// IoError if an image of `width` x `height` has more than `max_pixels`. Each is below 2^32.
 inline void check_pixels(std::size_t width, std::size_t height, std::int64_t max_pixels,
                          const Where& where, std::uint64_t offset) {
   where.check(max_pixels > 0 && width * height <= static_cast<std::size_t>(max_pixels), offset,

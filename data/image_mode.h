@@ -1,4 +1,4 @@
-// What an image file is turned into, and how large it may be.
+// Target format of image files, and their maximum size.
 #pragma once
 
 #include <cstdint>
@@ -6,13 +6,13 @@
 namespace ferrite::data {
 
 /// `unchanged` keeps the file's channels: 1 gray, 2 gray and alpha, 3 RGB, 4 RGB and alpha; a
-/// palette becomes RGB (RGBA where it has transparency). `gray` and `rgb` drop alpha; colours
-/// become gray by ITU-R 601 luma, as in Pillow.
+/// palette becomes RGB (RGBA if it has transparency). `gray` and `rgb` drop alpha; colours become
+/// gray by ITU-R 601 luma, as in Pillow.
 enum class ImageMode : std::uint8_t { unchanged, gray, rgb };
 
-/// The pixels that an image may have where its reader is given no other limit, as in Pillow: a
-/// small file can claim very many. Reading takes memory for at most two decoded images, a
-/// progressive JPEG's 2 bytes of each coefficient besides, and time that goes with the limit.
+/// The default limit on an image's pixels, as in Pillow: a small file can claim a huge image.
+/// Reading takes memory for at most two decoded images, plus 2 bytes per coefficient for a
+/// progressive JPEG, and time proportional to the limit.
 inline constexpr std::int64_t kMaxImagePixels = 178'956'970;
 
 }  // namespace ferrite::data

@@ -1,4 +1,4 @@
-// Pixels as decoders give them, channel by channel, to planes.
+// Splits the pixels that decoders return into channel planes.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,8 @@
 
 namespace ferrite::data {
 
-/// `count` pixels of `step` values each, the first three of which go to the planes `out`,
-/// `out + area` and `out + 2 * area`.
+/// Splits `count` pixels of `step` values each: the first three values go to the planes `out`, `out
+/// + area` and `out + 2 * area`.
 inline void split_colours(const std::uint8_t* __restrict pixels, std::size_t count,
                           std::size_t step, std::uint8_t* __restrict out, std::size_t area) {
   std::uint8_t* __restrict const red = out;
@@ -21,12 +21,12 @@ inline void split_colours(const std::uint8_t* __restrict pixels, std::size_t cou
     }
   };
   if (step == 3)
-    split(3);  // a constant, which compilers know how to take apart in vectors
+    split(3);  // a constant, for which compilers vectorize the split
   else
     split(step);
 }
 
-/// Channel `channel` of `count` pixels of `step` values each.
+/// Copies channel `channel` of `count` pixels of `step` values each.
 inline void split_channel(const std::uint8_t* __restrict pixels, std::size_t count,
                           std::size_t step, std::size_t channel, std::uint8_t* __restrict out) {
   for (std::size_t i = 0; i < count; ++i) out[i] = pixels[i * step + channel];

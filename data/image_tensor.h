@@ -1,4 +1,4 @@
-// What transforms share: images as they take them.
+// Helpers shared by the image transforms.
 #pragma once
 
 #include <string_view>
@@ -9,7 +9,7 @@
 
 namespace ferrite::data {
 
-/// `image` made dense. ShapeError unless it is [C, H, W], DTypeError unless of uint8 or float32,
+/// `image` made dense. ShapeError unless it is [C, H, W], DTypeError unless uint8 or float32,
 /// DeviceError unless on the host.
 Tensor dense_image(const Tensor& image, std::string_view op);
 
@@ -19,20 +19,20 @@ void dispatch_image(const Tensor& image, std::string_view op, F&& f) {
   dispatch_types<std::uint8_t, float>(image.dtype(), op, std::forward<F>(f));
 }
 
-/// A rectangle of pixels; it may reach beyond an image.
+/// A rectangle of pixels; it may extend beyond an image.
 struct Window {
   std::int64_t top = 0, left = 0, height = 0, width = 0;
 };
 
-/// The window of a dense image, with zeros outside of it.
+/// The window of a dense image, with zeros outside the image.
 Tensor window_of(const Tensor& image, const Window& window);
 
-/// A number of [low, high).
+/// A random number in [low, high).
 inline double uniform(Generator& random, double low, double high) {
   return low + (high - low) * random.next_double();
 }
 
-/// A whole number of 0..last.
+/// A random integer in 0..last.
 inline std::int64_t up_to(Generator& random, std::int64_t last) {
   return static_cast<std::int64_t>(random.next_below(static_cast<std::uint64_t>(last) + 1));
 }

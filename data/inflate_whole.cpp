@@ -13,15 +13,15 @@ libdeflate_decompressor* decompressor() {
   struct Free {
     void operator()(libdeflate_decompressor* d) const { libdeflate_free_decompressor(d); }
   };
-  // A decompressor serves one thread at a time, and is larger than what many pictures need besides.
+  // A decompressor serves one thread at a time, and is larger than the other memory of many images.
   thread_local const std::unique_ptr<libdeflate_decompressor, Free> mine(
       libdeflate_alloc_decompressor());
   if (!mine) throw std::bad_alloc();
   return mine.get();
 }
 
-/// Either of libdeflate's functions of this kind. Given no place for the size of the output, they
-/// want it to fill what there is.
+/// Calls one of libdeflate's decompression functions. Without a pointer for the output size, they
+/// require the output to be filled exactly.
 template <class Decompress>
 bool inflate_by(Decompress* decompress, Bytes in, std::span<std::uint8_t> out) {
   std::size_t consumed = 0;

@@ -1,5 +1,5 @@
-// libjpeg reports errors by longjmp here. A jump never passes a C++ object with a destructor: the
-// functions that call setjmp hold references and plain values alone.
+// libjpeg reports errors by longjmp. A jump never skips a C++ object with a destructor: the
+// functions that call setjmp hold only references and plain values.
 #include "ferrite/data/jpeg.h"
 
 // jpeglib.h needs <cstdio> before it.
@@ -23,11 +23,11 @@ namespace ferrite::data {
 
 namespace {
 
-/// A block of 64 pixels takes more than half a bit, a component each.
+/// A block of 64 pixels takes more than half a bit per component.
 constexpr std::uint64_t kMaxPixelsPerByte = 1024;
 
 struct Errors {
-  jpeg_error_mgr manager = {};  // first: libjpeg knows this part alone
+  jpeg_error_mgr manager = {};  // first member: libjpeg knows only this part
   std::jmp_buf jump = {};
   char message[JMSG_LENGTH_MAX] = "";
 
@@ -38,7 +38,7 @@ struct Errors {
       self->manager.format_message(c, self->message);
       std::longjmp(self->jump, 1);
     };
-    // Negative levels are warnings: corrupt data that libjpeg would paper over.
+    // Negative levels are warnings: corrupt data that libjpeg would conceal.
     manager.emit_message = [](j_common_ptr c, int level) {
       if (level < 0) c->err->error_exit(c);
     };
@@ -46,7 +46,7 @@ struct Errors {
   }
 };
 
-/// A scan of a few bytes may stand for all pixels of a progressive file.
+/// A scan of a few bytes may cover all pixels of a progressive file.
 void check_scans(j_common_ptr codec) {
   constexpr int kMaxScans = 100;
   if (reinterpret_cast<jpeg_decompress_struct*>(codec)->input_scan_number <= kMaxScans) return;
@@ -89,7 +89,7 @@ bool read_header(Reader& reader, Bytes bytes, ImageMode mode) {
   return true;
 }
 
-/// Fills the planes `out`, row by row; `row` has room for one of interleaved pixels.
+/// Fills the planes `out`, row by row; `row` is a buffer for one row of interleaved pixels.
 bool read_planes(Reader& reader, std::uint8_t* row, std::uint8_t* out) {
   if (setjmp(reader.errors.jump)) return false;
   jpeg_start_decompress(&reader.codec);

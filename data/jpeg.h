@@ -10,14 +10,14 @@
 
 namespace ferrite::data {
 
-/// Reads a gray or colour JPEG, baseline or progressive, as uint8 [1 or 3, H, W]. CMYK is refused.
-/// Truncated and corrupt files are errors, although libjpeg would fill the rest with gray. More
-/// than `max_pixels` and sizes that the file cannot hold are refused before anything is allocated
-/// for them. Each scan of a progressive file goes over all pixels again: more than 100 (encoders
-/// write some 10) are refused. Throws IoError.
+/// Reads a gray or colour JPEG, baseline or progressive, as uint8 [1 or 3, H, W]. CMYK is rejected.
+/// Truncated and corrupt files are errors, although libjpeg would fill the rest with gray. Images
+/// of more than `max_pixels`, and sizes that the file cannot contain, are rejected before memory is
+/// allocated for them. Each scan of a progressive file processes all pixels again: more than 100
+/// scans (encoders write about 10) are rejected. Throws IoError.
 Tensor read_jpeg(const std::filesystem::path& path, ImageMode mode = ImageMode::unchanged,
                  std::int64_t max_pixels = kMaxImagePixels);
-/// The same from memory; `name` is for messages.
+/// The same from memory; `name` is used in messages.
 Tensor parse_jpeg(Bytes bytes, std::string_view name, ImageMode mode = ImageMode::unchanged,
                   std::int64_t max_pixels = kMaxImagePixels);
 

@@ -5,7 +5,7 @@
 
 namespace ferrite::data {
 
-/// What nlohmann's parser calls.
+/// The handler that nlohmann's parser calls.
 struct JsonEvents::Sax {
   using Kind = JsonValue::Kind;
   using Number = nlohmann::json;
@@ -43,7 +43,7 @@ struct JsonEvents::Sax {
     return true;
   }
   bool parse_error(std::size_t at, const std::string&, const nlohmann::json::exception& error) {
-    constexpr std::size_t kMostText = 300;  // it quotes the last word, which may be long
+    constexpr std::size_t kMostText = 300;  // the message quotes the last word, which may be long
     events.where_.fail(events.offset_ + at, "the header is not valid JSON: {}",
                        std::string_view(error.what()).substr(0, kMostText));
   }

@@ -1,5 +1,5 @@
-// JSON of little depth, read without trust, as a row of events: in time and memory that are linear
-// in its size, which a tree of values is not where an object has many members.
+// An event-based reader of shallow, untrusted JSON: it takes time and memory linear in the input,
+// unlike a tree of values if an object has many members.
 #pragma once
 
 #include <array>
@@ -13,35 +13,35 @@
 
 namespace ferrite::data {
 
-/// A value as it begins: of a list or an object, the members follow.
+/// The start of a value: the members of a list or an object follow.
 struct JsonValue {
   enum class Kind : std::uint8_t { object, list, text, count, other };
   Kind kind;
-  std::string* text = nullptr;  ///< of text; may be moved from
+  std::string* text = nullptr;  ///< for strings; may be moved from
   std::uint64_t count = 0;      ///< an integer of 0 or more
 };
 
-/// To be derived from for each kind of text.
+/// Derive from it for each kind of document.
 class JsonEvents {
  public:
-  /// What the header of a safetensors file nests: {name: {shape: [.
+  /// The nesting of a safetensors header: {name: {shape: [.
   static constexpr std::size_t kMaxDepth = 3;
 
   explicit JsonEvents(const Where& where, std::uint64_t offset) : where_(where), offset_(offset) {}
   virtual ~JsonEvents() = default;
 
-  /// Reads `text`, which begins at byte `offset` of the file. IoError where it is no JSON, nests
-  /// deeper than kMaxDepth, or where an object has a name twice (found where the object ends).
+  /// Reads `text`, which begins at byte `offset` of the file. IoError if it is not JSON, nests
+  /// deeper than kMaxDepth, or an object has a duplicate name (detected at the object's end).
   void read(std::string_view text);
 
  protected:
   virtual void value(const JsonValue& value) = 0;
-  /// The end of an object or a list, once depth() is that of the place where it began.
+  /// The end of an object or a list, once depth() is back to its value at the start.
   virtual void end() = 0;
 
-  /// Objects and lists that are open around the value.
+  /// Number of open objects and lists around the value.
   std::size_t depth() const { return depth_; }
-  /// The value's name in the object that it is a member of at `depth`, from 1.
+  /// The member name at `depth`, from 1, on the path to the value.
   const std::string& name(std::size_t depth) const { return names_[depth - 1].back(); }
   template <class... Args>
   void check(bool condition, fmt::format_string<Args...> format, Args&&... args) const {
@@ -57,7 +57,7 @@ class JsonEvents {
   std::array<std::vector<std::string>, kMaxDepth> names_;  // of the members so far, by depth
 };
 
-/// `text` as JSON has it, in quotes. json::exception where it is not UTF-8.
+/// `text` as a quoted JSON string. json::exception if it is not UTF-8.
 std::string json_text(std::string_view text);
 
 }  // namespace ferrite::data

@@ -1,4 +1,4 @@
-// Where loaded tensors go, as torch.load's map_location says it.
+// Target devices of loaded tensors, like map_location of torch.load.
 #pragma once
 
 #include <concepts>
@@ -13,8 +13,8 @@
 
 namespace ferrite::data {
 
-/// A device, a table of devices, or a function from the device a tensor was saved on (its name,
-/// since that device need not be here) to the one it is to be on:
+/// A device, a table of devices, or a function from the device a tensor was saved on (by name,
+/// since that device may not exist here) to its target:
 ///
 ///   {.map_location = "cuda:1"}
 ///   {.map_location = {{"cuda:0", "cuda:1"}, {"cuda:1", "cuda:0"}}}
@@ -26,20 +26,20 @@ class MapLocation {
  public:
   MapLocation() = default;
   MapLocation(const Device& device);
-  /// DeviceError where there is no such device.
+  /// DeviceError if there is no such device.
   MapLocation(const char* device) : MapLocation(Device(device)) {}
   MapLocation(const std::string& device) : MapLocation(Device(device)) {}
-  /// Pairs of saved device and target. Tensors of devices that are not listed go where they were.
+  /// Pairs of saved device and target. Tensors of devices that are not listed return to theirs.
   MapLocation(std::initializer_list<std::pair<std::string, std::string>> table);
   template <class F>
   requires std::is_invocable_r_v<Device, const F&, std::string_view> MapLocation(F f)
       : target_(std::move(f)) {}
 
-  /// Every tensor goes where it was saved: torch.load's default.
+  /// Every tensor goes to the device it was saved on: the default of torch.load.
   static MapLocation as_saved();
 
-  /// Where the tensor `name`, saved on the device called `saved`, is to go; DeviceError, naming the
-  /// tensor, where that device is not there.
+  /// The target of the tensor `name`, saved on the device called `saved`; DeviceError, naming the
+  /// tensor, if that device does not exist.
   Device target(std::string_view name, std::string_view saved) const;
 
  private:

@@ -14,7 +14,7 @@ struct Loaded {
   Tensor images, labels;
 };
 
-/// Plain before compressed, the published name before that of some mirrors.
+/// Plain before compressed, the original name before that of some mirrors.
 std::vector<std::string> names_of(const std::string& stem, const std::string& kind) {
   std::vector<std::string> names;
   for (const char* end : {"", ".gz"})

@@ -8,8 +8,8 @@
 namespace ferrite::data {
 
 /// Handwritten digits (LeCun, Cortes, Burges). Looks for the IDX files, with or without .gz, in
-/// root/mnist, root/MNIST/raw, root/MNIST and root. IoError where they are missing (saying what was
-/// looked for and where to get it) or malformed.
+/// root/mnist, root/MNIST/raw, root/MNIST and root. IoError if they are missing (naming the paths
+/// tried and the download source) or malformed.
 class MNIST : public ImageDataset {
  public:
   explicit MNIST(const std::filesystem::path& root, Split split = Split::train,

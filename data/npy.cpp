@@ -24,7 +24,7 @@ constexpr NpyType kTypes[] = {{"<f4", kFloat32}, {"<f2", kFloat16}, {"<f8", kFlo
 
 constexpr bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
-/// The header is a Python dict literal of three known keys; this reads just that.
+/// Parses just the header: a Python dict literal with three known keys.
 class HeaderParser {
  public:
   HeaderParser(std::string_view text, std::size_t base, const Where& where)
@@ -163,7 +163,7 @@ std::uint64_t bytes_of(const Shape& shape, DType dtype, std::size_t offset, cons
   bool overflow = false, has_zero = false;
   for (const std::int64_t d : shape) {
     has_zero |= d == 0;
-    // A size of 0 counts as 1: the strides of the others must fit in 64 bits nonetheless.
+    // A size of 0 counts as 1: the strides of the others must still fit in 64 bits.
     const std::uint64_t size = d == 0 ? 1 : static_cast<std::uint64_t>(d);
     overflow |= __builtin_mul_overflow(bytes, size, &bytes);
   }
@@ -218,7 +218,7 @@ std::string npy_header(DType dtype, const Shape& shape, std::string_view op) {
   if (shape.size() == 1) dims.pop_back();
   std::string text =
       fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", type->code, dims);
-  // Elements begin at a multiple of 64 bytes, so that they can be mapped.
+  // Elements begin at a multiple of 64 bytes, so that they can be memory-mapped.
   const std::size_t fixed = kMagic.size() + 4;
   text.append(63 - (fixed + text.size()) % 64, ' ');
   text += '\n';

@@ -21,7 +21,7 @@ constexpr std::uint32_t kLocalSignature = 0x04034b50, kCentralSignature = 0x0201
 constexpr std::size_t kLocalBytes = 30, kCentralBytes = 46, kEndBytes = 22, kEnd64Bytes = 56,
                       kLocator64Bytes = 20;
 constexpr std::uint16_t kStored = 0, kDeflated = 8, kZip64Extra = 1, kEncrypted = 1;
-constexpr std::uint32_t kIn64 = 0xffffffff;  // "see the zip64 record"
+constexpr std::uint32_t kIn64 = 0xffffffff;  // means "see the zip64 record"
 
 std::uint16_t u16(const std::uint8_t* p) { return load_little<std::uint16_t>(p); }
 std::uint32_t u32(const std::uint8_t* p) { return load_little<std::uint32_t>(p); }
@@ -47,7 +47,7 @@ struct Directory {
 Directory find_directory(Bytes bytes, const Where& where) {
   where.check(bytes.size() >= kEndBytes, bytes.size(),
               "expected a zip archive of at least {} bytes, got {}", kEndBytes, bytes.size());
-  // The end record is the last thing in the file but for a comment of at most 64 KiB.
+  // The end record ends the file, except for a comment of at most 64 KiB.
   const std::size_t last = bytes.size() - kEndBytes;
   const std::size_t first = last - std::min<std::size_t>(last, 0xffff);
   for (std::size_t at = last + 1; at-- > first;) {
@@ -92,7 +92,7 @@ void apply_zip64(Member& member, Bytes extra, std::uint64_t offset, const Where&
   }
 }
 
-/// Parses the directory entry at `offset` and moves `offset` behind it.
+/// Parses the directory entry at `offset` and advances `offset` past it.
 Member read_entry(Bytes bytes, std::uint64_t& offset, const Where& where) {
   const std::uint8_t* p = part(bytes, offset, kCentralBytes, "a directory entry", where).data();
   where.check(u32(p) == kCentralSignature, offset, "expected a directory entry here");
@@ -162,13 +162,14 @@ std::string deflated(std::string_view content) {
   return out;
 }
 
-/// What the local header and the directory entry have in common: from "version needed" on.
+/// The fields that the local header and the directory entry share, from "version needed" on.
 std::string common_fields(const Member& m) {
   std::string out;
   append_little(out, std::uint16_t{20});       // version needed
   append_little(out, std::uint16_t{1 << 11});  // names are UTF-8
   append_little(out, m.method);
-  append_little(out, std::uint32_t{0x00210000});  // 1980-01-01 00:00: files depend on content alone
+  append_little(out, std::uint32_t{0x00210000});  // 1980-01-01 00:00: files depend only on their
+                                                  // content
   append_little(out, m.crc);
   append_little(out, static_cast<std::uint32_t>(m.compressed));
   append_little(out, static_cast<std::uint32_t>(m.size));

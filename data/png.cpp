@@ -1,5 +1,5 @@
-// libpng reports errors by longjmp. It is used such that a jump never passes a C++ object with a
-// destructor: the functions that call setjmp hold references and plain values alone.
+// libpng reports errors by longjmp. A jump never skips a C++ object with a destructor: the
+// functions that call setjmp hold only references and plain values.
 #include "ferrite/data/png.h"
 
 #include <png.h>
@@ -74,10 +74,10 @@ struct Geometry {
   std::size_t row_bytes = 0;  // as decoded
   int channels = 0;
   int passes = 1;
-  std::uint64_t raw_bytes = 0;  // what the compressed data must inflate to, about
+  std::uint64_t raw_bytes = 0;  // approximate size of the inflated data
 };
 
-/// libpng allocates what a chunk claims to hold before it reads that.
+/// libpng allocates the size that a chunk claims before it reads the chunk.
 void check_chunks(Bytes bytes, const Where& where) {
   for (std::size_t at = kSignatureBytes; bytes.size() - at >= 12;) {
     const std::uint64_t length = load_big32(bytes.data() + at);
@@ -128,8 +128,8 @@ bool read_rows(Reader& reader, const Geometry& geometry, std::uint8_t* pixels) {
   return true;
 }
 
-/// Interleaved pixels, in rows `stride` bytes apart, to planes, with the channels that `mode` asks
-/// for.
+/// Converts interleaved pixels, in rows `stride` bytes apart, to planes with the channels of
+/// `mode`.
 Tensor to_planes(const std::uint8_t* pixels, std::size_t stride, const Geometry& g,
                  ImageMode mode) {
   const bool colour = g.channels >= 3;

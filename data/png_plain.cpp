@@ -14,16 +14,17 @@ namespace ferrite::data {
 
 namespace {
 
-constexpr std::size_t kSignatureBytes = 8, kChunkBytes = 12;  // a chunk's besides its data
-constexpr std::uint32_t kMostPixels = 1 << 24;                // a side, as with libpng
+constexpr std::size_t kSignatureBytes = 8, kChunkBytes = 12;  // kChunkBytes: a chunk without its
+                                                              // data
+constexpr std::uint32_t kMostPixels = 1 << 24;                // per side, as in libpng
 
 struct Chunk {
   std::string_view type;
   Bytes data;
 };
 
-/// The chunk at `position`, which moves behind it; nothing where it does not fit or its checksum is
-/// wrong.
+/// The chunk at `position`, which is advanced past it; nothing if it is incomplete or its checksum
+/// is wrong.
 std::optional<Chunk> next_chunk(Bytes bytes, std::size_t& position) {
   const Bytes rest = bytes.subspan(position);
   if (rest.size() < kChunkBytes) return {};
@@ -35,14 +36,14 @@ std::optional<Chunk> next_chunk(Bytes bytes, std::size_t& position) {
   return Chunk{{reinterpret_cast<const char*>(rest.data()) + 4, 4}, rest.subspan(8, length)};
 }
 
-/// Chunks that say nothing about the pixels and are nothing to be refused for.
+/// Chunks that do not affect the pixels and need no validation.
 bool may_be_skipped(const Chunk& chunk) {
   static constexpr std::array<std::string_view, 6> kTypes = {"gAMA", "cHRM", "sRGB",
                                                              "pHYs", "tEXt", "tIME"};
   return chunk.data.size() <= 1 << 16 && std::ranges::find(kTypes, chunk.type) != kTypes.end();
 }
 
-/// What the header says, where it is of a kind that is read here.
+/// The header's contents, if the format is supported here.
 std::optional<PlainPng> read_header(const Chunk& chunk) {
   if (chunk.type != "IHDR" || chunk.data.size() != 13) return {};
   const std::uint8_t* p = chunk.data.data();
@@ -61,7 +62,7 @@ std::optional<PlainPng> read_header(const Chunk& chunk) {
   return png;
 }
 
-/// The compressed data, which the file may hold in parts: `joined` has them then.
+/// The compressed data, which the file may split: `joined` then holds the parts together.
 struct Compressed {
   Bytes only;
   std::vector<std::uint8_t> joined;
@@ -77,7 +78,7 @@ struct Compressed {
   Bytes bytes() const { return joined.empty() ? only : Bytes(joined); }
 };
 
-/// Reads the chunks behind the header up to the last one; false where one is not of the usual kind.
+/// Reads the chunks after the header up to the last one; false if one is of an unsupported kind.
 bool read_chunks(Bytes bytes, std::size_t position, Compressed& compressed) {
   enum { before, within, after } state = before;
   for (;;) {
@@ -95,19 +96,19 @@ bool read_chunks(Bytes bytes, std::size_t position, Compressed& compressed) {
   }
 }
 
-// ---- Filters (PNG specification, section 9): a value was stored less what those to the left (a),
-// above (b), and above to the left (c) foretell.
+// ---- Filters (PNG specification, section 9): each value is stored minus a prediction from its
+// neighbours to the left (a), above (b), and above left (c).
 
-/// That of a, b and c which is closest to a + b - c, in this order where several are. With u = low
-/// - c and v = high - c, u <= v, it is high where 2 u + v >= 0, low where u + 2 v <= 0, else c.
-/// Masks choose: where pixels are noisy, branches would go wrong half the time.
+/// The one of a, b and c closest to a + b - c, the first of them on ties. With u = low - c and v =
+/// high - c, u <= v, it is high if 2 u + v >= 0, low if u + 2 v <= 0, else c. Selected by masks: in
+/// noisy images, branches would be mispredicted half the time.
 inline int paeth(int a, int b, int c) {
   const int pull = 3 * c - a - b, low = std::min(a, b), high = std::max(a, b);
   const int below = c ^ ((c ^ low) & -static_cast<int>(pull >= high));
   return below ^ ((below ^ high) & -static_cast<int>(pull <= low));
 }
 
-/// A pixel waits for the one before it: vectors of its few values cost more than they gain.
+/// Each pixel depends on the previous one, and vectors of its few values cost more than they gain.
 template <std::size_t kStep, class Foretell>
 [[gnu::optimize("no-tree-vectorize", "no-tree-slp-vectorize")]] void unfilter(
     std::uint8_t* row, const std::uint8_t* above, std::size_t count, Foretell foretell) {
@@ -121,7 +122,7 @@ template <std::size_t kStep, class Foretell>
     }
 }
 
-/// Undoes the filter of a row of `count` values; false for one that there is not.
+/// Undoes the filter of a row of `count` values; false for an unknown filter.
 template <std::size_t kStep>
 bool unfilter_row(int filter, std::uint8_t* __restrict row, const std::uint8_t* __restrict above,
                   std::size_t count) {

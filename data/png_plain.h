@@ -1,4 +1,4 @@
-// PNG files of the usual kind, decoded without libpng, whose rows and checks cost more than the
+// A decoder for common PNG files without libpng, whose row handling and checks cost more than the
 // decompression.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace ferrite::data {
 
-/// Pixels, interleaved: row y begins at byte y * stride + 1 of `rows`, which is uint8.
+/// Interleaved pixels: row y begins at byte y * stride + 1 of `rows`, which is uint8.
 struct PlainPng {
   std::uint32_t width = 0, height = 0;
   int channels = 0;
@@ -19,10 +19,10 @@ struct PlainPng {
   Tensor rows;
 };
 
-/// A sound PNG of 8 bits, gray or RGB, with alpha or without, not interlaced, and without chunks
-/// that would change its pixels or are seldom seen. Nothing where the file is another: libpng then
-/// reads it, or says what is wrong with it, as where it has more than `max_pixels`. The signature
-/// is not looked at.
+/// Decodes a valid 8-bit PNG, gray or RGB, with or without alpha, not interlaced, without rare
+/// chunks or chunks that change its pixels. Returns nothing for any other file, including one of
+/// more than `max_pixels`; libpng then reads it, or reports the error. The signature is not
+/// checked.
 std::optional<PlainPng> decode_plain_png(Bytes bytes, std::int64_t max_pixels);
 
 }  // namespace ferrite::data

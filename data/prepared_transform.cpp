@@ -8,7 +8,7 @@ namespace ferrite::data {
 
 namespace {
 
-/// An image of 256 pixels, one of each value, in every channel.
+/// An image of 256 pixels with each value once, in every channel.
 Tensor ramp(std::int64_t channels) {
   Tensor image = empty({channels, 1, 256}, {.dtype = kUInt8});
   for (std::int64_t c = 0; c < channels; ++c)
@@ -30,7 +30,8 @@ PreparedTransform::PreparedTransform(const Transform& transform, std::int64_t ch
   try {
     table_ = tail_.apply(ramp(channels), unused);
   } catch (const Error&) {
-    // What comes before may change the number of channels or the type; else the error is real.
+    // The earlier transforms may change the number of channels or the type; without any, the error
+    // is real.
     if (head_.empty()) throw;
   }
   if (table_.defined() && (table_.dtype() != kFloat32 || !table_.is_contiguous())) table_ = {};

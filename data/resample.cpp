@@ -11,7 +11,7 @@ namespace ferrite::data {
 
 namespace {
 
-/// How a dtype is computed with: weights, and sums of weights times values.
+/// The types used to compute with a dtype: weights, and sums of weights times values.
 template <class T>
 struct Arithmetic {
   using Weight = float;
@@ -30,7 +30,7 @@ struct Arithmetic<std::uint8_t> {
   }
 };
 
-/// Of one axis: the range of pixels that each value of the result is made of, with their weights.
+/// For one axis: the range of source pixels of each result value, with their weights.
 template <class T>
 struct Taps {
   using Weight = typename Arithmetic<T>::Weight;
@@ -66,7 +66,7 @@ struct Taps {
   std::vector<Weight> weights;
 };
 
-/// So many values are summed at once, and so many rows turned into columns.
+/// Number of values summed at once, and of rows transposed at once.
 constexpr std::int64_t kLanes = 16;
 
 template <class T>
@@ -114,11 +114,12 @@ void sum_rows(const T* in, std::int64_t stride, std::int64_t count,
   }
 }
 
-// ---- Along rows: sixteen of them are turned into columns, and what becomes of them back.
+// ---- Along rows: sixteen rows at a time are transposed, resampled as columns, and transposed
+// back.
 
 using Row = Lanes<std::uint8_t>;
 
-/// The lower or the upper halves of both, value by value in turn.
+/// Interleaves the lower or the upper halves of both.
 Row zip_low(const Row& a, const Row& b) {
   return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
 }
@@ -127,7 +128,7 @@ Row zip_high(const Row& a, const Row& b) {
                                  31);
 }
 
-/// 16 x 16 values transposed: four times, rows i and i + 8 are zipped into 2 i and 2 i + 1.
+/// Transposes 16 x 16 values: four times, rows i and i + 8 are interleaved into 2 i and 2 i + 1.
 void transpose_block(Row (&rows)[kLanes]) {
   Row next[kLanes];
   for (int round = 0; round < 2; ++round) {
@@ -142,7 +143,7 @@ void transpose_block(Row (&rows)[kLanes]) {
   }
 }
 
-/// `rows` (up to 16) of `width` values, `stride` apart, to `width` rows of 16.
+/// Transposes `rows` (up to 16) rows of `width` values, `stride` apart, to `width` rows of 16.
 void to_columns(const std::uint8_t* in, std::int64_t rows, std::int64_t stride, std::int64_t width,
                 std::uint8_t* out) {
   std::int64_t x = 0;
@@ -171,7 +172,7 @@ void to_rows(const std::uint8_t* in, std::int64_t rows, std::int64_t width, std:
     for (std::int64_t y = 0; y < rows; ++y) out[y * width + x] = in[x * kLanes + y];
 }
 
-/// Rows of `in`, `stride` apart and `width` long, each to one of `out`.
+/// Resamples rows of `in`, `stride` apart and `width` long, into rows of `out`.
 void resample_rows(const std::uint8_t* in, std::int64_t rows, std::int64_t stride,
                    std::int64_t width, const Taps<std::uint8_t>& taps, std::uint8_t* out) {
   const auto to = static_cast<std::int64_t>(taps.ranges.size());

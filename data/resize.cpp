@@ -1,4 +1,4 @@
-// Transforms that scale.
+// Transforms that scale images.
 #include <algorithm>
 #include <cmath>
 
@@ -15,7 +15,7 @@ void check_size(std::int64_t height, std::int64_t width, std::string_view op) {
                 height, width);
 }
 
-/// As Python's round(): halves to the even neighbour.
+/// Like Python's round(): ties to even.
 std::int64_t rounded(double v) { return static_cast<std::int64_t>(std::nearbyint(v)); }
 
 Tensor resized(const Tensor& image, const Window& window, std::int64_t height, std::int64_t width,
@@ -59,7 +59,7 @@ CenterCrop::CenterCrop(std::int64_t height, std::int64_t width) : height_(height
 
 Tensor CenterCrop::apply(const Tensor& image, Generator&) const {
   const Tensor in = dense_image(image, "center_crop");
-  // Where it pads, torchvision rounds the other way.
+  // When padding, torchvision rounds the other way.
   const auto start = [](std::int64_t from, std::int64_t to) {
     return to > from ? -((to - from) / 2) : rounded(static_cast<double>(from - to) / 2);
   };

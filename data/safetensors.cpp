@@ -43,7 +43,7 @@ void check_data(const SafetensorsEntry& entry, Bytes bytes, std::uint64_t offset
   check_bools(entry, bytes, offset, where);
 }
 
-/// Copies to `device`; complete once `transfer` is finished.
+/// Copies to `device`; complete once `transfer` has finished.
 Tensor copy_to(const Device& device, const SafetensorsEntry& entry, Bytes bytes,
                HostTransfer& transfer) {
   FERRITE_CHECK(!ferrite::detail::cuda::is_capturing(current_stream(device)), CudaError, kLoad,
@@ -112,7 +112,7 @@ Tensor SafetensorsFile::read(const SafetensorsEntry& entry, HostTransfer& transf
   if (!options_.mmap || !device.is_host() || bytes.empty() ||
       !is_aligned(bytes.data(), entry.dtype))
     return copy_to(device, entry, bytes, transfer);
-  // The mapping is this process's own copy of what is written to.
+  // Pages of the mapping that are written become private to this process.
   return from_blob(const_cast<std::uint8_t*>(bytes.data()), entry.shape, entry.dtype,
                    [keep = file_] {});
 }
@@ -175,7 +175,7 @@ Metadata parse_safetensors_metadata(Bytes bytes, std::string_view name) {
 
 namespace {
 
-/// Gives each entry its place: larger elements first, else the order of the dict.
+/// Assigns each entry its position: larger element types first, then in the order of the dict.
 std::vector<std::size_t> place(std::vector<SafetensorsEntry>& entries) {
   std::vector<std::size_t> order(entries.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -201,7 +201,7 @@ void write_summed(AtomicFile& file, Bytes bytes, std::optional<std::uint32_t>& c
   }
 }
 
-/// `tensor` row-major; on the host unless it is dense on its CUDA device already.
+/// `tensor` row-major; on the host unless it is already dense on its CUDA device.
 Tensor dense(const Tensor& tensor) {
   if (tensor.is_contiguous()) return tensor;
   const Tensor host =
@@ -235,7 +235,7 @@ void write_safetensors(const StateDict& tensors, const std::vector<std::string>&
                     write_summed(file, {static_cast<const std::uint8_t*>(data), bytes}, checksum);
                   });
   }
-  // Now that the checksums are known.
+  // Rewritten now that the checksums are known.
   if (options.checksums) file.overwrite(0, write_safetensors_header(entries, metadata));
   file.commit();
 }

@@ -1,9 +1,9 @@
-// safetensors, the format of checkpoints: 8 bytes of header length, a JSON header that gives each
-// tensor's dtype, shape and place, then the elements, little endian and row-major.
+// safetensors, the format of checkpoints: 8 bytes of header length, a JSON header with each
+// tensor's dtype, shape and offsets, then the elements, little endian and row-major.
 // https://huggingface.co/docs/safetensors
 //
-// Files are read through a mapping: the header is read and checked, a tensor's bytes are touched
-// when it is asked for. docs/checkpoints.md has the names and metadata that checkpoints use.
+// Files are memory-mapped: the header is read and checked on opening, a tensor's bytes only when it
+// is requested. docs/checkpoints.md describes the names and metadata that checkpoints use.
 #pragma once
 
 #include <cstddef>
@@ -25,24 +25,24 @@ namespace data {
 class HostTransfer;
 
 struct SaveOptions {
-  /// A CRC-32 of every tensor and of the header, in the metadata.
+  /// Store a CRC-32 of every tensor and of the header in the metadata.
   bool checksums = true;
 };
 
 struct LoadOptions {
-  /// The device of the tensors; default: the host.
+  /// The target devices of the tensors; default: the host.
   MapLocation map_location = {};
-  /// Only the tensors whose names begin so; nothing else of the data is read.
+  /// Load only tensors whose names have this prefix; no other data is read.
   std::string only_prefix = {};
-  /// Taken off the names that begin with it.
+  /// Removed from the names that begin with it.
   std::string strip_prefix = {};
-  /// Tensors on the host are views of the mapped file, which are read when they are used and keep
-  /// the mapping alive: loading takes no memory and next to no time. Writing to them changes memory
-  /// alone. Until they are gone nobody may shorten the file or write into it; replacing or removing
-  /// it is fine.
+  /// Tensors on the host are views of the mapped file, which are read on use and keep the mapping
+  /// alive: loading takes no memory and almost no time. Writing to them does not change the file.
+  /// While they exist the file must not be shortened or written to; replacing or removing it is
+  /// fine.
   bool mmap = false;
-  /// Whether checksums are compared, where the file has them, before anything is loaded. With
-  /// `mmap` that reads all of it once.
+  /// Whether checksums, if the file has them, are verified before anything is loaded. With `mmap`
+  /// this reads the whole file once.
   bool checksums = true;
 };
 
@@ -51,34 +51,34 @@ struct TensorInfo {
   DType dtype = kFloat32;
   Shape shape = {};
   std::size_t nbytes = 0;
-  std::string device = "cpu";  ///< it was saved on; that of files of other programs is cpu
+  std::string device = "cpu";  ///< device it was saved on; cpu for files of other programs
 };
 
-/// An open safetensors file. Its const members may be called from several threads.
+/// An open safetensors file. Its const members are thread-safe.
 class SafetensorsFile {
  public:
-  /// Maps the file and checks the header against its length, as all that reads safetensors here:
+  /// Maps the file and checks the header against its length, like all safetensors readers here:
   /// types F32, F16, BF16, F64, I64, I32, U8, BOOL; the tensors must cover the data exactly,
   /// without overlaps or holes. IoError with the byte offset.
   explicit SafetensorsFile(const std::filesystem::path& path, LoadOptions options = {});
   SafetensorsFile(SafetensorsFile&&) = default;
 
-  /// In the header's order, of all tensors.
+  /// The names of all tensors, in the order of the header.
   std::vector<std::string> names() const;
   bool contains(std::string_view name) const;
-  /// IndexError where there is no such tensor.
+  /// IndexError if there is no such tensor.
   TensorInfo info(std::string_view name) const;
-  /// What save() was given.
+  /// The metadata passed to save().
   const Metadata& metadata() const { return header_.metadata; }
   const std::filesystem::path& path() const { return path_; }
 
-  /// One tensor, by its name in the file; IndexError, and what load() throws.
+  /// One tensor, by its name in the file; IndexError, and the errors of load().
   Tensor get(std::string_view name) const;
-  /// The tensors that the options ask for, under the names they ask for. All that can be wrong with
-  /// a file (IoError, with the tensor's name) is found before memory is asked for; DeviceError
-  /// names the tensor whose device is not there.
+  /// The tensors selected by the options, under the resulting names. All errors of a file (IoError,
+  /// with the tensor's name) are detected before memory is allocated; DeviceError names the tensor
+  /// whose device does not exist.
   StateDict load() const;
-  /// Compares the checksum of every tensor that has one; IoError. load() has done so.
+  /// Verifies the checksum of every tensor that has one; IoError. load() does this by itself.
   void verify() const;
 
  private:
@@ -93,19 +93,19 @@ class SafetensorsFile {
   SafetensorsHeader header_;
 };
 
-/// Writes the tensors, row-major whatever their strides, in the order of the dict, larger element
-/// types first in the file so that each is aligned. Those of CUDA devices are copied piece by piece
-/// through a small page-locked buffer, strided ones one tensor at a time; their devices are noted.
-/// Replaces `path` atomically: temporary file, sync, rename, sync of the folder. Waits for the
-/// tensors' devices. ValueError for the reserved name "__metadata__", metadata keys that begin with
-/// "ferrite." and text that is not UTF-8; IoError.
+/// Writes the tensors, row-major whatever their strides, in the order of the dict, but with larger
+/// element types first in the file, so that each is aligned. CUDA tensors are copied in pieces
+/// through a small page-locked buffer, strided ones one tensor at a time; their devices are
+/// recorded. Replaces `path` atomically: temporary file, sync, rename, sync of the folder. Waits
+/// for the tensors' devices. ValueError for the reserved name "__metadata__", metadata keys that
+/// begin with "ferrite." and text that is not UTF-8; IoError.
 void save_safetensors(const StateDict& tensors, const std::filesystem::path& path,
                       const Metadata& metadata = {}, const SaveOptions& options = {});
 
 /// Reads tensors, in the header's order: SafetensorsFile(path, options).load().
 StateDict load_safetensors(const std::filesystem::path& path, const LoadOptions& options = {});
 Metadata load_safetensors_metadata(const std::filesystem::path& path);
-/// The same from memory, as copies on the host; `name` is for messages.
+/// The same from memory, as copies on the host; `name` is used in messages.
 StateDict parse_safetensors(Bytes bytes, std::string_view name);
 Metadata parse_safetensors_metadata(Bytes bytes, std::string_view name);
 

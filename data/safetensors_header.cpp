@@ -17,9 +17,9 @@ namespace {
 constexpr std::size_t kLengthBytes = 8;
 constexpr std::uint64_t kMaxHeader = 100'000'000;  // the reference implementation's limit
 
-/// What we know of each tensor beyond the format: {"name": {"crc32": "0123abcd", "device": ...}}.
+/// Our additions to the format, per tensor: {"name": {"crc32": "0123abcd", "device": ...}}.
 constexpr std::string_view kTensorsKey = "ferrite.tensors";
-/// The CRC-32 of what header_checksum() spells out.
+/// The CRC-32 of the fields listed at header_checksum().
 constexpr std::string_view kHeaderKey = "ferrite.header_crc32";
 
 struct TypeName {
@@ -127,7 +127,7 @@ class HeaderEvents final : public JsonEvents {
     bool overflow = false, has_zero = false;
     for (const std::int64_t d : entry_.shape) {
       has_zero |= d == 0;
-      // A size of 0 counts as 1: the strides of the others must fit in 64 bits nonetheless.
+      // A size of 0 counts as 1: the strides of the others must still fit in 64 bits.
       overflow |= __builtin_mul_overflow(bytes, std::max(d, std::int64_t{1}), &bytes);
     }
     check(!overflow && bytes < (std::uint64_t{1} << 62),
@@ -147,8 +147,8 @@ class HeaderEvents final : public JsonEvents {
   std::vector<std::uint64_t> offsets_;
 };
 
-/// Reads what we know of the tensors beyond the format. A file that another program made of one of
-/// ours may lack tensors that we know of, and have others.
+/// Reads our additions per tensor. A file that another program derived from one of ours may lack
+/// tensors listed there, and have others.
 class KnownEvents final : public JsonEvents {
  public:
   KnownEvents(SafetensorsHeader& header, const Where& where)
@@ -199,9 +199,9 @@ void check_layout(const SafetensorsHeader& header, std::uint64_t data_bytes, con
               data_bytes, data_bytes < expected ? "truncated" : "followed by other data");
 }
 
-/// Names, types and shapes by name, then the metadata by key, each followed by a line feed. Not the
-/// offsets, whose every single change breaks the layout: what another program wrote with the same
-/// tensors in another order keeps its checksum.
+/// The checksum covers names, types and shapes by name, then the metadata by key, each followed by
+/// a line feed. It does not cover offsets, because any change of a single one breaks the layout: a
+/// file that another program wrote with the same tensors in another order keeps its checksum.
 std::uint32_t header_checksum(std::span<const SafetensorsEntry> entries,
                               std::span<const std::size_t> by_name, const Metadata& metadata) {
   std::string text;
@@ -221,7 +221,7 @@ std::vector<std::size_t> order_by_name(std::span<const SafetensorsEntry> entries
   return order;
 }
 
-/// Moves what is ours from the metadata to the entries.
+/// Moves our keys from the metadata to the entries.
 void take_own_metadata(SafetensorsHeader& header, Checksums checksums, const Where& where) {
   Metadata& metadata = header.metadata;
   constexpr std::string_view kWhatNow =

@@ -1,4 +1,4 @@
-// Writing safetensors away from the thread that trains.
+// Writing safetensors outside the training thread.
 #pragma once
 
 #include <filesystem>
@@ -9,8 +9,8 @@
 
 namespace ferrite::data {
 
-/// As save_safetensors(), but waits for no device: the tensors must be ready. `devices` are those
-/// to note as theirs, one a tensor.
+/// As save_safetensors(), but does not wait for devices: the tensors must be ready. `devices` are
+/// the devices to record, one per tensor.
 void write_safetensors(const StateDict& tensors, const std::vector<std::string>& devices,
                        const std::filesystem::path& path, const Metadata& metadata,
                        const SaveOptions& options);

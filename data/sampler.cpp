@@ -10,7 +10,7 @@ namespace ferrite::data {
 
 namespace {
 
-/// The generator for an epoch's order. No sample has the index -1.
+/// The generator for an epoch's order. It uses index -1, which no sample has.
 Generator epoch_generator(std::uint64_t seed, std::int64_t epoch) {
   return Epoch{seed, epoch}.generator(-1);
 }

@@ -17,30 +17,30 @@ class Sampler {
  public:
   virtual ~Sampler() = default;
 
-  /// Indices an epoch yields.
+  /// Number of indices per epoch.
   virtual std::int64_t size() const = 0;
   /// The indices of an epoch; a pure function of its number.
   virtual std::vector<std::int64_t> order(std::int64_t epoch) const = 0;
 
-  /// Goes to the beginning of an epoch.
+  /// Moves to the beginning of an epoch.
   void set_epoch(std::int64_t epoch);
   std::int64_t epoch() const { return epoch_; }
-  /// How many indices of this epoch next() gave out.
+  /// How many indices of this epoch next() has returned.
   std::int64_t position() const { return position_; }
   /// The next index; nothing at the end of the epoch.
   std::optional<std::int64_t> next();
 
   /// Epoch and position, int64 scalars.
   StateDict state_dict() const;
-  /// Throws IndexError where an entry is missing, ValueError where it does not fit this sampler.
+  /// Throws IndexError if an entry is missing, ValueError if it does not fit this sampler.
   void load_state_dict(const StateDict& state);
 
  private:
   std::int64_t epoch_ = 0, position_ = 0;
-  std::optional<std::vector<std::int64_t>> order_;  // of epoch_, once asked for
+  std::optional<std::vector<std::int64_t>> order_;  // order of epoch_, computed on first use
 };
 
-/// The seed of manual_seed(), which samplers and loaders use unless they are given one.
+/// The seed of manual_seed(), the default of samplers and loaders.
 std::uint64_t default_seed();
 
 /// 0, 1, ..., size - 1. ValueError below 0, as for the other samplers.
@@ -55,13 +55,13 @@ class SequentialSampler : public Sampler {
 };
 
 struct RandomSamplerOptions {
-  bool replacement = false;                 ///< draw each index on its own
+  bool replacement = false;                 ///< draw each index independently
   std::optional<std::int64_t> num_samples;  ///< with replacement: how many to draw; default: size
   std::optional<std::uint64_t> seed;        ///< default: default_seed()
 };
 
 /// A new permutation every epoch, or indices drawn with replacement. ValueError for num_samples
-/// without replacement, or from nothing.
+/// without replacement, and for drawing from an empty set.
 class RandomSampler : public Sampler {
  public:
   explicit RandomSampler(std::int64_t size, const RandomSamplerOptions& options = {});
@@ -78,21 +78,21 @@ struct DistributedSamplerOptions {
   std::int64_t rank = 0;
   std::int64_t world_size = 1;
   bool shuffle = true;
-  /// Drop the end that does not divide by world_size, instead of repeating the beginning.
+  /// Drop the remainder of size / world_size instead of repeating the beginning.
   bool drop_last = false;
-  /// Of the order, and the same on every rank: it is not that of manual_seed(), which ranks may
-  /// give each its own.
+  /// Seed of the order, the same on every rank. It is independent of manual_seed(), which may
+  /// differ between ranks.
   std::uint64_t seed = 0;
-  /// Repeat the beginning where the size does not divide by world_size. Without it some ranks have
-  /// one index less (or none) and none comes twice: for evaluation, where a padded sample would
-  /// count twice (parallel/ddp/evaluation.h gathers either).
+  /// Repeat the beginning if the size is not a multiple of world_size. Without it some ranks have
+  /// one index less (or none) and none is repeated: for evaluation, where a padded sample would
+  /// count twice (parallel/ddp/evaluation.h gathers both).
   bool pad = true;
 };
 
-/// The share of one of several processes, torch.utils.data.DistributedSampler's: every
-/// world_size-th index of one common order, from `rank` on, the same number on every rank. The
-/// order is a function of seed and epoch, which a DataLoader counts by itself (set_epoch).
-/// ValueError for a rank outside, and for drop_last together with pad = false.
+/// One process's share of the samples, as in torch.utils.data.DistributedSampler: every
+/// world_size-th index of one common order, starting at `rank`, the same number on every rank. The
+/// order is a function of seed and epoch, which a DataLoader advances by itself (set_epoch).
+/// ValueError for a rank out of range, and for drop_last together with pad = false.
 class DistributedSampler : public Sampler {
  public:
   DistributedSampler(std::int64_t size, const DistributedSamplerOptions& options);
@@ -116,7 +116,7 @@ class BatchSampler {
   BatchSampler(S sampler, std::int64_t batch_size, LastBatch last = LastBatch::keep)
       : BatchSampler(std::make_shared<S>(std::move(sampler)), batch_size, last) {}
 
-  /// Batches an epoch has.
+  /// Number of batches per epoch.
   std::int64_t size() const;
   /// The next batch; empty at the end of the epoch.
   std::vector<std::int64_t> next();
@@ -131,7 +131,7 @@ class BatchSampler {
   LastBatch last_;
 };
 
-/// Batches of `batch_size` in `samples`.
+/// Number of batches of `batch_size` in `samples`.
 std::int64_t count_batches(std::int64_t samples, std::int64_t batch_size, LastBatch last);
 
 }  // namespace ferrite::data

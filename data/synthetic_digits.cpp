@@ -32,7 +32,7 @@ Stroke arc(Point centre, Point radius, double from, double to) {
   return stroke;
 }
 
-/// The strokes of a digit; `style` in [0, 1) chooses between ways of writing it.
+/// The strokes of a digit; `style` in [0, 1) selects a handwriting variant.
 std::vector<Stroke> skeleton(int digit, double style) {
   const bool alternative = style < 0.35;
   switch (digit) {
@@ -93,7 +93,7 @@ std::vector<Stroke> skeleton(int digit, double style) {
   }
 }
 
-/// Draws random numbers by name of their range.
+/// Draws random numbers from named ranges.
 class Dice {
  public:
   explicit Dice(const Generator& random) : random_(random) {}
@@ -108,7 +108,7 @@ class Dice {
   Generator random_;
 };
 
-/// Unit square to pixels: bent by two waves, then an affine map about the centre.
+/// Maps the unit square to pixels: bent by two waves, then an affine map about the centre.
 class Distortion {
  public:
   explicit Distortion(Dice& dice) {
@@ -146,7 +146,7 @@ void draw_segment(Canvas& canvas, Point a, Point b, double half_width) {
   };
   const double dx = b.x - a.x, dy = b.y - a.y;
   const double length2 = std::max(dx * dx + dy * dy, 1e-9);
-  // Squared distances beyond which nothing, and below which everything is covered, for sure.
+  // Squared distances above which nothing, and below which everything, is certainly covered.
   const double outside = std::pow(half_width + 0.5, 2) * (1 + 1e-9);
   const double inside = half_width > 0.5 ? std::pow(half_width - 0.5, 2) * (1 - 1e-9) : -1;
   for (int y = low(std::min(a.y, b.y)); y <= high(std::max(a.y, b.y)); ++y)
@@ -177,7 +177,7 @@ void draw_strays(Canvas& canvas, Dice& dice) {
   }
 }
 
-/// To bytes, with noise of the given amplitude: the sum of two uniform numbers a pixel.
+/// Converts to bytes, with noise of the given amplitude: the sum of two uniform numbers per pixel.
 void write_noisy(const Canvas& canvas, Generator& random, double brightness, double noise,
                  std::uint8_t* out) {
   const PhiloxState state = random.reserve(kPixels / 2);
@@ -192,7 +192,7 @@ void write_noisy(const Canvas& canvas, Generator& random, double brightness, dou
   }
 }
 
-/// The digits of samples 0 to n - 1, each ten of them shuffled.
+/// The digits of samples 0 to n - 1; each run of ten is a shuffle of all digits.
 Tensor labels_of(std::int64_t n, std::uint64_t seed) {
   FERRITE_CHECK(n >= 0, ValueError, "synthetic_digits", "expected 0 or more images, got {}", n);
   Tensor labels = empty({n}, {.dtype = kInt64});
@@ -212,7 +212,7 @@ void draw_digit(std::uint64_t seed, std::int64_t index, int digit, std::uint8_t*
   Canvas canvas{};
   for (const Stroke& stroke : skeleton(digit, dice.in(0, 1)))
     for (std::size_t i = 0; i + 1 < stroke.size(); ++i) {
-      // Long segments are cut up, so that they bend too.
+      // Long segments are subdivided, so that they bend too.
       const Point a = stroke[i], b = stroke[i + 1];
       const int pieces = 1 + static_cast<int>(std::hypot(b.x - a.x, b.y - a.y) / 0.12);
       for (int k = 0; k < pieces; ++k) {
@@ -236,7 +236,7 @@ SyntheticDigits::SyntheticDigits(std::int64_t n, std::uint64_t seed, Transform t
 SyntheticDigits::SyntheticDigits(const Tensor& labels, std::uint64_t seed,
                                  const Transform& transform)
     : ImageDataset(
-          // Of its own: who writes to labels() changes no image.
+          // A separate copy: writes to labels() must not change images.
           [digits = labels.to_vector<std::int64_t>(), seed](std::int64_t i, std::uint8_t* pixels) {
             draw_digit(seed, i, static_cast<int>(digits[static_cast<std::size_t>(i)]), pixels);
           },

@@ -1,4 +1,4 @@
-// Digits drawn by a program: a stand-in for MNIST where no data can be downloaded.
+// Procedurally drawn digits: a stand-in for MNIST without downloads.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@ namespace ferrite::data {
 
 /// `n` gray images of 1x28x28, white strokes on black, with random slant, size, position, bending,
 /// stroke width, brightness, stray strokes and noise. Sample i depends on (seed, i) alone; each run
-/// of ten consecutive samples holds every digit once. Train and test sets take different seeds.
-/// An image is drawn when it is first asked for. ValueError for a negative n.
+/// of ten consecutive samples holds every digit once. Use different seeds for train and test sets.
+/// An image is drawn on first access. ValueError for a negative n.
 class SyntheticDigits : public ImageDataset {
  public:
   explicit SyntheticDigits(std::int64_t n, std::uint64_t seed = 0,

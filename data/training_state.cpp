@@ -81,7 +81,7 @@ bool to_bool(std::string_view name, std::string_view text) {
 
 }  // namespace state_value
 
-// ---- What it holds
+// ---- Contents
 
 TrainingState& TrainingState::add_part(std::string name, std::function<StateDict()> save,
                                        std::function<void(const StateDict&)> load) {
@@ -186,8 +186,7 @@ std::vector<std::string> split(std::string_view text) {
   return words;
 }
 
-/// Those that the file says it holds; else, in a file of another program, what the names of its
-/// tensors begin with.
+/// The parts listed in the file; for a file of another program, the prefixes of its tensor names.
 std::vector<std::string> parts_of(const SafetensorsFile& file) {
   if (const auto said = file.metadata().find(kParts); said != file.metadata().end())
     return split(said->second);
@@ -203,7 +202,7 @@ bool contains(const std::vector<std::string>& words, const std::string& word) {
   return std::ranges::find(words, word) != words.end();
 }
 
-/// The dict with memory of its own on the host.
+/// A copy of the dict in separate host memory.
 StateDict copied(const StateDict& dict) {
   StateDict copy;
   copy.reserve(dict.size());
@@ -214,7 +213,7 @@ StateDict copied(const StateDict& dict) {
   return copy;
 }
 
-/// Calls f(); what it throws says for which part of which file.
+/// Calls f(); adds the part and the file to its exceptions.
 template <class F>
 void naming(const std::string& part, const std::filesystem::path& path, F&& f) {
   const auto text = [&](const Error& error) {
@@ -266,10 +265,11 @@ void TrainingState::load_parts(const std::vector<std::pair<const Part*, StateDic
     }
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
-    for (const auto& [part, dict] : before)  // in the same order: parts may build on others
+    for (const auto& [part, dict] : before)  // in the same order: parts may depend on earlier ones
       try {
         part->load(dict);
-      } catch (const Error&) {  // one that refuses its own state; the first error says more
+      } catch (const Error&) {  // a part that rejects its own state; the first error is more
+                                // informative
       }
     std::rethrow_exception(error);
   }

@@ -1,4 +1,4 @@
-// What a training run consists of, under the names it has in a checkpoint.
+// The state of a training run, under the names used in a checkpoint.
 //
 //   data::TrainingState state;
 //   state.add("model", model).add("optimizer", sgd).add("scheduler", scheduler).add("loader",
@@ -26,15 +26,16 @@
 
 namespace ferrite::data {
 
-/// Modules, optimizers, schedulers, scalers, loaders, samplers, and types of your own.
-/// load_state_dict must throw before it changes anything.
+/// Modules, optimizers, schedulers, scalers, loaders, samplers, and user types. load_state_dict
+/// must throw before it changes anything.
 template <class T>
 concept Stateful = requires(T& part, const StateDict& state) {
   { part.state_dict() } -> std::convertible_to<StateDict>;
   part.load_state_dict(state);
 };
 
-/// What a checkpoint keeps as text, in the metadata. Floating-point numbers come back to the bit.
+/// Types that a checkpoint stores as text, in the metadata. Floating-point numbers round-trip
+/// exactly.
 template <class T>
 concept StateValue = std::integral<T> || std::floating_point<T> || std::same_as<T, std::string>;
 
@@ -56,7 +57,7 @@ std::string to_text(const T& value) {
     return value_text(static_cast<std::uint64_t>(value));
 }
 
-// ValueError, naming the value, where `text` is none of the type or does not fit.
+// ValueError, naming the value, if `text` does not parse as the type or is out of range.
 std::int64_t to_signed(std::string_view name, std::string_view text, std::int64_t low,
                        std::int64_t high);
 std::uint64_t to_unsigned(std::string_view name, std::string_view text, std::uint64_t high);
@@ -79,13 +80,13 @@ T from_text(std::string_view name, const std::string& text) {
 }  // namespace state_value
 
 struct ResumeOptions {
-  /// Whether a part or value that only the checkpoint or only the state has is a ValueError; else
-  /// it is left as it is and reported.
+  /// Whether a part or value that exists only in the checkpoint or only in the state is a
+  /// ValueError; otherwise it is left unchanged and reported.
   bool strict = true;
-  /// Whether checksums are compared.
+  /// Whether checksums are verified.
   bool checksums = true;
-  /// CheckpointManager::resume() only: where the newest checkpoint is damaged the one before it is
-  /// taken, and the report says so.
+  /// CheckpointManager::resume() only: if the newest checkpoint is damaged, use the one before it,
+  /// and report that.
   bool fall_back = false;
   /// CheckpointManager::resume() only: this step's checkpoint instead of the newest.
   std::optional<std::int64_t> step = {};
@@ -93,22 +94,22 @@ struct ResumeOptions {
 
 struct ResumeReport {
   std::filesystem::path path;
-  std::int64_t step = 0;  ///< 0 where the file does not say
+  std::int64_t step = 0;  ///< 0 if the file does not record it
   std::optional<double> metric = {};
   std::vector<std::string> restored;    ///< names of parts and values
-  std::vector<std::string> missing;     ///< the state has them, the file does not
-  std::vector<std::string> unexpected;  ///< the other way round
-  std::vector<std::string> skipped;     ///< damaged checkpoints, with what is wrong with each
+  std::vector<std::string> missing;     ///< in the state but not in the file
+  std::vector<std::string> unexpected;  ///< in the file but not in the state
+  std::vector<std::string> skipped;     ///< damaged checkpoints, with their errors
   std::size_t tensors = 0, bytes = 0;   ///< restored
-  /// For people, a line each.
+  /// Human-readable, one item per line.
   std::string str() const;
 };
 
 class TrainingState {
  public:
-  /// Binds a part under a name: its tensors are saved as "<name>.<tensor>". Parts are restored in
-  /// the order they were added, and must live as long as this. ValueError for names that are taken,
-  /// empty or hold a dot.
+  /// Binds a part to a name: its tensors are saved as "<name>.<tensor>". Parts are restored in the
+  /// order they were added, and must outlive this object. ValueError for names that are taken,
+  /// empty or contain a dot.
   template <Stateful T>
   TrainingState& add(std::string name, T& part) {
     return add_part(
@@ -119,8 +120,8 @@ class TrainingState {
   /// The default generators of all devices, as the part "generators".
   TrainingState& add_generators();
 
-  /// Binds a variable: a counter, a best metric. ValueError for names that are taken, or that
-  /// checkpoints use themselves ("step", "metric", "parts", "format", "ferrite...").
+  /// Binds a variable: a counter, a best metric. ValueError for names that are taken, or reserved
+  /// for checkpoints ("step", "metric", "parts", "format", "ferrite...").
   template <StateValue T>
   TrainingState& add_value(std::string name, T& variable) {
     return bind_value(
@@ -129,7 +130,7 @@ class TrainingState {
           return [&variable, value = state_value::from_text<T>(name, text)] { variable = value; };
         });
   }
-  /// A value to be saved, as the configuration of the run; get() tells it again after a resume.
+  /// A value to save, such as the configuration of the run; get() returns it after a resume.
   template <class T>
   TrainingState& set(std::string name, const T& value) {
     if constexpr (std::convertible_to<const T&, std::string_view>)
@@ -137,7 +138,7 @@ class TrainingState {
     else
       return set_text(std::move(name), state_value::to_text(value));
   }
-  /// IndexError where there is no such value, ValueError where it is no T.
+  /// IndexError if there is no such value, ValueError if it is not a T.
   template <StateValue T>
   T get(std::string_view name) const {
     return state_value::from_text<T>(name, text_of(name));
@@ -149,11 +150,11 @@ class TrainingState {
   Metadata values() const;
   std::vector<std::string> part_names() const;
 
-  /// Restores everything from an open checkpoint, or throws and leaves everything as it was: the
-  /// file is checked as a whole before the first part is touched, and where a part refuses what is
-  /// for it the parts before it go back to what they were (which takes a copy of the state on the
-  /// host while this runs). ValueError for parts and values that are on one side only, and what the
-  /// parts throw, with the part's name; IoError.
+  /// Restores everything from an open checkpoint, or throws and leaves everything unchanged: the
+  /// file is checked as a whole before the first part is touched, and if a part rejects its data,
+  /// the parts before it are rolled back (which takes a copy of the state on the host during the
+  /// call). ValueError for parts and values that exist on one side only, and exceptions of the
+  /// parts, with the part's name; IoError.
   ResumeReport restore(const SafetensorsFile& file, const ResumeOptions& options = {});
 
  private:
@@ -162,7 +163,7 @@ class TrainingState {
     std::function<StateDict()> save;
     std::function<void(const StateDict&)> load;
   };
-  /// A value: read() and parse() where it is bound to a variable, else its text.
+  /// A value: read() and parse() if it is bound to a variable, else its text.
   struct Value {
     std::string name;
     std::function<std::string()> read;
@@ -185,7 +186,7 @@ class TrainingState {
 
   std::vector<Part> parts_;
   std::vector<Value> values_;
-  std::map<std::string, std::size_t, std::less<>> value_index_;  // a file may bring very many
+  std::map<std::string, std::size_t, std::less<>> value_index_;  // a file may have very many
 };
 
 /// Writes one checkpoint: the tensors, the values, and the step. Waits for the devices.
@@ -195,10 +196,10 @@ void save_checkpoint(const std::filesystem::path& path, const TrainingState& sta
 ResumeReport load_checkpoint(const std::filesystem::path& path, TrainingState& state,
                              const ResumeOptions& options = {});
 
-/// The metadata of a checkpoint: what the state says, and what is said here.
+/// The metadata of a checkpoint: the values of the state, and these arguments.
 Metadata checkpoint_metadata(const TrainingState& state, std::int64_t step,
                              std::optional<double> metric);
-/// What that says of the step; nothing where it does not.
+/// The step in that metadata; nothing if it is absent.
 std::optional<std::int64_t> step_of(const Metadata& metadata);
 std::optional<double> metric_of(const Metadata& metadata);
 

@@ -29,7 +29,7 @@ Tensor dense_image(const Tensor& image, std::string_view op) {
 
 Tensor window_of(const Tensor& image, const Window& window) {
   const std::int64_t channels = image.size(0), height = image.size(1), width = image.size(2);
-  // Columns [first, last) of the window lie in the image.
+  // Columns [first, last) of the window are inside the image.
   const std::int64_t first = std::clamp<std::int64_t>(-window.left, 0, window.width);
   const std::int64_t last = std::clamp<std::int64_t>(width - window.left, first, window.width);
   Tensor out = empty({channels, window.height, window.width}, {.dtype = image.dtype()});
@@ -150,7 +150,7 @@ RandomRotation::RandomRotation(double low, double high) : low_(low), high_(high)
 
 namespace {
 
-/// The image turned by `radians`, in T.
+/// The image rotated by `radians`, computed in T.
 template <class T>
 void rotate(const Tensor& in, const Tensor& out, double radians) {
   const std::int64_t channels = in.size(0), height = in.size(1), width = in.size(2);

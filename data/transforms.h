@@ -1,7 +1,7 @@
-// Image transforms, as torchvision has them, on one image [C, H, W] of uint8 or float32 at a time.
+// Image transforms, as in torchvision, on one image [C, H, W] of uint8 or float32 at a time.
 //
-// A random transform draws from the generator it is given, which depends on the loader's seed, the
-// epoch and the sample's index alone: results do not depend on the number of workers.
+// A random transform draws from the generator it is given, which depends only on the loader's seed,
+// the epoch and the sample's index: results do not depend on the number of workers.
 #pragma once
 
 #include <array>
@@ -17,15 +17,15 @@
 
 namespace ferrite::data {
 
-/// What a transform implements. Called from several threads at once.
+/// The interface of a transform. Called from several threads at once.
 class TransformBase {
  public:
   virtual ~TransformBase() = default;
-  /// A host image [C, H, W] to another. It must not write to the input, which may be the data
+  /// Maps a host image [C, H, W] to another. It must not write to the input, which may be the data
   /// set's own memory, but may return it.
   virtual Tensor apply(const Tensor& image, Generator& random) const = 0;
-  /// Whether an output value depends on its channel and its input value alone. Runs of such
-  /// transforms are turned into a table of 256 values a channel.
+  /// Whether an output value depends only on its channel and its input value. Runs of such
+  /// transforms are turned into a table of 256 values per channel.
   virtual bool pointwise() const { return false; }
 
   Tensor operator()(const Tensor& image, Generator& random) const { return apply(image, random); }
@@ -57,7 +57,7 @@ class Transform {
     return (*this)(image, random);
   }
   bool pointwise() const { return !impl_ || impl_->pointwise(); }
-  /// The transforms it is composed of; itself where it is a single one.
+  /// The transforms it is composed of; itself if it is a single one.
   std::vector<Transform> parts() const;
 
  private:
@@ -76,7 +76,7 @@ class Transform {
   std::shared_ptr<const TransformBase> impl_;
 };
 
-/// One after the other.
+/// Applies transforms in sequence.
 class Compose : public TransformBase {
  public:
   Compose(const std::vector<Transform>& transforms);
@@ -97,8 +97,8 @@ class ToTensor : public TransformBase {
   bool pointwise() const override { return true; }
 };
 
-/// (value - mean[c]) / std[c] of float32 images; one value serves all channels. ValueError for a
-/// deviation that is not above 0 or lists of different lengths, ShapeError where the image has
+/// (value - mean[c]) / std[c] of float32 images; a single value applies to all channels. ValueError
+/// for a deviation that is not above 0 or lists of different lengths, ShapeError if the image has
 /// another number of channels, DTypeError for uint8 (put ToTensor first).
 class Normalize : public TransformBase {
  public:
@@ -111,10 +111,10 @@ class Normalize : public TransformBase {
   std::vector<float> mean_, std_;
 };
 
-/// Scales the image to `height` x `width`, or to `size` along its shorter side with the other one
-/// in proportion, rounded down; as Pillow does it, and torchvision with it: bilinear, where it gets
-/// smaller over as many pixels as one of the result covers (antialiasing). uint8 images become the
-/// same bits as with Pillow; float32 ones are not rounded. ValueError for a size below 1.
+/// Scales the image to `height` x `width`, or its shorter side to `size` with the other side in
+/// proportion, rounded down. Bilinear as in Pillow and torchvision, with antialiasing: when
+/// shrinking, the filter covers all source pixels of a result pixel. uint8 images give the same
+/// bits as Pillow; float32 ones are not rounded. ValueError for a size below 1.
 class Resize : public TransformBase {
  public:
   explicit Resize(std::int64_t size);
@@ -125,7 +125,7 @@ class Resize : public TransformBase {
   std::int64_t height_, width_;  // width_ 0: height_ is that of the shorter side
 };
 
-/// The middle `size` x `size` (or `height` x `width`) of the image, with zeros around it where it
+/// The central `size` x `size` (or `height` x `width`) of the image, padded with zeros if the image
 /// is smaller.
 class CenterCrop : public TransformBase {
  public:
@@ -138,13 +138,13 @@ class CenterCrop : public TransformBase {
 };
 
 struct RandomResizedCropOptions {
-  std::array<double, 2> scale = {0.08, 1};         ///< part of the area
+  std::array<double, 2> scale = {0.08, 1};         ///< fraction of the area
   std::array<double, 2> ratio = {3. / 4, 4. / 3};  ///< width / height, log-uniform
 };
 
-/// A random part of the image, scaled to `size` x `size` (or `height` x `width`) as Resize does
-/// (Szegedy et al., "Going Deeper with Convolutions", 2014). Where ten tries give none that lies
-/// within the image, the largest middle part of an allowed ratio.
+/// A random part of the image, scaled to `size` x `size` (or `height` x `width`) like Resize
+/// (Szegedy et al., "Going Deeper with Convolutions", 2014). If ten tries give none inside the
+/// image, the largest central part of an allowed ratio.
 class RandomResizedCrop : public TransformBase {
  public:
   explicit RandomResizedCrop(std::int64_t size, const RandomResizedCropOptions& options = {})
@@ -159,7 +159,7 @@ class RandomResizedCrop : public TransformBase {
 };
 
 /// A random window of `size` x `size` (or `height` x `width`) of the image with `padding` zeros
-/// around it. ShapeError where the padded image is smaller than the window.
+/// around it. ShapeError if the padded image is smaller than the window.
 class RandomCrop : public TransformBase {
  public:
   explicit RandomCrop(std::int64_t size, std::int64_t padding = 0)
@@ -171,7 +171,7 @@ class RandomCrop : public TransformBase {
   std::int64_t height_, width_, padding_;
 };
 
-/// Mirrors left and right with probability `p`.
+/// Flips horizontally with probability `p`.
 class RandomHorizontalFlip : public TransformBase {
  public:
   explicit RandomHorizontalFlip(double p = 0.5);
@@ -181,7 +181,7 @@ class RandomHorizontalFlip : public TransformBase {
   double p_;
 };
 
-/// Turns the image about its centre by a uniform angle of -degrees..degrees (counter-clockwise is
+/// Rotates the image about its centre by a uniform angle in -degrees..degrees (counter-clockwise is
 /// positive), or low..high; bilinear, zeros outside, same size.
 class RandomRotation : public TransformBase {
  public:
@@ -195,7 +195,7 @@ class RandomRotation : public TransformBase {
 
 struct RandomErasingOptions {
   double p = 0.5;
-  std::array<double, 2> scale = {0.02, 0.33};  ///< erased part of the area
+  std::array<double, 2> scale = {0.02, 0.33};  ///< erased fraction of the area
   std::array<double, 2> ratio = {0.3, 3.3};    ///< height / width, log-uniform
   double value = 0;                            ///< clipped to 0..255 in uint8 images
 };

@@ -22,7 +22,7 @@ std::int64_t largest_k(std::span<const std::int64_t> topk) {
   return std::ranges::max(topk);
 }
 
-/// The classes that `target` names, [N, ...].
+/// The class indices given by `target`, [N, ...].
 Tensor classes_of(const Tensor& output, const Tensor& target) {
   FERRITE_CHECK(output.defined() && output.dim() >= 2, ShapeError, "accuracy",
                 "expected scores [N, C] or [N, C, ...], got {}", output.describe());
@@ -43,7 +43,7 @@ Tensor classes_of(const Tensor& output, const Tensor& target) {
   return target;
 }
 
-/// int64 [min(k, C)]: how often the class of the sample comes first, second...
+/// int64 [min(k, C)]: how often the sample's class is ranked first, second...
 Tensor places(const Tensor& output, const Tensor& classes, const Tensor& valid, std::int64_t k) {
   const std::int64_t shown = std::min(k, output.size(1));
   const Tensor order = shown == 1 ? output.argmax(1, true) : topk(output, shown, 1).indices;
@@ -89,7 +89,7 @@ void Accuracy::update(const Tensor& output, const Tensor& target) {
   if (classes.numel() == 0) return;
   const Tensor valid = ne(classes, ignore_index_);
   total_.add_(valid.sum());
-  // Below 0 and beyond the last class it is nobody's.
+  // A negative or too large index matches no class.
   const bool may_hit = ignore_index_ >= 0 && ignore_index_ < output.size(1);
   const Tensor hits = places(output, classes, may_hit ? valid : Tensor(), places_.size(0));
   places_.slice(0, 0, hits.size(0)).add_(hits);

@@ -1,4 +1,4 @@
-// How often the right class is the first, or among the first k.
+// Top-k accuracy: how often the right class is among the first k.
 #pragma once
 
 #include <cstdint>
@@ -11,51 +11,50 @@
 
 namespace ferrite::metrics {
 
-/// The function of that name in PyTorch's examples: for each k of `topk`, the percentage of samples
-/// whose class is among the k largest outputs; float32, 0-dimensional, on the device of `output`.
-/// Waits for nothing. `output`, `target` and ties as in Accuracy::update.
+/// As `accuracy` in PyTorch's examples: for each k of `topk`, the percentage of samples whose class
+/// is among the k largest outputs; float32, 0-dimensional, on the device of `output`. Does not
+/// wait. `output`, `target` and ties as in Accuracy::update.
 std::vector<Tensor> accuracy(const Tensor& output, const Tensor& target,
                              std::span<const std::int64_t> topk);
 std::vector<Tensor> accuracy(const Tensor& output, const Tensor& target,
                              std::initializer_list<std::int64_t> topk = {1});
 
-/// The same over many batches, as fractions: counts are integers on the device, update() waits for
-/// nothing and may be part of a CUDA graph, value() waits.
+/// The same over many batches, as fractions. Counts are integers on the device; update() does not
+/// wait and may be part of a CUDA graph, value() waits.
 class Accuracy {
  public:
-  /// ValueError where `topk` is empty or has a number below 1. Labels equal to `ignore_index` count
-  /// neither as right nor as samples.
+  /// ValueError if `topk` is empty or has a number below 1. Labels equal to `ignore_index` are not
+  /// counted as samples.
   explicit Accuracy(const Device& device = {}, std::vector<std::int64_t> topk = {1},
                     std::int64_t ignore_index = -100);
   Accuracy(Accuracy&&) = default;
   Accuracy& operator=(Accuracy&&) = default;
 
   /// `output` [N, C] (or [N, C, d1, ...]): scores of C classes, logits as well as probabilities.
-  /// `target` [N] (or [N, d1, ...]): classes; or of floating type with the shape of `output`, whose
-  /// largest entry is the class (labels that were mixed or smoothed). Of equal scores the lower
-  /// class comes first (torch.topk leaves the order open), a NaN comes before every number. Where a
-  /// k exceeds C, every class that exists is among the first k. ShapeError, DTypeError,
-  /// DeviceError.
+  /// `target` [N] (or [N, d1, ...]): class indices; or floating-point in the shape of `output`,
+  /// whose largest entry is the class (mixed or smoothed labels). Among equal scores the lower
+  /// class ranks first (torch.topk leaves the order open); NaN ranks above every number. If a k
+  /// exceeds C, every valid class is among the first k. ShapeError, DTypeError, DeviceError.
   void update(const Tensor& output, const Tensor& target);
   void reset();
 
-  /// In [0, 1], in the order of `topk`; 0 where there were no samples. Waits for the device.
+  /// In [0, 1], in the order of `topk`; 0 if there were no samples. Waits for the device.
   std::vector<double> values() const;
-  /// That of one k (ValueError where `topk` does not have it).
+  /// The value for one k (ValueError if `topk` does not have it).
   double value(std::int64_t k) const;
-  /// That of the first k.
+  /// The value for the first k.
   double value() const { return values().front(); }
   /// Samples so far. Waits for the device.
   std::int64_t total() const;
 
   const std::vector<std::int64_t>& topk() const { return topk_; }
-  /// int64 [max k + 1] on the device, for an all-reduce: how often the class was in each place, and
-  /// how many samples there were.
+  /// int64 [max k + 1] on the device, for an all-reduce: how often the class had each rank, and the
+  /// number of samples.
   const Tensor& counts() const { return counts_; }
 
   /// "counts", a copy on the device.
   StateDict state_dict() const;
-  /// ShapeError where it is that of another max k.
+  /// ShapeError if it was saved with another max k.
   void load_state_dict(const StateDict& dict);
 
  private:

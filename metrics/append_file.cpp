@@ -53,7 +53,7 @@ void AppendFile::append(std::string_view bytes) {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) {
       const int error = errno;
-      // Pipes and the like cannot take anything back.
+      // Pipes and the like cannot be truncated.
       if (rest.size() < bytes.size() && ::ftruncate(descriptor_, size_) != 0 && errno != EINVAL)
         fail_errno("shorten", errno);
       fail_errno("write", error);

@@ -8,22 +8,22 @@
 
 namespace ferrite::metrics {
 
-/// What becomes of a file that is there already.
+/// What to do with an existing file.
 enum class Existing : std::uint8_t { replace, append };
 
-/// Every append() reaches the operating system before it returns, as one piece or not at all: a
-/// process that is killed leaves no half record of a single write, and where the disk is full what
-/// was written of it is taken back. IoError, tagged with `op`, on any failure.
+/// Every append() reaches the operating system before it returns, in full or not at all: a killed
+/// process leaves no half record of a single write, and if the disk is full, a partial write is
+/// undone. IoError, tagged with `op`, on any failure.
 class AppendFile {
  public:
-  /// Makes missing folders.
+  /// Creates missing folders.
   AppendFile(std::filesystem::path path, std::string op, Existing existing);
   ~AppendFile();
   AppendFile(AppendFile&& other) noexcept;
   AppendFile& operator=(AppendFile&& other) noexcept;
 
   void append(std::string_view bytes);
-  /// Waits until all of it is on the disk.
+  /// Waits until everything is on disk.
   void sync();
   const std::filesystem::path& path() const { return path_; }
 

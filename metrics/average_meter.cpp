@@ -24,7 +24,7 @@ std::string formatted(const std::string& format, double value) {
   return fmt::format(fmt::runtime("{" + format + "}"), value);
 }
 
-/// Says of a bad format what is wrong with it before hours of training depend on it.
+/// Reports a bad format at construction, before hours of training depend on it.
 template <class F>
 void check_format(const char* op, const std::string& format, F&& show) {
   try {
@@ -142,7 +142,7 @@ StateDict DeviceAverageMeter::state_dict() const {
 
 void DeviceAverageMeter::load_state_dict(const StateDict& dict) {
   AverageMeter loaded = empty_;
-  loaded.load_state_dict(dict);  // checks all before anything changes
+  loaded.load_state_dict(dict);  // checks everything before anything changes
   last_[0].fill_(loaded.val_);
   totals_[0].fill_(loaded.sum_);
   totals_[1].fill_(loaded.count_);

@@ -1,9 +1,9 @@
-// Averages over the steps of a run, by the names that PyTorch's training scripts give them.
+// Averages over the steps of a run, named as in PyTorch's training scripts.
 //
 //   metrics::DeviceAverageMeter losses(device, "Loss", ":.4f");
 //   for (auto& [images, labels] : loader) {
 //     Tensor loss = step(images, labels);
-//     losses.update(loss, images.size(0));      // waits for nothing
+//     losses.update(loss, images.size(0));      // does not wait
 //     if (bar.due(done)) bar.update(done, losses.value().str());
 //   }
 #pragma once
@@ -17,12 +17,12 @@
 
 namespace ferrite::metrics {
 
-/// The AverageMeter of PyTorch's ImageNet example, with TensorBoard's smoothing beside it: all are
-/// 0 before the first update. A NaN among the values makes sum, average and smoothed value NaN.
+/// The AverageMeter of PyTorch's ImageNet example, plus TensorBoard's smoothing: all are 0 before
+/// the first update. A NaN among the values makes sum, average and smoothed value NaN.
 class AverageMeter {
  public:
   /// `format` is how str() shows a number, as in the ImageNet example: ":.4f", ":6.2f", ":.4e"
-  /// (ValueError for others). `smoothing` in [0, 1) is the share of the past in ema(): 0 for none.
+  /// (ValueError for others). `smoothing` in [0, 1) is the weight of the past in ema(); 0 for none.
   explicit AverageMeter(std::string name = "", std::string format = ":.4f", double smoothing = 0);
 
   /// `val` is the mean of `n` values.
@@ -34,8 +34,8 @@ class AverageMeter {
   double sum() const { return sum_; }  ///< of val * n
   std::int64_t count() const { return count_; }
   double avg() const;  ///< sum / count
-  /// The exponential moving average over updates, whatever their n, corrected for its start: the
-  /// mean where `smoothing` is near 1 and updates are few.
+  /// The exponential moving average over updates, regardless of their n, with bias correction: the
+  /// mean if `smoothing` is near 1 and updates are few.
   double ema() const;
   double smoothing() const { return smoothing_; }
 
@@ -44,7 +44,7 @@ class AverageMeter {
 
   /// One float64 number each: "val", "sum", "count", "ema", "ema_weight".
   StateDict state_dict() const;
-  /// IndexError where one is missing, ShapeError where it is no single number; nothing is changed
+  /// IndexError if one is missing, ShapeError if it is not a single number; nothing is changed
   /// then.
   void load_state_dict(const StateDict& dict);
 
@@ -58,9 +58,9 @@ class AverageMeter {
   double ema_ = 0, ema_weight_ = 0;
 };
 
-/// The same of values that are on a device: update() queues a few small operations there, value()
-/// waits. Everything is in float64 and stays where it is, so update() may be part of a CUDA graph,
-/// each replay of which counts.
+/// AverageMeter for values on a device: update() queues a few small operations there, value()
+/// waits. All state is float64 at fixed addresses, so update() may be part of a CUDA graph, and
+/// each replay counts.
 class DeviceAverageMeter {
  public:
   explicit DeviceAverageMeter(const Device& device, std::string name = "",
@@ -68,12 +68,12 @@ class DeviceAverageMeter {
   DeviceAverageMeter(DeviceAverageMeter&&) = default;
   DeviceAverageMeter& operator=(DeviceAverageMeter&&) = default;
 
-  /// `val`: one number of any dtype, off the tape or on it, on this device; ShapeError.
+  /// `val`: one number of any dtype on this device, on or off the tape; ShapeError.
   void update(const Tensor& val, std::int64_t n = 1);
   void update(double val, std::int64_t n = 1);
   void reset();
 
-  /// What an AverageMeter with the same updates would hold. Waits for the device.
+  /// The AverageMeter that the same updates would give. Waits for the device.
   AverageMeter value() const;
   /// Waits for the device.
   std::string str() const { return value().str(); }
@@ -91,10 +91,10 @@ class DeviceAverageMeter {
   Tensor last_, totals_, smoothed_;  // float64 [2]: val and 1; sum and count; ema and its weight
 };
 
-/// torchvision's SmoothedValue: the last values beside the average of all.
+/// torchvision's SmoothedValue: statistics of the last values, and the average of all.
 class SmoothedValue {
  public:
-  /// ValueError where `window_size` is not above 0. `format` may use {median}, {avg}, {global_avg},
+  /// ValueError if `window_size` is not above 0. `format` may use {median}, {avg}, {global_avg},
   /// {max} and {value} (ValueError for others).
   explicit SmoothedValue(std::size_t window_size = 20,
                          std::string format = "{median:.4f} ({global_avg:.4f})");
@@ -102,20 +102,20 @@ class SmoothedValue {
   void update(double value, std::int64_t n = 1);
   void reset();
 
-  // Of the window, whatever the updates' n; 0 before the first update. The median of an even
-  // number is the lower one, as torch.median's.
+  // Over the window, regardless of the updates' n; 0 before the first update. The median of an even
+  // number of values is the lower one, as in torch.median.
   double median() const;
   double avg() const;
   double max() const;
-  double value() const;  ///< the last
-  // Of all updates.
+  double value() const;  ///< the last value
+  // Over all updates.
   double global_avg() const;
   double total() const { return total_; }
   std::int64_t count() const { return count_; }
 
   std::string str() const;
 
-  /// "window" (float64, as many as there are), "total" and "count".
+  /// "window" (float64, one element per value), "total" and "count".
   StateDict state_dict() const;
   void load_state_dict(const StateDict& dict);
 

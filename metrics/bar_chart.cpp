@@ -168,7 +168,7 @@ class BarPainter : private detail::SvgPage {
         c, x, y, width, height, kLight[c]);
   }
 
-  /// Returns where it ends.
+  /// Returns the x coordinate of its end.
   double whisker(double low, double high, const Axis& axis, double y) {
     const double from = left_ + axis.position(low) * width_;
     const double to = left_ + axis.position(high) * width_;

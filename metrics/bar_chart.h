@@ -1,4 +1,4 @@
-// Bars as an SVG picture: a line a case, with what it is divided into, and how sure it is.
+// A bar chart as an SVG picture: one line per case, with its parts and its uncertainty.
 //
 //   metrics::BarChart chart("ResNet-18 on two devices");
 //   chart.panel("images a second").bar("ddp", {412}, 405, 419).bar("dp", {330}, 310, 335);
@@ -20,27 +20,27 @@ struct BarChartOptions {
   int width = 900;  ///< in pixels, 320 or more (ValueError)
 };
 
-/// Panels one above the other, each with an axis of its own from 0 on. The same data give the same
-/// bytes. Colours follow the reader's light or dark mode. Text may be any UTF-8.
+/// Panels one below the other, each with its own axis starting at 0. The same data gives the same
+/// bytes. Colours follow the viewer's light or dark mode. Text may be any UTF-8.
 class BarChart {
  public:
   class Panel {
    public:
-    /// Below the others, from left to right the values of the panel's parts (ShapeError where their
-    /// number is another). What is negative or not finite has no length. `low` and `high` are where
-    /// the end of the bar might be as well, drawn as a whisker.
+    /// Adds a bar below the others, stacked from left to right from the values of the panel's parts
+    /// (ShapeError if the count differs). Negative and non-finite values have no length. `low` and
+    /// `high` are the uncertainty of the bar's end, drawn as a whisker.
     Panel& bar(std::string label, std::vector<double> values, std::optional<double> low = {},
                std::optional<double> high = {});
-    /// A line of text in the place of a bar.
+    /// A line of text in place of a bar.
     Panel& note(std::string label, std::string text);
-    /// The bars from here on stand under this heading.
+    /// The following bars appear under this heading.
     Panel& group(std::string heading);
 
    private:
     friend class BarChart;
     friend class BarPainter;
     struct Line {
-      std::string label, text;  // of a heading the text alone
+      std::string label, text;  // a heading has only the text
       std::vector<double> values;
       std::optional<double> low, high;
     };
@@ -54,8 +54,8 @@ class BarChart {
 
   explicit BarChart(std::string title, const BarChartOptions& options = {});
 
-  /// A panel below those there are; the reference stays valid. `parts` name what bars are divided
-  /// into; nothing for bars of one value.
+  /// Adds a panel below the others; the reference stays valid. `parts` names the segments of the
+  /// bars; empty for bars of one value.
   Panel& panel(std::string label, std::vector<std::string> parts = {});
 
   std::string svg() const;

@@ -126,7 +126,7 @@ std::string ConfusionCounts::str(std::span<const std::string> given, Normalize b
                                           : fmt::format("{:.1f}", 100 * cell));
   const std::string corner = by == Normalize::none ? "true \\ predicted" : "true \\ predicted, %";
   const std::size_t first = widest(names, corner.size());
-  // Columns as narrow as their numbers, with the beginnings of names over them.
+  // Columns are as narrow as their numbers, with truncated names above them.
   const std::size_t column =
       std::max<std::size_t>(std::min(widest(names, 0), std::size_t{7}), widest(texts, 0));
   std::string out = text_padded(corner, first);

@@ -1,4 +1,4 @@
-// Which classes are taken for which.
+// The confusion matrix: which classes are predicted as which.
 #pragma once
 
 #include <cstdint>
@@ -11,47 +11,47 @@
 
 namespace ferrite::metrics {
 
-/// What the cells of a normalized matrix are shares of: those of a row (a true class), of a column
-/// (a predicted one), or of all samples.
+/// The denominator of a normalized matrix: the sum of a row (a true class), of a column (a
+/// predicted class), or of all samples.
 enum class Normalize : std::uint8_t { none, true_class, predicted_class, all };
 
-/// Scores of one class, or averages of several. 0 where they would be 0 / 0.
+/// Scores of one class, or averages over several. 0 in place of 0 / 0.
 struct ClassScores {
-  double precision = 0;        ///< of those predicted as this class, how many are of it
-  double recall = 0;           ///< of those of this class, how many were predicted so
+  double precision = 0;        ///< fraction of samples predicted as this class that belong to it
+  double recall = 0;           ///< fraction of samples of this class that were predicted as it
   double f1 = 0;               ///< 2 * precision * recall / (precision + recall)
   std::int64_t support = 0;    ///< samples of this class
-  std::int64_t predicted = 0;  ///< samples taken for it
+  std::int64_t predicted = 0;  ///< samples predicted as this class
 };
 
-/// Counts on the host, and what follows from them: what ConfusionMatrix::value() gives.
+/// Counts on the host and the scores derived from them: the result of ConfusionMatrix::value().
 class ConfusionCounts {
  public:
-  /// `counts`: classes * classes, rows of true classes. ShapeError.
+  /// `counts`: classes * classes, one row per true class. ShapeError.
   ConfusionCounts(std::int64_t classes, std::vector<std::int64_t> counts);
 
   std::int64_t classes() const { return classes_; }
   std::int64_t at(std::int64_t true_class, std::int64_t predicted_class) const;
   std::int64_t total() const { return total_; }
-  /// Row-major; a share of nothing is 0.
+  /// Row-major; a fraction of zero samples is 0.
   std::vector<double> normalized(Normalize by) const;
 
-  double accuracy() const;  ///< 0 of nothing
+  double accuracy() const;  ///< 0 without samples
   ClassScores of(std::int64_t class_index) const;
-  /// The mean over the classes that occur, as labels or as predictions, each counting the same
-  /// (scikit-learn's and torchmetrics' "macro").
+  /// The unweighted mean over the classes that occur as labels or as predictions (scikit-learn's
+  /// and torchmetrics' "macro").
   ClassScores macro() const;
-  /// The same, each class counting as its samples ("weighted").
+  /// The mean weighted by each class's support ("weighted").
   ClassScores weighted() const;
-  /// Of all decisions at once: all three are the accuracy.
+  /// Over all decisions at once: all three scores equal the accuracy.
   ClassScores micro() const;
 
-  // Names by class; numbers where there are none (ValueError for another count of names).
+  // Names by class; class numbers if empty (ValueError for another count of names).
   /// The matrix, rows of true classes: counts, or percentages with one decimal.
   std::string str(std::span<const std::string> names = {}, Normalize by = Normalize::none) const;
-  /// scikit-learn's classification_report: a row a class and the averages.
+  /// scikit-learn's classification_report: one row per class, and the averages.
   std::string report(std::span<const std::string> names = {}) const;
-  /// A head "true\predicted,name,..." and a row a class: counts, or shares.
+  /// A header "true\predicted,name,..." and one row per class: counts, or fractions.
   std::string csv(std::span<const std::string> names = {}, Normalize by = Normalize::none) const;
 
  private:
@@ -63,7 +63,7 @@ class ConfusionCounts {
   std::vector<std::int64_t> counts_, rows_, columns_;
 };
 
-/// Counts on the device: update() waits for nothing and may be part of a CUDA graph.
+/// Counts on the device: update() does not wait and may be part of a CUDA graph.
 class ConfusionMatrix {
  public:
   /// ValueError unless `classes` is in 1..65535.
@@ -72,7 +72,7 @@ class ConfusionMatrix {
   ConfusionMatrix(ConfusionMatrix&&) = default;
   ConfusionMatrix& operator=(ConfusionMatrix&&) = default;
 
-  /// `output`: scores [N, C] or [N, C, ...] of floating type, or predicted classes [N, ...].
+  /// `output`: floating-point scores [N, C] or [N, C, ...], or predicted classes [N, ...].
   /// `target`: classes [N, ...]; those equal to `ignore_index` are left out. A class out of range
   /// is an IndexError, on a CUDA device at the next point that waits, and the counts are then
   /// unspecified. ShapeError, DTypeError.
@@ -81,19 +81,19 @@ class ConfusionMatrix {
 
   /// Waits for the device.
   ConfusionCounts value() const;
-  /// int64 [C, C] on the device, rows of true classes, for an all-reduce.
+  /// int64 [C, C] on the device, one row per true class, for an all-reduce.
   Tensor counts() const { return matrix_; }
 
   /// "counts", a copy on the device.
   StateDict state_dict() const;
-  /// ShapeError where it is that of another number of classes.
+  /// ShapeError if it was saved with another number of classes.
   void load_state_dict(const StateDict& dict);
 
  private:
   std::int64_t classes_, ignore_index_;
-  Tensor cells_;   // int64 [C * C + 1]; the last takes what is left out
+  Tensor cells_;   // int64 [C * C + 1]; the last cell counts ignored samples
   Tensor matrix_;  // its view [C, C]
-  Tensor ids_;     // int64 [C], 0, 1, ...: looked up in, they are checked
+  Tensor ids_;     // int64 [C], 0, 1, ...: an index lookup here checks the range
   Tensor one_;     // int64 [1]
 };
 

@@ -26,7 +26,7 @@ bool drawable(double x, double y, Scale scale) {
   return std::isfinite(x) && std::isfinite(y) && (scale == Scale::linear || y > 0);
 }
 
-/// What stands at the end of a line.
+/// The label at the end of a line.
 std::string short_number(double value) {
   const double size = std::abs(value);
   if (value == 0) return "0";
@@ -41,7 +41,7 @@ struct Point {
 /// Runs of points without a gap, in pixels.
 using Lines = std::vector<std::vector<Point>>;
 
-/// Of the points that share a column of pixels the first, the lowest, the highest and the last.
+/// Of the points in the same pixel column, the first, the lowest, the highest and the last.
 std::vector<Point> thinned(const std::vector<Point>& line) {
   std::vector<Point> out;
   for (std::size_t begin = 0; begin < line.size();) {
@@ -217,7 +217,7 @@ class CurvesPainter : private detail::SvgPage {
       paint_lines(lines, c, series);
       const Point& end = lines.back().back();
       circle(end, 3.5, c);
-      // What was drawn last is what the label says, even where NaNs follow.
+      // The label shows the last value drawn, even if NaNs follow.
       std::size_t at = series.y.size() - 1;
       while (!drawable(series.x[at], series.y[at], panel.scale_)) --at;
       ends.push_back({end.y, short_number(series.y[at]), c});
@@ -237,7 +237,8 @@ class CurvesPainter : private detail::SvgPage {
 
   void paint_lines(const Lines& lines, std::size_t c, const Panel::Series& series) {
     std::string path;
-    // So many that they would be a solid band are drawn thin, and as few as look the same.
+    // Series dense enough to form a solid band get a thin stroke, and only the points that change
+    // the picture.
     const bool dense = series.x.size() > 2 * static_cast<std::size_t>(width_);
     for (const std::vector<Point>& whole : lines) {
       const std::vector<Point> line = dense ? thinned(whole) : whole;
@@ -248,7 +249,7 @@ class CurvesPainter : private detail::SvgPage {
         "<path class=\"s{}\" d=\"{}\" stroke=\"{}\" stroke-width=\"{}\" stroke-linejoin=\"round\" "
         "stroke-linecap=\"round\" fill=\"none\"><title>{}</title></path>\n",
         c, path, kLight[c], dense ? "1.1" : "2", xml_escaped(series.name));
-    // Few points are marked; among many, those that no line would show.
+    // All points are marked if there are few; otherwise only those not connected by a line.
     const bool all = series.x.size() <= kMostMarks;
     for (const std::vector<Point>& line : lines)
       if (all || line.size() == 1)

@@ -1,4 +1,4 @@
-// Learning curves as an SVG picture, which browsers show and papers take.
+// Learning curves as an SVG picture, for browsers and papers.
 //
 //   metrics::Curves curves("LeNet-5 on Fashion-MNIST");
 //   curves.panel("loss", metrics::Scale::log).add("train", epochs, train_loss);
@@ -23,15 +23,15 @@ struct CurvesOptions {
   int panel_height = 220;  ///< of a panel's axes, 80 or more
 };
 
-/// One above the other, panels with an axis of their own each share their x axis. The same data
-/// give the same bytes. Colours follow the reader's light or dark mode. Text may be any UTF-8.
+/// Panels one above the other, each with its own y axis, sharing the x axis. The same data gives
+/// the same bytes. Colours follow the viewer's light or dark mode. Text may be any UTF-8.
 class Curves {
  public:
   class Panel {
    public:
-    /// A point for each x and y (ShapeError where their counts differ), drawn in the order of x.
-    /// NaN, infinities, and in a logarithmic panel what is not above 0, leave gaps. Panels that
-    /// have a series of the same name draw it in the same colour.
+    /// One point for each x and y (ShapeError if their counts differ), drawn in the order of x.
+    /// NaN, infinities, and in a logarithmic panel values not above 0, leave gaps. Series of the
+    /// same name have the same colour in all panels.
     Panel& add(std::string name, std::vector<double> x, std::vector<double> y);
     Panel& add(std::string name, const LoggedSeries& series);
 
@@ -51,7 +51,7 @@ class Curves {
 
   explicit Curves(std::string title, const CurvesOptions& options = {});
 
-  /// A panel below those there are; the reference stays valid.
+  /// Adds a panel below the others; the reference stays valid.
   Panel& panel(std::string label, Scale scale = Scale::linear);
 
   std::string svg() const;

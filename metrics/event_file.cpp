@@ -40,8 +40,8 @@ std::string host_name() {
 
 constexpr std::string_view kPrefix = "events.out.tfevents.";
 
-/// The time for a file's name. TensorBoard reads a folder's files in the order of their names, so a
-/// run that is resumed within the second needs a later one.
+/// The time for a file's name. TensorBoard reads the files of a folder in the order of their names,
+/// so a run resumed within the same second needs a later one.
 std::int64_t time_after_others(const std::filesystem::path& folder) {
   auto time = static_cast<std::int64_t>(wall_time());
   std::error_code error;

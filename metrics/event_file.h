@@ -14,15 +14,15 @@
 
 namespace ferrite::metrics {
 
-/// CRC-32C (Castagnoli), as iSCSI has it: of "123456789" it is 0xe3069283.
+/// CRC-32C (Castagnoli), as in iSCSI: 0xe3069283 for "123456789".
 std::uint32_t crc32c(std::string_view bytes);
-/// As TFRecord files store it: rotated right by 15 bits, plus 0xa282ead8.
+/// The form that TFRecord files store: rotated right by 15 bits, plus 0xa282ead8.
 std::uint32_t masked_crc32c(std::string_view bytes);
 /// One record: length (64 bits), masked CRC of the length, the data, masked CRC of the data; all
 /// little-endian.
 std::string tfrecord(std::string_view data);
 
-/// A message of protocol buffers, field by field.
+/// A protocol buffers message, built field by field.
 class ProtoMessage {
  public:
   ProtoMessage& integer(std::uint32_t field, std::int64_t value);
@@ -47,16 +47,16 @@ class ProtoMessage {
 /// Seconds since 1970.
 double wall_time();
 
-/// A file of Event messages. All members may be called from several threads.
+/// A file of Event messages. Thread-safe.
 class EventFile {
  public:
-  /// Makes `folder` and in it a file "events.out.tfevents.<time>.<host>.<pid>.<n><suffix>", which
-  /// begins with the version that TensorBoard looks for. Events wait in memory until there are
-  /// `max_queue` of them or the first has waited for `flush_seconds`, as the next one finds.
-  /// IoError.
+  /// Creates `folder` and in it a file "events.out.tfevents.<time>.<host>.<pid>.<n><suffix>", which
+  /// begins with the version record that TensorBoard expects. Events are buffered until there are
+  /// `max_queue` of them or the oldest has waited for `flush_seconds`; both are checked when an
+  /// event is added. IoError.
   EventFile(const std::filesystem::path& folder, const std::string& suffix, std::int64_t max_queue,
             double flush_seconds);
-  /// Writes what waits; what fails then is lost.
+  /// Writes the buffered events; errors are dropped.
   ~EventFile();
 
   void add(const ProtoMessage& event);

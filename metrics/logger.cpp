@@ -30,7 +30,7 @@ std::string read_all(const std::filesystem::path& path, std::string_view op) {
 std::string number_text(double value) {
   if (std::isnan(value)) return "nan";
   std::string text = fmt::format("{}", value);
-  if (text.find_first_of(".en") == text.npos) text += ".0";  // stays a floating-point column
+  if (text.find_first_of(".en") == text.npos) text += ".0";  // keeps the column floating-point
   return text;
 }
 
@@ -71,7 +71,7 @@ std::optional<T> parse_number(std::string_view text) {
   return value;
 }
 
-/// Takes the next record off the front of `text`; nothing where its line does not end.
+/// Removes the next record from the front of `text`; nothing if its line is incomplete.
 std::optional<Record> next_record(std::string_view& text) {
   Record record(1);
   bool quoted = false;
@@ -113,7 +113,7 @@ struct Table {
 Table parse_table(std::string_view text, const std::filesystem::path& path, std::string_view op) {
   Table table;
   std::optional<Record> record = next_record(text);
-  if (!record) return table;  // cut off within the head, or empty
+  if (!record) return table;  // cut off within the header, or empty
   FERRITE_CHECK(record->front() == "step", IoError, op,
                 "'{}' is no log: expected its first column to be 'step', got '{}'", path.string(),
                 record->front());
@@ -241,7 +241,7 @@ std::string CsvLogger::line(std::int64_t step, const LogRow& row) {
     }
     fields[at] = csv_text(value);
   }
-  // The first row of a file, or a column that is new.
+  // The first row of a file, or a new column.
   if (columns.size() > known || columns.size() == 1) {
     write_out();
     Table table = parse_table(read_all(path_, op_), path_, op_);

@@ -1,5 +1,4 @@
-// Figures of a run in files that spreadsheets and scripts read: a row an epoch, or every so many
-// steps.
+// Metrics of a run in files for spreadsheets and scripts: one row per epoch, or every few steps.
 //
 //   metrics::CsvLogger log("runs/a/log.csv", {.resume_step = step});   // without: from the start
 //   log.log(step, {{"epoch", epoch}, {"train/loss", loss}, {"lr", lr}});
@@ -23,9 +22,9 @@
 
 namespace ferrite::metrics {
 
-/// A whole number, a number, yes or no, or text. NaN and infinities are "nan", "inf" and "-inf" in
-/// CSV files, which NumPy and pandas read; in JSON, which has no such numbers, the strings "NaN",
-/// "Infinity" and "-Infinity", as protobuf writes them and Python's float() reads them.
+/// An integer, a number, a boolean, or text. NaN and infinities are "nan", "inf" and "-inf" in CSV
+/// files, which NumPy and pandas read; in JSON, which has no such numbers, they are the strings
+/// "NaN", "Infinity" and "-Infinity", as protobuf writes them and Python's float() reads them.
 class LogValue {
  public:
   template <class T>
@@ -47,25 +46,25 @@ class LogValue {
 using LogRow = std::vector<std::pair<std::string, LogValue>>;
 
 struct LoggerOptions {
-  /// The run is resumed after this step: the file goes on after the rows up to it, and those of
-  /// later steps, which will be computed again, are dropped. Without it a file that is there is
-  /// replaced.
+  /// Resumes the run after this step: the file keeps the rows up to it; those of later steps, which
+  /// will be computed again, are dropped. Without it an existing file is replaced.
   std::optional<std::int64_t> resume_step = {};
-  /// Rows that may wait in memory until they are written, and for how long: a row is written by the
-  /// log() that finds one of the two reached. At 1 a killed process loses none.
+  /// How many rows may be buffered, and for how long; both are checked by log(). With 1 row, a
+  /// killed process loses none.
   std::int64_t flush_rows = 1;
   double flush_seconds = 10;
-  bool sync = false;  ///< each write waits for the disk, so that a power failure loses none either
+  bool sync = false;  ///< each write waits for the disk, so that a power failure loses no row
+                      ///< either
 };
 
-/// What the loggers share. All members may be called from several threads.
+/// The common base of the loggers. Thread-safe.
 class Logger {
  public:
   virtual ~Logger() = default;
 
-  /// ValueError where a name is empty, occurs twice or is "step"; IoError.
+  /// ValueError if a name is empty, occurs twice or is "step"; IoError.
   void log(std::int64_t step, const LogRow& row);
-  /// Writes what waits. The destructor does so too, and cannot report what fails.
+  /// Writes the buffered rows. The destructor does so too, but cannot report errors.
   void flush();
   const std::filesystem::path& path() const { return path_; }
 
@@ -74,11 +73,11 @@ class Logger {
   Logger(const Logger&) = delete;
   Logger& operator=(const Logger&) = delete;
 
-  /// The row as text, with the end of its line; may rewrite the file before, for which it calls
+  /// The row as text, including the end of the line. May first rewrite the file, for which it calls
   /// write_out().
   virtual std::string line(std::int64_t step, const LogRow& row) = 0;
   void write_out();
-  /// Opens the file, of which `kept` is what stays; all of it where that is nothing.
+  /// Opens the file, of which only `kept` remains; all of it if that is nothing.
   void open(const std::optional<std::string>& kept, Existing existing);
   void close_quietly();
 
@@ -94,13 +93,13 @@ class Logger {
   Timer since_write_;
 };
 
-/// A table (RFC 4180, lines end with \n): the head names the columns, "step" first. A column that
-/// appears later is added at the right, for which the file is rewritten (atomically); rows that
-/// lack a column leave it empty.
+/// A table (RFC 4180, lines end with \n): the header names the columns, "step" first. A new column
+/// is added at the right, for which the file is rewritten (atomically); rows without it leave it
+/// empty.
 class CsvLogger : public Logger {
  public:
-  /// ValueError for options out of range; IoError where the folder cannot be made, or a file to go
-  /// on with is no such table.
+  /// ValueError for options out of range; IoError if the folder cannot be created, or an existing
+  /// file to resume is not such a table.
   explicit CsvLogger(const std::filesystem::path& path, const LoggerOptions& options = {});
   ~CsvLogger() override { close_quietly(); }
 
@@ -112,7 +111,7 @@ class CsvLogger : public Logger {
   std::vector<std::string> columns_{"step"};
 };
 
-/// A JSON object a line (https://jsonlines.org): {"step":7,"epoch":1,"train/loss":0.25}.
+/// One JSON object per line (https://jsonlines.org): {"step":7,"epoch":1,"train/loss":0.25}.
 class JsonLinesLogger : public Logger {
  public:
   explicit JsonLinesLogger(const std::filesystem::path& path, const LoggerOptions& options = {});
@@ -122,13 +121,13 @@ class JsonLinesLogger : public Logger {
   std::string line(std::int64_t step, const LogRow& row) override;
 };
 
-/// A column of a log: only the rows that have a number in it.
+/// A column of a log: the rows that have a number in it.
 struct LoggedSeries {
   std::vector<double> steps, values;
 };
 
-/// The columns of numbers of a file that either logger wrote, told by content; what curves are
-/// drawn from after a run was resumed. A last line that was cut off is left out. IoError.
+/// The numeric columns of a file written by either logger, detected by content. Used to draw curves
+/// after a run was resumed. An incomplete last line is ignored. IoError.
 std::map<std::string, LoggedSeries> read_log(const std::filesystem::path& path);
 
 }  // namespace ferrite::metrics

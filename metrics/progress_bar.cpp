@@ -77,7 +77,7 @@ void ProgressBar::update(std::int64_t step, const std::string& status, const std
   last_ = Clock::now();
   const double fraction = static_cast<double>(std::min(step, total_)) / static_cast<double>(total_);
   const std::string left = format_eta(step, total_, seconds());
-  if (terminal_)  // one column less than there are: some terminals wrap when the last is written
+  if (terminal_)  // one column less than available: some terminals wrap when the last is written
     fmt::print("\r\033[K{}", progress_line(label_, fraction, status, left, terminal_columns() - 1,
                                            terminal_style(), detail));
   else

@@ -1,4 +1,4 @@
-// A progress line for loops: redrawn in place on a terminal, a plain line now and then elsewhere.
+// A progress line for loops: redrawn in place on a terminal, an occasional plain line elsewhere.
 #pragma once
 
 #include <chrono>
@@ -9,9 +9,9 @@
 
 namespace ferrite::metrics {
 
-/// One line of at most `columns` columns: "label |bar| 25% status left  detail". Where it is narrow
-/// the bar gets shorter, then goes; then the end is cut off. `blocks` draws with Unicode's eighths
-/// of a block, which the terminal must know, else with ASCII.
+/// One line of at most `columns` columns: "label |bar| 25% status left detail". If it is too long,
+/// the bar is shortened, then dropped; then the end is cut off. `blocks` draws with Unicode's
+/// eighths of a block, which the terminal must support, otherwise with ASCII.
 enum class BarStyle : std::uint8_t { ascii, blocks };
 std::string progress_line(const std::string& label, double fraction, const std::string& status,
                           const std::string& left, int columns, BarStyle style,
@@ -19,18 +19,18 @@ std::string progress_line(const std::string& label, double fraction, const std::
 
 class ProgressBar {
  public:
-  /// `label` stands in front ("epoch 1/10"), `total` is the number of steps.
+  /// `label` comes first ("epoch 1/10"); `total` is the number of steps.
   ProgressBar(std::string label, std::int64_t total);
 
-  /// Whether update() would show something now: ask before computing what it shows.
+  /// Whether update() would print now: check it before computing the status.
   bool due(std::int64_t step) const;
-  /// After `step` of the total: bar, `status` (loss, accuracy...), the time left, and `detail`,
-  /// which a narrow terminal loses first.
+  /// Shows the state after `step` of the total: bar, `status` (loss, accuracy...), the time left,
+  /// and `detail`, which is cut first on a narrow terminal.
   void update(std::int64_t step, const std::string& status, const std::string& detail = "");
   /// Replaces the bar by `line` and ends it.
   void finish(const std::string& line);
 
-  /// Since the start.
+  /// Seconds since the start.
   double seconds() const { return timer_.seconds(); }
 
  private:

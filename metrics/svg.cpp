@@ -10,7 +10,7 @@ namespace ferrite::metrics {
 namespace {
 
 /// The length of the valid UTF-8 sequence at the front of `text` (Unicode 15, table 3-7), and its
-/// character; 0 where there is none.
+/// character; 0 if there is none.
 struct Character {
   std::size_t length = 0;
   std::uint32_t code = 0;

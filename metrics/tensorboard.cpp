@@ -1,5 +1,5 @@
-// The numbers of fields are those of TensorFlow's event.proto, summary.proto, histogram.proto,
-// tensor.proto and of TensorBoard's plugin_data.proto.
+// Field numbers are those of TensorFlow's event.proto, summary.proto, histogram.proto, tensor.proto
+// and of TensorBoard's plugin_data.proto.
 #include "ferrite/metrics/tensorboard.h"
 
 #include <fmt/chrono.h>
@@ -27,7 +27,7 @@ ProtoMessage event(std::int64_t step, std::optional<double> walltime) {
   return message;
 }
 
-/// Summary.Value becomes a summary of one value in an event.
+/// Wraps a Summary.Value in a summary in an event.
 ProtoMessage summary_event(const ProtoMessage& value, std::int64_t step,
                            std::optional<double> walltime) {
   ProtoMessage summary;
@@ -93,8 +93,8 @@ ProtoMessage histogram(const std::vector<double>& values) {
     const auto above = std::ranges::upper_bound(bounds, v) - bounds.begin();
     counts[std::clamp<std::size_t>(static_cast<std::size_t>(above), 1, counts.size()) - 1] += 1;
   }
-  // The buckets that have something, and an empty one before them: TensorBoard takes each bucket to
-  // begin where the one before ends.
+  // The non-empty buckets, and an empty one before them: TensorBoard assumes that each bucket
+  // begins where the previous one ends.
   const auto filled = [](double count) { return count > 0; };
   const auto first = std::ranges::find_if(counts, filled) - counts.begin();
   const auto last = std::find_if(counts.rbegin(), counts.rend(), filled).base() - counts.begin();
@@ -111,7 +111,7 @@ ProtoMessage histogram(const std::vector<double>& values) {
 
 // ---- Images
 
-/// `image` with the dimensions of `from` in the order of `to`, which has the same letters.
+/// `image` with its dimensions permuted from `from` to `to`, which have the same letters.
 Tensor reordered(const Tensor& image, std::string_view from, std::string_view to) {
   FERRITE_CHECK(image.defined() && image.dim() == static_cast<int>(from.size()), ShapeError,
                 "add_image", "expected the dimensions {}, got {}", from, image.describe());

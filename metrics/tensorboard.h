@@ -22,19 +22,19 @@
 namespace ferrite::metrics {
 
 struct SummaryWriterOptions {
-  std::string comment = "";  ///< of the folder that is chosen where none is given
-  /// A run that is resumed begins again with this step: TensorBoard then hides what earlier files
-  /// of the folder have from this step on.
+  std::string comment = "";  ///< suffix of the default folder name
+  /// Set when a run is resumed at this step: TensorBoard then hides data of earlier files in the
+  /// folder from this step on.
   std::optional<std::int64_t> purge_step = {};
-  /// Events that may wait in memory, and for how many seconds; looked at when one is added.
+  /// How many events may be buffered, and for how many seconds; checked when one is added.
   std::int64_t max_queue = 10;
   double flush_secs = 120;
   std::string filename_suffix = "";
 };
 
-/// Every member may be called from several threads at once. Tensors of any device and floating or
-/// integer type are copied to the host, for which the caller waits. `walltime` is in seconds since
-/// 1970, now by default. IoError where writing fails.
+/// Thread-safe. Tensors of any device and floating or integer type are copied to the host, and the
+/// caller waits for the copy. `walltime` is in seconds since 1970, now by default. IoError if
+/// writing fails.
 class SummaryWriter {
  public:
   using Walltime = std::optional<double>;
@@ -47,34 +47,34 @@ class SummaryWriter {
 
   const std::filesystem::path& log_dir() const { return log_dir_; }
 
-  /// Stored as float32, as TensorBoard has it.
+  /// Stored as float32, as in TensorBoard.
   void add_scalar(std::string_view tag, double value, std::int64_t step, Walltime walltime = {});
-  /// Several curves in one chart: each is written as a run of its own, in a folder
-  /// <log_dir>/<main_tag>_<tag>, with / as _.
+  /// Several curves in one chart: each is written as a separate run, in a folder
+  /// <log_dir>/<main_tag>_<tag>, with / replaced by _.
   void add_scalars(std::string_view main_tag, const std::map<std::string, double>& values,
                    std::int64_t step, Walltime walltime = {});
-  /// How `values` are distributed, over buckets that grow by a tenth on either side of 0. Values
-  /// that are not finite are left out. ValueError for an empty tensor.
+  /// A histogram of `values`, with buckets that grow by a tenth on either side of 0. Non-finite
+  /// values are left out. ValueError for an empty tensor.
   void add_histogram(std::string_view tag, const Tensor& values, std::int64_t step,
                      Walltime walltime = {});
-  /// An image of 1 to 4 channels, uint8, or floating in [0, 1]; what lies outside is cut off.
+  /// An image of 1 to 4 channels, uint8, or floating-point in [0, 1]; values outside are clipped.
   /// `dataformats` names its dimensions: "CHW", "HWC" or "HW". ShapeError, ValueError.
   void add_image(std::string_view tag, const Tensor& image, std::int64_t step,
                  std::string_view dataformats = "CHW", Walltime walltime = {});
-  /// Several as a grid, eight a row: "NCHW" or "NHWC".
+  /// Several images as a grid of eight per row: "NCHW" or "NHWC".
   void add_images(std::string_view tag, const Tensor& images, std::int64_t step,
                   std::string_view dataformats = "NCHW", Walltime walltime = {});
   /// Markdown.
   void add_text(std::string_view tag, std::string_view text, std::int64_t step,
                 Walltime walltime = {});
-  /// What a run was given and what came out of it, for the table of runs: a run of its own, in the
-  /// folder <log_dir>/<run_name>, by default the time.
+  /// The hyperparameters and results of a run, for the table of runs. Written as a separate run, in
+  /// the folder <log_dir>/<run_name>, by default the time.
   void add_hparams(const LogRow& hparams, const std::map<std::string, double>& metrics,
                    std::string run_name = "", Walltime walltime = {});
 
-  /// Writes what waits, here and in the runs of add_scalars.
+  /// Writes buffered events, including those of the runs of add_scalars.
   void flush();
-  /// The same, for the name's sake; more may be added after it.
+  /// Same as flush(), for compatibility; more events may be added after it.
   void close() { flush(); }
 
  private:

@@ -1,4 +1,4 @@
-// Text in columns, and in files of tables.
+// Text in columns and in CSV files.
 #pragma once
 
 #include <cstddef>
@@ -8,16 +8,16 @@
 
 namespace ferrite::metrics {
 
-/// Columns of a terminal that UTF-8 text takes, where every character is one wide.
+/// Terminal columns of UTF-8 text, assuming that every character is one column wide.
 std::size_t text_columns(std::string_view text);
-/// Its first `columns` characters, without spaces at their end.
+/// Its first `columns` characters, without trailing spaces.
 std::string text_cut(std::string_view text, std::size_t columns);
 
 enum class Align : std::uint8_t { left, right };
-/// Filled up with spaces.
+/// Padded with spaces.
 std::string text_padded(std::string_view text, std::size_t columns, Align align = Align::left);
 
-/// A field of a CSV file (RFC 4180): quoted where it has to be.
+/// A field of a CSV file (RFC 4180), quoted if necessary.
 std::string csv_field(std::string_view text);
 
 }  // namespace ferrite::metrics

@@ -9,7 +9,7 @@ namespace ferrite::metrics {
 
 namespace {
 
-/// The least of 1, 2 and 5 times a power of ten that is not below `least`.
+/// The smallest of 1, 2 and 5 times a power of ten that is not below `least`.
 double round_step(double least) {
   const double power = std::pow(10, std::floor(std::log10(least)));
   for (const double factor : {1.0, 2.0, 5.0})
@@ -17,7 +17,7 @@ double round_step(double least) {
   return 10 * power;
 }
 
-/// With as many decimals as the step has; thousands and millions where all ticks are such.
+/// With as many decimals as the step has; large values in thousands or millions.
 std::string linear_label(double value, double step, double largest) {
   if (value == 0) return "0";
   if (largest >= 1e10 || largest < 1e-3) return fmt::format("{:g}", value);
@@ -52,7 +52,7 @@ Axis linear_axis(double low, double high, const AxisOptions& options) {
 }
 
 Axis log_axis(double low, double high, const AxisOptions& options) {
-  // A little space at both ends, as the bounds are seldom round.
+  // A small margin at both ends, since the bounds are seldom round.
   const double space = high > low ? 0.04 * std::log10(high / low) : 0.1;
   Axis axis{Scale::log, low * std::pow(10, -space), high * std::pow(10, space), {}};
   const double decades = std::log10(axis.high / axis.low);
@@ -67,7 +67,7 @@ Axis log_axis(double low, double high, const AxisOptions& options) {
         axis.ticks.push_back({value, fmt::format("{:g}", value)});
     }
   }
-  // Within less than a factor of three or so there are no such numbers.
+  // Ranges within a factor of about three contain too few such numbers.
   if (axis.ticks.size() < 3 && decades < 1)
     axis.ticks = linear_axis(axis.low, axis.high, {.ticks = options.ticks}).ticks;
   return axis;

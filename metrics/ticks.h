@@ -1,4 +1,4 @@
-// Where an axis has its marks, and what stands there.
+// Axes: positions and labels of ticks.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace ferrite::metrics {
 
-/// log: decades take equal space; only for what is above 0.
+/// log: decades take equal space; only for values above 0.
 enum class Scale : std::uint8_t { linear, log };
 
 struct Tick {
@@ -18,7 +18,7 @@ struct Tick {
 struct Axis {
   Scale scale = Scale::linear;
   double low = 0, high = 1;
-  std::vector<Tick> ticks;  ///< rising, within [low, high]
+  std::vector<Tick> ticks;  ///< ascending, within [low, high]
 
   /// 0 at `low`, 1 at `high`.
   double position(double value) const;
@@ -27,13 +27,13 @@ struct Axis {
 /// `whole`: ticks are whole numbers. `round`: the ends are ticks.
 struct AxisOptions {
   Scale scale = Scale::linear;
-  int ticks = 5;  ///< about so many
+  int ticks = 5;  ///< approximate number
   bool whole = false;
   bool round = false;
 };
 
-/// An axis for finite values of `low` to `high` (above 0 where it is logarithmic), with ticks at 1,
-/// 2 or 5 times powers of ten. Equal bounds get some space around them.
+/// An axis for finite values from `low` to `high` (above 0 if logarithmic), with ticks at 1, 2 or 5
+/// times powers of ten. Equal bounds are widened.
 Axis make_axis(double low, double high, const AxisOptions& options = {});
 
 }  // namespace ferrite::metrics

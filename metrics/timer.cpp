@@ -47,7 +47,7 @@ void DeviceTimer::stop() {
   collect();
 }
 
-// What has passed is added up, so that long runs do not hold an event a step.
+// Sums the finished intervals, so that long runs do not hold one event pair per step.
 void DeviceTimer::collect() {
   for (; !under_way_.empty(); under_way_.pop_front()) {
     const auto& [first, last] = under_way_.front();

@@ -1,4 +1,4 @@
-// How long things take, and how long they will.
+// Elapsed time, throughput and estimated time left.
 #pragma once
 
 #include <chrono>
@@ -12,40 +12,40 @@
 
 namespace ferrite::metrics {
 
-/// Wall time. Runs from its construction on, but for the time between pause() and resume().
+/// Wall time. Starts on construction; the time between pause() and resume() does not count.
 class Timer {
  public:
   double seconds() const;
-  /// Does nothing where it is paused, or runs, already.
+  /// Does nothing if already paused, or already running.
   void pause();
   void resume();
   bool running() const { return running_; }
-  /// From 0 on, running.
+  /// Restarts from 0, running.
   void reset() { *this = Timer(); }
 
  private:
   using Clock = std::chrono::steady_clock;
 
   bool running_ = true;
-  Clock::duration before_{};  // until the last pause
+  Clock::duration before_{};  // accumulated until the last pause
   Clock::time_point start_ = Clock::now();
 };
 
-/// Time that a device takes for what stands between start() and stop(), by events on its current
-/// stream: the host waits for none of it until seconds() is asked. Of `cpu` it is wall time.
-/// Not for what a CUDA graph records: put the replay between start() and stop().
+/// Device time of the work between start() and stop(), measured by events on its current stream:
+/// the host does not wait before seconds(). For `cpu` it is wall time. Not for work recorded into a
+/// CUDA graph: put the replay between start() and stop().
 class DeviceTimer {
  public:
   explicit DeviceTimer(const Device& device) : device_(device) {}
 
-  /// ValueError where it was started, or was not.
+  /// ValueError if already started, or not started.
   void start();
   void stop();
-  /// Of all stretches that were stopped. Waits for the last of them.
+  /// Total of all stopped intervals. Waits for the last of them.
   double seconds();
-  /// How many those are.
+  /// Number of those intervals.
   std::int64_t count() const { return count_; }
-  /// Forgets them all; waits for nothing.
+  /// Discards them all; does not wait.
   void reset();
 
  private:
@@ -61,22 +61,22 @@ class DeviceTimer {
   std::int64_t count_ = 0;
 };
 
-/// Images (tokens, steps) a second. A device may still be at work on what update() was told of:
-/// right after the host has waited for it the figures are exact.
+/// Images (tokens, steps) per second. A device may still be working on what update() counted; the
+/// figures are exact right after the host has waited for it.
 class Throughput {
  public:
-  /// recent() looks back over so many updates. ValueError for 0.
+  /// recent() covers this many updates. ValueError for 0.
   explicit Throughput(std::size_t window = 20);
 
   void update(std::int64_t n);
-  /// Since the start, pauses left out; 0 where no time has passed.
+  /// Since the start, excluding pauses; 0 if no time has passed.
   double rate() const;
   /// Over the last updates.
   double recent() const;
   std::int64_t total() const { return total_; }
   double seconds() const { return timer_.seconds(); }
 
-  /// For evaluation and checkpoints in between, which are not to count.
+  /// For evaluation and checkpoints in between, which should not count.
   void pause() { timer_.pause(); }
   void resume() { timer_.resume(); }
   void reset();
@@ -93,11 +93,11 @@ class Throughput {
   std::deque<Point> points_{{0, 0}};
 };
 
-/// "0:07", "1:02:03", "2 days 1:02:03"; "?" where `seconds` is negative or not finite.
+/// "0:07", "1:02:03", "2 days 1:02:03"; "?" if `seconds` is negative or not finite.
 std::string format_duration(double seconds);
 
-/// The time left, by format_duration(), where `done` of `total` steps took `seconds`; "?" where
-/// nothing is done.
+/// The estimated time left, formatted by format_duration(), after `done` of `total` steps took
+/// `seconds`; "?" if nothing is done.
 std::string format_eta(std::int64_t done, std::int64_t total, double seconds);
 
 }  // namespace ferrite::metrics

@@ -19,8 +19,8 @@ using ops::UnaryParams;
 
 namespace {
 
-/// A gradient in one pass over memory, laid out as what was kept; as `formula`, grad * f'(kept), in
-/// ops where it must be differentiable itself.
+/// Computes a gradient in one pass over memory, with the layout of the kept tensor; with
+/// differentiable ops, using `formula`, grad * f'(kept), if it must be differentiable itself.
 template <class Formula>
 Tensor fused(UnaryOp op, const Tensor& grad, const Tensor& kept, const UnaryParams& p,
              Formula formula) {
@@ -32,7 +32,7 @@ Tensor fused(UnaryOp op, const Tensor& grad, const Tensor& kept, const UnaryPara
 
 }  // namespace
 
-// ---- relu and its kin
+// ---- relu and related functions
 
 Tensor ops::relu_gradient(const Tensor& grad, const Tensor& out) {
   return fused(UnaryOp::relu, grad, out, {}, [&] { return where(le(out, 0), 0, grad); });
@@ -50,7 +50,7 @@ auto leaky_relu_gradient(double slope) {
 auto elu_gradient(double alpha) {
   return [alpha](const Tensor& grad, const Tensor& x) {
     return fused(UnaryOp::elu, grad, x, {alpha}, [&] {
-      // Held below 0, as the exponential of what is not chosen must stay finite.
+      // Clamped to 0, because the exponential of the branch not taken must stay finite.
       return where(le(x, 0), grad * exp(clamp_max(x, 0)) * alpha, grad);
     });
   };
@@ -80,7 +80,7 @@ Tensor leaky_relu(const Tensor& x, double slope) {
                     leaky_relu_gradient(slope), {slope});
 }
 const Tensor& leaky_relu_(const Tensor& self, double slope) {
-  // The output has the input's sign unless the slope turns it round.
+  // The output has the input's sign unless the slope inverts it.
   return ops::unary_(self, "leaky_relu_", UnaryOp::leaky_relu, Takes::floating,
                      slope >= 0 ? Keeps::output : Keeps::input, leaky_relu_gradient(slope),
                      {slope});
@@ -102,7 +102,7 @@ Tensor hardtanh(const Tensor& x, double min, double max) {
 }
 const Tensor& hardtanh_(const Tensor& self, double min, double max) {
   check_bounds(min, max, "hardtanh_");
-  // At and beyond the bounds the output lies on them.
+  // At and beyond the bounds the output equals them.
   return ops::unary_(self, "hardtanh_", UnaryOp::clamp, Takes::numeric, Keeps::output,
                      hardtanh_gradient(min, max), {min, max});
 }

@@ -1,8 +1,8 @@
 // Activation functions, forward and backward in one pass over memory each.
 //
 // Shape, dtype, device and memory format are the input's; float32 for integers, except relu and
-// hardtanh, which keep them. A form that ends in _ changes `self` in place and returns it. All
-// gradients are differentiable to any order.
+// hardtanh, which keep them. A function whose name ends in _ changes `self` in place and returns
+// it. All gradients are differentiable to any order.
 #pragma once
 
 #include "ferrite/core/tensor.h"
@@ -23,10 +23,10 @@ Tensor gelu(const Tensor& x, GeluApproximation approximation = GeluApproximation
 Tensor silu(const Tensor& x);
 Tensor sigmoid(const Tensor& x);
 Tensor tanh(const Tensor& x);
-/// log(1 + exp(beta * x)) / beta; x itself where beta * x is above `threshold`.
+/// log(1 + exp(beta * x)) / beta; x itself if beta * x is above `threshold`.
 Tensor softplus(const Tensor& x, double beta = 1, double threshold = 20);
-/// x held to [min, max]. Unlike clamp's, its gradient is 0 at the bounds. ValueError unless
-/// min <= max.
+/// x clamped to [min, max]. Unlike clamp's, its gradient is 0 at the bounds. ValueError unless min
+/// <= max.
 Tensor hardtanh(const Tensor& x, double min = -1, double max = 1);
 inline Tensor relu6(const Tensor& x) { return hardtanh(x, 0, 6); }
 

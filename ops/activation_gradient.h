@@ -1,5 +1,5 @@
-// Gradients of activations, for ops that apply them on the way: grad * f'(...), in one pass over
-// memory, or of ops where it is to be differentiated itself.
+// Gradients of activations, for fused ops: grad * f'(...), in one pass over memory, or composed of
+// ops if it must be differentiable itself.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,8 @@ namespace ferrite::ops {
 Tensor relu_gradient(const Tensor& grad, const Tensor& out);
 /// `x` is gelu's input.
 Tensor gelu_gradient(const Tensor& grad, const Tensor& x, GeluApproximation approximation);
-/// `x` is clamp's input, or its result: 0 at the bounds, where the two differ, and at NaN.
+/// `x` is clamp's input or result: the gradient is 0 at the bounds, where the two cannot be told
+/// apart, and at NaN.
 Tensor clamp_gradient(const Tensor& grad, const Tensor& x, std::optional<Scalar> min,
                       std::optional<Scalar> max);
 

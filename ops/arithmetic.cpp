@@ -35,17 +35,17 @@ void check_alpha(Scalar alpha, DType result, const char* op) {
                 "expected an integer alpha for a result of {}, got {}", result, alpha.to<double>());
 }
 
-/// The dtype of a result, in which it is computed.
+/// The dtype of the result and of the computation.
 DType common_dtype(const Tensor& a, const Tensor& b, const char* op) {
   ops::check_same_device(a, b, op);
   return ops::result_type(a, b);
 }
 
-/// kernel(stream, out, a, b) on both in `dtype`, broadcast.
+/// kernel(stream, out, a, b) on both operands in `dtype`, broadcast.
 template <class Kernel>
 Tensor apply(const Tensor& a, const Tensor& b, DType dtype, const char* op, const Kernel& kernel,
              ops::Rounding rounding = ops::Rounding::early) {
-  if (ops::need_nothing(a, b, dtype)) [[likely]] {  // nor handles of their own, which cost more
+  if (ops::need_nothing(a, b, dtype)) [[likely]] {  // avoids creating handles, which cost more
     Tensor out = empty_like(a);
     kernel(current_stream(out.device()), out, a, b);
     return out;
@@ -217,7 +217,7 @@ Tensor div(Scalar a, const Tensor& b) {
   return out;
 }
 
-// ---- In place. The gradient of `self` as it was comes first.
+// ---- In place. The gradient of the previous `self` comes first.
 
 namespace {
 

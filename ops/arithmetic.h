@@ -1,12 +1,13 @@
 // Arithmetic of two operands, with broadcasting and PyTorch's type promotion.
 //
 // Shapes broadcast (ShapeError otherwise), devices must agree (DeviceError). Every function takes a
-// scalar for either tensor. Integers wrap around; bool adds and multiplies as or and and, and is
-// subtracted beside other types only (DTypeError). `alpha` is an integer for integers (DTypeError).
+// scalar for either tensor. Integers wrap around; bool adds as logical or and multiplies as and,
+// and is subtracted only from or with other types (DTypeError). `alpha` must be an integer for
+// integers (DTypeError).
 //
-// The in-place forms keep the dtype of `self` (DTypeError where the result would be of a higher
-// category) and its shape. The other operand may share memory with `self` in any way: it counts as
-// it was before.
+// The in-place forms keep the dtype of `self` (DTypeError if the result would have a higher
+// category) and its shape. The other operand may share memory with `self` in any way: its previous
+// values are used.
 #pragma once
 
 #include "ferrite/core/tensor.h"

@@ -1,4 +1,4 @@
-// Attention: weighted means of values, the weights from how well queries and keys agree.
+// Attention: weighted means of values, with weights from the similarity of queries and keys.
 #pragma once
 
 #include <optional>
@@ -8,26 +8,26 @@
 namespace ferrite {
 
 struct ScaledDotProductAttentionOptions {
-  /// Broadcasts to [..., L, S]. bool: which keys a query may look at; of the query's dtype: added
-  /// to the products.
+  /// Broadcasts to [..., L, S]. bool: true where a query attends to a key; in the query's dtype:
+  /// added to the products.
   Tensor attn_mask = {};
-  double dropout_p = 0;  ///< of the weights; always, in training or not
-  /// Query i may look at keys 0 to i alone. Not beside an attn_mask (ValueError).
+  double dropout_p = 0;  ///< probability of dropping a weight; always applied, in training or not
+  /// Query i attends only to keys 0 to i. Not together with an attn_mask (ValueError).
   bool is_causal = false;
-  std::optional<double> scale = {};  ///< 1 / sqrt(E) where it is not given
+  std::optional<double> scale = {};  ///< default: 1 / sqrt(E)
 };
 
 /// softmax(scale * query key^T + mask) value (Vaswani et al. 2017), as
 /// torch.nn.functional.scaled_dot_product_attention: query [..., L, E], key [..., S, E], value
 /// [..., S, V] give [..., L, V]; leading dimensions broadcast. One floating dtype (DTypeError), one
-/// device. A query that may look at no key gives NaN. Composed of ops: the weights are kept for the
-/// gradient, L * S numbers each time.
+/// device. A query that attends to no key gives NaN. Composed of ops: the weights, L * S numbers
+/// each, are kept for the gradient.
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const ScaledDotProductAttentionOptions& options = {});
 
 namespace detail {
 
-/// The weights, of the query's dtype; arguments are as checked by `op`.
+/// The weights, in the query's dtype; `op` has checked the arguments.
 Tensor attention_weights(const Tensor& query, const Tensor& key,
                          const ScaledDotProductAttentionOptions& options);
 

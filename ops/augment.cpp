@@ -18,7 +18,7 @@ Tensor planes(const Tensor& images, ImageLayout layout) {
   return geometry::apply(images, geometry::permute(images, {0, 3, 1, 2}));
 }
 
-/// The number for channel `c` of a list that has one for each, one for all, or none.
+/// The value for channel `c` from a list with one per channel, one for all, or none.
 double of_channel(const std::vector<double>& list, std::int64_t c, double otherwise) {
   if (list.empty()) return otherwise;
   return list.size() == 1 ? list[0] : list[static_cast<std::size_t>(c)];
@@ -51,7 +51,7 @@ Tensor augment(const Tensor& images, const AugmentOptions& options, bool trainin
   FERRITE_CHECK(x.shape()[1] <= kernels::kMaxImageChannels, ShapeError, "augment",
                 "images have {} channels, at most {} are possible", x.shape()[1],
                 kernels::kMaxImageChannels);
-  constexpr std::int64_t kMost = std::int64_t{1} << 24;  // pixels a side: products fit
+  constexpr std::int64_t kMost = std::int64_t{1} << 24;  // pixels per side, so that products fit
   FERRITE_CHECK(options.padding >= 0 && options.padding <= kMost, ValueError, "augment",
                 "expected a padding of 0 to {}, got {}", kMost, options.padding);
   FERRITE_CHECK(options.flip >= 0 && options.flip <= 1, ValueError, "augment",

@@ -41,7 +41,7 @@ GlobalPolicies& global_policies() {
 std::size_t index(AutocastOp op) { return static_cast<std::size_t>(op); }
 std::size_t index(DeviceType type) { return static_cast<std::size_t>(type); }
 
-// ---- Parameters that were converted
+// ---- Cache of converted parameters
 
 class CastCache {
  public:
@@ -56,7 +56,7 @@ class CastCache {
       }
       return entry.cast;
     }
-    // What was computed outside of a graph is old when the graph runs, and the other way round.
+    // Values computed outside a graph are stale when the graph runs, and vice versa.
     entry = {.source = t,
              .cast = t.to(dtype),
              .data = t.data_ptr(),
@@ -70,7 +70,7 @@ class CastCache {
 
  private:
   struct Entry {
-    Tensor source;  // kept, lest another tensor takes its place in memory
+    Tensor source;  // kept alive, so that no other tensor reuses its address
     Tensor cast;
     const void* data = nullptr;
     std::uint32_t version = 0;
@@ -119,7 +119,7 @@ class Region final : public AutocastState {
                            t.requires_grad() && t.is_leaf();
     return parameter ? cache->convert(t, dtype) : t.to(dtype);
   }
-  /// What `t`, one that is converted, becomes.
+  /// The target dtype of `t`, a tensor to be converted.
   DType target(CastPolicy policy, const Tensor& t, DType widest) const {
     switch (policy) {
       case CastPolicy::lower_precision:
@@ -176,7 +176,7 @@ AutocastGuard::AutocastGuard(std::nullopt_t)
     : outermost_(false), scope_(autograd::autocast_state()) {}
 
 AutocastGuard::~AutocastGuard() {
-  // Others may hold the state: functions that are to be computed again.
+  // Functions to be recomputed may still hold the state.
   if (outermost_) static_cast<const Region&>(*state_).cache->clear();
 }
 

@@ -6,11 +6,11 @@
 //   }
 //   scaler.scale(loss).backward();                // in the dtypes that forward chose
 //
-// Parameters stay float32, and so do their gradients: conversions are operations on the tape. What
-// becomes of the arguments is a matter of the operation alone, by a table of policies
-// (docs/mixed_precision.md) that a region, or everything, may change. Only floating tensors of less
-// than float64 are converted, and operations in place never convert. A region is one of a thread;
-// backward runs with autocast off, and autograd::checkpoint computes again as it did first.
+// Parameters stay float32, and so do their gradients: conversions are recorded on the tape. How the
+// arguments are converted depends only on the operation, by a table of policies
+// (docs/mixed_precision.md) that can be changed per region or globally. Only floating tensors below
+// float64 are converted, and in-place operations never convert. A region belongs to one thread;
+// backward runs with autocast off, and autograd::checkpoint recomputes with the original state.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@
 
 namespace ferrite {
 
-/// Operations that have a policy, the forms of one with it (conv: conv1d, conv2d, conv2d_relu ...).
+/// Operations that have a policy; variants share it (conv: conv1d, conv2d, conv2d_relu ...).
 enum class AutocastOp : std::uint8_t {
   // lower_precision
   conv,
@@ -59,7 +59,7 @@ enum class AutocastOp : std::uint8_t {
   binary_cross_entropy_with_logits,
   kl_div,
   // promote
-  batch_norm,  ///< of the input and the residual; weights and statistics stay float32
+  batch_norm,  ///< applies to the input and the residual; weights and statistics stay float32
   dot,
   cat,
   stack,
@@ -68,7 +68,7 @@ enum class AutocastOp : std::uint8_t {
 };
 inline constexpr std::size_t kAutocastOps = static_cast<std::size_t>(AutocastOp::scatter) + 1;
 
-/// What becomes of an operation's arguments.
+/// What happens to an operation's arguments.
 enum class CastPolicy : std::uint8_t {
   unchanged,
   lower_precision,  ///< the region's dtype
@@ -77,18 +77,18 @@ enum class CastPolicy : std::uint8_t {
 };
 
 struct AutocastOptions {
-  /// Tensors on devices of this kind; unset: on all.
+  /// Tensors on devices of this type; unset: on all.
   std::optional<Device> device = {};
-  /// float16 or bfloat16 (DTypeError). Unset: that of the region around this one, else float16 on
-  /// CUDA devices and bfloat16 on the CPU.
+  /// float16 or bfloat16 (DTypeError). Unset: that of the enclosing region, else float16 on CUDA
+  /// devices and bfloat16 on the CPU.
   std::optional<DType> dtype = {};
-  /// Else a region in which autocast is off.
+  /// false: a region in which autocast is off.
   bool enabled = true;
-  /// Whether the conversion of a parameter (a float32 leaf that requires a gradient) is kept for
-  /// its next use, until the outermost region ends. A parameter that was changed is converted anew.
-  /// Unset: as in the region around this one, else true.
+  /// Whether the converted copy of a parameter (a float32 leaf that requires a gradient) is kept
+  /// for its next use, until the outermost region ends. A changed parameter is converted again.
+  /// Unset: as in the enclosing region, else true.
   std::optional<bool> cache_enabled = {};
-  /// Policies in this region that differ from those around it.
+  /// Policies in this region that differ from the enclosing one.
   std::vector<std::pair<AutocastOp, CastPolicy>> policy = {};
 };
 
@@ -96,7 +96,7 @@ struct AutocastOptions {
 class AutocastGuard {
  public:
   explicit AutocastGuard(const AutocastOptions& options = {});
-  /// A guard that leaves everything as it is.
+  /// A guard that changes nothing.
   explicit AutocastGuard(std::nullopt_t);
   ~AutocastGuard();
   AutocastGuard(const AutocastGuard&) = delete;
@@ -115,21 +115,21 @@ decltype(auto) autocast(const AutocastOptions& options, F&& body) {
   return std::forward<F>(body)();
 }
 
-/// Whether tensors on devices of this kind are converted here.
+/// Whether tensors on devices of this type are converted here.
 bool is_autocast_enabled(const Device& device);
-/// To what; unset where autocast is off.
+/// Their target dtype; unset if autocast is off.
 std::optional<DType> autocast_dtype(const Device& device);
-/// Here, or where regions begin.
+/// In the current region, or the default outside.
 CastPolicy autocast_policy(AutocastOp op);
 /// For regions that begin from now on, in all threads.
 void set_autocast_policy(AutocastOp op, CastPolicy policy);
-/// Lets go of the converted parameters of this thread's region.
+/// Releases the converted parameters of this thread's region.
 void clear_autocast_cache();
 
-// ---- For operations, also those of users
+// ---- For operations, including user-defined ones
 namespace ops {
 
-/// What a policy is looked up by, or one itself.
+/// The key for looking up a policy, or a policy itself.
 class AutocastRule {
  public:
   AutocastRule(AutocastOp op) : op_(op) {}
@@ -143,12 +143,12 @@ class AutocastRule {
 
 namespace detail {
 inline bool autocasting() { return autograd::autocast_state() != nullptr; }
-/// Converts what the rule wants otherwise, in a region; whether there was any.
+/// Converts arguments as the rule requires, in a region; returns whether any was converted.
 bool convert(AutocastRule rule, std::span<Tensor> arguments);
 }  // namespace detail
 
-/// The arguments as this thread's region wants them, undefined ones among them left so; nothing
-/// where they may stay. The first lines of an operation:
+/// The arguments converted as this thread's region requires (undefined ones stay so), or nothing if
+/// none needs a conversion. Used at the beginning of an operation:
 ///   if (const auto cast = ops::autocast(AutocastOp::linear, input, weight, bias)) {
 ///     const auto& [x, w, b] = *cast;
 ///     return linear(x, w, b);
@@ -178,8 +178,8 @@ inline std::optional<std::vector<Tensor>> autocast(AutocastRule rule,
   return cast;
 }
 
-/// The dtype that `argument` is to be converted to, where it is; for operations that convert as
-/// they read.
+/// The dtype that `argument` must be converted to, if any; for operations that convert while
+/// reading.
 std::optional<DType> autocast_target(AutocastRule rule, const Tensor& argument);
 
 }  // namespace ops

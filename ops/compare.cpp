@@ -87,7 +87,7 @@ void check_same_dtype(const Tensor& a, const Tensor& b, const char* op) {
 
 bool holds_everywhere(const Tensor& t) { return sum(logical_not(t)).item<std::int64_t>() == 0; }
 
-/// Before the comparison becomes part of a graph that could not be asked for its answer.
+/// Called before the comparison becomes part of a graph whose result could not be read.
 void check_answers(const Tensor& a, const Tensor& b, const char* op) {
   for (const Tensor& t : {a, b})
     if (t.defined()) ferrite::detail::check_may_read(t.device(), op);
@@ -107,7 +107,7 @@ void check_comparable(const Tensor& a, const Tensor& b, const Closeness& how, co
 
 Tensor compare_closely(const Tensor& a, const Tensor& b, const Closeness& how) {
   NoGradGuard guard;
-  // Integers, which may differ by more than they can hold, are compared in float64.
+  // Integers, whose difference may overflow, are compared in float64.
   const DType dtype = is_floating(a.dtype()) ? a.dtype() : kFloat64;
   const Tensor x = a.to(dtype), y = b.to(dtype);
   const Tensor error = abs(x - y);
@@ -145,7 +145,7 @@ bool equal(const Tensor& a, const Tensor& b) {
 
 namespace {
 
-/// `keeps_other` is where an operand loses: lt for the maximum.
+/// `Loses` is the comparison by which an operand loses: lt for the maximum.
 template <class Loses>
 Tensor extremum(BinaryOp op, const Tensor& a, const Tensor& b, const char* name, Loses loses) {
   ops::check_same_device(a, b, name);
@@ -233,7 +233,7 @@ Tensor where(const Tensor& condition, Scalar a, const Tensor& b) {
 
 namespace {
 
-/// The bounds in full: what is missing is the end of the dtype's range.
+/// Both bounds: a missing one is the end of the dtype's range.
 kernels::UnaryParams clamp_bounds(std::optional<Scalar> min, std::optional<Scalar> max,
                                   DType dtype) {
   if (is_floating(dtype))
@@ -304,7 +304,7 @@ const Tensor& Tensor::clamp_(std::optional<Scalar> min, std::optional<Scalar> ma
   kernels::unary(current_stream(device()), kernels::UnaryOp::clamp, *this, *this,
                  clamp_bounds(min, max, dtype));
   autograd::changed_inplace(*this, "clamp_");
-  // At and beyond the bounds the output lies on them.
+  // At and beyond the bounds the output equals them.
   if (recording(*this))
     autograd::record_inplace(*this, "clamp_", {*this},
                              [out = Saved::output(*this), min, max](const Tensor& grad, Needs) {

@@ -1,5 +1,5 @@
-// Comparisons, choices and the remaining functions of two operands, with broadcasting and PyTorch's
-// type promotion as in ops/arithmetic.h. A scalar may take the place of the second operand.
+// Comparisons, selections and the remaining functions of two operands, with broadcasting and
+// PyTorch's type promotion as in ops/arithmetic.h. The second operand may be a scalar.
 #pragma once
 
 #include <optional>
@@ -21,41 +21,39 @@ Tensor gt(const Tensor& a, const Tensor& b);
 Tensor gt(const Tensor& a, Scalar b);
 Tensor ge(const Tensor& a, const Tensor& b);
 Tensor ge(const Tensor& a, Scalar b);
-// Any dtype; what is not 0 is true.
+// Any dtype; nonzero is true.
 Tensor logical_and(const Tensor& a, const Tensor& b);
 Tensor logical_or(const Tensor& a, const Tensor& b);
 Tensor logical_xor(const Tensor& a, const Tensor& b);
 
-/// |a - b| <= atol + rtol * |b|, element by element; equal infinities are close, and NaNs where
-/// `equal_nan`. DTypeError where the dtypes differ.
+/// |a - b| <= atol + rtol * |b|, elementwise; equal infinities are close, and NaNs if `equal_nan`.
+/// DTypeError if the dtypes differ.
 Tensor isclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8,
                bool equal_nan = false);
 /// Whether all elements are close. Waits for the device.
 bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8,
               bool equal_nan = false);
-/// Whether shapes and all values agree (a NaN is unequal to itself). Waits for the device.
-/// DTypeError where the dtypes differ.
+/// Whether shapes and all values are equal (NaN is unequal to itself). Waits for the device.
+/// DTypeError if the dtypes differ.
 bool equal(const Tensor& a, const Tensor& b);
 
 // ---- Choices
-/// The larger (smaller) of two; NaN if either is. Where they are equal, each gets half the
-/// gradient.
+/// The larger (smaller) of two; NaN if either is. If they are equal, each gets half the gradient.
 Tensor maximum(const Tensor& a, const Tensor& b);
 Tensor minimum(const Tensor& a, const Tensor& b);
-/// a where `condition` (bool, or uint8) holds, else b; all three broadcast.
+/// a where `condition` (bool, or uint8) is true, else b; all three broadcast.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 Tensor where(const Tensor& condition, const Tensor& a, Scalar b);
 Tensor where(const Tensor& condition, Scalar a, const Tensor& b);
-/// min(max(x, min), max); either may be missing, not both (ValueError). Of the dtype that x has
-/// beside the bounds: bool between integers is int64. The gradient is 0 at the bounds, as
-/// hardtanh's, and at NaN.
+/// min(max(x, min), max); one of the bounds may be missing (ValueError for both). The dtype is that
+/// of x promoted with the bounds: bool between integers is int64. The gradient is 0 at the bounds,
+/// as for hardtanh, and at NaN.
 Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max = {});
 Tensor clamp_min(const Tensor& x, Scalar min);
 Tensor clamp_max(const Tensor& x, Scalar max);
 
-// ---- Powers and remainders
-// Where both are bool it is a DTypeError, but for powers of a bool tensor to a bool number.
-// ValueError for integers to a negative integer power.
+// ---- Powers and remainders. DTypeError if both operands are bool, except for powers of a bool
+// tensor to a bool number. ValueError for integers to a negative integer power.
 Tensor pow(const Tensor& x, Scalar exponent);
 Tensor pow(const Tensor& x, const Tensor& exponent);
 Tensor pow(Scalar base, const Tensor& exponent);
@@ -65,10 +63,10 @@ const Tensor& pow_(const Tensor& self, const Tensor& exponent);
 /// floor(a / b), off the tape.
 Tensor floor_divide(const Tensor& a, const Tensor& b);
 Tensor floor_divide(const Tensor& a, Scalar b);
-/// a - b * floor(a / b): the sign of b. The gradient reaches `a`, and `b` where that is a tensor.
+/// a - b * floor(a / b), with the sign of b. `a` gets a gradient, and `b` if it is a tensor.
 Tensor remainder(const Tensor& a, const Tensor& b);
 Tensor remainder(const Tensor& a, Scalar b);
-/// a - b * trunc(a / b): the sign of a.
+/// a - b * trunc(a / b), with the sign of a.
 Tensor fmod(const Tensor& a, const Tensor& b);
 Tensor fmod(const Tensor& a, Scalar b);
 /// The angle of (b, a) in (-pi, pi].

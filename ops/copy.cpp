@@ -46,7 +46,8 @@ Tensor Tensor::to(const Device& device, DType dtype, bool non_blocking) const {
   // Integers and bool carry no gradient.
   if (is_floating(dtype) && recording(*this))
     record(out, "to", {*this}, [like = Like(*this), non_blocking](const Tensor& grad, Needs) {
-      // Nobody would wait for a gradient on its way to the host before its ops read it.
+      // A copy to the host must block: nothing would wait for it before the host's ops read the
+      // gradient.
       return grad.to(like.device, like.dtype, non_blocking && !like.device.is_host());
     });
   return out;
@@ -65,8 +66,8 @@ Tensor Tensor::to(DType dtype) const {
 Tensor Tensor::to(MemoryFormat format) const {
   check_defined(*this, "to");
   if (format == MemoryFormat::preserve) return *this;
-  // What lies in both formats, as with one channel, takes the strides of the one that is asked for:
-  // a convolution goes by them.
+  // If the memory is in both formats, as with one channel, the result gets the strides of the
+  // requested one, because a convolution decides by them.
   const bool there = is_contiguous(format) && (suggest_memory_format() == format ||
                                                strides() == strides_of(shape(), format));
   return there ? *this : clone(format);
@@ -105,7 +106,7 @@ Tensor Tensor::clone(MemoryFormat format) const {
   return out;
 }
 
-// ---- copy_: nothing of the old values remains, so their gradient is none.
+// ---- copy_: the old values are overwritten, so they have no gradient.
 
 const Tensor& Tensor::copy_(const Tensor& source, bool non_blocking) const {
   const profiler::OpRange range("copy_", *this, source);

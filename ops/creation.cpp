@@ -75,7 +75,7 @@ std::int64_t arange_length(Scalar start, Scalar end, Scalar step) {
   return static_cast<std::int64_t>(length);
 }
 
-/// Calls fill(a contiguous tensor), and lays the result out as options ask.
+/// Calls fill(a contiguous tensor), then applies the layout of the options.
 template <class Fill>
 Tensor made(const Shape& shape, const TensorOptions& options, Fill&& fill) {
   Tensor out = empty(shape, {.dtype = options.dtype, .device = options.device});

@@ -1,6 +1,6 @@
-// Making tensors: constants, sequences, values from C++, random numbers.
+// Creating tensors: constants, sequences, values from C++, random numbers.
 //
-// Options default to float32 on the host, as {.dtype = kInt64, .device = "cpu:0"} says otherwise.
+// Options default to float32 on the host; use for example {.dtype = kInt64, .device = "cpu:0"}.
 // Random functions draw from `generator`, or from the default generator of the device; the same
 // seed gives the same numbers on every device, with any number of threads.
 #pragma once
@@ -24,8 +24,8 @@ Tensor ones_like(const Tensor& like);
 Tensor full_like(const Tensor& like, Scalar value);
 
 /// start, start + step, ... below `end` (above it for a negative step): ceil((end - start) / step)
-/// elements. int64 where all three are integers, else float32, unless options say otherwise.
-/// ValueError where `step` is 0, leads away from `end` or a bound is not finite.
+/// elements. int64 if all three are integers, else float32, unless specified in the options.
+/// ValueError if `step` is 0 or leads away from `end`, or a bound is not finite.
 Tensor arange(Scalar end);
 Tensor arange(Scalar end, const TensorOptions& options);
 Tensor arange(Scalar start, Scalar end, Scalar step = 1);
@@ -42,13 +42,13 @@ Tensor rand(const Shape& shape, const TensorOptions& options = {}, Generator* ge
 Tensor randn(const Shape& shape, const TensorOptions& options = {}, Generator* generator = nullptr);
 Tensor rand_like(const Tensor& like, Generator* generator = nullptr);
 Tensor randn_like(const Tensor& like, Generator* generator = nullptr);
-/// Uniform integers in [low, high), int64 unless options say otherwise; ValueError where the range
-/// is empty or its numbers do not fit the dtype.
+/// Uniform integers in [low, high), int64 by default; ValueError if the range is empty or its
+/// numbers do not fit the dtype.
 Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape,
                const TensorOptions& options = {.dtype = kInt64}, Generator* generator = nullptr);
 Tensor randint(std::int64_t high, const Shape& shape,
                const TensorOptions& options = {.dtype = kInt64}, Generator* generator = nullptr);
-/// 0..n-1 in random order, int64 unless options say otherwise.
+/// 0..n-1 in random order, int64 by default.
 Tensor randperm(std::int64_t n, const TensorOptions& options = {.dtype = kInt64},
                 Generator* generator = nullptr);
 Tensor normal(double mean, double std, const Shape& shape, const TensorOptions& options = {},
@@ -65,11 +65,11 @@ const Tensor& bernoulli_(const Tensor& self, double p, Generator* generator = nu
 
 namespace detail {
 
-/// The C++ type that values are kept in on their way: bool, int64, float or double.
+/// The C++ type in which values are stored temporarily: bool, int64, float or double.
 template <class T>
 using Literal = std::conditional_t<std::is_same_v<T, bool> || std::is_floating_point_v<T>, T,
                                    std::conditional_t<is_half_type<T>, float, std::int64_t>>;
-/// The dtype of values where no options are given: double literals become float32, as in Python.
+/// The default dtype of values: double literals become float32, as in Python.
 template <class T>
 inline constexpr DType literal_dtype = std::is_same_v<T, bool>                          ? kBool
                                        : std::is_floating_point_v<T> || is_half_type<T> ? kFloat32
@@ -106,8 +106,8 @@ Tensor from_rows(const Rows& rows, const TensorOptions& options) {
 /// 0-dimensional.
 Tensor tensor(Scalar value);
 Tensor tensor(Scalar value, const TensorOptions& options);
-/// tensor({1, 2, 3}) is int64, tensor({1.5, 2}) float32, tensor({true}) bool; options decide
-/// otherwise.
+/// tensor({1, 2, 3}) is int64, tensor({1.5, 2}) float32, tensor({true}) bool, unless specified in
+/// the options.
 template <class T>
 Tensor tensor(std::initializer_list<T> values,
               const TensorOptions& options = {.dtype = detail::literal_dtype<T>}) {
@@ -118,7 +118,7 @@ Tensor tensor(const std::vector<T>& values,
               const TensorOptions& options = {.dtype = detail::literal_dtype<T>}) {
   return detail::from_values<T>(values, options);
 }
-/// Rows of a matrix; ShapeError where they differ in length.
+/// Rows of a matrix; ShapeError if their lengths differ.
 template <class T>
 Tensor tensor(std::initializer_list<std::initializer_list<T>> rows,
               const TensorOptions& options = {.dtype = detail::literal_dtype<T>}) {

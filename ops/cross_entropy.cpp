@@ -22,7 +22,7 @@ using kernels::View;
 
 namespace {
 
-/// One call of the fused kernels. The classes are dimension 1.
+/// One call of the fused kernels. The class dimension is 1.
 struct Fused {
   const char* op;
   std::int64_t ignore_index;
@@ -40,7 +40,7 @@ struct Fused {
             .label_smoothing = label_smoothing,
             .log_probabilities = log_probabilities};
   }
-  /// A tensor [N, d1, ...] as kernels want it: with one class.
+  /// A tensor [N, d1, ...] in the form for kernels: with one class.
   static View over_positions(const Tensor& t) {
     View v(t);
     for (int d = v.ndim; d > 1; --d) v.sizes[d] = v.sizes[d - 1], v.strides[d] = v.strides[d - 1];
@@ -98,7 +98,7 @@ Tensor differentiable_gradient(const Fused& f, const Tensor& grad, const Tensor&
   return slope * (grad / divisor);
 }
 
-/// Without gaps; itself where it is so.
+/// `t` without gaps; itself if it has none.
 Tensor dense(const Tensor& t) { return t.contiguous(t.suggest_memory_format()); }
 
 Tensor run(const Fused& f, const Tensor& input, const Tensor& target, const Tensor& weight) {
@@ -144,7 +144,7 @@ Tensor run(const Fused& f, const Tensor& input, const Tensor& target, const Tens
   return out;
 }
 
-/// Of class indices: checks shapes, and lifts [C] to [1, C].
+/// For class indices: checks shapes, and expands [C] to [1, C].
 Tensor of_indices(const Fused& f, const Tensor& input, const Tensor& target, const Tensor& weight) {
   if (input.dim() == 1) {
     FERRITE_CHECK(target.dim() == 0 || target.shape() == Shape({1}), ShapeError, f.op,
@@ -161,7 +161,7 @@ Tensor of_indices(const Fused& f, const Tensor& input, const Tensor& target, con
   return run(f, input, target, weight);
 }
 
-/// Of class probabilities.
+/// For class probabilities.
 Tensor of_probabilities(const Tensor& input, const Tensor& target,
                         const CrossEntropyOptions& options) {
   const int dim = input.dim() == 1 ? 0 : 1;

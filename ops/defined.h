@@ -1,4 +1,4 @@
-// The check that what users call makes first.
+// The first check of every user-facing function.
 #pragma once
 
 #include "ferrite/core/error.h"

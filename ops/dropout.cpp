@@ -27,8 +27,8 @@ PhiloxState draw_for(const Tensor& x, Generator* generator) {
   return g.reserve(kernels::random_blocks(x.numel(), kFloat32), current_stream(x.device()));
 }
 
-/// Linear in x, so that the gradient is the same function of the gradient. The layout tells which
-/// element draws which number.
+/// Linear in x, so that the gradient is the same function of the incoming gradient. The layout
+/// determines the random number of each element.
 Tensor drop(const Tensor& x, PhiloxState state, double p, MemoryFormat layout) {
   const Tensor in = no_grad([&] { return x.contiguous(layout); });
   Tensor out = empty_like(in, layout);
@@ -73,7 +73,7 @@ const Tensor& dropout_(const Tensor& self, double p, bool training, Generator* g
 
 namespace {
 
-/// The first `features` dimensions are what is dropped or kept as a whole.
+/// The first `features` dimensions index the features that are dropped or kept as a whole.
 Tensor drop_features(const Tensor& x, int features, double p, bool training, Generator* generator) {
   if (!training || p == 0) return x;
   if (p == 1) return x * 0;

@@ -1,9 +1,9 @@
 // Dropout (Srivastava et al., 2014): elements become 0 with probability `p`, the others are scaled
 // by 1 / (1 - p).
 //
-// No mask is kept: backward draws the same random numbers again. Not training, or with p of 0, the
-// input itself is returned. ValueError unless 0 <= p <= 1; floating dtypes. Draws from `generator`,
-// or from the default generator of the device.
+// No mask is kept: backward draws the same random numbers again. The input itself is returned if
+// not training, or with p = 0. ValueError unless 0 <= p <= 1; floating dtypes. Draws from
+// `generator`, or from the default generator of the device.
 #pragma once
 
 #include "ferrite/core/generator.h"
@@ -17,14 +17,14 @@ Tensor dropout(const Tensor& x, double p = 0.5, bool training = true,
 const Tensor& dropout_(const Tensor& self, double p = 0.5, bool training = true,
                        Generator* generator = nullptr);
 
-/// Zeroes whole channels (Tompson et al., 2015): x[n, c] of an [N, C, *] tensor. ShapeError for
-/// other inputs, as for those that the forms of one layout do not take.
+/// Zeroes whole channels (Tompson et al., 2015): x[n, c] of an [N, C, *] tensor. These functions
+/// throw ShapeError for inputs of other layouts.
 Tensor feature_dropout(const Tensor& x, double p = 0.5, bool training = true,
                        Generator* generator = nullptr);
-/// Of [N, C, L], or [C, L].
+/// For [N, C, L], or [C, L].
 Tensor dropout1d(const Tensor& x, double p = 0.5, bool training = true,
                  Generator* generator = nullptr);
-/// Of [N, C, H, W], or [N, C, L].
+/// For [N, C, H, W], or [N, C, L].
 Tensor dropout2d(const Tensor& x, double p = 0.5, bool training = true,
                  Generator* generator = nullptr);
 

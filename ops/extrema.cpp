@@ -1,4 +1,4 @@
-// max, min and their kin (declared in ops/reduce.h).
+// max, min and related functions (declared in ops/reduce.h).
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
 #include "ferrite/kernels/order.h"
@@ -23,7 +23,8 @@ using ops::ReducedDims;
 
 namespace {
 
-/// Whose the gradient is where the extremum is NaN: that of max is the NaNs', amax has none (NaN).
+/// The gradient if the extremum is NaN: for max it is shared by the NaNs, for amax it is undefined
+/// (NaN).
 enum class AtNaN : std::uint8_t { shared, undefined };
 
 /// Over several dimensions, the gradient shared evenly among the elements that are `out`.
@@ -50,7 +51,7 @@ Tensor extremum(ReduceOp op, const char* name, const Tensor& t, const Dims& dims
   return out;
 }
 
-/// Along one dimension; `values` only where wanted.
+/// Along one dimension; computes `values` only if requested.
 ValuesIndices pick(Extremum kind, const char* name, const Tensor& t, int dim, bool keepdim,
                    bool want_values) {
   const ReducedDims reduced(t, {dim}, keepdim, name);

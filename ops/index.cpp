@@ -30,7 +30,7 @@ using ops::zeros;
 
 namespace {
 
-/// The gradient of gather: zeros with `grad` added where it was read.
+/// The gradient of gather: zeros, with `grad` added at the positions that were read.
 Tensor gather_back(const Tensor& grad, const Shape& shape, int dim, const Tensor& index) {
   Tensor out = accumulate({}, shape, grad.dtype(), grad.device(), [&](const Tensor& sum) {
     kernels::scatter_add(current_stream(sum.device()), "gather_backward", sum, index,
@@ -71,7 +71,8 @@ Tensor gather(const Tensor& x, int dim, const Tensor& index) { return x.gather(d
 
 namespace {
 
-/// The gradient of index_select: zeros with the slices of `grad` added where they were read.
+/// The gradient of index_select: zeros, with the slices of `grad` added at the positions that were
+/// read.
 Tensor index_select_back(const Tensor& grad, const Shape& shape, int dim, const Tensor& index) {
   Tensor out = accumulate({}, shape, grad.dtype(), grad.device(), [&](const Tensor& sum) {
     kernels::index_add(current_stream(sum.device()), "index_select_backward", sum, index, grad, dim,
@@ -90,7 +91,7 @@ void select_slices(const Tensor& out, const Tensor& x, const Tensor& index, int 
   const Stream stream = current_stream(x.device());
   if (x.suggest_memory_format() != kChannelsLast)
     return kernels::index_select(stream, op, out, x, index, dim);
-  // Seen in the order of memory, whole blocks move.
+  // In memory order, whole blocks are moved.
   const auto in_memory_order = [](const Tensor& t) {
     return geometry::apply(t, geometry::permute(t, {0, 2, 3, 1}));
   };

@@ -2,9 +2,9 @@
 //
 // Indices are int64 (or int32) tensors on the device of the data. An index out of range is an
 // IndexError naming the value, its position and the dimension's size; it is thrown by the kernel,
-// so on a device that works asynchronously it surfaces at the next synchronize(). Negative indices
-// are out of range, as in PyTorch's functions of these names. A form that ends in _ changes `self`
-// in place and returns it; a source or an index that shares its memory counts as it was before.
+// so on an asynchronous device it appears at the next synchronize(). Negative indices are out of
+// range, as in PyTorch's functions of these names. A function whose name ends in _ changes `self`
+// in place and returns it; if a source or an index shares its memory, its previous values are used.
 #pragma once
 
 #include <optional>
@@ -13,24 +13,23 @@
 
 namespace ferrite {
 
-/// out[i][j][k] = x[index[i][j][k]][j][k] for dim 0, and so on. `index` has the dimensions of x
-/// and no larger sizes than x except along `dim`; the result has its shape.
+/// out[i][j][k] = x[index[i][j][k]][j][k] for dim 0, and so on. `index` has the dimensions of x and
+/// no larger sizes than x except along `dim`; the result has its shape.
 Tensor gather(const Tensor& x, int dim, const Tensor& index);
-/// x with out[index[i][j][k]][j][k] = source[i][j][k] (for dim 0). Where an index occurs more than
-/// once, the last source element in row-major order is the one that stays; the gradient of `source`
-/// takes all of them to have stayed, as PyTorch's does.
+/// x with out[index[i][j][k]][j][k] = source[i][j][k] (for dim 0). If an index occurs more than
+/// once, the last source element in row-major order wins; as in PyTorch, the gradient of `source`
+/// treats all of them as written.
 Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& source);
 Tensor scatter(const Tensor& x, int dim, const Tensor& index, Scalar value);
 const Tensor& scatter_(const Tensor& self, int dim, const Tensor& index, const Tensor& source);
 const Tensor& scatter_(const Tensor& self, int dim, const Tensor& index, Scalar value);
-/// As scatter, but adds (bool: or), in row-major order of the source: the same bits every time.
+/// As scatter, but adds (bool: or), in row-major order of the source: the same bits on every run.
 Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& source);
 const Tensor& scatter_add_(const Tensor& self, int dim, const Tensor& index, const Tensor& source);
 
-/// The slices of `x` along `dim` that the 1-dimensional `index` names.
+/// The slices of `x` along `dim` given by the 1-dimensional `index`.
 Tensor index_select(const Tensor& x, int dim, const Tensor& index);
-/// x with alpha * source added (bool: or) to the slices that `index` names, in the order of
-/// `index`.
+/// x with alpha * source added (bool: or) to the slices given by `index`, in the order of `index`.
 Tensor index_add(const Tensor& x, int dim, const Tensor& index, const Tensor& source,
                  Scalar alpha = 1);
 const Tensor& index_add_(const Tensor& self, int dim, const Tensor& index, const Tensor& source,
@@ -39,9 +38,9 @@ const Tensor& index_add_(const Tensor& self, int dim, const Tensor& index, const
 /// x with `value` where the bool `mask` (broadcast to x) is true.
 Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value);
 /// The elements of `x` where `mask` is true (the two broadcast), as one dimension. Waits for the
-/// device, as the size of the result depends on the values.
+/// device, because the size of the result depends on the values.
 Tensor masked_select(const Tensor& x, const Tensor& mask);
-/// int64 [count, x.dim()]: the coordinates of elements that are not 0. Waits for the device.
+/// int64 [count, x.dim()]: the coordinates of nonzero elements. Waits for the device.
 Tensor nonzero(const Tensor& x);
 
 /// int64 [..., num_classes] with 1 at the class and 0 elsewhere. Without num_classes it is the

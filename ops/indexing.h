@@ -1,4 +1,4 @@
-// What functions that take an index share, for ops/ alone.
+// Helpers shared by functions that take an index, for ops/ alone.
 #pragma once
 
 #include "ferrite/autograd/grad_mode.h"
@@ -9,7 +9,7 @@ namespace ferrite::ops {
 
 /// Checks device and dtype of an index and makes it int64.
 Tensor checked_index(const Tensor& index, const Tensor& x, const char* op);
-/// Throws unless `index` fits inside `x` in every dimension but `dim` (-1: in all of them).
+/// Throws unless `index` fits inside `x` in every dimension except `dim` (-1: in all of them).
 void check_fits(const Tensor& index, const Tensor& x, int dim, const char* what, const char* op);
 void check_1d(const Tensor& index, const char* op);
 
@@ -18,7 +18,7 @@ inline Tensor at_least_1d(const Tensor& t) { return t.dim() == 0 ? t.reshape({1}
 
 Tensor zeros(const Shape& shape, DType dtype, const Device& device);
 
-/// What sums are held in: float32 for the 16-bit types, counts for bool, whose sum is or.
+/// The type of sums: float32 for the 16-bit types, int64 counts for bool, whose sum is or.
 inline DType sum_type(DType dtype) {
   if (dtype == kBool) return kInt64;
   return dtype == kFloat16 || dtype == kBFloat16 ? kFloat32 : dtype;

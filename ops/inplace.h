@@ -1,4 +1,4 @@
-// What in-place changes by another tensor share, for ops/ alone.
+// Helpers for in-place changes by another tensor, for ops/ alone.
 #pragma once
 
 #include "ferrite/autograd/record.h"
@@ -9,7 +9,8 @@
 
 namespace ferrite::ops {
 
-/// Checks self.op(other), and that the result has a place in `self`; the dtype to compute in.
+/// Checks self.op(other), and that `self` can store the result; returns the dtype for the
+/// computation.
 inline DType inplace_dtype(const Tensor& self, const Tensor& other, const char* op,
                            bool divides = false) {
   check_same_device(self, other, op);
@@ -32,7 +33,7 @@ template <class Kernel>
 void change(const Tensor& self, const Tensor& other, DType dtype, const char* op, Kernel kernel,
             Rounding rounding = Rounding::early) {
   const Stream stream = current_stream(self.device());
-  // Element by element the two may be the same, but not shifted or transposed.
+  // Identical elementwise overlap is fine, but not a shifted or transposed one.
   const bool shifted = geometry::may_overlap(self, other) && !geometry::same_elements(self, other);
   const Tensor b = operand(shifted ? no_grad([&] { return other.clone(); }) : other,
                            rounding == Rounding::late ? factor_type(other, dtype) : dtype,
@@ -57,8 +58,8 @@ inline void change(kernels::BinaryOp function, const Tensor& self, const Tensor&
       rounding_of(function));
 }
 
-/// What the gradients of a product, quotient or power need of the operands, kept before the change
-/// destroys it.
+/// The operands that gradients of a product, quotient or power need, kept before the change
+/// destroys them.
 struct Before {
   Before(const Tensor& self, const Tensor& other) : records(autograd::recording(self, other)) {
     if (!records) return;
@@ -69,7 +70,7 @@ struct Before {
   Tensor a, b;
 };
 
-/// `t`, or a copy of it (on the tape) where an in-place change of `self` would change it too.
+/// `t`, or a copy of it (on the tape) if an in-place change of `self` would change it too.
 inline Tensor apart(const Tensor& t, const Tensor& self) {
   return geometry::may_overlap(t, self) ? t.clone() : t;
 }

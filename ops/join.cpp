@@ -23,7 +23,7 @@ using autograd::recording;
 
 namespace {
 
-/// The tensors' common device and promoted dtype; their memory format where they agree on it.
+/// The tensors' common device and promoted dtype; their memory format if they agree on it.
 TensorOptions common_options(std::span<const Tensor> tensors, const char* op) {
   FERRITE_CHECK(!tensors.empty(), ValueError, op, "expected one tensor or more, got none");
   for (const Tensor& t : tensors)
@@ -42,16 +42,16 @@ TensorOptions common_options(std::span<const Tensor> tensors, const char* op) {
   return options;
 }
 
-/// cat leaves out tensors of shape [0].
+/// cat skips tensors of shape [0].
 bool is_skipped(const Tensor& t) { return t.dim() == 1 && t.numel() == 0; }
 
-/// Whether `tensors`, those of them that are not empty, lie densely and in dtype and order as
-/// `out`, which they then are joined into in one pass: as many rows as lie before dimension `dim`.
+/// Joins in one pass if the non-empty `tensors` are dense, with the dtype and order of `out`. The
+/// number of rows is the product of the dimensions outside of `dim`. Returns whether it did.
 bool join_rows(const Tensor& out, MemoryFormat format, std::span<const Tensor> tensors, int dim) {
   for (const Tensor& t : tensors)
     if (t.numel() > 0 && (t.dtype() != out.dtype() || !t.is_contiguous(format))) return false;
   if (out.numel() == 0) return true;
-  constexpr int kPlace[] = {0, 3, 1, 2};  // of a dimension, channels last
+  constexpr int kPlace[] = {0, 3, 1, 2};  // memory position of a dimension, channels last
   std::int64_t rows = 1;
   for (int i = 0; i < out.dim(); ++i)
     if (format == kChannelsLast ? kPlace[i] < kPlace[dim] : i < dim) rows *= out.shape()[i];
@@ -75,7 +75,7 @@ Tensor zeros_for(const Shape& shape, const TensorOptions& options) {
   return out;
 }
 
-/// Records `parts`, views of `x`; `join` puts their gradients, all of them defined, together.
+/// Records `parts`, views of `x`; `join` combines their gradients, all of them defined.
 template <class Join>
 void record_parts(const Tensor& x, std::span<const Tensor> parts, const char* name, Join join) {
   if (parts.empty()) return;
@@ -255,10 +255,10 @@ Tensor repeat(const Tensor& x, const Shape& repeats) {
   for (int d = 0; d < shape.size(); ++d)
     FERRITE_CHECK(!__builtin_mul_overflow(shape[d], repeats[d], &full[d]), ShapeError, "repeat",
                   "{} repeats of size {} are more than 64 bits hold", repeats[d], shape[d]);
-  contiguous_strides(full);  // throws where the whole is too large
+  contiguous_strides(full);  // throws if the result is too large
   Tensor out = x.reshape(shape);
   bool copied = false;
-  // Along dimension d, a block of everything from d inwards is repeated as a whole.
+  // Along dimension d, the block of all dimensions from d inwards is repeated as a whole.
   for (int d = shape.size() - 1; d >= 0; --d) {
     if (repeats[d] == 1) continue;
     std::int64_t before = 1, block = 1;

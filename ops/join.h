@@ -1,4 +1,4 @@
-// Joining tensors, and taking them apart.
+// Joining and splitting tensors.
 #pragma once
 
 #include <span>
@@ -8,9 +8,9 @@
 
 namespace ferrite {
 
-/// The tensors one after another along `dim`; all other sizes must agree (ShapeError). Element
-/// types are promoted. Empty 1-dimensional tensors are left out, whatever the other shapes. The
-/// result is channels_last where all tensors are.
+/// Concatenates the tensors along `dim`; all other sizes must agree (ShapeError). Element types are
+/// promoted. Empty 1-dimensional tensors are skipped, whatever the other shapes. The result is
+/// channels_last if all tensors are.
 Tensor cat(std::span<const Tensor> tensors, int dim = 0);
 inline Tensor cat(std::initializer_list<Tensor> tensors, int dim = 0) {
   return cat(std::span(tensors.begin(), tensors.size()), dim);
@@ -22,19 +22,19 @@ inline Tensor stack(std::initializer_list<Tensor> tensors, int dim = 0) {
   return stack(std::span(tensors.begin(), tensors.size()), dim);
 }
 
-/// Views of `split_size` along `dim`, the last one smaller where it does not divide.
+/// Views of size `split_size` along `dim`; the last one is smaller if it does not divide the size.
 std::vector<Tensor> split(const Tensor& x, std::int64_t split_size, int dim = 0);
-/// Views of the given sizes, which add up to the dimension's (ShapeError).
+/// Views of the given sizes, which must add up to the dimension's (ShapeError).
 std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& sizes, int dim = 0);
 /// At most `chunks` views of ceil(size / chunks), the last one smaller: 30 in 4 is 8, 8, 8, 6, and
 /// 5 in 4 is 2, 2, 1 (PyTorch's rule).
 std::vector<Tensor> chunk(const Tensor& x, std::int64_t chunks, int dim = 0);
-/// Views without the dimension, one an index.
+/// Views without the dimension, one per index.
 std::vector<Tensor> unbind(const Tensor& x, int dim = 0);
 
 /// A copy of `x` repeated repeats[i] times along dimension i; new dimensions come first.
 Tensor repeat(const Tensor& x, const Shape& repeats);
-/// As repeat, but fewer repeats than dimensions are for the last ones.
+/// Like repeat, but fewer repeats than dimensions apply to the last ones.
 Tensor tile(const Tensor& x, const Shape& repeats);
 
 }  // namespace ferrite

@@ -88,8 +88,9 @@ Tensor l1_loss(const Tensor& input, const Tensor& target, Reduction reduction) {
 
 namespace {
 
-/// Gradients of losses that are quadratic in d = input - target, and linear from where their slope
-/// `scale` * d reaches `limit`: finite, where autograd through the quadratic part has 0 * infinity.
+/// Gradients of losses that are quadratic in d = input - target, and linear from the point where
+/// their slope `scale` * d reaches `limit`: finite, whereas autograd through the quadratic part has
+/// 0 * infinity.
 void record_linear_beyond(const Tensor& out, const char* op, const Tensor& input,
                           const Tensor& target, double scale, double limit) {
   if (!recording(input, target)) return;
@@ -154,8 +155,8 @@ Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& targe
   check_same_shape(input, target, op);
   check_factor(options.weight, input, "weight", op);
   check_factor(options.pos_weight, input, "pos_weight", op);
-  // softplus(-x) is -log(sigmoid(x)), and -log(1 - sigmoid(x)) is x more.
-  constexpr double kThreshold = 50;  // from where it is -x to the last bit, in float64 too
+  // softplus(-x) is -log(sigmoid(x)), and -log(1 - sigmoid(x)) is that plus x.
+  constexpr double kThreshold = 50;  // from here on it equals -x to the last bit, also in float64
   const Tensor positive = softplus(neg(input), 1, kThreshold);
   const Tensor factor =
       options.pos_weight.defined() ? positive * ((options.pos_weight - 1) * target + 1) : positive;
@@ -164,8 +165,8 @@ Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& targe
 
 namespace {
 
-/// The loss of each element. As in PyTorch, its gradient has no poles at 0 and 1; that of the
-/// target, the logarithms without their floor, has.
+/// The loss of each element. As in PyTorch, its gradient has no poles at 0 and 1; the gradient of
+/// the target, which is the unclamped logarithms, has.
 Tensor bce_elements(const Tensor& p, const Tensor& target) {
   constexpr double kLogFloor = -100, kEpsilon = 1e-12;
   kernels::check_range(current_stream(p.device()), "binary_cross_entropy", p, 0, 1);

@@ -1,7 +1,7 @@
 // Losses. Shapes, reductions and options are PyTorch's (torch.nn.functional); options are small
 // structs for designated initialisers: cross_entropy(logits, target, {.label_smoothing = 0.1}).
 //
-// DTypeError unless predictions are floating; ShapeError where shapes do not fit; DeviceError for
+// DTypeError unless predictions are floating; ShapeError if shapes do not match; DeviceError for
 // mixed devices. 16-bit types compute in float32.
 #pragma once
 
@@ -11,23 +11,22 @@
 
 namespace ferrite {
 
-/// What becomes of the losses of the elements: their mean, their sum, or nothing.
+/// How the losses of the elements are reduced: to their mean, to their sum, or not at all.
 enum class Reduction : std::uint8_t { mean, sum, none };
 
 struct CrossEntropyOptions {
-  Tensor weight = {};  ///< [C]: one factor a class; the mean is then the weighted one
+  Tensor weight = {};  ///< [C]: one factor per class; the mean is then weighted
   std::int64_t ignore_index = -100;
   Reduction reduction = Reduction::mean;
   double label_smoothing = 0;  ///< in [0, 1]
 };
 
 /// The negative log likelihood of `target` under softmax(input, dim 1), with `input` [C], [N, C] or
-/// [N, C, d1, ...]. `target` holds class indices (int64; [], [N] or [N, d1, ...]), or, where it is
-/// floating and shaped as `input`, class probabilities. Targets equal to ignore_index count
-/// nothing; where all are, the mean is NaN. A class index out of range is an IndexError that names
-/// value and position, thrown where the device's work is: on the host at once, elsewhere by the
-/// next synchronisation. ValueError for bad options. Of class indices, one pass forward and one
-/// backward.
+/// [N, C, d1, ...]. `target` holds class indices (int64; [], [N] or [N, d1, ...]), or, if it is
+/// floating with the shape of `input`, class probabilities. Targets equal to ignore_index do not
+/// count; if all are, the mean is NaN. A class index out of range is an IndexError that names value
+/// and position, thrown at once on the host, and on other devices by the next synchronisation.
+/// ValueError for invalid options. For class indices it takes one pass forward and one backward.
 Tensor cross_entropy(const Tensor& input, const Tensor& target,
                      const CrossEntropyOptions& options = {});
 
@@ -36,10 +35,10 @@ struct NllLossOptions {
   std::int64_t ignore_index = -100;
   Reduction reduction = Reduction::mean;
 };
-/// cross_entropy of class indices where `input` holds log probabilities.
+/// cross_entropy of class indices with log probabilities as `input`.
 Tensor nll_loss(const Tensor& input, const Tensor& target, const NllLossOptions& options = {});
 
-// Of two tensors, broadcast against each other.
+// Elementwise losses of two tensors, broadcast against each other.
 
 /// (input - target)^2
 Tensor mse_loss(const Tensor& input, const Tensor& target, Reduction reduction = Reduction::mean);
@@ -74,8 +73,8 @@ struct BceOptions {
   Tensor weight = {};  ///< broadcasts to the input
   Reduction reduction = Reduction::mean;
 };
-/// Of probabilities; logarithms are clamped at -100, as in PyTorch. Shapes must agree. An input
-/// outside [0, 1] is a ValueError, thrown where the device's work is.
+/// For probabilities; logarithms are clamped at -100, as in PyTorch. Shapes must agree. An input
+/// outside [0, 1] is a ValueError, thrown like the IndexError of cross_entropy.
 Tensor binary_cross_entropy(const Tensor& input, const Tensor& target,
                             const BceOptions& options = {});
 

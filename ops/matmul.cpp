@@ -67,7 +67,7 @@ Tensor product(const Tensor& like, const View& a, const View& b,
 
 Tensor recorded_product(const Tensor& a, const Tensor& b, const char* op);
 
-/// grad b^T and a^T grad: on the tape only where they are to be differentiated again.
+/// grad b^T and a^T grad: on the tape only if they are to be differentiated again.
 Tensor times_transposed(const Tensor& grad, const Tensor& b, const char* op) {
   return grad_enabled() ? recorded_product(grad, b.transpose(-2, -1), op)
                         : product(grad, grad, transposed(b));
@@ -215,7 +215,7 @@ Tensor added_product(const Tensor& input, const Tensor& a, const Tensor& b, Scal
   Tensor out = empty(shape, {.dtype = a.dtype(), .device = a.device()});
   const Stream stream = current_stream(a.device());
   MatmulOptions options{.alpha = alpha.to<double>(), .activation = activation};
-  if (scale == 1 && start.strides[0] == 0) {  // a row for every row: goes with the product
+  if (scale == 1 && start.strides[0] == 0) {  // one row added to all rows: fused with the product
     options.bias = start;
     options.bias.ndim = 1;
     options.bias.numel = options.bias.sizes[0] = start.sizes[1];
@@ -228,8 +228,8 @@ Tensor added_product(const Tensor& input, const Tensor& a, const Tensor& b, Scal
   return out;
 }
 
-/// The gradients of input, a and b from that of beta * input + alpha * (a b). That of a row that
-/// was added to every row comes beside that of b, which reads the same.
+/// The gradients of input, a and b from that of beta * input + alpha * (a b). The gradient of a row
+/// added to all rows is computed together with that of b, which reads the same data.
 Gradients added_product_gradients(const Tensor& grad, const ops::Like& input, const Saved& a,
                                   const Saved& b, Scalar beta, Scalar alpha, Needs needs,
                                   const char* op) {
@@ -312,7 +312,8 @@ void check_linear(const Tensor& input, const Tensor& weight, const Tensor& bias,
 
 View optional_view(const Tensor& t) { return t.defined() ? View(t) : View(); }
 
-/// Calls f(rows) with the input as a matrix, and gives the result the input's leading dimensions.
+/// Calls f(rows) with the input as a matrix, and restores the input's leading dimensions in the
+/// result.
 template <class F>
 Tensor in_rows(const Tensor& input, const Tensor& weight, F f) {
   Shape shape = leading(input, input.dim() - 1);
@@ -321,8 +322,8 @@ Tensor in_rows(const Tensor& input, const Tensor& weight, F f) {
   return f(rows).reshape(shape);
 }
 
-/// The gradients of input, weight and bias from that of the product: the bias's beside the
-/// weight's, which reads the same.
+/// The gradients of input, weight and bias from that of the product: the bias's together with the
+/// weight's, which reads the same data.
 Gradients linear_gradients(const Tensor& grad, const Saved& input, const Saved& weight, Needs needs,
                            const char* op) {
   Gradients result(3);
@@ -409,7 +410,7 @@ Tensor linear_gelu(const Tensor& input, const Tensor& weight, const Tensor& bias
     record(out, "linear_gelu", {input, weight, bias},
            [x = Saved(input), w = Saved(weight), b = Saved(bias), before = Saved(before),
             approximation](const Tensor& grad, Needs needs) -> Gradients {
-             // To be differentiated again, the sum itself must be on the tape.
+             // If it is to be differentiated again, the sum itself must be on the tape.
              const Tensor total = grad_enabled() ? linear(x.get(), w.get(), b.get()) : before.get();
              return linear_gradients(ops::gelu_gradient(grad, total, approximation), x, w, needs,
                                      "linear_gelu");

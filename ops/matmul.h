@@ -1,5 +1,5 @@
-// Matrix products. Operands share a dtype (DTypeError otherwise; uint8 and bool have no products)
-// and a device (DeviceError); sizes that do not fit are a ShapeError.
+// Matrix products. Operands must have the same dtype (DTypeError; uint8 and bool are not supported)
+// and device (DeviceError); sizes that do not match are a ShapeError.
 #pragma once
 
 #include "ferrite/core/tensor.h"
@@ -7,8 +7,8 @@
 
 namespace ferrite {
 
-/// torch.matmul: 1-D times 1-D is the dot product; a 1-D operand counts as a row on the left and
-/// as a column on the right; leading dimensions are a batch and broadcast.
+/// torch.matmul: 1-D times 1-D is the dot product; a 1-D operand is treated as a row on the left
+/// and as a column on the right; leading dimensions are a batch and broadcast.
 Tensor matmul(const Tensor& a, const Tensor& b);
 /// [m, k] times [k, n].
 Tensor mm(const Tensor& a, const Tensor& b);
@@ -20,15 +20,15 @@ Tensor mv(const Tensor& a, const Tensor& b);
 Tensor dot(const Tensor& a, const Tensor& b);
 /// [m] times [n] is [m, n].
 Tensor outer(const Tensor& a, const Tensor& b);
-/// beta * input + alpha * (a b) with a [m, k], b [k, n] and an input that broadcasts to [m, n]. A
-/// beta of 0 ignores the input's values.
+/// beta * input + alpha * (a b) with a [m, k], b [k, n] and an input that broadcasts to [m, n].
+/// With beta = 0 the input's values are ignored.
 Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta = 1,
              Scalar alpha = 1);
-/// relu(addmm(input, a, b)), the activation applied to the product on its way to memory.
+/// relu(addmm(input, a, b)), with the activation fused into the product.
 Tensor addmm_relu(const Tensor& input, const Tensor& a, const Tensor& b);
 /// input weight^T + bias: input [..., in], weight [out, in], bias [out] or undefined.
 Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias = {});
-/// relu(linear(...)) and gelu(linear(...)) in the same way.
+/// relu(linear(...)) and gelu(linear(...)), fused in the same way.
 Tensor linear_relu(const Tensor& input, const Tensor& weight, const Tensor& bias = {});
 Tensor linear_gelu(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
                    GeluApproximation approximation = GeluApproximation::none);

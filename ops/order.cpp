@@ -1,4 +1,4 @@
-// Sorting, the k largest and running sums (declared in ops/reduce.h).
+// Sorting, top-k and cumulative sums (declared in ops/reduce.h).
 #include "ferrite/kernels/order.h"
 
 #include "ferrite/autograd/record.h"
@@ -21,7 +21,7 @@ using kernels::Extremum;
 
 namespace {
 
-/// The first `k` elements along `dim` in the order that starts with the least or the largest.
+/// The first `k` elements along `dim` in the order that starts with the smallest or the largest.
 ValuesIndices ordered(const char* op, const Tensor& t, std::int64_t k, int dim, Extremum first) {
   Shape shape = t.shape();
   shape[dim] = k;
@@ -37,7 +37,7 @@ ValuesIndices ordered(const char* op, const Tensor& t, std::int64_t k, int dim, 
   return out;
 }
 
-/// A dimension for 0-dimensional tensors, which sort as one element.
+/// Handles 0-dimensional tensors, which sort as one element.
 ValuesIndices checked(const char* op, const Tensor& t, std::optional<std::int64_t> k, int dim,
                       Extremum first) {
   FERRITE_CHECK(t.defined(), ValueError, op, "the input is undefined");
@@ -47,7 +47,8 @@ ValuesIndices checked(const char* op, const Tensor& t, std::optional<std::int64_
   FERRITE_CHECK(count >= 0 && count <= size, ValueError, op,
                 "expected k from 0 to {}, the size of dimension {}, got {}", size, dim, count);
   if (t.dim() > 0) return ordered(op, t, count, dim, first);
-  const ValuesIndices out = ordered(op, t.reshape({1}), 1, 0, first);  // for k = 0 too, as PyTorch
+  const ValuesIndices out = ordered(op, t.reshape({1}), 1, 0, first);  // also for k = 0, as in
+                                                                       // PyTorch
   return {out.values.reshape({}), out.indices.reshape({})};
 }
 

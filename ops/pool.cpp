@@ -16,7 +16,7 @@ using kernels::PoolAxis;
 
 namespace {
 
-/// A pooling of one input, as forward and all its gradients need it.
+/// The parameters of a pooling, for forward and all its gradients.
 struct Plan {
   Pool2d pool;
   Shape in, out;
@@ -30,7 +30,7 @@ std::int64_t output_size(const PoolAxis& a, bool ceil_mode) {
       a.input + 2 * a.padding - a.dilation * (a.kernel - 1) - 1 + (ceil_mode ? a.stride - 1 : 0);
   if (room < 0) return 0;
   std::int64_t out = room / a.stride + 1;
-  // No window begins beyond the input.
+  // No window starts beyond the input.
   if (ceil_mode && (out - 1) * a.stride >= a.input + a.padding) --out;
   return out;
 }
@@ -87,7 +87,8 @@ Plan make_plan(const char* op, const Tensor& input, Axis&& axis) {
   plan.pool.channels = s[n - 3];
   plan.pool.h = axis(s[n - 2], 0);
   plan.pool.w = axis(s[n - 1], 1);
-  // The planes of one channel lie the same way in both, and rows are longer than pixels.
+  // With one channel both formats have the same layout, and NCHW's rows are longer than NHWC's
+  // pixels.
   plan.pool.channels_last = plan.format == kChannelsLast && plan.pool.channels > 1;
   plan.out[n - 2] = plan.pool.h.output;
   plan.out[n - 1] = plan.pool.w.output;
@@ -113,7 +114,7 @@ Plan adaptive_plan(const char* op, const Tensor& input, Pair size) {
   });
 }
 
-/// `t` dense in the plan's format, off the tape; `t` itself where it is so already.
+/// `t` dense in the plan's format, off the tape; `t` itself if it is already.
 Tensor dense(const Plan& plan, const Tensor& t) {
   if (t.is_contiguous(plan.format)) return t;
   return no_grad([&] { return t.contiguous(plan.format); });
@@ -124,8 +125,8 @@ Tensor empty_for(const Plan& plan, const Shape& shape, const Tensor& like) {
                {.dtype = like.dtype(), .device = like.device(), .memory_format = plan.format});
 }
 
-// ---- The maximum. Backward scatters to the cells that `code` chose; backward of that gathers from
-// them.
+// ---- The maximum. Backward scatters to the cells selected by `code`; the backward of that gathers
+// from them.
 
 Tensor max_backward(const Plan& plan, const Tensor& grad, const Tensor& code);
 
@@ -149,7 +150,7 @@ Tensor max_backward(const Plan& plan, const Tensor& grad, const Tensor& code) {
   return out;
 }
 
-/// Indices are computed where `indices` is given.
+/// Computes indices if `indices` is given.
 Tensor max_forward(const Plan& plan, const Tensor& input, Tensor* indices) {
   const Pool2d& pool = plan.pool;
   FERRITE_CHECK(pool.h.widest() * pool.w.widest() <= INT32_MAX, ShapeError, plan.op,
@@ -174,7 +175,7 @@ Tensor max_forward(const Plan& plan, const Tensor& input, Tensor* indices) {
   return out;
 }
 
-// ---- The mean: linear, so that backward's backward is forward.
+// ---- The mean: linear, so that the backward of backward is forward.
 
 Tensor avg_backward(const Plan& plan, const Tensor& grad);
 

@@ -13,8 +13,8 @@
 namespace ferrite {
 
 namespace ops {
-/// First member of an options struct: keeps `{3, 1}` from being read as its fields in order, so
-/// that it can mean a Pair where a function takes either. `{.kernel_size = 3}` is the struct.
+/// First member of an options struct: prevents `{3, 1}` from initializing its fields in order, so
+/// that it can mean a Pair in overloads that take either. `{.kernel_size = 3}` is the struct.
 struct NamedFieldsOnly {
   constexpr NamedFieldsOnly() {}
 };
@@ -24,19 +24,21 @@ struct MaxPool2dOptions {
   [[no_unique_address]] ops::NamedFieldsOnly named_fields_only = {};
   Pair kernel_size;
   Pair stride = kernel_size;
-  Pair padding = 0;  ///< at most half the kernel; never the maximum
+  Pair padding = 0;  ///< at most half the kernel; never selected as the maximum
   Pair dilation = 1;
-  bool ceil_mode = false;  ///< also windows that only begin inside the padded input
+  bool ceil_mode = false;  ///< also use windows that start inside the padded input but extend
+                           ///< beyond it
 };
 
-/// The maximum of each window. A NaN in the window is its maximum.
-/// `max_pool2d(x, {.kernel_size = 3, .stride = 2, .padding = 1})`, or in PyTorch's order.
+/// The maximum of each window; NaN if the window contains one. `max_pool2d(x, {.kernel_size = 3,
+/// .stride = 2, .padding = 1})`, or in PyTorch's argument order.
 Tensor max_pool2d(const Tensor& input, const MaxPool2dOptions& options);
 Tensor max_pool2d(const Tensor& input, Pair kernel_size);
 Tensor max_pool2d(const Tensor& input, Pair kernel_size, Pair stride, Pair padding = 0,
                   Pair dilation = 1, bool ceil_mode = false);
 
-/// Also where the maxima were: int64, h * W + w in the input's plane, the first of equal ones.
+/// Also returns the positions of the maxima: int64, h * W + w in the input's plane, the first of
+/// equal ones.
 std::pair<Tensor, Tensor> max_pool2d_with_indices(const Tensor& input,
                                                   const MaxPool2dOptions& options);
 
@@ -44,9 +46,10 @@ struct AvgPool2dOptions {
   [[no_unique_address]] ops::NamedFieldsOnly named_fields_only = {};
   Pair kernel_size;
   Pair stride = kernel_size;
-  Pair padding = 0;  ///< at most half the kernel; counts as zeros
+  Pair padding = 0;  ///< at most half the kernel; counted as zeros
   bool ceil_mode = false;
-  bool count_include_pad = true;  ///< divide by the padded window's size, else by its cells inside
+  bool count_include_pad = true;  ///< divide by the padded window's size, else by the number of its
+                                  ///< cells inside
   std::optional<std::int64_t> divisor_override = {};  ///< divide by this instead
 };
 
@@ -57,8 +60,7 @@ Tensor avg_pool2d(const Tensor& input, Pair kernel_size, Pair stride, Pair paddi
                   bool ceil_mode = false, bool count_include_pad = true,
                   std::optional<std::int64_t> divisor_override = {});
 
-/// Windows of whatever size gives `output_size`: from floor(i * in / out) to ceil((i + 1) * in /
-/// out).
+/// Windows chosen to give `output_size`: from floor(i * in / out) to ceil((i + 1) * in / out).
 Tensor adaptive_avg_pool2d(const Tensor& input, Pair output_size);
 Tensor adaptive_max_pool2d(const Tensor& input, Pair output_size);
 std::pair<Tensor, Tensor> adaptive_max_pool2d_with_indices(const Tensor& input, Pair output_size);

@@ -42,7 +42,7 @@ Operands promote_and_compute(BinaryOp op, const Tensor& a, const Tensor& b, cons
   return o;
 }
 
-/// `x` in the dtype it has beside `other`.
+/// `x` converted to its promoted dtype with `other`.
 Tensor promoted(const Tensor& x, Scalar other, const char* name) {
   FERRITE_CHECK(x.defined(), ValueError, name, "the tensor is undefined");
   const DType dtype = ops::result_type(x, other);
@@ -63,7 +63,7 @@ Tensor promote_and_compute(BinaryOp op, const Tensor& a, Scalar b, const char* n
 
 namespace {
 
-/// The cheap form of a power of floating numbers, if there is one.
+/// The cheaper equivalent of a floating-point power, if there is one.
 std::optional<kernels::UnaryOp> special_power(double exponent) {
   if (exponent == 2) return kernels::UnaryOp::square;
   if (exponent == 0.5) return kernels::UnaryOp::sqrt;
@@ -134,8 +134,8 @@ const Tensor& pow_(const Tensor& self, Scalar exponent) {
 
 namespace {
 
-// Both gradients are 0 where the formula has 0 * infinity: 0^0 as the exponent of x is 0, and
-// powers of 0, which do not change with an exponent of 0 or more.
+// Both gradients are 0 where the formula gives 0 * infinity: 0^0 as a function of x has gradient 0,
+// and so have powers of 0, which do not change with an exponent of 0 or more.
 Tensor base_gradient(const Tensor& grad, const Tensor& x, const Tensor& exponent) {
   return where(eq(exponent, 0), 0, grad * exponent * pow(x, exponent - 1));
 }
@@ -259,8 +259,8 @@ Tensor atan2(const Tensor& a, const Tensor& b) {
     record(o.out, "atan2", {a, b},
            [a = Saved(a), b = Saved(b), la = Like(a), lb = Like(b)](const Tensor& grad,
                                                                     Needs needs) -> Gradients {
-             // Bool and integers go along as numbers of the result's dtype; at the origin the
-             // gradient is 0.
+             // Bool and integers are converted to the result's dtype; at the origin the gradient is
+             // 0.
              const auto number = [&](const Tensor& t) {
                return is_floating(t.dtype()) ? t : t.to(grad.dtype());
              };

@@ -49,7 +49,7 @@ void check_same_device(const Tensor& a, const Tensor& b, const char* op) {
 Tensor operand(const Tensor& t, DType dtype, const Shape& shape, const Device& device) {
   Tensor out = t;
   if (t.device() != device && t.dim() == 0 && t.device().is_host()) {
-    // Its value goes along with the work: nothing waits, and a later change of it does not matter.
+    // Its value is copied with the queued work: nothing waits, and later changes do not matter.
     out = empty({}, {.dtype = dtype, .device = device});
     kernels::fill(current_stream(device), out, t.item_scalar());
   } else if (t.dtype() != dtype || t.device() != device) {

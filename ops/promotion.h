@@ -1,4 +1,4 @@
-// What two operands become before arithmetic: PyTorch's type promotion, and broadcasting.
+// Preparation of two operands for arithmetic: PyTorch's type promotion, and broadcasting.
 #pragma once
 
 #include "ferrite/core/tensor.h"
@@ -7,43 +7,43 @@
 namespace ferrite::ops {
 
 /// torch.result_type: tensors with dimensions decide; a 0-dimensional tensor or a scalar only
-/// matters where its category (bool, integer, float) is higher.
+/// matters if its category (bool, integer, float) is higher.
 DType result_type(const Tensor& a, const Tensor& b);
 DType result_type(const Tensor& a, Scalar b);
-/// `dtype`, or float32 for integers and bool: what true division and exp work in.
+/// `dtype`, or float32 for integers and bool: the type in which true division and exp compute.
 inline DType floating_type(DType dtype) { return is_floating(dtype) ? dtype : kFloat32; }
 
 /// Whether a result may be stored in place in `self`: floats not in integers, numbers not in bool.
 bool can_store(DType result, DType self);
 
-/// Throws DeviceError naming both unless the tensors share a device, except that a 0-dimensional
-/// host tensor is welcome anywhere. ValueError for undefined tensors.
+/// Throws DeviceError naming both unless the tensors share a device; 0-dimensional host tensors are
+/// allowed with any device. ValueError for undefined tensors.
 void check_same_device(const Tensor& a, const Tensor& b, const char* op);
 
 /// `t` converted (off the tape) to `dtype`, moved to `device` and expanded to `shape`: an operand
-/// for a kernel. Nothing is copied where nothing changes.
+/// for a kernel. Copies nothing if nothing changes.
 Tensor operand(const Tensor& t, DType dtype, const Shape& shape, const Device& device);
 
-/// What a product or a quotient in `dtype` reads `t` as: beside 16-bit numbers a 0-dimensional
-/// operand of another type is float32 and not rounded, as a Scalar is not.
+/// The type in which a product or a quotient in `dtype` reads `t`: with 16-bit numbers a
+/// 0-dimensional operand of another type is read as float32 without rounding, like a Scalar.
 inline DType factor_type(const Tensor& t, DType dtype) {
   const bool wide = itemsize(dtype) == 2 && t.dim() == 0 && t.dtype() != dtype;
   return wide ? kFloat32 : dtype;
 }
 
-/// Whether a kernel in `dtype` takes both operands as they are.
+/// Whether a kernel in `dtype` can use both operands unchanged.
 inline bool need_nothing(const Tensor& a, const Tensor& b, DType dtype) {
   return a.shape() == b.shape() && a.dtype() == dtype && b.dtype() == dtype &&
          a.device() == b.device();
 }
 
-/// What a kernel of two operands works on.
+/// The inputs and output of a kernel with two operands.
 struct Operands {
   Tensor a, b, out;
 };
-/// Both operands in `dtype`, broadcast, and an empty result of `out_dtype` laid out as the operand
-/// that was not broadcast. Checks devices and shapes. For `Rounding::late` the operands of a
-/// product or a quotient have their factor_type().
+/// Both operands in `dtype`, broadcast, and an empty result of `out_dtype` with the layout of the
+/// operand that was not broadcast. Checks devices and shapes. With `Rounding::late` the operands of
+/// a product or a quotient have their factor_type().
 enum class Rounding : std::uint8_t { early, late };
 inline Rounding rounding_of(kernels::BinaryOp op) {
   const bool factors = op == kernels::BinaryOp::mul || op == kernels::BinaryOp::div;
@@ -52,11 +52,11 @@ inline Rounding rounding_of(kernels::BinaryOp op) {
 Operands operands(const Tensor& a, const Tensor& b, DType dtype, DType out_dtype, const char* op,
                   Rounding rounding = Rounding::early);
 
-/// `grad` summed back to the shape of an operand that was broadcast, in that operand's dtype and on
-/// its device. Differentiable.
+/// `grad` summed to the shape of an operand that was broadcast, in that operand's dtype and on its
+/// device. Differentiable.
 Tensor reduce_to(const Tensor& grad, const Shape& shape, DType dtype, const Device& device);
 
-/// What a backward needs to know of an operand it does not save.
+/// The properties of an operand that a backward needs but does not save.
 struct Like {
   Like(const Tensor& t) : shape(t.shape()), dtype(t.dtype()), device(t.device()) {}
   Tensor reduce(const Tensor& grad) const {

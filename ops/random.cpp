@@ -35,8 +35,8 @@ PhiloxState take(Generator* generator, const Device& device, std::int64_t numel,
   return g.reserve(kernels::random_blocks(numel, dtype), current_stream(device));
 }
 
-/// Calls draw(stream, contiguous tensor) for `self`: numbers are by row-major element, whatever the
-/// strides.
+/// Calls draw(stream, contiguous tensor) for `self`: numbers are assigned in row-major order,
+/// whatever the strides.
 template <class Draw>
 void draw_into(const Tensor& self, Draw&& draw) {
   const Stream stream = current_stream(self.device());

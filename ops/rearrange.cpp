@@ -21,7 +21,7 @@ using autograd::recording;
 namespace {
 
 struct Amounts {
-  Shape before, after;  // one a dimension
+  Shape before, after;  // one per dimension
 };
 
 Amounts parse_amounts(const Tensor& x, const std::vector<std::int64_t>& amounts) {
@@ -32,7 +32,7 @@ Amounts parse_amounts(const Tensor& x, const std::vector<std::int64_t>& amounts)
                 "{} pairs of amounts for the {} dimensions of {}", amounts.size() / 2, x.dim(),
                 x.shape());
   Amounts a{Shape::filled(x.dim(), 0), Shape::filled(x.dim(), 0)};
-  constexpr std::int64_t kMost = INT64_MAX / 4;  // sums of a size and two amounts fit
+  constexpr std::int64_t kMost = INT64_MAX / 4;  // so that sums of a size and two amounts fit
   for (std::int64_t amount : amounts)
     FERRITE_CHECK(amount >= -kMost && amount <= kMost, ValueError, "pad",
                   "an amount of {} is beyond every size", amount);
@@ -58,7 +58,7 @@ Tensor padded(const Tensor& x, const Amounts& a, PadMode mode, Scalar value) {
   return out;
 }
 
-/// Takes away what was padded: a view where nothing was cropped, else the padding turned round.
+/// Removes the padding: a view if nothing was cropped, else padding with negated amounts.
 Tensor unpadded(const Tensor& grad, const Amounts& a) {
   const bool crops = std::ranges::any_of(a.before, [](std::int64_t n) { return n < 0; }) ||
                      std::ranges::any_of(a.after, [](std::int64_t n) { return n < 0; });
@@ -86,8 +86,8 @@ Tensor pad_constant(const Tensor& x, const Amounts& a, Scalar value) {
 
 Tensor pad_with_own(const Tensor& x, const Amounts& a, PadMode mode);
 
-/// The gradient of pad_with_own: one dimension after the other, the elements that read the same
-/// one are added.
+/// The gradient of pad_with_own: for one dimension after the other, adds the elements that read the
+/// same one.
 Tensor fold(const Tensor& grad, const Amounts& a, PadMode mode) {
   Tensor out = grad;
   for (int d = 0; d < grad.dim(); ++d) {

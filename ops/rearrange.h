@@ -10,15 +10,14 @@ namespace ferrite {
 
 using kernels::PadMode;  // constant, reflect, replicate, circular
 /// Pads the last dimensions: pairs (before, after) from the last dimension backwards, as
-/// torch.nn.functional.pad. Negative amounts crop (constant only). reflect needs amounts below the
-/// size, circular at most it.
+/// torch.nn.functional.pad. Negative amounts crop (constant only). reflect requires amounts below
+/// the size, circular at most the size.
 Tensor pad(const Tensor& x, const std::vector<std::int64_t>& amounts,
            PadMode mode = PadMode::constant, Scalar value = 0);
 
 /// Reverses the order along the dimensions.
 Tensor flip(const Tensor& x, const Dims& dims);
-/// Shifts along the dimensions, what leaves at the end coming back at the start. Without
-/// dimensions: of the flattened tensor.
+/// Shifts cyclically along the dimensions; without dimensions, shifts the flattened tensor.
 Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims = {});
 
 /// The lower (upper) triangle of the last two dimensions: zero where column > row + diagonal

@@ -18,7 +18,7 @@ using ops::ReducedDims;
 
 namespace {
 
-/// What kernels::reduce reads: `t` itself where it adds up in `out` anyway.
+/// The input of kernels::reduce: `t` itself if the kernel accumulates in `out` anyway.
 Tensor reducible(const Tensor& t, DType out) {
   const bool widens =
       is_floating(t.dtype()) ? out == kFloat32 && itemsize(t.dtype()) == 2 : out == kInt64;
@@ -32,7 +32,7 @@ Tensor add_up(ReduceOp op, const Tensor& t, const ReducedDims& dims, DType dtype
   return out;
 }
 
-/// The gradient of what was reduced to `kept` by adding up, for an input of `shape` and `dtype`.
+/// The gradient of a sum with shape `kept`, for an input of `shape` and `dtype`.
 Tensor spread(const Tensor& grad, const Shape& kept, const Shape& shape, DType dtype) {
   return grad.to(dtype).reshape(kept).expand(shape);
 }

@@ -2,8 +2,8 @@
 //
 // `dims` lists the dimensions to reduce, negative ones counting from the end; an empty list means
 // all of them. With `keepdim` they stay as size 1. IndexError for a dimension out of range,
-// ValueError for one given twice. Memory formats do not matter to the speed: contiguous and
-// channels-last inputs, and strided views, are reduced where they lie. The same bits come out for
+// ValueError for one given twice. Memory formats do not affect speed: contiguous and channels-last
+// inputs, and strided views, are reduced in place, without a copy. The result has the same bits for
 // every number of threads. 16-bit types accumulate in float32, integers and bool in int64.
 #pragma once
 
@@ -14,18 +14,18 @@
 
 namespace ferrite {
 
-/// Sums `t` down to `shape`, undoing a broadcast: leading dimensions go, dimensions of 1 stay.
-/// Differentiable. Returns `t` where it has that shape.
+/// Sums `t` to `shape`, undoing a broadcast: leading dimensions are removed, dimensions of 1 stay.
+/// Differentiable. Returns `t` if it has that shape.
 Tensor sum_to(const Tensor& t, const Shape& shape);
 
 /// The result has `dtype`, by default that of `t`, int64 for integers and bool; values are
-/// converted before they are added up. Differentiable, to any order.
+/// converted before the summation. Differentiable, to any order.
 Tensor sum(const Tensor& t, const Dims& dims = {}, bool keepdim = false,
            std::optional<DType> dtype = {});
-/// DTypeError for integers and bool without a floating `dtype`. The mean of nothing is NaN.
+/// DTypeError for integers and bool without a floating `dtype`. The mean of no elements is NaN.
 Tensor mean(const Tensor& t, const Dims& dims = {}, bool keepdim = false,
             std::optional<DType> dtype = {});
-// A template, so that sum(t, {}) stays a list of dimensions.
+// A template, so that sum(t, {}) still means a list of dimensions.
 template <std::same_as<DType> D>
 Tensor sum(const Tensor& t, D dtype) {
   return sum(t, {}, false, dtype);
@@ -35,9 +35,9 @@ Tensor mean(const Tensor& t, D dtype) {
   return mean(t, {}, false, dtype);
 }
 
-/// Variance with divisor n - `correction`: 1 is the unbiased one, 0 the plain one (`true` and
-/// `false` read as PyTorch's `unbiased`). NaN or infinity where the divisor is not above 0.
-/// Floating types only.
+/// Variance with divisor n - `correction`: 1 for the unbiased, 0 for the biased one (`true` and
+/// `false` read like PyTorch's `unbiased`). NaN or infinity if the divisor is not above 0. Floating
+/// types only.
 Tensor var(const Tensor& t, const Dims& dims = {}, int correction = 1, bool keepdim = false);
 /// Its square root.
 Tensor std(const Tensor& t, const Dims& dims = {}, int correction = 1, bool keepdim = false);
@@ -47,30 +47,30 @@ struct ValuesIndices {
 };
 
 /// The largest element, NaN if there is one. ValueError for an empty tensor. The gradient is shared
-/// evenly among equal ones.
+/// equally among equal elements.
 Tensor max(const Tensor& t);
 Tensor min(const Tensor& t);
-/// Along one dimension, with the index of the first of equal ones (of the first NaN), which gets
-/// the gradient.
+/// Along one dimension, with the index of the first of equal elements (of the first NaN), which
+/// gets the gradient.
 ValuesIndices max(const Tensor& t, int dim, bool keepdim = false);
 ValuesIndices min(const Tensor& t, int dim, bool keepdim = false);
-/// Along several dimensions; the gradient is shared evenly among equal ones.
+/// Along several dimensions; the gradient is shared equally among equal elements.
 Tensor amax(const Tensor& t, const Dims& dims = {}, bool keepdim = false);
 Tensor amin(const Tensor& t, const Dims& dims = {}, bool keepdim = false);
-/// int64 indices along `dim`, or into the flattened (row-major) tensor: the first of equal ones,
-/// the first NaN.
+/// int64 indices along `dim`, or into the flattened (row-major) tensor: the first of equal
+/// elements, the first NaN.
 Tensor argmax(const Tensor& t, std::optional<int> dim = {}, bool keepdim = false);
 Tensor argmin(const Tensor& t, std::optional<int> dim = {}, bool keepdim = false);
 
 /// (sum |x|^p)^(1/p); p = infinity is the largest |x|, -infinity the smallest, 0 the number of
-/// nonzeros. The gradient where the norm is 0 is 0. Floating types only.
+/// nonzeros. The gradient is 0 where the norm is 0. Floating types only.
 Tensor norm(const Tensor& t, double p = 2, const Dims& dims = {}, bool keepdim = false);
 
-/// The result's dtype as sum()'s.
+/// The result's dtype is as for sum().
 Tensor prod(const Tensor& t);
 Tensor prod(const Tensor& t, int dim, bool keepdim = false);
 
-/// bool results, but uint8 of uint8; NaN counts as true. Any dtype.
+/// bool results, but uint8 for uint8; NaN counts as true. Any dtype.
 Tensor any(const Tensor& t);
 Tensor any(const Tensor& t, int dim, bool keepdim = false);
 Tensor all(const Tensor& t);
@@ -78,14 +78,14 @@ Tensor all(const Tensor& t, int dim, bool keepdim = false);
 /// int64.
 Tensor count_nonzero(const Tensor& t, const Dims& dims = {});
 
-/// Running sums along `dim`; the result's dtype as sum()'s.
+/// Cumulative sums along `dim`; the result's dtype is as for sum().
 Tensor cumsum(const Tensor& t, int dim, std::optional<DType> dtype = {});
 /// In place, in the dtype of `self` (bool: DTypeError).
 const Tensor& cumsum_(const Tensor& self, int dim);
 
-/// The k largest (smallest) elements along `dim` and where they were, in falling (rising) order;
-/// NaN counts as larger than every number. Of equal elements the first come first. ValueError
-/// unless 0 <= k <= size.
+/// The k largest (smallest) elements along `dim` and their indices, in descending (ascending)
+/// order; NaN counts as larger than every number. Ties are in input order. ValueError unless 0 <= k
+/// <= size.
 ValuesIndices topk(const Tensor& t, std::int64_t k, int dim = -1, bool largest = true,
                    bool sorted = true);
 /// Sorts along `dim`, always stably; NaN counts as larger than every number.

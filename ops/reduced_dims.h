@@ -1,4 +1,4 @@
-// Which dimensions a reduction takes away, for ops/ alone.
+// The dimensions removed by a reduction, for ops/ alone.
 #pragma once
 
 #include "ferrite/autograd/grad_mode.h"
@@ -7,7 +7,7 @@
 namespace ferrite::ops {
 
 struct ReducedDims {
-  /// `dims` as users give it: negative ones allowed, none means all. IndexError, ValueError.
+  /// `dims` as given by the user: negative ones allowed, none means all. IndexError, ValueError.
   ReducedDims(const Tensor& t, const Dims& dims, bool keepdim, const char* op) {
     FERRITE_CHECK(t.defined(), ValueError, op, "the input is undefined");
     const int ndim = t.dim();
@@ -25,7 +25,7 @@ struct ReducedDims {
     }
   }
 
-  /// `out`, which has the shape `result` and lies row-major, as kernels take it.
+  /// A view for kernels of `out`, which has the shape `result` and is row-major.
   kernels::View keepdim_view(const Tensor& out) const {
     kernels::View v;
     v.data = out.data_ptr();
@@ -43,7 +43,7 @@ struct ReducedDims {
 
   Shape kept;              ///< the input's shape, reduced dimensions as 1
   Shape result;            ///< the shape asked for
-  std::int64_t count = 1;  ///< elements that make one of the result
+  std::int64_t count = 1;  ///< input elements per result element
 };
 
 /// `t` in `dtype`, off the tape.

@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kOp = "interpolate";
 
-/// One resampling, as forward and all its gradients need it.
+/// The parameters of a resampling, for forward and all its gradients.
 struct Plan {
   Resize2d resize;
   Shape in, out;
@@ -50,8 +50,8 @@ ResizeAxis axis_of(const InterpolateOptions& o, std::int64_t input, std::int64_t
   double scale = factor > 0 && !o.recompute_scale_factor ? 1 / factor : n / m;
   if (corners) scale = output > 1 ? (n - 1) / (m - 1) : 0;
   const bool bilinear = o.mode == InterpolateMode::bilinear;
-  // Where sizes agree, bilinear copies whatever the factor was. (PyTorch's nearest does so, and
-  // where the size doubles, in some layouts on the CPU; elsewhere it goes by the factor, as here.)
+  // If sizes agree, bilinear copies, whatever the factor was. (PyTorch's nearest also does so, and,
+  // if the size doubles, in some layouts on the CPU; elsewhere it uses the factor, as here.)
   if (bilinear && input == output) scale = 1;
   const double shift = bilinear && !corners ? 0.5 : 0;
   return {static_cast<std::int32_t>(input), static_cast<std::int32_t>(output), scale, shift};
@@ -75,14 +75,15 @@ Plan make_plan(const Tensor& input, const InterpolateOptions& o) {
             .in = s,
             .out = s,
             .format = input.suggest_memory_format()};
-  // The planes of one channel lie the same way in both, and rows are longer than pixels.
+  // With one channel both formats have the same layout, and NCHW's rows are longer than NHWC's
+  // pixels.
   plan.resize.channels_last = plan.format == kChannelsLast && s[1] > 1;
   plan.out[2] = plan.resize.h.output;
   plan.out[3] = plan.resize.w.output;
   return plan;
 }
 
-/// `t` dense in the plan's format, off the tape; `t` itself where it is so already.
+/// `t` dense in the plan's format, off the tape; `t` itself if it is already.
 Tensor dense(const Plan& plan, const Tensor& t) {
   if (t.is_contiguous(plan.format)) return t;
   return no_grad([&] { return t.contiguous(plan.format); });
@@ -93,7 +94,7 @@ Tensor empty_for(const Plan& plan, const Shape& shape, const Tensor& like) {
                {.dtype = like.dtype(), .device = like.device(), .memory_format = plan.format});
 }
 
-// Linear, so that backward's backward is forward.
+// Linear, so that the backward of backward is forward.
 
 Tensor backward(const Plan& plan, const Tensor& grad);
 

@@ -12,7 +12,7 @@ namespace ferrite {
 
 using kernels::InterpolateMode;  // nearest, bilinear
 
-/// Factors for heights and widths; one number counts for both.
+/// Factors for height and width; a single number applies to both.
 struct ScaleFactor {
   constexpr ScaleFactor(double both) : h(both), w(both) {}
   constexpr ScaleFactor(double height, double width) : h(height), w(width) {}
@@ -24,14 +24,14 @@ struct ScaleFactor {
 
 struct InterpolateOptions {
   [[no_unique_address]] ops::NamedFieldsOnly named_fields_only = {};
-  // One of these two; 0 is "not given". Factors give sizes of floor(input * factor).
+  // Exactly one of these two; 0 means "not given". Factors give sizes of floor(input * factor).
   Pair size = 0;
   ScaleFactor scale_factor = 0;
   InterpolateMode mode = InterpolateMode::nearest;
-  /// bilinear: whether the corner cells' centres stay where they are, rather than the corners of
-  /// the image. false where it is not given.
+  /// bilinear: whether the centres of the corner cells are aligned, rather than the corners of the
+  /// image. Default: false.
   std::optional<bool> align_corners = {};
-  /// Positions follow from the two sizes, not from the factors as they were given.
+  /// Compute positions from the two sizes, not from the given factors.
   bool recompute_scale_factor = false;
 };
 

@@ -1,4 +1,4 @@
-// Writing by index, and the forms in place (declared in ops/index.h).
+// Writing by index, and the in-place forms (declared in ops/index.h).
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
 #include "ferrite/core/views.h"
@@ -38,7 +38,7 @@ void check_like(const Tensor& source, const Tensor& x, const char* op) {
                 source.device());
 }
 
-/// The part of `source` that `index`, which may be of any shape where it is empty, covers.
+/// The part of `source` covered by `index`, which may have any shape if it is empty.
 Tensor covered(const Tensor& source, const Tensor& index) {
   if (index.numel() == 0) return source.flatten().narrow(0, 0, 0).reshape(index.shape());
   Tensor part = source;
@@ -47,14 +47,14 @@ Tensor covered(const Tensor& source, const Tensor& index) {
   return part;
 }
 
-/// A value as a source of the shape of `ids`, without the memory.
+/// A value as a source of the shape of `ids`, without using memory for it.
 Tensor spread(Scalar value, const Tensor& x, const Tensor& ids) {
   const Tensor one = empty({}, {.dtype = x.dtype(), .device = x.device()});
   kernels::fill(current_stream(x.device()), one, value);
   return geometry::apply(one, geometry::expand(one, ids.shape()));
 }
 
-/// Adds into `self`; 16-bit types by way of float32.
+/// Adds into `self`; 16-bit types through float32.
 template <class Add>
 void accumulate_inplace(const Tensor& self, Add&& add) {
   if (ops::sum_type(self.dtype()) == self.dtype()) return add(self);
@@ -68,7 +68,7 @@ void accumulate_inplace(const Tensor& self, Add&& add) {
 
 namespace {
 
-/// Of x and of the source.
+/// The gradients of x and of the source.
 auto scatter_gradient(int dim, const Tensor& ids) {
   return [dim, ids = Saved(ids)](const Tensor& grad, Needs needs) -> Gradients {
     return {needs[0] ? scatter(grad, dim, ids.get(), 0) : Tensor(),
@@ -165,7 +165,7 @@ auto scatter_add_gradient(int dim, const Tensor& ids) {
   };
 }
 
-/// Adds `part` into what accumulate() gives.
+/// Adds `part` to the result of accumulate().
 auto scatter_adder(const char* op, const Tensor& ids, const Tensor& part, int dim) {
   return [=](const Tensor& sum) {
     if (ids.numel() == 0) return;
@@ -239,7 +239,7 @@ struct Addition {
   }
 };
 
-/// `x` has a dimension.
+/// `x` must have at least one dimension.
 Addition addition(const Tensor& x, int dim, const Tensor& ids, const Tensor& source,
                   const char* op) {
   const int d = normalize_dim(dim, x.dim(), op);

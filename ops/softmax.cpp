@@ -19,13 +19,13 @@ using kernels::SoftmaxKind;
 
 namespace {
 
-/// `t` without gaps in `format`; itself where it is so.
+/// `t` without gaps in `format`; itself if it is already.
 Tensor dense(const Tensor& t, MemoryFormat format) {
   return no_grad([&] { return t.contiguous(format); });
 }
 
 Tensor gradient(SoftmaxKind kind, const Tensor& grad, const Tensor& y, int dim) {
-  if (grad_enabled())  // create_graph: by differentiable ops
+  if (grad_enabled())  // create_graph: with differentiable ops
     return kind == SoftmaxKind::plain ? y * (grad - sum(grad * y, {dim}, true))
                                       : grad - exp(y) * sum(grad, {dim}, true);
   Tensor out = empty_like(y);

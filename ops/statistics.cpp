@@ -45,7 +45,7 @@ Tensor variance(const Tensor& t, const ReducedDims& reduced, int correction) {
   });
 }
 
-/// The variance's gradient times `scale`, which has the shape of what was reduced.
+/// The gradient of the variance times `scale`, which has the shape of the reduced result.
 Tensor variance_gradient(const Tensor& scale, const Tensor& x, const ReducedDims& reduced,
                          int correction) {
   const Tensor mean_of_x = sum_to(x, reduced.kept) / static_cast<double>(reduced.count);
@@ -134,8 +134,8 @@ Tensor norm(const Tensor& t, double p, const Dims& dims, bool keepdim) {
 
 namespace {
 
-/// What an element is multiplied with: the product of the others, where at most one of all is 0.
-/// `x` is no 16-bit type, in which products overflow that the quotient has a place for.
+/// The factor of each element: the product of the others, if at most one of all is 0. `x` must not
+/// be a 16-bit type, in which products overflow although the quotient is representable.
 Tensor product_of_others(const Tensor& x, const Shape& kept) {
   const Tensor zero = eq(x, 0);
   const Tensor filled = where(zero, 1, x);

@@ -1,5 +1,5 @@
 // The method forms of functions in ops/arithmetic.h, unary.h, activation.h and compare.h. Those of
-// other families are defined beside their functions.
+// other families are defined with their functions.
 #include "ferrite/ops/activation.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/compare.h"

@@ -15,21 +15,21 @@ constexpr std::size_t kLargestStaged = std::size_t{32} << 20;  // through pinned
 
 bool is_dense(const Tensor& t, MemoryFormat format) { return t.is_contiguous(format); }
 
-/// The layout that both sides of the crossing have: that of `out` where it is dense.
+/// The common layout for the transfer: that of `out` if it is dense.
 MemoryFormat crossing_format(const Tensor& out) { return out.suggest_memory_format(); }
 
-/// The dtype that makes the run of bytes shorter; among equals `otherwise`.
+/// The dtype that needs fewer bytes to transfer; `otherwise` on ties.
 DType crossing_dtype(const Tensor& out, const Tensor& in, DType otherwise) {
   if (out.itemsize() == in.itemsize()) return otherwise;
   return out.itemsize() < in.itemsize() ? out.dtype() : in.dtype();
 }
 
-/// `t` itself where it is dense and of `dtype`, else undefined.
+/// `t` itself if it is dense and of `dtype`, else undefined.
 Tensor as_it_is(const Tensor& t, DType dtype, MemoryFormat format) {
   return t.dtype() == dtype && is_dense(t, format) ? t : Tensor();
 }
 
-/// `t` as one dense run, packed in a temporary on its own device and stream if it is not one.
+/// `t` with contiguous memory; packed into a temporary on its own device and stream if necessary.
 Tensor packed(const Tensor& t, DType dtype, MemoryFormat format) {
   if (Tensor same = as_it_is(t, dtype, format); same.defined()) return same;
   Tensor run = empty(t.shape(), {.dtype = dtype, .device = t.device(), .memory_format = format});
@@ -49,7 +49,8 @@ void check_not_captured(const Stream& stream, const char* op, const char* what) 
                 what);
 }
 
-/// Of two devices that a graph cannot both have: it would be replayed without the other's work.
+/// For two devices that cannot both be part of a graph: it would be replayed without the other's
+/// work.
 void check_one_graph(const Stream& from, const Stream& to, const char* op) {
   if (is_capturing(from) == is_capturing(to)) return;
   FERRITE_CHECK(from.device().is_host() || to.device().is_host(), CudaError, op,
@@ -84,14 +85,14 @@ void host_to_device(const Tensor& out, const Tensor& in, bool non_blocking, cons
   if (!landed.is_same(out)) kernels::copy(to, out, landed);
   if (!run.shares_storage(in)) return;
   if (!in.device().is_host())
-    from.wait(to);  // the source's later work may change it
+    from.wait(to);  // later work of the source may change it
   else if (!non_blocking)
     to.synchronize();
 }
 
 void device_to_host(const Tensor& out, const Tensor& in, bool non_blocking, const char* op) {
   const Stream from = current_stream(in.device()), to = current_stream(out.device());
-  // The host cannot convert what it does not wait for.
+  // Without waiting, the host cannot convert.
   const DType dtype = non_blocking ? out.dtype() : crossing_dtype(out, in, out.dtype());
   const MemoryFormat format = crossing_format(out);
   Tensor landed = as_it_is(out, dtype, format);
@@ -107,7 +108,7 @@ void device_to_host(const Tensor& out, const Tensor& in, bool non_blocking, cons
     const bool pinned = run.nbytes() <= kLargestStaged;
     landed = empty(out.shape(), {.dtype = dtype, .memory_format = format, .pinned = pinned});
   }
-  from.wait(to);  // the memory of `out` may be in use by what is queued there
+  from.wait(to);  // queued work there may still use the memory of `out`
   cross(from, landed, run);
   landed.storage()->record_stream(from);
   if (blocks)
@@ -130,7 +131,7 @@ void device_to_device(const Tensor& out, const Tensor& in) {
   to.wait(from);
   cross(to, landed, run);
   run.storage()->record_stream(to);
-  if (run.shares_storage(in)) from.wait(to);  // the source's later work may change it
+  if (run.shares_storage(in)) from.wait(to);  // later work of the source may change it
   if (!landed.is_same(out)) kernels::copy(to, out, landed);
 }
 
@@ -141,7 +142,7 @@ void host_to_host(const Tensor& out, const Tensor& in, bool non_blocking) {
   kernels::copy(to, out, in);
   in.storage()->record_stream(to);
   if (!in.device().is_host())
-    from.wait(to);  // the source's later work may change it
+    from.wait(to);  // later work of the source may change it
   else if (!non_blocking)
     to.synchronize();
 }

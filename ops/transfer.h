@@ -1,22 +1,23 @@
-// Moving values between any two devices.
+// Copies values between any two devices.
 #pragma once
 
 #include "ferrite/core/tensor.h"
 
 namespace ferrite::ops {
 
-/// out = in, converting the dtype, for equal shapes and any strides, in the order of both devices'
-/// current streams. Blocking means that the host may change or read what is its own on return.
+/// out = in, converting the dtype, for equal shapes and any strides, ordered with the current
+/// streams of both devices. If it is blocking, the host may change or read its own memory on
+/// return.
 ///
-/// Between a CUDA device and another device bytes cross in one dense run. A tensor that is not
-/// dense is packed where it comes from, and a conversion is done on the side that makes the run
-/// shorter. Host memory that is not pinned goes through pinned memory where it is not too large, so
-/// that neither side waits for the other; the caller waits only where the device reads his own
-/// memory or he is about to read the device's.
+/// Between a CUDA device and another device the bytes are transferred as one contiguous run. A
+/// tensor that is not dense is packed on its source device, and a conversion is done on the side
+/// that makes the transfer smaller. Host memory that is not pinned goes through pinned memory if it
+/// is not too large, so that neither side waits for the other; the caller waits only if the device
+/// reads the caller's memory directly or the caller is about to read the device's.
 ///
-/// CudaError, tagged with `op`, where a CUDA device's stream is being captured into a graph that
-/// cannot hold the copy: all but those within the device, and between it and dense pinned memory of
-/// the host where nobody waits.
+/// CudaError, tagged with `op`, if a CUDA device's stream is being captured into a graph that
+/// cannot contain the copy. A graph can contain copies within the device, and non-blocking ones
+/// between it and dense pinned host memory.
 void transfer(const Tensor& out, const Tensor& in, bool non_blocking, const char* op);
 
 }  // namespace ferrite::ops

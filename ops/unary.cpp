@@ -15,7 +15,7 @@ using ops::Keeps;
 using ops::Takes;
 using ops::UnaryOp;
 
-// Each function is followed by its gradient, which is given what Keeps says.
+// Each function is followed by its gradient, which receives the tensor selected by Keeps.
 
 // ---- Any numeric dtype
 
@@ -23,7 +23,7 @@ namespace {
 const auto neg_gradient = [](const Tensor& grad, const Tensor&) { return neg(grad); };
 const auto abs_gradient = [](const Tensor& grad, const Tensor& x) { return grad * sign(x); };
 const auto square_gradient = [](const Tensor& grad, const Tensor& x) { return grad * x * 2; };
-/// Of functions that are constant in pieces.
+/// For piecewise constant functions.
 const auto zero_gradient = [](const Tensor& grad, const Tensor&) { return zeros_like(grad); };
 }  // namespace
 
@@ -64,7 +64,7 @@ const Tensor& square_(const Tensor& self) {
 
 namespace {
 
-/// Integers are whole already.
+/// Integers are returned unchanged.
 Tensor rounded(const Tensor& x, const char* name, UnaryOp op) {
   if (ops::checked_dtype(x, name, Takes::numeric); !is_floating(x.dtype())) return x.clone();
   return ops::unary(x, name, op, Takes::floating, Keeps::nothing, zero_gradient);

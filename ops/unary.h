@@ -1,26 +1,26 @@
-// Functions of one tensor, element by element. The activations are in ops/activation.h.
+// Elementwise functions of one tensor. The activations are in ops/activation.h.
 //
-// The result has the input's shape, device and memory format. Floating dtypes stay as they are;
-// integers and bool become float32 in the functions that give fractions (exp, sin, sqrt...), as in
-// PyTorch. A function's form that ends in _ changes `self` in place and returns it: DTypeError
-// where an integer tensor cannot hold the result. All gradients are differentiable to any order.
+// The result has the input's shape, device and memory format. Floating dtypes are kept; integers
+// and bool become float32 in functions with fractional results (exp, sin, sqrt...), as in PyTorch.
+// A function whose name ends in _ changes `self` in place and returns it: DTypeError if an integer
+// tensor cannot hold the result. All gradients are differentiable to any order.
 #pragma once
 
 #include "ferrite/core/tensor.h"
 
 namespace ferrite {
 
-// Any numeric dtype (bool: DTypeError, unless it says otherwise).
+// Any numeric dtype (bool: DTypeError, unless noted).
 Tensor neg(const Tensor& x);
 Tensor abs(const Tensor& x);
-/// -1, 0 or 1; 0 for NaN. bool stays as it is.
+/// -1, 0 or 1; 0 for NaN. bool is unchanged.
 Tensor sign(const Tensor& x);
-/// int64 of bool.
+/// int64 for bool.
 Tensor square(const Tensor& x);
-/// Integers stay as they are.
+/// Integers are unchanged.
 Tensor floor(const Tensor& x);
 Tensor ceil(const Tensor& x);
-/// Halves go to the even neighbour.
+/// Ties go to even.
 Tensor round(const Tensor& x);
 Tensor trunc(const Tensor& x);
 

@@ -1,4 +1,4 @@
-// How a function of one tensor runs and goes on the tape.
+// How a function of one tensor is run and recorded on the tape.
 #pragma once
 
 #include "ferrite/autograd/record.h"
@@ -14,11 +14,11 @@ using autograd::Saved;
 using kernels::UnaryOp;
 using kernels::UnaryParams;
 
-/// What a gradient is computed from.
+/// The tensor from which a gradient is computed.
 enum class Keeps : std::uint8_t { nothing, input, output };
 
-/// What dtypes a function takes: numeric ones as they are, or floating ones, integers becoming
-/// float32.
+/// The dtypes a function accepts: numeric ones unchanged, or floating ones, with integers converted
+/// to float32.
 enum class Takes : std::uint8_t { numeric, floating };
 
 inline DType checked_dtype(const Tensor& x, const char* name, Takes takes) {
@@ -58,7 +58,7 @@ const Tensor& unary_(const Tensor& self, const char* name, UnaryOp op, Takes tak
   const bool records = autograd::recording(self);
   Saved kept;
   if (records && keeps == Keeps::input) {
-    // The values that the change destroys, with the history they had.
+    // The values that the change destroys, with their history.
     kept = Saved(self.clone());
   }
   kernels::unary(current_stream(self.device()), op, self, self, p);

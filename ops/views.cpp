@@ -37,8 +37,8 @@ Tensor zeros_for(const Tensor& grad, const Shape& shape) {
   return out;
 }
 
-/// The gradient of a view whose elements do not overlap: zeros of `shape` with `grad` in the region
-/// that `view_of` shows. Its own gradient is the view.
+/// The gradient of a view without overlapping elements: zeros of `shape`, with `grad` in the region
+/// selected by `view_of`. Its own gradient is the view.
 template <class ViewOf>
 Tensor pad_back(const Tensor& grad, const Shape& shape, const char* name, ViewOf view_of) {
   Tensor out = zeros_for(grad, shape);
@@ -48,14 +48,14 @@ Tensor pad_back(const Tensor& grad, const Shape& shape, const char* name, ViewOf
   return out;
 }
 
-/// The gradient of slice (and of select and narrow): also right for step above 1.
+/// The gradient of slice (and of select and narrow); also correct for steps above 1.
 Tensor slice_back(const Tensor& grad, const Shape& shape, int dim, std::int64_t start,
                   std::int64_t end, std::int64_t step) {
   return pad_back(grad, shape, "slice_backward",
                   [=](const Tensor& g) { return g.slice(dim, start, end, step); });
 }
 
-/// The gradient of unfold: windows are added where they overlap, in a fixed order.
+/// The gradient of unfold: overlapping windows are added in a fixed order.
 Tensor unfold_back(const Tensor& grad, const Shape& shape, int dim, std::int64_t size,
                    std::int64_t step) {
   if (size <= step)
@@ -67,7 +67,7 @@ Tensor unfold_back(const Tensor& grad, const Shape& shape, int dim, std::int64_t
     const Stream stream = current_stream(out.device());
     const Tensor windows = out.unfold(dim, size, step);
     for (std::int64_t k = 0; k < size; ++k) {
-      // Elements of one position in all windows are distinct.
+      // Elements at one position in all windows are distinct.
       const Tensor at = windows.select(-1, k);
       kernels::binary(stream, kernels::BinaryOp::add, at, at, grad.select(-1, k));
     }
@@ -160,7 +160,7 @@ Tensor unflatten(const Tensor& x, int dim, const Shape& sizes) {
   return x.view(shape);
 }
 
-// ---- Another order of dimensions
+// ---- Other orders of dimensions
 
 Tensor Tensor::transpose(int dim0, int dim1) const {
   const profiler::OpRange range("transpose", *this);

@@ -1,6 +1,6 @@
 // Views: other shapes and strides on the same memory, differentiable. Most are members of Tensor
 // (view, reshape, flatten, transpose, permute, select, slice, narrow, expand, squeeze, unsqueeze,
-// unfold); here are the function forms and what builds on them.
+// unfold); this header has the function forms and functions built on them.
 //
 // Dimensions may be negative. Errors are IndexError (dimension or index out of range), ShapeError
 // and ValueError, tagged with the view's name. An in-place change of a view changes its base, and
@@ -25,7 +25,7 @@ inline Tensor squeeze(const Tensor& x) { return x.squeeze(); }
 inline Tensor squeeze(const Tensor& x, int dim) { return x.squeeze(dim); }
 inline Tensor unsqueeze(const Tensor& x, int dim) { return x.unsqueeze(dim); }
 
-/// x.expand(shape): the name NumPy and PyTorch give the function.
+/// x.expand(shape), under its name in NumPy and PyTorch.
 inline Tensor broadcast_to(const Tensor& x, const Shape& shape) { return x.expand(shape); }
 inline Tensor view_as(const Tensor& x, const Tensor& other) { return x.view(other.shape()); }
 inline Tensor reshape_as(const Tensor& x, const Tensor& other) { return x.reshape(other.shape()); }
@@ -35,7 +35,7 @@ inline Tensor expand_as(const Tensor& x, const Tensor& other) { return x.expand(
 Tensor movedim(const Tensor& x, const Shape& source, const Shape& destination);
 Tensor movedim(const Tensor& x, int source, int destination);
 
-/// Divides dimension `dim` into `sizes`, one of which may be -1: the inverse of flatten.
+/// Splits dimension `dim` into `sizes`, one of which may be -1: the inverse of flatten.
 Tensor unflatten(const Tensor& x, int dim, const Shape& sizes);
 
 /// The elements x[..., i, i + offset, ...] of two dimensions as a new last one.

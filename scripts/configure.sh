@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Configures build/<preset>:  scripts/configure.sh [preset] [cmake options...]
-# With Ninja where it is installed, else with Make; a folder that is configured already keeps the
-# generator that it has.
+# Configures build/<preset>: scripts/configure.sh [preset] [cmake options...]
+# Uses Ninja if it is installed, else Make; a folder that is already configured keeps its
+# generator.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Gathers what Ferrite is built from into one folder that can be carried to a machine without root or
-# network, a GPU host say:
-#   scripts/gather_packages.sh [folder]        # third_party/gathered, which git ignores and CMake finds
-# Headers and libraries are taken from Debian's or Ubuntu's packages (no root is needed), CMake and
-# Ninja from PyPI. Not gathered: oneDNN and Gloo, which are large and optional, and NVIDIA's, which a
-# GPU host has, if only as Python packages (docs/gpu_host.md).
+# Gathers Ferrite's build dependencies into one folder that can be copied to a machine without
+# root or network, such as a GPU host:
+#   scripts/gather_packages.sh [folder] # third_party/gathered, which git ignores and CMake finds
+# Headers and libraries come from Debian's or Ubuntu's packages (no root is needed), CMake and
+# Ninja from PyPI. Not gathered: oneDNN and Gloo, which are large and optional, and NVIDIA's
+# libraries, which a GPU host has, at least as Python packages (docs/gpu_host.md).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -25,7 +25,7 @@ if ! apt-cache show libfmt-dev >/dev/null 2>&1; then
   echo "apt knows of no packages; as root: apt-get update" >&2
   exit 1
 fi
-# Ubuntu calls libjpeg's development files otherwise.
+# Ubuntu has another name for libjpeg's development package.
 apt-cache show libjpeg62-turbo-dev >/dev/null 2>&1 ||
   packages=("${packages[@]/libjpeg62-turbo-dev/libjpeg-turbo8-dev}")
 # The package files of fmt and benchmark name their shared libraries.
@@ -43,8 +43,8 @@ echo "Downloading ${packages[*]} ${shared[*]}"
 }
 for package in "$scratch"/deb/*.deb; do dpkg-deb -x "$package" "$scratch/tree"; done
 
-# Links become what they point to, so that the folder may be copied in any way; links to libraries of
-# packages that are not here go, and the static ones beside them are taken.
+# Replaces links by their targets, so that the folder may be copied in any way; links to libraries
+# of packages that are not gathered are removed, and the static libraries beside them are used.
 root=$scratch/tree/usr
 rm -rf "$root/share/doc" "$root/share/man" "$root/bin" "$root"/include/eigen3/unsupported
 find "$root" -type l | while read -r link; do
@@ -53,7 +53,7 @@ find "$root" -type l | while read -r link; do
   [[ $target != "$scratch"/* ]] || cp -r "$target" "$link"
 done
 
-# Only the system's compiler looks into the folders of an architecture by itself.
+# Only the system's compiler searches the architecture-specific include folders by default.
 for own in "$root"/include/*-linux-gnu*; do
   [[ ! -d $own ]] || { cp -r "$own/." "$root/include/" && rm -r "$own"; }
 done

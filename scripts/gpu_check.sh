@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
 # Checks and measures Ferrite on a machine with a GPU, without root or network:
-#   scripts/gpu_check.sh [part...]         all of them without arguments:
-#     info       the GPU, the driver, the toolkit, PyTorch
-#     build      configures and builds everything, benchmarks too, in build/gpu
-#     cuda       the tests of CUDA code, on the device
-#     cpu        all other tests
-#     nccl       process groups on NCCL: a GPU a rank, or ranks that share one
-#     sanitize   the kernel tests under compute-sanitizer: memcheck, racecheck, synccheck, initcheck
-#     kernels    bench_kernels, with NVIDIA's libraries and without, then beside PyTorch
-#     host_cost  what an operation costs the host, beside PyTorch
-#     training   LeNet and ResNet-18 beside PyTorch
-# Logs and figures go to $OUT (build/gpu_check). A part that fails or takes too long does not keep the
-# others from running; the table at the end says which did, and so does the exit status.
+#   scripts/gpu_check.sh [part...] all of them without arguments:
+#     info the GPU, the driver, the toolkit, PyTorch
+#     build configures and builds everything, including benchmarks, in build/gpu
+#     cuda the tests of CUDA code, on the device
+#     cpu all other tests
+#     nccl process groups on NCCL: one GPU per rank, or ranks that share one
+#     sanitize the kernel tests under compute-sanitizer: memcheck, racecheck, synccheck, initcheck
+#     kernels bench_kernels, with and without NVIDIA's libraries, then compared with PyTorch
+#     host_cost host overhead of operations, compared with PyTorch
+#     training LeNet and ResNet-18, compared with PyTorch
+# Logs and figures go to $OUT (build/gpu_check). A part that fails or takes too long does not stop
+# the others; the table at the end and the exit status report it.
 #
-# In the environment: LIMIT_<part>, a part's seconds; JOBS, processes of the build; CMAKE_OPTIONS,
-# more options for cmake; CASES, test cases a kernel under compute-sanitizer; KERNELS, HOST_COST and
-# TRAINING, more options for those benchmarks.
+# Environment: LIMIT_<part>, a part's limit in seconds; JOBS, processes of the build;
+# CMAKE_OPTIONS, more options for cmake; CASES, test cases per kernel under compute-sanitizer;
+# KERNELS, HOST_COST and TRAINING, more options for those benchmarks.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
@@ -28,14 +28,14 @@ all=(info build cuda cpu nccl sanitize kernels host_cost training)
 declare -A limits=([info]=60 [build]=1500 [cuda]=600 [cpu]=600 [nccl]=600 [sanitize]=900 [kernels]=600
   [host_cost]=300 [training]=1200)
 
-# What scripts/gather_packages.sh brought along, and a toolkit that is not on the PATH.
+# Tools copied by scripts/gather_packages.sh, and a toolkit that is not on the PATH.
 tools=third_party/gathered/tools/bin
 if [[ -x $tools/cmake ]] && ! command -v cmake >/dev/null; then PATH=$PWD/$tools:$PATH; fi
 if [[ -x $tools/ninja ]] && ! command -v ninja >/dev/null; then PATH=$PATH:$PWD/$tools; fi
 if ! command -v nvcc >/dev/null && [[ -x /usr/local/cuda/bin/nvcc ]]; then
   PATH=$PATH:/usr/local/cuda/bin
 fi
-# An older CMake than the presets need is no CMake.
+# A CMake too old for the presets is treated as missing.
 if [[ -x $tools/cmake ]]; then
   version=$(cmake --version | sed -n 's/^cmake version //p')
   [[ $(printf '3.25\n%s\n' "$version" | sort -V | head -1) == 3.25 ]] || PATH=$PWD/$tools:$PATH
@@ -45,7 +45,7 @@ export PYTHONUNBUFFERED=1
 
 has_torch() { python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; }
 
-# Runs all of its commands, each with its arguments in one word, and fails where one failed.
+# Runs all of its commands, each a single string, and fails if one failed.
 each() {
   local failed=0 command status
   for command in "$@"; do
@@ -82,12 +82,12 @@ part_cpu() {
     --output-junit "$out/cpu.xml"
 }
 
-# ctest runs these too; here NCCL says what it did.
+# ctest runs these too; here with NCCL's log.
 part_nccl() {
   each "NCCL_DEBUG=WARN $build/bin/test_parallel -d --source-file=*cuda_nccl_group_test*"
 }
 
-# Our own kernels alone: the libraries would be most of the time, and of the noise.
+# Without the vendor libraries, which would cause most of the time and of the reports.
 part_sanitize() {
   local sanitizer tool commands=()
   sanitizer=$(command -v compute-sanitizer || true)
@@ -131,7 +131,7 @@ for part in "${parts[@]}"; do
   fi
 done
 
-# A part is a process group of its own, which a limit ends as a whole.
+# A part runs in a process group of its own, which the time limit ends as a whole.
 failed=0
 summary=()
 export build out jobs CASES CMAKE_OPTIONS KERNELS HOST_COST TRAINING

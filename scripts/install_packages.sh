@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that Ferrite is built from, and only those that are missing.
+# Installs the Debian packages that Ferrite needs to build, and only the missing ones.
 #   scripts/install_packages.sh [extra packages...]
-# Says what it will install before it does; asks apt for nothing when all is there.
+# Prints what it will install first; does not call apt if nothing is missing.
 set -euo pipefail
 
 packages=(
@@ -25,7 +25,7 @@ fi
 
 missing=()
 for package in "${packages[@]}" "$@"; do
-  # Ubuntu calls libjpeg's development files otherwise; whatever provides jpeglib.h will do.
+  # Ubuntu has another name for libjpeg's development package; any package with jpeglib.h will do.
   if [[ $package == libjpeg62-turbo-dev ]] && installed libjpeg-turbo8-dev; then continue; fi
   installed "$package" || missing+=("$package")
 done

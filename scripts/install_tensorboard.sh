@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Puts TensorBoard's Python package into a virtual environment, build/tensorboard, for the test that
-# reads event files back with it. Does nothing where a python3 has it; where it cannot be had the
-# test says that it skips, and this says why and succeeds.
+# Installs TensorBoard's Python package into a virtual environment, build/tensorboard, for the
+# test that reads event files back with it. Does nothing if a python3 already has it. If it cannot
+# be installed, this prints the reason and succeeds, and the test reports that it skips.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 

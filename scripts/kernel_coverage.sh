@@ -2,9 +2,10 @@
 # Line coverage of kernels/cuda by the kernel tests, run on the emulator:
 #   scripts/kernel_coverage.sh [--missing] [test options...]
 #   scripts/kernel_coverage.sh [--missing] --report BUILD
-# Builds the preset emulator-coverage and runs test_kernels; with --report it does neither, and takes
-# what earlier runs have left in a build folder with FERRITE_COVERAGE=ON. Then prints the coverage of
-# each file and of all together, with --missing the lines that never ran too; fails under 90 %.
+# Builds the preset emulator-coverage and runs test_kernels; with --report it does neither, and
+# uses the data of earlier runs in a build folder with FERRITE_COVERAGE=ON. Then prints the
+# coverage of each file and of all together, with --missing also the lines that never ran; fails
+# under 90 %.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -43,7 +44,7 @@ objects, least, gcov = pathlib.Path(sys.argv[1]), float(sys.argv[2]), sys.argv[3
 show_missing = "--missing" in sys.argv[4:]
 root = pathlib.Path.cwd().resolve()
 
-# Times that each line ran, over all object files and instances of templates.
+# Execution counts of lines, over all object files and template instances.
 counts = {}
 sources = sorted(root.glob("kernels/cuda/**/*.cu"))
 for notes in sorted(objects.rglob("*.gcno")):

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Trains over and over on several hosts, which are network name spaces of this machine, while faults
-# are put upon them: ranks and launchers killed and stopped, networks cut, slowed and reset, ports
-# flooded, the disk filled, clocks set. Each job must end, without a hand, with the weights of a run
-# that nobody disturbed. A table at the end says what was tried; the exit status is 1 where a job
-# hung, ended with other weights, gave up without saying why or left processes behind.
+# Trains repeatedly on several hosts, which are network namespaces of this machine, while
+# injecting faults: ranks and launchers are killed and stopped, networks cut, slowed and reset,
+# ports flooded, the disk filled, clocks set. Each job must end, without intervention, with the
+# weights of an undisturbed run. A table at the end lists the faults; the exit status is 1 if a
+# job hung, ended with other weights, gave up without a reason or left processes behind.
 #   bash tests/chaos.sh [--minutes 30] [--events N] [--seed S] [--only FAULT,FAULT] [--list] ...
-# tests/chaos/chaos.py --help lists the rest. Needs root, for name spaces; status 77 where it has to
-# say that it cannot run.
+# tests/chaos/chaos.py --help lists the rest. Needs root, for namespaces; exits with status 77 if
+# it cannot run.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -27,6 +27,6 @@ preset=${FERRITE_PRESET:-default}
 cmake --build "build/$preset" --parallel "${FERRITE_JOBS:-$(nproc)}" --target ferrite-run elastic > /dev/null
 work=$(mktemp -d "${TMPDIR:-/tmp}/ferrite_chaos_XXXXXX")
 cc -O1 -Wall -Werror -shared -fPIC -o "$work/clock.so" tests/chaos/clock.c
-# Copies: what is built meanwhile does not disturb them.
+# Copies, so that a concurrent build does not disturb them.
 cp "build/$preset/bin/ferrite-run" "build/$preset/bin/elastic" "$work"
 exec python3 tests/chaos/chaos.py --work "$work" "$@"

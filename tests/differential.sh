@@ -1,11 +1,11 @@
 #!/bin/bash
-# Runs ops of Ferrite and of PyTorch 2 by seed and compares them (tests/differential/compare.py):
+# Compares random ops of Ferrite with PyTorch 2 (tests/differential/compare.py):
 #
 #   bash tests/differential.sh [--cases N] [--seed S] [--device cpu|emulator] [--only REGEX]
 #
 # On `emulator`, CUDA kernels run on the emulated device of the preset of that name. PyTorch comes
-# from FERRITE_TORCH_PYTHON, a Python that has it, or from a virtual environment under build/.
-# Where there is none and none can be made, the script says so and passes.
+# from FERRITE_TORCH_PYTHON, a Python that has it, or from a virtual environment under build/. If
+# there is none and none can be created, the script says so and passes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

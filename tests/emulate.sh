@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs the tests of CUDA code on the emulator (tests/emulator/README.md): under the address and
-# undefined-behaviour sanitizers with the threads in descending order (`tests/run.sh emulator-asan`
-# runs the ascending one), those of kernels in a random order too, another one with every commit
-# (FERRITE_EMULATOR_SEED=N: that one), after which the coverage of kernels/cuda is printed and must be
-# 90 % or more; then under the race detector. What that compiles for the host is compiled for x86-64-v3,
-# and with it run the tests of kernels, ops and nn on the CPU; once more with kernels for x86-64. So a
-# machine with AVX-512 finds what machines without it would.
+# Runs the tests of CUDA code on the emulator (tests/emulator/README.md). First under the address
+# and undefined-behaviour sanitizers with the threads in descending order (`tests/run.sh
+# emulator-asan` runs the ascending one); those of kernels also in a random order, which changes
+# with every commit (FERRITE_EMULATOR_SEED=N selects one). The coverage of kernels/cuda is then
+# printed and must be at least 90 %. Next under the race detector. Host code of that build is
+# compiled for x86-64-v3, and it also runs the tests of kernels, ops and nn on the CPU, once more
+# with kernels for x86-64. A machine with AVX-512 thus finds errors of machines without it.
 #   bash tests/emulate.sh [asan|race|levels...]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -37,7 +37,7 @@ run() {
 }
 commit=$(git rev-parse --short=7 HEAD 2>/dev/null || echo 1)
 seed=${FERRITE_EMULATOR_SEED:-$((16#$commit))}
-# Whole trainings take as long as all the rest.
+# Whole trainings take as long as all other tests.
 trainings='^(nn|examples)/'
 all_but_kernels='^(nn|examples|ops|optim|data|autograd|core)/'
 

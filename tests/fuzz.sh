@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Feeds what reads files and messages with mutated input (tests/fuzz): bash tests/fuzz.sh SECONDS [target...]
-# Builds the targets with Clang's libFuzzer, AddressSanitizer and UBSan in build/fuzz and runs all of them, or
-# those that are named, for so many seconds each, two at a time on two processors. An input that crashes,
-# leaks, throws what is no error of Ferrite's, or takes more time or memory than its size allows is kept in
-# build/fuzz/artifacts; the end says how to run it again, and the status is 1.
+# Feeds the readers of files and messages with mutated input (tests/fuzz): bash tests/fuzz.sh
+# SECONDS [target...]
+# Builds the targets with Clang's libFuzzer, AddressSanitizer and UBSan in build/fuzz and runs all
+# or the named ones for this many seconds each, two at a time on two processors. An input that
+# crashes, leaks, throws anything but an error of Ferrite, or takes more time or memory than its
+# size allows is kept in build/fuzz/artifacts. The output ends with the command to reproduce it,
+# and the exit status is 1.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -40,8 +42,8 @@ fuzz() {
   ln -sf ../fuzz "$build/bin/$target"
   mkdir -p "$corpus" "$artifacts"
   "$build/bin/$target" --seeds "$build/seeds/$target"
-  # What grows faster than its input shows in inputs of megabytes: large seeds, and what the mutator makes
-  # of small ones. Slow inputs are chosen the less often.
+  # Superlinear growth shows only in inputs of megabytes: large seeds, and mutations of small
+  # ones. Slow inputs are chosen less often.
   local options=(-max_len=4194304 -len_control=0 -timeout=300 -report_slow_units=300 -rss_limit_mb=3072 -malloc_limit_mb=2048
     -artifact_prefix="$artifacts/")
   if "$build/bin/$target" "${options[@]}" -runs=0 "$build/seeds/$target/large" >"$build/logs/$target" 2>&1 &&

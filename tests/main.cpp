@@ -1,6 +1,6 @@
-// The main function of every test program. Beyond doctest's own it fails a run that ran nothing (a
-// filter that matches no test must not look like success), and it poisons memory as it is handed
-// out, so that an element that a kernel forgot to write is NaN.
+// The main function of every test program. Beyond doctest's own it fails a run without any test (a
+// filter that matches no test must not look like success), and it poisons newly allocated memory,
+// so that an element that a kernel forgot to write is NaN.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 

@@ -4,9 +4,8 @@
 
 namespace ferrite::test {
 
-// Where this build's sources lie, and where it puts its programs; absolute paths. Functions rather
-// than macros, so that test code compiles to the same object in every clone and a compiler cache
-// can share it.
+// The source and binary folders of this build; absolute paths. Functions rather than macros, so
+// that test code compiles to the same object in every clone and a compiler cache can share it.
 std::string source_dir();
 std::string bin_dir();
 

@@ -12,5 +12,5 @@ bash scripts/configure.sh "$preset"
 SECONDS=0
 cmake --build --preset "$preset" --parallel "$jobs"
 printf '\nBuilt in %dm%02ds.\n' $((SECONDS / 60)) $((SECONDS % 60))
-# Tests of several processes mostly wait.
+# Tests with several processes mostly wait.
 ctest --preset "$preset" --output-on-failure --no-tests=error -j$((jobs < 6 ? jobs + 2 : 8))

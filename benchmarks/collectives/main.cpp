@@ -1,5 +1,5 @@
-// Gloo's own all-reduce beside Ferrite's ring, over TCP and through shared memory, between
-// processes of this host: a table in Markdown, and a JSON file.
+// Compares Gloo's own all-reduce with Ferrite's ring, over TCP and through shared memory, between
+// processes of this host: a Markdown table, and a JSON file.
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -41,7 +41,7 @@ struct Options {
   std::string smallest = "1KB", largest = "256MB", dtype = "float32", json;
   int step = 4, rounds = 15;
   double seconds = 0.02;
-  // Of the processes that the program starts.
+  // Set in the processes that the program starts.
   int rank = -1, size = 0;
   std::string store;
 };
@@ -73,7 +73,7 @@ struct Contender {
   parallel::AllReduceAlgorithm algorithm;
 };
 
-/// Groups choose how they communicate when they are made.
+/// Groups choose their communication when they are created.
 std::vector<Contender> contenders(ProcessGroup& world) {
   std::vector<int> all;
   for (int rank = 0; rank < world.size(); ++rank) all.push_back(rank);
@@ -104,7 +104,7 @@ double cpu_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-/// Of one call, for the rank that takes longest.
+/// The cost of one call on the slowest rank.
 Cost measure(ProcessGroup& world, const Contender& contender, const Tensor& values,
              std::int64_t times) {
   world.barrier().wait();
@@ -156,7 +156,7 @@ void run_rank(const Options& options) {
   parallel::destroy_process_group();
 }
 
-// ---- who starts the ranks and reads what rank 0 has measured
+// ---- Starting the ranks, and reading rank 0's measurements
 
 std::vector<Json> run_ranks(const Options& options, int size) {
   std::string folder = (std::filesystem::temp_directory_path() / "ferrite_bench_XXXXXX").string();
@@ -223,7 +223,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// What the table says of a measurement, beside the seconds.
+/// The table's entries for a measurement, besides the seconds.
 void summarize(Json& result, const Json& gloo) {
   auto seconds = result["seconds"].get<std::vector<double>>();
   const double bytes = result["bytes"].get<double>(), n = result["ranks"].get<double>();
@@ -232,7 +232,7 @@ void summarize(Json& result, const Json& gloo) {
   result["median_cpu_seconds"] = median(result["cpu_seconds"].get<std::vector<double>>());
   result["algorithm_gb_per_second"] = bytes / typical * 1e-9;
   result["bus_gb_per_second"] = bytes / typical * 2 * (n - 1) / n * 1e-9;
-  // Round by round, since what else the machine does meets neighbours alike.
+  // Round by round, because other load on the machine affects neighbouring measurements alike.
   std::vector<double> ratios;
   for (std::size_t i = 0; i < seconds.size(); ++i)
     ratios.push_back(gloo["seconds"][i].get<double>() / seconds[i]);

@@ -114,7 +114,7 @@ def build(folder):
                      f"then again:  {' '.join(command)}")
 
 
-# ---- What is measured of each part
+# ---- The measurements of each part
 
 def common(args):
     return ["--build", str(args.build), "--python", str(args.python)]

@@ -8,7 +8,7 @@ host_cost = sbs.part("host_cost")
 startup = sbs.part("startup")
 training = sbs.part("training")
 
-# At least so many times the training speed of PyTorch, or libtorch where that is faster.
+# Target training speeds relative to PyTorch, or libtorch if that is faster.
 TRAINING = {("lenet5", 64): 2.0, ("lenet5", 256): 2.0, ("d2l", 64): 1.6, ("d2l", 256): 1.6,
             ("resnet18-28", 32): 1.5, ("resnet18-32", 32): 1.5}
 TWO_THREADS = 1.8
@@ -145,7 +145,7 @@ def environment(report):
     versions = dict.fromkeys(
         f"{i['framework']} {i['version']}" +
         (f" (uses {i['capability']})" if i.get("capability") else "") for i in programs)
-    # The same version with less said of it, as another part's program has it.
+    # A shorter form of the same version, reported by another part's program.
     versions = [v for v in versions if not any(w != v and w.startswith(v + " (") for w in versions)]
     versions.sort(key=lambda v: sbs.SIDES.index(v.split()[0]))
     run = report["runs"][-1]

@@ -1,5 +1,5 @@
-// How fast a DataLoader makes batches: Ferrite's side of compare.py. One measurement for every line
-// on stdin, one line of JSON for each on stdout.
+// The speed of a DataLoader: Ferrite's side of compare.py. One measurement for every line on stdin,
+// one line of JSON for each on stdout.
 #include <ferrite/ferrite.h>
 
 #include <chrono>
@@ -25,7 +25,7 @@ struct Options {
 
 constexpr double kMean = 0.2860, kDeviation = 0.3530;  // Fashion-MNIST's
 
-/// As many images as MNIST has, of its size, every pixel of the mean and deviation above, about.
+/// As many images as MNIST has, of its size, with approximately the mean and deviation above.
 data::ImageDataset images_in_memory(std::int64_t samples, const data::Transform& transform) {
   Tensor images = empty({samples, 1, 28, 28}, {.dtype = kUInt8});
   Tensor labels = empty({samples}, {.dtype = kInt64});
@@ -62,8 +62,8 @@ double processor_seconds() {
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
-/// What an epoch did: images, and the values of a batch, so that a side that is fast because it
-/// does nothing is seen.
+/// The result of an epoch: the number of images, and the values of a batch, which reveal a side
+/// that is fast because it does nothing.
 struct Epoch {
   std::int64_t images = 0;
   Tensor batch;

@@ -1,6 +1,6 @@
-// What data parallelism gains on two cores, in turns: one single-threaded device against
+// The gain of data parallelism on two cores, measured in turns: one single-threaded device against
 // DataParallel over two virtual devices, replicate() against a bare broadcast of as many bytes, and
-// one single-threaded process against two under DistributedDataParallel. One command, ratios.
+// one single-threaded process against two with DistributedDataParallel. One command, ratios.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -21,12 +21,12 @@ using namespace ferrite;
 using namespace ferrite::bench;
 using nlohmann::json;
 
-/// A row of the table: what is compared, in units a second, and how.
+/// A row of the table: the two sides, in units per second.
 struct Comparison {
   std::string what, unit;
   double base = 0, parallel = 0;
   Ratio ratio;
-  double work = 0;  ///< processor time of both sides, the second by the first; 0: not known
+  double work = 0;  ///< processor time of the second side divided by the first's; 0: not known
   double target = 0;
   bool at_most = false;  ///< the target
 };
@@ -45,7 +45,7 @@ json to_json(const Comparison& c) {
           {"work", c.work},         {"target", c.target}};
 }
 
-/// A model that trains on a batch, and where.
+/// A model that trains on a batch on one device.
 class Alone {
  public:
   Alone(const Options& o, const Device& device) : model_(make_model(o.model)), device_(device) {
@@ -179,7 +179,7 @@ Comparison measure_processes(const Options& o, const std::vector<std::string>& a
 }
 
 void run_all(const Options& o, const std::vector<std::string>& arguments) {
-  // Before minutes are spent on what goes there.
+  // Checked before minutes are spent on measurements.
   FERRITE_CHECK(o.json.empty() || std::ofstream(o.json, std::ios::app), IoError, "--json",
                 "cannot write '{}'", o.json);
   set_num_threads(1);

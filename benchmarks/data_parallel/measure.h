@@ -1,4 +1,4 @@
-// What is trained, and how two ways of doing it are timed in turns.
+// The training task, and the timing of two variants in turns.
 #pragma once
 
 #include <cstdint>
@@ -31,16 +31,16 @@ Batch make_batch(std::int64_t size, const Device& device);
 
 int processors();
 
-/// Seconds of the clock, and of all threads of the process.
+/// Wall time, and processor time of all threads, in seconds.
 struct Took {
   double wall = 0, cpu = 0;
 };
 Took time_of(const std::function<void()>& f);
 
-/// What as many repetitions take.
+/// The time of this many repetitions.
 using Timed = std::function<Took(std::int64_t)>;
 
-/// Over rounds; the spread is half the distance between the quartiles.
+/// Over rounds; the spread is half the interquartile range.
 struct Ratio {
   double median = 0, spread = 0;
 };
@@ -53,8 +53,8 @@ struct InTurns {
   Ratio gain, cost;  ///< base / other; other / base
   Ratio work;        ///< other / base in processor time, which other programs disturb less
 };
-/// Each measurement lasts some o.seconds, or a repetition where that is longer; each goes first as
-/// often.
+/// Each measurement lasts about o.seconds, or one repetition if that is longer; each side goes
+/// first equally often.
 InTurns in_turns(const Options& o, const Timed& base, const Timed& other);
 
 }  // namespace ferrite::bench

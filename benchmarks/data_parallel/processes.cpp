@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kRanks = 2;
 
-/// The same on both ranks, as rank 0 has it.
+/// Rank 0's value on both ranks.
 std::int64_t agree(std::int64_t value) {
   const Tensor t = full({1}, static_cast<double>(value), {.dtype = kInt64});
   parallel::broadcast(t);
@@ -30,14 +30,14 @@ class Trainer {
         whole_(make_batch(o.batch, Device())),
         half_(make_batch(o.batch / kRanks, Device())) {}
 
-  /// Both ranks, each on its half.
+  /// Both ranks, each with half of the batch.
   double together(std::int64_t steps) {
     parallel::barrier();
     const double seconds = time_of([&] { train(ddp_, half_, steps); }).wall;
     parallel::barrier();
     return seconds;
   }
-  /// Rank 0 on the whole batch; the other waits.
+  /// Rank 0 with the whole batch; the other waits.
   double alone(std::int64_t steps) {
     parallel::barrier();
     double seconds = 0;

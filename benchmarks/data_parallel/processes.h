@@ -1,4 +1,4 @@
-// One single-threaded process that trains on a batch, against two that share it under
+// One single-threaded process that trains on a batch, against two that share it with
 // DistributedDataParallel.
 #pragma once
 
@@ -10,8 +10,8 @@
 
 namespace ferrite::bench {
 
-/// Starts this program twice with `arguments`, as ranks of a job; what rank 0 measured: "base" and
-/// "parallel" in images a second, "ratio", "spread".
+/// Starts this program twice with `arguments`, as ranks of a job; returns rank 0's measurements:
+/// "base" and "parallel" in images per second, "ratio", "spread".
 nlohmann::json run_processes(const Options& o, const std::vector<std::string>& arguments);
 
 /// A rank.

@@ -1,4 +1,4 @@
-// What DistributedDataParallel costs: ranks as processes of this host, each with its share of the
+// The cost of DistributedDataParallel: ranks as processes of this host, each with its share of the
 // cores, train with and without communication in turns. One command, a Markdown table.
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -60,7 +60,7 @@ class Rank {
 
   parallel::DistributedDataParallel<nn::Module>& ddp() { return ddp_; }
 
-  /// Seconds that as many steps take, which all ranks begin together.
+  /// Seconds for this many steps, which all ranks begin together.
   double run(std::int64_t steps, bool communicate) {
     parallel::barrier();
     const Clock::time_point start = Clock::now();
@@ -96,7 +96,7 @@ class Rank {
   Tensor x_, y_;
 };
 
-/// The steps of a round, the same on all ranks.
+/// The number of steps per round, the same on all ranks.
 std::int64_t choose_steps(Rank& rank, const Options& o) {
   const double seconds = rank.run(3, true) / 3;
   const Tensor steps = full({1}, std::max(1.0, o.seconds / seconds), {.dtype = kInt64});
@@ -109,13 +109,13 @@ void run_rank(const Options& o, const std::string& model, const std::string& fol
                                            .timeout = std::chrono::seconds(60)});
   set_num_threads(o.threads);
   Rank rank(o, model);
-  rank.run(3, true);  // buckets are made anew after the first
+  rank.run(3, true);  // buckets are rebuilt after the first step
   rank.run(1, false);
   const std::int64_t steps = choose_steps(rank, o);
   std::vector<double> with, without, shares;
   rank.ddp().reset_report();
   for (int round = 0; round < o.rounds; ++round) {
-    const bool first = round % 2 == 0;  // each goes first as often
+    const bool first = round % 2 == 0;  // each goes first equally often
     const double a = rank.run(steps, first), b = rank.run(steps, !first);
     with.push_back(first ? a : b);
     without.push_back(first ? b : a);
@@ -138,7 +138,7 @@ void run_rank(const Options& o, const std::string& model, const std::string& fol
 
 // ---- All ranks
 
-/// Starts itself once a rank; the result of rank 0.
+/// Starts itself once per rank; returns the result of rank 0.
 json run_ranks(const Options& o, const std::string& model, int delay_us,
                const std::vector<std::string>& arguments) {
   std::string folder = (std::filesystem::temp_directory_path() / "bench_ddp_XXXXXX").string();

@@ -21,7 +21,7 @@ Tensor chain(const Tensor& x, const Tensor& y, int length) {
   return t;
 }
 
-/// What the cases work on.
+/// The operands of the cases.
 struct Inputs {
   explicit Inputs(const Device& device)
       : x(ones({1}, {.device = device})), w(ones({1}, {.device = device}).set_requires_grad()) {
@@ -61,12 +61,13 @@ void once(const std::string& name, const Inputs& inputs, optim::SGD& sgd, optim:
     fail<ValueError>("bench_host_cost", "no case '{}'", name);
 }
 
-/// Runs a measurement, of `repeats` of an operation.
+/// Number of runs of a measurement with `repeats` of an operation.
 int repeats_of(const std::string& name, int repeats) {
   return name.ends_with("_step") ? (repeats + 49) / 50 : repeats;
 }
 
-/// Runs of a case that a device's queue takes without holding up the host; any number on the CPU.
+/// Number of runs of a case that a device's queue accepts without blocking the host; any number on
+/// the CPU.
 int run_length(const std::string& name, const Device& device) {
   if (device.is_cpu()) return INT_MAX;
   if (name == "add" || name == "add_recorded") return 400;
@@ -74,7 +75,7 @@ int run_length(const std::string& name, const Device& device) {
   return name == "chain10_backward" || name == "cross_entropy" ? 20 : 10;
 }
 
-/// Nanoseconds in which the case was run `repeats` times.
+/// Nanoseconds for `repeats` runs of the case.
 double run(const std::string& name, int repeats, const Inputs& inputs, optim::SGD& sgd,
            optim::Adam& adam) {
   const Device device = inputs.x.device();

@@ -28,7 +28,7 @@ sgd = torch.optim.SGD(parameters, lr=1e-3, momentum=0.9)
 adam = torch.optim.Adam(parameters)
 logits = torch.randn(4, 10, device=device, requires_grad=True)
 target = torch.ones(4, dtype=torch.int64, device=device)
-# Runs of a case that a device's queue takes without holding up the host; any number on the CPU.
+# Number of runs that a device's queue accepts without blocking the host; any number on the CPU.
 RUN = {"add": 400, "add_recorded": 400, "add_backward": 100, "chain10_backward": 20,
        "chain20_backward": 10, "cross_entropy": 20, "sgd_step": 10,
        "adam_step": 10} if device.type == "cuda" else {}

@@ -1,4 +1,4 @@
-// What bench_kernels measures: kernels, on shapes, in dtypes.
+// The cases of bench_kernels: kernels, with shapes and dtypes.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace ferrite::bench {
 
-/// A kernel on a shape in a dtype: what compare.py sends to both sides.
+/// A kernel with a shape and a dtype: sent to both sides by compare.py.
 struct Spec {
   std::string family, op;
   Shape shape;  ///< of the main input
   DType dtype = kFloat32;
   bool channels_last = false;
-  // Of convolutions, products and pooling.
+  // For convolutions, products and pooling.
   std::int64_t outputs = 0;  ///< channels or columns of the result
   std::int64_t kernel = 1, stride = 1, padding = 0;
 
@@ -29,22 +29,23 @@ struct Spec {
 nlohmann::json to_json(const Spec& spec);
 Spec spec_from(const nlohmann::json& json);
 
-/// A call that is ready to be made, with operands of its own.
+/// A prepared call, with its own operands.
 struct Run {
   std::function<void(const Stream&)> call;
-  double bytes = 0;  ///< that must be read and written: each operand once for every pass needed
-  double flops = 0;  ///< of products and convolutions; 0: memory is what it waits for
+  double bytes = 0;  ///< bytes that must be read and written: each operand once for every pass
+                     ///< needed
+  double flops = 0;  ///< for products and convolutions; 0: memory-bound
 };
 
 struct Op {
   std::string family, name;
-  /// The shape that has so many elements; null for ops that have shapes of networks only.
+  /// The shape with this many elements; null for ops that only have shapes of networks.
   std::function<Shape(std::int64_t numel)> shape;
   std::function<Run(const Spec&, const Device&)> prepare;
   std::vector<DType> dtypes = {kFloat32, kFloat16, kBFloat16};
 };
 
-/// Random values, in [0.05, 0.95), positive so that every op takes them.
+/// Random values, in [0.05, 0.95), positive so that every op accepts them.
 Tensor random_values(const Shape& shape, DType dtype, const Device& device,
                      MemoryFormat format = kContiguous);
 

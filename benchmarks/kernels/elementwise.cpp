@@ -1,4 +1,4 @@
-// Kernels that do the same to every element, and copies between layouts and dtypes.
+// Elementwise kernels, and copies between layouts and dtypes.
 #include "ferrite/kernels/elementwise.h"
 
 #include "ferrite/benchmarks/kernels/cases.h"
@@ -34,7 +34,7 @@ struct Adder {
   std::vector<Op>& ops;
   const char* family;
 
-  /// out and `inputs` (at most 2) operands alike.
+  /// out and `inputs` (at most 2) operands of the same shape.
   void operator()(const char* name, int inputs, Call call) const {
     ops.push_back({family, name, flat, [inputs, call](const Spec& s, const Device& device) {
                      const Tensor out = random_values(s.shape, s.dtype, device);
@@ -80,7 +80,7 @@ void add_copies(std::vector<Op>& ops) {
     return Run{[=](const Stream& stream) { kernels::copy(stream, out, in); },
                static_cast<double>(out.nbytes()) + static_cast<double>(in.nbytes())};
   };
-  // By the driver on a GPU: what kernels are compared with.
+  // A copy by the driver on a GPU: the reference for kernels.
   ops.push_back({"device", "device_copy", flat, [](const Spec& s, const Device& device) {
                    const Tensor out = random_values(s.shape, s.dtype, device),
                                 in = random_values(s.shape, s.dtype, device);

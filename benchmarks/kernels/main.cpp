@@ -1,5 +1,5 @@
-// How much of what a device can do each kernel reaches: bytes and operations a second beside those
-// of a copy and of a product measured in the same run. A table and a JSON file; or, with --serve,
+// How much of a device's capability each kernel reaches: bytes and operations per second, relative
+// to a copy and a product measured in the same run. A table and a JSON file; or, with --serve,
 // Ferrite's side of compare.py.
 #include <fmt/format.h>
 
@@ -31,7 +31,7 @@ struct Options {
   MeasureOptions measure;
 };
 
-/// The copy and the products that others are compared with.
+/// The copy and the products used as references.
 Spec reference_copy(const Options& options) {
   const double largest = *std::ranges::max_element(options.sizes);
   return {.family = "device",
@@ -52,7 +52,7 @@ std::vector<DType> dtypes_of(const Options& options) {
   return dtypes;
 }
 
-/// Everything that is to be measured, in the order of the table.
+/// Everything to be measured, in the order of the table.
 std::vector<Spec> wanted_specs(const Options& options) {
   const std::vector<DType> dtypes = dtypes_of(options);
   std::vector<Spec> specs;

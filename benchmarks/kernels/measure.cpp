@@ -8,7 +8,7 @@ namespace ferrite::bench {
 
 namespace {
 
-constexpr double kTurn = 5e-3;  // seconds that a turn should take
+constexpr double kTurn = 5e-3;  // target duration of a turn in seconds
 constexpr int kTurns = 5;       // at least
 constexpr int kMaxCopies = 64, kMaxCalls = 2000;
 
@@ -17,7 +17,7 @@ class Timer {
   Timer(const Device& device, const std::vector<Run>& runs)
       : stream_(current_stream(device)), runs_(runs) {}
 
-  /// Seconds of a call, of `calls` in a row.
+  /// Seconds per call, over `calls` in a row.
   double turn(int calls) {
     const bool events = stream_.device().is_cuda();
     Event start, end;

@@ -85,7 +85,7 @@ struct BatchNorm {
 };
 
 void add_batch_norm(std::vector<Op>& ops) {
-  // Two passes over the data, as its mean must be known before it is normalised: read, read, write.
+  // Two passes over the data, because the mean must be known before normalising: read, read, write.
   ops.push_back({"norm", "batch_norm", nullptr, [](const Spec& s, const Device& device) {
                    const BatchNorm b(s, device);
                    return Run{[b](const Stream& stream) {
@@ -201,7 +201,7 @@ std::vector<Spec> network_specs(std::int64_t batch) {
   };
   for (const Layer& l : convolutions)
     for (const char* op : {"conv2d", "conv2d_data", "conv2d_weight"})
-      // Nobody wants the gradient by an image.
+      // The gradient of an image is not needed in training.
       if (l.in > 3 || op != std::string("conv2d_data")) add("conv", op, l);
   for (const Layer& l : norms)
     for (const char* op : {"batch_norm", "batch_norm_backward"}) add("norm", op, l);

@@ -1,4 +1,4 @@
-// Optimizer steps and what goes with them, over many parameters at once.
+// Optimizer steps and related operations, over many parameters at once.
 #include "ferrite/benchmarks/kernels/cases.h"
 #include "ferrite/kernels/copy.h"
 #include "ferrite/kernels/optim.h"
@@ -11,7 +11,7 @@ constexpr std::int64_t kParameters = 62;  // as many as ResNet-18 has
 
 Shape flat(std::int64_t numel) { return {numel}; }
 
-/// As many elements as asked for, in tensors of equal sizes.
+/// The requested number of elements, in tensors of equal sizes.
 struct Parameters {
   explicit Parameters(const Spec& spec, const Device& device)
       : step(empty({kParameters}, {.dtype = kInt64, .device = device})),

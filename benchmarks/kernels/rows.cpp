@@ -1,5 +1,5 @@
-// Kernels that combine elements: reductions, along rows and columns, softmax and its kin, layer
-// norm, indexing, sorting.
+// Kernels that combine elements: reductions along rows and columns, softmax and related functions,
+// layer norm, indexing, sorting.
 #include <algorithm>
 
 #include "ferrite/benchmarks/kernels/cases.h"
@@ -174,7 +174,7 @@ void add_layer_norm(std::vector<Op>& ops) {
                               },
                               2 * bytes(n.in)};
                  }});
-  // All three gradients: grad and in are read twice where rows and columns are separate passes, but
+  // All three gradients: grad and in are read twice if rows and columns are separate passes, but
   // once is enough.
   ops.push_back({"norm", "layer_norm_backward", rows, [=](const Spec& s, const Device& device) {
                    const Norm n = norm_of(s, device);
@@ -210,7 +210,7 @@ void add_indexing(std::vector<Op>& ops) {
                               2 * bytes(out) + bytes(source) + bytes(index)};
                  },
                  {kFloat32}});
-  // Rows of a table, as an embedding takes them, and back.
+  // Rows of a table, as in an embedding, and back.
   ops.push_back({"index", "index_select", rows, [](const Spec& s, const Device& device) {
                    const Tensor table = random_values(s.shape, s.dtype, device),
                                 out = random_values(s.shape, s.dtype, device),

@@ -49,7 +49,7 @@ double now() {
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
-/// The median time of a call in seconds, of calls that take about budget_seconds together.
+/// The median time of a call in seconds, over calls that take about budget_seconds together.
 template <class F>
 double median_seconds(F&& f) {
   std::vector<double> times;
@@ -72,7 +72,7 @@ void measure(const Layer& l, MemoryFormat format, int threads) {
   const auto filled = [](const Shape& shape, MemoryFormat f) {
     return randn(shape, {.memory_format = f}).to(dtype);
   };
-  // One input channel lies the same way in both formats.
+  // With one input channel both formats are the same.
   const Tensor x = filled({l.batch, l.in, l.size, l.size}, format);
   const Tensor w = filled({l.out, l.in, l.kernel, l.kernel}, format), b = randn({l.out}).to(dtype);
   const Tensor y = filled({l.batch, l.out, size, size}, format);

@@ -1,5 +1,5 @@
-// A program that trains LeNet-5 as an example does, up to the end of its first step: Ferrite's side
-// of compare.py, which takes the time from before this process is there until the line of JSON.
+// A program that trains LeNet-5 like an example, up to the end of its first step: Ferrite's side of
+// compare.py, which measures from before the start of this process to the line of JSON.
 #include <ferrite/ferrite.h>
 
 #include "ferrite/benchmarks/program.h"

@@ -343,7 +343,7 @@ def not_run_text(report):
         layouts = cases.setdefault((entry["model"], precision), [])
         if layout not in layouts:
             layouts.append(layout)
-    lines = {}  # executions that the same thing befell
+    lines = {}  # executions with the same outcome
     for (reason, side, execution), cases in ways.items():
         where = "; ".join(f"{model} {precision} {', '.join(layouts)}"
                           for (model, precision), layouts in cases.items())

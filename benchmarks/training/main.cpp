@@ -1,4 +1,4 @@
-// Trains on batches held in memory, or evaluates them, and says how fast: Ferrite's side of
+// Trains on batches held in memory, or evaluates them, and reports the speed: Ferrite's side of
 // compare.py.
 #include "ferrite/benchmarks/training/trainer.h"
 #include "ferrite/core/error.h"

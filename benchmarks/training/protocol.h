@@ -1,5 +1,5 @@
-// How compare.py talks to the programs that it measures: their options, and one line of JSON for
-// every line on stdin. Shared by the programs of both frameworks, so C++17 without either.
+// The protocol between compare.py and the programs it measures: their options, and one line of JSON
+// for every line on stdin. Shared by the programs of both frameworks, so C++17 without either.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -31,7 +31,7 @@ struct Options {
   std::string precision = "float32";
   std::string execution = "eager";
   std::string mode = "train";  ///< or "forward", or "both"
-  std::string amp_dtype;       ///< of precision amp; empty: float16, bfloat16 on the CPU
+  std::string amp_dtype;       ///< for precision amp; default: float16, bfloat16 on the CPU
   bool checkpoint = false;     ///< ResNet's blocks keep only their inputs for backward
   bool cudnn_benchmark = true;
   std::int64_t batch = 64, steps = 0, warmup = 10, batches = 4;
@@ -40,16 +40,16 @@ struct Options {
   double lr = 0.05, momentum = 0.9;
 };
 
-/// Those that options.mode asks for.
+/// The modes selected by options.mode.
 inline std::vector<Mode> modes(const Options& options) {
   if (options.mode == "both") return {Mode::train, Mode::forward};
   return {options.mode == "train" ? Mode::train : Mode::forward};
 }
 
-/// Of images, batches and steps: what is computed from them fits in 64 bits.
+/// Maximum of images, batches and steps: values computed from them fit in 64 bits.
 constexpr std::int64_t kMostCount = 1'000'000'000;
 
-/// What every side understands.
+/// The options that every side understands.
 inline void add_options(CLI::App& app, Options& options) {
   std::vector<std::string> models;
   for (const Task& t : tasks()) models.push_back(t.name);
@@ -88,8 +88,7 @@ inline void add_options(CLI::App& app, Options& options) {
   app.add_option("--momentum", options.momentum)->capture_default_str();
 }
 
-/// A line of /proc/self/status, in bytes; 0 where there is none. "VmHWM": the most that was
-/// resident.
+/// A line of /proc/self/status, in bytes; 0 if it does not exist. "VmHWM": the peak resident size.
 inline std::uint64_t process_memory(const std::string& key) {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);)
@@ -97,7 +96,7 @@ inline std::uint64_t process_memory(const std::string& key) {
   return 0;
 }
 
-/// Brings VmHWM down to what is resident now.
+/// Resets VmHWM to the current resident size.
 inline void reset_process_peak() { std::ofstream("/proc/self/clear_refs") << 5; }
 
 inline void print(const nlohmann::json& json) { std::cout << json.dump() << std::endl; }
@@ -109,7 +108,7 @@ inline void print(const nlohmann::json& json) { std::cout << json.dump() << std:
 //   void reset_peak_memory();            from here on peaks are counted
 //   nlohmann::json peak_memory();        with "peak_bytes"
 
-/// What is measured of a mode at a time.
+/// One measurement of a mode.
 struct Measurement {
   Mode mode;
   std::int64_t steps;
@@ -126,8 +125,8 @@ double seconds_of(Trainer& trainer, Mode mode, std::int64_t steps) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// Runs `options.warmup` steps, fewer where they take longer than a measurement should, and chooses
-/// as many as take `options.seconds`, where they are not given.
+/// Runs `options.warmup` steps, fewer if they take longer than a measurement should, and chooses
+/// the number of steps that take `options.seconds`, unless it is given.
 template <class Trainer>
 Measurement warm_up(Trainer& trainer, Mode mode, const Options& options) {
   const std::int64_t least = options.execution == "graph" ? 5 : 1;
@@ -146,7 +145,7 @@ template <class Trainer>
 std::vector<Measurement> prepare(Trainer& trainer, const Options& options) {
   std::vector<Measurement> result;
   for (const Mode mode : modes(options)) {
-    trainer.run(mode, 1);  // what the libraries try out to choose a plan is none of its memory
+    trainer.run(mode, 1);  // memory used to try out plans is not counted
     trainer.synchronize();
     trainer.reset_peak_memory();
     result.push_back(warm_up(trainer, mode, options));
@@ -154,7 +153,7 @@ std::vector<Measurement> prepare(Trainer& trainer, const Options& options) {
   return result;
 }
 
-/// Answers what is on stdin: the first line says what this program is (`info`), every other one is
+/// Answers the lines on stdin: the first reply describes this program (`info`), every other one is
 /// a measurement.
 template <class Trainer>
 void serve(Trainer& trainer, const Options& options, nlohmann::json info) {
@@ -185,7 +184,8 @@ void serve(Trainer& trainer, const Options& options, nlohmann::json info) {
   }
 }
 
-/// A program's main(): `probe` says what it is, with what it lacks here, `run` measures.
+/// The main function of a program: `probe` describes it, including missing features, `run`
+/// measures.
 template <class Probe, class Run>
 int serve_main(int argc, char** argv, Options& options, CLI::App& app, Probe&& probe, Run&& run) {
   bool only_probe = false;

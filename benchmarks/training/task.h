@@ -1,4 +1,4 @@
-// What is trained, on what: the same networks on the same images as torch_training.py.
+// The training tasks: the same networks on the same images as in torch_training.py.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace bench {
 
-/// ValueError where there is none of the name.
+/// ValueError if there is none with this name.
 const Task& task(const std::string& name);
 
 /// A network on the host.

@@ -290,7 +290,7 @@ def main():
     trainer = Trainer()
     modes = {}  # {mode: (steps, a step's seconds)}
     for mode in ("train", "forward") if args.mode == "both" else (args.mode,):
-        trainer.run(mode, 1)  # what the libraries try out to choose a plan is none of its memory
+        trainer.run(mode, 1)  # memory used to try out plans is not counted
         synchronize()
         reset_peak_memory()
         modes[mode] = warm_up(trainer, mode)

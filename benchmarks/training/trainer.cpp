@@ -34,7 +34,7 @@ std::unique_ptr<nn::Module> prepare_model(const Options& options, const Device& 
   return model;
 }
 
-/// Autocast and, for float16, a dynamic loss scale, as PyTorch's side has them; else nothing.
+/// Autocast and, for float16, a dynamic loss scale, as on PyTorch's side; otherwise nothing.
 optim::amp::Options precision(const Options& options, const Device& device) {
   const bool half = options.amp_dtype.empty() ? device.is_cuda() : options.amp_dtype == "float16";
   return {.opt_level = optim::amp::O1,

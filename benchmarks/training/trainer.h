@@ -1,4 +1,4 @@
-// Training steps for the benchmark, op by op or as one graph, and the memory they take.
+// Training steps for the benchmark, eagerly or as one graph, and their memory.
 #pragma once
 
 #include <cstdint>
@@ -26,12 +26,12 @@ class Trainer {
   void run(Mode mode, std::int64_t steps);
   /// Waits until they are done.
   void synchronize() const;
-  /// Of the last step.
+  /// The loss of the last step.
   double loss() const;
-  /// From here on peaks are counted.
+  /// Peaks are measured from here on.
   void reset_peak_memory();
-  /// "peak_bytes": on the CPU of the process, on a CUDA device of the tensors; of the latter also
-  /// "reserved_bytes", with what the allocator keeps.
+  /// "peak_bytes": of the process on the CPU, of the tensors on a CUDA device; for the latter also
+  /// "reserved_bytes", including the allocator's cache.
   nlohmann::json peak_memory() const;
 
  private:
@@ -54,11 +54,11 @@ class Trainer {
   std::size_t next_ = 0;
 };
 
-/// Threads and the libraries' settings.
+/// Applies threads and library settings.
 void apply(const Options& options);
-/// Versions, and what they run on.
+/// Versions, and the hardware.
 nlohmann::json describe(const ferrite::Device& device);
-/// What this program cannot do here, with the reason: "cuda", "graph".
+/// Features that are not available here, with the reason: "cuda", "graph".
 nlohmann::json lacks();
 
 }  // namespace bench

@@ -113,8 +113,9 @@ namespace {
 
 std::array<std::atomic<bool>, Device::kMaxIndex + 1> used{};  // devices made current so far
 
-/// A device to be current again that the runtime has not been told of, and what was current for the
-/// runtime then: should that have changed since, the program has chosen anew.
+/// A device that should be current but was not set in the runtime, and the device that was current
+/// in the runtime at that time. If the runtime's device has changed since, the program has made its
+/// own choice.
 struct Untold {
   int device = -1;
   int instead = -1;
@@ -133,7 +134,7 @@ int go_to(int device) {
   int now = 0;
   FERRITE_CUDA_CHECK(cudaGetDevice(&now));
   const int intended = untold.device >= 0 && untold.instead == now ? untold.device : now;
-  // Even where it is current already: a thread starts on device 0 without having used it.
+  // Even if it is already current: a thread starts on device 0 without having used it.
   auto& known = used[static_cast<std::size_t>(device)];
   if (now != device || !known.load(std::memory_order_relaxed)) {
     FERRITE_CUDA_CHECK(cudaSetDevice(device));

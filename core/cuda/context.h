@@ -1,4 +1,5 @@
-// What the process keeps of each CUDA device that it has used: streams, events and report slots.
+// Per-device state of the process: streams, events and report slots of each CUDA device it has
+// used.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,8 +14,8 @@
 
 namespace ferrite::cuda::detail {
 
-/// Lets this thread make calls that a capture on any thread would forbid by default (allocating,
-/// querying events), which is right for those that touch nothing that is captured.
+/// Lets this thread make calls that a capture on any thread forbids by default (allocating,
+/// querying events). Safe for calls that touch nothing being captured.
 class CaptureRelaxed {
  public:
   CaptureRelaxed() { cudaThreadExchangeStreamCaptureMode(&mode_); }
@@ -26,7 +27,7 @@ class CaptureRelaxed {
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
-/// CUDA events of one device, used again and again.
+/// Reusable CUDA events of one device.
 class EventPool {
  public:
   explicit EventPool(int device) : device_(device) {}
@@ -39,7 +40,7 @@ class EventPool {
   std::array<std::vector<cudaEvent_t>, 2> free_;  // by timing
 };
 
-/// Made on the first use of a device, never destroyed.
+/// Created on first use of a device, never destroyed.
 class Context {
  public:
   explicit Context(int device);
@@ -47,10 +48,10 @@ class Context {
   int device() const { return device_; }
   CudaStream& default_stream() { return *default_; }
   CudaStream& pooled_stream(StreamPriority priority);
-  /// For captures alone: what others put on a stream while it is captured would become part of the
-  /// graph. Its user holds the lock.
+  /// Used for captures only: work that other code puts on a stream while it is captured would
+  /// become part of the graph. The caller holds the lock while it uses the stream.
   std::pair<CudaStream*, std::unique_lock<std::mutex>> capture_stream();
-  /// Those made so far.
+  /// The streams created so far.
   std::vector<CudaStream*> streams();
   EventPool& events() { return events_; }
 
@@ -66,7 +67,7 @@ class Context {
 
   const int device_;
   EventPool events_;
-  DeviceReport* reports_ = nullptr;  // kSlots of them, in memory of the host
+  DeviceReport* reports_ = nullptr;  // kSlots entries, in host memory
   std::mutex mutex_;
   std::vector<std::unique_ptr<CudaStream>> streams_;
   std::array<Pool, 2> pools_;  // by priority
@@ -77,14 +78,15 @@ class Context {
 
 Context& context(int device);
 
-/// The device that is current as far as the program knows. A guard that ends does not go back to a
-/// device which the process has not used, for that would take memory there; this remembers it.
+/// The device that the program regards as current. When a guard ends, the runtime is not switched
+/// back to a device that the process has not used, because that would allocate memory there; this
+/// function still returns that device.
 int intended_device();
-/// Makes `device` current; returns the one that was intended until now.
+/// Makes `device` current; returns the previous intended_device().
 int go_to(int device);
 void return_to(int device) noexcept;
-/// For calls that need any device, the best first: those that the process uses already, else the
-/// intended one. Several, as one may be lost.
+/// Devices for calls that work on any device, in order of preference: those the process already
+/// uses, else the intended one. More than one is returned because a device may be lost.
 std::vector<int> devices_for_any_call();
 
 }  // namespace ferrite::cuda::detail

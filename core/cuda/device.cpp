@@ -15,14 +15,15 @@
 
 namespace ferrite::cudnn {
 
-/// Of the kernels (kernels/vendor.h), in programs that convolve; others have no cuDNN.
+/// Defined with the kernels (kernels/vendor.h) in programs that convolve; other programs have no
+/// cuDNN.
 [[gnu::weak]] std::string version();
 
 }  // namespace ferrite::cudnn
 
 namespace ferrite::nccl {
 
-/// Of the process groups (parallel/comm/nccl/), in programs that have them.
+/// Defined with the process groups (parallel/comm/nccl/), in programs that link them.
 [[gnu::weak]] std::string version();
 
 }  // namespace ferrite::nccl
@@ -36,7 +37,7 @@ struct Found {
   std::string why_not;
 };
 
-/// A machine without driver or device is no error here.
+/// A machine without a driver or device is not an error here.
 const Found& found() {
   static const Found result = [] {
     Found f;
@@ -64,7 +65,7 @@ void require_device(int device, const char* op) {
                 "there is no cuda:{}; there are {} CUDA devices", device, device_count());
 }
 
-/// 0 where the driver does not know the attribute.
+/// 0 if the driver does not know the attribute.
 int attribute(cudaDeviceAttr which, int device) {
   int value = 0;
   if (cudaDeviceGetAttribute(&value, which, device) == cudaSuccess) return value;

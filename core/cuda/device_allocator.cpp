@@ -25,7 +25,7 @@ constexpr std::size_t kMiB = std::size_t{1} << 20;
 constexpr std::size_t kUnit = 512;  // blocks are multiples of this
 constexpr std::size_t kLargestSmall = kMiB;
 constexpr std::size_t kSmallSegment = 2 * kMiB;
-constexpr std::size_t kMediumSegment = 20 * kMiB;  // for requests up to half of it
+constexpr std::size_t kMediumSegment = 20 * kMiB;  // for requests of up to half its size
 constexpr std::size_t kSegmentUnit = 2 * kMiB;
 
 constexpr std::size_t round_up(std::size_t n, std::size_t unit) {
@@ -34,7 +34,7 @@ constexpr std::size_t round_up(std::size_t n, std::size_t unit) {
 
 constexpr bool is_large(std::size_t bytes) { return bytes > kLargestSmall; }
 
-/// What to ask the driver for, the second if it has not got the first.
+/// Segment sizes to request from the driver; the second is the fallback if the first fails.
 constexpr std::array<std::size_t, 2> segment_sizes(std::size_t bytes) {
   if (!is_large(bytes)) return {kSmallSegment, round_up(bytes, kUnit)};
   const std::size_t least = round_up(bytes, kSegmentUnit);
@@ -82,7 +82,7 @@ Allocator::Block DeviceAllocator::allocate(std::size_t bytes, const Stream& stre
     ++stats_.retries;
     give_back_cache(lock);
     StreamArena& arena = arena_for(stream, size);
-    chunk = arena.arena.take(size);  // another thread may have freed some meanwhile
+    chunk = arena.arena.take(size);  // another thread may have freed some in the meantime
     if (!chunk) chunk = grow(arena, size);
     if (!chunk) fail_out_of_memory(lock, bytes);
   }
@@ -170,7 +170,7 @@ void DeviceAllocator::retire(Chunk* chunk, std::span<const Stream> also_used_by)
     }
     for (const Stream& stream : also_used_by)
       pending.marks.push_back(stream.impl()->record(Timing::none));
-  } catch (const CudaError&) {  // the device is lost: nothing runs there any more
+  } catch (const CudaError&) {  // the device is lost: no work runs there any more
   }
   if (pending.marks.empty()) return recycle(chunk);
   stats_.pending += chunk->bytes;
@@ -178,7 +178,7 @@ void DeviceAllocator::retire(Chunk* chunk, std::span<const Stream> also_used_by)
 }
 
 void DeviceAllocator::recycle(Chunk* chunk) {
-  // A graph goes on using what was allocated for it, freed or not: only the rest is shut.
+  // A graph goes on using memory allocated for it, freed or not: only the remainder is forbidden.
   if constexpr (kRedZone > 0)
     for (const auto& [key, entry] : pools_.front().arenas)
       if (&entry.arena == chunk->arena) forbid(entry.stream, chunk->data, chunk->bytes);
@@ -222,7 +222,7 @@ void DeviceAllocator::give_back_cache(Lock& lock) {
     lock.lock();
     pending.swap(pending_);
     lock.unlock();
-    // Open, as what is waited for may itself allocate and free.
+    // Unlocked, because the work waited for may itself allocate and free.
     for (const Pending& p : pending)
       for (const auto& mark : p.marks) mark->wait();
   }
@@ -233,7 +233,7 @@ void DeviceAllocator::give_back_cache(Lock& lock) {
     recycle(p.chunk);
   }
   if (captures_underway()) return;
-  // What was freed since the wait may still be in use by queued work: cudaFree waits for that.
+  // Blocks freed since the wait may still be in use by queued work; cudaFree waits for that.
   for (Pool& pool : pools_)
     if (pool.id == 0 || pool.released) release_segments(pool);
   std::erase_if(pools_, [](const Pool& pool) {
@@ -260,7 +260,7 @@ void DeviceAllocator::begin_pool(PoolId id, StreamFilter filter) {
   pool_of(id);
   FERRITE_CHECK(std::ranges::find(active_, id, &Active::id) == active_.end(), ValueError,
                 "begin_pool", "pool {} of {} is in use already", id, device_);
-  // What is pending is taken back now: events cannot be asked while a graph is captured.
+  // Reclaim pending blocks now: events cannot be queried while a graph is captured.
   reclaim_pending();
   active_.push_back({id, std::move(filter)});
 }
@@ -337,7 +337,7 @@ std::string DeviceAllocator::summary() const {
                     pools_.size() - 1, readable_bytes(device.free), readable_bytes(device.total));
 }
 
-// ---- One allocator a device
+// ---- One allocator per device
 
 namespace {
 

@@ -1,15 +1,16 @@
 // The caching allocator of a CUDA device.
 //
-// Memory comes from the driver in segments: 2 MiB for requests of up to 1 MiB, 20 MiB for those of
-// up to 10 MiB, whole multiples of 2 MiB above. Each segment belongs to one stream and is cut into
-// blocks of multiples of 512 bytes by best fit; freed blocks merge with their free neighbours.
-// These are the sizes that PyTorch's allocator settled on.
+// Memory comes from the driver in segments: 2 MiB for requests of up to 1 MiB, 20 MiB for requests
+// of up to 10 MiB, whole multiples of 2 MiB above. Each segment belongs to one stream and is cut
+// into blocks of multiples of 512 bytes by best fit; freed blocks merge with their free neighbours.
+// These are the sizes that PyTorch's allocator uses.
 //
-// A private pool keeps what is allocated for it apart: a captured graph goes on using the addresses
-// it was captured with, so nobody else may be given them until the graph is gone.
+// A private pool keeps its allocations apart: a captured graph goes on using the addresses it was
+// captured with, so they must not be reused until the graph is gone.
 //
-// Under the emulator blocks are followed by a red zone, and its detectors know what is not handed
-// out; both are switched in stream order, so that queued work is judged by when it runs.
+// Under the emulator, blocks are followed by a red zone, and the emulator's detectors are told
+// which memory is not handed out. Both change in stream order, so queued work is checked against
+// the state at the time it runs.
 #pragma once
 
 #include <functional>
@@ -47,7 +48,7 @@ class DeviceAllocator final : public Allocator {
   std::size_t pool_reserved(PoolId id) const;
 
  private:
-  /// The blocks of one stream in one pool, small or large ones.
+  /// The small or the large blocks of one stream in one pool.
   struct StreamArena final {
     StreamArena(const Stream& stream, std::size_t smallest_rest)
         : stream(stream), arena(smallest_rest) {}
@@ -57,7 +58,8 @@ class DeviceAllocator final : public Allocator {
   struct Pool {
     PoolId id = 0;
     bool released = false;
-    std::map<std::pair<std::uint32_t, bool>, StreamArena> arenas;  // by stream, large or not
+    std::map<std::pair<std::uint32_t, bool>, StreamArena> arenas;  // keyed by stream and whether
+                                                                   // large
   };
   struct Active {
     PoolId id;
@@ -88,11 +90,11 @@ class DeviceAllocator final : public Allocator {
 
   const Device device_;
   mutable std::mutex mutex_;
-  std::mutex release_turn_;  // one thread at a time gives the cache back; taken before mutex_
+  std::mutex release_turn_;  // serializes releases of the cache; taken before mutex_
   std::list<Pool> pools_;    // the general one first
   std::vector<Active> active_;
   std::list<Pending> pending_;
-  std::vector<Deferred> deferred_;  // freed while a stream that uses them was captured
+  std::vector<Deferred> deferred_;  // freed while a stream that uses them was being captured
   PoolId last_pool_ = 0;
   MemoryStats stats_;
   std::size_t limit_ = SIZE_MAX;

@@ -22,11 +22,12 @@ namespace {
 
 using detail::CudaStream;
 
-/// A generator that a graph draws from: its state at a replay is written to `base`, from which the
+/// A generator that a graph draws from: its state at a replay is written to `base`, where the
 /// graph's kernels read it.
 class GraphGenerator {
  public:
-  /// `stream`: one that is not captured, lest what the allocator does there become part of replays.
+  /// `stream` must not be under capture, so that the allocator's work there does not become part of
+  /// replays.
   GraphGenerator(Generator& generator, const Stream& stream)
       : generator_(generator),
         allocator_(allocator(stream.device())),
@@ -42,14 +43,15 @@ class GraphGenerator {
     blocks_ = std::max(blocks_, next_);
     return {.seed = 0, .offset = offset, .base = static_cast<const PhiloxState*>(base_.data)};
   }
-  /// Whether `state` was drawn here, from where the next draw then goes on.
+  /// Whether `state` was drawn here; if so, the next draw continues from it.
   bool seek(const PhiloxState& state) {
     if (state.base != base_.data) return false;
     next_ = state.offset;
     return true;
   }
 
-  /// Takes what a replay draws, and puts the copy of where it begins on `stream`.
+  /// Reserves the random numbers of one replay, and queues the copy of the starting state on
+  /// `stream`.
   void begin_replay(const Stream& stream) const {
     Allocator& pinned = pinned_allocator();
     const Allocator::Block staged = pinned.allocate(sizeof(PhiloxState), Stream());
@@ -63,17 +65,17 @@ class GraphGenerator {
   Generator& generator_;
   Allocator& allocator_;
   const Allocator::Block base_;
-  std::uint64_t next_ = 0, blocks_ = 0;  // what a replay takes, blocks_, goes up to the furthest
+  std::uint64_t next_ = 0, blocks_ = 0;  // a replay takes blocks_, the furthest point reached
 };
 
-/// What is kept of a capture while it goes on.
+/// State of a capture in progress.
 struct Capture {
-  const Stream outside;  // on which replays are expected
+  const Stream outside;  // the stream on which replays are expected
   const unsigned long long id;
   std::vector<std::unique_ptr<GraphGenerator>>& generators;
 };
 
-/// The captures that go on.
+/// The captures in progress.
 struct Captures {
   std::mutex mutex;
   std::vector<Capture*> underway;
@@ -83,7 +85,7 @@ Captures& captures() {
   return instance;
 }
 
-/// Makes a capture known for as long as it goes on.
+/// Registers a capture for as long as it is in progress.
 class Underway {
  public:
   explicit Underway(Capture& capture) : capture_(&capture) {
@@ -123,7 +125,7 @@ struct Graph::Impl {
     try {
       const DeviceGuard guard(device);
       const detail::CaptureRelaxed relaxed;
-      cudaGraphExecDestroy(executable);  // after the replays that run
+      cudaGraphExecDestroy(executable);  // after the running replays
     } catch (const Error&) {             // the device is lost
     }
   }
@@ -175,12 +177,12 @@ void Graph::Impl::record(CudaStream& side, const Stream& outside,
                          const std::function<void()>& work) {
   const Stream stream(&side);
   unsigned long long id = 0;
-  // Other streams become part of the capture by waiting for this one. While allocations are asked
-  // about, all of this device's are: those that a capture has nothing to do with say 0.
+  // Other streams join the capture by waiting for this one. The filter is called for all
+  // allocations of this device; streams that the capture does not concern have capture id 0.
   const PoolGuard pooled(*pool, [&](const Stream& s) {
     return s == stream || (id && detail::cuda_stream(s).capture_id() == id);
   });
-  // Other threads go on using the device meanwhile.
+  // Other threads go on using the device in the meantime.
   FERRITE_CUDA_CHECK(cudaStreamBeginCapture(side.native(), cudaStreamCaptureModeThreadLocal));
   NativeGraph captured;
   std::exception_ptr error;

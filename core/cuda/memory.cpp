@@ -60,7 +60,7 @@ class PinnedMemory final : public MemorySource {
   }
 };
 
-/// Lets `device` reach the memory of `peer` where the hardware can; once a pair.
+/// Enables access from `device` to the memory of `peer` if the hardware supports it; once per pair.
 void enable_peer_access(int device, int peer) {
   constexpr std::size_t kDevices = Device::kMaxIndex + 1;
   static std::mutex mutex;
@@ -86,7 +86,7 @@ Allocator& pinned_allocator() {
   FERRITE_CHECK(ferrite::cuda::is_available(), DeviceError, "pin_memory",
                 "page-locked memory needs a CUDA device, and there is none: {}",
                 ferrite::cuda::why_unavailable());
-  static CachingAllocator& instance =  // never destroyed, as the devices' own
+  static CachingAllocator& instance =  // never destroyed, like the device allocators
       *new CachingAllocator(Device(), std::make_unique<PinnedMemory>(), "pinned host memory");
   return instance;
 }
@@ -105,7 +105,7 @@ void copy_bytes(const Stream& stream, void* to, const Device& to_device, const v
       FERRITE_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, native));
       return;
     }
-    // Without peer access the driver goes through host memory.
+    // Without peer access the driver copies through host memory.
     enable_peer_access(to_device.index(), from_device.index());
     enable_peer_access(from_device.index(), to_device.index());
     FERRITE_CUDA_CHECK(

@@ -1,5 +1,5 @@
-// Private memory pools of CUDA devices, for graphs: what is allocated while a stream is captured
-// stays the graph's, and is given to nobody else until the pool is released.
+// Private memory pools of CUDA devices, for graphs: memory allocated while a stream is captured
+// belongs to the graph, and is not reused elsewhere until the pool is released.
 //
 //   cuda::MemoryPool pool(device);
 //   {
@@ -8,8 +8,8 @@
 //   }                  // freed blocks of the pool go back to the pool
 //   replays...         // the pool must outlive them
 //
-// Begin before the capture begins and end after it has ended. The captures that share a pool must
-// be replayed one at a time, as they share memory.
+// Create the guard before the capture begins and destroy it after the capture has ended. Graphs
+// that share a pool must be replayed one at a time, because they share memory.
 #pragma once
 
 #include <cstdint>
@@ -20,16 +20,17 @@
 namespace ferrite::cuda {
 
 using PoolId = std::uint64_t;
-/// Whose allocations go to a pool. Called within an allocation: it must not itself allocate there.
+/// Selects the streams whose allocations go to a pool. Called within an allocation, so it must not
+/// itself allocate there.
 using StreamFilter = std::function<bool(const Stream&)>;
 
 PoolId create_pool(const Device& device);
-/// From here to end_pool(), what is allocated for streams of `device` that `filter` accepts, on any
-/// thread, comes from the pool.
+/// From here to end_pool(), allocations on any thread for streams of `device` that `filter` accepts
+/// come from the pool.
 void begin_pool(const Device& device, PoolId pool, StreamFilter filter);
 void end_pool(const Device& device, PoolId pool);
-/// The pool's memory goes back to the device, after its work so far; blocks still in use follow
-/// when they are freed and the cache is given back.
+/// Returns the pool's memory to the device after the work queued so far; blocks still in use follow
+/// when they are freed and the cache is released.
 void release_pool(const Device& device, PoolId pool) noexcept;
 
 /// Owns a pool.
@@ -42,7 +43,7 @@ class MemoryPool {
 
   const Device& device() const { return device_; }
   PoolId id() const { return id_; }
-  /// Bytes that the pool holds from the device.
+  /// Bytes the pool holds from the device.
   std::size_t reserved() const;
 
  private:
@@ -50,7 +51,7 @@ class MemoryPool {
   PoolId id_;
 };
 
-/// Uses a pool to the end of the scope.
+/// Uses a pool until the end of the scope.
 class PoolGuard {
  public:
   PoolGuard(const MemoryPool& pool, StreamFilter filter) : pool_(pool) {

@@ -1,5 +1,5 @@
-// What the emulator is told of memory that the allocator holds but has not handed out: nothing may
-// touch it, and it is fresh (NaN) when handed out again. Nothing at all on a real device.
+// Tells the emulator about memory that the allocator holds but has not handed out: any access is an
+// error, and the memory is fresh (NaN) when handed out again. Has no effect on a real device.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -22,7 +22,7 @@ inline constexpr std::size_t kRedZone = 64;  ///< bytes after a block
 inline void forbid_now(void* data, std::size_t bytes) { emulator::poison(data, bytes); }
 inline void allow_now(void* data, std::size_t bytes) { emulator::unpoison(data, bytes); }
 
-// In the order of the stream, as the use of the memory is.
+// In stream order, like the accesses to the memory.
 inline void forbid(const Stream& stream, void* data, std::size_t bytes) {
   emulator::poison(native_stream(stream), data, bytes);
 }

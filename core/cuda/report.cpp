@@ -9,7 +9,7 @@ namespace ferrite::cuda {
 
 namespace {
 
-/// "[1, 2]" from `count`, position[count].
+/// Formats `count` followed by `position[count]` as "[1, 2]".
 Shape position_at(const long long* count) {
   Shape position;
   for (long long d = 0; d < *count; ++d) position.push_back(count[1 + d]);
@@ -22,7 +22,8 @@ void throw_report(DeviceReport& slot) {
   std::atomic_ref<int> state(slot.state);
   if (state.load(std::memory_order_relaxed) == DeviceReport::kFree) [[likely]]
     return;
-  // One thread of the host takes it; one that is still being written is for the next who waits.
+  // Exactly one host thread takes the report; one that is still being written is left for the next
+  // thread that waits.
   int complete = DeviceReport::kComplete;
   if (!state.compare_exchange_strong(complete, DeviceReport::kClaimed, std::memory_order_acquire))
     return;

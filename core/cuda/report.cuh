@@ -1,4 +1,4 @@
-// The device side of core/cuda/report.h: what a kernel calls when it meets a bad value, then skips
+// The device side of core/cuda/report.h: called by a kernel that meets a bad value and then skips
 // the element.
 #pragma once
 
@@ -27,7 +27,7 @@ __device__ inline bool claim(DeviceReport* report, ReportKind kind, const char* 
   return true;
 }
 
-/// The host, which may look at any time, sees all of a report or nothing.
+/// Publishes the report: the host, which may look at any time, sees all of it or nothing.
 __device__ inline void complete(DeviceReport* report) {
   __threadfence_system();
   atomicExch(&report->state, DeviceReport::kComplete);
@@ -35,8 +35,8 @@ __device__ inline void complete(DeviceReport* report) {
 
 }  // namespace detail
 
-/// "index VALUE at position [..] is out of range for a dimension of size SIZE": element `linear`,
-/// in row-major order, of an index of `sizes`.
+/// Reports "index VALUE at position [..] is out of range for a dimension of size SIZE" for element
+/// `linear`, in row-major order, of an index of `sizes`.
 [[maybe_unused]] static __device__ __attribute__((noinline)) void report_index(
     DeviceReport* report, const char* op, std::int64_t value, std::int64_t size,
     std::int64_t linear, int ndim, const std::int64_t* sizes) {
@@ -48,9 +48,8 @@ __device__ inline void complete(DeviceReport* report) {
   detail::complete(report);
 }
 
-/// "target VALUE at position [..] is out of range for CLASSES classes (ignore_index is ..)":
-/// element `linear`, in row-major order, of a target of `sizes` (without the dimension of the
-/// classes).
+/// Reports "target VALUE at position [..] is out of range for CLASSES classes (ignore_index is ..)"
+/// for element `linear`, in row-major order, of a target of `sizes` (without the class dimension).
 [[maybe_unused]] static __device__ __attribute__((noinline)) void report_class(
     DeviceReport* report, const char* op, std::int64_t value, std::int64_t classes,
     std::int64_t ignore_index, std::int64_t linear, int ndim, const std::int64_t* sizes) {
@@ -63,8 +62,8 @@ __device__ inline void complete(DeviceReport* report) {
   detail::complete(report);
 }
 
-/// "expected values in [LOW, HIGH], got VALUE". T is float or double: what the value was compared
-/// as, and is printed as.
+/// Reports "expected values in [LOW, HIGH], got VALUE". T is float or double: the type in which the
+/// value was compared and is printed.
 template <class T>
 [[maybe_unused]] static __device__ __attribute__((noinline)) void report_value(
     DeviceReport* report, const char* op, double low, double high, T value) {

@@ -12,7 +12,7 @@ namespace ferrite::cuda {
 
 namespace {
 
-/// Whether the process can do nothing more with the device after this error.
+/// Whether this error makes the device unusable for the rest of the process.
 bool loses_context(cudaError_t status) {
   switch (status) {
     case cudaErrorECCUncorrectable:
@@ -73,7 +73,7 @@ std::string_view advice(cudaError_t status) {
 }  // namespace
 
 void fail_call(cudaError_t status, const char* call) {
-  cudaGetLastError();  // a sticky error stays, any other is cleared
+  cudaGetLastError();  // clears the error unless it is sticky
   int device = -1;
   const bool known = cudaGetDevice(&device) == cudaSuccess;
   const std::string message =

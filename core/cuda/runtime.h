@@ -1,5 +1,5 @@
 // The CUDA runtime as Ferrite's own sources use it: checked calls, the current device, a stream's
-// native handle. For kernels and for programs that launch kernels of their own.
+// native handle. For kernels and for programs that launch their own.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,13 +8,13 @@
 
 namespace ferrite::cuda {
 
-/// Throws CudaError, or OutOfMemoryError where that is it: the call, the error's name and text, the
-/// device, and what to do about it. Clears the runtime's error state, so that the next call is not
-/// blamed for this one. After an error that the context does not survive, the message says so.
+/// Throws CudaError, or OutOfMemoryError for an allocation failure, with the call, the error's name
+/// and text, the device, and what to do about it. Clears the runtime's error state, so that the
+/// next call is not blamed for this one. The message says so if the error destroyed the context.
 [[noreturn, gnu::cold]] void fail_call(cudaError_t status, const char* call);
 
-/// Makes `device` the calling thread's current CUDA device until the guard goes. Other devices
-/// than cuda:i are let be.
+/// Makes `device` the calling thread's current CUDA device for the scope of the guard. Does nothing
+/// for devices other than cuda:i.
 class DeviceGuard {
  public:
   explicit DeviceGuard(const Device& device);
@@ -28,10 +28,10 @@ class DeviceGuard {
   int previous_ = -1;  // -1: nothing to restore
 };
 
-/// The handle of a stream of a CUDA device; DeviceError for other streams.
+/// The native handle of a stream of a CUDA device; DeviceError for other streams.
 cudaStream_t native_stream(const Stream& stream);
 
-/// Whether FERRITE_LAUNCH_BLOCKING=1 asks for a synchronisation after each kernel, so that an error
+/// Whether FERRITE_LAUNCH_BLOCKING=1 requests a synchronisation after each kernel, so that an error
 /// is thrown by the launch that caused it.
 bool launch_blocking();
 

@@ -1,5 +1,5 @@
-// A library of a vendor, loaded when it is first asked for: programs start where it is not, and do
-// not pay for it (cuBLASLt takes a tenth of a second) where they do not use it.
+// A vendor library, loaded on first use: programs start on machines without it, and programs that
+// do not use it do not pay for loading it (a tenth of a second for cuBLASLt).
 #pragma once
 
 #include <dlfcn.h>
@@ -10,7 +10,7 @@ namespace ferrite::cuda {
 
 class SharedLibrary {
  public:
-  /// Looks in `folder`, where the build has found it, then wherever the system's loader does.
+  /// Looks in `folder`, where the build found the library, then in the system loader's path.
   SharedLibrary(const std::string& folder, const std::string& name) : name_(name) {
     if (!folder.empty()) handle_ = dlopen((folder + "/" + name).c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!handle_) handle_ = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -19,7 +19,7 @@ class SharedLibrary {
     why_not_ = error ? error : name + " was not found";
   }
 
-  /// Sets `function`, a pointer, to the function of that name.
+  /// Sets the function pointer `function` to the symbol of that name.
   template <class F>
   void find(F& function, const char* name) {
     if (!handle_) return;
@@ -27,7 +27,7 @@ class SharedLibrary {
     if (!function && why_not_.empty()) why_not_ = name_ + " has no " + name;
   }
 
-  /// Whether it was loaded, with all that was looked for.
+  /// Whether the library and all requested symbols were found.
   bool is_complete() const { return why_not_.empty(); }
   const std::string& why_not() const { return why_not_; }
 

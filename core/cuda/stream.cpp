@@ -36,10 +36,10 @@ class CudaMark final : public Mark {
   cudaEvent_t event() const { return event_; }
   bool is_captured() const { return captured_; }
 
-  /// Those who free memory ask this, and must neither throw nor wait for a device that is lost,
-  /// where nothing runs any more.
+  /// Called when memory is freed, so it must neither throw nor wait for a lost device, where no
+  /// work runs any more.
   bool passed() override {
-    if (captured_) return false;  // an edge of a graph; to ask would spoil the capture
+    if (captured_) return false;  // an edge of a graph; a query would invalidate the capture
     try {
       const DeviceGuard guard(device_);
       const CaptureRelaxed relaxed;
@@ -89,7 +89,7 @@ CudaStream::CudaStream(Device device, cudaStream_t native, DeviceReport* report)
       native_(native),
       report_(report) {}
 
-CudaStream::~CudaStream() = default;  // the handle is the driver's to destroy as the process ends
+CudaStream::~CudaStream() = default;  // the driver destroys the handle as the process ends
 
 bool CudaStream::is_capturing() const {
   const DeviceGuard guard(device);
@@ -128,7 +128,7 @@ void CudaStream::submit(std::function<void()> work) {
                 "a function of the host cannot become part of a graph that is being captured");
   auto task = std::make_unique<Task>(Task{*this, std::move(work)});
   FERRITE_CUDA_CHECK(cudaLaunchHostFunc(native_, &CudaStream::run, task.get()));
-  task.release();  // its own from here on; run() takes it
+  task.release();  // owned by the queued call from here on; run() takes it
 }
 
 void CudaStream::let_go_of_finished() {
@@ -138,7 +138,7 @@ void CudaStream::let_go_of_finished() {
 }
 
 void CudaStream::synchronize() {
-  // Work that waits for its own stream can only mean "what came before me", which has run.
+  // Work that waits for its own stream can only mean the work queued before it, which has run.
   if (ferrite::detail::running_in(this)) return;
   const DeviceGuard guard(device);
   FERRITE_CHECK(!is_capturing(), CudaError, "synchronize",
@@ -170,7 +170,7 @@ bool CudaStream::idle() const {
     cudaGetLastError();
     return status != cudaErrorNotReady;
   } catch (const CudaError&) {
-    return true;  // a device that is lost has nothing more to do
+    return true;  // a lost device has no work left
   }
 }
 
@@ -179,13 +179,13 @@ std::shared_ptr<Mark> CudaStream::record(Timing timing) {
 }
 
 void CudaStream::wait(const std::shared_ptr<Mark>& mark) {
-  // For a worker's mark the caller is held up. A function on the stream could wait instead, but all
-  // such functions share one thread of the driver: one that waits would stop those of the other
-  // streams, for which the worker may in turn be waiting.
+  // For a worker's mark the caller blocks. A host function on the stream could wait instead, but
+  // all host functions share one thread of the driver: one that waits would stop those of the other
+  // streams, which the worker may in turn be waiting for.
   auto* event = dynamic_cast<CudaMark*>(mark.get());
   if (!event) return mark->wait();
   const DeviceGuard guard(device);
-  // The runtime would give the whole capture up.
+  // The runtime would invalidate the whole capture.
   FERRITE_CHECK(event->is_captured() || !is_capturing(), CudaError, "wait",
                 "the stream is being captured into a graph, which cannot wait for work outside of "
                 "it; have that in the capture too (forward as well as backward), or done before");

@@ -1,10 +1,10 @@
 // Streams of CUDA devices.
 //
 // The default stream of a device is a stream of its own and not CUDA's legacy default stream, which
-// cannot be captured into a graph. It is made a blocking one, so that work which a program or a
-// library puts on the legacy stream is ordered with it on both sides: kernels launched as
+// cannot be captured into a graph. It is created as a blocking stream, so that work which a program
+// or a library puts on the legacy stream is ordered with it in both directions: kernels launched as
 // kernel<<<grid, block>>>() see what Ferrite's ops have written. Streams of the pool are not
-// ordered with the legacy stream, so that nothing holds up their overlap.
+// ordered with the legacy stream, so that they can overlap freely.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -36,12 +36,12 @@ class CudaStream final : public ferrite::detail::StreamImpl {
 
   cudaStream_t native() const { return native_; }
   DeviceReport* report() const { return reports_to_; }
-  /// What kernels on this stream report goes to the slot of `stream`, whose users wait for it.
+  /// Redirects kernel reports of this stream to the slot of `stream`, whose users wait for it.
   void report_to(const CudaStream& stream) { reports_to_ = stream.report_; }
   bool is_capturing() const;
-  /// The id of the capture that this stream is part of; 0 where it is part of none.
+  /// The id of the capture that this stream is part of; 0 if it is not being captured.
   unsigned long long capture_id() const;
-  /// Throws what kernels reported and functions threw; for those who have waited for the stream.
+  /// Throws errors that kernels reported and functions threw. Call it after waiting for the stream.
   void throw_errors();
 
  private:
@@ -53,12 +53,13 @@ class CudaStream final : public ferrite::detail::StreamImpl {
   DeviceReport* const report_;
   DeviceReport* reports_to_ = report_;
   std::mutex mutex_;
-  // Destroyed by those who submit and synchronize: what a function holds may need CUDA to go.
+  // Destroyed when work is submitted or synchronized: destroying a function's captures may need
+  // CUDA.
   std::vector<std::unique_ptr<Task>> finished_;
   std::exception_ptr error_;
 };
 
-/// DeviceError unless `stream` is of a CUDA device.
+/// DeviceError unless `stream` belongs to a CUDA device.
 CudaStream& cuda_stream(const Stream& stream);
 
 }  // namespace ferrite::cuda::detail

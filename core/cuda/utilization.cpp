@@ -1,5 +1,5 @@
 // core/cuda_utilization.h for builds with CUDA. NVML comes with the driver and not with the
-// toolkit: it is looked for when it is asked, and the little of it that is used is declared here.
+// toolkit: it is loaded on first use, and the few functions used are declared here.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
@@ -35,7 +35,7 @@ bool find(void* library, const char* name, F*& function) {
   return function != nullptr;
 }
 
-/// Nothing where the library is not there, is another, or does not start.
+/// Nothing if the library is missing, incompatible, or fails to initialize.
 std::optional<Nvml> open_nvml(const std::string& name) {
   void* library = dlopen(name.c_str(), RTLD_LAZY | RTLD_LOCAL);
   if (!library) return {};
@@ -50,7 +50,7 @@ std::optional<Nvml> open_nvml(const std::string& name) {
   return {};
 }
 
-/// Opened once a name, and never closed.
+/// Opened once per name, and never closed.
 const std::optional<Nvml>& nvml() {
   static std::mutex& mutex = *new std::mutex;
   static auto& opened = *new std::map<std::string, std::optional<Nvml>>;
@@ -69,7 +69,7 @@ std::optional<Utilization> utilization(int device) {
                 "there is no cuda:{}; there are {} CUDA devices", device, device_count());
   const std::optional<Nvml>& library = nvml();
   if (!library) return {};
-  // NVML counts devices without regard to CUDA_VISIBLE_DEVICES; the bus id is the same for both.
+  // NVML's device numbers ignore CUDA_VISIBLE_DEVICES; the bus id is the same for both.
   std::array<char, 32> bus_id{};
   FERRITE_CUDA_CHECK(cudaDeviceGetPCIBusId(bus_id.data(), static_cast<int>(bus_id.size()), device));
   NvmlDevice handle = nullptr;

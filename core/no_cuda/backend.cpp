@@ -1,5 +1,5 @@
-// core/cuda_backend.h for builds without CUDA: no cuda device can be named there, so most of this
-// is never reached.
+// core/cuda_backend.h for builds without CUDA: no CUDA device can be constructed there, so most of
+// this is never reached.
 #include "ferrite/core/cuda_backend.h"
 #include "ferrite/core/error.h"
 #include "ferrite/core/late_errors.h"

@@ -1,4 +1,4 @@
-// The profiler's clock: ticks that cost a few nanoseconds to read, made nanoseconds afterwards.
+// The profiler's clock: ticks that take a few nanoseconds to read, converted to nanoseconds later.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@ namespace ferrite::profiler::detail {
 using FakeClock = std::uint64_t (*)();
 /// Set by tests, whose ticks are nanoseconds.
 inline constinit std::atomic<FakeClock> fake_clock{nullptr};
-/// Whether the processor's time stamp counter runs at one speed, on all cores.
+/// Whether the processor's time stamp counter runs at a constant rate, equal on all cores.
 extern const bool has_steady_counter;
 std::uint64_t steady_nanoseconds();
 
@@ -39,7 +39,7 @@ struct Moment {
 class Calibration {
  public:
   Calibration(const Moment& first, const Moment& last);
-  /// Since the first moment.
+  /// Nanoseconds since the first moment.
   std::int64_t nanoseconds(std::uint64_t ticks) const;
   std::int64_t duration(std::uint64_t ticks) const;
 

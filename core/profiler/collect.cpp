@@ -62,7 +62,7 @@ class Collector {
   const bool keeps_host_;
   const Calibration clock_;
   Recording out_;
-  std::vector<std::vector<std::int64_t>> index_;  // by log and range: where in `host`
+  std::vector<std::vector<std::int64_t>> index_;  // position in `host`, by log and range
   std::unordered_map<std::string, std::int32_t> known_inputs_;
 };
 
@@ -78,7 +78,7 @@ void Collector::add_thread(Log& log) {
 void Collector::add_ranges(Log& log) {
   std::vector<const RangeRecord*> records;
   log.ranges.for_each([&](const RangeRecord& record) { records.push_back(&record); });
-  // Ids are given as ranges begin: parents come before what is in them.
+  // Ids are assigned as ranges begin, so parents come before their children.
   std::ranges::sort(records, {}, &RangeRecord::id);
   std::vector<std::int32_t> inputs;
   log.shapes.for_each([&](const ShapeRecord& r) { inputs.push_back(inputs_of(log, r)); });
@@ -91,7 +91,7 @@ void Collector::add_ranges(Log& log) {
     e.kind = r->kind;
     e.thread = log.index;
     e.begin = clock_.nanoseconds(r->begin);
-    // From where it ends, so that what nests in ticks does in nanoseconds.
+    // Computed from the converted end, so that ranges that nest in ticks also nest in nanoseconds.
     e.time = clock_.nanoseconds(r->end) - e.begin;
     const std::uint64_t ticks = r->end - r->begin;
     e.self_time = std::min(e.time, clock_.duration(ticks - std::min(r->children, ticks)));
@@ -175,8 +175,8 @@ void Collector::add_memory(Log& log) {
   });
 }
 
-/// A stream does one thing after the other; events of CUDA, which resolve half a microsecond and
-/// less the further they are from the anchor, may seem to overlap.
+/// A stream runs one piece of work at a time, but CUDA event times, whose resolution falls to half
+/// a microsecond with the distance from the anchor, may appear to overlap.
 void Collector::put_in_order() {
   for (std::size_t i = 1; i < out_.device.size(); ++i) {
     const DeviceEvent& before = out_.device[i - 1];
@@ -186,7 +186,7 @@ void Collector::put_in_order() {
   }
 }
 
-/// Gives ranges what belongs to those within them. Children come behind their parents.
+/// Adds the totals of each range to its parent. Children come after their parents.
 void Collector::add_up() {
   for (const DeviceEvent& e : out_.device)
     if (e.host >= 0) out_.host[static_cast<std::size_t>(e.host)].self_device_time += e.time;

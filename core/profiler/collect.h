@@ -1,4 +1,4 @@
-// From the logs of threads to a recording.
+// Turns the logs of threads into a recording.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace ferrite::profiler::detail {
 
-/// What a session that was stopped has recorded, once; the host's events only where `host`.
+/// The recording of a stopped session; call it once. Includes the host's events only if `host`.
 Recording collect(Session& session, bool host);
 
 }  // namespace ferrite::profiler::detail

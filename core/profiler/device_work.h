@@ -1,4 +1,4 @@
-// Work of CUDA devices, as the profiler sees it: what lies between two events of a stream.
+// Work of CUDA devices as the profiler sees it: the interval between two events of a stream.
 #pragma once
 
 #include <memory>
@@ -9,14 +9,14 @@
 
 namespace ferrite::profiler::detail {
 
-/// Where work begins: a mark on `stream`; null where none is to be taken, as of a stream under
-/// capture, whose work runs later.
+/// The start of a piece of work: a mark on `stream`; null if none is to be recorded, for example on
+/// a stream under capture, whose work runs later.
 std::shared_ptr<ferrite::detail::Mark> begin_device_work(const Stream& stream);
-/// Where it ends. `name` is a literal.
+/// The end of the work. `name` is a literal.
 void end_device_work(const Stream& stream, const char* name,
                      std::shared_ptr<ferrite::detail::Mark> begin) noexcept;
 
-/// What is put on `stream`, one of a CUDA device, from here to the end of the scope.
+/// Records what is put on `stream`, a stream of a CUDA device, until the end of the scope.
 class DeviceWork {
  public:
   DeviceWork(const Stream& stream, const char* name) : stream_(stream), name_(name) {

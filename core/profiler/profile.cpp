@@ -20,7 +20,7 @@ namespace ferrite::profiler {
 namespace {
 
 std::uint32_t hooks_for(const ProfileOptions& options) {
-  // Ranges are wanted in any case: device work and memory are theirs.
+  // Ranges are always needed: device work and memory are attributed to them.
   return detail::kRanges | (options.cuda ? detail::kDevices : 0u) |
          (options.memory ? detail::kMemory : 0u) | (options.shapes ? detail::kShapes : 0u) |
          (options.modules ? detail::kModules : 0u);
@@ -86,7 +86,7 @@ void Profile::enter(Action action) {
   steps_ = {{.number = step_, .begin = static_cast<std::int64_t>(session_->begin.ticks)}};
 }
 
-/// Ends what is under way, and keeps it unless it was to warm up.
+/// Ends the running recording, and keeps it unless it was a warm-up.
 void Profile::leave() {
   if (!session_) return;
   const std::shared_ptr<detail::Session> session = std::exchange(session_, nullptr);
@@ -115,7 +115,7 @@ void Profile::start() {
 
 void Profile::stop() {
   if (!std::exchange(started_, false)) return;
-  if (!steps_.empty()) steps_.pop_back();  // it did not end
+  if (!steps_.empty()) steps_.pop_back();  // the step did not end
   leave();
 }
 

@@ -1,5 +1,4 @@
-// The profiler: what took how long, on the host and on devices, and how much memory, as
-// torch.profiler shows it.
+// The profiler: time spent on the host and on devices, and memory used, as in torch.profiler.
 //
 //   profiler::Profile profile({.memory = true, .shapes = true});  // records from here on
 //   for (int i = 0; i < 10; ++i) train_step();
@@ -7,7 +6,7 @@
 //   fmt::print("{}", profile.table({.sort_by = "self_cpu_time_total", .row_limit = 20}));
 //   profile.write_trace("trace.json");  // for ui.perfetto.dev or chrome://tracing
 //
-// or a few steps out of many:
+// To record only a few steps of many:
 //
 //   profiler::Profile profile({.schedule = {{.wait = 10, .warmup = 2, .active = 5, .repeat = 1}},
 //                              .on_trace_ready = profiler::trace_handler("traces")});
@@ -16,9 +15,9 @@
 //     profile.step();
 //   }
 //
-// Recorded are ops, the backward of ops, calls of modules, optimizer steps, data loaders,
-// collectives, and profiler::Range of one's own, in all threads. While no profile runs that costs
-// a read of a flag each; while one runs, some tens of nanoseconds. docs/profiling.md has more.
+// It records ops, their backward, module calls, optimizer steps, data loaders, collectives, and the
+// user's own profiler::Range, in all threads. Each costs one read of a flag while no profile runs,
+// and some tens of nanoseconds while one does. See docs/profiling.md.
 #pragma once
 
 #include <cstdint>
@@ -42,55 +41,55 @@ namespace detail {
 struct Session;
 }
 
-/// Which steps are recorded (torch.profiler.schedule): after `skip_first` steps, in turn `wait`
-/// steps off, `warmup` steps recorded and thrown away, `active` steps recorded; `repeat` times, 0:
-/// to the end.
+/// Which steps are recorded (torch.profiler.schedule): after `skip_first` steps, a cycle of `wait`
+/// steps off, `warmup` steps recorded and discarded, and `active` steps recorded. The cycle runs
+/// `repeat` times; 0 means until the end.
 struct Schedule {
   std::int64_t wait = 0, warmup = 0, active = 1, repeat = 0, skip_first = 0;
 };
 
 struct ProfileOptions {
-  bool cpu = true;       ///< what threads of the host do
-  bool cuda = true;      ///< what devices do: CUDA devices, and the virtual ones of the CPU
+  bool cpu = true;       ///< work of host threads
+  bool cuda = true;      ///< work of devices: CUDA devices, and the CPU's virtual ones
   bool memory = false;   ///< allocations and frees (torch's profile_memory)
-  bool shapes = false;   ///< of the inputs of ops (record_shapes)
+  bool shapes = false;   ///< input shapes of ops (record_shapes)
   bool modules = false;  ///< calls of modules (with_modules)
-  /// Without one everything from start() to stop() is recorded.
+  /// Without a schedule, everything from start() to stop() is recorded.
   std::optional<Schedule> schedule = {};
-  /// Called where a recording is complete: after the last active step of a turn, in step(), or in
+  /// Called when a recording is complete: after the last active step of a cycle, in step(), or in
   /// stop().
   std::function<void(Profile&)> on_trace_ready = {};
-  /// Events that there is room for, some 300 bytes each in the end. What comes after that is
-  /// counted as dropped, which tables and traces say.
+  /// Maximum number of events, at some 300 bytes each. Events beyond it are counted as dropped,
+  /// which tables and traces report.
   std::int64_t max_events = 1'000'000;
-  /// Of this process among those that train together; default: the environment's RANK, or 0.
+  /// Rank of this process in the training job; default: RANK from the environment, or 0.
   std::optional<int> rank = {};
-  /// Whether the constructor starts it.
+  /// Whether the constructor starts the profile.
   bool start = true;
 };
 
-/// One profile runs at a time in a process (ValueError). Its members are for one thread; what is
-/// recorded comes from all.
+/// Only one profile runs at a time in a process (ValueError). Its members are for use by one
+/// thread; events are recorded from all threads.
 class Profile {
  public:
   explicit Profile(ProfileOptions options = {});
-  /// Stops it; what on_trace_ready throws is lost then.
+  /// Stops the profile; exceptions of on_trace_ready are discarded.
   ~Profile();
   Profile(const Profile&) = delete;
   Profile& operator=(const Profile&) = delete;
 
-  /// Begins anew, at the schedule's first step.
+  /// Starts again at the schedule's first step.
   void start();
-  /// Ends a recording that is under way, waiting for the devices that had work. Ranges that are
-  /// open in other threads are counted as unfinished. Does nothing where it was stopped already.
+  /// Ends the running recording, waiting for the devices that had work. Ranges still open in other
+  /// threads are counted as unfinished. Does nothing if already stopped.
   void stop();
-  /// A step is over, the next begins.
+  /// Ends the current step and begins the next.
   void step();
   std::int64_t step_number() const { return step_; }
   bool is_recording() const;
 
-  /// Has traces show the modules in `model`, those below it and itself, by the names that they have
-  /// in it, "layer1.0"; for the recordings to come.
+  /// Makes traces of later recordings show `model` and the modules in it by their qualified names,
+  /// such as "layer1.0".
   template <class Model>
   void name_modules(const Model& model) {
     for (const auto& [path, module] : model.named_modules()) module_names_[module] = path;
@@ -98,10 +97,10 @@ class Profile {
 
   /// The last complete recording; empty before there is one.
   const Recording& recording() const { return recording_; }
-  /// Its events by name, averaged, in the order of their first.
+  /// Its events averaged by name, in order of first occurrence.
   std::vector<Average> key_averages(bool group_by_shape = false) const;
   std::string table(const TableOptions& options = {}) const;
-  /// Writes a trace of Chrome's format. Error where that fails.
+  /// Writes a trace in Chrome's format. Error if that fails.
   void write_trace(const std::string& file) const;
 
  private:
@@ -121,13 +120,13 @@ class Profile {
   Recording recording_;
 };
 
-/// For on_trace_ready: writes each recording into `folder`, made where it is missing, as
-/// "<worker>.<time>.trace.json"; `worker` is "<host>_<process>" where it is empty.
+/// For on_trace_ready: writes each recording into `folder`, which is created if missing, as
+/// "<worker>.<time>.trace.json"; an empty `worker` means "<host>_<process>".
 std::function<void(Profile&)> trace_handler(std::string folder, std::string worker = {});
 
-/// While it lives, every range (ops, backward, modules, Range) is an NVTX range too, which Nsight
-/// Systems shows (torch.autograd.profiler.emit_nvtx). Costs a call into the tool each; needs no
-/// Profile. Does nothing in a build without CUDA.
+/// While it lives, every range (ops, backward, modules, Range) is also an NVTX range, which Nsight
+/// Systems shows (torch.autograd.profiler.emit_nvtx). Each range costs a call into the tool; no
+/// Profile is needed. Does nothing in a build without CUDA.
 class EmitNvtx {
  public:
   EmitNvtx();

@@ -1,4 +1,4 @@
-// What the profiler is told, and by whom: ranges of code, by users and by the library.
+// Ranges of code reported to the profiler, by the library and by users.
 //
 //   {
 //     profiler::Range range("forward");  // torch.profiler.record_function
@@ -25,21 +25,21 @@ class Tensor;
 
 namespace ferrite::profiler {
 
-/// What a range is.
+/// The kind of a range.
 enum class Kind : std::uint8_t {
-  op,             ///< a function of ops/, named as it is
-  backward,       ///< a node of the tape, named after its op
+  op,             ///< a function of ops/, under its own name
+  backward,       ///< a node of the tape, under the name of its op
   kernel,         ///< a kernel that runs in the calling thread
-  module,         ///< a module's forward(), named after its class
+  module,         ///< a module's forward(), under the name of its class
   user,           ///< a Range
   optimizer,      ///< a step of an optimizer
-  data,           ///< waiting for, or making, a batch
-  communication,  ///< among devices or processes
+  data,           ///< waiting for a batch, or making it
+  communication,  ///< between devices or processes
 };
 
 namespace detail {
 
-/// What the running profile wants, bits; 0: there is none.
+/// Bits: what the running profile records; 0 if none runs.
 enum Hooks : std::uint32_t {
   kRanges = 1,
   kDevices = 2,
@@ -48,7 +48,7 @@ enum Hooks : std::uint32_t {
   kModules = 16,
   kNvtx = 32,
 };
-/// Has a cache line to itself: every op reads it, and nobody's writing may take it from them.
+/// On a cache line of its own: every op reads it, so writes to neighbouring data must not evict it.
 struct alignas(64) Flags {
   std::atomic<std::uint32_t> hooks{0};
 };
@@ -58,7 +58,7 @@ inline bool on() { return flags.hooks.load(std::memory_order_relaxed) != 0; }
 
 struct ThreadState;
 
-// What begins returns what end() takes, or null where nothing is to be ended.
+// begin functions return the argument of end(), or null if there is nothing to end.
 ThreadState* begin(Kind kind, const char* name);  // a literal, or interned
 ThreadState* begin_user(std::string_view name);
 ThreadState* begin_op(const char* name, std::initializer_list<const Tensor*> inputs);
@@ -68,10 +68,10 @@ ThreadState* begin_kernel(const Stream& stream, const char* name);
 ThreadState* begin_module(const std::type_info& type, const void* module);
 void end(ThreadState* state) noexcept;
 
-/// The innermost range has put node `sequence` on the tape.
+/// Records that the innermost range has put node `sequence` on the tape.
 void note_node(std::uint64_t sequence);
-/// `bytes` were allocated, or freed where below 0; `allocated` and `reserved` are the device's from
-/// here on.
+/// Records that `bytes` were allocated, or freed if negative; `allocated` and `reserved` are the
+/// device's totals after it.
 void note_memory(const Device& device, std::int64_t bytes, std::size_t allocated,
                  std::size_t reserved) noexcept;
 
@@ -111,7 +111,7 @@ class ModuleRange : Scope {
       : Scope(on() ? begin_module(typeid(module), &module) : nullptr) {}
 };
 
-/// Anything else; `name` is a literal.
+/// Any other range of the library; `name` is a literal.
 class LibraryRange : Scope {
  public:
   LibraryRange(Kind kind, const char* name) : Scope(on() ? begin(kind, name) : nullptr) {}
@@ -119,8 +119,9 @@ class LibraryRange : Scope {
 
 }  // namespace detail
 
-/// An op, from here to the end of the scope: `name` is a literal, `inputs` tensors, undefined ones
-/// too, whose shapes a profile may want. What ops/ opens first, and custom ops may.
+/// An op, from here to the end of the scope: `name` is a literal; `inputs` are tensors, possibly
+/// undefined, whose shapes a profile may record. Opened first in every function of ops/; custom ops
+/// may use it too.
 class OpRange : detail::Scope {
  public:
   template <std::same_as<Tensor>... Tensors>
@@ -131,7 +132,7 @@ class OpRange : detail::Scope {
       : Scope(detail::on() ? detail::begin_op(name, inputs) : nullptr) {}
 };
 
-/// A range of the user's, from here to the end of the scope, in this thread. Ranges nest.
+/// A user's range in this thread, from here to the end of the scope. Ranges nest.
 class Range : detail::Scope {
  public:
   explicit Range(std::string_view name)

@@ -28,7 +28,7 @@ const char* intern(std::string_view text) {
 
 namespace {
 
-/// Opens a range; null where none is wanted.
+/// Opens a range; null if it is not recorded.
 ThreadState* open(Kind kind, const char* name) {
   ThreadState* thread = state();
   if (!thread) return nullptr;
@@ -72,7 +72,7 @@ void add(ShapeRecord& record, const Tensor* tensor, std::size_t& dims) {
   ++record.tensors;
 }
 
-/// Notes the inputs of the range that was opened.
+/// Records the inputs of the range just opened.
 template <class Inputs, class Address>
 void note_shapes(ThreadState* thread, const Inputs& inputs, const Address& address) {
   ThreadState::Frame& frame = thread->frames.back();
@@ -123,7 +123,7 @@ ThreadState* begin_node(const char* name, std::uint64_t sequence) {
 
 ThreadState* begin_kernel(const Stream& stream, const char* name) {
   ThreadState* thread = open(Kind::kernel, name);
-  // What is queued for a worker is recorded by that, and here only lends its name.
+  // Work queued for a worker is recorded by the worker; only its name is taken here.
   if (thread && !stream.impl()->runs_inline) {
     thread->frames.back().recorded = false;
     count(thread->log->closed);

@@ -13,7 +13,8 @@ std::uint64_t Recording::peak_memory(const Device& device) const {
   std::uint64_t peak = 0;
   for (const MemoryEvent& e : memory)
     if (e.device == device) {
-      const std::int64_t freed = std::max<std::int64_t>(0, -e.bytes);  // was there before
+      const std::int64_t freed = std::max<std::int64_t>(0, -e.bytes);  // allocated before the
+                                                                       // recording
       peak = std::max(peak, e.allocated + static_cast<std::uint64_t>(freed));
     }
   return peak;
@@ -46,7 +47,7 @@ std::string display_name(const char* name, Kind kind) {
     case Kind::op:
     case Kind::user:
       return name;
-    case Kind::backward:  // of a leaf there is no forward
+    case Kind::backward:  // a leaf has no forward op
       return name == kAccumulateGrad ? name : std::string(name) + " backward";
     case Kind::kernel:
       return std::string("kernel::") + name;

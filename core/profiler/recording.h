@@ -1,5 +1,5 @@
-// What a profile has recorded: events of the host and of devices, memory, steps; and what is made
-// of it, a table of averages (table.h) or a trace (trace.h).
+// The result of a profile: events of the host and of devices, memory, steps. Rendered as a table of
+// averages (table.h) or a trace (trace.h).
 #pragma once
 
 #include <cstdint>
@@ -12,49 +12,51 @@
 
 namespace ferrite::profiler {
 
-/// A range of one thread. Times are nanoseconds, since the recording's begin; bytes are those
-/// allocated less those freed.
+/// A range of one thread. Times are nanoseconds since the start of the recording; bytes are
+/// allocated minus freed.
 struct HostEvent {
   const char* name = "";
   Kind kind = Kind::user;
   std::uint32_t thread = 0;          ///< in Recording::threads
-  std::int64_t begin = 0, time = 0;  ///< what it took, all within it included
-  std::int64_t self_time = 0;        ///< less what the ranges within it took
-  std::int64_t parent = -1;          ///< the range around it, in Recording::host; -1: none
-  /// Which node of the tape an op made or a backward ran, as they are numbered; -1: none.
+  std::int64_t begin = 0, time = 0;  ///< `time` includes nested ranges
+  std::int64_t self_time = 0;        ///< `time` without nested ranges
+  std::int64_t parent = -1;          ///< the enclosing range, as an index into Recording::host; -1:
+                                     ///< none
+  /// The number of the tape node that an op made or a backward ran; -1: none.
   std::int64_t sequence = -1;
-  /// Of work that devices did for it, the ranges within included or not.
+  /// Time of the device work it queued, with and without nested ranges.
   std::int64_t device_time = 0, self_device_time = 0;
-  std::int64_t host_bytes = 0, self_host_bytes = 0;      ///< of the host's memory
-  std::int64_t device_bytes = 0, self_device_bytes = 0;  ///< of that of all devices
-  std::int32_t inputs = -1;                              ///< in Recording::inputs; -1: not known
-  const void* module = nullptr;  ///< of a module's call, the module, which may be gone
+  std::int64_t host_bytes = 0, self_host_bytes = 0;      ///< in host memory
+  std::int64_t device_bytes = 0, self_device_bytes = 0;  ///< in the memory of all devices
+  std::int32_t inputs = -1;                              ///< index into Recording::inputs; -1: not
+                                                         ///< known
+  const void* module = nullptr;  ///< the module of a module call; may no longer exist
 };
 
-/// Work of a device: of a CUDA device between two events of a stream, of a virtual one what its
-/// worker thread ran.
+/// Work of a device: between two events of a stream on a CUDA device, or a task of the worker
+/// thread of a virtual one.
 struct DeviceEvent {
   const char* name = "";
   Device device;
   std::uint32_t stream = 0;
   std::int64_t begin = 0, time = 0;
-  std::int64_t host = -1;    ///< the range that asked for it, in Recording::host; -1: none
+  std::int64_t host = -1;    ///< the range that queued it, in Recording::host; -1: none
   std::int64_t asked = 0;    ///< when
-  std::uint32_t thread = 0;  ///< by which thread
+  std::uint32_t thread = 0;  ///< the thread that caused it
 };
 
-/// Memory was allocated, or freed where `bytes` is below 0.
+/// Memory was allocated, or freed if `bytes` is negative.
 struct MemoryEvent {
   std::int64_t time = 0;
   Device device;
   std::int64_t bytes = 0;
-  std::uint64_t allocated = 0, reserved = 0;  ///< of the device from here on
+  std::uint64_t allocated = 0, reserved = 0;  ///< totals of the device after it
   std::int64_t host = -1;                     ///< the range that did it
   std::uint32_t thread = 0;
 };
 
 struct ThreadInfo {
-  std::int64_t id = 0;  ///< the system's
+  std::int64_t id = 0;  ///< the system's thread id
   std::string name;
 };
 
@@ -71,20 +73,20 @@ struct Recording {
   std::vector<StepEvent> steps;
   std::vector<std::string> inputs;             ///< shapes, "[64, 1, 28, 28], [6, 1, 5, 5], []"
   std::vector<std::string> dtypes;             ///< as many, "float32, float32, "
-  std::map<const void*, std::string> modules;  ///< their names, where they were given
+  std::map<const void*, std::string> modules;  ///< their names, if given
   std::int64_t time = 0;                       ///< nanoseconds from begin to end
   std::int64_t wall_clock = 0;                 ///< nanoseconds since 1970 at the begin
   int rank = 0;
   bool has_host = true, has_devices = false, has_memory = false, has_inputs = false;
-  std::uint64_t dropped = 0;     ///< events that the limit left no room for
-  std::uint64_t unfinished = 0;  ///< ranges that were open at the end; they are not among `host`
-  std::uint64_t unresolved = 0;  ///< work of devices whose times are not known
+  std::uint64_t dropped = 0;     ///< events beyond the limit
+  std::uint64_t unfinished = 0;  ///< ranges still open at the end; not in `host`
+  std::uint64_t unresolved = 0;  ///< device work without known times
 
-  /// The most bytes that were allocated on a device at a time; 0 where nothing is known of it.
+  /// The peak of bytes allocated on a device; 0 if it does not occur in the recording.
   std::uint64_t peak_memory(const Device& device) const;
 };
 
-/// As tables show it: "conv2d", "conv2d backward", "nn.Conv2d", "Optimizer.step#sgd".
+/// The name shown in tables: "conv2d", "conv2d backward", "nn.Conv2d", "Optimizer.step#sgd".
 std::string display_name(const char* name, Kind kind);
 /// "op", "backward", ...
 const char* kind_name(Kind kind);

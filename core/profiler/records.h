@@ -1,5 +1,5 @@
-// Where events lie while a profile runs: one log a thread, which that thread alone writes, without
-// locks, and which may be read at any time.
+// Storage for events while a profile runs: one log per thread, written by that thread alone without
+// locks, readable at any time.
 #pragma once
 
 #include <array>
@@ -19,23 +19,23 @@
 
 namespace ferrite::profiler::detail {
 
-// Records are trivial, so that a fresh chunk of them costs no pass over memory.
+// Records are trivial types, so a fresh chunk of them needs no initialization.
 
 struct RangeRecord {
   const char* name;
-  std::uint64_t begin, end, children;  // ticks, those of ranges directly within
-  std::uint64_t sequence;              // of the node that it made or is, plus 1
+  std::uint64_t begin, end, children;  // ticks; `children`: total of the direct children
+  std::uint64_t sequence;              // number of the node that it made or runs, plus 1
   const void* module;
-  std::int64_t host_bytes, device_bytes;  // allocated less freed by the range itself
-  std::uint32_t id, parent;               // in the log, from 1; 0: none
-  std::uint32_t shapes;                   // where in the log, from 1; 0: none
+  std::int64_t host_bytes, device_bytes;  // allocated minus freed by the range itself
+  std::uint32_t id, parent;               // position in the log, from 1; 0: none
+  std::uint32_t shapes;                   // position in the log, from 1; 0: none
   Kind kind;
 };
 
 struct ShapeRecord {
   static constexpr std::size_t kTensors = 8, kDims = 24;
-  std::uint8_t tensors;                    // that are here
-  bool more;                               // there were others
+  std::uint8_t tensors;                    // stored here
+  bool more;                               // some did not fit
   std::array<std::int8_t, kTensors> ndim;  // -1: undefined
   std::array<DType, kTensors> dtype;
   std::array<std::int64_t, kDims> dims;
@@ -44,7 +44,7 @@ struct ShapeRecord {
 struct MemoryRecord {
   std::uint64_t when, allocated, reserved;
   std::int64_t bytes;
-  std::uint32_t range;  // the id of the range that did it
+  std::uint32_t range;  // the id of the range that caused it
   DeviceType device;
   std::int8_t index;
 };
@@ -53,12 +53,12 @@ struct MemoryRecord {
 struct WorkRecord {
   const char* name;
   std::uint64_t begin, end, asked;
-  std::uint32_t log, range;  // who asked for it
+  std::uint32_t log, range;  // the range that queued it
   std::uint32_t stream;
   std::int8_t device;
 };
 
-/// Work of a CUDA device, in the log of who asked for it.
+/// Work of a CUDA device, in the log of the thread that queued it.
 struct DeviceRecord {
   const char* name;
   std::shared_ptr<ferrite::detail::Mark> begin, end;
@@ -67,11 +67,11 @@ struct DeviceRecord {
   std::int8_t device;
 };
 
-/// How many more records a profile takes.
+/// How many more records a profile accepts.
 class Budget {
  public:
   explicit Budget(std::int64_t records) : left_(records) {}
-  /// At most `wanted`.
+  /// Returns at most `wanted`.
   std::uint32_t take(std::uint32_t wanted) {
     const std::int64_t left = left_.fetch_sub(wanted, std::memory_order_relaxed);
     if (left >= wanted) return wanted;
@@ -82,7 +82,7 @@ class Budget {
   std::atomic<std::int64_t> left_;
 };
 
-/// Grows at its end, by one thread; others read what has been published.
+/// Appended to by one thread; other threads read the published elements.
 template <class T>
 class Records {
  public:
@@ -96,13 +96,13 @@ class Records {
   Records(const Records&) = delete;
   Records& operator=(const Records&) = delete;
 
-  /// Room for one more, to be filled and published; null where the budget is spent.
+  /// Space for one more element, to be filled and published; null if the budget is spent.
   T* room(Budget& budget) {
     if (used_ == capacity_ && !grow(budget)) return nullptr;
     return &last_->items[used_];
   }
   void publish() { last_->size.store(++used_, std::memory_order_release); }
-  /// How many were published.
+  /// Number of published elements.
   std::uint32_t size() const { return before_ + used_; }
 
   template <class F>
@@ -138,38 +138,38 @@ class Records {
   std::uint32_t before_ = 0, used_ = 0, capacity_ = 0;
 };
 
-/// What one thread did.
+/// The events of one thread.
 struct Log {
   explicit Log(std::uint32_t index) : index(index) {}
 
-  const std::uint32_t index;  // in the session
-  std::int64_t thread = 0;    // the system's number
+  const std::uint32_t index;  // of the log in the session
+  std::int64_t thread = 0;    // the system's thread id
   std::string name;
   Records<RangeRecord> ranges;
   Records<ShapeRecord> shapes;
   Records<MemoryRecord> memory;
   Records<WorkRecord> work;
   Records<DeviceRecord> device;
-  std::atomic<std::uint64_t> opened{0}, closed{0}, dropped{0};  // written by the thread alone
+  std::atomic<std::uint64_t> opened{0}, closed{0}, dropped{0};  // written by this thread only
 };
 
-/// Adds to what one thread alone writes.
+/// Increments a counter that only one thread writes.
 inline void count(std::atomic<std::uint64_t>& counter) {
   counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
-/// What a device's marks are measured from.
+/// The reference point for the times of a device's marks.
 struct Anchor {
   Device device;
   std::shared_ptr<ferrite::detail::Mark> mark;
   std::uint64_t ticks = 0;
 };
 
-/// One time that recording was on.
+/// One period of recording.
 struct Session {
   explicit Session(std::int64_t limit) : budget(limit) {}
 
-  std::uint64_t id = 0;  // no two are the same; never 0
+  std::uint64_t id = 0;  // unique, never 0
   std::uint32_t hooks = 0;
   Budget budget;
   Moment begin, end;
@@ -177,26 +177,26 @@ struct Session {
 
   std::mutex mutex;
   std::vector<std::shared_ptr<Log>> logs;
-  std::vector<Stream> streams;  // workers' and CUDA devices', that had work
+  std::vector<Stream> streams;  // streams of workers and CUDA devices that had work
   std::vector<Anchor> anchors;  // of CUDA devices
 };
 
-/// Begins a session: everything that `hooks` names is recorded from here on, at most `limit`
-/// records. ValueError where one is under way.
+/// Begins a session: everything that `hooks` names is recorded from here on, up to `limit` records.
+/// ValueError if one is running.
 std::shared_ptr<Session> start_session(std::uint32_t hooks, std::int64_t limit);
-/// Ends it, waiting for the streams that it has seen.
+/// Ends it, waiting for the streams that had work.
 void stop_session(Session& session);
-/// Turns NVTX ranges on or off, in a session and outside.
+/// Turns NVTX ranges on or off, inside and outside of sessions.
 void set_nvtx(bool on);
 
-/// The same text, for as long as the process lives.
+/// Returns a copy of the text that lives as long as the process; equal texts share one.
 const char* intern(std::string_view text);
 
 // ---- For streams and launches
 
-/// What work of a worker thread's stream is to be recorded as.
+/// How work of a worker thread's stream is to be recorded.
 struct Submitted {
-  const char* name = nullptr;  // null: it is not to be
+  const char* name = nullptr;  // null: do not record it
   std::uint64_t session = 0, asked = 0;
   std::uint32_t log = 0, range = 0;
 };

@@ -21,7 +21,7 @@ namespace {
 using ferrite::detail::Mark;
 using ferrite::detail::Timing;
 
-/// The session that records; null: none does.
+/// The session that is recording, or null.
 struct Current {
   std::mutex mutex;
   std::shared_ptr<Session> session;
@@ -77,7 +77,7 @@ Log* ThreadState::join_session() {
 
 namespace {
 
-/// Has the session wait for `stream` when it ends.
+/// Makes the session wait for `stream` when it ends.
 void remember(ThreadState& thread, const Stream& stream) {
   if (thread.last_stream == stream.impl()) return;
   thread.last_stream = stream.impl();
@@ -176,8 +176,8 @@ std::shared_ptr<Session> start_session(std::uint32_t wanted, std::int64_t limit)
 
 namespace {
 
-/// Has marks of the stream's device something to be measured from: one that is passed at a known
-/// time. Of several, the one that took the least.
+/// Gives the stream's device an anchor: a mark whose time on the host's clock is known. Of several
+/// attempts, the shortest is used.
 void anchor(Session& session, const Stream& stream) {
   if (!stream.device().is_cuda() || std::ranges::any_of(session.anchors, [&](const Anchor& a) {
         return a.device == stream.device();
@@ -198,7 +198,7 @@ void anchor(Session& session, const Stream& stream) {
       best.ticks = before + least / 2;
     }
     session.anchors.push_back(std::move(best));
-  } catch (const CudaError&) {  // the device is lost: what ran there stays unknown
+  } catch (const CudaError&) {  // the device is lost: the times of its work stay unknown
   }
 }
 
@@ -217,7 +217,7 @@ void stop_session(Session& session) {
       try {
         if (!ferrite::detail::cuda::is_capturing(stream))
           stream.impl()->record(Timing::none)->wait();
-      } catch (const CudaError&) {  // the device is lost: what ran there stays unknown
+      } catch (const CudaError&) {  // the device is lost: the times of its work stay unknown
       }
     }
   }
@@ -229,7 +229,7 @@ void stop_session(Session& session) {
     std::lock_guard lock(now.mutex);
     now.session = nullptr;
   }
-  // Other threads, which may be about to write, let go of their logs when they record again.
+  // Other threads may be about to write; they release their logs when they record again.
   if (this_thread) {
     this_thread->session = nullptr;
     this_thread->log = nullptr;

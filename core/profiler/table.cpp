@@ -56,7 +56,7 @@ std::vector<Average> key_averages(const Recording& recording, bool group_by_shap
   Rows rows;
   if (recording.has_host) {
     for (const HostEvent& e : recording.host) {
-      // A kernel's own time is its op's, where there is one.
+      // A kernel's self time belongs to its op, if there is one.
       const HostEvent* owner = &e;
       while (!kernels && owner->kind == Kind::kernel && parent(*owner)) owner = parent(*owner);
       Average& row = rows.of(recording, *owner, group_by_shape);
@@ -119,7 +119,7 @@ std::string shortened(const std::string& text, int width) {
 
 using Value = double (*)(const Average&);
 
-/// What rows may be sorted by.
+/// The keys that rows may be sorted by.
 const std::map<std::string_view, Value>& orders() {
   static const std::map<std::string_view, Value> all = {
       {"count", [](const Average& a) { return static_cast<double>(a.count); }},
@@ -143,7 +143,7 @@ const std::map<std::string_view, Value>& orders() {
 }
 
 Value order_named(std::string_view name) {
-  std::string word(name);  // torch says cuda where devices are meant
+  std::string word(name);  // torch says "cuda" for devices
   if (const std::size_t at = word.find("cuda"); at != std::string::npos)
     word.replace(at, 4, "device");
   const auto found = orders().find(word);
@@ -163,7 +163,7 @@ struct Column {
   std::vector<std::string> cells;
 };
 
-/// The columns that this recording has something for.
+/// The columns for which this recording has data.
 std::vector<Column> columns(const Recording& recording, std::span<const Average> rows,
                             const Totals& totals, const TableOptions& options) {
   std::vector<Column> all;
@@ -219,7 +219,7 @@ std::string layout(const std::vector<Column>& columns, std::size_t rows) {
   const auto line = [&](const auto& cell) {
     std::string text;
     for (std::size_t c = 0; c < columns.size(); ++c) {
-      // Names begin at the left; numbers end at the right.
+      // Names are left-aligned, numbers right-aligned.
       const bool left = c == 0 || columns[c].title == "Input Shapes";
       text += left ? fmt::format("{:<{}}", cell(c), widths[c])
                    : fmt::format("{:>{}}", cell(c), widths[c]);

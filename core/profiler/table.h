@@ -1,4 +1,4 @@
-// Averages of a recording's events, and the table of them that people read.
+// Averages of a recording's events, and a human-readable table of them.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace ferrite::profiler {
 
-/// All events of one name and kind (and of the same input shapes, where they are told apart).
-/// Times in nanoseconds and bytes are sums. Of a function that calls itself the time counts once.
+/// All events of one name and kind (and, if grouped by shape, of the same input shapes). Times in
+/// nanoseconds and bytes are sums. The time of a recursive function counts once.
 struct Average {
   std::string name;  ///< display_name()
   Kind kind = Kind::op;
-  bool is_device_work = false;  ///< a row of work on devices, which has no host time
+  bool is_device_work = false;  ///< a row of device work, which has no host time
   std::string inputs;
   std::int64_t count = 0;
   std::int64_t cpu_time = 0, self_cpu_time = 0;
@@ -25,23 +25,23 @@ struct Average {
 };
 
 struct TableOptions {
-  /// torch's words: "cpu_time", "cpu_time_total", "self_cpu_time_total", "device_time" and so on
-  /// (or "cuda_time" ...), "cpu_memory_usage", "self_cpu_memory_usage", "device_memory_usage",
-  /// "self_device_memory_usage", "count"; the largest first. Default: the self time on devices
-  /// where there is any, else on the CPU.
+  /// torch's keys: "cpu_time", "cpu_time_total", "self_cpu_time_total", "device_time" and so on (or
+  /// "cuda_time" ...), "cpu_memory_usage", "self_cpu_memory_usage", "device_memory_usage",
+  /// "self_device_memory_usage", "count"; largest first. Default: the self time on devices if there
+  /// is any, else on the CPU.
   std::string_view sort_by = {};
   std::int64_t row_limit = 100;  ///< -1: all
   bool group_by_shape = false;
-  /// Whether kernels and other work of devices have rows of their own; else their time is that of
-  /// the op that ran them, and only there.
+  /// Whether kernels and other device work get rows of their own; if not, their time is included
+  /// only in that of the op that ran them.
   bool kernels = false;
-  /// Of names; longer ones end in "...".
+  /// Longer names are cut and end in "...".
   int max_name_width = 55;
 };
 
 std::vector<Average> key_averages(const Recording& recording, bool group_by_shape = false,
                                   bool kernels = false);
-/// ValueError where sort_by is none of the words.
+/// ValueError if sort_by is none of the keys.
 std::string table(const Recording& recording, const TableOptions& options = {});
 
 }  // namespace ferrite::profiler

@@ -1,4 +1,4 @@
-// What each thread that is profiled knows of itself. For the sources of this folder.
+// The profiler's per-thread state. For the sources of this folder.
 #pragma once
 
 #include <atomic>
@@ -13,10 +13,10 @@
 
 namespace ferrite::profiler::detail {
 
-/// Of the session that records; 0: none does.
+/// The id of the session that is recording; 0: none.
 inline constinit std::atomic<std::uint64_t> current_session{0};
 
-/// What a thread knows of itself.
+/// The profiler's state of one thread.
 struct ThreadState {
   struct Frame {
     const char* name;
@@ -28,7 +28,7 @@ struct ThreadState {
     bool nvtx, recorded;
   };
 
-  std::shared_ptr<Session> session;  // the one that `log` is of
+  std::shared_ptr<Session> session;  // the session that `log` belongs to
   std::shared_ptr<Log> log;
   std::vector<Frame> frames;
   std::uint32_t last_range = 0;
@@ -36,7 +36,7 @@ struct ThreadState {
   std::unordered_map<std::string_view, const char*> names;
   std::unordered_map<const std::type_info*, const char*> types;
 
-  /// The log of the session that records now; null where there is none.
+  /// The log in the session that is recording now; null if there is none.
   Log* current_log() {
     const std::uint64_t id = current_session.load(std::memory_order_acquire);
     if (id == 0) return nullptr;
@@ -45,7 +45,7 @@ struct ThreadState {
     return join_session();
   }
 
-  /// The id of the innermost range of this session; 0: none.
+  /// The id of the innermost range in this session; 0: none.
   std::uint32_t innermost() const {
     for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame)
       if (frame->recorded && session && frame->session == session->id) return frame->id;
@@ -56,10 +56,10 @@ struct ThreadState {
   Log* join_session();
 };
 
-// A thread that ends lets go of its state, and records nothing after that.
+// A thread that ends releases its state, and records nothing after that.
 inline thread_local constinit ThreadState* this_thread = nullptr;
 
-/// Null where the thread ends.
+/// Null if the thread is ending.
 ThreadState* make_state();
 inline ThreadState* state() { return this_thread ? this_thread : make_state(); }
 

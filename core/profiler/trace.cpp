@@ -22,8 +22,8 @@ namespace ferrite::profiler {
 
 namespace {
 
-// Times count from a round moment, so that doubles, as which viewers read them, resolve
-// nanoseconds, and that processes which run together count from the same.
+// Times are relative to a multiple of this unit, so that the doubles in which viewers read them
+// resolve nanoseconds, and that processes which run together share the same base.
 constexpr std::int64_t kBaseUnit = 8'640'000'000'000'000;  // 100 days
 
 constexpr std::string_view kOpening = "\"traceEvents\": [\n";
@@ -41,7 +41,7 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-/// Rows of the trace are threads of processes; ranks have a thousand processes each.
+/// Rows of the trace are threads of processes; each rank has a thousand process ids.
 constexpr std::int64_t kProcesses = 1000, kStepsRow = 999'999'999;  // no thread has that number
 
 class Writer {
@@ -84,7 +84,7 @@ class Writer {
     if (device.is_host()) return host_;
     return host_ + device.index() + (device.is_cuda() ? 1 : 101);
   }
-  /// Streams of the host's own device are among its threads, whose numbers are lower.
+  /// Streams of the host device are rows among its threads, whose numbers are lower.
   std::int64_t row_of(const DeviceEvent& e) const {
     constexpr std::int64_t kAboveThreads = 1'000'000'000;
     return e.device.is_host() ? kAboveThreads + e.stream : e.stream;
@@ -99,7 +99,7 @@ class Writer {
                ? name
                : name + ' ' + module->second;
   }
-  /// Microseconds, to the nanosecond.
+  /// In microseconds, with nanosecond digits.
   std::string time(std::int64_t t) const {
     const std::int64_t at = recording_.wall_clock - base_ + t;
     return fmt::format("{}.{:03}", at / 1000, at % 1000);
@@ -226,7 +226,7 @@ void Writer::add_memory(const MemoryEvent& e) {
       e.reserved >= e.allocated ? e.reserved - e.allocated : 0);
 }
 
-/// Arrows from the op that put a node on the tape to the node's backward.
+/// Draws arrows from the op that put a node on the tape to the node's backward.
 void Writer::link_backward() {
   std::unordered_map<std::int64_t, const HostEvent*> makers;
   for (const HostEvent& e : recording_.host)

@@ -1,4 +1,4 @@
-// Traces of Chrome's format: what ui.perfetto.dev and chrome://tracing open.
+// Traces in Chrome's format, for ui.perfetto.dev and chrome://tracing.
 #pragma once
 
 #include <iosfwd>
@@ -9,15 +9,15 @@
 
 namespace ferrite::profiler {
 
-/// Threads are rows of the process "host", streams of a process a device; arrows lead from ops to
-/// the work they asked devices for, and from ops to their backward; memory is a counter a device.
-/// Times are microseconds since "baseTimeNanoseconds", the same for all that run within some 100
-/// days, so that traces of several processes can be merged.
+/// Threads are rows of the process "host", and streams are rows of one process per device. Arrows
+/// lead from ops to the device work they queued, and to their backward. Memory is a counter per
+/// device. Times are microseconds since "baseTimeNanoseconds", which is equal for all processes
+/// that run within some 100 days of each other, so that their traces can be merged.
 void write_trace(const Recording& recording, std::ostream& out);
-/// Error where the file cannot be written.
+/// Error if the file cannot be written.
 void write_trace(const Recording& recording, const std::string& file);
-/// Puts the traces of several ranks into one file. ValueError where one is no trace that
-/// write_trace() wrote, or two are of the same rank.
+/// Merges the traces of several ranks into one file. ValueError if one was not written by
+/// write_trace(), or two have the same rank.
 void merge_traces(std::span<const std::string> files, const std::string& merged);
 
 }  // namespace ferrite::profiler

@@ -1,4 +1,4 @@
-// Names of types, for people.
+// Human-readable names of types.
 #pragma once
 
 #include <string>

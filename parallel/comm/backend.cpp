@@ -17,7 +17,8 @@ GroupContext context_of_some(const GroupContext& all, const std::vector<int>& ra
     context.job_ranks.push_back(at < all.job_ranks.size() ? all.job_ranks[at] : r);
   }
   context.timeout = timeout;
-  // Of its members: where others make another group by the same call, the two do not meet.
+  // Named after its members: if other ranks create another group with the same call, the two do not
+  // mix.
   if (all.store)
     context.store = std::make_shared<PrefixStore>(
         fmt::format("{}/{}/", name, fmt::join(context.job_ranks, ",")), all.store);

@@ -1,4 +1,4 @@
-// What a backend of process groups is made from, and the backends there are.
+// The inputs of a process group backend, and the available backends.
 #pragma once
 
 #include <memory>
@@ -13,23 +13,23 @@
 namespace ferrite::parallel {
 
 struct GroupContext {
-  std::string name;  ///< the same on all ranks, of no other group of the job
+  std::string name;  ///< the same on all ranks, unique in the job
   int rank = 0, size = 1;
-  std::vector<int> job_ranks;  ///< the rank in the job of each rank: what errors call it
+  std::vector<int> job_ranks;  ///< each rank's rank in the job, used in errors
   Milliseconds timeout{};
-  std::shared_ptr<Store> store;                 ///< whose keys are this group's alone
+  std::shared_ptr<Store> store;                 ///< a store with keys of this group only
   std::shared_ptr<bootstrap::Monitor> monitor;  ///< of the job
   std::optional<Device> device;                 ///< InitOptions::device
 };
 
-/// Of the group of some of a group's ranks, of which this process is number `rank`.
+/// For a group of some of a group's ranks, in which this process is number `rank`.
 GroupContext context_of_some(const GroupContext& all, const std::vector<int>& ranks, int rank,
                              const std::string& name, Milliseconds timeout);
 
-/// Error where the library was not built with Gloo, or with NCCL.
+/// Error if the library was not built with Gloo, or with NCCL.
 std::shared_ptr<ProcessGroup> make_gloo_group(const GroupContext& context);
 std::shared_ptr<ProcessGroup> make_nccl_group(const GroupContext& context);
 bool has_gloo();
-bool has_nccl();  ///< and can join processes by it, which the emulator's cannot
+bool has_nccl();  ///< whether it can connect processes, which the emulator's NCCL cannot
 
 }  // namespace ferrite::parallel

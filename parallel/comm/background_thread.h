@@ -1,4 +1,4 @@
-// Threads of the library's own.
+// Background threads of the library.
 #pragma once
 
 #include <pthread.h>
@@ -9,7 +9,7 @@
 
 namespace ferrite::parallel::comm {
 
-/// A thread in which no signal handler of the program's runs: signals go to the program's threads.
+/// A thread that runs none of the program's signal handlers: signals go to the program's threads.
 template <class F>
 std::thread start_background_thread(const char* name, F f) {
   sigset_t all, before;

@@ -25,7 +25,7 @@ const char* name(Collective kind) {
     case Collective::ring_all_reduce:
       return "ring_all_reduce";
   }
-  return "a collective nobody knows";  // what came over a wire
+  return "a collective nobody knows";  // received over the network
 }
 
 Signature signature(const Call& call, std::uint64_t sequence) {
@@ -46,7 +46,7 @@ Signature signature(const Call& call, std::uint64_t sequence) {
 namespace {
 
 std::string what(const Signature& s, std::span<const int> names) {
-  // One that came from another rank may say anything.
+  // A signature received from another rank may contain anything.
   const bool named = s.peer >= 0 && static_cast<std::size_t>(s.peer) < names.size();
   const int peer = named ? names[static_cast<std::size_t>(s.peer)] : s.peer;
   switch (s.kind) {

@@ -1,4 +1,4 @@
-// Call: what a rank asked a group to do, for those who do it and for messages.
+// Call: an operation requested from a group, for its implementation and for messages.
 #pragma once
 
 #include <cstdint>
@@ -28,14 +28,14 @@ const char* name(Collective kind);
 
 struct Call {
   Collective kind = Collective::barrier;
-  ReduceOp op = ReduceOp::sum;  ///< of those that reduce
+  ReduceOp op = ReduceOp::sum;  ///< for operations that reduce
   int peer = 0;                 ///< the root; the other rank of send and recv
-  Tensor out = {};              ///< what is written; undefined for send and barrier
-  Tensor in = {};  ///< what is read; undefined for those that work in place, for recv and barrier
+  Tensor out = {};              ///< written; undefined for send and barrier
+  Tensor in = {};               ///< read; undefined for in-place operations, recv and barrier
 };
 
-/// What must agree between ranks, in a form that is cheap to compare and to send: all that
-/// describe() says.
+/// The properties that must agree between ranks, in a form that is cheap to compare and to send:
+/// everything that describe() shows.
 struct Signature {
   Collective kind = Collective::barrier;
   ReduceOp op = ReduceOp::sum;
@@ -43,15 +43,15 @@ struct Signature {
   std::uint8_t dims = 0;
   bool channels_last = false;
   std::int32_t peer = 0;
-  std::uint64_t sequence = 0;  ///< of the call in its group
-  /// Of `in` where the call has one, else of `out`; zeros behind the first `dims`.
+  std::uint64_t sequence = 0;  ///< number of the call in its group
+  /// Sizes of `in` if the call has one, else of `out`; zeros after the first `dims`.
   std::int64_t sizes[kMaxDims] = {};
   friend bool operator==(const Signature&, const Signature&) = default;
 };
 Signature signature(const Call& call, std::uint64_t sequence);
 
-/// "all_reduce(sum) of float32[2, 3]", "broadcast from rank 1 of uint8[7]".
-/// `names`: what each rank of the group is called; its number in the group where there are none.
+/// "all_reduce(sum) of float32[2, 3]", "broadcast from rank 1 of uint8[7]". `names`: the ranks'
+/// names; their numbers in the group if empty.
 std::string describe(const Signature& signature, std::span<const int> names = {});
 std::string describe(const Call& call, std::span<const int> names = {});
 

@@ -1,4 +1,4 @@
-// Devices of one process that a single thread has take part in collectives.
+// Collectives among devices of one process, driven by a single thread.
 #pragma once
 
 #include <cstdint>
@@ -12,27 +12,27 @@
 
 namespace ferrite::parallel::comm {
 
-/// One collective of all devices, with the first of them as root. `in` and `out` have an address
-/// for each device.
+/// One collective of all devices, with the first of them as root. `in` and `out` have one address
+/// per device.
 struct CliqueCall {
   enum class Kind : std::uint8_t { broadcast, sum_to_root };
   Kind kind = Kind::broadcast;
   DType dtype = kUInt8;
   std::int64_t count = 0;       ///< elements
-  std::vector<const void*> in;  ///< of a broadcast only the root's is read
-  std::vector<void*> out;       ///< of a sum only the root's is written; may be its `in`
+  std::vector<const void*> in;  ///< for a broadcast, only the root's is read
+  std::vector<void*> out;       ///< for a sum, only the root's is written; may equal its `in`
 };
 
-/// Calls may come from any thread.
+/// Thread-safe.
 class Clique {
  public:
   virtual ~Clique() = default;
   Clique(const Clique&) = delete;
   Clique& operator=(const Clique&) = delete;
 
-  /// Puts the calls on the devices' streams, all of them as one; nothing waits for their work.
-  /// DistributedError, naming `op`, where they fail, or an earlier call has failed since: the
-  /// clique has then been aborted and is of no more use.
+  /// Puts the calls on the devices' streams as one group, without waiting for their work.
+  /// DistributedError, naming `op`, if they fail, or an earlier call has failed in the meantime:
+  /// the clique is then aborted and unusable.
   virtual void run(const char* op, std::span<const CliqueCall> calls,
                    std::span<const Stream> streams) = 0;
 
@@ -40,8 +40,8 @@ class Clique {
   Clique() = default;
 };
 
-/// By NCCL, of CUDA devices, each once. Error where NCCL cannot be used, saying why;
-/// DistributedError where its communicators cannot be made.
+/// With NCCL, for distinct CUDA devices. Error if NCCL cannot be used, with the reason;
+/// DistributedError if its communicators cannot be created.
 std::shared_ptr<Clique> make_nccl_clique(std::span<const Device> devices);
 bool has_nccl_clique();
 

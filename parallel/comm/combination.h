@@ -1,4 +1,4 @@
-// Reductions and stretches of memory as kernels take them.
+// Reductions and memory ranges in the form that kernels take.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace ferrite::parallel::comm {
 
-/// What is done to two values; averages are sums, scaled at the end.
+/// The operation on two values; averages are sums that are scaled at the end.
 inline kernels::Combine combine_of(ReduceOp op) {
   switch (op) {
     case ReduceOp::product:
@@ -25,7 +25,7 @@ inline kernels::Combine combine_of(ReduceOp op) {
   return kernels::Combine::sum;
 }
 
-/// Elements one after the other. Kernels take what they read and what they write in one form.
+/// Contiguous elements. Kernels use one type for input and output.
 inline kernels::View flat_view(const void* data, std::int64_t numel, DType dtype) {
   kernels::View view;
   view.data = const_cast<void*>(data);

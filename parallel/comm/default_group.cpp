@@ -1,4 +1,5 @@
-// The process's default group: made at a rendezvous and let go of, and blocking operations on it.
+// The process's default group: its creation at a rendezvous, its release, and blocking operations
+// on it.
 
 #include <fmt/format.h>
 
@@ -21,7 +22,7 @@ namespace ferrite::parallel {
 
 namespace {
 
-/// Never destroyed: a process that ends does not wait for what its group has under way.
+/// Never destroyed: a process that ends does not wait for pending operations of its group.
 struct Process {
   std::mutex mutex;
   std::shared_ptr<ProcessGroup> group;
@@ -40,7 +41,7 @@ const std::shared_ptr<ProcessGroup>& find_group() {
   return p.group;
 }
 
-/// Runs an operation on the default group to its end.
+/// Runs an operation on the default group and waits for it.
 template <class F>
 void blocking(F&& f) {
   const std::shared_ptr<ProcessGroup> group = default_group();
@@ -48,7 +49,7 @@ void blocking(F&& f) {
   f(*group).wait();
 }
 
-/// Puts `group`, which may be null, in the place of the process's default group, which it returns.
+/// Sets the process's default group to `group`, which may be null, and returns the previous one.
 std::shared_ptr<ProcessGroup> exchange_process_group(std::shared_ptr<ProcessGroup> group) {
   Process& p = process();
   std::lock_guard lock(p.mutex);
@@ -57,8 +58,8 @@ std::shared_ptr<ProcessGroup> exchange_process_group(std::shared_ptr<ProcessGrou
 
 constexpr const char* kName = "default";
 
-/// One thread at a time makes or lets go of the group. Never destroyed: a process that ends without
-/// a goodbye is to be taken for lost.
+/// Only one thread at a time creates or releases the group. Never destroyed: a process that ends
+/// without a goodbye must count as lost.
 struct Membership {
   std::mutex mutex;
   std::unique_ptr<Rendezvous> rendezvous;
@@ -78,8 +79,8 @@ std::string choose_backend(std::string_view asked) {
   return std::string(asked);
 }
 
-/// Ranks that would wait for each other in different backends learn so instead. Rank 0 compares,
-/// so that a large job asks the store for few things.
+/// Reports an error instead of letting ranks wait for each other in different backends. Rank 0
+/// compares, so that a large job makes few requests to the store.
 void check_same_backend(Store& store, const bootstrap::Place& place, const std::string& backend,
                         Milliseconds timeout) {
   const auto key = [](int rank) { return fmt::format("backend/{}", rank); };
@@ -138,7 +139,7 @@ void destroy_process_group() {
   std::lock_guard lock(mine.mutex);
   std::shared_ptr<ProcessGroup> group = exchange_process_group(nullptr);
   const std::weak_ptr<ProcessGroup> kept = group;
-  group = nullptr;  // what is under way ends
+  group = nullptr;  // pending operations end
   if (const std::shared_ptr<ProcessGroup> left = kept.lock())
     left->abort("destroy_process_group() was called");
   if (const std::unique_ptr<Rendezvous> rendezvous = std::exchange(mine.rendezvous, nullptr))

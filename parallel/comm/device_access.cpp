@@ -17,7 +17,7 @@ QueuedWork::QueuedWork(const Device& device, const char* op) {
                 "the stream of {} is being captured into a graph, and groups that work in the host "
                 "cannot become part of one: use nccl, or call it outside of the capture",
                 device);
-  // Work of the stream that calls an operation itself can only mean what came before.
+  // If the stream's own work calls an operation, only earlier work can be meant.
   if (ferrite::detail::running_in(stream.impl()) || (device.is_cpu() && stream.query())) return;
   mark_ = stream.impl()->record(ferrite::detail::Timing::none);
 }
@@ -44,10 +44,10 @@ void StagedTensor::copy(Direction direction, const links::Interrupt& interrupt) 
   if (!staged_.defined()) return;
   const Device host, device = tensor_.device();
   const std::size_t bytes = tensor_.nbytes();
-  // The stream's waiting is that of those who communicate, not that of the training step.
+  // This wait belongs to communication, not to the training step.
   const ferrite::cuda::BackgroundWaits scope;
   const Stream stream = Stream::create(device, StreamPriority::high);
-  // An operation that is interrupted leaves the copy under way.
+  // An interrupted operation leaves the copy running.
   staged_.storage()->record_stream(stream);
   tensor_.storage()->record_stream(stream);
   if (direction == Direction::to_host)

@@ -1,4 +1,4 @@
-// Tensors of any device where code of the host can work on them.
+// Access for host code to tensors of any device.
 #pragma once
 
 #include <cstddef>
@@ -11,30 +11,30 @@
 
 namespace ferrite::parallel::comm {
 
-/// What a tensor's device had queued when an operation on it was called.
+/// The work that a tensor's device had queued when an operation on the tensor was called.
 class QueuedWork {
  public:
   QueuedWork() = default;
-  /// What the current stream of the device holds. CudaError, naming `op`, where that is being
-  /// captured into a graph, of which work of the host cannot be part.
+  /// The work on the device's current stream. CudaError, naming `op`, if that is being captured
+  /// into a graph, which cannot contain host work.
   QueuedWork(const Device& device, const char* op);
 
   /// Whether it is done.
   bool done() const { return !mark_ || mark_->passed(); }
-  /// Waits for it, as long as `interrupt` lets it.
+  /// Waits for it, unless interrupted.
   void wait(const links::Interrupt& interrupt) const;
 
  private:
   std::shared_ptr<ferrite::detail::Mark> mark_;
 };
 
-/// Page-locked memory that stands for the memory of a CUDA device's tensor.
+/// Page-locked memory in place of the memory of a CUDA tensor.
 class StagedTensor {
  public:
   StagedTensor() = default;
   explicit StagedTensor(const Tensor& tensor);
 
-  /// Null where there is no tensor, or an empty one.
+  /// Null if there is no tensor, or an empty one.
   void* data() const { return staged_.defined() ? staged_.data_ptr() : direct_; }
   /// Copies from the device, or to it, and waits.
   void fetch(const links::Interrupt& interrupt) const;
@@ -45,17 +45,17 @@ class StagedTensor {
   void copy(Direction direction, const links::Interrupt& interrupt) const;
 
   Tensor tensor_, staged_;
-  void* direct_ = nullptr;  // where the tensor's own memory is the host's
+  void* direct_ = nullptr;  // set if the tensor is in host memory
 };
 
-/// Waits for what another thread does: spins for some microseconds, then sleeps for ever longer, up
-/// to a millisecond. It never yields: on a busy machine that costs a time slice of somebody who
-/// computes, where one who sleeps is run as soon as it is woken.
+/// Waits for another thread: spins for some microseconds, then sleeps for increasing times, up to a
+/// millisecond. It never yields: on a busy machine that costs a time slice of another computing
+/// process, while a sleeping thread runs as soon as it is woken.
 class Backoff {
  public:
   void pause();
   void reset() { turns_ = 0; }
-  /// Whether pause() would sleep: time to wait for a notification, where there is one.
+  /// Whether pause() would sleep: then wait for a notification instead, if there is one.
   bool patient() const { return turns_ >= kSpins; }
 
  private:

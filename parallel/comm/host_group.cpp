@@ -87,7 +87,7 @@ void HostGroup::ended(const comm::Call&, std::uint64_t sequence) {
 
 namespace {
 
-/// Without the tag in front: there will be another.
+/// Without the leading tag, since another will be added.
 std::string_view untagged(std::string_view error) {
   const std::size_t end = error.starts_with('[') ? error.find("] ") : std::string_view::npos;
   return end == std::string_view::npos ? error : error.substr(end + 2);
@@ -110,16 +110,16 @@ std::string HostGroup::failed(const comm::Call& call, std::uint64_t sequence,
   others_know_ = true;  // soon
   abort(reason);
   if (context_.monitor) context_.monitor->report_failure(name(), reason);
-  // Another may have been first.
+  // Another failure may have been first.
   return fmt::format("[{}] {}", op, abort_reason());
 }
 
 void HostGroup::do_abort(const std::string& reason) {
-  // Before links close: their ends are told why.
+  // Before links close, so that their other ends know the reason.
   if (context_.monitor && !others_know_) context_.monitor->report_failure(name(), reason);
   worker_->abort(reason);
   cancel();
-  // Last: others who find their links closed should know why by then.
+  // Last, so that ranks that find their links closed know the reason by then.
   if (transfers_) transfers_->abort(reason);
 }
 
@@ -131,7 +131,7 @@ void check_same_call(links::LinkMesh& links, const GroupContext& context,
   comm::Signature theirs;
   links::Link& right = links.to((context.rank + 1) % context.size);
   links::Link& left = links.to(before);
-  // Both at once: a link connects when its two ends use it.
+  // Both at once: a link connects when both ends use it.
   auto unsent = std::as_bytes(std::span(&mine, 1));
   auto missing = std::as_writable_bytes(std::span(&theirs, 1));
   while (!unsent.empty() || !missing.empty()) {

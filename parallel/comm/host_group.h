@@ -1,6 +1,6 @@
-// HostGroup: the common part of groups that communicate from the host: a worker thread for the
-// collectives, another for send and recv over links, staging of CUDA tensors, deadlines, and the
-// Monitor that learns of every operation. A backend implements run().
+// HostGroup: base class of groups that communicate from the host. It provides a worker thread for
+// the collectives, another for send and recv over links, staging of CUDA tensors, deadlines, and
+// reports of every operation to the Monitor. A backend implements run().
 #pragma once
 
 #include <atomic>
@@ -29,30 +29,30 @@ class HostGroup : public ProcessGroup, private comm::HostOperations {
     comm::Staging staging = comm::Staging::host;
     comm::Waiters waiters = comm::Waiters::wait;
   };
-  /// `links` carry send and recv, and nothing else may use them; null where size is 1.
+  /// `links` carry only send and recv; null if size is 1.
   HostGroup(std::string backend, const GroupContext& context,
             std::unique_ptr<links::LinkMesh> links, const Options& options);
 
-  /// Has the monitor, if there is one, abort the group where a rank was lost. To be called last in
-  /// constructors of derived classes: it may do so at once.
+  /// Makes the monitor, if there is one, abort the group when a rank is lost. Call it last in
+  /// constructors of derived classes: the abort may come at once.
   void start_watching();
 
   /// Runs a collective (never send or recv) to its end, in one thread at a time. Arguments are
-  /// checked, and reduce and the like have this rank's values in `out`. Throws DistributedError
-  /// once the call's Interrupt says so, or where the connection fails.
+  /// checked; reduce and similar in-place operations have this rank's values in `out`. Throws
+  /// DistributedError when the call's Interrupt triggers or the connection fails.
   void run(const comm::HostCall& call) override = 0;
-  /// The group is aborted: ends the waits of run() that do not look at their Interrupt. Any thread,
-  /// once, perhaps while run() runs.
+  /// Called when the group is aborted: must end those waits of run() that do not check their
+  /// Interrupt. Called once, from any thread, possibly while run() runs.
   virtual void cancel() {}
-  /// Names who is to blame, aborts the group and tells the monitor. The tensors of the call are
-  /// kept until it returns.
+  /// Determines the rank to blame, aborts the group and tells the monitor. The tensors of the call
+  /// are kept until it returns.
   std::string failed(const comm::Call& call, std::uint64_t sequence,
                      const std::string& error) override;
-  /// To be called first in destructors of derived classes: lets operations end, joins threads.
+  /// Call it first in destructors of derived classes: waits for operations, joins threads.
   void stop();
 
   const GroupContext& context() const { return context_; }
-  /// This rank in the job: what errors call it.
+  /// This rank's number in the job, used in errors.
   int job_rank() const { return context_.job_ranks[static_cast<std::size_t>(rank())]; }
 
   Work do_all_reduce(const Tensor& tensor, ReduceOp op, AllReduceAlgorithm algorithm) override;
@@ -77,10 +77,10 @@ class HostGroup : public ProcessGroup, private comm::HostOperations {
   bool stopped_ = false;
 };
 
-/// Compares what this rank calls with what its neighbours in the ring call, over `links`, which
-/// must be idle: DistributedError naming the rank before this one, and both calls, where they
-/// differ. For run(), before a collective whose backend would take a mismatch for data. One small
-/// message to each neighbour.
+/// Compares this rank's call with those of its neighbours in the ring over `links`, which must be
+/// idle: DistributedError naming the previous rank and both calls if they differ. For run(), before
+/// a collective whose backend would interpret a mismatch as data. Costs one small message to each
+/// neighbour.
 void check_same_call(links::LinkMesh& links, const GroupContext& context,
                      const comm::HostCall& call);
 

@@ -17,7 +17,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// What an operation may take beyond its deadline to notice that it has passed.
+/// Extra time for an operation to notice that its deadline has passed.
 constexpr std::chrono::seconds kGrace{2};
 
 thread_local bool about_to_wait = false;
@@ -28,7 +28,7 @@ AboutToWait::AboutToWait() : previous_(std::exchange(about_to_wait, true)) {}
 AboutToWait::~AboutToWait() { about_to_wait = previous_; }
 bool AboutToWait::here() { return about_to_wait; }
 
-/// What outlives the worker: those who hold a Work may ask when the group has gone.
+/// Outlives the worker, because a Work may be queried after the group is gone.
 class HostWorker::Core : public std::enable_shared_from_this<Core> {
  public:
   class HostWork;
@@ -54,12 +54,12 @@ class HostWorker::Core : public std::enable_shared_from_this<Core> {
   std::mutex mutex_;
   std::condition_variable changed_;  // an operation has ended
   std::condition_variable queued_;   // the thread has something to do
-  // Under the mutex from here on.
+  // The following are protected by the mutex.
   std::string reason_;               // why it was aborted
-  std::shared_ptr<HostWork> first_;  // a list: those that nobody has begun
+  std::shared_ptr<HostWork> first_;  // linked list of operations that have not begun
   HostWork* last_ = nullptr;
   std::shared_ptr<HostWork> running_;
-  Clock::time_point deadline_;  // of what is running
+  Clock::time_point deadline_;  // of the running operation
   bool stopping_ = false;
   std::thread thread_;
 };
@@ -82,7 +82,7 @@ class HostWorker::Core::HostWork final : public detail::WorkState {
   QueuedWork before;
   std::shared_ptr<HostWork> next;
   StagedTensor out, in;  // others may read them until the group knows that the operation failed
-  // Written before done_ is.
+  // Written before done_.
   std::string error;
   bool has_run = false;
   Clock::time_point began, ended;
@@ -117,7 +117,7 @@ void HostWorker::Core::serve() {
   }
 }
 
-/// Runs the first of the queue, by whichever thread; the lock is open meanwhile.
+/// Runs the first operation of the queue, in any thread; the lock is released meanwhile.
 void HostWorker::Core::run_next(std::unique_lock<std::mutex>& lock) {
   std::shared_ptr<HostWork> work = std::move(first_);
   first_ = std::move(work->next);
@@ -125,7 +125,7 @@ void HostWorker::Core::run_next(std::unique_lock<std::mutex>& lock) {
   running_ = work;
   const Clock::time_point began = Clock::now();
   deadline_ = began + options_.timeout;
-  changed_.notify_all();  // those who wait mind the deadline from here on
+  changed_.notify_all();  // waiters observe the deadline from here on
   lock.unlock();
   std::string error = execute(*work);
   lock.lock();
@@ -134,13 +134,13 @@ void HostWorker::Core::run_next(std::unique_lock<std::mutex>& lock) {
   const bool more = first_ != nullptr;
   changed_.notify_all();
   if (more || stopping_) queued_.notify_one();
-  // What the last reference holds may take its time to go.
+  // Destroying the last reference may take long.
   lock.unlock();
   work = nullptr;
   lock.lock();
 }
 
-/// Under the lock. The tensors are let go of: who keeps a Work need not keep them.
+/// With the lock held. The tensors are released: a Work that is kept does not keep them.
 void HostWorker::Core::finish(HostWork& work, std::string error, Clock::time_point began) {
   work.began = began;
   work.ended = Clock::now();
@@ -209,11 +209,11 @@ void HostWorker::Core::wait(HostWork& work) {
   if (!work.error.empty()) throw DistributedError(work.error);
 }
 
-/// The operation that runs does not notice that its time has passed.
+/// Called if the running operation does not notice that its time has passed.
 void HostWorker::Core::give_up(HostWork& work, std::unique_lock<std::mutex>& lock) {
   const std::shared_ptr<HostWork> stuck = running_;
   lock.unlock();
-  Call call;  // without its tensors, which are not ours now
+  Call call;  // without its tensors, which are no longer ours
   call.kind = stuck->call.kind;
   call.op = stuck->call.op;
   call.peer = stuck->call.peer;
@@ -241,7 +241,7 @@ void HostWorker::Core::abort(const std::string& reason) {
     }
   }
   changed_.notify_all();
-  while (dropped) {  // not one in the destructor of the other
+  while (dropped) {  // iteratively, not recursively through destructors
     dropped->call.in = dropped->call.out = Tensor();
     dropped->before = {};
     dropped = std::exchange(dropped->next, nullptr);
@@ -250,7 +250,7 @@ void HostWorker::Core::abort(const std::string& reason) {
 
 void HostWorker::Core::stop() {
   std::unique_lock lock(mutex_);
-  // What waiters were to run and nobody has waited for.
+  // Operations left to waiters that never waited.
   while (first_ || running_) {
     if (first_ && !running_)
       run_next(lock);

@@ -24,34 +24,35 @@
 
 namespace ferrite::parallel::comm {
 
-/// One operation of a worker's. `out` and `in` are memory of the host that holds what the tensors
-/// hold (theirs, or page-locked memory that stands for that of a CUDA device); null where the call
-/// has no such tensor, or an empty one.
+/// One operation of a worker. `out` and `in` are host memory with the tensors' contents (the
+/// tensors' own memory, or page-locked copies for CUDA tensors); null if the call has no such
+/// tensor, or an empty one.
 struct HostCall {
   const Call& call;
-  std::uint64_t sequence;  ///< 1, 2, ... of the group
+  std::uint64_t sequence;  ///< 1, 2, ... in the group
   void* out;
   const void* in;
-  links::Interrupt interrupt;  ///< to be checked in every wait
+  links::Interrupt interrupt;  ///< must be checked in every wait
 };
 
-/// Whether tensors of CUDA devices are brought to the host and back around an operation, or reach
-/// run() as they are (HostCall::out and in are then null for them).
+/// Whether CUDA tensors are copied to the host and back around an operation, or passed to run() as
+/// they are (HostCall::out and in are then null for them).
 enum class Staging : std::uint8_t { host, none };
-/// Whether a thread that waits for an operation nobody has begun yet may run it itself, which saves
-/// the way to the worker's thread. Not for operations that may ignore their Interrupt.
+/// Whether a thread that waits for an operation that has not begun may run it itself, which avoids
+/// a switch to the worker thread. Not for operations that may ignore their Interrupt.
 enum class Waiters : std::uint8_t { help, wait };
 
-/// What a worker's owner does. All but run() may be called from any thread.
+/// The interface of a worker's owner. All members but run() may be called from any thread.
 class HostOperations {
  public:
   virtual ~HostOperations() = default;
-  /// Runs an operation to its end. What it throws fails the operation.
+  /// Runs an operation to its end. An exception fails the operation.
   virtual void run(const HostCall& call) = 0;
-  /// Around run(), staging included; ended() only where the operation did not fail.
+  /// Called around run(), including staging; ended() only if the operation succeeded.
   virtual void begun(const Call&, std::uint64_t /*sequence*/) {}
   virtual void ended(const Call&, std::uint64_t /*sequence*/) {}
-  /// The operation has failed for `error`: aborts the group, and returns what wait() is to say.
+  /// Called when the operation has failed with `error`: aborts the group, and returns the message
+  /// of wait().
   virtual std::string failed(const Call& call, std::uint64_t sequence,
                              const std::string& error) = 0;
 };
@@ -64,17 +65,17 @@ class HostWorker {
     Waiters waiters = Waiters::wait;
   };
   HostWorker(HostOperations& owner, const Options& options);
-  /// stop(), which owners call in their own destructors: `owner` must be whole.
+  /// Calls stop(), which owners must call in their own destructors while they are complete.
   ~HostWorker();
   HostWorker(const HostWorker&) = delete;
   HostWorker& operator=(const HostWorker&) = delete;
 
-  /// Queues an operation behind what the current streams of its tensors' devices hold. Its deadline
-  /// begins when it is its turn.
+  /// Queues an operation behind the work on the current streams of its tensors' devices. Its
+  /// deadline starts when its turn comes.
   Work submit(Call call, std::uint64_t sequence);
-  /// Has run() be interrupted, and fails what is queued: from any thread.
+  /// Interrupts run(), and fails queued operations; from any thread.
   void abort(const std::string& reason);
-  /// Lets what is queued end, and joins the thread.
+  /// Waits for queued operations, and joins the thread.
   void stop();
 
   class Core;
@@ -83,8 +84,8 @@ class HostWorker {
   const std::shared_ptr<Core> core_;
 };
 
-/// While it lives, operations that this thread submits are about to be waited for, so that the
-/// worker need not be woken for them where waiters help.
+/// While it lives, this thread waits for its operations right after submitting them, so the worker
+/// need not be woken if waiters help.
 class AboutToWait {
  public:
   AboutToWait();

@@ -20,17 +20,18 @@ namespace {
 using Clock = std::chrono::steady_clock;
 }
 
-/// What a Work may outlive.
+/// State that a Work may need after its owner is gone.
 struct PeerTransfers::Shared {
   std::mutex mutex;
   std::condition_variable ended, submitted;
-  std::vector<std::shared_ptr<Transfer>> fresh;  // what the thread has not seen
-  std::vector<std::uint64_t> sent, received;     // how many, by peer
+  std::vector<std::shared_ptr<Transfer>> fresh;  // not seen by the thread yet
+  std::vector<std::uint64_t> sent, received;     // numbers, by peer
   std::size_t open = 0;                          // neither ended nor failed
   bool stopping = false;
   std::string reason;
   std::atomic<bool> aborted{false};
-  // What the thread has to look at changes the first; who changes it wakes one that sleeps.
+  // The counter changes with everything the thread must look at; the changer wakes the thread if it
+  // sleeps.
   std::atomic<std::uint64_t> news{0};
   std::atomic<bool> asleep{false};
 };
@@ -77,13 +78,13 @@ class PeerTransfers::Transfer final : public detail::WorkState {
   Call call;
   std::uint64_t number = 0;
   QueuedWork before;
-  // The thread's own.
+  // Used by the thread only.
   Stage stage = Stage::waiting;
   StagedTensor memory;
   Signature header;
   std::size_t moved = 0, bytes = 0;  // of the payload
   Clock::time_point deadline;
-  // Written before done_ is.
+  // Written before done_.
   std::string error;
   Clock::time_point began, ended;
   std::atomic<bool> done_{false};
@@ -158,7 +159,8 @@ void PeerTransfers::wake() {
   shared_->submitted.notify_one();
   if (!shared_->asleep.load(std::memory_order_seq_cst)) return;
   const std::uint64_t one = 1;
-  [[maybe_unused]] const auto written = write(wake_fd_, &one, sizeof(one));  // full is as good
+  [[maybe_unused]] const auto written = write(wake_fd_, &one, sizeof(one));  // a full counter is
+                                                                             // fine
 }
 
 void PeerTransfers::serve() {
@@ -188,7 +190,7 @@ void PeerTransfers::serve() {
   }
 }
 
-/// Until a link can move something, or there is something new.
+/// Until a link can move data, or there is something new.
 void PeerTransfers::sleep(std::uint64_t seen) {
   auto until = Clock::now() + std::chrono::milliseconds(500);
   const std::vector<links::Wait> waits = interests(until);
@@ -203,7 +205,7 @@ void PeerTransfers::sleep(std::uint64_t seen) {
   }
   try {
     for (const links::Wait& wait : waits) ready |= wait.link->ready(wait.interest);
-  } catch (const Error&) {  // the other end has gone; who uses the link next says so
+  } catch (const Error&) {  // the other end has gone; the next use of the link reports it
     ready = true;
   }
   const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(until - Clock::now());
@@ -222,7 +224,8 @@ void PeerTransfers::sleep(std::uint64_t seen) {
   [[maybe_unused]] const auto drained = read(wake_fd_, &count, sizeof(count));
 }
 
-/// What the first of each queue waits for; brings `until` forward to where they must be looked at.
+/// The waits of the first transfer in each queue; lowers `until` to the next time they must be
+/// checked.
 std::vector<links::Wait> PeerTransfers::interests(Clock::time_point& until) {
   std::vector<links::Wait> waits;
   for (int peer = 0; peer < static_cast<int>(sends_.size()); ++peer) {
@@ -232,7 +235,7 @@ std::vector<links::Wait> PeerTransfers::interests(Clock::time_point& until) {
       if (queue.empty()) continue;
       const Transfer& first = *queue.front();
       until = std::min(until, first.deadline);
-      if (first.stage == Transfer::Stage::waiting)  // for its device, which tells nobody
+      if (first.stage == Transfer::Stage::waiting)  // for its device, which gives no notification
         until = std::min(until, Clock::now() + std::chrono::microseconds(200));
       else
         (queues == &sends_ ? interest.send : interest.recv) = true;
@@ -324,7 +327,7 @@ bool PeerTransfers::advance_recv(Transfer& t, links::Link& link) {
   const std::span<const std::byte> arrived = link.received();
   if (arrived.empty()) return false;
   if (t.stage == Transfer::Stage::header) {
-    Signature& sent = t.header;  // what we expect, until all of it has come
+    Signature& sent = t.header;  // the expected header, until all of it has arrived
     if (t.moved == 0) sent = {};
     const std::size_t n = std::min(arrived.size(), sizeof(sent) - t.moved);
     std::memcpy(reinterpret_cast<std::byte*>(&sent) + t.moved, arrived.data(), n);

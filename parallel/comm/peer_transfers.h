@@ -1,4 +1,4 @@
-// PeerTransfers: send and recv over links: any number of them under way at once, so that ranks may
+// PeerTransfers: send and recv over links. Any number of them may be pending, so that ranks may
 // exchange in whatever order they call.
 #pragma once
 
@@ -21,8 +21,8 @@ namespace ferrite::parallel::comm {
 
 class PeerTransfers {
  public:
-  /// Of `owner` only failed() is called; a number counts the transfers of a pair of ranks in one
-  /// direction. `names`: what errors call each rank.
+  /// Only failed() of `owner` is called; its number counts the transfers of a pair of ranks in one
+  /// direction. `names`: the ranks' names in errors.
   PeerTransfers(std::unique_ptr<links::LinkMesh> links, int rank, std::vector<int> names,
                 std::chrono::milliseconds timeout, HostOperations& owner);
   ~PeerTransfers();
@@ -32,13 +32,13 @@ class PeerTransfers {
   /// `call` is send or recv.
   Work submit(Call call);
   void abort(const std::string& reason);
-  /// Lets what is under way end, and joins the thread.
+  /// Waits for pending transfers, and joins the thread.
   void stop();
 
  private:
   class Transfer;
   struct Shared;
-  /// Of one peer and direction: only the first is under way.
+  /// Per peer and direction: only the first is active.
   using Queue = std::deque<std::shared_ptr<Transfer>>;
 
   void serve();
@@ -61,8 +61,8 @@ class PeerTransfers {
   const std::unique_ptr<links::LinkMesh> links_;
   const std::shared_ptr<Shared> shared_;
   const int wake_fd_;                 // an eventfd
-  std::vector<Queue> sends_, recvs_;  // the thread's own
-  std::thread thread_;                // under the mutex of shared_
+  std::vector<Queue> sends_, recvs_;  // used by the thread only
+  std::thread thread_;                // protected by the mutex of shared_
 };
 
 }  // namespace ferrite::parallel::comm

@@ -18,7 +18,7 @@ struct ProcessGroup::State {
   std::atomic<bool> aborted{false};
   std::mutex mutex;
   std::string reason;          // under the mutex
-  std::atomic<int> groups{0};  // made of this one
+  std::atomic<int> groups{0};  // number of sub-groups created
 };
 
 namespace {
@@ -44,7 +44,7 @@ void check_rank(int rank, int size, const char* op, const char* which) {
                 "{} must be a rank of the group, 0 to {}, got {}", which, size - 1, rank);
 }
 
-/// `whole` holds `size` times `part`.
+/// `whole` must hold `size` times `part`.
 void check_parts(const Tensor& whole, const Tensor& part, int size, const char* op,
                  const char* whole_name, const char* part_name) {
   FERRITE_CHECK(whole.dtype() == part.dtype(), DTypeError, op,
@@ -63,7 +63,7 @@ void check_parts(const Tensor& whole, const Tensor& part, int size, const char* 
                 "{} and {} must both be contiguous, or both channels-last", whole_name, part_name);
 }
 
-/// In place means: `part` is this rank's part of `whole`.
+/// If they overlap, `part` must be this rank's part of `whole`.
 void check_apart(const Tensor& whole, const Tensor& part, int rank, const char* op) {
   if (!whole.shares_storage(part) || part.numel() == 0) return;
   const std::int64_t begin = whole.storage_offset() + rank * part.numel();
@@ -171,7 +171,7 @@ Work ProcessGroup::barrier() {
   return do_barrier();
 }
 
-// ---- Sub-groups, and the end
+// ---- Sub-groups, and abort
 
 std::shared_ptr<ProcessGroup> ProcessGroup::new_group(const std::vector<int>& ranks,
                                                       std::optional<Milliseconds> timeout) {
@@ -184,7 +184,7 @@ std::shared_ptr<ProcessGroup> ProcessGroup::new_group(const std::vector<int>& ra
   FERRITE_CHECK(!timeout || *timeout > Milliseconds(0), ValueError, "new_group",
                 "the timeout must be positive, got {} ms", timeout->count());
   check_alive("new_group");
-  // All ranks count, those that are not in the group too: names stay in step.
+  // Counted on all ranks, including those not in the group, so that names stay consistent.
   const std::string name = fmt::format("{}/{}", name_, ++state_->groups);
   const auto mine = std::find(ranks.begin(), ranks.end(), rank_);
   if (mine == ranks.end()) return nullptr;

@@ -1,20 +1,19 @@
-// Process groups: ranks, and the collectives among them.
+// Process groups: ranks, and collectives between them.
 //
-//   parallel::init_process_group("gloo");             // who am I: RANK, WORLD_SIZE, MASTER_ADDR...
+//   parallel::init_process_group("gloo");             // reads RANK, WORLD_SIZE, MASTER_ADDR...
 //   parallel::all_reduce(gradient, ReduceOp::avg);    // blocking, on the default group
 //   Work work = group.all_reduce(gradient);           // or asynchronous, on any group
 //   ...
 //   work.wait();
 //
-// Backends: `nccl` for CUDA devices; `gloo` for processes that meet over TCP, tensors of the host
-// or of CUDA devices, staged through the host; `local` for ranks that are threads of one process
-// (parallel/comm/local/local_group.h).
+// Backends: `nccl` for CUDA devices; `gloo` for processes on one or several hosts, with tensors on
+// the host or on CUDA devices, staged through the host; `local` for ranks that are threads of one
+// process (parallel/comm/local/local_group.h).
 //
-// Every rank of a group must call the same operations in the same order. A rank that is lost,
-// silent beyond the timeout, or calls something else ends in a DistributedError on every other
-// rank, which names the rank and the operation; the group then is aborted: its other operations,
-// under way or to come, fail at once with the same reason. Nothing waits longer than the group's
-// timeout.
+// Every rank of a group must call the same operations in the same order. If a rank is lost, is
+// silent beyond the timeout, or calls something else, every other rank gets a DistributedError that
+// names the rank and the operation. The group is then aborted: its other operations, pending or
+// future, fail at once with the same reason. Nothing waits longer than the group's timeout.
 #pragma once
 
 #include <chrono>
@@ -37,10 +36,10 @@ using Milliseconds = std::chrono::milliseconds;
 
 /// One rank's view of a group. Operations may be called from any thread, one at a time.
 ///
-/// Tensors are dense in memory (contiguous, or channels-last; ValueError else: call contiguous())
-/// and of float16, bfloat16, float32, float64, int64, int32 or uint8 (DTypeError); shapes, dtypes
-/// and roots must agree on all ranks. Nothing is recorded on the tape. Empty tensors are allowed,
-/// and so are groups of one rank.
+/// Tensors are dense in memory (contiguous, or channels-last; ValueError otherwise: call
+/// contiguous()) and of float16, bfloat16, float32, float64, int64, int32 or uint8 (DTypeError);
+/// shapes, dtypes and roots must agree on all ranks. Nothing is recorded on the tape. Empty tensors
+/// are allowed, and so are groups of one rank.
 class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
  public:
   virtual ~ProcessGroup() = default;
@@ -51,10 +50,10 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   int size() const { return size_; }
   /// "nccl", "gloo" or "local".
   std::string_view backend() const { return backend_; }
-  /// "default", "default/1" for what was made of it; in messages.
+  /// "default", "default/1" for a sub-group; used in messages.
   const std::string& name() const { return name_; }
   Milliseconds timeout() const { return timeout_; }
-  /// The one device whose tensors it takes; nothing where it takes any.
+  /// The only device whose tensors it accepts; nothing if it accepts any.
   virtual std::optional<Device> device() const { return std::nullopt; }
 
   /// Every rank gets the reduction of all ranks' tensors, in place, the same bits everywhere.
@@ -62,20 +61,20 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
                                 AllReduceAlgorithm algorithm = AllReduceAlgorithm::automatic);
   /// Every rank gets root's values.
   [[nodiscard]] Work broadcast(const Tensor& tensor, int root = 0);
-  /// Root gets the reduction, in place; what the others' tensors hold afterwards is undefined.
+  /// Root gets the reduction, in place; the contents of the others' tensors are then undefined.
   [[nodiscard]] Work reduce(const Tensor& tensor, int root = 0, ReduceOp op = ReduceOp::sum);
-  /// `out` gets every rank's `in` one after the other: out.numel() == size() * in.numel()
-  /// (ShapeError), `in` of one shape on all ranks. torch's all_gather_into_tensor.
+  /// `out` gets every rank's `in` in rank order: out.numel() == size() * in.numel() (ShapeError),
+  /// `in` of the same shape on all ranks. torch's all_gather_into_tensor.
   [[nodiscard]] Work all_gather(const Tensor& out, const Tensor& in);
   /// `out` gets this rank's part of the reduction of all `in`: in.numel() == size() * out.numel().
   /// torch's reduce_scatter_tensor.
   [[nodiscard]] Work reduce_scatter(const Tensor& out, const Tensor& in,
                                     ReduceOp op = ReduceOp::sum);
   /// To and from one other rank, in the order of the calls for that pair. Sends may complete before
-  /// they are received. ValueError for one's own rank.
+  /// they are received. ValueError for this rank itself.
   [[nodiscard]] Work send(const Tensor& tensor, int to);
   [[nodiscard]] Work recv(const Tensor& tensor, int from);
-  /// Done when every rank has called it.
+  /// Completes when every rank has called it.
   [[nodiscard]] Work barrier();
 
   /// A group of some of this group's ranks, in the order given, with a name and resources of its
@@ -83,15 +82,15 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   std::shared_ptr<ProcessGroup> new_group(const std::vector<int>& ranks,
                                           std::optional<Milliseconds> timeout = {});
 
-  /// Ends operations under way and refuses others, with this reason. Any thread, any number of
-  /// times: the first reason stays. Never waits for other ranks.
+  /// Ends pending operations and refuses others, with this reason. Thread-safe; may be called
+  /// repeatedly: the first reason stays. Never waits for other ranks.
   void abort(std::string_view reason);
   bool is_aborted() const;
 
  protected:
   ProcessGroup(std::string backend, std::string name, int rank, int size, Milliseconds timeout);
 
-  // What backends implement. Arguments have been checked, and the group is not aborted.
+  // Implemented by backends. Arguments have been checked, and the group is not aborted.
   virtual Work do_all_reduce(const Tensor& tensor, ReduceOp op, AllReduceAlgorithm algorithm) = 0;
   virtual Work do_broadcast(const Tensor& tensor, int root) = 0;
   virtual Work do_reduce(const Tensor& tensor, int root, ReduceOp op) = 0;
@@ -100,16 +99,16 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   virtual Work do_send(const Tensor& tensor, int to) = 0;
   virtual Work do_recv(const Tensor& tensor, int from) = 0;
   virtual Work do_barrier() = 0;
-  /// On the ranks that are in the group, as `rank` of it.
+  /// Called on the ranks of the new group, as `rank` of it.
   virtual std::shared_ptr<ProcessGroup> do_new_group(const std::vector<int>& ranks, int rank,
                                                      const std::string& name,
                                                      Milliseconds timeout) = 0;
-  /// Called once, by whoever aborts first.
+  /// Called once, by the first abort.
   virtual void do_abort(const std::string& reason) = 0;
 
-  /// Throws DistributedError with the reason where the group is aborted.
+  /// Throws DistributedError with the reason if the group is aborted.
   void check_alive(const char* op) const;
-  /// "" where the group is not aborted.
+  /// "" unless the group is aborted.
   std::string abort_reason() const;
 
  private:
@@ -121,36 +120,36 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
 };
 
 struct InitOptions {
-  /// "env://" (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, or what mpirun and srun set),
+  /// "env://" (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, or the variables of mpirun and srun),
   /// "file:///shared/path" or "tcp://host:port"; the last two take rank and world_size from here,
-  /// or from the environment where these are not given (parallel/comm/bootstrap/rendezvous.h).
+  /// or from the environment if not given (parallel/comm/bootstrap/rendezvous.h).
   std::string init_method = "env://";
   std::optional<int> rank = {}, world_size = {};
-  /// The longest that an operation may take, waiting for other ranks included.
+  /// The maximum time of an operation, including the wait for other ranks.
   Milliseconds timeout = std::chrono::minutes(10);
-  /// Of nccl: the device of this rank; default: cuda:LOCAL_RANK.
+  /// For nccl: the device of this rank; default: cuda:LOCAL_RANK.
   std::optional<Device> device = {};
 };
 
-/// Makes the process's default group, once all ranks have come. "gloo", "nccl", or "" for nccl
-/// where there are CUDA devices and NCCL, else gloo. ValueError where there is one already or the
-/// environment does not say what is needed; DistributedError where ranks do not come in time.
+/// Creates the process's default group, once all ranks have arrived. "gloo", "nccl", or "" for nccl
+/// if there are CUDA devices and NCCL, else gloo. ValueError if there is one already or the
+/// environment lacks a required setting; DistributedError if ranks do not arrive in time.
 std::shared_ptr<ProcessGroup> init_process_group(std::string_view backend = "",
                                                  const InitOptions& options = {});
-/// Says goodbye to the other ranks and lets go of the default group. Without it a process that ends
-/// is taken for one that was lost while others still work. Does nothing where there is no group.
+/// Says goodbye to the other ranks and releases the default group. A process that ends without it
+/// counts as lost while others still work. Does nothing if there is no group.
 void destroy_process_group();
 bool is_initialized();
-/// The default group: this thread's where it is a rank of a local group, else the process's.
-/// ValueError where there is none.
+/// The default group: this thread's if it is a rank of a local group, else the process's.
+/// ValueError if there is none.
 const std::shared_ptr<ProcessGroup>& default_group();
-/// Rank and size of the default group; 0 and 1 where there is none, so that programs run alone too.
+/// Rank and size of the default group; 0 and 1 if there is none, so that programs also run alone.
 int get_rank();
 int get_world_size();
-/// LOCAL_RANK, or what mpirun and srun call it; 0 where nobody says.
+/// LOCAL_RANK, or its equivalent of mpirun and srun; 0 if not set.
 int get_local_rank();
 
-/// Makes `group` this thread's default group as long as it lives.
+/// Makes `group` this thread's default group for the scope of the object.
 class DefaultGroupScope {
  public:
   explicit DefaultGroupScope(std::shared_ptr<ProcessGroup> group);
@@ -162,7 +161,7 @@ class DefaultGroupScope {
   std::shared_ptr<ProcessGroup> previous_;
 };
 
-// ---- Blocking forms on the default group, as torch.distributed's.
+// ---- Blocking forms on the default group, like torch.distributed's.
 void all_reduce(const Tensor& tensor, ReduceOp op = ReduceOp::sum);
 void broadcast(const Tensor& tensor, int root = 0);
 void reduce(const Tensor& tensor, int root = 0, ReduceOp op = ReduceOp::sum);

@@ -1,4 +1,4 @@
-// What reductions across ranks compute, and how.
+// The reductions across ranks, and their algorithms.
 #pragma once
 
 #include <cstddef>
@@ -8,12 +8,12 @@
 namespace ferrite::parallel {
 
 /// As torch.distributed.ReduceOp. `avg` is the sum divided by the number of ranks, for floating
-/// types alone; integers wrap around. 16-bit types are added in float32 and rounded once, at the
+/// types only; integers wrap around. 16-bit types are added in float32 and rounded once, at the
 /// end.
 enum class ReduceOp : std::uint8_t { sum, avg, product, min, max };
 
-/// How an all-reduce is done: as the backend does it best, or by Ferrite's own ring on send and
-/// recv (parallel/comm/ring_all_reduce.h, parallel/comm/nccl/ring.h), which adds 16-bit types in
+/// The algorithm of an all-reduce: the backend's best, or Ferrite's own ring on send and recv
+/// (parallel/comm/ring_all_reduce.h, parallel/comm/nccl/ring.h), which adds 16-bit types in
 /// float32.
 enum class AllReduceAlgorithm : std::uint8_t { automatic, ring };
 

@@ -14,20 +14,20 @@ namespace {
 using kernels::Combine;
 using kernels::View;
 
-// What one rank sends at a time: it, and what arrives meanwhile, stay in a core's second cache.
+// Amount a rank sends at a time: together with the received data, it stays in a core's L2 cache.
 constexpr std::int64_t kSegmentBytes = std::int64_t{64} << 10;
-// Where a rank sends no more than this to all others together, what counts is how often ranks wait
-// for each other: once, where each has all values, and 2 (n - 1) times in the ring.
+// If a rank sends no more than this to all others together, the number of synchronizations
+// dominates: one if each rank gets all values, and 2 (n - 1) in the ring.
 constexpr std::int64_t kDirectBytes = std::int64_t{96} << 10;
 constexpr int kDirectRanks = 32;
 
-/// What is reduced, and how.
+/// The data and the reduction.
 struct Reduction {
   std::byte* data;
   std::int64_t numel;
   DType dtype;
   Combine op;
-  double scale;  // of what is complete
+  double scale;  // applied to complete results
   bool wide;     // sums of 16-bit values are kept in float32
 
   std::int64_t item() const { return static_cast<std::int64_t>(itemsize(dtype)); }
@@ -38,7 +38,7 @@ struct Reduction {
   }
 };
 
-// ---- small: every rank gets all values of all ranks, and reduces them in the order of the ranks
+// ---- Small: every rank gets all values of all ranks, and reduces them in rank order.
 
 class Direct {
  public:
@@ -120,14 +120,14 @@ class Direct {
   std::vector<links::Wait> waits_;
 };
 
-// ---- large: the ring, for one block of the values after the other
+// ---- Large: the ring, one block of the values after another.
 //
-// A block is cut into a segment a rank, and takes 2 (n - 1) steps, in each of which a segment goes
-// to the right. Blocks follow each other closely: in its slot t a rank sends step 0 of block t,
-// step 1 of block t - 1, and so on. What it sends in a slot it received in the slot before, so that
-// both directions are always busy; it may be sent on, piece by piece, before all of it has come.
+// A block is cut into one segment per rank, and takes 2 (n - 1) steps, in each of which a segment
+// moves to the right. Blocks are pipelined: in slot t a rank sends step 0 of block t, step 1 of
+// block t - 1, and so on. The data sent in a slot was received in the previous slot, so that both
+// directions are always busy; it may be passed on, piece by piece, before all of it has arrived.
 
-/// What goes from a rank to its neighbour at a time, and how much of it has gone.
+/// A unit of transfer from a rank to its neighbour, and its progress.
 struct Item {
   std::int64_t slot = 0;
   int step = 0;
@@ -175,7 +175,7 @@ class Ring {
     } while (!over(item) && (item.block() < 0 || item.block() >= blocks_));
   }
 
-  // ---- where an item's values lie: in a segment of its block, of the rank that sends it
+  // ---- Where an item's values are stored: in a segment of its block, of the rank that sends it
   struct Place {
     std::int64_t first, count;  // elements
   };
@@ -188,17 +188,17 @@ class Ring {
     return {first + begin, end - begin};
   }
   std::byte* values(std::int64_t at) const { return r_.data + at * r_.item(); }
-  /// How a step's values travel: those of step 0 are a rank's own.
+  /// The type in which a step's values are transferred: step 0 sends a rank's own values.
   DType travels_as(int step) const {
     return r_.wide && step > 0 && reduces(step) ? kFloat32 : r_.dtype;
   }
-  /// Sums that are on their way, where they do not fit into the tensor. One of a step is sent while
-  /// the next one may have come and the one after it is received.
+  /// Storage of partial sums that do not fit into the tensor. One step's sums are sent while the
+  /// next step's may have arrived and the one after is being received.
   float* partials(std::int64_t block, int step) {
     return partials_.data() + (kKept * (step - 1) + block % kKept) * segment_;
   }
 
-  /// How much of what is to be sent is there.
+  /// How much of the data to send is available.
   std::int64_t available(const Place& place) const {
     if (sending_.step == 0) return place.count;
     const std::int64_t slot = sending_.slot - 1;
@@ -292,7 +292,7 @@ class Ring {
   std::int64_t sent_bytes_ = 0;  // of the item being sent
   std::int64_t copied_ = 0;      // of the element being received
   bool wants_to_send_ = false, wants_to_receive_ = false;
-  std::size_t have_ = 0;  // received bytes that make no element yet
+  std::size_t have_ = 0;  // received bytes that do not complete an element yet
   std::vector<float> partials_;
 };
 

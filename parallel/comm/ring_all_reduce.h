@@ -13,9 +13,9 @@
 namespace ferrite::parallel::comm {
 
 /// Reduces `numel` elements of host memory in place, over all ranks of the mesh, which call it
-/// together; every rank gets the same bits. Any number of ranks and elements. What arrives is
-/// reduced from where it arrived while the next piece is under way. Sums and averages of 16-bit
-/// types travel as float32 until they are complete.
+/// together; every rank gets the same bits. Any number of ranks and elements. Received data is
+/// reduced directly from the link's buffer while the next piece is in transit. Sums and averages of
+/// 16-bit types are transferred as float32 until they are complete.
 void ring_all_reduce(links::LinkMesh& links, int rank, int size, void* data, std::int64_t numel,
                      DType dtype, ReduceOp op, const links::Interrupt& interrupt);
 

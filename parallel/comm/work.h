@@ -1,4 +1,4 @@
-// Work: the handle on a collective that is under way.
+// Work: the handle on a pending collective.
 #pragma once
 
 #include <chrono>
@@ -11,16 +11,16 @@ namespace ferrite::parallel {
 
 namespace detail {
 
-/// What a backend makes of an operation. All members may be called from any thread.
+/// A backend's implementation of an operation. Thread-safe.
 class WorkState {
  public:
   virtual ~WorkState() = default;
-  /// Whether it has ended, well or not.
+  /// Whether it has ended, successfully or not.
   virtual bool done() = 0;
-  /// See Work::wait() and Work::synchronize(): DistributedError where it failed.
+  /// See Work::wait() and Work::synchronize(): DistributedError if it failed.
   virtual void wait() = 0;
   virtual void synchronize() { wait(); }
-  /// When the operation itself ran; nothing while it has not ended, or where nobody knows.
+  /// The time span of the operation itself; nothing if it has not ended, or is unknown.
   virtual std::optional<
       std::pair<std::chrono::steady_clock::time_point, std::chrono::steady_clock::time_point>>
   ran() {
@@ -30,9 +30,9 @@ class WorkState {
 
 }  // namespace detail
 
-/// A cheap handle; copies share. Letting it go neither waits nor cancels: the operation keeps the
-/// tensors it works on alive. An operation starts after what its caller's current stream of the
-/// tensors' device held when it was called, and until wait() nobody may touch the tensors.
+/// A cheap handle; copies share the operation. Destroying it neither waits nor cancels: the
+/// operation keeps its tensors alive. An operation starts after the work on the caller's current
+/// stream of the tensors' device at the call. Do not touch the tensors before wait().
 class Work {
  public:
   Work() = default;
@@ -42,17 +42,17 @@ class Work {
   /// Whether it has ended; never waits.
   bool is_completed() const { return !state_ || state_->done(); }
   /// After it the result may be used by work of the caller's current stream of the tensors' device.
-  /// Waits in the host for groups that work in the host (gloo, local); on the device alone for
-  /// nccl, which can be captured into a graph. DistributedError where the operation failed, naming
-  /// it and, where that is known, the rank that is to blame.
+  /// Blocks the host for groups that communicate through the host (gloo, local); for nccl only the
+  /// device waits, which can be captured into a graph. DistributedError if the operation failed,
+  /// naming it and, if known, the rank to blame.
   void wait() const {
     if (state_) state_->wait();
   }
-  /// Waits in the host until the result is there, whatever the backend.
+  /// Blocks the host until the result is available, whatever the backend.
   void synchronize() const {
     if (state_) state_->synchronize();
   }
-  /// From when to when the operation ran, waiting for other ranks included.
+  /// Start and end of the operation, including the wait for other ranks.
   auto ran() const { return state_ ? state_->ran() : std::nullopt; }
 
  private:

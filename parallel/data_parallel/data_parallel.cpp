@@ -19,7 +19,7 @@ struct DataParallelBase::State {
   const Device output;
   const DataParallelOptions options;
   const std::shared_ptr<dp::DataParallelTimes> times;
-  /// Of the first two devices, the first three, ...; made when they are first needed.
+  /// Of the first two devices, the first three, ...; created on first use.
   mutable std::vector<std::shared_ptr<dp::DeviceComm>> comms;
 
   dp::DeviceComm& comm(std::size_t size) const {
@@ -48,7 +48,7 @@ std::vector<Device> all_cuda_devices() {
   return devices;
 }
 
-/// As replicate() says it.
+/// Checks the requirements of replicate().
 void check_module(const nn::Module& module, const Device& first) {
   const auto check = [&](const std::vector<nn::NamedTensor>& tensors) {
     for (const auto& [name, t] : tensors)
@@ -67,7 +67,7 @@ bool is_capturing(const std::vector<Device>& devices) {
   });
 }
 
-/// Whether a call is timed: not where it is a checkpointed function's second one, or only recorded.
+/// Whether a call is timed: not if it is a rerun of a checkpointed function, or being captured.
 bool can_be_timed(const std::vector<Device>& devices) {
   const bool capturing = is_capturing(devices);
   FERRITE_CHECK(!capturing || devices.size() == 1, CudaError, "data_parallel",
@@ -90,7 +90,7 @@ DataParallelBase::DataParallelBase(nn::Module& module, std::vector<Device> devic
   state_.reset(new State{module, std::move(devices), output, options, std::move(times),
                          std::vector<std::shared_ptr<dp::DeviceComm>>(comms)});
   if (comms > 0)
-    comm(comms + 1);  // what is wrong with the devices is said now
+    comm(comms + 1);  // reports problems with the devices early
   else
     module.to(state_->devices[0]);
   wrap_module(module);

@@ -1,7 +1,7 @@
-// DataParallel: one process, several devices (torch.nn.DataParallel): a parameter server on the
-// first device. Every forward() splits the batch, sends the parameters to the other devices, runs
-// all replicas at the same time and gathers the outputs; backward adds up the gradients on the
-// first device, where the optimizer runs.
+// DataParallel: data parallelism over several devices in one process (torch.nn.DataParallel), with
+// a parameter server on the first device. Every forward() splits the batch, sends the parameters to
+// the other devices, runs all replicas in parallel and gathers the outputs; backward sums the
+// gradients on the first device, where the optimizer runs.
 //
 //   Net net;
 //   net.to("cuda:0");
@@ -12,15 +12,16 @@
 //   sgd.step();
 //
 // It is a module with the parameters, buffers, modules and names of the one it wraps, which must
-// outlive it. Use it as torch's class of that name:
-// - a module of several devices derives from nn::Cloneable, and takes and returns values of
-//   nested.h: tensors, in lists, maps and structs too;
-// - of the buffers (running statistics) those of the first replica are kept. What forward() changes
-//   in the others, members that are not registered included, is lost with them;
+// outlive it. Use it like torch's class of that name:
+// - with several devices the module must derive from nn::Cloneable, and take and return values of
+//   nested.h: tensors, also in lists, maps and structs;
+// - only the buffers (running statistics) of the first replica are kept. Changes that forward()
+//   makes in the others, including unregistered members, are lost with them;
 // - hooks of the wrapper see the whole batch. Those of the modules below, which the replicas share,
-//   see parts of it, in a thread for each replica;
-// - batches smaller than the number of devices run on fewer. One device takes the module as it is;
-// - one call at a time. docs/data_parallel.md says what a step costs.
+//   see parts of it, in one thread per replica;
+// - batches smaller than the number of devices run on fewer. With one device the module itself
+// runs;
+// - only one call at a time. docs/data_parallel.md describes the cost of a step.
 // See data_parallel_criterion.h for losses that are computed by the replicas.
 #pragma once
 
@@ -48,16 +49,16 @@
 namespace ferrite::parallel {
 
 struct DataParallelOptions {
-  /// Where outputs are gathered; the first device where nothing is said.
+  /// Where outputs are gathered; default: the first device.
   std::optional<Device> output_device = {};
-  int dim = 0;  ///< of inputs and outputs, that is split
-  /// Gradients are summed and sent to the first device in parts of so many megabytes (2^20 bytes),
-  /// while backward goes on.
+  int dim = 0;  ///< dimension of inputs and outputs that is split
+  /// Gradients are summed and sent to the first device in buckets of this many megabytes (2^20
+  /// bytes), while backward continues.
   double bucket_cap_mb = 25;
   std::string backend = {};  ///< of make_device_comm
 };
 
-/// What does not depend on the model's type.
+/// The part that does not depend on the model's type.
 class DataParallelBase : public nn::Module {
  public:
   ~DataParallelBase() override;
@@ -65,10 +66,10 @@ class DataParallelBase : public nn::Module {
   const std::vector<Device>& devices() const;
   const Device& output_device() const;
   const DataParallelOptions& options() const;
-  /// How the first `devices` of the devices exchange tensors, two or more.
+  /// The communicator of the first `devices` devices, two or more.
   dp::DeviceComm& comm(std::size_t devices) const;
 
-  /// What moved, and what it took, since the start or the last reset_report().
+  /// Bytes moved and time spent since the start or the last reset_report().
   DataParallelReport report() const;
   void reset_report();
 
@@ -78,15 +79,15 @@ class DataParallelBase : public nn::Module {
   DataParallelBase(nn::Module& module, std::vector<Device> devices,
                    const DataParallelOptions& options);
 
-  /// A call: told of its parts in their order, it times them.
+  /// A call; reports its phases, in their order, for timing.
   class Call {
    public:
     explicit Call(DataParallelBase& dp);
     ~Call();
     void scattered(std::int64_t bytes);
-    /// The replicas for so many chunks of two or more.
+    /// The replicas for this many chunks, two or more.
     Replicas replicate(std::size_t chunks);
-    /// There is one chunk, and the module itself takes it.
+    /// There is only one chunk, which goes to the module itself.
     void not_replicated();
     void applied();
     void gathered(std::int64_t bytes);
@@ -95,7 +96,7 @@ class DataParallelBase : public nn::Module {
    private:
     struct Timed;
     DataParallelBase& dp_;
-    const std::unique_ptr<Timed> timed_;  // null where it is not timed
+    const std::unique_ptr<Timed> timed_;  // null if it is not timed
   };
 
  private:
@@ -103,32 +104,30 @@ class DataParallelBase : public nn::Module {
   std::unique_ptr<State> state_;
 };
 
-/// `M` is the model's type; called with whatever that takes, it returns what that returns. Of a
-/// plain nn::Module it takes and returns a tensor.
+/// `M` is the model's type; calls have its arguments and results. A plain nn::Module takes and
+/// returns a tensor.
 template <class M = nn::Module>
 class DataParallel final : public DataParallelBase {
  public:
-  /// On all CUDA devices where none is named. The module must be on the first device when it is
-  /// called (DeviceError); with one device it is moved there now. ValueError where there is no CUDA
-  /// device, one is named twice, or an option is out of range; DeviceError for one that is not
-  /// there.
+  /// By default on all CUDA devices. The module must be on the first device when it is called
+  /// (DeviceError); with one device it is moved there now. ValueError if there is no CUDA device,
+  /// one is named twice, or an option is out of range; DeviceError for one that does not exist.
   explicit DataParallel(M& module, std::vector<Device> devices = {},
                         const DataParallelOptions& options = {})
       : DataParallelBase(module, std::move(devices), options), module_(module) {}
 
   M& module() const { return module_; }
 
-  /// What the module returns for each part, gathered on the output device: tensors are joined along
-  /// `dim`, those without dimensions become a vector with one element a replica (not with one
-  /// device). What a replica throws is thrown with its device in the text.
+  /// The module's results for all parts, gathered on the output device: tensors are joined along
+  /// `dim`; 0-dimensional ones become a vector with one element per replica (not with a single
+  /// device). An exception of a replica is rethrown with its device in the text.
   template <class... Inputs>
   requires std::invocable<M&, Inputs...>
   auto operator()(Inputs&&... inputs) {
     return hooked([&](auto&&... x) { return run(std::forward<decltype(x)>(x)...); },
                   std::forward<Inputs>(inputs)...);
   }
-  /// What the module returns for each part, on the part's device: of parts as many as scatter()
-  /// makes.
+  /// The module's result for each part, on the part's device; as many as scatter() makes parts.
   template <class... Inputs>
   requires std::invocable<M&, Inputs...>
   auto parallel_forward(Inputs&&... inputs) {
@@ -160,7 +159,7 @@ class DataParallel final : public DataParallelBase {
   template <class F, class... Inputs>
   auto hooked(F&& f, Inputs&&... inputs) {
     if (has_hooks()) [[unlikely]] {
-      if constexpr (sizeof...(Inputs) == 0)  // hooks see what is no tensor as they see nothing
+      if constexpr (sizeof...(Inputs) == 0)  // hooks do not see arguments that are not tensors
         return nn::detail::call_hooked(
             hooks(), *this, [&](int) { return f(); }, 0);
       else
@@ -186,7 +185,7 @@ class DataParallel final : public DataParallelBase {
     }
   }
 
-  /// What one device computed is moved as it is: gather() makes vectors of numbers.
+  /// The result of a single device is moved unchanged, while gather() makes vectors of numbers.
   template <class R>
   R joined(const std::vector<R>& results) const {
     if (devices().size() > 1) return gather(results, output_device(), options().dim);

@@ -1,5 +1,5 @@
-// Losses that the replicas compute, each of its part of the batch: outputs stay where they are, and
-// the first device holds no more than the others.
+// Losses computed by the replicas, each for its part of the batch: outputs stay on their devices,
+// and the first device needs no more memory than the others.
 //
 //   parallel::DataParallelCriterion criterion(dp, [](const Tensor& logits, const Tensor& labels) {
 //     return cross_entropy(logits, labels);
@@ -21,14 +21,15 @@
 
 namespace ferrite::parallel {
 
-/// How the losses of parts of a batch become one.
+/// How the losses of the parts of a batch are combined.
 enum class CriterionReduction : std::uint8_t {
-  /// Losses are means over their parts, and the result is the mean over the batch: each part counts
-  /// by its share of the batch, so that gradients are those of one device, be parts of one size or
-  /// not. Of means that are weighted, or leave labels out, that is an approximation: give pairs.
+  /// Losses are means over their parts, and the result is the mean over the batch: each part is
+  /// weighted by its share of the batch, so that gradients equal those of one device, whatever the
+  /// sizes of the parts. For weighted means, or means that leave labels out, this is an
+  /// approximation: return pairs instead.
   mean,
   sum,            ///< losses are sums, and so is the result
-  mean_of_means,  ///< PyTorch-Encoding's DataParallelCriterion: parts count the same
+  mean_of_means,  ///< as in PyTorch-Encoding's DataParallelCriterion: parts have equal weight
 };
 
 struct DataParallelCriterionOptions {
@@ -37,14 +38,15 @@ struct DataParallelCriterionOptions {
 
 namespace detail {
 
-/// `losses`, one number each on its device, as one on `target`. `sizes` of the parts of the batch.
+/// `losses`, one number each on its device, combined into one on `target`. `sizes` of the parts of
+/// the batch.
 Tensor reduce_losses(std::vector<Tensor> losses, std::span<const std::int64_t> sizes,
                      const Device& target, CriterionReduction reduction);
-/// The sum of the first over the sum of the second, as one number on `target`.
+/// The sum of the first elements divided by the sum of the second, as one number on `target`.
 Tensor reduce_losses(const std::vector<std::pair<Tensor, Tensor>>& losses,
                      std::span<const std::int64_t> sizes, const Device& target,
                      CriterionReduction reduction);
-/// ShapeError unless there is a part of the targets for every output.
+/// ShapeError unless there is one part of the targets per output.
 void check_parts(std::size_t outputs, std::size_t targets, std::size_t devices);
 
 template <class F>
@@ -53,23 +55,23 @@ inline constexpr bool is_module = std::derived_from<std::remove_cvref_t<F>, nn::
 }  // namespace detail
 
 /// `F` is a function f(output, targets...) that returns a tensor with one element; or a pair of
-/// them, a sum and what it is divided by, such as the number of labels that count: the result is
-/// then the quotient of the totals, which is one device's however the labels are spread
+/// them, a sum and its divisor, such as the number of counted labels: the result is then the
+/// quotient of the totals, which equals that of one device however the labels are distributed
 /// (CriterionReduction::mean, else ValueError). It is called by several threads at once. Or it is a
-/// module that is called so, as nn::CrossEntropyLoss, on the first device: it is replicated, and
+/// module with such a forward, as nn::CrossEntropyLoss, on the first device: it is replicated, and
 /// its parameters get their gradients.
 template <class F>
 class DataParallelCriterion {
  public:
-  /// Both must outlive this; functions and temporary modules are kept here.
+  /// Both must outlive this; functions and temporary modules are stored here.
   template <class G>
   explicit DataParallelCriterion(const DataParallelBase& dp, G&& criterion,
                                  const DataParallelCriterionOptions& options = {})
       : dp_(dp), criterion_(std::forward<G>(criterion)), options_(options) {}
 
-  /// The loss, of no dimensions, on the output device. `outputs` are what parallel_forward()
-  /// returned; targets, of the whole batch, are split as inputs are (ShapeError where that makes
-  /// another number of parts), each to the device of its output.
+  /// The loss, 0-dimensional, on the output device. `outputs` are the results of
+  /// parallel_forward(); targets, of the whole batch, are split like inputs (ShapeError if that
+  /// makes another number of parts), each to the device of its output.
   template <class R, class... Targets>
   Tensor operator()(const std::vector<R>& outputs, const Targets&... targets) {
     using Arguments = std::tuple<R, Targets...>;

@@ -8,7 +8,7 @@ namespace ferrite::parallel::dp {
 
 namespace {
 
-/// Steps that have not ended on their devices yet; older ones are not timed.
+/// Maximum number of steps still running on their devices; older ones are not timed.
 constexpr std::size_t kUnderWay = 64;
 
 Event mark(const Device& device) {
@@ -133,7 +133,7 @@ void DataParallelTimes::Sums::add(const std::vector<Step::Span>& reductions) {
   ++reduced;
   const Event& start = reductions[0].first;
   std::vector<std::pair<double, double>> spans;
-  double last = 0;  // when the last gradients were there
+  double last = 0;  // when the last gradients arrived
   for (const auto& [begun, ended] : reductions) {
     spans.emplace_back(begun.elapsed_ms(start), ended.elapsed_ms(start));
     last = std::max(last, spans.back().first);

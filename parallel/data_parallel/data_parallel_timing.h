@@ -1,4 +1,4 @@
-// DataParallelTimes: what the steps of a DataParallel moved, and when.
+// DataParallelTimes: bytes and times of a DataParallel's steps.
 #pragma once
 
 #include <cstddef>
@@ -16,18 +16,18 @@
 
 namespace ferrite::parallel::dp {
 
-/// Marks in the devices' streams; they are read when they have passed, never waited for. May be
-/// used by several threads.
+/// Marks in the devices' streams; they are read after they have passed, never waited for.
+/// Thread-safe.
 class DataParallelTimes {
  public:
   DataParallelTimes(std::vector<Device> devices, const Device& output);
 
-  /// A call of the module. One that is not ended leaves no trace.
+  /// A call of the module. An unfinished one is discarded.
   class Step {
    public:
     explicit Step(const DataParallelTimes& times);
     void scattered(std::int64_t bytes) { scattered_ = bytes; }
-    /// Inputs and parameters are on their way to `replicas` devices, which begin.
+    /// Inputs and parameters are on their way to `replicas` devices, which start computing.
     void replicated(std::size_t replicas);
     void applied();
     void gathered(std::int64_t bytes);
@@ -47,7 +47,7 @@ class DataParallelTimes {
   void end(Step step);
 
   void broadcast(std::int64_t bytes);
-  /// Gradients were summed after `begun`, up to here in the current stream of the first device.
+  /// Gradients were summed from `begun` to this point in the current stream of the first device.
   void reduced(std::int64_t bytes, const Event& begun);
 
   void fill(DataParallelReport& report);
@@ -64,13 +64,13 @@ class DataParallelTimes {
 
   const std::vector<Device> devices_;
   const Device output_;
-  std::mutex mutex_;            // gradients come in the threads of backward
-  std::deque<Step> under_way_;  // gradients are those of the last
+  std::mutex mutex_;            // gradients arrive in the threads of backward
+  std::deque<Step> under_way_;  // gradients belong to the last one
   Sums sums_;
   std::int64_t scattered_ = 0, broadcast_ = 0, reduced_ = 0, gathered_ = 0;
 };
 
-/// Another transport, with every call told to `times`; calls may come at the same time.
+/// Wraps a transport and reports every call to `times`; thread-safe.
 std::shared_ptr<DeviceComm> make_measured_comm(std::shared_ptr<DeviceComm> comm,
                                                std::shared_ptr<DataParallelTimes> times);
 

@@ -1,5 +1,5 @@
-// The transports of DeviceComm, and what they share: checks of their arguments, and operations on
-// streams of their own in the order of the devices' current streams.
+// The transports of DeviceComm, and their common parts: argument checks, and operations on separate
+// streams ordered with the devices' current streams.
 #pragma once
 
 #include <memory>
@@ -13,49 +13,49 @@
 
 namespace ferrite::parallel::dp {
 
-/// Copies between the devices, which need nothing but their memory. For devices that are there, of
-/// one type, each once.
+/// Copies between the devices, which needs only their memory. For existing, distinct devices of one
+/// type.
 std::shared_ptr<DeviceComm> make_copies_device_comm(std::vector<Device> devices);
 
-/// For CUDA devices that are there, each once; errors as make_nccl_clique (parallel/comm/clique.h).
+/// For existing, distinct CUDA devices; errors as make_nccl_clique (parallel/comm/clique.h).
 std::shared_ptr<DeviceComm> make_nccl_device_comm(std::vector<Device> devices);
 
 /// ValueError for an undefined tensor, DeviceError for one that is not on `root`.
 void check_broadcast(std::span<const Tensor> tensors, const Device& root);
 
-/// ValueError where there are more lists than devices from `first` on, or lists of several lengths;
-/// DeviceError, DTypeError, ShapeError where a part is not on its device, or parts of one number
-/// are of several types or shapes. Returns, of each number, the first part that is defined.
+/// ValueError if there are more lists than devices from `first` on, or lists of different lengths;
+/// DeviceError, DTypeError, ShapeError if a part is not on its device, or the parts with one number
+/// have different types or shapes. Returns, for each number, the first part that is defined.
 std::vector<Tensor> check_reduce_add(std::span<const std::vector<Tensor>> parts,
                                      std::span<const Device> devices, int first);
 
-/// One of high priority for each device.
+/// One high-priority stream per device.
 std::vector<Stream> own_streams(std::span<const Device> devices);
 
-/// Takes the devices' current streams as they are; however the operation ends, what comes later on
-/// them waits for what it has queued.
+/// An operation on separate streams, ordered after the devices' current streams as they are now.
+/// However it ends, later work of the current streams waits for the work it has queued.
 class Turn {
  public:
-  /// CudaError, naming `op`, where a current stream is being captured into a graph.
+  /// CudaError, naming `op`, if a current stream is being captured into a graph.
   Turn(const char* op, std::span<const Device> devices, std::span<const Stream> streams);
   ~Turn();
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
 
-  /// The operation's stream of device d. What it does from now on comes after what the current
-  /// stream of that device held; which waits for it in the end.
+  /// The operation's stream of device d. From now on it runs after the work that the device's
+  /// current stream held; the current stream waits for it at the end.
   const Stream& stream(std::size_t d);
-  /// The same for the current stream of device `other` too, whose memory it uses.
+  /// Also orders it with the current stream of device `other`, whose memory it uses.
   const Stream& stream_after(std::size_t d, std::size_t other);
-  /// What stream d does from now on comes after what stream `other` holds.
+  /// Orders later work of stream d after the present work of stream `other`.
   void chain(std::size_t d, std::size_t other);
-  /// The operation reads the memory of `t`, of device d, whose current stream will have waited for
-  /// that when the memory is free again.
+  /// The operation reads the memory of `t` on device d, whose current stream waits for that before
+  /// the memory is reused.
   void reads(std::size_t d, const Tensor& t) const { t.storage()->record_stream(currents_[d]); }
-  /// For memory of device d that its current stream was just asked for: stream d has it from here
-  /// on, and the current stream again when it has waited for the operation.
+  /// For memory of device d just allocated on its current stream: it is used by stream d from here
+  /// on, and again by the current stream after it has waited for the operation.
   void keep(std::size_t d, Tensor t);
-  /// Has the current streams wait for it.
+  /// Makes the current streams wait for it.
   void end();
 
  private:

@@ -12,10 +12,10 @@ namespace ferrite::parallel::dp {
 
 namespace {
 
-/// Smaller tensors are packed before they are sent between CUDA devices: what starting a copy
-/// costs there is worth some hundred kilobytes, and packing them little.
+/// Smaller tensors are packed before they are sent between CUDA devices: starting a copy costs as
+/// much as some hundred kilobytes, and packing costs little.
 constexpr std::size_t kPackedBelow = std::size_t{256} << 10;
-/// Smaller sums on the CPU are not cut for several workers.
+/// Smaller sums on the CPU are not split over several workers.
 constexpr std::int64_t kSmallestSlice = 1 << 14;  // elements
 
 /// Sums of one pass, by dtype.
@@ -54,11 +54,11 @@ class CopyComm : public DeviceComm {
   std::vector<Tensor> reduce_add(std::span<const std::vector<Tensor>> parts, int first) override;
 
  protected:
-  /// Copies the tensors to results[d], which lie in flats[d] as the layout says.
+  /// Copies the tensors to results[d], which are in flats[d] according to the layout.
   virtual void send(Turn& turn, const FlatLayout& layout, std::span<const Tensor> tensors,
                     const std::vector<Tensor>& flats,
                     const std::vector<std::vector<Tensor>>& results) = 0;
-  /// Fills `sums` with what parts[d][i], on device d + first, add up to.
+  /// Fills `sums` with the sums of parts[d][i], on device d + first.
   virtual void add(Turn& turn, const FlatLayout& layout, std::span<const std::vector<Tensor>> parts,
                    std::size_t first, const std::vector<Tensor>& sums) = 0;
 
@@ -107,7 +107,7 @@ std::vector<Tensor> CopyComm::reduce_add(std::span<const std::vector<Tensor>> pa
   return sums;
 }
 
-/// Virtual devices: each one's worker reaches the memory of all.
+/// Virtual devices: each worker can access the memory of all.
 class HostCopies final : public CopyComm {
  public:
   using CopyComm::CopyComm;
@@ -174,7 +174,7 @@ void HostCopies::add(Turn& turn, const FlatLayout& layout,
   for (std::size_t w = 0; w < workers; ++w) shares[w].queue(turn.stream(w));
 }
 
-/// CUDA devices: peer to peer where the hardware can, else through the host.
+/// CUDA devices: peer to peer if the hardware supports it, else through the host.
 class CudaCopies final : public CopyComm {
  public:
   using CopyComm::CopyComm;
@@ -185,7 +185,7 @@ class CudaCopies final : public CopyComm {
             const std::vector<std::vector<Tensor>>& results) override;
   void add(Turn& turn, const FlatLayout& layout, std::span<const std::vector<Tensor>> parts,
            std::size_t first, const std::vector<Tensor>& sums) override;
-  /// Copies the packed run and the other tensors to `flat`, from byte `start` of it on.
+  /// Copies the packed run and the other tensors to `flat`, starting at byte `start`.
   static void cross(const Stream& stream, const FlatLayout& layout, const Tensor& run,
                     std::span<const Tensor> tensors, const Tensor& flat, std::size_t start);
 };
@@ -218,7 +218,7 @@ void CudaCopies::add(Turn& turn, const FlatLayout& layout,
                      std::span<const std::vector<Tensor>> parts, std::size_t first,
                      const std::vector<Tensor>& sums) {
   const std::size_t lists = parts.size();
-  const std::size_t own = first == 0 && lists > 0;  // whether one is of the root
+  const std::size_t own = first == 0 && lists > 0;  // whether one belongs to the root
   const Tensor landed = layout.allocate(devices()[0], layout.bytes() * (lists - own));
   turn.keep(0, landed);
   std::vector<std::vector<const void*>> inputs(sums.size());

@@ -18,7 +18,7 @@ std::size_t aligned(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-/// Whether the elements lie in one run, in whatever order of the dimensions.
+/// Whether the elements are contiguous in memory, in any order of the dimensions.
 bool is_dense(const Tensor& t) {
   std::array<int, kMaxDims> order{};
   int count = 0;

@@ -1,4 +1,4 @@
-// How many tensors lie in one flat piece of memory.
+// The layout of many tensors in one flat memory block.
 #pragma once
 
 #include <cstddef>
@@ -9,24 +9,24 @@
 
 namespace ferrite::parallel::dp {
 
-/// Strides without gaps for a copy of `t`: those of `t` where its elements lie in one run, in
-/// whatever order, else of its memory format.
+/// Strides without gaps for a copy of `t`: those of `t` if its elements are contiguous in any order
+/// of the dimensions, else those of its memory format.
 Strides dense_strides(const Tensor& t);
 
-/// Whether the elements of `t` lie in one run in the order of `strides`.
+/// Whether the elements of `t` are contiguous in the order of `strides`.
 bool lies_as(const Tensor& t, const Strides& strides);
 
-/// Where copies of tensors go: each begins at a multiple of 64 bytes; those that are to be packed
-/// come first, by dtype, so that they are one run. Undefined tensors have no place.
+/// Positions of copies of tensors: each begins at a multiple of 64 bytes; packed ones come first,
+/// by dtype, so that they are contiguous. Undefined tensors have no position.
 class FlatLayout {
  public:
-  /// Those smaller than `packed_below` bytes are packed, and those that are not dense.
+  /// Packs tensors smaller than `packed_below` bytes, and those that are not dense.
   FlatLayout(std::span<const Tensor> tensors, std::size_t packed_below);
 
   std::size_t bytes() const { return bytes_; }
-  /// Of the run of those that are packed.
+  /// Total size of the packed tensors.
   std::size_t packed_bytes() const { return packed_bytes_; }
-  /// Of those of one dtype in it.
+  /// The packed tensors of one dtype.
   struct Run {
     DType dtype;
     std::size_t offset, bytes;
@@ -38,13 +38,13 @@ class FlatLayout {
   std::size_t nbytes(std::size_t i) const { return parts_[i].nbytes; }
   const Strides& strides(std::size_t i) const { return parts_[i].strides; }
 
-  /// Memory on `device`, of its current stream.
+  /// Memory on `device`, allocated on its current stream.
   static Tensor allocate(const Device& device, std::size_t bytes);
-  /// Tensor number i in `flat`, with a version of its own.
+  /// Tensor number i in `flat`, with a version counter of its own.
   Tensor view(const Tensor& flat, std::size_t i) const;
   std::vector<Tensor> views(const Tensor& flat) const;
-  /// Copies those of `tensors` that are packed to their places in `flat`, on the same device;
-  /// undefined ones are left out.
+  /// Copies the packed ones of `tensors` to their positions in `flat`, on the same device; skips
+  /// undefined ones.
   void pack(const Stream& stream, std::span<const Tensor> tensors, const Tensor& flat) const;
 
  private:
@@ -52,7 +52,7 @@ class FlatLayout {
     Shape shape;
     Strides strides;
     DType dtype = kFloat32;
-    std::size_t offset = 0, nbytes = 0;  // from the beginning of the flat memory
+    std::size_t offset = 0, nbytes = 0;  // from the start of the flat memory
     bool defined = false;
   };
   std::vector<Part> parts_;

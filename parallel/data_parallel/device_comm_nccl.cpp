@@ -10,7 +10,7 @@ namespace ferrite::parallel::dp {
 
 namespace {
 
-/// Smaller tensors are packed: NCCL cuts each call for all its channels.
+/// Smaller tensors are packed: NCCL splits each call over all its channels.
 constexpr std::size_t kPackedForNccl = std::size_t{1} << 20;
 
 using Kind = comm::CliqueCall::Kind;
@@ -41,7 +41,7 @@ class NcclComm final : public DeviceComm {
 
   const std::vector<Stream> streams_;
   const std::shared_ptr<comm::Clique> clique_;
-  const std::shared_ptr<DeviceComm> copies_;  // for sums that NCCL cannot do as they should be done
+  const std::shared_ptr<DeviceComm> copies_;  // for sums that NCCL cannot compute as specified
 };
 
 std::vector<std::vector<Tensor>> NcclComm::broadcast(std::span<const Tensor> tensors) {
@@ -112,7 +112,7 @@ std::vector<Tensor> NcclComm::reduce_add(std::span<const std::vector<Tensor>> pa
   return sums;
 }
 
-/// Every part is there. Where the root has none it adds zeros.
+/// Requires every part, except that a missing one of the root counts as zeros.
 std::vector<Tensor> NcclComm::sum(const Lists& parts, std::size_t first) {
   const FlatLayout layout(parts[0], kPackedForNccl);
   const Tensor flat = FlatLayout::allocate(devices()[0], layout.bytes());
@@ -129,7 +129,7 @@ std::vector<Tensor> NcclComm::sum(const Lists& parts, std::size_t first) {
   for (std::size_t d = 0; d < devices().size(); ++d) {
     const Stream& stream = turn.stream(d);
     const bool has_part = d >= first;
-    Tensor packed = flat;  // the root's are where the sums go
+    Tensor packed = flat;  // the root's parts are where the sums go
     if (d > 0) turn.keep(d, packed = FlatLayout::allocate(devices()[d], layout.packed_bytes()));
     if (has_part) layout.pack(stream, parts[d - first], packed);
     auto call = calls.begin();

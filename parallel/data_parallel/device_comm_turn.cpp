@@ -32,12 +32,12 @@ Turn::Turn(const char* op, std::span<const Device> devices, std::span<const Stre
 Turn::~Turn() {
   try {
     end();
-  } catch (const std::exception&) {  // a device is lost, where nothing runs any more
+  } catch (const std::exception&) {  // a device is lost, where no work runs any more
   }
 }
 
-/// Taken when it is first asked for, so that it comes after requests of memory for the operation:
-/// debugging allocators fill that in the order of the stream.
+/// Recorded on first use, so that it comes after allocations for the operation, which debugging
+/// allocators fill in stream order.
 const Turn::Mark& Turn::mark_of_current(std::size_t d) {
   if (!marks_[d]) marks_[d] = mark_of(currents_[d]);
   return *marks_[d];

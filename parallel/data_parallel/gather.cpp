@@ -50,7 +50,7 @@ void record_join(const Tensor& out, std::span<const Tensor> parts, const Gathere
                    });
 }
 
-/// What the parts, which are all defined and have dimensions, make together.
+/// The result's properties for parts that are all defined and have dimensions.
 Gathered plan(std::span<const Tensor> parts, const Device& target, int dim) {
   const Tensor& first = parts[0];
   const int d = normalize_dim(dim, first.dim(), "gather");
@@ -80,7 +80,7 @@ Gathered plan(std::span<const Tensor> parts, const Device& target, int dim) {
   return whole;
 }
 
-/// The tensors, those without dimensions as vectors.
+/// The tensors, with 0-dimensional ones as vectors.
 std::vector<Tensor> with_dimensions(std::span<const Tensor> tensors) {
   std::vector<Tensor> parts(tensors.begin(), tensors.end());
   if (std::ranges::all_of(parts, [](const Tensor& t) { return t.dim() == 0; }))
@@ -91,7 +91,7 @@ std::vector<Tensor> with_dimensions(std::span<const Tensor> tensors) {
   return parts;
 }
 
-/// Number `t` of what every replica gave; nothing where none gave it.
+/// Tensor number `t` of every replica; empty if none has it.
 std::vector<Tensor> parts_of(std::span<const std::vector<Tensor>> values, std::size_t t) {
   std::vector<Tensor> parts;
   for (std::size_t i = 0; i < values.size(); ++i) {

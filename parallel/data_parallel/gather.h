@@ -1,4 +1,4 @@
-// Joining outputs of devices on one of them (torch.nn.parallel.gather).
+// Joins outputs of several devices on one of them (torch.nn.parallel.gather).
 #pragma once
 
 #include <cstddef>
@@ -13,38 +13,36 @@
 
 namespace ferrite::parallel {
 
-/// The tensors one after another along `dim`, on `target`; channels-last where all are. Tensors
-/// without dimensions, such as losses that replicas computed, become a vector with one element
-/// each, whatever `dim` is. They are written straight into their places, by copies that run beside
-/// the work of the devices. One tensor that is on `target` is returned as it is. Differentiable,
-/// any number of times: each tensor gets its part of the gradient on its device. Where the host is
-/// the target it waits, and throws what the devices' work has thrown. Errors name the tensor and
-/// its device: ShapeError where numbers or sizes of other dimensions differ, DTypeError where the
-/// dtypes do, IndexError for a `dim` that is not there, ValueError for no tensors or undefined
-/// ones.
+/// Concatenates the tensors along `dim`, on `target`; channels-last if all are. 0-dimensional
+/// tensors, such as losses computed by replicas, become a vector with one element each, whatever
+/// `dim` is. Each tensor is written directly into its place, by copies that run concurrently with
+/// the devices' work. A single tensor that is on `target` is returned unchanged. Differentiable any
+/// number of times: each tensor gets its part of the gradient on its device. If the target is the
+/// host, it waits, and throws errors of the devices' work. Errors name the tensor and its device:
+/// ShapeError if numbers or sizes of other dimensions differ, DTypeError if the dtypes do,
+/// IndexError for a `dim` out of range, ValueError for no tensors or undefined ones.
 Tensor gather(std::span<const Tensor> tensors, const Device& target, int dim = 0);
 
 namespace detail {
 
-/// Several results at once, as one value: values[i] is what replica i gave, all of them as many.
-/// Undefined where all are.
+/// Several results at once, as one value: values[i] is the result of replica i, all with as many
+/// tensors. Undefined if all are.
 std::vector<Tensor> gather_tensors(std::span<const std::vector<Tensor>> values,
                                    const Device& target, int dim);
-/// What gather() makes a tensor of.
+/// The properties of a gathered tensor.
 struct Gathered {
   Shape shape;
   TensorOptions options;
   int dim = 0;
-  std::vector<std::int64_t> sizes;  ///< of the parts along it
+  std::vector<std::int64_t> sizes;  ///< sizes of the parts along `dim`
 };
 /// Undefined parts count as zero.
 Tensor gather_parts(std::span<const Tensor> parts, const Gathered& whole);
 
 }  // namespace detail
 
-/// Any value (nested.h), tensor by tensor; all must have the same form (ValueError: lengths of
-/// lists, keys of maps, presence of optionals, undefined tensors). What is no tensor is that of the
-/// first.
+/// Any value (nested.h), tensor by tensor; all must have the same structure (ValueError: lengths of
+/// lists, keys of maps, presence of optionals, undefined tensors). Other data is that of the first.
 template <class T>
 T gather(std::span<const T> values, const Device& target, int dim = 0) {
   FERRITE_CHECK(!values.empty(), ValueError, "gather", "there are no values to gather");

@@ -1,18 +1,17 @@
-// Values with tensors inside, as modules take and return them: how scatter, gather and broadcast
-// find the tensors and put others in their places.
+// Values that contain tensors, as arguments and results of modules: how scatter, gather and
+// broadcast find the tensors and replace them.
 //
 // A value is a tensor; an optional, pair, tuple, vector, array, list, map or unordered_map of
-// values; a struct of up to four tensors and nothing else; or a struct that says what it holds:
+// values; a struct of up to four tensors and nothing else; or a struct that declares its members:
 //
 //   struct Batch { Tensor images, labels; std::string source; };
 //   template <> struct ferrite::parallel::Fields<Batch> {
 //     static auto of(auto& batch) { return std::tie(batch.images, batch.labels, batch.source); }
 //   };
 //
-// Anything else (numbers, strings, keys of maps, what pointers lead to, other structs) holds no
-// tensors and is copied as it is. Values are copied, so that they and all their parts must be
-// copyable, and their tensors must not be const. Spans and other views, which own nothing, are
-// refused by the compiler.
+// Anything else (numbers, strings, keys of maps, pointees, other structs) counts as containing no
+// tensors and is copied unchanged. Values are copied, so they and all their parts must be copyable,
+// and their tensors must not be const. Spans and other views, which own nothing, do not compile.
 #pragma once
 
 #include <fmt/core.h>
@@ -35,7 +34,7 @@
 
 namespace ferrite::parallel {
 
-/// What a struct holds, as std::tie makes it; const or not, as the struct is.
+/// The members of a struct, as returned by std::tie; const if the struct is.
 template <class T>
 struct Fields;
 
@@ -54,13 +53,13 @@ template <class T>
 concept TupleLike = requires {
   std::tuple_size<std::remove_const_t<T>>::value;
 };
-/// With one value a key: those of a multimap cannot be told apart.
+/// With one value per key: those of a multimap could not be distinguished.
 template <class T>
 concept MapLike = std::ranges::forward_range<T> && requires(T& value) {
   typename std::remove_const_t<T>::mapped_type;
   value.at(value.begin()->first);
 };
-/// A range whose elements may hold tensors; a path, whose elements are paths, is none.
+/// A range whose elements may hold tensors; excludes paths, whose elements are paths.
 template <class T>
 concept ListLike =
     std::ranges::forward_range<T> && std::is_class_v<std::ranges::range_value_t<T>> &&
@@ -151,8 +150,8 @@ class Zip {
   const D& differ_;
 };
 
-/// f(tensor of `model`, the one in its place of `other`), in the order of `model`. Where the two
-/// do not have the same form, differ("a list of 2", "3"): what `other` has, and what `model` has.
+/// f(tensor of `model`, the corresponding one of `other`), in the order of `model`. If their
+/// structures differ, calls differ("a list of 2", "3"): that of `other`, and that of `model`.
 template <class T, class U, class F, class D>
 void zip_tensors(T& model, U& other, const F& f, const D& differ) {
   static_assert(std::same_as<std::remove_const_t<T>, std::remove_const_t<U>>);
@@ -163,7 +162,7 @@ inline constexpr auto kSameForm = [](auto&&, auto&&) {};
 
 }  // namespace detail
 
-/// Calls f(tensor) on every tensor in `value`, undefined ones too; they may be changed where
+/// Calls f(tensor) on every tensor in `value`, including undefined ones; they may be changed if
 /// `value` is not const.
 template <class T, class F>
 void for_each_tensor(T& value, const F& f) {
@@ -171,7 +170,7 @@ void for_each_tensor(T& value, const F& f) {
       value, value, [&](const auto&, auto& tensor) { f(tensor); }, detail::kSameForm);
 }
 
-/// The tensors in `value`, in the order in which all functions here see them.
+/// The tensors in `value`, in the order used by all functions here.
 template <class T>
 std::vector<Tensor> tensors_in(const T& value) {
   std::vector<Tensor> tensors;
@@ -179,7 +178,7 @@ std::vector<Tensor> tensors_in(const T& value) {
   return tensors;
 }
 
-/// A copy of `value` with f(tensor) in the place of every tensor.
+/// A copy of `value` with every tensor replaced by f(tensor).
 template <class T, class F>
 T map_tensors(const T& value, const F& f) {
   static_assert(std::copy_constructible<T>, "values are copied to the devices");
@@ -189,7 +188,7 @@ T map_tensors(const T& value, const F& f) {
   return result;
 }
 
-/// A copy of `value` with other tensors, as many and in the order of tensors_in(value).
+/// A copy of `value` with these tensors, in the order of tensors_in(value).
 template <class T>
 T with_tensors(const T& value, std::span<const Tensor> tensors) {
   std::size_t i = 0;

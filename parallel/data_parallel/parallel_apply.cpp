@@ -25,7 +25,7 @@ namespace {
 
 using Task = std::function<void()>;
 
-/// A thread that runs one task after another; none of them throws.
+/// A thread that runs one task after another; tasks do not throw.
 class TaskThread {
  public:
   TaskThread() : thread_(comm::start_background_thread("replica", [this] { work(); })) {}
@@ -45,13 +45,13 @@ class TaskThread {
     }
     changed_.notify_all();
   }
-  /// Until the task is done.
+  /// Waits until the task is done.
   void wait() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return !task_; });
   }
 
-  Device last_device;  ///< of the last task, for who hands them out
+  Device last_device;  ///< device of the last task, used to hand out threads
 
  private:
   void work() {
@@ -71,15 +71,14 @@ class TaskThread {
   std::condition_variable changed_;
   Task task_;
   bool stop_ = false;
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;  // last member: it uses the others
 };
 
-/// Threads that nobody uses at the moment. Who needs some takes them, and has more started where
-/// there are not enough, so that calls at the same time and calls within calls never wait for each
-/// other's.
+/// Idle threads. A caller takes the threads it needs, and new ones are started if there are not
+/// enough, so that concurrent and nested calls never wait for each other's threads.
 class IdleThreads {
  public:
-  /// A thread for `device`, if possible the one that worked for it before. Null when the process
+  /// A thread for `device`, preferably the one that worked for it before. Null when the process
   /// ends.
   std::unique_ptr<TaskThread> take(const Device& device) {
     {
@@ -98,12 +97,12 @@ class IdleThreads {
     thread->last_device = device;
     return thread;
   }
-  /// Takes a thread that has nothing to do; it goes where the process ends.
+  /// Takes back an idle thread; destroys it if the process is ending.
   void give_back(std::unique_ptr<TaskThread> thread) {
     std::lock_guard lock(mutex_);
     if (!ended_) idle_.push_back(std::move(thread));
   }
-  /// Those at work then, which may be waiting for anything, are not waited for.
+  /// Does not wait for busy threads, which may be blocked.
   void end() {
     std::vector<std::unique_ptr<TaskThread>> all;
     std::lock_guard lock(mutex_);
@@ -117,8 +116,8 @@ class IdleThreads {
   std::vector<std::unique_ptr<TaskThread>> idle_;
 };
 
-/// Never destroyed, as replicas may run until the very end; its threads are joined when the process
-/// ends.
+/// Never destroyed, because replicas may run until the very end; its idle threads are joined when
+/// the process ends.
 IdleThreads& idle_threads() {
   static IdleThreads& instance = *new IdleThreads;
   static struct Joiner {
@@ -127,7 +126,7 @@ IdleThreads& idle_threads() {
   return instance;
 }
 
-/// What Device("cuda") means, for as long as this lives.
+/// Sets the meaning of Device("cuda") for the scope of the object.
 class CurrentCudaDevice {
  public:
   explicit CurrentCudaDevice(const Device& device) {
@@ -148,7 +147,7 @@ class CurrentCudaDevice {
   int before_ = -1;
 };
 
-/// What a thread hands on to those that work for it.
+/// The state that a thread passes on to its worker threads.
 class ThreadState {
  public:
   explicit ThreadState(std::span<const Device> devices) {
@@ -156,7 +155,8 @@ class ThreadState {
     if (is_initialized()) group_ = default_group();
   }
 
-  /// Calls f() in another thread as if in that one. `autocast`: what renewed_autocast() made there.
+  /// Calls f() in another thread with that state. `autocast`: the result of renewed_autocast() in
+  /// the first thread.
   template <class F>
   void run(const IntrusivePtr<autograd::AutocastState>& autocast, const F& f) const {
     const GradModeGuard grad_mode(grad_mode_);
@@ -184,7 +184,7 @@ template <class E>
   fail<E>("parallel_apply", "replica {} on {}: {}", replica, device, text);
 }
 
-/// Throws what `error` is if that is an E, with the replica in its text.
+/// If `error` is an E, throws it with the replica added to its text.
 template <class E>
 void rethrow_if(const std::exception& error, std::size_t replica, const Device& device) {
   if (dynamic_cast<const E*>(&error)) throw_tagged<E>(replica, device, error.what());
@@ -209,8 +209,8 @@ void rethrow_if(const std::exception& error, std::size_t replica, const Device& 
   }
 }
 
-/// Nobody may wait for any device but the first: what others' work has thrown since the last call
-/// would stay unsaid.
+/// Possibly only the first device is waited for, so errors of the others' work since the last call
+/// would go unnoticed.
 void throw_late_errors(std::span<const Device> devices) {
   for (std::size_t i = 0; i < devices.size(); ++i) try {
       ferrite::detail::throw_late_errors(current_stream(devices[i]));
@@ -219,7 +219,7 @@ void throw_late_errors(std::span<const Device> devices) {
     }
 }
 
-/// Threads for devices[1], devices[2], ...; none where there are no threads any more.
+/// Threads for devices[1], devices[2], ...; none if no more can be started.
 std::vector<std::unique_ptr<TaskThread>> take_threads(std::span<const Device> devices) {
   std::vector<std::unique_ptr<TaskThread>> threads;
   for (std::size_t i = 1; i < devices.size(); ++i) {
@@ -256,12 +256,12 @@ void parallel_for_devices(std::span<const Device> devices,
     for (std::size_t i = 0; i < devices.size() && call(i); ++i) continue;
   } else {
     const ThreadState state(devices);
-    std::vector<Task> tasks;  // all made before the first starts: it must not be left alone
+    std::vector<Task> tasks;  // all created before the first starts, which must not run alone
     for (std::size_t i = 1; i < devices.size(); ++i)
       tasks.emplace_back([&, i, autocast = renewed_autocast()]() noexcept {
         try {
           state.run(autocast, [&] { call(i); });
-        } catch (...) {  // before the call, as on a lost device
+        } catch (...) {  // before the call, for example on a lost device
           errors[i] = std::current_exception();
         }
       });

@@ -1,4 +1,4 @@
-// Running replicas at the same time (torch.nn.parallel.parallel_apply).
+// Runs replicas in parallel (torch.nn.parallel.parallel_apply).
 #pragma once
 
 #include <cstddef>
@@ -17,27 +17,26 @@
 
 namespace ferrite::parallel {
 
-/// Calls f(i) for every devices[i], each in a thread of its own that stays for later calls (the
-/// first in the caller), and waits for all. Any thread may call it, at the same time as others and
-/// from within f.
+/// Calls f(i) for every devices[i], each in a thread that is kept for later calls (the first in the
+/// caller), and waits for all. Thread-safe, also when called from within f.
 ///
-/// The threads have the caller's grad mode, autocast (with nothing cached), current streams of
-/// `devices` and default process group; what Device("cuda") means is each call's own device, where
-/// that is one. Random numbers come from the devices' generators as ever. Inside a checkpointed
+/// The threads have the caller's grad mode, autocast (with an empty cache), current streams of
+/// `devices` and default process group; Device("cuda") means each call's own device, if that is a
+/// CUDA device. Random numbers come from the devices' generators as usual. Inside a checkpointed
 /// function, or with one device, the calls run one after another in the caller, whose saved tensors
-/// they share; what one throws is then the end.
+/// they share; the first exception then ends the sequence.
 ///
-/// What a call throws is thrown again when all have ended, that of the lowest number, with the
-/// device in its text and of the same type: "[parallel_apply] replica 1 on cuda:1: ...". Standard
-/// exceptions become Error, and what is no std::exception passes as it is. What queued work throws
-/// or kernels report later comes out where its device is next waited for, as ever, or in the next
-/// call here, before anything runs.
+/// When all have ended, the exception of the call with the lowest number is rethrown with the same
+/// type and with the device in its text: "[parallel_apply] replica 1 on cuda:1: ...". Standard
+/// exceptions become Error, and others than std::exception are passed unchanged. Errors of queued
+/// work and of kernels appear when their device is next waited for, as usual, or in the next call
+/// here, before anything runs.
 void parallel_for_devices(std::span<const Device> devices,
                           const std::function<void(std::size_t)>& f);
 
-/// replicas[i](inputs[i]...) for every input, at the same time: a vector of what they return, or
-/// nothing where that is void. `inputs` are tuples of arguments, at most as many as there are
-/// replicas and devices (ValueError).
+/// replicas[i](inputs[i]...) for every input, in parallel: a vector of the results, or nothing if
+/// they are void. `inputs` are tuples of arguments, at most as many as replicas and devices
+/// (ValueError).
 template <class M = nn::Module, class... Inputs>
 auto parallel_apply(const Replicas& replicas, const std::vector<std::tuple<Inputs...>>& inputs,
                     std::span<const Device> devices) {

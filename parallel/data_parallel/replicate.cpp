@@ -14,10 +14,10 @@ namespace ferrite::parallel {
 
 namespace {
 
-/// The objects. What is checkpointed in them keeps them, as it may run once more.
+/// The copied objects. Checkpointed functions in them keep them alive, because they may be rerun.
 using Copies = std::vector<std::unique_ptr<nn::Module>>;
 
-/// A module's tensors, each once: parameters, then buffers.
+/// A module's tensors without duplicates: parameters, then buffers.
 struct ModuleTensors {
   explicit ModuleTensors(const nn::Module& module) {
     for (auto& [name, tensor] : module.named_parameters()) add(std::move(name), tensor);
@@ -71,7 +71,7 @@ std::vector<std::vector<std::size_t>> buckets_of(const ModuleTensors& tensors, d
     if (tensors.all[i].requires_grad()) order.push_back(i);
   constexpr double kMegabyte = 1 << 20;
   const auto bytes = static_cast<std::size_t>(std::min(cap_mb * kMegabyte, 1e15));
-  // What comes first starts the reductions, and what comes last has nothing left to hide behind.
+  // The first bucket starts the reductions, and the last has no work left to hide behind.
   const std::size_t first = std::min(bytes, std::size_t{1} << 20);
   return ddp::plan_buckets(tensors.all, order, {.first_bytes = first, .bytes = bytes});
 }

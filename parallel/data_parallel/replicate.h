@@ -11,20 +11,20 @@
 
 namespace ferrite::parallel {
 
-/// The replicas of a call to replicate(). A cheap handle: when the last one goes, so do the
-/// objects. What was computed with them stays on the tape.
+/// The replicas of a call to replicate(). A cheap handle: the copies are destroyed with the last
+/// one. Results computed with them stay on the tape.
 class Replicas {
  public:
   std::size_t size() const;
-  /// Number 0 is the module itself. Of the type of the module that was replicated.
+  /// Number 0 is the module itself. All have the type of the replicated module.
   nn::Module& operator[](std::size_t replica) const;
   template <class M>
   M& get(std::size_t replica) const {
     return static_cast<M&>((*this)[replica]);
   }
 
-  /// What keeps the objects: for functions that refer to them and that backward may run again
-  /// (autograd::CheckpointOwner), as parallel_apply() does.
+  /// Keeps the copies alive: for functions that refer to them and that backward may rerun
+  /// (autograd::CheckpointOwner), like parallel_apply().
   std::shared_ptr<const void> owner() const;
 
   struct State;
@@ -36,23 +36,25 @@ class Replicas {
 };
 
 struct ReplicateOptions {
-  /// Gradients are summed and sent to the root in parts of so many megabytes (2^20 bytes), each
-  /// when its last gradient is there, while backward goes on.
+  /// Gradients are summed and sent to the root in buckets of this many megabytes (2^20 bytes), each
+  /// once its last gradient is there, while backward continues.
   double bucket_cap_mb = 25;
 };
 
-/// The module on each of comm.devices(), on the first of which its parameters and buffers are
+/// Replicates the module on comm.devices(). Its parameters and buffers must be on the first of them
 /// (DeviceError naming one that is not). Replica 0 is the module itself. The others are copies of
 /// the objects, with their hooks and modes, whose parameters and buffers are broadcasts of the
-/// module's: values of their own, on their device. No tensor is copied twice, and none that the
-/// module shares between its parts is sent twice. Differentiable: gradients of all replicas are
-/// summed on the first device, while backward goes on, those of one call in the same order always,
-/// and added to the module's own; a parameter that no replica used gets none; gradients of
-/// gradients work. Frozen parameters are frozen in all. Under no_grad nothing is recorded. Changes
-/// of the copies' buffers are lost with them. The module must derive from nn::Cloneable (Error);
-/// what it holds beside the registry is copied as C++ copies it. The tape keeps the comm where a
-/// shared_ptr does (as those of make_device_comm), else it must outlive backward. ValueError where
-/// bucket_cap_mb is not above 0.
+/// module's: separate values, on their device. Shared tensors are copied and sent only once.
+///
+/// Differentiable: gradients of all replicas are summed on the first device during backward, those
+/// of one call always in the same order, and added to the module's own. A parameter that no replica
+/// used gets no gradient; gradients of gradients work. Frozen parameters are frozen in all
+/// replicas. Under no_grad nothing is recorded. Changes to the copies' buffers are lost with them.
+///
+/// The module must derive from nn::Cloneable (Error); members that are not registered are copied by
+/// the C++ copy constructor. The tape keeps the comm alive if a shared_ptr owns it (as with
+/// make_device_comm); otherwise it must outlive backward. ValueError if bucket_cap_mb is not above
+/// 0.
 Replicas replicate(nn::Module& module, dp::DeviceComm& comm, const ReplicateOptions& options = {});
 Replicas replicate(nn::Module& module, std::span<const Device> devices,
                    const ReplicateOptions& options = {});

@@ -17,8 +17,8 @@ using autograd::Gradients;
 using autograd::Needs;
 using autograd::SideNode;
 
-/// Streams of `device` on which gradients wait for those of other devices. Were there one, a
-/// reduction would wait for what its device has collected for the next one meanwhile.
+/// Streams of `device` on which gradients wait for those of other devices. With a single one, a
+/// reduction would wait for the gradients that its device has meanwhile collected for the next one.
 Stream side_stream(const Device& device, std::size_t turn) {
   if (default_stream(device).impl()->runs_inline) return default_stream(device);
   struct Streams {
@@ -37,13 +37,14 @@ Stream side_stream(const Device& device, std::size_t turn) {
   return it->streams[turn % 2];
 }
 
-/// Passes in several threads may use one comm, which takes calls one at a time. They only queue.
+/// Passes in several threads may use one comm, which takes calls one at a time. They only queue
+/// work.
 std::mutex& turn_mutex() {
   static std::mutex mutex;
   return mutex;
 }
 
-/// Copies on every other device of tensors on the root, all of them defined.
+/// Copies of tensors on the root on every other device; all are defined.
 std::vector<std::vector<Tensor>> broadcast_list(const std::shared_ptr<DeviceComm>& comm,
                                                 const std::vector<Tensor>& tensors) {
   std::vector<std::vector<Tensor>> copies = broadcast_in_turn(*comm, tensors);
@@ -51,7 +52,7 @@ std::vector<std::vector<Tensor>> broadcast_list(const std::shared_ptr<DeviceComm
   std::vector<Tensor> flat;
   for (const std::vector<Tensor>& list : copies) flat.insert(flat.end(), list.begin(), list.end());
   const std::size_t peers = copies.size(), count = tensors.size();
-  // Its node is one of the root's.
+  // Its node belongs to the root.
   auto node = make_intrusive<SideNode>(
       current_stream(comm->devices()[0]), static_cast<std::uint32_t>(flat.size()),
       [comm, peers, count](Gradients& grads, Needs) {
@@ -67,7 +68,7 @@ std::vector<std::vector<Tensor>> broadcast_list(const std::shared_ptr<DeviceComm
   return copies;
 }
 
-/// Puts a reduction on the tape. Its gradient goes to all that was summed.
+/// Records a reduction on the tape. Its gradient goes to all summands.
 void record_sums(const std::shared_ptr<DeviceComm>& comm, const std::vector<Tensor>& sums,
                  const std::vector<std::vector<Tensor>>& lists) {
   const std::size_t peers = lists.size();

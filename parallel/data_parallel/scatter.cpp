@@ -64,7 +64,7 @@ std::vector<Tensor> split(dp::SideCopies& copies, const Tensor& t, std::span<con
   return chunks;
 }
 
-/// Puts chunks, all of them defined, on the tape.
+/// Records chunks, all of them defined, on the tape.
 void record_split(const Tensor& t, std::span<const Tensor> chunks,
                   std::span<const std::int64_t> sizes, int dim) {
   if (chunks.size() == 1 && chunks[0].is_same(t)) return;

@@ -23,8 +23,8 @@ using ferrite::detail::Timing;
 
 enum class Direction : std::uint8_t { in, out };
 
-/// The stream for what comes to a device, or for what leaves it, in forward or backward passes: the
-/// next batch need not wait for what is to leave when it has been computed, nor for gradients. The
+/// The stream for copies to a device, or from it, in forward or backward passes. Separate streams,
+/// so that the next batch does not wait for results to be computed and sent, nor for gradients. The
 /// host has none.
 Stream side_stream(const Device& device, Direction direction) {
   if (device.is_host()) return Stream();
@@ -42,12 +42,12 @@ Stream side_stream(const Device& device, Direction direction) {
 Stream stream_in(const Device& device) { return side_stream(device, Direction::in); }
 Stream stream_out(const Device& device) { return side_stream(device, Direction::out); }
 
-/// In a backward pass, the gradients of all devices are there for the node's stream.
+/// In a backward pass, the gradients of all devices are available for the node's stream.
 void wait_for_gradients(const Stream& stream) {
   if (autograd::Node* node = autograd::current_node()) stream.wait(node->stream);
 }
 
-/// `t` as one dense run in memory; packed by its own device where it is not.
+/// `t` with contiguous memory; packed by its own device if necessary.
 Tensor dense(const Tensor& t, MemoryFormat format) {
   if (t.is_contiguous(format)) return t;
   Tensor run = ferrite::empty(t.shape(),
@@ -77,7 +77,7 @@ Tensor SideCopies::empty(const Shape& shape, const TensorOptions& options) {
 }
 
 SideCopies::Lane& SideCopies::lane(const Stream& stream, const Tensor& to, const Tensor& from) {
-  stream.wait(stream_in(to.device()));  // whose memory it is
+  stream.wait(stream_in(to.device()));  // the stream that owns the memory
   auto found = std::ranges::find_if(lanes_, [&](const Lane& l) {
     return l.stream == stream && l.from == from.device() && l.to == to.device();
   });
@@ -154,7 +154,8 @@ void SideCopies::through_host(const Tensor& to, const Tensor& from) {
   if (!from.device().is_host() && !to.device().is_host()) lane(in, to, from);
   from.storage()->record_stream(out);
   const StreamGuard source(out), target(in);
-  // What the caller may change at once is waited for here, and so is what cannot land in place.
+  // Waits here for copies whose source the caller may change at once, and for those that cannot be
+  // written in place.
   ops::transfer(to, from, !from.device().is_host() || from.is_pinned(), op_);
 }
 
@@ -162,7 +163,7 @@ void SideCopies::finish() {
   std::vector<std::pair<std::shared_ptr<Mark>, Device>> awaited;
   for (const Lane& l : lanes_) {
     const std::shared_ptr<Mark> done = l.stream.impl()->record(Timing::none);
-    if (!l.from.is_host())  // whose later work may change what is read
+    if (!l.from.is_host())  // the stream whose later work may change the source
       current_stream(l.from).impl()->wait(done);
     if (!l.to.is_host()) current_stream(l.to).impl()->wait(done);
     if (l.to.is_host() || l.reads_host) awaited.emplace_back(done, l.from);

@@ -1,4 +1,4 @@
-// Copies between devices that run beside what the devices compute.
+// Copies between devices, concurrent with the devices' computation.
 #pragma once
 
 #include <cstdint>
@@ -9,29 +9,29 @@
 
 namespace ferrite::parallel::dp {
 
-/// Copies that belong together. They run on streams of their own and start when what they read is
-/// there, whatever else the devices have to do.
+/// A group of copies. They run on separate streams and start when their sources are ready, whatever
+/// other work the devices have.
 class SideCopies {
  public:
-  /// Whose stream a copy runs on: that of its destination where one device sends to many, that of
-  /// its source where many send to one, so that none waits for another.
+  /// Which device's stream runs a copy: the destination's if one device sends to many, the source's
+  /// if many send to one, so that none waits for another.
   enum class RunOn : std::uint8_t { destination, source };
 
-  /// `op` for messages: CudaError where a stream that takes part is being captured into a graph.
+  /// `op` for messages: CudaError if a stream involved is being captured into a graph.
   SideCopies(const char* op, RunOn run_on) : op_(op), run_on_(run_on) {}
   ~SideCopies();
   SideCopies(const SideCopies&) = delete;
   SideCopies& operator=(const SideCopies&) = delete;
 
-  /// Memory that the copies may write although earlier work of the device is not done.
+  /// Memory that the copies may write before earlier work of the device is done.
   Tensor empty(const Shape& shape, const TensorOptions& options);
-  /// to = from, for equal shapes and dtypes and any strides; `to` lies in memory of empty().
+  /// to = from, for equal shapes and dtypes and any strides; `to` is in memory from empty().
   void add(const Tensor& to, const Tensor& from);
   /// to = 0.
   void add_zeros(const Tensor& to);
   /// The current streams of all devices wait for the copies. The host waits for those into its
-  /// memory, and for those out of its memory that is not pinned; then it throws what the work of
-  /// the devices that it waited for has thrown.
+  /// memory, and for those out of its memory that is not pinned; then it throws errors of the work
+  /// of the devices that it waited for.
   void finish();
 
  private:

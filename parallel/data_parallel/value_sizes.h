@@ -1,4 +1,4 @@
-// How much there is in values with tensors inside (nested.h).
+// Sizes of values with tensors inside (nested.h).
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace ferrite::parallel::dp {
 
-/// Of the tensors that are not on `target`.
+/// Bytes of the tensors that are not on `target`.
 template <class T>
 std::int64_t moved_bytes(const std::vector<T>& values, const Device& target) {
   std::size_t bytes = 0;
@@ -20,8 +20,7 @@ std::int64_t moved_bytes(const std::vector<T>& values, const Device& target) {
   return static_cast<std::int64_t>(bytes);
 }
 
-/// Of the tensors in the parts that scatter() made of `whole` which are on other devices than
-/// there.
+/// Bytes of the parts that scatter() moved to other devices than those of their tensors in `whole`.
 template <class T>
 std::int64_t moved_bytes(const T& whole, const std::vector<T>& parts) {
   const std::vector<Tensor> before = tensors_in(whole);
@@ -34,8 +33,7 @@ std::int64_t moved_bytes(const T& whole, const std::vector<T>& parts) {
   return static_cast<std::int64_t>(bytes);
 }
 
-/// Of a part of a batch along `dim`, by the first of its tensors that has dimensions; -1 where none
-/// has.
+/// Size of a part of a batch along `dim`, from its first tensor with dimensions; -1 if it has none.
 template <class T>
 std::int64_t size_of_part(const T& part, int dim) {
   for (const Tensor& t : tensors_in(part))

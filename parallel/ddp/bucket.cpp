@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::int64_t kAlignment = 64;  // bytes
 
-/// The order of elements that the gradient of `parameter` has.
+/// The strides of the gradient of `parameter`.
 Strides gradient_strides(const Tensor& parameter) {
   return strides_of(parameter.shape(), parameter.suggest_memory_format());
 }
@@ -32,7 +32,8 @@ std::vector<std::vector<std::size_t>> plan_buckets(std::span<const Tensor> param
     std::vector<std::size_t> indices = {};
   };
   std::vector<Open> open;
-  std::vector<std::pair<std::size_t, std::vector<std::size_t>>> done;  // by place of the last
+  std::vector<std::pair<std::size_t, std::vector<std::size_t>>> done;  // sorted by position of the
+                                                                       // last
   const auto close = [&](Open& o) {
     done.emplace_back(o.last, std::exchange(o.indices, {}));
     o.bytes = 0;
@@ -54,7 +55,7 @@ std::vector<std::vector<std::size_t>> plan_buckets(std::span<const Tensor> param
   for (Open& o : open)
     if (!o.indices.empty()) close(o);
   std::ranges::sort(done, {}, [](const auto& bucket) { return bucket.first; });
-  // What comes last is communicated when nothing is left to compute: better little.
+  // The last bucket is communicated when nothing is left to compute, so it should be small.
   if (!done.empty()) {
     std::vector<std::size_t>& indices = done.back().second;
     std::size_t begin = indices.size(), bytes = 0;
@@ -100,7 +101,7 @@ Bucket::Bucket(std::vector<std::size_t> indices, std::span<const Tensor> all_par
 bool Bucket::holds(std::size_t slot) const {
   const Tensor grad = parameters_[slot].grad();
   const Tensor& view = views_[slot];
-  // An engine's accumulation may have put another handle on the same memory there.
+  // The engine's accumulation may have put another handle on the same memory there.
   return grad.defined() && grad.shares_storage(flat_) && grad.data_ptr() == view.data_ptr() &&
          grad.strides() == view.strides() && !grad.requires_grad();
 }

@@ -1,4 +1,4 @@
-// Buckets: gradients that lie next to each other in memory, to be communicated as one.
+// Buckets: gradients that are contiguous in memory, to be communicated as one.
 #pragma once
 
 #include <cstddef>
@@ -15,19 +15,19 @@ struct BucketLimits {
   std::size_t first_bytes, bytes;
 };
 
-/// Which parameters (their indices) go together. They are taken in the given order, each into the
-/// open bucket of its dtype and device, which is closed once it holds as many bytes as it should;
-/// buckets are in the order in which their last parameters come. Of the very last no more than
-/// `first_bytes` stay together at its end.
+/// Groups parameters, given by their indices, into buckets. They are taken in the given order, each
+/// into the open bucket of its dtype and device, which is closed once it reaches its size; buckets
+/// are ordered by their last parameters. At most `first_bytes` of the last parameters form the last
+/// bucket.
 std::vector<std::vector<std::size_t>> plan_buckets(std::span<const Tensor> parameters,
                                                    std::span<const std::size_t> order,
                                                    const BucketLimits& limits);
 
-/// A flat tensor and a view of it for the gradient of each parameter, laid out as that is; each
-/// begins at a multiple of 64 bytes, and there are zeros between them.
+/// A flat tensor and, for each parameter, a view of it for the gradient, with the parameter's
+/// layout; each begins at a multiple of 64 bytes, with zeros between them.
 class Bucket {
  public:
-  /// Of one dtype and device. The gradients that parameters have move into the bucket.
+  /// For parameters of one dtype and device. Existing gradients move into the bucket.
   Bucket(std::vector<std::size_t> indices, std::span<const Tensor> all_parameters,
          std::span<const std::string> all_names);
 
@@ -35,15 +35,15 @@ class Bucket {
   std::span<const Tensor> parameters() const { return parameters_; }
   std::span<const std::string> names() const { return names_; }
   std::span<const Tensor> views() const { return views_; }
-  /// The parameters' numbers in the model.
+  /// Indices of the parameters in the model.
   const std::vector<std::size_t>& indices() const { return indices_; }
   std::vector<Tensor>& scratch() { return scratch_; }
 
   /// Whether the gradient of a parameter is its view.
   bool holds(std::size_t slot) const;
-  /// Makes the view the gradient, with the values of the gradient that there is; where there is
-  /// none the view is filled with zeros, and the parameter stays without. Returns whether it has
-  /// one. DistributedError where the parameter is of another dtype, device or shape by now.
+  /// Makes the view the gradient, with the values of the existing gradient; if there is none, the
+  /// view is filled with zeros, and the parameter stays without a gradient. Returns whether it has
+  /// one. DistributedError if the parameter's dtype, device or shape has changed.
   bool take(std::size_t slot);
 
  private:

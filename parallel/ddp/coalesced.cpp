@@ -56,7 +56,7 @@ void CoalescedTensors::pack() {
     }
 }
 
-/// Whether the tensors are still what they were when they were packed.
+/// Whether the tensors are unchanged since they were packed.
 bool CoalescedTensors::fits() const {
   if (parts_.empty()) return false;
   for (const Part& part : parts_)

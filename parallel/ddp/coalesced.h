@@ -1,4 +1,4 @@
-// Many tensors communicated as few.
+// Communicates many tensors as a few.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +10,15 @@
 
 namespace ferrite::parallel::ddp {
 
-/// Tensors packed into flat ones, a dtype, a device and `max_bytes` each (or one larger tensor).
-/// Keeps the flat tensors from call to call, for tensors that are broadcast each step.
+/// Tensors packed into flat ones of one dtype, one device and `max_bytes` each (or one larger
+/// tensor). Keeps the flat tensors between calls, for tensors that are broadcast each step.
 class CoalescedTensors {
  public:
   explicit CoalescedTensors(std::vector<Tensor> tensors,
                             std::size_t max_bytes = std::size_t{256} << 20);
 
   bool empty() const { return tensors_.empty(); }
-  /// All ranks get root's values, in place. Any strides; bool tensors travel as bytes.
+  /// All ranks get root's values, in place. Any strides; bool tensors are sent as bytes.
   void broadcast(ProcessGroup& group, int root = 0);
 
  private:
@@ -34,7 +34,7 @@ class CoalescedTensors {
   std::vector<Part> parts_;
 };
 
-/// The blocking form for once.
+/// The blocking form for a single use.
 void broadcast_coalesced(ProcessGroup& group, std::span<const Tensor> tensors, int root = 0);
 
 }  // namespace ferrite::parallel::ddp

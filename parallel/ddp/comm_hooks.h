@@ -1,5 +1,5 @@
-// Communication hooks of DistributedDataParallel: what is done with a bucket of gradients in place
-// of an all-reduce.
+// Communication hooks of DistributedDataParallel: they replace the all-reduce of a bucket of
+// gradients.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace ferrite::parallel {
 
-/// A bucket whose gradients are all there, as hooks see it.
+/// A bucket with complete gradients, as passed to hooks.
 class GradBucket {
  public:
   GradBucket(ProcessGroup& group, std::size_t index, std::size_t count, const Tensor& buffer,
@@ -30,12 +30,12 @@ class GradBucket {
   std::size_t index() const { return index_; }
   bool is_last() const { return index_ + 1 == count_; }
   /// All gradients in one dimension, which the hook changes in place. There are zeros between them,
-  /// where the next begins at a multiple of 64 bytes.
+  /// because each begins at a multiple of 64 bytes.
   const Tensor& buffer() const { return buffer_; }
-  /// Views of it, one a parameter.
+  /// Views of it, one per parameter.
   std::span<const Tensor> gradients() const { return gradients_; }
   std::span<const Tensor> parameters() const { return parameters_; }
-  /// A tensor like buffer() in another dtype, kept from step to step.
+  /// A tensor like buffer() in another dtype, kept between steps.
   const Tensor& scratch(DType dtype) const;
 
  private:
@@ -46,16 +46,16 @@ class GradBucket {
   std::vector<Tensor>& scratch_;
 };
 
-/// What a hook has begun.
+/// The operation that a hook has started.
 struct CommWork {
-  /// Waited for at the end of backward; undefined where there is nothing to wait for.
+  /// Waited for at the end of backward; undefined if there is nothing to wait for.
   Work work = {};
-  /// Runs then, to put the result into the bucket's buffer(); may be empty.
+  /// Called after that, to put the result into the bucket's buffer(); may be empty.
   std::function<void()> finish = {};
 };
 
 /// Called on every rank in the same order, during backward; must call the same operations on all
-/// ranks. It divides by the number of ranks itself.
+/// ranks. The hook itself divides by the number of ranks.
 using CommHook = std::function<CommWork(GradBucket&)>;
 
 /// PyTorch's default_hooks.
@@ -63,11 +63,11 @@ namespace comm_hooks {
 
 /// The average, as without a hook.
 CommWork allreduce(GradBucket& bucket);
-/// Gradients travel as float16 (values beyond 65504 become infinite) or bfloat16, are added in
+/// Gradients are sent as float16 (values beyond 65504 become infinite) or bfloat16, added in
 /// float32 and rounded once more.
 CommWork fp16_compress(GradBucket& bucket);
 CommWork bf16_compress(GradBucket& bucket);
-/// Leaves gradients as they are: for measurements of what communication costs.
+/// Leaves gradients as they are: for measuring the cost of communication.
 CommWork noop(GradBucket& bucket);
 
 }  // namespace comm_hooks

@@ -23,7 +23,7 @@ Join::~Join() {
       reducer_->leave_join();
     else
       reducer_->finish_join();
-  } catch (const std::exception& e) {  // the next operation of the group says it
+  } catch (const std::exception& e) {  // the next operation of the group reports it
     reducer_->group().abort(e.what());
   }
 }

@@ -1,5 +1,5 @@
-// DistributedDataParallel: one process a device, each with the whole model and a part of the batch;
-// gradients are averaged across the ranks while backward still runs (Li et al., "PyTorch
+// DistributedDataParallel: one process per device, each with the whole model and a part of the
+// batch; gradients are averaged across the ranks while backward still runs (Li et al., "PyTorch
 // Distributed: Experiences on Accelerating Data Parallel Training", 2020).
 //
 //   parallel::init_process_group();
@@ -11,13 +11,13 @@
 //   sgd.step();
 //
 // It is a module with the parameters, buffers, modules and names of the one it wraps, which must
-// outlive it. Use it as torch's class of that name:
-// - models must agree on all ranks: that is checked, and rank 0's values are taken;
-// - wrap a model when it is where it stays (device, dtype, frozen parts);
-// - every backward pass through what `ddp(...)` returned, outside no_sync(), adds across ranks, and
-//   all ranks must run it. Passes that do not come from there (`net(...)`) are this rank's alone;
-// - gradients are views of the buckets that are all-reduced. zero_grad() keeps them; where they
-//   were dropped or replaced they cost a copy.
+// outlive it. Use it like torch's class of that name:
+// - models must agree on all ranks: this is checked, and rank 0's values are used;
+// - wrap a model in its final state (device, dtype, frozen parts);
+// - every backward pass through the result of `ddp(...)`, outside no_sync(), communicates, and all
+//   ranks must run it. Other passes (`net(...)`) stay local to the rank;
+// - gradients are views of the buckets that are all-reduced. zero_grad() keeps them; gradients that
+//   were dropped or replaced cost a copy.
 #pragma once
 
 #include <cstdint>
@@ -37,34 +37,36 @@
 namespace ferrite::parallel {
 
 struct DDPOptions {
-  /// The default group where there is none here.
+  /// Default: the default group.
   std::shared_ptr<ProcessGroup> process_group = {};
-  /// Buckets are closed once they hold that many megabytes (2^20 bytes); those that are ready
-  /// first and last may be smaller, for communication to begin early and to end soon after
-  /// backward. At least one parameter a bucket.
+  /// Buckets are closed once they reach this many megabytes (2^20 bytes); the first and last ones
+  /// to become ready may be smaller, so that communication begins early and ends soon after
+  /// backward. At least one parameter per bucket.
   double bucket_cap_mb = 25, first_bucket_mb = 1;
   /// Whether all ranks get rank 0's buffers (running statistics) before the first forward() that
-  /// follows a pass whose gradients were averaged, evaluation included: all ranks must call it.
+  /// follows a pass with averaged gradients, including evaluation: all ranks must call it.
   bool broadcast_buffers = true;
-  /// Whether parameters may get no gradient in a pass, other ones on each rank. They count as zero
-  /// where another rank has a gradient, and what no rank used keeps the gradient it has. Costs a
-  /// small all-reduce a pass, and a wait for it where a gradient is not there at all (set_to_none).
-  /// Without it they are a DistributedError on all ranks, naming the rank and the parameters.
+  /// Whether parameters may get no gradient in a pass, different ones on each rank. They count as
+  /// zero if another rank has a gradient, and parameters that no rank used keep their gradient.
+  /// Costs a small all-reduce per pass, and a wait for it if a gradient is undefined (set_to_none).
+  /// Without this option they are a DistributedError on all ranks, naming the rank and the
+  /// parameters.
   bool find_unused_parameters = false;
-  /// Whether every pass uses the same parameters: those that the first does not use are left alone
+  /// Whether every pass uses the same parameters: those that the first does not use are ignored
   /// from then on, at no cost.
   bool static_graph = false;
-  /// Whether buckets are made anew after the first pass, in the order in which its gradients came.
-  /// Where values lie decides how sums of three and more ranks are rounded: without it the first
-  /// step of a run that is resumed is as exact as all others.
+  /// Whether buckets are rebuilt after the first pass, in the order in which its gradients became
+  /// ready. Positions in a bucket decide how sums of three and more ranks are rounded: without
+  /// rebuilding, the first step of a resumed run has the same bits as in an uninterrupted one.
   bool rebuild_buckets = true;
   /// Apex's: whether communication begins only when backward has ended.
   bool delay_allreduce = false;
-  /// Whether gradients are averaged, and not added. Sums take one averaged pass a step, the others
-  /// in no_sync(): what is in a gradient from an earlier one is added again.
+  /// Whether gradients are averaged instead of summed. Sums require that only one pass per step is
+  /// communicated, and the others run in no_sync(): values in a gradient from an earlier
+  /// communicated pass would be added again.
   bool gradient_average = true;
-  /// Apex's: gradients are divided by it before they are added, and by the rest of the number of
-  /// ranks afterwards, which keeps sums of 16 bits in range.
+  /// Apex's: gradients are divided by it before they are added, and by world size / it afterwards,
+  /// which keeps 16-bit sums in range.
   double gradient_predivide_factor = 1;
   AllReduceAlgorithm all_reduce = AllReduceAlgorithm::automatic;
 };
@@ -80,8 +82,8 @@ namespace ddp {
 class Reducer;
 }
 
-/// Backward passes of what is computed while it lives stay on this rank, and so do those that run
-/// meanwhile. The next other pass averages what has been added up.
+/// While it lives, backward passes of newly computed results, and backward passes that run, stay on
+/// this rank. The next other pass averages the accumulated gradients.
 class [[nodiscard]] NoSync {
  public:
   explicit NoSync(std::shared_ptr<ddp::Reducer> reducer);
@@ -94,17 +96,17 @@ class [[nodiscard]] NoSync {
 };
 
 /// For ranks with different numbers of batches (PyTorch's Join). When it ends, this rank takes part
-/// in the communication of the others until they have ended theirs too, and then all get the
-/// parameters and buffers of one that came last. One forward and one backward a step; the state of
-/// optimizers, and what modules communicate on their own (SyncBatchNorm), is not looked after.
+/// in the communication of the others until they have ended theirs too; then all get the parameters
+/// and buffers of a rank that ended last. One forward and one backward per step. Optimizer state,
+/// and communication of modules themselves (SyncBatchNorm), are not handled.
 class [[nodiscard]] Join {
  public:
   explicit Join(std::shared_ptr<ddp::Reducer> reducer, const JoinOptions& options);
-  /// finish(), unless an exception is under way; errors leave the group aborted.
+  /// finish(), unless an exception is being handled; errors leave the group aborted.
   ~Join();
   Join(const Join&) = delete;
   Join& operator=(const Join&) = delete;
-  /// What the destructor does, with errors thrown.
+  /// The same as the destructor, with errors thrown.
   void finish();
 
  private:
@@ -112,7 +114,7 @@ class [[nodiscard]] Join {
   const int exceptions_;
 };
 
-/// What does not depend on the model's type.
+/// The part that does not depend on the model's type.
 class DistributedDataParallelBase : public nn::Module {
  public:
   ~DistributedDataParallelBase() override;
@@ -121,12 +123,12 @@ class DistributedDataParallelBase : public nn::Module {
   const DDPOptions& options() const;
   NoSync no_sync();
   Join join(const JoinOptions& options = {});
-  /// Has `hook` communicate buckets, in place of an all-reduce (parallel/ddp/comm_hooks.h); options
-  /// of averaging are then the hook's business. All ranks must register the same, before the first
-  /// backward. ValueError where there is one already.
+  /// Makes `hook` communicate buckets instead of an all-reduce (parallel/ddp/comm_hooks.h);
+  /// averaging options are then up to the hook. All ranks must register the same one, before the
+  /// first backward. ValueError if there is one already.
   void register_comm_hook(CommHook hook, std::string name = "hook");
 
-  /// Buckets, and what communication took since the start or the last reset_report().
+  /// Buckets, and communication times since the start or the last reset_report().
   DDPReport report() const;
   void reset_report();
 
@@ -142,14 +144,14 @@ class DistributedDataParallelBase : public nn::Module {
   std::shared_ptr<ddp::Reducer> reducer_;
 };
 
-/// `M` is the model's type; called with whatever that takes, it returns what that returns. Of a
-/// plain nn::Module it takes and returns a tensor.
+/// `M` is the model's type; calls have its arguments and results. A plain nn::Module takes and
+/// returns a tensor.
 template <class M = nn::Module>
 class DistributedDataParallel final : public DistributedDataParallelBase {
  public:
-  /// Waits for all ranks of the group. DistributedError, on all of them, where models or options do
-  /// not agree: it names the ranks and what each has. ValueError where no parameter requires a
-  /// gradient or an option is out of range.
+  /// Waits for all ranks of the group. DistributedError, on all of them, if models or options do
+  /// not agree: it names the ranks and their values. ValueError if no parameter requires a gradient
+  /// or an option is out of range.
   explicit DistributedDataParallel(M& module, const DDPOptions& options = {})
       : DistributedDataParallelBase(module, options), module_(module) {}
 

@@ -13,19 +13,19 @@ namespace ferrite::parallel {
 
 namespace {
 
-/// Null where the process is alone.
+/// Null if there is only this process.
 std::shared_ptr<ProcessGroup> group_or_default(const std::shared_ptr<ProcessGroup>& group) {
   if (group) return group->size() > 1 ? group : nullptr;
   return get_world_size() > 1 ? default_group() : nullptr;
 }
 
-/// What the ranks have to agree on before anything is gathered.
+/// The properties that must agree between ranks before anything is gathered.
 struct Header {
   DType dtype;
   Shape shape;
 };
 
-/// Those of all ranks; the same on all.
+/// The headers of all ranks; the same on all.
 std::vector<Header> exchange_headers(const Tensor& tensor, ProcessGroup& group) {
   constexpr std::int64_t kFields = 2 + kMaxDims;  // dtype, number of dimensions, sizes
   std::vector<std::int64_t> mine(kFields, 0);
@@ -73,7 +73,7 @@ Gathered gather_padded(const Tensor& tensor, ProcessGroup& group, const char* op
   for (const Header& header : headers) result.lengths.push_back(header.shape[0]);
   Shape shape = tensor.shape();
   shape[0] = *std::ranges::max_element(result.lengths);
-  // Groups know no bool.
+  // Groups do not support bool.
   const DType dtype = tensor.dtype() == kBool ? kUInt8 : tensor.dtype();
   const TensorOptions options{.dtype = dtype, .device = tensor.device()};
   Tensor mine = tensor.detach().to(dtype).contiguous();

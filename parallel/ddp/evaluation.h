@@ -1,4 +1,4 @@
-// Evaluation by several ranks: their results put together, no sample counted twice.
+// Evaluation on several ranks: combines their results without counting a sample twice.
 //
 //   data::DistributedSampler sampler(test.size(), {.rank = get_rank(), .world_size =
 //       get_world_size(), .shuffle = false, .pad = false});
@@ -9,8 +9,8 @@
 //   }
 //   parallel::all_reduce_metrics(accuracy, loss);   // now those of the whole data set
 //
-// `group`: the default group where none is given; where there is none either, the process is alone
-// and has all results. Every rank calls these together. Nothing is recorded on the tape.
+// `group`: by default the default group; without one, this process has all results. All ranks must
+// call these functions together. Nothing is recorded on the tape.
 #pragma once
 
 #include <cstdint>
@@ -22,27 +22,27 @@
 
 namespace ferrite::parallel {
 
-/// The tensors of all ranks one after the other along dimension 0, in which they may differ (and
-/// be empty): [n_0 + n_1 + ..., *]. The result is new memory on the tensor's device; bool works
-/// too. Waits for the device. ValueError for 0-dimensional tensors; ShapeError or DTypeError, on
-/// every rank, naming the first rank that differs from rank 0, where the rest does not agree.
+/// The tensors of all ranks concatenated along dimension 0, in which they may differ (and be
+/// empty): [n_0 + n_1 + ..., *]. The result is new memory on the tensor's device; bool works too.
+/// Waits for the device. ValueError for 0-dimensional tensors; ShapeError or DTypeError, on every
+/// rank, naming the first rank that differs from rank 0, if other properties do not agree.
 Tensor all_gather_uneven(const Tensor& tensor, const std::shared_ptr<ProcessGroup>& group = {});
 
-/// Results of an unshuffled DistributedSampler's samples, [n_r, *] with rank r, in the data set's
-/// order: [size, *]. What padding repeated is left out. ValueError where the ranks' numbers of
-/// results are not that sampler's, padded or not.
+/// Results of an unshuffled DistributedSampler's samples, [n_r, *] on rank r, in the data set's
+/// order: [size, *]. Repeated samples are left out. ValueError if the ranks' numbers of results do
+/// not match that sampler, padded or not.
 Tensor all_gather_samples(const Tensor& results, std::int64_t size,
                           const std::shared_ptr<ProcessGroup>& group = {});
 
-/// Adds `sums` up over all ranks in place; does nothing for a process alone.
+/// Sums `sums` over all ranks in place; does nothing for a single process.
 void all_reduce_sums(const Tensor& sums, const std::shared_ptr<ProcessGroup>& group = {});
 
 namespace detail {
 
-/// The same for a meter of the host, by those entries of its state_dict().
+/// The same for a host meter, by these entries of its state_dict().
 StateDict reduced_meter(const StateDict& state, const std::shared_ptr<ProcessGroup>& group);
 
-/// A metric that says what to add up: metrics::Accuracy, ConfusionMatrix; DeviceAverageMeter.
+/// A metric that exposes its sums: metrics::Accuracy, ConfusionMatrix; DeviceAverageMeter.
 template <class M>
 concept HasCounts = requires(const M& metric) {
   { metric.counts() } -> std::convertible_to<Tensor>;
@@ -64,11 +64,11 @@ concept Metric = HasCounts<M> || HasTotals<M> || HostMeter<M>;
 
 }  // namespace detail
 
-/// What all ranks have counted together becomes what each has counted: averages, accuracies and
-/// confusion matrices of `metrics` are then those of all samples. The last values and smoothed ones
-/// stay this rank's. Once, after the last update; what comes after a second call, without a reset()
-/// before, counts ranks times. Metrics on devices are reduced there, without a wait but the
-/// group's; those of the host wait.
+/// Replaces each rank's counts by the totals of all ranks: averages, accuracies and confusion
+/// matrices of `metrics` are then those of all samples. Last and smoothed values stay local to the
+/// rank. Call it once, after the last update; a second call without a reset() in between multiplies
+/// the counts by the number of ranks. Metrics on devices are reduced there, waiting only for the
+/// group; those on the host block.
 template <detail::Metric... Metrics>
 void all_reduce_metrics(const std::shared_ptr<ProcessGroup>& group, Metrics&... metrics) {
   const auto reduce = [&]<class M>(M& metric) {

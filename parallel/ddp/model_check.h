@@ -1,4 +1,4 @@
-// Whether the ranks of a group have the same thing before they train together.
+// Checks that the ranks of a group agree before they train together.
 #pragma once
 
 #include <string>
@@ -9,25 +9,25 @@
 
 namespace ferrite::parallel::ddp {
 
-/// One line of what must agree, `what` as messages call it: {"parameter 3", "'fc.weight',
+/// One property that must agree, with its name for messages: {"parameter 3", "'fc.weight',
 /// float32[10, 84]"}.
 struct Property {
   std::string what, value;
 };
 
-/// Parameters and buffers, as lines.
+/// Parameters and buffers, as properties.
 std::vector<Property> describe_model(const nn::Module& module);
 
-/// Where tensors that the host gives to collectives of `group` must be.
+/// The device for tensors passed from the host to collectives of `group`.
 inline Device exchange_device(const ProcessGroup& group) {
   return group.device().value_or(Device());
 }
 
-/// To be called by all ranks: DistributedError on all of them, naming those that differ from rank 0
-/// and the first difference.
+/// Called by all ranks: DistributedError on all of them, naming those that differ from rank 0 and
+/// the first difference.
 void check_agreement(ProcessGroup& group, const std::vector<Property>& properties);
 
-/// Every rank's `values`, which are as many on all ranks; rank after rank. Waits in the host.
+/// Every rank's `values`, the same number on all ranks, in rank order. Blocks the host.
 std::vector<std::int64_t> gather_numbers(ProcessGroup& group,
                                          const std::vector<std::int64_t>& values);
 

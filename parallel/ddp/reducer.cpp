@@ -15,7 +15,8 @@
 
 namespace ferrite::parallel::ddp {
 
-/// Kept by a pass's callback: tells of its end, or, when the pass goes without one, of its failure.
+/// Owned by a pass's callback: reports the end of the pass, or its failure if the callback is
+/// destroyed without being called.
 class Reducer::PassEnd {
  public:
   explicit PassEnd(std::weak_ptr<Reducer> reducer) : reducer_(std::move(reducer)) {}
@@ -87,7 +88,7 @@ void Reducer::after_forward(std::span<const Tensor> outputs) {
   for (const Tensor& t : outputs) {
     if (!t.requires_grad() || t.is_leaf()) continue;
     t.register_hook(hook);
-    // A view that is changed in place gets another node, above its base's: that one stays.
+    // A view that is changed in place gets another node, above that of its base, which stays.
     const Tensor& base = autograd::meta_of(t)->base;
     if (base.defined() && base.requires_grad() && !base.is_leaf()) base.register_hook(hook);
   }
@@ -152,7 +153,7 @@ void Reducer::arm() {
   if (std::exchange(pass_.armed, true)) return;
   arm_next_ = false;
   pass_.timed = !is_capturing();
-  if (!pass_.timed) rebuild_due_ = false;  // the graph keeps to these buckets
+  if (!pass_.timed) rebuild_due_ = false;  // the graph keeps using these buckets
   if (pass_.timed) times_.begin();
   const bool ask = asks_tape();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -272,7 +273,7 @@ void Reducer::complete() {
   if (options_.rebuild_buckets) arrival_order_ = pass_.order;
 }
 
-/// Every gradient that must come has come, or there is one of earlier passes of this rank.
+/// Every required gradient has arrived, or exists from earlier local passes.
 void Reducer::check_all_came() {
   std::vector<std::size_t> missing, surplus;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -342,7 +343,7 @@ void Reducer::wait_for_buckets() {
   }
 }
 
-/// Parameters that have no gradient here get one where another rank had one.
+/// Parameters without a gradient here get one if another rank had one.
 void Reducer::fill_hollow(const std::vector<std::int32_t>& used) {
   for (const std::size_t i : pass_.missing_at_launch) {
     if (!parameters_[i].requires_grad()) continue;

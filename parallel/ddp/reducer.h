@@ -1,9 +1,9 @@
-// Reducer: what DistributedDataParallel does with gradients. It counts them as backward makes them,
-// and has each bucket communicated as soon as it is full and those before it are under way, so that
-// all ranks communicate in one order.
+// Reducer: DistributedDataParallel's handling of gradients. It counts them as backward produces
+// them, and launches each bucket as soon as it is full and the buckets before it are launched, so
+// that all ranks communicate in the same order.
 //
-// A backward pass is "armed", its gradients communicated, by hooks on what forward() returned. At
-// its end (autograd::queue_callback) communication is waited for.
+// A backward pass is "armed", so that its gradients are communicated, by hooks on the result of
+// forward(). At its end (autograd::queue_callback) it waits for communication.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   // ---- Join (reducer_join.cpp)
   void begin_join(const JoinOptions& options);
   void finish_join();
-  /// An exception ended it.
+  /// Called when an exception ended it.
   void leave_join();
 
   DDPReport report();
@@ -52,13 +52,13 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
 
  private:
   class PassEnd;
-  /// A backward pass, while it runs.
+  /// The state of a running backward pass.
   struct PassState {
     bool open = false, armed = false, timed = false;
-    std::vector<char> arrived;         // of parameters: whether the gradient is there
+    std::vector<char> arrived;         // per parameter: whether the gradient has arrived
     std::vector<char> absent;          // or will not come
-    std::vector<std::size_t> pending;  // of buckets: how many parameters are neither
-    std::vector<Stream> streams;       // of buckets: where the gradients were made
+    std::vector<std::size_t> pending;  // per bucket: number of parameters that are neither
+    std::vector<Stream> streams;       // per bucket: the streams of its gradients
     std::size_t launched = 0;          // buckets
     std::vector<CommWork> works;
     std::vector<std::size_t>
@@ -76,7 +76,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   /// How sums become averages.
   struct Averaging {
     ReduceOp op;
-    double before, after;  // factors of the gradients
+    double before, after;  // factors applied to the gradients
   };
 
   // ---- During backward
@@ -105,9 +105,9 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void plan(std::span<const std::size_t> order);
   void rebuild(int root);
   void check_frozen() const;
-  /// Whether ranks tell each other what they used.
+  /// Whether ranks exchange which parameters they used.
   bool exchanges_used() const;
-  /// Whether the tape is asked which parameters it leads to.
+  /// Whether the tape is searched for the parameters it leads to.
   bool asks_tape() const;
   bool is_capturing() const;
   [[noreturn]] void fail_all(const std::string& text);
@@ -121,7 +121,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
 
   const DDPOptions options_;
   const std::shared_ptr<ProcessGroup> group_;
-  std::vector<Tensor> parameters_;  // that require a gradient
+  std::vector<Tensor> parameters_;  // parameters that require a gradient
   std::vector<std::string> names_;
   std::vector<nn::NamedTensor> frozen_;
   std::vector<Tensor> model_;  // all parameters and buffers
@@ -131,19 +131,20 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   std::mutex mutex_;
   std::vector<TensorHook> hooks_;
   std::vector<Bucket> buckets_;
-  std::vector<std::optional<Place>> places_;  // of parameters
+  std::vector<std::optional<Place>> places_;  // per parameter
   CommHook hook_;
   std::string hook_name_;
   PassState pass_;
-  std::vector<char> dirty_;  // of parameters: whether there is a gradient of this rank's alone
+  std::vector<char> dirty_;  // per parameter: whether there is a local gradient, not communicated
+                             // yet
   int no_sync_ = 0;
-  bool arm_next_ = false;    // forward() returned nothing that could have a hook
-  bool buffers_due_ = true;  // for a broadcast
+  bool arm_next_ = false;    // the result of forward() had no tensor for a hook
+  bool buffers_due_ = true;  // a broadcast is due
   bool started_ = false;     // the first pass is over
   bool rebuild_due_ = false, rebuilt_ = false;
-  std::vector<std::size_t> arrival_order_;  // what buckets are made anew by
-  // static_graph, after the first pass: which parameters no rank uses; after this rank's first,
-  // which it does not use.
+  std::vector<std::size_t> arrival_order_;  // the order for rebuilding buckets
+  // With static_graph, after the first pass: which parameters no rank uses; after this rank's first
+  // pass: which it does not use.
   bool static_known_ = false;
   std::vector<char> unused_anywhere_, unused_here_;
   Work used_work_;
@@ -152,7 +153,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
 
   std::optional<JoinOptions> join_;
   int active_ranks_;          // in a join
-  std::vector<char> active_;  // when any was, last
+  std::vector<char> active_;  // which ranks were active, last time any was
 };
 
 }  // namespace ferrite::parallel::ddp

@@ -1,4 +1,4 @@
-// Between steps: how a Reducer is made, and its buckets are made anew; its report.
+// Construction of a Reducer, rebuilding of its buckets, and its report.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -51,7 +51,7 @@ void check(const DDPOptions& o) {
   positive("gradient_predivide_factor", o.gradient_predivide_factor);
 }
 
-/// Megabytes as bytes; any number of them.
+/// Megabytes as bytes, without overflow.
 std::size_t bytes(double megabytes) {
   return static_cast<std::size_t>(std::clamp(megabytes * kMegabyte, 1.0, 1e15));
 }

@@ -33,8 +33,8 @@ void Reducer::begin_join(const JoinOptions& options) {
   active_.clear();
 }
 
-/// What each rank is about to do. Throws on all of them, where that was asked for, once one has no
-/// more inputs.
+/// Exchanges what each rank is about to do. If requested, throws on all ranks once one has no more
+/// inputs.
 Reducer::JoinFlags Reducer::exchange(bool active, bool sync, bool buffers) {
   const std::vector<std::int64_t> numbers = gather_numbers(*group_, {active, sync, buffers});
   JoinFlags flags;
@@ -95,7 +95,7 @@ void Reducer::leave_join() {
   group_->abort(fmt::format("rank {} left a join by an exception", group_->rank()));
 }
 
-/// Does in a forward and backward of other ranks what they expect of this one.
+/// Takes part in a forward and backward of other ranks.
 void Reducer::shadow(const JoinFlags& flags) {
   const int root = first(flags.active);
   if (any(flags.sync) && rebuild_due_) rebuild(root);

@@ -24,7 +24,8 @@ class GroupParts final : public BatchParts {
   const std::shared_ptr<ProcessGroup> group_;
 };
 
-/// Backward may run in another thread, with another default group: what forward() found stays.
+/// Backward may run in another thread with another default group, so it keeps the one found by
+/// forward().
 nn::BatchNorm::BatchPartsSource parts_of(std::shared_ptr<ProcessGroup> group) {
   return [group = std::move(group)]() -> std::shared_ptr<BatchParts> {
     const int size = group ? group->size() : get_world_size();

@@ -21,7 +21,7 @@ void StepTimes::begin() {
 void StepTimes::add_up() {
   if (!std::exchange(ended_, false)) return;
   ++steps_;
-  std::vector<std::pair<double, double>> ran;  // since the step began
+  std::vector<std::pair<double, double>> ran;  // since the start of the step
   for (const Step& s : step_) {
     const auto times = s.work.ran();
     if (!times) return;

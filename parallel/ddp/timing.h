@@ -1,4 +1,4 @@
-// StepTimes: when buckets were ready and communicated.
+// StepTimes: when buckets became ready and were communicated.
 #pragma once
 
 #include <chrono>
@@ -10,8 +10,8 @@
 
 namespace ferrite::parallel::ddp {
 
-/// Clock readings of steps as they run; what has been learnt is added up when it is asked for, or
-/// when the next step begins.
+/// Clock readings of running steps; they are summed up when the report is requested, or when the
+/// next step begins.
 class StepTimes {
  public:
   explicit StepTimes(std::size_t buckets = 0) : step_(buckets), sums_(buckets) {}
@@ -20,7 +20,7 @@ class StepTimes {
   void ready(std::size_t bucket) { step_[bucket].ready = Clock::now(); }
   void launched(std::size_t bucket, const Work& work) { step_[bucket].work = work; }
   void backward_ended() { backward_ended_ = Clock::now(); }
-  /// The step is over. Its operations may still be under way on a device.
+  /// The step is over. Its operations may still be running on a device.
   void end() { ended_ = true; }
 
   /// Fills in the averages.

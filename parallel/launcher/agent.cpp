@@ -26,12 +26,12 @@ std::chrono::steady_clock::duration duration(double seconds) {
       std::chrono::duration<double>(seconds));
 }
 
-/// The parent of a process, 0 where that cannot be known.
+/// The parent of a process, 0 if unknown.
 pid_t parent_of(pid_t pid) {
   std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
   std::string text;
   std::getline(in, text, '\0');
-  const std::size_t end = text.rfind(')');  // of the name, which may hold anything
+  const std::size_t end = text.rfind(')');  // of the name, which may contain anything
   if (end == std::string::npos || end + 4 >= text.size()) return 0;
   pid_t parent = 0;
   std::from_chars(text.data() + end + 4, text.data() + text.size(), parent);
@@ -51,7 +51,7 @@ std::set<pid_t> children() {
   return found;
 }
 
-/// torchrun's --tee without --log-dir, which writes to a folder of its own.
+/// torchrun's --tee without --log-dir, which writes to a temporary folder.
 void choose_log_dir(Options& options) {
   if (!options.log_dir.empty()) {
     if (!options.tee.any() && !options.redirects.any())
@@ -70,7 +70,7 @@ void choose_log_dir(Options& options) {
 Agent::Agent(Options options) : options_(std::move(options)) {
   inherited_ = children();
   inherited_.insert(guard_.pid());
-  // Whatever workers leave behind becomes a child of this process.
+  // Orphaned descendants of workers become children of this process.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
@@ -126,7 +126,7 @@ std::optional<Round> Agent::wait_for_round(int number) {
   }
 }
 
-/// The verdict of a round that this node had no part in.
+/// The verdict of a round that this node did not take part in.
 Verdict Agent::ended_elsewhere() {
   const Verdict verdict = *nodes_->verdict();
   say(verdict.first
@@ -135,7 +135,7 @@ Verdict Agent::ended_elsewhere() {
   return verdict;
 }
 
-/// Until the other nodes know how the job has ended. A signal ends the wait.
+/// Waits until the other nodes know how the job has ended. A signal ends the wait.
 void Agent::take_leave() {
   bool asked = interrupted_ != 0, told = false;
   const auto began = Clock::now();
@@ -162,7 +162,7 @@ Verdict Agent::run_workers(const Round& round) {
   while (!(verdict = nodes_->verdict())) {
     if (workers_ && !told && workers_->first_failure()) settle();
     if (workers_) tell_nodes(told, round);
-    // Those that ended because of a failure need not wait until all nodes know of it.
+    // After a failure, workers can be stopped before all nodes know of it.
     if (workers_ && workers_->first_failure()) stop_workers();
     if ((verdict = nodes_->verdict())) break;
     pump(Clock::now() + 1s);
@@ -174,7 +174,7 @@ Verdict Agent::run_workers(const Round& round) {
   return *verdict;
 }
 
-/// A rank that was killed takes others along, and they may be reaped before it is.
+/// A killed rank makes others fail, which may be reaped before it.
 void Agent::settle() {
   const auto until = Clock::now() + 300ms;
   while (Clock::now() < until && !workers_->ended()) pump(until, /*nodes=*/false);
@@ -182,7 +182,7 @@ void Agent::settle() {
 
 void Agent::tell_nodes(bool& told, const Round& round) {
   if (interrupted_ && round.nnodes > 1 && workers_->succeeded()) {
-    // The others are to end, too, also where they know that this node is done.
+    // The others must end too, even if they know that this node is done.
     nodes_->failed({.node = round.node,
                     .host = host_name(),
                     .code = 0,
@@ -201,8 +201,8 @@ void Agent::tell_nodes(bool& told, const Round& round) {
   }
 }
 
-/// Ends all workers and what they have started; nothing is left of them afterwards. Where a signal
-/// has been passed on they get their time to follow it, else SIGTERM first.
+/// Ends all workers and their descendants, without exception. If a signal was forwarded they get
+/// time to react to it, otherwise SIGTERM first.
 void Agent::stop_workers() {
   if (!interrupted_) {
     workers_->expect_endings();
@@ -233,7 +233,7 @@ void Agent::stop_workers() {
   workers_->finish_output();
 }
 
-/// What workers started in sessions of their own, and left.
+/// Processes that workers started in sessions of their own, and left behind.
 std::set<pid_t> Agent::strays() const {
   std::set<pid_t> found = children();
   std::erase_if(found, [&](pid_t pid) { return inherited_.contains(pid); });
@@ -258,7 +258,7 @@ void Agent::take_signals() {
   for (const int signal : signals_.take()) {
     if (signal == SIGCHLD) continue;
     if (asks_for_end(signal)) {
-      // What asks once may reach a process and its group: two signals.
+      // A single request may reach a process and its group, as two signals.
       if (interrupted_ && Clock::now() - interrupted_at_ > 500ms) kill_ = true;
       if (!interrupted_) interrupted_at_ = Clock::now();
       if (!interrupted_)
@@ -288,7 +288,7 @@ void Agent::say(std::string_view text) {
   err_.flush();
 }
 
-/// Until all is written, unless whoever reads does not go on and signals tell to end.
+/// Waits until all output is written; if the reader has stalled, signals end the wait.
 void Agent::drain_consoles() {
   while ((out_.pending() || err_.pending()) && !kill_) pump(Clock::now() + 1s, /*nodes=*/false);
 }

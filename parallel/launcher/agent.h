@@ -1,5 +1,5 @@
-// Agent: one node's part of a job. It starts the workers, passes on what they print and the signals
-// that it gets, and has them started again where one fails.
+// Agent: one node's part of a job. It starts the workers, forwards their output and the signals it
+// receives, and restarts the workers when one fails.
 #pragma once
 
 #include <chrono>
@@ -20,22 +20,22 @@ namespace ferrite::launcher {
 
 class Agent {
  public:
-  /// Blocks signals and makes the guard: to be called in the main thread, before there are others.
+  /// Blocks signals and creates the guard: call it in the main thread, before there are others.
   explicit Agent(Options options);
-  /// Runs the job; what the launcher is to exit with. Errors of ferrite for what cannot be started.
+  /// Runs the job; returns the exit status of the launcher. Throws Ferrite's errors if something
+  /// cannot be started.
   int run();
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  /// Waits for anything to happen, at most until `deadline`, and deals with it.
-  /// Until something happens, at most until then. Whether news of other nodes count: not where
-  /// nobody takes them in.
+  /// Waits for any event, at most until `deadline`, and handles it. `nodes`: whether news from
+  /// other nodes count; false if the caller does not process them.
   void pump(Clock::time_point deadline, bool nodes = true);
   void take_signals();
   void reap();
 
-  /// Nothing where a signal or another node has ended the job.
+  /// Nothing if a signal or another node has ended the job.
   std::optional<Round> wait_for_round(int number);
   Verdict ended_elsewhere();
   void take_leave();
@@ -55,7 +55,7 @@ class Agent {
   std::string file_;
   std::unique_ptr<Nodes> nodes_;
   std::unique_ptr<LocalWorkers> workers_;
-  int interrupted_ = 0;  ///< the signal that asked for the end
+  int interrupted_ = 0;  ///< the signal that requested the end
   Clock::time_point interrupted_at_;
   bool kill_ = false;  ///< it was sent twice
 };

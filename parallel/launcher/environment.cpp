@@ -30,7 +30,7 @@ std::vector<std::string> worker_environment(const Options& options, const Round&
   put("TORCHELASTIC_RESTART_COUNT", round.number);
   put("TORCHELASTIC_MAX_RESTARTS", options.max_restarts);
   put("TORCHELASTIC_RUN_ID", options.run_id);
-  // Nobody listens on MASTER_PORT: a program of torch's serves its store there itself.
+  // Nothing listens on MASTER_PORT: a torch program serves its store there itself.
   put("TORCHELASTIC_USE_AGENT_STORE", "False");
   put("FERRITE_RESTART_COUNT", round.number);
   put("FERRITE_MAX_RESTARTS", options.max_restarts);
@@ -45,7 +45,7 @@ std::vector<std::string> worker_environment(const Options& options, const Round&
   std::vector<std::string> out;
   for (char** variable = environ; *variable; ++variable) {
     const std::string_view text = *variable;
-    // PET_...: options of this launcher, which a worker's own launcher must not take for its own.
+    // PET_...: options of this launcher, which a nested launcher must not use.
     if (!set.contains(std::string(text.substr(0, text.find('=')))) && !text.starts_with("PET_"))
       out.emplace_back(text);
   }

@@ -9,7 +9,7 @@
 
 namespace ferrite::launcher {
 
-/// That of this process with torchrun's variables and Ferrite's own, as "NAME=value".
+/// The environment of this process plus the variables of torchrun and Ferrite, as "NAME=value".
 std::vector<std::string> worker_environment(const Options& options, const Round& round,
                                             int local_rank);
 

@@ -22,14 +22,14 @@ struct Message {
   int watched;
 };
 
-/// Until the agent's end of the pipe is closed, by it or by its death.
+/// Runs until the agent's end of the pipe is closed, by it or by its death.
 [[noreturn]] void guard(int pipe) {
   setsid();
   prctl(PR_SET_NAME, "ferrite-guard");
   sigset_t all;
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, nullptr);
-  // Whoever reads the agent's output must not wait for this process.
+  // Readers of the agent's output must not wait for this process.
   dup2(pipe, 0);
   close_range(1, ~0U, 0);
   std::vector<pid_t> groups;
@@ -73,7 +73,7 @@ void Guard::forget(pid_t group) { tell(group, false); }
 
 void Guard::tell(pid_t group, bool watched) {
   const Message message{group, watched};
-  // A guard that somebody killed is no reason to fail: SIGPIPE is ignored.
+  // A killed guard is not an error: SIGPIPE is ignored.
   while (write(pipe_, &message, sizeof message) < 0 && errno == EINTR) {
   }
 }

@@ -1,6 +1,5 @@
-// Guard: a small process beside the agent that kills the workers' process groups should the agent
-// itself be killed. (A worker dies with the agent anyway, by PR_SET_PDEATHSIG; what it has started
-// does not.)
+// Guard: a small process that kills the workers' process groups if the agent itself is killed. (A
+// worker dies with the agent anyway, by PR_SET_PDEATHSIG; its children do not.)
 #pragma once
 
 #include <sys/types.h>
@@ -9,15 +8,15 @@ namespace ferrite::launcher {
 
 class Guard {
  public:
-  /// To be made before the process has threads.
+  /// Create it before the process has threads.
   Guard();
-  /// Ends the guard, which kills what it still watches.
+  /// Ends the guard, which kills the groups it still watches.
   ~Guard();
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
 
   void watch(pid_t group);
-  void forget(pid_t group);  ///< its number may be taken by others from now on
+  void forget(pid_t group);  ///< its number may be reused from now on
   pid_t pid() const { return pid_; }
 
  private:

@@ -1,4 +1,4 @@
-// What the launcher asks of the machine it runs on.
+// Queries to the machine that the launcher runs on.
 #pragma once
 
 #include <string>
@@ -16,19 +16,19 @@ using parallel::links::host_name;
 /// What whoever joins the job must present: FERRITE_TOKEN; else for one node a random one, for
 /// several the name of the job, which keeps out others' mistakes and nobody who means harm.
 std::string job_token(const Options& options);
-/// A TCP port that nobody listens on just now.
+/// A TCP port that is currently free.
 int free_port();
-/// Whether connections to `host` come to this machine.
+/// Whether connections to `host` reach this machine.
 bool is_this_machine(const std::string& host);
 
-/// A program that is not there or is not to be executed, with the status that shells give it.
+/// A program that does not exist or is not executable, with the exit status that shells use for it.
 struct CannotStart : Error {
   CannotStart(const std::string& message, int status) : Error(message), code(status) {}
   int code;
 };
 
-/// The file that the name of a program stands for: itself where it holds a slash, else the first on
-/// the PATH. CannotStart where there is none (127), or where it is not to be executed (126).
+/// The file of a program: the name itself if it contains a slash, else the first match on the PATH.
+/// CannotStart if there is none (127), or it is not executable (126).
 std::string find_program(const std::string& name);
 
 /// "SIGKILL", or "signal 77".

@@ -47,7 +47,7 @@ LocalWorkers::~LocalWorkers() {
   }
 }
 
-/// Whether nothing is left of it.
+/// Whether no process of it is left.
 bool LocalWorkers::left(const Worker& worker) const {
   if (!worker.gone && worker.process.ending && !worker.process.group_exists()) {
     worker.gone = true;
@@ -119,7 +119,7 @@ void LocalWorkers::end_batch() {
     return workers_[static_cast<std::size_t>(local_rank)]->process.ending->by_signal();
   };
   if (!batch_.empty() && (!first_ || (!expected_ && !by_signal(*first_)))) {
-    // A rank that dies takes others along that wait for it: by an exception of theirs.
+    // Ranks that wait for a dead rank fail with an exception.
     const auto killed = std::ranges::find_if(batch_, by_signal);
     if (!first_ || killed != batch_.end())
       first_ = killed == batch_.end() ? batch_.front() : *killed;

@@ -1,4 +1,4 @@
-// LocalWorkers: the workers of one node in one round, with what they print.
+// LocalWorkers: the workers of one node in one round, and their output.
 #pragma once
 
 #include <poll.h>
@@ -16,38 +16,38 @@ namespace ferrite::launcher {
 
 class LocalWorkers {
  public:
-  /// Starts them. IoError where that cannot be: those that were started are killed.
+  /// Starts them. IoError if that fails: those already started are killed.
   LocalWorkers(const Options& options, const Round& round, const std::string& file, Guard& guard,
                Console& out, Console& err);
-  /// Kills what is left.
+  /// Kills the remaining ones.
   ~LocalWorkers();
   LocalWorkers(const LocalWorkers&) = delete;
   LocalWorkers& operator=(const LocalWorkers&) = delete;
 
-  /// Adds the streams to be read from.
+  /// Adds the streams to read from.
   void add_to(std::vector<pollfd>& fds) const;
   void read_output();
-  /// A process has ended; false where it is none of these.
+  /// A process has ended; returns false if it is not one of these.
   bool reaped(pid_t pid, int status);
 
   void send(int signal) const;
-  /// Whether all workers have ended, and whether well.
+  /// Whether all workers have ended, and how.
   bool ended() const;
   bool succeeded() const;
-  /// Whether nothing is left of them and their process groups.
+  /// Whether no process of their process groups is left.
   bool gone() const;
-  /// Reads the rest of what they have printed, and ends its last lines.
+  /// Reads the rest of their output, and completes its last lines.
   void finish_output();
 
-  /// The rank that failed first, if any did: of those that were reaped together one that a signal
-  /// ended.
+  /// The rank that failed first, if any: among those reaped together, one that was ended by a
+  /// signal.
   std::optional<RankReport> first_failure() const;
-  /// What became of a local rank that has ended, or has not.
+  /// The state of a local rank, whether it has ended or not.
   RankReport report(int local_rank) const;
   int size() const { return static_cast<int>(workers_.size()); }
-  /// From now on processes end because they are told to.
+  /// From now on processes end because they were told to.
   void expect_endings() { expected_ = true; }
-  /// To be called when a batch of processes has been reaped.
+  /// Call it after a batch of processes has been reaped.
   void end_batch();
 
  private:
@@ -55,7 +55,7 @@ class LocalWorkers {
     WorkerProcess process;
     WorkerOutput out, err;
     bool told = false;          ///< it ended after it was told to
-    mutable bool gone = false;  ///< with its whole group, whose number others may have taken
+    mutable bool gone = false;  ///< its whole group has ended, whose number may be reused
   };
   bool left(const Worker& worker) const;
   void start(const std::string& file, int local_rank, Console& out, Console& err);
@@ -64,7 +64,7 @@ class LocalWorkers {
   const Round& round_;
   Guard& guard_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  std::vector<int> batch_;  // local ranks that failed, in the order they were reaped
+  std::vector<int> batch_;  // local ranks that failed, in the order in which they were reaped
   std::optional<int> first_;
   bool expected_ = false;
 };

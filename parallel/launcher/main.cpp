@@ -14,7 +14,7 @@
 int main(int argc, char** argv) {
   using namespace ferrite;
   using namespace ferrite::launcher;
-  // A descriptor of the launcher's own must not become what others take for their output.
+  // A descriptor of the launcher must not get the number of a standard stream.
   for (int fd = 0; fd <= 2; ++fd)
     if (fcntl(fd, F_GETFD) < 0) open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY);
   try {

@@ -9,7 +9,7 @@ namespace {
 
 using nlohmann::json;
 
-/// What programs print need not be UTF-8.
+/// Output of programs need not be UTF-8.
 std::string dump(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }

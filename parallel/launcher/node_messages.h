@@ -1,4 +1,4 @@
-// What agents write into their store, as JSON.
+// The messages that agents write into their store, as JSON.
 #pragma once
 
 #include <string>
@@ -12,12 +12,12 @@ namespace ferrite::launcher {
 struct NodeEntry {
   std::string host;
   int workers = 1;
-  int next = 0;           ///< the number of the round, as far as this node knows
+  int next = 0;           ///< the number of the round, as known to this node
   int restarts_used = 0;  ///< likewise
 };
-/// What all nodes start from.
+/// The starting point of all nodes.
 struct Plan {
-  int number = 0;  ///< of the round
+  int number = 0;  ///< number of the round
   int restarts_used = 0, max_restarts = 0;
   std::vector<int> first_ranks;  ///< by node
   int world_size = 1;
@@ -30,7 +30,7 @@ std::string to_json(const Plan& plan);
 std::string to_json(const RankReport& report);
 std::string to_json(const Verdict& verdict);
 
-/// DistributedError where the text is none of those.
+/// DistributedError if the text is not valid.
 NodeEntry node_entry_of(const std::string& text);
 Plan plan_of(const std::string& text);
 RankReport report_of(const std::string& text);

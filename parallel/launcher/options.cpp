@@ -33,7 +33,7 @@ int port(std::string_view option, std::string_view text) {
 }
 
 double seconds(std::string_view option, std::string_view text, double low) {
-  // A year: what is above is a mistake, and does not fit the clocks.
+  // A year: larger values are mistakes, and overflow the clocks.
   return number<double>(option, text, low, 3.2e7, fmt::format("seconds, {} or more", low));
 }
 
@@ -73,14 +73,14 @@ int nodes(std::string_view option, std::string_view text) {
   return whole(option, range[0], 1);
 }
 
-/// What stands on the command line, or in the environment.
+/// An option given on the command line, or in the environment.
 struct Given {
   std::string_view option, text;
 };
 
 struct Option {
   const char* name;
-  const char* value;  ///< what help calls its value; "" for a flag
+  const char* value;  ///< placeholder of its value in the help; "" for a flag
   const char* help;
   void (*set)(Options&, Given);
 };
@@ -275,7 +275,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
     if (argument.size() < 2 || argument[0] != '-') break;
     const std::size_t equals = argument.starts_with("--") ? argument.find('=') : std::string::npos;
     const std::string name = argument.substr(0, equals);
-    // "-t3" as well as "-t 3".
+    // "-t3" is the same as "-t 3".
     const bool glued = !argument.starts_with("--") && argument.size() > 2;
     const Option& option = find(glued ? std::string_view(argument).substr(0, 2) : name);
     if (!*option.value) {

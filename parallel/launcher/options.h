@@ -1,4 +1,4 @@
-// ferrite-run's command line: torchrun's options, and what Ferrite adds to them.
+// ferrite-run's command line: torchrun's options, plus Ferrite's own.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace ferrite::launcher {
 
-/// What errors name as where they come from.
+/// The tag of error messages.
 inline constexpr const char* kOp = "ferrite-run";
 
 /// Streams of a worker, as torchrun counts them in --tee and --redirects.
@@ -18,7 +18,7 @@ inline bool has(Streams set, Streams one) {
   return (static_cast<int>(set) & static_cast<int>(one)) != 0;
 }
 
-/// "3", or by local rank "0:1,1:2": ranks that are not named have none.
+/// "3", or by local rank "0:1,1:2": unnamed ranks have none.
 class StreamChoice {
  public:
   StreamChoice() = default;
@@ -27,7 +27,7 @@ class StreamChoice {
   static StreamChoice all(Streams streams);
 
   Streams of(int local_rank) const;
-  /// Whether any rank has any.
+  /// Whether any rank has any stream.
   bool any() const;
 
  private:
@@ -45,12 +45,12 @@ struct Options {
   bool standalone = false;
   std::string rdzv_endpoint;  ///< host or host:port; empty: not given
   std::string run_id = "none";
-  double rdzv_timeout = 600;  ///< for all nodes to come
+  double rdzv_timeout = 600;  ///< maximum wait for all nodes
 
   int max_restarts = 0;
   double restart_backoff = 1, restart_backoff_max = 60;
-  double restart_reset = 3600;    ///< a start that lives that long gives all restarts back
-  double heartbeat_timeout = 60;  ///< 0: nobody is asked
+  double restart_reset = 3600;    ///< a start that lives this long resets the restart count
+  double heartbeat_timeout = 60;  ///< 0: no check
   double monitor_interval = 0.1;
   double grace_period = 30;  ///< from a signal to SIGKILL
 
@@ -65,11 +65,11 @@ struct Options {
   int node() const { return node_rank.value_or(0); }
 };
 
-/// Of argv without the program's own name; ValueError says what is wrong. Options that are not
-/// given are taken from PET_<OPTION> in the environment, as torchrun does it. With --help nothing
-/// else is looked at.
+/// Parses argv without the program's own name; ValueError describes the error. Options that are not
+/// given are taken from PET_<OPTION> in the environment, as in torchrun. With --help the rest is
+/// ignored.
 Options parse_options(const std::vector<std::string>& arguments);
-/// What --help prints.
+/// The output of --help.
 std::string help_text();
 
 /// Host and port of "host", "host:port", "[v6 address]:port"; ValueError names `option`.

@@ -25,8 +25,8 @@ bool writable(int fd) {
 }  // namespace
 
 Console::Console(int fd) : fd_(fd) {
-  // A pipe or terminal that poll() calls writable takes PIPE_BUF bytes without blocking. The stream
-  // is shared with others, who would not expect O_NONBLOCK on it.
+  // A pipe or terminal that poll() reports as writable accepts PIPE_BUF bytes without blocking. The
+  // stream is shared with other processes, which would not expect O_NONBLOCK on it.
   struct stat info {};
   const bool regular = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
   chunk_ = regular ? std::size_t{1} << 20 : PIPE_BUF;
@@ -43,7 +43,7 @@ void Console::write(std::string_view text) {
 void Console::flush() {
   while (!waiting_.empty() && writable(fd_)) {
     const std::string& first = waiting_.front();
-    // Whole lines where they fit: the other stream may go to the same place.
+    // Whole lines if they fit: the other stream may go to the same place.
     std::string_view part = std::string_view(first).substr(written_, chunk_);
     if (const std::size_t end = part.rfind('\n'); end != part.npos) part = part.substr(0, end + 1);
     const ssize_t n = ::write(fd_, part.data(), part.size());
@@ -74,7 +74,7 @@ WorkerOutput::WorkerOutput(int fd, Sinks sinks) : fd_(fd), sinks_(std::move(sink
 
 void WorkerOutput::read() {
   std::array<char, 1 << 16> buffer;
-  // One that always has more does not keep the launcher from signals and from other ranks.
+  // Bounded, so that one busy stream does not delay signals and other ranks.
   for (int i = 0; i < 8 && open() && !blocked(); ++i) {
     const ssize_t n = ::read(fd_, buffer.data(), buffer.size());
     if (n < 0 && errno == EINTR) continue;
@@ -84,13 +84,13 @@ void WorkerOutput::read() {
       return;
     }
     take({buffer.data(), static_cast<std::size_t>(n)});
-    if (static_cast<std::size_t>(n) < buffer.size()) return;  // others have their turn
+    if (static_cast<std::size_t>(n) < buffer.size()) return;  // give the others their turn
   }
 }
 
 void WorkerOutput::finish() {
   while (open()) {
-    // Without a look at blocked(): this is at most what a pipe holds.
+    // Ignores blocked(): this reads at most the contents of a pipe.
     std::array<char, 1 << 16> buffer;
     const ssize_t n = ::read(fd_, buffer.data(), buffer.size());
     if (n < 0 && errno == EINTR) continue;

@@ -1,5 +1,5 @@
-// What workers print: to the console, line by line with the rank before it, and to files. Nothing
-// here blocks: what cannot be written yet waits in memory.
+// Output of workers: to the console, line by line with the rank as prefix, and to files. Nothing
+// here blocks: output that cannot be written yet is buffered in memory.
 #pragma once
 
 #include <deque>
@@ -17,12 +17,12 @@ class Console {
 
   void write(std::string_view text);
   bool pending() const { return !waiting_.empty(); }
-  /// Whether so much waits that workers should not be read from.
+  /// Whether so much is buffered that workers should not be read from.
   bool full() const { return waiting_size_ > kLimit; }
   int fd() const { return fd_; }
-  /// Writes what goes without waiting; to be called when poll() has found it writable.
+  /// Writes as much as possible without blocking; call it when poll() has reported it as writable.
   void flush();
-  /// Nobody reads it any more: what is written is dropped.
+  /// The reader is gone: output is dropped.
   bool closed() const { return closed_; }
 
  private:
@@ -30,7 +30,7 @@ class Console {
   int fd_;
   std::size_t chunk_;
   std::deque<std::string> waiting_;
-  std::size_t waiting_size_ = 0, written_ = 0;  // of the first one
+  std::size_t waiting_size_ = 0, written_ = 0;  // within the first one
   bool closed_ = false;
 };
 
@@ -39,22 +39,22 @@ class WorkerOutput {
  public:
   struct Sinks {
     Console* console = nullptr;  ///< null: not shown
-    Console* errors = nullptr;   ///< is told where the file cannot be written any more
+    Console* errors = nullptr;   ///< reports that the file cannot be written any more
     std::string prefix;
-    std::string file;  ///< empty: none. Its folder is made; what it holds stays.
+    std::string file;  ///< empty: none. Its folder is created; existing contents are kept.
   };
-  /// IoError where the file cannot be opened.
+  /// IoError if the file cannot be opened.
   WorkerOutput(int fd, Sinks sinks);
 
   int fd() const { return fd_; }
   /// Whether more may come.
   bool open() const { return fd_ >= 0; }
   bool blocked() const { return sinks_.console && sinks_.console->full(); }
-  /// Reads what is there.
+  /// Reads the available data.
   void read();
-  /// At the end of the worker: what there is, its last line even if it has no end.
+  /// At the end of the worker: reads the rest, including an unterminated last line.
   void finish();
-  /// The end of what came, at most `lines` lines.
+  /// The last lines of the output, at most `lines`.
   std::string last_lines(int lines) const;
 
  private:

@@ -9,9 +9,9 @@
 namespace ferrite::launcher {
 namespace {
 
-/// Of timeout(1).
+/// The exit status of timeout(1).
 constexpr int kTimedOut = 124;
-/// Heartbeats come twice a second, or oftener.
+/// Heartbeats come at least twice a second.
 constexpr double kNotable = 2.5;
 
 std::vector<parallel::bootstrap::PresentRank> present(

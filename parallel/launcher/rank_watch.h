@@ -1,8 +1,8 @@
-// What the heartbeats of process groups (parallel/comm/bootstrap/monitor.h) tell the launcher,
-// whose agent of node 0 serves them.
+// What the launcher learns from the heartbeats of process groups
+// (parallel/comm/bootstrap/monitor.h), whose server runs in the agent of node 0.
 //
-// `lived`: how long there have been these workers, in seconds. Who has been silent longer is of an
-// earlier start, as what the server tells is a moment old.
+// `lived`: the age of the current workers, in seconds. A rank that has been silent for longer
+// belongs to an earlier start, because the server's data is slightly old.
 #pragma once
 
 #include <optional>
@@ -13,11 +13,11 @@
 
 namespace ferrite::launcher {
 
-/// The rank that has been silent longest, where that is longer than `timeout` seconds.
+/// The rank that has been silent longest, if that is longer than `timeout` seconds.
 std::optional<RankReport> hung_rank(const parallel::bootstrap::TcpStoreServer& server,
                                     double timeout, double lived);
-/// A line on the ranks but `except` that have been silent for some seconds: one that failed may
-/// have waited for them. "" where there are none.
+/// A line about the ranks except `except` that have been silent for some seconds: a failed rank may
+/// have waited for them. "" if there are none.
 std::string silent_ranks(const parallel::bootstrap::TcpStoreServer& server, int except,
                          double lived);
 

@@ -39,7 +39,7 @@ std::string failure_text(const RankReport& first, const LocalWorkers* workers, c
   std::string text;
   if (first.rank < 0)
     text = fmt::format("node {} ({}): {}", first.node, first.host, first.what);
-  else if (first.pid == 0)  // told by its heartbeat alone
+  else if (first.pid == 0)  // known only by its heartbeat
     text = fmt::format("rank {} ({}) {}", first.rank, first.host, first.what);
   else
     text = fmt::format(

@@ -1,4 +1,4 @@
-// What the launcher says of failures.
+// The launcher's reports of failures.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace ferrite::launcher {
 
-/// The first failure with the last lines of its stderr, and what became of the other ranks of this
+/// The first failure with the last lines of its stderr, and the outcome of the other ranks of this
 /// node; several lines. `workers` may be null.
 std::string failure_text(const RankReport& first, const LocalWorkers* workers, const Round& round);
 /// "restart 1 of 3 in 0.8 s".

@@ -1,4 +1,4 @@
-// When workers that failed are started again.
+// Decides when failed workers are restarted.
 #pragma once
 
 #include <chrono>
@@ -9,21 +9,21 @@
 
 namespace ferrite::launcher {
 
-/// Restarts are counted; a start whose workers lived for `restart_reset` or longer gives all back.
-/// Before the k-th restart in a row the wait is backoff * 2^(k-1), at most backoff_max, times a
-/// random factor from 0.5 to 1, so that jobs that fail together do not come back together.
+/// Counts restarts; a start whose workers lived for `restart_reset` or longer resets the count.
+/// Before the k-th consecutive restart the wait is backoff * 2^(k-1), at most backoff_max, times a
+/// random factor from 0.5 to 1, so that jobs that fail together do not restart together.
 class RestartPolicy {
  public:
   RestartPolicy(const Options& options, std::uint64_t seed);
 
-  /// After workers that lived so long have failed: how long to wait before they are started again,
-  /// or nothing where they are not.
+  /// After workers that lived this long have failed: the wait before their restart, or nothing if
+  /// they are not restarted.
   std::optional<std::chrono::duration<double>> after(std::chrono::duration<double> lived);
-  /// Whether there is a restart left after workers that lived so long.
+  /// Whether there is a restart left after workers that lived this long.
   bool left(std::chrono::duration<double> lived) const;
-  /// Goes on from another policy's count.
+  /// Continues another policy's count.
   void follow(int used, int allowed);
-  /// Since they were last given back.
+  /// Since the count was last reset.
   int used() const { return used_; }
   int allowed() const { return allowed_; }
 

@@ -24,21 +24,21 @@ using namespace std::chrono_literals;
 using std::chrono::milliseconds;
 
 constexpr int kDefaultPort = 29500;
-/// What comes so soon after a failure may have been its cause.
+/// An event this soon after a failure may have been its cause.
 constexpr auto kSettle = 300ms;
-/// A port may be held for a moment by an agent that was killed.
+/// A port may be held briefly by an agent that was killed.
 constexpr auto kPortPatience = 5s;
-/// Between attempts to come back.
+/// Between attempts to reconnect.
 constexpr auto kRetry = 500ms;
-/// How long others are given to learn that the job has failed.
+/// How long others have to learn that the job has failed.
 constexpr auto kFarewell = 5s;
-/// A connection that breaks and comes back within these seconds is nothing to end a job for.
+/// A connection that breaks and returns within these seconds does not end a job.
 constexpr double kBlink = 2;
-/// A gap between looks at beats that is so much longer than it is to be is one in which the thread
-/// was stopped.
+/// If the interval between heartbeat checks is longer than intended by this much, the thread was
+/// stopped.
 constexpr auto kStandstill = 1s;
 
-/// Small enough that the sums of those who ask for one place do not overflow.
+/// Small enough that the sums of agents that request one place do not overflow.
 std::int64_t random_id() {
   std::random_device random;
   return 1 + static_cast<std::int64_t>((std::uint64_t{random()} << 16) ^ random());
@@ -103,7 +103,7 @@ void SeveralNodes::serve_or_find() {
       return;
     } catch (const std::system_error& error) {
       const bool taken = error.code().value() == EADDRINUSE;
-      // Without a node rank another agent of this machine may have come first.
+      // Without a node rank another agent of this machine may have been first.
       if (node_ < 0 && taken) return;
       if (!taken || Clock::now() > deadline)
         fail<DistributedError>(kOp, "node 0 cannot listen at {}: {}", address_.text(),
@@ -113,7 +113,7 @@ void SeveralNodes::serve_or_find() {
   }
 }
 
-// ---- The agent's side
+// ---- Called by the agent
 
 void SeveralNodes::ready(int round) {
   const std::lock_guard lock(mutex_);
@@ -185,7 +185,7 @@ void SeveralNodes::talk() {
   });
 }
 
-/// In one round, from being ready for it to its verdict, with and without contact.
+/// Takes part in one round, from being ready for it to its verdict, with and without contact.
 void SeveralNodes::take_part(int wanted) {
   const auto deadline = Clock::now() + seconds_long(options_.rdzv_timeout);
   bool began = false;
@@ -211,7 +211,7 @@ void SeveralNodes::take_part(int wanted) {
   }
 }
 
-/// Until its verdict.
+/// Runs until the verdict on the round.
 void SeveralNodes::follow_round() {
   for (;;) {
     std::optional<Verdict> verdict;
@@ -233,7 +233,7 @@ void SeveralNodes::follow_round() {
   }
 }
 
-/// What this node has to say of its workers.
+/// Reports the state of this node's workers.
 void SeveralNodes::tell() {
   const Exchange now = exchange();
   if (now.failure && !told_failure_) {
@@ -272,8 +272,8 @@ std::optional<Verdict> SeveralNodes::look() {
   return verdict;
 }
 
-/// The number of the first failure that is there, 0 where there is none. One whose agent lost
-/// contact as it reported it has a number alone.
+/// The number of the first failure, 0 if there is none. If its agent lost contact while reporting
+/// it, only the number exists.
 int SeveralNodes::failures() {
   const auto count = static_cast<int>(store_->add(key("failures"), 0));
   for (int i = 1; i <= count; ++i)
@@ -281,8 +281,8 @@ int SeveralNodes::failures() {
   return 0;
 }
 
-/// Failures that come together: a rank that a signal ended goes before one that ended by itself,
-/// which it may have done for want of the other.
+/// Chooses among failures that occurred together: a rank that was ended by a signal is preferred to
+/// one that exited by itself, possibly because of the other's loss.
 Verdict SeveralNodes::settle(int first) {
   const double age = lived();
   RankReport chosen = report_of(store_->get(key(node_key("failure", first)), 1s));
@@ -308,14 +308,14 @@ Verdict SeveralNodes::settle(int first) {
   return decide(policy_, chosen, std::chrono::duration<double>(age));
 }
 
-/// A node whose agent is silent, or a rank that is.
+/// Checks for a silent agent, or a silent rank.
 void SeveralNodes::check_beats() {
   if (options_.heartbeat_timeout <= 0) return;
   const auto now = Clock::now();
   const auto gap = now - std::exchange(beats_checked_, now);
   for (int node = 1; node < options_.nnodes; ++node) {
     Beat& beat = beats_[static_cast<std::size_t>(node)];
-    // Whoever stands still cannot tell that others do.
+    // An agent that was stopped itself cannot judge the others' silence.
     if (gap > kStandstill + seconds_long(2 * options_.monitor_interval)) beat.seen += gap;
     const std::int64_t count = store_->add(node_key("agents/beat", node), 0);
     if (count != beat.count) beat = {count, now};
@@ -334,7 +334,8 @@ void SeveralNodes::beat() {
   heard_ = Clock::now();
 }
 
-/// The end of the job: node 0 serves until all others know of it, who may be cut off just now.
+/// At the end of the job, node 0 serves until all others know of it; some may be cut off at the
+/// moment.
 void SeveralNodes::say_bye(Verdict::Kind kind) {
   const auto deadline =
       Clock::now() + (kind == Verdict::Kind::done ? seconds_long(options_.rdzv_timeout)
@@ -358,12 +359,11 @@ void SeveralNodes::say_bye(Verdict::Kind kind) {
 
 // ---- Without contact
 
-/// Whether the workers are to be stopped, as nobody can tell any more what becomes of the others.
+/// Whether the workers must be stopped because the state of the others is unknown.
 std::optional<Verdict> SeveralNodes::verdict_without_contact() {
   const Exchange now = exchange();
   const double silent = without_contact();
-  // Node 0 reaches itself, or nobody does; and who has done all that was asked for has nothing to
-  // start again.
+  // Node 0 always reaches itself; and a node that has finished its work has nothing to restart.
   if (node_ == 0 || (now.succeeded && !now.failure)) {
     if (silent > options_.rdzv_timeout) give_up_contact();
     return std::nullopt;
@@ -387,7 +387,8 @@ Verdict SeveralNodes::leave_round(const RankReport& why) {
   RankReport report = why;
   report.node = node_;
   report.host = host_name();
-  // A rank that failed for want of others comes after what kept them away, unless that is the end.
+  // A rank that failed because others are missing is a consequence of the lost contact, unless it
+  // ends the job.
   if (now.failure && ends_job(*now.failure)) {
     report = *now.failure;
     report.note = why.what;

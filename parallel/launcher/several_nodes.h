@@ -1,18 +1,18 @@
-// The agents of several nodes, which agree through the store that the agent of node 0 serves.
+// The agents of several nodes, which agree through the store served by the agent of node 0.
 //
-// agents/job names the job's store: another name is that of an agent of node 0 that was started
-// again, with an empty store. agents/round is the round that is on, whose keys begin with
-// "agents/<round>/": claim/<n> holds the number of the agent that has node n's place, node/<n> is
-// there once it is ready, plan once all are; then done/<n> of nodes whose workers have ended well,
-// failure/<i> in the order in which failures came, and verdict, node 0's, which ends it.
-// agents/beat/<n> counts while an agent is there, agents/bye/<n> is set by one that has read the
-// last verdict.
+// agents/job names the job's store: another name belongs to an agent of node 0 that was restarted
+// with an empty store. agents/round is the current round, whose keys begin with "agents/<round>/":
+// claim/<n> holds the number of the agent that has node n's place, node/<n> exists once it is
+// ready, plan once all are; then done/<n> for nodes whose workers have succeeded, failure/<i> in
+// the order of the failures, and verdict, written by node 0, which ends the round. agents/beat/<n>
+// counts while an agent is running; agents/bye/<n> is set by an agent that has read the last
+// verdict.
 //
-// Contact may be lost at any time, by a cut of the network or the end of the other side. An agent
-// then tries to come back for --rdzv-timeout. Where it finds the same store and the same round, all
-// goes on; where it finds another store, or is away for longer than --heartbeat-timeout, its
-// workers are stopped, and it takes part in the next round. What it knows of earlier ones (how many
-// there were, how many restarts are used) it tells node 0, which may have been started again.
+// Contact may be lost at any time, by a network partition or the end of the other side. An agent
+// then tries to reconnect for --rdzv-timeout. If it finds the same store and the same round,
+// everything continues; if it finds another store, or is away for longer than --heartbeat-timeout,
+// its workers are stopped, and it takes part in the next round. It passes its knowledge of earlier
+// rounds (their number, the number of used restarts) to node 0, which may have been restarted.
 #pragma once
 
 #include <atomic>
@@ -37,8 +37,8 @@ namespace ferrite::launcher {
 
 class SeveralNodes final : public Nodes {
  public:
-  /// Serves the store where this is node 0, and starts the thread that talks to it.
-  /// DistributedError where it cannot listen.
+  /// Serves the store if this is node 0, and starts the thread that communicates with it.
+  /// DistributedError if it cannot listen.
   explicit SeveralNodes(const Options& options);
   ~SeveralNodes() override;
 
@@ -52,7 +52,7 @@ class SeveralNodes final : public Nodes {
 
  private:
   using Clock = std::chrono::steady_clock;
-  /// What the agent has asked for, and what it gets.
+  /// The agent's requests, and their results.
   struct Exchange {
     int wanted = -1;  ///< the round that this node is ready for
     std::optional<Round> round;
@@ -70,8 +70,8 @@ class SeveralNodes final : public Nodes {
     int round = -1;
   };
 
-  // The thread; its members throw DistributedError where contact is lost, and `Hopeless` where
-  // another attempt would not help.
+  // The thread; its members throw DistributedError if contact is lost, and `Hopeless` if another
+  // attempt would not help.
   void serve_or_find();
   void talk();
   void take_part(int wanted);
@@ -87,7 +87,7 @@ class SeveralNodes final : public Nodes {
   std::optional<Verdict> verdict_without_contact();
   Verdict leave_round(const RankReport& why);
   bool ends_job(const RankReport& failure) const;
-  // several_nodes_meeting.cpp: from contact to the begin of a round
+  // several_nodes_meeting.cpp: from contact to the start of a round
   void connect();
   void disconnect(const std::string& why);
   [[noreturn]] void give_up_contact() const;
@@ -105,12 +105,12 @@ class SeveralNodes final : public Nodes {
 
   Exchange exchange() const;
   void publish(const std::function<void(Exchange&)>& change);
-  bool pause();  ///< for the monitor's interval; false where the agent ends
+  bool pause();  ///< for the monitor's interval; false if the agent ends
   bool pause(std::chrono::milliseconds longest);
   std::string key(std::string_view name) const { return key(place_, name); }
   static std::string key(const Place& place, std::string_view name);
   double without_contact() const;  ///< seconds
-  double lived() const;            ///< seconds since the round began
+  double lived() const;            ///< seconds since the start of the round
 
   const Options options_;
   parallel::links::Address address_;
@@ -120,36 +120,36 @@ class SeveralNodes final : public Nodes {
   RestartPolicy policy_;
   std::unique_ptr<parallel::bootstrap::TcpStoreServer> server_;
 
-  // Of the thread:
+  // Used by the thread only:
   std::unique_ptr<parallel::bootstrap::TcpStore> store_;
-  std::string job_;          ///< whose store it is, or was last
-  Clock::time_point heard_;  ///< when node 0 answered last
-  std::string why_lost_;     ///< what came of the last attempt
+  std::string job_;          ///< the job whose store it is, or was last
+  Clock::time_point heard_;  ///< when node 0 last answered
+  std::string why_lost_;     ///< the result of the last attempt
   std::optional<Clock::time_point> refused_since_;
-  Place place_;                           ///< that this node has, or looks for
+  Place place_;                           ///< the place that this node has, or wants
   Place last_;                            ///< of the last round that began
   std::optional<RankReport> left_round_;  ///< why this node left it without node 0's verdict
-  bool told_success_ = false, told_failure_ = false;  ///< of the workers, to node 0
+  bool told_success_ = false, told_failure_ = false;  ///< reports of the workers to node 0
   std::vector<Beat> beats_;
   Clock::time_point beats_checked_;
   std::vector<NodeEntry> entries_;
   Clock::time_point round_began_;
-  int number_ = -1;    ///< of the round that is on
+  int number_ = -1;    ///< of the current round
   int announced_ = 0;  ///< agents/round
 
   mutable std::mutex mutex_;
   Exchange exchange_;
-  std::optional<Verdict> lost_;  ///< why there is nobody to talk to any more
+  std::optional<Verdict> lost_;  ///< why contact is impossible
   bool left_ = false;
   std::atomic<bool> stop_ = false;
   Fd changed_;
   std::thread thread_;
 };
 
-/// Where the store is to listen, or is served: by the options of several nodes.
+/// Where the store listens, or is served, according to the options.
 parallel::links::Address agents_address(const Options& options);
 
-/// An error that another attempt does not mend.
+/// An error for which another attempt is useless.
 struct Hopeless : DistributedError {
   using DistributedError::DistributedError;
 };

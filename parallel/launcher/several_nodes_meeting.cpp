@@ -1,4 +1,4 @@
-// From contact with node 0's store to the begin of a round.
+// From contact with node 0's store to the start of a round.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,14 +15,14 @@ namespace {
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;
 
-/// One attempt to be let in.
+/// Limit of one connection attempt.
 constexpr auto kAttempt = 2s;
 /// A port that an earlier job is just leaving answers with a refusal.
 constexpr auto kRefusalPatience = 15s;
-/// Node 0 gives up first, and says why.
+/// Node 0 gives up first, and reports why.
 constexpr auto kNodeZeroFirst = 5s;
 
-/// A request that takes longer is made again, on another connection.
+/// A request that takes longer is repeated on another connection.
 milliseconds answer_timeout(const Options& options) {
   if (options.heartbeat_timeout <= 0) return 10s;
   return std::chrono::duration_cast<milliseconds>(std::clamp<std::chrono::steady_clock::duration>(
@@ -68,8 +68,8 @@ void SeveralNodes::give_up_contact() const {
       address_.text(), without_contact(), options_.rdzv_timeout, why_lost_);
 }
 
-/// Says that this node is ready for the next round, and waits for the others. False where the job
-/// has ended meanwhile, or the agent is to.
+/// Reports that this node is ready for the next round, and waits for the others. False if the job
+/// has ended in the meantime, or the agent must end.
 bool SeveralNodes::join_round(int wanted, Clock::time_point deadline) {
   std::optional<Plan> plan;
   while (!plan) {
@@ -106,9 +106,9 @@ bool SeveralNodes::join_round(int wanted, Clock::time_point deadline) {
 
 // ---- Places
 
-/// Takes this node's place in the round that is to begin. An agent that comes while another one has
-/// it (the one in whose place it was started, which is not yet known to be lost) waits for the next
-/// round. False where there is none any more.
+/// Takes this node's place in the coming round. An agent that arrives while another one has the
+/// place (its predecessor, whose loss is not yet known) waits for the next round. False if there is
+/// none any more.
 bool SeveralNodes::find_place(int wanted, Clock::time_point deadline) {
   bool announced = false;
   for (; !stop_; pause()) {
@@ -143,7 +143,7 @@ bool SeveralNodes::find_place(int wanted, Clock::time_point deadline) {
   return false;
 }
 
-/// Node 0 may still wait for workers that were stopped here while there was no contact.
+/// Node 0 may still wait for workers that were stopped here during the loss of contact.
 void SeveralNodes::settle_last_round() {
   if (!left_round_ || store_->check({key(last_, "verdict")})) return;
   report(last_, *left_round_);
@@ -161,7 +161,7 @@ bool SeveralNodes::job_has_ended() {
 
 bool SeveralNodes::take_place() {
   const bool anywhere = !options_.node_rank && node_ != 0;
-  // Where it had a place it takes that one, so that ranks stay where they were.
+  // If it had a place it takes that one, so that ranks stay where they were.
   if (node_ >= 0 && claim(node_)) return true;
   for (int node = 1; anywhere && node < options_.nnodes; ++node)
     if (claim(node)) {
@@ -171,7 +171,7 @@ bool SeveralNodes::take_place() {
   return false;
 }
 
-/// Also where the place is ours already, and the answer was lost.
+/// Also succeeds if the place is already ours, and the answer was lost.
 bool SeveralNodes::claim(int node) {
   const std::string name = key(node_key("claim", node));
   if (const std::int64_t holder = store_->add(name, 0); holder != 0) return holder == id_;
@@ -185,7 +185,7 @@ bool SeveralNodes::claim(int node) {
 std::optional<Plan> SeveralNodes::wait_for_plan(Clock::time_point deadline) {
   for (;;) {
     const bool planned = store_->check({key("plan")});
-    // Node 0 gives the place of one that was silent to others.
+    // Node 0 gives the place of a silent agent to others.
     if (store_->add(key(node_key("claim", node_)), 0) != id_ || store_->check({key("verdict")}))
       return std::nullopt;
     if (planned) return plan_of(store_->get(key("plan"), 1s));
@@ -230,7 +230,7 @@ std::optional<Plan> SeveralNodes::make_plan(int wanted, Clock::time_point deadli
     const NodeEntry entry = node_entry_of(store_->get(name, 1s));
     plan.first_ranks.push_back(plan.world_size);
     plan.world_size += entry.workers;
-    // Of a job that an earlier agent of node 0 began the others know more.
+    // If an earlier agent of node 0 began the job, the others know more.
     if (entry.next > wanted) used = std::max(used, entry.restarts_used);
     plan.number = std::max(plan.number, entry.next);
     entries_.push_back(entry);
@@ -242,7 +242,7 @@ std::optional<Plan> SeveralNodes::make_plan(int wanted, Clock::time_point deadli
   return plan;
 }
 
-/// A node that came and went again before the round began leaves its place to another.
+/// A node that left again before the round began makes room for another.
 void SeveralNodes::make_room() {
   if (options_.heartbeat_timeout <= 0) return;
   for (int node = 1; node < options_.nnodes; ++node) {
@@ -261,7 +261,8 @@ void SeveralNodes::announce(int round) {
   announced_ = round;
 }
 
-/// Of node 0: tells the others that no round follows. Of others: leaves the place to another agent.
+/// Node 0 tells the others that no round follows. Other nodes release their place for another
+/// agent.
 void SeveralNodes::end_job(const std::string& why) {
   if (!store_) return;
   try {
@@ -274,7 +275,7 @@ void SeveralNodes::end_job(const std::string& why) {
       store_->erase(key(node_key("claim", node_)));
     }
   } catch (const DistributedError&) {
-    // Then nobody is there to be told.
+    // Then there are no nodes left to notify.
   }
 }
 

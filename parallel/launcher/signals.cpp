@@ -13,7 +13,7 @@ namespace ferrite::launcher {
 SignalFd::SignalFd() {
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);
-  signal(SIGCHLD, SIG_DFL);  // an ignored one would let no child be waited for
+  signal(SIGCHLD, SIG_DFL);  // if it were ignored, waiting for children would be impossible
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGCHLD);

@@ -1,4 +1,4 @@
-// Signals as something to be read: they are blocked, and come through a file descriptor.
+// Signals delivered through a file descriptor: they are blocked, and read from it.
 #pragma once
 
 #include <signal.h>
@@ -11,19 +11,19 @@ namespace ferrite::launcher {
 
 class SignalFd {
  public:
-  /// Blocks SIGCHLD and the signals that are passed on, in this thread and those that it will
-  /// start; what the process was started to ignore (nohup, background jobs) stays ignored. Ignores
-  /// SIGPIPE and SIGXFSZ: what cannot be written is told.
+  /// Blocks SIGCHLD and the forwarded signals, in this thread and those that it will start; signals
+  /// ignored at the start of the process (nohup, background jobs) stay ignored. Ignores SIGPIPE and
+  /// SIGXFSZ, because write errors are reported.
   SignalFd();
   int fd() const { return fd_.get(); }
-  /// Those that have come since.
+  /// The signals received since the last call.
   std::vector<int> take();
 
  private:
   Fd fd_;
 };
 
-/// Whether this signal asks for the end of the job.
+/// Whether this signal requests the end of the job.
 bool asks_for_end(int signal);
 
 }  // namespace ferrite::launcher

@@ -1,4 +1,4 @@
-// The only node of a job: it agrees with itself.
+// The Nodes implementation of a job with a single node.
 #pragma once
 
 #include <chrono>
@@ -23,7 +23,7 @@ class SingleNode final : public Nodes {
 
  private:
   using Clock = std::chrono::steady_clock;
-  double lived() const;  ///< seconds since the round began
+  double lived() const;  ///< seconds since the start of the round
 
   Options options_;
   RestartPolicy policy_;
@@ -33,7 +33,7 @@ class SingleNode final : public Nodes {
   Clock::time_point started_{};
 };
 
-/// What becomes of a round after `report`.
+/// The verdict on a round after `report`.
 Verdict decide(RestartPolicy& policy, const RankReport& report,
                std::chrono::duration<double> lived);
 

@@ -42,7 +42,7 @@ struct Start {
   int in, out, err, failure;
 };
 
-/// In the child: calls that are safe after a fork() of a process with threads, and none else.
+/// Runs in the child: only calls that are safe after a fork() of a process with threads.
 [[noreturn]] void become(const Start& start) {
   const auto failed = [&] {
     const int error = errno;
@@ -92,7 +92,7 @@ WorkerProcess::WorkerProcess(const std::string& file, const std::vector<std::str
   pid_ = fork();
   if (pid_ == 0) become(start);
   FERRITE_CHECK(pid_ > 0, IoError, kOp, "cannot start a process: {}", std::strerror(errno));
-  setpgid(pid_, pid_);  // as the child does it: whoever comes first
+  setpgid(pid_, pid_);  // like the child does: whichever comes first
 
   failure.write.reset();
   int error = 0;

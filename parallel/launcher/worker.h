@@ -1,5 +1,5 @@
-// WorkerProcess: a program that was started, in a process group of its own, with pipes in the place
-// of its stdout and stderr.
+// WorkerProcess: a started program, in a process group of its own, with pipes as its stdout and
+// stderr.
 #pragma once
 
 #include <sys/types.h>
@@ -17,12 +17,12 @@ using parallel::links::Fd;
 
 /// How a process ended.
 struct Ending {
-  int status = 0;  ///< as waitpid() gives it
+  int status = 0;  ///< as returned by waitpid()
   std::chrono::system_clock::time_point at{};
 
   bool good() const { return status == 0; }
   bool by_signal() const;
-  /// The exit status, 128 + signal for one that a signal ended.
+  /// The exit status, or 128 + signal if a signal ended it.
   int code() const;
   /// "was killed by SIGKILL", "exited with status 3".
   std::string str() const;
@@ -30,22 +30,22 @@ struct Ending {
 
 class WorkerProcess {
  public:
-  /// `environment` is all of it, "NAME=value". IoError where the program cannot be started. Called
-  /// by the main thread alone: the worker dies with the thread that started it.
+  /// `environment` is the complete environment, "NAME=value". IoError if the program cannot be
+  /// started. Call it only from the main thread: the worker dies with the thread that started it.
   WorkerProcess(const std::string& file, const std::vector<std::string>& argv,
                 const std::vector<std::string>& environment);
 
-  pid_t pid() const { return pid_; }  ///< and its process group
+  pid_t pid() const { return pid_; }  ///< also of its process group
   int out() const { return out_.get(); }
   int err() const { return err_.get(); }
   std::chrono::system_clock::time_point started() const { return started_; }
 
-  /// To the group; it is continued where it was stopped, so that it sees the signal.
+  /// Sends to the group; continues it if it was stopped, so that it sees the signal.
   void send(int signal) const;
-  /// Whether any process of the group is there.
+  /// Whether any process of the group exists.
   bool group_exists() const;
 
-  std::optional<Ending> ending;  ///< set by who reaped it
+  std::optional<Ending> ending;  ///< set by the code that reaped it
 
  private:
   pid_t pid_ = -1;

@@ -18,7 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Puts the generators back that layers drew from.
+/// Restores the state of the generators that layers drew from.
 class SameRandomNumbers {
  public:
   explicit SameRandomNumbers(const Device& device)
@@ -46,7 +46,7 @@ std::vector<std::unique_ptr<nn::Module>> copies_of(nn::Sequential& model, const 
   return copies;
 }
 
-/// As what a layer of a stage gets: off the tape of the layer before.
+/// As the input of a stage: off the tape of the previous layer.
 Tensor as_input(const Tensor& x) {
   const Tensor input = x.detach();
   if (is_floating(input.dtype())) input.set_requires_grad();
@@ -65,7 +65,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// Costs of layers [0, i) at i.
+/// The total cost of layers [0, i) at index i.
 std::vector<double> running_sums(std::span<const double> costs) {
   std::vector<double> sums{0};
   for (const double cost : costs) {
@@ -75,8 +75,8 @@ std::vector<double> running_sums(std::span<const double> costs) {
   return sums;
 }
 
-/// Cuts such that `combine` of the stages' costs is least, none above `limit`: best[s][i] is that
-/// of layers [0, i) in s stages.
+/// Finds cuts that minimize `combine` over the stages' costs, none above `limit`: best[s][i] is the
+/// minimum for layers [0, i) in s stages.
 template <class Combine>
 std::pair<double, std::vector<std::int64_t>> best_cuts(std::size_t stages,
                                                        const std::vector<double>& sums,
@@ -113,7 +113,7 @@ std::vector<std::int64_t> balance_by_cost(int stages, std::span<const double> co
       best_cuts(count, sums, std::numeric_limits<double>::max(), [](double a, double b) {
         return std::max(a, b);
       }).first;
-  // Sums that were rounded otherwise are no reason to do worse.
+  // Allows for different rounding of the sums.
   return best_cuts(count, sums, least * (1 + 1e-9), [](double a, double b) { return a + b * b; })
       .second;
 }

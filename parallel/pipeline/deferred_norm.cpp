@@ -13,7 +13,7 @@ namespace ferrite::parallel::pipeline {
 
 namespace {
 
-/// The whole of a batch in one part: a norm computes with that as it would without, and shows its
+/// The whole batch as one part: the norm computes the same as without it, and exposes its
 /// statistics.
 class OnePart final : public BatchParts {
  public:
@@ -49,7 +49,7 @@ DeferredNorms::MicroBatch::MicroBatch(DeferredNorms& norms) {
     deferred_.push_back(&norm);
     layer.set_batch_parts(
         [seen = again ? nullptr : &norm.parts] { return std::make_shared<OnePart>(seen); });
-    if (again) continue;  // what is computed again moves nothing
+    if (again) continue;  // a recomputation does not change the statistics
     norm.mean = std::exchange(layer.running_mean, Tensor());
     norm.var = std::exchange(layer.running_var, Tensor());
   }
@@ -86,7 +86,7 @@ void DeferredNorms::commit(Norm& norm) {
                          parts.narrow(1, channels, channels), parts.select(1, 2 * channels));
   layer.num_batches_tracked.add_(1);
   const auto momentum = layer.options().momentum;
-  // Without one the running statistics are the mean over all batches.
+  // Without momentum the running statistics are the mean over all batches.
   const Tensor to_mean = momentum ? layer.running_mean : zeros_like(layer.running_mean),
                to_var = momentum ? layer.running_var : zeros_like(layer.running_var);
   kernels::batch_norm_finish(stream, invstd, to_mean, to_var, mean, m2, count, 0,

@@ -1,4 +1,4 @@
-// Batch norms whose running statistics move once a mini-batch, by those of all its micro-batches
+// Batch norms whose running statistics are updated once per mini-batch, with all its micro-batches
 // together (torchgpipe's deferred batch norm).
 #pragma once
 
@@ -14,19 +14,19 @@ namespace ferrite::parallel::pipeline {
 class DeferredNorms {
   struct Norm {
     nn::BatchNorm* layer;
-    std::vector<Tensor> parts = {};  ///< a micro-batch's: mean, m2 and count
+    std::vector<Tensor> parts = {};  ///< per micro-batch: mean, m2 and count
     Tensor mean = {}, var = {};      ///< the running statistics, while the layer has none
   };
 
  public:
-  /// Of those in `layers`, the layers of a stage, that keep running statistics. The ones that are
-  /// synchronised when a micro-batch comes are left as they are.
+  /// Handles those of `layers`, the layers of a stage, that keep running statistics. Norms that are
+  /// synchronised when a micro-batch arrives are not changed.
   explicit DeferredNorms(std::span<nn::Module* const> layers);
   DeferredNorms(const DeferredNorms&) = delete;
   DeferredNorms& operator=(const DeferredNorms&) = delete;
 
-  /// While it lives the stage works on one micro-batch, whose statistics are remembered; not those
-  /// of one that a checkpoint computes again.
+  /// While it lives the stage works on one micro-batch, whose statistics are recorded, unless a
+  /// checkpoint recomputes it.
   class MicroBatch {
    public:
     explicit MicroBatch(DeferredNorms& norms);
@@ -35,12 +35,12 @@ class DeferredNorms {
     MicroBatch& operator=(const MicroBatch&) = delete;
 
    private:
-    std::vector<Norm*> deferred_;  // those that this one has changed
+    std::vector<Norm*> deferred_;  // the norms changed by this object
   };
 
-  /// Forgets what was remembered.
+  /// Discards the recorded statistics.
   void begin();
-  /// Moves the running statistics.
+  /// Updates the running statistics.
   void commit();
 
  private:

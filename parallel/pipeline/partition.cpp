@@ -47,7 +47,7 @@ std::vector<std::int64_t> equal_parts(std::int64_t layers, std::int64_t stages) 
   return parts;
 }
 
-/// Where a layer is; nothing where it has no tensors.
+/// The device of a layer; nothing if it has no tensors.
 std::optional<Device> device_of(nn::Module& layer, std::size_t number) {
   std::optional<Device> device;
   for (const auto& [name, tensor] : named_tensors(layer)) {
@@ -99,7 +99,7 @@ std::vector<PipelineStage> stages_on(nn::Sequential& model, std::span<const Devi
 std::vector<PipelineStage> stages_as_placed(nn::Sequential& model,
                                             const std::vector<std::int64_t>& balance) {
   std::vector<PipelineStage> stages;
-  std::int64_t without = 0;  // layers at the beginning that could be anywhere
+  std::int64_t without = 0;  // leading layers without a device
   for (std::size_t i = 0; i < model.size(); ++i) {
     const std::optional<Device> device = device_of(model[i], i);
     if (stages.empty() && !device) {

@@ -1,4 +1,4 @@
-// How a model is cut into stages.
+// Splits a model into stages.
 #pragma once
 
 #include <span>
@@ -10,7 +10,7 @@
 
 namespace ferrite::parallel::pipeline {
 
-/// The stages that Pipeline's constructor describes, checked; nothing is moved.
+/// The stages described at Pipeline's constructor, checked; nothing is moved.
 std::vector<PipelineStage> stages_of(nn::Sequential& model, std::span<const Device> devices,
                                      const std::vector<std::int64_t>& balance);
 
@@ -20,8 +20,8 @@ std::vector<nn::Module*> layers_of(nn::Sequential& model, const PipelineStage& s
 /// "stage 1 on cuda:1 (layers 3 to 5)".
 std::string describe(const PipelineStage& stage, std::size_t number);
 
-/// Throws the exception that is being handled again, with `where` in its text, as what it is. Types
-/// that are neither Ferrite's nor the standard library's general ones stay as they are.
+/// Rethrows the exception being handled with `where` in its text and the same type. Types that are
+/// neither Ferrite's nor the standard library's general ones stay unchanged.
 [[noreturn]] void rethrow_from(const std::string& where);
 
 }  // namespace ferrite::parallel::pipeline

@@ -13,7 +13,7 @@ namespace ferrite::parallel {
 
 namespace {
 
-constexpr std::size_t kLargestPending = 16;  // steps that may be under way at once and are timed
+constexpr std::size_t kLargestPending = 16;  // maximum number of unfinished steps that are timed
 
 const char* mode_name(PipelineCheckpoint checkpoint) {
   switch (checkpoint) {
@@ -43,7 +43,7 @@ const PipelineOptions& checked(const PipelineOptions& options) {
 Pipeline::State::State(nn::Sequential& model, std::vector<PipelineStage> of,
                        const PipelineOptions& options)
     : model(model), where(std::move(of)), options(options), memory_(devices_of(where)) {
-  // What is wrong with a device is said before anything is moved.
+  // Reports problems with a device before anything is moved.
   for (const PipelineStage& stage : where) zeros({1}, {.device = stage.device});
   stages.resize(where.size());
   for (std::size_t s = 0; s + 1 < stages.size(); ++s)

@@ -1,6 +1,6 @@
-// Pipeline: a network split by layers over devices, each of which holds one stage of it. A batch
-// goes through in micro-batches, so that the devices work at the same time (GPipe: Huang et al.,
-// 2019; torchgpipe: Kim et al., 2020; torch.distributed.pipeline.sync.Pipe).
+// Pipeline: a network split by layers over devices, each of which holds one stage of it. A batch is
+// split into micro-batches, so that the devices work at the same time (GPipe: Huang et al., 2019;
+// torchgpipe: Kim et al., 2020; torch.distributed.pipeline.sync.Pipe).
 //
 //   nn::Sequential net(nn::Conv2d(1, 32, 3), nn::ReLU(), ..., nn::Linear(128, 10));
 //   parallel::Pipeline pipe(net, {"cuda:0", "cuda:1"}, {.chunks = 8, .balance = {4, 3}});
@@ -11,21 +11,21 @@
 //
 // It is a module with the parameters, buffers, modules and names of the one it wraps, which must
 // outlive it and all graphs of its results, and moves them to their devices; leave them there.
-// Gradients and weights are those of the model on one device, but for how sums are rounded, and the
-// same at every run, unless stages of a device that do not follow each other share a weight: the
-// order in which such a weight's gradients are added is not fixed.
+// Gradients and weights equal those of the model on one device, up to the rounding of sums, and are
+// the same in every run. The exception is a weight shared by non-adjacent stages of one device: the
+// order in which its gradients are added is not fixed.
 //
-// - One thread issues the work of all devices, in the order of gpipe_schedule(); devices overlap
-//   where they work behind the host's back, as CUDA devices and virtual ones ("cpu:0") do, and not
-//   on the host itself ("cpu"). A layer that reads its device (item()) holds all of them up.
-// - Activations and gradients cross on streams of their own. Backward runs the micro-batches from
-//   the last to the first, with one thread a device (autograd/engine.h).
-// - Batch norms see a micro-batch at a time: they normalise by its statistics, and update running
-//   statistics once each (see deferred_batch_norm). Dropout draws from the generator of its stage's
+// - One thread issues the work of all devices, in the order of gpipe_schedule(); asynchronous
+//   devices, CUDA devices and virtual ones ("cpu:0"), overlap; the host itself ("cpu") does not. A
+//   layer that reads a value from its device (item()) blocks all of them.
+// - Activations and gradients are transferred on separate streams. Backward runs the micro-batches
+//   from the last to the first, with one thread per device (autograd/engine.h).
+// - Batch norms see one micro-batch at a time: they normalise by its statistics, and update running
+//   statistics with each (see deferred_batch_norm). Dropout draws from the generator of its stage's
 //   device, one micro-batch after another.
 // - Grad mode, autocast, train() and eval() are the caller's, as are the current streams.
-// - Hooks of the Sequential itself do not run, those of its layers do, once a micro-batch, and once
-//   more where that is computed again: then in the thread of its device's backward.
+// - Hooks of the Sequential itself do not run. Those of its layers run once per micro-batch, and
+//   again in a recomputation, in the thread of its device's backward.
 #pragma once
 
 #include <cstdint>
@@ -40,23 +40,23 @@
 
 namespace ferrite::parallel {
 
-/// Which micro-batches keep only the inputs of stages for backward, which computes the rest again
-/// (autograd/checkpoint.h): as soon as its stage is free, while gradients are still on their way.
-/// In eval mode none, as in torch.
+/// The micro-batches for which stages keep only their inputs for backward, and recompute the rest
+/// (autograd/checkpoint.h) as soon as the stage is free, while gradients are still on their way. In
+/// eval mode none, as in torch.
 enum class PipelineCheckpoint : std::uint8_t {
   always,
-  except_last,  ///< all but the last one, whose backward comes at once
+  except_last,  ///< all but the last one, whose backward follows at once
   never,
 };
 
 struct PipelineOptions {
   int chunks = 1;  ///< micro-batches
   PipelineCheckpoint checkpoint = PipelineCheckpoint::except_last;
-  /// Layers of each stage; empty: as equal in number as can be. See balance_by_time().
+  /// Number of layers of each stage; empty: as equal as possible. See balance_by_time().
   std::vector<std::int64_t> balance = {};
-  /// Whether batch norms in training update their running statistics once a mini-batch, by the mean
-  /// and variance of all of its micro-batches together (torchgpipe's); they still normalise by the
-  /// statistics of the micro-batch. Synchronised ones are left as they are.
+  /// Whether batch norms in training update their running statistics once per mini-batch, by the
+  /// mean and variance of all its micro-batches together (from torchgpipe); they still normalise by
+  /// the statistics of the micro-batch. Synchronised ones are not changed.
   bool deferred_batch_norm = false;
 };
 
@@ -68,39 +68,37 @@ struct PipelineStage {
 
 class Pipeline final : public nn::Module {
  public:
-  /// One stage a number in `options.balance`, stage i on devices[i] (without a balance, one a
-  /// device). A device may have several stages. Without devices, layers stay where they are, as
-  /// with torch's Pipe: those that follow each other on one device are a stage, and layers without
-  /// parameters and buffers go with those before.
-  /// ValueError where numbers do not fit: chunks or a stage's layers below 1, layers that the model
-  /// does not have, stages without a device, no layers; where two stages on different devices share
-  /// a parameter or buffer, by its names; where layers that stay where they are have several
-  /// devices each, or are not as a given balance says. CudaError where a device is lost. Nothing
-  /// has been moved then. (That a device is there at all is seen to by Device: DeviceError.)
-  /// OutOfMemoryError where one does not hold its layers; those before are on theirs then.
+  /// Stage i, with options.balance[i] layers, is on devices[i]; without a balance, one stage per
+  /// device. A device may have several stages. Without devices, layers stay where they are, as with
+  /// torch's Pipe: consecutive layers on one device form a stage, and layers without parameters and
+  /// buffers belong to the previous ones. ValueError if numbers do not match: chunks or a stage's
+  /// layers below 1, more layers than the model has, stages without a device, no layers; if two
+  /// stages on different devices share a parameter or buffer, naming it; if a layer that stays in
+  /// place has several devices, or the devices contradict a given balance. CudaError if a device is
+  /// lost. Nothing has been moved then. (Device itself checks that a device exists: DeviceError.)
+  /// OutOfMemoryError if one cannot hold its layers; those before it have been moved then.
   explicit Pipeline(nn::Sequential& model, std::vector<Device> devices = {},
                     const PipelineOptions& options = {});
   ~Pipeline() override;
 
   /// The model's output on output_device(). `input` may be on any device; it is split along
-  /// dimension 0 as chunk() does: 30 in 4 is 8, 8, 8, 6, and there are fewer micro-batches than
-  /// `chunks` where 5 in 4 is 2, 2, 1. So must the outputs of all layers go by rows: those of the
-  /// micro-batches are joined along dimension 0 (ShapeError where the last has none). Copies of
-  /// host memory that is not pinned are waited for.
+  /// dimension 0 like chunk(): 30 in 4 is 8, 8, 8, 6, and there are fewer micro-batches than
+  /// `chunks` if 5 in 4 is 2, 2, 1. The outputs of all layers must be split by rows too: those of
+  /// the micro-batches are joined along dimension 0 (ShapeError if the last has none). Waits for
+  /// copies of host memory that is not pinned.
   ///
-  /// What a layer throws comes out with the same type, tagged with the stage, its device and the
-  /// micro-batch; the next call starts afresh. Errors that a device finds while it works come out
-  /// when it is next synchronized, as always.
+  /// Exceptions of a layer are rethrown with the same type, tagged with the stage, its device and
+  /// the micro-batch; the next call starts afresh. Errors that a device detects asynchronously are
+  /// thrown when it is next synchronized, as always.
   Tensor forward(const Tensor& input) override;
 
   nn::Sequential& module() const;
   const PipelineOptions& options() const;
   const std::vector<PipelineStage>& stages() const;
-  const Device& input_device() const;   ///< of the first stage
-  const Device& output_device() const;  ///< of the last: where targets belong
+  const Device& input_device() const;   ///< the device of the first stage
+  const Device& output_device() const;  ///< that of the last, which should hold the targets
 
-  /// Since the start or the last reset_report(). Waits for nothing: a step that is under way is not
-  /// in it.
+  /// Since the start or the last reset_report(). Does not wait: an unfinished step is not included.
   PipelineReport report() const;
   void reset_report();
 

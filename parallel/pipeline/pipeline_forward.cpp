@@ -1,4 +1,4 @@
-// A step of a Pipeline: forward, and what backward does beside the engine's own work.
+// A step of a Pipeline: forward, and the pipeline's own work in backward.
 #include <fmt/format.h>
 
 #include <utility>
@@ -14,12 +14,12 @@ namespace ferrite::parallel {
 
 using autograd::detail::CheckpointRegion;
 
-/// What one forward and the nodes of its tape share.
+/// State shared by one forward and the nodes of its tape.
 struct Pipeline::State::Step {
   std::shared_ptr<State> state;
-  std::shared_ptr<pipeline::StepTimes> times;  // null where nobody will run backward
+  std::shared_ptr<pipeline::StepTimes> times;  // null if backward will not run
   std::vector<Stream> streams;                 // of the stages
-  int checkpointed = 0;                        // micro-batches, the first ones
+  int checkpointed = 0;                        // the first micro-batches
 
   const Stream& stream(int stage) const { return streams[static_cast<std::size_t>(stage)]; }
   const Device& device(int stage) const {
@@ -59,7 +59,7 @@ auto Pipeline::State::tagged(int stage, int micro_batch, F f) const {
   }
 }
 
-/// The stage's work on a micro-batch; its `region` where that is checkpointed.
+/// The stage's work on a micro-batch; sets `region` if it is checkpointed.
 Tensor Pipeline::State::Step::compute(int stage, int micro_batch, const Tensor& x,
                                       std::shared_ptr<CheckpointRegion>& region) {
   const Stage& of = state->stages[static_cast<std::size_t>(stage)];
@@ -84,8 +84,8 @@ Tensor Pipeline::State::Step::compute(int stage, int micro_batch, const Tensor& 
   return y;
 }
 
-/// What checkpointing threw away of the micro-batch, which is the next one that the stage's device
-/// runs backward for. Its gradient is still on its way: nothing has been made to wait for it yet.
+/// Recomputes the discarded tensors of the micro-batch that the stage's device runs backward for
+/// next. Its gradient is still on its way, and nothing waits for it yet.
 void Pipeline::State::Step::compute_again(int stage, int micro_batch,
                                           const std::shared_ptr<CheckpointRegion>& region) {
   if (times) times->close(stage, micro_batch, stream(stage));
@@ -101,7 +101,7 @@ void Pipeline::State::Step::compute_again(int stage, int micro_batch,
 
 void Pipeline::State::Step::begin_backward(int stage, int micro_batch) {
   if (!times) return;
-  // Where the first stage's backward ends there is no node to say so.
+  // No node reports where the first stage's backward ends.
   if (times->first_of_backward())
     autograd::queue_callback([times = times, streams = streams] { times->finish(streams); });
   times->begin(pipeline::StepTimes::kBackward, stage, micro_batch, stream(stage));
@@ -191,7 +191,7 @@ Tensor Pipeline::State::forward(const Tensor& input) {
     });
   }
   if (way_in) {
-    // The caller may change his batch once this has returned.
+    // The caller may change its batch after this returns.
     if (!input.device().is_host())
       current_stream(input.device()).wait(entered);
     else if (!input.is_pinned())

@@ -1,4 +1,4 @@
-// What a Pipeline is made of. It outlives the Pipeline where graphs do.
+// The state of a Pipeline. Graphs keep it alive after the Pipeline is destroyed.
 #pragma once
 
 #include <deque>
@@ -22,7 +22,7 @@ struct Pipeline::State : std::enable_shared_from_this<Pipeline::State> {
     std::shared_ptr<pipeline::StageLink> next;  // null where the next stage is on the same device
     Tensor run(const Tensor& x) const;
   };
-  /// Where a micro-batch is between two stages.
+  /// A micro-batch between two stages.
   struct Place {
     Tensor here;
     pipeline::StageLink::Sent sent = {};
@@ -31,7 +31,7 @@ struct Pipeline::State : std::enable_shared_from_this<Pipeline::State> {
   };
   struct Step;
 
-  /// Moves the layers to where they belong.
+  /// Moves the layers to their devices.
   State(nn::Sequential& model, std::vector<PipelineStage> stages, const PipelineOptions& options);
 
   Tensor forward(const Tensor& input);
@@ -48,7 +48,7 @@ struct Pipeline::State : std::enable_shared_from_this<Pipeline::State> {
               const std::shared_ptr<pipeline::StageLink>& way_in);
   Place run(const std::shared_ptr<Step>& step, int stage, int micro_batch, Place& place);
   Tensor join(const std::vector<Place>& places) const;
-  /// f(); what it throws says where.
+  /// Calls f(); adds the place to its exceptions.
   template <class F>
   auto tagged(int stage, int micro_batch, F f) const;
   /// From the device of an input; null where that is the first stage's.

@@ -19,16 +19,15 @@ struct ScheduledRun {
 
 enum class PipelinePhase : std::uint8_t { forward, backward };
 
-/// Every stage once with every micro-batch, in stages + micro_batches - 1 ticks: forward,
-/// micro-batch m is with stage s at tick m + s; backward the same is run from its end, the last
-/// micro-batch first. Within a tick the stages work at the same time; those nearest to the output
-/// come first. ValueError unless both are above 0.
+/// Every combination of stage and micro-batch once, in stages + micro_batches - 1 ticks: in
+/// forward, micro-batch m is in stage s at tick m + s; in backward the same is run in reverse, with
+/// the last micro-batch first. Within a tick the stages work at the same time; those nearest to the
+/// output come first. ValueError unless both are above 0.
 std::vector<ScheduledRun> gpipe_schedule(int stages, int micro_batches,
                                          PipelinePhase phase = PipelinePhase::forward);
 
-/// The share of the devices' time in which they have nothing to do, in either phase, where all
-/// stages take the same time: (stages - 1) / (micro_batches + stages - 1). ValueError unless both
-/// are above 0.
+/// The share of the devices' idle time, in either phase, if all stages take the same time: (stages
+/// - 1) / (micro_batches + stages - 1). ValueError unless both are above 0.
 double bubble_fraction(int stages, int micro_batches);
 
 /// A line a stage and a column a tick, with the micro-batches that are worked on:

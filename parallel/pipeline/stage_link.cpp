@@ -8,12 +8,12 @@ namespace ferrite::parallel::pipeline {
 
 namespace {
 
-/// The host has no stream that runs beside it and that its ops could be ordered with.
+/// The host has no asynchronous stream with which its ops could be ordered.
 Stream own_stream(const Device& device) {
   return device.is_host() ? Stream() : Stream::create(device);
 }
 
-/// On the tape as an op whose backward runs on `stream`, be that of another device than `out`.
+/// Records an op whose backward runs on `stream`, possibly of another device than `out`.
 void record_on(const Stream& stream, const char* name, const Tensor& out, const Tensor& in,
                std::function<Tensor(const Tensor&)> backward) {
   auto run = [backward = std::move(backward)](const Tensor& grad, autograd::Needs) {
@@ -51,8 +51,8 @@ StageLink::Sent StageLink::send(const Tensor& x, std::shared_ptr<Returned> retur
   out_.wait(current_stream(x.device()));
   Sent sent{copy(x, out_, in_, crossed), {}};
   sent.landed.record(in_);
-  // By the thread of the destination's device, next after the work that made the gradient: issued
-  // by another thread the copy might wait for what the destination does later.
+  // In the thread of the destination's device, directly after the work that produced the gradient:
+  // issued by another thread, the copy might wait for later work of the destination.
   if (autograd::recording(x))
     record_on(back_out_, "pipeline_copy", sent.tensor, x,
               [self = shared_from_this(), returned = std::move(returned),
@@ -73,7 +73,7 @@ Tensor StageLink::return_gradient(const Tensor& gradient, Returned& returned,
                                   const Crossed& crossed) const {
   if (autograd::creating_graph()) {
     const Device& to = back_in_.device();
-    // Ops of the host wait for no event: they would read what has not landed.
+    // Ops on the host do not wait for events: they would read before the copy is done.
     const Tensor there = gradient.to(to, !to.is_host());
     returned.landed.record(current_stream(to));
     return there;

@@ -64,7 +64,7 @@ void StepTimes::add(PipelineReport& report) const {
       of.backward_ms += span(kBackward, stage, m).ms();
     }
   }
-  // The first stage that learns is the last one to end; two marks of one device can be compared.
+  // The first stage to begin is the last to end; two marks of one device can be compared.
   int first = 0;
   while (first + 1 < stages_ && !span(kBackward, first, 0).end) ++first;
   const Span &begun = span(kForward, first, 0), &ended = span(kBackward, first, 0);

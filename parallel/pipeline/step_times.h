@@ -1,4 +1,4 @@
-// When the stages of a pipeline worked, and what memory that took.
+// Times and memory of a pipeline's stages.
 #pragma once
 
 #include <atomic>
@@ -13,30 +13,30 @@
 
 namespace ferrite::parallel::pipeline {
 
-/// Of one step. Forward is written by the thread that runs it, each stage's backward by one thread
-/// of the engine's; all is read once finish() has been called.
+/// Times of one step. Forward is recorded by the thread that runs it, each stage's backward by one
+/// thread of the engine; read after finish() has been called.
 class StepTimes {
  public:
   enum Work { kForward, kRecompute, kBackward };
 
   StepTimes(int stages, int micro_batches);
 
-  /// A mark on `stream`, where times[...] begins or ends.
+  /// Marks the begin or end of times[...] on `stream`.
   void begin(Work work, int stage, int micro_batch, const Stream& stream);
   void end(Work work, int stage, int micro_batch, const Stream& stream);
   /// Ends the stage's backward of any other micro-batch: its device is about to work on this one.
   void close(int stage, int micro_batch, const Stream& stream);
 
-  /// Whether this is the first to ask.
+  /// Returns true for the first caller.
   bool first_of_backward() { return !in_backward_.exchange(true); }
-  /// `bytes` cross between devices; by any thread.
+  /// `bytes` are transferred between devices. Thread-safe.
   void crossed(std::int64_t bytes);
 
   /// Backward is over; `streams` are those of the stages.
   void finish(const std::vector<Stream>& streams);
   bool finished() const { return finished_.load(std::memory_order_acquire); }
 
-  /// Whether the devices have come to the end of it; then add() adds its times to the report.
+  /// Whether the devices have finished it; then add() adds its times to the report.
   bool passed() const;
   void add(PipelineReport& report) const;
 
@@ -55,7 +55,7 @@ class StepTimes {
   std::atomic<bool> in_backward_ = false, finished_ = false;
 };
 
-/// What the allocators of the stages' devices hold beyond what they held when the step began.
+/// The memory held by the allocators of the stages' devices beyond that at the start of the step.
 class ActivationMemory {
  public:
   explicit ActivationMemory(std::vector<Device> devices);

@@ -35,7 +35,7 @@ reports::Overlap reports::overlap(std::vector<std::pair<double, double>> spans,
                                   double hidden_until) {
   std::ranges::sort(spans);
   Overlap sum;
-  double counted = 0;  // up to here
+  double counted = 0;  // end of the time counted so far
   for (const auto& [begin, end] : spans) {
     const double from = std::max(begin, counted);
     if (end <= from) continue;

@@ -1,6 +1,5 @@
-// What DistributedDataParallel, DataParallel and Pipeline report of their steps: what moved between
-// devices, and where the time went. Bytes and milliseconds of a step, averages over the steps
-// counted.
+// Reports of DistributedDataParallel, DataParallel and Pipeline: bytes moved between devices, and
+// time spent. Bytes and milliseconds per step, averaged over the counted steps.
 #pragma once
 
 #include <cstdint>
@@ -14,96 +13,97 @@
 
 namespace ferrite::parallel {
 
-/// Of DistributedDataParallel: its buckets and the time that their communication takes.
+/// DistributedDataParallel: its buckets and their communication times.
 struct DDPReport {
   struct Bucket {
-    std::vector<std::string> parameters;  ///< in the order in which they lie in it
-    std::int64_t numel = 0, bytes = 0;    ///< as communicated, gaps included
+    std::vector<std::string> parameters;  ///< in the order of their positions
+    std::int64_t numel = 0, bytes = 0;    ///< as communicated, including gaps
     DType dtype = kFloat32;
     Device device = {};
-    /// After the start of backward: when the last gradient was there; when communication of it
+    /// Relative to the start of backward: when the last gradient arrived; when its communication
     /// began and ended.
     double ready_ms = 0, begun_ms = 0, ended_ms = 0;
   };
 
   std::string group;  ///< "gloo, 4 ranks, this is rank 0"
   std::vector<Bucket> buckets;
-  bool rebuilt = false;                    ///< whether in the order in which gradients arrive
-  std::int64_t parameters = 0, bytes = 0;  ///< of all buckets: what a step communicates
+  bool rebuilt = false;                    ///< whether rebuilt in the order in which gradients
+                                           ///< arrive
+  std::int64_t parameters = 0, bytes = 0;  ///< totals over all buckets, per step
   std::int64_t steps = 0;                  ///< backward passes with communication
-  std::int64_t timed = 0;                  ///< those whose communication could be timed
-  double backward_ms = 0;                  ///< from its start until its last gradient
-  /// While any bucket was under way, waiting for other ranks included; of that, after the last
-  /// gradient.
+  std::int64_t timed = 0;                  ///< those with measured communication
+  double backward_ms = 0;                  ///< from its start to its last gradient
+  /// Time during which any bucket was being communicated, including waits for other ranks; and the
+  /// part after the last gradient.
   double communication_ms = 0, exposed_ms = 0;
-  /// The share of communication that is hidden behind backward; 1 where there is none.
+  /// The share of communication hidden behind backward; 1 if there is none.
   double overlap() const;
   /// A table.
   std::string str() const;
 };
 
-/// Of DataParallel. A step is a call of the module, and the backward passes until the next one.
-/// Times are those of steps whose work had ended when the report was made. They are read from the
-/// clocks of the devices: nothing waits for them.
+/// DataParallel. A step is a call of the module, and the backward passes until the next one. Times
+/// are those of steps that had finished when the report was made. They are read from the devices'
+/// events without waiting.
 struct DataParallelReport {
   std::vector<Device> devices;
-  std::string backend;  ///< of the transport: "nccl", "copies"; "" with one device
-  /// Steps; those that are timed; those in which gradients were summed, and are timed.
+  std::string backend;  ///< the transport: "nccl", "copies"; "" with one device
+  /// Number of steps; timed steps; timed steps in which gradients were summed.
   std::int64_t steps = 0, timed = 0, reduced = 0;
 
   /// To other devices (or from the host): inputs, parameters and buffers, gradients of parameters,
-  /// outputs. What backward moves of inputs and outputs is as much again, and not counted.
+  /// outputs. Backward moves the same amount again for inputs and outputs, which is not counted.
   double bytes_scattered = 0, bytes_broadcast = 0, bytes_reduced = 0, bytes_gathered = 0;
 
   /// On the first device: until its inputs and all parameters were sent.
   double scatter_replicate_ms = 0;
-  /// Of the replica that took longest; and of each device, 0 where it had nothing to do.
+  /// Of the slowest replica; and of each device, 0 if it had nothing to do.
   double forward_ms = 0;
   std::vector<double> device_forward_ms;
-  /// What came after that, until all outputs were there.
+  /// From then until all outputs were there.
   double gather_ms = 0;
-  /// While gradients of parameters were summed, waiting for other devices included; of that, after
-  /// backward had made the last of them. Averages over the steps that did.
+  /// Time during which gradients of parameters were summed, including waits for other devices; and
+  /// the part after backward produced the last of them. Averages over the steps that summed
+  /// gradients.
   double reduction_ms = 0, exposed_reduction_ms = 0;
 
-  /// The share of the reduction that is hidden behind backward; 1 where there is none.
+  /// The share of the reduction hidden behind backward; 1 if there is none.
   double overlap() const;
   /// A table.
   std::string str() const;
 };
 
-/// Of Pipeline: its stages, and the time and memory that they take.
+/// Pipeline: its stages, and their time and memory.
 struct PipelineReport {
   struct Stage {
     Device device = {};
     std::int64_t first_layer = 0, layers = 0;
     std::int64_t parameters = 0, bytes = 0;  ///< of the parameters
-    /// Of a step, all micro-batches together, as the device worked on them: waiting for other
-    /// stages is not in it. `recompute_ms` is what checkpointing did again ahead of backward.
+    /// Per step, for all micro-batches together, on the device: waits for other stages are not
+    /// included. `recompute_ms` is the time of checkpointing's recomputation before backward.
     double forward_ms = 0, recompute_ms = 0, backward_ms = 0;
     double busy_ms() const { return forward_ms + recompute_ms + backward_ms; }
   };
   struct Memory {
     Device device = {};
-    /// The most, in bytes, that the device held during a step beyond what it held when that began;
-    /// looked at whenever a stage has been run or recomputed: activations, and gradients that
-    /// backward is adding up.
+    /// Peak bytes held by the device during a step beyond those at its start, sampled whenever a
+    /// stage was run or recomputed: activations, and gradients that backward is accumulating.
     std::int64_t peak_activations = 0;
   };
 
   std::vector<Stage> stages;
-  std::vector<Memory> memory;  ///< one a device
-  int micro_batches = 0;       ///< of the last step
-  std::int64_t steps = 0;      ///< forwards that could be differentiated
-  std::int64_t timed = 0;      ///< those of them that ended in a backward, and are in the averages
+  std::vector<Memory> memory;    ///< one per device
+  int micro_batches = 0;         ///< of the last step
+  std::int64_t steps = 0;        ///< forwards with a graph
+  std::int64_t timed = 0;        ///< those that ended in a backward, and are in the averages
   std::int64_t bytes_moved = 0;  ///< between devices: activations and gradients
-  /// From the first stage's beginning of forward to its end of backward, without what happens
+  /// From the start of the first stage's forward to the end of its backward, without the time
   /// between forward and backward of the last stage (the loss).
   double step_ms = 0;
-  /// (stages - 1) / (micro_batches + stages - 1): of stages that all take the same time.
+  /// (stages - 1) / (micro_batches + stages - 1): for stages that take the same time.
   double expected_bubble = 0;
-  /// The share of step_ms that the devices' stages were idle for, on average; what the stages
-  /// differ in, and copies that nothing hides, are in it. 0 where nothing was timed.
+  /// The share of step_ms during which the stages were idle, on average; includes the effect of
+  /// unequal stages, and of copies that are not hidden. 0 if nothing was timed.
   double measured_bubble = 0;
   /// A table.
   std::string str() const;
@@ -115,8 +115,8 @@ std::ostream& operator<<(std::ostream& out, const PipelineReport& report);
 
 namespace reports {
 
-/// Milliseconds in which any of the spans (begin, end) was under way, and of these the ones after
-/// `hidden_until`, when the work ended that they may hide behind.
+/// Milliseconds during which any of the spans (begin, end) was active, and the part of these after
+/// `hidden_until`, the end of the work that may hide them.
 struct Overlap {
   double total = 0, exposed = 0;
 };

@@ -11,7 +11,7 @@ namespace ferrite::parallel::tensor_parallel {
 
 namespace {
 
-/// Where rank 0's generator stands.
+/// The state of rank 0's generator.
 PhiloxState agreed_state(PhiloxState own, ProcessGroup& group) {
   const NoGradGuard guard;
   const Tensor host = empty({2}, {.dtype = kInt64});
@@ -56,7 +56,7 @@ Tensor all_gather_parts(const Tensor& part, int dim, ProcessGroup& group) {
 DrawnLinear draw_linear(std::int64_t in_features, std::int64_t out_features, bool bias,
                         Generator* generator, ProcessGroup* group) {
   Generator& own = generator ? *generator : default_generator(Device());
-  // A generator of its own: ranks that are threads may share the default one.
+  // A separate generator: ranks that are threads may share the default one.
   Generator drawing;
   drawing.set_state(group ? agreed_state(own.state(), *group) : own.state());
   DrawnLinear drawn;
@@ -69,7 +69,7 @@ DrawnLinear draw_linear(std::int64_t in_features, std::int64_t out_features, boo
     nn::init::uniform_(drawn.bias, -bound, bound, &drawing);
   }
   own.set_state(drawing.state());
-  // Nobody draws, or asks for rank 0's state, before all have set theirs.
+  // No rank draws, or reads rank 0's state, before all have set theirs.
   if (group) group->barrier().wait();
   return drawn;
 }

@@ -6,14 +6,15 @@
 //   parallel::RowParallelLinear down(4096, 1024, {.input_is_parallel = true});
 //   Tensor y = down(gelu(up(x)));       // one all-reduce in forward, one in backward
 //
-// Every rank calls the layers with the same input, and has the same output and the same gradient of
-// the input: outside the layers nothing knows that they are split. Gradients of the parts are those
-// of the parts of the whole layer's gradients; each rank's optimizer updates its own.
+// Every rank calls the layers with the same input, and gets the same output and the same gradient
+// of the input: code outside the layers need not know that they are split. Gradients of the parts
+// are the corresponding parts of the whole layer's gradients; each rank's optimizer updates its
+// own.
 //
-// Weights are those of the nn::Linear that would be made in their place: all ranks draw the whole
-// matrix by rank 0's random state and keep their part, and the generators of all ranks stand after
-// that where nn::Linear would leave rank 0's. Making a layer is collective. With one rank, or
-// without a group, the layers are nn::Linear.
+// Initial weights equal those of the corresponding nn::Linear: all ranks draw the whole matrix from
+// rank 0's random state and keep their part; the generators of all ranks end in the state in which
+// nn::Linear would leave rank 0's. Constructing a layer is collective. With one rank, or without a
+// group, the layers are equivalent to nn::Linear.
 #pragma once
 
 #include <cstdint>
@@ -32,12 +33,12 @@ namespace ferrite::parallel {
 
 struct ColumnParallelLinearOptions {
   bool bias = true;
-  /// Whether every rank gets the whole output; else its part of the last dimension, for a
-  /// RowParallelLinear behind it.
+  /// Whether every rank gets the whole output; else its part of the last dimension, for a following
+  /// RowParallelLinear.
   bool gather_output = true;
-  /// The default group where none is given.
+  /// Default: the default group.
   std::shared_ptr<ProcessGroup> group = {};
-  /// To draw weights; the host's default generator where none is given.
+  /// For drawing weights; default: the host's default generator.
   Generator* generator = nullptr;
 };
 
@@ -45,7 +46,7 @@ struct ColumnParallelLinearOptions {
 /// the outputs: rows of `weight`, which are columns of the matrix that multiplies the input.
 class ColumnParallelLinear : public nn::Cloneable<ColumnParallelLinear>, public SplitModule {
  public:
-  /// ValueError where out_features does not divide by the number of ranks.
+  /// ValueError if out_features is not divisible by the number of ranks.
   ColumnParallelLinear(std::int64_t in_features, std::int64_t out_features,
                        const ColumnParallelLinearOptions& options = {});
   Tensor forward(const Tensor& input) override;
@@ -60,7 +61,7 @@ class ColumnParallelLinear : public nn::Cloneable<ColumnParallelLinear>, public 
   Tensor bias;    ///< [out_features / ranks]; undefined without bias
 
  private:
-  std::shared_ptr<ProcessGroup> group_;  // null where the process is alone
+  std::shared_ptr<ProcessGroup> group_;  // null for a single process
   bool gather_output_;
 };
 
@@ -69,9 +70,9 @@ struct RowParallelLinearOptions {
   /// Whether the input is this rank's part of the last dimension, from a ColumnParallelLinear; else
   /// it is whole, and split here.
   bool input_is_parallel = false;
-  /// The default group where none is given.
+  /// Default: the default group.
   std::shared_ptr<ProcessGroup> group = {};
-  /// To draw weights; the host's default generator where none is given.
+  /// For drawing weights; default: the host's default generator.
   Generator* generator = nullptr;
 };
 
@@ -80,10 +81,10 @@ struct RowParallelLinearOptions {
 /// is added after that.
 class RowParallelLinear : public nn::Cloneable<RowParallelLinear>, public SplitModule {
  public:
-  /// ValueError where in_features does not divide by the number of ranks.
+  /// ValueError if in_features is not divisible by the number of ranks.
   RowParallelLinear(std::int64_t in_features, std::int64_t out_features,
                     const RowParallelLinearOptions& options = {});
-  /// `input` [..., in_features], or [..., in_features / ranks] where input_is_parallel.
+  /// `input` [..., in_features], or [..., in_features / ranks] if input_is_parallel.
   Tensor forward(const Tensor& input) override;
   std::string extra_repr() const override;
   std::optional<std::int64_t> multiply_adds(std::span<const Tensor> inputs,
@@ -96,7 +97,7 @@ class RowParallelLinear : public nn::Cloneable<RowParallelLinear>, public SplitM
   Tensor bias;    ///< [out_features], the same on all ranks; undefined without bias
 
  private:
-  std::shared_ptr<ProcessGroup> group_;  // null where the process is alone
+  std::shared_ptr<ProcessGroup> group_;  // null for a single process
   bool input_is_parallel_;
 };
 
@@ -107,8 +108,8 @@ struct ParallelMLPOptions {
 };
 
 /// The feed-forward block of a transformer: [..., hidden] to `ffn_hidden`, GELU, and back. `fc1` is
-/// split by its columns and `fc2` by its rows, so that each rank goes from its part of the one to
-/// its part of the other by itself, and the ranks meet once, for the sum at the end.
+/// split by its columns and `fc2` by its rows, so that each rank computes from part to part
+/// locally, and the ranks communicate only once, for the sum at the end.
 class ParallelMLP : public nn::Cloneable<ParallelMLP> {
  public:
   ParallelMLP(std::int64_t hidden, std::int64_t ffn_hidden, const ParallelMLPOptions& options = {});

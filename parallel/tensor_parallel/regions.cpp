@@ -24,7 +24,7 @@ void check_input(const Tensor& input, const char* op, int dims) {
   FERRITE_CHECK(input.dim() >= dims, ShapeError, op, "a tensor without dimensions does not split");
 }
 
-/// The values in memory of their own, dense.
+/// A dense copy of the values.
 Tensor dense_copy(const Tensor& t) {
   const NoGradGuard guard;
   return t.detach().clone(kContiguous);
@@ -113,9 +113,9 @@ std::vector<Device> devices_of(std::span<const Tensor> tensors) {
   return devices;
 }
 
-/// Outputs on several devices are one node, whose gradients are added up in a fixed order. In front
-/// of it each output has a node of its own, on its device: where it is used twice, its gradients
-/// are added up there.
+/// Outputs on several devices share one node, whose gradients are added in a fixed order. Each
+/// output also has a preceding node of its own, on its device, which adds its gradients if it is
+/// used more than once.
 template <class Backward>
 void record_on_devices(std::vector<Tensor>& outs, const char* name, const Tensor& input,
                        Backward backward) {

@@ -1,15 +1,15 @@
-// Where a tensor-parallel region begins and ends: collectives that are on the tape, each with the
-// gradient that makes a network inside the region train as if it were whole (Shoeybi, Patwary,
-// Puri, LeGresley, Casper, Catanzaro, "Megatron-LM: Training Multi-Billion Parameter Language
-// Models Using Model Parallelism", 2019, section 3: f is copy_to, g is reduce_from).
+// Boundaries of a tensor-parallel region: collectives on the tape, with gradients such that a
+// network inside the region trains as if it were not split (Shoeybi, Patwary, Puri, LeGresley,
+// Casper, Catanzaro, "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model
+// Parallelism", 2019, section 3: f is copy_to, g is reduce_from).
 //
 // Outside the region a tensor is the same on all ranks (devices), and so is its gradient; inside,
 // each has a part of the last dimension, or a summand. copy_to and reduce_from are each other's
 // gradient, and so are scatter_to and gather_from: all may be differentiated any number of times.
 //
 // With ranks these are collectives: every rank calls them in the same order, in forward and, by
-// running the same graph, in backward. float types; empty tensors are allowed. A group of one rank
-// returns the input.
+// running the same graph, in backward. Floating types only; empty tensors are allowed. A group of
+// one rank returns the input.
 #pragma once
 
 #include <memory>
@@ -21,28 +21,27 @@
 
 namespace ferrite::parallel {
 
-// ---- Over the ranks of a group, the default group where none is given (without one the process is
-// alone). Names are Megatron's.
+// ---- Over the ranks of a group, by default the default group (without one there is only this
+// process). Names are Megatron's.
 
-/// The input, and the sum of all ranks' gradients. The result shares the input's memory: change
-/// neither in place.
+/// The input; its gradient is the sum of all ranks' gradients. The result shares the input's
+/// memory: change neither in place.
 Tensor copy_to_tensor_model_parallel_region(const Tensor& input,
                                             std::shared_ptr<ProcessGroup> group = {});
 /// The sum of all ranks' inputs.
 Tensor reduce_from_tensor_model_parallel_region(const Tensor& input,
                                                 std::shared_ptr<ProcessGroup> group = {});
-/// This rank's part of the last dimension, in memory of its own; ValueError where it does not
-/// divide by the number of ranks.
+/// This rank's part of the last dimension, in separate memory; ValueError if it is not divisible by
+/// the number of ranks.
 Tensor scatter_to_tensor_model_parallel_region(const Tensor& input,
                                                std::shared_ptr<ProcessGroup> group = {});
-/// All ranks' inputs, of one shape, one after another along the last dimension.
+/// All ranks' inputs, of one shape, concatenated along the last dimension.
 Tensor gather_from_tensor_model_parallel_region(const Tensor& input,
                                                 std::shared_ptr<ProcessGroup> group = {});
 
-// ---- Over devices of this process. Work is queued on the devices, which run at the same time; the
-// host waits for nothing. Sums are made in the order of the devices, in float32 for float16 and
-// bfloat16, so that the same inputs give the same bits. ValueError where no device is given, or no
-// part.
+// ---- Over devices of this process. Work is queued on the devices, which run at the same time,
+// without waiting. Sums are made in the order of the devices, in float32 for float16 and bfloat16,
+// so that the same inputs give the same bits. ValueError if there is no device, or no part.
 
 /// A copy on each device. The one on the input's device shares its memory.
 std::vector<Tensor> copy_to_devices(const Tensor& input, std::span<const Device> devices);
@@ -50,11 +49,11 @@ std::vector<Tensor> copy_to_devices(const Tensor& input, std::span<const Device>
 Tensor reduce_from_devices(std::span<const Tensor> parts, const Device& target);
 /// The last dimension in pieces of split_sizes(), number i on devices[i].
 std::vector<Tensor> scatter_to_devices(const Tensor& input, std::span<const Device> devices);
-/// The parts one after another along the last dimension, on `target`.
+/// The parts concatenated along the last dimension, on `target`.
 Tensor gather_from_devices(std::span<const Tensor> parts, const Device& target);
 
-/// How `size` is split in as many `parts`: as evenly as can be, the first ones being larger by one
-/// where it does not divide (numpy.array_split): 10 in 4 is 3, 3, 2, 2.
+/// The sizes of `parts` parts of `size`: as equal as possible, the first ones larger by one if it
+/// is not divisible (numpy.array_split): 10 in 4 is 3, 3, 2, 2.
 std::vector<std::int64_t> split_sizes(std::int64_t size, std::size_t parts);
 
 }  // namespace ferrite::parallel

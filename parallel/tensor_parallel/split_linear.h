@@ -8,11 +8,11 @@
 //   Tensor y = down(h);                 // on cuda:0
 //
 // The devices work at the same time, each on its part of the matrix; inputs and outputs are on the
-// first. Sizes need not divide by the number of devices (split_sizes() in regions.h). Weights are
-// those of the nn::Linear that would be made in their place, and so are outputs and gradients, up
-// to rounding. The part of device i is module "i": "0.weight", "1.weight"; full_state_dict() has
-// the unsplit layer's names. Parts stay where they were put: to(device) would bring them all to
-// that one device, where the layer works on as one.
+// first. Sizes need not be divisible by the number of devices (split_sizes() in regions.h). Initial
+// weights equal those of the corresponding nn::Linear, and so do outputs and gradients, up to
+// rounding. The part of device i is module "i": "0.weight", "1.weight"; full_state_dict() has the
+// unsplit layer's names. to(device) moves all parts to that one device, where the layer still
+// works.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ namespace ferrite::parallel {
 
 struct SplitLinearOptions {
   bool bias = true;
-  /// To draw weights; the host's default generator where none is given.
+  /// For drawing weights; default: the host's default generator.
   Generator* generator = nullptr;
 };
 
@@ -45,25 +45,25 @@ class LinearPart : public nn::Cloneable<LinearPart> {
   Tensor weight, bias;  ///< of the part; the bias may be undefined
 };
 
-/// What both layers are made of.
+/// The common base of both layers.
 class SplitLinear : public nn::Module, public SplitModule {
  public:
-  /// Where the parts are now.
+  /// The current devices of the parts.
   std::vector<Device> devices() const;
   LinearPart& part(std::size_t device) const;
   std::string extra_repr() const override;
   std::vector<SplitTensor> split_tensors() const override;
 
  protected:
-  /// `dim` of the weight is split. ValueError where there is no device, or more than there are
-  /// features to split.
+  /// `dim` of the weight is split. ValueError if there is no device, or more devices than features
+  /// to split.
   SplitLinear(std::int64_t in_features, std::int64_t out_features,
               const std::vector<Device>& devices, int dim, const SplitLinearOptions& options);
-  /// Of as many inputs, each on the device of its part.
+  /// For as many inputs, each on the device of its part.
   std::vector<Tensor> products(std::span<const Tensor> inputs) const;
 
   const std::int64_t in_features_, out_features_;
-  Tensor bias_;  // of what is split by rows, on the first device
+  Tensor bias_;  // of the row-split layer, on the first device
 
  private:
   const int dim_;
@@ -78,8 +78,8 @@ class ColumnSplitLinear : public nn::Cloneable<ColumnSplitLinear, SplitLinear> {
   Tensor forward(const Tensor& input) override;
   /// The parts of the output, each on its device.
   std::vector<Tensor> forward_parts(const Tensor& input);
-  /// The same of an input that has been copied to all devices (copy_to_devices), as where several
-  /// layers share it.
+  /// As above, for an input that has been copied to all devices (copy_to_devices), for several
+  /// layers that share it.
   std::vector<Tensor> forward_parts(std::span<const Tensor> copies);
 };
 
@@ -91,12 +91,12 @@ class RowSplitLinear : public nn::Cloneable<RowSplitLinear, SplitLinear> {
                  const std::vector<Device>& devices, const SplitLinearOptions& options = {});
   /// [..., in_features], which is split, to [..., out_features].
   Tensor forward(const Tensor& input) override;
-  /// Of parts of the input, as ColumnSplitLinear::forward_parts() gives them.
+  /// For parts of the input, as returned by ColumnSplitLinear::forward_parts().
   Tensor forward(std::span<const Tensor> parts);
 };
 
-/// ParallelMLP (parallel_linear.h) over devices of one process: two layers and a GELU between, one
-/// sum at the end.
+/// ParallelMLP (parallel_linear.h) over devices of one process: two layers with a GELU between, and
+/// one sum at the end.
 class SplitMLP : public nn::Cloneable<SplitMLP> {
  public:
   SplitMLP(std::int64_t hidden, std::int64_t ffn_hidden, const std::vector<Device>& devices,

@@ -19,7 +19,7 @@ struct Part {
   SplitTensor of;
 };
 
-/// The parts in a network, found again by where they lie in memory: a layer may have several names.
+/// The parts in a network, identified by their memory: a layer may have several names.
 class Parts {
  public:
   explicit Parts(const nn::Module& network) {
@@ -79,7 +79,8 @@ ParametersBySplit parameters_by_split(const nn::Module& module) {
 
 StateDict full_state_dict(const nn::Module& module) {
   const Parts parts(module);
-  std::map<std::pair<const nn::Module*, std::string>, Tensor> wholes;  // of layers met again
+  std::map<std::pair<const nn::Module*, std::string>, Tensor> wholes;  // for layers encountered
+                                                                       // again
   StateDict full;
   for (const auto& [name, tensor] : module.state_dict()) {
     const Part* const part = parts.find(tensor);

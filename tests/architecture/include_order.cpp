@@ -11,7 +11,7 @@ namespace {
 
 using Names = std::set<std::string, std::less<>>;
 
-// What each folder may include, itself aside. A folder that is missing here may include nothing.
+// The folders that each folder may include, besides itself. An unlisted folder may include nothing.
 const std::map<std::string, Names, std::less<>> kMayInclude = {
     {"core", {}},
     {"kernels", {"core"}},
@@ -36,12 +36,12 @@ std::string first_component(std::string_view path) {
   return std::string(path.substr(0, path.find('/')));
 }
 
-// Whether `file` is of a project of its own, which includes its own headers as it likes.
+// Whether `file` belongs to a separate project, which includes its own headers freely.
 bool is_user_project(std::string_view file) {
   return file.starts_with("examples/custom_kernel/") || file.starts_with("tests/install/");
 }
 
-// Whether an include names a file of this repository, by a path from wherever.
+// Whether an include names a file of this repository, by any path.
 bool is_ours(std::string_view path, bool quoted) {
   const std::string head = first_component(path);
   return quoted || head == "ferrite" || head == "tests" || kMayInclude.contains(head);
@@ -61,7 +61,7 @@ std::string objection(std::string_view file, std::string_view path) {
   const std::string from = first_component(file);
   const std::string to = first_component(target);
   if (from == "tests") return "";
-  if (from == "examples" && target.starts_with("tests/kit/")) return "";  // it is installed
+  if (from == "examples" && target.starts_with("tests/kit/")) return "";  // the kit is installed
   if (to == "tests") return "only tests include tests/";
   if (to == "examples" && from != "examples") return "only tests include examples/";
   const auto allowed = kMayInclude.find(from);
@@ -72,7 +72,7 @@ std::string objection(std::string_view file, std::string_view path) {
     return "process groups stand on core and kernels alone";
   }
   if (to == from || allowed->second.contains(to)) return "";
-  if (to == "emulator") return "";  // stands beside CUDA's own headers
+  if (to == "emulator") return "";  // belongs with CUDA's own headers
   return from + " may include " + join(allowed->second);
 }
 

@@ -16,15 +16,15 @@ struct IncludeViolation {
   std::string message() const;
 };
 
-// Checks that the includes of one source file begin with ferrite/, and follow the order
-//   core <- kernels <- autograd <- ops <- nn <- {optim, parallel} <- examples,
-// data on core alone, metrics on ops and data, parallel's process groups on core and kernels, Eigen
-// and oneDNN in kernels alone, and tests/ and examples/ included by nobody else, but for
-// tests/kit/, which examples use too. `file` is its path below the repository root, with forward
-// slashes; `text` is its content. Comments do not count.
+// Checks that the includes of one source file begin with ferrite/, and follow the order core <-
+// kernels <- autograd <- ops <- nn <- {optim, parallel} <- examples, data on core alone, metrics on
+// ops and data, parallel's process groups on core and kernels. Eigen and oneDNN may be included
+// only in kernels. tests/ and examples/ may not be included elsewhere, except for tests/kit/, which
+// examples use too. `file` is its path below the repository root, with forward slashes; `text` is
+// its content. Comments are ignored.
 std::vector<IncludeViolation> check_includes(std::string_view file, std::string_view text);
 
-// True for the part of parallel/ that stands on core and kernels alone: process groups, their
+// True for the part of parallel/ that depends only on core and kernels: process groups, their
 // collectives and their rendezvous, parallel/comm/.
 bool is_process_group_file(std::string_view file);
 

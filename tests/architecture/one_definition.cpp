@@ -7,7 +7,7 @@ namespace ferrite::test {
 
 namespace {
 
-// The folder whose sources are linked into one program: "" for the library's.
+// The folder whose sources are linked into one program; "" for the library.
 std::string program_of(const std::string& path) {
   const auto first = path.find('/');
   const std::string head = path.substr(0, first);
@@ -15,7 +15,7 @@ std::string program_of(const std::string& path) {
   return path.substr(0, path.find('/', first + 1));
 }
 
-// The text without what may hold braces that are none: preprocessor lines and literals.
+// The text without preprocessor lines and literals, which may contain unbalanced braces.
 std::string without_literals(const std::string& code) {
   static const std::regex kLiterals(
       R"re(^[ \t]*#(?:\\\n|[^\n])*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])')re",
@@ -34,7 +34,7 @@ std::vector<std::string> defined_types(std::string_view text) {
   const std::string code = without_literals(without_comments(text));
   struct Scope {
     bool is_namespace;
-    std::string name;  // of all namespaces so far; empty in anonymous ones
+    std::string name;  // of all enclosing namespaces; empty in anonymous ones
   };
   std::vector<Scope> scopes = {{true, "::"}};
   size_t begin = 0;

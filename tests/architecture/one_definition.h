@@ -10,13 +10,12 @@
 namespace ferrite::test {
 
 // The classes and enumerations that a source defines at namespace scope, with their namespaces:
-// "ferrite::nn::Module". Specialisations of templates and what lies in anonymous namespaces, which
-// may be doubled, are left out.
+// "ferrite::nn::Module". Excludes template specialisations and the contents of anonymous
+// namespaces, which may occur more than once.
 std::vector<std::string> defined_types(std::string_view text);
 
-// Of each type that two sources of one program define: "X: defined in a.h and in b.h". The library
-// is one program; each folder of tests/, examples/ and benchmarks/ is one together with the
-// library.
+// The types that two sources of one program define: "X: defined in a.h and in b.h". The library is
+// one program; each folder of tests/, examples/ and benchmarks/ is one together with the library.
 std::vector<std::string> doubled_definitions(std::span<const SourceFile> files);
 
 }  // namespace ferrite::test

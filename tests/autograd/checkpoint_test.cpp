@@ -210,7 +210,7 @@ TEST_CASE("what one thread computes again, others draw beside it") {
   CHECK(default_generator({}).state().offset > state.offset);
   default_generator({}).set_state(state);
   CHECK(others == values(randn({8}, {.dtype = kFloat64})));
-  // A function that seeds moves nobody else's numbers the second time.
+  // A function that seeds does not affect other random numbers in the rerun.
   const Tensor z = checkpoint(
       [](const Tensor& t) {
         manual_seed(11);

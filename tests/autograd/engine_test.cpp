@@ -43,7 +43,7 @@ TEST_CASE("diamonds: every path counts, each node runs once") {
 }
 
 TEST_CASE("nodes of several threads have numbers of their own, which rise within a thread") {
-  constexpr std::size_t kThreads = 3, kNodes = 2500;  // more than a thread draws at a time
+  constexpr std::size_t kThreads = 3, kNodes = 2500;  // more than a thread takes in one block
   std::vector<std::vector<std::uint64_t>> numbers(kThreads);
   std::vector<std::thread> threads;
   for (auto& mine : numbers)
@@ -85,7 +85,7 @@ TEST_CASE("gradients given to backward") {
   const Tensor y = x * x;
   y.backward(from_vector<double>({10, 100}, {2}));
   CHECK(values(x.grad()) == Values{20, 400});
-  // The given gradient stays the caller's.
+  // The given gradient still belongs to the caller.
   const Tensor g = from_vector<double>({1, 1}, {2}), z = leaf({5, 6});
   z.backward(g);
   z.backward(g);

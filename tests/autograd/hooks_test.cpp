@@ -174,7 +174,7 @@ TEST_CASE("queue_callback: at the end of the pass, in order, once") {
     autograd::queue_callback([&] {
       note("first");
       CHECK_FALSE(grad_enabled());
-      // A pass in a callback has its own; a callback may add another.
+      // A pass in a callback has its own callbacks; a callback may add another.
       Tensor z = ones({});
       {
         EnableGradGuard guard;
@@ -234,7 +234,7 @@ TEST_CASE("what a pass adds to is known while it runs") {
 }
 
 TEST_CASE("backward inside hooks, to any depth") {
-  // One stack would not hold so many.
+  // Too deep for one stack.
   constexpr int kDepth = 20000;
   int left = kDepth;
   std::function<void()> next = [&] {
@@ -263,11 +263,11 @@ TEST_CASE("deep inside hooks: leaves, errors, and what runs when a pass is compl
       next();
       return {};
     });
-    x.backward(x.detach());  // a leaf is where this pass begins and ends
+    x.backward(x.detach());  // this pass begins and ends at a leaf
   };
   CHECK_THROWS_WITH_AS(next(), "the innermost", ValueError);
   CHECK(complete == 0);
-  left = -1;  // and from there on all go well
+  left = -1;  // and from here on all succeed
   std::function<void(int)> count = [&](int depth) {
     const Tensor x = leaf({1});
     x.register_hook([&, depth](const Tensor&) {

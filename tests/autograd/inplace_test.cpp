@@ -1,5 +1,5 @@
-// In-place changes: what the tape makes of them, and what it refuses. The values of views are those
-// of PyTorch.
+// In-place changes: how the tape handles them, and which it refuses. The values of views are
+// PyTorch's.
 #include <doctest/doctest.h>
 
 #include "ferrite/autograd/grad_mode.h"

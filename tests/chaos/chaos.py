@@ -19,7 +19,7 @@ from hosts import Host, Network, send
 
 HEARTBEAT = 3.0
 RENDEZVOUS = 150.0
-# What takes longer than every time-out, elastic's process group's of two minutes among them, hangs.
+# A job that exceeds every timeout, including the two minutes of elastic's process group, is hung.
 HANG = RENDEZVOUS + 60
 
 
@@ -82,8 +82,8 @@ class Job:
         subprocess.run(["umount", "-l", self.disk], check=False)
 
 
-# ---- Faults: each says what it did, and nothing where there was nobody to do it to. `wait` returns
-# early where the job is over.
+# ---- Faults: each returns a description of what it did, or nothing if it had no target. `wait`
+# returns early if the job is over.
 
 class Fault:
     def __init__(self, job, rng, wait):
@@ -258,7 +258,7 @@ class Run:
             began, done = time.monotonic(), None
             try:
                 done = getattr(Fault(job, random.Random(seed), over.wait), name)()
-            except Exception as error:  # of this script, not of the job
+            except Exception as error:  # an error of this script, not of the job
                 broken.append(f"{name}: {error!r}")
             busy["all"] += time.monotonic() - began
             if done:
@@ -281,7 +281,7 @@ class Run:
                     if time.monotonic() > limit:
                         break
                 time.sleep(0.02)
-            # The others are told, or find out by themselves.
+            # The others are notified, or notice by themselves.
             end = time.monotonic() + HANG
             while job.failed() and not job.over() and time.monotonic() < end:
                 time.sleep(0.05)
@@ -387,7 +387,7 @@ def main():
     unknown = [n for n in options.only.split(",") if n and n not in FAULTS]
     if unknown or options.hosts < 2:
         parser.error(f"there is no fault {unknown[0]}" if unknown else "--hosts: 2 or more")
-    for number in (signal.SIGINT, signal.SIGTERM):  # name spaces and mounts are taken away
+    for number in (signal.SIGINT, signal.SIGTERM):  # so that namespaces and mounts are removed
         signal.signal(number, lambda *_: sys.exit("chaos: interrupted"))
     run = Run(options)
     try:

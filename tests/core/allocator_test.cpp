@@ -27,7 +27,7 @@ struct Ledger {
   int acquired = 0, refused = 0;
 };
 
-/// System memory with a capacity, which remembers what it gave.
+/// System memory with a capacity, which records its allocations.
 class CountedMemory final : public MemorySource {
  public:
   explicit CountedMemory(Ledger& ledger) : ledger_(ledger) {}
@@ -61,7 +61,7 @@ struct Fixture {
   Stream stream;
 };
 
-/// Holds a stream up until it is opened.
+/// Blocks a stream until it is opened.
 struct Gate {
   explicit Gate(const Stream& stream) {
     stream.enqueue([opened = promise.get_future().share()] { opened.wait(); });
@@ -92,7 +92,7 @@ TEST_CASE("blocks are aligned, large enough and at most an eighth too large") {
     f.allocator.free(block);
   }
   CHECK(f.allocator.stats().allocated == 0);
-  // Exactly a class's size stays in that class.
+  // A request of exactly a class's size stays in that class.
   for (std::size_t bytes = 64; bytes < std::size_t{1} << 24; bytes *= 2) {
     const auto block = f.get(bytes);
     CHECK(block.bytes == bytes);
@@ -170,7 +170,7 @@ TEST_CASE("out of memory: the cache is given back and the request tried again") 
   CHECK(message_of<OutOfMemoryError>([&] { f.get(100); }) ==
         "[allocate] out of memory on cpu: 100 B asked for, 4.00 KiB in use, 4.00 KiB reserved");
   const MemoryStats s = f.allocator.stats();
-  CHECK(s.allocations == 2);  // only those that were served
+  CHECK(s.allocations == 2);  // only successful ones
   CHECK(s.system_requests == 2);
   CHECK(s.allocated == 4096);
   f.allocator.free(b);
@@ -185,7 +185,7 @@ TEST_CASE("the limit counts as the end of memory") {
         "[allocate] out of memory on cpu:5: 1.50 MiB asked for, 2.00 MiB in use, 2.00 MiB "
         "reserved, limit 3.00 MiB");
   const auto b = f.get(std::size_t{1} << 20);
-  f.allocator.set_limit(0);  // below what is held: nothing wraps around
+  f.allocator.set_limit(0);  // below the reserved size: nothing wraps around
   CHECK_THROWS_AS(f.get(64), OutOfMemoryError);
   f.allocator.free(a), f.allocator.free(b);
   f.allocator.set_limit(SIZE_MAX);
@@ -272,7 +272,7 @@ TEST_CASE("queued work may allocate and free while the cache is being emptied") 
   f.stream.enqueue([&] {
     const auto inner = f.get(512);
     f.allocator.free(inner);
-    // Here nobody may wait for the queue, so what it may still use stays.
+    // Waiting for the queue is not possible here, so memory that it may still use is kept.
     f.allocator.empty_cache();
     f.allocator.set_limit(0);
     try {
@@ -328,7 +328,7 @@ TEST_CASE("poison fills what is handed out, in stream order") {
       intact = static_cast<const char*>(first.data)[64] == 0;
     });
     device.allocator.free(first);
-    const auto second = device.get(128);  // the same memory, used up to its end
+    const auto second = device.get(128);  // the same memory, used to its end
     CHECK(second.data == first.data);
     device.stream.enqueue([&, second] { poisoned = is_poisoned(second.data, 128); });
     device.allocator.free(second);

@@ -11,7 +11,7 @@ using ferrite::detail::Chunk;
 
 namespace {
 
-/// Never touched: an arena only keeps the books.
+/// Never accessed: an arena only does bookkeeping.
 char* at(std::size_t offset) { return reinterpret_cast<char*>(std::size_t{1} << 20) + offset; }
 
 }  // namespace
@@ -27,7 +27,7 @@ TEST_CASE("the smallest chunk that fits is taken, and cut to size") {
   CHECK(a->bytes == 60);
   Chunk* b = arena.take(40);  // all that is left of the small segment
   CHECK(b->data == at(5060));
-  Chunk* c = arena.take(990);  // a rest of 10 is too small to be cut off
+  Chunk* c = arena.take(990);  // a rest of 10 is too small to be split off
   CHECK(c->data == at(0));
   CHECK(c->bytes == 1000);
   CHECK(arena.take(1) == nullptr);
@@ -61,7 +61,7 @@ TEST_CASE("segments do not merge with one another, and leave one by one") {
   arena.add_segment(at(100), 100);
   CHECK(arena.take(150) == nullptr);
   Chunk* a = arena.take(100);
-  CHECK(a->data == at(0));  // the lower address among equals
+  CHECK(a->data == at(0));  // the lower address on ties
   auto removed = arena.remove_free_segments();
   REQUIRE(removed.size() == 1);
   CHECK(removed[0].data == at(100));

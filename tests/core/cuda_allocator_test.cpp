@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
-/// The allocator of cuda:0 with nothing in its cache, and what has happened to it since.
+/// The allocator of cuda:0 with an empty cache, and its statistics since then.
 struct Fixture {
   Fixture() { memory.empty_cache(); }
   ~Fixture() {
@@ -138,7 +138,7 @@ TEST_CASE("reuse across streams is safe when the streams run late") {
   REQUIRE_EMULATOR();
   Fixture f;
   const DeferredStreams deferred;
-  // `other` reads memory that is freed, and that `stream` asks for again, before the read has run.
+  // `other` reads memory that is freed, and requested again for `stream`, before the read has run.
   const auto source = f.get(4096), copy = f.get(4096, f.other);
   fill_bytes(f.stream, source.data, 1, 4096);
   f.other.wait(f.stream);
@@ -151,7 +151,7 @@ TEST_CASE("reuse across streams is safe when the streams run late") {
   f.stream.synchronize();
   f.other.synchronize();
   CHECK(read_bytes(copy.data, 4096) == std::vector<unsigned char>(4096, 1));
-  // Its own stream may have it at once: the order of the stream keeps the two apart.
+  // Its own stream may reuse it at once: stream order keeps the uses apart.
   f.memory.free(reused);
   const auto own = f.get(4096);
   CHECK((own.data == reused.data || own.data == source.data));
@@ -188,7 +188,7 @@ TEST_CASE("when memory runs out the cache of all streams is given back, and then
   CHECK(contains(text, "52.00 MiB reserved"));
   CHECK(contains(text, "the device has 12.00 MiB free of 64.00 MiB"));
   CHECK(f.memory.stats().retries == retries + 2);
-  // The process goes on; smaller requests find room, in a smaller segment than usual.
+  // The process continues; smaller requests fit, in a smaller segment than usual.
   const auto more = f.get(8 * kMiB);
   CHECK(f.reserved() == 62 * kMiB);
   for (const auto& block : {kept, fits, more}) f.memory.free(block);
@@ -222,7 +222,7 @@ TEST_CASE("a limit counts as the end of memory") {
   Fixture f;
   const std::size_t limit = f.memory.stats().reserved + 8 * kMiB;
   f.memory.set_limit(limit);
-  const auto a = f.get(5 * kMiB);  // not in a segment of 20 MiB, for which there is no room
+  const auto a = f.get(5 * kMiB);  // not in a segment of 20 MiB, which does not fit
   CHECK(f.reserved() == 6 * kMiB);
   const std::string text = message_of<OutOfMemoryError>([&] { f.get(3 * kMiB); });
   CHECK(contains(text, ", limit "));
@@ -267,7 +267,7 @@ TEST_CASE("sanitizers see blocks of the cache as what they are") {
   const char *first = static_cast<const char*>(a.data), *second = static_cast<const char*>(b.data);
   CHECK_FALSE(is_forbidden(first));
   CHECK_FALSE(is_forbidden(first + 999));
-  CHECK(is_forbidden(first + 1000));  // behind the block, in memory that the cache holds
+  CHECK(is_forbidden(first + 1000));  // past the block, in memory that the cache holds
   CHECK_FALSE(is_forbidden(second + 511));
   CHECK(is_forbidden(second + 512));
   f.memory.free(a);
@@ -278,7 +278,7 @@ TEST_CASE("sanitizers see blocks of the cache as what they are") {
   CHECK_FALSE(is_forbidden(first + 499));
   CHECK(is_forbidden(first + 500));
   {
-    // What is queued may use the block up to where it was freed.
+    // Queued work may use the block up to the point of the free.
     const DeferredStreams deferred;
     fill_bytes(f.stream, again.data, 1, 500);
     f.memory.free(again);
@@ -361,7 +361,7 @@ TEST_CASE("tensors tell the allocator who uses them") {
   const StreamGuard guard(f.stream);
   Tensor t = empty({1000}, {.device = f.device});
   const void* data = t.data_ptr();
-  t.storage()->record_stream(f.stream);  // its own: means nothing
+  t.storage()->record_stream(f.stream);  // its own stream: no effect
   t.storage()->record_stream(f.other);
   t.storage()->record_stream(f.other);
   {
@@ -395,7 +395,7 @@ TEST_CASE("wrapped device memory goes when its users are done") {
   }
   int deleted = 0;
   from_blob(block.data, {16}, kFloat32, f.device, [&] { ++deleted; });
-  CHECK(deleted == 1);  // nobody is behind
+  CHECK(deleted == 1);  // no stream is behind
   f.memory.free(block);
 }
 

@@ -71,7 +71,7 @@ TEST_CASE("work on one device leaves another one current") {
   };
   touch("cuda:1");
   CHECK(cuda::current_device() == 0);
-  // A thread that was never on device 0, which it then is again.
+  // A thread that was never on device 0, and is on it again afterwards.
   std::thread([&] {
     touch("cuda:2");
     CHECK(cuda::current_device() == 0);
@@ -103,7 +103,7 @@ TEST_CASE("ranges of the profile") {
     CHECK(cuda::is_profiling() == on);
     const cuda::NvtxRange outer("outer");
     const cuda::NvtxRange inner("inner");
-    cuda::set_profiling(!on);  // an open range is closed all the same
+    cuda::set_profiling(!on);  // an open range is still closed
   }
   cuda::set_profiling(before);
 }

@@ -67,7 +67,7 @@ TEST_CASE("only the streams that the filter names allocate from the pool, on any
         std::string::npos);
   CHECK_THROWS_AS(cuda::end_pool(f.device, pool->id()), ValueError);
 
-  // Freed blocks stay the pool's, whatever else asks.
+  // Freed blocks stay in the pool, whatever else is allocated.
   const std::set<void*> its = {inside.data_ptr(), threaded.data_ptr()};
   inside = threaded = {};
   f.memory.empty_cache();
@@ -82,7 +82,7 @@ TEST_CASE("only the streams that the filter names allocate from the pool, on any
   const cuda::PoolId id = pool->id();
   pool.reset();
   CHECK_THROWS_AS(cuda::begin_pool(f.device, id, f.only(f.stream)), ValueError);
-  // What is still in use is released when it is freed and the cache is given back.
+  // Memory still in use is released when it is freed and the cache is released.
   CHECK(f.reserved() >= 2 * kMiB);
   fill_bytes(f.stream, inside.data_ptr(), 7, 50);
   CHECK(inside.to_vector<int>() == std::vector<int>(50, 7));
@@ -147,11 +147,11 @@ TEST_CASE(
       f.stream.wait(f.other);
       detail::cuda::copy_bytes(f.stream, result.data_ptr(), f.device, shared, f.device, 64);
     });
-    CHECK(f.memory.stats().pending == 0);  // nobody asks events of a capture
+    CHECK(f.memory.stats().pending == 0);  // events of a capture are not queried
   }
   graph->replay(f.stream);
   CHECK(result.to_vector<int>() == std::vector<int>(64, 3));
-  // Once the capture is over it is the pool's again.
+  // After the capture it belongs to the pool again.
   std::set<void*> found;
   {
     const cuda::PoolGuard use(pool, f.only(f.stream));
@@ -191,5 +191,5 @@ TEST_CASE("pools are for CUDA devices") {
   CHECK_THROWS_AS(cuda::begin_pool("cuda:0", 0xffffffff, [](const Stream&) { return true; }),
                   ValueError);
   CHECK_THROWS_AS(cuda::end_pool("cuda:0", 0xffffffff), ValueError);
-  cuda::release_pool("cuda:0", 0xffffffff);  // there is none: fine
+  cuda::release_pool("cuda:0", 0xffffffff);  // no such pool: fine
 }

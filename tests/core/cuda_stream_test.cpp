@@ -169,7 +169,7 @@ TEST_CASE("workers, the host and CUDA streams wait for one another") {
     worker.enqueue([&] { order.push_back(2); });
     CHECK_FALSE(worker.query());
   }
-  gpu.wait(worker);  // holds up the caller
+  gpu.wait(worker);  // blocks the caller
   CHECK(order == std::vector<int>{1, 2});
   gpu.enqueue([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -209,7 +209,7 @@ TEST_CASE("a device is waited for as a whole") {
   synchronize(device);
   CHECK(done == 4);
   Stream::create(device).enqueue([] { throw IndexError("from the pool"); });
-  detail::drain(device);  // leaves the error for others
+  detail::drain(device);  // leaves the error for other threads
   CHECK(message_of<IndexError>([&] { synchronize(device); }) == "from the pool");
   synchronize(device);
 }
@@ -254,14 +254,14 @@ TEST_CASE("bad values that kernels report are thrown by whoever waits, in the CP
           (is_float ? "[bernoulli] expected values in [0, 1], got 1.1"
                     : "[bernoulli] expected values in [0, 1], got 1.100000023841858"));
   }
-  // One that a kernel is still writing waits for the next who looks.
+  // A report that a kernel is still writing is left for the next check.
   cuda::DeviceReport unfinished = bad_index("gather");
   unfinished.state = cuda::DeviceReport::kClaimed;
   enqueue_report(stream, unfinished);
   stream.synchronize();
   enqueue_report(stream, bad_index("gather"));
   CHECK_THROWS_AS(stream.synchronize(), IndexError);
-  // One stream's report is nobody else's.
+  // A report is visible only through its own stream.
   enqueue_report(stream, bad_index("gather"));
   current_stream(Device()).synchronize();
   default_stream(device).synchronize();
@@ -345,6 +345,6 @@ TEST_CASE("a failure while waiting comes out of the wait, and the stream goes on
   fail_next_call("cudaEventRecord", Failure::not_supported);
   CHECK_THROWS_AS(Event().record(stream), CudaError);
   fail_next_call("cudaStreamQuery", Failure::illegal_address);
-  CHECK(stream.query());  // a device that is lost has nothing left to do
+  CHECK(stream.query());  // a lost device has no work left
   CHECK(t.to_vector<int>()[0] == 4);
 }

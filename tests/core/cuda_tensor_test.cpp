@@ -1,4 +1,4 @@
-// What core/ itself does with tensors of CUDA devices.
+// Operations of core/ itself on CUDA tensors.
 #include <numeric>
 #include <sstream>
 

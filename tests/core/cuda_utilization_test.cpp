@@ -1,4 +1,4 @@
-// How busy a device is, as a library of the tests (tests/support/fake_nvml.cpp) plays NVML.
+// Device utilization, with a test library (tests/support/fake_nvml.cpp) in place of NVML.
 #include "ferrite/core/cuda_utilization.h"
 
 #include <cstdlib>
@@ -16,7 +16,7 @@ namespace {
 
 std::string fake_nvml() { return bin_dir() + "/fake_nvml.so"; }
 
-/// An environment variable for as long as it lives.
+/// Sets an environment variable for the scope of the object.
 class Setting {
  public:
   Setting(const char* name, const std::string& value) : name_(name) {
@@ -38,7 +38,7 @@ TEST_CASE("utilization of a device that is not there") {
 }
 
 TEST_CASE("utilization comes from NVML, which knows a device by its bus") {
-  REQUIRE_EMULATOR();  // cuda:i is on bus i + 1, which the library takes for the percentage
+  REQUIRE_EMULATOR();  // cuda:i is on bus i + 1, which the fake library reports as the percentage
   REQUIRE(std::filesystem::exists(fake_nvml()));
   const Setting library("FERRITE_NVML", fake_nvml());
   for (int i = 0; i < cuda::device_count(); ++i) {
@@ -63,13 +63,13 @@ TEST_CASE("where NVML is missing, or is something else, nothing is known") {
     CHECK_FALSE(cuda::utilization(0).has_value());
   }
   {
-    // Another name for the same file: it is opened anew, and does not start.
+    // Another name for the same file: it is opened again, and fails to initialize.
     const Setting failing("FAKE_NVML_FAILS", "init");
     const Setting library("FERRITE_NVML", bin_dir() + "/./fake_nvml.so");
     CHECK_FALSE(cuda::utilization(0).has_value());
   }
   if (!is_emulated()) return;
-  // The driver's, if there is one, knows nothing of emulated devices, or is not there.
+  // The real driver's library, if present, does not know emulated devices.
   const Setting usual("FERRITE_NVML", "");
   const auto busy = cuda::utilization(0);
   CHECK((!busy || (busy->kernels >= 0 && busy->kernels <= 100)));

@@ -37,7 +37,7 @@ TEST_CASE("what is no device says so") {
         "[device] index 64 is out of range; expected cpu, cpu:N, cuda or cuda:N with N from 0 to "
         "63");
   CHECK_THROWS_AS(Device(DeviceType::cpu, -2), DeviceError);
-  CHECK_THROWS_AS(Device(DeviceType::cpu, 256), DeviceError);  // 0 in eight bits
+  CHECK_THROWS_AS(Device(DeviceType::cpu, 256), DeviceError);  // would be 0 in eight bits
 }
 
 TEST_CASE("a CUDA device that is not there") {

@@ -1,5 +1,5 @@
-// What happens when a process ends with work under way. Each test starts this program again, as a
-// child that runs the same test case with FERRITE_TEST_CHILD set.
+// Ending a process with work pending. Each test starts this program again, as a child that runs the
+// same test case with FERRITE_TEST_CHILD set.
 #include <sys/wait.h>
 
 #include <array>
@@ -24,10 +24,10 @@ bool is_child() { return std::getenv("FERRITE_TEST_CHILD") != nullptr; }
 
 struct Outcome {
   std::string output;
-  int code = -1;  // 128 and more: ended by a signal
+  int code = -1;  // 128 and above: ended by a signal
 };
 
-/// Runs this program's test case `name` as a child, with `environment` ("A=1 B=2") in place.
+/// Runs this program's test case `name` as a child, with `environment` ("A=1 B=2").
 Outcome run_child(const std::string& name, const std::string& environment = {}) {
   const std::string program = std::filesystem::read_symlink("/proc/self/exe");
   const std::string command = environment + " FERRITE_TEST_CHILD=1 timeout 60 '" + program +
@@ -59,7 +59,7 @@ TEST_CASE("queued work still runs when the process ends") {
     kept.storage()->record_stream(other);
     stream.enqueue([stream, other] {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
-      // The first loop and the first draw of the process: what they need is made only now.
+      // The first loop and the first draw of the process: their globals are created only now.
       std::atomic<int> sum{0};
       parallel_for(100, 1,
                    [&](std::int64_t begin, std::int64_t) { sum += static_cast<int>(begin); });

@@ -1,4 +1,4 @@
-// The expected texts were printed by PyTorch 1.13; only "torch." was taken out of their dtypes.
+// The expected texts were printed by PyTorch 1.13, with "torch." removed from their dtypes.
 #include <limits>
 #include <sstream>
 
@@ -306,7 +306,7 @@ TEST_CASE("printing: devices") {
   CHECK(on_device({2}, kFloat64, 1).str() == "tensor([1., 2.], device='cpu:1', dtype=float64)");
   CHECK(empty({0, 2}, {.dtype = kInt64, .device = device}).str() ==
         "tensor([], device='cpu:1', size=(0, 2), dtype=int64)");
-  // The suffixes go to a line of their own where they do not fit.
+  // The suffixes go on a separate line if they do not fit.
   CHECK(on_device({8}, kFloat32, 0.5f).str() ==
         "tensor([0.5000, 1.5000, 2.5000, 3.5000, 4.5000, 5.5000, 6.5000, 7.5000],\n"
         "       device='cpu:1')");

@@ -174,7 +174,7 @@ TEST_CASE("permutations") {
   std::ranges::sort(p);
   for (std::size_t i = 0; i < p.size(); ++i) REQUIRE(p[i] == static_cast<std::int64_t>(i));
 
-  std::vector<std::int64_t> orders(24);  // all orders of four are as likely
+  std::vector<std::int64_t> orders(24);  // all orders of four are equally likely
   for (int i = 0; i < 48'000; ++i) {
     const auto q = g.permutation(4);
     std::size_t index = 0;
@@ -234,7 +234,7 @@ TEST_CASE("the default generators' state makes the round trip, unused ones inclu
   CHECK(default_generator(Device("cpu:9")).seed() == 5);
   CHECK(default_generator(Device("cpu:7")).seed() == 5);
 
-  // All or nothing; devices that are not here are no error.
+  // All or nothing; devices that do not exist here are no error.
   const Tensor numbers = from_vector<std::int64_t>({1, 2}, {2});
   const Tensor seed = from_vector<std::int64_t>({8}, {});
   for (const char* name : {"gpu", "cpu:", "cpu:-1", "cuda", "cuda:64", "cpu:1x"})

@@ -20,7 +20,7 @@ namespace {
 
 std::atomic<std::uint64_t> fake_now{0};
 
-/// A clock that goes on when told to.
+/// A clock that advances on request.
 class FakeTime {
  public:
   FakeTime() {
@@ -47,7 +47,7 @@ const HostEvent* parent(const Recording& r, const HostEvent& e) {
   return e.parent < 0 ? nullptr : &r.host[static_cast<std::size_t>(e.parent)];
 }
 
-/// Does what its name says, once a call.
+/// Each call does what its name says.
 void level(int depth) {
   const Range range("level");
   pass(10);
@@ -94,7 +94,7 @@ TEST_CASE("ranges nest; what is within counts for the total, not for the self ti
   CHECK(r.dropped + r.unfinished + r.unresolved == 0);
 
   const std::vector<Average> rows = profile.key_averages();
-  CHECK(rows.size() == 3);  // the kernel's time is its op's
+  CHECK(rows.size() == 3);  // the kernel's time belongs to its op
   CHECK(average(rows, "inner").count == 2);
   CHECK(average(rows, "inner").cpu_time == 23);
   CHECK(average(rows, "inner").self_cpu_time == 23);
@@ -133,7 +133,7 @@ TEST_CASE("without a profile nothing is recorded, and ranges may outlive one") {
   CHECK(profile.recording().unfinished == 1);
   CHECK(profile.table().find("1 ranges are missing") != std::string::npos);
 
-  profile.start();  // and ends what was open in the first within the second
+  profile.start();  // and ends ranges still open in the first profile during the second
   open_after.reset();
   { const Range range("again"); }
   profile.stop();
@@ -319,7 +319,7 @@ TEST_CASE("what there is no room for is counted") {
   CHECK(profile.recording().dropped == 900);
   CHECK(profile.recording().unfinished == 0);
   CHECK(profile.table().find("900 events are missing") != std::string::npos);
-  // The next has room again.
+  // The next profile has room again.
   profile.start();
   { const Range range("range"); }
   profile.stop();
@@ -355,7 +355,7 @@ TEST_CASE("schedules: which steps are recorded, and when they are handed over") 
   for (int i = 0; i < 12; ++i)
     CHECK(recorded[static_cast<std::size_t>(i)] == (i == 3 || i == 4 || i == 7 || i == 8));
 
-  // Turns follow each other without a pause, and stop() hands over what there is.
+  // Cycles follow each other without a pause, and stop() delivers a partial one.
   turns.clear();
   {
     Profile on({.schedule = {{.active = 2}}, .on_trace_ready = [&](Profile& p) {
@@ -455,7 +455,7 @@ TEST_CASE("the clock agrees with the steady clock") {
   CHECK(clock.nanoseconds(first.ticks) == 0);
   const auto span = static_cast<double>(last.nanoseconds - first.nanoseconds);
   CHECK(static_cast<double>(clock.nanoseconds(last.ticks)) == doctest::Approx(span).epsilon(1e-6));
-  // Of a moment the best of several readings counts, but all of them may have been disturbed.
+  // A moment uses the best of several readings, but all of them may have been disturbed.
   const auto until_middle = static_cast<double>(middle.nanoseconds - first.nanoseconds);
   CHECK(std::abs(static_cast<double>(clock.nanoseconds(middle.ticks)) - until_middle) < 1e6);
   CHECK(clock.nanoseconds(first.ticks - (last.ticks - first.ticks)) ==

@@ -19,7 +19,7 @@ using nlohmann::json;
 
 namespace {
 
-/// A step of two threads' ranges, a device's work and memory, with times that can be checked.
+/// A step with ranges of two threads, device work and memory, with known times.
 Recording sample(int rank = 0) {
   Recording r;
   r.rank = rank;
@@ -94,7 +94,7 @@ json named(const json& trace, const std::string& phase, const std::string& name)
   return {};
 }
 
-/// Whether complete events of each row lie in or behind each other, as viewers want it.
+/// Checks that complete events of each row are nested or disjoint, as viewers require.
 void check_nests(const json& trace) {
   std::map<std::pair<std::int64_t, std::int64_t>, std::vector<std::pair<double, double>>> rows;
   for (const json& e : of_phase(trace, "X"))
@@ -114,7 +114,7 @@ void check_nests(const json& trace) {
   }
 }
 
-/// Whether each arrow that begins ends, once, and not before.
+/// Checks that each arrow that begins also ends, once, and not earlier.
 void check_arrows(const json& trace) {
   std::map<std::string, double> begun;
   for (const json& e : of_phase(trace, "s")) REQUIRE(begun.emplace(e["id"], e["ts"]).second);
@@ -178,7 +178,7 @@ TEST_CASE("events of a trace have their times, places and arguments") {
   CHECK(mul["args"]["Sequence number"] == 7);
   CHECK(mul["args"]["Bytes"] == 64);
 
-  // Wall-clock time is the base and the time stamp.
+  // The base plus the time stamp is wall-clock time.
   const auto base = trace["baseTimeNanoseconds"].get<std::int64_t>();
   CHECK(static_cast<double>(base) / 1e3 + begin == doctest::Approx(1'790'000'000'123'456.789));
 

@@ -110,7 +110,7 @@ TEST_CASE("parts share memory and count changes of their own") {
   CHECK(part->version() == 1);
   CHECK(second->version() == 0);
   CHECK(whole->version() == 0);
-  // Who used a part is waited for when the memory goes.
+  // Releasing the memory waits for the users of a part.
   std::mutex gate;
   gate.lock();
   other.enqueue([&] { std::lock_guard lock(gate); });
@@ -123,7 +123,7 @@ TEST_CASE("parts share memory and count changes of their own") {
   CHECK(unused.stats().pending == 64);
   gate.unlock();
   other.synchronize();
-  Storage::allocate(64, Device("cpu:3"));  // takes back what has passed
+  Storage::allocate(64, Device("cpu:3"));  // reclaims memory whose streams have passed
   CHECK(unused.stats().pending == 0);
   CHECK(unused.stats().allocated == before);
 }
@@ -135,12 +135,12 @@ TEST_CASE("wrapped memory is given back once, by its deleter") {
   auto t = s;
   CHECK(s->data() == data);
   CHECK(s->nbytes() == 8);
-  s->record_stream(current_stream(Device("cpu:0")));  // means nothing here
+  s->record_stream(current_stream(Device("cpu:0")));  // no effect here
   s.reset();
   CHECK(deleted == 0);
   t.reset();
   CHECK(deleted == 1);
-  Storage::wrap(data, sizeof data, Device(), {});  // a deleter is not needed
+  Storage::wrap(data, sizeof data, Device(), {});  // a deleter is optional
 }
 
 TEST_CASE("in-place changes are counted and their author named") {

@@ -117,7 +117,7 @@ TEST_CASE("streams are handed out from a pool of eight a device") {
   }
   CHECK(ids.size() == 8);
   CHECK_FALSE(ids.contains(0));
-  // The host has them too, with a thread each.
+  // The host can have such streams too, with one thread each.
   const Stream s = Stream::create(Device());
   CHECK(s.device() == Device());
   CHECK_FALSE(s == Stream());
@@ -165,7 +165,7 @@ TEST_CASE("a stream waits for what another holds, and not for more") {
   std::this_thread::sleep_for(20ms);
   CHECK_FALSE(b.query());
   gate.open();
-  b.synchronize();  // although `a` is held up at the later gate
+  b.synchronize();  // although `a` is blocked at the later gate
   CHECK(seen == 1);
   later.open();
   a.synchronize();

@@ -119,7 +119,8 @@ TEST_CASE("no elements leave no gaps") {
   CHECK(as_strided(base, {3, 0}, {1, 5}, 0).is_contiguous());
   CHECK(as_strided(base, {2, 0, 3, 3}, {1, 1, 7, 7}, 0).is_contiguous(kChannelsLast));
   CHECK_FALSE(as_strided(base, {2, 3}, {1, 5}, 0).is_contiguous());
-  CHECK(as_strided(base, {1, 3}, {77, 1}, 0).is_contiguous());  // size 1 takes no stride
+  CHECK(as_strided(base, {1, 3}, {77, 1}, 0).is_contiguous());  // strides of size-1 dimensions are
+                                                                // never used
 }
 
 TEST_CASE("elements by type") {

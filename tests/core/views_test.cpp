@@ -45,7 +45,8 @@ Offsets offsets_of(const View& v) {
   return offsets;
 }
 
-/// What `v` must reach if its element at `index` is the element of `t` at source(index).
+/// The elements that `v` must contain if its element at `index` is the element of `t` at
+/// source(index).
 template <class F>
 Offsets expected_offsets(const Tensor& t, const Shape& shape, F&& source) {
   Offsets offsets;
@@ -79,7 +80,7 @@ class RandomTensors {
     return as_strided(base_, shape, strides, pick(0, 50));
   }
   Shape shuffled_shape(const Tensor& t) {
-    // Factors of the sizes, grouped anew.
+    // Factors of the sizes, regrouped.
     Shape shape;
     std::int64_t n = t.numel();
     if (n == 0) return pick(0, 1) ? Shape{0} : Shape{2, 0, 3};
@@ -100,7 +101,7 @@ class RandomTensors {
 
 constexpr int kRounds = 2000;
 
-/// Strides by which `shape` walks through `offsets`, if there are any.
+/// Strides with which `shape` visits `offsets`, if there are any.
 std::optional<Strides> strides_by_force(const Offsets& offsets, const Shape& shape) {
   Strides strides = Shape::filled(shape.size(), 0);
   if (offsets.empty()) return strides;

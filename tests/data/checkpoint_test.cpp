@@ -22,7 +22,7 @@ Tensor numbers(const std::vector<float>& values) {
   return from_vector(values, {static_cast<std::int64_t>(values.size())});
 }
 
-/// A part as modules are: tensors by name, all or nothing.
+/// A part that behaves like a module: tensors by name, all or nothing.
 struct Part {
   StateDict tensors;
   int loads = 0;
@@ -210,7 +210,7 @@ TEST_CASE("training state: everything is restored or nothing") {
   }
 }
 
-// Time that goes with the square of the names is more than the test is given.
+// Quadratic time in the number of names would exceed the time limit of the test.
 TEST_CASE("training state: a file of very many parts and values") {
   constexpr int kParts = 250'000, kValues = 250'000;
   const TempDir dir;
@@ -245,7 +245,7 @@ TEST_CASE("checkpoints: the newest and the best are kept") {
     for (int i = 0; i < 6; ++i) {
       model.tensors.at("weight").data<float>()[0] = static_cast<float>(i);
       manager.save(10 * i, state, metrics[i]);
-      // The snapshot is this step's, whatever happens while it is being written.
+      // The snapshot holds this step's values, whatever happens while it is being written.
       model.tensors.at("weight").data<float>()[0] = -1;
     }
     manager.wait();
@@ -261,7 +261,7 @@ TEST_CASE("checkpoints: the newest and the best are kept") {
     CHECK(model.values("weight") == std::vector<float>{4});
     CHECK_THROWS_AS(manager.resume(state, {.step = 41}), ValueError);
 
-    // A run that goes on from an older one must say what becomes of the newer.
+    // A run that continues from an older step must say what to do with the newer ones.
     CHECK(contains(message_of<ValueError>([&] { manager.save(45, state); }), "later step than 45"));
     manager.discard_after(40);
     manager.save(45, state);
@@ -316,7 +316,7 @@ TEST_CASE("checkpoints: a damaged one is refused, or passed over where that is a
   CHECK(model.values("weight") == std::vector<float>{2, 0});
   CHECK(report->skipped.size() == 2);
   CHECK(contains(report->str(), "skipped: "));
-  // The next ones are put aside, and do not count.
+  // The next ones are moved aside, and do not count.
   manager.save(3, state);
   manager.save(4, state);
   manager.wait();
@@ -339,7 +339,7 @@ TEST_CASE("checkpoints: one writer a folder, who clears up after those that were
   write_file(dir / "notes.tmp", "");
   write_file(dir / "notes.1.x.tmp", "");
   CheckpointManager reader(dir.path());
-  CHECK(std::filesystem::exists(dir / left));  // who only reads leaves it
+  CHECK(std::filesystem::exists(dir / left));  // a reader does not remove it
   {
     CheckpointManager writer(dir.path());
     writer.save(1, state);
@@ -381,9 +381,9 @@ Part filled(float value) {
 
 constexpr const char *kFolder = "FERRITE_TEST_LIMITED_FOLDER", *kHow = "FERRITE_TEST_LIMITED_HOW";
 
-/// Saves in a process of its own in which no file may grow beyond `limit` bytes. Where `survive`
-/// says so that is an error, as on a full disk; else the process ends at that byte. What waitpid()
-/// tells of it.
+/// Saves in a separate process in which no file may grow beyond `limit` bytes. With `survive` that
+/// is an error, as on a full disk; else the process ends at that byte. Returns the status from
+/// waitpid().
 int save_limited(const TempDir& dir, std::size_t limit, bool survive, bool background) {
   const std::string how = fmt::format("{}{}", survive ? 's' : 'k', background ? 'b' : 'f');
   const pid_t child = fork();
@@ -391,16 +391,15 @@ int save_limited(const TempDir& dir, std::size_t limit, bool survive, bool backg
   if (child == 0) {
     setenv(kFolder, dir.path().c_str(), 1);
     setenv(kHow, how.c_str(), 1);
-    const int none = open("/dev/null", O_WRONLY);  // which takes any number of bytes
+    const int none = open("/dev/null", O_WRONLY);  // which accepts any number of bytes
     dup2(none, STDOUT_FILENO);
     dup2(none, STDERR_FILENO);
-    // A sanitizer's runtime writes a file of its own as it starts; the test sets what it wants
-    // then.
+    // A sanitizer's runtime writes its own file at startup; the test sets its handler after that.
     signal(SIGXFSZ, SIG_IGN);
     const rlimit no_core{0, 0}, files{limit, limit};
     setrlimit(RLIMIT_CORE, &no_core);
     setrlimit(RLIMIT_FSIZE, &files);
-    alarm(100);  // should it hang
+    alarm(100);  // in case it hangs
     execl("/proc/self/exe", "limited", "--test-case=(in a child process: a small disk)",
           "--no-skip", nullptr);
     _exit(127);
@@ -415,7 +414,7 @@ int save_limited(const TempDir& dir, std::size_t limit, bool survive, bool backg
 TEST_CASE("(in a child process: a small disk)" * doctest::skip()) {
   REQUIRE(std::getenv(kFolder) != nullptr);
   const std::string how = std::getenv(kHow);
-  // Of itself the library reports it; a program's own handler stays.
+  // By default the library reports an error; a program's own handler stays.
   signal(
       SIGXFSZ, how[0] == 's' ? SIG_DFL : [](int signal) {
         std::signal(signal, SIG_DFL);
@@ -460,7 +459,7 @@ TEST_CASE("checkpoints: a disk that is full, or a kill in mid-write, leaves the 
     CHECK(CheckpointManager(dir.path()).resume(resumed)->step == 1);
     CHECK(loaded.values("weight") == std::vector<float>(kWeights, 1.0F));
   }
-  CHECK(names_in(dir).size() == 2);  // what the last of those that were killed left
+  CHECK(names_in(dir).size() == 2);  // left by the last of the killed runs
   CheckpointManager manager(dir.path(), {.keep = 1});
   manager.save(2, state);
   manager.wait();

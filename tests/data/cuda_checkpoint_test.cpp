@@ -1,4 +1,4 @@
-// Checkpoints of tensors on CUDA devices: the snapshot is that of its step, and nobody waits.
+// Checkpoints of CUDA tensors: the snapshot holds its step's values, without waiting.
 #include <cstring>
 
 #include "ferrite/core/cuda.h"
@@ -40,7 +40,7 @@ TEST_CASE("checkpoints on CUDA: what is queued after save() changes nothing of i
   data::CheckpointManager manager(dir.path(), {.keep = 0});
   const Stream stream = current_stream(zero);
   for (int step = 1; step <= 3; ++step) {
-    CudaGate gate(stream);  // the device is behind, all the way
+    CudaGate gate(stream);  // the device is behind the whole time
     fill_bytes(stream, a.data_ptr(), step, 1000);
     fill_bytes(current_stream(one), b.data_ptr(), 10 * step, 7);
     const std::uint64_t waits = cuda::synchronizations();
@@ -107,7 +107,7 @@ TEST_CASE("checkpoints on CUDA: memory that is freed while the snapshot is being
       const StreamGuard guard(side);
       manager.save(1, state);
     }
-    // Of the stream that the memory came from, and of its size.
+    // From the same stream, and of the same size.
     const Tensor other = empty({256}, {.device = device});
     fill_bytes(current_stream(device), other.data_ptr(), 0, other.nbytes());
     gate.open();
@@ -143,7 +143,7 @@ TEST_CASE("checkpoints on CUDA: not during a capture, and a lost device is repor
       const LostDevice lost(0);
       CHECK_THROWS_AS(manager.save(2, state), CudaError);
     }
-    // Lost while the values are on their way: there are none to write.
+    // The device is lost during the copy: there is nothing to write.
     part.tensors = {{"a", on_device<float>({1, 2}, {2}, device)}};
     CudaGate gate(current_stream(device));
     manager.save(2, state);

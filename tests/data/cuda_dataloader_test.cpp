@@ -1,4 +1,4 @@
-// Batches that arrive on a device: CUDA devices and the host's virtual ones, with the same tests.
+// Batches on a device: CUDA devices and the host's virtual ones, with the same tests.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -26,12 +26,12 @@ constexpr std::int64_t kWidth = 5;
 
 std::vector<Device> devices() {
   std::vector<Device> all = {"cpu:1"};
-  allocator(all[0]).set_poison(true);  // as all CUDA devices' are in tests
+  allocator(all[0]).set_poison(true);  // as for all CUDA devices in tests
   if (has_cuda()) all.emplace_back("cuda:0");
   return all;
 }
 
-/// Sample i is kWidth times i, with label i. May throw at one, or be held up from one on.
+/// Sample i is kWidth times i, with label i. Can throw at one index, or block from one index on.
 struct Numbers : Dataset {
   explicit Numbers(std::int64_t n) : n(n) {}
   std::int64_t size() const override { return n; }
@@ -49,7 +49,7 @@ struct Numbers : Dataset {
 
 std::shared_ptr<Numbers> numbers(std::int64_t n) { return std::make_shared<Numbers>(n); }
 
-/// The labels, where the inputs are those that belong to them.
+/// The labels, after checking that the inputs match them.
 Indices read(const Batch& batch) {
   const auto labels = batch.labels.to_vector<std::int64_t>();
   std::vector<float> expected;
@@ -92,7 +92,7 @@ void keep_first_label(const Batch& batch, const Tensor& results, std::int64_t i)
     stream.enqueue([to, from] { *to = *from; });
 }
 
-/// A stream that comes after all that was put on the device's pool of streams so far.
+/// A stream that is ordered after everything put on the device's stream pool so far.
 Stream behind_copies(const Device& device) {
   const Stream stream = Stream::create(device, StreamPriority::high);
   for (int i = 0; i < 8; ++i) stream.wait(Stream::create(device));
@@ -127,7 +127,7 @@ TEST_CASE("the stream that gets a batch waits for its copy") {
   for (const int workers : {0, 2}) {
     DataLoader loader(numbers(11), {.batch_size = 2, .workers = workers, .device = "cuda:0"});
     CHECK(run_epoch(loader) == Indices{0, 1, -1, 2, 3, -1, 4, 5, -1, 6, 7, -1, 8, 9, -1, 10, -1});
-    // Another stream for each batch: the one that is current when it is handed out.
+    // A different current stream for each batch.
     std::vector<Batch> kept;
     std::vector<Stream> streams;
     std::optional<DataLoader::Iterator> it;
@@ -156,7 +156,7 @@ TEST_CASE("an epoch goes by while the device has not begun, in the memory of two
         CAPTURE(device.str());
         CAPTURE(workers);
         DataLoader loader(numbers(80), {.batch_size = 4, .workers = workers, .device = device});
-        run_epoch(loader);  // memory of the host, once for all
+        run_epoch(loader);  // host memory, allocated only once
         const Stream stream = current_stream(device);
         const Tensor firsts = empty({20}, {.dtype = kInt64, .device = device});
         synchronize(device);
@@ -164,7 +164,7 @@ TEST_CASE("an epoch goes by while the device has not begun, in the memory of two
         reset_peak_memory_stats(device);
         const std::uint64_t waits = cuda::synchronizations();
         std::vector<Batch> kept;
-        std::size_t two = 0;  // batches: the one in hand and the one after it
+        std::size_t two = 0;  // batches: the current one and the next
         {
           CudaGate gate(stream);
           std::int64_t i = 0;
@@ -178,7 +178,7 @@ TEST_CASE("an epoch goes by while the device has not begun, in the memory of two
         }
         CHECK(two > 0);
         if (!keep) CHECK(max_memory_allocated(device) == before + two);
-        // The memory was used again and again, but never before the work was done with it.
+        // The memory was reused many times, but never before the work on it was done.
         const auto labels = firsts.to_vector<std::int64_t>();
         for (std::size_t i = 0; i < 20; ++i) CHECK(labels[i] == 4 * static_cast<std::int64_t>(i));
         for (std::size_t i = 0; i < kept.size(); ++i)
@@ -194,7 +194,7 @@ TEST_CASE("the next batch lands while the device works on this one") {
       CAPTURE(device.str());
       CAPTURE(workers);
       auto samples = numbers(8);
-      if (workers > 0) samples->held_from = 4;  // not there when the first batch is handed out
+      if (workers > 0) samples->held_from = 4;  // not ready when the first batch is handed out
       DataLoader loader(samples, {.batch_size = 4, .workers = workers, .device = device});
       auto it = loader.begin();
       CHECK(read(*it) == Indices{0, 1, 2, 3});
@@ -276,12 +276,12 @@ TEST_CASE("errors come in the batch's place, and loops that end early leave noth
         CudaGate gate(current_stream(device));
         ++it;
         { const auto dropped = std::move(it); }
-        // The copy of the third batch is still to come: its memory is not given to others.
+        // The copy of the third batch is still pending: its memory must not be reused.
         std::vector<Tensor> fresh;
         for (int i = 0; i < 4; ++i) fresh.push_back(empty({4, kWidth}, {.device = device}));
         gate.open();
         synchronize(device);
-        for (const Tensor& t : fresh)  // memory that was never set is NaN in tests
+        for (const Tensor& t : fresh)  // uninitialized memory is NaN in tests
           for (const float v : t.to_vector<float>()) CHECK(std::isnan(v));
       }
       CHECK(in_use(device) == before);
@@ -303,7 +303,7 @@ TEST_CASE("epoch after epoch in the same memory") {
 TEST_CASE("where memory is for one batch only, the next is copied when that one is gone") {
   REQUIRE_CUDA(1);
   const Device device("cuda:0");
-  constexpr std::int64_t kFloats = 3 << 20;  // more than half of a segment: one of its own each
+  constexpr std::int64_t kFloats = 3 << 20;  // more than half of a segment: each gets its own
   const Tensor inputs = empty({4, kFloats}), labels = from_vector<std::int64_t>({0, 1, 2, 3}, {4});
   for (std::int64_t i = 0; i < 4; ++i)
     std::fill_n(inputs.data<float>() + i * kFloats, kFloats, static_cast<float>(i));
@@ -320,7 +320,7 @@ TEST_CASE("where memory is for one batch only, the next is copied when that one 
   }
   CHECK(seen == Indices{0, 1, 2, 3});
   CHECK(allocator(device).stats().retries > 0);
-  // Not for one either.
+  // Nor if a single batch fails.
   empty_cache(device);
   allocator(device).set_limit(memory_reserved(device));
   CHECK_THROWS_AS(loader.begin(), OutOfMemoryError);
@@ -375,7 +375,7 @@ TEST_CASE("several loaders and devices at once") {
   if (has_cuda(2)) all.insert(all.end(), {"cuda:0", "cuda:1"});
   std::vector<DataLoader> loaders;
   std::vector<DataLoader::Iterator> iterators;
-  for (int round = 0; round < 5; ++round)  // more than there are streams in a pool
+  for (int round = 0; round < 5; ++round)  // more than the streams in a pool
     for (const Device& device : all)
       loaders.emplace_back(numbers(6), DataLoaderOptions{.batch_size = 2, .device = device});
   for (DataLoader& loader : loaders) iterators.push_back(loader.begin());

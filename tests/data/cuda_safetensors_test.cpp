@@ -1,4 +1,4 @@
-// Files of tensors that were, or are to be, on CUDA devices.
+// Saving CUDA tensors, and loading onto CUDA devices.
 #include <cstring>
 
 #include "ferrite/core/cuda.h"

@@ -34,7 +34,7 @@ Indices run_epoch(DataLoader& loader) {
   return all;
 }
 
-/// Counts what is fetched, and throws at one index.
+/// Counts the fetched samples, and throws at one index.
 struct Watched : Dataset {
   explicit Watched(std::int64_t n, std::int64_t bad = -1) : n(n), bad(bad) {}
   std::int64_t size() const override { return n; }
@@ -118,7 +118,7 @@ TEST_CASE("dataloader: random transforms do not depend on the number of workers"
     }
     CHECK(step == 8);
   }
-  // Another epoch, other crops: the same image comes out differently.
+  // In another epoch the crops differ.
   const Indices first{0};
   CHECK(digits.get_batch(first, {3, 0}).inputs.to_vector<float>() !=
         digits.get_batch(first, {3, 1}).inputs.to_vector<float>());
@@ -222,7 +222,7 @@ TEST_CASE("dataloader: a run that was stopped goes on with the next batch") {
       CHECK(got == expected);
       CHECK(run_epoch(resumed) == after);
     }
-    // Between two epochs the state is at the beginning of the next.
+    // Between two epochs the state is that of the start of the next.
     DataLoader resumed(numbers(10), options);
     DataLoader first(numbers(10), options);
     run_epoch(first);

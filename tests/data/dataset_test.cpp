@@ -15,7 +15,7 @@ using Values = std::vector<std::int64_t>;
 
 Values values(const Tensor& t) { return t.to_vector<std::int64_t>(); }
 
-/// Sample i is ([i, 10 i], i), without a batch path of its own.
+/// Sample i is ([i, 10 i], i), without its own get_batch().
 struct Plain : Dataset {
   std::int64_t size() const override { return 5; }
   Sample get(std::int64_t i) const override {
@@ -121,7 +121,7 @@ TEST_CASE("dataset: images are converted batch by batch, as one by one") {
   const auto single = set.get(1).input.to_vector<float>();
   CHECK(std::equal(single.begin(), single.end(), got.begin() + 24));
 
-  // A lambda in the middle takes the general path, to the same values.
+  // With a lambda in the middle the general path is used, with the same values.
   ImageDataset general = set;
   general.set_transform(Compose{[](const Tensor& t) { return t; }, ToTensor(),
                                 [](const Tensor& t) { return t; },

@@ -1,5 +1,4 @@
-// What the tests of file formats share: a folder of their own, bytes in and out, and the fuzz
-// loops.
+// Helpers for tests of file formats: temporary folders, reading and writing bytes, and fuzz loops.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -21,7 +20,7 @@
 
 namespace ferrite::test {
 
-/// A fresh folder that goes with the object.
+/// A temporary folder, removed with the object.
 class TempDir {
  public:
   TempDir() {
@@ -38,7 +37,7 @@ class TempDir {
 
   std::filesystem::path operator/(std::string_view name) const { return path_ / name; }
   const std::filesystem::path& path() const { return path_; }
-  /// How many files lie in it.
+  /// The number of files in it.
   std::size_t count() const {
     std::size_t n = 0;
     for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(path_)) ++n;
@@ -74,10 +73,10 @@ inline std::string big32(std::uint32_t v) {
           static_cast<char>(v)};
 }
 
-/// Runs `parse` on `input`, which may be refused, but only by a ferrite::Error and without asking
-/// for more memory than `input` can hold even when it is compressed, a pixel of three colours where
-/// it has one. Returns whether it was accepted. The copy is exactly as long as the input, so that
-/// the address sanitizer sees reads past its end.
+/// Runs `parse` on `input`. It may be rejected, but only by a ferrite::Error and without allocating
+/// more memory than `input` can hold even when it is compressed, with one pixel of three colours
+/// per byte. Returns whether it was accepted. The copy has exactly the length of the input, so that
+/// the address sanitizer detects reads past its end.
 template <class Parse>
 bool survives(std::string_view input, Parse&& parse) {
   const std::vector<std::uint8_t> exact(input.begin(), input.end());
@@ -94,7 +93,7 @@ bool survives(std::string_view input, Parse&& parse) {
   return accepted;
 }
 
-/// Every proper prefix of `valid` must be refused.
+/// Every proper prefix of `valid` must be rejected.
 template <class Parse>
 void fuzz_truncations(std::string_view valid, Parse&& parse) {
   REQUIRE(survives(valid, parse));

@@ -1,4 +1,4 @@
-// What makes gzip files for tests and fuzz targets.
+// Creates gzip files for tests and fuzz targets.
 #pragma once
 
 #include <zlib.h>

@@ -53,7 +53,7 @@ TEST_CASE("idx: no elements") {
     const Tensor t = parse_idx(bytes_of(content), "");
     CHECK(t.shape() == Shape{0, 28, 28});
   }
-  // Nothing, but with strides that no tensor can have.
+  // Empty, but with strides that no tensor can have.
   CHECK(contains(refusal(idx(0x08, {0, 0xffffffff, 0xffffffff, 0xffffffff}, "")), "64 bits"));
   CHECK(contains(refusal(idx(0x08, {0, 28}, "x")), "followed by other data"));
 }
@@ -77,12 +77,12 @@ TEST_CASE("idx: errors give file, offset, expected and got") {
 TEST_CASE("idx: compressed files that lie") {
   const std::string content = idx(0x08, {1000}, std::string(1000, 'a'));
   const std::string good = gzip(content);
-  // 100 MB of zeros behind a header that promises ten bytes.
+  // 100 MB of zeros after a header that announces ten bytes.
   const std::string bomb = gzip(idx(0x08, {10}, std::string(100'000'000, '\0')));
   CHECK_FALSE(survives(bomb, [](data::Bytes b) { parse_idx(b, "bomb"); }));
-  // A small file whose header promises 4 GB.
+  // A small file whose header announces 4 GB.
   CHECK(contains(refusal(gzip(idx(0x08, {0xfffffff0}, "abc"))), "compressed bytes can hold"));
-  // Fewer elements than promised, with a trailer that is right about the file.
+  // Fewer elements than announced, with a correct trailer.
   CHECK(contains(refusal(gzip(content.substr(0, 900))), "got 900"));
   CHECK(contains(refusal(gzip(content + "x")), "gzip trailer"));
   // The trailer agrees with the header, the content does not.

@@ -16,7 +16,7 @@ using test::message_of;
 using test::TempDir;
 namespace fs = std::filesystem;
 
-/// A gray or RGB image all of one value a channel.
+/// A gray or RGB image with one value per channel.
 Tensor plain(int channels, std::int64_t height, std::int64_t width, std::uint8_t value) {
   Tensor t = empty({channels, height, width}, {.dtype = kUInt8});
   for (std::int64_t i = 0; i < t.numel(); ++i)
@@ -24,7 +24,7 @@ Tensor plain(int channels, std::int64_t height, std::int64_t width, std::uint8_t
   return t;
 }
 
-/// A folder of classes. Writing makes the folders.
+/// A folder of classes. Writing creates the folders.
 class Root : public TempDir {
  public:
   void png(const std::string& name, const Tensor& image) const {
@@ -67,7 +67,7 @@ TEST_CASE("image folder: classes, files and their order, as torchvision has them
     CHECK(file.label == (found.back()[0] == 'Z' ? 0 : found.back()[0] == 'c' ? 1 : 2));
   }
   CHECK(found.size() == 10);
-  found.erase(found.begin() + 8, found.begin() + 9 + 1);  // those through the link
+  found.erase(found.begin() + 8, found.begin() + 9 + 1);  // the ones reached through the link
   CHECK(found == std::vector<std::string>{"Zebra/z.png", "cat/10.JPG", "cat/2.jpeg", "dog/B.PnG",
                                           "dog/a.png", "dog/b.png", "dog/below/0.png",
                                           "dog/below/a/x.png"});
@@ -125,7 +125,7 @@ TEST_CASE("image folder: what is missing or damaged is named") {
   for (const char* part : {"cat/1.png", "cat/2.png", "Resize"}) CHECK(contains(differ, part));
   CHECK_THROWS_AS(sizes.get_batch(std::vector<std::int64_t>{2}), IndexError);
 
-  // Damaged, empty, no image at all, gone: the loader's loop says which.
+  // Damaged, empty, not an image, missing: the error of the loader's loop names the file.
   const std::string png = test::read_file(root / "cat/1.png");
   for (const std::string& content :
        {png.substr(0, png.size() / 2), std::string(), std::string("text")}) {
@@ -146,7 +146,7 @@ TEST_CASE("image folder: what is missing or damaged is named") {
   const ImageFolder images(root.path());
   fs::remove(root / "cat/2.png");
   CHECK(contains(message_of<IoError>([&] { images.get(1); }), "cat/2.png"));
-  // A link that leads back.
+  // A cyclic link.
   fs::create_directory_symlink(root / "cat", root / "cat/self");
   CHECK(contains(error_of(root.path()), "link"));
 }
@@ -180,7 +180,7 @@ TEST_CASE("image folder: batches are the same with any number of workers, cached
   CHECK(all(1 << 20, 3, 3) == expected);
   CHECK(all(5 * 784 + 3, 2, 3) == expected);
 
-  // Kept as long as there is room, whichever come first.
+  // Kept while there is room, in the order of arrival.
   const ImageFolder cached(
       root.path(), {.mode = ImageMode::gray, .allow_empty = true, .cache_bytes = 2 * 784 + 783});
   for (const std::int64_t i : {7, 3, 5}) cached.image(i);

@@ -14,7 +14,7 @@ using Inflate = bool(data::Bytes, std::span<std::uint8_t>);
 
 struct Frame {
   Inflate* inflate;
-  int window_bits;  // zlib's name of the frame
+  int window_bits;  // zlib's code for the framing
   int trailer;      // bytes
 };
 constexpr Frame kFrames[] = {{inflate_gzip, 15 + 16, 8}, {inflate_zlib, 15, 4}};
@@ -33,8 +33,8 @@ std::string packed(std::string_view content, int window_bits, int level = 6) {
   return out;
 }
 
-/// Whether `frame` is `content`'s; in memory of exactly the size, so that the address sanitizer
-/// sees what lies outside.
+/// Whether `frame` decompresses to `content`; in memory of exactly that size, so that the address
+/// sanitizer detects accesses outside.
 bool is(Inflate* inflate, std::string_view frame, std::string_view content) {
   const std::vector<std::uint8_t> in(frame.begin(), frame.end());
   std::vector<std::uint8_t> out(content.size());
@@ -43,7 +43,7 @@ bool is(Inflate* inflate, std::string_view frame, std::string_view content) {
                     [](auto x, char y) { return x == static_cast<std::uint8_t>(y); });
 }
 
-/// Bytes of one of some kinds: noise, few symbols, one symbol, and repeats of what came before.
+/// Test data of several kinds: noise, few symbols, one symbol, and repetitions.
 std::string sample(Generator& random, std::size_t size) {
   const std::uint64_t kind = random.next_below(4);
   std::string out;
@@ -100,7 +100,7 @@ TEST_CASE("inflate_gzip, inflate_zlib: what is cut off, changed or followed by m
     for (int i = 1; i <= trailer; ++i)
       CHECK_FALSE(is(inflate, changed(frame.size() - static_cast<std::size_t>(i)), content));
     for (const std::size_t at : {0, 1}) CHECK_FALSE(is(inflate, changed(at), content));
-    // Where a changed bit is no part of what is packed, it is right to take it.
+    // If the changed bit is not part of the compressed data, accepting it is correct.
     for (std::size_t at = 10; at < frame.size(); at += 11) {
       std::vector<std::uint8_t> out(content.size());
       const std::string other = changed(at);
@@ -108,7 +108,7 @@ TEST_CASE("inflate_gzip, inflate_zlib: what is cut off, changed or followed by m
         CHECK(std::string(out.begin(), out.end()) == content);
     }
   }
-  // With an extra field, a name and a comment; the name may end nowhere.
+  // With an extra field, a name and a comment; the name may be unterminated.
   const std::string frame = packed(content, 15 + 16);
   const std::string head = frame.substr(0, 3), rest = frame.substr(4, 6), body = frame.substr(10);
   CHECK(is(inflate_gzip,

@@ -47,8 +47,8 @@ std::string segment(char marker, const std::string& content) {
          content;
 }
 
-/// A gray image of 1024 x 1024 pixels, all of the middle value, in as many scans: the first of the
-/// mean values, then bit by bit, coefficient by coefficient, a run that stands for all blocks.
+/// A gray image of 1024 x 1024 pixels, all mid-gray, with this many scans: first the mean values,
+/// then bit by bit, coefficient by coefficient, each scan a single run that covers all blocks.
 std::string progressive(int scans) {
   const auto bytes = [](std::initializer_list<int> values) {
     std::string text;

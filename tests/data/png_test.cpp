@@ -21,7 +21,7 @@ std::string chunk(std::string_view type, std::string_view content) {
          big32(static_cast<std::uint32_t>(crc));
 }
 
-/// A PNG of these filtered rows, with `extra` chunks in front of the pixels.
+/// A PNG of these filtered rows, with `extra` chunks before the pixels.
 std::string png(std::uint32_t width, std::uint32_t height, int bits, int colour,
                 std::string_view rows, const std::string& extra = "") {
   std::string packed(compressBound(rows.size()), '\0');
@@ -98,7 +98,7 @@ TEST_CASE("png: round trip for 1 to 4 channels") {
 }
 
 TEST_CASE("png: every filter, with libpng's values") {
-  // A chunk that nobody knows has libpng read the file.
+  // An unknown chunk makes libpng read the file.
   const std::string unknown = chunk("feRi", "te");
   constexpr int kColours[] = {0, 4, 2, 6};
   Generator random(1);
@@ -108,7 +108,7 @@ TEST_CASE("png: every filter, with libpng's values") {
       CAPTURE(channels);
       std::string rows;
       for (int y = 0; y < 11; ++y) {
-        rows += static_cast<char>(y % 5);  // each filter in the first row's place, and below others
+        rows += static_cast<char>(y % 5);  // each filter in the first row, and in later rows
         for (std::uint32_t i = 0; i < width * channels; ++i)
           rows += static_cast<char>(random.next_below(256));
       }
@@ -158,7 +158,7 @@ TEST_CASE("png: errors") {
   };
   CHECK(contains(refusal("GIF89a.........."), "[read_png] 'a.png' at byte 0"));
   CHECK(contains(refusal(kGray.substr(0, 40)), "ends early"));
-  // Sixteen million pixels a side in a few bytes.
+  // Sixteen million pixels per side in a few bytes.
   CHECK(contains(refusal(png(16000000, 16000000, 8, 6, "abc")), "more than"));
   CHECK(contains(refusal(png(100000, 100000, 8, 2, "abc")), "100000 x 100000 pixels"));
   CHECK_FALSE(refusal(png(0xffffffff, 1, 8, 0, "abc")).empty());
@@ -208,7 +208,7 @@ TEST_CASE("png: fuzz") {
   for (const std::string& file : {kGray, png(2, 1, 8, 3, std::string("\0\1\0", 3), palette),
                                   png(2, 1, 16, 6, std::string("\0", 1) + std::string(16, 'x'))}) {
     fuzz_flips(file, 3000, parser);
-    // Most flips end at a chunk's CRC: change the header's fields under a right one as well.
+    // Most flips are rejected by a chunk's CRC: also change the header's fields with a valid CRC.
     for (std::size_t at = 16; at < 29; ++at) {
       for (const int value : {0, 1, 2, 3, 4, 6, 8, 16, 127, 255}) {
         std::string changed = file;

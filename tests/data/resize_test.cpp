@@ -49,7 +49,7 @@ TEST_CASE("resize: Pillow's bits for uint8, the same unrounded for float32") {
 
 namespace {
 
-/// Pillow's sums for one axis, value by value: `in` has rows of `length` values `step` apart,
+/// Pillow's sums along one axis, value by value: `in` has rows of `length` values `step` apart,
 /// `rows` of them `stride` apart.
 struct Axis {
   std::int64_t length, step, rows, stride;
@@ -146,7 +146,7 @@ TEST_CASE("centre crop: the middle, by torchvision's rounding; zeros where the i
 TEST_CASE("random resized crop: parts of the areas and ratios asked for, scaled") {
   const Tensor image = numbered(1, 10, 10);
   Generator random(1);
-  // As large as what is cut out: what comes out is a window of the image.
+  // With the size of the crop, the result is a window of the image.
   std::set<std::int64_t> corners;
   for (int round = 0; round < 300; ++round) {
     const Tensor part =
@@ -157,8 +157,8 @@ TEST_CASE("random resized crop: parts of the areas and ratios asked for, scaled"
     for (std::size_t i = 0; i < v.size(); ++i)
       REQUIRE(v[i] == v[0] + 10 * static_cast<std::int64_t>(i / 5) + static_cast<int>(i % 5));
   }
-  CHECK(corners.size() == 36);  // every place occurs
-  // What it makes of a window is what Resize makes of it.
+  CHECK(corners.size() == 36);  // every position occurs
+  // It treats a window exactly like Resize.
   for (int round = 0; round < 100; ++round) {
     const Tensor out = RandomResizedCrop(3, 4).apply(image, random);
     REQUIRE(out.shape() == Shape{1, 3, 4});
@@ -166,7 +166,7 @@ TEST_CASE("random resized crop: parts of the areas and ratios asked for, scaled"
     CHECK(std::ranges::is_sorted(v.begin(), v.begin() + 4));
     CHECK(v[8] >= v[0]);
   }
-  // No such part fits: the largest in the middle that keeps the ratio.
+  // No such part fits: the largest central one with the allowed ratio.
   const Tensor wide =
       RandomResizedCrop(2, 2, {.scale = {1, 1}, .ratio = {1, 1}}).apply(numbered(1, 2, 8), random);
   CHECK(values(wide) == Values{3, 4, 13, 14});

@@ -1,4 +1,4 @@
-// Files as a whole: lazily read, mapped, with checksums, exchanged with Python.
+// Whole files: lazy reading, mapping, checksums, exchange with Python.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,7 +22,7 @@ StateDict sample() {
           {"empty", empty({0, 3})}};
 }
 
-/// Where in the file the bytes of a tensor begin.
+/// The offset of a tensor's bytes in the file.
 std::size_t place_of(const std::string& file, std::string_view bytes) {
   const std::size_t at = file.rfind(bytes);
   REQUIRE(at != std::string::npos);
@@ -58,7 +58,7 @@ TEST_CASE("safetensors file: names, types and shapes without reading the data") 
 TEST_CASE("safetensors file: parts by prefix, the rest untouched") {
   const TempDir dir;
   save(sample(), dir / "m");
-  // What is not asked for may be damaged.
+  // Data that is not requested may be damaged.
   std::string bytes = read_file(dir / "m");
   bytes[place_of(bytes, std::string("\0\x3e\0\xc0", 4))] ^= 1;
   write_file(dir / "m", bytes);
@@ -93,7 +93,7 @@ TEST_CASE(
   CHECK(read_file(dir / "n") == bytes);
   CHECK(load(dir / "n").at("model.weight").to_vector<float>()[0] == 1);
 
-  // What is not aligned in the file of another program is copied.
+  // Data that another program did not align is copied.
   std::string header = R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
                        R"("b":{"dtype":"F32","shape":[1],"data_offsets":[1,5]}})";
   std::string odd;
@@ -154,10 +154,11 @@ TEST_CASE("safetensors file: checksums name the tensor that is damaged") {
       const std::string text = load_error(dir / "bad", {.mmap = mmap});
       CHECK(contains(text, fmt::format("tensor '{}' is damaged", names[tensor])));
     }
-    if (at < 28) CHECK(load(dir / "bad", {.checksums = false}).size() == 5);  // else no bool
+    // The bytes from 28 on would not be valid bools.
+    if (at < 28) CHECK(load(dir / "bad", {.checksums = false}).size() == 5);
   }
 
-  // The header's: a name, a value of the metadata.
+  // In the header: a name, a value of the metadata.
   for (const auto& [from, to] : {std::pair("model.mask", "model.musk"), {"1234", "1235"}}) {
     std::string changed = bytes;
     for (std::size_t at = changed.find(from); at != std::string::npos; at = changed.find(from))
@@ -193,7 +194,7 @@ TEST_CASE("safetensors file: a header with what it claims out of reach asks for 
 
 namespace {
 
-/// One random change of the text of a header, of the kinds that break readers.
+/// One random change of a header's text, of the kinds that break readers.
 std::string mutated(std::string text, Generator& random) {
   static const std::string kPieces[] = {"9223372036854775807",
                                         "18446744073709551616",
@@ -253,7 +254,7 @@ std::string mutated(std::string text, Generator& random) {
   return text;
 }
 
-/// Only an IoError, or tensors that lie within the data.
+/// Accepts only an IoError, or tensors inside the data.
 void expect_refusal_or_tensors(const std::string& file) {
   try {
     const StateDict dict = data::parse_safetensors(bytes_of(file), "fuzz");
@@ -277,7 +278,7 @@ TEST_CASE("safetensors file: mutated headers are refused with an IoError and not
       std::string header = file.substr(8, length);
       for (std::uint64_t i = 1 + random.next_below(3); i > 0; --i) header = mutated(header, random);
       std::string changed;
-      // Mostly with the right length, so that the change is reached.
+      // Mostly with the right length, so that the parser reaches the change.
       data::append_little(changed, random.next_below(10) ? header.size() : random.next_u64());
       changed += header + file.substr(8 + length);
       if (!random.next_below(4)) changed.resize(random.next_below(changed.size()));
@@ -289,7 +290,7 @@ TEST_CASE("safetensors file: mutated headers are refused with an IoError and not
 
 namespace {
 
-/// What a command prints; nothing where it fails, which `why` then tells.
+/// The output of a command; nothing if it fails, with the reason in `why`.
 std::string output_of(const std::string& command, std::string& why) {
   std::FILE* pipe = popen((command + " 2>&1").c_str(), "r");
   REQUIRE(pipe != nullptr);

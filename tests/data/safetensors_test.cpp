@@ -30,7 +30,7 @@ std::string refusal(const std::string& header, std::string_view content = "") {
   return message_of<IoError>([&] { parse_safetensors(bytes_of(file), "m.safetensors"); });
 }
 
-// As Python's safetensors writes it: {"b": float16 [2], "a": int64 [1, 2]} and metadata.
+// As written by Python's safetensors: {"b": float16 [2], "a": int64 [1, 2]} and metadata.
 const std::string kSmall =
     file_of("{\"__metadata__\":{\"format\":\"pt\"}," + entry("a", "I64", "[1,2]", "[0,16]") + "," +
                 entry("b", "F16", "[2]", "[16,20]") + "}    ",
@@ -171,8 +171,8 @@ TEST_CASE("safetensors: a deeply nested header") {
   CHECK_FALSE(refusal(deep).empty());
 }
 
-// As many names as a header can hold in a few megabytes: time that goes with the square of them is
-// more than the test is given.
+// As many names as fit into a header of a few megabytes: quadratic time would exceed the time limit
+// of the test.
 
 TEST_CASE("safetensors: a header of very many tensors, written and read") {
   constexpr std::int64_t kTensors = 250'000;
@@ -203,7 +203,7 @@ TEST_CASE("safetensors: very many names that no header has are refused") {
   for (int i = 0; i < 250'000; ++i) text += fmt::format("\"{}\":1,", i);
   const std::string header = text + "\"x\":1}";
   CHECK(contains(refusal(header), "tensor '0': expected an object"));
-  // In a tensor, in the metadata, and in what we know of tensors.
+  // In a tensor, in the metadata, and in our additions per tensor.
   CHECK(contains(refusal("{\"a\":" + header + "}"), "expected an object of dtype"));
   CHECK(contains(refusal("{\"__metadata__\":" + header + "}"), "expected text for '0'"));
   std::string quoted;
@@ -234,7 +234,7 @@ TEST_CASE("safetensors: each name once, wherever it is") {
   CHECK(contains(known(R"({\"a\":{},\"a\":{}})"), "'a' twice"));
   CHECK(contains(known(R"([\"a\"])"), "expected ferrite.tensors to hold an object"));
   CHECK(contains(known(R"({\"a\":{\"crc32\":\"1\"}})"), "8 hexadecimal digits, got '1'"));
-  // What other programs may have made of it is passed over.
+  // Additions changed by other programs are ignored.
   CHECK(known(R"({\"a\":[\"crc32\"],\"b\":{\"crc32\":\"\"}})") == "no exception");
 }
 

@@ -106,7 +106,7 @@ TEST_CASE("sampler: ranks share an epoch") {
   }
   CHECK(DistributedSampler(5, {.rank = 1, .world_size = 2, .shuffle = false}).order(0) ==
         Indices{1, 3, 0});
-  // More ranks than indices: the beginning comes again and again.
+  // More ranks than indices: the beginning is repeated several times.
   CHECK(DistributedSampler(2, {.rank = 4, .world_size = 5, .shuffle = false}).order(0) ==
         Indices{0});
   CHECK(DistributedSampler(1, {.rank = 3, .world_size = 4, .drop_last = true}).size() == 0);

@@ -33,7 +33,7 @@ TEST_CASE("synthetic_digits: drawn when asked for, once, whoever asks first") {
   const SyntheticDigits set(400, 6), copy = set;
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)
-    threads.emplace_back([&set, t] {  // two and two want the same images at the same time
+    threads.emplace_back([&set, t] {  // pairs of threads request the same images at the same time
       std::vector<std::int64_t> indices(200);
       for (std::size_t i = 0; i < indices.size(); ++i)
         indices[i] = t % 2 * 200 + static_cast<std::int64_t>(i);
@@ -42,7 +42,7 @@ TEST_CASE("synthetic_digits: drawn when asked for, once, whoever asks first") {
   for (std::thread& thread : threads) thread.join();
   CHECK(copy.images().data_ptr() == set.images().data_ptr());
   CHECK(std::memcmp(set.images().data_ptr(), expected.data_ptr(), expected.nbytes()) == 0);
-  // Alone, and before any other of its ten.
+  // Alone, before the other nine of its run.
   const SyntheticDigits fresh(400, 6);
   const Tensor one = fresh.get(123).input;
   for (std::int64_t k = 0; k < 784; ++k)

@@ -64,13 +64,13 @@ TEST_CASE("transforms: a crop is a window of the padded image") {
       }
     CHECK(found);
   }
-  CHECK(std::ranges::count(seen, true) == 20);  // every place occurs
+  CHECK(std::ranges::count(seen, true) == 20);  // every position occurs
   CHECK_THROWS_AS(RandomCrop(5).apply(image, random), ShapeError);
   CHECK_THROWS_AS(RandomCrop(0), ValueError);
-  // More padding than window: parts, or all, of the window lie outside.
+  // More padding than window: parts or all of the window are outside.
   for (int round = 0; round < 50; ++round)
     CHECK(RandomCrop(2, 2, 9).apply(image, random).numel() == 8);
-  // float32 goes through the same code.
+  // float32 uses the same code.
   const Tensor f = RandomCrop(3, 4, 0).apply(ToTensor().apply(image, random), random);
   CHECK(f.to_vector<float>() == ToTensor().apply(image, random).to_vector<float>());
 }
@@ -98,7 +98,7 @@ TEST_CASE("transforms: rotation") {
   const Tensor f = RandomRotation(45, 45).apply(ToTensor().apply(image, random), random);
   const double expected = 5 / 255.0;
   CHECK(f.to_vector<float>()[4] == doctest::Approx(expected));
-  // The corner comes from (centre - sqrt(2), centre): outside, partly, of the image.
+  // The corner comes from (centre - sqrt(2), centre), partly outside the image.
   CHECK(std::abs(f.to_vector<float>()[0]) < 5 / 255.0f);
   CHECK_THROWS_AS(RandomRotation(2, 1), ValueError);
 }
@@ -121,7 +121,7 @@ TEST_CASE("transforms: erasing sets a rectangle") {
     CHECK(static_cast<std::int64_t>(changed.size()) == 2 * height * width);
     CHECK(height * width <= 45);
   }
-  CHECK(values(image) == values(counting({2, 10, 10})));  // the input is as it was
+  CHECK(values(image) == values(counting({2, 10, 10})));  // the input is unchanged
   CHECK_THROWS_AS(RandomErasing({.scale = {0.5, 0.2}}), ValueError);
   CHECK_THROWS_AS(RandomErasing({.ratio = {0, 1}}), ValueError);
 }

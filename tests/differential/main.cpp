@@ -1,4 +1,4 @@
-// Runs ops on inputs from a file, forward and backward, and writes what comes out:
+// Runs ops on inputs from a file, forward and backward, and writes the results:
 //
 //   differential cases.json cases.bin results.json results.bin DEVICE
 //
@@ -24,7 +24,7 @@ std::string read_file(const char* path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// The bytes of results, and where each lies.
+/// Writes the bytes of results, and their offsets.
 class Writer {
  public:
   Json put(const Tensor& t) {
@@ -61,7 +61,7 @@ Tensor apply_view(const Tensor& t, const Json& view) {
   fail<ValueError>("differential", "there is no view '{}'", kind);
 }
 
-/// Small numbers that every dtype holds, by place.
+/// Small numbers that every dtype can represent, depending on the position.
 Tensor make_weight(const Tensor& out) {
   std::vector<float> values(static_cast<std::size_t>(out.numel()));
   for (std::size_t i = 0; i < values.size(); ++i)
@@ -121,7 +121,7 @@ int run(char** argv) {
   Writer writer;
   Json results = Json::array();
   for (const Json& c : cases) {
-    // What a crash came from.
+    // Identifies the case after a crash.
     std::ofstream(argv[3]) << c["id"];
     results.push_back(run_case(c, bytes, table, device, writer));
   }

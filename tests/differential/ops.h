@@ -1,4 +1,4 @@
-// Ops by name, for the program that runs what compare.py asks for.
+// Ops by name, for the program that runs the cases of compare.py.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,7 @@ void add_reductions(Table& table);
 void add_indexing(Table& table);
 void add_layers(Table& table);
 
-/// What is null or not there.
+/// Unset if null or missing.
 template <class T>
 std::optional<T> maybe(const Json& args, const char* name) {
   const auto it = args.find(name);

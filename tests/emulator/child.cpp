@@ -46,7 +46,7 @@ Outcome run_planted(const std::string& name, const Environment& environment) {
     close(ends[0]);
     close(ends[1]);
     const std::string filter = std::string("--test-case=") + kTestCase;
-    alarm(120);  // should it hang
+    alarm(120);  // in case it hangs
     execl("/proc/self/exe", "planted", filter.c_str(), "--no-skip", "--no-version", nullptr);
     _exit(127);
   }

@@ -1,4 +1,4 @@
-// Runs a planted program in a process of its own: findings end it.
+// Runs a planted program in a separate process, because an error ends it.
 #pragma once
 
 #include <string>

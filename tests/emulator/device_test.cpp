@@ -80,7 +80,8 @@ TEST_CASE("peers: enabled once, each way, and copies work without") {
 
   OK(cudaDeviceEnablePeerAccess(0, 0));
   FAILS(cudaErrorPeerAccessAlreadyEnabled, cudaDeviceEnablePeerAccess(0, 0));
-  OK(run(nullptr, 1, 1, copy_to, there.get(), here.get()));  // a kernel of 1 reads 0's memory
+  OK(run(nullptr, 1, 1, copy_to, there.get(), here.get()));  // a kernel of device 1 reads memory of
+                                                             // device 0
   OK(cudaDeviceDisablePeerAccess(0));
   FAILS(cudaErrorPeerAccessNotEnabled, cudaDeviceDisablePeerAccess(0));
 
@@ -103,7 +104,7 @@ TEST_CASE("a trapped kernel leaves its error on the device until it is reset") {
     CHECK(run(nullptr, 1, 1, trap_at, 5u) == cudaErrorLaunchFailure);
   }
   {
-    const OnDevice other(0);  // which has nothing to do with it
+    const OnDevice other(0);  // which is not affected
     const Ints x(std::vector<int>{3});
     CHECK(x.value() == 3);
   }

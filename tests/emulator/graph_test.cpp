@@ -33,7 +33,7 @@ class TestGraph {
 void begin(cudaStream_t stream, cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal) {
   OK(cudaStreamBeginCapture(stream, mode));
 }
-/// The capture has failed, and the stream is usable again.
+/// Checks that the capture has failed, and the stream is usable again.
 void check_invalid(cudaStream_t stream) {
   cudaStreamCaptureStatus status;
   OK(cudaStreamIsCapturing(stream, &status));

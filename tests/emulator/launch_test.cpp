@@ -111,7 +111,7 @@ TEST_CASE("every thread runs once, in the order that is set") {
   CHECK(shuffled != all);
   CHECK(order_of_threads() != shuffled);
   emulator::set_order(emulator::Order::shuffled, 5);
-  CHECK(order_of_threads() == shuffled);  // the seed tells
+  CHECK(order_of_threads() == shuffled);  // determined by the seed
   std::vector<int> sorted = shuffled;
   std::sort(sorted.begin(), sorted.end());
   CHECK(sorted == all);
@@ -136,7 +136,7 @@ TEST_CASE("a kernel without barriers needs no stacks") {
   const emulator::Counters before = emulator::counters();
   OK(run(nullptr, 10, 1000, set_to, x.get(), 1));
   OK(cudaDeviceSynchronize());
-  // To each block's stack and back.
+  // One switch to each block's stack, and one back.
   CHECK(emulator::counters().switches - before.switches == 20);
 }
 

@@ -1,4 +1,4 @@
-// Allocation, and what pointers belong to.
+// Allocation, and pointer attributes.
 #include <cmath>
 #include <cstdint>
 
@@ -125,7 +125,7 @@ TEST_CASE("memory in the order of a stream") {
   OK(run(stream, 1, 1, set_to, x, 8));
   int value = 0;
   OK(cudaMemcpyAsync(&value, x, 4, cudaMemcpyDeviceToHost, stream));
-  CHECK(value == 8);  // a copy to pageable memory is over when the call returns
+  CHECK(value == 8);  // a copy to pageable memory is complete when the call returns
   const std::size_t before = emulator::live_memory(0).allocations;
   OK(cudaFreeAsync(x, stream));
   CHECK(emulator::live_memory(0).allocations == before);

@@ -1,4 +1,4 @@
-// Every planted bug must be found in the builds that can find it, and nothing where there is none.
+// Every planted bug must be found in the builds that can find it, and nothing else.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -11,12 +11,12 @@ namespace emulator_test {
 
 namespace {
 
-/// Who finds a bug, and how.
+/// How each build finds a bug.
 ///   says      ends the program with a message that contains the text
-///   result    the result is wrong in one of the orders that CI runs, or holds NaN
-///   deferred  the same, if streams are deferred
-///   protect   says, if device memory is protected
-/// A build with "-" cannot find it. The README prints this table.
+///   result    the result is wrong in one of the orders that CI runs, or contains NaN
+///   deferred  like result, if streams are deferred
+///   protect   like says, if device memory is protected
+/// A build with "-" cannot find it. The README has this table.
 struct Bug {
   const char* name;
   const char* plain;
@@ -112,7 +112,7 @@ const char* const kRight[] = {
     "host_read",
 };
 
-/// Seeds of random orders; every commit is tested with one of its own.
+/// Seeds of random orders; every commit is tested with a different one.
 const std::vector<Environment> kOrders = {
     {{"FERRITE_EMULATOR_SEED", "1"}},
     {{"FERRITE_EMULATOR_SEED", "2"}},

@@ -52,7 +52,7 @@ TEST_CASE("an event orders two streams, and only up to where it was recorded") {
   OK(cudaEventRecord(event, first));
   OK(run(first, 1, 1, set_to, x, 9));
   OK(cudaStreamWaitEvent(second, event, 0));
-  OK(cudaEventRecord(event, first));  // the wait is for the earlier record
+  OK(cudaEventRecord(event, first));  // the wait refers to the earlier record
   OK(run(second, 1, 1, copy_to, x + 1, x));
   OK(cudaStreamSynchronize(second));
   CHECK(x[1] == 3);
@@ -114,7 +114,7 @@ TEST_CASE("events and streams belong to a device") {
   const OnDevice on(1);
   const TestStream stream;
   FAILS(cudaErrorInvalidResourceHandle, cudaEventRecord(event, stream));
-  OK(cudaStreamWaitEvent(stream, event, 0));  // waiting is across devices
+  OK(cudaStreamWaitEvent(stream, event, 0));  // waits work across devices
   int device = -1;
   OK(cudaStreamGetDevice(stream, &device));
   CHECK(device == 1);
@@ -241,7 +241,7 @@ TEST_CASE("many threads launch, copy, record and wait at once") {
       cudaMallocHost(&host, sizeof(int));
       cudaMemsetAsync(x, 0, sizeof(int), streams[0]);
       for (int i = 0; i < 200; ++i) {
-        run(streams[i % 2], 1, 64, trap_at, 64u);  // barriers: fibers change threads
+        run(streams[i % 2], 1, 64, trap_at, 64u);  // barriers: fibers move between threads
         run(streams[i % 2], 1, 1, add_to, x, rank);
         if (i % 20 == 0) cudaLaunchHostFunc(streams[i % 2], count, &called);
         cudaEventRecord(event, streams[i % 2]);
@@ -260,7 +260,7 @@ TEST_CASE("many threads launch, copy, record and wait at once") {
 }
 
 TEST_CASE("two ranks meet in host functions of their streams") {
-  // As a process group does that works from host functions, with a thread a rank.
+  // Like a process group that works from host functions, with one thread per rank.
   const Deferred deferred(false);
   std::atomic<int> arrived{0};
   struct Meeting {

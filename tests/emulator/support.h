@@ -1,4 +1,4 @@
-// What the tests of the runtime share.
+// Helpers for the tests of the runtime.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -13,7 +13,7 @@
 
 /// The call succeeds.
 #define OK(call) CHECK(std::string(cudaGetErrorName(call)) == "cudaSuccess")
-/// The call fails with this error, which cudaGetLastError then gives once.
+/// Checks that the call fails with this error, which cudaGetLastError then returns once.
 #define FAILS(error, call)                    \
   do {                                        \
     cudaGetLastError();                       \
@@ -24,7 +24,7 @@
 
 namespace emulator_test {
 
-/// Streams run only when somebody waits, as long as one of these lives.
+/// While one of these lives, streams run only when a host thread waits.
 class Deferred {
  public:
   explicit Deferred(bool deferred = true) : before_(emulator::settings().deferred) {
@@ -38,7 +38,7 @@ class Deferred {
   bool before_;
 };
 
-/// The calling thread's device, until it goes.
+/// Sets the calling thread's device for the scope of the object.
 class OnDevice {
  public:
   explicit OnDevice(int device) {

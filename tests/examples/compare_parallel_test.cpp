@@ -1,4 +1,4 @@
-// The program examples/compare_parallel, run small, and what it writes.
+// The program examples/compare_parallel, run small, and its output.
 #include <signal.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using namespace ferrite::test;
 
 namespace {
 
-/// Few small steps.
+/// A few small steps.
 Arguments small(Arguments more) {
   more.insert(more.end(), {"--steps", "2", "--repetitions", "2", "--json", "all.json"});
   return more;
@@ -38,7 +38,7 @@ json row_of(const json& found, const std::string& label, int devices, const std:
 
 double median(const json& row, const char* what) { return row.at(what).at("median").get<double>(); }
 
-/// What is true of every row, whatever the machine does.
+/// Checks invariants of every row, independent of the machine.
 void check_sums(const json& row) {
   CAPTURE(row.at("label").get<std::string>());
   CHECK(row.at("error").is_null());
@@ -58,12 +58,12 @@ void check_sums(const json& row) {
     CHECK(images[i] == doctest::Approx(batch / step[i] * 1e3));
     CHECK(hidden[i] >= 0);
     CHECK(hidden[i] <= communication[i]);
-    // What begins after backward does not run beside it.
+    // Communication that begins after backward cannot overlap it.
     if (!row["case"].at("overlap").get<bool>()) CHECK(hidden[i] < 1e-3);
   }
   CHECK(median(row, "step_ms") == doctest::Approx((step[0] + step[1]) / 2));
   REQUIRE(row.at("peak_memory").size() == static_cast<std::size_t>(devices));
-  for (const json& peak : row["peak_memory"]) CHECK(peak > 60000 * 4);  // the parameters at least
+  for (const json& peak : row["peak_memory"]) CHECK(peak > 60000 * 4);  // at least the parameters
   CHECK(row.at("efficiency").get<double>() * devices ==
         doctest::Approx(row.at("speedup").get<double>()));
 }
@@ -73,7 +73,7 @@ void check_sums(const json& row) {
 TEST_CASE("compare_parallel: all strategies on virtual devices, and figures that add up") {
   REQUIRE_GLOO();
   const Workplace place("compare_parallel");
-  // What the program inherits would stop its ranks, and is not what it was asked for.
+  // Inherited settings that would stop its ranks, and must be ignored.
   setenv("FERRITE_LINK_DELAY_US", "60000000", 1);
   setenv("FERRITE_GLOO_ALL_REDUCE", "none", 1);
   const Outcome outcome =
@@ -87,7 +87,7 @@ TEST_CASE("compare_parallel: all strategies on virtual devices, and figures that
   CHECK(found.at("version") == 1);
   CHECK(found["machine"].at("kind") == "virtual cpu devices");
   CHECK(contains(outcome.out, "virtual cpu devices"));
-  // Two of single devices; of each scaling DataParallel twice and four of each all-reduce.
+  // Two for single devices; for each scaling DataParallel twice and four for each all-reduce.
   REQUIRE(found.at("rows").size() == 2 + 2 * (2 + 2 * 4));
   for (const json& row : found["rows"]) check_sums(row);
 
@@ -109,7 +109,7 @@ TEST_CASE("compare_parallel: all strategies on virtual devices, and figures that
     CHECK(row.at("bytes_total").get<double>() == 2 * (2 - 1) * communicated);
     CHECK(row["buckets"].size() == (std::string(label) == "ddp 25 MB" ? 1 : 2));
   }
-  // To the second device: its images and parameters; and back its gradients.
+  // To the second device: its images and parameters; back: its gradients.
   for (const char* label : {"dp", "dp-balanced"}) {
     const json row = row_of(found, label, 2, "strong");
     CHECK(row["case"].at("batch") == 6);
@@ -122,7 +122,8 @@ TEST_CASE("compare_parallel: all strategies on virtual devices, and figures that
   }
   CHECK(row_of(found, "single", 1, "none").at("efficiency") == 1);
 
-  // What simulations are calibrated with: of 6 images (weak, and one device), and of 3.
+  // Input for the calibration of simulations: profiles for 6 images (weak, and one device), and for
+  // 3.
   REQUIRE(found.at("profiles").size() == 2);
   for (const json& profile : found["profiles"]) {
     CHECK((profile.at("batch") == 6 || profile["batch"] == 3));
@@ -140,7 +141,7 @@ TEST_CASE("compare_parallel: all strategies on virtual devices, and figures that
   CHECK(operations == std::vector<std::string>{"send", "all_reduce", "ring_all_reduce", "broadcast",
                                                "reduce_add"});
 
-  // The same rows in the others.
+  // The other formats have the same rows.
   std::istringstream csv(read_file(place / "all.csv"));
   std::string line;
   std::size_t lines = 0, commas = 0;
@@ -174,7 +175,7 @@ TEST_CASE("compare_parallel: three ranks as threads, uneven parts, mixed precisi
                        "--no-profile", "--dataset", "mnist", "--data", place.path().string()})));
   const json slow = place.report("all.json");
   CHECK(slow["machine"].at("link_delay_us") == 20000);
-  // Two messages one after the other, at the least.
+  // At least two messages one after the other.
   const json row = row_of(slow, "ddp-ring 25 MB, no overlap", 2, "strong");
   check_sums(row);
   CHECK(row.at("communication_ms").at("low") >= 40);

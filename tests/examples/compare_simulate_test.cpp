@@ -1,4 +1,4 @@
-// compare_parallel --simulate and --check-simulation, and what they write.
+// compare_parallel --simulate and --check-simulation, and their output.
 #include "ferrite/examples/compare_parallel/planning/plan.h"
 #include "ferrite/parallel/comm/backend.h"
 #include "ferrite/tests/examples/workplace.h"
@@ -8,7 +8,7 @@ using namespace ferrite::test;
 
 namespace {
 
-/// A model of 100 MB, in the folder as profile.json.
+/// Writes a model of 100 MB to the folder as profile.json.
 void write_model(const Workplace& place) {
   planning::ModelProfile profile = planning::uniform_profile({.model = "a model",
                                                               .device = "a device",
@@ -46,7 +46,7 @@ TEST_CASE("compare_parallel --simulate: 65,536 devices from a profile") {
   CHECK(plans[1].at("rows").back().at("devices") == 32);  // no more than samples
   CHECK(contains(read_file(place / "a.svg"), "<svg"));
 
-  // Another batch, which was not measured: in proportion. One strategy.
+  // A batch that was not measured: scaled in proportion. One strategy.
   check_fine(place.run({"--simulate", "64", "--from", "profile.json", "--batch", "64",
                         "--strategies", "single,ddp-ring", "--json", "batch.json"}));
   const json batch = place.report("batch.json");
@@ -80,7 +80,7 @@ TEST_CASE("compare_parallel --simulate and --check-simulation measure by themsel
   const json plans = place.report("plan.json");
   CHECK(plans.at(0).at("rows").size() == 6);
 
-  // Whether predictions are good is for machines that do nothing else; that there are some is not.
+  // Checks only that there are predictions: their accuracy can be judged only on an idle machine.
   Arguments check = few;
   check.insert(check.end(),
                {"--check-simulation", "--scaling", "weak", "--strategies", "single,dp,ddp",

@@ -41,7 +41,7 @@ TEST_CASE("lenet trains on a CUDA device to the CPU's losses, and says what it t
       CHECK(epoch.at("step") == reference.at("step"));
       CHECK_FALSE(reference.contains("device"));
       const json memory = epoch.at("device").at("memory");
-      CHECK(memory.at("allocated") > 60000 * 4);  // the parameters at least
+      CHECK(memory.at("allocated") > 60000 * 4);  // at least the parameters
       CHECK(memory.at("max_allocated") > memory["allocated"]);
       CHECK(memory.at("reserved") >= memory["max_allocated"]);
       CHECK(memory.at("max_reserved") >= memory["reserved"]);

@@ -53,7 +53,7 @@ TEST_CASE("resnet18 --graph gives the eager losses to the last bit, and resumes 
   const json got = report_of(place, with({"--graph", "--workers", "0"}));
   CHECK(timeless(got) == timeless(expected));
   CHECK(got.at("graph").at("replayed").get<int>() > 3);
-  // Half of it, and the rest from the checkpoint, on the other way.
+  // Half of it, and the rest from the checkpoint, in the other mode.
   report_of(place, with({"--save-every", "1", "--checkpoint-dir", "ck"}));
   std::filesystem::remove(place / "ck" / "step_00000009.safetensors");
   const json resumed = report_of(

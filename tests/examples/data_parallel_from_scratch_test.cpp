@@ -1,4 +1,4 @@
-// The program examples/data_parallel_from_scratch, run as its users run it.
+// The program examples/data_parallel_from_scratch, run like users do.
 #include <regex>
 
 #include "ferrite/tests/examples/workplace.h"
@@ -8,7 +8,7 @@ using namespace ferrite::test;
 
 namespace {
 
-/// The losses of all epochs, run after run.
+/// The losses of all epochs of all runs.
 std::vector<double> losses(const std::string& text) {
   std::vector<double> result;
   const std::regex line(R"(epoch +\d+  loss (\S+)  test acc \d\.\d{4}\n)");
@@ -17,7 +17,7 @@ std::vector<double> losses(const std::string& text) {
   return result;
 }
 
-/// Runs of `epochs` epochs each end with the same losses, which change from epoch to epoch.
+/// Checks that runs of `epochs` epochs each have the same losses, which change from epoch to epoch.
 void check_alike(const std::string& text, std::size_t runs, std::size_t epochs) {
   INFO(text);
   const std::vector<double> all = losses(text);
@@ -33,7 +33,7 @@ TEST_CASE("data_parallel_from_scratch has the same losses on any number of devic
   const Workplace place("data_parallel_from_scratch");
   const Arguments common = {"--dataset", "mnist", "--data", place.path().string()};
   Arguments arguments = common;
-  // The last batch is one image: what the other devices add to the gradient is nothing.
+  // The last batch is a single image: the other devices contribute nothing to the gradient.
   arguments.insert(arguments.end(), {"--batch-size", "5", "--epochs", "3", "--lr", "3",
                                      "--num-devices", "1", "2", "4"});
   const Outcome outcome = place.run(arguments);

@@ -1,4 +1,4 @@
-// The program examples/data_parallel_shapes, run as its users run it.
+// The program examples/data_parallel_shapes, run like users do.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -10,7 +10,7 @@ using namespace ferrite::test;
 
 namespace {
 
-/// A batch whose parts have so many rows.
+/// The output for a batch whose parts have these numbers of rows.
 std::string batch(const std::vector<int>& parts) {
   std::string lines;
   int rows = 0;

@@ -1,4 +1,4 @@
-// The program examples/ddp, run as its users run it.
+// The program examples/ddp, run like users do.
 
 #include <cmath>
 #include <cstdlib>
@@ -23,7 +23,7 @@ StateDict weights(const Workplace& place, const std::string& folder) {
   return data::load_safetensors(place / folder / "final.safetensors");
 }
 
-/// 6 steps of 16 images, however many ranks share them.
+/// 6 steps of 16 images in total, whatever the number of ranks.
 Arguments whole(Arguments more, const std::string& batch_size) {
   more.insert(more.end(),
               {"--epochs", "1", "--sync-bn", "--lr", "0.05", "--batch-size", batch_size});
@@ -72,7 +72,7 @@ TEST_CASE("ddp: three ranks with a rest of the test images, without --sync-bn") 
   check_fine(outcome);
   CHECK(place.report()["configuration"].at("lr").get<double>() ==
         doctest::Approx(0.01 * std::sqrt(3.0)));
-  // 32 images, none twice.
+  // 32 images, none counted twice.
   const double right = place.report()["epochs"][0].at("test_accuracy").get<double>() * 32;
   CHECK(right == doctest::Approx(std::round(right)));
 }
@@ -80,7 +80,7 @@ TEST_CASE("ddp: three ranks with a rest of the test images, without --sync-bn") 
 TEST_CASE("ddp: two nodes, each of which starts its own process") {
   REQUIRE_GLOO();
   const Workplace place("ddp");
-  // As if they were two hosts.
+  // Simulates two hosts.
   setenv("FERRITE_BIND_ADDR", "127.0.0.1", 1);
   const std::string port = std::to_string(free_port());
   const auto node = [&](const char* rank) {

@@ -32,7 +32,7 @@ constexpr int kRuns = 1;  // each process takes ten times as long
 constexpr int kRuns = 3;
 #endif
 
-/// 48 steps of a small batch on three ranks, a snapshot every third.
+/// 48 steps of a small batch on three ranks, with a checkpoint every third.
 class Elastic {
  public:
   Arguments arguments(const std::string& run, const Arguments& launcher) const {
@@ -66,7 +66,7 @@ class Elastic {
   Workplace data_{"elastic"};
 };
 
-/// The process of a rank, 0 where there is none just now.
+/// The process of a rank, 0 if there is none at the moment.
 pid_t process_of(const Launched& run, std::uint64_t rank) {
   const std::string mine = '\0' + ("RANK=" + std::to_string(rank)) + '\0';
   for (const pid_t pid : run.descendants()) {
@@ -76,7 +76,7 @@ pid_t process_of(const Launched& run, std::uint64_t rank) {
   return 0;
 }
 
-/// Waits until so many more steps were taken than when it was called; false where the run ends.
+/// Waits until `more` further steps were taken; false if the run ends.
 bool wait_for_steps(const Launched& run, std::uint64_t more) {
   return run.wait_for_output("\n[rank 0] step ",
                              occurrences(run.out(), "\n[rank 0] step ") + static_cast<int>(more));
@@ -118,7 +118,7 @@ TEST_CASE("ranks are killed and stopped at random, and the weights are those of 
     CHECK(run.descendants().empty());
   }
 
-  // A rank that is stopped holds the others up until it is noticed.
+  // A stopped rank blocks the others until it is detected.
   Launched run(elastic.arguments("stopped", {"--max-restarts=3", "--heartbeat-timeout=5"}));
   REQUIRE(wait_for_steps(run, 10));
   const pid_t victim = process_of(run, 1);

@@ -1,4 +1,4 @@
-// The program examples/lenet, run as its users run it.
+// The program examples/lenet, run like users do.
 #include "ferrite/data/png.h"
 #include "ferrite/data/safetensors.h"
 #include "ferrite/metrics/logger.h"
@@ -9,7 +9,7 @@ using namespace ferrite::test;
 
 namespace {
 
-/// Names and bytes of a file's tensors, wherever they were saved from.
+/// Names and bytes of a file's tensors, whatever device they were saved from.
 std::string tensors_of(const std::filesystem::path& path) {
   std::string all;
   for (const auto& [name, tensor] : load(path)) {
@@ -81,7 +81,7 @@ TEST_CASE("lenet trains on synthetic digits, reports, saves, and predicts") {
   CHECK(state.at("conv1.weight").shape() == Shape{6, 1, 5, 5});
   CHECK(data::load_safetensors_metadata(weights).at("model") == "lenet5");
 
-  // A picture as in training, and a large one in colour, dark on light.
+  // A picture like those in training, and a large one in colour, dark on light.
   const data::SyntheticDigits digits(10, 99);
   const Tensor digit = as_strided(digits.images(), {28, 28}, {28, 1}, 7 * 784);
   data::write_png(digit, place / "digit.png");

@@ -30,7 +30,7 @@ TEST_CASE("a loss guard refuses losses that are not finite, and after a while th
   CHECK(guard.skipped().mean == doctest::Approx(mean));
   CHECK(check(guard, 10.01 * mean) == 1);
   CHECK(check(guard, INFINITY) == 1);
-  CHECK(check(guard, -INFINITY) == 0);  // what a loss may be below, nobody knows
+  CHECK(check(guard, -INFINITY) == 0);  // no lower limit is known
   LossGuard finite(norm, Device(), 0);
   for (int i = 0; i < 20; ++i) CHECK(check(finite, i) == 0);
   CHECK(check(finite, 1e30) == 0);
@@ -57,7 +57,7 @@ TEST_CASE("a loss guard counts what it refused, and goes on from a checkpoint") 
     CHECK(skipped.in_a_row == 1);
     CHECK(skipped.mean == doctest::Approx(4 + 3.9 / 13));
   }
-  // The mean forgets: after hundreds of losses of 1 it is not the mean of all.
+  // The mean is exponential: after hundreds of losses of 1, earlier values no longer count.
   for (int i = 0; i < 400; ++i) check(guard, 1);
   CHECK(guard.skipped().mean < 1.01);
   CHECK_THROWS_AS(guard.load_state_dict({{"state", zeros({3})}}), ShapeError);

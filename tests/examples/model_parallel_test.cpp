@@ -1,4 +1,4 @@
-// The program examples/model_parallel, run as its users run it.
+// The program examples/model_parallel, run like users do.
 #include <regex>
 
 #include "ferrite/tests/examples/workplace.h"

@@ -1,4 +1,4 @@
-// The program examples/pipeline, run as its users run it.
+// The program examples/pipeline, run like users do.
 #include "ferrite/data/safetensors.h"
 #include "ferrite/nn/models/resnet.h"
 #include "ferrite/tests/examples/workplace.h"

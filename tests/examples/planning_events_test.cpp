@@ -1,4 +1,4 @@
-// The planner's events, links and all-reduces, against what they must be.
+// The planner's events, links and all-reduces, against exact results.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -19,7 +19,7 @@ Cluster one_node(int devices, double bandwidth, double latency) {
           .launch_s = 0};
 }
 
-/// Nodes of `per_node` devices.
+/// Nodes with `per_node` devices each.
 Cluster nodes(int per_node, const LinkSpeed& inside, const LinkSpeed& between) {
   return {.devices_per_node = per_node, .inside = inside, .between = between, .launch_s = 0};
 }
@@ -125,7 +125,7 @@ TEST_CASE("rings over nodes go at the pace of the slowest link, or of all their 
       CAPTURE(bytes);
       const Cluster cluster = nodes(4, nvlink, between);
       const double closed = all_reduce_cost(bytes, 32, cluster, {AllReduceAlgorithm::ring}).seconds;
-      // What the closed form leaves out is the last round, which need not be complete.
+      // The closed form ignores that the last round may be incomplete.
       CHECK(simulate_ring(bytes, 32, cluster) == doctest::Approx(closed).epsilon(0.05));
     }
 }
@@ -140,7 +140,7 @@ TEST_CASE("trees take 2 bytes / bandwidth and two ways through their depth") {
     CHECK(cost.seconds == doctest::Approx(expected).epsilon(1e-12));
     if (n > 2)  // two devices have nothing to forward
       CHECK(simulate_tree(bytes, n, cluster, chunk) == doctest::Approx(expected).epsilon(0.15));
-    // Small messages: latencies alone, which grow with the logarithm.
+    // Small messages: only latencies, which grow logarithmically.
     const double small = all_reduce_cost(8, n, cluster, {AllReduceAlgorithm::tree}).seconds;
     CHECK(small == doctest::Approx(2 * std::ceil(std::log2(n)) * 5e-6).epsilon(0.01));
     CHECK(simulate_tree(8, n, cluster) <= small * 1.01);
@@ -188,7 +188,7 @@ TEST_CASE("all-reduces: what is always so") {
       CHECK(all_reduce_cost(1e8, n, cluster).seconds <= seconds);
     }
   }
-  // Rings for few devices, logarithms for many.
+  // Rings are faster for few devices, trees for many.
   CHECK(all_reduce_cost(1e8, 65536, cluster, {AllReduceAlgorithm::ring}).seconds >
         4 * all_reduce_cost(1e8, 65536, cluster, {AllReduceAlgorithm::tree}).seconds);
   CHECK(all_reduce_cost(1e8, 8, cluster).algorithm != AllReduceAlgorithm::tree);

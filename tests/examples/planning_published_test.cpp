@@ -1,5 +1,5 @@
-// Published scaling figures against what the planner makes of their inputs: within 20 %, all with
-// the same presets and assumptions. docs/planning.md has the sources, what they leave open, and
+// Published scaling figures against the planner's predictions from their inputs: within 20 %, all
+// with the same presets and assumptions. docs/planning.md has the sources, their unknowns, and
 // figures that the planner does not reproduce.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -13,12 +13,13 @@
 namespace ferrite::planning {
 namespace {
 
-/// Parameters and the multiply-adds of an image (any unit), from the input to the output.
+/// Parameters and multiply-adds per image (in any unit), from the input to the output.
 struct Layer {
   double parameters, work;
 };
 
-/// Backward takes twice as long as forward, both in proportion to a layer's work; a step is those.
+/// Backward takes twice as long as forward, both in proportion to a layer's work; a step consists
+/// of the two.
 ModelProfile network(const char* name, std::int64_t batch, double samples_per_second,
                      const std::vector<Layer>& layers) {
   const double step = static_cast<double>(batch) / samples_per_second;
@@ -36,8 +37,8 @@ std::vector<Layer> uniform(double parameters) {
   return std::vector<Layer>(100, {parameters / 100, 1});
 }
 
-/// A bottleneck network of He et al. 2015: four stages of equal work a block, in which parameters
-/// grow fourfold a stage, and a classifier.
+/// A bottleneck network of He et al. 2015: four stages of equal work per block, with parameters
+/// growing fourfold per stage, and a classifier.
 std::vector<Layer> resnet(std::vector<int> blocks, double parameters) {
   std::vector<Layer> layers;
   const double classifier = 2.049e6;
@@ -78,10 +79,10 @@ std::vector<Layer> bert_base() {
   return layers;
 }
 
-/// Of all cases: what no source tells.
+/// For all cases: values that no source states.
 const StepOptions kAssumed{.stragglers = {.kind = Stragglers::Kind::log_normal, .sigma = 0.02}};
 
-/// Throughput of `devices` by that of `base`, a device.
+/// Throughput per device on `devices`, relative to that on `base`.
 double efficiency(Strategy strategy, const ModelProfile& profile, const Cluster& cluster,
                   int devices, int base = 1, const StepOptions& options = kAssumed) {
   const auto step = [&](int n) {
@@ -98,7 +99,7 @@ void check(const std::string& what, double predicted, double published) {
 }
 
 TEST_CASE("Goyal et al. 2017: ResNet-50 on 8 to 256 P100 over 50 Gbit/s Ethernet") {
-  // 90 epochs of 1,281,167 images take 8 of them 29 hours.
+  // 8 devices take 29 hours for 90 epochs of 1,281,167 images.
   const double per_device = 90 * 1281167 / (29 * 3600.0) / 8;
   const auto profile = network("resnet50", 32, per_device, resnet({3, 4, 6, 3}, 25.56e6));
   check("256 by 8",
@@ -107,7 +108,7 @@ TEST_CASE("Goyal et al. 2017: ResNet-50 on 8 to 256 P100 over 50 Gbit/s Ethernet
 
 TEST_CASE("Horovod's documentation: 512 Pascal GPUs over 25 Gbit/s RoCE") {
   const Cluster roce = cluster("pcie3", "roce-25g", 4);
-  // Speeds of one P100: TensorFlow's benchmarks; ResNet-101: Horovod's, of 16.
+  // Speeds of one P100 from TensorFlow's benchmarks; ResNet-101 from Horovod's, on 16.
   check("Inception v3",
         efficiency(Strategy::ddp, network("inception3", 64, 142, uniform(23.8e6)), roce, 512),
         0.90);
@@ -123,8 +124,8 @@ TEST_CASE("DLPerf: PyTorch with Apex on up to 32 V100 over InfiniBand EDR") {
   const Cluster edr = cluster("nvlink2", "infiniband-edr", 8);
   const auto resnet50 = network("resnet50", 128, 367.29, resnet({3, 4, 6, 3}, 25.56e6));
   const auto bert = network("bert-base", 32, 119.60, bert_base());
-  // NVIDIA's scripts for BERT have buckets of 250,000,000 elements, so that all of it is one, sent
-  // after backward; whether DLPerf's runs had is not said (docs/planning.md).
+  // NVIDIA's scripts for BERT use buckets of 250,000,000 elements, so that all gradients form one,
+  // sent after backward; it is unknown whether DLPerf's runs did (docs/planning.md).
   StepOptions one_bucket = kAssumed;
   one_bucket.bucket_cap_mb = one_bucket.first_bucket_mb = 1000;
   const std::pair<int, double> images[] = {{8, 2887.65}, {16, 5716.79}, {32, 10917.09}};
@@ -141,7 +142,7 @@ TEST_CASE("TensorFlow's benchmarks: a parameter server on the first of up to 8 K
   const Cluster pcie = cluster("pcie3", "ethernet-10g", 8);
   const auto vgg = network("vgg16", 32, 36.3, vgg16());
   const auto alex = network("alexnet", 512, 684, alexnet());
-  // TensorFlow's workers ask for parameters layer by layer.
+  // TensorFlow's workers fetch parameters layer by layer.
   StepOptions options = kAssumed;
   options.fetch_by_layer = true;
   const auto predicted = [&](const ModelProfile& profile, int n) {

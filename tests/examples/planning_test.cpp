@@ -65,7 +65,7 @@ TEST_CASE("profiles add up, survive JSON, and say what is wrong with them") {
   constexpr int kDeep = 300'000;
   const std::string deep = std::string(kDeep, '[') + std::string(kDeep, ']');
   CHECK_THROWS_AS(profile_from_json("{\"model\": " + deep + "}"), IoError);
-  // Time that goes with the square of the members is more than the test is given.
+  // Quadratic time in the number of members would exceed the time limit of the test.
   std::string many = "{";
   for (int i = 0; i < 400'000; ++i) many += fmt::format("\"{}\": 1, ", i);
   CHECK_THROWS_AS(profile_from_json(many + "\"batch\": 8}"), IoError);
@@ -89,7 +89,7 @@ TEST_CASE("profiles with other batches and devices") {
   CHECK(half.input_bytes == 10'000'000);
   CHECK(half.parameter_bytes() == 100'000'000);
   CHECK(half.step_s() == doctest::Approx(0.15 + 0.015));
-  // A fixed 0.05 s of forward appears where there are two measurements.
+  // With two measurements, a constant 0.05 s of forward is found.
   ModelProfile small = half;
   small.forward.median = 0.075;
   CHECK(with_batch(profile, small, 8).forward.median == doctest::Approx(0.0625));
@@ -156,7 +156,7 @@ TEST_CASE("failures: goodput against draws, and the best interval") {
     last = analytic;
     const double work = 3000 * failures.mtbf_s(n);
     CHECK(sampled_goodput(failures, n, work, 7) == doctest::Approx(analytic).epsilon(0.03));
-    // No other interval is better by more than the terms that Daly leaves out.
+    // No other interval is better by more than the terms that Daly neglects.
     const double best = checkpoint_interval_s(failures, n);
     for (const double factor : {0.5, 0.9, 1.1, 2.0}) {
       Failures other = failures;
@@ -258,7 +258,7 @@ TEST_CASE("one device takes what was measured, perfect links cost nothing") {
 
 TEST_CASE("DataParallel: a step by hand") {
   const ModelProfile profile = model();
-  // A node of four, 10 GB/s, no latency, sums for nothing, one bucket: everything in a row.
+  // A node of four, 10 GB/s, no latency, free additions, one bucket: everything is sequential.
   Cluster cluster = perfect_cluster(4);
   cluster.inside.bandwidth = 10e9;
   const double sent = 3 * (100e6 + 20e6 + 0.1e6) / 10e9, outputs = 2 * 3 * 128e3 / 10e9;
@@ -268,9 +268,8 @@ TEST_CASE("DataParallel: a step by hand") {
   CHECK(times.step_s == doctest::Approx(profile.step_s() + sent + outputs + gradients));
   CHECK(times.exposed_s == doctest::Approx(sent + outputs + gradients));
   CHECK(times.bytes_busiest == doctest::Approx(3 * (100e6 + 20e6 + 0.1e6 + 0.128e6)));
-  // Losses in the replicas spare the outputs; buckets hide all gradients that are
-  // sent before backward ends: of 2, 26, 26, 26, 19 and 1 MB, of which the last but one is ready
-  // 2 ms before.
+  // Losses in the replicas avoid moving the outputs; all gradients sent before backward ends are
+  // hidden: of the buckets of 2, 26, 26, 26, 19 and 1 MB, the last but one is ready 2 ms before.
   CHECK(simulate_step(Strategy::dp_balanced, profile, 4, cluster, one_bucket).step_s ==
         doctest::Approx(times.step_s - outputs).epsilon(1e-6));
   const StepTimes overlapped =
@@ -278,18 +277,18 @@ TEST_CASE("DataParallel: a step by hand") {
   CHECK(overlapped.exposed_s ==
         doctest::Approx(sent + outputs + 3 * (19e6 + 1e6) / 10e9 - 0.002).epsilon(1e-6));
   CHECK(overlapped.hidden_s() > 0.015);
-  // Sums, launches and the threads of the host come on top.
+  // Additions, launches and host threads add to it.
   Cluster slower = cluster;
   slower.add_bandwidth = 3 * 100e6 / 0.5;
   slower.host_s = 0.01;
   CHECK(simulate_step(Strategy::dp, profile, 4, slower, one_bucket).step_s ==
         doctest::Approx(times.step_s + 0.5 + 0.04));
-  // Two nodes: the network carries what three of six devices get.
+  // Two nodes: the network carries the data of three of six devices.
   Cluster two = perfect_cluster(3);
   two.between.bandwidth = 1e9;
   CHECK(simulate_step(Strategy::dp, profile, 6, two, one_bucket).step_s ==
         doctest::Approx(profile.step_s() + 10 * (sent + outputs + gradients)));
-  // Other adapters do not help: the first device has one.
+  // More adapters do not help: the first device has one.
   Cluster more = two;
   more.adapters = 3;
   CHECK(simulate_step(Strategy::dp, profile, 6, more, one_bucket).step_s ==
@@ -297,8 +296,8 @@ TEST_CASE("DataParallel: a step by hand") {
 }
 
 TEST_CASE("DataParallel: parameters that are fetched layer by layer, by hand") {
-  // Backward comes to the last layer first, forward to the first: it has the second's time and
-  // bytes. All links carry 10 GB/s.
+  // Parameters are listed in the order of backward: the first layer is the second entry. All links
+  // carry 10 GB/s.
   const ModelProfile profile{.model = "two layers",
                              .batch = 8,
                              .input_bytes = 20'000'000,
@@ -316,7 +315,7 @@ TEST_CASE("DataParallel: parameters that are fetched layer by layer, by hand") {
     CAPTURE(n);
     const double peers = n - 1, inputs = peers * 0.002, first = peers * 0.010, last = peers * 0.030;
     const double at_once = inputs + first + last + 0.010;
-    // 8 ms of forward are the first layer's, beside which the last one's parameters come.
+    // The first layer has 8 ms of forward, during which the last layer's parameters arrive.
     const double by_layer = inputs + first + std::max(0.008, last) + 0.002;
     CHECK(step(n, false) - step(n, true) == doctest::Approx(at_once - by_layer));
   }
@@ -336,7 +335,7 @@ TEST_CASE("DistributedDataParallel: a step by hand") {
   CHECK(late.communication_s == doctest::Approx(all));
   CHECK(late.hidden_s() == doctest::Approx(0));
   CHECK(late.bytes_busiest == doctest::Approx(1.5 * 100e6));
-  // Beside backward (2 ms a MB, sent in 0.15): all but the last bucket, of 1 MB, is hidden.
+  // Overlapping backward (2 ms per MB, sent in 0.15): all but the last bucket, of 1 MB, is hidden.
   const StepTimes beside = simulate_step(Strategy::ddp, profile, 4, cluster, {.all_reduce = ring});
   CHECK(beside.exposed_s == doctest::Approx(0.15e-3 + 16 * 0.15e-3 - 2e-3).epsilon(0.01));
   CHECK(beside.hidden_s() == doctest::Approx(all - beside.exposed_s));
@@ -344,11 +343,11 @@ TEST_CASE("DistributedDataParallel: a step by hand") {
   cluster.inside.bandwidth = 0.1e9;
   const StepTimes slow = simulate_step(Strategy::ddp, profile, 4, cluster, {.all_reduce = ring});
   CHECK(slow.step_s == doctest::Approx(0.005 + 0.1 + 0.058 + 98 * all + 0.01));
-  // Communication by the cores that compute hides nothing.
+  // Communication on the computing cores hides nothing.
   cluster.inside = {"host", 10e9, 0, 1};
   const StepTimes host = simulate_step(Strategy::ddp, profile, 4, cluster, {.all_reduce = ring});
   CHECK(host.step_s == doctest::Approx(profile.step_s() + all));
-  // Buffers cost half of an all-reduce of theirs.
+  // Buffers cost half of their all-reduce.
   profile.buffer_bytes = 1'000'000;
   CHECK(simulate_step(Strategy::ddp, profile, 4, cluster, {.all_reduce = ring}).step_s ==
         doctest::Approx(host.step_s + 0.75 * 1e6 / 10e9));
@@ -365,7 +364,7 @@ TEST_CASE("stragglers: everybody waits for the slowest; seeds decide") {
     for (const int n : {2, 64, 4096}) {
       CAPTURE(n);
       const StepTimes times = run(s, n, 1);
-      // What is not computed by everybody (DP: only the first runs the optimizer) is left out.
+      // Work that not all devices do (DP: only the first runs the optimizer) is left out.
       CHECK(times.step_s ==
             doctest::Approx(profile.step_s() * slow.expected_max(n)).epsilon(0.012));
       CHECK(times.step_s == run(s, n, 1).step_s);
@@ -390,14 +389,14 @@ TEST_CASE("plans: throughput, crossover, where devices stop paying") {
   }
   REQUIRE(weak.crossover());
   CHECK(*weak.crossover() <= 8);
-  // A parameter server stops where its links are full, rings go on.
+  // A parameter server stops scaling where its links are full, rings continue.
   CHECK(*weak.pays_until(Strategy::dp) < 64);
   CHECK(*weak.pays_until(Strategy::ddp) >= 4096);
   CHECK(weak.find(Strategy::dp, 65536)->efficiency < 0.01);
   CHECK(weak.find(Strategy::ddp, 65536)->efficiency > 0.3);
   CHECK(weak.find(Strategy::ddp, 3) == nullptr);
 
-  // A fixed batch runs out of work, and failures eat up what many machines bring.
+  // A fixed batch runs out of work, and failures consume the gain of many machines.
   PlanOptions strong = options;
   strong.scaling = Scaling::strong;
   strong.global_batch = 1024;

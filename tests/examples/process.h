@@ -1,4 +1,4 @@
-// Running the real programs.
+// Runs the real programs.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -20,17 +20,17 @@
 namespace ferrite::test {
 
 struct Outcome {
-  int code = -1;  ///< exit status; 128 + signal where one ended it
+  int code = -1;  ///< exit status; 128 + signal if a signal ended it
   std::string out, err;
 };
 
-/// A port of this host that nobody listens on.
+/// A free port of this host.
 inline int free_port() {
   return parallel::links::local_address(parallel::links::listen_at({"127.0.0.1", 0}, 1)).port;
 }
 
-/// Starts <bin>/<program> with these arguments in `folder`, where .stdout and .stderr take what it
-/// prints.
+/// Starts <bin>/<program> with these arguments in `folder`, with its output in .stdout and .stderr
+/// there.
 inline pid_t start_program(const std::string& program, const std::vector<std::string>& arguments,
                            const std::filesystem::path& folder) {
   const std::string path = bin_dir() + "/" + program;

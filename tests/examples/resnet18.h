@@ -1,4 +1,4 @@
-// Running the program examples/resnet18 on images small enough for many runs.
+// Runs examples/resnet18 on images small enough for many runs.
 #pragma once
 
 #include "ferrite/data/png.h"
@@ -14,9 +14,9 @@ class ResNetPlace : public Workplace {
     write_folder("val", 15, 2);
   }
 
-  /// A narrow network on the folder's images at 8 x 8, in batches of 8.
+  /// Trains a narrow network on the folder's images at 8 x 8, in batches of 8.
   Outcome train(const Arguments& arguments) const { return run(small(arguments)); }
-  /// The same on the host, not waited for.
+  /// The same on the host, without waiting for it.
   pid_t start(const Arguments& arguments) const {
     Arguments all = small(arguments);
     all.insert(all.begin(), {"--device", "cpu"});
@@ -40,7 +40,7 @@ class ResNetPlace : public Workplace {
     const data::SyntheticDigits digits(n, seed, data::Resize(12));
     for (std::int64_t i = 0; i < n; ++i) {
       const Tensor image = digits.get(i).input;
-      // What is to be learnt: how light it is.
+      // The property to learn: its brightness.
       auto* pixels = image.data<std::uint8_t>();
       for (std::int64_t k = 0; k < image.numel(); ++k)
         pixels[k] = static_cast<std::uint8_t>(pixels[k] / 2 + 60 * (i % 3));

@@ -1,4 +1,4 @@
-// The program examples/resnet18 on several processes, as a launcher starts them.
+// The program examples/resnet18 on several processes, started like by a launcher.
 
 #include <cstdlib>
 
@@ -44,7 +44,7 @@ class Ranks {
   }
   ~Ranks() { kill_all(); }
 
-  /// Waits for all; what they printed, and 128 + signal for those that one ended.
+  /// Waits for all; their output, and 128 + signal for those ended by a signal.
   std::vector<Outcome> finish() {
     std::vector<Outcome> outcomes;
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
@@ -82,7 +82,7 @@ Trained result_of(const ResNetPlace& place, const std::string& folder) {
           timeless(json::parse(read_file(place / folder / "report.json")))};
 }
 
-/// Arguments with `folder` for what is written.
+/// Arguments that write to `folder`.
 Arguments into(const ResNetPlace& place, const std::string& folder, Arguments more) {
   const std::string path = (place / folder).string();
   more.insert(more.end(), {"--checkpoint-dir", path, "--report", path + "/report.json"});
@@ -143,7 +143,7 @@ TEST_CASE("resnet18 --ddp --sync-bn: ranks are one process on the whole batch") 
 TEST_CASE("resnet18 --ddp: killed ranks go on from rank 0's checkpoint to the same bits") {
   REQUIRE_GLOO();
   const ResNetPlace place;
-  // Without --sync-bn running statistics are each rank's own, and the checkpoint rank 0's.
+  // Without --sync-bn each rank has its own running statistics, and the checkpoint has rank 0's.
   const Arguments more = {
       "--lr",        "0.02", "--epochs",   "4",      "--batch-size",      "4", "--save-every", "2",
       "--opt-level", "O2",   "--scale-lr", "linear", "--base-batch-size", "4"};

@@ -1,4 +1,4 @@
-// The program examples/resnet18, run as its users run it.
+// The program examples/resnet18, run like users do.
 #include "ferrite/tests/examples/resnet18.h"
 
 #include <cmath>
@@ -79,8 +79,8 @@ TEST_CASE("resnet18 with the same seed gives the same losses to the last bit") {
 TEST_CASE("resnet18 --accumulate gives the losses of batches so much larger") {
   const ResNetPlace place;
   const auto losses = [&](const Arguments& more) {
-    // Norms that keep their statistics: those of a batch would depend on its size. 48 images make
-    // a last batch of half the size, in parts of 5, 5 and 2.
+    // Norms with fixed statistics: those of a batch would depend on its size. 48 images make a last
+    // batch of half the size, in parts of 5, 5 and 2.
     Arguments arguments = {"--max-steps",        "6",        "--lr",       "0.003", "--freeze",
                            "*bn?,*downsample.1", "--report", "report.json"};
     arguments.insert(arguments.end(), more.begin(), more.end());
@@ -98,7 +98,7 @@ TEST_CASE("resnet18 --accumulate gives the losses of batches so much larger") {
   REQUIRE(expected.size() == 4);
   REQUIRE(got.size() == 4);
   for (std::size_t i = 0; i < 4; ++i) CHECK(got[i] == doctest::Approx(expected[i]).epsilon(1e-4));
-  // And these are not the losses of small steps.
+  // Small steps give other losses.
   CHECK(losses({"--batch-size", "5"})[0] != doctest::Approx(expected[0]).epsilon(1e-3));
 }
 
@@ -121,7 +121,7 @@ TEST_CASE("resnet18 at every opt level, resumed in the middle to the same bits")
     };
     check_fine(place.train(with({})));
     const json whole = place.report();
-    // Of the first steps; later ones differ more, as so small a network is chaotic.
+    // Only the first steps; later ones differ more, because such a small network is chaotic.
     const double loss = whole["epochs"][0].at("train_loss");
     if (reference == 0) reference = loss;
     CHECK(std::abs(loss - reference) < 0.25);
@@ -148,7 +148,7 @@ TEST_CASE("resnet18 skips steps whose loss has exploded, and says so") {
   CHECK(contains(trained.out, " step(s) skipped up to step 4: the last loss of these was "));
   const json report = place.report();
   CHECK(report["epochs"].back().at("skipped") > 8);
-  // Clipping and a warm-up that are short enough keep it on its way.
+  // Clipping and a short warm-up keep it stable.
   check_fine(
       place.train({"--max-grad-norm", "0.5", "--max-steps", "6", "--report", "report.json"}));
   CHECK(place.report()["epochs"].back().at("skipped") == 0);
@@ -222,7 +222,7 @@ TEST_CASE("resnet18 killed at random steps, twenty times over, ends with the sam
   int kills = 0, resumed = 0;
   for (; kills < 20; ++kills) {
     const pid_t child = place.start(arguments("killed"));
-    // So many steps from where it began, and a moment more.
+    // This many steps after its start, plus a random moment.
     const auto steps = static_cast<std::ptrdiff_t>(1 + random.next_below(5));
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     std::string printed;
@@ -241,7 +241,7 @@ TEST_CASE("resnet18 killed at random steps, twenty times over, ends with the sam
     kill(child, SIGKILL);
     int status = 0;
     REQUIRE(waitpid(child, &status, 0) == child);
-    REQUIRE(WIFSIGNALED(status));  // it had not come to its end
+    REQUIRE(WIFSIGNALED(status));  // it had not finished
     resumed += contains(printed, "resumed");
   }
   const Outcome last = place.train(arguments("killed"));
@@ -260,7 +260,7 @@ TEST_CASE("resnet18 --resume: what there is to go on from") {
     all.insert(all.end(), more.begin(), more.end());
     return all;
   };
-  // Without checkpoints it begins; a run that is over is not run again.
+  // Without checkpoints it starts from the beginning; a finished run is not run again.
   check_fine(place.train(with({"--resume", "--keep", "1", "--save-every", "1"})));
   std::size_t checkpoints = 0;
   for (const auto& entry : std::filesystem::directory_iterator(place / "ck"))

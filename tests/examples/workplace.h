@@ -1,4 +1,4 @@
-// Running training programs on data small enough for many runs.
+// Runs training programs on data small enough for many runs.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ class Workplace : public TempDir {
     write_split("t10k", 32, 2);
   }
 
-  /// On the host, unless another device is named.
+  /// On the host, unless another device is given.
   Outcome run(Arguments arguments) const {
     if (std::ranges::find(arguments, "--device") == arguments.end())
       arguments.insert(arguments.begin(), {"--device", "cpu"});
@@ -57,8 +57,8 @@ class Workplace : public TempDir {
   std::string program_;
 };
 
-/// What must not depend on the machine: all of a report but times, threads, workers and what is
-/// said of the device.
+/// The parts of a report that must not depend on the machine: all but times, threads, workers and
+/// the device description.
 inline json timeless(json report) {
   for (const char* key : {"seconds", "graph"}) report.erase(key);
   for (const char* key : {"threads", "workers", "device", "graph"})
@@ -68,7 +68,7 @@ inline json timeless(json report) {
   return report;
 }
 
-/// Ended by itself with `code` (-1: any but 0) and one line on stderr that contains `text`.
+/// Checks that it exited with `code` (-1: any but 0) and one line on stderr that contains `text`.
 inline void check_refused(const Outcome& outcome, const std::string& text, int code = 1) {
   INFO(outcome.err);
   CHECK(outcome.code != 0);
@@ -78,7 +78,7 @@ inline void check_refused(const Outcome& outcome, const std::string& text, int c
   const std::size_t first = outcome.err.find('\n');
   REQUIRE(first != std::string::npos);
   CHECK(first < 500);
-  // CLI11 adds a line of its own, nobody else does.
+  // Only CLI11 adds a line of its own.
   const std::string rest = outcome.err.substr(first + 1);
   CHECK((rest.empty() || rest == "Run with --help for more information.\n"));
 }

@@ -28,7 +28,7 @@ namespace {
 using data::Bytes;
 using Seeds = std::vector<std::string>;
 
-/// A folder in memory, for readers that are given a path. It goes with the process.
+/// A folder in memory, for readers that take a path. It is removed with the process.
 const std::filesystem::path& scratch_folder() {
   static const struct Scratch {
     Scratch() {
@@ -50,7 +50,7 @@ void write_file(const std::filesystem::path& path, Bytes bytes) {
   std::ofstream(path, std::ios::binary) << text_of(bytes);
 }
 
-/// What `write(path)` writes.
+/// The bytes written by `write(path)`.
 template <class Write>
 std::string written(Write&& write) {
   const std::filesystem::path path = scratch_folder() / "written";
@@ -59,7 +59,7 @@ std::string written(Write&& write) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// Noise, which does not compress, or else a ramp.
+/// Noise, which is incompressible, or a ramp.
 Tensor bytes_tensor(const Shape& shape, bool noise = false) {
   Tensor t = empty(shape, {.dtype = kUInt8});
   Generator random(1);
@@ -112,7 +112,7 @@ Seeds seeds_of_safetensors() {
           with_length(R"({"b":{"dtype":"F16","shape":[2],"data_offsets":[0,4]}})", "1234")};
 }
 
-/// The header ends at the last bracket that there is.
+/// Moves the end of the header to the last bracket.
 void repair_safetensors(std::string& text) {
   const std::size_t end = text.rfind('}');
   if (end == std::string::npos || end < 8) return;
@@ -126,7 +126,7 @@ const Registered kSafetensors({.name = "safetensors",
                                .memory_per_byte = 200,
                                .repair = repair_safetensors});
 
-/// A part as modules are: it takes its own shapes alone.
+/// A part that behaves like a module: it accepts only its own shapes.
 struct Part {
   Tensor weight = from_vector<float>({1, 2, 3, 4, 5, 6}, {2, 3});
   StateDict state_dict() const { return {{"weight", weight}}; }
@@ -139,7 +139,7 @@ struct Part {
   }
 };
 
-/// What is resumed from.
+/// The state to resume.
 struct Training {
   Part part;
   Generator random{3};
@@ -185,7 +185,7 @@ const Registered kCheckpoint({.name = "checkpoint",
 
 // ---- Images
 
-/// A byte of deflate is up to 1032 of pixels, which are copied once.
+/// A byte of deflate expands to up to 1032 of pixels, which are copied once.
 constexpr double kImageMemory = 3 * 1032;
 
 void run_png(Bytes bytes) {
@@ -212,7 +212,7 @@ std::string zlib_of(std::string_view content) {
   return packed;
 }
 
-/// Zeros of a kind that only libpng reads: interlaced, of 16 bits, with a palette.
+/// All-zero images of the kinds that only libpng reads: interlaced, 16 bits, with a palette.
 std::string png_of_zeros(std::uint32_t side, char bits, char colour, char interlaced,
                          std::size_t bytes, const std::string& extra = "") {
   const auto big = [](std::uint32_t v) {
@@ -240,7 +240,7 @@ Seeds seeds_of_png() {
   return seeds;
 }
 
-/// Checksums of the chunks, as far as their lengths make sense.
+/// Fixes checksums of the chunks, as far as their lengths are plausible.
 void repair_png(std::string& text) {
   for (std::size_t at = 8; text.size() >= 12 && at <= text.size() - 12;) {
     const auto* p = reinterpret_cast<const std::uint8_t*>(text.data()) + at;
@@ -271,7 +271,7 @@ std::string marker(char name, const std::string& content) {
          content;
 }
 
-/// A gray image of `blocks` x `blocks` blocks whose coefficients come in scans of two bytes.
+/// A gray image of `blocks` x `blocks` blocks whose coefficients are in scans of two bytes.
 std::string progressive_jpeg(int blocks, int scans) {
   const auto bytes = [](std::initializer_list<int> values) {
     std::string text;
@@ -304,7 +304,7 @@ Seeds seeds_of_jpeg() {
           progressive_jpeg(128, 60)};
 }
 
-/// A byte stands for up to 1024 pixels, of which a progressive file may have a hundred scans.
+/// A byte encodes up to 1024 pixels, and a progressive file may have a hundred scans of them.
 const Registered kJpeg({.name = "jpeg",
                         .run = run_jpeg,
                         .seeds = seeds_of_jpeg,
@@ -409,7 +409,7 @@ const Registered kInflate({.name = "inflate",
 void run_profile(Bytes bytes) {
   namespace planning = planning;
   const planning::ModelProfile profile = planning::profile_from_json(text_of(bytes));
-  // What was read is written so that it reads as the same.
+  // Writing the result and reading it again must give the same.
   const std::string text = planning::to_json(profile);
   if (planning::to_json(planning::profile_from_json(text)) != text) std::abort();
 }

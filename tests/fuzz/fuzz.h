@@ -1,5 +1,5 @@
-// What fuzz targets are made of. A target reads bytes that nobody vouches for: it may refuse them
-// by a ferrite::Error and by nothing else, in time and memory that go with their number.
+// The interface of fuzz targets. A target reads untrusted bytes: it may reject them only by a
+// ferrite::Error, in time and memory proportional to their number.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@ namespace ferrite::fuzz {
 struct Target {
   std::string_view name;
   void (*run)(data::Bytes);
-  /// Sound inputs, small and large: what mutations start from.
+  /// Valid inputs, small and large, from which mutations start.
   std::vector<std::string> (*seeds)();
-  /// What a byte may cost, beyond what every input may (main.cpp): of processor time under the
-  /// sanitizers, and of memory that is held at a time.
+  /// Limits per byte, in addition to the constant ones (main.cpp): processor time under the
+  /// sanitizers, and memory held at a time.
   double microseconds_per_byte = 2;
   double memory_per_byte = 64;
-  /// Makes checksums and lengths of a mutated input right again, so that mutations reach what
-  /// lies behind them; null where there are none.
+  /// Fixes checksums and lengths of a mutated input, so that mutations reach the code behind those
+  /// checks; null if there are none.
   void (*repair)(std::string&) = nullptr;
 };
 
-/// All there are.
+/// All registered targets.
 std::vector<Target>& targets();
 
 struct Registered {

@@ -1,5 +1,5 @@
-// The program of all fuzz targets. The name it is called by chooses the target; --seeds FOLDER
-// writes the target's seeds, --list prints the names.
+// The program of all fuzz targets. The name under which it is run selects the target; --seeds
+// FOLDER writes the target's seeds, --list prints the names.
 #include <fmt/format.h>
 #include <sanitizer/allocator_interface.h>
 
@@ -28,8 +28,8 @@ std::vector<Target>& targets() {
 
 namespace {
 
-constexpr double kSeconds = 0.5;                       // of processor time, whatever the input
-constexpr std::size_t kMemory = std::size_t{8} << 20;  // held, whatever the input
+constexpr double kSeconds = 0.5;                       // of processor time, for any input
+constexpr std::size_t kMemory = std::size_t{8} << 20;  // held, for any input
 
 const Target* chosen = nullptr;
 
@@ -56,7 +56,7 @@ struct Cost {
   double bytes;
 };
 
-/// Of bytes that end where their memory does.
+/// For bytes at the very end of their memory.
 Cost run(data::Bytes bytes) {
   const std::int64_t before = held;
   most_held = before;
@@ -73,7 +73,7 @@ void check_cost(data::Bytes bytes) {
   const Cost allowed{kSeconds + 1e-6 * chosen->microseconds_per_byte * size,
                      static_cast<double>(kMemory) + chosen->memory_per_byte * size};
   Cost cost = run(bytes);
-  // Once more: the machine may have other things to do.
+  // Once more: the machine may have been busy.
   if (cost.seconds > allowed.seconds) cost.seconds = std::min(cost.seconds, run(bytes).seconds);
   if (cost.seconds <= allowed.seconds && cost.bytes <= allowed.bytes) return;
   fmt::print(stderr,
@@ -84,8 +84,8 @@ void check_cost(data::Bytes bytes) {
   std::abort();
 }
 
-/// Repeats a part of the text very often, with a number in it that counts: what many names, chunks
-/// or messages cost comes to light so.
+/// Repeats a part of the text many times, with a counter in it: this reveals the cost of many
+/// names, chunks or messages.
 void repeat_part(std::string& text, std::size_t max_size, std::minstd_rand& random) {
   if (text.empty()) return;
   const auto below = [&](std::size_t n) { return std::size_t{random()} % n; };
@@ -101,7 +101,7 @@ void repeat_part(std::string& text, std::size_t max_size, std::minstd_rand& rand
   text.insert(begin, many);
 }
 
-/// Small ones are to be mutated; large ones are run as they are, as mutating them takes all time.
+/// Small ones are mutated; large ones are run unchanged, because mutating them takes too long.
 int write_seeds(const std::filesystem::path& folder) {
   constexpr std::size_t kSmall = 16384;
   for (const char* size : {"small", "large"}) std::filesystem::create_directories(folder / size);

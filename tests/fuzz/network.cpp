@@ -1,5 +1,4 @@
-// What other processes say: parsers of messages, and of the command line and notes that bring
-// processes together.
+// Data from other processes: parsers of messages, of command lines, and of rendezvous files.
 #include <fmt/format.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -29,23 +28,25 @@ using parallel::bootstrap::protocol::Reader;
 using parallel::bootstrap::protocol::Writer;
 using Seeds = std::vector<std::string>;
 
-// ---- The store and the monitor, behind their greeting
+// ---- The store and the monitor, after the greeting
 
 constexpr std::size_t kStoreBytes = std::size_t{1} << 20;
 
-/// Of a join. What a large world or many runs cost is what they say they are, not their bytes.
+/// For a join. The cost of a large world or many runs depends on these numbers, not on the number
+/// of bytes.
 bool is_large_world(bootstrap::protocol::Reader message) {
   message.text(512);
   message.number<std::uint32_t>();
   return message.number<std::uint32_t>() > 64;
 }
 
-/// Messages under their length, as the store's server takes them apart, each after a byte that says
-/// which of 8 clients sends it (or goes), and how long after the last.
+/// Messages with their lengths, as parsed by the store's server, each after a byte that says which
+/// of 8 clients sends it (or disconnects), and how long after the previous one.
 void run_store(Bytes bytes) {
   std::size_t answered = 0;
   const auto send = [&](parallel::bootstrap::ClientId, std::string message) {
-    if (message.size() < 5 || parallel::bootstrap::protocol::message_size(message) != message.size() - 4)
+    if (message.size() < 5 ||
+        parallel::bootstrap::protocol::message_size(message) != message.size() - 4)
       std::abort();
     answered += message.size();
   };
@@ -167,7 +168,7 @@ const Registered kStore({.name = "store",
 
 void run_link_card(Bytes bytes) {
   const auto address = parallel::links::LinkAddress::parse(text_of(bytes));
-  // What was read is written so that it reads as the same.
+  // Writing the result and reading it again must give the same.
   if (parallel::links::LinkAddress::parse(address.text()).text() != address.text()) std::abort();
 }
 
@@ -181,8 +182,8 @@ const Registered kLinkCard(
        return Seeds{bare, address.text(), std::string(1'000'000, ' ') + bare};
      }});
 
-/// A connection to a rank's listener. The first byte says which of the fields are made right, what
-/// follows is sent in two parts. Who lacks a field must not be let in.
+/// A connection to a rank's listener. The first byte says which of the fields are valid; the rest
+/// is sent in two parts. A connection with an invalid field must be rejected.
 void run_link_hello(Bytes bytes) {
   static parallel::links::LinkListener listener("127.0.0.1", true, 64);
   static const parallel::links::LinkMembers members = [] {
@@ -193,7 +194,7 @@ void run_link_hello(Bytes bytes) {
         .secret = "a secret", .mesh = "default/links", .rank = 0, .addresses = {mine, other}};
   }();
   static const std::string proof = members.keys(1, 0).opener_proof;
-  listener.admit(members);  // once more: each rank comes once
+  listener.admit(members);  // again, because each rank is admitted once
   if (bytes.empty()) return;
   const unsigned right = bytes[0];
   std::string text(text_of(bytes.subspan(1)));
@@ -228,8 +229,8 @@ const Registered kLinkHello({.name = "link_hello", .run = run_link_hello, .seeds
 
 // ---- Sealed frames
 
-/// Frames of a known key, changed at one place where the first byte says so: what is opened must be
-/// the beginning of what was sealed. The rest is opened as it came, too.
+/// Frames of a known key, changed at one position if the first byte says so: the opened data must
+/// be a prefix of the sealed data. The rest is opened unchanged too.
 void run_sealed_frames(Bytes bytes) {
   if (bytes.size() < 4) return;
   const std::string key(32, 'k');
@@ -256,7 +257,7 @@ const Registered kSealedFrames({.name = "sealed_frames", .run = run_sealed_frame
                                                start + std::string(1'000'000, 'x')};
                                 }});
 
-// ---- What brings processes together
+// ---- Starting a job
 
 void run_rendezvous(Bytes bytes) {
   static const std::string path = [] {
@@ -282,7 +283,7 @@ const Registered kRendezvous({.name = "rendezvous", .run = run_rendezvous, .seed
                                              std::string(2'000'000, 'a')};
                               }});
 
-/// Every kind of message in turn: an agent decides by the key which it reads.
+/// Every kind of message in turn: an agent knows the kind from the key.
 void run_nodes(Bytes bytes) {
   const std::string text(text_of(bytes));
   const auto again = [&](auto read) {
@@ -327,7 +328,7 @@ const Registered kNodes({.name = "nodes",
                          .microseconds_per_byte = 20,
                          .memory_per_byte = 400});
 
-/// Arguments, each ended by a zero; then the small grammars that options have.
+/// Arguments, each terminated by a zero; then the small grammars of options.
 void run_options(Bytes bytes) {
   std::vector<std::string> arguments;
   std::string_view rest = text_of(bytes);

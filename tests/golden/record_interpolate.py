@@ -9,8 +9,8 @@ from recorder import Recorder
 # scale_factor.
 SIZES = [((5, 4), (10, 8)), ((5, 4), (3, 9)), ((7, 4), (21, 12)), ((6, 5), (6, 2)),
          ((1, 3), (4, 1)), ((8, 9), (1, 1)), ((6, 7), (13, 7))]
-# PyTorch's nearest goes by the factor or not, by layout, where it gives the same size or twice it: no
-# factor here does but 1 and 2.
+# PyTorch's nearest uses or ignores the factor, depending on layout, if the size stays the same or
+# doubles: no factor here gives such a size, except exactly 1 and 2.
 FACTORS = [((5, 4), (2, 2)), ((5, 4), (1.7, 0.6)), ((3, 3), (2.4, 1)), ((9, 5), (0.5, 3)),
            ((10, 8), (1.15, 1.3)), ((7, 6), (0.34, 0.2))]
 MODES = {

@@ -61,7 +61,7 @@ with Recorder("resnet18") as r:
     double = results(copy.deepcopy(net).double())
     single = results(net)
     r.add("step", **single)
-    # How far float32 strays by itself: the test's tolerances must lie above.
+    # The error of float32 itself: the test's tolerances must be larger.
     for key in ["eval", "logits", "loss", "losses", "trained"]:
         print(key, (single[key] - double[key]).abs().max().item())
     print("gradients", max(((single[k] - double[k]).norm() / double[k].norm()).item()

@@ -75,7 +75,7 @@ with Recorder("training") as r:
     for name in MODELS:
         single, double = train(name, torch.float32), train(name, torch.float64)
         r.add(name, **single)
-        # How far float32 strays by itself: the test's tolerances must lie above.
+        # The error of float32 itself: the test's tolerances must be larger.
         for key in ["losses", "first_logits", "final_logits"]:
             print(name, key, (single[key] - double[key]).abs().max().item())
         print(name, "weights", max((single[f"weight{i}"] - double[f"weight{i}"]).abs().max().item()

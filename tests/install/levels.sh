@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Builds a small library for several levels of the instruction set, as FERRITE_ISA_LEVELS does Ferrite's
-# kernels, installs and moves it, and has the loader choose:
+# Builds a small library for several instruction set levels, like Ferrite's kernels with
+# FERRITE_ISA_LEVELS, installs and moves it, and checks the loader's choice:
 #   tests/install/levels.sh <scratch folder> [cmake options...]
-# Ends with 77 where the loader knows no levels.
+# Exits with 77 if the loader does not support levels.
 set -euo pipefail
 scratch=$1
 shift
@@ -25,7 +25,7 @@ rm -r "$scratch/build"
 mv "$scratch/prefix" "$scratch/moved"
 program=$scratch/moved/prefix/bin/print_level
 
-# expect <level> <command...>: the command prints the level, 1 being the library that runs everywhere.
+# expect <level> <command...>: the command must print the level; 1 is the baseline library.
 expect() {
   local expected=${1}07 got
   shift
@@ -47,7 +47,7 @@ for level in 2 3 4; do
   expect "$level" "$loader" --glibc-hwcaps-mask "x86-64-v$level" "$program"
 done
 expect "$highest" "$program"
-# A folder that is not shipped is not missed.
+# A level that is not shipped is optional.
 if ((highest > 1)); then
   rm -r "$scratch/moved/prefix/lib/glibc-hwcaps/x86-64-v$highest"
   expect "$((highest - 1))" "$program"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs a built Ferrite into an empty folder, then configures, builds and runs a program against
-# it as a user would:  tests/install/run.sh <build folder> <scratch folder> [cmake options...]
+# Installs a built Ferrite into an empty folder, then configures, builds and runs a program
+# against it as a user would: tests/install/run.sh <build folder> <scratch folder> [cmake
+# options...]
 set -euo pipefail
 build=$1
 scratch=$2
@@ -15,7 +16,7 @@ cmake --install "$build" --prefix "$scratch/prefix" >"$scratch/install.log" || {
   exit 1
 }
 
-# The README's program, its first block of C++, is compiled and linked as well; and it is short.
+# The README's program, its first C++ block, must compile and link; and it must be short.
 awk '/^```cpp$/ { inside = 1; next } /^```$/ && inside { exit } inside' \
   "$here/../../README.md" >"$scratch/readme.cpp"
 lines=$(wc -l <"$scratch/readme.cpp")
@@ -24,19 +25,20 @@ if ((lines < 10 || lines > 25)); then
   exit 1
 fi
 
-# Compiled for any x86-64, warnings as errors: no flag of the libraries' may be needed to use them.
+# Compiled for any x86-64, warnings as errors: using the libraries must not require any of their
+# flags.
 cmake -S "$here/consumer" -B "$scratch/build" -DCMAKE_PREFIX_PATH="$scratch/prefix" \
   -DREADME_PROGRAM="$scratch/readme.cpp" \
   -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" "$@"
 cmake --build "$scratch/build"
 "$scratch/build/consumer"
-# By add_subdirectory it compiles too; what it would link has been tested.
+# With add_subdirectory it must compile; linking was tested above.
 cmake -S "$here/consumer" -B "$scratch/subdirectory" -DFERRITE_SOURCE="$here/../.." -DFERRITE_CUDA=OFF \
   -DFERRITE_TESTS=OFF -DFERRITE_EXAMPLES=OFF -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" "$@"
 cmake --build "$scratch/subdirectory" --target consumer_objects
 
-# Kernels for several levels of the instruction set (FERRITE_ISA_LEVELS) are chosen from by the loader: the
-# program runs with each that this machine has.
+# With FERRITE_ISA_LEVELS the loader chooses among kernels of several levels: the program runs
+# with each level that this machine supports.
 loader=/lib64/ld-linux-x86-64.so.2
 for folder in "$scratch"/prefix/lib*/glibc-hwcaps/*/; do
   [[ -d $folder ]] || continue
@@ -53,7 +55,7 @@ for folder in "$scratch"/prefix/lib*/glibc-hwcaps/*/; do
   "${with[@]}" "$scratch/build/consumer"
 done
 
-# The example of a user's own kernel as a project of its own, with its test.
+# The example of a user-defined kernel as a separate project, with its test.
 cmake -S "$here/../../examples/custom_kernel" -B "$scratch/kernel" \
   -DCMAKE_PREFIX_PATH="$scratch/prefix" \
   -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" "$@"

@@ -16,7 +16,7 @@ DType numeric_dtype(KernelCase& c) {
 Shape draw_shape(KernelCase& c) { return {c.coin() ? c.size(2100, 0) : c.integer(1, 9000)}; }
 
 /// The host computes in double as well, where one operation less may be rounded; in 16 bits a
-/// number between two may then go either way.
+/// number between two values may then round to either.
 kit::Tolerance tolerance_of(DType dtype) {
   return {.rtol = dtype == kFloat64    ? 1e-15
                   : dtype == kFloat32  ? 6e-8
@@ -33,7 +33,7 @@ TEST_CASE("arange in every dtype, with whole and broken steps") {
     c.same_dtypes();
     const DType dtype = numeric_dtype(c);
     const bool whole = c.coin();
-    // uint8 keeps the low byte of what goes beyond it.
+    // uint8 keeps the low byte of larger values.
     const Scalar start = whole ? Scalar(c.integer(0, 50)) : Scalar(c.pick({0.0, 2.75, 17.0}));
     const Scalar step = whole ? Scalar(c.pick({1, 2, 5})) : Scalar(c.pick({0.5, 0.25, 2.0}));
     const Operand out = c.output(draw_shape(c), dtype);
@@ -66,7 +66,7 @@ TEST_CASE("linspace in every dtype ends where it should") {
     c.run([&](const Stream& stream, const kit::Side& at) {
       kernels::linspace(stream, at(out), start, end);
     });
-    // An integer is what is left of a number that may be a rounding below it.
+    // An integer is truncated from a number that may be one rounding below it.
     kit::Tolerance tolerance = tolerance_of(dtype);
     if (!is_floating(dtype)) tolerance.atol = 1;
     c.check(out, tolerance);

@@ -1,4 +1,4 @@
-// Cases of kernels that work on many arrays at once.
+// Test cases of kernels that work on many arrays at once.
 #pragma once
 
 #include <vector>
@@ -14,7 +14,7 @@ using kit::KernelCase;
 using kit::Operand;
 using kit::Side;
 
-// Sizes about the kernels' packs and chunks; in a few cases more arrays than one launch takes.
+// Sizes around the kernels' packs and chunks; in a few cases more arrays than one launch takes.
 inline std::vector<std::int64_t> draw_sizes(KernelCase& c) {
   std::vector<std::int64_t> sizes;
   if (c.integer(0, 9) == 0) {
@@ -30,16 +30,16 @@ inline Tensor numbers(const std::vector<double>& values, const Device& device) {
   return from_vector(values, {static_cast<std::int64_t>(values.size())}).to(device);
 }
 
-/// What float16 loses where it is subnormal.
+/// The rounding error of subnormal float16 values.
 inline constexpr double kHalfStep = 3e-8;
 
-/// One number that kernels read, near them.
+/// A scalar on the device that kernels read.
 struct Control {
   Tensor tested, host;
   Control(KernelCase& c, double value, DType dtype)
       : tested(full({}, value, {.dtype = dtype}).to(c.device())),
         host(full({}, value, {.dtype = dtype})) {
-    synchronize(c.device());  // the kit runs kernels on streams of its own
+    synchronize(c.device());  // the kit runs kernels on separate streams
   }
   template <class T>
   T* at(const Side& side) const {

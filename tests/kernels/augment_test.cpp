@@ -18,7 +18,7 @@ using kit::Side;
 
 namespace {
 
-/// Pixel by pixel. Fused as the header says, so that float32 has the same bits.
+/// The reference, pixel by pixel. Fused as the header says, so that float32 has the same bits.
 std::vector<double> augmented(const std::vector<double>& x, const Shape& in, const Shape& out,
                               const AugmentArgs& args, PhiloxState state) {
   std::vector<double> result;

@@ -13,7 +13,7 @@ using kit::Operand;
 
 namespace {
 
-/// The message of the exception that the check ends in, or "".
+/// The message of the exception thrown by the check, or "".
 std::string check(const Tensor& t, double low, double high) {
   const Stream& stream = current_stream(t.device());
   try {
@@ -53,7 +53,7 @@ TEST_CASE("one value outside of the range is found wherever it is, and named") {
             const std::string message = check(column, 0, 1);
             CHECK_MESSAGE(message.find("some_op") != std::string::npos, message);
             CHECK_MESSAGE(message.find(bad < 0 ? "-0.25" : "1.5") != std::string::npos, message);
-            CHECK(check(column, -2, 2) == "");  // the report was taken
+            CHECK(check(column, -2, 2) == "");  // the report was consumed
           }
 }
 

@@ -1,5 +1,5 @@
-// What a convolution makes of an image has the same bits whatever batch the image is in, and
-// wherever it is in there: forward, and by the input.
+// The result of a convolution for an image has the same bits in any batch and at any position in
+// it: forward, and the input gradient.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -34,7 +34,7 @@ struct Choice {
   ConvAlgorithm algorithm_before = kernels::conv_algorithm();
 };
 
-/// How images lie: NCHW, NHWC, or as parts of wider NHWC images.
+/// The layout of images: NCHW, NHWC, or as parts of wider NHWC images.
 enum class Lie { planes, pixels, parts };
 
 struct Case {
@@ -42,7 +42,7 @@ struct Case {
   ConvParams params;
   DType dtype = kFloat32;
   Lie lie = Lie::pixels;
-  bool infinite = false;  // a weight is
+  bool infinite = false;  // whether a weight is infinite
 
   std::int64_t extent(std::size_t i) const {
     const std::int64_t size = i ? w : h, kernel = i ? kw : kh;
@@ -78,7 +78,7 @@ Tensor values(const Shape& shape, DType dtype, Lie lie, std::uint64_t seed) {
   return t;
 }
 
-/// "" where the dense tensors have the same bits (any NaN equals any NaN), else where they differ.
+/// "" if the dense tensors have the same bits (any NaN equals any NaN), else where they differ.
 std::string difference(const Tensor& actual, const Tensor& expected) {
   const Tensor a = actual.contiguous(), e = expected.contiguous();
   const std::size_t bytes = static_cast<std::size_t>(a.numel()) * itemsize(a.dtype());
@@ -92,7 +92,7 @@ std::string difference(const Tensor& actual, const Tensor& expected) {
   return "";
 }
 
-/// The whole batch, and parts of it: images by themselves, and some at other places.
+/// The whole batch, and parts of it: single images, and some at other positions.
 void check(const Case& k, std::uint64_t seed) {
   INFO("images ", k.images, " c ", k.c, " h ", k.h, " w ", k.w, " o ", k.o, " k ", k.kh, "x", k.kw,
        " stride ", k.params.stride[0], ",", k.params.stride[1], " padding ", k.params.padding[0],
@@ -165,7 +165,7 @@ std::vector<ConvEngine> engines() {
 constexpr auto kAlgorithms = {ConvAlgorithm::automatic, ConvAlgorithm::direct,
                               ConvAlgorithm::winograd_2x2, ConvAlgorithm::winograd_4x4};
 
-/// Any shape whose work is about that of `products` for the whole batch.
+/// Any shape with about `products` multiplications for the whole batch.
 Case draw_case(Draw& d, double products) {
   Case k{};
   k.params.groups = d.pick<std::int64_t>({1, 1, 1, 2, 5});
@@ -173,7 +173,7 @@ Case draw_case(Draw& d, double products) {
   k.c = k.params.groups * d.integer(1, wide);
   k.o = d.pick({true, false, false}) ? k.c : k.params.groups * d.integer(1, wide);
   if (d.pick({true, false, false, false, false})) k.o = k.params.groups = k.c;  // depthwise
-  const bool tiles = d.pick({true, false});  // as Winograd's algorithm takes them
+  const bool tiles = d.pick({true, false});  // supported by Winograd's algorithm
   k.kh = tiles ? 3 : d.integer(1, 4);
   k.kw = tiles ? 3 : d.integer(1, 4);
   for (std::size_t i = 0; i < 2; ++i) {
@@ -209,8 +209,8 @@ TEST_CASE("convolutions of an image are the same bits in every batch and place, 
 
 TEST_CASE(
     "convolutions of an image are the same bits in every batch, where the batch sets the work") {
-  // Small images of many channels, whose weights exceed a cache; filters that take longer to map
-  // than few images to convolve; single rows; groups that oneDNN takes.
+  // Small images of many channels, whose weights exceed a cache; filters that take longer to
+  // transform than few images to convolve; single rows; groups that oneDNN handles.
   const ConvParams same{.padding = {1, 1}}, halves{.stride = {2, 2}, .padding = {1, 1}};
   ConvParams pairs = same;
   pairs.groups = 6;

@@ -13,7 +13,7 @@ using kernels::View;
 
 namespace {
 
-/// Tensors of a convolution, of which only the geometry matters.
+/// Tensors of a convolution; only the geometry matters.
 struct Operands {
   Tensor input, weight, out;
   ConvParams params;
@@ -65,7 +65,7 @@ TEST_CASE("strides are those of the layout, for dimensions of one element as wel
   CHECK(last.strides(last.input) == Four{432, 1, 48, 6});
   CHECK(last.strides(last.out) == Four{168, 1, 24, 4});
 
-  // One channel lies both ways.
+  // With one channel both layouts are the same.
   const Tensor gray = empty({2, 1, 9, 8});
   CHECK(kernels::lies_in(gray, ConvLayout::channels_first));
   CHECK(kernels::lies_in(gray, ConvLayout::channels_last));
@@ -80,7 +80,7 @@ TEST_CASE("the layout is the one for which the least has to be copied") {
   CHECK(k.problem().layout == ConvLayout::channels_last);
   k.input = empty({2, 6, 9, 8});
   CHECK(k.problem().layout == ConvLayout::channels_first);
-  // Where either will do tensor cores decide.
+  // If both are possible, the tensor cores decide.
   for (const DType dtype : {kFloat32, kBFloat16}) {
     const Tensor pixel = empty({4, 5, 1, 1}, {.dtype = dtype});
     CHECK((kernels::layout_of(pixel, pixel, pixel) == ConvLayout::channels_last) ==
@@ -92,7 +92,8 @@ TEST_CASE("padding behind the input reaches as far as the last position") {
   struct Case {
     std::int64_t size, kernel, stride, padding, dilation, after;
   };
-  // Even kernels padded by 1 with stride 2 read no row behind; "same" of an even kernel reads two.
+  // Even kernels padded by 1 with stride 2 do not read the last padded row; "same" of an even
+  // kernel reads two.
   for (const auto& [size, kernel, stride, padding, dilation, after] : {Case{8, 3, 1, 1, 1, 1},
                                                                        {8, 4, 2, 1, 1, 1},
                                                                        {8, 3, 2, 1, 1, 0},
@@ -112,7 +113,7 @@ TEST_CASE("padding behind the input reaches as far as the last position") {
     REQUIRE(k.for_library());
     CHECK(k.problem().after == std::array<std::int64_t, 2>{after, after});
   }
-  // An output that a library would not compute from the padding: rows that no kernel reaches.
+  // An output that a library would not derive from the padding: rows that no kernel reaches.
   Operands k = operands();
   k.input = empty({2, 6, 12, 8});
   CHECK_FALSE(k.for_library());

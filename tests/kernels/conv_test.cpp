@@ -18,7 +18,7 @@ using kit::OperandOptions;
 
 namespace {
 
-/// Here our own kernels are tested; cuda_cudnn_test.cpp has the library's.
+/// Tests our own kernels; cuda_cudnn_test.cpp tests the library's.
 const bool own_kernels = [] {
   cudnn::set_enabled(false);
   return true;
@@ -37,13 +37,13 @@ struct Problem {
   Shape input() const { return {n, c, h, w}; }
   Shape weight() const { return {o, c / p.groups, kh, kw}; }
   Shape out() const { return {n, o, extent(0), extent(1)}; }
-  /// Terms of a sum, of each direction.
+  /// Number of terms of a sum, for each direction.
   std::int64_t forward_depth() const { return c / p.groups * kh * kw; }
   std::int64_t backward_depth() const { return o / p.groups * kh * kw; }
   std::int64_t weight_depth() const { return n * extent(0) * extent(1); }
 };
 
-/// Strides, paddings, dilations and a kernel that fit, for images of about `size` pixels a side.
+/// Valid strides, paddings, dilations and a kernel, for images of about `size` pixels per side.
 Problem draw(KernelCase& c, std::int64_t n, std::int64_t channels, std::int64_t outs,
              std::int64_t groups, std::int64_t size) {
   Problem k{n, channels, 0, 0, outs, c.integer(1, 4), c.integer(1, 4), {}};
@@ -60,8 +60,8 @@ Problem draw(KernelCase& c, std::int64_t n, std::int64_t channels, std::int64_t 
 
 OperandOptions drawn(Layout layout) { return {.layout = layout, .low = -1, .high = 1}; }
 
-/// Sums of `depth` terms below 1 that are rounded one after the other in float (in double), before
-/// the result is rounded to its type.
+/// Error of sums of `depth` terms below 1, each addition rounded to float (double), before the
+/// result is rounded to its type.
 kit::Tolerance tolerance(DType dtype, std::int64_t depth) {
   return {.atol = static_cast<double>(depth + 4) * (dtype == kFloat64 ? 1e-16 : 6e-8)};
 }
@@ -106,7 +106,7 @@ void check_all(KernelCase& c, DType dtype, const Problem& k, Layout layout) {
   }
 }
 
-/// f(output, input, weight) for every product of a convolution of float64.
+/// f(output, input, weight) for every product of a float64 convolution.
 template <class F>
 void for_each_product(const Problem& k, const kernels::View& out, const kernels::View& input,
                       const kernels::View& weight, F f) {
@@ -132,8 +132,8 @@ void for_each_product(const Problem& k, const kernels::View& out, const kernels:
             }
 }
 
-/// A kernel (0 forward, 1 by the input, 2 by the weights) against the plain sum of all products, in
-/// float64.
+/// A kernel (0 forward, 1 input gradient, 2 weight gradient) against the direct sum of all
+/// products, in float64.
 void check_plainly(KernelCase& c, DType dtype, const Problem& k, Layout layout, int pass) {
   const OperandOptions options = drawn(layout);
   const auto operand = [&](const Shape& shape, int number) {
@@ -188,7 +188,7 @@ TEST_CASE("convolutions that may be read where they lie, against plain sums") {
     Problem k =
         draw(c, c.integer(1, 3), groups * c.integer(1, 8), groups * c.integer(1, 20), groups, 6);
     k.p.padding = {0, 0};
-    if (c.coin()) {  // pixels that nobody reads
+    if (c.coin()) {  // with pixels that are not used
       k.kh = k.kw = 1;
       k.c *= 4;
       k.p.stride = {c.integer(2, 3), c.integer(1, 3)};
@@ -211,7 +211,8 @@ TEST_CASE("taps beside small images, against plain sums") {
 
 TEST_CASE("small images and more weights than a cache holds, against plain sums") {
   kit::for_each_case("plain wide conv", 4, [](KernelCase& c) {
-    const bool host = c.device().is_cpu();  // an emulated device would take long, for nothing new
+    const bool host = c.device().is_cpu();  // an emulated device would take too long, without
+                                            // covering anything new
     Problem k{8, host ? 150 : 15, c.integer(2, 3), c.integer(2, 3), host ? 210 : 21, 3, 3, {}};
     k.p.stride = {2, 2};
     k.p.padding = {1, 1};
@@ -341,7 +342,7 @@ TEST_CASE("convolutions with the statistics of their channels") {
                             k.p);
     });
     c.check(out, tolerance(dtype, k.forward_depth()));
-    // Of what was rounded to `dtype`.
+    // Of values rounded to `dtype`.
     const auto values = static_cast<double>(k.weight_depth()),
                depth = static_cast<double>(k.forward_depth());
     const double rounding = test::rounding_of(dtype) * (depth + 4);

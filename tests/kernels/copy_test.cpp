@@ -34,7 +34,7 @@ std::vector<T> samples() {
             T(256.5F), T(1e-8F),  T(2048.F), T(1234.5F), T(-3e4F)};
 }
 
-/// What a copy from `A` makes of `x`, as the header says.
+/// The result of copying an `A`, as specified in the header.
 template <class Out, class A>
 Out cast(A x) {
   const auto value = static_cast<Compute<A>>(x);
@@ -59,7 +59,7 @@ void check_pair() {
   CAPTURE(dtype_of<Out>);
   const std::vector<A> values = samples<A>();
   const auto n = static_cast<std::int64_t>(values.size());
-  // Forwards, and through strides on both sides.
+  // Contiguously, and with strides on both sides.
   const Tensor in = from_vector(values, {n});
   const Tensor wide = empty({n, 3}, {.dtype = dtype_of<A>});
   const Tensor spread = geometry::apply(wide, geometry::select(wide, 1, 1));
@@ -143,7 +143,7 @@ TEST_CASE("copies between random layouts move every element and nothing else") {
     const Tensor out = random_layout(random, shape, dtype);
     fill_bytes(in, 1);
     fill_bytes(out, 2);
-    if (dtype == kBool)  // bytes other than 0 and 1 are no bool
+    if (dtype == kBool)  // bytes other than 0 and 1 are not valid bools
       for (const Tensor& t : {in, out}) {
         auto* bytes = static_cast<unsigned char*>(t.storage()->data());
         for (std::size_t i = 0; i < t.storage()->nbytes(); ++i) bytes[i] &= 1;
@@ -223,7 +223,7 @@ TEST_CASE("copying a tensor onto itself changes nothing") {
   const Tensor t = from_vector(std::vector<float>{1, 2, 3, 4, 5, 6}, {2, 3});
   kernels::copy(Stream(), t, t);
   check_close(t, {1, 2, 3, 4, 5, 6}, 0);
-  // The same memory through dimensions of size 1, whose strides mean nothing.
+  // The same memory with dimensions of size 1, whose strides are irrelevant.
   kernels::copy(Stream(), as_strided(t, {1, 6}, {17, 1}, 0), as_strided(t, {1, 6}, {6, 1}, 0));
   check_close(t, {1, 2, 3, 4, 5, 6}, 0);
 }

@@ -34,7 +34,7 @@ struct Setting {
   }
   std::int64_t classes() const { return logits[1]; }
 
-  /// What lies like the logits, as an operand without gaps and as the kernel sees it.
+  /// The shape of operands with the layout of the logits, without gaps, and as the kernel sees it.
   Shape operand() const {
     return channels_last ? Shape{logits[0], logits[2], logits[3], logits[1]} : logits;
   }
@@ -58,7 +58,7 @@ Setting draw(KernelCase& c, const Shape& logits) {
   s.weighted = c.coin();
   s.log_probabilities = c.integer(0, 4) == 0;
   s.spread = c.pick({3.0, 30.0});
-  // Sometimes a class that there is.
+  // Sometimes an existing class.
   if (c.coin()) s.ignore_index = c.integer(0, std::max<std::int64_t>(0, s.classes() - 1));
   return s;
 }
@@ -90,8 +90,8 @@ struct Operands {
   }
 };
 
-/// Losses are differences of the logits' size, and log sums are computed in float32 for all but
-/// float64.
+/// Losses are differences of values as large as the logits, and log sums are computed in float32
+/// except for float64.
 kit::Tolerance tolerance_of(const Setting& s, DType out) {
   const bool wide = s.dtype == kFloat64;
   return {.rtol = out == kFloat16    ? 1e-3
@@ -104,7 +104,7 @@ kit::Tolerance tolerance_of(const Setting& s, DType out) {
 void check_forward(KernelCase& c, const Setting& s) {
   const Operands operands(c, s);
   Operand losses, log_sums, sum, mean, divisor;
-  // Any of them may be unwanted.
+  // Each of them is optional.
   if (c.coin()) losses = c.output(s.positions(), s.dtype);
   if (c.coin()) log_sums = c.output(s.positions(), kFloat64);
   if (c.coin()) sum = c.output({1}, c.pick({kFloat32, kFloat64}));
@@ -147,7 +147,7 @@ void check_backward(KernelCase& c, const Setting& s) {
         stream, at(out), args, s.log_probabilities ? View() : at(log_sums), at(grad), at(divisor));
   });
   kit::Tolerance tolerance = tolerance_of(s, s.dtype);
-  tolerance.atol *= 2;  // the picked class's: of probabilities and weights of up to 2
+  tolerance.atol *= 2;  // the selected class's gradient: of probabilities and weights of up to 2
   c.check(out, tolerance);
 }
 
@@ -175,10 +175,10 @@ TEST_CASE("cross_entropy of many classes and of many positions") {
       case 0:
         shape = {c.integer(1, 9), c.integer(30, 140) * 8};
         break;
-      case 1:  // a block each
+      case 1:  // one block per row
         shape = {c.integer(1, 3), c.integer(2100, 2600) * 8};
         break;
-      case 2:  // columns that several threads share
+      case 2:  // columns shared by several threads
         shape = {1, c.integer(100, 300), c.integer(2, 12), c.integer(2, 9)};
         break;
       default:

@@ -1,4 +1,4 @@
-// cuBLASLt beside our own kernels, on a GPU: both must meet the reference.
+// cuBLASLt and our own kernels on a GPU: both must agree with the reference.
 #include "ferrite/kernels/cuda/vendor/cublaslt.h"
 
 #include <doctest/doctest.h>
@@ -25,7 +25,7 @@ namespace {
 
 constexpr const char* kCuda = "cuda:0";
 
-/// Whether products may go to cuBLASLt here; says why not.
+/// Whether products may go to cuBLASLt here; prints the reason if not.
 bool has_cublas() {
   if (!cublas::is_available()) {
     MESSAGE("skipped: this build has no cuBLASLt");
@@ -34,7 +34,7 @@ bool has_cublas() {
   return test::has_cuda();
 }
 
-/// Settings as they were, in the end.
+/// Restores the settings at the end.
 struct Settings {
   ~Settings() {
     cublas::set_enabled(enabled);
@@ -46,13 +46,13 @@ struct Settings {
        deterministic = are_deterministic_algorithms_enabled();
 };
 
-/// How many products cuBLASLt made.
+/// Counts the products made by cuBLASLt.
 struct Count {
   int asked = 0, made = 0;
   ~Count() { MESSAGE("cuBLASLt made ", made, " of ", asked, " products"); }
 };
 
-/// By cuBLASLt where it takes the product, else our own.
+/// Uses cuBLASLt if it supports the product, else our own kernels.
 void product(Count& count, const Stream& stream, const View& out, const View& a, const View& b,
              const MatmulOptions& options) {
   if (stream.device().is_cpu()) return kernels::matmul(stream, out, a, b, options);
@@ -63,7 +63,7 @@ void product(Count& count, const Stream& stream, const View& out, const View& a,
     kernels::matmul(stream, out, a, b, options);
 }
 
-/// Rounding of sums of k terms, of inputs to TF32, and of the result, twice behind a GELU.
+/// Rounding of sums of k terms, of inputs to TF32, and of the result, twice after a GELU.
 kit::Tolerance tolerance(DType dtype, std::int64_t k, bool tf32) {
   const double unit = dtype == kFloat64 ? 1.2e-16 : tf32 ? 1e-3 : 6e-8;
   const double rounding = dtype == kFloat16 ? 5e-4 : dtype == kBFloat16 ? 4e-3 : 8 * unit;
@@ -72,7 +72,7 @@ kit::Tolerance tolerance(DType dtype, std::int64_t k, bool tf32) {
   return {.rtol = 2 * rounding, .atol = 2 * static_cast<double>(k + 3) * unit + rounding + tanh};
 }
 
-/// A product with whatever may be asked of it, of dense operands each of which may be transposed.
+/// A product with all options, of dense operands, each of which may be transposed.
 void check_product(KernelCase& c, Count& count) {
   const DType dtype = c.pick({kFloat32, kFloat16, kBFloat16, kFloat64});
   const std::int64_t batch = c.pick<std::int64_t>({0, 0, 0, 3}), step = c.coin() ? 8 : 1;
@@ -172,7 +172,7 @@ TEST_CASE("the same bits on every run") {
 TEST_CASE("a captured product is replayed to the bits of the eager one") {
   if (!has_cublas()) return;
   const Settings settings;
-  cublas::set_benchmark(true);  // must not measure while a graph is captured
+  cublas::set_benchmark(true);  // measuring is not possible while a graph is captured
   const Tensor a = matrix(96, 200, 1), b = matrix(200, 136, 2), bias = matrix(1, 136, 5);
   const Tensor eager = matrix(96, 136, 3), replayed = matrix(96, 136, 4);
   View row = bias;

@@ -26,7 +26,7 @@ namespace vendor = kernels::cuda::vendor;
 
 namespace {
 
-/// While it lives cuDNN serves, with these settings.
+/// While it lives cuDNN is used, with these settings.
 class Settings {
  public:
   explicit Settings(bool tf32 = false, bool benchmark = false, bool deterministic = false) {
@@ -88,8 +88,8 @@ Problem draw(KernelCase& c) {
   return k;
 }
 
-/// Sums of `depth` products below 1 in float, in an order of the library's, by FFT or Winograd's
-/// transforms as well; of inputs that were rounded to 10 bits, with TF32.
+/// Error of sums of `depth` products below 1 in float, in the library's order, possibly by FFT or
+/// Winograd's transforms; with TF32, of inputs rounded to 10 bits.
 kit::Tolerance tolerance(std::int64_t depth, bool tf32) {
   const auto terms = static_cast<double>(depth);
   return {.atol = tf32 ? 1e-3 * std::sqrt(terms) + 1e-3 : 4e-7 * (terms + 16)};
@@ -99,7 +99,7 @@ struct Tally {
   int asked = 0, taken = 0;
 };
 
-/// One pass, at random; counts what cuDNN has taken.
+/// One pass, at random; counts the passes that cuDNN has run.
 void check_pass(KernelCase& c, std::map<std::string, Tally>& tally, bool tf32) {
   const DType dtype = c.pick({kFloat32, kFloat16, kBFloat16});
   const Layout layout = c.pick({Layout::contiguous, Layout::channels_last, Layout::any});

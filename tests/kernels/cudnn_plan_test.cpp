@@ -1,5 +1,4 @@
-// cuDNN answers what it has for a device that is described to it, so that what we ask it for is
-// tested without one.
+// cuDNN can be queried for a described device, so our queries can be tested without one.
 #include <doctest/doctest.h>
 
 #include "ferrite/core/cuda.h"

@@ -66,7 +66,7 @@ TEST_CASE("division by a launch's wide numbers") {
 }
 
 TEST_CASE("offsets of more elements than 32 bits count") {
-  // Outermost first, with made up strides.
+  // Outermost first, with arbitrary strides.
   ReduceNest::Dims dims;
   dims.n = 3;
   dims.dims[0] = {7, 1000, 3};

@@ -41,7 +41,7 @@ DType any_dtype(KernelCase& c) {
   return c.pick({kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kUInt8, kBool});
 }
 
-/// Rounding to the dtype once; below its normal numbers in steps of its smallest one.
+/// One rounding to the dtype; below its normal numbers in steps of its smallest one.
 kit::Tolerance tolerance_of(DType dtype) {
   return {.atol = dtype == kFloat16 ? 6e-8 : dtype == kFloat64 ? 1e-300 : 2e-38};
 }
@@ -82,7 +82,7 @@ TEST_CASE("binary operations with a number on either side") {
     const Shape shape = c.shape(3, 2000);
     const Operand a = c.input(shape, d.dtype, {.layout = Layout::any, .special = 0.05});
     const Operand out = c.output(shape, result_dtype(d), {.layout = Layout::any});
-    // Numbers that 16-bit types do not hold, as they keep float's precision.
+    // Numbers that 16-bit types cannot represent, because scalars keep float's precision.
     const Scalar number = is_floating(d.dtype) ? Scalar(c.pick({0.0, 1.0, -0.5, 2.0625, 3.0009766}))
                                                : Scalar(c.integer(0, 3));
     const bool first = c.coin();
@@ -149,7 +149,7 @@ TEST_CASE("add_scaled adds a multiple") {
     c.run([&](const Stream& stream, const kit::Side& at) {
       kernels::add_scaled(stream, at(a), at(a), at(b), alpha);
     });
-    // What cancels was rounded at the size of the terms, up to 9, in the dtype of arithmetic.
+    // After cancellation, the error is that of terms of up to 9 in the compute type.
     c.check(a, {.atol = dtype == kFloat64 ? 1e-14 : 2e-6});
   });
 }

@@ -23,7 +23,7 @@ Tensor draw_index(KernelCase& c, const Shape& shape, std::int64_t size) {
   return index;
 }
 
-/// A tensor, a dimension, and an index that fits in it.
+/// A tensor, a dimension, and a valid index shape.
 struct Shapes {
   Shape x, index;
   int dim = 0;
@@ -41,7 +41,7 @@ Shapes draw_shapes(KernelCase& c, std::int64_t max_length) {
   return s;
 }
 
-/// Few lanes and much along the dimension, or the other way round, or both not little.
+/// Few lanes and a long dimension, or vice versa, or both of some length.
 Shapes draw_long_shapes(KernelCase& c) {
   const std::int64_t length = c.pick({33, 700, 1024, 1025, 5000}),
                      size = c.pick({1, 3, 300, 70000});
@@ -82,7 +82,7 @@ TEST_CASE("index_select moves slices, in words as wide as they allow") {
   kit::for_each_case("index_select", 80, [](KernelCase& c) {
     const DType dtype = c.pick(kAll);
     Shapes s = draw_shapes(c, 40);
-    // Widths that packs divide, and some that only smaller words do.
+    // Widths that are multiples of packs, and some that only smaller words divide.
     if (c.coin()) s = {{c.integer(1, 50), c.pick({2, 3, 4, 6, 8, 12, 16, 64})}, {}, 0};
     const bool dense = c.coin();
     const kit::OperandOptions options{.layout = dense ? Layout::contiguous : Layout::any};
@@ -101,10 +101,10 @@ TEST_CASE("index_select moves slices, in words as wide as they allow") {
 
 namespace {
 
-/// Into a tensor of values, so that what is not written stays.
+/// Into a tensor of values, so that elements that are not written keep theirs.
 template <class Kernel>
 void check_scatter(KernelCase& c, const Shapes& s, DType dtype, Kernel&& kernel) {
-  c.same_dtypes();  // the order of sums is promised, and with it every bit
+  c.same_dtypes();  // the order of sums is specified, and with it every bit
   const Operand out = c.inout(s.x, dtype, {.layout = Layout::any});
   const Operand index =
       c.input(draw_index(c, s.index, s.x[s.dim]), kInt64, {.layout = Layout::any});
@@ -162,7 +162,7 @@ TEST_CASE("index_add: slices in the order of the index, to the last bit") {
         s = {{c.pick({1, 7, 300}), 4 * c.integer(1, 20)}, {}, 0};
         count = c.size(60);
         break;
-      case 1:  // more than are compared with each other
+      case 1:  // more indices than are compared with each other
         s = {{c.pick({2, 300, 70000}), c.pick({1, 4})}, {}, 0};
         count = c.integer(1000, 5000);
     }
@@ -174,7 +174,7 @@ TEST_CASE("index_add: slices in the order of the index, to the last bit") {
     const Operand source = c.input(shape, source_dtype, options);
     const Operand index =
         c.input(draw_index(c, {count}, s.x[s.dim]), kInt64, {.layout = Layout::any});
-    // Powers of two: products are exact, fused with the sum or not.
+    // Powers of two: products are exact, whether fused with the sum or not.
     const Scalar alpha = is_floating(dtype) ? c.pick<Scalar>({1, -0.5}) : c.pick<Scalar>({1, -3});
     c.run([&](const Stream& stream, const Side& at) {
       kernels::index_add(stream, "index_add", at(out), at(index), at(source), s.dim, alpha);
@@ -185,7 +185,7 @@ TEST_CASE("index_add: slices in the order of the index, to the last bit") {
 
 namespace {
 
-/// One index out of range, at `position`, among those of `shape`; the rest is 1.
+/// An index of `shape` with one value out of range, at `position`; the rest is 1.
 Tensor bad_index(const Shape& shape, const Shape& position, std::int64_t value,
                  const Device& device) {
   const Tensor index = ones(shape, {.dtype = kInt64});
@@ -202,7 +202,7 @@ void check_reported(const Device& device, const char* message, Run&& run) {
           run(stream);
           stream.synchronize();
         }) == message);
-  stream.synchronize();  // told once
+  stream.synchronize();  // reported once
 }
 
 }  // namespace
@@ -237,7 +237,7 @@ TEST_CASE("an index out of range is reported with its position, and skipped") {
                  more = ones({9, 50}, {.dtype = kInt64}).to(device);
     check_reported(device, at_slice,
                    [&](const Stream& s) { kernels::index_add(s, "op", n, slices, more, 0, 1); });
-    // An index with gaps, lying the other way round.
+    // An index with gaps, transposed in memory.
     const Tensor turned = bad_index({9, 8}, {7, 4}, 50, device).transpose(0, 1).slice(0, 0, 8, 2);
     check_reported(device,
                    "[op] index 50 at position [2, 7] is out of range for a dimension of size 50",

@@ -1,2 +1,2 @@
-// Failed CHECKs inside a case of the kit say which it was.
+// Makes failed CHECKs inside a case of the kit identify the case.
 #include "ferrite/tests/kit/doctest_context.h"

@@ -1,4 +1,4 @@
-// The kit finds what it is there to find: kernels with a bug planted in them, on the host.
+// The kit detects kernels with a planted bug, on the host.
 #include <doctest/doctest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,15 +25,15 @@ using test::message_of;
 
 namespace {
 
-/// What a kernel that should copy its input does wrong.
+/// The error of a kernel that should copy its input.
 struct Bug {
   bool past_end = false;       // writes one element too many
   bool before_start = false;   // or one before the first
   std::int64_t forgets = -1;   // leaves this element
   bool changes_input = false;  // writes its input
   bool fills_gaps = false;     // writes all elements between the first and the last
-  double factor = 1;           // is off by so much
-  bool rounds_down = false;    // takes pointers for multiples of 16 bytes
+  double factor = 1;           // is off by this factor
+  bool rounds_down = false;    // assumes pointers aligned to 16 bytes
 };
 
 std::int64_t offset_of(const kernels::View& v, std::int64_t element) {
@@ -45,7 +45,7 @@ std::int64_t offset_of(const kernels::View& v, std::int64_t element) {
   return offset;
 }
 
-/// Accesses that AddressSanitizer would end the program for.
+/// Accesses for which AddressSanitizer would end the program.
 template <class T>
 [[gnu::no_sanitize_address, gnu::noinline]] T get(const T* p) {
   return *p;
@@ -77,7 +77,7 @@ void copy_with(const Bug& bug, const kernels::View& out, const kernels::View& in
   if (bug.changes_input) in.as<T>()[offset_of(in, in.numel / 2)] = 7;
 }
 
-/// The bug is in the kernel under test alone; the reference is right.
+/// Only the kernel under test has the bug; the reference is correct.
 void run_with(KernelCase& c, const Bug& bug, Operand out, Operand in) {
   const auto kernel = [&](const Bug& b) {
     return [=](const Stream& stream, const Side& at) {
@@ -90,7 +90,7 @@ void run_with(KernelCase& c, const Bug& bug, Operand out, Operand in) {
   c.run(kernel(bug), kernel({}));
 }
 
-/// What the kit says of a copy [20, 7] with a bug; "" where it finds nothing.
+/// The kit's message for a copy [20, 7] with a bug; "" if it finds nothing.
 std::string found(const Bug& bug, DType dtype = kFloat32, Layout layout = Layout::contiguous,
                   int misalignment = 0, kit::Tolerance tolerance = {}) {
   KernelCase c(Device("cpu"), 5);
@@ -105,7 +105,7 @@ std::string found(const Bug& bug, DType dtype = kFloat32, Layout layout = Layout
   return "";
 }
 
-/// Sets a variable of the environment, or removes it (null), for a while.
+/// Sets an environment variable, or removes it (null), for the scope of the object.
 class Setting {
  public:
   Setting(const char* name, const char* value) : name_(name) {
@@ -121,7 +121,7 @@ class Setting {
   std::optional<std::string> before_;
 };
 
-/// Cases as the tests here expect them, whatever the environment says.
+/// The default settings of cases, whatever the environment says.
 struct DefaultCases {
   Setting seed{"FERRITE_KIT_SEED", nullptr}, cases{"FERRITE_KIT_CASES", nullptr},
       device{"FERRITE_KIT_DEVICE", "cpu"}, repeat{"FERRITE_KIT_REPEAT", nullptr};
@@ -152,7 +152,7 @@ TEST_CASE("a kernel that leaves an element unwritten") {
   CHECK(contains(text, "1 were never written"));
   CHECK(contains(text, "first [1, 2] got nan, expected "));
   CHECK(contains(text, "(never written)"));
-  // Where NaN is the right value too.
+  // NaN as the correct value.
   KernelCase c(Device("cpu"), 1);
   const Tensor nans = empty({6}, {.dtype = kFloat64});
   for (int i = 0; i < 6; ++i) nans.data<double>()[i] = NAN;
@@ -238,7 +238,7 @@ TEST_CASE("a kernel that misreads misaligned pointers") {
     const std::string text = found({.rounds_down = true}, dtype, Layout::contiguous, 1);
     CHECK(contains(text, "misaligned by 1"));
   }
-  // Drawn alignments find it too.
+  // Random alignments find it too.
   const DefaultCases settings;
   const std::string text = message_of<kit::Failure>([] {
     kit::for_each_case("rounds down", 20, [](KernelCase& c) {
@@ -300,7 +300,7 @@ TEST_CASE("layouts that are drawn") {
 }
 
 TEST_CASE("values are exact, special ones included") {
-  // Neighbours that no double tells apart.
+  // Adjacent values that double cannot distinguish.
   KernelCase c(Device("cpu"), 0);
   c.same_dtypes();
   const std::int64_t big = (std::int64_t{1} << 62) + 1;
@@ -424,7 +424,7 @@ TEST_CASE("kernels that give other bits when they run again") {
       if (!steady && ++runs % 2 == 0) at(sum).as<float>()[6] = 9;
     };
   };
-  c.run(kernel(true));  // what it read and wrote was put back before the second time
+  c.run(kernel(true));  // the operands were restored before the second run
   CHECK(contains(message_of<kit::Failure>([&] { c.run(kernel(false)); }),
                  "1 of 12 elements have other bits when the kernel runs again, the first [1, 2]"));
 }

@@ -1,4 +1,4 @@
-// Tensors of random shapes and layouts for kernel tests, and naive reads and writes of them.
+// Tensors of random shapes and layouts for kernel tests, and naive access to their elements.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace ferrite::test {
 
-/// Up to `max_dims` sizes between 1 and `max_size`; now and then one is 0.
+/// Up to `max_dims` sizes between 1 and `max_size`; occasionally one is 0.
 inline Shape random_shape(Generator& random, int max_dims, std::int64_t max_size) {
   Shape shape;
   const auto ndim = random.next_below(static_cast<std::uint64_t>(max_dims) + 1);
@@ -21,8 +21,8 @@ inline Shape random_shape(Generator& random, int max_dims, std::int64_t max_size
   return shape;
 }
 
-/// A tensor whose dimensions lie in memory in random order, with gaps between them now and then and
-/// some elements in front and behind.
+/// A tensor whose dimensions are in random order in memory, occasionally with gaps, and with some
+/// elements before and after.
 inline Tensor random_layout(Generator& random, const Shape& shape, DType dtype) {
   std::vector<int> order(static_cast<std::size_t>(shape.size()));
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
@@ -39,7 +39,7 @@ inline Tensor random_layout(Generator& random, const Shape& shape, DType dtype) 
   return as_strided(storage, shape, strides, offset);
 }
 
-/// Some dimensions of `t` as if they had been expanded from size 1.
+/// `t` with some dimensions as if expanded from size 1.
 inline Tensor randomly_expanded(Generator& random, const Tensor& t) {
   Strides strides = t.strides();
   for (std::int64_t& s : strides)
@@ -68,7 +68,7 @@ inline std::vector<unsigned char> bytes_of_storage(const Tensor& t) {
   return bytes;
 }
 
-/// Whether all bytes of `t`'s storage that belong to none of its elements are as they were.
+/// Whether all bytes of `t`'s storage outside its elements are unchanged.
 inline bool untouched_outside(const Tensor& t, const std::vector<unsigned char>& before) {
   std::vector<unsigned char> now = bytes_of_storage(t);
   for (std::int64_t offset : offsets_of(t)) {

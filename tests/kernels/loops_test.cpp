@@ -38,13 +38,13 @@ TEST_CASE("dimensions merge where every view allows it") {
   const Tensor a = empty({4, 5, 6});
   CHECK(nest_of(a, a).ndim == 1);
   CHECK(nest_of(a, a).sizes[0] == 120);
-  // The same permutation everywhere is as good as none.
+  // The same permutation of all operands has no effect.
   const Tensor t = geometry::apply(a, geometry::permute(a, {2, 0, 1}));
   CHECK(nest_of(t, t, t).ndim == 1);
   const Tensor nhwc = empty({2, 3, 4, 5}, {.memory_format = kChannelsLast});
   CHECK(nest_of(nhwc, nhwc).ndim == 1);
   CHECK(nest_of(empty({2, 3, 4, 5}), nhwc).ndim == 3);
-  // A row that every row shares, and a column that every column shares.
+  // A row shared by all rows, and a column shared by all columns.
   const Tensor m = empty({4, 6}), row = empty({6}), column = empty({4, 1});
   CHECK(nest_of(m, geometry::apply(row, geometry::expand(row, {4, 6}))).ndim == 2);
   CHECK(nest_of(m, geometry::apply(column, geometry::expand(column, {4, 6}))).ndim == 2);
@@ -156,7 +156,7 @@ TEST_CASE("16-bit values are computed in float, bool comes out as 0 or 1") {
   const Tensor out = empty({3}, {.dtype = kFloat16});
   kernels::cpu::map<Half, Half>(out, a, [](auto v) {
     static_assert(std::is_same_v<decltype(v), float>);
-    return v * 1000.F * 0.001F;  // 3000 has no room for a fraction in a half
+    return v * 1000.F * 0.001F;  // half cannot represent a fraction of 3000
   });
   check_close(out, {1, 2, 3}, 1e-3);
   const Tensor flags = empty({3}, {.dtype = kBool});

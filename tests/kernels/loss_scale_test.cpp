@@ -1,4 +1,4 @@
-// The kernels of a loss scaler: what is not finite, and what becomes of the scale.
+// The kernels of a loss scaler: detection of non-finite values, and updates of the scale.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -84,7 +84,7 @@ TEST_CASE("check_finite finds what is infinite or NaN, wherever it is") {
             CHECK(found.item<double>() == (bad == 1 ? 0 : 1));
           }
           kernels::check_finite(stream, {.arrays = {}, .dtype = dtype}, found.data<float>());
-          CHECK(found.item<double>() == (bad == 1 ? 0 : 1));  // as it was
+          CHECK(found.item<double>() == (bad == 1 ? 0 : 1));  // unchanged
           test::check_equal(buffer.to(Device("cpu")), host);
         }
 }

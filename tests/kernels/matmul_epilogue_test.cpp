@@ -1,4 +1,4 @@
-// What products do on the way out: activations, what those are of, and sums of rows.
+// Epilogues of products: activations, their inputs, and sums of rows.
 #include <doctest/doctest.h>
 
 #include "ferrite/kernels/copy.h"
@@ -21,9 +21,8 @@ constexpr std::initializer_list<DType> kFloats = {kFloat32, kFloat16, kBFloat16,
 constexpr std::initializer_list<Activation> kActivations = {Activation::relu, Activation::gelu,
                                                             Activation::gelu_tanh};
 
-/// Sums of k terms below 1.5, and of two more, rounded one after the other in float (in double);
-/// erf and tanh to a few units; and results that are rounded at most twice, where a GELU's slope
-/// is below 1.2.
+/// Sums of k terms below 1.5, plus two more, each addition rounded to float (double); erf and tanh
+/// to a few units; and results that are rounded at most twice, where a GELU's slope is below 1.2.
 kit::Tolerance tolerance(DType dtype, std::int64_t k, Activation activation) {
   const double unit = dtype == kFloat64 ? 1.2e-16 : 6e-8;
   const double sums = 1.2 * 1.5 * static_cast<double>(k + 3) * unit;
@@ -60,7 +59,7 @@ void check_activation(KernelCase& c, const Sizes& s) {
   const Operand a = c.input(s.shape(s.m, s.k), dtype, any);
   const Operand b = c.input(s.shape(s.k, s.n), dtype, any);
   const Operand bias = biased ? c.input({s.n}, dtype, any) : Operand();
-  // Both lie alike: by rows or by columns.
+  // Both have the same layout: by rows or by columns.
   const Shape lies = across ? s.shape(s.n, s.m) : s.shape(s.m, s.n);
   const Operand before = keeps ? c.output(lies, dtype) : Operand();
   const Operand out = added ? c.inout(lies, dtype, {.low = -1, .high = 1}) : c.output(lies, dtype);
@@ -108,7 +107,7 @@ void check_sums(KernelCase& c, const Sizes& s) {
   c.check(sums, tolerance(dtype, s.k, Activation::none));
 }
 
-/// Without cuBLASLt while it lives.
+/// Disables cuBLASLt while it lives.
 struct OwnProducts {
   OwnProducts() { cublas::set_enabled(false); }
   ~OwnProducts() { cublas::set_enabled(before); }
@@ -149,7 +148,7 @@ TEST_CASE("activations of long sums, which are cut into parts") {
 }
 
 TEST_CASE("a ReLU of a product keeps NaN and infinity") {
-  const OwnProducts own;  // cuBLASLt's has its own way with NaN
+  const OwnProducts own;  // cuBLASLt treats NaN differently
   kit::for_each_case("activated matmul of specials", 16, [](KernelCase& c) {
     const DType dtype = c.pick(kFloats);
     const std::int64_t m = c.integer(1, 70), k = c.integer(0, 20), n = c.integer(1, 70);

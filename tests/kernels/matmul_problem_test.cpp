@@ -1,4 +1,4 @@
-// What the side of cuBLASLt decides on the host, without the library.
+// The host-side decisions about cuBLASLt, tested without the library.
 #include "ferrite/kernels/cuda/vendor/matmul_problem.h"
 
 #include <doctest/doctest.h>
@@ -124,7 +124,7 @@ TEST_CASE("what is left to our own kernels") {
   CHECK_FALSE(problem(view({{8, 1}, {1, 1}}), kA, view({{16, 1}, {1, 1}})));
   CHECK_FALSE(problem(kOut, view({{8, 0}, {1, 1}}), view({{0, 24}, {24, 1}})));
   CHECK_FALSE(problem(view({{0, 24}, {24, 1}}), view({{0, 16}, {16, 1}}), kB));
-  // Gaps both ways, rows that are one and the same, rows that overlap.
+  // Gaps in both dimensions, one row repeated, overlapping rows.
   CHECK_FALSE(problem(kOut, view({{8, 16}, {32, 2}}), kB));
   CHECK_FALSE(problem(kOut, view({{8, 16}, {0, 1}}), kB));
   CHECK_FALSE(problem(kOut, view({{8, 16}, {3, 1}}), kB));
@@ -154,7 +154,7 @@ TEST_CASE("epilogues") {
 
 TEST_CASE("epilogues that cuBLASLt does not have") {
   const View sums = view({{8}, {1}});
-  // The exact GELU; what a ReLU is of; both kinds at once.
+  // The exact GELU; a ReLU's input; both kinds at once.
   CHECK_FALSE(epilogue({.activation = Activation::gelu}));
   CHECK_FALSE(epilogue({.activation = Activation::relu, .before_activation = kOut}));
   CHECK_FALSE(epilogue({.bias = kBias, .row_sums = sums}));
@@ -164,7 +164,7 @@ TEST_CASE("epilogues that cuBLASLt does not have") {
   CHECK_FALSE(epilogue({.bias = view({{24}, {2}})}));
   CHECK_FALSE(epilogue({.bias = view({{24}, {1}}, 0, kFloat64)}));
   CHECK_FALSE(epilogue({.row_sums = view({{8}, {2}})}));
-  // GELU's argument, unaligned or in rows that are.
+  // GELU's argument, unaligned or with unaligned rows.
   const auto keep = [](const View& before) {
     return MatmulOptions{.activation = Activation::gelu_tanh, .before_activation = before};
   };
@@ -190,7 +190,7 @@ TEST_CASE("whatever a plan depends on is in its key") {
   CHECK(key({}, {}, kOut, view({{8, 16}, {17, 1}})) != plain);
   CHECK(key({.bias = kBias}) != plain);
   CHECK(key({.bias = kBias}) != key({.bias = view({{24}, {1}}, 4)}));
-  // TF32 is of float32 alone.
+  // TF32 applies only to float32.
   const auto half = [](bool tf32) {
     return matmul_problem(view({{8, 24}, {24, 1}}, 0, kFloat16),
                           view({{8, 16}, {16, 1}}, 0, kFloat16),

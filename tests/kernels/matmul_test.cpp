@@ -21,13 +21,13 @@ struct Sizes {
   }
 };
 
-/// Sums of k terms below 1.5, and of two more, rounded one after the other in float (in double),
-/// before the result is rounded to its type.
+/// Sums of k terms below 1.5, plus two more, each addition rounded to float (double), before the
+/// result is rounded to its type.
 kit::Tolerance tolerance(DType dtype, std::int64_t k) {
   return {.atol = 1.5 * static_cast<double>(k + 3) * (dtype == kFloat64 ? 1e-16 : 6e-8)};
 }
 
-/// A product of operands of any layout, scaled, added to, and with a bias now and then.
+/// A product of operands of any layout, scaled, accumulated, and sometimes with a bias.
 void check_product(KernelCase& c, DType dtype, const Sizes& s) {
   const bool scaled = c.coin(), added = c.coin(), biased = c.coin();
   const auto any = [&] { return kit::OperandOptions{.layout = Layout::any, .low = -1, .high = 1}; };
@@ -108,7 +108,7 @@ TEST_CASE("long sums of few results, in parts") {
 
 TEST_CASE("batches large enough for the largest tiles") {
   kit::for_each_case("batched matmul", 8, [](KernelCase& c) {
-    // Whole runs, so that results are stored 16 bytes at a time.
+    // Whole packs, so that results are stored 16 bytes at a time.
     const std::int64_t n = c.coin() ? 24 : 19;
     const Sizes s{130, c.coin() ? 40 : 17, c.integer(1, 20), n};
     const DType dtype = c.pick({kFloat32, kFloat16, kBFloat16});

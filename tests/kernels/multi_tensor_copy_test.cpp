@@ -14,7 +14,7 @@ using kit::Side;
 
 namespace {
 
-/// The sum in the order of the inputs, in what the type is added in.
+/// The sum in the order of the inputs, in the accumulation type.
 template <class T>
 void add_naively(const std::vector<const void*>& in, void* out, std::int64_t numel) {
   for (std::int64_t i = 0; i < numel; ++i) {
@@ -32,7 +32,7 @@ void add_naively(const std::vector<const void*>& in, void* out, std::int64_t num
   }
 }
 
-/// Arrays of the given lengths, each the sum of as many inputs as drawn.
+/// Arrays of the given lengths, each the sum of a random number of inputs.
 void check_sums(KernelCase& c, DType dtype, const std::vector<std::int64_t>& lengths,
                 std::int64_t most, int misalignment) {
   // Of one sign: the bounds are relative.
@@ -132,7 +132,7 @@ TEST_CASE("an array may be its own sum, and truth values have none") {
     const Tensor a = from_vector(std::vector<float>(70, 2), {70}).to(device);
     kernels::sum_parts(stream, kFloat32, {{a.data_ptr(), 70, 0, 2}}, {a.data_ptr(), a.data_ptr()});
     CHECK(a.to_vector<float>() == std::vector<float>(70, 4));
-    // In the order of the inputs: 3 is lost beside 1e8, and only there.
+    // In the order of the inputs: 3 is lost when added to 1e8, and only there.
     const auto filled = [&](float value) {
       return from_vector(std::vector<float>(70, value), {70}).to(device);
     };

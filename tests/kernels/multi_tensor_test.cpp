@@ -96,7 +96,7 @@ TEST_CASE("averages of arrays, between types, by weights that are worked out on 
     CHECK(next({.decay = 0.5, .warmup = true, .warmup_gamma = 2, .warmup_power = 1}) == 0.5);
     count.zero_();
     CHECK(next({.decay = 0.75}) == 1);
-    // The first value takes the place of whatever was there.
+    // The first value replaces the previous contents.
     const Tensor average = numbers({NAN, 3}, device), value = numbers({1, 2}, device);
     kernels::average_all(current_stream(device), {{{average.data_ptr(), 2}}, kFloat64},
                          {{{value.data_ptr(), 2}}, kFloat64}, weight);

@@ -10,7 +10,7 @@ using kit::Operand;
 
 namespace {
 
-/// Counts, then writes as many places.
+/// Counts, then writes as many positions.
 void check_nonzero(KernelCase& c, const Shape& shape, Layout layout) {
   c.same_dtypes();
   const DType dtype =
@@ -21,7 +21,7 @@ void check_nonzero(KernelCase& c, const Shape& shape, Layout layout) {
     values.data<double>()[i] =
         c.coin() ? c.pick({0.0, is_floating(dtype) ? -0.0 : 0.0}) : c.pick({1.0, 0.0, 3.0});
   const Operand x = c.input(values, dtype, {.layout = layout});
-  // Of an expanded operand the last value written counts.
+  // For an expanded operand the last value written counts.
   const Tensor seen = c.expected(x);
   std::int64_t n = 0;
   for (double value : seen.to_vector<double>()) n += value != 0;

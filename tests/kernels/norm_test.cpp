@@ -22,25 +22,25 @@ namespace {
 
 DType draw_dtype(KernelCase& c) { return c.pick({kFloat32, kFloat16, kBFloat16, kFloat64}); }
 
-/// What statistics and parameters are computed in.
+/// The dtype of statistics and parameters.
 DType statistics(DType dtype) { return dtype == kFloat64 ? kFloat64 : kFloat32; }
 
-/// Sums in float32 of a few thousand values of the size of `scale`; the result's own rounding.
+/// Error of float32 sums of a few thousand values of size `scale`, plus the result's own rounding.
 kit::Tolerance tolerance(DType dtype, double scale) {
   return {.rtol = test::rounding_of(dtype), .atol = (dtype == kFloat64 ? 1e-13 : 3e-6) * scale};
 }
 
-/// NHWC with channel counts of all kinds, and NCHW with planes that are whole packs, short, odd or
+/// NHWC with all kinds of channel counts, and NCHW with planes that are whole packs, short, odd or
 /// of several pieces.
 ChannelLayout draw_layout(KernelCase& c) {
   switch (c.integer(0, 6)) {
     case 0:  // NHWC in packs
       return {.outer = c.integer(1, 300), .channels = 8 * c.integer(1, 12), .inner = 1};
-    case 1:  // any number of channels; rows joined where 8 divides the outer size
+    case 1:  // any number of channels; rows joined if 8 divides the outer size
       return {.outer = c.coin() ? 8 * c.integer(1, 30) : c.integer(1, 99),
               .channels = c.size(40, 1),
               .inner = 1};
-    case 2:  // more channels than a tile is wide
+    case 2:  // more channels than the width of a tile
       return {.outer = c.integer(1, 20), .channels = c.integer(250, 600), .inner = 1};
     case 3:  // planes of whole packs
       return {.outer = c.integer(1, 9), .channels = c.integer(1, 9), .inner = 8 * c.integer(8, 60)};
@@ -85,8 +85,8 @@ TEST_CASE("channel_stats") {
 }
 
 TEST_CASE("channel_stats keeps the variance of values far from zero") {
-  // mean / std is 5e4: float32 sums of squares would keep no digit. What is left is the rounding of
-  // partial means, 6e-5 beside a standard deviation of 0.02, each a small part of all deviations.
+  // mean / std is 5e4: float32 sums of squares would lose all digits. What remains is the rounding
+  // of partial means, 6e-5 for a standard deviation of 0.02, each a small part of all deviations.
   kit::for_each_case("channel_stats far from zero", 12, [](KernelCase& c) {
     const ChannelLayout layout = c.coin() ? ChannelLayout{.outer = 4001, .channels = 5, .inner = 1}
                                           : ChannelLayout{.outer = 3, .channels = 5, .inner = 2048};
@@ -113,7 +113,7 @@ TEST_CASE("channel_stats of equal values are exact, and of nothing 0") {
       kernels::channel_stats(stream, layout, at(mean), at(m2), at(in));
     });
     c.check(mean, {.rtol = 3e-7});
-    // Rounding the origin costs an ulp of the value each.
+    // Rounding the origin costs one ulp of the value per element.
     c.check(m2, {.rtol = 0, .atol = 1e-13 * value * value * static_cast<double>(layout.count())});
   });
 }
@@ -144,7 +144,7 @@ TEST_CASE("combine_stats and batch_norm_finish, with counts on the device") {
     c.check(m2, tolerance(dtype, 1));
     c.check(count, {.rtol = 0});
     c.check(invstd, tolerance(dtype, 1));
-    // Of float32 statistics a float64 running one keeps float32's errors.
+    // With float32 statistics, a float64 running value has float32's errors.
     kit::Tolerance moved = tolerance(running, 1);
     moved.rtol = std::max(moved.rtol, test::rounding_of(dtype));
     moved.atol = std::max(moved.atol, tolerance(dtype, 1).atol);
@@ -164,7 +164,7 @@ TEST_CASE("stats_of_sums") {
       sums.push_back(static_cast<float>(n) * mean);
       squares.push_back(static_cast<float>(n) * (mean * mean + variance));
     }
-    // Where rounding makes a square's sum too small, no variance is below 0; what overflowed stays.
+    // If rounding makes a square's sum too small, no variance is negative; overflowed ones stay.
     if (channels > 1 && n > 0) squares[0] = std::abs(sums[0]) / 2 - 1;
     if (channels > 1) squares[1] = std::numeric_limits<float>::quiet_NaN();
     const Operand mean = c.inout(from_vector(sums, {channels}), dtype);
@@ -302,7 +302,7 @@ TEST_CASE("a ReLU mask computed from the input is that of the output, bit for bi
   kit::for_each_case("relu mask from input", 80, [](KernelCase& c) {
     const DType dtype = draw_dtype(c);
     const ChannelLayout layout = draw_layout(c);
-    // Results around 0, also such as a 16-bit type rounds to 0.
+    // Results around 0, including some that a 16-bit type rounds to 0.
     const double small = c.pick({1.0, 1e-3, 1e-8});
     const Operand in = c.input(shape_of(layout), dtype, {.low = -small, .high = small});
     const Operand dy = c.input(shape_of(layout), dtype, {.low = 1, .high = 2});
@@ -326,7 +326,7 @@ TEST_CASE("a ReLU mask computed from the input is that of the output, bit for bi
       kernels::batch_norm_backward_apply(stream, layout, at(dx), at(dy), at(in), at(mean),
                                          at(invstd), at(weight), View(), View(), View(),
                                          layout.count(), mask);
-      // The same of what has passed.
+      // The same for the values that passed the ReLU.
       kernels::batch_norm_backward_reduce(stream, layout, View(), at(sums_passed), at(passed),
                                           at(in), at(mean), at(invstd), {}, {});
       kernels::batch_norm_backward_apply(stream, layout, at(dx_passed), at(passed), at(in),
@@ -339,7 +339,7 @@ TEST_CASE("a ReLU mask computed from the input is that of the output, bit for bi
       if (y[i] <= 0) expected[i] = 0;
     c.check_values(passed, expected, {.rtol = 0});
     c.check_values(dx, c.result(dx_passed).to_vector<double>(), {.rtol = 0});
-    // Alignment may choose another order of summation.
+    // Alignment may select another order of summation.
     c.check_values(
         sums, c.result(sums_passed).to_vector<double>(),
         tolerance(statistics(dtype), 4 * std::sqrt(static_cast<double>(layout.count()))));
@@ -348,7 +348,7 @@ TEST_CASE("a ReLU mask computed from the input is that of the output, bit for bi
 
 namespace {
 
-/// Rows of a few lanes, of a warp, of a block, and too long for its registers.
+/// Widths of a few lanes, of a warp, of a block, and too long for its registers.
 std::int64_t draw_width(KernelCase& c) {
   switch (c.integer(0, 4)) {
     case 0:

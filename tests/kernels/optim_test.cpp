@@ -20,7 +20,7 @@ struct Parameter {
   Operand param, grad, state[3], copy, step;
 };
 
-/// What the state of an optimizer may hold.
+/// Ranges of an optimizer's state.
 struct StateRange {
   bool used;
   double low, high;
@@ -73,9 +73,9 @@ struct StepCase {
     return b;
   }
 
-  /// `step_loss` is what parameters lose besides.
+  /// `step_loss` is the additional error of parameters.
   void check(double step_loss) {
-    // Sums of terms of either sign lose what they lose to the terms' size, about 4 here.
+    // The error of sums with both signs is relative to the terms' size, about 4 here.
     const kit::Tolerance tolerance{.rtol = 2 * test::rounding_of(dtype),
                                    .atol = 4 * (dtype == kFloat64 ? 1e-14 : 1e-6)};
     for (const Parameter& p : parameters) {
@@ -89,7 +89,7 @@ struct StepCase {
   }
 };
 
-/// Runs one step, some of the time scaled.
+/// Runs one step, sometimes scaled.
 template <class Step>
 void run_step(StepCase& s, Step&& step, double step_loss = 0) {
   const bool scaled = s.c.coin();
@@ -182,7 +182,7 @@ TEST_CASE("lamb over arrays of all sizes, types and alignments") {
                                  .maximize = c.coin()};
     StepCase s(c, {{true, -1, 1}, {true, 0.25, 1}, kUnused});
     const bool adapts = c.integer(0, 3) != 0;
-    // Steps of up to 0.5 are made of moments as they are stored.
+    // Steps of up to 0.5 are computed from stored moments.
     run_step(
         s,
         [&](const Stream& stream, OptimBatch batch) {
@@ -239,7 +239,7 @@ TEST_CASE("where an overflow was found a step changes nothing") {
   kit::for_each_case("overflow", 9, [](KernelCase& c) {
     StepCase s(c, {{true, -1, 1}, {true, 0.25, 1}, kUnused}, c.coin() ? 1 : NAN);
     const int kind = static_cast<int>(c.integer(0, 2));
-    // The reference does nothing at all.
+    // The reference does nothing.
     c.run(
         [&](const Stream& stream, const Side& at) {
           OptimBatch batch = s.batch(at, true);

@@ -16,7 +16,7 @@ DType any_dtype(KernelCase& c) {
   return c.pick({kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kUInt8, kBool});
 }
 
-/// Few different values, so that many are equal; now and then NaN and infinities.
+/// Few distinct values, so that many are equal; occasionally NaN and infinities.
 Operand input(KernelCase& c, const Shape& shape, DType dtype, Layout layout = Layout::any) {
   const double spread = c.pick({2.0, 100.0});
   Tensor values = empty(shape, {.dtype = kFloat64});
@@ -67,7 +67,7 @@ void check_cumsum(KernelCase& c, const Shape& shape, int dim, DType dtype, Layou
   c.run([&](const Stream& stream, const kit::Side& at) {
     kernels::cumsum(stream, at(out), at(in), dim);
   });
-  // Sums of positive numbers in double; only float64 sees their order.
+  // Sums of positive numbers in double; their order matters only for float64.
   c.check(out);
 }
 

@@ -19,7 +19,7 @@ struct Padding {
   PadMode mode;
 };
 
-/// Sizes and amounts that suit the mode.
+/// Valid sizes and amounts for the mode.
 Padding draw_padding(KernelCase& c) {
   Padding p;
   p.mode = c.pick({PadMode::constant, PadMode::reflect, PadMode::replicate, PadMode::circular});
@@ -41,7 +41,7 @@ Padding draw_padding(KernelCase& c) {
   return p;
 }
 
-/// What the headers say, element by element.
+/// The specification in the headers, element by element.
 std::vector<double> padded(const std::vector<double>& x, const Padding& p, double value) {
   std::vector<double> out;
   const std::int64_t numel = p.out.numel();
@@ -114,7 +114,7 @@ TEST_CASE("the gradient of padding adds what was read more than once") {
     c.run([&](const Stream& stream, const Side& at) {
       kernels::pad_backward(stream, at(grad_x), at(grad), dim, p.before[dim], p.mode);
     });
-    // Numbers of the elements, padded, tell which element each gradient belongs to.
+    // Padding the element numbers shows which element each gradient belongs to.
     Padding along = p;
     along.out = shape;
     for (int d = 0; d < p.x.size(); ++d)

@@ -28,7 +28,7 @@ PoolAxis sliding(std::int64_t input, std::int64_t kernel, std::int64_t stride, s
   return a;
 }
 
-/// An axis with one window at least, each of which holds a cell.
+/// An axis with at least one window, each of which contains a cell.
 PoolAxis draw_sliding(KernelCase& c, bool dilated) {
   for (;;) {
     const std::int64_t kernel = c.integer(1, 6), padding = c.integer(0, kernel / 2);
@@ -70,11 +70,11 @@ Pool2d draw_pool(KernelCase& c, Windows kind) {
       p.h = adaptive(c.integer(1, 20), c.integer(1, 20));
       p.w = adaptive(c.integer(1, 20), c.integer(1, 20));
       break;
-    case 3:  // a warp a window in NCHW; codes of more than a byte
+    case 3:  // one warp per window in NCHW; codes of more than a byte
       p.h = whole(c.integer(8, 20));
       p.w = c.coin() ? whole(c.integer(8, 20)) : adaptive(c.integer(35, 60), c.integer(2, 3));
       break;
-    case 4:  // a block a window in NCHW
+    case 4:  // one block per window in NCHW
       p.batch = 1;
       p.channels = c.integer(1, 2);
       p.h = whole(c.integer(60, 70));
@@ -97,7 +97,7 @@ Shape outputs(const Pool2d& p) {
                          : Shape{p.batch, p.channels, p.h.output, p.w.output};
 }
 
-/// Many ties; sometimes windows of NaN or -infinity too.
+/// Many ties; sometimes also windows of NaN or -infinity.
 Tensor draw_values(KernelCase& c, const Shape& shape) {
   Tensor values = empty(shape, {.dtype = kFloat64});
   const bool odd_ones = c.coin();
@@ -111,8 +111,8 @@ Tensor draw_values(KernelCase& c, const Shape& shape) {
   return values;
 }
 
-/// Means of cells, or sums of the gradients of the windows that hold a cell: results and what they
-/// are summed from are of the size of `scale`.
+/// Means of cells, or sums of the gradients of the windows that contain a cell: results and terms
+/// have the size of `scale`.
 kit::Tolerance sum_tolerance(DType dtype, double scale = 1) {
   return {.rtol = test::rounding_of(dtype), .atol = (dtype == kFloat64 ? 1e-14 : 1e-6) * scale};
 }
@@ -182,7 +182,7 @@ TEST_CASE("avg_pool2d, with and without the padding in the divisor, and with one
     c.run([&](const Stream& stream, const kit::Side& at) {
       kernels::avg_pool2d(stream, p, at(out), at(in));
     });
-    // A divisor of one's own leaves sums, not means.
+    // With a custom divisor the results are sums, not means.
     const auto cells = static_cast<double>(p.h.widest() * p.w.widest());
     c.check(out, sum_tolerance(dtype, p.divisor_override == 0 ? 1 : std::sqrt(cells)));
   });

@@ -23,7 +23,7 @@ Shape draw_shape(KernelCase& c) {
 }
 
 PhiloxState draw_state(KernelCase& c) {
-  // Offsets on both sides of 2^32, where the counter's words meet.
+  // Offsets on both sides of 2^32, where the counter carries into its upper word.
   const std::uint64_t far = c.coin() ? 0xfffffff0 : 0;
   return {c.random().next_u64(), far + static_cast<std::uint64_t>(c.integer(0, 40))};
 }
@@ -40,8 +40,8 @@ TEST_CASE("uniform numbers are those of the host") {
     c.run([&](const Stream& stream, const kit::Side& at) {
       kernels::uniform(stream, at(out), state, low, high);
     });
-    // Whether a product is rounded before the sum is the compiler's choice: one rounding of numbers
-    // below 5, then one to the dtype.
+    // The compiler may or may not fuse the product and the sum: one rounding of numbers below 5,
+    // then one to the dtype.
     c.check(out, {.rtol = dtype == kFloat16    ? 1e-3
                           : dtype == kBFloat16 ? 8e-3
                                                : 0,
@@ -61,7 +61,7 @@ TEST_CASE("normal numbers are those of the host") {
     c.run([&](const Stream& stream, const kit::Side& at) {
       kernels::normal(stream, at(out), state, mean, std);
     });
-    // Logarithm, sine and cosine are right to a few units of float's (double's) last place.
+    // Logarithm, sine and cosine are accurate to a few ulps of float (double).
     c.check(out, {.rtol = dtype == kFloat16    ? 1e-3
                           : dtype == kBFloat16 ? 8e-3
                                                : 0,

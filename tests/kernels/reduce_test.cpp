@@ -19,7 +19,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// `shape` with size 1 where a coin or `keep` says so.
+/// `shape` with randomly chosen sizes, and those in `keep`, set to 1.
 Shape reduced(KernelCase& c, const Shape& shape) {
   Shape out = shape;
   for (std::int64_t& size : out)
@@ -27,7 +27,7 @@ Shape reduced(KernelCase& c, const Shape& shape) {
   return out;
 }
 
-/// A dtype that holds the result.
+/// A dtype that can hold the result.
 DType result_of(KernelCase& c, ReduceOp op, DType dtype) {
   switch (op) {
     case ReduceOp::count_nonzero:
@@ -46,7 +46,7 @@ struct Range {
   double low, high, special;
 };
 
-/// Values whose result is well conditioned.
+/// Values with a well-conditioned result.
 Range range_of(ReduceOp op, DType dtype) {
   switch (op) {
     case ReduceOp::prod:
@@ -60,7 +60,7 @@ Range range_of(ReduceOp op, DType dtype) {
   }
 }
 
-/// float64's sums differ from the host's by their order: the roundings of many additions.
+/// float64 sums differ from the host's by their order: the rounding errors of many additions.
 kit::Tolerance tolerance_of(DType out, std::int64_t count) {
   if (out != kFloat64) return {};
   return {.rtol = 1e-15 * static_cast<double>(std::max<std::int64_t>(count, 16))};
@@ -104,7 +104,7 @@ TEST_CASE("long reductions are cut and joined") {
                             : c.pick({kFloat32, kFloat16, kInt64, kUInt8});
     Shape shape, out;
     switch (c.integer(0, 4)) {
-      case 0:  // all of it
+      case 0:  // everything
         shape = {c.integer(20000, 60000)};
         out = {1};
         break;
@@ -120,11 +120,11 @@ TEST_CASE("long reductions are cut and joined") {
         shape = {c.integer(8, 20), c.integer(1, 4), 16, c.integer(16, 20)};
         out = {1, shape[1], 1, 1};
         break;
-      default:  // as many columns as a warp takes, and rows between them
+      default:  // as many columns as a warp takes, with rows between them
         shape = {3, c.integer(200, 500), c.pick<std::int64_t>({32, 40})};
         out = {3, 1, shape[2]};
     }
-    // Products of so many stay near 1 only where all are.
+    // Products of this many factors stay near 1 only if all factors are.
     if (op == ReduceOp::prod && dtype != kInt64 && dtype != kUInt8) {
       const Operand in = c.input(shape, dtype, {.low = 1, .high = 1});
       const Operand result = c.output(out, dtype);

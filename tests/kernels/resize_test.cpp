@@ -18,7 +18,7 @@ using kit::Operand;
 
 namespace {
 
-/// As ops/resize.cpp makes it, from sizes alone or from a factor.
+/// As in ops/resize.cpp, from sizes alone or from a factor.
 ResizeAxis draw_axis(KernelCase& c, InterpolateMode mode, bool corners, std::int64_t widest) {
   const auto n = static_cast<std::int32_t>(c.coin() ? c.integer(1, 5) : c.integer(1, widest));
   auto m = static_cast<std::int32_t>(c.integer(0, 3) == 0 ? 2 * n : c.integer(1, widest));
@@ -64,14 +64,14 @@ Shape outputs(const Resize2d& r) {
 
 DType draw_dtype(KernelCase& c) { return c.pick({kFloat32, kFloat16, kBFloat16, kFloat64}); }
 
-/// Where a cell of the input or a result lies in memory.
+/// The memory position of a cell of the input or a result.
 std::int64_t place(const Resize2d& r, std::int64_t n, std::int64_t k, std::int64_t i,
                    std::int64_t j, std::int64_t height, std::int64_t width) {
   return r.channels_last ? ((n * height + i) * width + j) * r.channels + k
                          : ((n * r.channels + k) * height + i) * width + j;
 }
 
-/// The weight of cell i in result o along an axis, by the definition alone.
+/// The weight of cell i in result o along an axis, by definition.
 double weight_of(const ResizeAxis& a, InterpolateMode mode, std::int64_t i, std::int64_t o) {
   const auto at = static_cast<double>(o);
   if (mode == InterpolateMode::nearest)
@@ -93,7 +93,7 @@ TEST_CASE("resize2d and its gradient, on every device and in every layout") {
     c.run([&](const Stream& stream, const kit::Side& at) {
       kernels::resize2d(stream, r, at(out), at(in));
     });
-    // Nearest cells are moved; means of cells of the size of 1 may cancel.
+    // Nearest cells are copied; means of cells of size 1 may cancel.
     const bool nearest = r.mode == InterpolateMode::nearest;
     c.check(out, nearest ? kit::Tolerance{.rtol = 0}
                          : kit::Tolerance{.rtol = test::rounding_of(dtype),
@@ -107,7 +107,7 @@ TEST_CASE("resize2d and its gradient, on every device and in every layout") {
     c.run([&](const Stream& stream, const kit::Side& at) {
       kernels::resize2d_backward(stream, r, at(grad_in), at(grad_out));
     });
-    // Sums of up to 1200 gradients of the size of 1.
+    // Sums of up to 1200 gradients of size 1.
     c.check(grad_in, {.rtol = test::rounding_of(dtype), .atol = dtype == kFloat64 ? 1e-12 : 2e-5});
   });
 }

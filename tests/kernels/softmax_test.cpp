@@ -14,7 +14,7 @@ using kit::Operand;
 
 namespace {
 
-/// Operands that lie alike in memory: contiguous ones, seen with their dimensions in another order.
+/// Operands with the same layout: contiguous ones, viewed with permuted dimensions.
 struct Order {
   std::vector<int> dims;
 
@@ -35,7 +35,7 @@ struct Order {
   }
 };
 
-/// exp() of the difference to the maximum, which itself is rounded: 1 ulp of 60 is 4e-6.
+/// exp() of the difference to the maximum, which is itself rounded: 1 ulp of 60 is 4e-6.
 kit::Tolerance tolerance_of(DType dtype) {
   switch (dtype) {
     case kFloat64:
@@ -64,7 +64,7 @@ void check_softmax(KernelCase& c, DType dtype, const Shape& shape, const Order& 
 void check_backward(KernelCase& c, DType dtype, const Shape& shape, const Order& order, int dim) {
   const auto kind = c.pick({SoftmaxKind::plain, SoftmaxKind::log});
   const std::int64_t classes = shape[order.dims[static_cast<std::size_t>(dim)]];
-  // As large as outputs are.
+  // The size of outputs.
   const double n = static_cast<double>(std::max<std::int64_t>(1, classes));
   const Operand y = kind == SoftmaxKind::plain ? c.input(shape, dtype, {.low = 0, .high = 2 / n})
                                                : c.input(shape, dtype, {.low = -8, .high = 0});
@@ -73,7 +73,7 @@ void check_backward(KernelCase& c, DType dtype, const Shape& shape, const Order&
   c.run([&](const Stream& stream, const kit::Side& at) {
     kernels::softmax_backward(stream, kind, order(at(out)), order(at(grad)), order(at(y)), dim);
   });
-  // A difference: what rounding costs is relative to its terms.
+  // A difference: the rounding error is relative to its terms.
   kit::Tolerance tolerance = tolerance_of(dtype);
   if (kind == SoftmaxKind::log) tolerance.atol += 1e-6 * n * (dtype == kFloat64 ? 1e-6 : 1);
   c.check(out, tolerance);

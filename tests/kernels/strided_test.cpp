@@ -1,4 +1,4 @@
-// How large loop nests are cut for kernels, whose offsets the host can compute as well.
+// How large loop nests are split for kernels; the host can compute their offsets as well.
 #include "ferrite/kernels/cuda/strided.cuh"
 
 #include <doctest/doctest.h>
@@ -37,9 +37,9 @@ Sizes row_major(const Sizes& sizes) {
   return strides;
 }
 
-/// Cuts a nest of a row-major view, whose offsets are the elements' numbers, and one of `strides`.
-/// Checks samples of each piece, and that the pieces are as many elements. Returns how many they
-/// are.
+/// Splits a nest of a row-major view, whose offsets are the elements' numbers, and one of
+/// `strides`. Checks samples of each piece, and that the pieces have the right total size. Returns
+/// their number.
 int check(const Sizes& sizes, const Sizes& strides) {
   const View first = view(sizes, row_major(sizes)), second = view(sizes, strides);
   const LoopNest<2> nest({&first, &second});

@@ -33,8 +33,8 @@ UnaryParams params_of(UnaryOp op, KernelCase& c) {
   }
 }
 
-/// Beside the rounding to the dtype: what is lost where 1 + erf or 1 + tanh cancels, of float's
-/// or double's precision; and steps of the smallest number.
+/// In addition to the rounding to the dtype: the error where 1 + erf or 1 + tanh cancels, in float
+/// or double precision; and steps of the smallest number.
 kit::Tolerance tolerance_of(DType dtype) { return {.atol = dtype == kFloat64 ? 1e-14 : 1e-6}; }
 
 }  // namespace
@@ -48,7 +48,7 @@ TEST_CASE("functions of one operand, of any layout and dtype") {
             : c.pick({kFloat32, kFloat16, kBFloat16, kFloat64});
     const Shape shape = c.shape(5, 2000);
     const UnaryParams p = params_of(op, c);
-    // The reference's exponential ends at the smallest normal number.
+    // The reference's exponential is limited by the smallest normal number.
     const double range = c.pick({2.0, 2.0, 80.0});
     const Operand in = c.input(
         shape, dtype, {.layout = Layout::any, .low = -range, .high = range, .special = 0.05});

@@ -1,4 +1,4 @@
-// Winograd's convolutions against the direct ones of float64.
+// Winograd convolutions against direct ones in float64.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -57,7 +57,7 @@ Tensor values(const Shape& shape, std::uint64_t seed) {
 
 Tensor as_is(const Tensor& t) { return t.clone(); }
 Tensor channels_last(const Tensor& t) { return t.to(kChannelsLast); }
-/// The same values at every other place of a larger tensor.
+/// The same values at every other position of a larger tensor.
 Tensor spread(const Tensor& t) {
   Shape shape = t.shape();
   for (std::int64_t& s : shape) s *= 2;
@@ -76,7 +76,7 @@ Tensor inner(const Tensor& t) {
   return view;
 }
 
-/// Forward and the gradient by the input, in this dtype.
+/// Forward and the input gradient, in this dtype.
 std::vector<Tensor> run(const Case& k, DType dtype, const Lay& lay) {
   const Stream stream;
   const auto operand = [&](const Shape& shape, std::uint64_t seed) {
@@ -156,7 +156,7 @@ TEST_CASE("Winograd: groups, relu, no bias, negative padding") {
   check(k, {kFloat32}, {as_is, channels_last});
   k.biased = false;
   check(k, {kFloat32}, {as_is, channels_last});
-  // The gradient by the input sees a padding of -1.
+  // The input gradient has a padding of -1.
   check({1, 4, 5, 6, 3, 3, 3}, {kFloat32}, {as_is, channels_last});
 }
 
@@ -174,7 +174,7 @@ TEST_CASE("Winograd: what is chosen rounds as direct sums do, forced tiles as is
       return run(k, dtype, channels_last);
     };
     const auto exact = run_by(ConvAlgorithm::direct, kFloat64);
-    // Forward and by the input, in units of what direct sums are off by.
+    // Forward and input gradient, relative to the error of direct sums.
     const auto check_error = [&](ConvAlgorithm algorithm, double most) {
       CAPTURE(static_cast<int>(algorithm));
       const auto direct = run_by(ConvAlgorithm::direct, kFloat32),
@@ -183,7 +183,7 @@ TEST_CASE("Winograd: what is chosen rounds as direct sums do, forced tiles as is
         CHECK(rms_error(actual[i], exact[i]) <= most * rms_error(direct[i], exact[i]));
     };
     check_error(ConvAlgorithm::automatic, c < 128 ? 1.7 : 1.25);
-    if (c < 16) continue;  // direct gradients by the input add up taps apart, and round less
+    if (c < 16) continue;  // direct input gradients sum the taps separately, with smaller errors
     check_error(ConvAlgorithm::winograd_2x2, 1);
     check_error(ConvAlgorithm::winograd_4x4, c < 64 ? 3 : c < 128 ? 1.7 : 1.25);
   }

@@ -13,7 +13,7 @@ using cpu::Images;
 
 namespace {
 
-/// Images of a layout: channels last, by planes, or part of larger ones with gaps everywhere.
+/// Layouts of images: channels last, planes, or part of larger ones with gaps everywhere.
 enum class Lie { last, planes, part };
 
 template <class T>
@@ -42,7 +42,7 @@ struct Array {
     const auto* s = view.strides;
     return data[static_cast<std::size_t>(a * s[0] + b * s[1] + c * s[2] + d * s[3])];
   }
-  /// Values in [-1, 1) that follow from the seed.
+  /// Values in [-1, 1) determined by the seed.
   void fill(std::uint64_t seed) {
     for (T& value : data) {
       seed = seed * 6364136223846793005u + 1442695040888963407u;
@@ -113,7 +113,7 @@ void check(const Problem& p, int side, Lie lie) {
   CHECK(worst_bias <= tolerance);
 }
 
-/// Odd sizes, tiles cut off on every side, channels that fill no vector and those that fill blocks.
+/// Odd sizes, tiles cut off on every side, channel counts below a vector and above a block.
 const Problem kProblems[] = {
     {1, 1, 3, 3, 1, 0, 0},   {1, 5, 4, 4, 3, 1, 1},  {2, 17, 7, 5, 6, 1, 0}, {3, 4, 6, 9, 19, 0, 2},
     {1, 33, 2, 1, 18, 1, 2}, {1, 70, 4, 5, 3, 1, 1}, {1, 3, 5, 4, 67, 2, 1}, {40, 4, 7, 8, 5, 1, 1},

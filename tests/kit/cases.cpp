@@ -1,4 +1,4 @@
-// Running many cases, and telling what came of them.
+// Runs many cases, and reports the results.
 #include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@ namespace ferrite::kit {
 
 namespace {
 
-constexpr std::size_t kReported = 3;  // failed cases that are told in full
+constexpr std::size_t kReported = 3;  // failed cases that are reported in full
 
 std::optional<std::uint64_t> number_from(const char* variable) {
   const char* text = std::getenv(variable);
@@ -41,7 +41,7 @@ struct Running {
 };
 thread_local Running running;
 
-// ---- Crashes: of kernels on the host, and what an emulator ends the program for.
+// ---- Crashes: of kernels on the host, and errors for which the emulator ends the program
 
 char last_words[4096] = "";
 
@@ -55,7 +55,7 @@ void say_last_words() {
 
 struct sigaction previous_abort;
 
-/// Then leaves the signal to who handled it before.
+/// Then passes the signal to the previous handler.
 void on_abort(int signal) {
   say_last_words();
   ::sigaction(signal, &previous_abort, nullptr);
@@ -84,7 +84,7 @@ void set_last_words(const std::string& text) {
   last_words[size + 1] = 0;
 }
 
-/// One case of for_each_case while it runs.
+/// One running case of for_each_case.
 class CaseRun {
  public:
   CaseRun(const char* name, const Device& device, std::uint64_t seed) : case_(device, seed) {
@@ -98,7 +98,7 @@ class CaseRun {
   CaseRun(const CaseRun&) = delete;
   CaseRun& operator=(const CaseRun&) = delete;
 
-  /// What is wrong; "" where all is well.
+  /// Returns the problems; "" if there are none.
   std::string operator()(const std::function<void(KernelCase&)>& body) {
     try {
       body(case_);

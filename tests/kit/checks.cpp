@@ -1,4 +1,4 @@
-// What a case checks, and how it says what it found.
+// The checks of a case, and their messages.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace ferrite::kit {
 
 namespace {
 
-/// Wide enough for every float64 and every int64.
+/// Can represent every float64 and every int64.
 using Value = long double;
 static_assert(std::numeric_limits<Value>::digits >= 64);
 
@@ -27,7 +27,7 @@ std::vector<unsigned char> bytes_of(const Tensor& host) {
 Value value_of(DType dtype, const unsigned char* bytes) {
   return dispatch_all(dtype, "kit", [&]<class T>() -> Value {
     if constexpr (std::is_same_v<T, bool>) {
-      return *bytes;  // what is neither 0 nor 1 must be seen
+      return *bytes;  // values other than 0 and 1 must be visible
     } else {
       T value;
       std::memcpy(&value, bytes, sizeof(T));
@@ -39,7 +39,7 @@ Value value_of(DType dtype, const unsigned char* bytes) {
 /// The elements of an operand, row-major.
 struct Elements {
   std::vector<Value> values;
-  /// Whether they are as they were before the run. Of one-byte types nobody can tell.
+  /// Whether they are unchanged since before the run. Unknown for one-byte types.
   std::vector<bool> unwritten;
 };
 
@@ -65,7 +65,7 @@ std::string index_of(std::size_t element, const Shape& shape) {
   return "[" + text + "]";
 }
 
-/// With the digits that tell values of `dtype` apart; all NaN alike.
+/// With enough digits to distinguish values of `dtype`; all NaN are the same.
 std::string text_of(Value value, DType dtype) {
   if (std::isnan(value)) return "nan";
   const int digits = dtype == kFloat32 ? 9 : is_floating(dtype) && dtype != kFloat64 ? 5 : 17;
@@ -91,7 +91,8 @@ Limits limits_of(DType dtype, const Tolerance& tolerance, bool same_dtypes) {
   return {format.rounding, std::max(tolerance.atol, format.smallest), format.largest};
 }
 
-/// How far off `got` is; 0 where that is allowed, infinity where no number says it.
+/// The error of `got`; 0 if it is within the limits, infinity if it cannot be expressed as a
+/// number.
 Value error_of(Value got, Value expected, const Limits& limits) {
   if (got == expected || (std::isnan(got) && std::isnan(expected))) return 0;
   const Value error = std::abs(got - expected);
@@ -121,7 +122,7 @@ void KernelCase::check_surroundings(const Held& held) const {
   const std::size_t item = held.before.itemsize();
   const auto first = static_cast<std::size_t>(held.tested.storage_offset());
 
-  std::vector<std::int64_t> element(now.size() / item, -1);  // where it lies, row-major
+  std::vector<std::int64_t> element(now.size() / item, -1);  // its position, row-major
   std::int64_t count = 0;
   for_each_offset(held.tested, [&](std::int64_t offset) {
     element[first + static_cast<std::size_t>(offset)] = count++;
@@ -187,7 +188,7 @@ void KernelCase::check(const Operand& output, const Tolerance& tolerance) {
 void KernelCase::check_values(const Operand& output, const std::vector<double>& expected,
                               const Tolerance& tolerance) {
   const std::vector<Value> wide(expected.begin(), expected.end());
-  // An element that nobody should write is expected to be NaN.
+  // An element that must not be written is expected to be NaN.
   std::vector<bool> unwritten;
   for (double value : expected) unwritten.push_back(std::isnan(value));
   compare(output, wide, unwritten, tolerance);

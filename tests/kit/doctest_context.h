@@ -1,5 +1,5 @@
-// For test programs of doctest: a CHECK that fails inside a case of the kit says which case it was.
-// To be included once a program, after doctest.
+// For doctest programs: makes a failing CHECK inside a case of the kit print the case. Include it
+// once per program, after doctest.
 #pragma once
 
 #include <doctest/doctest.h>

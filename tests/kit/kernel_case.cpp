@@ -19,10 +19,10 @@ namespace {
 #if !defined(FERRITE_KIT_EMULATED)
 #error "the build tells the kit whether CUDA devices are emulated"
 #endif
-/// Whether memory of CUDA devices is memory of the host.
+/// Whether memory of CUDA devices is host memory.
 constexpr bool kHostMemory = FERRITE_KIT_EMULATED != 0;
 
-/// On the host, row-major, converted.
+/// Copies to the host, row-major, converted.
 Tensor to_host(const Tensor& t, DType dtype) {
   const Tensor near = t.to(Device("cpu"));
   Tensor out = empty(t.shape(), {.dtype = dtype});
@@ -54,7 +54,7 @@ DType KernelCase::reference_dtype(DType dtype) const {
 }
 
 std::int64_t KernelCase::integer(std::int64_t low, std::int64_t high) {
-  // Unsigned, since the range may be wider than int64 is.
+  // Unsigned, because the range may be wider than int64.
   const auto first = static_cast<std::uint64_t>(low);
   return static_cast<std::int64_t>(
       first + random_.next_below(static_cast<std::uint64_t>(high) - first + 1));
@@ -154,7 +154,7 @@ Operand KernelCase::add(Role role, const Shape& shape, DType dtype, const Tensor
   held.before = empty(flat, {.dtype = dtype});
   poison(held.before.data_ptr(), held.before.nbytes(), dtype);
   const Tensor image = as_strided(held.before, shape, strides, first);
-  // Expanded elements are written several times; the last one counts, for the reference too.
+  // Expanded elements are written several times; the last one counts, also for the reference.
   if (values.defined() && values.numel() > 0) kernels::copy(Stream(), image, values);
 
   held.buffer = empty(flat, {.dtype = dtype, .device = device_});
@@ -211,7 +211,7 @@ void KernelCase::run(const Kernel& kernel, const Kernel& reference) {
 }
 
 void KernelCase::run_tested(const Kernel& kernel) {
-  // Operands were made on the default stream; some cases run on another.
+  // Operands were created on the default stream; some cases run on another.
   current_stream(device_).synchronize();
   const bool other = device_.is_cuda() && seed_ % 2 == 1;
   const Stream stream = other ? Stream::create(device_) : current_stream(device_);

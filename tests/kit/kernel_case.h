@@ -1,9 +1,9 @@
-// A kit to test kernels with: one's own as well as Ferrite's.
+// A kit for testing kernels, both Ferrite's and your own.
 //
 // A case draws shapes, layouts, alignments and values from a seed, runs a kernel on the device
 // under test, runs it again on the host in float64 (or takes expected values), and compares.
-// Outputs start as NaN; every operand lies between guard zones; afterwards inputs, guards and the
-// gaps of strided outputs must be as they were. docs/kernels.md shows a whole test.
+// Outputs start as NaN; every operand is surrounded by guard zones; afterwards inputs, guards and
+// the gaps of strided outputs must be unchanged. docs/kernels.md shows a complete test.
 //
 //   kit::for_each_case("where", 40, [](kit::KernelCase& c) {
 //     const DType dtype = c.pick({kFloat32, kFloat16, kInt64});
@@ -16,14 +16,14 @@
 //     c.check(out);
 //   });
 //
-// The kit needs no test framework: what it finds it throws as kit::Failure, which any framework
-// takes for a failed test. For a framework's own checks within a case, running_case() says which it
-// is; tests/kit/doctest_context.h prints that for doctest.
+// The kit needs no test framework: it throws errors as kit::Failure, which any framework treats as
+// a failed test. For a framework's own checks within a case, running_case() describes the case;
+// tests/kit/doctest_context.h prints it for doctest.
 //
-// Read from the environment:
+// Environment variables:
 //   FERRITE_KIT_SEED=12      start at this seed
-//   FERRITE_KIT_CASES=1      run so many cases, whatever the test says
-//   FERRITE_KIT_DEVICE=cuda  test on this device alone
+//   FERRITE_KIT_CASES=1      run this many cases, overriding the test
+//   FERRITE_KIT_DEVICE=cuda  test only on this device
 //   FERRITE_KIT_REPEAT=1     run each kernel a second time; its outputs must have the same bits
 #pragma once
 
@@ -39,15 +39,15 @@
 
 namespace ferrite::kit {
 
-/// What the kit found wrong, with what reproduces it.
+/// An error found by the kit, with the information to reproduce it.
 class Failure : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The devices under test: the host, and cuda:0 where there is one (emulated or real).
+/// The devices under test: the host, and cuda:0 if there is one (emulated or real).
 std::vector<Device> test_devices();
 
-/// How an operand lies in memory. `any` draws one: for outputs none that overlaps itself.
+/// The memory layout of an operand. `any` draws one: for outputs, one that does not overlap itself.
 enum class Layout { any, contiguous, channels_last, permuted, gaps, expanded };
 
 struct OperandOptions {
@@ -55,8 +55,8 @@ struct OperandOptions {
   /// Elements between a 64-byte boundary and the first one; -1 draws one of 0..7, mostly 0.
   int misalignment = -1;
   double low = -2, high = 2;  ///< inputs: values, uniform; integers in [low, high]
-  /// Inputs: how much of it is NaN, infinities, zeros of either sign and the smallest number, or
-  /// the extreme integers.
+  /// Inputs: fraction of NaN, infinities, zeros of either sign and the smallest number, or the
+  /// extreme integers.
   double special = 0;
 };
 
@@ -65,13 +65,13 @@ struct Operand {
   int number = -1;
 };
 
-/// Where the kernel runs just now: turns operands into views. One that was never added (Operand())
+/// The current run of the kernel: converts operands to views. One that was never added (Operand())
 /// becomes a view without data.
 class KernelCase;
 class Side {
  public:
   kernels::View operator()(const Operand& operand) const;
-  /// The dtype that `dtype` has here: float64 for floating types in the reference.
+  /// The dtype used for `dtype` in this run: float64 for floating types in the reference.
   DType dtype(DType dtype) const;
   bool is_reference() const { return reference_; }
 
@@ -83,9 +83,9 @@ class Side {
 };
 
 /// |got - expected| <= atol + rtol * |expected|; equal infinities agree, and any two NaN. A result
-/// that the output's dtype cannot hold may be infinite.
+/// that the output's dtype cannot represent may be infinite.
 struct Tolerance {
-  double rtol = -1;  ///< below 0: what rounding once to the output's dtype costs
+  double rtol = -1;  ///< below 0: the error of one rounding to the output's dtype
   double atol = 0;
 };
 
@@ -112,20 +112,19 @@ class KernelCase {
   Operand input(const Shape& shape, DType dtype, const OperandOptions& options = {});
   /// With given values, on the host (rounded to `dtype`).
   Operand input(const Tensor& values, DType dtype, const OperandOptions& options = {});
-  /// Starts as NaN, or as integers of bytes 0xa5.
+  /// Starts as NaN, or as integers with bytes 0xa5.
   Operand output(const Shape& shape, DType dtype, const OperandOptions& options = {});
   /// Read and written.
   Operand inout(const Shape& shape, DType dtype, const OperandOptions& options = {});
   Operand inout(const Tensor& values, DType dtype, const OperandOptions& options = {});
 
-  /// The reference runs in the dtypes of the operands, for kernels that promise the same bits on
-  /// every device. Before the first operand.
+  /// Runs the reference in the dtypes of the operands, for kernels that guarantee the same bits on
+  /// every device. Call it before the first operand.
   void same_dtypes() { same_dtypes_ = true; }
 
   using Kernel = std::function<void(const Stream&, const Side&)>;
-  /// Runs `kernel` on the device under test (on its default stream or another) and, unless
-  /// `reference` is given, on the host as the reference; else that. Then checks guards, gaps and
-  /// inputs.
+  /// Runs `kernel` on the device under test (on its default stream or another), and on the host
+  /// `reference` or, by default, `kernel` again. Then checks guards, gaps and inputs.
   void run(const Kernel& kernel, const Kernel& reference = {});
 
   /// Fails the case unless `output` agrees with the reference.
@@ -133,11 +132,11 @@ class KernelCase {
   /// The same against row-major `expected` values.
   void check_values(const Operand& output, const std::vector<double>& expected,
                     const Tolerance& tolerance = {});
-  /// Fails the case with a reason of the test's own. Within for_each_case the case goes on, and is
-  /// reported with all that was found in it; elsewhere this throws Failure.
+  /// Fails the case with a custom reason. Within for_each_case the case continues, and all its
+  /// errors are reported together; elsewhere this throws Failure.
   void fail(const std::string& problem) const;
 
-  /// What the kernel left in an operand, and what the reference did, on the host.
+  /// The operand after the kernel, and after the reference, on the host.
   Tensor result(const Operand& operand) const;
   Tensor expected(const Operand& operand) const;
 
@@ -176,15 +175,15 @@ class KernelCase {
   Generator random_;
   bool same_dtypes_ = false;
   std::vector<Held> operands_;
-  std::vector<std::string>* problems_ = nullptr;  // null: they are thrown
+  std::vector<std::string>* problems_ = nullptr;  // null: problems are thrown
 };
 
-/// Runs `body` for `count` seeds on every device under test. Then, if cases failed, throws Failure:
-/// how many, what the first few found, and how to run one of them alone. A case fails by what the
-/// kit finds and by what `body` throws.
+/// Runs `body` for `count` seeds on every device under test. Then, if cases failed, throws Failure
+/// with their number, the errors of the first few, and how to run one of them alone. A case fails
+/// by errors that the kit finds and by exceptions of `body`.
 void for_each_case(const char* name, int count, const std::function<void(KernelCase&)>& body);
 
-/// Name, device, seed and operands of the case that for_each_case runs just now on this thread; ""
+/// Name, device, seed and operands of the case that for_each_case is running on this thread; ""
 /// outside.
 std::string running_case();
 

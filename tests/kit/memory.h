@@ -1,4 +1,4 @@
-// What the sources of the kit share: how operands lie in memory.
+// Memory layout of operands, for the sources of the kit.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@
 
 namespace ferrite::kit {
 
-/// What is said of the running case should the program crash now (cases.cpp); "" for nothing.
+/// Sets the message printed if the program crashes now (cases.cpp); "" for none.
 void set_last_words(const std::string& text);
 
 /// On either side of an operand; more than the threads of a block reach with 16-byte accesses.
 inline constexpr std::int64_t kGuardBytes = 4096;
 
-/// What an element holds before a kernel runs: a NaN that arithmetic never gives (it signals, and
-/// the host's functions give NaN of ones alone), or an integer that nobody computes.
+/// The initial value of an element: a NaN that arithmetic never produces (it is signalling, and the
+/// host's functions produce only the all-ones NaN), or an integer that no kernel computes.
 constexpr std::uint64_t poison_of(DType dtype) {
   switch (dtype) {
     case kFloat32:
@@ -35,7 +35,7 @@ constexpr std::uint64_t poison_of(DType dtype) {
       return 0xa5a5a5a5a5a5a5a5;
   }
 }
-/// Poisons whole elements, from the lowest address on.
+/// Poisons whole elements, starting at the lowest address.
 inline void poison(void* data, std::size_t bytes, DType dtype) {
   const std::uint64_t pattern = poison_of(dtype);
   for (std::size_t at = 0; at < bytes; at += itemsize(dtype))
@@ -46,7 +46,7 @@ inline bool is_poison(const void* element, DType dtype) {
   return std::memcmp(element, &pattern, itemsize(dtype)) == 0;
 }
 
-/// The distance from the first to one past the last element; 0 where there are none.
+/// The distance from the first element to one past the last; 0 if there are none.
 inline std::int64_t span_of(const Shape& shape, const Strides& strides) {
   std::int64_t span = 1;
   for (int d = 0; d < shape.size(); ++d) {
@@ -69,8 +69,8 @@ void for_each_offset(const Tensor& t, F&& f) {
   }
 }
 
-/// Under AddressSanitizer, makes reads of a range of the host's memory errors until it goes. A
-/// kernel that reads a guard and uses nothing of it is found this way only.
+/// Under AddressSanitizer, makes reads of a range of host memory an error for the scope of the
+/// object. Only this detects a kernel that reads a guard without using the value.
 class Unreadable {
  public:
   Unreadable(const void* data, std::size_t bytes) : data_(data), bytes_(bytes) {

@@ -20,7 +20,7 @@ struct Rect {
   std::string colour;
 };
 
-/// Bars, in the order in which they were drawn; not the blocks of legends.
+/// Bars, in drawing order, without the blocks of legends.
 std::vector<Rect> bars(const std::string& svg) {
   static const std::regex pattern(
       "<rect class=\"(f[0-7])\" x=\"([0-9.]+)\" y=\"[0-9.]+\" width=\"([0-9.]+)\" height=\"16\"");
@@ -69,7 +69,7 @@ TEST_CASE("bars without a length, notes, headings and charts without anything") 
   CHECK(bars(svg).size() == 3);
   CHECK(test::contains(svg, "heading &lt;1&gt;"));
   CHECK(test::contains(svg, "rank 1: &quot;gone&quot;"));
-  CHECK(test::contains(svg, ">8.00<"));  // the sum is as it is
+  CHECK(test::contains(svg, ">8.00<"));  // the sum is unchanged
   CHECK_FALSE(test::contains(svg, "nan"));
   CHECK_FALSE(test::contains(svg, "inf"));
 

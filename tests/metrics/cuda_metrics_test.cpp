@@ -1,5 +1,5 @@
-// Meters on a CUDA device, emulated or real: they count what the host counts, wait for nothing
-// until they are read, and can be part of a graph.
+// Meters on a CUDA device, emulated or real: they give the same counts as on the host, wait only
+// when they are read, and can be part of a graph.
 #include <doctest/doctest.h>
 
 #include <vector>

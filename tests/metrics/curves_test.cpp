@@ -27,8 +27,8 @@ std::vector<std::string> labels(const Axis& axis) {
 }
 using Labels = std::vector<std::string>;
 
-/// "" where `text` is well-formed XML as far as this picture goes: elements nest, attributes are
-/// quoted, & begins an entity; else what is wrong.
+/// "" if `text` is well-formed XML, as far as needed for this picture: elements nest, attributes
+/// are quoted, & begins an entity; otherwise the error.
 std::string xml_error(std::string_view text) {
   std::vector<std::string> open;
   while (!text.empty()) {
@@ -136,7 +136,7 @@ TEST_CASE("curves are one valid picture, the same each time") {
   CHECK(contains(svg, ">epoch &lt;1&gt;</text>"));
   CHECK(contains(svg, ">0.01</text>"));
   CHECK(contains(svg, ">0.9000</text>"));
-  // A zero leaves a gap in a logarithmic panel; x is put in order.
+  // A zero leaves a gap in a logarithmic panel; x is sorted.
   CHECK(count(path_of(svg, "train &amp; more"), "M") == 1);
   CHECK(count(path_of(svg, "train &amp; more"), "L") == 2);
   const std::size_t second = svg.find(">accuracy</text>");
@@ -177,7 +177,7 @@ TEST_CASE("curves of nothing, of one point, of NaN and of many points") {
   CHECK(count(path_of(svg, "x nan"), "L") == 1);
   const std::string many = path_of(svg, "m");
   CHECK(count(many, "L") < 4 * 700);
-  // The spike is still there: its panel's highest point.
+  // The spike is kept: it is its panel's highest point.
   double least = INFINITY;
   for (std::size_t at = 0; at != many.npos; at = many.find_first_of("ML", at + 1))
     least = std::min(least, std::stod(many.substr(many.find(' ', at) + 1)));

@@ -1,4 +1,4 @@
-// CSV and JSON-lines logs: what is written, and how a resumed run goes on.
+// CSV and JSON-lines logs: their contents, and resuming a run.
 #include "ferrite/metrics/logger.h"
 
 #include <doctest/doctest.h>
@@ -90,7 +90,8 @@ TEST_CASE_TEMPLATE("a resumed run's log is that of one that was not stopped", L,
     run(log, 1, 9);
   }
   const std::string expected = read_file(whole);
-  // Stopped anywhere, after rows that the last checkpoint did not see, and in the middle of a row.
+  // Stopped anywhere, after rows that the last checkpoint did not include, and in the middle of a
+  // row.
   for (const int resumed_at : {0, 1, 5, 6, 7, 9})
     for (const std::size_t cut : {0, 1, 9}) {
       CAPTURE(resumed_at);
@@ -99,7 +100,7 @@ TEST_CASE_TEMPLATE("a resumed run's log is that of one that was not stopped", L,
         L log(path);
         run(log, 1, 9);
       }
-      // The last row may be cut off, if it is one that comes again.
+      // The last row may be incomplete if it will be written again.
       if (resumed_at < 9) write_file(path, expected.substr(0, expected.size() - cut));
       {
         L log(path, {.resume_step = resumed_at});
@@ -119,7 +120,7 @@ TEST_CASE_TEMPLATE("a resumed run's log is that of one that was not stopped", L,
   }
   CHECK(read_log(dir / "new").at("loss").steps == std::vector<double>{4});
   {
-    L log(path);  // without it a run begins anew
+    L log(path);  // without resume_step a run starts from the beginning
   }
   CHECK(read_file(path).empty());
   write_file(path, "something else,x\n1,2\n");
@@ -169,7 +170,7 @@ TEST_CASE("a row that the disk has no room for is not half there") {
   JsonLinesLogger log(path);
   log.log(1, {{"a", 1}});
   const std::string before = read_file(path);
-  // A limit on the size of files plays the full disk.
+  // A limit on file sizes simulates a full disk.
   rlimit old{};
   REQUIRE(getrlimit(RLIMIT_FSIZE, &old) == 0);
   const rlimit small{before.size() + 10, old.rlim_max};
@@ -177,7 +178,7 @@ TEST_CASE("a row that the disk has no room for is not half there") {
   CHECK_THROWS_AS(log.log(2, {{"a", std::string(100, 'x')}}), IoError);
   CHECK(setrlimit(RLIMIT_FSIZE, &old) == 0);
   CHECK(read_file(path) == before);
-  log.log(3, {});  // and comes once there is
+  log.log(3, {});  // and is written once there is room
   CHECK(read_file(path) ==
         before + "{\"step\":2,\"a\":\"" + std::string(100, 'x') + "\"}\n{\"step\":3}\n");
 }

@@ -1,4 +1,4 @@
-// Averages, clocks, accuracies and confusion matrices, on the host; cuda_metrics_test.cpp has the
+// Averages, timers, accuracies and confusion matrices, on the host; cuda_metrics_test.cpp has the
 // same on CUDA devices.
 #include <doctest/doctest.h>
 
@@ -94,7 +94,7 @@ TEST_CASE("DeviceAverageMeter holds what an AverageMeter would") {
         CHECK(got.ema() == doctest::Approx(expected.ema()));
         CHECK(meter.str() == expected.str());
       };
-      // On the tape, of one element, of every type; and numbers of the host.
+      // On the tape, with one element, of every type; and host numbers.
       const Tensor loss = tensor({2.5}, {.device = name}).set_requires_grad() * 3;
       meter.update(loss, 4);
       expected.update(7.5, 4);
@@ -105,7 +105,7 @@ TEST_CASE("DeviceAverageMeter holds what an AverageMeter would") {
       meter.update(0.25, 5);
       expected.update(0.25, 5);
       check();
-      loss.sum().backward();  // nothing was changed that the tape needs
+      loss.sum().backward();  // nothing that the tape needs was changed
 
       DeviceAverageMeter other(name, "acc", ":.2f", smoothing);
       other.load_state_dict(meter.state_dict());

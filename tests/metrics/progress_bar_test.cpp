@@ -9,7 +9,7 @@ using ferrite::metrics::progress_line;
 
 namespace {
 
-/// Columns that UTF-8 text takes: every character here is one column wide.
+/// Terminal columns of UTF-8 text: every character here is one column wide.
 int columns_of(const std::string& text) {
   int columns = 0;
   for (const char c : text) columns += (static_cast<unsigned char>(c) & 0xc0) != 0x80;

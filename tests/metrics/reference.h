@@ -1,4 +1,4 @@
-// Accuracy by plain loops.
+// Accuracy by simple loops.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace ferrite::test {
 
 struct Places {
-  std::vector<std::int64_t> counts;  ///< how often the class of the sample was in each place
+  std::vector<std::int64_t> counts;  ///< how often the sample's class had each rank
   std::int64_t total = 0;
 
   double top(std::int64_t k) const {
@@ -21,7 +21,7 @@ struct Places {
   }
 };
 
-/// Of scores [N, C, ...] and classes [N, ...]; of equal scores the lower class comes first.
+/// For scores [N, C, ...] and classes [N, ...]; among equal scores the lower class comes first.
 inline Places places(const Tensor& output, const Tensor& target, std::int64_t ignored) {
   const std::vector<double> scores = output.to_vector<double>();
   const std::vector<std::int64_t> classes = target.to_vector<std::int64_t>();

@@ -1,5 +1,5 @@
-// Event files, read back by a parser of the test's own, which checks every CRC, and by
-// TensorBoard's reader where the Python package is installed.
+// Event files, read back by the test's own parser, which checks every CRC, and by TensorBoard's
+// reader if the Python package is installed.
 #include "ferrite/metrics/tensorboard.h"
 
 #include <doctest/doctest.h>
@@ -32,7 +32,7 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-/// A message of protocol buffers as its fields, in order.
+/// A protocol buffers message as its fields, in order.
 struct Field {
   std::uint64_t number = 0;  ///< varint, or the bits of a fixed one
   std::string bytes;
@@ -138,7 +138,7 @@ fs::path only_file(const fs::path& folder) {
   return files[0];
 }
 
-/// A Python that has TensorBoard, or "" and why not.
+/// A Python that has TensorBoard, or "" with the reason.
 std::string tensorboard_python() {
   const fs::path root = fs::path(bin_dir()).parent_path();
   for (const std::string& python :
@@ -169,7 +169,7 @@ TEST_CASE("CRC-32C and its mask") {
   CHECK(crc32c(std::string(32, '\0')) == 0x8a9136aau);  // RFC 3720, B.4
   CHECK(crc32c(std::string(32, '\xff')) == 0x62a8ab43u);
   CHECK(masked_crc32c("") == 0xa282ead8u);
-  // The eight bytes of a length of 24, as event files of TensorFlow begin.
+  // The eight bytes of a length of 24, as at the start of TensorFlow's event files.
   CHECK(tfrecord(std::string(24, 'x')).substr(0, 12) ==
         std::string("\x18\0\0\0\0\0\0\0\xa3\x7f\x4b\x22", 12));
 }

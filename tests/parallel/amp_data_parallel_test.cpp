@@ -1,5 +1,5 @@
 // Mixed precision with DataParallel: the scopes and casts of opt levels are hooks that replicas
-// share, and an overflow in one replica is in the sum of the gradients.
+// share, and an overflow in one replica appears in the sum of the gradients.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -47,11 +47,11 @@ struct Net : nn::Cloneable<Net> {
   nn::Linear fc{4 * 3 * 3, 3};
 };
 
-enum class Wrap { model, wrapper };  ///< what initialize() is given
+enum class Wrap { model, wrapper };  ///< the argument of initialize()
 
 struct Case {
   OptLevel level;
-  int devices = 1;  ///< 1: the model alone
+  int devices = 1;  ///< 1: only the model
   DType dtype = kFloat16;
   Wrap wrap = Wrap::model;
   bool loss_in_replicas = false;
@@ -65,14 +65,14 @@ constexpr double kScale = 1024;
 struct Trace {
   std::vector<Tensor> weights;
   std::vector<double> scales;
-  std::set<DType> inside;  ///< dtypes that fc saw, in replicas
+  std::set<DType> inside;  ///< dtypes seen by fc in replicas
   DType output = kFloat32;
 };
 
 Trace train(const Case& c) {
   manual_seed(3);
   Net net;
-  // Normalised by the same numbers in parts of any size.
+  // Normalised by the same values in parts of any size.
   net.norm.eval();
   net.to("cpu:0");
   Trace trace;
@@ -138,7 +138,7 @@ void check(Case c, double tolerance) {
   if (c.level == OptLevel::O2 || c.level == OptLevel::O3) CHECK(trace.inside.contains(c.dtype));
 }
 
-/// What rounding gradients, and with O3 weights, to 16 bits costs in some steps.
+/// The error of rounding gradients, and with O3 weights, to 16 bits over some steps.
 double tolerance_of(OptLevel level, DType dtype) {
   if (level == OptLevel::O0) return 1e-5;
   return dtype == kBFloat16 ? 2e-2 : 3e-3;

@@ -1,4 +1,4 @@
-// Mixed precision with DistributedDataParallel: an overflow on one rank is everybody's.
+// Mixed precision with DistributedDataParallel: an overflow on one rank affects all.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -49,7 +49,7 @@ struct Net : nn::Cloneable<Net> {
   nn::Linear fc{4 * 3 * 3, 3};
 };
 
-/// Masters are made of a rank's own weights, before it gets those of rank 0.
+/// Masters are created from a rank's own weights, before it gets those of rank 0.
 Net make_net() {
   static std::mutex generator;
   const std::lock_guard lock(generator);
@@ -57,7 +57,7 @@ Net make_net() {
   return Net();
 }
 
-/// The same on all ranks: that of step `step`, of which each takes its part.
+/// The same on all ranks: the batch of step `step`, of which each takes its part.
 struct Batch {
   Tensor images, labels;
 };
@@ -73,12 +73,12 @@ struct Case {
   OptLevel level;
   DType dtype = kFloat16;
   int ranks = 2;
-  int accumulate = 1;     ///< batches a step, all but the last under no_sync()
+  int accumulate = 1;     ///< batches per step, all but the last under no_sync()
   bool unscales = false;  ///< whether gradients are clipped before the step
   std::vector<Device> devices = {};
 };
 
-/// Rank, step and part of the step whose loss is beyond what its type holds.
+/// Rank, step and part of the step with a loss beyond the range of its type.
 struct Planted {
   int rank, step, part;
 };
@@ -160,7 +160,7 @@ void check(const Case& c) {
       fmt::format("{} of {} on {} ranks, {} batches a step{}", optim::amp::name(c.level), c.dtype,
                   c.ranks, c.accumulate, c.unscales ? ", clipped" : "");
   CAPTURE(what);
-  // Of other ranks, in the first part of a step and in the last.
+  // On other ranks, in the first part of a step and in the last.
   const std::vector<Planted> planted{{c.ranks - 1, 1, 0}, {0, 3, c.accumulate - 1}};
   const std::vector<Trace> traces = run(c, planted);
   const Trace& first = traces[0];
@@ -201,7 +201,8 @@ TEST_CASE("an overflow is found where gradients are unscaled for clipping") {
 }
 
 TEST_CASE("mixed precision on ranks takes the steps of one process on the whole batch") {
-  // Halves differ in what float16 rounds; the scale must have gone from the gradients all the same.
+  // The halves round differently in float16; the scale must be removed from the gradients
+  // nevertheless.
   for (const OptLevel level : {OptLevel::O0, OptLevel::O2}) {
     const Trace two = run({.level = level, .ranks = 2}, {})[0];
     Net net = make_net();

@@ -20,7 +20,7 @@ struct Way {
   std::string waiting = {};
   bool ended = false;
 
-  /// False where the connection is over.
+  /// False if the connection has ended.
   bool carry() {
     std::array<char, 65536> buffer;
     while (!ended && waiting.size() < buffer.size()) {
@@ -77,7 +77,7 @@ void Cable::run() {
       std::string error;
       parallel::links::Fd far = parallel::links::connect_to(
           to_, std::chrono::steady_clock::now() + std::chrono::seconds(1), error);
-      // Nobody is there: whoever came is sent away.
+      // The target does not answer: the new connection is closed.
       if (far.valid()) connections.emplace_back(std::move(near), std::move(far));
     }
     std::erase_if(connections, [](CableConnection& c) { return !c.out.carry() || !c.in.carry(); });

@@ -1,4 +1,4 @@
-// A cable between two ends of this machine, which can be cut: what a network does to connections.
+// A simulated cable between two ends on this machine, which can be cut like a network connection.
 #pragma once
 
 #include <atomic>
@@ -11,17 +11,17 @@ namespace ferrite::test {
 
 class Cable {
  public:
-  /// Passes on what comes to a port of its own on 127.0.0.1, to `port` there.
+  /// Forwards connections from a new port on 127.0.0.1 to `port` there.
   explicit Cable(std::uint16_t port);
   ~Cable();
   Cable(const Cable&) = delete;
   Cable& operator=(const Cable&) = delete;
 
   std::uint16_t port() const { return port_; }
-  /// From now on nothing gets through, and nobody is told: as when the network is cut.
+  /// From now on nothing gets through, without a notification: like a network partition.
   void cut() { cut_ = true; }
   void mend() { cut_ = false; }
-  /// Ends all connections that there are: as a firewall does that has lost its table.
+  /// Ends all existing connections: like a firewall that lost its table.
   void drop() { drop_ = true; }
 
  private:

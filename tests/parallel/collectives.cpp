@@ -34,7 +34,7 @@ std::vector<std::byte> bytes_of(const Tensor& t) {
   return bytes;
 }
 
-/// Everything in these tests is exact but averages, which are rounded once or twice.
+/// Everything in these tests is exact except averages, which are rounded once or twice.
 double tolerance(DType dtype) {
   switch (dtype) {
     case kFloat16:
@@ -159,7 +159,7 @@ void check_transfers(ProcessGroup& group, const Device& device, const Collective
   if (size == 1) return;
   const int next = (rank + 1) % size, before = (rank + size - 1) % size;
   for (const DType dtype : kReducedTypes) {
-    // All send before they receive; more than any link holds.
+    // All send before they receive, with more data than any link holds.
     for (const std::int64_t n : {std::int64_t{0}, std::int64_t{5}, 20 * options.large}) {
       if (n > options.large && dtype != kFloat32) continue;
       const Tensor in = make(dtype, rank, n, device), out = make(dtype, rank, n, device, 2);
@@ -171,7 +171,7 @@ void check_transfers(ProcessGroup& group, const Device& device, const Collective
       CHECK((sent.is_completed() && received.is_completed()));
     }
   }
-  // Several between the same two, received in order, with a collective between.
+  // Several between the same two ranks, received in order, with a collective between.
   std::vector<Work> works;
   std::vector<Tensor> got;
   for (std::uint64_t i = 0; i < 4; ++i) {
@@ -186,7 +186,7 @@ void check_transfers(ProcessGroup& group, const Device& device, const Collective
   for (std::uint64_t i = 0; i < 4; ++i) check_values(got[i], before, i);
 }
 
-/// Several at once, waited for in the reverse order, by handles that are dropped, and not at all.
+/// Several at once, waited for in reverse order, through dropped handles, and not at all.
 void check_overlap(ProcessGroup& group, const Device& device) {
   std::vector<Tensor> tensors;
   std::vector<Work> works;
@@ -215,7 +215,7 @@ void check_overlap(ProcessGroup& group, const Device& device) {
   if (const auto times = last.ran()) CHECK(times->first <= times->second);
 }
 
-/// The operation starts after what the stream holds, and what follows wait() sees its result.
+/// The operation starts after the work on the stream, and work after wait() sees its result.
 void check_streams(ProcessGroup& group, const Device& device) {
   const Tensor t = zeros({3000}, {.device = device});
   for (int i = 0; i < 20; ++i) t.add_(1);
@@ -250,7 +250,7 @@ void check_layouts(ProcessGroup& group, const Device& device) {
   group.all_reduce(scalar, ReduceOp::avg).wait();
   CHECK(scalar.item<double>() == 2);
 
-  // What the tape saved and an operation has overwritten is noticed.
+  // Overwriting a tensor that the tape saved is detected.
   const std::uint32_t version = scalar.version();
   group.all_reduce(scalar).wait();
   CHECK(scalar.version() > version);

@@ -134,7 +134,7 @@ TEST_CASE("opt levels on CUDA devices train as on one") {
     CAPTURE(optim::amp::name(level));
     const std::vector<Tensor> expected = train(level, 1), actual = train(level, 3);
     REQUIRE(actual.size() == expected.size());
-    // What rounding gradients, and with O3 weights, to float16 costs.
+    // The error of rounding gradients, and with O3 weights, to float16.
     for (std::size_t i = 0; i < actual.size(); ++i)
       test::check_close(actual[i], expected[i], 3e-3, 3e-3);
   }

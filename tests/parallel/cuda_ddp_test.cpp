@@ -28,7 +28,7 @@ std::vector<Device> cuda_devices(int n) {
   return devices;
 }
 
-/// A small network with convolutions, a norm and a loss: cheap where devices are emulated.
+/// A small network with convolutions, a norm and a loss: cheap on emulated devices.
 DdpTraining small(int ranks) {
   return {.make =
               [] {

@@ -1,5 +1,5 @@
-// Devices of one process that exchange tensors, by copies and by NCCL; on the emulator, and on
-// hosts with several GPUs.
+// Exchange of tensors between devices of one process, by copies and by NCCL; on the emulator, and
+// on hosts with several GPUs.
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -150,7 +150,7 @@ TEST_CASE("NCCL's communicators are let go of, also those that fail") {
   source.fill_(2);
   CHECK(source.to_vector<float>()[0] == 2);
 
-  // Nobody calls: who waits for the streams is freed all the same.
+  // Without further calls, a thread that waits for the streams must still be released.
   const auto watched = dp::make_device_comm(cuda_devices(2), "nccl");
   watched->broadcast(std::vector{source});
   test::plant_nccl_error(0);

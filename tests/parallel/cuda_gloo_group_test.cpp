@@ -1,4 +1,4 @@
-// Tensors of CUDA devices, which Gloo gets through the host.
+// CUDA tensors with Gloo, staged through the host.
 #include <doctest/doctest.h>
 
 #include "ferrite/core/cuda.h"
@@ -22,7 +22,7 @@ RANK_FUNCTION(cuda_gloo_collectives) {
   {
     const Device device(DeviceType::cuda, get_local_rank() % cuda::device_count());
     check_collectives(*default_group(), device, {.large = 6'001});
-    // Behind what the stream holds, and ahead of what it is given after wait()
+    // After the present work of the stream, and before work queued after wait()
     const Tensor t = full({1000}, get_rank(), {.device = device});
     t.add_(1);
     const Work work = default_group()->all_reduce(t);

@@ -1,4 +1,4 @@
-// Groups on NCCL: ranks that are threads, each with a device of its own, on the emulator and on
+// Groups on NCCL with ranks that are threads, each with its own device, on the emulator and on
 // hosts with several GPUs.
 #include <doctest/doctest.h>
 
@@ -70,7 +70,7 @@ class MemoryStore final : public Store {
   std::map<std::string, std::int64_t> numbers_;
 };
 
-/// What the monitors of all ranks share.
+/// State shared by the monitors of all ranks.
 struct Board {
   std::mutex mutex;
   std::map<std::pair<int, std::string>, std::function<void(const std::string&)>> watchers;
@@ -181,7 +181,7 @@ TEST_CASE("three ranks sum, average in a ring and exchange tensors on NCCL") {
       group.all_reduce(t, ReduceOp::avg, AllReduceAlgorithm::ring).wait();
       CHECK(t.to_vector<double>() == std::vector<double>(static_cast<std::size_t>(n), 2));
     }
-    // Around, the first rank sending first and the others receiving.
+    // Around the ring, with the first rank sending first and the others receiving first.
     const Tensor mine = full({500}, rank, {.device = device});
     const Tensor got = zeros({500}, {.device = device});
     if (rank == 0) group.send(mine, 1).wait();
@@ -194,7 +194,7 @@ TEST_CASE("three ranks sum, average in a ring and exchange tensors on NCCL") {
 TEST_CASE("large rings go in pieces") {
   if (!test::can_use_nccl(3)) return;
   Job().run(3, [](ProcessGroup& group) {
-    const std::int64_t n = (std::int64_t{3} << 20) + 7;  // two pieces a rank
+    const std::int64_t n = (std::int64_t{3} << 20) + 7;  // two pieces per rank
     for (const DType dtype : {kFloat32, kBFloat16}) {
       const Tensor t =
           full({n}, group.rank() + 1, {.dtype = dtype, .device = device_of(group.rank())});
@@ -271,7 +271,7 @@ TEST_CASE("an operation that another rank does not call ends in time, on both") 
         group.all_reduce(t).synchronize();
         const auto began = Clock::now();
         if (group.rank() == 1) {
-          // Told by the other one.
+          // Notified by the other one.
           while (!group.is_aborted() && Clock::now() - began < 60s)
             std::this_thread::sleep_for(1ms);
           CHECK(group.is_aborted());
@@ -289,7 +289,7 @@ TEST_CASE("an operation that another rank does not call ends in time, on both") 
         const std::string later =
             test::message_of<DistributedError>([&] { (void)group.barrier(); });
         CHECK_MESSAGE(later.find("went fishing") != std::string::npos, later);
-        // The device is as good as before.
+        // The device is still usable.
         current_stream(device).synchronize();
         CHECK(ones({3}, {.device = device}).to_vector<int>() == std::vector<int>(3, 1));
       },
@@ -363,7 +363,7 @@ TEST_CASE("abort ends what waits on the device") {
     const Work work = group.all_reduce(t);
     work.wait();
     CHECK_FALSE(work.is_completed());
-    // An abort while it is still being made is another story.
+    // An abort during the construction is tested elsewhere.
     while (!other_has_it) std::this_thread::sleep_for(1ms);
     group.abort("enough");
     group.abort("too late");
@@ -386,7 +386,7 @@ TEST_CASE("operations are ordered with the work of other streams, and the host d
       const Tensor t = zeros({4096}, {.device = device});
       t.add_(group.rank() + 1);
       const Work first = group.all_reduce(t);
-      // Memory that is let go of while the operation has yet to begin.
+      // Memory that is released before the operation begins.
       { const Work dropped = group.all_reduce(full({4096}, 7, {.device = device})); }
       const Tensor other = full({4096}, -1, {.device = device});
       first.wait();

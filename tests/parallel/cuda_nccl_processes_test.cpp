@@ -1,4 +1,4 @@
-// Groups on NCCL between processes, which may share a GPU if they pass for different hosts.
+// Groups on NCCL between processes, which may share a GPU if they appear as different hosts.
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -22,7 +22,7 @@ namespace {
 
 bool can_run_processes() { return test::can_use_nccl() && test::has_nccl_processes(); }
 
-/// One GPU for each rank where there are enough, else the first for all.
+/// One GPU per rank if there are enough, else the first one for all.
 std::shared_ptr<ProcessGroup> join_processes(std::chrono::milliseconds timeout = 60s) {
   const int rank = test::rank_of_process();
   const bool share = cuda::device_count() < test::ranks_of_job();

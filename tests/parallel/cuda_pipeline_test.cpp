@@ -80,7 +80,7 @@ TEST_CASE("where a device is lost nothing is moved") {
     const LostDevice lost(1);
     CHECK_THROWS_AS(Pipeline(net, cuda_devices(2)), CudaError);
   }
-  cuda::set_device(0);  // it may have stayed with the lost one
+  cuda::set_device(0);  // it may still be the lost one
   for (const Tensor& p : net.parameters()) CHECK(p.device().is_host());
 }
 

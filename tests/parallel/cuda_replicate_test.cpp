@@ -130,7 +130,7 @@ TEST_CASE("replicas on CUDA devices: neither the host nor the first device waits
     });
     return losses;
   };
-  for (int i = 0; i < 3; ++i) {  // allocators get what they need
+  for (int i = 0; i < 3; ++i) {  // warms up the allocators
     autograd::backward(forward());
     wait_for(devices);
   }
@@ -140,8 +140,8 @@ TEST_CASE("replicas on CUDA devices: neither the host nor the first device waits
   const HostWaits waits = host_waits();
   autograd::backward(losses);
   CHECK(host_waits() == waits);
-  // The second layer's reduction was under way by then, but what the first device computes needs
-  // nothing of the second.
+  // The second layer's reduction was running by then, but the first device's computation does not
+  // depend on the second.
   CHECK(before >= 1);
   CHECK(wait_until([&] { return done.query(); }));
   CHECK_FALSE(current_stream(devices[0]).query());

@@ -1,4 +1,4 @@
-// Losses that replicas compute.
+// Losses computed by replicas.
 #include "ferrite/parallel/data_parallel/data_parallel_criterion.h"
 
 #include <doctest/doctest.h>
@@ -52,7 +52,7 @@ TEST_CASE("criteria: means, sums, means of means, and modules") {
                              },
                              {.reduction = CriterionReduction::sum});
   check(sums, expect(Reduction::sum));
-  // 3, 3, 3 and 1: the last row counts as much as three others.
+  // 3, 3, 3 and 1: the last row has the weight of three others.
   DataParallelCriterion equal(
       dp, [](const Tensor& out, const Tensor& t) { return cross_entropy(out, t); },
       {.reduction = CriterionReduction::mean_of_means});
@@ -63,7 +63,7 @@ TEST_CASE("criteria: means, sums, means of means, and modules") {
   of_means.backward();
   check(equal, {of_means.detach(), net.weight.grad().clone()});
 
-  // A module with weights of its own, some of them learnt.
+  // A module with its own weights, some of them trainable.
   struct Scaled : nn::Cloneable<Scaled> {
     Scaled() { register_parameter("scale", scale); }
     using nn::Module::forward;
@@ -82,7 +82,7 @@ TEST_CASE("criteria: means, sums, means of means, and modules") {
   DataParallelCriterion layer(dp, weighted);
   check(layer, expect(Reduction::mean));
 
-  // Labels that do not count, most of them in the first parts.
+  // Ignored labels, most of them in the first parts.
   const Tensor ignored = tensor({-100, -100, 1, -100, 1, -100, -100, 0, 1, 1}).to(kInt64);
   DataParallelCriterion counted(dp, [](const Tensor& out, const Tensor& t) {
     return std::pair(cross_entropy(out, t, {.reduction = Reduction::sum}), ge(t, 0).sum());

@@ -1,5 +1,5 @@
-// DataParallel on virtual devices gives what one device gives; with batch norm, what PyTorch's
-// DataParallel gives.
+// DataParallel on virtual devices gives the results of one device; with batch norm, those of
+// PyTorch's DataParallel.
 #include "ferrite/nn/models/lenet.h"
 #include "ferrite/nn/models/resnet.h"
 #include "ferrite/tests/parallel/data_parallel_training.h"

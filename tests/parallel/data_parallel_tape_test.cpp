@@ -1,4 +1,4 @@
-// DataParallel on the tape: without gradients, checkpoints, chosen gradients, several calls,
+// DataParallel on the tape: without gradients, with checkpoints, selected gradients, several calls,
 // inputs.
 #include <doctest/doctest.h>
 
@@ -27,7 +27,7 @@ using test::two;
 
 namespace {
 
-/// Computes its middle again in backward.
+/// Recomputes its middle part in backward.
 struct Saving : nn::Cloneable<Saving> {
   Saving() {
     register_module("first", first);
@@ -41,7 +41,7 @@ struct Saving : nn::Cloneable<Saving> {
   nn::BatchNorm1d norm{4};
 };
 
-/// What it learns is among its outputs.
+/// Its parameters are among its outputs.
 struct Returning : nn::Cloneable<Returning> {
   Returning() { register_parameter("scale", scale); }
   using nn::Module::forward;
@@ -68,7 +68,7 @@ TEST_CASE("without gradients, in checkpoints, under autocast, for chosen gradien
   autograd::checkpoint([&](const Tensor& in) { return dp(in); }, held).sum().backward();
   check(net.weight.grad());
   check_close(held.grad(), net.weight.detach().cpu().sum(0).expand({5, 3}), 1e-5, 1e-6);
-  CHECK(dp.report().steps == 3);  // computed twice, one step
+  CHECK(dp.report().steps == 3);  // run twice, but one step
 
   net.zero_grad(true);
   const Tensor loss = dp(x).sum();

@@ -1,4 +1,4 @@
-// DataParallel as a module: what it takes and returns, names, hooks, modes, mistakes, its report.
+// DataParallel as a module: arguments and results, names, hooks, modes, errors, its report.
 #include "ferrite/parallel/data_parallel/data_parallel.h"
 
 #include <doctest/doctest.h>
@@ -64,7 +64,7 @@ struct Rich : nn::Cloneable<Rich> {
   nn::Linear fc{3, 2};
 };
 
-/// Of no inputs, of results that are numbers, of nothing at all.
+/// No inputs, numbers as results, no results.
 struct Odd : nn::Cloneable<Odd> {
   Odd() { register_parameter("w", w); }
   auto operator()(const auto&... inputs) { return forward(inputs...); }
@@ -75,7 +75,7 @@ struct Odd : nn::Cloneable<Odd> {
   Tensor w = ones({3});
 };
 
-/// Throws where the batch says so.
+/// Throws if the batch tells it to.
 struct Picky : nn::Cloneable<Picky> {
   Picky() { register_module("fc", fc); }
   Tensor forward(const Tensor& x) override {
@@ -110,7 +110,7 @@ TEST_CASE("outputs are gathered where asked, along the dimension asked for") {
       check_close(y.cpu(), expected, 1e-6, 1e-6);
     }
   }
-  // Batches in the second dimension, as of sequences.
+  // Batches in the second dimension, as for sequences.
   nn::Linear steps = linear();
   DataParallel dp(steps, four(), {.dim = 1});
   const Tensor long_x = rows(10).reshape({2, 5, 3});
@@ -298,7 +298,7 @@ TEST_CASE("a replica that throws, and what comes after") {
     y.sum().backward();
     check_close(net.fc.bias.grad(), {12, 12});
   }
-  // Of the steps that failed nothing is counted.
+  // Failed steps are not counted.
   CHECK(dp.report().steps == 2);
 }
 
@@ -379,7 +379,7 @@ TEST_CASE("memory does not grow with the steps") {
   for (std::size_t d = 0; d < after_5.size(); ++d) {
     CAPTURE(d);
     CHECK(after_45[d].allocated == after_5[d].allocated);
-    // Which streams are late decides whether a block can be taken again within a step.
+    // Whether a block can be reused within a step depends on which streams are late.
     CHECK(after_45[d].requests <= after_5[d].requests + 4);
     CHECK(after_45[d].reserved <= after_5[d].reserved + 4 * 1024);
   }

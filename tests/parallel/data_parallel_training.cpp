@@ -6,7 +6,7 @@ namespace ferrite::test {
 
 namespace {
 
-/// Names of PyTorch's file, which have no dots.
+/// The name in PyTorch's file, without dots.
 std::string recorded(std::string name) {
   for (char& c : name)
     if (c == '.') c = '_';

@@ -1,4 +1,4 @@
-// Training under DataParallel, against one device that has the whole batch.
+// Training with DataParallel, against one device that has the whole batch.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -46,7 +46,7 @@ inline Tensor rows(std::int64_t n, std::int64_t width = 3) {
   return arange(0, n * width, 1, {.dtype = kFloat32}).reshape({n, width}) / 10.0;
 }
 
-/// Convolutions and layers, of which some are frozen and some are two places of one tensor.
+/// Convolutions and layers, some of them frozen, some sharing a tensor.
 struct PartsNet : nn::Cloneable<PartsNet> {
   explicit PartsNet(bool frozen, bool shared) {
     if (shared) {
@@ -85,12 +85,12 @@ struct DataParallelTraining {
   }
 };
 
-/// On the host: losses, the gradients of the first step, and what training ends with.
+/// On the host: losses, the gradients of the first step, and the final state.
 struct Trained {
   std::vector<Tensor> losses, gradients, state;
 };
 
-/// `loss(images, labels)` for as many steps.
+/// `loss(images, labels)` for this many steps.
 inline Trained train(const DataParallelTraining& c, nn::Module& model,
                      const std::function<Tensor(const Tensor&, const Tensor&)>& loss) {
   Trained trained;
@@ -150,9 +150,9 @@ inline void check_trained(const Trained& actual, const Trained& expected, double
   check("weights", actual.state, expected.state);
 }
 
-/// Gradients, losses and weights of one device, for every combination of batches that split evenly
-/// or not or are smaller than the number of devices, frozen and shared parameters, and where the
-/// loss is computed.
+/// Compares gradients, losses and weights with one device, for every combination of batches that
+/// split evenly, unevenly or are smaller than the number of devices, of frozen and shared
+/// parameters, and of where the loss is computed.
 inline void check_all_combinations(DeviceType type, const std::vector<int>& counts) {
   for (const int n : counts)
     for (const std::int64_t batch : {std::int64_t{12}, std::int64_t{11}, std::int64_t{n - 1}})
@@ -175,7 +175,7 @@ inline void check_all_combinations(DeviceType type, const std::vector<int>& coun
         }
 }
 
-/// What PyTorch's DataParallel does with batch norms.
+/// The behaviour of PyTorch's DataParallel with batch norms.
 void check_batch_norm(DeviceType type);
 
 }  // namespace ferrite::test

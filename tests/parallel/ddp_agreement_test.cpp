@@ -1,5 +1,5 @@
-// DistributedDataParallel where ranks are not alike: mistakes, which end on all of them, and unused
-// parameters and uneven inputs, which are handled where that is asked for.
+// DistributedDataParallel with ranks that differ: errors, which appear on all ranks, and unused
+// parameters and uneven inputs, which are handled on request.
 #include <doctest/doctest.h>
 
 #include "ferrite/autograd/engine.h"
@@ -19,7 +19,7 @@ using test::check_equal;
 
 namespace {
 
-/// What each rank threw, "" where nothing.
+/// The error of each rank, "" if none.
 std::vector<std::string> errors_of(int ranks, const std::function<void(ProcessGroup&)>& f,
                                    std::chrono::milliseconds timeout = std::chrono::seconds(30)) {
   std::vector<std::string> errors(static_cast<std::size_t>(ranks));
@@ -35,7 +35,7 @@ std::vector<std::string> errors_of(int ranks, const std::function<void(ProcessGr
   return errors;
 }
 
-/// That all ranks failed, and what they say.
+/// Checks that all ranks failed, with these texts.
 void check_all_say(const std::vector<std::string>& errors, const std::vector<std::string>& texts) {
   for (std::size_t r = 0; r < errors.size(); ++r)
     for (const std::string& text : texts) {
@@ -183,7 +183,7 @@ TEST_CASE("parameters that ranks do not use, where they are looked for") {
                 ddp(kRow, first, !first).sum().backward();
                 check(1, 0.5, 0.5);
                 CHECK_FALSE(net.never.bias.grad().defined());
-                // What nobody uses stays as it is.
+                // Parameters that no rank uses are unchanged.
                 ddp(kRow, first, false).sum().backward();
                 check(2, 1, 0.5);
                 ddp.zero_grad(true);
@@ -218,7 +218,7 @@ TEST_CASE("a static graph: what it does not use is left alone, and it must not c
     }
     CHECK(ddp.report().parameters == 4);
     run(group.rank() == 0, group.rank() == 1);
-    run(group.rank() == 0, false);  // where rank 0 learns of it
+    run(group.rank() == 0, false);  // where rank 0 notices it
   });
   check_all_say(errors, {"rank 1: static_graph was given, but right.weight, right.bias got a "
                          "gradient in this backward pass and not in the first"});
@@ -272,7 +272,7 @@ TEST_CASE("what changes after wrapping is noticed") {
             [&](ProcessGroup& group) {
               Branches& net = of(nets, group);
               DistributedDataParallel ddp(net);
-              net.right.requires_grad_(false);  // on all ranks: nothing to communicate any more
+              net.right.requires_grad_(false);  // on all ranks: nothing left to communicate
               ddp(kRow, true, true).sum().backward();
               CHECK_FALSE(net.right.bias.grad().defined());
               CHECK(net.left.bias.grad()[0].item<double>() == doctest::Approx(1));
@@ -308,7 +308,7 @@ struct Uneven {
   bool hook = false;
 };
 
-/// Ranks that run out of batches one by one, against one process that knows of it.
+/// Ranks that run out of batches one by one, against one process that knows this.
 void check_join(const Uneven& c) {
   const int ranks = static_cast<int>(c.batches.size());
   const auto batch = [](int rank, int step) { return full({2, 3}, 0.1 * (rank + 1) + 0.2 * step); };

@@ -38,7 +38,7 @@ RANK_FUNCTION(ddp_trains) {
   const auto group = init_process_group("gloo", test::rank_init_options());
   DdpTraining c = training();
   if (test::sanitized()) c.steps = 8;
-  // Weights begin as rank 0's, whatever they were.
+  // Initial weights become rank 0's, whatever they were.
   const auto model = test::make_seeded(c, 1 + static_cast<unsigned>(group->rank()));
   const std::vector<Tensor> ended =
       test::train_rank(c, *model, group->rank(), group->size(), test::data_of(c));

@@ -45,7 +45,7 @@ struct Net : nn::Cloneable<Net> {
 /// Rank r's rows of a batch.
 Tensor rows(int rank, std::int64_t n = 2) { return full({n, 3}, rank + 1.0); }
 
-/// The gradients that one process has of loss(net(all ranks' rows)) averaged over ranks.
+/// One process's gradients of loss(net(all ranks' rows)), averaged over ranks.
 std::vector<Tensor> expected_gradients(const nn::Module& like, int ranks, int passes = 1) {
   const auto copy = like.clone();
   Net& net = dynamic_cast<Net&>(*copy);
@@ -73,7 +73,7 @@ DdpTraining lenet() {
   return {.make = [] { return std::make_unique<nn::LeNet5>(); }};
 }
 
-/// In float64: with synchronised norms and few pixels, rounding of float32 grows a hundredfold
+/// In float64: with synchronised norms and few pixels, float32 rounding errors grow a hundredfold
 /// every few steps, however the batch is split.
 DdpTraining resnet(bool synchronised) {
   return {.make =
@@ -164,7 +164,8 @@ TEST_CASE("gradients are averages, views of buckets, and stay so") {
           run();
           check_gradients(net, once);
           CHECK(share_memory(net));
-          // Twice without no_sync adds; three times; from zeros; from nothing; from a stranger.
+          // Twice without no_sync accumulates; three times; starting from zeros, from none, and
+          // from a foreign gradient.
           run();
           check_gradients(net, once, 2);
           run();
@@ -184,7 +185,7 @@ TEST_CASE("gradients are averages, views of buckets, and stay so") {
           run();
           check_gradients(net, once);
           CHECK(share_memory(net));
-          // Without a tape nothing happens, and the module itself is this rank's alone.
+          // Without a tape nothing happens, and the module itself stays local to the rank.
           ddp.zero_grad();
           {
             const NoGradGuard guard;
@@ -215,7 +216,7 @@ TEST_CASE("several forwards, retained tapes, and passes that are not for the mod
         loss.backward({}, true);
         loss.backward();
         check_gradients(net, once, 2);
-        // grad() communicates nothing, and neither does another tape.
+        // grad() does not communicate, and neither does another tape.
         ddp.zero_grad();
         const Tensor again = ddp(x).mean();
         if (group.rank() == 1) {
@@ -224,12 +225,12 @@ TEST_CASE("several forwards, retained tapes, and passes that are not for the mod
           (w * 2).sum().backward();
         }
         ddp.zero_grad();
-        // A penalty that does not come through the outputs is added on each rank.
+        // A penalty that does not depend on the outputs is added on each rank.
         (again + net.first.weight.sum()).backward();
         std::vector<Tensor> with = once;
         with[0] = once[0] + 1;
         check_gradients(net, with);
-        // Recomputed on the way back.
+        // Recomputed in backward.
         ddp.zero_grad();
         autograd::checkpoint([&](const Tensor& t) { return ddp(t); }, x).mean().backward();
         check_gradients(net, once);
@@ -263,7 +264,7 @@ TEST_CASE("no_sync adds up on each rank until a pass outside") {
           run();
           check_gradients(net, once, 3);
         }
-        // A tape from outside that runs inside stays here; all that is then asked for is averaged.
+        // A tape recorded outside that runs inside stays local; the next pass averages everything.
         ddp.zero_grad();
         const Tensor loss = ddp(rows(group.rank())).mean();
         {
@@ -272,7 +273,7 @@ TEST_CASE("no_sync adds up on each rank until a pass outside") {
         }
         loss.backward();
         check_gradients(net, once, 2);
-        // Gradients of parts of the model may come one after the other.
+        // Gradients of parts of the model may arrive one after the other.
         ddp.zero_grad();
         {
           const auto guard = ddp.no_sync();
@@ -319,7 +320,7 @@ TEST_CASE("buffers are those of rank 0, where that is asked for") {
           CHECK(net.calls.item<int>() == (broadcast ? 11 : 10 * (group.rank() + 1) + 1));
           net.calls.fill_(10 * (group.rank() + 1));
           const NoGradGuard guard;
-          ddp(rows(0));  // the first after a backward pass, of whatever kind
+          ddp(rows(0));  // the first one after any backward pass
           CHECK(net.calls.item<int>() == (broadcast ? 11 : 10 * (group.rank() + 1) + 1));
           if (group.rank() == 1) ddp(rows(0));  // and no other
         },
@@ -328,8 +329,8 @@ TEST_CASE("buffers are those of rank 0, where that is asked for") {
 
 namespace {
 
-/// Uses its layers in another order than it registers them, one of them twice, and shares a weight;
-/// of two dtypes; gives a struct and takes more than tensors.
+/// Uses its layers in a different order than registered, one of them twice, and shares a weight;
+/// has two dtypes; returns a struct and takes more than tensors.
 struct Odd : nn::Cloneable<Odd> {
   Odd() {
     register_module("last", last);

@@ -1,5 +1,5 @@
-// Ranks that train on parts of a batch under DistributedDataParallel, against one that has it
-// whole.
+// Ranks that train on parts of a batch with DistributedDataParallel, against a single process that
+// has the whole batch.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -26,7 +26,7 @@ struct DdpTraining {
   std::int64_t classes = 10;
   DType dtype = kFloat32;  ///< of images
   int steps = 50;
-  int batches = 3;  ///< different ones, in turn
+  int batches = 3;  ///< number of distinct ones, used in turn
   double lr = 0.02;
   MemoryFormat format = kContiguous;
   parallel::DDPOptions options = {};
@@ -59,7 +59,7 @@ inline void check_same_bits(const std::vector<Tensor>& a, const std::vector<Tens
   }
 }
 
-/// One step after the other of `model(...)` on the samples from `begin` to `end` of each batch.
+/// Steps of `model(...)` on the samples from `begin` to `end` of each batch.
 template <class Model>
 void train(const DdpTraining& c, Model& model, const std::vector<std::pair<Tensor, Tensor>>& data,
            std::int64_t begin, std::int64_t end, const Device& device) {
@@ -80,7 +80,7 @@ inline std::vector<std::pair<Tensor, Tensor>> data_of(const DdpTraining& c) {
   return data;
 }
 
-/// A model whose weights are `seed`'s.
+/// A model with weights drawn from `seed`.
 inline std::unique_ptr<nn::Module> make_seeded(const DdpTraining& c, std::uint64_t seed) {
   manual_seed(seed);
   std::unique_ptr<nn::Module> model = c.make();
@@ -94,7 +94,7 @@ inline std::vector<Tensor> train_alone(const DdpTraining& c) {
   return state_of(*model);
 }
 
-/// What one rank of `size` ends with.
+/// The final state of one rank of `size`.
 inline std::vector<Tensor> train_rank(const DdpTraining& c, nn::Module& model, int rank, int size,
                                       const std::vector<std::pair<Tensor, Tensor>>& data) {
   const Device device = c.devices.empty() ? Device() : c.devices[static_cast<std::size_t>(rank)];
@@ -105,8 +105,8 @@ inline std::vector<Tensor> train_rank(const DdpTraining& c, nn::Module& model, i
   return state_of(model);
 }
 
-/// Ranks, whose models begin with different weights, end with the weights of one process that began
-/// with rank 0's, and all with the same bits.
+/// Ranks whose models start with different weights end with the weights of a single process that
+/// started with rank 0's, and all with the same bits.
 inline void check_ddp_training(const DdpTraining& c, const std::vector<int>& sizes,
                                double tolerance = 1e-5) {
   const std::vector<Tensor> expected = train_alone(c);

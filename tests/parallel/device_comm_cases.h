@@ -1,4 +1,4 @@
-// What every transport between the devices of a process must do.
+// The requirements on every transport between the devices of a process.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -16,7 +16,7 @@ namespace ferrite::test {
 
 using Lists = std::vector<std::vector<Tensor>>;
 
-/// Values that every dtype can hold, others for every `seed`.
+/// Values that every dtype can represent, different for every `seed`.
 inline Tensor values_for(const Shape& shape, DType dtype, int seed, const Device& device) {
   std::vector<double> values(static_cast<std::size_t>(shape.numel()));
   for (std::size_t i = 0; i < values.size(); ++i)
@@ -26,8 +26,8 @@ inline Tensor values_for(const Shape& shape, DType dtype, int seed, const Device
   return from_vector(values, shape).to(dtype).to(device);
 }
 
-/// Tensors of `dtype` that are small, empty, strided, transposed, expanded, channels-last; those of
-/// float32 also too large to be packed.
+/// Tensors of `dtype` that are small, empty, strided, transposed, expanded, channels-last; for
+/// float32 also one too large to be packed.
 inline std::vector<Tensor> assorted(DType dtype, int seed, const Device& device) {
   const auto make = [&](const Shape& shape) { return values_for(shape, dtype, seed, device); };
   const std::int64_t large = dtype == kFloat32 ? 300 : 3;
@@ -61,7 +61,7 @@ inline void check_same(const Tensor& actual, const Tensor& expected, const Devic
   CHECK(actual.to_vector<double>() == expected.to_vector<double>());
 }
 
-/// What the transport should make of parts[d][i], of at least one list.
+/// The expected sum of parts[d][i], for at least one list.
 inline Tensor expected_sum(const Lists& parts, std::size_t i) {
   std::vector<double> sum;
   Tensor first;
@@ -141,7 +141,7 @@ inline void check_reduce_add(parallel::dp::DeviceComm& comm) {
       const std::int64_t before = comm.bytes_reduced();
       check_sums(comm, parts, first);
       CHECK(comm.bytes_reduced() - before == bytes);
-      // Some parts are not there, some lie otherwise, and the last list is missing.
+      // Some parts are undefined, some have another layout, and the last list is missing.
       parts[0][3] = parts.back()[9] = parts[parts.size() / 2][1] = Tensor();
       for (auto& list : parts) list[4] = Tensor();
       parts.back()[8] = values_for({2, 3, 5, 4}, dtype, 5, parts.back()[8].device());
@@ -153,7 +153,7 @@ inline void check_reduce_add(parallel::dp::DeviceComm& comm) {
   CHECK(comm.reduce_add({}, 1).empty());
 }
 
-/// Many calls need no more memory than two, and the results are tensors of their own.
+/// Many calls need no more memory than two, and the results are independent tensors.
 inline void check_memory(parallel::dp::DeviceComm& comm) {
   const std::vector<Device>& devices = comm.devices();
   const std::vector<Tensor> tensors = assorted(kFloat32, 3, devices[0]);

@@ -27,7 +27,7 @@ Tensor counting(const Shape& shape, DType dtype) {
   return arange(shape.numel(), {.dtype = kInt64}).to(dtype).view(shape);
 }
 
-/// The samples of a rank, by the sampler that evaluation uses.
+/// The samples of a rank, from the sampler used for evaluation.
 std::vector<std::int64_t> samples(std::int64_t size, const ProcessGroup& group, bool pad) {
   return data::DistributedSampler(
              size, {.rank = group.rank(), .world_size = group.size(), .shuffle = false, .pad = pad})
@@ -58,7 +58,7 @@ TEST_CASE("all_gather_uneven joins parts of any length") {
             CHECK(all.is_contiguous());
           },
           kShort);
-  // Alone: a copy, off the tape.
+  // Single process: a copy, off the tape.
   const Tensor x = ones({2, 3}).set_requires_grad();
   const Tensor alone = parallel::all_gather_uneven(x);
   check_close(alone, x.detach(), 0, 0);
@@ -157,7 +157,7 @@ TEST_CASE("metrics of all ranks are those of one process, no sample counted twic
           CHECK(own_smoothed.global_avg() == doctest::Approx(smoothed.global_avg()).epsilon(1e-12));
         },
         kShort);
-  // Alone nothing changes.
+  // A single process changes nothing.
   parallel::all_reduce_metrics(accuracy, host);
   CHECK(accuracy.total() == kSize);
   CHECK(host.count() == kSize);

@@ -1,5 +1,5 @@
-// A store of files in a folder, for processes of one host: tests of what is built on a store need
-// no server.
+// A store of files in a folder, for processes of one host: tests of code that uses a store need no
+// server.
 #pragma once
 
 #include <unistd.h>
@@ -55,7 +55,7 @@ class FolderStore final : public parallel::Store {
   std::filesystem::path folder_;
 };
 
-/// A folder for it, removed with this.
+/// Its folder, removed with the object.
 class StoreFolder {
  public:
   StoreFolder() {

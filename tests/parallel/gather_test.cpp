@@ -91,7 +91,7 @@ TEST_CASE("gather: values of all forms") {
   using Value = std::tuple<Output, Map, std::optional<Tensor>, int, Tensor>;
   std::vector<Value> values;
   for (std::size_t i = 0; i < 2; ++i) {
-    Map map;  // whose order is not that of the other
+    Map map;  // with a different iteration order
     for (int k = 0; k < 20; ++k) {
       const int key = i == 0 ? k : 19 - k;
       map[std::to_string(key)] =

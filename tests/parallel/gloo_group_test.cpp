@@ -1,4 +1,4 @@
-// Groups of processes, by Gloo and by the ring, over shared memory and over TCP.
+// Groups of processes, with Gloo and with the ring, over shared memory and over TCP.
 #include <doctest/doctest.h>
 #include <signal.h>
 
@@ -29,11 +29,11 @@ using Environment = std::map<std::string, std::string>;
     return;                                         \
   }
 
-/// The default group for as long as it lives; nothing is open afterwards that was not before.
+/// The default group for the scope of the object; afterwards nothing more is open than before.
 class Member {
  public:
   explicit Member(std::chrono::milliseconds timeout = kPatient) {
-    ones({100'000}).add_(1);  // starts the threads that compute
+    ones({100'000}).add_(1);  // starts the compute threads
     threads_ = thread_count();
     init_process_group("gloo", rank_init_options(timeout));
   }
@@ -100,13 +100,13 @@ TEST_CASE("gloo: ranks that call different things hear who called what") {
                   {.environment = {{"FERRITE_GLOO_ALL_REDUCE", "gloo"}}, .deadline = kPatient});
 }
 
-// Sums and averages of values that only float32 arithmetic gets right, and large tensors, of more
-// than one of Gloo's segments.
+// Sums and averages of values that only float32 arithmetic computes correctly, and large tensors,
+// of more than one of Gloo's segments.
 RANK_FUNCTION(gloo_rounds_once) {
   Member group;
   const int n = group->size(), me = group->rank();
   for (const DType dtype : {kFloat16, kBFloat16}) {
-    // Parts that are lost where each is added to 1 by itself, and that together are not.
+    // Parts that are lost if each is added to 1 separately, but not together.
     const double unit = dtype == kFloat16 ? 0x1p-10 : 0x1p-7;
     const double mine = me == 0 ? 1 : 0.375 * unit;
     const Tensor sum = full({3001}, mine, {.dtype = dtype}), of_root = sum.clone();
@@ -118,7 +118,7 @@ RANK_FUNCTION(gloo_rounds_once) {
     CHECK(part.to_vector<double>() == std::vector<double>(1000, 1 + unit));
     if (me == n - 1) CHECK(of_root.to_vector<double>() == std::vector<double>(3001, 1 + unit));
   }
-  // Every rank has the same bits, and the right ones, of some megabytes.
+  // Every rank has the same, correct bits, for some megabytes.
   const std::int64_t many = sanitized() ? 70'001 : 1'500'001;
   const Tensor t = arange(many).to(kFloat32);
   t.mul_(0.1 * (me + 1));
@@ -144,7 +144,7 @@ RANK_FUNCTION(gloo_sub_groups_come_and_go) {
   Member group;
   const int n = group->size(), me = group->rank();
   const auto once = [&](int i) {
-    // All of them, in another order each time; one rank of it, which is alone; those behind it.
+    // All ranks, in a different order each time; a single rank; the others.
     std::vector<int> ranks;
     for (int r = 0; r < n; ++r) ranks.push_back((r + i) % n);
     const auto whole = group->new_group(ranks), alone = group->new_group({i % n});
@@ -162,7 +162,7 @@ RANK_FUNCTION(gloo_sub_groups_come_and_go) {
       CHECK(t.to_vector<int>()[256] == ranks.back());
       CHECK(others->timeout() == 20s);
     }
-    // The last operation has ended here, and not yet elsewhere: no harm is done by going.
+    // The last operation has ended here, but not on other ranks yet: leaving is harmless.
   };
   once(0);
   const std::size_t files = open_files().size();
@@ -183,7 +183,7 @@ TEST_CASE("gloo: sub-groups come and go, and leave nothing open") {
 
 RANK_FUNCTION(gloo_settings) {
   const std::string me = std::to_string(rank_of_process());
-  // Different ways on different ranks
+  // Different algorithms on different ranks
   setenv("FERRITE_GLOO_ALL_REDUCE", rank_of_process() == 1 ? "gloo" : "ring", 1);
   const std::string differ =
       message_of([] { init_process_group("gloo", rank_init_options(kPatient)); });
@@ -210,7 +210,7 @@ RANK_FUNCTION(gloo_wrong_interface) {
 RANK_FUNCTION(gloo_interface_and_signals) {
   setenv("GLOO_SOCKET_IFNAME", "lo,eth7", 1);
   Member group;
-  // The program's ways with signals are its own.
+  // The program's signal handling is unchanged.
   struct sigaction now {};
   sigaction(SIGPIPE, nullptr, &now);
   const bool untouched = now.sa_handler == SIG_DFL;
@@ -230,8 +230,8 @@ TEST_CASE("gloo: what the environment may ask for") {
                    .deadline = kPatient});
 }
 
-// An operation that a rank never calls is over at its deadline on the others, and then everything
-// else is.
+// An operation that one rank never calls ends at its deadline on the others, and then everything
+// else does.
 RANK_FUNCTION(gloo_waits_for_a_rank) {
   init_process_group("gloo", rank_init_options(kPatient));
   const auto group = default_group()->new_group({0, 1, 2}, 3s);
@@ -267,7 +267,7 @@ TEST_CASE("gloo: a rank that does not come is named when the time is over") {
                     {.environment = {{"FERRITE_GLOO_ALL_REDUCE", way}}, .deadline = kPatient});
 }
 
-// One that is lost while a group is made does not keep the others until the timeout.
+// If a rank is lost during group creation, the others do not wait until the timeout.
 RANK_FUNCTION(gloo_loses_a_rank_as_it_connects) {
   init_process_group("gloo", rank_init_options(120s));
   barrier();

@@ -1,4 +1,4 @@
-// What launchers say of a job, and what is missing.
+// Job settings from launchers' environments, and missing ones.
 #include "ferrite/parallel/comm/bootstrap/job_environment.h"
 
 #include <doctest/doctest.h>
@@ -39,7 +39,7 @@ struct Launcher {
   std::map<std::string, std::string> variables;
   bootstrap::Place place;
   const char* host;  ///< null: an error
-  int port;          ///< 0: made of the job's name
+  int port;          ///< 0: derived from the job's name
 };
 
 TEST_CASE("every launcher's variables are understood") {
@@ -194,7 +194,7 @@ TEST_CASE("what is missing, or cannot be, is said with who would set it") {
   CHECK(contains(error_in(two_hosts), "the job has several hosts, but localhost is an address of"));
   Variables strange = two_hosts;
   strange["MASTER_PORT"] = std::to_string(free_port());
-  strange["MASTER_ADDR"] = "192.0.2.1";  // of documents, nobody's
+  strange["MASTER_ADDR"] = "192.0.2.1";  // reserved for documentation, never in use
   CHECK(contains(error_in(strange), "no address of rank 0's host"));
   strange["MASTER_PORT"] = "65536";
   CHECK(contains(error_in(strange), "from 1 to 65535"));

@@ -107,7 +107,7 @@ int Launched::wait() {
 std::string Launched::out() const { return read_file(folder_ / ".out"); }
 std::string Launched::err() const { return read_file(folder_ / ".err"); }
 
-/// By the mark in their environment, whoever's children they are by now.
+/// Found by the mark in their environment, whatever their parents are now.
 std::vector<pid_t> Launched::descendants() const {
   std::vector<pid_t> found;
   std::error_code error;

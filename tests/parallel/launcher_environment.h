@@ -1,4 +1,4 @@
-// The variables by which launchers tell a process who it is, for tests that play launchers.
+// The variables that launchers set for a process, for tests that imitate launchers.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -13,7 +13,7 @@
 
 namespace ferrite::test {
 
-/// Every variable that rendezvous looks at is what is said here, or not set, as long as it lives.
+/// While it lives, the variables read by the rendezvous have these values, or are unset.
 class LauncherEnvironment {
  public:
   explicit LauncherEnvironment(const std::map<std::string, std::string>& set) {

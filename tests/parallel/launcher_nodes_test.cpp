@@ -1,4 +1,4 @@
-// ferrite-run on several nodes, which are agents on this machine, and its look at heartbeats.
+// ferrite-run on several nodes, simulated by agents on this machine, and its heartbeat checks.
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -20,16 +20,16 @@ namespace {
 
 using Arguments = std::vector<std::string>;
 
-/// Where agents of a job meet.
+/// The meeting point of a job's agents.
 struct Place {
   std::string port = std::to_string(launcher::free_port());
 
-  /// An agent of a job of two nodes; `extra` before the script's shell.
+  /// An agent of a job of two nodes; `extra` comes before the script's shell.
   std::unique_ptr<Launched> agent(int node, const Arguments& extra, const std::string& script,
                                   const Launched::Environment& environment = {}) const {
     return agent_at(port, node, extra, script, environment);
   }
-  /// One that reaches node 0 by a cable.
+  /// An agent that reaches node 0 through a cable.
   std::unique_ptr<Launched> agent(const Cable& cable, int node, const Arguments& extra,
                                   const std::string& script) const {
     return agent_at(std::to_string(cable.port()), node, extra, script, {});
@@ -80,7 +80,7 @@ TEST_CASE("two nodes number their ranks, fail and restart together") {
     CHECK(contains(agent->err(), "restart 1 of 1"));
     CHECK(agent->descendants().empty());
   }
-  // And the status of the first that failed is everybody's.
+  // All agents return the status of the first failure.
   const Place other;
   const auto a = other.agent(0, {}, "exec sleep 1000");
   const auto b = other.agent(1, {}, "kill -ABRT $$");
@@ -130,7 +130,7 @@ TEST_CASE("nodes that do not come, come twice or are strangers") {
       place.agent(1, {"--rdzv-timeout=0.5"}, "echo started", {{"FERRITE_TOKEN", "guessed"}});
   CHECK(stranger->wait() == 1);
   CHECK(contains(stranger->err(), "not to be reached"));
-  // A signal to one ends the job on both.
+  // A signal to one agent ends the job on both.
   second->signal(SIGTERM);
   CHECK(second->wait() == 0);
   CHECK(first->wait() == 0);
@@ -159,7 +159,8 @@ TEST_CASE("a node whose agent dies is noticed, and another one takes its place")
 }
 
 TEST_CASE("without node 0's agent the others end in time, and say for whom they have waited") {
-  // Where no restart is left, once the silence has lasted; else when the time to meet is over.
+  // If no restart is left, when the silence has lasted long enough; otherwise when the rendezvous
+  // times out.
   for (const bool restarts : {false, true}) {
     CAPTURE(restarts);
     const Place place;
@@ -204,7 +205,7 @@ TEST_CASE("node 0's agent is killed and started again, and the others find it") 
   CHECK(last->wait() == 0);
   CHECK(second->wait() == 0);
   INFO(second->err());
-  // It knows neither how many starts there were nor how many restarts are used: node 1 does.
+  // It does not know the number of starts and of used restarts: node 1 does.
   CHECK(contains(last->out(), "[rank 0] start 2\n"));
   CHECK(contains(second->out(), "[rank 1] start 2\n"));
   CHECK(contains(second->err(), "restart 2 of 2"));
@@ -225,7 +226,7 @@ TEST_CASE("a connection of agents that breaks is made again, and the workers not
     usleep(100'000);
   }
   write_file(second->folder() / "end", "");
-  // What it says afterwards is heard.
+  // Its later messages are received.
   CHECK(first->wait() == 7);
   CHECK(second->wait() == 7);
   CHECK(contains(first->err(), "rank 1 (node 1, "));
@@ -267,7 +268,7 @@ TEST_CASE("a node that is cut off for longer than the heartbeat's time-out comes
 }
 
 TEST_CASE("a node that has left its round is waited for by nobody") {
-  // Node 0 has the longer patience here: it learns from node 1 that there are no workers any more.
+  // Node 0 has the longer timeout here: it learns from node 1 that there are no workers any more.
   const Place place;
   Cable cable(static_cast<std::uint16_t>(std::stoi(place.port)));
   const std::string script =
@@ -296,14 +297,14 @@ TEST_CASE("a node that is cut off as the job ends hears of it") {
   const auto second = place.agent(cable, 1, options, "echo ready");
   CHECK(second->wait_for_output("ready"));
   CHECK(first->wait_for_output("ready"));
-  usleep(300'000);  // until it has told that it is done
+  usleep(300'000);  // until it has reported success
   cable.cut();
   write_file(first->folder() / "end", "");
   usleep(2'000'000);
   cable.mend();
   CHECK(first->wait() == 0);
   CHECK(second->wait() == 0);
-  // And so does one whose agent was killed, and started again.
+  // The same with an agent that was killed and restarted.
   const Place other;
   const auto a = other.agent(0, {}, "echo ready; while [ ! -e end ]; do sleep 0.05; done");
   const auto b = other.agent(1, {}, "echo ready");

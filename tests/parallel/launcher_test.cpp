@@ -1,4 +1,4 @@
-// ferrite-run on one node: options, environment, output, endings, signals.
+// ferrite-run on one node: options, environment, output, exits, signals.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -24,7 +24,7 @@ using launcher::Streams;
 
 namespace {
 
-/// What parse_options() refuses these with.
+/// The error of parse_options() for these arguments.
 std::string refusal(std::vector<std::string> arguments) {
   arguments.push_back("program");
   try {
@@ -318,7 +318,7 @@ TEST_CASE("workers that fail are started again") {
 }
 
 TEST_CASE("signals are passed on, to grandchildren too") {
-  // The worker's own child sees it as well.
+  // The worker's own child receives it as well.
   const std::string script =
       "trap 'echo usr1 $RANK' USR1; trap 'echo usr2 $RANK' USR2; trap 'echo ends $RANK; exit 3' "
       "INT TERM HUP; "
@@ -348,7 +348,7 @@ TEST_CASE("workers that do not heed signals are killed") {
     CHECK(run.wait_for_output("] ready", 2));
     run.signal(SIGINT);
     CHECK(run.wait_for_output("once more kills them"));
-    // Two at once are one.
+    // Two signals at once count as one.
     std::this_thread::sleep_for(std::chrono::milliseconds(600));
     run.signal(SIGINT);
     CHECK(run.wait() == 128 + SIGKILL);
@@ -361,7 +361,7 @@ TEST_CASE("workers that do not heed signals are killed") {
     CHECK(run.wait() == 128 + SIGKILL);
     CHECK(run.descendants().empty());
   }
-  // And those that outlive a failure.
+  // And workers that do not exit after a failure.
   const LaunchResult run = launch(with_script({"--nproc-per-node=2", "--grace-period=0.3"},
                                               "if [ $RANK = 0 ]; then " + deaf + "; fi; exit 4"));
   CHECK(run.code == 4);
@@ -369,7 +369,7 @@ TEST_CASE("workers that do not heed signals are killed") {
 }
 
 TEST_CASE("what workers have started ends with them") {
-  // In the worker's group, in a session of its own, and stopped.
+  // In the worker's group, in a separate session, and stopped.
   const std::string start = "sleep 1000 & setsid sleep 1000 & sh -c 'kill -STOP $$' & echo ready; ";
   CHECK(launch(with_script({"--nproc-per-node=2"}, start + "exit 0")).code == 0);
   CHECK(launch(with_script({"--nproc-per-node=2"}, start + "exit 6")).code == 6);
@@ -380,7 +380,7 @@ TEST_CASE("what workers have started ends with them") {
 TEST_CASE("workers die with the launcher") {
   Launched run(with_script({"--nproc-per-node=3"}, "sleep 1000 & echo ready; wait"));
   CHECK(run.wait_for_output("] ready", 3));
-  // With the guard; what has just been started may not yet be told apart.
+  // Including the guard; a process that was just started may not be recognizable yet.
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (run.descendants().size() != 7 && std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -391,7 +391,7 @@ TEST_CASE("workers die with the launcher") {
 }
 
 TEST_CASE("ranks killed at random: the job ends well while there are restarts, and as they did") {
-  // Each worker appends to a file of its rank what it has reached, and goes on from there.
+  // Each worker appends its progress to a file of its rank, and continues from there.
   const std::string script =
       "f=state.$RANK; n=$(cat $f 2>/dev/null || echo 0); echo pid $$; "
       "while [ $n -lt 30 ]; do n=$((n+1)); echo $n > $f.new; mv $f.new $f; sleep 0.01; done; "

@@ -1,4 +1,4 @@
-// Where links arrive: who is let in, and who is not.
+// The link listener: which connections are admitted, and which are not.
 #include <doctest/doctest.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -71,7 +71,7 @@ TEST_CASE("a proof fits one connection, in one direction, of one mesh of one job
 
 namespace {
 
-/// A listener of rank 0 of three: rank 1 is beside it, and rank 2 on another host.
+/// A listener of rank 0 of three: rank 1 is on the same host, rank 2 on another.
 struct Door {
   Door() {
     members.secret = "secret";
@@ -94,7 +94,7 @@ struct Door {
     return local ? links::connect_to_unix(listener.address().unix_name)
                  : links::connect_to(listener.address().tcp, Clock::now() + 10s, error);
   }
-  /// Whether who says this is let in as rank `as`.
+  /// Whether a connection with this Hello is admitted as rank `as`.
   bool lets_in(const links::Hello& said, bool local, int as,
                std::size_t bytes = sizeof(links::Hello)) {
     const links::Fd socket = knock(local);
@@ -107,7 +107,7 @@ struct Door {
       char one = 0;
       if (links::wait_ready(socket.get(), POLLIN, Clock::now() + 1ms) &&
           recv(socket.get(), &one, 1, MSG_DONTWAIT) <= 0)
-        return false;  // shown out
+        return false;  // rejected
       if (bytes < sizeof said) return false;
     }
     return false;
@@ -138,7 +138,7 @@ TEST_CASE("strangers are not let in") {
     links::Hello wrong = hello;
     wrong.magic = 0;
     CHECK_FALSE(at.lets_in(wrong, local, rank));
-    // Whoever has heard another mesh's, or what this rank itself says, has nothing.
+    // Another mesh's Hello, or this rank's own reply, is useless to an attacker.
     links::LinkMembers other = at.members;
     other.mesh = "group/other";
     const std::string of_other = other.keys(rank, 0).opener_proof,
@@ -148,10 +148,10 @@ TEST_CASE("strangers are not let in") {
       std::copy(proof.begin(), proof.end(), wrong.proof.begin());
       CHECK_FALSE(at.lets_in(wrong, local, rank));
     }
-    // Not by the other way.
+    // Not over the other transport.
     CHECK_FALSE(at.lets_in(hello, !local, rank));
     CHECK(at.lets_in(hello, local, rank));
-    // What was heard once is no good a second time.
+    // A Hello cannot be replayed.
     CHECK_FALSE(at.lets_in(hello, local, rank));
   }
 }

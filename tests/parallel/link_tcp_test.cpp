@@ -1,4 +1,4 @@
-// Links over TCP, the two ends of one connection here: sealed and plain.
+// Both ends of one TCP connection: sealed and plain.
 #include <doctest/doctest.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -61,7 +61,7 @@ TEST_CASE("tcp: bytes come in order, whatever pieces they are offered and taken 
       Bytes got;
       std::size_t sent = 0;
       while (got.size() < bytes.size()) {
-        // Another size each time, also where nothing was taken the time before.
+        // A different size each time, also if nothing was accepted before.
         const std::size_t offer =
             std::min(bytes.size() - sent, random.next_below(random.next_below(2) ? 200 : 150'000));
         sent += pair.sender->try_send({bytes.data() + sent, offer});
@@ -87,7 +87,7 @@ TEST_CASE("tcp: what is left over comes in one piece with what follows") {
     const auto there = pair.receiver->received();
     REQUIRE(there.size() >= std::min<std::size_t>(64, bytes.size() - at));
     CHECK(std::equal(there.begin(), there.end(), bytes.begin() + static_cast<std::ptrdiff_t>(at)));
-    at += 7;  // none of a frame's borders
+    at += 7;  // not at a frame boundary
     if (at > bytes.size()) break;
     pair.receiver->consume(7);
   }

@@ -200,7 +200,7 @@ TEST_CASE("links play a network of a given latency and bandwidth") {
 RANK_FUNCTION(links_reduce) {
   const auto files = open_files().size();
   const std::string wanted = environment_or("FERRITE_LINK", "");
-  if (wanted == "mixed") {  // rank 1 can be reached by tcp alone
+  if (wanted == "mixed") {  // rank 1 can be reached only over tcp
     if (rank_of_process() == 1)
       setenv("FERRITE_LINK", "tcp", 1);
     else
@@ -212,7 +212,7 @@ RANK_FUNCTION(links_reduce) {
     const int peer = (rank_of_process() + 1) % ranks_of_job();
     if (wanted != "mixed")
       CHECK(links->to(peer).kind() == (wanted == "tcp" ? "tcp" : "shared memory"));
-    // Everybody sends first, and nobody looks meanwhile.
+    // All ranks send first, without receiving.
     const Bytes small = random_bytes(5000, 3);
     Bytes got(small.size());
     send(links->to(peer), small, within(60s));

@@ -24,7 +24,7 @@ namespace {
 
 constexpr LocalGroupOptions kPatient{.timeout = std::chrono::seconds(120)};
 
-/// What each rank of a new group says of what it was told to do; "" for nothing.
+/// The error of each rank of a new group, "" if none.
 std::vector<std::string> errors_of(int ranks, const LocalGroupOptions& options,
                                    const std::function<void(ProcessGroup&)>& f) {
   std::vector<std::string> errors(static_cast<std::size_t>(ranks));

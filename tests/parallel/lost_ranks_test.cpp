@@ -1,5 +1,5 @@
-// Ranks that are killed, stopped or cut off from the network at random moments: all others hear
-// who it was, in time, and nothing is left behind.
+// Ranks that are killed, stopped or cut off from the network at random moments: all others are told
+// the rank in time, and nothing is left behind.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -33,14 +33,14 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 const std::chrono::milliseconds kTimeout = sanitized() ? 10s : 3s;
-/// What noticing may take beyond the timeout, on a busy machine.
+/// Extra time for the detection on a busy machine.
 const std::chrono::milliseconds kSlack = sanitized() ? 30s : 4s;
 
 std::int64_t milliseconds_since(Clock::time_point begin) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin).count();
 }
 
-// ---- What the ranks do
+// ---- The work of the ranks
 
 /// A random operation, the same on all ranks.
 void communicate(ProcessGroup& group, ProcessGroup& sub_group, std::mt19937_64& random) {
@@ -78,7 +78,7 @@ void communicate(ProcessGroup& group, ProcessGroup& sub_group, std::mt19937_64& 
   }
 }
 
-/// Does `step(group)` over and over, until it fails.
+/// Calls `step(group)` repeatedly until it fails.
 template <class MakeStep>
 void work_until_a_rank_is_lost(MakeStep&& make_step) {
   const std::map<int, std::string> files = open_files();
@@ -116,7 +116,7 @@ RANK_FUNCTION(communicates_until_a_rank_is_lost) {
   });
 }
 
-/// LeNet on two or three buckets, which are under way during backward.
+/// LeNet with two or three buckets, which are communicated during backward.
 struct Training {
   nn::LeNet5 model;
   DistributedDataParallel<nn::LeNet5> ddp{model, {.bucket_cap_mb = 0.1, .first_bucket_mb = 0.02}};
@@ -138,7 +138,7 @@ RANK_FUNCTION(trains_until_a_rank_is_lost) {
   });
 }
 
-// ---- What becomes of one of them
+// ---- The fate of one rank
 
 enum class Fate { killed, stopped, cut_off };
 
@@ -176,12 +176,12 @@ constexpr const char* kOperations[] = {"all_reduce", "broadcast",      "reduce",
                                        "all_gather", "reduce_scatter", "send",
                                        "recv",       "barrier",        "ring_all_reduce"};
 
-/// "" or what is wrong with how rank `r` has ended.
+/// "" or the error in how rank `r` ended.
 std::string judge(const Trial& trial, int r, const RankResult& result) {
   if (!result.ok()) return result.describe();
   const std::size_t at = result.output.find("lost after ");
   if (at == std::string::npos) return "it noticed nothing";
-  if (r == trial.victim) return "";  // cut off: it need not know that it is the one
+  if (r == trial.victim) return "";  // cut off: it need not know that it is the lost one
   const std::string line = result.output.substr(at, result.output.find('\n', at) - at);
   const auto took = std::chrono::milliseconds(std::stol(line.substr(11)));
   if (took > kTimeout + kSlack) return "it noticed late";
@@ -193,7 +193,7 @@ std::string judge(const Trial& trial, int r, const RankResult& result) {
   return "";
 }
 
-/// "" or what went wrong.
+/// "" or the error.
 std::string run(const Trial& trial) {
   RankProcesses job(trial.function, trial.ranks,
                     {.environment = {{"FERRITE_GLOO_ALL_REDUCE", trial.all_reduce},
@@ -212,7 +212,7 @@ std::string run(const Trial& trial) {
   const bool stopped = trial.fate == Fate::stopped;
   if (!job.wait_all_but(stopped ? std::vector<int>{trial.victim} : std::vector<int>{}))
     wrong += " a rank hangs";
-  // Twice: an operation may begin just before the loss, and goodbyes are said.
+  // Twice: an operation may begin just before the loss, and goodbyes take time.
   if (milliseconds_since(event) > 2 * (kTimeout + kSlack).count()) wrong += " it took too long";
   for (int r = 0; r < trial.ranks; ++r) {
     if (r == trial.victim && trial.fate != Fate::cut_off) continue;
@@ -225,7 +225,7 @@ std::string run(const Trial& trial) {
   return wrong.empty() ? "" : trial.describe() + ": " + wrong;
 }
 
-/// Some at a time: most of a trial is waiting for a rank that says nothing.
+/// Several at a time: most of a trial is waiting for a silent rank.
 void run_all(const std::vector<Trial>& trials) {
   std::atomic<std::size_t> next{0};
   std::mutex mutex;

@@ -1,5 +1,4 @@
-// Who stands between ranks, or has taken a port of theirs: nothing that they change is taken for
-// what a rank has said.
+// Attackers between ranks, or on one of their ports: no modified data is accepted as a rank's.
 #include <doctest/doctest.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -54,8 +53,8 @@ bootstrap::TcpStoreServerOptions serving() {
 
 // ---- The store and the monitor
 
-/// What becomes of a client of the store that is reached by `relay`: "" where it is all right, else
-/// the error. What it is told is right, or nothing.
+/// The result of a store client that connects through `relay`: "" on success, else the error.
+/// Values that it receives are correct, or it receives none.
 std::string use_store(const links::Address& relay, const std::string& value) {
   std::vector<bool> right;
   const std::string error = error_text([&] {
@@ -85,7 +84,7 @@ TEST_CASE("in the middle: a store's client hears what the server said, or that i
   int noticed = 0;
   const int attempts = sanitized() ? 20 : 80;
   for (int i = 0; i < attempts; ++i) {
-    // The greeting, the first frames, and anywhere in what follows.
+    // In the greeting, in the first frames, and anywhere later.
     const std::size_t range = i % 3 == 0 ? 70 : i % 3 == 1 ? 200 : value.size();
     const bool forth = i % 2 == 0;
     const std::size_t bit = random.next_below(8 * range);
@@ -93,7 +92,7 @@ TEST_CASE("in the middle: a store's client hears what the server said, or that i
     CAPTURE(bit);
     Relay active(server.address(), Relay::flip(0, forth, bit));
     const std::string error = use_store(active.address(), value);
-    // A greeting that failed is tried again, on a connection that nobody changes.
+    // A failed greeting is retried, on a connection that is not modified.
     if (error.empty()) CHECK(bit / 8 < 80);
     noticed += !error.empty();
     honest.erase("number");
@@ -110,7 +109,7 @@ TEST_CASE(
     if (passing.forth) first += bytes;
   });
   REQUIRE(use_store(recording.address(), "value") == "");
-  // All that the client said, said again by who knows nothing.
+  // Replays all messages of the client without knowing the token.
   std::string error;
   const links::Fd again = links::connect_to(server.address(), Clock::now() + 5s, error);
   REQUIRE(again.valid());
@@ -124,7 +123,7 @@ TEST_CASE(
   };
   CHECK(hung_up());
   CHECK(honest.add("number", 1) == 1);
-  // An answer that comes a second time.
+  // An answer is sent twice.
   Relay repeating(server.address(), [](const Passing& passing, std::string& bytes) {
     if (!passing.forth && passing.from > 80) bytes += bytes;
   });
@@ -180,7 +179,7 @@ TEST_CASE("in the middle: a monitor does not hear what was changed, and its rank
 
 namespace {
 
-/// With relays before both ranks' ports.
+/// With relays in front of both ranks' ports.
 Exchanged exchange_through(const Relay::Change& change, std::chrono::milliseconds timeout = 1500ms,
                            std::size_t* bytes = nullptr) {
   std::vector<std::unique_ptr<Relay>> relays;
@@ -214,7 +213,7 @@ TEST_CASE("in the middle: links over tcp carry what was sent, or say that it was
   CHECK(bytes > 2'000'000);
   Generator random(9);
   for (int i = 0; i < (sanitized() ? 5 : 20); ++i) {
-    // The greeting, its answer, the first frame, and anywhere.
+    // In the greeting, its answer, the first frame, and anywhere.
     const bool forth = i % 5 != 4;
     const std::size_t range = !forth ? 32 : i % 5 == 0 ? 48 : i % 5 == 1 ? 60 : 1'000'000;
     const std::size_t bit = random.next_below(8 * range);
@@ -255,13 +254,13 @@ TEST_CASE("in the middle: links over tcp carry what was sent, or say that it was
 }
 
 TEST_CASE("in the middle: without the protection of frames a changed bit arrives as it is") {
-  // What shows that the relay above does what it says; and what FERRITE_TCP_INTEGRITY=off means.
+  // Shows that the relay above works, and the effect of FERRITE_TCP_INTEGRITY=off.
   setenv("FERRITE_TCP_INTEGRITY", "off", 1);
   const Exchanged active = exchange_through(Relay::flip(0, true, 8 * 300'000), 60s);
   CHECK(active.wrong);
   CHECK(active.errors[0] == "");
   CHECK(active.errors[1] == "");
-  // Who may connect does not depend on it.
+  // Authentication does not depend on it.
   const Exchanged hello = exchange_through(Relay::flip(0, true, 8 * 40));
   unsetenv("FERRITE_TCP_INTEGRITY");
   CHECK(hello.errors[1] != "");

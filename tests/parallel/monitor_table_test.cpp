@@ -1,5 +1,5 @@
-// What the store's server knows of ranks: who is found to be lost, stopped or late, what is said of
-// it, and to whom; with a clock of the test's own.
+// The server's table of ranks: which ranks are found to be lost, stopped or late, the messages, and
+// their receivers; with the test's own clock.
 #include "ferrite/parallel/comm/bootstrap/monitor_table.h"
 
 #include <doctest/doctest.h>
@@ -80,7 +80,7 @@ class TableJob {
                          .text(group)
                          .text(reason));
   }
-  /// What is answered within the time that others have to report.
+  /// The answer within the time that others have to report.
   std::string blame(int rank, std::uint64_t sequence, const std::vector<int>& answering,
                     const std::string& group = "default") {
     say(rank, bootstrap::protocol::Writer(bootstrap::protocol::Command::blame)
@@ -126,7 +126,7 @@ TEST_CASE("a rank that ends without a goodbye is lost at once, and all hear it")
     CHECK(contains(job.heard(rank)[0], kSum + " number 57 of group default, begun 0.2 s ago"));
   }
   CHECK(job.blame(0, 57, {}) == job.heard(0)[0]);
-  // Those who fall after it are not to blame.
+  // Ranks that are lost later are not to blame.
   job.vanish(1);
   CHECK(job.heard(0).size() == 1);
   CHECK(contains(job.blame(0, 57, {}), "rank 2 was lost"));
@@ -167,7 +167,7 @@ TEST_CASE("a rank that is silent is named, and lost after the timeout") {
   }
   REQUIRE(job.heard(0).size() == 1);
   CHECK(contains(job.heard(0)[0], "rank 2 (host) has stopped answering 8."));
-  // It hears so itself, should it come back.
+  // It is told so itself if it returns.
   CHECK(job.heard(2).size() == 1);
 }
 
@@ -195,10 +195,10 @@ TEST_CASE("ranks that have not begun the operation are named, with what they do 
                  "rank 3 has not begun it: its last operation is " + kSum +
                      " number 5, ended 4.1 s ago, and it is in barrier number 2 of group "
                      "default/1 since 0.1 s"));
-  // Of many some are named.
+  // Only some of many are named.
   CHECK(contains(job.blame(0, 7, all), "rank 7 has not begun it"));
   CHECK(contains(job.blame(0, 7, all), "; nor have 4 others"));
-  // Of another group only those that are in it count.
+  // For another group only its members count.
   job.report(4, "default/1", 3, "barrier", true);
   CHECK(contains(job.blame(4, 3, all, "default/1"), "rank 3 has not begun it"));
   CHECK(job.blame(4, 3, all, "default/1").find("rank 0") == std::string::npos);
@@ -228,7 +228,7 @@ TEST_CASE("a failure is told to the others of the run, and a loss that explains 
   job.fail(2, "default", "another");
   job.pass(300ms);
   CHECK(job.heard(0).size() == 1);
-  // Who falls because of it is not the cause.
+  // A rank that is lost as a consequence is not the cause.
   job.vanish(1);
   REQUIRE(job.heard(0).size() == 2);
   CHECK(contains(job.heard(0)[1], "rank 1 was lost"));
@@ -279,7 +279,7 @@ TEST_CASE("what does not fit is refused") {
   CHECK_FALSE(job.say(52, huge));
   CHECK_FALSE(job.beat(53));  // that never joined
   CHECK(job.say(54, fresh));
-  job.vanish(54);  // of another run: nobody here cares
+  job.vanish(54);  // of another run, without effect here
   CHECK(job.heard(0).empty());
   CHECK(job.table().present() == 2);
 }

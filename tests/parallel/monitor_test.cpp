@@ -1,4 +1,4 @@
-// Heartbeats: who is found to be lost, stopped or late, what is said of it, and to whom.
+// Heartbeats: which ranks are found to be lost, stopped or late, the messages, and their receivers.
 #include "ferrite/parallel/comm/bootstrap/monitor.h"
 
 #include <doctest/doctest.h>
@@ -36,7 +36,7 @@ using bootstrap::protocol::Writer;
 
 const std::string kSum = "all_reduce(sum) of float32[1024]";
 
-// ---- Monitors of threads
+// ---- Monitors in threads
 
 class MonitorJob {
  public:
@@ -53,7 +53,7 @@ class MonitorJob {
   std::vector<std::unique_ptr<bootstrap::TcpMonitor>> monitors;
 };
 
-/// What a watcher is told.
+/// Records the message of a watcher.
 class Heard {
  public:
   std::function<void(const std::string&)> watcher() {
@@ -81,7 +81,7 @@ class Heard {
   int times_ = 0;
 };
 
-/// A rank that has joined, and does nothing more: what a process is that was stopped.
+/// A rank that has joined, and does nothing more, like a stopped process.
 links::Fd mute_rank(const bootstrap::TcpStoreServer& server, int rank, int ranks) {
   bootstrap::Connection connection = bootstrap::greet(server.address(), "", Clock::now() + 10s);
   REQUIRE(connection.fd.valid());
@@ -147,7 +147,7 @@ TEST_CASE("a rank whose connection ends is watched by all groups, and named by e
   Heard a, b, late;
   job[0].watch("default", a.watcher());
   job[0].watch("other", b.watcher());
-  // A watcher may ask, and may take its time.
+  // A watcher may call the monitor, and may take long.
   job[1].watch("default", [&](const std::string&) { job[1].blame("default", 1); });
   mute.reset();
   CHECK(contains(a.wait(), "rank 2 was lost: its process (nowhere, process 1)"));
@@ -205,7 +205,8 @@ TEST_CASE("unwatch waits for a watcher that runs") {
 
 // ---- Ranks as processes
 
-/// Joins, says so, and waits until another rank is lost; says what it hears and what blame says.
+/// Joins, reports it, and waits until another rank is lost; reports the loss and the result of
+/// blame().
 RANK_FUNCTION(monitor_waits_for_a_loss) {
   const std::chrono::milliseconds timeout{std::stoi(test::environment_or("TIMEOUT", "20000"))};
   const auto met = rendezvous(test::rank_init_options(timeout));
@@ -237,7 +238,7 @@ TEST_CASE("processes that are killed, stopped or cut off are named to all others
         Loss{"server stopped", 0, SIGSTOP, "rank 0, which serves the store at"}}) {
     CAPTURE(loss.what);
     test::ProcessOptions options;
-    // It is also how long the processes may take to come.
+    // It also limits how long the processes may take to join.
     options.environment["TIMEOUT"] = loss.signal == SIGKILL ? "30000"
                                      : test::sanitized()    ? "15000"
                                                             : "5000";

@@ -29,7 +29,7 @@ struct Batch {
 struct NestedPair {
   Tensor first, second;
 };
-struct Hidden {  // says nothing of what it holds
+struct Hidden {  // does not declare its members
   Tensor tensor;
   int number = 0;
 };
@@ -42,7 +42,7 @@ std::vector<double> numbers_in(const auto& value) {
   return numbers;
 }
 
-/// Every tensor is found once, in an order that tensors_in() shares, and replaced in a copy alone.
+/// Every tensor is visited once, in the order of tensors_in(), and replaced only in a copy.
 void check_form(const auto& value, std::vector<double> expected) {
   CHECK(numbers_in(value) == expected);
   const auto more = map_tensors(value, [](const Tensor& t) { return t + 100.0; });

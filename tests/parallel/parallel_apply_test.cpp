@@ -35,7 +35,7 @@ TEST_CASE("parallel_for_devices: all at the same time, the first in the caller, 
     std::latch all(4);
     parallel_for_devices(devices, [&](std::size_t i) {
       ids[i] = std::this_thread::get_id();
-      all.arrive_and_wait();  // hangs where one runs after another
+      all.arrive_and_wait();  // hangs if they run sequentially
     });
     CHECK(ids[0] == std::this_thread::get_id());
     CHECK(std::set(ids.begin(), ids.end()).size() == 4);
@@ -116,7 +116,7 @@ TEST_CASE("parallel_for_devices: calls at the same time, and within calls") {
   const auto nested = [&] {
     std::barrier all(3);
     parallel_for_devices(devices, [&](std::size_t) {
-      all.arrive_and_wait();  // all threads are taken
+      all.arrive_and_wait();  // all threads are busy
       parallel_for_devices(devices, [&](std::size_t) { ++calls; });
     });
   };
@@ -212,7 +212,7 @@ TEST_CASE(
   });
   synchronize(devices[0]);
   CHECK_THROWS_AS(synchronize(devices[1]), IndexError);
-  // Or in the next call, which nobody need wait for.
+  // Or in the next call, without waiting.
   Event done;
   current_stream(devices[1]).enqueue([] { fail<IndexError>("embedding", "index 7 of 5"); });
   done.record(current_stream(devices[1]));

@@ -1,4 +1,4 @@
-// Two training passes of ranks that share batches, against one process that has them whole.
+// Two training passes of ranks that share batches, against a single process with whole batches.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -21,7 +21,7 @@ namespace ferrite::test {
 
 struct PartsOfBatch {
   std::function<std::unique_ptr<nn::Module>()> make;
-  std::vector<std::int64_t> cuts;  ///< of the batch: of rank r from [r] to [r + 1]
+  std::vector<std::int64_t> cuts;  ///< of the batch: rank r has the samples from [r] to [r + 1]
   MemoryFormat format = kContiguous;
   DType dtype = kFloat64;
   double tolerance = 1e-12;
@@ -31,7 +31,7 @@ struct PartsOfBatch {
 
 namespace passes {
 
-/// Outputs and input gradients of two passes, and what they leave behind; on the host.
+/// Outputs and input gradients of two passes, and the state after them; on the host.
 struct Passes {
   std::vector<Tensor> outputs, input_gradients, gradients, buffers;
 };

@@ -1,4 +1,4 @@
-// Batch norms, and networks that have them, as pipelines.
+// Pipelines with batch norms.
 #include <doctest/doctest.h>
 
 #include "ferrite/nn/models/resnet_layers.h"
@@ -37,7 +37,7 @@ TEST_CASE("batch norm: by micro-batch, with running statistics of each or of all
                        .deferred_batch_norm = deferred});
         const Tensor y = pipe(x);
         y.pow(2).sum().backward();
-        // Of one device: micro-batch after micro-batch.
+        // On one device: micro-batch after micro-batch.
         Tensor loss;
         std::vector<Tensor> parts;
         for (const auto& [from, rows] : {std::pair{0, 3}, {3, 3}, {6, 1}}) {
@@ -79,13 +79,13 @@ TEST_CASE("ResNet-18 as a list of its layers, over three devices") {
     nn::ResNet18 net(options);
     whole.to(kFloat64);
     nn::Sequential layers = nn::resnet_layers(net);
-    net.to(kFloat64);  // the list has the same tensors
+    net.to(kFloat64);  // the list shares its tensors
     CHECK(layers.size() == (stem == nn::ResNetStem::small ? 14 : 15));
     CHECK(layers.num_parameters() == net.num_parameters());
     CHECK(layers.parameters()[0].is_same(net.parameters()[0]));
     Pipeline pipe(layers, virtual_devices(3), {.chunks = 2});
     const Tensor x = randn({4, 3, 16, 16}, {.dtype = kFloat64});
-    pipe(x);  // moves its running statistics, which loading then sets
+    pipe(x);  // updates its running statistics, which loading then sets
     for (nn::Module* model : {static_cast<nn::Module*>(&pipe), static_cast<nn::Module*>(&whole)})
       model->eval();
     net.load_state_dict(whole.state_dict());
@@ -125,7 +125,7 @@ TEST_CASE("deferred norms that are synchronised later stay so") {
   convert_sync_batchnorm(net[0]);
   pipe(randn({8, 4})).sum().backward();
   CHECK(norm.is_synchronized());
-  CHECK(norm.num_batches_tracked.cpu().item<int>() == 2);  // one a micro-batch
+  CHECK(norm.num_batches_tracked.cpu().item<int>() == 2);  // one per micro-batch
   CHECK_FALSE(dynamic_cast<nn::BatchNorm&>(net[2]).is_synchronized());
   CHECK(net.state_dict().at("2.num_batches_tracked").cpu().item<int>() == 1);
   revert_sync_batchnorm(net[0]);
@@ -142,7 +142,7 @@ TEST_CASE("deferred norms cannot train on one row either, which leaves them as t
       const Tensor x = randn({rows, 4});
       CHECK(message_of<ShapeError>([&] { pipe(x); }).find("a single value a channel") !=
             std::string::npos);
-      if (!deferred && rows > 1) continue;  // the first two have counted
+      if (!deferred && rows > 1) continue;  // the first two have updated their statistics
       const auto state = net.state_dict();
       CHECK(state.at("0.running_mean").cpu().to_vector<double>() == std::vector<double>(4, 0));
       CHECK(state.at("0.running_var").cpu().to_vector<double>() == std::vector<double>(4, 1));

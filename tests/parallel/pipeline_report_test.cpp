@@ -1,4 +1,4 @@
-// What pipelines tell of time and memory, and where to cut them.
+// Reports of pipelines about time and memory, and balancing.
 #include <doctest/doctest.h>
 
 #include "ferrite/core/allocator.h"
@@ -32,7 +32,7 @@ TEST_CASE("checkpointing lowers the peak of memory, and computes once more what 
     Pipeline pipe(net, {device, "cpu:1"},
                   {.chunks = 8, .checkpoint = checkpoint, .balance = {13, 1}});
     const Tensor x = ones({256, 64}, {.device = device});
-    pipe(x).sum().backward();  // gradients are there from now on
+    pipe(x).sum().backward();  // gradients exist from now on
     synchronize_all(2);
     CHECK(spy.calls == (checkpoint == never ? 8 : checkpoint == always ? 16 : 15));
     pipe.reset_report();
@@ -47,8 +47,9 @@ TEST_CASE("checkpointing lowers the peak of memory, and computes once more what 
     CHECK(reported.back() <= static_cast<std::int64_t>(peaks.back()));
   }
   CHECK(peaks[1] * 2 < peaks[0]);
-  CHECK(peaks[2] * 2 < peaks[0]);  // a block or two above or below peaks[1], as threads meet
-  CHECK(reported[1] * 3 < reported[0] * 2);  // gradients that are added up are in it
+  CHECK(peaks[2] * 2 < peaks[0]);  // a block or two more or fewer than peaks[1], depending on
+                                   // thread timing
+  CHECK(reported[1] * 3 < reported[0] * 2);  // includes gradients that are being accumulated
 }
 
 TEST_CASE("the report") {
@@ -60,7 +61,7 @@ TEST_CASE("the report") {
     pipe(x).sum().backward();
     synchronize_all(2);
   }
-  pipe(x);  // nobody goes backward from here
+  pipe(x);  // without a backward
   no_grad([&] { pipe(x); });
   PipelineReport report = pipe.report();
   CHECK(report.steps == 4);
@@ -101,7 +102,7 @@ TEST_CASE("steps whose forwards come before either's backward are both in the re
   CHECK(pipe.report().steps == 2);
   CHECK(pipe.report().timed == 2);
   CHECK(pipe.report().bytes_moved == bytes);
-  for (int i = 0; i < 40; ++i) pipe(x);  // which nobody waits for
+  for (int i = 0; i < 40; ++i) pipe(x);  // without waiting
   pipe(x).sum().backward();
   synchronize_all(2);
   CHECK(pipe.report().timed == 3);

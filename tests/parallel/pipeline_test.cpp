@@ -22,7 +22,7 @@ namespace {
 
 constexpr auto kDeadline = std::chrono::seconds(30);
 
-/// A flag that work on streams raises and waits for; tells whether it ever came.
+/// A flag that work on streams sets and waits for; returns whether it was set.
 class Flag {
  public:
   void raise() {
@@ -259,7 +259,7 @@ TEST_CASE("what a stage throws says where, and the next batch goes through") {
   CHECK(message_of<ShapeError>([&] {
           pipe(ones({6, 5}));
         }).starts_with("[pipeline] stage 0 on cpu:0 (layers 0 to 1), micro-batch 0: [linear"));
-  // While it computes again: five calls went by, this is the first of backward.
+  // During the recomputation: after five calls in forward, this is the first in backward.
   auto& layer = dynamic_cast<Throws&>(net[2]);
   const Tensor y = pipe(x).sum();
   layer.at = layer.calls;
@@ -281,7 +281,7 @@ nn::Sequential spied(Spy first, Spy second) {
 }  // namespace
 
 TEST_CASE("both devices work at the same time, forward and backward") {
-  // While the second stage has micro-batch m the first has m + 1: neither goes on before it has
+  // While the second stage has micro-batch m the first has m + 1: neither continues before it has
   // seen the other there.
   constexpr int kChunks = 5;
   Flag first[2][kChunks], second[2][kChunks];
@@ -319,7 +319,7 @@ TEST_CASE("micro-batches come in order, and in reverse; no stage waits for one b
     Pipeline pipe(net, {"cpu:0", "cpu:1"}, {.chunks = kChunks, .checkpoint = checkpoint});
     current_stream("cpu:1").enqueue([&] { go[0].wait(); });
     const Tensor loss = pipe(ones({8, 4})).sum();
-    CHECK(forward_done.wait());  // all of the first stage's, while the second has not begun
+    CHECK(forward_done.wait());  // all of the first stage's, before the second has begun
     go[0].raise();
     synchronize_all(2);
     current_stream("cpu:0").enqueue([&] { go[1].wait(); });
@@ -356,7 +356,7 @@ TEST_CASE("dropout draws the same when it is computed again, in any mode") {
     net.to(kFloat64);
     Pipeline pipe(net, {"cpu:0", "cpu:1"}, {.chunks = 4, .checkpoint = checkpoint});
     runs.push_back(train(pipe, "cpu:1"));
-    runs.back().outputs.push_back(randn({4}));  // the host's generator is where it was
+    runs.back().outputs.push_back(randn({4}));  // the host's generator is unchanged
   }
   check_same(runs[1], runs[0], 0);
   check_same(runs[2], runs[0], 0);
@@ -399,7 +399,7 @@ TEST_CASE("the caller may overwrite his batch as soon as forward() has returned"
     Pipeline pipe(net, {"cpu:1", "cpu:2"}, {.chunks = 3, .checkpoint = never});
     const Tensor x = ones({6, 4}, {.device = device});
     synchronize_all();
-    // The first stage is late, and what is sent to it must not be.
+    // The first stage is late, and transfers to it must not be.
     current_stream("cpu:1").enqueue([&] { go.wait(); });
     const Tensor y = pipe(x);
     x.fill_(7);

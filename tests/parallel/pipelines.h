@@ -1,4 +1,4 @@
-// Models cut into stages, against the same model whole on the host.
+// Models split into stages, against the same unsplit model on the host.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -30,7 +30,7 @@ inline nn::Sequential small_network(DType dtype = kFloat64) {
   return net;
 }
 
-/// `count` stages of the devices in turn.
+/// `count` stages on the devices in turn.
 inline std::vector<Device> in_turn(const std::vector<Device>& devices, int count) {
   std::vector<Device> stages;
   for (int i = 0; i < count; ++i)
@@ -48,8 +48,8 @@ inline void synchronize_all(int devices = 4) {
   for (const Device& device : virtual_devices(devices)) synchronize(device);
 }
 
-/// Passes its input on and calls back, as work of the device's stream, in forward and in backward,
-/// with the number of the call.
+/// Passes its input on and calls back with the number of the call, as work of the device's stream,
+/// in forward and in backward.
 struct Spy : nn::Cloneable<Spy> {
   using Call = std::function<void(int)>;
   Spy(Call on_forward, Call on_backward)
@@ -121,8 +121,8 @@ inline constexpr parallel::PipelineCheckpoint kCheckpoints[] = {
     parallel::PipelineCheckpoint::always, parallel::PipelineCheckpoint::except_last,
     parallel::PipelineCheckpoint::never};
 
-/// Stages 1 to 4 of `devices`, micro-batches 1 to 8 and every way to checkpoint; `every` leaves out
-/// all but every so manieth of the combinations.
+/// Stages 1 to 4 of `devices`, micro-batches 1 to 8 and all checkpoint modes; runs one of `every`
+/// of the combinations.
 inline void check_training(const std::vector<Device>& devices, int every, double tolerance,
                            const Batches& b = {}) {
   nn::Sequential whole = small_network(b.dtype);

@@ -25,7 +25,7 @@ using doctest::Contains;
 
 namespace {
 
-/// Writes down what it is told, and says what it was told to.
+/// Records the reports it receives, and returns the answers it was given.
 class RecordingMonitor final : public bootstrap::Monitor {
  public:
   void begin(const std::string& group, std::uint64_t sequence, std::string_view op) override {
@@ -194,7 +194,7 @@ TEST_CASE("what fails says what, where and who is to blame; what is behind it fa
 TEST_CASE("nobody waits longer than the timeout for a backend that does") {
   const auto group = std::make_shared<TestGroup>(
       context_of(std::chrono::milliseconds(100)), [&](const comm::HostCall& call) {
-        while (true) {  // as long as the flag says nothing: its own deadline is not looked at
+        while (true) {  // until the flag is set: ignores its own deadline
           if (call.interrupt.aborted) return;
           std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
@@ -261,7 +261,7 @@ TEST_CASE("the process's default group is made once, and let go of") {
     const auto group = init_process_group("gloo", alone);
     CHECK((is_initialized() && default_group() == group && get_world_size() == 1));
     CHECK_THROWS_WITH_AS(init_process_group("gloo", alone), Contains("already"), ValueError);
-    std::thread([&] {  // all threads see it, but those that are ranks of another
+    std::thread([&] {  // visible to all threads, except ranks of another group
       CHECK(default_group() == group);
       const auto local = make_local_groups(1)[0];
       const DefaultGroupScope scope(local);

@@ -51,7 +51,7 @@ std::map<std::string, void (*)()>& functions() {
   return all;
 }
 
-// What launchers set, which would tell a rank that it is someone else.
+// Set by launchers; would give a rank another identity.
 bool from_a_launcher(std::string_view variable) {
   for (std::string_view prefix :
        {"OMPI_", "PMIX_", "PMI_", "SLURM_", "TORCHELASTIC_", "GROUP_", "ROLE_", "FERRITE_TEST_",
@@ -73,7 +73,7 @@ std::set<std::string> names_in(const char* folder) {
   return names;
 }
 
-// The processes that have this text in their environment.
+// The processes with this text in their environment.
 std::vector<pid_t> processes_of(const std::string& job) {
   std::vector<pid_t> found;
   for (const std::string& name : names_in("/proc")) {
@@ -87,10 +87,10 @@ std::vector<pid_t> processes_of(const std::string& job) {
   return found;
 }
 
-/// The own and the other's port: on one host that tells a connection, as one port does not.
+/// The local and the remote port: on one host these identify a connection, which one port does not.
 using Ports = std::pair<unsigned, unsigned>;
 
-// The TCP connections that a process has an end of, as that end sees them.
+// The TCP connections of a process, as seen from its end.
 std::set<Ports> tcp_ports_of(pid_t pid) {
   std::set<std::string> sockets;
   const std::string folder = "/proc/" + std::to_string(pid) + "/fd";
@@ -119,7 +119,8 @@ std::set<Ports> tcp_ports_of(pid_t pid) {
   return ports;
 }
 
-constexpr const char* kCut = "/cut";  // a file: who is cut off, and the ports of its connections
+constexpr const char* kCut = "/cut";  // a file: the rank that is cut off, and the ports of its
+                                      // connections
 char cut_path[PATH_MAX];
 
 unsigned port_of(const sockaddr_storage& address) {
@@ -128,8 +129,8 @@ unsigned port_of(const sockaddr_storage& address) {
                    : reinterpret_cast<const sockaddr_in6&>(address).sin6_port);
 }
 
-// Runs in every rank's process: has its sockets drop what comes for, or from, the one that is cut
-// off. System calls alone.
+// Runs in every rank's process: makes its sockets drop traffic to and from the rank that is cut
+// off. System calls only.
 void drop_packets(int) {
   const int error = errno;
   static char text[1 << 16];
@@ -162,12 +163,12 @@ void drop_packets(int) {
     length = sizeof own;
     bool connected = getsockname(fd, reinterpret_cast<sockaddr*>(&own), &length) == 0;
     length = sizeof peer;
-    // One that listens has no peer.
+    // A listening socket has no peer.
     connected = connected && getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) == 0;
     bool of_victim = false;
     for (std::size_t i = 1; connected && i + 1 < count; i += 2)
       of_victim |= numbers[i] == port_of(peer) && numbers[i + 1] == port_of(own);
-    if (of_victim != victim)  // the victim's connections with itself stay
+    if (of_victim != victim)  // the victim's connections to itself are kept
       setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
   }
   errno = error;
@@ -285,12 +286,12 @@ void RankProcesses::State::reap(Process& process) {
   if (WIFEXITED(status)) process.result.code = WEXITSTATUS(status);
   if (WIFSIGNALED(status)) process.result.signal = WTERMSIG(status);
   read(process);
-  if (process.out >= 0) close(process.out);  // a process of its own may hold the other end
+  if (process.out >= 0) close(process.out);  // a child process may hold the other end
   close(process.handle);
   process.out = process.handle = -1;
 }
 
-// Waits until something happens, or the time has come.
+// Waits until something happens, or the deadline passes.
 void RankProcesses::State::pump(Clock::time_point until) {
   std::vector<pollfd> waited;
   std::vector<Process*> whose;
@@ -430,7 +431,7 @@ std::string RankProcesses::finish() {
   }
   for (const std::string& name : names_in((s.folder / "tmp").c_str()))
     left += "$TMPDIR/" + name + " ";
-  // Entries that are new may be another program's: those go away by themselves.
+  // New entries may belong to other programs: those disappear by themselves.
   std::set<std::string> fresh = names_in("/dev/shm");
   for (const std::string& name : s.shared_memory) fresh.erase(name);
   const auto until = Clock::now() + 5s;
@@ -491,7 +492,7 @@ std::map<int, std::string> open_files() {
   for (const std::string& name : names_in("/proc/self/fd")) {
     char target[PATH_MAX];
     const ssize_t length = readlink(("/proc/self/fd/" + name).c_str(), target, sizeof target);
-    if (length > 0)  // the one that listed them is gone
+    if (length > 0)  // the descriptor of the listing itself is gone
       found[std::stoi(name)] = std::string(target, static_cast<std::size_t>(length));
   }
   return found;

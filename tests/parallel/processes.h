@@ -1,14 +1,14 @@
-// Ranks as processes: a named function of this test program run as rank 0, 1, ... of a job, each in
-// a process of its own that is the test program started anew, so that threads and sanitizers work
-// in it as they do here.
+// Ranks as processes: runs a named function of this test program as rank 0, 1, ... of a job. Each
+// rank is a new process of the test program, so that threads and sanitizers work in it as they do
+// here.
 //
 //   RANK_FUNCTION(sums_agree) {        // at namespace scope of any test file
 //     auto group = parallel::init_process_group("gloo", rank_init_options());
-//     CHECK(...);                      // doctest's checks work: one that fails fails the rank
+//     CHECK(...);                      // doctest's checks work: a failed one fails the rank
 //   }
 //   TEST_CASE("sums agree between processes") { check_processes("sums_agree", 3); }
 //
-// Tests that kill ranks start them with RankProcesses and look at what became of each.
+// Tests that kill ranks start them with RankProcesses and check each rank's result.
 #pragma once
 
 #include <sys/types.h>
@@ -37,23 +37,24 @@ struct RankFunction {
   RankFunction(const char* name, void (*function)());
 };
 
-/// True under a sanitizer, where everything takes ten times as long.
+/// True under a sanitizer, where everything is ten times slower.
 bool sanitized();
 
 struct ProcessOptions {
-  /// Added to what every rank sees, beside RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE,
-  /// MASTER_ADDR and MASTER_PORT (an unused port of loopback). What other launchers set is taken
-  /// away; TMPDIR is an empty folder of this job, removed with it.
+  /// Added to every rank's environment, in addition to RANK, WORLD_SIZE, LOCAL_RANK,
+  /// LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT (an unused port of loopback). Variables of other
+  /// launchers are removed; TMPDIR is an empty folder of this job, removed with it.
   std::map<std::string, std::string> environment = {};
-  /// When whatever still runs is killed.
+  /// When the remaining processes are killed.
   std::chrono::milliseconds deadline = std::chrono::seconds(60);
-  /// Arguments of the test program, such as doctest's, beside those that choose the function.
+  /// Arguments of the test program, such as doctest's, in addition to those that select the
+  /// function.
   std::vector<std::string> arguments = {};
 };
 
 struct RankResult {
-  int code = -1;           ///< exit status where it ended by itself, else -1
-  int signal = 0;          ///< what ended it, else 0
+  int code = -1;           ///< exit status if it exited by itself, else -1
+  int signal = 0;          ///< signal that ended it, else 0
   bool timed_out = false;  ///< killed at the deadline
   std::string output;      ///< of both streams
   bool ok() const { return code == 0; }
@@ -64,7 +65,7 @@ struct RankResult {
 class RankProcesses {
  public:
   RankProcesses(std::string_view function, int ranks, const ProcessOptions& options = {});
-  /// Kills what runs, and reaps it.
+  /// Kills running processes, and reaps them.
   ~RankProcesses();
   RankProcesses(const RankProcesses&) = delete;
   RankProcesses& operator=(const RankProcesses&) = delete;
@@ -72,28 +73,29 @@ class RankProcesses {
   int size() const;
   pid_t pid(int rank) const;
   bool running(int rank) const;
-  /// What it has printed so far.
+  /// Its output so far.
   const std::string& output(int rank) const;
 
-  /// SIGKILL, SIGSTOP, SIGCONT, ...; nothing where the rank has ended.
+  /// SIGKILL, SIGSTOP, SIGCONT, ...; does nothing if the rank has ended.
   void signal(int rank, int number);
-  /// Has the network lose whatever goes between this rank and the others, on every TCP connection
-  /// that there is: nobody hears anything any more, and no connection is closed. The rank goes on.
+  /// Makes the network drop everything between this rank and the others, on all existing TCP
+  /// connections: nothing is received any more, and no connection is closed. The rank keeps
+  /// running.
   void cut_off(int rank);
 
-  /// Waits until `rank` has printed `text`; false where it ended, or the deadline came, before.
+  /// Waits until `rank` has printed `text`; false if it ended, or the deadline passed, before.
   bool wait_for_output(int rank, std::string_view text);
-  /// Waits for `time`, reading what the ranks print.
+  /// Waits for `time`, reading the output of the ranks.
   void wait_for(std::chrono::microseconds time);
-  /// Waits until all ranks but these have ended. False where the deadline came: they were killed.
+  /// Waits until all ranks but these have ended. False if the deadline passed: they were killed.
   bool wait_all_but(const std::vector<int>& ranks);
   bool wait_all() { return wait_all_but({}); }
-  /// Of a rank that has ended.
+  /// The result of a rank that has ended.
   const RankResult& result(int rank) const;
 
-  /// Kills and reaps what is left, and looks for what the job left behind: processes that it
-  /// started, entries of /dev/shm, files in its TMPDIR. "" where there is nothing. A rank that ends
-  /// properly says itself what it leaves open (open_files()).
+  /// Kills and reaps the remaining processes, and searches for what the job left behind: processes
+  /// that it started, entries of /dev/shm, files in its TMPDIR. "" if there is nothing. A rank that
+  /// ends properly checks itself what it leaves open (open_files()).
   std::string finish();
 
  private:
@@ -101,29 +103,29 @@ class RankProcesses {
   std::unique_ptr<State> state_;
 };
 
-/// Runs `function` as `ranks` processes and waits for them; fails the test with a rank's output
-/// where one does not end with status 0, or something is left behind.
+/// Runs `function` as `ranks` processes and waits for them; fails the test with a rank's output if
+/// one does not exit with status 0, or something is left behind.
 std::vector<RankResult> check_processes(std::string_view function, int ranks,
                                         const ProcessOptions& options = {});
 
 // ---- For rank functions.
 
-/// This process as one of the job: `file://` in the job's own folder, which needs no port, rank
-/// and size; with a short timeout.
+/// The options for this process: `file://` in the job's own folder, which needs no port, rank and
+/// size; with a short timeout.
 parallel::InitOptions rank_init_options(
     std::chrono::milliseconds timeout = std::chrono::seconds(20));
-/// A folder of the job's own, which goes with it; not its TMPDIR.
+/// A folder of the job, removed with it; not its TMPDIR.
 std::string job_folder();
 int rank_of_process();
 int ranks_of_job();
 /// A number or a text that the test passed in `ProcessOptions::environment`.
 std::string environment_or(const char* name, std::string_view otherwise);
-/// Prints a line at once, in one piece: what wait_for_output() waits for.
+/// Prints a line at once, in one piece, for wait_for_output().
 void say(std::string_view text);
 
-/// "socket:[...]", "/dev/shm/...", ...: what each open file descriptor of this process is.
+/// The target of each open file descriptor of this process: "socket:[...]", "/dev/shm/...", ...
 std::map<int, std::string> open_files();
-/// How many threads this process has.
+/// Number of threads of this process.
 int thread_count();
 
 }  // namespace ferrite::test

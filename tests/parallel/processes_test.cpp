@@ -48,7 +48,7 @@ int port_of_rank_one() {
   }
 }
 
-// Ranks 0 and 1 talk to each other until they hear nothing for a while.
+// Ranks 0 and 1 exchange data until they receive nothing for a while.
 RANK_FUNCTION(harness_talks) {
   const bool first = rank_of_process() == 0;
   int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -76,14 +76,14 @@ RANK_FUNCTION(harness_talks) {
   for (bool heard = false; std::chrono::steady_clock::now() - last < 500ms;) {
     send(s, &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
     const ssize_t got = recv(s, &byte, 1, 0);
-    if (got == 0) FAIL("an end");  // nothing, not even an end
+    if (got == 0) FAIL("an end");  // nothing, not even the end of the stream
     if (got != 1) continue;
     last = std::chrono::steady_clock::now();
     if (!heard) say("heard");
     heard = true;
   }
   say("silence");
-  pause();  // or the other would hear our end
+  pause();  // otherwise the other would see the end of our stream
 }
 
 TEST_CASE("processes: ranks are told who they are, and what they print is kept") {

@@ -80,7 +80,7 @@ TEST_CASE("a training step: batches, modules, ops, backward and the optimizer") 
   profile.stop();
   const Recording& r = profile.recording();
   const auto n = calls(r);
-  CHECK(n.at("DataLoader.next") == 5);  // the last finds the end
+  CHECK(n.at("DataLoader.next") == 5);  // the last call finds the end
   CHECK(n.at("DataLoader.get_batch") == 4);
   CHECK(n.at("nn.Net") == 4);
   CHECK(n.at("nn.Linear") == 8);
@@ -105,7 +105,7 @@ TEST_CASE("a training step: batches, modules, ops, backward and the optimizer") 
     if (e.value("cat", "") == "module") names.insert(e["name"]);
   CHECK(names == std::set<std::string>{"nn.Net", "nn.Linear hidden", "nn.Linear out"});
 
-  Profile without;  // modules are wanted by name only
+  Profile without;  // module names alone do not record modules
   net(randn({1, 8}));
   without.stop();
   CHECK_FALSE(calls(without.recording()).contains("nn.Net"));
@@ -143,6 +143,6 @@ TEST_CASE("ranks: buckets, collectives, and the threads that run them") {
   profile.stop();
   const auto n = calls(profile.recording());
   CHECK(n.at("comm::ddp_bucket") >= 4);
-  CHECK(n.at("comm::all_reduce") >= 8);  // as it is called, and as it runs
+  CHECK(n.at("comm::all_reduce") >= 8);  // once for the call, once for the execution
   CHECK(profile.recording().unfinished == 0);
 }

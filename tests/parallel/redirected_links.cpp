@@ -101,7 +101,7 @@ Exchanged exchange_over(const std::shared_ptr<Store>& store, std::chrono::millis
         const links::Wait wait{&link, {.send = sent < mine.size(), .recv = received < got.size()}};
         links::wait_any({&wait, 1}, interrupt);
       }
-      // Until the other end has all: what it hears is an error else.
+      // Until the other end has received everything: otherwise it gets an error.
       send(link, std::span(mine).first(1), interrupt);
       recv(link, std::span(got).first(1), interrupt);
     });

@@ -1,5 +1,4 @@
-// An exchange over links between two ranks, both threads of the test, whose ports somebody has put
-// others in front of.
+// An exchange over links between two ranks, threads of the test, whose ports are behind relays.
 #pragma once
 
 #include <array>
@@ -17,8 +16,8 @@
 
 namespace ferrite::test {
 
-/// A store that tells each rank other addresses than the ranks have given: as one that has the
-/// network tells them apart from what was asked for. It has no numbers.
+/// A store that gives each rank other addresses than the ranks have published, like an attacker on
+/// the network. It has no numbers.
 class RedirectingStore final : public parallel::Store {
  public:
   using Redirect =
@@ -40,11 +39,11 @@ class RedirectingStore final : public parallel::Store {
 };
 
 struct Exchanged {
-  std::array<std::string, 2> errors;  ///< of each rank; "" where all has come
-  bool wrong = false;                 ///< bytes that the other rank has not sent were taken for its
+  std::array<std::string, 2> errors;  ///< of each rank; "" if everything arrived
+  bool wrong = false;                 ///< bytes that the other rank has not sent were accepted
 };
 
-/// A million bytes go each way, over TCP.
+/// Sends a million bytes each way, over TCP.
 Exchanged exchange_over(const std::shared_ptr<parallel::Store>& store,
                         std::chrono::milliseconds timeout);
 

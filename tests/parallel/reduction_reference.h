@@ -1,4 +1,4 @@
-// Values that ranks reduce, and what must come of them.
+// Values that ranks reduce, and the expected results.
 #pragma once
 
 #include <cmath>
@@ -18,8 +18,7 @@ inline constexpr parallel::ReduceOp kReduceOps[] = {
     parallel::ReduceOp::sum, parallel::ReduceOp::avg, parallel::ReduceOp::product,
     parallel::ReduceOp::min, parallel::ReduceOp::max};
 
-/// Element i of rank `rank`: anything between -2 and 2 in eighths, or small integers; exact in
-/// every type.
+/// Element i of rank `rank`: between -2 and 2 in eighths, or small integers; exact in every type.
 inline double value_of(DType dtype, int rank, std::int64_t i, std::uint64_t seed = 1) {
   std::uint64_t x = seed * 0x9e3779b97f4a7c15ULL +
                     static_cast<std::uint64_t>(rank) * 0x2545f491ULL +
@@ -58,8 +57,8 @@ inline double reduced(DType dtype, parallel::ReduceOp op, int ranks, std::int64_
   return op == ReduceOp::avg ? result / ranks : result;
 }
 
-/// "" where `bytes` are the reduction of all ranks' values, to one rounding of the type; else what
-/// the first one that is not holds.
+/// "" if `bytes` are the reduction of all ranks' values, up to one rounding of the type; else
+/// describes the first wrong element.
 inline std::string difference(const std::vector<std::byte>& bytes, DType dtype,
                               parallel::ReduceOp op, int ranks, std::uint64_t seed = 1) {
   const double epsilon = dtype == kFloat16    ? 1.0 / 1024

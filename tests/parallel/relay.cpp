@@ -24,7 +24,7 @@ struct RelayedStream {
 };
 
 struct Relayed {
-  std::array<links::Fd, 2> ends;  // who has opened it, and the target
+  std::array<links::Fd, 2> ends;  // the opener, and the target
   std::array<RelayedStream, 2> streams;
 };
 

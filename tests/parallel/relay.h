@@ -1,4 +1,4 @@
-// A man in the middle: a port that passes on what it hears to another, and may change it.
+// A man in the middle: a port that forwards data to another, and may change it.
 #pragma once
 
 #include <atomic>
@@ -12,16 +12,16 @@
 
 namespace ferrite::test {
 
-/// Which way bytes go through a relay, and where in that stream they are.
+/// The direction of bytes through a relay, and their position in the stream.
 struct Passing {
-  int connection = 0;    ///< counted from 0, as they come
-  bool forth = true;     ///< from who has opened it
-  std::size_t from = 0;  ///< how many bytes have gone that way before
+  int connection = 0;    ///< counted from 0, in order of arrival
+  bool forth = true;     ///< from the opener
+  std::size_t from = 0;  ///< number of bytes sent in that direction before
 };
 
 class Relay {
  public:
-  /// May change `bytes`, from a thread of the relay's.
+  /// May change `bytes`; called in a thread of the relay.
   using Change = std::function<void(const Passing& passing, std::string& bytes)>;
 
   /// From a free port of 127.0.0.1 to `target`.

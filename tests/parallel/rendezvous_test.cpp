@@ -1,4 +1,4 @@
-// How ranks find each other: what launchers say, and ranks that come, do not come, or come twice.
+// Rendezvous: launchers' settings, and ranks that arrive, do not arrive, or arrive twice.
 #include "ferrite/parallel/comm/bootstrap/rendezvous.h"
 
 #include <doctest/doctest.h>
@@ -67,7 +67,7 @@ std::vector<InitOptions> ranks(int size, const std::string& method, Milliseconds
   return out;
 }
 
-/// As processes end: all at once, the server waiting for the others.
+/// As processes end: all at once, with the server waiting for the others.
 void leave(std::vector<Outcome>& outcomes) {
   std::vector<std::thread> threads;
   for (Outcome& outcome : outcomes) threads.emplace_back([&] { outcome.met.reset(); });
@@ -85,7 +85,7 @@ void check_together(std::vector<Outcome>& outcomes) {
 
 std::uint16_t free_port() { return links::local_address(links::listen_at({"localhost", 0})).port; }
 
-/// A folder of this test's own, for rendezvous files.
+/// A temporary folder for rendezvous files.
 class Folder {
  public:
   Folder() {
@@ -161,10 +161,10 @@ TEST_CASE("two ranks of one number, and worlds of two sizes, are errors on all r
   }
 }
 
-// ---- What may be in the way
+// ---- Obstacles
 
 TEST_CASE("where torchrun's agent listens, ranks find each other at the ports after it") {
-  // The agent, and a stranger at the next port, which says nothing.
+  // The agent, and at the next port a stranger that sends nothing.
   links::Fd agent, stranger;
   std::uint16_t port = 0;
   for (int i = 0; i < 100 && !stranger.valid(); ++i) {
@@ -174,7 +174,7 @@ TEST_CASE("where torchrun's agent listens, ranks find each other at the ports af
     try {
       stranger = links::listen_at({"localhost", static_cast<std::uint16_t>(port + 1)});
     } catch (const std::system_error&) {
-      // Somebody else's: another pair.
+      // Taken by another program: try another pair.
     }
   }
   REQUIRE(stranger.valid());
@@ -221,7 +221,7 @@ TEST_CASE("what earlier jobs left, or still have, is not taken for this one") {
     check_together(earlier);
     auto options = ranks(2, "file://" + folder.file());
     Outcome late;
-    // Its file says where the earlier job is, until rank 0 comes.
+    // Its file has the address of the earlier job, until rank 0 arrives.
     std::thread rank_1([&] { late.error = error_of([&] { late.met = rendezvous(options[1]); }); });
     std::this_thread::sleep_for(50ms);
     Outcome first{rendezvous(options[0]), ""};
@@ -261,7 +261,7 @@ TEST_CASE("a launcher's store serves start after start, each with keys of its ow
     setenv("FERRITE_RESTART_COUNT", std::to_string(start).c_str(), 1);
     for (int again = 0; again < 2; ++again) {
       auto outcomes = meet(ranks(2, "env://"));
-      check_together(outcomes);  // counts from 1 again
+      check_together(outcomes);  // starts at 1 again
       leave(outcomes);
     }
   }
@@ -276,7 +276,7 @@ TEST_CASE("a rank that is lost while others are waited for is named at once") {
   Folder folder;
   auto options = ranks(3, "file://" + folder.file(), 30s);
   options.pop_back();
-  // Rank 1 comes as a process would that dies: it joins the monitor, and its connection ends.
+  // Rank 1 arrives like a process that dies: it joins the monitor, and its connection ends.
   std::string error;
   std::thread rank_0([&] { error = error_of([&] { rendezvous(options[0]); }); });
   std::optional<bootstrap::RendezvousNote> note;

@@ -1,4 +1,4 @@
-// Modules on several devices, against one device that computes all of it.
+// Modules on several devices, against one device that computes everything.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -22,7 +22,7 @@
 
 namespace ferrite::test {
 
-/// Passes on to another, and tells of every call.
+/// Forwards to another comm, and reports every call.
 class TellingComm : public parallel::dp::DeviceComm {
  public:
   TellingComm(std::shared_ptr<parallel::dp::DeviceComm> comm,
@@ -44,8 +44,8 @@ class TellingComm : public parallel::dp::DeviceComm {
   const std::function<void(const std::string&, std::size_t)> tell_;
 };
 
-/// Every kind of tensor: used once, used twice, shared by two modules, frozen, never used, of
-/// another dtype, in a batch norm; buffers of all dtypes.
+/// Every kind of tensor: used once, used twice, shared by two modules, frozen, unused, of another
+/// dtype, in a batch norm; buffers of all dtypes.
 struct AllKinds : nn::Cloneable<AllKinds> {
   AllKinds() {
     register_module("in", in);
@@ -109,7 +109,7 @@ inline void wait_for(const std::vector<Device>& devices) {
   for (const Device& device : devices) synchronize(device);
 }
 
-/// What the replicas compute of their inputs (not of undefined ones), added up on the first device.
+/// The replicas' results for their inputs (except undefined ones), summed on the first device.
 inline Tensor loss_of(const parallel::Replicas& replicas, const std::vector<Tensor>& inputs) {
   Tensor loss;
   for (std::size_t r = 0; r < inputs.size(); ++r) {
@@ -122,7 +122,7 @@ inline Tensor loss_of(const parallel::Replicas& replicas, const std::vector<Tens
   return loss;
 }
 
-/// Gradients of the module that a single one, in float64 on the host, has of the same inputs.
+/// The gradients of a single module, in float64 on the host, for the same inputs.
 inline std::vector<Tensor> expected_gradients(const nn::Module& module,
                                               const std::vector<Tensor>& inputs) {
   const std::unique_ptr<nn::Module> alone = module.clone();
@@ -154,7 +154,7 @@ inline void check_gradients(const nn::Module& module, const std::vector<Tensor>&
   }
 }
 
-/// For two passes, the second of which accumulates; some of the replicas may have nothing to do.
+/// For two passes, the second of which accumulates; some of the replicas may have no input.
 inline void check_replica_gradients(const std::vector<Device>& devices, const nn::Module& model,
                                     const std::vector<Tensor>& inputs, double bucket_cap_mb,
                                     double rtol, double atol, std::string_view backend = {}) {

@@ -31,7 +31,7 @@ std::unique_ptr<AllKinds> make_module(const Device& device = "cpu:0") {
   return module;
 }
 
-/// Two layers, of which backward runs the second first.
+/// Two layers; backward runs the second first.
 struct Chain : nn::Cloneable<Chain> {
   Chain() {
     register_module("first", first);
@@ -57,7 +57,7 @@ TEST_CASE("replicas: values, devices, modes, hooks, sharing") {
   REQUIRE(replicas.size() == 3);
   CHECK(&replicas[0] == module.get());
   CHECK_THROWS_AS(replicas[3], IndexError);
-  // Each tensor once: what is shared, too.
+  // Each tensor once, including shared ones.
   const std::size_t tensors = module->parameters().size() + module->buffers().size();
   CHECK(told == std::vector{fmt::format("broadcast {}", tensors)});
   const auto parameters = module->named_parameters(), buffers = module->named_buffers();
@@ -86,7 +86,7 @@ TEST_CASE("replicas: values, devices, modes, hooks, sharing") {
       CHECK_FALSE(own_buffers[i].second.requires_grad());
       check_equal(own_buffers[i].second, buffers[i].second);
     }
-    // They share memory, but not their changes.
+    // They share memory, but not their versions.
     const std::uint32_t version = replica.in.weight.version();
     replica.count.add_(Scalar(1));
     CHECK(replica.in.weight.version() == version);
@@ -147,7 +147,7 @@ TEST_CASE("replicas: several forwards before one backward; the same bits every t
   const auto devices = first_devices(3);
   const auto inputs = inputs_on(devices, kFloat32);
   module->to(kFloat32);
-  module->norm.eval();  // whose statistics would differ
+  module->norm.eval();  // its statistics would differ
   std::vector<std::vector<float>> first;
   for (int time = 0; time < 10; ++time) {
     module->zero_grad(true);
@@ -188,7 +188,7 @@ TEST_CASE("replicas: a parameter that only some of them use") {
       register_module("b", b);
       register_module("c", c);
     }
-    // The device's number says which.
+    // Depends on the device's number.
     Tensor forward(const Tensor& x) override {
       return a.weight.device().index() == 0   ? a(x)
              : a.weight.device().index() == 1 ? b(x)
@@ -210,7 +210,7 @@ TEST_CASE("replicas: a parameter that only some of them use") {
   }
   loss.backward();
   wait_for(devices);
-  // b's bias: once from replica 1, once from replica 2; a's: from replica 0, and through b.
+  // b's bias: from replicas 1 and 2; a's: from replica 0, and through b.
   check_close(module.b.bias.grad(), {2, 2}, 1e-12);
   const auto w = module.b.weight.to_vector<double>();
   check_close(module.a.bias.grad(), {1 + w[0] + w[2], 1 + w[1] + w[3]}, 1e-12);
@@ -351,11 +351,11 @@ TEST_CASE("replicas: objects live as long as backward may run them again, and no
   check_gradients(*module, expected, 1e-12, 1e-13);
   module->zero_grad();
   loss.backward();
-  CHECK(AllKinds::alive == alone);  // though the loss is still there
+  CHECK(AllKinds::alive == alone);  // although the loss still exists
   wait_for(devices);
   check_gradients(*module, expected, 1e-12, 1e-13);
 
-  // Nothing of the module is on the tape, and yet it is run again.
+  // Nothing of the module is on the tape, and yet it is rerun.
   module->requires_grad_(false);
   for (Tensor& x : inputs) x = x.detach().clone().set_requires_grad();
   const Tensor frozen = checkpointed_loss();
@@ -406,7 +406,7 @@ TEST_CASE("replicas: reductions begin while backward goes on") {
     const Tensor x = ones({2, 3}, {.device = virtual_devices()[r]});
     const Tensor hidden = replicas.get<Chain>(r).first(x),
                  y = replicas.get<Chain>(r).second(hidden);
-    // Replica 0 begins when replica 1 has got as far as its first layer.
+    // Replica 0 begins when replica 1 has reached its first layer.
     y.register_hook([&, r](const Tensor&) {
       if (r == 0) {
         std::unique_lock lock(mutex);

@@ -21,7 +21,7 @@ links::Interrupt within(std::chrono::milliseconds time, const std::atomic<bool>&
   return {"ring_all_reduce", aborted, std::chrono::steady_clock::now() + time};
 }
 
-/// Runs `f(rank, mesh)` in a thread a rank; what each threw, "" for nothing.
+/// Runs `f(rank, mesh)` in one thread per rank; returns the error of each, "" if none.
 std::vector<std::string> run_threads(
     int ranks, const std::function<void(int rank, links::LinkMesh& links)>& f) {
   std::vector<std::unique_ptr<links::LinkMesh>> meshes = links::make_memory_links(ranks);
@@ -62,7 +62,7 @@ TEST_CASE("ring_all_reduce of every dtype and operation") {
       for (const ReduceOp op : test::kReduceOps) {
         if (op == ReduceOp::avg && !is_floating(dtype)) continue;
         check_reduces(ranks, 17, dtype, op);  // at once
-        // By the ring.
+        // With the ring.
         const auto item = static_cast<std::int64_t>(itemsize(dtype));
         check_reduces(ranks, 100'001 / item / (ranks - 1), dtype, op);
       }
@@ -73,7 +73,7 @@ TEST_CASE("ring_all_reduce of any number of elements, among any number of ranks"
     for (const std::int64_t n : {std::int64_t{0}, std::int64_t{1}, std::int64_t{ranks - 1},
                                  std::int64_t{ranks}, std::int64_t{1023}, std::int64_t{40961}})
       check_reduces(ranks, n, kFloat32, ReduceOp::avg);
-  for (const std::int64_t n : {1, 32, 33, 34, 1000})  // by the ring, however few
+  for (const std::int64_t n : {1, 32, 33, 34, 1000})  // with the ring, however few elements
     check_reduces(33, n, kFloat32, ReduceOp::sum);
 }
 

@@ -1,4 +1,4 @@
-// What scatter and gather must do between any devices.
+// The requirements on scatter and gather between any devices.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -35,7 +35,7 @@ inline std::vector<std::int64_t> sizes_of(const std::vector<Tensor>& chunks, int
   return sizes;
 }
 
-/// `t` scattered along `dim` and gathered again is what it was; the chunks are torch.chunk's.
+/// `t` scattered along `dim` and gathered again is unchanged; the chunks are torch.chunk's.
 inline void check_round_trip(const Tensor& t, const std::vector<Device>& devices, int dim) {
   CAPTURE(t.describe());
   CAPTURE(dim);
@@ -81,7 +81,7 @@ inline void check_round_trips(const Device& source, const std::vector<Device>& d
   check_round_trip(counting({1, 3}, source).expand({7, 3}), devices, 0);
 }
 
-/// Gradients by finite differences, twice, where not all chunks are used.
+/// Gradients against finite differences, to second order, with some unused chunks.
 inline void check_gradients(const Device& source, const std::vector<Device>& devices) {
   CAPTURE(source.str());
   const Tensor x = counting({5, 2, 3}, source, kFloat64) * 0.25 + 0.5;
@@ -100,7 +100,7 @@ inline void check_gradients(const Device& source, const std::vector<Device>& dev
     };
     CHECK(autograd::gradcheck(second_only, {x}, {.second_order = true}));
   }
-  // Without dimensions: to every device, and vectors of what comes back.
+  // 0-dimensional: copied to every device, and gathered as vectors.
   const Tensor s = full({}, 3.0, {.dtype = kFloat64, .device = source}).set_requires_grad();
   const auto replicated = [&](const std::vector<Tensor>& in) {
     std::vector<Tensor> copies = parallel::scatter(in[0], devices);

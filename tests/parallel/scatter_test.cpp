@@ -102,7 +102,7 @@ TEST_CASE("scatter: values of all forms") {
     CHECK(number == 0.5);
     CHECK_FALSE(nothing.has_value());
   }
-  // Nothing that splits: one a device, undefined tensors as they are.
+  // Nothing that splits: one per device, undefined tensors stay undefined.
   const auto all = parallel::scatter(std::pair(s, Tensor()), devices);
   REQUIRE(all.size() == 2);
   CHECK(all[1].first.device() == devices[1]);

@@ -1,4 +1,4 @@
-// Sealed frames: what was sealed is opened, and nothing else is.
+// Sealed frames: only sealed data can be opened.
 #include "ferrite/parallel/comm/links/sealed_frames.h"
 
 #include <doctest/doctest.h>
@@ -36,8 +36,8 @@ struct Ends {
 }  // namespace
 
 TEST_CASE("frames: a tag is the GMAC that the standard has") {
-  // AES-256-GCM of no plain text, key 00 01 .. 1f, nonce 0, additional
-  // data 03 00 00 00 "abc"; then the same with nonce 1.
+  // AES-256-GCM without plain text, key 00 01 .. 1f, nonce 0, additional data 03 00 00 00 "abc";
+  // then the same with nonce 1.
   std::string key;
   for (int i = 0; i < 32; ++i) key.push_back(static_cast<char>(i));
   links::FrameMac mac(key);
@@ -69,7 +69,7 @@ TEST_CASE("frames: what was sealed is opened, however it arrives") {
     CHECK_FALSE(ends.b.within_frame());
   }
   CHECK((got == sent));
-  // The other direction has numbers and a key of its own.
+  // The other direction has its own numbers and key.
   got.clear();
   CHECK(ends.a.open(ends.b.seal("back"), got));
   CHECK(got == "back");
@@ -84,7 +84,7 @@ TEST_CASE("frames: whichever bit is changed, nothing of the frame is taken, nor 
     Ends ends;
     std::string changed = frames, got;
     changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ (1 << bit % 8));
-    // A length that has grown makes the receiver wait for what follows.
+    // A larger length makes the receiver wait for more data.
     changed += std::string(2 * framed(links::kMaxFrame), 'x');
     CHECK_FALSE(ends.b.open(changed, got));
     CHECK(got.empty());

@@ -1,4 +1,4 @@
-// Who only knocks: nobody who can be told from a rank keeps a job from starting.
+// Strangers that only connect must not keep a job from starting.
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -33,7 +33,7 @@ constexpr const char* kToken = "a token of the job";
 
 namespace {
 
-/// Opens `count` connections and holds them; those that were closed are opened again.
+/// Opens `count` connections and keeps them open; closed ones are opened again.
 void hold_connections(const links::Address& at, std::size_t count, const std::atomic<bool>& over) {
   std::vector<links::Fd> held(count);
   std::string error;
@@ -79,7 +79,7 @@ TEST_CASE("a job starts beside five thousand held connections of strangers") {
     MESSAGE("skipped: this build is without Gloo");
     return;
   }
-  // The server has to do with the descriptors that processes usually have.
+  // The server has to work with the usual number of descriptors.
   rlimit before{};
   getrlimit(RLIMIT_NOFILE, &before);
   rlimit few = before;

@@ -51,7 +51,7 @@ TEST_CASE("SyncBatchNorm: ranks on parts of a batch are one process on the whole
         nn::BatchNormOptions{.affine = false},
         nn::BatchNormOptions{.eps = 0.1, .momentum = 0.5, .track_running_stats = false}})
     check_parts({.make = [&] { return std::make_unique<nn::Sequential>(mixed(options)); },
-                 .cuts = {0, 1, 1, 5, 8}});  // one rank has nothing
+                 .cuts = {0, 1, 1, 5, 8}});  // one rank has no samples
 }
 
 TEST_CASE("SyncBatchNorm in float32") {
@@ -97,7 +97,7 @@ TEST_CASE("SyncBatchNorm asks nobody in eval mode, and alone is a batch norm") {
         nn::BatchNorm2d untracked(3, {.track_running_stats = false});
         parallel::convert_sync_batchnorm(untracked);
         untracked.eval();
-        // A call of the group's by one rank alone would wait for the other.
+        // A collective called by one rank alone would wait for the other.
         if (group.rank() == 0) norm(x), untracked(x);
         group.barrier().wait();
       },
@@ -142,13 +142,13 @@ TEST_CASE("convert_sync_batchnorm keeps everything but the statistics") {
   CHECK(text.find("(bn1): SyncBatchNorm(2, eps=1e-05, momentum=0.1, affine=True, "
                   "track_running_stats=True)") != std::string::npos);
   CHECK(text.find("BatchNorm2d") == std::string::npos);
-  // Of a copy too, and nothing is different for a process alone.
+  // Also for a copy; no difference for a single process.
   const Tensor x = randn({3, 2, 8, 8});
   const auto copy = net.clone();
   CHECK(copy->str() == text);
   nn::ResNet other = small_resnet();
   other.load_state_dict(before);
-  check_close(net(x).detach(), other(x).detach(), 1e-6, 1e-6);  // a hook ends the fusing
+  check_close(net(x).detach(), other(x).detach(), 1e-6, 1e-6);  // a hook prevents fusion
   CHECK(calls == 1);
   parallel::revert_sync_batchnorm(net);
   CHECK_FALSE(bn1.is_synchronized());

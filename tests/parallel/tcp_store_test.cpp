@@ -1,4 +1,4 @@
-// The store over TCP: what clients agree on, and what strangers cannot do to it.
+// The store over TCP: agreement of clients, and robustness against strangers.
 #include "ferrite/parallel/comm/bootstrap/tcp_store.h"
 
 #include <doctest/doctest.h>
@@ -102,7 +102,7 @@ TEST_CASE("a store takes values up to its limits, and names what is too large") 
   large[12345] = '\0';
   store.set("large", large);
   CHECK(store.get("large", 5s) == large);
-  store.set("large", large);  // in its own place
+  store.set("large", large);  // at its own position
   store.set("second", large);
   CHECK(contains(message_of([&] { store.set("third", large); }), "no room"));
   CHECK(store.erase("second"));
@@ -118,7 +118,7 @@ TEST_CASE("a store takes values up to its limits, and names what is too large") 
 TEST_CASE("who waits for a key gets it when it is there, and hears when it does not come") {
   bootstrap::TcpStoreServer server({});
   bootstrap::TcpStore store(server.address(), "", 10s);
-  // Several threads wait on one connection, for keys that come in another order.
+  // Several threads wait on one connection, for keys that arrive in another order.
   std::vector<std::thread> threads;
   std::atomic<int> right = 0;
   for (int i = 0; i < 8; ++i) {
@@ -231,7 +231,7 @@ TEST_CASE("proofs are what the standards say") {
   CHECK_FALSE(links::equal_secrets("ab", "aB"));
   CHECK_FALSE(links::equal_secrets("a", ""));
   CHECK(links::random_bytes(16) != links::random_bytes(16));
-  // Parts are told apart, not only their bytes.
+  // Parts are distinguished, not only their bytes.
   CHECK(links::derive("key", {"a", "bc"}) != links::derive("key", {"ab", "c"}));
   CHECK(links::derive("key", {"a", ""}) != links::derive("key", {"a"}));
   CHECK(links::derive("key", {"a"}) != links::derive("Key", {"a"}));
@@ -242,7 +242,7 @@ TEST_CASE("a server listens at its own address alone, and says what is in its wa
   options.host = "127.0.0.1";
   bootstrap::TcpStoreServer server(options);
   std::string error;
-  // The whole of 127/8 is this host's, but only one of its addresses is listened at.
+  // All of 127/8 belongs to this host, but only one of its addresses is listened at.
   CHECK_FALSE(
       links::connect_to({"127.0.0.2", server.address().port}, Clock::now() + 5s, error).valid());
   options.port = server.address().port;
@@ -253,7 +253,7 @@ TEST_CASE("a server listens at its own address alone, and says what is in its wa
     code = caught.code().value();
   }
   CHECK(code == EADDRINUSE);
-  options.host = "192.0.2.1";  // of documents, nobody's
+  options.host = "192.0.2.1";  // reserved for documentation, never in use
   code = 0;
   try {
     bootstrap::TcpStoreServer another(options);
@@ -275,12 +275,12 @@ links::Fd dial(const bootstrap::TcpStoreServer& server) {
   return fd;
 }
 
-/// One that has proved to know the token, and may say anything then.
+/// A client that has authenticated, and may then send anything.
 bootstrap::Connection enter(const bootstrap::TcpStoreServer& server, std::string_view token) {
   return bootstrap::greet_until_accepted(server.address(), token, 20s);
 }
 
-/// Whether the server hangs up, whatever it says before.
+/// Whether the server hangs up, whatever it sends before.
 bool is_dropped(const links::Fd& fd) {
   const auto deadline = Clock::now() + 20s;
   char buffer[4096];
@@ -327,10 +327,10 @@ TEST_CASE("strangers who say nothing, half of something or nonsense are dropped"
   say_inside(std::string("\6\0\0\0\1\0", 6));      // half a message
   say_inside(bootstrap::protocol::Writer(bootstrap::protocol::Command::set)
                  .number(1u)
-                 .take());  // a set of nothing
+                 .take());  // a set without arguments
   say_inside(bootstrap::protocol::Writer(bootstrap::protocol::Command::beat)
                  .number(1000000u)
-                 .take());  // reports that are not there
+                 .take());  // missing reports
   say_inside(bootstrap::protocol::Writer(bootstrap::protocol::Command::missing)
                  .number(1u)
                  .number(0xffffffffu)
@@ -339,7 +339,7 @@ TEST_CASE("strangers who say nothing, half of something or nonsense are dropped"
     CAPTURE(i);
     CHECK(is_dropped(strangers[i]));
   }
-  // Who has said all it had to is let be.
+  // A client that has completed its messages is not dropped.
   std::this_thread::sleep_for(options.handshake_timeout);
   CHECK(friendly.get("k", 0ms) == "v");
   CHECK(eventually([&] { return server.clients() == 1; }));
@@ -356,7 +356,7 @@ TEST_CASE("there are no more clients and strangers than there may be") {
   std::vector<links::Fd> strangers;
   for (int i = 0; i < 4; ++i) strangers.push_back(dial(server));
   CHECK(eventually([&] { return server.clients() == 6; }));
-  // The oldest goes, not the one that comes.
+  // The oldest is dropped, not the newest.
   strangers.push_back(dial(server));
   CHECK(is_dropped(strangers.front()));
   CHECK(bootstrap::greet(server.address(), "", Clock::now() + 10s).greeting ==
@@ -408,7 +408,7 @@ TEST_CASE("whatever clients send, the server lives and keeps what it has") {
     CAPTURE(seed);
     std::mt19937 random(seed);
     const auto below = [&](unsigned n) { return static_cast<std::uint32_t>(random() % n); };
-    // Half of them are let in first; of the others the greeting is part of the nonsense.
+    // Half of them authenticate first; for the others the greeting is part of the random data.
     const bool inside = seed % 2 == 0;
     std::string bytes =
         inside ? "" : bootstrap::protocol::hello(std::string(bootstrap::protocol::kNonce, 'n'));

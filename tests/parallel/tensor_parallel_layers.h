@@ -1,4 +1,4 @@
-// Layers that are split, against the layer that is whole.
+// Split layers, against the unsplit layer.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -24,13 +24,13 @@ namespace ferrite::test {
 
 inline const parallel::LocalGroupOptions kShortGroup{.timeout = std::chrono::seconds(120)};
 
-/// Features of the layers in these tests.
+/// Sizes of the layers in these tests.
 struct Sizes {
   std::int64_t in = 6, hidden = 12, out = 6;
   bool bias = true;
 };
 
-/// Two layers and a GELU: names "fc1.weight" and so on, as those of the MLPs that are split.
+/// Two layers and a GELU: with names "fc1.weight" and so on, like the split MLPs.
 class WholeMLP : public nn::Cloneable<WholeMLP> {
  public:
   explicit WholeMLP(const Sizes& sizes)
@@ -44,7 +44,7 @@ class WholeMLP : public nn::Cloneable<WholeMLP> {
   nn::Linear fc1, fc2;
 };
 
-/// Outputs and gradients of a network that is used twice in one graph, under whole names.
+/// Outputs and gradients of a network that is used twice in one graph, under unsplit names.
 struct TwoUses {
   Tensor y, dx;
   StateDict gradients;
@@ -63,7 +63,7 @@ inline TwoUses use_twice(const std::function<Tensor(const Tensor&)>& f, const nn
   return result;
 }
 
-/// The part of a gradient of the whole network, for each parameter of the split one.
+/// The part of the unsplit network's gradient for each parameter of the split one.
 inline void check_parts_of(const StateDict& parts, const nn::Module& network,
                            const StateDict& whole, double tolerance) {
   for (const auto& [path, module] : network.named_modules()) {

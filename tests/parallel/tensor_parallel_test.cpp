@@ -28,7 +28,7 @@ std::vector<Device> virtual_devices(int count) {
   return devices;
 }
 
-/// `make` draws by the default generator, as the layer it stands for would.
+/// `make` draws from the default generator, like the unsplit layer would.
 template <class Make>
 auto seeded(const Make& make) {
   manual_seed(kSeed);
@@ -64,14 +64,14 @@ TEST_CASE("layers split over ranks compute what the whole layer does, and its gr
             };
             ColumnParallelLinear column(6, 12, {.bias = bias});
             check(column);
-            // Each with a generator of its own, of which only rank 0's counts.
+            // Each with its own generator, but only rank 0's counts.
             Generator own(group.rank() == 0 ? kSeed : 99);
             RowParallelLinear row(6, 12, {.bias = bias, .generator = &own});
             check(row);
             CHECK(own.seed() == kSeed);
           },
           kShortGroup);
-      // Ranks that share the default generator leave it where one whole layer does.
+      // Ranks that share the default generator leave it in the state that one unsplit layer would.
       const PhiloxState after = default_generator(Device()).state();
       manual_seed(kSeed);
       nn::Linear(6, 12, {.bias = bias});
@@ -152,7 +152,7 @@ TEST_CASE("regions of ranks are each other's gradients, of any order") {
             DTypeError);
       },
       kShortGroup);
-  // Alone, without a group.
+  // A single process, without a group.
   CHECK(parallel::copy_to_tensor_model_parallel_region(values).is_same(values));
   CHECK(parallel::reduce_from_tensor_model_parallel_region(values).is_same(values));
 }
@@ -178,7 +178,7 @@ TEST_CASE("layers of ranks: parts of inputs and outputs, what does not divide, o
         RowParallelLinear row(6, 4, {.input_is_parallel = true, .group = pair});
         CHECK(row(zeros({5, 3})).shape() == Shape{5, 4});
         CHECK_THROWS_AS(row(zeros({5, 6})), ShapeError);
-        // A group of one rank is no group, though there is a default one.
+        // A group of one rank is ignored, although there is a default group.
         if (!none) return;
         ColumnParallelLinear alone(4, 6, {.group = none});
         CHECK(alone(zeros({5, 4})).shape() == Shape{5, 6});
@@ -251,7 +251,7 @@ TEST_CASE("tensor and data parallelism together train as one process") {
   run_ranks(
       4,
       [&](ProcessGroup& group) {
-        // Ranks 0, 1 and 2, 3 split the network; 0, 2 and 1, 3 have the same parts of it.
+        // Ranks {0, 1} and {2, 3} split the network; {0, 2} and {1, 3} have the same parts of it.
         std::shared_ptr<ProcessGroup> tensor, data;
         for (const int i : {0, 1}) {
           if (const auto g = group.new_group({2 * i, 2 * i + 1})) tensor = g;
@@ -344,7 +344,7 @@ TEST_CASE("an MLP split over devices is the whole one, wherever its input is") {
       const NoGradGuard guard;
       CHECK_FALSE(split(x).requires_grad());
     }
-    // All on one device, where it works on.
+    // All on one device, where it still works.
     const auto moved = split.clone();
     moved->to(Device("cpu:4"));
     check_close((*moved)(x), mlp(x), 1e-12);
@@ -403,7 +403,7 @@ TEST_CASE("regions of devices are each other's gradients, of any order") {
           return parallel::gather_from_devices(parts, "cpu:0");
         },
         device);
-    // Parts that nobody uses.
+    // Unused parts.
     check(
         [&](const Tensor& x) {
           return parallel::copy_to_devices(x, devices)[1].to(Device()) *

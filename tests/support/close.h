@@ -1,4 +1,4 @@
-// Comparing tensors, with failures that say where and by how much.
+// Comparison of tensors, with failures that show where and by how much they differ.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -13,8 +13,8 @@
 
 namespace ferrite::test {
 
-/// Relative tolerance of a result that was computed with float32 (float64) arithmetic and rounded
-/// to `dtype` at the end; 0 for integers and bool.
+/// Relative tolerance of a result that was computed in float32 (float64) arithmetic and rounded to
+/// `dtype` at the end; 0 for integers and bool.
 inline double rounding_of(DType dtype) {
   switch (dtype) {
     case kFloat64:
@@ -30,7 +30,7 @@ inline double rounding_of(DType dtype) {
   }
 }
 
-/// "" where |actual - expected| <= atol + rtol * |expected| for every element (equal NaNs and
+/// "" if |actual - expected| <= atol + rtol * |expected| for every element (equal NaNs and
 /// infinities agree), else a message with the worst elements. Shapes must agree; dtypes need not,
 /// so that a float64 reference serves every type.
 inline std::string difference(const Tensor& actual, const std::vector<double>& expected,
@@ -69,7 +69,7 @@ inline std::string difference(const Tensor& actual, const std::vector<double>& e
   return text;
 }
 
-/// Fails the test where `actual` is not `expected` (row-major) within the tolerance.
+/// Fails the test if `actual` differs from `expected` (row-major) by more than the tolerance.
 inline void check_close(const Tensor& actual, const std::vector<double>& expected,
                         double rtol = 1e-5, double atol = 0) {
   const std::string text = difference(actual, expected, rtol, atol);
@@ -84,7 +84,7 @@ inline void check_close(const Tensor& actual, const Tensor& expected, double rto
           : fmt::format("got {}, expected {}", actual.describe(), expected.describe());
   CHECK_MESSAGE(text.empty(), text);
 }
-/// Fails the test unless dtype, shape and every bit of value agree (any NaN equals any NaN).
+/// Fails the test unless dtype, shape and every bit of the values agree (any NaN equals any NaN).
 inline void check_equal(const Tensor& actual, const Tensor& expected) {
   CHECK_MESSAGE(actual.dtype() == expected.dtype(), actual.describe());
   check_close(actual, expected, 0, 0);

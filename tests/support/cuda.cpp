@@ -52,7 +52,7 @@ bool can_use_nccl(int count) {
   return false;
 }
 
-// Defined where AddressSanitizer is.
+// Defined if AddressSanitizer is linked.
 extern "C" [[gnu::weak]] int __asan_address_is_poisoned(const volatile void* address);
 
 bool sees_forbidden_memory() {

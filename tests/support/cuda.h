@@ -1,6 +1,6 @@
-// What the tests of CUDA devices share. They run on the emulator and on GPUs; where there is no
-// device they say so and pass. What only the emulator can do (deferred streams, calls that fail,
-// small devices) they skip on a GPU, saying so too.
+// Helpers for tests of CUDA devices. They run on the emulator and on GPUs; without a device they
+// report that and pass. Features that only the emulator has (deferred streams, failing calls, small
+// devices) are skipped on a GPU, also with a report.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -19,14 +19,14 @@
 
 namespace ferrite::test {
 
-/// Whether there are `count` CUDA devices; prints why not.
+/// Whether there are `count` CUDA devices; prints the reason if not.
 bool has_cuda(int count = 1);
-/// Whether there are so many, and NCCL; prints what is missing.
+/// Whether there are `count` devices, and NCCL; prints what is missing.
 bool can_use_nccl(int count = 1);
-/// Whether they are emulated; prints what is skipped where they are not.
+/// Whether they are emulated; prints what is skipped if they are not.
 bool is_emulated();
 
-/// While it lives, emulated streams do nothing until somebody waits for them.
+/// While it lives, emulated streams run only when a thread waits for them.
 class DeferredStreams {
  public:
   DeferredStreams();
@@ -53,7 +53,7 @@ class LostDevice {
   ~LostDevice();
 };
 
-/// While it lives, emulated devices cannot reach each other's memory.
+/// While it lives, emulated devices cannot access each other's memory.
 class NoPeerAccess {
  public:
   NoPeerAccess();
@@ -61,7 +61,7 @@ class NoPeerAccess {
 };
 
 /// While it lives, emulated devices run threads, blocks and independent nodes of graphs in an order
-/// of `seed`'s.
+/// that depends on `seed`.
 class ShuffledThreads {
  public:
   explicit ShuffledThreads(std::uint64_t seed);
@@ -75,11 +75,11 @@ class ShuffledThreads {
 enum class Failure { out_of_memory, illegal_address, not_supported };
 /// The next call of the emulated runtime function `name` fails.
 void fail_next_call(const char* name, Failure failure);
-/// What FERRITE_CUDA_CHECK does where a call fails so.
+/// The action of FERRITE_CUDA_CHECK for a call that fails this way.
 void check_failed_call(Failure failure);
 
-/// Calls of the emulated runtime so far by which the host waits, or may (emulator.h); all 0 on a
-/// GPU.
+/// Number of calls of the emulated runtime so far by which the host waits, or may wait
+/// (emulator.h); all 0 on a GPU.
 struct HostWaits {
   std::uint64_t synchronizations = 0, copies = 0, allocations = 0, frees = 0;
   friend bool operator==(const HostWaits&, const HostWaits&) = default;
@@ -90,18 +90,18 @@ struct HostWaits {
 };
 HostWaits host_waits();
 
-/// Whether NCCL's ranks can be processes, which the emulator's cannot; prints what is skipped where
+/// Whether NCCL's ranks can be processes, which the emulator's cannot; prints what is skipped if
 /// they cannot.
 bool has_nccl_processes();
-/// The emulator's NCCL finds an error of the communicators that `device` has, behind their backs.
+/// Makes the emulator's NCCL report an asynchronous error of the communicators of `device`.
 void plant_nccl_error(int device);
-/// Communicators of the emulator's NCCL that nobody has let go of; 0 on a GPU.
+/// Communicators of the emulator's NCCL that were not released; 0 on a GPU.
 int live_nccl_communicators();
 
-/// Bytes of the device's memory through the device, in stream order; for tests without kernels.
+/// Sets bytes of device memory, in stream order; for tests without kernels.
 void fill_bytes(const Stream& stream, void* data, int value, std::size_t bytes);
 
-/// What `body` puts on `stream`, as a graph.
+/// The work that `body` puts on `stream`, as a graph.
 class Graph {
  public:
   Graph(const Stream& stream, const std::function<void()>& body);
@@ -114,7 +114,7 @@ class Graph {
   void* executable_ = nullptr;
 };
 
-/// Holds a CUDA stream up until it is opened.
+/// Blocks a CUDA stream until it is opened.
 class CudaGate {
  public:
   explicit CudaGate(const Stream& stream);
@@ -126,18 +126,18 @@ class CudaGate {
   std::shared_ptr<State> state_;
 };
 
-/// Whether this build can tell what may not be touched: the emulator with AddressSanitizer.
+/// Whether this build can detect forbidden memory: the emulator with AddressSanitizer.
 bool sees_forbidden_memory();
-/// Whether the byte of device memory at `data` may not be touched.
+/// Whether the byte of device memory at `data` is forbidden.
 bool is_forbidden(const void* data);
 
 /// The native handle of a stream; DeviceError for one of the CPU.
 void* native_handle(const Stream& stream);
 
-/// Puts on `stream` a kernel that reports a bad value, or what passes for one without kernels.
+/// Puts on `stream` a kernel that reports a bad value, or its equivalent without kernels.
 void enqueue_report(const Stream& stream, const cuda::DeviceReport& report);
 
-/// A dense tensor of `device` with these values, made without kernels.
+/// A dense tensor of `device` with these values, created without kernels.
 template <class T>
 Tensor on_device(const std::vector<T>& values, const Shape& shape, const Device& device) {
   const Tensor host = from_vector(values, shape);
@@ -154,7 +154,7 @@ std::vector<unsigned char> read_bytes(const void* data, std::size_t bytes);
 
 }  // namespace ferrite::test
 
-/// Ends the test case where there are not `count` CUDA devices.
+/// Ends the test case unless there are `count` CUDA devices.
 #define REQUIRE_CUDA(count) \
   if (!::ferrite::test::has_cuda(count)) return
 #define REQUIRE_EMULATOR() \

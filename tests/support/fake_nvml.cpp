@@ -1,5 +1,5 @@
-// A library in the place of NVML, with what core/cuda/utilization.cpp asks of it. FAKE_NVML_FAILS
-// names the function that shall fail.
+// A replacement for NVML, with the functions used by core/cuda/utilization.cpp. FAKE_NVML_FAILS
+// names the function that fails.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -17,7 +17,7 @@ bool fails(const char* function) {
 
 extern "C" {
 
-// A handle is the bus number, of which the percentages are made as well.
+// A handle is the bus number, from which the percentages are derived as well.
 struct nvmlDevice_st;
 struct NvmlUtilization {
   unsigned gpu, memory;

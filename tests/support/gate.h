@@ -1,4 +1,4 @@
-// Work that is late because a test wants it to be.
+// Work that tests delay.
 #pragma once
 
 #include <future>
@@ -8,7 +8,7 @@
 
 namespace ferrite::test {
 
-/// Holds a stream up until it is opened.
+/// Blocks a stream until it is opened.
 class Gate {
  public:
   explicit Gate(const Stream& stream) {

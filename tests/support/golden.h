@@ -16,7 +16,7 @@ class Golden {
       : tensors_(load(std::filesystem::path(source_dir()) / "tests" / "golden" /
                       (family + ".safetensors"))) {}
 
-  /// The tensor that add(case, name=...) recorded; throws where there is none.
+  /// The tensor that add(case, name=...) recorded; throws if there is none.
   Tensor get(const std::string& test_case, const std::string& name) const {
     return tensors_.at(test_case + "/" + name);
   }

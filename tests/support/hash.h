@@ -1,5 +1,5 @@
-// Numbers that a formula gives, here and in tests/golden/recorder.py: weights and images of
-// recorded runs need not be recorded.
+// Deterministic numbers from a formula shared with tests/golden/recorder.py: weights and images of
+// recorded runs need not be stored.
 #pragma once
 
 #include <cmath>
@@ -28,7 +28,7 @@ inline Tensor hash_uniform(const Shape& shape, std::uint32_t seed, std::int64_t 
   return from_vector(values, shape);
 }
 
-/// Puts them into `t`, off the tape.
+/// Writes them into `t`, off the tape.
 inline void set_uniform(const Tensor& t, std::uint32_t seed, std::int64_t fan_in) {
   no_grad([&] { t.copy_(hash_uniform(t.shape(), seed, fan_in)); });
 }

@@ -1,4 +1,4 @@
-// What an expected exception says.
+// Messages of expected exceptions.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -9,7 +9,7 @@
 
 namespace ferrite::test {
 
-/// What the E that f() throws says; says so where it throws nothing or something else.
+/// The message of the E thrown by f(); a description if it throws nothing or something else.
 template <class E, class F>
 std::string message_of(F&& f) {
   try {
@@ -22,7 +22,7 @@ std::string message_of(F&& f) {
   return "no exception";
 }
 
-/// Whether `part` is in `text`; a check that fails says what was there.
+/// Whether `part` is in `text`; a check that fails shows the text.
 inline bool contains(std::string_view text, std::string_view part) {
   const bool found = text.find(part) != std::string_view::npos;
   if (!found) MESSAGE("\"", part, "\" is not in \"", text, "\"");

@@ -1,4 +1,4 @@
-// The host's cost of operations on few elements: libtorch's side of ../compare.py, built where
+// The host's cost of operations on few elements: libtorch's side of ../compare.py, built if
 // libtorch's headers are found.
 #include <torch/torch.h>
 
@@ -18,7 +18,7 @@ torch::Tensor chain(const torch::Tensor& x, const torch::Tensor& y, int length) 
   return t;
 }
 
-/// What the cases work on.
+/// The operands of the cases.
 struct Inputs {
   explicit Inputs(const torch::Device& device)
       : x(torch::ones({1}, device)),
@@ -60,12 +60,13 @@ bool once(const std::string& name, const Inputs& inputs, torch::optim::SGD& sgd,
   return true;
 }
 
-/// Runs a measurement, of `repeats` of an operation.
+/// Number of runs of a measurement with `repeats` of an operation.
 int repeats_of(const std::string& name, int repeats) {
   return name == "sgd_step" || name == "adam_step" ? (repeats + 49) / 50 : repeats;
 }
 
-/// Runs of a case that a device's queue takes without holding up the host; any number on the CPU.
+/// Number of runs of a case that a device's queue accepts without blocking the host; any number on
+/// the CPU.
 int run_length(const std::string& name, const torch::Device& device) {
   if (device.is_cpu()) return INT_MAX;
   if (name == "add" || name == "add_recorded") return 400;
@@ -73,7 +74,7 @@ int run_length(const std::string& name, const torch::Device& device) {
   return name == "chain10_backward" || name == "cross_entropy" ? 20 : 10;
 }
 
-/// Nanoseconds in which the case was run `repeats` times; below 0 where there is no such case.
+/// Nanoseconds for `repeats` runs of the case; negative if there is no such case.
 double run(const std::string& name, int repeats, const Inputs& inputs, torch::optim::SGD& sgd,
            torch::optim::Adam& adam) {
   const torch::Tensor& x = inputs.x;

@@ -1,5 +1,5 @@
 // A program that trains LeNet-5 up to the end of its first step: libtorch's side of ../compare.py,
-// built where libtorch's headers are found.
+// built if libtorch's headers are found.
 #include <torch/torch.h>
 
 #include "ferrite/benchmarks/program.h"
@@ -13,7 +13,7 @@ double first_step() {
                       labels = torch::randint(0, 10, {1024}, torch::kLong);
   bench::LeNet5 model;
   torch::optim::SGD sgd(model.parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
-  // What a loader of the C++ frontend does sample by sample.
+  // A loader of the C++ frontend does this sample by sample.
   const torch::Tensor batch = torch::randperm(1024, torch::kLong).slice(0, 0, 64);
   const torch::Tensor loss = torch::cross_entropy_loss(model.forward(images.index_select(0, batch)),
                                                        labels.index_select(0, batch));

@@ -1,5 +1,5 @@
-// Trains on batches held in memory, or evaluates them, and says how fast: libtorch's side of
-// ../compare.py, built where libtorch's headers are found.
+// Trains on batches held in memory, or evaluates them, and reports the speed: libtorch's side of
+// ../compare.py, built if libtorch's headers are found.
 #include <torch/torch.h>
 
 #include <stdexcept>
@@ -48,7 +48,7 @@ class Trainer {
   void reset_peak_memory() { reset_process_peak(); }
 
   nlohmann::json peak_memory() {
-    // On a GPU what its tensors hold is for another API than the C++ frontend's.
+    // On a GPU, tensor memory is available only through an API outside the C++ frontend.
     return {{"peak_bytes", device_.is_cpu() ? process_memory("VmHWM") : 0}};
   }
 
@@ -89,7 +89,7 @@ class Trainer {
   std::vector<torch::Tensor> parameters_;
   std::vector<Batch> batches_;
   std::unique_ptr<torch::optim::SGD> sgd_;
-  torch::Tensor loss_;             // of the last step, where that trained
+  torch::Tensor loss_;             // of the last step, if it trained
   torch::Tensor output_, labels_;  // else its output
   std::size_t next_ = 0;
 };

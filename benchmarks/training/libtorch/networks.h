@@ -1,4 +1,4 @@
-// The networks of torch_models.py with the C++ frontend, as libtorch's users write them.
+// The networks of torch_models.py in the C++ frontend, written like libtorch's users do.
 #pragma once
 
 #include <torch/torch.h>

@@ -13,7 +13,7 @@ namespace ferrite::parallel::bootstrap {
 namespace {
 
 constexpr int kPortsToTry = 16;
-/// Below the ports that hosts give out by themselves (32768 and up).
+/// Below the ephemeral ports (32768 and up).
 constexpr int kFirstJobPort = 20000, kJobPorts = 10000;
 
 using Names = std::initializer_list<const char*>;
@@ -29,7 +29,7 @@ constexpr Names kNodeList{"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NO
 constexpr Names kJobNames{"TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE", "OMPI_MCA_orte_ess_jobid",
                           "OMPI_MCA_ess_base_jobid"};
 
-/// Empty variables are as good as none.
+/// Empty variables count as unset.
 const char* variable(const char* name) {
   const char* value = std::getenv(name);
   return value && *value ? value : nullptr;
@@ -46,7 +46,7 @@ std::optional<int> number(const char* name) {
   return value;
 }
 
-/// Of the first of these variables that is set.
+/// The value of the first of these variables that is set.
 std::optional<int> first_number(Names names) {
   for (const char* name : names) {
     if (const auto value = number(name)) return value;
@@ -99,7 +99,7 @@ std::string master_host(const Place& place) {
                    "MASTER_PORT=port; or use init_method \"tcp://host:port\" or \"file:///path\"");
 }
 
-/// Ports after `first`, or before it where there are not enough.
+/// Ports after `first`, or before it if there are not enough.
 std::vector<std::uint16_t> ports_beside(int first, int from) {
   std::vector<std::uint16_t> ports;
   for (int i = from; i < from + kPortsToTry; ++i) {
@@ -109,7 +109,7 @@ std::vector<std::uint16_t> ports_beside(int first, int from) {
   return ports;
 }
 
-/// The same on all hosts, whatever their standard library's hash is (FNV-1a).
+/// The same on all hosts, whatever the standard library's hash (FNV-1a).
 std::uint32_t hash(std::string_view text) {
   std::uint32_t sum = 2166136261u;
   for (const char c : text) sum = (sum ^ static_cast<unsigned char>(c)) * 16777619u;
@@ -166,7 +166,7 @@ StorePlace store_place(const Place& place) {
 std::string job_token() {
   const char* token = variable("FERRITE_TOKEN");
   std::string out = token ? token : job_name();
-  constexpr std::size_t longest = protocol::kMaxToken - 32;  // the start's number is added
+  constexpr std::size_t longest = protocol::kMaxToken - 32;  // the restart count is appended
   FERRITE_CHECK(!token || out.size() <= longest, ValueError, "rendezvous",
                 "expected FERRITE_TOKEN to have at most {} bytes, got {}", longest, out.size());
   out.resize(std::min(out.size(), longest));
@@ -178,8 +178,8 @@ int restart_count() {
 }
 
 std::string first_node(std::string_view node_list) {
-  // The first name ends at a comma that is in no brackets; of each "[07-09,12]" in it the first
-  // number counts.
+  // The first name ends at a comma outside brackets; of each "[07-09,12]" in it the first number
+  // counts.
   std::string name;
   bool in_brackets = false, first_number = false;
   for (const char c : node_list) {

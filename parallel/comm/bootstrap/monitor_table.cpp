@@ -16,10 +16,10 @@ using protocol::Writer;
 namespace {
 
 constexpr std::size_t kMaxName = 512, kMaxReason = 16384;
-constexpr std::size_t kMaxGroups = 4096;  // of a rank
+constexpr std::size_t kMaxGroups = 4096;  // per rank
 constexpr std::uint32_t kMaxRanks = 65536;
-/// How long a failure, or a question that the last reports do not answer, waits for the news that
-/// explains it: the end of a process reaches its connections one after the other.
+/// How long a failure, or a question that the last reports do not answer, is held back for an event
+/// that explains it: when a process ends, its connections notice one after the other.
 constexpr std::chrono::milliseconds kHold{250};
 
 }  // namespace
@@ -84,7 +84,7 @@ bool MonitorTable::beat(Run& run, int rank, Reader& message, TimePoint now) {
     operation.sequence = message.number<std::uint64_t>();
     operation.op = message.text(kMaxName);
     operation.running = message.number<std::uint8_t>() != 0;
-    // The clocks of hosts differ: a report says how long ago it was.
+    // Clocks of hosts differ, so a report says how long ago it was.
     const auto age =
         std::min<std::uint64_t>(message.number<std::uint64_t>(), std::uint64_t{1} << 50);
     operation.since = now - std::chrono::microseconds(age);
@@ -136,10 +136,10 @@ bool MonitorTable::blame(ClientId client, Run& run, int rank, Reader& message, T
   return true;
 }
 
-/// False where it is too early to say.
+/// False if it is too early to answer.
 bool MonitorTable::answer(Run& run, const Question& question, TimePoint now) {
   std::string words = run.first_loss;
-  // Reported without asking: that rank knows.
+  // Reported by that rank itself, so it is certain.
   if (const auto known = run.failures.find(question.group);
       words.empty() && known != run.failures.end() && known->second.reporter != question.asker)
     words = known->second.reason;
@@ -176,7 +176,7 @@ void MonitorTable::lose(Run& run, int rank, std::string reason, TimePoint now) {
   run.ranks[rank].state = State::lost;
   run.ranks[rank].changed = now;
   if (!run.first_loss.empty()) return;
-  // Ranks fall because of a failure: the one that was told first is the cause.
+  // Ranks are lost because of a failure: the one reported first is the cause.
   for (const auto& [group, failure] : run.failures) {
     if (failure.told) {
       reason += fmt::format(", after rank {} had reported: {}", failure.reporter, failure.reason);
@@ -189,7 +189,7 @@ void MonitorTable::lose(Run& run, int rank, std::string reason, TimePoint now) {
 
 void MonitorTable::tell(const Run& run, const std::string& message, int except) {
   for (int rank = 0; rank < static_cast<int>(run.ranks.size()); ++rank) {
-    // One that was taken for lost, and is not, hears so too.
+    // A rank that was wrongly considered lost is told too.
     if (rank != except && rank_of_client_.count(run.ranks[rank].client)) {
       send_(run.ranks[rank].client, message);
     }
@@ -227,7 +227,7 @@ TimePoint MonitorTable::tick(Run& run, TimePoint now) {
   for (auto& [group, failure] : run.failures) {
     if (failure.told) continue;
     if (!run.first_loss.empty()) {
-      failure.told = true;  // the loss was, and is what it came from
+      failure.told = true;  // the loss was reported, and is the cause
     } else if (now >= failure.tell_at) {
       failure.told = true;
       tell(run, Writer(Answer::failed).text(group).text(failure.reason).take(), failure.reporter);
@@ -253,7 +253,7 @@ std::vector<PresentRank> MonitorTable::present_ranks(TimePoint now) const {
   for (const auto& [name, run] : runs_)
     for (std::size_t rank = 0; rank < run.ranks.size(); ++rank) {
       const Rank& state = run.ranks[rank];
-      // One that has long been silent and still is connected is there, and hangs.
+      // A rank that has long been silent and is still connected is hung.
       const bool silent = state.state == State::lost && rank_of_client_.contains(state.client);
       if (state.state != State::present && !silent) continue;
       found.push_back({static_cast<int>(rank), state.who,

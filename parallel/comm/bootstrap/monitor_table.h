@@ -1,5 +1,5 @@
-// What the store's server knows of the ranks: when it last heard of each, what they do, who was
-// lost first. No sockets and no threads.
+// The server's knowledge of the ranks: when each was last heard, what it does, which was lost
+// first. No sockets and no threads.
 #pragma once
 
 #include <chrono>
@@ -19,19 +19,19 @@ class MonitorTable {
   explicit MonitorTable(SendTo send) : send_(std::move(send)) {}
 
   static bool is_command(std::uint8_t command);
-  /// Does what the message says; false where it is malformed or not this client's to say.
+  /// Processes the message; false if it is malformed or not permitted for this client.
   bool handle(ClientId client, protocol::Command command, protocol::Reader& message, TimePoint now);
   /// A rank whose connection ends without a goodbye is lost.
   void disconnected(ClientId client, TimePoint now);
-  /// Finds ranks that have been silent too long, and answers what has waited long enough. Returns
-  /// when to be called next.
+  /// Finds ranks that have been silent too long, and answers questions that have waited long
+  /// enough. Returns the time of the next call.
   TimePoint tick(TimePoint now);
-  /// The server was stopped for so long: nobody was silent.
+  /// The server was stopped for this long: do not count it as silence of the ranks.
   void forgive(std::chrono::steady_clock::duration pause);
-  /// Tells all that the server ends.
+  /// Tells all ranks that the server ends.
   void close();
 
-  /// Ranks that are neither lost nor gone.
+  /// Number of ranks that are neither lost nor gone.
   std::size_t present() const;
   std::vector<PresentRank> present_ranks(TimePoint now) const;
 
@@ -41,7 +41,7 @@ class MonitorTable {
   /// A rank's last operation in a group.
   struct Operation {
     std::uint64_t sequence = 0;
-    std::string op;  ///< empty: the rank is in the group, and has begun nothing
+    std::string op;  ///< empty: the rank is in the group, but has begun nothing
     bool running = false;
     TimePoint since{};  ///< when it was begun, or ended
   };
@@ -54,7 +54,7 @@ class MonitorTable {
     TimePoint changed{};                          ///< when it left or was lost
     std::map<std::string, Operation> operations;  // by group
   };
-  /// A report of a failure, held back for a moment: a loss that explains it may come to light.
+  /// A report of a failure, held back briefly: a loss that explains it may become known.
   struct Failure {
     int reporter = 0;
     std::string reason;
@@ -73,7 +73,7 @@ class MonitorTable {
     std::string name;
     Duration timeout{}, interval{};
     std::vector<Rank> ranks;
-    std::string first_loss;                   ///< empty where nobody was lost
+    std::string first_loss;                   ///< empty if none was lost
     std::map<std::string, Failure> failures;  // by group
     std::vector<Question> questions;
   };
@@ -94,7 +94,7 @@ class MonitorTable {
   void forget_if_over(Run& run);
   TimePoint tick(Run& run, TimePoint now);
 
-  // The words.
+  // The text of the answer.
   static std::string verdict(const Run& run, const Question& question, TimePoint now);
   static std::string departures(const Run& run, const Question& question, TimePoint now);
   static std::string silences(const Run& run, const Question& question, TimePoint now);

@@ -1,4 +1,4 @@
-// What the monitor says when it is asked who is to blame.
+// The monitor's answers to the question which rank is to blame.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,19 +27,19 @@ void add(std::string& words, std::string_view more) {
 /// "all_reduce" of "all_reduce of float32[1024]".
 std::string_view kind(std::string_view op) { return op.substr(0, op.find(' ')); }
 
-/// Sends and receives are between two: the others' calls with the same number are others.
+/// Sends and receives are between two ranks: others' calls with the same number are unrelated.
 bool of_all_ranks(std::string_view op) { return kind(op) != "send" && kind(op) != "recv"; }
 
 }  // namespace
 
-/// Where the rank has begun anything at all: its last operation in the group, or with "" in any.
+/// If the rank has begun anything at all: its last operation in the group, or with "" in any.
 std::string MonitorTable::last_operation(const Rank& rank, const std::string& group,
                                          TimePoint now) {
   const Operation* last = nullptr;
   const std::string* where = nullptr;
   for (const auto& [name, operation] : rank.operations) {
     if (operation.op.empty() || (!group.empty() && name != group)) continue;
-    // What runs says more than what has ended.
+    // A running operation is more informative than one that has ended.
     if (!last ||
         std::pair(operation.running, operation.since) > std::pair(last->running, last->since)) {
       last = &operation;
@@ -55,13 +55,13 @@ std::string MonitorTable::last_operation(const Rank& rank, const std::string& gr
 std::string MonitorTable::verdict(const Run& run, const Question& question, TimePoint now) {
   std::string words = departures(run, question, now);
   add(words, silences(run, question, now));
-  // 0 is no operation of all ranks: nobody lags behind it.
+  // 0 is not an operation of all ranks: none lags behind it.
   if (question.sequence > 0) add(words, laggards(run, question, now));
   if (words.empty()) words = others_calls(run, question);
   return words;
 }
 
-/// Ranks that have left without having ended the operation.
+/// Ranks that left without having ended the operation.
 std::string MonitorTable::departures(const Run& run, const Question& question, TimePoint now) {
   std::string words;
   for (std::size_t rank = 0; rank < run.ranks.size(); ++rank) {
@@ -83,7 +83,7 @@ std::string MonitorTable::silences(const Run& run, const Question& question, Tim
   std::string words;
   for (std::size_t rank = 0; rank < run.ranks.size(); ++rank) {
     const Rank& state = run.ranks[rank];
-    // All were asked to report when the question came.
+    // All were asked to report when the question arrived.
     const bool silent = state.state == State::present && state.heard <= question.asked &&
                         now - state.heard > 2 * run.interval;
     if (!silent || !state.operations.count(question.group)) continue;
@@ -93,7 +93,7 @@ std::string MonitorTable::silences(const Run& run, const Question& question, Tim
   return words;
 }
 
-/// Ranks that answer, and have not begun the operation.
+/// Ranks that answer, but have not begun the operation.
 std::string MonitorTable::laggards(const Run& run, const Question& question, TimePoint now) {
   std::string words;
   std::size_t found = 0;
@@ -119,7 +119,7 @@ std::string MonitorTable::laggards(const Run& run, const Question& question, Tim
   return words;
 }
 
-/// Ranks that have begun something else under the operation's number.
+/// Ranks that have begun another operation under this number.
 std::string MonitorTable::others_calls(const Run& run, const Question& question) {
   const auto call_of = [&](const Rank& rank) -> const Operation* {
     const auto found = rank.operations.find(question.group);

@@ -27,14 +27,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kOp = "rendezvous";
-/// A port may be held for a moment by an earlier start of the job.
+/// A port may be held briefly by an earlier start of the job.
 constexpr std::chrono::seconds kPortPatience{5};
-/// As may be a store that refuses us, which then is the earlier start's.
+/// So may a store that refuses us, because it belongs to the earlier start.
 constexpr std::chrono::seconds kRefusalPatience{60};
 
 double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
-/// Waits between attempts, longer each time.
+/// Waits between attempts, increasing each time.
 class Pause {
  public:
   /// False where the deadline has come.
@@ -50,15 +50,15 @@ class Pause {
   Milliseconds length_{5};
 };
 
-/// Where to look for the store.
+/// The address to look for the store.
 struct Target {
   bootstrap::StorePlace at;
   std::string token;
 };
-/// Asked before every attempt; nothing, and why, where nobody knows yet.
+/// Called before every attempt; returns nothing, and the reason, if the address is not known yet.
 using Where = std::function<std::optional<Target>(std::string& why)>;
 
-/// What rank 0 has to keep.
+/// State that rank 0 has to keep.
 struct Served {
   std::unique_ptr<bootstrap::TcpStoreServer> server;
   std::unique_ptr<bootstrap::RendezvousFile> file;
@@ -71,8 +71,8 @@ const char* bind_address() {
   return host && *host ? host : nullptr;
 }
 
-/// Where rank 0 reaches its own store: not by the loopback where others have to come over the
-/// network, as its address towards the store is the one that the others use.
+/// The address at which rank 0 reaches its own store: not the loopback if others connect over the
+/// network, because the others use its address towards the store.
 std::string own_host(const bootstrap::StorePlace& at) {
   const std::string bound = bind_address() ? bind_address() : at.host;
   return bound == "0.0.0.0" || bound == "::" ? at.host : bound;
@@ -107,7 +107,7 @@ void check_reachable(const std::string& host, const bootstrap::Place& place) {
                 host, links::host_name());
 }
 
-/// At the first of the ports that is free.
+/// Serves at the first free port.
 std::unique_ptr<bootstrap::TcpStoreServer> serve(const bootstrap::StorePlace& at,
                                                  const bootstrap::Place& place,
                                                  const std::string& token,
@@ -136,7 +136,7 @@ std::unique_ptr<bootstrap::TcpStoreServer> serve(const bootstrap::StorePlace& at
 
 // ---- The others
 
-/// An attempt to be let in at any of the ports.
+/// Tries once to connect at any of the ports.
 std::shared_ptr<bootstrap::TcpStore> look(const Target& target, Milliseconds timeout,
                                           links::Deadline deadline, bootstrap::Greeting& greeting,
                                           std::string& why) {
@@ -144,7 +144,7 @@ std::shared_ptr<bootstrap::TcpStore> look(const Target& target, Milliseconds tim
   for (const std::uint16_t port : target.at.ports) {
     const links::Address address{target.at.host, port};
     bootstrap::Connection connection = bootstrap::greet(address, target.token, deadline);
-    // Of several ports the one where a store of ours answers says most.
+    // If there are several ports, the one where a store of ours answers is the most informative.
     if (port == target.at.ports.front() || connection.greeting > greeting) {
       greeting = connection.greeting;
       why = connection.detail;
@@ -194,7 +194,7 @@ Met meet(const Where& where, bootstrap::JoinOptions options, links::Deadline dea
                          options.place.rank, seconds(Clock::now() - begin), why);
 }
 
-// ---- Ways to meet
+// ---- Rendezvous methods
 
 Where always(Target target) {
   return [target = std::move(target)](std::string&) { return std::optional<Target>(target); };
@@ -202,7 +202,7 @@ Where always(Target target) {
 
 std::string this_start() { return fmt::format("start {}", bootstrap::restart_count()); }
 
-/// Rank 0 serves at a place that all know.
+/// Rank 0 serves at an address that all know.
 Where at_known_place(const bootstrap::StorePlace& at, const bootstrap::Place& place,
                      links::Deadline deadline, Served& served) {
   Target target{at, bootstrap::job_token() + "#" + this_start()};

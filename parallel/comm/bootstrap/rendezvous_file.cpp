@@ -56,7 +56,7 @@ RendezvousFile::RendezvousFile(std::string path, const RendezvousNote& note)
   const std::string temporary = fmt::format("{}.{}.{}", path_, note.host, getpid());
   unlink(temporary.c_str());
   const links::Fd file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  // The empty line is room for what later versions say.
+  // The empty line is reserved for later versions.
   const std::string text =
       fmt::format("{}\n{}\n{}\n{}\n{}\n\n{}\n", kFirstLine, note.address.text(), note.token,
                   note.start, note.host, kLastLine);

@@ -1,4 +1,4 @@
-// The file by which ranks find the store of rank 0.
+// The file through which ranks find the store of rank 0.
 #pragma once
 
 #include <optional>
@@ -10,20 +10,20 @@ namespace ferrite::parallel::bootstrap {
 
 struct RendezvousNote {
   links::Address address;
-  std::string token;  ///< secret: the file is readable for its owner alone
-  std::string start;  ///< which start of the job it is of
-  std::string host;   ///< that rank 0 runs on
+  std::string token;  ///< secret: only its owner can read the file
+  std::string start;  ///< the start of the job that it belongs to
+  std::string host;   ///< host of rank 0
 };
 
-/// Nothing where there is no such file, or none that is whole; never an error.
+/// Nothing if there is no such file or it is incomplete; never an error.
 std::optional<RendezvousNote> read_rendezvous_note(const std::string& path);
 
-/// The file, as long as this lives. It appears at once and whole, in place of what was there.
+/// Owns the file. It appears atomically, replacing an existing one.
 class RendezvousFile {
  public:
-  /// IoError where it cannot be written.
+  /// IoError if it cannot be written.
   RendezvousFile(std::string path, const RendezvousNote& note);
-  ~RendezvousFile();  ///< removes it, unless another has taken its place
+  ~RendezvousFile();  ///< removes it, unless another file has replaced it
   RendezvousFile(const RendezvousFile&) = delete;
   RendezvousFile& operator=(const RendezvousFile&) = delete;
 
@@ -31,7 +31,7 @@ class RendezvousFile {
   const std::string path_, token_;
 };
 
-/// 128 bits of the system's randomness, in hexadecimal.
+/// 128 random bits from the system, in hexadecimal.
 std::string random_token();
 
 }  // namespace ferrite::parallel::bootstrap

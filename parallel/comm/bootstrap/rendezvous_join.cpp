@@ -19,7 +19,7 @@ using std::chrono::milliseconds;
 
 constexpr const char* kJoin = "rendezvous";
 constexpr std::string_view kComplete = "complete";
-/// How long rank 0 serves on after a failure.
+/// How long rank 0 keeps serving after a failure.
 constexpr std::chrono::seconds kLinger{3};
 /// How much longer than rank 0 the others wait.
 constexpr milliseconds kPatience{500};
@@ -50,7 +50,7 @@ class Start {
         prefix_(std::move(prefix)),
         all_(key("all")) {}
 
-  /// Whatever goes wrong, all ranks hear the same.
+  /// All ranks get the same result or error.
   std::optional<Joined> run_or_tell() {
     try {
       if (is_complete()) return std::nullopt;
@@ -81,7 +81,8 @@ class Start {
     return out;
   }
 
-  /// With rank 0 the store goes: who has not yet heard, or comes later, would look for it in vain.
+  /// The store ends with rank 0: ranks that have not heard of the failure yet, or arrive later,
+  /// would look for it in vain.
   void tell_the_late() {
     try {
       store_->set(key("told", place_.rank), "");
@@ -96,7 +97,7 @@ class Start {
         std::this_thread::sleep_for(milliseconds(20));
       }
     } catch (const DistributedError&) {
-      // What went wrong first counts.
+      // The first error counts.
     }
   }
 
@@ -105,10 +106,10 @@ class Start {
     return fmt::format("{}/{}/{}", prefix_, name, rank);
   }
 
-  /// All ranks hear it that wait.
+  /// Reports the error to all waiting ranks.
   [[noreturn]] void fail_for_all(const std::string& reason) {
     store_->set(all_, reason);
-    // There may be some that wait for rank 0's word.
+    // Some may be waiting for rank 0's value.
     if (!store_->check({key("size")})) store_->set(key("size"), "");
     fail<DistributedError>(kJoin, "{}", reason);
   }
@@ -124,7 +125,7 @@ class Start {
     store_->set(key("who", place_.rank), who);
   }
 
-  /// Rank 0's word is what counts.
+  /// Rank 0's value decides.
   void agree_on_size() {
     if (place_.rank == 0) store_->set(key("size"), std::to_string(place_.world_size));
     std::string text;
@@ -145,7 +146,7 @@ class Start {
     }
   }
 
-  /// From now on a rank that is lost is noticed.
+  /// From now on the loss of a rank is detected.
   std::shared_ptr<TcpMonitor> watch() {
     auto monitor =
         std::make_shared<TcpMonitor>(store_->address(), options_.token,
@@ -155,7 +156,7 @@ class Start {
       try {
         if (!store->check({all})) store->set(all, reason);
       } catch (const Error&) {
-        // Then the server is what was lost, and whoever waits for it knows.
+        // Then the server was lost, and every rank waiting for it notices.
       }
     });
     return monitor;
@@ -163,14 +164,14 @@ class Start {
 
   std::string wait_for_all() {
     try {
-      // The others wait for what rank 0 says when the time has come.
+      // The others wait for rank 0's verdict at the deadline.
       return store_->get(all_, left(deadline_) + (place_.rank == 0 ? milliseconds(0) : kPatience));
     } catch (const DistributedError&) {
       if (store_->lost()) throw;
     }
     const std::vector<int> absent = missing("who");
     if (absent.empty()) {
-      // Rank 0 is needed to get further; the others may have been stopped where they are.
+      // Rank 0 is needed to continue; the others may have been stopped where they are.
       fail_for_all(fmt::format("all ranks have come, but {} did not get further in time",
                                ranks_text(missing("in"))));
     }
@@ -181,7 +182,7 @@ class Start {
         ranks_text(absent), absent.size() == 1 ? "has" : "have"));
   }
 
-  /// Ranks that have not set this key of theirs.
+  /// Ranks that have not set this key.
   std::vector<int> missing(std::string_view name) {
     std::vector<int> out;
     for (int rank = 0; rank < place_.world_size; ++rank) {

@@ -1,4 +1,4 @@
-// How ranks that share a store come together: each says that it is there, and waits for the others.
+// How ranks that share a store join: each registers, and waits for the others.
 #pragma once
 
 #include <memory>
@@ -14,22 +14,22 @@ namespace ferrite::parallel::bootstrap {
 struct JoinOptions {
   Place place;
   std::string token;
-  std::string owner;  ///< who serves the store, for messages
-  /// The store outlives this start of the job: it may hold others, complete ones, whose keys are
-  /// passed over.
+  std::string owner;  ///< the server of the store, for messages
+  /// The store outlives this start of the job: it may hold keys of other, complete ones, which are
+  /// skipped.
   bool of_many_starts = false;
   std::chrono::milliseconds timeout{};  ///< of the monitor
 };
 
 struct Joined {
-  std::string prefix;  ///< of this start's keys
+  std::string prefix;  ///< prefix of this start's keys
   std::shared_ptr<TcpMonitor> monitor;
 };
 
-/// Returns when all ranks have come, or nothing where the store is that of a job which is complete
-/// already. DistributedError naming the ranks that do not come by `deadline`, that come twice, that
-/// do not agree on the world's size or that are lost meanwhile: the same on all ranks that are
-/// there.
+/// Returns when all ranks have arrived, or nothing if the store belongs to a job that is already
+/// complete. DistributedError naming the ranks that do not arrive by `deadline`, have the same
+/// number, disagree on the world size or are lost in the meantime; the same error on all ranks that
+/// are present.
 std::optional<Joined> join(const std::shared_ptr<TcpStore>& store, const JoinOptions& options,
                            links::Deadline deadline);
 

@@ -1,5 +1,5 @@
-// Store: a small key-value store that the ranks of a job share: how they find each other, agree,
-// and learn who was lost. One rank (or the launcher) serves it over TCP.
+// Store: a small key-value store shared by the ranks of a job, used to find each other, agree, and
+// learn of lost ranks. One rank (or the launcher) serves it over TCP.
 #pragma once
 
 #include <chrono>
@@ -11,29 +11,29 @@
 
 namespace ferrite::parallel {
 
-/// All members may be called from any thread; they throw DistributedError, naming the server and
-/// what was asked, where the server is lost or does not answer within the timeout.
+/// Thread-safe. Members throw DistributedError, naming the server and the request, if the server is
+/// lost or does not answer within the timeout.
 class Store {
  public:
   virtual ~Store() = default;
   virtual void set(const std::string& key, std::string_view value) = 0;
-  /// Waits until the key is there; DistributedError, naming it, after `timeout`.
+  /// Waits until the key exists; DistributedError, naming it, after `timeout`.
   virtual std::string get(const std::string& key, std::chrono::milliseconds timeout) = 0;
   /// Adds to a number that starts at 0, and returns the sum.
   virtual std::int64_t add(const std::string& key, std::int64_t amount) = 0;
-  /// Whether all are there; never waits for them.
+  /// Whether all exist; never waits for them.
   virtual bool check(const std::vector<std::string>& keys) = 0;
-  /// Whether it was there.
+  /// Whether it existed.
   virtual bool erase(const std::string& key) = 0;
-  /// The numeric address of this host by which it reaches the server, which is where other ranks
-  /// can reach this one: what transports bind to. "" where the store is not reached over a network.
+  /// This host's numeric address on the connection to the server, which is where other ranks can
+  /// reach it: the address that transports bind to. "" if the store is not reached over a network.
   virtual std::string local_host() const { return ""; }
-  /// What those alone know who know the store's token, for ranks to prove to each other that they
-  /// do: other than the token itself, 32 bytes. "" where the store has no token.
+  /// 32 bytes known only to holders of the store's token, and different from the token, by which
+  /// ranks prove to each other that they know it. "" if the store has no token.
   virtual std::string secret() const { return ""; }
 };
 
-/// Keys of `store` behind a prefix: what a sub-group, or one start of a job, keeps for itself.
+/// Keys of `store` with a prefix: the private keys of a sub-group, or of one start of a job.
 class PrefixStore final : public Store {
  public:
   PrefixStore(std::string prefix, std::shared_ptr<Store> store);

@@ -1,12 +1,12 @@
-// What goes over the wire between the store's server and its clients.
+// The wire protocol between the store's server and its clients.
 //
-// The greeting, of fixed sizes: the client sends kMagic, kVersion as 4 bytes and a nonce; the
+// The greeting has fixed sizes: the client sends kMagic, kVersion as 4 bytes and a nonce; the
 // server answers with its own; the client sends its proof() that it knows the token; the server
-// answers one byte of GreetingReply and, where that is `accepted`, its own proof, else as many
-// zeros. The token itself is never sent. From there on both send sealed frames (sealed_frames.h),
-// under keys that nobody has but who knows the token, and both nonces go into. What the frames
-// carry are messages: their length as 4 bytes, and as many bytes, the first of which is a Command
-// or an Answer. Numbers are little-endian; strings have their length before them as 4 bytes.
+// answers one byte of GreetingReply and, if that is `accepted`, its own proof, else as many zeros.
+// The token itself is never sent. From then on both send sealed frames (sealed_frames.h), under
+// keys derived from the token and both nonces. The frames carry messages: a length of 4 bytes, and
+// as many bytes, the first of which is a Command or an Answer. Numbers are little-endian; strings
+// are preceded by their length as 4 bytes.
 #pragma once
 
 #include <cstddef>
@@ -34,14 +34,14 @@ inline constexpr std::size_t kReply = 1 + kProof;
 enum class GreetingReply : std::uint8_t { accepted, other_version, refused, full };
 
 enum class Command : std::uint8_t {
-  // Of the store: the request's number (4 bytes), then
+  // For the store: the request's number (4 bytes), then
   set = 1,  // key, value
   get,      // key, milliseconds
   add,      // key, amount
   missing,  // count (4 bytes), keys
   erase,    // key
-  // Of the monitor:
-  join = 32,  // run, rank, world size (4 bytes each), milliseconds of timeout, who it is
+  // For the monitor:
+  join = 32,  // run, rank, world size (4 bytes each), milliseconds of timeout, name
   beat,       // count (4 bytes), reports
   leave,      // nothing
   failure,    // group, reason
@@ -49,21 +49,21 @@ enum class Command : std::uint8_t {
 };
 
 enum class Answer : std::uint8_t {
-  done = 1,      // the request's number, what it gave
+  done = 1,      // the request's number, the result
   timed_out,     // the request's number
   store_full,    // the request's number
-  not_a_number,  // the request's number: add() to something else
+  not_a_number,  // the request's number: add() to a value that is not a number
   // To monitors:
   joined = 32,  // nothing
-  heard,        // nothing: to a beat
+  heard,        // empty: reply to a beat
   lost,         // reason
   failed,       // group, reason
   blamed,       // the request's number, reason
-  report,       // nothing: send a beat now
-  closing,      // nothing: the server ends
+  report,       // empty: send a beat now
+  closing,      // empty: the server ends
 };
 
-/// One message, under its length.
+/// Builds one message, preceded by its length.
 class Writer {
  public:
   template <class Head>
@@ -95,7 +95,7 @@ class Writer {
   std::string bytes_;
 };
 
-/// Reads a message from its first byte; what is not there reads as 0 or "" and makes it not ok().
+/// Parses a message from its first byte; missing data reads as 0 or "" and makes it not ok().
 class Reader {
  public:
   explicit Reader(std::string_view bytes) : rest_(bytes) {}
@@ -118,7 +118,7 @@ class Reader {
   }
   std::size_t left() const { return rest_.size(); }
   bool ok() const { return ok_; }
-  /// Whether all was there, and no more.
+  /// Whether everything was read, without any bytes left.
   bool ended() const { return ok_ && rest_.empty(); }
 
  private:
@@ -132,25 +132,25 @@ class Reader {
   bool ok_ = true;
 };
 
-/// The length that a message begins with, of at least 4 bytes.
+/// The length at the start of a message of at least 4 bytes.
 inline std::size_t message_size(std::string_view bytes) {
   return Reader(bytes.substr(0, 4)).number<std::uint32_t>();
 }
 
-/// What either end sends first.
+/// What both sides send first.
 inline std::string hello(std::string_view nonce, std::uint32_t version = kVersion) {
   std::string out(kMagic);
   for (int i = 0; i < 4; ++i) out.push_back(static_cast<char>(version >> (8 * i)));
   return out.append(nonce);
 }
 
-/// That `whose` end ("client", "server") of this very connection knows the token.
+/// Proof that the `whose` side ("client", "server") of this connection knows the token.
 inline std::string proof(std::string_view token, std::string_view whose,
                          std::string_view client_nonce, std::string_view server_nonce) {
   return links::derive(token, {"ferrite store proof", whose, client_nonce, server_nonce});
 }
 
-/// Of the frames that this end sends.
+/// Key of the frames sent by this side.
 inline std::string frame_key(std::string_view token, std::string_view whose,
                              std::string_view client_nonce, std::string_view server_nonce) {
   return links::derive(token, {"ferrite store frames", whose, client_nonce, server_nonce});

@@ -14,9 +14,9 @@ using protocol::Reader;
 using protocol::Writer;
 
 namespace {
-/// What a key costs beyond its bytes.
+/// Memory per key beyond its bytes.
 constexpr std::size_t kPerKey = 128;
-/// Longer waits are as good as endless ones, and do not overflow.
+/// Longer waits are equivalent to endless ones, and would overflow.
 constexpr std::chrono::hours kLongestWait{24 * 365};
 }  // namespace
 
@@ -51,7 +51,7 @@ void StoreTable::answer(ClientId client, std::uint32_t request, std::string_view
   send_(client, Writer(Answer::done).number(request).text(value).take());
 }
 
-/// False where there is no room.
+/// False if there is no room.
 bool StoreTable::put(const std::string& key, std::string value) {
   const auto found = values_.find(key);
   const std::size_t before =
@@ -115,7 +115,7 @@ bool StoreTable::handle_add(ClientId client, std::uint32_t request, Reader& mess
       return true;
     }
   }
-  // Unsigned, so that numbers of strangers cannot overflow.
+  // Unsigned, so that numbers from untrusted clients cannot overflow.
   sum = static_cast<std::int64_t>(static_cast<std::uint64_t>(sum) +
                                   static_cast<std::uint64_t>(amount));
   const std::string value = std::to_string(sum);
@@ -127,10 +127,10 @@ bool StoreTable::handle_add(ClientId client, std::uint32_t request, Reader& mess
   return true;
 }
 
-/// Gives a byte a key: whether it is missing.
+/// Answers with one byte per key: whether it is missing.
 bool StoreTable::handle_missing(ClientId client, std::uint32_t request, Reader& message) {
   const auto count = message.number<std::uint32_t>();
-  if (count > message.left() / 4) return false;  // each has a length at least
+  if (count > message.left() / 4) return false;  // each has at least a length
   std::string missing;
   missing.reserve(count);
   for (std::uint32_t i = 0; i < count; ++i) {

@@ -1,4 +1,4 @@
-// What the store's server keeps: keys, and who waits for them. No sockets and no threads.
+// The server's data: keys, and the clients waiting for them. No sockets and no threads.
 #pragma once
 
 #include <chrono>
@@ -26,10 +26,10 @@ class StoreTable {
 
   /// Whether the command is one of the store's.
   static bool is_command(std::uint8_t command);
-  /// Does what the message asks; false where it is malformed.
+  /// Processes the request; false if it is malformed.
   bool handle(ClientId client, protocol::Command command, protocol::Reader& message, TimePoint now);
   void disconnected(ClientId client);
-  /// Tells those whose time has come. Returns when that will be next.
+  /// Answers waits that have expired. Returns the next expiry.
   TimePoint expire(TimePoint now);
 
   std::size_t bytes() const { return bytes_; }
@@ -57,7 +57,7 @@ class StoreTable {
   const SendTo send_;
   std::size_t bytes_ = 0;
   std::unordered_map<std::string, std::string> values_;
-  Waits waits_;  // by the time when they end
+  Waits waits_;  // ordered by their deadlines
   std::unordered_map<std::string, std::vector<Waits::iterator>> waits_of_key_;
 };
 

@@ -33,14 +33,14 @@ using protocol::Writer;
 using std::chrono::milliseconds;
 
 constexpr std::size_t kLongestName = 512, kLongestReason = 16384;
-/// blame() may take a second in all.
+/// blame() may take a second in total.
 constexpr milliseconds kAnswerTime{900};
-/// How long report_failure() waits for the report to be on its way, as the process may end next.
+/// How long report_failure() waits for the report to be sent, because the process may end next.
 constexpr milliseconds kReportTime{200};
 constexpr milliseconds kSendTime{1000};
-/// The thread wakes at every beat: a gap that is longer by this is one in which it was stopped.
+/// The thread wakes at every beat: a gap longer than that by this much means it was stopped.
 constexpr milliseconds kPause{1000};
-/// More groups than that are forgotten when they are let go of.
+/// Beyond this number, groups are forgotten when they are released.
 constexpr std::size_t kKeptGroups = 1024;
 
 }  // namespace
@@ -75,9 +75,9 @@ class TcpMonitor::Impl {
   void join();
   void beat_until_left();
   bool send_due(Clock::time_point now);
-  /// False where the connection has ended.
+  /// False if the connection has ended.
   bool receive();
-  /// Reads what has come, of the server's frames, into in_.
+  /// Reads the server's frames that have arrived into in_.
   enum class Read : std::uint8_t { something, nothing, end, changed };
   Read read_more();
   void handle(std::string_view message);
@@ -85,12 +85,12 @@ class TcpMonitor::Impl {
   void lose_server(const std::string& how);
   std::string beat(Clock::time_point now);
   std::string silence_text(Clock::time_point now) const;
-  /// With the lock held: has the watchers called, of all groups where `group` is null.
+  /// With the lock held: has the watchers called, those of all groups if `group` is null.
   void call_watchers(const std::string* group, const std::string& reason);
   void run_calls();
   void wake() {
     const std::uint64_t one = 1;
-    // Cannot fail but for a counter that is full, and then the thread is awake.
+    // Fails only if the counter is full, and then the thread is awake.
     [[maybe_unused]] const ssize_t written = write(waker_.get(), &one, sizeof one);
   }
 
@@ -99,7 +99,7 @@ class TcpMonitor::Impl {
   const milliseconds interval_;
   Connection connection_;
   const links::Fd waker_;
-  // Of the thread:
+  // Used by the thread only:
   std::string in_;
   bool left_ = false;
 
@@ -111,8 +111,8 @@ class TcpMonitor::Impl {
   std::uint64_t queued_ = 0, sent_ = 0;  // messages
   bool report_now_ = true;
   bool leaving_ = false, ended_ = false;
-  std::string lost_;         ///< why, once a rank was lost
-  std::string server_gone_;  ///< why, once the server is
+  std::string lost_;         ///< the reason, once a rank was lost
+  std::string server_gone_;  ///< the reason, once the server is lost
   std::optional<Clock::time_point> unanswered_since_;
   Clock::time_point heard_{};
   std::uint32_t next_question_ = 0;
@@ -120,9 +120,9 @@ class TcpMonitor::Impl {
 
   std::map<std::string, Watcher> watchers_;
   std::deque<Call> calls_;
-  std::string in_call_of_;  ///< the group whose watcher runs
+  std::string in_call_of_;  ///< the group whose watcher is running
   bool stop_calls_ = false;
-  std::thread caller_;  // started when there is something to call
+  std::thread caller_;  // started on the first call
   std::thread thread_;
 };
 
@@ -201,7 +201,7 @@ void TcpMonitor::Impl::report_failure(const std::string& group, std::string_view
 void TcpMonitor::Impl::watch(const std::string& group, Watcher f) {
   const std::lock_guard lock(mutex_);
   watchers_[group] = std::move(f);
-  operations_[group].changed = true;  // that this rank is in the group is worth knowing
+  operations_[group].changed = true;  // tells others that this rank is in the group
   if (!lost_.empty()) call_watchers(&group, lost_);
 }
 
@@ -244,11 +244,11 @@ void TcpMonitor::Impl::leave() {
     calls_.clear();
     changed_.notify_all();
   }
-  // A watcher may leave, but then it is the destructor that joins it.
+  // A watcher may call leave(), but then the destructor joins the thread.
   if (caller_.joinable() && caller_.get_id() != std::this_thread::get_id()) caller_.join();
 }
 
-// ---- The thread of the heartbeat
+// ---- The heartbeat thread
 
 void TcpMonitor::Impl::beat_until_left() {
   auto next = Clock::now();
@@ -266,7 +266,7 @@ void TcpMonitor::Impl::beat_until_left() {
       }
     }
     if (!send_due(now)) {
-      // What the server said before it went is worth more than that it has gone.
+      // The server's last message is more informative than the fact that it has gone.
       if (receive()) lose_server("has stopped answering");
       break;
     }
@@ -293,7 +293,7 @@ void TcpMonitor::Impl::beat_until_left() {
   changed_.notify_all();
 }
 
-/// False where the server does not take it.
+/// False if the server does not accept it.
 bool TcpMonitor::Impl::send_due(Clock::time_point now) {
   std::string bytes;
   std::uint64_t upto = 0;
@@ -410,7 +410,7 @@ void TcpMonitor::Impl::check_silence(Clock::time_point now) {
 
 void TcpMonitor::Impl::lose_server(const std::string& how) {
   const std::lock_guard lock(mutex_);
-  if (!server_gone_.empty()) return;  // it said that it would go
+  if (!server_gone_.empty()) return;  // it announced that it would end
   server_gone_ = fmt::format("{}, which serves the store at {}, {}", options_.server_owner,
                              server_.text(), how);
   if (lost_.empty()) lost_ = server_gone_;
@@ -418,7 +418,7 @@ void TcpMonitor::Impl::lose_server(const std::string& how) {
   changed_.notify_all();
 }
 
-// ---- Calls of watchers, which may take their time, have a thread of their own
+// ---- Watchers may take long, so a separate thread calls them
 
 void TcpMonitor::Impl::call_watchers(const std::string* group, const std::string& reason) {
   for (auto watcher = watchers_.begin(); watcher != watchers_.end();) {
@@ -448,7 +448,7 @@ void TcpMonitor::Impl::run_calls() {
     try {
       call.f(call.reason);
     } catch (const std::exception&) {
-      // There is nobody to tell.
+      // No one is left to be told.
     }
     call.f = nullptr;
     lock.lock();

@@ -1,4 +1,4 @@
-// The monitor of processes: a heartbeat with the store's server, on a connection of its own.
+// The monitor between processes: a heartbeat with the store's server, on a separate connection.
 #pragma once
 
 #include <chrono>
@@ -13,20 +13,20 @@
 namespace ferrite::parallel::bootstrap {
 
 struct TcpMonitorOptions {
-  std::string run;  ///< which start of the job; monitors of different runs do not know each other
+  std::string run;  ///< which start of the job; monitors of different runs are independent
   int rank = 0, world_size = 1;
-  /// Ranks that are silent as long are taken for lost.
+  /// Ranks that are silent for this long are considered lost.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
-  std::string server_owner;  ///< who serves, for messages: "rank 0"
+  std::string server_owner;  ///< the serving process, for messages: "rank 0"
 };
 
-/// A rank that ends without leave() is taken for lost by the others at once, by its connection; one
-/// that is stopped, or cut off from the network, once it has been silent for the timeout, and named
-/// by blame() before. The server names the loss that came first; what failed because of it does not
-/// replace it.
+/// The others consider a rank lost at once if it ends without leave(), because its connection
+/// breaks; a rank that is stopped, or cut off from the network, once it has been silent for the
+/// timeout, and blame() names it before. The server reports the first loss; failures caused by it
+/// do not replace it.
 class TcpMonitor final : public Monitor {
  public:
-  /// DistributedError where there is no server that accepts the token within the timeout.
+  /// DistributedError if no server accepts the token within the timeout.
   TcpMonitor(const links::Address& server, std::string_view token, TcpMonitorOptions options);
   ~TcpMonitor() override;  ///< leaves
 
@@ -40,7 +40,7 @@ class TcpMonitor final : public Monitor {
   /// Says goodbye; nothing is watched or reported afterwards.
   void leave();
 
-  /// How often a rank shows that it is alive: an eighth of the timeout, 20 ms to 500 ms.
+  /// Interval of heartbeats: an eighth of the timeout, 20 ms to 500 ms.
   static std::chrono::milliseconds heartbeat_interval(std::chrono::milliseconds timeout);
 
  private:

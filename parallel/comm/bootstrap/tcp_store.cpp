@@ -29,9 +29,9 @@ using protocol::Reader;
 using protocol::Writer;
 using std::chrono::milliseconds;
 
-/// One attempt to be greeted takes no longer: who listens may be somebody else, who waits for us.
+/// Limit of one greeting: the listener may be another program, which waits for us to speak.
 constexpr milliseconds kGreetingTime{3000};
-/// What the server is given beyond the time that it was asked to wait.
+/// Extra time for the server beyond the requested wait.
 constexpr milliseconds kStoreGrace{2000};
 
 links::Deadline after(milliseconds timeout) {
@@ -121,7 +121,7 @@ Connection greet_until_accepted(const links::Address& address, std::string_view 
   }
 }
 
-// ---- One connection, many requests under way: of the threads that wait, one reads for all.
+// ---- One connection with many pending requests: one of the waiting threads reads for all.
 
 class TcpStore::Impl {
  public:
@@ -145,7 +145,7 @@ class TcpStore::Impl {
     Answer answer;
     std::string value;
   };
-  /// `rest` writes what comes after the request's number. `asked` is for messages.
+  /// `rest` writes the message after the request's number. `asked` is for messages.
   template <class Rest>
   Reply request(Command command, milliseconds timeout, const char* op, const std::string& asked,
                 const Rest& rest);
@@ -169,14 +169,14 @@ class TcpStore::Impl {
 
   const links::Fd fd_;
   const std::unique_ptr<links::SealedChannel>
-      channel_;  // sealing by who sends, opening by who reads
+      channel_;  // the sender uses sealing, the reader opening
   const std::string secret_;
   const links::Address address_;
   const milliseconds timeout_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool sending_ = false;  ///< by one of the threads
-  bool reading_ = false;  ///< by one of those that wait
+  bool sending_ = false;  ///< a thread is sending
+  bool reading_ = false;  ///< a waiting thread is reading
   bool lost_ = false, changed_on_way_ = false;
   std::uint32_t next_id_ = 0;
   std::string in_;
@@ -218,7 +218,7 @@ void TcpStore::Impl::send(const std::string& message, links::Deadline deadline, 
   const bool sent = links::send_all(fd_, channel_->seal(message), deadline);
   lock.lock();
   sending_ = false;
-  // Half a message may be under way: nothing can follow it.
+  // Half a message may have been sent: nothing can follow it.
   if (!sent) lost_ = true;
   changed_.notify_all();
   if (!sent) fail_lost(op, asked);
@@ -265,7 +265,7 @@ void TcpStore::Impl::read(std::unique_lock<std::mutex>& lock, links::Deadline de
     take_replies();
     if (changed_on_way_) lost_ = true;
   }
-  // Also where nothing came: somebody else must read now.
+  // Even if nothing came: another thread must read now.
   changed_.notify_all();
 }
 
@@ -281,7 +281,7 @@ void TcpStore::Impl::take_replies() {
     const std::string_view value =
         answer == Answer::done ? message.text(protocol::kMaxValue) : std::string_view();
     if (!message.ended()) lost_ = true;
-    // Of those that nobody waits for any more there is nothing to do.
+    // Replies to abandoned requests are dropped.
     if (found != replies_.end()) found->second = Reply{answer, std::string(value)};
     at += 4 + size;
   }

@@ -14,21 +14,20 @@
 
 namespace ferrite::parallel::bootstrap {
 
-/// What became of an attempt to reach a server of ours.
+/// The result of an attempt to reach one of our servers.
 enum class Greeting : std::uint8_t {
   accepted,
-  unreachable,    ///< nobody listens, or the name is not known
-  stranger,       ///< who listens does not speak our protocol, or not at all
-  other_version,  ///< of the protocol: another Ferrite
-  refused,        ///< the token is another job's
-  full,           ///< it has as many clients as it takes
+  unreachable,    ///< connection failed, or the name is unknown
+  stranger,       ///< the listener does not speak our protocol
+  other_version,  ///< another protocol version: another Ferrite
+  refused,        ///< the token belongs to another job
+  full,           ///< it has the maximum number of clients
 };
 
 struct Connection {
-  links::Fd fd;  ///< valid where accepted
-  std::unique_ptr<links::SealedChannel>
-      channel;         ///< there where accepted: what all that follows goes by
-  std::string secret;  ///< Store::secret(), where accepted
+  links::Fd fd;                                   ///< valid if accepted
+  std::unique_ptr<links::SealedChannel> channel;  ///< set if accepted: carries all further messages
+  std::string secret;                             ///< Store::secret(), if accepted
   Greeting greeting = Greeting::unreachable;
   std::string detail;  ///< "localhost:29500 does not answer: connection refused"
 };
@@ -40,16 +39,16 @@ Connection greet_until_accepted(const links::Address& address, std::string_view 
                                 std::chrono::milliseconds timeout);
 
 /// Keys are up to 4 KiB and values up to 16 MiB (ValueError for more). Any thread may wait for a
-/// key while others go on. Every call is over by a deadline: that of get() is its argument, that of
-/// the others the constructor's timeout. There is no reconnecting: once the server is lost, or what
-/// comes from it was changed on its way, every call says so.
+/// key while others continue. Every call ends by a deadline: that of get() is its argument, that of
+/// the others the constructor's timeout. It does not reconnect: once the server is lost, or its
+/// data was modified on the way, every call fails.
 class TcpStore final : public Store {
  public:
-  /// Tries again until there is a server that accepts the token; DistributedError, with what came
-  /// of the last attempt, after `timeout`.
+  /// Retries until a server accepts the token; DistributedError, with the result of the last
+  /// attempt, after `timeout`.
   TcpStore(const links::Address& address, std::string_view token,
            std::chrono::milliseconds timeout);
-  /// On a connection that greet() made.
+  /// On a connection made by greet().
   TcpStore(Connection connection, const links::Address& address, std::chrono::milliseconds timeout);
   ~TcpStore() override;
 
@@ -60,11 +59,11 @@ class TcpStore final : public Store {
   bool erase(const std::string& key) override;
   std::string local_host() const override;
   std::string secret() const override;
-  /// Those that are not there.
+  /// The keys that do not exist.
   std::vector<std::string> missing(const std::vector<std::string>& keys);
 
   const links::Address& address() const;
-  /// Whether the server is known to be.
+  /// Whether the server is known to be lost.
   bool lost() const;
 
  private:

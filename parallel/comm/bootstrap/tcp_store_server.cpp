@@ -40,16 +40,16 @@ using protocol::Reader;
 using protocol::Writer;
 
 constexpr ClientId kListener = 0, kWaker = 1, kFirstClient = 2;
-/// What a client that does not read may have waiting for it before it is dropped.
+/// Unread output after which a client that does not read is dropped.
 constexpr std::size_t kMaxUnread = 4 * kMaxMessage;
-/// Clients that wait too long are looked for as often.
+/// Interval of the search for clients that have stalled.
 constexpr std::chrono::milliseconds kSweep{250};
-/// The thread wakes at least every kSweep: a longer gap is one in which it was stopped.
+/// The thread wakes at least every kSweep: a longer gap means it was stopped.
 constexpr std::chrono::milliseconds kStandstill{1000};
 constexpr std::chrono::milliseconds kGoodbye{200};
 constexpr int kAcceptedAtOnce = 64;
 
-/// Strangers may have a quarter of the descriptors that this process may open.
+/// Unauthenticated clients may use a quarter of the descriptors that this process may open.
 std::size_t strangers_there_may_be(std::size_t wanted) {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return wanted;
@@ -59,15 +59,15 @@ std::size_t strangers_there_may_be(std::size_t wanted) {
 struct Client {
   links::Fd fd;
   bool stranger = true;
-  std::unique_ptr<links::SealedChannel> channel;  ///< once it is none
+  std::unique_ptr<links::SealedChannel> channel;  ///< once the client is authenticated
   std::string nonce, their_nonce;                 ///< of the greeting, once it has begun
-  bool doomed = false;    ///< to be dropped once its events have been seen to
-  bool dropping = false;  ///< to be dropped once it was told why
+  bool doomed = false;                            ///< to be dropped after its events are processed
+  bool dropping = false;                          ///< to be dropped after it was told the reason
   bool wants_write = false;
-  std::list<ClientId>::iterator place{};  ///< among the strangers, if it is one
+  std::list<ClientId>::iterator place{};  ///< position in the list of strangers, if it is one
   std::string in, out;
-  std::size_t sent = 0;     ///< of out
-  TimePoint stalled_since;  ///< since when it owes us the rest of something
+  std::size_t sent = 0;     ///< part of `out` already sent
+  TimePoint stalled_since;  ///< since when the rest of a message is missing
 };
 
 }  // namespace
@@ -97,7 +97,7 @@ class TcpStoreServer::Impl {
   ~Impl() {
     stopping_ = true;
     const std::uint64_t one = 1;
-    // An eventfd that counts to 2^64 is the only way for this to fail.
+    // Fails only if the eventfd counts to 2^64.
     if (write(waker_.get(), &one, sizeof one) < 0) stopping_ = true;
     thread_.join();
   }
@@ -131,7 +131,7 @@ class TcpStoreServer::Impl {
   void accept_some();
   bool drop_oldest_stranger();
   void read_from(ClientId id, Client& client);
-  /// What has arrived, as far as it is complete. False where it breaks the protocol.
+  /// Processes the complete messages that have arrived. False if the client violates the protocol.
   bool consume(ClientId id, Client& client);
   bool greet(ClientId id, Client& client);
   void admit(Client& client);
@@ -153,8 +153,8 @@ class TcpStoreServer::Impl {
   std::unordered_map<ClientId, Client> clients_;
   std::vector<ClientId> doomed_;
   ClientId next_id_ = kFirstClient;
-  std::list<ClientId> strangers_;  ///< the oldest first
-  bool listening_ = true;          ///< false while there are no descriptors for more clients
+  std::list<ClientId> strangers_;  ///< oldest first
+  bool listening_ = true;          ///< false while no descriptors are available for more clients
   TimePoint now_{};
 
   std::atomic<bool> stopping_ = false;
@@ -205,14 +205,14 @@ void TcpStoreServer::Impl::serve() {
 }
 
 void TcpStoreServer::Impl::accept_some() {
-  // So many at a time, that those who have come are heard before they are too many.
+  // A limited number at a time, so that accepted clients are served before they become too many.
   for (int i = 0; i < kAcceptedAtOnce; ++i) {
     links::Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd.valid()) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK) return;
-      // No descriptors or no memory. Strangers have to make room; where there are none, the queue
-      // can wait until the next sweep.
+      // No descriptors or no memory. Drop a stranger; if there is none, the queue can wait until
+      // the next sweep.
       if (drop_oldest_stranger()) continue;
       watch(EPOLL_CTL_MOD, listener_, 0, kListener);
       listening_ = false;
@@ -230,8 +230,8 @@ void TcpStoreServer::Impl::accept_some() {
   }
 }
 
-/// Whoever has the token takes a moment to prove it: the one that has had the longest time goes,
-/// and not the one that comes. False where there is none. It has no part in the tables yet.
+/// A holder of the token proves itself within moments, so the stranger with the oldest connection
+/// is dropped, not the new one. False if there is none. It has no entry in the tables yet.
 bool TcpStoreServer::Impl::drop_oldest_stranger() {
   if (strangers_.empty()) return false;
   const ClientId id = strangers_.front();
@@ -248,7 +248,7 @@ void TcpStoreServer::Impl::admit(Client& client) {
 
 void TcpStoreServer::Impl::read_from(ClientId id, Client& client) {
   char buffer[65536];
-  // So much at a time, that one client cannot keep the others waiting.
+  // A limited amount at a time, so that one client cannot block the others.
   for (int i = 0; i < 8; ++i) {
     const ssize_t got = ::recv(client.fd.get(), buffer, sizeof buffer, 0);
     if (got < 0 && errno == EINTR) continue;
@@ -358,7 +358,7 @@ void TcpStoreServer::Impl::flush(ClientId id, Client& client) {
       break;
     } else if (errno != EINTR) {
       if (client.dropping) return doom(id, client);
-      // It has gone. What it said before, its goodbye perhaps, is still to be read, and then its
+      // It has gone. Its last messages, perhaps its goodbye, are still to be read, followed by the
       // end.
       client.sent = client.out.size();
     }
@@ -381,7 +381,7 @@ void TcpStoreServer::Impl::doom(ClientId id, Client& client) {
 }
 
 void TcpStoreServer::Impl::drop_doomed() {
-  // What the tables say on a loss may doom others.
+  // The tables' reaction to a loss may doom others.
   while (!doomed_.empty()) {
     const ClientId id = doomed_.back();
     doomed_.pop_back();
@@ -401,8 +401,8 @@ void TcpStoreServer::Impl::sweep(TimePoint now) {
   if (!std::exchange(listening_, true)) watch(EPOLL_CTL_MOD, listener_, EPOLLIN, kListener);
 }
 
-/// Closing with unread bytes would take back what was sent: monitors are given a moment to read it
-/// and close first.
+/// Closing with unread bytes would discard what was sent: gives monitors a moment to read it and
+/// close first.
 void TcpStoreServer::Impl::say_goodbye() {
   monitor_.close();
   for (auto& [id, client] : clients_) shutdown(client.fd.get(), SHUT_WR);

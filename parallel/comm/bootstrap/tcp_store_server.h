@@ -1,4 +1,4 @@
-// The server of the ranks' store and of their heartbeats.
+// The server of the store and of the heartbeats.
 #pragma once
 
 #include <chrono>
@@ -13,53 +13,53 @@
 namespace ferrite::parallel::bootstrap {
 
 struct TcpStoreServerOptions {
-  /// Where to listen, and nowhere else: this host's name or address. "0.0.0.0" for all.
+  /// The only address to listen at: this host's name or address. "0.0.0.0" for all.
   std::string host = "localhost";
-  std::uint16_t port = 0;  ///< 0: any free one
-  /// What clients must know, up to 256 bytes. Both ends prove that they know it (HMAC-SHA-256 over
-  /// nonces of both), it is never sent, and everything after that goes in sealed frames, under keys
-  /// made of it (sealed_frames.h). A token that is secret and cannot be guessed (FERRITE_TOKEN of
-  /// random bytes, or what a rendezvous by file makes) keeps out, from playing the server and from
-  /// changing what is said, other users of the host and whoever is on the way between hosts, who
-  /// can read it, though. One that is a job's number keeps out other jobs, by mistake, and nobody
-  /// who means harm.
+  std::uint16_t port = 0;  ///< 0: any free port
+  /// The shared secret, up to 256 bytes. Both ends prove that they know it (HMAC-SHA-256 over both
+  /// nonces); it is never sent, and all later messages are sent in sealed frames, under keys
+  /// derived from it (sealed_frames.h). A secret token that cannot be guessed (a random
+  /// FERRITE_TOKEN, or the one created by a rendezvous by file) prevents other users of the host,
+  /// and attackers on the network, from impersonating the server and from modifying messages;
+  /// attackers on the network can still read them. A job's number as token only separates jobs, and
+  /// stops no attacker.
   std::string token;
-  /// Clients that have not proved it by then are dropped, and so are those that stop in the
+  /// Clients that have not authenticated by then are dropped, and so are those that stop in the
   /// middle of a message for as long.
   std::chrono::milliseconds handshake_timeout = std::chrono::seconds(5);
   std::size_t max_clients = 16384;
-  /// Clients that have not yet proved it; at most a quarter of the descriptors that the process may
-  /// open. Where there are more, the oldest of them are dropped.
+  /// Maximum number of unauthenticated clients; at most a quarter of the descriptors that the
+  /// process may open. Beyond it, the oldest are dropped.
   std::size_t max_strangers = 1024;
   std::size_t max_bytes = std::size_t{256} << 20;  ///< of all keys and values
 };
 
-/// A rank that has a heartbeat.
+/// A rank with a heartbeat.
 struct PresentRank {
   int rank = 0;
   std::string who;    ///< "host, process 123"
-  double silent = 0;  ///< seconds since it was last heard of
+  double silent = 0;  ///< seconds since its last heartbeat
   std::string doing;  ///< "its last operation is all_reduce number 57, begun 3.1 s ago"
 };
 
-/// Serves in a thread of its own, from construction to destruction. What clients send is checked;
-/// one that breaks the protocol is dropped, and the others do not notice.
+/// Serves in a separate thread, from construction to destruction. Input of clients is validated;
+/// one that violates the protocol is dropped without affecting the others.
 class TcpStoreServer {
  public:
-  /// std::system_error as listen_at(); ValueError for a token that is too long.
+  /// std::system_error like listen_at(); ValueError for a token that is too long.
   explicit TcpStoreServer(TcpStoreServerOptions options);
-  /// Tells the ranks that it ends, so that they do not take it for lost.
+  /// Tells the ranks that it ends, so that they do not consider it lost.
   ~TcpStoreServer();
   TcpStoreServer(const TcpStoreServer&) = delete;
   TcpStoreServer& operator=(const TcpStoreServer&) = delete;
 
-  /// The host as it was given and the port that it has.
+  /// The host as given, and the actual port.
   const links::Address& address() const;
-  /// Waits until no client has a heartbeat any more (all ranks have left or were lost), at most so
-  /// long; whether it is so.
+  /// Waits until no client has a heartbeat any more (all ranks have left or were lost), for at most
+  /// this long; returns whether that is so.
   bool wait_until_left(std::chrono::milliseconds timeout);
   std::size_t clients() const;
-  /// As of a quarter of a second ago, at most.
+  /// At most a quarter of a second old.
   std::vector<PresentRank> present() const;
 
  private:

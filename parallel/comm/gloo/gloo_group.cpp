@@ -1,5 +1,5 @@
-// Groups of processes, by Gloo's algorithms over Ferrite's links, and by Ferrite's own ring where
-// that is faster.
+// Process groups using Gloo's algorithms over Ferrite's links, and Ferrite's own ring where that is
+// faster.
 #include <fmt/format.h>
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
@@ -32,7 +32,7 @@ namespace {
 
 // ---- Reductions
 
-/// 16-bit values are added and multiplied as float32, and rounded once all have been.
+/// 16-bit values are added and multiplied in float32, and rounded once at the end.
 bool is_wide(DType dtype, ReduceOp op) {
   return itemsize(dtype) == 2 && op != ReduceOp::min && op != ReduceOp::max;
 }
@@ -58,7 +58,7 @@ void scale_values(void* data, std::int64_t n, DType dtype, double scale) {
   });
 }
 
-/// Calls f with a type of this many bytes: all that Gloo needs to know of elements.
+/// Calls f with a type of this size: Gloo needs no other property of elements.
 template <class F>
 void with_size(std::size_t bytes, F&& f) {
   switch (bytes) {
@@ -95,7 +95,7 @@ std::string wanted_all_reduce() {
   return wanted;
 }
 
-/// What the ranks have told each other: how each all-reduces if it may choose, and how it must.
+/// Compares what the ranks have published: which all-reduce each chooses or requires.
 bool agree_on_ring(const GroupContext& context, const std::vector<std::string>& notes) {
   const auto wanted = [](const std::string& note) { return note.substr(0, note.find(' ')); };
   bool shared_memory = true;
@@ -117,10 +117,10 @@ bool all_in_shared_memory(links::LinkMesh& links, int rank, int size) {
 
 // ---- The group
 
-/// What a group of more than one rank is connected by.
+/// The connections of a group of more than one rank.
 struct Connections {
   std::unique_ptr<links::LinkMesh> peers;  // of send and recv
-  // Of the collectives: what is compared before each, and then Gloo's algorithms or the ring.
+  // For collectives: the comparison before each, and then Gloo's algorithms or the ring.
   std::unique_ptr<links::LinkMesh> collectives;
   bool use_ring = false;
 };
@@ -129,7 +129,7 @@ class GlooGroup final : public HostGroup {
  public:
   GlooGroup(const GroupContext& context, Connections connections)
       : HostGroup("gloo", context, std::move(connections.peers),
-                  // Whoever waits may run the ring, which saves the way to another thread.
+                  // A waiting thread may run the ring, which avoids a switch to the worker thread.
                   {.staging = comm::Staging::host,
                    .waiters = connections.use_ring ? comm::Waiters::help : comm::Waiters::wait}),
         links_(std::move(connections.collectives)),
@@ -217,7 +217,7 @@ std::shared_ptr<ProcessGroup> GlooGroup::do_new_group(const std::vector<int>& ra
 
 // ---- Collectives
 
-/// Has `run(values, numel, dtype)` reduce a call's values, in place, as what they are added as.
+/// Makes `run(values, numel, dtype)` reduce a call's values in place, in the type used for adding.
 template <class F>
 void GlooGroup::reduce_by(const comm::HostCall& call, bool is_root, F&& run) {
   const Tensor& tensor = call.call.out;
@@ -272,8 +272,8 @@ void GlooGroup::all_gather(const comm::HostCall& call) {
   gloo::allgather(options);
 }
 
-/// Gloo has none but of the old kind. Each rank gets all ranks' values of its part, which moves as
-/// many bytes as the best would, and reduces them in the order of the ranks.
+/// Gloo only has an outdated implementation. Each rank receives all ranks' values of its part,
+/// which moves as many bytes as the optimum, and reduces them in rank order.
 void GlooGroup::reduce_scatter(const comm::HostCall& call) {
   const Tensor& tensor = call.call.out;
   const ReduceOp op = call.call.op;

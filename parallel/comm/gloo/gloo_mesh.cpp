@@ -25,7 +25,7 @@ namespace ferrite::parallel {
 
 namespace {
 
-/// What goes before the bytes of a message.
+/// Precedes the bytes of a message.
 struct MessageHeader {
   std::uint64_t slot = 0, bytes = 0;
 };
@@ -34,7 +34,7 @@ struct MessageHeader {
   fail<ValueError>("gloo", "{} is not there for groups whose ranks are connected by links", what);
 }
 
-/// Algorithms ask whether there is one for each rank they need, and use buffers then.
+/// Algorithms check that a pair exists for each rank they need, and then use buffers.
 class LinkPair final : public gloo::transport::Pair {
  public:
   const gloo::transport::Address& address() const override { fail_unsupported("an address"); }
@@ -55,7 +55,8 @@ class LinkPair final : public gloo::transport::Pair {
   }
 };
 
-// So much goes in one piece with the header, which saves a wake-up, or a packet.
+// Messages up to this size are sent in one piece with the header, which saves a wake-up, or a
+// packet.
 constexpr std::size_t kSmallMessage = std::size_t{4} << 10;
 
 }  // namespace
@@ -71,7 +72,7 @@ class GlooMesh::Buffer final : public gloo::transport::UnboundBuffer {
   using UnboundBuffer::waitSend;
   bool waitRecv(int* rank, std::chrono::milliseconds) override;
   bool waitSend(int* rank, std::chrono::milliseconds) override;
-  // Waits are ended by their Interrupt.
+  // Waits end by their Interrupt.
   void abortWaitRecv() override { fail_unsupported("abortWaitRecv"); }
   void abortWaitSend() override { fail_unsupported("abortWaitSend"); }
   void send(int to, uint64_t slot, size_t offset, size_t bytes) override;
@@ -80,7 +81,7 @@ class GlooMesh::Buffer final : public gloo::transport::UnboundBuffer {
   }
   void recv(std::vector<int> from, uint64_t slot, size_t offset, size_t bytes) override;
 
-  std::deque<int> sent, received;  // the other ranks of what has ended, and nobody waited for
+  std::deque<int> sent, received;  // peers of finished transfers not waited for yet
 
  private:
   std::span<std::byte> part(std::size_t offset, std::size_t bytes) const {
@@ -145,7 +146,7 @@ class GlooMesh::Transport final : public gloo::transport::Context,
     }
   }
 
-  /// Half a message may have gone, or come: nobody could make anything of what follows.
+  /// Half a message may have been sent or received, so the rest of the stream is unusable.
   void forget(const Buffer& buffer) {
     const auto is_its = [&](const auto& one) { return one.buffer == &buffer; };
     broken_ |= std::erase_if(recvs_, is_its) > 0;
@@ -170,17 +171,17 @@ class GlooMesh::Transport final : public gloo::transport::Context,
     std::uint64_t slot = 0;
     std::span<std::byte> into;
   };
-  /// A message that came before it was asked for, and before others that are.
+  /// A message that arrived before its receive was posted.
   struct Early {
     std::uint64_t slot;
     std::vector<std::byte> bytes;
   };
   struct Peer {
     std::deque<Send> sends;
-    MessageHeader header;  // of the message that is being received
+    MessageHeader header;  // of the message being received
     std::size_t header_done = 0, done = 0;
-    bool receiving = false;  // the header has come
-    Recv target;             // without a buffer: it is kept for later
+    bool receiving = false;  // the header has arrived
+    Recv target;             // without a buffer: the message is kept for later
     Early kept;
     std::list<Early> early;
   };
@@ -259,7 +260,7 @@ class GlooMesh::Transport final : public gloo::transport::Context,
     return true;
   }
 
-  /// Finds where the message goes whose header has come.
+  /// Finds the destination of the message whose header has arrived.
   void begin(Peer& peer, int from) {
     peer.header_done = peer.done = 0;
     peer.receiving = true;
@@ -290,7 +291,7 @@ class GlooMesh::Transport final : public gloo::transport::Context,
 
   links::LinkMesh& links_;
   std::vector<Peer> peers_;
-  std::list<Recv> recvs_;  // those to which no message belongs yet
+  std::list<Recv> recvs_;  // receives without a matching message yet
   std::vector<links::Wait> waits_;
   std::array<std::byte, sizeof(MessageHeader) + kSmallMessage> small_;
   bool broken_ = false;

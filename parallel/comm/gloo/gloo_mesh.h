@@ -1,5 +1,5 @@
-// Gloo's algorithms over Ferrite's links: a transport of Gloo's that opens no connections of its
-// own, so that a group's collectives are as well protected, and as fast within one host, as links.
+// Gloo's algorithms over Ferrite's links: a Gloo transport that opens no connections, so that a
+// group's collectives get the protection of links, and their speed within one host.
 #pragma once
 
 #include <gloo/context.h>
@@ -10,16 +10,16 @@
 
 namespace ferrite::parallel {
 
-/// What Gloo's functions take as their context. One thread at a time, within an Operation, which
-/// also does the sending and receiving while it waits. Once an operation has failed, all later ones
-/// do. Only algorithms that use unbound buffers, which all the newer ones are.
+/// The context passed to Gloo's functions. Used by one thread at a time, within an Operation; the
+/// thread also does the sending and receiving while it waits. After an operation has failed, all
+/// later ones fail. Supports only algorithms with unbound buffers, which includes all newer ones.
 class GlooMesh final : public gloo::Context {
  public:
-  /// `links` outlives it; between operations others may use them.
+  /// `links` must outlive it; other code may use them between operations.
   GlooMesh(links::LinkMesh& links, int rank, int size);
   ~GlooMesh() override;
 
-  /// As long as it lives, Gloo's waits end when `interrupt` says so, in the thread that runs.
+  /// While it lives, Gloo's waits in the running thread end when `interrupt` is triggered.
   class Operation {
    public:
     Operation(GlooMesh& mesh, const links::Interrupt& interrupt);

@@ -1,12 +1,11 @@
-// What ranks tell each other, through the store, of how they are to be reached, and how the two
-// ends of a connection prove who they are.
+// Addresses that ranks publish through the store, and mutual authentication of a connection's ends.
 //
-// Each rank's address has a nonce, new for every mesh, and comes through the store, whose
-// connections are sealed. All keys of a connection are made of the store's secret, the mesh's name,
-// both nonces, both ranks, and whether it is of one host: a proof fits one connection of one mesh,
-// in one direction. So the ends need not wait for each other's challenges: who opens a connection
-// sends Hello, with its proof, and then what it has to say; who admits it answers with its own
-// proof.
+// Each rank's address contains a nonce, new for every mesh, and travels through the store, whose
+// connections are sealed. All keys of a connection are derived from the store's secret, the mesh's
+// name, both nonces, both ranks, and whether it is within one host: a proof is valid for one
+// connection of one mesh, in one direction. The ends therefore need not wait for each other's
+// challenges: the opening side sends Hello, with its proof, followed by its data; the accepting
+// side answers with its own proof.
 #pragma once
 
 #include <array>
@@ -25,41 +24,41 @@ struct LinkAddress {
   Address tcp;
   /// The same for processes that can share memory; "" for those that must not.
   std::string host;
-  /// Abstract name of a Unix socket: it is in no file system and goes with the process.
+  /// Abstract name of a Unix socket: it is in no file system and vanishes with the process.
   std::string unix_name;
-  /// Whether this rank seals what it sends over TCP (sealed_frames.h).
+  /// Whether this rank seals its TCP traffic (sealed_frames.h).
   bool sealed = true;
 
   std::string text() const;
-  /// DistributedError for anything but what text() gives.
+  /// DistributedError for anything but the output of text().
   static LinkAddress parse(std::string_view text);
-  /// Whether ranks of these addresses share memory.
+  /// Whether ranks with these addresses share memory.
   bool is_beside(const LinkAddress& other) const { return !host.empty() && host == other.host; }
 };
 
-/// Boot and network name space: what processes must have in common to meet at a Unix socket of an
-/// abstract name. "" where the system does not say.
+/// Boot id and network namespace: processes must have both in common to connect to a Unix socket
+/// with an abstract name. "" if the system does not provide them.
 std::string host_identity();
 
 inline constexpr std::size_t kLinkProof = 32;
 
-/// Of the connection by which one rank sends to another.
+/// Keys of the connection through which one rank sends to another.
 struct LinkKeys {
   std::string opener_proof, admitter_proof;
-  std::string frames;  ///< of what the opener sends
+  std::string frames;  ///< for the opener's data
 };
 
-/// The ranks of a mesh, as each of them knows them.
+/// The ranks of a mesh, as known to each of them.
 struct LinkMembers {
   std::string secret;  ///< the store's
-  std::string mesh;    ///< group and name, of no other mesh of the job
+  std::string mesh;    ///< group and name, unique among the job's meshes
   int rank = 0;        ///< of this process
   std::vector<LinkAddress> addresses;
 
   LinkKeys keys(int from, int to) const;
 };
 
-/// What a connection starts with.
+/// The first message of a connection.
 struct Hello {
   std::uint64_t magic = kMagic;
   std::int64_t from = 0;  ///< rank

@@ -36,10 +36,10 @@ class DelayedLink final : public Link {
     if (rate_ == 0) return link_->try_send(bytes);
     const Clock::time_point now = Clock::now();
     if (now < free_) return 0;
-    // In pieces of a tenth of a millisecond, so that they arrive as they would.
+    // In pieces of a tenth of a millisecond, so that they arrive gradually.
     const auto piece = static_cast<std::size_t>(std::max(1024.0, rate_ * 1e-4));
     const std::size_t sent = link_->try_send(bytes.first(std::min(piece, bytes.size())));
-    // Whoever is late for a moment may catch up.
+    // A sender that is late for a moment may catch up.
     const auto base = std::max(free_, now - std::chrono::milliseconds(1));
     free_ = base +
             std::chrono::duration_cast<Clock::duration>(Seconds(static_cast<double>(sent) / rate_));
@@ -82,7 +82,7 @@ class DelayedLink final : public Link {
   void disarm(const PollRequest& request) override { link_->disarm(request); }
 
  private:
-  /// `size` bytes lie in the link.
+  /// `size` bytes are in the link.
   void note(std::size_t size) {
     const Clock::time_point now = Clock::now();
     if (size > known_) coming_.emplace_back(now + delay_, size - known_);

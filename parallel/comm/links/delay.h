@@ -1,4 +1,4 @@
-// A link that is slower than it need be: what shows, on one host, what a network would cost.
+// A link slowed down artificially, to measure the cost of a network on one host.
 #pragma once
 
 #include <memory>
@@ -7,9 +7,9 @@
 
 namespace ferrite::parallel::links {
 
-/// `link`, or what slows it down by FERRITE_LINK_DELAY_US and FERRITE_LINK_GBPS. Bytes are sent no
-/// faster than that, and can be received so much later than a receiver that looks, or waits, finds
-/// them. ValueError where these are no numbers.
+/// Returns `link`, or a wrapper that slows it down by FERRITE_LINK_DELAY_US and FERRITE_LINK_GBPS.
+/// Bytes are sent at most at that rate, and become visible to the receiver only after that delay.
+/// ValueError if the variables are not numbers.
 std::unique_ptr<Link> with_delay(std::unique_ptr<Link> link);
 
 }  // namespace ferrite::parallel::links

@@ -13,7 +13,7 @@ namespace ferrite::parallel::links {
 
 namespace {
 
-/// What the monitor tells meanwhile.
+/// Rank losses reported by the monitor in the meantime.
 struct RankLoss {
   std::mutex mutex;
   std::string reason;
@@ -26,7 +26,7 @@ struct RankLoss {
   }
 };
 
-/// Store::get() that may be interrupted.
+/// Store::get() with interruption.
 std::string wait_for_key(Store& store, const std::string& key, const Interrupt& interrupt) {
   constexpr Milliseconds kSlice{100};
   for (;;) {
@@ -34,7 +34,7 @@ std::string wait_for_key(Store& store, const std::string& key, const Interrupt& 
       return store.get(key, kSlice);
     } catch (const DistributedError&) {
       interrupt.check();
-      store.check({key});  // fails where it is the store that is lost
+      store.check({key});  // fails if the store itself is lost
     }
   }
 }

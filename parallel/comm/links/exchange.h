@@ -1,4 +1,4 @@
-// What the ranks of a group tell each other, through its store, while it is made.
+// Exchange of data between the ranks of a group, through its store, while the group is created.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace ferrite::parallel::links {
 
-/// By all ranks of the group together: what each of them says, rank by rank. `name` is of no other
-/// exchange of the group. DistributedError, naming a rank, where one does not come within the
-/// group's timeout, or as soon as the monitor knows that one is lost.
+/// Called by all ranks of the group: returns the strings of all ranks, in rank order. `name` is
+/// unique among the exchanges of the group. DistributedError, naming a rank, if one does not arrive
+/// within the group's timeout, or as soon as the monitor knows that one is lost.
 std::vector<std::string> exchange(const GroupContext& context, std::string_view name,
                                   const std::string& mine);
 

@@ -14,11 +14,11 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-// A rank whose neighbour is at work has not long to wait; one that shares its core with the
-// neighbour waits for as long as it looks, and then sleeps at once: to yield instead would cost a
-// time slice of whoever else computes on a busy machine.
+// A rank with an active neighbour has a short wait; one that shares its core with the neighbour
+// blocks it while spinning, so it sleeps soon. Yielding instead would cost a time slice of other
+// processes on a busy machine.
 constexpr auto kSpin = std::chrono::microseconds(10);
-// How soon a flag that another thread sets is noticed, where it closes no link.
+// Latency of noticing a flag set by another thread that closes no link.
 constexpr auto kNap = std::chrono::milliseconds(50);
 
 void relax() {
@@ -55,11 +55,11 @@ void sleep(std::span<pollfd> fds, Clock::time_point until) {
   timespec time{};
   time.tv_sec = seconds.count();
   time.tv_nsec = std::chrono::duration_cast<std::chrono::nanoseconds>(left - seconds).count();
-  if (ppoll(fds.data(), fds.size(), &time, nullptr) <= 0)  // time is over, or a signal came
+  if (ppoll(fds.data(), fds.size(), &time, nullptr) <= 0)  // timeout, or a signal arrived
     for (pollfd& fd : fds) fd.revents = 0;
 }
 
-/// Asks to be woken, as long as it lives.
+/// Requests wake-ups while it lives.
 class Armed {
  public:
   explicit Armed(std::span<const Wait> waits) : waits_(waits) {

@@ -1,14 +1,14 @@
-// Link: a two-way, ordered stream of bytes between this rank and one other, which never blocks:
-// what send, recv and the ring of host memory are made of. Between processes of one host it goes
-// through shared memory, between threads of one process through memory, else over TCP.
+// Link: a two-way, ordered, non-blocking stream of bytes between this rank and one other, on which
+// send, recv and the host ring are built. Between processes of one host it uses shared memory,
+// between threads of one process memory, otherwise TCP.
 //
-// Who is no rank of the job cannot take part (address.h), and over TCP everything goes in sealed
-// frames (sealed_frames.h); FERRITE_TCP_INTEGRITY=off, on all ranks, leaves the latter out.
-// GLOO_SOCKET_IFNAME names the interface at which links of TCP listen.
+// Only ranks of the job can connect (address.h), and TCP traffic is sent in sealed frames
+// (sealed_frames.h) unless FERRITE_TCP_INTEGRITY=off on all ranks. GLOO_SOCKET_IFNAME names the
+// interface on which TCP links listen.
 //
-// Environment, for tests and benchmarks: FERRITE_LINK=tcp or shm has processes use that alone;
-// FERRITE_LINK_DELAY_US and FERRITE_LINK_GBPS play a network of that latency and of so many 10^9
-// bytes a second, in each direction of each link.
+// Environment, for tests and benchmarks: FERRITE_LINK=tcp or shm forces that transport between
+// processes; FERRITE_LINK_DELAY_US and FERRITE_LINK_GBPS simulate a network with that latency and
+// bandwidth, in 10^9 bytes per second, in each direction of each link.
 #pragma once
 
 #include <poll.h>
@@ -29,58 +29,59 @@ struct GroupContext;
 
 namespace ferrite::parallel::links {
 
-/// To be used by one thread at a time. What is sent lies in the link until it is received: some
-/// hundred kilobytes, whatever the other end does meanwhile. DistributedError from all members
-/// where the other end has gone; what it sent before can still be received.
+/// Not thread-safe. Sent data is buffered in the link until it is received: some hundred kilobytes,
+/// independently of the other end. All members throw DistributedError if the other end has gone;
+/// data it sent before can still be received.
 class Link {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
   virtual ~Link() = default;
 
-  /// Takes what there is room for from the beginning of `bytes`; returns how much, 0 where none.
-  /// What was not taken is what the next call begins with.
+  /// Accepts as many bytes from the front of `bytes` as there is room for; returns their number,
+  /// possibly 0. The next call must begin with the bytes that were not accepted.
   virtual std::size_t try_send(std::span<const std::byte> bytes) = 0;
-  /// What has arrived and was not consumed, in place, as far as it is in one piece; may be empty.
-  /// It grows as more arrives, to 64 bytes at least.
+  /// Received and unconsumed data, in place, as far as it is contiguous; may be empty. It grows as
+  /// more arrives, to at least 64 bytes.
   virtual std::span<const std::byte> received() = 0;
   virtual void consume(std::size_t bytes) = 0;
-  /// Moves what has arrived to the beginning of `bytes`; returns how much, 0 where nothing.
+  /// Moves received data to the front of `bytes`; returns the number of bytes, possibly 0.
   virtual std::size_t try_recv(std::span<std::byte> bytes);
 
   /// "memory", "shared memory" or "tcp".
   virtual std::string_view kind() const = 0;
-  /// Any thread: has both ends fail from now on.
+  /// Makes both ends fail from now on. Thread-safe.
   virtual void close() = 0;
 
-  // What wait_any() is made of.
+  // The building blocks of wait_any().
 
-  /// What a thread waits for: room for bytes to send, or more than `have` received bytes.
+  /// The events to wait for: room for bytes to send, or more than `have` received bytes.
   struct Interest {
     bool send = false, recv = false;
     std::size_t have = 0;
   };
-  /// What poll(2) is to look at on the link's behalf, and when to ask again at the latest.
+  /// What poll(2) must watch for the link, and when to check again at the latest.
   struct PollRequest {
     std::array<pollfd, 2> fds{{{-1, 0, 0}, {-1, 0, 0}}};
     Time until = Time::max();
   };
-  /// Whether the interest has come true, as far as that is known without a system call.
+  /// Whether the interest is satisfied, as far as that is known without a system call.
   virtual bool ready(const Interest& interest) = 0;
-  /// Whether ready() can come true by itself.
+  /// Whether ready() can become true while spinning.
   virtual bool worth_looking(const Interest&) const { return true; }
-  /// From here on the other end wakes who polls; then ready() is to be asked once more.
+  /// From here on the other end wakes the polling thread; call ready() once more after it.
   virtual PollRequest arm(const Interest& interest) = 0;
-  /// Ends that; with what poll(2) has found.
+  /// Ends the above, given the result of poll(2).
   virtual void disarm(const PollRequest& request) = 0;
 };
 
-/// What ends a wait that would not end by itself.
+/// Ends a wait that would otherwise not end.
 struct Interrupt {
   std::string_view op;               ///< for messages
   const std::atomic<bool>& aborted;  ///< set by another thread
   std::chrono::steady_clock::time_point deadline;
-  /// DistributedError where the time has come or the flag is set. Cheap enough to be asked often.
+  /// DistributedError if the deadline has passed or the flag is set. Cheap enough for frequent
+  /// calls.
   void check() const;
 };
 
@@ -88,21 +89,21 @@ struct Interrupt {
 class LinkMesh {
  public:
   virtual ~LinkMesh() = default;  ///< closes
-  /// Never blocks: the link connects when it is first used. ValueError for no other rank.
+  /// Never blocks: the link connects on first use. ValueError unless `rank` is another rank.
   virtual Link& to(int rank) = 0;
-  /// Any thread: has both ends of every link fail from now on.
+  /// Makes both ends of every link fail from now on. Thread-safe.
   virtual void close() = 0;
 };
 
-/// Of processes, which call it together. Meshes of one group have different names.
-/// DistributedError, naming a rank, where one does not come; ValueError where settings are wrong,
-/// or differ.
+/// Between processes, which call it together. Meshes of one group have different names.
+/// DistributedError, naming a rank, if one does not arrive; ValueError if settings are invalid, or
+/// differ.
 std::unique_ptr<LinkMesh> connect_links(const GroupContext& context,
                                         std::string_view name = "links");
-/// Of threads of this process, one mesh a rank.
+/// Between threads of this process, one mesh per rank.
 std::vector<std::unique_ptr<LinkMesh>> make_memory_links(int ranks);
 
-/// Blocking; they sleep where nothing moves for a while.
+/// Blocking; they sleep if nothing moves for a while.
 void send(Link& link, std::span<const std::byte> bytes, const Interrupt& interrupt);
 void recv(Link& link, std::span<std::byte> bytes, const Interrupt& interrupt);
 
@@ -110,7 +111,7 @@ struct Wait {
   Link* link = nullptr;
   Link::Interest interest;
 };
-/// Returns when one of the interests may have come true: looks a few times, then sleeps.
+/// Returns when one of the interests may be satisfied: spins briefly, then sleeps.
 void wait_any(std::span<const Wait> waits, const Interrupt& interrupt);
 
 }  // namespace ferrite::parallel::links

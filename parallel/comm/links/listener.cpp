@@ -25,8 +25,8 @@ namespace {
 constexpr std::size_t kMaxGuests = 1024;
 constexpr auto kGuestTime = std::chrono::seconds(5);
 
-/// Guests may have an eighth of the descriptors that this process may open: it has several
-/// listeners.
+/// Unauthenticated connections may use an eighth of the descriptors that this process may open: it
+/// has several listeners.
 std::size_t guests_there_may_be() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kMaxGuests;
@@ -40,7 +40,7 @@ std::size_t guests_there_may_be() {
 socklen_t unix_address(const std::string& name, sockaddr_un& address) {
   address = {};
   address.sun_family = AF_UNIX;
-  // A name that starts with a zero lies in no file system.
+  // A name that starts with a zero byte is in no file system.
   std::memcpy(address.sun_path + 1, name.data(),
               std::min(name.size(), sizeof address.sun_path - 1));
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
@@ -48,7 +48,7 @@ socklen_t unix_address(const std::string& name, sockaddr_un& address) {
 
 Fd unix_socket() { return Fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
 
-/// As recv(2), with a descriptor that came along.
+/// Like recv(2), also receiving a passed descriptor.
 ssize_t receive_with(int socket, void* to, std::size_t size, Fd& passed) {
   iovec part{to, size};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
@@ -61,7 +61,7 @@ ssize_t receive_with(int socket, void* to, std::size_t size, Fd& passed) {
   if (n < 0) return n;
   for (cmsghdr* c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
     if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
-    // There is room for more than one, which a stranger may send: all are taken, and closed.
+    // A stranger may send more than one, which fit: all are taken, and closed.
     for (std::size_t at = 0; at + sizeof(int) <= c->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
       int fd = -1;
       std::memcpy(&fd, CMSG_DATA(c) + at, sizeof fd);
@@ -143,7 +143,7 @@ void LinkListener::admit(LinkMembers members) {
 void LinkListener::close() {
   const std::lock_guard lock(mutex_);
   if (std::exchange(closed_, true)) return;
-  // Closing takes them out of what is waited for, too.
+  // Closing also removes them from the poll set.
   tcp_.reset();
   unix_.reset();
   guest_of_.clear();
@@ -182,8 +182,8 @@ void LinkListener::look() {
   while (!guests_.empty() && now - guests_.front().since > kGuestTime) turn_out(guests_.begin());
 }
 
-/// Some of those who knock, so that those who are in are heard before they are too many. Whether
-/// there may be more.
+/// Accepts a limited number of connections, so that accepted ones are served before they become too
+/// many. Returns whether there may be more.
 bool LinkListener::let_in(const Fd& listener, bool local) {
   constexpr int kAtOnce = 64;
   for (int i = 0; i < kAtOnce; ++i) {
@@ -192,7 +192,7 @@ bool LinkListener::let_in(const Fd& listener, bool local) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       const bool all = errno == EAGAIN || errno == EWOULDBLOCK || guests_.empty();
       if (all) return false;
-      turn_out(guests_.begin());  // which gives a descriptor back
+      turn_out(guests_.begin());  // which frees a descriptor
       continue;
     }
     if (local && !is_of_this_user(socket)) continue;
@@ -232,7 +232,7 @@ void LinkListener::listen_to(Guests::iterator at) {
   if (n > 0) welcome(ended);
 }
 
-/// Lets it in if it has proved to be who it says, in the way in which that rank comes.
+/// Admits the connection if it has proved its rank, over the transport of that rank.
 void LinkListener::welcome(Guest& guest) {
   const Hello& hello = guest.hello;
   const auto from = static_cast<std::size_t>(hello.from);
@@ -244,7 +244,7 @@ void LinkListener::welcome(Guest& guest) {
   const LinkKeys keys = members_.keys(static_cast<int>(from), members_.rank);
   if (!equal_secrets({hello.proof.data(), hello.proof.size()}, keys.opener_proof)) return;
   epoll_ctl(events_.get(), EPOLL_CTL_DEL, guest.socket.get(), nullptr);
-  // Nothing was sent before, so there is room. In a host the system has said who is who.
+  // Nothing was sent before, so there is room. Within a host the system has authenticated the peer.
   if (!guest.local &&
       ::send(guest.socket.get(), keys.admitter_proof.data(), keys.admitter_proof.size(),
              MSG_DONTWAIT | MSG_NOSIGNAL) != static_cast<ssize_t>(keys.admitter_proof.size()))

@@ -1,4 +1,4 @@
-// Where the links of other processes arrive.
+// Accepts links from other processes.
 #pragma once
 
 #include <chrono>
@@ -16,39 +16,38 @@
 
 namespace ferrite::parallel::links {
 
-/// All members may be called from any thread; none blocks. Strangers may knock: what has not proved
-/// within some seconds to be of the mesh is turned out, where there are too many the oldest of
-/// them, and processes of other users, where the system tells, at once.
+/// Thread-safe; no member blocks. Unauthenticated connections are closed: after some seconds,
+/// oldest first if there are too many, and at once if the system reports a process of another user.
 class LinkListener {
  public:
   struct Arrival {
     Fd socket;
-    Fd memory;  ///< of links through shared memory
+    Fd memory;  ///< for links through shared memory
   };
 
-  /// Listens at any free port of `host` and, where `shared`, at a Unix socket. DistributedError
-  /// where that cannot be.
+  /// Listens at any free port of `host` and, if `shared`, at a Unix socket. DistributedError if
+  /// that is impossible.
   LinkListener(const std::string& host, bool shared, int backlog);
   ~LinkListener();
   LinkListener(const LinkListener&) = delete;
   LinkListener& operator=(const LinkListener&) = delete;
 
-  /// Of this rank; without `host`.
+  /// This rank's address, without `host`.
   const LinkAddress& address() const { return address_; }
-  /// Who may come in; nobody may before. Where all are beside this rank, TCP is not listened to any
-  /// more.
+  /// Sets the ranks that may connect; before it, none may. If all are on this host, the TCP port is
+  /// closed.
   void admit(LinkMembers members);
 
-  /// The connection that `rank` has opened, if it has: its first, and never another.
+  /// The connection opened by `rank`, if any: its first, and never another.
   std::optional<Arrival> take(int rank);
-  /// Readable when something has come, or all has been closed.
+  /// Readable after an arrival, or after close().
   int fd() const { return events_.get(); }
 
-  /// Lets nobody in from now on.
+  /// Accepts no connection from now on.
   void close();
 
  private:
-  struct Guest {  // has not proved yet who it is
+  struct Guest {  // not authenticated yet
     Fd socket, memory;
     Hello hello;
     std::size_t bytes = 0;
@@ -70,17 +69,17 @@ class LinkListener {
   Fd events_, closing_, tcp_, unix_;
   bool closed_ = false;
   const std::size_t max_guests_;
-  Guests guests_;                                       // the oldest first
+  Guests guests_;                                       // oldest first
   std::unordered_map<int, Guests::iterator> guest_of_;  // by descriptor
-  std::vector<bool> came_;                              // by rank: it has been let in
-  std::map<int, Arrival> arrivals_;                     // by rank: and was not taken yet
+  std::vector<bool> came_;                              // by rank: it was admitted
+  std::map<int, Arrival> arrivals_;                     // by rank: admitted and not taken yet
 };
 
-/// A Unix socket, non-blocking, that listens at the abstract name or connects to it; not valid, and
-/// errno, where it does not.
+/// A non-blocking Unix socket that listens at the abstract name or connects to it; on failure it is
+/// invalid, with errno set.
 Fd listen_at_unix(const std::string& name, int backlog);
 Fd connect_to_unix(const std::string& name);
-/// Whether the other end of a Unix socket is a process of this one's user, by what the system says.
+/// Whether the other end of a Unix socket is a process of the same user, according to the system.
 bool is_of_this_user(const Fd& socket);
 
 }  // namespace ferrite::parallel::links

@@ -15,7 +15,7 @@ namespace ferrite::parallel::links {
 
 namespace {
 
-/// What the meshes of all ranks share: links that one end has asked for and the other has not.
+/// Shared by the meshes of all ranks: links requested by one end and not yet by the other.
 class Exchange {
  public:
   explicit Exchange(int ranks) : gone_(static_cast<std::size_t>(ranks)) {}
@@ -40,7 +40,7 @@ class Exchange {
     return mine;
   }
 
-  /// Whoever comes to this rank later finds its links closed.
+  /// Ranks that connect to this rank later find their links closed.
   void leave(int rank) {
     std::map<std::pair<int, int>, std::unique_ptr<RingLink>> unused;
     const std::lock_guard lock(mutex_);

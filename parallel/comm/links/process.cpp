@@ -1,6 +1,7 @@
-// Links between processes. Each rank listens, and says in the store where. A link is made when it
-// is first used, of two connections: each rank opens the one that it sends through. So it can send
-// before the other end has looked, and hears, by either connection, when the other process is gone.
+// Links between processes. Each rank listens, and publishes its address in the store. A link is
+// created on first use, from two connections: each rank opens the one through which it sends. It
+// can thus send before the other end is ready, and notices through either connection when the other
+// process is gone.
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -32,11 +33,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How soon a link asks again for what tells nobody when it has happened.
+// Retry interval for conditions without a notification.
 constexpr auto kRetry = std::chrono::milliseconds(5);
 constexpr auto kLookAgain = std::chrono::milliseconds(100);
 
-/// Begins to connect; errno is EINPROGRESS where that has not ended.
+/// Begins to connect; errno is EINPROGRESS if that has not finished.
 Fd start_to_connect(const Address& address) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
@@ -70,12 +71,12 @@ bool send_hello(const Fd& socket, Hello hello, int memory) {
     c->cmsg_len = CMSG_LEN(sizeof(int));
     std::memcpy(CMSG_DATA(c), &memory, sizeof memory);
   }
-  // It is the first that is sent, so there is room.
+  // It is the first data sent, so there is room.
   return sendmsg(socket.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) ==
          static_cast<ssize_t>(sizeof hello);
 }
 
-/// A link that connects when it is used, by a link for each direction.
+/// A link that connects on first use, from one link per direction.
 class ProcessLink final : public Link {
  public:
   ProcessLink(LinkListener& listener, const LinkMembers& members, int peer, std::string name)
@@ -117,13 +118,13 @@ class ProcessLink final : public Link {
       request.fds[0] = in_->arm({.recv = true, .have = interest.have}).fds[0];
     else if (absent)
       request.fds[0] = {listener_.fd(), POLLIN, 0};
-    if (out_armed_)  // which also tells that nobody will come
+    if (out_armed_)  // which also reports that the peer will not come
       request.fds[1] = out_->arm({.send = interest.send, .recv = absent}).fds[0];
     else if (socket_.valid())
       request.fds[1] = {socket_.get(), POLLOUT, 0};
     else if (!out_)
       request.until = Clock::now() + kRetry;
-    // Another thread may have taken in what was meant for this link.
+    // Another thread may have processed the event for this link.
     if (absent) request.until = std::min(request.until, Clock::now() + kLookAgain);
     return request;
   }
@@ -164,7 +165,8 @@ class ProcessLink final : public Link {
   bool can_receive() {
     if (in_) [[likely]]
       return true;
-    // Whether the other process is there is asked first: what it sent before it went has come then.
+    // First checks whether the other process is alive: everything it sent before it went has then
+    // arrived.
     std::exception_ptr gone;
     try {
       if (can_send()) out_->received();
@@ -186,7 +188,7 @@ class ProcessLink final : public Link {
   void start() {
     if (shared_) {
       socket_ = connect_to_unix(theirs_.unix_name);
-      if (!socket_.valid() && errno == EAGAIN) return;  // too many at once: again later
+      if (!socket_.valid() && errno == EAGAIN) return;  // too many at once: retry later
       FERRITE_CHECK(!socket_.valid() || is_of_this_user(socket_), DistributedError, "link",
                     "who listens where {} should is another user of this host", name_);
     } else {
@@ -197,7 +199,7 @@ class ProcessLink final : public Link {
                   kind(), std::generic_category().message(errno));
   }
 
-  /// Once it is connected: the other end need not have looked.
+  /// Once it is connected; the other end need not have accepted it.
   void greet() {
     if (!shared_) {
       pollfd look{socket_.get(), POLLOUT, 0};
@@ -235,10 +237,10 @@ class ProcessLink final : public Link {
   const std::string name_;
   bool in_armed_ = false, out_armed_ = false;
 
-  std::mutex mutex_;  // of what close() looks at
+  std::mutex mutex_;  // protects the members used by close()
   bool closed_ = false;
   std::unique_ptr<Link> in_, out_;
-  Fd socket_;  // on its way to be out_
+  Fd socket_;  // will become out_
 };
 
 class ProcessMesh final : public LinkMesh {
@@ -300,8 +302,8 @@ bool seals_tcp() {
   return choice == "on";
 }
 
-/// An address of the interface that GLOO_SOCKET_IFNAME names, the first of them where it is a list;
-/// else the one by which the store is reached, so that jobs on localhost stay there.
+/// The first address of the interface named by GLOO_SOCKET_IFNAME (the first one of a list);
+/// otherwise the one through which the store is reached, so that jobs on localhost stay local.
 std::string address_to_listen_at(const Store& store) {
   const char* const given = std::getenv("GLOO_SOCKET_IFNAME");
   const std::string interface(given ? std::string_view(given, std::strcspn(given, ",")) : "");
@@ -330,7 +332,7 @@ std::string address_to_listen_at(const Store& store) {
   return address;
 }
 
-/// How ranks of the mesh reach each other, where they agree on it.
+/// The addresses of the mesh's ranks, after checking that their settings agree.
 std::vector<LinkAddress> read_addresses(const GroupContext& context,
                                         const std::vector<std::string>& texts, Transport wanted) {
   const auto name = [&](std::size_t rank) {

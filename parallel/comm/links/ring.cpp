@@ -19,7 +19,7 @@ namespace ferrite::parallel::links {
 
 namespace {
 
-// A page of the largest size there is: of what the ends tell each other.
+// The largest page size: for the counters shared by the ends.
 constexpr std::size_t kControl = std::size_t{64} << 10;
 constexpr std::size_t file_bytes(std::size_t rings) {
   return kControl + rings * RingMemory::kCapacity;
@@ -27,9 +27,9 @@ constexpr std::size_t file_bytes(std::size_t rings) {
 constexpr std::size_t mapped_bytes(std::size_t rings) {
   return kControl + 2 * rings * RingMemory::kCapacity;
 }
-// Neither end can take from the other what it has mapped.
+// Neither end can shrink what the other has mapped.
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-// A sender that sleeps is woken for this much room, not for every byte.
+// A sleeping sender is woken for this much room, not for every byte.
 constexpr std::size_t kWorthWaking = RingMemory::kCapacity / 4;
 
 static_assert(2 * sizeof(RingMemory::Direction) <= kControl);
@@ -48,7 +48,7 @@ std::shared_ptr<RingMemory> RingMemory::create(int rings) {
   const auto count = static_cast<std::size_t>(rings);
   Fd fd(memfd_create("ferrite link", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) fail_memory("the system has no memory to share");
-  // Reserved now: memory that is missing later would be a SIGBUS.
+  // Reserved now: missing memory would later cause a SIGBUS.
   int error = 0;
   do error = posix_fallocate(fd.get(), 0, static_cast<off_t>(file_bytes(count)));
   while (error == EINTR);
@@ -140,13 +140,13 @@ std::size_t RingLink::try_send(std::span<const std::byte> bytes) {
   if (is_over()) fail_lost();
   if (room() < bytes.size()) {
     read_by_peer_ = out_.read.load(std::memory_order_acquire);
-    if (room() > RingMemory::kCapacity) fail_lost();  // nothing that we would have written
+    if (room() > RingMemory::kCapacity) fail_lost();  // not a value that we would have written
   }
   const std::size_t n = std::min(room(), bytes.size());
   if (n == 0) return 0;
   std::memcpy(out_bytes_ + written_ % RingMemory::kCapacity, bytes.data(), n);
   written_ += n;
-  // Ordered before the look at the sleeper, as the sleeper orders its flag before its last look.
+  // Ordered before the check for a sleeper, like the sleeper's flag before its last check.
   out_.written.store(written_, std::memory_order_seq_cst);
   if (out_.receiver_sleeps.load(std::memory_order_seq_cst) != 0 &&
       out_.receiver_sleeps.exchange(0, std::memory_order_relaxed) != 0)
@@ -161,7 +161,7 @@ void RingLink::look_for_more() {
 
 std::span<const std::byte> RingLink::received() {
   if (closed_.load(std::memory_order_acquire)) fail_lost();
-  const bool over = is_over();  // before the look: what was written before the end is there then
+  const bool over = is_over();  // checked first: data written before the end is then visible
   look_for_more();
   const auto n = static_cast<std::size_t>(written_by_peer_ - read_);
   if (n == 0 && over) fail_lost();
@@ -214,7 +214,7 @@ void RingLink::disarm(const PollRequest& request) {
 
 void RingLink::ring_bell() const {
   const char bell = 0;
-  // Where there is no room for it, others have not been heard yet.
+  // If there is no room for it, the peer has not read earlier ones yet.
   (void)!::send(socket_.get(), &bell, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 

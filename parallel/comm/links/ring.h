@@ -1,4 +1,4 @@
-// Links through memory that both ends see: threads of one process, or processes of one host.
+// Links through memory shared by both ends: threads of one process, or processes of one host.
 #pragma once
 
 #include <atomic>
@@ -13,14 +13,14 @@
 
 namespace ferrite::parallel::links {
 
-/// Memory of two rings of bytes, one a direction, or of one, behind a file descriptor that has no
-/// name. Each ring is mapped twice in a row, so that whatever lies in it lies in one piece.
+/// Memory of one or two byte rings, one per direction, behind an anonymous file descriptor. Each
+/// ring is mapped twice in a row, so that its contents are always contiguous.
 class RingMemory {
  public:
-  /// Bytes of each ring: some hundred microseconds of bytes, in a core's second cache.
+  /// Bytes of each ring: some hundred microseconds of transfer, and fits in a core's L2 cache.
   static constexpr std::size_t kCapacity = std::size_t{512} << 10;
 
-  /// What the ends tell each other; all zero at first.
+  /// The counters shared by the ends; initially zero.
   struct Direction {
     alignas(64) std::atomic<std::uint64_t> written;
     alignas(64) std::atomic<std::uint64_t> read;
@@ -29,9 +29,9 @@ class RingMemory {
     std::atomic<std::uint32_t> closed;
   };
 
-  /// DistributedError where the system has no memory for it.
+  /// DistributedError if the system has no memory for it.
   static std::shared_ptr<RingMemory> create(int rings);
-  /// What another process has created with one ring; DistributedError unless it is that.
+  /// Opens a single ring created by another process; DistributedError for anything else.
   static std::shared_ptr<RingMemory> open(Fd fd);
   ~RingMemory();
   RingMemory(const RingMemory&) = delete;
@@ -51,11 +51,11 @@ class RingMemory {
   std::byte* base_ = nullptr;
 };
 
-/// One of the two ends. Whoever sleeps is woken by a byte through a socket, whose end also tells
-/// that the other process has died.
+/// One of the two ends. A sleeping end is woken by a byte through a socket, whose hang-up also
+/// reports that the other process has died.
 class RingLink final : public Link {
  public:
-  /// End 0 writes to direction 0; of one ring, end 1 can only receive, and end 0 only send.
+  /// End 0 writes to direction 0; with a single ring, end 1 can only receive, and end 0 only send.
   /// `socket` is connected and non-blocking; `peer` is for messages: "rank 3".
   RingLink(std::shared_ptr<RingMemory> memory, int end, Fd socket, std::string peer,
            std::string_view kind);

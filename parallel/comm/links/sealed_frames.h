@@ -1,11 +1,11 @@
-// Sealed frames: how bytes go over TCP, so that whoever stands between two ranks can neither change
-// nor drop, repeat or reorder any of them without being noticed.
+// Sealed frames: the encoding of bytes over TCP that detects any modification, loss, repetition or
+// reordering by an attacker between two ranks.
 //
 // A stream of bytes is cut into frames: the length of the payload (4 bytes, little-endian), the
-// payload, and a tag of 16 bytes, the GMAC (NIST SP 800-38D: AES-256-GCM of no plain text) of both.
-// Its nonce is the frame's number in the stream, which is not sent; so a frame fits in one place of
-// one stream. Every direction of every connection has a key of its own, which is used for nothing
-// else. Nothing is encrypted.
+// payload, and a tag of 16 bytes, the GMAC (NIST SP 800-38D: AES-256-GCM without plain text) of
+// both. The nonce is the frame's number in the stream, which is not sent; a frame is therefore
+// valid in one position of one stream. Every direction of every connection has a key of its own,
+// which is used for nothing else. Nothing is encrypted.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@
 namespace ferrite::parallel::links {
 
 inline constexpr std::size_t kFrameHeader = 4, kFrameTag = 16;
-/// Of the payload, which is not empty. A receiver can use a frame once all of it has come.
+/// Maximum payload, which is never empty. A receiver can use a frame only when it is complete.
 inline constexpr std::size_t kMaxFrame = std::size_t{64} << 10;
 
 /// The tags of a stream, in the order of its frames.
@@ -38,7 +38,7 @@ class FrameMac {
   bool matches_next(std::span<const std::byte> payload, std::span<const std::byte> tag);
 
   static std::array<std::byte, kFrameHeader> header(std::size_t payload);
-  /// The length in a header; 0 for one that no frame has.
+  /// The length in a header; 0 for an invalid one.
   static std::size_t payload_of(std::span<const std::byte> header);
 
  private:
@@ -47,17 +47,17 @@ class FrameMac {
   std::uint64_t number_ = 0;
 };
 
-/// Both directions of a connection. Each may be used by a thread of its own.
+/// Both directions of a connection. Each may be used by a different thread.
 class SealedChannel {
  public:
   SealedChannel(std::string_view key_out, std::string_view key_in) : out_(key_out), in_(key_in) {}
 
-  /// The frames of these bytes.
+  /// Encodes these bytes as frames.
   std::string seal(std::string_view bytes);
-  /// Appends to `bytes` what the frames hold that are complete with what has `arrived`. False,
-  /// also ever after, where that is not what the other end has sealed next.
+  /// Appends to `bytes` the payload of frames that are complete with the `arrived` bytes. Returns
+  /// false, also for all later calls, if that is not the data that the other end sealed next.
   bool open(std::string_view arrived, std::string& bytes);
-  /// Whether part of a frame has come.
+  /// Whether part of a frame has arrived.
   bool within_frame() const { return !rest_.empty(); }
 
  private:
@@ -66,8 +66,8 @@ class SealedChannel {
   bool broken_ = false;
 };
 
-/// Before the first use of libcrypto, which by default would take itself apart at exit() while
-/// threads still seal their last words.
+/// Call it before the first use of libcrypto, which by default cleans up at exit() while threads
+/// still seal their last messages.
 void prepare_libcrypto();
 
 }  // namespace ferrite::parallel::links

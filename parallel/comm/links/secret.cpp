@@ -17,7 +17,7 @@ std::string hmac_sha256(std::string_view key, std::string_view bytes) {
   prepare_libcrypto();
   std::string digest(32, '\0');
   unsigned size = 0;
-  // A null key would stand for the last one.
+  // A null key would mean the previous one.
   const char* const start = key.empty() ? "" : key.data();
   const bool ok = key.size() <= INT_MAX &&
                   HMAC(EVP_sha256(), start, static_cast<int>(key.size()),

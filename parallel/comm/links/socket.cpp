@@ -24,7 +24,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Resolved = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-/// Null, and why in `error`, where the name is not known.
+/// Null, with the reason in `error`, if the name is unknown.
 Resolved resolve(const Address& address, bool to_listen, std::string& error) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
@@ -61,7 +61,7 @@ int finish_connect(int fd, const addrinfo& to, Deadline deadline) {
   return error;
 }
 
-/// A socket that connects to a port of its own host may find itself.
+/// A socket that connects to a port of its own host may connect to itself.
 bool is_connected_to_itself(int fd) {
   sockaddr_storage here{}, there{};
   socklen_t here_size = sizeof here, there_size = sizeof there;
@@ -134,7 +134,7 @@ Fd listen_at(const Address& address, int backlog) {
     if (bind(fd.get(), at->ai_addr, at->ai_addrlen) == 0 && listen(fd.get(), backlog) == 0) {
       return fd;
     }
-    // That the port is taken says more than that a host has no IPv6.
+    // A port in use is more informative than a host without IPv6.
     if (reason != EADDRINUSE) reason = errno;
   }
   throw std::system_error(reason, std::generic_category(),
@@ -161,7 +161,7 @@ Fd connect_to(const Address& address, Deadline deadline, std::string& error) {
   int left = 0;
   for (const addrinfo* to = found.get(); to; to = to->ai_next) ++left;
   for (const addrinfo* to = found.get(); to; to = to->ai_next, --left) {
-    // An address that swallows what is sent to it must leave time for the next.
+    // An address that never answers must leave time for the next.
     const auto now = Clock::now();
     const Deadline share = now + (std::max(deadline, now) - now) / left;
     Fd fd(socket(to->ai_family, to->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, to->ai_protocol));

@@ -1,4 +1,4 @@
-// Sockets of the host: what the store and the links between processes stand on. Linux.
+// Sockets for the store and the links between processes. Linux.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@
 
 namespace ferrite::parallel::links {
 
-/// A file descriptor that is closed when it is let go of.
+/// An owned file descriptor.
 class Fd {
  public:
   Fd() = default;
@@ -34,34 +34,34 @@ struct Address {
   std::string text() const;
 };
 
-/// Of "host:port" or "[::1]:port". ValueError, naming `what` it was given as, for anything else.
+/// Parses "host:port" or "[::1]:port". ValueError, naming `what` it was given as, for anything
+/// else.
 Address parse_address(std::string_view text, std::string_view what);
 
 using Deadline = std::chrono::steady_clock::time_point;
 
-/// Listens at the first address that `host` stands for, and no other; port 0 is any free one.
-/// Throws std::system_error where that cannot be, with EADDRINUSE where the port is taken and
-/// EADDRNOTAVAIL where the address is not this host's; DistributedError where the name is not
-/// known.
+/// Listens only at the first address of `host`; port 0 is any free one. Throws std::system_error on
+/// failure, with EADDRINUSE if the port is taken and EADDRNOTAVAIL if the address is not this
+/// host's; DistributedError if the name is unknown.
 Fd listen_at(const Address& address, int backlog = 1024);
-/// Where a socket listens, or which address of ours a connection has.
+/// The address at which a socket listens, or the local address of a connection.
 Address local_address(const Fd& fd);
 
-/// Connects, with TCP_NODELAY, non-blocking. All addresses that the name stands for are tried in
-/// turn; an Fd that is not valid, and why in `error`, where none answers by `deadline`.
+/// Connects, with TCP_NODELAY, non-blocking. Tries all addresses of the name in turn; an invalid
+/// Fd, with the reason in `error`, if none answers by `deadline`.
 Fd connect_to(const Address& address, Deadline deadline, std::string& error);
 
-/// Of a non-blocking socket: false where the connection has gone or `deadline` has come. SIGPIPE is
-/// never raised.
+/// For a non-blocking socket: false if the connection is lost or `deadline` has passed. Never
+/// raises SIGPIPE.
 bool send_all(const Fd& fd, std::string_view bytes, Deadline deadline);
 bool recv_all(const Fd& fd, char* bytes, std::size_t size, Deadline deadline);
 
-/// Waits for poll(2)'s `events`; false where `deadline` has come.
+/// Waits for `events` of poll(2); false if `deadline` has passed.
 bool wait_ready(int fd, short events, Deadline deadline);
 
 /// The name of this host, as gethostname(2) gives it.
 std::string host_name();
-/// Whether what `host` stands for can be reached from this host alone (127.0.0.0/8, ::1).
+/// Whether the addresses of `host` can be reached only from this host (127.0.0.0/8, ::1).
 bool is_loopback(const std::string& host);
 
 }  // namespace ferrite::parallel::links

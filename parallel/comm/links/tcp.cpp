@@ -19,11 +19,11 @@ namespace ferrite::parallel::links {
 
 namespace {
 
-// What is read at once stays in a core's second cache until it is reduced.
+// Data read at once stays in a core's L2 cache until it is reduced.
 constexpr std::size_t kBuffer = std::size_t{256} << 10;
-// Below this, bytes go through the buffer, many messages to a system call.
+// Smaller messages go through the buffer, many per system call.
 constexpr std::size_t kDirect = std::size_t{4} << 10;
-// What may be on its way before the other end has proved who it is: what any link holds.
+// Amount sent before the other end has authenticated: the capacity of any link.
 constexpr std::size_t kBeforeProof = std::size_t{256} << 10;
 
 }  // namespace
@@ -41,7 +41,7 @@ TcpLink::~TcpLink() = default;
 
 void TcpLink::close() {
   closed_.store(true, std::memory_order_release);
-  shutdown(socket_.get(), SHUT_RDWR);  // what was sent still arrives
+  shutdown(socket_.get(), SHUT_RDWR);  // sent data still arrives
 }
 
 void TcpLink::fail_lost() const {
@@ -159,10 +159,10 @@ Link::PollRequest TcpLink::arm(const Interest& interest) {
 
 namespace {
 
-// Of payload that was found right, this much is in one piece: no more has to be brought together.
+// At least this much verified payload is contiguous; no more needs to be moved together.
 constexpr std::size_t kInOnePiece = 64;
 constexpr std::size_t kAround = kFrameHeader + kFrameTag;
-// After so many bytes those who send look what has come meanwhile.
+// After sending this much, check for received data.
 constexpr std::size_t kSentAtOnce = std::size_t{256} << 10;
 
 }  // namespace
@@ -171,7 +171,7 @@ SealedTcpLink::SealedTcpLink(Fd socket, std::string peer, std::string expected,
                              std::string_view key)
     : TcpLink(std::move(socket), std::move(peer), std::move(expected)), mac_(key) {}
 
-/// Only what has gone whole is taken: nobody else would send the rest.
+/// Only completely sent frames count as taken, because nothing else would send the rest.
 std::size_t SealedTcpLink::try_send(std::span<const std::byte> bytes) {
   std::size_t taken = 0;
   while (taken < bytes.size() && taken < kSentAtOnce) {
@@ -185,7 +185,7 @@ std::size_t SealedTcpLink::try_send(std::span<const std::byte> bytes) {
   return taken;
 }
 
-/// What there is no room for now is kept: the next call may come with fewer bytes.
+/// The part for which there is no room is kept: the next call may come with fewer bytes.
 void SealedTcpLink::begin_frame(std::span<const std::byte> payload) {
   const auto header = FrameMac::header(payload.size());
   const FrameMac::Tag tag = mac_.next(payload);
@@ -202,7 +202,7 @@ void SealedTcpLink::begin_frame(std::span<const std::byte> payload) {
   }
 }
 
-/// Whether nothing is left of the frame.
+/// Whether the whole frame has been sent.
 bool SealedTcpLink::flush() {
   if (unsent_.empty()) return true;
   const iovec part{unsent_.data() + flushed_, unsent_.size() - flushed_};
@@ -226,7 +226,7 @@ bool SealedTcpLink::has_frame() const {
   return size == 0 || raw_end_ - next_ >= size + kAround;
 }
 
-/// Whether there was a whole one. What is left of the last one's payload is moved beside it.
+/// Whether there was a complete one. The rest of the previous payload is moved next to it.
 bool SealedTcpLink::open_frame() {
   if (!has_frame()) return false;
   const std::byte* const frame = buffer_.data() + next_;
@@ -245,7 +245,7 @@ bool SealedTcpLink::open_frame() {
   return true;
 }
 
-/// Whether anything has come.
+/// Whether anything arrived.
 bool SealedTcpLink::fill() {
   if (buffered() == 0) begin_ = end_ = next_;
   if (begin_ == raw_end_) begin_ = end_ = next_ = raw_end_ = 0;
@@ -268,7 +268,7 @@ bool SealedTcpLink::ready(const Interest& interest) {
 
 Link::PollRequest SealedTcpLink::arm(const Interest& interest) {
   Interest mine = interest;
-  // More is read once what is here was consumed.
+  // More is read once the buffered data was consumed.
   mine.recv = interest.recv && buffered() < kInOnePiece;
   return TcpLink::arm(mine);
 }

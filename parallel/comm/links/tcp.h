@@ -1,4 +1,4 @@
-// Links over TCP, in one direction: the end that opened the connection sends.
+// One-way links over TCP: the end that opened the connection sends.
 #pragma once
 
 #include <sys/uio.h>
@@ -13,11 +13,11 @@
 
 namespace ferrite::parallel::links {
 
-/// Bytes as they are: who can change the network's traffic can change them.
+/// Unprotected bytes: an attacker who controls the network can modify them.
 class TcpLink : public Link {
  public:
-  /// `socket` is connected and non-blocking; `peer` is for messages: "rank 3". `expected` is what
-  /// the other end says first: DistributedError where it says something else.
+  /// `socket` is connected and non-blocking; `peer` is for messages: "rank 3". `expected` is the
+  /// first message of the other end: DistributedError if it sends anything else.
   TcpLink(Fd socket, std::string peer, std::string expected);
   ~TcpLink() override;
   TcpLink(const TcpLink&) = delete;
@@ -36,13 +36,13 @@ class TcpLink : public Link {
 
  protected:
   std::size_t buffered() const { return end_ - begin_; }
-  /// As recvmsg(2) and sendmsg(2), without blocking: how many bytes; 0 where none.
+  /// Like recvmsg(2) and sendmsg(2), without blocking: the number of bytes, possibly 0.
   std::size_t read(std::byte* to, std::size_t size);
   std::size_t write(const iovec* parts, std::size_t count);
   [[noreturn]] void fail_lost() const;
   const std::string& peer() const { return peer_; }
 
-  std::vector<std::byte> buffer_;  // what was received and not consumed: [begin_, end_)
+  std::vector<std::byte> buffer_;  // [begin_, end_): received and not consumed
   std::size_t begin_ = 0, end_ = 0;
   bool over_ = false;  // the other end sends no more
 
@@ -53,19 +53,19 @@ class TcpLink : public Link {
 
   const Fd socket_;
   const std::string peer_, expected_;
-  std::size_t heard_ = 0;  // of expected_
+  std::size_t heard_ = 0;  // received part of expected_
   std::size_t sent_before_proof_ = 0;
-  bool impostor_ = false;  // said something else
+  bool impostor_ = false;  // it sent something else
   int error_ = 0;
   std::atomic<bool> closed_ = false;
 };
 
-/// In sealed frames: DistributedError, naming the peer, where what comes is not what it has sent.
+/// With sealed frames: DistributedError, naming the peer, if received data is not what it sent.
 class SealedTcpLink final : public TcpLink {
  public:
   SealedTcpLink(Fd socket, std::string peer, std::string expected, std::string_view key);
 
-  /// What was not taken is to come again: part of it may be on its way.
+  /// Bytes that were not taken must be passed again: some of them may already be in transit.
   std::size_t try_send(std::span<const std::byte> bytes) override;
   std::span<const std::byte> received() override;
   std::size_t try_recv(std::span<std::byte> bytes) override { return Link::try_recv(bytes); }
@@ -80,10 +80,10 @@ class SealedTcpLink final : public TcpLink {
   bool fill();
 
   FrameMac mac_;
-  // Of the frame that is being sent: payload that was not said to be taken, and what is left to go.
+  // Of the frame being sent: payload not reported as taken yet, and the bytes already sent.
   std::size_t under_way_ = 0, flushed_ = 0;
   std::vector<std::byte> unsent_;
-  // The buffer holds: payload that was found right, [begin_, end_), and frames from next_ on.
+  // The buffer holds verified payload, [begin_, end_), and frames from next_ on.
   std::size_t next_ = 0, raw_end_ = 0;
 };
 

@@ -22,11 +22,11 @@ const void* offset(const void* data, std::int64_t elements, DType dtype) {
   return static_cast<const std::byte*>(data) + static_cast<std::size_t>(elements) * itemsize(dtype);
 }
 
-/// What partial results are kept in.
+/// The type of partial results.
 DType kept(DType dtype) { return itemsize(dtype) == 2 ? kFloat32 : dtype; }
 
-/// Reduces a piece that begins at `begin`: `source(s, begin, n)` is where rank s's values can be
-/// read, `partial` memory for n of them.
+/// Reduces a block that begins at `begin`: `source(s, begin, n)` is where rank s's values can be
+/// read, `partial` is memory for n of them.
 template <class Source>
 void reduce_piece(const Stream& stream, void* out, std::int64_t begin, std::int64_t n,
                   std::size_t ranks, DType dtype, ReduceOp op, void* partial, Source&& source) {
@@ -50,7 +50,7 @@ class HostEngine final : public Engine {
 
   void reduce(void* out, std::span<const Place> sources, std::int64_t numel, DType dtype,
               ReduceOp op) override {
-    // So much at a time that the partial sums stay in the nearest cache; two need none.
+    // Blocks small enough for the partial sums to stay in the L1 cache; two sources need none.
     const std::int64_t step = sources.size() == 2 ? std::max<std::int64_t>(numel, 1) : kBlock;
     alignas(64) std::array<std::byte, kBlock * sizeof(double)> partial;
     for (std::int64_t begin = 0; begin < numel; begin += step)
@@ -79,7 +79,7 @@ class DeviceEngine final : public Engine {
     busy_ = true;
   }
 
-  /// Values of other devices come here first, a piece at a time.
+  /// Values on other devices are copied here first, a block at a time.
   void reduce(void* out, std::span<const Place> sources, std::int64_t numel, DType dtype,
               ReduceOp op) override {
     if (numel == 0) return;

@@ -32,7 +32,7 @@ void Hub::begin(int rank, const Brought& bring, const links::Interrupt& interrup
   for (int r = 1; r < size(); ++r) {
     if (called(r) == called(0)) [[likely]]
       continue;
-    // Who differs from most is named first.
+    // The rank that differs from most others is named first.
     int like_first = 0;
     for (int s = 0; s < size(); ++s) like_first += called(s) == called(0);
     const int odd = 2 * like_first < size() ? 0 : r, other = odd == 0 ? r : 0;
@@ -60,7 +60,7 @@ void Hub::meet(int rank, const links::Interrupt& interrupt) {
   Seat& mine = seat(rank);
   mine.reads.store(false, std::memory_order_seq_cst);
   const std::uint64_t meeting = mine.meetings.load(std::memory_order_relaxed) + 1;
-  // Sequentially consistent, as what sleepers do: one of the two sees the other.
+  // Sequentially consistent, like the sleeper's accesses: one of the two sees the other.
   mine.meetings.store(meeting, std::memory_order_seq_cst);
   if (sleepers_.load(std::memory_order_seq_cst) > 0) {
     { const std::lock_guard lock(mutex_); }
@@ -87,7 +87,7 @@ void Hub::meet(int rank, const links::Interrupt& interrupt) {
     lock.unlock();
     if (!all_came(meeting)) check(rank, meeting, interrupt);
   }
-  // Who gives up waits for those who read, who in turn do not begin to when they see it.
+  // A rank that gives up waits for readers, which do not begin to read once they see the abort.
   mine.reads.store(true, std::memory_order_seq_cst);
   FERRITE_CHECK(!aborted_.load(std::memory_order_seq_cst), DistributedError, interrupt.op,
                 "the group was aborted");
@@ -112,7 +112,7 @@ std::string Hub::last_call(int rank) const {
                      called & ((std::uint64_t{1} << kKindShift) - 1));
 }
 
-/// Throws where there is nothing to wait for any more.
+/// Throws if the wait has become pointless.
 void Hub::check(int rank, std::uint64_t meeting, const links::Interrupt& interrupt) {
   FERRITE_CHECK(!aborted_.load(std::memory_order_acquire) && !interrupt.aborted, DistributedError,
                 interrupt.op, "the group was aborted");
@@ -151,7 +151,7 @@ void Hub::abort(int rank, const std::string& reason) {
     for (int r = 0; r < size(); ++r)
       if (const auto& f = listeners_[static_cast<std::size_t>(r)]; f && r != rank) f(reason);
   }
-  // Only now, so that all who see it know why.
+  // Set last, so that every rank that sees it knows the reason.
   aborted_ = true;
   { const std::lock_guard lock(mutex_); }
   came_.notify_all();
@@ -167,7 +167,7 @@ void Hub::listen(int rank, std::function<void(const std::string&)> f) {
   listeners_[static_cast<std::size_t>(rank)] = std::move(f);
 }
 
-// ---- What ranks share
+// ---- Shared by the ranks
 
 links::LinkMesh& Hub::ring(int rank) {
   std::lock_guard lock(mutex_);

@@ -1,4 +1,4 @@
-// Hub: where the ranks of a local group meet, and see what each of them brings.
+// Hub: where the ranks of a local group synchronize, and see each other's arguments.
 #pragma once
 
 #include <atomic>
@@ -18,67 +18,68 @@
 
 namespace ferrite::parallel::local {
 
-/// What a rank brings to an operation.
+/// A rank's arguments of an operation.
 struct Brought {
   comm::Signature signature;
   Device device;  ///< of its tensors
-  /// What it reduces or gives, its `in`, or `out` where it works in place; and what it writes.
+  /// The memory it reduces or sends, its `in`, or `out` if it works in place; and the memory it
+  /// writes.
   Place source, out;
 };
 
-/// A rank, for the others to look at.
+/// A rank's state, visible to the others.
 struct alignas(64) Seat {
-  // How many meetings it has come to.
+  // Number of synchronization points it has reached.
   std::atomic<std::uint64_t> meetings{0};
   // Its last call, for messages: the kind above kKindShift, its number below.
   std::atomic<std::uint64_t> called{0};
-  // Whether it is between meetings, where it may read what the others brought.
+  // Whether it is between begin() and end(), where it may read the others' memory.
   std::atomic<bool> reads{false};
   std::atomic<bool> left{false};
-  // Of this operation and the one before, which others may not have left yet.
+  // Of this operation and the previous one, which others may not have left yet.
   Brought brought[2];
   std::uint64_t operations = 0;  // the rank's own
 };
 
 class Hub {
  public:
-  /// `names`: what errors call the ranks.
+  /// `names`: the ranks' names in errors.
   explicit Hub(std::vector<int> names);
 
   int size() const { return static_cast<int>(seats_.size()); }
 
-  /// Brings something and waits for all others. DistributedError where they called something else.
-  /// From here on this rank may read what the others brought, until end().
+  /// Publishes the arguments and waits for all others. DistributedError if they called something
+  /// else. From here to end() this rank may read the others' memory.
   void begin(int rank, const Brought& bring, const links::Interrupt& interrupt);
-  /// Has the others read elsewhere, from the next meeting on.
+  /// Makes the others read elsewhere, from the next synchronization point on.
   void bring_instead(int rank, const Place& source, const Place& out);
-  /// Waits until all have come here.
+  /// Waits until all ranks are here.
   void meet(int rank, const links::Interrupt& interrupt);
-  /// This rank reads no more; it has left the operation, well or not.
+  /// This rank reads no more; it has left the operation, successfully or not.
   void end(int rank);
-  /// What `of` brought to the operation that `rank` is in.
+  /// The arguments of rank `of` in the current operation of `rank`.
   const Brought& brought(int rank, int of) const {
     return seat(of).brought[seat(rank).operations % 2];
   }
-  /// After an abort: waits until nobody reads what others brought, which takes no longer than
-  /// copying it.
+  /// After an abort: waits until no rank reads another's memory, which takes no longer than copying
+  /// it.
   void wait_for_readers(int rank);
 
-  /// The rank comes no more.
+  /// The rank takes part in nothing from now on.
   void leave(int rank);
-  /// Tells those who listen but `rank`, then ends all waits; once.
+  /// Notifies all listeners but `rank`'s, then ends all waits; once.
   void abort(int rank, const std::string& reason);
-  /// Why; "" before.
+  /// The reason; "" before an abort.
   std::string abort_reason();
-  /// Adds, or with null takes away, who hears of an abort.
+  /// Sets, or with null removes, the listener for an abort.
   void listen(int rank, std::function<void(const std::string& reason)> f);
 
-  /// Links of one rank, for ring_all_reduce.
+  /// One rank's links for ring_all_reduce.
   links::LinkMesh& ring(int rank);
-  /// Links of one rank for send and recv; to be taken once.
+  /// One rank's links for send and recv; call it once.
   std::unique_ptr<links::LinkMesh> take_links(int rank);
-  /// The hub of the sub-group `name`; the same for all that ask. DistributedError where another
-  /// rank has asked for one of other ranks.
+  /// The hub of the sub-group `name`; the same for all callers. DistributedError if another rank
+  /// has requested it with other ranks.
   std::shared_ptr<Hub> subgroup(const std::string& name, const std::vector<int>& ranks);
 
  private:
@@ -98,7 +99,7 @@ class Hub {
   std::vector<std::unique_ptr<Seat>> seats_;
   std::atomic<bool> told_{false}, aborted_{false};
   std::atomic<int> sleepers_{0};
-  std::mutex mutex_;  // also of what follows
+  std::mutex mutex_;  // protects the following members too
   std::string reason_;
   std::condition_variable came_;
   std::vector<std::unique_ptr<links::LinkMesh>> ring_, links_;

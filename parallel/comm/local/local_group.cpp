@@ -27,7 +27,7 @@ using local::Engine;
 using local::Hub;
 using local::Place;
 
-/// Tensors up to this are reduced by every rank alone: one meeting less.
+/// Every rank reduces tensors up to this size by itself, which saves one synchronization.
 constexpr std::size_t kSmallBytes = 8192;
 
 class LocalGroup final : public HostGroup {
@@ -51,11 +51,12 @@ class LocalGroup final : public HostGroup {
   void cancel() override { hub_->abort(rank(), abort_reason()); }
   std::string failed(const comm::Call& call, std::uint64_t sequence,
                      const std::string& error) override {
-    // Others close their links as they are told, which we may notice before we are.
+    // Others close their links when notified, which this rank may notice before its own
+    // notification.
     if (const std::string known = hub_->abort_reason(); !known.empty()) abort(known);
     std::string said = HostGroup::failed(call, sequence, error);
-    hub_->abort(rank(), abort_reason());  // unless somebody is at it
-    hub_->wait_for_readers(rank());       // the tensors are the caller's again
+    hub_->abort(rank(), abort_reason());  // unless another thread is doing so
+    hub_->wait_for_readers(rank());       // the caller may reuse the tensors now
     return said;
   }
   std::shared_ptr<ProcessGroup> do_new_group(const std::vector<int>& ranks, int rank,
@@ -75,7 +76,7 @@ class LocalGroup final : public HostGroup {
   void reduce_own_part(const comm::HostCall& call);
   void collect_part(const Tensor& t, int from);
 
-  /// The part of `t` that rank r reduces: its first element and the one behind its last.
+  /// The part of `t` that rank r reduces: its first element, and one past its last.
   std::int64_t part_begin(const Tensor& t, int r) const {
     return std::min(r * ((t.numel() + size() - 1) / size()), t.numel());
   }
@@ -83,20 +84,21 @@ class LocalGroup final : public HostGroup {
   std::span<const Place> sources(std::size_t offset);
   const local::Brought& brought(int of) const { return hub_->brought(rank(), of); }
   std::byte* out() const { return static_cast<std::byte*>(out_); }
-  /// Waits until all have done what they were asked for up to here.
+  /// Waits until all ranks have finished their work up to here.
   void meet(const comm::HostCall& call) {
     engine_->finish(call.interrupt);
     hub_->meet(rank(), call.interrupt);
   }
 
   const std::shared_ptr<Hub> hub_;
-  std::vector<Place> sources_;  // so that no call allocates
+  std::vector<Place> sources_;  // reused, so that no call allocates
   const std::unique_ptr<Engine> host_;
-  std::map<int, std::unique_ptr<Engine>> devices_;  // by index, made when they are needed
-  // Of the operation that runs.
+  std::map<int, std::unique_ptr<Engine>> devices_;  // by index, created on first use
+  // State of the running operation.
   Engine* engine_ = nullptr;
   void* out_ = nullptr;
-  comm::StagedTensor staged_in_, staged_out_;  // where it fails they stay, for those who still read
+  comm::StagedTensor staged_in_, staged_out_;  // kept after a failure, for ranks that still read
+                                               // them
   alignas(64) std::array<std::byte, kSmallBytes> small_;
 };
 
@@ -138,8 +140,8 @@ void LocalGroup::run(const comm::HostCall& call) {
   staged_in_ = staged_out_ = {};
 }
 
-/// CUDA devices reduce what lies on CUDA devices alone; else the host does, and what is not its own
-/// is brought to it.
+/// Uses the CUDA device if all tensors are on CUDA devices; otherwise the host reduces, and tensors
+/// on devices are copied to it.
 void LocalGroup::choose_engine(const comm::HostCall& call) {
   const comm::Call& what = call.call;
   const local::Brought& mine = brought(rank());
@@ -194,7 +196,7 @@ void LocalGroup::move(const comm::HostCall& call) {
   }
 }
 
-/// Each rank reduces a part, in all ranks' order, into its own memory.
+/// Each rank reduces a part, in the order of all ranks, into its own memory.
 void LocalGroup::reduce_own_part(const comm::HostCall& call) {
   const Tensor& t = call.call.out;
   const std::int64_t begin = part_begin(t, rank());
@@ -204,7 +206,7 @@ void LocalGroup::reduce_own_part(const comm::HostCall& call) {
   meet(call);
 }
 
-/// Gets the part that `from` has reduced.
+/// Copies the part that `from` has reduced.
 void LocalGroup::collect_part(const Tensor& t, int from) {
   const std::size_t begin = static_cast<std::size_t>(part_begin(t, from)) * t.itemsize(),
                     end = static_cast<std::size_t>(part_begin(t, from + 1)) * t.itemsize();
@@ -216,12 +218,14 @@ void LocalGroup::all_reduce(const comm::HostCall& call) {
   if (size() == 1) return;
   if (engine_ == host_.get() && t.nbytes() <= kSmallBytes) {
     host_->reduce(small_.data(), sources(0), t.numel(), t.dtype(), call.call.op);
-    meet(call);  // all have read what is overwritten now
+    meet(call);  // all have read the memory that is now overwritten
     std::memcpy(out_, small_.data(), t.nbytes());
     return;
   }
   reduce_own_part(call);
-  for (int i = 1; i < size(); ++i) collect_part(t, (rank() + i) % size());  // not all from one
+  for (int i = 1; i < size(); ++i)
+    collect_part(t, (rank() + i) % size());  // starting at different
+                                             // ranks
   meet(call);
 }
 
@@ -299,7 +303,7 @@ void run_ranks(int ranks, const std::function<void(ProcessGroup&)>& f,
       } catch (...) {
         failed(*group, "it threw something that is no std::exception");
       }
-      group = nullptr;  // those who still wait for this rank learn that it has left
+      group = nullptr;  // ranks still waiting for this one learn that it has left
     });
   }
   for (std::thread& thread : threads) thread.join();

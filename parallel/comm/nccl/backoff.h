@@ -1,4 +1,4 @@
-// How the host waits for what only polling tells.
+// Polling with back-off, for host-side waits without a notification.
 #pragma once
 
 #include <algorithm>
@@ -7,8 +7,8 @@
 
 namespace ferrite::parallel::nccl {
 
-/// A few tries at once, for what takes microseconds; then sleeps of up to a millisecond. It does
-/// not yield, which costs a time slice on a busy machine.
+/// Spins a few times, for waits of microseconds; then sleeps up to a millisecond. It does not
+/// yield, which costs a time slice on a busy machine.
 class Backoff {
  public:
   void pause() {

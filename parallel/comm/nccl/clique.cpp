@@ -1,5 +1,5 @@
-// Communicators of several devices, driven by one thread: what is done with all of them is one
-// group call, in which NCCL waits for none before it has seen the others.
+// Communicators of several devices, driven by one thread: calls on all of them form one group, so
+// that NCCL does not wait for one before it has seen the others.
 #include "ferrite/parallel/comm/clique.h"
 
 #include <nccl.h>
@@ -29,8 +29,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kHostPatience = std::chrono::minutes(2);  // for what the host has to do
-constexpr auto kLastWait = std::chrono::seconds(10);     // for work that is still under way
+constexpr auto kHostPatience = std::chrono::minutes(2);  // for host-side work
+constexpr auto kLastWait = std::chrono::seconds(10);     // for work still running
 constexpr auto kWatchInterval = std::chrono::milliseconds(100);
 
 bool is_bad(ncclResult_t result) { return result != ncclSuccess && result != ncclInProgress; }
@@ -61,8 +61,8 @@ class NcclClique final : public comm::Clique {
   const Library& library_;
   const std::vector<Device> devices_;
   std::mutex mutex_;
-  // Under the mutex; to be asked is a change too: it ends what NCCL has begun.
-  std::vector<ncclComm_t> members_;  // null once it has been let go of
+  // Protected by the mutex; even a query changes state: it completes what NCCL has begun.
+  std::vector<ncclComm_t> members_;  // null once it has been released
   std::string failure_;
   bool stop_ = false;
   std::condition_variable stopped_;
@@ -108,7 +108,7 @@ void NcclClique::group(const char* op, Clock::duration patience, const Request& 
   }
 }
 
-/// What is worst among all.
+/// The worst result among all.
 ncclResult_t NcclClique::poll() {
   ncclResult_t all = ncclSuccess;
   for (const ncclComm_t member : members_) {
@@ -144,8 +144,8 @@ void NcclClique::connect() {
 
 void NcclClique::run(const char* op, std::span<const comm::CliqueCall> calls,
                      std::span<const Stream> streams) {
-  // Were the calls of two cliques put on their devices in different orders, each would wait for the
-  // other's.
+  // If two cliques queued their calls on the devices in different orders, each would wait for the
+  // other.
   static std::mutex one_at_a_time;
   const std::lock_guard turn(one_at_a_time);
   const std::lock_guard lock(mutex_);
@@ -173,8 +173,8 @@ void NcclClique::run(const char* op, std::span<const comm::CliqueCall> calls,
   }
 }
 
-/// What goes wrong on the devices ends there only where the communicators are aborted: who waits
-/// for a stream would wait forever.
+/// A failed collective on the devices ends only when the communicators are aborted: otherwise a
+/// wait for a stream would last forever.
 void NcclClique::watch() {
   const cuda::BackgroundWaits not_the_training;
   std::unique_lock lock(mutex_);
@@ -205,10 +205,10 @@ void NcclClique::abort(const std::string& reason) {
     if (!members_[d]) continue;
     try {
       const cuda::DeviceGuard guard(devices_[d]);
-      // It frees memory, which a capture that another thread makes would not survive.
+      // It frees memory, which would otherwise invalidate another thread's capture.
       const cuda::detail::CaptureRelaxed relaxed;
       library_.abort(std::exchange(members_[d], nullptr));
-    } catch (const Error&) {  // the device is lost, and all that ran there
+    } catch (const Error&) {  // the device is lost, with all its work
     }
   }
 }

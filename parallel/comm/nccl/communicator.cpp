@@ -89,7 +89,7 @@ bool Communicator::finish(Deadline deadline) {
 void Communicator::abort() {
   const std::lock_guard lock(mutex_);
   if (!communicator_) return;
-  // It frees memory, which a capture that another thread makes would not survive.
+  // It frees memory, which would otherwise invalidate another thread's capture.
   const cuda::detail::CaptureRelaxed relaxed;
   library_.abort(std::exchange(communicator_, nullptr));
 }

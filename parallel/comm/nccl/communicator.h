@@ -1,7 +1,7 @@
-// An NCCL communicator that holds nobody up: one rank's, for one device.
+// A non-blocking NCCL communicator of one rank, for one device.
 //
-// It is made with blocking = 0: NCCL's calls then return at once, also where they have connections
-// to make to ranks that never come, and are asked until they are done or their time is over.
+// It is created with blocking = 0: NCCL's calls then return at once, even if they must connect to
+// ranks that never arrive, and are polled until they are done or the deadline passes.
 #pragma once
 
 #include <nccl.h>
@@ -19,33 +19,33 @@ namespace ferrite::parallel::nccl {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
-/// Calls are made one at a time; all members may be called from any thread meanwhile.
+/// Calls are made one at a time; all members are thread-safe meanwhile.
 class Communicator {
  public:
-  /// `failure`: what ends waiting early.
+  /// `failure`: ends waits early.
   Communicator(const Library& library, const Failure& failure)
       : library_(library), failure_(failure) {}
-  /// Of one that is neither finished nor aborted: aborts it.
+  /// Aborts the communicator unless it was finished or aborted.
   ~Communicator() { abort(); }
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  /// Makes it, on the current device, once all `size` ranks have come. DistributedError.
+  /// Creates it, on the current device, once all `size` ranks have arrived. DistributedError.
   void connect(const ncclUniqueId& id, int rank, int size, Deadline deadline);
 
   /// Makes the calls of `f`, several as a group, and returns when their work is on the stream.
-  /// DistributedError where they fail, the time is over or the communicator was aborted.
+  /// DistributedError if they fail, the deadline passes or the communicator was aborted.
   void call(std::string_view op, Deadline deadline,
             const std::function<ncclResult_t(const Library&, ncclComm_t)>& f);
 
-  /// What has gone wrong since it was last asked; "" if nothing, or where a call is just being
-  /// made.
+  /// The error since the last query; "" if none, or if a call is in progress.
   std::string async_error();
 
-  /// Lets go of it when all ranks are done with it. Whether they were before the deadline, and
-  /// nothing had gone wrong.
+  /// Releases it when all ranks are done with it. Returns whether they were before the deadline,
+  /// without any error.
   bool finish(Deadline deadline);
-  /// Ends what runs on the device, and lets go of it. Waits for no other rank.
+  /// Ends the work running on the device, and releases the communicator. Does not wait for other
+  /// ranks.
   void abort();
 
  private:
@@ -53,7 +53,7 @@ class Communicator {
 
   const Library& library_;
   const Failure& failure_;
-  // To be asked is a change too: it ends what NCCL has begun.
+  // Even a query changes state: it completes what NCCL has begun.
   std::mutex mutex_;
   ncclComm_t communicator_ = nullptr;
 };

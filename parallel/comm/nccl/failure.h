@@ -1,4 +1,4 @@
-// Why a group can no longer be used: what its operations, its watchdog and the monitor share.
+// Why a group can no longer be used: shared by its operations, its watchdog and the monitor.
 #pragma once
 
 #include <atomic>
@@ -10,12 +10,13 @@
 
 namespace ferrite::parallel::nccl {
 
-/// All members may be called from any thread.
+/// Thread-safe.
 class Failure {
  public:
   enum class From { here, others };
 
-  /// Whether this was the first one, which stays. `from`: others know of it already.
+  /// Returns whether this was the first failure, which is kept. `from`: whether others know it
+  /// already.
   bool set(std::string_view reason, From from = From::here) {
     std::lock_guard lock(mutex_);
     if (is_set()) return false;
@@ -26,11 +27,11 @@ class Failure {
   }
 
   bool is_set() const { return set_.load(std::memory_order_acquire); }
-  /// Once it is set:
+  /// Valid once it is set.
   const std::string& reason() const { return reason_; }
   From from() const { return from_; }
 
-  /// DistributedError where it is set.
+  /// DistributedError if it is set.
   void check(std::string_view op) const {
     FERRITE_CHECK(!is_set(), DistributedError, op, "{}", reason());
   }

@@ -21,7 +21,7 @@ namespace nccl {
 
 namespace {
 
-/// How long those wait who let go of a group, for ranks that are not done with it.
+/// How long releasing a group waits for ranks that are not done with it.
 constexpr Milliseconds kFarewell = std::chrono::seconds(10);
 
 }  // namespace
@@ -44,7 +44,7 @@ NcclGroup::~NcclGroup() {
     const cuda::DeviceGuard guard(device_);
     if (communicator_.finish(Clock::now() + std::min(timeout(), kFarewell))) return;
     watchdog_.settle();
-    // What is still under way would otherwise seem to have ended well once it is aborted.
+    // Otherwise running operations would appear to have succeeded once they are aborted.
     failure_->set(
         fmt::format("group {} was let go of while its operations were under way", name()));
     communicator_.abort();
@@ -65,8 +65,8 @@ void NcclGroup::connect() {
 
 // ---- One operation
 
-/// Events of the device become times of the host by one that both know. Their clocks drift apart,
-/// so every now and then it is taken anew.
+/// Device events are converted to host time by one event known in both. The clocks drift apart, so
+/// it is renewed from time to time.
 void NcclGroup::note_time() {
   const auto now = Clock::now();
   if ((base_ && now - base_->time < std::chrono::seconds(10)) || !stream_.query()) return;
@@ -132,7 +132,7 @@ void NcclGroup::give_up(const Operation& operation, const std::string& error) {
     failure_->set(fmt::format("{} ({})", watchdog_.blame(operation, "could not begin"), error));
   abort(failure_->reason());
   failure_->check(operation.op);
-  std::terminate();  // it is set
+  std::terminate();  // unreachable: check() throws
 }
 
 void NcclGroup::do_abort(const std::string& reason) {
@@ -140,7 +140,7 @@ void NcclGroup::do_abort(const std::string& reason) {
   watchdog_.wake();
 }
 
-// ---- What there is
+// ---- Operations
 
 Work NcclGroup::do_all_reduce(const Tensor& tensor, ReduceOp op, AllReduceAlgorithm algorithm) {
   if (algorithm == AllReduceAlgorithm::ring) {

@@ -1,20 +1,20 @@
 // Process groups of CUDA devices, on NCCL.
 //
-// Each group has a stream of its own, of high priority. An operation starts there behind what its
-// caller's current stream holds, and Work::wait() has the current stream wait for it: the host
-// never does, save while NCCL makes connections, and for barrier(). Tensors stay until the stream
-// has passed.
+// Each group has its own high-priority stream. An operation starts there after the work on the
+// caller's current stream, and Work::wait() makes the current stream wait for it: the host does not
+// wait, except while NCCL connects, and for barrier(). Tensors are kept until the stream has
+// passed.
 //
-// Captured into a graph, operations are replayed with it, by all ranks together; run each kind of
-// operation once before, so that connections exist, and let go of the graph before the group. The
-// watchdog does not see replays: a rank that is lost during one is noticed by the monitor and by
-// NCCL's own errors, and the replay ends when the group is aborted.
+// Operations captured into a graph are replayed with it, by all ranks together. Run each kind of
+// operation once before, so that connections exist, and destroy the graph before the group. The
+// watchdog does not see replays: if a rank is lost during one, the monitor and NCCL's own errors
+// detect it, and the replay ends when the group is aborted.
 //
-// Reductions are NCCL's: 16-bit types are rounded to their type after each addition, averages scale
-// before they add, and in which order it adds depends on the algorithm that NCCL chooses; still all
-// ranks get the same bits. AllReduceAlgorithm::ring adds 16-bit types in float32. Whether NaN wins
-// in min and max is NCCL's too. Sends may not complete before they are received: of two ranks that
-// exchange large tensors, one has to receive first.
+// Reductions are NCCL's: 16-bit types are rounded after each addition, averages scale before
+// adding, and the order of additions depends on NCCL's algorithm; all ranks still get the same
+// bits. AllReduceAlgorithm::ring adds 16-bit types in float32. NCCL also decides whether NaN
+// propagates in min and max. Sends may not complete before they are received: if two ranks exchange
+// large tensors, one has to receive first.
 #pragma once
 
 #include <functional>
@@ -37,7 +37,7 @@ class NcclGroup final : public ProcessGroup {
   NcclGroup(const GroupContext& context, const Library& library, const Device& device);
   ~NcclGroup() override;
 
-  /// Of all ranks together, before anything else. DistributedError.
+  /// Called by all ranks together, before anything else. DistributedError.
   void connect();
   std::optional<Device> device() const override { return device_; }
 
@@ -58,7 +58,7 @@ class NcclGroup final : public ProcessGroup {
   /// Puts an operation on the group's stream, between the marks that order and time it.
   Work run(const comm::Call& call, const std::function<void()>& calls,
            Waiting waiting = Waiting::device);
-  /// The same of one call of NCCL's; of none where there are no elements.
+  /// The same for one NCCL call; for none if there are no elements.
   using Request = std::function<ncclResult_t(const Library&, ncclComm_t, cudaStream_t)>;
   Work run(const comm::Call& call, std::int64_t numel, const Request& request,
            Waiting waiting = Waiting::device);
@@ -69,14 +69,14 @@ class NcclGroup final : public ProcessGroup {
   const GroupContext context_;
   const Device device_;
   const Library& library_;
-  const Stream stream_;  // the operations'
-  const Stream side_;    // what rings compute, beside
+  const Stream stream_;  // runs the operations
+  const Stream side_;    // for the ring's computation
   const std::shared_ptr<Failure> failure_;
   Communicator communicator_;
   std::mutex turn_;  // one operation at a time
   std::uint64_t sequence_ = 0;
   std::shared_ptr<const Base> base_;
-  Tensor token_;  // what barriers reduce
+  Tensor token_;  // reduced by barriers
   Watchdog watchdog_;
 };
 

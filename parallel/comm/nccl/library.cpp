@@ -48,7 +48,7 @@ std::string describe(const Library& library, ncclResult_t result, ncclComm_t com
 
 namespace ferrite::nccl {
 
-/// For cuda::versions(); "" where there is none.
+/// For cuda::versions(); "" if there is none.
 std::string version() {
   using namespace parallel::nccl;
   return library() ? readable(checked().version) : "";

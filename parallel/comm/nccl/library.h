@@ -1,5 +1,5 @@
-// NCCL through its C interface. The library is loaded when it is first asked for, so that programs
-// start where it is not; headers are all that the build needs.
+// NCCL through its C interface. The library is loaded on first use, so that programs start without
+// it; only its headers are needed to build.
 #pragma once
 
 #include <nccl.h>
@@ -9,7 +9,7 @@
 
 namespace ferrite::parallel::nccl {
 
-// What is used of it: the member that it becomes, and its name.
+// The functions used: the member's name, and the symbol's.
 #define FERRITE_NCCL_FUNCTIONS(F)             \
   F(get_version, ncclGetVersion)              \
   F(error_string, ncclGetErrorString)         \
@@ -39,19 +39,19 @@ struct Library {
 /// For messages.
 inline constexpr std::string_view kAdvice = "NCCL_DEBUG=INFO has NCCL say more";
 
-/// The oldest version whose communicators never hold up the host (NCCL_VERSION_CODE).
+/// The oldest version with non-blocking communicators (NCCL_VERSION_CODE).
 inline constexpr int kOldestVersion = NCCL_VERSION(2, 18, 0);
 
-/// Null where the library cannot be loaded or is too old, and then why_not() says why.
+/// Null if the library cannot be loaded or is too old; why_not() then has the reason.
 const Library* library();
 const std::string& why_not();
 
-/// What NCCL says of a result, for messages; of `communicator`, or of the calling thread where that
-/// is null.
+/// NCCL's description of a result, for messages; for `communicator`, or for the calling thread if
+/// that is null.
 std::string describe(const Library& library, ncclResult_t result, ncclComm_t communicator);
 
-/// The functions and "", or why they are not there: in loaded/ from a shared library, in linked/
-/// from what the program is linked with, which is the emulator's: its ranks are threads.
+/// The functions and "", or why they are missing: loaded/ takes them from a shared library, linked/
+/// from the program itself, with the emulator's NCCL, whose ranks are threads.
 struct Found {
   Library functions;
   std::string why_not;

@@ -28,7 +28,7 @@ std::string environment(const char* name) {
   return value ? value : "";
 }
 
-/// What NCCL tells hosts apart by.
+/// The identity by which NCCL distinguishes hosts.
 std::string host_id() {
   if (std::string id = environment("NCCL_HOSTID"); !id.empty()) return id;
   std::array<char, 256> name{};
@@ -38,7 +38,7 @@ std::string host_id() {
   return fmt::format("{} {}", name.data(), boot);
 }
 
-/// A GPU, as NCCL knows it: the same text for the same one.
+/// A GPU's identity for NCCL: the same text for the same GPU.
 std::string gpu_id(const Device& device) {
   std::array<char, 32> bus{};
   FERRITE_CUDA_CHECK(
@@ -60,7 +60,7 @@ std::chrono::milliseconds until(Deadline deadline) {
   return std::max(left, std::chrono::milliseconds(1));
 }
 
-/// Of rank 0: waits for all ranks to say which GPU they have.
+/// On rank 0: waits for all ranks to report their GPU.
 void check_devices(const GroupContext& context, const std::string& own, Deadline deadline) {
   std::map<std::string, int> rank_of{{own, 0}};
   for (int rank = 1; rank < context.size; ++rank) {
@@ -107,7 +107,7 @@ Device choose_device(const GroupContext& context) {
                   count - 1);
     return *context.device;
   }
-  // A launcher that shows each rank a single device has chosen already.
+  // A launcher that shows each rank a single device has already chosen.
   const int index = count == 1 ? 0 : get_local_rank();
   const std::string visible = environment("CUDA_VISIBLE_DEVICES");
   FERRITE_CHECK(index < count, DeviceError, kOp,
@@ -123,7 +123,7 @@ ncclUniqueId meet(const GroupContext& context, const Library& library, const Dev
   if (context.size == 1) return new_id(library);
   const std::string own = gpu_id(device);
   if (context.rank == 0) {
-    // A little is kept to tell the others in.
+    // Keeps some time to notify the others.
     const Deadline early = deadline - context.timeout / 10;
     try {
       check_devices(context, own, early);

@@ -1,4 +1,4 @@
-// How the ranks of a group agree on a communicator: which GPU each has, and NCCL's id.
+// How the ranks of a group agree on a communicator: each rank's GPU, and NCCL's id.
 #pragma once
 
 #include "ferrite/parallel/comm/backend.h"
@@ -6,13 +6,13 @@
 
 namespace ferrite::parallel::nccl {
 
-/// The rank's device: the one it was told, else the only one that is visible, else cuda:LOCAL_RANK.
-/// DeviceError where there is none such.
+/// The rank's device: the configured one, else the only visible one, else cuda:LOCAL_RANK.
+/// DeviceError if it does not exist.
 Device choose_device(const GroupContext& context);
 
-/// The id that all ranks share, once each has said in the store which GPU it has. DistributedError
-/// on all ranks where one does not come, or two have the same GPU, which NCCL refuses unless they
-/// pass for different hosts (NCCL_HOSTID).
+/// The id shared by all ranks, once each has published its GPU in the store. DistributedError on
+/// all ranks if one does not arrive, or two have the same GPU, which NCCL refuses unless they
+/// appear as different hosts (NCCL_HOSTID).
 ncclUniqueId meet(const GroupContext& context, const Library& library, const Device& device,
                   Deadline deadline);
 

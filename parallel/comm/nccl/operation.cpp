@@ -8,7 +8,7 @@
 namespace ferrite::parallel::nccl {
 
 bool OperationWork::done() {
-  // What is part of a graph has been recorded, and that is all there ever is to it.
+  // An operation in a graph is complete once it is recorded.
   return operation_->captured || failed() || operation_->end->passed();
 }
 
@@ -29,11 +29,11 @@ void OperationWork::synchronize() {
                 "for the stream of a replay");
   if (!operation_->end->passed()) {
     cuda::detail::about_to_wait(operation_->op);
-    // Not by the runtime, whose wait has no end where a rank was lost. The watchdog sees to the
-    // time.
+    // Polls instead of waiting in the runtime, whose wait would not end if a rank is lost. The
+    // watchdog enforces the timeout.
     for (Backoff backoff; !failed() && !operation_->end->passed();) backoff.pause();
   }
-  // Aborted operations pass as well.
+  // Aborted operations pass their mark as well.
   if (failed()) failure_->check(operation_->op);
 }
 

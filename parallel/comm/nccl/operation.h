@@ -1,4 +1,4 @@
-// One operation that was put on a group's stream, and the handle on it.
+// One operation on a group's stream, and the handle on it.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 using ferrite::detail::Mark;
 using ferrite::detail::Timing;
 
-/// A mark of the stream, and when the host had it: what times on the device are counted from.
+/// A mark of the stream, and its host time: the reference for device times.
 struct Base {
   std::shared_ptr<Mark> mark;
   Clock::time_point time;
@@ -29,12 +29,12 @@ struct Operation {
   std::uint64_t sequence = 0;  ///< 1 for the first of its group
   const char* op = "";         ///< "all_reduce"
   std::string what;            ///< "all_reduce of float32[1024]"
-  bool captured = false;       ///< part of a graph: nobody can ask how far it is
+  bool captured = false;       ///< part of a graph: its progress cannot be queried
   std::shared_ptr<Mark> begin,
-      end;  // of the group's stream; `begin` only where not captured
+      end;  // on the group's stream; `begin` only if not captured
   std::shared_ptr<const Base> base;
-  std::atomic<bool> ended{false};         // well, as the watchdog has seen
-  std::optional<Clock::time_point> seen;  // the watchdog's: when it saw it begin
+  std::atomic<bool> ended{false};         // successfully, as seen by the watchdog
+  std::optional<Clock::time_point> seen;  // set by the watchdog when it sees the operation begin
 };
 
 enum class Waiting { device, host };

@@ -18,7 +18,7 @@ using kernels::Combine;
 using kernels::View;
 using Marked = std::shared_ptr<ferrite::detail::Mark>;
 
-/// Elements of memory, one after the other.
+/// Contiguous elements of memory.
 struct Range {
   std::byte* data = nullptr;
   std::int64_t numel = 0;
@@ -27,7 +27,7 @@ struct Range {
   Range part(std::int64_t begin, std::int64_t end) const {
     return {data + static_cast<std::size_t>(begin) * itemsize(dtype), end - begin, dtype};
   }
-  /// Number `i` of `count` parts that differ by an element at most.
+  /// Number `i` of `count` parts, whose sizes differ by at most one element.
   Range part_of(std::int64_t i, std::int64_t count) const {
     return part(numel * i / count, numel * (i + 1) / count);
   }
@@ -38,10 +38,10 @@ Range all_of(const Tensor& t) {
   return {static_cast<std::byte*>(t.data_ptr()), t.numel(), t.dtype()};
 }
 
-// Larger ones hide less of their additions, smaller ones cost NCCL's latency more often.
+// Larger pieces hide less of the additions, smaller ones pay NCCL's latency more often.
 constexpr std::int64_t kPieceBytes = std::int64_t{2} << 20;
 constexpr std::int64_t kMostPieces = 8;
-// Pieces that have arrived and are not added yet.
+// Maximum number of pieces that have arrived and are not added yet.
 constexpr std::int64_t kMostSlots = 3;
 
 class Ring {
@@ -54,11 +54,11 @@ class Ring {
         all_(all_of(tensor)) {
     const bool is_half = tensor.dtype() == kFloat16 || tensor.dtype() == kBFloat16;
     partial_type_ = is_half && op_ == Combine::sum ? kFloat32 : tensor.dtype();
-    // All ranks must come to the same numbers, whatever the sizes of their own parts.
+    // All ranks must compute the same numbers, whatever the sizes of their own parts.
     largest_ = (all_.numel + place_.size - 1) / place_.size;
     const std::int64_t bytes = largest_ * static_cast<std::int64_t>(itemsize(partial_type_));
     pieces_ = std::clamp(bytes / kPieceBytes, std::int64_t{1}, kMostPieces);
-    // Room for each piece at its largest.
+    // Size of the largest piece.
     room_ = (largest_ + pieces_ - 1) / pieces_;
     slots_ = std::min(pieces_, kMostSlots);
     arrived_ = buffer(tensor.device(), slots_);
@@ -66,7 +66,7 @@ class Ring {
   }
 
   void run() {
-    // Memory that others used on the current stream is free for both from here on.
+    // From here on both may use memory that was used on the current stream.
     place_.side.wait(place_.stream);
     added_.resize(static_cast<std::size_t>(pieces_));
     freed_.resize(static_cast<std::size_t>(slots_));
@@ -78,32 +78,33 @@ class Ring {
 
  private:
   Tensor buffer(const Device& device, std::int64_t pieces) const {
-    // Of the stream that uses it first: that has been ordered behind the current one already.
+    // Allocated on the stream that uses it first, which is already ordered after the current one.
     const StreamGuard use(place_.stream);
     Tensor t = empty({room_ * pieces}, {.dtype = partial_type_, .device = device});
     t.storage()->record_stream(place_.side);
     return t;
   }
 
-  /// Piece k of the part that is `behind` ranks before this one.
+  /// Piece k of the part `behind` ranks before this one.
   Range piece(int behind, std::int64_t k) const {
     const int part = ((place_.rank - behind) % place_.size + place_.size) % place_.size;
     return all_.part_of(part, place_.size).part_of(k, pieces_);
   }
-  /// Room number `i` of a buffer, for elements of a type no larger than its own.
+  /// Slot number `i` of a buffer, for elements of a type no larger than its own.
   Range room(const Tensor& buffer, std::int64_t i, std::int64_t numel, DType dtype) const {
     Range r = all_of(buffer).part(i * room_, i * room_ + numel);
     r.dtype = dtype;
     return r;
   }
 
-  /// Of the reduce-scatter: sends what was added last, receives the part before, adds this rank's.
+  /// A step of the reduce-scatter: sends the last sum, receives the previous part, adds this
+  /// rank's.
   void reduce(int step, std::int64_t k) {
     const bool first = step == 0, last = step + 2 == place_.size;
     const bool in_place = !partial_.defined();
     const Range own = piece(step + 1, k), before = piece(step, k);
     const std::int64_t slot = (step * pieces_ + k) % slots_;
-    // What one rank alone has put in is of its own type.
+    // Values of a single rank have the tensor's own type.
     const Range arrived = room(arrived_, slot, own.numel, first ? all_.dtype : partial_type_);
     wait_for(added_, k);
     wait_for(freed_, slot);
@@ -115,7 +116,7 @@ class Ring {
     added_[static_cast<std::size_t>(k)] = freed_[static_cast<std::size_t>(slot)] = mark;
   }
 
-  /// Of the all-gather: passes on what is complete.
+  /// A step of the all-gather: passes on complete pieces.
   void gather(int step, std::int64_t k) {
     if (step == 0) wait_for(added_, k);
     transfer(piece(step - 1, k), piece(step, k));
@@ -153,10 +154,10 @@ class Ring {
   const Range all_;
   DType partial_type_ = kFloat32;
   std::int64_t largest_ = 0, pieces_ = 1, slots_ = 1, room_ = 0;
-  Tensor arrived_;             // what the neighbour sent: a slot for each of a few pieces
-  Tensor partial_;             // sums that are not of the tensor's type
-  std::vector<Marked> added_;  // of each piece's last sum
-  std::vector<Marked> freed_;  // of the last sum that read each slot
+  Tensor arrived_;             // received from the neighbour: one slot for each of a few pieces
+  Tensor partial_;             // sums of a different type than the tensor
+  std::vector<Marked> added_;  // after each piece's last addition
+  std::vector<Marked> freed_;  // after the last addition that read each slot
 };
 
 }  // namespace

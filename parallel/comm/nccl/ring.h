@@ -1,5 +1,5 @@
-// The ring of parallel/comm/ring_all_reduce.h on a device: pieces travel by NCCL's send and recv on
-// one stream, and are added by kernels on another meanwhile.
+// The ring of parallel/comm/ring_all_reduce.h on a device: NCCL's send and recv transfer pieces on
+// one stream while kernels add them on another.
 #pragma once
 
 #include <nccl.h>
@@ -15,16 +15,16 @@ namespace ferrite::parallel::nccl {
 
 struct RingPlace {
   int rank = 0, size = 1;
-  Stream stream;  ///< on which pieces travel, and all is done in the end
-  Stream side;    ///< on which they are added
+  Stream stream;  ///< transfers pieces; all work is ordered on it at the end
+  Stream side;    ///< adds pieces
 };
 
-/// Makes calls of NCCL's on the first stream.
+/// Makes NCCL calls on the first stream.
 using Exchange = std::function<void(
     const std::function<ncclResult_t(const Library&, ncclComm_t, cudaStream_t)>&)>;
 
-/// Queues it; nothing waits in the host for other ranks. `tensor` is dense. Sums and averages of
-/// 16-bit types travel as float32 until they are complete.
+/// Queues it; the host does not wait for other ranks. `tensor` is dense. Sums and averages of
+/// 16-bit types are transferred as float32 until they are complete.
 void ring_all_reduce(const Tensor& tensor, ReduceOp op, const RingPlace& place,
                      const Exchange& exchange);
 

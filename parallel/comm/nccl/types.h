@@ -1,4 +1,4 @@
-// Ferrite's element types and reductions in NCCL's words.
+// Maps Ferrite's element types and reductions to NCCL's.
 #pragma once
 
 #include <nccl.h>

@@ -95,7 +95,7 @@ void Watchdog::look() {
   }
   std::uint64_t last = 0;
   while (!underway_.empty() && underway_.front()->end->passed()) {
-    // Those that were aborted pass as well.
+    // Aborted ones pass their mark as well.
     if (failure_->is_set()) return;
     underway_.front()->ended = true;
     last = underway_.front()->sequence;
@@ -121,7 +121,7 @@ void Watchdog::fail() {
   try {
     const cuda::DeviceGuard guard(device_);
     communicator_.abort();
-  } catch (const Error&) {  // the device is lost, and all that ran there
+  } catch (const Error&) {  // the device is lost, with all its work
   }
   underway_.clear();
 }

@@ -1,6 +1,6 @@
-// Watchdog: the thread that looks after a group's operations. It notices those that take longer
-// than the group's timeout, errors that NCCL finds behind the host's back, and ranks that the
-// monitor says are lost; it then aborts the group and tells the other ranks.
+// Watchdog: the thread that supervises a group's operations. It detects operations that exceed the
+// group's timeout, asynchronous NCCL errors, and lost ranks reported by the monitor; it then aborts
+// the group and notifies the other ranks.
 #pragma once
 
 #include <condition_variable>
@@ -19,24 +19,26 @@ namespace ferrite::parallel::nccl {
 
 class Watchdog {
  public:
-  /// `abort(reason)` is called in its thread, once the group has failed. The others outlive it.
+  /// `abort(reason)` is called in its thread, once the group has failed. The other arguments
+  /// outlive it.
   Watchdog(const GroupContext& context, const Device& device, Communicator& communicator,
            std::shared_ptr<Failure> failure, std::function<void(const std::string&)> abort);
   ~Watchdog() { stop(); }
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// From here on it is looked after; in the order of the stream.
+  /// Supervises the operation from here on; in stream order.
   void add(std::shared_ptr<Operation> operation);
-  /// The failure has been set.
+  /// Call it after the failure was set.
   void wake();
   /// Ends the thread.
   void stop();
-  /// Once it is stopped: marks what has ended by now, which an abort after this does not undo.
+  /// After it was stopped: marks the operations that have ended by now, so that a later abort does
+  /// not affect them.
   void settle();
 
-  /// That `operation` takes too long, as an error says it: whoever is to blame by name, where that
-  /// is known. May take a second.
+  /// The message for an `operation` that exceeds the timeout, naming the rank to blame if that is
+  /// known. May take a second.
   std::string blame(const Operation& operation, std::string_view what_happened) const;
 
  private:

@@ -1,4 +1,4 @@
-// What there is of gloo in a build without it.
+// The gloo backend of a build without Gloo.
 #include "ferrite/core/error.h"
 #include "ferrite/parallel/comm/backend.h"
 

@@ -1,4 +1,4 @@
-// NVIDIA's header, and what it hides from host compilers.
+// NVIDIA's header, plus the parts it hides from host compilers.
 #pragma once
 #pragma GCC system_header
 

@@ -1,5 +1,5 @@
-// Stands before NVIDIA's header of this name on the include path of a host compiler: the same
-// declarations, and the language of device code on top.
+// Shadows NVIDIA's header of this name on the include path of a host compiler: the same
+// declarations, plus the language of device code.
 #pragma once
 #pragma GCC system_header  // for #include_next, which pedantic compilers warn of
 

@@ -1,5 +1,5 @@
-// What the emulator has of NCCL: the functions that Ferrite uses, for ranks that are threads of one
-// process. Names and values are those of NVIDIA's header of this name, before which it stands.
+// The emulator's subset of NCCL: the functions that Ferrite uses, for ranks that are threads of one
+// process. Names and values are those of NVIDIA's header of this name, which it shadows.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -70,7 +70,7 @@ const char* ncclGetErrorString(ncclResult_t result);
 const char* ncclGetLastError(ncclComm_t comm);
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id);
-/// With blocking = 0 alone.
+/// Only with blocking = 0.
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t* config);
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error);

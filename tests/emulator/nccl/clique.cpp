@@ -15,7 +15,7 @@ void copy(void* to, const void* from, std::size_t bytes) {
   if (to != from && bytes > 0) std::memmove(to, from, bytes);
 }
 
-/// What all ranks have asked for, in their order.
+/// Executes what all ranks have requested, in rank order.
 void carry_out(const std::vector<PostedPtr>& ranks) {
   const DeviceAccess access;
   const Request first = ranks.front()->request;
@@ -23,7 +23,7 @@ void carry_out(const std::vector<PostedPtr>& ranks) {
   const auto root = static_cast<std::size_t>(first.peer);
   std::vector<const void*> in;
   for (const PostedPtr& p : ranks) in.push_back(p->request.in);
-  // Inputs and outputs may be the same memory: outputs are written when all is known.
+  // Inputs and outputs may be the same memory: outputs are written after all inputs are read.
   std::vector<char> result(
       bytes *
       (first.kind == Kind::all_gather || first.kind == Kind::reduce_scatter ? ranks.size() : 1));
@@ -112,7 +112,7 @@ bool Clique::post_transfer(int from, int to) {
   const bool good = !send->withdrawn && !recv->withdrawn &&
                     send->request.count == recv->request.count &&
                     send->request.type == recv->request.type;
-  if (!good) return false;  // they stay, and so does what comes behind them
+  if (!good) return false;  // they stay, and so does everything after them
   const DeviceAccess access;
   copy(recv->request.out, send->request.in, send->request.in_bytes(2));
   send->done = recv->done = true;

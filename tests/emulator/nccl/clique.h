@@ -1,4 +1,4 @@
-// Clique: the ranks that share an id, and how what they ask for meets.
+// Clique: the ranks that share an id, and the matching of their requests.
 #pragma once
 
 #include <nccl.h>
@@ -24,20 +24,20 @@ struct Request {
   ncclRedOp_t op = ncclSum;
   int peer = 0;  // the root, or the other rank
 
-  std::size_t in_bytes(int ranks) const;   // 0 where nothing is read
-  std::size_t out_bytes(int ranks) const;  // as far as this kind writes on any rank
+  std::size_t in_bytes(int ranks) const;   // 0 if nothing is read
+  std::size_t out_bytes(int ranks) const;  // the maximum that this kind writes on any rank
   bool agrees_with(const Request& other) const;
 };
 
-/// A request whose rank's stream has come to it.
+/// A request that its rank's stream has reached.
 struct Posted {
   Request request;
   bool done = false;
-  bool withdrawn = false;  // its rank has aborted: it never meets others
+  bool withdrawn = false;  // its rank has aborted: it is never matched
 };
 using PostedPtr = std::shared_ptr<Posted>;
 
-/// All members under the runtime's lock.
+/// All members are called with the runtime's lock held.
 class Clique {
  public:
   explicit Clique(int ranks)
@@ -45,11 +45,11 @@ class Clique {
 
   int size() const { return static_cast<int>(devices.size()); }
   bool is_complete() const;
-  /// Meets those of the other ranks by their order, and is carried out by who comes last. Requests
-  /// that do not agree never are. Whether something was carried out.
+  /// Matches requests of the ranks by their order; the last one to arrive executes them. Requests
+  /// that do not agree are never executed. Returns whether anything was executed.
   bool post(int rank, const PostedPtr& posted);
 
-  std::vector<int> devices;  // of the ranks that have come; -1: it has not
+  std::vector<int> devices;  // of the ranks that have arrived; -1: not yet
 
  private:
   struct Meeting {
@@ -58,15 +58,15 @@ class Clique {
   bool post_collective(int rank, const PostedPtr& posted);
   bool post_transfer(int from, int to);
 
-  std::vector<std::uint64_t> next_;  // of each rank, its next collective
+  std::vector<std::uint64_t> next_;  // per rank, its next collective
   std::map<std::uint64_t, Meeting> meetings_;
   std::map<std::pair<int, int>, std::deque<PostedPtr>> sends_, recvs_;  // from, to
 };
 
 std::size_t bytes_of(ncclDataType_t type);
 
-/// Reduces `count` elements at each of `in`, which may be `out` too. Each addition is rounded to
-/// the type, and averages scale first, as NCCL has it.
+/// Reduces `count` elements at each of `in`, which may include `out`. Each addition is rounded to
+/// the type, and averages scale first, as in NCCL.
 void reduce(const std::vector<const void*>& in, void* out, std::size_t count, ncclDataType_t type,
             ncclRedOp_t op);
 

@@ -1,9 +1,9 @@
 // NCCL for ranks that are threads of one process, each with an emulated device of its own.
 //
-// Its habits are NCCL's: a call returns before its work is done, and says ncclInProgress until it
-// has been asked again; work waits on its stream until all ranks' streams have come to theirs; what
-// does not match, or comes alone, waits forever, until ncclCommAbort. Collectives can be captured:
-// each launch of the graph meets the others' anew.
+// It behaves like NCCL: a call returns before its work is done, and returns ncclInProgress until it
+// has been polled; work waits on its stream until all ranks' streams have reached theirs;
+// mismatched or unmatched calls wait forever, until ncclCommAbort. Collectives can be captured:
+// each launch of the graph is matched again.
 #include "ferrite/emulator/nccl.h"
 
 #include <nccl.h>
@@ -27,13 +27,13 @@
 using namespace emulator;
 using namespace emulator::nccl;
 
-/// One rank's. What is queued keeps it.
+/// The communicator of one rank. Queued work keeps it alive.
 struct ncclComm {
   std::shared_ptr<Clique> clique;
   int rank = 0, device = 0;
   bool connected = false, busy = false, finalizing = false, finalized = false, aborted = false;
   ncclResult_t planted = ncclSuccess;
-  std::vector<PostedPtr> posted;  // of the operation that its stream is at
+  std::vector<PostedPtr> posted;  // of the operation that its stream has reached
   std::uint64_t queued = 0;       // operations that are not done
 };
 
@@ -48,8 +48,8 @@ struct Id {
 static_assert(sizeof(Id) <= sizeof(ncclUniqueId));
 
 struct World {
-  std::map<std::int64_t, std::shared_ptr<Clique>> cliques;  // by id; null until a rank has come
-  std::map<ncclComm_t, CommPtr> comms;                      // handles that are good
+  std::map<std::int64_t, std::shared_ptr<Clique>> cliques;  // by id; null until a rank has arrived
+  std::map<ncclComm_t, CommPtr> comms;                      // valid handles
   std::int64_t next_id = 1;
 };
 World& world() {
@@ -89,7 +89,7 @@ struct Group {
 };
 thread_local Group group;
 
-/// Whether the requests are done; the first time that a launch asks, it posts them.
+/// Whether the requests are done; posts them at the first query of a launch.
 bool is_ready(ncclComm& comm, const std::vector<Request>& requests) {
   if (comm.aborted) return true;
   if (comm.posted.empty()) {
@@ -107,7 +107,7 @@ bool is_ready(ncclComm& comm, const std::vector<Request>& requests) {
   return true;
 }
 
-/// For the race detector: each rank's own part of it, as work of its own stream.
+/// For the race detector: records each rank's accesses as work of its own stream.
 void note_accesses(const ncclComm& comm, const std::vector<Request>& requests) {
   if (comm.aborted) return;
   const int ranks = comm.clique->size();
@@ -136,7 +136,7 @@ ncclResult_t put(const CommPtr& comm, const StreamPtr& stream, std::vector<Reque
   return refuse(ncclUnhandledCudaError, "the stream takes no work");
 }
 
-/// All that a group has for each communicator runs at once.
+/// Queues the group's operations for all communicators at once.
 ncclResult_t put_all(std::vector<Queued> queued) {
   ncclResult_t result = ncclSuccess;
   while (!queued.empty()) {

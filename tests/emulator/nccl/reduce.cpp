@@ -13,7 +13,7 @@ namespace emulator::nccl {
 
 namespace {
 
-/// What T is computed in: integers wrap around.
+/// The type of the computation for T: integers wrap around.
 template <class T>
 struct Arithmetic {
   using Type = std::conditional_t<std::is_integral_v<T>, std::uint64_t, T>;
@@ -69,7 +69,7 @@ template <class T>
 void reduce_as(const std::vector<const void*>& in, void* out, std::size_t count, ncclRedOp_t op) {
   using A = typename Arithmetic<T>::Type;
   std::vector<T> sum(count), more(count);
-  // 1 / n is of the type too.
+  // 1 / n is rounded to the type too.
   const T scale = rounded<T>(A(1) / static_cast<A>(in.size()));
   for (std::size_t rank = 0; rank < in.size(); ++rank) {
     std::vector<T>& values = rank == 0 ? sum : more;

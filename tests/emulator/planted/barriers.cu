@@ -1,4 +1,4 @@
-// Threads of a block: barriers missing, divergent, or never reached by all.
+// Threads of a block: barriers that are missing, divergent, or not reached by all.
 #include "ferrite/tests/emulator/planted/planted.h"
 
 using namespace planted;
@@ -21,7 +21,7 @@ __global__ void tree_sum(const float* x, float* sum) {
   if (t == 0) *sum = part[0];
 }
 
-/// Each thread reads what its neighbour wrote: in ascending order it happens to be right.
+/// Each thread reads its neighbour's value: in ascending order the result happens to be right.
 template <Bug bug>
 __global__ void take_from_left(const float* x, float* y) {
   EMULATOR_SHARED(tile, float[256]);
@@ -31,8 +31,8 @@ __global__ void take_from_left(const float* x, float* y) {
   y[t] = t ? tile[t - 1] : 0.0f;
 }
 
-/// Matrix product of 32x32, in tiles of 16x16; the last barrier keeps a tile until all have used
-/// it.
+/// Matrix product of 32x32, in tiles of 16x16; the last barrier keeps a tile until all threads have
+/// used it.
 template <Bug bug>
 __global__ void multiply(const float* a, const float* b, float* c) {
   constexpr int kTile = 16, kSize = 32;

@@ -24,7 +24,7 @@ __global__ void histogram(const int* x, int* bins, int n) {
   if (threadIdx.x < 16) atomicAdd(&bins[threadIdx.x], mine[threadIdx.x]);
 }
 
-/// The last block to finish adds what all have left.
+/// The last block to finish adds the results of all.
 template <bool bug>
 __global__ void sum_in_last_block(const float* x, float* parts, unsigned* finished, float* sum) {
   EMULATOR_SHARED(part, float[64]);
@@ -66,7 +66,7 @@ __global__ void every_atomic(int* i, unsigned* u, unsigned long long* l, float* 
   atomicAdd(l, 1ull << 33);
   atomicAdd(f, 0.5f);
   atomicAdd(d, 0.25);
-  // A product by compare-and-swap, as old chips add doubles.
+  // A product by compare-and-swap, like additions of doubles on old chips.
   auto* const bits = l + 1;
   unsigned long long old = *static_cast<volatile unsigned long long*>(bits), seen;
   do {

@@ -1,4 +1,4 @@
-// Accesses outside of memory, to freed, misaligned, unset or foreign memory.
+// Accesses to memory that is out of bounds, freed, misaligned, uninitialized, or of another device.
 #include "ferrite/tests/emulator/planted/planted.h"
 
 using namespace planted;

@@ -1,5 +1,5 @@
-// Small programs, each with a kernel that is right or has one known bug: what the emulator must
-// stay silent about, and what it must find.
+// Small programs, each with a kernel that is correct or has one known bug: the emulator must report
+// the bug, and nothing else.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -39,7 +39,7 @@ inline void check(cudaError_t error, const char* file = __builtin_FILE(),
   std::exit(3);
 }
 
-/// Where a kernel is launched.
+/// The launch parameters of a kernel.
 struct On {
   dim3 grid, block;
   std::size_t shared_bytes = 0;
@@ -64,7 +64,7 @@ void launch(const On& on, const char* name, void (*kernel)(P...), A&&... argumen
         on.file, on.line);
 }
 
-/// An array in device memory, of NaN bits unless values are given.
+/// An array in device memory, with NaN bits unless values are given.
 template <class T>
 class Array {
  public:

@@ -45,7 +45,7 @@ bool run_two_kernels() {
   return right;
 }
 
-/// The kernel's input comes by a copy in another stream.
+/// The kernel's input is copied in another stream.
 template <bool bug>
 bool run_copy_and_kernel() {
   const Streams streams;
@@ -62,7 +62,7 @@ bool run_copy_and_kernel() {
   return right;
 }
 
-/// The buffer is filled anew while another stream may still read it.
+/// The buffer is overwritten while another stream may still read it.
 template <bool bug>
 bool run_reuse() {
   const Streams streams;
@@ -75,7 +75,7 @@ bool run_reuse() {
   return y.values()[31] == 62;
 }
 
-/// The host reads pinned memory before the copy into it is known to be over.
+/// The host reads pinned memory before the copy into it is known to be complete.
 template <bool bug>
 bool run_host_read() {
   const Streams streams;
@@ -89,7 +89,7 @@ bool run_host_read() {
   return right;
 }
 
-/// A fork and a join of two streams within a graph; the bug leaves out the join's half that the
+/// A fork and a join of two streams within a graph; the bug omits the half of the join that the
 /// last kernel needs.
 template <bool bug>
 bool run_graph() {

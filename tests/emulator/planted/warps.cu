@@ -40,7 +40,7 @@ __global__ void two_operations(float* x) {
   x[threadIdx.x] = v + static_cast<float>(__any_sync(kAll, 1));
 }
 
-/// Each operation once, with a value that says what went wrong.
+/// Each operation once, with a value that identifies a failure.
 __global__ void every_operation(unsigned* wrong) {
   const unsigned lane = threadIdx.x % 32, t = threadIdx.x;
   const auto expect = [&](unsigned number, bool right) {
@@ -63,7 +63,7 @@ __global__ void every_operation(unsigned* wrong) {
   expect(11, __match_all_sync(kAll, lane, &all) == 0 && all == 0);
   expect(12, __half2float(__shfl_xor_sync(kAll, __float2half(static_cast<float>(lane)), 1)) ==
                  static_cast<float>(lane ^ 1));
-  // Halves of a warp do different things.
+  // The halves of a warp diverge.
   if (lane < 16)
     expect(13, __shfl_xor_sync(0x0000ffffu, lane, 1, 16) == (lane ^ 1));
   else

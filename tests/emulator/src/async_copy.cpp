@@ -17,14 +17,14 @@ struct Copy {
   unsigned char* to;
   std::size_t bytes;
   unsigned char data[16];
-  const void* pc;  // of the kernel, where it was issued
+  const void* pc;  // where the kernel issued it
 };
 
-/// One thread's copies in the order of issue, and how many of them each committed group has.
+/// One thread's copies in the order of issue, and their number in each committed group.
 struct Pending {
   std::vector<Copy> copies;
   std::vector<std::size_t> groups;
-  std::size_t open = 0;  // copies that no group has yet
+  std::size_t open = 0;  // copies not in a group yet
 };
 
 bool in_use = false;  // since the block began

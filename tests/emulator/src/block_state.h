@@ -1,4 +1,4 @@
-// The block that runs: which of its threads are ready, wait, or have returned.
+// The running block: which of its threads are ready, waiting, or have returned.
 #pragma once
 
 #include <bit>
@@ -15,9 +15,9 @@ struct BlockThread {
   Fiber* fiber;  // null until the thread starts
   uint3 index;
   int rank;
-  const char* file;  // where it waits
+  const char* file;  // source location of the wait
   int line;
-  WarpRequest* request;  // in which warp-wide operation, if it waits in one
+  WarpRequest* request;  // the warp-wide operation it waits in, if any
 
   int warp() const { return rank >> 5; }
   int lane() const { return rank & 31; }
@@ -28,7 +28,7 @@ struct BlockState {
 
   BlockThread threads[kMaxThreads];
   BlockThread* current;  // the one that runs
-  // A bit for each lane of each warp; ready_warps has one for each warp with a ready lane.
+  // One bit for each lane of each warp; ready_warps has one bit for each warp with a ready lane.
   std::uint32_t exists[32], ready[32], at_barrier[32], waiting[32], returned[32];
   std::uint32_t ready_warps;
   int size, warps;
@@ -36,7 +36,7 @@ struct BlockState {
   int arrived;  // at the barrier
   const char* barrier_file;
   int barrier_line;
-  int count;        // of the barrier's predicates that are true
+  int count;        // number of true predicates at the barrier
   int phase;        // barriers passed
   int votes[2][4];  // results by the phase's parity: some threads read them a phase late
   std::uint64_t idle_yields;
@@ -74,7 +74,7 @@ void block_here();
 
 void release_barrier();
 
-/// Says so if a thread waits for `thread`, which has returned, in a warp-wide operation.
+/// Reports an error if a thread waits for `thread`, which has returned, in a warp-wide operation.
 void check_waiting_for(const BlockThread& thread);
 
 [[noreturn]] void report_deadlock();

@@ -25,7 +25,7 @@ void join(Nodes& tail, const Nodes& more) {
     if (std::find(tail.begin(), tail.end(), node) == tail.end()) tail.push_back(node);
 }
 
-/// Marks the nodes that must be done before those of `tail`, and these.
+/// Marks the nodes that precede those of `tail`, and these.
 void mark_ancestors(const Nodes& tail, std::vector<bool>& marked) {
   Nodes stack = tail;
   while (!stack.empty()) {
@@ -94,7 +94,7 @@ void capture_operation(CUstream_st& stream, OperationPtr operation) {
 cudaError_t capture_wait(const StreamPtr& stream, const CUevent_st& event) {
   if (!event.capture) {
     if (!event.record) return cudaSuccess;
-    stream->capture->invalid = true;  // what it waits for is not part of the graph
+    stream->capture->invalid = true;  // it waits for something that is not part of the graph
     return cudaErrorStreamCaptureIsolation;
   }
   if (event.capture->over) {

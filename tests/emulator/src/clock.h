@@ -1,5 +1,5 @@
-// Vector clocks over streams: which operations of other streams an operation comes after. Kept
-// only where races are looked for.
+// Vector clocks over streams: the operations of other streams that precede an operation. Kept only
+// in builds with the race detector.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ inline constexpr bool kRaces = false;
 
 class Clock {
  public:
-  /// The number of the last operation of `stream` that is known to be over, 0 for none.
+  /// The number of the last operation of `stream` that is known to be complete, 0 for none.
   std::uint64_t operator[](std::uint64_t stream) const {
     for (const auto& [id, number] : entries_)
       if (id == stream) return number;
@@ -47,14 +47,14 @@ class Clock {
 
 using ClockPtr = std::shared_ptr<const Clock>;
 
-/// The place of an operation in a launch of a graph.
+/// The position of an operation in a launch of a graph.
 struct GraphPlace {
   std::uint64_t launch = 0;  // 0: in none
   std::size_t node = 0;
   std::shared_ptr<const std::vector<bool>> ancestors;  // the nodes that come before it
 };
 
-/// An operation as the race detector sees it: its place, and what it comes after.
+/// An operation for the race detector: its position, and the operations that precede it.
 struct WorkId {
   std::uint64_t stream = 0, number = 0;
   ClockPtr clock;

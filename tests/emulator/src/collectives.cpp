@@ -1,4 +1,4 @@
-// Where threads of a block wait for each other.
+// Points where threads of a block wait for each other.
 #include <cstring>
 
 #include "ferrite/tests/emulator/src/block_state.h"
@@ -81,7 +81,7 @@ void warp_collective(WarpRequest& request, bool orders_memory) {
   BlockThread* const warp = &block.threads[w * 32];
   WarpRequest* lanes[32];
   bool complete = (block.waiting[w] & others) == others;
-  // A lane that waits in another operation, or with another mask, has not come to this one yet.
+  // A lane that waits in another operation, or with another mask, has not reached this one yet.
   for (unsigned m = complete ? others : 0; m; m &= m - 1) {
     const int other = std::countr_zero(m);
     WarpRequest* const theirs = warp[other].request;

@@ -13,7 +13,7 @@ namespace emulator {
 
 namespace {
 
-/// Rows of `width` bytes, each `pitch` behind the one before; a plain range has one row.
+/// Rows of `width` bytes, `pitch` apart; a plain range has one row.
 struct Region {
   void* start;
   std::size_t pitch, width, height;
@@ -81,7 +81,7 @@ cudaError_t copy(const char* name, Region to, Region from, cudaMemcpyKind kind, 
     operation->kind = Operation::Kind::copy;
     operation->name = name;
     // Pageable memory goes through a staging buffer: the source may be changed when the call
-    // returns, and a copy to it is over by then.
+    // returns, and a copy to it is complete by then.
     const bool pageable_source = !source.device && !source.page_locked;
     const bool pageable_target = !target.device && !target.page_locked;
     if (when == Return::when_done || pageable_source || pageable_target) ++waits_so_far.copies;

@@ -14,7 +14,8 @@ namespace {
 
 constexpr unsigned char kPoison = 0xff;  // NaN in every floating-point type
 constexpr std::size_t kCommitStep = std::size_t{64} << 20;
-// Freed memory is kept unused for a while, so that a use of it can be told from one of its heir.
+// Freed memory is quarantined for a while, so that a use of it can be told from one of its new
+// owner.
 constexpr std::size_t kQuarantine = std::size_t{64} << 20;
 constexpr std::size_t kLarge = std::size_t{8} << 20;
 std::uint64_t serial = 0;
@@ -86,7 +87,7 @@ Allocation* DeviceHeap::find(std::uintptr_t address) {
 }
 
 bool DeviceHeap::is_intact(const Allocation& a) const {
-  // Large blocks went back to the system, and read as zeros.
+  // Large blocks were returned to the system, and read as zeros.
   const bool whole = !a.live && a.bytes < kLarge && current_settings.poison;
   const unsigned char* const start = bytes_at(whole ? a.address : a.address + a.bytes);
   const unsigned char* const end = bytes_at(a.address + a.footprint);

@@ -1,4 +1,4 @@
-// Where in a device's address range allocations lie.
+// The positions of allocations in a device's address range.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@ namespace emulator {
 
 class DeviceHeap {
  public:
-  static constexpr std::size_t kGranule = 512;  // cudaMalloc aligns to 256 at least
-  static constexpr std::size_t kGuard = 64;     // behind each allocation, at least
+  static constexpr std::size_t kGranule = 512;  // cudaMalloc aligns to at least 256
+  static constexpr std::size_t kGuard = 64;     // minimum size after each allocation
 
   void open(std::uintptr_t base, int device);
 
@@ -25,7 +25,7 @@ class DeviceHeap {
 
   std::size_t live_bytes() const { return live_bytes_; }
   std::size_t live_count() const { return live_count_; }
-  /// Whatever has been used of the range; nothing beyond it is mapped.
+  /// The part of the range used so far; nothing beyond it is mapped.
   std::size_t extent() const { return committed_; }
   std::uintptr_t base() const { return base_; }
 
@@ -35,7 +35,7 @@ class DeviceHeap {
       if (allocation.live) f(allocation);
   }
 
-  /// False where something wrote behind the end of a live allocation, or into a freed one.
+  /// False if something wrote past the end of a live allocation, or into a freed one.
   bool is_intact(const Allocation& allocation) const;
 
   template <class F>

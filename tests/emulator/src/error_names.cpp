@@ -11,7 +11,7 @@ struct Known {
 
 #define KNOWN(name, text) \
   { name, #name, text }
-// Those that the emulator gives, and some that callers compare with.
+// The errors that the emulator returns, and some that callers compare with.
 constexpr Known kKnown[] = {
     KNOWN(cudaSuccess, "no error"),
     KNOWN(cudaErrorInvalidValue, "invalid argument"),

@@ -13,8 +13,8 @@
 #if defined(__x86_64__) && !defined(FERRITE_EMULATOR_UCONTEXT)
 #define FERRITE_EMULATOR_X86 1
 extern "C" void ferrite_emulator_switch(void** save, void* load);
-// Saves what the System V ABI has a callee save, changes stacks, and takes up the other's. The
-// control words of the FPU and of SSE are not switched: kernels do not change them.
+// Saves the callee-saved registers of the System V ABI, switches stacks, and restores those of the
+// other. The control words of the FPU and of SSE are not switched: kernels do not change them.
 asm(R"(
   .text
   .p2align 4
@@ -47,15 +47,15 @@ namespace {
 
 constexpr std::size_t kStackBytes = 256 << 10;
 
-Fiber* previous = nullptr;  // the fiber that was left last: one kernel runs at a time
+Fiber* previous = nullptr;  // the fiber left last: only one kernel runs at a time
 
-/// In the fiber just entered.
+/// Called in the fiber just entered.
 void finish_switch(void* fake_stack) {
   const void* bottom = nullptr;
   std::size_t size = 0;
   if (!__sanitizer_finish_switch_fiber) return;
   __sanitizer_finish_switch_fiber(fake_stack, &bottom, &size);
-  if (previous && !previous->bottom) {  // an operating system thread's: now it is known
+  if (previous && !previous->bottom) {  // the stack of an operating system thread: now it is known
     previous->bottom = bottom;
     previous->size = size;
   }

@@ -1,4 +1,4 @@
-// Stacks of their own, and the switch from one to another.
+// Fibers: separate stacks, and switching between them.
 #pragma once
 
 #include <cstddef>
@@ -6,23 +6,23 @@
 namespace emulator {
 
 struct Fiber {
-  void* stack_pointer = nullptr;  // while it does not run
-  const void* bottom = nullptr;   // of the stack, which grows down towards it
+  void* stack_pointer = nullptr;  // saved while it does not run
+  const void* bottom = nullptr;   // lowest address of the stack, which grows downwards
   std::size_t size = 0;
   void* fake_stack = nullptr;  // AddressSanitizer's
   void* context = nullptr;     // the portable switch's
 };
 
-/// A fiber that will run `entry` when it is first switched to; `entry` never returns.
+/// A fiber that runs `entry` when it is first switched to; `entry` never returns.
 Fiber* new_fiber(void (*entry)());
 
-/// Makes an abandoned fiber start anew.
+/// Makes an abandoned fiber start from the beginning.
 void restart_fiber(Fiber& fiber, void (*entry)());
 
-/// Goes on in `to`; returns when somebody switches back to `from`.
+/// Continues in `to`; returns when another switch leads back to `from`.
 void switch_fiber(Fiber& from, Fiber& to);
 
-/// To be called first thing in `entry`.
+/// Call it first in `entry`.
 void fiber_started();
 
 }  // namespace emulator

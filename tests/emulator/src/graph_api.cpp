@@ -13,9 +13,10 @@ struct CUgraphExec_st {
     std::vector<std::size_t> after;
   };
   std::vector<Node> nodes;
-  std::vector<std::shared_ptr<const std::vector<bool>>> before;  // ancestors(), once asked for
+  std::vector<std::shared_ptr<const std::vector<bool>>> before;  // ancestors(), computed on first
+                                                                 // use
 
-  /// Of each node, what comes before it; for the race detector.
+  /// For each node, the nodes that precede it; for the race detector.
   std::vector<std::shared_ptr<const std::vector<bool>>> ancestors() const;
 };
 
@@ -46,8 +47,8 @@ std::vector<CUgraphExec_st::Node> executable(const CUgraph_st& graph) {
   return nodes;
 }
 
-/// An order of the nodes that keeps their dependencies: that of their making, or, where orders are
-/// shuffled, another one each time, so that a dependency that is missing shows.
+/// An order of the nodes that respects their dependencies: the order of creation or, with shuffled
+/// orders, a different one each time, so that a missing dependency shows.
 std::vector<std::size_t> order_of(const CUgraphExec_st& graph) {
   const std::size_t count = graph.nodes.size();
   std::vector<std::size_t> order, missing(count), ready;
@@ -182,7 +183,7 @@ cudaError_t cudaGraphExecUpdate(cudaGraphExec_t executable_graph, cudaGraph_t gr
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable_graph) {
   return api("cudaGraphExecDestroy", [&](HeldLock&) {
     if (!executable_graph) return cudaErrorInvalidValue;
-    delete executable_graph;  // launches that wait have the operations
+    delete executable_graph;  // pending launches own the operations
     return cudaSuccess;
   });
 }
@@ -209,7 +210,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable_graph, cudaStream_t handl
                 kRaces ? GraphPlace{launches, i, executable_graph->before[i]} : GraphPlace{});
       return cudaSuccess;
     }
-    // A graph within a graph: its nodes, behind what the stream has captured.
+    // A graph within a graph: its nodes, after those that the stream has captured.
     const std::vector<CUgraphNode_st*> before = stream->capture_tail;
     std::vector<CUgraphNode_st*> added;
     for (const auto& node : executable_graph->nodes) {

@@ -44,7 +44,7 @@ struct Worker {
         const bool done = !item.stream || run_as_worker(item.upto, lock);
         advance_all(lock);
         running = false;
-        if (!done) {  // somebody else runs it, or it waits for another one
+        if (!done) {  // another thread runs it, or it waits for another one
           item.when = SteadyClock::now() + kLater;
           items.push_back(std::move(item));
         }
@@ -53,7 +53,7 @@ struct Worker {
   }
 };
 
-/// Never destroyed: it is used until the last static of others is gone.
+/// Never destroyed: it is used until all statics of other code are gone.
 Worker& worker() {
   static Worker& the = *new Worker;
   return the;
@@ -65,7 +65,7 @@ void stop_worker() {
     HeldLock lock(runtime_mutex);
     w.stop = true;
     w.wake.notify_all();
-    // A host function that waits for what never comes must not keep the process from ending.
+    // A host function that never returns must not keep the process from ending.
     if (w.running) {
       work_done.wait_for(lock, std::chrono::seconds(5), [&] { return !w.running; });
       if (w.running) return;

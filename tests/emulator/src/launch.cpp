@@ -1,4 +1,4 @@
-// Launches: checked as the driver checks them, then run.
+// Launches: checked like in the driver, then run.
 #include "ferrite/emulator/launch.h"
 
 #include <algorithm>
@@ -45,7 +45,7 @@ cudaError_t check_configuration(const Launch& launch) {
   return cudaSuccess;
 }
 
-/// Pointers that the kernel would fault on, on a GPU.
+/// Checks for pointers on which the kernel would fault on a GPU.
 void check_pointers(const Launch& launch, const BoundKernel& kernel, int device) {
   for (int i = 0; i < kernel.pointer_count; ++i) {
     const void* const p = kernel.pointers[i];
@@ -89,7 +89,7 @@ cudaError_t submit(const Launch& launch, cudaStream_t handle, const BoundKernel&
       begin_running_now(*stream, launch.name, launch.file, launch.line);
       run_kernel(launch, device, kernel.run, kernel.self);
       end_running_now(*stream);
-      return cudaSuccess;  // what a trap leaves behind, later calls find
+      return cudaSuccess;  // later calls report the trap's error
     }
     auto operation = std::make_shared<Operation>();
     operation->kind = Operation::Kind::kernel;
@@ -153,7 +153,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, 
     int count = block_size > static_cast<int>(kMaxThreads)
                     ? 0
                     : std::min(kBlocksOfProcessor, kThreadsOfProcessor / block_size);
-    if (shared_bytes)  // each block takes 1 KiB for the system
+    if (shared_bytes)  // each block reserves 1 KiB for the system
       count = std::min(count, static_cast<int>((kSharedLimit + 1024) / (shared_bytes + 1024)));
     *blocks = count;
     return cudaSuccess;

@@ -39,7 +39,7 @@ struct Memory {
   }
 };
 
-/// Never destroyed: statics of others are freed after it would be.
+/// Never destroyed: other code's statics are freed later.
 Memory& memory() {
   static Memory& the = *new Memory;
   return the;

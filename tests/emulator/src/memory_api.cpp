@@ -11,7 +11,7 @@ using namespace emulator;
 
 namespace {
 
-/// A call that no graph would contain: not while a capture forbids it.
+/// A call that a graph could not contain: an error while a capture forbids it.
 template <class Body>
 cudaError_t unsafe_api(const char* name, std::uint64_t HostWaits::*counted, Body body) {
   return api(name, [&](HeldLock& lock) {
@@ -37,7 +37,7 @@ cudaError_t release_host(const char* name, void* pointer) {
   });
 }
 
-/// Does `change` to the memory when the stream gets there.
+/// Applies `change` to the memory in stream order.
 void change_in_order(cudaStream_t handle, const void* address, std::size_t bytes, const char* name,
                      void (*change)(const void*, std::size_t)) {
   const Lock lock;
@@ -190,7 +190,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
   return api("cudaPointerGetAttributes", [&](HeldLock&) {
     if (!attributes) return cudaErrorInvalidValue;
     *attributes = {};
-    attributes->device = -2;  // what the driver says of memory that it does not know
+    attributes->device = -2;  // the driver's value for unknown memory
     attributes->type = cudaMemoryTypeUnregistered;
     attributes->hostPointer = const_cast<void*>(pointer);
     const Allocation* const a = find_live(pointer);

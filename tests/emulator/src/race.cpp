@@ -21,7 +21,7 @@ namespace emulator {
 
 namespace {
 
-/// An operation that has run. The number of it is what accesses are marked with.
+/// An operation that has run. Its number marks the accesses.
 struct Work {
   WorkId id;
   const char* name;
@@ -30,13 +30,13 @@ struct Work {
 };
 std::deque<Work>& work = *new std::deque<Work>(1);  // 0 means none
 
-// Of the operation and the block that run.
+// The running operation and block.
 std::uint32_t work_now = 0, block_now = 0;
 std::uint32_t epoch = 0;  // barriers since the block began
 std::uint16_t warp_epochs[32];
 
-/// What a block did before its last fence is visible to whoever sees an atomic that it did
-/// afterwards.
+/// A block's accesses before its last fence are visible to code that sees an atomic that the block
+/// did afterwards.
 struct Fence {
   std::uint32_t epoch = 0;  // of the fence
   std::uint32_t thread = 0;
@@ -48,7 +48,7 @@ struct Fence {
 };
 Fence fence_now;
 
-/// Of an atomic variable: the blocks that fenced and then changed it, in order.
+/// For an atomic variable: the blocks that fenced and then changed it, in order.
 struct Releases {
   struct Release {
     std::size_t rank;
@@ -58,7 +58,7 @@ struct Releases {
 };
 std::unordered_map<std::uintptr_t, Releases>& releases =
     *new std::unordered_map<std::uintptr_t, Releases>;
-/// What the block that runs has seen: the first `count` releases of a variable.
+/// What the running block has seen: the first `count` releases of a variable.
 struct Acquired {
   const Releases* from;
   std::size_t count;
@@ -83,7 +83,7 @@ void synchronize_through(std::uintptr_t address, bool write) {
       fence_now;
 }
 
-/// Whether two accesses to the same bytes, of which one writes, are in no order.
+/// Whether two accesses to the same bytes, at least one of them a write, are unordered.
 bool conflict(const Access& old, const Access& now, bool shared) {
   if (old.work == 0 || !(old.bytes & now.bytes)) return false;
   if ((old.flags & now.flags) & Access::kAtomic) return false;
@@ -92,7 +92,7 @@ bool conflict(const Access& old, const Access& now, bool shared) {
   if (old.epoch < now.epoch) return false;
   const bool same_warp = old.thread / 32 == now.thread / 32;
   if (same_warp && old.warp_epoch < now.warp_epoch) return false;
-  // Of several threads' atomics only the last is remembered.
+  // Of several threads' atomics only the last is recorded.
   return old.thread != now.thread || (old.flags & Access::kSeveral);
 }
 
@@ -152,8 +152,8 @@ const char* kind_of(const Access& a, bool write) {
   std::fflush(stderr);
 }
 
-/// Keeps two reads, by threads of different warps where there are such: one of them is then in
-/// conflict with whatever thread writes.
+/// Keeps two reads, by threads of different warps if possible: one of them then conflicts with any
+/// thread that writes.
 void remember_read(Cell& cell, const Access& now) {
   const auto same = [&](const Access& a) { return a.block == now.block && a.thread == now.thread; };
   const auto over = [&](const Access& a) {
@@ -198,11 +198,11 @@ void check_range(std::uintptr_t start, std::size_t bytes, Cell* cells, Access no
   }
 }
 
-// The allocations that the running kernel has touched last.
+// The allocations that the running kernel accessed last.
 const Allocation* recent[4] = {};
 unsigned recent_next = 0;
 
-/// Whether all of the bytes are in one allocation that this device can reach; if not, says so.
+/// Checks that all bytes are in one allocation that this device can access; otherwise reports it.
 void check_device_bounds(std::uintptr_t at, std::size_t bytes, bool write, const void* pc) {
   for (const Allocation* a : recent)
     if (a && a->contains(at, bytes)) return;
@@ -278,7 +278,7 @@ void race_access(const void* address, std::size_t bytes, bool write, AccessKind 
 }
 
 void race_range(const void* address, std::size_t bytes, bool write) {
-  // What is remembered takes sixteen times the memory: large buffers are left to kernels.
+  // The shadow takes sixteen times the memory: large buffers are recorded only for kernels.
   constexpr std::size_t kMostBytes = 8 << 20;
   if (!in_device_range(address) || bytes == 0 || bytes > kMostBytes) return;
   const auto at = reinterpret_cast<std::uintptr_t>(address);
@@ -291,7 +291,7 @@ void race_forget(const void* address, std::size_t bytes) {
   const auto at = reinterpret_cast<std::uintptr_t>(address);
   auto* const first = reinterpret_cast<unsigned char*>(device_cell(at));
   auto* const last = reinterpret_cast<unsigned char*>(device_cell(at + bytes));
-  // Whole pages go back to the system, which hands them out as zeros.
+  // Whole pages are returned to the system, which supplies zeroed ones.
   constexpr std::uintptr_t kPage = 4096;
   auto* const begin = reinterpret_cast<unsigned char*>(
       (reinterpret_cast<std::uintptr_t>(first) + kPage - 1) & ~(kPage - 1));

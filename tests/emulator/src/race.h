@@ -1,6 +1,7 @@
-// The race detector. Kernels are compiled with -fsanitize=thread, whose calls are answered here
+// The race detector. Kernels are compiled with -fsanitize=thread, whose calls are implemented here
 // (tsan_abi.cpp) instead of by ThreadSanitizer, because only the emulator knows what orders the
-// threads of a kernel: barriers, warps, blocks, streams. In builds without it these do nothing.
+// threads of a kernel: barriers, warps, blocks, streams. In builds without it these functions do
+// nothing.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,7 @@
 namespace emulator {
 
 #ifdef FERRITE_EMULATOR_RACE
-/// The operation that runs from now on. `file` may be null.
+/// Sets the running operation. `file` may be null.
 void race_work_started(const WorkId& id, const char* name, const char* file, int line);
 
 void race_launch_started();
@@ -22,17 +23,17 @@ void race_fence();
 
 enum class AccessKind : unsigned char { plain, atomic };
 
-/// An access by the running thread; nothing happens outside of kernels.
+/// Records an access by the running thread; does nothing outside kernels.
 void race_access(const void* address, std::size_t bytes, bool write, AccessKind kind,
                  const void* pc);
 inline void race_write(const void* address, std::size_t bytes, const void* pc) {
   race_access(address, bytes, true, AccessKind::plain, pc);
 }
 
-/// A copy's or a fill's access to a range of device memory.
+/// Records an access of a copy or a fill to a range of device memory.
 void race_range(const void* address, std::size_t bytes, bool write);
 
-/// The bytes belong to a new allocation: what was done with them before is forgotten.
+/// The bytes belong to a new allocation: earlier accesses are forgotten.
 void race_forget(const void* address, std::size_t bytes);
 #else
 inline void race_work_started(const WorkId&, const char*, const char*, int) {}

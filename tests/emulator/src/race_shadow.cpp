@@ -13,7 +13,7 @@ namespace emulator {
 
 namespace {
 
-/// Address space for the cells of all device memory; pages come when they are touched.
+/// Address space for the cells of all device memory; pages are allocated on access.
 Cell* map_cells() {
   constexpr std::size_t kBytes = kMaxDevices * kDeviceRange / 4 * sizeof(Cell);
   void* const memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
@@ -35,7 +35,7 @@ Cell shared_cells[(320 << 10) / 4 + 1];
 
 }  // namespace
 
-// A 4 GiB program is enough; kernels of other shared libraries appear without a line.
+// Enough for a program of 4 GiB; kernels of other shared libraries are shown without a line.
 std::uint32_t Access::pack(const void* pc) {
   const auto offset =
       reinterpret_cast<std::uintptr_t>(pc) - reinterpret_cast<std::uintptr_t>(__executable_start);

@@ -30,21 +30,21 @@ void end_with_findings() {
   std::_Exit(66);
 }
 
-struct sigaction before[NSIG];  // whoever handled the signal before
+struct sigaction before[NSIG];  // previous handlers of the signals
 
-/// Says what was touched, then leaves the signal to whoever handled it before.
+/// Reports the accessed memory, then passes the signal to the previous handler.
 void on_fault(int signal, siginfo_t* info, void*) {
   static volatile sig_atomic_t entered = 0;
   struct sigaction plain = {};
   plain.sa_handler = SIG_DFL;
-  // The handler before may in turn leave it to this one.
+  // The previous handler may in turn call this one.
   sigaction(signal, entered ? &plain : &before[signal], nullptr);
   if (entered) {
     raise(signal);
     return;
   }
   entered = 1;
-  // Raised anew by another handler: the address is lost.
+  // Raised again by another handler: the address is lost.
   const void* const address = info->si_code > 0 ? info->si_addr : nullptr;
   if (running_here()) {
     std::fprintf(stderr, "emulator: the kernel touched address %p, where nothing is\n", address);
@@ -65,7 +65,7 @@ void on_sanitizer_report(const char*) {
 
 }  // namespace
 
-// Called by the undefined-behaviour sanitizer, where the program has one, before its report.
+// Called by the undefined-behaviour sanitizer, if present, before its report.
 extern "C" void __ubsan_on_report() {
   if (running_here()) print_kernel_place(stderr);
 }

@@ -1,4 +1,4 @@
-// What all runtime functions share: one lock, the current device, the errors.
+// Common state of all runtime functions: one lock, the current device, the errors.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,8 +11,8 @@
 
 namespace emulator {
 
-/// Everything in the emulator is done under this one lock, kernels included; it is given up while
-/// a host function runs or somebody waits for one.
+/// The emulator's only lock, held for everything including kernels; it is released while a host
+/// function runs or a thread waits for one.
 extern std::mutex runtime_mutex;
 extern std::condition_variable work_done;
 
@@ -32,19 +32,19 @@ void set_current_device(int device);
 cudaError_t sticky_error(int device);
 void set_sticky_error(int device, cudaError_t error);
 
-/// Remembers `error` for cudaGetLastError of this thread, unless it is success; returns it.
+/// Stores `error` for cudaGetLastError of this thread, unless it is success; returns it.
 cudaError_t remember(cudaError_t error);
 cudaError_t last_error_of_thread();
 void clear_error();
 
-/// What host_waits() says; under the lock.
+/// The value of host_waits(); with the lock held.
 extern HostWaits waits_so_far;
 
-/// What stands between the user and the body of the runtime function `name`: errors asked for by
-/// fail_next, sticky errors of the device, calls from inside a kernel.
+/// Runs before the body of the runtime function `name`: errors requested by fail_next, sticky
+/// errors of the device, calls from inside a kernel.
 cudaError_t begin_call(const char* name);
 
-/// Runs the body of a runtime function under the lock.
+/// Runs the body of a runtime function with the lock held.
 template <class Body>
 cudaError_t api(const char* name, Body body) {
   if (const cudaError_t error = begin_call(name); error != cudaSuccess) return remember(error);

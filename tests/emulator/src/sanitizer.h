@@ -1,4 +1,4 @@
-// AddressSanitizer's interface, if the program is linked with it; else nothing happens.
+// AddressSanitizer's interface, if the program is linked with it; otherwise no-ops.
 #pragma once
 
 #include <cstddef>

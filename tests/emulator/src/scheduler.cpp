@@ -1,5 +1,5 @@
 // The threads of a block run on one stack, one after another, until one of them has to wait: only
-// then the others get stacks of their own. A kernel without barriers is a plain loop.
+// then do the others get stacks of their own. A kernel without barriers is a plain loop.
 #include "ferrite/tests/emulator/src/scheduler.h"
 
 #include <time.h>
@@ -34,7 +34,7 @@ int device_running = 0;
 
 Fiber* fiber_now = nullptr;
 Fiber* fiber_of_launch = nullptr;  // the operating system thread's own stack
-// Never destroyed: leak checkers look for the stacks at exit.
+// Never destroyed: leak checkers search the stacks at exit.
 std::vector<Fiber*>& idle_fibers = *new std::vector<Fiber*>;
 
 std::uint64_t random_state = 1;
@@ -60,7 +60,7 @@ int next_bit(std::uint32_t bits, int start) {
   return (std::countr_zero(std::rotr(bits, start)) + start) & 31;
 }
 
-/// A thread that can run, or null. Orders other than the shuffled stay with the warp.
+/// A thread that can run, or null. Orders other than shuffled stay with the warp.
 BlockThread* choose(int warp) {
   const std::uint32_t warps = block.ready_warps;
   if (!warps) return nullptr;
@@ -97,7 +97,7 @@ void run_next(BlockThread* thread) {
   if (thread->fiber != fiber_now) go_to(thread->fiber);
 }
 
-/// The running thread has ended: what waited for it may go on, or never will.
+/// The running thread has ended: threads that waited for it continue, or an error is reported.
 void thread_returned(BlockThread& thread) {
   block.set_returned(thread);
   ++counts.threads;
@@ -105,7 +105,7 @@ void thread_returned(BlockThread& thread) {
   if (block.live && block.arrived == block.live) release_barrier();
 }
 
-/// The life of a fiber: runs one thread of the block after another.
+/// The main function of a fiber: runs one thread of the block after another.
 void fiber_main() {
   fiber_started();
   for (;;) {
@@ -113,7 +113,7 @@ void fiber_main() {
     block.run(block.self);
     thread_returned(*thread);
     BlockThread* const next = block.live ? choose(thread->warp()) : nullptr;
-    if (next && !next->fiber) {  // the next thread begins on this very stack
+    if (next && !next->fiber) {  // the next thread starts on this same stack
       next->fiber = fiber_now;
       become(next);
       continue;
@@ -130,7 +130,7 @@ void fiber_main() {
   }
 }
 
-/// Order of blocks: i -> (a i + b) mod n, with a prime to n where shuffled.
+/// Order of blocks: i -> (a i + b) mod n, with a coprime to n if shuffled.
 struct BlockOrder {
   __extension__ using Wide = unsigned __int128;
   std::uint64_t count, step = 1, start = 0;
@@ -160,13 +160,13 @@ void run_block(std::uint64_t rank) {
   race_block_started(rank);
   const bool down = current_settings.order == Order::descending;
   run_next(choose(down ? block.warps - 1 : 0));
-  // Back here when the last thread has returned, or one has trapped.
+  // Returns here when the last thread has returned, or one has trapped.
   end_shared_block();
   drop_async_copies();
   ++counts.blocks;
 }
 
-/// After a trap: threads that wait are given up, and their stacks taken back.
+/// After a trap: waiting threads are abandoned, and their stacks reclaimed.
 void abandon_threads() {
   for (int i = 0; i < block.size; ++i) {
     Fiber* const fiber = block.threads[i].fiber;
@@ -208,7 +208,7 @@ void trap(cudaError_t error, const char* file, int line) {
   print_kernel_place(stderr);
   block.error = error;
   go_to(fiber_of_launch);
-  std::abort();  // not reached: the fiber is started anew
+  std::abort();  // unreachable: the fiber is restarted
 }
 
 void block_here() {
@@ -220,7 +220,7 @@ void block_here() {
 void yield_thread() {
   BlockThread* const self = block.current;
   if (!self) fatal("?", 0, "__nanosleep outside of a kernel");
-  // Should all threads only poll, they poll for another block or for the host.
+  // If all threads only poll, they poll for another block or for the host.
   constexpr std::uint64_t kPatience = std::uint64_t{1} << 24;
   if (++block.idle_yields > kPatience)
     fatal(launch_running->file, launch_running->line,

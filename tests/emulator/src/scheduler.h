@@ -1,4 +1,5 @@
-// Runs the blocks of a kernel, one after another, each thread of a block as a fiber where it must.
+// Runs the blocks of a kernel, one after another, with threads of a block as fibers where
+// necessary.
 #pragma once
 
 #include "ferrite/emulator/block.h"
@@ -7,10 +8,10 @@
 
 namespace emulator {
 
-/// Runs all blocks; returns cudaSuccess, or what a thread trapped with.
+/// Runs all blocks; returns cudaSuccess, or the error of a thread's trap.
 cudaError_t run_grid(const Launch& launch, int device, void (*run)(const void*), const void* self);
 
-/// The launch that runs, or null.
+/// The running launch, or null.
 const Launch* running_launch();
 int running_device();
 
@@ -18,7 +19,7 @@ int running_device();
 extern constinit thread_local bool inside_kernel;
 inline bool running_here() { return inside_kernel; }
 
-/// Random bits of the order of threads, from the settings' seed.
+/// Random bits for the order of threads, from the settings' seed.
 std::uint32_t random_bits();
 void reseed();
 

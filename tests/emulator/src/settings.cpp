@@ -62,7 +62,7 @@ Settings from_environment() {
 
 }  // namespace
 
-// Before the statics of other files, which may use it.
+// Initialized before the statics of other files, which may use it.
 __attribute__((init_priority(101))) Settings current_settings = from_environment();
 
 }  // namespace emulator

@@ -1,4 +1,4 @@
-// The emulator's settings, as the environment and tests have set them.
+// The emulator's settings, from the environment and from tests.
 #pragma once
 
 #include "ferrite/emulator/emulator.h"
@@ -7,7 +7,7 @@ namespace emulator {
 
 constexpr int kMaxDevices = 16;
 
-/// Read freely by the thread that holds the runtime's lock.
+/// May be read by the thread that holds the runtime's lock.
 extern Settings current_settings;
 
 }  // namespace emulator

@@ -21,14 +21,14 @@ struct Array {
 };
 Array arrays[kMaxArrays];
 int array_count = 0;
-std::size_t used = 0;         // of the arena, red zones and all
-std::size_t array_bytes = 0;  // without them
+std::size_t used = 0;         // of the arena, including red zones
+std::size_t array_bytes = 0;  // without red zones
 std::size_t dynamic_size = 0;
 void* dynamic_start = nullptr;
 
 void* take(std::size_t bytes, std::size_t alignment) {
   std::size_t offset = (used + kRedZone + alignment - 1) / alignment * alignment;
-  // Aligned as asked and no better, so that a wider access than the type allows is misaligned.
+  // Exactly the requested alignment, so that a wider access than the type allows is misaligned.
   if (alignment < 128 && offset / alignment % 2 == 0) offset += alignment;
   const std::size_t end = offset + bytes;
   if (end + kRedZone > shared_arena_bytes || array_count == kMaxArrays) return nullptr;

@@ -1,4 +1,4 @@
-// The shared memory of the one block that runs.
+// The shared memory of the running block.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@ namespace emulator {
 constexpr std::size_t kStaticSharedLimit = 48 << 10;
 constexpr std::size_t kSharedLimit = 227 << 10;
 
-/// The bytes that arrays are taken from.
+/// The bytes in which arrays are allocated.
 extern unsigned char shared_arena[];
 extern const std::size_t shared_arena_bytes;
 
@@ -18,7 +18,7 @@ void begin_shared_launch(std::size_t dynamic_bytes);
 void begin_shared_block();
 void end_shared_block();  // checks the red zones
 
-/// Says so if the running kernel's access is not within one array.
+/// Reports an error if the running kernel's access is not within one array.
 void check_shared_bounds(std::uintptr_t address, std::size_t bytes, bool write, const void* pc);
 
 /// " on shared memory, at byte 12 of an array of 64" and the like.

@@ -21,7 +21,7 @@ struct Streams {
   std::unordered_map<CUevent_st*, std::shared_ptr<CUevent_st>> events;
   unsigned long long next_id = 1;
 };
-/// Never destroyed: statics of others use it later.
+/// Never destroyed: statics of other code use it later.
 Streams& streams() {
   static Streams& the = *new Streams;
   return the;
@@ -61,7 +61,8 @@ void for_each_stream(int device, F f) {
   if (s.defaults[device]) f(s.defaults[device]);
 }
 
-// What all host threads together have waited for: how they tell each other, nobody sees.
+// The combined clock of all host threads, because their synchronization with each other is not
+// visible.
 ClockPtr& host_clock() {
   static ClockPtr& the = *new ClockPtr(std::make_shared<Clock>());
   return the;
@@ -75,7 +76,7 @@ void join(ClockPtr& clock, const Ticket& ticket) {
   clock = std::make_shared<const Clock>(std::move(other));
 }
 
-/// Gives the stream's next operation its number and its place in time.
+/// Assigns a number and a clock to the stream's next operation.
 WorkId next_id(CUstream_st& stream) {
   const std::uint64_t number = ++stream.issued;
   if (!kRaces) return {};
@@ -83,7 +84,8 @@ WorkId next_id(CUstream_st& stream) {
   return {stream.id, number, stream.clock, {}};
 }
 
-/// `before`: stream.done as the task began; another by now says that all was discarded meanwhile.
+/// `before`: stream.done when the task began; a different value now means that everything was
+/// discarded in the meantime.
 void finish_task(CUstream_st& stream, std::uint64_t before) {
   if (stream.done == before) ++stream.done;
   stream.busy = false;
@@ -91,14 +93,14 @@ void finish_task(CUstream_st& stream, std::uint64_t before) {
   work_done.notify_all();
 }
 
-/// Of those who run streams: they wait, or leave what takes waiting or a host function, or, as the
+/// For code that runs streams: wait; leave tasks that need a wait or a host function; or, for the
 /// thread of host functions, run these.
 enum class Patience { wait, leave, worker };
 
 bool run_until(const Ticket& ticket, Patience patience, HeldLock& lock);
 
-/// Runs the stream's next task, or returns false if that would have to wait for something and
-/// `patience` is not to.
+/// Runs the stream's next task, or returns false if it would have to wait and `patience` does not
+/// allow it.
 bool run_one(const StreamPtr& stream, Patience patience, HeldLock& lock) {
   if (stream->busy) {
     if (stream->runner == std::this_thread::get_id())
@@ -116,7 +118,7 @@ bool run_one(const StreamPtr& stream, Patience patience, HeldLock& lock) {
       stream->busy = false;
       return false;
     }
-  if (stream->done != before) {  // discarded while the lock was open
+  if (stream->done != before) {  // discarded while the lock was released
     stream->busy = false;
     return true;
   }
@@ -188,7 +190,7 @@ cudaEvent_t create_event(int device, unsigned flags) {
 void destroy_event(cudaEvent_t event) { streams().events.erase(event); }
 
 namespace {
-/// Calls f for the streams that the legacy default stream's rules put in an order with `stream`.
+/// Calls f for the streams that the rules of the legacy default stream order with `stream`.
 template <class F>
 void for_each_related(const CUstream_st& stream, F f) {
   if (stream.is_default) {

@@ -1,4 +1,4 @@
-// Streams: queues of operations, run by whoever waits for them, or at once.
+// Streams: queues of operations, run by a thread that waits for them, or at once.
 #pragma once
 
 #include <chrono>
@@ -20,24 +20,24 @@ namespace emulator {
 
 class Capture;
 
-/// A place in a stream: reached when `number` of its operations are done.
+/// A position in a stream: reached when `number` of its operations are done.
 struct Ticket {
   std::shared_ptr<CUstream_st> stream;
   std::uint64_t number = 0;
-  ClockPtr clock;  // what else is over by then
+  ClockPtr clock;  // what else has completed by then
 
   bool reached() const;
 };
 
-/// Something that a stream does; shared with the graphs that replay it.
+/// An operation of a stream; shared with the graphs that replay it.
 struct Operation {
   enum class Kind { kernel, copy, set, host, event, empty, memory };
   Kind kind = Kind::empty;
-  std::function<void()> run;  // under the lock, save for host functions
-  // Where it waits for other streams in a way that these do not know of: asked, under the lock,
-  // whenever all before it is done. Who makes it true calls host_worker_advance().
+  std::function<void()> run;  // with the lock held, except for host functions
+  // Set if it waits for other streams in a way that these do not know: queried, with the lock held,
+  // whenever all before it is done. The code that makes it true calls host_worker_advance().
   std::function<bool()> ready;
-  // For reports; a kernel has a place in the source.
+  // For reports; a kernel has a source location.
   const char* name = "";
   const char* file = nullptr;
   int line = 0;
@@ -45,7 +45,7 @@ struct Operation {
 using OperationPtr = std::shared_ptr<const Operation>;
 
 struct Task {
-  std::vector<Ticket> after;  // of other streams
+  std::vector<Ticket> after;  // tickets of other streams
   OperationPtr operation;
   WorkId id;
 };
@@ -61,9 +61,9 @@ struct CUstream_st : std::enable_shared_from_this<CUstream_st> {
 
   std::uint64_t issued = 0, done = 0;
   std::deque<emulator::Task> queue;
-  bool busy = false;         // somebody runs its first task
+  bool busy = false;         // a thread is running its first task
   std::thread::id runner;    // who
-  emulator::ClockPtr clock;  // what its next operation comes after
+  emulator::ClockPtr clock;  // what precedes its next operation
 
   std::shared_ptr<emulator::Capture> capture;
   std::vector<CUgraphNode_st*> capture_tail;  // what the next captured operation depends on
@@ -72,7 +72,7 @@ struct CUstream_st : std::enable_shared_from_this<CUstream_st> {
   bool blocking() const { return !(flags & cudaStreamNonBlocking); }
 };
 
-/// An event: the place in a stream where it was last recorded.
+/// An event: the position in a stream where it was last recorded.
 struct CUevent_st {
   struct Record {
     emulator::Ticket ticket;
@@ -81,8 +81,8 @@ struct CUevent_st {
   int device = 0;
   unsigned flags = 0;
   std::shared_ptr<Record> record;              // null until then
-  std::shared_ptr<emulator::Capture> capture;  // what it was recorded in, if in one,
-  std::vector<CUgraphNode_st*> capture_tail;   // and behind which nodes
+  std::shared_ptr<emulator::Capture> capture;  // the capture it was recorded in, if any,
+  std::vector<CUgraphNode_st*> capture_tail;   // and the preceding nodes
 };
 
 namespace emulator {
@@ -91,7 +91,7 @@ using HeldLock = std::unique_lock<std::mutex>;
 using StreamPtr = std::shared_ptr<CUstream_st>;
 
 /// The stream of a handle (0 and the legacy handle: the current device's default stream; the
-/// per-thread handle: that thread's), or null for a handle that is none.
+/// per-thread handle: that thread's), or null for an invalid handle.
 StreamPtr resolve(cudaStream_t handle);
 StreamPtr create_stream(int device, unsigned flags, int priority);
 void destroy_stream(const StreamPtr& stream);
@@ -101,52 +101,53 @@ std::shared_ptr<CUevent_st> resolve(cudaEvent_t handle);
 cudaEvent_t create_event(int device, unsigned flags);
 void destroy_event(cudaEvent_t event);
 
-/// Puts an operation on a stream, to be run or captured. The ticket is where a run one is done.
+/// Puts an operation on a stream, to be run or captured. The ticket is the position where a run one
+/// is done.
 cudaError_t issue(const StreamPtr& stream, OperationPtr operation, Ticket* ticket = nullptr);
 
-/// Adds an operation to a stream that does not capture and, unless streams are deferred, runs what
-/// can run. `after` are places in other streams to be reached first.
+/// Adds an operation to a stream that is not capturing and, unless streams are deferred, runs
+/// everything that can run. `after` are positions in other streams to be reached first.
 Ticket enqueue(const StreamPtr& stream, OperationPtr operation, std::vector<Ticket> after = {},
                GraphPlace place = {});
 
-/// The place behind all that was put on the stream.
+/// The position after everything put on the stream.
 Ticket end_of(const StreamPtr& stream);
 
-/// What is put on the stream from now on comes after the ticket, which has been reached.
+/// Orders later work on the stream after the ticket, which has been reached.
 void order_after(CUstream_st& stream, const Ticket& ticket);
 
-/// What an operation on `stream` would wait for by the rules of the legacy default stream.
+/// The positions that an operation on `stream` waits for by the rules of the legacy default stream.
 std::vector<Ticket> implicit_dependencies(const CUstream_st& stream);
-/// The same for the race detector, which must know of what is over, too.
+/// The same for the race detector, which also needs completed ones.
 void order_implicitly(CUstream_st& stream);
 
-/// Whether an operation on `stream` could run this moment, without a place in its queue; if so,
-/// between these two.
+/// Whether an operation on `stream` could run now, without being queued; if so, call it between
+/// these two.
 bool can_run_now(const CUstream_st& stream);
 void begin_running_now(CUstream_st& stream, const char* name, const char* file, int line);
 void end_running_now(CUstream_st& stream);
 
-/// The host's: runs the stream up to a place, and all that this takes.
+/// For host waits: runs the stream up to a position, and everything that this requires.
 void wait_for(const Ticket& ticket, HeldLock& lock);
 void wait_for_stream(const StreamPtr& stream, HeldLock& lock);
 void wait_for_device(int device, HeldLock& lock);
 
-/// The same for the emulator's own ends: the host has not waited.
+/// The same for the emulator's own purposes: does not count as a wait of the host.
 void run_to(const Ticket& ticket, HeldLock& lock);
 
-/// The host worker's: runs the stream up to a place, and returns false where it would have to wait.
+/// For the host worker: runs the stream up to a position; returns false if it would have to wait.
 bool run_as_worker(const Ticket& ticket, HeldLock& lock);
 
-/// Runs what can run without waiting, unless streams are deferred.
+/// Runs everything that can run without waiting, unless streams are deferred.
 void advance_all(HeldLock& lock);
 
-/// The host has seen that the ticket is reached.
+/// Records that the host has seen the ticket reached.
 void host_saw(const Ticket& ticket);
 
 /// For polls: runs one task of a deferred stream.
 void nudge(const StreamPtr& stream, HeldLock& lock);
 
-/// Forgets all that is queued on a device.
+/// Discards everything queued on a device.
 void discard_work(int device);
 
 }  // namespace emulator

@@ -31,7 +31,7 @@ cudaError_t with_event(const char* name, cudaEvent_t handle, Body body) {
   });
 }
 
-/// The host asks for an event of a graph, which is recorded whenever that is launched.
+/// The host queries an event of a graph, which is recorded at each launch.
 cudaError_t captured(const CUevent_st& event) {
   event.capture->invalid = true;
   return cudaErrorCapturedEvent;
@@ -211,7 +211,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
     if (event.capture) return captured(event);
     if (const cudaError_t error = check_unsafe(); error != cudaSuccess) return error;
     if (event.record) {
-      const Ticket ticket = event.record->ticket;  // the event may be recorded anew meanwhile
+      const Ticket ticket = event.record->ticket;  // the event may be recorded again in the
+                                                   // meantime
       wait_for(ticket, lock);
     }
     return sticky_error(event.device);

@@ -1,5 +1,5 @@
-// The calls that g++ -fsanitize=thread puts into code: each load and store, each atomic, the start
-// and the end of each function.
+// The calls that g++ -fsanitize=thread inserts into code: each load and store, each atomic, the
+// start and the end of each function.
 #ifdef FERRITE_EMULATOR_RACE
 #include <cstddef>
 #include <cstdint>
@@ -67,8 +67,8 @@ void __tsan_write_range(void* p, std::size_t bytes) {
   race_access(p, bytes, true, AccessKind::plain, CALLER);
 }
 
-// The order of an atomic is relaxed in device code; what it orders, fences say. Host code in the
-// same file may mean more, so the real operation is the strongest.
+// Device code uses relaxed atomics; fences express ordering. Host code in the same file may require
+// more, so the real operation has the strongest order.
 #define ATOMICS(bits, T)                                                                           \
   T __tsan_atomic##bits##_load(const volatile T* p, int) {                                         \
     atomic_access(p, false, CALLER);                                                               \

@@ -4,7 +4,7 @@
 
 using namespace ferrite;
 
-// A program of a user's: one step of a small network, whose loss has to fall.
+// A user's program: one step of a small network, whose loss must fall.
 int main() {
   manual_seed(0);
   nn::Sequential model(nn::Linear(3, 8), nn::Tanh(), nn::Linear(8, 1));

@@ -94,7 +94,7 @@ inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
 inline long long __double_as_longlong(double x) { return std::bit_cast<long long>(x); }
 inline double __longlong_as_double(long long x) { return std::bit_cast<double>(x); }
 
-// ---- conversions; to integers they saturate, and NaN becomes 0, as on the device
+// ---- conversions; like on the device, those to integers saturate, and NaN becomes 0
 namespace emulator {
 template <class Integer, class Float>
 Integer saturate_to(Float x) {
@@ -169,7 +169,7 @@ inline float normcdff(float a) {
 #define __powf(x, y) std::pow(static_cast<float>(x), static_cast<float>(y))
 #define __sincosf(x, s, c) (*(s) = __sinf(x), *(c) = __cosf(x))
 
-// ---- min and max, which device code has without a namespace
+// ---- min and max, which device code uses without a namespace
 #define EMULATOR_MIN_MAX(A, B, T)                                                         \
   inline constexpr T min(A a, B b) {                                                      \
     return static_cast<T>(b) < static_cast<T>(a) ? static_cast<T>(b) : static_cast<T>(a); \

@@ -1,5 +1,5 @@
-// Atomics: real ones, relaxed as CUDA's are. Host threads may share pinned memory with a kernel,
-// and the race detector knows them by the compiler's calls.
+// Atomics: real ones, with relaxed order like CUDA's. Host threads may share pinned memory with a
+// kernel, and the race detector recognizes them by the compiler's calls.
 #pragma once
 
 #include <bit>
@@ -7,7 +7,7 @@
 #include <cstring>
 #include <type_traits>
 
-/// Inlined in every build, so that a report finds the line of the kernel.
+/// Inlined in every build, so that a report shows the line of the kernel.
 #define EMULATOR_INLINE __attribute__((always_inline)) inline
 
 namespace emulator {

@@ -1,5 +1,5 @@
-// What cuda_bf16.h gives to device code alone. Its arithmetic is done in float and rounded once;
-// a product of two bfloat16 is exact in double, so fused multiply-add is too.
+// The parts of cuda_bf16.h that only device code sees. Arithmetic is done in float and rounded
+// once; a product of two bfloat16 is exact in double, so fused multiply-add is too.
 #pragma once
 
 #include <cuda_bf16.h>

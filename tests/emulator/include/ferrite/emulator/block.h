@@ -1,4 +1,4 @@
-// What a thread sees of its block: built-in variables, barriers, shared memory, fences, clocks.
+// A thread's view of its block: built-in variables, barriers, shared memory, fences, clocks.
 #pragma once
 
 #include <driver_types.h>
@@ -7,11 +7,11 @@
 #include <cstddef>
 #include <type_traits>
 
-/// Parameters that take the caller's place in the source, for reports.
+/// Parameters that capture the caller's source location, for reports.
 #define EMULATOR_SITE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
-// One kernel runs at a time in the whole process, and the scheduler rewrites these whenever it
-// goes from one thread of the kernel to another.
+// Only one kernel runs at a time in the whole process, and the scheduler updates these variables
+// whenever it switches between threads of the kernel.
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 inline constexpr int warpSize = 32;
@@ -20,7 +20,7 @@ namespace emulator {
 
 enum class Vote { none, count, all, any };
 
-/// __syncthreads and its kin; the result is the vote's.
+/// __syncthreads and its variants; returns the result of the vote.
 int block_barrier(Vote vote, bool predicate, const char* file, int line);
 
 /// Makes this thread's writes visible to other blocks, for the race detector.
@@ -29,7 +29,7 @@ void thread_fence();
 /// Lets other threads of the block run.
 void yield_thread();
 
-/// Ends the kernel; the device then answers `error` until it is reset.
+/// Ends the kernel; calls on the device then return `error` until it is reset.
 [[noreturn]] void trap(cudaError_t error, const char* file, int line);
 
 long long clock_now();
@@ -44,14 +44,14 @@ unsigned live_lanes();
 void* dynamic_shared();
 std::size_t dynamic_shared_bytes();
 
-/// Takes one array out of the block's shared memory, aligned to `alignment` and no better, with a
-/// red zone behind it, and filled with NaN bits at the start of every block.
+/// Allocates one array in the block's shared memory, with exactly the requested alignment, followed
+/// by a red zone, and filled with NaN bits at the start of every block.
 void* static_shared(std::size_t bytes, std::size_t alignment);
 
-/// Counts launches; what a SharedSlot took belongs to one of them.
+/// Counts launches; the allocation of a SharedSlot belongs to one of them.
 extern unsigned long long launch_serial;
 
-/// A static shared array: one slot, itself static, for each declaration and template instance.
+/// A static shared array: one slot, itself static, per declaration and template instance.
 class SharedSlot {
  public:
   template <class T>
@@ -70,8 +70,8 @@ class SharedSlot {
   void* address_ = nullptr;
 };
 
-// cp.async: the copy is done when its group is waited for, and not before; until then the target
-// holds NaN bits.
+// cp.async: the copy is complete only when its group is waited for; until then the target holds NaN
+// bits.
 void async_copy(void* shared, const void* global, std::size_t bytes, std::size_t source_bytes);
 void async_commit();
 void async_wait(int groups_in_flight);

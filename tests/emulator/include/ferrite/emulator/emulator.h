@@ -1,4 +1,5 @@
-// The emulator's own interface, for tests. Settings start from the environment (README.md).
+// The emulator's own interface, for tests. Settings are initialized from the environment
+// (README.md).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,16 +9,16 @@
 
 namespace emulator {
 
-/// In which order threads, warps, blocks and ready nodes of graphs run.
+/// The order in which threads, warps, blocks and ready nodes of graphs run.
 enum class Order { ascending, descending, shuffled };
 
 struct Settings {
   Order order = Order::ascending;
   std::uint64_t seed = 0;
   int devices = 4;
-  std::size_t memory = std::size_t{2} << 30;  // of each device, in bytes
-  bool deferred = false;                      // streams run only when somebody waits for them
-  bool protect = false;                       // host code that touches device memory faults
+  std::size_t memory = std::size_t{2} << 30;  // per device, in bytes
+  bool deferred = false;                      // streams run only when a host thread waits for them
+  bool protect = false;                       // accesses of host code to device memory fault
   bool poison = true;                         // fresh memory is filled with NaN bits
 };
 
@@ -25,21 +26,22 @@ Settings settings();
 void set_order(Order order, std::uint64_t seed = 0);
 /// The number of devices, from 1 to 16.
 void set_devices(int count);
-/// Bytes that `device` has from now on; what is allocated stays so.
+/// Sets the memory of `device` in bytes; existing allocations stay.
 void set_memory(int device, std::size_t bytes);
 void set_deferred(bool deferred);
 
-/// Whether devices reach each other's memory at all (cudaDeviceCanAccessPeer); true at first.
+/// Whether devices can access each other's memory at all (cudaDeviceCanAccessPeer); true by
+/// default.
 void set_peer_access(bool possible);
 
-/// The next call of the runtime function `name` ("cudaMalloc") by any thread, after `skip` others,
-/// fails with `error` and does nothing.
+/// The next call of the runtime function `name` ("cudaMalloc") by any thread, after skipping `skip`
+/// calls, fails with `error` and has no effect.
 void fail_next(const char* name, cudaError_t error, int skip = 0);
 
-/// Every call on `device` fails from here on, as after a kernel that trapped, and what is queued
-/// there never runs.
+/// From here on every call on `device` fails, as after a kernel that trapped, and work queued there
+/// never runs.
 void lose(int device);
-/// Clears the errors that a trapped kernel left on all devices, as a new process would.
+/// Clears the errors that a trapped kernel left on all devices, like a new process.
 void reset();
 
 struct Counters {
@@ -50,39 +52,39 @@ struct Counters {
 };
 Counters counters();
 
-/// Calls so far by which the host waits for a device, or may wait, whether they succeeded or not.
+/// Number of calls so far by which the host waits for a device, or may wait, whether they succeeded
+/// or not.
 struct HostWaits {
-  std::uint64_t synchronizations = 0;  // of a device, a stream or an event
-  std::uint64_t copies = 0;            // cudaMemcpy and its like; also those on a stream whose host
-                                       // memory is pageable
-  std::uint64_t allocations = 0;       // of device, page-locked and managed memory, and registering
+  std::uint64_t synchronizations = 0;  // waits for a device, a stream or an event
+  std::uint64_t copies = 0;            // cudaMemcpy and similar calls; also copies on a stream with
+                                       // pageable host memory
+  std::uint64_t allocations = 0;       // device, page-locked and managed memory, and registration
   std::uint64_t frees = 0;
   friend bool operator==(const HostWaits&, const HostWaits&) = default;
 };
 HostWaits host_waits();
 
-/// Device allocations that are live, and their bytes.
+/// Live device allocations, and their bytes.
 struct LiveMemory {
   std::size_t allocations = 0, bytes = 0;
 };
 LiveMemory live_memory(int device);
 
-/// Tells the detectors that the bytes are not to be touched (or are fresh: NaN bits), for caching
-/// allocators that hand out parts of an allocation. No effect outside of device memory.
+/// Tells the detectors that the bytes must not be accessed (or are fresh: NaN bits), for caching
+/// allocators that hand out parts of an allocation. No effect outside device memory.
 void poison(const void* address, std::size_t bytes);
 void unpoison(const void* address, std::size_t bytes);
 
-/// The same when the stream gets there, as the use of the memory is ordered by the stream. While it
-/// captures, the first does nothing (a graph uses its memory at every launch), and the second is
-/// done at once.
+/// The same in stream order, like the uses of the memory. While the stream captures, poison does
+/// nothing (a graph uses its memory at every launch), and unpoison takes effect at once.
 void poison(cudaStream_t stream, const void* address, std::size_t bytes);
 void unpoison(cudaStream_t stream, const void* address, std::size_t bytes);
 
-/// Whether this build looks for races.
+/// Whether this build has the race detector.
 bool has_race_detector();
 
-/// What has been found so far that does not end the program at once (races, damaged guards); where
-/// it is not 0 the program ends with exit code 66.
+/// The number of errors so far that do not end the program at once (races, damaged guards); if it
+/// is not 0 the program ends with exit code 66.
 int findings();
 
 }  // namespace emulator

@@ -1,5 +1,5 @@
-// What cuda_fp16.h gives to device code alone. Half arithmetic is done in float and rounded once;
-// a product of two halves is exact in double, so fused multiply-add is too.
+// The parts of cuda_fp16.h that only device code sees. Half arithmetic is done in float and rounded
+// once; a product of two halves is exact in double, so fused multiply-add is too.
 #pragma once
 
 #include <cuda_fp16.h>

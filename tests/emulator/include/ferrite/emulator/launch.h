@@ -1,4 +1,4 @@
-// Launching a kernel, which here is a plain function.
+// Launching a kernel, which is a plain function here.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,7 +11,7 @@
 
 namespace emulator {
 
-/// A launch, as it was asked for.
+/// The parameters of a launch.
 struct Launch {
   const void* function = nullptr;
   const char* name = "";
@@ -24,13 +24,13 @@ struct Launch {
 /// A kernel with its arguments. `keep` moves it to the heap, for launches that run later.
 struct BoundKernel {
   void* self;
-  void (*run)(const void* self);  // the whole of one thread
+  void (*run)(const void* self);  // runs one thread of the kernel
   std::shared_ptr<const void> (*keep)(void* self);
   const void* const* pointers;  // those arguments that are pointers
   int pointer_count;
 };
 
-/// Checks the launch as CUDA does, then runs it, or has it run by its stream or graph.
+/// Checks the launch like CUDA, then runs it, or queues it in its stream or graph.
 cudaError_t submit(const Launch& launch, cudaStream_t stream, const BoundKernel& kernel);
 
 namespace detail {
@@ -53,7 +53,7 @@ struct Call {
 };
 }  // namespace detail
 
-/// Launches `kernel`; `name`, `file` and `line` are what reports call the launch.
+/// Launches `kernel`; `name`, `file` and `line` identify the launch in reports.
 template <class... P, class... A>
 cudaError_t launch(const char* name, const char* file, int line, dim3 grid, dim3 block,
                    std::size_t shared_bytes, cudaStream_t stream, void (*kernel)(P...),

@@ -1,5 +1,5 @@
-// Tensor-core steps and matrix loads as warp collectives. Fragments lie across the lanes as the
-// PTX ISA draws them (matrix fragments for mma.m16n8k16 and .m16n8k8; ldmatrix).
+// Tensor-core operations and matrix loads as warp collectives. Fragments are distributed over the
+// lanes as in the PTX ISA (matrix fragments for mma.m16n8k16 and .m16n8k8; ldmatrix).
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ enum class MmaType { f16, bf16 };
 void mma_m16n8k16(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], MmaType type,
                   EMULATOR_SITE);
 
-/// The same with operands of 16x8 and 8x8, of float; tensor cores read but the upper 19 bits.
+/// The same with operands of 16x8 and 8x8, of float; tensor cores read only the upper 19 bits.
 void mma_m16n8k8_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], EMULATOR_SITE);
 
 /// ldmatrix .x1, .x2 or .x4 of 8x8 matrices of 16-bit elements: lane 8 i + r gives the address of

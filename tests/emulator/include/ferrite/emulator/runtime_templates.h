@@ -1,4 +1,4 @@
-// Overloads of the runtime that NVIDIA's header gives to nvcc alone.
+// Overloads of the runtime that NVIDIA's header declares only for nvcc.
 #pragma once
 
 #include <cuda_runtime_api.h>

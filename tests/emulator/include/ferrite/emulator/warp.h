@@ -7,15 +7,15 @@
 
 #include "ferrite/emulator/block.h"
 
-/// What the lanes of a warp do to each other's variables is not a race.
+/// Accesses of a warp's lanes to each other's variables are not races.
 #define EMULATOR_NO_RACES __attribute__((no_sanitize("thread")))
 
 namespace emulator {
 
-/// What one lane brings to a warp-wide operation; it lies on that lane's stack while it waits.
+/// A lane's contribution to a warp-wide operation; it is on that lane's stack while the lane waits.
 struct WarpRequest {
-  /// Run once, by the last lane to arrive, with the requests of the lanes in `mask`. Lanes meet
-  /// where this function and the mask are the same.
+  /// Called once, by the last lane to arrive, with the requests of the lanes in `mask`. Lanes meet
+  /// if this function and the mask are equal.
   void (*execute)(WarpRequest* const* lanes, unsigned mask);
   unsigned mask;
   const void* in;
@@ -29,7 +29,7 @@ struct WarpRequest {
 /// Waits for all lanes of the mask, then executes. Only __syncwarp orders memory.
 void warp_collective(WarpRequest& request, bool orders_memory = false);
 
-/// The running kernel did what is undefined: says so, and ends the program.
+/// Reports undefined behaviour of the running kernel, and ends the program.
 [[noreturn]] void fail(const char* file, int line, const char* format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -40,8 +40,8 @@ EMULATOR_NO_RACES inline void for_each_lane(unsigned mask, F&& f) {
 
 enum class Shuffle { index, up, down, butterfly };
 
-/// The lane that lane `lane` reads from (PTX ISA, shfl.sync): its own where that would leave its
-/// segment of `width` lanes.
+/// The lane that lane `lane` reads from (PTX ISA, shfl.sync): itself if the source would be outside
+/// its segment of `width` lanes.
 template <Shuffle kind>
 inline int shuffle_source(int lane, int b, int width) {
   const int base = lane & ~(width - 1), end = base + width;
@@ -105,7 +105,7 @@ struct All {
   static unsigned result(unsigned ballot, unsigned mask) { return ballot == mask; }
 };
 
-/// Lanes that hold the same bits: of each lane (`any`), or all or none of them (`all`).
+/// Lanes with the same bits: those equal to each lane's (`any`), or all or none of them (`all`).
 template <bool kAll, class T>
 EMULATOR_NO_RACES void execute_match(WarpRequest* const* lanes, unsigned mask) {
   for_each_lane(mask, [&](int lane) {
