@@ -1,10 +1,9 @@
-// What every op must stand: undefined and empty tensors, all eight dimensions, memory beyond 32-bit
-// offsets, and several host threads at once.
+// What every op must stand: empty tensors, all eight dimensions, memory beyond 32-bit offsets, and
+// several host threads at once.
 #include <doctest/doctest.h>
 #include <sys/mman.h>
 
 #include <cstring>
-#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
