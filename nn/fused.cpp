@@ -1,5 +1,8 @@
 #include "ferrite/nn/fused.h"
 
+#include <typeinfo>
+#include <utility>
+
 #include "ferrite/nn/activation.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/matmul.h"

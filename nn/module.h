@@ -183,8 +183,7 @@ class Module {
   std::unique_ptr<Module> clone() const;
   /// A copy of the object, and of all below it, on other tensors: those that `f` gives for this
   /// module's, asked once for each, be it in several places. Hooks and modes are this module's.
-  /// What clone() demands of the type is demanded here. For those who run a module on other values,
-  /// as replicas.
+  /// The type must derive from Cloneable (Error). Replicas are such copies.
   std::unique_ptr<Module> copy_with(const std::function<Tensor(const Tensor&)>& f) const;
 
   // ---- What it looks like

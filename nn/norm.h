@@ -36,9 +36,10 @@ class BatchNorm : public Module {
   std::string extra_repr() const override;
   const BatchNormOptions& options() const { return options_; }
   void set_momentum(std::optional<double> momentum) { options_.momentum = momentum; }
-  /// Has training batches be parts of larger ones, whose statistics are used: the module prints as
-  /// SyncBatchNorm (parallel/ddp/sync_batch_norm.h). Asked in each forward() in training; null from
-  /// it where the batch is whole. Copied by clone(). An empty function ends it.
+  /// Makes training batches parts of larger ones, whose statistics are used; the module then prints
+  /// as SyncBatchNorm (parallel/ddp/sync_batch_norm.h). Each forward() in training calls `source`,
+  /// which returns null where the batch is whole. clone() copies it; an empty function takes it
+  /// back.
   using BatchPartsSource = std::function<std::shared_ptr<BatchParts>()>;
   void set_batch_parts(BatchPartsSource source) { batch_parts_ = std::move(source); }
   bool is_synchronized() const { return batch_parts_ != nullptr; }
