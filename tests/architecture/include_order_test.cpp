@@ -56,7 +56,7 @@ TEST_CASE("each layer may include the layers under it and none above") {
     CHECK_FALSE(allows(std::string(other) + "/a.cpp", "metrics/b.h"));
 }
 
-TEST_CASE("tests, examples and the umbrella header are for nobody below") {
+TEST_CASE("lower folders must not include tests, examples or the umbrella header") {
   CHECK_FALSE(allows("core/a.cpp", "tests/core/helper.h"));
   CHECK_FALSE(allows("examples/lenet/main.cpp", "tests/core/helper.h"));
   CHECK(allows("examples/custom_kernel/swiglu_test.cpp", "tests/kit/kernel_case.h"));

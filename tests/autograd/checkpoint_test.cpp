@@ -54,7 +54,7 @@ TEST_CASE("parameters get their gradient though no input needs one") {
   CHECK(values(w.grad()) == Values{6, 16});
 }
 
-TEST_CASE("memory: what is inside is not kept") {
+TEST_CASE("memory: tensors inside are not kept") {
   const std::size_t n = 1 << 16;
   const Tensor x = leaf(Values(n, 1.0));
   const auto deep = [](const Tensor& t) {
@@ -191,7 +191,7 @@ TEST_CASE("checkpoints on several devices") {
   CHECK(values(x.grad()) == Values{80});
 }
 
-TEST_CASE("what one thread computes again, others draw beside it") {
+TEST_CASE("one thread recomputes while others draw random numbers") {
   const Tensor x = leaf(Values(8, 1.5));
   Values drawn[2], others;
   int run = 0;

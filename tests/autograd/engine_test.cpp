@@ -42,7 +42,7 @@ TEST_CASE("diamonds: every path counts, each node runs once") {
   CHECK(runs == 1);
 }
 
-TEST_CASE("nodes of several threads have numbers of their own, which rise within a thread") {
+TEST_CASE("nodes of several threads have unique numbers, ascending within a thread") {
   constexpr std::size_t kThreads = 3, kNodes = 2500;  // more than a thread takes in one block
   std::vector<std::vector<std::uint64_t>> numbers(kThreads);
   std::vector<std::thread> threads;
@@ -61,7 +61,7 @@ TEST_CASE("nodes of several threads have numbers of their own, which rise within
   CHECK(all.size() == kThreads * kNodes);
 }
 
-TEST_CASE("threads may take turns on one graph: what they recorded runs in the right order") {
+TEST_CASE("threads may take turns on one graph: backward runs in the right order") {
   const Tensor x = leaf({3});
   Tensor y = x * x;
   for (int turn = 0; turn < 4; ++turn) {
@@ -108,7 +108,7 @@ TEST_CASE("errors of backward") {
   CHECK_THROWS_AS(autograd::backward(two, one), ValueError);
 }
 
-TEST_CASE("retain_graph keeps the graph, and what saves nothing needs none") {
+TEST_CASE("retain_graph keeps the graph, and is not needed if nothing is saved") {
   const Tensor x = leaf({2});
   const Tensor y = x * x;
   y.backward({}, /*retain_graph=*/true);
@@ -167,7 +167,7 @@ TEST_CASE("second order by gradcheck") {
       {a, b}, {.second_order = true}));
 }
 
-TEST_CASE("grad(): only what was asked for, in that order") {
+TEST_CASE("grad(): only the requested gradients, in that order") {
   const Tensor x = leaf({2}), y = leaf({3}), unused = leaf({1});
   const Tensor h = x * y, out = h * h;
   const std::vector<Tensor> inputs{y, h, x};

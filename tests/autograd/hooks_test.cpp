@@ -211,7 +211,7 @@ TEST_CASE("queue_callback: at the end of the pass, in order, once") {
   CHECK_THROWS_AS(autograd::queue_callback([] {}), AutogradError);
 }
 
-TEST_CASE("what a pass adds to is known while it runs") {
+TEST_CASE("the leaves that a pass accumulates into are known while it runs") {
   Tensor x = ones({2}), y = ones({2}), other = ones({2});
   for (const Tensor& t : {x, y, other}) t.set_requires_grad();
   CHECK_FALSE(autograd::accumulates());
@@ -252,7 +252,7 @@ TEST_CASE("backward inside hooks, to any depth") {
   CHECK(left == 0);
 }
 
-TEST_CASE("deep inside hooks: leaves, errors, and what runs when a pass is complete") {
+TEST_CASE("deep inside hooks: leaves, errors, and callbacks at the end of a pass") {
   constexpr int kDepth = 200;
   int left = kDepth, complete = 0;
   std::function<void()> next = [&] {

@@ -42,7 +42,7 @@ TEST_CASE("changes that nothing saved needs are fine") {
   CHECK(values(x.grad()) == Values{22, 22});
 }
 
-TEST_CASE("a change through a view, or of the base, invalidates what either saved") {
+TEST_CASE("a change through a view, or of the base, invalidates tensors saved from either") {
   const Tensor w = leaf({3, 4});
   const Tensor base = w * 1;
   const Tensor y = base * w;
@@ -63,7 +63,7 @@ TEST_CASE("in-place operations on tensors that are not leaves") {
   CHECK(values(w.grad()) == Values{1, 2});
 }
 
-TEST_CASE("a tensor becomes part of the graph through what is put into it") {
+TEST_CASE("a tensor becomes part of the graph through values written into it") {
   const Tensor w = leaf({3, 4});
   Tensor buffer = zeros({3, 2}, {.dtype = kFloat64});
   buffer.select(0, 1).add_(w);

@@ -295,7 +295,7 @@ TEST_CASE("queued work may allocate and free while the cache is being emptied") 
   CHECK(f.ledger.held.empty());
 }
 
-TEST_CASE("poison fills what is handed out, in stream order") {
+TEST_CASE("poison fills allocated blocks, in stream order") {
   Fixture host;
   host.allocator.set_poison(true);
   auto block = host.get(100);
@@ -364,7 +364,7 @@ TEST_CASE("threads share an allocator") {
   CHECK(f.allocator.stats().reserved == f.ledger.bytes);
 }
 
-TEST_CASE("one allocator a device, with statistics by device") {
+TEST_CASE("one allocator per device, with separate statistics") {
   const Device a("cpu:6"), b("cpu:7");
   CHECK(&allocator(a) == &allocator(a));
   CHECK(&allocator(a) != &allocator(b));

@@ -39,7 +39,7 @@ struct Fixture {
 
 }  // namespace
 
-TEST_CASE("segments: 2 MiB for small requests, 20 MiB for middling ones, then what is asked for") {
+TEST_CASE("segments: 2 MiB for small requests, 20 MiB for medium ones, then the requested size") {
   REQUIRE_CUDA(1);
   Fixture f;
   const auto a = f.get(1), b = f.get(1000), c = f.get(1024 * 1024 - 512);
@@ -160,7 +160,7 @@ TEST_CASE("reuse across streams is safe when the streams run late") {
   f.stream.synchronize();
 }
 
-TEST_CASE("empty_cache waits for the work that uses what it gives back") {
+TEST_CASE("empty_cache waits for work that uses the released memory") {
   REQUIRE_EMULATOR();
   Fixture f;
   const DeferredStreams deferred;
@@ -233,7 +233,7 @@ TEST_CASE("a limit counts as the end of memory") {
   CHECK_THROWS_AS(f.get(std::size_t{1} << 50), OutOfMemoryError);
 }
 
-TEST_CASE("an error of the driver's that is not about memory is thrown as what it is") {
+TEST_CASE("a driver error other than out of memory is thrown as itself") {
   REQUIRE_EMULATOR();
   Fixture f;
   fail_next_call("cudaMalloc", Failure::illegal_address);
@@ -259,7 +259,7 @@ TEST_CASE("blocks are poisoned where tests ask for it, in the order of their str
   f.memory.free(b);
 }
 
-TEST_CASE("sanitizers see blocks of the cache as what they are") {
+TEST_CASE("sanitizers know that cached blocks are free") {
   REQUIRE_EMULATOR();
   if (!sees_forbidden_memory()) return;
   Fixture f;
@@ -330,7 +330,7 @@ TEST_CASE("random requests neither overlap nor leak, and fragmentation ends with
   CHECK(f.reserved() == 0);
 }
 
-TEST_CASE("threads allocate, write and free on streams of their own") {
+TEST_CASE("threads allocate, write and free on separate streams") {
   REQUIRE_CUDA(1);
   Fixture f;
   std::vector<std::thread> threads;
@@ -355,7 +355,7 @@ TEST_CASE("threads allocate, write and free on streams of their own") {
   CHECK(f.memory.stats().allocated == f.before.allocated);
 }
 
-TEST_CASE("tensors tell the allocator who uses them") {
+TEST_CASE("tensors tell the allocator which streams use them") {
   REQUIRE_CUDA(1);
   Fixture f;
   const StreamGuard guard(f.stream);

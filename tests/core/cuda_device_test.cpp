@@ -48,7 +48,7 @@ TEST_CASE("properties and versions") {
   CHECK_THROWS_AS(Device(DeviceType::cuda, cuda::device_count()), DeviceError);
 }
 
-TEST_CASE("the current device is what cuda stands for, in each thread of its own") {
+TEST_CASE("cuda means the current device of each thread") {
   REQUIRE_CUDA(2);
   CHECK(cuda::current_device() == 0);
   CHECK(Device("cuda") == Device("cuda:0"));

@@ -161,7 +161,7 @@ TEST_CASE(
   CHECK(found.contains(shared));
 }
 
-TEST_CASE("memory that runs out during a capture is an error that says what stood in the way") {
+TEST_CASE("running out of memory during a capture is an error that explains the cause") {
   REQUIRE_EMULATOR();
   Fixture f;
   const SmallDevice small(0, 64 * kMiB);

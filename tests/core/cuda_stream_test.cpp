@@ -76,7 +76,7 @@ TEST_CASE("a guard sets one device's stream, in this thread") {
   CHECK(current_stream("cuda:1") == before);
 }
 
-TEST_CASE("host functions run in order, and what they throw comes out of synchronize") {
+TEST_CASE("host functions run in order, and synchronize rethrows their exceptions") {
   REQUIRE_CUDA(1);
   const Stream stream = Stream::create("cuda:0");
   std::vector<int> order;
@@ -98,7 +98,7 @@ TEST_CASE("host functions run in order, and what they throw comes out of synchro
   stream.synchronize();  // thrown once
 }
 
-TEST_CASE("what a function holds is let go in an ordinary thread") {
+TEST_CASE("captures of a function are destroyed in an ordinary thread") {
   REQUIRE_CUDA(1);
   const Stream stream = Stream::create("cuda:0");
   const std::size_t before = memory_allocated("cuda:0");
@@ -214,7 +214,7 @@ TEST_CASE("a device is waited for as a whole") {
   synchronize(device);
 }
 
-TEST_CASE("bad values that kernels report are thrown by whoever waits, in the CPU's words") {
+TEST_CASE("bad values reported by kernels are thrown by the next wait, with the CPU's message") {
   REQUIRE_CUDA(1);
   const Device device("cuda:0");
   const Stream stream = Stream::create(device);
@@ -285,7 +285,7 @@ TEST_CASE("many threads submit to one stream") {
   CHECK(count == 400);
 }
 
-TEST_CASE("a stream under capture refuses what a graph cannot hold, and says so") {
+TEST_CASE("a stream under capture rejects work that a graph cannot hold") {
   REQUIRE_CUDA(1);
   const Device device("cuda:0");
   const Stream stream = Stream::create(device), side = Stream::create(device);
@@ -317,7 +317,7 @@ TEST_CASE("a stream under capture refuses what a graph cannot hold, and says so"
   stream.synchronize();
 }
 
-TEST_CASE("a failed call is a typed exception that names it and says what it means") {
+TEST_CASE("a failed call is a typed exception that names and explains it") {
   REQUIRE_CUDA(1);
   const std::string refused =
       message_of<CudaError>([] { check_failed_call(Failure::not_supported); });

@@ -24,7 +24,7 @@ TEST_CASE("devices read and print") {
   CHECK(Device(std::string("cpu:63")).str() == "cpu:63");
 }
 
-TEST_CASE("what is no device says so") {
+TEST_CASE("invalid devices are rejected with a message") {
   for (const char* text : {"", "cp", "CPU", "cpu:", "cpu:x", "cpu:-1", "cpu:+1", "cpu:1x", "cpu: 1",
                            "cpu:64", "cpu:1:2", "cpu:99999999999999999999", "gpu:0"}) {
     CAPTURE(text);

@@ -319,7 +319,7 @@ TEST_CASE("printing: undefined tensors and streams") {
   CHECK(out.str() == "tensor([1., 2.])\ntensor(undefined)");
 }
 
-TEST_CASE("printing waits for queued work and passes on what it threw") {
+TEST_CASE("printing waits for queued work and rethrows its exceptions") {
   const Device device("cpu:2");
   Tensor t = empty({1}, {.device = device});
   current_stream(device).enqueue([] { fail<ValueError>("test", "from the queue"); });

@@ -42,7 +42,7 @@ Chunks chunks_of(std::int64_t n, std::int64_t grain) {
 
 }  // namespace
 
-TEST_CASE("a loop is cut by its length and grain alone") {
+TEST_CASE("chunks depend only on a loop's length and grain") {
   CHECK(chunks_of(10, 4) == Chunks{{0, 4}, {4, 8}, {8, 10}});
   CHECK(chunks_of(8, 4) == Chunks{{0, 4}, {4, 8}});
   CHECK(chunks_of(3, 4) == Chunks{{0, 3}});

@@ -56,7 +56,7 @@ void level(int depth) {
 
 }  // namespace
 
-TEST_CASE("ranges nest; what is within counts for the total, not for the self time") {
+TEST_CASE("ranges nest; nested ranges count for the total, not for the self time") {
   const FakeTime time;
   Profile profile;
   pass(5);
@@ -247,7 +247,7 @@ TEST_CASE("memory counts for the range that asks, and has a peak") {
   CHECK(without.table().find("Mem") == std::string::npos);
 }
 
-TEST_CASE("virtual devices: the worker's own time, and who asked for it") {
+TEST_CASE("virtual devices: the worker's own time, and the range that queued it") {
   const FakeTime time;
   const Device device("cpu:1");
   const Stream stream = current_stream(device);
@@ -311,7 +311,7 @@ TEST_CASE("shapes of inputs tell calls apart") {
   CHECK(profile.table({.group_by_shape = true}).find("[[2, 3], [], []]") != std::string::npos);
 }
 
-TEST_CASE("what there is no room for is counted") {
+TEST_CASE("events beyond the limit are counted") {
   Profile profile({.max_events = 100});
   for (int i = 0; i < 1000; ++i) const Range range("range");
   profile.stop();

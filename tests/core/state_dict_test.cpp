@@ -40,7 +40,7 @@ TEST_CASE("state_dict: entries go, the others stay reachable") {
   CHECK(names(dict) == "a c model.a model.c ");
 }
 
-TEST_CASE("state_dict: errors say what is there") {
+TEST_CASE("state_dict: errors list the existing entries") {
   StateDict dict{{"conv1.weight", number(1)}, {"fc.bias", number(2)}};
   CHECK_THROWS_WITH_AS(dict.at("conv.weight"),
                        "[state_dict] no entry 'conv.weight' among 2; the closest name is "

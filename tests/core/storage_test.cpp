@@ -96,7 +96,7 @@ TEST_CASE("a failed allocation leaves nothing behind") {
   allocator(device).set_limit(SIZE_MAX);
 }
 
-TEST_CASE("parts share memory and count changes of their own") {
+TEST_CASE("parts share memory and have separate versions") {
   CachingAllocator& unused = static_cast<CachingAllocator&>(allocator(Device("cpu:3")));
   const std::size_t before = unused.stats().allocated;
   const Stream other = Stream::create(Device("cpu:3"));
@@ -128,7 +128,7 @@ TEST_CASE("parts share memory and count changes of their own") {
   CHECK(unused.stats().allocated == before);
 }
 
-TEST_CASE("wrapped memory is given back once, by its deleter") {
+TEST_CASE("wrapped memory is released once, by its deleter") {
   int deleted = 0;
   float data[2] = {1, 2};
   auto s = Storage::wrap(data, sizeof data, Device(), [&] { ++deleted; });

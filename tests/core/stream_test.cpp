@@ -73,7 +73,7 @@ TEST_CASE("devices work at the same time") {
   CHECK(std::chrono::steady_clock::now() < deadline);
 }
 
-TEST_CASE("what queued work throws comes out of synchronize, the first one once") {
+TEST_CASE("synchronize rethrows the first exception of queued work, once") {
   const Stream stream = current_stream(kDevices[0]);
   bool later = false;
   stream.enqueue([] { fail<ValueError>("first", "one"); });
@@ -152,7 +152,7 @@ TEST_CASE("a guard changes this thread's stream for one device") {
   CHECK(current_stream(Device()) == Stream());
 }
 
-TEST_CASE("a stream waits for what another holds, and not for more") {
+TEST_CASE("a stream waits only for the present work of another") {
   const Stream a = current_stream(kDevices[0]), b = current_stream(kDevices[1]);
   std::atomic<int> a_done{0};
   int seen = -1;
@@ -269,7 +269,7 @@ TEST_CASE("work may queue more work and synchronise its own stream") {
   CHECK(order == std::vector<int>{1, 2, 3});
 }
 
-TEST_CASE("what work holds is let go before synchronize returns") {
+TEST_CASE("captures of work are destroyed before synchronize returns") {
   const Stream a = current_stream(kDevices[0]);
   auto held = std::make_shared<int>(1);
   a.enqueue([held] {});
@@ -278,7 +278,7 @@ TEST_CASE("what work holds is let go before synchronize returns") {
   CHECK(held.use_count() == 1);
 }
 
-TEST_CASE("what work holds may use the stream as it goes") {
+TEST_CASE("destructors of captures may use the stream") {
   const Stream a = current_stream(kDevices[0]);
   std::atomic<bool> ran{false};
   a.enqueue([last = std::shared_ptr<void>(nullptr,

@@ -22,7 +22,7 @@ TEST_CASE("an undefined tensor") {
         "[to_vector] the tensor is undefined");
 }
 
-TEST_CASE("a new tensor is what was asked for") {
+TEST_CASE("a new tensor has the requested properties") {
   const Tensor t = empty({2, 3}, {.dtype = kFloat64, .device = "cpu:1"});
   CHECK(t.defined());
   CHECK(t.shape() == Shape{2, 3});
@@ -158,7 +158,7 @@ TEST_CASE("the only element") {
   CHECK_THROWS_AS(empty({0}).item<float>(), ShapeError);
 }
 
-TEST_CASE("reading waits for the device and passes on what its work threw") {
+TEST_CASE("reading waits for the device and rethrows exceptions of its work") {
   const Device device("cpu:1");
   const Tensor t = empty({1}, {.device = device});
   current_stream(device).enqueue([t] {
@@ -238,13 +238,13 @@ TEST_CASE("host memory is poisoned in the tests") {
   }
 }
 
-TEST_CASE("from_blob wants memory for what has elements") {
+TEST_CASE("from_blob requires memory unless the tensor is empty") {
   CHECK_THROWS_WITH_AS(from_blob(nullptr, {2, 2}, kFloat32),
                        doctest::Contains("16 bytes, got a null pointer"), ValueError);
   CHECK(from_blob(nullptr, {0, 2}, kFloat32).numel() == 0);
 }
 
-TEST_CASE("what a deleter throws goes no further") {
+TEST_CASE("exceptions of a deleter are not propagated") {
   float value = 1;
   int calls = 0;
   from_blob(&value, {1}, kFloat32, [&] {

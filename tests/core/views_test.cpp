@@ -351,7 +351,7 @@ TEST_CASE("one size may be inferred") {
   CHECK_THROWS_AS(infer({INT64_MAX, INT64_MAX, -1}, 6), ShapeError);
 }
 
-TEST_CASE("what views refuse") {
+TEST_CASE("views reject invalid arguments") {
   using namespace geometry;
   const Tensor t = iota({2, 3}), scalar = iota({});
   CHECK(message_of<IndexError>([&] { select(t, 1, 3); }) ==
@@ -410,7 +410,7 @@ TEST_CASE("the edges of the number range do not overflow") {
   CHECK_THROWS_AS(apply(t, expand(iota({1}), {std::int64_t{1} << 62, 4})), ShapeError);
 }
 
-TEST_CASE("whether elements of a view share memory: every small geometry, by looking") {
+TEST_CASE("whether elements of a view share memory: every small geometry, by enumeration") {
   const Tensor base = empty({64});
   int overlapping = 0, apart = 0;
   for (std::int64_t n0 = 0; n0 < 4; ++n0)

@@ -329,7 +329,7 @@ TEST_CASE("checkpoints: a damaged one is refused, or passed over where that is a
                  "all checkpoints"));
 }
 
-TEST_CASE("checkpoints: one writer a folder, who clears up after those that were killed") {
+TEST_CASE("checkpoints: one writer per folder, which cleans up after killed ones") {
   const TempDir dir;
   Part model({{"weight", numbers({1})}});
   TrainingState state;

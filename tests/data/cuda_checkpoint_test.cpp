@@ -27,7 +27,7 @@ struct Part {
 
 }  // namespace
 
-TEST_CASE("checkpoints on CUDA: what is queued after save() changes nothing of it") {
+TEST_CASE("checkpoints on CUDA: work queued after save() does not affect it") {
   REQUIRE_CUDA(2);
   const TempDir dir;
   const Device zero("cuda:0"), one("cuda:1");

@@ -149,7 +149,7 @@ TEST_CASE("the stream that gets a batch waits for its copy") {
   }
 }
 
-TEST_CASE("an epoch goes by while the device has not begun, in the memory of two batches") {
+TEST_CASE("an epoch passes while the device has not begun, in the memory of two batches") {
   for (const Device& device : devices())
     for (const int workers : {0, 2})
       for (const bool keep : {false, true}) {
@@ -329,7 +329,7 @@ TEST_CASE("where memory is for one batch only, the next is copied when that one 
   CHECK(in_use(device) == before);
 }
 
-TEST_CASE("what a data set returns: nothing, no rows, views, tensors of the device") {
+TEST_CASE("results of a data set: nothing, no rows, views, tensors on the device") {
   struct Mixed : Dataset {
     std::int64_t size() const override { return 4; }
     Sample get(std::int64_t) const override { return {}; }

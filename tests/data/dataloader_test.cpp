@@ -156,7 +156,7 @@ TEST_CASE("dataloader: leaving the loop early, and starting again") {
   }
 }
 
-TEST_CASE("dataloader: workers run ahead by the prefetch alone") {
+TEST_CASE("dataloader: workers run ahead by at most the prefetch") {
   auto watched = std::make_shared<Watched>(1000);
   DataLoader loader(watched, {.batch_size = 2, .workers = 2, .prefetch = 3});
   auto it = loader.begin();

@@ -104,7 +104,7 @@ TEST_CASE("dataset: a sample's generator depends on seed, epoch and index") {
   CHECK(first({1, 2}, 3) != first({1, 3}, 2));
 }
 
-TEST_CASE("dataset: images are converted batch by batch, as one by one") {
+TEST_CASE("dataset: images are converted in batches with the same results as one by one") {
   const Tensor images = counting({6, 2, 3, 4}, kUInt8), labels = counting({6}, kInt64);
   const std::vector<std::string> names(6, "class");
   const ImageDataset set(images, labels, names,
@@ -135,7 +135,7 @@ TEST_CASE("dataset: images are converted batch by batch, as one by one") {
   CHECK(raw.get(2).input.dtype() == kUInt8);
 }
 
-TEST_CASE("dataset: images whose channels a transform changes") {
+TEST_CASE("dataset: a transform that changes the number of channels") {
   const Tensor images = counting({2, 1, 2, 2}, kUInt8), labels = counting({2}, kInt64);
   const auto three = [](const Tensor& t) {
     const Tensor wide = geometry::apply(t, geometry::expand(t, {3, 2, 2}));

@@ -22,7 +22,7 @@ std::string refusal(const std::string& content) {
 
 }  // namespace
 
-TEST_CASE("idx: bytes, plain and compressed, told by content") {
+TEST_CASE("idx: bytes, plain and compressed, detected by content") {
   const TempDir dir;
   for (const char* name : {"a.gz", "a"}) {
     for (const bool compressed : {false, true}) {

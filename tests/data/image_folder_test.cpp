@@ -103,7 +103,7 @@ TEST_CASE("image folder: gray and RGB, and the transform's bits") {
         "");
 }
 
-TEST_CASE("image folder: what is missing or damaged is named") {
+TEST_CASE("image folder: errors name missing and damaged files") {
   const Root root;
   CHECK(contains(error_of(root / "nosuch"), "there is no folder '" + (root / "nosuch").string()));
   CHECK(contains(error_of(root.path()), "found no classes in '" + root.path().string()));

@@ -64,7 +64,7 @@ std::string sample(Generator& random, std::size_t size) {
 
 }  // namespace
 
-TEST_CASE("inflate_gzip, inflate_zlib: what zlib packs comes out, of the size that it has") {
+TEST_CASE("inflate_gzip, inflate_zlib: data compressed by zlib is restored") {
   Generator random(1);
   for (int round = 0; round < 60; ++round) {
     CAPTURE(round);
@@ -82,7 +82,7 @@ TEST_CASE("inflate_gzip, inflate_zlib: what zlib packs comes out, of the size th
   CHECK(is(inflate_gzip, packed(content, 15 + 16), content));
 }
 
-TEST_CASE("inflate_gzip, inflate_zlib: what is cut off, changed or followed by more is refused") {
+TEST_CASE("inflate_gzip, inflate_zlib: truncated, changed or extended data is rejected") {
   Generator random(2);
   const std::string content = sample(random, 5000);
   for (const auto& [inflate, window_bits, trailer] : kFrames) {

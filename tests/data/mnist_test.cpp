@@ -92,7 +92,7 @@ TEST_CASE("mnist: the folders and names it is found under") {
   CHECK(set.classes()[static_cast<std::size_t>(set.labels().item<std::int64_t>())] == "Ankle boot");
 }
 
-TEST_CASE("mnist: what is missing is named") {
+TEST_CASE("mnist: errors name missing files") {
   const TempDir dir;
   const std::string text = message_of<IoError>([&] { MNIST(dir.path()); });
   CHECK(contains(text, "[mnist] found no train-images-idx3-ubyte"));

@@ -128,7 +128,7 @@ TEST_CASE("resize: the shorter side, sizes and errors") {
   CHECK_THROWS_AS(Resize(3)(empty({1, 4, 4}, {.dtype = kInt64})), DTypeError);
 }
 
-TEST_CASE("centre crop: the middle, by torchvision's rounding; zeros where the image is smaller") {
+TEST_CASE("centre crop: the middle, with torchvision's rounding; zeros if the image is smaller") {
   const Tensor image = numbered(2, 5, 6);
   CHECK(values(CenterCrop(1, 2)(image)) == Values{22, 23, 122, 123});
   // A rest of 1 or 5 goes to the even side: (5 - 4) / 2 is 0, (6 - 1) / 2 is 2, (6 - 3) / 2 is 2.

@@ -55,7 +55,7 @@ TEST_CASE("safetensors file: names, types and shapes without reading the data") 
   CHECK_THROWS_AS(save({}, dir / "m", {{"ferrite.tensors", "{}"}}), ValueError);
 }
 
-TEST_CASE("safetensors file: parts by prefix, the rest untouched") {
+TEST_CASE("safetensors file: loads a prefix without reading the rest") {
   const TempDir dir;
   save(sample(), dir / "m");
   // Data that is not requested may be damaged.
@@ -177,7 +177,7 @@ TEST_CASE("safetensors file: checksums name the tensor that is damaged") {
   CHECK(data::crc32_of(bytes_of("123456789")) == 0xcbf43926);
 }
 
-TEST_CASE("safetensors file: a header with what it claims out of reach asks for no memory") {
+TEST_CASE("safetensors file: a header that claims too much allocates no memory") {
   const std::string claim = R"({"a":{"dtype":"F32","shape":[26843545600],)"
                             R"("data_offsets":[0,107374182400]}})";
   std::string file;
@@ -305,7 +305,7 @@ std::string output_of(const std::string& command, std::string& why) {
 
 }  // namespace
 
-TEST_CASE("safetensors file: reads what Python's package wrote") {
+TEST_CASE("safetensors file: reads files of Python's package") {
   const auto path =
       std::filesystem::path(source_dir()) / "tests" / "golden" / "exchange.safetensors";
   for (const bool mmap : {false, true}) {
@@ -333,7 +333,7 @@ TEST_CASE("safetensors file: reads what Python's package wrote") {
   }
 }
 
-TEST_CASE("safetensors file: Python reads what is written here") {
+TEST_CASE("safetensors file: Python reads our files") {
   std::string why;
   if (output_of("python3 -c 'import json, math, struct, sys, zlib; math.prod'", why).empty() &&
       !why.empty()) {

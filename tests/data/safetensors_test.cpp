@@ -38,7 +38,7 @@ const std::string kSmall =
 
 }  // namespace
 
-TEST_CASE("safetensors: reads what Python writes") {
+TEST_CASE("safetensors: reads files written by Python") {
   const StateDict dict = parse_safetensors(bytes_of(kSmall), "");
   REQUIRE(dict.size() == 2);
   CHECK(dict.at("a").shape() == Shape{1, 2});

@@ -27,7 +27,7 @@ TEST_CASE("synthetic_digits: sample i depends on seed and i alone") {
         0);
 }
 
-TEST_CASE("synthetic_digits: drawn when asked for, once, whoever asks first") {
+TEST_CASE("synthetic_digits: each image is drawn once, on first access by any thread") {
   const SyntheticDigits whole(400, 6);
   const Tensor expected = whole.images();
   const SyntheticDigits set(400, 6), copy = set;

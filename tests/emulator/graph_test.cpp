@@ -94,7 +94,7 @@ TEST_CASE("a captured graph does nothing until it is launched, then all, each ti
   }
 }
 
-TEST_CASE("a graph outlives what it was made of, and keeps its order in another stream") {
+TEST_CASE("a graph outlives its sources, and keeps its order in another stream") {
   const Deferred deferred;
   const Ints x(std::vector<int>{1});
   TestGraph graph;
@@ -180,7 +180,7 @@ TEST_CASE("nodes without a dependency run in any order") {
   emulator::set_order(before.order, before.seed);
 }
 
-TEST_CASE("what a capture cannot hold makes it fail") {
+TEST_CASE("calls that a graph cannot contain make the capture fail") {
   const TestStream stream;
   const Ints x(1);
   SUBCASE("waiting for the stream") {
@@ -228,7 +228,7 @@ TEST_CASE("what a capture cannot hold makes it fail") {
   check_invalid(stream);
 }
 
-TEST_CASE("relaxed and thread-local captures allow what others do") {
+TEST_CASE("relaxed and thread-local captures allow calls of other threads") {
   int* y = nullptr;
   const TestStream stream;
   TestGraph graph;
@@ -266,7 +266,7 @@ TEST_CASE("the default stream and captures of blocking streams exclude each othe
   graph.end_capture(other);
 }
 
-TEST_CASE("captures end where and by whom they began, with all streams joined") {
+TEST_CASE("captures end on the stream and thread where they began, with all streams joined") {
   const TestStream first, second;
   const TestEvent fork;
   const Ints x(1);

@@ -69,7 +69,7 @@ TEST_CASE("device memory: many blocks of many sizes keep their contents") {
   for (const auto& [data, size] : blocks) OK(cudaFree(data));
 }
 
-TEST_CASE("pinned memory: kernels reach it, and it is known by its address") {
+TEST_CASE("pinned memory: accessible to kernels, and identified by its address") {
   int* x = nullptr;
   OK(cudaHostAlloc(&x, 64, cudaHostAllocMapped | cudaHostAllocPortable));
   unsigned flags = 0;
@@ -184,7 +184,7 @@ TEST_CASE("copies of rows") {
         cudaMemcpy2D(x.get(), 16, host.data(), 20, 8, 4, cudaMemcpyHostToDevice));
 }
 
-TEST_CASE("calls by which the host waits are counted") {
+TEST_CASE("calls that make the host wait are counted") {
   const TestStream stream;
   const TestEvent event;
   const Ints x(4);

@@ -8,7 +8,7 @@
 
 namespace emulator_test {
 
-TEST_CASE("deferred streams run when somebody waits, and in order") {
+TEST_CASE("deferred streams run when a thread waits, in order") {
   const Deferred deferred;
   const TestStream stream;
   int* x = nullptr;
@@ -41,7 +41,7 @@ TEST_CASE("deferred streams run when somebody waits, and in order") {
   OK(cudaFreeHost(x));
 }
 
-TEST_CASE("an event orders two streams, and only up to where it was recorded") {
+TEST_CASE("an event orders two streams, only up to its record") {
   const Deferred deferred;
   const TestStream first, second;
   const TestEvent event;
@@ -187,7 +187,7 @@ void count(void* passed) { ++*static_cast<std::atomic<int>*>(passed); }
 
 }  // namespace
 
-TEST_CASE("host functions run in their stream's order, and hold up nobody else") {
+TEST_CASE("host functions run in their stream's order, and block no other stream") {
   const TestStream stream, other;
   const TestEvent event;
   const Ints x(std::vector<int>{1}), y(std::vector<int>{1});
@@ -210,7 +210,7 @@ TEST_CASE("host functions run in their stream's order, and hold up nobody else")
   CHECK(y.value() == 2);
 }
 
-TEST_CASE("a host function comes about without anybody waiting by CUDA") {
+TEST_CASE("a host function runs without a CUDA wait") {
   for (const bool deferred : {false, true}) {
     const Deferred mode(deferred);
     const TestStream stream;

@@ -181,7 +181,7 @@ TEST_CASE("compare_parallel: three ranks as threads, uneven parts, mixed precisi
   CHECK(row.at("communication_ms").at("low") >= 40);
 }
 
-TEST_CASE("compare_parallel: what fails has its error in its row, and the others come") {
+TEST_CASE("compare_parallel: a failed row shows its error, and the others follow") {
   REQUIRE_GLOO();
   const Workplace place("compare_parallel");
   const Outcome outcome =
@@ -244,7 +244,7 @@ TEST_CASE("compare_parallel: a rank is killed") {
       contains(found.at("rows").at(0).at("error").get<std::string>(), "rank 1: ended by signal 9"));
 }
 
-TEST_CASE("compare_parallel refuses what it cannot measure") {
+TEST_CASE("compare_parallel rejects combinations that it cannot measure") {
   const Workplace place("compare_parallel");
   check_refused(place.run({"--link-delay", "slow"}), "[--link-delay] expected one of ");
   check_refused(place.run({"--link-delay", "5us,1GB/s!"}), "[--link-delay] expected one of ");

@@ -99,7 +99,7 @@ TEST_CASE("compare_parallel --simulate and --check-simulation measure by themsel
   }
 }
 
-TEST_CASE("compare_parallel --check-simulation: what has failed is not passed over") {
+TEST_CASE("compare_parallel --check-simulation: failures are reported") {
   if (!parallel::has_gloo()) {
     MESSAGE("skipped: this build is without Gloo");
     return;
@@ -120,7 +120,7 @@ TEST_CASE("compare_parallel --check-simulation: what has failed is not passed ov
   CHECK(contains(rows[0].at("unchecked").get<std::string>(), "too few"));
 }
 
-TEST_CASE("compare_parallel refuses to simulate what it cannot") {
+TEST_CASE("compare_parallel rejects simulations that are not possible") {
   const Workplace place("compare_parallel");
   write_model(place);
   const auto refused = [&](Arguments more, const std::string& text, int code = 1) {

@@ -19,7 +19,7 @@ json report_of(const Workplace& place, Arguments arguments) {
 
 }  // namespace
 
-TEST_CASE("lenet trains on a CUDA device to the CPU's losses, and says what it takes of it") {
+TEST_CASE("lenet trains on a CUDA device with the CPU's losses, and reports its memory") {
   REQUIRE_CUDA(1);
   const Workplace place;
   if (is_emulated()) setenv("FERRITE_NVML", (bin_dir() + "/fake_nvml.so").c_str(), 1);

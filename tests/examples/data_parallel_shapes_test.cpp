@@ -25,7 +25,7 @@ std::string batch(const std::vector<int>& parts) {
 
 }  // namespace
 
-TEST_CASE("data_parallel_shapes prints what each replica sees") {
+TEST_CASE("data_parallel_shapes prints the part of each replica") {
   const TempDir folder;
   const auto prints = [&](std::vector<std::string> arguments, const std::string& expected) {
     if (std::ranges::find(arguments, "--device") == arguments.end())

@@ -113,7 +113,7 @@ TEST_CASE("ddp: two nodes, each of which starts its own process") {
   CHECK(read_file(place / "other" / ".stdout").empty());
 }
 
-TEST_CASE("ddp refuses what contradicts itself, and ends where a rank fails") {
+TEST_CASE("ddp rejects contradictory options, and ends when a rank fails") {
   const Workplace place("ddp");
   check_refused(place.run({"-nr", "1"}), "[-nr] expected a number from 0 to 0");
   check_refused(place.run({"-n", "2"}), "give --master-addr");

@@ -5,7 +5,7 @@
 using namespace ferrite;
 using namespace ferrite::test;
 
-TEST_CASE("device_info says what there is, with and without a device") {
+TEST_CASE("device_info lists the devices, with and without a CUDA device") {
   const TempDir folder;
   const Outcome outcome = run_program("device_info", {}, folder.path());
   CHECK(outcome.code == 0);

@@ -236,7 +236,7 @@ TEST_CASE("lenet refuses damaged data sets") {
       "t10k-images-idx3-ubyte", [](std::string& s) { s.clear(); }, "t10k-images");
 }
 
-TEST_CASE("lenet --predict refuses what is no picture and no weights of its own") {
+TEST_CASE("lenet --predict rejects invalid pictures and weights") {
   const Workplace place;
   check_fine(place.train({"--max-steps", "1", "--checkpoint-dir", "ck"}));
   const auto weights = place / "ck/final.safetensors";

@@ -37,7 +37,7 @@ TEST_CASE("a loss guard refuses losses that are not finite, and after a while th
   CHECK(check(finite, NAN) == 1);
 }
 
-TEST_CASE("a loss guard counts what it refused, and goes on from a checkpoint") {
+TEST_CASE("a loss guard counts skipped losses, and resumes from a checkpoint") {
   nn::BatchNorm2d norm(2);
   LossGuard guard(norm, Device(), 2);
   for (int i = 0; i < 12; ++i) check(guard, 4);

@@ -24,7 +24,7 @@ TEST_CASE("pipeline trains over two virtual devices, reports and saves under the
   CHECK(net.load_state_dict(load(place / "runs/final.safetensors")).complete());
 }
 
-TEST_CASE("pipeline of more stages, other splits, and what it refuses") {
+TEST_CASE("pipeline with more stages, other splits, and invalid options") {
   const Workplace place("pipeline");
   const auto run = [&](Arguments arguments) {
     arguments.insert(arguments.end(),

@@ -165,7 +165,7 @@ TEST_CASE("hierarchical all-reduces are their three phases") {
     }
 }
 
-TEST_CASE("all-reduces: what is always so") {
+TEST_CASE("all-reduces: invariants") {
   const Cluster cluster = nodes(8, {"", 100e9, 3e-6}, {"", 10e9, 15e-6});
   for (const auto algorithm : {AllReduceAlgorithm::ring, AllReduceAlgorithm::tree,
                                AllReduceAlgorithm::hierarchical, AllReduceAlgorithm::fastest}) {

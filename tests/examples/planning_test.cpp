@@ -36,7 +36,7 @@ ModelProfile model() {
 
 Cluster some_cluster() { return cluster("nvlink2", "infiniband-edr", 8); }
 
-TEST_CASE("profiles add up, survive JSON, and say what is wrong with them") {
+TEST_CASE("profiles add up, survive JSON, and describe their errors") {
   ModelProfile profile = model();
   CHECK(profile.parameter_bytes() == 100'000'000);
   CHECK(profile.backward_s() == doctest::Approx(0.2));
@@ -226,7 +226,7 @@ TEST_CASE("buckets of real models are those that they train with") {
   }
 }
 
-TEST_CASE("one device takes what was measured, perfect links cost nothing") {
+TEST_CASE("one device takes the measured time, perfect links cost nothing") {
   const ModelProfile profile = model();
   for (const Strategy s : {Strategy::dp, Strategy::dp_balanced, Strategy::ddp}) {
     CAPTURE(to_string(s));
@@ -256,7 +256,7 @@ TEST_CASE("one device takes what was measured, perfect links cost nothing") {
   CHECK_THROWS_AS(strategy("zero"), ValueError);
 }
 
-TEST_CASE("DataParallel: a step by hand") {
+TEST_CASE("DataParallel: a step calculated by hand") {
   const ModelProfile profile = model();
   // A node of four, 10 GB/s, no latency, free additions, one bucket: everything is sequential.
   Cluster cluster = perfect_cluster(4);
@@ -295,7 +295,7 @@ TEST_CASE("DataParallel: a step by hand") {
         simulate_step(Strategy::dp, profile, 6, two, one_bucket).step_s);
 }
 
-TEST_CASE("DataParallel: parameters that are fetched layer by layer, by hand") {
+TEST_CASE("DataParallel: parameters fetched layer by layer, calculated by hand") {
   // Parameters are listed in the order of backward: the first layer is the second entry. All links
   // carry 10 GB/s.
   const ModelProfile profile{.model = "two layers",
@@ -322,7 +322,7 @@ TEST_CASE("DataParallel: parameters that are fetched layer by layer, by hand") {
   CHECK(step(1, true) == doctest::Approx(profile.step_s()));
 }
 
-TEST_CASE("DistributedDataParallel: a step by hand") {
+TEST_CASE("DistributedDataParallel: a step calculated by hand") {
   ModelProfile profile = model();
   profile.buffer_bytes = 0;
   Cluster cluster = perfect_cluster(4);
@@ -353,7 +353,7 @@ TEST_CASE("DistributedDataParallel: a step by hand") {
         doctest::Approx(host.step_s + 0.75 * 1e6 / 10e9));
 }
 
-TEST_CASE("stragglers: everybody waits for the slowest; seeds decide") {
+TEST_CASE("stragglers: all wait for the slowest; draws depend on the seed") {
   const ModelProfile profile = model();
   const Stragglers slow = Stragglers::parse("lognormal:0.05");
   const auto run = [&](Strategy s, int n, std::uint64_t seed) {

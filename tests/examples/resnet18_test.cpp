@@ -140,7 +140,7 @@ TEST_CASE("resnet18 at every opt level, resumed in the middle to the same bits")
   }
 }
 
-TEST_CASE("resnet18 skips steps whose loss has exploded, and says so") {
+TEST_CASE("resnet18 skips steps with an exploded loss, and reports it") {
   const ResNetPlace place;
   const Outcome trained = place.train({"--lr", "1e30", "--max-steps", "12", "--print-freq", "4",
                                        "--schedule", "constant", "--report", "report.json"});
@@ -252,7 +252,7 @@ TEST_CASE("resnet18 killed at random steps, twenty times over, ends with the sam
   CHECK(timeless(place.report("killed.json")) == timeless(place.report("whole.json")));
 }
 
-TEST_CASE("resnet18 --resume: what there is to go on from") {
+TEST_CASE("resnet18 --resume: with and without checkpoints") {
   const ResNetPlace place;
   const Arguments folder = {"--checkpoint-dir", "ck", "--max-steps", "8"};
   const auto with = [&](const Arguments& more) {

@@ -113,7 +113,7 @@ TEST_CASE("combine wraps integers around, and lets NaN win") {
   }
 }
 
-TEST_CASE("combine refuses what does not fit") {
+TEST_CASE("combine rejects operands that do not match") {
   const Stream stream;
   float a[4] = {};
   Half h[4] = {};

@@ -196,7 +196,7 @@ Case draw_case(Draw& d, double products) {
 
 }  // namespace
 
-TEST_CASE("convolutions of an image are the same bits in every batch and place, by seed") {
+TEST_CASE("convolutions of an image have the same bits in every batch and position, by seed") {
   Draw d(1);
   const auto all = engines();
   for (std::uint64_t trial = 0; trial < 120; ++trial) {

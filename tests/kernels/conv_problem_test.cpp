@@ -45,7 +45,7 @@ TEST_CASE("a library is asked for dense floats and 16-bit types") {
   CHECK_FALSE(none.for_library());
 }
 
-TEST_CASE("depthwise convolutions go to a library only where channels lie side by side") {
+TEST_CASE("depthwise convolutions go to a library only for channels-last") {
   for (const MemoryFormat format : {kContiguous, kChannelsLast}) {
     Operands k = operands(kFloat16, format);
     k.params.groups = 6;
@@ -119,7 +119,7 @@ TEST_CASE("padding behind the input reaches as far as the last position") {
   CHECK_FALSE(k.for_library());
 }
 
-TEST_CASE("a plan depends on what it was made for, and on the alignment of what is not copied") {
+TEST_CASE("a plan depends on its problem, and on the alignment of operands that are not copied") {
   const Operands k = operands();
   CHECK(k.problem() == k.problem());
   Operands other = k;

@@ -199,7 +199,7 @@ TEST_CASE("convolutions that may be read where they lie, against plain sums") {
   });
 }
 
-TEST_CASE("taps beside small images, against plain sums") {
+TEST_CASE("taps outside small images, against plain sums") {
   kit::for_each_case("plain padded conv", 24, [](KernelCase& c) {
     Problem k{c.pick<std::int64_t>({1, 3, 9}), 40, c.integer(1, 4), c.integer(1, 4), 48, 3, 3, {}};
     k.p.stride = {c.integer(1, 3), c.integer(1, 3)};
@@ -249,7 +249,7 @@ TEST_CASE("convolutions of many channels") {
   });
 }
 
-TEST_CASE("convolutions of many images, whose weights' gradients are summed in parts") {
+TEST_CASE("convolutions of many images: weight gradients are summed in parts") {
   kit::for_each_case("deep conv", 24, [](KernelCase& c) {
     Problem k = draw(c, c.integer(20, 40), c.integer(1, 8), c.integer(1, 8), 1, 10);
     if (c.coin()) k.o = k.p.groups = k.c;
@@ -257,7 +257,7 @@ TEST_CASE("convolutions of many images, whose weights' gradients are summed in p
   });
 }
 
-TEST_CASE("gradients by more weights than images have pixels, in blocks and parts of the batch") {
+TEST_CASE("gradients of more weights than pixels, in blocks and parts of the batch") {
   kit::for_each_case("blocked weights", 12, [](KernelCase& c) {
     const std::int64_t stride = c.integer(1, 2);
     Problem k{c.pick<std::int64_t>({1, 24}), 57, 4 * stride, 4 * stride, 75, 3, 3, {}};
@@ -299,7 +299,7 @@ TEST_CASE("convolutions large enough for the largest tiles") {
   });
 }
 
-TEST_CASE("a larger input than the convolution reads, whose gradient is the bias there") {
+TEST_CASE("an input larger than the convolution reads: its gradient there is the bias") {
   kit::for_each_case("output padding", 12, [](KernelCase& c) {
     Problem k = draw(c, 2, 6, 9, c.pick<std::int64_t>({1, 3}), 5);
     k.p.stride = {3, 2};

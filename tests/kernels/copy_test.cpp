@@ -121,7 +121,7 @@ TEST_CASE("every pair of dtypes converts as a cast does, in runs and through str
   check_pairs_from<bool>();
 }
 
-TEST_CASE("NaN and infinity stay what they are among floating types, and are true") {
+TEST_CASE("NaN and infinity are preserved between floating types, and are true") {
   const Tensor in = from_vector(std::vector<double>{NAN, INFINITY, -INFINITY, 1e300, -1e300}, {5});
   for (DType dtype : {kFloat32, kFloat16, kBFloat16}) {
     const Tensor out = empty({5}, {.dtype = dtype});

@@ -159,7 +159,7 @@ Tensor filled_with_0(const Shape& shape, DType dtype) {
 
 }  // namespace
 
-TEST_CASE("cross_entropy of any layout, with weights, smoothing and what is ignored") {
+TEST_CASE("cross_entropy of any layout, with weights, smoothing and ignored targets") {
   kit::for_each_case("cross_entropy", 120, [](KernelCase& c) {
     Shape shape{c.size(300, 1), c.size(40, 1)};
     if (c.coin()) shape = {c.integer(1, 4), c.integer(1, 25), c.integer(1, 9), c.integer(1, 9)};
@@ -207,7 +207,7 @@ TEST_CASE("cross_entropy without positions, or with none that counts") {
   });
 }
 
-TEST_CASE("cross_entropy of infinite logits is what the host makes of it") {
+TEST_CASE("cross_entropy of infinite logits agrees with the host") {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   const double nan = std::numeric_limits<double>::quiet_NaN();
   kit::for_each_case("cross_entropy infinities", 16, [&](KernelCase& c) {

@@ -125,14 +125,14 @@ std::vector<unsigned char> bytes_of(const Tensor& t) {
 
 }  // namespace
 
-TEST_CASE("products by cuBLASLt") {
+TEST_CASE("products with cuBLASLt") {
   if (!has_cublas()) return;
   Count count;
   kit::for_each_case("cublaslt", 400, [&](KernelCase& c) { check_product(c, count); });
   CHECK(count.made > 0);
 }
 
-TEST_CASE("products by cuBLASLt in TF32, measured and deterministic") {
+TEST_CASE("products with cuBLASLt in TF32, measured and deterministic") {
   if (!has_cublas()) return;
   const Settings settings;
   Count count;
@@ -207,7 +207,7 @@ TEST_CASE("products from several threads at once") {
   CHECK(wrong == 0);
 }
 
-TEST_CASE("cuBLASLt's version is known where it can be loaded") {
+TEST_CASE("cuBLASLt's version is known if it can be loaded") {
   CHECK(cublas::version().empty() == !cublas::is_available());
   if (cublas::is_available())
     CHECK(cublas::version().find('.') != std::string::npos);

@@ -102,7 +102,7 @@ TEST_CASE("cuDNN has plans with a bias in them, and with ReLU behind it") {
         }
 }
 
-TEST_CASE("cuDNN has plans that add up the channels of the result: of float16, channels-last") {
+TEST_CASE("cuDNN has plans with channel sums of the result: float16, channels-last") {
   if (!can_ask()) return;
   for (const Sizes& s : {kBlock, kShortcut, kStem})
     for (const DType dtype : {kFloat16, kBFloat16, kFloat32})
@@ -148,7 +148,7 @@ TEST_CASE("settings leave fewer plans, and some") {
   CHECK(none.why_not.find("workspace") != std::string::npos);
 }
 
-TEST_CASE("what cuDNN does not take is refused, and not thrown") {
+TEST_CASE("problems that cuDNN does not support are rejected without an exception") {
   if (!can_ask()) return;
   ConvProblem p = problem(kBlock, ConvPass::forward, kFloat16, ConvLayout::channels_last);
   p.out.sizes[2] += 1;
@@ -157,7 +157,7 @@ TEST_CASE("what cuDNN does not take is refused, and not thrown") {
   CHECK(report.why_not.find("CUDNN_STATUS") != std::string::npos);
 }
 
-TEST_CASE("cuDNN's version is known where it can be loaded") {
+TEST_CASE("cuDNN's version is known if it can be loaded") {
   CHECK(cudnn::version().empty() == !cudnn::is_available());
   if (cudnn::is_available()) CHECK(cudnn::version().starts_with("9."));
   CHECK(cuda::versions().cudnn == (cudnn::is_available() ? cudnn::version() : "not built in"));

@@ -196,7 +196,7 @@ TEST_CASE("a kernel that writes into the gaps of its output") {
   CHECK(contains(text, "from its first element, from nan to 0"));
 }
 
-TEST_CASE("a kernel that is off by more than the tolerance, and one that is not") {
+TEST_CASE("a kernel with an error above the tolerance, and one below") {
   struct Try {
     DType dtype;
     double allowed, refused;
@@ -329,7 +329,7 @@ TEST_CASE("values are exact, special ones included") {
   }
 }
 
-TEST_CASE("what the output's dtype cannot hold may be infinite") {
+TEST_CASE("results that the output's dtype cannot represent may be infinite") {
   const auto check = [](double got, double expected) {
     KernelCase c(Device("cpu"), 0);
     const Operand out = c.output({1}, kFloat16);

@@ -63,7 +63,7 @@ TEST_CASE("update_scale: grows after the interval, shrinks after an overflow, cl
   });
 }
 
-TEST_CASE("check_finite finds what is infinite or NaN, wherever it is") {
+TEST_CASE("check_finite finds infinities and NaN at any position") {
   for (const Device& device : kit::test_devices())
     for (const DType dtype : {kFloat32, kFloat16, kBFloat16, kFloat64})
       for (const double bad : {1.0, double(NAN), double(INFINITY), -double(INFINITY)})

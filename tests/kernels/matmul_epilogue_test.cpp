@@ -165,7 +165,7 @@ TEST_CASE("a ReLU of a product keeps NaN and infinity") {
   });
 }
 
-TEST_CASE("sums of rows beside a product") {
+TEST_CASE("sums of rows computed with a product") {
   kit::for_each_case("matmul with sums", 48, [](KernelCase& c) {
     check_sums(c, {0, c.size(80), c.size(200), c.size(80)});
   });

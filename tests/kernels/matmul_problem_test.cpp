@@ -116,7 +116,7 @@ TEST_CASE("alignments") {
   CHECK(p->left.alignment == 256);
 }
 
-TEST_CASE("what is left to our own kernels") {
+TEST_CASE("problems left to our own kernels") {
   CHECK_FALSE(problem(view({{8, 24}, {24, 1}}, 0, kInt64), view({{8, 16}, {16, 1}}, 0, kInt64),
                       view({{16, 24}, {24, 1}}, 0, kInt64)));
   // Vectors, nothing to add up, no result.

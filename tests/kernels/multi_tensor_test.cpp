@@ -32,7 +32,7 @@ TEST_CASE("arrays are cleared, scaled and clamped") {
   });
 }
 
-TEST_CASE("arrays are unscaled between types, and what is not finite is found") {
+TEST_CASE("arrays are unscaled between types, and non-finite values are found") {
   kit::for_each_case("unscale_all", 60, [](KernelCase& c) {
     const DType from_dtype = c.pick({kFloat32, kFloat16, kBFloat16, kFloat64});
     const DType to_dtype = from_dtype == kFloat64   ? kFloat64
@@ -66,7 +66,7 @@ TEST_CASE("arrays are unscaled between types, and what is not finite is found") 
       }
 }
 
-TEST_CASE("averages of arrays, between types, by weights that are worked out on the device") {
+TEST_CASE("averages of arrays, between types, with weights computed on the device") {
   kit::for_each_case("average_all", 60, [](KernelCase& c) {
     const DType value_dtype = c.pick({kFloat32, kFloat16, kBFloat16, kFloat64});
     const DType dtype = value_dtype == kFloat64   ? kFloat64
@@ -125,7 +125,7 @@ TEST_CASE("sums of powers and norms, of each array and of all") {
   });
 }
 
-TEST_CASE("a norm has the same bits wherever its array lies") {
+TEST_CASE("a norm has the same bits at any address of its array") {
   for (const Device& device : kit::test_devices()) {
     manual_seed(2);
     const Tensor values = randn({20001});

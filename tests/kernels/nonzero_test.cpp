@@ -36,18 +36,18 @@ void check_nonzero(KernelCase& c, const Shape& shape, Layout layout) {
 
 }  // namespace
 
-TEST_CASE("the places of what is not 0, in row-major order") {
+TEST_CASE("positions of nonzeros, in row-major order") {
   kit::for_each_case("nonzero", 80,
                      [](KernelCase& c) { check_nonzero(c, c.shape(5, 2000), Layout::any); });
 }
 
-TEST_CASE("the places of what is not 0 in several tiles") {
+TEST_CASE("positions of nonzeros in several tiles") {
   kit::for_each_case("nonzero long", 6, [](KernelCase& c) {
     check_nonzero(c, {c.integer(2, 3), c.integer(4000, 20000)}, Layout::contiguous);
   });
 }
 
-TEST_CASE("the places of what is not 0 in more tiles than a block has threads") {
+TEST_CASE("positions of nonzeros in more tiles than a block has threads") {
   kit::for_each_case("nonzero tiles", 1, [](KernelCase& c) {
     c.same_dtypes();
     const std::int64_t size = 257 * 4096 + 5;

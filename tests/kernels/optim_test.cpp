@@ -194,7 +194,7 @@ TEST_CASE("lamb over arrays of all sizes, types and alignments") {
   });
 }
 
-TEST_CASE("momentum that lies on the device takes the place of the argument") {
+TEST_CASE("momentum on the device replaces the argument") {
   for (const Device& device : kit::test_devices()) {
     const Stream stream = current_stream(device);
     const auto near = [&](const std::vector<double>& values) { return numbers(values, device); };

@@ -98,7 +98,7 @@ TEST_CASE("images are padded in wide words, channels last") {
   });
 }
 
-TEST_CASE("the gradient of padding adds what was read more than once") {
+TEST_CASE("the gradient of padding adds gradients of repeated reads") {
   kit::for_each_case("pad_backward", 80, [](KernelCase& c) {
     Padding p;
     while (p.x.size() == 0 || p.mode == PadMode::constant) p = draw_padding(c);

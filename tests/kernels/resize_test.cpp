@@ -112,7 +112,7 @@ TEST_CASE("resize2d and its gradient, on every device and in every layout") {
   });
 }
 
-TEST_CASE("resize2d by its definition") {
+TEST_CASE("resize2d against its definition") {
   kit::for_each_case("resize2d naive", 60, [](KernelCase& c) {
     const Resize2d r = draw_resize(c);
     const Operand in = c.input(inputs(r), kFloat64), grad_out = c.input(outputs(r), kFloat64);

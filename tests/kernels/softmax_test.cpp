@@ -129,7 +129,7 @@ TEST_CASE("softmax in place") {
   });
 }
 
-TEST_CASE("softmax of infinities is what the host makes of it") {
+TEST_CASE("softmax of infinities agrees with the host") {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const std::vector<std::vector<double>> rows = {

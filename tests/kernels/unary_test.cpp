@@ -123,7 +123,7 @@ TEST_CASE("round goes to the even number, clamp's bounds to the ends of an integ
   }
 }
 
-TEST_CASE("logarithms of what has none, or an infinite one") {
+TEST_CASE("logarithms of negative numbers, zero and infinity") {
   for (const Device& device : kit::test_devices())
     for (const UnaryOp op : {UnaryOp::log, UnaryOp::log2, UnaryOp::log1p})
       for (const DType dtype : {kFloat32, kFloat16, kBFloat16, kFloat64}) {

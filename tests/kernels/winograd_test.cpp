@@ -165,7 +165,7 @@ TEST_CASE("Winograd: filters beyond a cache, channels and tiles in several parts
   check({2, 300, 4, 4, 100}, {kFloat32}, {as_is, channels_last});
 }
 
-TEST_CASE("Winograd: what is chosen rounds as direct sums do, forced tiles as is said of them") {
+TEST_CASE("Winograd: automatic choices round like direct sums, forced tiles as documented") {
   for (const std::int64_t c : {4, 8, 16, 32, 48, 64, 96, 128, 256}) {
     CAPTURE(c);
     const Case k{.n = 2, .c = c, .h = 13, .w = 12, .o = c, .biased = false};

@@ -128,7 +128,7 @@ TEST_CASE("gradients of weights by Winograd are those of the direct sum") {
   for (const int side : {2, 4}) check<double>(kProblems[2], side, Lie::last);
 }
 
-TEST_CASE("bits of gradients by Winograd do not depend on the number of threads") {
+TEST_CASE("bits of Winograd gradients do not depend on the number of threads") {
   const int before = num_threads();
   const Problem p{40, 20, 7, 8, 70, 1, 1};  // several chunks of the batch and blocks of channels
   Array<float> input({p.n, p.c, p.h, p.w}, Lie::last);
@@ -145,7 +145,7 @@ TEST_CASE("bits of gradients by Winograd do not depend on the number of threads"
   set_num_threads(before);
 }
 
-TEST_CASE("gradients of weights by Winograd where they pay") {
+TEST_CASE("weight gradients use Winograd where it is faster") {
   const auto side = [](const Problem& p, std::array<std::int64_t, 2> stride, std::int64_t kernel) {
     Array<float> input({p.n, p.c, p.h, p.w}, Lie::last);
     Array<float> grad({p.n, p.o, p.height(), p.width()}, Lie::last);

@@ -73,7 +73,7 @@ void check_same(const Meters& a, const Meters& b) {
 
 }  // namespace
 
-TEST_CASE("meters on a device wait for nothing and hold what those on the host hold") {
+TEST_CASE("meters on a device do not wait, and agree with those on the host") {
   REQUIRE_CUDA(1);
   const Device device("cuda:0");
   Meters host{Device()}, meters(device);

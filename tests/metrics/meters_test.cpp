@@ -78,7 +78,7 @@ TEST_CASE("AverageMeter refuses formats and smoothings that are none") {
     CHECK_THROWS_AS(AverageMeter("x", ":.4f", smoothing), ValueError);
 }
 
-TEST_CASE("DeviceAverageMeter holds what an AverageMeter would") {
+TEST_CASE("DeviceAverageMeter agrees with AverageMeter") {
   for (const char* name : {"cpu", "cpu:0"})
     for (const double smoothing : {0.0, 0.7}) {
       CAPTURE(name);
@@ -290,7 +290,7 @@ TEST_CASE("Accuracy of mixed labels, of NaN, and resumed") {
   CHECK_THROWS_AS(Accuracy({}, {1}).load_state_dict(other.state_dict()), ShapeError);
 }
 
-TEST_CASE("Accuracy refuses what it cannot count") {
+TEST_CASE("Accuracy rejects invalid input") {
   CHECK_THROWS_AS(Accuracy({}, {}), ValueError);
   CHECK_THROWS_AS(Accuracy({}, {1, 0}), ValueError);
   CHECK_THROWS_AS(accuracy(ones({2, 3}), zeros({2}, {.dtype = kInt64}), {}), ValueError);
@@ -307,7 +307,7 @@ TEST_CASE("Accuracy refuses what it cannot count") {
 
 // ---- ConfusionMatrix
 
-TEST_CASE("ConfusionMatrix counts scores and predictions alike, and leaves out what is ignored") {
+TEST_CASE("ConfusionMatrix counts scores and predictions alike, without ignored targets") {
   Generator generator(5);
   for (const std::int64_t ignored : {-100L, 2L, 255L}) {
     ConfusionMatrix by_scores(4, {}, ignored), by_class(4, {}, ignored);

@@ -33,7 +33,7 @@ TEST_CASE("a progress line is never wider than the terminal") {
       }
 }
 
-TEST_CASE("a progress line shows what fits: a bar, a shorter one, none, the beginning") {
+TEST_CASE("a progress line fits the width: a bar, a shorter one, none, only the beginning") {
   const auto line = [](int columns) {
     return progress_line(label, 0.5, status, left, columns, BarStyle::ascii);
   };
@@ -46,7 +46,7 @@ TEST_CASE("a progress line shows what fits: a bar, a shorter one, none, the begi
   CHECK(line(0).empty());
 }
 
-TEST_CASE("a progress line ends with the detail, which goes first where it is narrow") {
+TEST_CASE("a progress line ends with the detail, which is cut first") {
   const auto line = [](int columns) {
     return progress_line(label, 0.5, status, left, columns, BarStyle::ascii, "31 MiB busy 87%");
   };

@@ -174,7 +174,7 @@ TEST_CASE("CRC-32C and its mask") {
         std::string("\x18\0\0\0\0\0\0\0\xa3\x7f\x4b\x22", 12));
 }
 
-TEST_CASE("SummaryWriter's files begin as TensorBoard wants, and hold what was added") {
+TEST_CASE("SummaryWriter's files begin as TensorBoard expects, and hold the added events") {
   const TempDir dir;
   SummaryWriter writer(dir / "run", {.filename_suffix = ".x"});
   writer.add_scalar("loss/train", 0.25, 7, 1234.5);
@@ -305,7 +305,7 @@ TEST_CASE("events wait for the queue, and come from several threads") {
   CHECK_THROWS_AS(SummaryWriter(dir / "file/run"), IoError);
 }
 
-TEST_CASE("TensorBoard reads what SummaryWriter wrote, and purges what a resumed run writes anew") {
+TEST_CASE("TensorBoard reads SummaryWriter's files, and purges steps that a resumed run repeats") {
   const TempDir dir;
   const fs::path run = dir / "run";
   const Tensor picture = full({3, 4, 6}, 0.5);

@@ -155,7 +155,7 @@ TEST_CASE("opt levels on several devices train as on one") {
     check({.level = level, .devices = 2, .dtype = kBFloat16}, tolerance_of(level, kBFloat16));
 }
 
-TEST_CASE("the wrapper may be what is initialized") {
+TEST_CASE("the wrapper itself may be initialized") {
   for (const OptLevel level : {OptLevel::O1, OptLevel::O2, OptLevel::O3})
     for (const bool in_replicas : {false, true})
       check({.level = level,

@@ -98,7 +98,7 @@ TEST_CASE("communication follows the streams, whatever runs late") {
   check_ddp_training(c, {2}, 2e-5);
 }
 
-TEST_CASE("half gradients have buckets of their own") {
+TEST_CASE("half gradients have separate buckets") {
   REQUIRE_CUDA(2);
   std::vector<Mixed> nets(2);
   run_ranks(2,

@@ -64,13 +64,13 @@ TEST_CASE("CUDA devices that cannot reach each other exchange tensors through th
   check_all(2, "copies");
 }
 
-TEST_CASE("NCCL is chosen where it is there") {
+TEST_CASE("NCCL is selected if available") {
   REQUIRE_CUDA(2);
   const auto comm = dp::make_device_comm(cuda_devices(2));
   CHECK(comm->backend() == (comm::has_nccl_clique() ? "nccl" : "copies"));
 }
 
-TEST_CASE("CUDA devices exchange what is written before, and the host does not wait") {
+TEST_CASE("CUDA devices exchange earlier writes, and the host does not wait") {
   REQUIRE_CUDA(2);
   const int count = test::has_cuda(3) ? 3 : 2;
   for (const std::string_view backend : backends()) {

@@ -24,7 +24,7 @@ TEST_CASE("local groups on CUDA devices, each rank on its own") {
       kPatient);
 }
 
-TEST_CASE("local groups of ranks that share a CUDA device, and whose devices reach no other") {
+TEST_CASE("local groups of ranks that share a CUDA device, and without peer access") {
   REQUIRE_EMULATOR();
   const test::NoPeerAccess none;
   run_ranks(
@@ -51,7 +51,7 @@ TEST_CASE("local groups of the host, a virtual device and a CUDA device together
       kPatient);
 }
 
-TEST_CASE("work starts after what the stream of its CUDA device holds") {
+TEST_CASE("work starts after the present work of its CUDA stream") {
   REQUIRE_CUDA(2);
   run_ranks(
       2,

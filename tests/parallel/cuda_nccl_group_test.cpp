@@ -156,7 +156,7 @@ TEST_CASE("NCCL is loaded without a driver, and tells its version") {
   CHECK_THROWS_WITH_AS((void)make_nccl_group({}), doctest::Contains("nvidia-nccl"), Error);
 }
 
-TEST_CASE("without a device nccl says what to use instead") {
+TEST_CASE("without a device nccl suggests an alternative") {
   if (cuda::is_available() || !is_there()) return;
   CHECK_THROWS_WITH_AS((void)make_nccl_group({}), doctest::Contains("gloo"), DeviceError);
 }
@@ -298,7 +298,7 @@ TEST_CASE("an operation that another rank does not call ends in time, on both") 
   CHECK(job.board->ended[0] == 1);
 }
 
-TEST_CASE("errors that NCCL finds by itself end what is under way") {
+TEST_CASE("asynchronous NCCL errors end pending operations") {
   if (!test::can_use_nccl(2) || !test::is_emulated()) return;
   Job().run(2, [](ProcessGroup& group) {
     const Device device = device_of(group.rank());
@@ -329,7 +329,7 @@ TEST_CASE("calls that NCCL refuses abort the group") {
   });
 }
 
-TEST_CASE("what is under way when its group goes has not ended well") {
+TEST_CASE("operations pending when their group is destroyed have failed") {
   if (!test::can_use_nccl(2)) return;
   Work good, cut_short;
   Job().run(
@@ -348,7 +348,7 @@ TEST_CASE("what is under way when its group goes has not ended well") {
   CHECK_MESSAGE(said.find("under way") != std::string::npos, said);
 }
 
-TEST_CASE("abort ends what waits on the device") {
+TEST_CASE("abort ends operations that wait on the device") {
   if (!test::can_use_nccl(2)) return;
   std::atomic<bool> other_has_it{false};
   Job().run(2, [&](ProcessGroup& group) {
@@ -462,7 +462,7 @@ TEST_CASE("collectives are captured into graphs and replayed") {
   });
 }
 
-TEST_CASE("what was begun outside of a capture cannot be waited for in it") {
+TEST_CASE("operations begun outside a capture cannot be waited for inside") {
   if (!test::can_use_nccl(1)) return;
   Job().run(1, [](ProcessGroup& group) {
     const Device device = device_of(0);

@@ -31,7 +31,7 @@ TEST_CASE("scatter and gather: gradients, twice, with CUDA devices") {
   for (const char* source : {"cpu", "cuda:0", "cuda:2"}) check_gradients(source, cuda_devices(3));
 }
 
-TEST_CASE("scatter and gather: streams that run late see what was there at the call") {
+TEST_CASE("scatter and gather: late streams see the values at the time of the call") {
   REQUIRE_CUDA(3);
   REQUIRE_EMULATOR();
   const std::vector<Device> devices = cuda_devices(3);

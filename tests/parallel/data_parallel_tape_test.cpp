@@ -108,7 +108,7 @@ TEST_CASE("checkpoints inside replicas") {
   }
 }
 
-TEST_CASE("checkpoints inside replicas: frozen ones, and branches that go backward one by one") {
+TEST_CASE("checkpoints inside replicas: frozen ones, and branches with separate backward passes") {
   Saving net;
   net.to("cpu:0");
   net.eval();

@@ -283,7 +283,7 @@ TEST_CASE("mistakes of construction and of the first call") {
   check_close(as_module(rows(4)).sum().cpu(), net(rows(4).to("cpu:0")).sum().cpu(), 1e-5);
 }
 
-TEST_CASE("a replica that throws, and what comes after") {
+TEST_CASE("a replica that throws, and the calls after it") {
   Picky net;
   net.to("cpu:0");
   DataParallel dp(net, four());
@@ -302,7 +302,7 @@ TEST_CASE("a replica that throws, and what comes after") {
   CHECK(dp.report().steps == 2);
 }
 
-TEST_CASE("the report counts what moves") {
+TEST_CASE("the report counts bytes moved") {
   nn::Sequential net(nn::Linear(3, 4), nn::BatchNorm1d(4), nn::Linear(4, 2));
   net.to("cpu:0");
   DataParallel dp(net, test::devices_of(DeviceType::cpu, 3));

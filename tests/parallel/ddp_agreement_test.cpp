@@ -201,7 +201,7 @@ TEST_CASE("parameters that ranks do not use, where they are looked for") {
               {.timeout = std::chrono::seconds(30)});
 }
 
-TEST_CASE("a static graph: what it does not use is left alone, and it must not change") {
+TEST_CASE("a static graph ignores unused parameters, and must not change") {
   std::vector<Branches> nets = branches(2);
   const auto errors = errors_of(2, [&](ProcessGroup& group) {
     Branches& net = of(nets, group);
@@ -246,7 +246,7 @@ TEST_CASE("a rank that does not come to the end of backward") {
   CHECK(errors[1].find("something went wrong") != std::string::npos);
 }
 
-TEST_CASE("what changes after wrapping is noticed") {
+TEST_CASE("changes after wrapping are detected") {
   std::vector<Branches> nets = branches(2);
   for (Branches& net : nets) net.never.requires_grad_(false);
   check_all_say(errors_of(2,

@@ -44,7 +44,7 @@ TEST_CASE("the host is a device among others") {
   test::check_order(*root);
 }
 
-TEST_CASE("devices exchange what is written before and not what is written after") {
+TEST_CASE("devices exchange earlier writes, but not later ones") {
   const auto comm = dp::make_device_comm(virtual_devices(3));
   const Tensor source = zeros({70000}, {.device = "cpu:0"});
   test::Lists copies;

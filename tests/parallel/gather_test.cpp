@@ -63,7 +63,7 @@ TEST_CASE("gather: the result is contiguous unless all parts are channels-last")
   CHECK(gather(parts, "cpu").to_vector<double>() == values);
 }
 
-TEST_CASE("gather: what comes later on a replica does not reach the result") {
+TEST_CASE("gather: later work on a replica does not affect the result") {
   const std::vector<Device> devices = cpu_devices(2);
   const std::vector<Tensor> parts = on(devices, {{300, 64}, {200, 64}});
   const std::vector<double> expected = cat({parts[0].cpu(), parts[1].cpu()}).to_vector<double>();
@@ -112,7 +112,7 @@ TEST_CASE("gather: values of all forms") {
   CHECK_FALSE(undefined.defined());
 }
 
-TEST_CASE("gather: the host, which waits for the devices, throws what their work has thrown") {
+TEST_CASE("gather: the host waits for the devices, and throws their errors") {
   const std::vector<Device> devices = cpu_devices(2);
   const std::vector<Tensor> parts = on(devices, {{2}, {2}});
   current_stream(devices[1]).enqueue([] { fail<IndexError>("embedding", "index 7 of 5"); });

@@ -72,7 +72,7 @@ RANK_FUNCTION(gloo_collectives) {
   check_collectives(*group, Device(), options);
 }
 
-TEST_CASE("gloo: every collective among processes, by whatever way") {
+TEST_CASE("gloo: every collective among processes, over every transport") {
   REQUIRE_GLOO();
   const Environment shared = {}, gloo = {{"FERRITE_GLOO_ALL_REDUCE", "gloo"}},
                     gloo_over_tcp = {{"FERRITE_GLOO_ALL_REDUCE", "gloo"}, {"FERRITE_LINK", "tcp"}},
@@ -93,7 +93,7 @@ RANK_FUNCTION(gloo_disagreements) {
   check_disagreements(*group, Device());
 }
 
-TEST_CASE("gloo: ranks that call different things hear who called what") {
+TEST_CASE("gloo: a mismatch is reported to all ranks with both calls") {
   REQUIRE_GLOO();
   check_processes("gloo_disagreements", 3, {.deadline = kPatient});
   check_processes("gloo_disagreements", 2,
@@ -220,7 +220,7 @@ RANK_FUNCTION(gloo_interface_and_signals) {
   CHECK(t.to_vector<int>() == std::vector<int>(5, 2));
 }
 
-TEST_CASE("gloo: what the environment may ask for") {
+TEST_CASE("gloo: environment variables") {
   REQUIRE_GLOO();
   check_processes("gloo_settings", 2, {.deadline = kPatient});
   check_processes("gloo_wrong_settings", 2, {.deadline = kPatient});

@@ -173,7 +173,7 @@ TEST_CASE("every launcher's variables are understood") {
   }
 }
 
-TEST_CASE("what is missing, or cannot be, is said with who would set it") {
+TEST_CASE("missing and invalid settings are reported with the launcher that sets them") {
   using Variables = std::map<std::string, std::string>;
   const auto error_in = [](const Variables& variables) {
     LauncherEnvironment env(variables);

@@ -138,7 +138,7 @@ TEST_CASE("nodes that do not come, come twice or are strangers") {
   for (const auto* agent : {first.get(), second.get()}) CHECK(agent->descendants().empty());
 }
 
-TEST_CASE("a node whose agent dies is noticed, and another one takes its place") {
+TEST_CASE("the death of a node's agent is noticed, and another one takes its place") {
   const Place place;
   const std::string script =
       "echo start $FERRITE_RESTART_COUNT; if [ $FERRITE_RESTART_COUNT = 0 ]; then exec sleep 1000; "
@@ -158,7 +158,7 @@ TEST_CASE("a node whose agent dies is noticed, and another one takes its place")
   CHECK(contains(again->out(), "[rank 1] start 1\n"));
 }
 
-TEST_CASE("without node 0's agent the others end in time, and say for whom they have waited") {
+TEST_CASE("without node 0's agent the others end in time, and report whom they waited for") {
   // If no restart is left, when the silence has lasted long enough; otherwise when the rendezvous
   // times out.
   for (const bool restarts : {false, true}) {
@@ -267,7 +267,7 @@ TEST_CASE("a node that is cut off for longer than the heartbeat's time-out comes
   }
 }
 
-TEST_CASE("a node that has left its round is waited for by nobody") {
+TEST_CASE("other nodes do not wait for a node that has left its round") {
   // Node 0 has the longer timeout here: it learns from node 1 that there are no workers any more.
   const Place place;
   Cable cable(static_cast<std::uint16_t>(std::stoi(place.port)));

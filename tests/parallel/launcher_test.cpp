@@ -79,7 +79,7 @@ TEST_CASE("options are torchrun's, with - and _, and end at the program") {
   CHECK_FALSE(launcher::parse_endpoint("--x", "host").port);
 }
 
-TEST_CASE("bad options say what was expected") {
+TEST_CASE("errors for bad options say what is expected") {
   CHECK(contains(refusal({"--nproc-per-node=0"}), "1 or more, cpu, gpu or auto, got '0'"));
   CHECK(contains(refusal({"--nproc-per-node=2x"}), "got '2x'"));
   CHECK(contains(refusal({"--nproc-per-node="}), "got an empty one"));
@@ -148,7 +148,7 @@ TEST_CASE("restarts are counted, wait longer each time, and are given back") {
   CHECK_FALSE(launcher::RestartPolicy({}, 1).after(std::chrono::hours(10)));
 }
 
-TEST_CASE("workers find out who they are by their environment") {
+TEST_CASE("the environment tells workers their rank") {
   const LaunchResult run = launch(
       with_script({"--nproc-per-node=3", "--max-restarts=2", "--rdzv-id=job7"},
                   "echo $RANK,$LOCAL_RANK,$WORLD_SIZE,$LOCAL_WORLD_SIZE,$GROUP_RANK,$NODE_RANK,"
@@ -194,7 +194,7 @@ TEST_CASE("output comes line by line under its rank, however it was written") {
   CHECK(lines_of(run.err).size() == ranks * lines);
 }
 
-TEST_CASE("workers do not wait for whoever reads the console") {
+TEST_CASE("workers do not wait for the reader of the console") {
   std::array<int, 2> pipe{};
   REQUIRE(pipe2(pipe.data(), O_CLOEXEC) == 0);
   Launched run(with_script({"--nproc-per-node=2"},
@@ -368,7 +368,7 @@ TEST_CASE("workers that do not heed signals are killed") {
   CHECK(contains(run.err, "rank 0 was ended by SIGKILL, told to end"));
 }
 
-TEST_CASE("what workers have started ends with them") {
+TEST_CASE("processes started by workers end with them") {
   // In the worker's group, in a separate session, and stopped.
   const std::string start = "sleep 1000 & setsid sleep 1000 & sh -c 'kill -STOP $$' & echo ready; ";
   CHECK(launch(with_script({"--nproc-per-node=2"}, start + "exit 0")).code == 0);

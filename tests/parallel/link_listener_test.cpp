@@ -156,7 +156,7 @@ TEST_CASE("strangers are not let in") {
   }
 }
 
-TEST_CASE("a listener answers who is let in, and nobody else") {
+TEST_CASE("a listener answers only admitted connections") {
   Door at;
   const links::Fd socket = at.knock(false);
   const links::Hello hello = at.hello(2);
@@ -168,7 +168,7 @@ TEST_CASE("a listener answers who is let in, and nobody else") {
   CHECK(answer == at.members.keys(2, 0).admitter_proof);
 }
 
-TEST_CASE("a rank comes in past any number of strangers, who are turned out in time") {
+TEST_CASE("a rank connects despite any number of strangers, which are dropped in time") {
   for (const bool local : {false, true}) {
     Door at;
     std::vector<links::Fd> strangers;
@@ -195,7 +195,7 @@ TEST_CASE("a rank comes in past any number of strangers, who are turned out in t
   }
 }
 
-TEST_CASE("where all ranks are beside each other no port is listened at") {
+TEST_CASE("no port is opened if all ranks share a host") {
   links::LinkListener listener("127.0.0.1", true, 16);
   links::LinkMembers members{"secret", "mesh", 0, {listener.address(), listener.address()}};
   members.addresses[1].nonce = std::string(32, '1');

@@ -77,7 +77,7 @@ TEST_CASE("tcp: bytes come in order, whatever pieces they are offered and taken 
     }
 }
 
-TEST_CASE("tcp: what is left over comes in one piece with what follows") {
+TEST_CASE("tcp: remaining bytes are contiguous with the following ones") {
   TcpPair pair(true);
   const Bytes bytes = noise(200);
   for (std::size_t i = 0; i < bytes.size(); i += 10)
@@ -93,7 +93,7 @@ TEST_CASE("tcp: what is left over comes in one piece with what follows") {
   }
 }
 
-TEST_CASE("tcp: no more is sent than a link holds to who has not proved who it is") {
+TEST_CASE("tcp: at most a link's capacity is sent before the peer has authenticated") {
   for (const bool sealed : {true, false}) {
     CAPTURE(sealed);
     TcpPair silent(sealed, "", 4 << 20);

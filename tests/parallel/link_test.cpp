@@ -135,7 +135,7 @@ TEST_CASE("links through memory carry every byte in order, both ways at once") {
   }
 }
 
-TEST_CASE("what was sent before a link was closed is received, and then that it was") {
+TEST_CASE("data sent before a close is received, followed by the close") {
   const auto files = open_files().size();
   for (const bool by_destructor : {false, true}) {
     auto meshes = links::make_memory_links(2);
@@ -158,7 +158,7 @@ TEST_CASE("what was sent before a link was closed is received, and then that it 
   CHECK(open_files().size() == files);
 }
 
-TEST_CASE("closing wakes who sleeps, and a deadline ends a wait") {
+TEST_CASE("closing wakes a sleeping thread, and a deadline ends a wait") {
   const auto meshes = links::make_memory_links(2);
   Bytes got(10);
   CHECK(error_of([&] { recv(meshes[1]->to(0), got, within(20ms)); }).find("in time") !=
@@ -254,7 +254,7 @@ RANK_FUNCTION(links_disagree_on_integrity) {
   CHECK_THROWS_AS(links::connect_links(context_of_process(), "other"), ValueError);
 }
 
-TEST_CASE("ranks that do not agree on whether to seal what goes over tcp hear of it") {
+TEST_CASE("ranks that disagree on sealing tcp get an error") {
   const StoreFolder folder;
   check_processes("links_disagree_on_integrity", 3, {{{"STORE", folder.path()}}, 60s});
 }

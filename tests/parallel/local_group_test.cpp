@@ -45,7 +45,7 @@ std::vector<std::string> errors_of(int ranks, const LocalGroupOptions& options,
 
 }  // namespace
 
-TEST_CASE("local groups do what all backends do") {
+TEST_CASE("local groups meet the requirements on all backends") {
   for (const int ranks : {1, 2, 3, 4}) {
     CAPTURE(ranks);
     run_ranks(
@@ -86,7 +86,7 @@ TEST_CASE("a transfer that both ends see differently fails on both") {
                 errors[1]);
 }
 
-TEST_CASE("work starts after what its stream holds, and leaves the caller alone until then") {
+TEST_CASE("work starts after the present work of its stream, without blocking the caller") {
   run_ranks(
       2,
       [](ProcessGroup& group) {
@@ -105,7 +105,7 @@ TEST_CASE("work starts after what its stream holds, and leaves the caller alone 
       kPatient);
 }
 
-TEST_CASE("a rank that does not come is named, with what it last called") {
+TEST_CASE("a missing rank is named, with its last call") {
   std::atomic<int> done = 0;
   const auto errors = errors_of(3, {.timeout = std::chrono::seconds(2)}, [&](ProcessGroup& group) {
     group.barrier().wait();
@@ -129,7 +129,7 @@ TEST_CASE("a rank that does not come is named, with what it last called") {
                   error);
 }
 
-TEST_CASE("sub-groups call their ranks what the job calls them") {
+TEST_CASE("sub-groups use the job's rank numbers in messages") {
   const auto errors =
       errors_of(3, {.timeout = std::chrono::milliseconds(300)}, [&](ProcessGroup& group) {
         const auto pair = group.new_group({2, 1});
@@ -159,7 +159,7 @@ TEST_CASE("a rank that has gone is named at once") {
   CHECK_MESSAGE(contains(transfer[0], "rank 1"), transfer[0]);
 }
 
-TEST_CASE("what a rank throws ends all others and is rethrown") {
+TEST_CASE("an exception of a rank ends all others and is rethrown") {
   std::atomic<int> told = 0;
   CHECK_THROWS_WITH_AS(run_ranks(
                            4,
@@ -182,7 +182,7 @@ TEST_CASE("what a rank throws ends all others and is rethrown") {
   CHECK(told == 3);
 }
 
-TEST_CASE("a rank that is lost at any moment leaves nobody waiting") {
+TEST_CASE("a rank lost at any moment leaves no other waiting") {
   for (int lost_after = 0; lost_after < 30; ++lost_after) {
     CAPTURE(lost_after);
     const int lost = lost_after % 3;
@@ -217,7 +217,7 @@ TEST_CASE("a rank that is lost at any moment leaves nobody waiting") {
   }
 }
 
-TEST_CASE("abort ends what is under way and refuses what comes, with the first reason") {
+TEST_CASE("abort ends pending operations and refuses new ones, with the first reason") {
   const auto errors = errors_of(2, kPatient, [&](ProcessGroup& group) {
     if (group.rank() == 0) {
       const Work work = group.all_reduce(zeros({3}));
@@ -239,7 +239,7 @@ TEST_CASE("abort ends what is under way and refuses what comes, with the first r
     CHECK_MESSAGE((contains(error, "aborted: enough") && !contains(error, "more")), error);
 }
 
-TEST_CASE("works that nobody waits for end before their group goes") {
+TEST_CASE("operations without a wait end before their group is destroyed") {
   std::vector<Tensor> tensors = {full({100'000}, 1), full({100'000}, 2)};
   std::vector<Work> works(2);
   run_ranks(

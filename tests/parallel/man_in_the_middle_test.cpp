@@ -73,7 +73,7 @@ std::string use_store(const links::Address& relay, const std::string& value) {
 
 }  // namespace
 
-TEST_CASE("in the middle: a store's client hears what the server said, or that it was changed") {
+TEST_CASE("in the middle: a store client gets the server's data or a tampering error") {
   const std::string value(100'000, 'v');
   bootstrap::TcpStoreServer server(serving());
   bootstrap::TcpStore honest(server.address(), kToken, 10s);
@@ -134,7 +134,7 @@ TEST_CASE(
   CHECK_MESSAGE(heard.find("changed, left out or repeated on the way") != std::string::npos, heard);
 }
 
-TEST_CASE("in the middle: a monitor does not hear what was changed, and its rank counts as lost") {
+TEST_CASE("in the middle: a monitor rejects changed data, and its rank counts as lost") {
   for (const bool forth : {true, false}) {
     CAPTURE(forth);
     bootstrap::TcpStoreServer server(serving());
@@ -205,7 +205,7 @@ bool tells(const Exchanged& exchanged, std::string_view what) {
 
 }  // namespace
 
-TEST_CASE("in the middle: links over tcp carry what was sent, or say that it was changed") {
+TEST_CASE("in the middle: links over tcp carry the sent data, or report that it was changed") {
   std::size_t bytes = 0;
   const Exchanged passive = exchange_through(nullptr, 60s, &bytes);
   CHECK(passive.errors[0] == "");
@@ -267,7 +267,7 @@ TEST_CASE("in the middle: without the protection of frames a changed bit arrives
   CHECK_FALSE(hello.wrong);
 }
 
-TEST_CASE("in the middle: who has taken a rank's port is not taken for the rank") {
+TEST_CASE("in the middle: a process on a rank's port cannot impersonate the rank") {
   for (const std::string& answer : {std::string(), std::string(32, 'x'), std::string(3, 'x')}) {
     CAPTURE(answer.size());
     const links::Fd listener = links::listen_at({"127.0.0.1", 0});

@@ -133,7 +133,7 @@ TEST_CASE("a rank that ends without a goodbye is lost at once, and all hear it")
   CHECK(job.table().present() == 1);
 }
 
-TEST_CASE("a rank that says goodbye is not lost, and is blamed only where it is waited for") {
+TEST_CASE("a rank that says goodbye is not lost, and is blamed only if others wait for it") {
   TableJob job(3);
   for (int rank = 0; rank < 3; ++rank) job.report(rank, "default", 7, kSum, false);
   job.report(0, "default", 8, "barrier", true);
@@ -171,7 +171,7 @@ TEST_CASE("a rank that is silent is named, and lost after the timeout") {
   CHECK(job.heard(2).size() == 1);
 }
 
-TEST_CASE("nobody was silent while the server itself was stopped") {
+TEST_CASE("time during which the server was stopped does not count as silence") {
   TableJob job(2, 8s);
   job.now += 1h;
   job.table().forgive(1h);
@@ -181,7 +181,7 @@ TEST_CASE("nobody was silent while the server itself was stopped") {
   CHECK(job.heard(0).size() == 1);
 }
 
-TEST_CASE("ranks that have not begun the operation are named, with what they do instead") {
+TEST_CASE("ranks that have not begun the operation are named, with their current one") {
   TableJob job(12);
   for (int rank = 0; rank < 12; ++rank) job.report(rank, "default", 5, kSum, false);
   job.pass(4s);
@@ -259,7 +259,7 @@ TEST_CASE("a question waits a moment for the news that answers it") {
   CHECK(contains(job.blamed[TableJob::client(0)][0], "rank 2 was lost"));
 }
 
-TEST_CASE("what does not fit is refused") {
+TEST_CASE("invalid messages are rejected") {
   TableJob job(2);
   const auto join = [](const char* run, std::uint32_t rank, std::uint32_t size) {
     return bootstrap::protocol::Writer(bootstrap::protocol::Command::join)

@@ -101,7 +101,7 @@ links::Fd mute_rank(const bootstrap::TcpStoreServer& server, int rank, int ranks
   return std::move(connection.fd);
 }
 
-TEST_CASE("monitors tell who is late, and who has left") {
+TEST_CASE("monitors name late ranks, and ranks that have left") {
   MonitorJob job(3);
   for (int rank = 0; rank < 3; ++rank) {
     job[rank].watch("default", [](const std::string& reason) { FAIL(reason); });
@@ -120,7 +120,7 @@ TEST_CASE("monitors tell who is late, and who has left") {
   for (int rank = 0; rank < 3; ++rank) job[rank].unwatch("default");
 }
 
-TEST_CASE("a failure is watched by those of its group, once") {
+TEST_CASE("a failure is reported to the watchers of its group, once") {
   MonitorJob job(3);
   Heard one, two, own, other;
   job[0].watch("default", own.watcher());
@@ -137,7 +137,7 @@ TEST_CASE("a failure is watched by those of its group, once") {
   CHECK(two.times() == 1);
 }
 
-TEST_CASE("a rank whose connection ends is watched by all groups, and named by every blame") {
+TEST_CASE("a broken connection is reported to all groups, and every blame names the rank") {
   MonitorJob job(0);
   for (int rank = 0; rank < 2; ++rank) {
     job.monitors.push_back(std::make_unique<bootstrap::TcpMonitor>(
@@ -172,7 +172,7 @@ TEST_CASE(
   CHECK(contains(job[1].blame("default", 1), "rank 1"));
 }
 
-TEST_CASE("a server that ends properly loses nobody, and is what blame names") {
+TEST_CASE("a server that ends properly loses no rank, and is named by blame") {
   MonitorJob job(2);
   Heard heard;
   job[0].watch("default", heard.watcher());

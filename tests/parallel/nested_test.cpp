@@ -83,7 +83,7 @@ TEST_CASE("nested values: their tensors, in order, and copies with others") {
       {1, 2});
 }
 
-TEST_CASE("nested values: what holds no tensors, or does not say so, is copied as it is") {
+TEST_CASE("nested values: types without tensors, or without a declaration, are copied unchanged") {
   check_form(3, {});
   check_form(std::string("text"), {});
   check_form(std::vector<bool>{true}, {});

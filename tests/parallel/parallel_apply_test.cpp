@@ -142,7 +142,7 @@ std::string thrown_as() {
 
 }  // namespace
 
-TEST_CASE("parallel_for_devices: errors keep their type and say whose they are") {
+TEST_CASE("parallel_for_devices: errors keep their type and name the replica") {
   CHECK(thrown_as<ShapeError>() ==
         "[parallel_apply] replica 1 on cpu:1: [conv2d] input has 1 channels");
   const std::string expected = thrown_as<ShapeError>();
@@ -247,7 +247,7 @@ class Twice final : public nn::Cloneable<Twice> {
 
 }  // namespace
 
-TEST_CASE("parallel_apply: replicas with tuples of arguments, and what they return") {
+TEST_CASE("parallel_apply: replicas with tuples of arguments, and their results") {
   const std::vector<Device> devices = cpu_devices(3);
   Twice twice;
   const parallel::Replicas replicas = parallel::replicate(twice, devices);

@@ -16,7 +16,7 @@ const Spy kNobody{{}, {}};
 
 }  // namespace
 
-TEST_CASE("checkpointing lowers the peak of memory, and computes once more what it must") {
+TEST_CASE("checkpointing lowers the memory peak, and recomputes what it must") {
   const Device device("cpu:0");
   std::vector<std::size_t> peaks;
   std::vector<std::int64_t> reported;
@@ -89,7 +89,7 @@ TEST_CASE("the report") {
   CHECK(pipe.report().stages[0].parameters == report.stages[0].parameters);
 }
 
-TEST_CASE("steps whose forwards come before either's backward are both in the report") {
+TEST_CASE("two forwards before either's backward are both in the report") {
   nn::Sequential net = small_network();
   Pipeline pipe(net, {"cpu:0", "cpu:1"}, {.chunks = 3, .balance = {5, 5}});
   const Tensor x = randn({6, 2, 6, 6}, {.dtype = kFloat64});

@@ -61,7 +61,7 @@ std::vector<std::pair<int, int>> cells(const std::vector<ScheduledRun>& schedule
 
 }  // namespace
 
-TEST_CASE("the schedule: who works on what when") {
+TEST_CASE("the schedule: stage, micro-batch and tick") {
   using Cells = std::vector<std::pair<int, int>>;
   const auto forward = gpipe_schedule(2, 3);
   CHECK(forward.size() == 6);
@@ -218,7 +218,7 @@ TEST_CASE("layers that are placed already") {
         std::string::npos);
 }
 
-TEST_CASE("what cannot be a pipeline") {
+TEST_CASE("invalid pipelines") {
   nn::Sequential net = small_network(), empty;
   const auto message = [&](std::vector<Device> devices, const PipelineOptions& options) {
     return message_of<ValueError>([&] { Pipeline pipe(net, std::move(devices), options); });
@@ -248,7 +248,7 @@ TEST_CASE("what cannot be a pipeline") {
   CHECK_THROWS_AS(pipe(full({}, 1)), ShapeError);
 }
 
-TEST_CASE("what a stage throws says where, and the next batch goes through") {
+TEST_CASE("errors of a stage name the place, and the next batch succeeds") {
   nn::Sequential net(nn::Linear(4, 4), nn::Tanh(), Throws(1), nn::Linear(4, 2));
   Pipeline pipe(net, {"cpu:0", "cpu:1"}, {.chunks = 3});
   const Tensor x = ones({6, 4});
@@ -332,7 +332,7 @@ TEST_CASE("micro-batches come in order, and in reverse; no stage waits for one b
   }
 }
 
-TEST_CASE("what is computed again is so before its gradient comes") {
+TEST_CASE("recomputation runs before the gradient arrives") {
   constexpr int kChunks = 4;
   Flag again[kChunks];
   std::atomic<int> in_time = 0;
@@ -390,7 +390,7 @@ TEST_CASE("mixed precision") {
   }
 }
 
-TEST_CASE("the caller may overwrite his batch as soon as forward() has returned") {
+TEST_CASE("the caller may overwrite its batch as soon as forward() has returned") {
   for (const char* device : {"cpu", "cpu:0", "cpu:3"}) {
     CAPTURE(device);
     Flag go;

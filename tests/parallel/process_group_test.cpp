@@ -166,7 +166,7 @@ TEST_CASE("an operation keeps its tensors, and lets them go when it ends") {
   work.wait();
 }
 
-TEST_CASE("what fails says what, where and who is to blame; what is behind it fails too") {
+TEST_CASE("a failure names operation, place and failed rank; later operations fail too") {
   auto context = context_of();
   const auto monitor = std::make_shared<RecordingMonitor>();
   context.monitor = monitor;
@@ -191,7 +191,7 @@ TEST_CASE("what fails says what, where and who is to blame; what is behind it fa
   CHECK(monitor->lines.back() == "failure of test");
 }
 
-TEST_CASE("nobody waits longer than the timeout for a backend that does") {
+TEST_CASE("callers do not wait longer than the timeout, even if the backend does") {
   const auto group = std::make_shared<TestGroup>(
       context_of(std::chrono::milliseconds(100)), [&](const comm::HostCall& call) {
         while (true) {  // until the flag is set: ignores its own deadline
@@ -210,7 +210,7 @@ TEST_CASE("nobody waits longer than the timeout for a backend that does") {
                        DistributedError);
 }
 
-TEST_CASE("neighbours compare what they call") {
+TEST_CASE("neighbours compare their calls") {
   std::vector<std::string> errors(3);
   auto meshes = links::make_memory_links(3);
   const std::atomic<bool> never = false;

@@ -86,7 +86,7 @@ RANK_FUNCTION(harness_talks) {
   pause();  // otherwise the other would see the end of our stream
 }
 
-TEST_CASE("processes: ranks are told who they are, and what they print is kept") {
+TEST_CASE("processes: ranks know their number, and their output is kept") {
   setenv("SLURM_PROCID", "7", 1);
   const auto results =
       check_processes("harness_says_who_it_is", 3, {.environment = {{"GIVEN", "with care"}}});
@@ -120,7 +120,7 @@ TEST_CASE("processes: a failed check, an unknown function, a signal and a hang a
   CHECK(waiting.finish() == "");
 }
 
-TEST_CASE("processes: stopped ranks are waited for by nobody, and reaped") {
+TEST_CASE("processes: stopped ranks are not waited for, and reaped") {
   pid_t pid = 0;
   {
     RankProcesses job("harness_waits_for_ever", 2);
@@ -136,7 +136,7 @@ TEST_CASE("processes: stopped ranks are waited for by nobody, and reaped") {
   CHECK(kill(pid, 0) != 0);  // not even a zombie
 }
 
-TEST_CASE("processes: what a job leaves behind is found") {
+TEST_CASE("processes: leftovers of a job are found") {
   RankProcesses job("harness_leaves_a_process_and_files", 1);
   CHECK(job.wait_all());
   const std::string left = job.finish();

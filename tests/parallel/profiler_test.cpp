@@ -111,7 +111,7 @@ TEST_CASE("a training step: batches, modules, ops, backward and the optimizer") 
   CHECK_FALSE(calls(without.recording()).contains("nn.Net"));
 }
 
-TEST_CASE("replicas of DataParallel work in threads and on devices of their own") {
+TEST_CASE("replicas of DataParallel run in separate threads on separate devices") {
   Net net;
   net.to("cpu:0");
   parallel::DataParallel dp(net, {"cpu:0", "cpu:1"});

@@ -100,7 +100,7 @@ class Folder {
   std::string path_;
 };
 
-TEST_CASE("ranks meet by file, and the file goes with them") {
+TEST_CASE("ranks meet by file, and the file is removed") {
   Folder folder;
   for (int world_size : {1, 2, 5}) {
     LauncherEnvironment none({});
@@ -114,7 +114,7 @@ TEST_CASE("ranks meet by file, and the file goes with them") {
   }
 }
 
-TEST_CASE("ranks meet by tcp and by env, again and again") {
+TEST_CASE("ranks meet by tcp and by env, repeatedly") {
   LauncherEnvironment env(
       {{"MASTER_ADDR", "localhost"}, {"MASTER_PORT", std::to_string(free_port())}});
   const std::string tcp = "tcp://localhost:" + std::to_string(free_port());
@@ -125,7 +125,7 @@ TEST_CASE("ranks meet by tcp and by env, again and again") {
   }
 }
 
-TEST_CASE("the ranks that do not come are named, by all that have") {
+TEST_CASE("missing ranks are named by all that have arrived") {
   LauncherEnvironment none({});
   Folder folder;
   auto options = ranks(5, "file://" + folder.file(), 1500ms);
@@ -196,7 +196,7 @@ TEST_CASE("a port that is taken is an error that names it") {
   CHECK(contains(error, "is taken"));
 }
 
-TEST_CASE("what earlier jobs left, or still have, is not taken for this one") {
+TEST_CASE("files and servers of earlier jobs are not mistaken for this one's") {
   LauncherEnvironment none({});
   Folder folder;
   SUBCASE("a file of one that is dead") {

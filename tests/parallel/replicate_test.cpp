@@ -433,7 +433,7 @@ TEST_CASE("replicas: reductions begin while backward goes on") {
     check_close(module.second.weight.grad()[row], hidden, 1e-6);
 }
 
-TEST_CASE("replicas: what comes after a backward that failed comes after all that it has done") {
+TEST_CASE("replicas: work after a failed backward is ordered after everything it did") {
   Chain module;
   module.to("cpu:0");
   const auto devices = first_devices(2);
@@ -470,7 +470,7 @@ TEST_CASE("replicas: what comes after a backward that failed comes after all tha
   CHECK(module.second.weight.grad().to_vector<float>() == std::vector<float>(9));
 }
 
-TEST_CASE("replicas: what cannot be replicated") {
+TEST_CASE("replicas: modules that cannot be replicated") {
   const auto module = make_module();
   module->out.to("cpu:1");
   const auto devices = first_devices(2);

@@ -114,7 +114,7 @@ TEST_CASE("operations of all sizes follow one another without a pause") {
   for (const std::string& error : errors) CHECK(error == "");
 }
 
-TEST_CASE("a rank that closes, stays away or is aborted ends everybody's ring_all_reduce") {
+TEST_CASE("a rank that closes, is missing or is aborted ends ring_all_reduce on all ranks") {
   for (const std::int64_t n : {100, 300'000}) {
     std::vector<float> data(static_cast<std::size_t>(3 * n), 1.0f);
     const auto values = [&](int rank) { return data.data() + rank * n; };

@@ -69,7 +69,7 @@ TEST_CASE("scatter: a chunk on the tensor's device is a view of it, on the tape 
   CHECK_THROWS_AS(parallel::scatter(y, devices)[0].mul_(2), AutogradError);
 }
 
-TEST_CASE("scatter: what comes later on the source does not reach the chunks") {
+TEST_CASE("scatter: later work on the source does not affect the chunks") {
   const std::vector<Device> devices = cpu_devices(3);
   for (const char* source : {"cpu", "cpu:0"}) {
     const Tensor x = counting({300, 64}, source);
@@ -124,7 +124,7 @@ TEST_CASE("scatter: errors") {
   CHECK_THROWS_AS(parallel::scatter(std::pair(x, counting({30}, "cpu")), devices, 1), IndexError);
 }
 
-TEST_CASE("scatter: without recording, and of what needs no gradient, nothing is on the tape") {
+TEST_CASE("scatter: nothing is recorded without recording or without a gradient") {
   const std::vector<Device> devices = cpu_devices(2);
   const Tensor x = counting({4}, "cpu").set_requires_grad();
   no_grad([&] { CHECK_FALSE(parallel::scatter(x, devices)[1].requires_grad()); });

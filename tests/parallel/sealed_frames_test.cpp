@@ -51,7 +51,7 @@ TEST_CASE("frames: a tag is the GMAC that the standard has") {
   CHECK_THROWS_AS(links::FrameMac("short"), ValueError);
 }
 
-TEST_CASE("frames: what was sealed is opened, however it arrives") {
+TEST_CASE("frames: sealed data can be opened, in pieces of any size") {
   Generator random(1);
   Ends ends;
   std::string sent, got;
@@ -75,7 +75,7 @@ TEST_CASE("frames: what was sealed is opened, however it arrives") {
   CHECK(got == "back");
 }
 
-TEST_CASE("frames: whichever bit is changed, nothing of the frame is taken, nor what follows") {
+TEST_CASE("frames: after any changed bit, the frame and all later ones are rejected") {
   const std::string text = text_of(40, 2);
   const std::string frames = Ends().a.seal(text);
   REQUIRE(frames.size() == framed(text.size()));

@@ -74,7 +74,7 @@ RANK_FUNCTION(start_beside_strangers) {
   destroy_process_group();
 }
 
-TEST_CASE("a job starts beside five thousand held connections of strangers") {
+TEST_CASE("a job starts despite five thousand open connections of strangers") {
   if (!has_gloo()) {
     MESSAGE("skipped: this build is without Gloo");
     return;
@@ -99,7 +99,7 @@ TEST_CASE("a job starts beside five thousand held connections of strangers") {
   setrlimit(RLIMIT_NOFILE, &before);
 }
 
-TEST_CASE("links connect beside strangers who hold their ports") {
+TEST_CASE("links connect despite strangers that occupy their ports") {
   std::atomic<bool> over = false;
   std::vector<std::thread> strangers;
   std::mutex mutex;

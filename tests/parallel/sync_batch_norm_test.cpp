@@ -81,7 +81,7 @@ TEST_CASE("SyncBatchNorm of 16-bit inputs has float32 statistics") {
   }
 }
 
-TEST_CASE("SyncBatchNorm asks nobody in eval mode, and alone is a batch norm") {
+TEST_CASE("SyncBatchNorm does not communicate in eval mode, and alone is a batch norm") {
   const Tensor x = randn({4, 3, 2, 2});
   nn::BatchNorm2d plain(3);
   parallel::SyncBatchNorm alone(3);

@@ -93,7 +93,7 @@ TEST_CASE("a store sets, gets, adds, checks and erases") {
   CHECK(group.local_host() == a.local_host());
 }
 
-TEST_CASE("a store takes values up to its limits, and names what is too large") {
+TEST_CASE("a store accepts values up to its limits, and names larger ones") {
   bootstrap::TcpStoreServerOptions options;
   options.max_bytes = 40 << 20;
   bootstrap::TcpStoreServer server(options);
@@ -115,7 +115,7 @@ TEST_CASE("a store takes values up to its limits, and names what is too large") 
   CHECK_THROWS_AS(bootstrap::TcpStoreServer(with_token(std::string(257, 't'))), ValueError);
 }
 
-TEST_CASE("who waits for a key gets it when it is there, and hears when it does not come") {
+TEST_CASE("waiting for a key returns its value, or an error if it does not arrive") {
   bootstrap::TcpStoreServer server({});
   bootstrap::TcpStore store(server.address(), "", 10s);
   // Several threads wait on one connection, for keys that arrive in another order.
@@ -162,7 +162,7 @@ TEST_CASE("sums of many clients and threads are each seen once") {
   for (std::size_t i = 1; i < seen.size(); ++i) CHECK(seen[i] == 1);
 }
 
-TEST_CASE("once the server is lost every call says so, and nobody waits") {
+TEST_CASE("once the server is lost every call fails, without waiting") {
   auto server = std::make_unique<bootstrap::TcpStoreServer>(bootstrap::TcpStoreServerOptions{});
   const links::Address address = server->address();
   bootstrap::TcpStore store(address, "", 20s);
@@ -182,7 +182,7 @@ TEST_CASE("once the server is lost every call says so, and nobody waits") {
   CHECK(contains(message_of([&] { bootstrap::TcpStore(address, "", 100ms); }), "nobody answers"));
 }
 
-TEST_CASE("who has no token does not get in") {
+TEST_CASE("a client without the token is not admitted") {
   bootstrap::TcpStoreServer server(with_token("right"));
   for (const char* token : {"", "r", "righ", "right ", "wrong"}) {
     const bootstrap::Connection connection =
@@ -194,7 +194,7 @@ TEST_CASE("who has no token does not get in") {
         bootstrap::Greeting::accepted);
 }
 
-TEST_CASE("who pretends to be the server is not taken for it, and learns no token") {
+TEST_CASE("an impostor of the server is detected, and learns no token") {
   const links::Fd listener = links::listen_at({"localhost", 0});
   std::string heard(bootstrap::protocol::kHello + bootstrap::protocol::kProof, '\0');
   std::thread pretender([&] {
@@ -217,7 +217,7 @@ TEST_CASE("who pretends to be the server is not taken for it, and learns no toke
   CHECK(heard.find("secret") == std::string::npos);
 }
 
-TEST_CASE("proofs are what the standards say") {
+TEST_CASE("proofs agree with the standards") {
   // Cases 1, 2 and 6 of RFC 4231.
   CHECK(links::hexadecimal(links::hmac_sha256(std::string(20, '\x0b'), "Hi There")) ==
         "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
@@ -237,7 +237,7 @@ TEST_CASE("proofs are what the standards say") {
   CHECK(links::derive("key", {"a"}) != links::derive("Key", {"a"}));
 }
 
-TEST_CASE("a server listens at its own address alone, and says what is in its way") {
+TEST_CASE("a server listens only at its own address, and reports obstacles") {
   bootstrap::TcpStoreServerOptions options;
   options.host = "127.0.0.1";
   bootstrap::TcpStoreServer server(options);
@@ -291,7 +291,7 @@ bool is_dropped(const links::Fd& fd) {
   }
 }
 
-TEST_CASE("strangers who say nothing, half of something or nonsense are dropped") {
+TEST_CASE("strangers that send nothing, incomplete messages or nonsense are dropped") {
   bootstrap::TcpStoreServerOptions options = with_token("token");
   options.handshake_timeout = 1s;
   bootstrap::TcpStoreServer server(options);
@@ -368,7 +368,7 @@ TEST_CASE("there are no more clients and strangers than there may be") {
   CHECK(b.get("k", 0ms) == "v");
 }
 
-TEST_CASE("a client that goes while it waits, or does not read, harms nobody") {
+TEST_CASE("a client that disconnects while it waits, or does not read, harms no other") {
   bootstrap::TcpStoreServer server({});
   bootstrap::TcpStore store(server.address(), "", 20s);
   store.set("large", std::string(bootstrap::protocol::kMaxValue, 'x'));
@@ -397,7 +397,7 @@ TEST_CASE("a client that goes while it waits, or does not read, harms nobody") {
   CHECK(store.get("k", 0ms) == "v");
 }
 
-TEST_CASE("whatever clients send, the server lives and keeps what it has") {
+TEST_CASE("whatever clients send, the server survives and keeps its data") {
   bootstrap::TcpStoreServerOptions options;
   options.handshake_timeout = 2s;
   options.max_bytes = 4 << 20;

@@ -45,7 +45,7 @@ std::function<Tensor(const Tensor&)> calling(nn::Module& module) {
 
 // ---- Ranks
 
-TEST_CASE("layers split over ranks compute what the whole layer does, and its gradients") {
+TEST_CASE("layers split over ranks compute the same as the whole layer, and its gradients") {
   const Tensor x = randn({2, 3, 6}, kDouble), dy = randn({2, 3, 12}, kDouble);
   for (const bool bias : {true, false}) {
     auto linear = seeded([&] { return nn::Linear(6, 12, {.bias = bias}); });
@@ -157,7 +157,7 @@ TEST_CASE("regions of ranks are each other's gradients, of any order") {
   CHECK(parallel::reduce_from_tensor_model_parallel_region(values).is_same(values));
 }
 
-TEST_CASE("layers of ranks: parts of inputs and outputs, what does not divide, other groups") {
+TEST_CASE("layers of ranks: parts of inputs and outputs, indivisible sizes, other groups") {
   run_ranks(
       4,
       [](ProcessGroup& group) {
@@ -286,14 +286,14 @@ TEST_CASE("tensor and data parallelism together train as one process") {
 
 // ---- Devices
 
-TEST_CASE("what is split over devices of one process is whole to the ranks") {
+TEST_CASE("layers split over devices of one process count as whole to the ranks") {
   const parallel::SplitMLP mlp(4, 6, virtual_devices(2));
   const auto [split, whole] = parallel::parameters_by_split(mlp);
   CHECK(split.empty());
   CHECK(whole.size() == mlp.parameters().size());
 }
 
-TEST_CASE("layers split over devices compute what the whole layer does, evenly or not") {
+TEST_CASE("layers split over devices compute the same as the whole layer, evenly or not") {
   for (const bool bias : {true, false})
     for (const Sizes& sizes : {Sizes{.in = 6, .out = 5, .bias = bias}, {4, 12, 7, bias}}) {
       const Tensor x = randn({2, 3, sizes.in}, kDouble), dy = randn({2, 3, sizes.out}, kDouble);
@@ -428,7 +428,7 @@ TEST_CASE("regions of devices are each other's gradients, of any order") {
   CHECK(parallel::split_sizes(2, 3) == std::vector<std::int64_t>{1, 1, 0});
 }
 
-TEST_CASE("layers of devices refuse what does not fit") {
+TEST_CASE("layers of devices reject sizes that do not match") {
   CHECK_THROWS_AS(ColumnSplitLinear(4, 6, {}), ValueError);
   CHECK_THROWS_WITH_AS(ColumnSplitLinear(4, 2, virtual_devices(3)),
                        "[ColumnSplitLinear] 2 output features are too few for 3 devices",
