@@ -1,4 +1,4 @@
-#include "ferrite/emulator/child.h"
+#include "ferrite/tests/emulator/child.h"
 
 #include <doctest/doctest.h>
 #include <sys/wait.h>

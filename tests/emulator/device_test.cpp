@@ -2,7 +2,7 @@
 #include <string>
 #include <thread>
 
-#include "ferrite/emulator/support.h"
+#include "ferrite/tests/emulator/support.h"
 
 namespace emulator_test {
 

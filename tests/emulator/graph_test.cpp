@@ -1,7 +1,7 @@
 // Stream capture and graphs.
 #include <thread>
 
-#include "ferrite/emulator/support.h"
+#include "ferrite/tests/emulator/support.h"
 
 namespace emulator_test {
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <string>
 
-#include "ferrite/emulator/support.h"
+#include "ferrite/tests/emulator/support.h"
 
 namespace emulator_test {
 

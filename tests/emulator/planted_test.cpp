@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "ferrite/emulator/child.h"
 #include "ferrite/emulator/emulator.h"
+#include "ferrite/tests/emulator/child.h"
 
 namespace emulator_test {
 

@@ -4,7 +4,7 @@
 #include <future>
 #include <thread>
 
-#include "ferrite/emulator/support.h"
+#include "ferrite/tests/emulator/support.h"
 
 namespace emulator_test {
 
