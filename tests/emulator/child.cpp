@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "ferrite/emulator/planted.h"
+#include "ferrite/tests/emulator/planted/planted.h"
 
 namespace emulator_test {
 
