@@ -67,14 +67,21 @@ bool is_forbidden(const void* data) {
 struct CudaGate::State {
   std::mutex mutex;
   std::condition_variable changed;
-  bool open = false;
+  bool reached = false, open = false;
 };
 
 CudaGate::CudaGate(const Stream& stream) : state_(std::make_shared<State>()) {
   stream.enqueue([state = state_] {
     std::unique_lock lock(state->mutex);
+    state->reached = true;
+    state->changed.notify_all();
     state->changed.wait_for(lock, std::chrono::seconds(20), [&] { return state->open; });
   });
+}
+
+void CudaGate::wait_until_reached() {
+  std::unique_lock lock(state_->mutex);
+  state_->changed.wait_for(lock, std::chrono::seconds(20), [&] { return state_->reached; });
 }
 
 void CudaGate::open() {

@@ -120,6 +120,8 @@ class CudaGate {
   explicit CudaGate(const Stream& stream);
   ~CudaGate() { open(); }
   void open();
+  /// Returns when the stream waits at the gate.
+  void wait_until_reached();
 
  private:
   struct State;
