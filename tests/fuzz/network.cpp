@@ -34,7 +34,7 @@ constexpr std::size_t kStoreBytes = std::size_t{1} << 20;
 
 /// For a join. The cost of a large world or many runs depends on these numbers, not on the number
 /// of bytes.
-bool is_large_world(bootstrap::protocol::Reader message) {
+bool is_large_world(Reader message) {
   message.text(512);
   message.number<std::uint32_t>();
   return message.number<std::uint32_t>() > 64;
@@ -62,17 +62,15 @@ void run_store(Bytes bytes) {
     const std::size_t size = parallel::bootstrap::protocol::message_size(rest.substr(1));
     bool sound = size > 0 && size <= rest.size() - 5 && (head & 0x80) == 0;
     if (sound) {
-      bootstrap::protocol::Reader message(rest.substr(5, size));
+      Reader message(rest.substr(5, size));
       const auto command = message.number<std::uint8_t>();
-      if (static_cast<bootstrap::protocol::Command>(command) == bootstrap::protocol::Command::join)
+      if (static_cast<Command>(command) == Command::join)
         sound = !is_large_world(message) && ++joins <= 64;
       if (sound && parallel::bootstrap::StoreTable::is_command(command))
-        sound =
-            keys.handle(client, static_cast<bootstrap::protocol::Command>(command), message, now);
+        sound = keys.handle(client, static_cast<Command>(command), message, now);
       else
         sound = sound && parallel::bootstrap::MonitorTable::is_command(command) &&
-                monitor.handle(client, static_cast<bootstrap::protocol::Command>(command), message,
-                               now);
+                monitor.handle(client, static_cast<Command>(command), message, now);
     }
     if (!sound) {
       keys.disconnected(client);
@@ -89,31 +87,28 @@ void run_store(Bytes bytes) {
   monitor.close();
 }
 
-std::string from(int client, bootstrap::protocol::Writer message) {
+std::string from(int client, Writer message) {
   return std::string(1, static_cast<char>(client)) + message.take();
 }
 
 std::string join(int rank, int world_size) {
-  bootstrap::protocol::Writer message(bootstrap::protocol::Command::join);
+  Writer message(Command::join);
   message.text("run").number(rank).number(world_size).number(300u).number(100u).text("host, 1");
   return from(rank, message);
 }
 
 Seeds seeds_of_store() {
   const auto set = [](int i, std::string_view key, std::string_view value) {
-    return from(i % 8, bootstrap::protocol::Writer(bootstrap::protocol::Command::set)
-                           .number(std::uint32_t(i))
-                           .text(key)
-                           .text(value));
+    return from(i % 8, Writer(Command::set).number(std::uint32_t(i)).text(key).text(value));
   };
   const auto get = [](int i, std::string_view key) {
-    return from(i % 8, std::move(bootstrap::protocol::Writer(bootstrap::protocol::Command::get)
-                                     .number(std::uint32_t(i))
-                                     .text(key)
-                                     .number(std::uint64_t{200})));
+    return from(
+        i % 8,
+        std::move(
+            Writer(Command::get).number(std::uint32_t(i)).text(key).number(std::uint64_t{200})));
   };
   const auto beat = [](int client, std::uint64_t sequence, int groups) {
-    bootstrap::protocol::Writer message(bootstrap::protocol::Command::beat);
+    Writer message(Command::beat);
     message.number(std::uint32_t(groups));
     for (int i = 0; i < groups; ++i)
       message.text(fmt::format("group {}", i))
@@ -126,29 +121,23 @@ Seeds seeds_of_store() {
   };
   std::string store =
       get(1, "key") + set(0, "key", "value") + get(2, "key") + get(3, "none") +
-      from(4, std::move(bootstrap::protocol::Writer(bootstrap::protocol::Command::add)
-                            .number(std::uint32_t{9})
-                            .text("sum")
-                            .number(std::int64_t{-3}))) +
-      from(5, bootstrap::protocol::Writer(bootstrap::protocol::Command::missing)
+      from(
+          4,
+          std::move(
+              Writer(Command::add).number(std::uint32_t{9}).text("sum").number(std::int64_t{-3}))) +
+      from(5, Writer(Command::missing)
                   .number(std::uint32_t{9})
                   .number(std::uint32_t{2})
                   .text("key")
                   .text("other")) +
-      from(6, bootstrap::protocol::Writer(bootstrap::protocol::Command::erase)
-                  .number(std::uint32_t{9})
-                  .text("key"));
-  std::string monitor =
-      join(0, 2) + join(1, 2) + beat(0, 3, 2) + beat(1, 2, 2) +
-      from(0, bootstrap::protocol::Writer(bootstrap::protocol::Command::blame)
-                  .number(std::uint32_t{4})
-                  .text("group 0")
-                  .number(std::uint64_t{3})) +
-      from(0x39, bootstrap::protocol::Writer(bootstrap::protocol::Command::failure)
-                     .text("group 1")
-                     .text("why")) +
-      from(0x38, bootstrap::protocol::Writer(bootstrap::protocol::Command::leave)) +
-      from(0x81, bootstrap::protocol::Writer(bootstrap::protocol::Command::leave));
+      from(6, Writer(Command::erase).number(std::uint32_t{9}).text("key"));
+  std::string monitor = join(0, 2) + join(1, 2) + beat(0, 3, 2) + beat(1, 2, 2) +
+                        from(0, Writer(Command::blame)
+                                    .number(std::uint32_t{4})
+                                    .text("group 0")
+                                    .number(std::uint64_t{3})) +
+                        from(0x39, Writer(Command::failure).text("group 1").text("why")) +
+                        from(0x38, Writer(Command::leave)) + from(0x81, Writer(Command::leave));
   std::string many, waits;
   for (int i = 0; i < 20'000; ++i) {
     many += set(i, fmt::format("key {}", i), "v");
