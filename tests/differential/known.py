@@ -67,7 +67,7 @@ def lacks_freedom(case):
 KNOWN = [
     (PRODUCTS, VALUE, has_infinite,
      "whether an infinity meets the zeros of a padding or of a tile is the algorithm's affair"),
-    (f"{PRODUCTS}|{SUMS}|{NORMS}|{LOSSES}|add|sub|mul|div|pow|pow_|prod|prod_dim|interpolate", VALUE,
+    (f"{PRODUCTS}|{SUMS}|{NORMS}|{LOSSES}|(add|sub|mul|div|pow)_?|prod|prod_dim|interpolate", VALUE,
      is_huge, "near the end of the range it depends on the order of sums and products what overflows"),
     ("batch_norm|group_norm|layer_norm", VALUE, has_infinite,
      "statistics of what is infinite are NaN, as deviations from an infinite mean are"),
