@@ -79,14 +79,10 @@ constexpr unsigned blocks_for(std::int64_t n, std::int64_t size) {
 // FERRITE_SHARED_ALIGNED(alignment, name, type): where wide loads need more than the type's own.
 // FERRITE_DYNAMIC_SHARED(name, type): a pointer to the dynamic shared memory, aligned to 128 bytes.
 #if defined(FERRITE_EMULATOR)
-#define FERRITE_SHARED(name, ...)            \
-  static ::emulator::SharedSlot name##_slot; \
-  auto& name = name##_slot.get<__VA_ARGS__>()
-#define FERRITE_SHARED_ALIGNED(alignment, name, ...) \
-  static ::emulator::SharedSlot name##_slot;         \
-  auto& name = name##_slot.get<__VA_ARGS__>(alignment)
-#define FERRITE_DYNAMIC_SHARED(name, ...) \
-  auto* const name = static_cast<__VA_ARGS__*>(::emulator::dynamic_shared())
+#include "ferrite/emulator/portable.h"
+#define FERRITE_SHARED EMULATOR_SHARED
+#define FERRITE_SHARED_ALIGNED EMULATOR_SHARED_ALIGNED
+#define FERRITE_DYNAMIC_SHARED EMULATOR_DYNAMIC_SHARED
 #else
 #define FERRITE_SHARED(name, ...) \
   __shared__ ::ferrite::kernels::cuda::detail::Same<__VA_ARGS__> name
