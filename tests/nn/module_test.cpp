@@ -219,11 +219,12 @@ TEST_CASE("prefixes of wrapped models, both ways") {
 
   StateDict both = wrapped;
   both.insert("scale", ones({2}));
-  CHECK_THROWS_WITH_AS(net.load_state_dict(both, {.strip_prefix = "module."}),
-                       doctest::Contains("'scale' becomes 'scale', which is another's name"),
-                       ValueError);
+  CHECK_THROWS_WITH_AS(
+      net.load_state_dict(both, {.strip_prefix = "module."}),
+      doctest::Contains("'scale' becomes 'scale', which is the name of another tensor"),
+      ValueError);
   CHECK_THROWS_WITH_AS(net.load_state_dict(wrapped, {.strip_prefix = "module.scale"}),
-                       doctest::Contains("which is no name"), ValueError);
+                       doctest::Contains("which is empty"), ValueError);
 }
 
 TEST_CASE("loading converts dtype and device, strips prefixes, and goes through files") {
