@@ -254,7 +254,7 @@ TEST_CASE("lenet --predict rejects invalid pictures and weights") {
   check_refused(place.run({"--predict", "digit.png", "--checkpoint-dir", "nosuch"}), "nosuch");
   refuses("nosuch.png", "nosuch.png");
   refuses("ck", "ck");
-  write_file(place / "garbage.png", "this is no picture");
+  write_file(place / "garbage.png", "this is not a picture");
   refuses("garbage.png", "garbage.png");
   const std::string png = read_file(place / "digit.png");
   write_file(place / "cut.png", png.substr(0, png.size() / 2));
