@@ -22,7 +22,7 @@ std::uint64_t draw_sequence() {
 }
 
 // Nodes that lost their last handle while this thread was deleting another node.
-thread_local constinit std::vector<Node*>* doomed = nullptr;
+thread_local constinit std::vector<Node*>* pending_deletes = nullptr;
 
 thread_local constinit Node* running_node = nullptr;
 
@@ -65,19 +65,19 @@ void Node::run_hooks(Gradients& outputs) const {
 }
 
 void Node::release_last(Node* node) {
-  if (doomed) {
-    doomed->push_back(node);
+  if (pending_deletes) {
+    pending_deletes->push_back(node);
     return;
   }
   std::vector<Node*> queue;
-  doomed = &queue;
+  pending_deletes = &queue;
   delete node;
   while (!queue.empty()) {
     Node* next = queue.back();
     queue.pop_back();
     delete next;
   }
-  doomed = nullptr;
+  pending_deletes = nullptr;
 }
 
 void check_replacement(const Tensor& grad, const Tensor& replaced, const char* name) {

@@ -26,7 +26,7 @@ SETTINGS = ("CUDA_LAUNCH", "CUDA_VISIBLE", "DNNL_", "FERRITE_", "GOMP_", "KMP_",
 
 
 class Lost(RuntimeError):
-    """A program that ended without an answer; the last thing that it said on stderr."""
+    """A program ended without an answer; holds its last line on stderr."""
 
 
 class Worker:
@@ -60,7 +60,7 @@ class Worker:
         return json.loads(line)
 
     def measure(self, request="measure"):
-        with contextlib.suppress(BrokenPipeError):  # then there is nothing to read either
+        with contextlib.suppress(BrokenPipeError):  # the following read then reports the end
             self.process.stdin.write(request + "\n")
             self.process.stdin.flush()
         return self.read()
@@ -97,7 +97,7 @@ def workers(commands, threads=1, lost=None):
 
 
 def run(main):
-    """A script's main(), ended by a line where a program that it needs has ended."""
+    """Runs a script's main(); if a program that it needs has ended, exits with a message."""
     try:
         main()
     except Lost as error:
@@ -105,7 +105,7 @@ def run(main):
 
 
 def probe(command):
-    """What a program says of itself when it is asked by --probe; raises Lost."""
+    """The description that a program gives of itself for --probe; raises Lost."""
     worker = Worker([*command, "--probe"])
     worker.close()
     return worker.info
@@ -113,7 +113,7 @@ def probe(command):
 
 @contextlib.contextmanager
 def busy_core():
-    """A process that keeps one core busy meanwhile."""
+    """Keeps one core busy with a process during the block."""
     process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
         yield
@@ -148,7 +148,7 @@ def median(answers, key):
 
 
 def spread(answers, key):
-    """Half the distance between the quartiles, relative to the median."""
+    """Half the interquartile range, relative to the median."""
     values = [a[key] for a in answers]
     low, middle, high = statistics.quantiles(values, n=4)
     return (high - low) / 2 / middle
@@ -168,7 +168,7 @@ def cpu_model():
 
 
 def instruction_sets():
-    """Those that matter to what is measured here."""
+    """The instruction sets that affect the measurements."""
     flags = cpu_fields().get("flags", cpu_fields().get("Features", "")).split()
     return [f for f in flags if f.startswith(("avx", "amx", "fma", "f16c", "sse4_2", "asimd", "sve",
                                               "bf16"))]
@@ -242,23 +242,23 @@ def add_options(parser, program):
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "default",
                         help="build folder, configured with -DFERRITE_BENCHMARKS=ON")
     parser.add_argument("--ferrite", type=pathlib.Path, metavar="PROGRAM",
-                        help=f"Ferrite's side, if not bin/{program} of the build folder")
+                        help=f"Ferrite's side (default: bin/{program} in the build folder)")
     parser.add_argument("--python", default=find_python(),
-                        help="a Python that has PyTorch; by default the first that does, of the one "
-                             "that runs this, python3 and /usr/bin/python3")
+                        help="a Python with PyTorch (default: the first that has it, of the one that "
+                             "runs this script, python3 and /usr/bin/python3)")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE",
-                        help="also write everything that was measured here")
+                        help="also write all measurements to this file")
 
 
 def ferrite_program(args, program):
     path = args.ferrite or args.build / "bin" / program
     if not path.exists():
-        sys.exit(f"{path} is not there: configure with -DFERRITE_BENCHMARKS=ON and build {program}")
+        sys.exit(f"no {path}: configure with -DFERRITE_BENCHMARKS=ON and build {program}")
     return path
 
 
 def libtorch_program(args, program, not_run):
-    """None, and the reason in not_run["libtorch"], where it was not built."""
+    """libtorch's side; None if it was not built, with the reason in not_run["libtorch"]."""
     path = args.build / "bin" / program
     if path.exists():
         return path
@@ -283,7 +283,7 @@ def write_json(args, report):
 
 
 def run_part(parse, measure, tables):
-    """A benchmark's script by itself: measures what its arguments say and prints the tables."""
+    """Runs a benchmark's script on its own: measures and prints the tables."""
     args = parse()
     report = {"machine": machine()}
     if hasattr(args, "device"):
@@ -293,7 +293,7 @@ def run_part(parse, measure, tables):
 
 
 def finish(args, report, tables):
-    """Prints the tables, with what they were measured on; writes the JSON."""
+    """Prints the tables with the machine and versions; writes the JSON."""
     versions = ", ".join(dict.fromkeys(f"{i['framework']} {i['version']}"
                                        for i in report["programs"].values()))
     devices = ", ".join(dict.fromkeys(i["device"] for i in report["programs"].values()

@@ -45,7 +45,7 @@ std::size_t class_bytes(std::size_t size_class) {
 }
 
 /// Page-locked memory is counted separately from ordinary host memory.
-bool is_of_device(std::string_view of) { return of.starts_with("cpu"); }
+bool is_cpu_device(std::string_view of) { return of.starts_with("cpu"); }
 
 class HostMemory final : public MemorySource {
  public:
@@ -123,7 +123,7 @@ Allocator::Block CachingAllocator::allocate(std::size_t bytes, const Stream& str
   stats_.allocated += block.bytes;
   stats_.max_allocated = std::max(stats_.max_allocated, stats_.allocated);
   const bool poison = poison_;
-  if (profiler::detail::on() && is_of_device(of_)) [[unlikely]]
+  if (profiler::detail::on() && is_cpu_device(of_)) [[unlikely]]
     profiler::detail::note_memory(device_, static_cast<std::int64_t>(block.bytes), stats_.allocated,
                                   stats_.reserved);
   lock.unlock();
@@ -164,7 +164,7 @@ void CachingAllocator::cache(const Block& block) {
 void CachingAllocator::free(const Block& block, std::span<const Stream> also_used_by) noexcept {
   std::lock_guard lock(mutex_);
   stats_.allocated -= block.bytes;
-  if (profiler::detail::on() && is_of_device(of_)) [[unlikely]]
+  if (profiler::detail::on() && is_cpu_device(of_)) [[unlikely]]
     profiler::detail::note_memory(device_, -static_cast<std::int64_t>(block.bytes),
                                   stats_.allocated, stats_.reserved);
   if (also_used_by.empty())

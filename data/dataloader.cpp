@@ -190,7 +190,7 @@ Batch DataLoader::Run::take_to_device() {
   FERRITE_CHECK(!ferrite::detail::cuda::is_capturing(current_stream(device_)), CudaError,
                 "data_loader",
                 "a batch cannot be fetched while its device's stream is being captured into a "
-                "graph; fetch it before, and capture what is done with it");
+                "graph; fetch it before the capture");
   Slot slot = ahead_ ? *std::exchange(ahead_, std::nullopt) : take();
   if (slot.error) std::rethrow_exception(std::move(slot.error));
   if (!feed_->has_sent()) feed_->send(slot.batch);

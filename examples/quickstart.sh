@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds Ferrite and trains LeNet:
 #   bash examples/quickstart.sh [options of lenet...]
-# Trains on Fashion-MNIST where a folder fashion-mnist (or torchvision's FashionMNIST) is found in
+# Trains on Fashion-MNIST if a folder fashion-mnist (or torchvision's FashionMNIST) is found in
 # $FERRITE_DATA, ./data-sets, ./data, ~/.cache/ferrite, /usr/local/share/ferrite or
-# /usr/share/ferrite, else on digits that the program draws itself.
+# /usr/share/ferrite, and otherwise on digits that the program draws itself.
 # `build/default/bin/lenet --help` lists the options.
 set -euo pipefail
 here=$PWD
@@ -16,7 +16,7 @@ cmake --build --preset default --parallel "${FERRITE_JOBS:-$(nproc)}" --target l
 lenet=$repository/build/default/bin/lenet
 cd "$here"  # paths in the options are the caller's
 
-given() {  # given --option arguments...: whether the caller chose it
+given() {  # given --option arguments...: whether the caller set the option
   local option=$1 argument
   shift
   for argument; do
@@ -31,7 +31,7 @@ find_fashion_mnist() {  # prints the folder to give to --data
     "${XDG_CACHE_HOME:-${HOME:-/nonexistent}/.cache}/ferrite" \
     /usr/local/share/ferrite /usr/share/ferrite; do
     [[ -n $root ]] || continue
-    # The names of MNIST's files are the same: outside a folder of its name they may be either's.
+    # MNIST's files have the same names, so only folders named after Fashion-MNIST count.
     for folder in "$root/fashion-mnist" "$root/FashionMNIST/raw" "$root/FashionMNIST"; do
       [[ -e $folder/$file || -e $folder/$file.gz ]] && echo "$root" && return
     done

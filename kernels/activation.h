@@ -1,4 +1,4 @@
-// Activations that products and convolutions apply to their results on the way out.
+// Activations that matrix products and convolutions can apply to their results before storing them.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace ferrite::kernels {
 
 enum class Activation : std::uint8_t { none, relu, gelu, gelu_tanh };
 
-/// The same as an op of its own; not for `none`.
+/// The elementwise operation that computes `activation`, which must not be `none`.
 inline UnaryOp unary_op(Activation activation) {
   switch (activation) {
     case Activation::gelu:

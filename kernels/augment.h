@@ -1,5 +1,5 @@
-// Augmenting batches of images where they are: a window of each image with zeros around it,
-// mirrored or not, normalized, in one pass.
+// Augmentation of a batch of images on their device: each image is padded with zeros, cropped,
+// possibly mirrored, and normalized, in one pass.
 #pragma once
 
 #include "ferrite/core/generator.h"
@@ -11,21 +11,23 @@ namespace ferrite::kernels {
 inline constexpr int kMaxImageChannels = 32;
 
 struct AugmentArgs {
-  std::int64_t padding = 0;  ///< zeros on each side
-  bool random = true;        ///< else the window in the middle, and nothing mirrored
+  std::int64_t padding = 0;  ///< width of the zero padding on each side, in pixels
+  bool random = true;        ///< false: the crop is centered, and nothing is mirrored
   float flip = 0;            ///< probability of mirroring left and right
-  /// A value of channel c becomes value * scale[c] + shift[c], fused.
+  /// A value of channel c becomes value * scale[c] + shift[c], with one rounding (fused
+  /// multiply-add).
   float scale[kMaxImageChannels], shift[kMaxImageChannels];
 };
 
-/// Where an image's window starts in the padded image, and whether it is mirrored.
+/// Where an image's crop starts in the padded image, in pixels, and whether the crop is mirrored.
 struct ImageWindow {
   std::int64_t top, left;
   bool mirrored;
 };
 
-/// Of image `i`, for windows that have `tops` times `lefts` places: from block i of the Philox
-/// stream alone. Places are as likely as each other to within 2^-32 * tops (lefts).
+/// The window of image `i`, for `tops` * `lefts` possible positions. It depends only on block i of
+/// the Philox stream. Positions are equally likely, up to a relative error of 2^-32 * tops (or
+/// lefts).
 FERRITE_HOST_DEVICE inline ImageWindow image_window(PhiloxState state, std::int64_t i,
                                                     std::int64_t tops, std::int64_t lefts,
                                                     bool random, float flip) {
@@ -37,10 +39,10 @@ FERRITE_HOST_DEVICE inline ImageWindow image_window(PhiloxState state, std::int6
   return {below(block.v[0], tops), below(block.v[1], lefts), philox_uniform(block.v[2]) < flip};
 }
 
-/// out [N, C, h, w], float32, float16 or bfloat16, contiguous or channels-last, fewer than 2^31
-/// elements an image; images [N, C, H, W], uint8 or float32, any strides, at most kMaxImageChannels
-/// channels; h <= H + 2 * padding, w <= W + 2 * padding. Uses N Philox blocks. The same bits on
-/// every device.
+/// out [N, C, h, w], float32, float16 or bfloat16, contiguous or channels-last, with fewer than
+/// 2^31 elements per image; images [N, C, H, W], uint8 or float32, any strides, at most
+/// kMaxImageChannels channels; h <= H + 2 * padding, w <= W + 2 * padding. Uses N Philox blocks.
+/// The result has the same bits on every device.
 FERRITE_KERNEL(augment, const View& out, const View& images, const AugmentArgs& args,
                PhiloxState state);
 

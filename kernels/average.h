@@ -1,4 +1,4 @@
-// How much a value weighs in an average, in the arithmetic that does it on every device.
+// The weight of a new value in a running average, computed by the same code on every device.
 #pragma once
 
 #include <cmath>
@@ -8,7 +8,7 @@
 
 namespace ferrite::kernels {
 
-/// That of the value behind the first `count`.
+/// The weight of the value that follows the first `count`.
 FERRITE_HOST_DEVICE inline double weight_of_next(const AverageArgs& args, std::int64_t count) {
   const auto n = static_cast<double>(count);
   if (args.decay < 0 || count == 0) return 1 / (n + 1);

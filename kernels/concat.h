@@ -7,14 +7,14 @@
 
 namespace ferrite::kernels {
 
-/// What lies densely in memory as `rows` rows of `bytes` each.
+/// A dense operand: rows of `bytes` bytes each.
 struct ConcatPart {
   const void* data;
   std::int64_t bytes;
 };
 
-/// Row r of `out` (dense) = row r of all parts, one after another: a cat in which a row is what
-/// lies in and behind the concatenated dimension. All parts in one pass.
+/// Row r of `out` (dense) is the concatenation of row r of all parts; `rows` is the product of the
+/// dimensions before the concatenated one. Copies all parts in one pass.
 FERRITE_KERNEL(concat, void* out, std::int64_t rows, const std::vector<ConcatPart>& parts);
 
 }  // namespace ferrite::kernels

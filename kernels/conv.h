@@ -1,6 +1,6 @@
 // Two-dimensional convolutions: input [N, C, H, W], weight [O, C / groups, KH, KW], out
-// [N, O, OH, OW]. All views of a call share a floating dtype; strides are any, NCHW and NHWC are
-// fast. 16-bit types compute in float.
+// [N, O, OH, OW]. All views of a call share a floating dtype; strides are arbitrary, and NCHW and
+// NHWC are fast. 16-bit types are computed in float32.
 #pragma once
 
 #include <array>
@@ -10,62 +10,66 @@
 
 namespace ferrite::kernels {
 
-/// Heights first. `padding` is what lies above and to the left; what lies below and to the right
-/// follows from the size of `out`.
+/// The height comes first in each pair. `padding` is that above and to the left; the padding below
+/// and to the right follows from the size of `out`.
 struct ConvParams {
   std::array<std::int64_t, 2> stride{1, 1};
   std::array<std::int64_t, 2> padding{0, 0};
   std::array<std::int64_t, 2> dilation{1, 1};
   std::int64_t groups = 1;
-  /// What conv2d does to its sums, `none` or `relu`; the other passes are those without it.
+  /// Applied by conv2d to its result: `none` or `relu`. The gradient kernels ignore it.
   Activation activation = Activation::none;
 };
 
-/// out = activation(input * weight + bias). `bias` is [O], or has null data: none.
+/// out = activation(input * weight + bias). `bias` is [O]; null data means no bias.
 FERRITE_KERNEL(conv2d, const View& out, const View& input, const View& weight, const View& bias,
                const ConvParams& params);
-/// conv2d(), and of each channel of `out` the mean and M2 that channel_stats() of kernels/norm.h
-/// gives: `mean` and `m2` [O] as there, `out` dense, NCHW or NHWC. For a batch norm behind the
-/// convolution, which then does not read `out` to get them; where a library has none of this, two
-/// kernels do it.
+/// conv2d(), and also the `mean` and `m2` [O] of each channel of `out`, as channel_stats() of
+/// kernels/norm.h defines them. `out` is dense, NCHW or NHWC. A batch norm after the convolution
+/// then need not read `out` for its statistics. If the library in use cannot fuse them, a second
+/// kernel computes them.
 FERRITE_KERNEL_OF("conv2d", conv2d_stats, const View& out, const View& mean, const View& m2,
                   const View& input, const View& weight, const View& bias,
                   const ConvParams& params);
-/// The gradient by the input, from `grad`, that of out. With a bias [C] added to it, which the
-/// transposed convolution has.
+/// The gradient with respect to the input, from `grad`, the gradient of out. It is also the forward
+/// pass of a transposed convolution, for which a bias [C] is added (null data: none).
 FERRITE_KERNEL(conv2d_data, const View& grad_input, const View& grad, const View& weight,
                const View& bias, const ConvParams& params);
-/// The gradient by the weight, and where it has data that by the bias, from `grad`, that of out.
+/// The gradient with respect to the weight, from `grad`, the gradient of out; also with respect to
+/// the bias if `grad_bias` [O] has data.
 FERRITE_KERNEL(conv2d_weight, const View& grad_weight, const View& grad_bias, const View& input,
                const View& grad, const ConvParams& params);
-/// out[c] = the sum of grad[:, c, :, :]: the gradient by the bias alone.
+/// out[c] = the sum of grad[:, c, :, :]: only the gradient with respect to the bias.
 FERRITE_KERNEL(channel_sum, const View& out, const View& grad);
 
-/// out = activation(out + bias), for out [N, C, H, W] and a bias [C] or none (null data): what
-/// follows a convolution by who does not do it. `none` or `relu`.
+/// out = activation(out + bias) in place, for out [N, C, H, W] and a bias [C] (null data: none):
+/// bias and activation for engines that cannot fuse them. The activation is `none` or `relu`.
 FERRITE_KERNEL(add_channels, const View& out, const View& bias, Activation activation);
 
-/// Who convolves on the CPU. `automatic` takes oneDNN where it is built in and has a fast kernel;
-/// `own` never does; `onednn` wherever oneDNN takes the shape at all. Whoever does and by whichever
-/// algorithm, what conv2d and conv2d_data make of an image has the same bits in every batch and at
-/// every place in it: neither is asked when one is chosen.
+/// Which implementation convolves on the CPU. `automatic` uses oneDNN if the build has it and it
+/// has a fast kernel for the shape; `own` never uses oneDNN; `onednn` uses it for every shape that
+/// it supports. The choice of engine and algorithm depends neither on the batch size nor on an
+/// image's position in the batch. conv2d and conv2d_data therefore give an image the same bits in
+/// every batch.
 enum class ConvEngine : std::uint8_t { automatic, own, onednn };
 
-/// At first FERRITE_CONV ("automatic", "own" or "onednn"), else automatic.
+/// Initially the value of FERRITE_CONV ("automatic", "own" or "onednn"); automatic if that is
+/// unset.
 ConvEngine conv_engine();
 void set_conv_engine(ConvEngine engine);
-/// How our own convolutions on the CPU are computed, where there is a choice: those of 3 x 3 taps
-/// in steps of 1, and their gradients, of float32 and float64. Winograd's algorithm (Lavin and
-/// Gray, "Fast Algorithms for Convolutional Neural Networks", 2015) multiplies 2.25 (2 x 2 results
-/// a tile) or 4 times less (4 x 4). `automatic` takes what its estimate of the shape says is
-/// fastest, 4 x 4 only for sums of 576 products (64 channels) and more; the rms error of float32 is
-/// then at most 1.7 times that of direct sums, at every instruction set (docs/cpu.md has figures).
-/// The others are taken wherever they fit; 4 x 4 rounds up to 5 times as much for few channels. A
-/// NaN spreads over its tiles.
+/// The algorithm of the `own` engine on the CPU. There is a choice for 3 x 3 kernels of stride 1
+/// and their gradients, in float32 and float64. Winograd's algorithm (Lavin and Gray, "Fast
+/// Algorithms for Convolutional Neural Networks", 2015) needs 2.25 times fewer multiplications with
+/// tiles of 2 x 2 results, and 4 times fewer with tiles of 4 x 4. `automatic` takes the algorithm
+/// that it estimates to be the fastest for the shape, and 4 x 4 only for sums of at least 576
+/// products (64 channels). The rms error of float32 is then at most 1.7 times that of direct sums,
+/// for every instruction set (figures: docs/cpu.md). The other values are used wherever they apply;
+/// with few channels, the rounding error of 4 x 4 is up to 5 times as large. A NaN spreads over the
+/// tiles that contain it.
 enum class ConvAlgorithm : std::uint8_t { automatic, direct, winograd_2x2, winograd_4x4 };
 
-/// At first FERRITE_CONV_ALGORITHM ("automatic", "direct", "winograd_2x2" or "winograd_4x4"), else
-/// automatic.
+/// Initially the value of FERRITE_CONV_ALGORITHM ("automatic", "direct", "winograd_2x2" or
+/// "winograd_4x4"); automatic if that is unset.
 ConvAlgorithm conv_algorithm();
 void set_conv_algorithm(ConvAlgorithm algorithm);
 

@@ -1,4 +1,4 @@
-// What a convolution, and its gradient by the input, are along one axis.
+// The index arithmetic of a convolution and of its input gradient, along one axis.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 
 namespace ferrite::kernels {
 
-/// One axis of a correlation: result i, of `count`, lies at out_first + i * out_step and sums, over
-/// t < taps, the input at i * stride + first + t * step times the weight at
+/// One axis of a correlation. Result i (of `count`) is stored at out_first + i * out_step. It is
+/// the sum, over t < taps, of the input at i * stride + first + t * step times the weight at
 /// kernel_first + t * kernel_step.
 struct Axis {
   std::int64_t count, taps;
@@ -17,7 +17,7 @@ struct Axis {
   std::int64_t out_first, out_step;
   std::int64_t kernel_first, kernel_step;
 
-  /// Results from position `begin` of the output on.
+  /// The number of results at output positions below `begin`.
   std::int64_t results_before(std::int64_t begin) const {
     return std::clamp<std::int64_t>((begin - out_first + out_step - 1) / out_step, 0, count);
   }
@@ -28,7 +28,8 @@ inline Axis forward_axis(std::int64_t out, std::int64_t kernel, std::int64_t str
   return {out, kernel, stride, -padding, dilation, 0, 1, 0, 1};
 }
 
-/// The axes, one a residue of the position by the stride, of the gradient by the input.
+/// The axes of the gradient with respect to the input: one for each residue of the position modulo
+/// the stride.
 inline std::vector<Axis> backward_axes(std::int64_t in, std::int64_t kernel, std::int64_t stride,
                                        std::int64_t padding, std::int64_t dilation) {
   std::vector<Axis> axes;
@@ -47,7 +48,7 @@ inline std::vector<Axis> backward_axes(std::int64_t in, std::int64_t kernel, std
     while (tap < std::min(kernel, every) && (phase + padding - tap * dilation) % stride != 0) ++tap;
     if (tap < std::min(kernel, every)) {
       axis.taps = (kernel - tap - 1) / every + 1;
-      // Taps in falling order, so that positions rise.
+      // Taps are in descending order, so that positions ascend.
       axis.kernel_first = tap + (axis.taps - 1) * every;
       axis.first = (phase + padding - axis.kernel_first * dilation) / stride;
     }

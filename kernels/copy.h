@@ -6,7 +6,7 @@
 namespace ferrite::kernels {
 
 /// out[i] = in[i], converted as a C++ cast does (float to integer truncates; to bool is != 0; bool
-/// is 0 or 1). Equal sizes, any strides, any dtypes; must not overlap unless they are the same.
+/// is 0 or 1). Equal sizes, any strides, any dtypes. The views must be identical or not overlap.
 FERRITE_KERNEL(copy, const View& out, const View& in);
 
 /// out[i] = value, converted to out's dtype.

@@ -34,16 +34,17 @@ enum class BinaryOp : std::uint8_t {
 
 constexpr bool gives_bool(BinaryOp op) { return op >= BinaryOp::logical_and; }
 
-/// out = a op b. `a` and `b` share a dtype, or one is 16-bit and the other a float32 value that all
-/// elements share (strides of 0), for add, sub, mul and div. Integer division by zero gives 0 for
-/// floor_divide, remainder and fmod. add and mul of bool are or and and, as in PyTorch.
+/// out = a op b. `a` and `b` share a dtype, or, for add, sub, mul and div, one is 16-bit and the
+/// other is a single float32 value (strides of 0). Integer division by zero gives 0 for
+/// floor_divide, remainder and fmod. For bool, add is a logical or and mul a logical and, as in
+/// PyTorch.
 FERRITE_KERNEL_FUNCTION(binary, BinaryOp op, const View& out, const View& a, const View& b);
 /// out = a op b with the scalar converted to the dtype of `a` (its Compute type for 16-bit types).
 FERRITE_KERNEL_FUNCTION(binary, BinaryOp op, const View& out, const View& a, Scalar b);
 /// out = a op b with the scalar first.
 FERRITE_KERNEL_FUNCTION(binary, BinaryOp op, const View& out, Scalar a, const View& b);
 
-/// out = a + alpha * b, the step of every optimizer and of add(..., alpha).
+/// out = a + alpha * b: gradient accumulation and add(..., alpha).
 FERRITE_KERNEL_OF("add", add_scaled, const View& out, const View& a, const View& b, Scalar alpha);
 
 }  // namespace ferrite::kernels

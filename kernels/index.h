@@ -1,8 +1,9 @@
-// Reading and writing by index. `index` is int64; a value out of range is an IndexError tagged with
-// `op` naming it, its position and the dimension's size, and then what was written is unspecified.
-// Where several values meet in one place they do so in row-major order, whatever the thread count
-// and on every device: what stays, and every bit of a sum, is the same each time. (CUDA kernels use
-// atomics for sums of integers alone, and else sort by destination or walk in order.)
+// Reading and writing by index. `index` is int64. A value out of range is reported on the stream as
+// an IndexError, tagged with `op`, that names the value, its position and the dimension's size; the
+// contents of `out` are then unspecified. Several values for one destination are applied in
+// row-major order on every device and with any number of threads, so the value that remains, and
+// every bit of a sum, is reproducible. (CUDA kernels use atomics only for sums of integers;
+// otherwise they sort by destination or go in order.)
 #pragma once
 
 #include "ferrite/kernels/kernel.h"
@@ -15,7 +16,7 @@ FERRITE_KERNEL(gather, const char* op, const View& out, const View& x, const Vie
 /// out[..., index[..., k, ...], ...] = source[..., k, ...]; the last one wins.
 FERRITE_KERNEL(scatter, const char* op, const View& out, const View& index, const View& source,
                int dim);
-/// As scatter, but adds. float32, float64 and integers.
+/// Like scatter, but adds to `out`. float32, float64 and integers.
 FERRITE_KERNEL(scatter_add, const char* op, const View& out, const View& index, const View& source,
                int dim);
 
@@ -23,16 +24,17 @@ FERRITE_KERNEL(scatter_add, const char* op, const View& out, const View& index, 
 FERRITE_KERNEL(index_select, const char* op, const View& out, const View& x, const View& index,
                int dim);
 /// out[..., index[k], ...] += alpha * source[..., k, ...]. `out` is float32, float64 or integer;
-/// the source of a float32 `out` may be float16 or bfloat16 as well.
+/// `source` has the same dtype; for a float32 `out` it may also be float16 or bfloat16.
 FERRITE_KERNEL(index_add, const char* op, const View& out, const View& index, const View& source,
                int dim, Scalar alpha);
 
 /// out = mask ? value : x; equal sizes, `out` may be x.
 FERRITE_KERNEL(masked_fill, const View& out, const View& x, const View& mask, Scalar value);
 
-/// out (one int64) = how many elements of x are not 0.
+/// out (int64, one element) = the number of elements of x that are not 0.
 FERRITE_KERNEL_OF("nonzero", count_nonzero, const View& out, const View& x);
-/// out [count, x.ndim] = their coordinates in row-major order.
+/// out (int64 [count, x.ndim]) = the coordinates of the elements that are not 0, in row-major
+/// order.
 FERRITE_KERNEL(nonzero, const View& out, const View& x);
 
 enum class Triangle : std::uint8_t { lower, upper };

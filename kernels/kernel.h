@@ -7,22 +7,25 @@
 //   // kernels/cuda/softmax.cu
 //   void cuda::softmax(const Stream& stream, SoftmaxKind kind, const View& out, ...) { ... }
 //
-// kernels::softmax(stream, kind, out, in, dim) then runs the one for the device of `stream`: cpu's
-// as work of the stream, cuda's at once, to put its own kernels on the stream. Programs declare
-// kernels of their own in the same way, in any namespace.
+// kernels::softmax(stream, kind, out, in, dim) then runs the implementation for the device of
+// `stream`. The one in cpu:: runs as work of the stream; the one in cuda:: is called at once and
+// launches its kernels on the stream. Programs declare their own kernels in the same way, in any
+// namespace.
 #pragma once
 
 #include "ferrite/kernels/view.h"
 
-/// Declares cpu::name(params...), cuda::name(stream, params...) and the call that chooses between
-/// them. Profiles show it as `name`, or as the op that a first parameter `const char* op` names.
+/// Declares cpu::name(params...), cuda::name(stream, params...) and the function that chooses
+/// between them. Profiles show it as `name`, or by the op's name if the first parameter is `const
+/// char* op`.
 #define FERRITE_KERNEL(name, ...) FERRITE_KERNEL_OF(#name, name, __VA_ARGS__)
-/// The same for one of several kernels that make up an op: profiles show it as `op`.
+/// Like FERRITE_KERNEL, for one of several kernels of an op: profiles show it as `op`.
 #define FERRITE_KERNEL_OF(op, name, ...) \
   FERRITE_BACKENDS(name, __VA_ARGS__)    \
   inline constexpr ::ferrite::kernels::Kernel<cpu::name, cuda::name> name { op }
-/// Declares the three as plain functions, which may be overloaded and have default arguments. The
-/// CPU's source defines the call, checks its arguments where they need that, and ends in launch().
+/// Declares the three as ordinary functions, which may be overloaded and have default arguments.
+/// The CPU source file defines the choosing function, which checks the arguments if necessary and
+/// ends in launch().
 #define FERRITE_KERNEL_FUNCTION(name, ...) \
   FERRITE_BACKENDS(name, __VA_ARGS__)      \
   void name(const ::ferrite::Stream& stream, __VA_ARGS__)
@@ -54,7 +57,7 @@ class Kernel<on_cpu, on_cuda> {
 
 }  // namespace ferrite::kernels
 
-#if !defined(__CUDACC__)  // CUDA sources define kernels, and compile faster without what calls them
+#if !defined(__CUDACC__)  // CUDA sources compile faster without the calling code
 
 #include <tuple>
 
@@ -69,9 +72,9 @@ namespace ferrite::kernels {
 #endif
 inline constexpr bool kHaveCuda = FERRITE_HAVE_CUDA != 0;
 
-/// Runs a kernel on the device of `stream`. Work that is queued has copies of the arguments, and
-/// what they point to must outlive it. A build without CUDA has no streams of CUDA devices, and
-/// never refers to `on_cuda`, which need not exist.
+/// Runs a kernel on the device of `stream`. Queued work holds copies of the arguments; the memory
+/// they point to must outlive it. A build without CUDA has no streams of CUDA devices and never
+/// refers to `on_cuda`, which need not exist.
 template <auto on_cpu, auto on_cuda, class... Args>
 void launch(const Stream& stream, const char* op, const Args&... args) {
   if (stream.device().is_cpu()) [[likely]] {

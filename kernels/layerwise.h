@@ -1,4 +1,5 @@
-// How LARS and LAMB scale a parameter's update, in the arithmetic that does it on every device.
+// The trust ratios by which LARS and LAMB scale a parameter's update, computed by the same code on
+// every device.
 #pragma once
 
 #include "ferrite/core/host_device.h"
@@ -6,7 +7,7 @@
 
 namespace ferrite::kernels {
 
-/// The factor of a gradient of norm `grad` beside a parameter of norm `weight`.
+/// LARS: the factor for a gradient of norm `grad` of a parameter of norm `weight`.
 FERRITE_HOST_DEVICE inline double trust_ratio(const LarsArgs& args, double weight, double grad,
                                               double lr) {
   if (!(weight > 0 && grad > 0)) return 1;
@@ -15,7 +16,7 @@ FERRITE_HOST_DEVICE inline double trust_ratio(const LarsArgs& args, double weigh
   return args.trust_clip && !(ratio < lr) ? 1 : args.trust_clip ? ratio / lr : ratio;
 }
 
-/// The factor of an update of norm `update`.
+/// LAMB: the factor for an update of norm `update` of a parameter of norm `weight`.
 FERRITE_HOST_DEVICE inline double trust_ratio(const LambArgs& args, double weight, double update) {
   if (!(weight > 0 && update > 0)) return 1;
   const double ratio = weight / update;

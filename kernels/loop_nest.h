@@ -1,4 +1,4 @@
-// Several strided views of one shape as one loop nest of the fewest dimensions.
+// A loop nest over several strided views of one shape, with as few dimensions as possible.
 #pragma once
 
 #include <array>
@@ -8,8 +8,8 @@
 
 namespace ferrite::kernels {
 
-/// N views of one shape as the fewest dimensions, innermost last: ordered as the first view lies in
-/// memory, and merged where all views allow it.
+/// The dimensions of N views of one shape, innermost last. They are ordered by the strides of the
+/// first view, and merged where the strides of all views allow it.
 template <std::size_t N>
 struct LoopNest {
   int ndim = 1;
@@ -28,7 +28,8 @@ struct LoopNest {
     ndim = 0;
     for (int d = 0; d < views[0]->ndim; ++d) {
       if (views[0]->sizes[d] == 1) continue;
-      // Insertion by falling stride of the first view that tells two dimensions apart.
+      // Insertion sort by descending stride, in the first view whose strides of the two dimensions
+      // differ.
       std::array<std::int64_t, N> s;
       for (std::size_t k = 0; k < N; ++k) s[k] = views[k]->strides[d];
       int at = ndim++;

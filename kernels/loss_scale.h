@@ -1,4 +1,4 @@
-// How a loss scale changes, in the arithmetic that does it on every device.
+// The update of a loss scale, computed by the same code on every device.
 #pragma once
 
 #include <cmath>

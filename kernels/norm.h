@@ -1,10 +1,10 @@
 // Normalisation in pieces, so that statistics can be combined across devices (SyncBatchNorm) and
-// the affine step fused with what follows.
+// the affine step can be fused with what follows it.
 //
 // Batch norm sees its input as [outer, channels, inner]: NCHW is [N, C, H * W], NHWC is
 // [N * H * W, C, 1]. Statistics, `weight` and `bias` ([channels]) share a dtype: float32 for 16-bit
-// and float32 inputs, float64 for float64. Any of those called optional may be a View without data.
-// Sums are cut by size alone: the same bits for any number of threads.
+// and float32 inputs, float64 for float64. An optional operand may be a View without data. Sums are
+// partitioned by size alone, so results have the same bits for any number of threads.
 #pragma once
 
 #include "ferrite/kernels/kernel.h"
@@ -13,7 +13,7 @@ namespace ferrite::kernels {
 
 struct ChannelLayout {
   std::int64_t outer = 0, channels = 0, inner = 0;
-  /// Values a channel.
+  /// Values per channel.
   std::int64_t count() const { return outer * inner; }
 };
 
@@ -21,20 +21,20 @@ struct ChannelLayout {
 FERRITE_KERNEL_OF("batch_norm", channel_stats, const ChannelLayout& layout, const View& mean,
                   const View& m2, const View& in);
 
-/// What channel_stats() gives, in the place of each channel's sum (`mean`) and sum of squares
-/// (`m2`) of `n` values. Digits of M2 are lost where the mean is far from zero: as many as mean^2 /
-/// variance has.
+/// Converts each channel's sum (in `mean`) and sum of squares (in `m2`) of `n` values, in place, to
+/// the results of channel_stats(). If the mean is far from zero, M2 loses as many digits as mean^2
+/// / variance has.
 FERRITE_KERNEL_OF("batch_norm", stats_of_sums, const View& mean, const View& m2, std::int64_t n);
 
-/// Statistics of several parts as one (Chan et al. 1979): `means` and `m2s` are [parts, channels],
-/// `counts` [parts], the parts at any stride; `count` has one element; all of one dtype. Parts
-/// without values may hold anything.
+/// Combines the statistics of several parts (Chan et al. 1979): `means` and `m2s` are [parts,
+/// channels], `counts` is [parts], each with any stride between parts; `count` has one element. All
+/// share a dtype. The values of parts with a count of 0 are ignored.
 FERRITE_KERNEL_OF("batch_norm", combine_stats, const View& mean, const View& m2, const View& count,
                   const View& means, const View& m2s, const View& counts);
 
 /// invstd = 1 / sqrt(m2 / n + eps); then moves the running statistics (optional, any floating
-/// dtype) by `momentum`, but not by the statistics of less than two values. n is `count`'s element
-/// where that has data, else `n`.
+/// dtype) by `momentum`, unless the statistics are of fewer than two values. n is the element of
+/// `count` if that has data, else `n`.
 FERRITE_KERNEL_OF("batch_norm", batch_norm_finish, const View& invstd, const View& running_mean,
                   const View& running_var, const View& mean, const View& m2, const View& count,
                   std::int64_t n, double momentum, double eps);
@@ -42,22 +42,22 @@ FERRITE_KERNEL_OF("batch_norm", batch_norm_finish, const View& invstd, const Vie
 /// invstd = 1 / sqrt(var + eps).
 FERRITE_KERNEL_OF("batch_norm", inverse_std, const View& invstd, const View& var, double eps);
 
-/// What follows batch norm in the same pass over the data.
+/// The activation after batch norm, in the same pass over the data.
 enum class NormActivation { none, relu };
 
-/// out = f((in - mean) * invstd * weight + bias + residual), f as `activation` says; weight, bias
-/// and residual (laid out as `in`, of its dtype) optional. Rounded once, at the end.
+/// out = f((in - mean) * invstd * weight + bias + residual), where f is `activation`; weight, bias
+/// and residual (of the layout and dtype of `in`) are optional. Rounded once, at the end.
 FERRITE_KERNEL_OF("batch_norm", batch_norm_apply, const ChannelLayout& layout, const View& out,
                   const View& in, const View& mean, const View& invstd, const View& weight,
                   const View& bias, const View& residual, NormActivation activation);
 
-/// How a gradient finds where a ReLU that batch_norm_apply() ran let it pass: where the result is
+/// How the gradient determines where the ReLU of batch_norm_apply() passes it: where the result is
 /// above 0 or NaN.
 struct ReluMask {
   enum class From {
     nothing,  ///< there was no ReLU
-    input,    ///< the result is computed again, to the same bits, from `in`, `weight` and `bias`:
-              ///< one operand less to read; for results without a residual
+    input,    ///< the result is recomputed, bit for bit, from `in`, `weight` and `bias`: one
+              ///< operand less to read; only for results without a residual
     output    ///< read from `out`
   };
   From from = From::nothing;
@@ -65,16 +65,17 @@ struct ReluMask {
   View out;           ///< From::output
 };
 
-/// sum_dy = each channel's sum of dy (the bias's gradient); sum_dy_xhat = that of
-/// dy * (in - mean) * invstd (the weight's gradient). Either is optional. dy is 0 where `mask` does
-/// not let it pass; `passed` (optional, may be dy) is what became of it, the residual's gradient.
+/// sum_dy = each channel's sum of dy (the gradient of the bias); sum_dy_xhat = each channel's sum
+/// of dy * (in - mean) * invstd (the gradient of the weight). Either is optional. dy counts as 0
+/// where `mask` blocks it; `passed` (optional, may be dy) receives dy after masking, the gradient
+/// of the residual.
 FERRITE_KERNEL_OF("batch_norm", batch_norm_backward_reduce, const ChannelLayout& layout,
                   const View& sum_dy, const View& sum_dy_xhat, const View& dy, const View& in,
                   const View& mean, const View& invstd, const ReluMask& mask, const View& passed);
 
 /// dx = weight * invstd * (dy - sum_dy / n - xhat * sum_dy_xhat / n), n as in batch_norm_finish.
-/// Without sums (both without data) the statistics were constants: dx = weight * invstd * dy.
-/// dy is 0 where `mask` does not let it pass.
+/// If both sums have no data, the statistics are constants: dx = weight * invstd * dy. dy counts as
+/// 0 where `mask` blocks it.
 FERRITE_KERNEL_OF("batch_norm", batch_norm_backward_apply, const ChannelLayout& layout,
                   const View& dx, const View& dy, const View& in, const View& mean,
                   const View& invstd, const View& weight, const View& sum_dy,
@@ -84,7 +85,7 @@ FERRITE_KERNEL_OF("batch_norm", batch_norm_backward_apply, const ChannelLayout& 
 /// own mean and rstd (written, [rows]); weight and bias [width], optional.
 FERRITE_KERNEL(layer_norm, std::int64_t rows, std::int64_t width, const View& out, const View& mean,
                const View& rstd, const View& in, const View& weight, const View& bias, double eps);
-/// The gradients that have data are computed.
+/// Computes those gradients that have data.
 FERRITE_KERNEL_OF("layer_norm", layer_norm_backward, std::int64_t rows, std::int64_t width,
                   const View& grad_in, const View& grad_weight, const View& grad_bias,
                   const View& grad_out, const View& in, const View& mean, const View& rstd,

@@ -1,6 +1,7 @@
-// Along one dimension: extrema with their positions, sorting, the k largest, running sums.
+// Extrema with their positions, sorting, the k largest elements, and running sums along one
+// dimension.
 //
-// NaN counts as larger than every number when sorting, and as the extremum of either kind. Outputs
+// NaN counts as larger than every number when sorting, and is the extremum of either kind. Outputs
 // have the input's sizes except along `dim`, and equal strides where there are two.
 #pragma once
 
@@ -11,13 +12,13 @@ namespace ferrite::kernels {
 enum class Extremum : std::uint8_t { min, max };
 
 /// The first extremal element along `dim`, whose size must not be 0; the outputs have size 1 there.
-/// `values` has the dtype of `in` (null data: not wanted), `indices` is int64.
+/// `values` has the dtype of `in` (null data: not wanted); `indices` is int64.
 FERRITE_KERNEL(arg_extremum, Extremum kind, const View& values, const View& indices, const View& in,
                int dim);
 
-/// The outputs' size along `dim` (at most the input's) says how many elements, from the least on
-/// (min) or from the largest (max), are wanted: the input's size sorts. Equal elements keep their
-/// order.
+/// The outputs' size along `dim` is the number k of elements wanted: the k smallest in ascending
+/// order (min), or the k largest in descending order (max). With the input's size, the whole
+/// dimension is sorted. Equal elements keep their order.
 FERRITE_KERNEL(sort, Extremum first, const View& values, const View& indices, const View& in,
                int dim);
 

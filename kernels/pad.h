@@ -8,9 +8,9 @@ namespace ferrite::kernels {
 
 enum class PadMode : std::uint8_t { constant, reflect, replicate, circular };
 
-/// Where position `p` of a padded dimension reads in one of size `n`; below 0 or not below n:
-/// nowhere (constant). `p` counts from the first element, and is at most n - 1 (reflect) or n
-/// (circular) away from the range.
+/// The index, in a dimension of size `n`, that position `p` of the padded dimension reads; an index
+/// outside [0, n) stands for the constant. `p` is relative to the first element of the original,
+/// and is at most n - 1 (reflect) or n (circular) outside of it.
 FERRITE_HOST_DEVICE inline std::int64_t pad_source(std::int64_t p, std::int64_t n, PadMode mode) {
   switch (mode) {
     case PadMode::reflect:
@@ -24,14 +24,14 @@ FERRITE_HOST_DEVICE inline std::int64_t pad_source(std::int64_t p, std::int64_t 
   }
 }
 
-/// out[i] = x[i - before], in every dimension; what lies outside of x is as `mode` says, or
-/// `value`. One dtype, any strides. Negative amounts crop (constant), and a circular `out` of the
-/// size of x is a roll.
+/// out[i] = x[i - before], in every dimension; `mode` defines the elements outside of x, which are
+/// `value` for constant. One dtype, any strides. With constant, negative amounts crop; with
+/// circular, an `out` of the size of x is a roll.
 FERRITE_KERNEL(pad, const View& out, const View& x, const Shape& before, PadMode mode,
                Scalar value);
 
-/// The gradient of a pad along `dim` that is not constant: grad_x[j] = the sum of the elements of
-/// `grad` that read j, in their order. Floating types.
+/// The gradient of a pad along `dim` whose mode is not constant: grad_x[j] = the sum of the
+/// elements of `grad` whose positions read x[j], in order. Floating dtypes.
 FERRITE_KERNEL(pad_backward, const View& grad_x, const View& grad, int dim, std::int64_t before,
                PadMode mode);
 

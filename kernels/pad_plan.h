@@ -1,4 +1,4 @@
-// A padding as the fewest dimensions, for its CPU and its CUDA form.
+// A padding with as few dimensions as possible, for the CPU and CUDA kernels.
 #pragma once
 
 #include <algorithm>
@@ -10,15 +10,15 @@
 namespace ferrite::kernels {
 
 struct PadDim {
-  std::int64_t size = 1, x_size = 1;  ///< of the result, of what is padded
+  std::int64_t size = 1, x_size = 1;  ///< of the result, of the input
   std::int64_t before = 0;
   std::int64_t out_stride = 0, x_stride = 0;
 
   bool is_whole() const { return before == 0 && size == x_size; }
 };
 
-/// The dimensions of a padding as the result lies in memory, innermost last; those that are not
-/// padded merged where the strides allow it. At least one.
+/// The dimensions of a padding in the result's order in memory, innermost last, at least one.
+/// Dimensions that are not padded are merged where the strides allow it.
 struct PadPlan {
   int ndim = 0;
   PadDim dims[kMaxDims];
@@ -59,7 +59,7 @@ struct PadPlan {
   }
 };
 
-/// `value` as an element of `dtype`, in the lowest bytes.
+/// The bits of `value` converted to `dtype`, in the lowest bytes.
 inline std::uint64_t element_bits(DType dtype, Scalar value) {
   std::uint64_t bits = 0;
   dispatch_all(dtype, "pad", [&]<class T>() {
@@ -70,7 +70,7 @@ inline std::uint64_t element_bits(DType dtype, Scalar value) {
 }
 
 /// Calls add(p) for the positions p of a padded dimension that read element `j`, in order. `size`
-/// is that of the padded dimension, n of what is padded.
+/// is the size of the padded dimension, n that of the original.
 template <class Add>
 FERRITE_HOST_DEVICE inline void for_each_reader(std::int64_t j, std::int64_t n, std::int64_t before,
                                                 std::int64_t size, PadMode mode, Add&& add) {

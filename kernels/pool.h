@@ -16,12 +16,12 @@ struct PoolAxis {
     std::int64_t count;  ///< cells inside
   };
   Window window(std::int64_t o) const;
-  /// The most cells a window has.
+  /// The number of cells of the largest window.
   std::int64_t widest() const;
 
   std::int64_t input = 0, output = 0;
   std::int64_t kernel = 0, stride = 1, padding = 0, dilation = 1;
-  bool adaptive = false;  ///< windows from the two sizes alone; the line above is not used
+  bool adaptive = false;  ///< windows follow from the two sizes; the line above is ignored
 };
 
 inline PoolAxis::Window PoolAxis::window(std::int64_t o) const {
@@ -48,29 +48,29 @@ struct Pool2d {
   PoolAxis h, w;
   bool channels_last = false;
 
-  // For means: what a window's sum is divided by. 0: no override.
+  // For means: the divisor of a window's sum. 0: no override.
   bool count_include_pad = true;
   std::int64_t divisor_override = 0;
 
-  /// What max_pool2d() keeps for its gradient: the maximum's place in its window, row-major over
-  /// h.widest() x w.widest(), in one byte where that fits.
+  /// The dtype of what max_pool2d() keeps for its gradient: the position of the maximum in its
+  /// window, row-major over h.widest() x w.widest(), in one byte if that suffices.
   DType code_dtype() const { return h.widest() * w.widest() <= 256 ? kUInt8 : kInt32; }
 };
 
-/// `code` may be a View without data: not wanted.
+/// `code` (dtype code_dtype()) is optional: a View without data means that it is not wanted.
 FERRITE_KERNEL(max_pool2d, const Pool2d& pool, const View& out, const View& code, const View& in);
-/// Writes all of grad_in.
+/// Writes every element of grad_in: the sum of the gradients of the windows whose maximum it is.
 FERRITE_KERNEL_OF("max_pool2d", max_pool2d_backward, const Pool2d& pool, const View& grad_in,
                   const View& grad_out, const View& code);
-/// out = the elements of `in` that `code` chose.
+/// out = the elements of `in` at the positions in `code`.
 FERRITE_KERNEL_OF("max_pool2d", max_pool2d_gather, const Pool2d& pool, const View& out,
                   const View& in, const View& code);
-/// int64 h * W + w from codes.
+/// Converts codes to int64 indices h * W + w into the plane.
 FERRITE_KERNEL_OF("max_pool2d", max_pool2d_indices, const Pool2d& pool, const View& indices,
                   const View& code);
 
 FERRITE_KERNEL(avg_pool2d, const Pool2d& pool, const View& out, const View& in);
-/// Writes all of grad_in.
+/// Writes every element of grad_in.
 FERRITE_KERNEL_OF("avg_pool2d", avg_pool2d_backward, const Pool2d& pool, const View& grad_in,
                   const View& grad_out);
 

@@ -9,7 +9,7 @@ enum class ReduceOp : std::uint8_t {
   sum,
   mean,
   prod,
-  max,  // NaN wins
+  max,  // propagates NaN, as min does
   min,
   norm,
   // out is int64 (count_nonzero) or bool
@@ -18,10 +18,11 @@ enum class ReduceOp : std::uint8_t {
   all,
 };
 
-/// Reduces `in` over the dimensions where `out` (as many dimensions) has size 1 and `in` has not.
-/// `out` has a dtype that holds the result: that of `in`, float32 for 16-bit types, int64 for
-/// integers and bool; mean and norm take floating types only. An empty range gives the operation's
-/// neutral element (max: -infinity or the smallest integer; mean: NaN). `p` is norm's.
+/// Reduces `in` over the dimensions in which `out` has size 1 and `in` has not; both have the same
+/// number of dimensions. `out` has a dtype that can hold the result: that of `in`, or float32 for
+/// 16-bit types, or int64 for integers and bool. mean and norm take floating dtypes only. An empty
+/// range gives the operation's neutral element (max: -infinity or the smallest integer; mean: NaN).
+/// `p` is the exponent of norm.
 FERRITE_KERNEL_FUNCTION(reduce, ReduceOp op, const View& out, const View& in, double p = 2);
 
 }  // namespace ferrite::kernels

@@ -1,5 +1,5 @@
-// How a reduction walks its input: kept and reduced dimensions, each ordered as they lie in memory
-// and merged where strides allow it.
+// The loop nest of a reduction: kept and reduced dimensions, each ordered by their strides and
+// merged where the strides allow it.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ struct ReduceNest {
     std::int64_t size = 1;
     std::int64_t in = 0, out = 0;  // strides in elements
   };
-  /// Outermost first; at least one each, of size 1 if need be.
+  /// Outermost first. There is at least one, of size 1 if necessary.
   struct Dims {
     int n = 0;
     std::array<Dim, kMaxDims> dims;
@@ -37,7 +37,7 @@ struct ReduceNest {
     merge(reduced);
   }
 
-  /// Whether neighbours in memory belong to one output.
+  /// Whether adjacent elements in memory belong to the same output.
   bool rows() const {
     if (outputs == 1) return true;
     return count > 1 && reduced.inner().in < kept.inner().in;
@@ -64,8 +64,8 @@ struct ReduceNest {
   }
 };
 
-/// Calls body(in offset, out offset, length) for the pieces of innermost runs that make up the
-/// elements [begin, end) of `list`, in order.
+/// Calls body(in offset, out offset, length) for the contiguous pieces along the innermost
+/// dimension that make up the elements [begin, end) of `list`, in order.
 template <class Body>
 void for_each_piece(const ReduceNest::Dims& list, std::int64_t begin, std::int64_t end,
                     Body&& body) {

@@ -1,4 +1,4 @@
-// Planes of another size: nearest cells or bilinear interpolation, and the gradients. Tensors are
+// Resizing of planes by nearest neighbour or bilinear interpolation, and the gradients. Tensors are
 // dense, all NCHW or all NHWC as `Resize2d::channels_last` says.
 #pragma once
 
@@ -9,11 +9,11 @@ namespace ferrite::kernels {
 
 enum class InterpolateMode : std::uint8_t { nearest, bilinear };
 
-/// Which input cells the results along one dimension are made of. The host and the device compute
-/// it by the same functions.
+/// The mapping from results to input cells along one dimension, computed by the same functions on
+/// the host and on devices.
 struct ResizeAxis {
   ResizeAxis() = default;
-  /// Result o lies at (o + shift) * scale - shift among the input's cells; `shift` is 0 or 0.5.
+  /// Result o lies at position (o + shift) * scale - shift of the input; `shift` is 0 or 0.5.
   ResizeAxis(std::int32_t input, std::int32_t output, double scale, double shift)
       : input(input),
         output(output),
@@ -22,8 +22,8 @@ struct ResizeAxis {
         inverse(scale > 0 ? 1 / scale : 0) {}
 
   /// A result is (1 - weight) * cell[first] + weight * cell[second]. `second` is the cell after the
-  /// first one or, where there is none and the weight is 0, the same; cells of no weight do not
-  /// count, whatever they hold.
+  /// first one; at the edge it equals `first`, and the weight is 0. Cells of weight 0 are not read,
+  /// so that a NaN or infinity there has no effect.
   struct Source {
     std::int32_t first, second;
     double weight;
@@ -31,7 +31,7 @@ struct ResizeAxis {
   template <InterpolateMode mode>
   FERRITE_HOST_DEVICE Source source(std::int32_t o) const {
     if constexpr (mode == InterpolateMode::nearest) {
-      // In float32, as PyTorch: it decides which of two cells is the nearer one.
+      // In float32, as in PyTorch, because the rounding decides which of two cells is nearer.
       const auto at = static_cast<std::int32_t>(static_cast<float>(o) * static_cast<float>(scale));
       const std::int32_t first = at < input ? at : input - 1;
       return {first, first, 0};
@@ -44,7 +44,7 @@ struct ResizeAxis {
     }
   }
 
-  /// The results [begin, end) that cell i can have a part in.
+  /// The results [begin, end) to which cell i can contribute.
   struct Results {
     std::int32_t begin, end;
   };
@@ -61,14 +61,14 @@ struct ResizeAxis {
 
   std::int32_t input = 0, output = 0;
   double scale = 1, shift = 0;
-  double inverse = 1;  ///< of scale, or 0
+  double inverse = 1;  ///< 1 / scale, or 0 if scale is 0
 
  private:
-  /// The first result whose source begins at cell i or after it.
+  /// The first result whose `first` is cell i or a later one.
   template <InterpolateMode mode>
   FERRITE_HOST_DEVICE std::int32_t beyond(std::int32_t i) const {
     if (i <= 0) return 0;
-    // About there; then to the very one, whatever was rounded.
+    // An estimate, which the loops then correct for rounding.
     const double about = inverse > 0 ? (i + shift) * inverse - shift : output;
     std::int32_t o = about >= output ? output : about > 0 ? static_cast<std::int32_t>(about) : 0;
     while (o > 0 && source<mode>(o - 1).first >= i) --o;
@@ -84,9 +84,11 @@ struct Resize2d {
   bool channels_last = false;
 };
 
-/// Computed in the Compute type, rounded once; the cells' positions in float64.
+/// Resizes `in` to `out`, of one floating dtype. Values are computed in the Compute type and
+/// rounded once; positions in float64.
 FERRITE_KERNEL_OF("interpolate", resize2d, const Resize2d& resize, const View& out, const View& in);
-/// Writes all of grad_in: each cell adds up its results' gradients, in their order.
+/// Writes every element of grad_in: the sum of the gradients of the results that the cell
+/// contributes to, in order.
 FERRITE_KERNEL_OF("interpolate", resize2d_backward, const Resize2d& resize, const View& grad_in,
                   const View& grad_out);
 

@@ -1,6 +1,5 @@
-// softmax, its logarithm and their gradients. All views of a call have equal sizes and equal
-// strides, without gaps or overlaps (any order of dimensions); floating types, 16-bit ones
-// computing in float.
+// softmax, log_softmax and their gradients. All views of a call share a floating dtype, sizes and
+// strides, and are dense in any order of dimensions. 16-bit types are computed in float32.
 #pragma once
 
 #include "ferrite/kernels/kernel.h"
@@ -11,7 +10,7 @@ enum class SoftmaxKind : std::uint8_t { plain, log };
 
 /// out = softmax(in) or log_softmax(in) along `dim`.
 FERRITE_KERNEL(softmax, SoftmaxKind kind, const View& out, const View& in, int dim);
-/// The gradient of the input from that of the output and the output `y` itself.
+/// out = the gradient of the input, from `grad`, the gradient of the output, and the output `y`.
 FERRITE_KERNEL(softmax_backward, SoftmaxKind kind, const View& out, const View& grad, const View& y,
                int dim);
 

@@ -45,12 +45,12 @@ enum class UnaryOp : std::uint8_t {
   softplus,  // beta p.a, threshold p.b
 };
 
-/// Parameters of those that have some.
+/// Parameters, for the operations that have any.
 struct UnaryParams {
   Scalar a = 0, b = 0;
 };
 
-/// A bound in the integer type T, or the end of T's range beyond which it lies.
+/// `bound` converted to the integer type T, clamped to T's range.
 template <class T>
 T saturated(Scalar bound) {
   using Limits = std::numeric_limits<T>;
@@ -68,9 +68,9 @@ FERRITE_KERNEL_FUNCTION(unary, UnaryOp op, const View& out, const View& in,
                         const UnaryParams& p = {});
 
 /// out = grad * op'(...) for relu, clamp, sigmoid, tanh, leaky_relu, elu, gelu, gelu_tanh, silu and
-/// softplus. `saved` is the input in forward, but for sigmoid and tanh the output; for relu, clamp
-/// (and leaky_relu with a slope of 0 or more) either. clamp's is 0 at its bounds and at NaN; a
-/// bound of NaN is none. One floating dtype.
+/// softplus. `saved` is the input of the forward pass, or its output for sigmoid and tanh; for relu
+/// and clamp, and for leaky_relu with a slope of 0 or more, it may be either. The gradient of clamp
+/// is 0 at the bounds and at NaN; a bound of NaN is no bound. All views share a floating dtype.
 FERRITE_KERNEL_FUNCTION(unary_backward, UnaryOp op, const View& out, const View& grad,
                         const View& saved, const UnaryParams& p = {});
 

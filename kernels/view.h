@@ -1,4 +1,4 @@
-// What kernels work on: raw strided memory, and the stream they run on.
+// View: the raw strided memory that kernels work on.
 #pragma once
 
 #include <concepts>
@@ -8,14 +8,14 @@
 #include "ferrite/core/fwd.h"
 #include "ferrite/core/scalar.h"
 #include "ferrite/core/shape.h"
-#if !defined(__CUDACC__)  // CUDA sources do without Tensor, and compile in half the time
+#if !defined(__CUDACC__)  // CUDA sources compile in half the time without Tensor
 #include "ferrite/core/tensor.h"
 #endif
 
 namespace ferrite::kernels {
 
-/// A tensor's memory and geometry by value, safe to carry into queued work: the allocator is
-/// ordered by stream, so the memory outlives the work. Converts from Tensor.
+/// A tensor's memory and geometry by value. It is safe to capture in queued work: the allocator is
+/// stream-ordered, so the memory outlives the work. Converts from Tensor.
 struct View {
   View() = default;
   template <std::same_as<Tensor> T>

@@ -1,4 +1,4 @@
-// Choosing between two operands.
+// Elementwise selection between two operands.
 #pragma once
 
 #include "ferrite/kernels/kernel.h"

@@ -1,4 +1,5 @@
-// Activations as modules, and Dropout, Dropout1d, Dropout2d.
+// Activations as modules, and Dropout, Dropout1d, Dropout2d. Activations take tensors of any shape
+// and return one of the same shape and dtype; formulas are in ops/activation.h.
 #pragma once
 
 #include "ferrite/nn/module.h"
@@ -7,7 +8,7 @@
 namespace ferrite::nn {
 
 struct ReLUOptions {
-  bool inplace = false;  ///< overwrites the input
+  bool inplace = false;  ///< overwrites the input instead of allocating a result
 };
 
 class ReLU : public Cloneable<ReLU> {
@@ -20,6 +21,7 @@ class ReLU : public Cloneable<ReLU> {
   ReLUOptions options_;
 };
 
+/// x where x > 0, else negative_slope * x.
 class LeakyReLU : public Cloneable<LeakyReLU> {
  public:
   explicit LeakyReLU(double negative_slope = 0.01) : negative_slope_(negative_slope) {}
@@ -40,11 +42,14 @@ class Tanh : public Cloneable<Tanh> {
   Tensor forward(const Tensor& input) override;
 };
 
+/// x * sigmoid(x).
 class SiLU : public Cloneable<SiLU> {
  public:
   Tensor forward(const Tensor& input) override;
 };
 
+/// x * Phi(x), with the normal distribution function Phi (Hendrycks and Gimpel 2016), exact or in
+/// the tanh approximation.
 class GELU : public Cloneable<GELU> {
  public:
   explicit GELU(GeluApproximation approximate = GeluApproximation::none)
@@ -57,6 +62,7 @@ class GELU : public Cloneable<GELU> {
   GeluApproximation approximate_;
 };
 
+/// Softmax along dimension `dim`, which may be negative; IndexError out of range.
 class Softmax : public Cloneable<Softmax> {
  public:
   explicit Softmax(int dim) : dim_(dim) {}
@@ -67,6 +73,7 @@ class Softmax : public Cloneable<Softmax> {
   int dim_;
 };
 
+/// log(softmax(x)) along dimension `dim`, computed without forming the softmax.
 class LogSoftmax : public Cloneable<LogSoftmax> {
  public:
   explicit LogSoftmax(int dim) : dim_(dim) {}
@@ -77,8 +84,8 @@ class LogSoftmax : public Cloneable<LogSoftmax> {
   int dim_;
 };
 
-/// Zeroes elements with probability `p` while training; returns its input otherwise. ValueError
-/// unless 0 <= p <= 1.
+/// In training, zeroes elements with probability `p` and scales the others by 1 / (1 - p)
+/// (Srivastava et al. 2014); in evaluation, returns its input. ValueError unless 0 <= p <= 1.
 class Dropout : public Cloneable<Dropout> {
  public:
   explicit Dropout(double p = 0.5);
@@ -89,7 +96,7 @@ class Dropout : public Cloneable<Dropout> {
   double p_;
 };
 
-/// The same with whole channels: of [N, C, L], or [C, L].
+/// Like Dropout, but zeroes whole channels of [N, C, L] or [C, L].
 class Dropout1d : public Cloneable<Dropout1d> {
  public:
   explicit Dropout1d(double p = 0.5);
@@ -100,7 +107,7 @@ class Dropout1d : public Cloneable<Dropout1d> {
   double p_;
 };
 
-/// Of [N, C, H, W], or [N, C, L].
+/// Like Dropout, but zeroes whole channels of [N, C, H, W] or [N, C, L].
 class Dropout2d : public Cloneable<Dropout2d> {
  public:
   explicit Dropout2d(double p = 0.5);

@@ -23,8 +23,8 @@ MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_
       num_heads_(num_heads),
       options_(options) {
   FERRITE_CHECK(embed_dim >= 1 && num_heads >= 1 && embed_dim % num_heads == 0, ValueError,
-                "MultiheadAttention", "an embed_dim of {} cannot be cut into {} equal heads",
-                embed_dim, num_heads);
+                "MultiheadAttention", "an embed_dim of {} is not divisible by {} heads", embed_dim,
+                num_heads);
   FERRITE_CHECK(options.dropout >= 0 && options.dropout <= 1, ValueError, "MultiheadAttention",
                 "dropout: expected a probability, got {}", options.dropout);
   const std::int64_t kdim = options.kdim.value_or(embed_dim);
@@ -88,7 +88,7 @@ Tensor MultiheadAttention::heads(const Tensor& x, const Tensor& weight, const Te
 
 namespace {
 
-/// A mask as what is added to products.
+/// The mask in the form that is added to the products.
 Tensor additive(const Tensor& mask, DType dtype, const char* what) {
   FERRITE_CHECK(mask.dtype() == kBool || is_floating(mask.dtype()), DTypeError,
                 "MultiheadAttention", "expected a {} of bool or floating, got {}", what,
@@ -100,8 +100,8 @@ Tensor additive(const Tensor& mask, DType dtype, const char* what) {
 
 }  // namespace
 
-/// Both masks, to be added to products [N * num_heads, L, S]; undefined where there is none. Query
-/// and key are [L, N, *] and [S, N, *].
+/// Both masks, to be added to products [N * num_heads, L, S]; undefined if there is none. Query and
+/// key are [L, N, *] and [S, N, *].
 Tensor MultiheadAttention::mask(const Tensor& query, const Tensor& key,
                                 const AttentionArguments& arguments) const {
   const std::int64_t targets = query.size(0), batch = query.size(1), sources = key.size(0);
@@ -135,11 +135,11 @@ Tensor MultiheadAttention::forward(const Tensor& input) {
 
 std::optional<std::int64_t> MultiheadAttention::multiply_adds(std::span<const Tensor> inputs,
                                                               std::span<const Tensor>) const {
-  const bool own = inputs.size() < 3;  // to itself
+  const bool own = inputs.size() < 3;  // self-attention
   const Tensor &query = inputs[0], &key = inputs[own ? 0 : 1], &value = inputs[own ? 0 : 2];
   const std::int64_t sources = key.size(key.dim() == 2         ? 0
                                         : options_.batch_first ? 1
-                                                               : 0);  // of each query
+                                                               : 0);  // per query
   return embed_dim_ * (query.numel() + key.numel() + value.numel()) + 2 * query.numel() * sources;
 }
 

@@ -11,38 +11,40 @@
 namespace ferrite::nn {
 
 struct MultiheadAttentionOptions {
-  double dropout = 0;  ///< of the weights, while training
+  double dropout = 0;  ///< probability of dropping an attention weight, in training
   bool bias = true;
-  std::optional<std::int64_t> kdim = {}, vdim = {};  ///< sizes of keys and values; else embed_dim
-  bool batch_first = false;                          ///< [N, L, *] rather than [L, N, *]
+  std::optional<std::int64_t> kdim = {},
+                              vdim = {};  ///< features of keys and values; default: embed_dim
+  bool batch_first = false;               ///< [N, L, *] rather than [L, N, *]
 };
 
-/// What a call may add to query, key and value.
+/// The optional arguments of a call.
 struct AttentionArguments {
-  /// [N, S]. bool: true for keys that nobody is to look at (the other way round than in
-  /// scaled_dot_product_attention); floating: added to the products.
+  /// [N, S]. If bool, true marks keys to ignore (the opposite of scaled_dot_product_attention); if
+  /// floating, it is added to the products.
   Tensor key_padding_mask = {};
   bool need_weights = true;
-  /// [L, S] or [N * num_heads, L, S]; as above, for each query.
+  /// [L, S] or [N * num_heads, L, S]; the same for each query.
   Tensor attn_mask = {};
-  bool average_attn_weights = true;  ///< over the heads
+  bool average_attn_weights = true;  ///< averages the weights over the heads
 };
 
 struct AttentionOutput {
-  Tensor output;   ///< as the query
-  Tensor weights;  ///< [N, L, S], or [N, num_heads, L, S]; undefined where not needed
+  Tensor output;   ///< of the query's shape
+  Tensor weights;  ///< [N, L, S], or [N, num_heads, L, S]; undefined unless need_weights
 };
 
-/// Attention in `num_heads` parts of the features side by side (Vaswani et al. 2017): query
-/// [L, N, embed_dim], key [S, N, kdim] and value [S, N, vdim], or without N.
-/// `auto [output, weights] = attention(query, key, value, {.need_weights = false})`; of one input
-/// it gives the output alone, of the input's attention to itself. ValueError unless embed_dim can
-/// be cut into num_heads equal parts. Names, initial values and results are PyTorch's.
+/// Multi-head attention (Vaswani et al. 2017) of query [L, N, embed_dim], key [S, N, kdim] and
+/// value [S, N, vdim]; N may be absent. `auto [output, weights] = attention(query, key, value,
+/// {.need_weights = false})`. With one input it computes self-attention and returns only the
+/// output. ValueError unless num_heads divides embed_dim; ShapeError for inputs or masks of other
+/// shapes. Names, initial values and results are those of PyTorch.
 class MultiheadAttention : public Cloneable<MultiheadAttention> {
  public:
   MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads,
                      const MultiheadAttentionOptions& options = {});
-  /// Glorot's uniform numbers for the first products, Linear's for the last one; biases 0.
+  /// Draws the input projections by init::xavier_uniform_ and out_proj as Linear does; sets biases
+  /// to 0.
   void reset_parameters();
 
   Tensor forward(const Tensor& input) override;
@@ -57,7 +59,7 @@ class MultiheadAttention : public Cloneable<MultiheadAttention> {
   std::optional<std::int64_t> multiply_adds(std::span<const Tensor> inputs,
                                             std::span<const Tensor> outputs) const override;
 
-  Tensor in_proj_weight;  ///< [3 * embed_dim, embed_dim]; undefined where kdim or vdim differ:
+  Tensor in_proj_weight;  ///< [3 * embed_dim, embed_dim]; undefined if kdim or vdim differ:
   Tensor q_proj_weight, k_proj_weight, v_proj_weight;  ///< then these, [embed_dim, *]
   Tensor in_proj_bias;                                 ///< [3 * embed_dim]; undefined without bias
   Linear out_proj;

@@ -5,8 +5,8 @@
 namespace ferrite::nn {
 
 Module& ModuleContainer::operator[](std::size_t index) const {
-  FERRITE_CHECK(index < size_, IndexError, "module", "{} has {} modules, asked for number {}",
-                name(), size_, index);
+  FERRITE_CHECK(index < size_, IndexError, "module", "{} has {} modules, got index {}", name(),
+                size_, index);
   return *children()[index];
 }
 

@@ -9,7 +9,7 @@
 
 namespace ferrite::nn {
 
-/// A module given away: a temporary, or what std::move made one.
+/// A module passed by value: a temporary, or the result of std::move.
 template <class M>
 concept ModuleValue = std::derived_from<M, Module>;  // fails for lvalues, whose M is a reference
 
@@ -27,7 +27,7 @@ class ModuleContainer : public Module {
 
   std::size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
-  /// IndexError outside.
+  /// IndexError unless index < size().
   Module& operator[](std::size_t index) const;
 
  protected:
@@ -38,8 +38,8 @@ class ModuleContainer : public Module {
 };
 
 /// Runs its modules one after another: `Sequential(Conv2d(1, 6, 5), ReLU(), Flatten())`. Takes
-/// modules by value (temporaries or std::move) and as std::unique_ptr. Layers without hooks run
-/// fused with what follows them where nn/fused.h can.
+/// modules by value (temporaries or std::move) and as std::unique_ptr. Consecutive layers without
+/// hooks run as one op where nn/fused.h supports it.
 class Sequential : public Cloneable<Sequential, ModuleContainer> {
  public:
   Sequential() = default;
@@ -52,7 +52,7 @@ class Sequential : public Cloneable<Sequential, ModuleContainer> {
   Tensor forward(const Tensor& input) override;
 };
 
-/// Holds modules without saying how they are run.
+/// Holds modules in order, without a forward() of its own.
 class ModuleList : public Cloneable<ModuleList, ModuleContainer> {
  public:
   ModuleList() = default;

@@ -12,7 +12,7 @@ namespace {
 void check_channels(const char* layer, std::int64_t in, std::int64_t out, std::int64_t groups) {
   FERRITE_CHECK(
       groups > 0 && in > 0 && out > 0 && in % groups == 0 && out % groups == 0, ValueError, layer,
-      "{} channels in and {} out must be above 0 and divide by {} groups", in, out, groups);
+      "{} input and {} output channels must be positive multiples of {} groups", in, out, groups);
 }
 
 void reset(const Tensor& weight, const Tensor& bias) {
@@ -22,7 +22,7 @@ void reset(const Tensor& weight, const Tensor& bias) {
   init::uniform_(bias, -bound, bound);
 }
 
-/// What all convolutions print, leaving out what is the default.
+/// The part of extra_repr() that all convolutions share; defaults are omitted.
 std::string describe(std::int64_t in, std::int64_t out, const Tensor& weight, Pair stride,
                      const std::string& padding, Pair dilation, Pair output_padding,
                      std::int64_t groups, bool bias) {

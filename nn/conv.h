@@ -16,8 +16,9 @@ struct Conv2dOptions {
   bool bias = true;
 };
 
-/// `Conv2d(1, 6, 5, {.padding = 2})`. Weights start uniform within +-1 / sqrt(fan_in). ValueError
-/// unless the channels divide by the groups.
+/// 2-d convolution of [N, in_channels, H, W] to [N, out_channels, H', W'], as conv2d() of
+/// ops/conv.h: `Conv2d(1, 6, 5, {.padding = 2})`. Weights and biases are initialised uniformly
+/// within +-1 / sqrt(fan_in). ValueError unless `groups` divides both numbers of channels.
 class Conv2d : public Cloneable<Conv2d> {
  public:
   Conv2d(std::int64_t in_channels, std::int64_t out_channels, Pair kernel_size,
@@ -29,7 +30,7 @@ class Conv2d : public Cloneable<Conv2d> {
   std::optional<std::int64_t> multiply_adds(std::span<const Tensor> inputs,
                                             std::span<const Tensor> outputs) const override;
   const Conv2dOptions& options() const { return options_; }
-  /// Those of them that the op takes.
+  /// Those of options() that the op takes.
   ferrite::Conv2dOptions op_options() const;
 
   Tensor weight;  ///< [out_channels, in_channels / groups, *kernel_size]
@@ -48,6 +49,8 @@ struct ConvTranspose2dOptions {
   Pair dilation = 1;
 };
 
+/// Transposed 2-d convolution of [N, in_channels, H, W] to [N, out_channels, H', W'], as
+/// conv_transpose2d() of ops/conv.h; initialisation and errors as for Conv2d.
 class ConvTranspose2d : public Cloneable<ConvTranspose2d> {
  public:
   ConvTranspose2d(std::int64_t in_channels, std::int64_t out_channels, Pair kernel_size,

@@ -26,7 +26,7 @@ Tensor conv_relu(Conv2d& conv, const Tensor& x) {
 
 namespace {
 
-/// bn(x), then the residual and the ReLU of `then`.
+/// bn(x), followed by the residual and the ReLU of `then`.
 Tensor normalize(BatchNorm& bn, const Tensor& x, BatchNormFuncOptions then) {
   if (!bn.has_hooks()) return bn.forward(x, std::move(then));
   Tensor out = bn(x);
@@ -34,7 +34,7 @@ Tensor normalize(BatchNorm& bn, const Tensor& x, BatchNormFuncOptions then) {
   return then.relu ? relu(out) : out;
 }
 
-/// The same of conv(x).
+/// The same for conv(x).
 Tensor normalize(Conv2d& conv, BatchNorm& bn, const Tensor& x, BatchNormFuncOptions then) {
   // Hooks of the convolution may change its output.
   if (conv.has_hooks() || !bn.uses_batch_statistics())
@@ -62,16 +62,16 @@ Tensor conv_bn_add_relu(Conv2d& conv, BatchNorm& bn, const Tensor& x, const Tens
 
 namespace {
 
-/// `module` as an M, or null where it is something else, be it derived from M.
+/// `module` as an M; null if its type is not exactly M.
 template <class M>
 M* exactly(Module& module) {
   return typeid(module) == typeid(M) ? static_cast<M*>(&module) : nullptr;
 }
 
-/// What the first `modules` of a list gave as one op.
+/// The result of the first `modules` of a list, run as one op.
 struct Fused {
   Tensor out;
-  std::size_t modules = 0;  // 0: there is no such op, or hooks want to see what is between
+  std::size_t modules = 0;  // 0: there is no such op, or hooks need the intermediate tensors
 };
 
 Fused run_fused(std::span<Module* const> modules, const Tensor& x) {

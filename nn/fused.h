@@ -1,7 +1,7 @@
-// Layers that run as one op, or share their work, where the ops allow it. This is the only place
-// that knows which: layers do not know of each other. Values, gradients, running statistics and
-// errors are those of the layers run one by one, up to rounding. Hooks of a layer see its own input
-// and output: a layer that has any runs by itself.
+// Fused layers: consecutive layers that run as one op or share work. Only this file knows which
+// layers can be fused. Values, gradients, running statistics and errors are those of the layers run
+// one by one, up to rounding. A layer with hooks runs by itself, so that its hooks see its own
+// input and output.
 #pragma once
 
 #include <span>
@@ -25,12 +25,13 @@ Tensor conv_relu(Conv2d& conv, const Tensor& x);
 Tensor bn_relu(BatchNorm& bn, const Tensor& x);
 
 /// bn(conv(x)), relu(bn(conv(x))) and relu(bn(conv(x)) + residual). In training the convolution
-/// finds the statistics of the batch as it runs (conv2d_statistics).
+/// also computes the statistics of the batch (conv2d_statistics).
 Tensor conv_bn(Conv2d& conv, BatchNorm& bn, const Tensor& x);
 Tensor conv_bn_relu(Conv2d& conv, BatchNorm& bn, const Tensor& x);
 Tensor conv_bn_add_relu(Conv2d& conv, BatchNorm& bn, const Tensor& x, const Tensor& residual);
 
-/// What a Sequential of these modules computes: each in its turn, or fused with those behind it.
+/// The output of a Sequential of these modules, which run one by one or fused with those that
+/// follow.
 Tensor run_in_order(std::span<Module* const> modules, const Tensor& input);
 
 }  // namespace ferrite::nn

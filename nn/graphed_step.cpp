@@ -16,7 +16,7 @@ namespace ferrite::nn::detail {
 
 namespace {
 
-/// The autocast region that a step is called in, if any.
+/// The autocast region in which a step is called, if any.
 struct Region {
   IntrusivePtr<autograd::AutocastState> state;
   bool operator==(const Region& other) const {
@@ -25,7 +25,7 @@ struct Region {
   }
 };
 
-/// What a graph is for.
+/// The properties of a call that a graph depends on.
 struct Signature {
   struct Input {
     Shape shape;
@@ -36,21 +36,21 @@ struct Signature {
   Device device;
   bool records = true;  // gradients
   Region autocast;
-  std::vector<bool> modes;  // of the modules: training; of the tensors: requires_grad
+  std::vector<bool> modes;  // training of each module, then requires_grad of each tensor
   std::vector<Input> inputs;
 
   bool operator==(const Signature&) const = default;
 };
 
-/// A tensor of a model as a graph knows it. Holding it keeps its memory, which the graph goes on
-/// using, from being given to others.
+/// A tensor of a model at the time of the capture. Holding it keeps its memory allocated, which the
+/// graph continues to use.
 struct Known {
   Tensor memory;       // an alias
-  Tensor grad_before;  // as the capture began
+  Tensor grad_before;  // at the start of the capture
   Tensor grad_after;
 
   bool has_moved(const Tensor& t) const { return t.data_ptr() != memory.data_ptr(); }
-  /// Whether the graph adds to a gradient that is there before, and does not make its own.
+  /// Whether the graph adds to an existing gradient instead of creating one.
   bool accumulates() const { return grad_before.defined() && grad_before.is_same(grad_after); }
 };
 
@@ -99,7 +99,7 @@ StepGraphs::Impl::Impl(nn::Module& model, GraphedStepOptions given) : options(st
     append(tensors, root->parameters());
   }
   FERRITE_CHECK(!tensors.empty(), ValueError, "graphed_step",
-                "the model has no parameters, so it is on no device; does it register them?");
+                "the model has no parameters, so its device is unknown; does it register them?");
   for (nn::Module* root : roots) append(tensors, root->buffers());
 }
 
@@ -114,7 +114,7 @@ void StepGraphs::reset() { impl_->entries.clear(); }
 
 std::size_t StepGraphs::pool_reserved() const {
   for (const auto& entry : impl_->entries)
-    if (entry->graph) return entry->graph->pool_reserved();  // they share one
+    if (entry->graph) return entry->graph->pool_reserved();  // all graphs share one pool
   return 0;
 }
 
@@ -129,8 +129,8 @@ Signature StepGraphs::Impl::signature_of(std::span<const Tensor> inputs) const {
   for (const Tensor& t : tensors) s.modes.push_back(t.requires_grad());
   for (const Tensor& t : inputs) {
     FERRITE_CHECK(!t.requires_grad(), ValueError, "graphed_step",
-                  "an input requires a gradient ({}), which a graph cannot carry out of the step; "
-                  "detach() it, or compute what it comes from in the step",
+                  "an input requires a gradient ({}), but a graph cannot propagate it out of the "
+                  "step; detach() the input, or compute it within the step",
                   t.describe());
     s.inputs.push_back({t.shape(), t.dtype(), t.suggest_memory_format()});
   }
@@ -141,7 +141,7 @@ Entry& StepGraphs::Impl::entry_for(Signature signature) {
   const auto found = std::ranges::find_if(
       entries, [&](const auto& entry) { return entry->signature == signature; });
   if (found != entries.end()) return **found;
-  constexpr std::size_t kRemembered = 256;  // where every batch has another shape
+  constexpr std::size_t kRemembered = 256;  // bounds memory if every batch has another shape
   if (entries.size() >= kRemembered)
     std::erase_if(entries, [](const auto& entry) { return !entry->graph; });
   entries.push_back(std::make_unique<Entry>());
@@ -202,7 +202,7 @@ void StepGraphs::Impl::capture(Entry& entry, const Step& step) {
   for (const Tensor& t : tensors)
     known.push_back({.memory = t.detach(), .grad_before = t.grad(), .grad_after = {}});
   cuda::Graph graph(device, pool);
-  // What is converted in the graph is for the graph alone.
+  // Tensors converted by autocast within the graph are used only there.
   const auto& outside = entry.signature.autocast.state;
   const auto inside = outside ? outside->renewed() : nullptr;
   const autograd::AutocastScope autocast(inside.get());
@@ -213,7 +213,7 @@ void StepGraphs::Impl::capture(Entry& entry, const Step& step) {
         if (t.defined()) t = t.detach();
     });
   } catch (...) {
-    // Gradients made while nothing ran hold nothing.
+    // The capture does not execute, so the gradients it created have no values.
     for (std::size_t i = 0; i < tensors.size(); ++i) set_grad(tensors[i], known[i].grad_before);
     throw;
   }

@@ -10,24 +10,24 @@
 //   });
 //   for (auto& [images, labels] : loader) meter.add(step(images, labels));
 //
-// Inputs are known by their signature: shapes, dtypes, memory formats, whether gradients are
-// recorded, the autocast region, which modules are in training, which have hooks, and which
-// parameters are frozen. The first calls of a signature run the function as it stands; the next one
-// captures it (core/cuda_graph.h) and replays that, as do all that follow. Signatures seen less
-// often (the last, smaller batch of an epoch) keep running eagerly. Each call is one step and gives
-// the bits that the function itself would give, random numbers included, where the ops are
-// deterministic.
+// A call has a signature: the shapes, dtypes and memory formats of its inputs, whether gradients
+// are recorded, the autocast region, which modules are in training, which have hooks, and which
+// parameters are frozen. The first calls of a signature run the function eagerly. The next one
+// captures it (core/cuda_graph.h) and replays the graph, as do all later ones. Rare signatures (the
+// last, smaller batch of an epoch) keep running eagerly. Each call is one step. If the ops are
+// deterministic, it gives the same bits as the function itself, including random numbers.
 //
-// Of the function only what it puts on the device is repeated. So
-// - nothing in it may wait for the device or read from it: item(), printing, copies to ordinary
-//   memory. Such a call throws CudaError, naming the op, when the step is captured;
-// - numbers of the host are those of the capture, the options of an optimizer and settings such as
-//   deterministic algorithms among them. Learning rates and momenta are not: set_lr(),
-//   set_momentum() and schedulers between steps are seen. reset() captures anew where others were
-//   changed;
-// - tensors that it changes must exist before: parameters and buffers of the model, optimizer
-//   state (made by the eager steps), sums. Those that it holds, parameters that were moved and
-//   gradients that were dropped or replaced between the steps are looked after.
+// A replay repeats only the function's work on the device. Therefore
+// - the function must not wait for the device or read from it: item(), printing, copies to pageable
+//   memory. During the capture such a call throws CudaError, which names the op;
+// - values on the host keep those of the capture, including an optimizer's options and settings
+//   such as deterministic algorithms. Learning rates and momenta are exceptions: set_lr(),
+//   set_momentum() and schedulers take effect between steps. After changing other values, call
+//   reset() to capture again;
+// - tensors that the function changes must exist before: parameters and buffers of the model,
+//   optimizer state (which the eager steps create), sums. GraphedStep keeps the tensors in use
+//   alive, and handles parameters that were moved and gradients that were dropped or replaced
+//   between steps.
 #pragma once
 
 #include <array>
@@ -46,18 +46,18 @@
 namespace ferrite::nn {
 
 struct GraphedStepOptions {
-  /// Eager steps of a signature before it is captured, 1 or more (ValueError): they make gradients
-  /// and optimizer state, and let libraries choose their algorithms.
+  /// The number of eager steps of a signature before its capture, 1 or more (ValueError). They
+  /// create gradients and optimizer state, and let libraries choose their algorithms.
   int warmup = 3;
-  /// Signatures that may have a graph; those beyond run eagerly.
+  /// The limit of signatures with a graph; further ones run eagerly.
   std::size_t max_graphs = 8;
-  /// Whether results are the tensors that every replay writes anew, and not copies of them.
+  /// Whether results are the tensors that every replay overwrites, instead of copies.
   bool static_outputs = false;
-  /// Modules that the function uses besides the model.
+  /// Modules that the function uses in addition to the model.
   std::vector<nn::Module*> also = {};
 };
 
-/// Steps so far.
+/// The numbers of steps and captures so far.
 struct GraphedStepStats {
   std::int64_t eager = 0, replayed = 0;
   std::int64_t captures = 0;
@@ -75,7 +75,7 @@ class StepGraphs {
   StepGraphs(StepGraphs&&) noexcept;
   StepGraphs& operator=(StepGraphs&&) noexcept;
 
-  /// `inputs` go to the device first. Results have no gradient.
+  /// Copies `inputs` to the device first. Results do not require gradients.
   std::vector<Tensor> run(std::span<const Tensor> inputs, const Step& step);
   void reset();
   const GraphedStepStats& stats() const;
@@ -86,7 +86,7 @@ class StepGraphs {
   std::unique_ptr<Impl> impl_;
 };
 
-/// How a step's result becomes tensors, and these become a result.
+/// Conversion of a step's result to tensors and back.
 template <class R>
 struct StepResult {
   static constexpr auto kIndices = std::make_index_sequence<std::tuple_size_v<R>>();
@@ -111,18 +111,19 @@ struct StepResult<std::vector<Tensor>> {
 
 }  // namespace detail
 
-/// `F` takes tensors and gives nothing, a tensor, a vector of tensors, or an array, pair or tuple
-/// of tensors. To be called by one thread at a time, always with as many tensors.
+/// `F` takes tensors and returns void, a tensor, a vector of tensors, or an array, pair or tuple of
+/// tensors. Only one thread at a time may call the step, always with the same number of tensors.
 template <class F>
 class GraphedStep {
  public:
-  /// For the device that the model is on at each call; where that is no CUDA device every step is
-  /// eager. The model must outlive this.
+  /// Steps run on the device that the model is on at the call; unless that is a CUDA device, all
+  /// steps are eager. The model must outlive this object.
   GraphedStep(nn::Module& model, F step, GraphedStepOptions options = {})
       : step_(std::move(step)), graphs_(model, std::move(options)) {}
 
-  /// One step. The function gets the inputs as tensors of the device, without gradients. Results
-  /// come without gradients too. ValueError for inputs that require one.
+  /// Performs one step. The function receives the inputs as tensors on the device that do not
+  /// require gradients; results do not require gradients either. ValueError for inputs that require
+  /// a gradient.
   template <class... Inputs>
   auto operator()(const Inputs&... inputs) {
     static_assert((std::is_convertible_v<const Inputs&, Tensor> && ...), "inputs are tensors");
@@ -145,10 +146,10 @@ class GraphedStep {
     }
   }
 
-  /// Forgets all graphs: what follows is captured anew, after as many eager steps.
+  /// Discards all graphs: each signature is captured again, after its eager steps.
   void reset() { graphs_.reset(); }
   const GraphedStepStats& stats() const { return graphs_.stats(); }
-  /// Bytes of the device that the graphs hold for what they compute.
+  /// Device memory that the graphs reserve for their tensors, in bytes.
   std::size_t pool_reserved() const { return graphs_.pool_reserved(); }
 
  private:

@@ -1,4 +1,4 @@
-// Forward hooks of modules: what they are, and how a call passes through them.
+// Forward hooks of modules, and how a call runs them.
 #pragma once
 
 #include <array>
@@ -20,18 +20,18 @@ namespace ferrite::nn {
 
 class Module;
 
-/// Runs before forward() and may put other tensors in the places of its inputs.
+/// Runs before forward() and may replace its inputs.
 using ForwardPreHook = std::function<void(Module& module, std::span<Tensor> inputs)>;
-/// Runs after forward(), sees what the pre-hooks made of the inputs, and may put other tensors in
-/// the places of the outputs.
+/// Runs after forward(), sees the inputs after the pre-hooks, and may replace the outputs.
 using ForwardHook =
     std::function<void(Module& module, std::span<const Tensor> inputs, std::span<Tensor> outputs)>;
 
-/// Runs before all of these; what it returns goes when forward() and the hooks after it are done,
-/// or when any of them has thrown: for what holds in a call, as a guard.
+/// Runs before all other hooks. The object that it returns, such as a guard, is destroyed after
+/// forward() and the hooks after it, or when any of them throws.
 using ForwardScope = std::function<std::shared_ptr<void>()>;
 
-/// Removes its hook when told to, be the module gone by then; letting the handle go keeps the hook.
+/// A handle whose remove() removes the hook; the module may already be gone. Destroying the handle
+/// keeps the hook.
 class ModuleHook {
  public:
   ModuleHook() = default;
@@ -46,7 +46,7 @@ class ModuleHook {
 
 namespace detail {
 
-/// What the scopes of a call returned; the last goes first.
+/// The objects that the scopes of a call returned; the last is destroyed first.
 class OpenScopes {
  public:
   OpenScopes() = default;
@@ -77,11 +77,11 @@ struct Hooks {
   std::uint64_t next_id = 0;
 };
 
-/// The forms of hooks that see one tensor in and one out, as most modules have.
+/// Hooks for modules with one input and one output tensor, as most modules have.
 ForwardPreHook pre_hook_of_one(std::function<Tensor(Module&, const Tensor&)> hook);
 ForwardHook hook_of_one(std::function<Tensor(Module&, const Tensor&, const Tensor&)> hook);
 
-/// A hook that may return nothing as one that returns the undefined tensor.
+/// Converts a hook that may return void to one that returns the undefined tensor.
 template <class F>
 auto returning_tensor(F hook) {
   return [hook = std::move(hook)](auto&... arguments) mutable -> Tensor {
@@ -97,13 +97,13 @@ auto returning_tensor(F hook) {
 template <class T>
 inline constexpr bool is_tensor = std::is_same_v<std::remove_cvref_t<T>, Tensor>;
 
-/// Whether T has as many fields as there are Fs, or more, and they take them.
+/// Whether T can be initialised from values of types Fs.
 template <class T, class... Fs>
 concept TakesFields = requires(Fs... fields) {
   T{{fields}...};
 };
 
-/// A struct of one to four tensors and nothing else, such as an LSTM's output and states.
+/// A struct that consists of one to four tensors, such as an LSTM's output and states.
 template <class T>
 concept TensorStruct = std::is_aggregate_v<T> &&
     ((sizeof(T) == 1 * sizeof(Tensor) && TakesFields<T, Tensor>) ||
@@ -130,7 +130,7 @@ void for_each_field(T& value, const F& f) {
 }
 
 /// Calls f(tensor) on the defined tensors in a result: a tensor, a struct of tensors, an optional,
-/// pair, tuple or range of them or of such. There are none in others.
+/// pair, tuple or range of these. Other types contain none.
 template <class T, class F>
 void for_each_tensor(T& value, F& f) {
   if constexpr (is_tensor<T>) {
@@ -147,7 +147,7 @@ void for_each_tensor(T& value, F& f) {
   }
 }
 
-/// Number I of a call's arguments, or the tensor that now has its place.
+/// Argument I of a call, or the tensor that replaces it.
 template <std::size_t I, class... Inputs>
 decltype(auto) argument(std::tuple<Inputs&&...>& given, std::span<Tensor> tensors) {
   using Input = std::tuple_element_t<I, std::tuple<Inputs...>>;
@@ -161,8 +161,8 @@ decltype(auto) argument(std::tuple<Inputs&&...>& given, std::span<Tensor> tensor
   }
 }
 
-/// forward(inputs...) with the hooks around it. They see those inputs that are tensors, and of the
-/// result what for_each_tensor finds.
+/// forward(inputs...) with the hooks around it. They see the inputs that are tensors, and the
+/// tensors that for_each_tensor finds in the result.
 template <class F, class... Inputs>
 auto call_hooked(const Hooks& hooks, Module& module, F&& forward, Inputs&&... inputs) {
   OpenScopes open;

@@ -48,7 +48,7 @@ double xavier_std(const Tensor& t, double gain) {
 }
 
 /// The distribution function of the normal distribution and its inverse; the latter by Newton's
-/// method from the logistic approximation, within the range of |x| that doubles can tell apart.
+/// method from the logistic approximation, within the range of |x| that doubles can resolve.
 double normal_cdf(double x) { return 0.5 * std::erfc(-x / std::numbers::sqrt2); }
 
 double normal_quantile(double p) {
@@ -57,7 +57,8 @@ double normal_quantile(double p) {
   double x = std::log(p / (1 - p)) / 1.702;
   for (int i = 0; i < 50; ++i) {
     const double density = std::exp(-0.5 * x * x) / std::sqrt(2 * std::numbers::pi);
-    // Of the logarithm, which is concave: the steps cannot overshoot in the tail.
+    // Newton's method on the logarithm, which is concave, so that steps cannot overshoot in the
+    // tail.
     const double cdf = normal_cdf(x), step = cdf * std::log(cdf / p) / density;
     x -= step;
     if (std::abs(step) < 1e-14 * (1 + std::abs(x))) break;
@@ -150,8 +151,8 @@ const Tensor& orthogonal_(const Tensor& t, double gain, Generator* generator) {
   if (t.numel() == 0) return t;
   const auto rows = static_cast<std::size_t>(t.size(0)),
              cols = static_cast<std::size_t>(t.numel()) / rows;
-  // `count` vectors of length `length`, made orthonormal by Gram and Schmidt's method, applied
-  // twice to each (Giraud et al. 2005: enough for full accuracy).
+  // `count` vectors of length `length`, made orthonormal by the Gram-Schmidt method, applied twice
+  // to each (Giraud et al. 2005: enough for full accuracy).
   const std::size_t count = std::min(rows, cols), length = std::max(rows, cols);
   std::vector<double> q(count * length);
   for (double& v : q) v = or_default(generator)->next_normal();

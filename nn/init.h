@@ -1,8 +1,8 @@
-// Initialisation of parameters, in place, off the tape, with PyTorch's names, arguments and
-// defaults.
+// In-place initialisation of parameters, not recorded on the tape, with PyTorch's names, arguments
+// and defaults. All functions take floating tensors on any device.
 //
-// Numbers are drawn on the host and copied to where the tensor is: the same seed gives the same
-// weights on every device. `generator` defaults to the host's.
+// Numbers are drawn on the host and copied to the tensor's device, so that a seed gives the same
+// weights on every device. `generator` defaults to the host's default generator.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,24 @@
 namespace ferrite::nn::init {
 
 enum class FanMode : std::uint8_t { fan_in, fan_out };
-/// What follows the layer; `linear` stands for convolutions and identity too.
+/// The nonlinearity that follows the layer; `linear` also stands for convolutions and the identity.
 enum class Nonlinearity : std::uint8_t { linear, sigmoid, tanh, relu, leaky_relu, selu };
 
 struct Fans {
   std::int64_t in, out;
 };
-/// Of a weight [out, in, *kernel]; ShapeError below 2 dimensions.
+/// The fans of a weight [out, in, *kernel]; ShapeError below 2 dimensions.
 Fans calculate_fans(const Tensor& weight);
-/// The factor by which a nonlinearity shrinks deviations, to be made up for; `negative_slope` is
-/// leaky_relu's.
+/// The factor that compensates for the decrease of the standard deviation by a nonlinearity;
+/// `negative_slope` is that of leaky_relu.
 double calculate_gain(Nonlinearity nonlinearity, double negative_slope = 0.01);
 
 const Tensor& uniform_(const Tensor& t, double low = 0, double high = 1,
                        Generator* generator = nullptr);
 const Tensor& normal_(const Tensor& t, double mean = 0, double std = 1,
                       Generator* generator = nullptr);
-/// Normal numbers outside [low, high] are drawn again (by the inverse of the distribution
-/// function). ValueError unless low < high.
+/// The normal distribution truncated to [low, high], by the inverse of the distribution function.
+/// ValueError unless low < high and std > 0.
 const Tensor& trunc_normal_(const Tensor& t, double mean = 0, double std = 1, double low = -2,
                             double high = 2, Generator* generator = nullptr);
 const Tensor& constant_(const Tensor& t, double value);
@@ -39,18 +39,19 @@ const Tensor& ones_(const Tensor& t);
 
 /// Uniform within +-gain sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010).
 const Tensor& xavier_uniform_(const Tensor& t, double gain = 1, Generator* generator = nullptr);
-/// Normal with deviation gain sqrt(2 / (fan_in + fan_out)).
+/// Normal with standard deviation gain sqrt(2 / (fan_in + fan_out)).
 const Tensor& xavier_normal_(const Tensor& t, double gain = 1, Generator* generator = nullptr);
-/// Uniform within +-gain sqrt(3 / fan) (He et al. 2015); `a` is leaky_relu's slope.
+/// Uniform within +-gain sqrt(3 / fan) (He et al. 2015); `a` is the slope of leaky_relu.
 const Tensor& kaiming_uniform_(const Tensor& t, double a = 0, FanMode mode = FanMode::fan_in,
                                Nonlinearity nonlinearity = Nonlinearity::leaky_relu,
                                Generator* generator = nullptr);
-/// Normal with deviation gain / sqrt(fan).
+/// Normal with standard deviation gain / sqrt(fan).
 const Tensor& kaiming_normal_(const Tensor& t, double a = 0, FanMode mode = FanMode::fan_in,
                               Nonlinearity nonlinearity = Nonlinearity::leaky_relu,
                               Generator* generator = nullptr);
-/// The rows of [size(0), the rest], or the columns where there are fewer, become orthogonal, of
-/// length `gain` (Saxe et al. 2014). Runs on the host.
+/// Makes the rows of the matrix [size(0), product of other sizes], or its columns if there are
+/// fewer of them, orthogonal with length `gain` (Saxe et al. 2014). Runs on the host. ShapeError
+/// below 2 dimensions.
 const Tensor& orthogonal_(const Tensor& t, double gain = 1, Generator* generator = nullptr);
 
 }  // namespace ferrite::nn::init

@@ -12,7 +12,7 @@ struct LinearOptions {
   bool bias = true;
 };
 
-/// input weight^T + bias: [..., in_features] to [..., out_features].
+/// input weight^T + bias: [..., in_features] to [..., out_features]. ShapeError for other inputs.
 class Linear : public Cloneable<Linear> {
  public:
   Linear(std::int64_t in_features, std::int64_t out_features, const LinearOptions& options = {});
@@ -28,11 +28,12 @@ class Linear : public Cloneable<Linear> {
 };
 
 struct EmbeddingOptions {
-  /// A row that is zero and stays so; may be negative.
+  /// A row that starts as zero and receives no gradient; negative values count from the end.
   std::optional<std::int64_t> padding_idx = {};
 };
 
-/// Rows of a table: int64 [...] to [..., embedding_dim].
+/// Looks up rows of a table: int64 [...] to [..., embedding_dim]. IndexError for an index out of
+/// range.
 class Embedding : public Cloneable<Embedding> {
  public:
   Embedding(std::int64_t num_embeddings, std::int64_t embedding_dim,

@@ -82,7 +82,7 @@ std::unique_ptr<Module> Module::copy_with(const std::function<Tensor(const Tenso
   return module;
 }
 
-/// Of a copy, which has its original's tensors until then.
+/// Called on a copy, which until then shares the tensors of the original.
 void Module::replace_tensors(const std::function<Tensor(const Tensor&)>& f, Memo& replaced) {
   for (const Entry& e : registry_) {
     if (e.kind == Kind::module) {
@@ -94,13 +94,13 @@ void Module::replace_tensors(const std::function<Tensor(const Tensor&)>& f, Memo
     Tensor other = replaced[tensor.impl()];
     if (!other.defined()) {
       other = f(tensor);
-      replaced[tensor.impl()] = replaced[other.impl()] = other;  // met again, it stays
+      replaced[tensor.impl()] = replaced[other.impl()] = other;  // if visited again, it stays
     }
     tensor = std::move(other);
   }
 }
 
-/// Of a copy.
+/// Called on a copy.
 void Module::share_hooks(const Module& other) {
   hooks_ = other.hooks_;
   for (std::size_t i = 0; i < registry_.size(); ++i)
@@ -109,9 +109,10 @@ void Module::share_hooks(const Module& other) {
 }
 
 void Module::check_name(std::string_view name) const {
-  FERRITE_CHECK(!name.empty() && name.find('.') == std::string_view::npos, ValueError, "module",
-                "'{}' is no name for a part of {}: names are not empty and have no dots", name,
-                this->name());
+  FERRITE_CHECK(
+      !name.empty() && name.find('.') == std::string_view::npos, ValueError, "module",
+      "'{}' is not a valid name for a part of {}: names must not be empty or contain dots", name,
+      this->name());
   for (const Entry& e : registry_)
     FERRITE_CHECK(e.name != name, ValueError, "module", "{} has a part named '{}' already",
                   this->name(), name);
@@ -213,7 +214,7 @@ Tensor& Module::add_buffer(std::string name, Tensor buffer, bool persistent) {
   return *registry_.back().tensor;
 }
 
-// ---- What it holds
+// ---- Contents
 
 /// Calls f(path, kind, tensor) on all tensors, in PyTorch's order: a module's parameters, its
 /// buffers, then those of its children.
@@ -317,7 +318,7 @@ std::int64_t Module::num_trainable_parameters() const {
   return count;
 }
 
-// ---- What is done to all of it
+// ---- Operations on all tensors and modules
 
 Module& Module::apply(const std::function<void(Module&)>& f) {
   std::unordered_set<const Module*> seen;

@@ -1,5 +1,5 @@
-// Module: parameters, buffers and child modules under one registry, from which everything that
-// handles them all is made: moving, saving, loading, cloning, printing.
+// Module: parameters, buffers and child modules in one registry, which moving, saving, loading,
+// cloning and printing are based on.
 //
 //   class Net : public nn::Cloneable<Net> {
 //    public:
@@ -14,10 +14,10 @@
 //     nn::Linear fc_{8 * 26 * 26, 10};
 //   };
 //
-// Modules are plain objects: on the stack, as members of other modules, moved where a container or
-// a caller takes them over. The registry keeps where in its object a member lies, not its address,
-// so that it is right in whatever object the members were moved or cloned to. What is not a member
-// (the elements of lists) is given to the registry, which then owns it.
+// Modules are ordinary objects: they live on the stack or as members of other modules, and are
+// moved into containers. The registry stores the offset of a member in its object instead of its
+// address, so that it stays valid when the object is moved or cloned. The registry owns modules and
+// tensors that are not members, such as the elements of lists.
 #pragma once
 
 #include <concepts>
@@ -48,27 +48,29 @@ using NamedTensor = std::pair<std::string, Tensor>;
 using NamedModule = std::pair<std::string, Module*>;
 
 struct LoadOptions {
-  /// Whether a missing or unexpected name is a ValueError; else they are only reported.
+  /// Whether missing or unexpected names are a ValueError; otherwise they are only reported.
   bool strict = true;
-  /// Taken off the names in the dict that begin with it: "module." for what DataParallel saved.
+  /// Removed from names in the dict that begin with it: "module." for files that DataParallel
+  /// saved.
   std::string strip_prefix = {};
-  /// Put before the names that do not begin with it, after stripping: "module." to load into a
-  /// wrapped model what was saved without the wrapper, "backbone." to load into a part.
+  /// After stripping, prepended to names that do not begin with it: "module." to load weights saved
+  /// without the wrapper into a wrapped model, "backbone." to load into a part of the model.
   std::string add_prefix = {};
-  /// Whether tensors of another shape keep their values and are reported, as in fine-tuning with
-  /// another number of classes; else they are a ShapeError.
+  /// Whether tensors of another shape keep their values and are only reported, for example when
+  /// fine-tuning with another number of classes; otherwise they are a ShapeError.
   bool skip_mismatched = false;
 };
 
-/// What loading found: names as the module has them, those of the dict after prefixes were changed.
+/// The result of loading. Names are the module's names; those of the dict are given after the
+/// change of prefixes.
 struct LoadReport {
   struct Mismatch {
     std::string name;
     Shape expected, got;
   };
   std::size_t loaded = 0;                        ///< tensors
-  std::vector<std::string> missing, unexpected;  ///< of the module alone, of the dict alone
-  std::vector<Mismatch> mismatched;  ///< in both, of different shapes, left as they were
+  std::vector<std::string> missing, unexpected;  ///< only in the module, only in the dict
+  std::vector<Mismatch> mismatched;              ///< in both, of different shapes, not loaded
   bool complete() const { return missing.empty() && unexpected.empty() && mismatched.empty(); }
   /// "loaded 120 tensors; 1 missing from the dict: fc.bias; ...".
   std::string str() const;
@@ -79,8 +81,8 @@ class Module {
   virtual ~Module() = default;
   Module& operator=(const Module&) = delete;
 
-  /// What the module computes. The default throws: modules of several inputs have forms of their
-  /// own.
+  /// Computes the module's output. The default throws Error; modules of several inputs declare
+  /// other overloads.
   virtual Tensor forward(const Tensor& input);
   /// forward() with the hooks around it.
   Tensor operator()(const Tensor& input) {
@@ -90,34 +92,34 @@ class Module {
     return forward(input);
   }
 
-  // ---- Forward hooks. They run where the module is called, as PyTorch's: `net(x)`, not
-  // `net.forward(x)`. What runs layers as one op (Sequential, the models) runs those that have
-  // hooks one by one. Hooks belong to this object: they are moved with it, and clone() leaves them.
+  // ---- Forward hooks. As in PyTorch, they run when the module is called by `net(x)`, not by
+  // `net.forward(x)`. Containers and models that fuse layers run layers with hooks one by one.
+  // Hooks belong to this object: they move with it, and clone() does not copy them.
   /// `f` runs before every forward(), after the hooks registered before it. It is a ForwardPreHook
-  /// (nn/hooks.h), or sees the first input alone, f(Module&, const Tensor& input), and returns
-  /// nothing or the tensor to take its place. Inputs that are not tensors are not shown.
+  /// (nn/hooks.h), or f(Module&, const Tensor& input), which sees only the first input and returns
+  /// nothing or its replacement. Hooks do not see inputs that are not tensors.
   ModuleHook register_forward_pre_hook(ForwardPreHook f);
   template <std::invocable<Module&, const Tensor&> F>
   ModuleHook register_forward_pre_hook(F f) {
     return register_forward_pre_hook(
         detail::pre_hook_of_one(detail::returning_tensor(std::move(f))));
   }
-  /// `f` runs after every forward(). It is a ForwardHook (nn/hooks.h), or sees the first input and
-  /// output alone, f(Module&, const Tensor& input, const Tensor& output), and returns nothing or
-  /// the tensor to take the output's place. Outputs are the tensors in the result: itself, those of
-  /// a pair, tuple, vector or optional, those of a struct of up to four tensors and nothing else.
+  /// `f` runs after every forward(). It is a ForwardHook (nn/hooks.h), or f(Module&, const Tensor&
+  /// input, const Tensor& output), which sees only the first input and output and returns nothing
+  /// or a replacement of the output. Outputs are the tensors in the result, which may be a tensor,
+  /// a pair, tuple, vector or optional, or a struct that consists of up to four tensors.
   ModuleHook register_forward_hook(ForwardHook f);
   template <std::invocable<Module&, const Tensor&, const Tensor&> F>
   ModuleHook register_forward_hook(F f) {
     return register_forward_hook(detail::hook_of_one(detail::returning_tensor(std::move(f))));
   }
-  /// What `f` returns (nn/hooks.h) lasts as long as a call, hooks included: a guard of autocast, of
-  /// a profiler's range.
+  /// The object that `f` returns (nn/hooks.h) exists for the duration of a call, including its
+  /// hooks: for example a guard of autocast or of a profiler range.
   ModuleHook register_forward_scope(ForwardScope f);
-  /// Of this module, not of those below it.
+  /// Whether this module itself has hooks, regardless of its submodules.
   bool has_hooks() const { return hooks_ && !hooks_->empty(); }
 
-  // ---- What it holds. Names are paths: "layer1.0.conv1.weight". A tensor or module registered in
+  // ---- Contents. Names are paths: "layer1.0.conv1.weight". A tensor or module registered in
   // several places appears once, under its first name; undefined tensors do not appear.
   std::vector<Tensor> parameters() const;
   std::vector<NamedTensor> named_parameters() const;
@@ -125,29 +127,30 @@ class Module {
   std::vector<NamedTensor> named_buffers() const;
   std::vector<Module*> children() const;
   std::vector<NamedModule> named_children() const;
-  /// This module under the name "", then all below it, parents first.
+  /// This module under the name "", then all its submodules, parents first.
   std::vector<NamedModule> named_modules() const;
   std::vector<Module*> modules() const;
-  /// The module of that path, "layer1.0.bn1"; "" is this one; paths in a wrapper are those in what
-  /// it wraps. IndexError names the closest path where there is none.
+  /// The module with that path, such as "layer1.0.bn1"; "" is this one. Paths in a wrapper are
+  /// those of the wrapped module. If there is no such path, throws IndexError, which names the
+  /// closest one.
   Module& get_submodule(std::string_view path) const;
   std::int64_t num_parameters() const;
-  /// Of those that require a gradient.
+  /// The number of elements of the parameters that require a gradient.
   std::int64_t num_trainable_parameters() const;
 
-  /// Parameters and persistent buffers, off the tape, sharing memory with the module; under every
-  /// name they have, behind `prefix`.
+  /// Parameters and persistent buffers, detached from the tape, sharing memory with the module,
+  /// under all of their names, preceded by `prefix`.
   StateDict state_dict(std::string_view prefix = {}) const;
   /// Copies the dict's values into the module's tensors, in place, converting dtype and device.
-  /// ShapeError names the tensor, with what was expected and what was got. Where anything is wrong
-  /// nothing is copied.
+  /// A ShapeError names the tensor with the expected and the actual shape. After an error, nothing
+  /// has been copied.
   LoadReport load_state_dict(const StateDict& dict, const LoadOptions& options = {});
 
-  // ---- What is done to all of it; all return *this.
-  /// Calls `f` on every module below, children first, then on this one.
+  // ---- Operations on all tensors and modules. Most return *this.
+  /// Calls `f` on every submodule, children first, then on this one.
   Module& apply(const std::function<void(Module&)>& f);
-  /// Moves or converts parameters, buffers and gradients. The tensors stay the same tensors with
-  /// other memory (Tensor::set_data), so that optimizers and handles made before follow.
+  /// Moves or converts parameters, buffers and gradients. Tensors keep their identity and get other
+  /// memory (Tensor::set_data), so that existing optimizers and handles stay valid.
   Module& to(const Device& device, bool non_blocking = false);
   /// Floating-point tensors only.
   Module& to(DType dtype);
@@ -156,21 +159,23 @@ class Module {
   Module& to(MemoryFormat format);
   Module& cpu() { return to(Device()); }
 
-  /// Sets how layers such as Dropout and BatchNorm behave. Whether gradients are computed is
-  /// another matter: NoGradGuard, requires_grad_.
+  /// Sets the mode of layers such as Dropout and BatchNorm. It does not affect whether gradients
+  /// are computed; see NoGradGuard and requires_grad_.
   virtual Module& train(bool on = true);
   Module& eval() { return train(false); }
   bool is_training() const { return training_; }
 
-  /// Freezes the parameters, or frees them. A frozen parameter gets no gradient, and the one that
-  /// it has is dropped, so that optimizers leave it alone (momentum and weight decay too). Freezing
-  /// does not touch buffers: a batch norm in training goes on updating its running statistics, and
-  /// normalises by those of the batch, until it is in eval() mode, which train() of a parent ends.
+  /// Freezes or unfreezes the parameters. A frozen parameter gets no gradient, and its current
+  /// gradient is dropped, so that optimizers do not change it (not even by momentum or weight
+  /// decay). Freezing does not affect buffers: a batch norm in training mode continues to update
+  /// its running statistics and to normalise by those of the batch. eval() prevents that, until
+  /// train() of a parent.
   Module& requires_grad_(bool on = true);
-  /// The same for parameters by name: `pattern` is "*.bias", "layer1" or several with commas
-  /// between, "conv1, bn1, layer?.*.bn*". "*" is any text, dots included, and "?" any character;
-  /// the name of a submodule stands for all below it. Returns how many tensors matched. ValueError,
-  /// with the closest names, where any of the patterns matches none; then nothing is changed.
+  /// The same for parameters by name: `pattern` is "*.bias", "layer1" or several separated by
+  /// commas, "conv1, bn1, layer?.*.bn*". "*" matches any text, including dots, and "?" any
+  /// character; the name of a submodule stands for all parameters in it. Returns the number of
+  /// tensors that matched. If any pattern matches none, changes nothing and throws ValueError with
+  /// the closest names.
   std::int64_t requires_grad_(bool on, std::string_view pattern);
   Module& requires_grad_(const char*) = delete;
   /// Fills gradients with zeros, in place; `set_to_none` drops them instead.
@@ -178,59 +183,61 @@ class Module {
 
   /// An independent deep copy, of the same type and on the same devices, without gradients. Tensors
   /// and modules that are shared inside this module are shared in the same way inside the copy.
-  /// Members that are not registered are copied as C++ copies them. The type must derive from
-  /// Cloneable (Error).
+  /// Members that are not registered are copied by their copy constructors. Throws Error unless the
+  /// type derives from Cloneable.
   std::unique_ptr<Module> clone() const;
-  /// A copy of the object, and of all below it, on other tensors: those that `f` gives for this
-  /// module's, asked once for each, be it in several places. Hooks and modes are this module's.
-  /// The type must derive from Cloneable (Error). Replicas are such copies.
+  /// A copy of this module and its submodules with other tensors: `f` maps each tensor of this
+  /// module to that of the copy, and is called once per tensor, even if it is registered in several
+  /// places. Hooks and modes are those of this module. Throws Error unless the type derives from
+  /// Cloneable. Replicas are such copies.
   std::unique_ptr<Module> copy_with(const std::function<Tensor(const Tensor&)>& f) const;
 
-  // ---- What it looks like
+  // ---- Printing
   /// The class name, without namespaces.
   virtual std::string name() const { return name_of(typeid(*this)); }
   static std::string name_of(const std::type_info& type);
-  /// What stands between the parentheses: "in_features=4, out_features=2, bias=True".
+  /// The text between the parentheses: "in_features=4, out_features=2, bias=True".
   virtual std::string extra_repr() const { return {}; }
-  /// The tree as PyTorch prints it. `<<` adds a line that counts the parameters.
+  /// The module tree in PyTorch's format. `<<` adds a line with the number of parameters.
   std::string str() const;
-  /// Multiply-adds of a forward() from these inputs to these outputs, for nn::summary; those of
-  /// modules below are not among them. Layers that are products override it. The default is 0, or
-  /// not known where the module itself has a parameter of two or more dimensions.
+  /// Multiply-adds of a forward() with these inputs and outputs, for nn::summary, without those of
+  /// submodules. Layers that compute products override it. The default is 0, or nullopt (unknown)
+  /// if the module itself has a parameter of two or more dimensions.
   virtual std::optional<std::int64_t> multiply_adds(std::span<const Tensor> inputs,
                                                     std::span<const Tensor> outputs) const;
 
  protected:
   Module() = default;
   Module(Module&&) noexcept = default;
-  /// Only for clone(): throws Error where a module is copied by accident.
+  /// Only for clone(); throws Error for accidental copies.
   Module(const Module& other);
 
-  // Names must be new in this module, not empty and without dots, and no module may become part of
-  // itself, be it through others (ValueError). What is registered
-  // by reference must be a member of the object (ValueError); an undefined tensor takes the name of
-  // one that is absent, as a layer's bias.
+  // ValueError unless names are new in this module, not empty and without dots. A module must not
+  // become part of itself, directly or indirectly (ValueError). A tensor or module registered by
+  // reference must be a member of the object (ValueError). An undefined tensor may be registered
+  // for one that is absent, such as a layer's bias.
   void register_parameter(std::string name, Tensor& member, bool requires_grad = true);
   /// Non-persistent buffers are not in state_dict().
   void register_buffer(std::string name, Tensor& member, bool persistent = true);
   void register_module(std::string name, Module& member);
-  /// The registry owns what it is given; the reference is good as long as the module.
+  /// The registry owns the tensor; the reference is valid as long as the module exists.
   Tensor& add_parameter(std::string name, Tensor parameter, bool requires_grad = true);
   Tensor& add_buffer(std::string name, Tensor buffer, bool persistent = true);
   template <class M>
   M& register_module(std::string name, std::unique_ptr<M> module) {
     M* given = module.get();
-    add_module(std::move(name), std::move(module));  // throws where it is null
+    add_module(std::move(name), std::move(module));  // throws if it is null
     return *given;
   }
-  /// Makes this module a wrapper: `module`, which is another's and must live longer, is its child
-  /// without a name. Its parameters, buffers and modules have in the wrapper the names that they
-  /// have in it, "fc.weight"; and load_state_dict() takes names with "module." before them too, as
-  /// PyTorch's wrappers save them. A wrapper is not cloned, as what it wraps would be shared
-  /// (Error). ValueError where it wraps one already, or itself.
+  /// Makes this module a wrapper of `module`, which it does not own and which must outlive it. The
+  /// parameters, buffers and submodules of `module` have the same names in the wrapper, such as
+  /// "fc.weight"; load_state_dict() also accepts names with the prefix "module.", with which
+  /// PyTorch's wrappers save them. Cloning a wrapper throws Error, because the clone would share
+  /// the wrapped module. ValueError if this module already wraps one, or for itself.
   void wrap_module(Module& module);
 
-  /// Cloneable's: copies this object with handles shared, and tells where it lies in memory.
+  /// Implemented by Cloneable: copies this object with shared handles, and gives its address and
+  /// size.
   virtual std::unique_ptr<Module> copy() const;
   virtual std::span<const std::byte> memory() const { return {}; }
 
@@ -265,15 +272,15 @@ class Module {
   Module& convert(const std::function<Tensor(const Tensor&)>& f);
 
   std::vector<Entry> registry_;
-  std::shared_ptr<detail::Hooks> hooks_;  // null until there is one; handles know it too
+  std::shared_ptr<detail::Hooks> hooks_;  // null until the first hook; handles also refer to it
   bool training_ = true;
 };
 
 std::ostream& operator<<(std::ostream& out, const Module& module);
 
-/// Base of modules that can be cloned, and called with whatever their forward() takes:
-/// `class Net : public Cloneable<Net>`; of one that derives from another module:
-/// `class Net18 : public Cloneable<Net18, Net>`.
+/// Base of modules that can be cloned, and called with the arguments of any of their forward()
+/// overloads: `class Net : public Cloneable<Net>`, or, to derive from another module, `class Net18
+/// : public Cloneable<Net18, Net>`.
 template <class Derived, class Base = Module>
 class Cloneable : public Base {
  public:

@@ -1,4 +1,4 @@
-// Freezing, whole and by name.
+// Freezing of all parameters, or of some by name.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -16,10 +16,11 @@ void set_requires_grad(const Tensor& parameter, bool on) {
   if (!on && parameter.grad().defined()) parameter.set_grad({});
 }
 
-/// Whether `text` is what `pattern` describes: '*' any text, '?' any character.
+/// Whether `text` matches `pattern`: '*' matches any text, '?' any character.
 bool matches(std::string_view text, std::string_view pattern) {
   std::size_t t = 0, p = 0;
-  std::size_t star = std::string_view::npos, resume = 0;  // the last '*', and where its text ends
+  std::size_t star = std::string_view::npos,
+              resume = 0;  // the last '*', and the end of the text that it matches
   while (t < text.size()) {
     if (p < pattern.size() && pattern[p] == '*') {
       star = p++;
@@ -37,7 +38,7 @@ bool matches(std::string_view text, std::string_view pattern) {
   return pattern.find_first_not_of('*', p) == std::string_view::npos;
 }
 
-/// Whether the parameter `path`, or a module that it is in, is what `pattern` describes.
+/// Whether the parameter `path`, or a module that contains it, matches `pattern`.
 bool covers(std::string_view pattern, std::string_view path) {
   for (std::size_t end = path.find('.'); end != std::string_view::npos;
        end = path.find('.', end + 1))
@@ -45,7 +46,7 @@ bool covers(std::string_view pattern, std::string_view path) {
   return matches(path, pattern);
 }
 
-/// The parts between commas, without the spaces around them and the empty ones.
+/// The parts between commas, trimmed of spaces; empty parts are omitted.
 std::vector<std::string_view> split(std::string_view list) {
   std::vector<std::string_view> parts;
   while (!list.empty()) {

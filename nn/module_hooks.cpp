@@ -1,4 +1,4 @@
-// How a module's calls pass through its hooks.
+// Calls of modules through their hooks.
 #include <utility>
 
 #include "ferrite/nn/module.h"
@@ -7,8 +7,8 @@ namespace ferrite::nn {
 
 namespace detail {
 
-// Lists are copied before they run: a hook may remove itself, or register others, which run from
-// the next call on.
+// Lists are copied before they run, because a hook may remove itself or register others, which run
+// from the next call on.
 
 void Hooks::enter(OpenScopes& open) const {
   const List<ForwardScope> hooks = scopes;
@@ -28,7 +28,7 @@ void Hooks::run_after(Module& module, std::span<const Tensor> inputs,
 
 namespace {
 
-/// Puts what a hook returned, if anything, in the place of the first of `tensors`.
+/// Replaces the first of `tensors` by the tensor that a hook returned, if any.
 void replace_first(Module& module, std::span<Tensor> tensors, Tensor returned) {
   if (!returned.defined()) return;
   FERRITE_CHECK(!tensors.empty(), ValueError, "module",
@@ -58,7 +58,7 @@ ForwardHook hook_of_one(std::function<Tensor(Module&, const Tensor&, const Tenso
 
 namespace {
 
-/// Adds `hook` to a list of `hooks`, which its handle does not keep alive.
+/// Adds `hook` to a list of `hooks`. The handle does not keep the list alive.
 template <class Hook>
 ModuleHook add(const std::shared_ptr<Hooks>& hooks, Hooks::List<Hook> Hooks::*list, Hook hook) {
   const std::uint64_t id = hooks->next_id++;

@@ -1,4 +1,4 @@
-// How a module looks.
+// Printing of modules.
 #include <fmt/format.h>
 
 #include <ostream>

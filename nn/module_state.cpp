@@ -10,7 +10,7 @@ namespace ferrite::nn {
 
 namespace {
 
-/// The first of them; how many more there are; "none".
+/// The first few parts and the number of the others, or "none".
 std::string list(const std::vector<std::string>& parts, std::string_view separator = ", ") {
   constexpr std::size_t kShown = 12;
   std::string out;
@@ -41,13 +41,13 @@ bool all_begin(const std::vector<std::string>& names) {
          std::ranges::all_of(names, [](const auto& n) { return n.starts_with(kWrapperPrefix); });
 }
 
-/// Whether all names of `dict`, and not all of `own`, are those of a wrapper's state.
+/// Whether all names of `dict`, but not all names of `own`, have the prefix of a wrapper.
 bool is_wrapped(const StateDict& dict, const StateDict& own) {
   const auto begins = [](const auto& entry) { return entry.first.starts_with(kWrapperPrefix); };
   return std::ranges::all_of(dict, begins) && !std::ranges::all_of(own, begins);
 }
 
-/// What to write where all names differ by the wrapper's prefix alone; else "".
+/// A hint for the error message if all names differ only by the wrapper's prefix; else "".
 std::string prefix_hint(const LoadReport& report) {
   if (all_begin(report.unexpected) && !all_begin(report.missing))
     return ". The dict is that of a wrapped model: load it with .strip_prefix = \"module.\"";
@@ -63,8 +63,8 @@ StateDict renamed(const StateDict& dict, const LoadOptions& options) {
   for (const auto& [name, tensor] : dict) {
     const std::string own = rename(name, options);
     FERRITE_CHECK(!own.empty() && !out.contains(own), ValueError, "load_state_dict",
-                  "with its prefix changed '{}' becomes '{}', which is {}", name, own,
-                  own.empty() ? "no name" : "another's name");
+                  "after the change of prefixes '{}' becomes '{}', which is {}", name, own,
+                  own.empty() ? "empty" : "the name of another tensor");
     out.insert(own, tensor);
   }
   return out;
@@ -119,7 +119,7 @@ LoadReport Module::load_state_dict(const StateDict& dict, const LoadOptions& opt
   FERRITE_CHECK(!options.strict || (report.missing.empty() && report.unexpected.empty()),
                 ValueError, "load_state_dict",
                 "{} and the dict hold different names: missing from the dict: {}; unexpected in "
-                "it: {}. With .strict = false what there is of both is loaded{}",
+                "it: {}. With .strict = false only the common names are loaded{}",
                 this->name(), list(report.missing), list(report.unexpected), prefix_hint(report));
   NoGradGuard guard;
   for (const auto& [to, from] : copies) to.copy_(from);

@@ -52,12 +52,12 @@ Tensor BatchNorm::forward(const Tensor& input, BatchNormFuncOptions options) {
   if (is_training() && batch_parts_) options.parts = batch_parts_();
   if (!is_training() || !running_mean.defined())
     return batch_norm(input, running_mean, running_var, weight, bias, options);
-  // A checkpoint that computes a batch again must not count it again.
+  // A checkpoint that recomputes a batch must not count it twice.
   if (autograd::is_recomputing()) return batch_norm(input, {}, {}, weight, bias, options);
 
   no_grad([&] { num_batches_tracked.add_(1); });
   if (options_.momentum) return batch_norm(input, running_mean, running_var, weight, bias, options);
-  // The mean over all batches: how much this one weighs is known to the device alone.
+  // The mean over all batches: only the device knows the weight of this batch.
   const Tensor mean = zeros_like(running_mean), var = zeros_like(running_var);
   Tensor out = batch_norm(input, mean, var, weight, bias, options);
   no_grad([&] {
@@ -115,7 +115,7 @@ GroupNorm::GroupNorm(std::int64_t num_groups, std::int64_t num_channels,
                      const GroupNormOptions& options)
     : num_groups_(num_groups), num_channels_(num_channels), options_(options) {
   FERRITE_CHECK(num_groups >= 1 && num_channels >= 1 && num_channels % num_groups == 0, ValueError,
-                "GroupNorm", "{} channels cannot be cut into {} equal groups", num_channels,
+                "GroupNorm", "{} channels are not divisible by {} groups", num_channels,
                 num_groups);
   if (options.affine) {
     weight = empty({num_channels});

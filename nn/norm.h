@@ -13,33 +13,33 @@ namespace ferrite::nn {
 
 struct BatchNormOptions {
   double eps = 1e-5;
-  /// Weight of a new batch in the running statistics. Without one they are the mean over all
-  /// batches.
+  /// Weight of a new batch in the running statistics. If unset, they are the mean over all batches.
   std::optional<double> momentum = 0.1;
   bool affine = true;  ///< whether there are a weight and a bias
-  /// Without them evaluation uses the statistics of its batch.
+  /// If false, evaluation uses the statistics of its batch.
   bool track_running_stats = true;
 };
 
-/// What BatchNorm1d and BatchNorm2d share: they differ in the inputs they accept.
+/// Batch normalisation (Ioffe and Szegedy 2015), the common base of BatchNorm1d and BatchNorm2d,
+/// which differ in the inputs they accept (ShapeError for others).
 class BatchNorm : public Module {
  public:
   /// Weight 1, bias 0, mean 0, variance 1.
   void reset_parameters();
   void reset_running_stats();
   Tensor forward(const Tensor& input) override;
-  /// The same with what the op does besides (ops/norm.h): the residual, ReLU and statistics of
-  /// `options`; the module sets its other fields.
+  /// The same with the op's further features (ops/norm.h): the residual, ReLU and statistics of
+  /// `options`; the module sets the other fields.
   Tensor forward(const Tensor& input, BatchNormFuncOptions options);
   /// Whether the next forward() normalises by the statistics of its batch.
   bool uses_batch_statistics() const { return is_training() || !running_mean.defined(); }
   std::string extra_repr() const override;
   const BatchNormOptions& options() const { return options_; }
   void set_momentum(std::optional<double> momentum) { options_.momentum = momentum; }
-  /// Makes training batches parts of larger ones, whose statistics are used; the module then prints
-  /// as SyncBatchNorm (parallel/ddp/sync_batch_norm.h). Each forward() in training calls `source`,
-  /// which returns null where the batch is whole. clone() copies it; an empty function takes it
-  /// back.
+  /// Treats training batches as parts of larger batches, whose statistics are used; the module then
+  /// prints as SyncBatchNorm (parallel/ddp/sync_batch_norm.h). Each forward() in training calls
+  /// `source`, which returns null if the batch is complete. clone() copies it; an empty function
+  /// removes it.
   using BatchPartsSource = std::function<std::shared_ptr<BatchParts>()>;
   void set_batch_parts(BatchPartsSource source) { batch_parts_ = std::move(source); }
   bool is_synchronized() const { return batch_parts_ != nullptr; }
@@ -51,7 +51,7 @@ class BatchNorm : public Module {
 
  protected:
   BatchNorm(std::int64_t num_features, const BatchNormOptions& options);
-  /// ShapeError for inputs that the layer does not take.
+  /// Throws ShapeError for inputs that the layer does not accept.
   virtual void check_input(const Tensor& input) const = 0;
 
   std::int64_t num_features_;
@@ -87,7 +87,8 @@ struct LayerNormOptions {
   bool bias = true;
 };
 
-/// Normalises over the last dimensions, which are `normalized_shape`.
+/// Normalises over the last dimensions, whose sizes must be `normalized_shape` (Ba, Kiros and
+/// Hinton 2016).
 class LayerNorm : public Cloneable<LayerNorm> {
  public:
   explicit LayerNorm(const Shape& normalized_shape, const LayerNormOptions& options = {});
@@ -114,8 +115,8 @@ struct GroupNormOptions {
   bool affine = true;  ///< whether there are a weight and a bias
 };
 
-/// Normalises each of `num_groups` groups of the channels of [N, C, *]. ValueError unless they are
-/// of one size.
+/// Normalises each of `num_groups` groups of the channels of [N, C, *] (Wu and He 2018). ValueError
+/// unless num_groups divides num_channels.
 class GroupNorm : public Cloneable<GroupNorm> {
  public:
   GroupNorm(std::int64_t num_groups, std::int64_t num_channels,

@@ -1,4 +1,5 @@
-// MaxPool2d, AvgPool2d, AdaptiveAvgPool2d.
+// MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, for [N, C, H, W]. Options and errors are those of the
+// functions in ops/pool.h.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ struct MaxPool2dOptions {
   bool ceil_mode = false;
 };
 
-/// `MaxPool2d(3, {.stride = 2, .padding = 1})`, or in PyTorch's order.
+/// `MaxPool2d(3, {.stride = 2, .padding = 1})`, or the same arguments in PyTorch's order.
 class MaxPool2d : public Cloneable<MaxPool2d> {
  public:
   explicit MaxPool2d(Pair kernel_size, const MaxPool2dOptions& options = {});

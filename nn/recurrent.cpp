@@ -21,7 +21,7 @@ void draw(std::span<const Tensor> parameters, std::int64_t hidden_size) {
   for (const Tensor& p : parameters) init::uniform_(p, -bound, bound);
 }
 
-/// Every row of the result goes through every weight once.
+/// Every row of the output uses every weight once.
 std::int64_t products(const Module& module, const Tensor& output, std::int64_t width) {
   std::int64_t weights = 0;
   for (const Tensor& p : module.parameters())
@@ -29,8 +29,8 @@ std::int64_t products(const Module& module, const Tensor& output, std::int64_t w
   return output.numel() / width * weights;
 }
 
-// ---- One step. Both biases of an LSTM are added to the input's part at once; a GRU's reset gate
-// comes between them.
+// ---- One step. For an LSTM, both biases are added to the input projection at once. For a GRU, the
+// reset gate is applied between them.
 
 Tensor lstm_project(const Tensor& input, const RNNWeights& w) {
   return linear(input, w.weight_ih, w.bias_ih.defined() ? w.bias_ih + w.bias_hh : Tensor());
@@ -129,7 +129,7 @@ RNNBase::Result RNNBase::run(const Tensor& input, const States& initial) {
     state[k] = initial_states(initial[static_cast<std::size_t>(k)], x, batched);
 
   const std::vector<Tensor> all = parameters();
-  std::size_t at = 0;  // layer and direction
+  std::size_t at = 0;  // index of layer and direction
   for (std::int64_t layer = 0; layer < options_.num_layers; ++layer) {
     std::vector<Tensor> outputs;
     for (std::int64_t direction = 0; direction < directions(); ++direction, ++at) {

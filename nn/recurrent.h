@@ -1,5 +1,5 @@
-// Recurrent layers, LSTM and GRU, and single steps of them, LSTMCell and GRUCell. Composed of ops:
-// one product for the input of all steps, then a loop over the steps.
+// The recurrent layers LSTM and GRU, and their single steps LSTMCell and GRUCell. They consist of
+// ops: one product for the input of all steps, then a loop over the steps.
 #pragma once
 
 #include <array>
@@ -13,11 +13,11 @@
 namespace ferrite::nn {
 
 struct RNNOptions {
-  std::int64_t num_layers = 1;  ///< each after the first reads the output of the one before
+  std::int64_t num_layers = 1;  ///< each layer reads the output of the previous one
   bool bias = true;
-  bool batch_first = false;    ///< sequences are [N, T, *] rather than [T, N, *]; states are not
-  double dropout = 0;          ///< of the output of every layer but the last
-  bool bidirectional = false;  ///< a second set of weights reads each sequence from its end
+  bool batch_first = false;  ///< sequences are [N, T, *] rather than [T, N, *]; states are not
+  double dropout = 0;  ///< probability of dropping an output of any layer but the last, in training
+  bool bidirectional = false;  ///< a second set of weights processes each sequence in reverse
 };
 
 /// The weights of one layer in one direction: [gates * hidden_size, input size], [gates *
@@ -26,9 +26,10 @@ struct RNNWeights {
   Tensor weight_ih, weight_hh, bias_ih, bias_hh;
 };
 
-/// What LSTM and GRU share. Sequences are [T, N, input_size], or [T, input_size] without a batch;
-/// outputs [T, N, D * hidden_size], D being 2 where bidirectional, else 1; states [D * num_layers,
-/// N, hidden_size], those of a layer's two directions side by side. ShapeError for other inputs.
+/// The common base of LSTM and GRU. Sequences are [T, N, input_size], or [T, input_size] without a
+/// batch; outputs [T, N, D * hidden_size], D being 2 where bidirectional, else 1; states [D *
+/// num_layers, N, hidden_size], where those of a layer's two directions are adjacent. ShapeError
+/// for other inputs.
 ///
 /// Parameters are named as PyTorch's: weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0 and, for
 /// the other direction, weight_ih_l0_reverse...
@@ -54,9 +55,9 @@ class RNNBase : public Module {
   /// Undefined initial states are zeros.
   Result run(const Tensor& input, const States& initial);
 
-  /// The part of a step that the input makes, for all steps.
+  /// The contribution of the input to each step, for all steps.
   virtual Tensor project(const Tensor& input, const RNNWeights& weights) const = 0;
-  /// Moves the states on by one step, of which `projected` is the input's part.
+  /// Advances the states by one step; `projected` is the input's contribution to it.
   virtual void step(const Tensor& projected, const RNNWeights& weights, States& states) const = 0;
 
  private:
@@ -79,8 +80,8 @@ struct LSTMOutput {
 };
 
 /// Long short-term memory (Hochreiter and Schmidhuber 1997), with PyTorch's order of gates: input,
-/// forget, cell, output. `auto [output, h_n, c_n] = lstm(x)`, or `lstm(x, {h_0, c_0})`. Among other
-/// layers, as in a Sequential, it gives its output alone.
+/// forget, cell, output. `auto [output, h_n, c_n] = lstm(x)`, or `lstm(x, {h_0, c_0})`. Called
+/// through Module, as in a Sequential, it returns only the output.
 class LSTM : public Cloneable<LSTM, RNNBase> {
  public:
   LSTM(std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& options = {});
@@ -100,7 +101,7 @@ struct GRUOutput {
 };
 
 /// Gated recurrent units (Cho et al. 2014), with PyTorch's order of gates: reset, update, new.
-/// `auto [output, h_n] = gru(x)`, or `gru(x, h_0)`; otherwise as LSTM.
+/// `auto [output, h_n] = gru(x)`, or `gru(x, h_0)`; otherwise like LSTM.
 class GRU : public Cloneable<GRU, RNNBase> {
  public:
   GRU(std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& options = {});
@@ -121,8 +122,8 @@ struct RNNCellOptions {
   bool bias = true;
 };
 
-/// What the cells share: inputs of [N, input_size], states of [N, hidden_size], zeros where they
-/// are undefined.
+/// The common base of the cells. Inputs are [N, input_size], states [N, hidden_size]; undefined
+/// states count as zeros. ShapeError for other inputs.
 class RNNCellBase : public Module {
  public:
   /// Uniform within +-1 / sqrt(hidden_size).
@@ -131,7 +132,7 @@ class RNNCellBase : public Module {
   std::optional<std::int64_t> multiply_adds(std::span<const Tensor> inputs,
                                             std::span<const Tensor> outputs) const override;
 
-  // As those of a layer's direction.
+  // The same as RNNWeights.
   Tensor weight_ih, weight_hh, bias_ih, bias_hh;
 
  protected:
@@ -139,11 +140,11 @@ class RNNCellBase : public Module {
               const RNNCellOptions& options);
   RNNWeights weights() const { return {weight_ih, weight_hh, bias_ih, bias_hh}; }
   void check_input(const Tensor& input) const;
-  /// `state`, or zeros beside `input`.
+  /// `state`, or zeros on the device and of the dtype of `input` if it is undefined.
   Tensor checked_state(const Tensor& state, const Tensor& input) const;
 };
 
-/// `auto [h, c] = cell(x, {h, c})`. Of the input alone: the new h from a state of zeros.
+/// `auto [h, c] = cell(x, {h, c})`. With only the input, returns the new h from a state of zeros.
 class LSTMCell : public Cloneable<LSTMCell, RNNCellBase> {
  public:
   LSTMCell(std::int64_t input_size, std::int64_t hidden_size, const RNNCellOptions& options = {});

@@ -23,7 +23,7 @@ inline std::string repr(double value) {
 /// (3, 1)
 inline std::string repr(Pair pair) { return fmt::format("({}, {})", pair.h, pair.w); }
 
-/// 3 where both are 3.
+/// 3 if h and w are 3, else as repr().
 inline std::string repr_short(Pair pair) {
   return pair.h == pair.w ? fmt::format("{}", pair.h) : repr(pair);
 }

@@ -12,7 +12,7 @@ namespace ferrite::nn {
 
 namespace {
 
-/// What a forward may change besides its output; put back when this goes.
+/// Restores, at its destruction, the state that a forward may change.
 class Restore {
  public:
   explicit Restore(Module& model) {
@@ -30,7 +30,7 @@ class Restore {
   Restore& operator=(const Restore&) = delete;
   ~Restore() {
     for (ModuleHook& hook : hooks) hook.remove();
-    // Parents first, as train() reaches all below.
+    // Parents first, because train() also sets all submodules.
     for (const auto& [module, training] : modes_) module->train(training);
     for (const auto& [generator, state] : generators_) generator->set_state(state);
     NoGradGuard guard;
@@ -38,7 +38,7 @@ class Restore {
       for (const Buffer& b : buffers_)
         if (b.tensor.version() != b.version) b.tensor.copy_(b.value);
     } catch (const Error&) {
-      // Only a device that has failed throws here, which its next use says.
+      // Only a failed device throws here; its next use reports the error.
     }
   }
 
@@ -76,7 +76,7 @@ SummaryRow describe(const Module& module, std::string path) {
   return row;
 }
 
-/// One call of the module of `row`.
+/// Counts one call of the module of `row`.
 void count(Summary& summary, SummaryRow& row, const Module& module, std::span<const Tensor> inputs,
            std::span<const Tensor> outputs) {
   ++row.calls;
@@ -91,9 +91,9 @@ void count(Summary& summary, SummaryRow& row, const Module& module, std::span<co
   if (row.depth == 0) summary.input_bytes += bytes(inputs);
 }
 
-/// Adds what the rows hold to those above them.
+/// Adds the values of each row to its parents.
 void total(Summary& summary) {
-  std::vector<SummaryRow*> above;  // the model, its child, ... that the row is in
+  std::vector<SummaryRow*> above;  // the ancestors of the row, from the model down
   for (SummaryRow& row : summary.rows) {
     above.resize(static_cast<std::size_t>(row.depth));
     above.push_back(&row);

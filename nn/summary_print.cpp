@@ -1,4 +1,4 @@
-// How a summary looks.
+// Printing of summaries.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ std::string megabytes(std::int64_t n) {
   return fmt::format("{:.2f} MB", static_cast<double>(n) / 1e6);
 }
 
-/// Characters of UTF-8 text: bytes but those that continue one.
+/// The number of characters of UTF-8 text: all bytes except continuation bytes.
 std::size_t width(std::string_view text) {
   return static_cast<std::size_t>(std::ranges::count_if(
       text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));

@@ -1,4 +1,4 @@
-// Upsample: images at another size.
+// Upsample: resizing of images.
 #pragma once
 
 #include "ferrite/nn/module.h"
@@ -6,8 +6,8 @@
 
 namespace ferrite::nn {
 
-/// `Upsample({.scale_factor = 2})`, with the options of interpolate() (ops/resize.h), whose errors
-/// come with the first input.
+/// `Upsample({.scale_factor = 2})` resizes [N, C, H, W] with the options of interpolate()
+/// (ops/resize.h). Invalid options are reported at the first forward().
 class Upsample : public Cloneable<Upsample> {
  public:
   explicit Upsample(const InterpolateOptions& options) : options_(options) {}

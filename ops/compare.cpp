@@ -85,10 +85,10 @@ void check_same_dtype(const Tensor& a, const Tensor& b, const char* op) {
                 b.describe());
 }
 
-bool holds_everywhere(const Tensor& t) { return sum(logical_not(t)).item<std::int64_t>() == 0; }
+bool all_true(const Tensor& t) { return sum(logical_not(t)).item<std::int64_t>() == 0; }
 
 /// Called before the comparison becomes part of a graph whose result could not be read.
-void check_answers(const Tensor& a, const Tensor& b, const char* op) {
+void check_readable(const Tensor& a, const Tensor& b, const char* op) {
   for (const Tensor& t : {a, b})
     if (t.defined()) ferrite::detail::check_may_read(t.device(), op);
 }
@@ -130,15 +130,15 @@ bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool e
   const profiler::OpRange range("allclose", a, b);
   const Closeness how{rtol, atol, equal_nan};
   check_comparable(a, b, how, "allclose");
-  check_answers(a, b, "allclose");
-  return holds_everywhere(compare_closely(a, b, how));
+  check_readable(a, b, "allclose");
+  return all_true(compare_closely(a, b, how));
 }
 
 bool equal(const Tensor& a, const Tensor& b) {
   const profiler::OpRange range("equal", a, b);
   check_same_dtype(a, b, "equal");
-  check_answers(a, b, "equal");
-  return a.shape() == b.shape() && holds_everywhere(eq(a, b));
+  check_readable(a, b, "equal");
+  return a.shape() == b.shape() && all_true(eq(a, b));
 }
 
 // ---- maximum, minimum

@@ -71,7 +71,7 @@ struct Before {
 };
 
 /// `t`, or a copy of it (on the tape) if an in-place change of `self` would change it too.
-inline Tensor apart(const Tensor& t, const Tensor& self) {
+inline Tensor unaliased(const Tensor& t, const Tensor& self) {
   return geometry::may_overlap(t, self) ? t.clone() : t;
 }
 

@@ -171,7 +171,7 @@ const Tensor& pow_(const Tensor& self, const Tensor& exponent) {
   reject_bool(dtype, "pow_");
   const bool records = recording(self, exponent);
   const Saved before = records ? Saved(self.clone()) : Saved();
-  const Saved power = records ? Saved(ops::apart(exponent, self)) : Saved();
+  const Saved power = records ? Saved(ops::unaliased(exponent, self)) : Saved();
   ops::change(BinaryOp::pow, self, exponent, dtype, "pow_");
   if (records)
     autograd::record_inplace(

@@ -20,11 +20,11 @@ using autograd::record_inplace;
 using autograd::recording;
 using autograd::Saved;
 using ops::accumulate;
-using ops::apart;
 using ops::at_least_1d;
 using ops::check_1d;
 using ops::check_fits;
 using ops::checked_index;
+using ops::unaliased;
 
 namespace {
 
@@ -105,7 +105,7 @@ Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& sour
 
 const Tensor& scatter_(const Tensor& self, int dim, const Tensor& index, const Tensor& source) {
   const profiler::OpRange range("scatter_", self, index, source);
-  const Tensor ids = apart(checked_index(index, self, "scatter_"), self);
+  const Tensor ids = unaliased(checked_index(index, self, "scatter_"), self);
   check_like(source, self, "scatter_");
   if (self.dim() == 0) {
     scatter_(self.reshape({1}), dim, at_least_1d(ids), at_least_1d(source));
@@ -115,7 +115,7 @@ const Tensor& scatter_(const Tensor& self, int dim, const Tensor& index, const T
   check_fits(ids, self, d, "a tensor", "scatter_");
   check_fits(ids, source, -1, "a source", "scatter_");
   autograd::check_inplace(self, "scatter_");
-  const Tensor part = covered(apart(source, self), ids);
+  const Tensor part = covered(unaliased(source, self), ids);
   if (ids.numel() > 0)
     kernels::scatter(current_stream(self.device()), "scatter_", self, ids, part, d);
   autograd::changed_inplace(self, "scatter_");
@@ -139,7 +139,7 @@ Tensor scatter(const Tensor& x, int dim, const Tensor& index, Scalar value) {
 
 const Tensor& scatter_(const Tensor& self, int dim, const Tensor& index, Scalar value) {
   const profiler::OpRange range("scatter_", self, index);
-  const Tensor ids = apart(checked_index(index, self, "scatter_"), self);
+  const Tensor ids = unaliased(checked_index(index, self, "scatter_"), self);
   if (self.dim() == 0) {
     scatter_(self.reshape({1}), dim, at_least_1d(ids), value);
     return self;
@@ -198,7 +198,7 @@ Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& 
 
 const Tensor& scatter_add_(const Tensor& self, int dim, const Tensor& index, const Tensor& source) {
   const profiler::OpRange range("scatter_add_", self, index, source);
-  const Tensor ids = apart(checked_index(index, self, "scatter_add_"), self);
+  const Tensor ids = unaliased(checked_index(index, self, "scatter_add_"), self);
   check_like(source, self, "scatter_add_");
   if (self.dim() == 0) {
     scatter_add_(self.reshape({1}), dim, at_least_1d(ids), at_least_1d(source));
@@ -208,7 +208,7 @@ const Tensor& scatter_add_(const Tensor& self, int dim, const Tensor& index, con
   check_fits(ids, self, d, "a tensor", "scatter_add_");
   check_fits(ids, source, -1, "a source", "scatter_add_");
   autograd::check_inplace(self, "scatter_add_");
-  const Tensor part = covered(apart(source, self), ids);
+  const Tensor part = covered(unaliased(source, self), ids);
   accumulate_inplace(self, scatter_adder("scatter_add_", ids, part, d));
   autograd::changed_inplace(self, "scatter_add_");
   if (recording(self, part))
@@ -281,12 +281,12 @@ Tensor index_add(const Tensor& x, int dim, const Tensor& index, const Tensor& so
 const Tensor& index_add_(const Tensor& self, int dim, const Tensor& index, const Tensor& source,
                          Scalar alpha) {
   const profiler::OpRange range("index_add_", self, index, source);
-  const Tensor ids = apart(checked_addition(self, index, source, "index_add_"), self);
+  const Tensor ids = unaliased(checked_addition(self, index, source, "index_add_"), self);
   if (self.dim() == 0) {
     index_add_(self.reshape({1}), dim, ids, at_least_1d(source), alpha);
     return self;
   }
-  const Addition a = addition(self, dim, ids, apart(source, self), "index_add_");
+  const Addition a = addition(self, dim, ids, unaliased(source, self), "index_add_");
   autograd::check_inplace(self, "index_add_");
   accumulate_inplace(self, a.adder("index_add_", alpha));
   autograd::changed_inplace(self, "index_add_");

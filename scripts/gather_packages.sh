@@ -17,12 +17,12 @@ packages=(
 
 for program in apt-get apt-cache dpkg-deb; do
   command -v "$program" >/dev/null || {
-    echo "$program is not here: run this on Debian or Ubuntu and carry $folder over." >&2
+    echo "$program was not found: run this script on Debian or Ubuntu and copy $folder to the host." >&2
     exit 1
   }
 done
 if ! apt-cache show libfmt-dev >/dev/null 2>&1; then
-  echo "apt knows of no packages; as root: apt-get update" >&2
+  echo "apt has no package lists; run as root: apt-get update" >&2
   exit 1
 fi
 # Ubuntu has another name for libjpeg's development package.
@@ -78,7 +78,7 @@ if python3 -m pip download -q --no-deps -d "$scratch/pip" 'cmake==3.27.*' ninja 
     cp -r "$share/Modules" "$share/Templates" "$root/tools/share/$(basename "$share")/"
   fi
 else
-  echo "CMake and Ninja could not be had from PyPI and are left out: the host must have CMake 3.25." >&2
+  echo "CMake and Ninja could not be downloaded from PyPI and are left out: the host needs CMake 3.25." >&2
   tail -1 "$scratch/pip.log" >&2
 fi
 
@@ -88,6 +88,6 @@ cp -r "$root" "$folder"
 mib=$(($(du -sk --apparent-size "$folder" | cut -f1) / 1024))
 echo "$folder: $mib MiB"
 if ((mib >= most_mib)); then
-  echo "That is more than the $most_mib MiB that it is to have." >&2
+  echo "The limit is $most_mib MiB." >&2
   exit 1
 fi

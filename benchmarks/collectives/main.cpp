@@ -293,22 +293,24 @@ void compare(const Options& options, const std::string& command) {
 
 int main(int argc, char** argv) try {
   Options options;
-  CLI::App app{"Gloo's own all-reduce beside Ferrite's ring over TCP and shared memory"};
-  app.add_option("--ranks", options.ranks, "how many processes, one table each")
+  CLI::App app{"Compares Gloo's own all-reduce with Ferrite's ring over TCP and shared memory"};
+  app.add_option("--ranks", options.ranks, "numbers of processes, one table each")
       ->delimiter(',')
       ->capture_default_str();
-  app.add_option("--smallest", options.smallest, "bytes of a tensor")->capture_default_str();
-  app.add_option("--largest", options.largest, "bytes of a tensor")->capture_default_str();
-  app.add_option("--step", options.step, "from one size to the next")
+  app.add_option("--smallest", options.smallest, "bytes of the smallest tensor")
+      ->capture_default_str();
+  app.add_option("--largest", options.largest, "bytes of the largest tensor")
+      ->capture_default_str();
+  app.add_option("--step", options.step, "factor from one size to the next")
       ->check(CLI::Range(2, 1024))
       ->capture_default_str();
   app.add_option("--dtype", options.dtype)->capture_default_str();
-  app.add_option("--rounds", options.rounds, "the three take turns so often")
+  app.add_option("--rounds", options.rounds, "rounds in which the three take turns")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--seconds", options.seconds, "of small tensors' calls in a round")
+  app.add_option("--seconds", options.seconds, "duration of a round of calls, for small tensors")
       ->capture_default_str();
-  app.add_option("--json", options.json, "a file for every measurement");
+  app.add_option("--json", options.json, "file for all measurements");
   app.add_option("--rank", options.rank)->group("");
   app.add_option("--size", options.size)->group("");
   app.add_option("--store", options.store)->group("");

@@ -14,7 +14,7 @@ TEST = "test_ops"
 
 
 def run(*command):
-    """Seconds that it took, without ccache; its output goes where progress does."""
+    """The seconds that the build took, without ccache; its output goes to stderr."""
     words = [str(word) for word in command]
     start = time.perf_counter()
     status = subprocess.run(words, cwd=sbs.ROOT, stdout=sys.stderr,

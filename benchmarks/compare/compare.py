@@ -54,32 +54,32 @@ def parse(argv=None):
     p = argparse.ArgumentParser(description=__doc__,
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--quick", action="store_true",
-                   help="fewer rounds, and of ResNet-18 one form with batches of 32: some minutes")
+                   help="fewer rounds, and one form of ResNet-18, with batches of 32: some minutes")
     p.add_argument("--only", type=choices(*ALL_PARTS), default=list(PARTS), metavar="PARTS",
-                   help=f"of {','.join(PARTS)}; and build, how long that takes, which is measured "
-                        "only when it is named")
+                   help=f"some of {','.join(PARTS)}; or build, the build time, which is "
+                        "measured only if named")
     p.add_argument("--models", type=choices(*training.MODELS), default=list(training.MODELS),
                    help=f"of {','.join(training.MODELS)}")
-    p.add_argument("--batches", type=numbers, help="images a step, instead of each model's two")
+    p.add_argument("--batches", type=numbers, help="images per step (default: two sizes per model)")
     p.add_argument("--threads", type=numbers, default=[1, 2], help="(default: 1,2)")
     p.add_argument("--modes", type=choices(*training.MODES), default=list(training.MODES),
                    help="train,forward")
     p.add_argument("--layouts", type=choices(*training.LAYOUTS), default=list(training.LAYOUTS),
                    help="contiguous,channels_last")
     p.add_argument("--all-layouts", action="store_true",
-                   help="both layouts of ResNet-18's larger batch too, not only each side's better "
-                        "one of the smaller batch")
-    p.add_argument("--rounds", type=int, help="measurements of each program")
-    p.add_argument("--seconds", type=float, help="that a measurement of training takes")
+                   help="measure ResNet-18's larger batch in both layouts, not only in that which was "
+                        "better for the smaller one")
+    p.add_argument("--rounds", type=int, help="measurements per program")
+    p.add_argument("--seconds", type=float, help="duration of a measurement of training")
     p.add_argument("--data", type=pathlib.Path, metavar="DIR",
                    help="folder with Fashion-MNIST, for start-up on its files")
     p.add_argument("--add", action="store_true",
-                   help="keep what the JSON of the same name has and this run does not measure")
+                   help="keep results in the JSON of the same name that this run does not measure")
     p.add_argument("--out", type=pathlib.Path, metavar="NAME",
                    help="writes NAME.md and NAME.json (default: compare in the build folder)")
     p.add_argument("--build", type=pathlib.Path, default=sbs.ROOT / "build" / "default",
                    help="build folder (default: build/default)")
-    p.add_argument("--no-build", action="store_true", help="the programs are there")
+    p.add_argument("--no-build", action="store_true", help="do not build: the programs exist")
     p.add_argument("--python", default=sbs.find_python(), help="a Python that has PyTorch")
     args = p.parse_args(argv)
     if args.rounds is not None and args.rounds < 2:
@@ -110,7 +110,7 @@ def build(folder):
     for command in build_commands(folder):
         print(f"{' '.join(command)}", file=sys.stderr, flush=True)
         if subprocess.run(command, stdout=sys.stderr).returncode != 0:
-            sys.exit("this failed; where packages are missing:  bash scripts/install_packages.sh\n"
+            sys.exit("this failed; if packages are missing:  bash scripts/install_packages.sh\n"
                      f"then again:  {' '.join(command)}")
 
 
@@ -125,11 +125,11 @@ def flags(name, values):
 
 
 def training_commands(args):
-    """The command lines of training/compare.py: the networks differ in how long a step takes."""
+    """The command lines of training/compare.py: the duration of a step differs by network."""
     groups = [(("lenet5", "d2l"), None, 3 if args.quick else 5, 0.08 if args.quick else 0.12),
               (("resnet18-28",) if args.quick else ("resnet18-28", "resnet18-32"),
                [32] if args.quick else [32, 128], 3 if args.quick else 7,
-               0.4 if args.quick else 0.8),  # more than the one step that finds the caches cold
+               0.4 if args.quick else 0.8),  # far longer than a first step with cold caches
               (() if args.quick else ("resnet18-224",), [8], 5, 0.25)]
     for models, batches, rounds, seconds in groups:
         chosen = [m for m in models if m in args.models]
@@ -155,7 +155,7 @@ def measure_training(args, part, save):
 
 
 def newest(part):
-    """Of cases that were measured again, what was measured last."""
+    """Keeps the last result of each case that was measured again."""
     results = {case_of(r): r for r in part["results"]}
     part["results"][:] = results.values()
     not_run = {(json.dumps(e, sort_keys=True)): e for e in part["not_run"]}
@@ -186,7 +186,7 @@ def measure_startup(args, part, save):
 
 
 def measure_memory(args, part, save):
-    """A few steps; nothing where training has been measured, which has the peaks too."""
+    """Runs a few steps, unless training has been measured, whose results include the peaks."""
     if "training" in args.only:
         return
     models = [m for m in ("lenet5", "resnet18-28", "resnet18-32") if m in args.models]
@@ -279,7 +279,7 @@ def main():
         measure(args, report)
         report["runs"][-1]["complete"] = True
     except KeyboardInterrupt:
-        print("cut short: what was measured is written", file=sys.stderr)
+        print("interrupted: writing the measurements so far", file=sys.stderr)
     write(args, report)
     print(reports.markdown(report))
     print(f"written to {args.out}.md and {args.out}.json", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What compare.py makes of its measurements: the targets, and the Markdown."""
+"""The report of compare.py: the targets, and the Markdown."""
 
 import build_times
 import side_by_side as sbs
@@ -20,13 +20,13 @@ LOADER = {"memory": (10, 0, "images/s of the DataLoader, images in memory"),
 STARTUP_SECONDS = 0.3
 MEMORY = 0.8
 BUILD = {"clean_seconds": (360, "a build of library and examples from scratch, without ccache"),
-         "touch_seconds": (20, "an operation's test built anew after the operation was touched")}
+         "touch_seconds": (20, "a rebuild of an operation's test after the operation was touched")}
 
 
 # ---- Targets
 
 def target(what, wanted, measured=None, reached=None):
-    """`measured` is text, None where nothing was measured."""
+    """`measured` is text; None if nothing was measured."""
     return {"what": what, "wanted": wanted, "measured": measured, "reached": reached}
 
 
@@ -48,7 +48,7 @@ def results(report, part="training"):
 
 
 def ratio(result):
-    """Of Ferrite's speed to the fastest of the others; None where one is missing."""
+    """The ratio of Ferrite's speed to the fastest of the others; None if one is missing."""
     best = training.fastest(result) if result else {}
     theirs = training.others(best)
     return best["Ferrite"][1] / theirs[1] if theirs and "Ferrite" in best else None
@@ -95,7 +95,7 @@ def loader_targets(report):
 
 def startup_targets(report):
     part = report["parts"].get("startup", {})
-    cases = [("process start to the end of LeNet-5's first training step", part.get("results", {}))]
+    cases = [("from process start to the end of LeNet-5's first training step", part.get("results", {}))]
     cases += [(f"the same of {what}", part.get("examples", {}).get(case, {}))
               for case, what in startup.EXAMPLES.items()]
     return [at_most(what, STARTUP_SECONDS,
@@ -139,7 +139,7 @@ def targets_table(rows):
 
 
 def environment(report):
-    """Where this was measured; a line each."""
+    """The machine and the programs, one per line."""
     programs = [info for part in report["parts"].values()
                 for info in part.get("programs", {}).values()]
     versions = dict.fromkeys(
@@ -164,7 +164,7 @@ def sections(report):
     parts = report["parts"]
     if "training" in parts and parts["training"].get("results"):
         yield "Training and forward passes", (
-            "Images a second, float32. A training step is forward, cross entropy, backward and SGD "
+            "Images per second, float32. A training step is forward, cross entropy, backward and SGD "
             "with momentum; forward is evaluation without gradients. The ratio is that of Ferrite's "
             "better layout to the best of the others.\n\n" + training.summary(parts["training"]))
     if "ops" in parts and parts["ops"].get("results"):
@@ -176,8 +176,8 @@ def sections(report):
         yield "Start-up", startup.tables(dict(parts["startup"], not_run={}))[0]
     both = [r for name in ("memory", "training") for r in parts.get(name, {}).get("results", [])]
     if any(r["mode"] == "train" for r in both):
-        yield "Memory", ("The most that was resident, of the whole process, in the layout in which "
-                         "each side trains fastest.\n\n" + training.memory({"results": both}))
+        yield "Memory", ("The peak resident memory of the whole process, in the layout in which each "
+                         "side trains fastest.\n\n" + training.memory({"results": both}))
 
 
     if "clean_seconds" in parts.get("build", {}):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares how fast the DataLoaders of PyTorch and of Ferrite make batches, in turn, on one machine:
+"""Compares the speed of the DataLoaders of PyTorch and Ferrite, in turns, on one machine:
 of images in memory (60,000 of 28 x 28), and of folders of JPEG and PNG files, which this script
 writes, with RandomResizedCrop(224) and RandomHorizontalFlip. Batches are shuffled, float32 and
 normalized on both sides. Medians over the rounds. What cannot run here is listed with the reason."""
@@ -30,14 +30,14 @@ def parse(argv=None):
                                 formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     p.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
     p.add_argument("--batches", nargs="+", type=int, metavar="N",
-                   help="images a batch (default: 64 and 256 in memory, 32 of files)")
+                   help="images per batch (default: 64 and 256 in memory, 32 of files)")
     p.add_argument("--workers", nargs="+", type=int, default=[0, 2], metavar="N",
                    help="processes of PyTorch, threads of Ferrite that prepare batches")
     p.add_argument("--samples", type=int, default=60000, help="images in memory")
     p.add_argument("--files", type=int, default=120, metavar="N", help="images written")
-    p.add_argument("--rounds", type=int, default=7, help="measurements of each program")
+    p.add_argument("--rounds", type=int, default=7, help="measurements per program")
     p.add_argument("--seconds", type=float, default=0.3,
-                   help="that a measurement takes, or an epoch where that is longer")
+                   help="duration of a measurement, which takes at least one epoch")
     sbs.add_options(p, "bench_data")
     args = p.parse_args(argv)
     if args.rounds < 2:
@@ -73,7 +73,7 @@ def measure_case(args, report, save, case, folder):
 
 
 def make_files(args, kind, folder):
-    """In the Python with PyTorch: that is the one which has numpy and Pillow too."""
+    """Runs in the Python with PyTorch, which also has numpy and Pillow."""
     made = subprocess.run([args.python, HERE / "make_images.py", folder, "--kind", kind, "--count",
                            str(args.files)], capture_output=True, text=True)
     if made.returncode != 0:
@@ -83,7 +83,7 @@ def make_files(args, kind, folder):
 
 
 def measure(args, report, save):
-    """Adds to the report what the arguments ask for, and calls save() after every part of it."""
+    """Measures what the arguments ask for, and calls save() after each part."""
     report.update(results=[], not_run={}, programs={}, files={})
     for case in args.cases:
         with contextlib.ExitStack() as stack:
@@ -99,7 +99,7 @@ def measure(args, report, save):
 
 
 def best(result):
-    """{side: (its fastest program, images a second, processor seconds an image)}"""
+    """{side: (its fastest program, images per second, processor seconds per image)}"""
     found = {}
     for name, answers in result["answers"].items():
         side, entry = name.split()[0], (name, sbs.median(answers, KEY), sbs.median(answers, CPU))
@@ -108,7 +108,7 @@ def best(result):
 
 
 def ratios(result):
-    """(images a second, images a second and core) of Ferrite's fastest by PyTorch's; or None."""
+    """The ratios (images/s, images/s per core) of Ferrite's fastest to PyTorch's fastest, or None."""
     sides = best(result)
     if not {"PyTorch", "Ferrite"} <= set(sides):
         return None
@@ -140,8 +140,8 @@ def tables(report):
                         f"{1e6 * sbs.median(a, CPU):,.2f}", f"{a[-1]['mean']:.2f}",
                         f"{a[-1]['deviation']:.2f}"]
             for r in report["results"] for name, a in r["answers"].items()]
-    result = ["Batches, shuffled, float32 and normalized. CPU is the time of all processors that an "
-              "image costs, in microseconds; mean and deviation are of the values of a batch.\n\n" +
+    result = ["Batches, shuffled, float32 and normalized. CPU is the processor time "
+              "per image, in microseconds; mean and deviation are those of a batch.\n\n" +
               sbs.markdown(HEAD + ["program", "images/s", "spread", "CPU", "mean", "deviation"], rows),
               "The fastest of each:\n\n" + summary(report)]
     reasons = [f"- {name}: {reason}" for name, reason in report["not_run"].items()]

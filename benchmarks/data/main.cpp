@@ -118,7 +118,7 @@ void serve(const Options& options) {
 
 int main(int argc, char** argv) {
   CLI::App app(
-      "Measures a DataLoader: images a second, shuffled, float32 and normalized. Every line on "
+      "Measures a DataLoader: images per second, shuffled, float32 and normalized. Every line on "
       "stdin is answered by a line of JSON.");
   Options options;
   app.add_option("--source", options.source,

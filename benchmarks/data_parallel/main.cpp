@@ -213,19 +213,19 @@ void run_all(const Options& o, const std::vector<std::string>& arguments) {
 int main(int argc, char** argv) {
   Options o;
   CLI::App app(
-      "What data parallelism gains: DataParallel over two devices, replicate(), and "
+      "The gain of data parallelism: DataParallel over two devices, replicate(), and "
       "DistributedDataParallel over two processes, each against one");
   app.add_option("--model", o.model, "resnet18 (small images) or lenet")->capture_default_str();
-  app.add_option("--only", o.only, "of dp, replicate, ddp")
+  app.add_option("--only", o.only, "some of dp, replicate, ddp")
       ->delimiter(',')
       ->check(CLI::IsMember({"dp", "replicate", "ddp"}))
       ->capture_default_str();
   app.add_option("--devices", o.devices, "of DataParallel")->delimiter(',')->capture_default_str();
-  app.add_option("--batch", o.batch, "images a step, of all devices")->capture_default_str();
-  app.add_option("--rounds", o.rounds, "turns that medians are of")->capture_default_str();
+  app.add_option("--batch", o.batch, "images per step, over all devices")->capture_default_str();
+  app.add_option("--rounds", o.rounds, "rounds, of which medians are taken")->capture_default_str();
   app.add_option("--seconds", o.seconds, "a measurement")->capture_default_str();
   app.add_flag("--loss-in-replicas", o.loss_in_replicas, "DataParallelCriterion");
-  app.add_flag("--reports", o.reports, "where the time of DataParallel goes, on stderr");
+  app.add_flag("--reports", o.reports, "print where DataParallel spends its time, on stderr");
   app.add_option("--json", o.json, "file for the figures");
   app.add_option("--process-folder", o.process_folder)->group("");
   CLI11_PARSE(app, argc, argv);

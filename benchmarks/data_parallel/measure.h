@@ -47,7 +47,7 @@ struct Ratio {
 Ratio ratio_of(std::vector<double> values);
 double median(std::vector<double> values);
 
-/// Seconds a repetition.
+/// Seconds per repetition.
 struct InTurns {
   double base = 0, other = 0;
   Ratio gain, cost;  ///< base / other; other / base

@@ -134,7 +134,7 @@ nlohmann::json run_processes(const Options& o, const std::vector<std::string>& a
   nlohmann::json result;
   if (good) std::ifstream(folder + "/result") >> result;
   std::filesystem::remove_all(folder);
-  FERRITE_CHECK(good, Error, "bench_data_parallel", "a process failed; what it said stands above");
+  FERRITE_CHECK(good, Error, "bench_data_parallel", "a process failed; its output is above");
   return result;
 }
 

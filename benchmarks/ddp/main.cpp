@@ -176,13 +176,13 @@ json run_ranks(const Options& o, const std::string& model, int delay_us,
   json result;
   if (good) std::ifstream(folder + "/result") >> result;
   std::filesystem::remove_all(folder);
-  FERRITE_CHECK(good, Error, "bench_ddp", "a rank failed; what it said stands above");
+  FERRITE_CHECK(good, Error, "bench_ddp", "a rank failed; its output is above");
   return result;
 }
 
 void run_all(const Options& o, const std::vector<std::string>& arguments, bool reports) {
   fmt::print(
-      "{} processes of {} thread{}, {}, batches of {} a rank, medians of {} rounds in turns\n\n"
+      "{} processes of {} thread{}, {}, batches of {} per rank, medians of {} rounds in turns\n\n"
       "| model | link delay | gradients | without communication | with | share | backward | "
       "communication | hidden |\n| :-- | --: | --: | --: | --: | --: | --: | --: | --: |\n",
       o.ranks, o.threads, o.threads == 1 ? "" : "s", o.backend, o.batch, o.rounds);
@@ -211,16 +211,17 @@ int main(int argc, char** argv) {
   std::string rank_of, folder;
   bool reports = false;
   CLI::App app{
-      "Throughput of ranks with and without all-reduces of gradients, in images a second and rank, "
+      "Throughput of ranks with and without all-reduces of gradients, in images per second and "
+      "rank, "
       "and the share of communication that backward hides"};
   app.add_option("--models", o.models, "lenet, resnet18")->delimiter(',');
-  app.add_option("--backend", o.backend, "of the process group");
+  app.add_option("--backend", o.backend, "backend of the process group");
   app.add_option("--all-reduce", o.all_reduce, "the backend's (group) or Ferrite's (ring)");
   app.add_option("--ranks", o.ranks, "processes");
-  app.add_option("--threads", o.threads, "of each process");
-  app.add_option("--batch", o.batch, "images of 28 x 28 a rank");
-  app.add_option("--rounds", o.rounds, "measurements of each kind");
-  app.add_option("--seconds", o.seconds, "about how long each lasts");
+  app.add_option("--threads", o.threads, "threads per process");
+  app.add_option("--batch", o.batch, "images of 28 x 28 per rank");
+  app.add_option("--rounds", o.rounds, "measurements per variant");
+  app.add_option("--seconds", o.seconds, "approximate duration of each");
   app.add_option("--bucket-mb", o.bucket_mb, "DDPOptions::bucket_cap_mb");
   app.add_option("--first-mb", o.first_mb, "DDPOptions::first_bucket_mb");
   app.add_option("--delays", o.delays_us, "artificial latencies of links, in microseconds")

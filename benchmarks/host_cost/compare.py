@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares what operations on few elements cost the host: PyTorch from Python, libtorch from C++
+"""Compares the host's cost of operations on few elements: PyTorch from Python, libtorch from C++
 where bench_host_cost_libtorch was built, and Ferrite. One thread; medians over the rounds. On a CUDA
 device that is the cost of queueing them: in runs short enough for the device's queue, between which
 the device catches up while no time is taken. What cannot run here is listed with the reason."""
@@ -31,13 +31,14 @@ def parse(argv=None):
                                 formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     p.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1 ...")
     p.add_argument("--rounds", type=int, default=9, help="measurements of each case and program")
-    p.add_argument("--repeats", type=int, default=20000, help="runs of the case a measurement; of an optimizer's step a fiftieth")
+    p.add_argument("--repeats", type=int, default=20000,
+                   help="runs of the case per measurement; a fiftieth for optimizer steps")
     sbs.add_options(p, "bench_host_cost")
     return p.parse_args(argv)
 
 
 def measure(args, report, save):
-    """What training/compare.py's measure() does."""
+    """Like measure() of training/compare.py."""
     report["results"], report["not_run"] = {}, {}
     commands = sbs.sides(args, HERE / "torch_ops.py", "bench_host_cost", report["not_run"],
                          ["--device", args.device, "--repeats", args.repeats])

@@ -121,7 +121,7 @@ int main(int argc, char** argv) {
   int repeats = 20000;
   std::string device = "cpu";
   app.add_option("--device", device, "cpu, cuda or cuda:1 ...")->capture_default_str();
-  app.add_option("--repeats", repeats, "runs of the case a measurement")
+  app.add_option("--repeats", repeats, "runs of the case per measurement")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);

@@ -13,7 +13,7 @@ import time
 parser = argparse.ArgumentParser(description=__doc__,
                                  formatter_class=argparse.ArgumentDefaultsHelpFormatter)
 parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1 ...")
-parser.add_argument("--repeats", type=int, default=20000, help="runs of the case a measurement")
+parser.add_argument("--repeats", type=int, default=20000, help="runs of the case per measurement")
 args = parser.parse_args()  # before torch, so that --help needs none
 
 import torch  # noqa: E402

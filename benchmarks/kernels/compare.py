@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures Ferrite's kernels beside the same ops of PyTorch, in turn on one device: microseconds,
+"""Compares Ferrite's kernels with the same ops of PyTorch, in turns on one device: microseconds,
 the ratio, and the share of what the device can do (a copy and a product measured in the same run).
 Without PyTorch there is Ferrite's side alone."""
 
@@ -19,10 +19,10 @@ def parse():
     p = argparse.ArgumentParser(description=__doc__,
                                 formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     p.add_argument("--device", default="cuda:0", help="cpu, cuda:0 ...")
-    p.add_argument("--threads", type=int, default=2, help="of the CPU")
-    p.add_argument("--rounds", type=int, default=3, help="measurements of each case and side")
-    p.add_argument("--budget", type=float, default=0.1, help="seconds for each of them")
-    p.add_argument("--sizes", help="as bench_kernels takes it, and so are the next five")
+    p.add_argument("--threads", type=int, default=2, help="CPU threads")
+    p.add_argument("--rounds", type=int, default=3, help="measurements per case and side")
+    p.add_argument("--budget", type=float, default=0.1, help="seconds per measurement")
+    p.add_argument("--sizes", help="this and the next five options are those of bench_kernels")
     p.add_argument("--dtypes")
     p.add_argument("--only")
     p.add_argument("--batch")
@@ -60,9 +60,9 @@ def main():
 
 
 def measure(started, case, rounds):
-    """{name: [answers]}; a side that cannot do it is asked once."""
+    """{name: [answers]}; a side that does not support the case is asked once."""
     answers = {"Ferrite": [started["Ferrite"].measure(json.dumps(case))]}
-    # Both sides go round as many copies of their operands.
+    # Both sides cycle through the same number of copies of their operands.
     case = dict(case, bytes=answers["Ferrite"][0].get("bytes", 0))
     if "PyTorch" in started:
         answers["PyTorch"] = [started["PyTorch"].measure(json.dumps(case))]
@@ -114,7 +114,7 @@ def table(report):
 
 
 def rate(result, what):
-    """Bytes or operations a second of Ferrite's side; 0 where it has none."""
+    """Bytes or operations per second of Ferrite's side; 0 if it has none."""
     answers = result["answers"]["Ferrite"]
     if "error" in answers[0]:
         return 0

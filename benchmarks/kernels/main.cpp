@@ -184,7 +184,7 @@ int main(int argc, char** argv) {
   CLI::App app("Measures kernels against what the device can do");
   Options options;
   app.add_option("--device", options.device)->capture_default_str();
-  app.add_option("--threads", options.threads, "of the CPU; 0: as many as there are cores")
+  app.add_option("--threads", options.threads, "CPU threads; 0: one per core")
       ->capture_default_str();
   app.add_option("--sizes", options.sizes, "MiB of the main input of kernels that take any shape")
       ->delimiter(',')
@@ -201,9 +201,9 @@ int main(int argc, char** argv) {
                  "seconds for each measurement; 0: one call, to see that it runs")
       ->capture_default_str();
   app.add_option("--cold", options.cold,
-                 "MiB of copies of the operands to go round; 0: the same ones every time")
+                 "MiB of copies of the operands to cycle through; 0: always the same ones")
       ->capture_default_str();
-  app.add_option("--json", options.json, "also write what was measured here");
+  app.add_option("--json", options.json, "also write the measurements to this file");
   app.add_flag("--serve", options.serve,
                "list the cases on stdout, then measure the one on every line of stdin");
   CLI11_PARSE(app, argc, argv);

@@ -39,7 +39,7 @@ void add_reductions(std::vector<Op>& ops) {
     const char* name;
     ReduceOp op;
     Shape (*shape)(std::int64_t);
-    bool first, last;  // dimensions that go
+    bool first, last;  // whether the first or last dimension is reduced
   };
   const Reduction all[] = {{"sum", ReduceOp::sum, flat, true, true},
                            {"sum_of_rows", ReduceOp::sum, rows, false, true},

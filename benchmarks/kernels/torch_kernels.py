@@ -15,11 +15,11 @@ import time
 parser = argparse.ArgumentParser(description=__doc__,
                                  formatter_class=argparse.ArgumentDefaultsHelpFormatter)
 parser.add_argument("--device", default="cpu")
-parser.add_argument("--threads", type=int, default=0, help="of the CPU; 0: PyTorch's choice")
+parser.add_argument("--threads", type=int, default=0, help="CPU threads; 0: PyTorch's choice")
 parser.add_argument("--budget", type=float, default=0.2,
                     help="seconds for each measurement; 0: one call, to see that it runs")
 parser.add_argument("--cold", type=float, default=256,
-                    help="MiB of copies of the operands to go round; 0: the same ones every time")
+                    help="MiB of copies of the operands to cycle through; 0: always the same ones")
 args = parser.parse_args()  # before torch, so that --help needs none
 
 import torch  # noqa: E402
@@ -28,7 +28,7 @@ aten = torch.ops.aten
 device = torch.device(args.device)
 if args.threads:
     torch.set_num_threads(args.threads)
-# As Ferrite's: float32 is float32.
+# As in Ferrite: float32 without TF32.
 torch.backends.cuda.matmul.allow_tf32 = False
 torch.backends.cudnn.allow_tf32 = False
 torch.backends.cudnn.benchmark = True
@@ -217,7 +217,7 @@ def optimizer(make):
 
 
 def fastest(kind, **options):
-    """The fused or else the multi-tensor step, where this PyTorch has one."""
+    """The fused step, else the multi-tensor step, if this PyTorch has one."""
     def make(params):
         for more in ({"fused": True}, {"foreach": True}, {}):
             try:
@@ -290,7 +290,7 @@ def normalisation(case):
     c = case["shape"][1]
     wide = torch.float64 if case["dtype"] == "float64" else torch.float32
     x, w, b, mean, var = values(case), *(values(case, [c], wide) for _ in range(4))
-    # cuDNN's where PyTorch would take it.
+    # cuDNN's, if PyTorch would use it.
     call = torch.batch_norm
     enabled = torch.backends.cudnn.enabled
     return x, w, lambda: call(x, w, b, mean, var, True, 0.1, 1e-5, enabled)
@@ -341,7 +341,7 @@ def avg_pool2d_backward(case):
 
 
 class Timer:
-    """Calls take turns on the copies of their operands; on a GPU its events take the time."""
+    """Calls cycle through the copies of their operands; on a GPU they are timed by events."""
 
     def __init__(self, calls):
         self.calls, self.next = calls, 0

@@ -1,5 +1,5 @@
-// What the collectives of a gloo group take, by whatever connects its ranks: a table in Markdown.
-// Started as ranks, and told by the environment what to use:
+// The times of the collectives of a gloo group, for the links that the environment selects: a table
+// in Markdown. To be started as ranks:
 //   ferrite-run --nproc-per-node=2 bench_links --rounds 15
 //   FERRITE_LINK=tcp FERRITE_TCP_INTEGRITY=off ferrite-run --nproc-per-node=2 bench_links
 #include <fmt/format.h>
@@ -41,7 +41,7 @@ double processor_seconds() {
   return seconds(used.ru_utime) + seconds(used.ru_stime);
 }
 
-/// Of one call.
+/// The cost of one call.
 struct Cost {
   double seconds, processor_seconds;
 };
@@ -55,8 +55,8 @@ Cost cost_of(const std::function<void()>& run, int times) {
   return {seconds / times, (processor_seconds() - used) / times};
 }
 
-/// Rank 0 prints the medians over the rounds, in microseconds. Its processor time tells what a call
-/// costs where other programs share the processor.
+/// Rank 0 prints the medians over the rounds, in microseconds. The processor time shows the cost of
+/// a call even if other programs share the processor.
 void measure(parallel::ProcessGroup& group, std::int64_t bytes, int rounds) {
   const std::int64_t n = bytes / 4;
   const Tensor values = ones({n}), all = empty({n * group.size()});
@@ -68,7 +68,7 @@ void measure(parallel::ProcessGroup& group, std::int64_t bytes, int rounds) {
   const int times = static_cast<int>(std::clamp<std::int64_t>((16 << 20) / bytes, 1, 200));
   for (const Operation& operation : operations) {
     std::vector<double> seconds, processor;
-    cost_of(operation.run, times);  // connects, and touches the memory
+    cost_of(operation.run, times);  // also connects and touches the memory
     for (int round = 0; round < rounds; ++round) {
       const Cost cost = cost_of(operation.run, times);
       seconds.push_back(cost.seconds);
@@ -85,9 +85,9 @@ void measure(parallel::ProcessGroup& group, std::int64_t bytes, int rounds) {
 int main(int argc, char** argv) {
   std::vector<std::int64_t> sizes{1 << 10, 1 << 20, 64 << 20};
   int rounds = 15;
-  CLI::App app("collectives of a gloo group, as the environment connects its ranks");
-  app.add_option("--bytes", sizes, "sizes, of each rank's tensor")->capture_default_str();
-  app.add_option("--rounds", rounds, "how often each is measured")->capture_default_str();
+  CLI::App app("Times the collectives of a gloo group over the links that the environment selects");
+  app.add_option("--bytes", sizes, "sizes of each rank's tensor")->capture_default_str();
+  app.add_option("--rounds", rounds, "measurements per operation and size")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   try {
     parallel::init_process_group("gloo");

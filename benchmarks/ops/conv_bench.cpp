@@ -1,11 +1,12 @@
-// Times the convolutions of LeNet-5, of d2l's LeNet and of ResNet-18: forward, by data, by weights.
+// Times the convolutions of LeNet-5, of d2l's LeNet and of ResNet-18: forward, and the gradients
+// with respect to data and weights.
 //
 //   bench_ops [--threads 1,2] [--engine automatic] [--algorithm automatic] [--only text]
 //             [--shape 32,64,28,64] [--taps 3,1,1] [--dtype float32] [--seconds 0.25]
 //             [--processor-time]
 //
-// Prints medians in milliseconds and billions of operations a second. conv_bench.py beside this
-// file times PyTorch on the same layers.
+// Prints medians in milliseconds and billions of operations per second. conv_bench.py in this
+// folder times PyTorch on the same layers.
 #include <fmt/format.h>
 #include <time.h>
 
@@ -113,9 +114,9 @@ int main(int argc, char** argv) {
       ->delimiter(',')
       ->expected(3);
   app.add_option("--dtype", type)->check(CLI::IsMember({"float32", "float16", "bfloat16"}));
-  app.add_option("--seconds", budget_seconds, "that a measurement should take");
+  app.add_option("--seconds", budget_seconds, "approximate duration of a measurement");
   app.add_flag("--processor-time", processor_time,
-               "time on processors instead of on the clock: for one thread on a busy machine");
+               "measure processor time instead of wall time: for one thread on a busy machine");
   CLI11_PARSE(app, argc, argv);
   kernels::set_conv_engine(engine == "own"      ? kernels::ConvEngine::own
                            : engine == "onednn" ? kernels::ConvEngine::onednn

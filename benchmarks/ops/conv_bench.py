@@ -34,7 +34,7 @@ FORMATS = [("nchw", torch.contiguous_format), ("nhwc", torch.channels_last)]
 
 
 def median_seconds(call, clock, budget=0.25):
-    """The median time of a call, of calls that take about `budget` together."""
+    """The median time of a call, over calls that together take about `budget` seconds."""
     call()
     times = []
     while len(times) < 5 or sum(times) < budget:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares how long programs take from the start of the process to the end of the first training
+"""Compares the time of programs from the start of the process to the end of the first training
 step of LeNet-5: on tensors of random numbers, PyTorch from Python, libtorch from C++ where its
 program was built, and Ferrite; then examples/lenet, on the digits that it draws and, with --data, on
 Fashion-MNIST's files, beside PyTorch on the same. Each measurement is a fresh process, whose files
@@ -23,8 +23,8 @@ EXAMPLES = {"digits": "examples/lenet on the digits that it draws",
 def parse(argv=None):
     p = argparse.ArgumentParser(description=__doc__,
                                 formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    p.add_argument("--threads", nargs="+", type=int, default=[1, 2], metavar="N", help="of the CPU")
-    p.add_argument("--rounds", type=int, default=9, help="processes of each program")
+    p.add_argument("--threads", nargs="+", type=int, default=[1, 2], metavar="N", help="CPU threads")
+    p.add_argument("--rounds", type=int, default=9, help="processes per program")
     p.add_argument("--data", type=pathlib.Path, metavar="DIR",
                    help="folder with Fashion-MNIST, in fashion-mnist/ or itself")
     sbs.add_options(p, "bench_startup")
@@ -35,7 +35,7 @@ def parse(argv=None):
 
 
 class Example(sbs.Worker):
-    """A program of examples/, which tells of its first step by a line, and is then no longer needed."""
+    """A program of examples/, which prints a line after its first step and is then terminated."""
 
     def read(self):
         for line in iter(self.process.stdout.readline, ""):
@@ -49,7 +49,7 @@ class Example(sbs.Worker):
 
 
 def start(command, threads):
-    """Seconds until it has answered, and the answer."""
+    """The seconds until the program's answer, and the answer."""
     kind = Example if pathlib.Path(command[0]).name == "lenet" else sbs.Worker
     worker = kind([*command, "--threads", threads], threads)
     worker.close()
@@ -73,7 +73,7 @@ def example_programs(args, not_run):
 def in_turn(args, commands, threads, report, what):
     """{name: answers}; a program that ends early goes to report["not_run"]."""
     commands, answers = dict(commands), {name: [] for name in commands}
-    for turn in range(args.rounds + 1):  # the first reads the files
+    for turn in range(args.rounds + 1):  # the first one fills the page cache
         names = list(commands)
         at = turn % max(1, len(names))
         for name in names[at:] + names[:at]:
@@ -91,7 +91,7 @@ def in_turn(args, commands, threads, report, what):
 
 
 def measure(args, report, save):
-    """What training/compare.py's measure() does."""
+    """Like measure() of training/compare.py."""
     report["results"], report["examples"] = {}, {}
     report["not_run"], report["programs"] = {}, {}
     tensors = sbs.sides(args, SCRIPT, "bench_startup", report["not_run"])
@@ -100,7 +100,7 @@ def measure(args, report, save):
         print(f"start-up, {threads} thread(s)...", file=sys.stderr)
         answers = in_turn(args, tensors, threads, report, "")
         if not answers:
-            raise sbs.Lost("no program came to the end of its first step")
+            raise sbs.Lost("no program finished its first step")
         report["results"][str(threads)] = answers
         save()
         for case, commands in examples.items():

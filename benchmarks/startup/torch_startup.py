@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains LeNet-5 up to the end of its first step, as a script of PyTorch's users does, and answers
+"""Trains LeNet-5 up to the end of its first step, like a user's PyTorch script, and answers
 by a line of JSON: PyTorch's side of compare.py."""
 
 import argparse
@@ -10,7 +10,7 @@ import sys
 
 parser = argparse.ArgumentParser(description=__doc__,
                                  formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-parser.add_argument("--threads", type=int, default=1, help="of the CPU")
+parser.add_argument("--threads", type=int, default=1, help="CPU threads")
 parser.add_argument("--data", type=pathlib.Path,
                     help="folder with Fashion-MNIST's files, in fashion-mnist/ or itself; else random numbers")
 args = parser.parse_args()  # before torch, so that --help needs none

@@ -37,7 +37,7 @@ def parse(argv=None):
     p.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1 ...")
     p.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     p.add_argument("--batches", nargs="+", type=int, metavar="N",
-                   help="images a step (default: 64 and 256 for LeNet, 256 or 128 for ResNet-18; "
+                   help="images per step (default: 64 and 256 for LeNet, 256 or 128 for ResNet-18; "
                         "32 or 8 for it on the CPU)")
     p.add_argument("--threads", nargs="+", type=int, metavar="N",
                    help="of the CPU (default: 1 and 2 with --device cpu, else 4)")
@@ -56,17 +56,17 @@ def parse(argv=None):
                    help="(default: float16 with a loss scale on cuda, bfloat16 on the CPU)")
     p.add_argument("--no-cudnn-benchmark", action="store_true",
                    help="do not try out convolutions' plans")
-    p.add_argument("--rounds", type=int, default=9, help="measurements of each program")
+    p.add_argument("--rounds", type=int, default=9, help="measurements per program")
     p.add_argument("--limit", type=float, metavar="SECONDS",
                    help="after which three rounds of a group are enough (default: none)")
-    p.add_argument("--seconds", type=float, default=0.5, help="that a measurement should take")
+    p.add_argument("--seconds", type=float, default=0.5, help="approximate duration of a measurement")
     p.add_argument("--steps", type=int, default=0,
-                   help="training steps a measurement, instead of --seconds")
+                   help="training steps per measurement, instead of --seconds")
     p.add_argument("--warmup", type=int, default=10, help="steps before the first measurement")
     p.add_argument("--data", type=int, default=4, metavar="N",
                    help="batches held in memory, used in turn")
     p.add_argument("--busy-core", action="store_true",
-                   help="measure again beside a process that keeps a core busy")
+                   help="measure again next to a process that keeps a core busy")
     sbs.add_options(p, "bench_training")
     args = p.parse_args(argv)
     if args.rounds < 2:
@@ -79,7 +79,7 @@ def parse(argv=None):
 
 
 class Side:
-    """A framework's program, and what it lacks here."""
+    """A framework's program, and the features that it lacks here."""
 
     def __init__(self, name, command, executions):
         self.name, self.command, self.executions = name, command, executions
@@ -90,13 +90,13 @@ class Side:
             self.info, self.lacks = None, {"": str(error)}
 
     def reason(self, args, precision, execution):
-        """Why it cannot run so; None where it can."""
+        """The reason why it cannot run this variant; None if it can."""
         if "" in self.lacks:
             return self.lacks[""]
         if args.on_cpu and precision == "tf32":
-            return "TF32 is of CUDA devices"
+            return "TF32 needs a CUDA device"
         if args.on_cpu and execution == "graph":
-            return "graphs are of CUDA devices"
+            return "CUDA graphs need a CUDA device"
         needs = [] if args.on_cpu else ["cuda"]
         needs += ["amp"] if precision == "amp" else []
         needs += ["compile"] if execution.startswith("compile-") else []
@@ -146,7 +146,7 @@ def group_commands(args, sides, case, layouts, not_run):
                 continue
             modes = ["train"] if execution == "graph" else args.modes
             if execution == "graph" and "train" not in args.modes:
-                not_run[name] = "what runs as a graph is the training step"
+                not_run[name] = "only training steps run as graphs"
                 continue
             commands[name] = [*side.command, *common, "--layout", layout, "--execution", execution,
                               "--mode", modes[0] if len(modes) == 1 else "both"]
@@ -154,7 +154,7 @@ def group_commands(args, sides, case, layouts, not_run):
 
 
 def measure_group(args, case, commands, report):
-    """Appends the results of a case, one for each mode; gives {name: reason} of what ended."""
+    """Appends the results of a case, one per mode; returns {name: reason} for programs that ended."""
     lost = {}
     with sbs.workers(commands, case["threads"], lost) as started:
         report["programs"].update({n: w.info for n, w in started.items()})
@@ -170,7 +170,7 @@ def measure_group(args, case, commands, report):
 
 
 def best_layouts(args, results):
-    """Of each side the layouts in which it was fastest, in one of the modes."""
+    """For each side, the layouts in which it was fastest in any mode."""
     chosen = {}
     for result in results:
         for side in sbs.SIDES:
@@ -213,7 +213,7 @@ def on_cpu(report):
 
 
 def shown(case, report):
-    """A case's columns: threads only where they are what computes."""
+    """The columns of a case, with threads only for the CPU."""
     text = case["model"] + (", a core busy" if case.get("busy_core") else "")
     return [text, case["mode"], case["batch"], case["precision"]] + (
         [case["threads"]] if on_cpu(report) else [])
@@ -234,7 +234,7 @@ def fastest(result):
 
 
 def others(best):
-    """(name, median) of the fastest that is not Ferrite's; None where there is none."""
+    """(name, median) of the fastest program of another framework; None if there is none."""
     return max((b for side, b in best.items() if side != "Ferrite"), key=lambda b: b[1],
                default=None)
 
@@ -262,7 +262,7 @@ def tables(report):
         if "Ferrite" in best:
             best_rows.append(shown(r, report) + best_row(r, best))
     result = ["Training, and forward passes without gradients. Memory is the peak, in MiB, of " +
-              ("the process.\n\n" if on_cpu(report) else "what tensors hold on the device.\n\n") +
+              ("the process.\n\n" if on_cpu(report) else "the tensors on the device.\n\n") +
               sbs.markdown(head + ["program", "images/s", "spread", "of the others' best", "MiB",
                                    "loss"], rows)]
     result.append("The best of each, and the eager mode of the others:\n\n" + sbs.markdown(
@@ -272,7 +272,7 @@ def tables(report):
 
 
 def summary(report):
-    """The eager float32 programs of each case in one row."""
+    """One row per case with its eager float32 programs."""
     def column(name):
         side, layout, precision, execution = name.split()
         return f"{side} {layout}" if (precision, execution) == ("float32", "eager") else None
@@ -301,7 +301,7 @@ def order(result):
 
 
 def memory(report):
-    """The peak of training in the layout in which each side is fastest."""
+    """The peak memory of training, in the layout in which each side is fastest."""
     rows = []
     for r in sorted(report["results"], key=order):
         if r["mode"] != "train" or r["busy_core"] or r["precision"] != "float32":
@@ -317,7 +317,7 @@ def memory(report):
 
 
 def best_row(result, best):
-    """Ferrite's fastest program beside the others', and beside their fastest eager one."""
+    """Compares Ferrite's fastest program with that of the others, and with their fastest eager one."""
     (ours, our_median), theirs = best["Ferrite"], others(best)
     eager = max((sbs.median(a, KEY) for n, a in result["answers"].items()
                  if not n.startswith("Ferrite") and n.endswith(" eager")), default=None)
@@ -335,7 +335,7 @@ def best_row(result, best):
 
 
 def not_run_text(report):
-    """One line a reason and case: the programs that it kept from running."""
+    """One line per reason and case: the programs that could not run for it."""
     ways = {}  # {(reason, side, execution): {(model, precision): layouts}}
     for entry in report["not_run"]:
         side, layout, precision, execution = entry["name"].split()

@@ -20,7 +20,7 @@ int main(int argc, char** argv) {
   bench::Options options;
   bench::add_options(app, options);
   app.add_flag("--checkpoint", options.checkpoint,
-               "ResNet: blocks keep only their inputs, and are computed again in backward");
+               "ResNet: blocks keep only their inputs and are recomputed in backward");
   const auto probe = [] {
     nlohmann::json info = bench::describe(Device());
     info["lacks"] = bench::lacks();

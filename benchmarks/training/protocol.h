@@ -68,22 +68,23 @@ inline void add_options(CLI::App& app, Options& options) {
   choice("--precision", options.precision, {"float32", "tf32", "amp"},
          "tf32: products and convolutions of float32 may use it; amp: autocast, opt level O1");
   choice("--amp-dtype", options.amp_dtype, {"", "float16", "bfloat16"},
-         "of amp; by default float16, on the CPU bfloat16");
+         "for amp; default: float16, on the CPU bfloat16");
   choice("--execution", options.execution, {"eager", "graph"},
          "op by op, or the whole step as one CUDA graph");
   choice("--mode", options.mode, {"train", "forward", "both"},
-         "whole training steps, the forward pass of evaluation (nothing recorded), or each where "
-         "a line on stdin names it");
+         "whole training steps, the forward pass of evaluation (nothing recorded), or the mode "
+         "that each line on stdin names");
   app.add_flag("--cudnn-benchmark,!--no-cudnn-benchmark", options.cudnn_benchmark,
                "try out convolutions' plans");
-  number("--batch", options.batch, count, "images a step");
+  number("--batch", options.batch, count, "images per step");
   number("--steps", options.steps, count_or_none,
-         "steps a measurement; 0: as many as take --seconds");
-  number("--seconds", options.seconds, CLI::NonNegativeNumber, "that a measurement should take");
+         "steps per measurement; 0: as many as take --seconds");
+  number("--seconds", options.seconds, CLI::NonNegativeNumber,
+         "approximate duration of a measurement");
   number("--warmup", options.warmup, count_or_none,
-         "steps before the first measurement; fewer where they take longer than --seconds");
+         "steps before the first measurement; fewer if they take longer than --seconds");
   number("--batches", options.batches, count, "batches held in memory, used in turn");
-  number("--threads", options.threads, CLI::PositiveNumber, "of the CPU");
+  number("--threads", options.threads, CLI::PositiveNumber, "CPU threads");
   app.add_option("--lr", options.lr)->capture_default_str();
   app.add_option("--momentum", options.momentum)->capture_default_str();
 }
@@ -102,17 +103,17 @@ inline void reset_process_peak() { std::ofstream("/proc/self/clear_refs") << 5; 
 inline void print(const nlohmann::json& json) { std::cout << json.dump() << std::endl; }
 
 // ---- Measuring. A trainer has
-//   void run(Mode, std::int64_t steps);  queues steps; none is none
+//   void run(Mode, std::int64_t steps);  queues steps, possibly 0
 //   void synchronize();                  waits for them
 //   double loss();                       of the last one
-//   void reset_peak_memory();            from here on peaks are counted
+//   void reset_peak_memory();            restarts the measurement of peaks
 //   nlohmann::json peak_memory();        with "peak_bytes"
 
 /// One measurement of a mode.
 struct Measurement {
   Mode mode;
   std::int64_t steps;
-  double step_seconds;  ///< about
+  double step_seconds;  ///< approximate
 };
 
 template <class Trainer>
@@ -189,11 +190,11 @@ void serve(Trainer& trainer, const Options& options, nlohmann::json info) {
 template <class Probe, class Run>
 int serve_main(int argc, char** argv, Options& options, CLI::App& app, Probe&& probe, Run&& run) {
   bool only_probe = false;
-  app.add_flag("--probe", only_probe, "only say what this program is, and what it lacks here");
+  app.add_flag("--probe", only_probe, "only describe this program and the features that it lacks");
   CLI11_PARSE(app, argc, argv);
   try {
     if (options.mode != "train" && options.execution == "graph")
-      throw std::invalid_argument("what runs as a graph is the training step: --mode train");
+      throw std::invalid_argument("only training steps run as graphs: use --mode train");
     only_probe ? print(probe()) : run();
   } catch (const std::exception& error) {
     std::cerr << error.what() << '\n';
@@ -204,6 +205,7 @@ int serve_main(int argc, char** argv, Options& options, CLI::App& app, Probe&& p
 
 inline constexpr const char* kAbout =
     "Trains on batches held in memory, or evaluates them. Every line on stdin starts one "
-    "measurement, of the mode that it names or else the first, and is answered by a line of JSON.";
+    "measurement, of the mode that it names (default: the first), and is answered by a line of "
+    "JSON.";
 
 }  // namespace bench

@@ -1,4 +1,4 @@
-"""The networks of torch_training.py, as PyTorch's users write them."""
+"""The networks of torch_training.py, written like PyTorch's users do."""
 
 import torch
 from torch import nn

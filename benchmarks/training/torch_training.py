@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains on batches held in memory, or evaluates them, and says how fast: PyTorch's side of
+"""Trains on batches held in memory, or evaluates them, and reports the speed: PyTorch's side of
 compare.py.
 
 Every line on stdin starts one measurement, of the mode that it names or else the first, and is
@@ -37,26 +37,26 @@ def parse(argv=None):
                    help="float16 on cuda, with a loss scale; bfloat16 on the CPU")
     p.add_argument("--mode", choices=("train", "forward", "both"), default="train",
                    help="whole training steps, the forward pass of evaluation (nothing recorded), "
-                        "or each where a line on stdin names it")
+                        "or the mode that each line on stdin names")
     p.add_argument("--execution", choices=EXECUTIONS, default="eager",
                    help="op by op, the whole step as one CUDA graph, or torch.compile of network "
                         "and loss in a mode of its own")
     p.add_argument("--no-cudnn-benchmark", dest="cudnn_benchmark", action="store_false",
                    help="do not try out convolutions' plans")
-    p.add_argument("--batch", type=int, default=64, help="images a step")
+    p.add_argument("--batch", type=int, default=64, help="images per step")
     p.add_argument("--steps", type=int, default=0,
-                   help="steps a measurement; 0: as many as take --seconds")
-    p.add_argument("--seconds", type=float, default=0.5, help="that a measurement should take")
+                   help="steps per measurement; 0: as many as take --seconds")
+    p.add_argument("--seconds", type=float, default=0.5, help="approximate duration of a measurement")
     p.add_argument("--warmup", type=int, default=10, help="steps before the first measurement")
     p.add_argument("--batches", type=int, default=4, help="batches held in memory, used in turn")
-    p.add_argument("--threads", type=int, default=1, help="of the CPU")
+    p.add_argument("--threads", type=int, default=1, help="CPU threads")
     p.add_argument("--lr", type=float, default=0.05)
     p.add_argument("--momentum", type=float, default=0.9)
     p.add_argument("--probe", action="store_true",
-                   help="only say what this program is, and what it lacks here")
+                   help="only describe this program and the features that it lacks")
     args = p.parse_args(argv)
     if args.mode != "train" and args.execution == "graph":
-        p.error("what runs as a graph is the training step: --mode train")
+        p.error("only training steps run as graphs: use --mode train")
     return args
 
 
@@ -80,7 +80,7 @@ def hash32(seed, first, count):
 
 
 def make_batch(number):
-    """A pattern for each class, and noise, by the formula that task.cpp has too."""
+    """A pattern for each class, and noise, by the same formula as in images.h."""
     channels, size, classes = MODELS[args.model]
     pixels = channels * size * size
     labels = hash32(1000 + number, 0, args.batch) % classes
@@ -184,7 +184,7 @@ class Trainer:
 
     @torch.no_grad()
     def forward(self, steps):
-        """Gives the last output's loss as a function, for when the clock has stopped."""
+        """Returns a function that computes the last output's loss after the clock has stopped."""
         self.model.eval()
         for _ in range(steps):
             images, labels = self.next_batch()
@@ -237,12 +237,12 @@ def reset_peak_memory():
     if CUDA:
         torch.cuda.reset_peak_memory_stats(DEVICE)
     else:
-        with contextlib.suppress(OSError):  # the mark of the highest resident size
+        with contextlib.suppress(OSError):  # resets the peak resident size
             pathlib.Path("/proc/self/clear_refs").write_text("5")
 
 
 def peak_memory():
-    """As trainer.h has it."""
+    """Like peak_memory() in trainer.h."""
     if CUDA:
         return {"peak_bytes": torch.cuda.max_memory_allocated(DEVICE),
                 "reserved_bytes": torch.cuda.max_memory_reserved(DEVICE)}
@@ -288,7 +288,7 @@ def main():
     if CUDA:
         torch.cuda.set_device(DEVICE)
     trainer = Trainer()
-    modes = {}  # {mode: (steps, a step's seconds)}
+    modes = {}  # {mode: (steps, seconds per step)}
     for mode in ("train", "forward") if args.mode == "both" else (args.mode,):
         trainer.run(mode, 1)  # memory used to try out plans is not counted
         synchronize()

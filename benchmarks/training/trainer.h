@@ -28,7 +28,7 @@ class Trainer {
   void synchronize() const;
   /// The loss of the last step.
   double loss() const;
-  /// Peaks are measured from here on.
+  /// Restarts the measurement of peaks.
   void reset_peak_memory();
   /// "peak_bytes": of the process on the CPU, of the tensors on a CUDA device; for the latter also
   /// "reserved_bytes", including the allocator's cache.
@@ -49,7 +49,7 @@ class Trainer {
   ferrite::optim::amp::Amp amp_;
   Step step_;
   std::optional<ferrite::nn::GraphedStep<Step>> graphed_;
-  ferrite::Tensor loss_;             // of the last step, where that trained
+  ferrite::Tensor loss_;             // of the last step, if it trained
   ferrite::Tensor output_, labels_;  // else its output
   std::size_t next_ = 0;
 };

@@ -116,41 +116,41 @@ std::array<std::atomic<bool>, Device::kMaxIndex + 1> used{};  // devices made cu
 /// A device that should be current but was not set in the runtime, and the device that was current
 /// in the runtime at that time. If the runtime's device has changed since, the program has made its
 /// own choice.
-struct Untold {
+struct PendingDevice {
   int device = -1;
   int instead = -1;
 };
-thread_local Untold untold;
+thread_local PendingDevice pending;
 
 }  // namespace
 
 int intended_device() {
   int now = 0;
   FERRITE_CUDA_CHECK(cudaGetDevice(&now));
-  return untold.device >= 0 && untold.instead == now ? untold.device : now;
+  return pending.device >= 0 && pending.instead == now ? pending.device : now;
 }
 
-int go_to(int device) {
+int set_device(int device) {
   int now = 0;
   FERRITE_CUDA_CHECK(cudaGetDevice(&now));
-  const int intended = untold.device >= 0 && untold.instead == now ? untold.device : now;
+  const int intended = pending.device >= 0 && pending.instead == now ? pending.device : now;
   // Even if it is already current: a thread starts on device 0 without having used it.
   auto& known = used[static_cast<std::size_t>(device)];
   if (now != device || !known.load(std::memory_order_relaxed)) {
     FERRITE_CUDA_CHECK(cudaSetDevice(device));
     known.store(true, std::memory_order_relaxed);
   }
-  untold = {};
+  pending = {};
   return intended;
 }
 
-void return_to(int device) noexcept {
+void restore_device(int device) noexcept {
   int now = 0;
-  untold = {};
+  pending = {};
   if (used[static_cast<std::size_t>(device)].load(std::memory_order_relaxed))
     cudaSetDevice(device);
   else if (cudaGetDevice(&now) == cudaSuccess)
-    untold = {.device = device, .instead = now};
+    pending = {.device = device, .instead = now};
 }
 
 std::vector<int> devices_for_any_call() {

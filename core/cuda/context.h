@@ -82,9 +82,10 @@ Context& context(int device);
 /// back to a device that the process has not used, because that would allocate memory there; this
 /// function still returns that device.
 int intended_device();
-/// Makes `device` current; returns the previous intended_device().
-int go_to(int device);
-void return_to(int device) noexcept;
+/// Makes `device` current and returns the previous intended_device().
+int set_device(int device);
+/// Makes `device` the intended device, and the runtime's current one if the process has used it.
+void restore_device(int device) noexcept;
 /// Devices for calls that work on any device, in order of preference: those the process already
 /// uses, else the intended one. More than one is returned because a device may be lost.
 std::vector<int> devices_for_any_call();

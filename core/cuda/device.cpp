@@ -140,7 +140,7 @@ int current_device() {
 
 void set_device(int device) {
   require_device(device, "set_device");
-  detail::go_to(device);
+  detail::set_device(device);
 }
 
 Versions versions() {

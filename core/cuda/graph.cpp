@@ -78,7 +78,7 @@ struct Capture {
 /// The captures in progress.
 struct Captures {
   std::mutex mutex;
-  std::vector<Capture*> underway;
+  std::vector<Capture*> active;
 };
 Captures& captures() {
   static Captures& instance = *new Captures;
@@ -86,18 +86,18 @@ Captures& captures() {
 }
 
 /// Registers a capture for as long as it is in progress.
-class Underway {
+class ActiveCapture {
  public:
-  explicit Underway(Capture& capture) : capture_(&capture) {
+  explicit ActiveCapture(Capture& capture) : capture_(&capture) {
     std::lock_guard lock(captures().mutex);
-    captures().underway.push_back(capture_);
+    captures().active.push_back(capture_);
   }
-  ~Underway() {
+  ~ActiveCapture() {
     std::lock_guard lock(captures().mutex);
-    std::erase(captures().underway, capture_);
+    std::erase(captures().active, capture_);
   }
-  Underway(const Underway&) = delete;
-  Underway& operator=(const Underway&) = delete;
+  ActiveCapture(const ActiveCapture&) = delete;
+  ActiveCapture& operator=(const ActiveCapture&) = delete;
 
  private:
   Capture* const capture_;
@@ -189,7 +189,7 @@ void Graph::Impl::record(CudaStream& side, const Stream& outside,
   try {
     id = side.capture_id();
     Capture capture{outside, id, generators};
-    const Underway underway(capture);
+    const ActiveCapture active(capture);
     const StreamGuard use(stream);
     work();
   } catch (...) {
@@ -229,7 +229,7 @@ void captured_seek(const Stream& stream, Generator& generator, const PhiloxState
   using namespace ferrite::cuda;
   const unsigned long long id = ferrite::cuda::detail::cuda_stream(stream).capture_id();
   std::lock_guard lock(captures().mutex);
-  for (Capture* capture : captures().underway)
+  for (Capture* capture : captures().active)
     for (const auto& known : capture->generators)
       if (capture->id == id && known->is_of(generator) && known->seek(state)) return;
   fail<CudaError>("random",
@@ -244,7 +244,7 @@ std::optional<PhiloxState> captured_draw(const Stream& stream, Generator& genera
   const unsigned long long id = ferrite::cuda::detail::cuda_stream(stream).capture_id();
   if (id == 0) return {};
   std::lock_guard lock(captures().mutex);
-  for (Capture* capture : captures().underway) {
+  for (Capture* capture : captures().active) {
     if (capture->id != id) continue;
     auto& known = capture->generators;
     auto found = std::ranges::find_if(known, [&](const auto& g) { return g->is_of(generator); });

@@ -89,12 +89,12 @@ DeviceGuard::DeviceGuard(const Device& device) {
 }
 
 void DeviceGuard::enter(int index) {
-  const int previous = detail::go_to(index);
+  const int previous = detail::set_device(index);
   if (previous != index) previous_ = previous;
 }
 
 DeviceGuard::~DeviceGuard() {
-  if (previous_ >= 0) detail::return_to(previous_);
+  if (previous_ >= 0) detail::restore_device(previous_);
 }
 
 bool launch_blocking() {

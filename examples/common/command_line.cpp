@@ -91,7 +91,7 @@ std::optional<int> CommandLine::parse(int argc, const char* const* argv) {
   return parsed(*app_, argc, argv);
 }
 std::optional<int> CommandLine::parse(std::vector<std::string> arguments) {
-  std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
+  std::reverse(arguments.begin(), arguments.end());  // the order that CLI11 expects
   return parsed(*app_, std::move(arguments));
 }
 

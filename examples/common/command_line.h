@@ -1,5 +1,5 @@
-// Options of programs. CLI11 reads them; its headers, which take long to compile, are included by
-// command_line.cpp alone.
+// Command-line options of programs, parsed by CLI11. Only command_line.cpp includes its headers,
+// which take long to compile.
 #pragma once
 
 #include <cstddef>
@@ -17,20 +17,20 @@ class Option;
 
 namespace examples {
 
-/// An option that was added: all of these give it back.
+/// An option that was added. All setters return it.
 class Option {
  public:
   explicit Option(CLI::Option* option) : option_(option) {}
 
   Option check(const Check& check) const;
-  /// --help shows the value that the variable has now.
+  /// --help shows the current value of the variable as the default.
   Option capture_default_str() const;
-  /// The heading of --help that it is listed under; "": not at all.
+  /// The heading in --help under which the option is listed; "" hides it.
   Option group(const std::string& name) const;
-  /// Between the values of a list that are one argument.
+  /// The separator of the values of a list in one argument.
   Option delimiter(char separator) const;
   Option description(const std::string& text) const;
-  /// How often it was given.
+  /// The number of times that the option was given.
   std::size_t count() const;
 
  private:
@@ -44,20 +44,20 @@ class CommandLine {
   CommandLine(const CommandLine&) = delete;
   CommandLine& operator=(const CommandLine&) = delete;
 
-  /// `names` as "-n,--nodes"; `value` is set by parse(), where the option is given. T: int, int64,
+  /// `names` are such as "-n,--nodes"; parse() sets `value` if the option is given. T: int, int64,
   /// uint64, double, string, and optional and vector of them.
   template <class T>
   Option add_option(const std::string& names, T& value, const std::string& help = "");
-  /// "!--name" is one that makes `value` false.
+  /// A name of the form "!--name" sets `value` to false.
   Option add_flag(const std::string& names, bool& value, const std::string& help);
 
   Option get_option(const std::string& name) const;
   void remove_option(const std::string& name);
   std::size_t count(const std::string& name) const;
 
-  /// The exit status where the program ends here: --help was shown, or what is wrong.
+  /// The exit status if the program must end: after --help or an error, which has been printed.
   [[nodiscard]] std::optional<int> parse(int argc, const char* const* argv);
-  /// The same of arguments without the program's name before them.
+  /// The same for arguments without the program's name.
   [[nodiscard]] std::optional<int> parse(std::vector<std::string> arguments);
 
  private:

@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::int64_t kSyntheticTrain = 20000, kSyntheticTest = 4000;
 
-/// --data, else FERRITE_DATA, else the folder that is there by convention.
+/// --data, else FERRITE_DATA, else the first conventional folder that exists.
 fs::path root_of(const TrainingOptions& options) {
   if (!options.data.empty()) return options.data;
   if (const char* root = std::getenv("FERRITE_DATA"); root && *root) return root;
@@ -44,7 +44,7 @@ Normalization measure(const ferrite::Tensor& images) {
 
 enum class Mirror : std::uint8_t { never, half };
 
-/// What varies images of side `size`; nothing where that is not asked for.
+/// The augmentation for images of side `size`; null if it is off.
 data::Transform variation(const ImageOptions& options, std::int64_t size, std::int64_t padding,
                           Mirror mirror) {
   if (!options.augment) return {};
@@ -53,7 +53,7 @@ data::Transform variation(const ImageOptions& options, std::int64_t size, std::i
   return data::Compose{crop, data::RandomHorizontalFlip()};
 }
 
-/// Both splits, normalized alike, that for training varied before.
+/// Both splits with the same normalization; the training split is augmented first.
 template <class D>
 Splits normalized(D train, D test, const Normalization& n, const data::Transform& train_first = {},
                   const data::Transform& test_first = {}) {
@@ -70,7 +70,7 @@ Splits normalized(D train, D test, const Normalization& n, const data::Transform
 template <class D>
 Splits read(const TrainingOptions& options, const Normalization& n, const data::Transform& varied) {
   const fs::path root = root_of(options);
-  std::array<std::optional<D>, 2> splits;  // read side by side
+  std::array<std::optional<D>, 2> splits;  // read in parallel
   std::array<std::exception_ptr, 2> errors;
   ferrite::parallel_for(2, 1, [&](std::int64_t begin, std::int64_t end) {
     for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) try {
@@ -84,7 +84,7 @@ Splits read(const TrainingOptions& options, const Normalization& n, const data::
   return normalized(*std::move(splits[0]), *std::move(splits[1]), n, varied);
 }
 
-/// ImageNet's layout and its figures.
+/// Image folders in ImageNet's layout, normalized by its mean and deviation.
 Splits read_folders(const TrainingOptions& options, const ImageOptions& images) {
   const fs::path root = root_of(options);
   const data::ImageFolderOptions folder{.mode = images.gray ? data::ImageMode::gray
@@ -124,7 +124,7 @@ Splits open_dataset(const TrainingOptions& options, const ImageOptions& images) 
   // Disjoint by seed: sample i is a function of (seed, i).
   data::SyntheticDigits train(kSyntheticTrain, 2 * options.seed);
   data::SyntheticDigits test(kSyntheticTest, 2 * options.seed + 1);
-  // A few say as much as all of them, which are drawn while the training runs.
+  // A few images suffice for the statistics; the others are drawn during training.
   const Normalization n = measure(data::SyntheticDigits(500, 2 * options.seed).images());
   return normalized(std::move(train), std::move(test), n, digits);
 }

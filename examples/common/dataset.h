@@ -10,21 +10,21 @@
 
 namespace examples {
 
-/// Mean and deviation of the training pixels in [0, 1], one for all channels or one a channel.
+/// Mean and deviation of the training pixels in [0, 1], one for all channels or one per channel.
 struct Normalization {
   std::vector<double> mean = {0}, std = {1};
 };
 
-/// How training images are varied, and what image folders are turned into.
+/// Augmentation of training images, and the format of images from folders.
 struct ImageOptions {
-  /// Random crops of the image with 4 zeros around it (digits: 2), mirrored half the time but for
-  /// digits; of image folders RandomResizedCrop, mirrored half the time.
+  /// Random crops of the image padded with 4 zeros (digits: 2), mirrored with probability 0.5
+  /// except for digits; for image folders, RandomResizedCrop, mirrored with probability 0.5.
   bool augment = false;
-  std::int64_t image_size = 224;  ///< of image folders: height and width
-  bool gray = false;              ///< of image folders: one channel, not three
+  std::int64_t image_size = 224;  ///< image folders: height and width in pixels
+  bool gray = false;              ///< image folders: one channel instead of three
 };
 
-/// Images come as normalized float32 [C, H, W].
+/// Images are normalized float32 [C, H, W].
 struct Splits {
   std::shared_ptr<ferrite::data::Dataset> train, test;
   std::vector<std::string> classes;
@@ -32,7 +32,8 @@ struct Splits {
 };
 
 /// synthetic-digits, mnist, fashion-mnist, cifar10, or image-folder: DIR/train/CLASS/ and
-/// DIR/val/CLASS/ (or DIR/test/CLASS/) of PNG and JPEG files. IoError says what is missing.
+/// DIR/val/CLASS/ (or DIR/test/CLASS/) of PNG and JPEG files. Throws IoError, which names what is
+/// missing.
 Splits open_dataset(const TrainingOptions& options, const ImageOptions& images = {});
 
 }  // namespace examples

@@ -1,4 +1,4 @@
-// What a training run takes of its CUDA device, for progress lines and reports.
+// The memory and utilization of a CUDA device, for progress lines and reports.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,8 +8,8 @@
 
 namespace examples {
 
-/// "31 MiB (peak 40, reserved 64) busy 87%": memory of tensors, and how much of the time a kernel
-/// ran, where that can be known. Empty for other devices. Waits for nothing.
+/// "31 MiB (peak 40, reserved 64) busy 87%": memory of tensors, and the percentage of time in which
+/// a kernel ran, if that is known. Empty for other devices. Does not wait for the device.
 std::string device_use(const ferrite::Device& device);
 
 /// The same in bytes and percent: "memory" {allocated, max_allocated, reserved, max_reserved} and

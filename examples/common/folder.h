@@ -1,4 +1,4 @@
-// Folders that a program will write into: made and tried before hours of work depend on them.
+// Output folders, which are created and checked before hours of work depend on them.
 #pragma once
 
 #include <filesystem>
@@ -6,8 +6,8 @@
 
 namespace examples {
 
-/// Makes the folder where it is missing and checks that files can be made in it. IoError names
-/// `option`, which asked for it.
+/// Creates the folder if it is missing and checks that files can be created in it. Throws IoError,
+/// tagged with `option`, the command-line option that names the folder.
 void make_writable_folder(const std::filesystem::path& folder, std::string_view option);
 
 }  // namespace examples

@@ -40,7 +40,7 @@ void LossGuard::begin() {
 Tensor LossGuard::check(const Tensor& loss) {
   const NoGradGuard guard;
   const Tensor value = loss.detach().to(kFloat64);
-  // NaN is below no limit.
+  // The comparison is false for NaN.
   Tensor ok = le(value, kMost);
   if (factor_ > 0)
     ok = logical_and(ok, logical_or(le(value, mean_ * factor_), lt(good_, kLearnFrom)));

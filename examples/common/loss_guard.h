@@ -1,4 +1,5 @@
-// Steps whose loss has exploded are skipped, on the device: the host does not wait to decide.
+// LossGuard: skips steps whose loss has exploded. The device decides, so that the host does not
+// wait.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +11,23 @@
 
 namespace examples {
 
-/// A step is bad where its loss is not finite, or, once ten good ones have been seen, above
-/// `factor` times their running mean (the mean over the first 50, then one that forgets by 2 % a
-/// step). A few operations on single numbers decide that on the device and give a flag, which the
-/// optimizer reads there as it reads a loss scaler's: where it is 1, nothing changes. Running
-/// statistics of norms, which forward has updated by then, are put back as well. How many steps
-/// were skipped is read with the next line of progress.
+/// A step is bad if its loss is not finite or, after ten good steps, above `factor` times their
+/// running mean (the mean over the first 50, then an exponential one with a decay of 2 % per step).
+/// A few operations on single numbers compute a flag on the device, which the optimizer reads like
+/// that of a loss scaler: if it is 1, nothing changes. Running statistics of norms, which forward
+/// has already updated, are restored as well. The number of skipped steps is read with the next
+/// progress line.
 class LossGuard {
  public:
-  /// `factor` 0: only losses that are not finite.
+  /// If `factor` is 0, only losses that are not finite count as bad.
   LossGuard(const ferrite::nn::Module& model, const ferrite::Device& device, double factor);
 
-  /// Before forward: keeps the model's buffers.
+  /// To be called before forward: saves the model's buffers.
   void begin();
-  /// After it, with the step's mean loss: 0 or 1, float32, on the device.
+  /// To be called after forward with the step's mean loss. Returns the flag: 0 or 1, float32, on
+  /// the device.
   ferrite::Tensor check(const ferrite::Tensor& loss);
-  /// Puts the buffers back where check() gave 1.
+  /// Restores the buffers if the flag of check() is 1.
   void end(const ferrite::Tensor& bad);
 
   /// The running mean, one float64 number on the device.
@@ -33,9 +35,9 @@ class LossGuard {
 
   struct Skipped {
     std::int64_t steps = 0;     ///< so far
-    std::int64_t in_a_row = 0;  ///< the last ones
-    double loss = 0;            ///< of the last of them
-    double mean = 0;            ///< of the good ones, now
+    std::int64_t in_a_row = 0;  ///< consecutive, up to the last step
+    double loss = 0;            ///< of the last skipped step
+    double mean = 0;            ///< current running mean of good steps
   };
   /// Waits for the device.
   Skipped skipped() const;

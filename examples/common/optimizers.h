@@ -12,7 +12,7 @@ namespace examples {
 
 struct OptimizerSettings {
   double lr;
-  double momentum = 0;  ///< of sgd and lars
+  double momentum = 0;  ///< for sgd and lars
   /// Unset: each optimizer's own default.
   std::optional<double> weight_decay = {};
 };

@@ -19,8 +19,8 @@ ProcessGroupScope::ProcessGroupScope(const std::string& backend, const Device& d
   const bool nccl = device.is_cuda() && parallel::has_nccl();
   const std::string chosen = !backend.empty() ? backend : nccl ? "nccl" : "gloo";
   FERRITE_CHECK(!graph || chosen == "nccl", ValueError, "--graph",
-                "averaging gradients by {} waits in the host, which no CUDA graph can: it takes "
-                "nccl, or steps without --graph",
+                "{} averages gradients on the host, which a CUDA graph cannot wait for: use nccl, "
+                "or omit --graph",
                 chosen);
   parallel::init_process_group(chosen, options);
   if (parallel::get_rank() > 0) {
@@ -31,7 +31,7 @@ ProcessGroupScope::ProcessGroupScope(const std::string& backend, const Device& d
 }
 
 ProcessGroupScope::~ProcessGroupScope() {
-  // A rank that has failed is not to look as if it were done.
+  // A failed rank must not look as if it had finished.
   if (std::uncaught_exceptions() > exceptions_) return;
   try {
     parallel::destroy_process_group();

@@ -1,4 +1,4 @@
-// What programs that train on several processes share.
+// Common code of programs that train on several processes.
 #pragma once
 
 #include <string>
@@ -9,14 +9,15 @@
 
 namespace examples {
 
-/// The process's default group, for as long as this lives: made by who started the process
-/// (init_process_group). All ranks but 0 print nothing to stdout from then on.
+/// The default process group during this object's lifetime, created from the launcher's environment
+/// (init_process_group). From then on, only rank 0 prints to stdout.
 class ProcessGroupScope {
  public:
-  /// `backend`: nccl, gloo, or "" for nccl where `device` is a CUDA device and NCCL is there, else
-  /// gloo. `graph`: whether steps are to be CUDA graphs, ValueError where they cannot be.
+  /// `backend`: nccl, gloo, or "" for nccl if `device` is a CUDA device and NCCL is available, else
+  /// gloo. `graph`: whether steps run as CUDA graphs; ValueError if the backend does not support
+  /// it.
   ProcessGroupScope(const std::string& backend, const ferrite::Device& device, bool graph);
-  /// Says goodbye to the other ranks, unless an exception is under way.
+  /// Leaves the group in agreement with the other ranks, unless an exception is in flight.
   ~ProcessGroupScope();
   ProcessGroupScope(const ProcessGroupScope&) = delete;
   ProcessGroupScope& operator=(const ProcessGroupScope&) = delete;
@@ -25,13 +26,13 @@ class ProcessGroupScope {
   int exceptions_;
 };
 
-/// The device of this process: of "auto" and "cuda" the one with its local rank's number (the only
-/// one where there is just one), where there are CUDA devices; else as named. DeviceError where
-/// there are fewer.
+/// The device of this process. For "auto" and "cuda", if there are CUDA devices, it is the one with
+/// the index of the local rank (or the only visible one); otherwise the device with that name.
+/// DeviceError if there are too few devices.
 ferrite::Device device_of_rank(const std::string& name);
 
-/// Gives all ranks the buffers of rank 0: of a model without SyncBatchNorm each has running
-/// statistics of its own, and one of them is what is evaluated and saved.
+/// Copies the buffers of rank 0 to all ranks. Without SyncBatchNorm each rank has its own running
+/// statistics, but the evaluated and saved ones must be the same.
 void share_buffers(const ferrite::nn::Module& model);
 
 }  // namespace examples

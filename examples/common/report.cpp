@@ -24,7 +24,7 @@ void make_folder_of(const std::string& file, std::string_view option) {
   make_writable_folder(folder.empty() ? "." : folder, option);
 }
 
-/// A number, or null for one that JSON lacks.
+/// A number, or null, which stands for a number that JSON cannot represent.
 bool is_figure(const json& value) { return value.is_number() || value.is_null(); }
 
 double as_double(const json& value) {
@@ -43,7 +43,7 @@ metrics::LogRow row_of(const json& epoch) {
   return row;
 }
 
-/// TensorBoard groups tags by what stands before the slash: train_loss becomes loss/train.
+/// TensorBoard groups tags by the part before the slash: train_loss becomes loss/train.
 std::string tag_of(const std::string& name) {
   for (const std::string split : {"train", "test"})
     if (name.starts_with(split + "_")) return name.substr(split.size() + 1) + "/" + split;
@@ -88,7 +88,7 @@ Report::Report(ReportFiles files) : files_(std::move(files)) {
   if (!files_.tensorboard.empty()) make_writable_folder(files_.tensorboard, "--tensorboard");
 }
 
-/// With the first epoch, as it is then known whether the run was resumed, and where.
+/// Called with the first epoch, when it is known whether and where the run was resumed.
 void Report::open_logs() {
   std::optional<std::int64_t> resumed;
   if (!epochs().empty()) resumed = epochs().back().at("step").get<std::int64_t>();

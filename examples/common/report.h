@@ -1,5 +1,5 @@
-// What a training run leaves behind: figures of every epoch as JSON, as a table, for TensorBoard,
-// and drawn as curves; all of them are up to date after each epoch.
+// The report of a training run: the metrics of every epoch as JSON, as a table, for TensorBoard and
+// as curves. All files are updated after each epoch.
 #pragma once
 
 #include <memory>
@@ -12,32 +12,32 @@
 
 namespace examples {
 
-/// Where to; what is empty is not written.
+/// The output files; an empty name means no file.
 struct ReportFiles {
   std::string report;       ///< JSON, with the configuration
-  std::string log;          ///< a row an epoch: CSV, or JSON lines where it ends in .jsonl
+  std::string log;          ///< one row per epoch: CSV, or JSON lines if the name ends in .jsonl
   std::string tensorboard;  ///< a folder of event files
   std::string curves;       ///< SVG
   std::string title;        ///< of the curves
 };
 
-/// What the options of a run ask for. Curves are drawn beside the report, else in the checkpoint
-/// folder, where --curves does not say otherwise. IoError where its folder cannot be made.
+/// The files that the options of a run ask for. Without --curves, the curves are written to the
+/// folder of the report, else to the checkpoint folder. IoError if that folder cannot be created.
 ReportFiles report_files(const TrainingOptions& options);
 
 class Report {
  public:
-  /// Makes the folders, or throws IoError at once.
+  /// Creates the folders; throws IoError if that fails.
   explicit Report(ReportFiles files);
   explicit Report(std::string path) : Report(ReportFiles{.report = std::move(path)}) {}
 
   void set(const std::string& key, nlohmann::json value) { root_[key] = std::move(value); }
-  /// Appends one epoch's figures, an object with a "step", and writes the files.
+  /// Appends the metrics of one epoch, an object with a "step", and writes the files.
   void add_epoch(nlohmann::json epoch);
-  /// Those of all epochs so far, an array; of a run that is resumed, to be set.
+  /// The metrics of all epochs so far, an array. A resumed run must set it.
   const nlohmann::json& epochs() const { return root_["epochs"]; }
   void set_epochs(nlohmann::json epochs) { root_["epochs"] = std::move(epochs); }
-  /// Replaces the JSON file and the curves atomically; IoError where that fails.
+  /// Replaces the JSON file and the curves atomically; IoError if that fails.
   void write() const;
 
   const ReportFiles& files() const { return files_; }
@@ -51,8 +51,7 @@ class Report {
   std::unique_ptr<ferrite::metrics::SummaryWriter> tensorboard_;
 };
 
-/// A metric that goes into JSON as a number whatever its value: NaN and infinity, which JSON lacks,
-/// become null.
+/// A metric as a JSON number. NaN and infinity, which JSON cannot represent, become null.
 nlohmann::json number(double value);
 
 }  // namespace examples

@@ -21,40 +21,40 @@ void add_training_options(CommandLine& app, TrainingOptions& options,
   options.model = models.front();
   options.dataset = datasets.front();
   const auto positive = whole<std::int64_t>(1);
-  app.add_option("--dataset", options.dataset, "what to train on")
+  app.add_option("--dataset", options.dataset, "data set to train on")
       .check(one_of(datasets))
       .capture_default_str();
   app.add_option("--data", options.data,
                  "folder that holds the data set (default: $FERRITE_DATA, ./data-sets)");
   app.add_option("--model", options.model, "network").check(one_of(models)).capture_default_str();
   app.add_option("--epochs", options.epochs, "passes over the training set").check(positive);
-  app.add_option("--max-steps", options.max_steps, "stop after so many steps (0: no limit)")
+  app.add_option("--max-steps", options.max_steps, "stop after this many steps (0: no limit)")
       .check(whole<std::int64_t>(0));
-  app.add_option("--batch-size", options.batch_size, "images a step").check(positive);
+  app.add_option("--batch-size", options.batch_size, "images per step").check(positive);
   app.add_option("--lr", options.lr, "learning rate").check(above_zero());
   app.add_option("--optimizer", options.optimizer, "optimizer")
       .check(one_of({"sgd", "adam", "adamw", "rmsprop", "lars", "lamb"}));
   app.add_option("--device", options.device,
-                 "auto (cuda where there is a CUDA device), cpu, cpu:N, cuda or cuda:N")
+                 "auto (cuda if there is a CUDA device), cpu, cpu:N, cuda or cuda:N")
       .capture_default_str();
   app.add_flag("--graph", options.graph,
-               "record the training step as a CUDA graph and launch it as one (needs cuda)");
-  app.add_option("--threads", options.threads, "threads that compute (0: one a processor)")
+               "capture the training step as a CUDA graph and replay it (needs cuda)");
+  app.add_option("--threads", options.threads, "compute threads (0: one per processor)")
       .check(whole(0, 1024));
-  app.add_option("--workers", options.workers, "threads that load data (0: the training thread)")
+  app.add_option("--workers", options.workers, "data loading threads (0: the training thread)")
       .check(whole(0, 256))
       .capture_default_str();
-  app.add_option("--seed", options.seed, "seed of weights, shuffling and everything random")
+  app.add_option("--seed", options.seed, "seed of all random numbers (weights, shuffling, ...)")
       .check(whole<std::uint64_t>(0))
       .capture_default_str();
   app.add_option("--checkpoint-dir", options.checkpoint_dir,
-                 "folder for final.safetensors (made if missing)");
+                 "folder for final.safetensors (created if missing)");
   app.add_option("--report", options.report, "JSON file for the configuration and every epoch");
   app.add_option("--curves", options.curves,
                  "SVG file for loss and accuracy by epoch (default: beside the report, else in the "
                  "checkpoint folder)");
   app.add_option("--log", options.log,
-                 "table of the epochs: CSV, or JSON lines where the name ends in .jsonl");
+                 "table of the epochs: CSV, or JSON lines if the name ends in .jsonl");
   app.add_option("--tensorboard", options.tensorboard, "folder for TensorBoard's event files");
   app.add_option(
       "--profile", options.profile,
@@ -68,8 +68,8 @@ ferrite::Device apply(const TrainingOptions& options) {
   const ferrite::Device device =
       choose ? (ferrite::cuda::is_available() ? "cuda" : "cpu") : options.device;
   FERRITE_CHECK(!options.graph || device.is_cuda(), ferrite::ValueError, "--graph",
-                "graphs are of CUDA devices: expected --device cuda or cuda:N, got {}{}", device,
-                choose ? ", as there is no CUDA device" : "");
+                "CUDA graphs need a CUDA device: expected --device cuda or cuda:N, got {}{}",
+                device, choose ? ", because there is no CUDA device" : "");
   return device;
 }
 

@@ -23,7 +23,7 @@ struct TrainingOptions {
   std::int64_t max_steps = 0;            ///< 0: no limit
   std::string device = "auto";
   bool graph = false;  ///< steps are launched as CUDA graphs
-  int threads = 0;     ///< 0: as the process finds it
+  int threads = 0;     ///< 0: the default of the process
   int workers = 1;
   std::uint64_t seed = 0;
   std::string checkpoint_dir;
@@ -34,14 +34,14 @@ struct TrainingOptions {
   std::string profile;  ///< file for the trace of a few steps; empty: none
 };
 
-/// Adds the options to a program's command line; `models` and `datasets` are what --model and
-/// --dataset accept, the first being the default.
+/// Adds the options to a program's command line; `models` and `datasets` are the values of --model
+/// and --dataset; the first of each is the default.
 void add_training_options(CommandLine& app, TrainingOptions& options,
                           const std::vector<std::string>& models,
                           const std::vector<std::string>& datasets);
 
-/// The device that --device names ("auto": CUDA where there is one). Sets the number of threads and
-/// the seed as well. ValueError where --graph is asked for of another device than a CUDA one.
+/// The device that --device names ("auto": CUDA if there is a device). Also sets the number of
+/// threads and the seed. ValueError for --graph without a CUDA device.
 ferrite::Device apply(const TrainingOptions& options);
 
 /// Seconds since run() began.

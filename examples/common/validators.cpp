@@ -11,7 +11,7 @@ namespace examples {
 
 namespace {
 
-/// A number of the whole text that `good` accepts; `what` says which those are.
+/// Checks that the whole text is a number that `good` accepts; `what` describes such numbers.
 template <class T, class Good>
 Check number_that(const std::string& what, Good good) {
   return {{}, [=](const std::string& text) -> std::string {

@@ -1,4 +1,4 @@
-// What the options of programs accept, with the message for what they do not.
+// Checks of option values, with messages for invalid ones.
 #pragma once
 
 #include <functional>
@@ -10,8 +10,8 @@
 namespace examples {
 
 struct Check {
-  std::vector<std::string> names;  ///< one of these; of empty ones, what follows decides
-  /// What is wrong with a text, "" where nothing is.
+  std::vector<std::string> names;  ///< the accepted values; if empty, `problem` decides
+  /// A message about what is wrong with a text; "" if it is valid.
   std::function<std::string(const std::string&)> problem;
 };
 

@@ -12,7 +12,7 @@ using ferrite::kernels::View;
 /// out = gate * sigmoid(gate) * value. Called as forward(stream, out, gate, value), it runs
 /// cpu::forward (kernels_cpu.cpp) or cuda::forward (kernels_cuda.cu).
 FERRITE_KERNEL_OF("swiglu", forward, const View& out, const View& gate, const View& value);
-/// Both gradients from `grad`, that of out.
+/// Both gradients, from `grad`, the gradient of out.
 FERRITE_KERNEL_OF("swiglu_backward", backward, const View& grad_gate, const View& grad_value,
                   const View& grad, const View& gate, const View& value);
 

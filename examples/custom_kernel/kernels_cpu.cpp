@@ -1,5 +1,5 @@
-// The CPU's kernels of swiglu: Ferrite's own do the parts. Only on a GPU do passes over memory cost
-// so much that one kernel for all of it is worth writing.
+// The CPU kernels of swiglu, composed of Ferrite's kernels. Only on a GPU are extra passes over
+// memory so expensive that a fused kernel pays.
 #include "ferrite/kernels/elementwise.h"
 #include "ferrite/kernels/unary.h"
 #include "kernels.h"

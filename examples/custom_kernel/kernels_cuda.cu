@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-/// In float, or in double for float64.
+/// Computes in float, or in double for float64.
 template <class C>
 __device__ C sigmoid(C x) {
   return C(1) / (C(1) + std::exp(-x));
@@ -34,7 +34,7 @@ __device__ void differentiate(C& grad_gate, C& grad_value, C grad, C gate, C val
   grad_value = grad * swish;
 }
 
-/// Each thread takes V neighbours: one load of 16 bytes an operand where they are aligned.
+/// Each thread handles V adjacent elements: one 16-byte load per operand if they are aligned.
 template <int V, class T>
 __global__ void __launch_bounds__(kThreads)
     backward_kernel(std::int64_t n, T* grad_gate, T* grad_value, const T* grad, const T* gate,
@@ -66,14 +66,14 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-// One output: Ferrite's map() has the loads, the tail and every layout.
+// One output: Ferrite's map() handles loads, the tail and all layouts.
 void forward(const Stream& stream, const View& out, const View& gate, const View& value) {
   dispatch_floating(out.dtype, "swiglu", [&]<class T>() {
     map<T, T, T>(stream, "swiglu", Forward(), out, gate, value);
   });
 }
 
-// Two outputs of one pass: a kernel of its own.
+// Two outputs in one pass need their own kernel.
 void backward(const Stream& stream, const View& grad_gate, const View& grad_value, const View& grad,
               const View& gate, const View& value) {
   dispatch_floating(grad.dtype, "swiglu", [&]<class T>() {

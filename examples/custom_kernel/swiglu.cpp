@@ -26,7 +26,7 @@ Tensor swiglu(const Tensor& gate, const Tensor& value) {
   if (autograd::recording(gate, value))
     autograd::record(out, "swiglu", {gate, value},
                      [g = Saved(g), v = Saved(v)](const Tensor& grad, Needs) -> Gradients {
-                       // Made of kernels, not of ops: not differentiable once more.
+                       // It consists of kernels, not ops, so it cannot be differentiated again.
                        autograd::once_differentiable();
                        const Tensor dy = grad.contiguous();
                        const Tensor grad_gate = empty_like(dy), grad_value = empty_like(dy);

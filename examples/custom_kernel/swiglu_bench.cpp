@@ -1,4 +1,5 @@
-// The benchmark: the fused op beside the same of Ferrite's ops, forward and backward.
+// The benchmark: compares the fused op with the same computation by Ferrite's ops, forward and
+// backward.
 //
 //   custom_kernel_bench [device] [MiB of an operand]
 #include <chrono>
@@ -17,7 +18,7 @@ using namespace ferrite;
 
 namespace {
 
-/// Seconds of a call; on a CUDA device by its events, which do not count the host's time.
+/// Seconds per call. On a CUDA device they are measured by events, which exclude the host's time.
 double seconds_of(const Device& device, const std::function<void()>& call, int calls = 20) {
   const Stream stream = current_stream(device);
   call();

@@ -1,4 +1,4 @@
-// The test of the kernels with Ferrite's kit, and of the op by finite differences.
+// Tests of the kernels with Ferrite's test kit, and of the op by finite differences.
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include "swiglu.h"
 
@@ -23,7 +23,7 @@ TEST_CASE("forward, on every device, in every dtype, at every alignment") {
     const Shape shape{c.size(5000)};
     const kit::Operand gate = c.input(shape, dtype, {.low = -6, .high = 6}),
                        value = c.input(shape, dtype), out = c.output(shape, dtype);
-    // The kernel under test; then, on the host and in float64, the formula in plain words.
+    // The kernel under test; then, on the host and in float64, the formula as plain code.
     c.run([&](const Stream& stream,
               const kit::Side& at) { swiglu::forward(stream, at(out), at(gate), at(value)); },
           [&](const Stream&, const kit::Side& at) {
@@ -47,13 +47,13 @@ TEST_CASE("both gradients") {
     c.run([&](const Stream& stream, const kit::Side& at) {
       swiglu::backward(stream, at(grad_gate), at(grad_value), at(grad), at(gate), at(value));
     });
-    // s + x s (1 - s) cancels near its zero at -1.28, where it has lost the digits of float32.
+    // s + x s (1 - s) has a zero at -1.28, where cancellation loses the digits of float32.
     c.check(grad_gate, {.rtol = -1, .atol = 1e-6});
     c.check(grad_value);
   });
 }
 
-TEST_CASE("the op's gradient is that of its values") {
+TEST_CASE("the op's gradient agrees with finite differences") {
   const Tensor gate = randn({3, 5}, {.dtype = kFloat64}),
                value = randn({3, 5}, {.dtype = kFloat64});
   gate.set_requires_grad();
@@ -65,7 +65,7 @@ TEST_CASE("the op's gradient is that of its values") {
       {gate, value}));
 }
 
-TEST_CASE("the op on every device does what the ops of Ferrite do") {
+TEST_CASE("the op agrees with Ferrite's ops on every device") {
   for (const Device& device : kit::test_devices()) {
     const auto gradients = [&](auto&& f) {
       manual_seed(3);
@@ -85,7 +85,7 @@ TEST_CASE("the op on every device does what the ops of Ferrite do") {
   }
 }
 
-TEST_CASE("what the op refuses") {
+TEST_CASE("errors of the op") {
   CHECK_THROWS_AS(swiglu::swiglu(ones({2}), ones({3})), ShapeError);
   CHECK_THROWS_AS(swiglu::swiglu(ones({2}, {.dtype = kInt64}), ones({2}, {.dtype = kInt64})),
                   DTypeError);

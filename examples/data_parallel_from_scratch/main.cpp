@@ -3,9 +3,10 @@
 //
 //   data_parallel_from_scratch --dataset fashion-mnist --data data-sets
 //
-// Data parallelism: every device holds all parameters and sees a part of each batch. It computes
-// the gradient of its part; the gradients are added up, everybody gets the sum, and everybody takes
-// the same step. parallel::DataParallel and parallel::DistributedDataParallel do the same, faster.
+// Data parallelism: every device holds all parameters and processes a part of each batch. It
+// computes the gradient of its part; the gradients are added up, every device gets the sum, and all
+// take the same step. parallel::DataParallel and parallel::DistributedDataParallel do the same,
+// faster.
 #include <ferrite/ferrite.h>
 #include <fmt/format.h>
 
@@ -25,8 +26,8 @@ using Params = std::vector<Tensor>;
 
 // ---- A toy network
 //
-// A LeNet, written out as a function of its parameters: to have several copies of it we need only
-// have several copies of these.
+// A LeNet as a function of its parameters. Several copies of the network then are just several
+// copies of the parameters.
 
 Params initial_params() {
   const double scale = 0.01;
@@ -45,8 +46,8 @@ Tensor lenet(const Tensor& X, const Params& params) {
 
 // ---- What devices exchange
 //
-// First, the parameters: a copy for a device, whose gradient will be that device's. The gradient
-// begins as zeros, which is what a device adds that no part of a small batch was left for.
+// First, the parameters: each device gets a copy with its own gradient. The gradient starts as
+// zeros, which is the contribution of a device that receives no part of a small batch.
 
 Params get_params(const Params& params, const Device& device) {
   Params copies;
@@ -58,7 +59,7 @@ Params get_params(const Params& params, const Device& device) {
 }
 
 // Then, at every step, the gradients: tensors of one shape, one on each device. The first device
-// adds up what comes from the others, and all get the sum back.
+// adds up those of the others, and all receive the sum.
 
 void allreduce(std::span<const Tensor> tensors) {
   const Tensor& first = tensors[0];
@@ -66,9 +67,9 @@ void allreduce(std::span<const Tensor> tensors) {
   for (std::size_t i = 1; i < tensors.size(); ++i) tensors[i].copy_(first);
 }
 
-// ---- What each device sees
+// ---- The parts of a batch
 //
-// A batch is cut into parts of equal size, where the number of images allows that, and each part is
+// A batch is split into parts, of equal size if the number of images allows it, and each part is
 // sent to its device.
 
 std::vector<Tensor> scatter(const Tensor& batch, const std::vector<Device>& devices) {
@@ -84,16 +85,14 @@ std::pair<std::vector<Tensor>, std::vector<Tensor>> split_batch(
 
 // ---- A step of training
 //
-// There is no thread in this function, and yet the devices work at the same time. An operation on a
-// device's tensors only puts work into that device's queue and returns; the result is a promise.
-// The first loop gives every device its forward pass and goes on to the next device before it is
-// done; so does the second with the backward passes. A device waits where it needs what another one
-// computes, in allreduce, and the program waits where it looks at a number, which it does not do
-// here.
+// This function starts no threads, but the devices work at the same time. An operation on a
+// device's tensors only adds work to that device's queue and returns before it is done. The first
+// loop queues the forward pass of every device without waiting; so does the second with the
+// backward passes. A device waits when it needs the result of another one, in allreduce. The
+// program waits when it reads a number, which it does not do here.
 //
-// The losses are sums over a part's images, not means: then what allreduce adds up is the gradient
-// of the whole batch, however it was cut, and dividing by the number of its images is left to the
-// step itself.
+// The losses are sums over a part's images, not means: allreduce then adds up to the gradient of
+// the whole batch, for any split, and the step itself divides by the number of images.
 
 Tensor loss_of(const Tensor& outputs, const Tensor& labels) {
   return cross_entropy(outputs, labels, {.reduction = Reduction::sum});
@@ -168,14 +167,15 @@ void train(int num_devices, std::int64_t batch_size, double lr, const examples::
   timer.pause();
   double accuracy = 0;
   for (std::int64_t epoch = 1; epoch <= options.epochs; ++epoch) {
-    std::vector<Tensor> totals;  // of the losses, added up where they are
+    std::vector<Tensor> totals;  // sums of the losses, on their devices
     for (const Device& device : devices) totals.push_back(zeros({}, {.device = device}));
     std::int64_t seen = 0, steps = 0;
     timer.resume();
     for (auto& [images, labels] : train_loader) {
       const auto losses = train_batch(images, labels, device_params, devices, lr);
       for (std::size_t i = 0; i < losses.size(); ++i) totals[i].add_(losses[i].detach());
-      for (const Device& device : devices) synchronize(device);  // not to run ahead of them by more
+      for (const Device& device : devices)
+        synchronize(device);  // bounds how far the host runs ahead
       seen += images.size(0);
       if (++steps == options.max_steps) break;
     }
@@ -194,25 +194,25 @@ int data_parallel_from_scratch(int argc, char** argv) {
   examples::CommandLine app("Data parallelism from scratch, as in \"Dive into Deep Learning\".");
   Options o;
   o.data.dataset = "synthetic-digits";
-  app.add_option("--dataset", o.data.dataset, "what to train on")
+  app.add_option("--dataset", o.data.dataset, "data set to train on")
       .check(examples::one_of({"synthetic-digits", "mnist", "fashion-mnist"}))
       .capture_default_str();
   app.add_option("--data", o.data.data,
                  "folder that holds the data set (default: $FERRITE_DATA, ./data-sets)");
   app.add_option("--num-devices", o.num_devices,
-                 "train on so many devices, one number after another")
+                 "numbers of devices to train on, one after another")
       .check(examples::whole(1, Device::kMaxIndex + 1))
       .capture_default_str();
   app.add_option("--device", o.device,
-                 "cuda, cpu (virtual devices of one thread each), or auto: cuda where there is")
+                 "cuda, cpu (virtual devices of one thread each), or auto: cuda if available")
       .check(examples::one_of({"auto", "cpu", "cuda"}))
       .capture_default_str();
   app.add_option("--epochs", o.epochs, "passes over the training set")
       .check(examples::whole<std::int64_t>(1))
       .capture_default_str();
-  app.add_option("--max-steps", o.max_steps, "end each epoch after so many steps (0: no limit)")
+  app.add_option("--max-steps", o.max_steps, "end each epoch after this many steps (0: no limit)")
       .check(examples::whole<std::int64_t>(0));
-  app.add_option("--batch-size", o.batch_size, "images a step, over all devices")
+  app.add_option("--batch-size", o.batch_size, "images per step, over all devices")
       .check(examples::whole<std::int64_t>(1))
       .capture_default_str();
   app.add_option("--lr", o.lr, "learning rate").check(examples::above_zero()).capture_default_str();

@@ -1,5 +1,5 @@
-// What each replica of a DataParallel model sees of a batch: the program of PyTorch's tutorial
-// "Optional: Data Parallelism".
+// Prints the part of a batch that each replica of a DataParallel model receives: the program of
+// PyTorch's tutorial "Optional: Data Parallelism".
 //
 //   data_parallel_shapes --devices 4
 //
@@ -23,7 +23,7 @@ using namespace ferrite;
 
 constexpr std::int64_t kInputSize = 5, kOutputSize = 2;
 
-/// Lines of replicas, which run at the same time, in the order of their devices.
+/// Collects the lines of replicas, which run at the same time, in the order of their devices.
 class Notes {
  public:
   void add(const Device& device, std::string line) {
@@ -56,7 +56,7 @@ class Model : public nn::Cloneable<Model> {
 
  private:
   nn::Linear fc_{kInputSize, kOutputSize};
-  std::shared_ptr<Notes> notes_;  // which replicas share
+  std::shared_ptr<Notes> notes_;  // shared by replicas
 };
 
 struct Options {
@@ -75,18 +75,19 @@ std::vector<Device> devices_of(const Options& o) {
 }
 
 int data_parallel_shapes(int argc, char** argv) {
-  examples::CommandLine app("What each replica of a DataParallel model sees of a batch.");
+  examples::CommandLine app(
+      "Prints the part of a batch that each replica of a DataParallel model receives.");
   Options o;
   app.add_option("--devices", o.devices,
-                 "so many devices (default: all CUDA devices, else 4 virtual ones of the CPU)")
+                 "number of devices (default: all CUDA devices, else 4 virtual ones of the CPU)")
       .check(examples::whole(1, Device::kMaxIndex + 1));
-  app.add_option("--device", o.device, "cuda, cpu, or auto: cuda where there is")
+  app.add_option("--device", o.device, "cuda, cpu, or auto: cuda if available")
       .check(examples::one_of({"auto", "cpu", "cuda"}))
       .capture_default_str();
-  app.add_option("--batch-size", o.batch_size, "rows of a batch")
+  app.add_option("--batch-size", o.batch_size, "rows per batch")
       .check(examples::whole<std::int64_t>(1))
       .capture_default_str();
-  app.add_option("--samples", o.samples, "rows of the data set")
+  app.add_option("--samples", o.samples, "rows in the data set")
       .check(examples::whole<std::int64_t>(1))
       .capture_default_str();
   if (const auto status = app.parse(argc, argv)) return *status;

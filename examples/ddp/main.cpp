@@ -27,24 +27,24 @@ void add_options(examples::CommandLine& app, examples::Options& options) {
   examples::add_training_options(app, options, {"convnet"},
                                  {"synthetic-digits", "mnist", "fashion-mnist"});
   app.remove_option("--profile");
-  app.get_option("--batch-size").description("images a step of each process");
+  app.get_option("--batch-size").description("images per step of each process");
   auto& node = options.node;
   const auto positive = examples::whole(1);
-  app.add_option("-n,--nodes", node.nodes, "how many nodes take part").check(positive);
-  app.add_option("-g,--gpus", node.processes, "processes of each node: GPUs, where there are any")
+  app.add_option("-n,--nodes", node.nodes, "number of nodes").check(positive);
+  app.add_option("-g,--gpus", node.processes, "processes per node: GPUs, if there are any")
       .check(positive);
-  app.add_option("--nr", node.node_rank, "which of the nodes this is, from 0; also -nr")
+  app.add_option("--nr", node.node_rank, "index of this node, from 0; also -nr")
       .check(examples::whole(0));
   app.add_option("--master-addr", node.master_addr,
-                 "of several nodes: address of the one with -nr 0 (default: $MASTER_ADDR)");
+                 "with several nodes: address of the one with -nr 0 (default: $MASTER_ADDR)");
   app.add_option("--master-port", node.master_port,
-                 "a port there that is free (default: $MASTER_PORT, 29500)")
+                 "a free port on that node (default: $MASTER_PORT, 29500)")
       .check(examples::whole(1, 65535));
   app.add_option("--backend", options.backend, "nccl or gloo (default: by the device)")
       .check(examples::one_of({"nccl", "gloo"}));
   app.add_flag("--sync-bn", options.sync_bn, "normalise by the statistics of all processes");
   app.add_option("--scale-lr", options.scale_lr,
-                 "have the learning rate grow with the number of processes: none, linear or sqrt")
+                 "scale the learning rate with the number of processes: none, linear or sqrt")
       .check(examples::one_of({"none", "linear", "sqrt"}))
       .capture_default_str();
 }
@@ -53,7 +53,7 @@ int ddp(int argc, char** argv) {
   examples::CommandLine app("Trains a network on digits, on several processes.");
   examples::Options options;
   add_options(app, options);
-  // Options of one letter are all that are taken after one dash.
+  // After a single dash, only one-letter options are recognised.
   std::vector<std::string> arguments(argv + 1, argv + argc);
   for (std::string& argument : arguments)
     if (argument.starts_with("-nr")) argument.insert(0, "-");

@@ -23,7 +23,7 @@ namespace {
 
 using ferrite::ValueError;
 
-/// Set for the processes that are started here.
+/// The environment variable that marks processes started here.
 constexpr const char* kStarted = "FERRITE_STARTED_BY_NODE";
 constexpr auto kGrace = std::chrono::seconds(5);  // from SIGTERM to SIGKILL
 
@@ -34,21 +34,21 @@ const char* variable(const char* name) {
 
 void put(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
 
-/// The variable by which a launcher has told this process its rank; null where there was none.
+/// The variable in which a launcher has passed this process its rank; null without a launcher.
 const char* launched_by(bool asked_for_processes) {
   for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"})
     if (variable(name)) return name;
-  // A batch script of SLURM's has it too, before srun.
+  // A SLURM batch script also has it, before srun.
   return !asked_for_processes && variable("SLURM_PROCID") ? "SLURM_PROCID" : nullptr;
 }
 
-/// A port of this host that nobody listens on.
+/// A free port of this host.
 int free_port() {
   using namespace ferrite::parallel;
   return links::local_address(links::listen_at({"127.0.0.1", 0}, 1)).port;
 }
 
-/// Where the ranks meet.
+/// Sets the address at which the ranks meet.
 void put_master(const NodeOptions& options, int nodes) {
   if (!options.master_addr.empty()) put("MASTER_ADDR", options.master_addr);
   if (options.master_port > 0) put("MASTER_PORT", std::to_string(options.master_port));
@@ -58,8 +58,8 @@ void put_master(const NodeOptions& options, int nodes) {
     return;
   }
   FERRITE_CHECK(variable("MASTER_ADDR"), ValueError, "-n",
-                "several nodes have to know where to meet: give --master-addr or MASTER_ADDR, the "
-                "address of the node with -nr 0, the same on all");
+                "several nodes need a common address: give --master-addr or MASTER_ADDR, the "
+                "address of the node with -nr 0, on all nodes");
   if (!variable("MASTER_PORT")) put("MASTER_PORT", "29500");
 }
 
@@ -75,10 +75,10 @@ pid_t start(char** argv, int rank, int local_rank) {
   _exit(127);
 }
 
-/// Exit status; 128 + signal.
+/// The exit status, or 128 + signal.
 int code_of(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
 
-/// That of the first that fails, or 0.
+/// The status of the first process that fails, or 0.
 int wait_for(std::vector<pid_t> running) {
   int result = 0;
   std::chrono::steady_clock::time_point deadline;

@@ -39,8 +39,8 @@ class ConvNet : public nn::Cloneable<ConvNet> {
   nn::Linear fc_;
 };
 
-/// This rank's share of a data set: of training samples as many on every rank, of those for tests
-/// each once.
+/// This rank's share of a data set. Every rank gets equally many training samples, and each test
+/// sample is processed once.
 data::DataLoader share_of(const std::shared_ptr<data::Dataset>& set, data::Split split,
                           const Options& options, const Device& device) {
   const bool training = split == data::Split::train;
@@ -89,7 +89,7 @@ class Run {
     const metrics::Timer timer;
     for (std::int64_t epoch = 1; epoch <= *options_.epochs && !finished(); ++epoch) {
       one_epoch(epoch);
-      // Each rank has running statistics of its own: those of rank 0 are tested and saved.
+      // Each rank has its own running statistics: those of rank 0 are tested and saved.
       if (!options_.sync_bn) share_buffers(net_);
       evaluate(epoch);
     }
@@ -114,7 +114,7 @@ class Run {
     fmt::print("{}: {} train and {} test images\n", options_.dataset, data_.train->size(),
                data_.test->size());
     fmt::print(
-        "{} process(es), backend {}, {} images a step each; rank 0 on {} with {} thread(s)\n",
+        "{} process(es), backend {}, {} images per step each; rank 0 on {} with {} thread(s)\n",
         world_size, backend, *options_.batch_size, device_.str(), num_threads());
     report_.set("configuration", {{"dataset", options_.dataset},
                                   {"world_size", world_size},
@@ -158,7 +158,7 @@ class Run {
     net_.eval();
     metrics::DeviceAverageMeter loss(device_);
     metrics::Accuracy accuracy(device_);
-    // Not by way of ddp_: ranks may have different numbers of batches.
+    // Uses net_ instead of ddp_, because ranks may have different numbers of batches.
     for (auto& [images, labels] : test_loader_) {
       const Tensor logits = net_(images);
       loss.update(cross_entropy(logits, labels), labels.numel());

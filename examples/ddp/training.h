@@ -1,4 +1,4 @@
-// What each rank of the example does.
+// The work of each rank of the example.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ struct Options : TrainingOptions {
   NodeOptions node;
   std::string backend;            ///< nccl or gloo; empty: by the device
   bool sync_bn = false;           ///< norms by the statistics of all ranks
-  std::string scale_lr = "none";  ///< with the number of processes: none, linear or sqrt
+  std::string scale_lr = "none";  ///< scaling with the number of processes: none, linear or sqrt
 };
 
 /// Trains and evaluates, together with the other ranks of the default group. Rank 0 reports.

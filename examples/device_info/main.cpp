@@ -1,5 +1,5 @@
-// What Ferrite sees of this machine: versions, CUDA devices and their memory, CPU threads. The
-// first thing to send with a question.
+// Prints what Ferrite finds on this machine: versions, CUDA devices and their memory, CPU threads.
+// Include the output in bug reports.
 #include <ferrite/ferrite.h>
 
 #include <iostream>

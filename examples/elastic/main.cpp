@@ -1,6 +1,6 @@
-// Trains LeNet with several processes, any of which may be killed at any time: the launcher starts
-// all of them again, they go on from the last snapshot, and end with the weights, to the bit, of a
-// run that nobody disturbed.
+// Trains LeNet with several processes, any of which may be killed at any time: the launcher then
+// restarts all of them, they continue from the last snapshot, and end with the same weights, bit
+// for bit, as an undisturbed run.
 //   ferrite-run --standalone --nproc-per-node=2 --max-restarts=10 elastic
 //   ferrite-run --standalone --nproc-per-node=2 --max-restarts=100 elastic --kill-every 200
 #include <ferrite/ferrite.h>
@@ -24,7 +24,8 @@ namespace {
 
 using namespace ferrite;
 
-/// Each rank its share of one order; to evaluate, of the data set as it lies, nothing twice.
+/// A loader of this rank's share: for training, of a shuffled order; for evaluation, of the data
+/// set in order, without duplicates.
 data::DataLoader loader_of(const std::shared_ptr<data::Dataset>& dataset, bool training,
                            const examples::Options& options, const Device& device) {
   return data::DataLoader(
@@ -62,7 +63,7 @@ class Run {
   std::optional<parallel::DistributedDataParallel<nn::LeNet5>> ddp_;
   std::optional<optim::SGD> sgd_;
 
-  // What a snapshot keeps, beside the model, the optimizer and the place in the data.
+  // The state in a snapshot besides the model, the optimizer and the position in the data.
   std::int64_t steps_ = 0;
   std::int64_t total_steps_;
   data::TrainingState state_;
@@ -81,14 +82,14 @@ Run::Run(const examples::Options& options, const Device& device)
       checkpoints_(options.checkpoint_dir, {.keep = options.keep}) {
   if (options.max_steps > 0) total_steps_ = std::min(total_steps_, options.max_steps);
   model_.to(device);
-  // All steps are alike then, the first after a restart too.
+  // All steps are then equal, including the first one after a restart.
   ddp_.emplace(model_, parallel::DDPOptions{.rebuild_buckets = false});
   sgd_.emplace(ddp_->parameters(), optim::SGDOptions{.lr = *options.lr, .momentum = 0.9});
   state_.add("model", model_).add("optimizer", *sgd_).add("loader", train_loader_);
   state_.add_value("steps", steps_);
 }
 
-/// Rank 0 finds the newest snapshot that is whole, and all take that one.
+/// Rank 0 finds the newest complete snapshot, and all ranks load it.
 void Run::resume() {
   std::int64_t step = -1;
   if (first_) {
@@ -101,7 +102,7 @@ void Run::resume() {
   parallel::broadcast(agreed);
   step = agreed.item<std::int64_t>();
   if (!first_ && step >= 0) checkpoints_.resume(state_, {.step = step});
-  // What rank 0 writes from now on may replace what others still read.
+  // Without the barrier, rank 0 could replace a snapshot that others still read.
   parallel::barrier();
 }
 
@@ -159,7 +160,7 @@ void Run::train() {
   while (steps_ < total_steps_) one_epoch();
   evaluate();
   if (!first_) return;
-  // A run that is killed after its last step takes that one again.
+  // A run that is killed after its last step repeats that step.
   const auto path = std::filesystem::path(options_.checkpoint_dir) / "final.safetensors";
   ferrite::save(model_.state_dict(), path);
   checkpoints_.wait();

@@ -15,7 +15,7 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
   CommandLine app(
       "Trains LeNet with several processes, any of which may be killed at any time:\n"
       "  ferrite-run --standalone --nproc-per-node=2 --max-restarts=10 elastic");
-  app.add_option("--dataset", o.dataset, "what to train on")
+  app.add_option("--dataset", o.dataset, "data set to train on")
       .check(one_of({"synthetic-digits", "mnist", "fashion-mnist"}))
       .capture_default_str();
   app.add_option("--data", o.data,
@@ -23,38 +23,38 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
   app.add_option("--epochs", o.epochs, "passes over the training set")
       .check(positive)
       .capture_default_str();
-  app.add_option("--max-steps", o.max_steps, "stop after so many steps (0: no limit)")
+  app.add_option("--max-steps", o.max_steps, "stop after this many steps (0: no limit)")
       .check(whole<std::int64_t>(0));
-  app.add_option("--batch-size", o.batch_size, "images a step and rank")
+  app.add_option("--batch-size", o.batch_size, "images per step and rank")
       .check(positive)
       .capture_default_str();
-  app.add_option("--lr", o.lr, "learning rate at the beginning")
-      .check(above_zero())
-      .capture_default_str();
+  app.add_option("--lr", o.lr, "initial learning rate").check(above_zero()).capture_default_str();
   app.add_option("--device", o.device,
                  "auto (cuda where there is a CUDA device), cpu, or cuda: each rank takes that of "
                  "its LOCAL_RANK")
       .check(one_of({"auto", "cpu", "cuda"}))
       .capture_default_str();
-  app.add_option("--workers", o.workers, "threads that load data (0: the training thread)")
+  app.add_option("--workers", o.workers, "data loading threads (0: the training thread)")
       .check(whole(0, 256))
       .capture_default_str();
   app.add_option("--seed", o.seed, "seed of weights and shuffling")
       .check(whole<std::uint64_t>(0))
       .capture_default_str();
   app.add_option("--checkpoint-dir", o.checkpoint_dir,
-                 "folder of the snapshots and of final.safetensors, which all ranks see")
+                 "folder for snapshots and final.safetensors, shared by all ranks")
       .capture_default_str();
-  app.add_option("--save-every", o.save_every, "steps from snapshot to snapshot")
+  app.add_option("--save-every", o.save_every, "steps between snapshots")
       .check(positive)
       .capture_default_str();
-  app.add_option("--keep", o.keep, "snapshots that are kept").check(whole(1)).capture_default_str();
-  app.add_option("--print-freq", o.print_freq, "steps from line to line of progress")
+  app.add_option("--keep", o.keep, "number of snapshots to keep")
+      .check(whole(1))
+      .capture_default_str();
+  app.add_option("--print-freq", o.print_freq, "steps between progress lines")
       .check(positive)
       .capture_default_str();
-  app.add_option("--kill-every", o.kill_every,
-                 "have some rank kill itself every so many steps, on average, to see what becomes "
-                 "of it (0: none does)")
+  app.add_option(
+         "--kill-every", o.kill_every,
+         "let a random rank kill itself every this many steps, on average, as a test (0: never)")
       .check(whole<std::int64_t>(0));
   if (const auto status = app.parse(argc, argv)) {
     exit_code = *status;

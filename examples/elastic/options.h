@@ -15,7 +15,7 @@ struct Options : TrainingOptions {
   std::int64_t kill_every = 0;
 };
 
-/// Nothing where the program is to end, with `exit_code`.
+/// Returns nullopt if the program must end with `exit_code`.
 std::optional<Options> parse_options(int argc, char** argv, int& exit_code);
 
 }  // namespace examples

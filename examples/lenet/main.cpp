@@ -24,7 +24,7 @@ namespace {
 
 using namespace ferrite;
 
-/// What the command line and the machine say of a run.
+/// The configuration of a run, from the command line and the machine.
 struct Run {
   examples::TrainingOptions options;
   examples::Recipe recipe;
@@ -63,7 +63,7 @@ nlohmann::json epoch_report(std::int64_t epoch, const examples::Trainer& trainer
   return report;
 }
 
-/// The epochs of a run; gives the last test accuracy.
+/// Runs all epochs; returns the last test accuracy.
 double train_epochs(const Run& run, nn::Module& model, examples::Trainer& trainer,
                     data::DataLoader& train_loader, data::DataLoader& test_loader,
                     metrics::ConfusionMatrix& confusion, examples::Report& report) {
@@ -142,7 +142,7 @@ int lenet(int argc, char** argv) {
   examples::add_training_options(app, run.options, {"lenet5", "d2l"},
                                  {"synthetic-digits", "mnist", "fashion-mnist"});
   app.add_option("--predict", picture,
-                 "classify this PNG with the weights in --checkpoint-dir, and train nothing");
+                 "classify this PNG with the weights in --checkpoint-dir instead of training");
   if (const auto status = app.parse(argc, argv)) return *status;
 
   run.device = examples::apply(run.options);

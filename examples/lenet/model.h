@@ -1,5 +1,4 @@
-// The networks of this example, and the settings each is trained with unless the user says
-// otherwise.
+// The networks of this example, and their default training settings.
 #pragma once
 
 #include <memory>
@@ -16,14 +15,15 @@ struct Recipe {
   std::string optimizer = "sgd";
   double lr = 0.05;
   double momentum = 0.9;
-  bool cosine = true;  ///< the learning rate falls to zero by half a cosine; else it is constant
+  bool cosine =
+      true;  ///< the learning rate follows half a cosine to zero; otherwise it is constant
 };
 
 /// lenet5: momentum and a cosine schedule. d2l: the settings of the multi-GPU chapter of Dive into
-/// Deep Learning (batch 256, lr 0.2, plain SGD), to meet its published accuracy.
+/// Deep Learning (batch 256, lr 0.2, plain SGD), to reproduce its published accuracy.
 Recipe recipe_for(const TrainingOptions& options);
 
-/// ValueError for names that --model does not have.
+/// ValueError for an unknown name.
 std::unique_ptr<ferrite::nn::Module> make_model(const std::string& name);
 
 }  // namespace examples

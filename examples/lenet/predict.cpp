@@ -27,7 +27,7 @@ namespace {
 constexpr std::int64_t kSide = 28;
 constexpr const char* kFile = "final.safetensors";
 
-/// Mean of the pixels of row or column range [begin, end) x [left, right) with fractional bounds.
+/// The mean of the pixels in [top, bottom) x [left, right), with fractional bounds.
 double area_mean(const Tensor& image, double top, double bottom, double left, double right) {
   const auto* pixels = image.data<std::uint8_t>();
   const std::int64_t height = image.size(-2), width = image.size(-1);
@@ -44,7 +44,7 @@ double area_mean(const Tensor& image, double top, double bottom, double left, do
   return sum / weight;
 }
 
-/// Any gray image as [1, 1, 28, 28] in [0, 1]: its pixels averaged over the area each covers.
+/// Resizes a gray image to [1, 1, 28, 28], with values in [0, 1], by averaging over areas.
 Tensor resized(const Tensor& image) {
   Tensor out = ferrite::empty({1, 1, kSide, kSide});
   const double sy = static_cast<double>(image.size(-2)) / kSide;
@@ -78,7 +78,7 @@ double number_of(const data::Metadata& metadata, const std::string& key, const s
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   FERRITE_CHECK(error == std::errc() && end == text.data() + text.size(), ferrite::IoError,
-                "predict", "the '{}' in {} is no number: '{}'", key, path, text);
+                "predict", "the '{}' in {} is not a number: '{}'", key, path, text);
   return value;
 }
 
@@ -106,7 +106,7 @@ std::string save_weights(const ferrite::nn::Module& model, const TrainingOptions
 void predict(const std::string& picture, const std::string& checkpoint_dir,
              const ferrite::Device& device) {
   FERRITE_CHECK(!checkpoint_dir.empty(), ferrite::ValueError, "predict",
-                "--predict needs --checkpoint-dir, the folder that a training run wrote {} into",
+                "--predict needs --checkpoint-dir, the folder with the {} of a training run",
                 kFile);
   const std::string path = (std::filesystem::path(checkpoint_dir) / kFile).string();
   const data::Metadata metadata = data::load_safetensors_metadata(path);
@@ -127,7 +127,7 @@ void predict(const std::string& picture, const std::string& checkpoint_dir,
   const Tensor logits = (*model)(((input - mean) / std).to(device));
   const auto p = logits.softmax(1).to_vector<double>();
   FERRITE_CHECK(p.size() == classes.size(), ferrite::IoError, "predict",
-                "{} names {} classes, its network knows {}", path, classes.size(), p.size());
+                "{} names {} classes, but its network has {}", path, classes.size(), p.size());
 
   std::vector<std::size_t> order(p.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;

@@ -1,4 +1,4 @@
-// Weights in a folder, and pictures classified with them.
+// Saving of weights, and classification of pictures with them.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace examples {
 
-/// Writes `final.safetensors` into the checkpoint folder, with what predict() has to know as its
-/// metadata. Returns its path.
+/// Writes `final.safetensors` into the checkpoint folder, with the metadata that predict() needs.
+/// Returns its path.
 std::string save_weights(const ferrite::nn::Module& model, const TrainingOptions& options,
                          const Splits& data);
 
-/// Prints the likeliest classes of a PNG. Pictures of other sizes are scaled to 28 x 28; a picture
-/// that is dark on light is inverted, since the networks learn light on dark.
+/// Prints the most probable classes of a PNG. Pictures of other sizes are scaled to 28 x 28; a
+/// picture that is dark on light is inverted, because the networks are trained with light on dark.
 void predict(const std::string& picture, const std::string& checkpoint_dir,
              const ferrite::Device& device);
 

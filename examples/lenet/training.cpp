@@ -23,7 +23,7 @@ void Meters::update(const Tensor& loss_of_batch, const Tensor& logits, const Ten
 
 Metrics Meters::result(std::int64_t images, const metrics::Timer& timer) const {
   const double mean_loss = loss.value().avg(), right = accuracy.value();
-  // Only now has the device done all that was queued.
+  // Reading the results waits for all queued work of the device.
   return {.loss = mean_loss,
           .accuracy = right,
           .images_per_second = static_cast<double>(images) / timer.seconds()};
@@ -78,8 +78,7 @@ Metrics Trainer::epoch(data::DataLoader& loader, const std::string& label) {
   model_.train();
   meters_.reset();
   std::int64_t done = 0, seen = 0;
-  // Nothing in the loop waits for the device but the line of progress, where one is due, and the
-  // run's first step.
+  // In the loop, only the progress line and the run's first step wait for the device.
   for (auto& [images, labels] : loader) {
     optimizer_.set_lr(schedule_.at(steps_));
     if (graphed_)

@@ -1,4 +1,4 @@
-// Training and evaluation, an epoch at a time.
+// Training and evaluation, one epoch at a time.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,10 @@
 
 namespace examples {
 
-/// What a pass over a data set found.
+/// The results of a pass over a data set.
 struct Metrics {
   double loss = 0, accuracy = 0, images_per_second = 0;
-  double waiting_for_data = 0;  ///< part of the time
+  double waiting_for_data = 0;  ///< fraction of the time
 };
 
 /// Sums over batches, kept on the device, so that no training step waits for them.
@@ -32,7 +32,7 @@ struct Meters {
 
   void update(const ferrite::Tensor& loss, const ferrite::Tensor& logits,
               const ferrite::Tensor& labels);
-  /// Means, and how long so many images took; waits for the device.
+  /// The means, and the throughput for `images` images; waits for the device.
   Metrics result(std::int64_t images, const ferrite::metrics::Timer& timer) const;
   void reset();
 
@@ -49,24 +49,25 @@ struct Schedule {
   double at(std::int64_t step) const;
 };
 
-/// Takes the steps of a training run.
+/// Performs the steps of a training run.
 class Trainer {
  public:
-  /// `graph`: each step is one launch of a CUDA graph, once the first have run.
+  /// `graph`: whether each step, after the first few, is one launch of a CUDA graph.
   Trainer(ferrite::nn::Module& model, ferrite::optim::Optimizer& optimizer, Schedule schedule,
           const ferrite::Device& device, bool graph);
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  /// One pass, or what is left of the schedule's steps. ValueError where the loss is not finite.
+  /// One pass over the data, or fewer steps if the schedule ends. ValueError if the loss is not
+  /// finite.
   Metrics epoch(ferrite::data::DataLoader& loader, const std::string& label);
-  /// Every step from here on is a step of `profile`, unless it is null.
+  /// Counts every later step as a step of `profile`, unless that is null.
   void set_profile(std::unique_ptr<ferrite::profiler::Profile> profile) {
     profile_ = std::move(profile);
   }
   std::int64_t steps() const { return steps_; }
   bool finished() const { return steps_ >= schedule_.steps; }
-  /// How often the graph was launched and how often not; null without one.
+  /// The numbers of replayed and eager steps; null without a graph.
   const ferrite::nn::GraphedStepStats* graph_stats() const;
 
  private:
@@ -86,7 +87,7 @@ class Trainer {
   std::unique_ptr<ferrite::profiler::Profile> profile_;
 };
 
-/// `loader` must bring its batches to the model's device.
+/// `loader` must deliver its batches on the model's device.
 Metrics evaluate(ferrite::nn::Module& model, ferrite::data::DataLoader& loader,
                  ferrite::metrics::ConfusionMatrix* confusion = nullptr);
 

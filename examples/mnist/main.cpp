@@ -3,8 +3,8 @@
 //   mnist --data data-sets --epochs 3
 //   mnist --device cuda --save mnist.safetensors
 //
-// It trains on MNIST, from --data, else FERRITE_DATA, else ./data-sets; where the last two have
-// none, on digits that it draws itself.
+// It trains on MNIST, from --data, else FERRITE_DATA, else ./data-sets; if these do not exist, on
+// digits that it draws itself.
 #include <ferrite/ferrite.h>
 #include <fmt/format.h>
 

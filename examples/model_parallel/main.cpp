@@ -1,14 +1,14 @@
-// A network on two devices, split in two ways by hand, beside the same network on one:
+// Splits a network over two devices by hand, in two ways, beside the same network on one device:
 //
-//   by layers   the first layer on one device, the second on the other; what lies between is moved.
-//               One device waits while the other works: parallel/pipeline has both work, on parts
-//               of the batch.
-//   by matrix   half of each layer's matrix on each device (tensor parallelism). Both work at the
-//               same time, and meet once a pass, to add up what the second layer gives.
+//   by layers   The first layer is on one device and the second on the other; activations are moved
+//               between them. One device waits while the other works. parallel/pipeline lets both
+//               work, on parts of the batch.
+//   by matrix   Each device has half of each layer's matrix (tensor parallelism). Both work at the
+//               same time, and add up the outputs of the second layer once per pass.
 //
 //   model_parallel --dataset mnist --data data-sets
 //
-// All three begin with the same weights and see the same batches, and so have the same losses.
+// All three start with the same weights and get the same batches, so they have the same losses.
 #include <ferrite/ferrite.h>
 #include <fmt/format.h>
 
@@ -45,8 +45,8 @@ class ByLayers : public nn::Cloneable<ByLayers> {
     fc1.to(first);
     fc2.to(second);
   }
-  /// `images` on the first device; the result is on the second. Backward takes gradients the way
-  /// back by itself, as moving a tensor is an operation like others.
+  /// `images` on the first device; the result is on the second. Backward moves gradients back
+  /// automatically, because moving a tensor is a differentiable operation.
   Tensor forward(const Tensor& images) override {
     const Tensor h = relu(fc1(images.flatten(1)));
     return fc2(h.to(second_));
@@ -65,8 +65,9 @@ class ByMatrix : public nn::Cloneable<ByMatrix> {
     register_module("fc1", fc1);
     register_module("fc2", fc2);
   }
-  /// `images` and the result on the first device. Each device has half of the hidden units, from
-  /// its rows of the one matrix, and they are just what its columns of the other are multiplied by.
+  /// `images` and the result are on the first device. Each device computes half of the hidden
+  /// units, from its rows of the first matrix; these are exactly the inputs of its columns of the
+  /// second.
   Tensor forward(const Tensor& images) override {
     std::vector<Tensor> parts = fc1.forward_parts(images.flatten(1));
     for (Tensor& part : parts) part = relu(part);
@@ -84,7 +85,7 @@ struct Options {
   std::string device = "auto";
 };
 
-/// `input` and `output`: where the network takes images and gives logits.
+/// `input` and `output`: the devices of the network's images and logits.
 void train(const std::string& name, nn::Module& net, const Device& input, const Device& output,
            const examples::Splits& data, const Options& options) {
   data::DataLoader loader(
@@ -111,7 +112,7 @@ void train(const std::string& name, nn::Module& net, const Device& input, const 
   data::DataLoader test_loader(data.test, {.batch_size = 1000});
   for (auto& [images, labels] : test_loader)
     accuracy.update(net(images.to(input)), labels.to(output));
-  fmt::print("{:<11} loss {:.4f} to {:.4f}  test acc {:.4f}  {:.1f} ms a step\n", name, from, to,
+  fmt::print("{:<11} loss {:.4f} to {:.4f}  test acc {:.4f}  {:.1f} ms per step\n", name, from, to,
              accuracy.value(), 1000 * seconds / static_cast<double>(options.steps));
   for (const auto& [path, p] : net.named_parameters())
     fmt::print("    {:<12} {} on {}\n", path, p.shape(), p.device());
@@ -121,23 +122,23 @@ int model_parallel(int argc, char** argv) {
   examples::CommandLine app("A network on two devices, split by layers and by its matrices.");
   Options o;
   o.data.dataset = "synthetic-digits";
-  app.add_option("--dataset", o.data.dataset, "what to train on")
+  app.add_option("--dataset", o.data.dataset, "data set to train on")
       .check(examples::one_of({"synthetic-digits", "mnist", "fashion-mnist"}))
       .capture_default_str();
   app.add_option("--data", o.data.data,
                  "folder that holds the data set (default: $FERRITE_DATA, ./data-sets)");
   app.add_option(
          "--device", o.device,
-         "cuda, cpu (virtual devices of one thread each), or auto: cuda where there are two")
+         "cuda, cpu (virtual devices of one thread each), or auto: cuda if there are two devices")
       .check(examples::one_of({"auto", "cpu", "cuda"}))
       .capture_default_str();
   app.add_option("--hidden", o.hidden, "hidden units")
       .check(examples::whole<std::int64_t>(2))
       .capture_default_str();
-  app.add_option("--steps", o.steps, "steps of training")
+  app.add_option("--steps", o.steps, "training steps")
       .check(examples::whole<std::int64_t>(1))
       .capture_default_str();
-  app.add_option("--batch-size", o.batch_size, "images a step")
+  app.add_option("--batch-size", o.batch_size, "images per step")
       .check(examples::whole<std::int64_t>(1))
       .capture_default_str();
   app.add_option("--lr", o.lr, "learning rate").check(examples::above_zero()).capture_default_str();

@@ -1,11 +1,11 @@
-// Trains a network that is split by layers over devices: a pipeline of stages through which every
-// batch goes in micro-batches, so that all devices work at once (GPipe).
+// Trains a network whose layers are split over devices. Every batch passes through this pipeline of
+// stages in micro-batches, so that all devices work at the same time (GPipe).
 //   pipeline                                    two GPUs if there are as many, else cpu:0 and cpu:1
 //   pipeline --stages 4 --chunks 8              four of them
 //   pipeline --devices cuda:0,cuda:1            two GPUs
 //   pipeline --model convnet --checkpoint never
-// Before it trains it measures the same steps on the first device alone, and afterwards it prints
-// what the stages did.
+// Before training, it measures the same steps on the first device alone; afterwards it prints the
+// times of the stages.
 
 #include "ferrite/core/parallel_for.h"
 #include "ferrite/examples/common/command_line.h"
@@ -23,29 +23,28 @@ int pipeline(int argc, char** argv) {
   for (const char* other :
        {"--device", "--graph", "--report", "--curves", "--log", "--tensorboard", "--profile"})
     app.remove_option(other);
-  app.add_option("--stages", options.stages, "parts that the layers are split into")
+  app.add_option("--stages", options.stages, "number of stages")
       .check(examples::whole(1, 16))
       .capture_default_str();
   app.add_option("--devices", options.devices,
-                 "where the stages are (default: CUDA devices if there are enough, else cpu:0, "
+                 "devices of the stages (default: CUDA devices if there are enough, else cpu:0, "
                  "cpu:1, ...)")
       .delimiter(',');
-  app.add_option("--chunks", options.chunks, "micro-batches of a batch")
+  app.add_option("--chunks", options.chunks, "micro-batches per batch")
       .check(examples::whole(1))
       .capture_default_str();
   app.add_option("--checkpoint", options.checkpoint,
-                 "micro-batches whose activations are computed again in backward")
+                 "micro-batches whose activations are recomputed in backward")
       .check(examples::one_of({"always", "except_last", "never"}))
       .capture_default_str();
-  app.add_option("--balance", options.balance,
-                 "what the stages are to have equal shares of: time, size (memory) or layers")
+  app.add_option("--balance", options.balance, "balance stages by: time, size (memory) or layers")
       .check(examples::one_of({"time", "size", "layers"}))
       .capture_default_str();
   app.add_option("--width", options.width, "channels of the first stage of ResNet-18")
       .check(examples::whole<std::int64_t>(1))
       .capture_default_str();
   app.add_option("--measured-steps", options.measured,
-                 "steps that are measured on one device and on all (0: none)")
+                 "steps to measure on one device and on all (0: none)")
       .check(examples::whole<std::int64_t>(0))
       .capture_default_str();
   if (const auto status = app.parse(argc, argv)) return *status;
@@ -57,7 +56,7 @@ int pipeline(int argc, char** argv) {
   if (!options.optimizer) options.optimizer = "sgd";
 
   const std::vector<Device> devices = examples::devices_of(options);
-  // A virtual device is one core, unless it is told otherwise: else one would use them all.
+  // By default, a virtual device uses one core, because otherwise each would use all cores.
   if (devices[0].is_cpu() && !devices[0].is_host() && options.threads == 0) options.threads = 1;
   options.device = devices[0].str();
   examples::apply(options);

@@ -26,7 +26,7 @@ nn::Sequential convnet(std::int64_t channels, std::int64_t height, std::int64_t 
                         nn::Linear(32 * (height / 4) * (height / 4), classes));
 }
 
-/// A network as a list of layers; of ResNet-18 also the network itself, which saves under its
+/// A network as a list of layers; for ResNet-18 also the network itself, which saves under its own
 /// names.
 struct Network {
   std::unique_ptr<nn::ResNet18> resnet;
@@ -68,7 +68,7 @@ std::unique_ptr<optim::Optimizer> optimizer_of(const Options& options, const nn:
                         {.lr = *options.lr, .momentum = 0.9});
 }
 
-/// Images a second of whole training steps on one batch, by the median step.
+/// Images per second of training steps on one batch, by the median step.
 double speed_of(const Options& options, nn::Module& model, const Tensor& images,
                 const Tensor& labels, const std::vector<Device>& devices) {
   const auto optimizer = optimizer_of(options, model);
@@ -111,7 +111,7 @@ void train(const Options& options, const std::vector<Device>& devices) {
     make_writable_folder(options.checkpoint_dir, "--checkpoint-dir");
   const Splits data = open_dataset(options);
   FERRITE_CHECK(*options.batch_size <= data.train->size(), ValueError, "--batch-size",
-                "expected at most the {} images there are to train on, got {}", data.train->size(),
+                "expected at most {}, the number of training images, got {}", data.train->size(),
                 *options.batch_size);
   data::DataLoader loader(data.train, {.batch_size = *options.batch_size,
                                        .shuffle = true,
@@ -139,7 +139,7 @@ void train(const Options& options, const std::vector<Device>& devices) {
                            .checkpoint = checkpoint_of(options.checkpoint),
                            .balance = balance});
   const Device last = pipe.output_device();
-  fmt::print("{}: {} train and {} test images; {} thread(s) a device\n", options.dataset,
+  fmt::print("{}: {} train and {} test images; {} thread(s) per device\n", options.dataset,
              data.train->size(), data.test->size(), num_threads());
   fmt::print("{}({})\n", pipe.name(), pipe.extra_repr());
   if (options.measured > 0) {
@@ -151,8 +151,8 @@ void train(const Options& options, const std::vector<Device>& devices) {
     const double together = speed_of(options, pipe, first.inputs.to(pipe.input_device()),
                                      first.labels.to(last), devices);
     net.layers.load_state_dict(before);
-    fmt::print("images a second: {:.1f} on {} alone, {:.1f} on all, {:.2f} times as fast\n", alone,
-               devices.front(), together, together / alone);
+    fmt::print("images per second: {:.1f} on {} alone, {:.1f} on all, {:.2f} times as fast\n",
+               alone, devices.front(), together, together / alone);
   }
 
   pipe.reset_report();

@@ -1,4 +1,4 @@
-// Training a network that lies on several devices, a stage each.
+// Training of a network with stages on several devices.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ struct Options : TrainingOptions {
   std::int64_t measured = 8;
 };
 
-/// The devices of the stages. DeviceError where one is not there.
+/// The devices of the stages. DeviceError if one does not exist.
 std::vector<ferrite::Device> devices_of(const Options& options);
 
 void train(const Options& options, const std::vector<ferrite::Device>& devices);

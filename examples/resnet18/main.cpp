@@ -1,6 +1,6 @@
 // Trains ResNet-18, 34 or 50 on images:
 //   resnet18 --dataset fashion-mnist --data DIR
-//   resnet18 --checkpoint-dir runs/a --save-every 500        (and --resume, to go on)
+//   resnet18 --checkpoint-dir runs/a --save-every 500        (and --resume, to continue)
 //   resnet18 --dataset image-folder --data DIR --model resnet50 --warmup-epochs 5
 //   resnet18 --device cuda --graph --channels-last --opt-level O2 --ema 0.999
 //   ferrite-run --nproc-per-node 4 resnet18 --ddp --sync-bn --scale-lr linear --warmup-epochs 5
@@ -25,7 +25,7 @@ namespace {
 
 using namespace ferrite;
 
-/// A training run and what it reads and writes.
+/// A training run with its inputs and outputs.
 class Run {
  public:
   Run(const examples::Options& options, const Device& device);
@@ -43,7 +43,7 @@ class Run {
 
   const examples::Options& options_;
   const Device device_;
-  const bool writes_ = parallel::get_rank() == 0;  // this rank alone
+  const bool writes_ = parallel::get_rank() == 0;  // only this rank writes files
   examples::Report report_;
   examples::Splits data_;
   data::DataLoader train_loader_, test_loader_;
@@ -55,7 +55,7 @@ class Run {
   std::optional<examples::Trainer> trainer_;
   metrics::ConfusionMatrix confusion_;
 
-  // What is in a checkpoint beside the trainer's parts.
+  // The state in a checkpoint besides that of the trainer.
   std::int64_t epoch_ = 1;
   std::string configuration_, history_;
   data::TrainingState state_;
@@ -69,7 +69,7 @@ data::DataLoaderOptions loading(const examples::Options& options, const Device& 
           .device = device};
 }
 
-/// Every rank a share: of training images as many as the others, of those for tests each once.
+/// This rank's share: equally many training images per rank, and each test image once.
 std::shared_ptr<const data::Sampler> share_of(const data::Dataset& set, data::Split split,
                                               std::uint64_t seed) {
   const bool training = split == data::Split::train;
@@ -122,10 +122,11 @@ Run::Run(const examples::Options& options, const Device& device)
   if (options.sync_bn) parallel::convert_sync_batchnorm(*model_);
   if (options.ddp)
     ddp_ = std::make_unique<parallel::DistributedDataParallel<>>(
-        *model_, parallel::DDPOptions{
-                     .static_graph = options.graph,
-                     .rebuild_buckets = false,  // a resumed run's first step is as all others
-                 });
+        *model_,
+        parallel::DDPOptions{
+            .static_graph = options.graph,
+            .rebuild_buckets = false,  // the first step of a resumed run is then like all others
+        });
   trainer_.emplace(examples::Training{*model_, *optimizer_, *amp_, ema_.get(), ddp_.get(), device},
                    options, train_loader_.size());
 
@@ -147,13 +148,13 @@ nlohmann::json Run::configuration() const {
   return all;
 }
 
-/// Goes on from the newest checkpoint, if there is one and that is asked for.
+/// Continues from the newest checkpoint, if --resume is given and there is one.
 void Run::resume() {
   checkpoints_.emplace(options_.checkpoint_dir,
                        data::CheckpointOptions{.keep = options_.keep, .keep_best = 1});
   FERRITE_CHECK(
       options_.resume || checkpoints_->list().empty(), ValueError, "--checkpoint-dir",
-      "there are checkpoints in '{}' already: --resume goes on from them; a new run needs "
+      "there are checkpoints in '{}' already: --resume continues from them; a new run needs "
       "another folder",
       options_.checkpoint_dir);
   if (!options_.resume) return;
@@ -170,14 +171,14 @@ void Run::resume() {
   fmt::print("{}\n", report->str());
 }
 
-/// The folder may be one that other nodes do not see.
+/// The folder may not be shared with the other nodes.
 void Run::check_resumed_together() const {
   const Tensor steps = tensor(trainer_->steps(), {.dtype = kInt64, .device = device_}).reshape({1});
   const std::vector<std::int64_t> all =
       parallel::all_gather_uneven(steps).to_vector<std::int64_t>();
   for (std::size_t rank = 0; rank < all.size(); ++rank)
     FERRITE_CHECK(all[rank] == all[0], ValueError, "--resume",
-                  "rank 0 goes on from step {}, rank {} from step {}: --checkpoint-dir must be a "
+                  "rank 0 continues from step {}, rank {} from step {}: --checkpoint-dir must be a "
                   "folder that all ranks share",
                   all[0], rank, all[rank]);
 }
@@ -188,7 +189,7 @@ void Run::save(std::optional<double> test_accuracy) {
   if (writes_) checkpoints_->save(trainer_->steps(), state_, test_accuracy);
 }
 
-/// Without --sync-bn each rank has running statistics of its own: those of rank 0 count.
+/// Without --sync-bn each rank has its own running statistics: those of rank 0 are used.
 examples::Metrics Run::evaluate(metrics::ConfusionMatrix* confusion) {
   if (ddp_) examples::share_buffers(*model_);
   return examples::evaluate(*model_, test_loader_, confusion);
@@ -237,7 +238,7 @@ void Run::train() {
              options_.dataset, device_.str(), data_.train->size(), data_.test->size(),
              data_.classes.size(), num_threads());
   if (ddp_)
-    fmt::print("{} process(es), backend {}, {} images a step each; learning rate {:g}\n",
+    fmt::print("{} process(es), backend {}, {} images per step each; learning rate {:g}\n",
                parallel::get_world_size(), parallel::default_group()->backend(),
                *options_.batch_size * options_.accumulate, learning_rate(options_));
   report_.set("configuration", configuration());

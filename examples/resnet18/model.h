@@ -1,4 +1,4 @@
-// The network, what of it is trained, and in which precision.
+// The network, its trainable parameters, and its precision.
 #pragma once
 
 #include <memory>
@@ -10,18 +10,19 @@
 
 namespace examples {
 
-/// For images [C, H, W] of so many classes.
+/// The network for images [C, H, W] with `channels` channels and `classes` classes.
 std::unique_ptr<ferrite::nn::Module> make_model(const Options& options, std::int64_t channels,
                                                 std::int64_t classes);
 
-/// The parameters that are not frozen. ValueError where all are.
+/// The parameters that are not frozen. ValueError if all are frozen.
 std::vector<ferrite::Tensor> trainable(const ferrite::nn::Module& model);
 
-/// --opt-level, --half, --keep-batchnorm-fp32 and --loss-scale. ValueError.
+/// The options --opt-level, --half, --keep-batchnorm-fp32 and --loss-scale. ValueError if they are
+/// invalid.
 ferrite::optim::amp::Options precision(const Options& options);
 
-/// Puts the model into training, but norms whose parameters are all frozen: those go on normalising
-/// by their running statistics, which stay as they are.
+/// Puts the model into training mode, except norms whose parameters are all frozen: these keep
+/// normalising by their running statistics, which do not change.
 void set_training(ferrite::nn::Module& model);
 
 }  // namespace examples

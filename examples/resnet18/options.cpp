@@ -8,7 +8,7 @@ namespace examples {
 
 namespace {
 
-/// What the options before leave open.
+/// Sets defaults that depend on other options.
 void fill_in(Options& o) {
   const bool digits = o.dataset == "mnist" || o.dataset == "synthetic-digits";
   if (!o.optimizer) o.optimizer = "sgd";
@@ -34,7 +34,8 @@ void check(const Options& o) {
 }
 
 void add_network(CommandLine& app, Options& o) {
-  app.add_option("--stem", o.stem, "standard (7x7, pooling), small (3x3), or by the images: auto")
+  app.add_option("--stem", o.stem,
+                 "standard (7x7, pooling), small (3x3), or auto: by the image size")
       .check(one_of({"auto", "standard", "small"}))
       .capture_default_str();
   app.add_option("--width", o.width, "channels of the first stage")
@@ -42,14 +43,14 @@ void add_network(CommandLine& app, Options& o) {
       .capture_default_str();
   app.add_flag("--channels-last", o.channels_last, "weights and images in the NHWC layout");
   app.add_option("--freeze", o.freeze,
-                 "parameters that are not trained, as \"conv1,layer1,*.bn?.*\"; norms that are "
-                 "frozen whole keep their running statistics too");
+                 "parameters to freeze, such as \"conv1,layer1,*.bn?.*\"; norms that are frozen as "
+                 "a whole also keep their running statistics");
   app.add_flag("--augment,!--no-augment", o.images.augment,
-               "vary the training images at random (default: yes)");
-  app.add_option("--image-size", o.images.image_size, "of image folders: height and width")
+               "augment the training images (default: yes)");
+  app.add_option("--image-size", o.images.image_size, "height and width of images from folders")
       .check(whole<std::int64_t>(1, 4096))
       .capture_default_str();
-  app.add_flag("--gray", o.images.gray, "of image folders: one channel, not three");
+  app.add_flag("--gray", o.images.gray, "images from folders have one channel instead of three");
 }
 
 void add_training(CommandLine& app, Options& o) {
@@ -59,7 +60,7 @@ void add_training(CommandLine& app, Options& o) {
       .check(one_of({"cosine", "step", "constant"}))
       .capture_default_str();
   app.add_option("--warmup-epochs", o.warmup_epochs,
-                 "epochs over which the learning rate rises to its value, in steps; may be 0.5")
+                 "epochs of linear warm-up, step by step; may be fractional, such as 0.5")
       .check(at_least(0));
   app.add_option("--momentum", o.momentum, "of sgd").check(between(0, 1)).capture_default_str();
   app.add_option("--weight-decay", o.weight_decay, "weight decay")
@@ -69,15 +70,15 @@ void add_training(CommandLine& app, Options& o) {
   app.add_option("--max-grad-norm", o.max_grad_norm, "clip gradients to this norm (0: do not)")
       .check(at_least(0));
   app.add_option("--accumulate", o.accumulate,
-                 "batches whose gradients are added up for one step of the optimizer")
+                 "batches whose gradients are accumulated per optimizer step")
       .check(whole<std::int64_t>(1))
       .capture_default_str();
   app.add_option("--ema", o.ema,
-                 "evaluate an exponential moving average of the weights too, of this decay, as "
-                 "0.999 (0: none)")
+                 "also evaluate an exponential moving average of the weights with this decay, such "
+                 "as 0.999 (0: none)")
       .check(between(0, 1));
   app.add_option("--max-loss-factor", o.max_loss_factor,
-                 "skip steps whose loss is above so many times its running mean (0: only those "
+                 "skip steps whose loss exceeds its running mean by this factor (0: only those "
                  "whose loss is not finite)")
       .check(at_least(0))
       .capture_default_str();
@@ -85,48 +86,48 @@ void add_training(CommandLine& app, Options& o) {
 
 void add_precision(CommandLine& app, Options& o) {
   app.add_option("--opt-level", o.opt_level,
-                 "mixed precision as Apex has it: O0 float32, O1 by operation, O2 a 16-bit model "
+                 "mixed precision as in Apex: O0 float32, O1 by operation, O2 a 16-bit model "
                  "with float32 master weights, O3 16 bits throughout")
       .check(one_of({"O0", "O1", "O2", "O3"}))
       .capture_default_str();
-  app.add_option("--half", o.half, "the 16 bits")
+  app.add_option("--half", o.half, "16-bit type")
       .check(one_of({"float16", "bfloat16"}))
       .capture_default_str();
   app.add_option("--keep-batchnorm-fp32", o.keep_batchnorm_fp32,
-                 "true or false, in the place of what the level says")
+                 "true or false, overrides the level")
       .check(one_of({"true", "false"}));
-  app.add_option("--loss-scale", o.loss_scale,
-                 "a number or \"dynamic\", in the place of what the level says");
+  app.add_option("--loss-scale", o.loss_scale, "a number or \"dynamic\", overrides the level");
 }
 
 void add_processes(CommandLine& app, Options& o) {
   app.add_flag(
       "--ddp", o.ddp,
       "train on several processes, started by ferrite-run, torchrun --no-python, mpirun or "
-      "srun: --batch-size is of each");
+      "srun: --batch-size is per process");
   app.add_flag("--sync-bn", o.sync_bn, "normalise by the statistics of all processes");
   app.add_option("--backend", o.backend, "nccl or gloo (default: by the device)")
       .check(one_of({"nccl", "gloo"}));
   app.add_option("--scale-lr", o.scale_lr,
-                 "have the learning rate grow with the images of a step, all processes and "
-                 "accumulated batches together: none, linear or sqrt")
+                 "scale the learning rate with the images per step, over all processes and "
+                 "accumulated batches: none, linear or sqrt")
       .check(one_of({"none", "linear", "sqrt"}))
       .capture_default_str();
-  app.add_option("--base-batch-size", o.base_batch_size, "of --scale-lr: images that --lr is for")
+  app.add_option("--base-batch-size", o.base_batch_size,
+                 "for --scale-lr: images per step that --lr is for")
       .check(whole<std::int64_t>(1))
       .capture_default_str();
 }
 
 void add_checkpoints(CommandLine& app, Options& o) {
   app.add_flag("--resume", o.resume,
-               "go on from the newest checkpoint in --checkpoint-dir, if there is one");
+               "continue from the newest checkpoint in --checkpoint-dir, if there is one");
   app.add_option("--save-every", o.save_every,
-                 "save a checkpoint every so many steps too, not after each epoch alone")
+                 "also save a checkpoint every this many steps, not only after each epoch")
       .check(whole<std::int64_t>(1));
-  app.add_option("--keep", o.keep, "checkpoints to keep beside the best (0: all)")
+  app.add_option("--keep", o.keep, "checkpoints to keep besides the best (0: all)")
       .check(whole<int>(0))
       .capture_default_str();
-  app.add_option("--print-freq", o.print_freq, "show progress every so many steps")
+  app.add_option("--print-freq", o.print_freq, "steps between progress lines")
       .check(whole<std::int64_t>(1))
       .capture_default_str();
 }
@@ -190,14 +191,14 @@ nlohmann::json configuration(const Options& o) {
 void check_same_configuration(const nlohmann::json& mine, const std::string& text) {
   const nlohmann::json saved = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   FERRITE_CHECK(saved.is_object(), ferrite::ValueError, "--resume",
-                "the checkpoint is not of this program");
+                "the checkpoint was not written by this program");
   std::string different;
   for (const auto& [key, value] : mine.items())
     if (!saved.contains(key) || saved[key] != value)
       different += fmt::format("{}{} {} there, {} here", different.empty() ? "" : "; ", key,
                                saved.contains(key) ? saved[key].dump() : "absent", value.dump());
   FERRITE_CHECK(different.empty(), ferrite::ValueError, "--resume",
-                "the checkpoint is of a run with other options: {}", different);
+                "the checkpoint was written by a run with other options: {}", different);
 }
 
 }  // namespace examples

@@ -15,7 +15,7 @@ using namespace ferrite;
 
 namespace {
 
-/// Skipped steps in a row after which a run gives up.
+/// The number of consecutive skipped steps after which a run fails.
 constexpr std::int64_t kHopeless = 200;
 
 /// --schedule and --warmup-epochs, in steps.
@@ -34,7 +34,7 @@ std::unique_ptr<optim::LRScheduler> make_scheduler(optim::Optimizer& optimizer,
                                            optim::WarmupLROptions{.warmup_steps = warmup_steps});
 }
 
-/// How many train at about this rank's speed.
+/// The number of ranks, by which this rank's throughput is multiplied.
 double ranks() { return parallel::get_world_size(); }
 
 }  // namespace
@@ -79,7 +79,7 @@ void Trainer::add_to(data::TrainingState& state) {
   state.add_value("steps", steps_).add_value("skipped", skipped_);
 }
 
-/// What all ranks have counted.
+/// Gathers the counts of all ranks.
 void Trainer::gather() {
   gathered_.load_state_dict(accuracy_.state_dict());
   parallel::all_reduce_metrics(gathered_);
@@ -98,7 +98,8 @@ Tensor Trainer::forward(const Tensor& images, const Tensor& labels) {
   return loss;
 }
 
-/// Forward and backward of a part of a step; the gradients of parts add up to those of the whole.
+/// Forward and backward of a part of a step; the gradients of all parts add up to those of the
+/// step.
 Tensor Trainer::pass(const Tensor& images, const Tensor& labels, double share) {
   Tensor loss = forward(images, labels);
   if (share < 1) loss = loss * share;
@@ -106,18 +107,18 @@ Tensor Trainer::pass(const Tensor& images, const Tensor& labels, double share) {
   return loss.detach();
 }
 
-/// The model's parameters, with the float32 master in the place of one that has one.
+/// The model's parameters; those with a float32 master copy are replaced by it.
 std::vector<Tensor> Trainer::master_weights() const {
   const std::vector<Tensor> trained = training_.optimizer.parameters();
   const std::vector<Tensor> masters = training_.optimizer.master_parameters();
   std::vector<Tensor> weights = training_.model.parameters();
-  std::size_t i = 0;  // the trained ones come in the order of the model
+  std::size_t i = 0;  // trained parameters are in the order of the model
   for (Tensor& weight : weights)
     if (i < trained.size() && weight.is_same(trained[i])) weight = masters[i++];
   return weights;
 }
 
-/// What a captured step repeats: nothing in here may wait for the device.
+/// The work of a step, which may be captured: nothing here may wait for the device.
 void Trainer::step(const Tensor& images, const Tensor& labels) {
   const std::int64_t n = images.size(0);
   guard_.begin();
@@ -129,7 +130,7 @@ void Trainer::step(const Tensor& images, const Tensor& labels) {
       return pass(images.narrow(0, at, count), labels.narrow(0, at, count),
                   static_cast<double>(count) / static_cast<double>(n));
     };
-    // Ranks average the gradients of all parts at once, with the last.
+    // Ranks average the gradients of all parts once, with the last part.
     const Tensor loss = training_.ddp && at + count < n ? [&] {
       const auto local = training_.ddp->no_sync();
       return run();
@@ -137,7 +138,7 @@ void Trainer::step(const Tensor& images, const Tensor& labels) {
     mean = mean.defined() ? mean + loss : loss;
   }
   if (training_.ddp) {
-    // All ranks have batches of one size, and must agree on what to skip.
+    // Ranks have batches of equal size, and must agree on which steps to skip.
     mean = mean.clone();
     parallel::all_reduce(mean, parallel::ReduceOp::avg);
   }
@@ -161,19 +162,20 @@ void Trainer::report_skipped(const std::string& label) {
         "running mean is {:.4g}\n",
         label, now.steps - skipped_, steps_, now.loss, now.mean);
   skipped_ = now.steps;
-  FERRITE_CHECK(now.in_a_row < kHopeless, ValueError, "resnet18",
-                "the last {} steps were skipped, as their loss had exploded: lower --lr, or use "
-                "--warmup-epochs or --max-grad-norm",
-                now.in_a_row);
+  FERRITE_CHECK(
+      now.in_a_row < kHopeless, ValueError, "resnet18",
+      "the last {} steps were skipped because their loss had exploded: lower --lr, or use "
+      "--warmup-epochs or --max-grad-norm",
+      now.in_a_row);
 }
 
 Metrics Trainer::epoch(std::int64_t epoch, data::DataLoader& loader,
                        const std::function<void()>& after_step) {
   const std::string label = epoch_label(epoch, options_);
-  const std::int64_t before = (epoch - 1) * steps_an_epoch_;  // of this epoch's first step
+  const std::int64_t before = (epoch - 1) * steps_an_epoch_;  // steps before this epoch
   metrics::ProgressBar bar(label, std::min(steps_an_epoch_, total_steps_ - before));
   set_training(training_.model);
-  if (steps_ == before) {  // else it is resumed in the middle
+  if (steps_ == before) {  // otherwise the epoch was resumed in the middle
     loss_.reset();
     accuracy_.reset();
   }
@@ -211,7 +213,7 @@ Metrics Trainer::epoch(std::int64_t epoch, data::DataLoader& loader,
   return m;
 }
 
-/// The line of progress; it waits for the device, as nothing else in an epoch does.
+/// Shows the progress line. Within an epoch, only this waits for the device.
 void Trainer::show(metrics::ProgressBar& bar, const std::string& label, std::int64_t done,
                    const metrics::Throughput& speed) {
   const metrics::AverageMeter loss = loss_.value();

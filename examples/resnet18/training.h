@@ -28,17 +28,17 @@
 
 namespace examples {
 
-/// What a pass over a data set found.
+/// The results of a pass over a data set.
 struct Metrics {
   double loss = 0, accuracy = 0, images_per_second = 0;
-  double waiting_for_data = 0;  ///< part of the time
+  double waiting_for_data = 0;  ///< fraction of the time
 };
 
 /// "epoch  3/30"
 std::string epoch_label(std::int64_t epoch, const Options& options);
 
-/// What is trained, and by what. `ema` may be null, and so may `ddp`, which is called in the place
-/// of the model.
+/// The objects of a training run. `ema` and `ddp` may be null; if `ddp` is not, it is called
+/// instead of the model.
 struct Training {
   ferrite::nn::Module& model;
   ferrite::optim::Optimizer& optimizer;
@@ -48,30 +48,31 @@ struct Training {
   const ferrite::Device device;
 };
 
-/// Takes the steps of a training run. Nothing in one waits for the device; every --print-freq steps
-/// the line of progress does.
+/// Performs the steps of a training run. Steps do not wait for the device; only the progress line
+/// does, every --print-freq steps.
 class Trainer {
  public:
   Trainer(Training training, const Options& options, std::int64_t steps_an_epoch);
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  /// What is left of an epoch (the first is 1). `after_step` is called after each step.
-  /// ValueError where so many steps in a row had to be skipped that no more can be hoped for.
+  /// Trains the rest of an epoch (the first is 1). `after_step` is called after each step.
+  /// ValueError after too many consecutive skipped steps.
   Metrics epoch(std::int64_t epoch, ferrite::data::DataLoader& loader,
                 const std::function<void()>& after_step);
-  /// To be called by all ranks before the state is saved, and after it was loaded.
+  /// All ranks must call these: before the state is saved, and after it was loaded.
   void before_save() { gather(); }
   void after_load();
-  /// Adds what a later run needs to go on, but for the model, the optimizer and the loader.
+  /// Adds the state that a later run needs to continue, except for the model, the optimizer and the
+  /// loader.
   void add_to(ferrite::data::TrainingState& state);
   std::int64_t steps() const { return steps_; }
-  /// The number of the epoch that has the last step.
+  /// The number of the epoch that contains the last step.
   std::int64_t last_epoch() const;
   bool finished() const { return steps_ >= total_steps_; }
-  /// Steps that were skipped so far. Waits for the device.
+  /// The steps skipped so far. Waits for the device.
   LossGuard::Skipped skipped() const { return guard_.skipped(); }
-  /// How often the graph was launched and how often not; null without one.
+  /// The numbers of replayed and eager steps; null without a graph.
   const ferrite::nn::GraphedStepStats* graph_stats() const;
 
  private:
@@ -100,8 +101,8 @@ class Trainer {
   std::unique_ptr<ferrite::profiler::Profile> profile_;  // null without --profile
 };
 
-/// `loader` must bring its batches to the model's device, and of several ranks each its share of
-/// the samples: all get the result of all. `confusion` may be null.
+/// `loader` must deliver its batches on the model's device and, with several ranks, this rank's
+/// share of the samples; all ranks get the result over all shares. `confusion` may be null.
 Metrics evaluate(ferrite::nn::Module& model, ferrite::data::DataLoader& loader,
                  ferrite::metrics::ConfusionMatrix* confusion = nullptr);
 

@@ -1,4 +1,4 @@
-// Activations by value, for kernels that apply them on the way.
+// Activations of values in registers, for kernels that apply them before storing results.
 #pragma once
 
 #include <cmath>
@@ -51,7 +51,7 @@ __device__ __forceinline__ void activate(Activation activation, Pack<C, N>& x) {
   }
 }
 
-/// In double, where the functions are long: one copy of them.
+/// In double the functions are long, so there is one copy, which is not inlined.
 [[gnu::noinline]] inline __device__ double activated(Activation activation, double x) {
   Pack<double, 1> pack{{x}};
   activate<1, double>(activation, pack);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kArangeThreads = 256;
 
-/// What a sequence's element i is computed from.
+/// The values from which element i of a sequence is computed.
 struct IntegerSteps {
   std::uint64_t start, step;  // unsigned, as only the sum is sure to fit
 
@@ -20,7 +20,7 @@ struct IntegerSteps {
 };
 struct FloatingSteps {
   double start, end, step;
-  std::int64_t from_end;  ///< the first element that is reckoned from the end
+  std::int64_t from_end;  ///< the first element that is computed from the end
   std::int64_t last;
 
   __device__ double operator()(std::int64_t i) const {

@@ -20,7 +20,7 @@ struct ArgExtremum {
 
   __device__ Best lane() const { return {E(0), -1}; }
   __device__ Best total() const { return lane(); }
-  /// The first NaN beats all numbers.
+  /// NaN beats every number; the first NaN wins.
   __device__ bool beats(E x, E best) const {
     return (max ? x > best : x < best) || (x != x && best == best);
   }

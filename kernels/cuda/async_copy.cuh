@@ -1,4 +1,4 @@
-// Copies from global to shared memory that go on while a thread computes (cp.async).
+// Asynchronous copies from global to shared memory (cp.async).
 #pragma once
 
 #include "ferrite/kernels/cuda/launch.cuh"
@@ -9,10 +9,9 @@
 
 namespace ferrite::kernels::cuda {
 
-/// to[0..N) = from[0..N), or 0 where not `valid`; then `from` is not read and may be anything.
-/// `to` is in shared memory; both are aligned to N elements, of 4, 8 or 16 bytes together. The
-/// values are there after async_wait() of the thread that asked for them; for others, after a
-/// barrier that follows.
+/// to[0..N) = from[0..N), or 0 if not `valid`; `from` is then not read and may be any address. `to`
+/// is in shared memory; both are aligned to N elements, which together have 4, 8 or 16 bytes. The
+/// calling thread sees the values after async_wait(), other threads after a subsequent barrier.
 template <int N, class T>
 __device__ __forceinline__ void async_copy(T* to, const T* from, bool valid) {
   constexpr int kBytes = N * static_cast<int>(sizeof(T));
@@ -22,7 +21,7 @@ __device__ __forceinline__ void async_copy(T* to, const T* from, bool valid) {
 #elif defined(__CUDA_ARCH__)
   const auto shared = static_cast<unsigned>(__cvta_generic_to_shared(to));
   const int bytes = valid ? kBytes : 0;
-  if constexpr (kBytes == 16)  // past the first-level cache
+  if constexpr (kBytes == 16)  // bypasses the L1 cache
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from),
                  "r"(bytes)
                  : "memory");
@@ -33,7 +32,7 @@ __device__ __forceinline__ void async_copy(T* to, const T* from, bool valid) {
 #endif
 }
 
-/// Closes a group of this thread's copies; groups finish in their order.
+/// Closes a group of this thread's copies; groups complete in order.
 __device__ __forceinline__ void async_commit() {
 #if defined(FERRITE_EMULATOR)
   emulator::async_commit();

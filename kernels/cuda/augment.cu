@@ -11,7 +11,7 @@ namespace {
 constexpr int kAugmentThreads = 256;
 constexpr std::int64_t kMostPacks = (std::int64_t{1} << 31) - 1;  // a launch
 
-/// A window's place in an image without padding.
+/// A window's position in the image without padding.
 struct Place {
   int top, left, mirrored;
 };
@@ -26,7 +26,8 @@ __global__ void __launch_bounds__(kAugmentThreads)
                window.mirrored};
 }
 
-/// Rows of the result are cut into packs: rows of a channel, or of pixels with their channels.
+/// The partition of the result's rows into packs: rows of one channel, or of pixels with all
+/// channels.
 struct Packs {
   std::uint32_t count;
   Divisor by_row, by_height, by_channels;
@@ -77,7 +78,7 @@ void augment_as(const Stream& stream, const View& out, const View& images, const
   const std::int64_t channels = out.sizes[1], height = out.sizes[2], width = out.sizes[3];
   const std::int64_t row = (interleaved ? width * channels : width) / V;
   const std::int64_t image = channels * height * width;  // elements of the result
-  const std::int64_t most = kMostPacks / (image / V);    // images a launch
+  const std::int64_t most = kMostPacks / (image / V);    // images per launch
   for (std::int64_t n = 0; n < out.sizes[0]; n += most) {
     const std::int64_t count = std::min(most, out.sizes[0] - n) * (image / V);
     const Packs packs{static_cast<std::uint32_t>(count),

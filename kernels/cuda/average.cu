@@ -10,7 +10,7 @@ namespace ferrite::kernels::cuda {
 namespace {
 
 constexpr int kAverageThreads = 256;
-constexpr std::int64_t kAverageChunk = 4096;  // elements a block
+constexpr std::int64_t kAverageChunk = 4096;  // elements per block
 
 struct Pair {
   void* average;
@@ -25,13 +25,13 @@ __global__ void next_weight(std::int64_t* count, double* weight, AverageArgs arg
   ++*count;
 }
 
-/// Elements [begin, end), U packs of V a thread at a time.
+/// Handles elements [begin, end): each thread U packs of V elements at a time.
 template <int V, int U, class A, class B>
 __device__ __forceinline__ void average_chunk(A* average, const B* value, double weight,
                                               std::int64_t begin, std::int64_t end) {
   using C = Compute<A>;
   const auto w = static_cast<C>(weight);
-  const bool copies = weight == 1;  // whatever was in the average
+  const bool copies = weight == 1;  // even if the average holds NaN
   for (std::int64_t first = begin + threadIdx.x * V; first < end;
        first += kAverageThreads * V * U) {
     Pack<A, V> a[U];

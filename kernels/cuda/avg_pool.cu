@@ -5,10 +5,11 @@ namespace ferrite::kernels::cuda {
 
 namespace {
 
-/// What a window's sum is multiplied by.
+/// The factor of a window's sum.
 struct Means {
   bool uniform;    // the same for all windows
-  double inverse;  // then
+  double inverse;  // the factor of all windows if `uniform`
+
   bool count_include_pad;
 
   explicit Means(const Pool2d& p)
@@ -28,14 +29,14 @@ struct Means {
   }
 
  private:
-  /// Whether all windows lie within what counts.
+  /// Whether no window reaches beyond the cells that count.
   static bool is_uniform(const Pool2d& p, const PoolAxis& a) {
     const std::int64_t padding = p.count_include_pad ? a.padding : 0;
     return !a.adaptive && a.padding == padding &&
            (a.output - 1) * a.stride + a.kernel <= a.input + 2 * a.padding;
   }
-  /// The cells of a window that count, padding included or not, but never what a window of
-  /// ceil_mode has beyond it.
+  /// The number of a window's cells that count: with or without padding, but never the cells that
+  /// ceil_mode adds beyond the padding.
   __device__ std::int64_t cells(const Axis& a, std::int32_t o) const {
     if (!count_include_pad || a.adaptive) return a.window(o).count;
     const std::int32_t start = o * a.stride - a.padding;
@@ -43,7 +44,7 @@ struct Means {
   }
 };
 
-/// The sum over a window's row of K neighbours, loaded before any is added.
+/// The sum over a window's row of K adjacent cells. All are loaded before the first addition.
 template <int K, int V, class S, class T>
 __device__ __forceinline__ void add_row(S (&sum)[V], const T* cells, std::int64_t step) {
   Pack<T, V> some[K];
@@ -87,7 +88,7 @@ __global__ void __launch_bounds__(kPoolThreads)
   store_pack<V>(out + p.at_output(a, a.row, a.column), result);
 }
 
-/// A window of one channel a warp, or a block.
+/// One warp, or one block, handles a window of one channel.
 template <class T, bool kBlock>
 __global__ void __launch_bounds__(kPoolThreads)
     mean_large_windows(Planes p, Means means, std::uint32_t windows, const T* in, T* out) {
@@ -113,7 +114,7 @@ __global__ void __launch_bounds__(kPoolThreads)
         static_cast<T>(sum * means.factor<S>(p, a.row, a.column));
 }
 
-/// Each input cell sums over the windows that hold it.
+/// Each input cell sums the gradients of the windows that contain it.
 template <class T, int V>
 __global__ void __launch_bounds__(kPoolThreads)
     mean_cells(Planes p, Means means, std::uint32_t items, const T* grad_out, T* grad_in) {

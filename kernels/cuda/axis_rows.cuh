@@ -1,19 +1,19 @@
-// Loops along one axis of dense views, such as that of the classes in a softmax. One pass takes
-// every element of a position into a state; another writes the elements from the state.
+// Loops along one axis of dense views, such as the class axis of a softmax. One pass folds the
+// elements of each position into a state; a second pass writes the elements from the state.
 //
 // A functor F, over elements of a type T:
 //   kInputs                     views read
-//   State                       what is known of (a part of) a position; of whole 32-bit words
+//   State                       result for (a part of) a position, a multiple of 32 bits
 //   State empty()
 //   void take<V>(State&, const Pack<T, V> (&)[kInputs])
 //   State combine(State, State)
-//   prepare(State)              what write() needs of a whole position
+//   prepare(State)              converts the state of a whole position for write()
 //   Pack<T, V> write<V>(prepared, const Pack<T, V> (&)[kInputs])
 //
-// Rows (a position's elements are neighbours in memory): short ones stay in the registers of a few
-// lanes or a warp between the passes, longer ones in shared memory, the longest are read again.
-// Columns (other positions' elements are neighbours): lanes of different positions lie side by
-// side, and the second pass finds in the cache what the first one read.
+// Rows (a position's elements are adjacent in memory): between the passes, short rows stay in the
+// registers of a few lanes or a warp, and longer ones in shared memory; the longest are read again.
+// Columns (elements of different positions are adjacent): adjacent lanes have adjacent positions,
+// and the second pass finds the elements of the first one in the cache.
 #pragma once
 
 #include <algorithm>
@@ -56,7 +56,7 @@ struct AxisInputs {
   }
 };
 
-/// `units` packs a row, at most `lanes` * axis_packs(V).
+/// `units` packs per row, at most `lanes` * axis_packs(V).
 template <int V, class F, class T>
 __global__ void __launch_bounds__(kAxisThreads)
     axis_short_rows(F f, T* out, AxisInputs<T, F::kInputs> in, std::int64_t rows, int units,
@@ -82,8 +82,8 @@ __global__ void __launch_bounds__(kAxisThreads)
       store_pack<V>(out + first + std::int64_t{p} * lanes * V, f.template write<V>(prepared, x[p]));
 }
 
-/// A block a row. `cached`: whether the dynamic shared memory holds a row of each input; a thread
-/// reads what it has written there itself.
+/// One block per row. `cached`: whether the dynamic shared memory holds a row of each input; a
+/// thread reads only elements there that it has written itself.
 template <int V, class F, class T>
 __global__ void __launch_bounds__(1024)
     axis_long_rows(F f, T* out, AxisInputs<T, F::kInputs> in, std::int64_t units, bool cached) {
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(1024)
   }
 }
 
-/// Each thread has a position and `lanes` threads share it.
+/// `lanes` threads share each position.
 template <class F, class T>
 __global__ void __launch_bounds__(kAxisThreads)
     axis_columns(F f, T* out, AxisInputs<T, F::kInputs> in, std::int64_t positions,
@@ -194,7 +194,7 @@ void run_along_axis(const Stream& stream, const char* name, const F& f, const Vi
     }
     const int threads = std::max(128, detail::power_of_two((units + 3) / 4, 1024));
     const std::size_t bytes = static_cast<std::size_t>(size) * sizeof(T) * F::kInputs;
-    const bool cached = bytes <= kDefaultSharedBytes - 2048;  // beside that of block_reduce
+    const bool cached = bytes <= kDefaultSharedBytes - 2048;  // minus that of block_reduce
     launch({name, stream, static_cast<unsigned>(layout.outer), static_cast<unsigned>(threads),
             cached ? bytes : 0},
            detail::axis_long_rows<V, F, T>, f, to, inputs, units, cached);

@@ -56,7 +56,7 @@ struct Apply {
   }
 };
 
-/// dx = scale * dy - shift - slope * (in - mean), dy as the mask lets it pass.
+/// dx = scale * dy - shift - slope * (in - mean), with dy after the mask.
 template <class T>
 struct BackwardApply {
   using Scalar = Compute<T>;
@@ -184,8 +184,8 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocks)
   }
 }
 
-/// f over all elements: f.load() of several packs, then f.finish() of each with its channels'
-/// f.params().
+/// Applies f to all elements: f.load() for several packs, then f.finish() for each, with the
+/// f.params() of its channels.
 template <class F, int kPack>
 void map_channels(const Stream& stream, const char* name, const F& f, const ChannelLayout& layout,
                   std::size_t itemsize, bool aligned, bool params_aligned) {
@@ -193,7 +193,7 @@ void map_channels(const Stream& stream, const char* name, const F& f, const Chan
   const ChannelMatrix m = channel_matrix(layout, itemsize, kPack, aligned, 1);
   check_channels(layout, m);
   Tiles tiles(m, m.rows < kTileUnroll ? kTileThreads : kTileThreads / kTileUnroll);
-  // Columns keep their parameters in registers: worth it for many rows.
+  // Columns keep their parameters in registers, which pays for many rows.
   const std::int64_t per_thread = m.rows * tiles.packs / (2048 * kTileThreads);
   tiles.cut(m.by_rows ? F::kUnroll
                       : std::clamp<std::int64_t>(per_thread / kTileUnroll * kTileUnroll,

@@ -8,10 +8,10 @@ namespace {
 
 struct NoParams {};
 
-/// Mean and squared deviations (M2) by sums of differences from a value close to the mean, the mean
-/// of what comes first: no digit is lost to a mean far from zero, and nothing is divided a value.
-/// Parts are merged as in Chan, Golub and LeVeque, "Algorithms for Computing the Sample Variance"
-/// (1983), which is Welford's update for parts instead of values.
+/// Mean and squared deviations (M2), from sums of differences to a value close to the mean: the
+/// mean of the first values. A mean far from zero then costs no digits, and there is no division
+/// per value. Parts are merged as in Chan, Golub and LeVeque, "Algorithms for Computing the Sample
+/// Variance" (1983), which is Welford's update for parts instead of values.
 template <class S, int W>
 struct Moments {
   S count;
@@ -101,7 +101,7 @@ struct ValueMoments {
   }
 };
 
-/// The sums of dy and of dy * (in - mean), where the mask lets dy pass.
+/// The sums of dy and of dy * (in - mean), with dy after the mask.
 template <class T>
 struct GradientSums {
   using Scalar = Compute<T>;
@@ -172,7 +172,7 @@ struct GradientSums {
   }
 };
 
-// ---- The second stage: one slice of a block's threads a channel, in double.
+// ---- The second stage: one slice of a block's threads per channel, in double.
 
 template <class S>
 __global__ void __launch_bounds__(kMergeThreads)
@@ -200,7 +200,7 @@ __global__ void __launch_bounds__(kMergeThreads)
   }
 }
 
-// ---- What batch norm does with a few numbers a channel: a thread a channel, in double.
+// ---- Work on a few numbers per channel: one thread per channel, in double.
 
 constexpr int kFewThreads = 128;
 
@@ -219,7 +219,7 @@ __global__ void of_sums(std::int64_t channels, double count, S* mean, S* m2) {
   m2[c] = static_cast<S>(deviations < 0 ? 0 : deviations);  // NaN stays
 }
 
-/// A statistic of each part, at any distance.
+/// A statistic of each part, with any stride between parts.
 template <class S>
 struct Parts {
   const S* data;
@@ -230,7 +230,7 @@ struct Parts {
   }
 };
 
-/// As the CPU kernel does: the mean of means first, then deviations from it.
+/// Like the CPU kernel: first the mean of the means, then the deviations from it.
 template <class S>
 __global__ void combine(std::int64_t channels, std::int64_t parts, Parts<S> means, Parts<S> m2s,
                         Parts<S> counts, S* mean, S* m2, S* count) {

@@ -56,7 +56,7 @@ struct Arithmetic {
   }
 };
 
-/// Comparisons, logic and predicates: what gives bool.
+/// The operations with a bool result: comparisons, logic and predicates.
 template <class T>
 struct Comparison {
   using Packs = void;

@@ -4,7 +4,7 @@
 
 namespace ferrite::kernels::cuda {
 
-/// A comparison or a predicate: those that Test and BinaryOp both name mean the same.
+/// A comparison or a predicate. Names that also occur in BinaryOp have the same meaning there.
 enum class Test : std::uint8_t {
   logical_and,
   logical_or,
@@ -13,18 +13,18 @@ enum class Test : std::uint8_t {
   ne,
   gt,
   ge,
-  // of the first operand alone
+  // only of the first operand
   isnan,
   isinf,
   isfinite,
 };
 
-/// What the scalar of a call is. Views that it takes the place of have no data.
+/// The role of the scalar of a call. The view that it replaces has no data.
 enum class ScalarRole : std::uint8_t { none, left, right, factor_of_right };
 
-// The parts of binary(), a source each. `a` and `b` have the dtype of the computation, views
-// without data too. `shared` is where the scalar lies on the device, of the Compute type, where its
-// value is not known on the host.
+// The parts of binary(), one source file each. `a` and `b` have the dtype of the computation, even
+// without data. If the host does not know the scalar's value, `shared` is its address on the
+// device; it has the Compute type.
 void arithmetic(const Stream& stream, BinaryOp op, const View& out, const View& a, const View& b,
                 ScalarRole role, Scalar scalar, const void* shared = nullptr);
 void power(const Stream& stream, BinaryOp op, const View& out, const View& a, const View& b,

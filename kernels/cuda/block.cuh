@@ -11,8 +11,8 @@ namespace ferrite::kernels::cuda {
 inline constexpr int kWarp = 32;
 inline constexpr unsigned kAllLanes = 0xffffffffu;
 
-/// `value` of the lane whose number differs by the bits of `lane_bits`. Any trivially copyable T of
-/// whole 32-bit words.
+/// `value` of the lane whose index differs in the bits of `lane_bits`. T is trivially copyable and
+/// a multiple of 32 bits.
 template <class T>
 __device__ __forceinline__ T shuffle_xor(T value, int lane_bits) {
   static_assert(sizeof(T) % 4 == 0);
@@ -24,7 +24,8 @@ __device__ __forceinline__ T shuffle_xor(T value, int lane_bits) {
   return value;
 }
 
-/// `value` of the lane `distance` before; in the first lanes their own.
+/// `value` of the lane whose index is smaller by `distance`; the first lanes receive their own
+/// value.
 template <class T>
 __device__ __forceinline__ T shuffle_up(T value, unsigned distance) {
   static_assert(sizeof(T) % 4 == 0);
@@ -36,8 +37,9 @@ __device__ __forceinline__ T shuffle_up(T value, unsigned distance) {
   return value;
 }
 
-/// The values of each `lanes` neighbouring threads combined (a power of two, at most 32), in every
-/// one of them, in an order that depends on nothing. All 32 lanes of the warp must call it.
+/// Combines the values of each group of `lanes` adjacent threads (a power of two, at most 32) in a
+/// fixed order, and returns the result to every thread of the group. All 32 lanes of the warp must
+/// call it.
 template <class T, class Combine>
 __device__ __forceinline__ T group_reduce(T value, int lanes, const Combine& combine) {
   for (int bits = lanes / 2; bits > 0; bits /= 2) {
@@ -71,8 +73,9 @@ __device__ __forceinline__ T reduce_warps(T value, int warps, const T& identity,
 
 }  // namespace detail
 
-/// Every thread's `value` combined, in every thread, always in the same order. Blocks are one-
-/// dimensional, of `Threads` threads, a multiple of 32; all must call it. `identity` is neutral.
+/// Combines the `value` of all threads of the block in a fixed order, and returns the result to
+/// every thread. Blocks are one-dimensional, of `Threads` threads, a multiple of 32; all must call
+/// it. `identity` is the neutral element.
 template <int Threads, class T, class Combine>
 __device__ __forceinline__ T block_reduce(T value, const T& identity, const Combine& combine) {
   static_assert(Threads % kWarp == 0 && Threads <= 1024);
@@ -81,15 +84,15 @@ __device__ __forceinline__ T block_reduce(T value, const T& identity, const Comb
   else
     return detail::reduce_warps(value, Threads / kWarp, identity, combine);
 }
-/// The same for blocks whose size is known at run time only.
+/// The same for blocks whose size is known only at run time.
 template <class T, class Combine>
 __device__ __forceinline__ T block_reduce(T value, const T& identity, const Combine& combine) {
   return detail::reduce_warps(value, static_cast<int>(blockDim.x) / kWarp, identity, combine);
 }
 
-/// The values of threads that are `width` (a power of two) apart combined, in the first `width`
-/// threads, always in the same order; all threads call it. `tile` is [Threads], a power of two, of
-/// shared memory.
+/// Combines the values of threads whose indices are equal modulo `width` (a power of two) in a
+/// fixed order, and returns the results to the first `width` threads. All threads must call it.
+/// `tile` is shared memory for [Threads] values, a power of two.
 template <int Threads, class T, class Combine>
 __device__ __forceinline__ T column_reduce(T value, T* tile, int width, const Combine& combine) {
   const int thread = static_cast<int>(threadIdx.x);
@@ -101,8 +104,9 @@ __device__ __forceinline__ T column_reduce(T value, T* tile, int width, const Co
   return value;
 }
 
-/// The values of the threads before this one combined, `identity` in the first; `total` becomes
-/// that of all. Always in the same order; all threads call it.
+/// Exclusive scan: combines the values of all threads with a smaller index in a fixed order; the
+/// first thread receives `identity`. `total` becomes the combination of all values. All threads
+/// must call it.
 template <int Threads, class T, class Combine>
 __device__ __forceinline__ T block_scan(T value, const T& identity, const Combine& combine,
                                         T& total) {

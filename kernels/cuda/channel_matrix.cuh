@@ -1,9 +1,10 @@
-// [outer, channels, inner], as batch norm sees its input, as a matrix of packs whose rows are all
-// aligned alike, and the tiles of it that blocks work on.
+// Batch norm's input [outer, channels, inner] as a matrix of packs whose rows have equal alignment,
+// and the tiles of it that blocks work on.
 //
-// By rows, a row is one channel's run of `inner` elements. By columns, a row is one image, or a few
-// that are joined until their length is a multiple of the pack, and a column belongs to one
-// channel: the form of NHWC, and of NCHW where runs are short or their length is odd.
+// By rows, a row is one channel's run of `inner` elements. By columns, a row is one image, or
+// several images joined so that their length is a multiple of the pack, and a column belongs to one
+// channel. This form is used for NHWC, and for NCHW if runs are short or their length is not a
+// multiple of the pack.
 #pragma once
 
 #include <algorithm>
@@ -20,21 +21,21 @@
 namespace ferrite::kernels::cuda {
 
 inline constexpr int kTileThreads = 256;
-inline constexpr int kTileBlocks = 2;  // on a multiprocessor at least: 128 registers a thread
-/// Rows that a thread takes are a multiple of this.
+inline constexpr int kTileBlocks = 2;  // minimum per multiprocessor: 128 registers per thread
+/// The number of rows per thread is a multiple of this.
 inline constexpr int kTileUnroll = 4;
 
 struct ChannelMatrix {
   bool by_rows = false;
   int pack = 1;    // elements
-  int joined = 1;  // images a row
+  int joined = 1;  // images per row
   std::int64_t rows = 0;
-  std::int64_t columns = 0;  // elements a row
+  std::int64_t columns = 0;  // elements per row
   std::int64_t packs() const { return columns / pack; }
 };
 
 /// The form for elements of `itemsize` bytes, `pack` of which fill a wide access that all operands
-/// are `aligned` for. `least_rows`: how many rows make the columns worth keeping apart.
+/// are `aligned` for. `least_rows`: the number of rows from which the form by columns pays.
 inline ChannelMatrix channel_matrix(const ChannelLayout& layout, std::size_t itemsize, int pack,
                                     bool aligned, std::int64_t least_rows) {
   constexpr std::int64_t kShortRun = 128;  // bytes: shorter ones waste parts of memory sectors
@@ -61,11 +62,11 @@ inline ChannelMatrix channel_matrix(const ChannelLayout& layout, std::size_t ite
   return {.by_rows = false, .pack = 1, .joined = 1, .rows = outer, .columns = image};
 }
 
-/// Blocks of `width` packs by `height` rows, of which each thread takes several below one another.
+/// Blocks of `width` packs by `height` rows; each thread handles several consecutive rows.
 struct Tiles {
   std::int64_t rows = 0, packs = 0, rows_per_block = 0;
   unsigned width = 1, height = 1;
-  unsigned across = 1;  // blocks side by side
+  unsigned across = 1;  // blocks along a row
   unsigned down = 1;
 
   Tiles(const ChannelMatrix& m, std::int64_t widest) : rows(m.rows), packs(m.packs()) {
@@ -80,10 +81,10 @@ struct Tiles {
   unsigned blocks() const { return across * down; }
 };
 
-/// From a column or row to its channel.
+/// Maps a column or row to its channel.
 struct ChannelOf {
   Divisor inner, channels;
-  bool consecutive = false;  // the channels of a pack are neighbours and aligned as a pack
+  bool consecutive = false;  // the channels of a pack are consecutive and aligned to a pack
 
   __device__ std::uint32_t column(std::uint32_t c) const {
     c = inner.quotient(c);
@@ -117,13 +118,13 @@ __device__ __forceinline__ void load_params(S (&values)[W], const S* p) {
   }
 }
 
-/// The channels of W neighbouring columns, or (W == 1) one channel.
+/// The channels of W adjacent columns, or (W == 1) one channel.
 template <int W>
 struct ChannelsAt {
   std::uint32_t at[W];
   bool consecutive;
 
-  /// The values of the parameter `p`; `otherwise` where it is absent.
+  /// The values of the parameter `p`; `otherwise` if it is absent.
   template <class S>
   __device__ void get(S (&values)[W], const S* p, S otherwise = 0) const {
     if (p == nullptr) {
@@ -156,7 +157,7 @@ inline void check_channels(const ChannelLayout& layout, const ChannelMatrix& m) 
                     (!m.by_rows || m.rows <= INT32_MAX) &&
                     layout.outer * (m.by_rows ? m.packs() : 1) <= INT32_MAX,
                 ShapeError, "batch_norm",
-                "expects fewer than 2^31 packs a channel, got [{}, {}, {}]", layout.outer,
+                "expects fewer than 2^31 packs per channel, got [{}, {}, {}]", layout.outer,
                 layout.channels, layout.inner);
 }
 

@@ -1,14 +1,15 @@
-// Two results for each channel of a ChannelMatrix, in two stages whose order depends on sizes
-// alone: blocks leave a partial result for each piece of a column (reduce_columns) or channel
-// (reduce_runs), which merge_partials() then takes together in double.
+// Two results for each channel of a ChannelMatrix, in two stages whose order depends only on sizes.
+// In the first, blocks store a partial result for each piece of a column (reduce_columns) or
+// channel (reduce_runs); in the second, merge_partials() merges them in double.
 //
-// What is summed is a reduction R over operands that lie alike:
-//   R::Scalar           what it computes in
+// A reduction R over operands of equal layout defines what is summed:
+//   R::Scalar           the type of the computation
 //   R::kUnroll          packs that a thread has in flight, a divisor of kTileUnroll
-//   R::Loaded<V>        V neighbouring elements of each operand; load<V>(at, row) reads them
-//   R::Params<W>        what it needs of W channels; params(ChannelsAt<W>) reads them
-//   R::State<W>         W running results of Scalars alone: clear() first, settle() once all is
-//                       added, merge(later State), result(k, w) for k = 0, 1
+//   R::Loaded<V>        V adjacent elements of each operand; load<V>(at, row) reads them
+//   R::Params<W>        parameters of W channels; params(ChannelsAt<W>) reads them
+//   R::State<W>         W running results, which consist of Scalars: clear() first,
+//                       settle() after the last add(), merge(later State), result(k, w)
+//                       for k = 0, 1
 //   add(state, params, loaded[N])    adds N packs, to one channel where W is 1
 #pragma once
 
@@ -20,13 +21,13 @@
 
 namespace ferrite::kernels::cuda {
 
-/// Where partial results lie, [2, pieces, columns], and which are a channel's.
+/// The partial results, [2, pieces, columns], and the mapping from channels to them.
 template <class S>
 struct Partials {
   S* data = nullptr;
   std::int64_t pieces = 0, columns = 0;
   Divisor per_channel{1};     // of a piece
-  Divisor group{1};           // neighbouring columns of one channel
+  Divisor group{1};           // adjacent columns of one channel
   std::int64_t image = 0;     // columns
   double full = 0, last = 0;  // values in a partial result of any piece, and of the last one
 
@@ -70,7 +71,7 @@ struct SumsState {
 
 namespace detail {
 
-/// Packs that are U steps apart, of which the first few exist: `at(u)` and `row(u)` say where.
+/// Adds U packs, at `at(u)` in `row(u)`, of which only the first few may exist.
 template <int V, int U, class R, class State, class Params, class Where>
 __device__ __forceinline__ void add_some(const R& r, State& state, const Params& params, int some,
                                          const Where& where) {
@@ -124,7 +125,7 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocks)
     state.settle();
   }
 
-  // The rows of threads, the lower half with the upper one until one is left.
+  // Merges the upper half of the rows of threads into the lower half until one row is left.
   const auto put = [&] {
     S words[kWords];
     memcpy(words, &state, sizeof(State));
@@ -155,12 +156,12 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocks)
   }
 }
 
-/// How the packs of one channel are cut and walked.
+/// The partition of one channel's packs, and the iteration over them.
 struct Runs {
   std::int64_t inner = 0;  // elements
   std::uint32_t packs = 0, packs_per_piece = 0, pieces = 0, channels = 0;
   Divisor run{1};                               // packs
-  std::uint32_t step_runs = 0, step_packs = 0;  // kTileThreads packs further
+  std::uint32_t step_runs = 0, step_packs = 0;  // a step of kTileThreads packs
 };
 
 template <class R, int V>
@@ -212,7 +213,7 @@ void reduce_columns(const Stream& stream, const char* name, const R& r, const Ch
                     const ChannelLayout& layout, bool params_aligned, const Finish& finish) {
   using S = typename R::Scalar;
   Tiles tiles(m, kWarp);
-  // Long enough columns that partial results are few beside the data, short enough for many blocks.
+  // Pieces are long enough for few partial results, and short enough for many blocks.
   const std::int64_t per_thread = m.rows * tiles.packs / (1024 * kTileThreads);
   tiles.cut(std::clamp<std::int64_t>(per_thread / kTileUnroll * kTileUnroll, kTileUnroll,
                                      8 * kTileUnroll));
@@ -265,7 +266,7 @@ void reduce_runs(const Stream& stream, const char* name, const R& r, const Chann
   finish(partials);
 }
 
-/// The first stage in the form that suits the layout; without elements there are no partials.
+/// The first stage in the form that suits the layout; an empty input has no partial results.
 template <class R, int V, class Finish>
 void reduce_channels(const Stream& stream, const char* name, const R& r,
                      const ChannelLayout& layout, bool aligned, bool params_aligned,
@@ -285,7 +286,7 @@ void reduce_channels(const Stream& stream, const char* name, const R& r,
 
 inline constexpr int kMergeThreads = 256;
 
-/// How many channels a block of the second stage takes: a power of 2.
+/// How many channels a block of the second stage handles: a power of 2.
 inline unsigned merged_channels(std::int64_t partials) {
   unsigned channels = 1;
   while (channels < kWarp && static_cast<std::int64_t>(channels) * 2 * partials <= kMergeThreads)
@@ -293,7 +294,8 @@ inline unsigned merged_channels(std::int64_t partials) {
   return channels;
 }
 
-/// Sums over the threads of a block that have the same number modulo `channels`, in each of them.
+/// Sums over the threads of a block whose indices are equal modulo `channels`; each of them
+/// receives the result.
 __device__ inline double sum_slices(double value, unsigned channels) {
   FERRITE_SHARED(shared, double[kMergeThreads]);
   __syncthreads();  // an earlier call's reads
@@ -333,7 +335,7 @@ __global__ void __launch_bounds__(kMergeThreads)
 
 }  // namespace detail
 
-/// The second stage of plain sums; the second of each channel is multiplied by `factor`. Every
+/// The second stage of plain sums; the second sum of each channel is multiplied by `factor`. Any
 /// pointer may be null.
 template <class S>
 void merge_sums(const Stream& stream, const char* name, const Partials<S>& partials,

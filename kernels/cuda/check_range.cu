@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kRangeUnroll = 4;
 
-/// Where a bad value is reported, and as what.
+/// The bounds, and how a value outside of them is reported.
 struct Range {
   double low, high;
   const char* op;

@@ -26,8 +26,8 @@ __device__ __forceinline__ C reduce(Combine op, C a, C b) {
   }
 }
 
-/// One kernel for all operations: the choice is the same for every thread, and costs nothing beside
-/// the memory.
+/// One kernel for all operations: the branch is uniform, and its cost is negligible next to the
+/// memory accesses.
 template <class C>
 struct Reduce {
   Combine op;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kConcatThreads = 256;
 constexpr int kConcatUnroll = 4;
-constexpr std::int64_t kConcatChunk = 4096;  // words a block
+constexpr std::int64_t kConcatChunk = 4096;  // words per block
 
 /// In words.
 struct Part {
@@ -42,7 +42,8 @@ __global__ void __launch_bounds__(kConcatThreads)
 #pragma unroll
     for (int u = 0; u < kConcatUnroll; ++u) {
       if (first + u * kConcatThreads >= count) break;
-      // Rows further on, and the place there. A row wider than a chunk ends at most once.
+      // The number of rows further on, and the position within that row. A chunk contains the end
+      // of at most one row that is wider than the chunk.
       const std::int64_t at = column + first + u * kConcatThreads;
       std::int64_t rows = at >= part.width;
       if (part.width <= kMostDivided) rows = part.by_width.quotient(static_cast<std::uint32_t>(at));
@@ -73,7 +74,7 @@ void concat_as(const Stream& stream, void* out, std::int64_t rows,
       });
 }
 
-/// Whether everything starts and ends at multiples of `bytes`.
+/// Whether all addresses and sizes are multiples of `bytes`.
 bool fits(const void* out, const std::vector<ConcatPart>& parts, std::int64_t bytes) {
   const auto aligned = [bytes](const void* p) {
     return reinterpret_cast<std::uintptr_t>(p) % static_cast<std::uintptr_t>(bytes) == 0;

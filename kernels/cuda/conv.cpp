@@ -53,13 +53,14 @@ namespace own {
 
 namespace {
 
-/// Groups of so few output channels leave tiles nearly empty.
+/// Whether groups have so few output channels that tiles would be nearly empty.
 bool goes_direct(std::int64_t outs, const ConvParams& params) {
   return params.groups > 1 && outs / params.groups <= 4;
 }
 
-/// A 16-bit operand as tensor cores are fed best: where its channels (dimension `inner`, `channels`
-/// a group) come in chunks, but not in memory, a copy in which they do.
+/// A 16-bit operand in the layout that is best for tensor cores. If its channels (dimension
+/// `inner`, `channels` per group) are whole chunks but not contiguous in memory, it is a copy in
+/// which they are.
 class Chunked {
  public:
   Chunked(const Stream& stream, const View& v, int inner, std::int64_t channels) : view_(v) {

@@ -1,11 +1,12 @@
-// Which elements of images and filters the rows, columns and depth of a product stand for.
+// The mapping from the rows, columns and depth of a product to the elements of images and filters.
 #pragma once
 
 #include "ferrite/kernels/cuda/conv_geometry.h"
 
 namespace ferrite::kernels::cuda {
 
-/// An element of an image as the sum of two points: one of a position and one of a tap.
+/// The coordinates of an element of an image are the sum of two points: one of a position and one
+/// of a tap.
 struct alignas(16) ImagePoint {
   std::int64_t offset;
   int y, x;

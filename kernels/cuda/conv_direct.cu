@@ -1,5 +1,5 @@
-// Convolutions of many groups with few channels each (depthwise ones above all), in which products
-// of matrices would be nearly empty: each thread sums its results on its own.
+// Convolutions with many groups of few channels (mainly depthwise ones), for which the tiles of a
+// matrix product would be nearly empty. Each thread computes its results alone.
 #include <algorithm>
 
 #include "ferrite/kernels/cuda/block.cuh"
@@ -12,16 +12,16 @@ namespace ferrite::kernels::cuda::own {
 namespace {
 
 constexpr int kDirectThreads = 256;
-constexpr int kRun = 4;  // neighbouring results a thread
+constexpr int kRun = 4;  // neighbouring results per thread
 
-/// How results of all groups are dealt to threads.
+/// How the results of all groups are distributed over threads.
 struct DirectOrder {
   Divisor runs[ConvAxis::kPhases];  // of results in a row, a column phase
   Divisor channels, outs;           // of `to`: in all, and a group
   bool channels_first;              // neighbouring threads have neighbouring channels
 };
 
-/// to = from * kernel + bias; one phase a blockIdx.y.
+/// to = from * kernel + bias; one phase per blockIdx.y.
 template <class S, class T = Compute<S>>
 __global__ void __launch_bounds__(kDirectThreads)
     direct_correlation(ConvGeometry g, const __grid_constant__ DirectOrder order, S* to,
@@ -74,18 +74,18 @@ __global__ void __launch_bounds__(kDirectThreads)
     }
 }
 
-constexpr int kTaps = 9;  // weights a thread at a time
+constexpr int kTaps = 9;  // weights per thread at a time
 
-/// Which weights' gradients a block sums, and over which positions.
+/// The weights whose gradients a block sums, and the positions over which it sums them.
 struct DirectSums {
   std::uint32_t outs;           // channels of `to`, all groups
   Divisor outs_a_group, pairs;  // pairs of an output channel and an input channel of its group
-  std::uint32_t step;           // positions a part, one a blockIdx.z
+  std::uint32_t step;           // positions per part, one per blockIdx.z
 };
 
-/// partial[part][out][in][tap] = the sums of a part of the positions. The threads of a block share
-/// the positions of one pair of channels, or, where channels lie side by side, the lanes of a warp
-/// have 32 pairs.
+/// partial[part][out][in][tap] = the sums over one part of the positions. The threads of a block
+/// share the positions of one pair of channels; if channels are adjacent in memory, the lanes of a
+/// warp handle 32 pairs instead.
 template <class S, bool ChannelsLast, class T = Compute<S>>
 __global__ void __launch_bounds__(kDirectThreads)
     direct_weight_gradient(ConvGeometry g, DirectSums sums, const S* from, const S* to,
@@ -193,7 +193,7 @@ void direct_weight_gradient(const Stream& stream, const ConvLaunch& launch, cons
                  across ? direct_weight_gradient<S, true> : direct_weight_gradient<S, false>, g,
                  sums, static_cast<const S*>(launch.from), static_cast<const S*>(launch.to),
                  partial.as<T>());
-    // As one group, with the taps of an input channel side by side.
+    // Treated as one group, with the taps of an input channel adjacent.
     g.outs = sums.outs;
     g.channels_last = false;
     TileGrid<T> tiles{};

@@ -4,10 +4,10 @@
 
 namespace ferrite::kernels::cuda::own {
 
-/// Elements of `to`, all channels, that one launch of these may have.
+/// The limit of the elements of `to`, over all channels, in one launch of these functions.
 inline constexpr std::int64_t kMaxDirect = (std::int64_t{1} << 31) - 1;
 
-/// As in conv_types.h, for any floating dtype.
+/// Like the functions in conv_types.h, for any floating dtype.
 void direct_correlation(const Stream& stream, const ConvLaunch& launch, const View& kernel,
                         const View& bias);
 void direct_weight_gradient(const Stream& stream, const ConvLaunch& launch, const View& grad_kernel,

@@ -5,7 +5,7 @@ namespace ferrite::kernels::cuda::own {
 
 namespace {
 
-// By the number of output channels.
+// Tiles for different numbers of output channels.
 using Many = Tile<float, 128, 128, 64, 32, 8, 8, 2>;
 using Some = Tile<float, 64, 128, 64, 32, 8, 8, 3>;
 using Few = Tile<float, 16, 128, 16, 32, 4, 4, 6>;

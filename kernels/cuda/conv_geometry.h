@@ -1,10 +1,10 @@
-// Convolutions as products.
+// Convolutions as matrix products.
 //
-// A correlation takes images `from` to images `to`: the convolution itself, or a phase of its
-// gradient by the input (kernels/conv_axis.h). Its positions are the pixels of all `to` images of a
-// phase, its taps those of the filter times the channels of `from`. Positions and taps are numbered
-// with x first; channels come before that where they lie side by side in memory (`channels_last`),
-// and else last.
+// A correlation maps images `from` to images `to`: it is the convolution itself, or a phase of its
+// gradient with respect to the input (kernels/conv_axis.h). Its positions are the pixels of all
+// `to` images of a phase, its taps those of the filter times the channels of `from`. Positions and
+// taps are numbered with x first; if channels are adjacent in memory (`channels_last`), they come
+// before x, and otherwise last.
 #pragma once
 
 #include <cstdint>

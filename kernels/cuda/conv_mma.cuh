@@ -6,8 +6,8 @@
 
 namespace ferrite::kernels::cuda {
 
-/// Fills slices with the elements at row(r) + depth(k) of `Points`, or with 0 where they are not
-/// inside. `whole_chunks`: chunks of channels lie side by side, aligned; others are gathered.
+/// Fills slices with the elements at row(r) + depth(k) of `Points`, or with 0 outside of the image.
+/// `whole_chunks`: chunks of channels are contiguous and aligned; otherwise elements are gathered.
 template <class S, class Points, bool AlongDepth, int Rows, int Depth, int Threads>
 class ChunkLoader {
   using Share = ChunkShare<Rows, Depth, Threads, AlongDepth>;
@@ -24,7 +24,7 @@ class ChunkLoader {
         rows_(rows),
         k_(begin + (AlongDepth ? Share::chunk() * kChunk : Share::line())),
         end_(end) {
-    // Rows past the last give results that nobody stores: any (whole chunk) will do.
+    // The results of rows past the last one are not stored, so any (whole chunk) may be read.
     const std::uint32_t last = AlongDepth ? rows - 1 : (rows - 1) / kChunk * kChunk;
 #pragma unroll
     for (int i = 0; i < kPoints; ++i)
@@ -142,7 +142,7 @@ void run_mma_weight_gradient(const Stream& stream, const char* name, const ConvL
                      sizes, plan_parts<Tile>(sizes));
 }
 
-/// The gradient by the kernel.
+/// The gradient with respect to the kernel.
 template <class S>
 void mma_weight_gradient(const Stream& stream, const ConvLaunch& launch, const View& grad_kernel,
                          bool accumulate) {

@@ -6,8 +6,8 @@ namespace {
 
 constexpr std::int64_t kMost = (std::int64_t{1} << 31) - 1;
 
-/// Phases [first, first + kPhases) of an axis, as far as there are any.
-/// Without channels there are no taps.
+/// Those of the phases [first, first + kPhases) of an axis that exist. Without channels there are
+/// no taps.
 ConvAxis device_axis(const std::vector<Axis>& axes, std::size_t first, bool any_channels,
                      std::int64_t size, std::int64_t from_step, std::int64_t kernel_step,
                      std::int64_t to_step) {
@@ -70,17 +70,18 @@ std::vector<ConvLaunch> launches(const View& to, const View& from, const View& k
   const auto add = [&](std::size_t row_phase, std::size_t column_phase) {
     const Most y(rows, row_phase), x(columns, column_phase);
     const std::int64_t pixels = y.count * x.count, taps = y.taps * x.taps * ins;
-    FERRITE_CHECK(pixels <= most_positions && taps <= kMost, ValueError, "conv2d",
-                  "expected up to {} pixels an image and fewer than 2^31 weights a channel, got {} "
-                  "and {}",
-                  most_positions, pixels, taps);
+    FERRITE_CHECK(
+        pixels <= most_positions && taps <= kMost, ValueError, "conv2d",
+        "expected up to {} pixels per image and fewer than 2^31 weights per channel, got {} "
+        "and {}",
+        most_positions, pixels, taps);
     g.rows = device_axis(rows, row_phase, ins > 0, from.sizes[2], from.strides[2],
                          kernel.strides[2], to.strides[2]);
     g.columns = device_axis(columns, column_phase, ins > 0, from.sizes[3], from.strides[3],
                             kernel.strides[3], to.strides[3]);
     g.row_phases = y.phases;
     g.column_phases = x.phases;
-    // At least one launch: sums over no image are 0.
+    // At least one launch, because sums over no images must be set to 0.
     const std::int64_t most = most_positions / std::max<std::int64_t>(1, pixels);
     std::int64_t image = 0;
     do {

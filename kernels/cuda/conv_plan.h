@@ -1,4 +1,4 @@
-// From the views of a convolution to the correlations that make it up.
+// The decomposition of a convolution into correlations.
 #pragma once
 
 #include "ferrite/kernels/conv.h"
@@ -8,23 +8,24 @@
 
 namespace ferrite::kernels::cuda::own {
 
-/// A launch's worth of correlations: a range of images, all groups, some phases.
+/// The correlations of one launch: a range of images, all groups, some phases.
 struct ConvLaunch {
   ConvGeometry g;
-  void *to, *from;         // their first element here
+  void *to, *from;         // the first elements of this launch
   std::int64_t batches;    // groups and phases
   std::int64_t positions;  // the most that a phase has
   std::int64_t taps;       // the same
-  // Whether the channels that a group has come in chunks; for the kernel, those of `from`.
+  // Whether the channels of each group consist of whole chunks (in_chunks()); for the kernel, those
+  // of `from`.
   bool to_chunks, from_chunks, kernel_chunks;
   Activation activation = Activation::none;  // of the results
 };
 
-/// Channels that tensor cores' operands are copied by.
+/// The number of channels per copy of an operand of the tensor cores.
 inline constexpr std::int64_t kChannelChunk = 8;
 
-/// Whether dimension `d` of `v` lies densely, and in whole, aligned chunks for each group of
-/// `channels` of it: what the tensor cores are fed from without a detour.
+/// Whether dimension `d` of `v` is dense and each group of `channels` of it consists of whole,
+/// aligned chunks, so that the tensor cores can use it without a copy.
 bool in_chunks(const View& v, int d, std::int64_t channels);
 
 inline constexpr std::int64_t kMostPositions = (std::int64_t{1} << 31) - 1;
@@ -33,12 +34,12 @@ inline constexpr std::int64_t kMostPositions = (std::int64_t{1} << 31) - 1;
 std::vector<ConvLaunch> forward_launches(const View& out, const View& input, const View& weight,
                                          const ConvParams& params,
                                          std::int64_t most_positions = kMostPositions);
-/// Of the gradient by the input: `to` is grad_input.
+/// The launches of the gradient with respect to the input: `to` is grad_input.
 std::vector<ConvLaunch> backward_launches(const View& grad_input, const View& grad,
                                           const View& weight, const ConvParams& params,
                                           std::int64_t most_positions = kMostPositions);
 
-/// How results are stored, `run` at a time where they are packed; rows are channels.
+/// The order in which results are stored, `run` at a time if they are packed; rows are channels.
 StoreOrder store_order(const ConvLaunch& launch, std::size_t itemsize, int run);
 
 }  // namespace ferrite::kernels::cuda::own

@@ -1,4 +1,4 @@
-// Launching convolutions on tiles.
+// Launches of tiled convolutions.
 #pragma once
 
 #include "ferrite/kernels/cuda/conv_plan.h"
@@ -7,7 +7,7 @@
 
 namespace ferrite::kernels::cuda::own {
 
-/// One launch of a correlation: its filter, and bias [channels of `to`] or null.
+/// One launch of a correlation, with its filter and its bias [channels of `to`] or null.
 template <class S, class T>
 struct ConvWork {
   const ConvLaunch& launch;
@@ -40,7 +40,7 @@ void run_correlation(const Stream& stream, const char* name, const ConvWork<T, T
                      work.output(Tile::kRun), sizes, plan_parts<Tile>(sizes));
 }
 
-/// The sums of a part of the images for the gradient by the filter.
+/// The sums over a part of the images for the gradient with respect to the filter.
 template <class Tile, bool ChannelsLast, class T>
 void run_weight_gradient(const Stream& stream, const char* name, const ConvLaunch& launch,
                          T* grad_kernel, bool accumulate) {

@@ -1,4 +1,4 @@
-// Convolutions on tiles: their operands, element by element, and where their results go.
+// Tiled convolutions: operands, loaded element by element, and the places of results.
 #pragma once
 
 #include "ferrite/kernels/cuda/async_copy.cuh"
@@ -7,9 +7,10 @@
 
 namespace ferrite::kernels::cuda {
 
-/// Fills slices with the elements at row(r) + depth(k) of `Points`, or with 0 where they are not
-/// inside. A thread copies along the depth (`AlongDepth`), for which it finds one depth() a slice,
-/// or along the rows, with one row() in all; then a few threads find the depths for all of them.
+/// Fills slices with the elements at row(r) + depth(k) of `Points`, or with 0 outside of the image.
+/// With `AlongDepth` a thread copies along the depth and computes one depth() per slice. Otherwise
+/// it copies along the rows and computes one row() in all; a few threads then compute the depths
+/// for the whole block.
 template <class T, class Points, bool AlongDepth, int Rows, int Depth, int Threads>
 class PointLoader {
   static_assert(Rows * Depth % Threads == 0 && Threads % (AlongDepth ? Depth : Rows) == 0);
@@ -26,7 +27,7 @@ class PointLoader {
       : data_(data), points_(points), k_(begin + in_slice()), end_(end) {
     const std::uint32_t row = AlongDepth ? threadIdx.x / Depth : threadIdx.x % Rows;
     to_ = in_slice() * tile_pitch<T>(Rows) + row;
-    // Rows past the last give results that nobody stores: any will do.
+    // The results of rows past the last one are not stored, so any may be read.
 #pragma unroll
     for (int i = 0; i < (AlongDepth ? kEach : 1); ++i)
       rows_[i] = points.row(std::min(first_row + row + i * kJump, rows - 1));
@@ -62,12 +63,13 @@ class PointLoader {
   static __device__ std::uint32_t in_slice() {
     return AlongDepth ? threadIdx.x % Depth : threadIdx.x / Rows;
   }
-  /// The depths of the slices that there is room for.
+  /// The depths of all slices in shared memory.
   static __device__ Plans& plans() {
     FERRITE_SHARED_ALIGNED(16, plans, Plans);
     return plans;
   }
-  /// Where those of a depth's slice are. Ranges of the depth begin at whole rounds.
+  /// The stage that holds the slice of depth k. Ranges of the depth begin at multiples of all
+  /// stages.
   static __device__ std::uint32_t stage(std::uint32_t k) { return k / Depth % kTileStages; }
 
   const T* data_;
@@ -76,7 +78,7 @@ class PointLoader {
   Point rows_[AlongDepth ? kEach : 1];
 };
 
-/// Points of images: rows are positions and the depth is taps, for results at positions ...
+/// Points of images, for results at positions: rows are positions, the depth is taps.
 struct PositionPoints {
   using Point = ImagePoint;
   Correlation c;
@@ -88,7 +90,8 @@ struct PositionPoints {
     return r.offset + k.offset;
   }
 };
-/// ... or the other way round, for the gradient by the filter.
+/// Points of images, for the gradient with respect to the filter: rows are taps, the depth is
+/// positions.
 struct TapPoints {
   using Point = ImagePoint;
   Correlation c;
@@ -121,10 +124,10 @@ struct ChannelPoints {
   static __device__ std::int64_t offset(std::int64_t r, std::int64_t k) { return r + k; }
 };
 
-/// Which memory an operand reads, and what its rows and its depth are.
+/// The kind of an operand: the memory that it reads, and the meaning of its rows and its depth.
 enum class ConvSide : std::uint8_t { positions, taps, filter, channels };
 
-/// Who fills slices.
+/// Chooses the loaders that fill slices.
 struct PointLoaders {
   template <class T, class Points, bool AlongDepth, int Rows, int Depth, int Threads>
   using Loader = PointLoader<T, Points, AlongDepth, Rows, Depth, Threads>;

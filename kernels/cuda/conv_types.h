@@ -1,4 +1,4 @@
-// Convolutions by element type, one source file each so that they compile side by side.
+// Convolutions by element type, one source file each, so that they compile in parallel.
 #pragma once
 
 #include "ferrite/kernels/cuda/conv_plan.h"
@@ -15,8 +15,8 @@ void half_correlation(const Stream& stream, const ConvLaunch& launch, const View
 void bfloat16_correlation(const Stream& stream, const ConvLaunch& launch, const View& kernel,
                           const View& bias);
 
-/// grad_kernel = (or +=, to `accumulate`) the gradient by the kernel, of images `from` and
-/// gradients `to`.
+/// grad_kernel = (or +=, to `accumulate`) the gradient with respect to the kernel, from images
+/// `from` and gradients `to`.
 void float_weight_gradient(const Stream& stream, const ConvLaunch& launch, const View& grad_kernel,
                            bool accumulate);
 void double_weight_gradient(const Stream& stream, const ConvLaunch& launch, const View& grad_kernel,

@@ -1,4 +1,4 @@
-// Copies that change the dtype: a kernel for each dtype that is written, which reads all.
+// Copies that change the dtype. There is one kernel per dtype written, which reads every dtype.
 #include "ferrite/kernels/cuda/convert.cuh"
 #include "ferrite/kernels/cuda/copy.h"
 #include "ferrite/kernels/cuda/elementwise.cuh"

@@ -1,4 +1,4 @@
-// Elements of one dtype as another: what copy() does to them.
+// The conversion of elements between dtypes in copy().
 #pragma once
 
 #include "ferrite/core/dtype.h"
@@ -6,8 +6,8 @@
 
 namespace ferrite::kernels::cuda {
 
-/// As a C++ cast, but float to integer goes through int64 (so that negative numbers are defined as
-/// uint8), and to bool is "not 0".
+/// Like a C++ cast, except that float to integer goes through int64 (so that negative numbers are
+/// defined for uint8), and to bool means "not 0".
 template <class Out, class In>
 __device__ __forceinline__ Out convert_element(In in) {
   const auto x = static_cast<Compute<In>>(in);

@@ -27,7 +27,7 @@ bool is_same(const View& out, const View& in) {
   return true;
 }
 
-/// A dtype of twice the size: here a dtype stands for its size alone.
+/// A dtype of twice the size. In this file a dtype stands only for its size.
 DType twice(DType dtype) {
   switch (itemsize(dtype)) {
     case 1:
@@ -39,7 +39,7 @@ DType twice(DType dtype) {
   }
 }
 
-/// Views of N equal layouts with as few dimensions and as large words as they allow.
+/// N views of equal sizes, with as few dimensions and as large words as their strides allow.
 template <std::size_t N>
 std::array<View, N> in_large_words(const std::array<const View*, N>& views) {
   const LoopNest<N> nest(views);
@@ -81,7 +81,7 @@ void copy(const Stream& stream, const View& out, const View& in) {
 
 void fill(const Stream& stream, const View& out, Scalar value) {
   if (out.numel == 0) return;
-  std::uint64_t word = 0;  // the value as often as it fits
+  std::uint64_t word = 0;  // the value, repeated to fill the word
   dispatch_all(out.dtype, "fill", [&]<class T>() {
     const T v = value.to<T>();
     for (std::size_t i = 0; i < sizeof word; i += sizeof(T))

@@ -1,6 +1,6 @@
 // Cross-entropy in two kernels: one reads the logits once (online softmax), the other writes their
-// gradient. A position's classes are shared by some lanes: neighbouring threads where the classes
-// are neighbours in memory (rows), else threads across which positions lie side by side (columns).
+// gradient. Several lanes share the classes of a position. If classes are adjacent in memory
+// (rows), they are adjacent threads; otherwise (columns) adjacent threads have adjacent positions.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kEntropyThreads = 256;
 
-/// The sizes and strides of the targets, without the dimension of the classes, for messages.
+/// The sizes and strides of the targets without the class dimension, for error messages.
 struct TargetGeometry {
   int ndim = 0;
   std::int64_t sizes[kMaxDims], strides[kMaxDims];
@@ -35,19 +35,19 @@ struct TargetGeometry {
   }
 };
 
-/// What both directions share. E is what they compute in.
+/// The part that forward and backward share. E is the type of the computation.
 template <class T>
 struct Problem {
   using E = Compute<T>;
 
   const T* logits;
-  ReduceDims places;  // of a position: its first logit, and what lies over positions
+  ReduceDims places;  // offsets of a position's first logit, and in views over positions
   std::int64_t positions, classes, class_step;
-  int lanes;  // threads a position
+  int lanes;  // threads per position
   bool rows;
   bool log_probabilities;
   const std::int64_t* target;
-  const E* weight;  // or null: all 1
+  const E* weight;  // null: all 1
   std::int64_t ignore_index;
   double certain;             // 1 - label smoothing
   double smooth;              // a class's share of the smoothed label
@@ -62,7 +62,7 @@ struct Problem {
   __device__ double sum_of_weights() const {
     return all_weights ? *all_weights : static_cast<double>(classes);
   }
-  /// The class at a position, or -1 where it is ignored or was reported.
+  /// The target class of a position; -1 if it is ignored or was reported as out of range.
   __device__ std::int64_t target_at(std::int64_t offset, bool reports) const {
     const std::int64_t t = target[offset];
     if (t == ignore_index) return -1;
@@ -81,8 +81,8 @@ struct Problem {
     ferrite::cuda::report_class(report, op, t, classes, ignore_index, linear, geometry.ndim, sizes);
   }
 
-  // ---- The block's threads
-  __device__ int width() const { return kEntropyThreads / lanes; }  // positions a block
+  // ---- How the block's threads are arranged
+  __device__ int width() const { return kEntropyThreads / lanes; }  // positions per block
   __device__ int lane() const {
     const int thread = static_cast<int>(threadIdx.x);
     return rows ? thread & (lanes - 1) : thread / width();
@@ -106,7 +106,7 @@ struct AddSums {
 struct Results {
   Elements losses, log_sums;    // over positions
   Elements sum, mean, divisor;  // of one element
-  Sums* partial;                // [blocks], where there are several; null where none is wanted
+  Sums* partial;                // [blocks], if there are several; null if no total is wanted
 
   __device__ void set(const Sums& total) const {
     if (sum.data) sum.set(0, total.loss);
@@ -115,11 +115,11 @@ struct Results {
   }
 };
 
-/// What a thread, then all lanes of a position know of it.
+/// The running result for a position, of one thread and then of all its lanes.
 template <class E>
 struct alignas(16) Scan {
   OnlineSum<E> sum;
-  double weighted;  // the sum of the logits times their weights, where labels are smoothed
+  double weighted;  // the sum of the weighted logits, if labels are smoothed
 };
 
 template <class E>
@@ -158,14 +158,14 @@ __device__ __forceinline__ Scan<Compute<T>> scan_classes(const Problem<T>& p, co
   return scan;
 }
 
-/// Writes what is wanted of a position and returns its part of the totals.
+/// Writes the wanted results of a position and returns its contribution to the totals.
 template <class T>
 __device__ __forceinline__ Sums emit(const Problem<T>& p, const Results& results,
                                      const Scan<Compute<T>>& scan, const T* x,
                                      std::int64_t offset) {
   using E = Compute<T>;
   const std::int64_t t = p.target_at(offset, true);
-  // Log probabilities need nothing but the picking: their sum of exponentials is taken as 1.
+  // Log probabilities need only the selection: their sum of exponentials counts as 1.
   const E top = p.log_probabilities ? E(0) : scan.sum.top;
   const double log_sum =
       p.log_probabilities ? 0.0 : static_cast<double>(std::log(scan.sum.total()));
@@ -232,17 +232,18 @@ __global__ void __launch_bounds__(kEntropyThreads)
   if (threadIdx.x == 0) *sum = total;
 }
 
-/// What the gradient comes from.
+/// The gradient of the output.
 struct Upstream {
   Elements grad, log_sums, divisor;
   bool shared;  // one gradient for all positions
 };
 
-/// What a position contributes: gradient_c = probability * p_c - picked (c == t) - share * w_c.
+/// The terms of a position's gradient: gradient_c = probability * p_c - picked (c == t) - share *
+/// w_c.
 template <class E>
 struct Contribution {
   std::int64_t t = -1;
-  E high = 0, low = 0;  // log_sum in two parts, as its float32 would be too coarse
+  E high = 0, low = 0;  // log_sum in two parts, because one float32 would be too coarse
   E probability = 0, picked = 0, share = 0;
 
   template <class T>
@@ -264,8 +265,8 @@ struct Contribution {
 
   template <class T>
   __device__ T of_class(const Problem<T>& p, std::int64_t c, E x) const {
-    // Where it is 0 the position is ignored, or all are log probabilities: no NaN of theirs comes
-    // through.
+    // If `probability` is 0, the position is ignored or the logits are log probabilities; a NaN
+    // among them must then not propagate.
     E gradient = probability == 0 ? E(0) : std::exp((x - high) - low) * probability;
     if (share != 0) gradient -= p.weight ? share * p.weight[c] : share;
     return static_cast<T>(c == t ? gradient - picked : gradient);
@@ -306,7 +307,7 @@ int power_of_two(std::int64_t at_least, int most) {
 
 enum class Pass : std::uint8_t { forward, backward };
 
-/// Calls f.operator()<V>(problem, blocks): with the packs of V elements that fit.
+/// Calls f.operator()<V>(problem, blocks): with the largest V for which packs of V elements fit.
 template <class T, class F>
 void run(const Stream& stream, const CrossEntropyArgs& args, Pass pass, const View& out,
          const F& f) {

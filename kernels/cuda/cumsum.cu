@@ -1,5 +1,6 @@
-// Running sums. Long rows are cut into segments: one kernel sums each up, one adds up the sums of
-// those before it, one scans each segment from there on. Short ones need the last kernel only.
+// Running sums. Long rows are cut into segments: the first kernel sums each segment, the second
+// computes the sum of all earlier segments, and the third scans each segment from there. Short rows
+// need only the third.
 #include <algorithm>
 
 #include "ferrite/kernels/cuda/block.cuh"
@@ -14,7 +15,7 @@ constexpr int kCumsumThreads = 256;
 constexpr int kCumsumItems = 8;  // elements of a thread
 constexpr int kCumsumTile = kCumsumThreads * kCumsumItems;
 
-/// Sums of float32 run in double; integers wrap around.
+/// float32 is summed in double; integers wrap around.
 template <class T>
 using SumOf = std::conditional_t<is_floating_type<T>, double, std::uint64_t>;
 template <class T>
@@ -28,7 +29,8 @@ struct Scan {
   std::int64_t count;  // of positions
   std::int64_t size, in_step, out_step;
   std::int64_t segments, length;
-  /// [segments, positions]: the sum of each, later of those before it. Null: there is one.
+  /// [segments, positions]: first the sum of each segment, later that of all earlier segments. Null
+  /// if there is one segment.
   SumOf<T>* sums;
   bool sums_only;
 
@@ -47,11 +49,12 @@ struct Scan {
   }
 };
 
-/// A block a segment of a position whose elements are neighbours.
+/// One block per segment of a position whose elements are neighbours.
 template <class T>
 __global__ void __launch_bounds__(kCumsumThreads) scan_rows(Scan<T> s) {
   using Sum = SumOf<T>;
-  // Threads take neighbouring elements: a word between their shares avoids bank conflicts.
+  // Each thread has consecutive elements; one word of padding between threads avoids bank
+  // conflicts.
   FERRITE_SHARED(tile, Sum[kCumsumTile + kCumsumThreads]);
   const auto slot = [](int i) { return i + i / kCumsumItems; };
   const std::int64_t position = blockIdx.x / s.segments, segment = blockIdx.x % s.segments;
@@ -92,7 +95,7 @@ __global__ void __launch_bounds__(kCumsumThreads) scan_rows(Scan<T> s) {
   if (s.sums_only && thread == 0) *own = carry;
 }
 
-/// A thread a segment of a position; neighbouring threads have neighbouring positions.
+/// One thread per segment of a position; neighbouring threads have neighbouring positions.
 template <class T>
 __global__ void __launch_bounds__(kCumsumThreads) scan_columns(Scan<T> s) {
   using Sum = SumOf<T>;
@@ -116,7 +119,8 @@ __global__ void __launch_bounds__(kCumsumThreads) scan_columns(Scan<T> s) {
   if (s.sums_only) s.sums[i] = sum;
 }
 
-/// Turns sums [segments, positions] into those of the segments before each; a block a position.
+/// Replaces each sum in [segments, positions] by the sum of all earlier segments; one block per
+/// position.
 template <class Sum>
 __global__ void __launch_bounds__(kCumsumThreads) scan_sums(Sum* sums, std::int64_t segments) {
   const std::int64_t position = blockIdx.x, positions = gridDim.x;
@@ -141,7 +145,7 @@ void run(const Stream& stream, const View& out, const View& in, int dim) {
   const std::int64_t size = in.sizes[dim], count = nest.outputs;
   const bool rows = size > 64 && (count == 1 || in.strides[dim] < nest.kept.inner().in);
 
-  // As many segments as keep the device busy, each long enough to be worth it.
+  // Enough segments to keep the device busy, each long enough to pay for its overhead.
   const std::int64_t wanted = rows ? 1024 : 65536, shortest = rows ? 2 * kCumsumTile : 64;
   const std::int64_t most = std::clamp<std::int64_t>((wanted + count - 1) / count, 1,
                                                      std::max<std::int64_t>(1, size / shortest));

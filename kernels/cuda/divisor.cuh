@@ -1,4 +1,4 @@
-// Division by a number that the whole launch shares.
+// Division by a number that is constant for a launch.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kDropoutThreads = 256;
 
-/// Elements a thread: 16 bytes, or what one Philox block is for.
+/// Elements per thread: 16 bytes, or the elements of one Philox block.
 template <class T>
 inline constexpr int kElements = std::max(4, kPackBytes / static_cast<int>(sizeof(T)));
 

@@ -1,4 +1,5 @@
-// Single elements of any dtype, for operands that are too few to be worth a kernel for each type.
+// Access to single elements of any dtype, for operands so small that a kernel per type does not
+// pay.
 #pragma once
 
 #include "ferrite/core/dtype.h"
@@ -7,7 +8,7 @@
 
 namespace ferrite::kernels::cuda {
 
-/// The memory of a view as a kernel takes it. Null where there is none.
+/// The memory of a view in the form for kernels; null if the view has no data.
 struct Elements {
   Elements() = default;
   Elements(const View& v) : data(v.data), dtype(v.dtype) {}

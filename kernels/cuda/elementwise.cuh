@@ -1,8 +1,8 @@
 // map(): out[i] = f(in0[i], in1[i], ...) over views of equal sizes.
 //
-// Where the operands' innermost dimensions lie alike, or repeat one value (a bias along rows or
-// channels), a thread handles packs of 16 bytes and finds its place once a pack; else it goes
-// element by element. Either way it has several loads in flight.
+// If each operand is dense along the innermost dimension, or repeats one value there (a bias along
+// rows or channels), a thread handles packs of 16 bytes and computes offsets once per pack;
+// otherwise it works element by element. In both cases it has several loads in flight.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ inline constexpr int kMapThreads = 256;
 
 namespace detail {
 
-/// Packs or elements a thread: functors that name a type Heavy need their registers for themselves.
+/// Packs or elements per thread: functors that define a type Heavy need many registers themselves.
 template <class F>
 constexpr int map_unroll(int pack) {
   if constexpr (requires { typename F::Heavy; })
@@ -28,7 +28,7 @@ constexpr int map_unroll(int pack) {
     return pack > 1 ? 2 : 4;
 }
 
-// A std::tuple of what nvcc compiles in a tenth of the time.
+// A replacement for std::tuple that nvcc compiles in a tenth of the time.
 template <std::size_t K, class T>
 struct Leaf {
   T value;
@@ -42,7 +42,7 @@ __device__ __forceinline__ T& leaf(Leaf<K, T>& l) {
   return l.value;
 }
 
-/// The first `count` elements of a pack at `p + at`, or V times the one there.
+/// The first `count` elements of a pack at `p + at`, or the one element there, repeated V times.
 template <int V, class T>
 __device__ __forceinline__ void load_operand(Pack<T, V>& to, const T* p, std::int64_t at,
                                              bool moves, int count) {
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(kMapThreads)
   map_thread<V>(loop, tail, moves, f, out, std::index_sequence_for<In...>(), in...);
 }
 
-/// How map() walks its operands.
+/// The loop nest of map().
 template <std::size_t N>
 struct MapPlan {
   LoopNest<N> nest;  // of packs, where `packed`
@@ -157,8 +157,8 @@ struct MapPlan {
   }
 };
 
-/// Calls f(StridedLoop, tail) for pieces that cover the plan; threads are one a pack or element,
-/// and one more where there is a tail.
+/// Calls f(StridedLoop, tail) for pieces that cover the plan; there is one thread per pack or
+/// element, and one more for the tail if there is one.
 template <std::size_t N, class F>
 void for_each_piece(const MapPlan<N>& plan, F&& f) {
   std::int64_t done = 0;
@@ -182,12 +182,12 @@ void launch_map(const Stream& stream, const char* name, const F& f, const MapPla
 }  // namespace detail
 
 /// out[i] = f(in[i]...), with the values and the result of `f` in the Compute types. `f` is a
-/// functor whose operator() is `__device__`; or it names a type Packs and has a member
-/// packs<V>(Pack<Out, V>& out, const Pack<In, V>&... in) that handles V elements, for what is
-/// decided once for all of them. `out` may be one of the inputs. An input without data is there for
-/// `f` to ignore: it gets zeros. `name` is the kernel's, for messages. `single` is what handles
-/// operands element by element, if that is to be another functor of the same meaning (one for many
-/// of `f`, which keeps kernels few).
+/// functor whose operator() is `__device__`; or it defines a type Packs and has a member
+/// packs<V>(Pack<Out, V>& out, const Pack<In, V>&... in) that handles V elements and can make
+/// decisions once for all of them. `out` may be one of the inputs. An input without data is one
+/// that `f` ignores: `f` receives zeros. `name` is the kernel's name in messages. `single` is a
+/// functor of the same meaning for element-by-element access, if it should differ from `f` (one for
+/// many of `f`, which keeps kernels few).
 template <class Out, class... In, class F, class G, class... Views>
 void map_or(const Stream& stream, const char* name, const F& f, const G& single, const View& out,
             const Views&... in) {

@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kGatherThreads)
   if (bad >= 0) report_bad_index(check, ids[bad], bad);
 }
 
-/// `index` has the sizes of `out`; `check` knows it as the caller does.
+/// `index` has the sizes of `out`; `check` has the caller's geometry of it, for messages.
 void gather_as(const Stream& stream, std::size_t bytes, const View& out, const View& x,
                const View& index, int dim, const IndexCheck& check) {
   const View base = bases(x, index, dim);
@@ -58,7 +58,7 @@ void gather_as(const Stream& stream, std::size_t bytes, const View& out, const V
     dispatch_words(bytes, run);
 }
 
-/// The dimensions behind `dim` as one, if they lie densely.
+/// Merges the dimensions after `dim` if they are dense; returns whether they are.
 bool merge_inner(View& v, int dim) {
   std::int64_t block = 1;
   for (int d = v.ndim - 1; d > dim; --d) {
@@ -71,7 +71,7 @@ bool merge_inner(View& v, int dim) {
   return true;
 }
 
-/// Whether `v`, whose last dimension is dense, also is a view of elements of `bytes`.
+/// Whether `v`, whose last dimension is dense, can also be viewed as elements of `bytes` bytes.
 bool can_widen(const View& v, std::int64_t bytes) {
   const auto item = static_cast<std::int64_t>(itemsize(v.dtype));
   bool can = reinterpret_cast<std::uintptr_t>(v.data) % static_cast<std::size_t>(bytes) == 0 &&
@@ -87,7 +87,7 @@ void widen(View& v, std::int64_t bytes) {
   for (int d = 0; d < v.ndim - 1; ++d) v.strides[d] /= factor;
 }
 
-/// Makes of slices that lie densely slices of the widest elements they consist of.
+/// Views dense slices as slices of the widest possible elements; returns their size in bytes.
 std::size_t widen_slices(View& out, View& x, int dim) {
   View wide_out = out, wide_x = x;
   const std::size_t item = itemsize(out.dtype);

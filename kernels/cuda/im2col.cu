@@ -11,11 +11,11 @@ namespace ferrite::kernels::cuda {
 namespace {
 
 constexpr int kIm2colThreads = 256;
-constexpr int kRun = 4;  // neighbouring elements a thread
+constexpr int kRun = 4;  // neighbouring elements per thread
 constexpr std::int64_t kMost = (std::int64_t{1} << 31) - 1;
 
-/// Six dimensions in the order in which a view lies in memory, innermost first. Along each, a step
-/// moves the pixel that belongs to an element.
+/// Six dimensions in the memory order of a view, innermost first. A step along each also moves the
+/// pixel that belongs to the element.
 struct PixelLoop {
   struct Dim {
     Divisor size;
@@ -81,7 +81,7 @@ PixelLoop pixel_loop(const View& columns, const View& input, const ConvParams& p
     dims[i].size = Divisor(static_cast<std::uint32_t>(columns.sizes[i]));
     dims[i].columns = columns.strides[i];
   }
-  // Dimensions of one element last: they have no place in memory.
+  // Dimensions of one element go last: their strides have no meaning.
   std::reverse(dims.begin(), dims.end());
   std::stable_sort(dims.begin(), dims.end(), [](const auto& a, const auto& b) {
     if ((a.size.value() > 1) != (b.size.value() > 1)) return a.size.value() > 1;
@@ -97,10 +97,10 @@ PixelLoop pixel_loop(const View& columns, const View& input, const ConvParams& p
 template <class Word>
 void run_im2col(const Stream& stream, const View& columns, const View& input,
                 const ConvParams& params) {
-  // A run never has more elements than the loop can count.
+  // A launch never has more elements than the loop can count.
   const std::int64_t an_image = columns.numel / columns.sizes[0];
   FERRITE_CHECK(an_image <= kMost, ValueError, "im2col",
-                "expected fewer than 2^31 elements an image, got {}", an_image);
+                "expected fewer than 2^31 elements per image, got {}", an_image);
   const std::int64_t most = kMost / an_image;
   for (std::int64_t first = 0; first < columns.sizes[0]; first += most) {
     View part = columns;
@@ -117,14 +117,14 @@ void run_im2col(const Stream& stream, const View& columns, const View& input,
   }
 }
 
-/// One axis of col2im: which positions and taps a pixel went to.
+/// One axis of col2im: the positions and taps that a pixel was copied to.
 struct SumAxis {
   Divisor stride;
   int positions, taps, padding, dilation;
   std::int64_t position_step, tap_step;  // of the columns, in elements
 };
 
-/// An image's elements in the order in which they lie in memory, innermost first.
+/// An image's elements in memory order, innermost dimension first.
 struct ImageLoop {
   struct Dim {
     Divisor size;
@@ -137,7 +137,7 @@ struct ImageLoop {
   SumAxis rows, across;
 };
 
-/// Calls f(offset) for the positions and taps of pixel `at`, rising by tap.
+/// Calls f(offset) for the positions and taps of pixel `at`, in ascending order of taps.
 template <class F>
 __device__ __forceinline__ void for_each_position(const SumAxis& axis, int at, const F& f) {
   for (int tap = 0; tap < axis.taps; ++tap) {
@@ -223,7 +223,7 @@ void col2im(const Stream& stream, const View& image, const View& columns,
   if (image.numel == 0) return;
   const std::int64_t an_image = image.numel / image.sizes[0];
   FERRITE_CHECK(an_image <= kMost, ValueError, "col2im",
-                "expected fewer than 2^31 elements an image, got {}", an_image);
+                "expected fewer than 2^31 elements per image, got {}", an_image);
   const std::int64_t most = kMost / an_image;
   dispatch_floating(image.dtype, "col2im", [&]<class S>() {
     for (std::int64_t first = 0; first < image.sizes[0]; first += most) {

@@ -1,4 +1,4 @@
-// What kernels that read an index share.
+// Common code of kernels that read an index.
 #pragma once
 
 #include <algorithm>
@@ -11,12 +11,12 @@
 
 namespace ferrite::kernels::cuda {
 
-/// How a kernel reports what is not in [0, size).
+/// How a kernel reports an index outside [0, size).
 struct IndexCheck {
   ferrite::cuda::DeviceReport* report;
   const char* op;
   std::int64_t size;
-  // The index's own geometry, from which positions follow.
+  // The geometry of the index itself, which gives the position for the message.
   int ndim;
   std::int64_t sizes[kMaxDims], strides[kMaxDims];
 
@@ -53,7 +53,8 @@ struct IndexCheck {
                               check.sizes);
 }
 
-/// `x` with the sizes of `like` and no step along `dim`: the bases that indices count from.
+/// `x` with the sizes of `like` and a stride of 0 along `dim`: the elements relative to which
+/// indices count.
 inline View bases(const View& x, const View& like, int dim) {
   View v = x;
   std::copy_n(like.sizes, like.ndim, v.sizes);
@@ -62,7 +63,8 @@ inline View bases(const View& x, const View& like, int dim) {
   return v;
 }
 
-/// Calls body.operator()<Word>() with a word as large as an element: moving needs no arithmetic.
+/// Calls body.operator()<Word>() with an unsigned type of the size of an element, which suffices to
+/// move elements.
 template <class Body>
 void dispatch_words(std::size_t bytes, Body&& body) {
   switch (bytes) {

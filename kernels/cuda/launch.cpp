@@ -23,7 +23,7 @@ namespace {
   ferrite::cuda::fail_call(error, what.c_str());
 }
 
-/// Where the kernel that this thread launches begins, for the profiler.
+/// The mark before the kernel that this thread launches, for the profiler.
 thread_local std::shared_ptr<ferrite::detail::Mark> kernel_begins;
 
 }  // namespace

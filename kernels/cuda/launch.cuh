@@ -1,5 +1,5 @@
-// How kernels are launched and how they declare shared memory: the one place where a build for a
-// GPU and one for the emulator (tests/emulator) differ.
+// Kernel launches and declarations of shared memory. Only here do builds for a GPU and for the
+// emulator (tests/emulator) differ.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -11,7 +11,7 @@
 
 namespace ferrite::kernels::cuda {
 
-/// Where a kernel runs. Counts of 0 anywhere in the grid launch nothing.
+/// The configuration of a launch. A grid with a dimension of 0 launches nothing.
 struct LaunchConfig {
   LaunchConfig(const char* name, const Stream& stream, dim3 grid, dim3 block,
                std::size_t shared_bytes = 0, const char* file = __builtin_FILE(),
@@ -33,10 +33,10 @@ struct LaunchConfig {
 };
 
 namespace detail {
-/// Lets `kernel` have more dynamic shared memory than every kernel may use.
+/// Allows `kernel` more dynamic shared memory than the default limit.
 void allow_shared_memory(const LaunchConfig& config, const void* kernel);
-/// Throws CudaError naming kernel and configuration unless `error` is success; waits for the kernel
-/// first where FERRITE_LAUNCH_BLOCKING is set.
+/// Throws CudaError naming kernel and configuration unless `error` is success; if
+/// FERRITE_LAUNCH_BLOCKING is set, first waits for the kernel.
 void after_launch(const LaunchConfig& config, cudaError_t error);
 cudaStream_t native(const Stream& stream);
 
@@ -46,7 +46,7 @@ using Same = T;
 
 inline constexpr std::size_t kDefaultSharedBytes = 48 << 10;
 
-/// Puts `kernel` on its stream, or throws CudaError.
+/// Launches `kernel` on its stream. Throws CudaError if that fails.
 template <class... Params, class... Args>
 void launch(const LaunchConfig& config, void (*kernel)(Params...), Args&&... args) {
   if (config.grid.x == 0 || config.grid.y == 0 || config.grid.z == 0) return;
@@ -67,7 +67,7 @@ void launch(const LaunchConfig& config, void (*kernel)(Params...), Args&&... arg
   detail::after_launch(config, error);
 }
 
-/// Blocks of `size` that cover `n`.
+/// The number of blocks of `size` that cover `n`.
 constexpr unsigned blocks_for(std::int64_t n, std::int64_t size) {
   return static_cast<unsigned>((n + size - 1) / size);
 }
@@ -76,8 +76,9 @@ constexpr unsigned blocks_for(std::int64_t n, std::int64_t size) {
 
 // FERRITE_SHARED(name, type): an array or variable of the block's shared memory, as in
 //   FERRITE_SHARED(tile, float[32][33]);
-// FERRITE_SHARED_ALIGNED(alignment, name, type): where wide loads need more than the type's own.
-// FERRITE_DYNAMIC_SHARED(name, type): a pointer to the dynamic shared memory, aligned to 128 bytes.
+// FERRITE_SHARED_ALIGNED(alignment, name, type): for wide loads that need more than the type's
+// alignment. FERRITE_DYNAMIC_SHARED(name, type): a pointer to the dynamic shared memory, aligned to
+// 128 bytes.
 #if defined(FERRITE_EMULATOR)
 #include "ferrite/emulator/portable.h"
 #define FERRITE_SHARED EMULATOR_SHARED

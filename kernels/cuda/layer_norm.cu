@@ -8,9 +8,10 @@ namespace {
 constexpr int kLayerNormThreads = 256;
 constexpr int kHeld = 4;  // packs of a row that a thread keeps in registers
 
-/// A row of `packs` packs, worked on by `lanes` neighbouring threads of a warp, or by a whole
-/// block: thread `lane` has the packs lane, lane + lanes and so on. It keeps the first kHeld of
-/// each operand and reads further ones, which only rows of a block have, once a pass.
+/// A thread's share of a row of `packs` packs, on which `lanes` adjacent threads of a warp, or a
+/// whole block, work. Thread `lane` has the packs lane, lane + lanes and so on. It keeps the first
+/// kHeld of each operand in registers. Further packs occur only in rows of a whole block, and are
+/// read once per pass.
 struct RowShare {
   std::int64_t row, packs;
   int lane, lanes;
@@ -31,7 +32,8 @@ struct Two {
   __device__ Two operator+(const Two& o) const { return {a + o.a, b + o.b}; }
 };
 
-/// The sum over the threads that share a row, in each of them. All threads of the block must call.
+/// The sum over the threads that share a row, returned to each of them. All threads of the block
+/// must call it.
 template <bool kBlock, class S>
 __device__ __forceinline__ Two<S> row_sum(Two<S> value, int lanes) {
   if constexpr (kBlock) {

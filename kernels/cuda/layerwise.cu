@@ -10,7 +10,7 @@ namespace {
 
 using namespace steps;
 
-// ---- LARS: the norms of parameters and gradients, then one pass as SGD's
+// ---- LARS: the norms of parameters and gradients, then one pass like that of SGD
 
 struct LarsFactors {
   double lr, momentum;
@@ -19,7 +19,8 @@ struct LarsFactors {
   double first;  ///< whether it is the first step
 };
 
-/// What the factors are made of, on the device. Norms are those of the gradients as they are.
+/// The inputs of the factors, on the device. Norms are those of the stored gradients, before
+/// unscaling.
 struct LarsControl {
   const double *lr, *momentum;
   const float *inv_scale, *found_inf;
@@ -60,7 +61,7 @@ struct LarsRule : Pass<LarsFactors> {
   }
 };
 
-/// Euclidean norms into an array of the device.
+/// Writes Euclidean norms to an array on the device.
 void norms_of(const Stream& stream, const FlatTensors& tensors, double* out) {
   View each;
   each.data = out;
@@ -71,7 +72,7 @@ void norms_of(const Stream& stream, const FlatTensors& tensors, double* out) {
 
 struct LambFactors {
   double beta1;
-  double unbias1, unbias2;  ///< 1 / (1 - beta1^step) and the root of that of beta2
+  double unbias1, unbias2;  ///< 1 / (1 - beta1^step) and 1 / sqrt(1 - beta2^step)
   double decay;
   double step_size;  ///< lr * trust ratio, once the norms are known
   double adapts;
@@ -111,12 +112,13 @@ struct AddSquares {
   }
 };
 
-/// The sums are of updates made of the moments as they are stored, as the other pass sees them.
+/// The sums are over updates computed from the moments as stored, because the second pass reads
+/// them so.
 template <class T, class C = Compute<T>>
 struct LambMoments : Pass<LambFactors> {
   static constexpr bool kWritesParam = false;
   C beta2, take2, eps;
-  Squares* partial;  ///< a block each
+  Squares* partial;  ///< one per block
   Squares sum = {};
 
   __device__ __forceinline__ void operator()(const LambFactors& f, C& p, C g, C (&state)[kStates]) {
@@ -133,7 +135,7 @@ struct LambMoments : Pass<LambFactors> {
   }
 };
 
-/// One block an array.
+/// One block per array.
 __global__ void __launch_bounds__(kThreads)
     scale_lamb(ArraysList list, LambArgs args, const double* lr, const float* found_inf,
                const Squares* partial, LambFactors* factors) {
@@ -207,7 +209,7 @@ void lamb(const Stream& stream, const OptimBatch& batch, const LambArgs& args) {
   dispatch(batch, "lamb", [&]<class T, class G>() {
     using C = Compute<T>;
     const C eps = static_cast<C>(args.eps);
-    // The sums of a list are used before those of the next take their place on the stream.
+    // In stream order, the sums of one list are used before those of the next overwrite them.
     auto* const partial = sums.as<Squares>();
     const LambMoments<T> moments{
         {}, static_cast<C>(args.beta2), static_cast<C>(1 - args.beta2), eps, partial, {}};

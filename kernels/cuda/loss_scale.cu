@@ -1,4 +1,4 @@
-// The end of a step that scaled its loss.
+// The update of the loss scale at the end of a step.
 #include <algorithm>
 
 #include "ferrite/kernels/cuda/launch.cuh"
@@ -15,8 +15,8 @@ struct Flags {
   int count;
 };
 
-/// One thread: an optimizer has one flag, and few programs have more than two optimizers. What the
-/// launches before the last one found they leave in `carry`.
+/// Runs in one thread: there is one flag per optimizer, and few programs have more than two
+/// optimizers. All launches but the last leave their result in `carry`.
 __global__ void update(Flags flags, float* carry, bool ends, LossScale scale,
                        UpdateScaleArgs args) {
   bool overflow = carry && *carry != 0;

@@ -1,4 +1,4 @@
-// What keeps some elements and replaces the others.
+// Kernels that keep some elements and replace the others.
 #include <algorithm>
 #include <cstring>
 
@@ -17,7 +17,7 @@ struct Replace {
 
 /// A piece of a batch of matrices, row-major: `count` packs.
 struct TrianglePiece {
-  std::uint32_t count, first_row;  // the row, in its matrix, that the piece starts with
+  std::uint32_t count, first_row;  // the index, in its matrix, of the piece's first row
   Divisor packs_a_row, rows;
   std::int64_t pitch, first_col;
   std::int64_t shift;  // row r keeps the columns before (or from) r + shift
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kMapThreads)
     const std::int64_t at = row * t.pitch + col;
     std::uint32_t matrices = row + t.first_row;
     const std::int64_t edge = t.rows.split(matrices) + t.shift;
-    // What is replaced need not be read.
+    // Replaced elements need not be read.
     const bool wanted = t.lower ? col < edge : col + V > edge;
     Pack<Word, V> pack{};
     if (wanted) pack = load_pack<V>(x + at);

@@ -20,7 +20,7 @@ void run_mma(const Stream& stream, const char* name, const MatrixProduct<S, floa
       product.output(Tile::kRun), sizes, plan_parts<Tile>(sizes));
 }
 
-/// By the layouts of the operands.
+/// Chooses loaders by the layouts of the operands.
 template <class Tile, class S>
 void run_mma(const Stream& stream, const char* name, const MatrixProduct<S, float>& product) {
   const bool rows_along = product.a.row_step != 1, columns_along = product.b.column_step != 1;

@@ -1,4 +1,4 @@
-// From views of matrices to tiled products.
+// Conversion of matrix views to operands of tiled products.
 #pragma once
 
 #include <type_traits>
@@ -32,7 +32,7 @@ struct MatrixView {
   }
 };
 
-/// out = activation(alpha a b + beta out + bias) as kernels read it, computed in T.
+/// out = activation(alpha a b + beta out + bias) in the form for kernels, computed in T.
 template <class S, class T>
 struct MatrixProduct {
   MatrixView out, a, b;
@@ -78,7 +78,7 @@ struct MatrixProduct {
   }
 
  private:
-  /// Integers' scales are truncated, as signed numbers are.
+  /// Scales of integer products are truncated, via a signed integer.
   static T scalar(double value) {
     if constexpr (std::is_integral_v<T>)
       return static_cast<T>(static_cast<std::make_signed_t<T>>(value));
@@ -87,7 +87,7 @@ struct MatrixProduct {
   }
 };
 
-/// An operand of which rows follow `m`'s rows and the depth its columns.
+/// An operand whose rows are the rows of `m` and whose depth is its columns.
 template <class T, int Rows, class Tile>
 MatrixOperand<T, Rows, Tile::kDepth, Tile::kThreads> row_operand(const MatrixView& m) {
   return {

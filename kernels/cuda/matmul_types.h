@@ -1,4 +1,4 @@
-// Products by element type, one source file each so that they compile side by side.
+// Products by element type, one source file each, so that they compile in parallel.
 #pragma once
 
 #include "ferrite/kernels/matmul.h"
@@ -7,7 +7,7 @@ namespace ferrite::kernels::cuda::own {
 
 decltype(cuda::matmul) float_product, double_product, half_product, bfloat16_product,
     integer_product;
-/// Of one row or one column, floating.
+/// Products of one row or one column, for floating dtypes.
 decltype(cuda::matmul) vector_product;
 
 }  // namespace ferrite::kernels::cuda::own

@@ -1,5 +1,5 @@
-// Products of a matrix and a vector: every element of the matrix is read once, and that is the time
-// they take.
+// Products of a matrix and a vector. Each element of the matrix is read once, and this determines
+// the time.
 #include "ferrite/kernels/cuda/matmul_tiles.cuh"
 
 namespace ferrite::kernels::cuda::own {
@@ -17,7 +17,7 @@ struct VectorProduct {
   std::int64_t vector_batch_step, vector_step;
 };
 
-/// Stores a result, or a part of it.
+/// Stores a result or a partial sum.
 template <class T, class Out>
 __device__ __forceinline__ void store_sum(const Out& out, const TileGrid<T>& grid,
                                           std::uint32_t part, std::uint32_t batch,
@@ -29,7 +29,7 @@ __device__ __forceinline__ void store_sum(const Out& out, const TileGrid<T>& gri
     out.template store<1, Along::columns>(batch, row, 0, value);
 }
 
-/// A warp a row and part of the depth, along which matrix and vector are dense for V > 1.
+/// One warp per row and part of the depth, along which matrix and vector are dense for V > 1.
 template <class S, int V, class Out, class T = Compute<S>>
 __global__ void __launch_bounds__(kVectorThreads)
     rows_by_vector(VectorProduct<S> p, Out out, TileGrid<T> grid, std::uint32_t parts) {
@@ -69,7 +69,8 @@ __global__ void __launch_bounds__(kVectorThreads)
   if (threadIdx.x % kWarp == 0) store_sum(out, grid, part, batch, row, sum);
 }
 
-/// A lane a row, for rows that lie side by side; the warps of a block share a part of the depth.
+/// One lane per row, for rows that are adjacent in memory; the warps of a block share a part of the
+/// depth.
 template <class S, class Out, class T = Compute<S>>
 __global__ void __launch_bounds__(kVectorThreads)
     columns_by_vector(VectorProduct<S> p, Out out, TileGrid<T> grid) {
@@ -118,7 +119,7 @@ void run(const Stream& stream, const MatrixProduct<S, T>& product) {
                            b.row_step};
   const TileSizes sizes = product.sizes();
   const Out out = product.output(1);
-  // Enough warps, of 2 KiB in flight each, to keep a large GPU's memory busy.
+  // Enough warps, each with 2 KiB in flight, to saturate the memory of a large GPU.
   if (p.row_step == 1 && p.depth_step != 1) {
     const unsigned blocks = blocks_for(a.rows, kWarp);
     const DepthParts parts = plan_parts(blocks * sizes.batches, sizes.depth, 64, 1024);

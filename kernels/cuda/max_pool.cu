@@ -7,7 +7,7 @@ namespace ferrite::kernels::cuda {
 
 namespace {
 
-/// The codes of max_pool2d(), of either type; null where there are none.
+/// The codes of max_pool2d(), of either type; null if they are not wanted.
 struct Codes {
   std::uint8_t* narrow = nullptr;
   std::int32_t* wide = nullptr;
@@ -51,7 +51,7 @@ struct Codes {
   }
 };
 
-/// The running maxima of V windows and where they were.
+/// The running maxima of V windows and their positions.
 template <class S, int V>
 struct Maximum {
   S best[V];
@@ -65,12 +65,12 @@ struct Maximum {
     }
   }
   __device__ void see(int v, S x, std::int32_t at) {
-    // A NaN is taken by the second comparison, and never given up but for another.
+    // The second comparison takes a NaN, which only another NaN then replaces.
     const bool take = x > best[v] || x != x;
     best[v] = take ? x : best[v];
     place[v] = take ? at : place[v];
   }
-  /// K neighbours along a row of the window, loaded before any is looked at.
+  /// K adjacent cells along a row of the window, all loaded before the first comparison.
   template <int K, class T>
   __device__ void see_row(const T* cells, std::int64_t step, std::int32_t at) {
     Pack<T, V> some[K];
@@ -117,8 +117,8 @@ __global__ void __launch_bounds__(kPoolThreads)
   code.store(at, m.place);
 }
 
-/// What one thread has seen of a window that several share: the larger, of equal ones the first;
-/// but the last NaN.
+/// One thread's result for a window that several threads share. The larger value wins, the first of
+/// equal values, and the last NaN.
 template <class S>
 struct Candidate {
   S value;
@@ -134,7 +134,7 @@ struct Better {
   }
 };
 
-/// A window of one channel a warp, or a block.
+/// One warp, or one block, handles a window of one channel.
 template <class T, bool kBlock>
 __global__ void __launch_bounds__(kPoolThreads)
     max_large_windows(Planes p, std::uint32_t windows, const T* in, T* out, Codes code) {
@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(kPoolThreads)
   code.store(at, place);
 }
 
-/// Each input cell takes from the windows that chose it.
+/// Each input cell sums the gradients of the windows whose maximum it is.
 template <class T, int V>
 __global__ void __launch_bounds__(kPoolThreads)
     max_cells(Planes p, std::uint32_t items, const T* grad_out, Codes code, T* grad_in) {
@@ -257,7 +257,8 @@ __global__ void __launch_bounds__(kPoolThreads)
   for (std::int32_t oh = (a.row + kPadding - K + 2) / 2; oh <= last; ++oh) {
     const std::int64_t at = (a.plane * p.out_height + oh) * p.out_width + column;
     const std::int32_t first_place = (a.row + kPadding - 2 * oh) * K;
-    // The windows from `column` on that reach these cells, half a pack and one more for K == 3.
+    // The gradients of the windows from `column` on that contain these cells: half a pack, and one
+    // more for K == 3.
     S g[kHalf + kPadding];
     std::int32_t chosen[kHalf + kPadding];
     if (p.packs && column < p.out_width) {
@@ -290,7 +291,7 @@ __global__ void __launch_bounds__(kPoolThreads)
   store_pack<V>(grad_in + (a.plane * p.height + a.row) * p.width + a.column, result);
 }
 
-/// The input cell that a result's code names, row-major in its plane.
+/// The input cell that a result's code refers to, row-major in its plane.
 struct Chosen {
   Planes planes;
   Divisor places;

@@ -1,5 +1,5 @@
-// Steps of the tensor cores, each of a whole warp. How matrices lie across its lanes is drawn in
-// the PTX ISA, "Matrix Fragments for mma.m16n8k16" and "ldmatrix".
+// Tensor core instructions, each executed by a whole warp. The distribution of matrices over its
+// lanes is described in the PTX ISA, "Matrix Fragments for mma.m16n8k16" and "ldmatrix".
 #pragma once
 
 #include <type_traits>
@@ -9,7 +9,7 @@
 
 namespace ferrite::kernels::cuda {
 
-/// sum += a b, with a [16, 16] and b [16, 8] of S, two elements a register, and sum [16, 8] of
+/// sum += a b, with a [16, 16] and b [16, 8] of S, two elements per register, and sum [16, 8] of
 /// float.
 template <class S>
 __device__ __forceinline__ void multiply_fragments(float (&sum)[4], const unsigned (&a)[4],
@@ -32,9 +32,9 @@ __device__ __forceinline__ void multiply_fragments(float (&sum)[4], const unsign
 #endif
 }
 
-/// Four 8x8 matrices of 16-bit elements from shared memory: lane 8 i + r says where row r of matrix
-/// i is, 16 bytes and aligned to them. Lane 4 r + c receives elements 2 c and 2 c + 1 of each
-/// matrix's row r; `Transpose`: of its column r.
+/// Four 8x8 matrices of 16-bit elements from shared memory: lane 8 i + r passes the address of row
+/// r of matrix i, which has 16 bytes and is aligned to 16. Lane 4 r + c receives elements 2 c and 2
+/// c + 1 of each matrix's row r; `Transpose`: of its column r.
 template <bool Transpose, class S>
 __device__ __forceinline__ void load_fragments(unsigned (&fragments)[4], const S* row) {
   static_assert(sizeof(S) == 2);

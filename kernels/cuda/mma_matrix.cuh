@@ -5,7 +5,7 @@
 
 namespace ferrite::kernels::cuda {
 
-/// Which chunks of a slice a thread copies: the same chunk of every kLineJump-th line.
+/// The chunks of a slice that a thread copies: the same chunk of every kLineJump-th line.
 template <int Rows, int Depth, int Threads, bool AlongDepth>
 struct ChunkShare {
   using Layout = SliceLayout<Rows, Depth, AlongDepth>;
@@ -28,8 +28,8 @@ __device__ __forceinline__ void store_chunk(S* to, int count, const Element& ele
   store_pack<kChunk>(to, values);
 }
 
-/// A batch of matrices. Chunks that are whole and lie side by side in memory, aligned, are copied
-/// as they are; others are gathered.
+/// A batch of matrices. Chunks that are whole, contiguous and aligned are copied in one access;
+/// others are gathered.
 template <class S, int Rows, int Depth, int Threads, bool AlongDepth>
 struct MatrixChunks {
   static constexpr bool kAlongDepth = AlongDepth;
@@ -69,7 +69,7 @@ struct MatrixChunks {
     __device__ __forceinline__ void fetch(S* slice) {
       const std::int64_t line_step = AlongDepth ? m_.row_step : m_.depth_step;
       const std::int64_t step = AlongDepth ? m_.depth_step : m_.row_step;
-      // How much there is of the thread's chunks and lines.
+      // How many elements of the chunk, and how many lines, lie inside the matrix.
       const auto in_chunk = static_cast<int>(AlongDepth ? end_ - k_ : m_.rows - row_);
       const auto lines = static_cast<int>(AlongDepth ? m_.rows - row_ : end_ - k_);
 #pragma unroll

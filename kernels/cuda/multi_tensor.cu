@@ -14,8 +14,8 @@ namespace ferrite::kernels::cuda {
 namespace {
 
 constexpr int kArraysThreads = 256;
-constexpr std::int64_t kChunk = 8192;       // elements a block
-constexpr std::int64_t kZeroChunk = 32768;  // bytes a block
+constexpr std::int64_t kChunk = 8192;       // elements per block
+constexpr std::int64_t kZeroChunk = 32768;  // bytes per block
 
 struct Array {
   void* data;
@@ -64,7 +64,7 @@ __device__ __forceinline__ void for_each_pack(const T* data, std::int64_t begin,
   }
 }
 
-// ---- Element by element
+// ---- Elementwise kernels
 
 /// to[i] = f(from[i]).
 template <class To, class From, class F>
@@ -86,7 +86,7 @@ struct Transform {
   }
 };
 
-/// Transforms a chunk; whether one of the thread's elements is not finite, if F checks.
+/// Transforms a chunk. If F checks, returns whether one of the thread's elements is not finite.
 template <class To, class From, class F>
 __device__ __forceinline__ bool transform_chunk(To* to, const From* from, const Chunk& chunk,
                                                 const F& f) {
@@ -131,12 +131,12 @@ struct Clamp {
   __device__ C operator()(C x) const { return x > limit ? limit : x < -limit ? -limit : x; }
 };
 
-/// Of bytes.
+/// The arrays' sizes are in bytes.
 __global__ void __launch_bounds__(kArraysThreads) zero_arrays(Arrays list) {
   const int array = list.array_of(blockIdx.x);
   const Chunk chunk = chunk_of<kZeroChunk>(list, array);
   auto* const data = static_cast<unsigned char*>(list.entries[array].data);
-  // Bytes up to the first boundary, packs, and bytes behind the last one.
+  // Single bytes up to the first boundary, then packs, then the remaining bytes.
   std::int64_t first = chunk.begin;
   const auto past = reinterpret_cast<std::uintptr_t>(data + chunk.begin) % kPackBytes;
   if (past != 0) first += kPackBytes - static_cast<std::int64_t>(past);
@@ -174,7 +174,8 @@ __global__ void __launch_bounds__(kArraysThreads)
                                            : Compute<From>(1)};
   const bool found = transform_chunk(static_cast<To*>(pair.to), static_cast<const From*>(pair.from),
                                      chunk_of(list, array), f);
-  // One of a warp tells, for where much is infinite they would all wait for each other.
+  // One lane per warp stores the flag: if many elements are infinite, stores by all lanes would be
+  // serialised.
   if (__any_sync(kAllLanes, found) && found_inf && threadIdx.x % kWarp == 0)
     atomicExch(found_inf, 1.0f);
 }
@@ -259,7 +260,7 @@ struct AddPowers {
   }
 };
 
-/// Where packs cannot be loaded their elements are, one by one: the same bits either way.
+/// Without aligned packs, loads the same elements one by one; the result has the same bits.
 template <int V, class T, class Use>
 __device__ __forceinline__ void for_each_split_pack(const T* data, std::int64_t begin,
                                                     std::int64_t end, const Use& use) {
@@ -309,7 +310,7 @@ __global__ void __launch_bounds__(kArraysThreads)
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
-/// partial[0..count) put together, in every thread of the block.
+/// Joins partial[0..count), and returns the result to every thread of the block.
 __device__ __forceinline__ double join_partials(const double* partial, std::int64_t count,
                                                 const Join& join) {
   double sum = 0;
@@ -317,7 +318,7 @@ __device__ __forceinline__ double join_partials(const double* partial, std::int6
   return block_reduce<kArraysThreads>(sum, 0.0, join);
 }
 
-/// One block an array.
+/// One block per array.
 __global__ void __launch_bounds__(kArraysThreads)
     finish_each(Arrays list, Power power, double p, const double* partial, double* each) {
   const int array = static_cast<int>(blockIdx.x);
@@ -327,7 +328,7 @@ __global__ void __launch_bounds__(kArraysThreads)
   if (threadIdx.x == 0) each[array] = root(sum, power, p);
 }
 
-/// One block. `rooted`: the norm and not its power.
+/// One block. `rooted`: writes the norm instead of its power.
 __global__ void __launch_bounds__(kArraysThreads)
     finish_all(const double* partial, std::int64_t count, Power power, double p, bool rooted,
                double* all) {
@@ -365,13 +366,14 @@ struct Sums {
   int count;
 };
 
-/// Where a norm that is not finite is reported, if anywhere, and as what.
+/// Whether and how a norm that is not finite is reported.
 struct FiniteCheck {
   ferrite::cuda::DeviceReport* report;
   const char* op;
 };
 
-/// One thread. Goes on from `norm`, which holds a sum still, unless `starts`; finishes if `ends`.
+/// One thread. Continues from the sum in `norm` unless `starts`; computes the norm and the scale if
+/// `ends`.
 __global__ void scale_of_sums(Sums sums, Power power, double p, double max_norm, bool starts,
                               bool ends, double* norm, double* scale, FiniteCheck check) {
   const Join join{power == Power::infinite};

@@ -1,7 +1,7 @@
 // Many arrays in one launch: each block works on a chunk of one of them.
 //
-// The list of arrays travels by value among the kernel's arguments, so that nothing has to be
-// copied to the device and a recorded launch carries it along.
+// The list of arrays is passed by value as a kernel argument, so that nothing has to be copied to
+// the device, and a captured launch contains it.
 #pragma once
 
 #include <algorithm>
@@ -22,8 +22,8 @@ struct ArrayList {
   unsigned first_block[N];
   Entry entries[N];
 
-  /// The array that `block` works on: the last one that starts there or before, since empty arrays
-  /// have no blocks.
+  /// The array that `block` works on: the last one whose first block is at most `block`, because
+  /// empty arrays have no blocks.
   __device__ __forceinline__ int array_of(unsigned block) const {
     int low = 0, high = count - 1;
     while (low < high) {
@@ -37,7 +37,7 @@ struct ArrayList {
   }
 };
 
-/// The bytes of arguments that a kernel may have, less what it has besides the list.
+/// The limit of a kernel's arguments in bytes, minus its arguments besides the list.
 constexpr std::size_t kListBytes = 3968;
 template <class Entry>
 inline constexpr int kListCapacity = static_cast<int>((kListBytes - 8) /
@@ -46,9 +46,9 @@ inline constexpr int kListCapacity = static_cast<int>((kListBytes - 8) /
 template <class Entry>
 using ArrayListFor = ArrayList<Entry, kListCapacity<Entry>>;
 
-/// Cuts arrays into chunks of `chunk` elements and calls launch(list, number of the list's first
-/// array) for as many lists as it takes; launch must start `list.blocks` blocks. entry(i) is the
-/// i-th of `count`.
+/// Cuts arrays into chunks of `chunk` elements and calls launch(list, index of the list's first
+/// array) for each list; launch must start `list.blocks` blocks. entry(i) is the i-th of `count`
+/// entries.
 template <class Entry, class MakeEntry, class Launch>
 void for_each_list(std::size_t count, std::int64_t chunk, MakeEntry&& entry, Launch&& launch) {
   ArrayListFor<Entry> list;

@@ -13,7 +13,7 @@ constexpr int kPartsThreads = 256;
 constexpr int kUnroll = 4;
 constexpr int kWordBytes = sizeof(uint4);
 constexpr std::int64_t kCopyChunk =
-    std::int64_t{kPartsThreads} * kUnroll * kWordBytes;  // bytes a block
+    std::int64_t{kPartsThreads} * kUnroll * kWordBytes;  // bytes per block
 
 struct Copy {
   void* to;
@@ -21,7 +21,7 @@ struct Copy {
   std::int64_t numel;  ///< bytes
 };
 
-/// The bytes `begin` to `end`, as many words as fit and the rest one by one.
+/// Copies the bytes [begin, end): as many whole words as fit, and the rest byte by byte.
 template <class Word>
 __device__ void copy_as(const Copy& copy, std::int64_t begin, std::int64_t end) {
   constexpr std::int64_t kBytes = sizeof(Word);
@@ -68,7 +68,7 @@ struct Sum {
   const void* in[N];
 };
 
-/// What T is added as: integers wrap around.
+/// The type in which T is added: unsigned for integers, which wrap around.
 template <class T, bool = std::is_integral_v<T>>
 struct AddedAs {
   using type = Compute<T>;
@@ -101,7 +101,7 @@ template <class T>
 constexpr int kPack = kPackBytes / static_cast<int>(sizeof(T));
 template <class T>
 constexpr std::int64_t kSumChunk =
-    std::int64_t{kPartsThreads} * kUnroll* kPack<T>;  // elements a block
+    std::int64_t{kPartsThreads} * kUnroll* kPack<T>;  // elements per block
 
 template <class T, int N>
 __global__ void __launch_bounds__(kPartsThreads) sum_chunks(ArrayListFor<Sum<N>> list) {

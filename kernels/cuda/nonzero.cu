@@ -1,5 +1,5 @@
-// The places of what is not 0: each block counts those of its tile, the counts are added up, and
-// each block writes its own behind those before it.
+// The coordinates of elements that are not 0. Each block counts those in its tile, a scan adds up
+// the counts, and each block writes its coordinates after those of earlier blocks.
 #include <limits>
 
 #include "ferrite/kernels/cuda/block.cuh"
@@ -51,7 +51,7 @@ struct RowMajor {
   }
 };
 
-/// Elements are words of their size: 0 is what has no bit of `mask` set.
+/// Elements are read as words of their size; an element is 0 if no bit of `mask` is set.
 template <class Word>
 struct Search {
   const Word* x;
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kNonzeroThreads)
   if (threadIdx.x == 0) counts[blockIdx.x] = count;
 }
 
-/// Turns counts into the numbers of those before each; one block.
+/// Replaces each count by the sum of all earlier counts; one block.
 __global__ void __launch_bounds__(kNonzeroThreads)
     add_up(std::int64_t* counts, std::int64_t tiles) {
   std::int64_t carry = 0;
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(kNonzeroThreads)
 template <class Word>
 __global__ void __launch_bounds__(kNonzeroThreads)
     write_places(Search<Word> s, const std::int64_t* before, std::int64_t* out) {
-  // Neighbours are one thread's, so that one scan says where all of them go.
+  // Each thread has consecutive elements, so that one scan gives all destinations.
   const std::int64_t first = std::int64_t{blockIdx.x} * kNonzeroTile + threadIdx.x * kNonzeroItems;
   unsigned found = 0;
 #pragma unroll 4

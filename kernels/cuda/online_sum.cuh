@@ -8,7 +8,7 @@
 
 namespace ferrite::kernels::cuda {
 
-/// The largest element so far and the sum of exp(x - largest). NaN shows in the sum.
+/// The largest element so far and the sum of exp(x - largest). A NaN propagates to the sum.
 template <class E>
 struct alignas(2 * sizeof(E)) OnlineSum {
   E top = -std::numeric_limits<E>::infinity();
@@ -30,9 +30,10 @@ struct alignas(2 * sizeof(E)) OnlineSum {
 #pragma unroll
     for (int v = 0; v < V; ++v) sum += std::exp(static_cast<E>(x.v[v]) - shift);
   }
-  /// The sum over a whole row: NaN where all elements are -infinity, as x - top is then.
+  /// The sum over a whole row. It is NaN if all elements are -infinity, because x - top is then
+  /// NaN.
   __device__ __forceinline__ E total() const { return sum + (finite_shift() - top) * 0; }
-  /// 0 instead of -infinity: while all elements are that, their exponentials are 0.
+  /// 0 instead of -infinity: if all elements so far are -infinity, their exponentials are 0.
   __device__ __forceinline__ E finite_shift() const {
     return top == -std::numeric_limits<E>::infinity() ? E(0) : top;
   }

@@ -6,12 +6,12 @@ namespace ferrite::kernels::cuda {
 
 OpScope::OpScope(const Stream& stream, const char* op) : range_(op) {
   const int device = stream.device().index();
-  const int previous = ferrite::cuda::detail::go_to(device);
+  const int previous = ferrite::cuda::detail::set_device(device);
   if (previous != device) previous_device_ = previous;
 }
 
 OpScope::~OpScope() {
-  if (previous_device_ >= 0) ferrite::cuda::detail::return_to(previous_device_);
+  if (previous_device_ >= 0) ferrite::cuda::detail::restore_device(previous_device_);
 }
 
 }  // namespace ferrite::kernels::cuda

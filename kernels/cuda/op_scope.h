@@ -1,4 +1,4 @@
-// What surrounds every op on a CUDA device.
+// The scope of an op on a CUDA device.
 #pragma once
 
 #include "ferrite/core/cuda.h"
@@ -6,7 +6,7 @@
 
 namespace ferrite::kernels::cuda {
 
-/// Makes the stream's device current and, where profiling is on, opens an NVTX range named `op`.
+/// Makes the stream's device current and, if profiling is on, opens an NVTX range named `op`.
 class OpScope {
  public:
   OpScope(const Stream& stream, const char* op);

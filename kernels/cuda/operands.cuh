@@ -1,4 +1,4 @@
-// The operands of a binary operation, one of which may be a number.
+// The operands of a binary operation, one of which may be a scalar.
 #pragma once
 
 #include "ferrite/kernels/cuda/binary.h"
@@ -6,13 +6,13 @@
 
 namespace ferrite::kernels::cuda {
 
-/// Packs of T as numbers of its Compute type, the scalar in its place.
+/// Converts packs of T to its Compute type, and substitutes the scalar for its operand.
 template <class T>
 struct Operands {
   using C = Compute<T>;
   ScalarRole role;
   C scalar;
-  const C* shared = nullptr;  // where the scalar lies, if not here
+  const C* shared = nullptr;  // the scalar's address, if its value is on the device
 
   template <int V>
   __device__ __forceinline__ Pack<C, V> left(const Pack<T, V>& a) const {

@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(kThreads)
                 1 / sqrt(1 - pow(beta2, exponent)), step == 1 ? 1.0 : 0.0};
 }
 
-// ---- Rules, with numbers of type C
+// ---- Rules, which compute in type C
 
 template <class C>
 struct SgdRule : Pass<StepFactors> {
@@ -88,7 +88,8 @@ struct RmspropRule : Pass<StepFactors> {
   }
 };
 
-/// Counts the steps, then updates. `momentum` may be beta1; `decay` goes through the gradient.
+/// Increments the step counts, then updates. `momentum` may be beta1; `decay` is added to the
+/// gradient.
 template <class T, class G, class Rule>
 void run(const Stream& stream, const char* name, const OptimBatch& batch, double momentum,
          double beta2, double decay, bool maximize, const Rule& rule) {

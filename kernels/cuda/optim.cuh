@@ -1,6 +1,7 @@
 // Optimizer steps over many parameters at once (after Apex's multi_tensor_apply): a small kernel
-// counts the steps and works out what depends on them, then each block of the next updates a chunk
-// of one parameter in a single pass over its arrays, by a rule for one element.
+// increments the step counts and computes the values that depend on them. In the next kernel, each
+// block updates a chunk of one parameter in a single pass over its arrays, by a rule for one
+// element.
 #pragma once
 
 #include <type_traits>
@@ -13,13 +14,13 @@
 namespace ferrite::kernels::cuda::steps {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kChunk = 4096;  // elements a block
+constexpr std::int64_t kChunk = 4096;  // elements per block
 constexpr int kStates = 3;
 
-/// Base of rules. They have a type `Factors`, what a parameter's update needs beside its elements,
-/// and `operator()(factors, p, g, state)`, one element's update in the type that is computed with:
-/// `state` holds those of the element's states that are in use; `g` is its gradient, unscaled and
-/// with weight decay. `finish()`, if there is one, is called by all threads of a block at the end.
+/// Base of rules. A rule has a type `Factors`, the values per parameter that an update needs, and
+/// `operator()(factors, p, g, state)`, which updates one element in the Compute type. `state` holds
+/// the element's states in use; `g` is its gradient after unscaling and weight decay. If a rule has
+/// `finish()`, all threads of a block call it at the end.
 template <class F>
 struct Pass {
   using Factors = F;
@@ -33,7 +34,7 @@ struct StepCounter {
 };
 using StepCounters = ArrayListFor<StepCounter>;
 
-/// Calls launch(counters, number of the first) for as many lists as it takes.
+/// Calls launch(counters, index of the first) for each list of counters.
 template <class Launch>
 void for_each_counters(const OptimBatch& batch, Launch&& launch) {
   for_each_list<StepCounter>(
@@ -53,13 +54,14 @@ struct Arrays {
 };
 using ArraysList = ArrayListFor<Arrays>;
 
-/// What the update reads on the device, and how it makes of a gradient what the rule is given.
+/// The values that the update reads on the device, and the transformation of a gradient before the
+/// rule.
 template <class C, class Factors>
 struct Control {
-  const Factors* factors;  ///< an array each
+  const Factors* factors;  ///< one per array
   const float* inv_scale;
   const float* found_inf;
-  C decay;  ///< through the gradient; 0: none
+  C decay;  ///< added to the gradient; 0: none
   bool maximize;
   DType copy_dtype;
 };
@@ -84,7 +86,7 @@ __device__ __forceinline__ void store_rounded(void* array, std::int64_t at,
   store_to<V>(array, at, rounded);
 }
 
-/// Updates a chunk's elements [begin, end): U packs of V elements a thread at a time.
+/// Updates a chunk's elements [begin, end): U packs of V elements per thread at a time.
 template <int V, int U, class T, class G, class Rule>
 __device__ __forceinline__ void update_chunk(const Arrays& arrays,
                                              const ControlOf<T, Rule>& control, Rule& rule,
@@ -171,8 +173,8 @@ struct Nothing {
   void operator()(const ArraysList&, std::size_t) const {}
 };
 
-/// Launches the pass, a list of arrays at a time; after(list, number of its first array) launches
-/// what comes behind each. `decay` goes through the gradient.
+/// Launches the pass, one list of arrays at a time; after(list, index of its first array) launches
+/// the kernels that follow each list. `decay` is added to the gradient.
 template <class T, class G, class Rule, class After = Nothing>
 void for_each_update(const Stream& stream, const char* name, const OptimBatch& batch,
                      const typename Rule::Factors* factors, double decay, bool maximize,

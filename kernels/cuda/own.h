@@ -1,14 +1,15 @@
-// The seam between our own products and convolutions and those of a vendor's library.
+// The boundary between our own matrix products and convolutions and those of vendor libraries.
 //
 // cuda::matmul, cuda::conv2d, cuda::conv2d_data and cuda::conv2d_weight, in kernels/cuda/matmul.cpp
-// and conv.cpp, only choose: they hand a call to a library, or else to the function of the same
-// name and arguments below. What lies behind this seam
-//   - takes every call that kernels/matmul.h and kernels/conv.h allow: any strides (0 as well),
-//     sizes, alignment and dtype, so a library need take only what it is good at;
-//   - is deterministic: the same bits on every run and every GPU;
-//   - takes scratch memory from the stream's allocator only, never waits, and can be captured;
-//   - uses tensor cores for 16-bit types, with float sums, and never rounds float32 inputs.
-// A library's side is to answer "not mine" before it does anything, as oneDNN's does on the CPU.
+// and conv.cpp, only choose: they pass a call to a library, or else to the function of the same
+// name and arguments below. These functions
+//   - accept every call that kernels/matmul.h and kernels/conv.h allow: any strides (including 0),
+//     sizes, alignment and dtype, so that a library need only accept what it is good at;
+//   - are deterministic: the same bits on every run and every GPU;
+//   - take scratch memory only from the stream's allocator, never wait, and can be captured;
+//   - use tensor cores for 16-bit types, with float32 sums, and never round float32 inputs. The
+//     code of a library must decline a call before it does any work, like that of oneDNN on the
+//     CPU.
 #pragma once
 
 #include "ferrite/kernels/conv.h"

@@ -1,4 +1,4 @@
-// Several consecutive elements loaded and stored by one instruction.
+// Packs: several consecutive elements that one instruction loads or stores.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ __device__ __forceinline__ void store_pack(T* p, const Pack<T, N>& values) {
   *reinterpret_cast<Pack<T, N>*>(p) = values;
 }
 
-/// The elements of a pack that lie in a run of `n`, the first of them at `at`: by one store where
-/// `aligned` says that packs may be used.
+/// Stores those elements of a pack that lie within a run of `n` elements, starting at `at`; with
+/// one store if `aligned` allows packs.
 template <int N, class T>
 __device__ __forceinline__ void store_run(T* p, std::int64_t at, std::int64_t n,
                                           const Pack<T, N>& values, bool aligned) {
@@ -33,10 +33,10 @@ __device__ __forceinline__ void store_run(T* p, std::int64_t at, std::int64_t n,
     if (at + i < n) p[at + i] = values.v[i];
 }
 
-/// The widest load that a thread can do, in bytes.
+/// The widest load of one thread, in bytes.
 inline constexpr int kPackBytes = 16;
 
-/// Elements a pack such that none of the types exceeds kPackBytes, at most 8.
+/// The number of elements per pack, at most 8, such that no pack of these types exceeds kPackBytes.
 template <class... T>
 constexpr int pack_size() {
   std::size_t widest = 2;
@@ -44,22 +44,22 @@ constexpr int pack_size() {
   return static_cast<int>(kPackBytes / widest);
 }
 
-/// The same for kernels that have as much in flight either way: 1 where a type has 8 bytes, of
-/// which a warp's single elements are as good as packs of two.
+/// The same for kernels that have equally many bytes in flight with and without packs: 1 if a type
+/// has 8 bytes, because a warp then loads single elements as fast as packs of two.
 template <class... T>
 constexpr int useful_pack() {
   return ((sizeof(T) == 8) || ...) ? 1 : pack_size<T...>();
 }
 
-/// Whether `p` may be used with packs of `elements`.
+/// Whether `p` is aligned for packs of `elements`.
 template <class T>
 bool is_aligned(const T* p, int elements) {
   return reinterpret_cast<std::uintptr_t>(p) % (sizeof(T) * static_cast<std::size_t>(elements)) ==
          0;
 }
 
-/// Calls f.operator()<Word>() for the unsigned type of `dtype`'s size: to move elements, what they
-/// mean does not matter.
+/// Calls f.operator()<Word>() for the unsigned type of `dtype`'s size, which suffices to move
+/// elements.
 template <class F>
 void dispatch_words(DType dtype, F&& f) {
   switch (itemsize(dtype)) {

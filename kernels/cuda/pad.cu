@@ -13,7 +13,7 @@ namespace {
 constexpr int kPadThreads = 256;
 constexpr int kPadUnroll = 4;
 
-/// A plan as the kernel takes it: fewer than 2^31 elements, innermost dimension first.
+/// A plan in the form for the kernel: fewer than 2^31 elements, innermost dimension first.
 struct PadLoop {
   int ndim;
   std::uint32_t numel;
@@ -83,7 +83,7 @@ void launch_pad(const Stream& stream, PadPlan plan, Word* out, const Word* x, Pa
   launch_pad(stream, plan, out + half * dim->out_stride, x, mode, value);
 }
 
-/// Makes of runs that are not padded runs of the widest words they consist of; returns their bytes.
+/// Views runs without padding as runs of the widest possible words; returns their size in bytes.
 std::size_t widen(PadPlan& plan, const View& out, const View& x) {
   const std::size_t item = itemsize(out.dtype);
   PadDim& inner = plan.dims[plan.ndim - 1];
@@ -122,7 +122,7 @@ void pad_as(const Stream& stream, const View& out, const View& x, const PadPlan&
   launch_pad(stream, plan, out.as<Word>(), static_cast<const Word*>(x.as<Word>()), mode, value);
 }
 
-/// `loop`: grad_x, grad without its step along the dimension, and the number along it.
+/// `loop`: grad_x, grad without its step along the dimension, and the index along it.
 template <class T>
 __global__ void __launch_bounds__(kPadThreads)
     add_readers(StridedLoop<3> loop, T* grad_x, const T* grad, std::int64_t step, std::int64_t n,

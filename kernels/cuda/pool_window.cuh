@@ -1,9 +1,9 @@
-// Windows as pooling kernels see them, and which thread has which.
+// The windows of pooling kernels, and their distribution over threads.
 //
-// The general kernels work on [batch, height, width, channels], a thread a pack of channels; NCHW
-// is that with a plane for an image and one channel. Planes whose rows are whole packs have kernels
-// of their own for the two usual cases of stride 2 (HalvedPlanes), and so have windows so large
-// that a warp or a block shares each.
+// The general kernels work on [batch, height, width, channels], with one thread per pack of
+// channels; NCHW is treated as NHWC with one image per plane and one channel. There are special
+// kernels for the two usual cases of stride 2 if rows are whole packs (HalvedPlanes), and for
+// windows so large that a warp or a block shares each.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace ferrite::kernels::cuda {
 
 inline constexpr int kPoolThreads = 256;
 
-/// PoolAxis on the device. All sizes are below 2^31, sums of them too.
+/// PoolAxis on the device. All sizes and their sums are below 2^31.
 struct Axis {
   std::int32_t input, output, kernel, stride, padding, dilation;
   bool adaptive;
@@ -30,7 +30,7 @@ struct Axis {
       : input(static_cast<std::int32_t>(a.input)),
         output(static_cast<std::int32_t>(a.output)),
         kernel(static_cast<std::int32_t>(a.kernel)),
-        // Of no account where there is one window, or one cell in each.
+        // Irrelevant if there is one window, or one cell per window.
         stride(a.output > 1 ? static_cast<std::int32_t>(a.stride) : 1),
         padding(static_cast<std::int32_t>(a.padding)),
         dilation(a.kernel > 1 ? static_cast<std::int32_t>(a.dilation) : 1),
@@ -56,7 +56,7 @@ struct Axis {
     return {first, skip, max(0, min(kernel - skip, inside))};
   }
 
-  /// The windows [first, last] that can hold input cell i.
+  /// The windows [first, last] that may contain input cell i.
   struct Holders {
     std::int32_t first, last;
   };
@@ -70,7 +70,7 @@ struct Axis {
     };
     return {begin <= 0 ? 0 : div(begin + stride - 1), min(div(end), output - 1)};
   }
-  /// The place of input cell i in window o, one of holders(i); -1 where dilation leaves it out.
+  /// The position of input cell i in window o, one of holders(i); -1 if dilation skips it.
   __device__ std::int32_t place(std::int32_t i, std::int32_t o) const {
     if (adaptive) return i - scaled(o, input, by_output);
     const std::int32_t distance = i + padding - o * stride;
@@ -100,7 +100,7 @@ struct Axis {
   }
 };
 
-/// All images of a pooling, or as many as a launch takes.
+/// All images of a pooling, or as many as one launch handles.
 struct Planes {
   Axis h, w;
   std::int64_t channels;
@@ -168,7 +168,7 @@ void for_each_group(const Pool2d& p, std::int64_t items, F&& f) {
 inline std::int64_t outputs_of(const Pool2d& p) { return p.h.output * p.w.output; }
 inline std::int64_t inputs_of(const Pool2d& p) { return p.h.input * p.w.input; }
 
-/// The same with the numbers of elements before the first image: f(in results, in cells, items).
+/// The same with the element offsets of the first image: f(in results, in cells, items).
 template <class F>
 void for_each_image_group(const Pool2d& p, std::int64_t items, F&& f) {
   const std::int64_t channels = p.channels_last ? p.channels : 1;
@@ -177,21 +177,21 @@ void for_each_image_group(const Pool2d& p, std::int64_t items, F&& f) {
   });
 }
 
-/// Items, each of which is a thread's, in blocks.
+/// The number of blocks for `items` threads.
 inline unsigned pool_blocks(std::uint32_t items) { return blocks_for(items, kPoolThreads); }
 __device__ __forceinline__ std::uint32_t pool_item() {
   return blockIdx.x * static_cast<unsigned>(kPoolThreads) + threadIdx.x;
 }
 
-// ---- NCHW, stride 2, 2 x 2 without padding or 3 x 3 with one: rows of packs, windows known when
-// compiling. A thread has V results side by side, or V input cells.
+// ---- NCHW, stride 2, 2 x 2 without padding or 3 x 3 with one: rows of packs, and windows known at
+// compile time. A thread handles V adjacent results, or V input cells.
 
 struct HalvedPlanes {
   std::int32_t height, width, out_height, out_width;
-  Divisor groups, rows;  // of threads along a row; rows
-  bool packs;            // results can be moved in packs too
+  Divisor groups, rows;  // threads along a row; rows
+  bool packs;            // results can also be moved in packs
 
-  /// `along`: the row's elements, V of which are a thread's.
+  /// `along`: the elements of a row, of which each thread handles V.
   HalvedPlanes(const Pool2d& p, std::int64_t along, std::int64_t down, int v, bool packs)
       : height(static_cast<std::int32_t>(p.h.input)),
         width(static_cast<std::int32_t>(p.w.input)),
@@ -214,8 +214,8 @@ struct HalvedPlanes {
     return a;
   }
 
-  /// The columns 2 * column - 1 to 2 * column + 2 V - 1 of an input row that begins at `from`, with
-  /// `outside` where there are none; the first one for K == 3 alone.
+  /// Loads columns 2 * column - 1 (only for K == 3) to 2 * column + 2 V - 1 of an input row that
+  /// begins at `from`; columns outside of it are `outside`.
   template <int K, int V, class S, class T>
   __device__ void load_row(S (&cells)[2 * V + 1], const T* from, std::int32_t column,
                            S outside) const {
@@ -233,7 +233,7 @@ struct HalvedPlanes {
   }
 };
 
-/// Whether that is `p`, with K x K windows.
+/// Whether `p` is such a pooling, with k x k windows.
 inline bool is_halved(const Pool2d& p, int k) {
   const auto fits = [&](const PoolAxis& a) {
     return !a.adaptive && a.kernel == k && a.stride == 2 && a.padding == (k - 1) / 2 &&
@@ -242,11 +242,11 @@ inline bool is_halved(const Pool2d& p, int k) {
   return !p.channels_last && fits(p.h) && fits(p.w);
 }
 
-// ---- Large windows: the threads of a warp or a block have the cells in turn.
+// ---- Large windows: the cells are distributed cyclically over the threads of a warp or a block.
 
-/// The threads that take a window together: those of a warp from 64 cells on, of a block from 4096
-/// on. Windows of several channels, or that overlap much, are one thread's: its neighbours' loads
-/// are neighbours.
+/// The number of threads that share a window: a warp from 64 cells on, a block from 4096 on. One
+/// thread handles windows of several channels, or with much overlap, because the loads of adjacent
+/// threads are then adjacent.
 inline int threads_sharing(const Pool2d& p) {
   constexpr std::int64_t kWarpCells = 64, kBlockCells = 4096;
   const std::int64_t cells = p.h.widest() * p.w.widest();

@@ -1,4 +1,4 @@
-// Binary arithmetic whose cost is the function, not the memory.
+// Binary operations that are bound by arithmetic, not by memory.
 #include <cmath>
 
 #include "ferrite/kernels/cuda/binary.h"
@@ -21,7 +21,7 @@ __device__ bool differ_in_sign(T a, T b) {
 template <class T>
 __device__ T floor_divide(T a, T b) {
   if constexpr (std::is_floating_point_v<T>) {
-    // a / b may round up to an integer that the quotient does not reach: 1 / 0.1 is 9 and a bit.
+    // a / b may round up to an integer above the exact quotient: 1 / 0.1 is slightly less than 10.
     if (b == 0) return a / b;
     const T rest = std::fmod(a, b);
     T quotient = (a - rest) / b;
@@ -72,7 +72,7 @@ __device__ T raised(T a, T b) {
   }
 }
 
-/// One body for all that call it: these functions are long.
+/// Not inlined, because these functions are long: all callers share one body.
 template <class T>
 [[gnu::noinline]] __device__ T slow_function(BinaryOp op, T a, T b) {
   switch (op) {

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kRandomThreads = 256;
 
-/// Every thread has a Philox block, and the elements that are drawn from it.
+/// Each thread computes one Philox block and the elements drawn from it.
 template <int V>
 unsigned grid_for(std::int64_t n) {
   return blocks_for(n, std::int64_t{kRandomThreads} * V);
@@ -59,7 +59,7 @@ struct ToRange {
   }
 };
 
-/// Box and Muller's, pair by pair.
+/// The Box-Muller transform, pair by pair.
 template <class C>
 struct ToNormal {
   C mean, std;
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(kRandomThreads)
   }
 }
 
-/// Writes the bits of `one`, or 0. `p` null: the probability is `same` for all.
+/// Writes the bits of `one`, or 0. If `p` is null, `same` is the probability of all elements.
 template <class Word, class P>
 __global__ void __launch_bounds__(kRandomThreads)
     bernoulli_kernel(Word* out, std::int64_t n, bool aligned, PhiloxState state, const P* p,
@@ -169,7 +169,8 @@ void draw(const Stream& stream, const View& out, PhiloxState state, const P* p, 
          to, out.numel, is_aligned(to, 4), state, p, same, static_cast<Word>(one));
 }
 
-/// Calls f.operator()<Word, P>() with a type of the size of `dtype` and that of its probabilities.
+/// Calls f.operator()<Word, P>() with an unsigned type of the size of `dtype` and the type of its
+/// probabilities.
 template <class F>
 void dispatch_bernoulli(DType dtype, F&& f) {
   switch (dtype) {
@@ -189,7 +190,7 @@ void dispatch_bernoulli(DType dtype, F&& f) {
   }
 }
 
-/// Two keys from every Philox block, and the elements' numbers.
+/// Writes two keys per Philox block, and the indices of the elements.
 __global__ void __launch_bounds__(kRandomThreads)
     draw_keys(KeyValues pairs, std::int64_t n, PhiloxState state) {
   const std::int64_t number = thread_number(), at = 2 * number;
@@ -238,7 +239,7 @@ void bernoulli(const Stream& stream, const View& out, PhiloxState state, const V
 }
 
 void permutation(const Stream& stream, const View& out, PhiloxState state) {
-  // The order of random keys, which the host sorts the same way.
+  // The permutation sorts random keys; the host sorts the same keys in the same way.
   const std::int64_t n = out.numel;
   if (n == 0) return;
   const Workspace workspace(stream, static_cast<std::size_t>(n) * 4 * sizeof(std::uint64_t));

@@ -7,7 +7,7 @@ namespace ferrite::kernels::cuda {
 
 namespace {
 
-/// `out`, which has dimension `dim` of `in` alone, with all of them.
+/// `out`, which has only dimension `dim` of `in`, with all dimensions of `in`.
 View spread(const View& out, const View& in, int dim) {
   View v = out;
   v.ndim = in.ndim;

@@ -1,16 +1,17 @@
-// The loops of all reductions, over functors R:
-//   Elem, Lane, Total       what elements are read as, folded into by a thread and a block, and
-//                           joined in across blocks
+// The loops of all reductions, for a functor R:
+//   Elem, Lane, Total       the types of an element, of the result of a thread or block, and of the
+//                           result across blocks
 //   Lane lane(), Total total()                    neutral elements
-//   Lane step(Lane, Elem, index)                  takes in the element that is number `index` of
-//                                                 those reduced
+//   Lane step(Lane, Elem, index)                  adds the element with number `index` among those
+//   reduced
 //   Lane combine(Lane, Lane)
 //   Total join(Total, Lane), join(Total, Total)
 //   void store(offset, Total)                     writes a result
 //
-// Rows: an output's elements are neighbours in memory; a few lanes, a warp or a block work on it.
-// Columns: outputs are neighbours; lanes lie across them. Either takes 16 bytes at a time where the
-// strides allow it. Long reductions are cut, and a second kernel joins the pieces in order.
+// Rows: the elements of an output are adjacent in memory; a few lanes, a warp or a block reduce
+// them. Columns: outputs are adjacent, and adjacent lanes have adjacent outputs. Both load 16 bytes
+// at a time if the strides allow it. Long reductions are split, and a second kernel joins the
+// pieces in order.
 #pragma once
 
 #include <type_traits>
@@ -28,19 +29,19 @@ namespace ferrite::kernels::cuda {
 
 namespace detail {
 
-/// What to do, as the kernel takes it.
+/// A reduction in the form for the kernel.
 struct ReduceTask {
-  ReduceDims kept, reduced;  // of the vectorised one, whose neighbours packs are, in packs
+  ReduceDims kept, reduced;  // the vectorised one of the two is in packs
   std::int64_t outputs;      // rows: outputs; columns: packs of them
   std::int64_t units;        // of an output: rows: packs; columns: elements
-  std::int64_t segment;      // units of a split
-  std::int64_t out_step;     // columns: from an output of a pack to the next
-  int lanes;                 // threads an output
+  std::int64_t segment;      // units per split
+  std::int64_t out_step;     // columns: stride between the outputs of a pack
+  int lanes;                 // threads per output
   int tail;                  // rows: elements of an output after its last pack
   bool rows;
 };
 
-/// Takes in this block's segment from unit `lane` on.
+/// Folds this block's segment, from unit `lane` on.
 template <int V, class R, class T>
 __device__ __forceinline__ void fold_segment(const R& r, typename R::Lane (&lanes)[V], const T* in,
                                              const ReduceTask& task, int lane) {
@@ -50,7 +51,7 @@ __device__ __forceinline__ void fold_segment(const R& r, typename R::Lane (&lane
   const int size = static_cast<int>(left < task.segment ? left : task.segment);
   const bool flat = task.reduced.is_flat();
   const std::int64_t stride = task.reduced.in_step();
-  // Numbers of elements: a row's pack holds V, a column's one of each output.
+  // Element numbers: a pack holds V elements of a row, or one element of each of V columns.
   const int step = task.rows ? V : 1, next = task.rows ? 1 : 0;
   for (int first = lane; first < size; first += task.lanes * kUnroll) {
     Pack<T, V> x[kUnroll];
@@ -81,7 +82,7 @@ __device__ __forceinline__ void keep(const R& r, typename R::Lane value, std::in
     r.store(offset, r.join(r.total(), value));
 }
 
-/// Grid: outputs by splits. `partial` ([splits, outputs], or null) is where results go that are to
+/// Grid: outputs by splits. `partial` ([splits, outputs], or null) receives the results that are to
 /// be joined.
 template <class R, class T, int V>
 __global__ void __launch_bounds__(kReduceThreads)
@@ -149,8 +150,9 @@ __global__ void __launch_bounds__(kReduceThreads)
     r.store(kept.offsets(output).out, total);
 }
 
-/// Whether packs of V start at multiples of V from a first element that is aligned. The innermost
-/// dimension of `vector` must then be a multiple of V, but for one that `tail` allows to end early.
+/// Whether all packs start at multiples of their size, if the first element is aligned. The
+/// innermost dimension of `vector` must then be a multiple of V, but for one that `tail` allows to
+/// end early.
 inline bool packs_fit(const ReduceNest::Dims& vector, const ReduceNest::Dims& other, int pack,
                       bool tail) {
   if (vector.inner().in != 1 || (vector.inner().size % pack != 0 && !tail)) return false;
@@ -209,11 +211,11 @@ class Reduction {
 
 }  // namespace detail
 
-/// What totals of E are kept in.
+/// The type of totals of E.
 template <class E>
 using TotalOf = std::conditional_t<std::is_floating_point_v<E>, double, std::int64_t>;
 
-/// Calls f.operator()<T, E>(): how elements are stored, and what they are reduced as.
+/// Calls f.operator()<T, E>(): the stored type and the type for the reduction.
 template <class F>
 void dispatch_reduced(DType dtype, F&& f) {
   switch (dtype) {
@@ -237,7 +239,7 @@ void dispatch_reduced(DType dtype, F&& f) {
 enum class Packs : std::uint8_t { where_possible, never };
 
 /// Reduces elements of type T with `r`, over the dimensions where `out` has size 1 and `in` has
-/// not. `packs`: whether there are to be kernels that take 16 bytes at a time.
+/// not. `packs`: whether to instantiate kernels that load 16 bytes at a time.
 template <class T, Packs packs = Packs::where_possible, class R>
 void run_reduction(const Stream& stream, const char* name, const R& r, const View& out,
                    const View& in) {

@@ -4,7 +4,7 @@
 
 namespace ferrite::kernels::cuda {
 
-// The parts of reduce(), a source each.
+// The parts of reduce(), one source file each.
 void reduce_sum(const Stream& stream, const View& out, const View& in, bool mean);
 void reduce_prod(const Stream& stream, const View& out, const View& in);
 void reduce_extremum(const Stream& stream, const View& out, const View& in, bool max);

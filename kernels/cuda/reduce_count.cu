@@ -8,11 +8,11 @@ namespace ferrite::kernels::cuda {
 
 namespace {
 
-/// Elements are words of their size: 0 is what has no bit of `mask` set.
+/// Elements are read as words of their size; an element is 0 if no bit of `mask` is set.
 template <class Word>
 struct Count {
   using Elem = Word;
-  using Lane = std::int32_t;  // no thread or block takes in more
+  using Lane = std::int32_t;  // no thread or block counts more elements than it can hold
   using Total = std::int64_t;
   Elements out;
   ReduceOp op;

@@ -11,15 +11,16 @@
 
 namespace ferrite::kernels::cuda {
 
-/// A list of a ReduceNest as a kernel takes it, by value: from the number of an element to its
-/// offsets in the input and the output.
+/// The dimensions of a ReduceNest in the form for a kernel argument: maps the index of an element
+/// to its offsets in the input and the output.
 class ReduceDims {
  public:
   struct alignas(16) Offsets {
     std::int64_t in, out;
   };
 
-  /// `unit` neighbours of the innermost dimension, whose size is a multiple of it, count as one.
+  /// `unit` adjacent elements of the innermost dimension, whose size is a multiple of `unit`, count
+  /// as one.
   explicit ReduceDims(const ReduceNest::Dims& dims, int unit = 1) : ndim_(dims.n) {
     std::int64_t numel = 1;
     for (int d = 0; d < ndim_; ++d) {

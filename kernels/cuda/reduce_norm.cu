@@ -9,8 +9,8 @@ namespace ferrite::kernels::cuda {
 
 namespace {
 
-/// `Sum` is what squares are added up in: for float32 (and bfloat16, which has its range) double,
-/// where they cannot overflow; for float16 float is wide enough.
+/// `Sum` is the type in which squares are summed: double for float32 and for bfloat16, which has
+/// the same range, so that they cannot overflow; float is wide enough for float16.
 template <class E, class Sum>
 struct Norm2 {
   using Elem = E;

@@ -7,9 +7,10 @@ namespace ferrite::kernels::cuda {
 
 namespace {
 
-// A large GPU holds about a thousand blocks; twice as many leave it no idle tail.
+// A large GPU holds about a thousand blocks; twice as many avoid an idle tail.
 constexpr std::int64_t kEnoughBlocks = 2048;
-// What a thread adds up in one accumulator at most, for the sake of float32's accuracy.
+// The most elements that a thread adds to one accumulator, which limits the rounding error of
+// float32.
 constexpr std::int64_t kMostSteps = 512;
 constexpr std::int64_t kMostSplits = 32768;
 
@@ -20,7 +21,8 @@ int power_of_two(std::int64_t at_least, int most) {
 
 std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-/// Cuts `units` of each output so that there are enough blocks, each with work for its threads.
+/// Splits the `units` of each output so that there are enough blocks, each with work for all
+/// threads.
 void split(ReducePlan& plan, std::int64_t units, int unroll) {
   const std::int64_t least = std::int64_t{plan.lanes} * unroll;
   const std::int64_t most = std::int64_t{plan.lanes} * kMostSteps;
@@ -40,7 +42,7 @@ void cover(ReducePlan& plan, std::int64_t outputs) {
 ReducePlan plan_rows(std::int64_t outputs, std::int64_t units, int unroll) {
   constexpr int kWarp = 32;
   ReducePlan plan;
-  // A warp has no barriers; a block pays for rows that keep it busy, or where there are few rows.
+  // A warp needs no barriers. A block is better for long rows, or if there are few rows.
   const bool wide = units > kWarp * unroll * 8 ||
                     (units > kWarp * unroll && outputs * kWarp < kEnoughBlocks * kReduceThreads);
   plan.lanes = wide ? kReduceThreads : power_of_two(ceil_divide(units, 4), kWarp);
@@ -53,7 +55,8 @@ ReducePlan plan_rows(std::int64_t outputs, std::int64_t units, int unroll) {
 }
 
 ReducePlan plan_columns(std::int64_t outputs, std::int64_t count, int unroll) {
-  // A warp's width of neighbours at least, where there are so many; the more the fewer lanes.
+  // At least a warp of adjacent outputs, if there are so many; more of them if there are fewer
+  // lanes.
   const int width = power_of_two(outputs, 32);
   ReducePlan plan;
   plan.lanes = power_of_two(ceil_divide(count, unroll), kReduceThreads / width);

@@ -1,5 +1,5 @@
-// How a reduction is spread over threads and blocks. It follows from the problem's sizes alone, so
-// that every GPU adds up in the same order.
+// The distribution of a reduction over threads and blocks. It depends only on the problem's sizes,
+// so that every GPU sums in the same order.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@ namespace ferrite::kernels::cuda {
 
 inline constexpr int kReduceThreads = 256;
 
-/// Packs a thread has in flight. A pack is several neighbours in memory, or one element.
+/// The number of packs that a thread has in flight. A pack is several adjacent elements, or one.
 constexpr int reduce_unroll(int pack) { return pack == 1 ? 8 : 4; }
 
 /// A block works on `outputs` outputs (or packs of them) with `lanes` threads each, both powers of
@@ -16,17 +16,17 @@ constexpr int reduce_unroll(int pack) { return pack == 1 ? 8 : 4; }
 struct ReducePlan {
   int lanes = 1;
   int outputs = kReduceThreads;
-  std::int64_t segment = 1;  ///< elements, or packs of them, of a split
+  std::int64_t segment = 1;  ///< elements, or packs of them, per split
   int splits = 1;
-  unsigned blocks = 1;  ///< that cover all outputs
+  unsigned blocks = 1;  ///< blocks that cover all outputs
 };
 
-/// The elements of an output are neighbours: `units` packs each. `lanes` is at most a warp or the
+/// For outputs whose elements are adjacent: `units` packs each. `lanes` is at most a warp, or the
 /// whole block.
 ReducePlan plan_rows(std::int64_t outputs, std::int64_t units, int unroll);
-/// The outputs are neighbours, `outputs` packs; `count` elements each.
+/// For adjacent outputs: `outputs` packs, with `count` elements each.
 ReducePlan plan_columns(std::int64_t outputs, std::int64_t count, int unroll);
-/// Joins `splits` results of each output. Only lanes, outputs and blocks are set.
+/// For joining `splits` results of each output. Only lanes, outputs and blocks are set.
 ReducePlan plan_partials(std::int64_t outputs, int splits);
 
 }  // namespace ferrite::kernels::cuda

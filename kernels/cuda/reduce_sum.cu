@@ -43,7 +43,7 @@ struct Sum {
   }
 };
 
-/// float32 multiplies in double, so that intermediate products neither overflow nor vanish.
+/// float32 is multiplied in double, so that intermediate products neither overflow nor underflow.
 template <class E>
 struct Prod {
   using Elem = E;

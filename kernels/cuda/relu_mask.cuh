@@ -1,4 +1,4 @@
-// Batch norm's affine step and the ReLU behind it, to the same bits forward and backward.
+// Batch norm's affine step and the ReLU after it, with the same bits in forward and backward.
 #pragma once
 
 #include "ferrite/core/dtype.h"
@@ -11,8 +11,8 @@ __device__ __forceinline__ double multiply_add(double a, double b, double c) {
   return fma(a, b, c);
 }
 
-/// `deviation` is in - mean: subtracted first, as a mean far from zero must not cancel against the
-/// bias.
+/// `deviation` is in - mean. The mean is subtracted first, because a mean far from zero must not
+/// cancel against the bias.
 template <class S>
 __device__ __forceinline__ S affine(S deviation, S scale, S shift) {
   return multiply_add(deviation, scale, shift);
@@ -24,7 +24,7 @@ __device__ __forceinline__ S relu(S x) {
   return x < S(0) ? S(0) : x;
 }
 
-/// The gradient `g` behind a ReLU whose result, before it or after, was `x`.
+/// The gradient of a ReLU's input, from the gradient `g` of its output; `x` is its input or output.
 template <class S, class T>
 __device__ __forceinline__ S pass(S g, T x) {
   return static_cast<S>(x) <= S(0) ? S(0) : g;

@@ -12,20 +12,20 @@ namespace ferrite::kernels::cuda {
 namespace {
 
 constexpr int kResizeThreads = 256;
-/// Images that a thread handles where it does not handle a pack of channels: what lies where is the
-/// same in all of them.
+/// The number of images that a thread handles if it does not handle a pack of channels; they share
+/// the index arithmetic.
 constexpr int kImages = 4;
-/// Results a cell, on average, from which on the threads of a warp share it.
+/// If a cell has at least this many results on average, the threads of a warp share it.
 constexpr std::int64_t kSharedResults = 64;
 
-/// Images as [image, row, column, channel]; NCHW is that with an image for a plane.
+/// Images as [image, row, column, channel]; NCHW is treated as NHWC with one image per plane.
 struct Images {
   ResizeAxis h, w;
   std::int64_t channels;
   std::uint32_t count;
-  Divisor packs, columns, rows;  // of the items' numbers
+  Divisor packs, columns, rows;  // of item indices
 
-  /// Where a thread's elements are.
+  /// The position of a thread's elements.
   struct At {
     std::uint32_t image;
     std::int32_t row, column;
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(kResizeThreads)
   }
 }
 
-/// Each input cell adds up the gradients of its results.
+/// Each input cell sums the gradients of its results.
 template <class T, InterpolateMode kMode, int V, int P>
 __global__ void __launch_bounds__(kResizeThreads)
     resize_backward_kernel(const __grid_constant__ Images g, std::uint32_t items, const T* grad_out,
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(kResizeThreads)
   }
 }
 
-/// The same for cells of many results, a warp each.
+/// The same for cells of many results: one warp per cell.
 template <class T, InterpolateMode kMode>
 __global__ void __launch_bounds__(kResizeThreads)
     resize_backward_shared(const __grid_constant__ Images g, std::uint32_t items, const T* grad_out,
@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(kResizeThreads)
   if (lane == 0 && item < items) grad_in[g.cell(a, a.row, a.column)] = static_cast<T>(sum);
 }
 
-/// Calls f(first image, images, items) for so many images at a time that a launch has fewer than
+/// Calls f(first image, images, items) for groups of images such that a launch has fewer than
 /// `most` items: `rows` x `columns` x packs for each group of `together` images.
 template <class F>
 void for_each_launch(const Resize2d& r, const Images& images, std::int64_t together,

@@ -1,7 +1,7 @@
 // Loops that stay loops.
 #pragma once
 
-// Before a loop: that a kernel's code need not hold it several times over.
+// Precedes a loop that must not be unrolled, to keep the kernel's code small.
 #if defined(__CUDA_ARCH__)
 #define FERRITE_ROLLED _Pragma("unroll 1")
 #else

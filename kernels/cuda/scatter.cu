@@ -1,9 +1,11 @@
-// Writing by index. What meets in one place does so in the order of the index, as on the CPU, so
-// that the bits are the same every time:
-// - lanes, elements that differ outside the indexed dimension, cannot meet: where there are many
-//   of them, or little along the dimension, a thread walks each;
-// - sums of integers do not depend on the order: atomics;
-// - else elements are sorted by destination, and a thread walks all those of one.
+// Writing by index. Values with the same destination are applied in the order of the index, as on
+// the CPU, so that results are reproducible bit for bit. A lane is the set of elements that differ
+// only in the indexed dimension.
+// - Different lanes have different destinations: if there are many lanes, or few elements per lane,
+//   one thread processes each lane in order;
+// - sums of integers do not depend on the order and use atomics;
+// - otherwise elements are sorted by destination, and one thread processes those of each
+//   destination.
 #include <bit>
 #include <type_traits>
 
@@ -18,9 +20,9 @@ namespace ferrite::kernels::cuda {
 namespace {
 
 constexpr int kScatterThreads = 256;
-constexpr int kUnroll = 4;  // loads in flight while walking
+constexpr int kUnroll = 4;  // loads in flight while processing a lane
 
-// Enough lanes to keep a GPU busy; so few elements a lane that walking them is no wait.
+// Enough lanes to keep a GPU busy, and few enough elements per lane for one thread.
 constexpr std::int64_t kManyLanes = 16384;
 constexpr std::int64_t kShortLane = 32;
 
@@ -37,7 +39,7 @@ struct AddTo {
   }
 };
 
-// ---- A thread a lane
+// ---- One thread per lane
 
 /// Steps along the indexed dimension.
 struct LaneSteps {
@@ -124,7 +126,7 @@ __global__ void __launch_bounds__(kScatterThreads)
       static_cast<T>(static_cast<Wrapping>(alpha) * static_cast<Wrapping>(source[at.at[2]])));
 }
 
-/// `index` has the sizes of `source`; `check` knows it as the caller does.
+/// `index` has the sizes of `source`; `check` has the caller's geometry of it, for messages.
 template <class T>
 void add_integers(const Stream& stream, const View& out, const View& index, const View& source,
                   int dim, T alpha, const IndexCheck& check) {
@@ -139,8 +141,8 @@ void add_integers(const Stream& stream, const View& out, const View& index, cons
 
 // ---- Sorted by destination
 
-/// A key is a destination, or `limit` where the index is out of range; a value is where to read.
-/// `loop`: what a destination counts from, index, and where to read.
+/// A key is a destination, or `limit` if the index is out of range; a value is a source offset.
+/// `loop`: the base of destinations, the index, and the sources.
 __global__ void __launch_bounds__(kScatterThreads)
     make_pairs(StridedLoop<3> loop, std::int64_t step, const std::int64_t* ids, std::uint64_t limit,
                KeyValues pairs, IndexCheck check) {
@@ -157,7 +159,7 @@ __global__ void __launch_bounds__(kScatterThreads)
 /// Destinations and sources, sorted.
 class Destinations {
  public:
-  /// Of views of one shape, as make_pairs has them.
+  /// From views of one shape, as for make_pairs.
   Destinations(const Stream& stream, const View& base, std::int64_t step, const View& index,
                const View& read, std::uint64_t limit, const IndexCheck& check)
       : count(index.numel),
@@ -185,7 +187,7 @@ class Destinations {
   Workspace space_;
 };
 
-/// Those of single elements: offsets from the first element of `out` and of `source`.
+/// The destinations of single elements: offsets from the first element of `out` and of `source`.
 Destinations element_destinations(const Stream& stream, const View& out, const View& index,
                                   const View& source, int dim, const IndexCheck& check) {
   std::uint64_t span = 1;
@@ -196,7 +198,7 @@ Destinations element_destinations(const Stream& stream, const View& out, const V
   return {stream, bases(out, index, dim), out.strides[dim], index, read, span, check};
 }
 
-/// The last of each destination is the one that stays.
+/// The last value of each destination is kept.
 template <class Word>
 __global__ void __launch_bounds__(kScatterThreads)
     assign_last(KeyValues pairs, std::int64_t count, std::uint64_t limit, Word* out,
@@ -215,13 +217,14 @@ __device__ __forceinline__ void add_pack(Pack<T, V>& sum, const Pack<S, V>& valu
     sum.v[i] = static_cast<T>(sum.v[i] + alpha * static_cast<T>(values.v[i]));
 }
 
-/// How far one destination, and one source, lies from the next.
+/// The strides between destinations and between sources.
 struct SliceSteps {
   std::int64_t out, source;
 };
 
-/// The thread of a destination's first pair adds all of its slices, in order: those elements of
-/// them that `lanes` (packs of V, in out and source) and the thread's number tell.
+/// The thread of a destination's first pair adds all slices of the destination, in order. `lanes`
+/// (packs of V, in out and source) and the thread's index give the elements of the slices that it
+/// handles.
 template <int V, class T, class S>
 __global__ void __launch_bounds__(kScatterThreads)
     add_slices(StridedLoop<2> lanes, Divisor lane_count, KeyValues pairs, std::int64_t first,
@@ -250,7 +253,8 @@ __global__ void __launch_bounds__(kScatterThreads)
   store_pack<V>(to, sum);
 }
 
-/// The lanes of slices in packs of `elements`, if they lie so.
+/// Views the lanes of slices as packs of `elements`, if their strides and alignment allow it;
+/// returns whether they do.
 bool pack_lanes(LoopNest<2>& nest, const SliceSteps& step, int elements) {
   const int inner = nest.ndim - 1;
   bool fits = nest.strides[inner][0] == 1 && nest.strides[inner][1] == 1 &&
@@ -269,7 +273,7 @@ template <int V, class T, class S>
 void add_slices_packed(const Stream& stream, const LoopNest<2>& nest, const Destinations& d,
                        const SliceSteps& step, T* out, const S* source, T alpha) {
   for_each_loop(nest, [&](const StridedLoop<2>& lanes) {
-    const std::int64_t most = kMaxLoopElements / lanes.numel;  // slices a launch
+    const std::int64_t most = kMaxLoopElements / lanes.numel;  // slices per launch
     for (std::int64_t first = 0; first < d.count; first += most) {
       const std::int64_t threads = std::min(most, d.count - first) * lanes.numel;
       launch({"add_slices", stream, blocks_for(threads, kScatterThreads), kScatterThreads},
@@ -287,7 +291,7 @@ void add_slices_of(const Stream& stream, const View& lanes_out, const View& lane
   T* const out = lanes_out.as<T>();
   const S* const source = lanes_source.as<S>();
   constexpr int kPack = pack_size<T, S>();
-  if constexpr (sizeof(T) > 1)  // bytes are too rare for packs of their own
+  if constexpr (sizeof(T) > 1)  // bytes are too rare to deserve kernels for packs
     if (is_aligned(out, kPack) && is_aligned(source, kPack) && pack_lanes(nest, step, kPack))
       return add_slices_packed<kPack, T, S>(stream, nest, d, step, out, source, alpha);
   add_slices_packed<1, T, S>(stream, nest, d, step, out, source, alpha);
@@ -301,7 +305,7 @@ View one_element(const View& v) {
   return one;
 }
 
-/// A 1-dimensional index as one of all dimensions of `like`.
+/// Expands a 1-dimensional index along `dim` to the shape of `like`.
 View broadcast_index(const View& index, const View& like, int dim) {
   View v = like;
   v.data = index.data;

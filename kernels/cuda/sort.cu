@@ -1,9 +1,9 @@
-// Sorting and the k largest. Elements become keys whose order as unsigned integers is the wanted
-// one; with their position behind it no two keys are equal, so that any sort is stable. Tiles are
-// sorted by a bitonic network in shared memory. Where few elements are wanted of a long row, each
-// tile passes its first ones on, until one tile is left; else sorted runs are merged in pairs,
-// each block finding its part by binary search (Green, McColl and Bader, "GPU Merge Path", ICS
-// 2012).
+// Sorting and the k largest. Elements are converted to keys whose order as unsigned integers is the
+// required order. The position is appended to the key, so no two are equal and any sort is stable.
+// A bitonic network sorts tiles in shared memory. If few elements of a long row are wanted, each
+// tile passes on its first elements until one tile is left. Otherwise sorted runs are merged in
+// pairs, and each block finds its part by binary search (Green, McColl and Bader, "GPU Merge Path",
+// ICS 2012).
 #include <algorithm>
 #include <bit>
 
@@ -19,7 +19,7 @@ namespace {
 constexpr int kSortThreads = 256;
 constexpr std::size_t kScratchBytes = std::size_t{256} << 20;  // at most, unless one row needs more
 
-/// A key of 32 bits and a position in one word.
+/// A 32-bit key and a position in one word.
 struct Narrow {
   static constexpr int kTile = 2048;  // elements that a block sorts or merges
   std::uint64_t word;
@@ -43,7 +43,7 @@ struct alignas(16) Wide {
   }
 };
 
-/// The bits of a float as an integer of its order: NaN last, -0 as 0.
+/// Maps a float to an unsigned integer of the same order, with NaN last and -0 equal to 0.
 template <class Bits, class Float>
 __device__ __forceinline__ Bits ordered(Float x) {
   if (x != x) return ~Bits{0};
@@ -58,12 +58,12 @@ struct Problem {
   Elements in, values, indices;
   ReduceDims positions;
   std::int64_t first, count;  // of positions, those of this launch
-  std::int64_t size, wanted;  // elements of a row, and how many of the sorted ones
+  std::int64_t size, wanted;  // elements of a row, and how many sorted elements are wanted
   std::int64_t in_step, out_step;
   int bytes;  // of an element
   bool descending;
 
-  /// Of 32 bits, for dtypes of at most so many, else of 64.
+  /// 32 bits for dtypes of at most 32 bits, else 64.
   __device__ std::uint64_t key(std::int64_t at) const {
     switch (in.dtype) {
       case DType::float64: {
@@ -113,7 +113,7 @@ struct Problem {
   }
 };
 
-/// Rows of items that a kernel reads: those of the problem, or made by a kernel before.
+/// Rows of items that a kernel reads: the problem's elements, or the output of an earlier kernel.
 template <class Item>
 struct Source {
   const Item* items;  // [count, size]; null: the problem's elements
@@ -125,8 +125,8 @@ struct Source {
 };
 
 /// Sorts spans of 2^bits elements, of which a row has `spans` and a tile one or several. The first
-/// `kept` of each go to `out` [count, out_size], span by span, or where that is null to the
-/// results.
+/// `kept` of each span go to `out` [count, out_size], span by span; if `out` is null, they go to
+/// the results.
 template <class Item>
 __global__ void __launch_bounds__(kSortThreads)
     sort_tiles(Problem p, Source<Item> source, Item* out, std::int64_t out_size, int bits,
@@ -159,12 +159,12 @@ __global__ void __launch_bounds__(kSortThreads)
     const std::int64_t row = s / spans, place = s % spans * kept + rank;
     if (!out)
       p.write(p.positions.offsets(p.first + row), rank, tile[e].index());
-    else if (place < out_size)  // not what fills the last span up
+    else if (place < out_size)  // not the padding of the last span
       out[row * out_size + place] = tile[e];
   }
 }
 
-/// How many of the first `diagonal` elements of the merger of a and b are a's.
+/// How many of the first `diagonal` elements of the merged a and b come from a.
 template <class Item>
 __device__ std::int64_t merge_path(const Item* a, std::int64_t a_size, const Item* b,
                                    std::int64_t b_size, std::int64_t diagonal) {
@@ -180,7 +180,7 @@ __device__ std::int64_t merge_path(const Item* a, std::int64_t a_size, const Ite
   return low;
 }
 
-/// Merges runs of `run` elements in pairs; a block writes a tile.
+/// Merges runs of `run` elements in pairs; each block writes one tile.
 template <class Item>
 __global__ void __launch_bounds__(kSortThreads)
     merge_runs(const Item* in, Item* out, std::int64_t size, std::int64_t run) {
@@ -224,7 +224,7 @@ __global__ void __launch_bounds__(kSortThreads)
   for (int k = thread; k < count; k += kSortThreads) out[row * size + place + k] = tile[k];
 }
 
-/// The results of sorted rows.
+/// Writes the results of sorted rows.
 template <class Item>
 __global__ void __launch_bounds__(kSortThreads) write_sorted(Problem p, const Item* items) {
   const std::int64_t i = std::int64_t{blockIdx.x} * kSortThreads + threadIdx.x;
@@ -246,7 +246,7 @@ class Sorter {
     const std::int64_t rows = p_.count;
     if (p_.size <= kTile) return sort_into_results({nullptr, p_.size});
     const bool few = p_.wanted <= kTile / 4;
-    // Elements of a row that the first pass hands on, and after it the next one.
+    // Elements of a row that remain after the first pass, and after the second.
     const std::int64_t first = few ? ceil_divide(p_.size, kTile) * p_.wanted : p_.size;
     const std::int64_t second = few ? ceil_divide(first, kTile) * p_.wanted : p_.size;
     const std::size_t bytes = static_cast<std::size_t>(first + second) * sizeof(Item);
@@ -263,7 +263,7 @@ class Sorter {
   }
 
  private:
-  /// Sorts the spans of each row and hands the first `kept` of each on.
+  /// Sorts the spans of each row and passes on the first `kept` elements of each.
   void sort_spans(const Source<Item>& source, Item* out, std::int64_t out_size, std::int64_t kept) {
     const auto longest = static_cast<std::uint64_t>(std::min<std::int64_t>(source.size, kTile));
     const auto bits = static_cast<int>(std::bit_width(longest - 1));

@@ -1,6 +1,7 @@
-// A radix sort from the lowest digit on, each pass stable (Satish, Harris and Garland, "Designing
-// Efficient Sorting Algorithms for Manycore GPUs", IPDPS 2009): every block counts the digits of
-// its tile, the counts are added up, and every block moves its tile to where they say.
+// A radix sort that starts at the lowest digit, each pass stable (Satish, Harris and Garland,
+// "Designing Efficient Sorting Algorithms for Manycore GPUs", IPDPS 2009): every block counts the
+// digits of its tile, a scan adds up the counts, and every block moves its pairs to the resulting
+// positions.
 #include <utility>
 
 #include "ferrite/kernels/cuda/block.cuh"
@@ -15,12 +16,14 @@ constexpr int kPairsThreads = 256;
 constexpr int kWarps = kPairsThreads / kWarp;
 constexpr int kDigitBits = 8;
 constexpr int kDigits = 1 << kDigitBits;
-static_assert(kDigits == kPairsThreads);  // a thread a digit
-constexpr int kRounds = 8;                // elements a thread
+static_assert(kDigits == kPairsThreads);  // one thread per digit
+constexpr int kRounds = 8;                // elements per thread
 constexpr std::int64_t kTile = kPairsThreads * kRounds;
-constexpr std::int64_t kFew = 1024;  // at most so many are sorted by comparing all with all
+constexpr std::int64_t kFew =
+    1024;  // up to this many pairs are sorted by comparing each with all others
 
-/// Each pair goes behind all that are smaller, and all that are equal and before it.
+/// Each pair goes after all pairs with smaller keys, and after those with equal keys that precede
+/// it.
 __global__ void __launch_bounds__(kPairsThreads) sort_few(KeyValues from, KeyValues to, int count) {
   FERRITE_SHARED(tile, std::uint64_t[kPairsThreads]);
   const int i = static_cast<int>(blockIdx.x * kPairsThreads + threadIdx.x);
@@ -65,7 +68,7 @@ __device__ __forceinline__ std::int64_t sum_before(std::int64_t value) {
   return sum;
 }
 
-/// counts[digit][block], of the block's tile.
+/// Computes counts[digit][block] for the block's tile.
 __global__ void __launch_bounds__(kPairsThreads)
     count_digits(const std::uint64_t* keys, std::int64_t count, int shift, std::int64_t* counts) {
   FERRITE_SHARED(found, int[kDigits]);
@@ -79,7 +82,8 @@ __global__ void __launch_bounds__(kPairsThreads)
   counts[static_cast<std::int64_t>(threadIdx.x) * gridDim.x + blockIdx.x] = found[threadIdx.x];
 }
 
-/// A block a digit: makes of its counts the number of such digits in tiles before; totals[digit].
+/// One block per digit: replaces its counts by the sums over earlier tiles, and writes
+/// totals[digit].
 __global__ void __launch_bounds__(kPairsThreads)
     add_up_counts(std::int64_t* counts, std::int64_t tiles, std::int64_t* totals) {
   std::int64_t* row = counts + blockIdx.x * tiles;
@@ -98,7 +102,7 @@ __global__ void __launch_bounds__(kPairsThreads)
   if (threadIdx.x == 0) totals[blockIdx.x] = carry;
 }
 
-/// The lanes of the warp, of those in `active`, that have the same digit.
+/// Those lanes of `active` that have the same digit as the calling lane.
 __device__ __forceinline__ unsigned same_digit(int digit, unsigned active) {
   unsigned same = active;
 #pragma unroll

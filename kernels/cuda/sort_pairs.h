@@ -1,4 +1,4 @@
-// Sorting by key, for kernels that put what has one destination side by side.
+// Sorting by key, for kernels that group elements by destination.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ struct KeyValues {
   std::int64_t* values;
 };
 
-/// Sorts `count` pairs by their keys, all below 2^bits, leaving those of equal keys in order.
-/// The result lies in `pairs` or in `scratch`, whichever is returned; both are written to.
+/// Sorts `count` pairs by their keys, all below 2^bits, and keeps the order of equal keys. The
+/// result is in `pairs` or in `scratch`, whichever is returned; both are written to.
 KeyValues sort_pairs(const Stream& stream, const KeyValues& pairs, const KeyValues& scratch,
                      std::int64_t count, int bits);
 

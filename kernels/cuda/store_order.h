@@ -4,13 +4,13 @@
 
 namespace ferrite::kernels::cuda {
 
-/// The direction in which results lie most densely, along which threads store them.
+/// The direction in which results have the smallest stride; threads store along it.
 enum class Along : std::uint8_t { columns, rows };
 
 /// How a thread stores.
 struct StoreOrder {
   Along along = Along::columns;
-  bool packed = false;  // 16 bytes of results lie side by side, and are aligned
+  bool packed = false;  // each 16 bytes of results are contiguous and aligned
 };
 
 }  // namespace ferrite::kernels::cuda

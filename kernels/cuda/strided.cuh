@@ -1,4 +1,4 @@
-// Strided views inside kernels: from the number of an element to its offset in each view.
+// Strided views inside kernels: maps the index of an element to its offset in each view.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -22,8 +22,8 @@ struct Offsets {
   std::int64_t at[N];
 };
 
-/// A loop nest of fewer than 2^31 elements as a kernel takes it, by value; best as
-/// `const __grid_constant__ StridedLoop<N> loop`, which is read where it lies.
+/// A loop nest of fewer than 2^31 elements in the form for a kernel argument. Declare it as `const
+/// __grid_constant__ StridedLoop<N> loop`, so that it is read in place.
 template <int N>
 struct StridedLoop {
   int ndim = 0;
@@ -35,7 +35,7 @@ struct StridedLoop {
   FERRITE_HOST_DEVICE Offsets<N> offsets(std::uint32_t element) const {
     Offsets<N> result;
     for (int k = 0; k < N; ++k) result.at[k] = base[k];
-    // No division by the outermost size: what is left is below it.
+    // No division by the outermost size, because the remainder is below it.
     const int outermost = ndim - 1;
     FERRITE_ROLLED
     for (int d = 0; d < outermost; ++d) {
@@ -65,21 +65,23 @@ bool strides_fit(const std::array<std::int64_t, N>& strides) {
                      [](std::int64_t s) { return s >= -kMax && s <= kMax; });
 }
 
-/// What for_each_loop() is for each F: one body for all of them keeps compilation short.
+/// The part of for_each_loop() that does not depend on F; sharing it shortens compilation.
 template <std::size_t N>
 [[gnu::noinline]] void visit_loops(const LoopNest<N>& nest,
                                    void (*f)(void*, const StridedLoop<static_cast<int>(N)>&),
                                    void* context) {
   if (nest.numel == 0) return;
-  // Each dimension is looped over by the kernel, or cut into pieces of `step` for it, or walked
-  // here (a step of 0). Strides that do not fit are of few, far apart places.
+  // The kernel loops over a dimension, or over pieces of `step` of it, or the host iterates here (a
+  // step of 0). Dimensions whose strides do not fit have few elements, because these are far apart
+  // in memory.
   std::array<std::int64_t, kMaxDims> step{}, index{};
   std::int64_t elements = 1;
   for (int d = nest.ndim - 1; d >= 0; --d) {
     if (!detail::strides_fit(nest.strides[d])) continue;
     step[d] = std::min(nest.sizes[d], kMaxLoopElements / elements);
     elements *= std::max<std::int64_t>(step[d], 1);
-    if (step[d] < nest.sizes[d]) elements = kMaxLoopElements + 1;  // the rest is walked
+    if (step[d] < nest.sizes[d])
+      elements = kMaxLoopElements + 1;  // the host iterates over the rest
   }
   for (;;) {
     StridedLoop<static_cast<int>(N)> loop;
@@ -112,7 +114,8 @@ template <std::size_t N>
 
 }  // namespace detail
 
-/// Calls f(StridedLoop) for pieces that together cover the nest: one, unless it is very large.
+/// Calls f(StridedLoop) for pieces that together cover the nest; there is one piece unless the nest
+/// is very large.
 template <std::size_t N, class F>
 void for_each_loop(const LoopNest<N>& nest, F&& f) {
   detail::visit_loops<N>(

@@ -1,19 +1,19 @@
-// What tiled products have in common, on CUDA cores (tile_product.cuh) and on tensor cores
+// The common part of tiled products on CUDA cores (tile_product.cuh) and on tensor cores
 // (tile_mma.cuh); matmul and the convolutions share both.
 //
-// A block computes a tile of the result from slices of its operands, kDepth deep, that it copies
-// into shared memory several slices ahead of the arithmetic. What it multiplies is given by
-// operands that know where their elements lie: an operand has depth(batch), and loader<Rows, Depth,
-// Threads>(batch, row, begin, end): what fills slices with a block's rows from depth `begin` on,
-// with zeros from `end` on. The columns of a product are its second operand's rows.
+// A block computes a tile of the result from slices of its operands of depth kDepth, which it
+// copies into shared memory several slices ahead of the arithmetic. Operands know the addresses of
+// their elements: an operand has depth(batch), and loader<Rows, Depth, Threads>(batch, row, begin,
+// end), an object that fills slices with a block's rows from depth `begin` on, and with zeros from
+// `end` on. The columns of a product are the rows of its second operand.
 //
 // A Tile has
-//   Element, T       what is multiplied, and what it is summed in
+//   Element, T       types of the factors and of the sums
 //   kRows, kColumns  of the block's results; kThreads, kBlocksAnSm
-//   kDepth, kStages  of a slice, and how many slices there is room for
-//   kColumnsAt, kStageElements  where in a stage the second operand's slice is; a stage's size
-//   kWarpRows, kBand, kPasses   a warp's rows go out kBand at a time, in kPasses passes
-//   kRun             how many results a thread stores at once where it can
+//   kDepth, kStages  depth of a slice, and number of slices in shared memory
+//   kColumnsAt, kStageElements  offset of the second operand's slice in a stage; size of a stage
+//   kWarpRows, kBand, kPasses   a warp stores kBand rows at a time, in kPasses passes
+//   kRun             how many results a thread stores at once where possible
 #pragma once
 
 #include <algorithm>
@@ -24,11 +24,11 @@
 
 namespace ferrite::kernels::cuda {
 
-/// Slices that there is room for.
+/// The number of slices in shared memory.
 inline constexpr int kTileStages = 4;
 
-/// A block's tile: its product, first row and column, and range of the depth. Tiles go in bands of
-/// a few rows, so that blocks that run at the same time share what they read.
+/// A block's tile: its product, first row and column, and range of the depth. Tiles are ordered in
+/// bands of a few rows, so that blocks that run at the same time read the same operands.
 struct TilePlace {
   std::uint32_t batch, row, column, begin;
 
@@ -73,7 +73,7 @@ __device__ __forceinline__ void for_each_slice(S* shared, std::uint32_t begin, s
   }
   for (unsigned slice = 0; slice < slices; ++slice) {
     async_wait<kStages - 2>();
-    __syncthreads();  // this slice is there, and everybody is through with the one before
+    __syncthreads();  // this slice has arrived, and all threads have finished the previous one
     if (slice + kStages - 1 < slices) {
       fetch(shared + (slice + kStages - 1) % kStages * Tile::kStageElements);
       plan(0);
@@ -83,7 +83,7 @@ __device__ __forceinline__ void for_each_slice(S* shared, std::uint32_t begin, s
   }
 }
 
-/// Stores partial sums where the grid asks for them, else results.
+/// Stores partial sums if the grid asks for them, else results.
 template <class T, class Out>
 struct TileStore {
   const Out& out;
@@ -100,7 +100,7 @@ struct TileStore {
   }
 };
 
-/// The rows of a tile that go out in one pass: kBand of each row of warps.
+/// The rows of a tile that one pass stores: kBand of each row of warps.
 template <class Tile>
 struct TilePass {
   static constexpr int kRows = Tile::kRows / Tile::kWarpRows * Tile::kBand;
@@ -110,14 +110,14 @@ struct TilePass {
   }
 };
 
-/// Shared memory that results pass through on their way out, in elements of T.
+/// The shared memory for reordering results before they are stored, in elements of T.
 template <class T>
 constexpr int pass_elements(int rows, int columns) {
   constexpr int kPad = kPackBytes / static_cast<int>(sizeof(T));
   return std::max(rows * (columns + kPad), columns * (rows + kPad));
 }
 
-/// Stores what a pass has left in shared memory, N results at a time.
+/// Stores the results of a pass from shared memory, N at a time.
 template <class Tile, int N, Along along, class T, class Store>
 __device__ __forceinline__ void store_lines(const T* shared, const Store& store,
                                             const TilePlace& place, int pass, std::uint32_t rows,
@@ -140,9 +140,9 @@ __device__ __forceinline__ void store_lines(const T* shared, const Store& store,
   }
 }
 
-/// Brings a tile's sums into the order in which they are stored, by way of shared memory, of which
-/// all must be through with the last slice. write(pass, put) is to call put(row, column, sum) for
-/// the thread's results of a pass: rows count within it, columns within the tile.
+/// Reorders a tile's sums for storing, through shared memory; all threads must have finished the
+/// last slice. write(pass, put) must call put(row, column, sum) for the thread's results of a pass;
+/// rows count within the pass, columns within the tile.
 template <class Tile, class T, class Out, class Write>
 __device__ __forceinline__ void store_tile(T* shared, const TileStore<T, Out>& store,
                                            const TilePlace& place, const Write& write) {

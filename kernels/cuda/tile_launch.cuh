@@ -1,4 +1,5 @@
-// Launching tiled products, with the depth cut into parts where tiles are too few to fill a GPU.
+// Launches of tiled products. The depth is split into parts if there are too few tiles to fill a
+// GPU.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +15,7 @@ struct TileSizes {
   std::int64_t rows, columns, depth, batches = 1;
 };
 
-/// How the depth is cut. By the sizes only, so that results do not depend on the GPU.
+/// The split of the depth. It depends only on the sizes, so that results do not depend on the GPU.
 struct DepthParts {
   std::int64_t count = 1, step;
 };
@@ -22,8 +23,8 @@ struct DepthParts {
 /// Blocks of 256 threads that keep a large GPU busy.
 inline constexpr std::int64_t kEnoughBlocks = 256;
 
-/// Parts such that there are about `enough` of `blocks` in all, none with less depth than
-/// `min_step`. Steps are multiples of the depth of any tile's slices.
+/// Splits so that the `blocks` become about `enough` in all, with a depth of at least `min_step`
+/// per part. Steps are multiples of the depth of any tile's slices.
 inline DepthParts plan_parts(std::int64_t blocks, std::int64_t depth, std::int64_t min_step,
                              std::int64_t enough) {
   const std::int64_t wanted = blocks * 2 <= enough ? enough / blocks : 1;
@@ -48,8 +49,8 @@ DepthParts plan_parts(const TileSizes& sizes) {
 inline constexpr int kSumThreads = 256;
 inline constexpr int kSumResults = kWarp;  // a block
 
-/// Sums the parts of results in an order that depends on nothing, and stores them. The lanes of a
-/// warp have neighbouring results, its warps share their parts.
+/// Sums the parts of results in a fixed order and stores them. The lanes of a warp have adjacent
+/// results; the warps of a block share the parts.
 template <class T, class Out>
 __global__ void __launch_bounds__(kSumThreads)
     sum_parts(Out out, TileGrid<T> grid, std::uint32_t parts, Divisor columns) {
@@ -76,7 +77,7 @@ __global__ void __launch_bounds__(kSumThreads)
   out.template store<1, Along::columns>(batch, row, column, sum);
 }
 
-/// Launches sum_parts for what `grid` says is in its partial sums.
+/// Launches sum_parts for the partial sums of `grid`.
 template <class T, class Out>
 void launch_sum_parts(const Stream& stream, const Out& out, const TileGrid<T>& grid,
                       std::int64_t parts) {
@@ -87,7 +88,7 @@ void launch_sum_parts(const Stream& stream, const Out& out, const TileGrid<T>& g
 }
 
 /// Calls launch_products(grid) for as many products of a batch at a time as a grid may have; `grid`
-/// has the sizes and, where the depth is cut, room for partial sums, which are summed afterwards.
+/// has the sizes and, if the depth is split, memory for partial sums, which are added afterwards.
 template <class T, class Out, class Launch>
 void launch_in_parts(const Stream& stream, const Out& out, const TileSizes& sizes,
                      const DepthParts& parts, const Launch& launch_products) {

@@ -6,9 +6,9 @@
 
 namespace ferrite::kernels::cuda {
 
-/// A batch of matrices, to fill slices of [Depth][Rows] from by `Threads` threads, element by
-/// element: any strides and alignment do. Threads that follow one another copy along the depth
-/// where that is the dense dimension, else along the rows.
+/// A batch of matrices from which `Threads` threads fill slices of [Depth][Rows], element by
+/// element, for any strides and alignment. Consecutive threads copy along the depth if that is the
+/// dense dimension, else along the rows.
 template <class T, int Rows, int Depth, int Threads>
 struct MatrixOperand {
   static constexpr int kEach = Rows * Depth / Threads;  // elements of a slice a thread

@@ -1,8 +1,8 @@
 // A tiled product of 16-bit types on the tensor cores, with sums in float.
 //
 // A slice in shared memory consists of lines of 16-byte chunks, in which the chunks are permuted so
-// that the eight rows of a matrix load lie in different banks. Lines are rows of the operand where
-// those lie along the depth in memory, else depths.
+// that the eight rows of a matrix load are in different banks. A line is a row of the operand if
+// the depth is dense in memory, else one depth index.
 #pragma once
 
 #include "ferrite/kernels/cuda/mma.cuh"
@@ -13,7 +13,7 @@ namespace ferrite::kernels::cuda {
 /// Elements of a chunk.
 inline constexpr int kChunk = 8;
 
-/// Where chunks of a slice are.
+/// The layout of chunks in a slice.
 template <int Rows, int Depth, bool AlongDepth>
 struct SliceLayout {
   static constexpr int kLines = AlongDepth ? Rows : Depth;
@@ -27,7 +27,7 @@ struct SliceLayout {
   }
 };
 
-/// What a block and a warp compute.
+/// The sizes of the tiles of a block and a warp.
 template <class S, int Rows, int Columns, int WarpRows, int WarpColumns, int BlocksAnSm>
 struct MmaTile {
   using Element = S;
@@ -49,8 +49,8 @@ struct MmaTile {
 
 namespace detail {
 
-/// Rows [row, row + 16) and depths [k, k + 16) of a slice as four fragments: the upper rows of the
-/// lower depths, the lower rows of them, and both of the higher depths.
+/// Rows [row, row + 16) and depths [k, k + 16) of a slice as four fragments: first rows 0-7 and
+/// rows 8-15 of depths 0-7, then the same rows of depths 8-15.
 template <class Layout, bool AlongDepth, class S>
 __device__ __forceinline__ void load_square(unsigned (&fragments)[4], const S* slice, int row,
                                             int k) {

@@ -1,4 +1,4 @@
-// Where the results of tiled products go, and what is done to them on the way.
+// The destinations of the results of tiled products, and the epilogue applied to them.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace ferrite::kernels::cuda {
 
-/// What follows a product: activation(alpha * product + beta * out + bias).
+/// The epilogue of a product: activation(alpha * product + beta * out + bias).
 template <class S, class T>
 struct Epilogue {
   T alpha = 1, beta = 0;
   const S* bias = nullptr;
   std::int64_t bias_group_step = 0, bias_row_step = 0, bias_column_step = 0;
   Activation activation = Activation::none;
-  S* before_activation = nullptr;  // gets what the activation is of, at the result's offsets
+  S* before_activation = nullptr;  // receives the activation's input, at the result's offsets
 };
 
 /// Results of type S at the places that a Map gives to (batch, row, column). A Map has rows(batch),
@@ -33,7 +33,7 @@ struct TileOutput {
   __device__ std::uint32_t rows(std::uint32_t batch) const { return map.rows(batch); }
   __device__ std::uint32_t columns(std::uint32_t batch) const { return map.columns(batch); }
 
-  /// N results from (row, column) on, side by side in the direction `along`.
+  /// Stores N results from (row, column) on, adjacent in the direction `along`.
   template <int N, Along along>
   __device__ __forceinline__ void store(std::uint32_t batch, std::uint32_t row,
                                         std::uint32_t column, const Pack<T, N>& sums) const {
@@ -71,7 +71,7 @@ struct TileOutput {
   }
 };
 
-/// The places of a matrix, one of a batch.
+/// The offsets of the elements of a matrix, one of a batch.
 struct MatrixMap {
   std::uint32_t row_count, column_count;
   std::int64_t batch_step, row_step, column_step;
@@ -85,21 +85,21 @@ struct MatrixMap {
   }
 };
 
-/// How the tiles of a launch are dealt to blocks: tiles along x, products of a batch along y, parts
-/// of the depth along z.
+/// The distribution of a launch's tiles over blocks: tiles along x, products of a batch along y,
+/// parts of the depth along z.
 template <class T>
 struct TileGrid {
   std::uint32_t row_tiles, column_tiles;
   std::uint32_t first_batch = 0, batches = 1;
-  std::uint32_t depth_step;  // of the parts; whole depths where there is one
-  T* partial = nullptr;      // [part, batch, rows, columns] of sums; null: results go to the output
-  std::uint32_t rows, columns;  // the most a product of the batch has
+  std::uint32_t depth_step;  // depth of a part; the whole depth if there is one part
+  T* partial = nullptr;  // [part, batch, rows, columns] of sums; null: results are stored directly
+  std::uint32_t rows, columns;  // the largest of all products of the batch
 
   __device__ T* partial_row(std::uint32_t part, std::uint32_t batch, std::uint32_t row) const {
     return partial + ((std::int64_t{part} * batches + batch - first_batch) * rows + row) *
                          std::int64_t{columns};
   }
-  /// How partial sums are stored, N at a time.
+  /// Stores partial sums, N at a time.
   template <int N>
   __device__ StoreOrder order() const {
     return {Along::columns, columns % N == 0};

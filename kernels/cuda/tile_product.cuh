@@ -1,4 +1,4 @@
-// A tiled product on the CUDA cores: a thread holds its share of the tile in registers.
+// A tiled product on the CUDA cores; each thread holds its part of the tile in registers.
 #pragma once
 
 #include "ferrite/kernels/cuda/tile.cuh"
@@ -12,7 +12,7 @@ constexpr int tile_pitch(int rows) {
   return rows + kPackBytes / static_cast<int>(sizeof(T));
 }
 
-/// What a block, a warp and a thread compute.
+/// The sizes of the tiles of a block, a warp and a thread.
 template <class Value, int Rows, int Columns, int WarpRows, int WarpColumns, int ThreadRows,
           int ThreadColumns, int BlocksAnSm>
 struct Tile {
@@ -26,7 +26,8 @@ struct Tile {
   static constexpr int kWarpsAcross = Columns / WarpColumns;
   static constexpr int kThreads = Rows / WarpRows * kWarpsAcross * kWarp;
   static constexpr int kBlocksAnSm = BlocksAnSm;
-  // A thread's rows and columns come in runs of 16 bytes, a lane's runs apart.
+  // A thread's rows and columns are in runs of 16 bytes; the runs of the other lanes lie between
+  // them.
   static constexpr int kRun = kPackBytes / static_cast<int>(sizeof(T));
   static constexpr int kBand = kLaneRows * kRun, kPasses = ThreadRows / kRun;
   static constexpr int kColumnsAt = kDepth * tile_pitch<T>(Rows);

@@ -1,5 +1,5 @@
 // Copies between layouts whose innermost dimensions differ (NCHW and NHWC, transposed matrices):
-// by tiles through shared memory, so that both sides are walked as they lie.
+// through tiles in shared memory, so that reads and writes are both contiguous.
 #include <bit>
 
 #include "ferrite/kernels/cuda/convert.cuh"
@@ -15,18 +15,19 @@ constexpr int kTileThreads = 256;
 /// Elements a tile, for words of `size` bytes: 64 x 64, 64 x 32 or 32 x 32.
 constexpr int tile_elements(std::size_t size) { return size <= 2 ? 4096 : size == 4 ? 2048 : 1024; }
 
-/// A tile has 2^log_rows rows, which follow each other in the input, and 2^log_cols columns, which
-/// follow each other in the output. In shared memory it lies column by column.
+/// A tile has 2^log_rows rows, which are adjacent in the input, and 2^log_cols columns, which are
+/// adjacent in the output. In shared memory it is stored by columns.
 struct TileShape {
   int log_rows, log_cols;
   int pitch, pad, pad_shift;
 
-  /// `unit`: elements of 4 bytes, a bank, or 1. The tile's longer sides are whole warps.
+  /// `unit`: elements per bank of 4 bytes, at least 1. The tile's longer sides are whole warps.
   TileShape(int log_rows, int log_cols, int unit) : log_rows(log_rows), log_cols(log_cols) {
     const int rows = 1 << log_rows, cols = 1 << log_cols;
     pad = unit;
     if (rows >= 32) {
-      // A warp reads 32 columns of one row, or fewer of several: all from different banks.
+      // A warp reads 32 columns of one row, or fewer columns of several rows, all from different
+      // banks.
       pitch = rows + unit * (cols < 32 ? 32 / cols : 1);
       pad_shift = 31;
     } else {
@@ -105,7 +106,7 @@ int ceil_log2(std::int64_t n) {
   return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(n - 1)));
 }
 
-/// The tile for matrices of rows x cols: square, or as long as it can be beside a short side.
+/// The tile for matrices of rows x cols: square, or as long as possible if one side is short.
 TileShape tile_for(std::int64_t rows, std::int64_t cols, std::size_t size) {
   const int log_elements = ceil_log2(tile_elements(size));
   int log_rows = std::min((log_elements + 1) / 2, ceil_log2(rows));

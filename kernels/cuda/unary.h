@@ -4,7 +4,7 @@
 
 namespace ferrite::kernels::cuda {
 
-/// The part of unary() that is activation.cu's.
+/// The part of unary() in activation.cu.
 decltype(unary) activation;
 
 }  // namespace ferrite::kernels::cuda

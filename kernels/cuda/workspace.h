@@ -8,8 +8,8 @@
 
 namespace ferrite::kernels::cuda {
 
-/// Memory from the stream's caching allocator, aligned to 256 bytes. It may be let go as soon as
-/// the kernels that use it are on the stream: the allocator hands it only to work that comes later.
+/// Memory from the stream's caching allocator, aligned to 256 bytes. It may be destroyed as soon as
+/// the kernels that use it are launched: the allocator reuses it only for later work of the stream.
 class Workspace {
  public:
   Workspace(const Stream& stream, std::size_t bytes);

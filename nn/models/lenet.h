@@ -1,5 +1,5 @@
-// LeNet, twice: the classic, and the one of "Dive into Deep Learning"'s chapter on training with
-// several GPUs.
+// Two variants of LeNet: the classic LeNet-5, and that of the chapter on multi-GPU training in
+// "Dive into Deep Learning".
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct LeNet5Options {
 
   std::int64_t classes = 10;
   std::int64_t in_channels = 1;
-  /// What trains best now. Of 1998 are {.activation = tanh, .pooling = average}.
+  /// The defaults train best. The network of 1998 has {.activation = tanh, .pooling = average}.
   Activation activation = Activation::relu;
   Pooling pooling = Pooling::max;
 };

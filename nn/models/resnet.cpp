@@ -11,7 +11,7 @@ namespace ferrite::nn {
 
 namespace {
 
-/// A convolution that keeps the size but for the stride, without bias, as a norm follows.
+/// A convolution that keeps the size, up to the stride. It has no bias, because a norm follows.
 Conv2d convolution(std::int64_t in, std::int64_t out, std::int64_t kernel,
                    std::int64_t stride = 1) {
   Conv2d conv(in, out, kernel, {.stride = stride, .padding = kernel / 2, .bias = false});
@@ -25,7 +25,7 @@ BatchNorm2d last_norm(std::int64_t channels, bool zero_init) {
   return norm;
 }
 
-/// What the input passes to be added to a block's output.
+/// The projection that is applied to a block's input before it is added to the output.
 Sequential shortcut(std::int64_t in, std::int64_t out, std::int64_t stride) {
   Sequential downsample;
   if (stride == 1 && in == out) return downsample;
@@ -48,7 +48,7 @@ std::int64_t expansion(ResNetBlock block) {
   return block == ResNetBlock::basic ? BasicBlock::kExpansion : Bottleneck::kExpansion;
 }
 
-/// Stage `i` of the four.
+/// Stage `i` of four.
 Sequential make_stage(ResNetBlock block, const std::array<std::int64_t, 4>& blocks,
                       const ResNetOptions& options, std::size_t i) {
   const std::int64_t channels = options.width << i;

@@ -1,6 +1,6 @@
 // Residual networks (He, Zhang, Ren and Sun 2016, "Deep Residual Learning for Image Recognition"),
 // with torchvision's parameter names ("layer1.0.conv1.weight") and initialisation, so that weights
-// travel both ways. Blocks run fused (nn/fused.h) and keep the input's memory format.
+// can be exchanged with it. Blocks run fused (nn/fused.h) and keep the input's memory format.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace ferrite::nn {
 
-/// What comes before the first stage.
+/// The layers before the first stage.
 enum class ResNetStem : std::uint8_t {
   standard,  ///< torchvision's, for 224 x 224: convolution 7x7 of stride 2, max pooling 3x3 of 2
   small,     ///< that of "Dive into Deep Learning", for 28 x 28 or 32 x 32: convolution 3x3
@@ -25,17 +25,19 @@ struct ResNetOptions {
   std::int64_t classes = 1000;
   std::int64_t in_channels = 3;
   ResNetStem stem = ResNetStem::standard;
-  /// Blocks start as the identity: the weight of each one's last norm is 0 (Goyal et al. 2017).
+  /// Whether blocks start as the identity: the weight of each block's last norm is then 0 (Goyal et
+  /// al. 2017).
   bool zero_init_residual = false;
-  /// Channels of the first stage; each stage has twice those of the one before.
+  /// Channels of the first stage; each later stage has twice the channels of the previous one.
   std::int64_t width = 64;
-  /// Of each block only the input is kept for backward, which computes the rest again: less memory
-  /// for more time (autograd/checkpoint.h).
+  /// Whether to keep only the input of each block for backward, which recomputes the rest: this
+  /// saves memory and costs time (autograd/checkpoint.h).
   bool checkpoint_blocks = false;
 };
 
-/// relu(x + bn2(conv2(relu(bn1(conv1(x)))))) with 3x3 convolutions, of which the first has the
-/// stride. Where the shape changes x passes a 1x1 convolution and a norm, `downsample`.
+/// relu(x + bn2(conv2(relu(bn1(conv1(x)))))) with 3x3 convolutions, the first of which has the
+/// stride. If the shape changes, `downsample`, a 1x1 convolution and a norm, is applied to the x
+/// that is added.
 class BasicBlock : public Cloneable<BasicBlock> {
  public:
   static constexpr std::int64_t kExpansion = 1;
@@ -52,7 +54,8 @@ class BasicBlock : public Cloneable<BasicBlock> {
   Sequential downsample_;  // empty where the shape stays
 };
 
-/// The same of three convolutions: 1x1 to `channels`, 3x3 with the stride, 1x1 to 4 `channels`.
+/// Like BasicBlock, with three convolutions: 1x1 to `channels`, 3x3 with the stride, 1x1 to 4 *
+/// `channels`.
 class Bottleneck : public Cloneable<Bottleneck> {
  public:
   static constexpr std::int64_t kExpansion = 4;
@@ -71,9 +74,9 @@ class Bottleneck : public Cloneable<Bottleneck> {
   Sequential downsample_;  // empty where the shape stays
 };
 
-/// [N, in_channels, H, W] to logits [N, classes]: the stem, four stages of `blocks`, the last three
-/// of which halve height and width, the mean over what is left of those, a linear layer. Of any
-/// size. ValueError for sizes below 1.
+/// [N, in_channels, H, W], for any H and W, to logits [N, classes]: the stem, four stages of
+/// `blocks` blocks, the last three of which halve height and width, the mean over height and width,
+/// and a linear layer. ValueError for classes, channels, width or blocks below 1.
 class ResNet : public Cloneable<ResNet> {
  public:
   ResNet(ResNetBlock block, const std::array<std::int64_t, 4>& blocks,

@@ -8,7 +8,7 @@ namespace ferrite::nn {
 
 namespace {
 
-/// Another object, the same tensors.
+/// A copy of the module that shares its tensors.
 std::unique_ptr<Module> on_same_tensors(const Module& module) {
   return module.copy_with([](const Tensor& tensor) { return tensor; });
 }
@@ -16,7 +16,7 @@ std::unique_ptr<Module> on_same_tensors(const Module& module) {
 }  // namespace
 
 Sequential resnet_layers(ResNet& net) {
-  // Each layer is in the mode that it has in the network; those made here, in the network's.
+  // Each layer has the mode that it has in the network; layers created here have the network's.
   Sequential layers;
   layers.train(net.is_training());
   const auto add = [&](auto layer) {

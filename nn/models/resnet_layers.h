@@ -1,4 +1,4 @@
-// A residual network as the list of layers that it is: for a pipeline, or for parts of it.
+// A residual network as a list of layers, for pipelines or for using parts of it.
 #pragma once
 
 #include "ferrite/nn/containers.h"
@@ -6,11 +6,12 @@
 
 namespace ferrite::nn {
 
-/// The layers of `net` in the order in which they run, on its tensors: the list computes what `net`
-/// does, learns its parameters and keeps its running statistics, and `net` saves and loads them
-/// under its own names. Layers are "0", "1", ...: convolution, norm, ReLU, (max pooling,) every
-/// block of the four stages, average pooling, Flatten, linear layer. Modes and hooks are those of
-/// now; later ones of the list are its own.
+/// The layers of `net` in the order in which they run. They share the tensors of `net`: the list
+/// computes the same function, trains the same parameters and updates the same running statistics,
+/// and `net` saves and loads them under its own names. Layers are named "0", "1", ...: convolution,
+/// norm, ReLU, max pooling (standard stem only), every block of the four stages, average pooling,
+/// Flatten, linear layer. Modes and hooks are copied from `net`; later changes of either do not
+/// affect the other.
 Sequential resnet_layers(ResNet& net);
 
 }  // namespace ferrite::nn

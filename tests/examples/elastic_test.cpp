@@ -84,7 +84,8 @@ bool wait_for_steps(const Launched& run, std::uint64_t more) {
 
 }  // namespace
 
-TEST_CASE("ranks are killed and stopped at random, and the weights are those of a run left alone") {
+TEST_CASE(
+    "ranks are killed and stopped at random, and the weights are those of an undisturbed run") {
   if (!ferrite::parallel::has_gloo()) {
     MESSAGE("skipped: this build is without Gloo");
     return;

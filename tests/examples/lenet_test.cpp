@@ -176,9 +176,9 @@ TEST_CASE("lenet refuses wrong options") {
   refuses({"--device", missing},
           cuda::is_available() ? missing + " was asked for" : "no CUDA device is available", 1);
   refuses({"--device", "cpu", "--graph"},
-          "[--graph] graphs are of CUDA devices: expected --device cuda or cuda:N, got cpu", 1);
+          "[--graph] CUDA graphs need a CUDA device: expected --device cuda or cuda:N, got cpu", 1);
   if (!cuda::is_available())
-    refuses({"--device", "auto", "--graph"}, "got cpu, as there is no CUDA device", 1);
+    refuses({"--device", "auto", "--graph"}, "got cpu, because there is no CUDA device", 1);
   const Outcome help = place.run({"--help"});
   check_fine(help);
   for (const char* option : {"--dataset", "--predict", "--report", "--checkpoint-dir", "--graph",
@@ -254,7 +254,7 @@ TEST_CASE("lenet --predict rejects invalid pictures and weights") {
   check_refused(place.run({"--predict", "digit.png", "--checkpoint-dir", "nosuch"}), "nosuch");
   refuses("nosuch.png", "nosuch.png");
   refuses("ck", "ck");
-  write_file(place / "garbage.png", "this is no picture");
+  write_file(place / "garbage.png", "this is not a picture");
   refuses("garbage.png", "garbage.png");
   const std::string png = read_file(place / "digit.png");
   write_file(place / "cut.png", png.substr(0, png.size() / 2));
@@ -268,9 +268,9 @@ TEST_CASE("lenet --predict rejects invalid pictures and weights") {
   save(state, weights, {});
   refuses("digit.png", "no 'model' in its metadata");
   for (const auto& [key, value, text] :
-       {std::tuple{"mean", "grey", "no number: 'grey'"},
-        {"std", "", "no number: ''"},
-        {"classes", "one\ntwo", "names 2 classes, its network knows 10"},
+       {std::tuple{"mean", "grey", "not a number: 'grey'"},
+        {"std", "", "not a number: ''"},
+        {"classes", "one\ntwo", "names 2 classes, but its network has 10"},
         {"model", "d2l", "W1"},
         {"model", "resnet", "resnet"}}) {
     CAPTURE(key);

@@ -19,7 +19,8 @@ double check(LossGuard& guard, double loss) {
 
 }  // namespace
 
-TEST_CASE("a loss guard refuses losses that are not finite, and after a while those that explode") {
+TEST_CASE(
+    "a loss guard skips losses that are not finite and, after some steps, losses that explode") {
   nn::BatchNorm2d norm(2);
   LossGuard guard(norm, Device(), 10);
   CHECK(guard.check(tensor(1.0, {.dtype = kFloat32})).dtype() == kFloat32);
@@ -64,7 +65,7 @@ TEST_CASE("a loss guard counts skipped losses, and resumes from a checkpoint") {
   CHECK_THROWS_AS(guard.load_state_dict({}), IndexError);
 }
 
-TEST_CASE("a loss guard puts back running statistics") {
+TEST_CASE("a loss guard restores running statistics") {
   nn::BatchNorm2d norm(2);
   LossGuard guard(norm, Device(), 10);
   const auto step = [&](const Tensor& input, double loss) {

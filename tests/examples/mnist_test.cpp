@@ -1,4 +1,4 @@
-// The program examples/mnist, run as its users run it.
+// The program examples/mnist, run like users do.
 #include <cstdlib>
 #include <regex>
 
@@ -34,7 +34,7 @@ TEST_CASE("mnist trains on the files of a folder, and saves weights") {
   CHECK(place.run(arguments).out == first.out);
 }
 
-TEST_CASE("mnist draws its own digits where there is no MNIST, and learns them") {
+TEST_CASE("mnist draws its own digits if there is no MNIST, and learns them") {
   const Workplace place("mnist");
   const char* const data = std::getenv("FERRITE_DATA");
   const std::string before = data ? data : "";
@@ -47,7 +47,7 @@ TEST_CASE("mnist draws its own digits where there is no MNIST, and learns them")
   CHECK(accuracies(outcome.out)[0] > 0.8);
 }
 
-TEST_CASE("mnist refuses what it cannot use") {
+TEST_CASE("mnist refuses wrong options") {
   const Workplace place("mnist");
   check_refused(place.run({"--data", "nosuch"}), "nosuch", 1);
   check_refused(place.run({"--device", "gpu"}), "cannot read 'gpu'", 1);

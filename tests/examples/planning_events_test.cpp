@@ -24,7 +24,7 @@ Cluster nodes(int per_node, const LinkSpeed& inside, const LinkSpeed& between) {
   return {.devices_per_node = per_node, .inside = inside, .between = between, .launch_s = 0};
 }
 
-TEST_CASE("events run in the order of their times, equal ones in that of their calls") {
+TEST_CASE("events run in the order of their times, and equal ones in the order of their calls") {
   EventQueue queue;
   std::string order;
   queue.at(2, [&] { order += 'c'; });
@@ -44,7 +44,7 @@ TEST_CASE("events run in the order of their times, equal ones in that of their c
   CHECK_THROWS_AS(queue.at(std::nan(""), {}), ValueError);
 }
 
-TEST_CASE("a stream does one job after another, slower while its rate is lower") {
+TEST_CASE("a stream runs one job after another, more slowly while its rate is lower") {
   EventQueue queue;
   ComputeStream stream(queue);
   std::vector<double> ended;

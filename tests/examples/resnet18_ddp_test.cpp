@@ -140,7 +140,7 @@ TEST_CASE("resnet18 --ddp --sync-bn: ranks are one process on the whole batch") 
   }
 }
 
-TEST_CASE("resnet18 --ddp: killed ranks go on from rank 0's checkpoint to the same bits") {
+TEST_CASE("resnet18 --ddp: killed ranks continue from rank 0's checkpoint to the same bits") {
   REQUIRE_GLOO();
   const ResNetPlace place;
   // Without --sync-bn each rank has its own running statistics, and the checkpoint has rank 0's.
@@ -168,7 +168,7 @@ TEST_CASE("resnet18 --ddp: killed ranks go on from rank 0's checkpoint to the sa
   CHECK(resumed.report.at("epochs") == whole.report.at("epochs"));
 }
 
-TEST_CASE("resnet18: options of several processes need them") {
+TEST_CASE("resnet18: options for several processes need --ddp") {
   const ResNetPlace place;
   check_refused(place.train({"--sync-bn"}), "[--sync-bn] needs --ddp");
   check_refused(place.train({"--backend", "gloo"}), "[--backend] needs --ddp");

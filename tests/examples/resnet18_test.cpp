@@ -175,7 +175,7 @@ TEST_CASE("resnet18 refuses wrong options and data") {
   refuses({"--ema", "1"}, "--ema: expected a number of 0 or more and below 1, got '1'");
   refuses({"--loss-scale", "much"}, "much", 1);
   refuses({"--keep-batchnorm-fp32", "maybe"}, "--keep-batchnorm-fp32");
-  refuses({"--device", "cpu", "--graph"}, "[--graph] graphs are of CUDA devices", 1);
+  refuses({"--device", "cpu", "--graph"}, "[--graph] CUDA graphs need a CUDA device", 1);
   refuses({"--dataset", "image-folder"}, "needs --data", 1);
   refuses({"--dataset", "image-folder", "--data", "nosuch"}, "there is no folder 'nosuch/train'",
           1);
@@ -271,7 +271,7 @@ TEST_CASE("resnet18 --resume: with and without checkpoints") {
   CHECK_FALSE(contains(again.out, "epoch  1/"));
   CHECK(contains(again.out, "after 8 steps"));
 
-  check_refused(place.train(folder), "--resume goes on from them", 1);
+  check_refused(place.train(folder), "--resume continues from them", 1);
   check_refused(place.train(with({"--resume", "--lr", "0.2"})), "lr 0.1 there, 0.2 here", 1);
   check_refused(place.train(with({"--resume", "--width", "6"})), "width 4 there, 6 here", 1);
   check_refused(place.run({"--resume"}), "--checkpoint-dir", 1);

@@ -84,7 +84,7 @@ TEST_CASE("combine keeps sums of 16-bit values in float32") {
   });
 }
 
-TEST_CASE("combine wraps integers around, and lets NaN win") {
+TEST_CASE("combine wraps integers around, and propagates NaN") {
   const Stream stream;
   std::int32_t a[2] = {2147483647, -2147483647}, b[2] = {1, 2147483647};
   const auto view = [](auto& values, std::size_t n) {

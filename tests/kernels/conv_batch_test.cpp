@@ -208,7 +208,8 @@ TEST_CASE("convolutions of an image have the same bits in every batch and positi
 }
 
 TEST_CASE(
-    "convolutions of an image are the same bits in every batch, where the batch sets the work") {
+    "convolutions of an image have the same bits in every batch, if the batch determines the "
+    "work") {
   // Small images of many channels, whose weights exceed a cache; filters that take longer to
   // transform than few images to convolve; single rows; groups that oneDNN handles.
   const ConvParams same{.padding = {1, 1}}, halves{.stride = {2, 2}, .padding = {1, 1}};

@@ -33,7 +33,7 @@ using Four = std::array<std::int64_t, 4>;
 
 }  // namespace
 
-TEST_CASE("a library is asked for dense floats and 16-bit types") {
+TEST_CASE("libraries are used for dense float32 and 16-bit types") {
   for (const DType dtype : {kFloat32, kFloat16, kBFloat16}) {
     CHECK(operands(dtype).for_library());
     CHECK(operands(dtype, kChannelsLast).for_library());
@@ -74,7 +74,7 @@ TEST_CASE("strides are those of the layout, for dimensions of one element as wel
   CHECK_FALSE(kernels::lies_in(gaps, ConvLayout::channels_last));
 }
 
-TEST_CASE("the layout is the one for which the least has to be copied") {
+TEST_CASE("the layout is the one with the fewest copied elements") {
   Operands k = operands(kFloat32, kChannelsLast);
   k.weight = empty({4, 6, 3, 3});
   CHECK(k.problem().layout == ConvLayout::channels_last);
@@ -88,7 +88,7 @@ TEST_CASE("the layout is the one for which the least has to be copied") {
   }
 }
 
-TEST_CASE("padding behind the input reaches as far as the last position") {
+TEST_CASE("the padding after the input reaches to the last position") {
   struct Case {
     std::int64_t size, kernel, stride, padding, dilation, after;
   };

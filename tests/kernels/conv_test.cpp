@@ -182,7 +182,7 @@ TEST_CASE("convolutions and their gradients, of every dtype and layout") {
   });
 }
 
-TEST_CASE("convolutions that may be read where they lie, against plain sums") {
+TEST_CASE("convolutions that may be read in place, against plain sums") {
   kit::for_each_case("plain conv", 60, [](KernelCase& c) {
     const std::int64_t groups = c.pick<std::int64_t>({1, 1, 2});
     Problem k =
@@ -351,7 +351,7 @@ TEST_CASE("convolutions with the statistics of their channels") {
   });
 }
 
-TEST_CASE("a bias and ReLU after the fact") {
+TEST_CASE("a bias and ReLU added to a finished convolution") {
   kit::for_each_case("add_channels", 48, [](KernelCase& c) {
     const DType dtype = draw_dtype(c);
     const Shape shape{c.integer(0, 3), c.integer(1, 20), c.integer(1, 6), c.integer(1, 40)};

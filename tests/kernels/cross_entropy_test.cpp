@@ -189,7 +189,7 @@ TEST_CASE("cross_entropy of many classes and of many positions") {
   });
 }
 
-TEST_CASE("cross_entropy without positions, or with none that counts") {
+TEST_CASE("cross_entropy without positions, or with all ignored") {
   kit::for_each_case("cross_entropy nothing", 8, [](KernelCase& c) {
     Setting s;
     s.logits = {c.coin() ? 0 : 5, 3};
@@ -246,7 +246,7 @@ TEST_CASE("cross_entropy of infinite logits agrees with the host") {
   });
 }
 
-TEST_CASE("a class out of range is named where the stream is waited for") {
+TEST_CASE("waiting for the stream reports a class out of range") {
   for (const Device& device : kit::test_devices()) {
     CAPTURE(device);
     const Tensor logits = filled_with_0({2, 5, 2, 2}, kFloat32).to(device);

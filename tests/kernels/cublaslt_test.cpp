@@ -146,7 +146,7 @@ TEST_CASE("products with cuBLASLt in TF32, measured and deterministic") {
   CHECK(count.made > 0);
 }
 
-TEST_CASE("cuBLASLt switched off takes nothing") {
+TEST_CASE("cuBLASLt computes nothing if it is switched off") {
   if (!has_cublas()) return;
   const Settings settings;
   const Tensor a = matrix(64, 64, 1), b = matrix(64, 64, 2), out = matrix(64, 64, 3);
@@ -157,7 +157,7 @@ TEST_CASE("cuBLASLt switched off takes nothing") {
   CHECK_FALSE(kernels::cuda::vendor::matmul(stream, out, a, b, {}));
 }
 
-TEST_CASE("the same bits on every run") {
+TEST_CASE("results have the same bits on every run") {
   if (!has_cublas()) return;
   const Tensor a = matrix(40, 20000, 1), b = matrix(20000, 24, 2);
   const Tensor first = matrix(40, 24, 3), other = matrix(40, 24, 4);

@@ -10,7 +10,7 @@ using namespace ferrite;
 using kit::KernelCase;
 using kit::Operand;
 
-TEST_CASE("dropout drops the elements that the host drops") {
+TEST_CASE("dropout drops the same elements as on the host") {
   kit::for_each_case("dropout", 80, [](KernelCase& c) {
     c.same_dtypes();
     const DType dtype = c.pick({kFloat32, kFloat16, kBFloat16, kFloat64});

@@ -154,7 +154,7 @@ TEST_CASE("add_scaled adds a multiple") {
   });
 }
 
-TEST_CASE("operations reject the dtypes that they have no meaning for") {
+TEST_CASE("operations reject dtypes that they do not support") {
   for (const Device& device : kit::test_devices())
     for (const BinaryOp op : kAll)
       for (const DType dtype : {kInt64, kBool}) {

@@ -125,7 +125,7 @@ const auto scatter_add = [](const Stream& stream, const kernels::View& out,
 
 }  // namespace
 
-TEST_CASE("scatter: the last of equal indices stays, in every layout and dtype") {
+TEST_CASE("scatter: the last of equal indices wins, in every layout and dtype") {
   kit::for_each_case("scatter", 60, [](KernelCase& c) {
     check_scatter(c, draw_shapes(c, 40), c.pick(kAll), scatter);
   });

@@ -250,7 +250,7 @@ TEST_CASE("a kernel that misreads misaligned pointers") {
   CHECK(contains(text, "rounds down: "));
 }
 
-TEST_CASE("alignments that are drawn") {
+TEST_CASE("random alignments") {
   std::set<std::uintptr_t> offsets;
   int aligned = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
@@ -271,7 +271,7 @@ TEST_CASE("alignments that are drawn") {
   CHECK(aligned < 160);
 }
 
-TEST_CASE("layouts that are drawn") {
+TEST_CASE("random layouts") {
   bool permuted = false, gaps = false, expanded = false, channels_last = false;
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     KernelCase c(Device("cpu"), seed);
@@ -299,7 +299,7 @@ TEST_CASE("layouts that are drawn") {
   CHECK_THROWS_AS(c.output({3, 4}, kFloat32, {.layout = Layout::expanded}), ValueError);
 }
 
-TEST_CASE("values are exact, special ones included") {
+TEST_CASE("values are exact, including special ones") {
   // Adjacent values that double cannot distinguish.
   KernelCase c(Device("cpu"), 0);
   c.same_dtypes();
@@ -349,7 +349,7 @@ TEST_CASE("results that the output's dtype cannot represent may be infinite") {
   CHECK_FALSE(check(3 * 0x1p-24, 5 * 0x1p-24));
 }
 
-TEST_CASE("a report counts failed cases, tells the first of them and how to run one") {
+TEST_CASE("a report counts failed cases, and shows the first of them and how to run it") {
   const DefaultCases settings;
   const auto body = [](KernelCase& c) {
     const Operand out = c.output({4}, kFloat32);
@@ -375,7 +375,7 @@ TEST_CASE("a report counts failed cases, tells the first of them and how to run 
   CHECK(contains(text, "thirds: 1 of 1 cases on cpu failed; FERRITE_KIT_SEED=5 "));
 }
 
-TEST_CASE("a kernel that ends the program: the case is said last") {
+TEST_CASE("a kernel that ends the program: the last output names the case") {
   const DefaultCases settings;
   int ends[2];
   REQUIRE(pipe(ends) == 0);
@@ -404,7 +404,7 @@ TEST_CASE("a kernel that ends the program: the case is said last") {
   CHECK(contains(text, "in aborts on cpu, FERRITE_KIT_SEED=1:\n  operand 0 (out float32 [4])"));
 }
 
-TEST_CASE("settings that are no numbers are refused") {
+TEST_CASE("settings that are not numbers are rejected") {
   for (const char* bad : {"", "x", "3x", "-1", "99999999999999999999"}) {
     const Setting seed("FERRITE_KIT_SEED", bad);
     CHECK(contains(message_of<ValueError>([] { kit::for_each_case("bad", 1, [](KernelCase&) {}); }),
@@ -412,7 +412,7 @@ TEST_CASE("settings that are no numbers are refused") {
   }
 }
 
-TEST_CASE("kernels that give other bits when they run again") {
+TEST_CASE("kernels that give different bits when they run again") {
   const Setting repeat("FERRITE_KIT_REPEAT", "1");
   KernelCase c(Device("cpu"), 0);
   const Operand in = c.input({3, 4}, kFloat32), sum = c.inout({3, 4}, kFloat32);
@@ -429,7 +429,7 @@ TEST_CASE("kernels that give other bits when they run again") {
                  "1 of 12 elements have other bits when the kernel runs again, the first [1, 2]"));
 }
 
-TEST_CASE("wrong use of the kit says so") {
+TEST_CASE("wrong uses of the kit are reported") {
   KernelCase c(Device("cpu"), 0), other(Device("cpu"), 0);
   const Operand out = c.output({2}, kFloat32);
   CHECK_THROWS_AS(other.check(out), ValueError);

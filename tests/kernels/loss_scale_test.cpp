@@ -19,7 +19,7 @@ TEST_CASE("update_scale: grows after the interval, shrinks after an overflow, cl
     const kernels::UpdateScaleArgs args{.growth_factor = c.pick({2.0, 1.5}),
                                         .backoff_factor = c.pick({0.5, 0.25}),
                                         .growth_interval = c.integer(1, 4)};
-    // One launch takes 256 flags.
+    // One launch handles 256 flags.
     const std::int64_t count = c.pick<std::int64_t>({1, 2, 256, 257, 700});
     std::vector<float> flags(static_cast<std::size_t>(count));
     if (c.coin())

@@ -66,7 +66,7 @@ TEST_CASE("dense rows: the transposed product, nothing transposed by the library
   CHECK(p->epilogue == MatmulEpilogue::none);
 }
 
-TEST_CASE("operands by columns are transposed by the library, rows apart have their step") {
+TEST_CASE("operands by columns are transposed by the library; rows may have gaps") {
   const auto p =
       problem(view({{8, 24}, {30, 1}}), view({{8, 16}, {1, 9}}), view({{16, 24}, {1, 16}}));
   REQUIRE(p);
@@ -84,7 +84,7 @@ TEST_CASE("a result by columns: the product itself") {
   CHECK(p->out == ColumnMatrix{false, 8, 24, 8, 0, 256});
 }
 
-TEST_CASE("one deep") {
+TEST_CASE("products of depth one") {
   const auto p = problem(kOut, view({{8, 1}, {5, 7}}), view({{1, 24}, {9, 2}}));
   REQUIRE(p);
   CHECK(p->right == ColumnMatrix{false, 1, 8, 5, 0, 256});
@@ -173,7 +173,7 @@ TEST_CASE("epilogues that cuBLASLt does not have") {
   CHECK_FALSE(epilogue(keep(apart), apart));
 }
 
-TEST_CASE("whatever a plan depends on is in its key") {
+TEST_CASE("a plan's key contains all that it depends on") {
   const auto key = [](const MatmulOptions& options = {}, const MatmulSettings& settings = {},
                       const View& out = kOut, const View& a = kA) {
     const auto p = matmul_problem(out, a, kB, options, settings);
@@ -199,7 +199,7 @@ TEST_CASE("whatever a plan depends on is in its key") {
   CHECK(half(true) == half(false));
 }
 
-TEST_CASE("a cache of plans drops the one that was not used for longest") {
+TEST_CASE("a cache of plans drops the least recently used one") {
   PlanCache<int, int> cache(2);
   CHECK_FALSE(cache.find(1));
   cache.insert(1, std::make_shared<int>(10));

@@ -73,7 +73,7 @@ TEST_CASE("products of vectors and of few rows or columns") {
   });
 }
 
-TEST_CASE("products of matrices and vectors that lie densely, in parts as well") {
+TEST_CASE("products of dense matrices and vectors, also in parts") {
   kit::for_each_case("matmul of vectors", 40, [](KernelCase& c) {
     const std::int64_t batch = c.pick<std::int64_t>({0, 0, 3}),
                        many = c.pick<std::int64_t>({1, 3, 50});

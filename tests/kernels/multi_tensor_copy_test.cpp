@@ -117,13 +117,13 @@ TEST_CASE("many arrays are added up in one pass") {
   });
 }
 
-TEST_CASE("as many inputs are added up as there can be devices") {
+TEST_CASE("sums of as many inputs as there can be devices") {
   kit::for_each_case("sum_parts of many", 4, [](KernelCase& c) {
     check_sums(c, c.pick({kFloat32, kBFloat16, kInt32}), {1000, 3, 17, 64, 1, 2, 9, 30, 5}, 65, 0);
   });
 }
 
-TEST_CASE("an array may be its own sum, and truth values have none") {
+TEST_CASE("an array may be its own sum; bool has no sums") {
   for (const Device& device : kit::test_devices()) {
     const Stream stream = current_stream(device);
     kernels::copy_parts(stream, {});

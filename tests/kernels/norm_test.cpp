@@ -49,7 +49,7 @@ ChannelLayout draw_layout(KernelCase& c) {
           .outer = 8 * c.integer(8, 12), .channels = c.integer(1, 8), .inner = c.integer(2, 20)};
     case 5:  // planes of odd sizes
       return {.outer = c.integer(1, 7), .channels = c.integer(1, 9), .inner = c.integer(2, 99)};
-    default:  // several pieces a channel
+    default:  // several pieces per channel
       return {.outer = 3, .channels = 2, .inner = c.coin() ? 8 * 701 : 4099};
   }
 }

@@ -235,7 +235,7 @@ TEST_CASE("momentum on the device replaces the argument") {
   }
 }
 
-TEST_CASE("where an overflow was found a step changes nothing") {
+TEST_CASE("a step changes nothing after an overflow") {
   kit::for_each_case("overflow", 9, [](KernelCase& c) {
     StepCase s(c, {{true, -1, 1}, {true, 0.25, 1}, kUnused}, c.coin() ? 1 : NAN);
     const int kind = static_cast<int>(c.integer(0, 2));

@@ -30,7 +30,7 @@ PhiloxState draw_state(KernelCase& c) {
 
 }  // namespace
 
-TEST_CASE("uniform numbers are those of the host") {
+TEST_CASE("uniform numbers agree with the host") {
   kit::for_each_case("uniform", 80, [](KernelCase& c) {
     c.same_dtypes();
     const DType dtype = floating_dtype(c);
@@ -51,7 +51,7 @@ TEST_CASE("uniform numbers are those of the host") {
   });
 }
 
-TEST_CASE("normal numbers are those of the host") {
+TEST_CASE("normal numbers agree with the host") {
   kit::for_each_case("normal", 60, [](KernelCase& c) {
     c.same_dtypes();
     const DType dtype = floating_dtype(c);
@@ -69,7 +69,7 @@ TEST_CASE("normal numbers are those of the host") {
   });
 }
 
-TEST_CASE("random integers of any type are those of the host") {
+TEST_CASE("random integers of any type agree with the host") {
   kit::for_each_case("randint", 80, [](KernelCase& c) {
     c.same_dtypes();
     const DType dtype = any_dtype(c);
@@ -89,7 +89,7 @@ TEST_CASE("random integers of any type are those of the host") {
   });
 }
 
-TEST_CASE("Bernoulli's numbers are those of the host, for one probability and for many") {
+TEST_CASE("Bernoulli numbers agree with the host, for one probability and for many") {
   kit::for_each_case("bernoulli", 100, [](KernelCase& c) {
     c.same_dtypes();
     const DType dtype = any_dtype(c);
@@ -111,7 +111,7 @@ TEST_CASE("Bernoulli's numbers are those of the host, for one probability and fo
   });
 }
 
-TEST_CASE("permutations are those of the host") {
+TEST_CASE("permutations agree with the host") {
   kit::for_each_case("permutation", 40, [](KernelCase& c) {
     c.same_dtypes();
     const PhiloxState state = draw_state(c);

@@ -40,7 +40,7 @@ Resize2d draw_resize(KernelCase& c) {
   r.h = draw_axis(c, r.mode, corners, 12);
   r.w = draw_axis(c, r.mode, corners, 20);
   switch (c.integer(0, 9)) {
-    case 0:  // many results a cell
+    case 0:  // many results per cell
       r.h = {1, static_cast<std::int32_t>(c.integer(9, 20)), 0.05, 0};
       r.w = {2, static_cast<std::int32_t>(c.integer(35, 60)), 0.02, 0};
       break;
@@ -146,7 +146,7 @@ TEST_CASE("resize2d against its definition") {
   });
 }
 
-TEST_CASE("cells of no weight do not count, whatever they hold") {
+TEST_CASE("cells of weight 0 have no effect, whatever their value") {
   kit::for_each_case("resize2d beside NaN", 8, [](KernelCase& c) {
     // The same height, the same width: every result is one cell.
     Resize2d r{.batch = 1, .channels = 2, .h = {3, 3, 1, 0.5}, .w = {4, 7, 0.5, 0}};

@@ -143,7 +143,7 @@ TEST_CASE("logarithms of negative numbers, zero and infinity") {
       }
 }
 
-TEST_CASE("functions reject the dtypes that they have no meaning for") {
+TEST_CASE("functions reject dtypes that they do not support") {
   for (const Device& device : kit::test_devices()) {
     const Stream& stream = current_stream(device);
     const auto run = [&](UnaryOp op, DType dtype) {

@@ -189,7 +189,7 @@ TEST_CASE("Winograd: automatic choices round like direct sums, forced tiles as d
   }
 }
 
-TEST_CASE("Winograd: what is not a number spreads over its tile and no further") {
+TEST_CASE("Winograd: NaN spreads over its tile and no further") {
   for (const ConvAlgorithm algorithm : {ConvAlgorithm::winograd_2x2, ConvAlgorithm::winograd_4x4}) {
     Algorithm use(algorithm);
     const Tensor x = full({1, 20, 12, 12}, 1.0, {.memory_format = kChannelsLast}),
@@ -226,7 +226,7 @@ TEST_CASE("Winograd: the same bits for every number of threads and every batch")
     }
 }
 
-TEST_CASE("Winograd: is taken where it pays, and leaves out what it is not for") {
+TEST_CASE("Winograd: is used where it pays, and only for supported shapes") {
   const auto differs = [](const Case& k, ConvParams p) {
     const Tensor x = values(k.input(), 1).to(kFloat32).to(kChannelsLast),
                  w = values(k.weight(), 2).to(kFloat32).to(kChannelsLast);

@@ -121,7 +121,7 @@ const Problem kProblems[] = {
 
 }  // namespace
 
-TEST_CASE("gradients of weights by Winograd are those of the direct sum") {
+TEST_CASE("Winograd weight gradients agree with the direct sum") {
   for (const Problem& p : kProblems)
     for (const int side : {2, 4})
       for (const Lie lie : {Lie::last, Lie::planes, Lie::part}) check<float>(p, side, lie);

@@ -63,7 +63,7 @@ std::string names(const nn::Module& module) {
 
 }  // namespace
 
-TEST_CASE("MultiheadAttention: output, weights and gradients are PyTorch's") {
+TEST_CASE("MultiheadAttention: output, weights and gradients agree with PyTorch") {
   check("attention", nn::MultiheadAttention(6, 2));
   check("attention_cross",
         nn::MultiheadAttention(6, 3, {.bias = false, .kdim = 5, .vdim = 2, .batch_first = true}),
@@ -119,7 +119,7 @@ TEST_CASE("MultiheadAttention under autocast") {
   for (const Tensor& p : attention.parameters()) CHECK(p.grad().dtype() == kFloat32);
 }
 
-TEST_CASE("MultiheadAttention refuses what does not fit") {
+TEST_CASE("MultiheadAttention rejects wrong shapes and dtypes") {
   nn::MultiheadAttention attention(6, 2);
   const Tensor x = ones({4, 3, 6}), y = ones({5, 3, 6});
   CHECK_THROWS_WITH_AS(attention(x, ones({4, 3, 5}), x),
@@ -137,7 +137,7 @@ TEST_CASE("MultiheadAttention refuses what does not fit") {
   CHECK_THROWS_AS(nn::MultiheadAttention(6, 2, {.dropout = 2}), ValueError);
 }
 
-TEST_CASE("attention learns to look up: the value beside the key that the query names") {
+TEST_CASE("attention learns to look up the value of the key that the query names") {
   constexpr std::int64_t kKeys = 4, kBatch = 32, kWidth = 16;
   manual_seed(3);
   nn::Linear query(kKeys, kWidth), key(2 * kKeys, kWidth), head(kWidth, kKeys);

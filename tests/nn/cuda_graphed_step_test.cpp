@@ -29,10 +29,10 @@ using test::check_equal;
 
 namespace {
 
-/// Named where there is one only.
+/// The device with its index, even if there is only one.
 Device gpu() { return Device("cuda:0"); }
 
-/// A little of all that a step is made of: convolution, batch norm, dropout, a head.
+/// A small network with all parts of a step: convolution, batch norm, dropout, a head.
 struct Net : nn::Cloneable<Net> {
   Net() {
     register_module("conv", conv);
@@ -63,7 +63,7 @@ const MakeOptimizer kAdam = [](std::vector<Tensor> p) -> std::unique_ptr<optim::
   return std::make_unique<optim::AdamW>(std::move(p), optim::AdamWOptions{.lr = 0.01});
 };
 
-/// A model, its optimizer and what one step of them does.
+/// A model, its optimizer and the step function.
 struct Run {
   explicit Run(const MakeOptimizer& make = kSgd) {
     net.to(gpu());
@@ -86,11 +86,11 @@ struct Run {
   std::unique_ptr<optim::Optimizer> optimizer;
 };
 
-/// Losses of steps, one after another.
+/// The losses of consecutive steps.
 using Losses = std::vector<float>;
 float on_host(const Tensor& loss) { return loss.item<float>(); }
 
-/// 15 steps in which batch size, mode and learning rate change, by `call`.
+/// Runs 15 steps by `call`, in which batch size, mode and learning rate change.
 template <class Call>
 Losses train(Run& run, Call&& call) {
   Losses losses;
@@ -113,7 +113,7 @@ Losses train_eagerly(const MakeOptimizer& make, StateDict& after) {
 
 }  // namespace
 
-TEST_CASE("a graphed step gives the bits of the eager one: losses, weights, buffers") {
+TEST_CASE("a graphed step gives the same bits as the eager one: losses, weights, buffers") {
   REQUIRE_CUDA(1);
   for (const MakeOptimizer& make : {kSgd, kAdam}) {
     StateDict expected;
@@ -131,7 +131,7 @@ TEST_CASE("a graphed step gives the bits of the eager one: losses, weights, buff
   }
 }
 
-TEST_CASE("random numbers go on where eager steps and other draws left them") {
+TEST_CASE("random numbers continue after those of eager steps and other draws") {
   REQUIRE_CUDA(1);
   nn::Linear model(1, 1);
   model.to(gpu());
@@ -154,7 +154,7 @@ TEST_CASE("random numbers go on where eager steps and other draws left them") {
   for (std::size_t i = 0; i < expected.size(); ++i) check_equal(got[i], expected[i]);
 }
 
-TEST_CASE("gradients that were dropped, replaced or moved between steps are looked after") {
+TEST_CASE("gradients may be dropped, replaced or moved between steps") {
   REQUIRE_CUDA(1);
   nn::Linear model(2, 1, {.bias = false});
   model.to(gpu());
@@ -182,7 +182,7 @@ TEST_CASE("gradients that were dropped, replaced or moved between steps are look
   CHECK(grad() == std::vector<float>{2, 4});
 }
 
-TEST_CASE("a step that drops its gradients makes them anew in each replay") {
+TEST_CASE("a step that drops its gradients creates them again in each replay") {
   REQUIRE_CUDA(1);
   nn::Linear model(2, 1, {.bias = false});
   model.to(gpu());
@@ -198,7 +198,7 @@ TEST_CASE("a step that drops its gradients makes them anew in each replay") {
   }
 }
 
-TEST_CASE("results are copies, unless asked for as they are; of any form") {
+TEST_CASE("results are copies unless static_outputs is set; results of every type") {
   REQUIRE_CUDA(1);
   nn::Linear model(1, 1);
   model.to(gpu());
@@ -218,7 +218,7 @@ TEST_CASE("results are copies, unless asked for as they are; of any form") {
   for (int i = 0; i < 5; ++i) CHECK(many(ones({}))[2].item<float>() == 3);
 }
 
-TEST_CASE("what cannot be captured is named, and leaves gradients and the device usable") {
+TEST_CASE("errors name what cannot be captured, and leave gradients and the device usable") {
   REQUIRE_CUDA(1);
   nn::Linear model(2, 1, {.bias = false});
   model.to(gpu());
@@ -251,7 +251,7 @@ TEST_CASE("what cannot be captured is named, and leaves gradients and the device
   CHECK_THROWS_AS(step(ones({1, 2}, {.device = gpu()}).set_requires_grad()), ValueError);
 }
 
-TEST_CASE("bad values in a replay are reported to those who wait for its stream") {
+TEST_CASE("waiting for the stream reports bad values in a replay") {
   REQUIRE_CUDA(1);
   nn::Linear model(1, 1);
   model.to(gpu());
@@ -274,7 +274,7 @@ TEST_CASE("without a CUDA device every step is eager") {
   CHECK_THROWS_AS(cuda::Graph(Device("cpu")), DeviceError);
 }
 
-TEST_CASE("replays neither wait nor take memory, and graphs give theirs back") {
+TEST_CASE("replays neither wait nor allocate memory, and graphs free theirs") {
   REQUIRE_CUDA(1);
   synchronize(gpu());
   const std::size_t before = memory_allocated(gpu());
@@ -296,7 +296,7 @@ TEST_CASE("replays neither wait nor take memory, and graphs give theirs back") {
   CHECK(memory_allocated(gpu()) == before);
 }
 
-TEST_CASE("hooks are part of a signature; what they put on the device is repeated") {
+TEST_CASE("hooks are part of a signature; replays repeat their work on the device") {
   REQUIRE_CUDA(1);
   Run run;
   auto step = run.graphed({.warmup = 1});

@@ -1,4 +1,4 @@
-// Modules on CUDA devices: moving, loading, cloning, initialising; what hangs on them.
+// Modules on CUDA devices: moving, loading, cloning, initialising, hooks and summaries.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -88,7 +88,7 @@ TEST_CASE("a module moves to a CUDA device, changes its dtype there, and comes b
   net.to(kCuda());
   for (const Tensor& p : net.parameters()) CHECK(p.device() == kCuda());
   for (const Tensor& b : net.buffers()) CHECK(b.device() == kCuda());
-  CHECK(weight.device() == kCuda());  // the handle from before, its gradient too
+  CHECK(weight.device() == kCuda());  // an earlier handle, and its gradient
   check_equal(weight.grad().cpu(), grad);
   sgd.zero_grad();
   sum(net(make_images(kCuda()))).backward();
@@ -109,7 +109,7 @@ TEST_CASE("a module moves to a CUDA device, changes its dtype there, and comes b
   check_same_state(original.cpu(), make_net());
 }
 
-TEST_CASE("state goes from device to device, through files and clones") {
+TEST_CASE("state is copied between devices, through files and clones") {
   REQUIRE_CUDA(1);
   nn::Sequential host = make_net(), there = make_net();
   manual_seed(9);
@@ -180,7 +180,7 @@ TEST_CASE("checkpointing on a CUDA device: the same losses and gradients, dropou
     loss.backward();
     std::vector<Tensor> results{loss.detach()};
     for (const Tensor& p : net.parameters()) results.push_back(p.grad());
-    // What is drawn next is the same as well.
+    // The next random numbers are the same as well.
     results.push_back(rand({3}, {.device = kCuda()}));
     return results;
   };
@@ -225,7 +225,7 @@ TEST_CASE("hooks on a CUDA device see final gradients, and change them") {
   check_close(w.grad(), before + 1, 1e-6);
 }
 
-TEST_CASE("a summary runs where the model is, and draws no numbers that stay drawn") {
+TEST_CASE("a summary runs on the model's device, and restores the generators") {
   REQUIRE_CUDA(1);
   nn::Sequential net = make_net();
   const std::string on_host = nn::summary(net, {3, 2, 4, 4}).str();

@@ -1,5 +1,6 @@
-// Every layer, loss and model on cuda:0, emulated or real, beside the host: outputs, gradients and
-// buffers, training and evaluating, in every floating dtype and both memory formats.
+// Every layer, loss and model on cuda:0, emulated or real, compared with the host: outputs,
+// gradients and buffers, in training and evaluation, in every floating dtype and both memory
+// formats.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -32,12 +33,12 @@ struct Setup {
 
 using Named = std::vector<std::pair<std::string, Tensor>>;
 
-/// What comes of two steps of `layer` on `device`, as far as it is numbers.
+/// The floating-point results of two steps of `layer` on `device`.
 Named run(const Layer& layer, const Setup& setup, const Device& device) {
   manual_seed(3);
   const std::unique_ptr<nn::Module> module = layer.make();
   module->to(device, setup.dtype).to(setup.format).train(setup.training);
-  manual_seed(4);  // the weights were drawn by the host's generator alone
+  manual_seed(4);  // only the host's generator drew the weights
   Tensor x = make_input(layer, setup.dtype, device);
   if (x.dim() == 4) x = x.to(setup.format);
   if (layer.classes == 0) x.set_requires_grad();
@@ -55,7 +56,7 @@ Named run(const Layer& layer, const Setup& setup, const Device& device) {
   return results;
 }
 
-/// "" where they agree. Both devices round to the dtype, a model after each of its layers.
+/// "" if they agree. Both devices round to the dtype; a model rounds after each of its layers.
 std::string compare(const Tensor& actual, const Tensor& expected, bool is_model) {
   if (actual.defined() != expected.defined())
     return actual.defined() ? "is defined" : "is undefined";
@@ -65,7 +66,7 @@ std::string compare(const Tensor& actual, const Tensor& expected, bool is_model)
     return fmt::format("got {} of strides {}, expected {} of strides {}", actual.describe(),
                        actual.strides(), expected.describe(), expected.strides());
   const std::vector<double> values = expected.to_vector<double>();
-  // The numbers within a model, and what its backward starts from, are about 1.
+  // Values within a model, and the gradient that backward starts from, are about 1.
   double largest = is_model ? 1 : 0;
   for (double v : values)
     if (std::isfinite(v)) largest = std::max(largest, std::abs(v));
@@ -111,8 +112,7 @@ TEST_CASE("the table has every layer, loss and model") {
   for (const fs::path& folder : {root / "nn", root / "nn/models"})
     for (const auto& entry : fs::directory_iterator(folder))
       if (entry.path().extension() == ".h") headers.push_back(entry.path());
-  // The first says nothing of how its modules are run; of the others, blocks in a row,
-  // cuda_resnet_test.cpp has the essence.
+  // ModuleList has no forward(); cuda_resnet_test.cpp tests the blocks of the residual networks.
   const std::vector<std::string> apart{"ModuleList", "ResNet", "ResNet18", "ResNet34", "ResNet50"};
   const std::regex layer(R"(\nclass (\w+) : public Cloneable<)");
   int layers = 0;

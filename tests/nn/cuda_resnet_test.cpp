@@ -1,4 +1,4 @@
-// Residual networks on cuda:0, emulated or real, beside the host.
+// Residual networks on cuda:0, emulated or real, compared with the host.
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -48,7 +48,7 @@ void check_device(nn::ResNetBlock block, const nn::ResNetOptions& options, const
   check_close((*device)(x.to(Device("cuda:0"))), host(x), 1e-4, 1e-5);
 }
 
-/// What a run of training steps ends with, to be compared bit by bit.
+/// The final state of a run of training steps, for bitwise comparison.
 struct Outcome {
   std::vector<float> losses;
   std::vector<std::vector<float>> state;  // weights and running statistics
@@ -83,7 +83,7 @@ Outcome train(int warmup) {
 
 }  // namespace
 
-TEST_CASE("ResNet-18 from PyTorch's weights on a device") {
+TEST_CASE("ResNet-18 with PyTorch's weights on a device") {
   REQUIRE_CUDA(1);
   check_resnet18_step(Device("cuda:0"), kChannelsLast);
 }
@@ -99,7 +99,8 @@ TEST_CASE("residual networks on a device") {
 }
 
 TEST_CASE(
-    "graphed steps of a residual network give the eager steps' bits, running statistics too") {
+    "graphed steps of a residual network give the bits of eager ones, including running "
+    "statistics") {
   REQUIRE_CUDA(1);
   const Outcome eager = train(100), graphed = train(2);
   CHECK(eager.replayed == 0);

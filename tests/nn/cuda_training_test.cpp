@@ -1,5 +1,5 @@
-// Whole training runs on a CUDA device: beside the CPU's, after memory ran out, and what they leave
-// behind in memory.
+// Training runs on a CUDA device: compared with the CPU, after running out of memory, and their use
+// of memory.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -28,7 +28,7 @@ using namespace ferrite::test;
 
 namespace {
 
-/// A model, its optimizer and what one step of them does.
+/// A model, its optimizer and the training step.
 struct Trainer {
   Trainer(std::unique_ptr<nn::Module> net, const Device& device, MemoryFormat format = kContiguous,
           double lr = 0.05)
@@ -48,7 +48,7 @@ struct Trainer {
   }
 
   std::unique_ptr<nn::Module> model;
-  Tensor correct;  // predictions so far, a sum that no step waits for
+  Tensor correct;  // correct predictions so far; no step waits for this sum
   std::unique_ptr<optim::SGD> sgd;
 };
 
@@ -126,13 +126,14 @@ Trainer tiny_trainer(const Device& device, std::int64_t channels = 2) {
 
 }  // namespace
 
-// The two devices add in other orders. On the CPU, losses in float32 and in float64 part by less
-// than 1e-6 in as many steps.
-TEST_CASE("LeNet trains on a CUDA device to the CPU's losses and weights, without waiting for it") {
+// The two devices sum in different orders. On the CPU, losses in float32 and in float64 differ by
+// less than 1e-6 after as many steps.
+TEST_CASE(
+    "LeNet on a CUDA device reaches the CPU's losses and weights, without waiting for the device") {
   REQUIRE_CUDA(1);
   for (const bool d2l : {false, true})
     for (const MemoryFormat format : {kContiguous, kChannelsLast}) {
-      if (d2l && format == kContiguous) continue;  // the slower one, once
+      if (d2l && format == kContiguous) continue;  // the slower network runs only once
       CAPTURE(d2l);
       CAPTURE(static_cast<int>(format));
       const Outcome expected = train_lenet({.d2l = d2l, .format = format});
@@ -143,7 +144,7 @@ TEST_CASE("LeNet trains on a CUDA device to the CPU's losses and weights, withou
         CHECK(std::abs(got.losses[i] - expected.losses[i]) < 2e-5);
       }
       CHECK(got.correct == expected.correct);
-      CHECK(std::abs(got.losses[0] - got.losses[5]) > 1e-3);  // it does learn
+      CHECK(std::abs(got.losses[0] - got.losses[5]) > 1e-3);  // the network learns
       for (std::size_t i = 0; i < got.weights.size(); ++i) {
         CAPTURE(i);
         check_close(got.weights[i], expected.weights[i], 1e-4, 2e-5);
@@ -151,7 +152,7 @@ TEST_CASE("LeNet trains on a CUDA device to the CPU's losses and weights, withou
     }
 }
 
-TEST_CASE("LeNet as a graph takes the eager course to the last bit") {
+TEST_CASE("LeNet as a graph gives the eager results to the last bit") {
   REQUIRE_CUDA(1);
   const Setup setup{.device = "cuda:0", .format = kChannelsLast};
   Setup graphed = setup;
@@ -163,7 +164,7 @@ TEST_CASE("LeNet as a graph takes the eager course to the last bit") {
     check_equal(got.weights[i], expected.weights[i]);
 }
 
-TEST_CASE("training goes on after memory ran out anywhere in a step") {
+TEST_CASE("training continues after memory ran out anywhere in a step") {
   REQUIRE_CUDA(1);
   const Device device("cuda:0");
   Trainer trainer = tiny_trainer(device, 16), reference = tiny_trainer(Device(), 16);
@@ -181,7 +182,7 @@ TEST_CASE("training goes on after memory ran out anywhere in a step") {
   for (std::size_t extra = 0; !done && extra < 40; ++extra) {
     CAPTURE(extra);
     empty_cache(device);
-    // The step fails later from limit to limit.
+    // With each higher limit, the step fails later.
     allocator(device).set_limit(memory_reserved(device) + (extra << 20));
     try {
       step(2000, 100);  // activations of 1.1 MiB each
@@ -200,7 +201,7 @@ TEST_CASE("training goes on after memory ran out anywhere in a step") {
                 reference.model->parameters()[i].detach(), 1e-4, 2e-5);
 }
 
-TEST_CASE("a thousand steps leave memory as they found it") {
+TEST_CASE("a thousand steps do not change the memory in use") {
   struct Way {
     Device device;
     bool graph = false;
@@ -221,7 +222,7 @@ TEST_CASE("a thousand steps leave memory as they found it") {
         graphed(images, labels);
       else
         trainer.step(images, labels);
-      // So that what queued work held is free; a GPU holds nothing.
+      // Frees the memory that queued work held on a CPU device; a GPU holds none.
       if (way.device.is_cpu()) synchronize(way.device);
     };
     for (std::size_t i = 0; i < 8; ++i) step(i);

@@ -1,4 +1,4 @@
-// Layers that run fused, beside the same layers one by one.
+// Fused layers, compared with the same layers run one by one.
 #include "ferrite/nn/fused.h"
 
 #include <doctest/doctest.h>
@@ -90,7 +90,8 @@ void check_alike(const Case& c, Layers& layers, Layers& copy) {
 
 }  // namespace
 
-TEST_CASE("fused layers are the layers one by one, in training and eval, with hooks or without") {
+TEST_CASE(
+    "fused layers agree with the layers one by one, in training and eval, with and without hooks") {
   for (const Case& c : kCases)
     for (const bool training : {true, false})
       for (const char* hooked : {"", "conv", "bn", "linear"}) {
@@ -101,7 +102,7 @@ TEST_CASE("fused layers are the layers one by one, in training and eval, with ho
         layers.to(kFloat64);
         layers.train(training);
         const auto copy = layers.clone();
-        if (*hooked)  // which changes what the next layer gets
+        if (*hooked)  // the hook changes the input of the next layer
           for (nn::Module* module :
                {static_cast<nn::Module*>(&layers), static_cast<nn::Module*>(copy.get())})
             module->get_submodule(hooked).register_forward_hook(
@@ -110,7 +111,7 @@ TEST_CASE("fused layers are the layers one by one, in training and eval, with ho
       }
 }
 
-TEST_CASE("a fused residual must be there, and of the output's shape") {
+TEST_CASE("a fused residual must be defined and have the output's shape") {
   Layers layers;
   const Tensor x = ones({2, 2, 4, 5});
   CHECK_THROWS_WITH_AS(conv_bn_add_relu(layers.conv, layers.bn, x, Tensor()),

@@ -31,7 +31,8 @@ struct Moments {
   }
 };
 
-/// Uniform within +-bound: the extremes come close to it, the moments are as they should be.
+/// Checks the uniform distribution within +-bound: the extremes are close to it, and the moments
+/// are correct.
 void check_uniform(const Tensor& t, double bound) {
   const Moments m(t);
   CHECK(m.min >= -bound);
@@ -117,7 +118,7 @@ TEST_CASE("fans and gains") {
   CHECK(init::calculate_gain(init::Nonlinearity::leaky_relu, 1) == doctest::Approx(1));
 }
 
-TEST_CASE("a seed gives the same weights on every device; layers start as PyTorch's") {
+TEST_CASE("a seed gives the same weights on every device; layers are initialised as in PyTorch") {
   const auto draw = [](const Device& device) {
     manual_seed(7);
     const Tensor t = empty({50, 3}, {.device = device});

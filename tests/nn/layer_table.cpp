@@ -13,7 +13,7 @@ namespace ferrite::test {
 
 namespace {
 
-/// A loss as a layer: of its input against a target that moves with it.
+/// A loss as a layer: compares its input with a target that moves with the module.
 template <class Loss>
 class Against : public nn::Cloneable<Against<Loss>> {
  public:

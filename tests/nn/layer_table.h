@@ -1,4 +1,4 @@
-// Every layer, loss and model with an input that suits it, for tests that run them all.
+// Every layer, loss and model with a suitable input, for tests that run them all.
 #pragma once
 
 #include <functional>
@@ -16,14 +16,14 @@ struct Layer {
   Shape input;
   std::int64_t classes = 0;  ///< not 0: the input holds indices below it
   bool is_model = false;     ///< many layers: rounding adds up
-  /// Where a rounding decides which way a gradient goes, as at the maxima and kinks of a model,
-  /// 16-bit types may go another way on another device.
+  /// At the maxima and kinks of a model, rounding decides the path of a gradient. For 16-bit types,
+  /// it may differ between devices.
   bool has_kinks = false;
 };
 
 const std::vector<Layer>& layer_table();
 
-/// The same on every device, for the input of `layer` and whatever else.
+/// Values for inputs and gradients, the same on every device.
 Tensor make_values(const Shape& shape, DType dtype, const Device& device, int seed = 0);
 Tensor make_input(const Layer& layer, DType dtype, const Device& device);
 

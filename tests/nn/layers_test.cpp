@@ -131,7 +131,7 @@ TEST_CASE("pooling and activations") {
   CHECK_THROWS_AS(nn::Dropout(1.5), ValueError);
 }
 
-TEST_CASE("channels are dropped as a whole, while training only") {
+TEST_CASE("whole channels are dropped, only in training") {
   manual_seed(0);
   const auto check_channels = [](nn::Module&& dropout, const Shape& shape, std::int64_t inner) {
     const Tensor y = dropout(ones(shape)).reshape({-1, inner});
@@ -151,7 +151,7 @@ TEST_CASE("channels are dropped as a whole, while training only") {
   CHECK_THROWS_AS(nn::Dropout1d()(ones({1, 2, 3, 4})), ShapeError);
 }
 
-TEST_CASE("dropout drops while training only") {
+TEST_CASE("dropout drops only in training") {
   manual_seed(0);
   nn::Sequential net(nn::Dropout(0.25));
   const Tensor x = ones({10000});
@@ -192,7 +192,7 @@ class Image : public nn::Cloneable<Image> {
 
 }  // namespace
 
-TEST_CASE("a container runs a layer with its activation, to the same results") {
+TEST_CASE("a container fuses a layer with its activation, with the same results") {
   const auto check_fused = [](nn::Sequential&& net) {
     CAPTURE(net.str());
     net.to(kFloat64);

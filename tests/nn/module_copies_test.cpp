@@ -20,7 +20,7 @@ class Sub : public Affine {};
 
 }  // namespace
 
-TEST_CASE("a clone is independent and whole") {
+TEST_CASE("a clone is independent and complete") {
   Net net;
   net.first.requires_grad_(false);
   net.eval();
@@ -38,7 +38,7 @@ TEST_CASE("a clone is independent and whole") {
   const StateDict a = net.state_dict(), b = copy->state_dict();
   REQUIRE(names(a) == names(b));
   for (const auto& [name, t] : a) CHECK(!b.at(name).shares_storage(t));
-  // Members and the registry are one in the copy as in the original.
+  // In the copy, the registry refers to the members of the copy.
   CHECK(copy->named_parameters()[1].second.is_same(copy->first.scale));
   CHECK(copy->children()[0] == &copy->first);
   CHECK(copy->children()[4] == &copy->first);
@@ -62,7 +62,7 @@ TEST_CASE("clones through the base class, of shared parts, and from virtual devi
   CHECK_THROWS_WITH_AS(Sub().clone(), doctest::Contains("Sub derives from Affine"), Error);
 }
 
-TEST_CASE("a copy on other tensors: each asked for once, hooks and modes as they are") {
+TEST_CASE("a copy with other tensors: one call per tensor, same hooks and modes") {
   Net net;
   net.first.scale.detach().fill_(2);
   net.list().eval();
@@ -72,7 +72,7 @@ TEST_CASE("a copy on other tensors: each asked for once, hooks and modes as they
     ++hooked;
     seen = &module;
   });
-  Tensor doubled;  // what the copy computes with may be on the tape
+  Tensor doubled;  // the copy's tensors may be on the tape
   int asked = 0;
   const std::unique_ptr<nn::Module> made = net.copy_with([&](const Tensor& t) {
     ++asked;
@@ -94,7 +94,7 @@ TEST_CASE("a copy on other tensors: each asked for once, hooks and modes as they
   CHECK(hooked == 1);
   CHECK(seen == &copy.first);
   check_close(net.first.scale.grad(), {2, 2});
-  // A hook that comes later is the copy's too.
+  // The copy also has hooks that are registered later.
   net.first.register_forward_hook([&](nn::Module&, const Tensor&, const Tensor&) { hooked += 10; });
   copy.first(ones({2}));
   CHECK(hooked == 12);
@@ -110,7 +110,7 @@ TEST_CASE("a copy on other tensors: each asked for once, hooks and modes as they
                        doctest::Contains("not its own"), Error);
 }
 
-TEST_CASE("a wrapper has the parameters, buffers, modules and names of what it wraps") {
+TEST_CASE("a wrapper has the parameters, buffers, submodules and names of the wrapped module") {
   Net net;
   Wrapper wrapper(net);
   CHECK(names(wrapper.named_parameters()) == names(net.named_parameters()));
@@ -139,13 +139,13 @@ TEST_CASE("a wrapper has the parameters, buffers, modules and names of what it w
   CHECK_THROWS_WITH_AS(wrapper.wrap_module(net), doctest::Contains("wraps a Net already"),
                        ValueError);
 
-  // One around another, and moved.
+  // A wrapper of a wrapper, after a move.
   Wrapper moved = std::move(wrapper), outer(static_cast<nn::Module&>(moved));
   CHECK(names(outer.state_dict()) == names(net.state_dict()));
   CHECK_THROWS_WITH_AS(outer.wrap_module(outer), doctest::Contains("cannot wrap itself"),
                        ValueError);
 
-  // Names with and without PyTorch's prefix are its own.
+  // It accepts names with and without PyTorch's prefix.
   Net other;
   other.first.scale.detach().fill_(7);
   for (const char* prefix : {"", "module."}) {
@@ -156,7 +156,7 @@ TEST_CASE("a wrapper has the parameters, buffers, modules and names of what it w
   StateDict mixed = other.state_dict("module.");
   mixed.insert("first.scale", ones({2}));
   CHECK_THROWS_AS(outer.load_state_dict(mixed), ValueError);
-  // Where what is wrapped has a child of that name there is nothing to strip.
+  // If the wrapped module has a child of that name, the prefix is not stripped.
   struct Holder : nn::Cloneable<Holder> {
     Holder() { register_module("module", affine); }
     Affine affine;

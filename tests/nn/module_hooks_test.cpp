@@ -30,7 +30,7 @@ struct State {
   Tensor h, c;
 };
 
-/// Results of every kind, from inputs of several.
+/// Results of every type, from several inputs.
 class Several : public nn::Cloneable<Several> {
  public:
   using Module::forward;
@@ -104,7 +104,7 @@ TEST_CASE("hooks see and replace inputs and outputs, in the order of registratio
   CHECK(calls.size() == 8);
 
   second.remove();
-  second.remove();  // once is enough
+  second.remove();  // a second call has no effect
   third.remove();
   fourth.remove();
   check_close(net(x), {2, 3});
@@ -128,7 +128,7 @@ TEST_CASE("hooks of modules with several inputs and outputs") {
   const Tensor a = tensor({1.0}), b = tensor({5.0});
   const auto [scaled, state] = net(a, 3, b);
   CHECK(inputs == 2);
-  CHECK(outputs == 2);  // an undefined tensor is none
+  CHECK(outputs == 2);  // an undefined tensor does not count
   check_close(scaled, {600});
   check_close(state.h, {500});
   CHECK(!state.c.defined());
@@ -191,7 +191,7 @@ TEST_CASE("hooks may remove themselves and add others; handles outlive modules")
   nn::ModuleHook().remove();
 }
 
-TEST_CASE("what runs fused runs one by one where there are hooks") {
+TEST_CASE("fused layers run one by one if they have hooks") {
   const auto check = [](nn::Sequential net, const Tensor& x) {
     const Tensor expected = net(x);
     for (std::size_t i = 0; i < net.size(); ++i) {
@@ -228,7 +228,7 @@ TEST_CASE("what runs fused runs one by one where there are hooks") {
     check_close(block.buffers()[i], plain->buffers()[i], 1e-6);
 }
 
-TEST_CASE("no module of any layer or model is skipped, and hooks change no result") {
+TEST_CASE("hooks run for every module of every layer and model, and do not change results") {
   for (const Layer& layer : layer_table()) {
     CAPTURE(layer.name);
     const auto net = layer.make();
@@ -282,7 +282,7 @@ TEST_CASE("freezing by name") {
   CHECK(deep.requires_grad_(false, "bn?,*.bn?,*.downsample.1") == 2 * 20);  // every norm
   CHECK(deep.requires_grad_(false, "layer1*weight") == 8);
 
-  // Nothing is changed where any of the patterns matches nothing.
+  // If any pattern matches nothing, nothing changes.
   CHECK_THROWS_WITH_AS(net.requires_grad_(false, "conv1,conv3"),
                        doctest::Contains("no parameter of LeNet5 matches 'conv3'; the closest "
                                          "names are conv1, conv2, "),
@@ -293,7 +293,9 @@ TEST_CASE("freezing by name") {
   CHECK(frozen(net).empty());
 }
 
-TEST_CASE("optimizers leave alone what is frozen between steps; norms go on unless in eval mode") {
+TEST_CASE(
+    "optimizers do not change parameters frozen between steps; norms still update unless in eval "
+    "mode") {
   nn::Sequential net(nn::Linear(3, 4), nn::BatchNorm1d(4), nn::Linear(4, 2));
   optim::SGD sgd(net.parameters(), {.lr = 0.1, .momentum = 0.9, .weight_decay = 0.1});
   const Tensor x = make_values({5, 3}, kFloat32, {});
@@ -324,7 +326,7 @@ TEST_CASE("optimizers leave alone what is frozen between steps; norms go on unle
   CHECK(values("0.weight") != weight);
 }
 
-TEST_CASE("a scope lasts as long as the call: hooks included, errors too") {
+TEST_CASE("a scope lasts as long as the call, including hooks and errors") {
   Double model;
   std::vector<std::string> events;
   const auto scope = [&](const std::string& name) {

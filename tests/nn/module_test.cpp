@@ -31,14 +31,14 @@ std::string name_of_local_class() {
 
 }  // namespace
 
-TEST_CASE("names and order are PyTorch's: parameters, buffers, then children") {
+TEST_CASE("names and order are those of PyTorch: parameters, buffers, then children") {
   Net net;
   CHECK(names(net.named_parameters()) ==
         Names{"extra", "first.scale", "first.shift", "maybe.scale", "maybe.shift", "list.0.scale",
               "list.0.shift", "list.1.scale", "list.1.shift", "owned.scale", "owned.shift"});
   CHECK(names(net.first.named_buffers()) == Names{"calls", "scratch"});
   CHECK(names(net.first.state_dict()) == Names{"scale", "shift", "calls"});
-  // A state dict has what is shared under each of its names.
+  // A state dict contains shared tensors under each of their names.
   CHECK(names(net.state_dict()).back() == "again.calls");
   CHECK(net.state_dict().size() == 19);
   Names modules;
@@ -54,7 +54,7 @@ TEST_CASE("names and order are PyTorch's: parameters, buffers, then children") {
   CHECK(net.state_dict().at("first.scale").shares_storage(net.first.scale));
 }
 
-TEST_CASE("registration refuses what would go wrong") {
+TEST_CASE("registration rejects invalid names and members") {
   struct Bad : nn::Cloneable<Bad> {
     Tensor inside = ones({1});
     void reg(const std::string& name, Tensor& t) { register_parameter(name, t); }
@@ -71,7 +71,7 @@ TEST_CASE("registration refuses what would go wrong") {
   CHECK_THROWS_WITH_AS(bad(ones({1})), doctest::Contains("Bad has no forward()"), Error);
 }
 
-TEST_CASE("modules are moved, but not copied by accident") {
+TEST_CASE("modules can be moved, but not copied by accident") {
   CHECK_THROWS_WITH_AS([](const Affine& a) { Affine copy = a; }(Affine()),
                        doctest::Contains("clone()"), Error);
   static_assert(!std::is_copy_assignable_v<Affine> && !std::is_move_assignable_v<Affine>);
@@ -125,14 +125,14 @@ TEST_CASE("to() converts floating tensors, and the layout of 4-dimensional ones"
   CHECK_THROWS_AS(conv.to(kInt64), DTypeError);
 }
 
-TEST_CASE("a tape recorded before to() notices") {
+TEST_CASE("backward through a tape recorded before to() throws") {
   Affine net;
   const Tensor out = net.scale * net.scale;
   net.to(kFloat64);
   CHECK_THROWS_AS(out.backward(ones({2})), AutogradError);
 }
 
-TEST_CASE("load_state_dict: strict, not strict, wrong") {
+TEST_CASE("load_state_dict: strict, not strict, and errors") {
   Net net, other;
   other.first.scale.detach().fill_(9);
   CHECK(net.load_state_dict(other.state_dict()).complete());
@@ -148,7 +148,7 @@ TEST_CASE("load_state_dict: strict, not strict, wrong") {
                        doctest::Contains("missing from the dict: maybe.scale; unexpected in it: "
                                          "surplus"),
                        ValueError);
-  check_close(net.parameters()[0], {1, 1, 1});  // nothing half-loaded
+  check_close(net.parameters()[0], {1, 1, 1});  // nothing was loaded
   const nn::LoadReport report = net.load_state_dict(dict, {.strict = false});
   CHECK(report.missing == Names{"maybe.scale"});
   CHECK(report.unexpected == Names{"surplus"});
@@ -174,7 +174,7 @@ TEST_CASE("load_state_dict: strict, not strict, wrong") {
         "loaded 17 tensors; 1 missing from the dict: again.shift; 1 unexpected in the dict: odd; 1 "
         "of another shape: owned.shift: expected [2], got [2, 1]");
   check_close(net.parameters()[0], {1, 1, 1});
-  // Names stay strict unless they are told not to be.
+  // skip_mismatched does not affect missing names.
   CHECK_THROWS_AS(net.load_state_dict(dict, {.skip_mismatched = true}), ValueError);
   dict = other.state_dict();
   dict.insert_or_assign("owned.shift", ones({2, 1}));
@@ -196,7 +196,7 @@ TEST_CASE("prefixes of wrapped models, both ways") {
     net.load_state_dict(dict, options);
     check_close(net.scale, {5, 5});
   };
-  // Whether they are there or not.
+  // With and without the prefix in the dict.
   for (const StateDict& dict : {plain, wrapped}) check(dict, {.strip_prefix = "module."});
   CHECK_THROWS_WITH_AS(net.load_state_dict(wrapped),
                        doctest::Contains("load it with .strip_prefix = \"module.\""), ValueError);
@@ -219,11 +219,12 @@ TEST_CASE("prefixes of wrapped models, both ways") {
 
   StateDict both = wrapped;
   both.insert("scale", ones({2}));
-  CHECK_THROWS_WITH_AS(net.load_state_dict(both, {.strip_prefix = "module."}),
-                       doctest::Contains("'scale' becomes 'scale', which is another's name"),
-                       ValueError);
+  CHECK_THROWS_WITH_AS(
+      net.load_state_dict(both, {.strip_prefix = "module."}),
+      doctest::Contains("'scale' becomes 'scale', which is the name of another tensor"),
+      ValueError);
   CHECK_THROWS_WITH_AS(net.load_state_dict(wrapped, {.strip_prefix = "module.scale"}),
-                       doctest::Contains("which is no name"), ValueError);
+                       doctest::Contains("which is empty"), ValueError);
 }
 
 TEST_CASE("loading converts dtype and device, strips prefixes, and goes through files") {
@@ -277,7 +278,7 @@ TEST_CASE("names of classes are without namespaces and template arguments") {
   CHECK(nn::Linear(1, 1).name() == "Linear");
 }
 
-TEST_CASE("printing is PyTorch's") {
+TEST_CASE("modules print as in PyTorch") {
   nn::LeNet5 net;
   CHECK(net.str() ==
         "LeNet5(\n"

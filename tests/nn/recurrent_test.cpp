@@ -43,7 +43,8 @@ void load(const std::string& name, nn::Module& module) {
 
 using Named = std::vector<std::pair<std::string, Tensor>>;
 
-/// Outputs and, from the recorded gradients of them, those of the parameters and of `inputs`.
+/// Checks outputs and, from the recorded gradients of the outputs, the gradients of parameters and
+/// `inputs`.
 void check_recorded(const std::string& name, const nn::Module& module, const Named& outputs,
                     const Named& inputs) {
   Tensor loss = zeros({}, {.dtype = kFloat64});
@@ -93,7 +94,7 @@ std::string names(const nn::Module& module) {
 
 }  // namespace
 
-TEST_CASE("LSTM and GRU: outputs, states and gradients are PyTorch's") {
+TEST_CASE("LSTM and GRU: outputs, states and gradients agree with PyTorch") {
   check("lstm", nn::LSTM(3, 4));
   check("lstm_deep", nn::LSTM(3, 4, kDeep));
   check("lstm_bare", nn::LSTM(3, 4, {.bias = false}));
@@ -102,7 +103,7 @@ TEST_CASE("LSTM and GRU: outputs, states and gradients are PyTorch's") {
   check("gru_bare", nn::GRU(3, 4, {.bias = false}));
 }
 
-TEST_CASE("LSTMCell and GRUCell are PyTorch's, and a step of their layers") {
+TEST_CASE("LSTMCell and GRUCell agree with PyTorch, and with a step of their layers") {
   nn::LSTMCell lstm(3, 4);
   load("lstm_cell", lstm);
   const Tensor x = leaf("lstm_cell", "x"), h = leaf("lstm_cell", "h"), c = leaf("lstm_cell", "c");
@@ -152,13 +153,13 @@ TEST_CASE("recurrent layers: names, initial weights, text, clones") {
   CHECK(net(x).shape() == Shape{2, 5, 2});
 }
 
-TEST_CASE("recurrent layers count their products, and hooks see all outputs") {
+TEST_CASE("recurrent layers count multiply-adds, and hooks see all outputs") {
   nn::LSTM lstm(3, 4, kDeep);
   int outputs_seen = 0;
   lstm.register_forward_hook(
       [&](nn::Module& module, std::span<const Tensor> inputs, std::span<Tensor> outputs) {
         outputs_seen = static_cast<int>(outputs.size());
-        // 10 rows, and of each direction 16 rows of weights: layers of 3 and 8 inputs, 4 states.
+        // 10 rows; per direction 16 rows of weights; layers with 3 and 8 inputs, and 4 states.
         CHECK(module.multiply_adds(inputs, outputs) == 10 * 2 * 16 * (3 + 4 + 8 + 4));
       });
   const auto [output, h_n, c_n] = lstm(ones({2, 5, 3}));
@@ -182,7 +183,7 @@ TEST_CASE("LSTM and GRU under autocast") {
   check_mixed(nn::GRU(3, 4, {.bidirectional = true}));
 }
 
-TEST_CASE("recurrent layers drop between layers, while training only") {
+TEST_CASE("recurrent layers apply dropout between layers, only in training") {
   manual_seed(1);
   nn::GRU gru(3, 40, {.num_layers = 2, .dropout = 0.5});
   const Tensor x = test::make_values({4, 2, 3}, kFloat32, {});
@@ -192,7 +193,7 @@ TEST_CASE("recurrent layers drop between layers, while training only") {
   check_equal(gru(x).output, gru(x).output);
 }
 
-TEST_CASE("recurrent layers refuse what they cannot read") {
+TEST_CASE("recurrent layers reject wrong shapes and options") {
   nn::LSTM lstm(3, 4, {.num_layers = 2});
   const Tensor x = ones({5, 2, 3});
   CHECK_THROWS_WITH_AS(lstm(ones({5, 2, 4})),
@@ -211,8 +212,8 @@ TEST_CASE("recurrent layers refuse what they cannot read") {
 
 namespace {
 
-/// The loss at the end of learning to say, at the end of a sequence of random bits, whether the
-/// first of them was 1.
+/// The loss after learning to report, at the end of a sequence of random bits, whether the first
+/// bit was 1.
 template <class Recurrent>
 double learn_to_remember() {
   constexpr std::int64_t kSteps = 6, kBatch = 32;

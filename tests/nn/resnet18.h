@@ -26,7 +26,7 @@ inline nn::ResNet narrow_resnet18() {
   return {nn::ResNetBlock::basic, {2, 2, 2, 2}, {.classes = kClasses, .width = 5}};
 }
 
-/// With the weights that PyTorch trained for three steps.
+/// The network with weights that PyTorch trained for three steps.
 inline nn::ResNet resnet18_of_pytorch() {
   nn::ResNet net = narrow_resnet18();
   const auto path =
@@ -46,14 +46,14 @@ inline Tensor resnet18_labels(std::uint32_t step) {
   return from_vector(values, {kBatch});
 }
 
-/// Norm of the difference, relative to that of what is expected.
+/// The norm of the difference, relative to the norm of `expected`.
 inline double relative_difference(const Tensor& got, const Tensor& expected) {
   NoGradGuard guard;
   const Tensor e = expected.to(kFloat64);
   return norm(got.cpu().to(kFloat64) - e).item<double>() / norm(e).item<double>();
 }
 
-/// Forward and backward in float32 beside PyTorch's: logits to 1e-4, gradients to 1e-3.
+/// Checks forward and backward in float32 against PyTorch: logits to 1e-4, gradients to 1e-3.
 inline void check_resnet18_step(const Device& device, MemoryFormat format) {
   CAPTURE(device.str());
   CAPTURE(static_cast<int>(format));

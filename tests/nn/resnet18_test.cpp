@@ -15,7 +15,7 @@ using namespace ferrite::test;
 
 namespace {
 
-/// The losses of SGD on the batches from number 0 on.
+/// The losses of SGD on batches 0, 1, ...
 std::vector<double> train(nn::ResNet& net, std::uint32_t steps, MemoryFormat format) {
   optim::SGD sgd(net.parameters(), {.lr = 0.02, .momentum = 0.9, .weight_decay = 5e-4});
   std::vector<double> losses;
@@ -41,7 +41,8 @@ TEST_CASE("forward and backward from PyTorch's weights") {
 TEST_CASE("ten training steps from PyTorch's weights") {
   const Golden golden("resnet18");
   nn::ResNet net = resnet18_of_pytorch();
-  // As in the recording: a forward in training before the steps, which the running statistics see.
+  // As in the recording, a forward in training mode before the steps updates the running
+  // statistics.
   no_grad([&] { net(resnet18_images(0)); });
   check_close(golden.get("step", "losses"), train(net, 10, kContiguous), 1e-3, 1e-3);
   net.eval();
@@ -49,7 +50,7 @@ TEST_CASE("ten training steps from PyTorch's weights") {
   check_close(net(resnet18_images(0)), golden.get("step", "trained"), 1e-2, 1e-2);
 }
 
-TEST_CASE("Python reads and runs what was trained here") {
+TEST_CASE("Python loads and runs a network trained here") {
   std::string name = (std::filesystem::temp_directory_path() / "ferrite-XXXXXX").string();
   REQUIRE(mkdtemp(name.data()) != nullptr);
   const std::filesystem::path folder = name;
@@ -62,7 +63,7 @@ TEST_CASE("Python reads and runs what was trained here") {
   const Tensor logits = no_grad([&] { return net(images); });
   save({{"images", images}, {"logits", logits}}, folder / "results.safetensors");
 
-  // It comes back here, too, and into a model of another number of classes.
+  // The file is also loaded here, and into a model with another number of classes.
   nn::ResNet again = narrow_resnet18();
   CHECK(again.load_state_dict(load(folder / "model.safetensors")).complete());
   again.eval();
@@ -70,7 +71,7 @@ TEST_CASE("Python reads and runs what was trained here") {
 
   const std::string script = source_dir() + std::string("/tests/golden/check_resnet18.py");
   const std::string log = (folder / "log").string();
-  int code = 127;  // the shell found no such program; 77: the script found no NumPy
+  int code = 127;  // 127: the shell did not find the program; 77: the script did not find NumPy
   std::string said;
   for (const std::string python : {"python3", "/usr/bin/python3"}) {
     if (code != 77 && code != 127) break;

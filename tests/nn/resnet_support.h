@@ -1,4 +1,4 @@
-// What the tests of residual networks share.
+// Common code of the tests of residual networks.
 #pragma once
 
 #include <string_view>
@@ -14,10 +14,10 @@ void fill(nn::Module& net);
 /// The labels of its images.
 Tensor labels(std::int64_t count, std::int64_t classes);
 
-/// The child of that name; null where there is none.
+/// The child of that name; null if there is none.
 nn::Module* child(const nn::Module& module, std::string_view name);
 
-/// What `net` computes, by its layers one after the other, none fused.
+/// The output of `net`, computed by its layers one after another without fusion.
 Tensor composed(nn::ResNet& net, const Tensor& x);
 
 }  // namespace ferrite::test

@@ -67,7 +67,7 @@ const Case kCases[] = {
      {3, 3, 9, 8}},
 };
 
-/// A training step and an evaluation beside the recorded ones.
+/// Checks a training step and an evaluation against the recorded ones.
 void check_against_pytorch(const Case& c, DType dtype, MemoryFormat format, double rtol,
                            double atol) {
   CAPTURE(c.name);
@@ -108,7 +108,7 @@ void check_against_pytorch(const Case& c, DType dtype, MemoryFormat format, doub
 
 }  // namespace
 
-TEST_CASE("a step of narrow residual networks is PyTorch's") {
+TEST_CASE("a step of narrow residual networks agrees with PyTorch") {
   for (const Case& c : kCases)
     for (MemoryFormat format : {kContiguous, kChannelsLast}) {
       check_against_pytorch(c, kFloat64, format, 1e-9, 1e-10);
@@ -117,7 +117,7 @@ TEST_CASE("a step of narrow residual networks is PyTorch's") {
     }
 }
 
-TEST_CASE("names and shapes are torchvision's, and so is the number of parameters") {
+TEST_CASE("names, shapes and the number of parameters are those of torchvision") {
   const auto check = [](const std::string& name, const nn::Module& net, std::int64_t parameters) {
     CAPTURE(name);
     const auto bytes = golden().get(name, "state").to_vector<std::uint8_t>();
@@ -133,14 +133,14 @@ TEST_CASE("names and shapes are torchvision's, and so is the number of parameter
   check("resnet18", nn::ResNet18(), 11'689'512);
   check("resnet34", nn::ResNet34(), 21'797'672);
   check("resnet50", nn::ResNet50(), 25'557'032);
-  // 1 channel for 3 with a kernel of 3 for 7, 10 classes for 1000.
+  // 1 channel instead of 3, a kernel of 3 instead of 7, and 10 classes instead of 1000.
   CHECK(
       nn::ResNet18({.classes = 10, .in_channels = 1, .stem = ResNetStem::small}).num_parameters() ==
       11'689'512 - 64 * (3 * 49 - 9) - 990 * 513);
   CHECK(nn::ResNet18(10, 1).num_parameters() == 11'689'512 - 64 * 2 * 49 - 990 * 513);
 }
 
-TEST_CASE("weights start as torchvision's do") {
+TEST_CASE("weights are initialised as in torchvision") {
   manual_seed(1);
   nn::ResNet net(ResNetBlock::bottleneck, {1, 1, 1, 1}, {.classes = 10, .width = 16});
   for (const auto& [name, p] : net.named_parameters()) {
@@ -151,7 +151,7 @@ TEST_CASE("weights start as torchvision's do") {
       double squares = 0;
       for (double v : values) squares += v * v;
       const auto n = static_cast<double>(values.size());
-      // Within 5 deviations of what n normal numbers have.
+      // Within 5 standard deviations for n normal numbers.
       CHECK(std::abs(squares / n * out / 2 - 1) < 5 * std::sqrt(2 / n));
     } else if (p.dim() == 1 && name != "fc.bias") {
       check_close(p, std::vector<double>(values.size(), name.ends_with("weight") ? 1 : 0), 0);
@@ -161,7 +161,7 @@ TEST_CASE("weights start as torchvision's do") {
   }
 }
 
-TEST_CASE("with the last norms at zero every block begins as the identity") {
+TEST_CASE("with zero_init_residual every block starts as the identity") {
   for (ResNetBlock block : {ResNetBlock::basic, ResNetBlock::bottleneck}) {
     nn::ResNet net(block, {1, 2, 1, 1}, {.zero_init_residual = true, .width = 2});
     const std::string last = block == ResNetBlock::basic ? "bn2.weight" : "bn3.weight";
@@ -179,7 +179,7 @@ TEST_CASE("with the last norms at zero every block begins as the identity") {
   check_close(block(x), relu(x), 0);
 }
 
-TEST_CASE("the fused blocks are the composition of their layers") {
+TEST_CASE("fused blocks agree with the composition of their layers") {
   for (const Case& c : kCases)
     for (bool training : {true, false})
       for (MemoryFormat format : {kContiguous, kChannelsLast}) {
@@ -208,7 +208,7 @@ TEST_CASE("the fused blocks are the composition of their layers") {
       }
 }
 
-TEST_CASE("logits come out of images of every size, and gradients reach every parameter") {
+TEST_CASE("images of every size give logits, and gradients reach every parameter") {
   const auto check = [](nn::Module& net, const Shape& input, std::int64_t classes) {
     CAPTURE(input);
     const Tensor y = net(hash_uniform(input, 5, 1));
@@ -235,7 +235,7 @@ TEST_CASE("logits come out of images of every size, and gradients reach every pa
   CHECK_THROWS_AS(net18(zeros({2, 3, 28, 28})), ShapeError);
 }
 
-TEST_CASE("blocks that are computed again in backward: the same step, and less memory") {
+TEST_CASE("blocks recomputed in backward: the same step, with less memory") {
   for (const ResNetBlock block : {ResNetBlock::basic, ResNetBlock::bottleneck})
     for (const bool cumulative : {false, true}) {
       manual_seed(5);
@@ -269,7 +269,7 @@ TEST_CASE("blocks that are computed again in backward: the same step, and less m
     }
 }
 
-TEST_CASE("channels-last goes through without copies back") {
+TEST_CASE("channels-last is kept without conversion copies") {
   nn::ResNet net(ResNetBlock::basic, {1, 1, 1, 1}, {.stem = ResNetStem::small, .width = 4});
   net.to(kChannelsLast);
   Tensor x = hash_uniform({2, 3, 16, 16}, 6, 1).contiguous(kChannelsLast);
@@ -280,7 +280,7 @@ TEST_CASE("channels-last goes through without copies back") {
   }
 }
 
-TEST_CASE("clones, states and wrong sizes") {
+TEST_CASE("clones, state dicts and wrong sizes") {
   nn::ResNet18 net({.classes = 4, .width = 2});
   const auto copy = net.clone();
   const Tensor x = hash_uniform({2, 3, 32, 32}, 8, 1);

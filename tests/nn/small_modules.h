@@ -83,7 +83,7 @@ class Tied : public nn::Cloneable<Tied> {
   Affine a, b;
 };
 
-/// Refers to a module that is not its own, as what trains a model on several devices does.
+/// Refers to a module that it does not own, like classes that train a model on several devices.
 class Wrapper : public nn::Cloneable<Wrapper> {
  public:
   explicit Wrapper(nn::Module& module) : wrapped_(module) { wrap_module(module); }

@@ -21,7 +21,7 @@ using test::check_close;
 
 namespace {
 
-/// Does all that a forward should leave alone, and calls one child twice.
+/// Changes all state that a summary must restore, and calls one child twice.
 class Restless : public nn::Cloneable<Restless> {
  public:
   Restless() : weight(ones({3, 3})), count(zeros({})) {
@@ -91,7 +91,7 @@ TEST_CASE("LeNet-5, counted by hand") {
         3 * (26 * 26 * 180 + 9 * 9 * 25'000 + 800 * 128 + 1280));
 }
 
-TEST_CASE("residual networks have the figures that are known of them") {
+TEST_CASE("residual networks have their published figures") {
   // At 32 x 32 each convolution has a 49th of the positions that it has at 224 x 224.
   const auto check = [](nn::Module& net, std::int64_t parameters, std::int64_t products,
                         std::int64_t fc, std::int64_t activations) {
@@ -109,7 +109,7 @@ TEST_CASE("residual networks have the figures that are known of them") {
   check(net50, 25'557'032, 4'089'184'256, 2'048'000, 22'228'968);  // 4.09 G, 177.83 MB
 }
 
-TEST_CASE("other products, inputs of several kinds, and layers that do not say") {
+TEST_CASE("other products, inputs of several types, and layers with unknown costs") {
   nn::ConvTranspose2d transposed(4, 6, 3, {.stride = 2, .groups = 2});
   CHECK(nn::summary(transposed, {2, 4, 5, 5}).multiply_adds == 2 * 4 * 25 * (6 / 2 * 9));
   nn::Conv2d grouped(4, 6, 3, {.groups = 2});
@@ -139,7 +139,7 @@ TEST_CASE("other products, inputs of several kinds, and layers that do not say")
   CHECK(row(u, "unused").output_shapes.empty());
 }
 
-TEST_CASE("everything is as it was before") {
+TEST_CASE("a summary restores all state") {
   manual_seed(3);
   Restless net;
   net.unused.eval();

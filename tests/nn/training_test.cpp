@@ -1,5 +1,5 @@
-// Whole training runs: against PyTorch (tests/golden/record_training.py makes the same weights and
-// images), to the last bit against themselves, and what they leave behind in memory.
+// Training runs: compared with PyTorch (tests/golden/record_training.py makes the same weights and
+// images), reproducible to the last bit, and their use of memory.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -90,7 +90,7 @@ class Trainer {
   std::unique_ptr<optim::SGD> sgd_;
 };
 
-/// What a run ends with, to be compared bit by bit.
+/// The final state of a run, for bitwise comparison.
 struct Outcome {
   std::vector<float> losses;
   std::vector<std::vector<float>> weights;
@@ -122,8 +122,8 @@ double norm_of(const Tensor& t) {
   return std::sqrt(squares);
 }
 
-/// The run of `setup` step by step beside the recorded one. In float64 PyTorch itself ends 4e-7
-/// (losses), 4e-6 (logits) and 3e-7 (weights) from where it ends in float32.
+/// Compares the run of `setup` step by step with the recorded one. PyTorch's own results in float64
+/// and float32 differ by 4e-7 (losses), 4e-6 (logits) and 3e-7 (weights).
 void check_against_pytorch(const Setup& setup) {
   const Golden golden("training");
   const std::string name = setup.d2l ? "d2l" : "lenet5";
@@ -157,19 +157,19 @@ void check_against_pytorch(const Setup& setup) {
 
 }  // namespace
 
-TEST_CASE("LeNet-5 with momentum takes PyTorch's course") {
+TEST_CASE("LeNet-5 with momentum trains as in PyTorch") {
   check_against_pytorch({});
   check_against_pytorch({.format = kChannelsLast});
   check_against_pytorch({.device = "cpu:1"});
 }
 
-TEST_CASE("the LeNet of Dive into Deep Learning takes PyTorch's course") {
+TEST_CASE("the LeNet of Dive into Deep Learning trains as in PyTorch") {
   check_against_pytorch({.d2l = true});
   check_against_pytorch({.d2l = true, .format = kChannelsLast});
   check_against_pytorch({.d2l = true, .device = "cpu:1"});
 }
 
-TEST_CASE("losses and weights come out the same to the last bit: runs, threads, devices") {
+TEST_CASE("losses and weights are the same to the last bit for all runs, threads and devices") {
   const int threads = num_threads();
   for (bool d2l : {false, true})
     for (MemoryFormat format : {kContiguous, kChannelsLast}) {
@@ -188,7 +188,8 @@ TEST_CASE("losses and weights come out the same to the last bit: runs, threads, 
     }
 }
 
-TEST_CASE("a warmed-up step leaves memory as it found it and asks the system for none") {
+TEST_CASE(
+    "a step after warm-up does not change the memory in use and requests none from the system") {
   const int threads = num_threads();
   for (const Device device : {Device(), Device("cpu:1")})
     for (MemoryFormat format : {kContiguous, kChannelsLast})
@@ -201,7 +202,7 @@ TEST_CASE("a warmed-up step leaves memory as it found it and asks the system for
         const std::vector<Batch> batches = {make_batch(0), make_batch(1)};
         const auto step = [&](std::size_t s) {
           trainer.step(batches[s % 2]);
-          synchronize(device);  // so that what queued work held is free
+          synchronize(device);  // frees the memory that queued work held
         };
         for (std::size_t s = 0; s < 4; ++s) step(s);
         const auto requests = [&] {
@@ -210,7 +211,7 @@ TEST_CASE("a warmed-up step leaves memory as it found it and asks the system for
         };
         const std::size_t allocated = memory_allocated(device);
         const std::uint64_t before = requests();
-        // Threads that work at the same time have working memory each; how many ever do is luck.
+        // Each thread that works at the same time has its own working memory; their number varies.
         const std::uint64_t luck = count > 1 ? 8 : 0;
         const std::size_t steps = format == kContiguous ? 200 : 40;
         for (std::size_t s = 0; s < steps; ++s) {
@@ -223,7 +224,7 @@ TEST_CASE("a warmed-up step leaves memory as it found it and asks the system for
   set_num_threads(threads);
 }
 
-TEST_CASE("evaluation keeps nothing either, with and without recording") {
+TEST_CASE("evaluation does not retain memory either, with and without recording") {
   Trainer trainer({});
   const Batch batch = make_batch(0);
   trainer.step(batch);

@@ -28,7 +28,7 @@ double first_step() {
 int main(int argc, char** argv) {
   CLI::App app("Trains LeNet-5 for one step and answers by a line of JSON.");
   int threads = 1;
-  app.add_option("--threads", threads, "of the CPU")
+  app.add_option("--threads", threads, "CPU threads")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   return bench::run(app, argc, argv, [&] {

@@ -5,8 +5,9 @@
 
 namespace ferrite::kernels::cuda::vendor {
 
-/// Puts the product on the stream, or answers false, having done nothing, where cuBLASLt is not
-/// there, is switched off, or does not take these dtypes and strides.
+/// Launches the product on the stream and returns true. Returns false, without having done
+/// anything, if cuBLASLt is not available, is switched off, or does not support these dtypes and
+/// strides.
 bool matmul(const Stream& stream, const View& out, const View& a, const View& b,
             const MatmulOptions& options);
 

@@ -8,11 +8,12 @@
 
 namespace ferrite::kernels::cuda::vendor {
 
-// Each puts the convolution on the stream, or answers false, having done nothing, where cuDNN is
-// not there, is switched off, or has no plan for these dtypes, sizes and strides.
+// Each launches the convolution on the stream and returns true. Each returns false, without having
+// done anything, if cuDNN is not available, is switched off, or has no plan for these dtypes, sizes
+// and strides.
 
-/// Whether the activation of `params` and the bias are in it says `epilogue`: where cuDNN has no
-/// plan for all of it the caller asks again without.
+/// `epilogue` says whether to fuse the bias and the activation of `params`. If cuDNN has no plan
+/// with them, the caller calls again without.
 enum class ConvEpilogue : std::uint8_t { fused, none };
 bool conv2d(const Stream& stream, const View& out, const View& input, const View& weight,
             const View& bias, const ConvParams& params, ConvEpilogue epilogue);
@@ -26,12 +27,12 @@ bool conv2d_data(const Stream& stream, const View& grad_input, const View& grad,
 bool conv2d_weight(const Stream& stream, const View& grad_weight, const View& input,
                    const View& grad, const ConvParams& params);
 
-/// What cuDNN has for a problem on a device that need not be here, described by `device`: cuDNN's
-/// JSON of its properties (from 9.8 on). For tests.
+/// The plans that cuDNN offers for a problem, for tests. `device` is cuDNN's JSON of device
+/// properties (supported from 9.8 on); the device need not be present.
 struct ConvPlanReport {
-  bool asked = false;       ///< whether cuDNN could be asked
-  std::size_t offered = 0;  ///< configurations that compute as the problem allows
-  std::size_t usable = 0;   ///< of the first `most`, those of which a plan can be made
+  bool asked = false;       ///< whether cuDNN could be queried
+  std::size_t offered = 0;  ///< configurations whose computation the problem allows
+  std::size_t usable = 0;   ///< those of the first `most` for which a plan can be built
   std::string why_not;
 };
 ConvPlanReport report_plans(const ConvProblem& problem, const std::string& device,

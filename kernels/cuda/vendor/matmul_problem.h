@@ -1,8 +1,8 @@
-// What is asked of cuBLASLt, and whether it may be asked at all. Decided on the host without the
-// library, so that every build can test it.
+// The problem that cuBLASLt receives for a call, and whether it should receive it. This is decided
+// on the host without the library, so that every build can test it.
 //
-// cuBLASLt thinks in columns: the row-major out = a b is its out' = b' a', for which nothing has to
-// be moved. Where out lies by columns itself, it is asked for out = a b.
+// cuBLASLt is column-major: the row-major out = a b is its out' = b' a', for which no data has to
+// be moved. If `out` is itself column-major, the problem is out = a b.
 #pragma once
 
 #include <algorithm>
@@ -14,10 +14,10 @@
 
 namespace ferrite::kernels::cuda::vendor {
 
-/// A matrix, or a batch of them, by columns.
+/// A column-major matrix, or a batch of them.
 struct ColumnMatrix {
-  bool transposed = false;             ///< the library is to transpose what lies in memory
-  std::int64_t rows = 0, columns = 0;  ///< as it lies in memory
+  bool transposed = false;             ///< the library must transpose the matrix in memory
+  std::int64_t rows = 0, columns = 0;  ///< in memory
   std::int64_t leading = 0;            ///< elements from one column to the next
   std::int64_t batch_stride = 0;
   std::uint32_t alignment = 0;  ///< of each matrix of the batch, in bytes, at most 256
@@ -25,15 +25,15 @@ struct ColumnMatrix {
   auto operator<=>(const ColumnMatrix&) const = default;
 };
 
-/// How it is to be solved.
+/// Settings of the solution.
 struct MatmulSettings {
   bool tf32 = false;      ///< for float32
-  bool measured = false;  ///< the fastest of several plans, else the one thought best
+  bool measured = false;  ///< use the fastest of several plans, else the first of the heuristic
 
   auto operator<=>(const MatmulSettings&) const = default;
 };
 
-/// What is done to the product on its way to memory.
+/// The operation that is applied to the product before it is stored.
 enum class MatmulEpilogue : std::uint8_t {
   none,
   bias,
@@ -41,13 +41,13 @@ enum class MatmulEpilogue : std::uint8_t {
   relu_bias,
   gelu,  ///< its tanh approximation is the only one that cuBLASLt has
   gelu_bias,
-  gelu_keep,  ///< keeps what gelu is of
+  gelu_keep,  ///< also stores gelu's input
   gelu_keep_bias,
-  left_sums,   ///< of the rows of the left operand, not to do with the result
+  left_sums,   ///< of the rows of the left operand; they do not affect the result
   right_sums,  ///< of the columns of the right operand
 };
 
-/// All that a plan depends on: its key in a cache. out = left right in terms of columns.
+/// All that a plan depends on; the key of the cache. out = left right, column-major.
 struct MatmulProblem {
   DType dtype = kFloat32;
   MatmulSettings settings = {};
@@ -70,8 +70,8 @@ inline std::uint32_t alignment_of(const void* data, std::uint32_t most) {
   return alignment_of(static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(data)), most);
 }
 
-/// The transposes of `v`'s matrices, by columns; nothing where neither rows nor columns are dense,
-/// or where they overlap.
+/// The transposes of the matrices of `v`, column-major; nothing if neither rows nor columns are
+/// dense, or if they overlap.
 inline std::optional<ColumnMatrix> by_columns(const View& v) {
   const int d = v.ndim - 2;
   const std::int64_t rows = v.sizes[d], columns = v.sizes[d + 1];
@@ -93,7 +93,7 @@ inline std::optional<ColumnMatrix> by_columns(const View& v) {
   return m;
 }
 
-/// The epilogue that does all that the options ask for, or nothing.
+/// The epilogue that covers all options; nothing if there is none.
 inline std::optional<MatmulEpilogue> epilogue_of(const MatmulProblem& p, const View& out,
                                                  const MatmulOptions& options) {
   using E = MatmulEpilogue;
@@ -113,11 +113,11 @@ inline std::optional<MatmulEpilogue> epilogue_of(const MatmulProblem& p, const V
     case Activation::none:
       return biased ? E::bias : E::none;
     case Activation::relu:
-      if (keeps) return std::nullopt;  // it would keep a mask
+      if (keeps) return std::nullopt;  // it would store a mask
       return biased ? E::relu_bias : E::relu;
     case Activation::gelu_tanh:
       if (!keeps) return biased ? E::gelu_bias : E::gelu;
-      // Lies as out does, in runs of 8 at 16 bytes.
+      // It has the layout of out, in runs of 8 elements aligned to 16 bytes.
       if (p.out.leading % 8 != 0 || p.out.batch_stride % 8 != 0 ||
           alignment_of(options.before_activation.data, 16) < 16)
         return std::nullopt;
@@ -127,8 +127,8 @@ inline std::optional<MatmulEpilogue> epilogue_of(const MatmulProblem& p, const V
   }
 }
 
-/// The call of kernels::matmul as a problem for cuBLASLt; nothing where our own kernels must serve,
-/// or do as well: for products of vectors, which are bound by memory.
+/// The call of kernels::matmul as a problem for cuBLASLt; nothing if cuBLASLt cannot compute it, or
+/// if our own kernels are as fast: for products of vectors, which are bound by memory.
 inline std::optional<MatmulProblem> matmul_problem(const View& out, const View& a, const View& b,
                                                    const MatmulOptions& options,
                                                    const MatmulSettings& settings) {

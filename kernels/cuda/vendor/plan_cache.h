@@ -1,4 +1,4 @@
-// Plans of a vendor's library by the problem that they solve.
+// A cache of plans of a vendor library, by the problem that they solve.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,14 @@
 
 namespace ferrite::kernels::cuda::vendor {
 
-/// At most `capacity` plans; a new one takes the place of that which was not used for longest. Not
-/// for several threads at once; plans are shared, so that one which is in use may go.
+/// At most `capacity` plans; a new plan replaces the least recently used one. Not thread-safe.
+/// Plans are shared pointers, so that a plan in use may be removed.
 template <class Key, class Plan>
 class PlanCache {
  public:
   explicit PlanCache(std::size_t capacity) : capacity_(capacity) {}
 
-  /// Null where there is none.
+  /// Null if there is none.
   std::shared_ptr<Plan> find(const Key& key) {
     const auto found = places_.find(key);
     if (found == places_.end()) return nullptr;
@@ -39,7 +39,7 @@ class PlanCache {
   std::size_t size() const { return plans_.size(); }
 
  private:
-  using Plans = std::list<std::pair<Key, std::shared_ptr<Plan>>>;  // the last used one first
+  using Plans = std::list<std::pair<Key, std::shared_ptr<Plan>>>;  // most recently used first
   std::size_t capacity_;
   Plans plans_;
   std::map<Key, typename Plans::iterator> places_;

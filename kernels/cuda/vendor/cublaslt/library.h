@@ -20,7 +20,7 @@ struct CublasLt {
   decltype(&::cublasLtMatrixLayoutSetAttribute) set_layout = nullptr;
 };
 
-/// Whether it could be loaded; then cublaslt() is it.
+/// Whether the library could be loaded; only then may cublaslt() be called.
 bool has_cublaslt();
 const CublasLt& cublaslt();
 

@@ -27,13 +27,13 @@ class Library {
     CUBLAS_CHECK(cublaslt().create(&handle_));
   }
 
-  /// False where cuBLASLt does not take the problem.
+  /// Returns false if cuBLASLt does not support the problem.
   bool solve(const Stream& stream, const MatmulProblem& problem, const MatmulArguments& arguments) {
     const std::shared_ptr<MatmulPlan> plan = plan_for(stream, problem, arguments);
     return plan->is_usable() && plan->run(handle_, stream, arguments);
   }
 
-  /// That of a device; never destroyed, since the driver may be gone by then.
+  /// The instance of a device; never destroyed, since the driver may be gone by then.
   static Library& of(const Device& device) {
     static auto& once = *new std::array<std::once_flag, Device::kMaxIndex + 1>;
     static std::array<Library*, Device::kMaxIndex + 1> all{};
@@ -48,7 +48,7 @@ class Library {
     const std::lock_guard lock(mutex_);
     if (auto plan = plans_.find(problem)) return plan;
     if (problem.settings.measured && ferrite::detail::cuda::is_capturing(stream)) {
-      problem.settings.measured = false;  // nothing runs before the graph does
+      problem.settings.measured = false;  // nothing can be timed during a capture
       if (auto plan = plans_.find(problem)) return plan;
     }
     const ferrite::cuda::detail::CaptureRelaxed relaxed;
@@ -68,7 +68,7 @@ MatmulSettings current_settings() {
           .measured = cublas::benchmark() && !are_deterministic_algorithms_enabled()};
 }
 
-/// With all that the options ask for in one call.
+/// The product with all options in one call.
 bool fused(const Stream& stream, const View& out, const View& a, const View& b,
            const MatmulOptions& options, const MatmulSettings& settings) {
   const auto problem = matmul_problem(out, a, b, options, settings);
@@ -84,7 +84,7 @@ bool fused(const Stream& stream, const View& out, const View& a, const View& b,
               .beta = options.beta});
 }
 
-/// The product, then what cuBLASLt does not do along with it, by kernels of our own.
+/// The product, and then, by our own kernels, the options that cuBLASLt cannot fuse.
 bool in_steps(const Stream& stream, const View& out, const View& a, const View& b,
               const MatmulOptions& options, const MatmulSettings& settings) {
   if (options.activation == Activation::none && !options.row_sums.data) return false;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint64_t kWorkspaceBytes = std::uint64_t{32} << 20;  // NVIDIA's advice for Hopper
 constexpr int kCandidates = 8;                                      // to be measured
-constexpr int kRepeats = 4;                                         // of a measurement
+constexpr int kRepeats = 4;                                         // per measurement
 
 struct Types {
   cudaDataType_t data, scale;
@@ -69,7 +69,7 @@ void set(cublasLtMatmulDescOpaque_t& product, cublasLtMatmulDescAttributes_t whi
   CUBLAS_CHECK(cublaslt().set_product(&product, which, &value, sizeof value));
 }
 
-/// Whether a call was turned down before anything was put on the stream.
+/// Whether a call was refused before anything was launched.
 bool is_refusal(cublasStatus_t status) {
   return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
          status == CUBLAS_STATUS_ARCH_MISMATCH;
@@ -132,8 +132,8 @@ void MatmulPlan::find_candidates(cublasLtHandle_t handle, const MatmulArguments&
     CUBLAS_CHECK(cublaslt().set_preference(&preference, which, &value, sizeof value));
   };
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
-  // Parts of a sum stay in the type that it is computed in, so that results are rounded once; and
-  // they are added in an order of their own.
+  // Partial sums stay in the type of the computation, so that results are rounded once, and they
+  // are added in a fixed order.
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
          static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, problem_.left.alignment);
@@ -159,7 +159,7 @@ cublasStatus_t MatmulPlan::run(cublasLtHandle_t handle, const Stream& stream,
                                const MatmulArguments& arguments, const Candidate& candidate,
                                void* workspace) const {
   const auto alpha = static_cast<float>(arguments.alpha), beta = static_cast<float>(arguments.beta);
-  const bool wide = problem_.dtype == kFloat64;  // the scales are of the type that sums are
+  const bool wide = problem_.dtype == kFloat64;  // the scales have the type of the sums
   cublasLtMatmulDescOpaque_t described = product(arguments);
   cublasLtMatrixLayoutOpaque_t left = left_, right = right_, out = out_;
   const profiler::detail::DeviceWork work(stream, "cublasLtMatmul");
@@ -187,7 +187,7 @@ bool MatmulPlan::run(cublasLtHandle_t handle, const Stream& stream,
 void MatmulPlan::measure(cublasLtHandle_t handle, const Stream& stream,
                          const MatmulArguments& arguments) {
   if (candidates_.size() < 2) return;
-  // Results go elsewhere: what is added to out must be there afterwards.
+  // Results go to other memory: `out` may be an operand and must stay as it is.
   const ColumnMatrix& out = problem_.out;
   const std::int64_t span =
       (problem_.batch - 1) * out.batch_stride + (out.columns - 1) * out.leading + out.rows;
@@ -205,7 +205,7 @@ void MatmulPlan::measure(cublasLtHandle_t handle, const Stream& stream,
       if (!is_refusal(status)) check_cublas(status, "cublasLtMatmul");
       return status == CUBLAS_STATUS_SUCCESS;
     };
-    if (!works()) continue;  // loads the kernel, too
+    if (!works()) continue;  // also loads the kernel
     Event start, end;
     start.record(stream);
     for (int r = 0; r < kRepeats; ++r) works();

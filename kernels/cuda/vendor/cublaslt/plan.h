@@ -1,4 +1,4 @@
-// A product as cuBLASLt makes it: descriptors and an algorithm, chosen once for a problem.
+// The plan of a product by cuBLASLt: descriptors and an algorithm, chosen once per problem.
 #pragma once
 
 #include <atomic>
@@ -10,32 +10,32 @@
 
 namespace ferrite::kernels::cuda::vendor {
 
-/// Throws CudaError unless a call of cuBLASLt's succeeded.
+/// Throws CudaError unless a call to cuBLASLt succeeded.
 void check_cublas(cublasStatus_t status, const char* call);
 #define CUBLAS_CHECK(call) ::ferrite::kernels::cuda::vendor::check_cublas((call), #call)
 
-/// Where a problem's operands lie, and its scales.
+/// The addresses of a problem's operands, and its scales.
 struct MatmulArguments {
   const void *left, *right;
   void* out;
-  void* vector = nullptr;             ///< the bias, or what gets the sums
-  void* before_activation = nullptr;  ///< what gets the argument of gelu
+  void* vector = nullptr;             ///< the bias, or the destination of the sums
+  void* before_activation = nullptr;  ///< receives the argument of gelu
   double alpha = 1, beta = 0;
 };
 
-/// May be run by several threads at once.
+/// Several threads may run it at the same time.
 class MatmulPlan {
  public:
-  /// Asks for the algorithm that is thought best, or for several where they are to be measured.
-  /// `example` is a call for its alignment.
+  /// Gets the heuristic's first algorithm, or several if they are to be measured. `example` gives
+  /// the alignment of operands.
   MatmulPlan(cublasLtHandle_t handle, const MatmulProblem& problem, const MatmulArguments& example);
 
   /// Whether cuBLASLt has an algorithm.
   bool is_usable() const { return !candidates_.empty() && !refused_; }
-  /// Where there are several algorithms: times them and keeps the fastest. Waits for the stream;
-  /// out is not touched.
+  /// If there are several algorithms, times them and keeps the fastest. Waits for the stream; does
+  /// not write to out.
   void measure(cublasLtHandle_t handle, const Stream& stream, const MatmulArguments& arguments);
-  /// Puts the product on the stream; false, and no longer usable, where cuBLASLt refuses it.
+  /// Launches the product. If cuBLASLt refuses it, returns false, and the plan is no longer usable.
   bool run(cublasLtHandle_t handle, const Stream& stream, const MatmulArguments& arguments);
 
  private:

@@ -27,7 +27,7 @@ constexpr std::size_t kPlans = 2000;        // of a device
 constexpr std::size_t kPlansMeasured = 12;  // of a problem
 constexpr int kRunsMeasured = 3;
 
-/// What is known of a problem: a plan, or that there is none.
+/// The cached result for a problem: a plan, or that there is none.
 struct Known {
   std::optional<ConvPlan> plan;
   bool is_measured = false;
@@ -37,7 +37,7 @@ struct Known {
 /// The handle and the plans of one device. One thread at a time.
 class Library {
  public:
-  /// Null where cuDNN is not there. Never destroyed, since the driver may be gone by then.
+  /// Null if cuDNN is not available. Never destroyed, since the driver may be gone by then.
   static Library* of(const Device& device) {
     const Cudnn* const cudnn = cudnn_library();
     if (!cudnn) return nullptr;
@@ -54,12 +54,13 @@ class Library {
 
   std::mutex& mutex() { return mutex_; }
 
-  /// What is known of a problem, once it was asked for. With the lock held, as the rest.
+  /// The result for a problem, computed at the first call. Like the other members, it requires the
+  /// lock.
   std::shared_ptr<Known> find(const ConvProblem& problem) {
     std::shared_ptr<Known> known = known_.find(problem);
     if (!known) {
       known = std::make_shared<Known>();
-      // Loads kernels, which is no part of a graph that is being captured.
+      // This loads kernels, which must not become part of a capture.
       const ferrite::cuda::detail::CaptureRelaxed relaxed;
       try {
         const ConvPlans plans({cudnn_, handle_}, problem);
@@ -80,8 +81,8 @@ class Library {
     return false;
   }
 
-  /// Keeps the fastest of the plans for a problem that has one, measured on these operands, of
-  /// which it overwrites the computed one.
+  /// Keeps the fastest of the plans for a problem that has one, measured on these operands; it
+  /// overwrites the computed operand.
   void measure(const Stream& stream, const ConvProblem& problem, Known& known,
                const ConvPlan::Pointers& pointers) {
     use(stream);
@@ -105,12 +106,12 @@ class Library {
         if (time >= best) continue;
         best = time;
         known.plan = std::move(plan);
-      } catch (const OutOfMemoryError&) {  // of its workspace: it is not to be the one
+      } catch (const OutOfMemoryError&) {  // no memory for its workspace: do not choose this plan
       }
     }
   }
 
-  /// A recorded graph refers to what its plans have loaded, so they stay as they are.
+  /// Captured graphs refer to kernels that their plans have loaded, so these plans are kept.
   void keep(std::shared_ptr<Known> known) {
     if (known->is_captured) return;
     known->is_captured = true;
@@ -144,7 +145,7 @@ class Library {
   std::vector<std::shared_ptr<Known>> captured_;
 };
 
-/// An operand as it lies in the problem's layout: itself, or a copy.
+/// An operand in the problem's layout: itself, or a copy.
 class Laid {
  public:
   Laid(const Stream& stream, const View& v, const ConvProblem& problem,
@@ -155,12 +156,12 @@ class Laid {
     view_.data = copy_->as<void>();
     std::ranges::copy(problem.strides(operand), view_.strides);
   }
-  /// Before the convolution, of what it reads.
+  /// For operands that the convolution reads, before it.
   void* read() const {
     if (copy_) copy(stream_, view_, original_);
     return view_.data;
   }
-  /// After it, of what it has computed.
+  /// For the computed operand, after the convolution.
   void write_back() const {
     if (copy_) copy(stream_, original_, view_);
   }
@@ -192,7 +193,7 @@ bool run(const Stream& stream, ConvProblem problem, const View& input, const Vie
     if (operand != &computed) operand->read();
   const ConvPlan::Pointers pointers{in.data(), filter.data(), result.data(), extras};
   const bool capturing = ferrite::detail::cuda::is_capturing(stream);
-  // Timing waits for the device, which a capture does not allow.
+  // Timing waits for the device, which is not possible during a capture.
   if (capturing)
     library->keep(known);
   else if (cudnn::benchmark() && !known->is_measured && !known->is_captured)
@@ -222,7 +223,7 @@ bool conv2d(const Stream& stream, const View& out, const View& input, const View
 
 bool conv2d_sums(const Stream& stream, const View& out, const View& sum, const View& squares,
                  const View& input, const View& weight, const ConvParams& params) {
-  // A variance from sums of squares has the digits that 16-bit types can use, no more.
+  // A variance from sums of squares is accurate enough only for 16-bit types.
   if (itemsize(input.dtype) != 2 || !cudnn::fused_statistics() ||
       !is_mine(input, weight, out, params))
     return false;

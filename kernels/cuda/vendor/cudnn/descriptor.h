@@ -11,12 +11,12 @@
 
 namespace ferrite::kernels::cuda::vendor {
 
-/// Thrown where cuDNN does not take a description; ends in "there is no plan".
+/// Thrown if cuDNN does not support a description; the caller concludes that there is no plan.
 struct NotSupported {
   std::string why;
 };
 
-/// A descriptor of cuDNN's backend. Every call throws NotSupported where cuDNN refuses it.
+/// A descriptor of cuDNN's backend. Every call throws NotSupported if cuDNN refuses it.
 class Descriptor {
  public:
   Descriptor(const Cudnn& cudnn, cudnnBackendDescriptorType_t type) : cudnn_(&cudnn) {
@@ -66,7 +66,7 @@ class Descriptor {
     check(cudnn_->get_attribute(raw_, name, type, 1, &count, &value));
     return value;
   }
-  /// All values of an attribute that has at most `most`.
+  /// All values of an attribute, which has at most `most`.
   template <class T>
   std::vector<T> all(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                      std::size_t most) const {
@@ -77,7 +77,8 @@ class Descriptor {
     values.resize(std::min<std::size_t>(most, static_cast<std::size_t>(count)));
     return values;
   }
-  /// How many descriptors an attribute has, and those: into descriptors that were made for them.
+  /// The number of descriptors of an attribute, and the descriptors, which are written to existing
+  /// ones.
   std::int64_t count(cudnnBackendAttributeName_t name) const {
     std::int64_t count = 0;
     check(cudnn_->get_attribute(raw_, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, nullptr));

@@ -1,5 +1,5 @@
-// cuDNN's graph API, through its C interface. The library is loaded when it is first asked for, so
-// that programs start where it is not, and do not pay for it where they do not convolve.
+// cuDNN's graph API, through its C interface. The library is loaded at its first use, so that
+// programs also start without it, and pay for it only if they use convolutions.
 #pragma once
 
 #include <cudnn_graph.h>
@@ -22,11 +22,11 @@ struct Cudnn {
   decltype(&::cudnnBackendGetAttribute) get_attribute = nullptr;
   decltype(&::cudnnBackendExecute) execute = nullptr;
 
-  /// What the last call that failed in this thread says of it.
+  /// cuDNN's message about the last failed call of this thread.
   std::string last_error() const;
 };
 
-/// Null where the library cannot be loaded, and then why_not_loaded() says why.
+/// Null if the library cannot be loaded; why_not_loaded() then gives the reason.
 const Cudnn* cudnn_library();
 const std::string& why_not_loaded();
 

@@ -60,7 +60,7 @@ constexpr ConvolutionNames names_of(ConvPass pass) {
           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
 }
 
-/// Describes a problem. Descriptors refer to those that they are made of, and all are kept.
+/// Builds the description of a problem. Descriptors refer to other descriptors, so all are kept.
 class Builder {
  public:
   Builder(const Cudnn& cudnn, const ConvProblem& problem, std::vector<Descriptor>& kept)
@@ -70,7 +70,8 @@ class Builder {
 
   /// The operations, in their order.
   std::vector<cudnnBackendDescriptor_t> operations() {
-    // Between the operations of a fused convolution results are floats, rounded once at the end.
+    // Between the operations of a fused convolution, results are float32; they are rounded once at
+    // the end.
     int results = 1 + (p_.has_bias ? 1 : 0) + (p_.has_relu ? 1 : 0);
     const auto result = [&]() -> const Descriptor& {
       return --results == 0 ? operand(kOut, p_.out) : between(kFirstVirtual + results);
@@ -147,7 +148,7 @@ class Builder {
     Descriptor& function = make(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     function.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode)
         .set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
-    if (mode == CUDNN_POINTWISE_RELU_FWD)  // an overflow is not to be hidden from a loss scaler
+    if (mode == CUDNN_POINTWISE_RELU_FWD)  // a loss scaler must see an overflow
       function.set(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION,
                    CUDNN_PROPAGATE_NAN);
     function.finalize();
@@ -181,7 +182,7 @@ std::vector<cudnnBackendDescriptor_t> raw(const std::vector<Descriptor>& descrip
   return all;
 }
 
-/// Whether the engine of a configuration computes as the problem allows.
+/// Whether the problem allows the numerics of a configuration's engine.
 bool is_allowed(const Descriptor& configuration, const ConvProblem& p) {
   Descriptor engine(configuration.cudnn(), CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t filled[] = {engine.raw()};
@@ -191,7 +192,7 @@ bool is_allowed(const Descriptor& configuration, const ConvProblem& p) {
   const auto has = [&](cudnnBackendNumericalNote_t note) {
     return std::find(notes.begin(), notes.end(), note) != notes.end();
   };
-  // Inputs cut to half, or sums in half, are nobody's wish.
+  // Never round inputs to half precision or sum in half precision.
   if (has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) ||
       has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION))
     return false;
@@ -216,7 +217,7 @@ ConvPlans::ConvPlans(const PlanTarget& target, const ConvProblem& problem)
     try {
       for (Descriptor& configuration : configurations_of(mode))
         if (is_allowed(configuration, problem)) configurations_.push_back(std::move(configuration));
-    } catch (const NotSupported& refusal) {  // by one heuristic; the other may know something
+    } catch (const NotSupported& refusal) {  // refused by one heuristic; the other may have plans
       why_not_ = refusal.why;
     }
   }

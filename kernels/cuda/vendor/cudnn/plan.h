@@ -1,5 +1,5 @@
-// A convolution as cuDNN runs it: a graph of one to three operations, and the engine that computes
-// them. One plan serves all calls with the same problem.
+// The plan of a convolution by cuDNN: a graph of one to three operations, and the engine that
+// computes them. One plan serves all calls with the same problem.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace ferrite::kernels::cuda::vendor {
 
-/// Whom plans are made for: the device of a handle, or, without one, a device of these properties.
+/// The device that plans are for: that of a handle or, without a handle, one with these properties.
 struct PlanTarget {
   const Cudnn& cudnn;
   cudnnHandle_t handle = nullptr;
@@ -27,13 +27,13 @@ class ConvPlan {
     bool operator==(const Extras&) const = default;
   };
   struct Pointers {
-    const void *input, *weight, *out;  // of which cuDNN writes the computed one
-    Extras extras;                     // null but for what the problem has
+    const void *input, *weight, *out;  // cuDNN writes the computed one
+    Extras extras;                     // null unless the problem has them
     bool operator==(const Pointers&) const = default;
   };
 
   std::size_t workspace_bytes() const { return workspace_bytes_; }
-  /// Puts the convolution on the handle's stream; false where cuDNN refuses it after all.
+  /// Launches the convolution on the handle's stream; returns false if cuDNN refuses it after all.
   bool run(cudnnHandle_t handle, const Pointers& pointers, void* workspace);
 
  private:
@@ -43,22 +43,22 @@ class ConvPlan {
 
   Descriptor plan_;
   std::size_t workspace_bytes_;
-  // The operands of the last call: a training step brings the same ones again and again.
+  // The operands of the last call, because training steps repeat the same ones.
   std::optional<Descriptor> operands_;
   Pointers pointers_{};
   void* workspace_ = nullptr;
 };
 
-/// The plans that cuDNN has for a problem, the one first that its heuristic prefers.
+/// The plans that cuDNN has for a problem, in the order of its heuristic.
 class ConvPlans {
  public:
-  /// Throws NotSupported where the graph itself is refused.
+  /// Throws NotSupported if cuDNN refuses the graph itself.
   ConvPlans(const PlanTarget& target, const ConvProblem& problem);
 
   std::size_t size() const { return configurations_.size(); }
-  /// Makes one of them ready; nothing where it cannot be, or needs too much workspace.
+  /// Builds one of the plans; nothing if that fails or if it needs too much workspace.
   std::optional<ConvPlan> make(std::size_t index) const;
-  /// Why the last one could not be made.
+  /// Why the last plan could not be built.
   const std::string& why_not() const { return why_not_; }
 
  private:
@@ -66,7 +66,7 @@ class ConvPlans {
 
   PlanTarget target_;
   std::int64_t workspace_limit_;
-  std::vector<Descriptor> parts_;  // what the graph is made of
+  std::vector<Descriptor> parts_;  // the parts of the graph
   Descriptor graph_;
   std::vector<Descriptor> configurations_;
   mutable std::string why_not_;
