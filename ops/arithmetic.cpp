@@ -211,8 +211,9 @@ Tensor div(Scalar a, const Tensor& b) {
   const profiler::OpRange range("div", b);
   Tensor out = compute(BinaryOp::div, a, b, "div", true);
   if (recording(b))
-    record(out, "rdiv", {b}, [b = Saved(b), out = Saved::output(out)](const Tensor& grad, Needs) {
-      return mul(div(mul(grad, out.get()), b.get()), -1);
+    record(out, "rdiv", {b}, [a, b = Saved(b)](const Tensor& grad, Needs) {
+      // Not by the quotient, which overflows where its product with a small gradient does not.
+      return div(mul(div(grad, b.get()), -a.to<double>()), b.get());
     });
   return out;
 }

@@ -1,10 +1,12 @@
 #include "ferrite/ops/pool.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
 #include "ferrite/kernels/pool.h"
+#include "ferrite/ops/creation.h"
 
 namespace ferrite {
 
@@ -50,12 +52,6 @@ PoolAxis sliding(const char* op, std::int64_t input, std::int64_t kernel, std::i
   PoolAxis a{
       .input = input, .kernel = kernel, .stride = stride, .padding = padding, .dilation = dilation};
   a.output = output_size(a, ceil_mode);
-  if (padding > 0 && dilation > 1)
-    for (std::int64_t o = 0; o < a.output; ++o)
-      FERRITE_CHECK(a.window(o).count > 0, ShapeError, op,
-                    "window {} lies in the padding alone: input size {}, kernel_size {}, stride "
-                    "{}, padding {}, dilation {}",
-                    o, input, kernel, stride, padding, dilation);
   return a;
 }
 
@@ -150,9 +146,25 @@ Tensor max_backward(const Plan& plan, const Tensor& grad, const Tensor& code) {
   return out;
 }
 
+/// The maximum of windows without cells, which nothing can change.
+Tensor max_of_none(const Plan& plan, const Tensor& input, Tensor* indices) {
+  TensorOptions options{
+      .dtype = input.dtype(), .device = input.device(), .memory_format = plan.format};
+  Tensor out = full(plan.out, -std::numeric_limits<double>::infinity(), options);
+  if (recording(input))
+    record(out, plan.op, {input},
+           [in = plan.in, options](const Tensor&, Needs) { return zeros(in, options); });
+  options.dtype = kInt64;
+  if (indices) *indices = full(plan.out, -1, options);
+  return out;
+}
+
 /// Computes indices if `indices` is given.
 Tensor max_forward(const Plan& plan, const Tensor& input, Tensor* indices) {
   const Pool2d& pool = plan.pool;
+  // Dilation can leave the first window in the padding alone; it is the only one of its axis then.
+  if (pool.h.window(0).count == 0 || pool.w.window(0).count == 0)
+    return max_of_none(plan, input, indices);
   FERRITE_CHECK(pool.h.widest() * pool.w.widest() <= INT32_MAX, ShapeError, plan.op,
                 "windows of {} x {} have more than 2^31 cells", pool.h.widest(), pool.w.widest());
   const bool records = recording(input);

@@ -30,15 +30,16 @@ struct MaxPool2dOptions {
                            ///< beyond it
 };
 
-/// The maximum of each window; NaN if the window contains one. `max_pool2d(x, {.kernel_size = 3,
-/// .stride = 2, .padding = 1})`, or in PyTorch's argument order.
+/// The maximum of each window; NaN if the window contains one, -infinity if dilation leaves it in
+/// the padding alone. `max_pool2d(x, {.kernel_size = 3, .stride = 2, .padding = 1})`, or in
+/// PyTorch's argument order.
 Tensor max_pool2d(const Tensor& input, const MaxPool2dOptions& options);
 Tensor max_pool2d(const Tensor& input, Pair kernel_size);
 Tensor max_pool2d(const Tensor& input, Pair kernel_size, Pair stride, Pair padding = 0,
                   Pair dilation = 1, bool ceil_mode = false);
 
 /// Also returns the positions of the maxima: int64, h * W + w in the input's plane, the first of
-/// equal ones.
+/// equal ones, -1 for a window in the padding alone.
 std::pair<Tensor, Tensor> max_pool2d_with_indices(const Tensor& input,
                                                   const MaxPool2dOptions& options);
 

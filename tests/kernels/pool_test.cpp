@@ -28,7 +28,7 @@ PoolAxis sliding(std::int64_t input, std::int64_t kernel, std::int64_t stride, s
   return a;
 }
 
-/// An axis with at least one window, each of which contains a cell.
+/// An axis with at least one window, each of which contains a cell: ops see to the others.
 PoolAxis draw_sliding(KernelCase& c, bool dilated) {
   for (;;) {
     const std::int64_t kernel = c.integer(1, 6), padding = c.integer(0, kernel / 2);

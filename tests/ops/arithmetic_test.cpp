@@ -247,6 +247,14 @@ TEST_CASE("gradients to the second order, broadcast and not") {
                                 {.second_order = true}));
 }
 
+TEST_CASE("the gradient of a quotient that overflows is finite where it can be") {
+  // 65536 / 1 overflows float16; -65536 * 0.75 and -65536 / 32^2 do not.
+  const Tensor x = from_vector(std::vector<float>{1, 1, 32}, {3}).to(kFloat16);
+  const Tensor b = x.detach().set_requires_grad();
+  (65536.0 / b).backward(from_vector(std::vector<float>{0, 0.75, 1}, {3}).to(kFloat16));
+  check_close(b.grad(), {0, -49152, -64}, 0);
+}
+
 TEST_CASE("only the gradients that are wanted, and only what they need is kept") {
   const Tensor x = full({1000}, 2).set_requires_grad(), y = full({1000}, 3);
   const Tensor out = x / y;
