@@ -25,7 +25,7 @@ const char* name(Collective kind) {
     case Collective::ring_all_reduce:
       return "ring_all_reduce";
   }
-  return "a collective nobody knows";  // received over the network
+  return "an unknown collective";  // received over the network
 }
 
 Signature signature(const Call& call, std::uint64_t sequence) {

@@ -34,13 +34,14 @@ std::vector<Stream> own_streams(std::span<const Device> devices);
 
 /// An operation on separate streams, ordered after the devices' current streams as they are now.
 /// However it ends, later work of the current streams waits for the work it has queued.
-class Turn {
+class OrderedOperation {
  public:
   /// CudaError, naming `op`, if a current stream is being captured into a graph.
-  Turn(const char* op, std::span<const Device> devices, std::span<const Stream> streams);
-  ~Turn();
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
+  OrderedOperation(const char* op, std::span<const Device> devices,
+                   std::span<const Stream> streams);
+  ~OrderedOperation();
+  OrderedOperation(const OrderedOperation&) = delete;
+  OrderedOperation& operator=(const OrderedOperation&) = delete;
 
   /// The operation's stream of device d. From now on it runs after the work that the device's
   /// current stream held; the current stream waits for it at the end.

@@ -55,12 +55,13 @@ class CopyComm : public DeviceComm {
 
  protected:
   /// Copies the tensors to results[d], which are in flats[d] according to the layout.
-  virtual void send(Turn& turn, const FlatLayout& layout, std::span<const Tensor> tensors,
-                    const std::vector<Tensor>& flats,
+  virtual void send(OrderedOperation& operation, const FlatLayout& layout,
+                    std::span<const Tensor> tensors, const std::vector<Tensor>& flats,
                     const std::vector<std::vector<Tensor>>& results) = 0;
   /// Fills `sums` with the sums of parts[d][i], on device d + first.
-  virtual void add(Turn& turn, const FlatLayout& layout, std::span<const std::vector<Tensor>> parts,
-                   std::size_t first, const std::vector<Tensor>& sums) = 0;
+  virtual void add(OrderedOperation& operation, const FlatLayout& layout,
+                   std::span<const std::vector<Tensor>> parts, std::size_t first,
+                   const std::vector<Tensor>& sums) = 0;
 
  private:
   const std::vector<Stream> streams_;
@@ -78,13 +79,13 @@ std::vector<std::vector<Tensor>> CopyComm::broadcast(std::span<const Tensor> ten
     results[p] = layout.views(flats[p]);
   }
   if (layout.bytes() == 0) return results;
-  Turn turn("broadcast", devices(), streams_);
+  OrderedOperation operation("broadcast", devices(), streams_);
   for (const Tensor& t : tensors) {
-    turn.reads(0, t);
+    operation.reads(0, t);
     bytes_broadcast_ += static_cast<std::int64_t>(t.nbytes() * peers);
   }
-  send(turn, layout, tensors, flats, results);
-  turn.end();
+  send(operation, layout, tensors, flats, results);
+  operation.end();
   return results;
 }
 
@@ -94,16 +95,16 @@ std::vector<Tensor> CopyComm::reduce_add(std::span<const std::vector<Tensor>> pa
   const Tensor flat = layout.allocate(devices()[0], layout.bytes());
   std::vector<Tensor> sums = layout.views(flat);
   if (layout.bytes() == 0) return sums;
-  Turn turn("reduce_add", devices(), streams_);
+  OrderedOperation operation("reduce_add", devices(), streams_);
   const auto from = static_cast<std::size_t>(first);
   for (std::size_t d = 0; d < parts.size(); ++d)
     for (const Tensor& part : parts[d]) {
       if (!part.defined()) continue;
-      turn.reads(d + from, part);
+      operation.reads(d + from, part);
       if (d + from > 0) bytes_reduced_ += static_cast<std::int64_t>(part.nbytes());
     }
-  add(turn, layout, parts, from, sums);
-  turn.end();
+  add(operation, layout, parts, from, sums);
+  operation.end();
   return sums;
 }
 
@@ -113,10 +114,10 @@ class HostCopies final : public CopyComm {
   using CopyComm::CopyComm;
 
  private:
-  void send(Turn& turn, const FlatLayout& layout, std::span<const Tensor> tensors,
+  void send(OrderedOperation& operation, const FlatLayout& layout, std::span<const Tensor> tensors,
             const std::vector<Tensor>&, const std::vector<std::vector<Tensor>>& results) override {
     for (std::size_t p = 0; p < results.size(); ++p) {
-      const Stream& stream = turn.stream_after(p + 1, 0);
+      const Stream& stream = operation.stream_after(p + 1, 0);
       std::vector<kernels::CopyPart> copies;
       for (std::size_t i = 0; i < tensors.size(); ++i) {
         if (lies_as(tensors[i], layout.strides(i)))
@@ -129,12 +130,13 @@ class HostCopies final : public CopyComm {
     }
   }
 
-  void add(Turn& turn, const FlatLayout& layout, std::span<const std::vector<Tensor>> parts,
-           std::size_t first, const std::vector<Tensor>& sums) override;
+  void add(OrderedOperation& operation, const FlatLayout& layout,
+           std::span<const std::vector<Tensor>> parts, std::size_t first,
+           const std::vector<Tensor>& sums) override;
 };
 
 /// Every worker that has a part, and the root's, adds a share of the elements.
-void HostCopies::add(Turn& turn, const FlatLayout& layout,
+void HostCopies::add(OrderedOperation& operation, const FlatLayout& layout,
                      std::span<const std::vector<Tensor>> parts, std::size_t first,
                      const std::vector<Tensor>& sums) {
   std::vector<std::vector<const void*>> inputs(sums.size());
@@ -146,8 +148,8 @@ void HostCopies::add(Turn& turn, const FlatLayout& layout,
       if (!lies_as(part, layout.strides(i))) {
         Tensor run = empty_strided(part.shape(), layout.strides(i),
                                    {.dtype = part.dtype(), .device = part.device()});
-        turn.keep(d + first, run);
-        kernels::copy(turn.stream(d + first), run, part);
+        operation.keep(d + first, run);
+        kernels::copy(operation.stream(d + first), run, part);
         part = run;
         packed = true;
       }
@@ -165,13 +167,13 @@ void HostCopies::add(Turn& turn, const FlatLayout& layout,
       shares[next++ % workers].add(sums[i], inputs[i], begin, std::min(numel, begin + slice));
   }
   for (std::size_t w = 0; w < workers; ++w) {
-    turn.stream_after(w, 0);
+    operation.stream_after(w, 0);
     for (std::size_t d = first; d < first + parts.size(); ++d) {
-      turn.stream_after(w, d);
-      if (packed) turn.chain(w, d);
+      operation.stream_after(w, d);
+      if (packed) operation.chain(w, d);
     }
   }
-  for (std::size_t w = 0; w < workers; ++w) shares[w].queue(turn.stream(w));
+  for (std::size_t w = 0; w < workers; ++w) shares[w].queue(operation.stream(w));
 }
 
 /// CUDA devices: peer to peer if the hardware supports it, else through the host.
@@ -180,11 +182,12 @@ class CudaCopies final : public CopyComm {
   using CopyComm::CopyComm;
 
  private:
-  void send(Turn& turn, const FlatLayout& layout, std::span<const Tensor> tensors,
+  void send(OrderedOperation& operation, const FlatLayout& layout, std::span<const Tensor> tensors,
             const std::vector<Tensor>& flats,
             const std::vector<std::vector<Tensor>>& results) override;
-  void add(Turn& turn, const FlatLayout& layout, std::span<const std::vector<Tensor>> parts,
-           std::size_t first, const std::vector<Tensor>& sums) override;
+  void add(OrderedOperation& operation, const FlatLayout& layout,
+           std::span<const std::vector<Tensor>> parts, std::size_t first,
+           const std::vector<Tensor>& sums) override;
   /// Copies the packed run and the other tensors to `flat`, starting at byte `start`.
   static void cross(const Stream& stream, const FlatLayout& layout, const Tensor& run,
                     std::span<const Tensor> tensors, const Tensor& flat, std::size_t start);
@@ -201,30 +204,30 @@ void CudaCopies::cross(const Stream& stream, const FlatLayout& layout, const Ten
                                         from, tensors[i].nbytes());
 }
 
-void CudaCopies::send(Turn& turn, const FlatLayout& layout, std::span<const Tensor> tensors,
-                      const std::vector<Tensor>& flats,
+void CudaCopies::send(OrderedOperation& operation, const FlatLayout& layout,
+                      std::span<const Tensor> tensors, const std::vector<Tensor>& flats,
                       const std::vector<std::vector<Tensor>>& results) {
   const Tensor run = layout.allocate(devices()[0], layout.packed_bytes());
-  turn.keep(0, run);
-  layout.pack(turn.stream(0), tensors, run);
+  operation.keep(0, run);
+  layout.pack(operation.stream(0), tensors, run);
   for (std::size_t p = 0; p < results.size(); ++p) {
-    const Stream& stream = turn.stream_after(p + 1, 0);
-    turn.chain(p + 1, 0);
+    const Stream& stream = operation.stream_after(p + 1, 0);
+    operation.chain(p + 1, 0);
     cross(stream, layout, run, tensors, flats[p], 0);
   }
 }
 
-void CudaCopies::add(Turn& turn, const FlatLayout& layout,
+void CudaCopies::add(OrderedOperation& operation, const FlatLayout& layout,
                      std::span<const std::vector<Tensor>> parts, std::size_t first,
                      const std::vector<Tensor>& sums) {
   const std::size_t lists = parts.size();
   const std::size_t own = first == 0 && lists > 0;  // whether one belongs to the root
   const Tensor landed = layout.allocate(devices()[0], layout.bytes() * (lists - own));
-  turn.keep(0, landed);
+  operation.keep(0, landed);
   std::vector<std::vector<const void*>> inputs(sums.size());
   for (std::size_t d = 0; d < lists; ++d) {
     const std::size_t device = d + first, start = (d - (d > 0 ? own : 0)) * layout.bytes();
-    const Stream& stream = turn.stream_after(device, 0);
+    const Stream& stream = operation.stream_after(device, 0);
     std::vector<Tensor> list = parts[d];
     for (std::size_t i = 0; i < list.size(); ++i) {
       if (!list[i].defined() || list[i].numel() == 0) continue;
@@ -232,7 +235,7 @@ void CudaCopies::add(Turn& turn, const FlatLayout& layout,
       if (!as_it_is && (device == 0 || !layout.is_packed(i))) {
         const Tensor dense = empty_strided(list[i].shape(), layout.strides(i),
                                            {.dtype = list[i].dtype(), .device = list[i].device()});
-        turn.keep(device, dense);
+        operation.keep(device, dense);
         kernels::copy(stream, dense, list[i]);
         list[i] = dense;
       }
@@ -242,15 +245,15 @@ void CudaCopies::add(Turn& turn, const FlatLayout& layout,
     }
     if (device == 0) continue;
     const Tensor run = layout.allocate(devices()[device], layout.packed_bytes());
-    turn.keep(device, run);
+    operation.keep(device, run);
     layout.pack(stream, list, run);
     cross(stream, layout, run, list, landed, start);
   }
-  for (std::size_t d = 0; d < lists; ++d) turn.chain(0, d + first);
+  for (std::size_t d = 0; d < lists; ++d) operation.chain(0, d + first);
   Sums all;
   for (std::size_t i = 0; i < sums.size(); ++i)
     if (!inputs[i].empty()) all.add(sums[i], inputs[i], 0, sums[i].numel());
-  all.queue(turn.stream(0));
+  all.queue(operation.stream(0));
 }
 
 }  // namespace

@@ -56,10 +56,10 @@ std::vector<std::vector<Tensor>> NcclComm::broadcast(std::span<const Tensor> ten
     results[p] = layout.views(flats[p]);
   }
   if (layout.bytes() == 0) return results;
-  Turn turn("broadcast", devices(), streams_);
+  OrderedOperation operation("broadcast", devices(), streams_);
   const Tensor run = FlatLayout::allocate(devices()[0], layout.packed_bytes());
-  turn.keep(0, run);
-  layout.pack(turn.stream(0), tensors, run);
+  operation.keep(0, run);
+  layout.pack(operation.stream(0), tensors, run);
   std::vector<comm::CliqueCall> calls;
   const auto add = [&](void* root, std::size_t offset, std::size_t bytes) {
     comm::CliqueCall call = call_of(Kind::broadcast, kUInt8, bytes);
@@ -71,14 +71,14 @@ std::vector<std::vector<Tensor>> NcclComm::broadcast(std::span<const Tensor> ten
   };
   if (layout.packed_bytes() > 0) add(run.data_ptr(), 0, layout.packed_bytes());
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    turn.reads(0, tensors[i]);
+    operation.reads(0, tensors[i]);
     bytes_broadcast_ += static_cast<std::int64_t>(tensors[i].nbytes() * peers);
     if (!layout.is_packed(i) && layout.nbytes(i) > 0)
       add(tensors[i].data_ptr(), layout.offset(i), layout.nbytes(i));
   }
-  for (std::size_t d = 0; d <= peers; ++d) turn.stream(d);
+  for (std::size_t d = 0; d <= peers; ++d) operation.stream(d);
   clique_->run("broadcast", calls, streams_);
-  turn.end();
+  operation.end();
   return results;
 }
 
@@ -118,8 +118,8 @@ std::vector<Tensor> NcclComm::sum(const Lists& parts, std::size_t first) {
   const Tensor flat = FlatLayout::allocate(devices()[0], layout.bytes());
   std::vector<Tensor> sums = layout.views(flat);
   if (layout.bytes() == 0) return sums;
-  Turn turn("reduce_add", devices(), streams_);
-  if (first > 0) kernels::fill(turn.stream(0), flat, 0);
+  OrderedOperation operation("reduce_add", devices(), streams_);
+  if (first > 0) kernels::fill(operation.stream(0), flat, 0);
   std::vector<comm::CliqueCall> calls;
   for (const FlatLayout::Run& run : layout.runs())
     calls.push_back(call_of(Kind::sum_to_root, run.dtype, run.bytes));
@@ -127,10 +127,11 @@ std::vector<Tensor> NcclComm::sum(const Lists& parts, std::size_t first) {
     if (!layout.is_packed(i) && layout.nbytes(i) > 0)
       calls.push_back(call_of(Kind::sum_to_root, sums[i].dtype(), layout.nbytes(i)));
   for (std::size_t d = 0; d < devices().size(); ++d) {
-    const Stream& stream = turn.stream(d);
+    const Stream& stream = operation.stream(d);
     const bool has_part = d >= first;
     Tensor packed = flat;  // the root's parts are where the sums go
-    if (d > 0) turn.keep(d, packed = FlatLayout::allocate(devices()[d], layout.packed_bytes()));
+    if (d > 0)
+      operation.keep(d, packed = FlatLayout::allocate(devices()[d], layout.packed_bytes()));
     if (has_part) layout.pack(stream, parts[d - first], packed);
     auto call = calls.begin();
     const auto add = [&](const void* in, std::size_t offset) {
@@ -140,7 +141,7 @@ std::vector<Tensor> NcclComm::sum(const Lists& parts, std::size_t first) {
     };
     for (const FlatLayout::Run& run : layout.runs()) add(at(packed, run.offset), run.offset);
     for (std::size_t i = 0; i < sums.size(); ++i) {
-      if (has_part) turn.reads(d, parts[d - first][i]);
+      if (has_part) operation.reads(d, parts[d - first][i]);
       if (layout.is_packed(i) || layout.nbytes(i) == 0) continue;
       if (!has_part) {
         add(at(flat, layout.offset(i)), layout.offset(i));
@@ -150,7 +151,7 @@ std::vector<Tensor> NcclComm::sum(const Lists& parts, std::size_t first) {
       if (!lies_as(part, layout.strides(i))) {
         const Tensor dense = empty_strided(part.shape(), layout.strides(i),
                                            {.dtype = part.dtype(), .device = part.device()});
-        turn.keep(d, dense);
+        operation.keep(d, dense);
         kernels::copy(stream, dense, part);
         part = dense;
       }
@@ -158,7 +159,7 @@ std::vector<Tensor> NcclComm::sum(const Lists& parts, std::size_t first) {
     }
   }
   clique_->run("reduce_add", calls, streams_);
-  turn.end();
+  operation.end();
   return sums;
 }
 

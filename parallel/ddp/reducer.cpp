@@ -265,7 +265,7 @@ void Reducer::complete() {
   std::vector<std::int32_t> used;
   if (exchanged && (options_.static_graph || !pass_.missing_at_launch.empty())) used = read_used();
   if (options_.static_graph) learn_static(used);
-  fill_hollow(used);
+  fill_missing_gradients(used);
   std::ranges::fill(dirty_, 0);
   buffers_due_ = true;
   if (std::exchange(started_, true)) return;
@@ -344,7 +344,7 @@ void Reducer::wait_for_buckets() {
 }
 
 /// Parameters without a gradient here get one if another rank had one.
-void Reducer::fill_hollow(const std::vector<std::int32_t>& used) {
+void Reducer::fill_missing_gradients(const std::vector<std::int32_t>& used) {
   for (const std::size_t i : pass_.missing_at_launch) {
     if (!parameters_[i].requires_grad()) continue;
     const bool nowhere =

@@ -99,7 +99,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   std::vector<std::int32_t> read_used();
   void learn_static(const std::vector<std::int32_t>& used);
   void wait_for_buckets();
-  void fill_hollow(const std::vector<std::int32_t>& used);
+  void fill_missing_gradients(const std::vector<std::int32_t>& used);
 
   // ---- Between steps
   void plan(std::span<const std::size_t> order);

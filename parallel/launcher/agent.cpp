@@ -101,7 +101,7 @@ int Agent::run() {
     const Verdict verdict = round ? run_workers(*round) : ended_elsewhere();
     code = verdict.code;
     if (verdict.kind != Verdict::Kind::restart) {
-      take_leave();
+      wait_for_nodes_to_leave();
       break;
     }
     next = round->number + 1;
@@ -136,7 +136,7 @@ Verdict Agent::ended_elsewhere() {
 }
 
 /// Waits until the other nodes know how the job has ended. A signal ends the wait.
-void Agent::take_leave() {
+void Agent::wait_for_nodes_to_leave() {
   bool asked = interrupted_ != 0, told = false;
   const auto began = Clock::now();
   while (!nodes_->left() && !kill_ && asked == (interrupted_ != 0)) {
@@ -186,7 +186,7 @@ void Agent::tell_nodes(bool& told, const Round& round) {
     nodes_->failed({.node = round.node,
                     .host = host_name(),
                     .code = 0,
-                    .what = fmt::format("was told to end by {}", signal_name(interrupted_)),
+                    .what = fmt::format("was interrupted by {}", signal_name(interrupted_)),
                     .final = true});
     told = true;
   } else if (told) {
@@ -213,7 +213,7 @@ void Agent::stop_workers() {
   bool killing = false;
   std::set<pid_t> told;
   for (;;) {
-    const std::set<pid_t> rest = workers_->ended() ? strays() : std::set<pid_t>();
+    const std::set<pid_t> rest = workers_->ended() ? orphans() : std::set<pid_t>();
     const bool gone = workers_->gone();
     if (gone && rest.empty()) break;
     if (Clock::now() > hopeless) {
@@ -234,7 +234,7 @@ void Agent::stop_workers() {
 }
 
 /// Processes that workers started in sessions of their own, and left behind.
-std::set<pid_t> Agent::strays() const {
+std::set<pid_t> Agent::orphans() const {
   std::set<pid_t> found = children();
   std::erase_if(found, [&](pid_t pid) { return inherited_.contains(pid); });
   return found;

@@ -38,12 +38,12 @@ class Agent {
   /// Nothing if a signal or another node has ended the job.
   std::optional<Round> wait_for_round(int number);
   Verdict ended_elsewhere();
-  void take_leave();
+  void wait_for_nodes_to_leave();
   Verdict run_workers(const Round& round);
   void settle();
   void tell_nodes(bool& told, const Round& round);
   void stop_workers();
-  std::set<pid_t> strays() const;
+  std::set<pid_t> orphans() const;
   void say(std::string_view text);
   void drain_consoles();
 

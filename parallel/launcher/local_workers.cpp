@@ -162,7 +162,7 @@ RankReport LocalWorkers::report(int local_rank) const {
   const auto& ending = worker.process.ending;
   const auto at = ending ? ending->at : std::chrono::system_clock::now();
   std::string what = ending ? ending->str() : "is still there";
-  if (ending && worker.told && ending->by_signal()) what += ", told to end";
+  if (ending && worker.told && ending->by_signal()) what += ", at the agent's request";
   return {.rank = round_.first_rank + local_rank,
           .local_rank = local_rank,
           .node = round_.node,

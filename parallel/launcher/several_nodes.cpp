@@ -33,10 +33,10 @@ constexpr auto kRetry = 500ms;
 /// How long others have to learn that the job has failed.
 constexpr auto kFarewell = 5s;
 /// A connection that breaks and returns within these seconds does not end a job.
-constexpr double kBlink = 2;
+constexpr double kReconnectGrace = 2;
 /// If the interval between heartbeat checks is longer than intended by this much, the thread was
 /// stopped.
-constexpr auto kStandstill = 1s;
+constexpr auto kPauseThreshold = 1s;
 
 /// Small enough that the sums of agents that request one place do not overflow.
 std::int64_t random_id() {
@@ -160,7 +160,7 @@ void SeveralNodes::talk() {
     while (!stop_) {
       const int wanted = exchange().wanted;
       if (wanted > done) {
-        take_part(wanted);
+        run_round(wanted);
         done = std::max(wanted, number_);
         continue;
       }
@@ -173,7 +173,7 @@ void SeveralNodes::talk() {
     }
     const Exchange last = exchange();
     const bool restarting = last.verdict && last.verdict->kind == Verdict::Kind::restart;
-    if (restarting || !(last.round || last.verdict)) end_job("the agent of node 0 was told to end");
+    if (restarting || !(last.round || last.verdict)) end_job("the agent of node 0 was interrupted");
   } catch (const std::exception& error) {
     lost = error.what();
   }
@@ -186,7 +186,7 @@ void SeveralNodes::talk() {
 }
 
 /// Takes part in one round, from being ready for it to its verdict, with and without contact.
-void SeveralNodes::take_part(int wanted) {
+void SeveralNodes::run_round(int wanted) {
   const auto deadline = Clock::now() + seconds_long(options_.rdzv_timeout);
   bool began = false;
   while (!stop_) {
@@ -195,7 +195,7 @@ void SeveralNodes::take_part(int wanted) {
       if (!began) began = join_round(wanted, deadline);
       if (began) follow_round();
       return;
-    } catch (const Hopeless&) {
+    } catch (const PermanentError&) {
       throw;
     } catch (const DistributedError& error) {
       disconnect(error.what());
@@ -225,7 +225,7 @@ void SeveralNodes::follow_round() {
     }
     if (verdict) {
       publish([&](Exchange& exchange) { exchange.verdict = verdict; });
-      if (verdict->kind != Verdict::Kind::restart) say_bye(verdict->kind);
+      if (verdict->kind != Verdict::Kind::restart) announce_end(verdict->kind);
       return;
     }
     if (stop_) return;
@@ -316,7 +316,7 @@ void SeveralNodes::check_beats() {
   for (int node = 1; node < options_.nnodes; ++node) {
     Beat& beat = beats_[static_cast<std::size_t>(node)];
     // An agent that was stopped itself cannot judge the others' silence.
-    if (gap > kStandstill + seconds_long(2 * options_.monitor_interval)) beat.seen += gap;
+    if (gap > kPauseThreshold + seconds_long(2 * options_.monitor_interval)) beat.seen += gap;
     const std::int64_t count = store_->add(node_key("agents/beat", node), 0);
     if (count != beat.count) beat = {count, now};
     const double silent = std::chrono::duration<double>(now - beat.seen).count();
@@ -336,7 +336,7 @@ void SeveralNodes::beat() {
 
 /// At the end of the job, node 0 serves until all others know of it; some may be cut off at the
 /// moment.
-void SeveralNodes::say_bye(Verdict::Kind kind) {
+void SeveralNodes::announce_end(Verdict::Kind kind) {
   const auto deadline =
       Clock::now() + (kind == Verdict::Kind::done ? seconds_long(options_.rdzv_timeout)
                                                   : Clock::duration(kFarewell));
@@ -372,7 +372,7 @@ std::optional<Verdict> SeveralNodes::verdict_without_contact() {
                            ? std::min(options_.heartbeat_timeout, options_.rdzv_timeout)
                            : options_.rdzv_timeout;
   const bool end = now.failure && ends_job(*now.failure);
-  if (silent <= (end ? std::min(limit, kBlink) : limit)) return std::nullopt;
+  if (silent <= (end ? std::min(limit, kReconnectGrace) : limit)) return std::nullopt;
   return leave_round({.what = fmt::format("the agent of node 0, at {}, has not answered for {:.1f} "
                                           "s: {}",
                                           address_.text(), silent, why_lost_)});

@@ -70,11 +70,11 @@ class SeveralNodes final : public Nodes {
     int round = -1;
   };
 
-  // The thread; its members throw DistributedError if contact is lost, and `Hopeless` if another
-  // attempt would not help.
+  // The thread; its members throw DistributedError if contact is lost, and `PermanentError` if
+  // another attempt would not help.
   void serve_or_find();
   void talk();
-  void take_part(int wanted);
+  void run_round(int wanted);
   void follow_round();
   void tell();
   std::optional<Verdict> look();
@@ -83,7 +83,7 @@ class SeveralNodes final : public Nodes {
   void report(const Place& place, const RankReport& report);
   void check_beats();
   void beat();
-  void say_bye(Verdict::Kind kind);
+  void announce_end(Verdict::Kind kind);
   std::optional<Verdict> verdict_without_contact();
   Verdict leave_round(const RankReport& why);
   bool ends_job(const RankReport& failure) const;
@@ -150,7 +150,7 @@ class SeveralNodes final : public Nodes {
 parallel::links::Address agents_address(const Options& options);
 
 /// An error for which another attempt is useless.
-struct Hopeless : DistributedError {
+struct PermanentError : DistributedError {
   using DistributedError::DistributedError;
 };
 

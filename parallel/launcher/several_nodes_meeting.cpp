@@ -39,7 +39,7 @@ void SeveralNodes::connect() {
                        connection.greeting == parallel::bootstrap::Greeting::other_version;
   if (!refused) refused_since_.reset();
   if (refused && !refused_since_) refused_since_ = Clock::now();
-  FERRITE_CHECK(!refused || Clock::now() - *refused_since_ < kRefusalPatience, Hopeless, kOp,
+  FERRITE_CHECK(!refused || Clock::now() - *refused_since_ < kRefusalPatience, PermanentError, kOp,
                 "the agent of node 0 is not to be reached: {}", connection.detail);
   if (connection.greeting != parallel::bootstrap::Greeting::accepted)
     throw DistributedError(connection.detail);
@@ -60,7 +60,7 @@ void SeveralNodes::disconnect(const std::string& why) {
 }
 
 void SeveralNodes::give_up_contact() const {
-  fail<Hopeless>(
+  fail<PermanentError>(
       kOp,
       "the agent of node 0 is not to be reached at {} for {:.1f} s (--rdzv-timeout={:g}): "
       "{}. Is it running, with the same --master-addr, --master-port and FERRITE_TOKEN, "
@@ -81,8 +81,8 @@ bool SeveralNodes::join_round(int wanted, Clock::time_point deadline) {
     plan = node_ == 0 ? make_plan(wanted, deadline) : wait_for_plan(deadline);
     if (stop_) return false;
   }
-  FERRITE_CHECK(plan->first_ranks.size() == static_cast<std::size_t>(options_.nnodes), Hopeless,
-                kOp, "--nnodes={} here, but {} on node 0", options_.nnodes,
+  FERRITE_CHECK(plan->first_ranks.size() == static_cast<std::size_t>(options_.nnodes),
+                PermanentError, kOp, "--nnodes={} here, but {} on node 0", options_.nnodes,
                 plan->first_ranks.size());
   last_ = place_;
   left_round_.reset();
@@ -127,7 +127,7 @@ bool SeveralNodes::find_place(int wanted, Clock::time_point deadline) {
     }
     if (announced && job_has_ended()) return false;
     if ((announced || node_ == 0) && !again && take_place()) return true;
-    FERRITE_CHECK(Clock::now() < deadline + (again ? kNodeZeroFirst : 0s), Hopeless, kOp,
+    FERRITE_CHECK(Clock::now() < deadline + (again ? kNodeZeroFirst : 0s), PermanentError, kOp,
                   "{} within {:g} s (--rdzv-timeout)",
                   again        ? "node 0 has not begun another round"
                   : !announced ? "node 0 has not begun to gather the nodes"
@@ -155,7 +155,7 @@ bool SeveralNodes::job_has_ended() {
   const Verdict verdict = verdict_of(store_->get(key("verdict"), 1s));
   if (verdict.kind == Verdict::Kind::restart) return false;
   publish([&](Exchange& exchange) { exchange.verdict = verdict; });
-  say_bye(verdict.kind);
+  announce_end(verdict.kind);
   return true;
 }
 
@@ -189,7 +189,7 @@ std::optional<Plan> SeveralNodes::wait_for_plan(Clock::time_point deadline) {
     if (store_->add(key(node_key("claim", node_)), 0) != id_ || store_->check({key("verdict")}))
       return std::nullopt;
     if (planned) return plan_of(store_->get(key("plan"), 1s));
-    FERRITE_CHECK(Clock::now() < deadline + kNodeZeroFirst, Hopeless, kOp,
+    FERRITE_CHECK(Clock::now() < deadline + kNodeZeroFirst, PermanentError, kOp,
                   "node 0 has not started the workers within {:g} s (--rdzv-timeout)",
                   options_.rdzv_timeout);
     beat();
@@ -213,10 +213,11 @@ std::optional<Plan> SeveralNodes::make_plan(int wanted, Clock::time_point deadli
           fmt::format("{} of {} nodes have not come within {:g} s (--rdzv-timeout): {}",
                       missing.size(), options_.nnodes, options_.rdzv_timeout, names);
       end_job(why);
-      fail<Hopeless>(kOp,
-                     "{}\nAre their agents running, with --master-addr={} and the same port and "
-                     "FERRITE_TOKEN, and does the network let them through?",
-                     why, address_.host);
+      fail<PermanentError>(
+          kOp,
+          "{}\nAre their agents running, with --master-addr={} and the same port and "
+          "FERRITE_TOKEN, and does the network let them through?",
+          why, address_.host);
     }
     make_room();
     beat();

@@ -134,7 +134,7 @@ TEST_CASE("nodes that do not come, come twice or are strangers") {
   second->signal(SIGTERM);
   CHECK(second->wait() == 0);
   CHECK(first->wait() == 0);
-  CHECK(contains(first->err(), "was told to end by SIGTERM"));
+  CHECK(contains(first->err(), "was interrupted by SIGTERM"));
   for (const auto* agent : {first.get(), second.get()}) CHECK(agent->descendants().empty());
 }
 
@@ -321,7 +321,7 @@ TEST_CASE("a node that is cut off as the job ends hears of it") {
   CHECK(again->out().empty());
 }
 
-TEST_CASE("a node that has done its part and is cut off can be told to end") {
+TEST_CASE("a node that has done its part and is cut off can be interrupted") {
   const Place place;
   Cable cable(static_cast<std::uint16_t>(std::stoi(place.port)));
   const auto first = place.agent(0, {"--heartbeat-timeout=" + seconds(1)}, "exec sleep 1000");
@@ -332,12 +332,12 @@ TEST_CASE("a node that has done its part and is cut off can be told to end") {
   usleep(300'000);
   second->signal(SIGTERM);
   CHECK(second->wait() == 0);
-  CHECK(contains(second->err(), "was told to end by SIGTERM"));
+  CHECK(contains(second->err(), "was interrupted by SIGTERM"));
   CHECK(first->wait() == 1);
   CHECK(contains(first->err(), "its agent has not been heard of for"));
 }
 
-TEST_CASE("an agent of node 0 that is told to end before a round begins tells the others") {
+TEST_CASE("an agent of node 0 that is interrupted before a round begins tells the others") {
   const Place place;
   const Arguments three = {"--nnodes=3"};
   const auto first = place.agent(0, three, "echo started");
@@ -346,7 +346,7 @@ TEST_CASE("an agent of node 0 that is told to end before a round begins tells th
   first->signal(SIGTERM);
   CHECK(first->wait() == 128 + SIGTERM);
   CHECK(second->wait() == 1);
-  CHECK(contains(second->err(), "the agent of node 0 was told to end"));
+  CHECK(contains(second->err(), "the agent of node 0 was interrupted"));
   CHECK(second->out().empty());
 }
 

@@ -286,8 +286,8 @@ TEST_CASE("the first rank that fails is named, and the launcher ends as it did")
   CHECK(contains(run.err, "[ferrite-run]   line 29 of it\n"));
   CHECK(contains(run.err, "[ferrite-run]   line 10 of it\n"));
   CHECK_FALSE(contains(run.err, "[ferrite-run]   line 9 of it\n"));
-  CHECK(contains(run.err, "[ferrite-run]   rank 0 was ended by SIGTERM, told to end\n"));
-  CHECK(contains(run.err, "[ferrite-run]   rank 2 was ended by SIGTERM, told to end\n"));
+  CHECK(contains(run.err, "[ferrite-run]   rank 0 was ended by SIGTERM, at the agent's request\n"));
+  CHECK(contains(run.err, "[ferrite-run]   rank 2 was ended by SIGTERM, at the agent's request\n"));
 
   const LaunchResult killed = launch(with_script(
       {"--nproc-per-node=2"}, "if [ $RANK = 0 ]; then kill -SEGV $$; fi; exec sleep 1000"));
@@ -365,7 +365,7 @@ TEST_CASE("workers that do not heed signals are killed") {
   const LaunchResult run = launch(with_script({"--nproc-per-node=2", "--grace-period=0.3"},
                                               "if [ $RANK = 0 ]; then " + deaf + "; fi; exit 4"));
   CHECK(run.code == 4);
-  CHECK(contains(run.err, "rank 0 was ended by SIGKILL, told to end"));
+  CHECK(contains(run.err, "rank 0 was ended by SIGKILL, at the agent's request"));
 }
 
 TEST_CASE("processes started by workers end with them") {

@@ -30,7 +30,7 @@ class Monitor {
   virtual void unwatch(const std::string& group) = 0;
 
   /// Names the rank to blame if operation `sequence` of `group` does not end, based on the ranks'
-  /// last reports: "rank 2 has stopped answering 3.1 s ago, before all_reduce number 57", "rank 1
+  /// last reports: "rank 2 stopped answering 3.1 s ago, before all_reduce number 57", "rank 1
   /// has not begun it: its last operation is broadcast number 56, ended 4.0 s ago", or "" if
   /// unknown. Takes at most a second, even if the server is lost.
   virtual std::string blame(const std::string& group, std::uint64_t sequence) = 0;

@@ -216,7 +216,7 @@ TimePoint MonitorTable::tick(Run& run, TimePoint now) {
     if (state.state != State::present) continue;
     if (now - state.heard > run.timeout) {
       lose(run, rank,
-           fmt::format("rank {} ({}) has stopped answering {:.1f} s ago; {}", rank, state.who,
+           fmt::format("rank {} ({}) stopped answering {:.1f} s ago; {}", rank, state.who,
                        std::chrono::duration<double>(now - state.heard).count(),
                        last_operation(state, "", now)),
            now);

@@ -87,7 +87,7 @@ std::string MonitorTable::silences(const Run& run, const Question& question, Tim
     const bool silent = state.state == State::present && state.heard <= question.asked &&
                         now - state.heard > 2 * run.interval;
     if (!silent || !state.operations.count(question.group)) continue;
-    add(words, fmt::format("rank {} ({}) has stopped answering {}; {}", rank, state.who,
+    add(words, fmt::format("rank {} ({}) stopped answering {}; {}", rank, state.who,
                            ago(state.heard, now), last_operation(state, "", now)));
   }
   return words;

@@ -51,12 +51,12 @@ class Start {
         all_(key("all")) {}
 
   /// All ranks get the same result or error.
-  std::optional<Joined> run_or_tell() {
+  std::optional<Joined> run_and_report() {
     try {
       if (is_complete()) return std::nullopt;
       return run();
     } catch (const DistributedError&) {
-      if (!store_->lost()) tell_the_late();
+      if (!store_->lost()) notify_late_ranks();
       throw;
     }
   }
@@ -83,7 +83,7 @@ class Start {
 
   /// The store ends with rank 0: ranks that have not heard of the failure yet, or arrive later,
   /// would look for it in vain.
-  void tell_the_late() {
+  void notify_late_ranks() {
     try {
       store_->set(key("told", place_.rank), "");
       if (place_.rank != 0 || options_.of_many_starts) return;
@@ -172,7 +172,7 @@ class Start {
     const std::vector<int> absent = missing("who");
     if (absent.empty()) {
       // Rank 0 is needed to continue; the others may have been stopped where they are.
-      fail_for_all(fmt::format("all ranks have come, but {} did not get further in time",
+      fail_for_all(fmt::format("all ranks have joined, but {} did not continue in time",
                                ranks_text(missing("in"))));
     }
     fail_for_all(fmt::format(
@@ -204,7 +204,7 @@ std::optional<Joined> join(const std::shared_ptr<TcpStore>& store, const JoinOpt
                            links::Deadline deadline) {
   for (int again = 0;; ++again) {
     Start start(store, options, deadline, fmt::format("start/{}.{}", restart_count(), again));
-    std::optional<Joined> joined = start.run_or_tell();
+    std::optional<Joined> joined = start.run_and_report();
     if (joined || !options.of_many_starts) return joined;
   }
 }

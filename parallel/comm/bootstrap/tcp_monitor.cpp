@@ -267,7 +267,7 @@ void TcpMonitor::Impl::beat_until_left() {
     }
     if (!send_due(now)) {
       // The server's last message is more informative than the fact that it has gone.
-      if (receive()) lose_server("has stopped answering");
+      if (receive()) lose_server("stopped answering");
       break;
     }
     if (left_) break;
@@ -396,7 +396,7 @@ void TcpMonitor::Impl::handle(std::string_view bytes) {
 
 std::string TcpMonitor::Impl::silence_text(Clock::time_point now) const {
   if (!unanswered_since_ || now - *unanswered_since_ < interval_) return {};
-  return fmt::format("{}, which serves the store at {}, has stopped answering {:.1f} s ago",
+  return fmt::format("{}, which serves the store at {}, stopped answering {:.1f} s ago",
                      options_.server_owner, server_.text(),
                      std::chrono::duration<double>(now - heard_).count());
 }

@@ -45,12 +45,12 @@ constexpr std::size_t kMaxUnread = 4 * kMaxMessage;
 /// Interval of the search for clients that have stalled.
 constexpr std::chrono::milliseconds kSweep{250};
 /// The thread wakes at least every kSweep: a longer gap means it was stopped.
-constexpr std::chrono::milliseconds kStandstill{1000};
+constexpr std::chrono::milliseconds kPauseThreshold{1000};
 constexpr std::chrono::milliseconds kGoodbye{200};
 constexpr int kAcceptedAtOnce = 64;
 
 /// Unauthenticated clients may use a quarter of the descriptors that this process may open.
-std::size_t strangers_there_may_be(std::size_t wanted) {
+std::size_t max_unauthenticated(std::size_t wanted) {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return wanted;
   return std::clamp<std::size_t>(limit.rlim_cur / 4, 1, std::max<std::size_t>(wanted, 1));
@@ -61,7 +61,7 @@ struct Client {
   bool stranger = true;
   std::unique_ptr<links::SealedChannel> channel;  ///< once the client is authenticated
   std::string nonce, their_nonce;                 ///< of the greeting, once it has begun
-  bool doomed = false;                            ///< to be dropped after its events are processed
+  bool to_drop = false;                           ///< to be dropped after its events are processed
   bool dropping = false;                          ///< to be dropped after it was told the reason
   bool wants_write = false;
   std::list<ClientId>::iterator place{};  ///< position in the list of strangers, if it is one
@@ -76,7 +76,7 @@ class TcpStoreServer::Impl {
  public:
   explicit Impl(TcpStoreServerOptions options)
       : options_(std::move(options)),
-        max_strangers_(strangers_there_may_be(options_.max_strangers)),
+        max_strangers_(max_unauthenticated(options_.max_strangers)),
         listener_(links::listen_at({options_.host, options_.port})),
         address_{options_.host, links::local_address(listener_).port},
         epoll_(epoll_create1(EPOLL_CLOEXEC)),
@@ -138,10 +138,10 @@ class TcpStoreServer::Impl {
   bool handle(ClientId id, std::string_view message);
   void send_to(ClientId id, std::string message);
   void flush(ClientId id, Client& client);
-  void doom(ClientId id, Client& client);
-  void drop_doomed();
+  void mark_to_drop(ClientId id, Client& client);
+  void drop_marked();
   void sweep(TimePoint now);
-  void say_goodbye();
+  void close_gracefully();
 
   const TcpStoreServerOptions options_;
   const std::size_t max_strangers_;
@@ -151,7 +151,7 @@ class TcpStoreServer::Impl {
   StoreTable keys_;
   MonitorTable monitor_;
   std::unordered_map<ClientId, Client> clients_;
-  std::vector<ClientId> doomed_;
+  std::vector<ClientId> to_drop_;
   ClientId next_id_ = kFirstClient;
   std::list<ClientId> strangers_;  ///< oldest first
   bool listening_ = true;          ///< false while no descriptors are available for more clients
@@ -176,12 +176,12 @@ void TcpStoreServer::Impl::serve() {
         epoll_wait(epoll_.get(), events, 64,
                    static_cast<int>(std::clamp<std::int64_t>(wait, 0, kSweep.count())));
     const TimePoint before = std::exchange(now_, Clock::now());
-    if (now_ - before > kStandstill) monitor_.forgive(now_ - before);
+    if (now_ - before > kPauseThreshold) monitor_.forgive(now_ - before);
     for (int i = 0; i < count; ++i) {
       const ClientId id = events[i].data.u64;
       if (id == kListener) accept_some();
       const auto found = clients_.find(id);
-      if (found == clients_.end() || found->second.doomed) continue;
+      if (found == clients_.end() || found->second.to_drop) continue;
       if (events[i].events & EPOLLOUT) flush(id, found->second);
       if (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) read_from(id, found->second);
     }
@@ -193,7 +193,7 @@ void TcpStoreServer::Impl::serve() {
       const std::lock_guard lock(left_mutex_);
       ranks_ = std::move(ranks);
     }
-    drop_doomed();
+    drop_marked();
     client_count_ = clients_.size();
     {
       const std::lock_guard lock(left_mutex_);
@@ -201,7 +201,7 @@ void TcpStoreServer::Impl::serve() {
     }
     left_.notify_all();
   }
-  say_goodbye();
+  close_gracefully();
 }
 
 void TcpStoreServer::Impl::accept_some() {
@@ -236,7 +236,7 @@ bool TcpStoreServer::Impl::drop_oldest_stranger() {
   if (strangers_.empty()) return false;
   const ClientId id = strangers_.front();
   strangers_.pop_front();
-  std::erase(doomed_, id);
+  std::erase(to_drop_, id);
   clients_.erase(id);
   return true;
 }
@@ -253,14 +253,14 @@ void TcpStoreServer::Impl::read_from(ClientId id, Client& client) {
     const ssize_t got = ::recv(client.fd.get(), buffer, sizeof buffer, 0);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-    if (got <= 0) return doom(id, client);
+    if (got <= 0) return mark_to_drop(id, client);
     if (client.dropping) continue;
     if (client.in.empty() || !client.stranger) client.stalled_since = now_;
     const std::string_view arrived(buffer, static_cast<std::size_t>(got));
     const bool whole = !client.channel || client.channel->open(arrived, client.in);
     if (!client.channel) client.in.append(arrived);
-    if (!consume(id, client) || !whole) return doom(id, client);
-    if (client.doomed) return;
+    if (!consume(id, client) || !whole) return mark_to_drop(id, client);
+    if (client.to_drop) return;
   }
 }
 
@@ -277,7 +277,7 @@ bool TcpStoreServer::Impl::consume(ClientId id, Client& client) {
     if (size == 0 || size > kMaxMessage) return false;
     if (client.in.size() - at - 4 < size) break;
     if (!handle(id, std::string_view(client.in).substr(at + 4, size))) return false;
-    if (client.doomed) return true;
+    if (client.to_drop) return true;
     at += 4 + size;
     client.stalled_since = now_;
   }
@@ -336,7 +336,7 @@ bool TcpStoreServer::Impl::handle(ClientId id, std::string_view bytes) {
 
 void TcpStoreServer::Impl::send_to(ClientId id, std::string message) {
   const auto found = clients_.find(id);
-  if (found == clients_.end() || found->second.doomed) return;
+  if (found == clients_.end() || found->second.to_drop) return;
   Client& client = found->second;
   if (client.channel) message = client.channel->seal(message);
   if (client.out.empty()) {
@@ -345,7 +345,7 @@ void TcpStoreServer::Impl::send_to(ClientId id, std::string message) {
     client.out += message;
   }
   flush(id, client);
-  if (client.out.size() - client.sent > kMaxUnread) doom(id, client);
+  if (client.out.size() - client.sent > kMaxUnread) mark_to_drop(id, client);
 }
 
 void TcpStoreServer::Impl::flush(ClientId id, Client& client) {
@@ -357,7 +357,7 @@ void TcpStoreServer::Impl::flush(ClientId id, Client& client) {
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       break;
     } else if (errno != EINTR) {
-      if (client.dropping) return doom(id, client);
+      if (client.dropping) return mark_to_drop(id, client);
       // It has gone. Its last messages, perhaps its goodbye, are still to be read, followed by the
       // end.
       client.sent = client.out.size();
@@ -367,7 +367,7 @@ void TcpStoreServer::Impl::flush(ClientId id, Client& client) {
   if (all) {
     client.out.clear();
     client.sent = 0;
-    if (client.dropping) return doom(id, client);
+    if (client.dropping) return mark_to_drop(id, client);
   }
   if (client.wants_write == all) {
     client.wants_write = !all;
@@ -375,16 +375,16 @@ void TcpStoreServer::Impl::flush(ClientId id, Client& client) {
   }
 }
 
-void TcpStoreServer::Impl::doom(ClientId id, Client& client) {
-  if (std::exchange(client.doomed, true)) return;
-  doomed_.push_back(id);
+void TcpStoreServer::Impl::mark_to_drop(ClientId id, Client& client) {
+  if (std::exchange(client.to_drop, true)) return;
+  to_drop_.push_back(id);
 }
 
-void TcpStoreServer::Impl::drop_doomed() {
-  // The tables' reaction to a loss may doom others.
-  while (!doomed_.empty()) {
-    const ClientId id = doomed_.back();
-    doomed_.pop_back();
+void TcpStoreServer::Impl::drop_marked() {
+  // The tables' reaction to a loss may mark others.
+  while (!to_drop_.empty()) {
+    const ClientId id = to_drop_.back();
+    to_drop_.pop_back();
     const auto found = clients_.find(id);
     if (found->second.stranger) strangers_.erase(found->second.place);
     clients_.erase(found);
@@ -396,14 +396,14 @@ void TcpStoreServer::Impl::drop_doomed() {
 void TcpStoreServer::Impl::sweep(TimePoint now) {
   for (auto& [id, client] : clients_) {
     const bool owes = client.stranger || !client.in.empty() || client.channel->within_frame();
-    if (owes && now - client.stalled_since > options_.handshake_timeout) doom(id, client);
+    if (owes && now - client.stalled_since > options_.handshake_timeout) mark_to_drop(id, client);
   }
   if (!std::exchange(listening_, true)) watch(EPOLL_CTL_MOD, listener_, EPOLLIN, kListener);
 }
 
 /// Closing with unread bytes would discard what was sent: gives monitors a moment to read it and
 /// close first.
-void TcpStoreServer::Impl::say_goodbye() {
+void TcpStoreServer::Impl::close_gracefully() {
   monitor_.close();
   for (auto& [id, client] : clients_) shutdown(client.fd.get(), SHUT_WR);
   const TimePoint end = Clock::now() + kGoodbye;

@@ -22,15 +22,15 @@ namespace ferrite::parallel::links {
 
 namespace {
 
-constexpr std::size_t kMaxGuests = 1024;
-constexpr auto kGuestTime = std::chrono::seconds(5);
+constexpr std::size_t kMaxPending = 1024;
+constexpr auto kPendingTime = std::chrono::seconds(5);
 
 /// Unauthenticated connections may use an eighth of the descriptors that this process may open: it
 /// has several listeners.
-std::size_t guests_there_may_be() {
+std::size_t max_pending_connections() {
   rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kMaxGuests;
-  return std::clamp<std::size_t>(limit.rlim_cur / 8, 1, kMaxGuests);
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kMaxPending;
+  return std::clamp<std::size_t>(limit.rlim_cur / 8, 1, kMaxPending);
 }
 
 [[noreturn]] void fail_system(const char* what) {
@@ -101,7 +101,7 @@ bool is_of_this_user(const Fd& socket) {
 LinkListener::LinkListener(const std::string& host, bool shared, int backlog)
     : events_(epoll_create1(EPOLL_CLOEXEC)),
       closing_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      max_guests_(guests_there_may_be()) {
+      max_pending_(max_pending_connections()) {
   if (!events_.valid() || !closing_.valid()) fail_system("the system has no more descriptors");
   add(closing_.get());
   address_.nonce = hexadecimal(random_bytes(16));
@@ -133,7 +133,7 @@ void LinkListener::admit(LinkMembers members) {
   const std::lock_guard lock(mutex_);
   members_ = std::move(members);
   const std::vector<LinkAddress>& addresses = members_.addresses;
-  came_.assign(addresses.size(), false);
+  admitted_.assign(addresses.size(), false);
   const LinkAddress& mine = addresses[static_cast<std::size_t>(members_.rank)];
   if (std::all_of(addresses.begin(), addresses.end(),
                   [&](const LinkAddress& address) { return address.is_beside(mine); }))
@@ -146,15 +146,15 @@ void LinkListener::close() {
   // Closing also removes them from the poll set.
   tcp_.reset();
   unix_.reset();
-  guest_of_.clear();
-  guests_.clear();
+  pending_of_.clear();
+  pending_.clear();
   arrivals_.clear();
   eventfd_write(closing_.get(), 1);
 }
 
 std::optional<LinkListener::Arrival> LinkListener::take(int rank) {
   const std::lock_guard lock(mutex_);
-  look();
+  process_events();
   const auto found = arrivals_.find(rank);
   if (found == arrivals_.end()) return std::nullopt;
   Arrival arrival = std::move(found->second);
@@ -162,7 +162,7 @@ std::optional<LinkListener::Arrival> LinkListener::take(int rank) {
   return arrival;
 }
 
-void LinkListener::look() {
+void LinkListener::process_events() {
   std::array<epoll_event, 32> events;
   for (bool more = !closed_; more;) {
     const int n = epoll_wait(events_.get(), events.data(), static_cast<int>(events.size()), 0);
@@ -170,87 +170,87 @@ void LinkListener::look() {
     for (int i = 0; i < n; ++i) {
       const int fd = events[static_cast<std::size_t>(i)].data.fd;
       if (fd == tcp_.get()) {
-        more |= let_in(tcp_, false);
+        more |= accept_pending(tcp_, false);
       } else if (fd == unix_.get()) {
-        more |= let_in(unix_, true);
-      } else if (const auto guest = guest_of_.find(fd); guest != guest_of_.end()) {
-        listen_to(guest->second);
+        more |= accept_pending(unix_, true);
+      } else if (const auto pending = pending_of_.find(fd); pending != pending_of_.end()) {
+        read_hello(pending->second);
       }
     }
   }
   const auto now = std::chrono::steady_clock::now();
-  while (!guests_.empty() && now - guests_.front().since > kGuestTime) turn_out(guests_.begin());
+  while (!pending_.empty() && now - pending_.front().since > kPendingTime) drop(pending_.begin());
 }
 
 /// Accepts a limited number of connections, so that accepted ones are served before they become too
 /// many. Returns whether there may be more.
-bool LinkListener::let_in(const Fd& listener, bool local) {
+bool LinkListener::accept_pending(const Fd& listener, bool local) {
   constexpr int kAtOnce = 64;
   for (int i = 0; i < kAtOnce; ++i) {
     Fd socket(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.valid()) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
-      const bool all = errno == EAGAIN || errno == EWOULDBLOCK || guests_.empty();
+      const bool all = errno == EAGAIN || errno == EWOULDBLOCK || pending_.empty();
       if (all) return false;
-      turn_out(guests_.begin());  // which frees a descriptor
+      drop(pending_.begin());  // which frees a descriptor
       continue;
     }
     if (local && !is_of_this_user(socket)) continue;
-    if (guests_.size() >= max_guests_) turn_out(guests_.begin());
+    if (pending_.size() >= max_pending_) drop(pending_.begin());
     const int fd = socket.get();
     add(fd);
-    Guest& guest = guests_.emplace_back();
-    guest.socket = std::move(socket);
-    guest.local = local;
-    guest.since = std::chrono::steady_clock::now();
-    guest_of_[fd] = std::prev(guests_.end());
-    listen_to(guest_of_[fd]);
+    PendingConnection& pending = pending_.emplace_back();
+    pending.socket = std::move(socket);
+    pending.local = local;
+    pending.since = std::chrono::steady_clock::now();
+    pending_of_[fd] = std::prev(pending_.end());
+    read_hello(pending_of_[fd]);
   }
   return true;
 }
 
-void LinkListener::turn_out(Guests::iterator guest) {
-  guest_of_.erase(guest->socket.get());
-  guests_.erase(guest);
+void LinkListener::drop(PendingConnections::iterator pending) {
+  pending_of_.erase(pending->socket.get());
+  pending_.erase(pending);
 }
 
-void LinkListener::listen_to(Guests::iterator at) {
-  Guest& guest = *at;
-  const int fd = guest.socket.get();
-  auto* const bytes = reinterpret_cast<char*>(&guest.hello);
-  const std::size_t missing = sizeof guest.hello - guest.bytes;
-  const ssize_t n = guest.local ? receive_with(fd, bytes + guest.bytes, missing, guest.memory)
-                                : recv(fd, bytes + guest.bytes, missing, MSG_DONTWAIT);
+void LinkListener::read_hello(PendingConnections::iterator at) {
+  PendingConnection& pending = *at;
+  const int fd = pending.socket.get();
+  auto* const bytes = reinterpret_cast<char*>(&pending.hello);
+  const std::size_t missing = sizeof pending.hello - pending.bytes;
+  const ssize_t n = pending.local ? receive_with(fd, bytes + pending.bytes, missing, pending.memory)
+                                  : recv(fd, bytes + pending.bytes, missing, MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (n > 0) {
-    guest.bytes += static_cast<std::size_t>(n);
-    if (guest.bytes < sizeof guest.hello) return;
+    pending.bytes += static_cast<std::size_t>(n);
+    if (pending.bytes < sizeof pending.hello) return;
   }
-  Guest ended = std::move(guest);
-  guest_of_.erase(fd);
-  guests_.erase(at);
-  if (n > 0) welcome(ended);
+  PendingConnection ended = std::move(pending);
+  pending_of_.erase(fd);
+  pending_.erase(at);
+  if (n > 0) admit(ended);
 }
 
 /// Admits the connection if it has proved its rank, over the transport of that rank.
-void LinkListener::welcome(Guest& guest) {
-  const Hello& hello = guest.hello;
+void LinkListener::admit(PendingConnection& pending) {
+  const Hello& hello = pending.hello;
   const auto from = static_cast<std::size_t>(hello.from);
   if (hello.magic != Hello::kMagic || hello.from < 0 || from >= members_.addresses.size() ||
-      hello.from == members_.rank || came_[from])
+      hello.from == members_.rank || admitted_[from])
     return;
   const LinkAddress& mine = members_.addresses[static_cast<std::size_t>(members_.rank)];
-  if (members_.addresses[from].is_beside(mine) != guest.local) return;
+  if (members_.addresses[from].is_beside(mine) != pending.local) return;
   const LinkKeys keys = members_.keys(static_cast<int>(from), members_.rank);
   if (!equal_secrets({hello.proof.data(), hello.proof.size()}, keys.opener_proof)) return;
-  epoll_ctl(events_.get(), EPOLL_CTL_DEL, guest.socket.get(), nullptr);
+  epoll_ctl(events_.get(), EPOLL_CTL_DEL, pending.socket.get(), nullptr);
   // Nothing was sent before, so there is room. Within a host the system has authenticated the peer.
-  if (!guest.local &&
-      ::send(guest.socket.get(), keys.admitter_proof.data(), keys.admitter_proof.size(),
+  if (!pending.local &&
+      ::send(pending.socket.get(), keys.admitter_proof.data(), keys.admitter_proof.size(),
              MSG_DONTWAIT | MSG_NOSIGNAL) != static_cast<ssize_t>(keys.admitter_proof.size()))
     return;
-  came_[from] = true;
-  arrivals_[static_cast<int>(from)] = {std::move(guest.socket), std::move(guest.memory)};
+  admitted_[from] = true;
+  arrivals_[static_cast<int>(from)] = {std::move(pending.socket), std::move(pending.memory)};
 }
 
 }  // namespace ferrite::parallel::links

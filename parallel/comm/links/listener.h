@@ -47,20 +47,20 @@ class LinkListener {
   void close();
 
  private:
-  struct Guest {  // not authenticated yet
+  struct PendingConnection {  // not authenticated yet
     Fd socket, memory;
     Hello hello;
     std::size_t bytes = 0;
     bool local = false;
     std::chrono::steady_clock::time_point since;
   };
-  using Guests = std::list<Guest>;
+  using PendingConnections = std::list<PendingConnection>;
 
-  void look();
-  bool let_in(const Fd& listener, bool local);
-  void listen_to(Guests::iterator guest);
-  void welcome(Guest& guest);
-  void turn_out(Guests::iterator guest);
+  void process_events();
+  bool accept_pending(const Fd& listener, bool local);
+  void read_hello(PendingConnections::iterator pending);
+  void admit(PendingConnection& pending);
+  void drop(PendingConnections::iterator pending);
   void add(int fd);
 
   std::mutex mutex_;
@@ -68,11 +68,11 @@ class LinkListener {
   LinkMembers members_;
   Fd events_, closing_, tcp_, unix_;
   bool closed_ = false;
-  const std::size_t max_guests_;
-  Guests guests_;                                       // oldest first
-  std::unordered_map<int, Guests::iterator> guest_of_;  // by descriptor
-  std::vector<bool> came_;                              // by rank: it was admitted
-  std::map<int, Arrival> arrivals_;                     // by rank: admitted and not taken yet
+  const std::size_t max_pending_;
+  PendingConnections pending_;                                        // oldest first
+  std::unordered_map<int, PendingConnections::iterator> pending_of_;  // by descriptor
+  std::vector<bool> admitted_;                                        // by rank
+  std::map<int, Arrival> arrivals_;  // by rank: admitted and not taken yet
 };
 
 /// A non-blocking Unix socket that listens at the abstract name or connects to it; on failure it is

@@ -15,20 +15,20 @@ constexpr int kKindShift = 56;
 }
 
 Hub::Hub(std::vector<int> names) : names_(std::move(names)), listeners_(names_.size()) {
-  for (std::size_t i = 0; i < names_.size(); ++i) seats_.push_back(std::make_unique<Seat>());
+  for (std::size_t i = 0; i < names_.size(); ++i) ranks_.push_back(std::make_unique<RankState>());
 }
 
-// ---- Meetings
+// ---- Synchronization
 
-void Hub::begin(int rank, const Brought& bring, const links::Interrupt& interrupt) {
-  Seat& mine = seat(rank);
-  mine.brought[++mine.operations % 2] = bring;
-  const comm::Signature& call = bring.signature;
+void Hub::begin(int rank, const Arguments& own, const links::Interrupt& interrupt) {
+  RankState& mine = state(rank);
+  mine.arguments[++mine.operations % 2] = own;
+  const comm::Signature& call = own.signature;
   mine.called.store(
       (std::uint64_t{static_cast<std::uint8_t>(call.kind)} << kKindShift) | call.sequence,
       std::memory_order_relaxed);
   meet(rank, interrupt);
-  const auto called = [&](int r) -> const comm::Signature& { return brought(rank, r).signature; };
+  const auto called = [&](int r) -> const comm::Signature& { return arguments(rank, r).signature; };
   for (int r = 1; r < size(); ++r) {
     if (called(r) == called(0)) [[likely]]
       continue;
@@ -43,49 +43,49 @@ void Hub::begin(int rank, const Brought& bring, const links::Interrupt& interrup
   }
 }
 
-void Hub::bring_instead(int rank, const Place& source, const Place& out) {
-  Seat& mine = seat(rank);
-  Brought& bring = mine.brought[mine.operations % 2];
-  bring.source = source;
-  bring.out = out;
+void Hub::republish(int rank, const Place& source, const Place& out) {
+  RankState& mine = state(rank);
+  Arguments& current = mine.arguments[mine.operations % 2];
+  current.source = source;
+  current.out = out;
 }
 
-bool Hub::all_came(std::uint64_t meeting) {
-  for (const auto& seat : seats_)
-    if (seat->meetings.load(std::memory_order_seq_cst) < meeting) return false;
+bool Hub::all_reached(std::uint64_t sync_point) {
+  for (const auto& state : ranks_)
+    if (state->sync_points.load(std::memory_order_seq_cst) < sync_point) return false;
   return true;
 }
 
 void Hub::meet(int rank, const links::Interrupt& interrupt) {
-  Seat& mine = seat(rank);
+  RankState& mine = state(rank);
   mine.reads.store(false, std::memory_order_seq_cst);
-  const std::uint64_t meeting = mine.meetings.load(std::memory_order_relaxed) + 1;
+  const std::uint64_t sync_point = mine.sync_points.load(std::memory_order_relaxed) + 1;
   // Sequentially consistent, like the sleeper's accesses: one of the two sees the other.
-  mine.meetings.store(meeting, std::memory_order_seq_cst);
+  mine.sync_points.store(sync_point, std::memory_order_seq_cst);
   if (sleepers_.load(std::memory_order_seq_cst) > 0) {
     { const std::lock_guard lock(mutex_); }
     came_.notify_all();
   }
   comm::Backoff backoff;
-  while (!all_came(meeting)) {
+  while (!all_reached(sync_point)) {
     if (!backoff.patient()) {
       backoff.pause();
       continue;
     }
-    check(rank, meeting, interrupt);
+    check(rank, sync_point, interrupt);
     std::unique_lock lock(mutex_);
     sleepers_.fetch_add(1, std::memory_order_seq_cst);
     const auto over = [&] {
-      if (aborted_.load(std::memory_order_seq_cst) || all_came(meeting)) return true;
-      for (const auto& seat : seats_)
-        if (seat->left.load(std::memory_order_seq_cst) && seat->meetings.load() < meeting)
+      if (aborted_.load(std::memory_order_seq_cst) || all_reached(sync_point)) return true;
+      for (const auto& state : ranks_)
+        if (state->left.load(std::memory_order_seq_cst) && state->sync_points.load() < sync_point)
           return true;
       return false;
     };
     came_.wait_until(lock, interrupt.deadline, over);
     sleepers_.fetch_sub(1, std::memory_order_seq_cst);
     lock.unlock();
-    if (!all_came(meeting)) check(rank, meeting, interrupt);
+    if (!all_reached(sync_point)) check(rank, sync_point, interrupt);
   }
   // A rank that gives up waits for readers, which do not begin to read once they see the abort.
   mine.reads.store(true, std::memory_order_seq_cst);
@@ -93,7 +93,7 @@ void Hub::meet(int rank, const links::Interrupt& interrupt) {
                 "the group was aborted");
 }
 
-void Hub::end(int rank) { seat(rank).reads.store(false, std::memory_order_seq_cst); }
+void Hub::end(int rank) { state(rank).reads.store(false, std::memory_order_seq_cst); }
 
 void Hub::wait_for_readers(int rank) {
   // Before that, others may still begin to read.
@@ -101,26 +101,26 @@ void Hub::wait_for_readers(int rank) {
   for (int r = 0; r < size(); ++r) {
     if (r == rank) continue;
     comm::Backoff backoff;
-    while (seat(r).reads.load(std::memory_order_seq_cst)) backoff.pause();
+    while (state(r).reads.load(std::memory_order_seq_cst)) backoff.pause();
   }
 }
 
 std::string Hub::last_call(int rank) const {
-  const std::uint64_t called = seat(rank).called.load(std::memory_order_relaxed);
+  const std::uint64_t called = state(rank).called.load(std::memory_order_relaxed);
   if (called == 0) return "it has not called anything yet";
   return fmt::format("its last call is {} number {}", name(comm::Collective(called >> kKindShift)),
                      called & ((std::uint64_t{1} << kKindShift) - 1));
 }
 
 /// Throws if the wait has become pointless.
-void Hub::check(int rank, std::uint64_t meeting, const links::Interrupt& interrupt) {
+void Hub::check(int rank, std::uint64_t sync_point, const links::Interrupt& interrupt) {
   FERRITE_CHECK(!aborted_.load(std::memory_order_acquire) && !interrupt.aborted, DistributedError,
                 interrupt.op, "the group was aborted");
   const bool late = std::chrono::steady_clock::now() >= interrupt.deadline;
   std::string who;
   for (int r = 0; r < size(); ++r) {
-    const Seat& s = seat(r);
-    if (r == rank || s.meetings.load() >= meeting) continue;
+    const RankState& s = state(r);
+    if (r == rank || s.sync_points.load() >= sync_point) continue;
     const int called = names_[static_cast<std::size_t>(r)];
     if (s.left)
       fail<DistributedError>(interrupt.op, "rank {} has left the group; {}", called, last_call(r));
@@ -135,7 +135,7 @@ void Hub::check(int rank, std::uint64_t meeting, const links::Interrupt& interru
 // ---- The end
 
 void Hub::leave(int rank) {
-  seat(rank).left = true;
+  state(rank).left = true;
   { const std::lock_guard lock(mutex_); }
   came_.notify_all();
 }

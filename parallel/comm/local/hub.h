@@ -19,7 +19,7 @@
 namespace ferrite::parallel::local {
 
 /// A rank's arguments of an operation.
-struct Brought {
+struct Arguments {
   comm::Signature signature;
   Device device;  ///< of its tensors
   /// The memory it reduces or sends, its `in`, or `out` if it works in place; and the memory it
@@ -28,16 +28,16 @@ struct Brought {
 };
 
 /// A rank's state, visible to the others.
-struct alignas(64) Seat {
+struct alignas(64) RankState {
   // Number of synchronization points it has reached.
-  std::atomic<std::uint64_t> meetings{0};
+  std::atomic<std::uint64_t> sync_points{0};
   // Its last call, for messages: the kind above kKindShift, its number below.
   std::atomic<std::uint64_t> called{0};
   // Whether it is between begin() and end(), where it may read the others' memory.
   std::atomic<bool> reads{false};
   std::atomic<bool> left{false};
   // Of this operation and the previous one, which others may not have left yet.
-  Brought brought[2];
+  Arguments arguments[2];
   std::uint64_t operations = 0;  // the rank's own
 };
 
@@ -46,20 +46,20 @@ class Hub {
   /// `names`: the ranks' names in errors.
   explicit Hub(std::vector<int> names);
 
-  int size() const { return static_cast<int>(seats_.size()); }
+  int size() const { return static_cast<int>(ranks_.size()); }
 
   /// Publishes the arguments and waits for all others. DistributedError if they called something
   /// else. From here to end() this rank may read the others' memory.
-  void begin(int rank, const Brought& bring, const links::Interrupt& interrupt);
+  void begin(int rank, const Arguments& own, const links::Interrupt& interrupt);
   /// Makes the others read elsewhere, from the next synchronization point on.
-  void bring_instead(int rank, const Place& source, const Place& out);
+  void republish(int rank, const Place& source, const Place& out);
   /// Waits until all ranks are here.
   void meet(int rank, const links::Interrupt& interrupt);
   /// This rank reads no more; it has left the operation, successfully or not.
   void end(int rank);
   /// The arguments of rank `of` in the current operation of `rank`.
-  const Brought& brought(int rank, int of) const {
-    return seat(of).brought[seat(rank).operations % 2];
+  const Arguments& arguments(int rank, int of) const {
+    return state(of).arguments[state(rank).operations % 2];
   }
   /// After an abort: waits until no rank reads another's memory, which takes no longer than copying
   /// it.
@@ -83,10 +83,10 @@ class Hub {
   std::shared_ptr<Hub> subgroup(const std::string& name, const std::vector<int>& ranks);
 
  private:
-  Seat& seat(int rank) { return *seats_[static_cast<std::size_t>(rank)]; }
-  const Seat& seat(int rank) const { return *seats_[static_cast<std::size_t>(rank)]; }
-  bool all_came(std::uint64_t meeting);
-  void check(int rank, std::uint64_t meeting, const links::Interrupt& interrupt);
+  RankState& state(int rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
+  const RankState& state(int rank) const { return *ranks_[static_cast<std::size_t>(rank)]; }
+  bool all_reached(std::uint64_t sync_point);
+  void check(int rank, std::uint64_t sync_point, const links::Interrupt& interrupt);
   std::string last_call(int rank) const;
 
   struct Subgroup {
@@ -96,7 +96,7 @@ class Hub {
   };
 
   const std::vector<int> names_;
-  std::vector<std::unique_ptr<Seat>> seats_;
+  std::vector<std::unique_ptr<RankState>> ranks_;
   std::atomic<bool> told_{false}, aborted_{false};
   std::atomic<int> sleepers_{0};
   std::mutex mutex_;  // protects the following members too

@@ -82,7 +82,7 @@ class LocalGroup final : public HostGroup {
   }
   /// All ranks' sources from `offset` bytes on.
   std::span<const Place> sources(std::size_t offset);
-  const local::Brought& brought(int of) const { return hub_->brought(rank(), of); }
+  const local::Arguments& arguments(int of) const { return hub_->arguments(rank(), of); }
   std::byte* out() const { return static_cast<std::byte*>(out_); }
   /// Waits until all ranks have finished their work up to here.
   void meet(const comm::HostCall& call) {
@@ -108,7 +108,7 @@ Place at(const Place& place, std::size_t offset) {
 
 std::span<const Place> LocalGroup::sources(std::size_t offset) {
   for (int r = 0; r < size(); ++r)
-    sources_[static_cast<std::size_t>(r)] = at(brought(r).source, offset);
+    sources_[static_cast<std::size_t>(r)] = at(arguments(r).source, offset);
   return sources_;
 }
 
@@ -123,14 +123,14 @@ void LocalGroup::run(const comm::HostCall& call) {
   engine_ = nullptr;
   const comm::Call& what = call.call;
   const Tensor& first = what.in.defined() ? what.in : what.out;
-  local::Brought bring;
-  bring.signature = comm::signature(what, call.sequence);
+  local::Arguments own;
+  own.signature = comm::signature(what, call.sequence);
   if (first.defined()) {
-    bring.device = first.device();
-    bring.source = {first.data_ptr(), bring.device};
-    bring.out = {what.out.data_ptr(), bring.device};
+    own.device = first.device();
+    own.source = {first.data_ptr(), own.device};
+    own.out = {what.out.data_ptr(), own.device};
   }
-  hub_->begin(rank(), bring, call.interrupt);
+  hub_->begin(rank(), own, call.interrupt);
   if (first.defined() && first.numel() > 0) {
     choose_engine(call);
     move(call);
@@ -144,12 +144,12 @@ void LocalGroup::run(const comm::HostCall& call) {
 /// on devices are copied to it.
 void LocalGroup::choose_engine(const comm::HostCall& call) {
   const comm::Call& what = call.call;
-  const local::Brought& mine = brought(rank());
+  const local::Arguments& mine = arguments(rank());
   engine_ = host_.get();
   out_ = const_cast<void*>(mine.out.data);
   bool any = false, all = true;
   for (int r = 0; r < size(); ++r) {
-    const bool is_cuda = brought(r).device.is_cuda();
+    const bool is_cuda = arguments(r).device.is_cuda();
     any |= is_cuda;
     all &= is_cuda;
   }
@@ -166,7 +166,7 @@ void LocalGroup::choose_engine(const comm::HostCall& call) {
     staged_in_.fetch(call.interrupt);
     if (!what.in.defined()) staged_out_.fetch(call.interrupt);
     out_ = staged_out_.data();
-    hub_->bring_instead(rank(), {what.in.defined() ? staged_in_.data() : out_}, {out_});
+    hub_->republish(rank(), {what.in.defined() ? staged_in_.data() : out_}, {out_});
   }
   hub_->meet(rank(), call.interrupt);
 }
@@ -210,7 +210,7 @@ void LocalGroup::reduce_own_part(const comm::HostCall& call) {
 void LocalGroup::collect_part(const Tensor& t, int from) {
   const std::size_t begin = static_cast<std::size_t>(part_begin(t, from)) * t.itemsize(),
                     end = static_cast<std::size_t>(part_begin(t, from + 1)) * t.itemsize();
-  engine_->copy(out() + begin, at(brought(from).out, begin), end - begin);
+  engine_->copy(out() + begin, at(arguments(from).out, begin), end - begin);
 }
 
 void LocalGroup::all_reduce(const comm::HostCall& call) {
@@ -224,15 +224,14 @@ void LocalGroup::all_reduce(const comm::HostCall& call) {
   }
   reduce_own_part(call);
   for (int i = 1; i < size(); ++i)
-    collect_part(t, (rank() + i) % size());  // starting at different
-                                             // ranks
+    collect_part(t, (rank() + i) % size());  // starting at different ranks
   meet(call);
 }
 
 void LocalGroup::broadcast(const comm::HostCall& call) {
   const int root = call.call.peer;
   if (size() == 1) return;
-  if (rank() != root) engine_->copy(out_, brought(root).out, call.call.out.nbytes());
+  if (rank() != root) engine_->copy(out_, arguments(root).out, call.call.out.nbytes());
   meet(call);
 }
 
@@ -248,14 +247,14 @@ void LocalGroup::all_gather(const comm::HostCall& call) {
   const std::size_t bytes = call.call.in.nbytes();
   for (int i = 0; i < size(); ++i) {
     const int from = (rank() + i) % size();
-    engine_->copy(out() + static_cast<std::size_t>(from) * bytes, brought(from).source, bytes);
+    engine_->copy(out() + static_cast<std::size_t>(from) * bytes, arguments(from).source, bytes);
   }
   if (size() > 1) meet(call);
 }
 
 void LocalGroup::reduce_scatter(const comm::HostCall& call) {
   const Tensor& t = call.call.out;
-  if (size() == 1) return engine_->copy(out_, brought(0).source, t.nbytes());
+  if (size() == 1) return engine_->copy(out_, arguments(0).source, t.nbytes());
   engine_->reduce(out_, sources(static_cast<std::size_t>(rank()) * t.nbytes()), t.numel(),
                   t.dtype(), call.call.op);
   meet(call);

@@ -11,7 +11,7 @@
 #include "ferrite/core/cuda_backend.h"
 #include "ferrite/core/error.h"
 #include "ferrite/core/profiler/device_work.h"
-#include "ferrite/parallel/comm/nccl/meet.h"
+#include "ferrite/parallel/comm/nccl/agree_on_communicator.h"
 #include "ferrite/parallel/comm/nccl/ring.h"
 #include "ferrite/parallel/comm/nccl/types.h"
 
@@ -55,7 +55,7 @@ NcclGroup::~NcclGroup() {
 void NcclGroup::connect() {
   const Deadline deadline = Clock::now() + timeout();
   const cuda::DeviceGuard guard(device_);
-  const ncclUniqueId id = meet(context_, library_, device_, deadline);
+  const ncclUniqueId id = agree_on_communicator(context_, library_, device_, deadline);
   communicator_.connect(id, rank(), size(), deadline);
   const StreamGuard use(stream_);
   token_ = empty({1}, {.dtype = kInt32, .device = device_});

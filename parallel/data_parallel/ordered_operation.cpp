@@ -11,12 +11,13 @@ std::vector<Stream> own_streams(std::span<const Device> devices) {
   return streams;
 }
 
-Turn::Mark Turn::mark_of(const Stream& stream) {
+OrderedOperation::Mark OrderedOperation::mark_of(const Stream& stream) {
   if (stream.device().is_cpu() && stream.query()) return nullptr;
   return stream.impl()->record(ferrite::detail::Timing::none);
 }
 
-Turn::Turn(const char* op, std::span<const Device> devices, std::span<const Stream> streams)
+OrderedOperation::OrderedOperation(const char* op, std::span<const Device> devices,
+                                   std::span<const Stream> streams)
     : streams_(streams),
       marks_(devices.size()),
       after_(devices.size(), std::vector<bool>(devices.size())) {
@@ -29,7 +30,7 @@ Turn::Turn(const char* op, std::span<const Device> devices, std::span<const Stre
   }
 }
 
-Turn::~Turn() {
+OrderedOperation::~OrderedOperation() {
   try {
     end();
   } catch (const std::exception&) {  // a device is lost, where no work runs any more
@@ -38,19 +39,19 @@ Turn::~Turn() {
 
 /// Recorded on first use, so that it comes after allocations for the operation, which debugging
 /// allocators fill in stream order.
-const Turn::Mark& Turn::mark_of_current(std::size_t d) {
+const OrderedOperation::Mark& OrderedOperation::mark_of_current(std::size_t d) {
   if (!marks_[d]) marks_[d] = mark_of(currents_[d]);
   return *marks_[d];
 }
 
-void Turn::keep(std::size_t d, Tensor t) {
+void OrderedOperation::keep(std::size_t d, Tensor t) {
   if (after_[d][d]) streams_[d].wait(currents_[d]);
   kept_.push_back(std::move(t));
 }
 
-const Stream& Turn::stream(std::size_t d) { return stream_after(d, d); }
+const Stream& OrderedOperation::stream(std::size_t d) { return stream_after(d, d); }
 
-const Stream& Turn::stream_after(std::size_t d, std::size_t other) {
+const Stream& OrderedOperation::stream_after(std::size_t d, std::size_t other) {
   for (const std::size_t which : {d, other}) {
     if (after_[d][which]) continue;
     after_[d][which] = true;
@@ -59,13 +60,13 @@ const Stream& Turn::stream_after(std::size_t d, std::size_t other) {
   return streams_[d];
 }
 
-void Turn::chain(std::size_t d, std::size_t other) {
+void OrderedOperation::chain(std::size_t d, std::size_t other) {
   stream(d);
   if (d == other || !after_[other][other]) return;
   if (const Mark mark = mark_of(streams_[other])) streams_[d].impl()->wait(mark);
 }
 
-void Turn::end() {
+void OrderedOperation::end() {
   for (std::size_t d = 0; d < after_.size(); ++d) {
     if (!after_[d][d]) continue;
     const Mark mark = mark_of(streams_[d]);

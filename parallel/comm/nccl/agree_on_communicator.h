@@ -13,7 +13,7 @@ Device choose_device(const GroupContext& context);
 /// The id shared by all ranks, once each has published its GPU in the store. DistributedError on
 /// all ranks if one does not arrive, or two have the same GPU, which NCCL refuses unless they
 /// appear as different hosts (NCCL_HOSTID).
-ncclUniqueId meet(const GroupContext& context, const Library& library, const Device& device,
-                  Deadline deadline);
+ncclUniqueId agree_on_communicator(const GroupContext& context, const Library& library,
+                                   const Device& device, Deadline deadline);
 
 }  // namespace ferrite::parallel::nccl

@@ -1,4 +1,4 @@
-#include "ferrite/parallel/comm/nccl/meet.h"
+#include "ferrite/parallel/comm/nccl/agree_on_communicator.h"
 
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
@@ -118,8 +118,8 @@ Device choose_device(const GroupContext& context) {
   return Device(DeviceType::cuda, index);
 }
 
-ncclUniqueId meet(const GroupContext& context, const Library& library, const Device& device,
-                  Deadline deadline) {
+ncclUniqueId agree_on_communicator(const GroupContext& context, const Library& library,
+                                   const Device& device, Deadline deadline) {
   if (context.size == 1) return new_id(library);
   const std::string own = gpu_id(device);
   if (context.rank == 0) {
