@@ -7,26 +7,23 @@
 //     scheduler.step();
 //   }
 //
-// This header includes the others: cycles (lr_cycles.h), and schedulers made of several, warm-up
-// among them (lr_compose.h). Most options have a `last_epoch`: above -1 the run goes on behind that
-// epoch, which load_state_dict() does better. Below, t is last_epoch.
+// A scheduler sets the rates of an optimizer's groups, on the device at once: captured steps see a
+// new rate with their next replay. `last_epoch`, t below, counts steps, which may be epochs or
+// iterations. As in PyTorch, most schedulers compute a rate from the present one. Several
+// schedulers of one optimizer therefore multiply, and a rate that was set by hand counts. Rates
+// start from the optimizer's initial_lr(), which the first scheduler sets to the lr that it finds.
+// Most options have a `last_epoch`: above -1 the run continues after that epoch, which
+// load_state_dict() does better.
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <functional>
-#include <numbers>
 
-#include "ferrite/optim/lr_compose.h"
-#include "ferrite/optim/lr_cycles.h"
 #include "ferrite/optim/lr_scheduler_base.h"
+#include "ferrite/optim/reduce_lr_on_plateau.h"
 
 namespace ferrite::optim {
 
-/// The part of `total` that is over at t, up to 1.
-inline double progress(std::int64_t t, std::int64_t total) {
-  return static_cast<double>(std::min(t, total)) / static_cast<double>(total);
-}
+// ---- Functions of the step
 
 struct ConstantLROptions {
   double factor = 1.0 / 3;  ///< above 0, up to 1
@@ -121,101 +118,215 @@ struct CosineAnnealingLROptions {
   Fields fields() { return {{"T_max", &T_max, kPositive}, {"eta_min", &eta_min}}; }
   double floor() const { return eta_min; }
   double multiplier(std::int64_t t) const {
-    return (1 + std::cos(std::numbers::pi * static_cast<double>(t) / static_cast<double>(T_max))) /
-           2;
+    return half_cosine(static_cast<double>(t), static_cast<double>(T_max));
   }
 };
 /// eta_min + (base_lr - eta_min) (1 + cos(pi t / T_max)) / 2 (Loshchilov and Hutter 2017, without
-/// the restarts); it rises again behind T_max.
+/// the restarts); it rises again after T_max.
 using CosineAnnealingLR = FormulaLR<CosineAnnealingLROptions>;
 
-/// A factor for an epoch, and one function for all groups or one for each. Functions are not part
-/// of state_dict(). ValueError for empty ones.
+/// A factor for an epoch; one function for all groups or one for each. Functions are not part of
+/// state_dict(). ValueError for empty ones.
 using LRLambda = std::function<double(std::int64_t epoch)>;
 using LRLambdas = PerGroupOf<LRLambda>;
 
-/// base_lr * lambda(t).
-class LambdaLR final : public LRScheduler {
+template <bool kFromLast>
+class LambdaLROf final : public LRScheduler {
  public:
-  LambdaLR(Optimizer& optimizer, const LRLambdas& lr_lambda, std::int64_t last_epoch = -1);
-
- private:
-  double next_lr(std::size_t group, double) const override {
-    return base_lr(group) * lambdas_[group](last_epoch_);
+  LambdaLROf(Optimizer& optimizer, LRLambdas lr_lambda, std::int64_t last_epoch = -1)
+      : LRScheduler(kFromLast ? "MultiplicativeLR" : "LambdaLR", optimizer, last_epoch),
+        lambdas_(std::move(lr_lambda)) {
+    lambdas_.expand(num_groups(), name_, "function");
+    for (const LRLambda& f : lambdas_)
+      FERRITE_CHECK(f, ValueError, name_, "expected functions, got an empty one");
+    start();
   }
-  std::vector<LRLambda> lambdas_;
-};
-
-/// The rate of the epoch before times lambda(t), from epoch 1 on.
-class MultiplicativeLR final : public LRScheduler {
- public:
-  MultiplicativeLR(Optimizer& optimizer, const LRLambdas& lr_lambda, std::int64_t last_epoch = -1);
 
  private:
   double next_lr(std::size_t group, double lr) const override {
-    return last_epoch_ > 0 ? lr * lambdas_[group](last_epoch_) : lr;
+    if (kFromLast && last_epoch_ <= 0) return lr;
+    return (kFromLast ? lr : base_lr(group)) * lambdas_[group](last_epoch_);
   }
-  bool restarts_from_base() const override { return false; }
-  std::vector<LRLambda> lambdas_;
+  bool restarts_from_base() const override { return !kFromLast; }
+
+  LRLambdas lambdas_;
 };
+/// base_lr * lambda(t).
+using LambdaLR = LambdaLROf<false>;
+/// The rate of the epoch before times lambda(t), from epoch 1 on.
+using MultiplicativeLR = LambdaLROf<true>;
+
+// ---- Restarts and cycles, whose steps are usually iterations
+
+struct CosineAnnealingWarmRestartsOptions {
+  std::int64_t T_0;         ///< epochs until the first restart; above 0
+  std::int64_t T_mult = 1;  ///< each period is this many times the one before
+  double eta_min = 0;
+  std::int64_t last_epoch = -1;
+};
+/// eta_min + (base_lr - eta_min) (1 + cos(pi T_cur / T_i)) / 2, with T_cur epochs since the last
+/// restart and T_i between that and the next (SGDR, Loshchilov and Hutter 2017).
+class CosineAnnealingWarmRestarts final : public LRScheduler {
+ public:
+  CosineAnnealingWarmRestarts(Optimizer& optimizer,
+                              const CosineAnnealingWarmRestartsOptions& options);
+  void step() override;
+  /// To any epoch, and between them: step(epoch + iteration / iterations). ValueError below 0.
+  void step(double epoch);
+
+ private:
+  double next_lr(std::size_t group, double) const override;
+  Fields fields() override;
+
+  CosineAnnealingWarmRestartsOptions o_;
+  double T_cur_, T_i_;
+};
+
+/// How a rate goes from one value to another.
+enum class AnnealStrategy : std::uint8_t { cos, linear };
+
+struct OneCycleLROptions {
+  PerGroup max_lr;
+  /// The number of all steps; or epochs and steps_per_epoch, whose product it is.
+  std::optional<std::int64_t> total_steps = {};
+  std::optional<std::int64_t> epochs = {}, steps_per_epoch = {};
+  double pct_start = 0.3;  ///< part of the steps in which the rate rises, from 0 to 1
+  AnnealStrategy anneal_strategy = AnnealStrategy::cos;
+  bool cycle_momentum = true;  ///< the momentum falls and rises as the rate rises and falls
+  PerGroup base_momentum = 0.85, max_momentum = 0.95;
+  double div_factor = 25;         ///< initial_lr = max_lr / div_factor
+  double final_div_factor = 1e4;  ///< the last rate is initial_lr / final_div_factor
+  bool three_phase = false;       ///< falls to initial_lr as it rose, then to the end
+  std::int64_t last_epoch = -1;
+
+  static constexpr const char* kName = "OneCycleLR";
+  void prepare(Optimizer& optimizer);
+  Fields fields() { return {{"total_steps", &*total_steps}, {"max_lrs", &max_lr}}; }
+  double rate(std::int64_t t, std::size_t group) const;
+  std::optional<double> momentum(std::int64_t t, std::size_t group) const;
+  double initial_lr(std::size_t group) const { return max_lr[group] / div_factor; }
+  /// The value at t of what goes from `initial` to `max` and then to `min`.
+  double annealed(std::int64_t t, double initial, double max, double min) const;
+};
+/// From initial_lr to max_lr and down (Smith and Topin 2018). Sets the optimizer's initial_lr.
+/// ValueError for cycle_momentum if the optimizer has none, and for more steps than total_steps.
+/// Where PyTorch's linear rate falls below 0, in a last step too many, it is 0.
+using OneCycleLR = FormulaLR<OneCycleLROptions>;
+
+enum class CyclicMode : std::uint8_t { triangular, triangular2, exp_range };
+/// The argument of a scale_fn: the number of the cycle, from 1, or that of the iteration.
+enum class ScaleMode : std::uint8_t { cycle, iterations };
+
+struct CyclicLROptions {
+  PerGroup base_lr;  ///< where each cycle starts and ends
+  PerGroup max_lr;
+  double step_size_up = 2000;                 ///< iterations in which the rate rises
+  std::optional<double> step_size_down = {};  ///< as step_size_up
+  CyclicMode mode = CyclicMode::triangular;
+  double gamma = 1;                             ///< of exp_range
+  std::function<double(double)> scale_fn = {};  ///< instead of the mode
+  ScaleMode scale_mode = ScaleMode::cycle;      ///< of scale_fn
+  bool cycle_momentum = true;
+  PerGroup base_momentum = 0.8, max_momentum = 0.9;
+  std::int64_t last_epoch = -1;
+  double total_size = 0, step_ratio = 0;  ///< follow from the step sizes
+
+  static constexpr const char* kName = "CyclicLR";
+  void prepare(Optimizer& optimizer);
+  Fields fields();
+  double rate(std::int64_t t, std::size_t group) const;
+  std::optional<double> momentum(std::int64_t t, std::size_t group) const;
+  /// The part of the whole height that the rate is at.
+  double height(std::int64_t t) const;
+};
+/// Between base_lr and max_lr in straight lines (Smith 2017); the height of a cycle is constant
+/// (triangular), halved each time (triangular2) or times gamma^t (exp_range). Momentum goes the
+/// other way round; ValueError for cycle_momentum if the optimizer has none.
+using CyclicLR = FormulaLR<CyclicLROptions>;
 
 struct SWALROptions {
   PerGroup swa_lr;
   std::int64_t anneal_epochs = 10;  ///< 0 or more
   AnnealStrategy anneal_strategy = AnnealStrategy::cos;
   std::int64_t last_epoch = -1;
+
+  static constexpr const char* kName = "SWALR";
+  static constexpr bool kOwnSteps = true;
+  void prepare(Optimizer& o) { swa_lr.expand(o.num_groups(), kName, "swa_lr"); }
+  Fields fields() { return {{"anneal_epochs", &anneal_epochs, kNonNegative}, {"swa_lr", &swa_lr}}; }
+  double floor(std::size_t group) const { return swa_lr[group]; }
+  double multiplier(std::int64_t t) const {
+    const double done = anneal_epochs == 0 ? 1 : progress(t, anneal_epochs);
+    return anneal_strategy == AnnealStrategy::linear ? 1 - done : half_cosine(done, 1);
+  }
 };
-/// From the rates there are to swa_lr in anneal_epochs steps, where it stays: for averaging weights
+/// From the present rates to swa_lr in anneal_epochs steps, and no further: for averaging weights
 /// (optim/averaged_model.h), as torch.optim.swa_utils.SWALR.
-class SWALR final : public LRScheduler {
- public:
-  SWALR(Optimizer& optimizer, const SWALROptions& options);
+using SWALR = FormulaLR<SWALROptions>;
 
- private:
-  double next_lr(std::size_t group, double lr) const override;
-  bool restarts_from_base() const override { return false; }
-  Fields fields() override;
-  SWALROptions o_;
-  std::vector<double> swa_lrs_;
+// ---- Schedulers made of schedulers
+//
+// All of one optimizer, and owned together with the caller. ReduceLROnPlateau, which steps by a
+// metric, cannot be a member (ValueError).
+//
+//   optim::SequentialLR scheduler(
+//       sgd, {std::make_shared<optim::LinearLR>(sgd, optim::LinearLROptions{.total_iters = 5}),
+//             std::make_shared<optim::CosineAnnealingLR>(
+//                 sgd, optim::CosineAnnealingLROptions{95})},
+//       {5});
+
+using LRSchedulers = std::vector<std::shared_ptr<LRScheduler>>;
+
+/// What they share: a step is one of each active member.
+class CompositeLR : public LRScheduler {
+ protected:
+  CompositeLR(const char* name, Optimizer& optimizer, LRSchedulers schedulers);
+
+  double next_lr(std::size_t, double lr) const override { return lr; }
+  void set_rates() override;
+  std::span<const std::shared_ptr<LRScheduler>> active() const override;
+  /// Whether a member that begins starts from the initial rates.
+  virtual bool resets() const { return active()[0]->restarts_from_base(); }
+  void reset_to_initial_lr();
+  /// Undoes the steps that members did by themselves.
+  void forget_steps();
+  /// Notes the rates that the members have set.
+  void note_rates();
+
+  std::vector<std::int64_t> starts_;  // the first epoch of each member; empty: all take every step
 };
 
-struct ReduceLROnPlateauOptions {
-  /// Whether a smaller metric is better (a loss) or a larger one (an accuracy).
-  enum class Mode : std::uint8_t { min, max };
-  /// Whether the threshold is a part of the best metric or a difference from it.
-  enum class ThresholdMode : std::uint8_t { rel, abs };
-
-  Mode mode = Mode::min;
-  double factor = 0.1;         ///< below 1
-  std::int64_t patience = 10;  ///< epochs without improvement that do not matter
-  double threshold = 1e-4;     ///< what counts as improvement
-  ThresholdMode threshold_mode = ThresholdMode::rel;
-  std::int64_t cooldown = 0;  ///< epochs after a reduction in which nothing is counted
-  PerGroup min_lr = 0;
-  double eps = 1e-8;  ///< smaller changes of the rate are not made
+/// One after another: at each milestone the next begins, from its epoch 0, as in PyTorch with
+/// step(0). ValueError unless there is one milestone less than schedulers, each above the one
+/// before.
+class SequentialLR final : public CompositeLR {
+ public:
+  SequentialLR(Optimizer& optimizer, LRSchedulers schedulers, std::vector<std::int64_t> milestones);
 };
 
-/// The rates fall when a metric stops getting better.
-class ReduceLROnPlateau final : public LRScheduler {
+/// All in every step: the factors by which they change a rate multiply.
+class ChainedScheduler final : public CompositeLR {
  public:
-  explicit ReduceLROnPlateau(Optimizer& optimizer, const ReduceLROnPlateauOptions& options = {});
+  explicit ChainedScheduler(const LRSchedulers& schedulers);
+};
 
-  /// The metric of an epoch (a number of the host: item<double>() of a loss).
-  void step(double metric);
-  /// ValueError.
-  void step() override;
-  double best() const { return best_; }
-  std::int64_t num_bad_epochs() const { return num_bad_epochs_; }
+struct WarmupLROptions {
+  std::int64_t warmup_steps;   ///< 0: none
+  double start_factor = 1e-3;  ///< from 0 to 1
+};
+/// base_lr * (start_factor + (1 - start_factor) t / warmup_steps) for warmup_steps steps (Goyal et
+/// al. 2017), then `after` from its epoch 0, or base_lr if there is no such scheduler.
+class WarmupLR final : public CompositeLR {
+ public:
+  WarmupLR(Optimizer& optimizer, std::shared_ptr<LRScheduler> after,
+           const WarmupLROptions& options);
 
  private:
-  double next_lr(std::size_t group, double lr) const override;
+  bool resets() const override { return true; }  // the warm-up need not have ended at base_lr
+  double next_lr(std::size_t group, double) const override;
   Fields fields() override;
-  bool is_better(double metric) const;
 
-  ReduceLROnPlateauOptions o_;
-  std::vector<double> min_lrs_;
-  double best_;
-  std::int64_t num_bad_epochs_ = 0, cooldown_counter_ = 0;
+  double start_factor_;
 };
 
 }  // namespace ferrite::optim

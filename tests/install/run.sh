@@ -2,6 +2,8 @@
 # Installs a built Ferrite into an empty folder, then configures, builds and runs a program
 # against it as a user would: tests/install/run.sh <build folder> <scratch folder> [cmake
 # options...]
+# The library is installed first as if nothing else had been built, then once more with the component
+# kernel_test.
 set -euo pipefail
 build=$1
 scratch=$2
@@ -11,10 +13,23 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 rm -rf "$scratch"
 mkdir -p "$scratch"
 scratch=$(cd "$scratch" && pwd)
-cmake --install "$build" --prefix "$scratch/prefix" >"$scratch/install.log" || {
-  cat "$scratch/install.log"
-  exit 1
+build=$(cd "$build" && pwd)
+install() {
+  cmake --install "$1" --prefix "$scratch/prefix" >"$scratch/install.log" 2>&1 || {
+    cat "$scratch/install.log"
+    exit 1
+  }
 }
+
+# A build folder with nothing but the library: what installs it, and the library's files.
+only=$scratch/library_only
+mkdir "$only"
+(cd "$build" && find . -path ./install_test -prune -o -type f \( -name cmake_install.cmake \
+  -o -name 'ferrite-config*.cmake' -o -path '*/CMakeFiles/Export/*.cmake' \) \
+  -exec cp --parents {} "$only" \; -exec sed -i "s#$build#$only#g" "$only/{}" \;)
+(cd "$build" && find lib -name 'libferrite_*' ! -name '*kernel_test*' ! -name '*emulator*' \
+  -exec cp -a --parents {} "$only" \;)
+install "$only"
 
 # The README's program, its first C++ block, must compile and link; and it must be short.
 awk '/^```cpp$/ { inside = 1; next } /^```$/ && inside { exit } inside' \
@@ -32,6 +47,14 @@ cmake -S "$here/consumer" -B "$scratch/build" -DCMAKE_PREFIX_PATH="$scratch/pref
   -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" "$@"
 cmake --build "$scratch/build"
 "$scratch/build/consumer"
+# The component kernel_test is not there, and the reason is given.
+if cmake -S "$here/consumer" -B "$scratch/refused" -DCMAKE_PREFIX_PATH="$scratch/prefix" \
+  -DCOMPONENTS=kernel_test "$@" >"$scratch/refused.log" 2>&1 \
+  || ! tr -s ' \n' ' ' <"$scratch/refused.log" | grep -q "no component kernel_test: .* build the target kernel_test"; then
+  echo "expected find_package to say that, and why, there is no component kernel_test:" >&2
+  cat "$scratch/refused.log" >&2
+  exit 1
+fi
 # With add_subdirectory it must compile; linking was tested above.
 cmake -S "$here/consumer" -B "$scratch/subdirectory" -DFERRITE_SOURCE="$here/../.." -DFERRITE_CUDA=OFF \
   -DFERRITE_TESTS=OFF -DFERRITE_EXAMPLES=OFF -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" "$@"
@@ -55,6 +78,7 @@ for folder in "$scratch"/prefix/lib*/glibc-hwcaps/*/; do
   "${with[@]}" "$scratch/build/consumer"
 done
 
+install "$build"
 # The example of a user-defined kernel as a separate project, with its test.
 cmake -S "$here/../../examples/custom_kernel" -B "$scratch/kernel" \
   -DCMAKE_PREFIX_PATH="$scratch/prefix" \

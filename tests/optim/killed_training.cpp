@@ -22,7 +22,7 @@
 #include "ferrite/ops/loss.h"
 #include "ferrite/optim/amp/amp.h"
 #include "ferrite/optim/clip.h"
-#include "ferrite/optim/lr_cycles.h"
+#include "ferrite/optim/lr_scheduler.h"
 #include "ferrite/optim/sgd.h"
 #include "ferrite/tests/data/files.h"
 

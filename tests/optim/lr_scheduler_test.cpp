@@ -4,8 +4,10 @@
 
 #include <cmath>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <memory>
+#include <sstream>
 
 #include "ferrite/data/safetensors.h"
 #include "ferrite/ops/creation.h"
@@ -317,6 +319,47 @@ TEST_CASE("warm restarts at any epoch; state of a scheduler by name") {
   CHECK(dict.at("T_0").dtype() == kInt64);
   CHECK(dict.at("base_lrs").to_vector<double>() == std::vector<double>{0.1, 0.02});
   CHECK(sgd->state_dict().at("param_groups.1.initial_lr").item<double>() == 0.02);
+}
+
+TEST_CASE("names in state_dict(), by which older checkpoints load") {
+  const std::map<std::string, std::string> expected = {
+      {"constant", "factor total_iters"},
+      {"linear", "start_factor end_factor total_iters"},
+      {"step", "step_size gamma"},
+      {"multistep", "milestones gamma"},
+      {"exponential", "gamma"},
+      {"polynomial", "total_iters power"},
+      {"cosine", "T_max eta_min"},
+      {"restarts", "T_0 T_mult eta_min T_cur T_i"},
+      {"lambda", ""},
+      {"multiplicative", ""},
+      {"onecycle", "total_steps max_lrs"},
+      {"cyclic", "total_size step_ratio gamma max_lrs"},
+      {"swa_cos", "anneal_epochs swa_lr"}};
+  const auto check_names = [](const LRScheduler& scheduler, const std::string& own) {
+    std::vector<std::string> names;
+    for (const auto& [name, value] : scheduler.state_dict())
+      if (!name.starts_with("_schedulers.")) names.push_back(name);
+    std::vector<std::string> wanted = {"last_epoch", "_step_count", "base_lrs", "_last_lr"};
+    std::istringstream words(own);
+    wanted.insert(wanted.end(), std::istream_iterator<std::string>(words), {});
+    std::ranges::sort(names);
+    std::ranges::sort(wanted);
+    CHECK(names == wanted);
+  };
+  for (const auto& [name, own] : expected) {
+    CAPTURE(name);
+    const auto sgd = two_groups();
+    check_names(*cases().at(name)(*sgd)[0], own);
+  }
+  const auto sgd = two_groups();
+  check_names(ReduceLROnPlateau(*sgd),
+              "factor patience threshold cooldown min_lrs eps best num_bad_epochs "
+              "cooldown_counter");
+  const WarmupLR warmup(*sgd, make<StepLR>(*sgd, StepLROptions{2}), {.warmup_steps = 4});
+  check_names(warmup, "warmup_steps start_factor");
+  CHECK(warmup.state_dict().contains("_schedulers.0.step_size"));
+  CHECK(warmup.state_dict().at("warmup_steps").item<std::int64_t>() == 4);
 }
 
 TEST_CASE("warm-up, then another scheduler from its start") {

@@ -1,0 +1,59 @@
+#include "ferrite/optim/reduce_lr_on_plateau.h"
+
+namespace ferrite::optim {
+
+using Plateau = ReduceLROnPlateauOptions;
+
+ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, const Plateau& options)
+    : LRScheduler("ReduceLROnPlateau", optimizer),
+      o_(options),
+      best_(options.mode == Plateau::Mode::min ? INFINITY : -INFINITY) {
+  o_.min_lr.expand(num_groups(), name_, "min_lr");
+  check_fields(fields(), name_);
+  last_epoch_ = 0;
+  for (std::size_t g = 0; g < num_groups(); ++g) base_lrs_.push_back(optimizer.lr(g));
+  last_lr_ = base_lrs_;
+}
+
+bool ReduceLROnPlateau::is_better(double metric) const {
+  const bool relative = o_.threshold_mode == Plateau::ThresholdMode::rel;
+  if (o_.mode == Plateau::Mode::min)
+    return metric < (relative ? best_ * (1 - o_.threshold) : best_ - o_.threshold);
+  return metric > (relative ? best_ * (1 + o_.threshold) : best_ + o_.threshold);
+}
+
+void ReduceLROnPlateau::step(double metric) {
+  check_groups();
+  const bool better = is_better(metric), cools = cooldown_counter_ > 0;
+  if (better) best_ = metric;
+  if (cools) --cooldown_counter_;
+  num_bad_epochs_ = better || cools ? 0 : num_bad_epochs_ + 1;
+  LRScheduler::step();
+  if (num_bad_epochs_ <= o_.patience) return;
+  cooldown_counter_ = o_.cooldown;
+  num_bad_epochs_ = 0;
+}
+
+void ReduceLROnPlateau::step() {
+  fail<ValueError>(name_, "needs the metric of the epoch: step(metric)");
+}
+
+double ReduceLROnPlateau::next_lr(std::size_t group, double lr) const {
+  if (num_bad_epochs_ <= o_.patience) return lr;
+  const double reduced = std::max(lr * o_.factor, o_.min_lr[group]);
+  return lr - reduced > o_.eps ? reduced : lr;
+}
+
+Fields ReduceLROnPlateau::fields() {
+  return {{"factor", &o_.factor, kBelowOne},
+          {"patience", &o_.patience},
+          {"threshold", &o_.threshold},
+          {"cooldown", &o_.cooldown},
+          {"min_lrs", &o_.min_lr},
+          {"eps", &o_.eps},
+          {"best", &best_},
+          {"num_bad_epochs", &num_bad_epochs_},
+          {"cooldown_counter", &cooldown_counter_}};
+}
+
+}  // namespace ferrite::optim

@@ -1,0 +1,45 @@
+// ReduceLROnPlateau, as torch.optim.lr_scheduler has it.
+#pragma once
+
+#include "ferrite/optim/lr_scheduler_base.h"
+
+namespace ferrite::optim {
+
+struct ReduceLROnPlateauOptions {
+  /// Whether a smaller metric is better (a loss) or a larger one (an accuracy).
+  enum class Mode : std::uint8_t { min, max };
+  /// Whether the threshold is a part of the best metric or a difference from it.
+  enum class ThresholdMode : std::uint8_t { rel, abs };
+
+  Mode mode = Mode::min;
+  double factor = 0.1;         ///< below 1
+  std::int64_t patience = 10;  ///< epochs without improvement that do not matter
+  double threshold = 1e-4;     ///< what counts as improvement
+  ThresholdMode threshold_mode = ThresholdMode::rel;
+  std::int64_t cooldown = 0;  ///< epochs after a reduction in which nothing is counted
+  PerGroup min_lr = 0;
+  double eps = 1e-8;  ///< smaller changes of the rate are not made
+};
+/// The rates fall when a metric stops getting better.
+class ReduceLROnPlateau final : public LRScheduler {
+ public:
+  explicit ReduceLROnPlateau(Optimizer& optimizer, const ReduceLROnPlateauOptions& options = {});
+
+  /// The metric of an epoch (a number of the host: item<double>() of a loss).
+  void step(double metric);
+  /// ValueError.
+  void step() override;
+  double best() const { return best_; }
+  std::int64_t num_bad_epochs() const { return num_bad_epochs_; }
+
+ private:
+  double next_lr(std::size_t group, double lr) const override;
+  Fields fields() override;
+  bool is_better(double metric) const;
+
+  ReduceLROnPlateauOptions o_;
+  double best_;
+  std::int64_t num_bad_epochs_ = 0, cooldown_counter_ = 0;
+};
+
+}  // namespace ferrite::optim
