@@ -87,7 +87,7 @@ class Module {
     const profiler::detail::ModuleRange range(*this);
     if (has_hooks()) [[unlikely]]
       return forward_with_hooks(input);
-    return forward(input);
+    return forward_one(input);
   }
 
   // ---- Forward hooks. They run where the module is called, as PyTorch's: `net(x)`, not
@@ -230,6 +230,9 @@ class Module {
   /// (Error). ValueError where it wraps one already, or itself.
   void wrap_module(Module& module);
 
+  /// Cloneable's: the forward() that the class itself has of one tensor, which may hide the virtual
+  /// one: `Tensor forward(Tensor x)`.
+  virtual Tensor forward_one(const Tensor& input) { return forward(input); }
   /// Cloneable's: copies this object with handles shared, and tells where it lies in memory.
   virtual std::unique_ptr<Module> copy() const;
   virtual std::span<const std::byte> memory() const { return {}; }
@@ -279,8 +282,9 @@ class Cloneable : public Base {
  public:
   using Base::Base;
 
-  template <class... Inputs>
-  requires requires(Derived& module, Inputs&&... inputs) {
+  // Self, so that nothing looks into Derived while it is incomplete (Clang 14 would).
+  template <class... Inputs, class Self = Derived>
+  requires requires(Self& module, Inputs&&... inputs) {
     module.forward(std::forward<Inputs>(inputs)...);
   }
   auto operator()(Inputs&&... inputs) {
@@ -298,6 +302,14 @@ class Cloneable : public Base {
   }
 
  protected:
+  Tensor forward_one(const Tensor& input) override {
+    if constexpr (requires(Derived & module) {
+                    { module.forward(input) } -> std::convertible_to<Tensor>;
+                  })
+      return static_cast<Derived&>(*this).forward(input);
+    else
+      return Base::forward_one(input);
+  }
   std::unique_ptr<Module> copy() const override {
     FERRITE_CHECK(typeid(*this) == typeid(Derived), Error, "clone",
                   "{} derives from {}, whose clone it would be; derive from Cloneable<{}, ...>",
