@@ -18,6 +18,8 @@
 #include "ferrite/core/state_dict.h"
 #include "ferrite/core/stream.h"
 #include "ferrite/core/tensor.h"
+#include "ferrite/core/tensor_index.h"
+#include "ferrite/core/warning.h"
 #include "ferrite/data/checkpoint.h"
 #include "ferrite/data/cifar10.h"
 #include "ferrite/data/dataloader.h"

@@ -124,7 +124,7 @@ auto checkpoint(F f, const std::vector<Tensor>& inputs) {
 
 /// f(inputs...), a function of tensors.
 template <class F, class... Inputs>
-requires(std::is_same_v<Inputs, Tensor>&&...) auto checkpoint(F f, const Inputs&... inputs) {
+requires(std::is_base_of_v<Tensor, Inputs>&&...) auto checkpoint(F f, const Inputs&... inputs) {
   return checkpoint(
       [f](const std::vector<Tensor>& list) mutable {
         return detail::call_with(f, list, std::index_sequence_for<Inputs...>{});

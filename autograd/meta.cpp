@@ -1,5 +1,7 @@
 #include "ferrite/autograd/meta.h"
 
+#include <fmt/format.h>
+
 #include "ferrite/autograd/checkpoint.h"
 #include "ferrite/autograd/record.h"
 #include "ferrite/autograd/saved.h"
@@ -115,6 +117,12 @@ void require_scatterable(const Tensor& base, const char* op) {
 }
 
 }  // namespace
+
+std::string Meta::note(const Tensor& tensor) const {
+  if (!tensor.requires_grad()) return "";
+  const std::string name = tensor.grad_fn_name();
+  return name.empty() ? "requires_grad=True" : fmt::format("grad_fn=<{}>", name);
+}
 
 Meta& require_meta(const Tensor& t) {
   auto& slot = t.impl()->autograd;

@@ -11,6 +11,8 @@
 namespace ferrite::autograd {
 
 struct Meta final : AutogradMeta {
+  std::string note(const Tensor& tensor) const override;
+
   bool requires_grad = false;  ///< for leaves; other tensors require a gradient because they have a
                                ///< node
   std::uint32_t output = 0;    ///< index among the node's outputs

@@ -52,7 +52,7 @@ class LambdaNode final : public Node {
     if (!backward_) fail_released(name);
     if constexpr (std::is_invocable_v<Backward&, const Tensor&, Needs>) {
       using R = std::invoke_result_t<Backward&, const Tensor&, Needs>;
-      if constexpr (std::is_same_v<R, Tensor>) {
+      if constexpr (std::is_base_of_v<Tensor, R>) {
         Gradients result(1);
         result[0] = (*backward_)(grads[0], needs());
         return result;

@@ -74,6 +74,12 @@ void Tensor::set_grad(const Tensor& grad) const {
   meta.grad = grad;
 }
 
+Tensor& Tensor::mutable_grad() const {
+  check_defined(*this, "mutable_grad");
+  Meta& meta = require_meta(*this);
+  return meta.retained ? meta.retained->grad : meta.grad;
+}
+
 std::string Tensor::grad_fn_name() const {
   check_defined(*this, "grad_fn_name");
   if (!requires_grad()) return "";
@@ -88,6 +94,17 @@ void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_gra
 Tensor Tensor::detach() const {
   check_defined(*this, "detach");
   return autograd::alias(*this);
+}
+
+const Tensor& Tensor::detach_() const {
+  check_defined(*this, "detach_");
+  Meta* meta = meta_of(*this);
+  if (!meta) return *this;
+  FERRITE_CHECK(!meta->base.defined(), AutogradError, "detach_",
+                "{} is a view, whose history is its base's; use detach()", describe());
+  meta->node.reset();
+  meta->requires_grad = false;
+  return *this;
 }
 
 void Tensor::retain_grad() const {

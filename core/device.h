@@ -5,12 +5,15 @@
 #include <fmt/core.h>
 
 #include <cstdint>
+#include <iosfwd>
 #include <string>
 #include <string_view>
 
 namespace ferrite {
 
 enum class DeviceType : std::uint8_t { cpu, cuda };
+inline constexpr DeviceType kCPU = DeviceType::cpu;
+inline constexpr DeviceType kCUDA = DeviceType::cuda;
 
 class Device {
  public:
@@ -39,6 +42,8 @@ class Device {
   DeviceType type_ = DeviceType::cpu;
   std::int8_t index_ = -1;
 };
+
+std::ostream& operator<<(std::ostream& out, const Device& device);
 
 namespace cuda {
 /// Whether this build has CUDA and a usable device is present. More in core/cuda.h.

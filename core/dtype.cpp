@@ -46,6 +46,12 @@ DType parse_dtype(std::string_view text) {
                    text);
 }
 
+void set_default_dtype(DType dtype) {
+  FERRITE_CHECK(is_floating(dtype), DTypeError, "set_default_dtype",
+                "expected a floating-point type, got {}", dtype);
+  detail::default_dtype.store(dtype, std::memory_order_relaxed);
+}
+
 DType promote(DType a, DType b) {
   if (a == b) return a;
   if (rank(a) == rank(b)) return DType::float32;

@@ -1,8 +1,10 @@
 // Element types, and the dispatch from a run-time DType to a compile-time type.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <iosfwd>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
@@ -32,6 +34,23 @@ inline constexpr DType kInt64 = DType::int64;
 inline constexpr DType kInt32 = DType::int32;
 inline constexpr DType kUInt8 = DType::uint8;
 inline constexpr DType kBool = DType::boolean;
+// PyTorch's other names for them.
+inline constexpr DType kFloat = kFloat32;
+inline constexpr DType kHalf = kFloat16;
+inline constexpr DType kDouble = kFloat64;
+inline constexpr DType kLong = kInt64;
+inline constexpr DType kInt = kInt32;
+inline constexpr DType kByte = kUInt8;
+
+namespace detail {
+inline constinit std::atomic<DType> default_dtype{DType::float32};
+}  // namespace detail
+
+/// The type of tensors whose options name none, of floating-point literals, and of what integers
+/// become in true division and exp. It is float32 at the start, and one for all threads.
+inline DType get_default_dtype() { return detail::default_dtype.load(std::memory_order_relaxed); }
+/// Throws DTypeError unless `dtype` is a floating-point type.
+void set_default_dtype(DType dtype);
 
 /// Bytes of one element.
 constexpr std::size_t itemsize(DType dtype) {
@@ -47,6 +66,7 @@ constexpr bool is_integral(DType dtype) {
 
 /// "float32", ..., "bool".
 std::string_view name(DType dtype);
+std::ostream& operator<<(std::ostream& out, DType dtype);
 /// The inverse of name(); throws DTypeError naming the accepted names.
 DType parse_dtype(std::string_view text);
 

@@ -157,16 +157,19 @@ std::string Tensor::str() const {
 
   std::vector<std::string> suffixes;
   if (!device().is_host()) suffixes.push_back(fmt::format("device='{}'", device()));
-  bool show_dtype = dtype() != kFloat32 && dtype() != kInt64 && dtype() != kBool;
+  bool show_dtype = dtype() != get_default_dtype() && dtype() != kInt64 && dtype() != kBool;
   if (numel() == 0) {
     out.append("[]");
     if (dim() != 1)
       suffixes.push_back(fmt::format("size=({})", fmt::join(shape().begin(), shape().end(), ", ")));
-    show_dtype = dtype() != kFloat32;  // no value to show it
+    show_dtype = dtype() != get_default_dtype();  // no value to show it
   } else {
     out.append(Printer(host).print(prefix.size()));
   }
   if (show_dtype) suffixes.push_back(fmt::format("dtype={}", dtype()));
+  if (impl()->autograd)
+    if (std::string note = impl()->autograd->note(*this); !note.empty())
+      suffixes.push_back(std::move(note));
 
   const std::size_t newline = out.rfind('\n');
   std::size_t line = newline == std::string::npos ? out.size() + 2 : out.size() - newline + 1;

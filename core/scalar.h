@@ -39,6 +39,14 @@ class Scalar {
     else
       return kind_ == Kind::floating ? static_cast<T>(f_) : static_cast<T>(i_);
   }
+  /// For `float loss = x.item()` and `total += x.item()`. Integers beyond 2^53, which double
+  /// rounds, are read by to<std::int64_t>().
+  operator double() const { return to<double>(); }
+  float toFloat() const { return to<float>(); }
+  double toDouble() const { return to<double>(); }
+  int toInt() const { return to<int>(); }
+  std::int64_t toLong() const { return to<std::int64_t>(); }
+  bool toBool() const { return to<bool>(); }
 
  private:
   Kind kind_;
@@ -49,3 +57,9 @@ class Scalar {
 };
 
 }  // namespace ferrite
+
+/// As the double that it converts to: "{:.4f}" works.
+template <>
+struct fmt::formatter<ferrite::Scalar> : fmt::formatter<double> {
+  fmt::format_context::iterator format(ferrite::Scalar value, fmt::format_context& context) const;
+};

@@ -6,6 +6,7 @@
 #include <concepts>
 #include <cstdint>
 #include <initializer_list>
+#include <iosfwd>
 #include <span>
 #include <string>
 #include <vector>
@@ -70,13 +71,24 @@ class Shape {
 
 using Strides = Shape;  ///< in elements, one per dimension
 
+std::ostream& operator<<(std::ostream& out, const Shape& shape);
+
+/// A size or dimension where several may be given without braces: x.view(-1, 3).
+template <class T>
+concept Size = std::integral<T> && !std::same_as<T, bool>;
+/// {sizes...}
+template <Size... Sizes>
+Shape shape_of(Sizes... sizes) {
+  return {static_cast<std::int64_t>(sizes)...};
+}
+
 /// A list of dimensions as an argument: {0, 2}, or a plain 1 for {1}.
 class Dims : public Shape {
  public:
   using Shape::Shape;
   Dims(const Shape& dims) : Shape(dims) {}
-  template <std::integral T>
-  requires(!std::same_as<T, bool>) Dims(T dim) : Shape{static_cast<std::int64_t>(dim)} {}
+  template <Size T>
+  Dims(T dim) : Shape{static_cast<std::int64_t>(dim)} {}
 };
 
 /// Row-major strides of `shape`; a size of 0 counts as 1. Throws ShapeError on overflow.

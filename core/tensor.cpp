@@ -63,6 +63,11 @@ Tensor make(IntrusivePtr<Storage> storage, const Shape& shape, const Strides& st
   return Tensor(make_intrusive<TensorImpl>(std::move(storage), shape, strides, offset, dtype));
 }
 
+void check_no_grad(const TensorOptions& options) {
+  FERRITE_CHECK(!options.requires_grad, AutogradError, "empty",
+                "makes tensors that require no gradient; call requires_grad_() on the result");
+}
+
 IntrusivePtr<Storage> allocate(std::size_t bytes, const TensorOptions& options) {
   if (!options.pinned) [[likely]]
     return Storage::allocate(bytes, options.device);
@@ -177,6 +182,13 @@ void Tensor::set_data(const Tensor& source) const {
   impl_->storage->advance_version(before, "set_data");
 }
 
+Tensor Tensor::new_empty(const Shape& shape, const TensorOptions& options) const {
+  // The layout of another number of dimensions cannot be taken over.
+  TensorOptions plain = options;
+  if (shape.size() != 4) plain.memory_format = kContiguous;
+  return empty(shape, plain);
+}
+
 Scalar Tensor::item_scalar() const {
   FERRITE_CHECK(defined() && numel() == 1, ShapeError, "item",
                 "needs a tensor of exactly one element, got {}", describe());
@@ -210,6 +222,7 @@ template std::vector<std::uint8_t> Tensor::to_vector() const;
 template std::vector<bool> Tensor::to_vector() const;
 
 Tensor empty(const Shape& shape, const TensorOptions& options) {
+  check_no_grad(options);
   const MemoryFormat format = options.memory_format == MemoryFormat::preserve
                                   ? MemoryFormat::contiguous
                                   : options.memory_format;
@@ -218,6 +231,7 @@ Tensor empty(const Shape& shape, const TensorOptions& options) {
 }
 
 Tensor empty_strided(const Shape& shape, const Strides& strides, const TensorOptions& options) {
+  check_no_grad(options);
   check_shape(shape);
   FERRITE_CHECK(shape.size() == strides.size(), ShapeError, "empty_strided",
                 "{} has {} sizes, {} has {} strides", shape, shape.size(), strides, strides.size());

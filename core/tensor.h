@@ -18,32 +18,28 @@
 #include "ferrite/core/device.h"
 #include "ferrite/core/dtype.h"
 #include "ferrite/core/intrusive_ptr.h"
+#include "ferrite/core/options.h"
 #include "ferrite/core/scalar.h"
 #include "ferrite/core/shape.h"
 #include "ferrite/core/storage.h"
+#include "ferrite/core/tensor_methods.h"
 
 namespace ferrite {
-
-/// The order of a 4-dimensional tensor's elements in memory: NCHW or NHWC. `preserve` keeps that of
-/// the input.
-enum class MemoryFormat : std::uint8_t { contiguous, channels_last, preserve };
-inline constexpr MemoryFormat kContiguous = MemoryFormat::contiguous;
-inline constexpr MemoryFormat kChannelsLast = MemoryFormat::channels_last;
 
 /// For `to(device, non_blocking)`.
 inline constexpr bool non_blocking = true;
 
-struct TensorOptions {
-  DType dtype = kFloat32;
-  Device device = {};
-  MemoryFormat memory_format = kContiguous;
-  bool pinned = false;  ///< page-locked memory, host only
-};
-
 /// The tape's data of a tensor; defined in autograd/. core/ only stores and destroys it.
 struct AutogradMeta {
   virtual ~AutogradMeta() = default;
+  /// What printing `tensor`, which this belongs to, adds: "requires_grad=True", "grad_fn=<add>",
+  /// "".
+  virtual std::string note(const Tensor& tensor) const = 0;
 };
+
+class Tensor;
+class TensorHook;
+class TensorIndex;
 
 struct TensorImpl final : RefCounted {
   TensorImpl(IntrusivePtr<Storage> storage, const Shape& shape, const Strides& strides,
@@ -59,24 +55,44 @@ struct TensorImpl final : RefCounted {
   std::unique_ptr<AutogradMeta> autograd;
 };
 
-class Tensor;
-class TensorHook;
-
 /// Row-major strides, or NHWC ones for 4-dimensional `channels_last`.
 Strides strides_of(const Shape& shape, MemoryFormat format);
 
-class Tensor {
+namespace detail {
+template <class T>
+inline constexpr bool never = false;
+struct IndexedPart;
+}  // namespace detail
+
+class Tensor : public TensorMethods {
  public:
   /// An undefined tensor: it has no data, and `defined()` is false.
   Tensor() = default;
   explicit Tensor(IntrusivePtr<TensorImpl> impl) : impl_(std::move(impl)) {}
+  Tensor(const Tensor&) = default;
+  Tensor(Tensor&&) noexcept = default;
+  ~Tensor() = default;
+  /// Makes this handle refer to the other's tensor; nothing is copied.
+  Tensor& operator=(const Tensor&) & = default;
+  Tensor& operator=(Tensor&&) & noexcept = default;
+  /// Of a temporary it would do nothing, so it does not compile. (x[i] = y does: TensorView.)
+  template <class T>
+  void operator=(const T&) && {
+    static_assert(
+        detail::never<T>,
+        "this assigns to a temporary tensor, which changes nothing: write set_grad(t) for "
+        "grad() = t, x.copy_(t) to change what a view shares, x = t for a variable");
+  }
 
   // ---- Properties. Undefined tensors have none: all but defined() and describe() throw
   // ValueError.
   bool defined() const { return static_cast<bool>(impl_); }
   const Shape& shape() const { return get("shape").shape; }
+  const Shape& sizes() const { return shape(); }
+  const Shape& size() const { return shape(); }
   const Strides& strides() const { return get("strides").strides; }
   int dim() const { return get("dim").shape.size(); }
+  int ndimension() const { return dim(); }
   /// Negative dimensions count from the end; IndexError if out of range.
   std::int64_t size(int dim) const { return shape()[normalize_dim(dim, this->dim(), "size")]; }
   std::int64_t stride(int dim) const {
@@ -84,8 +100,20 @@ class Tensor {
   }
   std::int64_t numel() const { return get("numel").numel; }
   DType dtype() const { return get("dtype").dtype; }
+  DType scalar_type() const { return dtype(); }
+  bool is_floating_point() const { return is_floating(dtype()); }
   const Device& device() const { return get("device").storage->device(); }
+  bool is_cuda() const { return device().is_cuda(); }
+  bool is_cpu() const { return device().is_cpu(); }
+  /// Index of the device; -1 for the host.
+  int get_device() const { return device().index(); }
+  /// dtype, device and memory format, to make others alike: zeros({2}, x.options().dtype(kLong)).
+  Options options() const {
+    return TensorOptions{
+        .dtype = dtype(), .device = device(), .memory_format = suggest_memory_format()};
+  }
   std::size_t itemsize() const { return ferrite::itemsize(dtype()); }
+  std::int64_t element_size() const { return static_cast<std::int64_t>(itemsize()); }
   std::size_t nbytes() const { return static_cast<std::size_t>(numel()) * itemsize(); }
   std::int64_t storage_offset() const { return get("storage_offset").offset; }
   /// Whether the memory is page-locked, so that CUDA devices copy from and to it asynchronously.
@@ -111,6 +139,10 @@ class Tensor {
                   dtype(), dtype_of<T>);
     return static_cast<T*>(data_ptr());
   }
+  template <class T>
+  T* data_ptr() const {
+    return data<T>();
+  }
   /// The only element, converted to T; ShapeError unless there is exactly one. Waits for the
   /// device.
   template <class T>
@@ -118,6 +150,8 @@ class Tensor {
     return item_scalar().to<T>();
   }
   Scalar item_scalar() const;
+  /// `float loss = x.item();`
+  Scalar item() const { return item_scalar(); }
   /// All elements in row-major order, converted to T, whatever the strides. Waits for the device.
   template <class T>
   std::vector<T> to_vector() const;
@@ -142,10 +176,14 @@ class Tensor {
   bool requires_grad() const { return get("requires_grad").autograd && requires_grad_slow(); }
   /// Leaves only, floating types only (AutogradError). Returns *this.
   const Tensor& set_requires_grad(bool on = true) const;
+  const Tensor& requires_grad_(bool on = true) const { return set_requires_grad(on); }
   bool is_leaf() const;
   /// The accumulated gradient itself, not a copy; undefined if there is none.
   Tensor grad() const;
   void set_grad(const Tensor& grad) const;
+  /// The gradient itself, to be assigned: w.mutable_grad() = t. Unlike set_grad() it checks
+  /// nothing, and no backward() may run meanwhile.
+  Tensor& mutable_grad() const;
   /// The name of the operation that made this tensor; "" for leaves.
   std::string grad_fn_name() const;
   /// Runs the tape backward from here; `gradient` defaults to 1 for one-element tensors.
@@ -153,6 +191,9 @@ class Tensor {
                 bool create_graph = false) const;
   /// The same values and memory, off the tape.
   Tensor detach() const;
+  Tensor data() const { return detach(); }
+  /// Takes this tensor itself off the tape, as a leaf. AutogradError for a view.
+  const Tensor& detach_() const;
   /// Makes backward() keep the gradient of a tensor that is not a leaf.
   void retain_grad() const;
   /// Calls `hook` with the tensor's gradient when it is final, once per backward. A defined result
@@ -167,11 +208,29 @@ class Tensor {
   /// From pinned memory, the source must not change until the device's stream has passed the copy;
   /// to the host, the result is in pinned memory and may be read after synchronize().
   Tensor to(const Device& device, bool non_blocking = false) const;
-  Tensor to(DType dtype) const;
+  Tensor to(DType dtype, bool non_blocking = false) const;
   Tensor to(MemoryFormat format) const;
   Tensor to(const Device& device, DType dtype, bool non_blocking = false) const;
+  Tensor to(const TensorOptions& options, bool non_blocking = false) const {
+    return to(options.device, options.dtype, non_blocking);
+  }
+  /// To the dtype and device of `other`.
+  Tensor to(const Tensor& other, bool non_blocking = false) const {
+    return to(other.device(), other.dtype(), non_blocking);
+  }
+  Tensor type_as(const Tensor& other) const { return to(other); }
+  Tensor toType(DType dtype) const { return to(dtype); }
   Tensor cpu() const { return to(Device()); }
-  Tensor cuda() const { return to(Device(DeviceType::cuda)); }
+  Tensor cuda(int index = -1) const { return to(Device(DeviceType::cuda, index)); }
+  Tensor half() const { return to(kFloat16); }
+  Tensor bfloat16() const { return to(kBFloat16); }
+  Tensor byte() const { return to(kUInt8); }
+  // The other names are keywords of C++.
+  Tensor float_() const { return to(kFloat32); }
+  Tensor double_() const { return to(kFloat64); }
+  Tensor int_() const { return to(kInt32); }
+  Tensor long_() const { return to(kInt64); }
+  Tensor bool_() const { return to(kBool); }
   /// A copy in page-locked memory; the tensor itself if it is already there. DeviceError if it is
   /// not on the host, or there is no CUDA device.
   Tensor pin_memory() const;
@@ -179,59 +238,92 @@ class Tensor {
   Tensor clone(MemoryFormat format = MemoryFormat::preserve) const;
   const Tensor& copy_(const Tensor& source, bool non_blocking = false) const;
 
-  // ---- Views (ops/views.h), differentiable, sharing memory
+  // ---- New tensors with this one's dtype and device, unless the options say otherwise
+  Tensor new_empty(const Shape& shape, const TensorOptions& options) const;
+  Tensor new_empty(const Shape& shape) const { return new_empty(shape, options()); }
+  Tensor new_full(const Shape& shape, Scalar value) const { return new_empty(shape).fill_(value); }
+  Tensor new_zeros(const Shape& shape) const { return new_full(shape, 0); }
+  Tensor new_ones(const Shape& shape) const { return new_full(shape, 1); }
+  template <Option T>
+  Tensor new_empty(const Shape& shape, const T& option) const {
+    return new_empty(shape, options_of(option, options()));
+  }
+  template <Option T>
+  Tensor new_full(const Shape& shape, Scalar value, const T& option) const {
+    return new_empty(shape, option).fill_(value);
+  }
+  template <Option T>
+  Tensor new_zeros(const Shape& shape, const T& option) const {
+    return new_full(shape, 0, option);
+  }
+  template <Option T>
+  Tensor new_ones(const Shape& shape, const T& option) const {
+    return new_full(shape, 1, option);
+  }
+
+  // ---- Views (ops/views.h), differentiable, sharing memory. Sizes and dimensions need no braces:
+  // x.view(-1, 3).
   /// One size may be -1. Throws ShapeError if the strides do not allow a view.
   Tensor view(const Shape& shape) const;
+  template <Size... Sizes>
+  Tensor view(Sizes... sizes) const {
+    return view(shape_of(sizes...));
+  }
   /// A view if possible, else a copy.
   Tensor reshape(const Shape& shape) const;
+  template <Size... Sizes>
+  Tensor reshape(Sizes... sizes) const {
+    return reshape(shape_of(sizes...));
+  }
   Tensor flatten(int start_dim = 0, int end_dim = -1) const;
   Tensor transpose(int dim0, int dim1) const;
   Tensor t() const;
+  Tensor mT() const { return transpose(-2, -1); }
   Tensor permute(const Dims& dims) const;
-  Tensor select(int dim, std::int64_t index) const;
-  Tensor operator[](std::int64_t index) const { return select(0, index); }
-  Tensor slice(int dim, std::int64_t start, std::int64_t end = INT64_MAX,
-               std::int64_t step = 1) const;
-  Tensor narrow(int dim, std::int64_t start, std::int64_t length) const;
+  template <Size... Dimensions>
+  Tensor permute(Dimensions... dims) const {
+    return permute(Dims(shape_of(dims...)));
+  }
   Tensor expand(const Shape& shape) const;
+  template <Size... Sizes>
+  Tensor expand(Sizes... sizes) const {
+    return expand(shape_of(sizes...));
+  }
   Tensor squeeze() const;
   Tensor squeeze(int dim) const;
   Tensor unsqueeze(int dim) const;
   Tensor unfold(int dim, std::int64_t size, std::int64_t step) const;
 
-  // ---- Arithmetic as methods; the functions are in ops/*.h
-  Tensor add(const Tensor& other, Scalar alpha = 1) const;
-  Tensor sub(const Tensor& other, Scalar alpha = 1) const;
-  Tensor mul(const Tensor& other) const;
-  Tensor div(const Tensor& other) const;
-  Tensor matmul(const Tensor& other) const;
-  Tensor mm(const Tensor& other) const;
-  Tensor neg() const;
-  Tensor abs() const;
-  Tensor exp() const;
-  Tensor log() const;
-  Tensor sqrt() const;
-  Tensor pow(Scalar exponent) const;
-  Tensor tanh() const;
-  Tensor sigmoid() const;
-  Tensor relu() const;
-  Tensor clamp(std::optional<Scalar> min, std::optional<Scalar> max = {}) const;
-  Tensor sum() const;
-  Tensor sum(const Dims& dims, bool keepdim = false) const;
-  Tensor mean() const;
-  Tensor mean(const Dims& dims, bool keepdim = false) const;
-  Tensor max() const;
-  Tensor min() const;
-  Tensor argmax(std::optional<int> dim = {}, bool keepdim = false) const;
-  Tensor argmin(std::optional<int> dim = {}, bool keepdim = false) const;
-  Tensor softmax(int dim) const;
-  Tensor log_softmax(int dim) const;
-  Tensor eq(const Tensor& other) const;
-  Tensor ne(const Tensor& other) const;
-  Tensor masked_fill(const Tensor& mask, Scalar value) const;
+  // ---- Parts. Assigning to one of these writes into this tensor, on the tape: x[i] = y, with a
+  // tensor that broadcasts or a number.
+  TensorView select(int dim, std::int64_t index) const;
+  TensorView operator[](std::int64_t index) const;
+  TensorView slice(int dim, std::int64_t start, std::int64_t end = INT64_MAX,
+                   std::int64_t step = 1) const;
+  TensorView narrow(int dim, std::int64_t start, std::int64_t length) const;
+  /// Python's x[...], with one index for each dimension (core/tensor_index.h). It is a view unless
+  /// there are tensors among the indices, and then a copy. Masks wait for the device. Positions out
+  /// of range are an IndexError, thrown by the kernel as in ops/index.h; negative ones count from
+  /// the end.
+  TensorView index(std::initializer_list<TensorIndex> indices) const;
+  TensorView index(std::span<const TensorIndex> indices) const;
+  /// x[mask], x[positions], x[Slice(1, 3)].
+  TensorView operator[](const TensorIndex& index) const;
+  /// Writes `values`, which broadcast to index(indices), there; `accumulate` adds them. Where a
+  /// position occurs twice, the last value stays, or both are added, in order. DTypeError unless
+  /// the dtypes agree or `values` has no dimensions.
+  const Tensor& index_put_(std::initializer_list<TensorIndex> indices, const Tensor& values,
+                           bool accumulate = false) const;
+  const Tensor& index_put_(std::span<const TensorIndex> indices, const Tensor& values,
+                           bool accumulate = false) const;
+  const Tensor& index_put_(std::initializer_list<TensorIndex> indices, Scalar value) const;
+  /// With a single mask it does not wait for the device.
+  const Tensor& index_put_(std::span<const TensorIndex> indices, Scalar value) const;
   Tensor gather(int dim, const Tensor& index) const;
   Tensor index_select(int dim, const Tensor& index) const;
+  Tensor masked_fill(const Tensor& mask, Scalar value) const;
 
+  // ---- In place; more in core/tensor_methods.h
   const Tensor& add_(const Tensor& other, Scalar alpha = 1) const;
   const Tensor& sub_(const Tensor& other, Scalar alpha = 1) const;
   const Tensor& mul_(const Tensor& other) const;
@@ -241,8 +333,9 @@ class Tensor {
   const Tensor& mul_(Scalar other) const;
   const Tensor& div_(Scalar other) const;
   const Tensor& fill_(Scalar value) const;
+  /// `value` has no dimensions (ShapeError).
+  const Tensor& fill_(const Tensor& value) const;
   const Tensor& zero_() const;
-  const Tensor& relu_() const;
   const Tensor& clamp_(std::optional<Scalar> min, std::optional<Scalar> max = {}) const;
   const Tensor& masked_fill_(const Tensor& mask, Scalar value) const;
   const Tensor& normal_(double mean = 0, double std = 1) const;
@@ -261,18 +354,82 @@ class Tensor {
   IntrusivePtr<TensorImpl> impl_;
 };
 
+/// A part of a tensor, as x[i] gives it: a tensor like others, but while it is a temporary,
+/// assigning to it writes into the tensor that it is a part of. A variable of this type is assigned
+/// as any tensor is: `auto row = x[0]; row = y;` leaves x as it is.
+class TensorView final : public Tensor {
+ public:
+  explicit TensorView(Tensor part) : Tensor(std::move(part)) {}
+  TensorView(Tensor part, std::shared_ptr<const detail::IndexedPart> from)
+      : Tensor(std::move(part)), from_(std::move(from)) {}
+  TensorView(const TensorView&) = default;
+  TensorView(TensorView&&) noexcept = default;
+  ~TensorView() = default;
+  TensorView& operator=(const TensorView&) & = default;
+  TensorView& operator=(TensorView&&) & noexcept = default;
+  TensorView& operator=(const Tensor& other) & { return *this = TensorView(other); }
+
+  /// copy_(), or index_put_() where tensors were among the indices; returns the part.
+  Tensor operator=(const Tensor& values) &&;
+  Tensor operator=(const TensorView& values) && {
+    return std::move(*this) = static_cast<const Tensor&>(values);
+  }
+  Tensor operator=(Scalar value) &&;
+  /// Whether tensors were among the indices, so that this is a copy.
+  bool is_copy() const { return from_ != nullptr; }
+
+ private:
+  std::shared_ptr<const detail::IndexedPart> from_;  // null for a view
+};
+
+inline TensorView Tensor::operator[](std::int64_t index) const { return select(0, index); }
+inline const Tensor& TensorMethods::self() const { return static_cast<const Tensor&>(*this); }
+template <std::same_as<DType> D>
+Tensor TensorMethods::sum(D dtype) const {
+  return sum(Dims(), false, dtype);
+}
+template <std::same_as<DType> D>
+Tensor TensorMethods::mean(D dtype) const {
+  return mean(Dims(), false, dtype);
+}
+template <std::same_as<bool> B>
+Tensor TensorMethods::var(B unbiased) const {
+  return var(Dims(), unbiased ? 1 : 0);
+}
+template <std::same_as<bool> B>
+Tensor TensorMethods::std(B unbiased) const {
+  return std(Dims(), unbiased ? 1 : 0);
+}
+template <Size... Dimensions>
+Tensor TensorMethods::flip(Dimensions... dims) const {
+  return flip(Dims(shape_of(dims...)));
+}
+template <Size... Repeats>
+Tensor TensorMethods::repeat(Repeats... repeats) const {
+  return repeat(shape_of(repeats...));
+}
+
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 
 // ---- Factories. More in ops/creation.h (zeros, ones, arange, randn...).
 
 /// Contents undefined.
 Tensor empty(const Shape& shape, const TensorOptions& options = {});
+template <Option T>
+Tensor empty(const Shape& shape, const T& option) {
+  return empty(shape, options_of(option));
+}
+template <Size... Sizes>
+Tensor empty(Sizes... sizes) {
+  return empty(shape_of(sizes...));
+}
 Tensor empty_strided(const Shape& shape, const Strides& strides, const TensorOptions& options = {});
 /// Shape, dtype and device of `like`; also its memory format if it is dense.
 Tensor empty_like(const Tensor& like, MemoryFormat format = MemoryFormat::preserve);
 /// Wraps `data` without copying; `deleter` runs when the last tensor releases it. ValueError for a
 /// null pointer if there are elements.
-Tensor from_blob(void* data, const Shape& shape, DType dtype, std::function<void()> deleter = {});
+Tensor from_blob(void* data, const Shape& shape, DType dtype = get_default_dtype(),
+                 std::function<void()> deleter = {});
 /// The same for memory of `device`; see Storage::wrap for when `deleter` runs.
 Tensor from_blob(void* data, const Shape& shape, DType dtype, const Device& device,
                  std::function<void()> deleter = {});
@@ -286,3 +443,14 @@ Tensor as_strided(const Tensor& base, const Shape& shape, const Strides& strides
                   std::int64_t offset);
 
 }  // namespace ferrite
+
+template <>
+struct fmt::formatter<ferrite::Tensor> {
+  constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }
+  fmt::format_context::iterator format(const ferrite::Tensor& tensor,
+                                       fmt::format_context& context) const;
+};
+template <>
+struct fmt::formatter<ferrite::TensorView> : fmt::formatter<ferrite::Tensor> {};
+
+#include "ferrite/core/tensor_index.h"  // what index() takes

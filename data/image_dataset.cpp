@@ -128,7 +128,7 @@ Batch ImageDataset::get_batch(std::span<const std::int64_t> indices, const Epoch
     const std::int64_t channels = images_.size(1), area = images_.size(2) * images_.size(3);
     Shape shape = images_.shape();
     shape[0] = static_cast<std::int64_t>(indices.size());
-    Tensor out = empty(shape);
+    Tensor out = empty(shape, {.dtype = kFloat32});
     float* to = out.data<float>();
     const auto at = [&](std::int64_t i) {
       return images_.data<std::uint8_t>() + i * channels * area;

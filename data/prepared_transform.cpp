@@ -58,7 +58,7 @@ Tensor PreparedTransform::operator()(const Tensor& image, Generator& random) con
   const Tensor current = head(image, random);
   if (!table_fits(current)) return tail_.apply(current, random);
   const Tensor dense = host_contiguous(current, "transform");
-  Tensor out = empty(dense.shape());
+  Tensor out = empty(dense.shape(), {.dtype = kFloat32});
   look_up(dense.data<std::uint8_t>(), dense.size(1) * dense.size(2), out.data<float>());
   return out;
 }

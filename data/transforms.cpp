@@ -72,7 +72,7 @@ bool Compose::pointwise() const { return std::ranges::all_of(parts_, &Transform:
 Tensor ToTensor::apply(const Tensor& image, Generator&) const {
   const Tensor in = dense_image(image, "to_tensor");
   if (in.dtype() == kFloat32) return in;
-  Tensor out = empty(in.shape());
+  Tensor out = empty(in.shape(), {.dtype = kFloat32});
   std::transform(in.data<std::uint8_t>(), in.data<std::uint8_t>() + in.numel(), out.data<float>(),
                  [](std::uint8_t v) { return static_cast<float>(v) / 255.0f; });
   return out;
@@ -94,7 +94,7 @@ Tensor Normalize::apply(const Tensor& image, Generator&) const {
   const auto channels = static_cast<std::size_t>(in.size(0));
   FERRITE_CHECK(mean_.size() == 1 || mean_.size() == channels, ShapeError, "normalize",
                 "image has {} channels, mean and std have {}", channels, mean_.size());
-  Tensor out = empty(in.shape());
+  Tensor out = empty(in.shape(), {.dtype = kFloat32});
   const std::int64_t area = in.size(1) * in.size(2);
   const float* p = in.data<float>();
   float* q = out.data<float>();

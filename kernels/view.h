@@ -18,7 +18,7 @@ namespace ferrite::kernels {
 /// stream-ordered, so the memory outlives the work. Converts from Tensor.
 struct View {
   View() = default;
-  template <std::same_as<Tensor> T>
+  template <std::derived_from<Tensor> T>
   View(const T& t) : data(t.data_ptr()), numel(t.numel()), ndim(t.dim()), dtype(t.dtype()) {
     for (int i = 0; i < ndim; ++i) sizes[i] = t.shape()[i], strides[i] = t.strides()[i];
   }

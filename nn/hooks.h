@@ -95,7 +95,7 @@ auto returning_tensor(F hook) {
 }
 
 template <class T>
-inline constexpr bool is_tensor = std::is_same_v<std::remove_cvref_t<T>, Tensor>;
+inline constexpr bool is_tensor = std::is_base_of_v<Tensor, std::remove_cvref_t<T>>;
 
 /// Whether T can be initialised from values of types Fs.
 template <class T, class... Fs>
@@ -155,7 +155,9 @@ decltype(auto) argument(std::tuple<Inputs&&...>& given, std::span<Tensor> tensor
     constexpr std::array<bool, sizeof...(Inputs)> kind = {is_tensor<Inputs>...};
     std::size_t before = 0;
     for (std::size_t i = 0; i < I; ++i) before += kind[i];
-    return static_cast<Input&&>(tensors[before]);
+    using Given = std::conditional_t<std::is_same_v<std::remove_cvref_t<Input>, Tensor>, Input&&,
+                                     Tensor&&>;  // of a view that is not replaced
+    return static_cast<Given>(tensors[before]);
   } else {
     return static_cast<Input&&>(std::get<I>(given));
   }

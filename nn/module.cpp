@@ -376,7 +376,11 @@ Module& Module::zero_grad(bool set_to_none) {
 }
 
 Tensor Module::forward(const Tensor&) {
-  fail("module", "{} has no forward() of one tensor", name());
+  fail(
+      "module",
+      "{} has no forward() that can be called with one tensor: write Tensor forward(const Tensor&) "
+      "or Tensor forward(Tensor), and derive from nn::Cloneable<{}>",
+      name(), name());
 }
 
 std::optional<std::int64_t> Module::multiply_adds(std::span<const Tensor>,

@@ -89,7 +89,7 @@ class Module {
     const profiler::detail::ModuleRange range(*this);
     if (has_hooks()) [[unlikely]]
       return forward_with_hooks(input);
-    return forward(input);
+    return forward_one(input);
   }
 
   // ---- Forward hooks. As in PyTorch, they run when the module is called by `net(x)`, not by
@@ -236,6 +236,9 @@ class Module {
   /// the wrapped module. ValueError if this module already wraps one, or for itself.
   void wrap_module(Module& module);
 
+  /// Implemented by Cloneable: calls the forward() of one tensor that the class itself declares,
+  /// which may hide the virtual one: `Tensor forward(Tensor x)`.
+  virtual Tensor forward_one(const Tensor& input) { return forward(input); }
   /// Implemented by Cloneable: copies this object with shared handles, and gives its address and
   /// size.
   virtual std::unique_ptr<Module> copy() const;
@@ -286,8 +289,9 @@ class Cloneable : public Base {
  public:
   using Base::Base;
 
-  template <class... Inputs>
-  requires requires(Derived& module, Inputs&&... inputs) {
+  // Self, so that nothing looks into Derived while it is incomplete (Clang 14 would).
+  template <class... Inputs, class Self = Derived>
+  requires requires(Self& module, Inputs&&... inputs) {
     module.forward(std::forward<Inputs>(inputs)...);
   }
   auto operator()(Inputs&&... inputs) {
@@ -305,6 +309,14 @@ class Cloneable : public Base {
   }
 
  protected:
+  Tensor forward_one(const Tensor& input) override {
+    if constexpr (requires(Derived & module) {
+                    { module.forward(input) } -> std::convertible_to<Tensor>;
+                  })
+      return static_cast<Derived&>(*this).forward(input);
+    else
+      return Base::forward_one(input);
+  }
   std::unique_ptr<Module> copy() const override {
     FERRITE_CHECK(typeid(*this) == typeid(Derived), Error, "clone",
                   "{} derives from {}, whose clone it would be; derive from Cloneable<{}, ...>",

@@ -95,7 +95,7 @@ ModuleHook Module::register_forward_scope(ForwardScope f) {
 
 Tensor Module::forward_with_hooks(const Tensor& input) {
   return detail::call_hooked(
-      hooks(), *this, [this](const Tensor& x) { return forward(x); }, input);
+      hooks(), *this, [this](const Tensor& x) { return forward_one(x); }, input);
 }
 
 }  // namespace ferrite::nn

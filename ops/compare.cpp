@@ -78,6 +78,36 @@ Tensor logical_xor(const Tensor& a, const Tensor& b) {
 
 namespace {
 
+void check_masks(const Tensor& a, const Tensor& b, const char* op) {
+  ops::check_same_device(a, b, op);
+  FERRITE_CHECK(a.dtype() == kBool && b.dtype() == kBool, DTypeError, op,
+                "expected bool tensors, got {} and {}; logical_and() and its like take any type",
+                a.describe(), b.describe());
+}
+
+}  // namespace
+
+Tensor bitwise_and(const Tensor& a, const Tensor& b) {
+  check_masks(a, b, "bitwise_and");
+  return logical_and(a, b);
+}
+Tensor bitwise_or(const Tensor& a, const Tensor& b) {
+  check_masks(a, b, "bitwise_or");
+  return logical_or(a, b);
+}
+Tensor bitwise_xor(const Tensor& a, const Tensor& b) {
+  check_masks(a, b, "bitwise_xor");
+  return logical_xor(a, b);
+}
+Tensor bitwise_not(const Tensor& x) {
+  FERRITE_CHECK(x.defined() && !is_floating(x.dtype()), DTypeError, "bitwise_not",
+                "expected integers or bool, got {}", x.describe());
+  // In two's complement.
+  return x.dtype() == kBool ? logical_not(x) : sub(-1, x);
+}
+
+namespace {
+
 void check_same_dtype(const Tensor& a, const Tensor& b, const char* op) {
   ops::check_same_device(a, b, op);
   FERRITE_CHECK(a.dtype() == b.dtype(), DTypeError, op,

@@ -58,9 +58,9 @@ Tensor Tensor::to(const Device& device, bool non_blocking) const {
   return to(device, dtype(), non_blocking);
 }
 
-Tensor Tensor::to(DType dtype) const {
+Tensor Tensor::to(DType dtype, bool non_blocking) const {
   check_defined(*this, "to");
-  return to(device(), dtype);
+  return to(device(), dtype, non_blocking);
 }
 
 Tensor Tensor::to(MemoryFormat format) const {

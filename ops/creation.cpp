@@ -14,11 +14,16 @@ namespace ferrite {
 
 // ---- Constants
 
+Tensor detail::blank(const Shape& shape, TensorOptions options) {
+  options.requires_grad = false;
+  return empty(shape, options);
+}
+
 Tensor full(const Shape& shape, Scalar value, const TensorOptions& options) {
   const profiler::OpRange range("full");
-  Tensor out = empty(shape, options);
+  Tensor out = detail::blank(shape, options);
   kernels::fill(current_stream(out.device()), out, value);
-  return out;
+  return detail::with_grad(std::move(out), options);
 }
 Tensor zeros(const Shape& shape, const TensorOptions& options) { return full(shape, 0, options); }
 Tensor ones(const Shape& shape, const TensorOptions& options) { return full(shape, 1, options); }
@@ -45,6 +50,11 @@ const Tensor& Tensor::fill_(Scalar value) const {
   return *this;
 }
 const Tensor& Tensor::zero_() const { return fill_(0); }
+const Tensor& Tensor::fill_(const Tensor& value) const {
+  FERRITE_CHECK(value.defined() && value.dim() == 0, ShapeError, "fill_",
+                "expected a value without dimensions, got {}", value.describe());
+  return copy_(value);
+}
 
 // ---- Sequences
 
@@ -80,10 +90,15 @@ template <class Fill>
 Tensor made(const Shape& shape, const TensorOptions& options, Fill&& fill) {
   Tensor out = empty(shape, {.dtype = options.dtype, .device = options.device});
   fill(current_stream(out.device()), out);
-  return options.memory_format == kChannelsLast ? out.contiguous(kChannelsLast) : out;
+  if (options.memory_format == kChannelsLast) out = out.contiguous(kChannelsLast);
+  return detail::with_grad(std::move(out), options);
 }
 
 }  // namespace
+
+DType detail::arange_dtype(Scalar start, Scalar end, Scalar step) {
+  return all_integers(start, end, step) ? kInt64 : get_default_dtype();
+}
 
 Tensor arange(Scalar start, Scalar end, Scalar step, const TensorOptions& options) {
   const profiler::OpRange range("arange");
@@ -93,7 +108,10 @@ Tensor arange(Scalar start, Scalar end, Scalar step, const TensorOptions& option
   });
 }
 Tensor arange(Scalar start, Scalar end, Scalar step) {
-  return arange(start, end, step, {.dtype = all_integers(start, end, step) ? kInt64 : kFloat32});
+  return arange(start, end, step, {.dtype = detail::arange_dtype(start, end, step)});
+}
+Tensor arange(Scalar start, Scalar end, const TensorOptions& options) {
+  return arange(start, end, 1, options);
 }
 Tensor arange(Scalar end) { return arange(0, end); }
 Tensor arange(Scalar end, const TensorOptions& options) { return arange(0, end, 1, options); }
@@ -110,10 +128,12 @@ Tensor eye(std::int64_t n, std::int64_t m, const TensorOptions& options) {
   const profiler::OpRange range("eye");
   FERRITE_CHECK(n >= 0 && m >= 0, ValueError, "eye", "expected sizes of 0 or more, got {} and {}",
                 n, m);
-  Tensor out = zeros({n, m}, options);
+  TensorOptions plain = options;
+  plain.requires_grad = false;
+  Tensor out = zeros({n, m}, plain);
   const Tensor diagonal = as_strided(out, {std::min(n, m)}, {m + 1}, 0);
   kernels::fill(current_stream(out.device()), diagonal, 1);
-  return out;
+  return detail::with_grad(std::move(out), options);
 }
 Tensor eye(std::int64_t n, const TensorOptions& options) { return eye(n, n, options); }
 
@@ -125,7 +145,8 @@ Tensor detail::place(const Tensor& host, const TensorOptions& options) {
     out = empty(host.shape(), {.dtype = options.dtype, .device = options.device});
     ops::transfer(out, host, false, "tensor");
   }
-  return options.memory_format == kChannelsLast ? out.contiguous(kChannelsLast) : out;
+  if (options.memory_format == kChannelsLast) out = out.contiguous(kChannelsLast);
+  return with_grad(std::move(out), options);
 }
 
 std::int64_t detail::common_length(std::int64_t first, std::int64_t other) {
@@ -135,17 +156,21 @@ std::int64_t detail::common_length(std::int64_t first, std::int64_t other) {
 }
 
 Tensor tensor(Scalar value, const TensorOptions& options) { return full({}, value, options); }
-Tensor tensor(Scalar value) {
-  const profiler::OpRange range("tensor");
+DType detail::literal_dtype(Scalar value) {
   switch (value.kind()) {
     case Scalar::Kind::boolean:
-      return full({}, value, {.dtype = kBool});
+      return kBool;
     case Scalar::Kind::integer:
-      return full({}, value, {.dtype = kInt64});
+      return kInt64;
     case Scalar::Kind::floating:
       break;
   }
-  return full({}, value);
+  return get_default_dtype();
+}
+
+Tensor tensor(Scalar value) {
+  const profiler::OpRange range("tensor");
+  return full({}, value, {.dtype = detail::literal_dtype(value)});
 }
 
 }  // namespace ferrite

@@ -1,6 +1,7 @@
 // Creating tensors: constants, sequences, values from C++, random numbers.
 //
-// Options default to float32 on the host; use for example {.dtype = kInt64, .device = "cpu:0"}.
+// Options default to get_default_dtype() (float32) on the host; use for example {.dtype = kInt64,
+// .device = "cpu:0"}, or a single one, kInt64 or "cpu:0".
 // Random functions draw from `generator`, or from the default generator of the device; the same
 // seed gives the same numbers on every device, with any number of threads.
 #pragma once
@@ -22,6 +23,19 @@ Tensor full(const Shape& shape, Scalar value, const TensorOptions& options = {})
 Tensor zeros_like(const Tensor& like);
 Tensor ones_like(const Tensor& like);
 Tensor full_like(const Tensor& like, Scalar value);
+/// With the shape of `like`, and what the options do not give.
+template <Option T>
+Tensor zeros_like(const Tensor& like, const T& option) {
+  return zeros(like.shape(), options_of(option, like.options()));
+}
+template <Option T>
+Tensor ones_like(const Tensor& like, const T& option) {
+  return ones(like.shape(), options_of(option, like.options()));
+}
+template <Option T>
+Tensor full_like(const Tensor& like, Scalar value, const T& option) {
+  return full(like.shape(), value, options_of(option, like.options()));
+}
 
 /// start, start + step, ... below `end` (above it for a negative step): ceil((end - start) / step)
 /// elements. int64 if all three are integers, else float32, unless specified in the options.
@@ -30,6 +44,7 @@ Tensor arange(Scalar end);
 Tensor arange(Scalar end, const TensorOptions& options);
 Tensor arange(Scalar start, Scalar end, Scalar step = 1);
 Tensor arange(Scalar start, Scalar end, Scalar step, const TensorOptions& options);
+Tensor arange(Scalar start, Scalar end, const TensorOptions& options);
 /// `steps` numbers from `start` to `end`, both included.
 Tensor linspace(double start, double end, std::int64_t steps, const TensorOptions& options = {});
 /// [n, m] with ones on the diagonal; m defaults to n.
@@ -69,12 +84,23 @@ namespace detail {
 template <class T>
 using Literal = std::conditional_t<std::is_same_v<T, bool> || std::is_floating_point_v<T>, T,
                                    std::conditional_t<is_half_type<T>, float, std::int64_t>>;
-/// The default dtype of values: double literals become float32, as in Python.
+/// The default dtype of values.
 template <class T>
-inline constexpr DType literal_dtype = std::is_same_v<T, bool>                          ? kBool
-                                       : std::is_floating_point_v<T> || is_half_type<T> ? kFloat32
-                                                                                        : kInt64;
+DType literal_dtype() {
+  if constexpr (std::is_same_v<T, bool>) return kBool;
+  return std::is_floating_point_v<T> || is_half_type<T> ? get_default_dtype() : kInt64;
+}
 
+/// empty(), whatever options.requires_grad is.
+Tensor blank(const Shape& shape, TensorOptions options);
+/// `made`, requiring a gradient if options.requires_grad.
+inline Tensor with_grad(Tensor made, const TensorOptions& options) {
+  if (options.requires_grad) made.set_requires_grad();
+  return made;
+}
+DType literal_dtype(Scalar value);
+/// int64 if all three are integers.
+DType arange_dtype(Scalar start, Scalar end, Scalar step);
 Tensor place(const Tensor& host, const TensorOptions& options);
 std::int64_t common_length(std::int64_t first, std::int64_t other);
 
@@ -100,6 +126,18 @@ Tensor from_rows(const Rows& rows, const TensorOptions& options) {
   for (const auto& row : rows) copy_row<T>(row, to);
   return place(host, options);
 }
+template <class T, class Blocks>
+Tensor from_blocks(const Blocks& blocks, const TensorOptions& options) {
+  std::vector<std::initializer_list<T>> rows;
+  std::int64_t count = blocks.size() == 0 ? 0 : static_cast<std::int64_t>(blocks.begin()->size());
+  for (const auto& block : blocks) {
+    count = common_length(count, static_cast<std::int64_t>(block.size()));
+    rows.insert(rows.end(), block.begin(), block.end());
+  }
+  const Tensor flat = from_rows<T>(rows, {.dtype = dtype_of<Literal<T>>});
+  return place(flat.view({static_cast<std::int64_t>(blocks.size()), count, flat.shape().back()}),
+               options);
+}
 
 }  // namespace detail
 
@@ -110,23 +148,23 @@ Tensor tensor(Scalar value, const TensorOptions& options);
 /// the options.
 template <class T>
 Tensor tensor(std::initializer_list<T> values,
-              const TensorOptions& options = {.dtype = detail::literal_dtype<T>}) {
+              const TensorOptions& options = {.dtype = detail::literal_dtype<T>()}) {
   return detail::from_values<T>(values, options);
 }
 template <class T>
 Tensor tensor(const std::vector<T>& values,
-              const TensorOptions& options = {.dtype = detail::literal_dtype<T>}) {
+              const TensorOptions& options = {.dtype = detail::literal_dtype<T>()}) {
   return detail::from_values<T>(values, options);
 }
 /// Rows of a matrix; ShapeError if their lengths differ.
 template <class T>
 Tensor tensor(std::initializer_list<std::initializer_list<T>> rows,
-              const TensorOptions& options = {.dtype = detail::literal_dtype<T>}) {
+              const TensorOptions& options = {.dtype = detail::literal_dtype<T>()}) {
   return detail::from_rows<T>(rows, options);
 }
 template <class T>
 Tensor tensor(const std::vector<std::vector<T>>& rows,
-              const TensorOptions& options = {.dtype = detail::literal_dtype<T>}) {
+              const TensorOptions& options = {.dtype = detail::literal_dtype<T>()}) {
   return detail::from_rows<T>(rows, options);
 }
 
@@ -137,6 +175,107 @@ inline Tensor tensor(std::initializer_list<double> values, const TensorOptions& 
 inline Tensor tensor(std::initializer_list<std::initializer_list<double>> rows,
                      const TensorOptions& options = {}) {
   return detail::from_rows<double>(rows, options);
+}
+
+/// Blocks of rows.
+template <class T>
+Tensor tensor(std::initializer_list<std::initializer_list<std::initializer_list<T>>> blocks,
+              const TensorOptions& options = {.dtype = detail::literal_dtype<T>()}) {
+  return detail::from_blocks<T>(blocks, options);
+}
+
+// ---- One option in place of TensorOptions: zeros({2}, kInt64), rand({2}, "cpu:0"),
+// tensor({1, 2}, device("cpu:0")). What it does not give is as without options.
+template <Option O>
+Tensor zeros(const Shape& shape, const O& option) {
+  return zeros(shape, options_of(option));
+}
+template <Option O>
+Tensor ones(const Shape& shape, const O& option) {
+  return ones(shape, options_of(option));
+}
+template <Option O>
+Tensor full(const Shape& shape, Scalar value, const O& option) {
+  return full(shape, value, options_of(option));
+}
+template <Option O>
+Tensor arange(Scalar end, const O& option) {
+  return arange(0, end, 1, option);
+}
+template <Option O>
+Tensor arange(Scalar start, Scalar end, const O& option) {
+  return arange(start, end, 1, option);
+}
+template <Option O>
+Tensor arange(Scalar start, Scalar end, Scalar step, const O& option) {
+  return arange(start, end, step,
+                options_of(option, {.dtype = detail::arange_dtype(start, end, step)}));
+}
+template <Option O>
+Tensor linspace(double start, double end, std::int64_t steps, const O& option) {
+  return linspace(start, end, steps, options_of(option));
+}
+template <Option O>
+Tensor eye(std::int64_t n, const O& option) {
+  return eye(n, options_of(option));
+}
+template <Option O>
+Tensor eye(std::int64_t n, std::int64_t m, const O& option) {
+  return eye(n, m, options_of(option));
+}
+template <Option O>
+Tensor rand(const Shape& shape, const O& option) {
+  return rand(shape, options_of(option));
+}
+template <Option O>
+Tensor randn(const Shape& shape, const O& option) {
+  return randn(shape, options_of(option));
+}
+template <Option O>
+Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, const O& option) {
+  return randint(low, high, shape, options_of(option, {.dtype = kInt64}));
+}
+template <Option O>
+Tensor randint(std::int64_t high, const Shape& shape, const O& option) {
+  return randint(0, high, shape, option);
+}
+template <Option O>
+Tensor randperm(std::int64_t n, const O& option) {
+  return randperm(n, options_of(option, {.dtype = kInt64}));
+}
+template <Option O>
+Tensor tensor(Scalar value, const O& option) {
+  return tensor(value, options_of(option, {.dtype = detail::literal_dtype(value)}));
+}
+template <class T, Option O>
+Tensor tensor(std::initializer_list<T> values, const O& option) {
+  return tensor(values, options_of(option, {.dtype = detail::literal_dtype<T>()}));
+}
+template <class T, Option O>
+Tensor tensor(const std::vector<T>& values, const O& option) {
+  return tensor(values, options_of(option, {.dtype = detail::literal_dtype<T>()}));
+}
+template <class T, Option O>
+Tensor tensor(std::initializer_list<std::initializer_list<T>> rows, const O& option) {
+  return tensor(rows, options_of(option, {.dtype = detail::literal_dtype<T>()}));
+}
+
+// ---- Sizes without braces: zeros(2, 3).
+template <Size... Sizes>
+Tensor zeros(Sizes... sizes) {
+  return zeros(shape_of(sizes...));
+}
+template <Size... Sizes>
+Tensor ones(Sizes... sizes) {
+  return ones(shape_of(sizes...));
+}
+template <Size... Sizes>
+Tensor rand(Sizes... sizes) {
+  return rand(shape_of(sizes...));
+}
+template <Size... Sizes>
+Tensor randn(Sizes... sizes) {
+  return randn(shape_of(sizes...));
 }
 
 }  // namespace ferrite

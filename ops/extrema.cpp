@@ -119,13 +119,4 @@ Tensor argmin(const Tensor& t, std::optional<int> dim, bool keepdim) {
   return arg(Extremum::min, "argmin", t, dim, keepdim);
 }
 
-Tensor Tensor::max() const { return ::ferrite::max(*this); }
-Tensor Tensor::min() const { return ::ferrite::min(*this); }
-Tensor Tensor::argmax(std::optional<int> dim, bool keepdim) const {
-  return ::ferrite::argmax(*this, dim, keepdim);
-}
-Tensor Tensor::argmin(std::optional<int> dim, bool keepdim) const {
-  return ::ferrite::argmin(*this, dim, keepdim);
-}
-
 }  // namespace ferrite

@@ -10,8 +10,27 @@
 #include <optional>
 
 #include "ferrite/core/tensor.h"
+#include "ferrite/ops/arithmetic.h"
 
 namespace ferrite {
+
+// x[mask] += y, and x.index({...}) *= 2: as Python reads, changes and writes.
+template <class T>
+Tensor operator+=(TensorView&& part, const T& other) {
+  return part.is_copy() ? std::move(part) = part + other : part.add_(other);
+}
+template <class T>
+Tensor operator-=(TensorView&& part, const T& other) {
+  return part.is_copy() ? std::move(part) = part - other : part.sub_(other);
+}
+template <class T>
+Tensor operator*=(TensorView&& part, const T& other) {
+  return part.is_copy() ? std::move(part) = part * other : part.mul_(other);
+}
+template <class T>
+Tensor operator/=(TensorView&& part, const T& other) {
+  return part.is_copy() ? std::move(part) = part / other : part.div_(other);
+}
 
 /// out[i][j][k] = x[index[i][j][k]][j][k] for dim 0, and so on. `index` has the dimensions of x and
 /// no larger sizes than x except along `dim`; the result has its shape.

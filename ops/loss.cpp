@@ -1,7 +1,12 @@
 #include "ferrite/ops/loss.h"
 
+#include <fmt/format.h>
+
+#include <atomic>
+
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
+#include "ferrite/core/warning.h"
 #include "ferrite/kernels/check_range.h"
 #include "ferrite/ops/activation.h"
 #include "ferrite/ops/arithmetic.h"
@@ -40,7 +45,13 @@ void check_pair(const Tensor& input, const Tensor& target, const char* op) {
 }
 void check_broadcast(const Tensor& input, const Tensor& target, const char* op) {
   check_pair(input, target, op);
-  broadcast_shapes(input.shape(), target.shape(), op);
+  const Shape shape = broadcast_shapes(input.shape(), target.shape(), op);
+  if (input.shape() == target.shape()) return;
+  static std::atomic<bool> warned{false};
+  warn_once(warned, op,
+            fmt::format("input {} and target {} differ in shape and are broadcast to {}, which is "
+                        "rarely meant; reshape one of them",
+                        input.shape(), target.shape(), shape));
 }
 void check_same_shape(const Tensor& input, const Tensor& target, const char* op) {
   check_pair(input, target, op);

@@ -195,9 +195,6 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   return out.reshape(shape);
 }
 
-Tensor Tensor::matmul(const Tensor& other) const { return ::ferrite::matmul(*this, other); }
-Tensor Tensor::mm(const Tensor& other) const { return ::ferrite::mm(*this, other); }
-
 // ---- addmm
 
 namespace {

@@ -10,8 +10,8 @@ namespace ferrite::ops {
 /// matters if its category (bool, integer, float) is higher.
 DType result_type(const Tensor& a, const Tensor& b);
 DType result_type(const Tensor& a, Scalar b);
-/// `dtype`, or float32 for integers and bool: the type in which true division and exp compute.
-inline DType floating_type(DType dtype) { return is_floating(dtype) ? dtype : kFloat32; }
+/// `dtype`, or the default for integers and bool: the type in which true division and exp compute.
+inline DType floating_type(DType dtype) { return is_floating(dtype) ? dtype : get_default_dtype(); }
 
 /// Whether a result may be stored in place in `self`: floats not in integers, numbers not in bool.
 bool can_store(DType result, DType self);

@@ -91,17 +91,17 @@ bool holds(DType dtype, std::int64_t low, std::int64_t last) {
 Tensor rand(const Shape& shape, const TensorOptions& options, Generator* generator) {
   const profiler::OpRange range("rand");
   require_floating(options.dtype, "rand");
-  Tensor out = empty(shape, options);
+  Tensor out = detail::blank(shape, options);
   draw_uniform(out, 0, 1, generator);
-  return out;
+  return detail::with_grad(std::move(out), options);
 }
 
 Tensor randn(const Shape& shape, const TensorOptions& options, Generator* generator) {
   const profiler::OpRange range("randn");
   require_floating(options.dtype, "randn");
-  Tensor out = empty(shape, options);
+  Tensor out = detail::blank(shape, options);
   draw_normal(out, 0, 1, generator);
-  return out;
+  return detail::with_grad(std::move(out), options);
 }
 
 Tensor rand_like(const Tensor& like, Generator* generator) {
@@ -127,9 +127,9 @@ Tensor normal(double mean, double std, const Shape& shape, const TensorOptions& 
   const profiler::OpRange range("normal");
   require_floating(options.dtype, "normal");
   check_normal(std, "normal");
-  Tensor out = empty(shape, options);
+  Tensor out = detail::blank(shape, options);
   draw_normal(out, mean, std, generator);
-  return out;
+  return detail::with_grad(std::move(out), options);
 }
 
 Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape,
@@ -138,12 +138,12 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape,
   FERRITE_CHECK(low < high, ValueError, "randint", "[{}, {}) holds no number", low, high);
   FERRITE_CHECK(holds(options.dtype, low, high - 1), ValueError, "randint",
                 "{} does not hold the numbers of [{}, {})", options.dtype, low, high);
-  Tensor out = empty(shape, options);
+  Tensor out = detail::blank(shape, options);
   const PhiloxState state = take(generator, out.device(), out.numel(), kInt64);
   draw_into(out, [&](const Stream& stream, const Tensor& t) {
     kernels::random_integers(stream, t, state, low, high);
   });
-  return out;
+  return detail::with_grad(std::move(out), options);
 }
 Tensor randint(std::int64_t high, const Shape& shape, const TensorOptions& options,
                Generator* generator) {
@@ -157,7 +157,7 @@ Tensor randperm(std::int64_t n, const TensorOptions& options, Generator* generat
                 "{} does not hold the numbers below {}", options.dtype, n);
   const Tensor out = empty({n}, {.dtype = kInt64, .device = options.device});
   kernels::permutation(current_stream(out.device()), out, take(generator, out.device(), n, kInt64));
-  return out.to(options.dtype);
+  return detail::with_grad(out.to(options.dtype), options);
 }
 
 Tensor bernoulli(const Tensor& p, Generator* generator) {

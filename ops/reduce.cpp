@@ -92,13 +92,4 @@ Tensor sum_to(const Tensor& t, const Shape& shape) {
   return out;
 }
 
-Tensor Tensor::sum() const { return ::ferrite::sum(*this); }
-Tensor Tensor::sum(const Dims& dims, bool keepdim) const {
-  return ::ferrite::sum(*this, dims, keepdim);
-}
-Tensor Tensor::mean() const { return ::ferrite::mean(*this); }
-Tensor Tensor::mean(const Dims& dims, bool keepdim) const {
-  return ::ferrite::mean(*this, dims, keepdim);
-}
-
 }  // namespace ferrite

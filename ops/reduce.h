@@ -9,6 +9,7 @@
 
 #include <concepts>
 #include <optional>
+#include <tuple>
 
 #include "ferrite/core/tensor.h"
 
@@ -44,6 +45,8 @@ Tensor std(const Tensor& t, const Dims& dims = {}, int correction = 1, bool keep
 
 struct ValuesIndices {
   Tensor values, indices;  ///< indices are int64
+  /// For std::tie(values, indices) = x.max(1).
+  operator std::tuple<Tensor&, Tensor&>() && { return {values, indices}; }
 };
 
 /// The largest element, NaN if there is one. ValueError for an empty tensor. The gradient is shared

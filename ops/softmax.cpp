@@ -66,7 +66,4 @@ Tensor log_softmax(const Tensor& t, int dim, std::optional<DType> dtype) {
   return compute(SoftmaxKind::log, "log_softmax", t, dim, dtype);
 }
 
-Tensor Tensor::softmax(int dim) const { return ::ferrite::softmax(*this, dim); }
-Tensor Tensor::log_softmax(int dim) const { return ::ferrite::log_softmax(*this, dim); }
-
 }  // namespace ferrite

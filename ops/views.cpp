@@ -218,34 +218,35 @@ Tensor movedim(const Tensor& x, int source, int destination) {
 
 // ---- Parts
 
-Tensor Tensor::select(int dim, std::int64_t index) const {
+TensorView Tensor::select(int dim, std::int64_t index) const {
   const profiler::OpRange range("select", *this);
   check_defined(*this, "select");
   const geometry::View v = geometry::select(*this, dim, index);
   const int d = normalize_dim(dim, this->dim(), "select");
   const std::int64_t at = index < 0 ? index + shape()[d] : index;
-  return make_view(*this, v, "select", [shape = shape(), d, at](const Tensor& grad, Needs) {
-    return slice_back(grad.unsqueeze(d), shape, d, at, at + 1, 1);
-  });
+  return TensorView(
+      make_view(*this, v, "select", [shape = shape(), d, at](const Tensor& grad, Needs) {
+        return slice_back(grad.unsqueeze(d), shape, d, at, at + 1, 1);
+      }));
 }
 
-Tensor Tensor::slice(int dim, std::int64_t start, std::int64_t end, std::int64_t step) const {
+TensorView Tensor::slice(int dim, std::int64_t start, std::int64_t end, std::int64_t step) const {
   const profiler::OpRange range("slice", *this);
   check_defined(*this, "slice");
-  return make_view(*this, geometry::slice(*this, dim, start, end, step), "slice",
-                   [=, shape = shape()](const Tensor& grad, Needs) {
-                     return slice_back(grad, shape, dim, start, end, step);
-                   });
+  return TensorView(make_view(*this, geometry::slice(*this, dim, start, end, step), "slice",
+                              [=, shape = shape()](const Tensor& grad, Needs) {
+                                return slice_back(grad, shape, dim, start, end, step);
+                              }));
 }
 
-Tensor Tensor::narrow(int dim, std::int64_t start, std::int64_t length) const {
+TensorView Tensor::narrow(int dim, std::int64_t start, std::int64_t length) const {
   const profiler::OpRange range("narrow", *this);
   check_defined(*this, "narrow");
   const geometry::View v = geometry::narrow(*this, dim, start, length);
   const std::int64_t first = start < 0 ? start + size(dim) : start;
-  return make_view(*this, v, "narrow", [=, shape = shape()](const Tensor& grad, Needs) {
+  return TensorView(make_view(*this, v, "narrow", [=, shape = shape()](const Tensor& grad, Needs) {
     return slice_back(grad, shape, dim, first, first + length, 1);
-  });
+  }));
 }
 
 Tensor Tensor::unfold(int dim, std::int64_t size, std::int64_t step) const {

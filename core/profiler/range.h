@@ -124,7 +124,7 @@ class LibraryRange : Scope {
 /// may use it too.
 class OpRange : detail::Scope {
  public:
-  template <std::same_as<Tensor>... Tensors>
+  template <std::derived_from<Tensor>... Tensors>
   explicit OpRange(const char* name, const Tensors&... inputs)
       : Scope(detail::on() ? detail::begin_op(name, {static_cast<const Tensor*>(&inputs)...})
                            : nullptr) {}

@@ -1,0 +1,228 @@
+// The functions of ops/*.h that PyTorch also has as methods of a tensor. Each does what the
+// function of its name does with this tensor in front, where shapes, types and errors are
+// documented; the definitions are in ops/tensor_methods.cpp. Base of Tensor alone.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "ferrite/core/dtype.h"
+#include "ferrite/core/scalar.h"
+#include "ferrite/core/shape.h"
+
+namespace ferrite {
+
+class Tensor;
+class TensorView;
+struct ValuesIndices;
+
+class TensorMethods {
+ public:
+  // ---- ops/arithmetic.h
+  Tensor add(const Tensor& other, Scalar alpha = 1) const;
+  Tensor add(Scalar other) const;
+  Tensor sub(const Tensor& other, Scalar alpha = 1) const;
+  Tensor sub(Scalar other) const;
+  Tensor mul(const Tensor& other) const;
+  Tensor mul(Scalar other) const;
+  Tensor div(const Tensor& other) const;
+  Tensor div(Scalar other) const;
+
+  // ---- ops/matmul.h
+  Tensor matmul(const Tensor& other) const;
+  Tensor mm(const Tensor& other) const;
+  Tensor bmm(const Tensor& other) const;
+  Tensor mv(const Tensor& vector) const;
+  Tensor dot(const Tensor& other) const;
+  Tensor outer(const Tensor& other) const;
+  Tensor addmm(const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1) const;
+
+  // ---- ops/unary.h, ops/activation.h
+  Tensor neg() const;
+  Tensor abs() const;
+  Tensor sign() const;
+  Tensor square() const;
+  Tensor floor() const;
+  Tensor ceil() const;
+  Tensor round() const;
+  Tensor trunc() const;
+  Tensor exp() const;
+  Tensor exp2() const;
+  Tensor expm1() const;
+  Tensor log() const;
+  Tensor log1p() const;
+  Tensor log2() const;
+  Tensor sqrt() const;
+  Tensor rsqrt() const;
+  Tensor reciprocal() const;
+  Tensor sin() const;
+  Tensor cos() const;
+  Tensor tan() const;
+  Tensor tanh() const;
+  Tensor erf() const;
+  Tensor sigmoid() const;
+  Tensor relu() const;
+  Tensor isnan() const;
+  Tensor isinf() const;
+  Tensor isfinite() const;
+  Tensor logical_not() const;
+  Tensor bitwise_not() const;
+
+  const Tensor& neg_() const;
+  const Tensor& abs_() const;
+  const Tensor& sign_() const;
+  const Tensor& square_() const;
+  const Tensor& floor_() const;
+  const Tensor& ceil_() const;
+  const Tensor& round_() const;
+  const Tensor& trunc_() const;
+  const Tensor& exp_() const;
+  const Tensor& exp2_() const;
+  const Tensor& expm1_() const;
+  const Tensor& log_() const;
+  const Tensor& log1p_() const;
+  const Tensor& log2_() const;
+  const Tensor& sqrt_() const;
+  const Tensor& rsqrt_() const;
+  const Tensor& reciprocal_() const;
+  const Tensor& sin_() const;
+  const Tensor& cos_() const;
+  const Tensor& tan_() const;
+  const Tensor& tanh_() const;
+  const Tensor& erf_() const;
+  const Tensor& sigmoid_() const;
+  const Tensor& relu_() const;
+
+  // ---- ops/compare.h
+  Tensor eq(const Tensor& other) const;
+  Tensor eq(Scalar other) const;
+  Tensor ne(const Tensor& other) const;
+  Tensor ne(Scalar other) const;
+  Tensor lt(const Tensor& other) const;
+  Tensor lt(Scalar other) const;
+  Tensor le(const Tensor& other) const;
+  Tensor le(Scalar other) const;
+  Tensor gt(const Tensor& other) const;
+  Tensor gt(Scalar other) const;
+  Tensor ge(const Tensor& other) const;
+  Tensor ge(Scalar other) const;
+  Tensor logical_and(const Tensor& other) const;
+  Tensor logical_or(const Tensor& other) const;
+  Tensor logical_xor(const Tensor& other) const;
+  Tensor bitwise_and(const Tensor& other) const;
+  Tensor bitwise_or(const Tensor& other) const;
+  Tensor bitwise_xor(const Tensor& other) const;
+  Tensor isclose(const Tensor& other, double rtol = 1e-5, double atol = 1e-8,
+                 bool equal_nan = false) const;
+  bool allclose(const Tensor& other, double rtol = 1e-5, double atol = 1e-8,
+                bool equal_nan = false) const;
+  bool equal(const Tensor& other) const;
+  Tensor maximum(const Tensor& other) const;
+  Tensor minimum(const Tensor& other) const;
+  /// This tensor where `condition` is true, else `other`.
+  Tensor where(const Tensor& condition, const Tensor& other) const;
+  Tensor where(const Tensor& condition, Scalar other) const;
+  Tensor clamp(std::optional<Scalar> min, std::optional<Scalar> max = {}) const;
+  Tensor clamp_min(Scalar min) const;
+  Tensor clamp_max(Scalar max) const;
+  Tensor pow(Scalar exponent) const;
+  Tensor pow(const Tensor& exponent) const;
+  const Tensor& pow_(Scalar exponent) const;
+  const Tensor& pow_(const Tensor& exponent) const;
+  Tensor floor_divide(const Tensor& other) const;
+  Tensor floor_divide(Scalar other) const;
+  Tensor remainder(const Tensor& other) const;
+  Tensor remainder(Scalar other) const;
+  Tensor fmod(const Tensor& other) const;
+  Tensor fmod(Scalar other) const;
+  Tensor atan2(const Tensor& other) const;
+
+  // ---- ops/reduce.h, ops/softmax.h
+  Tensor sum(const Dims& dims = {}, bool keepdim = false, std::optional<DType> dtype = {}) const;
+  // A template, so that sum({}) still means a list of dimensions.
+  template <std::same_as<DType> D>
+  Tensor sum(D dtype) const;
+  Tensor mean(const Dims& dims = {}, bool keepdim = false, std::optional<DType> dtype = {}) const;
+  template <std::same_as<DType> D>
+  Tensor mean(D dtype) const;
+  Tensor var(const Dims& dims = {}, int correction = 1, bool keepdim = false) const;
+  Tensor std(const Dims& dims = {}, int correction = 1, bool keepdim = false) const;
+  /// `unbiased`: whether the divisor is n - 1.
+  template <std::same_as<bool> B>
+  Tensor var(B unbiased) const;
+  template <std::same_as<bool> B>
+  Tensor std(B unbiased) const;
+  Tensor max() const;
+  Tensor min() const;
+  ValuesIndices max(int dim, bool keepdim = false) const;
+  ValuesIndices min(int dim, bool keepdim = false) const;
+  Tensor max(const Tensor& other) const;
+  Tensor min(const Tensor& other) const;
+  Tensor amax(const Dims& dims = {}, bool keepdim = false) const;
+  Tensor amin(const Dims& dims = {}, bool keepdim = false) const;
+  Tensor argmax(std::optional<int> dim = {}, bool keepdim = false) const;
+  Tensor argmin(std::optional<int> dim = {}, bool keepdim = false) const;
+  Tensor norm(double p = 2, const Dims& dims = {}, bool keepdim = false) const;
+  Tensor prod() const;
+  Tensor prod(int dim, bool keepdim = false) const;
+  Tensor any() const;
+  Tensor any(int dim, bool keepdim = false) const;
+  Tensor all() const;
+  Tensor all(int dim, bool keepdim = false) const;
+  Tensor count_nonzero(const Dims& dims = {}) const;
+  Tensor cumsum(int dim, std::optional<DType> dtype = {}) const;
+  const Tensor& cumsum_(int dim) const;
+  ValuesIndices topk(std::int64_t k, int dim = -1, bool largest = true, bool sorted = true) const;
+  ValuesIndices sort(int dim = -1, bool descending = false) const;
+  Tensor argsort(int dim = -1, bool descending = false) const;
+  Tensor sum_to_size(const Shape& shape) const;
+  Tensor softmax(int dim, std::optional<DType> dtype = {}) const;
+  Tensor log_softmax(int dim, std::optional<DType> dtype = {}) const;
+
+  // ---- ops/index.h
+  Tensor scatter(int dim, const Tensor& index, const Tensor& source) const;
+  Tensor scatter(int dim, const Tensor& index, Scalar value) const;
+  Tensor scatter_add(int dim, const Tensor& index, const Tensor& source) const;
+  Tensor index_add(int dim, const Tensor& index, const Tensor& source, Scalar alpha = 1) const;
+  const Tensor& scatter_(int dim, const Tensor& index, const Tensor& source) const;
+  const Tensor& scatter_(int dim, const Tensor& index, Scalar value) const;
+  const Tensor& scatter_add_(int dim, const Tensor& index, const Tensor& source) const;
+  const Tensor& index_add_(int dim, const Tensor& index, const Tensor& source,
+                           Scalar alpha = 1) const;
+  Tensor masked_select(const Tensor& mask) const;
+  Tensor nonzero() const;
+
+  // ---- ops/views.h, ops/rearrange.h, ops/join.h
+  Tensor view_as(const Tensor& other) const;
+  Tensor reshape_as(const Tensor& other) const;
+  Tensor expand_as(const Tensor& other) const;
+  Tensor broadcast_to(const Shape& shape) const;
+  Tensor movedim(const Shape& source, const Shape& destination) const;
+  Tensor movedim(int source, int destination) const;
+  Tensor unflatten(int dim, const Shape& sizes) const;
+  TensorView diagonal(std::int64_t offset = 0, int dim1 = 0, int dim2 = 1) const;
+  Tensor flip(const Dims& dims) const;
+  template <Size... Dimensions>
+  Tensor flip(Dimensions... dims) const;
+  Tensor roll(const Dims& shifts, const Dims& dims = {}) const;
+  Tensor tril(std::int64_t diagonal = 0) const;
+  Tensor triu(std::int64_t diagonal = 0) const;
+  std::vector<Tensor> split(std::int64_t split_size, int dim = 0) const;
+  std::vector<Tensor> split(const std::vector<std::int64_t>& sizes, int dim = 0) const;
+  std::vector<Tensor> split_with_sizes(const std::vector<std::int64_t>& sizes, int dim = 0) const;
+  std::vector<Tensor> chunk(std::int64_t chunks, int dim = 0) const;
+  std::vector<Tensor> unbind(int dim = 0) const;
+  Tensor repeat(const Shape& repeats) const;
+  template <Size... Repeats>
+  Tensor repeat(Repeats... repeats) const;
+  Tensor tile(const Shape& repeats) const;
+
+ private:
+  friend class Tensor;
+  TensorMethods() = default;  // of Tensor alone
+  const Tensor& self() const;
+};
+
+}  // namespace ferrite
