@@ -31,6 +31,8 @@ constexpr std::size_t mapped_bytes(std::size_t rings) {
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 // A sleeping sender is woken for this much room, not for every byte.
 constexpr std::size_t kWorthWaking = RingMemory::kCapacity / 4;
+// At most so much is copied before the other end learns of it: both ends then copy at once.
+constexpr std::size_t kPiece = RingMemory::kCapacity / 4;
 
 static_assert(2 * sizeof(RingMemory::Direction) <= kControl);
 static_assert((RingMemory::kCapacity & (RingMemory::kCapacity - 1)) == 0);
@@ -142,7 +144,7 @@ std::size_t RingLink::try_send(std::span<const std::byte> bytes) {
     read_by_peer_ = out_.read.load(std::memory_order_acquire);
     if (room() > RingMemory::kCapacity) fail_lost();  // not a value that we would have written
   }
-  const std::size_t n = std::min(room(), bytes.size());
+  const std::size_t n = std::min({room(), bytes.size(), kPiece});
   if (n == 0) return 0;
   std::memcpy(out_bytes_ + written_ % RingMemory::kCapacity, bytes.data(), n);
   written_ += n;
@@ -166,6 +168,10 @@ std::span<const std::byte> RingLink::received() {
   const auto n = static_cast<std::size_t>(written_by_peer_ - read_);
   if (n == 0 && over) fail_lost();
   return {in_bytes_ + read_ % RingMemory::kCapacity, n};
+}
+
+std::size_t RingLink::try_recv(std::span<std::byte> bytes) {
+  return Link::try_recv(bytes.first(std::min(bytes.size(), kPiece)));
 }
 
 void RingLink::consume(std::size_t bytes) {

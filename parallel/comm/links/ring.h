@@ -66,6 +66,7 @@ class RingLink final : public Link {
   std::size_t try_send(std::span<const std::byte> bytes) override;
   std::span<const std::byte> received() override;
   void consume(std::size_t bytes) override;
+  std::size_t try_recv(std::span<std::byte> bytes) override;
   std::string_view kind() const override { return kind_; }
   bool ready(const Interest& interest) override;
   PollRequest arm(const Interest& interest) override;
