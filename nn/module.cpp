@@ -183,6 +183,58 @@ void Module::add_module(std::string name, std::unique_ptr<Module> module) {
   registry_.push_back({.name = std::move(name), .kind = Kind::module, .module = std::move(module)});
 }
 
+void Module::assign(Module& other) {
+  fail<ValueError>(
+      "module",
+      "a {} cannot be assigned to (it does not derive from nn::Cloneable, or has const "
+      "or reference members), so no other {} can take its place",
+      name(), other.name());
+}
+
+Module& Module::replace_module(std::string_view path, std::unique_ptr<Module> module) {
+  FERRITE_CHECK(module != nullptr, ValueError, "replace", "the module for '{}' is null", path);
+  Module& old = get_submodule(path);  // throws where there is none
+  const std::size_t dot = path.rfind('.');
+  const std::string_view last = dot == std::string_view::npos ? path : path.substr(dot + 1);
+  Module* parent = dot == std::string_view::npos ? this : &get_submodule(path.substr(0, dot));
+  while (parent->wrapped() && parent->wrapped() != &old) parent = parent->wrapped();
+  const auto entry = std::ranges::find_if(parent->registry_, [&](const Entry& e) {
+    return e.kind == Kind::module && e.name == last && !e.wrapped;
+  });
+  FERRITE_CHECK(entry != parent->registry_.end(), ValueError, "replace",
+                "expected the path of a module below this {}, got '{}'", name(), path);
+  parent->check_no_cycle(*module, last);
+  if (entry->module) {
+    entry->module = std::move(module);
+    return *entry->module;
+  }
+  FERRITE_CHECK(typeid(old) == typeid(*module), ValueError, "replace",
+                "'{}' is a member of its {}, of type {}, which a {} cannot take the place of; a "
+                "module that the registry owns (register_module with a std::unique_ptr, elements "
+                "of a Sequential) can be replaced by any other",
+                path, parent->name(), old.name(), module->name());
+  old.assign(*module);
+  return old;
+}
+
+std::unique_ptr<Module> Module::unregister_module(std::string_view name) {
+  const auto entry = std::ranges::find_if(
+      registry_, [&](const Entry& e) { return e.kind == Kind::module && e.name == name; });
+  FERRITE_CHECK(entry != registry_.end() && entry->module, IndexError, "module",
+                "{} owns no module named '{}'", this->name(), name);
+  std::unique_ptr<Module> module = std::move(entry->module);
+  registry_.erase(entry);
+  return module;
+}
+
+void Module::unregister_tensor(std::string_view name) {
+  const auto entry = std::ranges::find_if(
+      registry_, [&](const Entry& e) { return e.kind != Kind::module && e.name == name; });
+  FERRITE_CHECK(entry != registry_.end(), IndexError, "module",
+                "{} has no parameter or buffer named '{}'", this->name(), name);
+  registry_.erase(entry);
+}
+
 Module* Module::wrapped() const {
   for (const Entry& e : registry_)
     if (e.wrapped) return e.wrapped;
@@ -265,6 +317,12 @@ std::vector<Module*> Module::children() const {
   return out;
 }
 
+Module& Module::child(std::size_t index) const {
+  for (const Entry& e : registry_)
+    if (e.kind == Kind::module && index-- == 0) return module_of(e);
+  fail<IndexError>("module", "{} has {} modules", name(), children().size());
+}
+
 std::vector<NamedModule> Module::named_modules() const {
   std::vector<NamedModule> out;
   std::unordered_set<const Module*> seen;
@@ -304,6 +362,29 @@ Module& Module::get_submodule(std::string_view path) const {
   fail<IndexError>("module", "{} has no module '{}'; the closest is '{}'", name(), path,
                    closest_names(path, std::move(paths)).front());
 }
+
+void Module::fail_type(const std::type_info& expected) const {
+  fail<ValueError>("module", "expected a {}, got a {}", name_of(expected), name());
+}
+
+Tensor Module::find_tensor(std::string_view path, bool parameter) const {
+  Tensor found;
+  std::vector<std::string> paths;
+  for_each_tensor("", [&](const std::string& name, Kind kind, const Tensor& t) {
+    if ((kind == Kind::parameter) != parameter) return;
+    if (name == path) found = t;
+    paths.push_back(name);
+  });
+  if (found.defined()) return found;
+  const char* const kind = parameter ? "parameter" : "buffer";
+  if (paths.empty())
+    fail<IndexError>("module", "{} has no {}s, asked for '{}'", name(), kind, path);
+  fail<IndexError>("module", "{} has no {} '{}'; the closest is '{}'", name(), kind, path,
+                   closest_names(path, std::move(paths)).front());
+}
+
+Tensor Module::get_parameter(std::string_view path) const { return find_tensor(path, true); }
+Tensor Module::get_buffer(std::string_view path) const { return find_tensor(path, false); }
 
 std::int64_t Module::num_parameters() const {
   std::int64_t count = 0;

@@ -79,7 +79,7 @@ struct LoadReport {
 class Module {
  public:
   virtual ~Module() = default;
-  Module& operator=(const Module&) = delete;
+  Module& operator=(const Module&) = delete;  // layers are assigned by move: net.fc = Linear(4, 2)
 
   /// Computes the module's output. The default throws Error; modules of several inputs declare
   /// other overloads.
@@ -134,6 +134,31 @@ class Module {
   /// those of the wrapped module. If there is no such path, throws IndexError, which names the
   /// closest one.
   Module& get_submodule(std::string_view path) const;
+  /// The parameter or buffer of that path, "layer1.0.bn1.weight", under any name that it has.
+  /// IndexError names the closest path if there is none.
+  Tensor get_parameter(std::string_view path) const;
+  Tensor get_buffer(std::string_view path) const;
+  /// get_submodule() as the layer that it is: `net.get<nn::Linear>("fc").weight`. ValueError if the
+  /// module is of another type, which the message names.
+  template <std::derived_from<Module> M>
+  M& get(std::string_view path) const {
+    return get_submodule(path).template as<M>();
+  }
+  /// This module as the layer that it is: `net[0].as<nn::Conv2d>()`. ValueError if it is of another
+  /// type.
+  template <std::derived_from<Module> M>
+  M& as() {
+    if (M* const typed = dynamic_cast<M*>(this)) return *typed;
+    fail_type(typeid(M));
+  }
+  /// Those of modules() that are an M, or derive from it, in the same order.
+  template <std::derived_from<Module> M>
+  std::vector<M*> modules() const {
+    std::vector<M*> found;
+    for (Module* const module : modules())
+      if (M* const typed = dynamic_cast<M*>(module)) found.push_back(typed);
+    return found;
+  }
   std::int64_t num_parameters() const;
   /// The number of elements of the parameters that require a gradient.
   std::int64_t num_trainable_parameters() const;
@@ -149,6 +174,26 @@ class Module {
   // ---- Operations on all tensors and modules. Most return *this.
   /// Calls `f` on every submodule, children first, then on this one.
   Module& apply(const std::function<void(Module&)>& f);
+  /// The same on those that are an M: `net.apply<nn::Linear>([](nn::Linear& l) { ... })`.
+  template <std::derived_from<Module> M, std::invocable<M&> F>
+  Module& apply(F f) {
+    return apply([&f](Module& module) {
+      if (M* const typed = dynamic_cast<M*>(&module)) f(*typed);
+    });
+  }
+  /// Puts `module` in the place of the one at `path`, under its name, and returns it where it now
+  /// is: `net.replace("fc", nn::Linear(512, 10))`. An element of a list, or a module that was given
+  /// to the registry, may be replaced by any type; a member by its own type alone (ValueError). The
+  /// new module keeps its device, mode and hooks. An optimizer made before still has the parameters
+  /// of the old one.
+  template <std::derived_from<Module> M>
+  M& replace(std::string_view path, M module) {
+    return replace(path, std::make_unique<M>(std::move(module)));
+  }
+  template <std::derived_from<Module> M>
+  M& replace(std::string_view path, std::unique_ptr<M> module) {
+    return static_cast<M&>(replace_module(path, std::move(module)));
+  }
   /// Moves or converts parameters, buffers and gradients. Tensors keep their identity and get other
   /// memory (Tensor::set_data), so that existing optimizers and handles stay valid.
   Module& to(const Device& device, bool non_blocking = false);
@@ -209,6 +254,7 @@ class Module {
  protected:
   Module() = default;
   Module(Module&&) noexcept = default;
+  Module& operator=(Module&&) noexcept = default;
   /// Only for clone(); throws Error for accidental copies.
   Module(const Module& other);
 
@@ -240,6 +286,15 @@ class Module {
   /// size.
   virtual std::unique_ptr<Module> copy() const;
   virtual std::span<const std::byte> memory() const { return {}; }
+  /// Cloneable's: moves `other`, which is of this type, into this object.
+  virtual void assign(Module& other);
+
+  /// Number `index` of children().
+  Module& child(std::size_t index) const;
+  /// Takes what is called `name` off the registry, which must own it if it is a module, and
+  /// returns that module. IndexError if there is none of that name.
+  std::unique_ptr<Module> unregister_module(std::string_view name);
+  void unregister_tensor(std::string_view name);
 
   const detail::Hooks& hooks() const { return *hooks_; }
 
@@ -255,6 +310,9 @@ class Module {
   };
   using Memo = std::unordered_map<const TensorImpl*, Tensor>;
 
+  [[noreturn]] void fail_type(const std::type_info& expected) const;
+  Module& replace_module(std::string_view path, std::unique_ptr<Module> module);
+  Tensor find_tensor(std::string_view path, bool parameter) const;
   void add_module(std::string name, std::unique_ptr<Module> module);
   void check_name(std::string_view name) const;
   void check_no_cycle(const Module& child, std::string_view name) const;
@@ -313,6 +371,12 @@ class Cloneable : public Base {
   }
   std::span<const std::byte> memory() const override {
     return {reinterpret_cast<const std::byte*>(static_cast<const Derived*>(this)), sizeof(Derived)};
+  }
+  void assign(Module& other) override {
+    if constexpr (std::is_move_assignable_v<Derived>)
+      static_cast<Derived&>(*this) = std::move(static_cast<Derived&>(other));
+    else
+      Module::assign(other);
   }
 };
 
