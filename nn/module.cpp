@@ -37,7 +37,25 @@ std::string path(const std::string& prefix, const std::string& name) {
 
 // ---- Registry
 
-Module::Module(const Module& other) : training_(other.training_) {
+Module::Module(Module&& other) noexcept
+    : registry_(std::move(other.registry_)),
+      hooks_(std::move(other.hooks_)),
+      training_(other.training_),
+      computes_tensors_(other.computes_tensors_) {
+  address_.take(other.address_, this);
+}
+
+Module& Module::operator=(Module&& other) noexcept {
+  registry_ = std::move(other.registry_);
+  hooks_ = std::move(other.hooks_);
+  training_ = other.training_;
+  computes_tensors_ = other.computes_tensors_;
+  if (&other != this) address_.take(other.address_, this);
+  return *this;
+}
+
+Module::Module(const Module& other)
+    : training_(other.training_), computes_tensors_(other.computes_tensors_) {
   FERRITE_CHECK(cloning > 0, Error, "module",
                 "{} was copied; pass modules by reference, or make an independent one with clone()",
                 other.name());
@@ -50,7 +68,8 @@ Module::Module(const Module& other) : training_(other.training_) {
                          .kind = e.kind,
                          .offset = e.offset,
                          .tensor = e.tensor ? std::make_unique<Tensor>(*e.tensor) : nullptr,
-                         .module = e.module ? e.module->copy() : nullptr});
+                         .module = e.module ? e.module->copy() : nullptr,
+                         .compute = e.compute});
 }
 
 std::unique_ptr<Module> Module::copy() const {
@@ -90,7 +109,7 @@ void Module::replace_tensors(const std::function<Tensor(const Tensor&)>& f, Memo
       continue;
     }
     Tensor& tensor = tensor_of(e);
-    if (!tensor.defined()) continue;
+    if (!tensor.defined() || e.kind == Kind::computed) continue;
     Tensor other = replaced[tensor.impl()];
     if (!other.defined()) {
       other = f(tensor);
@@ -98,6 +117,8 @@ void Module::replace_tensors(const std::function<Tensor(const Tensor&)>& f, Memo
     }
     tensor = std::move(other);
   }
+  NoGradGuard guard;
+  detail::compute_tensors(*this);
 }
 
 /// Called on a copy.
@@ -273,7 +294,7 @@ Tensor& Module::add_buffer(std::string name, Tensor buffer, bool persistent) {
 void Module::for_each_tensor(const std::string& prefix, const Visitor& f) const {
   for (bool parameters : {true, false})
     for (const Entry& e : registry_)
-      if (e.kind != Kind::module && (e.kind == Kind::parameter) == parameters)
+      if (e.kind < Kind::computed && (e.kind == Kind::parameter) == parameters)
         if (const Tensor& t = tensor_of(e); t.defined()) f(path(prefix, e.name), e.kind, t);
   for (const Entry& e : registry_)
     if (e.kind == Kind::module) module_of(e).for_each_tensor(path(prefix, e.name), f);
@@ -385,6 +406,45 @@ Tensor Module::find_tensor(std::string_view path, bool parameter) const {
 
 Tensor Module::get_parameter(std::string_view path) const { return find_tensor(path, true); }
 Tensor Module::get_buffer(std::string_view path) const { return find_tensor(path, false); }
+
+void Module::compute_before_forward(std::string_view name, std::function<Tensor(Module&)> compute) {
+  const auto entry = std::ranges::find(registry_, name, &Entry::name);
+  FERRITE_CHECK(
+      entry != registry_.end() && entry->kind == Kind::parameter && tensor_of(*entry).defined(),
+      ValueError, "module", "{} has no parameter '{}' of its own", this->name(), name);
+  entry->kind = Kind::computed;
+  entry->compute = std::make_shared<const Compute>(std::move(compute));
+  computes_tensors_ = true;
+  NoGradGuard guard;
+  detail::compute_tensors(*this);
+}
+
+void Module::stop_computing(std::string_view name) {
+  const auto entry = std::ranges::find(registry_, name, &Entry::name);
+  FERRITE_CHECK(entry != registry_.end() && entry->kind == Kind::computed, ValueError, "module",
+                "'{}' of {} is not computed from others", name, this->name());
+  NoGradGuard guard;
+  Tensor value = (*entry->compute)(*this).detach().clone();
+  entry->kind = Kind::parameter;
+  entry->compute.reset();
+  tensor_of(*entry) = value.set_requires_grad();
+  computes_tensors_ = std::ranges::count(registry_, Kind::computed, &Entry::kind) > 0;
+}
+
+void detail::compute_tensors(Module& module) {
+  if (!module.computes_tensors_) return;
+  for (const Module::Entry& e : module.registry_)
+    if (e.compute) module.tensor_of(e) = (*e.compute)(module);
+}
+
+void detail::note_module(Error& error, const Module& module) {
+  const void* const inner = error.noted_module();
+  std::string path;
+  if (inner)
+    for (const auto& [name, below] : module.named_modules())
+      if (below == inner) path = name;
+  error.note_module(&module, path);
+}
 
 std::int64_t Module::num_parameters() const {
   std::int64_t count = 0;
