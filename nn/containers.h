@@ -114,8 +114,8 @@ class ModuleContainer : public Module {
   std::size_t size_ = 0;
 };
 
-/// Runs its modules one after another: `Sequential(Conv2d(1, 6, 5), ReLU(), Flatten())`. Consecutive
-/// layers without hooks run as one op where nn/fused.h supports it.
+/// Runs its modules one after another: `Sequential(Conv2d(1, 6, 5), ReLU(), Flatten())`.
+/// Consecutive layers without hooks run as one op where nn/fused.h supports it.
 class Sequential : public Cloneable<Sequential, ModuleContainer> {
  public:
   Sequential() = default;
