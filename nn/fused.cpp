@@ -58,7 +58,7 @@ Tensor normalize(Conv2d& conv, BatchNorm& bn, const Tensor& x, BatchNormFuncOpti
   const Tensor out = in_module(conv, [&] {
     const auto result = conv2d_statistics(x, conv.weight, conv.bias, conv.op_options());
     then.statistics = result.statistics;
-    return result.out;
+    return result.output;
   });
   return normalize(bn, out, std::move(then));
 }
