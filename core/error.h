@@ -4,6 +4,7 @@
 
 #include <fmt/core.h>
 
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -15,6 +16,27 @@ namespace ferrite {
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+
+  /// The message, after the path of the module in which the error arose, if there is one:
+  /// "in layer2.0.conv1: [conv2d] ...".
+  const char* what() const noexcept override;
+
+  /// The path of the module in which the error arose, as seen from the outermost module that was
+  /// called; empty outside of modules and in the outermost one.
+  std::string path() const;
+
+  /// For modules: the error has come to `module` from the module that was noted last, which has
+  /// this path in it.
+  void note_module(const void* module, const std::string& path);
+  /// The module that was noted last, or null.
+  const void* noted_module() const noexcept;
+
+ private:
+  struct Origin {
+    const void* module = nullptr;
+    std::string path, message;
+  };
+  std::shared_ptr<Origin> origin_;
 };
 
 class ShapeError : public Error {

@@ -1,28 +1,77 @@
-// Lists of modules, which they own: Sequential and ModuleList.
+// Containers of modules and of parameters, which they own.
 #pragma once
 
 #include <concepts>
+#include <initializer_list>
+#include <iterator>
 #include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "ferrite/nn/module.h"
 
 namespace ferrite::nn {
 
-/// A module passed by value: a temporary, or the result of std::move.
-template <class M>
-concept ModuleValue = std::derived_from<M, Module>;  // fails for lvalues, whose M is a reference
+namespace detail {
 
-/// Modules named "0", "1", ...
+template <class M>
+inline constexpr bool is_owned_module = false;
+template <std::derived_from<Module> M>
+inline constexpr bool is_owned_module<std::unique_ptr<M>> = true;
+
+/// What a container takes: a module, or a std::unique_ptr to one.
+template <class M>
+concept ContainedModule =
+    std::derived_from<std::remove_cvref_t<M>, Module> || is_owned_module<std::remove_cvref_t<M>>;
+
+/// A module on the heap: a temporary is moved there, a variable cloned, a std::unique_ptr kept.
+template <ContainedModule M>
+auto owned(M&& module) {
+  using Plain = std::remove_cvref_t<M>;
+  if constexpr (is_owned_module<Plain>)
+    return std::unique_ptr(std::forward<M>(module));
+  else if constexpr (std::is_lvalue_reference_v<M>)
+    return std::unique_ptr<Plain>(static_cast<Plain*>(std::as_const(module).clone().release()));
+  else
+    return std::make_unique<Plain>(std::forward<M>(module));
+}
+
+}  // namespace detail
+
+/// A module and its name in a list: `Sequential({{"conv", Conv2d(1, 8, 3)}, {"relu", ReLU()}})`.
+class NamedAnyModule {
+ public:
+  template <detail::ContainedModule M>
+  NamedAnyModule(std::string given_name, M&& given)
+      : name(std::move(given_name)), module(detail::owned(std::forward<M>(given))) {}
+
+  std::string name;
+  mutable std::unique_ptr<Module> module;  // elements of an initializer list are const
+};
+
+/// Modules in an order, named "0", "1", ... unless they are given names. Takes temporaries, and
+/// what std::move makes one; variables, which are cloned; and std::unique_ptr.
 class ModuleContainer : public Module {
  public:
-  template <ModuleValue M>
-  M& push_back(M&& module) {
-    return push_back(std::make_unique<M>(std::move(module)));
+  /// The module where it now is.
+  template <detail::ContainedModule M>
+  auto& push_back(M&& module) {
+    return push_back(std::to_string(size_), std::forward<M>(module));
   }
-  template <std::derived_from<Module> M>
-  M& push_back(std::unique_ptr<M> module) {
-    return register_module(std::to_string(size_++), std::move(module));
+  template <detail::ContainedModule M>
+  auto& push_back(std::string name, M&& module) {
+    auto& added = register_module(std::move(name), detail::owned(std::forward<M>(module)));
+    ++size_;
+    return added;
+  }
+  /// push_back() that can be chained.
+  template <detail::ContainedModule M>
+  ModuleContainer& append(M&& module) {
+    push_back(std::forward<M>(module));
+    return *this;
   }
 
   std::size_t size() const { return size_; }
@@ -30,24 +79,55 @@ class ModuleContainer : public Module {
   /// IndexError unless index < size().
   Module& operator[](std::size_t index) const;
 
+  class Iterator {
+   public:
+    using value_type = Module;
+    using difference_type = std::ptrdiff_t;
+
+    Iterator() = default;
+    Iterator(const ModuleContainer* list, std::size_t index) : list_(list), index_(index) {}
+    Module& operator*() const { return (*list_)[index_]; }
+    Module* operator->() const { return &**this; }
+    Iterator& operator++() {
+      ++index_;
+      return *this;
+    }
+    Iterator operator++(int) {
+      Iterator before = *this;
+      ++index_;
+      return before;
+    }
+    bool operator==(const Iterator&) const = default;
+
+   private:
+    const ModuleContainer* list_ = nullptr;
+    std::size_t index_ = 0;
+  };
+  Iterator begin() const { return {this, 0}; }
+  Iterator end() const { return {this, size_}; }
+
  protected:
   ModuleContainer() = default;
+  void push_back_all(std::initializer_list<NamedAnyModule> modules);
 
  private:
   std::size_t size_ = 0;
 };
 
-/// Runs its modules one after another: `Sequential(Conv2d(1, 6, 5), ReLU(), Flatten())`. Takes
-/// modules by value (temporaries or std::move) and as std::unique_ptr. Consecutive layers without
-/// hooks run as one op where nn/fused.h supports it.
+/// Runs its modules one after another: `Sequential(Conv2d(1, 6, 5), ReLU(), Flatten())`.
+/// Consecutive layers without hooks run as one op where nn/fused.h supports it.
 class Sequential : public Cloneable<Sequential, ModuleContainer> {
  public:
   Sequential() = default;
-  template <class... Modules>
-  requires(sizeof...(Modules) > 0 &&
-           (!std::is_reference_v<Modules> && ...)) explicit Sequential(Modules&&... modules) {
-    (push_back(std::move(modules)), ...);
+  template <detail::ContainedModule First, detail::ContainedModule... Rest>
+  requires(
+      sizeof...(Rest) > 0 ||
+      !std::same_as<std::remove_cvref_t<First>, Sequential>) explicit Sequential(First&& first,
+                                                                                 Rest&&... rest) {
+    push_back(std::forward<First>(first));
+    (push_back(std::forward<Rest>(rest)), ...);
   }
+  Sequential(std::initializer_list<NamedAnyModule> modules) { push_back_all(modules); }
 
   Tensor forward(const Tensor& input) override;
 };
@@ -56,11 +136,77 @@ class Sequential : public Cloneable<Sequential, ModuleContainer> {
 class ModuleList : public Cloneable<ModuleList, ModuleContainer> {
  public:
   ModuleList() = default;
-  template <class... Modules>
-  requires(sizeof...(Modules) > 0 &&
-           (!std::is_reference_v<Modules> && ...)) explicit ModuleList(Modules&&... modules) {
-    (push_back(std::move(modules)), ...);
+  template <detail::ContainedModule First, detail::ContainedModule... Rest>
+  requires(
+      sizeof...(Rest) > 0 ||
+      !std::same_as<std::remove_cvref_t<First>, ModuleList>) explicit ModuleList(First&& first,
+                                                                                 Rest&&... rest) {
+    push_back(std::forward<First>(first));
+    (push_back(std::forward<Rest>(rest)), ...);
   }
+};
+
+/// Modules by name, in the order in which they came:
+/// `ModuleDict({{"conv", Conv2d(1, 8, 3)}, {"pool", MaxPool2d(2)}})`. Loops give pairs of name and
+/// pointer (named_children()).
+class ModuleDict : public Cloneable<ModuleDict> {
+ public:
+  ModuleDict() = default;
+  ModuleDict(std::initializer_list<NamedAnyModule> modules) { update(modules); }
+
+  /// Adds the module, or puts it in the place of the one of that name. Names are not empty and have
+  /// no dots (ValueError).
+  template <detail::ContainedModule M>
+  auto& insert(const std::string& name, M&& module) {
+    auto owned = detail::owned(std::forward<M>(module));
+    if (contains(name)) return replace(name, std::move(owned));
+    return register_module(name, std::move(owned));
+  }
+  void update(std::initializer_list<NamedAnyModule> modules);
+  /// IndexError, with the closest name, if there is none of that name.
+  Module& operator[](std::string_view name) const { return get_submodule(name); }
+  bool contains(std::string_view name) const;
+  std::size_t size() const { return children().size(); }
+  bool empty() const { return size() == 0; }
+  std::vector<std::string> keys() const;
+  std::vector<NamedModule> items() const { return named_children(); }
+  /// Takes the module out.
+  std::unique_ptr<Module> pop(std::string_view name) { return unregister_module(name); }
+  void clear();
+};
+
+/// Parameters named "0", "1", ...
+class ParameterList : public Cloneable<ParameterList> {
+ public:
+  ParameterList() = default;
+  explicit ParameterList(std::vector<Tensor> parameters);
+
+  ParameterList& append(Tensor parameter);
+  std::size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  /// IndexError outside.
+  Tensor operator[](std::size_t index) const;
+
+ private:
+  std::size_t size_ = 0;
+};
+
+/// Parameters by name, in the order in which they came.
+class ParameterDict : public Cloneable<ParameterDict> {
+ public:
+  ParameterDict() = default;
+  ParameterDict(std::initializer_list<NamedTensor> parameters);
+
+  /// Adds the parameter, or puts it in the place of the one of that name.
+  ParameterDict& insert(const std::string& name, Tensor parameter);
+  /// IndexError, with the closest name, if there is none of that name.
+  Tensor operator[](std::string_view name) const { return get_parameter(name); }
+  bool contains(std::string_view name) const;
+  std::size_t size() const { return named_parameters().size(); }
+  bool empty() const { return size() == 0; }
+  std::vector<std::string> keys() const;
+  std::vector<NamedTensor> items() const { return named_parameters(); }
+  void pop(std::string_view name) { unregister_tensor(name); }
 };
 
 /// Returns its input.

@@ -1,4 +1,4 @@
-// Forward hooks of modules, and how a call runs them.
+// Hooks of modules, and how a call runs them.
 #pragma once
 
 #include <array>
@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "ferrite/core/error.h"
 #include "ferrite/core/tensor.h"
 
 namespace ferrite::nn {
@@ -25,6 +26,12 @@ using ForwardPreHook = std::function<void(Module& module, std::span<Tensor> inpu
 /// Runs after forward(), sees the inputs after the pre-hooks, and may replace the outputs.
 using ForwardHook =
     std::function<void(Module& module, std::span<const Tensor> inputs, std::span<Tensor> outputs)>;
+
+/// Runs in backward, once per call of the module, when the gradients of its outputs and inputs are
+/// known; it may put others in the places of those of the inputs. There is one gradient for each
+/// tensor among the inputs and in the result; it is undefined where none was needed.
+using BackwardHook = std::function<void(Module& module, std::span<Tensor> grad_inputs,
+                                        std::span<const Tensor> grad_outputs)>;
 
 /// Runs before all other hooks. The object that it returns, such as a guard, is destroyed after
 /// forward() and the hooks after it, or when any of them throws.
@@ -66,7 +73,9 @@ struct Hooks {
   template <class Hook>
   using List = std::vector<std::pair<std::uint64_t, Hook>>;
 
-  bool empty() const { return scopes.empty() && before.empty() && after.empty(); }
+  bool empty() const {
+    return scopes.empty() && before.empty() && after.empty() && backward.empty();
+  }
   void enter(OpenScopes& open) const;
   void run_before(Module& module, std::span<Tensor> inputs) const;
   void run_after(Module& module, std::span<const Tensor> inputs, std::span<Tensor> outputs) const;
@@ -74,8 +83,53 @@ struct Hooks {
   List<ForwardScope> scopes;
   List<ForwardPreHook> before;
   List<ForwardHook> after;
+  List<BackwardHook> backward;
   std::uint64_t next_id = 0;
 };
+
+/// Puts a call between two nodes of the tape, which run the backward hooks of `hooks`.
+class BackwardHookNodes {
+ public:
+  /// Does nothing if there are no such hooks, or nothing is recorded.
+  BackwardHookNodes(const Hooks& hooks, Module& module, std::span<Tensor> inputs);
+  void enclose(std::span<Tensor> outputs) const;
+
+ private:
+  struct Call;
+  std::shared_ptr<Call> call_;
+};
+
+/// Where a module lies, for what may outlive it: null when it is gone.
+class ModuleAddress {
+ public:
+  ModuleAddress() = default;
+  ~ModuleAddress() { set(nullptr); }
+  ModuleAddress(const ModuleAddress&) = delete;
+  ModuleAddress& operator=(const ModuleAddress&) = delete;
+
+  const std::shared_ptr<Module*>& of(Module& module) {
+    if (!address_) address_ = std::make_shared<Module*>();
+    *address_ = &module;
+    return address_;
+  }
+  /// `module` was moved here from where `other` is.
+  void take(ModuleAddress& other, Module* module) noexcept {
+    set(nullptr);
+    address_ = std::move(other.address_);
+    set(module);
+  }
+
+ private:
+  void set(Module* module) noexcept {
+    if (address_) *address_ = module;
+  }
+  std::shared_ptr<Module*> address_;
+};
+
+/// Sets the tensors of `module` that are computed from others (Module::compute_before_forward).
+void compute_tensors(Module& module);
+/// Adds `module` to the path of an error that left its forward().
+void note_module(Error& error, const Module& module);
 
 /// Hooks for modules with one input and one output tensor, as most modules have.
 ForwardPreHook pre_hook_of_one(std::function<Tensor(Module&, const Tensor&)> hook);
@@ -169,12 +223,14 @@ template <class F, class... Inputs>
 auto call_hooked(const Hooks& hooks, Module& module, F&& forward, Inputs&&... inputs) {
   OpenScopes open;
   hooks.enter(open);
+  compute_tensors(module);
   std::vector<Tensor> seen;
   [[maybe_unused]] const auto see = [&]([[maybe_unused]] auto& input) {
     if constexpr (is_tensor<decltype(input)>) seen.push_back(input);
   };
   (see(inputs), ...);
   hooks.run_before(module, seen);
+  const BackwardHookNodes backward(hooks, module, seen);
   [[maybe_unused]] std::tuple<Inputs&&...> given(std::forward<Inputs>(inputs)...);
   const auto run = [&]<std::size_t... I>(std::index_sequence<I...>) {
     return forward(argument<I, Inputs...>(given, seen)...);
@@ -188,6 +244,7 @@ auto call_hooked(const Hooks& hooks, Module& module, F&& forward, Inputs&&... in
     const auto collect = [&](const Tensor& t) { outputs.push_back(t); };
     for_each_tensor(result, collect);
     hooks.run_after(module, seen, outputs);
+    backward.enclose(outputs);
     auto replace = [next = outputs.begin()](Tensor& t) mutable { t = *next++; };
     for_each_tensor(result, replace);
     return result;

@@ -37,7 +37,25 @@ std::string path(const std::string& prefix, const std::string& name) {
 
 // ---- Registry
 
-Module::Module(const Module& other) : training_(other.training_) {
+Module::Module(Module&& other) noexcept
+    : registry_(std::move(other.registry_)),
+      hooks_(std::move(other.hooks_)),
+      training_(other.training_),
+      computes_tensors_(other.computes_tensors_) {
+  address_.take(other.address_, this);
+}
+
+Module& Module::operator=(Module&& other) noexcept {
+  registry_ = std::move(other.registry_);
+  hooks_ = std::move(other.hooks_);
+  training_ = other.training_;
+  computes_tensors_ = other.computes_tensors_;
+  if (&other != this) address_.take(other.address_, this);
+  return *this;
+}
+
+Module::Module(const Module& other)
+    : training_(other.training_), computes_tensors_(other.computes_tensors_) {
   FERRITE_CHECK(cloning > 0, Error, "module",
                 "{} was copied; pass modules by reference, or make an independent one with clone()",
                 other.name());
@@ -50,7 +68,8 @@ Module::Module(const Module& other) : training_(other.training_) {
                          .kind = e.kind,
                          .offset = e.offset,
                          .tensor = e.tensor ? std::make_unique<Tensor>(*e.tensor) : nullptr,
-                         .module = e.module ? e.module->copy() : nullptr});
+                         .module = e.module ? e.module->copy() : nullptr,
+                         .compute = e.compute});
 }
 
 std::unique_ptr<Module> Module::copy() const {
@@ -90,7 +109,7 @@ void Module::replace_tensors(const std::function<Tensor(const Tensor&)>& f, Memo
       continue;
     }
     Tensor& tensor = tensor_of(e);
-    if (!tensor.defined()) continue;
+    if (!tensor.defined() || e.kind == Kind::computed) continue;
     Tensor other = replaced[tensor.impl()];
     if (!other.defined()) {
       other = f(tensor);
@@ -98,6 +117,8 @@ void Module::replace_tensors(const std::function<Tensor(const Tensor&)>& f, Memo
     }
     tensor = std::move(other);
   }
+  NoGradGuard guard;
+  detail::compute_tensors(*this);
 }
 
 /// Called on a copy.
@@ -183,6 +204,58 @@ void Module::add_module(std::string name, std::unique_ptr<Module> module) {
   registry_.push_back({.name = std::move(name), .kind = Kind::module, .module = std::move(module)});
 }
 
+void Module::assign(Module& other) {
+  fail<ValueError>(
+      "module",
+      "a {} cannot be assigned to (it does not derive from nn::Cloneable, or has const "
+      "or reference members), so no other {} can take its place",
+      name(), other.name());
+}
+
+Module& Module::replace_module(std::string_view path, std::unique_ptr<Module> module) {
+  FERRITE_CHECK(module != nullptr, ValueError, "replace", "the module for '{}' is null", path);
+  Module& old = get_submodule(path);  // throws where there is none
+  const std::size_t dot = path.rfind('.');
+  const std::string_view last = dot == std::string_view::npos ? path : path.substr(dot + 1);
+  Module* parent = dot == std::string_view::npos ? this : &get_submodule(path.substr(0, dot));
+  while (parent->wrapped() && parent->wrapped() != &old) parent = parent->wrapped();
+  const auto entry = std::ranges::find_if(parent->registry_, [&](const Entry& e) {
+    return e.kind == Kind::module && e.name == last && !e.wrapped;
+  });
+  FERRITE_CHECK(entry != parent->registry_.end(), ValueError, "replace",
+                "expected the path of a module below this {}, got '{}'", name(), path);
+  parent->check_no_cycle(*module, last);
+  if (entry->module) {
+    entry->module = std::move(module);
+    return *entry->module;
+  }
+  FERRITE_CHECK(typeid(old) == typeid(*module), ValueError, "replace",
+                "'{}' is a member of its {}, of type {}, which a {} cannot take the place of; a "
+                "module that the registry owns (register_module with a std::unique_ptr, elements "
+                "of a Sequential) can be replaced by any other",
+                path, parent->name(), old.name(), module->name());
+  old.assign(*module);
+  return old;
+}
+
+std::unique_ptr<Module> Module::unregister_module(std::string_view name) {
+  const auto entry = std::ranges::find_if(
+      registry_, [&](const Entry& e) { return e.kind == Kind::module && e.name == name; });
+  FERRITE_CHECK(entry != registry_.end() && entry->module, IndexError, "module",
+                "{} owns no module named '{}'", this->name(), name);
+  std::unique_ptr<Module> module = std::move(entry->module);
+  registry_.erase(entry);
+  return module;
+}
+
+void Module::unregister_tensor(std::string_view name) {
+  const auto entry = std::ranges::find_if(
+      registry_, [&](const Entry& e) { return e.kind != Kind::module && e.name == name; });
+  FERRITE_CHECK(entry != registry_.end(), IndexError, "module",
+                "{} has no parameter or buffer named '{}'", this->name(), name);
+  registry_.erase(entry);
+}
+
 Module* Module::wrapped() const {
   for (const Entry& e : registry_)
     if (e.wrapped) return e.wrapped;
@@ -221,7 +294,7 @@ Tensor& Module::add_buffer(std::string name, Tensor buffer, bool persistent) {
 void Module::for_each_tensor(const std::string& prefix, const Visitor& f) const {
   for (bool parameters : {true, false})
     for (const Entry& e : registry_)
-      if (e.kind != Kind::module && (e.kind == Kind::parameter) == parameters)
+      if (e.kind < Kind::computed && (e.kind == Kind::parameter) == parameters)
         if (const Tensor& t = tensor_of(e); t.defined()) f(path(prefix, e.name), e.kind, t);
   for (const Entry& e : registry_)
     if (e.kind == Kind::module) module_of(e).for_each_tensor(path(prefix, e.name), f);
@@ -265,6 +338,12 @@ std::vector<Module*> Module::children() const {
   return out;
 }
 
+Module& Module::child(std::size_t index) const {
+  for (const Entry& e : registry_)
+    if (e.kind == Kind::module && index-- == 0) return module_of(e);
+  fail<IndexError>("module", "{} has {} modules", name(), children().size());
+}
+
 std::vector<NamedModule> Module::named_modules() const {
   std::vector<NamedModule> out;
   std::unordered_set<const Module*> seen;
@@ -303,6 +382,68 @@ Module& Module::get_submodule(std::string_view path) const {
   for (const auto& [name, m] : named_modules()) paths.push_back(name);
   fail<IndexError>("module", "{} has no module '{}'; the closest is '{}'", name(), path,
                    closest_names(path, std::move(paths)).front());
+}
+
+void Module::fail_type(const std::type_info& expected) const {
+  fail<ValueError>("module", "expected a {}, got a {}", name_of(expected), name());
+}
+
+Tensor Module::find_tensor(std::string_view path, bool parameter) const {
+  Tensor found;
+  std::vector<std::string> paths;
+  for_each_tensor("", [&](const std::string& name, Kind kind, const Tensor& t) {
+    if ((kind == Kind::parameter) != parameter) return;
+    if (name == path) found = t;
+    paths.push_back(name);
+  });
+  if (found.defined()) return found;
+  const char* const kind = parameter ? "parameter" : "buffer";
+  if (paths.empty())
+    fail<IndexError>("module", "{} has no {}s, asked for '{}'", name(), kind, path);
+  fail<IndexError>("module", "{} has no {} '{}'; the closest is '{}'", name(), kind, path,
+                   closest_names(path, std::move(paths)).front());
+}
+
+Tensor Module::get_parameter(std::string_view path) const { return find_tensor(path, true); }
+Tensor Module::get_buffer(std::string_view path) const { return find_tensor(path, false); }
+
+void Module::compute_before_forward(std::string_view name, std::function<Tensor(Module&)> compute) {
+  const auto entry = std::ranges::find(registry_, name, &Entry::name);
+  FERRITE_CHECK(
+      entry != registry_.end() && entry->kind == Kind::parameter && tensor_of(*entry).defined(),
+      ValueError, "module", "{} has no parameter '{}' of its own", this->name(), name);
+  entry->kind = Kind::computed;
+  entry->compute = std::make_shared<const Compute>(std::move(compute));
+  computes_tensors_ = true;
+  NoGradGuard guard;
+  detail::compute_tensors(*this);
+}
+
+void Module::stop_computing(std::string_view name) {
+  const auto entry = std::ranges::find(registry_, name, &Entry::name);
+  FERRITE_CHECK(entry != registry_.end() && entry->kind == Kind::computed, ValueError, "module",
+                "'{}' of {} is not computed from others", name, this->name());
+  NoGradGuard guard;
+  Tensor value = (*entry->compute)(*this).detach().clone();
+  entry->kind = Kind::parameter;
+  entry->compute.reset();
+  tensor_of(*entry) = value.set_requires_grad();
+  computes_tensors_ = std::ranges::count(registry_, Kind::computed, &Entry::kind) > 0;
+}
+
+void detail::compute_tensors(Module& module) {
+  if (!module.computes_tensors_) return;
+  for (const Module::Entry& e : module.registry_)
+    if (e.compute) module.tensor_of(e) = (*e.compute)(module);
+}
+
+void detail::note_module(Error& error, const Module& module) {
+  const void* const inner = error.noted_module();
+  std::string path;
+  if (inner)
+    for (const auto& [name, below] : module.named_modules())
+      if (below == inner) path = name;
+  error.note_module(&module, path);
 }
 
 std::int64_t Module::num_parameters() const {

@@ -44,6 +44,10 @@ namespace ferrite::nn {
 
 class Module;
 
+namespace detail {
+class SubstitutedTensors;
+}
+
 using NamedTensor = std::pair<std::string, Tensor>;
 using NamedModule = std::pair<std::string, Module*>;
 
@@ -79,7 +83,7 @@ struct LoadReport {
 class Module {
  public:
   virtual ~Module() = default;
-  Module& operator=(const Module&) = delete;
+  Module& operator=(const Module&) = delete;  // layers are assigned by move: net.fc = Linear(4, 2)
 
   /// Computes the module's output. The default throws Error; modules of several inputs declare
   /// other overloads.
@@ -87,9 +91,14 @@ class Module {
   /// forward() with the hooks around it.
   Tensor operator()(const Tensor& input) {
     const profiler::detail::ModuleRange range(*this);
-    if (has_hooks()) [[unlikely]]
-      return forward_with_hooks(input);
-    return forward_one(input);
+    try {
+      if (has_hooks()) [[unlikely]]
+        return forward_with_hooks(input);
+      return forward_one(input);
+    } catch (Error& error) {
+      detail::note_module(error, *this);
+      throw;
+    }
   }
 
   // ---- Forward hooks. As in PyTorch, they run when the module is called by `net(x)`, not by
@@ -113,11 +122,15 @@ class Module {
   ModuleHook register_forward_hook(F f) {
     return register_forward_hook(detail::hook_of_one(detail::returning_tensor(std::move(f))));
   }
+  /// `f` runs in backward, when the gradients of what a call returned and of its inputs are known
+  /// (BackwardHook in nn/hooks.h). If no input requires a gradient, it runs when those of the
+  /// outputs are known. The module must live until backward (AutogradError).
+  ModuleHook register_full_backward_hook(BackwardHook f);
   /// The object that `f` returns (nn/hooks.h) exists for the duration of a call, including its
   /// hooks: for example a guard of autocast or of a profiler range.
   ModuleHook register_forward_scope(ForwardScope f);
-  /// Whether this module itself has hooks, regardless of its submodules.
-  bool has_hooks() const { return hooks_ && !hooks_->empty(); }
+  /// Whether more than forward() runs when this module is called, regardless of its submodules.
+  bool has_hooks() const { return (hooks_ && !hooks_->empty()) || computes_tensors_; }
 
   // ---- Contents. Names are paths: "layer1.0.conv1.weight". A tensor or module registered in
   // several places appears once, under its first name; undefined tensors do not appear.
@@ -134,6 +147,31 @@ class Module {
   /// those of the wrapped module. If there is no such path, throws IndexError, which names the
   /// closest one.
   Module& get_submodule(std::string_view path) const;
+  /// The parameter or buffer of that path, "layer1.0.bn1.weight", under any name that it has.
+  /// IndexError names the closest path if there is none.
+  Tensor get_parameter(std::string_view path) const;
+  Tensor get_buffer(std::string_view path) const;
+  /// get_submodule() as the layer that it is: `net.get<nn::Linear>("fc").weight`. ValueError if the
+  /// module is of another type, which the message names.
+  template <std::derived_from<Module> M>
+  M& get(std::string_view path) const {
+    return get_submodule(path).template as<M>();
+  }
+  /// This module as the layer that it is: `net[0].as<nn::Conv2d>()`. ValueError if it is of another
+  /// type.
+  template <std::derived_from<Module> M>
+  M& as() {
+    if (M* const typed = dynamic_cast<M*>(this)) return *typed;
+    fail_type(typeid(M));
+  }
+  /// Those of modules() that are an M, or derive from it, in the same order.
+  template <std::derived_from<Module> M>
+  std::vector<M*> modules() const {
+    std::vector<M*> found;
+    for (Module* const module : modules())
+      if (M* const typed = dynamic_cast<M*>(module)) found.push_back(typed);
+    return found;
+  }
   std::int64_t num_parameters() const;
   /// The number of elements of the parameters that require a gradient.
   std::int64_t num_trainable_parameters() const;
@@ -149,6 +187,26 @@ class Module {
   // ---- Operations on all tensors and modules. Most return *this.
   /// Calls `f` on every submodule, children first, then on this one.
   Module& apply(const std::function<void(Module&)>& f);
+  /// The same on those that are an M: `net.apply<nn::Linear>([](nn::Linear& l) { ... })`.
+  template <std::derived_from<Module> M, std::invocable<M&> F>
+  Module& apply(F f) {
+    return apply([&f](Module& module) {
+      if (M* const typed = dynamic_cast<M*>(&module)) f(*typed);
+    });
+  }
+  /// Puts `module` in the place of the one at `path`, under its name, and returns it where it now
+  /// is: `net.replace("fc", nn::Linear(512, 10))`. An element of a list, or a module that was given
+  /// to the registry, may be replaced by any type; a member by its own type alone (ValueError). The
+  /// new module keeps its device, mode and hooks. An optimizer made before still has the parameters
+  /// of the old one.
+  template <std::derived_from<Module> M>
+  M& replace(std::string_view path, M module) {
+    return replace(path, std::make_unique<M>(std::move(module)));
+  }
+  template <std::derived_from<Module> M>
+  M& replace(std::string_view path, std::unique_ptr<M> module) {
+    return static_cast<M&>(replace_module(path, std::move(module)));
+  }
   /// Moves or converts parameters, buffers and gradients. Tensors keep their identity and get other
   /// memory (Tensor::set_data), so that existing optimizers and handles stay valid.
   Module& to(const Device& device, bool non_blocking = false);
@@ -192,6 +250,28 @@ class Module {
   /// Cloneable. Replicas are such copies.
   std::unique_ptr<Module> copy_with(const std::function<Tensor(const Tensor&)>& f) const;
 
+  // ---- The registry. ValueError unless names are new in this module, not empty and without dots.
+  // A module must not become part of itself, directly or indirectly (ValueError).
+  /// The registry owns what it is given; the reference is good as long as the module, but not in
+  /// its clones: in a member function, look the module up with get<M>(name).
+  template <class M>
+  M& register_module(std::string name, std::unique_ptr<M> module) {
+    M* given = module.get();
+    add_module(std::move(name), std::move(module));  // throws if it is null
+    return *given;
+  }
+  Tensor& add_parameter(std::string name, Tensor parameter, bool requires_grad = true);
+  Tensor& add_buffer(std::string name, Tensor buffer, bool persistent = true);
+  /// Takes what is called `name` off the registry, which must own it if it is a module, and
+  /// returns that module. IndexError if there is none of that name.
+  std::unique_ptr<Module> unregister_module(std::string_view name);
+  void unregister_tensor(std::string_view name);
+  /// From now on the parameter `name` of this module is no parameter: `compute` gives it before
+  /// each call, from other parameters. Clones and replicas compute theirs in the same way.
+  void compute_before_forward(std::string_view name, std::function<Tensor(Module&)> compute);
+  /// Makes it a parameter again, of the value that it has.
+  void stop_computing(std::string_view name);
+
   // ---- Printing
   /// The class name, without namespaces.
   virtual std::string name() const { return name_of(typeid(*this)); }
@@ -208,27 +288,17 @@ class Module {
 
  protected:
   Module() = default;
-  Module(Module&&) noexcept = default;
+  Module(Module&& other) noexcept;
+  Module& operator=(Module&& other) noexcept;
   /// Only for clone(); throws Error for accidental copies.
   Module(const Module& other);
 
-  // ValueError unless names are new in this module, not empty and without dots. A module must not
-  // become part of itself, directly or indirectly (ValueError). A tensor or module registered by
-  // reference must be a member of the object (ValueError). An undefined tensor may be registered
-  // for one that is absent, such as a layer's bias.
+  // A tensor or module registered by reference must be a member of the object (ValueError). An
+  // undefined tensor may be registered for one that is absent, such as a layer's bias.
   void register_parameter(std::string name, Tensor& member, bool requires_grad = true);
   /// Non-persistent buffers are not in state_dict().
   void register_buffer(std::string name, Tensor& member, bool persistent = true);
   void register_module(std::string name, Module& member);
-  /// The registry owns the tensor; the reference is valid as long as the module exists.
-  Tensor& add_parameter(std::string name, Tensor parameter, bool requires_grad = true);
-  Tensor& add_buffer(std::string name, Tensor buffer, bool persistent = true);
-  template <class M>
-  M& register_module(std::string name, std::unique_ptr<M> module) {
-    M* given = module.get();
-    add_module(std::move(name), std::move(module));  // throws if it is null
-    return *given;
-  }
   /// Makes this module a wrapper of `module`, which it does not own and which must outlive it. The
   /// parameters, buffers and submodules of `module` have the same names in the wrapper, such as
   /// "fc.weight"; load_state_dict() also accepts names with the prefix "module.", with which
@@ -243,11 +313,16 @@ class Module {
   /// size.
   virtual std::unique_ptr<Module> copy() const;
   virtual std::span<const std::byte> memory() const { return {}; }
+  /// Cloneable's: moves `other`, which is of this type, into this object.
+  virtual void assign(Module& other);
 
-  const detail::Hooks& hooks() const { return *hooks_; }
+  /// Number `index` of children().
+  Module& child(std::size_t index) const;
+  const detail::Hooks& hooks() const;
 
  private:
-  enum class Kind : std::uint8_t { parameter, buffer, temporary_buffer, module };
+  enum class Kind : std::uint8_t { parameter, buffer, temporary_buffer, computed, module };
+  using Compute = std::function<Tensor(Module&)>;
   struct Entry {
     std::string name;
     Kind kind;
@@ -255,9 +330,13 @@ class Module {
     std::unique_ptr<Tensor> tensor = {};
     std::unique_ptr<Module> module = {};
     Module* wrapped = nullptr;  // not owned, and the name is empty
+    std::shared_ptr<const Compute> compute = {};
   };
   using Memo = std::unordered_map<const TensorImpl*, Tensor>;
 
+  [[noreturn]] void fail_type(const std::type_info& expected) const;
+  Module& replace_module(std::string_view path, std::unique_ptr<Module> module);
+  Tensor find_tensor(std::string_view path, bool parameter) const;
   void add_module(std::string name, std::unique_ptr<Module> module);
   void check_name(std::string_view name) const;
   void check_no_cycle(const Module& child, std::string_view name) const;
@@ -274,9 +353,15 @@ class Module {
   std::vector<NamedTensor> named_tensors(bool parameters) const;
   Module& convert(const std::function<Tensor(const Tensor&)>& f);
 
+  friend class detail::BackwardHookNodes;
+  friend class detail::SubstitutedTensors;
+  friend void detail::compute_tensors(Module& module);
+
   std::vector<Entry> registry_;
   std::shared_ptr<detail::Hooks> hooks_;  // null until the first hook; handles also refer to it
   bool training_ = true;
+  bool computes_tensors_ = false;
+  detail::ModuleAddress address_;
 };
 
 std::ostream& operator<<(std::ostream& out, const Module& module);
@@ -297,12 +382,17 @@ class Cloneable : public Base {
   auto operator()(Inputs&&... inputs) {
     const profiler::detail::ModuleRange range(*this);
     Derived& self = static_cast<Derived&>(*this);
-    if (Module::has_hooks()) [[unlikely]]
-      return detail::call_hooked(
-          Module::hooks(), self,
-          [&](auto&&... x) { return self.forward(std::forward<decltype(x)>(x)...); },
-          std::forward<Inputs>(inputs)...);
-    return self.forward(std::forward<Inputs>(inputs)...);
+    try {
+      if (Module::has_hooks()) [[unlikely]]
+        return detail::call_hooked(
+            Module::hooks(), self,
+            [&](auto&&... x) { return self.forward(std::forward<decltype(x)>(x)...); },
+            std::forward<Inputs>(inputs)...);
+      return self.forward(std::forward<Inputs>(inputs)...);
+    } catch (Error& error) {
+      detail::note_module(error, *this);
+      throw;
+    }
   }
   std::unique_ptr<Derived> clone() const {
     return std::unique_ptr<Derived>(static_cast<Derived*>(Module::clone().release()));
@@ -325,6 +415,12 @@ class Cloneable : public Base {
   }
   std::span<const std::byte> memory() const override {
     return {reinterpret_cast<const std::byte*>(static_cast<const Derived*>(this)), sizeof(Derived)};
+  }
+  void assign(Module& other) override {
+    if constexpr (std::is_move_assignable_v<Derived>)
+      static_cast<Derived&>(*this) = std::move(static_cast<Derived&>(other));
+    else
+      Module::assign(other);
   }
 };
 

@@ -1,6 +1,7 @@
 // Calls of modules through their hooks.
 #include <utility>
 
+#include "ferrite/autograd/record.h"
 #include "ferrite/nn/module.h"
 
 namespace ferrite::nn {
@@ -71,6 +72,73 @@ ModuleHook add(const std::shared_ptr<Hooks>& hooks, Hooks::List<Hook> Hooks::*li
 
 }  // namespace
 
+// ---- Backward hooks
+
+struct BackwardHookNodes::Call {
+  void run(std::span<Tensor> grad_inputs) const {
+    FERRITE_CHECK(*module, AutogradError, "module",
+                  "a module with backward hooks must live until backward; it was destroyed before");
+    for (const auto& [id, hook] : hooks) hook(**module, grad_inputs, grad_outputs);
+  }
+
+  const std::shared_ptr<Module*> module;
+  const Hooks::List<BackwardHook> hooks;
+  const std::size_t inputs;  // tensors among the inputs
+  bool encloses_inputs = false;
+  std::vector<Tensor> grad_outputs;
+};
+
+namespace {
+
+/// Puts in the place of each of `tensors` that requires a gradient an alias, all of which are the
+/// outputs of one node. `backward` turns a gradient for each of `tensors`, undefined where there is
+/// none, into others.
+template <class F>
+bool put_node_behind(std::span<Tensor> tensors, const char* name, F backward) {
+  std::vector<std::size_t> at;
+  std::vector<Tensor> from, to;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (!autograd::recording(tensors[i])) continue;
+    at.push_back(i);
+    from.push_back(tensors[i]);
+    to.push_back(tensors[i].detach());
+  }
+  if (at.empty()) return false;
+  autograd::record_many(to, name, from,
+                        [at, all = tensors.size(), backward = std::move(backward)](
+                            autograd::Gradients& given, autograd::Needs) {
+                          std::vector<Tensor> grads(all);
+                          for (std::size_t i = 0; i < at.size(); ++i) grads[at[i]] = given[i];
+                          backward(std::span(grads));
+                          for (std::size_t i = 0; i < at.size(); ++i) given[i] = grads[at[i]];
+                          return given;
+                        });
+  for (std::size_t i = 0; i < at.size(); ++i) {
+    autograd::link_view(to[i], from[i]);
+    tensors[at[i]] = to[i];
+  }
+  return true;
+}
+
+}  // namespace
+
+BackwardHookNodes::BackwardHookNodes(const Hooks& hooks, Module& module, std::span<Tensor> inputs) {
+  if (hooks.backward.empty() || !autograd::grad_enabled()) return;
+  call_ = std::make_shared<Call>(Call{module.address_.of(module), hooks.backward, inputs.size()});
+  call_->encloses_inputs = put_node_behind(
+      inputs, "module_inputs", [call = call_](std::span<Tensor> grads) { call->run(grads); });
+}
+
+void BackwardHookNodes::enclose(std::span<Tensor> outputs) const {
+  if (!call_) return;
+  put_node_behind(outputs, "module_outputs", [call = call_](std::span<Tensor> grads) {
+    call->grad_outputs.assign(grads.begin(), grads.end());
+    if (call->encloses_inputs) return;  // the hooks run when the inputs' gradients are known
+    std::vector<Tensor> none(call->inputs);
+    call->run(none);
+  });
+}
+
 }  // namespace detail
 
 const std::shared_ptr<detail::Hooks>& Module::own_hooks() {
@@ -88,9 +156,19 @@ ModuleHook Module::register_forward_hook(ForwardHook f) {
   return detail::add(own_hooks(), &detail::Hooks::after, std::move(f));
 }
 
+ModuleHook Module::register_full_backward_hook(BackwardHook f) {
+  FERRITE_CHECK(f, ValueError, "module", "the hook given to {} is empty", name());
+  return detail::add(own_hooks(), &detail::Hooks::backward, std::move(f));
+}
+
 ModuleHook Module::register_forward_scope(ForwardScope f) {
   FERRITE_CHECK(f, ValueError, "module", "the scope given to {} is empty", name());
   return detail::add(own_hooks(), &detail::Hooks::scopes, std::move(f));
+}
+
+const detail::Hooks& Module::hooks() const {
+  static const detail::Hooks none;
+  return hooks_ ? *hooks_ : none;
 }
 
 Tensor Module::forward_with_hooks(const Tensor& input) {

@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/closest.h"
+#include "ferrite/nn/functional_call.h"
 #include "ferrite/nn/module.h"
 
 namespace ferrite::nn {
@@ -125,6 +127,51 @@ LoadReport Module::load_state_dict(const StateDict& dict, const LoadOptions& opt
   for (const auto& [to, from] : copies) to.copy_(from);
   report.loaded = copies.size();
   return report;
+}
+
+// ---- Other tensors for a while
+
+detail::SubstitutedTensors::SubstitutedTensors(Module& module, const StateDict& tensors) {
+  std::vector<std::pair<std::string, Tensor*>> places;
+  const auto collect = [&](const auto& self, const std::string& prefix, Module& m) -> void {
+    for (const Module::Entry& e : m.registry_) {
+      const std::string path =
+          e.name.empty() || prefix.empty() ? prefix + e.name : prefix + "." + e.name;
+      if (e.kind == Module::Kind::module)
+        self(self, path, m.module_of(e));
+      else if (e.kind != Module::Kind::computed && m.tensor_of(e).defined())
+        places.emplace_back(path, &m.tensor_of(e));
+    }
+  };
+  collect(collect, "", module);
+  for (const auto& [name, tensor] : tensors) {
+    const auto place = std::ranges::find(places, name, [](const auto& p) { return p.first; });
+    if (place == places.end()) {
+      std::vector<std::string> names;
+      for (const auto& [known, at] : places) names.push_back(known);
+      fail<ValueError>(
+          "functional_call", "{} has no parameter or buffer '{}'{}", module.name(), name,
+          names.empty()
+              ? ""
+              : "; the closest is '" + closest_names(name, std::move(names)).front() + "'");
+    }
+    FERRITE_CHECK(tensor.defined() && tensor.shape() == place->second->shape(), ShapeError,
+                  "functional_call", "expected {} for '{}', got {}", place->second->describe(),
+                  name, tensor.defined() ? tensor.describe() : "an undefined tensor");
+  }
+  for (const auto& [name, tensor] : tensors) {
+    const auto place = std::ranges::find(places, name, [](const auto& p) { return p.first; });
+    const Tensor original = *place->second;
+    for (const auto& [path, at] : places)
+      if (at->impl() == original.impl()) {
+        originals_.emplace_back(at, original);
+        *at = tensor;
+      }
+  }
+}
+
+detail::SubstitutedTensors::~SubstitutedTensors() {
+  for (auto it = originals_.rbegin(); it != originals_.rend(); ++it) *it->first = it->second;
 }
 
 }  // namespace ferrite::nn

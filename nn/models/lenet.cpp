@@ -12,16 +12,16 @@ namespace ferrite::nn {
 
 LeNet5::LeNet5(const LeNet5Options& options)
     : options_(options),
-      conv1_(options.in_channels, 6, 5, {.padding = 2}),
-      conv2_(6, 16, 5),
-      fc1_(16 * 5 * 5, 120),
-      fc2_(120, 84),
-      fc3_(84, options.classes) {
-  register_module("conv1", conv1_);
-  register_module("conv2", conv2_);
-  register_module("fc1", fc1_);
-  register_module("fc2", fc2_);
-  register_module("fc3", fc3_);
+      conv1(options.in_channels, 6, 5, {.padding = 2}),
+      conv2(6, 16, 5),
+      fc1(16 * 5 * 5, 120),
+      fc2(120, 84),
+      fc3(84, options.classes) {
+  register_module("conv1", conv1);
+  register_module("conv2", conv2);
+  register_module("fc1", fc1);
+  register_module("fc2", fc2);
+  register_module("fc3", fc3);
 }
 
 Tensor LeNet5::activate(const Tensor& x) const {
@@ -51,9 +51,9 @@ Tensor LeNet5::pool(const Tensor& x) const {
 }
 
 Tensor LeNet5::forward(const Tensor& input) {
-  Tensor x = pool(hidden(conv1_, input));
-  x = pool(hidden(conv2_, x)).flatten(1);
-  return fc3_(hidden(fc2_, hidden(fc1_, x)));
+  Tensor x = pool(hidden(conv1, input));
+  x = pool(hidden(conv2, x)).flatten(1);
+  return fc3(hidden(fc2, hidden(fc1, x)));
 }
 
 std::vector<Tensor> lenet_parameters(double scale) {

@@ -32,6 +32,9 @@ class LeNet5 : public Cloneable<LeNet5> {
       : LeNet5(LeNet5Options{.classes = classes, .in_channels = in_channels}) {}
   Tensor forward(const Tensor& input) override;
 
+  Conv2d conv1, conv2;
+  Linear fc1, fc2, fc3;
+
  private:
   Tensor activate(const Tensor& x) const;
   Tensor hidden(Linear& layer, const Tensor& x) const;
@@ -39,8 +42,6 @@ class LeNet5 : public Cloneable<LeNet5> {
   Tensor pool(const Tensor& x) const;
 
   LeNet5Options options_;
-  Conv2d conv1_, conv2_;
-  Linear fc1_, fc2_, fc3_;
 };
 
 /// W1, b1, ... W4, b4 of lenet(): weights from N(0, scale^2), biases zero. W1 [20, 1, 3, 3],

@@ -1,11 +1,13 @@
 #include "ferrite/nn/models/resnet.h"
 
 #include <algorithm>
+#include <initializer_list>
+#include <span>
 
 #include "ferrite/autograd/checkpoint.h"
 #include "ferrite/nn/fused.h"
 #include "ferrite/nn/init.h"
-#include "ferrite/ops/pool.h"
+#include "ferrite/ops/arithmetic.h"
 
 namespace ferrite::nn {
 
@@ -70,72 +72,89 @@ ResNetOptions checked(const ResNetOptions& options, const std::array<std::int64_
   return options;
 }
 
+Tensor in_order(std::initializer_list<Module*> layers, const Tensor& x) {
+  return run_in_order(std::span(layers.begin(), layers.size()), x);
+}
+
+/// relu(bn(conv(x)) + residual).
+Tensor add_relu(Conv2d& conv, BatchNorm2d& bn, ReLU& relu, const Tensor& x,
+                const Tensor& residual) {
+  if (relu.has_hooks()) return relu(conv_bn(conv, bn, x) + residual);
+  return conv_bn_add_relu(conv, bn, x, residual);
+}
+
 }  // namespace
 
 BasicBlock::BasicBlock(std::int64_t in_channels, std::int64_t channels, std::int64_t stride,
                        bool zero_init_residual)
-    : conv1_(convolution(in_channels, channels, 3, stride)),
-      bn1_(channels),
-      conv2_(convolution(channels, channels, 3)),
-      bn2_(last_norm(channels, zero_init_residual)),
-      downsample_(shortcut(in_channels, channels, stride)) {
-  register_module("conv1", conv1_);
-  register_module("bn1", bn1_);
-  register_module("conv2", conv2_);
-  register_module("bn2", bn2_);
-  if (!downsample_.empty()) register_module("downsample", downsample_);
+    : conv1(convolution(in_channels, channels, 3, stride)),
+      bn1(channels),
+      conv2(convolution(channels, channels, 3)),
+      bn2(last_norm(channels, zero_init_residual)),
+      downsample(shortcut(in_channels, channels, stride)) {
+  register_module("conv1", conv1);
+  register_module("bn1", bn1);
+  register_module("relu", relu);
+  register_module("conv2", conv2);
+  register_module("bn2", bn2);
+  if (!downsample.empty()) register_module("downsample", downsample);
 }
 
 Tensor BasicBlock::forward(const Tensor& input) {
-  const Tensor identity = downsample_.empty() ? input : downsample_(input);
-  const Tensor out = conv_bn_relu(conv1_, bn1_, input);
-  return conv_bn_add_relu(conv2_, bn2_, out, identity);
+  const Tensor identity = downsample.empty() ? input : downsample(input);
+  const Tensor out = in_order({&conv1, &bn1, &relu}, input);
+  return add_relu(conv2, bn2, relu, out, identity);
 }
 
 Bottleneck::Bottleneck(std::int64_t in_channels, std::int64_t channels, std::int64_t stride,
                        bool zero_init_residual)
-    : conv1_(convolution(in_channels, channels, 1)),
-      bn1_(channels),
-      conv2_(convolution(channels, channels, 3, stride)),
-      bn2_(channels),
-      conv3_(convolution(channels, channels * kExpansion, 1)),
-      bn3_(last_norm(channels * kExpansion, zero_init_residual)),
-      downsample_(shortcut(in_channels, channels * kExpansion, stride)) {
-  register_module("conv1", conv1_);
-  register_module("bn1", bn1_);
-  register_module("conv2", conv2_);
-  register_module("bn2", bn2_);
-  register_module("conv3", conv3_);
-  register_module("bn3", bn3_);
-  if (!downsample_.empty()) register_module("downsample", downsample_);
+    : conv1(convolution(in_channels, channels, 1)),
+      bn1(channels),
+      conv2(convolution(channels, channels, 3, stride)),
+      bn2(channels),
+      conv3(convolution(channels, channels * kExpansion, 1)),
+      bn3(last_norm(channels * kExpansion, zero_init_residual)),
+      downsample(shortcut(in_channels, channels * kExpansion, stride)) {
+  register_module("conv1", conv1);
+  register_module("bn1", bn1);
+  register_module("conv2", conv2);
+  register_module("bn2", bn2);
+  register_module("conv3", conv3);
+  register_module("bn3", bn3);
+  register_module("relu", relu);
+  if (!downsample.empty()) register_module("downsample", downsample);
 }
 
 Tensor Bottleneck::forward(const Tensor& input) {
-  const Tensor identity = downsample_.empty() ? input : downsample_(input);
-  Tensor out = conv_bn_relu(conv1_, bn1_, input);
-  out = conv_bn_relu(conv2_, bn2_, out);
-  return conv_bn_add_relu(conv3_, bn3_, out, identity);
+  const Tensor identity = downsample.empty() ? input : downsample(input);
+  const Tensor out = in_order({&conv1, &bn1, &relu, &conv2, &bn2, &relu}, input);
+  return add_relu(conv3, bn3, relu, out, identity);
 }
 
 ResNet::ResNet(ResNetBlock block, const std::array<std::int64_t, 4>& blocks,
                const ResNetOptions& options)
     : options_(checked(options, blocks)),
-      conv1_(options.stem == ResNetStem::small
-                 ? convolution(options.in_channels, options.width, 3)
-                 : convolution(options.in_channels, options.width, 7, 2)),
-      bn1_(options.width),
-      layer1_(make_stage(block, blocks, options, 0)),
-      layer2_(make_stage(block, blocks, options, 1)),
-      layer3_(make_stage(block, blocks, options, 2)),
-      layer4_(make_stage(block, blocks, options, 3)),
-      fc_(options.width * 8 * expansion(block), options.classes) {
-  register_module("conv1", conv1_);
-  register_module("bn1", bn1_);
-  register_module("layer1", layer1_);
-  register_module("layer2", layer2_);
-  register_module("layer3", layer3_);
-  register_module("layer4", layer4_);
-  register_module("fc", fc_);
+      conv1(options.stem == ResNetStem::small
+                ? convolution(options.in_channels, options.width, 3)
+                : convolution(options.in_channels, options.width, 7, 2)),
+      bn1(options.width),
+      maxpool(3, {.stride = 2, .padding = 1}),
+      layer1(make_stage(block, blocks, options, 0)),
+      layer2(make_stage(block, blocks, options, 1)),
+      layer3(make_stage(block, blocks, options, 2)),
+      layer4(make_stage(block, blocks, options, 3)),
+      avgpool(1),
+      fc(options.width * 8 * expansion(block), options.classes) {
+  register_module("conv1", conv1);
+  register_module("bn1", bn1);
+  register_module("relu", relu);
+  if (options.stem == ResNetStem::standard) register_module("maxpool", maxpool);
+  register_module("layer1", layer1);
+  register_module("layer2", layer2);
+  register_module("layer3", layer3);
+  register_module("layer4", layer4);
+  register_module("avgpool", avgpool);
+  register_module("fc", fc);
 }
 
 Tensor ResNet::run_stage(Sequential& stage, Tensor x) const {
@@ -146,10 +165,10 @@ Tensor ResNet::run_stage(Sequential& stage, Tensor x) const {
 }
 
 Tensor ResNet::forward(const Tensor& input) {
-  Tensor x = conv_bn_relu(conv1_, bn1_, input);
-  if (options_.stem == ResNetStem::standard) x = max_pool2d(x, 3, 2, 1);
-  for (Sequential* stage : {&layer1_, &layer2_, &layer3_, &layer4_}) x = run_stage(*stage, x);
-  return fc_(adaptive_avg_pool2d(x, 1).flatten(1));
+  Tensor x = in_order({&conv1, &bn1, &relu}, input);
+  if (options_.stem == ResNetStem::standard) x = maxpool(x);
+  for (Sequential* stage : {&layer1, &layer2, &layer3, &layer4}) x = run_stage(*stage, x);
+  return fc(avgpool(x).flatten(1));
 }
 
 ResNet18::ResNet18(const ResNetOptions& options)

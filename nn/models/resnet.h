@@ -6,10 +6,12 @@
 #include <array>
 #include <cstdint>
 
+#include "ferrite/nn/activation.h"
 #include "ferrite/nn/containers.h"
 #include "ferrite/nn/conv.h"
 #include "ferrite/nn/linear.h"
 #include "ferrite/nn/norm.h"
+#include "ferrite/nn/pooling.h"
 
 namespace ferrite::nn {
 
@@ -46,12 +48,12 @@ class BasicBlock : public Cloneable<BasicBlock> {
              bool zero_init_residual = false);
   Tensor forward(const Tensor& input) override;
 
- private:
-  Conv2d conv1_;
-  BatchNorm2d bn1_;
-  Conv2d conv2_;
-  BatchNorm2d bn2_;
-  Sequential downsample_;  // empty where the shape stays
+  Conv2d conv1;
+  BatchNorm2d bn1;
+  ReLU relu;
+  Conv2d conv2;
+  BatchNorm2d bn2;
+  Sequential downsample;  // empty where the shape stays
 };
 
 /// Like BasicBlock, with three convolutions: 1x1 to `channels`, 3x3 with the stride, 1x1 to 4 *
@@ -64,14 +66,14 @@ class Bottleneck : public Cloneable<Bottleneck> {
              bool zero_init_residual = false);
   Tensor forward(const Tensor& input) override;
 
- private:
-  Conv2d conv1_;
-  BatchNorm2d bn1_;
-  Conv2d conv2_;
-  BatchNorm2d bn2_;
-  Conv2d conv3_;
-  BatchNorm2d bn3_;
-  Sequential downsample_;  // empty where the shape stays
+  Conv2d conv1;
+  BatchNorm2d bn1;
+  Conv2d conv2;
+  BatchNorm2d bn2;
+  Conv2d conv3;
+  BatchNorm2d bn3;
+  ReLU relu;
+  Sequential downsample;  // empty where the shape stays
 };
 
 /// [N, in_channels, H, W], for any H and W, to logits [N, classes]: the stem, four stages of
@@ -83,14 +85,18 @@ class ResNet : public Cloneable<ResNet> {
          const ResNetOptions& options = {});
   Tensor forward(const Tensor& input) override;
 
+  Conv2d conv1;
+  BatchNorm2d bn1;
+  ReLU relu;
+  MaxPool2d maxpool;  // a child of the standard stem alone
+  Sequential layer1, layer2, layer3, layer4;
+  AdaptiveAvgPool2d avgpool;
+  Linear fc;
+
  private:
   Tensor run_stage(Sequential& stage, Tensor x) const;
 
   ResNetOptions options_;
-  Conv2d conv1_;
-  BatchNorm2d bn1_;
-  Sequential layer1_, layer2_, layer3_, layer4_;
-  Linear fc_;
 };
 
 /// 11,689,512 parameters for 1000 classes.

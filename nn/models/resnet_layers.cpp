@@ -1,8 +1,6 @@
 #include "ferrite/nn/models/resnet_layers.h"
 
-#include "ferrite/nn/activation.h"
 #include "ferrite/nn/linear.h"
-#include "ferrite/nn/pooling.h"
 
 namespace ferrite::nn {
 
@@ -16,25 +14,16 @@ std::unique_ptr<Module> on_same_tensors(const Module& module) {
 }  // namespace
 
 Sequential resnet_layers(ResNet& net) {
-  // Each layer has the mode that it has in the network; layers created here have the network's.
   Sequential layers;
   layers.train(net.is_training());
-  const auto add = [&](auto layer) {
-    layer.train(net.is_training());
-    layers.push_back(std::move(layer));
-  };
-  Module& stem = net.get_submodule("conv1");
-  layers.push_back(on_same_tensors(stem));
-  layers.push_back(on_same_tensors(net.get_submodule("bn1")));
-  add(ReLU());
-  if (dynamic_cast<Conv2d&>(stem).weight.size(2) == 7)  // ResNetStem::standard
-    add(MaxPool2d(3, {.stride = 2, .padding = 1}));
-  for (const char* stage : {"layer1", "layer2", "layer3", "layer4"})
-    for (const Module* block : net.get_submodule(stage).children())
-      layers.push_back(on_same_tensors(*block));
-  add(AdaptiveAvgPool2d(1));
-  add(Flatten());
-  layers.push_back(on_same_tensors(net.get_submodule("fc")));
+  for (const auto& [name, layer] : net.named_children()) {
+    if (name == "fc") layers.push_back(Flatten()).train(net.is_training());
+    if (!name.starts_with("layer")) {
+      layers.push_back(on_same_tensors(*layer));
+    } else {
+      for (const Module* block : layer->children()) layers.push_back(on_same_tensors(*block));
+    }
+  }
   return layers;
 }
 

@@ -1,0 +1,168 @@
+// Typed access to modules, replacing and assigning them, and containers.
+#include "ferrite/nn/containers.h"
+
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ferrite/nn/layers.h"
+#include "ferrite/nn/models/resnet.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/tests/support/close.h"
+
+using namespace ferrite;
+using namespace ferrite::test;
+
+namespace {
+
+using Names = std::vector<std::string>;
+
+class Net : public nn::Cloneable<Net> {
+ public:
+  Net() {
+    register_module("body", body);
+    register_module("fc", fc);
+    register_module("head", std::make_unique<nn::Linear>(2, 1));
+  }
+  Tensor forward(const Tensor& x) override { return get<nn::Linear>("head")(fc(body(x))); }
+
+  nn::Sequential body{nn::Linear(4, 3), nn::ReLU()};
+  nn::Linear fc{3, 2};
+};
+
+Names names_of(const nn::Module& module) {
+  Names names;
+  for (const auto& [name, child] : module.named_children()) names.push_back(name);
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("modules are found as the layers that they are") {
+  Net net;
+  CHECK(&net.get<nn::Linear>("fc") == &net.fc);
+  CHECK(net.get<nn::Linear>("body.0").weight.shape() == Shape{3, 4});
+  CHECK(&net.body[1].as<nn::ReLU>() == &net.body[1]);
+  CHECK_THROWS_WITH_AS(net.get<nn::Conv2d>("fc"), "[module] expected a Conv2d, got a Linear",
+                       ValueError);
+  CHECK_THROWS_WITH_AS(net.get<nn::Linear>("fd"), doctest::Contains("the closest is 'fc'"),
+                       IndexError);
+  CHECK(net.modules<nn::Linear>().size() == 3);
+  CHECK(net.modules<nn::Module>().size() == net.modules().size());
+  net.apply<nn::Linear>([](nn::Linear& layer) { layer.bias.detach().fill_(7); });
+  CHECK(net.get_parameter("body.0.bias").detach().sum().item<float>() == 21);
+  CHECK_THROWS_WITH_AS(net.get_parameter("body.0.bios"), doctest::Contains("'body.0.bias'"),
+                       IndexError);
+  CHECK_THROWS_WITH_AS(net.get_buffer("x"), doctest::Contains("has no buffers"), IndexError);
+  nn::BatchNorm2d norm(2);
+  CHECK(norm.get_buffer("running_mean").shape() == Shape{2});
+}
+
+TEST_CASE("modules are replaced by name, and assigned") {
+  Net net;
+  SUBCASE("a member, by its own type") {
+    const nn::Linear& placed = net.replace("fc", nn::Linear(3, 2, {.bias = false}));
+    CHECK(&placed == &net.fc);
+    CHECK(!net.fc.bias.defined());
+    CHECK_THROWS_WITH_AS(net.replace("fc", nn::ReLU()),
+                         doctest::Contains("'fc' is a member of its Net, of type Linear, which a "
+                                           "ReLU cannot take the place of"),
+                         ValueError);
+  }
+  SUBCASE("what the registry owns, by any type") {
+    net.replace("body.1", nn::Tanh());
+    CHECK(net.body[1].name() == "Tanh");
+    net.replace("head", std::make_unique<nn::Linear>(2, 5));
+    CHECK(net(ones({1, 4})).shape() == Shape{1, 5});
+    net.replace("body", nn::Sequential(nn::Linear(6, 3)));  // a member again
+    CHECK(net(ones({1, 6})).shape() == Shape{1, 5});
+  }
+  SUBCASE("by assignment") {
+    net.fc = nn::Linear(3, 2);
+    net.body = nn::Sequential(nn::Linear(5, 3), nn::Tanh(), nn::Linear(3, 3));
+    CHECK(net.named_parameters().size() == 8);
+    CHECK(net.get<nn::Linear>("body.2").weight.shape() == Shape{3, 3});
+    // The registry goes on to know the members of the clone as those of the original.
+    const auto clone = net.clone();
+    clone->fc = nn::Linear(3, 2);
+    CHECK(!clone->get_parameter("fc.weight").shares_storage(net.fc.weight));
+    CHECK(net.get_parameter("fc.weight").shares_storage(net.fc.weight));
+  }
+  CHECK_THROWS_AS(net.replace("none", nn::ReLU()), IndexError);
+  CHECK_THROWS_WITH_AS(net.replace("", Net()), doctest::Contains("the path of a module below"),
+                       ValueError);
+  CHECK_THROWS_AS(net.replace("head", std::unique_ptr<nn::Linear>()), ValueError);
+}
+
+TEST_CASE("a network fine-tunes with another last layer") {
+  nn::ResNet18 net({.classes = 10, .width = 4});
+  net.replace("fc", nn::Linear(net.get<nn::Linear>("fc").weight.size(1), 3));
+  CHECK(net(ones({2, 3, 32, 32})).shape() == Shape{2, 3});
+}
+
+TEST_CASE("lists take temporaries, variables and pointers, under names") {
+  nn::Linear linear(2, 2);
+  nn::Sequential net(linear, nn::ReLU(), std::make_unique<nn::Linear>(2, 3));
+  CHECK(names_of(net) == Names{"0", "1", "2"});
+  CHECK(!net[0].as<nn::Linear>().weight.shares_storage(linear.weight));
+  CHECK(net[0].as<nn::Linear>().weight.to_vector<float>() == linear.weight.to_vector<float>());
+  nn::Linear& last = net.push_back("out", nn::Linear(3, 1));
+  CHECK(&last == &net[3]);
+  net.append(nn::ReLU()).append(nn::Tanh());
+  CHECK(names_of(net) == Names{"0", "1", "2", "out", "4", "5"});
+  CHECK_THROWS_AS(net.push_back("out", nn::ReLU()), ValueError);
+  CHECK(net.size() == 6);
+
+  Names types;
+  for (nn::Module& module : net) types.push_back(module.name());
+  CHECK(types == Names{"Linear", "ReLU", "Linear", "Linear", "ReLU", "Tanh"});
+
+  nn::Sequential named({{"conv", nn::Conv2d(1, 2, 3)}, {"relu", nn::ReLU()}});
+  CHECK(names_of(named) == Names{"conv", "relu"});
+  CHECK(named(ones({1, 1, 5, 5})).shape() == Shape{1, 2, 3, 3});
+  const auto clone = named.clone();
+  CHECK(names_of(*clone) == Names{"conv", "relu"});
+  CHECK(clone->size() == 2);
+
+  nn::Sequential nested(named, nn::Flatten());
+  CHECK(nested(ones({1, 1, 5, 5})).shape() == Shape{1, 18});
+  nn::ModuleList list(linear, linear);
+  CHECK(list.parameters().size() == 4);
+}
+
+TEST_CASE("ModuleDict, ParameterList and ParameterDict") {
+  nn::ModuleDict dict({{"conv", nn::Conv2d(1, 2, 3)}, {"pool", nn::MaxPool2d(2)}});
+  dict.insert("linear", nn::Linear(2, 1));
+  dict.insert("pool", nn::Identity());  // in the place of the other
+  CHECK(dict.keys() == Names{"conv", "pool", "linear"});
+  CHECK(dict["pool"].name() == "Identity");
+  CHECK(dict.contains("conv"));
+  CHECK(!dict.contains("con"));
+  CHECK_THROWS_WITH_AS(dict["con"], doctest::Contains("the closest is 'conv'"), IndexError);
+  CHECK(dict.pop("conv")->name() == "Conv2d");
+  CHECK(dict.size() == 2);
+  CHECK_THROWS_AS(dict.pop("conv"), IndexError);
+  CHECK(dict.clone()->state_dict().size() == 2);
+  dict.clear();
+  CHECK(dict.empty());
+
+  nn::ParameterList list({ones({2}), zeros({3})});
+  list.append(ones({1}));
+  CHECK(list.size() == 3);
+  CHECK(list[2].requires_grad());
+  CHECK(list.state_dict().contains("1"));
+  CHECK_THROWS_AS(list[3], IndexError);
+  const auto copy = list.clone();
+  CHECK(!(*copy)[0].shares_storage(list[0]));
+
+  nn::ParameterDict named({{"a", ones({2})}});
+  named.insert("b", zeros({1})).insert("a", zeros({4}));
+  CHECK(named["a"].shape() == Shape{4});
+  CHECK(named.keys() == Names{"b", "a"});
+  CHECK_THROWS_WITH_AS(named["c"], doctest::Contains("has no parameter 'c'"), IndexError);
+  named.pop("a");
+  CHECK(named.size() == 1);
+}
