@@ -123,7 +123,7 @@ bool put_node_behind(std::span<Tensor> tensors, const char* name, F backward) {
 }  // namespace
 
 BackwardHookNodes::BackwardHookNodes(const Hooks& hooks, Module& module, std::span<Tensor> inputs) {
-  if (hooks.backward.empty() || !autograd::grad_enabled()) return;
+  if (hooks.backward.empty() || !grad_enabled()) return;
   call_ = std::make_shared<Call>(Call{module.address_.of(module), hooks.backward, inputs.size()});
   call_->encloses_inputs = put_node_behind(
       inputs, "module_inputs", [call = call_](std::span<Tensor> grads) { call->run(grads); });

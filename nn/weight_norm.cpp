@@ -11,6 +11,7 @@
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/matmul.h"
 #include "ferrite/ops/reduce.h"
+#include "ferrite/ops/unary.h"
 #include "ferrite/ops/views.h"
 
 namespace ferrite::nn::utils {

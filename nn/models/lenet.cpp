@@ -11,12 +11,12 @@
 namespace ferrite::nn {
 
 LeNet5::LeNet5(const LeNet5Options& options)
-    : options_(options),
-      conv1(options.in_channels, 6, 5, {.padding = 2}),
+    : conv1(options.in_channels, 6, 5, {.padding = 2}),
       conv2(6, 16, 5),
       fc1(16 * 5 * 5, 120),
       fc2(120, 84),
-      fc3(84, options.classes) {
+      fc3(84, options.classes),
+      options_(options) {
   register_module("conv1", conv1);
   register_module("conv2", conv2);
   register_module("fc1", fc1);

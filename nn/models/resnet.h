@@ -85,6 +85,12 @@ class ResNet : public Cloneable<ResNet> {
          const ResNetOptions& options = {});
   Tensor forward(const Tensor& input) override;
 
+ private:
+  Tensor run_stage(Sequential& stage, Tensor x) const;
+
+  ResNetOptions options_;  // checked before the layers are made
+
+ public:
   Conv2d conv1;
   BatchNorm2d bn1;
   ReLU relu;
@@ -92,11 +98,6 @@ class ResNet : public Cloneable<ResNet> {
   Sequential layer1, layer2, layer3, layer4;
   AdaptiveAvgPool2d avgpool;
   Linear fc;
-
- private:
-  Tensor run_stage(Sequential& stage, Tensor x) const;
-
-  ResNetOptions options_;
 };
 
 /// 11,689,512 parameters for 1000 classes.
