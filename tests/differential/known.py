@@ -81,6 +81,8 @@ KNOWN = [
      "a gradient of 0 gives 0, and not NaN, where the logits have no probabilities"),
     ("gelu", "value|gradient value", has_infinite,
      "gelu(inf) is inf; PyTorch's vector loops give NaN, its loops over elements do not"),
+    ("fmod(_scalar)?", "value", is_huge,
+     "where the quotient overflows PyTorch's vector loops give NaN, its loops over elements do not"),
     ("hardtanh_?|relu6_?|elu_?", "gradient value", has_infinite,
      "one gradient at NaN; PyTorch's differs between vectors and single elements"),
     ("fill_|copy_", "gradient presence", always,

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -261,6 +262,39 @@ TEST_CASE("processes that are killed, stopped or cut off are named to all others
     CHECK(job.wait_all_but({loss.rank}));
     CHECK(job.finish() == "");
   }
+}
+
+TEST_CASE("a server that announces a message of gigabytes is lost") {
+  namespace protocol = bootstrap::protocol;
+  const links::Fd listener = links::listen_at({"127.0.0.1", 0});
+  std::thread server([&] {
+    const links::Deadline deadline = Clock::now() + 20s;
+    const std::string nonce(protocol::kNonce, 'n');
+    std::string hello(protocol::kHello, '\0'), proof(protocol::kProof, '\0');
+    links::wait_ready(listener.get(), POLLIN, deadline);
+    const links::Fd fd(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK));
+    CHECK(links::recv_all(fd, hello.data(), hello.size(), deadline));
+    CHECK(links::send_all(fd, protocol::hello(nonce), deadline));
+    CHECK(links::recv_all(fd, proof.data(), proof.size(), deadline));
+    const std::string theirs = hello.substr(hello.size() - protocol::kNonce);
+    const auto accepted = static_cast<char>(protocol::GreetingReply::accepted);
+    CHECK(links::send_all(fd, accepted + protocol::proof("", "server", theirs, nonce), deadline));
+    links::SealedChannel channel(protocol::frame_key("", "server", theirs, nonce),
+                                 protocol::frame_key("", "client", theirs, nonce));
+    const std::string joined = Writer(protocol::Answer::joined).take();
+    CHECK(links::send_all(fd, channel.seal(joined + "\xff\xff\xff\xff"), deadline));
+    std::string rest(1 << 20, '\0');
+    CHECK_FALSE(links::recv_all(fd, rest.data(), rest.size(), deadline));
+    CHECK(Clock::now() < deadline);  // the monitor has hung up
+  });
+  Heard heard;
+  {
+    bootstrap::TcpMonitor monitor(links::local_address(listener), "", {"run", 0, 2, 60s, "rank 1"});
+    monitor.watch("group", heard.watcher());
+    CHECK(contains(heard.wait(), "rank 1, which serves the store"));
+    server.join();
+  }
+  CHECK(heard.times() == 1);
 }
 
 }  // namespace

@@ -350,10 +350,11 @@ TcpMonitor::Impl::Read TcpMonitor::Impl::read_more() {
 
 bool TcpMonitor::Impl::receive() {
   for (;;) {
-    const Read last = read_more();
+    Read last = read_more();
     std::size_t at = 0;
     while (in_.size() - at >= 4) {
       const std::size_t size = protocol::message_size(std::string_view(in_).substr(at));
+      if (size > protocol::kMaxMessage) last = Read::changed;
       if (in_.size() - at - 4 < size) break;
       handle(std::string_view(in_).substr(at + 4, size));
       at += 4 + size;
