@@ -1,14 +1,23 @@
-// How much a value weighs in an average, in the arithmetic that does it on every device.
+// Averages of weights.
 #pragma once
 
 #include <cmath>
 
 #include "ferrite/core/host_device.h"
-#include "ferrite/kernels/optim.h"
+#include "ferrite/kernels/kernel.h"
+#include "ferrite/kernels/multi_tensor.h"
 
 namespace ferrite::kernels {
 
-/// That of the value behind the first `count`.
+/// How much a new value weighs in an average of those before.
+struct AverageArgs {
+  /// Of an exponential average; negative: all values weigh the same.
+  double decay = -1;
+  /// The decay of the n-th update is at most 1 - (1 + n / warmup_gamma)^-warmup_power.
+  bool warmup = false;
+  double warmup_gamma = 1, warmup_power = 2.0 / 3;
+};
+/// The weight of the value after the first `count`: the arithmetic of all devices.
 FERRITE_HOST_DEVICE inline double weight_of_next(const AverageArgs& args, std::int64_t count) {
   const auto n = static_cast<double>(count);
   if (args.decay < 0 || count == 0) return 1 / (n + 1);
@@ -16,5 +25,13 @@ FERRITE_HOST_DEVICE inline double weight_of_next(const AverageArgs& args, std::i
   const double fading = std::pow(1 + n / args.warmup_gamma, -args.warmup_power);
   return fading > 1 - args.decay ? fading : 1 - args.decay;
 }
+
+/// weight (float64, one element) = that of the next value; `count`, of those so far, counts it. The
+/// first one weighs 1.
+FERRITE_KERNEL(average_weight, std::int64_t* count, const View& weight, const AverageArgs& args);
+/// average += weight * (value - average), array by array; a copy where the weight is 1. The dtypes
+/// are equal, or one is float32 and the other has 16 bits.
+FERRITE_KERNEL(average_all, const FlatTensors& averages, const FlatTensors& values,
+               const View& weight);
 
 }  // namespace ferrite::kernels

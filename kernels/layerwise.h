@@ -1,10 +1,32 @@
-// How LARS and LAMB scale a parameter's update, in the arithmetic that does it on every device.
+// LARS and LAMB: steps whose size depends on the norms of each parameter.
 #pragma once
 
 #include "ferrite/core/host_device.h"
 #include "ferrite/kernels/optim.h"
 
 namespace ferrite::kernels {
+
+/// SGD of gradients that are scaled, a factor a parameter w:
+/// trust_coefficient |w| / (|g| + weight_decay |w| + eps), and 1 where |w| or |g| is 0. Norms are
+/// Euclidean, summed in float64, always in the same order.
+struct LarsArgs {
+  double momentum, dampening, weight_decay, trust_coefficient, eps;
+  bool trust_clip;  ///< LARC: a factor of at most lr is taken in the place of lr
+  bool nesterov, maximize;
+};
+/// state: momentum buffer (null where there is no momentum).
+FERRITE_KERNEL(lars, const OptimBatch& batch, const LarsArgs& args);
+
+/// w -= lr * ratio * u with Adam's u = m / (sqrt(v) + eps) + weight_decay w and the ratio
+/// |w| / |u|, or 1 where one of them is 0, between the bounds.
+struct LambArgs {
+  double beta1, beta2, eps, weight_decay, min_trust_ratio, max_trust_ratio;
+  bool bias_correction, maximize;
+};
+/// state: first moment, second moment.
+FERRITE_KERNEL(lamb, const OptimBatch& batch, const LambArgs& args);
+
+// ---- The arithmetic of all devices
 
 /// The factor of a gradient of norm `grad` beside a parameter of norm `weight`.
 FERRITE_HOST_DEVICE inline double trust_ratio(const LarsArgs& args, double weight, double grad,

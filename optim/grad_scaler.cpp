@@ -6,6 +6,7 @@
 
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/kernels/copy.h"
+#include "ferrite/kernels/loss_scale.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/optim/capture.h"

@@ -7,6 +7,7 @@
 
 #include <limits>
 
+#include "ferrite/kernels/layerwise.h"
 #include "ferrite/optim/fused_optimizer.h"
 
 namespace ferrite::optim {
