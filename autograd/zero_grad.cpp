@@ -6,7 +6,7 @@
 #include "ferrite/core/profiler/range.h"
 #include "ferrite/core/stream.h"
 #include "ferrite/kernels/copy.h"
-#include "ferrite/kernels/optim.h"
+#include "ferrite/kernels/multi_tensor.h"
 
 namespace ferrite::autograd {
 

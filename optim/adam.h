@@ -18,13 +18,11 @@ struct AdamOptionsOf {
 
   static constexpr const char* kName = kDecoupled ? "AdamW" : "Adam";
   Fields fields() {
-    return {{"lr", &lr, kNonNegative},
-            {"betas.0", &betas.first, kBelowOne},
-            {"betas.1", &betas.second, kBelowOne},
-            {"eps", &eps, kNonNegative},
-            {"weight_decay", &weight_decay, kNonNegative},
-            {"amsgrad", &amsgrad},
-            {"maximize", &maximize}};
+    return Fields{{"lr", &lr, kNonNegative}} + betas.fields() +
+           Fields{{"eps", &eps, kNonNegative},
+                  {"weight_decay", &weight_decay, kNonNegative},
+                  {"amsgrad", &amsgrad},
+                  {"maximize", &maximize}};
   }
 };
 using AdamOptions = AdamOptionsOf<false>;

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "ferrite/core/stream.h"
+#include "ferrite/kernels/average.h"
 #include "ferrite/kernels/copy.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/compare.h"

@@ -5,7 +5,6 @@
 
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/core/stream.h"
-#include "ferrite/kernels/optim.h"
 #include "ferrite/optim/flat_batches.h"
 
 namespace ferrite::optim {

@@ -36,6 +36,10 @@ struct Field {
   Range range = kAnyNumber;  ///< of a single number
 };
 using Fields = std::vector<Field>;
+inline Fields operator+(Fields a, const Fields& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
 
 /// ValueError where a number is out of its range; `op` is the name that errors begin with.
 void check_fields(const Fields& fields, const char* op);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ferrite/core/tensor.h"
-#include "ferrite/kernels/optim.h"
+#include "ferrite/kernels/multi_tensor.h"
 
 namespace ferrite::optim {
 

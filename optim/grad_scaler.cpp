@@ -6,6 +6,7 @@
 
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/kernels/copy.h"
+#include "ferrite/kernels/loss_scale.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/optim/capture.h"
@@ -171,16 +172,15 @@ void GradScaler::unscale_(Optimizer& optimizer) {
   enter(state, Stage::unscaled);
 }
 
-Tensor GradScaler::either(const Tensor& found, const Tensor& skip) {
-  if (!found.defined() || !skip.defined()) return found.defined() ? found : skip;
-  return found.add(skip.to(found.device()));
+Tensor GradScaler::either(const Tensor& a, const Tensor& b) {
+  if (!a.defined() || !b.defined()) return a.defined() ? a : b;
+  return a.add(b.to(a.device()));
 }
 
 /// What one device found holds the others back too. Undefined where nothing was looked for.
 Tensor GradScaler::found_inf(const PerOptimizer& state) {
   Tensor found;
-  for (const Tensor& t : state.found_inf)
-    found = found.defined() ? found.add(t.to(found.device())) : t;
+  for (const Tensor& t : state.found_inf) found = either(found, t);
   return found;
 }
 

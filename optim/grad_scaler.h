@@ -129,7 +129,7 @@ class GradScaler {
   void look_for_overflow(PerOptimizer& state, const Optimizer& optimizer);
   static Tensor found_inf(const PerOptimizer& state);
   /// A flag that is set where one of the two is; either may be undefined.
-  static Tensor either(const Tensor& found, const Tensor& skip);
+  static Tensor either(const Tensor& a, const Tensor& b);
   float* flag_on(PerOptimizer& state, const Device& device);
   void end_step();
 

@@ -7,6 +7,7 @@
 
 #include <limits>
 
+#include "ferrite/kernels/layerwise.h"
 #include "ferrite/optim/fused_optimizer.h"
 
 namespace ferrite::optim {
@@ -27,16 +28,14 @@ struct LAMBOptions {
 
   static constexpr const char* kName = "LAMB";
   Fields fields() {
-    return {{"lr", &lr, kNonNegative},
-            {"betas.0", &betas.first, kBelowOne},
-            {"betas.1", &betas.second, kBelowOne},
-            {"eps", &eps, kNonNegative},
-            {"weight_decay", &weight_decay, kNonNegative},
-            {"bias_correction", &bias_correction},
-            {"exclude_bias_and_norm", &exclude_bias_and_norm},
-            {"min_trust_ratio", &min_trust_ratio, kNonNegative},
-            {"max_trust_ratio", &max_trust_ratio},
-            {"maximize", &maximize}};
+    return Fields{{"lr", &lr, kNonNegative}} + betas.fields() +
+           Fields{{"eps", &eps, kNonNegative},
+                  {"weight_decay", &weight_decay, kNonNegative},
+                  {"bias_correction", &bias_correction},
+                  {"exclude_bias_and_norm", &exclude_bias_and_norm},
+                  {"min_trust_ratio", &min_trust_ratio, kNonNegative},
+                  {"max_trust_ratio", &max_trust_ratio},
+                  {"maximize", &maximize}};
   }
   void check() const {
     FERRITE_CHECK(max_trust_ratio >= min_trust_ratio, ValueError, kName,

@@ -6,6 +6,7 @@
 // device, and always in the same order.
 #pragma once
 
+#include "ferrite/kernels/layerwise.h"
 #include "ferrite/optim/fused_optimizer.h"
 
 namespace ferrite::optim {

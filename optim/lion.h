@@ -18,11 +18,8 @@ struct LionOptions {
 
   static constexpr const char* kName = "Lion";
   Fields fields() {
-    return {{"lr", &lr, kNonNegative},
-            {"betas.0", &betas.first, kBelowOne},
-            {"betas.1", &betas.second, kBelowOne},
-            {"weight_decay", &weight_decay, kNonNegative},
-            {"maximize", &maximize}};
+    return Fields{{"lr", &lr, kNonNegative}} + betas.fields() +
+           Fields{{"weight_decay", &weight_decay, kNonNegative}, {"maximize", &maximize}};
   }
 };
 

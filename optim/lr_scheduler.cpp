@@ -53,12 +53,11 @@ void LRScheduler::restore() {
 }
 
 Fields LRScheduler::all_fields() {
-  Fields all = fields();
-  all.insert(all.begin(), {{"last_epoch", &last_epoch_},
-                           {"_step_count", &step_count_},
-                           {"base_lrs", &base_lrs_},
-                           {"_last_lr", &last_lr_}});
-  return all;
+  return Fields{{"last_epoch", &last_epoch_},
+                {"_step_count", &step_count_},
+                {"base_lrs", &base_lrs_},
+                {"_last_lr", &last_lr_}} +
+         fields();
 }
 
 void LRScheduler::save(StateDict& dict, const std::string& prefix) {

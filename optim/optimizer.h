@@ -172,6 +172,8 @@ class Optimizer {
 
 struct Betas {
   double first = 0.9, second = 0.999;
+
+  Fields fields() { return {{"betas.0", &first, kBelowOne}, {"betas.1", &second, kBelowOne}}; }
 };
 
 /// ValueError where Nesterov momentum is asked for without momentum, or with dampening.

@@ -1,5 +1,6 @@
 #include "ferrite/optim/tensor_optimizer.h"
 
+#include "ferrite/kernels/where.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/unary.h"
@@ -16,11 +17,17 @@ Tensor unscaled(const Tensor& grad, DType dtype, const Tensor& inv_scale) {
   return inv_scale.defined() ? wide.mul(inv_scale.reshape({})) : wide;
 }
 
+bool is_on_device(const Tensor& t) { return t.defined() && !t.device().is_host(); }
+
 }  // namespace
+
+bool ParameterStep::is_skipped(const Optimizer::Controls& c) {
+  return c.found_inf.defined() && !is_on_device(c.found_inf) && c.found_inf.item<float>() != 0;
+}
 
 ParameterStep::ParameterStep(const Optimizer& optimizer, const Optimizer::Update& u,
                              const Optimizer::Controls& c)
-    : skip_(c.found_inf.defined() ? ne(c.found_inf.reshape({}), 0) : Tensor()),
+    : skip_(is_on_device(c.found_inf) ? ne(c.found_inf.reshape({}), 0) : Tensor()),
       param(changeable(u.updated)),
       grad(unscaled(u.grad, param.dtype(), c.inv_scale)),
       lr(c.lr),
@@ -48,7 +55,14 @@ Tensor ParameterStep::step() const { return update_.state.step + 1; }
 
 void ParameterStep::finish() {
   const auto store = [this](const Tensor& to, const Tensor& value) {
-    to.copy_(skip_.defined() ? where(skip_, to, value) : value);
+    if (!skip_.defined()) {
+      to.copy_(value);
+    } else if (to.dtype() == value.dtype()) {
+      kernels::where(current_stream(to.device()), to, skip_.expand(to.shape()), to, value);
+      to.storage()->bump_version(optimizer_.name_);
+    } else {
+      to.copy_(where(skip_, to, value));
+    }
   };
   for (const auto& [stored, copy] : copies_) store(stored, copy);
   if (!update_.updated.is_same(update_.parameter)) store(update_.parameter, update_.updated);

@@ -36,8 +36,8 @@ namespace ferrite::optim {
 
 /// A parameter in a step. All tensors are on its device.
 class ParameterStep {
-  // A loss scaler's flag that nothing is to change, if any, and what takes the place of tensors
-  // that the step may not change at once.
+  // A loss scaler's flag on the device that nothing is to change, if any, and what takes the place
+  // of tensors that the step may not change at once.
   const Tensor skip_;
   std::vector<std::pair<Tensor, Tensor>> copies_;
 
@@ -58,6 +58,8 @@ class ParameterStep {
   /// How many updates the parameter has had, this one included: 0-dimensional, int64.
   Tensor step() const;
 
+  /// Whether a loss scaler's flag, which the host can read without waiting, says to skip the step.
+  static bool is_skipped(const Optimizer::Controls& c);
   /// What TensorOptimizer ends with.
   void finish();
 
@@ -81,7 +83,9 @@ class TensorOptimizer : public OptimizerWith<Options> {
   void step_group(std::size_t group, const Tensor& inv_scale, const Tensor& found_inf) final {
     const autograd::AutocastScope no_autocast(nullptr);
     for (const Optimizer::Update& u : this->updates(group)) {
-      ParameterStep p(*this, u, this->controls(group, u.updated.device(), inv_scale, found_inf));
+      const auto controls = this->controls(group, u.updated.device(), inv_scale, found_inf);
+      if (ParameterStep::is_skipped(controls)) continue;
+      ParameterStep p(*this, u, controls);
       update(p, std::as_const(*this).options(group));
       p.finish();
     }

@@ -1,7 +1,5 @@
 #include "ferrite/kernels/loss_scale.h"
 
-#include "ferrite/kernels/optim.h"
-
 namespace ferrite::kernels::cpu {
 
 void update_scale(const LossScale& scale, const std::vector<float*>& found_inf,

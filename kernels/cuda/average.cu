@@ -3,7 +3,6 @@
 #include "ferrite/kernels/average.h"
 #include "ferrite/kernels/cuda/multi_tensor.cuh"
 #include "ferrite/kernels/cuda/pack.cuh"
-#include "ferrite/kernels/optim.h"
 
 namespace ferrite::kernels::cuda {
 

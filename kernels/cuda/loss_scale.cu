@@ -3,7 +3,6 @@
 
 #include "ferrite/kernels/cuda/launch.cuh"
 #include "ferrite/kernels/loss_scale.h"
-#include "ferrite/kernels/optim.h"
 
 namespace ferrite::kernels::cuda {
 

@@ -7,7 +7,7 @@
 #include "ferrite/kernels/cuda/multi_tensor.cuh"
 #include "ferrite/kernels/cuda/pack.cuh"
 #include "ferrite/kernels/cuda/workspace.h"
-#include "ferrite/kernels/optim.h"
+#include "ferrite/kernels/multi_tensor.h"
 
 namespace ferrite::kernels::cuda {
 

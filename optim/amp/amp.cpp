@@ -4,10 +4,11 @@
 
 #include <iostream>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "ferrite/autograd/grad_mode.h"
+#include "ferrite/nn/norm.h"
 #include "ferrite/ops/copy.h"
-#include "ferrite/optim/amp/models.h"
 #include "ferrite/optim/amp/state.h"
 
 namespace ferrite::optim::amp {
@@ -64,22 +65,12 @@ void Amp::zero_grad(bool set_to_none) {
 
 // ---- What the scales are
 
-namespace {
-
-void check_loss(std::size_t loss_id, std::size_t losses, const char* op) {
-  FERRITE_CHECK(loss_id < losses, ValueError, op, "loss {} of {}", loss_id, losses);
-}
-
-}  // namespace
-
 double Amp::loss_scale(std::size_t loss_id) const {
-  check_loss(loss_id, state_->scalers.size(), "loss_scale");
-  return state_->scalers[loss_id].get_scale();
+  return state_->scaler(loss_id, "loss_scale").get_scale();
 }
 
 Tensor Amp::overflows(std::size_t loss_id) const {
-  check_loss(loss_id, state_->scalers.size(), "overflows");
-  return state_->scalers[loss_id].state_dict().at("_overflows");
+  return state_->scaler(loss_id, "overflows").state_dict().at("_overflows");
 }
 
 std::string Amp::overflow_message() {
@@ -166,6 +157,55 @@ StateDict Amp::model_state_dict(const nn::Module& model) const {
 // ---- initialize
 
 namespace {
+
+void convert(const Tensor& t, DType dtype) {
+  if (is_floating(t.dtype()) && t.dtype() != dtype) t.set_data(t.detach().to(dtype));
+}
+
+void convert(std::span<Tensor> tensors, DType dtype) {
+  for (Tensor& t : tensors)
+    if (t.defined() && is_floating(t.dtype())) t = t.to(dtype);
+}
+
+/// Converts parameters and buffers of floating types, in place: handles on them follow. Batch norms
+/// keep theirs where asked.
+void convert(nn::Module& model, DType dtype, bool keep_batchnorm_fp32) {
+  NoGradGuard guard;
+  std::unordered_set<const TensorImpl*> kept;
+  for (nn::Module* module : model.modules())
+    if (keep_batchnorm_fp32 && dynamic_cast<nn::BatchNorm*>(module))
+      for (const auto& tensors : {module->parameters(), module->buffers()})
+        for (const Tensor& t : tensors) kept.insert(t.impl());
+  for (const auto& tensors : {model.parameters(), model.buffers()})
+    for (const Tensor& t : tensors) {
+      if (kept.contains(t.impl())) continue;
+      if (const Tensor grad = t.grad(); grad.defined() && is_floating(t.dtype())) {
+        t.set_grad({});
+        convert(t, dtype);
+        t.set_grad(grad.to(dtype));
+      } else {
+        convert(t, dtype);
+      }
+    }
+}
+
+/// Has calls of the model convert inputs and outputs, and run in a region, as the level wants.
+void wrap_forward(nn::Module& model, const Properties& p, DType outputs) {
+  if (p.autocast)
+    model.register_forward_scope([dtype = p.dtype] {
+      return std::make_shared<AutocastGuard>(AutocastOptions{.dtype = dtype});
+    });
+  if (p.cast_model_type)
+    model.register_forward_pre_hook(
+        [dtype = *p.cast_model_type](nn::Module&, std::span<Tensor> inputs) {
+          convert(inputs, dtype);
+        });
+  if (p.autocast || p.cast_model_type)
+    model.register_forward_hook(
+        [outputs](nn::Module&, std::span<const Tensor>, std::span<Tensor> results) {
+          convert(results, outputs);
+        });
+}
 
 template <class T>
 void check_distinct(const std::vector<T*>& all, const char* what) {

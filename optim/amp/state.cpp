@@ -73,15 +73,20 @@ bool Amp::State::has_stepped(const GradScaler& scaler) const {
 
 // ---- Backward
 
-Tensor Amp::State::scale(const Tensor& loss, std::size_t loss_id) {
-  FERRITE_CHECK(loss_id < scalers.size(), ValueError, "scale",
+GradScaler& Amp::State::scaler(std::size_t loss_id, const char* op) {
+  FERRITE_CHECK(loss_id < scalers.size(), ValueError, op,
                 "loss {} of {}; initialize() takes their number", loss_id, scalers.size());
+  return scalers[loss_id];
+}
+
+Tensor Amp::State::scale(const Tensor& loss, std::size_t loss_id) {
+  GradScaler& scaler = this->scaler(loss_id, "scale");
   if (!scales || properties.loss_scale == LossScale(1.0)) return loss;
   // An optimizer has not stepped with the others, whose step ends here.
-  if (has_stepped(scalers[loss_id]) &&
+  if (has_stepped(scaler) &&
       std::ranges::none_of(optimizers, [](const PerOptimizer& o) { return o.unscaled; }))
     update();
-  const Tensor scaled = scalers[loss_id].scale(loss);
+  const Tensor scaled = scaler.scale(loss);
   if (!autograd::recording(scaled)) return scaled;
   Tensor out = autograd::alias(scaled);
   autograd::record(out, "amp_scale", {scaled},
@@ -167,10 +172,8 @@ void Amp::State::step(PerOptimizer& o, const Tensor& skip) {
   } else {
     if (!o.unscaled) unscale(o);
     Tensor found;
-    for (std::size_t id : o.looked_at) {
-      const Tensor one = GradScaler::found_inf(scalers[id].state_of(optimizer));
-      if (one.defined()) found = found.defined() ? found.add(one.to(found.device())) : one;
-    }
+    for (std::size_t id : o.looked_at)
+      found = GradScaler::either(found, GradScaler::found_inf(scalers[id].state_of(optimizer)));
     optimizer.step({}, GradScaler::either(found, skip));
     for (std::size_t id : o.looked_at)
       scalers[id].enter(scalers[id].state_of(optimizer), Stage::stepped);

@@ -34,6 +34,7 @@ struct Amp::State : std::enable_shared_from_this<State> {
   void add(Optimizer& optimizer);
   PerOptimizer& find(const Optimizer& optimizer, const char* op);
 
+  GradScaler& scaler(std::size_t loss_id, const char* op);
   Tensor scale(const Tensor& loss, std::size_t loss_id);
   /// What backward() of a scaled loss begins with.
   void begin_backward(std::size_t loss_id);

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "ferrite/kernels/optim.h"
+#include "ferrite/kernels/multi_tensor.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/tests/kit/kernel_case.h"
 

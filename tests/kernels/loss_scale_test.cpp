@@ -3,7 +3,8 @@
 
 #include <cmath>
 
-#include "ferrite/kernels/optim.h"
+#include "ferrite/kernels/loss_scale.h"
+#include "ferrite/kernels/multi_tensor.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/tests/kit/kernel_case.h"
 #include "ferrite/tests/support/close.h"

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "ferrite/kernels/optim.h"
+#include "ferrite/kernels/average.h"
 #include "ferrite/tests/kernels/arrays.h"
 #include "ferrite/tests/support/close.h"
 

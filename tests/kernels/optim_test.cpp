@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "ferrite/kernels/layerwise.h"
 #include "ferrite/tests/kernels/arrays.h"
 #include "ferrite/tests/support/close.h"
 

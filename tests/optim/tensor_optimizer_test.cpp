@@ -67,6 +67,21 @@ class RowSGD final : public optim::TensorOptimizer<RowSGDOptions> {
   }
 };
 
+/// Notes what it is given.
+class PlainSGD final : public optim::TensorOptimizer<RowSGDOptions> {
+ public:
+  using TensorOptimizer::TensorOptimizer;
+  int calls = 0;
+  Tensor seen;
+
+ private:
+  void update(optim::ParameterStep& p, const RowSGDOptions&) override {
+    ++calls;
+    seen = p.param;
+    p.param.sub_(p.lr * p.grad);
+  }
+};
+
 Tensor parameter(const Tensor& values, const Device& device = {}, DType dtype = kFloat32) {
   return values.to(device, dtype).clone().set_requires_grad();
 }
@@ -108,6 +123,21 @@ TEST_CASE("a step in tensors, in groups whose rates and momenta change") {
     CHECK(dict.at("state.1.step").item<int>() == 3);
     CHECK(dict.at("param_groups.0.momentum").item<double>() == 0.25);
     CHECK(dict.at("state.0.momentum_buffer").device() == device);
+  }
+}
+
+TEST_CASE("under a loss scaler: in place on the host, which skips steps; on copies elsewhere") {
+  for (const Device& device : test::optim_devices()) {
+    const Tensor p = parameter(start(), device);
+    PlainSGD optimizer({p}, {.lr = 1});
+    p.set_grad(gradient().to(device));
+    optimizer.step({}, zeros({}));
+    CHECK(optimizer.seen.is_same(p) == device.is_host());
+    check_equal(p.detach().cpu(), start() - gradient());
+    optimizer.step({}, ones({1}));
+    CHECK(optimizer.calls == (device.is_host() ? 1 : 2));
+    check_equal(p.detach().cpu(), start() - gradient());
+    CHECK(optimizer.state_dict().at("state.0.step").item<int>() == 1);
   }
 }
 
