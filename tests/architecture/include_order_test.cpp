@@ -121,7 +121,7 @@ TEST_CASE("Eigen and oneDNN stay inside kernels") {
     return check_includes(file, "#include <" + header + ">\n").empty();
   };
   CHECK(allows("kernels/cpu/matmul.cpp", "Eigen/Core"));
-  CHECK(allows("kernels/cpu/onednn/conv.cpp", "dnnl.hpp"));
+  CHECK(allows("kernels/cpu/conv/onednn/conv.cpp", "dnnl.hpp"));
   CHECK_FALSE(allows("core/tensor.h", "Eigen/Core"));
   CHECK_FALSE(allows("nn/linear.cpp", "unsupported/Eigen/CXX11/Tensor"));
   CHECK_FALSE(allows("ops/conv.cpp", "oneapi/dnnl/dnnl.hpp"));

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ferrite/core/parallel_for.h"
-#include "ferrite/kernels/cpu/winograd/weight_gradient.h"
+#include "ferrite/kernels/cpu/conv/winograd/weight_gradient.h"
 
 using namespace ferrite;
 using namespace ferrite::kernels;

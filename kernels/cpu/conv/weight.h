@@ -3,7 +3,7 @@
 #pragma once
 
 #include "ferrite/kernels/conv.h"
-#include "ferrite/kernels/cpu/conv_pairs.h"
+#include "ferrite/kernels/cpu/conv/pairs.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -3,7 +3,7 @@
 // weights.
 #pragma once
 
-#include "ferrite/kernels/cpu/conv_correlate.h"
+#include "ferrite/kernels/cpu/conv/correlate.h"
 #include "ferrite/kernels/cpu/half_runs.h"
 
 namespace ferrite::kernels::cpu {

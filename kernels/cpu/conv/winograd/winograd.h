@@ -2,7 +2,7 @@
 // gradient by the input, which is one with the turned, transposed filter. For float and double.
 #pragma once
 
-#include "ferrite/kernels/cpu/conv_correlate.h"
+#include "ferrite/kernels/cpu/conv/correlate.h"
 
 namespace ferrite::kernels::cpu::winograd {
 

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "ferrite/kernels/conv.h"
-#include "ferrite/kernels/cpu/conv_image.h"
+#include "ferrite/kernels/cpu/conv/image.h"
 
 namespace ferrite::kernels::cpu {
 

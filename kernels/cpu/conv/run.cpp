@@ -1,8 +1,8 @@
-#include "ferrite/kernels/cpu/conv.h"
+#include "ferrite/kernels/cpu/conv/engines.h"
 
 namespace ferrite::kernels::cpu {
 
-// In conv_own_<type>.cpp.
+// In run_<type>.cpp.
 template <class S>
 void correlate_forward(const View& out, const View& input, const View& weight, const View& bias,
                        const ConvParams& params);

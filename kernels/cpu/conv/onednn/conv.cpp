@@ -3,8 +3,6 @@
 // is that of a single image, so that the bits do not depend on the batch either, by the size of
 // which oneDNN chooses kernels and how they block. By the weights the batch is cut into chunks by
 // size.
-#include "ferrite/kernels/cpu/conv.h"
-
 #include <dlfcn.h>
 
 #include <array>
@@ -17,6 +15,7 @@
 #include <unordered_map>
 
 #include "ferrite/core/parallel_for.h"
+#include "ferrite/kernels/cpu/conv/engines.h"
 #include "ferrite/kernels/cpu/pack.h"
 
 namespace ferrite::kernels::cpu::onednn {

@@ -1,5 +1,5 @@
-// In place of kernels/cpu/onednn where oneDNN is not built in.
-#include "ferrite/kernels/cpu/conv.h"
+// In place of kernels/cpu/conv/onednn where oneDNN is not built in.
+#include "ferrite/kernels/cpu/conv/engines.h"
 
 namespace ferrite::kernels::cpu::onednn {
 

@@ -1,17 +1,17 @@
 // Our convolutions of one element type, group by group.
 #pragma once
 
-#include "ferrite/kernels/cpu/conv_columns.h"
-#include "ferrite/kernels/cpu/conv_correlate.h"
-#include "ferrite/kernels/cpu/conv_depthwise.h"
-#include "ferrite/kernels/cpu/conv_pairs.h"
-#include "ferrite/kernels/cpu/conv_planes.h"
-#include "ferrite/kernels/cpu/conv_weight.h"
-#include "ferrite/kernels/cpu/conv_weight_blocks.h"
-#include "ferrite/kernels/cpu/conv_wide.h"
+#include "ferrite/kernels/cpu/conv/columns.h"
+#include "ferrite/kernels/cpu/conv/correlate.h"
+#include "ferrite/kernels/cpu/conv/depthwise.h"
+#include "ferrite/kernels/cpu/conv/pairs.h"
+#include "ferrite/kernels/cpu/conv/planes.h"
+#include "ferrite/kernels/cpu/conv/weight.h"
+#include "ferrite/kernels/cpu/conv/weight_blocks.h"
+#include "ferrite/kernels/cpu/conv/wide.h"
+#include "ferrite/kernels/cpu/conv/winograd/weight_gradient.h"
+#include "ferrite/kernels/cpu/conv/winograd/winograd.h"
 #include "ferrite/kernels/cpu/unary.h"
-#include "ferrite/kernels/cpu/winograd/weight_gradient.h"
-#include "ferrite/kernels/cpu/winograd/winograd.h"
 
 namespace ferrite::kernels::cpu {
 

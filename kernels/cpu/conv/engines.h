@@ -5,14 +5,15 @@
 
 namespace ferrite::kernels::cpu {
 
-/// Ours (kernels/cpu/conv_own.cpp).
+/// Ours (kernels/cpu/conv/run.cpp).
 namespace own {
 decltype(cpu::conv2d) conv2d;
 decltype(cpu::conv2d_data) conv2d_data;
 decltype(cpu::conv2d_weight) conv2d_weight;
 }  // namespace own
 
-/// oneDNN's (kernels/cpu/onednn): false, and nothing done, where it has no kernel for the views.
+/// oneDNN's (kernels/cpu/conv/onednn): false, and nothing done, where it has no kernel for the
+/// views.
 namespace onednn {
 bool available();
 bool conv2d(const View& out, const View& input, const View& weight, const View& bias,

@@ -1,11 +1,11 @@
 // The gradient of a 3x3 convolution by its weights, the transpose of Winograd's convolution
-// (kernels/cpu/winograd/transform.h), with a quarter of the multiplications: with V = B^T x B of
-// each tile of inputs and Q = A dy A^T of the gradients of its results, dU = the sum over tiles of
-// V Q is a product of matrices at each point, and dW = G^T dU G.
+// (kernels/cpu/conv/winograd/transform.h), with a quarter of the multiplications: with V = B^T x B
+// of each tile of inputs and Q = A dy A^T of the gradients of its results, dU = the sum over tiles
+// of V Q is a product of matrices at each point, and dW = G^T dU G.
 #pragma once
 
 #include "ferrite/kernels/conv.h"
-#include "ferrite/kernels/cpu/conv_image.h"
+#include "ferrite/kernels/cpu/conv/image.h"
 
 namespace ferrite::kernels::cpu::winograd {
 

@@ -1,5 +1,3 @@
-#include "ferrite/kernels/cpu/conv.h"
-
 #include <atomic>
 #include <cstdlib>
 #include <string>
@@ -8,6 +6,7 @@
 
 #include "ferrite/core/parallel_for.h"
 #include "ferrite/kernels/conv_problem.h"
+#include "ferrite/kernels/cpu/conv/engines.h"
 #include "ferrite/kernels/cpu/pack.h"
 
 namespace ferrite::kernels {

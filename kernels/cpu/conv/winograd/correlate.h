@@ -4,8 +4,8 @@
 // alone, so that the bits do not depend on the number of threads.
 #pragma once
 
-#include "ferrite/kernels/cpu/winograd/transform.h"
-#include "ferrite/kernels/cpu/winograd/winograd.h"
+#include "ferrite/kernels/cpu/conv/winograd/transform.h"
+#include "ferrite/kernels/cpu/conv/winograd/winograd.h"
 
 namespace ferrite::kernels::cpu::winograd {
 

@@ -2,7 +2,7 @@
 // so for every tap, and the fastest algorithm there is takes them.
 #pragma once
 
-#include "ferrite/kernels/cpu/conv.h"
+#include "ferrite/kernels/cpu/conv/engines.h"
 #include "ferrite/kernels/cpu/half_runs.h"
 #include "ferrite/kernels/cpu/loops.h"
 #include "ferrite/kernels/cpu/pack.h"

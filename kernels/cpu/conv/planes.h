@@ -3,7 +3,7 @@
 // strides of 1 along rows, in float and double.
 #pragma once
 
-#include "ferrite/kernels/cpu/conv_correlate.h"
+#include "ferrite/kernels/cpu/conv/correlate.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -1,4 +1,4 @@
-#include "ferrite/kernels/cpu/conv_own.h"
+#include "ferrite/kernels/cpu/conv/run.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -1,10 +1,10 @@
 // The gradient of a convolution by its input where input channels are few: one product gives what
 // every pixel of the output sends to all taps and channels (a row of a column matrix), which is
-// then added where it belongs. Unlike a correlation (conv_correlate.h) it multiplies neither the
+// then added where it belongs. Unlike a correlation (correlate.h) it multiplies neither the
 // zeros around the image nor the lanes that few channels leave empty.
 #pragma once
 
-#include "ferrite/kernels/cpu/conv_correlate.h"
+#include "ferrite/kernels/cpu/conv/correlate.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -10,7 +10,7 @@
 
 #include "ferrite/kernels/conv.h"
 #include "ferrite/kernels/conv_axis.h"
-#include "ferrite/kernels/cpu/conv_image.h"
+#include "ferrite/kernels/cpu/conv/image.h"
 
 namespace ferrite::kernels::cpu {
 

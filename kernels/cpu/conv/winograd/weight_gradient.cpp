@@ -1,7 +1,7 @@
-#include "ferrite/kernels/cpu/winograd/weight_gradient.h"
+#include "ferrite/kernels/cpu/conv/winograd/weight_gradient.h"
 
-#include "ferrite/kernels/cpu/winograd/transform.h"
-#include "ferrite/kernels/cpu/winograd/winograd.h"
+#include "ferrite/kernels/cpu/conv/winograd/transform.h"
+#include "ferrite/kernels/cpu/conv/winograd/winograd.h"
 
 namespace ferrite::kernels::cpu::winograd {
 

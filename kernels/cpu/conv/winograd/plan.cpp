@@ -1,5 +1,5 @@
-#include "ferrite/kernels/cpu/conv_planes.h"
-#include "ferrite/kernels/cpu/winograd/winograd.h"
+#include "ferrite/kernels/cpu/conv/planes.h"
+#include "ferrite/kernels/cpu/conv/winograd/winograd.h"
 
 namespace ferrite::kernels::cpu::winograd {
 
