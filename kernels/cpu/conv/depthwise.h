@@ -8,7 +8,7 @@
 #include "ferrite/kernels/conv.h"
 #include "ferrite/kernels/conv_axis.h"
 #include "ferrite/kernels/cpu/conv/image.h"
-#include "ferrite/kernels/cpu/lanes.h"
+#include "ferrite/kernels/cpu/simd.h"
 
 namespace ferrite::kernels::cpu::depthwise {
 

@@ -1,5 +1,5 @@
 // Images and weights of BFloat16 as the pairs that the inner kernel multiplies where the machine
-// can (kernels/cpu/vector.h): of channels for a correlation, of images for the gradient by the
+// can (kernels/cpu/simd.h): of channels for a correlation, of images for the gradient by the
 // weights.
 #pragma once
 
