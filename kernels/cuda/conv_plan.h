@@ -6,7 +6,7 @@
 #include "ferrite/kernels/cuda/store_order.h"
 #include "ferrite/kernels/view.h"
 
-namespace ferrite::kernels::cuda::own {
+namespace ferrite::kernels::cuda::native {
 
 /// A launch's worth of correlations: a range of images, all groups, some phases.
 struct ConvLaunch {
@@ -41,4 +41,4 @@ std::vector<ConvLaunch> backward_launches(const View& grad_input, const View& gr
 /// How results are stored, `run` at a time where they are packed; rows are channels.
 StoreOrder store_order(const ConvLaunch& launch, std::size_t itemsize, int run);
 
-}  // namespace ferrite::kernels::cuda::own
+}  // namespace ferrite::kernels::cuda::native

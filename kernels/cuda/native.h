@@ -8,17 +8,17 @@
 //   - is deterministic: the same bits on every run and every GPU;
 //   - takes scratch memory from the stream's allocator only, never waits, and can be captured;
 //   - uses tensor cores for 16-bit types, with float sums, and never rounds float32 inputs.
-// A library's side is to answer "not mine" before it does anything, as oneDNN's does on the CPU.
+// A library's side is to answer "not mine" before it does anything.
 #pragma once
 
 #include "ferrite/kernels/conv.h"
 #include "ferrite/kernels/matmul.h"
 
-namespace ferrite::kernels::cuda::own {
+namespace ferrite::kernels::cuda::native {
 
 decltype(cuda::matmul) matmul;
 decltype(cuda::conv2d) conv2d;
 decltype(cuda::conv2d_data) conv2d_data;
 decltype(cuda::conv2d_weight) conv2d_weight;
 
-}  // namespace ferrite::kernels::cuda::own
+}  // namespace ferrite::kernels::cuda::native
