@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <string>
 
 #include "ferrite/kernels/activation.h"
 #include "ferrite/kernels/kernel.h"
@@ -45,16 +46,7 @@ FERRITE_KERNEL(channel_sum, const View& out, const View& grad);
 /// follows a convolution by who does not do it. `none` or `relu`.
 FERRITE_KERNEL(add_channels, const View& out, const View& bias, Activation activation);
 
-/// Who convolves on the CPU. `automatic` takes oneDNN where it is built in and has a fast kernel;
-/// `own` never does; `onednn` wherever oneDNN takes the shape at all. Whoever does and by whichever
-/// algorithm, what conv2d and conv2d_data make of an image has the same bits in every batch and at
-/// every place in it: neither is asked when one is chosen.
-enum class ConvEngine : std::uint8_t { automatic, own, onednn };
-
-/// At first FERRITE_CONV ("automatic", "own" or "onednn"), else automatic.
-ConvEngine conv_engine();
-void set_conv_engine(ConvEngine engine);
-/// How our own convolutions on the CPU are computed, where there is a choice: those of 3 x 3 taps
+/// How convolutions on the CPU are computed, where there is a choice: those of 3 x 3 taps
 /// in steps of 1, and their gradients, of float32 and float64. Winograd's algorithm (Lavin and
 /// Gray, "Fast Algorithms for Convolutional Neural Networks", 2015) multiplies 2.25 (2 x 2 results
 /// a tile) or 4 times less (4 x 4). `automatic` takes what its estimate of the shape says is
@@ -69,7 +61,12 @@ enum class ConvAlgorithm : std::uint8_t { automatic, direct, winograd_2x2, winog
 ConvAlgorithm conv_algorithm();
 void set_conv_algorithm(ConvAlgorithm algorithm);
 
-/// Whether this build has oneDNN.
-bool has_onednn();
+enum class ConvPass : std::uint8_t { forward, data, weight };
+
+/// How the CPU computes a pass of a convolution of such views, whose data are not read, as a line
+/// of text: the engine that is taken and what each that can is expected to cost. With
+/// FERRITE_CONV_PLAN=1 every kind of convolution prints it to standard error once.
+std::string conv_plan(ConvPass pass, const View& input, const View& weight, const View& out,
+                      const ConvParams& params);
 
 }  // namespace ferrite::kernels

@@ -12,8 +12,6 @@
 
 namespace ferrite::kernels {
 
-enum class ConvPass : std::uint8_t { forward, data, weight };
-
 /// Of images and of weights: NCHW or NHWC in the order of memory.
 enum class ConvLayout : std::uint8_t { channels_first, channels_last };
 

@@ -291,18 +291,6 @@ inline void add_product(Vector<Sum<T>>& sum, const T& left, Vector<T> right) {
     add_products<T>(sum, left - Vector<T>{}, right);  // less 0: in every lane, and nothing else
 }
 
-/// sum += terms
-template <class T>
-inline void add_lanes(Vector<Sum<T>>& sum, Vector<T> terms) {
-  if constexpr (std::is_same_v<T, Pair>) {
-    const Vector<Pair> low = terms << 16, high = terms & static_cast<std::int32_t>(0xffff0000);
-    sum += (Vector<float>)low;
-    sum += (Vector<float>)high;
-  } else {
-    sum += terms;
-  }
-}
-
 /// The sum of the lanes, in pairs.
 template <class T>
 inline T sum_lanes(Vector<T> v) {

@@ -8,24 +8,11 @@
 
 namespace ferrite::kernels::cpu {
 
-template <class S, class T = Compute<S>>
+template <class T>
 class ColumnGradient {
  public:
-  /// The filter's `out` channels are those of the input.
-  ColumnGradient(const Images<S>& out, const Images<const S>& grad, const Filter<S>& filter,
-                 std::int64_t kernel_rows, std::int64_t kernel_columns, const S* bias,
-                 std::int64_t bias_step, const ConvParams& params);
-
-  /// Costs in multiplications of vectors: of this, and of a correlation.
-  static std::int64_t cost(const Images<S>& out, const Images<const S>& grad, std::int64_t taps) {
-    return grad.height * grad.width *
-           (whole_vectors<T>(taps * out.channels) / kLanes<T>)*(grad.channels + 4);
-  }
-  static std::int64_t cost_of_correlation(const Images<S>& out, const Images<const S>& grad,
-                                          std::int64_t taps, const ConvParams& p) {
-    return out.height * out.width * taps * grad.channels *
-           (whole_vectors<T>(out.channels) / kLanes<T>) / (p.stride[0] * p.stride[1]);
-  }
+  ColumnGradient(const Group<T>& group, std::int64_t kernel_rows, std::int64_t kernel_columns,
+                 const ConvParams& params);
 
   void run() const {
     const std::int64_t grain = (out_.count + kChunks - 1) / kChunks;
@@ -45,8 +32,8 @@ class ColumnGradient {
   void run_image(std::int64_t index, T* image, T* strip, T* copied) const;
   void add_pixel(std::int64_t pixel, const T* from, T* image) const;
 
-  Images<S> out_;
-  Images<const S> grad_;
+  Images<T> out_;
+  Images<const T> grad_;
   ConvParams params_;
   std::int64_t kernel_rows_, kernel_columns_;
   std::int64_t columns_;       // taps and channels, in whole vectors
@@ -57,52 +44,50 @@ class ColumnGradient {
   Scratch<T> bias_;     // [input channels]
 };
 
-template <class S, class T>
-ColumnGradient<S, T>::ColumnGradient(const Images<S>& out, const Images<const S>& grad,
-                                     const Filter<S>& filter, std::int64_t kernel_rows,
-                                     std::int64_t kernel_columns, const S* bias,
-                                     std::int64_t bias_step, const ConvParams& params)
-    : out_(out),
-      grad_(grad),
+template <class T>
+ColumnGradient<T>::ColumnGradient(const Group<T>& group, std::int64_t kernel_rows,
+                                  std::int64_t kernel_columns, const ConvParams& params)
+    : out_(group.out),
+      grad_(group.in),
       params_(params),
       kernel_rows_(kernel_rows),
       kernel_columns_(kernel_columns),
-      columns_(whole_vectors<T>(kernel_rows * kernel_columns * out.channels)),
+      columns_(whole_vectors<T>(kernel_rows * kernel_columns * out_.channels)),
       // Room for all that taps reach, and for what they do not.
       height_(std::max(
-          (grad.height - 1) * params.stride[0] + (kernel_rows - 1) * params.dilation[0] + 1,
-          out.height + params.padding[0])),
+          (grad_.height - 1) * params.stride[0] + (kernel_rows - 1) * params.dilation[0] + 1,
+          out_.height + params.padding[0])),
       row_(std::max(
-               (grad.width - 1) * params.stride[1] + (kernel_columns - 1) * params.dilation[1] + 1,
-               out.width + params.padding[1]) *
-           out.channels),
-      copies_(!reads_in_place<T>(grad, Window{0, 0, grad.height, grad.width}, false) ||
-              grad.row_step != grad.width * grad.pixel_step) {
+               (grad_.width - 1) * params.stride[1] + (kernel_columns - 1) * params.dilation[1] + 1,
+               out_.width + params.padding[1]) *
+           out_.channels),
+      copies_(!reads_in_place(grad_, Window{0, 0, grad_.height, grad_.width}, false) ||
+              grad_.row_step != grad_.width * grad_.pixel_step) {
   constexpr std::int64_t tile = max_rows(2);
   const std::int64_t fits = kStripBytes / (columns_ * static_cast<std::int64_t>(sizeof(T)));
-  strip_ = std::min(std::max<std::int64_t>(1, fits / tile) * tile, grad.height * grad.width);
-  weights_ = Scratch<T>(grad.channels * columns_);
+  strip_ = std::min(std::max<std::int64_t>(1, fits / tile) * tile, grad_.height * grad_.width);
+  const Filter<T>& filter = group.filter;
+  weights_ = Scratch<T>(grad_.channels * columns_);
   const std::int64_t taps = kernel_rows * kernel_columns;
   for (std::int64_t q = 0; q < columns_; ++q) {
     constexpr std::int64_t panel = 2 * kLanes<T>;
     const std::int64_t first = q / panel * panel, width = std::min(panel, columns_ - first);
-    T* to = weights_.data() + first * grad.channels + q - first;
-    const std::int64_t tap = q / out.channels, c = q % out.channels;
-    const S* from = filter.data + c * filter.out_step + tap / kernel_columns * filter.row_step +
+    T* to = weights_.data() + first * grad_.channels + q - first;
+    const std::int64_t tap = q / out_.channels, c = q % out_.channels;
+    const T* from = filter.data + c * filter.out_step + tap / kernel_columns * filter.row_step +
                     tap % kernel_columns * filter.column_step;
-    for (std::int64_t o = 0; o < grad.channels; ++o)
-      to[o * width] = tap < taps ? static_cast<T>(from[o * filter.in_step]) : T(0);
+    for (std::int64_t o = 0; o < grad_.channels; ++o)
+      to[o * width] = tap < taps ? from[o * filter.in_step] : T(0);
   }
-  if (bias) {
-    bias_ = Scratch<T>(out.channels);
-    for (std::int64_t c = 0; c < out.channels; ++c)
-      bias_.data()[c] = static_cast<T>(bias[c * bias_step]);
+  if (group.bias) {
+    bias_ = Scratch<T>(out_.channels);
+    for (std::int64_t c = 0; c < out_.channels; ++c) bias_.data()[c] = group.bias_of(c);
   }
 }
 
 /// Adds what one pixel of the gradient sends to all taps.
-template <class S, class T>
-void ColumnGradient<S, T>::add_pixel(std::int64_t pixel, const T* from, T* image) const {
+template <class T>
+void ColumnGradient<T>::add_pixel(std::int64_t pixel, const T* from, T* image) const {
   const std::int64_t channels = out_.channels, run = kernel_columns_ * channels;
   T* to = image + pixel / grad_.width * params_.stride[0] * row_ +
           pixel % grad_.width * params_.stride[1] * channels;
@@ -115,15 +100,15 @@ void ColumnGradient<S, T>::add_pixel(std::int64_t pixel, const T* from, T* image
   }
 }
 
-template <class S, class T>
-void ColumnGradient<S, T>::run_image(std::int64_t index, T* image, T* strip, T* copied) const {
+template <class T>
+void ColumnGradient<T>::run_image(std::int64_t index, T* image, T* strip, T* copied) const {
   const std::int64_t channels = out_.channels, pixels = grad_.height * grad_.width;
   if (bias_)
     for (std::int64_t i = 0; i < height_ * row_; i += channels)
       std::copy_n(bias_.data(), channels, image + i);
   else
     std::fill_n(image, height_ * row_, T(0));
-  const T* left = reinterpret_cast<const T*>(grad_.data) + index * grad_.image_step;
+  const T* left = grad_.data + index * grad_.image_step;
   if (copies_) {
     gather(copied, grad_.channels, grad_, index, Window{0, 0, grad_.height, grad_.width});
     left = copied;

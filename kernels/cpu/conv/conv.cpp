@@ -1,85 +1,90 @@
+#include "ferrite/kernels/conv.h"
+
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
+#include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "ferrite/core/parallel_for.h"
 #include "ferrite/kernels/conv_problem.h"
-#include "ferrite/kernels/cpu/conv/engines.h"
+#include "ferrite/kernels/cpu/conv/plan.h"
 #include "ferrite/kernels/cpu/pack.h"
 
 namespace ferrite::kernels {
 
 namespace {
 
-/// The value whose name the environment has under `variable`; the first one if it has none.
-template <class E, std::size_t n>
-E of_environment(const char* variable, const std::pair<std::string_view, E> (&values)[n]) {
-  const char* text = std::getenv(variable);
-  if (!text) return values[0].second;
+constexpr std::pair<std::string_view, ConvAlgorithm> kAlgorithms[] = {
+    {"automatic", ConvAlgorithm::automatic},
+    {"direct", ConvAlgorithm::direct},
+    {"winograd_2x2", ConvAlgorithm::winograd_2x2},
+    {"winograd_4x4", ConvAlgorithm::winograd_4x4}};
+
+ConvAlgorithm algorithm_of_environment() {
+  const char* text = std::getenv("FERRITE_CONV_ALGORITHM");
+  if (!text) return ConvAlgorithm::automatic;
   std::string names;
-  for (const auto& [name, value] : values) {
+  for (const auto& [name, value] : kAlgorithms) {
     if (name == text) return value;
     names += (names.empty() ? "" : ", ") + std::string(name);
   }
-  FERRITE_CHECK(false, ValueError, "conv2d", "{} is \"{}\"; it must be one of {}", variable, text,
-                names);
-  return values[0].second;
-}
-
-std::atomic<ConvEngine>& engine() {
-  static std::atomic<ConvEngine> instance =
-      of_environment<ConvEngine>("FERRITE_CONV", {{"automatic", ConvEngine::automatic},
-                                                  {"own", ConvEngine::own},
-                                                  {"onednn", ConvEngine::onednn}});
-  return instance;
+  FERRITE_CHECK(false, ValueError, "conv2d",
+                "FERRITE_CONV_ALGORITHM is \"{}\"; it must be one of {}", text, names);
+  return ConvAlgorithm::automatic;
 }
 
 std::atomic<ConvAlgorithm>& algorithm() {
-  static std::atomic<ConvAlgorithm> instance = of_environment<ConvAlgorithm>(
-      "FERRITE_CONV_ALGORITHM", {{"automatic", ConvAlgorithm::automatic},
-                                 {"direct", ConvAlgorithm::direct},
-                                 {"winograd_2x2", ConvAlgorithm::winograd_2x2},
-                                 {"winograd_4x4", ConvAlgorithm::winograd_4x4}});
+  static std::atomic<ConvAlgorithm> instance = algorithm_of_environment();
   return instance;
 }
 
 }  // namespace
 
-ConvEngine conv_engine() { return engine().load(std::memory_order_relaxed); }
-void set_conv_engine(ConvEngine value) { engine().store(value, std::memory_order_relaxed); }
 ConvAlgorithm conv_algorithm() { return algorithm().load(std::memory_order_relaxed); }
 void set_conv_algorithm(ConvAlgorithm value) {
   algorithm().store(value, std::memory_order_relaxed);
 }
-bool has_onednn() { return cpu::onednn::available(); }
-
-namespace cpu {
 
 namespace {
 
-/// Ours is the faster one, but for groups of few channels that lie side by side.
-bool asks_onednn(const View& input, const View& weight, const ConvParams& params) {
-  switch (conv_engine()) {
-    case ConvEngine::own:
-      return false;
-    case ConvEngine::onednn:
-      return true;
-    case ConvEngine::automatic:
-      break;
-  }
-  return params.groups > 1 && weight.sizes[1] <= 2 && input.strides[1] == 1;
+bool prints_plans() {
+  static const bool prints = [] {
+    const char* text = std::getenv("FERRITE_CONV_PLAN");
+    return text && *text && std::string_view(text) != "0";
+  }();
+  return prints;
+}
+
+void print_once(const std::string& line) {
+  static auto& mutex = *new std::mutex;
+  static auto& printed = *new std::set<std::string>;
+  const std::lock_guard lock(mutex);
+  if (printed.insert(line).second) std::fprintf(stderr, "%s\n", line.c_str());
 }
 
 }  // namespace
 
+std::string conv_plan(ConvPass pass, const View& input, const View& weight, const View& out,
+                      const ConvParams& params) {
+  const cpu::ConvCall call{pass, input, weight, out, {}, params};
+  return cpu::to_string(call, cpu::plan_of(call));
+}
+
+namespace cpu {
+
+void run_conv(const ConvCall& call) {
+  const ConvPlan plan = plan_of(call);
+  if (prints_plans()) print_once(to_string(call, plan));
+  dispatch_floating(call.out.dtype, "conv2d", [&]<class S>() { run_conv<S>(call, plan.method); });
+}
+
 void conv2d(const View& out, const View& input, const View& weight, const View& bias,
             const ConvParams& params) {
-  if (out.numel == 0) return;
-  if (asks_onednn(input, weight, params) && onednn::conv2d(out, input, weight, bias, params))
-    return;
-  own::conv2d(out, input, weight, bias, params);
+  if (out.numel > 0) run_conv({ConvPass::forward, input, weight, out, bias, params});
 }
 
 void conv2d_stats(const View& out, const View& mean, const View& m2, const View& input,
@@ -90,20 +95,13 @@ void conv2d_stats(const View& out, const View& mean, const View& m2, const View&
 
 void conv2d_data(const View& grad_input, const View& grad, const View& weight, const View& bias,
                  const ConvParams& params) {
-  if (grad_input.numel == 0) return;
-  if (asks_onednn(grad, weight, params) &&
-      onednn::conv2d_data(grad_input, grad, weight, bias, params))
-    return;
-  own::conv2d_data(grad_input, grad, weight, bias, params);
+  if (grad_input.numel > 0) run_conv({ConvPass::data, grad_input, weight, grad, bias, params});
 }
 
 void conv2d_weight(const View& grad_weight, const View& grad_bias, const View& input,
                    const View& grad, const ConvParams& params) {
-  if (grad_weight.numel == 0) return;
-  if (asks_onednn(input, grad_weight, params) &&
-      onednn::conv2d_weight(grad_weight, grad_bias, input, grad, params))
-    return;
-  own::conv2d_weight(grad_weight, grad_bias, input, grad, params);
+  if (grad_weight.numel > 0)
+    run_conv({ConvPass::weight, input, grad_weight, grad, grad_bias, params});
 }
 
 void channel_sum(const View& out, const View& grad) {

@@ -3,7 +3,7 @@
 //
 // No column matrix is built: the pixels of an output row lie in equal steps in the input, so the
 // inner kernel reads the rows of its left operand where they are. Input that is padded, or lies in
-// another layout or type, is first copied, an image at a time.
+// another layout, is first copied, an image at a time.
 #pragma once
 
 #include <vector>
@@ -14,44 +14,30 @@
 
 namespace ferrite::kernels::cpu {
 
-/// Weights of any strides, as the correlation sees them.
-template <class S>
-struct Filter {
-  const S* data;
-  std::int64_t out_step, in_step, row_step, column_step;
-};
-
-/// Of results of type S, by products of type A (Pair, of a BFloat16): input and weights are pairs
-/// then, and otherwise of type S too.
-template <class S, class A = Compute<S>>
+/// Of float or double.
+template <class T>
 class Correlation {
  public:
-  using T = Sum<A>;
-  using In = std::conditional_t<std::is_same_v<A, Pair>, Pair, S>;
-
-  Correlation(const Images<S>& out, const Images<const In>& in, const Filter<In>& filter,
-              const S* bias, std::int64_t bias_step, std::vector<Axis> rows,
-              std::vector<Axis> columns)
-      : out_(out), in_(in), rows_(std::move(rows)), columns_(std::move(columns)) {
+  Correlation(const Group<T>& group, std::vector<Axis> rows, std::vector<Axis> columns)
+      : out_(group.out), in_(group.in), rows_(std::move(rows)), columns_(std::move(columns)) {
     // Short rows are worked off several at a time.
     const std::int64_t width = columns_[0].count;
-    scattered_ = width < kShortRow && out.channels > kLanes<T>;
-    panel_ = panel_vectors<T>(out.channels, scattered_ ? max_rows(2) : width,
-                              rows_[0].taps * columns_[0].taps * in.channels) *
+    scattered_ = width < kShortRow && out_.channels > kLanes<T>;
+    panel_ = panel_vectors<T>(out_.channels, scattered_ ? max_rows(2) : width,
+                              rows_[0].taps * columns_[0].taps * in_.channels) *
              kLanes<T>;
-    panels_ = (out.channels + panel_ - 1) / panel_;
-    pack_filter(filter);
-    if (bias) {
+    panels_ = (out_.channels + panel_ - 1) / panel_;
+    pack_filter(group.filter);
+    if (group.bias) {
       bias_ = Scratch<T>(panels_ * panel_);
       std::fill_n(bias_.data(), panels_ * panel_, T(0));
-      for (std::int64_t c = 0; c < out.channels; ++c)
-        bias_.data()[c] = static_cast<T>(bias[c * bias_step]);
+      for (std::int64_t c = 0; c < out_.channels; ++c) bias_.data()[c] = group.bias_of(c);
     }
   }
 
   void run() {
     if (scattered_ && out_.height < kShortRow && out_.count >= kManyImages &&
-        weight_count_ * static_cast<std::int64_t>(sizeof(A)) > kManyWeights)
+        weight_count_ * static_cast<std::int64_t>(sizeof(T)) > kManyWeights)
       return run_panels();
     // Chunks of whole images, or of rows where images are few. By size only.
     const std::int64_t images = out_.count, height = out_.height;
@@ -78,11 +64,11 @@ class Correlation {
 
   struct Phase {
     const Axis *rows, *columns;
-    const A* weights;  // panels, each [row taps, column taps, input channels, panel_]
+    const T* weights;  // panels, each [row taps, column taps, input channels, panel_]
     std::int64_t depth() const { return rows->taps * columns->taps; }
   };
 
-  void pack_filter(const Filter<In>& filter);
+  void pack_filter(const Filter<T>& filter);
   Window window(std::int64_t top, std::int64_t bottom) const;
   /// Results side by side that sum the same taps.
   struct Run {
@@ -93,36 +79,36 @@ class Correlation {
   void run_images(std::int64_t begin, std::int64_t end) const;
   void run_rows(std::int64_t image, std::int64_t count, std::int64_t top,
                 std::int64_t bottom) const;
-  Pixels<const A> pixels(std::int64_t image, std::int64_t count, const Window& window,
-                         Scratch<A>& copied) const;
+  Pixels<const T> pixels(std::int64_t image, std::int64_t count, const Window& window,
+                         Scratch<T>& copied) const;
   Pixels<T> results(std::int64_t image, std::int64_t count, std::int64_t top, std::int64_t bottom,
                     Scratch<T>& result) const;
   void put(std::int64_t image, std::int64_t count, std::int64_t top, std::int64_t bottom,
            const Pixels<T>& from) const;
-  void run_phase(const Phase& phase, std::int64_t panel, const Pixels<const A>& in,
+  void run_phase(const Phase& phase, std::int64_t panel, const Pixels<const T>& in,
                  const Window& window, const Pixels<T>& out, std::int64_t images, std::int64_t top,
                  std::int64_t bottom) const;
   std::vector<Run> runs(const Axis& axis, std::int64_t begin, std::int64_t end,
                         std::int64_t size) const;
 
-  Images<S> out_;
-  Images<const In> in_;
+  Images<T> out_;
+  Images<const T> in_;
   std::vector<Axis> rows_, columns_;
   std::vector<Phase> phases_;
   bool scattered_;
   std::int64_t panel_, panels_;
   std::int64_t weight_count_ = 0;
-  Scratch<A> weights_;
+  Scratch<T> weights_;
   Scratch<T> bias_;
 };
 
-template <class S, class A>
-void Correlation<S, A>::pack_filter(const Filter<In>& filter) {
+template <class T>
+void Correlation<T>::pack_filter(const Filter<T>& filter) {
   const std::int64_t channels = in_.channels;
   for (const Axis& r : rows_)
     for (const Axis& c : columns_) weight_count_ += r.taps * c.taps * channels * panels_ * panel_;
-  weights_ = Scratch<A>(weight_count_);
-  A* to = weights_.data();
+  weights_ = Scratch<T>(weight_count_);
+  T* to = weights_.data();
   for (const Axis& r : rows_)
     for (const Axis& c : columns_) {
       phases_.push_back({&r, &c, to});
@@ -133,25 +119,25 @@ void Correlation<S, A>::pack_filter(const Filter<In>& filter) {
     for (const Phase& phase : phases_)
       for (std::int64_t p = begin; p < end; ++p) {
         const std::int64_t used = std::min(panel_, out_.channels - p * panel_);
-        A* block = const_cast<A*>(phase.weights) + p * phase.depth() * channels * panel_;
+        T* block = const_cast<T*>(phase.weights) + p * phase.depth() * channels * panel_;
         for (std::int64_t i = 0; i < phase.rows->taps; ++i)
           for (std::int64_t j = 0; j < phase.columns->taps; ++j, block += channels * panel_) {
-            const In* from =
+            const T* from =
                 filter.data + p * panel_ * filter.out_step +
                 (phase.rows->kernel_first + i * phase.rows->kernel_step) * filter.row_step +
                 (phase.columns->kernel_first + j * phase.columns->kernel_step) * filter.column_step;
             copy_matrix(block, panel_, from, filter.in_step, filter.out_step, channels, used);
             if (used < panel_)
               for (std::int64_t c = 0; c < channels; ++c)
-                std::fill(block + c * panel_ + used, block + (c + 1) * panel_, A{});
+                std::fill(block + c * panel_ + used, block + (c + 1) * panel_, T(0));
           }
       }
   });
 }
 
 /// The part of the input that rows [top, bottom) of the output are made of.
-template <class S, class A>
-Window Correlation<S, A>::window(std::int64_t top, std::int64_t bottom) const {
+template <class T>
+Window Correlation<T>::window(std::int64_t top, std::int64_t bottom) const {
   const auto bounds = [](const std::vector<Axis>& axes, std::int64_t from, std::int64_t to) {
     std::int64_t low = INT64_MAX, high = INT64_MIN;
     for (const Axis& a : axes) {
@@ -168,10 +154,10 @@ Window Correlation<S, A>::window(std::int64_t top, std::int64_t bottom) const {
 }
 
 /// Whole images, in groups that share the weights while those are in cache.
-template <class S, class A>
-void Correlation<S, A>::run_images(std::int64_t begin, std::int64_t end) const {
+template <class T>
+void Correlation<T>::run_images(std::int64_t begin, std::int64_t end) const {
   std::int64_t group = 1;
-  if (weight_count_ * static_cast<std::int64_t>(sizeof(A)) > kCacheBytes) {
+  if (weight_count_ * static_cast<std::int64_t>(sizeof(T)) > kCacheBytes) {
     const std::int64_t bytes =
         (in_.height * in_.width * in_.channels + out_.height * out_.width * out_.channels) *
         static_cast<std::int64_t>(sizeof(T));
@@ -183,20 +169,20 @@ void Correlation<S, A>::run_images(std::int64_t begin, std::int64_t end) const {
 
 /// `window` of `count` images from `image` on: where they lie, or their copies in `copied`, which
 /// threads make together where they may.
-template <class S, class A>
-Pixels<const A> Correlation<S, A>::pixels(std::int64_t image, std::int64_t count,
-                                          const Window& window, Scratch<A>& copied) const {
+template <class T>
+Pixels<const T> Correlation<T>::pixels(std::int64_t image, std::int64_t count, const Window& window,
+                                       Scratch<T>& copied) const {
   const bool sparse = rows_.size() == 1 && columns_.size() == 1 &&
                       (rows_[0].taps < rows_[0].stride || columns_[0].taps < columns_[0].stride);
-  if (reads_in_place<A>(in_, window, sparse))
-    return {reinterpret_cast<const A*>(in_.data) + image * in_.image_step +
-                window.top * in_.row_step + window.left * in_.pixel_step,
+  if (reads_in_place(in_, window, sparse))
+    return {in_.data + image * in_.image_step + window.top * in_.row_step +
+                window.left * in_.pixel_step,
             in_.image_step, in_.row_step, in_.pixel_step};
   const std::int64_t size = window.height * window.width * in_.channels;
-  copied = Scratch<A>(count * size);
+  copied = Scratch<T>(count * size);
   parallel_for(count, 1, [&](std::int64_t i, std::int64_t) {
-    A* const to = copied.data() + i * size;
-    if (!window.inside(in_)) std::fill_n(to, size, A{});
+    T* const to = copied.data() + i * size;
+    if (!window.inside(in_)) std::fill_n(to, size, T(0));
     gather(to, in_.channels, in_, image + i, window);
   });
   return {copied.data(), size, window.width * in_.channels, in_.channels};
@@ -204,36 +190,33 @@ Pixels<const A> Correlation<S, A>::pixels(std::int64_t image, std::int64_t count
 
 /// Rows [top, bottom) of `count` images from `image` on: where they are to lie, or in `result`,
 /// from where put() brings them there.
-template <class S, class A>
-Pixels<typename Correlation<S, A>::T> Correlation<S, A>::results(std::int64_t image,
-                                                                 std::int64_t count,
-                                                                 std::int64_t top,
-                                                                 std::int64_t bottom,
-                                                                 Scratch<T>& result) const {
-  if (std::is_same_v<S, T> && out_.channel_step == 1)
-    return {reinterpret_cast<T*>(out_.data) + image * out_.image_step + top * out_.row_step,
-            out_.image_step, out_.row_step, out_.pixel_step};
+template <class T>
+Pixels<T> Correlation<T>::results(std::int64_t image, std::int64_t count, std::int64_t top,
+                                  std::int64_t bottom, Scratch<T>& result) const {
+  if (out_.channel_step == 1)
+    return {out_.data + image * out_.image_step + top * out_.row_step, out_.image_step,
+            out_.row_step, out_.pixel_step};
   const std::int64_t pixel = panels_ * panel_, row = pixel * out_.width;
   result = Scratch<T>(count * row * (bottom - top));
   return {result.data(), row * (bottom - top), row, pixel};
 }
 
-template <class S, class A>
-void Correlation<S, A>::put(std::int64_t image, std::int64_t count, std::int64_t top,
-                            std::int64_t bottom, const Pixels<T>& from) const {
+template <class T>
+void Correlation<T>::put(std::int64_t image, std::int64_t count, std::int64_t top,
+                         std::int64_t bottom, const Pixels<T>& from) const {
   parallel_for(count, 1, [&](std::int64_t i, std::int64_t) {
     scatter(out_, image + i, top, bottom - top, from.at(i, 0, 0), from.row_step, from.pixel_step);
   });
 }
 
 /// Rows [top, bottom) of `count` images from `image` on.
-template <class S, class A>
-void Correlation<S, A>::run_rows(std::int64_t image, std::int64_t count, std::int64_t top,
-                                 std::int64_t bottom) const {
+template <class T>
+void Correlation<T>::run_rows(std::int64_t image, std::int64_t count, std::int64_t top,
+                              std::int64_t bottom) const {
   const Window window = this->window(top, bottom);
-  Scratch<A> copied;
+  Scratch<T> copied;
   Scratch<T> result;
-  const Pixels<const A> in = pixels(image, count, window, copied);
+  const Pixels<const T> in = pixels(image, count, window, copied);
   const Pixels<T> out = results(image, count, top, bottom, result);
   for (const Phase& phase : phases_)
     for (std::int64_t p = 0; p < panels_; ++p)
@@ -243,20 +226,20 @@ void Correlation<S, A>::run_rows(std::int64_t image, std::int64_t count, std::in
 
 /// Small images and more weights than a core's second cache holds: a task makes a panel of output
 /// channels of many images.
-template <class S, class A>
-void Correlation<S, A>::run_panels() const {
+template <class T>
+void Correlation<T>::run_panels() const {
   const Window window = this->window(0, out_.height);
   for (std::int64_t image = 0; image < out_.count; image += kImagesAtOnce) {
     const std::int64_t count = std::min(kImagesAtOnce, out_.count - image);
-    Scratch<A> copied;
+    Scratch<T> copied;
     Scratch<T> result;
-    const Pixels<const A> in = pixels(image, count, window, copied);
+    const Pixels<const T> in = pixels(image, count, window, copied);
     const Pixels<T> out = results(image, count, 0, out_.height, result);
     const std::int64_t group = std::max(kManyImages, (count * panels_ + kChunks - 1) / kChunks);
     const std::int64_t groups = (count + group - 1) / group;
     parallel_for(groups * panels_, 1, [&](std::int64_t task, std::int64_t) {
       const std::int64_t first = task % groups * group, last = std::min(count, first + group);
-      Pixels<const A> in_group = in;
+      Pixels<const T> in_group = in;
       Pixels<T> out_group = out;
       in_group.data = in.at(first, 0, 0);
       out_group.data = out.at(first, 0, 0);
@@ -269,11 +252,10 @@ void Correlation<S, A>::run_panels() const {
 
 /// Results [begin, end) along an axis, by the taps that meet an image of `size`. Whatever the size
 /// of the batch: what 0 times an infinite weight is must not depend on it.
-template <class S, class A>
-std::vector<typename Correlation<S, A>::Run> Correlation<S, A>::runs(const Axis& axis,
-                                                                     std::int64_t begin,
-                                                                     std::int64_t end,
-                                                                     std::int64_t size) const {
+template <class T>
+std::vector<typename Correlation<T>::Run> Correlation<T>::runs(const Axis& axis, std::int64_t begin,
+                                                               std::int64_t end,
+                                                               std::int64_t size) const {
   std::vector<Run> runs;
   for (std::int64_t i = begin; i < end; ++i) {
     const auto [first, last] = taps_inside(axis, i, size);
@@ -284,10 +266,10 @@ std::vector<typename Correlation<S, A>::Run> Correlation<S, A>::runs(const Axis&
   return runs;
 }
 
-template <class S, class A>
-void Correlation<S, A>::run_phase(const Phase& phase, std::int64_t panel, const Pixels<const A>& in,
-                                  const Window& window, const Pixels<T>& out, std::int64_t images,
-                                  std::int64_t top, std::int64_t bottom) const {
+template <class T>
+void Correlation<T>::run_phase(const Phase& phase, std::int64_t panel, const Pixels<const T>& in,
+                               const Window& window, const Pixels<T>& out, std::int64_t images,
+                               std::int64_t top, std::int64_t bottom) const {
   const Axis &rows = *phase.rows, &columns = *phase.columns;
   const std::int64_t channels = in_.channels;
   const std::int64_t begin = rows.results_before(top), end = rows.results_before(bottom);
@@ -296,7 +278,7 @@ void Correlation<S, A>::run_phase(const Phase& phase, std::int64_t panel, const 
   const std::int64_t tile = even_share(columns.count, max_rows(vectors));
   const bool merged = columns.step * in.pixel_step == channels;  // taps of a row side by side
 
-  Micro<A> m{.a_step = columns.stride * in.pixel_step,
+  Micro<T> m{.a_step = columns.stride * in.pixel_step,
              .b_step = panel_,
              .c_step = columns.out_step * out.pixel_step,
              .columns = used};
@@ -307,8 +289,8 @@ void Correlation<S, A>::run_phase(const Phase& phase, std::int64_t panel, const 
   m.a_segment[1] = rows.step * in.row_step;
   m.b_segment[1] = columns.taps * channels * panel_;
 
-  const A* weights = phase.weights + panel * phase.depth() * channels * panel_;
-  const std::int64_t row_bytes = m.b_segment[1] * static_cast<std::int64_t>(sizeof(A));
+  const T* weights = phase.weights + panel * phase.depth() * channels * panel_;
+  const std::int64_t row_bytes = m.b_segment[1] * static_cast<std::int64_t>(sizeof(T));
   const std::int64_t taps = std::clamp<std::int64_t>(
       kCacheBytes / std::max<std::int64_t>(1, row_bytes), 1, std::max<std::int64_t>(1, rows.taps));
   for (std::int64_t tap = 0; tap == 0 || tap < rows.taps; tap += taps) {
@@ -331,13 +313,13 @@ void Correlation<S, A>::run_phase(const Phase& phase, std::int64_t panel, const 
           const std::int64_t first = std::max(tap, row.tap);
           const std::int64_t last = std::max(first, std::min(tap + taps, row.tap + row.taps));
           if (first == last && tap > 0) continue;  // else they start with the bias, or at 0
-          Micro<A> part = m;
+          Micro<T> part = m;
           part.segments[1] = last - first;
           (merged ? part.run : part.segments[0]) = column.taps * (merged ? channels : 1);
           part.b += (first - tap) * m.b_segment[1] + column.tap * channels * panel_;
           const std::int64_t to_tap =
               (first - tap) * rows.step * in.row_step + column.tap * columns.step * in.pixel_step;
-          const A* a_rows[kMaxRows];
+          const T* a_rows[kMaxRows];
           T* c_rows[kMaxRows];
           part.a_rows = a_rows;
           part.c_rows = c_rows;

@@ -5,24 +5,17 @@
 #include <tuple>
 #include <vector>
 
-#include "ferrite/kernels/conv.h"
-#include "ferrite/kernels/conv_axis.h"
 #include "ferrite/kernels/cpu/conv/image.h"
+#include "ferrite/kernels/cpu/conv/plan.h"
 #include "ferrite/kernels/cpu/simd.h"
+#include "ferrite/kernels/cpu/unary.h"
 
 namespace ferrite::kernels::cpu::depthwise {
 
-/// Whether `groups` are those of a depthwise convolution of views that are taken here.
-inline bool fits(const View& out, const View& input, const View& weight, std::int64_t groups) {
-  return groups > 1 && weight.sizes[1] == 1 && weight.sizes[0] == groups && out.strides[1] == 1 &&
-         input.strides[1] == 1;
-}
-
-/// Results side by side that fit into registers, of vectors of W lanes.
+/// Results side by side of vectors of W lanes: as many sums as hide the latency of one.
 template <class T, int W>
-inline constexpr int kPixels = std::clamp(kVectorRegisters / 4 * kVectorBytes /
-                                              (W * static_cast<int>(sizeof(T))),
-                                          1, 8);
+inline constexpr int kPixels = std::clamp(8 * kVectorBytes / (W * static_cast<int>(sizeof(T))), 1,
+                                          8);
 
 /// Along an axis, the results [first, last) all of whose taps are inside `size`.
 inline std::pair<std::int64_t, std::int64_t> interior(const Axis& a, std::int64_t size) {
@@ -31,19 +24,20 @@ inline std::pair<std::int64_t, std::int64_t> interior(const Axis& a, std::int64_
   const std::int64_t last = size - reach > 0 ? (size - reach - 1) / a.stride + 1 : 0;
   return {std::min(first, a.count), std::clamp(last, std::min(first, a.count), a.count)};
 }
+
 /// Forward, or the gradient by the input: correlations with the taps of every phase.
 template <class S, class T = Compute<S>>
 class Correlation {
  public:
-  Correlation(const View& out, const View& input, const View& weight, const View& bias,
-              std::vector<Axis> rows, std::vector<Axis> columns)
-      : out_(out, 0, out.sizes[1]),
-        in_(input, 0, out.sizes[1]),
-        kernel_columns_(weight.sizes[3]),
-        rows_(std::move(rows)),
-        columns_(std::move(columns)),
-        weights_(weight.sizes[2] * weight.sizes[3] * out_.channels),
+  explicit Correlation(const ConvCall& call)
+      : out_(call.pass == ConvPass::forward ? call.out : call.input, 0, call.params.groups),
+        in_(call.pass == ConvPass::forward ? call.input : call.out, 0, call.params.groups),
+        kernel_columns_(call.weight.sizes[3]),
+        rows_(axes_of(call, 0)),
+        columns_(axes_of(call, 1)),
+        weights_(call.weight.numel),
         bias_(out_.channels) {
+    const View &weight = call.weight, &bias = call.bias;
     T* to = weights_.data();
     for (std::int64_t y = 0; y < weight.sizes[2]; ++y)
       for (std::int64_t x = 0; x < kernel_columns_; ++x)
@@ -84,13 +78,17 @@ class Correlation {
       for (std::int64_t j = 0; j < left; ++j) at_edge(j);
       taps.first_column = 0;
       taps.last_column = columns.taps;
-      std::int64_t j = left;
-      for (; j + P <= right; j += P) run_pixels<W, P>(rows, columns, image, i, j, c, taps);
       // What is left goes with some that are done already: single ones wait for their sums.
-      if (j < right && right - left >= P)
-        run_pixels<W, P>(rows, columns, image, i, right - P, c, taps);
-      else
-        for (; j < right; ++j) run_pixels<W, 1>(rows, columns, image, i, j, c, taps);
+      std::int64_t j = left;
+      const auto blocks = [&](auto pixels) {
+        if (right - left < pixels) return;
+        for (; j < right; j += pixels)
+          run_pixels<W, pixels>(rows, columns, image, i, std::min<std::int64_t>(j, right - pixels),
+                                c, taps);
+      };
+      blocks(std::integral_constant<int, P>());
+      blocks(std::integral_constant<int, (P + 1) / 2>());
+      for (; j < right; ++j) run_pixels<W, 1>(rows, columns, image, i, j, c, taps);
       j = right;
       for (; j < columns.count; ++j) at_edge(j);
     });
@@ -135,13 +133,11 @@ class Correlation {
 template <class S, class T = Compute<S>>
 class WeightGradient {
  public:
-  WeightGradient(const View& input, const View& grad, std::int64_t kernel_rows,
-                 std::int64_t kernel_columns, const ConvParams& p)
-      : in_(input, 0, grad.sizes[1]),
-        grad_(grad, 0, grad.sizes[1]),
-        rows_(forward_axis(grad.sizes[2], kernel_rows, p.stride[0], p.padding[0], p.dilation[0])),
-        columns_(forward_axis(grad.sizes[3], kernel_columns, p.stride[1], p.padding[1],
-                              p.dilation[1])) {}
+  explicit WeightGradient(const ConvCall& call)
+      : in_(call.input, 0, call.params.groups),
+        grad_(call.out, 0, call.params.groups),
+        rows_(axes_of(call, 0)[0]),
+        columns_(axes_of(call, 1)[0]) {}
 
   void run(const View& grad_weight, const View& grad_bias) const {
     const std::int64_t channels = grad_.channels, taps = rows_.taps * columns_.taps;
@@ -258,5 +254,13 @@ class WeightGradient {
   Images<const S> in_, grad_;
   Axis rows_, columns_;
 };
+
+template <class S>
+void run(const ConvCall& call) {
+  if (call.pass == ConvPass::weight) return WeightGradient<S>(call).run(call.weight, call.bias);
+  Correlation<S>(call).run();
+  if (call.pass == ConvPass::forward && call.params.activation == Activation::relu)
+    unary(UnaryOp::relu, call.out, call.out, {});
+}
 
 }  // namespace ferrite::kernels::cpu::depthwise

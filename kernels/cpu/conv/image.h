@@ -33,6 +33,25 @@ struct Images {
         pixel_step(v.strides[3]) {}
 };
 
+/// Weights of any strides, from input to output channels.
+template <class T>
+struct Filter {
+  const T* data;
+  std::int64_t out_step, in_step, row_step, column_step;
+};
+
+/// One group of a forward pass: `out` is made of `in`. Of a gradient by the input, `out` is that.
+template <class T>
+struct Group {
+  Images<T> out;
+  Images<const T> in;
+  Filter<T> filter;
+  const T* bias = nullptr;
+  std::int64_t bias_step = 0;
+
+  T bias_of(std::int64_t channel) const { return bias ? bias[channel * bias_step] : T(0); }
+};
+
 /// Memory of one layout, of which the inner kernel reads or writes pixels.
 template <class T>
 struct Pixels {
@@ -86,11 +105,10 @@ inline std::pair<std::int64_t, std::int64_t> taps_inside(const Axis& a, std::int
 /// of memory, which the machine foresees, where the kernel would wait for a pixel here and one
 /// there: it is spared where it would bring what nobody reads (`sparse`), or where pixels are so
 /// small that they follow one another closely.
-template <class T, class S>
-bool reads_in_place(const Images<S>& images, const Window& window, bool sparse) {
+template <class T>
+bool reads_in_place(const Images<T>& images, const Window& window, bool sparse) {
   constexpr std::int64_t kSmallPixel = 128;  // bytes
-  return std::is_same_v<T, std::remove_const_t<S>> && images.data && images.channel_step == 1 &&
-         window.inside(images) &&
+  return images.data && images.channel_step == 1 && window.inside(images) &&
          (sparse || images.pixel_step * static_cast<std::int64_t>(sizeof(T)) <= kSmallPixel);
 }
 

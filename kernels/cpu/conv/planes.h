@@ -9,25 +9,6 @@ namespace ferrite::kernels::cpu {
 
 namespace planes {
 
-template <class T>
-bool fits(const Images<T>& large, const Images<const std::remove_const_t<T>>& small,
-          std::int64_t column_stride) {
-  return column_stride == 1 && large.pixel_step == 1 && small.pixel_step == 1 &&
-         (large.channels == 1 || large.channel_step != 1);
-}
-
-/// Costs, in multiplications of vectors: of `depth` products for each result, and of bringing
-/// results and input into another layout (an element takes about as long as two).
-template <class T>
-std::int64_t cost(std::int64_t height, std::int64_t width, std::int64_t channels,
-                  std::int64_t depth) {
-  return height * ((width + kLanes<T> - 1) / kLanes<T>)*depth * channels;
-}
-template <class A, class B>
-std::int64_t cost_of_layout(const Images<A>& a, const Images<B>& b) {
-  return 2 * (a.height * a.width * a.channels + b.height * b.width * b.channels);
-}
-
 /// `window` of each of an image's planes, one after another, with zeros outside the image.
 template <class T>
 void copy(T* to, const Images<const T>& from, std::int64_t image, const Window& window) {
@@ -44,23 +25,23 @@ void copy(T* to, const Images<const T>& from, std::int64_t image, const Window& 
 template <class T>
 class PlaneCorrelation {
  public:
-  PlaneCorrelation(const Images<T>& out, const Images<const T>& in, const Filter<T>& filter,
-                   const T* bias, std::int64_t bias_step, const Axis& rows, const Axis& columns)
-      : out_(out),
-        in_(in),
+  PlaneCorrelation(const Group<T>& group, const Axis& rows, const Axis& columns)
+      : out_(group.out),
+        in_(group.in),
         rows_(rows),
         columns_(columns),
         taps_(rows.taps * columns.taps),
-        depth_(taps_ * in.channels),
-        vectors_(std::min<std::int64_t>(2, (out.width + kLanes<T> - 1) / kLanes<T>)),
-        tile_(even_share(out.channels, max_rows(static_cast<int>(vectors_)))),
-        weights_(depth_ * out.channels),
-        bias_(out.channels) {
-    for (std::int64_t o = 0; o < out.channels; ++o) {
-      bias_.data()[o] = bias ? bias[o * bias_step] : T(0);
-      const std::int64_t first = o / tile_ * tile_, width = std::min(tile_, out.channels - first);
+        depth_(taps_ * in_.channels),
+        vectors_(std::min<std::int64_t>(2, (out_.width + kLanes<T> - 1) / kLanes<T>)),
+        tile_(even_share(out_.channels, max_rows(static_cast<int>(vectors_)))),
+        weights_(depth_ * out_.channels),
+        bias_(out_.channels) {
+    const Filter<T>& filter = group.filter;
+    for (std::int64_t o = 0; o < out_.channels; ++o) {
+      bias_.data()[o] = group.bias_of(o);
+      const std::int64_t first = o / tile_ * tile_, width = std::min(tile_, out_.channels - first);
       T* to = weights_.data() + first * depth_ + o - first;
-      for (std::int64_t c = 0; c < in.channels; ++c)
+      for (std::int64_t c = 0; c < in_.channels; ++c)
         for (std::int64_t i = 0; i < rows.taps; ++i)
           for (std::int64_t j = 0; j < columns.taps; ++j, to += width)
             *to =

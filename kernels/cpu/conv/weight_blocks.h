@@ -9,22 +9,22 @@
 
 namespace ferrite::kernels::cpu {
 
-template <class S, class T = Compute<S>>
+template <class T>
 class BlockedWeightGradient {
  public:
   /// Whether this is faster than WeightGradient: where there are many sums of few pixels.
-  static bool fits(const Images<const S>& in, const Images<const S>& grad, std::int64_t taps) {
+  static bool fits(const Images<const T>& in, const Images<const T>& grad, std::int64_t taps) {
     const std::int64_t pixels = grad.height * grad.width;
     return in.channels >= 32 && grad.channels >= kLanes<T> && in.count > 0 && pixels > 0 &&
            taps * in.channels * grad.channels >= pixels * 2048;
   }
 
-  BlockedWeightGradient(const Images<const S>& in, const Images<const S>& grad,
+  BlockedWeightGradient(const Images<const T>& in, const Images<const T>& grad,
                         std::int64_t kernel_rows, std::int64_t kernel_columns,
                         const ConvParams& params);
 
   /// As WeightGradient::run().
-  void run(S* out, const std::int64_t* strides, S* bias, std::int64_t bias_step) const;
+  void run(T* out, const std::int64_t* strides, T* bias, std::int64_t bias_step) const;
 
  private:
   static constexpr std::int64_t kBlockTiles = 8;
@@ -50,10 +50,10 @@ class BlockedWeightGradient {
   void sum_tap(Micro<T> m, std::int64_t rows, std::int64_t images, T* c) const;
   void sum_bias(std::int64_t panel, std::int64_t begin, std::int64_t end, const T* grad,
                 T* sums) const;
-  void write(std::int64_t block, std::int64_t panel, const T* sums, S* out,
+  void write(std::int64_t block, std::int64_t panel, const T* sums, T* out,
              const std::int64_t* strides) const;
 
-  Images<const S> in_, grad_;
+  Images<const T> in_, grad_;
   std::int64_t kernel_rows_, kernel_columns_, taps_;
   ConvParams params_;
   Window window_;
@@ -62,12 +62,12 @@ class BlockedWeightGradient {
   std::int64_t parts_;  // of the batch
 };
 
-template <class S, class T>
-BlockedWeightGradient<S, T>::BlockedWeightGradient(const Images<const S>& in,
-                                                   const Images<const S>& grad,
-                                                   std::int64_t kernel_rows,
-                                                   std::int64_t kernel_columns,
-                                                   const ConvParams& params)
+template <class T>
+BlockedWeightGradient<T>::BlockedWeightGradient(const Images<const T>& in,
+                                                const Images<const T>& grad,
+                                                std::int64_t kernel_rows,
+                                                std::int64_t kernel_columns,
+                                                const ConvParams& params)
     : in_(in),
       grad_(grad),
       kernel_rows_(kernel_rows),
@@ -91,9 +91,9 @@ BlockedWeightGradient<S, T>::BlockedWeightGradient(const Images<const S>& in,
       std::min({(kTasks - 1) / (blocks_ * panels_) + 1, work / kTaskWork, most}), 1, in.count);
 }
 
-template <class S, class T>
-void BlockedWeightGradient<S, T>::run(S* out, const std::int64_t* strides, S* bias,
-                                      std::int64_t bias_step) const {
+template <class T>
+void BlockedWeightGradient<T>::run(T* out, const std::int64_t* strides, T* bias,
+                                   std::int64_t bias_step) const {
   const std::int64_t images = in_.count;
   const Scratch<T> in(images * window_size() * in_.channels), grad(images * pixels() * columns_);
   parallel_for(images, 1 + (1 << 14) / (window_size() * in_.channels + pixels() * columns_),
@@ -123,17 +123,17 @@ void BlockedWeightGradient<S, T>::run(S* out, const std::int64_t* strides, S* bi
     for (std::int64_t c = 0; c < grad_.channels; ++c) {
       T sum = 0;
       for (std::int64_t p = 0; p < parts_; ++p) sum += bias_sums.data()[p * columns_ + c];
-      bias[c * bias_step] = static_cast<S>(sum);
+      bias[c * bias_step] = sum;
     }
 }
 
 /// One image: its blocks to [blocks, images, pixels of the window, channels of the block], the
 /// gradient's panels to [panels, images, pixels, channels of the panel].
-template <class S, class T>
-void BlockedWeightGradient<S, T>::copy(std::int64_t image, T* in, T* grad) const {
+template <class T>
+void BlockedWeightGradient<T>::copy(std::int64_t image, T* in, T* grad) const {
   const std::int64_t images = in_.count;
   for (std::int64_t b = 0; b < blocks_; ++b) {
-    Images<const S> block = in_;
+    Images<const T> block = in_;
     block.data += b * block_ * in_.channel_step;
     block.channels = rows_of(b);
     const std::int64_t size = window_size() * block.channels;
@@ -156,9 +156,9 @@ void BlockedWeightGradient<S, T>::copy(std::int64_t image, T* in, T* grad) const
 }
 
 /// sums[tap, row, column] of a block and a panel over images [begin, end).
-template <class S, class T>
-void BlockedWeightGradient<S, T>::sum(std::int64_t block, std::int64_t panel, std::int64_t begin,
-                                      std::int64_t end, const T* in, const T* grad, T* sums) const {
+template <class T>
+void BlockedWeightGradient<T>::sum(std::int64_t block, std::int64_t panel, std::int64_t begin,
+                                   std::int64_t end, const T* in, const T* grad, T* sums) const {
   const std::int64_t rows = rows_of(block), columns = columns_of(panel), images = in_.count;
   const std::int64_t in_size = window_size() * rows, grad_size = pixels() * columns;
   in += images * window_size() * block * block_;
@@ -192,9 +192,9 @@ void BlockedWeightGradient<S, T>::sum(std::int64_t block, std::int64_t panel, st
 
 /// The sums of one tap over the rows that `m` has, a panel's share of the first cache at a time:
 /// images, or rows of one.
-template <class S, class T>
-void BlockedWeightGradient<S, T>::sum_tap(Micro<T> m, std::int64_t rows, std::int64_t images,
-                                          T* c) const {
+template <class T>
+void BlockedWeightGradient<T>::sum_tap(Micro<T> m, std::int64_t rows, std::int64_t images,
+                                       T* c) const {
   const std::int64_t row_bytes = grad_.width * m.columns * static_cast<std::int64_t>(sizeof(T));
   const std::int64_t lines = std::max<std::int64_t>(1, kFirstCache / row_bytes);
   const std::int64_t all = std::max<std::int64_t>(1, m.segments[0]);  // none still start the sums
@@ -217,9 +217,9 @@ void BlockedWeightGradient<S, T>::sum_tap(Micro<T> m, std::int64_t rows, std::in
     }
 }
 
-template <class S, class T>
-void BlockedWeightGradient<S, T>::sum_bias(std::int64_t panel, std::int64_t begin, std::int64_t end,
-                                           const T* grad, T* sums) const {
+template <class T>
+void BlockedWeightGradient<T>::sum_bias(std::int64_t panel, std::int64_t begin, std::int64_t end,
+                                        const T* grad, T* sums) const {
   const std::int64_t columns = columns_of(panel), n = (end - begin) * pixels();
   grad += in_.count * pixels() * panel * panel_ + begin * pixels() * columns;
   for (std::int64_t c = 0; c < columns; c += kLanes<T>) {
@@ -229,21 +229,21 @@ void BlockedWeightGradient<S, T>::sum_bias(std::int64_t panel, std::int64_t begi
   }
 }
 
-template <class S, class T>
-void BlockedWeightGradient<S, T>::write(std::int64_t block, std::int64_t panel, const T* sums,
-                                        S* out, const std::int64_t* strides) const {
+template <class T>
+void BlockedWeightGradient<T>::write(std::int64_t block, std::int64_t panel, const T* sums, T* out,
+                                     const std::int64_t* strides) const {
   const std::int64_t rows = rows_of(block);
   const std::int64_t columns = std::min(panel_, grad_.channels - panel * panel_);
   out += panel * panel_ * strides[0] + block * block_ * strides[1];
   if (strides[1] == 1 || taps_ == 1) {
     for (std::int64_t tap = 0; tap < taps_; ++tap) {
-      S* const to = out + tap / kernel_columns_ * strides[2] + tap % kernel_columns_ * strides[3];
+      T* const to = out + tap / kernel_columns_ * strides[2] + tap % kernel_columns_ * strides[3];
       if (strides[1] == 1)
         copy_matrix(to, strides[0], sums + tap * block_ * panel_, 1, panel_, columns, rows);
       else
         for (std::int64_t o = 0; o < columns; ++o)
           for (std::int64_t r = 0; r < rows; ++r)
-            to[o * strides[0] + r * strides[1]] = static_cast<S>(sums[r * panel_ + o]);
+            to[o * strides[0] + r * strides[1]] = sums[r * panel_ + o];
     }
     return;
   }
@@ -253,7 +253,7 @@ void BlockedWeightGradient<S, T>::write(std::int64_t block, std::int64_t panel, 
                 columns, rows);
   const bool by_planes = strides[1] == taps_ && strides[3] == 1 && strides[2] == kernel_columns_;
   for (std::int64_t o = 0; o < columns; ++o) {
-    S* const to = out + o * strides[0];
+    T* const to = out + o * strides[0];
     const T* from = turned.data() + o * taps_ * rows;
     if (by_planes) {
       copy_matrix(to, taps_, from, 1, rows, rows, taps_);
@@ -262,7 +262,7 @@ void BlockedWeightGradient<S, T>::write(std::int64_t block, std::int64_t panel, 
     for (std::int64_t tap = 0; tap < taps_; ++tap)
       for (std::int64_t r = 0; r < rows; ++r)
         to[r * strides[1] + tap / kernel_columns_ * strides[2] +
-           tap % kernel_columns_ * strides[3]] = static_cast<S>(*from++);
+           tap % kernel_columns_ * strides[3]] = *from++;
   }
 }
 

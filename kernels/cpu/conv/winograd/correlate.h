@@ -32,7 +32,7 @@ class Correlation {
   static constexpr std::int64_t kPanel = 2;
   static constexpr std::int64_t kDepth = 128;  // channels at a time: a panel of the first cache
   /// Channels that are added up before they are added to the others, so that what the maps of 4 x 4
-  /// enlarge is the rounding of short sums (plan.cpp).
+  /// enlarge is the rounding of short sums (winograd.h).
   static constexpr std::int64_t kSum = M == 4 ? 32 : kDepth;
   static constexpr std::int64_t kGroup = 64;       // output channels at a time
   static constexpr std::int64_t kManyTiles = 128;  // for which a part of the filter is transformed
@@ -326,8 +326,8 @@ void Correlation<T, M>::run_by_channels() const {
 }
 
 template <class T>
-void correlate(const Problem<T>& problem) {
-  if (plan(problem).m == 2)
+void correlate(const Problem<T>& problem, int side) {
+  if (side == 2)
     Correlation<T, 2>(problem).run();
   else
     Correlation<T, 4>(problem).run();

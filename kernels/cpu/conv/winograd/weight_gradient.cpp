@@ -260,45 +260,21 @@ class Gradient {
   Scratch<T> bias_sums_;  // [chunks, output channels]
 };
 
-/// Cycles, or multiplications of vectors. Each block of channels transforms its tiles anew.
+}  // namespace
+
 template <class S>
-std::int64_t cost(const Images<const S>& in, const Images<const S>& grad, std::int64_t side) {
+std::int64_t weight_gradient_cost(const Images<const S>& in, const Images<const S>& grad,
+                                  int side) {
   const Cut cut(in, grad, side);
   const std::int64_t ins = (in.channels + kLanes<S> - 1) / kLanes<S>;
   const std::int64_t outs = (grad.channels + kLanes<S> - 1) / kLanes<S>;
   const std::int64_t points = (side + 2) * (side + 2);
   const std::int64_t products = cut.tiles * points * grad.channels * ins;
+  // Each block of channels transforms its tiles anew.
   const std::int64_t transforms =
       cut.tiles * (points * (6 * ins * cut.out_blocks + 4 * outs * cut.in_blocks) + 60);
   const std::int64_t sums = cut.chunks * grad.channels * ins * points * 4;
   return products + transforms + sums + kCall;
-}
-
-}  // namespace
-
-template <class S>
-int weight_gradient_side(const Images<const S>& in, const Images<const S>& grad,
-                         std::int64_t kernel_rows, std::int64_t kernel_columns,
-                         const ConvParams& params) {
-  if (kernel_rows != 3 || kernel_columns != 3 || params.stride[0] != 1 || params.stride[1] != 1 ||
-      params.dilation[0] != 1 || params.dilation[1] != 1)
-    return 0;
-  if (in.count == 0 || grad.height == 0 || grad.width == 0) return 0;
-  switch (conv_algorithm()) {
-    case ConvAlgorithm::direct:
-      return 0;
-    case ConvAlgorithm::winograd_2x2:
-      return 2;
-    case ConvAlgorithm::winograd_4x4:
-      return 4;
-    case ConvAlgorithm::automatic:
-      break;
-  }
-  const std::int64_t outs = (grad.channels + kLanes<S> - 1) / kLanes<S>;
-  const std::int64_t products = grad.count * grad.height * grad.width;
-  const std::int64_t direct = products * kTaps * in.channels * outs;
-  const int side = products < kProductsFor4 || cost(in, grad, 2) < cost(in, grad, 4) ? 2 : 4;
-  return 10 * cost(in, grad, side) > 8 * direct ? 0 : side;
 }
 
 template <class S>
@@ -311,10 +287,9 @@ void weight_gradient(int side, const Images<const S>& in, const Images<const S>&
     Gradient<S, 2>(in, grad, params, out, strides, bias, bias_step).run();
 }
 
-#define FERRITE_INSTANTIATE(S)                                                                    \
-  template int weight_gradient_side(const Images<const S>&, const Images<const S>&, std::int64_t, \
-                                    std::int64_t, const ConvParams&);                             \
-  template void weight_gradient(int, const Images<const S>&, const Images<const S>&,              \
+#define FERRITE_INSTANTIATE(S)                                                                     \
+  template std::int64_t weight_gradient_cost(const Images<const S>&, const Images<const S>&, int); \
+  template void weight_gradient(int, const Images<const S>&, const Images<const S>&,               \
                                 const ConvParams&, S*, const std::int64_t*, S*, std::int64_t);
 FERRITE_INSTANTIATE(float)
 FERRITE_INSTANTIATE(double)

@@ -9,13 +9,10 @@
 
 namespace ferrite::kernels::cpu::winograd {
 
-/// The side of the tiles of results with which weight_gradient() is expected to be fastest, 2 or 4;
-/// 0 where it does not take the convolution, or direct sums are faster. Where conv_algorithm() is
-/// not automatic, what that says. `in` and `grad` are the images of one group.
+/// Cycles, or multiplications of vectors, with tiles of `side` x `side` results, 2 or 4. `in` and
+/// `grad` are the images of one group.
 template <class S>
-int weight_gradient_side(const Images<const S>& in, const Images<const S>& grad,
-                         std::int64_t kernel_rows, std::int64_t kernel_columns,
-                         const ConvParams& params);
+std::int64_t weight_gradient_cost(const Images<const S>& in, const Images<const S>& grad, int side);
 
 /// Writes the gradient by 3x3 weights, with strides by (output channel, input channel, kernel row,
 /// kernel column), and that by the bias unless it is null. Strides and dilations of the convolution

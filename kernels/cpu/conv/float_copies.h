@@ -2,12 +2,12 @@
 // so for every tap, and the fastest algorithm there is takes them.
 #pragma once
 
-#include "ferrite/kernels/cpu/conv/engines.h"
+#include "ferrite/kernels/cpu/conv/plan.h"
 #include "ferrite/kernels/cpu/half_runs.h"
 #include "ferrite/kernels/cpu/loops.h"
 #include "ferrite/kernels/cpu/pack.h"
 
-namespace ferrite::kernels::cpu::wide {
+namespace ferrite::kernels::cpu {
 
 /// Memory for a view of S as float32, images in NHWC or NCHW as they lie; no view for no view.
 template <class S>
@@ -30,11 +30,10 @@ class Floats {
   const View& view() const { return view_; }
 
   /// Reads the values of `from`, which was the constructor's.
-  const View& load(const View& from) const {
-    if (!from.data) return view_;
+  void load(const View& from) const {
+    if (!from.data) return;
     convert<float, S>(view_, from,
                       [](float* to, const S* run, std::int64_t n) { widen(to, run, n); });
-    return view_;
   }
   /// Writes them.
   void store(const View& to) const {
@@ -59,28 +58,16 @@ class Floats {
 };
 
 template <class S>
-void conv2d(const View& out, const View& input, const View& weight, const View& bias,
-            const ConvParams& params) {
-  const Floats<S> y(out), x(input), w(weight), b(bias);
-  own::conv2d(y.view(), x.load(input), w.load(weight), b.load(bias), params);
-  y.store(out);
+void run_as_float(const ConvCall& call) {
+  const Floats<S> input(call.input), weight(call.weight), out(call.out), bias(call.bias);
+  ConvCall wide{call.pass, input.view(), weight.view(), out.view(), bias.view(), call.params};
+  if (call.pass != ConvPass::data) input.load(call.input);
+  if (call.pass != ConvPass::forward) out.load(call.out);
+  if (call.pass != ConvPass::weight) weight.load(call.weight), bias.load(call.bias);
+  run_conv(wide);
+  if (call.pass == ConvPass::forward) out.store(call.out);
+  if (call.pass == ConvPass::data) input.store(call.input);
+  if (call.pass == ConvPass::weight) weight.store(call.weight), bias.store(call.bias);
 }
 
-template <class S>
-void conv2d_data(const View& grad_input, const View& grad, const View& weight, const View& bias,
-                 const ConvParams& params) {
-  const Floats<S> gx(grad_input), gy(grad), w(weight), b(bias);
-  own::conv2d_data(gx.view(), gy.load(grad), w.load(weight), b.load(bias), params);
-  gx.store(grad_input);
-}
-
-template <class S>
-void conv2d_weight(const View& grad_weight, const View& grad_bias, const View& input,
-                   const View& grad, const ConvParams& params) {
-  const Floats<S> gw(grad_weight), gb(grad_bias), x(input), gy(grad);
-  own::conv2d_weight(gw.view(), gb.view(), x.load(input), gy.load(grad), params);
-  gw.store(grad_weight);
-  gb.store(grad_bias);
-}
-
-}  // namespace ferrite::kernels::cpu::wide
+}  // namespace ferrite::kernels::cpu
