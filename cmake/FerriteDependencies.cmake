@@ -31,23 +31,6 @@ if(FERRITE_TESTS)
   ferrite_require(doctest doctest-dev CONFIG)
 endif()
 
-# oneDNN: an optional convolution engine of the CPU.
-set(FERRITE_HAVE_ONEDNN OFF)
-if(FERRITE_ONEDNN STREQUAL "OFF")
-  set(ferrite_onednn_reason "FERRITE_ONEDNN=OFF")
-else()
-  find_package(OneDNN QUIET MODULE)
-  if(OneDNN_FOUND)
-    set(FERRITE_HAVE_ONEDNN ON)
-    set(ferrite_onednn_reason "${OneDNN_VERSION}, ${OneDNN_LIBRARY}")
-  elseif(FERRITE_ONEDNN STREQUAL "ON")
-    message(FATAL_ERROR "FERRITE_ONEDNN=ON, but dnnl.hpp or libdnnl was not found. "
-                        "On Debian or Ubuntu: apt-get install libdnnl-dev")
-  else()
-    set(ferrite_onednn_reason "not found")
-  endif()
-endif()
-
 # Gloo: process groups of the CPU.
 set(FERRITE_HAVE_GLOO OFF)
 if(FERRITE_GLOO STREQUAL "OFF")

@@ -82,5 +82,5 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/ferrite-config-version.cm
   COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/ferrite-config.cmake
               ${PROJECT_BINARY_DIR}/ferrite-config-version.cmake
-              cmake/FindDeflate.cmake cmake/FindOneDNN.cmake
+              cmake/FindDeflate.cmake
         DESTINATION ${ferrite_package})

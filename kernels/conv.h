@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <string>
 
 #include "ferrite/kernels/activation.h"
 #include "ferrite/kernels/kernel.h"
@@ -46,18 +47,7 @@ FERRITE_KERNEL(channel_sum, const View& out, const View& grad);
 /// bias and activation for engines that cannot fuse them. The activation is `none` or `relu`.
 FERRITE_KERNEL(add_channels, const View& out, const View& bias, Activation activation);
 
-/// Which implementation convolves on the CPU. `automatic` uses oneDNN if the build has it and it
-/// has a fast kernel for the shape; `own` never uses oneDNN; `onednn` uses it for every shape that
-/// it supports. The choice of engine and algorithm depends neither on the batch size nor on an
-/// image's position in the batch. conv2d and conv2d_data therefore give an image the same bits in
-/// every batch.
-enum class ConvEngine : std::uint8_t { automatic, own, onednn };
-
-/// Initially the value of FERRITE_CONV ("automatic", "own" or "onednn"); automatic if that is
-/// unset.
-ConvEngine conv_engine();
-void set_conv_engine(ConvEngine engine);
-/// The algorithm of the `own` engine on the CPU. There is a choice for 3 x 3 kernels of stride 1
+/// The algorithm of convolutions on the CPU. There is a choice for 3 x 3 kernels of stride 1
 /// and their gradients, in float32 and float64. Winograd's algorithm (Lavin and Gray, "Fast
 /// Algorithms for Convolutional Neural Networks", 2015) needs 2.25 times fewer multiplications with
 /// tiles of 2 x 2 results, and 4 times fewer with tiles of 4 x 4. `automatic` takes the algorithm
@@ -65,7 +55,8 @@ void set_conv_engine(ConvEngine engine);
 /// products (64 channels). The rms error of float32 is then at most 1.7 times that of direct sums,
 /// for every instruction set (figures: docs/cpu.md). The other values are used wherever they apply;
 /// with few channels, the rounding error of 4 x 4 is up to 5 times as large. A NaN spreads over the
-/// tiles that contain it.
+/// tiles that contain it. The choice depends neither on the batch size nor on an image's position
+/// in the batch, so conv2d and conv2d_data give an image the same bits in every batch.
 enum class ConvAlgorithm : std::uint8_t { automatic, direct, winograd_2x2, winograd_4x4 };
 
 /// Initially the value of FERRITE_CONV_ALGORITHM ("automatic", "direct", "winograd_2x2" or
@@ -73,7 +64,12 @@ enum class ConvAlgorithm : std::uint8_t { automatic, direct, winograd_2x2, winog
 ConvAlgorithm conv_algorithm();
 void set_conv_algorithm(ConvAlgorithm algorithm);
 
-/// Whether this build has oneDNN.
-bool has_onednn();
+enum class ConvPass : std::uint8_t { forward, data, weight };
+
+/// How the CPU computes a pass of a convolution of such views, whose data are not read, as a line
+/// of text: the engine that is taken and what each that can is expected to cost. With
+/// FERRITE_CONV_PLAN=1 every kind of convolution prints it to standard error once.
+std::string conv_plan(ConvPass pass, const View& input, const View& weight, const View& out,
+                      const ConvParams& params);
 
 }  // namespace ferrite::kernels

@@ -12,8 +12,6 @@
 
 namespace ferrite::kernels {
 
-enum class ConvPass : std::uint8_t { forward, data, weight };
-
 /// The memory layout of images and weights: NCHW or NHWC.
 enum class ConvLayout : std::uint8_t { channels_first, channels_last };
 

@@ -3,7 +3,7 @@
 # root or network, such as a GPU host:
 #   scripts/gather_packages.sh [folder] # third_party/gathered, which git ignores and CMake finds
 # Headers and libraries come from Debian's or Ubuntu's packages (no root is needed), CMake and
-# Ninja from PyPI. Not gathered: oneDNN and Gloo, which are large and optional, and NVIDIA's
+# Ninja from PyPI. Not gathered: Gloo, which is large and optional, and NVIDIA's
 # libraries, which a GPU host has, at least as Python packages (docs/gpu_host.md).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -1,12 +1,11 @@
 // Times the convolutions of LeNet-5, of d2l's LeNet and of ResNet-18: forward, and the gradients
 // with respect to data and weights.
 //
-//   bench_ops [--threads 1,2] [--engine automatic] [--algorithm automatic] [--only text]
-//             [--shape 32,64,28,64] [--taps 3,1,1] [--dtype float32] [--seconds 0.25]
-//             [--processor-time]
+//   bench_ops [--threads 1,2] [--algorithm automatic] [--only text] [--shape 32,64,28,64]
+//             [--taps 3,1,1] [--dtype float32] [--seconds 0.25] [--processor-time]
 //
-// Prints medians in milliseconds and billions of operations per second. conv_bench.py in this
-// folder times PyTorch on the same layers.
+// Prints medians in milliseconds and billions of operations per second; with FERRITE_CONV_PLAN=1
+// the plans, too. conv_bench.py in this folder times PyTorch on the same layers.
 #include <fmt/format.h>
 #include <time.h>
 
@@ -100,9 +99,8 @@ int main(int argc, char** argv) {
   std::vector<int> threads{1, 2};
   std::vector<std::int64_t> shapes;
   std::vector<std::int64_t> taps{3, 1, 1};
-  std::string engine = "automatic", algorithm = "automatic", type = "float32", only;
+  std::string algorithm = "automatic", type = "float32", only;
   app.add_option("--threads", threads)->delimiter(',');
-  app.add_option("--engine", engine)->check(CLI::IsMember({"automatic", "own", "onednn"}));
   app.add_option("--algorithm", algorithm)
       ->check(CLI::IsMember({"automatic", "direct", "winograd_2x2", "winograd_4x4"}));
   app.add_option("--only", only, "layers whose names contain this");
@@ -118,9 +116,6 @@ int main(int argc, char** argv) {
   app.add_flag("--processor-time", processor_time,
                "measure processor time instead of wall time: for one thread on a busy machine");
   CLI11_PARSE(app, argc, argv);
-  kernels::set_conv_engine(engine == "own"      ? kernels::ConvEngine::own
-                           : engine == "onednn" ? kernels::ConvEngine::onednn
-                                                : kernels::ConvEngine::automatic);
   kernels::set_conv_algorithm(algorithm == "direct"         ? kernels::ConvAlgorithm::direct
                               : algorithm == "winograd_2x2" ? kernels::ConvAlgorithm::winograd_2x2
                               : algorithm == "winograd_4x4" ? kernels::ConvAlgorithm::winograd_4x4

@@ -97,7 +97,7 @@ data::Batch part_of(const data::Batch& batch, int index, int parts) {
 
 data::Batch to_device(const data::Batch& batch, const Device& device, const Options& o) {
   Tensor images = batch.inputs.to(device);
-  // What oneDNN and the tensor cores like best.
+  // What the tensor cores like best.
   if (o.model == "resnet18") images = images.contiguous(kChannelsLast);
   return {images, batch.labels.to(device)};
 }

@@ -2,7 +2,7 @@
 #include <numbers>
 
 #include "ferrite/kernels/cpu/blocks.h"
-#include "ferrite/kernels/cpu/simd.h"
+#include "ferrite/kernels/cpu/simd_math.h"
 #include "ferrite/kernels/cpu/unary.h"
 
 namespace ferrite::kernels::cpu {
@@ -10,35 +10,33 @@ namespace ferrite::kernels::cpu {
 namespace {
 
 using simd::all;
-using simd::less;
-using simd::select;
 
-template <class P>
-P sigmoid(const P& x) {
-  return all<P>(1) / (all<P>(1) + simd::exp(-x));
+template <class V>
+V sigmoid(const V& x) {
+  return all<V>(1) / (all<V>(1) + simd::exp(-x));
 }
 
 constexpr double kGeluScale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;  // sqrt(2 / pi)
 constexpr double kGeluCubic = 0.044715;
 
-template <class P>
-P gelu_tanh_argument(const P& x) {
-  return all<P>(kGeluScale) * (x + all<P>(kGeluCubic) * x * x * x);
+template <class V>
+V gelu_tanh_argument(const V& x) {
+  return all<V>(kGeluScale) * (x + all<V>(kGeluCubic) * x * x * x);
 }
 
 /// The normal distribution function.
-template <class P>
-P normal_cdf(const P& x) {
-  return all<P>(0.5) * (all<P>(1) + simd::erf(x * all<P>(1 / std::numbers::sqrt2)));
+template <class V>
+V normal_cdf(const V& x) {
+  return all<V>(0.5) * (all<V>(1) + simd::erf(x * all<V>(1 / std::numbers::sqrt2)));
 }
 
-/// A block function of f(packet, a, b), the parameters as packets.
+/// A block function of f(vector, a, b), the parameters as vectors.
 template <class C, class F>
 Block<C> block_of(F) {
   return [](C* out, const C* in, std::int64_t n, C a, C b) {
-    using P = simd::Packet<C>;
-    simd::transform(out, in, n,
-                    [a = all<P>(a), b = all<P>(b)](const P& x) { return F()(x, a, b); });
+    using V = Vector<C>;
+    simd::transform(
+        out, n, [a = all<V>(a), b = all<V>(b)](const V& x) { return F()(x, a, b); }, in);
   };
 }
 
@@ -46,39 +44,37 @@ Block<C> block_of(F) {
 
 template <class C>
 Block<C> activation_block(UnaryOp op) {
-  using P = simd::Packet<C>;
+  using V = Vector<C>;
   switch (op) {
     case UnaryOp::relu:
-      return block_of<C>(
-          [](const P& x, const P&, const P&) { return select(less(x, all<P>(0)), all<P>(0), x); });
+      return block_of<C>([](const V& x, const V&, const V&) { return x < V{} ? V{} : x; });
     case UnaryOp::clamp:
       // NaN stays, as the comparisons do not hold.
-      return block_of<C>([](const P& x, const P& low, const P& high) {
-        const P y = select(less(x, low), low, x);
-        return select(less(high, y), high, y);
+      return block_of<C>([](const V& x, const V& low, const V& high) {
+        const V y = x < low ? low : x;
+        return high < y ? high : y;
       });
     case UnaryOp::sigmoid:
-      return block_of<C>([](const P& x, const P&, const P&) { return sigmoid(x); });
+      return block_of<C>([](const V& x, const V&, const V&) { return sigmoid(x); });
     case UnaryOp::leaky_relu:
-      return block_of<C>([](const P& x, const P& slope, const P&) {
-        return select(less(all<P>(0), x), x, x * slope);
-      });
+      return block_of<C>(
+          [](const V& x, const V& slope, const V&) { return V{} < x ? x : x * slope; });
     case UnaryOp::elu:
-      return block_of<C>([](const P& x, const P& alpha, const P&) {
-        return select(less(all<P>(0), x), x, alpha * simd::expm1(x));
+      return block_of<C>([](const V& x, const V& alpha, const V&) {
+        return V{} < x ? x : alpha * simd::expm1(x);
       });
     case UnaryOp::gelu:
-      return block_of<C>([](const P& x, const P&, const P&) { return x * normal_cdf(x); });
+      return block_of<C>([](const V& x, const V&, const V&) { return x * normal_cdf(x); });
     case UnaryOp::gelu_tanh:
-      return block_of<C>([](const P& x, const P&, const P&) {
-        return all<P>(0.5) * x * (all<P>(1) + simd::tanh(gelu_tanh_argument(x)));
+      return block_of<C>([](const V& x, const V&, const V&) {
+        return all<V>(0.5) * x * (all<V>(1) + simd::tanh(gelu_tanh_argument(x)));
       });
     case UnaryOp::silu:
-      return block_of<C>([](const P& x, const P&, const P&) { return x * sigmoid(x); });
+      return block_of<C>([](const V& x, const V&, const V&) { return x * sigmoid(x); });
     case UnaryOp::softplus:
-      return block_of<C>([](const P& x, const P& beta, const P& threshold) {
-        const P z = x * beta;
-        return select(less(threshold, z), x, simd::log1p(simd::exp(z)) / beta);
+      return block_of<C>([](const V& x, const V& beta, const V& threshold) {
+        const V z = x * beta;
+        return threshold < z ? x : simd::log1p(simd::exp(z)) / beta;
       });
     default:
       fail<DTypeError>("unary", "this operation does not work on {}", dtype_of<C>);
@@ -99,71 +95,67 @@ using BackwardBlock = void (*)(C* out, const C* grad, const C* saved, std::int64
 template <class C, class F>
 BackwardBlock<C> backward_of(F) {
   return [](C* out, const C* grad, const C* saved, std::int64_t n, C a, C b) {
-    using P = simd::Packet<C>;
-    simd::transform(out, grad, saved, n, [a = all<P>(a), b = all<P>(b)](const P& g, const P& x) {
-      return F()(g, x, a, b);
-    });
+    using V = Vector<C>;
+    simd::transform(
+        out, n, [a = all<V>(a), b = all<V>(b)](const V& g, const V& x) { return F()(g, x, a, b); },
+        grad, saved);
   };
 }
 
-template <class P>
-P gelu_derivative(const P& x) {
-  const P density = all<P>(kGeluScale / 2) * simd::exp(all<P>(-0.5) * x * x);
+template <class V>
+V gelu_derivative(const V& x) {
+  const V density = all<V>(kGeluScale / 2) * simd::exp(all<V>(-0.5) * x * x);
   return normal_cdf(x) + x * density;
 }
 
-template <class P>
-P gelu_tanh_derivative(const P& x) {
-  const P one = all<P>(1), half = all<P>(0.5);
-  const P t = simd::tanh(gelu_tanh_argument(x));
-  const P slope = all<P>(kGeluScale) * (one + all<P>(3 * kGeluCubic) * x * x);
+template <class V>
+V gelu_tanh_derivative(const V& x) {
+  const V one = all<V>(1), half = all<V>(0.5);
+  const V t = simd::tanh(gelu_tanh_argument(x));
+  const V slope = all<V>(kGeluScale) * (one + all<V>(3 * kGeluCubic) * x * x);
   return half * (one + t) + half * x * (one - t * t) * slope;
 }
 
 template <class C>
 BackwardBlock<C> backward_block(UnaryOp op) {
-  using P = simd::Packet<C>;
+  using V = Vector<C>;
   switch (op) {
     // A NaN that was saved lets the gradient through, as in PyTorch.
     case UnaryOp::relu:
-      return backward_of<C>([](const P& g, const P& x, const P&, const P&) {
-        return select(simd::less_or_equal(x, all<P>(0)), all<P>(0), g);
-      });
+      return backward_of<C>(
+          [](const V& g, const V& x, const V&, const V&) { return x <= V{} ? V{} : g; });
     case UnaryOp::clamp:
-      return backward_of<C>([](const P& g, const P& x, const P& low, const P& high) {
-        using simd::less_or_equal;
-        const P zero = all<P>(0), above = select(less_or_equal(x, low), zero, g);
-        return select(less_or_equal(x, x), select(less_or_equal(high, x), zero, above), zero);
+      return backward_of<C>([](const V& g, const V& x, const V& low, const V& high) {
+        return (x <= low) | (high <= x) | (x != x) ? V{} : g;
       });
     case UnaryOp::sigmoid:
       return backward_of<C>(
-          [](const P& g, const P& y, const P&, const P&) { return g * y * (all<P>(1) - y); });
+          [](const V& g, const V& y, const V&, const V&) { return g * y * (all<V>(1) - y); });
     case UnaryOp::tanh:
       return backward_of<C>(
-          [](const P& g, const P& y, const P&, const P&) { return g * (all<P>(1) - y * y); });
+          [](const V& g, const V& y, const V&, const V&) { return g * (all<V>(1) - y * y); });
     case UnaryOp::leaky_relu:
-      return backward_of<C>([](const P& g, const P& x, const P& slope, const P&) {
-        return select(less(all<P>(0), x), g, g * slope);
-      });
+      return backward_of<C>(
+          [](const V& g, const V& x, const V& slope, const V&) { return V{} < x ? g : g * slope; });
     case UnaryOp::elu:
-      return backward_of<C>([](const P& g, const P& x, const P& alpha, const P&) {
-        return select(simd::less_or_equal(x, all<P>(0)), g * alpha * simd::exp(x), g);
+      return backward_of<C>([](const V& g, const V& x, const V& alpha, const V&) {
+        return x <= V{} ? g * alpha * simd::exp(x) : g;
       });
     case UnaryOp::gelu:
       return backward_of<C>(
-          [](const P& g, const P& x, const P&, const P&) { return g * gelu_derivative(x); });
+          [](const V& g, const V& x, const V&, const V&) { return g * gelu_derivative(x); });
     case UnaryOp::gelu_tanh:
       return backward_of<C>(
-          [](const P& g, const P& x, const P&, const P&) { return g * gelu_tanh_derivative(x); });
+          [](const V& g, const V& x, const V&, const V&) { return g * gelu_tanh_derivative(x); });
     case UnaryOp::silu:
-      return backward_of<C>([](const P& g, const P& x, const P&, const P&) {
-        const P s = sigmoid(x);
-        return g * s * (all<P>(1) + x * (all<P>(1) - s));
+      return backward_of<C>([](const V& g, const V& x, const V&, const V&) {
+        const V s = sigmoid(x);
+        return g * s * (all<V>(1) + x * (all<V>(1) - s));
       });
     case UnaryOp::softplus:
-      return backward_of<C>([](const P& g, const P& x, const P& beta, const P& threshold) {
-        const P z = x * beta;
-        return select(less(threshold, z), g, g * sigmoid(z));
+      return backward_of<C>([](const V& g, const V& x, const V& beta, const V& threshold) {
+        const V z = x * beta;
+        return threshold < z ? g : g * sigmoid(z);
       });
     default:
       fail<DTypeError>("unary_backward", "has no kernel for this operation");

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "ferrite/core/parallel_for.h"
-#include "ferrite/kernels/cpu/lanes.h"
 #include "ferrite/kernels/cpu/pack.h"
+#include "ferrite/kernels/cpu/simd.h"
 #include "ferrite/kernels/norm.h"
 
 namespace ferrite::kernels::cpu {

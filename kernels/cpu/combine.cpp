@@ -3,7 +3,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "ferrite/kernels/cpu/lanes.h"
+#include "ferrite/kernels/cpu/simd.h"
 
 namespace ferrite::kernels::cpu {
 

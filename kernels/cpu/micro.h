@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "ferrite/kernels/cpu/vector.h"
+#include "ferrite/kernels/cpu/simd.h"
 
 namespace ferrite::kernels::cpu {
 

@@ -1,4 +1,4 @@
-#include "ferrite/kernels/cpu/vector.h"
+#include "ferrite/kernels/cpu/simd.h"
 
 #if defined(__AVX512BF16__)
 #define FERRITE_PAIRS
@@ -8,7 +8,7 @@
 #define FERRITE_PAIRS
 #pragma GCC target("avx512bf16")
 
-// vector.h comes before: what it includes must not be compiled for such machines alone.
+// simd.h comes before: what it includes must not be compiled for such machines alone.
 namespace ferrite::kernels::cpu {
 template <>
 inline void add_product<Pair>(Vector<float>& sum, const Pair& left, Vector<Pair> right) {

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "ferrite/kernels/cpu/lanes.h"
 #include "ferrite/kernels/cpu/pieces.h"
+#include "ferrite/kernels/cpu/simd.h"
 
 namespace ferrite::kernels::cpu {
 

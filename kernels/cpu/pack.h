@@ -8,7 +8,7 @@
 
 #include "ferrite/core/dtype.h"
 #include "ferrite/core/storage.h"
-#include "ferrite/kernels/cpu/vector.h"
+#include "ferrite/kernels/cpu/simd.h"
 
 namespace ferrite::kernels::cpu {
 

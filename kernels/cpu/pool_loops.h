@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ferrite/core/parallel_for.h"
-#include "ferrite/kernels/cpu/lanes.h"
+#include "ferrite/kernels/cpu/simd.h"
 #include "ferrite/kernels/pool.h"
 
 namespace ferrite::kernels::cpu {

@@ -8,7 +8,7 @@
 
 #include "ferrite/kernels/cpu/loops.h"
 #include "ferrite/kernels/cpu/philox.h"
-#include "ferrite/kernels/cpu/simd.h"
+#include "ferrite/kernels/cpu/simd_math.h"
 
 namespace ferrite::kernels::cpu {
 
@@ -36,10 +36,12 @@ void box_muller(C* u) {
     radius[i] = C(1) - u[2 * i];  // (0, 1]: its logarithm is finite
     cosine[i] = C(2 * std::numbers::pi) * u[2 * i + 1];
   }
-  simd::transform(sine, cosine, n, [](const auto& x) { return simd::sin(x); });
-  simd::transform(cosine, cosine, n, [](const auto& x) { return simd::cos(x); });
-  simd::transform(radius, radius, n,
-                  []<class P>(const P& x) { return simd::sqrt(simd::all<P>(-2) * simd::log(x)); });
+  const auto sin = [](const auto& x) { return simd::sin(x); };
+  const auto cos = [](const auto& x) { return simd::cos(x); };
+  simd::transform(sine, n, sin, cosine);
+  simd::transform(cosine, n, cos, cosine);
+  simd::transform(
+      radius, n, [](const auto& x) { return simd::sqrt(C(-2) * simd::log(x)); }, radius);
   for (int i = 0; i < n; ++i) {
     u[2 * i] = radius[i] * cosine[i];
     u[2 * i + 1] = radius[i] * sine[i];

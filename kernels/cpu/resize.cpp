@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ferrite/core/parallel_for.h"
-#include "ferrite/kernels/cpu/lanes.h"
+#include "ferrite/kernels/cpu/simd.h"
 
 namespace ferrite::kernels::cpu {
 

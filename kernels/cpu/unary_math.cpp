@@ -1,14 +1,14 @@
-#include "ferrite/kernels/cpu/simd.h"
+#include "ferrite/kernels/cpu/simd_math.h"
 #include "ferrite/kernels/cpu/unary.h"
 
 namespace ferrite::kernels::cpu {
 
 namespace {
 
-/// A block function of f, which takes a packet.
+/// A block function of f, which takes a vector.
 template <class C, class F>
 Block<C> block_of(F) {
-  return [](C* out, const C* in, std::int64_t n, C, C) { simd::transform(out, in, n, F()); };
+  return [](C* out, const C* in, std::int64_t n, C, C) { simd::transform(out, n, F(), in); };
 }
 
 /// The same of a function of numbers, which the compiler vectorises where it can.
@@ -19,16 +19,14 @@ Block<C> block_of_numbers(F) {
   };
 }
 
-template <class P>
-P truncate(const P& x) {
-  return simd::select(simd::less(x, simd::all<P>(0)), simd::ceil(x), simd::floor(x));
+template <class V>
+V truncate(const V& x) {
+  return x < V{} ? simd::ceil(x) : simd::floor(x);
 }
 
-template <class P>
-P sign(const P& x) {
-  const P zero = simd::all<P>(0);
-  return simd::select(simd::less(zero, x), simd::all<P>(1),
-                      simd::select(simd::less(x, zero), simd::all<P>(-1), zero));
+template <class V>
+V sign(const V& x) {
+  return x > V{} ? simd::all<V>(1) : x < V{} ? simd::all<V>(-1) : V{};
 }
 
 }  // namespace
@@ -69,7 +67,7 @@ Block<C> math_block(UnaryOp op) {
     case UnaryOp::rsqrt:
       return block_of_numbers<C>([](C x) { return C(1) / std::sqrt(x); });
     case UnaryOp::reciprocal:
-      return block_of<C>([]<class P>(const P& x) { return simd::all<P>(1) / x; });
+      return block_of<C>([](const auto& x) { return C(1) / x; });
     case UnaryOp::sin:
       return block_of<C>([](const auto& x) { return simd::sin(x); });
     case UnaryOp::cos:

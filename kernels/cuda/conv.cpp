@@ -6,7 +6,7 @@
 #include "ferrite/kernels/copy.h"
 #include "ferrite/kernels/cuda/conv_direct.h"
 #include "ferrite/kernels/cuda/conv_types.h"
-#include "ferrite/kernels/cuda/own.h"
+#include "ferrite/kernels/cuda/native.h"
 #include "ferrite/kernels/cuda/vendor/cudnn.h"
 #include "ferrite/kernels/cuda/workspace.h"
 #include "ferrite/kernels/norm.h"
@@ -20,7 +20,7 @@ void conv2d(const Stream& stream, const View& out, const View& input, const View
   const bool plain = !bias.data && params.activation == Activation::none;
   if (!plain && vendor::conv2d(stream, out, input, weight, bias, params, ConvEpilogue::none))
     return cuda::add_channels(stream, out, bias, params.activation);
-  own::conv2d(stream, out, input, weight, bias, params);
+  native::conv2d(stream, out, input, weight, bias, params);
 }
 void conv2d_stats(const Stream& stream, const View& out, const View& mean, const View& m2,
                   const View& input, const View& weight, const View& bias,
@@ -38,7 +38,7 @@ void conv2d_data(const Stream& stream, const View& grad_input, const View& grad,
     if (bias.data) cuda::add_channels(stream, grad_input, bias, Activation::none);
     return;
   }
-  own::conv2d_data(stream, grad_input, grad, weight, bias, params);
+  native::conv2d_data(stream, grad_input, grad, weight, bias, params);
 }
 void conv2d_weight(const Stream& stream, const View& grad_weight, const View& grad_bias,
                    const View& input, const View& grad, const ConvParams& params) {
@@ -46,10 +46,10 @@ void conv2d_weight(const Stream& stream, const View& grad_weight, const View& gr
     if (grad_bias.data) channel_sum(stream, grad_bias, grad);
     return;
   }
-  own::conv2d_weight(stream, grad_weight, grad_bias, input, grad, params);
+  native::conv2d_weight(stream, grad_weight, grad_bias, input, grad, params);
 }
 
-namespace own {
+namespace native {
 
 namespace {
 
@@ -155,6 +155,6 @@ void conv2d_weight(const Stream& stream, const View& grad_weight, const View& gr
   }
 }
 
-}  // namespace own
+}  // namespace native
 
 }  // namespace ferrite::kernels::cuda

@@ -7,7 +7,7 @@
 #include "ferrite/kernels/cuda/conv_tiles.cuh"
 #include "ferrite/kernels/cuda/tile_launch.cuh"
 
-namespace ferrite::kernels::cuda::own {
+namespace ferrite::kernels::cuda::native {
 
 namespace {
 
@@ -206,4 +206,4 @@ void direct_weight_gradient(const Stream& stream, const ConvLaunch& launch, cons
   });
 }
 
-}  // namespace ferrite::kernels::cuda::own
+}  // namespace ferrite::kernels::cuda::native

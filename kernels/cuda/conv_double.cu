@@ -1,7 +1,7 @@
 #include "ferrite/kernels/cuda/conv_tile_launch.cuh"
 #include "ferrite/kernels/cuda/conv_types.h"
 
-namespace ferrite::kernels::cuda::own {
+namespace ferrite::kernels::cuda::native {
 
 namespace {
 using Square = Tile<double, 64, 64, 32, 32, 8, 4, 2>;
@@ -26,4 +26,4 @@ void double_weight_gradient(const Stream& stream, const ConvLaunch& launch, cons
     run_weight_gradient<Square, false>(stream, "double_weight_gradient", launch, to, accumulate);
 }
 
-}  // namespace ferrite::kernels::cuda::own
+}  // namespace ferrite::kernels::cuda::native

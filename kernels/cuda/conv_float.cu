@@ -1,7 +1,7 @@
 #include "ferrite/kernels/cuda/conv_tile_launch.cuh"
 #include "ferrite/kernels/cuda/conv_types.h"
 
-namespace ferrite::kernels::cuda::own {
+namespace ferrite::kernels::cuda::native {
 
 namespace {
 
@@ -32,4 +32,4 @@ void float_correlation(const Stream& stream, const ConvLaunch& launch, const Vie
     correlate<false>(stream, work);
 }
 
-}  // namespace ferrite::kernels::cuda::own
+}  // namespace ferrite::kernels::cuda::native

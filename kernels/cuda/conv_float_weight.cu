@@ -1,7 +1,7 @@
 #include "ferrite/kernels/cuda/conv_tile_launch.cuh"
 #include "ferrite/kernels/cuda/conv_types.h"
 
-namespace ferrite::kernels::cuda::own {
+namespace ferrite::kernels::cuda::native {
 
 namespace {
 
@@ -28,4 +28,4 @@ void float_weight_gradient(const Stream& stream, const ConvLaunch& launch, const
     gradient<false>(stream, launch, grad_kernel.as<float>(), accumulate);
 }
 
-}  // namespace ferrite::kernels::cuda::own
+}  // namespace ferrite::kernels::cuda::native

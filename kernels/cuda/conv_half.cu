@@ -1,7 +1,7 @@
 #include "ferrite/kernels/cuda/conv_mma.cuh"
 #include "ferrite/kernels/cuda/conv_types.h"
 
-namespace ferrite::kernels::cuda::own {
+namespace ferrite::kernels::cuda::native {
 
 void half_correlation(const Stream& stream, const ConvLaunch& launch, const View& kernel,
                       const View& bias) {
@@ -13,4 +13,4 @@ void half_weight_gradient(const Stream& stream, const ConvLaunch& launch, const 
   mma_weight_gradient<Half>(stream, launch, grad_kernel, accumulate);
 }
 
-}  // namespace ferrite::kernels::cuda::own
+}  // namespace ferrite::kernels::cuda::native

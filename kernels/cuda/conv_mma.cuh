@@ -95,7 +95,7 @@ struct ChunkLoaders {
   using Loader = ChunkLoader<S, Points, AlongDepth, Rows, Depth, Threads>;
 };
 
-namespace own {
+namespace native {
 
 template <class Tile, class S>
 void run_mma_correlation(const Stream& stream, const char* name, const ConvWork<S, float>& work) {
@@ -156,6 +156,6 @@ void mma_weight_gradient(const Stream& stream, const ConvLaunch& launch, const V
                                   accumulate);
 }
 
-}  // namespace own
+}  // namespace native
 
 }  // namespace ferrite::kernels::cuda

@@ -1,6 +1,6 @@
 #include "ferrite/kernels/cuda/conv_plan.h"
 
-namespace ferrite::kernels::cuda::own {
+namespace ferrite::kernels::cuda::native {
 
 namespace {
 
@@ -155,4 +155,4 @@ StoreOrder store_order(const ConvLaunch& launch, std::size_t itemsize, int run) 
   return order;
 }
 
-}  // namespace ferrite::kernels::cuda::own
+}  // namespace ferrite::kernels::cuda::native

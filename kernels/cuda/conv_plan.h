@@ -6,7 +6,7 @@
 #include "ferrite/kernels/cuda/store_order.h"
 #include "ferrite/kernels/view.h"
 
-namespace ferrite::kernels::cuda::own {
+namespace ferrite::kernels::cuda::native {
 
 /// The correlations of one launch: a range of images, all groups, some phases.
 struct ConvLaunch {
@@ -42,4 +42,4 @@ std::vector<ConvLaunch> backward_launches(const View& grad_input, const View& gr
 /// The order in which results are stored, `run` at a time if they are packed; rows are channels.
 StoreOrder store_order(const ConvLaunch& launch, std::size_t itemsize, int run);
 
-}  // namespace ferrite::kernels::cuda::own
+}  // namespace ferrite::kernels::cuda::native

@@ -5,7 +5,7 @@
 #include "ferrite/kernels/cuda/conv_tiles.cuh"
 #include "ferrite/kernels/cuda/tile_launch.cuh"
 
-namespace ferrite::kernels::cuda::own {
+namespace ferrite::kernels::cuda::native {
 
 /// One launch of a correlation, with its filter and its bias [channels of `to`] or null.
 template <class S, class T>
@@ -55,4 +55,4 @@ void run_weight_gradient(const Stream& stream, const char* name, const ConvLaunc
                      plan_parts<Tile>(sizes));
 }
 
-}  // namespace ferrite::kernels::cuda::own
+}  // namespace ferrite::kernels::cuda::native

@@ -3,7 +3,7 @@
 
 #include "ferrite/kernels/cuda/conv_plan.h"
 
-namespace ferrite::kernels::cuda::own {
+namespace ferrite::kernels::cuda::native {
 
 /// to = from * kernel + bias for the channels and phases of a launch. `bias` may have null data.
 void float_correlation(const Stream& stream, const ConvLaunch& launch, const View& kernel,
@@ -26,4 +26,4 @@ void half_weight_gradient(const Stream& stream, const ConvLaunch& launch, const 
 void bfloat16_weight_gradient(const Stream& stream, const ConvLaunch& launch,
                               const View& grad_kernel, bool accumulate);
 
-}  // namespace ferrite::kernels::cuda::own
+}  // namespace ferrite::kernels::cuda::native

@@ -3,18 +3,18 @@
 #include <algorithm>
 
 #include "ferrite/kernels/cuda/matmul_types.h"
-#include "ferrite/kernels/cuda/own.h"
+#include "ferrite/kernels/cuda/native.h"
 #include "ferrite/kernels/cuda/vendor/cublaslt.h"
 
 namespace ferrite::kernels::cuda {
 
 void matmul(const Stream& stream, const View& out, const View& a, const View& b,
             const MatmulOptions& options) {
-  if (!vendor::matmul(stream, out, a, b, options)) own::matmul(stream, out, a, b, options);
+  if (!vendor::matmul(stream, out, a, b, options)) native::matmul(stream, out, a, b, options);
 }
 
-void own::matmul(const Stream& stream, const View& out, const View& a, const View& b,
-                 const MatmulOptions& options) {
+void native::matmul(const Stream& stream, const View& out, const View& a, const View& b,
+                    const MatmulOptions& options) {
   if (options.row_sums.data) cuda::column_sum(stream, options.row_sums, transposed(a));
   if (out.numel == 0) return;
   const std::int64_t rows = out.sizes[out.ndim - 2], columns = out.sizes[out.ndim - 1];

@@ -1,6 +1,6 @@
 #include "ferrite/kernels/cuda/matmul_tiles.cuh"
 
-namespace ferrite::kernels::cuda::own {
+namespace ferrite::kernels::cuda::native {
 
 namespace {
 
@@ -20,4 +20,4 @@ void double_product(const Stream& stream, const View& out, const View& a, const 
     run_tiles<ManyRows>(stream, "double_product", product);
 }
 
-}  // namespace ferrite::kernels::cuda::own
+}  // namespace ferrite::kernels::cuda::native

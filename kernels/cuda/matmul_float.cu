@@ -1,6 +1,6 @@
 #include "ferrite/kernels/cuda/matmul_tiles.cuh"
 
-namespace ferrite::kernels::cuda::own {
+namespace ferrite::kernels::cuda::native {
 
 namespace {
 
@@ -26,4 +26,4 @@ void float_product(const Stream& stream, const View& out, const View& a, const V
     run_tiles<Small>(stream, "float_product_small", product);
 }
 
-}  // namespace ferrite::kernels::cuda::own
+}  // namespace ferrite::kernels::cuda::native

@@ -1,10 +1,10 @@
 #include "ferrite/kernels/cuda/matmul_mma.cuh"
 
-namespace ferrite::kernels::cuda::own {
+namespace ferrite::kernels::cuda::native {
 
 void half_product(const Stream& stream, const View& out, const View& a, const View& b,
                   const MatmulOptions& options) {
   mma_product<Half>(stream, out, a, b, options);
 }
 
-}  // namespace ferrite::kernels::cuda::own
+}  // namespace ferrite::kernels::cuda::native

@@ -1,6 +1,6 @@
 #include "ferrite/kernels/cuda/matmul_tiles.cuh"
 
-namespace ferrite::kernels::cuda::own {
+namespace ferrite::kernels::cuda::native {
 
 void integer_product(const Stream& stream, const View& out, const View& a, const View& b,
                      const MatmulOptions& options) {
@@ -12,4 +12,4 @@ void integer_product(const Stream& stream, const View& out, const View& a, const
   });
 }
 
-}  // namespace ferrite::kernels::cuda::own
+}  // namespace ferrite::kernels::cuda::native

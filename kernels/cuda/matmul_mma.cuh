@@ -4,7 +4,7 @@
 #include "ferrite/kernels/cuda/matmul_tiles.cuh"
 #include "ferrite/kernels/cuda/mma_matrix.cuh"
 
-namespace ferrite::kernels::cuda::own {
+namespace ferrite::kernels::cuda::native {
 
 template <class Tile, bool RowsAlong, bool ColumnsAlong, class S>
 void run_mma(const Stream& stream, const char* name, const MatrixProduct<S, float>& product) {
@@ -50,4 +50,4 @@ void mma_product(const Stream& stream, const View& out, const View& a, const Vie
     run_mma<Small>(stream, "half_product_small", product);
 }
 
-}  // namespace ferrite::kernels::cuda::own
+}  // namespace ferrite::kernels::cuda::native

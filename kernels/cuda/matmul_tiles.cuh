@@ -7,7 +7,7 @@
 #include "ferrite/kernels/cuda/tile_launch.cuh"
 #include "ferrite/kernels/cuda/tile_matrix.cuh"
 
-namespace ferrite::kernels::cuda::own {
+namespace ferrite::kernels::cuda::native {
 
 /// The matrices of a batch.
 struct MatrixView {
@@ -104,4 +104,4 @@ void run_tiles(const Stream& stream, const char* name, const MatrixProduct<T, T>
                      b, out, sizes, plan_parts<Tile>(sizes));
 }
 
-}  // namespace ferrite::kernels::cuda::own
+}  // namespace ferrite::kernels::cuda::native

@@ -3,11 +3,11 @@
 
 #include "ferrite/kernels/matmul.h"
 
-namespace ferrite::kernels::cuda::own {
+namespace ferrite::kernels::cuda::native {
 
 decltype(cuda::matmul) float_product, double_product, half_product, bfloat16_product,
     integer_product;
 /// Products of one row or one column, for floating dtypes.
 decltype(cuda::matmul) vector_product;
 
-}  // namespace ferrite::kernels::cuda::own
+}  // namespace ferrite::kernels::cuda::native

@@ -2,7 +2,7 @@
 // the time.
 #include "ferrite/kernels/cuda/matmul_tiles.cuh"
 
-namespace ferrite::kernels::cuda::own {
+namespace ferrite::kernels::cuda::native {
 
 namespace {
 
@@ -154,4 +154,4 @@ void vector_product(const Stream& stream, const View& out, const View& a, const 
   });
 }
 
-}  // namespace ferrite::kernels::cuda::own
+}  // namespace ferrite::kernels::cuda::native

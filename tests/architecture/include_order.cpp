@@ -86,7 +86,7 @@ bool is_process_group_file(std::string_view file) { return file.starts_with("par
 
 std::vector<IncludeViolation> check_includes(std::string_view file, std::string_view text) {
   static const std::regex kInclude(R"(^\s*#\s*include\s*([<"])([^>"]+)[>"].*)");
-  static const std::regex kPrivate(R"((unsupported/)?Eigen/.*|(oneapi/dnnl/)?dnnl.*)");
+  static const std::regex kPrivate(R"((unsupported/)?Eigen/.*)");
 
   std::vector<IncludeViolation> violations;
   const std::string code = without_comments(text);

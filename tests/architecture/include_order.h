@@ -18,8 +18,8 @@ struct IncludeViolation {
 
 // Checks that the includes of one source file begin with ferrite/, and follow the order core <-
 // kernels <- autograd <- ops <- nn <- {optim, parallel} <- examples, data on core alone, metrics on
-// ops and data, parallel's process groups on core and kernels. Eigen and oneDNN may be included
-// only in kernels. tests/ and examples/ may not be included elsewhere, except for tests/kit/, which
+// ops and data, parallel's process groups on core and kernels. Eigen may be included only in
+// kernels. tests/ and examples/ may not be included elsewhere, except for tests/kit/, which
 // examples use too. `file` is its path below the repository root, with forward slashes; `text` is
 // its content. Comments are ignored.
 std::vector<IncludeViolation> check_includes(std::string_view file, std::string_view text);

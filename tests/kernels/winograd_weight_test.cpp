@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ferrite/core/parallel_for.h"
-#include "ferrite/kernels/cpu/winograd/weight_gradient.h"
+#include "ferrite/kernels/cpu/conv/winograd/weight_gradient.h"
 
 using namespace ferrite;
 using namespace ferrite::kernels;
@@ -143,21 +143,4 @@ TEST_CASE("bits of Winograd gradients do not depend on the number of threads") {
     CHECK(g.bias.data == alone.bias.data);
   }
   set_num_threads(before);
-}
-
-TEST_CASE("weight gradients use Winograd where it is faster") {
-  const auto side = [](const Problem& p, std::array<std::int64_t, 2> stride, std::int64_t kernel) {
-    Array<float> input({p.n, p.c, p.h, p.w}, Lie::last);
-    Array<float> grad({p.n, p.o, p.height(), p.width()}, Lie::last);
-    ConvParams params;
-    params.stride = stride;
-    const Images<const float> in(input.view, 0, p.c), from(grad.view, 0, p.o);
-    return cpu::winograd::weight_gradient_side<float>(in, from, kernel, kernel, params);
-  };
-  const Problem wide{32, 64, 16, 16, 64, 1, 1};
-  CHECK(side(wide, {1, 1}, 3) == 4);
-  CHECK(side(wide, {2, 2}, 3) == 0);
-  CHECK(side(wide, {1, 1}, 5) == 0);
-  CHECK(side({32, 1, 16, 16, 20, 1, 1}, {1, 1}, 3) == 0);
-  CHECK(side({0, 64, 16, 16, 64, 1, 1}, {1, 1}, 3) == 0);
 }

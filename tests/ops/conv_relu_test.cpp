@@ -5,7 +5,6 @@
 
 #include "ferrite/autograd/gradcheck.h"
 #include "ferrite/core/generator.h"
-#include "ferrite/kernels/conv.h"
 #include "ferrite/ops/activation.h"
 #include "ferrite/ops/conv.h"
 #include "ferrite/tests/support/close.h"
@@ -14,7 +13,6 @@ using namespace ferrite;
 using ferrite::test::check_close;
 using ferrite::test::check_equal;
 using ferrite::test::rounding_of;
-using kernels::ConvEngine;
 
 namespace {
 
@@ -23,20 +21,6 @@ Tensor values(const Shape& shape, DType dtype, std::uint64_t seed) {
   std::vector<double> v(static_cast<std::size_t>(shape.numel()));
   for (double& x : v) x = 2 * generator.next_double() - 1;
   return from_vector(v, shape).to(dtype);
-}
-
-struct Engine {
-  explicit Engine(ConvEngine engine) : before(kernels::conv_engine()) {
-    kernels::set_conv_engine(engine);
-  }
-  ~Engine() { kernels::set_conv_engine(before); }
-  ConvEngine before;
-};
-
-std::vector<ConvEngine> engines() {
-  std::vector<ConvEngine> all{ConvEngine::own};
-  if (kernels::has_onednn()) all.push_back(ConvEngine::onednn);
-  return all;
 }
 
 struct Leaves {
@@ -68,20 +52,17 @@ void check_against_ops(const Tensor& x, const Tensor& w, const Tensor& b, const 
 }  // namespace
 
 TEST_CASE("conv2d_relu is relu of conv2d, gradients too") {
-  for (const ConvEngine engine : engines()) {
-    Engine use(engine);
-    for (const DType dtype : {kFloat32, kFloat64, kFloat16, kBFloat16})
-      for (const MemoryFormat format : {kContiguous, kChannelsLast}) {
-        CAPTURE(name(dtype));
-        const Tensor x = values({2, 6, 9, 8}, dtype, 1).to(format);
-        const Tensor w = values({8, 6, 3, 3}, dtype, 2).to(format);
-        const Tensor b = values({8}, dtype, 3);
-        check_against_ops(x, w, b, {.stride = 2, .padding = 1});
-        check_against_ops(x, w, {}, {.padding = Padding::same});
-        check_against_ops(x, values({6, 1, 3, 3}, dtype, 4), values({6}, dtype, 5), {.groups = 6});
-        check_against_ops(x[0], w, b, {.dilation = 2});
-      }
-  }
+  for (const DType dtype : {kFloat32, kFloat64, kFloat16, kBFloat16})
+    for (const MemoryFormat format : {kContiguous, kChannelsLast}) {
+      CAPTURE(name(dtype));
+      const Tensor x = values({2, 6, 9, 8}, dtype, 1).to(format);
+      const Tensor w = values({8, 6, 3, 3}, dtype, 2).to(format);
+      const Tensor b = values({8}, dtype, 3);
+      check_against_ops(x, w, b, {.stride = 2, .padding = 1});
+      check_against_ops(x, w, {}, {.padding = Padding::same});
+      check_against_ops(x, values({6, 1, 3, 3}, dtype, 4), values({6}, dtype, 5), {.groups = 6});
+      check_against_ops(x[0], w, b, {.dilation = 2});
+    }
 }
 
 TEST_CASE("conv2d_relu: gradcheck, of the gradient as well") {
@@ -95,14 +76,11 @@ TEST_CASE("conv2d_relu: gradcheck, of the gradient as well") {
 }
 
 TEST_CASE("conv2d_relu: NaN stays, an empty batch too") {
-  for (const ConvEngine engine : engines()) {
-    Engine use(engine);
-    Tensor x = values({1, 2, 5, 5}, kFloat32, 1);
-    x[0][0][0][0].fill_(std::numeric_limits<double>::quiet_NaN());
-    const Tensor out = conv2d_relu(x, values({32, 2, 3, 3}, kFloat32, 2));
-    const auto v = out.to_vector<double>();
-    CHECK(std::isnan(v[0]));
-    CHECK(v[1] >= 0);
-  }
+  Tensor x = values({1, 2, 5, 5}, kFloat32, 1);
+  x[0][0][0][0].fill_(std::numeric_limits<double>::quiet_NaN());
+  const Tensor out = conv2d_relu(x, values({32, 2, 3, 3}, kFloat32, 2));
+  const auto v = out.to_vector<double>();
+  CHECK(std::isnan(v[0]));
+  CHECK(v[1] >= 0);
   CHECK(conv2d_relu(empty({0, 3, 8, 8}), empty({4, 3, 3, 3})).shape() == Shape{0, 4, 6, 6});
 }

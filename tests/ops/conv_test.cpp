@@ -12,7 +12,6 @@
 #include "ferrite/core/generator.h"
 #include "ferrite/core/parallel_for.h"
 #include "ferrite/core/stream.h"
-#include "ferrite/kernels/conv.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/reduce.h"
 #include "ferrite/tests/support/close.h"
@@ -23,7 +22,6 @@ using ferrite::test::check_close;
 using ferrite::test::check_equal;
 using ferrite::test::message_of;
 using ferrite::test::rounding_of;
-using kernels::ConvEngine;
 
 namespace {
 
@@ -127,29 +125,11 @@ const Case kCases[] = {
     {11, 3, 6, 6, 130, 3, 3, 1, 1},
 };
 
-struct Engine {
-  explicit Engine(ConvEngine engine) : before(kernels::conv_engine()) {
-    kernels::set_conv_engine(engine);
-  }
-  ~Engine() { kernels::set_conv_engine(before); }
-  ConvEngine before;
-};
-
 struct Threads {
   explicit Threads(int count) { set_num_threads(count); }
   ~Threads() { set_num_threads(before); }
   int before = num_threads();
 };
-
-std::vector<ConvEngine> engines() {
-  std::vector<ConvEngine> all{ConvEngine::automatic, ConvEngine::own};
-  if (kernels::has_onednn()) all.push_back(ConvEngine::onednn);
-  return all;
-}
-
-std::string name(ConvEngine e) {
-  return e == ConvEngine::own ? "own" : e == ConvEngine::onednn ? "onednn" : "automatic";
-}
 
 /// The same values at every other place of a larger tensor.
 Tensor spread(const Tensor& t) {
@@ -187,15 +167,11 @@ void check_case(const Case& k, DType dtype, const std::function<Tensor(const Ten
 
 }  // namespace
 
-TEST_CASE("conv2d: values and gradients against naive loops, for every engine and layout") {
-  for (const ConvEngine engine : engines()) {
-    Engine use(engine);
-    CAPTURE(name(engine));
-    for (const Case& k : kCases) {
-      check_case(k, kFloat32, [](const Tensor& t) { return t; });
-      check_case(k, kFloat32, [](const Tensor& t) { return t.to(kChannelsLast); });
-      check_case(k, kFloat32, spread);
-    }
+TEST_CASE("conv2d: values and gradients against naive loops, for every layout") {
+  for (const Case& k : kCases) {
+    check_case(k, kFloat32, [](const Tensor& t) { return t; });
+    check_case(k, kFloat32, [](const Tensor& t) { return t.to(kChannelsLast); });
+    check_case(k, kFloat32, spread);
   }
 }
 
@@ -212,13 +188,9 @@ TEST_CASE("conv2d: weights beyond a cache, images in groups, gradients in parts"
                         {3, 300, 4, 4, 130, 3, 3, 1, 1},
                         {33, 4, 6, 6, 5, 3, 3, 1, 1},
                         {2, 1100, 2, 2, 40, 1, 1}};
-  for (const ConvEngine engine : engines()) {
-    Engine use(engine);
-    CAPTURE(name(engine));
-    for (const Case& k : cases) {
-      check_case(k, kFloat32, [](const Tensor& t) { return t; });
-      check_case(k, kFloat32, [](const Tensor& t) { return t.to(kChannelsLast); });
-    }
+  for (const Case& k : cases) {
+    check_case(k, kFloat32, [](const Tensor& t) { return t; });
+    check_case(k, kFloat32, [](const Tensor& t) { return t.to(kChannelsLast); });
   }
 }
 
@@ -308,22 +280,18 @@ TEST_CASE("conv2d: a gradient that was broadcast") {
 }
 
 TEST_CASE("conv2d: the same bits for every number of threads") {
-  for (const ConvEngine engine : engines()) {
-    Engine use(engine);
-    CAPTURE(name(engine));
-    for (const Case& k : {Case{37, 6, 14, 14, 16, 5, 5}, Case{2, 40, 20, 20, 70, 3, 3, 1, 1}}) {
-      std::vector<Tensor> first;
-      for (const int threads : {1, 2, 4}) {
-        Threads use_threads(threads);
-        const Tensor x = values(k.input()).set_requires_grad();
-        const Tensor w = values(k.weight(), kFloat32, 2).set_requires_grad();
-        const Tensor b = values({k.o}, kFloat32, 3).set_requires_grad();
-        const Tensor out = conv2d(x, w, b, k.options());
-        out.backward(values(k.output(), kFloat32, 4));
-        const std::vector<Tensor> all{out.detach(), x.grad(), w.grad(), b.grad()};
-        if (first.empty()) first = all;
-        for (std::size_t i = 0; i < all.size(); ++i) check_equal(all[i], first[i]);
-      }
+  for (const Case& k : {Case{37, 6, 14, 14, 16, 5, 5}, Case{2, 40, 20, 20, 70, 3, 3, 1, 1}}) {
+    std::vector<Tensor> first;
+    for (const int threads : {1, 2, 4}) {
+      Threads use_threads(threads);
+      const Tensor x = values(k.input()).set_requires_grad();
+      const Tensor w = values(k.weight(), kFloat32, 2).set_requires_grad();
+      const Tensor b = values({k.o}, kFloat32, 3).set_requires_grad();
+      const Tensor out = conv2d(x, w, b, k.options());
+      out.backward(values(k.output(), kFloat32, 4));
+      const std::vector<Tensor> all{out.detach(), x.grad(), w.grad(), b.grad()};
+      if (first.empty()) first = all;
+      for (std::size_t i = 0; i < all.size(); ++i) check_equal(all[i], first[i]);
     }
   }
 }
@@ -360,36 +328,32 @@ TEST_CASE("conv1d") {
 }
 
 TEST_CASE("conv_transpose2d is the gradient of conv2d by its input") {
-  for (const ConvEngine engine : engines()) {
-    Engine use(engine);
-    CAPTURE(name(engine));
-    for (const Case& k : kCases)
-      for (const bool last : {false, true}) {
-        const auto lay = [&](const Tensor& t) { return last ? t.to(kChannelsLast) : t; };
-        const Tensor g = lay(values(k.output(), kFloat32, 4)),
-                     w = lay(values(k.weight(), kFloat32, 2)), b = values({k.c}, kFloat32, 5);
-        const Reference expected(k, values(k.input()), w, values({k.o}), g);
-        // What the stride leaves over at the end.
-        const auto rest = [](std::int64_t size, std::int64_t out, std::int64_t stride,
-                             std::int64_t padding, std::int64_t dilation, std::int64_t kernel) {
-          return size - ((out - 1) * stride - 2 * padding + dilation * (kernel - 1) + 1);
-        };
-        const Tensor out = conv_transpose2d(
-            g, w, b,
-            {.stride = k.stride,
-             .padding = k.padding,
-             .output_padding = {rest(k.h, k.out_h(), k.stride.h, k.padding.h, k.dilation.h, k.kh),
-                                rest(k.w, k.out_w(), k.stride.w, k.padding.w, k.dilation.w, k.kw)},
-             .groups = k.groups,
-             .dilation = k.dilation});
-        REQUIRE(out.shape() == k.input());
-        std::vector<double> sum = expected.grad_input;
-        const std::vector<double> bias = b.to_vector<double>();
-        for (std::size_t i = 0; i < sum.size(); ++i)
-          sum[i] += bias[i / static_cast<std::size_t>(k.h * k.w) % bias.size()];
-        check_close(out, sum, 1e-5, 2e-5);
-      }
-  }
+  for (const Case& k : kCases)
+    for (const bool last : {false, true}) {
+      const auto lay = [&](const Tensor& t) { return last ? t.to(kChannelsLast) : t; };
+      const Tensor g = lay(values(k.output(), kFloat32, 4)),
+                   w = lay(values(k.weight(), kFloat32, 2)), b = values({k.c}, kFloat32, 5);
+      const Reference expected(k, values(k.input()), w, values({k.o}), g);
+      // What the stride leaves over at the end.
+      const auto rest = [](std::int64_t size, std::int64_t out, std::int64_t stride,
+                           std::int64_t padding, std::int64_t dilation, std::int64_t kernel) {
+        return size - ((out - 1) * stride - 2 * padding + dilation * (kernel - 1) + 1);
+      };
+      const Tensor out = conv_transpose2d(
+          g, w, b,
+          {.stride = k.stride,
+           .padding = k.padding,
+           .output_padding = {rest(k.h, k.out_h(), k.stride.h, k.padding.h, k.dilation.h, k.kh),
+                              rest(k.w, k.out_w(), k.stride.w, k.padding.w, k.dilation.w, k.kw)},
+           .groups = k.groups,
+           .dilation = k.dilation});
+      REQUIRE(out.shape() == k.input());
+      std::vector<double> sum = expected.grad_input;
+      const std::vector<double> bias = b.to_vector<double>();
+      for (std::size_t i = 0; i < sum.size(); ++i)
+        sum[i] += bias[i / static_cast<std::size_t>(k.h * k.w) % bias.size()];
+      check_close(out, sum, 1e-5, 2e-5);
+    }
   CHECK(conv_transpose2d(values({3, 4, 4}), values({3, 2, 2, 2}), {}, {.stride = 2}).shape() ==
         Shape{2, 8, 8});
 }

@@ -1,0 +1,73 @@
+// Convolutions of 16-bit types by those of float32: values are converted once, where direct sums do
+// so for every tap, and the fastest algorithm there is takes them.
+#pragma once
+
+#include "ferrite/kernels/cpu/conv/plan.h"
+#include "ferrite/kernels/cpu/half_runs.h"
+#include "ferrite/kernels/cpu/loops.h"
+#include "ferrite/kernels/cpu/pack.h"
+
+namespace ferrite::kernels::cpu {
+
+/// Memory for a view of S as float32, images in NHWC or NCHW as they lie; no view for no view.
+template <class S>
+class Floats {
+ public:
+  explicit Floats(const View& of) : view_(of) {
+    view_.dtype = kFloat32;
+    if (!of.data) return;
+    values_ = Scratch<float>(of.numel);
+    view_.data = values_.data();
+    const bool by_pixels = of.ndim == 4 && of.strides[1] == 1;
+    std::int64_t step = 1;
+    if (by_pixels) view_.strides[1] = step, step *= of.sizes[1];
+    for (int d = of.ndim - 1; d >= 0; --d) {
+      if (by_pixels && d == 1) continue;
+      view_.strides[d] = step;
+      step *= of.sizes[d];
+    }
+  }
+  const View& view() const { return view_; }
+
+  /// Reads the values of `from`, which was the constructor's.
+  void load(const View& from) const {
+    if (!from.data) return;
+    convert<float, S>(view_, from,
+                      [](float* to, const S* run, std::int64_t n) { widen(to, run, n); });
+  }
+  /// Writes them.
+  void store(const View& to) const {
+    if (!to.data) return;
+    convert<S, float>(to, view_,
+                      [](S* run, const float* from, std::int64_t n) { narrow(run, from, n); });
+  }
+
+ private:
+  template <class To, class From, class Run>
+  static void convert(const View& to, const View& from, Run run) {
+    for_each_run<2>({&to, &from}, [&](const auto& at, const auto& step, std::int64_t n) {
+      To* out = to.as<To>() + at[0];
+      const From* in = from.as<From>() + at[1];
+      if (step[0] == 1 && step[1] == 1) return run(out, in, n);
+      for (std::int64_t i = 0; i < n; ++i) out[i * step[0]] = To(float(in[i * step[1]]));
+    });
+  }
+
+  View view_;
+  Scratch<float> values_;
+};
+
+template <class S>
+void run_as_float(const ConvCall& call) {
+  const Floats<S> input(call.input), weight(call.weight), out(call.out), bias(call.bias);
+  ConvCall wide{call.pass, input.view(), weight.view(), out.view(), bias.view(), call.params};
+  if (call.pass != ConvPass::data) input.load(call.input);
+  if (call.pass != ConvPass::forward) out.load(call.out);
+  if (call.pass != ConvPass::weight) weight.load(call.weight), bias.load(call.bias);
+  run_conv(wide);
+  if (call.pass == ConvPass::forward) out.store(call.out);
+  if (call.pass == ConvPass::data) input.store(call.input);
+  if (call.pass == ConvPass::weight) weight.store(call.weight), bias.store(call.bias);
+}
+
+}  // namespace ferrite::kernels::cpu

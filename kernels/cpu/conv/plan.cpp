@@ -1,0 +1,258 @@
+#include "ferrite/kernels/cpu/conv/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ferrite/kernels/cpu/conv/image.h"
+#include "ferrite/kernels/cpu/conv/product.h"
+#include "ferrite/kernels/cpu/conv/winograd/weight_gradient.h"
+
+namespace ferrite::kernels::cpu {
+
+namespace {
+
+constexpr const char* kNames[] = {"depthwise", "product",       "float_copies",
+                                  "direct",    "weight_blocks", "columns",
+                                  "planes",    "winograd_2x2",  "winograd_4x4"};
+
+/// Cycles for one vector of channels: of a tile into the points of Winograd's algorithm, of a tile
+/// out of them, and of a filter into them (with the way there), by the side of a tile's results.
+struct Transforms {
+  std::int64_t in, out, filter;
+};
+constexpr Transforms kTransforms2{120, 90, 120}, kTransforms4{300, 200, 250};
+/// Calls of the inner kernel that are short, and everything that is once a call.
+constexpr std::int64_t kMicroCall = 40, kCall = 20000;
+/// Images that share the work on a filter. Not those of the call.
+constexpr std::int64_t kImages = 32;
+/// Products of a direct sum from which on tiles of 4 x 4 results are chosen: their maps round more
+/// than those of 2 x 2, which sums of so many hide (docs/cpu.md).
+constexpr std::int64_t kProductsFor4 = 9 * 64;
+
+/// What the engines cost for one group of a call. `to` are the images whose channels are a vector's
+/// lanes, those of the results or by the weights of `out`; `from` are the others.
+class Costs {
+ public:
+  explicit Costs(const ConvCall& call)
+      : call_(call),
+        lanes_(kVectorBytes / (call.out.dtype == kFloat64 ? 8 : 4)),
+        taps_(call.weight.sizes[2] * call.weight.sizes[3]),
+        to_(call.pass == ConvPass::data ? call.input : call.out, 0,
+            channels_of(call.pass != ConvPass::data)),
+        from_(call.pass == ConvPass::data ? call.out : call.input, 0,
+              channels_of(call.pass == ConvPass::data)) {}
+
+  bool is_depthwise() const {
+    return call_.params.groups > 1 && call_.weight.sizes[1] == 1 &&
+           call_.weight.sizes[0] == call_.params.groups && call_.input.strides[1] == 1 &&
+           call_.out.strides[1] == 1;
+  }
+  /// Of all groups.
+  std::int64_t depthwise() const {
+    return to_.height * to_.width * taps_ * vectors(call_.params.groups) * images() / steps();
+  }
+
+  std::int64_t direct() const { return products() + layout(); }
+
+  /// Where there are many sums of few pixels, the direct ones leave the cache between images.
+  bool has_many_sums() const {
+    const std::int64_t pixels = sums_by_rows(call_) ? to_.width : to_.height * to_.width;
+    return call_.pass == ConvPass::weight && from_.channels >= 32 && to_.channels >= lanes_ &&
+           taps_ * from_.channels * to_.channels >= pixels * 2048;
+  }
+
+  std::int64_t columns() const {
+    return from_.height * from_.width * vectors(taps_ * to_.channels) * (from_.channels + 4) +
+           layout();
+  }
+
+  bool lies_in_planes() const {
+    const auto& stride = call_.params.stride;
+    return stride[1] == 1 && (stride[0] == 1 || call_.pass != ConvPass::data) &&
+           to_.pixel_step == 1 && from_.pixel_step == 1 &&
+           (to_.channels == 1 || to_.channel_step != 1);
+  }
+  /// With what each row of taps of an input channel costs a call of the inner kernel, whose results
+  /// are up to 14 channels of two vectors: with few taps a row, more than its products.
+  std::int64_t planes() const {
+    constexpr std::int64_t kRowOfTaps = 16;
+    const std::int64_t across = vectors(to_.width), rows = call_.weight.sizes[2];
+    const std::int64_t products = across * taps_ * to_.channels;
+    const std::int64_t calls = (across + 1) / 2 * ((to_.channels + 13) / 14) * rows;
+    return to_.height * from_.channels * (products + calls * kRowOfTaps) * images();
+  }
+
+  bool fits_winograd() const {
+    const ConvParams& p = call_.params;
+    return call_.weight.sizes[2] == 3 && call_.weight.sizes[3] == 3 && p.stride[0] == 1 &&
+           p.stride[1] == 1 && p.dilation[0] == 1 && p.dilation[1] == 1 && from_.channels > 0 &&
+           to_.count * to_.height * to_.width > 0;
+  }
+  /// With tiles of `side` x `side` results. Whether their rounding suits the length of the sums is
+  /// for fine_enough() to say.
+  std::int64_t winograd(int side) const {
+    if (call_.pass == ConvPass::weight) {
+      const std::int64_t cost = call_.out.dtype == kFloat64 ? winograd_weight<double>(side)
+                                                            : winograd_weight<float>(side);
+      return cost + cost / 4 + layout();
+    }
+    const auto ceil = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
+    const Transforms& each = side == 2 ? kTransforms2 : kTransforms4;
+    const std::int64_t points = (side + 2) * (side + 2);
+    const std::int64_t tiles = kImages * ceil(to_.height, side) * ceil(to_.width, side);
+    const std::int64_t ins = from_.channels, outs = vectors(to_.channels);
+    const std::int64_t products = points * tiles * ins * outs;
+    const std::int64_t calls = points * ceil(tiles, 14) * ceil(outs, 2);
+    const std::int64_t transforms =
+        tiles * (each.in * vectors(ins) + each.out * outs) + each.filter * ins * outs;
+    return (products + products / 16 + calls * kMicroCall + transforms + kCall) / kImages +
+           layout();
+  }
+  bool fine_enough(int side) const {
+    const std::int64_t sums = call_.pass == ConvPass::weight ? to_.count * to_.height * to_.width
+                                                             : taps_ * from_.channels;
+    return side == 2 || sums >= kProductsFor4;
+  }
+
+  /// The way of 16-bit images into float32 and back.
+  std::int64_t copies() const {
+    return 12 *
+           vectors(to_.height * to_.width * to_.channels +
+                   from_.height * from_.width * from_.channels) *
+           images();
+  }
+
+ private:
+  std::int64_t channels_of(bool outs) const {
+    return outs ? call_.out.sizes[1] / call_.params.groups : call_.weight.sizes[1];
+  }
+  std::int64_t vectors(std::int64_t count) const { return (count + lanes_ - 1) / lanes_; }
+  std::int64_t images() const { return call_.pass == ConvPass::weight ? to_.count : 1; }
+  /// Pixels of the input that share a pixel of the gradient: each gets a part of the taps.
+  std::int64_t steps() const {
+    return call_.pass == ConvPass::data ? call_.params.stride[0] * call_.params.stride[1] : 1;
+  }
+  std::int64_t products() const {
+    return to_.height * to_.width * taps_ * from_.channels * vectors(to_.channels) * images() /
+           steps();
+  }
+  /// Of bringing images that lie plane by plane into another layout: an element takes about as long
+  /// as two products.
+  std::int64_t layout() const {
+    if (to_.channel_step == 1 && from_.channel_step == 1) return 0;
+    return 2 *
+           (to_.height * to_.width * to_.channels + from_.height * from_.width * from_.channels) *
+           images();
+  }
+  template <class T>
+  std::int64_t winograd_weight(int side) const {
+    return winograd::weight_gradient_cost(Images<const T>(call_.input, 0, from_.channels),
+                                          Images<const T>(call_.out, 0, to_.channels), side);
+  }
+
+  const ConvCall& call_;
+  std::int64_t lanes_, taps_;
+  Images<const float> to_, from_;  // of any type: for sizes and steps
+};
+
+std::int64_t cheapest(const ConvPlan& plan) {
+  std::int64_t cost = INT64_MAX;
+  for (const auto& candidate : plan.candidates) cost = std::min(cost, candidate.cost);
+  return cost;
+}
+
+/// What algorithms besides those of the direct sums conv_algorithm() allows.
+std::vector<int> winograd_sides(const Costs& costs) {
+  switch (conv_algorithm()) {
+    case ConvAlgorithm::direct:
+      return {};
+    case ConvAlgorithm::winograd_2x2:
+      return {2};
+    case ConvAlgorithm::winograd_4x4:
+      return {4};
+    case ConvAlgorithm::automatic:
+      break;
+  }
+  return costs.fine_enough(4) ? std::vector{2, 4} : std::vector{2};
+}
+
+}  // namespace
+
+bool sums_by_rows(const ConvCall& c) {
+  constexpr std::int64_t kNearBytes = 256 << 10;
+  const std::int64_t bytes =
+      c.input.sizes[2] * static_cast<std::int64_t>(itemsize(c.out.dtype)) *
+      (c.input.sizes[3] * c.weight.sizes[1] + c.out.sizes[3] * (c.out.sizes[1] / c.params.groups));
+  const auto splits = [](const View& v) {
+    return v.strides[1] == 1 && v.strides[0] == v.sizes[2] * v.strides[2];
+  };
+  return c.weight.sizes[2] * c.weight.sizes[3] == 1 && c.params.stride[0] == 1 &&
+         c.params.padding[0] == 0 && c.input.sizes[2] == c.out.sizes[2] && bytes > kNearBytes &&
+         splits(c.input) && splits(c.out);
+}
+
+std::vector<Axis> axes_of(const ConvCall& call, int axis) {
+  const auto i = static_cast<std::size_t>(axis);
+  const ConvParams& p = call.params;
+  const std::int64_t kernel = call.weight.sizes[i + 2];
+  if (call.pass != ConvPass::data)
+    return {forward_axis(call.out.sizes[i + 2], kernel, p.stride[i], p.padding[i], p.dilation[i])};
+  return backward_axes(call.input.sizes[i + 2], kernel, p.stride[i], p.padding[i], p.dilation[i]);
+}
+
+ConvPlan plan_of(const ConvCall& call) {
+  const Costs costs(call);
+  ConvPlan plan;
+  const auto add = [&](ConvMethod method, std::int64_t cost) {
+    plan.candidates.push_back({method, cost * call.params.groups});
+  };
+  const bool depthwise = costs.is_depthwise(), half = itemsize(call.out.dtype) == 2;
+  if (depthwise) plan.candidates.push_back({ConvMethod::depthwise, costs.depthwise()});
+  if (pair_products() && is_product(call)) add(ConvMethod::product, costs.direct() / 2);
+  if (half) {
+    ConvCall wide = call;
+    for (View* v : {&wide.input, &wide.weight, &wide.out}) v->dtype = kFloat32;
+    plan.candidates.push_back(
+        {ConvMethod::float_copies, cheapest(plan_of(wide)) + costs.copies() * call.params.groups});
+  } else {
+    // Sums that leave the cache between images take about a quarter longer.
+    const bool many_sums = costs.has_many_sums();
+    const std::int64_t direct = costs.direct();
+    add(ConvMethod::direct, many_sums ? direct + direct / 4 : direct);
+    if (many_sums) add(ConvMethod::weight_blocks, direct);
+    if (call.pass == ConvPass::data) add(ConvMethod::columns, costs.columns());
+    if (costs.lies_in_planes()) add(ConvMethod::planes, costs.planes());
+    if (costs.fits_winograd())
+      for (const int side : winograd_sides(costs))
+        add(side == 2 ? ConvMethod::winograd_2x2 : ConvMethod::winograd_4x4, costs.winograd(side));
+  }
+  const bool any = conv_algorithm() != ConvAlgorithm::automatic && !depthwise;
+  const auto taken = std::min_element(
+      plan.candidates.begin(), plan.candidates.end(), [&](const auto& a, const auto& b) {
+        const auto rank = [&](const ConvPlan::Candidate& c) {
+          return any && is_winograd(c.method) ? std::int64_t{-1} : c.cost;
+        };
+        return rank(a) < rank(b);
+      });
+  plan.method = taken->method;
+  return plan;
+}
+
+std::string to_string(const ConvCall& call, const ConvPlan& plan) {
+  constexpr const char* kPasses[] = {"forward", "data", "weight"};
+  const auto sizes = [](const View& v) {
+    return fmt::format("[{}, {}, {}, {}]", v.sizes[0], v.sizes[1], v.sizes[2], v.sizes[3]);
+  };
+  const auto name_of = [](ConvMethod m) { return kNames[static_cast<std::size_t>(m)]; };
+  std::string costs;
+  for (const auto& [method, cost] : plan.candidates)
+    costs +=
+        fmt::format("{}{} {}", costs.empty() ? "" : ", ", name_of(method), (cost + 999) / 1000);
+  return fmt::format("conv2d {} {} {} * {} -> {}: {} ({})",
+                     kPasses[static_cast<std::size_t>(call.pass)], name(call.out.dtype),
+                     sizes(call.input), sizes(call.weight), sizes(call.out), name_of(plan.method),
+                     costs);
+}
+
+}  // namespace ferrite::kernels::cpu

@@ -1,0 +1,95 @@
+// Mathematics on the vectors of simd.h, a lane at a time as far as results go: the bits of a lane
+// depend on that lane's input alone, never on its place in memory or in the register. Eigen's
+// arrays of fixed size compute it.
+#pragma once
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <unsupported/Eigen/SpecialFunctions>
+
+#include "ferrite/kernels/cpu/simd.h"
+
+namespace ferrite::kernels::cpu::simd {
+
+/// What a lane of the vector V is.
+template <class V>
+using Lane = std::remove_cvref_t<decltype(V{}[0])>;
+
+/// Every lane `value`.
+template <class V>
+V all(double value) {
+  return static_cast<Lane<V>>(value) - V{};  // less 0: the sign of a zero stays
+}
+
+/// f of the lanes as an array.
+template <class V, class F>
+V of_array(const V& x, F f) {
+  using Array = Eigen::Array<Lane<V>, sizeof(V) / sizeof(Lane<V>), 1>;
+  Array in;
+  std::memcpy(in.data(), &x, sizeof x);
+  const Array out = f(in);
+  V y;
+  std::memcpy(&y, out.data(), sizeof y);
+  return y;
+}
+
+#define FERRITE_SIMD_FUNCTION(name)                                     \
+  template <class V>                                                    \
+  V name(const V& x) {                                                  \
+    return of_array(x, [](const auto& array) { return array.name(); }); \
+  }
+FERRITE_SIMD_FUNCTION(abs)
+FERRITE_SIMD_FUNCTION(floor)
+FERRITE_SIMD_FUNCTION(ceil)
+FERRITE_SIMD_FUNCTION(log1p)
+FERRITE_SIMD_FUNCTION(expm1)
+FERRITE_SIMD_FUNCTION(sin)
+FERRITE_SIMD_FUNCTION(cos)
+FERRITE_SIMD_FUNCTION(tanh)
+FERRITE_SIMD_FUNCTION(erf)
+#undef FERRITE_SIMD_FUNCTION
+
+// Eigen's AVX-512 square root is NaN at infinity; the instruction itself is exact.
+template <class V>
+V sqrt(V x) {
+  for (std::size_t i = 0; i < sizeof x / sizeof x[0]; ++i) x[i] = std::sqrt(x[i]);
+  return x;
+}
+
+template <class V>
+V log(const V& x) {
+  using T = Lane<V>;
+  // Eigen takes numbers below the smallest normal one for that.
+  constexpr int kShift = std::numeric_limits<T>::digits;
+  const auto tiny = x < std::numeric_limits<T>::min();
+  const V scaled = tiny ? x * static_cast<T>(std::ldexp(1.0, kShift)) : x;
+  return of_array(scaled, [](const auto& a) { return a.log(); }) -
+         (tiny ? all<V>(kShift * std::numbers::ln2) : V{});
+}
+
+template <class V>
+V exp(const V& x) {
+  // Eigen ends half a power of two too early at the top; below the smallest normal number the
+  // result is 0.
+  using T = Lane<V>;
+  constexpr bool kSingle = sizeof(T) == 4;
+  constexpr T low = kSingle ? T(-87.33654) : T(-708.39641853226408);
+  const auto large = x > T(kSingle ? 80 : 700);
+  const V factor = large ? all<V>(6.235149080811617e27) : all<V>(1);  // exp(64)
+  const V y = of_array(large ? x - T(64) : x, [](const auto& a) { return a.exp(); }) * factor;
+  return x < low ? V{} : y;
+}
+
+/// out[i] = f(in[i]...) for contiguous runs; `f` takes and returns vectors. May be in place.
+template <class T, class F, class... In>
+void transform(T* out, std::int64_t n, F f, const In*... in) {
+  constexpr std::int64_t kStep = kLanes<T>;
+  std::int64_t i = 0;
+  for (; i + kStep <= n; i += kStep) store(out + i, f(load(in + i)...));
+  if (i < n) store_partial(out + i, f(load_partial(in + i, n - i)...), n - i);
+}
+
+}  // namespace ferrite::kernels::cpu::simd
