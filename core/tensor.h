@@ -76,7 +76,7 @@ class Tensor : public TensorMethods {
   Tensor& operator=(const Tensor&) & = default;
   Tensor& operator=(Tensor&&) & noexcept = default;
   /// Of a temporary it would do nothing, so it does not compile. (x[i] = y does: TensorView.)
-  template <class T>
+  template <class T, auto = [] {}>  // the lambda: an error for each use, not for the first alone
   void operator=(const T&) && {
     static_assert(
         detail::never<T>,

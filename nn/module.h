@@ -214,7 +214,8 @@ class Module {
   /// Non-persistent buffers are not in state_dict().
   void register_buffer(std::string name, Tensor& member, bool persistent = true);
   void register_module(std::string name, Module& member);
-  /// The registry owns what it is given; the reference is good as long as the module.
+  /// The registry owns what it is given; the reference is good as long as the module. A module that
+  /// keeps it as a member cannot be cloned (Error): in the copy it would refer to the original's.
   Tensor& add_parameter(std::string name, Tensor parameter, bool requires_grad = true);
   Tensor& add_buffer(std::string name, Tensor buffer, bool persistent = true);
   template <class M>
@@ -260,6 +261,7 @@ class Module {
   Module* wrapped() const;
   void replace_tensors(const std::function<Tensor(const Tensor&)>& f, Memo& replaced);
   void share_hooks(const Module& other);
+  void check_own_children(const Module& original) const;
   Tensor forward_with_hooks(const Tensor& input);
   const std::shared_ptr<detail::Hooks>& own_hooks();
   using Visitor = std::function<void(const std::string& path, Kind kind, const Tensor& tensor)>;
