@@ -199,6 +199,7 @@ TEST_CASE("shapes change as in libtorch") {
   y = x.expand({5, 2, 3, 4});
   y = x.expand(5, -1, -1, -1);
   y = x.unsqueeze(0).expand_as(y);
+  y = x.broadcast_to({5, 2, 3, 4});
   y = x.view_as(x);
   y = x.reshape_as(x);
   y = x.repeat({2, 1, 1});
@@ -283,6 +284,10 @@ TEST_CASE("arithmetic is written as in libtorch") {
   x.abs_().sqrt_().square_().clamp_(0.1, 1);
   x.exp_().log_().neg_().neg_();
   x.pow_(2);
+  x.exp2_().log2_().expm1_().log1p_().reciprocal_().reciprocal_();
+  x.sin_().cos_().tan_().erf_().abs_().rsqrt_();
+  x.floor_().ceil_().round_().trunc_().sign_();
+  x.cumsum_(1);
   x.relu_().sigmoid_().tanh_();
   x.zero_();
   x.fill_(3);

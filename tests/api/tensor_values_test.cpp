@@ -50,6 +50,9 @@ TEST_CASE("assigning to x[i], select, slice and narrow writes into x") {
   CHECK(values(x) == Values{-1, 5, 5, -1, 5, 5});
   x[0] = x[1] = 4;
   CHECK(values(x) == Values{4, 4, 4, 4, 4, 4});
+  x.view({6}) = arange(6, kFloat);
+  x.t()[2] = 0;
+  CHECK(values(x) == Values{0, 1, 0, 3, 4, 0});
   CHECK_THROWS_AS(x[0] = zeros({2}), ShapeError);
   CHECK_THROWS_AS(x[2] = 0, IndexError);
 }
@@ -66,6 +69,22 @@ TEST_CASE("a variable that holds a part is a handle: assigning to it leaves the 
   Tensor part = x[1];
   part = y;
   CHECK(values(x) == Values{0, 1, 2, 3, 4, 5});
+}
+
+TEST_CASE("assigning to a temporary that is no part is an error") {
+  const Tensor x = table();
+  CHECK_THROWS_AS((x + x) = x, ValueError);
+  CHECK_THROWS_AS(x.clone() = 1, ValueError);
+  CHECK_THROWS_AS(Tensor() = x, ValueError);
+  CHECK_THROWS_AS(x.t().reshape({6}) = x, ValueError);  // a copy
+}
+
+TEST_CASE("parts have the type of other tensors") {
+  const Tensor x = table();
+  std::int64_t elements = 0;
+  for (const Tensor& t : {x, x[0], x.slice(1, 0, 2), x.diagonal(), x.clone()})
+    elements += t.numel();
+  CHECK(elements == 6 + 3 + 4 + 2 + 6);
 }
 
 TEST_CASE("assigning to a part is on the tape and counted as a change") {
