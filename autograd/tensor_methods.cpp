@@ -51,7 +51,7 @@ bool Tensor::is_leaf() const {
   return !autograd::gradient_edge(*this).node;
 }
 
-Tensor Tensor::grad() const {
+const Tensor Tensor::grad() const {
   check_defined(*this, "grad");
   Meta* meta = meta_of(*this);
   if (!meta) return {};

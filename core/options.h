@@ -45,7 +45,7 @@ class Options {
   Options device(DeviceType type, int index) const { return device(Device(type, index)); }
   Options memory_format(MemoryFormat f) const { return with(&Options::memory_format_, f); }
   Options pinned_memory(bool on = true) const { return with(&Options::pinned_, on); }
-  Options requires_grad(bool on = true) const { return with(&Options::requires_grad_, on); }
+  Options requires_grad(bool on) const { return with(&Options::requires_grad_, on); }
 
   DType dtype() const { return over({}).dtype; }
   Device device() const { return over({}).device; }

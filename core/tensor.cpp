@@ -292,7 +292,9 @@ Tensor as_strided(const Tensor& base, const Shape& shape, const Strides& strides
                 ShapeError, "as_strided",
                 "shape {}, strides {}, offset {} reach outside a storage of {} bytes", shape,
                 strides, offset, base.storage()->nbytes());
-  return make(base.storage(), shape, strides, offset, base.dtype());
+  Tensor view = make(base.storage(), shape, strides, offset, base.dtype());
+  view.impl()->is_view = true;
+  return view;
 }
 
 }  // namespace ferrite

@@ -40,6 +40,7 @@ struct AutogradMeta {
 class Tensor;
 class TensorHook;
 class TensorIndex;
+class TensorView;
 
 struct TensorImpl final : RefCounted {
   TensorImpl(IntrusivePtr<Storage> storage, const Shape& shape, const Strides& strides,
@@ -51,7 +52,8 @@ struct TensorImpl final : RefCounted {
   std::int64_t offset;  // in elements
   std::int64_t numel;
   DType dtype;
-  bool contiguous;  // row-major, cached
+  bool contiguous;       // row-major, cached
+  bool is_view = false;  // made over the storage of another tensor
   std::unique_ptr<AutogradMeta> autograd;
 };
 
@@ -75,13 +77,19 @@ class Tensor : public TensorMethods {
   /// Makes this handle refer to the other's tensor; nothing is copied.
   Tensor& operator=(const Tensor&) & = default;
   Tensor& operator=(Tensor&&) & noexcept = default;
-  /// Of a temporary it would do nothing, so it does not compile. (x[i] = y does: TensorView.)
-  template <class T>
-  void operator=(const T&) && {
-    static_assert(
-        detail::never<T>,
-        "this assigns to a temporary tensor, which changes nothing: write set_grad(t) for "
-        "grad() = t, x.copy_(t) to change what a view shares, x = t for a variable");
+  /// Of a part, while it is a temporary, it writes into the tensor that it is a part of, on the
+  /// tape: x[i] = y, x.slice(0, 2, 5) = 1, with values that broadcast. ValueError for a temporary
+  /// that is no view. A variable of a part is assigned as any other: after `Tensor row = x[0];`
+  /// `row = y;` leaves x as it is.
+  Tensor operator=(const Tensor& values) &&;
+  Tensor operator=(Scalar value) &&;
+  /// Of a constant temporary, such as grad() returns, it would change nothing.
+  template <std::same_as<Tensor> T,
+            auto = [] {}>  // the lambda: an error for each use, not for the first alone
+  void operator=(const T&) const&& {
+    static_assert(detail::never<T>,
+                  "this assigns to a temporary, which changes nothing: write w.set_grad(t) for "
+                  "w.grad() = t, and x.copy_(t) for x.data() = t");
   }
 
   // ---- Properties. Undefined tensors have none: all but defined() and describe() throw
@@ -179,7 +187,7 @@ class Tensor : public TensorMethods {
   const Tensor& requires_grad_(bool on = true) const { return set_requires_grad(on); }
   bool is_leaf() const;
   /// The accumulated gradient itself, not a copy; undefined if there is none.
-  Tensor grad() const;
+  const Tensor grad() const;  // constant, so that w.grad() = t does not compile
   void set_grad(const Tensor& grad) const;
   /// The gradient itself, to be assigned: w.mutable_grad() = t. Unlike set_grad() it checks
   /// nothing, and no backward() may run meanwhile.
@@ -191,7 +199,7 @@ class Tensor : public TensorMethods {
                 bool create_graph = false) const;
   /// The same values and memory, off the tape.
   Tensor detach() const;
-  Tensor data() const { return detach(); }
+  const Tensor data() const { return detach(); }
   /// Takes this tensor itself off the tape, as a leaf. AutogradError for a view.
   const Tensor& detach_() const;
   /// Makes backward() keep the gradient of a tensor that is not a leaf.
@@ -294,13 +302,13 @@ class Tensor : public TensorMethods {
   Tensor unsqueeze(int dim) const;
   Tensor unfold(int dim, std::int64_t size, std::int64_t step) const;
 
-  // ---- Parts. Assigning to one of these writes into this tensor, on the tape: x[i] = y, with a
-  // tensor that broadcasts or a number.
-  TensorView select(int dim, std::int64_t index) const;
-  TensorView operator[](std::int64_t index) const;
-  TensorView slice(int dim, std::int64_t start, std::int64_t end = INT64_MAX,
-                   std::int64_t step = 1) const;
-  TensorView narrow(int dim, std::int64_t start, std::int64_t length) const;
+  Tensor select(int dim, std::int64_t index) const;
+  Tensor operator[](std::int64_t index) const { return select(0, index); }
+  Tensor slice(int dim, std::int64_t start, std::int64_t end = INT64_MAX,
+               std::int64_t step = 1) const;
+  Tensor narrow(int dim, std::int64_t start, std::int64_t length) const;
+
+  // ---- Indexing, differentiable
   /// Python's x[...], with one index for each dimension (core/tensor_index.h). It is a view unless
   /// there are tensors among the indices, and then a copy. Masks wait for the device. Positions out
   /// of range are an IndexError, thrown by the kernel as in ops/index.h; negative ones count from
@@ -354,12 +362,10 @@ class Tensor : public TensorMethods {
   IntrusivePtr<TensorImpl> impl_;
 };
 
-/// A part of a tensor, as x[i] gives it: a tensor like others, but while it is a temporary,
-/// assigning to it writes into the tensor that it is a part of. A variable of this type is assigned
-/// as any tensor is: `auto row = x[0]; row = y;` leaves x as it is.
+/// What index() gives: a tensor like others, but assigning to it while it is a temporary writes
+/// where it was taken from, even if tensors were among the indices, so that it is a copy.
 class TensorView final : public Tensor {
  public:
-  explicit TensorView(Tensor part) : Tensor(std::move(part)) {}
   TensorView(Tensor part, std::shared_ptr<const detail::IndexedPart> from)
       : Tensor(std::move(part)), from_(std::move(from)) {}
   TensorView(const TensorView&) = default;
@@ -367,22 +373,19 @@ class TensorView final : public Tensor {
   ~TensorView() = default;
   TensorView& operator=(const TensorView&) & = default;
   TensorView& operator=(TensorView&&) & noexcept = default;
-  TensorView& operator=(const Tensor& other) & { return *this = TensorView(other); }
+  TensorView& operator=(const Tensor& other) & { return *this = TensorView(other, nullptr); }
 
-  /// copy_(), or index_put_() where tensors were among the indices; returns the part.
   Tensor operator=(const Tensor& values) &&;
   Tensor operator=(const TensorView& values) && {
     return std::move(*this) = static_cast<const Tensor&>(values);
   }
   Tensor operator=(Scalar value) &&;
-  /// Whether tensors were among the indices, so that this is a copy.
   bool is_copy() const { return from_ != nullptr; }
 
  private:
   std::shared_ptr<const detail::IndexedPart> from_;  // null for a view
 };
 
-inline TensorView Tensor::operator[](std::int64_t index) const { return select(0, index); }
 inline const Tensor& TensorMethods::self() const { return static_cast<const Tensor&>(*this); }
 template <std::same_as<DType> D>
 Tensor TensorMethods::sum(D dtype) const {

@@ -15,7 +15,6 @@
 namespace ferrite {
 
 class Tensor;
-class TensorView;
 struct ValuesIndices;
 
 class TensorMethods {
@@ -202,7 +201,7 @@ class TensorMethods {
   Tensor movedim(const Shape& source, const Shape& destination) const;
   Tensor movedim(int source, int destination) const;
   Tensor unflatten(int dim, const Shape& sizes) const;
-  TensorView diagonal(std::int64_t offset = 0, int dim1 = 0, int dim2 = 1) const;
+  Tensor diagonal(std::int64_t offset = 0, int dim1 = 0, int dim2 = 1) const;
   Tensor flip(const Dims& dims) const;
   template <Size... Dimensions>
   Tensor flip(Dimensions... dims) const;

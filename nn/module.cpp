@@ -1,6 +1,7 @@
 #include "ferrite/nn/module.h"
 
 #include <algorithm>
+#include <cstring>
 #include <unordered_set>
 
 #include "ferrite/autograd/grad_mode.h"
@@ -83,6 +84,7 @@ std::unique_ptr<Module> Module::clone() const {
     CloningGuard guard;
     module = copy();
   }
+  module->check_own_children(*this);
   NoGradGuard guard;
   Memo copies;
   module->replace_tensors(deep_copy, copies);
@@ -95,6 +97,7 @@ std::unique_ptr<Module> Module::copy_with(const std::function<Tensor(const Tenso
     CloningGuard guard;
     module = copy();
   }
+  module->check_own_children(*this);
   Memo given;
   module->replace_tensors(f, given);
   module->share_hooks(*this);
@@ -119,6 +122,27 @@ void Module::replace_tensors(const std::function<Tensor(const Tensor&)>& f, Memo
   }
   NoGradGuard guard;
   detail::compute_tensors(*this);
+}
+
+/// Called on a copy: throws if the object contains the address of a child of the original, as the
+/// copy of a reference or pointer does.
+void Module::check_own_children(const Module& original) const {
+  const std::span<const std::byte> object = memory();
+  for (std::size_t i = 0; i < registry_.size(); ++i) {
+    if (registry_[i].kind != Kind::module) continue;
+    const Module& child = original.module_of(original.registry_[i]);
+    for (std::size_t at = 0; at + sizeof(void*) <= object.size(); at += alignof(void*)) {
+      const void* word = nullptr;
+      std::memcpy(&word, object.data() + at, sizeof(word));
+      FERRITE_CHECK(
+          word != &child && word != child.memory().data(), Error, "clone",
+          "{} holds a reference or a pointer to its child '{}', which in the copy would be that of "
+          "the original; hold the {} itself as a member and register that, or find it by "
+          "get<{}>(\"{}\")",
+          name(), registry_[i].name, child.name(), child.name(), registry_[i].name);
+    }
+    module_of(registry_[i]).check_own_children(child);
+  }
 }
 
 /// Called on a copy.

@@ -252,8 +252,9 @@ class Module {
 
   // ---- The registry. ValueError unless names are new in this module, not empty and without dots.
   // A module must not become part of itself, directly or indirectly (ValueError).
-  /// The registry owns what it is given; the reference is good as long as the module, but not in
-  /// its clones: in a member function, look the module up with get<M>(name).
+  /// The registry owns what it is given; the reference is valid as long as the module exists. A
+  /// module that keeps it as a member cannot be cloned (Error), because it would refer to the
+  /// original's; look the part up by get<M>(name) instead.
   template <class M>
   M& register_module(std::string name, std::unique_ptr<M> module) {
     M* given = module.get();
@@ -346,6 +347,7 @@ class Module {
   Module* wrapped() const;
   void replace_tensors(const std::function<Tensor(const Tensor&)>& f, Memo& replaced);
   void share_hooks(const Module& other);
+  void check_own_children(const Module& original) const;
   Tensor forward_with_hooks(const Tensor& input);
   const std::shared_ptr<detail::Hooks>& own_hooks();
   using Visitor = std::function<void(const std::string& path, Kind kind, const Tensor& tensor)>;

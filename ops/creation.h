@@ -80,6 +80,15 @@ const Tensor& bernoulli_(const Tensor& self, double p, Generator* generator = nu
 
 namespace detail {
 
+/// Any number, where a list has several types of them. A class, so that {{1.0}, {2.0}} is a list of
+/// rows rather than one of numbers in braces.
+struct Number {
+  template <class T>
+  requires std::is_arithmetic_v<T> Number(T value) : value(static_cast<double>(value)) {}
+  operator double() const { return value; }
+  double value;
+};
+
 /// The C++ type in which values are stored temporarily: bool, int64, float or double.
 template <class T>
 using Literal = std::conditional_t<std::is_same_v<T, bool> || std::is_floating_point_v<T>, T,
@@ -169,14 +178,14 @@ Tensor tensor(const std::vector<std::vector<T>>& rows,
 }
 
 // Numbers of several types.
-inline Tensor tensor(std::initializer_list<double> values, const TensorOptions& options = {}) {
+inline Tensor tensor(std::initializer_list<detail::Number> values,
+                     const TensorOptions& options = {}) {
   return detail::from_values<double>(values, options);
 }
-inline Tensor tensor(std::initializer_list<std::initializer_list<double>> rows,
+inline Tensor tensor(std::initializer_list<std::initializer_list<detail::Number>> rows,
                      const TensorOptions& options = {}) {
   return detail::from_rows<double>(rows, options);
 }
-
 /// Blocks of rows.
 template <class T>
 Tensor tensor(std::initializer_list<std::initializer_list<std::initializer_list<T>>> blocks,

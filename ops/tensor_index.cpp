@@ -278,7 +278,7 @@ void put(const IndexedPart& part, Scalar value) {
 TensorView Tensor::index(std::span<const TensorIndex> indices) const {
   const profiler::OpRange range("index", *this);
   IndexedPart part = Resolver(*this, indices).result();
-  if (part.is_view()) return TensorView(part.base);
+  if (part.is_view()) return {part.base, nullptr};
   part.mask = single_mask(indices);
   Tensor values = read(part);
   return {std::move(values), std::make_shared<const IndexedPart>(std::move(part))};
@@ -302,19 +302,38 @@ const Tensor& Tensor::index_put_(std::span<const TensorIndex> indices, Scalar va
   return *this;
 }
 
+// ---- Assignment to temporaries
+
+namespace {
+
+void check_part(const Tensor& part) {
+  FERRITE_CHECK(part.defined() && part.impl()->is_view, ValueError, "operator=",
+                "{} is a temporary and no part of another tensor, so that assigning to it would "
+                "change nothing",
+                part.describe());
+}
+
+}  // namespace
+
+Tensor Tensor::operator=(const Tensor& values) && {
+  check_part(*this);
+  return copy_(values);
+}
+
+Tensor Tensor::operator=(Scalar value) && {
+  check_part(*this);
+  return fill_(value);
+}
+
 Tensor TensorView::operator=(const Tensor& values) && {
-  if (from_)
-    put(*from_, values, false);
-  else
-    copy_(values);
+  if (!from_) return copy_(values);
+  put(*from_, values, false);
   return *this;
 }
 
 Tensor TensorView::operator=(Scalar value) && {
-  if (from_)
-    put(*from_, value);
-  else
-    fill_(value);
+  if (!from_) return fill_(value);
+  put(*from_, value);
   return *this;
 }
 

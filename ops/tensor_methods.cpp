@@ -280,8 +280,8 @@ Tensor TensorMethods::movedim(int source, int destination) const {
 Tensor TensorMethods::unflatten(int dim, const Shape& sizes) const {
   return ferrite::unflatten(self(), dim, sizes);
 }
-TensorView TensorMethods::diagonal(std::int64_t offset, int dim1, int dim2) const {
-  return TensorView(ferrite::diagonal(self(), offset, dim1, dim2));
+Tensor TensorMethods::diagonal(std::int64_t offset, int dim1, int dim2) const {
+  return ferrite::diagonal(self(), offset, dim1, dim2);
 }
 Tensor TensorMethods::flip(const Dims& dims) const { return ferrite::flip(self(), dims); }
 Tensor TensorMethods::roll(const Dims& shifts, const Dims& dims) const {

@@ -218,35 +218,34 @@ Tensor movedim(const Tensor& x, int source, int destination) {
 
 // ---- Parts
 
-TensorView Tensor::select(int dim, std::int64_t index) const {
+Tensor Tensor::select(int dim, std::int64_t index) const {
   const profiler::OpRange range("select", *this);
   check_defined(*this, "select");
   const geometry::View v = geometry::select(*this, dim, index);
   const int d = normalize_dim(dim, this->dim(), "select");
   const std::int64_t at = index < 0 ? index + shape()[d] : index;
-  return TensorView(
-      make_view(*this, v, "select", [shape = shape(), d, at](const Tensor& grad, Needs) {
-        return slice_back(grad.unsqueeze(d), shape, d, at, at + 1, 1);
-      }));
+  return make_view(*this, v, "select", [shape = shape(), d, at](const Tensor& grad, Needs) {
+    return slice_back(grad.unsqueeze(d), shape, d, at, at + 1, 1);
+  });
 }
 
-TensorView Tensor::slice(int dim, std::int64_t start, std::int64_t end, std::int64_t step) const {
+Tensor Tensor::slice(int dim, std::int64_t start, std::int64_t end, std::int64_t step) const {
   const profiler::OpRange range("slice", *this);
   check_defined(*this, "slice");
-  return TensorView(make_view(*this, geometry::slice(*this, dim, start, end, step), "slice",
-                              [=, shape = shape()](const Tensor& grad, Needs) {
-                                return slice_back(grad, shape, dim, start, end, step);
-                              }));
+  return make_view(*this, geometry::slice(*this, dim, start, end, step), "slice",
+                   [=, shape = shape()](const Tensor& grad, Needs) {
+                     return slice_back(grad, shape, dim, start, end, step);
+                   });
 }
 
-TensorView Tensor::narrow(int dim, std::int64_t start, std::int64_t length) const {
+Tensor Tensor::narrow(int dim, std::int64_t start, std::int64_t length) const {
   const profiler::OpRange range("narrow", *this);
   check_defined(*this, "narrow");
   const geometry::View v = geometry::narrow(*this, dim, start, length);
   const std::int64_t first = start < 0 ? start + size(dim) : start;
-  return TensorView(make_view(*this, v, "narrow", [=, shape = shape()](const Tensor& grad, Needs) {
+  return make_view(*this, v, "narrow", [=, shape = shape()](const Tensor& grad, Needs) {
     return slice_back(grad, shape, dim, first, first + length, 1);
-  }));
+  });
 }
 
 Tensor Tensor::unfold(int dim, std::int64_t size, std::int64_t step) const {

@@ -1,5 +1,6 @@
 // Ops as members of Tensor and as operators, which call the functions.
 #include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/compare.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/unary.h"
 #include "ferrite/tests/ops/op_table.h"
@@ -75,6 +76,19 @@ void add_products_and_indices(std::vector<Op>& table) {
   add("masked_fill", {x, {{4, 1}, Fill::mask}}, [](C c) { return c[0].masked_fill(c[1], 2); });
   add("gather", {x, {{2, 5}, Fill::index, 4}}, [](C c) { return c[0].gather(0, c[1]); });
   add("index_select", {x, {{2}, Fill::index, 4}}, [](C c) { return c[0].index_select(0, c[1]); });
+
+  const Arg rows{.shape = {3}, .fill = Fill::index, .limit = 4, .any_device = true};
+  const Arg columns{.shape = {2, 1}, .fill = Fill::index, .limit = 4, .any_device = true};
+  add("index", {x}, [](C c) { return c[0].index({Slice(1, None), None, 2}); });
+  add("index", {x, rows}, [](C c) { return c[0].index({c[1]}); });
+  add("index", {x, columns}, [](C c) { return c[0].index({"...", c[1]}); });
+  add("index", {x, rows, columns}, [](C c) { return c[0].index({c[1], c[2]}); });
+  add("index_put_", {x, rows, {{3, 5}}}, [](C c) { return c[0].index_put_({c[1]}, c[2]); });
+  add("index_put_", {x, rows, columns, {{3}}}, [](C c) {
+    return c[0].index_put_({c[1], c[2]}, c[3], true);
+  });
+  add("index_put_", {x, {{4, 5}, Fill::mask, 0, false, true}},
+      [](C c) { return c[0].index_put_({c[1]}, 2); });
 }
 
 /// Those that the other tables have in their function form.
@@ -87,6 +101,28 @@ void add_views(std::vector<Op>& table) {
   add("narrow", any, [](C c) { return c[0].narrow(2, 0, 3); });
   add("squeeze", any, [](C c) { return c[0].squeeze(); });
   add("unsqueeze", any, [](C c) { return c[0].unsqueeze(-1); });
+  add("transpose", any, [](C c) { return c[0].mT(); });
+}
+
+void add_conversions(std::vector<Op>& table) {
+  const Adder add{.table = table, .args = {{{2, 3, 4}, Fill::positive}}};
+  add("to", any, [](C c) { return c[0].half(); });
+  add("to", any, [](C c) { return c[0].bfloat16(); });
+  add("to", any, [](C c) { return c[0].byte(); });
+  add("to", any, [](C c) { return c[0].float_(); });
+  add("to", any, [](C c) { return c[0].double_(); });
+  add("to", any, [](C c) { return c[0].int_(); });
+  add("to", any, [](C c) { return c[0].long_(); });
+  add("to", any, [](C c) { return c[0].bool_(); });
+  add("to", any, [](C c) { return c[0].type_as(c[0]); });
+}
+
+void add_masks(std::vector<Op>& table) {
+  const Adder add{.table = table, .args = {{{3, 5}, Fill::mask}, {{5}, Fill::mask}}};
+  add("bitwise_and", any, [](C c) { return bitwise_and(c[0], c[1]); });
+  add("bitwise_or", any, [](C c) { return bitwise_or(c[0], c[1]); });
+  add("bitwise_xor", any, [](C c) { return bitwise_xor(c[0], c[1]); });
+  add("bitwise_not", any, {{{3, 5}, Fill::mask}}, [](C c) { return bitwise_not(c[0]); });
 }
 
 }  // namespace
@@ -97,6 +133,8 @@ void add_methods(std::vector<Op>& table) {
   add_sums(table);
   add_products_and_indices(table);
   add_views(table);
+  add_conversions(table);
+  add_masks(table);
 }
 
 }  // namespace ferrite::test

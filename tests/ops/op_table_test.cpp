@@ -29,6 +29,10 @@ std::string without_details(std::string text) {
   return text;
 }
 
+std::string without_private(const std::string& header) {
+  return header.substr(0, header.find("\n private:"));
+}
+
 std::string read_table() {
   std::string table;
   const auto folder = std::filesystem::path(test::source_dir()) / "tests/ops";
@@ -79,9 +83,28 @@ TEST_CASE("every member of Tensor that gives a tensor is called by the table") {
   const std::set<std::string> members = names_in(
       header.substr(begin, end - begin), std::regex("\n  (?:const )?Tensor&? ([a-z_0-9]+)\\("));
   const std::set<std::string> called = names_in(read_table(), std::regex("\\.([a-z_0-9]+)\\("));
-  // They go to other devices than the table's: transfer_test.cpp.
-  const std::set<std::string> apart{"cuda", "pin_memory"};
+  // They go to other devices than the table's: transfer_test.cpp; take no values of the tensor:
+  // tests/api/tensor_values_test.cpp.
+  const std::set<std::string> apart{"cuda",     "pin_memory", "new_empty",
+                                    "new_full", "new_zeros",  "new_ones"};
   for (const std::string& name : members)
     CHECK_MESSAGE((called.contains(name) || apart.contains(name)), name);
   CHECK(members.size() > 50);
+}
+
+TEST_CASE("every method that stands for a function calls it, and is among libtorch's lines") {
+  const std::filesystem::path root = test::source_dir();
+  const std::string header = without_private(read(root / "core/tensor_methods.h")),
+                    source = read(root / "ops/tensor_methods.cpp"),
+                    lines = read(root / "tests/api/tensor_lines_test.cpp");
+  const std::set<std::string> other_names{"sum_to_size", "split_with_sizes"};
+  const std::set<std::string> methods =
+      names_in(header, std::regex("\n  (?:const )?[A-Za-z:<>]+&? ([a-z_0-9]+)\\(.*(?:const;|,\n)"));
+  for (const std::string& name : methods) {
+    CAPTURE(name);
+    CHECK(
+        (source.find("ferrite::" + name + "(") != std::string::npos || other_names.contains(name)));
+    CHECK(lines.find("." + name + "(") != std::string::npos);
+  }
+  CHECK(methods.size() > 130);
 }

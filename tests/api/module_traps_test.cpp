@@ -1,0 +1,98 @@
+// What libtorch users write in modules, and what would go wrong in silence.
+#include <doctest/doctest.h>
+
+#include "ferrite/nn/containers.h"
+#include "ferrite/nn/linear.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+
+using namespace ferrite;
+
+// forward(Tensor) hides the virtual function on purpose.
+#pragma GCC diagnostic ignored "-Woverloaded-virtual"
+
+namespace {
+
+class ByValue : public nn::Cloneable<ByValue> {
+ public:
+  Tensor forward(Tensor x) {
+    x = x * 2;
+    return x;
+  }
+};
+
+/// Inherits forward().
+class Inherits : public nn::Cloneable<Inherits, ByValue> {};
+
+class Optional : public nn::Cloneable<Optional> {
+ public:
+  Tensor forward(const Tensor& x, double factor = 3) { return x * factor; }
+};
+
+class Nothing : public nn::Cloneable<Nothing> {};
+
+class Referring : public nn::Cloneable<Referring> {
+ public:
+  Referring() : fc_(register_module("fc", std::make_unique<nn::Linear>(2, 1))) {}
+  Tensor forward(const Tensor& x) override { return fc_(x); }
+
+ private:
+  nn::Linear& fc_;
+};
+
+class Pointing : public nn::Cloneable<Pointing> {
+ public:
+  Pointing() { register_module("fc", fc_); }
+  Tensor forward(const Tensor& x) override { return (*last_)(x); }
+
+ private:
+  nn::Linear fc_{2, 1};
+  nn::Linear* last_ = &fc_;
+};
+
+}  // namespace
+
+TEST_CASE("forward(Tensor) is found through Module, in a Sequential and with hooks") {
+  const Tensor x = ones({2});
+  nn::Sequential net{ByValue(), Inherits(), Optional()};
+  CHECK(net(x).to_vector<float>() == std::vector<float>{12, 12});
+  nn::Module& first = net[0];
+  CHECK(first(x)[0].item() == 2);
+  int calls = 0;
+  const auto hook = first.register_forward_hook(
+      [&](nn::Module&, const Tensor&, const Tensor& out) { calls += out[0].item() == 2; });
+  CHECK(net(x)[0].item() == 12);
+  CHECK(calls == 1);
+  CHECK(net.clone()->forward(x)[0].item() == 12);
+}
+
+TEST_CASE("hooks see a part of a tensor as an input") {
+  nn::Linear fc(2, 1);
+  Shape seen;
+  const auto hook =
+      fc.register_forward_pre_hook([&](nn::Module&, const Tensor& input) { seen = input.shape(); });
+  fc(ones({3, 2})[0]);
+  CHECK(seen == Shape{2});
+}
+
+TEST_CASE("a module without forward() of one tensor says how to write one") {
+  Nothing nothing;
+  nn::Module& module = nothing;
+  CHECK_THROWS_WITH(module(ones({2})),
+                    "[module] Nothing has no forward() that can be called with one tensor: write "
+                    "Tensor forward(const Tensor&) or Tensor forward(Tensor), and derive from "
+                    "nn::Cloneable<Nothing>");
+}
+
+TEST_CASE("clone names the child to which the object holds a reference or a pointer") {
+  Referring referring;
+  CHECK_NOTHROW(referring(ones({2})));
+  CHECK_THROWS_WITH(referring.clone(),
+                    "[clone] Referring holds a reference or a pointer to its child 'fc', which in "
+                    "the copy would be that of the original; hold the Linear itself as a member "
+                    "and register that, or find it by get_submodule(\"fc\")");
+  CHECK_THROWS_AS(referring.copy_with([](const Tensor& t) { return t; }), Error);
+  nn::Sequential net{Referring()};
+  CHECK_THROWS_AS(net.clone(), Error);
+  CHECK_THROWS_AS(Pointing().clone(), Error);
+}
