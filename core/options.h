@@ -30,22 +30,34 @@ struct TensorOptions {
 
 /// The same by methods, where what is not given is left to the function: x.options().dtype(kLong),
 /// tensor({1, 2}, device("cpu:0")). Converts to TensorOptions, with their defaults.
-class Options {
+class TensorOptionsBuilder {
  public:
-  Options() = default;
-  Options(const TensorOptions& o)
+  TensorOptionsBuilder() = default;
+  TensorOptionsBuilder(const TensorOptions& o)
       : dtype_(o.dtype),
         device_(o.device),
         memory_format_(o.memory_format),
         pinned_(o.pinned),
         requires_grad_(o.requires_grad) {}
 
-  Options dtype(DType dtype) const { return with(&Options::dtype_, dtype); }
-  Options device(const Device& device) const { return with(&Options::device_, device); }
-  Options device(DeviceType type, int index) const { return device(Device(type, index)); }
-  Options memory_format(MemoryFormat f) const { return with(&Options::memory_format_, f); }
-  Options pinned_memory(bool on = true) const { return with(&Options::pinned_, on); }
-  Options requires_grad(bool on) const { return with(&Options::requires_grad_, on); }
+  TensorOptionsBuilder dtype(DType dtype) const {
+    return with(&TensorOptionsBuilder::dtype_, dtype);
+  }
+  TensorOptionsBuilder device(const Device& device) const {
+    return with(&TensorOptionsBuilder::device_, device);
+  }
+  TensorOptionsBuilder device(DeviceType type, int index) const {
+    return device(Device(type, index));
+  }
+  TensorOptionsBuilder memory_format(MemoryFormat f) const {
+    return with(&TensorOptionsBuilder::memory_format_, f);
+  }
+  TensorOptionsBuilder pinned_memory(bool on = true) const {
+    return with(&TensorOptionsBuilder::pinned_, on);
+  }
+  TensorOptionsBuilder requires_grad(bool on) const {
+    return with(&TensorOptionsBuilder::requires_grad_, on);
+  }
 
   DType dtype() const { return over({}).dtype; }
   Device device() const { return over({}).device; }
@@ -62,8 +74,8 @@ class Options {
 
  private:
   template <class Field, class T>
-  Options with(Field Options::*field, const T& value) const {
-    Options changed = *this;
+  TensorOptionsBuilder with(Field TensorOptionsBuilder::*field, const T& value) const {
+    TensorOptionsBuilder changed = *this;
     changed.*field = value;
     return changed;
   }
@@ -74,23 +86,33 @@ class Options {
   bool pinned_ = false, requires_grad_ = false;
 };
 
-inline Options dtype(DType dtype) { return Options().dtype(dtype); }
-inline Options device(const Device& device) { return Options().device(device); }
-inline Options device(DeviceType type, int index) { return Options().device(type, index); }
-inline Options requires_grad(bool on = true) { return Options().requires_grad(on); }
-inline Options pinned_memory(bool on = true) { return Options().pinned_memory(on); }
-inline Options memory_format(MemoryFormat format) { return Options().memory_format(format); }
+inline TensorOptionsBuilder dtype(DType dtype) { return TensorOptionsBuilder().dtype(dtype); }
+inline TensorOptionsBuilder device(const Device& device) {
+  return TensorOptionsBuilder().device(device);
+}
+inline TensorOptionsBuilder device(DeviceType type, int index) {
+  return TensorOptionsBuilder().device(type, index);
+}
+inline TensorOptionsBuilder requires_grad(bool on = true) {
+  return TensorOptionsBuilder().requires_grad(on);
+}
+inline TensorOptionsBuilder pinned_memory(bool on = true) {
+  return TensorOptionsBuilder().pinned_memory(on);
+}
+inline TensorOptionsBuilder memory_format(MemoryFormat format) {
+  return TensorOptionsBuilder().memory_format(format);
+}
 
-/// One option, or Options, where a function takes TensorOptions. (TensorOptions itself converts
-/// from no type: it is an aggregate, for the sake of {.dtype = ...}.)
+/// One option, or TensorOptionsBuilder, where a function takes TensorOptions. (TensorOptions itself
+/// converts from no type: it is an aggregate, for the sake of {.dtype = ...}.)
 template <class T>
-concept Option =
-    std::same_as<T, Options> || std::same_as<T, DType> || std::convertible_to<const T&, Device>;
+concept Option = std::same_as<T, TensorOptionsBuilder> || std::same_as<T, DType> ||
+    std::convertible_to<const T&, Device>;
 
 /// `base` with that option.
 template <Option T>
 TensorOptions options_of(const T& option, const TensorOptions& base = {}) {
-  if constexpr (std::same_as<T, Options>)
+  if constexpr (std::same_as<T, TensorOptionsBuilder>)
     return option.over(base);
   else if constexpr (std::same_as<T, DType>)
     return dtype(option).over(base);

@@ -116,7 +116,7 @@ class Tensor : public TensorMethods {
   /// Index of the device; -1 for the host.
   int get_device() const { return device().index(); }
   /// dtype, device and memory format, to make others alike: zeros({2}, x.options().dtype(kLong)).
-  Options options() const {
+  TensorOptionsBuilder options() const {
     return TensorOptions{
         .dtype = dtype(), .device = device(), .memory_format = suggest_memory_format()};
   }

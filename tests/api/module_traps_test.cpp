@@ -90,7 +90,7 @@ TEST_CASE("clone names the child to which the object holds a reference or a poin
   CHECK_THROWS_WITH(referring.clone(),
                     "[clone] Referring holds a reference or a pointer to its child 'fc', which in "
                     "the copy would be that of the original; hold the Linear itself as a member "
-                    "and register that, or find it by get_submodule(\"fc\")");
+                    "and register that, or find it by get<Linear>(\"fc\")");
   CHECK_THROWS_AS(referring.copy_with([](const Tensor& t) { return t; }), Error);
   nn::Sequential net{Referring()};
   CHECK_THROWS_AS(net.clone(), Error);

@@ -37,7 +37,7 @@ TEST_CASE("tensors are created as in libtorch") {
   t = zeros({2, 3}, dtype(kFloat32).device(kCPU).requires_grad(true));
   t = zeros({2, 3}, requires_grad());
   t = zeros({2, 3}, requires_grad(false));
-  t = zeros({2, 3}, Options().dtype(kDouble));
+  t = zeros({2, 3}, TensorOptionsBuilder().dtype(kDouble));
   t = zeros({2, 3}, {.dtype = kFloat64, .requires_grad = true});
   t = zeros(2, 3);
   t = zeros(5);
