@@ -1,4 +1,4 @@
-"""What the side-by-side benchmarks share: programs that measure when told to, so that the two sides
+"""Common code of the side-by-side benchmarks: programs that measure on request, so that the two sides
 take turns on one machine and meet the same conditions."""
 
 import contextlib

@@ -44,7 +44,7 @@ FERRITE_KERNEL_FUNCTION(binary, BinaryOp op, const View& out, const View& a, Sca
 /// out = a op b with the scalar first.
 FERRITE_KERNEL_FUNCTION(binary, BinaryOp op, const View& out, Scalar a, const View& b);
 
-/// out = a + alpha * b: gradient accumulation and add(..., alpha).
+/// out = a + alpha * b: add and sub with a factor alpha.
 FERRITE_KERNEL_OF("add", add_scaled, const View& out, const View& a, const View& b, Scalar alpha);
 
 }  // namespace ferrite::kernels

@@ -115,8 +115,8 @@ Table parse_table(std::string_view text, const std::filesystem::path& path, std:
   std::optional<Record> record = next_record(text);
   if (!record) return table;  // cut off within the header, or empty
   FERRITE_CHECK(record->front() == "step", IoError, op,
-                "'{}' is no log: expected its first column to be 'step', got '{}'", path.string(),
-                record->front());
+                "'{}' is not a log: expected its first column to be 'step', got '{}'",
+                path.string(), record->front());
   table.columns = *record;
   for (std::size_t number = 2; (record = next_record(text)); ++number) {
     const auto step = parse_number<std::int64_t>(record->front());

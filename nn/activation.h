@@ -1,5 +1,5 @@
-// Activations as modules, and Dropout, Dropout1d, Dropout2d. Activations take tensors of any shape
-// and return one of the same shape and dtype; formulas are in ops/activation.h.
+// Activations as modules, and Dropout, Dropout1d, Dropout2d. Inputs may have any shape; results
+// have the input's shape, as the functions in ops/activation.h and ops/softmax.h define them.
 #pragma once
 
 #include "ferrite/nn/module.h"

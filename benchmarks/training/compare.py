@@ -184,8 +184,8 @@ def best_layouts(args, results):
 
 
 def measure(args, report, save):
-    """Everything that is asked for goes into the report, which save() is called for after each
-    group: what there is, should the next one be cut short."""
+    """Adds all requested measurements to the report, and calls save() after each group, so that
+    an interrupted run keeps its results."""
     sides = make_sides(args)
     report.setdefault("sides", {}).update({s.name: s.info for s in sides})
     for key, empty in (("programs", {}), ("results", []), ("not_run", [])):
