@@ -8,9 +8,6 @@
 
 using namespace ferrite;
 
-// forward(Tensor) hides the virtual function on purpose.
-#pragma GCC diagnostic ignored "-Woverloaded-virtual"
-
 namespace {
 
 class ByValue : public nn::Cloneable<ByValue> {

@@ -81,8 +81,8 @@ std::vector<Tensor> results(const Layer& l, const Operands& from, ConvPass pass,
   Tensor& result = pass == ConvPass::forward ? o.out : pass == ConvPass::data ? o.input : o.weight;
   result = zeros_like(result);
   if (pass == ConvPass::weight) o.bias = zeros_like(o.bias);
-  kernels::dispatch_floating(l.dtype, "test",
-                             [&]<class S>() { kernels::cpu::run_conv<S>(o.call(pass), method); });
+  dispatch_floating(l.dtype, "test",
+                    [&]<class S>() { kernels::cpu::run_conv<S>(o.call(pass), method); });
   if (pass == ConvPass::weight) return {result, o.bias};
   return {result};
 }

@@ -14,7 +14,6 @@
 #include "ferrite/nn/weight_norm.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/creation.h"
-#include "ferrite/ops/random.h"
 #include "ferrite/ops/reduce.h"
 #include "ferrite/optim/sgd.h"
 #include "ferrite/tests/support/close.h"
