@@ -13,6 +13,7 @@
 #include "ferrite/kernels/index.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/compare.h"
+#include "ferrite/ops/creation.h"
 #include "ferrite/ops/index.h"
 #include "ferrite/ops/indexing.h"
 #include "ferrite/ops/views.h"
@@ -269,7 +270,8 @@ void put(const IndexedPart& part, Scalar value) {
   } else if (part.mask.defined()) {
     fill_where(part.base, part.mask, value);
   } else {
-    write(part, empty({}, part.base.options()).fill_(value), false);
+    const Tensor& base = part.base;
+    write(part, full({}, value, {.dtype = base.dtype(), .device = base.device()}), false);
   }
 }
 

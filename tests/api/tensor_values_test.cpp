@@ -233,7 +233,7 @@ TEST_CASE("index_put_ writes and accumulates") {
   CHECK(values(x) == Values{4, 8, 4, 6, 7, 0});
   CHECK_THROWS_AS(x.index_put_({tensor({0})}, zeros({2})), ShapeError);
   CHECK_THROWS_AS(x.index_put_({tensor({0})}, zeros({3}, kDouble)), DTypeError);
-  CHECK_THROWS_AS(zeros({1, 3}).expand(2, 3).index_put_({0}, 1) /* one memory */, ValueError);
+  CHECK_THROWS_AS(zeros({1, 3}).expand(2, 3).index_put_({tensor({0})}, 1), ValueError);
 }
 
 TEST_CASE("index and index_put_ have gradients") {
