@@ -100,7 +100,8 @@ Tensor bitwise_xor(const Tensor& a, const Tensor& b) {
   return logical_xor(a, b);
 }
 Tensor bitwise_not(const Tensor& x) {
-  FERRITE_CHECK(x.defined() && !is_floating(x.dtype()), DTypeError, "bitwise_not",
+  FERRITE_CHECK(x.defined(), ValueError, "bitwise_not", "the input is undefined");
+  FERRITE_CHECK(!is_floating(x.dtype()), DTypeError, "bitwise_not",
                 "expected integers or bool, got {}", x.describe());
   // In two's complement.
   return x.dtype() == kBool ? logical_not(x) : sub(-1, x);

@@ -35,10 +35,10 @@ namespace {
 
 using detail::IndexedPart;
 
-void check_mask(const Tensor& mask, const Tensor& x, int first) {
+void check_mask(const Tensor& mask, const Tensor& x, int first, const char* op) {
   bool fits = first + mask.dim() <= x.dim();
   for (int d = 0; fits && d < mask.dim(); ++d) fits = mask.shape()[d] == x.shape()[first + d];
-  FERRITE_CHECK(fits, IndexError, "index", "a mask of {} does not fit {} from dimension {} on",
+  FERRITE_CHECK(fits, IndexError, op, "a mask of {} does not fit {} from dimension {} on",
                 mask.shape(), x.describe(), first);
 }
 
@@ -49,10 +49,11 @@ Tensor from_start(const Tensor& index, std::int64_t size) {
 
 class Resolver {
  public:
-  Resolver(const Tensor& x, std::span<const TensorIndex> indices) : part_{.base = x} {
-    FERRITE_CHECK(x.defined(), ValueError, "index", "the tensor is undefined");
-    for (const TensorIndex& i : indices) taken_ += std::visit(Taken{}, i.value());
-    FERRITE_CHECK(taken_ <= x.dim(), IndexError, "index", "{} dimensions are indexed in {}", taken_,
+  Resolver(const Tensor& x, std::span<const TensorIndex> indices, const char* op)
+      : op_(op), part_{.base = x} {
+    FERRITE_CHECK(x.defined(), ValueError, op_, "the tensor is undefined");
+    for (const TensorIndex& i : indices) taken_ += std::visit(Taken{op}, i.value());
+    FERRITE_CHECK(taken_ <= x.dim(), IndexError, op_, "{} dimensions are indexed in {}", taken_,
                   x.describe());
     left_ = x.dim() - taken_;
     for (const TensorIndex& i : indices) std::visit(*this, i.value());
@@ -60,7 +61,12 @@ class Resolver {
 
   IndexedPart result() && { return std::move(part_); }
 
-  void operator()(std::int64_t position) { part_.base = part_.base.select(next(), position); }
+  void operator()(std::int64_t position) {
+    const std::int64_t size = part_.base.size(next());
+    FERRITE_CHECK(position >= -size && position < size, IndexError, op_,
+                  "index {} is out of range for dimension {} of size {}", position, next(), size);
+    part_.base = part_.base.select(next(), position);
+  }
   void operator()(const Slice& s) {
     if (s.start != 0 || s.stop != INT64_MAX || s.step != 1)
       part_.base = part_.base.slice(next(), s.start, s.stop, s.step);
@@ -71,7 +77,7 @@ class Resolver {
     part_.at.emplace_back();
   }
   void operator()(EllipsisType) {
-    FERRITE_CHECK(!ellipsis_, IndexError, "index", "only one ellipsis can be expanded");
+    FERRITE_CHECK(!ellipsis_, IndexError, op_, "only one ellipsis can be expanded");
     ellipsis_ = true;
     part_.at.resize(part_.at.size() + static_cast<std::size_t>(left_));
   }
@@ -80,9 +86,8 @@ class Resolver {
     part_.at.push_back(ops::zeros({on ? 1 : 0}, kInt64, part_.base.device()));
   }
   void operator()(const Tensor& t) {
-    FERRITE_CHECK(t.dtype() == kBool || t.dtype() == kInt64 || t.dtype() == kInt32, DTypeError,
-                  "index", "expected positions of int64 or int32, or a bool mask, got {}",
-                  t.describe());
+    FERRITE_CHECK(t.dtype() == kBool || t.dtype() == kInt64 || t.dtype() == kInt32, DTypeError, op_,
+                  "expected positions of int64 or int32, or a bool mask, got {}", t.describe());
     if (t.dim() == 0)
       return t.dtype() == kBool ? (*this)(t.item<bool>()) : (*this)(t.item<std::int64_t>());
     const Tensor here = no_grad([&] { return t.to(part_.base.device()); });
@@ -93,10 +98,11 @@ class Resolver {
  private:
   /// How many dimensions an index stands for.
   struct Taken {
+    const char* op;
     int operator()(std::int64_t) const { return 1; }
     int operator()(const Slice&) const { return 1; }
     int operator()(const Tensor& t) const {
-      FERRITE_CHECK(t.defined(), ValueError, "index", "an index is an undefined tensor");
+      FERRITE_CHECK(t.defined(), ValueError, op, "an index is an undefined tensor");
       return t.dtype() == kBool ? t.dim() : 1;
     }
     template <class T>
@@ -108,11 +114,12 @@ class Resolver {
   int next() const { return static_cast<int>(part_.at.size()); }
 
   void add_mask(const Tensor& mask) {
-    check_mask(mask, part_.base, next());
+    check_mask(mask, part_.base, next(), op_);
     const Tensor positions = nonzero(mask);
     for (int d = 0; d < mask.dim(); ++d) part_.at.push_back(positions.select(1, d));
   }
 
+  const char* const op_;
   IndexedPart part_;
   int taken_ = 0, left_ = 0;
   bool ellipsis_ = false;
@@ -120,7 +127,7 @@ class Resolver {
 
 /// The dimensions that have positions, in front of the others and as a single one.
 struct Rows {
-  explicit Rows(const IndexedPart& part);
+  Rows(const IndexedPart& part, const char* op);
 
   /// `base` (its shape, or one that begins like it) with those dimensions in front.
   Tensor in_front(const Tensor& base) const { return base.permute(order); }
@@ -136,15 +143,15 @@ struct Rows {
 };
 
 /// Throws IndexError, from the kernel, for a position outside `size`.
-void check_positions(const Tensor& index, std::int64_t size) {
+void check_positions(const Tensor& index, std::int64_t size, const char* op) {
   const Tensor none = ops::zeros({1}, kInt64, index.device());
   const Tensor all = empty(index.shape(), {.dtype = kInt64, .device = index.device()});
   if (index.numel() > 0)
-    kernels::index_select(current_stream(index.device()), "index", all,
+    kernels::index_select(current_stream(index.device()), op, all,
                           geometry::apply(none, geometry::expand(none, {size})), index, 0);
 }
 
-Rows::Rows(const IndexedPart& part) {
+Rows::Rows(const IndexedPart& part, const char* op) {
   const Tensor& base = part.base;
   std::vector<int> with, without;
   for (int d = 0; d < base.dim(); ++d) {
@@ -154,7 +161,7 @@ Rows::Rows(const IndexedPart& part) {
   if (with.size() == 1) single = with[0];
   std::int64_t combined = 1;
   for (const int d : with) {
-    positions = broadcast_shapes(positions, part.at[static_cast<std::size_t>(d)].shape(), "index");
+    positions = broadcast_shapes(positions, part.at[static_cast<std::size_t>(d)].shape(), op);
     combined *= base.shape()[d];
     order.push_back(d);
   }
@@ -179,7 +186,7 @@ Rows::Rows(const IndexedPart& part) {
 
   for (const int d : with) {
     const Tensor& at = part.at[static_cast<std::size_t>(d)];
-    if (with.size() > 1) check_positions(at.reshape({-1}), base.shape()[d]);
+    check_positions(at.reshape({-1}), base.shape()[d], op);
     const Tensor wide = at.expand(positions);
     index = index.defined() ? index * base.shape()[d] + wide : wide;
   }
@@ -194,7 +201,7 @@ Tensor put_back(const Tensor& x, const Shape& order) {
 }
 
 Tensor read(const IndexedPart& part) {
-  const Rows rows(part);
+  const Rows rows(part, "index");
   if (rows.single >= 0) {
     const Tensor found = part.base.index_select(rows.single, rows.index);
     return rows.positions.size() == 1 ? found : found.reshape(rows.result);
@@ -217,7 +224,7 @@ Tensor source(const Rows& rows, const Tensor& values) {
 }
 
 void write(const IndexedPart& part, const Tensor& values, bool accumulate) {
-  const Rows rows(part);
+  const Rows rows(part, "index_put_");
   const Tensor from = source(rows, values);
   Shape column = Shape::filled(rows.flat.size(), 1);
   column[0] = rows.index.numel();
@@ -279,7 +286,7 @@ void put(const IndexedPart& part, Scalar value) {
 
 TensorView Tensor::index(std::span<const TensorIndex> indices) const {
   const profiler::OpRange range("index", *this);
-  IndexedPart part = Resolver(*this, indices).result();
+  IndexedPart part = Resolver(*this, indices, "index").result();
   if (part.is_view()) return {part.base, nullptr};
   part.mask = single_mask(indices);
   Tensor values = read(part);
@@ -289,17 +296,18 @@ TensorView Tensor::index(std::span<const TensorIndex> indices) const {
 const Tensor& Tensor::index_put_(std::span<const TensorIndex> indices, const Tensor& values,
                                  bool accumulate) const {
   const profiler::OpRange range("index_put_", *this, values);
-  put(Resolver(*this, indices).result(), values, accumulate);
+  put(Resolver(*this, indices, "index_put_").result(), values, accumulate);
   return *this;
 }
 
 const Tensor& Tensor::index_put_(std::span<const TensorIndex> indices, Scalar value) const {
   const profiler::OpRange range("index_put_", *this);
+  FERRITE_CHECK(defined(), ValueError, "index_put_", "the tensor is undefined");
   if (const Tensor mask = single_mask(indices); mask.defined()) {
-    check_mask(mask, *this, 0);
+    check_mask(mask, *this, 0, "index_put_");
     fill_where(*this, mask, value);
   } else {
-    put(Resolver(*this, indices).result(), value);
+    put(Resolver(*this, indices, "index_put_").result(), value);
   }
   return *this;
 }

@@ -103,7 +103,9 @@ Tensor Tensor::reshape(const Shape& shape) const {
   const Shape full = geometry::infer_shape(shape, numel(), "reshape");
   if (const auto v = geometry::view(*this, full))
     return make_view(*this, *v, "reshape", reshape_back(*this));
-  return contiguous().view(full);
+  Tensor copy = contiguous().view(full);
+  copy.impl()->is_view = false;  // it has its storage for itself
+  return copy;
 }
 
 Tensor Tensor::flatten(int start_dim, int end_dim) const {

@@ -146,7 +146,7 @@ TEST_CASE("weight_norm learns length and direction") {
   CHECK(net.get_parameter("weight_v").grad().defined());
   // The direction's gradient has no part along it.
   const Tensor v = net.get_parameter("weight_v");
-  check_close((v.grad() * v.detach()).sum(), zeros({}), 1e-5);
+  CHECK(std::abs(value(v.grad() * v.detach())) < 1e-5);
 
   const auto clone = net.clone();
   clone->get_parameter("weight_g").detach().zero_();
@@ -205,9 +205,9 @@ TEST_CASE("errors name the module in which they arose") {
     }
     return "none";
   };
-  CHECK(message(ones({2, 5, 32, 32})).starts_with("in conv1: [conv2d]"));
+  CHECK(message(ones({2, 5, 32, 32})).starts_with("in conv1: [conv2d"));
   net.layer2[0].as<nn::BasicBlock>().conv2 = nn::Conv2d(7, 16, 3);
-  CHECK(message(ones({2, 3, 32, 32})).starts_with("in layer2.0.conv2: [conv2d]"));
+  CHECK(message(ones({2, 3, 32, 32})).starts_with("in layer2.0.conv2: [conv2d"));
   net.fc = nn::Linear(3, 4);
   net.layer2[0].as<nn::BasicBlock>().conv2 = nn::Conv2d(16, 16, 3, {.padding = 1});
   CHECK(message(ones({2, 3, 32, 32})).starts_with("in fc: ["));

@@ -101,7 +101,8 @@ TEST_CASE("residual networks have their published figures") {
     CHECK((s.multiply_adds - fc) * 49 + fc == products);
     CHECK((s.activation_bytes / 8 - 1000) * 49 + 1000 == activations);
     CHECK(s.rows[0].parameters == parameters);
-    for (const nn::SummaryRow& r : s.rows) CHECK(r.calls == 1);
+    for (const nn::SummaryRow& r : s.rows)  // a block calls its ReLU after each norm
+      CHECK((r.calls == 1 || (r.type == "ReLU" && r.calls <= 3)));
   };
   nn::ResNet18 net18;
   check(net18, 11'689'512, 1'814'073'344, 512'000, 4'968'424);  // 1.81 G, 39.75 MB

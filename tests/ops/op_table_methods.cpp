@@ -78,7 +78,7 @@ void add_products_and_indices(std::vector<Op>& table) {
   add("index_select", {x, {{2}, Fill::index, 4}}, [](C c) { return c[0].index_select(0, c[1]); });
 
   const Arg rows{.shape = {3}, .fill = Fill::index, .limit = 4, .any_device = true};
-  const Arg columns{.shape = {2, 1}, .fill = Fill::index, .limit = 4, .any_device = true};
+  const Arg columns{.shape = {2, 1}, .fill = Fill::index, .limit = 5, .any_device = true};
   add("index", {x}, [](C c) { return c[0].index({Slice(1, None), None, 2}); });
   add("index", {x, rows}, [](C c) { return c[0].index({c[1]}); });
   add("index", {x, columns}, [](C c) { return c[0].index({"...", c[1]}); });
@@ -114,7 +114,6 @@ void add_conversions(std::vector<Op>& table) {
   add("to", any, [](C c) { return c[0].int_(); });
   add("to", any, [](C c) { return c[0].long_(); });
   add("to", any, [](C c) { return c[0].bool_(); });
-  add("to", any, [](C c) { return c[0].type_as(c[0]); });
 }
 
 void add_masks(std::vector<Op>& table) {
