@@ -1,9 +1,10 @@
 // The kernels of a loss scaler: detection of non-finite values, and updates of the scale.
+#include "ferrite/kernels/loss_scale.h"
+
 #include <doctest/doctest.h>
 
 #include <cmath>
 
-#include "ferrite/kernels/loss_scale.h"
 #include "ferrite/kernels/multi_tensor.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/tests/kit/kernel_case.h"
