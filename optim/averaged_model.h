@@ -30,8 +30,8 @@
 
 namespace ferrite::optim {
 
-/// The new average of a tensor from the old one, the model's tensor, and how many were averaged
-/// before (int64, on the device of the average).
+/// The new average of a tensor from the old one, the model's tensor, and the number of values
+/// averaged before (int64, on the device of the average).
 using AveragingFunction =
     std::function<Tensor(const Tensor& averaged, const Tensor& current, const Tensor& n_averaged)>;
 
@@ -43,14 +43,14 @@ struct AveragedModelOptions {
   /// the first weights are soon forgotten (as in timm).
   bool warmup = false;
   double warmup_gamma = 1, warmup_power = 2.0 / 3;
-  /// In the place of both.
+  /// Instead of both.
   AveragingFunction avg_fn = {};
-  /// Whether floating-point buffers are averaged; the others are the model's, those of every kind
-  /// unless this is set.
+  /// Whether floating-point buffers are averaged. Other buffers, or all if this is not set, are
+  /// copies of the model's.
   bool use_buffers = false;
-  /// Where the averages lie; default: where the model does.
+  /// The device of the averages; default: the model's.
   std::optional<Device> device = {};
-  /// What they are kept as; float32 beside a model of 16 bits, whose averages would stand still.
+  /// Their dtype; float32 is right for 16-bit models, whose own precision is too low for averages.
   std::optional<DType> dtype = {};
 };
 

@@ -11,8 +11,8 @@ inline bool is_capturing(const Device& device) {
   return ferrite::detail::cuda::is_capturing(current_stream(device));
 }
 
-/// CudaError where the device's current stream is being captured: state that is made then would be
-/// made anew, and lose its values, with each replay.
+/// CudaError if the device's current stream is being captured: each replay would make such state
+/// anew, and its values would be lost.
 inline void refuse_new_state(const Device& device, const char* op, const char* what) {
   FERRITE_CHECK(!is_capturing(device), CudaError, op,
                 "{} would be made while the step is captured into a graph, and be reset by each "

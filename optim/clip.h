@@ -1,5 +1,5 @@
 // Gradient clipping, in place; nothing is read from the device. Parameters without a gradient are
-// skipped. Groups of parameters that are to have limits of their own take a call each:
+// skipped. To give groups of parameters different limits, call it for each:
 // clip_grad_norm_(optimizer.parameters(group), ...).
 #pragma once
 
@@ -14,8 +14,8 @@ namespace ferrite::optim {
 /// |g| where norm_type is infinite. Returns the norm before: one float64 number on the device of
 /// the first gradient. ValueError unless norm_type > 0.
 ///
-/// With `error_if_nonfinite` gradients whose norm is infinite or NaN stay as they are, and a
-/// ValueError tells: on the host at once, from other devices without waiting for them, when their
+/// With `error_if_nonfinite`, gradients whose norm is infinite or NaN stay as they are, and there
+/// is a ValueError: at once on the host; for other devices, which are not waited for, when their
 /// stream is next waited for (item(), synchronize(), printing).
 Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm, double norm_type = 2,
                        bool error_if_nonfinite = false);
@@ -28,8 +28,8 @@ void clip_grad_value_(std::span<const Tensor> parameters, double clip_value);
 Tensor get_total_norm(std::span<const Tensor> tensors, double norm_type = 2,
                       bool error_if_nonfinite = false);
 
-/// torch.nn.utils.clip_grads_with_norm_: clips by a norm that is known already, one float64 number:
-/// of gradients that lie on several processes, say.
+/// torch.nn.utils.clip_grads_with_norm_: clips by a known norm, one float64 number, such as that of
+/// gradients on several processes.
 void clip_grads_with_norm_(std::span<const Tensor> parameters, double max_norm,
                            const Tensor& total_norm);
 

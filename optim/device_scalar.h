@@ -13,10 +13,10 @@ class DeviceScalar {
   /// String literals for messages: an optimizer, and what of it the number is.
   DeviceScalar(const char* op, const char* what) : op_(op), what_(what) {}
 
-  /// Changes the copies at once, and not with the next step, which may be a recorded one that is
-  /// replayed. CudaError where that would be captured into a graph; nothing is changed then.
+  /// Changes the copies at once, since the next step may be a replay. CudaError if the change would
+  /// be captured into a graph; nothing is changed then.
   void set(double value);
-  /// The copy on `device`, 0-dimensional float64, made where there is none, with `value` in it.
+  /// The copy on `device`, 0-dimensional float64, with `value` in it; made if there is none.
   const Tensor& on(const Device& device, double value);
 
  private:

@@ -10,8 +10,8 @@
 
 namespace ferrite::optim {
 
-/// Dense arrays, or pairs of them, in a batch for each device and dtype (or pair of dtypes). Those
-/// of tensors that are not dense are copies. All live as long as this does.
+/// Dense arrays, or pairs of them, in a batch for each device and dtype (or pair of dtypes).
+/// Tensors that are not dense are copied. All arrays live as long as this object.
 class FlatBatches {
  public:
   struct Batch {
@@ -20,17 +20,17 @@ class FlatBatches {
   };
 
   FlatBatches() = default;
-  /// Those of the gradients that there are.
+  /// Those of all gradients.
   static FlatBatches of_gradients(std::span<const Tensor> parameters);
 
-  /// Nothing where it is undefined.
+  /// Does nothing for an undefined tensor.
   void add(const Tensor& tensor);
   /// A dense tensor and what it is made from, of the same shape, anywhere.
   void add(const Tensor& to, const Tensor& from);
 
   const std::vector<Batch>& batches() const { return batches_; }
-  /// After changes of what was added alone, which tensors that are not dense then take over; `op`,
-  /// a string literal, is what errors of the tape name.
+  /// Call it after tensors that were added alone have changed: copies are written back to tensors
+  /// that are not dense. Errors of the tape name `op`, a string literal.
   void write_back(const char* op) const;
 
  private:

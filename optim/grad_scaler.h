@@ -1,20 +1,19 @@
-// GradScaler: dynamic loss scaling (Micikevicius et al. 2018), with the meaning and the words of
-// torch.amp.GradScaler.
+// GradScaler: dynamic loss scaling (Micikevicius et al. 2018), as torch.amp.GradScaler.
 //
 //   optim::GradScaler scaler;
 //   for (...) {
 //     sgd.zero_grad();
 //     scaler.scale(loss).backward();
-//     scaler.unscale_(sgd);                               // only where gradients are looked at:
-//     optim::clip_grad_norm_(sgd.parameters(), 1.0);      // to clip them
+//     scaler.unscale_(sgd);                               // only to use the gradients,
+//     optim::clip_grad_norm_(sgd.parameters(), 1.0);      // such as for clipping
 //     scaler.step(sgd);
 //     scaler.update();
 //   }
 //
-// Scale, growth tracker and overflow flags live on the device, which skips steps by itself: nothing
-// here but get_scale() and load_state_dict() reads it. A whole step, from scale() to update(), can
-// be captured in a graph once one has run eagerly, which makes what lives on the device (CudaError
-// else); replays leave the scaler as the captured step did, between two steps. Options are
+// Scale, growth tracker and overflow flags are kept on the device, which skips steps by itself;
+// only get_scale() and load_state_dict() read them. A whole step, from scale() to update(), can be
+// captured in a graph after one has run eagerly, which makes the tensors on the device (CudaError
+// otherwise). Replays leave the scaler between two steps, as the captured step did. Options are
 // constants of a captured step.
 #pragma once
 
@@ -38,10 +37,10 @@ struct GradScalerOptions {
   double growth_factor = 2;             ///< above 1
   double backoff_factor = 0.5;          ///< between 0 and 1
   std::int64_t growth_interval = 2000;  ///< steps in a row without overflow until the scale grows
-  bool enabled = true;  ///< else scale() gives back its argument, step() steps, and that is all
-  /// Else the scale stays what it is: nothing is looked for in gradients, and no step is skipped.
+  bool enabled = true;  ///< if not, scale() returns its argument and step() only steps
+  /// If not, the scale stays, gradients are not checked, and no step is skipped.
   bool dynamic = true;
-  /// What overflows and growth leave the scale between.
+  /// Bounds of the scale.
   double min_scale = 0, max_scale = std::numeric_limits<double>::infinity();
 };
 
@@ -52,36 +51,36 @@ class GradScaler {
   GradScaler(GradScaler&&) = default;
   GradScaler& operator=(GradScaler&&) = default;
 
-  /// outputs * scale, differentiable; 16-bit outputs give float32. The scale lives on the device of
-  /// the first outputs; other devices get copies.
+  /// outputs * scale, differentiable; float32 for 16-bit outputs. The scale is kept on the device
+  /// of the first outputs; other devices get copies.
   Tensor scale(const Tensor& outputs);
   std::vector<Tensor> scale(std::span<const Tensor> outputs);
 
   /// Divides the gradients of the optimizer's parameters by the scale, in place and in one pass,
-  /// and notes whether one is infinite or NaN. Once a step, when all gradients of the step have
-  /// been accumulated (ValueError). Float16 gradients may become 0: step() alone keeps them, as do
-  /// master weights (Optimizer::use_master_weights), which get the result as a float32 gradient of
-  /// their own while that of the parameter stays.
+  /// and notes whether one is infinite or NaN. Once per step (ValueError), after all gradients of
+  /// the step have been accumulated. Float16 gradients may become 0 by it. They do not if step()
+  /// unscales, or with master weights (Optimizer::use_master_weights): the result is then a float32
+  /// gradient of the master, and the parameter's gradient stays.
   void unscale_(Optimizer& optimizer);
-  /// optimizer.step() unless a gradient is infinite or NaN: then parameters, state and step counts
-  /// stay as they are. Without an unscale_() before, gradients are checked, and are unscaled in
-  /// float32 as the optimizer reads them; they themselves stay scaled. ValueError the second time
-  /// before an update(), and where there are no gradients.
-  /// Where `skip` (one float32 number on the device, or undefined) is not 0 the step is skipped
-  /// too, and counts as no overflow.
+  /// optimizer.step(), unless a gradient is infinite or NaN: parameters, state and step counts then
+  /// stay as they are. Without an unscale_() before, gradients are checked, and the optimizer
+  /// unscales them in float32 while it reads them; they stay scaled. ValueError the second time
+  /// before an update(), and without gradients.
+  /// If `skip` (one float32 number on the device, or undefined) is not 0, the step is skipped too,
+  /// which does not count as an overflow.
   void step(Optimizer& optimizer, const Tensor& skip = {});
   /// Ends the step of all optimizers: changes the scale by what was found since the last update().
-  /// ValueError where nothing was looked for.
+  /// ValueError if no gradients were checked since then.
   void update();
   /// The same with a new scale, which leaves the growth tracker as it is.
   void update(double new_scale);
   /// `new_scale`: one floating-point number; on the scale's device, or the copy may wait.
   void update(const Tensor& new_scale);
 
-  /// Waits for the device; 1 where disabled.
+  /// Waits for the device; 1 if disabled.
   double get_scale() const;
   /// How many updates found an overflow so far, one int64 on the device, for logs; undefined
-  /// before the first scale() and where disabled.
+  /// before the first scale() and if disabled.
   const Tensor& overflows() const { return overflows_; }
 
   bool is_enabled() const { return options_.enabled; }
@@ -95,10 +94,10 @@ class GradScaler {
   void set_growth_interval(std::int64_t value) { set(&GradScalerOptions::growth_interval, value); }
 
   /// "scale", "growth_factor", "backoff_factor", "growth_interval" and "_growth_tracker", as in
-  /// PyTorch's dict, and "_overflows"; empty where disabled. What is on the device is shared.
+  /// PyTorch's dict, and "_overflows"; empty if disabled. Tensors of the device are shared.
   StateDict state_dict() const;
-  /// Takes over all of it, as copies. ValueError where an entry is missing (the last may be) or out
-  /// of range; nothing is changed then. Does nothing where disabled.
+  /// Copies all of it. ValueError if an entry is missing (the last may be) or out of range; nothing
+  /// is changed then. Does nothing if disabled.
   void load_state_dict(const StateDict& dict);
 
  private:
@@ -128,7 +127,7 @@ class GradScaler {
   void unscale(PerOptimizer& state, Optimizer& optimizer);
   void look_for_overflow(PerOptimizer& state, const Optimizer& optimizer);
   static Tensor found_inf(const PerOptimizer& state);
-  /// A flag that is set where one of the two is; either may be undefined.
+  /// A flag that is set if one of the two is; either may be undefined.
   static Tensor either(const Tensor& a, const Tensor& b);
   float* flag_on(PerOptimizer& state, const Device& device);
   void end_step();

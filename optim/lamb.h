@@ -1,8 +1,8 @@
 // LAMB (You et al. 2020, arXiv 1904.00962, Algorithm 2): Adam's update with decoupled weight decay,
 //   u = m / (sqrt(v) + eps) + weight_decay w,
-// taken with a step of lr * |w| / |u| for each parameter w. The trust ratio |w| / |u| is 1 where
-// one of the norms is 0. Norms are worked out on the device, and always in the same order. Apex's
-// FusedLAMB also clips the norm of all gradients, for which there is clip_grad_norm_.
+// with a step of lr * |w| / |u| for each parameter w. The trust ratio |w| / |u| is 1 if one of the
+// norms is 0. Norms are computed on the device, always in the same order. Apex's FusedLAMB also
+// clips the norm of all gradients; use clip_grad_norm_ for that.
 #pragma once
 
 #include <limits>
@@ -21,7 +21,7 @@ struct LAMBOptions {
   /// Parameters of fewer than two dimensions (biases, weights of norms) have neither weight decay
   /// nor a trust ratio, as in the authors' program; Algorithm 2 knows no such exception.
   bool exclude_bias_and_norm = true;
-  /// Bounds of the trust ratio, in the place of the paper's function of |w|; with a maximum of 1
+  /// Bounds of the trust ratio, instead of the paper's function of |w|; with a maximum of 1
   /// steps are no larger than AdamW's.
   double min_trust_ratio = 0, max_trust_ratio = std::numeric_limits<double>::infinity();
   bool maximize = false;

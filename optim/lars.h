@@ -1,9 +1,9 @@
-// LARS (You, Gitman and Ginsburg 2017, arXiv 1708.03888): SGD whose gradients are scaled, a factor
-// a parameter w, to
+// LARS (You, Gitman and Ginsburg 2017, arXiv 1708.03888): SGD with gradients that are scaled, by a
+// factor for each parameter w, to
 //   trust_coefficient |w| / (|g| + weight_decay |w| + eps) * (g + weight_decay w),
-// so that large batches can have large learning rates. The factor is 1 where |w| or |g| is 0.
-// Momentum is SGD's, with the learning rate outside of it. Norms and factors are worked out on the
-// device, and always in the same order.
+// so that large batches can have large learning rates. The factor is 1 if |w| or |g| is 0.
+// Momentum is SGD's, with the learning rate outside of it. Norms and factors are computed on the
+// device, always in the same order.
 #pragma once
 
 #include "ferrite/kernels/layerwise.h"

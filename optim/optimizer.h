@@ -1,20 +1,19 @@
-// Optimizer: groups of parameters with options of their own, and what a step needs of them.
+// Optimizer: groups of parameters, each with its options, and their steps.
 //
-// A step reads nothing from the device: the learning rate, the momentum and the step counts live
-// there, so that a captured step can be replayed. Parameters without a gradient are skipped, and do
-// not count the step. State has the parameter's dtype, device and layout, and follows it where it
-// was moved.
+// A step reads nothing from the device: the learning rate, the momentum and the step counts are
+// kept there, so a captured step can be replayed. Parameters without a gradient are skipped, and
+// their step is not counted. State has the parameter's dtype, device and layout, and is converted
+// when those change.
 //
-// Of 16-bit parameters there may be float32 master weights (use_master_weights), which then are
-// what steps update, with float32 state.
+// 16-bit parameters may have float32 master weights (use_master_weights). Steps then update the
+// masters, with float32 state.
 //
-// A step that is captured into a graph keeps what it was captured with: which parameters have
-// gradients, and the options but the learning rate and the momentum, which set_lr() and
-// set_momentum() change between replays. State is made by the first step: run one eagerly before
-// the capture (CudaError else).
+// A captured step keeps the set of parameters that had gradients, and all options except the
+// learning rate and the momentum, which set_lr() and set_momentum() change between replays. The
+// first step makes the state: run one eagerly before the capture, which throws CudaError otherwise.
 //
-// Who writes an optimizer derives it from TensorOptimizer (optim/tensor_optimizer.h), which says
-// what it takes; docs/optimizers.md has an example.
+// New optimizers derive from TensorOptimizer (optim/tensor_optimizer.h); docs/optimizers.md has an
+// example.
 #pragma once
 
 #include <cstddef>
@@ -40,11 +39,11 @@ class Optimizer {
 
   /// Updates every parameter that has a gradient.
   void step() { step({}, {}); }
-  /// The same with gradients multiplied by `inv_scale`, and nothing changed where `found_inf` is
-  /// not 0: what a loss scaler asks for. One-element float32 tensors, read on the device (copied
-  /// there first where they are elsewhere); either may be undefined.
+  /// The same for loss scalers: gradients are multiplied by `inv_scale`, and nothing changes if
+  /// `found_inf` is not 0. Both are one-element float32 tensors that are read on the parameters'
+  /// device, and copied there first if necessary; either may be undefined.
   void step(const Tensor& inv_scale, const Tensor& found_inf);
-  /// Fills gradients with zeros, in place; `set_to_none` drops them instead. Those of master
+  /// Fills gradients with zeros, in place, or drops them with `set_to_none`. Gradients of master
   /// weights are dropped.
   void zero_grad(bool set_to_none = false);
 
@@ -52,60 +51,59 @@ class Optimizer {
   const std::vector<Tensor>& parameters(std::size_t group) const;
   /// Those of all groups.
   std::vector<Tensor> parameters() const;
-  /// Puts f(p) in the place of each parameter p, as mixed precision does with master copies.
-  /// ShapeError unless the shape is that of p. The state stays, and takes the new dtype and device
-  /// with the next step.
+  /// Replaces each parameter p by f(p). ShapeError if the shape differs. The state stays, and takes
+  /// the new dtype and device with the next step.
   void replace_parameters(const std::function<Tensor(const Tensor&)>& f);
 
   // ---- Master weights (Micikevicius et al. 2018, "Mixed Precision Training")
-  /// Gives the float16 and bfloat16 parameters there are now float32 copies of their values, which
-  /// steps update in their place; parameters take the rounded result. A step reads a parameter's
-  /// own gradient, unless its master has one.
+  /// Gives the present float16 and bfloat16 parameters float32 copies of their values. Steps update
+  /// these masters, and parameters take the rounded result. A step reads the master's gradient if
+  /// it has one, else the parameter's.
   void use_master_weights();
   bool has_master_weights() const;
-  /// parameters(), with the master in the place of a parameter that has one.
+  /// parameters(), with masters instead of parameters that have one.
   std::vector<Tensor> master_parameters() const;
-  /// Masters take the values of the parameters, after these were changed other than by steps, as
-  /// load_state_dict() of the model does. load_state_dict() here brings the masters along.
+  /// Copies the values of the parameters to the masters, after the parameters were changed other
+  /// than by steps, such as by the model's load_state_dict(). This class's load_state_dict() loads
+  /// the masters, too.
   void reset_master_weights();
   struct MasterGradient {
     Tensor from;  ///< the parameter's gradient, or a dense copy of it
     Tensor to;    ///< the master's, float32, of the same layout
   };
-  /// For loss scalers: gives every master whose parameter has a gradient one of its own, with
-  /// whatever is in it. The next step uses it, and drops it.
+  /// For loss scalers: gives every master whose parameter has a gradient an uninitialized gradient.
+  /// The next step uses and drops it.
   std::vector<MasterGradient> make_master_gradients();
   void drop_master_gradients();
 
   // ---- Options that schedules change
   double lr(std::size_t group = 0) const;
-  /// Of every group, or of one, on the device too; ValueError below 0. CudaError where that changes
-  /// it while a step is captured.
+  /// For every group, or for one, on the device too. ValueError below 0; CudaError if a step is
+  /// being captured and the value would change.
   void set_lr(double lr);
   void set_lr(double lr, std::size_t group);
-  /// What schedules of lr start from: the lr that a group had when its first scheduler was made.
+  /// The lr that a group had when its first scheduler was made, from which schedules start.
   std::optional<double> initial_lr(std::size_t group = 0) const;
   void set_initial_lr(double lr, std::size_t group);
 
-  /// Whether there is what schedules cycle as momentum: an option of that name, or the first of
-  /// Adam's betas.
+  /// Whether there is a momentum for schedules to cycle: an option of that name, or the first beta.
   bool has_momentum() const;
-  /// ValueError where there is none, and for values that the constructor refuses; CudaError as
-  /// set_lr(). A step that is captured with a momentum of 0 keeps none.
+  /// ValueError if there is none, and for values that the constructor refuses; CudaError as in
+  /// set_lr(). A step that was captured with a momentum of 0 stays without.
   double momentum(std::size_t group = 0) const;
   void set_momentum(double momentum);
   void set_momentum(double momentum, std::size_t group);
 
   // ---- Checkpoints (optim/checkpoint.cpp)
-  /// Everything a later run needs to go on, as tensors, named as in PyTorch's dicts:
+  /// Everything that a later run needs to continue, as tensors, named as in PyTorch's dicts:
   /// "state.<parameter>.exp_avg", "state.<parameter>.step" (int64), "state.<parameter>.master"
   /// where there are master weights, "param_groups.<group>.lr", "initial_lr" and the other options
   /// (0-dimensional float64), "param_groups.<group>.params" (int64). Parameters are counted through
   /// all groups. State shares memory with the optimizer.
   StateDict state_dict() const;
-  /// Takes over options and state, as copies. Parameters with a master take the values of those in
-  /// the dict; where it has none the masters take theirs. ValueError where groups, parameters or
-  /// names do not fit, ShapeError where sizes do not; nothing is changed then.
+  /// Copies options and state. Parameters with a master take the values of the master in the dict;
+  /// if it has none, the master takes the parameter's. ValueError if groups, parameters or names do
+  /// not fit, ShapeError if sizes do not; nothing is changed then.
   void load_state_dict(const StateDict& dict);
 
   /// A parameter with a gradient, in a step.
@@ -115,7 +113,7 @@ class Optimizer {
     Tensor grad;     ///< of that
     ParameterState& state;
   };
-  /// What the step of a group reads on a device. What a loss scaler gives may be undefined.
+  /// What a group's step reads on a device. The values from a loss scaler may be undefined.
   struct Controls {
     Tensor lr, momentum;          ///< float64; momentum is undefined where there is none
     Tensor inv_scale, found_inf;  ///< float32
@@ -125,8 +123,8 @@ class Optimizer {
   /// `name` is a string literal.
   explicit Optimizer(const char* name) : name_(name) {}
 
-  /// For derived classes, after the group's options are in place. ValueError where a parameter is
-  /// in the optimizer already, or is no leaf that can have a gradient.
+  /// For derived classes, after the group's options are in place. ValueError if a parameter is in
+  /// the optimizer already, or is no leaf that can have a gradient.
   void add_parameters(std::vector<Tensor> parameters);
   void check_not_empty() const;
 
@@ -134,7 +132,7 @@ class Optimizer {
   virtual Fields fields(std::size_t group) = 0;
   virtual void check_options(std::size_t group) = 0;
   virtual double& lr_option(std::size_t group) = 0;
-  /// That momentum() is; null: none.
+  /// The value of momentum(); null if there is none.
   virtual double* momentum_option(std::size_t group) = 0;
 
   // ---- Steps
@@ -176,7 +174,7 @@ struct Betas {
   Fields fields() { return {{"betas.0", &first, kBelowOne}, {"betas.1", &second, kBelowOne}}; }
 };
 
-/// ValueError where Nesterov momentum is asked for without momentum, or with dampening.
+/// ValueError for Nesterov momentum without momentum, or with dampening.
 void check_nesterov(bool nesterov, double momentum, double dampening, const char* op);
 
 /// Parameters with options of their own: `SGD({{backbone, {.lr = 0.01}}, {head, {.lr = 0.1}}})`.
@@ -188,10 +186,10 @@ struct ParamGroup {
 
 /// What optimizers with a struct of options share. `Options` has
 /// - `static constexpr const char* kName`, the optimizer's name in messages;
-/// - `double lr`, and `double momentum` or `Betas betas` where there is a momentum to be cycled;
+/// - `double lr`, and `double momentum` or `Betas betas` if schedules can cycle a momentum;
 /// - `Fields fields()`: what is checked, saved and loaded, by name;
-/// and may have `void check() const`, which throws where options contradict each other, and
-/// `static void check_parameter(const Tensor&)`, which throws for those it does not take.
+/// and may have `void check() const`, which throws if options contradict each other, and
+/// `static void check_parameter(const Tensor&)`, which throws for parameters it does not take.
 template <class Options>
 class OptimizerWith : public Optimizer {
  public:
@@ -199,7 +197,7 @@ class OptimizerWith : public Optimizer {
 
   OptimizerWith(std::vector<Tensor> parameters, const Options& options = {})
       : OptimizerWith(std::vector<Group>{{std::move(parameters), options}}) {}
-  /// ValueError where there is no parameter in any group.
+  /// ValueError if no group has a parameter.
   explicit OptimizerWith(const std::vector<Group>& groups) : Optimizer(Options::kName) {
     for (const Group& g : groups) add_param_group(g.parameters, g.options);
     check_not_empty();

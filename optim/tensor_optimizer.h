@@ -21,8 +21,8 @@
 //   };
 //
 // Groups, schedules, 16-bit parameters, master weights, loss scales, checkpoints and captured steps
-// need no more than that. What changes from step to step must be a tensor: p.lr, p.momentum and
-// p.step(). Other options are numbers that a captured step keeps.
+// need no more code. Values that change from step to step must be tensors: p.lr, p.momentum and
+// p.step(). Other options are numbers, which a captured step keeps.
 #pragma once
 
 #include <string_view>
@@ -52,15 +52,15 @@ class ParameterStep {
   /// 0-dimensional, float64. `momentum` (or the first beta) is undefined where options have none.
   const Tensor lr, momentum;
 
-  /// What is kept from step to step, by name: zeros at first, of param's dtype and shape (but see
-  /// Optimizer::state_shape). To be changed in place.
+  /// State that is kept from step to step, by name: zeros at first, of param's dtype and shape
+  /// (unless Optimizer::state_shape is overridden). To be changed in place.
   Tensor state(std::string_view name);
   /// How many updates the parameter has had, this one included: 0-dimensional, int64.
   Tensor step() const;
 
   /// Whether a loss scaler's flag, which the host can read without waiting, says to skip the step.
   static bool is_skipped(const Optimizer::Controls& c);
-  /// What TensorOptimizer ends with.
+  /// Ends the step; TensorOptimizer calls it.
   void finish();
 
  private:

@@ -10,11 +10,11 @@
 //     amp.step(sgd);
 //   }
 //
-// The same lines serve every level. initialize() converts the model and has its calls convert their
-// inputs and outputs (O2, O3), or run in an autocast region (O1); it gives the optimizers float32
-// master weights (O2). The loss scale, and whether a step was skipped because gradients overflowed,
-// are on the device, which alone decides: no step waits, and whole steps can be captured into a
-// graph. docs/mixed_precision.md has the table of levels, several losses, and checkpoints.
+// The same lines serve every level. initialize() converts the model, makes its calls convert their
+// inputs and outputs (O2, O3) or run in an autocast region (O1), and gives the optimizers float32
+// master weights (O2). The loss scale is on the device, which also decides whether a step is
+// skipped because gradients overflowed: no step waits, and whole steps can be captured into a
+// graph. docs/mixed_precision.md describes the levels, several losses, and checkpoints.
 #pragma once
 
 #include <initializer_list>
@@ -39,49 +39,49 @@ class Amp {
 
   const Properties& properties() const;
 
-  /// A region for what is computed outside of the models: O1's, and at other levels none.
+  /// A region for computations outside the models: that of O1; at other levels it does nothing.
   AutocastGuard autocast() const;
 
   /// The loss times the scale of loss `loss_id`, for its backward(). Gradients of several backward
-  /// passes add up until the step, each freed of its own scale. ValueError unless
+  /// passes add up until the step, each divided by its own scale. ValueError unless
   /// loss_id < num_losses.
   Tensor scale(const Tensor& loss, std::size_t loss_id = 0);
 
-  /// The parameters that steps update: masters where there are any. What gradients they have are
-  /// unscaled first, so that they may be clipped or looked at; float32 beside 16-bit parameters.
+  /// The parameters that steps update: the masters, if there are any. Their gradients are unscaled
+  /// first, so they can be clipped or read; those of 16-bit parameters' masters are float32.
   std::vector<Tensor> master_parameters();
   std::vector<Tensor> master_parameters(Optimizer& optimizer);
-  /// Just that. ValueError the second time before a step, and where there are no gradients.
+  /// Only unscales. ValueError the second time before a step, and without gradients.
   void unscale_(Optimizer& optimizer);
 
-  /// optimizer.step(), skipped on the device where a gradient is infinite or NaN and the scale is
-  /// dynamic. Once all optimizers that have got gradients have stepped, scales change by what was
-  /// found. ValueError for an optimizer that initialize() was not given.
-  /// Where `skip` (one float32 number on the device, or undefined) is not 0 the step is skipped
-  /// too, and counts as no overflow: a loss that has exploded, say.
+  /// optimizer.step(), which the device skips if a gradient is infinite or NaN and the scale is
+  /// dynamic. Scales change when all optimizers that have gradients have stepped. ValueError for an
+  /// optimizer that initialize() was not given.
+  /// If `skip` (one float32 number on the device, or undefined) is not 0, the step is skipped too,
+  /// which does not count as an overflow: for a loss that has diverged, for example.
   void step(Optimizer& optimizer, const Tensor& skip = {});
-  /// Has the scales change now, where not all optimizers will step: a scale(), too, does so where
-  /// one has. Nothing where nothing was looked for.
+  /// Changes the scales now, if not all optimizers will step; the next scale() does so, too, after
+  /// one has. Does nothing if no gradients were checked.
   void update();
-  /// Of all optimizers. Theirs do as well.
+  /// For all optimizers; each optimizer's own zero_grad() works as well.
   void zero_grad(bool set_to_none = false);
 
   /// Waits for the device.
   double loss_scale(std::size_t loss_id = 0) const;
   /// How many steps overflowed: one int64, on the device once a loss was scaled; for logs.
   Tensor overflows(std::size_t loss_id = 0) const;
-  /// A line for each loss whose gradients have overflowed since the last call, "" for none. Waits
-  /// for the device: call it where the loss is printed.
+  /// A line for each loss whose gradients have overflowed since the last call, "" if none has.
+  /// Waits for the device: call it where the loss is printed.
   std::string overflow_message();
 
   /// As Apex's: "loss_scaler0.loss_scale", "loss_scaler0.unskipped" and, beside those,
   /// "loss_scaler0.overflows". Master weights are in the optimizers' dicts.
   StateDict state_dict() const;
-  /// Takes over dynamic scales, as copies; numbers that were given stay. ValueError where the dict
-  /// is of another number of losses, or lacks an entry; nothing is changed then.
+  /// Copies dynamic scales; constant ones stay. ValueError if the dict has another number of losses
+  /// or lacks an entry; nothing is changed then.
   void load_state_dict(const StateDict& dict);
-  /// model.state_dict() in float32, with the values of the masters: what O0 resumes from, and what
-  /// Apex's O2 saves.
+  /// model.state_dict() in float32, with the values of the masters, as Apex's O2 saves it. O0 can
+  /// resume from it.
   StateDict model_state_dict(const nn::Module& model) const;
 
  private:
@@ -93,10 +93,10 @@ class Amp {
   std::shared_ptr<State> state_;
 };
 
-/// Prepares models, with float32 weights on the device where they will train, and the optimizers of
-/// these weights, which stay the same objects; both must outlive the result and stay where they
-/// are. Once a model. ValueError for bad options, for weights that are not float32, and for
-/// modules or optimizers given twice.
+/// Prepares models, whose float32 weights are on the device of the training, and the optimizers of
+/// these weights. Weights stay the same objects; models and optimizers must outlive the result and
+/// must not be moved. Once per model. ValueError for bad options, for weights that are not float32,
+/// and for modules or optimizers given twice.
 Amp initialize(const std::vector<nn::Module*>& models, const std::vector<Optimizer*>& optimizers,
                const Options& options);
 Amp initialize(nn::Module& model, Optimizer& optimizer, const Options& options);

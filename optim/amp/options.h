@@ -1,4 +1,4 @@
-// What mixed precision is made of: Apex's opt levels and their properties.
+// Apex's opt levels and their properties.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace ferrite::optim::amp {
 enum class OptLevel : std::uint8_t {
   O0,  ///< float32
   O1,  ///< float32 weights, operations by policy (ops/autocast.h)
-  O2,  ///< 16-bit model but for batch norms, float32 master weights
+  O2,  ///< 16-bit model except for batch norms, float32 master weights
   O3,  ///< 16 bits throughout
 };
 using enum OptLevel;
@@ -23,7 +23,7 @@ using enum OptLevel;
 OptLevel opt_level(std::string_view text);
 std::string_view name(OptLevel level);
 
-/// A number that stays, or `dynamic`: 2^16 at first, halved with every overflow, doubled with every
+/// A constant number, or `dynamic`: 2^16 at first, halved after every overflow, doubled after every
 /// 2000 steps in a row without one.
 class LossScale {
  public:
@@ -49,7 +49,7 @@ inline constexpr LossScale dynamic = LossScale::make_dynamic();
 
 struct Options {
   OptLevel opt_level = O1;
-  /// float16 or bfloat16. The second has float32's range: its loss scale is 1 unless given.
+  /// float16 or bfloat16. bfloat16 has float32's range: its loss scale is 1 unless given.
   DType dtype = kFloat16;
   /// Overrides of what the level says.
   std::optional<bool> keep_batchnorm_fp32 = {}, master_weights = {};
@@ -59,11 +59,11 @@ struct Options {
   std::size_t num_losses = 1;  ///< with a scale each
   /// Bounds of a dynamic loss scale.
   double min_loss_scale = 0, max_loss_scale = 16777216;
-  bool enabled = true;  ///< else nothing is changed: float32, without a scale
+  bool enabled = true;  ///< if not, nothing is changed: float32, without a scale
   int verbosity = 0;    ///< above 0: initialize() prints the properties
 };
 
-/// What a level and its overrides come to; Apex's names.
+/// A level together with its overrides, under Apex's names.
 struct Properties {
   bool enabled = true;
   OptLevel opt_level = O0;
@@ -72,7 +72,7 @@ struct Properties {
   std::optional<bool> keep_batchnorm_fp32 = {};
   bool master_weights = false;
   LossScale loss_scale = 1.0;
-  DType dtype = kFloat32;  ///< of what does not compute in float32
+  DType dtype = kFloat32;  ///< of operations that do not compute in float32
 
   /// A line each, as Apex prints them.
   std::string str() const;

@@ -1,5 +1,4 @@
-// What an Amp consists of: a scaler a loss, and what has become of each optimizer's gradients since
-// its last step.
+// The state of an Amp: a scaler per loss, and the gradients of each optimizer since its last step.
 #pragma once
 
 #include <memory>
@@ -17,8 +16,8 @@ namespace ferrite::optim::amp {
 struct Amp::State : std::enable_shared_from_this<State> {
   using Stage = GradScaler::Stage;
 
-  /// An optimizer whose parameters' gradients may be scaled by one loss's scale, beside what came
-  /// from other losses before, unscaled, and was put aside.
+  /// An optimizer. Its parameters' gradients may carry the scale of one loss; gradients of losses
+  /// before were unscaled and put aside.
   struct PerOptimizer {
     Optimizer* optimizer;
     std::optional<std::size_t> pending = {};  // the loss whose scale gradients carry
@@ -36,9 +35,9 @@ struct Amp::State : std::enable_shared_from_this<State> {
 
   GradScaler& scaler(std::size_t loss_id, const char* op);
   Tensor scale(const Tensor& loss, std::size_t loss_id);
-  /// What backward() of a scaled loss begins with.
+  /// Called when backward() of a scaled loss begins.
   void begin_backward(std::size_t loss_id);
-  /// What it ends with, for each parameter.
+  /// Called for each parameter when its gradient is complete.
   void gradient_arrived(std::size_t optimizer);
 
   void unscale(PerOptimizer& o);
@@ -48,7 +47,7 @@ struct Amp::State : std::enable_shared_from_this<State> {
   void forget(PerOptimizer& o);
 
   const Properties properties;
-  /// Whether there is anything to be done about scales, and masters' gradients.
+  /// Whether there are scales or masters' gradients to take care of.
   const bool scales;
   std::vector<GradScaler> scalers;
   std::vector<std::int64_t> reported;  // overflows, by message
