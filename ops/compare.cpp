@@ -83,6 +83,7 @@ void check_masks(const Tensor& a, const Tensor& b, const char* op) {
   FERRITE_CHECK(a.dtype() == kBool && b.dtype() == kBool, DTypeError, op,
                 "expected bool tensors, got {} and {}; logical_and() and its like take any type",
                 a.describe(), b.describe());
+  broadcast_shapes(a.shape(), b.shape(), op);
 }
 
 }  // namespace

@@ -247,6 +247,9 @@ void put(const IndexedPart& part, const Tensor& given, bool accumulate) {
   if (given.dim() == 0 && (given.dtype() != base.dtype() || given.device() != base.device()))
     values = given.to(base);
   if (part.is_view()) {
+    FERRITE_CHECK(broadcast_shapes(base.shape(), values.shape(), "index_put_") == base.shape(),
+                  ShapeError, "index_put_", "values of {} do not broadcast to the part of {}",
+                  values.shape(), base.shape());
     accumulate ? base.add_(values) : base.copy_(values);
     return;
   }
