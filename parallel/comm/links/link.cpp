@@ -114,6 +114,18 @@ void wait_any(std::span<const Wait> waits, const Interrupt& interrupt) {
   armed.sleep_until(std::min(interrupt.deadline, Clock::now() + kNap));
 }
 
+void wait_neighbours(Link& from, bool recv, std::size_t have, Link& to, bool send,
+                     const Interrupt& interrupt) {
+  std::array<Wait, 2> waits;
+  std::size_t count = 0;
+  if (recv) waits[count++] = {&from, {.recv = true, .have = have}};
+  if (send && recv && &from == &to)
+    waits[0].interest.send = true;
+  else if (send)
+    waits[count++] = {&to, {.send = true}};
+  wait_any({waits.data(), count}, interrupt);
+}
+
 void send(Link& link, std::span<const std::byte> bytes, const Interrupt& interrupt) {
   while (!bytes.empty()) {
     const std::size_t sent = link.try_send(bytes);

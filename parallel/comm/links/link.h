@@ -114,4 +114,14 @@ struct Wait {
 /// Returns when one of the interests may be satisfied: spins briefly, then sleeps.
 void wait_any(std::span<const Wait> waits, const Interrupt& interrupt);
 
+/// The same for a ring's neighbours, which may be one: for more than `have` bytes from `from`, or
+/// for room to `to`.
+void wait_neighbours(Link& from, bool recv, std::size_t have, Link& to, bool send,
+                     const Interrupt& interrupt);
+
+/// Returns `link`, or a wrapper that slows it down by FERRITE_LINK_DELAY_US and FERRITE_LINK_GBPS.
+/// Bytes are sent at most at that rate, and become visible to the receiver only after that delay.
+/// ValueError if the variables are not numbers.
+std::unique_ptr<Link> with_delay(std::unique_ptr<Link> link);
+
 }  // namespace ferrite::parallel::links

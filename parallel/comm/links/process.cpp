@@ -20,7 +20,6 @@
 #include "ferrite/core/error.h"
 #include "ferrite/parallel/comm/backend.h"
 #include "ferrite/parallel/comm/links/address.h"
-#include "ferrite/parallel/comm/links/delay.h"
 #include "ferrite/parallel/comm/links/exchange.h"
 #include "ferrite/parallel/comm/links/link.h"
 #include "ferrite/parallel/comm/links/listener.h"
