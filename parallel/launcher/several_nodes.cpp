@@ -437,4 +437,9 @@ double SeveralNodes::lived() const {
   return std::chrono::duration<double>(Clock::now() - round_began_).count();
 }
 
+std::unique_ptr<Nodes> make_nodes(const Options& options) {
+  if (options.nnodes > 1) return std::make_unique<SeveralNodes>(options);
+  return std::make_unique<SingleNode>(options);
+}
+
 }  // namespace ferrite::launcher
