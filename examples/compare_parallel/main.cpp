@@ -56,13 +56,9 @@ int compare_parallel(int argc, char** argv) {
   if (const auto status = app.parse(argc, argv)) return *status;
   complete(options);
   const std::vector<std::string> arguments(argv, argv + argc);
-  if (!options.worker.empty())
-    run_worker(options);
-  else if (simulation.wanted())
-    return simulate(options, simulation, arguments);
-  else
-    return measure(options, arguments);
-  return 0;
+  if (!options.worker.empty()) return run_worker(options);
+  if (simulation.wanted()) return simulate(options, simulation, arguments);
+  return measure(options, arguments);
 }
 
 }  // namespace

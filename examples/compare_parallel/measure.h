@@ -14,9 +14,7 @@ struct Job {
   std::string task;  ///< "case", "profile" (of one device), "side by side", "links", "model"
   Case what;
 };
-
-void to_json(nlohmann::json& out, const Job& job);
-void from_json(const nlohmann::json& in, Job& job);
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Job, task, what)
 
 /// How many processes a job takes.
 int processes_of(const Options& options, const Job& job);
@@ -30,12 +28,15 @@ struct RankResult {
   std::vector<Bucket> buckets;
   std::map<std::string, double> parts;
 };
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankResult, step_ms, alone_ms, communication_ms, hidden_ms,
+                                   bytes_total, bytes_busiest, peak_memory, buckets, parts)
 
-void to_json(nlohmann::json& out, const RankResult& result);
-void from_json(const nlohmann::json& in, RankResult& result);
+/// The exit status of a rank that failed because of another one, or could not exchange with it.
+inline constexpr int kFailedWithOthers = 3;
 
 /// The process that --worker asks for: does --job and writes rank-<number>.json into the folder.
-void run_worker(const Options& options);
+/// Returns its exit status.
+int run_worker(const Options& options);
 
 /// A training step on one device, whose batch is that of `what`: medians of several.
 ferrite::planning::ModelProfile measure_profile(const Options& options, const Case& what);

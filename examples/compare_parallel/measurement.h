@@ -52,9 +52,9 @@ struct Case {
   std::string amp = "O0";        ///< of optim::amp: O0, O1, O2, O3
   std::int64_t batch = 0;        ///< images a step, of all devices together
   double bucket_mb = 0;          ///< bucket_cap_mb; 0 where there are no buckets
-  bool overlap = true;  ///< whether communication begins during backward (not delay_allreduce)
-  int threads = 1;      ///< that compute for each device
-  bool threads_are_all = false;  ///< of the single device: all the machine has
+  bool overlap = true;       ///< whether communication begins during backward (not delay_allreduce)
+  int threads = 1;           ///< that compute for each device
+  bool all_threads = false;  ///< of the single device: all the machine has
 
   std::int64_t batch_per_device() const { return (batch + devices - 1) / devices; }
   /// "ddp 25 MB", "ddp-ring 1 MB, no overlap".
@@ -140,14 +140,16 @@ struct Measurement {
   std::vector<Link> links;
 };
 
-void to_json(nlohmann::json& out, const Case& value);
-void from_json(const nlohmann::json& in, Case& value);
-void to_json(nlohmann::json& out, const Bucket& value);
-void from_json(const nlohmann::json& in, Bucket& value);
-void to_json(nlohmann::json& out, const Model& value);
-void from_json(const nlohmann::json& in, Model& value);
-void to_json(nlohmann::json& out, const Link& value);
-void from_json(const nlohmann::json& in, Link& value);
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Case, strategy, devices, scaling, amp, batch, bucket_mb, overlap,
+                                   threads, all_threads)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Bucket, bytes, parameters, ready_ms, begun_ms, ended_ms)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Machine, kind, meaning, devices, cores, threads, ranks, backend,
+                                   link_delay_us, link_gbps)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Model, name, parameters, parameter_bytes, buffer_bytes,
+                                   input_shape, multiply_adds)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LinkTime, bytes, ms)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Link, operation, backend, devices, latency_us, bandwidth, times)
+
 /// With "schema" and "version".
 nlohmann::json to_json(const Measurement& measurement);
 /// ValueError where it is of another schema or version, or lacks something.

@@ -134,7 +134,7 @@ void Session::measure(Row& row) {
 void Session::compare_with_single(Row& row) const {
   if (!row.error.empty()) return;
   const auto single = std::ranges::find_if(result_.rows, [&](const Row& r) {
-    return r.what.strategy == "single" && !r.what.threads_are_all && r.what.amp == row.what.amp &&
+    return r.what.strategy == "single" && !r.what.all_threads && r.what.amp == row.what.amp &&
            r.error.empty();
   });
   if (single == result_.rows.end()) return;

@@ -53,7 +53,7 @@ std::string Plan::table() const {
     out += fmt::format("DDP has the higher throughput from {} devices on\n", *from);
   else if (best(Strategy::ddp) && (best(Strategy::dp) || best(Strategy::dp_balanced)))
     out += "DDP does not have the higher throughput at the largest number of devices\n";
-  for (const Strategy strategy : {Strategy::dp, Strategy::dp_balanced, Strategy::ddp})
+  for (const Strategy strategy : kAllStrategies)
     if (const auto until = pays_until(strategy))
       out += fmt::format(
           "{}: more devices pay up to {} (twice as many bring {:.2g} times the throughput or "
@@ -103,7 +103,7 @@ std::string Plan::json() const {
     lines.push_back(std::move(line));
   }
   Json pays, highest;
-  for (const Strategy strategy : {Strategy::dp, Strategy::dp_balanced, Strategy::ddp}) {
+  for (const Strategy strategy : kAllStrategies) {
     if (!best(strategy)) continue;
     pays[std::string(to_string(strategy))] = optional(pays_until(strategy));
     highest[std::string(to_string(strategy))] = optional(best(strategy));
