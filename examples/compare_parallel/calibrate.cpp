@@ -9,8 +9,6 @@
 
 #include "ferrite/core/error.h"
 #include "ferrite/examples/compare_parallel/measure.h"
-#include "ferrite/examples/compare_parallel/ranks.h"
-#include "ferrite/examples/compare_parallel/session.h"
 #include "ferrite/examples/compare_parallel/simulate.h"
 
 namespace examples::compare {

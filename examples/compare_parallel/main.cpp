@@ -18,7 +18,6 @@
 #include "ferrite/examples/compare_parallel/measure.h"
 #include "ferrite/examples/compare_parallel/options.h"
 #include "ferrite/examples/compare_parallel/report.h"
-#include "ferrite/examples/compare_parallel/session.h"
 #include "ferrite/examples/compare_parallel/simulate.h"
 
 namespace {

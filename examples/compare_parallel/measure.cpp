@@ -56,13 +56,7 @@ RankResult measure_case(const Options& o, const Case& c) {
   result.step_ms = milliseconds_a_step(*strategy, o.steps, step);
   for (const Device& device : strategy->devices())
     result.peak_memory.push_back(static_cast<std::int64_t>(max_memory_allocated(device)));
-  const Communication communication = strategy->communication();
-  result.communication_ms = communication.milliseconds;
-  result.hidden_ms = communication.hidden;
-  result.bytes_total = communication.bytes_total;
-  result.bytes_busiest = communication.bytes_busiest;
-  result.buckets = communication.buckets;
-  result.parts = communication.parts;
+  result.communication = strategy->communication();
 
   if (c.strategy == "single") {
     result.alone_ms = result.step_ms;

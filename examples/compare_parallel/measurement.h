@@ -95,6 +95,15 @@ struct Row {
   std::map<std::string, double> parts;
 };
 
+/// What a strategy tells of the steps since the last reset_counts(), averages of a step.
+struct Communication {
+  double ms = 0;         ///< while anything was under way, waiting for other ranks included
+  double hidden_ms = 0;  ///< of that, before backward had made its last gradient
+  std::int64_t bytes_total = 0, bytes_busiest = 0;
+  std::vector<Bucket> buckets;
+  std::map<std::string, double> parts;  ///< see Row::parts
+};
+
 /// How long an exchange takes, by size; a straight line through it gives latency and bandwidth.
 struct LinkTime {
   std::int64_t bytes = 0;
@@ -143,6 +152,8 @@ struct Measurement {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Case, strategy, devices, scaling, amp, batch, bucket_mb, overlap,
                                    threads, all_threads)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Bucket, bytes, parameters, ready_ms, begun_ms, ended_ms)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Communication, ms, hidden_ms, bytes_total, bytes_busiest,
+                                   buckets, parts)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Machine, kind, meaning, devices, cores, threads, ranks, backend,
                                    link_delay_us, link_gbps)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Model, name, parameters, parameter_bytes, buffer_bytes,

@@ -1,5 +1,3 @@
-#include "ferrite/examples/compare_parallel/ranks.h"
-
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -18,6 +16,7 @@
 #include <sstream>
 
 #include "ferrite/core/error.h"
+#include "ferrite/examples/compare_parallel/measure.h"
 
 namespace examples::compare {
 

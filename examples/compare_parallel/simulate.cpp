@@ -12,8 +12,8 @@
 
 #include "ferrite/core/error.h"
 #include "ferrite/examples/common/command_line.h"
+#include "ferrite/examples/compare_parallel/measure.h"
 #include "ferrite/examples/compare_parallel/report.h"
-#include "ferrite/examples/compare_parallel/session.h"
 #include "ferrite/metrics/curves.h"
 
 namespace examples::compare {

@@ -82,7 +82,7 @@ std::string HostGroup::failed(const comm::Call& call, std::uint64_t sequence,
       call.in.defined() || call.out.defined() ? describe(call, context_.job_ranks) : op;
   const std::string reason =
       fmt::format("{} (number {} of group {}) failed on rank {}: {}{}{}", what, sequence, name(),
-                  job_rank(), untagged(error), blamed.empty() ? "" : "; ", blamed);
+                  context_.job_rank(rank()), untagged(error), blamed.empty() ? "" : "; ", blamed);
   others_know_ = true;  // soon
   abort(reason);
   if (context_.monitor) context_.monitor->report_failure(name(), reason);
@@ -118,11 +118,10 @@ void check_same_call(links::LinkMesh& links, const GroupContext& context,
     if (sent > 0 || got > 0) continue;
     links::wait_neighbours(left, !missing.empty(), 0, right, !unsent.empty(), call.interrupt);
   }
-  FERRITE_CHECK(
-      mine == theirs, DistributedError, name(mine.kind),
-      "the ranks disagree: as number {}, rank {} called {}, and rank {} {}", mine.sequence,
-      context.job_ranks[static_cast<std::size_t>(before)], describe(theirs, context.job_ranks),
-      context.job_ranks[static_cast<std::size_t>(context.rank)], describe(mine, context.job_ranks));
+  FERRITE_CHECK(mine == theirs, DistributedError, name(mine.kind),
+                "the ranks disagree: as number {}, rank {} called {}, and rank {} {}",
+                mine.sequence, context.job_rank(before), describe(theirs, context.job_ranks),
+                context.job_rank(context.rank), describe(mine, context.job_ranks));
 }
 
 }  // namespace ferrite::parallel

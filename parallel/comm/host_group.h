@@ -52,8 +52,6 @@ class HostGroup : public ProcessGroup, private comm::HostOperations {
   void stop();
 
   const GroupContext& context() const { return context_; }
-  /// This rank's number in the job, used in errors.
-  int job_rank() const { return context_.job_ranks[static_cast<std::size_t>(rank())]; }
 
   Work submit(comm::Call call) override;
   void do_abort(const std::string& reason) override;

@@ -38,7 +38,7 @@ struct PlanOptions {
 };
 
 struct PlanRow {
-  Strategy strategy;
+  Strategy strategy = Strategy::dp;
   int devices = 0;
   std::int64_t batch = 0;  ///< of all devices together
   StepTimes step;

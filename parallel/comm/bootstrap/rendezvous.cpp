@@ -66,15 +66,10 @@ using Where = std::function<std::optional<Target>(std::string& why)>;
 
 // ---- Rank 0
 
-const char* bind_address() {
-  const char* host = std::getenv("FERRITE_BIND_ADDR");
-  return host && *host ? host : nullptr;
-}
-
 /// The address at which rank 0 reaches its own store: not the loopback if others connect over the
 /// network, because the others use its address towards the store.
 std::string own_host(const bootstrap::StorePlace& at) {
-  const std::string bound = bind_address() ? bind_address() : at.host;
+  const std::string bound = bootstrap::bind_address() ? bootstrap::bind_address() : at.host;
   return bound == "0.0.0.0" || bound == "::" ? at.host : bound;
 }
 
@@ -100,7 +95,8 @@ std::string own_host(const bootstrap::StorePlace& at) {
 void check_reachable(const std::string& host, const bootstrap::Place& place) {
   const bool several_hosts =
       place.local_world_size > 0 && place.local_world_size < place.world_size;
-  FERRITE_CHECK(!several_hosts || bind_address() || !links::is_loopback(host), ValueError, kOp,
+  FERRITE_CHECK(!several_hosts || bootstrap::bind_address() || !links::is_loopback(host),
+                ValueError, kOp,
                 "the job has several hosts, but {} is an address of this one alone on rank 0's "
                 "host, {}: set MASTER_ADDR to an address that all can reach, or FERRITE_BIND_ADDR "
                 "to where to listen",
@@ -114,7 +110,7 @@ std::unique_ptr<bootstrap::TcpStoreServer> serve(const bootstrap::StorePlace& at
                                                  links::Deadline deadline) {
   check_reachable(at.host, place);
   bootstrap::TcpStoreServerOptions options;
-  options.host = bind_address() ? bind_address() : at.host;
+  options.host = bootstrap::bind_address() ? bootstrap::bind_address() : at.host;
   options.token = token;
   deadline = std::min(deadline, Clock::now() + kPortPatience);
   Pause pause;

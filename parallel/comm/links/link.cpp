@@ -21,14 +21,6 @@ constexpr auto kSpin = std::chrono::microseconds(10);
 // Latency of noticing a flag set by another thread that closes no link.
 constexpr auto kNap = std::chrono::milliseconds(50);
 
-void relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
 bool any_ready(std::span<const Wait> waits) {
   return std::any_of(waits.begin(), waits.end(),
                      [](const Wait& wait) { return wait.link->ready(wait.interest); });

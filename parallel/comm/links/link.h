@@ -75,6 +75,15 @@ class Link {
   virtual void disarm(const PollRequest& request) = 0;
 };
 
+/// Tells the processor that this thread spins.
+inline void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
 /// Ends a wait that would otherwise not end.
 struct Interrupt {
   std::string_view op;               ///< for messages
