@@ -9,8 +9,6 @@
 
 #include "ferrite/core/error.h"
 #include "ferrite/examples/compare_parallel/measure.h"
-#include "ferrite/examples/compare_parallel/ranks.h"
-#include "ferrite/examples/compare_parallel/session.h"
 #include "ferrite/examples/compare_parallel/simulate.h"
 
 namespace examples::compare {
@@ -23,23 +21,28 @@ namespace {
 constexpr const char* kOp = "--simulate";
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
+/// What the ranks of a job have found; Error where it fails.
+std::vector<nlohmann::json> results_of(const Options& o, const std::vector<std::string>& arguments,
+                                       const Job& job, std::string_view what) {
+  Outcome outcome = run_processes(o, arguments, job);
+  FERRITE_CHECK(outcome.error.empty(), Error, kOp, "{} could not be measured: {}", what,
+                outcome.error);
+  return std::move(outcome.ranks);
+}
+
 ModelProfile profile_alone(const Options& o, const std::vector<std::string>& arguments,
                            const Case& what) {
-  const Outcome outcome = run_processes(o, arguments, {"profile", what});
-  FERRITE_CHECK(outcome.error.empty(), Error, kOp,
-                "the step of one device could not be measured: {}", outcome.error);
-  return planning::profile_from_json(outcome.ranks.at(0).dump());
+  return planning::profile_from_json(
+      results_of(o, arguments, {"profile", what}, "the step of one device").at(0).dump());
 }
 
 /// Seconds a step: the mean over steps, each as long as its slowest rank's.
 double step_side_by_side(const Options& o, const std::vector<std::string>& arguments,
                          const Case& what) {
-  const Outcome outcome = run_processes(o, arguments, {"side by side", what});
-  FERRITE_CHECK(outcome.error.empty(), Error, kOp,
-                "steps of {} devices side by side could not be measured: {}", what.devices,
-                outcome.error);
   std::vector<double> slowest;
-  for (const auto& rank : outcome.ranks) {
+  for (const auto& rank :
+       results_of(o, arguments, {"side by side", what},
+                  fmt::format("steps of {} devices side by side", what.devices))) {
     const auto seconds = rank.get<std::vector<double>>();
     slowest.resize(seconds.size());
     std::ranges::transform(slowest, seconds, slowest.begin(), std::ranges::max);
@@ -85,10 +88,8 @@ void measure_links(const Options& o, const std::vector<std::string>& arguments, 
       if (n == 1) continue;
       Case what = base;
       what.strategy = kind, what.devices = n;
-      const Outcome outcome = run_processes(o, arguments, {"links", what});
-      FERRITE_CHECK(outcome.error.empty(), Error, kOp, "links could not be measured: {}",
-                    outcome.error);
-      for (const auto& link : outcome.ranks.at(0)) merge(links, link.get<Link>());
+      const auto ranks = results_of(o, arguments, {"links", what}, "links");
+      for (const auto& link : ranks.at(0)) merge(links, link.get<Link>());
     }
 }
 
@@ -148,11 +149,10 @@ Case an_image_a_device(Case what, int devices) {
 
 /// What DataParallel adds to a step, in seconds, measured.
 double exposed_s(const Options& o, const std::vector<std::string>& arguments, const Case& what) {
-  const Outcome outcome = run_processes(o, arguments, {"case", what});
-  FERRITE_CHECK(outcome.error.empty(), Error, kOp,
-                "DataParallel on {} devices could not be measured: {}", what.devices,
-                outcome.error);
-  const auto result = outcome.ranks.at(0).get<RankResult>();
+  const auto result = results_of(o, arguments, {"case", what},
+                                 fmt::format("DataParallel on {} devices", what.devices))
+                          .at(0)
+                          .get<RankResult>();
   return 1e-3 * (result.step_ms - result.alone_ms);
 }
 

@@ -91,8 +91,8 @@ Communication DataParallel::communication() const {
   const double outputs = what_.strategy == "dp" ? report.bytes_gathered : 0;
   const double sent = report.bytes_scattered + report.bytes_broadcast + outputs;
   const double received = report.bytes_reduced + outputs;
-  return {.milliseconds = report.scatter_replicate_ms + report.gather_ms + report.reduction_ms,
-          .hidden = std::max(0.0, report.reduction_ms - report.exposed_reduction_ms),
+  return {.ms = report.scatter_replicate_ms + report.gather_ms + report.reduction_ms,
+          .hidden_ms = std::max(0.0, report.reduction_ms - report.exposed_reduction_ms),
           .bytes_total = std::llround(sent + received),
           .bytes_busiest = std::llround(std::max(sent, received)),
           .buckets = {},

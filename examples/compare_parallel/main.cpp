@@ -18,7 +18,6 @@
 #include "ferrite/examples/compare_parallel/measure.h"
 #include "ferrite/examples/compare_parallel/options.h"
 #include "ferrite/examples/compare_parallel/report.h"
-#include "ferrite/examples/compare_parallel/session.h"
 #include "ferrite/examples/compare_parallel/simulate.h"
 
 namespace {
@@ -56,13 +55,9 @@ int compare_parallel(int argc, char** argv) {
   if (const auto status = app.parse(argc, argv)) return *status;
   complete(options);
   const std::vector<std::string> arguments(argv, argv + argc);
-  if (!options.worker.empty())
-    run_worker(options);
-  else if (simulation.wanted())
-    return simulate(options, simulation, arguments);
-  else
-    return measure(options, arguments);
-  return 0;
+  if (!options.worker.empty()) return run_worker(options);
+  if (simulation.wanted()) return simulate(options, simulation, arguments);
+  return measure(options, arguments);
 }
 
 }  // namespace

@@ -56,13 +56,7 @@ RankResult measure_case(const Options& o, const Case& c) {
   result.step_ms = milliseconds_a_step(*strategy, o.steps, step);
   for (const Device& device : strategy->devices())
     result.peak_memory.push_back(static_cast<std::int64_t>(max_memory_allocated(device)));
-  const Communication communication = strategy->communication();
-  result.communication_ms = communication.milliseconds;
-  result.hidden_ms = communication.hidden;
-  result.bytes_total = communication.bytes_total;
-  result.bytes_busiest = communication.bytes_busiest;
-  result.buckets = communication.buckets;
-  result.parts = communication.parts;
+  result.communication = strategy->communication();
 
   if (c.strategy == "single") {
     result.alone_ms = result.step_ms;
@@ -137,43 +131,12 @@ std::vector<json> run_job(const Options& o, const Job& job) {
 
 }  // namespace
 
-void to_json(json& out, const Job& job) { out = {{"task", job.task}, {"case", job.what}}; }
-
-void from_json(const json& in, Job& job) {
-  in.at("task").get_to(job.task);
-  in.at("case").get_to(job.what);
-}
-
 int processes_of(const Options& o, const Job& job) {
   const bool ranks = is_ddp(job.what) && job.task != "model";
   return ranks && o.ranks == "process" ? job.what.devices : 1;
 }
 
-void to_json(json& out, const RankResult& r) {
-  out = {{"step_ms", r.step_ms},
-         {"alone_ms", r.alone_ms},
-         {"communication_ms", r.communication_ms},
-         {"hidden_ms", r.hidden_ms},
-         {"bytes_total", r.bytes_total},
-         {"bytes_busiest", r.bytes_busiest},
-         {"peak_memory", r.peak_memory},
-         {"buckets", r.buckets},
-         {"parts", r.parts}};
-}
-
-void from_json(const json& in, RankResult& r) {
-  in.at("step_ms").get_to(r.step_ms);
-  in.at("alone_ms").get_to(r.alone_ms);
-  in.at("communication_ms").get_to(r.communication_ms);
-  in.at("hidden_ms").get_to(r.hidden_ms);
-  in.at("bytes_total").get_to(r.bytes_total);
-  in.at("bytes_busiest").get_to(r.bytes_busiest);
-  in.at("peak_memory").get_to(r.peak_memory);
-  in.at("buckets").get_to(r.buckets);
-  in.at("parts").get_to(r.parts);
-}
-
-void run_worker(const Options& o) {
+int run_worker(const Options& o) try {
   const Job job = json::parse(o.job).get<Job>();
   set_num_threads(threads_of(o, job));
   const json results = run_job(o, job);
@@ -181,6 +144,10 @@ void run_worker(const Options& o) {
                         "compare_parallel");
   file.write(results.dump());
   file.commit();
+  return 0;
+} catch (const DistributedError& error) {
+  fmt::print(stderr, "error: {}\n", error.what());
+  return kFailedWithOthers;
 }
 
 }  // namespace examples::compare

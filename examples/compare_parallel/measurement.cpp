@@ -27,7 +27,7 @@ double Samples::quantile(double q) const {
 
 std::string Case::label() const {
   std::string text = strategy;
-  if (strategy == "single" && threads_are_all) text += fmt::format(", {} threads", threads);
+  if (strategy == "single" && all_threads) text += fmt::format(", {} threads", threads);
   if (bucket_mb > 0) text += fmt::format(" {:g} MB", bucket_mb);
   if (!overlap) text += ", no overlap";
   return text;
@@ -37,7 +37,11 @@ std::string Case::label() const {
 
 namespace {
 
-json samples_json(const Samples& samples) {
+template <class T>
+json json_of(const T& value) {
+  return value;
+}
+json json_of(const Samples& samples) {
   if (samples.empty()) return nullptr;
   return {{"median", samples.median()},
           {"spread", samples.spread()},
@@ -45,143 +49,54 @@ json samples_json(const Samples& samples) {
           {"high", samples.high()},
           {"samples", samples.values}};
 }
+json json_of(const std::optional<double>& value) { return value ? json(*value) : json(nullptr); }
 
+template <class T>
+void read(const json& in, T& value) {
+  in.get_to(value);
+}
 void read(const json& in, Samples& samples) {
   if (!in.is_null()) in.at("samples").get_to(samples.values);
 }
-
-json optional_json(const std::optional<double>& value) {
-  return value ? json(*value) : json(nullptr);
+void read(const json& in, std::optional<double>& value) {
+  if (!in.is_null()) value = in.get<double>();
 }
 
-std::optional<double> read_optional(const json& in) {
-  if (in.is_null()) return std::nullopt;
-  return in.get<double>();
+/// The members of a row that have their names in JSON; also of a const one.
+template <class R, class F>
+void for_each_member(R& row, const F& f) {
+  f("step_ms", row.step_ms);
+  f("compute_ms", row.compute_ms);
+  f("exposed_ms", row.exposed_ms);
+  f("communication_ms", row.communication_ms);
+  f("hidden_ms", row.hidden_ms);
+  f("images_per_second", row.images_per_second);
+  f("speedup", row.speedup);
+  f("efficiency", row.efficiency);
+  f("bytes_total", row.bytes_total);
+  f("bytes_busiest", row.bytes_busiest);
+  f("peak_memory", row.peak_memory);
+  f("buckets", row.buckets);
+  f("parts", row.parts);
 }
 
 json row_json(const Row& row) {
-  return {{"case", row.what},
-          {"label", row.what.label()},
-          {"error", row.error.empty() ? json(nullptr) : json(row.error)},
-          {"step_ms", samples_json(row.step_ms)},
-          {"compute_ms", samples_json(row.compute_ms)},
-          {"exposed_ms", samples_json(row.exposed_ms)},
-          {"communication_ms", samples_json(row.communication_ms)},
-          {"hidden_ms", samples_json(row.hidden_ms)},
-          {"images_per_second", samples_json(row.images_per_second)},
-          {"speedup", optional_json(row.speedup)},
-          {"efficiency", optional_json(row.efficiency)},
-          {"bytes_total", row.bytes_total},
-          {"bytes_busiest", row.bytes_busiest},
-          {"peak_memory", row.peak_memory},
-          {"buckets", row.buckets},
-          {"parts", row.parts}};
+  json out = {{"case", row.what},
+              {"label", row.what.label()},
+              {"error", row.error.empty() ? json(nullptr) : json(row.error)}};
+  for_each_member(row, [&](const char* name, const auto& value) { out[name] = json_of(value); });
+  return out;
 }
 
 Row row_from(const json& in) {
   Row row;
   row.what = in.at("case").get<Case>();
   if (const json& error = in.at("error"); !error.is_null()) row.error = error;
-  read(in.at("step_ms"), row.step_ms);
-  read(in.at("compute_ms"), row.compute_ms);
-  read(in.at("exposed_ms"), row.exposed_ms);
-  read(in.at("communication_ms"), row.communication_ms);
-  read(in.at("hidden_ms"), row.hidden_ms);
-  read(in.at("images_per_second"), row.images_per_second);
-  row.speedup = read_optional(in.at("speedup"));
-  row.efficiency = read_optional(in.at("efficiency"));
-  in.at("bytes_total").get_to(row.bytes_total);
-  in.at("bytes_busiest").get_to(row.bytes_busiest);
-  in.at("peak_memory").get_to(row.peak_memory);
-  in.at("buckets").get_to(row.buckets);
-  in.at("parts").get_to(row.parts);
+  for_each_member(row, [&](const char* name, auto& value) { read(in.at(name), value); });
   return row;
 }
 
-json machine_json(const Machine& m) {
-  return {{"kind", m.kind},          {"meaning", m.meaning},
-          {"devices", m.devices},    {"cores", m.cores},
-          {"threads", m.threads},    {"ranks", m.ranks},
-          {"backend", m.backend},    {"link_delay_us", m.link_delay_us},
-          {"link_gbps", m.link_gbps}};
-}
-
-Machine machine_from(const json& in) {
-  return {
-      in.at("kind"),    in.at("meaning"),       in.at("devices").get<std::vector<std::string>>(),
-      in.at("cores"),   in.at("threads"),       in.at("ranks"),
-      in.at("backend"), in.at("link_delay_us"), in.at("link_gbps")};
-}
-
 }  // namespace
-
-void to_json(json& out, const Case& c) {
-  out = {{"strategy", c.strategy}, {"devices", c.devices}, {"scaling", c.scaling},
-         {"amp", c.amp},           {"batch", c.batch},     {"bucket_mb", c.bucket_mb},
-         {"overlap", c.overlap},   {"threads", c.threads}, {"all_threads", c.threads_are_all}};
-}
-
-void from_json(const json& in, Case& c) {
-  in.at("strategy").get_to(c.strategy);
-  in.at("devices").get_to(c.devices);
-  in.at("scaling").get_to(c.scaling);
-  in.at("amp").get_to(c.amp);
-  in.at("batch").get_to(c.batch);
-  in.at("bucket_mb").get_to(c.bucket_mb);
-  in.at("overlap").get_to(c.overlap);
-  in.at("threads").get_to(c.threads);
-  in.at("all_threads").get_to(c.threads_are_all);
-}
-
-void to_json(json& out, const Bucket& b) {
-  out = {{"bytes", b.bytes},
-         {"parameters", b.parameters},
-         {"ready_ms", b.ready_ms},
-         {"begun_ms", b.begun_ms},
-         {"ended_ms", b.ended_ms}};
-}
-
-void from_json(const json& in, Bucket& b) {
-  in.at("bytes").get_to(b.bytes);
-  in.at("parameters").get_to(b.parameters);
-  in.at("ready_ms").get_to(b.ready_ms);
-  in.at("begun_ms").get_to(b.begun_ms);
-  in.at("ended_ms").get_to(b.ended_ms);
-}
-
-void to_json(json& out, const Model& m) {
-  out = {{"name", m.name},
-         {"parameters", m.parameters},
-         {"parameter_bytes", m.parameter_bytes},
-         {"buffer_bytes", m.buffer_bytes},
-         {"input_shape", m.input_shape},
-         {"multiply_adds", m.multiply_adds}};
-}
-
-void from_json(const json& in, Model& m) {
-  in.at("name").get_to(m.name);
-  in.at("parameters").get_to(m.parameters);
-  in.at("parameter_bytes").get_to(m.parameter_bytes);
-  in.at("buffer_bytes").get_to(m.buffer_bytes);
-  in.at("input_shape").get_to(m.input_shape);
-  in.at("multiply_adds").get_to(m.multiply_adds);
-}
-
-void to_json(json& out, const Link& l) {
-  json times = json::array();
-  for (const LinkTime& t : l.times) times.push_back({{"bytes", t.bytes}, {"ms", t.ms}});
-  out = {{"operation", l.operation},   {"backend", l.backend},     {"devices", l.devices},
-         {"latency_us", l.latency_us}, {"bandwidth", l.bandwidth}, {"times", std::move(times)}};
-}
-
-void from_json(const json& in, Link& l) {
-  in.at("operation").get_to(l.operation);
-  in.at("backend").get_to(l.backend);
-  in.at("devices").get_to(l.devices);
-  in.at("latency_us").get_to(l.latency_us);
-  in.at("bandwidth").get_to(l.bandwidth);
-  for (const json& t : in.at("times")) l.times.push_back({t.at("bytes"), t.at("ms")});
-}
 
 json to_json(const Measurement& m) {
   json rows = json::array();
@@ -189,16 +104,11 @@ json to_json(const Measurement& m) {
   json profiles = json::array();
   for (const auto& profile : m.profiles)
     profiles.push_back(json::parse(planning::to_json(profile)));
-  return {{"schema", kSchema},
-          {"version", kSchemaVersion},
-          {"machine", machine_json(m.machine)},
-          {"model", m.model},
-          {"data", m.data},
-          {"steps", m.steps},
-          {"warmup", m.warmup},
-          {"repetitions", m.repetitions},
-          {"rows", std::move(rows)},
-          {"profiles", std::move(profiles)},
+  return {{"schema", kSchema},       {"version", kSchemaVersion},
+          {"machine", m.machine},    {"model", m.model},
+          {"data", m.data},          {"steps", m.steps},
+          {"warmup", m.warmup},      {"repetitions", m.repetitions},
+          {"rows", std::move(rows)}, {"profiles", std::move(profiles)},
           {"links", m.links}};
 }
 
@@ -210,7 +120,7 @@ Measurement measurement_from(const json& in) {
                 in.value("version", 0));
   try {
     Measurement m;
-    m.machine = machine_from(in.at("machine"));
+    in.at("machine").get_to(m.machine);
     in.at("model").get_to(m.model);
     in.at("data").get_to(m.data);
     in.at("steps").get_to(m.steps);

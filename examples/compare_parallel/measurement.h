@@ -52,9 +52,9 @@ struct Case {
   std::string amp = "O0";        ///< of optim::amp: O0, O1, O2, O3
   std::int64_t batch = 0;        ///< images a step, of all devices together
   double bucket_mb = 0;          ///< bucket_cap_mb; 0 where there are no buckets
-  bool overlap = true;  ///< whether communication begins during backward (not delay_allreduce)
-  int threads = 1;      ///< that compute for each device
-  bool threads_are_all = false;  ///< of the single device: all the machine has
+  bool overlap = true;       ///< whether communication begins during backward (not delay_allreduce)
+  int threads = 1;           ///< that compute for each device
+  bool all_threads = false;  ///< of the single device: all the machine has
 
   std::int64_t batch_per_device() const { return (batch + devices - 1) / devices; }
   /// "ddp 25 MB", "ddp-ring 1 MB, no overlap".
@@ -93,6 +93,15 @@ struct Row {
   /// What the strategy itself has timed, of rank 0 in the last repetition: members of
   /// parallel::DDPReport or DataParallelReport by their names.
   std::map<std::string, double> parts;
+};
+
+/// What a strategy tells of the steps since the last reset_counts(), averages of a step.
+struct Communication {
+  double ms = 0;         ///< while anything was under way, waiting for other ranks included
+  double hidden_ms = 0;  ///< of that, before backward had made its last gradient
+  std::int64_t bytes_total = 0, bytes_busiest = 0;
+  std::vector<Bucket> buckets;
+  std::map<std::string, double> parts;  ///< see Row::parts
 };
 
 /// How long an exchange takes, by size; a straight line through it gives latency and bandwidth.
@@ -140,14 +149,18 @@ struct Measurement {
   std::vector<Link> links;
 };
 
-void to_json(nlohmann::json& out, const Case& value);
-void from_json(const nlohmann::json& in, Case& value);
-void to_json(nlohmann::json& out, const Bucket& value);
-void from_json(const nlohmann::json& in, Bucket& value);
-void to_json(nlohmann::json& out, const Model& value);
-void from_json(const nlohmann::json& in, Model& value);
-void to_json(nlohmann::json& out, const Link& value);
-void from_json(const nlohmann::json& in, Link& value);
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Case, strategy, devices, scaling, amp, batch, bucket_mb, overlap,
+                                   threads, all_threads)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Bucket, bytes, parameters, ready_ms, begun_ms, ended_ms)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Communication, ms, hidden_ms, bytes_total, bytes_busiest,
+                                   buckets, parts)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Machine, kind, meaning, devices, cores, threads, ranks, backend,
+                                   link_delay_us, link_gbps)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Model, name, parameters, parameter_bytes, buffer_bytes,
+                                   input_shape, multiply_adds)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LinkTime, bytes, ms)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Link, operation, backend, devices, latency_us, bandwidth, times)
+
 /// With "schema" and "version".
 nlohmann::json to_json(const Measurement& measurement);
 /// ValueError where it is of another schema or version, or lacks something.

@@ -240,7 +240,7 @@ std::vector<Case> cases_of(const Options& o) {
     add(single);
     Case all = single;
     all.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-    all.threads_are_all = true;
+    all.all_threads = true;
     if (o.all_threads && !o.is_cuda()) add(all);
   }
   for (const std::string scaling : {"strong", "weak"}) {

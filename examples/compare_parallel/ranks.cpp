@@ -1,5 +1,3 @@
-#include "ferrite/examples/compare_parallel/ranks.h"
-
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -18,6 +16,7 @@
 #include <sstream>
 
 #include "ferrite/core/error.h"
+#include "ferrite/examples/compare_parallel/measure.h"
 
 namespace examples::compare {
 
@@ -158,6 +157,7 @@ class Processes {
   std::vector<std::string> arguments_;
   std::vector<Process> processes_;
   std::string error_;
+  bool is_primary_ = false;  // it is of a rank that failed by itself
 };
 
 Process Processes::start(int rank) {
@@ -187,9 +187,9 @@ Process Processes::start(int rank) {
   return {child, ends[0]};
 }
 
-/// Whether a rank failed only because another did.
-bool blames_another(const std::string& error) {
-  return error.find("was lost") != std::string::npos;
+/// Whether a rank failed by itself, not because another one did.
+bool failed_itself(int status) {
+  return !WIFEXITED(status) || WEXITSTATUS(status) != kFailedWithOthers;
 }
 
 /// Notes which have ended, and the first that did so badly by itself. Whether any is left.
@@ -201,9 +201,10 @@ bool Processes::reap() {
     if (!p.status && waitpid(p.pid, &status, WNOHANG) == p.pid) {
       p.status = status;
       if (status == 0) continue;
-      std::string error = why(rank);
-      if (error_.empty() || (blames_another(error_) && !blames_another(error)))
-        error_ = std::move(error);
+      if (error_.empty() || (!is_primary_ && failed_itself(status))) {
+        error_ = why(rank);
+        is_primary_ = failed_itself(status);
+      }
     }
     left = left || !p.status;
   }

@@ -1,5 +1,3 @@
-#include "ferrite/examples/compare_parallel/session.h"
-
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -10,7 +8,7 @@
 
 #include "ferrite/core/cuda.h"
 #include "ferrite/core/error.h"
-#include "ferrite/examples/compare_parallel/ranks.h"
+#include "ferrite/examples/compare_parallel/measure.h"
 #include "ferrite/metrics/text.h"
 
 namespace examples::compare {
@@ -108,25 +106,25 @@ void Session::measure(Row& row) {
     const auto rank = one.get<RankResult>();
     step = std::max(step, rank.step_ms);
     alone = std::max(alone, rank.alone_ms);
-    if (!least || rank.communication_ms < least->communication_ms) least = rank;
+    if (!least || rank.communication.ms < least->communication.ms) least = rank;
     for (const std::int64_t peak : rank.peak_memory) {
       auto& most = row.peak_memory.at(device++);
       most = std::max(most, peak);
     }
     if (&one != &outcome.ranks.front()) continue;
-    row.bytes_total = rank.bytes_total;
-    row.bytes_busiest = rank.bytes_busiest;
-    row.buckets = rank.buckets;
-    row.parts = rank.parts;
+    row.bytes_total = rank.communication.bytes_total;
+    row.bytes_busiest = rank.communication.bytes_busiest;
+    row.buckets = rank.communication.buckets;
+    row.parts = rank.communication.parts;
   }
   row.step_ms.values.push_back(step);
   row.compute_ms.values.push_back(alone);
   row.exposed_ms.values.push_back(step - alone);
-  row.communication_ms.values.push_back(least.value().communication_ms);
+  row.communication_ms.values.push_back(least.value().communication.ms);
   // On GPUs a rank's backward ends for the reducer when its kernels are launched, not when they are
   // done: what was hidden is not known.
   if (!options_.is_cuda() || !row.what.strategy.starts_with("ddp"))
-    row.hidden_ms.values.push_back(least.value().hidden_ms);
+    row.hidden_ms.values.push_back(least.value().communication.hidden_ms);
   row.images_per_second.values.push_back(static_cast<double>(row.what.batch) / (step * 1e-3));
 }
 
@@ -134,7 +132,7 @@ void Session::measure(Row& row) {
 void Session::compare_with_single(Row& row) const {
   if (!row.error.empty()) return;
   const auto single = std::ranges::find_if(result_.rows, [&](const Row& r) {
-    return r.what.strategy == "single" && !r.what.threads_are_all && r.what.amp == row.what.amp &&
+    return r.what.strategy == "single" && !r.what.all_threads && r.what.amp == row.what.amp &&
            r.error.empty();
   });
   if (single == result_.rows.end()) return;

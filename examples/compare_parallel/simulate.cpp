@@ -12,8 +12,8 @@
 
 #include "ferrite/core/error.h"
 #include "ferrite/examples/common/command_line.h"
+#include "ferrite/examples/compare_parallel/measure.h"
 #include "ferrite/examples/compare_parallel/report.h"
-#include "ferrite/examples/compare_parallel/session.h"
 #include "ferrite/metrics/curves.h"
 
 namespace examples::compare {
@@ -54,8 +54,7 @@ planning::Cluster cluster_of(const SimulateOptions& s, const Calibration& calibr
 /// Both of DistributedDataParallel's are one: --all-reduce says how it sums.
 std::vector<planning::Strategy> strategies_of(const Options& o) {
   std::vector<planning::Strategy> strategies;
-  for (const auto strategy :
-       {planning::Strategy::dp, planning::Strategy::dp_balanced, planning::Strategy::ddp})
+  for (const auto strategy : planning::kAllStrategies)
     if (std::ranges::any_of(o.strategies, [&](const std::string& name) {
           return name == planning::to_string(strategy) ||
                  (name == "ddp-ring" && strategy == planning::Strategy::ddp);
@@ -115,8 +114,7 @@ std::string chart_of(const std::vector<planning::Plan>& plans) {
   auto& efficiency = curves.panel("efficiency, %");
   auto& exposed = curves.panel("exposed communication, ms", metrics::Scale::log);
   for (const auto& plan : plans)
-    for (const auto strategy :
-         {planning::Strategy::dp, planning::Strategy::dp_balanced, planning::Strategy::ddp}) {
+    for (const auto strategy : planning::kAllStrategies) {
       std::vector<double> x, samples, percent, ms;
       for (const auto& row : plan.of(strategy)) {
         x.push_back(std::log2(row.devices));
@@ -291,78 +289,60 @@ int check(const Options& o, const SimulateOptions& s, const std::vector<std::str
 }  // namespace
 
 void add_simulate_options(CommandLine& app, SimulateOptions& s) {
-  const std::string group = "Machines that are not here";
-  app.add_option("--simulate", s.devices,
-                 "numbers of devices to predict steps for, by a discrete-event model; of a single "
-                 "number N, powers of two up to N. Writes its own --json, --csv, --svg")
+  constexpr const char* kGroup = "Machines that are not here";
+  const auto add = [&](const char* name, auto& value, const char* help) {
+    return app.add_option(name, value, help).group(kGroup);
+  };
+  const auto add_flag = [&](const char* name, bool& value, const char* help) {
+    app.add_flag(name, value, help).group(kGroup);
+  };
+  add("--simulate", s.devices,
+      "numbers of devices to predict steps for, by a discrete-event model; of a single "
+      "number N, powers of two up to N. Writes its own --json, --csv, --svg")
       .delimiter(',')
-      .check(whole(1, 1 << 24))
-      .group(group);
-  app.add_flag(
-         "--check-simulation", s.check,
-         "measures, predicts the same steps from one device and from links, prints the errors")
-      .group(group);
-  app.add_option("--from", s.from,
-                 "what was measured: a file that --json wrote, or a profile of a model")
-      .group(group);
-  app.add_option("--inside", s.inside,
-                 "link of a device in its node: measured, nvlink1..4, pcie3..5, or GB/s and "
-                 "microseconds as 120,3.4")
-      .capture_default_str()
-      .group(group);
-  app.add_option("--between", s.between,
-                 "link of an adapter: ethernet-10g..100g, roce-25g..100g, infiniband-fdr..ndr, or "
-                 "as 11.5,14")
-      .capture_default_str()
-      .group(group);
-  app.add_option("--per-node", s.per_node, "devices")
-      .check(whole(1))
-      .capture_default_str()
-      .group(group);
-  app.add_option("--adapters", s.adapters, "of a node")
-      .check(whole(1))
-      .capture_default_str()
-      .group(group);
-  app.add_option("--faster", s.faster, "how many times as fast a device is as the measured one")
+      .check(whole(1, 1 << 24));
+  add_flag("--check-simulation", s.check,
+           "measures, predicts the same steps from one device and from links, prints the errors");
+  add("--from", s.from, "what was measured: a file that --json wrote, or a profile of a model");
+  add("--inside", s.inside,
+      "link of a device in its node: measured, nvlink1..4, pcie3..5, or GB/s and "
+      "microseconds as 120,3.4")
+      .capture_default_str();
+  add("--between", s.between,
+      "link of an adapter: ethernet-10g..100g, roce-25g..100g, infiniband-fdr..ndr, or "
+      "as 11.5,14")
+      .capture_default_str();
+  add("--per-node", s.per_node, "devices").check(whole(1)).capture_default_str();
+  add("--adapters", s.adapters, "of a node").check(whole(1)).capture_default_str();
+  add("--faster", s.faster, "how many times as fast a device is as the measured one")
       .check(above_zero())
-      .capture_default_str()
-      .group(group);
-  app.add_option("--all-reduce", s.all_reduce, "how DistributedDataParallel's buckets are summed")
+      .capture_default_str();
+  add("--all-reduce", s.all_reduce, "how DistributedDataParallel's buckets are summed")
       .check(one_of({"ring", "tree", "hierarchical", "fastest"}))
-      .capture_default_str()
-      .group(group);
-  app.add_flag("--fetch-by-layer", s.fetch_by_layer,
-               "DataParallel's parameters are sent layer by layer, beside forward: a parameter "
-               "server that is asked for them, as TensorFlow's")
-      .group(group);
-  app.add_option(
-         "--stragglers", s.stragglers,
-         "none, lognormal:SIGMA, exponential:MEAN, occasional:PROBABILITY:FACTOR, or measured: "
-         "log-normal, as wide as steps were here")
-      .capture_default_str()
-      .group(group);
-  app.add_option("--mtbf-hours", s.mtbf_hours, "mean time between failures of a device")
+      .capture_default_str();
+  add_flag("--fetch-by-layer", s.fetch_by_layer,
+           "DataParallel's parameters are sent layer by layer, beside forward: a parameter "
+           "server that is asked for them, as TensorFlow's");
+  add("--stragglers", s.stragglers,
+      "none, lognormal:SIGMA, exponential:MEAN, occasional:PROBABILITY:FACTOR, or measured: "
+      "log-normal, as wide as steps were here")
+      .capture_default_str();
+  add("--mtbf-hours", s.mtbf_hours, "mean time between failures of a device")
       .check(above_zero())
-      .capture_default_str()
-      .group(group);
-  app.add_option("--restart", s.restart, "seconds from a failure to the next step")
+      .capture_default_str();
+  add("--restart", s.restart, "seconds from a failure to the next step")
       .check(at_least(0))
-      .capture_default_str()
-      .group(group);
-  app.add_option("--checkpoint", s.checkpoint, "seconds that writing one takes")
+      .capture_default_str();
+  add("--checkpoint", s.checkpoint, "seconds that writing one takes")
       .check(at_least(0))
-      .capture_default_str()
-      .group(group);
-  app.add_option("--checkpoint-interval", s.checkpoint_interval,
-                 "seconds between two (default: the best one)")
-      .check(at_least(0))
-      .group(group);
-  app.add_flag("!--no-failures", s.failures, "nothing fails, nothing is saved").group(group);
-  app.add_option("--worthwhile", s.worthwhile,
-                 "devices pay while twice as many bring this share of twice the throughput more")
+      .capture_default_str();
+  add("--checkpoint-interval", s.checkpoint_interval, "seconds between two (default: the best one)")
+      .check(at_least(0));
+  add_flag("!--no-failures", s.failures, "nothing fails, nothing is saved");
+  add("--worthwhile", s.worthwhile,
+      "devices pay while twice as many bring this share of twice the throughput more")
       .check(between(0.01, 1))
-      .capture_default_str()
-      .group(group);
+      .capture_default_str();
 }
 
 int simulate(const Options& options, const SimulateOptions& simulation,

@@ -90,8 +90,8 @@ class Distributed final : public Strategy {
 /// A ring's bytes: each rank sends 2 (n - 1) / n of a bucket. Buffers go from rank 0 to all.
 Communication Distributed::communication() const {
   const parallel::DDPReport report = ddp_.report();
-  Communication all{.milliseconds = report.communication_ms,
-                    .hidden = std::max(0.0, report.communication_ms - report.exposed_ms),
+  Communication all{.ms = report.communication_ms,
+                    .hidden_ms = std::max(0.0, report.communication_ms - report.exposed_ms),
                     .buckets = {},
                     .parts = {{"backward_ms", report.backward_ms},
                               {"communication_ms", report.communication_ms},

@@ -13,15 +13,6 @@
 
 namespace examples::compare {
 
-/// What a strategy tells of the steps since the last reset_counts(), averages of a step.
-struct Communication {
-  double milliseconds = 0;  ///< while anything was under way, waiting for other ranks included
-  double hidden = 0;        ///< of that, before backward had made its last gradient
-  std::int64_t bytes_total = 0, bytes_busiest = 0;
-  std::vector<Bucket> buckets;
-  std::map<std::string, double> parts;  ///< see Row::parts
-};
-
 /// A strategy at work in this process, or as one of several ranks.
 class Strategy {
  public:

@@ -12,10 +12,7 @@ GroupContext context_of_some(const GroupContext& all, const std::vector<int>& ra
   context.rank = rank;
   context.size = static_cast<int>(ranks.size());
   context.job_ranks.clear();
-  for (const int r : ranks) {
-    const auto at = static_cast<std::size_t>(r);
-    context.job_ranks.push_back(at < all.job_ranks.size() ? all.job_ranks[at] : r);
-  }
+  for (const int r : ranks) context.job_ranks.push_back(all.job_rank(r));
   context.timeout = timeout;
   // Named after its members: if other ranks create another group with the same call, the two do not
   // mix.

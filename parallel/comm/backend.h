@@ -20,6 +20,12 @@ struct GroupContext {
   std::shared_ptr<Store> store;                 ///< a store with keys of this group only
   std::shared_ptr<bootstrap::Monitor> monitor;  ///< of the job
   std::optional<Device> device;                 ///< InitOptions::device
+
+  /// The rank's rank in the job, for messages; its own number if that is not known.
+  int job_rank(int of) const {
+    const auto i = static_cast<std::size_t>(of);
+    return i < job_ranks.size() ? job_ranks[i] : of;
+  }
 };
 
 /// For a group of some of a group's ranks, in which this process is number `rank`.

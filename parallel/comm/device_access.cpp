@@ -23,8 +23,12 @@ QueuedWork::QueuedWork(const Device& device, const char* op) {
 }
 
 void QueuedWork::wait(const links::Interrupt& interrupt) const {
+  if (mark_) wait_for(*mark_, interrupt);
+}
+
+void wait_for(ferrite::detail::Mark& mark, const links::Interrupt& interrupt) {
   Backoff backoff;
-  while (!done()) {
+  while (!mark.passed()) {
     interrupt.check();
     backoff.pause();
   }
@@ -56,13 +60,7 @@ void StagedTensor::copy(Direction direction, const links::Interrupt& interrupt) 
   else
     ferrite::detail::cuda::copy_bytes(stream, tensor_.data_ptr(), device, staged_.data_ptr(), host,
                                       bytes);
-  const std::shared_ptr<ferrite::detail::Mark> mark =
-      stream.impl()->record(ferrite::detail::Timing::none);
-  Backoff backoff;
-  while (!mark->passed()) {
-    interrupt.check();
-    backoff.pause();
-  }
+  wait_for(*stream.impl()->record(ferrite::detail::Timing::none), interrupt);
 }
 
 void StagedTensor::fetch(const links::Interrupt& interrupt) const {
@@ -73,14 +71,7 @@ void StagedTensor::put_back(const links::Interrupt& interrupt) const {
 }
 
 void Backoff::pause() {
-  if (++turns_ <= kSpins) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    asm volatile("yield");
-#endif
-    return;
-  }
+  if (++turns_ <= kSpins) return links::relax();
   const int late = std::min(turns_ - kSpins, 20);
   std::this_thread::sleep_for(std::chrono::microseconds(50 * late));
 }

@@ -28,6 +28,9 @@ class QueuedWork {
   std::shared_ptr<ferrite::detail::Mark> mark_;
 };
 
+/// Waits until a stream has passed the mark, unless interrupted.
+void wait_for(ferrite::detail::Mark& mark, const links::Interrupt& interrupt);
+
 /// Page-locked memory in place of the memory of a CUDA tensor.
 class StagedTensor {
  public:

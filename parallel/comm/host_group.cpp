@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -45,34 +44,11 @@ void HostGroup::stop() {
 // ---- Operations
 
 Work HostGroup::submit(comm::Call call) {
+  if (call.kind == comm::Collective::send || call.kind == comm::Collective::recv)
+    return transfers_->submit(std::move(call));
   const std::uint64_t sequence = sequence_.fetch_add(1, std::memory_order_relaxed) + 1;
   return worker_->submit(std::move(call), sequence);
 }
-
-Work HostGroup::do_all_reduce(const Tensor& tensor, ReduceOp op, AllReduceAlgorithm algorithm) {
-  const auto kind = algorithm == AllReduceAlgorithm::ring ? comm::Collective::ring_all_reduce
-                                                          : comm::Collective::all_reduce;
-  return submit({.kind = kind, .op = op, .out = tensor});
-}
-Work HostGroup::do_broadcast(const Tensor& tensor, int root) {
-  return submit({.kind = comm::Collective::broadcast, .peer = root, .out = tensor});
-}
-Work HostGroup::do_reduce(const Tensor& tensor, int root, ReduceOp op) {
-  return submit({.kind = comm::Collective::reduce, .op = op, .peer = root, .out = tensor});
-}
-Work HostGroup::do_all_gather(const Tensor& out, const Tensor& in) {
-  return submit({.kind = comm::Collective::all_gather, .out = out, .in = in});
-}
-Work HostGroup::do_reduce_scatter(const Tensor& out, const Tensor& in, ReduceOp op) {
-  return submit({.kind = comm::Collective::reduce_scatter, .op = op, .out = out, .in = in});
-}
-Work HostGroup::do_send(const Tensor& tensor, int to) {
-  return transfers_->submit({.kind = comm::Collective::send, .peer = to, .in = tensor});
-}
-Work HostGroup::do_recv(const Tensor& tensor, int from) {
-  return transfers_->submit({.kind = comm::Collective::recv, .peer = from, .out = tensor});
-}
-Work HostGroup::do_barrier() { return submit({.kind = comm::Collective::barrier}); }
 
 void HostGroup::begun(const comm::Call& call, std::uint64_t sequence) {
   if (context_.monitor)
@@ -106,7 +82,7 @@ std::string HostGroup::failed(const comm::Call& call, std::uint64_t sequence,
       call.in.defined() || call.out.defined() ? describe(call, context_.job_ranks) : op;
   const std::string reason =
       fmt::format("{} (number {} of group {}) failed on rank {}: {}{}{}", what, sequence, name(),
-                  job_rank(), untagged(error), blamed.empty() ? "" : "; ", blamed);
+                  context_.job_rank(rank()), untagged(error), blamed.empty() ? "" : "; ", blamed);
   others_know_ = true;  // soon
   abort(reason);
   if (context_.monitor) context_.monitor->report_failure(name(), reason);
@@ -140,20 +116,12 @@ void check_same_call(links::LinkMesh& links, const GroupContext& context,
     unsent = unsent.subspan(sent);
     missing = missing.subspan(got);
     if (sent > 0 || got > 0) continue;
-    std::array<links::Wait, 2> waits;
-    std::size_t count = 0;
-    if (!missing.empty()) waits[count++] = {&left, {.recv = true}};
-    if (!unsent.empty() && count > 0 && &left == &right)
-      waits[0].interest.send = true;
-    else if (!unsent.empty())
-      waits[count++] = {&right, {.send = true}};
-    links::wait_any({waits.data(), count}, call.interrupt);
+    links::wait_neighbours(left, !missing.empty(), 0, right, !unsent.empty(), call.interrupt);
   }
-  FERRITE_CHECK(
-      mine == theirs, DistributedError, name(mine.kind),
-      "the ranks disagree: as number {}, rank {} called {}, and rank {} {}", mine.sequence,
-      context.job_ranks[static_cast<std::size_t>(before)], describe(theirs, context.job_ranks),
-      context.job_ranks[static_cast<std::size_t>(context.rank)], describe(mine, context.job_ranks));
+  FERRITE_CHECK(mine == theirs, DistributedError, name(mine.kind),
+                "the ranks disagree: as number {}, rank {} called {}, and rank {} {}",
+                mine.sequence, context.job_rank(before), describe(theirs, context.job_ranks),
+                context.job_rank(context.rank), describe(mine, context.job_ranks));
 }
 
 }  // namespace ferrite::parallel

@@ -52,21 +52,11 @@ class HostGroup : public ProcessGroup, private comm::HostOperations {
   void stop();
 
   const GroupContext& context() const { return context_; }
-  /// This rank's number in the job, used in errors.
-  int job_rank() const { return context_.job_ranks[static_cast<std::size_t>(rank())]; }
 
-  Work do_all_reduce(const Tensor& tensor, ReduceOp op, AllReduceAlgorithm algorithm) override;
-  Work do_broadcast(const Tensor& tensor, int root) override;
-  Work do_reduce(const Tensor& tensor, int root, ReduceOp op) override;
-  Work do_all_gather(const Tensor& out, const Tensor& in) override;
-  Work do_reduce_scatter(const Tensor& out, const Tensor& in, ReduceOp op) override;
-  Work do_send(const Tensor& tensor, int to) override;
-  Work do_recv(const Tensor& tensor, int from) override;
-  Work do_barrier() override;
+  Work submit(comm::Call call) override;
   void do_abort(const std::string& reason) override;
 
  private:
-  Work submit(comm::Call call);
   void begun(const comm::Call& call, std::uint64_t sequence) override;
   void ended(const comm::Call& call, std::uint64_t sequence) override;
   const GroupContext context_;

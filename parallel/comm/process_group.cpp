@@ -11,6 +11,7 @@
 #include "ferrite/core/error.h"
 #include "ferrite/core/profiler/range.h"
 #include "ferrite/core/views.h"
+#include "ferrite/parallel/comm/call.h"
 
 namespace ferrite::parallel {
 
@@ -74,8 +75,6 @@ void check_apart(const Tensor& whole, const Tensor& part, int rank, const char* 
                 rank);
 }
 
-void changed(const Tensor& t, const char* op) { t.storage()->bump_version(op); }
-
 }  // namespace
 
 ProcessGroup::ProcessGroup(std::string backend, std::string name, int rank, int size,
@@ -95,22 +94,30 @@ ProcessGroup::ProcessGroup(std::string backend, std::string name, int rank, int 
 
 // ---- Operations
 
+/// `writes`: whether the operation changes `call.out`.
+Work ProcessGroup::start(const char* op, comm::Call call, bool writes) {
+  check_alive(op);
+  if (writes) call.out.storage()->bump_version(op);
+  return submit(std::move(call));
+}
+
 Work ProcessGroup::all_reduce(const Tensor& tensor, ReduceOp op, AllReduceAlgorithm algorithm) {
   const profiler::detail::LibraryRange range(profiler::Kind::communication, "all_reduce");
   check_tensor(tensor, "all_reduce");
   check_op(tensor, op, "all_reduce");
-  check_alive("all_reduce");
-  changed(tensor, "all_reduce");
-  return do_all_reduce(tensor, op, algorithm);
+  return start("all_reduce",
+               {.kind = algorithm == AllReduceAlgorithm::ring ? comm::Collective::ring_all_reduce
+                                                              : comm::Collective::all_reduce,
+                .op = op,
+                .out = tensor});
 }
 
 Work ProcessGroup::broadcast(const Tensor& tensor, int root) {
   const profiler::detail::LibraryRange range(profiler::Kind::communication, "broadcast");
   check_tensor(tensor, "broadcast");
   check_rank(root, size_, "broadcast", "root");
-  check_alive("broadcast");
-  if (root != rank_) changed(tensor, "broadcast");
-  return do_broadcast(tensor, root);
+  return start("broadcast", {.kind = comm::Collective::broadcast, .peer = root, .out = tensor},
+               root != rank_);
 }
 
 Work ProcessGroup::reduce(const Tensor& tensor, int root, ReduceOp op) {
@@ -118,9 +125,7 @@ Work ProcessGroup::reduce(const Tensor& tensor, int root, ReduceOp op) {
   check_tensor(tensor, "reduce");
   check_op(tensor, op, "reduce");
   check_rank(root, size_, "reduce", "root");
-  check_alive("reduce");
-  changed(tensor, "reduce");
-  return do_reduce(tensor, root, op);
+  return start("reduce", {.kind = comm::Collective::reduce, .op = op, .peer = root, .out = tensor});
 }
 
 Work ProcessGroup::all_gather(const Tensor& out, const Tensor& in) {
@@ -129,9 +134,7 @@ Work ProcessGroup::all_gather(const Tensor& out, const Tensor& in) {
   check_tensor(in, "all_gather", "in");
   check_parts(out, in, size_, "all_gather", "out", "in");
   check_apart(out, in, rank_, "all_gather");
-  check_alive("all_gather");
-  changed(out, "all_gather");
-  return do_all_gather(out, in);
+  return start("all_gather", {.kind = comm::Collective::all_gather, .out = out, .in = in});
 }
 
 Work ProcessGroup::reduce_scatter(const Tensor& out, const Tensor& in, ReduceOp op) {
@@ -141,9 +144,8 @@ Work ProcessGroup::reduce_scatter(const Tensor& out, const Tensor& in, ReduceOp 
   check_op(in, op, "reduce_scatter");
   check_parts(in, out, size_, "reduce_scatter", "in", "out");
   check_apart(in, out, rank_, "reduce_scatter");
-  check_alive("reduce_scatter");
-  changed(out, "reduce_scatter");
-  return do_reduce_scatter(out, in, op);
+  return start("reduce_scatter",
+               {.kind = comm::Collective::reduce_scatter, .op = op, .out = out, .in = in});
 }
 
 Work ProcessGroup::send(const Tensor& tensor, int to) {
@@ -151,8 +153,7 @@ Work ProcessGroup::send(const Tensor& tensor, int to) {
   check_tensor(tensor, "send");
   check_rank(to, size_, "send", "to");
   FERRITE_CHECK(to != rank_, ValueError, "send", "rank {} cannot send to itself", rank_);
-  check_alive("send");
-  return do_send(tensor, to);
+  return start("send", {.kind = comm::Collective::send, .peer = to, .in = tensor}, false);
 }
 
 Work ProcessGroup::recv(const Tensor& tensor, int from) {
@@ -160,15 +161,12 @@ Work ProcessGroup::recv(const Tensor& tensor, int from) {
   check_tensor(tensor, "recv");
   check_rank(from, size_, "recv", "from");
   FERRITE_CHECK(from != rank_, ValueError, "recv", "rank {} cannot receive from itself", rank_);
-  check_alive("recv");
-  changed(tensor, "recv");
-  return do_recv(tensor, from);
+  return start("recv", {.kind = comm::Collective::recv, .peer = from, .out = tensor});
 }
 
 Work ProcessGroup::barrier() {
   const profiler::detail::LibraryRange range(profiler::Kind::communication, "barrier");
-  check_alive("barrier");
-  return do_barrier();
+  return start("barrier", {.kind = comm::Collective::barrier}, false);
 }
 
 // ---- Sub-groups, and abort

@@ -32,6 +32,10 @@
 
 namespace ferrite::parallel {
 
+namespace comm {
+struct Call;
+}
+
 using Milliseconds = std::chrono::milliseconds;
 
 /// One rank's view of a group. Operations may be called from any thread, one at a time.
@@ -90,15 +94,9 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
  protected:
   ProcessGroup(std::string backend, std::string name, int rank, int size, Milliseconds timeout);
 
-  // Implemented by backends. Arguments have been checked, and the group is not aborted.
-  virtual Work do_all_reduce(const Tensor& tensor, ReduceOp op, AllReduceAlgorithm algorithm) = 0;
-  virtual Work do_broadcast(const Tensor& tensor, int root) = 0;
-  virtual Work do_reduce(const Tensor& tensor, int root, ReduceOp op) = 0;
-  virtual Work do_all_gather(const Tensor& out, const Tensor& in) = 0;
-  virtual Work do_reduce_scatter(const Tensor& out, const Tensor& in, ReduceOp op) = 0;
-  virtual Work do_send(const Tensor& tensor, int to) = 0;
-  virtual Work do_recv(const Tensor& tensor, int from) = 0;
-  virtual Work do_barrier() = 0;
+  // Implemented by backends.
+  /// Queues an operation, whose arguments have been checked. The group is not aborted.
+  virtual Work submit(comm::Call call) = 0;
   /// Called on the ranks of the new group, as `rank` of it.
   virtual std::shared_ptr<ProcessGroup> do_new_group(const std::vector<int>& ranks, int rank,
                                                      const std::string& name,
@@ -112,6 +110,8 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   std::string abort_reason() const;
 
  private:
+  Work start(const char* op, comm::Call call, bool writes = true);
+
   struct State;
   const std::string backend_, name_;
   const int rank_, size_;

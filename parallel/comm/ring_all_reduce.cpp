@@ -1,7 +1,6 @@
 #include "ferrite/parallel/comm/ring_all_reduce.h"
 
 #include <algorithm>
-#include <array>
 #include <span>
 #include <vector>
 
@@ -158,7 +157,7 @@ class Ring {
       if (sent || received)
         interrupt.check();
       else
-        wait(interrupt);
+        links::wait_neighbours(left_, wants_to_receive_, have_, right_, wants_to_send_, interrupt);
     }
   }
 
@@ -270,17 +269,6 @@ class Ring {
     receiving_.done += copied_ / r_.item();
     copied_ %= r_.item();
     return n > 0;
-  }
-
-  void wait(const links::Interrupt& interrupt) {
-    std::array<links::Wait, 2> waits;
-    std::size_t count = 0;
-    if (wants_to_receive_) waits[count++] = {&left_, {.recv = true, .have = have_}};
-    if (wants_to_send_ && count > 0 && &left_ == &right_)
-      waits[0].interest.send = true;
-    else if (wants_to_send_)
-      waits[count++] = {&right_, {.send = true}};
-    links::wait_any({waits.data(), count}, interrupt);
   }
 
   const Reduction& r_;

@@ -9,34 +9,16 @@
 #include "ferrite/core/cuda_backend.h"
 #include "ferrite/core/error.h"
 #include "ferrite/core/stream.h"
-#include "ferrite/parallel/data_parallel/data_parallel_timing.h"
 
 namespace ferrite::parallel {
 
-struct DataParallelBase::State {
-  nn::Module& module;
-  const std::vector<Device> devices;
-  const Device output;
-  const DataParallelOptions options;
-  const std::shared_ptr<dp::DataParallelTimes> times;
-  /// Of the first two devices, the first three, ...; created on first use.
-  mutable std::vector<std::shared_ptr<dp::DeviceComm>> comms;
-
-  dp::DeviceComm& comm(std::size_t size) const {
-    FERRITE_CHECK(size >= 2 && size <= devices.size(), ValueError, "data_parallel",
-                  "{} of {} devices: expected 2 or more, and not more than there are", size,
-                  devices.size());
-    std::shared_ptr<dp::DeviceComm>& comm = comms[size - 2];
-    if (!comm) {
-      const auto n = static_cast<std::ptrdiff_t>(size);
-      comm = dp::make_measured_comm(
-          dp::make_device_comm({devices.begin(), devices.begin() + n}, options.backend), times);
-    }
-    return *comm;
-  }
-};
-
 namespace {
+
+const DataParallelOptions& checked(const DataParallelOptions& options) {
+  FERRITE_CHECK(options.bucket_cap_mb > 0, ValueError, "data_parallel",
+                "bucket_cap_mb is {}, expected more than 0", options.bucket_cap_mb);
+  return options;
+}
 
 std::vector<Device> all_cuda_devices() {
   FERRITE_CHECK(cuda::is_available(), ValueError, "data_parallel",
@@ -80,80 +62,55 @@ bool can_be_timed(const std::vector<Device>& devices) {
 }  // namespace
 
 DataParallelBase::DataParallelBase(nn::Module& module, std::vector<Device> devices,
-                                   const DataParallelOptions& options) {
-  if (devices.empty()) devices = all_cuda_devices();
-  FERRITE_CHECK(options.bucket_cap_mb > 0, ValueError, "data_parallel",
-                "bucket_cap_mb is {}, expected more than 0", options.bucket_cap_mb);
-  const Device output = options.output_device.value_or(devices[0]);
-  const std::size_t comms = devices.size() - 1;
-  auto times = std::make_shared<dp::DataParallelTimes>(devices, output);
-  state_.reset(new State{module, std::move(devices), output, options, std::move(times),
-                         std::vector<std::shared_ptr<dp::DeviceComm>>(comms)});
-  if (comms > 0)
-    comm(comms + 1);  // reports problems with the devices early
+                                   const DataParallelOptions& options)
+    : wrapped_(module),
+      devices_(devices.empty() ? all_cuda_devices() : std::move(devices)),
+      output_(options.output_device.value_or(devices_[0])),
+      options_(checked(options)),
+      times_(std::make_shared<dp::DataParallelTimes>(devices_, output_)),
+      comms_(devices_.size() - 1) {
+  if (!comms_.empty())
+    comm(devices_.size());  // reports problems with the devices early
   else
-    module.to(state_->devices[0]);
+    module.to(devices_[0]);
   wrap_module(module);
 }
 
-DataParallelBase::~DataParallelBase() = default;
-
-const std::vector<Device>& DataParallelBase::devices() const { return state_->devices; }
-
-const Device& DataParallelBase::output_device() const { return state_->output; }
-
-const DataParallelOptions& DataParallelBase::options() const { return state_->options; }
-
-dp::DeviceComm& DataParallelBase::comm(std::size_t devices) const { return state_->comm(devices); }
+dp::DeviceComm& DataParallelBase::comm(std::size_t size) const {
+  FERRITE_CHECK(size >= 2 && size <= devices_.size(), ValueError, "data_parallel",
+                "{} of {} devices: expected 2 or more, and not more than there are", size,
+                devices_.size());
+  std::shared_ptr<dp::DeviceComm>& comm = comms_[size - 2];
+  if (!comm) {
+    const auto end = devices_.begin() + static_cast<std::ptrdiff_t>(size);
+    comm = dp::make_measured_comm(dp::make_device_comm({devices_.begin(), end}, options_.backend),
+                                  times_);
+  }
+  return *comm;
+}
 
 DataParallelReport DataParallelBase::report() const {
   DataParallelReport report;
-  report.devices = state_->devices;
-  if (report.devices.size() > 1) report.backend = comm(report.devices.size()).backend();
-  state_->times->fill(report);
+  report.devices = devices_;
+  if (devices_.size() > 1) report.backend = comm(devices_.size()).backend();
+  times_->fill(report);
   return report;
 }
 
-void DataParallelBase::reset_report() { state_->times->reset(); }
-
-struct DataParallelBase::Call::Timed {
-  dp::DataParallelTimes::Step step;
-};
-
-DataParallelBase::Call::Call(DataParallelBase& dp)
-    : dp_(dp),
-      timed_(can_be_timed(dp.devices()) ? new Timed{dp::DataParallelTimes::Step(*dp.state_->times)}
-                                        : nullptr) {}
-
-DataParallelBase::Call::~Call() = default;
-
-void DataParallelBase::Call::scattered(std::int64_t bytes) {
-  if (timed_) timed_->step.scattered(bytes);
+DataParallelBase::Call::Call(DataParallelBase& dp) : dp_(dp) {
+  if (can_be_timed(dp.devices())) timed_.emplace(*dp.times_);
 }
 
 Replicas DataParallelBase::Call::replicate(std::size_t chunks) {
-  const State& state = *dp_.state_;
   Replicas replicas =
-      parallel::replicate(state.module, state.comm(chunks), {state.options.bucket_cap_mb});
-  if (timed_) timed_->step.replicated(chunks);
+      parallel::replicate(dp_.wrapped_, dp_.comm(chunks), {dp_.options_.bucket_cap_mb});
+  if (timed_) timed_->replicated(chunks);
   return replicas;
 }
 
 void DataParallelBase::Call::not_replicated() {
-  check_module(dp_.state_->module, dp_.devices()[0]);
-  if (timed_) timed_->step.replicated(1);
-}
-
-void DataParallelBase::Call::applied() {
-  if (timed_) timed_->step.applied();
-}
-
-void DataParallelBase::Call::gathered(std::int64_t bytes) {
-  if (timed_) timed_->step.gathered(bytes);
-}
-
-void DataParallelBase::Call::end() {
-  if (timed_) dp_.state_->times->end(std::move(timed_->step));
+  check_module(dp_.wrapped_, dp_.devices()[0]);
+  if (timed_) timed_->replicated(1);
 }
 
 }  // namespace ferrite::parallel

@@ -38,6 +38,7 @@
 #include <vector>
 
 #include "ferrite/nn/module.h"
+#include "ferrite/parallel/data_parallel/data_parallel_timing.h"
 #include "ferrite/parallel/data_parallel/device_comm.h"
 #include "ferrite/parallel/data_parallel/gather.h"
 #include "ferrite/parallel/data_parallel/parallel_apply.h"
@@ -61,17 +62,17 @@ struct DataParallelOptions {
 /// The part that does not depend on the model's type.
 class DataParallelBase : public nn::Module {
  public:
-  ~DataParallelBase() override;
+  DataParallelBase(const DataParallelBase&) = delete;
 
-  const std::vector<Device>& devices() const;
-  const Device& output_device() const;
-  const DataParallelOptions& options() const;
+  const std::vector<Device>& devices() const { return devices_; }
+  const Device& output_device() const { return output_; }
+  const DataParallelOptions& options() const { return options_; }
   /// The communicator of the first `devices` devices, two or more.
   dp::DeviceComm& comm(std::size_t devices) const;
 
   /// Bytes moved and time spent since the start or the last reset_report().
   DataParallelReport report() const;
-  void reset_report();
+  void reset_report() { times_->reset(); }
 
   std::string name() const override { return "DataParallel"; }
 
@@ -83,25 +84,36 @@ class DataParallelBase : public nn::Module {
   class Call {
    public:
     explicit Call(DataParallelBase& dp);
-    ~Call();
-    void scattered(std::int64_t bytes);
+    void scattered(std::int64_t bytes) {
+      if (timed_) timed_->scattered(bytes);
+    }
     /// The replicas for this many chunks, two or more.
     Replicas replicate(std::size_t chunks);
     /// There is only one chunk, which goes to the module itself.
     void not_replicated();
-    void applied();
-    void gathered(std::int64_t bytes);
-    void end();
+    void applied() {
+      if (timed_) timed_->applied();
+    }
+    void gathered(std::int64_t bytes) {
+      if (timed_) timed_->gathered(bytes);
+    }
+    void end() {
+      if (timed_) dp_.times_->end(std::move(*timed_));
+    }
 
    private:
-    struct Timed;
     DataParallelBase& dp_;
-    const std::unique_ptr<Timed> timed_;  // null if it is not timed
+    std::optional<dp::DataParallelTimes::Step> timed_;  // none if it is not timed
   };
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  nn::Module& wrapped_;
+  const std::vector<Device> devices_;
+  const Device output_;
+  const DataParallelOptions options_;
+  const std::shared_ptr<dp::DataParallelTimes> times_;
+  /// Of the first two devices, the first three, ...; created on first use.
+  mutable std::vector<std::shared_ptr<dp::DeviceComm>> comms_;
 };
 
 /// `M` is the model's type; calls have its arguments and results. A plain nn::Module takes and

@@ -56,6 +56,8 @@ class OrderedOperation {
   /// For memory of device d just allocated on its current stream: it is used by stream d from here
   /// on, and again by the current stream after it has waited for the operation.
   void keep(std::size_t d, Tensor t);
+  /// `t`, on device d, or a copy of it made by the operation with these strides.
+  Tensor dense(std::size_t d, const Tensor& t, const Strides& strides);
   /// Makes the current streams wait for it.
   void end();
 

@@ -143,17 +143,11 @@ void HostCopies::add(OrderedOperation& operation, const FlatLayout& layout,
   bool packed = false;
   for (std::size_t d = 0; d < parts.size(); ++d)
     for (std::size_t i = 0; i < sums.size(); ++i) {
-      Tensor part = parts[d][i];
+      const Tensor& part = parts[d][i];
       if (!part.defined() || part.numel() == 0) continue;
-      if (!lies_as(part, layout.strides(i))) {
-        Tensor run = empty_strided(part.shape(), layout.strides(i),
-                                   {.dtype = part.dtype(), .device = part.device()});
-        operation.keep(d + first, run);
-        kernels::copy(operation.stream(d + first), run, part);
-        part = run;
-        packed = true;
-      }
-      inputs[i].push_back(part.data_ptr());
+      const Tensor run = operation.dense(d + first, part, layout.strides(i));
+      packed = packed || !run.is_same(part);
+      inputs[i].push_back(run.data_ptr());
     }
   const std::size_t workers = std::min(devices().size(), parts.size() + first);
   std::vector<Sums> shares(workers);
@@ -231,14 +225,8 @@ void CudaCopies::add(OrderedOperation& operation, const FlatLayout& layout,
     std::vector<Tensor> list = parts[d];
     for (std::size_t i = 0; i < list.size(); ++i) {
       if (!list[i].defined() || list[i].numel() == 0) continue;
-      const bool as_it_is = lies_as(list[i], layout.strides(i));
-      if (!as_it_is && (device == 0 || !layout.is_packed(i))) {
-        const Tensor dense = empty_strided(list[i].shape(), layout.strides(i),
-                                           {.dtype = list[i].dtype(), .device = list[i].device()});
-        operation.keep(device, dense);
-        kernels::copy(stream, dense, list[i]);
-        list[i] = dense;
-      }
+      if (device == 0 || !layout.is_packed(i))
+        list[i] = operation.dense(device, list[i], layout.strides(i));
       inputs[i].push_back(device == 0
                               ? list[i].data_ptr()
                               : static_cast<char*>(landed.data_ptr()) + start + layout.offset(i));

@@ -147,14 +147,7 @@ std::vector<Tensor> NcclComm::sum(const Lists& parts, std::size_t first) {
         add(at(flat, layout.offset(i)), layout.offset(i));
         continue;
       }
-      Tensor part = parts[d - first][i];
-      if (!lies_as(part, layout.strides(i))) {
-        const Tensor dense = empty_strided(part.shape(), layout.strides(i),
-                                           {.dtype = part.dtype(), .device = part.device()});
-        operation.keep(d, dense);
-        kernels::copy(stream, dense, part);
-        part = dense;
-      }
+      const Tensor part = operation.dense(d, parts[d - first][i], layout.strides(i));
       add(part.data_ptr(), layout.offset(i));
     }
   }

@@ -1,6 +1,8 @@
 #include "ferrite/core/cuda_backend.h"
 #include "ferrite/core/error.h"
+#include "ferrite/kernels/copy.h"
 #include "ferrite/parallel/data_parallel/device_comm_backends.h"
+#include "ferrite/parallel/data_parallel/device_comm_layout.h"
 
 namespace ferrite::parallel::dp {
 
@@ -47,6 +49,14 @@ const OrderedOperation::Mark& OrderedOperation::mark_of_current(std::size_t d) {
 void OrderedOperation::keep(std::size_t d, Tensor t) {
   if (after_[d][d]) streams_[d].wait(currents_[d]);
   kept_.push_back(std::move(t));
+}
+
+Tensor OrderedOperation::dense(std::size_t d, const Tensor& t, const Strides& strides) {
+  if (lies_as(t, strides)) return t;
+  const Tensor copy = empty_strided(t.shape(), strides, {.dtype = t.dtype(), .device = t.device()});
+  keep(d, copy);
+  kernels::copy(stream(d), copy, t);
+  return copy;
 }
 
 const Stream& OrderedOperation::stream(std::size_t d) { return stream_after(d, d); }

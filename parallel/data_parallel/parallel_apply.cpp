@@ -184,10 +184,13 @@ template <class E>
   fail<E>("parallel_apply", "replica {} on {}: {}", replica, device, text);
 }
 
-/// If `error` is an E, throws it with the replica added to its text.
-template <class E>
-void rethrow_if(const std::exception& error, std::size_t replica, const Device& device) {
-  if (dynamic_cast<const E*>(&error)) throw_tagged<E>(replica, device, error.what());
+/// If `error` is one of the Errors, throws it with the replica added to its text.
+template <class... Errors>
+void rethrow_as(const std::exception& error, std::size_t replica, const Device& device) {
+  const auto as = [&]<class E>(const E* e) {
+    if (e) throw_tagged<E>(replica, device, e->what());
+  };
+  (as(dynamic_cast<const Errors*>(&error)), ...);
 }
 
 [[noreturn]] void rethrow(const std::exception_ptr& error, std::size_t replica,
@@ -195,16 +198,8 @@ void rethrow_if(const std::exception& error, std::size_t replica, const Device& 
   try {
     std::rethrow_exception(error);
   } catch (const std::exception& e) {
-    rethrow_if<ShapeError>(e, replica, device);
-    rethrow_if<DTypeError>(e, replica, device);
-    rethrow_if<DeviceError>(e, replica, device);
-    rethrow_if<IndexError>(e, replica, device);
-    rethrow_if<ValueError>(e, replica, device);
-    rethrow_if<AutogradError>(e, replica, device);
-    rethrow_if<IoError>(e, replica, device);
-    rethrow_if<CudaError>(e, replica, device);
-    rethrow_if<DistributedError>(e, replica, device);
-    rethrow_if<OutOfMemoryError>(e, replica, device);
+    rethrow_as<ShapeError, DTypeError, DeviceError, IndexError, ValueError, AutogradError, IoError,
+               CudaError, DistributedError, OutOfMemoryError>(e, replica, device);
     throw_tagged<Error>(replica, device, e.what());
   }
 }

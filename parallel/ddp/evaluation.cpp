@@ -32,9 +32,7 @@ std::vector<Header> exchange_headers(const Tensor& tensor, ProcessGroup& group) 
   mine[0] = static_cast<std::int64_t>(tensor.dtype());
   mine[1] = tensor.dim();
   for (int d = 0; d < tensor.dim(); ++d) mine[static_cast<std::size_t>(2 + d)] = tensor.size(d);
-  const Tensor all = empty({group.size(), kFields}, {.dtype = kInt64, .device = tensor.device()});
-  group.all_gather(all, from_vector(mine, {kFields}).to(tensor.device())).wait();
-  const std::vector<std::int64_t> numbers = all.to_vector<std::int64_t>();
+  const std::vector<std::int64_t> numbers = ddp::gather_numbers(group, mine);
   std::vector<Header> headers;
   for (int r = 0; r < group.size(); ++r) {
     const std::int64_t* const at = numbers.data() + r * kFields;

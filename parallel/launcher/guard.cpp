@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "ferrite/core/error.h"
+#include "ferrite/parallel/launcher/worker.h"
 
 namespace ferrite::launcher {
 namespace {
@@ -64,8 +64,7 @@ Guard::Guard() {
 
 Guard::~Guard() {
   close(pipe_);
-  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  wait_for_end(pid_);
 }
 
 void Guard::watch(pid_t group) { tell(group, true); }

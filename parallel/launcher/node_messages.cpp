@@ -14,34 +14,10 @@ std::string dump(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-json json_of(const RankReport& r) {
-  return {{"rank", r.rank},   {"local_rank", r.local_rank},
-          {"node", r.node},   {"host", r.host},
-          {"pid", r.pid},     {"code", r.code},
-          {"what", r.what},   {"at", r.at},
-          {"after", r.after}, {"tail", r.tail},
-          {"note", r.note},   {"final", r.final}};
-}
-
-RankReport report_from(const json& j) {
-  return {.rank = j.at("rank"),
-          .local_rank = j.at("local_rank"),
-          .node = j.at("node"),
-          .host = j.at("host"),
-          .pid = j.at("pid"),
-          .code = j.at("code"),
-          .what = j.at("what"),
-          .at = j.at("at"),
-          .after = j.at("after"),
-          .tail = j.at("tail"),
-          .note = j.at("note"),
-          .final = j.at("final")};
-}
-
-template <class F>
-auto read(const std::string& text, F from) {
+template <class T>
+T read(const std::string& text) {
   try {
-    return from(json::parse(text));
+    return json::parse(text).get<T>();
   } catch (const json::exception& error) {
     fail<DistributedError>("ferrite-run", "another agent says what cannot be read ({}): {}",
                            error.what(), text.substr(0, 200));
@@ -50,56 +26,35 @@ auto read(const std::string& text, F from) {
 
 }  // namespace
 
-std::string to_json(const NodeEntry& e) {
-  return dump({{"host", e.host},
-               {"workers", e.workers},
-               {"next", e.next},
-               {"restarts_used", e.restarts_used}});
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankReport, rank, local_rank, node, host, pid, code, what, at,
+                                   after, tail, note, final)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeEntry, host, workers, next, restarts_used)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Plan, number, restarts_used, max_restarts, first_ranks,
+                                   world_size, master_addr, master_port)
+
+static void to_json(json& out, const Verdict& v) {
+  out = {{"kind", static_cast<int>(v.kind)},
+         {"first", v.first ? json(*v.first) : json()},
+         {"wait", v.wait},
+         {"restarts_used", v.restarts_used},
+         {"code", v.code}};
 }
-std::string to_json(const Plan& p) {
-  return dump({{"number", p.number},
-               {"restarts_used", p.restarts_used},
-               {"max_restarts", p.max_restarts},
-               {"first_ranks", p.first_ranks},
-               {"world_size", p.world_size},
-               {"master_addr", p.master_addr},
-               {"master_port", p.master_port}});
-}
-std::string to_json(const RankReport& report) { return dump(json_of(report)); }
-std::string to_json(const Verdict& v) {
-  return dump({{"kind", static_cast<int>(v.kind)},
-               {"first", v.first ? json_of(*v.first) : json()},
-               {"wait", v.wait},
-               {"restarts_used", v.restarts_used},
-               {"code", v.code}});
+static void from_json(const json& in, Verdict& v) {
+  v.kind = static_cast<Verdict::Kind>(in.at("kind").get<int>());
+  if (!in.at("first").is_null()) v.first = in.at("first").get<RankReport>();
+  in.at("wait").get_to(v.wait);
+  in.at("restarts_used").get_to(v.restarts_used);
+  in.at("code").get_to(v.code);
 }
 
-NodeEntry node_entry_of(const std::string& text) {
-  return read(text, [](const json& j) {
-    return NodeEntry{j.at("host"), j.at("workers"), j.at("next"), j.at("restarts_used")};
-  });
-}
-Plan plan_of(const std::string& text) {
-  return read(text, [](const json& j) {
-    return Plan{.number = j.at("number"),
-                .restarts_used = j.at("restarts_used"),
-                .max_restarts = j.at("max_restarts"),
-                .first_ranks = j.at("first_ranks"),
-                .world_size = j.at("world_size"),
-                .master_addr = j.at("master_addr"),
-                .master_port = j.at("master_port")};
-  });
-}
-RankReport report_of(const std::string& text) { return read(text, report_from); }
-Verdict verdict_of(const std::string& text) {
-  return read(text, [](const json& j) {
-    Verdict v{.kind = static_cast<Verdict::Kind>(j.at("kind").get<int>()),
-              .wait = j.at("wait"),
-              .restarts_used = j.at("restarts_used"),
-              .code = j.at("code")};
-    if (!j.at("first").is_null()) v.first = report_from(j.at("first"));
-    return v;
-  });
-}
+std::string to_json(const NodeEntry& entry) { return dump(entry); }
+std::string to_json(const Plan& plan) { return dump(plan); }
+std::string to_json(const RankReport& report) { return dump(report); }
+std::string to_json(const Verdict& verdict) { return dump(verdict); }
+
+NodeEntry node_entry_of(const std::string& text) { return read<NodeEntry>(text); }
+Plan plan_of(const std::string& text) { return read<Plan>(text); }
+RankReport report_of(const std::string& text) { return read<RankReport>(text); }
+Verdict verdict_of(const std::string& text) { return read<Verdict>(text); }
 
 }  // namespace ferrite::launcher

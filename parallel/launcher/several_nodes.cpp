@@ -6,13 +6,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <set>
 #include <system_error>
 
 #include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/bootstrap/job_environment.h"
 #include "ferrite/parallel/launcher/host.h"
 #include "ferrite/parallel/launcher/rank_watch.h"
 #include "ferrite/parallel/launcher/single_node.h"
@@ -91,14 +91,13 @@ SeveralNodes::~SeveralNodes() {
 void SeveralNodes::serve_or_find() {
   const bool may_serve = node_ == 0 || (node_ < 0 && is_this_machine(address_.host));
   if (!may_serve) return;
-  const char* bind = std::getenv("FERRITE_BIND_ADDR");
+  const char* const bind = parallel::bootstrap::bind_address();
   const auto deadline = Clock::now() + kPortPatience;
   for (;;) {
     try {
       server_ = std::make_unique<parallel::bootstrap::TcpStoreServer>(
-          parallel::bootstrap::TcpStoreServerOptions{.host = bind && *bind ? bind : address_.host,
-                                                     .port = address_.port,
-                                                     .token = token_});
+          parallel::bootstrap::TcpStoreServerOptions{
+              .host = bind ? bind : address_.host, .port = address_.port, .token = token_});
       node_ = 0;
       return;
     } catch (const std::system_error& error) {
@@ -435,6 +434,11 @@ double SeveralNodes::without_contact() const {
 
 double SeveralNodes::lived() const {
   return std::chrono::duration<double>(Clock::now() - round_began_).count();
+}
+
+std::unique_ptr<Nodes> make_nodes(const Options& options) {
+  if (options.nnodes > 1) return std::make_unique<SeveralNodes>(options);
+  return std::make_unique<SingleNode>(options);
 }
 
 }  // namespace ferrite::launcher

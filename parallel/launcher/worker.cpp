@@ -65,6 +65,11 @@ struct Start {
 
 }  // namespace
 
+void wait_for_end(pid_t pid) {
+  while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
 bool Ending::by_signal() const { return WIFSIGNALED(status); }
 
 int Ending::code() const { return by_signal() ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }

@@ -28,6 +28,9 @@ struct Ending {
   std::string str() const;
 };
 
+/// waitpid(2), whatever signals arrive.
+void wait_for_end(pid_t pid);
+
 class WorkerProcess {
  public:
   /// `environment` is the complete environment, "NAME=value". IoError if the program cannot be

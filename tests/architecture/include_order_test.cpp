@@ -73,7 +73,7 @@ TEST_CASE("lower folders must not include tests, examples or the umbrella header
 
 TEST_CASE("process groups stand on core and kernels alone") {
   for (const char* file : {"parallel/comm/process_group.cpp", "parallel/comm/gloo/group.h",
-                           "parallel/comm/no_nccl/group.cpp"}) {
+                           "parallel/comm/no_nccl/nccl.cpp"}) {
     CAPTURE(file);
     CHECK(is_process_group_file(file));
     CHECK(allows(file, "core/tensor.h"));

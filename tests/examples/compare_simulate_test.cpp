@@ -1,6 +1,9 @@
 // compare_parallel --simulate and --check-simulation, and their output.
+#include <fstream>
+
 #include "ferrite/examples/compare_parallel/planning/plan.h"
 #include "ferrite/parallel/comm/backend.h"
+#include "ferrite/tests/examples/planning_references.h"
 #include "ferrite/tests/examples/workplace.h"
 
 using namespace ferrite;
@@ -16,7 +19,7 @@ void write_model(const Workplace& place) {
                                                               .gradient_bytes = 100'000'000,
                                                               .forward_s = 0.1,
                                                               .backward_s = 0.2});
-  planning::write_profile(place / "profile.json", profile);
+  std::ofstream(place / "profile.json") << planning::to_json(profile);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "ferrite/core/error.h"
 #include "ferrite/examples/compare_parallel/planning/all_reduce.h"
 #include "ferrite/examples/compare_parallel/planning/event_queue.h"
+#include "ferrite/tests/examples/planning_references.h"
 
 namespace ferrite::planning {
 namespace {

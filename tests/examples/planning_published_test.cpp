@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "ferrite/examples/compare_parallel/planning/plan.h"
+#include "ferrite/tests/examples/planning_references.h"
 
 namespace ferrite::planning {
 namespace {

@@ -416,14 +416,11 @@ void run_profile(Bytes bytes) {
 
 Seeds seeds_of_profile() {
   const auto profile = [](int parameters) {
-    return planning::to_json(planning::uniform_profile({.model = "resnet18",
-                                                        .device = "GPU",
-                                                        .batch = 8,
-                                                        .gradient_bytes = 1'000'000,
-                                                        .forward_s = 0.1,
-                                                        .backward_s = 0.2,
-                                                        .optimizer_s = 0.01,
-                                                        .parameters = parameters}));
+    planning::ModelProfile p{.model = "resnet18", .device = "GPU", .batch = 8, .forward = {0.1}};
+    for (int i = 0; i < parameters; ++i)
+      p.parameters.push_back(
+          {.name = fmt::format("parameter{}", i), .bytes = i, .backward = {0.2}});
+    return planning::to_json(p);
   };
   std::string junk = "{";
   for (int i = 0; i < 100'000; ++i) junk += fmt::format("\"{}\":1,", i);

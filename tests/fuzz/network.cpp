@@ -338,7 +338,7 @@ void run_options(Bytes bytes) {
   refusable([&] { launcher::parse_endpoint("--endpoint", text); });
   refusable([&] { launcher::StreamChoice::parse("--tee", text).of(1); });
   refusable([&] { parallel::links::parse_address(text, "the address"); });
-  refusable([&] { planning::Stragglers::parse(text).expectation(); });
+  refusable([&] { planning::Stragglers::parse(text).quantile(0.99); });
 }
 
 const Registered kOptions({.name = "options",

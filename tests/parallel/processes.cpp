@@ -61,10 +61,6 @@ bool from_a_launcher(std::string_view variable) {
   return false;
 }
 
-int free_port() {
-  return parallel::links::local_address(parallel::links::listen_at({"127.0.0.1", 0}, 1)).port;
-}
-
 std::set<std::string> names_in(const char* folder) {
   std::set<std::string> names;
   std::error_code gone;  // entries of other programs come and go
@@ -119,8 +115,8 @@ std::set<Ports> tcp_ports_of(pid_t pid) {
   return ports;
 }
 
-constexpr const char* kCut = "/cut";  // a file: the rank that is cut off, and the ports of its
-                                      // connections
+// A file: the rank that is cut off, and the ports of its connections.
+constexpr const char* kCut = "/cut";
 char cut_path[PATH_MAX];
 
 unsigned port_of(const sockaddr_storage& address) {
@@ -280,8 +276,7 @@ void RankProcesses::State::read(Process& process) {
 
 void RankProcesses::State::reap(Process& process) {
   int status = 0;
-  while (waitpid(process.pid, &status, 0) < 0 && errno == EINTR) {
-  }
+  while (waitpid(process.pid, &status, 0) < 0 && errno == EINTR) continue;
   process.ended = true;
   if (WIFEXITED(status)) process.result.code = WEXITSTATUS(status);
   if (WIFSIGNALED(status)) process.result.signal = WTERMSIG(status);
@@ -348,7 +343,9 @@ RankProcesses::RankProcesses(std::string_view function, int ranks, const Process
   common.push_back(std::string(kFolder) + "=" + folder);
   common.push_back("TMPDIR=" + (s.folder / "tmp").string());
   common.push_back("MASTER_ADDR=127.0.0.1");
-  common.push_back("MASTER_PORT=" + std::to_string(free_port()));
+  const auto port =
+      parallel::links::local_address(parallel::links::listen_at({"127.0.0.1", 0}, 1)).port;
+  common.push_back("MASTER_PORT=" + std::to_string(port));
   common.push_back("WORLD_SIZE=" + std::to_string(ranks));
   common.push_back("LOCAL_WORLD_SIZE=" + std::to_string(ranks));
 

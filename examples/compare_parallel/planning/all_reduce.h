@@ -52,11 +52,4 @@ struct AllReduceCost {
 AllReduceCost all_reduce_cost(double bytes, int devices, const Cluster& cluster,
                               const AllReduceOptions& options = {});
 
-/// The same by events, message for message, on links that transfers share: what the closed forms
-/// are checked against. O(devices^2) events for rings.
-double simulate_ring(double bytes, int devices, const Cluster& cluster);
-double simulate_tree(double bytes, int devices, const Cluster& cluster,
-                     double chunk_bytes = 256 * 1024);
-double simulate_hierarchical(double bytes, int devices, const Cluster& cluster);
-
 }  // namespace ferrite::planning

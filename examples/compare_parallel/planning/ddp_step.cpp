@@ -16,7 +16,9 @@ class DdpStep {
         cluster_(cluster),
         options_(options),
         device_(queue_, profile, slowest),
-        traffic_(queue_) {
+        traffic_(queue_),
+        reductions_(buckets, options.overlap, all_reduces(),
+                    [this] { device_.compute(profile_.optimizer.median); }) {
     traffic_.slows(device_.stream());
   }
 
@@ -43,7 +45,8 @@ class DdpStep {
   void forward() {
     device_.compute(profile_.forward.median, [this] {
       device_.backward(
-          buckets_, [this](int bucket) { on_ready(bucket); }, [this] { on_backward_end(); });
+          buckets_, [this](int bucket) { reductions_.ready(bucket); },
+          [this] { reductions_.backward_ended(); });
     });
   }
 
@@ -51,40 +54,16 @@ class DdpStep {
     return cost.seconds > 0 ? std::min(1.0, cost.compute_s / cost.seconds) : 0;
   }
 
-  void on_ready(int bucket) {
-    ready_ = bucket + 1;
-    if (options_.overlap) launch();
-  }
-  void on_backward_end() {
-    backward_ended_ = true;
-    launch();
-    end_if_complete();
-  }
-
-  /// One all-reduce at a time, in order.
-  void launch() {
-    if (under_way_ || next_ >= ready_) return;
-    if (devices_ == 1) {
-      next_ = ready_;
-      return;
-    }
-    under_way_ = true;
-    const auto cost =
-        all_reduce_cost(buckets_[next_].bytes, devices_, cluster_, options_.all_reduce);
-    traffic_.begin(share(cost));
-    queue_.after(cost.seconds, [this] {
-      traffic_.end();
-      under_way_ = false;
-      ++next_;
-      launch();
-      end_if_complete();
-    });
-  }
-
-  void end_if_complete() {
-    if (ended_ || !backward_ended_ || next_ < static_cast<int>(buckets_.size())) return;
-    ended_ = true;
-    device_.compute(profile_.optimizer.median);
+  BucketQueue::Send all_reduces() {
+    if (devices_ == 1) return {};
+    return [this](double bytes, EventQueue::Action done) {
+      const auto cost = all_reduce_cost(bytes, devices_, cluster_, options_.all_reduce);
+      traffic_.begin(share(cost));
+      queue_.after(cost.seconds, [this, done = std::move(done)] {
+        traffic_.end();
+        done();
+      });
+    };
   }
 
   const ModelProfile& profile_;
@@ -95,8 +74,7 @@ class DdpStep {
   EventQueue queue_;
   Device device_;  // the slowest, which all-reduces wait for
   Traffic traffic_;
-  int ready_ = 0, next_ = 0;
-  bool under_way_ = false, backward_ended_ = false, ended_ = false;
+  BucketQueue reductions_;
 };
 
 }  // namespace

@@ -38,6 +38,8 @@ class DpStep {
         root_(queue_, profile, slow.root),
         server_(queue_),
         traffic_(queue_),
+        reductions_(buckets, options.overlap, devices > 1 ? sums() : nullptr,
+                    [this] { root_.compute(profile_.optimizer.median); }),
         waiting_(buckets.size()) {
     traffic_.slows(root_.stream());
     const int near = std::min(devices, cluster.devices_per_node) - 1, far = devices - 1 - near;
@@ -145,43 +147,21 @@ class DpStep {
           device.backward(
               buckets_,
               [this](int bucket) {
-                if (--waiting_[bucket] > 0) return;
-                ready_ = bucket + 1;
-                if (options_.overlap) reduce();
+                if (--waiting_[bucket] == 0) reductions_.ready(bucket);
               },
               done);
         },
-        [this] {
-          backward_ended_ = true;
-          reduce();
-          end_if_complete();
-        });
+        [this] { reductions_.backward_ended(); });
   }
 
-  /// One bucket at a time, in order: to the first device, which adds.
-  void reduce() {
-    if (under_way_ || next_ >= ready_) return;
-    if (peers_.empty()) {
-      next_ = ready_;
-      return;
-    }
-    under_way_ = true;
-    const double bytes = buckets_[next_].bytes;
-    from_all(bytes, [this, bytes] {
-      const double added = options_.measured_reduce_add ? 0 : bytes * (devices_ - 1);
-      server_.submit(added / cluster_.add_bandwidth, [this] {
-        under_way_ = false;
-        ++next_;
-        reduce();
-        end_if_complete();
+  /// To the first device, which adds.
+  BucketQueue::Send sums() {
+    return [this](double bytes, EventQueue::Action done) {
+      from_all(bytes, [this, bytes, done = std::move(done)] {
+        const double added = options_.measured_reduce_add ? 0 : bytes * (devices_ - 1);
+        server_.submit(added / cluster_.add_bandwidth, done);
       });
-    });
-  }
-
-  void end_if_complete() {
-    if (ended_ || !backward_ended_ || next_ < static_cast<int>(buckets_.size())) return;
-    ended_ = true;
-    root_.compute(profile_.optimizer.median);
+    };
   }
 
   const ModelProfile& profile_;
@@ -194,11 +174,10 @@ class DpStep {
   Device root_;
   ComputeStream server_;  // of the first device, where sums are made
   Traffic traffic_;
+  BucketQueue reductions_;
   std::list<Peers> peers_;
   std::size_t layers_left_ = 0, forward_left_ = 0;
   std::vector<std::size_t> waiting_;  // of buckets: kinds of devices that do not have it
-  int ready_ = 0, next_ = 0;
-  bool under_way_ = false, backward_ended_ = false, ended_ = false;
 };
 
 }  // namespace

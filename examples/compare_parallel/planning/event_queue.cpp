@@ -8,8 +8,6 @@
 
 namespace ferrite::planning {
 
-namespace {}  // namespace
-
 void EventQueue::at(double time, Action action) {
   FERRITE_CHECK(std::isfinite(time) && time >= now_, ValueError, kOp,
                 "expected an event at {} s or later, got {} s", now_, time);

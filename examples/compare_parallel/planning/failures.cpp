@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <random>
 
 #include "ferrite/core/error.h"
 
@@ -59,37 +58,6 @@ double goodput(const Failures& failures, std::int64_t devices) {
   if (std::isinf(mtbf)) return interval / (interval + failures.checkpoint_s);
   return interval / (mtbf * std::exp(failures.restart_s / mtbf) *
                      std::expm1((interval + failures.checkpoint_s) / mtbf));
-}
-
-double sampled_goodput(const Failures& failures, std::int64_t devices, double work_s,
-                       std::uint64_t seed) {
-  const double interval = checkpoint_interval_s(failures, devices);
-  const double mtbf = failures.mtbf_s(devices);
-  FERRITE_CHECK(std::isfinite(work_s) && work_s > 0, ValueError, kFailuresOp,
-                "expected more than 0 s of work, got {}", work_s);
-  std::mt19937_64 generator(seed);
-  const auto next_failure = [&] {
-    if (std::isinf(mtbf)) return mtbf;
-    return -mtbf * std::log((static_cast<double>(generator() >> 11) + 0.5) * 0x1p-53);
-  };
-  double time = 0, done = 0, until_failure = next_failure();
-  bool restarting = false;
-  while (done < work_s) {
-    // As in the closed form a failure may come while the run restarts or writes a checkpoint.
-    const double work = std::min(interval, work_s - done);
-    const double segment = restarting ? failures.restart_s : work + failures.checkpoint_s;
-    if (until_failure <= segment) {
-      time += until_failure;
-      until_failure = next_failure();
-      restarting = true;
-      continue;
-    }
-    time += segment;
-    until_failure -= segment;
-    if (!restarting) done += work;
-    restarting = false;
-  }
-  return work_s / time;
 }
 
 }  // namespace ferrite::planning

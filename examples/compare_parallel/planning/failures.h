@@ -38,8 +38,4 @@ double goodput(const Failures& failures, std::int64_t devices);
 /// The interval that goodput() reckons with; infinite without failures.
 double checkpoint_interval_s(const Failures& failures, std::int64_t devices);
 
-/// The same by drawing failures, for a run of `work_s` seconds of training.
-double sampled_goodput(const Failures& failures, std::int64_t devices, double work_s,
-                       std::uint64_t seed);
-
 }  // namespace ferrite::planning

@@ -2,7 +2,7 @@
 // DataParallel and DistributedDataParallel from 2 to 65,536 devices and more, where one overtakes
 // the other, and where more devices stop paying.
 //
-//   const auto profile = planning::read_profile("resnet18.json");
+//   const auto profile = planning::profile_from_json(text);  // that --json wrote
 //   const auto plan = planning::plan(profile, planning::cluster("nvlink3", "infiniband-hdr", 8, 8),
 //                                    {.devices = planning::powers_of_two(65536)});
 //   fmt::print("{}", plan.table());
@@ -38,7 +38,7 @@ struct PlanOptions {
 };
 
 struct PlanRow {
-  Strategy strategy;
+  Strategy strategy = Strategy::dp;
   int devices = 0;
   std::int64_t batch = 0;  ///< of all devices together
   StepTimes step;

@@ -29,8 +29,22 @@ std::string name_of(const PlanRow& row) {
 }
 
 Json optional(const std::optional<int>& value) { return value ? Json(*value) : Json(); }
-/// JSON has no infinity.
-Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(); }
+/// The figures of a row that have their names in CSV and JSON.
+template <class F>
+void for_each_figure(const PlanRow& row, const F& f) {
+  f("step_ms", 1e3 * row.step.step_s);
+  f("compute_ms", 1e3 * row.step.compute_s);
+  f("straggler_ms", 1e3 * row.step.straggler_s);
+  f("communication_ms", 1e3 * row.step.communication_s);
+  f("exposed_ms", 1e3 * row.step.exposed_s);
+  f("hidden_ms", 1e3 * row.step.hidden_s());
+  f("bytes_busiest", row.step.bytes_busiest);
+  f("samples_per_second", row.throughput);
+  f("efficiency", row.efficiency);
+  f("goodput", row.goodput);
+  f("net_samples_per_second", row.net_throughput());
+  f("checkpoint_interval_s", row.checkpoint_interval_s);
+}
 
 }  // namespace
 
@@ -53,7 +67,7 @@ std::string Plan::table() const {
     out += fmt::format("DDP has the higher throughput from {} devices on\n", *from);
   else if (best(Strategy::ddp) && (best(Strategy::dp) || best(Strategy::dp_balanced)))
     out += "DDP does not have the higher throughput at the largest number of devices\n";
-  for (const Strategy strategy : {Strategy::dp, Strategy::dp_balanced, Strategy::ddp})
+  for (const Strategy strategy : kAllStrategies)
     if (const auto until = pays_until(strategy))
       out += fmt::format(
           "{}: more devices pay up to {} (twice as many bring {:.2g} times the throughput or "
@@ -64,46 +78,33 @@ std::string Plan::table() const {
 }
 
 std::string Plan::csv() const {
-  std::string out =
-      "strategy,devices,batch,algorithm,step_ms,compute_ms,straggler_ms,communication_ms,exposed_"
-      "ms,"
-      "hidden_ms,bytes_busiest,samples_per_second,efficiency,goodput,net_samples_per_second,"
-      "checkpoint_interval_s\n";
-  for (const PlanRow& row : rows)
-    out += fmt::format(
-        "{},{},{},{},{:.6g},{:.6g},{:.6g},{:.6g},{:.6g},{:.6g},{:.0f},{:.6g},{:.6g},"
-        "{:.6g},{:.6g},{:.6g}\n",
-        to_string(row.strategy), row.devices, row.batch,
-        row.strategy == Strategy::ddp ? to_string(row.step.algorithm) : "", 1e3 * row.step.step_s,
-        1e3 * row.step.compute_s, 1e3 * row.step.straggler_s, 1e3 * row.step.communication_s,
-        1e3 * row.step.exposed_s, 1e3 * row.step.hidden_s(), row.step.bytes_busiest, row.throughput,
-        row.efficiency, row.goodput, row.net_throughput(), row.checkpoint_interval_s);
-  return out;
+  std::string out = "strategy,devices,batch,algorithm";
+  for_each_figure({}, [&](std::string_view name, double) { out += fmt::format(",{}", name); });
+  for (const PlanRow& row : rows) {
+    out += fmt::format("\n{},{},{},{}", to_string(row.strategy), row.devices, row.batch,
+                       row.strategy == Strategy::ddp ? to_string(row.step.algorithm) : "");
+    for_each_figure(row, [&](std::string_view name, double value) {
+      out +=
+          name == "bytes_busiest" ? fmt::format(",{:.0f}", value) : fmt::format(",{:.6g}", value);
+    });
+  }
+  return out + "\n";
 }
 
 std::string Plan::json() const {
   Json lines = Json::array();
   for (const PlanRow& row : rows) {
-    Json line = {{"strategy", to_string(row.strategy)},
-                 {"devices", row.devices},
-                 {"batch", row.batch},
-                 {"step_ms", 1e3 * row.step.step_s},
-                 {"compute_ms", 1e3 * row.step.compute_s},
-                 {"straggler_ms", 1e3 * row.step.straggler_s},
-                 {"communication_ms", 1e3 * row.step.communication_s},
-                 {"exposed_ms", 1e3 * row.step.exposed_s},
-                 {"hidden_ms", 1e3 * row.step.hidden_s()},
-                 {"bytes_busiest", row.step.bytes_busiest},
-                 {"samples_per_second", row.throughput},
-                 {"efficiency", row.efficiency},
-                 {"goodput", row.goodput},
-                 {"net_samples_per_second", row.net_throughput()},
-                 {"checkpoint_interval_s", finite(row.checkpoint_interval_s)}};
+    Json line = {
+        {"strategy", to_string(row.strategy)}, {"devices", row.devices}, {"batch", row.batch}};
+    // JSON has no infinity.
+    for_each_figure(row, [&](const char* name, double value) {
+      line[name] = std::isfinite(value) ? Json(value) : Json();
+    });
     if (row.strategy == Strategy::ddp) line["algorithm"] = to_string(row.step.algorithm);
     lines.push_back(std::move(line));
   }
   Json pays, highest;
-  for (const Strategy strategy : {Strategy::dp, Strategy::dp_balanced, Strategy::ddp}) {
+  for (const Strategy strategy : kAllStrategies) {
     if (!best(strategy)) continue;
     pays[std::string(to_string(strategy))] = optional(pays_until(strategy));
     highest[std::string(to_string(strategy))] = optional(best(strategy));

@@ -126,24 +126,4 @@ ModelProfile faster(const ModelProfile& profile, double factor) {
   return result;
 }
 
-ModelProfile uniform_profile(const UniformModel& model) {
-  FERRITE_CHECK(model.parameters > 0, ValueError, kOp, "expected 1 parameter or more, got {}",
-                model.parameters);
-  ModelProfile profile{.model = model.model,
-                       .dtype = "float32",
-                       .device = model.device,
-                       .batch = model.batch,
-                       .forward = {model.forward_s},
-                       .optimizer = {model.optimizer_s}};
-  for (int i = 0; i < model.parameters; ++i)
-    profile.parameters.push_back({.name = fmt::format("parameter{}", model.parameters - 1 - i),
-                                  // Differences of rounded-down sums add up to the whole.
-                                  .bytes = model.gradient_bytes * (i + 1) / model.parameters -
-                                           model.gradient_bytes * i / model.parameters,
-                                  .backward = {model.backward_s / model.parameters}});
-  profile.step = {profile.step_s()};
-  profile.check();
-  return profile;
-}
-
 }  // namespace ferrite::planning

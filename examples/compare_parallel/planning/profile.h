@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -64,23 +63,10 @@ ModelProfile with_batch(const ModelProfile& a, const ModelProfile& b, std::int64
 /// A device that is `factor` times as fast.
 ModelProfile faster(const ModelProfile& profile, double factor);
 
-/// A model of which only sums are known, as papers give them: `parameters` gradients of equal
-/// bytes that come at equal distances in backward.
-struct UniformModel {
-  std::string model, device;
-  std::int64_t batch = 1;
-  std::int64_t gradient_bytes = 0;
-  double forward_s = 0, backward_s = 0, optimizer_s = 0;
-  int parameters = 50;
-};
-ModelProfile uniform_profile(const UniformModel& model);
-
 /// JSON, with times in seconds: {"model": ..., "parameters": [{"name": ..., "bytes": ...,
 /// "backward": {"median": ..., "spread": ...}}, ...], ...}. What is missing is 0; names that are
 /// not known are IoError, as is what is not such JSON. Reading checks the profile.
 std::string to_json(const ModelProfile& profile);
 ModelProfile profile_from_json(std::string_view text);
-ModelProfile read_profile(const std::filesystem::path& path);
-void write_profile(const std::filesystem::path& path, const ModelProfile& profile);
 
 }  // namespace ferrite::planning

@@ -1,10 +1,6 @@
-#include <csignal>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "ferrite/core/error.h"
-#include "ferrite/core/signals.h"
 #include "ferrite/examples/compare_parallel/planning/profile.h"
 
 namespace ferrite::planning {
@@ -17,7 +13,37 @@ using Read = nlohmann::json;
 
 constexpr const char* kReadOp = "read_profile";
 
+/// The members of a profile in the order in which they are written; also of a const one.
+template <class Profile, class F>
+void for_each_member(Profile& profile, const F& f) {
+  f("model", profile.model);
+  f("dtype", profile.dtype);
+  f("device", profile.device);
+  f("batch", profile.batch);
+  f("input_bytes", profile.input_bytes);
+  f("output_bytes", profile.output_bytes);
+  f("buffer_bytes", profile.buffer_bytes);
+  f("forward", profile.forward);
+  f("parameters", profile.parameters);
+  f("backward_tail", profile.backward_tail);
+  f("optimizer", profile.optimizer);
+  f("other", profile.other);
+  f("step", profile.step);
+}
+
+template <class T>
+Json json_of(const T& value) {
+  return value;
+}
 Json json_of(const Duration& time) { return {{"median", time.median}, {"spread", time.spread}}; }
+Json json_of(const std::vector<ModelProfile::Parameter>& parameters) {
+  Json list = Json::array();
+  for (const auto& parameter : parameters)
+    list.push_back({{"name", parameter.name},
+                    {"bytes", parameter.bytes},
+                    {"backward", json_of(parameter.backward)}});
+  return list;
+}
 
 /// For errors: a number as it is; not what may be long, or nested as deep as the stack.
 std::string shown(const Read& value) {
@@ -61,12 +87,19 @@ class Reader {
       reader.finish();
     }
   }
-  const Read* find(const char* name) {
-    const auto found = object_.find(name);
-    if (found == object_.end()) return nullptr;
-    ++asked_;
-    names_ += fmt::format(" {}", name);
-    return &*found;
+  void read(const char* name, std::vector<ModelProfile::Parameter>& parameters) {
+    if (const Read* member = find(name)) {
+      FERRITE_CHECK(member->is_array(), IoError, kReadOp, "expected a list of {}, got {}", name,
+                    member->type_name());
+      for (const Read& item : *member) {
+        auto& parameter = parameters.emplace_back();
+        Reader each(item, fmt::format("parameter {}", parameters.size() - 1));
+        each.read("name", parameter.name);
+        each.read("bytes", parameter.bytes);
+        each.read("backward", parameter.backward);
+        each.finish();
+      }
+    }
   }
   void finish() const {
     if (asked_ == object_.size()) return;
@@ -76,6 +109,14 @@ class Reader {
   }
 
  private:
+  const Read* find(const char* name) {
+    const auto found = object_.find(name);
+    if (found == object_.end()) return nullptr;
+    ++asked_;
+    names_ += fmt::format(" {}", name);
+    return &*found;
+  }
+
   const Read& object_;
   const std::string where_;
   std::size_t asked_ = 0;
@@ -85,24 +126,9 @@ class Reader {
 }  // namespace
 
 std::string to_json(const ModelProfile& profile) {
-  Json parameters = Json::array();
-  for (const auto& parameter : profile.parameters)
-    parameters.push_back({{"name", parameter.name},
-                          {"bytes", parameter.bytes},
-                          {"backward", json_of(parameter.backward)}});
-  const Json json = {{"model", profile.model},
-                     {"dtype", profile.dtype},
-                     {"device", profile.device},
-                     {"batch", profile.batch},
-                     {"input_bytes", profile.input_bytes},
-                     {"output_bytes", profile.output_bytes},
-                     {"buffer_bytes", profile.buffer_bytes},
-                     {"forward", json_of(profile.forward)},
-                     {"parameters", parameters},
-                     {"backward_tail", json_of(profile.backward_tail)},
-                     {"optimizer", json_of(profile.optimizer)},
-                     {"other", json_of(profile.other)},
-                     {"step", json_of(profile.step)}};
+  Json json;
+  for_each_member(profile,
+                  [&](const char* name, const auto& value) { json[name] = json_of(value); });
   return json.dump(2) + "\n";
 }
 
@@ -115,50 +141,10 @@ ModelProfile profile_from_json(std::string_view text) {
   }
   ModelProfile profile;
   Reader reader(json, "the profile");
-  reader.read("model", profile.model);
-  reader.read("dtype", profile.dtype);
-  reader.read("device", profile.device);
-  reader.read("batch", profile.batch);
-  reader.read("input_bytes", profile.input_bytes);
-  reader.read("output_bytes", profile.output_bytes);
-  reader.read("buffer_bytes", profile.buffer_bytes);
-  reader.read("forward", profile.forward);
-  reader.read("backward_tail", profile.backward_tail);
-  reader.read("optimizer", profile.optimizer);
-  reader.read("other", profile.other);
-  reader.read("step", profile.step);
-  if (const Read* parameters = reader.find("parameters")) {
-    FERRITE_CHECK(parameters->is_array(), IoError, kReadOp, "expected a list of parameters, got {}",
-                  parameters->type_name());
-    for (const Read& item : *parameters) {
-      auto& parameter = profile.parameters.emplace_back();
-      Reader each(item, fmt::format("parameter {}", profile.parameters.size() - 1));
-      each.read("name", parameter.name);
-      each.read("bytes", parameter.bytes);
-      each.read("backward", parameter.backward);
-      each.finish();
-    }
-  }
+  for_each_member(profile, [&](const char* name, auto& value) { reader.read(name, value); });
   reader.finish();
   profile.check();
   return profile;
-}
-
-ModelProfile read_profile(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  FERRITE_CHECK(file, IoError, kReadOp, "cannot open {}", path.string());
-  std::ostringstream text;
-  text << file.rdbuf();
-  FERRITE_CHECK(file, IoError, kReadOp, "cannot read {}", path.string());
-  return profile_from_json(text.str());
-}
-
-void write_profile(const std::filesystem::path& path, const ModelProfile& profile) {
-  ignore_unless_handled(SIGXFSZ);
-  std::ofstream file(path, std::ios::binary);
-  file << to_json(profile);
-  file.close();
-  FERRITE_CHECK(file, IoError, "write_profile", "cannot write {}", path.string());
 }
 
 }  // namespace ferrite::planning

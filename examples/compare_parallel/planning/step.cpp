@@ -160,6 +160,35 @@ void Device::backward(const std::vector<BucketSpan>& buckets, const std::functio
   compute(profile_.backward_tail.median, std::move(done));
 }
 
+void BucketQueue::ready(int bucket) {
+  ready_ = bucket + 1;
+  if (overlap_) launch();
+}
+
+void BucketQueue::backward_ended() {
+  backward_ended_ = true;
+  launch();
+  end_if_complete();
+}
+
+void BucketQueue::launch() {
+  if (!send_) next_ = ready_;
+  if (under_way_ || next_ >= ready_) return;
+  under_way_ = true;
+  send_(buckets_[next_].bytes, [this] {
+    under_way_ = false;
+    ++next_;
+    launch();
+    end_if_complete();
+  });
+}
+
+void BucketQueue::end_if_complete() {
+  if (ended_ || !backward_ended_ || next_ < static_cast<int>(buckets_.size())) return;
+  ended_ = true;
+  complete_();
+}
+
 void Traffic::begin(double compute_share) {
   if (under_way_++ > 0) return;
   since_ = queue_.now();

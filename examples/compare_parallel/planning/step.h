@@ -19,6 +19,8 @@ enum class Strategy : std::uint8_t {
   ddp,          ///< DistributedDataParallel
 };
 
+inline constexpr Strategy kAllStrategies[] = {Strategy::dp, Strategy::dp_balanced, Strategy::ddp};
+
 std::string_view to_string(Strategy strategy);
 /// ValueError for an unknown name.
 Strategy strategy(std::string_view name);

@@ -50,6 +50,35 @@ class Traffic {
   double since_ = 0, busy_ = 0;
 };
 
+/// Communicates buckets, one at a time, in order, while backward makes them or after it.
+class BucketQueue {
+ public:
+  /// `send(bytes, done)` communicates a bucket; without one they take no time. `complete` is called
+  /// when backward has ended and all are communicated.
+  using Send = std::function<void(double bytes, EventQueue::Action done)>;
+  BucketQueue(const std::vector<BucketSpan>& buckets, bool overlap, Send send,
+              EventQueue::Action complete)
+      : buckets_(buckets),
+        overlap_(overlap),
+        send_(std::move(send)),
+        complete_(std::move(complete)) {}
+
+  /// The gradients of this bucket are there, after those of all before it.
+  void ready(int bucket);
+  void backward_ended();
+
+ private:
+  void launch();
+  void end_if_complete();
+
+  const std::vector<BucketSpan>& buckets_;
+  const bool overlap_;
+  const Send send_;
+  const EventQueue::Action complete_;
+  int ready_ = 0, next_ = 0;
+  bool under_way_ = false, backward_ended_ = false, ended_ = false;
+};
+
 OneStep ddp_step(const ModelProfile& profile, const std::vector<BucketSpan>& buckets, int devices,
                  const Cluster& cluster, const StepOptions& options, double slowest);
 

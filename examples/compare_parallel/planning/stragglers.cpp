@@ -128,46 +128,6 @@ double Stragglers::quantile(double p) const {
   return 1;
 }
 
-double Stragglers::expectation() const { return expected_max(1); }
-
-double Stragglers::expected_max(std::int64_t n) const {
-  check();
-  FERRITE_CHECK(n > 0, ValueError, kStragglersOp, "expected 1 draw or more, got {}", n);
-  const auto count = static_cast<double>(n);
-  switch (kind) {
-    case Kind::exponential: {
-      // The n-th harmonic number: the sum to 1000, from there its asymptotic series.
-      double harmonic = 0;
-      const std::int64_t summed = std::min<std::int64_t>(n, 1000);
-      for (std::int64_t i = 1; i <= summed; ++i) harmonic += 1 / static_cast<double>(i);
-      const auto from = static_cast<double>(summed);
-      harmonic += std::log(count / from) + (1 / count - 1 / from) / 2;
-      return 1 + mean * harmonic;
-    }
-    case Kind::occasional:
-      return 1 + (factor - 1) * -std::expm1(count * std::log1p(-probability));
-    case Kind::log_normal: {
-      if (n == 1) return std::exp(sigma * sigma / 2);
-      // By Simpson's rule over z from -9 to 9: exp(sigma z) times the density of the maximum,
-      // n phi(z) Phi(z)^(n-1).
-      constexpr int kSteps = 3600;
-      constexpr double kWidth = 18.0 / kSteps;
-      double sum = 0;
-      for (int i = 0; i <= kSteps; ++i) {
-        const double z = -9 + kWidth * i;
-        const double density = std::exp(-z * z / 2) / std::sqrt(2 * std::numbers::pi);
-        const double below = std::log1p(-0.5 * std::erfc(z / std::numbers::sqrt2));
-        const double weight = i == 0 || i == kSteps ? 1 : i % 2 == 1 ? 4 : 2;
-        sum += weight * std::exp(sigma * z + (count - 1) * below) * count * density;
-      }
-      return sum * kWidth / 3;
-    }
-    case Kind::none:
-      break;
-  }
-  return 1;
-}
-
 double Stragglers::draw(std::mt19937_64& generator) const { return quantile(uniform(generator)); }
 
 double Stragglers::draw_max(std::mt19937_64& generator, std::int64_t n) const {

@@ -33,9 +33,6 @@ struct Stragglers {
 
   /// The value that a share `p` of all draws does not exceed; p from 0 to below 1.
   double quantile(double p) const;
-  double expectation() const;
-  /// Of the greatest of n draws, by integration: to 1e-6.
-  double expected_max(std::int64_t n) const;
 
   double draw(std::mt19937_64& generator) const;
   /// The greatest of n draws, in O(1): the quantile of a uniform number's n-th root.

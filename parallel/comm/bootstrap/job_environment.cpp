@@ -173,6 +173,8 @@ std::string job_token() {
   return out;
 }
 
+const char* bind_address() { return variable("FERRITE_BIND_ADDR"); }
+
 int restart_count() {
   return first_number({"FERRITE_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT"}).value_or(0);
 }

@@ -45,6 +45,9 @@ StorePlace store_place(const Place& place);
 /// the launcher's name of the job (TORCHELASTIC_RUN_ID, PMIX_NAMESPACE, SLURM_JOB_ID...), else
 /// nothing.
 std::string job_token();
+/// FERRITE_BIND_ADDR: where to listen instead of at the address that others connect to; null if it
+/// is not set.
+const char* bind_address();
 /// The number of previous starts of the job: FERRITE_RESTART_COUNT, TORCHELASTIC_RESTART_COUNT;
 /// else 0.
 int restart_count();

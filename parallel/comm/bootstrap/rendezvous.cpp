@@ -22,6 +22,12 @@
 #include "ferrite/parallel/comm/bootstrap/tcp_store_server.h"
 
 namespace ferrite::parallel {
+
+struct Rendezvous::Served {
+  std::unique_ptr<bootstrap::TcpStoreServer> server;
+  std::unique_ptr<bootstrap::RendezvousFile> file;
+};
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -58,23 +64,12 @@ struct Target {
 /// Called before every attempt; returns nothing, and the reason, if the address is not known yet.
 using Where = std::function<std::optional<Target>(std::string& why)>;
 
-/// State that rank 0 has to keep.
-struct Served {
-  std::unique_ptr<bootstrap::TcpStoreServer> server;
-  std::unique_ptr<bootstrap::RendezvousFile> file;
-};
-
 // ---- Rank 0
-
-const char* bind_address() {
-  const char* host = std::getenv("FERRITE_BIND_ADDR");
-  return host && *host ? host : nullptr;
-}
 
 /// The address at which rank 0 reaches its own store: not the loopback if others connect over the
 /// network, because the others use its address towards the store.
 std::string own_host(const bootstrap::StorePlace& at) {
-  const std::string bound = bind_address() ? bind_address() : at.host;
+  const std::string bound = bootstrap::bind_address() ? bootstrap::bind_address() : at.host;
   return bound == "0.0.0.0" || bound == "::" ? at.host : bound;
 }
 
@@ -100,7 +95,8 @@ std::string own_host(const bootstrap::StorePlace& at) {
 void check_reachable(const std::string& host, const bootstrap::Place& place) {
   const bool several_hosts =
       place.local_world_size > 0 && place.local_world_size < place.world_size;
-  FERRITE_CHECK(!several_hosts || bind_address() || !links::is_loopback(host), ValueError, kOp,
+  FERRITE_CHECK(!several_hosts || bootstrap::bind_address() || !links::is_loopback(host),
+                ValueError, kOp,
                 "the job has several hosts, but {} is an address of this one alone on rank 0's "
                 "host, {}: set MASTER_ADDR to an address that all can reach, or FERRITE_BIND_ADDR "
                 "to where to listen",
@@ -114,7 +110,7 @@ std::unique_ptr<bootstrap::TcpStoreServer> serve(const bootstrap::StorePlace& at
                                                  links::Deadline deadline) {
   check_reachable(at.host, place);
   bootstrap::TcpStoreServerOptions options;
-  options.host = bind_address() ? bind_address() : at.host;
+  options.host = bootstrap::bind_address() ? bootstrap::bind_address() : at.host;
   options.token = token;
   deadline = std::min(deadline, Clock::now() + kPortPatience);
   Pause pause;
@@ -204,7 +200,7 @@ std::string this_start() { return fmt::format("start {}", bootstrap::restart_cou
 
 /// Rank 0 serves at an address that all know.
 Where at_known_place(const bootstrap::StorePlace& at, const bootstrap::Place& place,
-                     links::Deadline deadline, Served& served) {
+                     links::Deadline deadline, Rendezvous::Served& served) {
   Target target{at, bootstrap::job_token() + "#" + this_start()};
   if (place.rank == 0) {
     served.server = serve(at, place, target.token, deadline);
@@ -215,7 +211,7 @@ Where at_known_place(const bootstrap::StorePlace& at, const bootstrap::Place& pl
 
 /// Rank 0 writes into a file where it serves.
 Where by_file(const std::string& path, const bootstrap::Place& place, links::Deadline deadline,
-              Served& served) {
+              Rendezvous::Served& served) {
   FERRITE_CHECK(path.starts_with('/'), ValueError, kOp,
                 "expected file:// and an absolute path, got \"file://{}\"", path);
   if (place.rank == 0) {
@@ -244,45 +240,29 @@ Where by_file(const std::string& path, const bootstrap::Place& place, links::Dea
   };
 }
 
-// ---- The outcome
-
-class JoinedRendezvous final : public Rendezvous {
- public:
-  JoinedRendezvous(const bootstrap::Place& place, Served served, Met met)
-      : place_(place),
-        served_(std::move(served)),
-        store_(std::make_shared<PrefixStore>(met.joined.prefix + "/job", std::move(met.store))),
-        tcp_monitor_(std::move(met.joined.monitor)),
-        monitor_(tcp_monitor_) {}
-  ~JoinedRendezvous() override { leave(std::chrono::seconds(2)); }
-
-  const bootstrap::Place& place() const override { return place_; }
-  const std::shared_ptr<Store>& store() const override { return store_; }
-  const std::shared_ptr<bootstrap::Monitor>& monitor() const override { return monitor_; }
-
-  void leave(Milliseconds linger) override {
-    if (std::exchange(gone_, true)) return;
-    tcp_monitor_->leave();
-    if (served_.server) served_.server->wait_until_left(linger);
-    served_ = {};
-  }
-
- private:
-  const bootstrap::Place place_;
-  Served served_;
-  const std::shared_ptr<Store> store_;
-  const std::shared_ptr<bootstrap::TcpMonitor> tcp_monitor_;
-  const std::shared_ptr<bootstrap::Monitor> monitor_;
-  bool gone_ = false;
-};
-
 }  // namespace
+
+Rendezvous::Rendezvous(const bootstrap::Place& place, std::unique_ptr<Served> served,
+                       std::shared_ptr<Store> store, std::shared_ptr<bootstrap::TcpMonitor> monitor)
+    : place_(place),
+      served_(std::move(served)),
+      store_(std::move(store)),
+      monitor_(std::move(monitor)) {}
+
+Rendezvous::~Rendezvous() { leave(std::chrono::seconds(2)); }
+
+void Rendezvous::leave(Milliseconds linger) {
+  const std::unique_ptr<Served> served = std::move(served_);
+  if (!served) return;
+  monitor_->leave();
+  if (served->server) served->server->wait_until_left(linger);
+}
 
 std::unique_ptr<Rendezvous> rendezvous(const InitOptions& options) {
   const links::Deadline deadline = Clock::now() + options.timeout;
   const std::string_view method = options.init_method;
   const bootstrap::Place place = bootstrap::place_in_job(options.rank, options.world_size);
-  Served served;
+  auto served = std::make_unique<Rendezvous::Served>();
   Where where;
   bootstrap::JoinOptions join{place, {}, "rank 0", false, options.timeout};
   if (method == "env://") {
@@ -292,14 +272,14 @@ std::unique_ptr<Rendezvous> rendezvous(const InitOptions& options) {
       join.of_many_starts = true;
       where = always({at, bootstrap::job_token()});
     } else {
-      where = at_known_place(at, place, deadline, served);
+      where = at_known_place(at, place, deadline, *served);
     }
   } else if (method.starts_with("tcp://")) {
     const links::Address address = links::parse_address(method.substr(6), "what follows tcp://");
     where = at_known_place({false, address.host, {address.port}, "of init_method"}, place, deadline,
-                           served);
+                           *served);
   } else if (method.starts_with("file://")) {
-    where = by_file(std::string(method.substr(7)), place, deadline, served);
+    where = by_file(std::string(method.substr(7)), place, deadline, *served);
   } else {
     fail<ValueError>(kOp,
                      "expected env://, tcp://host:port or file:///path as init_method, got "
@@ -307,7 +287,10 @@ std::unique_ptr<Rendezvous> rendezvous(const InitOptions& options) {
                      method);
   }
   Met met = meet(where, join, deadline);
-  return std::make_unique<JoinedRendezvous>(place, std::move(served), std::move(met));
+  return std::make_unique<Rendezvous>(
+      place, std::move(served),
+      std::make_shared<PrefixStore>(met.joined.prefix + "/job", std::move(met.store)),
+      std::move(met.joined.monitor));
 }
 
 }  // namespace ferrite::parallel

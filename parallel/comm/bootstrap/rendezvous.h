@@ -17,8 +17,8 @@
 #include <string>
 
 #include "ferrite/parallel/comm/bootstrap/job_environment.h"
-#include "ferrite/parallel/comm/bootstrap/monitor.h"
 #include "ferrite/parallel/comm/bootstrap/store.h"
+#include "ferrite/parallel/comm/bootstrap/tcp_monitor.h"
 #include "ferrite/parallel/comm/process_group.h"
 
 namespace ferrite::parallel {
@@ -26,15 +26,25 @@ namespace ferrite::parallel {
 /// A process's membership in a complete job. Keep it as long as the process takes part.
 class Rendezvous {
  public:
-  virtual ~Rendezvous() = default;  ///< leaves, with a linger of 2 s
-  virtual const bootstrap::Place& place() const = 0;
+  struct Served;  // what rank 0 has to keep
+  Rendezvous(const bootstrap::Place& place, std::unique_ptr<Served> served,
+             std::shared_ptr<Store> store, std::shared_ptr<bootstrap::TcpMonitor> monitor);
+  ~Rendezvous();  ///< leaves, with a linger of 2 s
+
+  const bootstrap::Place& place() const { return place_; }
   /// A store with the keys of this start of the job.
-  virtual const std::shared_ptr<Store>& store() const = 0;
-  virtual const std::shared_ptr<bootstrap::Monitor>& monitor() const = 0;
+  const std::shared_ptr<Store>& store() const { return store_; }
+  const std::shared_ptr<bootstrap::TcpMonitor>& monitor() const { return monitor_; }
   /// Says goodbye to the other ranks. The rank that serves the store waits until all have left, for
   /// at most `linger`: without a store they can only finish what they had begun. Call it once; the
   /// store and the monitor are unusable afterwards.
-  virtual void leave(Milliseconds linger = std::chrono::seconds(10)) = 0;
+  void leave(Milliseconds linger = std::chrono::seconds(10));
+
+ private:
+  const bootstrap::Place place_;
+  std::unique_ptr<Served> served_;
+  const std::shared_ptr<Store> store_;
+  const std::shared_ptr<bootstrap::TcpMonitor> monitor_;
 };
 
 /// Returns when all ranks have arrived. Uses init_method, rank, world_size and timeout of

@@ -8,19 +8,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <condition_variable>
-#include <deque>
-#include <map>
-#include <mutex>
-#include <optional>
-#include <thread>
-#include <unordered_map>
 #include <utility>
 
 #include "ferrite/core/error.h"
 #include "ferrite/parallel/comm/background_thread.h"
 #include "ferrite/parallel/comm/bootstrap/store_protocol.h"
-#include "ferrite/parallel/comm/bootstrap/tcp_store.h"
 
 namespace ferrite::parallel::bootstrap {
 namespace {
@@ -45,90 +37,9 @@ constexpr std::size_t kKeptGroups = 1024;
 
 }  // namespace
 
-class TcpMonitor::Impl {
- public:
-  Impl(const links::Address& server, std::string_view token, TcpMonitorOptions options);
-  ~Impl() { leave(); }
-
-  void begin(const std::string& group, std::uint64_t sequence, std::string_view op);
-  void end(const std::string& group, std::uint64_t sequence);
-  void report_failure(const std::string& group, std::string_view reason);
-  void watch(const std::string& group, std::function<void(const std::string&)> f);
-  void unwatch(const std::string& group);
-  std::string blame(const std::string& group, std::uint64_t sequence);
-  void leave();
-
- private:
-  using Watcher = std::function<void(const std::string&)>;
-  struct Operation {
-    std::uint64_t sequence = 0;
-    std::string op;
-    bool running = false;
-    bool changed = true;  ///< since the last beat
-    Clock::time_point since{};
-  };
-  struct Call {
-    std::string group, reason;
-    Watcher f;
-  };
-
-  void join();
-  void beat_until_left();
-  bool send_due(Clock::time_point now);
-  /// False if the connection has ended.
-  bool receive();
-  /// Reads the server's frames that have arrived into in_.
-  enum class Read : std::uint8_t { something, nothing, end, changed };
-  Read read_more();
-  void handle(std::string_view message);
-  void check_silence(Clock::time_point now);
-  void lose_server(const std::string& how);
-  std::string beat(Clock::time_point now);
-  std::string silence_text(Clock::time_point now) const;
-  /// With the lock held: has the watchers called, those of all groups if `group` is null.
-  void call_watchers(const std::string* group, const std::string& reason);
-  void run_calls();
-  void wake() {
-    const std::uint64_t one = 1;
-    // Fails only if the counter is full, and then the thread is awake.
-    [[maybe_unused]] const ssize_t written = write(waker_.get(), &one, sizeof one);
-  }
-
-  const TcpMonitorOptions options_;
-  const links::Address server_;
-  const milliseconds interval_;
-  Connection connection_;
-  const links::Fd waker_;
-  // Used by the thread only:
-  std::string in_;
-  bool left_ = false;
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::unordered_map<std::string, Operation> operations_;  // by group
-  std::vector<std::string> forgotten_;
-  std::string outbox_;
-  std::uint64_t queued_ = 0, sent_ = 0;  // messages
-  bool report_now_ = true;
-  bool leaving_ = false, ended_ = false;
-  std::string lost_;         ///< the reason, once a rank was lost
-  std::string server_gone_;  ///< the reason, once the server is lost
-  std::optional<Clock::time_point> unanswered_since_;
-  Clock::time_point heard_{};
-  std::uint32_t next_question_ = 0;
-  std::map<std::uint32_t, std::optional<std::string>> answers_;
-
-  std::map<std::string, Watcher> watchers_;
-  std::deque<Call> calls_;
-  std::string in_call_of_;  ///< the group whose watcher is running
-  bool stop_calls_ = false;
-  std::thread caller_;  // started on the first call
-  std::thread thread_;
-};
-
 // ---- Any thread
 
-TcpMonitor::Impl::Impl(const links::Address& server, std::string_view token,
+TcpMonitor::TcpMonitor(const links::Address& server, std::string_view token,
                        TcpMonitorOptions options)
     : options_(std::move(options)),
       server_(server),
@@ -140,8 +51,10 @@ TcpMonitor::Impl::Impl(const links::Address& server, std::string_view token,
   thread_ = comm::start_background_thread("ferrite-beat", [this] { beat_until_left(); });
 }
 
+TcpMonitor::~TcpMonitor() { leave(); }
+
 /// Returns when the server knows this rank.
-void TcpMonitor::Impl::join() {
+void TcpMonitor::join() {
   const links::Deadline deadline = Clock::now() + std::max(options_.timeout, milliseconds(1000));
   const auto limited = [](milliseconds time) {
     return static_cast<std::uint32_t>(std::min<std::int64_t>(time.count(), std::int64_t{1} << 31));
@@ -168,8 +81,7 @@ void TcpMonitor::Impl::join() {
   heard_ = Clock::now();
 }
 
-void TcpMonitor::Impl::begin(const std::string& group, std::uint64_t sequence,
-                             std::string_view op) {
+void TcpMonitor::begin(const std::string& group, std::uint64_t sequence, std::string_view op) {
   const auto now = Clock::now();
   const std::lock_guard lock(mutex_);
   Operation& operation = operations_[group];
@@ -179,7 +91,7 @@ void TcpMonitor::Impl::begin(const std::string& group, std::uint64_t sequence,
   operation.since = now;
 }
 
-void TcpMonitor::Impl::end(const std::string& group, std::uint64_t sequence) {
+void TcpMonitor::end(const std::string& group, std::uint64_t sequence) {
   const auto now = Clock::now();
   const std::lock_guard lock(mutex_);
   const auto found = operations_.find(group);
@@ -189,7 +101,7 @@ void TcpMonitor::Impl::end(const std::string& group, std::uint64_t sequence) {
   found->second.since = now;
 }
 
-void TcpMonitor::Impl::report_failure(const std::string& group, std::string_view reason) {
+void TcpMonitor::report_failure(const std::string& group, std::string_view reason) {
   std::unique_lock lock(mutex_);
   if (ended_) return;
   outbox_ += Writer(Command::failure).text(group).text(reason.substr(0, kLongestReason)).take();
@@ -198,14 +110,14 @@ void TcpMonitor::Impl::report_failure(const std::string& group, std::string_view
   changed_.wait_for(lock, kReportTime, [&] { return sent_ >= mine || ended_; });
 }
 
-void TcpMonitor::Impl::watch(const std::string& group, Watcher f) {
+void TcpMonitor::watch(const std::string& group, Watcher f) {
   const std::lock_guard lock(mutex_);
   watchers_[group] = std::move(f);
   operations_[group].changed = true;  // tells others that this rank is in the group
   if (!lost_.empty()) call_watchers(&group, lost_);
 }
 
-void TcpMonitor::Impl::unwatch(const std::string& group) {
+void TcpMonitor::unwatch(const std::string& group) {
   std::unique_lock lock(mutex_);
   watchers_.erase(group);
   std::erase_if(calls_, [&](const Call& call) { return call.group == group; });
@@ -214,7 +126,7 @@ void TcpMonitor::Impl::unwatch(const std::string& group) {
   changed_.wait(lock, [&] { return in_call_of_ != group; });
 }
 
-std::string TcpMonitor::Impl::blame(const std::string& group, std::uint64_t sequence) {
+std::string TcpMonitor::blame(const std::string& group, std::uint64_t sequence) {
   std::unique_lock lock(mutex_);
   const auto known = [&]() -> const std::string& { return lost_.empty() ? server_gone_ : lost_; };
   if (ended_ || !known().empty()) return known();
@@ -231,7 +143,7 @@ std::string TcpMonitor::Impl::blame(const std::string& group, std::uint64_t sequ
   return silence_text(Clock::now());
 }
 
-void TcpMonitor::Impl::leave() {
+void TcpMonitor::leave() {
   {
     const std::lock_guard lock(mutex_);
     leaving_ = true;
@@ -248,9 +160,15 @@ void TcpMonitor::Impl::leave() {
   if (caller_.joinable() && caller_.get_id() != std::this_thread::get_id()) caller_.join();
 }
 
+void TcpMonitor::wake() {
+  const std::uint64_t one = 1;
+  // Fails only if the counter is full, and then the thread is awake.
+  [[maybe_unused]] const ssize_t written = write(waker_.get(), &one, sizeof one);
+}
+
 // ---- The heartbeat thread
 
-void TcpMonitor::Impl::beat_until_left() {
+void TcpMonitor::beat_until_left() {
   auto next = Clock::now();
   for (;;) {
     auto now = Clock::now();
@@ -294,7 +212,7 @@ void TcpMonitor::Impl::beat_until_left() {
 }
 
 /// False if the server does not accept it.
-bool TcpMonitor::Impl::send_due(Clock::time_point now) {
+bool TcpMonitor::send_due(Clock::time_point now) {
   std::string bytes;
   std::uint64_t upto = 0;
   bool leaving = false;
@@ -314,7 +232,7 @@ bool TcpMonitor::Impl::send_due(Clock::time_point now) {
   return sent || leaving;
 }
 
-std::string TcpMonitor::Impl::beat(Clock::time_point now) {
+std::string TcpMonitor::beat(Clock::time_point now) {
   Writer message(Command::beat);
   const auto changed = std::count_if(operations_.begin(), operations_.end(),
                                      [](const auto& entry) { return entry.second.changed; });
@@ -336,7 +254,7 @@ std::string TcpMonitor::Impl::beat(Clock::time_point now) {
   return message.take();
 }
 
-TcpMonitor::Impl::Read TcpMonitor::Impl::read_more() {
+TcpMonitor::Read TcpMonitor::read_more() {
   std::array<char, 16384> buffer;
   for (;;) {
     const ssize_t got = ::recv(connection_.fd.get(), buffer.data(), buffer.size(), 0);
@@ -348,7 +266,7 @@ TcpMonitor::Impl::Read TcpMonitor::Impl::read_more() {
   }
 }
 
-bool TcpMonitor::Impl::receive() {
+bool TcpMonitor::receive() {
   for (;;) {
     Read last = read_more();
     std::size_t at = 0;
@@ -370,7 +288,7 @@ bool TcpMonitor::Impl::receive() {
   }
 }
 
-void TcpMonitor::Impl::handle(std::string_view bytes) {
+void TcpMonitor::handle(std::string_view bytes) {
   Reader message(bytes);
   const auto answer = message.number<Answer>();
   const std::lock_guard lock(mutex_);
@@ -395,21 +313,21 @@ void TcpMonitor::Impl::handle(std::string_view bytes) {
   changed_.notify_all();
 }
 
-std::string TcpMonitor::Impl::silence_text(Clock::time_point now) const {
+std::string TcpMonitor::silence_text(Clock::time_point now) const {
   if (!unanswered_since_ || now - *unanswered_since_ < interval_) return {};
   return fmt::format("{}, which serves the store at {}, stopped answering {:.1f} s ago",
                      options_.server_owner, server_.text(),
                      std::chrono::duration<double>(now - heard_).count());
 }
 
-void TcpMonitor::Impl::check_silence(Clock::time_point now) {
+void TcpMonitor::check_silence(Clock::time_point now) {
   if (!unanswered_since_ || now - *unanswered_since_ < options_.timeout) return;
   server_gone_ = silence_text(now);
   if (lost_.empty()) lost_ = server_gone_;
   call_watchers(nullptr, lost_);
 }
 
-void TcpMonitor::Impl::lose_server(const std::string& how) {
+void TcpMonitor::lose_server(const std::string& how) {
   const std::lock_guard lock(mutex_);
   if (!server_gone_.empty()) return;  // it announced that it would end
   server_gone_ = fmt::format("{}, which serves the store at {}, {}", options_.server_owner,
@@ -421,7 +339,7 @@ void TcpMonitor::Impl::lose_server(const std::string& how) {
 
 // ---- Watchers may take long, so a separate thread calls them
 
-void TcpMonitor::Impl::call_watchers(const std::string* group, const std::string& reason) {
+void TcpMonitor::call_watchers(const std::string* group, const std::string& reason) {
   for (auto watcher = watchers_.begin(); watcher != watchers_.end();) {
     if (group && watcher->first != *group) {
       ++watcher;
@@ -437,7 +355,7 @@ void TcpMonitor::Impl::call_watchers(const std::string* group, const std::string
   changed_.notify_all();
 }
 
-void TcpMonitor::Impl::run_calls() {
+void TcpMonitor::run_calls() {
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] { return stop_calls_ || !calls_.empty(); });
@@ -457,31 +375,6 @@ void TcpMonitor::Impl::run_calls() {
     changed_.notify_all();
   }
 }
-
-// ----
-
-TcpMonitor::TcpMonitor(const links::Address& server, std::string_view token,
-                       TcpMonitorOptions options)
-    : impl_(std::make_unique<Impl>(server, token, std::move(options))) {}
-TcpMonitor::~TcpMonitor() = default;
-
-void TcpMonitor::begin(const std::string& group, std::uint64_t sequence, std::string_view op) {
-  impl_->begin(group, sequence, op);
-}
-void TcpMonitor::end(const std::string& group, std::uint64_t sequence) {
-  impl_->end(group, sequence);
-}
-void TcpMonitor::report_failure(const std::string& group, std::string_view reason) {
-  impl_->report_failure(group, reason);
-}
-void TcpMonitor::watch(const std::string& group, std::function<void(const std::string&)> f) {
-  impl_->watch(group, std::move(f));
-}
-void TcpMonitor::unwatch(const std::string& group) { impl_->unwatch(group); }
-std::string TcpMonitor::blame(const std::string& group, std::uint64_t sequence) {
-  return impl_->blame(group, sequence);
-}
-void TcpMonitor::leave() { impl_->leave(); }
 
 milliseconds TcpMonitor::heartbeat_interval(milliseconds timeout) {
   return std::clamp(timeout / 8, milliseconds(20), milliseconds(500));

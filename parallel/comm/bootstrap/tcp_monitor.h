@@ -2,12 +2,21 @@
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
-#include <memory>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <unordered_map>
+#include <vector>
 
 #include "ferrite/parallel/comm/bootstrap/monitor.h"
+#include "ferrite/parallel/comm/bootstrap/tcp_store.h"
 #include "ferrite/parallel/comm/links/socket.h"
 
 namespace ferrite::parallel::bootstrap {
@@ -44,8 +53,68 @@ class TcpMonitor final : public Monitor {
   static std::chrono::milliseconds heartbeat_interval(std::chrono::milliseconds timeout);
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  using Clock = std::chrono::steady_clock;
+  using Watcher = std::function<void(const std::string&)>;
+  struct Operation {
+    std::uint64_t sequence = 0;
+    std::string op;
+    bool running = false;
+    bool changed = true;  ///< since the last beat
+    Clock::time_point since{};
+  };
+  struct Call {
+    std::string group, reason;
+    Watcher f;
+  };
+
+  void join();
+  void beat_until_left();
+  bool send_due(Clock::time_point now);
+  /// False if the connection has ended.
+  bool receive();
+  /// Reads the server's frames that have arrived into in_.
+  enum class Read : std::uint8_t { something, nothing, end, changed };
+  Read read_more();
+  void handle(std::string_view message);
+  void check_silence(Clock::time_point now);
+  void lose_server(const std::string& how);
+  std::string beat(Clock::time_point now);
+  std::string silence_text(Clock::time_point now) const;
+  /// With the lock held: has the watchers called, those of all groups if `group` is null.
+  void call_watchers(const std::string* group, const std::string& reason);
+  void run_calls();
+  void wake();
+
+  const TcpMonitorOptions options_;
+  const links::Address server_;
+  const std::chrono::milliseconds interval_;
+  Connection connection_;
+  const links::Fd waker_;
+  // Used by the thread only:
+  std::string in_;
+  bool left_ = false;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::unordered_map<std::string, Operation> operations_;  // by group
+  std::vector<std::string> forgotten_;
+  std::string outbox_;
+  std::uint64_t queued_ = 0, sent_ = 0;  // messages
+  bool report_now_ = true;
+  bool leaving_ = false, ended_ = false;
+  std::string lost_;         ///< the reason, once a rank was lost
+  std::string server_gone_;  ///< the reason, once the server is lost
+  std::optional<Clock::time_point> unanswered_since_;
+  Clock::time_point heard_{};
+  std::uint32_t next_question_ = 0;
+  std::map<std::uint32_t, std::optional<std::string>> answers_;
+
+  std::map<std::string, Watcher> watchers_;
+  std::deque<Call> calls_;
+  std::string in_call_of_;  ///< the group whose watcher is running
+  bool stop_calls_ = false;
+  std::thread caller_;  // started on the first call
+  std::thread thread_;
 };
 
 }  // namespace ferrite::parallel::bootstrap

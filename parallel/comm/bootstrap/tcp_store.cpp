@@ -7,16 +7,11 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
-#include <condition_variable>
 #include <limits>
-#include <map>
-#include <mutex>
-#include <optional>
 #include <thread>
 #include <utility>
 
 #include "ferrite/core/error.h"
-#include "ferrite/parallel/comm/bootstrap/store_protocol.h"
 #include "ferrite/parallel/comm/links/secret.h"
 
 namespace ferrite::parallel::bootstrap {
@@ -123,69 +118,9 @@ Connection greet_until_accepted(const links::Address& address, std::string_view 
 
 // ---- One connection with many pending requests: one of the waiting threads reads for all.
 
-class TcpStore::Impl {
- public:
-  Impl(Connection connection, links::Address address, milliseconds timeout)
-      : fd_(std::move(connection.fd)),
-        channel_(std::move(connection.channel)),
-        secret_(std::move(connection.secret)),
-        address_(std::move(address)),
-        timeout_(timeout) {}
-
-  const links::Address& address() const { return address_; }
-  const std::string& secret() const { return secret_; }
-  std::string local_host() const { return links::local_address(fd_).host; }
-  milliseconds timeout() const { return timeout_; }
-  bool lost() {
-    const std::lock_guard lock(mutex_);
-    return lost_;
-  }
-
-  struct Reply {
-    Answer answer;
-    std::string value;
-  };
-  /// `rest` writes the message after the request's number. `asked` is for messages.
-  template <class Rest>
-  Reply request(Command command, milliseconds timeout, const char* op, const std::string& asked,
-                const Rest& rest);
-
- private:
-  Reply wait_for(std::uint32_t id, links::Deadline deadline, milliseconds timeout, const char* op,
-                 const std::string& asked);
-  void send(const std::string& message, links::Deadline deadline, const char* op,
-            const std::string& asked);
-  /// With the lock held: reads what there is until `deadline`, and gives the others their replies.
-  void read(std::unique_lock<std::mutex>& lock, links::Deadline deadline);
-  void take_replies();
-  [[noreturn]] void fail_lost(const char* op, const std::string& asked) const {
-    FERRITE_CHECK(
-        !changed_on_way_, DistributedError, op,
-        "{}: what came from the store at {} is not what it sent: bytes were changed, left "
-        "out or repeated on the way",
-        asked, address_.text());
-    fail<DistributedError>(op, "{}: the store at {} was lost", asked, address_.text());
-  }
-
-  const links::Fd fd_;
-  const std::unique_ptr<links::SealedChannel>
-      channel_;  // the sender uses sealing, the reader opening
-  const std::string secret_;
-  const links::Address address_;
-  const milliseconds timeout_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool sending_ = false;  ///< a thread is sending
-  bool reading_ = false;  ///< a waiting thread is reading
-  bool lost_ = false, changed_on_way_ = false;
-  std::uint32_t next_id_ = 0;
-  std::string in_;
-  std::map<std::uint32_t, std::optional<Reply>> replies_;
-};
-
 template <class Rest>
-TcpStore::Impl::Reply TcpStore::Impl::request(Command command, milliseconds timeout, const char* op,
-                                              const std::string& asked, const Rest& rest) {
+TcpStore::Reply TcpStore::request(Command command, milliseconds timeout, const char* op,
+                                  const std::string& asked, const Rest& rest) {
   const links::Deadline deadline = after(timeout);
   std::uint32_t id = 0;
   {
@@ -207,8 +142,8 @@ TcpStore::Impl::Reply TcpStore::Impl::request(Command command, milliseconds time
   }
 }
 
-void TcpStore::Impl::send(const std::string& message, links::Deadline deadline, const char* op,
-                          const std::string& asked) {
+void TcpStore::send(const std::string& message, links::Deadline deadline, const char* op,
+                    const std::string& asked) {
   std::unique_lock lock(mutex_);
   if (!changed_.wait_until(lock, deadline, [this] { return !sending_ || lost_; }) || lost_) {
     fail_lost(op, asked);
@@ -224,9 +159,16 @@ void TcpStore::Impl::send(const std::string& message, links::Deadline deadline, 
   if (!sent) fail_lost(op, asked);
 }
 
-TcpStore::Impl::Reply TcpStore::Impl::wait_for(std::uint32_t id, links::Deadline deadline,
-                                               milliseconds timeout, const char* op,
-                                               const std::string& asked) {
+void TcpStore::fail_lost(const char* op, const std::string& asked) const {
+  FERRITE_CHECK(!changed_on_way_, DistributedError, op,
+                "{}: what came from the store at {} is not what it sent: bytes were changed, left "
+                "out or repeated on the way",
+                asked, address_.text());
+  fail<DistributedError>(op, "{}: the store at {} was lost", asked, address_.text());
+}
+
+TcpStore::Reply TcpStore::wait_for(std::uint32_t id, links::Deadline deadline, milliseconds timeout,
+                                   const char* op, const std::string& asked) {
   std::unique_lock lock(mutex_);
   for (;;) {
     std::optional<Reply>& reply = replies_[id];
@@ -247,7 +189,7 @@ TcpStore::Impl::Reply TcpStore::Impl::wait_for(std::uint32_t id, links::Deadline
   }
 }
 
-void TcpStore::Impl::read(std::unique_lock<std::mutex>& lock, links::Deadline deadline) {
+void TcpStore::read(std::unique_lock<std::mutex>& lock, links::Deadline deadline) {
   reading_ = true;
   lock.unlock();
   std::array<char, 65536> buffer;
@@ -269,7 +211,7 @@ void TcpStore::Impl::read(std::unique_lock<std::mutex>& lock, links::Deadline de
   changed_.notify_all();
 }
 
-void TcpStore::Impl::take_replies() {
+void TcpStore::take_replies() {
   std::size_t at = 0;
   while (in_.size() - at >= 4 && !lost_) {
     const std::size_t size = protocol::message_size(std::string_view(in_).substr(at));
@@ -306,44 +248,45 @@ TcpStore::TcpStore(const links::Address& address, std::string_view token, millis
     : TcpStore(greet_until_accepted(address, token, timeout), address, timeout) {}
 
 TcpStore::TcpStore(Connection connection, const links::Address& address, milliseconds timeout)
-    : impl_(std::make_unique<Impl>(std::move(connection), address, timeout)) {}
+    : fd_(std::move(connection.fd)),
+      channel_(std::move(connection.channel)),
+      secret_(std::move(connection.secret)),
+      address_(address),
+      timeout_(timeout) {}
 
-TcpStore::~TcpStore() = default;
+std::string TcpStore::local_host() const { return links::local_address(fd_).host; }
 
-const links::Address& TcpStore::address() const { return impl_->address(); }
-std::string TcpStore::local_host() const { return impl_->local_host(); }
-std::string TcpStore::secret() const { return impl_->secret(); }
-bool TcpStore::lost() const { return impl_->lost(); }
+bool TcpStore::lost() const {
+  const std::lock_guard lock(mutex_);
+  return lost_;
+}
 
 void TcpStore::set(const std::string& key, std::string_view value) {
   check_sizes("store.set", key, value);
-  const auto reply =
-      impl_->request(Command::set, impl_->timeout(), "store.set", fmt::format("set of \"{}\"", key),
-                     [&](Writer& message) { message.text(key).text(value); });
+  const auto reply = request(Command::set, timeout_, "store.set", fmt::format("set of \"{}\"", key),
+                             [&](Writer& message) { message.text(key).text(value); });
   FERRITE_CHECK(reply.answer != Answer::store_full, DistributedError, "store.set",
-                "set of \"{}\": the store at {} has no room for {} bytes", key, address().text(),
+                "set of \"{}\": the store at {} has no room for {} bytes", key, address_.text(),
                 value.size());
 }
 
 std::string TcpStore::get(const std::string& key, milliseconds timeout) {
   check_sizes("store.get", key);
   timeout = std::max(timeout, milliseconds(0));
-  auto reply =
-      impl_->request(Command::get, timeout + kStoreGrace, "store.get",
-                     fmt::format("get of \"{}\"", key), [&](Writer& message) {
-                       message.text(key).number(static_cast<std::uint64_t>(timeout.count()));
-                     });
+  auto reply = request(Command::get, timeout + kStoreGrace, "store.get",
+                       fmt::format("get of \"{}\"", key), [&](Writer& message) {
+                         message.text(key).number(static_cast<std::uint64_t>(timeout.count()));
+                       });
   FERRITE_CHECK(reply.answer == Answer::done, DistributedError, "store.get",
-                "get of \"{}\": nobody has set it at {} within {:.1f} s", key, address().text(),
+                "get of \"{}\": nobody has set it at {} within {:.1f} s", key, address_.text(),
                 seconds(timeout));
   return std::move(reply.value);
 }
 
 std::int64_t TcpStore::add(const std::string& key, std::int64_t amount) {
   check_sizes("store.add", key);
-  const auto reply =
-      impl_->request(Command::add, impl_->timeout(), "store.add", fmt::format("add to \"{}\"", key),
-                     [&](Writer& message) { message.text(key).number(amount); });
+  const auto reply = request(Command::add, timeout_, "store.add", fmt::format("add to \"{}\"", key),
+                             [&](Writer& message) { message.text(key).number(amount); });
   FERRITE_CHECK(reply.answer != Answer::not_a_number, DistributedError, "store.add",
                 "add to \"{}\": what it holds is no number", key);
   std::int64_t sum = 0;
@@ -351,7 +294,7 @@ std::int64_t TcpStore::add(const std::string& key, std::int64_t amount) {
   FERRITE_CHECK(reply.answer == Answer::done &&
                     std::from_chars(reply.value.data(), end, sum).ec == std::errc(),
                 DistributedError, "store.add", "add to \"{}\": the store at {} has no room", key,
-                address().text());
+                address_.text());
   return sum;
 }
 
@@ -364,12 +307,12 @@ std::vector<std::string> TcpStore::missing(const std::vector<std::string>& keys)
   FERRITE_CHECK(size <= protocol::kMaxValue, ValueError, "store.check",
                 "keys of at most {} bytes are expected, got {}", protocol::kMaxValue, size);
   if (keys.empty()) return {};
-  const auto reply = impl_->request(
-      Command::missing, impl_->timeout(), "store.check",
-      fmt::format("check of \"{}\" and {} others", keys[0], keys.size() - 1), [&](Writer& message) {
-        message.number(static_cast<std::uint32_t>(keys.size()));
-        for (const std::string& key : keys) message.text(key);
-      });
+  const auto reply = request(Command::missing, timeout_, "store.check",
+                             fmt::format("check of \"{}\" and {} others", keys[0], keys.size() - 1),
+                             [&](Writer& message) {
+                               message.number(static_cast<std::uint32_t>(keys.size()));
+                               for (const std::string& key : keys) message.text(key);
+                             });
   std::vector<std::string> out;
   for (std::size_t i = 0; i < std::min(keys.size(), reply.value.size()); ++i) {
     if (reply.value[i]) out.push_back(keys[i]);
@@ -381,9 +324,9 @@ bool TcpStore::check(const std::vector<std::string>& keys) { return missing(keys
 
 bool TcpStore::erase(const std::string& key) {
   check_sizes("store.erase", key);
-  const auto reply = impl_->request(Command::erase, impl_->timeout(), "store.erase",
-                                    fmt::format("erase of \"{}\"", key),
-                                    [&](Writer& message) { message.text(key); });
+  const auto reply =
+      request(Command::erase, timeout_, "store.erase", fmt::format("erase of \"{}\"", key),
+              [&](Writer& message) { message.text(key); });
   return reply.value == "\1";
 }
 

@@ -2,13 +2,18 @@
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "ferrite/parallel/comm/bootstrap/store.h"
+#include "ferrite/parallel/comm/bootstrap/store_protocol.h"
 #include "ferrite/parallel/comm/links/sealed_frames.h"
 #include "ferrite/parallel/comm/links/socket.h"
 
@@ -50,7 +55,6 @@ class TcpStore final : public Store {
            std::chrono::milliseconds timeout);
   /// On a connection made by greet().
   TcpStore(Connection connection, const links::Address& address, std::chrono::milliseconds timeout);
-  ~TcpStore() override;
 
   void set(const std::string& key, std::string_view value) override;
   std::string get(const std::string& key, std::chrono::milliseconds timeout) override;
@@ -58,17 +62,46 @@ class TcpStore final : public Store {
   bool check(const std::vector<std::string>& keys) override;
   bool erase(const std::string& key) override;
   std::string local_host() const override;
-  std::string secret() const override;
+  std::string secret() const override { return secret_; }
   /// The keys that do not exist.
   std::vector<std::string> missing(const std::vector<std::string>& keys);
 
-  const links::Address& address() const;
+  const links::Address& address() const { return address_; }
   /// Whether the server is known to be lost.
   bool lost() const;
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  struct Reply {
+    protocol::Answer answer;
+    std::string value;
+  };
+  /// `rest` writes the message after the request's number. `asked` is for messages.
+  template <class Rest>
+  Reply request(protocol::Command command, std::chrono::milliseconds timeout, const char* op,
+                const std::string& asked, const Rest& rest);
+  Reply wait_for(std::uint32_t id, links::Deadline deadline, std::chrono::milliseconds timeout,
+                 const char* op, const std::string& asked);
+  void send(const std::string& message, links::Deadline deadline, const char* op,
+            const std::string& asked);
+  /// With the lock held: reads what there is until `deadline`, and gives the others their replies.
+  void read(std::unique_lock<std::mutex>& lock, links::Deadline deadline);
+  void take_replies();
+  [[noreturn]] void fail_lost(const char* op, const std::string& asked) const;
+
+  const links::Fd fd_;
+  const std::unique_ptr<links::SealedChannel>
+      channel_;  // the sender uses sealing, the reader opening
+  const std::string secret_;
+  const links::Address address_;
+  const std::chrono::milliseconds timeout_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool sending_ = false;  ///< a thread is sending
+  bool reading_ = false;  ///< a waiting thread is reading
+  bool lost_ = false, changed_on_way_ = false;
+  std::uint32_t next_id_ = 0;
+  std::string in_;
+  std::map<std::uint32_t, std::optional<Reply>> replies_;
 };
 
 }  // namespace ferrite::parallel::bootstrap

@@ -4,7 +4,6 @@
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -49,13 +48,6 @@ constexpr std::chrono::milliseconds kPauseThreshold{1000};
 constexpr std::chrono::milliseconds kGoodbye{200};
 constexpr int kAcceptedAtOnce = 64;
 
-/// Unauthenticated clients may use a quarter of the descriptors that this process may open.
-std::size_t max_unauthenticated(std::size_t wanted) {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return wanted;
-  return std::clamp<std::size_t>(limit.rlim_cur / 4, 1, std::max<std::size_t>(wanted, 1));
-}
-
 struct Client {
   links::Fd fd;
   bool stranger = true;
@@ -76,7 +68,7 @@ class TcpStoreServer::Impl {
  public:
   explicit Impl(TcpStoreServerOptions options)
       : options_(std::move(options)),
-        max_strangers_(max_unauthenticated(options_.max_strangers)),
+        max_unauthenticated_(links::limited_by_descriptors(options_.max_strangers, 4)),
         listener_(links::listen_at({options_.host, options_.port})),
         address_{options_.host, links::local_address(listener_).port},
         epoll_(epoll_create1(EPOLL_CLOEXEC)),
@@ -144,7 +136,7 @@ class TcpStoreServer::Impl {
   void close_gracefully();
 
   const TcpStoreServerOptions options_;
-  const std::size_t max_strangers_;
+  const std::size_t max_unauthenticated_;
   links::Fd listener_;
   const links::Address address_;
   links::Fd epoll_, waker_;
@@ -218,7 +210,7 @@ void TcpStoreServer::Impl::accept_some() {
       listening_ = false;
       return;
     }
-    if (strangers_.size() >= max_strangers_) drop_oldest_stranger();
+    if (strangers_.size() >= max_unauthenticated_) drop_oldest_stranger();
     const int on = 1;
     setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     const ClientId id = next_id_++;

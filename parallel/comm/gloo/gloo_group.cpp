@@ -102,8 +102,8 @@ bool agree_on_ring(const GroupContext& context, const std::vector<std::string>& 
   for (std::size_t r = 0; r < notes.size(); ++r) {
     FERRITE_CHECK(wanted(notes[r]) == wanted(notes[0]), ValueError, "gloo",
                   "{} must be the same on all ranks: it is {} on rank {}, and {} on rank {}",
-                  kVariable, wanted(notes[0]), context.job_ranks[0], wanted(notes[r]),
-                  context.job_ranks[r]);
+                  kVariable, wanted(notes[0]), context.job_rank(0), wanted(notes[r]),
+                  context.job_rank(static_cast<int>(r)));
     shared_memory &= notes[r].ends_with(" shared");
   }
   return wanted(notes[0]) == "ring" || (wanted(notes[0]) == "auto" && shared_memory);

@@ -1,5 +1,4 @@
-#include "ferrite/parallel/comm/links/delay.h"
-
+// A link slowed down artificially, to measure the cost of a network on one host.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -7,6 +6,7 @@
 #include <utility>
 
 #include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/links/link.h"
 
 namespace ferrite::parallel::links {
 

@@ -66,10 +66,9 @@ std::vector<std::string> exchange(const GroupContext& context, std::string_view 
   FERRITE_CHECK(!loss->known, DistributedError, "link", "group {} cannot connect: {}", context.name,
                 loss->reason);
   const std::string blamed = context.monitor ? context.monitor->blame(context.name, 0) : "";
-  const auto at = static_cast<std::size_t>(rank);
   fail<DistributedError>("link", "group {} cannot connect: rank {} has not come: {}{}{}",
-                         context.name, at < context.job_ranks.size() ? context.job_ranks[at] : rank,
-                         error, blamed.empty() ? "" : "; ", blamed);
+                         context.name, context.job_rank(rank), error, blamed.empty() ? "" : "; ",
+                         blamed);
 }
 
 }  // namespace ferrite::parallel::links

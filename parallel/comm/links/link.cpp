@@ -21,14 +21,6 @@ constexpr auto kSpin = std::chrono::microseconds(10);
 // Latency of noticing a flag set by another thread that closes no link.
 constexpr auto kNap = std::chrono::milliseconds(50);
 
-void relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
 bool any_ready(std::span<const Wait> waits) {
   return std::any_of(waits.begin(), waits.end(),
                      [](const Wait& wait) { return wait.link->ready(wait.interest); });
@@ -112,6 +104,18 @@ void wait_any(std::span<const Wait> waits, const Interrupt& interrupt) {
   Armed armed(waits);
   if (any_ready(waits)) return;
   armed.sleep_until(std::min(interrupt.deadline, Clock::now() + kNap));
+}
+
+void wait_neighbours(Link& from, bool recv, std::size_t have, Link& to, bool send,
+                     const Interrupt& interrupt) {
+  std::array<Wait, 2> waits;
+  std::size_t count = 0;
+  if (recv) waits[count++] = {&from, {.recv = true, .have = have}};
+  if (send && recv && &from == &to)
+    waits[0].interest.send = true;
+  else if (send)
+    waits[count++] = {&to, {.send = true}};
+  wait_any({waits.data(), count}, interrupt);
 }
 
 void send(Link& link, std::span<const std::byte> bytes, const Interrupt& interrupt) {

@@ -75,6 +75,15 @@ class Link {
   virtual void disarm(const PollRequest& request) = 0;
 };
 
+/// Tells the processor that this thread spins.
+inline void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
 /// Ends a wait that would otherwise not end.
 struct Interrupt {
   std::string_view op;               ///< for messages
@@ -113,5 +122,15 @@ struct Wait {
 };
 /// Returns when one of the interests may be satisfied: spins briefly, then sleeps.
 void wait_any(std::span<const Wait> waits, const Interrupt& interrupt);
+
+/// The same for a ring's neighbours, which may be one: for more than `have` bytes from `from`, or
+/// for room to `to`.
+void wait_neighbours(Link& from, bool recv, std::size_t have, Link& to, bool send,
+                     const Interrupt& interrupt);
+
+/// Returns `link`, or a wrapper that slows it down by FERRITE_LINK_DELAY_US and FERRITE_LINK_GBPS.
+/// Bytes are sent at most at that rate, and become visible to the receiver only after that delay.
+/// ValueError if the variables are not numbers.
+std::unique_ptr<Link> with_delay(std::unique_ptr<Link> link);
 
 }  // namespace ferrite::parallel::links

@@ -2,7 +2,6 @@
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -24,14 +23,6 @@ namespace {
 
 constexpr std::size_t kMaxPending = 1024;
 constexpr auto kPendingTime = std::chrono::seconds(5);
-
-/// Unauthenticated connections may use an eighth of the descriptors that this process may open: it
-/// has several listeners.
-std::size_t max_pending_connections() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kMaxPending;
-  return std::clamp<std::size_t>(limit.rlim_cur / 8, 1, kMaxPending);
-}
 
 [[noreturn]] void fail_system(const char* what) {
   fail<DistributedError>("link", "{}: {}", what, std::generic_category().message(errno));
@@ -101,7 +92,7 @@ bool is_of_this_user(const Fd& socket) {
 LinkListener::LinkListener(const std::string& host, bool shared, int backlog)
     : events_(epoll_create1(EPOLL_CLOEXEC)),
       closing_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      max_pending_(max_pending_connections()) {
+      max_pending_(limited_by_descriptors(kMaxPending, 8)) {  // there are several listeners
   if (!events_.valid() || !closing_.valid()) fail_system("the system has no more descriptors");
   add(closing_.get());
   address_.nonce = hexadecimal(random_bytes(16));

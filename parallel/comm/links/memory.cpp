@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "ferrite/core/error.h"
-#include "ferrite/parallel/comm/links/delay.h"
 #include "ferrite/parallel/comm/links/link.h"
 #include "ferrite/parallel/comm/links/ring.h"
 

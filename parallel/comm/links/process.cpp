@@ -20,7 +20,6 @@
 #include "ferrite/core/error.h"
 #include "ferrite/parallel/comm/backend.h"
 #include "ferrite/parallel/comm/links/address.h"
-#include "ferrite/parallel/comm/links/delay.h"
 #include "ferrite/parallel/comm/links/exchange.h"
 #include "ferrite/parallel/comm/links/link.h"
 #include "ferrite/parallel/comm/links/listener.h"
@@ -249,12 +248,10 @@ class ProcessMesh final : public LinkMesh {
               LinkMembers members)
       : rank_(context.rank), listener_(std::move(listener)), members_(std::move(members)) {
     for (int peer = 0; peer < context.size; ++peer) {
-      const auto at = static_cast<std::size_t>(peer);
-      const int job_rank = at < context.job_ranks.size() ? context.job_ranks[at] : peer;
-      links_.push_back(peer == rank_
-                           ? nullptr
-                           : with_delay(std::make_unique<ProcessLink>(
-                                 *listener_, members_, peer, fmt::format("rank {}", job_rank))));
+      links_.push_back(peer == rank_ ? nullptr
+                                     : with_delay(std::make_unique<ProcessLink>(
+                                           *listener_, members_, peer,
+                                           fmt::format("rank {}", context.job_rank(peer)))));
     }
   }
   ~ProcessMesh() override { ProcessMesh::close(); }
@@ -335,9 +332,7 @@ std::string address_to_listen_at(const Store& store) {
 /// The addresses of the mesh's ranks, after checking that their settings agree.
 std::vector<LinkAddress> read_addresses(const GroupContext& context,
                                         const std::vector<std::string>& texts, Transport wanted) {
-  const auto name = [&](std::size_t rank) {
-    return rank < context.job_ranks.size() ? context.job_ranks[rank] : static_cast<int>(rank);
-  };
+  const auto name = [&](std::size_t rank) { return context.job_rank(static_cast<int>(rank)); };
   std::vector<LinkAddress> addresses;
   for (const std::string& text : texts) addresses.push_back(LinkAddress::parse(text));
   const LinkAddress& mine = addresses[static_cast<std::size_t>(context.rank)];

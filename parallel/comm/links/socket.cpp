@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -214,6 +215,12 @@ bool recv_all(const Fd& fd, char* bytes, std::size_t size, Deadline deadline) {
     }
   }
   return true;
+}
+
+std::size_t limited_by_descriptors(std::size_t wanted, std::size_t divisor) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return wanted;
+  return std::clamp<std::size_t>(limit.rlim_cur / divisor, 1, std::max<std::size_t>(wanted, 1));
 }
 
 std::string host_name() {

@@ -59,6 +59,10 @@ bool recv_all(const Fd& fd, char* bytes, std::size_t size, Deadline deadline);
 /// Waits for `events` of poll(2); false if `deadline` has passed.
 bool wait_ready(int fd, short events, Deadline deadline);
 
+/// At most `wanted`, and at most this part of the descriptors that the process may open; 1 or more.
+/// For connections that have not authenticated.
+std::size_t limited_by_descriptors(std::size_t wanted, std::size_t divisor);
+
 /// The name of this host, as gethostname(2) gives it.
 std::string host_name();
 /// Whether the addresses of `host` can be reached only from this host (127.0.0.0/8, ::1).

@@ -105,13 +105,7 @@ class DeviceEngine final : public Engine {
 
   void finish(const links::Interrupt& interrupt) override {
     if (!busy_) return;
-    const std::shared_ptr<ferrite::detail::Mark> mark =
-        stream_.impl()->record(ferrite::detail::Timing::none);
-    comm::Backoff backoff;
-    while (!mark->passed()) {
-      interrupt.check();
-      backoff.pause();
-    }
+    comm::wait_for(*stream_.impl()->record(ferrite::detail::Timing::none), interrupt);
     busy_ = false;
   }
 

@@ -46,11 +46,6 @@ std::string gpu_id(const Device& device) {
   return fmt::format("GPU {} of host {}", bus.data(), host_id());
 }
 
-int job_rank(const GroupContext& context, int rank) {
-  const auto i = static_cast<std::size_t>(rank);
-  return i < context.job_ranks.size() ? context.job_ranks[i] : rank;
-}
-
 std::string device_key(int rank) { return fmt::format("nccl/device/{}", rank); }
 constexpr const char* kIdKey = "nccl/id";
 
@@ -68,7 +63,7 @@ void check_devices(const GroupContext& context, const std::string& own, Deadline
     try {
       gpu = context.store->get(device_key(rank), until(deadline));
     } catch (const DistributedError& error) {
-      fail<DistributedError>(kOp, "rank {} has not come to group {}: {}", job_rank(context, rank),
+      fail<DistributedError>(kOp, "rank {} has not come to group {}: {}", context.job_rank(rank),
                              context.name, error.what());
     }
     const auto [first, is_new] = rank_of.emplace(gpu, rank);
@@ -77,7 +72,7 @@ void check_devices(const GroupContext& context, const std::string& own, Deadline
                   "own (LOCAL_RANK, CUDA_VISIBLE_DEVICES or InitOptions::device). To try several "
                   "ranks on one GPU, start each with another NCCL_HOSTID, and with "
                   "NCCL_NET=Socket",
-                  job_rank(context, first->second), job_rank(context, rank), gpu);
+                  context.job_rank(first->second), context.job_rank(rank), gpu);
   }
 }
 

@@ -74,7 +74,7 @@ void NcclGroup::note_time() {
   base_ = std::make_shared<const Base>(Base{std::move(mark), Clock::now()});
 }
 
-Work NcclGroup::run(const comm::Call& call, const std::function<void()>& calls, Waiting waiting) {
+Work NcclGroup::submit(comm::Call call) {
   const char* const op = comm::name(call.kind);
   for (const Tensor* t : {&call.out, &call.in})
     FERRITE_CHECK(!t->defined() || t->device() == device_, DeviceError, op,
@@ -98,7 +98,7 @@ Work NcclGroup::run(const comm::Call& call, const std::function<void()>& calls, 
   if (!operation->captured) operation->begin = stream_.impl()->record(Timing::wanted);
   try {
     const profiler::detail::DeviceWork work(stream_, op);
-    calls();
+    issue(call);
   } catch (const DistributedError& error) {
     give_up(*operation, error.what());
   }
@@ -106,17 +106,61 @@ Work NcclGroup::run(const comm::Call& call, const std::function<void()>& calls, 
   for (const Tensor* t : {&call.out, &call.in})
     if (t->defined()) t->storage()->record_stream(stream_);
   if (!operation->captured) watchdog_.add(operation);
-  return Work(std::make_shared<OperationWork>(device_, std::move(operation), failure_, waiting));
+  return Work(std::make_shared<OperationWork>(
+      device_, std::move(operation), failure_,
+      call.kind == comm::Collective::barrier ? Waiting::host : Waiting::device));
 }
 
-Work NcclGroup::run(const comm::Call& call, std::int64_t numel, const Request& wanted,
-                    Waiting waiting) {
-  return run(
-      call,
-      [&] {
-        if (numel > 0) request(comm::name(call.kind), wanted);
-      },
-      waiting);
+namespace {
+
+/// A call other than the ring's, of `out` and `in`, which may be the same.
+ncclResult_t call_nccl(const comm::Call& call, const Tensor& out, const Tensor& in,
+                       std::int64_t numel, const Library& nccl, ncclComm_t communicator,
+                       cudaStream_t stream) {
+  const auto count = static_cast<std::size_t>(numel);
+  const ncclDataType_t type = data_type(in.dtype());
+  const void* const from = in.data_ptr();
+  switch (call.kind) {
+    case comm::Collective::broadcast:
+      return nccl.broadcast(from, out.data_ptr(), count, type, call.peer, communicator, stream);
+    case comm::Collective::reduce:
+      return nccl.reduce(from, out.data_ptr(), count, type, reduction(call.op), call.peer,
+                         communicator, stream);
+    case comm::Collective::all_gather:
+      return nccl.all_gather(from, out.data_ptr(), count, type, communicator, stream);
+    case comm::Collective::reduce_scatter:
+      return nccl.reduce_scatter(from, out.data_ptr(), count, type, reduction(call.op),
+                                 communicator, stream);
+    case comm::Collective::send:
+      return nccl.send(from, count, type, call.peer, communicator, stream);
+    case comm::Collective::recv:
+      return nccl.recv(out.data_ptr(), count, type, call.peer, communicator, stream);
+    case comm::Collective::all_reduce:
+    case comm::Collective::barrier:
+    case comm::Collective::ring_all_reduce:
+      break;
+  }
+  return nccl.all_reduce(from, out.data_ptr(), count, type, reduction(call.op), communicator,
+                         stream);
+}
+
+}  // namespace
+
+void NcclGroup::issue(const comm::Call& call) {
+  const char* const op = comm::name(call.kind);
+  if (call.kind == comm::Collective::ring_all_reduce)
+    return nccl::ring_all_reduce(call.out, call.op,
+                                 {.rank = rank(), .size = size(), .stream = stream_, .side = side_},
+                                 [&](const Request& exchange) { request(op, exchange); });
+  const Tensor& out = call.kind == comm::Collective::barrier ? token_ : call.out;
+  const Tensor& in = call.in.defined() ? call.in : out;
+  const bool counts_input =
+      call.kind == comm::Collective::all_gather || call.kind == comm::Collective::send;
+  const std::int64_t numel = (counts_input ? in : out).numel();
+  if (numel == 0) return;
+  request(op, [&](const Library& nccl, ncclComm_t communicator, cudaStream_t stream) {
+    return call_nccl(call, out, in, numel, nccl, communicator, stream);
+  });
 }
 
 void NcclGroup::request(const char* op, const Request& wanted) {
@@ -138,88 +182,6 @@ void NcclGroup::give_up(const Operation& operation, const std::string& error) {
 void NcclGroup::do_abort(const std::string& reason) {
   failure_->set(reason);
   watchdog_.wake();
-}
-
-// ---- Operations
-
-Work NcclGroup::do_all_reduce(const Tensor& tensor, ReduceOp op, AllReduceAlgorithm algorithm) {
-  if (algorithm == AllReduceAlgorithm::ring) {
-    const comm::Call call{.kind = comm::Collective::ring_all_reduce, .op = op, .out = tensor};
-    return run(call, [&] {
-      nccl::ring_all_reduce(
-          tensor, op, {.rank = rank(), .size = size(), .stream = stream_, .side = side_},
-          [&](const Request& exchange) { request(comm::name(call.kind), exchange); });
-    });
-  }
-  return run({.kind = comm::Collective::all_reduce, .op = op, .out = tensor}, tensor.numel(),
-             [&](const Library& nccl, ncclComm_t communicator, cudaStream_t stream) {
-               return nccl.all_reduce(
-                   tensor.data_ptr(), tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()),
-                   data_type(tensor.dtype()), reduction(op), communicator, stream);
-             });
-}
-
-Work NcclGroup::do_broadcast(const Tensor& tensor, int root) {
-  return run({.kind = comm::Collective::broadcast, .peer = root, .out = tensor}, tensor.numel(),
-             [&](const Library& nccl, ncclComm_t communicator, cudaStream_t stream) {
-               return nccl.broadcast(tensor.data_ptr(), tensor.data_ptr(),
-                                     static_cast<std::size_t>(tensor.numel()),
-                                     data_type(tensor.dtype()), root, communicator, stream);
-             });
-}
-
-Work NcclGroup::do_reduce(const Tensor& tensor, int root, ReduceOp op) {
-  return run({.kind = comm::Collective::reduce, .op = op, .peer = root, .out = tensor},
-             tensor.numel(),
-             [&](const Library& nccl, ncclComm_t communicator, cudaStream_t stream) {
-               return nccl.reduce(
-                   tensor.data_ptr(), tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()),
-                   data_type(tensor.dtype()), reduction(op), root, communicator, stream);
-             });
-}
-
-Work NcclGroup::do_all_gather(const Tensor& out, const Tensor& in) {
-  return run({.kind = comm::Collective::all_gather, .out = out, .in = in}, in.numel(),
-             [&](const Library& nccl, ncclComm_t communicator, cudaStream_t stream) {
-               return nccl.all_gather(in.data_ptr(), out.data_ptr(),
-                                      static_cast<std::size_t>(in.numel()), data_type(in.dtype()),
-                                      communicator, stream);
-             });
-}
-
-Work NcclGroup::do_reduce_scatter(const Tensor& out, const Tensor& in, ReduceOp op) {
-  return run({.kind = comm::Collective::reduce_scatter, .op = op, .out = out, .in = in},
-             out.numel(), [&](const Library& nccl, ncclComm_t communicator, cudaStream_t stream) {
-               return nccl.reduce_scatter(
-                   in.data_ptr(), out.data_ptr(), static_cast<std::size_t>(out.numel()),
-                   data_type(in.dtype()), reduction(op), communicator, stream);
-             });
-}
-
-Work NcclGroup::do_send(const Tensor& tensor, int to) {
-  return run({.kind = comm::Collective::send, .peer = to, .in = tensor}, tensor.numel(),
-             [&](const Library& nccl, ncclComm_t communicator, cudaStream_t stream) {
-               return nccl.send(tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()),
-                                data_type(tensor.dtype()), to, communicator, stream);
-             });
-}
-
-Work NcclGroup::do_recv(const Tensor& tensor, int from) {
-  return run({.kind = comm::Collective::recv, .peer = from, .out = tensor}, tensor.numel(),
-             [&](const Library& nccl, ncclComm_t communicator, cudaStream_t stream) {
-               return nccl.recv(tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()),
-                                data_type(tensor.dtype()), from, communicator, stream);
-             });
-}
-
-Work NcclGroup::do_barrier() {
-  return run(
-      {.kind = comm::Collective::barrier}, token_.numel(),
-      [&](const Library& nccl, ncclComm_t communicator, cudaStream_t stream) {
-        return nccl.all_reduce(token_.data_ptr(), token_.data_ptr(), 1, ncclInt32, ncclSum,
-                               communicator, stream);
-      },
-      Waiting::host);
 }
 
 std::shared_ptr<ProcessGroup> NcclGroup::do_new_group(const std::vector<int>& ranks, int rank,

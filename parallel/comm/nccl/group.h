@@ -42,26 +42,16 @@ class NcclGroup final : public ProcessGroup {
   std::optional<Device> device() const override { return device_; }
 
  private:
-  Work do_all_reduce(const Tensor& tensor, ReduceOp op, AllReduceAlgorithm algorithm) override;
-  Work do_broadcast(const Tensor& tensor, int root) override;
-  Work do_reduce(const Tensor& tensor, int root, ReduceOp op) override;
-  Work do_all_gather(const Tensor& out, const Tensor& in) override;
-  Work do_reduce_scatter(const Tensor& out, const Tensor& in, ReduceOp op) override;
-  Work do_send(const Tensor& tensor, int to) override;
-  Work do_recv(const Tensor& tensor, int from) override;
-  Work do_barrier() override;
+  /// Puts an operation on the group's stream, between the marks that order and time it.
+  Work submit(comm::Call call) override;
   std::shared_ptr<ProcessGroup> do_new_group(const std::vector<int>& ranks, int rank,
                                              const std::string& name,
                                              Milliseconds timeout) override;
   void do_abort(const std::string& reason) override;
 
-  /// Puts an operation on the group's stream, between the marks that order and time it.
-  Work run(const comm::Call& call, const std::function<void()>& calls,
-           Waiting waiting = Waiting::device);
-  /// The same for one NCCL call; for none if there are no elements.
+  /// Makes the call's requests to NCCL.
+  void issue(const comm::Call& call);
   using Request = std::function<ncclResult_t(const Library&, ncclComm_t, cudaStream_t)>;
-  Work run(const comm::Call& call, std::int64_t numel, const Request& request,
-           Waiting waiting = Waiting::device);
   void request(const char* op, const Request& request);
   void note_time();
   [[noreturn]] void give_up(const Operation& operation, const std::string& error);

@@ -61,11 +61,9 @@ void Watchdog::wake() {
 std::string Watchdog::blame(const Operation& operation, std::string_view what_happened) const {
   std::string who;
   if (context_.monitor) who = context_.monitor->blame(context_.name, operation.sequence);
-  const auto rank = static_cast<std::size_t>(context_.rank);
   return fmt::format(
       "{}, number {} of group {}, {} on rank {}: {}", operation.what, operation.sequence,
-      context_.name, what_happened,
-      rank < context_.job_ranks.size() ? context_.job_ranks[rank] : context_.rank,
+      context_.name, what_happened, context_.job_rank(context_.rank),
       who.empty() ? "another rank was lost, is late, or has called something else" : who);
 }
 

@@ -1,15 +1,109 @@
-// All-reduces message for message.
+#include "ferrite/tests/examples/planning_references.h"
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
 #include <memory>
+#include <numbers>
+#include <random>
+#include <vector>
 
 #include "ferrite/core/error.h"
-#include "ferrite/examples/compare_parallel/planning/all_reduce.h"
 #include "ferrite/examples/compare_parallel/planning/event_queue.h"
 #include "ferrite/examples/compare_parallel/planning/op_name.h"
 
 namespace ferrite::planning {
+
+ModelProfile uniform_profile(const UniformModel& model) {
+  FERRITE_CHECK(model.parameters > 0, ValueError, kOp, "expected 1 parameter or more, got {}",
+                model.parameters);
+  ModelProfile profile{.model = model.model,
+                       .dtype = "float32",
+                       .device = model.device,
+                       .batch = model.batch,
+                       .forward = {model.forward_s},
+                       .optimizer = {model.optimizer_s}};
+  for (int i = 0; i < model.parameters; ++i)
+    profile.parameters.push_back({.name = fmt::format("parameter{}", model.parameters - 1 - i),
+                                  // Differences of rounded-down sums add up to the whole.
+                                  .bytes = model.gradient_bytes * (i + 1) / model.parameters -
+                                           model.gradient_bytes * i / model.parameters,
+                                  .backward = {model.backward_s / model.parameters}});
+  profile.step = {profile.step_s()};
+  profile.check();
+  return profile;
+}
+
+// ---- Stragglers and failures
+
+double expected_max(const Stragglers& s, std::int64_t n) {
+  const auto count = static_cast<double>(n);
+  switch (s.kind) {
+    case Stragglers::Kind::exponential: {
+      // The n-th harmonic number: the sum to 1000, from there its asymptotic series.
+      double harmonic = 0;
+      const std::int64_t summed = std::min<std::int64_t>(n, 1000);
+      for (std::int64_t i = 1; i <= summed; ++i) harmonic += 1 / static_cast<double>(i);
+      const auto from = static_cast<double>(summed);
+      harmonic += std::log(count / from) + (1 / count - 1 / from) / 2;
+      return 1 + s.mean * harmonic;
+    }
+    case Stragglers::Kind::occasional:
+      return 1 + (s.factor - 1) * -std::expm1(count * std::log1p(-s.probability));
+    case Stragglers::Kind::log_normal: {
+      if (n == 1) return std::exp(s.sigma * s.sigma / 2);
+      // By Simpson's rule over z from -9 to 9: exp(s.sigma z) times the density of the maximum,
+      // n phi(z) Phi(z)^(n-1).
+      constexpr int kSteps = 3600;
+      constexpr double kWidth = 18.0 / kSteps;
+      double sum = 0;
+      for (int i = 0; i <= kSteps; ++i) {
+        const double z = -9 + kWidth * i;
+        const double density = std::exp(-z * z / 2) / std::sqrt(2 * std::numbers::pi);
+        const double below = std::log1p(-0.5 * std::erfc(z / std::numbers::sqrt2));
+        const double weight = i == 0 || i == kSteps ? 1 : i % 2 == 1 ? 4 : 2;
+        sum += weight * std::exp(s.sigma * z + (count - 1) * below) * count * density;
+      }
+      return sum * kWidth / 3;
+    }
+    case Stragglers::Kind::none:
+      break;
+  }
+  return 1;
+}
+
+double sampled_goodput(const Failures& failures, std::int64_t devices, double work_s,
+                       std::uint64_t seed) {
+  const double interval = checkpoint_interval_s(failures, devices);
+  const double mtbf = failures.mtbf_s(devices);
+  FERRITE_CHECK(std::isfinite(work_s) && work_s > 0, ValueError, "failures",
+                "expected more than 0 s of work, got {}", work_s);
+  std::mt19937_64 generator(seed);
+  const auto next_failure = [&] {
+    if (std::isinf(mtbf)) return mtbf;
+    return -mtbf * std::log((static_cast<double>(generator() >> 11) + 0.5) * 0x1p-53);
+  };
+  double time = 0, done = 0, until_failure = next_failure();
+  bool restarting = false;
+  while (done < work_s) {
+    // As in the closed form a failure may come while the run restarts or writes a checkpoint.
+    const double work = std::min(interval, work_s - done);
+    const double segment = restarting ? failures.restart_s : work + failures.checkpoint_s;
+    if (until_failure <= segment) {
+      time += until_failure;
+      until_failure = next_failure();
+      restarting = true;
+      continue;
+    }
+    time += segment;
+    until_failure -= segment;
+    if (!restarting) done += work;
+    restarting = false;
+  }
+  return work_s / time;
+}
+
+// ---- All-reduces message for message
 
 namespace {
 
