@@ -24,9 +24,9 @@ V all(double value) {
   return static_cast<Lane<V>>(value) - V{};  // less 0: the sign of a zero stays
 }
 
-/// f of the lanes as an array.
+/// f of the lanes as an array. Inlined always: a call would cost more than some functions do.
 template <class V, class F>
-V of_array(const V& x, F f) {
+[[gnu::always_inline]] inline V of_array(const V& x, F f) {
   using Array = Eigen::Array<Lane<V>, sizeof(V) / sizeof(Lane<V>), 1>;
   Array in;
   std::memcpy(in.data(), &x, sizeof x);

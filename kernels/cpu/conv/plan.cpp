@@ -73,14 +73,13 @@ class Costs {
            to_.pixel_step == 1 && from_.pixel_step == 1 &&
            (to_.channels == 1 || to_.channel_step != 1);
   }
-  /// With what each row of taps of an input channel costs a call of the inner kernel, whose results
-  /// are up to 14 channels of two vectors: with few taps a row, more than its products.
+  /// Every row of results reads all weights again: beyond a near cache that takes half as long
+  /// again.
   std::int64_t planes() const {
-    constexpr std::int64_t kRowOfTaps = 16;
-    const std::int64_t across = vectors(to_.width), rows = call_.weight.sizes[2];
-    const std::int64_t products = across * taps_ * to_.channels;
-    const std::int64_t calls = (across + 1) / 2 * ((to_.channels + 13) / 14) * rows;
-    return to_.height * from_.channels * (products + calls * kRowOfTaps) * images();
+    constexpr std::int64_t kNearBytes = 64 << 10;
+    const std::int64_t weights = taps_ * from_.channels * to_.channels;
+    const std::int64_t cost = to_.height * vectors(to_.width) * weights * images();
+    return weights * kVectorBytes > kNearBytes * lanes_ ? cost + cost / 2 : cost;
   }
 
   bool fits_winograd() const {
