@@ -186,11 +186,17 @@ Rows::Rows(const IndexedPart& part, const char* op) {
 
   for (const int d : with) {
     const Tensor& at = part.at[static_cast<std::size_t>(d)];
-    check_positions(at.reshape({-1}), base.shape()[d], op);
     const Tensor wide = at.expand(positions);
     index = index.defined() ? index * base.shape()[d] + wide : wide;
   }
   index = index.reshape({positions.numel()});
+}
+
+/// check_positions for each dimension that has positions.
+void check_all_positions(const IndexedPart& part, const char* op) {
+  for (std::size_t d = 0; d < part.at.size(); ++d)
+    if (part.at[d].defined())
+      check_positions(part.at[d].reshape({-1}), part.base.shape()[static_cast<int>(d)], op);
 }
 
 /// `x` with its dimensions in an order that `order` undoes.
@@ -202,6 +208,7 @@ Tensor put_back(const Tensor& x, const Shape& order) {
 
 Tensor read(const IndexedPart& part) {
   const Rows rows(part, "index");
+  check_all_positions(part, "index");
   if (rows.single >= 0) {
     const Tensor found = part.base.index_select(rows.single, rows.index);
     return rows.positions.size() == 1 ? found : found.reshape(rows.result);
@@ -226,6 +233,7 @@ Tensor source(const Rows& rows, const Tensor& values) {
 void write(const IndexedPart& part, const Tensor& values, bool accumulate) {
   const Rows rows(part, "index_put_");
   const Tensor from = source(rows, values);
+  check_all_positions(part, "index_put_");  // last: an error of shapes leaves nothing queued
   Shape column = Shape::filled(rows.flat.size(), 1);
   column[0] = rows.index.numel();
   const Tensor moved = rows.in_front(part.base);

@@ -3,6 +3,7 @@
 #include "ferrite/kernels/cuda/optim.cuh"
 #include "ferrite/kernels/cuda/workspace.h"
 #include "ferrite/kernels/layerwise.h"
+#include "ferrite/kernels/multi_tensor.h"
 
 namespace ferrite::kernels::cuda {
 
