@@ -1,34 +1,15 @@
 #include "ferrite/nn/module.h"
 
 #include <algorithm>
-#include <cstring>
 #include <unordered_set>
 
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/autograd/zero_grad.h"
 #include "ferrite/core/closest.h"
-#include "ferrite/core/stream.h"
-#include "ferrite/kernels/copy.h"
 
 namespace ferrite::nn {
 
 namespace {
-
-/// Above 0 while clone() copies objects in this thread.
-thread_local int cloning = 0;
-
-struct CloningGuard {
-  CloningGuard() { ++cloning; }
-  ~CloningGuard() { --cloning; }
-};
-
-/// A copy of values and layout, off the tape.
-Tensor deep_copy(const Tensor& t) {
-  Tensor out = empty_like(t);
-  kernels::copy(current_stream(t.device()), out, t);
-  if (t.requires_grad()) out.set_requires_grad();
-  return out;
-}
 
 std::string path(const std::string& prefix, const std::string& name) {
   return prefix.empty() ? name : name.empty() ? prefix : prefix + "." + name;
@@ -38,129 +19,18 @@ std::string path(const std::string& prefix, const std::string& name) {
 
 // ---- Registry
 
-Module::Module(Module&& other) noexcept
-    : registry_(std::move(other.registry_)),
-      hooks_(std::move(other.hooks_)),
-      training_(other.training_),
-      computes_tensors_(other.computes_tensors_) {
-  address_.take(other.address_, this);
-}
-
-Module& Module::operator=(Module&& other) noexcept {
-  registry_ = std::move(other.registry_);
-  hooks_ = std::move(other.hooks_);
-  training_ = other.training_;
-  computes_tensors_ = other.computes_tensors_;
-  if (&other != this) address_.take(other.address_, this);
-  return *this;
-}
-
-Module::Module(const Module& other)
-    : training_(other.training_), computes_tensors_(other.computes_tensors_) {
-  FERRITE_CHECK(cloning > 0, Error, "module",
-                "{} was copied; pass modules by reference, or make an independent one with clone()",
-                other.name());
-  FERRITE_CHECK(!other.wrapped(), Error, "clone",
-                "{} wraps a {} that is not its own; clone that, and wrap the clone", other.name(),
-                other.wrapped()->name());
-  registry_.reserve(other.registry_.size());
-  for (const Entry& e : other.registry_)
-    registry_.push_back({.name = e.name,
-                         .kind = e.kind,
-                         .offset = e.offset,
-                         .tensor = e.tensor ? std::make_unique<Tensor>(*e.tensor) : nullptr,
-                         .module = e.module ? e.module->copy() : nullptr,
-                         .compute = e.compute});
-}
-
-std::unique_ptr<Module> Module::copy() const {
-  fail("clone", "{} does not derive from nn::Cloneable<{}>, so its type cannot be copied", name(),
-       name());
-}
-
-std::unique_ptr<Module> Module::clone() const {
-  std::unique_ptr<Module> module;
-  {
-    CloningGuard guard;
-    module = copy();
-  }
-  module->check_own_children(*this);
-  NoGradGuard guard;
-  Memo copies;
-  module->replace_tensors(deep_copy, copies);
-  return module;
-}
-
-std::unique_ptr<Module> Module::copy_with(const std::function<Tensor(const Tensor&)>& f) const {
-  std::unique_ptr<Module> module;
-  {
-    CloningGuard guard;
-    module = copy();
-  }
-  module->check_own_children(*this);
-  Memo given;
-  module->replace_tensors(f, given);
-  module->share_hooks(*this);
-  return module;
-}
-
-/// Called on a copy, which until then shares the tensors of the original.
-void Module::replace_tensors(const std::function<Tensor(const Tensor&)>& f, Memo& replaced) {
-  for (const Entry& e : registry_) {
-    if (e.kind == Kind::module) {
-      module_of(e).replace_tensors(f, replaced);
-      continue;
-    }
-    Tensor& tensor = tensor_of(e);
-    if (!tensor.defined() || e.kind == Kind::computed) continue;
-    Tensor other = replaced[tensor.impl()];
-    if (!other.defined()) {
-      other = f(tensor);
-      replaced[tensor.impl()] = replaced[other.impl()] = other;  // if visited again, it stays
-    }
-    tensor = std::move(other);
-  }
-  NoGradGuard guard;
-  detail::compute_tensors(*this);
-}
-
-/// Called on a copy: throws if the object contains the address of a child of the original, as the
-/// copy of a reference or pointer does.
-void Module::check_own_children(const Module& original) const {
-  const std::span<const std::byte> object = memory();
-  for (std::size_t i = 0; i < registry_.size(); ++i) {
-    if (registry_[i].kind != Kind::module) continue;
-    const Module& child = original.module_of(original.registry_[i]);
-    for (std::size_t at = 0; at + sizeof(void*) <= object.size(); at += alignof(void*)) {
-      const void* word = nullptr;
-      std::memcpy(&word, object.data() + at, sizeof(word));
-      FERRITE_CHECK(
-          word != &child && word != child.memory().data(), Error, "clone",
-          "{} holds a reference or a pointer to its child '{}', which in the copy would be that of "
-          "the original; hold the {} itself as a member and register that, or find it by "
-          "get<{}>(\"{}\")",
-          name(), registry_[i].name, child.name(), child.name(), registry_[i].name);
-    }
-    module_of(registry_[i]).check_own_children(child);
-  }
-}
-
-/// Called on a copy.
-void Module::share_hooks(const Module& other) {
-  hooks_ = other.hooks_;
-  for (std::size_t i = 0; i < registry_.size(); ++i)
-    if (registry_[i].kind == Kind::module)
-      module_of(registry_[i]).share_hooks(other.module_of(other.registry_[i]));
-}
-
 void Module::check_name(std::string_view name) const {
   FERRITE_CHECK(
       !name.empty() && name.find('.') == std::string_view::npos, ValueError, "module",
       "'{}' is not a valid name for a part of {}: names must not be empty or contain dots", name,
       this->name());
-  for (const Entry& e : registry_)
-    FERRITE_CHECK(e.name != name, ValueError, "module", "{} has a part named '{}' already",
-                  this->name(), name);
+  FERRITE_CHECK(!find_entry(name), ValueError, "module", "{} has a part named '{}' already",
+                this->name(), name);
+}
+
+Module::Entry* Module::find_entry(std::string_view name) const {
+  const auto entry = std::ranges::find(registry_, name, &Entry::name);
+  return entry == registry_.end() ? nullptr : const_cast<Entry*>(&*entry);
 }
 
 void Module::check_no_cycle(const Module& child, std::string_view name) const {
@@ -243,10 +113,8 @@ Module& Module::replace_module(std::string_view path, std::unique_ptr<Module> mo
   const std::string_view last = dot == std::string_view::npos ? path : path.substr(dot + 1);
   Module* parent = dot == std::string_view::npos ? this : &get_submodule(path.substr(0, dot));
   while (parent->wrapped() && parent->wrapped() != &old) parent = parent->wrapped();
-  const auto entry = std::ranges::find_if(parent->registry_, [&](const Entry& e) {
-    return e.kind == Kind::module && e.name == last && !e.wrapped;
-  });
-  FERRITE_CHECK(entry != parent->registry_.end(), ValueError, "replace",
+  Entry* const entry = parent->find_entry(last);
+  FERRITE_CHECK(entry && !entry->wrapped, ValueError, "replace",
                 "expected the path of a module below this {}, got '{}'", name(), path);
   parent->check_no_cycle(*module, last);
   if (entry->module) {
@@ -263,21 +131,19 @@ Module& Module::replace_module(std::string_view path, std::unique_ptr<Module> mo
 }
 
 std::unique_ptr<Module> Module::unregister_module(std::string_view name) {
-  const auto entry = std::ranges::find_if(
-      registry_, [&](const Entry& e) { return e.kind == Kind::module && e.name == name; });
-  FERRITE_CHECK(entry != registry_.end() && entry->module, IndexError, "module",
-                "{} owns no module named '{}'", this->name(), name);
+  Entry* const entry = find_entry(name);
+  FERRITE_CHECK(entry && entry->module, IndexError, "module", "{} owns no module named '{}'",
+                this->name(), name);
   std::unique_ptr<Module> module = std::move(entry->module);
-  registry_.erase(entry);
+  registry_.erase(registry_.begin() + (entry - registry_.data()));
   return module;
 }
 
 void Module::unregister_tensor(std::string_view name) {
-  const auto entry = std::ranges::find_if(
-      registry_, [&](const Entry& e) { return e.kind != Kind::module && e.name == name; });
-  FERRITE_CHECK(entry != registry_.end(), IndexError, "module",
+  Entry* const entry = find_entry(name);
+  FERRITE_CHECK(entry && entry->kind != Kind::module, IndexError, "module",
                 "{} has no parameter or buffer named '{}'", this->name(), name);
-  registry_.erase(entry);
+  registry_.erase(registry_.begin() + (entry - registry_.data()));
 }
 
 Module* Module::wrapped() const {
@@ -432,10 +298,9 @@ Tensor Module::get_parameter(std::string_view path) const { return find_tensor(p
 Tensor Module::get_buffer(std::string_view path) const { return find_tensor(path, false); }
 
 void Module::compute_before_forward(std::string_view name, std::function<Tensor(Module&)> compute) {
-  const auto entry = std::ranges::find(registry_, name, &Entry::name);
-  FERRITE_CHECK(
-      entry != registry_.end() && entry->kind == Kind::parameter && tensor_of(*entry).defined(),
-      ValueError, "module", "{} has no parameter '{}' of its own", this->name(), name);
+  Entry* const entry = find_entry(name);
+  FERRITE_CHECK(entry && entry->kind == Kind::parameter && tensor_of(*entry).defined(), ValueError,
+                "module", "{} has no parameter '{}' of its own", this->name(), name);
   entry->kind = Kind::computed;
   entry->compute = std::make_shared<const Compute>(std::move(compute));
   computes_tensors_ = true;
@@ -444,8 +309,8 @@ void Module::compute_before_forward(std::string_view name, std::function<Tensor(
 }
 
 void Module::stop_computing(std::string_view name) {
-  const auto entry = std::ranges::find(registry_, name, &Entry::name);
-  FERRITE_CHECK(entry != registry_.end() && entry->kind == Kind::computed, ValueError, "module",
+  Entry* const entry = find_entry(name);
+  FERRITE_CHECK(entry && entry->kind == Kind::computed, ValueError, "module",
                 "'{}' of {} is not computed from others", name, this->name());
   NoGradGuard guard;
   Tensor value = (*entry->compute)(*this).detach().clone();

@@ -340,6 +340,8 @@ class Module {
   Tensor find_tensor(std::string_view path, bool parameter) const;
   void add_module(std::string name, std::unique_ptr<Module> module);
   void check_name(std::string_view name) const;
+  /// The part of this module with that name, or null.
+  Entry* find_entry(std::string_view name) const;
   void check_no_cycle(const Module& child, std::string_view name) const;
   std::ptrdiff_t offset_of(const void* member, std::string_view name) const;
   Tensor& tensor_of(const Entry& entry) const;
