@@ -101,6 +101,21 @@ void select_slices(const Tensor& out, const Tensor& x, const Tensor& index, int 
 
 }  // namespace
 
+Tensor ops::index_select(const Tensor& x, int dim, const Tensor& index, const char* op) {
+  Shape out_shape = x.shape();
+  out_shape[dim] = index.numel();
+  Tensor out =
+      empty(out_shape,
+            {.dtype = x.dtype(), .device = x.device(), .memory_format = x.suggest_memory_format()});
+  if (out.numel() > 0) select_slices(out, x, index, dim, op);
+  if (recording(x))
+    record(out, "index_select", {x},
+           [dim, shape = x.shape(), index = Saved(index)](const Tensor& grad, Needs) {
+             return index_select_back(grad, shape, dim, index.get());
+           });
+  return out;
+}
+
 Tensor Tensor::index_select(int dim, const Tensor& index) const {
   const profiler::OpRange range("index_select", *this, index);
   const Tensor ids = at_least_1d(checked_index(index, *this, "index_select"));
@@ -110,18 +125,8 @@ Tensor Tensor::index_select(int dim, const Tensor& index) const {
                   "a 0-dimensional tensor takes an index of 1 element, got {}", ids.numel());
     return reshape({1}).index_select(dim, ids).reshape({});
   }
-  const int d = normalize_dim(dim, this->dim(), "index_select");
-  Shape out_shape = shape();
-  out_shape[d] = ids.numel();
-  Tensor out = empty(
-      out_shape, {.dtype = dtype(), .device = device(), .memory_format = suggest_memory_format()});
-  if (out.numel() > 0) select_slices(out, *this, ids, d, "index_select");
-  if (recording(*this))
-    record(out, "index_select", {*this},
-           [d, shape = shape(), ids = Saved(ids)](const Tensor& grad, Needs) {
-             return index_select_back(grad, shape, d, ids.get());
-           });
-  return out;
+  return ops::index_select(*this, normalize_dim(dim, this->dim(), "index_select"), ids,
+                           "index_select");
 }
 
 Tensor index_select(const Tensor& x, int dim, const Tensor& index) {

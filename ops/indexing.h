@@ -18,6 +18,9 @@ inline Tensor at_least_1d(const Tensor& t) { return t.dim() == 0 ? t.reshape({1}
 
 Tensor zeros(const Shape& shape, DType dtype, const Device& device);
 
+/// x.index_select(dim, index) for a checked index, int64 [n]; errors of positions name `op`.
+Tensor index_select(const Tensor& x, int dim, const Tensor& index, const char* op);
+
 /// The type of sums: float32 for the 16-bit types, int64 counts for bool, whose sum is or.
 inline DType sum_type(DType dtype) {
   if (dtype == kBool) return kInt64;

@@ -208,11 +208,11 @@ Tensor put_back(const Tensor& x, const Shape& order) {
 
 Tensor read(const IndexedPart& part) {
   const Rows rows(part, "index");
-  check_all_positions(part, "index");
   if (rows.single >= 0) {
-    const Tensor found = part.base.index_select(rows.single, rows.index);
+    const Tensor found = ops::index_select(part.base, rows.single, rows.index, "index");
     return rows.positions.size() == 1 ? found : found.reshape(rows.result);
   }
+  check_all_positions(part, "index");
   Shape shape = rows.positions;
   for (const std::int64_t size : rows.rest) shape.push_back(size);
   const Tensor found =
