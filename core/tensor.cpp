@@ -182,13 +182,6 @@ void Tensor::set_data(const Tensor& source) const {
   impl_->storage->advance_version(before, "set_data");
 }
 
-Tensor Tensor::new_empty(const Shape& shape, const TensorOptions& options) const {
-  // The layout of another number of dimensions cannot be taken over.
-  TensorOptions plain = options;
-  if (shape.size() != 4) plain.memory_format = kContiguous;
-  return empty(shape, plain);
-}
-
 Scalar Tensor::item_scalar() const {
   FERRITE_CHECK(defined() && numel() == 1, ShapeError, "item",
                 "needs a tensor of exactly one element, got {}", describe());

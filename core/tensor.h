@@ -115,10 +115,9 @@ class Tensor : public TensorMethods {
   bool is_cpu() const { return device().is_cpu(); }
   /// Index of the device; -1 for the host.
   int get_device() const { return device().index(); }
-  /// dtype, device and memory format, to make others alike: zeros({2}, x.options().dtype(kLong)).
+  /// dtype and device, to make others alike: zeros({2}, x.options().dtype(kLong)).
   TensorOptionsBuilder options() const {
-    return TensorOptions{
-        .dtype = dtype(), .device = device(), .memory_format = suggest_memory_format()};
+    return TensorOptionsBuilder().dtype(dtype()).device(device());
   }
   std::size_t itemsize() const { return ferrite::itemsize(dtype()); }
   std::int64_t element_size() const { return static_cast<std::int64_t>(itemsize()); }
@@ -247,15 +246,12 @@ class Tensor : public TensorMethods {
   const Tensor& copy_(const Tensor& source, bool non_blocking = false) const;
 
   // ---- New tensors with this one's dtype and device, unless the options say otherwise
-  Tensor new_empty(const Shape& shape, const TensorOptions& options) const;
   Tensor new_empty(const Shape& shape) const { return new_empty(shape, options()); }
   Tensor new_full(const Shape& shape, Scalar value) const { return new_empty(shape).fill_(value); }
   Tensor new_zeros(const Shape& shape) const { return new_full(shape, 0); }
   Tensor new_ones(const Shape& shape) const { return new_full(shape, 1); }
   template <Option T>
-  Tensor new_empty(const Shape& shape, const T& option) const {
-    return new_empty(shape, options_of(option, options()));
-  }
+  Tensor new_empty(const Shape& shape, const T& option) const;
   template <Option T>
   Tensor new_full(const Shape& shape, Scalar value, const T& option) const {
     return new_empty(shape, option).fill_(value);
@@ -425,6 +421,10 @@ Tensor empty(const Shape& shape, const T& option) {
 template <Size... Sizes>
 Tensor empty(Sizes... sizes) {
   return empty(shape_of(sizes...));
+}
+template <Option T>
+Tensor Tensor::new_empty(const Shape& shape, const T& option) const {
+  return empty(shape, options_of(option, options()));
 }
 Tensor empty_strided(const Shape& shape, const Strides& strides, const TensorOptions& options = {});
 /// Shape, dtype and device of `like`; also its memory format if it is dense.

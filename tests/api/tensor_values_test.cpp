@@ -363,6 +363,9 @@ TEST_CASE("options: one, several, or those of another tensor") {
   CHECK(ones_like(x, kLong).describe() == "int64[2] on cpu:0");
   CHECK(x.new_zeros({1}, dtype(kInt)).describe() == "int32[1] on cpu:0");
   CHECK(x.new_full({1}, 2, "cpu").describe() == "float64[1] on cpu");
+  const Tensor image = zeros({1, 2, 3, 3}, {.memory_format = kChannelsLast});
+  CHECK(zeros({3}, image.options()).sizes() == Shape{3});  // without its layout, as in PyTorch
+  CHECK(image.new_ones({2, 2, 2, 2}).is_contiguous());
   CHECK(ones({1}).to(x).describe() == "float64[1] on cpu:0");
   for (const Tensor& leaf :
        {zeros({2}, requires_grad()), rand({2}, requires_grad()),
