@@ -46,8 +46,8 @@ void check_pair(const Tensor& input, const Tensor& target, const char* op) {
 void check_broadcast(const Tensor& input, const Tensor& target, const char* op) {
   check_pair(input, target, op);
   const Shape shape = broadcast_shapes(input.shape(), target.shape(), op);
-  if (input.shape() == target.shape()) return;
   static std::atomic<bool> warned{false};
+  if (input.shape() == target.shape() || warned.load(std::memory_order_relaxed)) return;
   warn_once(warned, op,
             fmt::format("input {} and target {} differ in shape and are broadcast to {}, which is "
                         "rarely meant; reshape one of them",
