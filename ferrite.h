@@ -1,6 +1,7 @@
 // All of Ferrite: #include <ferrite.h>
 #pragma once
 
+#include "ferrite/autograd/anomaly.h"
 #include "ferrite/autograd/checkpoint.h"
 #include "ferrite/autograd/engine.h"
 #include "ferrite/autograd/grad_mode.h"

@@ -124,9 +124,26 @@ Gradients Pass::run_node(State& state, Gradients grads) {
   const profiler::detail::NodeRange range(node.name, node.sequence);
   const CurrentNodeScope scope(&node);
   struct Restore {
-    std::uint64_t wanted = std::exchange(detail::wanted_edges, ~std::uint64_t{0});
-    ~Restore() { detail::wanted_edges = wanted; }
-  } restore;
+    explicit Restore(const Node& node) : module(std::exchange(detail::module_path, node.module)) {}
+    ~Restore() {
+      detail::wanted_edges = wanted;
+      detail::module_path = module;
+    }
+    const std::uint64_t wanted = std::exchange(detail::wanted_edges, ~std::uint64_t{0});
+    const char* const module;
+  };
+  const Restore restore(node);
+  try {
+    return run_node_in_module(state, std::move(grads));
+  } catch (Error& error) {
+    error.set_path(node.module ? node.module : "");
+    note_call_stack(error, node);
+    throw;
+  }
+}
+
+Gradients Pass::run_node_in_module(State& state, Gradients grads) {
+  Node& node = *state.node;
   node.run_hooks(grads);
   if (state.captured) take_captures(&node, grads);
   if (!state.needed) return Gradients(node.edges.size());
@@ -138,6 +155,7 @@ Gradients Pass::run_node(State& state, Gradients grads) {
   FERRITE_CHECK(results.size() == node.edges.size(), AutogradError, node.name,
                 "its backward returned {} gradients for {} inputs", results.size(),
                 node.edges.size());
+  check_anomaly(node, results);
   return results;
 }
 

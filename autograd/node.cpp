@@ -29,7 +29,12 @@ thread_local constinit Node* running_node = nullptr;
 }  // namespace
 
 Node::Node(const char* name, const Stream& stream, std::uint32_t outputs)
-    : name(name), sequence(draw_sequence()), outputs(outputs), stream(stream) {
+    : name(name),
+      sequence(draw_sequence()),
+      outputs(outputs),
+      stream(stream),
+      call_stack(detail::keeps_call_stacks.load(std::memory_order_relaxed) ? detail::call_stack()
+                                                                           : std::vector<void*>()) {
   if (profiler::detail::on()) [[unlikely]]
     profiler::detail::note_node(sequence);
 }

@@ -1,11 +1,13 @@
 // The tape: one Node per recorded operation, linked from outputs to inputs.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
 
+#include "ferrite/autograd/module_path.h"
 #include "ferrite/core/inline_vector.h"
 #include "ferrite/core/stream.h"
 #include "ferrite/core/tensor.h"
@@ -30,6 +32,10 @@ namespace detail {
 /// One bit per input (the first 64): whether the pass in this thread needs its gradient. grad()
 /// does not need all.
 inline thread_local std::uint64_t wanted_edges = ~std::uint64_t{0};
+
+/// Anomaly mode (autograd/anomaly.h): whether new nodes keep their call stacks.
+inline constinit std::atomic<bool> keeps_call_stacks{false};
+std::vector<void*> call_stack();
 }  // namespace detail
 
 /// Which inputs need a gradient: a backward computes no others.
@@ -75,8 +81,11 @@ class Node : public RefCounted {
   const char* const name;
   const std::uint64_t sequence;
   const std::uint32_t outputs;
+  const char* const module = detail::module_path;  ///< in whose forward() it was made, or null
   const Stream stream;          ///< the stream of forward; backward runs on it too
   InlineVector<Edge, 3> edges;  ///< one per input
+  /// Return addresses, innermost first, if the node was made in anomaly mode.
+  const std::vector<void*> call_stack;
 
  private:
   struct Hook {

@@ -22,6 +22,12 @@ class Pass;
 inline thread_local constinit bool running_create_graph = false;
 inline thread_local constinit Pass* running_pass = nullptr;
 
+// ---- Anomaly mode (autograd/anomaly.cpp)
+/// AutogradError if it is on and one of the gradients that `node` returned has a NaN.
+void check_anomaly(const Node& node, const Gradients& results);
+/// Adds where the operation of `node` was called, if that is known.
+void note_call_stack(Error& error, const Node& node);
+
 /// The thread-local modes of a thread that works for a pass.
 class PassMode {
  public:
@@ -84,6 +90,7 @@ class Pass {
   void join_side(State& state);
   void finish_leaf(State& state);
   Gradients run_node(State& state, Gradients grads);
+  Gradients run_node_in_module(State& state, Gradients grads);
   void take_captures(const void* key, const Gradients& grads);
   void push(State* state);
   void run_from_roots(const std::vector<Stream>& made_on);

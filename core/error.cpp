@@ -5,20 +5,28 @@
 namespace ferrite {
 
 const char* Error::what() const noexcept {
-  return origin_ && !origin_->path.empty() ? origin_->message.c_str() : std::runtime_error::what();
+  return notes_ ? notes_->message.c_str() : std::runtime_error::what();
 }
 
-std::string Error::path() const { return origin_ ? origin_->path : std::string(); }
+std::string Error::path() const { return notes_ ? notes_->path : std::string(); }
 
-void Error::note_module(const void* module, const std::string& path) {
-  if (!origin_) origin_ = std::make_shared<Origin>();
-  origin_->module = module;
-  if (path.empty()) return;
-  origin_->path = origin_->path.empty() ? path : path + "." + origin_->path;
-  origin_->message = fmt::format("in {}: {}", origin_->path, std::runtime_error::what());
+/// Those of this error alone: copies of an exception share theirs.
+Error::Notes& Error::own_notes() {
+  notes_ = std::make_shared<Notes>(notes_ ? *notes_ : Notes{{}, std::runtime_error::what()});
+  return *notes_;
 }
 
-const void* Error::noted_module() const noexcept { return origin_ ? origin_->module : nullptr; }
+void Error::set_path(std::string_view path) {
+  if (path.empty() || !this->path().empty()) return;
+  Notes& notes = own_notes();
+  notes.path = path;
+  notes.message = fmt::format("in {}: {}", path, notes.message);
+}
+
+void Error::add_note(std::string_view text) {
+  std::string& message = own_notes().message;
+  message = fmt::format("{}\n{}", message, text);
+}
 
 namespace detail {
 

@@ -21,22 +21,21 @@ class Error : public std::runtime_error {
   /// "in layer2.0.conv1: [conv2d] ...".
   const char* what() const noexcept override;
 
-  /// The path of the module in which the error arose, as seen from the outermost module that was
-  /// called; empty outside of modules and in the outermost one.
+  /// The path of the module in which the error arose, forward or backward, as seen from the
+  /// outermost module that was called; empty outside of modules and in the outermost one.
   std::string path() const;
 
-  /// For modules: the error has come to `module` from the module that was noted last, which has
-  /// this path in it.
-  void note_module(const void* module, const std::string& path);
-  /// The module that was noted last, or null.
-  const void* noted_module() const noexcept;
+  /// For modules: sets path(), unless it is set already or `path` is empty.
+  void set_path(std::string_view path);
+  /// Adds a line or more to what().
+  void add_note(std::string_view text);
 
  private:
-  struct Origin {
-    const void* module = nullptr;
+  struct Notes {
     std::string path, message;
   };
-  std::shared_ptr<Origin> origin_;
+  Notes& own_notes();
+  std::shared_ptr<Notes> notes_;  // null without a path and notes
 };
 
 class ShapeError : public Error {

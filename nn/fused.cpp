@@ -9,42 +9,27 @@
 
 namespace ferrite::nn {
 
-namespace {
-
-/// f(), whose errors are those of `module`.
-template <class F>
-Tensor in_module(const Module& module, F f) {
-  try {
-    return f();
-  } catch (Error& error) {
-    detail::note_module(error, module);
-    throw;
-  }
-}
-
-}  // namespace
-
 Tensor linear_relu(Linear& linear, const Tensor& x) {
   if (linear.has_hooks()) return relu(linear(x));
-  return in_module(linear, [&] { return ferrite::linear_relu(x, linear.weight, linear.bias); });
+  return linear.in_call([&] { return ferrite::linear_relu(x, linear.weight, linear.bias); });
 }
 
 Tensor linear_gelu(Linear& linear, const Tensor& x, GeluApproximation approximation) {
   if (linear.has_hooks()) return gelu(linear(x), approximation);
-  return in_module(
-      linear, [&] { return ferrite::linear_gelu(x, linear.weight, linear.bias, approximation); });
+  return linear.in_call(
+      [&] { return ferrite::linear_gelu(x, linear.weight, linear.bias, approximation); });
 }
 
 Tensor conv_relu(Conv2d& conv, const Tensor& x) {
   if (conv.has_hooks()) return relu(conv(x));
-  return in_module(conv, [&] { return conv2d_relu(x, conv.weight, conv.bias, conv.op_options()); });
+  return conv.in_call([&] { return conv2d_relu(x, conv.weight, conv.bias, conv.op_options()); });
 }
 
 namespace {
 
 /// bn(x), followed by the residual and the ReLU of `then`.
 Tensor normalize(BatchNorm& bn, const Tensor& x, BatchNormFuncOptions then) {
-  if (!bn.has_hooks()) return in_module(bn, [&] { return bn.forward(x, then); });
+  if (!bn.has_hooks()) return bn.in_call([&] { return bn.forward(x, then); });
   Tensor out = bn(x);
   if (then.residual.defined()) out = out + then.residual;
   return then.relu ? relu(out) : out;
@@ -55,7 +40,7 @@ Tensor normalize(Conv2d& conv, BatchNorm& bn, const Tensor& x, BatchNormFuncOpti
   // Hooks of the convolution may change its output.
   if (conv.has_hooks() || !bn.uses_batch_statistics())
     return normalize(bn, conv(x), std::move(then));
-  const Tensor out = in_module(conv, [&] {
+  const Tensor out = conv.in_call([&] {
     const auto result = conv2d_statistics(x, conv.weight, conv.bias, conv.op_options());
     then.statistics = result.statistics;
     return result.output;

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "ferrite/autograd/module_path.h"
 #include "ferrite/core/error.h"
 #include "ferrite/core/tensor.h"
 
@@ -128,8 +129,27 @@ class ModuleAddress {
 
 /// Sets the tensors of `module` that are computed from others (Module::compute_before_forward).
 void compute_tensors(Module& module);
-/// Adds `module` to the path of an error that left its forward().
-void note_module(Error& error, const Module& module);
+/// Makes `path` that of the module that is called in this thread until the scope ends.
+class CallScope {
+ public:
+  CallScope(const Module& module, const char* path)
+      : caller_(std::exchange(autograd::detail::module_path, path)), is_outermost_(!outermost) {
+    if (is_outermost_) outermost = &module;
+  }
+  ~CallScope() {
+    autograd::detail::module_path = caller_;
+    if (is_outermost_) outermost = nullptr;
+  }
+  CallScope(const CallScope&) = delete;
+  CallScope& operator=(const CallScope&) = delete;
+
+  /// The module whose call is not part of another's in this thread; null outside of calls.
+  inline static thread_local constinit const Module* outermost = nullptr;
+
+ private:
+  const char* const caller_;
+  const bool is_outermost_;
+};
 
 /// Hooks for modules with one input and one output tensor, as most modules have.
 ForwardPreHook pre_hook_of_one(std::function<Tensor(Module&, const Tensor&)> hook);

@@ -6,6 +6,7 @@
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/autograd/zero_grad.h"
 #include "ferrite/core/closest.h"
+#include "ferrite/core/profiler/records.h"
 
 namespace ferrite::nn {
 
@@ -87,6 +88,7 @@ void Module::register_module(std::string name, Module& member) {
   check_name(name);
   const std::ptrdiff_t offset = offset_of(&member, name);
   check_no_cycle(member, name);
+  member.forget_call_paths();
   registry_.push_back({.name = std::move(name), .kind = Kind::module, .offset = offset});
 }
 
@@ -95,6 +97,7 @@ void Module::add_module(std::string name, std::unique_ptr<Module> module) {
   FERRITE_CHECK(module != nullptr, ValueError, "module", "the module '{}' of {} is null", name,
                 this->name());
   check_no_cycle(*module, name);
+  module->forget_call_paths();
   registry_.push_back({.name = std::move(name), .kind = Kind::module, .module = std::move(module)});
 }
 
@@ -117,6 +120,7 @@ Module& Module::replace_module(std::string_view path, std::unique_ptr<Module> mo
   FERRITE_CHECK(entry && !entry->wrapped, ValueError, "replace",
                 "expected the path of a module below this {}, got '{}'", name(), path);
   parent->check_no_cycle(*module, last);
+  module->forget_call_paths();
   if (entry->module) {
     entry->module = std::move(module);
     return *entry->module;
@@ -326,13 +330,17 @@ void detail::compute_tensors(Module& module) {
     if (e.compute) module.tensor_of(e) = (*e.compute)(module);
 }
 
-void detail::note_module(Error& error, const Module& module) {
-  const void* const inner = error.noted_module();
-  std::string path;
-  if (inner)
-    for (const auto& [name, below] : module.named_modules())
-      if (below == inner) path = name;
-  error.note_module(&module, path);
+const char* Module::name_calls() const {
+  const Module* const outermost = detail::CallScope::outermost;
+  for (const auto& [path, module] : (outermost ? outermost : this)->named_modules())
+    if (!module->call_path_) module->call_path_ = profiler::detail::intern(path);
+  if (!call_path_) call_path_ = profiler::detail::intern(name());  // registered nowhere
+  return call_path_;
+}
+
+void Module::forget_call_paths() const {
+  if (!call_path_) return;
+  for (Module* const module : modules()) module->call_path_ = nullptr;
 }
 
 std::int64_t Module::num_parameters() const {

@@ -20,6 +20,7 @@
 // tensors that are not members, such as the elements of lists.
 #pragma once
 
+#include <atomic>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -91,12 +92,21 @@ class Module {
   /// forward() with the hooks around it.
   Tensor operator()(const Tensor& input) {
     const profiler::detail::ModuleRange range(*this);
-    try {
+    return in_call([&] {
       if (has_hooks()) [[unlikely]]
         return forward_with_hooks(input);
       return forward_one(input);
+    });
+  }
+  /// f() as a part of this module's call: errors that leave it and operations that it records on
+  /// the tape have the module's path.
+  template <class F>
+  std::invoke_result_t<F> in_call(F&& f) const {
+    const detail::CallScope scope(*this, call_path());
+    try {
+      return std::forward<F>(f)();
     } catch (Error& error) {
-      detail::note_module(error, *this);
+      error.set_path(call_path());
       throw;
     }
   }
@@ -335,6 +345,13 @@ class Module {
   };
   using Memo = std::unordered_map<const TensorImpl*, Tensor>;
 
+  /// The path in the outermost module that was called first; it lives as long as the process.
+  const char* call_path() const {
+    const char* const path = call_path_.load(std::memory_order_relaxed);
+    return path ? path : name_calls();
+  }
+  const char* name_calls() const;
+  void forget_call_paths() const;
   [[noreturn]] void fail_type(const std::type_info& expected) const;
   Module& replace_module(std::string_view path, std::unique_ptr<Module> module);
   Tensor find_tensor(std::string_view path, bool parameter) const;
@@ -365,6 +382,7 @@ class Module {
   std::shared_ptr<detail::Hooks> hooks_;  // null until the first hook; handles also refer to it
   bool training_ = true;
   bool computes_tensors_ = false;
+  mutable std::atomic<const char*> call_path_ = nullptr;  // set by the first call
   detail::ModuleAddress address_;
 };
 
@@ -386,17 +404,14 @@ class Cloneable : public Base {
   auto operator()(Inputs&&... inputs) {
     const profiler::detail::ModuleRange range(*this);
     Derived& self = static_cast<Derived&>(*this);
-    try {
+    return this->in_call([&] {
       if (Module::has_hooks()) [[unlikely]]
         return detail::call_hooked(
             Module::hooks(), self,
             [&](auto&&... x) { return self.forward(std::forward<decltype(x)>(x)...); },
             std::forward<Inputs>(inputs)...);
       return self.forward(std::forward<Inputs>(inputs)...);
-    } catch (Error& error) {
-      detail::note_module(error, *this);
-      throw;
-    }
+    });
   }
   std::unique_ptr<Derived> clone() const {
     return std::unique_ptr<Derived>(static_cast<Derived*>(Module::clone().release()));

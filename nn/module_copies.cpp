@@ -33,7 +33,8 @@ Module::Module(Module&& other) noexcept
     : registry_(std::move(other.registry_)),
       hooks_(std::move(other.hooks_)),
       training_(other.training_),
-      computes_tensors_(other.computes_tensors_) {
+      computes_tensors_(other.computes_tensors_),
+      call_path_(other.call_path_.load()) {
   address_.take(other.address_, this);
 }
 
@@ -42,12 +43,16 @@ Module& Module::operator=(Module&& other) noexcept {
   hooks_ = std::move(other.hooks_);
   training_ = other.training_;
   computes_tensors_ = other.computes_tensors_;
+  call_path_ = other.call_path_.load();
+  forget_call_paths();
   if (&other != this) address_.take(other.address_, this);
   return *this;
 }
 
 Module::Module(const Module& other)
-    : training_(other.training_), computes_tensors_(other.computes_tensors_) {
+    : training_(other.training_),
+      computes_tensors_(other.computes_tensors_),
+      call_path_(other.call_path_.load()) {
   FERRITE_CHECK(cloning > 0, Error, "module",
                 "{} was copied; pass modules by reference, or make an independent one with clone()",
                 other.name());
