@@ -52,7 +52,8 @@ list(REMOVE_ITEM kit_headers ${headers})
 ferrite_install_headers(COMPONENT kernel_test ${kit_headers})
 
 list(TRANSFORM FERRITE_LIBRARIES PREPEND ferrite_ OUTPUT_VARIABLE ferrite_targets)
-install(TARGETS ferrite_ferrite ${ferrite_targets} EXPORT ferrite-targets
+install(TARGETS ferrite_ferrite ferrite_cpu_only ${ferrite_targets} EXPORT ferrite-targets
+        OBJECTS DESTINATION ${CMAKE_INSTALL_LIBDIR}/ferrite
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 foreach(level IN LISTS FERRITE_ISA_LEVELS)
   install(TARGETS ferrite_kernels_${level} DESTINATION ${CMAKE_INSTALL_LIBDIR}/glibc-hwcaps/${level})

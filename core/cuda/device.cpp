@@ -13,6 +13,9 @@
 #include "ferrite/core/cuda_backend.h"
 #include "ferrite/core/error.h"
 
+/// Defined in programs that link ferrite::cpu_only (kernels/cuda/cpu_only/cpu_only.cpp).
+extern "C" [[gnu::weak]] const bool ferrite_cpu_only;
+
 namespace ferrite::cudnn {
 
 /// Defined with the kernels (kernels/vendor.h) in programs that convolve; other programs have no
@@ -41,6 +44,10 @@ struct Found {
 const Found& found() {
   static const Found result = [] {
     Found f;
+    if (&ferrite_cpu_only) {
+      f.why_not = "the program is linked with ferrite::cpu_only, without CUDA kernels";
+      return f;
+    }
     const cudaError_t status = cudaGetDeviceCount(&f.count);
     if (status != cudaSuccess) {
       cudaGetLastError();

@@ -27,8 +27,8 @@ mkdir "$only"
 (cd "$build" && find . -path ./install_test -prune -o -type f \( -name cmake_install.cmake \
   -o -name 'ferrite-config*.cmake' -o -path '*/CMakeFiles/Export/*.cmake' \) \
   -exec cp --parents {} "$only" \; -exec sed -i "s#$build#$only#g" "$only/{}" \;)
-(cd "$build" && find lib -name 'libferrite_*' ! -name '*kernel_test*' ! -name '*emulator*' \
-  -exec cp -a --parents {} "$only" \;)
+(cd "$build" && find lib kernels \( -name 'libferrite_*' -o -name cpu_only.cpp.o \) ! -name '*kernel_test*' \
+  ! -name '*emulator*' -exec cp -a --parents {} "$only" \;)
 install "$only"
 
 # The README's program, its first C++ block, must compile and link; and it must be short.
@@ -47,6 +47,14 @@ cmake -S "$here/consumer" -B "$scratch/build" -DCMAKE_PREFIX_PATH="$scratch/pref
   -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" "$@"
 cmake --build "$scratch/build"
 "$scratch/build/consumer"
+# The same program for the CPU alone carries no GPU code.
+"$scratch/build/consumer_cpu"
+if readelf --sections --wide "$scratch/build/consumer_cpu" | grep -q nv_fatbin; then
+  echo "expected a program linked with ferrite::cpu_only to be without GPU code" >&2
+  exit 1
+fi
+echo "the program: $(stat -c %s "$scratch/build/consumer") bytes," \
+  "for the CPU alone $(stat -c %s "$scratch/build/consumer_cpu")"
 # The component kernel_test is not there, and the reason is given.
 if cmake -S "$here/consumer" -B "$scratch/refused" -DCMAKE_PREFIX_PATH="$scratch/prefix" \
   -DCOMPONENTS=kernel_test "$@" >"$scratch/refused.log" 2>&1 \
