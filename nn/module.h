@@ -102,6 +102,8 @@ class Module {
   /// the tape have the module's path.
   template <class F>
   std::invoke_result_t<F> in_call(F&& f) const {
+    if (outer_hooks_ && !autograd::detail::module_path) [[unlikely]]
+      warn_of_skipped_hooks();
     const detail::CallScope scope(*this, call_path());
     try {
       return std::forward<F>(f)();
@@ -112,7 +114,9 @@ class Module {
   }
 
   // ---- Forward hooks. As in PyTorch, they run when the module is called by `net(x)`, not by
-  // `net.forward(x)`. Containers and models that fuse layers run layers with hooks one by one.
+  // `net.forward(x)`, which is the user's own function. If a part of the module then finds that hooks
+  // around it did not run, mixed precision among them, it warns once. Containers and models that fuse
+  // layers run layers with hooks one by one.
   // Hooks belong to this object: they move with it, and clone() does not copy them.
   /// `f` runs before every forward(), after the hooks registered before it. It is a ForwardPreHook
   /// (nn/hooks.h), or f(Module&, const Tensor& input), which sees only the first input and returns
@@ -369,6 +373,7 @@ class Module {
   void check_own_children(const Module& original) const;
   Tensor forward_with_hooks(const Tensor& input);
   const std::shared_ptr<detail::Hooks>& own_hooks();
+  void warn_of_skipped_hooks() const;
   using Visitor = std::function<void(const std::string& path, Kind kind, const Tensor& tensor)>;
   void for_each_tensor(const std::string& prefix, const Visitor& f) const;
   std::vector<NamedTensor> named_tensors(bool parameters) const;
@@ -380,6 +385,7 @@ class Module {
 
   std::vector<Entry> registry_;
   std::shared_ptr<detail::Hooks> hooks_;  // null until the first hook; handles also refer to it
+  std::shared_ptr<const detail::Hooks> outer_hooks_;  // of a module of which this is a part, or null
   bool training_ = true;
   bool computes_tensors_ = false;
   mutable std::atomic<const char*> call_path_ = nullptr;  // set by the first call

@@ -1,7 +1,11 @@
 // Calls of modules through their hooks.
+#include <fmt/format.h>
+
+#include <atomic>
 #include <utility>
 
 #include "ferrite/autograd/record.h"
+#include "ferrite/core/warning.h"
 #include "ferrite/nn/module.h"
 
 namespace ferrite::nn {
@@ -143,7 +147,19 @@ void BackwardHookNodes::enclose(std::span<Tensor> outputs) const {
 
 const std::shared_ptr<detail::Hooks>& Module::own_hooks() {
   if (!hooks_) hooks_ = std::make_shared<detail::Hooks>();
+  for (Module* const module : modules())
+    if (module != this) module->outer_hooks_ = hooks_;
   return hooks_;
+}
+
+void Module::warn_of_skipped_hooks() const {
+  static std::atomic<bool> given = false;
+  if (outer_hooks_->empty()) return;
+  warn_once(given, "module",
+            fmt::format("'{}' was called, but not as a part of a call of the module around it whose "
+                        "hooks or mixed precision therefore did nothing; call that module as net(x), "
+                        "not net.forward(x)",
+                        call_path()));
 }
 
 ModuleHook Module::register_forward_pre_hook(ForwardPreHook f) {

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/warning.h"
 #include "ferrite/nn/layers.h"
 #include "ferrite/nn/models/lenet.h"
 #include "ferrite/nn/models/resnet.h"
@@ -354,4 +355,26 @@ TEST_CASE("a scope lasts as long as the call, including hooks and errors") {
   events.clear();
   model(ones({1}));
   CHECK(events.front() == "open b");
+}
+
+TEST_CASE("a call of forward() that leaves hooks out is noticed by the parts of the module") {
+  std::vector<std::string> warnings;
+  const auto before =
+      set_warning_handler([&](std::string_view text) { warnings.emplace_back(text); });
+  nn::LeNet5 net;
+  const Tensor x = ones({1, 1, 28, 28});
+  net.forward(x);
+  int calls = 0;
+  nn::ModuleHook hook =
+      net.register_forward_hook([&](nn::Module&, const Tensor&, const Tensor&) { ++calls; });
+  net(x);
+  CHECK(calls == 1);
+  CHECK(warnings.empty());
+  net.forward(x);
+  CHECK(calls == 1);
+  REQUIRE(warnings.size() == 1);
+  CHECK(warnings[0].starts_with("[module] 'conv1' was called, but not as a part of a call of"));
+  net.forward(x);
+  CHECK(warnings.size() == 1);
+  set_warning_handler(before);
 }
