@@ -77,6 +77,10 @@ function(ferrite_emulate_sources)
   if(FERRITE_EMULATOR_RACE)
     # Volatile accesses are not data races on a GPU; -g1 gives reports their lines.
     list(APPEND options -fsanitize=thread --param=tsan-distinguish-volatile=1 -g1)
+    if(FERRITE_SANITIZE)
+      # The race detector checks bounds and alignment itself.
+      list(PREPEND options -fno-sanitize=address,alignment)
+    endif()
   endif()
   if(FERRITE_COVERAGE)
     list(APPEND options --coverage)
